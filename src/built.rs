@@ -15,7 +15,7 @@ macro_rules! families {
         $then! {
             llama "llama" [EXPERTS] { "llama" => spec, "ernie4_5" => ernie }
             qwen "qwen" [HEAD_NORM EXPERTS RENAMED POOLED_HEAD] {
-                "qwen2" => qwen2, "qwen3" => qwen3, "qwen3moe" => qwen3moe, "qwen2vl" => qwen2,
+                "qwen2" => qwen2, "qwen3" => qwen3, "qwen3moe" => qwen3moe, "qwen2vl" => qwen2, "paddleocr" => qwen2,
                 "qwen3vl" => qwen3, "qwen3vlmoe" => qwen3moe
             }
             gpt2 "gpt2" [LEARNED_POSITIONS LAYER_NORM FUSED_QKV NO_GATE GELU_TANH] { "gpt2" => spec }
@@ -27,7 +27,7 @@ macro_rules! families {
                 RELATIVE_POSITIONS RENAMED POOLED_HEAD EXPERTS DENSE_LAYERS
             ] {
                 "nomic-bert" => nomic, "modern-bert" => modern, "jina-bert-v2" => jina, "jina-bert-v3" => jina_v3,
-                "nomic-bert-moe" => nomic_moe, "eurobert" => euro, "llama-embed" => llama
+                "nomic-bert-moe" => nomic_moe, "eurobert" => euro, "neo-bert" => neo, "llama-embed" => llama
             }
             gemma_embedding "gemma-embedding" [
                 ENCODER POST_NORM HEAD_NORM GELU_TANH LOCAL_LAYERS CAPS POOLED_HEAD
@@ -39,9 +39,9 @@ macro_rules! families {
             olmo2 "olmo2" [POST_NORM WHOLE_NORM LOCAL_LAYERS] { "olmo2" => spec }
             granite "granite" [EXPERTS SHARED_EXPERTS] { "granite" => spec, "granitemoe" => spec }
             llama_like "llama-like" [
-                RENAMED HEAD_NORM NORM_AFTER_ROPE POST_NORM FUSED_QKV FUSED_GATE NO_GATE RELU_SQUARED XIELU RELATIVE_POSITIONS
+                RENAMED HEAD_NORM NORM_AFTER_ROPE POST_NORM FUSED_QKV FUSED_GATE NO_GATE RELU_SQUARED XIELU RELATIVE_POSITIONS PARALLEL
             ] {
-                "internlm2" => adjacent, "xverse" => adjacent, "exaone" => halves, "pangu-embedded" => halves, "arcee" => arcee,
+                "refact" => refact, "plamo" => plamo, "openelm" => openelm, "internlm2" => adjacent, "xverse" => adjacent, "exaone" => halves, "pangu-embedded" => halves, "arcee" => arcee,
                 "baichuan" => baichuan, "maincoder" => maincoder, "seed_oss" => seed_oss, "chatglm" => chatglm, "glm4" => glm4,
                 "qwen" => qwen, "minicpm" => minicpm, "apertus" => apertus
             }
@@ -51,7 +51,7 @@ macro_rules! families {
             ] {
                 "phi2" => phi2, "gptj" => gptj, "gptneox" => gptneox, "falcon" => falcon, "starcoder" => starcoder,
                 "starcoder2" => starcoder2, "codeshell" => starcoder2, "nemotron" => nemotron, "jais2" => nemotron,
-                "bloom" => bloom, "mpt" => mpt, "orion" => orion, "olmo" => olmo, "command-r" => command_r, "cohere2" => cohere2
+                "bloom" => bloom, "jais" => jais, "mpt" => mpt, "orion" => orion, "olmo" => olmo, "command-r" => command_r, "cohere2" => cohere2
             }
             mixtures "mixtures" [
                 EXPERTS SCORED_ROUTER SHARED_EXPERTS DENSE_LAYERS RENAMED HEAD_NORM NORM_AFTER_ROPE WHOLE_NORM POST_NORM
@@ -60,12 +60,19 @@ macro_rules! families {
                 "olmoe" => olmoe, "qwen2moe" => qwen2moe, "ernie4_5-moe" => ernie, "deepseek" => deepseek,
                 "bailingmoe" => deepseek, "dots1" => dots1, "glm4moe" => glm4moe, "hunyuan-moe" => hunyuan,
                 "minimax-m2" => minimax_m2, "afmoe" => afmoe, "phimoe" => phimoe, "smallthinker" => smallthinker,
-                "llama4" => llama4, "bailingmoe2" => bailing2, "exaone-moe" => exaone, "mellum" => mellum, "dbrx" => dbrx
+                "llama4" => llama4, "bailingmoe2" => bailing2, "exaone-moe" => exaone, "mellum" => mellum, "dbrx" => dbrx, "hy_v3" => hy_v3
+            }
+            windowed "mixtures" [
+                EXPERTS SCORED_ROUTER SHARED_EXPERTS DENSE_LAYERS HEAD_NORM POST_NORM LOCAL_LAYERS HEADS_GATED LAYER_NORM GPT_OSS
+                PARALLEL FUSED_QKV FUSED_GATE NARROW_VALUES TOKEN_TYPES CAPS GELU_TANH RENAMED
+            ] {
+                "granite_swa" => granite, "cohere2moe" => cohere2moe, "laguna" => laguna, "mimo2" => mimo2, "plamo3" => plamo3,
+                "spark2_5" => spark, "step35" => step35, "muse-glimmer" => muse_glimmer
             }
             bitnet "bitnet" [SUB_NORMS] { "bitnet" => spec }
             exaone4 "exaone4" [POST_NORM HEAD_NORM LOCAL_LAYERS] { "exaone4" => spec }
             gpt_oss "gpt-oss" [EXPERTS LOCAL_LAYERS GPT_OSS RENAMED] { "gpt-oss" => spec }
-            hunyuan "hunyuan" [HEAD_NORM NORM_AFTER_ROPE] { "hunyuan-dense" => spec }
+            hunyuan "hunyuan" [HEAD_NORM NORM_AFTER_ROPE] { "hunyuan-dense" => spec, "hunyuan_vl" => spec }
             mistral3 "mistral3" [TEMPERATURE] { "mistral3" => spec }
             lfm2 "lfm2" [HEAD_NORM RENAMED STATES CONVOLUTION EXPERTS SCORED_ROUTER DENSE_LAYERS] {
                 "lfm2" => spec, "lfm2moe" => experts
@@ -193,6 +200,8 @@ abilities! {
     SUB_NORMS,
     /// Gates of the heads' output by a matrix of their own.
     HEADS_GATED,
+    /// Values shorter than keys.
+    NARROW_VALUES,
     /// A dense feed-forward beside experts (Gemma 4).
     EXPERTS_BESIDE,
     /// Routers that read the layer's input.

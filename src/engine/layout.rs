@@ -285,7 +285,7 @@ pub(crate) const fn biases(spec: &Spec<'_>, context: usize) -> Result<usize, Err
     match spec.positions() {
         Positions::Relative { .. } | Positions::Alibi { .. } => product(&[
             distances(spec.is_causal(), context),
-            spec.heads,
+            spec.heads.get(0),
             if spec.own_biases() { spec.layers } else { 1 },
         ]),
         _ => Ok(0),

@@ -256,7 +256,7 @@ impl Plan {
             sources,
             checkpoints,
             spec.vocab,
-            spec.heads,
+            spec.heads.get(0),
         ];
         let mut hash = Hash::new();
         let mut i = 0;

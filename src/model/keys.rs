@@ -7,6 +7,7 @@ use super::rope::{Rope, RopeStyle, Scaling};
 use super::{
     EncoderSizes, Experts, Gate, Latent, MAX_LAYERS, Need, Norm, Placement, PooledActivation, PooledHead, Pooling,
     Positions, QkNorm, Recurrent, RecurrentKind, Residual, Router, Scores, SharedExperts, Spec, Stack, StepNorms,
+    Values,
 };
 use crate::gguf::{Array, Value, ValueType, equal};
 use crate::kernel::{Activation, MAX_TAPS};
@@ -99,27 +100,10 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Reads the number of query heads. An array with 0 for layers without attention counts as its other element.
-    const fn heads(&mut self) -> Result<usize, Error> {
+    /// Reads the number of query heads.
+    const fn heads(&mut self) -> Result<PerLayer<'a>, Error> {
         const NAME: &str = "attention.head_count";
-        if self.partial_layers
-            && let Some(Value::Array(heads)) = self.gguf.get2(self.architecture, NAME)
-        {
-            let (mut index, mut found) = (0, 0);
-            while index < heads.len() {
-                match heads.get_i32(index) {
-                    Some(0) => {}
-                    Some(heads) if heads > 0 && heads <= MAX_WIDTH as i32 && (found == 0 || found == heads) => {
-                        found = heads
-                    }
-                    _ => return Err(self.wrong(NAME, "must be the same for all layers with attention")),
-                }
-                index += 1;
-            }
-            self.known(NAME);
-            return Ok(found as usize);
-        }
-        match tri!(self.partial_size(NAME, MAX_WIDTH)) {
+        match tri!(self.per_layer(NAME, MAX_WIDTH, self.layers)) {
             Some(heads) => Ok(heads),
             None => Err(self.missing(NAME)),
         }
@@ -210,9 +194,13 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Checks that `array` has one element per layer.
+    /// Checks that `array` has one element per layer. Those of layers that are not read may be left out.
     const fn one_each(&self, name: &str, array: &Array<'_>, layers: usize) -> Result<(), Error> {
-        if array.len() == layers { Ok(()) } else { Err(self.wrong(name, "must have one element per layer")) }
+        if array.len() == layers || array.len() == self.layers {
+            Ok(())
+        } else {
+            Err(self.wrong(name, "must have one element per layer"))
+        }
     }
 
     /// Reads the boolean under `name`.
@@ -261,10 +249,11 @@ impl<'g, 'a> Keys<'g, 'a> {
             Some(_) => return Err(self.wrong(START, "is not the id of a token")),
             None => return Err(self.missing(START)),
         };
-        let (PerLayer::All(ffn), PerLayer::All(kv_heads)) = (spec.ffn, spec.kv_heads) else {
-            return Err(self.wrong("feed_forward_length", "and head_count_kv must be the same for all layers"));
+        let (PerLayer::All(ffn), PerLayer::All(heads), PerLayer::All(kv_heads)) = (spec.ffn, spec.heads, spec.kv_heads)
+        else {
+            return Err(self.wrong("feed_forward_length", "and head counts must be the same for all layers"));
         };
-        let Spec { layers, heads, global, dim, .. } = spec;
+        let Spec { layers, global, dim, .. } = spec;
         if !heads.is_multiple_of(kv_heads) {
             return Err(self.wrong("attention.head_count_kv", "does not divide attention.head_count"));
         }
@@ -286,7 +275,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         Ok(Spec {
             stack: Stack::Target { encoder, start, source_words },
             layers,
-            heads,
+            heads: PerLayer::All(heads),
             kv_heads: PerLayer::All(kv_heads),
             global: HeadSpec { dim: head_dim, ..global },
             ffn: PerLayer::All(ffn),
@@ -326,7 +315,8 @@ impl<'g, 'a> Keys<'g, 'a> {
             Some(rank) => rank,
             None => 0,
         };
-        let (Some(rope), Some(width)) = (spec.global.rope, spec.dim.checked_div(spec.heads)) else {
+        let heads = spec.heads.most(spec.layers);
+        let (Some(rope), Some(width)) = (spec.global.rope, spec.dim.checked_div(heads)) else {
             return Err(self.wrong("attention.head_count", "is 0, which no model can have"));
         };
         let own = tri!(self.size_or("attention.value_length", MAX_WIDTH, width));
@@ -339,7 +329,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         if key <= rope.dim {
             return Err(self.wrong("rope.dimension_count", "leaves nothing of a key that is not rotated"));
         }
-        let widest = spec.heads as u64 * (key as u64 + value as u64);
+        let widest = heads as u64 * (key as u64 + value as u64);
         if widest > MAX_WIDTH as u64 || rank as u64 + rope.dim as u64 > MAX_WIDTH as u64 {
             return Err(self.wrong("attention.head_count", "is too large"));
         }
@@ -380,7 +370,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         let head = HeadSpec { dim, rope: Some(Rope { scaling, ..rope }), shared, ..spec.global };
         let nope = key - rope.dim;
         Ok(Spec {
-            kv_heads: PerLayer::All(if absorbed { 1 } else { spec.heads }),
+            kv_heads: if absorbed { PerLayer::All(1) } else { spec.heads },
             global: head,
             local: head,
             latent: Some(Latent { q_rank, rank, nope, rope: rope.dim, value, absorbed, yarn }),
@@ -482,7 +472,7 @@ impl<'g, 'a> Keys<'g, 'a> {
     pub const fn layers_where(&mut self, name: &'static str, layers: usize) -> Result<Option<Pattern<'a>>, Error> {
         let Some(Value::Array(pattern)) = self.gguf.get2(self.prefix(name), name) else { return Ok(None) };
         tri!(self.one_each(name, &pattern, layers));
-        if !matches!(pattern.element(), ValueType::Bool) {
+        if !matches!(pattern.element(), ValueType::Bool) && pattern.get_i32(0).is_none() {
             return Err(Error::KeyType { key: self.name(name), expected: "an array of booleans" });
         }
         Ok(Some(Pattern::Where(pattern)))
@@ -527,6 +517,10 @@ impl<'g, 'a> Keys<'g, 'a> {
                 experts = false;
                 spec.fused_experts = self.has_in_layer(index, "ffn_gate_up_exps.weight");
                 spec.separate_experts = self.has_in_layer(index, "ffn_down.0.weight");
+                if let Some(shared) = &mut spec.shared_experts {
+                    shared.fused =
+                        !matches!(spec.gate, Gate::None) && !self.has_in_layer(index, "ffn_gate_shexp.weight");
+                }
             }
             index += 1;
         }
@@ -599,19 +593,18 @@ impl<'g, 'a> Keys<'g, 'a> {
         let heads = tri!(self.heads());
         let kv_heads = match tri!(self.per_layer("attention.head_count_kv", MAX_WIDTH, layers)) {
             Some(kv_heads) => kv_heads,
-            None => PerLayer::All(heads), // the format's default: multi-head attention
+            None => heads, // the format's default: multi-head attention
         };
+        let most = heads.most(layers);
         let head = match tri!(self.optional_size("attention.key_length", MAX_WIDTH)) {
             Some(head) => head,
-            None if heads == 0 => 0,
-            None => match dim.checked_div(heads) {
-                Some(head) if dim.is_multiple_of(heads) => head,
+            None if most == 0 => 0,
+            None => match dim.checked_div(most) {
+                Some(head) if dim.is_multiple_of(most) => head,
                 _ => return Err(self.wrong("attention.head_count", "does not divide embedding_length")),
             },
         };
-        if !self.is_latent {
-            tri!(self.value_length("attention.value_length", head));
-        }
+        let values = if self.is_latent { None } else { tri!(self.values(head)) };
         let window = tri!(self.nonzero("attention.sliding_window", i32::MAX as usize));
         let rope = Some(tri!(self.rope(style, head)));
         let head = HeadSpec { dim: head, rope, window, shared: 0 };
@@ -636,10 +629,11 @@ impl<'g, 'a> Keys<'g, 'a> {
             context: tri!(self.size("context_length", i32::MAX as usize)),
             positions: Positions::Rotary,
             token_types: 0,
-            embedding_norm: false,
+            embedding_norm: Need::Absent,
             final_norm: true,
             norm: Norm::Rms,
             norm_eps: 0.0,
+            post_norm_eps: None,
             placement: Placement { pre_norm: true, post_norm: false, residual_norm: false },
             fused_qkv: false,
             separate_experts: false,
@@ -652,7 +646,7 @@ impl<'g, 'a> Keys<'g, 'a> {
             qk_norm: QkNorm::None,
             qk_norm_after_rope: false,
             temperature: None,
-            attention_sinks: false,
+            attention_sinks: Need::Absent,
             renamed: &[],
             recurrent: None,
             side_by_side: false,
@@ -683,7 +677,9 @@ impl<'g, 'a> Keys<'g, 'a> {
             bare_norm: false,
             xielu: None,
             sub_norms: false,
-            heads_gated: false,
+            heads_gated: None,
+            values,
+            rotated_first: 0,
             experts_beside: false,
             early_router: false,
             weighted_inputs: false,
@@ -765,6 +761,21 @@ impl<'g, 'a> Keys<'g, 'a> {
         Spec { pooled_head: Some(PooledHead { inner, out, activation }), renamed, ..spec }
     }
 
+    /// Reads the length of values and the factor on them; `None` if they are as long as keys of `head` elements.
+    const fn values(&mut self, head: usize) -> Result<Option<Values>, Error> {
+        if !built::NARROW_VALUES {
+            tri!(self.value_length("attention.value_length", head));
+            return Ok(None);
+        }
+        let scale = tri!(self.or("attention.value_scale", 1.0));
+        match tri!(self.optional_size("attention.value_length", MAX_WIDTH)) {
+            Some(width) if width > head => Err(self.wrong("attention.value_length", "is more than the length of keys")),
+            Some(width) if width < head || scale != 1.0 => Ok(Some(Values { width, scale })),
+            None if scale != 1.0 => Ok(Some(Values { width: head, scale })),
+            _ => Ok(None),
+        }
+    }
+
     /// Checks that values have the length of keys, if the file gives a length.
     pub const fn value_length(&mut self, name: &'static str, key_length: usize) -> Result<(), Error> {
         match tri!(self.optional_size(name, MAX_WIDTH)) {
@@ -801,7 +812,7 @@ impl<'g, 'a> Keys<'g, 'a> {
     /// Reads the sizes of the shared expert, which processes every token.
     pub const fn shared_experts(&mut self, gated: bool) -> Result<Option<SharedExperts>, Error> {
         match tri!(self.nonzero("expert_shared_feed_forward_length", MAX_WIDTH)) {
-            Some(width) => Ok(Some(SharedExperts { width, gated })),
+            Some(width) => Ok(Some(SharedExperts { gated, ..SharedExperts::new(width) })),
             None => Ok(None),
         }
     }

@@ -116,6 +116,19 @@ pub enum PerLayer<'a> {
 }
 
 impl PerLayer<'_> {
+    /// The largest of `layers` sizes.
+    pub const fn most(&self, layers: usize) -> usize {
+        let (mut index, mut most) = (0, 0);
+        while index < layers {
+            let size = self.get(index);
+            if size > most {
+                most = size;
+            }
+            index += 1;
+        }
+        most
+    }
+
     /// The size in layer `index`.
     pub const fn get(&self, index: usize) -> usize {
         match self {

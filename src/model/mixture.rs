@@ -30,7 +30,7 @@ impl<'a> Keys<'_, 'a> {
             _ => None,
         };
         let shared_experts = match width {
-            Some(width) if width <= Self::MAX_WIDTH => Some(SharedExperts { width, gated: false }),
+            Some(width) if width <= Self::MAX_WIDTH => Some(SharedExperts::new(width)),
             Some(_) => return Err(self.wrong("expert_shared_count", "is too large")),
             None => None,
         };

@@ -16,6 +16,7 @@ mod roles;
 mod rope;
 mod spec;
 mod weights;
+mod windows;
 
 pub use crate::built::family_feature;
 use crate::{Error, Gguf};
@@ -27,8 +28,8 @@ pub(crate) use roles::Role;
 pub use roles::{is_ignored, is_other_modality};
 pub use rope::{Rope, RopeStyle, Scaling};
 pub use spec::{
-    EncoderSizes, Experts, Gate, MAX_LAYERS, Need, Norm, Placement, PooledActivation, PooledHead, Pooling, Positions,
-    QkNorm, Residual, Router, Scores, SharedExperts, Spec, Stack, Temperature,
+    EncoderSizes, Experts, Gate, HeadGate, MAX_LAYERS, Need, Norm, Placement, PooledActivation, PooledHead, Pooling,
+    Positions, QkNorm, Residual, Router, Scores, SharedExperts, Spec, Stack, Temperature, Values,
 };
 pub(crate) use weights::{Entry, Weights};
 

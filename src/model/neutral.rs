@@ -93,6 +93,8 @@ experts_per_group 1 groups of experts
 expert_weights_scale 1 a factor on experts
 expert_weights_norm *
 expert_gating_func 1 another router
+swiglu_clamp_exp 0 limits of gates
+swiglu_clamp_shexp 0 limits of gates
 leading_dense_block_count 0 layers without experts before the others
 interleave_moe_layer_step 1 layers without experts between the others
 moe_every_n_layers 1 layers without experts between the others

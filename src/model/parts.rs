@@ -8,8 +8,8 @@ use super::latent::Latent;
 use super::layers::{Pattern, Xielu};
 use super::recurrent::{Recurrent, RecurrentKind};
 use super::spec::{
-    Experts, Gate, Need, Norm, Placement, PooledHead, Positions, QkNorm, Residual, Router, SharedExperts, Spec, Stack,
-    Temperature,
+    Experts, Gate, HeadGate, Need, Norm, Placement, PooledHead, Positions, QkNorm, Residual, Router, SharedExperts,
+    Spec, Stack, Temperature, Values,
 };
 use crate::built::{self, Abilities};
 use crate::kernel::Activation;
@@ -61,8 +61,8 @@ parts! {
         Positions::Relative { .. } | Positions::Alibi { .. } => RELATIVE_POSITIONS;
     /// Number of token types (segments), 0 for none. Each has an embedding; the first type's is added to every token.
     token_types: usize = 0, 1.. => TOKEN_TYPES;
-    /// True if the embedding is normed.
-    embedding_norm: bool = false, true => TOKEN_TYPES;
+    /// Requirement for weights of the embedding's norm; `Absent`: no norm.
+    embedding_norm: Need = Need::Absent, Need::Required | Need::Optional | Need::Unused => TOKEN_TYPES;
     /// The norm used in blocks and before the head.
     norm: Norm = Norm::Rms, Norm::Layer => LAYER_NORM, Norm::Unbiased => UNBIASED_NORM;
     /// Positions of the norms in a block.
@@ -85,8 +85,8 @@ parts! {
     qk_norm_after_rope: bool = false, true => NORM_AFTER_ROPE;
     /// Factor on queries that grows with the position.
     temperature: Option<Temperature> = None, Some(_) => TEMPERATURE;
-    /// True if every head has an attention sink: a learned score in the softmax without a value (`attn_sinks`).
-    attention_sinks: bool = false, true => GPT_OSS;
+    /// Attention sinks of heads: a learned score in the softmax without a value (`attn_sinks`).
+    attention_sinks: Need = Need::Absent, Need::Optional | Need::Required | Need::Unused => GPT_OSS;
     /// The mixer of recurrent layers.
     recurrent: Option<Recurrent> = None,
         Some(Recurrent { kind: RecurrentKind::ShortConvolution, .. }) => CONVOLUTION,
@@ -141,8 +141,12 @@ parts! {
     xielu: Option<Xielu<'a>> = None, Some(_) => XIELU;
     /// True if the heads' output and the feed-forward's inner values are normed (`attn_sub_norm`, `ffn_sub_norm`).
     sub_norms: bool = false, true => SUB_NORMS;
-    /// True if the heads' output is multiplied by the sigmoid of a linear layer of their input (`attn_gate`).
-    heads_gated: bool = false, true => HEADS_GATED;
+    /// Gates of the heads' output, computed by a matrix of their own.
+    heads_gated: Option<HeadGate> = None, Some(_) => HEADS_GATED;
+    /// Length of values, if they are shorter than keys.
+    values: Option<Values> = None, Some(_) => NARROW_VALUES;
+    /// Number of first layers that are global and rotate like local layers.
+    rotated_first: usize = 0, 1.. => LOCAL_LAYERS;
     /// True if layers with experts have a dense feed-forward beside them, each with norms of its own.
     experts_beside: bool = false, true => EXPERTS_BESIDE;
     /// True if the router reads the input of the layer instead of the feed-forward's.

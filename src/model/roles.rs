@@ -3,8 +3,8 @@
 use super::layers::{Layer, Mixer};
 use super::rope::Scaling;
 use super::{
-    Experts, Gate, Latent, Need, Norm, Placement, Positions, QkNorm, Recurrent, RecurrentKind, Residual, Router,
-    SharedExperts, Spec, Stack, StepNorms,
+    Experts, Gate, HeadGate, Latent, Need, Norm, Placement, Positions, QkNorm, Recurrent, RecurrentKind, Residual,
+    Router, SharedExperts, Spec, Stack, StepNorms,
 };
 use crate::{Name, built};
 
@@ -205,6 +205,8 @@ roles! {
     FfnNorm "ffn_norm.weight" true,
     FfnNormBias "ffn_norm.bias" true,
     FfnNormBare "ffn_norm" true,
+    PostAttentionNormBare "post_attention_norm" true,
+    PostFfwNormBare "post_ffw_norm" true,
     FfnSubNorm "ffn_sub_norm.weight" true,
     FfnGate "ffn_gate.weight" true,
     FfnGateBias "ffn_gate.bias" true,
@@ -226,6 +228,7 @@ roles! {
     FfnDownExps "ffn_down_exps.weight" true,
     FfnDownExpsBias "ffn_down_exps.bias" true,
     ExpProbsBias "exp_probs_b.bias" true,
+    ExpProbsBare "exp_probs_b" true,
     FfnGateInpShexp "ffn_gate_inp_shexp.weight" true,
     FfnGateShexp "ffn_gate_shexp.weight" true,
     FfnUpShexp "ffn_up_shexp.weight" true,
@@ -310,6 +313,7 @@ impl Role {
         let beside = layer.has_experts && spec.experts_beside();
         let (dense, gated) = ((!layer.has_experts || beside) && layer.ffn > 0, matches!(spec.gate(), Gate::Separate));
         let alone = matches!(layer.mixer, Mixer::None);
+        let normed = matches!(spec.embedding_norm(), Need::Required);
         let weighted = !spec.bare_norm();
         let biased = !matches!(spec.norm(), Norm::Rms) && spec.norm_bias && weighted;
         let own_norm = layer.ffn > 0 && !alone && !matches!(spec.residual(), Residual::Parallel { one_norm: true });
@@ -350,8 +354,8 @@ impl Role {
             Self::Cls | Self::ClsOutput => Need::Absent, // some families use these names for the two above
             Self::OutputNorm => required_if(spec.final_norm && weighted),
             Self::TokenTypes => required_if(spec.token_types() > 0),
-            Self::TokenEmbdNorm => required_if(spec.embedding_norm()),
-            Self::TokenEmbdNormBias => required_if(spec.embedding_norm() && biased),
+            Self::TokenEmbdNorm => spec.embedding_norm(),
+            Self::TokenEmbdNormBias => required_if(normed && biased),
             // In most models only the first layer has it; all layers share it.
             Self::AttnRelB => required_if(
                 matches!(spec.positions(), Positions::Relative { .. }) && (layer.index == 0 || spec.own_biases()),
@@ -372,17 +376,18 @@ impl Role {
                 required_if(spec.per_layer_input() > 0)
             }
             // If the embedding is normed, the first layer may lack this norm.
-            Self::AttnNorm if layer.index == 0 && spec.embedding_norm() && !spec.has_head() => {
-                need_if(pre_norm, Optional)
-            }
+            Self::AttnNorm if layer.index == 0 && normed && !spec.has_head() => need_if(pre_norm, Optional),
             Self::AttnNorm => required_if(pre_norm && weighted),
             Self::AttnNormBias => required_if(pre_norm && biased),
             Self::FfnNorm => required_if(pre_norm && own_norm && weighted),
             Self::FfnNormBias => required_if(pre_norm && biased && own_norm),
-            Self::FfnNormBare | Self::AttnNorm2 | Self::AttnNorm2Bias => Need::Absent, // other names of the above
+            // Other names.
+            Self::ExpProbsBare => Need::Absent,
+            Self::FfnNormBare | Self::PostAttentionNormBare | Self::PostFfwNormBare => Need::Absent,
+            Self::AttnNorm2 | Self::AttnNorm2Bias => Need::Absent,
             Self::AttnSubNorm => required_if(spec.sub_norms()),
             Self::FfnSubNorm => required_if(spec.sub_norms() && dense),
-            Self::AttnGate => required_if(delta || spec.heads_gated() && layer.has_attention()),
+            Self::AttnGate => required_if(delta || spec.heads_gated().is_some() && layer.has_attention()),
             Self::SsmAlpha | Self::SsmBeta => required_if(delta && in_turns),
             Self::SsmBetaAlpha => required_if(delta && !in_turns),
             Self::SsmIn | Self::SsmD => required_if(mamba || scan),
@@ -427,12 +432,12 @@ impl Role {
             Self::FfnGateInpScale | Self::PreFfwNorm2 | Self::PostFfwNorm1 | Self::PostFfwNorm2 => required_if(beside),
             Self::ExpProbsBias => need_if(scored, Optional),
             Self::FfnUpShexp | Self::FfnDownShexp => required_if(shared.is_some()),
-            Self::FfnGateShexp => required_if(shared.is_some() && gated),
+            Self::FfnGateShexp => required_if(gated && matches!(shared, Some(SharedExperts { fused: false, .. }))),
             Self::FfnGateInpShexp => required_if(matches!(shared, Some(SharedExperts { gated: true, .. }))),
             Self::FfnGateInpBias | Self::FfnGateExpsBias | Self::FfnUpExpsBias | Self::FfnDownExpsBias => {
                 required_if(matches!(spec.experts(), Some(Experts { biases: true, .. })))
             }
-            Self::AttnSinks => required_if(spec.attention_sinks()),
+            Self::AttnSinks => spec.attention_sinks(),
             Self::ChannelMixKey | Self::ChannelMixValue => Need::Absent,
             Self::TimeMixW1 | Self::TimeMixW2 | Self::TimeMixLerp | Self::ChannelMixLerp => required_if(rwkv),
             Self::TimeMixKey | Self::TimeMixValue | Self::TimeMixReceptance | Self::TimeMixOutput => required_if(rwkv),
@@ -465,6 +470,7 @@ impl Role {
         use Shape::{Matrices, Matrix, Vector, Vectors};
         let (dim, ffn, width, input) = (spec.dim, layer.ffn, layer.expert_width, spec.per_layer_input());
         let (q, kv) = (layer.q_dim(), layer.kv_dim());
+        let v = spec.value_width(layer) * layer.kv_heads;
         let mixer = spec.recurrent().unwrap_or(Recurrent::NONE);
         let experts = spec.experts().map_or(0, |experts| experts.count);
         let shared = spec.shared_experts().map_or(0, |shared| shared.width);
@@ -513,8 +519,8 @@ impl Role {
             Self::FfnNorm | Self::FfnNormBias | Self::AttnOutputBias | Self::FfnDownBias => Vector(dim),
             Self::PostAttentionNorm | Self::PostFfwNorm | Self::PostNorm => Vector(dim),
             Self::AttnQkv if !layer.has_attention() => Matrix(dim, mixer.channels()),
-            Self::AttnQkv => Matrix(dim, q + 2 * kv),
-            Self::AttnQkvBias => Vector(q + 2 * kv),
+            Self::AttnQkv => Matrix(dim, q + kv + v),
+            Self::AttnQkvBias => Vector(q + kv + v),
             Self::AttnQ if latent.is_some() => Matrix(dim, layer.heads * (nope + rope)),
             Self::AttnOutput if latent.is_some() => Matrix(layer.heads * value, dim),
             Self::AttnQA => Matrix(dim, q_rank),
@@ -556,7 +562,10 @@ impl Role {
             Self::LaurelR => Matrix(laurel, dim),
             Self::AttnQ if spec.gated_query() => Matrix(dim, 2 * q),
             Self::AttnQ => Matrix(dim, q),
-            Self::AttnGate if layer.has_attention() => Matrix(dim, q),
+            Self::AttnGate if layer.has_attention() => match spec.heads_gated() {
+                Some(HeadGate { per_head: true, .. }) => Matrix(dim, layer.heads),
+                _ => Matrix(dim, q),
+            },
             Self::AttnGate => Matrix(dim, mixer.inner()),
             Self::SsmX => Matrix(mixer.width, decay + 2 * mixer.keys),
             Self::SsmDt => Matrix(decay, groups),
@@ -580,15 +589,18 @@ impl Role {
             Self::ShortConvIn => Matrix(dim, 3 * dim),
             Self::ShortConv => Vectors(mixer.taps, dim),
             Self::ShortConvOut => Matrix(dim, dim),
-            Self::FfnNormBare | Self::AttnNorm2 | Self::AttnNorm2Bias => Vector(dim),
+            Self::FfnNormBare | Self::PostAttentionNormBare | Self::PostFfwNormBare => Vector(dim),
+            Self::AttnNorm2 | Self::AttnNorm2Bias => Vector(dim),
             Self::AttnSubNorm => Vector(q),
             Self::FfnSubNorm => Vector(ffn),
             Self::AttnQBias => Vector(q),
-            Self::AttnK | Self::AttnV => Matrix(dim, kv),
-            Self::AttnKBias | Self::AttnVBias => Vector(kv),
+            Self::AttnK => Matrix(dim, kv),
+            Self::AttnKBias => Vector(kv),
+            Self::AttnV => Matrix(dim, v),
+            Self::AttnVBias => Vector(v),
             Self::AttnQNorm => heads(layer.heads),
             Self::AttnKNorm => heads(layer.kv_heads),
-            Self::AttnOutput => Matrix(q, dim),
+            Self::AttnOutput => Matrix(spec.value_width(layer) * layer.heads, dim),
             Self::FfnUp if spec.gate() == Gate::Fused => Matrix(dim, 2 * ffn),
             Self::FfnGate | Self::FfnUp => Matrix(dim, ffn),
             Self::FfnGateBias | Self::FfnUpBias => Vector(ffn),
@@ -599,8 +611,9 @@ impl Role {
             Self::FfnDownExpsBias => Vectors(dim, experts),
             Self::AttnSinks => Vector(layer.heads),
             Self::FfnGateInpScale | Self::PreFfwNorm2 | Self::PostFfwNorm1 | Self::PostFfwNorm2 => Vector(dim),
-            Self::ExpProbsBias => Vector(experts),
+            Self::ExpProbsBias | Self::ExpProbsBare => Vector(experts),
             Self::FfnGateInpShexp => Matrix(dim, 1),
+            Self::FfnUpShexp if spec.shared_experts().is_some_and(|shared| shared.fused) => Matrix(dim, 2 * shared),
             Self::FfnGateShexp | Self::FfnUpShexp => Matrix(dim, shared),
             Self::FfnDownShexp => Matrix(shared, dim),
             Self::FfnGateUpExps => Matrices(dim, 2 * width, experts),
@@ -634,6 +647,8 @@ impl Role {
             (Stack::Target { .. }, _) if role.is_shared() == is_mine => Place::Nowhere,
             (Stack::Target { .. }, _) => Place::Of(role, layer, piece),
             _ if is_mine => Place::Of(role, layer, piece),
+            // The name in files of NeoBERT.
+            (Stack::Encoder, Self::OutputNorm) if prefix == "enc" => Place::Of(role, layer, piece),
             _ => Place::Nowhere,
         }
     }

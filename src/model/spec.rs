@@ -36,7 +36,7 @@ pub const MAX_LAYERS: usize = 512;
 /// assert_eq!((spec.positions(), spec.norm()), (Positions::Rotary, Norm::Rms));
 /// assert!(matches!(spec.placement(), Placement { pre_norm: true, post_norm: false, .. }));
 /// assert!(spec.experts().is_none());
-/// println!("{} query heads in each of {} layers", spec.heads, spec.layers);
+/// println!("{} query heads in the first of {} layers", spec.heads.get(0), spec.layers);
 /// # Ok::<(), arenite::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +50,7 @@ pub struct Spec<'a> {
     /// Number of blocks.
     pub layers: usize,
     /// Number of query heads.
-    pub heads: usize,
+    pub heads: PerLayer<'a>,
     /// Number of key and value heads; each serves `heads / kv_heads` query heads.
     pub kv_heads: PerLayer<'a>,
     /// Heads of global layers. Most models have only these.
@@ -62,6 +62,8 @@ pub struct Spec<'a> {
     /// Context length that the model was trained with.
     pub context: usize,
     // Scalars and small differences.
+    /// Epsilon of norms on outputs, if it differs.
+    pub post_norm_eps: Option<f32>,
     /// True if the last block is followed by a norm.
     pub final_norm: bool,
     /// Epsilon of every norm, added under the root.
@@ -93,7 +95,7 @@ pub struct Spec<'a> {
     pub(super) local_layers: Pattern<'a>,
     pub(super) positions: Positions,
     pub(super) token_types: usize,
-    pub(super) embedding_norm: bool,
+    pub(super) embedding_norm: Need,
     pub(super) norm: Norm,
     pub(super) placement: Placement,
     pub(super) fused_qkv: bool,
@@ -107,7 +109,7 @@ pub struct Spec<'a> {
     pub(super) qk_norm: QkNorm,
     pub(super) qk_norm_after_rope: bool,
     pub(super) temperature: Option<Temperature>,
-    pub(super) attention_sinks: bool,
+    pub(super) attention_sinks: Need,
     /// Pairs of roles: files of this family store the second under the name of the first.
     pub(super) renamed: &'static [(Role, Role)],
     pub(super) recurrent: Option<Recurrent>,
@@ -132,7 +134,9 @@ pub struct Spec<'a> {
     pub(super) bare_norm: bool,
     pub(super) xielu: Option<Xielu<'a>>,
     pub(super) sub_norms: bool,
-    pub(super) heads_gated: bool,
+    pub(super) heads_gated: Option<HeadGate>,
+    pub(super) values: Option<Values>,
+    pub(super) rotated_first: usize,
     pub(super) experts_beside: bool,
     pub(super) early_router: bool,
     pub(super) weighted_inputs: bool,
@@ -316,6 +320,26 @@ pub struct Temperature {
     pub only_unrotated: bool,
 }
 
+/// Gates of the heads' output: a function of a linear layer of attention's input (`attn_gate`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HeadGate {
+    /// True if all elements of a head have the same gate.
+    pub per_head: bool,
+    /// True if the function is softplus, else it is the sigmoid.
+    pub softplus: bool,
+}
+
+/// Values of heads that differ from their keys in length.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Values {
+    /// Elements of a value, fewer than of a key.
+    pub width: usize,
+    /// Factor on values.
+    pub scale: f32,
+}
+
 /// The gate of a feed-forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -368,6 +392,10 @@ pub struct SharedExperts {
     pub width: usize,
     /// True if its output is multiplied by the sigmoid of a learned dot product with the input.
     pub gated: bool,
+    /// True if gate and up are the two halves of the rows of one matrix.
+    pub fused: bool,
+    /// True if the layer's output is half the sum of this and of the chosen experts.
+    pub averaged: bool,
 }
 
 /// Experts of a feed-forward: each token is processed by those with the highest router scores.
@@ -398,6 +426,13 @@ pub enum Need {
     Unused,
     /// It must not be in the file.
     Absent,
+}
+
+impl SharedExperts {
+    /// A plain one.
+    pub(super) const fn new(width: usize) -> Self {
+        Self { width, gated: false, fused: false, averaged: false }
+    }
 }
 
 impl<'a> Spec<'a> {
@@ -455,7 +490,7 @@ impl<'a> Spec<'a> {
             stack,
             vocab,
             layers,
-            heads,
+            heads: PerLayer::All(heads),
             kv_heads: PerLayer::All(kv_heads),
             global: HeadSpec { dim: head_dim, ..self.global },
             ffn: PerLayer::All(ffn),
@@ -500,12 +535,16 @@ impl<'a> Spec<'a> {
             Some(_) if self.side_by_side => Mixer::Both,
             _ => Mixer::Attention,
         };
+        let mut head = if is_local { self.local } else { self.global };
+        if index < self.rotated_first() {
+            head.rope = self.local.rope;
+        }
         Layer {
             index,
             is_local,
-            heads: self.heads,
+            heads: self.heads.get(index),
             kv_heads: self.kv_heads.get(index),
-            head: if is_local { self.local } else { self.global },
+            head,
             ffn,
             expert_width,
             has_experts: has_experts && ffn > 0,
@@ -558,10 +597,24 @@ impl<'a> Spec<'a> {
     pub(crate) const fn attention_row(&self, layer: &Layer) -> usize {
         let gates = match (self.gated_query(), self.heads_gated()) {
             (true, _) => 2 * layer.q_dim(),
-            (_, true) => layer.q_dim(),
+            (_, Some(HeadGate { per_head: true, .. })) => layer.heads,
+            (_, Some(_)) => layer.q_dim(),
             _ => 0,
         };
         layer.qkv_dim() + gates
+    }
+
+    /// Index of the rotary positions of a layer: 0 for those of global layers.
+    pub(crate) const fn rotation(&self, layer: &Layer) -> usize {
+        if layer.index < self.rotated_first() { 1 } else { layer.pool() }
+    }
+
+    /// Elements of a head's value, before it is stored.
+    pub(crate) const fn value_width(&self, layer: &Layer) -> usize {
+        match self.values() {
+            Some(values) => values.width,
+            None => layer.head.dim,
+        }
     }
 
     /// True if attention and feed-forward read the same hidden state.
@@ -690,7 +743,7 @@ impl<'a> Spec<'a> {
             if layer.kv_heads == 0 {
                 return Err(keys.wrong("attention.head_count_kv", "is 0 in a layer with attention"));
             }
-            if !self.heads.is_multiple_of(layer.kv_heads) {
+            if !layer.heads.is_multiple_of(layer.kv_heads) {
                 return Err(keys.wrong("attention.head_count_kv", "does not divide attention.head_count"));
             }
             if layer.heads as u64 * layer.head.dim as u64 > Keys::MAX_WIDTH as u64 {

@@ -37,7 +37,7 @@ impl PassBudget {
         let spec = model.spec();
         let layers = model.gguf().tensors().filter(|tensor| tensor.name.starts_with("blk.") && tensor.dim_count > 1);
         let weights: u64 = layers.map(|tensor| tensor.dims.iter().product::<u64>()).sum();
-        let products = 2 * (spec.layers * spec.heads * spec.global.dim) as u64;
+        let products = 2 * (0..spec.layers).map(|index| spec.layer(index).q_dim()).sum::<usize>() as u64;
         Self { batch, double: (weights / (FLOAT * products).max(1)).max(1) as usize }
     }
 

@@ -4,6 +4,7 @@ use core::ops::Range;
 
 use super::compute::{Compute, TOKENS};
 use super::hadamard;
+use super::recurrent::softplus;
 use super::relative::Relative;
 use super::rope::Rotary;
 use super::{Forward, add_bias, copy, enter, leave, norm_one, norm_sum, rows, rows_mut, scale};
@@ -12,7 +13,7 @@ use crate::engine::layout::{Segment, head_layout};
 use crate::engine::profile::Section;
 use crate::kernel::{Activation, Attention, Bias, Kernels, fork_chunks, sqrt, store};
 use crate::memory::{HeadLayout, Pool, TILE};
-use crate::model::{Layer, Need, QkNorm, Role, Spec, Temperature, Weights};
+use crate::model::{Layer, Need, QkNorm, Role, Spec, Temperature, Values, Weights};
 
 /// Cache tiles and options of one attention pass.
 #[derive(Clone)]
@@ -105,7 +106,7 @@ impl Forward<'_, '_> {
         }
         project(compute, weights, (spec, &roles, &view, layer), shape, branch, qkv);
         compute.done(Section::Qkv);
-        let Some(rotary) = self.rotary.get(layer.pool()) else { return };
+        let Some(rotary) = self.rotary.get(spec.rotation(layer)) else { return };
         norm_and_rotate(compute, (spec, weights, layer), rotary, (shape, segments, view.part), qkv);
         if layer.owns_kv && view.part != Part::Queries {
             store_rows(compute, (layer.kv_heads, shape), (segments, pool), qkv, cache);
@@ -132,15 +133,19 @@ impl Forward<'_, '_> {
                 hadamard::rotate(out, shape.head.dim);
             });
         }
-        if spec.gated_query() || spec.heads_gated() {
+        if spec.gated_query() || spec.heads_gated().is_some() {
             gate(compute, (spec, layer), shape, qkv, out);
         }
         if spec.sub_norms() {
             let weight = weights.vector(Role::AttnSubNorm, index);
             rows_mut(out, shape.q_dim).for_each(|x| norm_one(compute.kernels, spec, weight, &[], x));
         }
+        let width = layer.heads * spec.value_width(layer);
+        if let Some(values) = spec.values() {
+            gather(out, (layer.heads, shape.head.dim), values.width);
+        }
         compute.done(Section::Attention);
-        if let Some(w) = weights.matrix(roles.output.0, index) {
+        if let (Some(w), Some(out)) = (weights.matrix(roles.output.0, index), out.get(..rows * width)) {
             compute.times((out, rows), w, branch, dim);
             if spec.linear_bias != Need::Absent {
                 add_bias(branch, dim, weights.vector(roles.output.1, index));
@@ -172,7 +177,7 @@ fn project(
     let wanted = if gated {
         [fused, k, v, (roles.q, v_at + shape.kv_dim, queries), NO_GATE]
     } else {
-        let gates = ((Role::AttnGate, Role::AttnGate), layer.qkv_dim(), queries && spec.heads_gated());
+        let gates = ((Role::AttnGate, Role::AttnGate), layer.qkv_dim(), queries && spec.heads_gated().is_some());
         [fused, (roles.q, 0, queries), k, v, gates]
     };
     let products =
@@ -225,6 +230,9 @@ fn norm_and_rotate(
         if v_is_k {
             copy(v, k);
         }
+        if let Some(values) = spec.values() {
+            spread(v, head_dim, values);
+        }
         // Uses only the parts that were projected.
         let q = if part == Part::Keys { &mut [] } else { q };
         let (k, v) = if part == Part::Queries { Default::default() } else { (k, v) };
@@ -258,13 +266,45 @@ fn norm_and_rotate(
     });
 }
 
-/// Multiplies each head's output by the sigmoid of its gate. Gates are stored after the values of their row, beside the
-/// queries or by themselves.
+/// Moves values, which follow each other, to the places of heads of `head_dim` elements, and fills the rest with zeros.
+fn spread(v: &mut [f32], head_dim: usize, Values { width, scale }: Values) {
+    for at in (0..v.len()).rev() {
+        let (Some(head), Some(i)) = (at.checked_div(head_dim), at.checked_rem(head_dim)) else { return };
+        let value = if i < width { v.get(head * width + i).map_or(0.0, |x| x * scale) } else { 0.0 };
+        if let Some(place) = v.get_mut(at) {
+            *place = value;
+        }
+    }
+}
+
+/// Moves the first `width` elements of each head of all rows together.
+fn gather(out: &mut [f32], (heads, head_dim): (usize, usize), width: usize) {
+    let rows = out.len().checked_div(heads * head_dim).unwrap_or(0);
+    for at in 0..rows * heads * width {
+        let (Some(head), Some(i)) = (at.checked_div(width), at.checked_rem(width)) else { return };
+        let value = out.get(head * head_dim + i).copied().unwrap_or(0.0);
+        if let Some(place) = out.get_mut(at) {
+            *place = value;
+        }
+    }
+}
+
+/// Multiplies each head's output by its gates. Gates are stored after the values of their row, beside the queries or by
+/// themselves.
 fn gate(compute: &Compute<'_, '_>, (spec, layer): (&Spec<'_>, &Layer), shape: Shape, qkv: &mut [f32], out: &mut [f32]) {
     let head_dim = layer.head.dim;
     let (width, at) = if spec.gated_query() { (2 * head_dim, head_dim) } else { (head_dim, 0) };
     for (qkv, out) in rows_mut(qkv, shape.stride).zip(rows_mut(out, shape.q_dim)) {
         let gates = qkv.get_mut(layer.qkv_dim()..).unwrap_or_default();
+        if let Some(own) = spec.heads_gated()
+            && (own.per_head || own.softplus)
+        {
+            for (gate, out) in gates.iter().zip(rows_mut(out, if own.per_head { head_dim } else { 1 })) {
+                let factor = if own.softplus { softplus(*gate) } else { 1.0 / (1.0 + libm::expf(-gate)) };
+                scale(out, factor);
+            }
+            continue;
+        }
         for (gate, out) in rows_mut(gates, width).zip(rows_mut(out, head_dim)) {
             let Some(gate) = gate.get_mut(at..) else { return };
             compute.kernels.activate(Activation::Sigmoid, gate, Some(out));

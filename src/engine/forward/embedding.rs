@@ -2,7 +2,7 @@
 
 use super::{Forward, add, norm, rows_mut, scale};
 use crate::TokenId;
-use crate::model::{Positions, Role};
+use crate::model::{Need, Positions, Role};
 use crate::quant::decode_row;
 
 impl Forward<'_, '_> {
@@ -35,7 +35,7 @@ impl Forward<'_, '_> {
                 decode_row(types.kind(), types.row(usize::from(position >= *second && types.rows() > 1)), other);
                 add(x, other);
             }
-            if spec.embedding_norm() {
+            if spec.embedding_norm() != Need::Absent {
                 norm(compute, spec, weights, (Role::TokenEmbdNorm, Role::TokenEmbdNormBias, 0), x);
             }
         }

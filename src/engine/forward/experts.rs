@@ -93,8 +93,11 @@ impl<'m> Forward<'m, '_> {
             }
         }
         if let Some(shared) = spec.shared_experts() {
-            let (gate, up) =
-                (of_all(Role::FfnGateShexp).filter(|_| spec.gate() != Gate::None), of_all(Role::FfnUpShexp));
+            let up = of_all(Role::FfnUpShexp);
+            let (gate, up) = match shared.fused {
+                true => (up.and_then(|w| w.part(0, shared.width)), up.and_then(|w| w.part(shared.width, shared.width))),
+                false => (of_all(Role::FfnGateShexp).filter(|_| spec.gate() != Gate::None), up),
+            };
             let Some(down) = of_all(Role::FfnDownShexp) else { return };
             let factors = of_all(Role::FfnGateInpShexp).filter(|_| shared.gated);
             if let Some(w) = factors {
@@ -104,6 +107,7 @@ impl<'m> Forward<'m, '_> {
             for ((sum, y), factor) in rows_mut(sum, dim).zip(rows(branch, dim)).zip(&*chosen) {
                 let factor = if factors.is_some() { 1.0 / (1.0 + libm::expf(-factor)) } else { 1.0 };
                 sum.iter_mut().zip(y).for_each(|(sum, y)| *sum += factor * y);
+                scale(sum, if shared.averaged { 0.5 } else { 1.0 });
             }
         }
         copy(branch, sum);

@@ -439,7 +439,10 @@ fn leave(
     if spec.placement().post_norm || spec.residual_scale != 1.0 {
         compute.by_tokens(branch, spec.dim, &|_, branch| {
             if spec.placement().post_norm {
-                norm_rows(compute.kernels, spec, weight, &[], branch);
+                match spec.post_norm_eps {
+                    Some(eps) => rows_mut(branch, spec.dim).for_each(|x| compute.kernels.rms_norm(x, weight, eps)),
+                    None => norm_rows(compute.kernels, spec, weight, &[], branch),
+                }
             }
             scale(branch, spec.residual_scale);
         });

@@ -317,6 +317,6 @@ impl Mixer<'_> {
 }
 
 /// `ln(1 + e^x)`.
-fn softplus(x: f32) -> f32 {
+pub(super) fn softplus(x: f32) -> f32 {
     if x > 20.0 { x } else { libm::log1pf(libm::expf(x)) }
 }

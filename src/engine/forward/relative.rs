@@ -33,22 +33,22 @@ impl<'w> Relative<'w> {
             Positions::Alibi { bias } => (None, bias),
             _ => return Self::default(),
         };
-        let causal = spec.is_causal();
+        let (causal, heads) = (spec.is_causal(), spec.heads.get(0));
         let (stride, middle) = (distances(causal, context), context - 1);
         for (row, numbers) in rows_mut(table, stride).enumerate() {
-            let (layer, head) = (row.checked_div(spec.heads).unwrap_or(0), row.checked_rem(spec.heads).unwrap_or(0));
+            let (layer, head) = (row.checked_div(heads).unwrap_or(0), row.checked_rem(heads).unwrap_or(0));
             let learned = weights.vector(Role::AttnRelB, layer);
             for (i, number) in numbers.iter_mut().enumerate() {
                 // Distance of the key before or after the query.
                 let (back, ahead) = (middle.saturating_sub(i), i.saturating_sub(middle));
                 let ahead = if causal { 0 } else { ahead };
                 *number = match buckets {
-                    Some(buckets) => le_f32(learned, bucket(back, ahead, buckets, causal) * spec.heads + head),
-                    None => -slope(steepest, head, spec.heads) * (back + ahead) as f32,
+                    Some(buckets) => le_f32(learned, bucket(back, ahead, buckets, causal) * heads + head),
+                    None => -slope(steepest, head, heads) * (back + ahead) as f32,
                 };
             }
         }
-        Self { table, stride, middle, layer: if spec.own_biases() { spec.heads } else { 0 } }
+        Self { table, stride, middle, layer: if spec.own_biases() { heads } else { 0 } }
     }
 
     /// Biases of a layer for heads from `head` on and tokens from `position` on.

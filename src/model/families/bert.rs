@@ -15,7 +15,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
         global: HeadSpec { rope: None, ..heads },
         positions: Positions::Learned,
         token_types: keys.rows("token_types.weight"),
-        embedding_norm: true,
+        embedding_norm: Need::Required,
         final_norm: false,
         norm: Norm::Layer,
         norm_eps: tri!(keys.required("attention.layer_norm_epsilon")),

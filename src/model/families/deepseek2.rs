@@ -20,7 +20,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     let shared_experts = match (experts, shared) {
         (Some(experts), Some(shared)) => match experts.width {
             Some(width) if width as u64 * shared as u64 <= Keys::MAX_WIDTH as u64 => {
-                Some(SharedExperts { width: width * shared, gated: false })
+                Some(SharedExperts::new(width * shared))
             }
             Some(_) => return Err(keys.wrong("expert_shared_count", "is too large")),
             None => return Err(keys.missing("expert_feed_forward_length")),

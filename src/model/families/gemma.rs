@@ -79,7 +79,7 @@ const fn with_post_norms<'a>(
         Some(pattern) => pattern,
         None => Pattern::AllBut(period),
     };
-    let share = match spec.dim.checked_div(spec.heads) {
+    let share = match spec.dim.checked_div(spec.heads.get(0)) {
         Some(width) => 1.0 / root(width),
         None => 1.0, // no heads: refused earlier
     };

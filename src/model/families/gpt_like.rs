@@ -5,7 +5,7 @@ use crate::kernel::Activation;
 use crate::model::keys::Keys;
 use crate::model::layers::{HeadSpec, Pattern};
 use crate::model::roles::Role;
-use crate::model::{Gate, Positions, QkNorm, Residual, RopeStyle, Spec};
+use crate::model::{Gate, Need, Positions, QkNorm, Residual, RopeStyle, Spec};
 use crate::{Error, tri};
 
 /// Layer norms, a plain feed-forward, and biases where the file has them.
@@ -68,7 +68,22 @@ pub(super) const fn nemotron<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Er
 pub(super) const fn bloom<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(plain(keys, RopeStyle::Halves, Activation::GeluTanh, Residual::Serial));
     let global = HeadSpec { rope: None, ..spec.global };
-    Ok(Spec { global, positions: Positions::Alibi { bias: 8.0 }, embedding_norm: true, ..spec })
+    Ok(Spec { global, positions: Positions::Alibi { bias: 8.0 }, embedding_norm: Need::Required, ..spec })
+}
+
+/// Jais: ALiBi, and a gate; scores are divided by the length of a head.
+pub(super) const fn jais<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(keys.layer_norm_decoder(RopeStyle::Halves));
+    let Some(bias) = tri!(keys.positive("attention.max_alibi_bias")) else {
+        return Err(keys.missing("attention.max_alibi_bias"));
+    };
+    Ok(Spec {
+        global: HeadSpec { rope: None, ..spec.global },
+        fused_qkv: true,
+        positions: Positions::Alibi { bias },
+        attention_scale: Some(1.0 / spec.global.dim as f32),
+        ..spec
+    })
 }
 
 /// MPT: ALiBi or learned positions, norms without biases.

@@ -30,7 +30,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
         ffn: PerLayer::All(tri!(keys.size("expert_feed_forward_length", Keys::MAX_WIDTH))),
         experts: Some(Experts { biases: true, ..experts }),
         activation: Activation::ClampedSwiglu,
-        attention_sinks: true,
+        attention_sinks: Need::Required,
         renamed: &[(Role::PostAttentionNorm, Role::FfnNorm)],
         ..spec
     })

@@ -6,7 +6,7 @@ use crate::kernel::Activation;
 use crate::model::keys::Keys;
 use crate::model::layers::{HeadSpec, PerLayer, Xielu};
 use crate::model::roles::Role;
-use crate::model::{Gate, Placement, Positions, QkNorm, RopeStyle, Spec};
+use crate::model::{Gate, Placement, Positions, QkNorm, Residual, RopeStyle, Spec};
 use crate::{Error, tri};
 
 /// InternLM 2 and XVERSE: Llama by another name.
@@ -31,6 +31,22 @@ pub(super) const fn baichuan<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Er
         return Ok(spec);
     }
     Ok(Spec { global: HeadSpec { rope: None, ..spec.global }, positions: Positions::Alibi { bias: 8.0 }, ..spec })
+}
+
+/// Refact: ALiBi.
+pub(super) const fn refact<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(adjacent(keys));
+    Ok(Spec { global: HeadSpec { rope: None, ..spec.global }, positions: Positions::Alibi { bias: 8.0 }, ..spec })
+}
+
+/// OpenELM: norms of the heads of q and k; layers differ in their numbers of heads.
+pub(super) const fn openelm<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    Ok(Spec { fused_qkv: true, qk_norm: QkNorm::Head, ..tri!(halves(keys)) })
+}
+
+/// PLaMo 1: attention and feed-forward read the same hidden state.
+pub(super) const fn plamo<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    Ok(Spec { residual: Residual::Parallel { one_norm: true }, ..tri!(halves(keys)) })
 }
 
 /// Maincoder: norms of the heads of q and k, after rope.

@@ -7,7 +7,7 @@ use crate::model::keys::Keys;
 use crate::model::layers::{HeadSpec, Pattern};
 use crate::model::roles::Role;
 use crate::model::rope::{Rope, Scaling};
-use crate::model::{Placement, QkNorm, RopeStyle, Router, Scores, SharedExperts, Spec, Temperature};
+use crate::model::{HeadGate, Placement, QkNorm, RopeStyle, Router, Scores, SharedExperts, Spec, Temperature};
 use crate::{Error, tri};
 
 /// OLMoE: norms of all of q and all of k; weights that do not sum to 1.
@@ -22,7 +22,7 @@ pub(super) const fn qwen2moe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Er
     let spec = tri!(keys.mixture(spec, Scores::Softmax, false));
     let shared_experts = match spec.shared_experts {
         Some(shared) => Some(SharedExperts { gated: true, ..shared }),
-        None => Some(SharedExperts { width: spec.ffn.get(0), gated: true }),
+        None => Some(SharedExperts { gated: true, ..SharedExperts::new(spec.ffn.get(0)) }),
     };
     Ok(Spec { shared_experts, ..spec })
 }
@@ -57,6 +57,13 @@ pub(super) const fn deepseek<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Er
 pub(super) const fn dots1<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(halves(keys));
     Ok(Spec { qk_norm: QkNorm::Head, ..tri!(keys.mixture(spec, Scores::Sigmoid, false)) })
+}
+
+/// Hunyuan 3: the same; tensors show which layers have experts.
+pub(super) const fn hy_v3<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(dots1(keys));
+    let renamed = &[(Role::ExpProbsBare, Role::ExpProbsBias)];
+    Ok(Spec { expert_layers: keys.layers_with(".ffn_gate_inp.weight"), renamed, ..spec })
 }
 
 /// Ling 2: norms of the heads of q and k, groups of experts.
@@ -168,7 +175,7 @@ pub(super) const fn afmoe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
         embedding_scale: super::gemma::root(spec.dim),
         placement: Placement { pre_norm: true, post_norm: true, residual_norm: false },
         qk_norm: QkNorm::Head,
-        heads_gated: true,
+        heads_gated: Some(HeadGate { per_head: false, softplus: false }),
         ..tri!(keys.mixture(spec, Scores::Sigmoid, true))
     })
 }
@@ -231,7 +238,7 @@ pub(super) const fn llama4<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
                 Some(width) => width,
                 None => spec.ffn.get(0),
             };
-            (Some(SharedExperts { width, gated: false }), experts.count == 128)
+            (Some(SharedExperts::new(width)), experts.count == 128)
         }
         None => (None, false),
     };

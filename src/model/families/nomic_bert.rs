@@ -16,7 +16,7 @@ pub(super) const fn nomic<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
     let encoder = tri!(keys.encoder(decoder));
     Ok(Spec {
         token_types: keys.rows("token_types.weight"),
-        embedding_norm: true,
+        embedding_norm: Need::Required,
         final_norm: false,
         norm: Norm::Layer,
         norm_eps: tri!(keys.required("attention.layer_norm_epsilon")),
@@ -58,7 +58,7 @@ pub(super) const fn modern<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
         global: HeadSpec { window: None, ..spec.global },
         local: HeadSpec { window, rope, ..spec.global },
         local_layers: if window.is_some() { Pattern::AllButFirst(period) } else { Pattern::Never },
-        embedding_norm: true,
+        embedding_norm: Need::Required,
         norm: Norm::Layer,
         norm_bias: false,
         norm_eps: tri!(keys.norm_eps()),
@@ -103,6 +103,11 @@ pub(super) const fn euro<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
 /// Llama as an encoder (`llama-embed`).
 pub(super) const fn llama<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     both_ways(keys, RopeStyle::Adjacent)
+}
+
+/// NeoBERT: the same with one matrix for q, k and v, and one for gate and up.
+pub(super) const fn neo<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    Ok(Spec { fused_qkv: true, gate: Gate::Fused, ..tri!(both_ways(keys, RopeStyle::Adjacent)) })
 }
 
 const fn both_ways<'a>(keys: &mut Keys<'_, 'a>, style: RopeStyle) -> Result<Spec<'a>, Error> {

@@ -4,7 +4,7 @@ use crate::kernel::Activation;
 use crate::model::keys::Keys;
 use crate::model::layers::Pattern;
 use crate::model::roles::Role;
-use crate::model::{Gate, HeadSpec, MAX_LAYERS, Norm, Recurrent, RecurrentKind, RopeStyle, Spec};
+use crate::model::{Gate, HeadSpec, MAX_LAYERS, Need, Norm, Recurrent, RecurrentKind, RopeStyle, Spec};
 use crate::{Error, tri};
 
 pub(super) const fn rwkv7<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
@@ -55,7 +55,7 @@ const fn with_heads<'a>(
     Ok(Spec {
         norm: Norm::Layer,
         norm_eps: tri!(keys.required("attention.layer_norm_epsilon")),
-        embedding_norm: true,
+        embedding_norm: Need::Required,
         global: HeadSpec { rope: None, ..spec.global },
         gate: Gate::None,
         activation: Activation::ReluSquared,

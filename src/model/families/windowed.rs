@@ -1,0 +1,137 @@
+//! Decoders whose layers with a sliding window differ in more than the window from those without.
+
+use super::granite;
+use super::llama_like::{adjacent, halves};
+use super::mixtures;
+use crate::kernel::Activation;
+use crate::model::keys::Keys;
+use crate::model::layers::{HeadSpec, Pattern};
+use crate::model::roles::Role;
+use crate::model::rope::{Rope, Scaling};
+use crate::model::{Gate, HeadGate, Need, Norm, Placement, QkNorm, Residual, Scores, SharedExperts, Spec};
+use crate::{Error, tri};
+
+/// Granite with windows and attention sinks, with and without experts. A pattern may exclude layers from rope.
+pub(super) const fn granite<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(granite::spec(keys));
+    let spec = tri!(keys.windowed(spec, Pattern::AllButFirst(4)));
+    Ok(Spec { attention_sinks: Need::Required, ..spec })
+}
+
+/// Cohere 2 with experts: global layers have no rotary positions, except those in front without experts.
+pub(super) const fn cohere2moe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let rms = tri!(keys.unless_zero("attention.layer_norm_rms_epsilon"));
+    let spec = tri!(adjacent_of(keys, rms));
+    let spec = tri!(keys.mixture(spec, Scores::Sigmoid, false));
+    let spec = tri!(keys.windowed(spec, Pattern::AllBut(4)));
+    let shared_experts = match spec.shared_experts {
+        Some(shared) => Some(SharedExperts { averaged: true, ..shared }),
+        None => None,
+    };
+    Ok(Spec {
+        global: HeadSpec { rope: None, ..spec.global },
+        rotated_first: match spec.expert_layers {
+            Pattern::Steps { first, .. } => first,
+            _ => 0,
+        },
+        norm: if rms.is_some() { Norm::Rms } else { Norm::Layer },
+        norm_bias: false,
+        residual: Residual::Parallel { one_norm: true },
+        logit_scale: tri!(keys.required("logit_scale")),
+        shared_experts,
+        ..spec
+    })
+}
+
+/// A decoder with this epsilon, or with that of layer norms.
+const fn adjacent_of<'a>(keys: &mut Keys<'_, 'a>, eps: Option<f32>) -> Result<Spec<'a>, Error> {
+    match eps {
+        Some(_) => adjacent(keys),
+        None => keys.layer_norm_decoder(crate::model::RopeStyle::Adjacent),
+    }
+}
+
+/// Laguna: gates of the heads' output, and numbers of heads that differ between layers.
+pub(super) const fn laguna<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(mixtures::dots1(keys));
+    let spec = tri!(keys.windowed(spec, Pattern::AllButFirst(4)));
+    let per_head = keys.rows("blk.0.attn_gate.weight") == spec.heads.get(0);
+    Ok(Spec { heads_gated: Some(HeadGate { per_head, softplus: true }), local: plain(spec.local), ..spec })
+}
+
+/// Heads without scaling of their rotary positions.
+const fn plain(heads: HeadSpec) -> HeadSpec {
+    let rope = match heads.rope {
+        Some(rope) => Some(Rope { scaling: Scaling::None, ..rope }),
+        None => None,
+    };
+    HeadSpec { rope, ..heads }
+}
+
+/// MiMo 2: values shorter than keys; attention sinks in layers with a window.
+pub(super) const fn mimo2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(halves(keys));
+    let spec = tri!(keys.mixture(spec, Scores::Sigmoid, true));
+    let spec = tri!(keys.windowed(spec, Pattern::Never));
+    Ok(Spec { attention_sinks: Need::Optional, expert_layers: keys.layers_with(".ffn_gate_inp.weight"), ..spec })
+}
+
+/// Spark 2.5: GELU, and a gate for each head.
+pub(super) const fn spark<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(halves(keys));
+    let spec = tri!(keys.windowed(spec, Pattern::Never));
+    let heads_gated = Some(HeadGate { per_head: true, softplus: false });
+    Ok(Spec { activation: Activation::GeluTanh, heads_gated, ..spec })
+}
+
+/// Step 3.5: gates and norms of heads; global layers rotate half of what the others do.
+pub(super) const fn step35<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(mixtures::dots1(keys));
+    let spec = tri!(keys.windowed(spec, Pattern::Never));
+    let gated = keys.has("blk.0.attn_gate.weight");
+    let normed = keys.has("blk.0.attn_q_norm.weight");
+    let rope = match spec.global.rope {
+        Some(rope) => Some(Rope { dim: rope.dim / 4 * 2, ..rope }),
+        None => None,
+    };
+    Ok(Spec {
+        global: HeadSpec { rope, ..spec.global },
+        qk_norm: if normed { QkNorm::Head } else { QkNorm::None },
+        heads_gated: if gated { Some(HeadGate { per_head: true, softplus: false }) } else { None },
+        ..spec
+    })
+}
+
+/// Muse Glimmer: norms before and after both parts of a block, of the embedding, and of the heads of q and k; gates of
+/// the heads' output. Global layers have no rotary positions.
+pub(super) const fn muse_glimmer<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(adjacent(keys));
+    let spec = tri!(keys.windowed(spec, Pattern::AllBut(4)));
+    Ok(Spec {
+        global: HeadSpec { rope: None, ..spec.global },
+        embedding_norm: Need::Optional,
+        placement: Placement { pre_norm: true, post_norm: true, residual_norm: false },
+        post_norm_eps: Some(1e-8),
+        qk_norm: QkNorm::Head,
+        heads_gated: Some(HeadGate { per_head: false, softplus: false }),
+        logit_scale: tri!(keys.required("logit_scale")),
+        logit_cap: tri!(keys.unless_zero("final_logit_softcapping")),
+        ..spec
+    })
+}
+
+/// PLaMo 3: norms before and after both parts of a block, and of the heads of q and k.
+pub(super) const fn plamo3<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(halves(keys));
+    Ok(Spec {
+        placement: Placement { pre_norm: true, post_norm: true, residual_norm: false },
+        fused_qkv: true,
+        qk_norm: QkNorm::Head,
+        gate: Gate::Fused,
+        renamed: &[
+            (Role::PostAttentionNormBare, Role::PostAttentionNorm),
+            (Role::PostFfwNormBare, Role::PostFfwNorm),
+        ],
+        ..tri!(keys.windowed(spec, Pattern::AllBut(8)))
+    })
+}
