@@ -41,7 +41,7 @@ macro_rules! families {
             llama_like "llama-like" [
                 RENAMED HEAD_NORM NORM_AFTER_ROPE POST_NORM FUSED_QKV FUSED_GATE NO_GATE RELU_SQUARED XIELU RELATIVE_POSITIONS PARALLEL
             ] {
-                "refact" => refact, "plamo" => plamo, "openelm" => openelm, "internlm2" => adjacent, "xverse" => adjacent, "exaone" => halves, "pangu-embedded" => halves, "arcee" => arcee,
+                "refact" => refact, "cogvlm" => cogvlm, "plamo" => plamo, "openelm" => openelm, "internlm2" => adjacent, "xverse" => adjacent, "exaone" => halves, "pangu-embedded" => halves, "arcee" => arcee,
                 "baichuan" => baichuan, "maincoder" => maincoder, "seed_oss" => seed_oss, "chatglm" => chatglm, "glm4" => glm4,
                 "qwen" => qwen, "minicpm" => minicpm, "apertus" => apertus
             }
@@ -57,7 +57,7 @@ macro_rules! families {
                 EXPERTS SCORED_ROUTER SHARED_EXPERTS DENSE_LAYERS RENAMED HEAD_NORM NORM_AFTER_ROPE WHOLE_NORM POST_NORM
                 LOCAL_LAYERS HEADS_GATED LAYER_NORM RELU EARLY_ROUTER TEMPERATURE LLAMA4 FUSED_QKV CLAMP
             ] {
-                "olmoe" => olmoe, "qwen2moe" => qwen2moe, "ernie4_5-moe" => ernie, "deepseek" => deepseek,
+                "olmoe" => olmoe, "qwen2moe" => qwen2moe, "ernie4_5-moe" => ernie, "deepseek" => deepseek, "deepseek2-ocr" => deepseek,
                 "bailingmoe" => deepseek, "dots1" => dots1, "glm4moe" => glm4moe, "hunyuan-moe" => hunyuan,
                 "minimax-m2" => minimax_m2, "afmoe" => afmoe, "phimoe" => phimoe, "smallthinker" => smallthinker,
                 "llama4" => llama4, "bailingmoe2" => bailing2, "exaone-moe" => exaone, "mellum" => mellum, "dbrx" => dbrx, "hy_v3" => hy_v3
@@ -67,7 +67,7 @@ macro_rules! families {
                 PARALLEL FUSED_QKV FUSED_GATE NARROW_VALUES TOKEN_TYPES CAPS GELU_TANH RENAMED
             ] {
                 "granite_swa" => granite, "cohere2moe" => cohere2moe, "laguna" => laguna, "mimo2" => mimo2, "plamo3" => plamo3,
-                "spark2_5" => spark, "step35" => step35, "muse-glimmer" => muse_glimmer
+                "spark2_5" => spark, "maple" => maple, "step35" => step35, "muse-glimmer" => muse_glimmer
             }
             bitnet "bitnet" [SUB_NORMS] { "bitnet" => spec }
             exaone4 "exaone4" [POST_NORM HEAD_NORM LOCAL_LAYERS] { "exaone4" => spec }

@@ -264,10 +264,11 @@ pub fn is_other_modality(name: &str) -> bool {
 /// True if a tensor with this name may occur in any file and is not read.
 pub fn is_ignored(name: &str) -> bool {
     // Layers for multi-token prediction. (`str::contains` takes kilobytes, and the compiler keeps its panic.)
-    let ahead = b".nextn.";
+    let (ahead, images) = (b".nextn.", b".vis_"); // CogVLM's layers have weights of their own for images
     is_other_modality(name)
         || IGNORED.iter().any(|end| name.ends_with(end))
         || name.as_bytes().windows(ahead.len()).any(|part| part == ahead)
+        || built::LENIENT && name.as_bytes().windows(images.len()).any(|part| part == images)
 }
 
 /// A tensor's shape, with dimensions in the file's order: a matrix's inputs come first.

@@ -44,6 +44,11 @@ pub(super) const fn openelm<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Err
     Ok(Spec { fused_qkv: true, qk_norm: QkNorm::Head, ..tri!(halves(keys)) })
 }
 
+/// CogVLM without images.
+pub(super) const fn cogvlm<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    Ok(Spec { fused_qkv: true, ..tri!(halves(keys)) })
+}
+
 /// PLaMo 1: attention and feed-forward read the same hidden state.
 pub(super) const fn plamo<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     Ok(Spec { residual: Residual::Parallel { one_norm: true }, ..tri!(halves(keys)) })

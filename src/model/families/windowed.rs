@@ -84,6 +84,14 @@ pub(super) const fn spark<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
     Ok(Spec { activation: Activation::GeluTanh, heads_gated, ..spec })
 }
 
+/// Maple: norms of the heads of q and k; global layers have no rotary positions.
+pub(super) const fn maple<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(halves(keys));
+    let spec = tri!(keys.mixture(spec, Scores::Softmax, true));
+    let spec = tri!(keys.windowed(spec, Pattern::Never));
+    Ok(Spec { global: HeadSpec { rope: None, ..spec.global }, qk_norm: QkNorm::Head, ..spec })
+}
+
 /// Step 3.5: gates and norms of heads; global layers rotate half of what the others do.
 pub(super) const fn step35<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(mixtures::dots1(keys));
