@@ -323,6 +323,14 @@ pub enum Error {
         /// Positions needed.
         needed: usize,
     },
+    /// A sample of a sound is invalid.
+    #[cfg(feature = "sound")]
+    Sound {
+        /// Index of the sample since the start of the sound.
+        at: usize,
+        /// The problem with the sample.
+        why: &'static str,
+    },
     /// An argument from C is invalid: a null pointer, an unknown constant or name, a text that is not UTF-8, or a
     /// context given twice.
     #[cfg(feature = "capi")]
@@ -462,6 +470,8 @@ impl Error {
             | DamagedGrammar { .. }
             | TokenNotAllowed { .. }
             | NoTokenAllowed => ErrorKind::Input,
+            #[cfg(feature = "sound")]
+            Sound { .. } => ErrorKind::Input,
             #[cfg(feature = "capi")]
             Argument { .. } => ErrorKind::Input,
             DamagedSnapshot { .. } | ForeignSnapshot { .. } => ErrorKind::Snapshot,

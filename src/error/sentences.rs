@@ -84,6 +84,8 @@ sentences! {
     BufferTooSmall { what, needed, given } => "the {} has room for {} and needs {}", Text(what), Size(given), Size(needed);
     TokenOutOfRange { token, vocab } => "token id {} is outside the vocabulary of {}: ids begin at 0", Small(token), Small(vocab);
     CannotRewind { position, earliest, latest } => "cannot rewind to position {}: the cache reaches from {} to {}; start again from 0", Size(position), Size(earliest), Size(latest);
+    #[cfg(feature = "sound")]
+    Sound { at, why } => "sample {} of the sound {}", Size(at), Text(why);
     #[cfg(feature = "capi")]
     Argument { what } => "the argument {} is null, unknown, not UTF-8 or given twice", Text(what);
     DamagedSnapshot { why } => "the snapshot {}: save it again", Text(why);

@@ -21,6 +21,7 @@ mod same_bits;
 mod sampler;
 mod sizes;
 mod snapshot;
+mod speech;
 mod split;
 mod tokenizer;
 mod verify;

@@ -1,0 +1,252 @@
+//! Whisper's features: the logarithms of the energies in bands of the mel scale.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::fft::{Complex, FREQUENCIES, HALF, SIZE, cos, powers};
+use super::{RATE, Sample};
+use crate::memory::Arena;
+use crate::{Error, Name};
+
+/// Samples from one frame to the next.
+const HOP: usize = 160;
+/// The most bands.
+const MAX_BINS: usize = 256;
+/// Samples in the buffer: a frame, and one that is needed to mirror the beginning of the sound.
+const BUFFER: usize = SIZE + 1;
+/// Largest magnitude of a sample. Full scale is 1; more than 16 bits of it are a mistake and could overflow.
+const LOUDEST: f32 = 65_536.0;
+
+/// Weights of a frequency in the two triangles that contain it.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+struct Tap {
+    /// Index of the triangle in which the weights rise, plus one; they fall in the triangle before.
+    band: u32,
+    rising: f32,
+    falling: f32,
+}
+
+/// Computes log-mel features of a window of sound, as OpenAI's Whisper defines them.
+///
+/// Frames of 400 samples stand 160 apart, weighted by a Hann window. The energies of their frequencies are summed in
+/// bands by Slaney's triangles, and the features are decimal logarithms. At the [end](Self::finish) they are
+/// clamped to 8 below the largest of the window, and scaled. The window is padded with zeros, and mirrored at both ends.
+///
+/// See the [module](super) for an example.
+#[derive(Debug)]
+pub struct LogMel<'w> {
+    bins: usize,
+    /// Length of the window in samples.
+    window: usize,
+    taps: &'w mut [Tap],
+    /// The last samples; the next frame begins at the first.
+    buffer: &'w mut [f32],
+    spectrum: &'w mut [Complex],
+    /// Number of samples in the buffer.
+    filled: usize,
+    /// Number of samples of the sound so far.
+    received: usize,
+    /// Number of frames so far.
+    frames: usize,
+}
+
+impl<'w> LogMel<'w> {
+    /// Bytes of memory that it needs.
+    pub const BYTES: usize = Arena::padded(FREQUENCIES * size_of::<Tap>())
+        + Arena::padded(BUFFER * size_of::<f32>())
+        + Arena::padded(2 * HALF * size_of::<Complex>());
+
+    /// Number of frames in a window of this many samples: 100 per second.
+    pub const fn frames(window: usize) -> usize {
+        window / HOP
+    }
+
+    /// Features of `bins` bands (80, or 128 for large-v3) for a window of this many samples: 480000 for 30 seconds.
+    /// `memory` has [`BYTES`](Self::BYTES) and starts on an [`ALIGN`](crate::memory::ALIGN) boundary.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] for other numbers of bands than 1 to 256, or a window shorter than a frame;
+    /// [`Error::BufferTooSmall`] and [`Error::Misaligned`] for `memory`.
+    pub fn new(bins: usize, window: usize, memory: &'w mut [u8]) -> Result<Self, Error> {
+        if bins == 0 || bins > MAX_BINS {
+            return Err(Error::Unsupported { what: "number of mel bands", name: Name::new(b"").with_number(bins) });
+        }
+        if window < SIZE {
+            return Err(Error::Unsupported { what: "window of samples", name: Name::new(b"").with_number(window) });
+        }
+        let short = Error::BufferTooSmall { what: "memory for the features", needed: Self::BYTES, given: memory.len() };
+        let mut arena = Arena::new(memory.get_mut(..Self::BYTES).ok_or(short)?)?;
+        let taps = arena.take(FREQUENCIES).ok_or(short)?;
+        let buffer = arena.take(BUFFER).ok_or(short)?;
+        let spectrum = arena.take(2 * HALF).ok_or(short)?;
+        triangles(bins, taps);
+        let mut mel = Self { bins, window, taps, buffer, spectrum, filled: 0, received: 0, frames: 0 };
+        mel.restart();
+        Ok(mel)
+    }
+
+    /// Forgets the samples so far, for another sound.
+    pub fn restart(&mut self) {
+        // The samples before the sound are filled in when their mirror images are known.
+        (self.filled, self.received, self.frames) = (SIZE / 2, 0, 0);
+    }
+
+    /// Takes the next samples of the sound and writes the features of every frame that is complete to `features`,
+    /// `[frames][bins]` for the whole window. Returns the number of complete frames since the beginning.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Sound`] for samples that are not finite or beyond the window; [`Error::BufferTooSmall`]. On error no
+    /// sample was taken.
+    pub fn push<S: Sample>(&mut self, samples: &[S], features: &mut [f32]) -> Result<usize, Error> {
+        self.check(features)?;
+        if samples.len() > self.window.saturating_sub(self.received) {
+            return Err(Error::Sound { at: self.window, why: "is beyond the window: split the sound" });
+        }
+        check_samples(samples, self.received)?;
+        for sample in samples {
+            self.take(sample.value(), features);
+        }
+        self.received += samples.len();
+        Ok(self.frames)
+    }
+
+    /// Pads the window with zeros, computes the remaining frames, and clamps and scales all features. Then it is ready
+    /// for another sound.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BufferTooSmall`].
+    pub fn finish(&mut self, features: &mut [f32]) -> Result<(), Error> {
+        self.check(features)?;
+        for _ in self.received..self.window {
+            self.take(0.0, features);
+        }
+        let mut back = 2;
+        while self.frames < Self::frames(self.window) {
+            let mirrored = self.filled.checked_sub(back).and_then(|i| self.buffer.get(i)).copied();
+            self.take(mirrored.unwrap_or(0.0), features);
+            // A frame that was computed has moved the buffer, and the distance stays the same.
+            back += 2;
+        }
+        self.restart();
+        let features = features.get_mut(..Self::frames(self.window) * self.bins).unwrap_or_default();
+        let least = features.iter().fold(f32::MIN, |most, x| if *x > most { *x } else { most }) - 8.0;
+        for x in features {
+            *x = (if *x > least { *x } else { least } + 4.0) / 4.0;
+        }
+        Ok(())
+    }
+
+    fn check(&self, features: &[f32]) -> Result<(), Error> {
+        let (needed, given) = (Self::frames(self.window).saturating_mul(self.bins), features.len());
+        if given < needed {
+            return Err(Error::BufferTooSmall { what: "buffer for the features", needed, given });
+        }
+        Ok(())
+    }
+
+    /// Takes a sample; computes a frame if it is complete.
+    fn take(&mut self, sample: f32, features: &mut [f32]) {
+        if let Some(place) = self.buffer.get_mut(self.filled) {
+            *place = sample;
+        }
+        self.filled += 1;
+        if self.filled < BUFFER {
+            return;
+        }
+        if self.frames == 0 {
+            // The samples before the first are its mirror image.
+            for i in 1..=SIZE / 2 {
+                let mirrored = self.buffer.get(SIZE / 2 + i).copied().unwrap_or(0.0);
+                if let Some(place) = self.buffer.get_mut(SIZE / 2 - i) {
+                    *place = mirrored;
+                }
+            }
+        }
+        if let Some(row) = features.get_mut(self.frames * self.bins..(self.frames + 1) * self.bins) {
+            self.frame(row);
+            self.frames += 1;
+        }
+        for i in HOP..BUFFER {
+            let moved = self.buffer.get(i).copied().unwrap_or(0.0);
+            if let Some(place) = self.buffer.get_mut(i - HOP) {
+                *place = moved;
+            }
+        }
+        self.filled = BUFFER - HOP;
+    }
+
+    /// Computes the logarithms of a frame's bands.
+    fn frame(&mut self, row: &mut [f32]) {
+        row.fill(0.0);
+        let samples = self.buffer.get(..SIZE).unwrap_or_default();
+        if samples.iter().any(|x| *x != 0.0) {
+            let Some((z, other)) = self.spectrum.split_at_mut_checked(HALF) else { return };
+            for (i, (z, pair)) in z.iter_mut().zip(samples.as_chunks::<2>().0).enumerate() {
+                let [even, odd] = *pair;
+                *z = [even * hann(2 * i), odd * hann(2 * i + 1)];
+            }
+            powers(z, other, |k, power| {
+                let Some(tap) = self.taps.get(k) else { return };
+                let band = tap.band as usize;
+                if let Some(sum) = band.checked_sub(1).and_then(|band| row.get_mut(band)) {
+                    *sum += power * tap.rising;
+                }
+                if let Some(sum) = band.checked_sub(2).and_then(|band| row.get_mut(band)) {
+                    *sum += power * tap.falling;
+                }
+            });
+        }
+        for x in row {
+            *x = libm::log10f(if *x > 1e-10 { *x } else { 1e-10 });
+        }
+    }
+}
+
+/// The periodic Hann window.
+fn hann(n: usize) -> f32 {
+    0.5 - 0.5 * cos(n)
+}
+
+/// Checks that all samples are finite, and not so large that their squares overflow.
+pub(crate) fn check_samples<S: Sample>(samples: &[S], first: usize) -> Result<(), Error> {
+    let is_valid = |sample: &S| {
+        let value = sample.value();
+        (-LOUDEST..=LOUDEST).contains(&value)
+    };
+    match samples.iter().position(|sample| !is_valid(sample)) {
+        Some(at) => Err(Error::Sound { at: first + at, why: "is not a number from -1 to 1: decode the sound again" }),
+        None => Ok(()),
+    }
+}
+
+/// Frequency of `mel` on Slaney's scale: linear up to 1000 Hz, then logarithmic.
+fn hertz(mel: f64) -> f64 {
+    if mel < 15.0 { mel * (200.0 / 3.0) } else { 1000.0 * libm::exp((mel - 15.0) * (libm::log(6.4) / 27.0)) }
+}
+
+/// Computes the weights of each frequency. Band `i` is a triangle over the corners `i`, `i + 1` and `i + 2` with area
+/// 1; the corners stand at equal distances on the mel scale from 0 to 8000 Hz.
+fn triangles(bins: usize, taps: &mut [Tap]) {
+    let highest = 15.0 + libm::log(8.0) * 27.0 / libm::log(6.4);
+    let corner = |i: usize| hertz(highest * i as f64 / (bins + 1) as f64);
+    let mut corners = [0.0, 0.0, corner(1), corner(2)]; // around the frequency: before, low, high, after
+    let mut band = 1;
+    for (k, tap) in taps.iter_mut().enumerate() {
+        let f = (k * RATE) as f64 / SIZE as f64;
+        while f >= corners[2] && band <= bins {
+            band += 1;
+            corners = [corners[1], corners[2], corners[3], corner(band + 1)];
+        }
+        let [before, low, high, after] = corners;
+        let share = libm::fmax((f - low) / (high - low), 0.0);
+        let rest = libm::fmax(1.0 - share, 0.0);
+        *tap = Tap {
+            band: band as u32,
+            rising: (share * 2.0 / (after - low)) as f32,
+            falling: (rest * 2.0 / (high - before)) as f32,
+        };
+    }
+}

@@ -1,0 +1,56 @@
+//! Sound for speech models: log-mel features, and the token rules of Whisper.
+//!
+//! A sound is mono at 16 kHz ([`RATE`]), as `i16` or as `f32` from -1 to 1. [`LogMel`] computes Whisper's features in
+//! memory of the caller, in pieces of any length: the result has the same bits as that of the whole sound at once.
+//! [`Engine::listen`](crate::Engine::listen) runs a model's encoder on them, and [`Rules`] masks the logits of tokens
+//! that may not follow.
+//!
+//! ```
+//! use arenite::Line;
+//! use arenite::sound::LogMel;
+//!
+//! const WINDOW: usize = 48_000; // 3 seconds
+//! let mut memory = [Line::ZERO; LogMel::BYTES / 64];
+//! let mut features = vec![0.0; LogMel::frames(WINDOW) * 80];
+//! let mut mel = LogMel::new(80, WINDOW, Line::bytes_mut(&mut memory))?;
+//! for second in [[100i16; 16_000], [-100; 16_000]] {
+//!     mel.push(&second, &mut features)?; // a microphone's buffers
+//! }
+//! mel.finish(&mut features)?;
+//! assert!(features.iter().all(|x| x.is_finite()));
+//! # Ok::<(), arenite::Error>(())
+//! ```
+
+mod fft;
+mod mel;
+mod rules;
+
+pub use mel::LogMel;
+pub use rules::{Rules, TIMESTAMP};
+
+/// Samples per second.
+pub const RATE: usize = 16_000;
+
+/// A sample of a sound.
+pub trait Sample: Copy + sealed::Sealed {
+    /// The sample as a number; full scale is -1 to 1.
+    fn value(self) -> f32;
+}
+
+impl Sample for f32 {
+    fn value(self) -> f32 {
+        self
+    }
+}
+
+impl Sample for i16 {
+    fn value(self) -> f32 {
+        f32::from(self) / 32768.0
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for f32 {}
+    impl Sealed for i16 {}
+}
