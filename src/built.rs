@@ -102,6 +102,9 @@ macro_rules! families {
                 ENCODER CROSS_ATTENTION SINUSOIDAL_POSITIONS LAYER_NORM UNBIASED_NORM RESIDUAL_NORM NO_GATE GELU_TANH
                 GELU_ERF RELU
             ] { "seq2seq" => spec }
+            speech "sound" [SOUND ENCODER CROSS_ATTENTION LEARNED_POSITIONS LAYER_NORM NO_GATE GELU_ERF] {
+                "whisper" => whisper, "moonshine" => moonshine
+            }
         }
     };
 }
@@ -209,6 +212,8 @@ abilities! {
     /// Llama 4's features: attention within chunks, norms of queries and keys without weights, weighted inputs of
     /// experts.
     LLAMA4,
+    /// Encoders of sounds.
+    SOUND,
 }
 
 /// A set of abilities.
@@ -281,7 +286,7 @@ pub(crate) const SCALES: bool = cfg!(feature = "nvfp4");
 pub(crate) const HALF_VECTORS: bool = cfg!(feature = "half-floats");
 
 /// True if some family uses the hyperbolic tangent directly.
-pub(crate) const TANH: bool = CAPS || RWKV || ALTUP;
+pub(crate) const TANH: bool = CAPS || RWKV || ALTUP || SOUND;
 
 macro_rules! features {
     ($($file:ident $feature:literal [$($ability:ident)*] { $($architecture:literal => $function:ident),+ })*) => {

@@ -122,6 +122,16 @@ impl<'m, 'w> Session<'m, 'w> {
         self.engine.encode(&mut self.context, text)
     }
 
+    /// Runs the encoder on a sound: see [`Engine::listen`].
+    ///
+    /// # Errors
+    ///
+    /// Same as [`Engine::listen`].
+    #[cfg(feature = "sound")]
+    pub fn listen(&mut self, sound: &[f32]) -> Result<(), Error> {
+        self.engine.listen(&mut self.context, sound)
+    }
+
     /// The encoder's output for the last text: `[tokens][dim]`; empty before the first.
     pub fn states(&self) -> &[f32] {
         self.engine.states()

@@ -17,7 +17,7 @@ fn has(feature: &str) -> bool {
     macro_rules! any {
         ($($name:literal)*) => { match feature { $($name => cfg!(feature = $name),)* _ => panic!("{feature}?") } };
     }
-    any!("llama" "qwen" "gpt2" "gemma" "phi3" "stablelm" "smollm3" "olmo2" "granite" "exaone4" "gpt-oss" "hunyuan" "mistral3" "lfm2" "qwen35" "mamba2" "rwkv" "mla" "nemotron-h" "llama-like" "gpt-like" "mixtures" "bitnet" "bert" "nomic-bert" "gemma-embedding" "t5" "seq2seq" "experts"
+    any!("llama" "qwen" "gpt2" "gemma" "phi3" "stablelm" "smollm3" "olmo2" "granite" "exaone4" "gpt-oss" "hunyuan" "mistral3" "lfm2" "qwen35" "mamba2" "rwkv" "mla" "nemotron-h" "llama-like" "gpt-like" "mixtures" "bitnet" "bert" "nomic-bert" "gemma-embedding" "t5" "seq2seq" "sound" "experts"
         "half-floats" "q8_0" "q4_0" "q6_k" "kv-f32" "kv-f16" "kv-q8_0" "bpe" "unigram" "wordpiece")
 }
 

@@ -38,6 +38,8 @@ mod context;
 mod embed;
 mod forward;
 mod layout;
+#[cfg(feature = "sound")]
+mod listen;
 mod plan;
 mod profile;
 mod snapshot;
@@ -478,13 +480,23 @@ impl<'m, 'w> Engine<'m, 'w> {
     pub fn encode(&mut self, context: &mut Context, text: &[TokenId]) -> Result<(), Error> {
         self.known(context)?;
         let source = self.forward.source.as_ref().ok_or(Error::NoPart { part: "encoder" })?;
+        if self.forward.spec.sound().is_some() {
+            return Err(Error::NoPart { part: "encoder of text" });
+        }
         check_tokens(text, source.spec().unwrap_or(self.forward.spec).vocab)?;
-        let positions = self.plan.options.context;
-        if text.len() > positions {
-            return Err(Error::ContextFull { context: positions, needed: text.len() });
+        self.begin_source(context, text.len())?;
+        self.forward.encode(context.slot, text);
+        Ok(())
+    }
+
+    /// Reserves pages for a text or sound of this many positions, and restarts the context.
+    fn begin_source(&mut self, context: &mut Context, positions: usize) -> Result<(), Error> {
+        let planned = self.plan.options.source(self.forward.spec);
+        if positions > planned {
+            return Err(Error::ContextFull { context: planned, needed: positions });
         }
         let [_, _, pool, _] = &mut self.forward.pools;
-        let (needed, free) = (text.len().div_ceil(TILE), pool.free() + pool.owned(context.slot));
+        let (needed, free) = (positions.div_ceil(TILE), pool.free() + pool.owned(context.slot));
         if needed > free {
             return Err(Error::OutOfPages { needed, free });
         }
@@ -492,8 +504,7 @@ impl<'m, 'w> Engine<'m, 'w> {
         pool.claim(context.slot, 0, needed - 1);
         pool.provide(context.slot, |_, _| ());
         self.rewind(context, 0)?;
-        (context.source, context.logits) = (text.len(), Rows::default());
-        self.forward.encode(context.slot, text);
+        (context.source, context.logits) = (positions, Rows::default());
         Ok(())
     }
 

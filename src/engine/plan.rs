@@ -25,6 +25,9 @@ use crate::{Error, Gguf, Name, tri};
 pub struct Options {
     /// Length of a context, and of an encoder's text, in positions; 0 for the model's trained context.
     pub context: usize,
+    /// Length of an encoder's sound in positions (50 per second for Whisper); 0 for the longest of the model.
+    #[cfg(feature = "sound")]
+    pub sound: usize,
     /// Tokens per pass, over all contexts; at least one per context. A larger batch is faster and needs more workspace.
     pub batch: usize,
     /// Element type of the KV cache.
@@ -55,6 +58,8 @@ impl Options {
     /// One context of the trained length, 16 tokens per pass, an f16 cache, one worker.
     pub const DEFAULT: Self = Self {
         context: 0,
+        #[cfg(feature = "sound")]
+        sound: 0,
         batch: 16,
         kv: KvType::F16,
         workers: 1,
@@ -107,6 +112,11 @@ builders! {
     logits: usize,
     sources: usize,
     checkpoints: usize,
+}
+
+#[cfg(feature = "sound")]
+builders! {
+    sound: usize,
 }
 
 #[cfg(feature = "lora")]
@@ -281,6 +291,16 @@ impl Plan {
 }
 
 impl Options {
+    /// Longest text or sound of an encoder, in positions.
+    pub(crate) const fn source(&self, spec: &Spec<'_>) -> usize {
+        #[cfg(feature = "sound")]
+        if let Some(sound) = spec.sound() {
+            return if self.sound > 0 { min(self.sound, sound.positions) } else { sound.positions };
+        }
+        let _ = spec;
+        self.context
+    }
+
     /// The options with every default replaced by the model's value.
     const fn resolved(self, spec: &Spec<'_>) -> Result<Self, Error> {
         let context = match (self.context, spec.positions()) {
@@ -331,6 +351,10 @@ impl Layout {
             inner = max(inner, encoder.inner());
             sums = max(sums, attention_sums(encoder, batch));
         }
+        let mut inner = tri!(product(&[batch, inner]));
+        if let Some(sound) = spec.sound() {
+            inner = max(inner, sound.front.scratch(spec.dim, batch));
+        }
         let formats = tri!(Formats::of(gguf, widest));
         let quantized = if formats.quantized { batch } else { 0 };
         let frequencies = [rotary_pairs(spec, false), rotary_pairs(spec, true)];
@@ -343,7 +367,7 @@ impl Layout {
             local_rotations: tri!(product(&[2, batch, frequencies[1]])),
             hidden: tri!(product(&[batch, spec.dim])),
             branch: tri!(product(&[batch, spec.dim])),
-            inner: tri!(product(&[batch, inner])),
+            inner,
             inputs: tri!(product(&[batch, spec.layers * spec.per_layer_input() + spec.beside()])),
             quants: tri!(product(&[quantized, widest])),
             scales: tri!(product(&[quantized, widest.div_ceil(32)])),
@@ -365,7 +389,7 @@ impl Layout {
             layout.adapted = tri!(product(&[batch, ADAPTED_ROWS]));
         }
         if encoder.is_some() || !spec.has_head() {
-            layout.states = tri!(product(&[context, spec.dim]));
+            layout.states = tri!(product(&[options.source(spec), spec.dim]));
         }
         if let Some(encoder) = &encoder {
             layout.source_weights = Weights::len(encoder);
@@ -405,7 +429,7 @@ impl Store {
             kind += 1;
         }
         if spec.has_cross_attention() || !spec.has_head() {
-            store.tiles[SOURCE] = context.div_ceil(TILE);
+            store.tiles[SOURCE] = options.source(spec).div_ceil(TILE);
             store.pages[SOURCE] = tri!(product(&[store.tiles[SOURCE], options.sources]));
         }
         if let Some(encoder) = spec.encoder() {

@@ -10,7 +10,8 @@
 //! 8. [Reading a profile](reading_a_profile): where the time of a token goes.
 //! 9. [Errors](what_can_go_wrong): every error message, and how the command line handles system failures.
 //! 10. [Conversations](conversations): thoughts and calls of functions, family by family.
-//! 11. [Supported models](what_works): architectures, weight types, tokenizers.
+//! 11. [Speech to text](speech_to_text): from samples to words in the same memory.
+//! 12. [Supported models](what_works): architectures, weight types, tokenizers.
 
 macro_rules! pages {
     ($($name:ident)*) => {
@@ -32,5 +33,6 @@ pages! {
     reading_a_profile
     what_can_go_wrong
     conversations
+    speech_to_text
     what_works
 }

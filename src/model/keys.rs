@@ -257,13 +257,24 @@ impl<'g, 'a> Keys<'g, 'a> {
         if !heads.is_multiple_of(kv_heads) {
             return Err(self.wrong("attention.head_count_kv", "does not divide attention.head_count"));
         }
-        let encoder = EncoderSizes { layers, heads, kv_heads, head_dim: global.dim, ffn };
+        let encoder = EncoderSizes {
+            layers,
+            heads,
+            kv_heads,
+            head_dim: global.dim,
+            ffn,
+            #[cfg(feature = "sound")]
+            sound: None,
+        };
         let layers = tri!(self.size_or("decoder_block_count", MAX_LAYERS, layers));
         let ffn = tri!(self.size_or("decoder_feed_forward_length", MAX_WIDTH, ffn));
         const HEADS: &str = "attention.decoder_head_count";
         let (heads, kv_heads, head_dim) = match tri!(self.optional_size(HEADS, MAX_WIDTH)) {
             Some(heads) => match dim.checked_div(heads) {
-                Some(head_dim) if dim.is_multiple_of(heads) => (heads, heads, head_dim),
+                Some(head_dim) if dim.is_multiple_of(heads) => {
+                    let kv_heads = tri!(self.size_or("attention.decoder_head_count_kv", MAX_WIDTH, heads));
+                    (heads, kv_heads, head_dim)
+                }
                 _ => return Err(self.wrong(HEADS, "does not divide embedding_length")),
             },
             None => (heads, kv_heads, global.dim),

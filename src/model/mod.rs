@@ -5,6 +5,7 @@
 
 mod altup;
 mod families;
+mod front;
 mod keys;
 mod latent;
 mod layers;
@@ -21,6 +22,9 @@ mod windows;
 pub use crate::built::family_feature;
 use crate::{Error, Gguf};
 pub use altup::AltUp;
+pub use front::Front;
+#[cfg(feature = "sound")]
+pub(crate) use front::{Convolution, MAX_STAGES};
 pub use latent::Latent;
 pub use layers::{HeadSpec, Layer, Mixer, Numbers, Pattern, PerLayer, Xielu};
 pub use recurrent::{Recurrent, RecurrentKind, StepNorms};
@@ -29,7 +33,7 @@ pub use roles::{is_ignored, is_other_modality};
 pub use rope::{Rope, RopeStyle, Scaling};
 pub use spec::{
     EncoderSizes, Experts, Gate, HeadGate, MAX_LAYERS, Need, Norm, Placement, PooledActivation, PooledHead, Pooling,
-    Positions, QkNorm, Residual, Router, Scores, SharedExperts, Spec, Stack, Temperature, Values,
+    Positions, QkNorm, Residual, Router, Scores, SharedExperts, SoundSizes, Spec, Stack, Temperature, Values,
 };
 pub(crate) use weights::{Entry, Weights};
 

@@ -1,5 +1,7 @@
 //! Tensor roles: their names, which an architecture has, and their shapes.
 
+#[cfg(feature = "sound")]
+use super::front::{Front, MAX_STAGES};
 use super::layers::{Layer, Mixer};
 use super::rope::Scaling;
 use super::{
@@ -9,20 +11,20 @@ use super::{
 use crate::{Name, built};
 
 macro_rules! roles {
-    ($($role:ident $name:literal $per_layer:literal $($ability:ident)?,)*) => {
+    ($($(#[$cfg:meta])? $role:ident $name:literal $per_layer:literal $($ability:ident)?,)*) => {
         /// The purpose of a tensor.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) enum Role { $($role),* }
+        pub(crate) enum Role { $($(#[$cfg])? $role),* }
 
         impl Role {
             /// All roles, ordered by number.
-            pub const ALL: &[Self] = &[$(Self::$role),*];
+            pub const ALL: &[Self] = &[$($(#[$cfg])? Self::$role),*];
 
             /// All roles with the names of their tensors, without `blk.N.`; an empty name if the build lacks the ability.
             fn names() -> impl Iterator<Item = (Self, &'static str)> {
                 // One string: a table of `&str` would take eight bytes of flash per role.
                 const NAMES: &str = joined::<{ length(ALL) }>(&JOINED);
-                const ALL: &[&str] = &[$(if true $(&& built::$ability)? { $name } else { "" }),*];
+                const ALL: &[&str] = &[$($(#[$cfg])? if true $(&& built::$ability)? { $name } else { "" }),*];
                 const JOINED: [u8; length(ALL)] = join(ALL);
                 const LENGTHS: &[u8] = &lengths::<{ ALL.len() }>(ALL);
                 let mut rest = NAMES;
@@ -35,7 +37,7 @@ macro_rules! roles {
 
             /// True if every layer has a tensor of this role (otherwise the model has one).
             pub const fn per_layer(self) -> bool {
-                match self { $(Self::$role => $per_layer),* }
+                match self { $($(#[$cfg])? Self::$role => $per_layer),* }
             }
         }
     };
@@ -95,6 +97,22 @@ roles! {
     AltupProj "altup_proj.weight" false ALTUP,
     AltupUnembdProj "altup_unembd_proj.weight" false ALTUP,
     TokenTypes "token_types.weight" false,
+    #[cfg(feature = "sound")]
+    Conv1 "conv1.weight" false,
+    #[cfg(feature = "sound")]
+    Conv1Bias "conv1.bias" false,
+    #[cfg(feature = "sound")]
+    Conv1Norm "conv1_norm.weight" false,
+    #[cfg(feature = "sound")]
+    Conv1NormBias "conv1_norm.bias" false,
+    #[cfg(feature = "sound")]
+    Conv2 "conv2.weight" false,
+    #[cfg(feature = "sound")]
+    Conv2Bias "conv2.bias" false,
+    #[cfg(feature = "sound")]
+    Conv3 "conv3.weight" false,
+    #[cfg(feature = "sound")]
+    Conv3Bias "conv3.bias" false,
     TokenEmbdNorm "token_embd_norm.weight" false,
     TokenEmbdNormBias "token_embd_norm.bias" false,
     OutputNorm "output_norm.weight" false,
@@ -341,11 +359,21 @@ impl Role {
         let fused = spec.fused_qkv() && layer.owns_kv;
         let apart = !fused && !latent;
         let altup = spec.altup().is_some();
+        let front = spec.front();
         if !layer.has_attention() && self.is_attention() && !(delta && matches!(self, Self::AttnQkv)) {
             return Need::Absent;
         }
         match self {
-            Self::TokenEmbd | Self::AttnOutput => Required,
+            Self::TokenEmbd => required_if(front.is_none()),
+            Self::AttnOutput => Required,
+            #[cfg(feature = "sound")]
+            Self::Conv1 | Self::Conv2 | Self::Conv2Bias => required_if(front.is_some()),
+            #[cfg(feature = "sound")]
+            Self::Conv1Bias => required_if(matches!(front, Some(Front::LogMel { .. }))),
+            #[cfg(feature = "sound")]
+            Self::Conv1Norm | Self::Conv1NormBias | Self::Conv3 | Self::Conv3Bias => {
+                required_if(matches!(front, Some(Front::Samples)))
+            }
             Self::Output => need_if(spec.has_head(), Optional), // absent: the token embedding is the head as well
             Self::OutputBias => need_if(spec.has_head(), spec.output_bias),
             Self::Dense2 => required_if(pooled.0 > 0),
@@ -503,6 +531,14 @@ impl Role {
             Self::PerLayerProjNorm => Vector(input),
             Self::OutputNorm | Self::OutputNormBias | Self::AttnNorm | Self::AttnNormBias => Vector(dim),
             Self::TokenTypes => Matrix(dim, spec.token_types()),
+            #[cfg(feature = "sound")]
+            Self::Conv1 | Self::Conv2 | Self::Conv3 => convolution(spec, self).0,
+            #[cfg(feature = "sound")]
+            Self::Conv1Bias | Self::Conv1Norm | Self::Conv1NormBias => convolution(spec, Self::Conv1).1,
+            #[cfg(feature = "sound")]
+            Self::Conv2Bias => convolution(spec, Self::Conv2).1,
+            #[cfg(feature = "sound")]
+            Self::Conv3Bias => convolution(spec, Self::Conv3).1,
             Self::TokenEmbdNorm | Self::TokenEmbdNormBias => Vector(dim),
             Self::OutputBias => Vector(spec.vocab),
             Self::AttnRelB => match spec.positions() {
@@ -642,7 +678,9 @@ impl Role {
         let is_mine = prefix == own;
         match (stack, role) {
             // Tensors without a prefix belong to the decoder; the encoder may share its embeddings.
-            (Stack::Source { own_words: false }, Self::TokenEmbd) if prefix.is_empty() => Place::Of(role, layer, piece),
+            (Stack::Source { own_words: false, .. }, Self::TokenEmbd) if prefix.is_empty() => {
+                Place::Of(role, layer, piece)
+            }
             (Stack::Source { .. }, _) if !is_mine => Place::Elsewhere,
             (Stack::Target { .. }, _) if prefix == "enc" => Place::Elsewhere,
             (Stack::Target { .. }, _) if role.is_shared() == is_mine => Place::Nowhere,
@@ -694,7 +732,7 @@ impl Role {
     pub fn spelled(self, layer: usize, stack: Stack) -> Name {
         let prefix = match stack {
             Stack::Target { .. } if self.is_shared() => "",
-            Stack::Source { own_words: false } if self.is_shared() => "",
+            Stack::Source { own_words: false, .. } if self.is_shared() => "",
             _ => stack.prefix(),
         };
         let name = match self {
@@ -827,6 +865,19 @@ const fn pooled_sizes(spec: &Spec<'_>) -> (usize, usize) {
     match spec.pooled_head() {
         Some(head) => (head.inner, head.out),
         None => (0, 0),
+    }
+}
+
+/// Shapes of a convolution's matrix and of its vectors.
+#[cfg(feature = "sound")]
+fn convolution(spec: &Spec<'_>, role: Role) -> (Shape, Shape) {
+    let stages = spec.front().map_or([None; MAX_STAGES], |front| front.stages(spec.dim));
+    let stage = stages.into_iter().zip([Role::Conv1, Role::Conv2, Role::Conv3]).find(|(_, other)| *other == role);
+    match stage {
+        Some((Some(stage), _)) => {
+            (Shape::Matrix(stage.taps * stage.inputs, stage.outputs), Shape::Vector(stage.outputs))
+        }
+        _ => (Shape::Matrix(0, 0), Shape::Vector(0)),
     }
 }
 

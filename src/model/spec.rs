@@ -2,6 +2,7 @@
 
 use super::altup::AltUp;
 use super::families;
+use super::front::Front;
 use super::keys::Keys;
 use super::latent::Latent;
 use super::layers::{HeadSpec, Layer, Mixer, Pattern, PerLayer, Xielu};
@@ -186,6 +187,9 @@ pub enum Stack {
     Source {
         /// True if it has its own token embeddings.
         own_words: bool,
+        /// Front end, if it reads sounds instead of tokens.
+        #[cfg(feature = "sound")]
+        front: Option<Front>,
     },
     /// The decoder of an encoder-decoder; prefix `dec.` Its blocks also attend to the encoder's states.
     Target {
@@ -212,6 +216,21 @@ pub struct EncoderSizes {
     pub head_dim: usize,
     /// Width of the feed-forward layer.
     pub ffn: usize,
+    /// Front end and longest input, if it reads sounds instead of tokens.
+    #[cfg(feature = "sound")]
+    pub sound: Option<SoundSizes>,
+}
+
+/// Sizes of an encoder that reads sounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SoundSizes {
+    /// Front end.
+    pub front: Front,
+    /// Number of positions: those with a learned embedding, or the most that the model was made for.
+    pub positions: usize,
+    /// Gate and activation of the feed-forward.
+    pub feed_forward: (Gate, Activation),
 }
 
 /// Pooling of a text's hidden states into one vector.
@@ -435,6 +454,22 @@ impl SharedExperts {
     }
 }
 
+impl Stack {
+    /// The same stack with an encoder of sounds.
+    pub(super) const fn hears(self, sizes: SoundSizes) -> Self {
+        match self {
+            #[cfg(feature = "sound")]
+            Self::Target { encoder, start, source_words } => {
+                Self::Target { encoder: EncoderSizes { sound: Some(sizes), ..encoder }, start, source_words }
+            }
+            other => {
+                let _ = sizes;
+                other
+            }
+        }
+    }
+}
+
 impl<'a> Spec<'a> {
     /// Reads the architecture from a file's metadata.
     ///
@@ -480,13 +515,17 @@ impl<'a> Spec<'a> {
     /// The encoder of an encoder-decoder: the decoder's spec with the encoder's sizes, without the decoder's own parts.
     pub const fn encoder(&self) -> Option<Self> {
         let Stack::Target { encoder, source_words, .. } = self.stack() else { return None };
+        let EncoderSizes { layers, heads, kv_heads, head_dim, ffn, .. } = encoder;
         let (vocab, own_words) = match source_words {
             Some(words) => (words, true),
             None => (self.vocab, false),
         };
-        let stack = Stack::Source { own_words };
-        let EncoderSizes { layers, heads, kv_heads, head_dim, ffn } = encoder;
-        Some(Self {
+        let stack = Stack::Source {
+            own_words,
+            #[cfg(feature = "sound")]
+            front: None,
+        };
+        let spec = Self {
             stack,
             vocab,
             layers,
@@ -497,7 +536,31 @@ impl<'a> Spec<'a> {
             logit_scale: 1.0,
             output_bias: Need::Absent,
             ..*self
-        })
+        };
+        #[cfg(feature = "sound")]
+        if let Some(SoundSizes { front, positions, feed_forward: (gate, activation) }) = encoder.sound {
+            let stack = Stack::Source { own_words: true, front: Some(front) };
+            return Some(Self { stack, context: positions, gate, activation, ..spec });
+        }
+        Some(spec)
+    }
+
+    /// Front end and longest input of an encoder that reads sounds, of an encoder-decoder.
+    pub const fn sound(&self) -> Option<SoundSizes> {
+        match self.stack() {
+            #[cfg(feature = "sound")]
+            Stack::Target { encoder, .. } => encoder.sound,
+            _ => None,
+        }
+    }
+
+    /// Front end of an encoder that reads sounds.
+    pub const fn front(&self) -> Option<Front> {
+        match self.stack() {
+            #[cfg(feature = "sound")]
+            Stack::Source { front, .. } => front,
+            _ => None,
+        }
     }
 
     /// True if the stack computes logits.
@@ -719,6 +782,9 @@ impl<'a> Spec<'a> {
         }
         if let Some(shared) = self.shared_experts() {
             widest = max(widest, shared.width);
+        }
+        if let Some(front) = self.front() {
+            widest = max(widest, front.widest_input(self.dim));
         }
         widest
     }

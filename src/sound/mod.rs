@@ -26,6 +26,7 @@ mod mel;
 mod rules;
 
 pub use mel::LogMel;
+pub(crate) use mel::check_samples;
 pub use rules::{Rules, TIMESTAMP};
 
 /// Samples per second.

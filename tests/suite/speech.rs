@@ -1,9 +1,10 @@
 //! Speech: features, encoders and decoders against transformers' values.
 
-use arenite::sound::{LogMel, Sample};
-use arenite::{Error, Line};
+use arenite::sound::{LogMel, Rules, Sample};
+use arenite::{Error, Gguf, Kernels, KvType, Line, Model, Options, Plan, Session, TokenId};
 use serde_json::Value;
 
+use crate::common::fixtures::{committed, read};
 use crate::common::vectors::fixture;
 
 /// A case of the fixtures: sounds and transformers' values for them.
@@ -125,4 +126,178 @@ fn invalid_sounds_are_errors() {
     let silence = -1.5;
     mel.finish(&mut features).unwrap();
     assert_eq!(features, [silence; 800]);
+}
+
+const MODELS: [&str; 3] = ["whisper_a", "whisper_b", "moonshine_a"];
+
+/// A converted model, if it is in the repository.
+fn model(name: &str) -> Option<Vec<u8>> {
+    let path = committed().join(name).join("model.gguf");
+    path.exists().then(|| read(&path))
+}
+
+impl Case {
+    /// The encoder's input.
+    fn input(&self, sound: &Value) -> Vec<f32> {
+        let samples = self.samples(sound);
+        match self.name {
+            "moonshine_a" => samples.iter().map(|x| x.value()).collect(),
+            _ => features(self.size("num_mel_bins"), self.window(), [&samples[..]].into_iter()),
+        }
+    }
+}
+
+/// Runs `f` with a session of exactly the planned memory.
+fn with_session<T>(
+    gguf: &Gguf<'_>,
+    options: Options,
+    kernels: &'static Kernels,
+    f: impl FnOnce(Session<'_, '_>) -> T,
+) -> T {
+    let model = Model::new(gguf).unwrap();
+    let plan = Plan::new(gguf, options).unwrap();
+    let mut workspace = vec![Line::ZERO; plan.workspace.div_ceil(64)];
+    let mut kv = vec![Line::ZERO; plan.kv.div_ceil(64)];
+    let (workspace, kv) =
+        (&mut Line::bytes_mut(&mut workspace)[..plan.workspace], &mut Line::bytes_mut(&mut kv)[..plan.kv]);
+    let session = Session::new(&model, plan, workspace, kv).unwrap();
+    f(session.with_kernels(kernels))
+}
+
+fn options(batch: usize) -> Options {
+    Options::new().batch(batch).kv(KvType::F32)
+}
+
+/// Largest difference, in relation to the largest value.
+fn relative(mine: &[f32], right: &[f32]) -> f32 {
+    assert_eq!(mine.len(), right.len());
+    let largest = right.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+    mine.iter().zip(right).fold(0.0f32, |most, (a, b)| most.max((a - b).abs())) / largest
+}
+
+fn ids(list: &Value) -> Vec<TokenId> {
+    numbers(list).into_iter().map(|id| id as TokenId).collect()
+}
+
+fn best(logits: &[f32]) -> TokenId {
+    (0..logits.len()).max_by(|a, b| logits[*a].total_cmp(&logits[*b]).then(b.cmp(a))).unwrap() as TokenId
+}
+
+/// Generates up to `count` tokens after `prompt`, with a mask on logits.
+fn generate(
+    session: &mut Session<'_, '_>,
+    prompt: &[TokenId],
+    count: usize,
+    end: Option<TokenId>,
+    mask: impl Fn(&mut [f32], &[TokenId]),
+) -> Vec<TokenId> {
+    session.rewind(0).unwrap();
+    session.prefill(prompt).unwrap();
+    let mut tokens = Vec::new();
+    while tokens.len() < count {
+        mask(session.logits_mut(), &tokens);
+        let token = best(session.logits());
+        tokens.push(token);
+        if Some(token) == end || tokens.len() == count {
+            break;
+        }
+        session.decode(token).unwrap();
+    }
+    tokens
+}
+
+#[test]
+fn states_and_logits_are_those_of_transformers() {
+    for name in MODELS {
+        let (Some(case), Some(file)) = (Case::load(name), model(name)) else { continue };
+        let gguf = Gguf::parse(&file).unwrap();
+        let rules = Rules::new(&gguf).unwrap();
+        let prompt = ids(&case.json["prompt_head"]);
+        with_session(&gguf, options(16), Kernels::detect(), |mut session| {
+            for sound in case.sounds() {
+                session.listen(&case.input(sound)).unwrap();
+                let dim =
+                    session.states().len() / numbers(&Value::Array(vec![sound["encoder_positions_total"].clone()]))[0];
+                let rows = numbers(&sound["encoder"]["positions"]);
+                let mine: Vec<f32> =
+                    rows.iter().flat_map(|row| &session.states()[row * dim..(row + 1) * dim]).copied().collect();
+                let states = relative(&mine, &case.array(&sound["encoder"]));
+                let mut mine = Vec::new();
+                session.prefill_all(&ids(&sound["decoder_ids"]), |_, logits| mine.extend_from_slice(logits)).unwrap();
+                let logits = relative(&mine, &case.array(&sound["logits"]));
+                println!("{name} {}: states {states:e}, logits {logits:e}", sound["file"]);
+                assert!(states < 1e-4 && logits < 1e-4, "{name} {}: {states} {logits}", sound["file"]);
+
+                let greedy = ids(&sound["greedy"]);
+                assert_eq!(generate(&mut session, &prompt, greedy.len(), None, |_, _| ()), greedy);
+                if let Some(right) = sound.get("greedy_rules") {
+                    let end = case.json["hf_config"]["eos_token_id"].as_u64().map(|end| end as TokenId);
+                    let mine =
+                        generate(&mut session, &prompt, 20, end, |logits, before| rules.apply(logits, before, false));
+                    assert_eq!(mine, ids(right), "{name} {}", sound["file"]);
+                    let head = &prompt[..prompt.len() - 1];
+                    let mine =
+                        generate(&mut session, head, 20, end, |logits, before| rules.apply(logits, before, true));
+                    assert_eq!(mine, ids(&sound["greedy_timestamps"]), "{name} {}", sound["file"]);
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn the_same_bits_with_all_kernels_and_batches() {
+    for name in MODELS {
+        let (Some(case), Some(file)) = (Case::load(name), model(name)) else { continue };
+        let gguf = Gguf::parse(&file).unwrap();
+        // Half a second.
+        let mut input = case.input(&case.sounds()[1]);
+        input.truncate(if name == "moonshine_a" { 8000 } else { 50 * case.size("num_mel_bins") });
+        let run = |batch, kernels| {
+            with_session(&gguf, options(batch).sound(25), kernels, |mut session| {
+                session.listen(&input).unwrap();
+                session.prefill(&[3, 7, 100]).unwrap();
+                (session.states().to_vec(), session.logits().to_vec())
+            })
+        };
+        let right = run(1, Kernels::by_name("scalar").unwrap());
+        for kernels in Kernels::available() {
+            for batch in [5, 64] {
+                assert!(run(batch, kernels) == right, "{name} {} {batch}", kernels.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn encoders_of_sounds_refuse_texts_and_invalid_sounds() {
+    for name in MODELS {
+        let (Some(case), Some(file)) = (Case::load(name), model(name)) else { continue };
+        let gguf = Gguf::parse(&file).unwrap();
+        let mut input = case.input(&case.sounds()[1]);
+        with_session(&gguf, options(16), Kernels::detect(), |mut session| {
+            assert!(matches!(session.encode(&[1, 2]), Err(Error::NoPart { .. })));
+            assert!(matches!(session.prefill(&[1]), Err(Error::NoSource)));
+            for invalid in [&[][..], &[0.5; 17], &[f32::NAN; 8000]] {
+                assert!(matches!(session.listen(invalid), Err(Error::Sound { .. })), "{name} {}", invalid.len());
+            }
+            assert!(matches!(session.listen(&vec![0.0; 16_000 * 40]), Err(Error::ContextFull { .. })));
+            session.listen(&input).unwrap();
+        });
+        // A plan for shorter sounds.
+        let short = options(16).sound(10);
+        with_session(&gguf, short, Kernels::detect(), |mut session| {
+            assert!(matches!(session.listen(&input), Err(Error::ContextFull { context: 10, .. })));
+            input.truncate(match name {
+                "moonshine_a" => 4000,
+                _ => 20 * case.size("num_mel_bins"),
+            });
+            session.listen(&input).unwrap();
+            session.prefill(&[5]).unwrap();
+        });
+    }
+    let file = fixture("stories.gguf").unwrap();
+    with_session(&Gguf::parse(&file).unwrap(), options(1), Kernels::detect(), |mut session| {
+        assert!(matches!(session.listen(&[0.0; 16_000]), Err(Error::NoPart { .. })));
+    });
 }

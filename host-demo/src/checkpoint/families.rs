@@ -12,6 +12,7 @@ mod llama;
 mod mixtures;
 mod qwen;
 mod recurrent;
+pub mod speech;
 mod t5;
 
 use anyhow::{Result, bail};
@@ -158,6 +159,7 @@ const ALL: &[&[Family]] = &[
     recurrent::ALL,
     encoders::ALL,
     t5::ALL,
+    speech::ALL,
 ];
 
 #[cfg(test)]

@@ -101,6 +101,9 @@ pub fn convert(request: &Request<'_>) -> Result<Report> {
     (family.keys)(&mut keys)?;
     if let Some(directory) = directory {
         pooling::keys(directory, &mut keys)?;
+        if matches!(architecture, "whisper" | "moonshine") {
+            families::speech::tokens(directory, &mut keys)?;
+        }
     }
     header.set("general.file_type", file_type(&outputs, request.mix));
     header.set("general.quantization_version", 2u32);

@@ -27,6 +27,8 @@ const PREFIXES: &[&str] = &[
 
 /// Prefixes of a layer's tensors before the layer's number, and their replacements.
 const LAYERS: &[(&str, &str, &str)] = &[
+    ("model.encoder.layers.", "enc.blk.", "enc."),
+    ("model.decoder.layers.", "dec.blk.", "dec."),
     ("layers.", "blk.", ""),
     ("h.", "blk.", ""),
     ("blocks.", "blk.", ""),
@@ -105,16 +107,24 @@ pub struct Place {
 
 impl Place {
     pub fn of(name: &str) -> Self {
+        if let Some(place) = Self::in_layer(name) {
+            return place;
+        }
         let mut rest = name;
         while let Some(shorter) = PREFIXES.iter().find_map(|prefix| rest.strip_prefix(prefix)) {
             rest = shorter;
         }
-        let layer = LAYERS.iter().find_map(|(prefix, new, stack)| {
-            let (number, rest) = rest.strip_prefix(prefix)?.split_once('.')?;
+        let whole = || Self { layer: String::new(), number: None, rest: rest.to_owned() };
+        Self::in_layer(rest).unwrap_or_else(whole)
+    }
+
+    /// The place of a layer's tensor.
+    fn in_layer(name: &str) -> Option<Self> {
+        LAYERS.iter().find_map(|(prefix, new, stack)| {
+            let (number, rest) = name.strip_prefix(prefix)?.split_once('.')?;
             let number: usize = number.parse().ok()?;
             Some(Self { layer: format!("{new}{number}."), number: Some(number), rest: format!("{stack}{rest}") })
-        });
-        layer.unwrap_or_else(|| Self { layer: String::new(), number: None, rest: rest.to_owned() })
+        })
     }
 }
 

@@ -110,7 +110,7 @@ pub fn assemble<'f>(
 
 /// Returns true if it is a copy of the embedding, which the config also uses as the head.
 fn is_tied_head(checkpoint: &Checkpoint<'_>, config: &Config, rest: &str, view: &View<'_>) -> bool {
-    if !matches!(rest, "lm_head.weight" | "output.weight" | "embed_out.weight") {
+    if !matches!(rest, "lm_head.weight" | "output.weight" | "embed_out.weight" | "proj_out.weight") {
         return false;
     }
     let embeddings = [
@@ -120,6 +120,7 @@ fn is_tied_head(checkpoint: &Checkpoint<'_>, config: &Config, rest: &str, view: 
         "shared.weight",
         "embeddings.weight",
         "tok_embeddings.weight",
+        "decoder.embed_tokens.weight",
     ];
     let same = checkpoint.tensors.iter().any(|(name, leaf)| {
         let rest = Place::of(name).rest;
@@ -255,7 +256,7 @@ impl<'f> Output<'f> {
         ];
         let base = match self.name.split_once("blk.") {
             Some((_, rest)) => rest.split_once('.').map_or(rest, |(_, base)| base),
-            None => &self.name,
+            None => self.name.trim_start_matches("enc.").trim_start_matches("dec."),
         };
         self.shape.len() <= 1 || base.ends_with("_norm.weight") || KEPT.contains(&base) || !base.ends_with(".weight")
     }

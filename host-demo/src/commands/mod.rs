@@ -12,6 +12,7 @@ mod generate;
 mod grammar;
 mod imatrix;
 mod inspect;
+mod listen;
 mod logits;
 mod man;
 mod merge;
@@ -62,6 +63,7 @@ enum Command {
     Run(run::Args),
     Chat(chat::Args),
     Translate(translate::Args),
+    Listen(listen::Args),
     Embed(embed::Args),
     Rerank(rerank::Args),
     Tokenize(tokenize::Args),
@@ -97,6 +99,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Chat(args) => return chat::run(&args, &ModelFile::open(model)?),
         Command::Bench(args) => return bench::run(&args, model),
         Command::Translate(args) => return translate::run(&args, &ModelFile::open_translator(model)?),
+        Command::Listen(args) => return listen::run(&args, &ModelFile::open(model)?),
         Command::Embed(args) => return embed::run(&args, &ModelFile::open(model)?),
         Command::Rerank(args) => return rerank::run(&args, &ModelFile::open(model)?),
         Command::Logits(args) => return logits::run(&args, &ModelFile::open(model)?),

@@ -68,6 +68,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<()> {
         most_open: args.parallel + args.queue,
         parallel: args.parallel,
         key: args.api_key.clone(),
+        hears: model.spec().sound().is_some(),
         workspace: plan.workspace,
         kv: plan.kv,
         started: Instant::now(),

@@ -35,6 +35,8 @@ pub struct App {
     /// Number of answers that are generated at the same time.
     pub parallel: usize,
     pub key: Option<String>,
+    /// True if the model transcribes speech.
+    pub hears: bool,
     pub workspace: usize,
     pub kv: usize,
     pub started: Instant,

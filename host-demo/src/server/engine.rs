@@ -11,6 +11,7 @@ use arenite::tokenizer::Tokenizer;
 use arenite::{Context, Engine, Error, TokenId, Work};
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::audio::Transcription;
 use super::budget::PassBudget;
 use super::cache::{Cache, shared};
 use super::logprobs::{Logprob, logprob};
@@ -22,6 +23,7 @@ use crate::ranking::Texts;
 pub enum Command {
     Generate(Box<Job>),
     Embed(Embedding),
+    Transcribe(Box<Transcription>),
 }
 
 /// A text, or a pair of texts, to embed.
@@ -180,6 +182,8 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
                     self.texts.push_back(text);
                     continue;
                 }
+                // Only models of speech take these, and they have another thread.
+                Ok(Command::Transcribe(_)) => continue,
                 Err(TryRecvError::Disconnected) if is_idle => return,
                 Err(_) => {}
             }

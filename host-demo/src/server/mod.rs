@@ -9,6 +9,7 @@
 //! stream      streamed answers              responses    the Responses API
 //! anthropic   chats in Anthropic's format   ollama       Ollama's interface
 //! llama       llama.cpp's routes
+//! audio       speech to text
 //! engine      the thread, pass by pass      running      a conversation in progress
 //! budget      tokens of a pass              cache        contexts of finished conversations
 //! logprobs    log-probabilities             error        errors
@@ -18,6 +19,7 @@
 mod answer;
 mod anthropic;
 mod app;
+mod audio;
 mod budget;
 mod cache;
 mod chats;
@@ -98,6 +100,8 @@ impl Host {
             // For models with states: where conversations branch off, and near the end of each prompt.
             .checkpoints(3)
             .batch(args.session.batch_size.max(parallel));
+        let hears = model.spec().sound().is_some();
+        let options = if hears { options.contexts(1).pages(0).logits(1) } else { options };
         let plan = Plan::new(gguf, options).with_context(named)?;
         note(format_args!(
             "memory  workspace {}, KV cache {} ({parallel} conversations of {context} positions in {}), masks of grammars {}, model {} {}",
@@ -114,7 +118,8 @@ impl Host {
             std::path::Path::new(name).file_stem().map_or(name.into(), |stem| stem.to_string_lossy().into_owned());
         // The key gives the way in which a decoder's states become an embedding.
         let pooling = gguf.architecture().and_then(|name| gguf.u32(name, "pooling_type"));
-        let makes_vectors = !makes_text || pooling.is_ok_and(|pooling| pooling.is_some_and(|pooling| pooling > 0));
+        let makes_vectors =
+            !hears && !makes_text || pooling.is_ok_and(|pooling| pooling.is_some_and(|pooling| pooling > 0));
         let text =
             |key: &str| gguf.str("general", key).ok().flatten().map(|text| String::from_utf8_lossy(text).into_owned());
         let facts = Facts {
@@ -124,7 +129,9 @@ impl Host {
             bytes: file.len() as u64,
             fingerprint: gguf.fingerprint(),
         };
-        if !makes_text {
+        if hears {
+            note("this model hears: /v1/audio/transcriptions and /v1/audio/translations answer");
+        } else if !makes_text {
             note("this model makes no text: /v1/embeddings and /v1/rerank answer");
         }
         let renderer = Renderer::new(gguf, tokenizer, "auto", None)?;
@@ -214,6 +221,9 @@ pub fn run_engine(
     commands: &Receiver<Command>,
     ready: impl FnOnce(),
 ) -> Result<()> {
+    if model.spec().sound().is_some() {
+        return audio::run((model, plan), args, tokenizer, commands, ready);
+    }
     let kernels = runtime::kernels(&args.session.isa)?;
     let workers = workers::start(args.threads.unwrap_or_else(workers::cores));
     let mut memory = runtime::Memory::new(&plan)?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use axum::body::Body as HttpBody;
-use axum::extract::{Path, Request, State};
+use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Response};
@@ -22,7 +22,7 @@ use super::request::Body;
 use super::responses::responses;
 use super::service::{Endpoint, Service};
 use super::stream::stream;
-use super::{anthropic, llama, lora, ollama};
+use super::{anthropic, audio, llama, lora, ollama};
 use crate::text;
 
 /// Returns the routes. Browsers may send requests from `origins` and from the server's own page.
@@ -33,6 +33,8 @@ pub fn router(app: Arc<App>, origins: Vec<HeaderValue>, gate: Gate) -> Router {
         .route("/v1/responses", post(responses))
         .route("/v1/embeddings", post(embeddings))
         .route("/v1/rerank", post(rerank))
+        .route("/v1/audio/transcriptions", post(audio::transcriptions).layer(DefaultBodyLimit::max(audio::MOST_BYTES)))
+        .route("/v1/audio/translations", post(audio::translations).layer(DefaultBodyLimit::max(audio::MOST_BYTES)))
         .route("/v1/models", get(models))
         .route("/v1/models/{*id}", get(model))
         .route("/tokenize", post(tokenize))

@@ -7,6 +7,7 @@ mod cli;
 mod common;
 mod constrained;
 mod faults;
+mod listen;
 mod llama2c;
 mod pack;
 mod quantize;

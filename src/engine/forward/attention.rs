@@ -107,6 +107,8 @@ impl Forward<'_, '_> {
         project(compute, weights, (spec, &roles, &view, layer), shape, branch, qkv);
         compute.done(Section::Qkv);
         let Some(rotary) = self.rotary.get(spec.rotation(layer)) else { return };
+        let unrotated = Rotary::default(); // positions in a text and in a sound cannot be compared
+        let rotary = if built::SOUND && view.cross { &unrotated } else { rotary };
         norm_and_rotate(compute, (spec, weights, layer), rotary, (shape, segments, view.part), qkv);
         if layer.owns_kv && view.part != Part::Queries {
             store_rows(compute, (layer.kv_heads, shape), (segments, pool), qkv, cache);

@@ -51,6 +51,13 @@ impl Forward<'_, '_> {
             self.embed(tokens, 0, part * batch);
             self.store_states(part * batch, tokens.len());
         }
+        self.run_encoder(context, n);
+    }
+
+    /// Runs the encoder, whose embeddings of `n` positions are stored, and the decoder's cross-attention keys and values.
+    /// Expects the stacks to be swapped, and swaps them back.
+    pub(super) fn run_encoder(&mut self, context: usize, n: usize) {
+        let batch = self.batch().max(1);
         let parts = (0..n).step_by(batch).map(|first| first..n.min(first + batch));
         for index in 0..self.spec.layers {
             let layer = self.spec.layer(index);
@@ -115,7 +122,7 @@ impl Forward<'_, '_> {
     }
 
     /// Sets up the pass with these rows of the context's text as its only segment.
-    fn set_rows(&mut self, context: usize, rows: Range<usize>) {
+    pub(super) fn set_rows(&mut self, context: usize, rows: Range<usize>) {
         let source = self.source.as_ref().map_or(0, |source| source.tokens);
         let numbers = [context, rows.start, rows.len(), source].map(|number| number as u32);
         let [context, position, tokens, source] = numbers;
@@ -132,7 +139,7 @@ impl Forward<'_, '_> {
     }
 
     /// Swaps encoder and decoder.
-    fn swap_stacks(&mut self) {
+    pub(super) fn swap_stacks(&mut self) {
         if let Some(Source { other: Some((spec, weights, relative)), .. }) = &mut self.source {
             core::mem::swap(&mut self.spec, spec);
             core::mem::swap(&mut self.weights, weights);
@@ -151,7 +158,7 @@ impl Forward<'_, '_> {
     }
 
     /// Copies `hidden` into the text's states.
-    fn store_states(&mut self, first: usize, tokens: usize) {
+    pub(super) fn store_states(&mut self, first: usize, tokens: usize) {
         let dim = self.spec.dim;
         let states = self.source.as_mut().and_then(|source| source.states.get_mut(first * dim..(first + tokens) * dim));
         if let (Some(states), Some(hidden)) = (states, self.hidden.get(..tokens * dim)) {

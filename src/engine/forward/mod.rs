@@ -13,6 +13,8 @@ mod embedding;
 mod encoder;
 mod experts;
 mod feed_forward;
+#[cfg(feature = "sound")]
+mod front;
 mod hadamard;
 #[cfg(feature = "lora")]
 mod lora;

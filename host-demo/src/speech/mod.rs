@@ -1,0 +1,22 @@
+//! Speech to text: sound files, windows of long sounds, and subtitles.
+//!
+//! | file | |
+//! |---|---|
+//! | `sound` | sounds from files and streams, as samples at 16 kHz |
+//! | `marks` | tokens with a meaning |
+//! | `decode` | the text of one window |
+//! | `parts` | division of a text by its times |
+//! | `transcriber` | a whole sound, window by window |
+//! | `subtitles` | output formats |
+
+mod decode;
+mod marks;
+mod parts;
+mod sound;
+mod subtitles;
+mod transcriber;
+
+pub use parts::Part;
+pub use sound::Sound;
+pub use subtitles::{Format, Writer};
+pub use transcriber::{Request, Summary, Transcriber};

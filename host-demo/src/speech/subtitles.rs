@@ -1,0 +1,102 @@
+//! Formats of transcripts.
+
+use std::io::{self, Write};
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+use super::{Part, Summary};
+
+/// Format of a transcript.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// One part per line.
+    Text,
+    /// SubRip subtitles.
+    Srt,
+    /// WebVTT subtitles.
+    Vtt,
+    /// One object, in the form of OpenAI's `verbose_json`.
+    Json,
+}
+
+/// Writes a transcript, each part when it is known.
+pub struct Writer<W> {
+    format: Format,
+    to: W,
+    parts: Vec<Part>,
+}
+
+#[derive(Serialize)]
+struct Transcript<'p> {
+    task: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    language: Option<&'p str>,
+    duration: f64,
+    text: String,
+    segments: &'p [Part],
+}
+
+impl<W: Write> Writer<W> {
+    pub fn new(format: Format, mut to: W) -> io::Result<Self> {
+        if format == Format::Vtt {
+            writeln!(to, "WEBVTT\n")?;
+        }
+        Ok(Self { format, to, parts: Vec::new() })
+    }
+
+    pub fn part(&mut self, part: &Part) -> io::Result<()> {
+        let text = part.text.trim();
+        match self.format {
+            Format::Text => writeln!(self.to, "{text}")?,
+            Format::Srt => {
+                let (start, end) = (clock(part.start, true, ','), clock(part.end, true, ','));
+                writeln!(self.to, "{}\n{start} --> {end}\n{}\n", part.id + 1, text.replace("-->", "->"))?;
+            }
+            Format::Vtt => {
+                let (start, end) = (clock(part.start, false, '.'), clock(part.end, false, '.'));
+                writeln!(self.to, "{start} --> {end}\n{}\n", text.replace("-->", "->"))?;
+            }
+            Format::Json => self.parts.push(part.clone()),
+        }
+        self.to.flush()
+    }
+
+    pub fn finish(mut self, summary: &Summary, translate: bool) -> io::Result<W> {
+        if self.format == Format::Json {
+            let transcript = Transcript {
+                task: if translate { "translate" } else { "transcribe" },
+                language: summary.language.as_deref(),
+                duration: summary.duration,
+                text: self.parts.iter().map(|part| part.text.as_str()).collect(),
+                segments: &self.parts,
+            };
+            serde_json::to_writer_pretty(&mut self.to, &transcript).map_err(io::Error::from)?;
+            writeln!(self.to)?;
+        }
+        self.to.flush()?;
+        Ok(self.to)
+    }
+}
+
+/// A time as hours (always, or if there are any), minutes, seconds and milliseconds.
+fn clock(seconds: f64, hours: bool, mark: char) -> String {
+    let all = (seconds.max(0.0) * 1000.0).round() as u64;
+    let (hour, minute, second, milli) = (all / 3_600_000, all / 60_000 % 60, all / 1000 % 60, all % 1000);
+    if hours || hour > 0 {
+        format!("{hour:02}:{minute:02}:{second:02}{mark}{milli:03}")
+    } else {
+        format!("{minute:02}:{second:02}{mark}{milli:03}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times() {
+        assert_eq!(clock(3725.0405, true, ','), "01:02:05,041");
+        assert_eq!([clock(59.9999, false, '.'), clock(3600.0, false, '.')], ["01:00.000", "01:00:00.000"]);
+    }
+}

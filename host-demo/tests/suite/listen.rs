@@ -1,0 +1,105 @@
+//! `arenite listen` and the server's speech to text, with models of random weights.
+
+use crate::common::{committed, error, fixtures, json, path, stdout, stdout_with};
+use crate::serve::Server;
+use serde_json::Value;
+
+const MODELS: [&str; 2] = ["whisper_b", "moonshine_a"];
+
+fn file(case: &str, name: &str) -> String {
+    path(&committed("tests/fixtures").join(case).join(name)).to_owned()
+}
+
+fn transcript(case: &str, sound: &str) -> Value {
+    json(&["listen", "-m", &file(case, "model.gguf"), &file(case, sound), "--format", "json", "--kv", "f32"])
+}
+
+#[test]
+fn checkpoints_become_the_committed_models() {
+    let directory = tempfile::tempdir().unwrap();
+    for case in MODELS {
+        let Some(checkpoint) = fixtures(case) else { return };
+        let model = directory.path().join("model.gguf");
+        stdout(&["convert", "hf", path(&checkpoint), path(&model)]);
+        assert!(std::fs::read(&model).unwrap() == std::fs::read(file(case, "model.gguf")).unwrap(), "{case}");
+    }
+}
+
+#[test]
+fn all_formats_and_streams_have_the_same_parts() {
+    for case in MODELS {
+        let (model, sound) = (file(case, "model.gguf"), file(case, "sound0.wav"));
+        let whole = transcript(case, "sound0.wav");
+        let parts = whole["segments"].as_array().unwrap();
+        let texts: Vec<&str> = parts.iter().map(|part| part["text"].as_str().unwrap().trim()).collect();
+        assert!(!texts.is_empty() && texts.iter().all(|text| !text.is_empty()), "{whole}");
+        assert_eq!(whole["text"], parts.iter().map(|part| part["text"].as_str().unwrap()).collect::<String>());
+        let run = |format| stdout(&["listen", "-m", &model, &sound, "--format", format, "--kv", "f32"]);
+        assert_eq!(run("text"), texts.iter().map(|text| format!("{text}\n")).collect::<String>());
+        assert_eq!(run("srt").matches(" --> ").count(), texts.len());
+        assert!(run("srt").starts_with("1\n00:00:0"));
+        let vtt = run("vtt");
+        assert!(vtt.starts_with("WEBVTT\n\n00:0") && vtt.matches(" --> ").count() == texts.len(), "{vtt}");
+        // The same samples from a pipe.
+        let wav = std::fs::read(&sound).unwrap();
+        let data = wav.windows(4).position(|four| four == b"data").unwrap() + 8;
+        assert_eq!(stdout_with(&["listen", "-m", &model, "--stream", "--kv", "f32"], &wav[data..]), run("text"));
+    }
+}
+
+#[test]
+fn what_cannot_be_heard_is_refused() {
+    let (whisper, moonshine) = (file("whisper_b", "model.gguf"), file("moonshine_a", "model.gguf"));
+    let sound = file("whisper_b", "sound0.wav");
+    for (args, says) in [
+        (vec!["listen", "-m", &whisper, &whisper], "this is not a WAV, FLAC or MP3 file"),
+        (vec!["listen", "-m", &whisper, "no-such-file.wav"], "cannot read no-such-file.wav"),
+        (vec!["listen", &sound], "this is not a speech model"),
+        (vec!["listen", "-m", &whisper, &sound, "--language", "xx"], "give one of: en, de, es, fr, it"),
+        (vec!["listen", "-m", &moonshine, &sound, "--translate"], "the model cannot translate"),
+        (vec!["listen", "-m", &moonshine, &sound, "--language", "de"], "the model is for one language"),
+        (vec!["generate", "-m", &whisper, "-p", "a"], ""),
+    ] {
+        let message = error(&args);
+        assert!(message.contains(says), "{args:?}: {message}");
+    }
+    stdout(&["listen", "-m", &whisper, &sound, "--language", "DE", "--translate"]);
+}
+
+#[test]
+fn the_server_transcribes() {
+    let server = Server::start_with(&["-m", &file("whisper_b", "model.gguf"), "--kv", "f32"]);
+    let sound = std::fs::read(file("whisper_b", "sound0.wav")).unwrap();
+    let ask = |path: &str, fields: &[(&str, &str)], sound: &[u8]| {
+        let mut body = Vec::new();
+        for (name, value) in fields {
+            let head = format!("--edge\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n");
+            body.extend(head.as_bytes());
+        }
+        body.extend(b"--edge\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.wav\"\r\n\r\n");
+        body.extend(sound);
+        body.extend(b"\r\n--edge--\r\n");
+        server.ask("POST", path, "Content-Type: multipart/form-data; boundary=edge\r\n", &body)
+    };
+    let right = transcript("whisper_b", "sound0.wav");
+    let (head, body) = ask("/v1/audio/transcriptions", &[], &sound);
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}\n{body}");
+    let body: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(body["text"].as_str(), Some(right["text"].as_str().unwrap().trim()));
+    let (_, body) = ask("/v1/audio/transcriptions", &[("response_format", "verbose_json")], &sound);
+    assert_eq!(serde_json::from_str::<Value>(&body).unwrap()["segments"], right["segments"]);
+    let (head, body) = ask("/v1/audio/translations", &[("response_format", "vtt")], &sound);
+    assert!(head.starts_with("HTTP/1.1 200") && body.starts_with("WEBVTT"), "{head}\n{body}");
+    for (fields, param) in [
+        (&[("response_format", "mp4")][..], "response_format"),
+        (&[("temperature", "7")], "temperature"),
+        (&[("words", "1")], "words"),
+    ] {
+        let (head, body) = ask("/v1/audio/transcriptions", fields, &sound);
+        assert!(head.starts_with("HTTP/1.1 400") && body.contains(param), "{head}\n{body}");
+    }
+    let (head, _) = ask("/v1/audio/transcriptions", &[], b"no sound");
+    assert!(head.starts_with("HTTP/1.1 400"), "{head}");
+    let (head, _) = server.ask("POST", "/v1/embeddings", "", br#"{"input": "a"}"#);
+    assert!(head.starts_with("HTTP/1.1 400"), "{head}");
+}

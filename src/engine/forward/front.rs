@@ -1,0 +1,208 @@
+//! Front ends of encoders: convolutions over time, as products of matrices.
+//!
+//! The rows of a convolution's input that one output depends on are adjacent in memory, so they are one input of a linear
+//! layer. A batch of encoder positions computes those rows of earlier convolutions that it depends on, and no others; a
+//! few rows between batches are computed twice.
+
+use core::ops::Range;
+
+use super::compute::Compute;
+use super::{Forward, add, add_bias, copy, rows, rows_mut};
+use crate::engine::profile::Section;
+use crate::model::{Convolution, Front, MAX_STAGES, Positions, Role, Weights};
+use crate::quant::{decode_row, le_f32};
+
+/// Weights and biases of the convolutions.
+const ROLES: [(Role, Role); MAX_STAGES] =
+    [(Role::Conv1, Role::Conv1Bias), (Role::Conv2, Role::Conv2Bias), (Role::Conv3, Role::Conv3Bias)];
+
+/// Mean of a convolution's outputs over the whole sound, and the inverse of their deviation.
+#[derive(Clone, Copy)]
+struct Statistics {
+    mean: f32,
+    scale: f32,
+}
+
+impl Statistics {
+    /// Those of outputs that need no norm.
+    const NONE: Self = Self { mean: 0.0, scale: 1.0 };
+}
+
+/// Input of a convolution: some of its rows.
+#[derive(Clone, Copy)]
+struct Input<'i> {
+    /// Elements of the rows from `first` on.
+    x: &'i [f32],
+    first: usize,
+    /// Number of rows of the whole sound.
+    len: usize,
+}
+
+impl Forward<'_, '_> {
+    /// Runs the encoder on `frames` of a sound, and stores the cross-attention keys and values of its states in the
+    /// context's pages, which the caller has reserved.
+    pub fn listen(&mut self, context: usize, (front, frames): (Front, usize), sound: &[f32]) {
+        let (n, batch) = (front.positions(frames), self.batch().max(1));
+        if let Some(source) = &mut self.source {
+            source.tokens = n;
+        }
+        self.swap_stacks();
+        let Self { spec, weights, compute, inner, .. } = self;
+        let (stages, eps) = (front.stages(spec.dim), spec.norm_eps);
+        let sound = Input { x: sound, first: 0, len: frames };
+        let statistics = match front {
+            Front::Samples => statistics((compute, weights), &stages, sound, (inner, batch), eps),
+            Front::LogMel { .. } => Statistics::NONE,
+        };
+        for first in (0..n).step_by(batch) {
+            let range = first..n.min(first + batch);
+            self.set_rows(context, range.clone());
+            let Self { spec, weights, compute, inner, hidden, branch, .. } = self;
+            let to = (&mut **inner, &mut **hidden);
+            convolve((compute, weights), &stages, (sound, statistics), to, (range.clone(), batch));
+            if let (Positions::Learned, Some(learned)) = (spec.positions(), weights.matrix(Role::PositionEmbd, 0)) {
+                let Some(other) = branch.get_mut(..spec.dim) else { return };
+                for (position, x) in range.clone().zip(rows_mut(hidden, spec.dim)) {
+                    decode_row(learned.kind(), learned.row(position), other);
+                    add(x, other);
+                }
+            }
+            self.store_states(first, range.len());
+        }
+        self.compute.done(Section::Embedding);
+        self.run_encoder(context, n);
+    }
+}
+
+/// Computes rows `wanted` of the last convolution into `out`.
+fn convolve(
+    (compute, weights): (&mut Compute<'_, '_>, &Weights<'_, '_>),
+    stages: &[Option<Convolution>; MAX_STAGES],
+    (sound, statistics): (Input<'_>, Statistics),
+    (scratch, mut out): (&mut [f32], &mut [f32]),
+    (wanted, batch): (Range<usize>, usize),
+) {
+    let (patches, mut rest) = split_scratch(scratch, stages, batch);
+    let mut input = sound;
+    for (i, ((stage, roles), range)) in
+        stages.iter().flatten().zip(ROLES).zip(needed(stages, sound.len, wanted)).enumerate()
+    {
+        let is_last = stages.get(i + 1).is_none_or(Option::is_none);
+        let buffer = core::mem::take(if is_last { &mut out } else { &mut rest });
+        let Some((rows, after)) = buffer.split_at_mut_checked(range.len() * stage.outputs) else { return };
+        rest = after;
+        run((compute, weights), (stage, roles), input, (patches, batch), range.clone(), rows);
+        if stage.activation.is_none() {
+            norm(weights, statistics, stage.outputs, rows);
+        }
+        input = Input { x: rows, first: range.start, len: stage.rows(input.len) };
+    }
+}
+
+/// Divides scratch memory into the inputs of a batch for any convolution, and the rest.
+fn split_scratch<'s>(
+    scratch: &'s mut [f32],
+    stages: &[Option<Convolution>; MAX_STAGES],
+    batch: usize,
+) -> (&'s mut [f32], &'s mut [f32]) {
+    let widest = stages.iter().flatten().map(|stage| stage.taps * stage.inputs).max().unwrap_or(0);
+    scratch.split_at_mut_checked(batch * widest).unwrap_or_default()
+}
+
+/// Rows of each convolution's output that rows `wanted` of the last depend on.
+fn needed(
+    stages: &[Option<Convolution>; MAX_STAGES],
+    frames: usize,
+    wanted: Range<usize>,
+) -> [Range<usize>; MAX_STAGES] {
+    let mut ranges: [Range<usize>; MAX_STAGES] = Default::default();
+    let mut range = wanted;
+    for (i, (place, stage)) in ranges.iter_mut().zip(stages).enumerate().rev() {
+        let Some(stage) = stage else { continue };
+        let len = stages.iter().flatten().take(i).fold(frames, |rows, stage| stage.rows(rows));
+        let start = (range.start * stage.stride).saturating_sub(stage.padding);
+        let end = (range.start * stage.stride + stage.reach(range.len())).saturating_sub(stage.padding);
+        *place = range;
+        range = start..end.min(len);
+    }
+    ranges
+}
+
+/// Computes rows `range` of a convolution's output, without its norm. `patches` has room for the inputs of `batch` rows.
+fn run(
+    (compute, weights): (&mut Compute<'_, '_>, &Weights<'_, '_>),
+    (stage, (weight, bias)): (&Convolution, (Role, Role)),
+    input: Input<'_>,
+    (patches, batch): (&mut [f32], usize),
+    range: Range<usize>,
+    out: &mut [f32],
+) {
+    let (Some(w), bias) = (weights.matrix(weight, 0), weights.vector(bias, 0)) else { return };
+    let (width, mut out) = (stage.taps * stage.inputs, out);
+    for first in range.clone().step_by(batch.max(1)) {
+        let tokens = batch.min(range.end - first);
+        let Some(patches) = patches.get_mut(..tokens * width) else { return };
+        let Some((rows, rest)) = core::mem::take(&mut out).split_at_mut_checked(tokens * stage.outputs) else { return };
+        for (row, patch) in (first..).zip(rows_mut(patches, width)) {
+            input.patch(stage, row, patch);
+        }
+        compute.times((patches, tokens), w, rows, stage.outputs);
+        add_bias(rows, stage.outputs, bias);
+        compute.by_tokens(rows, stage.outputs, &|_, x| match stage.activation {
+            Some(activation) => compute.kernels.activate(activation, x, None),
+            None => compute.kernels.soft_cap(x, 1.0),
+        });
+        out = rest;
+    }
+}
+
+impl Input<'_> {
+    /// Copies the rows that row `row` of a convolution's output depends on.
+    fn patch(&self, stage: &Convolution, row: usize, patch: &mut [f32]) {
+        for (tap, to) in rows_mut(patch, stage.inputs).enumerate() {
+            let row = (row * stage.stride + tap).checked_sub(stage.padding).filter(|row| *row < self.len);
+            let start = row.and_then(|row| row.checked_sub(self.first)).map(|row| row * stage.inputs);
+            match start.and_then(|start| self.x.get(start..)?.get(..stage.inputs)) {
+                Some(from) => copy(to, from),
+                None => to.fill(0.0),
+            }
+        }
+    }
+}
+
+/// Computes a convolution's outputs for the whole sound, and their statistics. Sums of rows are f32, the rest is f64.
+fn statistics(
+    (compute, weights): (&mut Compute<'_, '_>, &Weights<'_, '_>),
+    stages: &[Option<Convolution>; MAX_STAGES],
+    sound: Input<'_>,
+    (scratch, batch): (&mut [f32], usize),
+    eps: f32,
+) -> Statistics {
+    let [Some(stage), ..] = stages else { return Statistics::NONE };
+    let (len, (patches, rest)) = (stage.rows(sound.len), split_scratch(scratch, stages, batch));
+    let [roles, ..] = ROLES;
+    let (mut sum, mut squares) = (0.0f64, 0.0f64);
+    for first in (0..len).step_by(batch.max(1)) {
+        let range = first..len.min(first + batch);
+        let Some(out) = rest.get_mut(..range.len() * stage.outputs) else { return Statistics::NONE };
+        run((compute, weights), (stage, roles), sound, (patches, batch), range, out);
+        for row in rows(out, stage.outputs) {
+            sum += f64::from(row.iter().sum::<f32>());
+            squares += f64::from(row.iter().map(|x| x * x).sum::<f32>());
+        }
+    }
+    let count = (len * stage.outputs).max(1) as f64;
+    let mean = sum / count;
+    let variance = libm::fmax(squares / count - mean * mean, 0.0);
+    Statistics { mean: mean as f32, scale: (1.0 / libm::sqrt(variance + f64::from(eps))) as f32 }
+}
+
+/// Norms rows of the first convolution's output.
+fn norm(weights: &Weights<'_, '_>, Statistics { mean, scale }: Statistics, width: usize, out: &mut [f32]) {
+    let (weight, bias) = (weights.vector(Role::Conv1Norm, 0), weights.vector(Role::Conv1NormBias, 0));
+    for row in rows_mut(out, width) {
+        for (i, x) in row.iter_mut().enumerate() {
+            *x = (*x - mean) * scale * le_f32(weight, i) + le_f32(bias, i);
+        }
+    }
+}
