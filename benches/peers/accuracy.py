@@ -17,35 +17,12 @@ import sys
 import tempfile
 
 import gguf
-import llama_cpp
 import numpy
+
+from peer import Llama, as_f32
 
 # The number of random texts, and their length in tokens.
 TEXTS, LENGTH = 32, 64
-
-QUIET = llama_cpp.llama_log_callback(lambda *_: None)
-llama_cpp.llama_log_set(QUIET, None)
-
-
-def as_f32(source, path):
-    """Writes a copy of the file with its weights decoded to F32."""
-    file = gguf.GGUFReader(source)
-    out = gguf.GGUFWriter(path, file.fields["general.architecture"].contents())
-    for name, field in file.fields.items():
-        if name.startswith("GGUF.") or name == "general.architecture":
-            continue
-        kind = field.types[0]
-        if kind == gguf.GGUFValueType.ARRAY:
-            out.add_key_value(name, field.contents(), kind, sub_type=field.types[-1])
-        else:
-            out.add_key_value(name, field.contents(), kind)
-    for tensor in file.tensors:
-        out.add_tensor(tensor.name, gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(numpy.float32))
-    out.write_header_to_file()
-    out.write_kv_data_to_file()
-    out.write_tensors_to_file()
-    out.close()
-
 
 def ours(arenite, path, ids):
     with tempfile.NamedTemporaryFile(suffix=".npy") as out:
@@ -56,30 +33,13 @@ def ours(arenite, path, ids):
 
 
 def theirs(path, prompts):
-    model = llama_cpp.llama_model_load_from_file(str(path).encode(), llama_cpp.llama_model_default_params())
-    if not model:
+    try:
+        model = Llama(path)
+    except ValueError:
         return None
-    words = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
-    parameters = llama_cpp.llama_context_default_params()
-    parameters.n_ctx = parameters.n_batch = parameters.n_ubatch = 512
-    parameters.n_threads = parameters.n_threads_batch = 1
-    parameters.flash_attn_type = 0
-    parameters.type_k = parameters.type_v = int(gguf.GGMLQuantizationType.F32)
-    found = []
-    for ids in prompts:
-        context = llama_cpp.llama_init_from_model(model, parameters)
-        batch = llama_cpp.llama_batch_init(len(ids), 0, 1)
-        batch.n_tokens = len(ids)
-        for i, token in enumerate(ids):
-            batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.logits[i] = token, i, 1, 1
-            batch.seq_id[i][0] = 0
-        assert llama_cpp.llama_decode(context, batch) == 0
-        found += [numpy.ctypeslib.as_array(llama_cpp.llama_get_logits_ith(context, i), (words,)).copy()
-                  for i in range(len(ids))]
-        llama_cpp.llama_batch_free(batch)
-        llama_cpp.llama_free(context)
-    llama_cpp.llama_model_free(model)
-    return numpy.array(found)
+    found = numpy.concatenate([model.logits(ids) for ids in prompts])
+    model.close()
+    return found
 
 
 def main():

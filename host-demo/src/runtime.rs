@@ -1,6 +1,7 @@
 //! Opens sessions: options, memory and kernels.
 
 use anyhow::{Result, anyhow, bail};
+use arenite::model::Spec;
 use arenite::workers::Workers;
 use arenite::{Engine, Error, Gguf, Kernels, KvType, Model, Options, Plan, Session};
 use memmap2::MmapMut;
@@ -68,14 +69,16 @@ pub fn plan_beams(gguf: &Gguf<'_>, args: &SessionArgs, context: usize, workers: 
 
 /// The plan's options for the user's choices and this context size.
 pub fn options(args: &SessionArgs, gguf: &Gguf<'_>, context: usize, workers: usize) -> Result<Options> {
-    let options = Options::new().context(context).batch(args.batch_size).kv(kv_type(kv(args, gguf))).workers(workers);
+    let options =
+        Options::new().context(context).batch(args.batch_size).kv(kv_type(kv(args.kv, gguf))).workers(workers);
     adapters::planned(options, args)
 }
 
-/// Data type of the KV cache: the user's choice, otherwise f16. For llama2.c models the default is f32, the only type
-/// in its programs.
-pub fn kv(args: &SessionArgs, gguf: &Gguf<'_>) -> Kv {
-    args.kv.unwrap_or(if gguf.get(llama2c::VERSION).is_some() { Kv::F32 } else { Kv::F16 })
+/// Data type of the KV cache: the user's choice, otherwise f16. The default is f32 for llama2.c models, whose programs
+/// have no other, and for encoders, which keep one text at a time: f16 would only cost accuracy.
+pub fn kv(choice: Option<Kv>, gguf: &Gguf<'_>) -> Kv {
+    let is_encoder = || Spec::read(gguf).is_ok_and(|spec| !spec.has_head());
+    choice.unwrap_or(if gguf.get(llama2c::VERSION).is_some() || is_encoder() { Kv::F32 } else { Kv::F16 })
 }
 
 pub fn kv_type(kv: Kv) -> KvType {

@@ -68,7 +68,7 @@ pub struct SessionArgs {
     #[arg(short, long, value_name = "BATCH", default_value_t = 512, allow_negative_numbers = true, value_parser = at_least_one)]
     pub batch_size: usize,
 
-    /// Data type of the key-value cache [default: f16; f32 for a llama2.c model]
+    /// Data type of the key-value cache [default: f16; f32 for encoders and llama2.c models]
     #[arg(long, value_enum)]
     pub kv: Option<Kv>,
 

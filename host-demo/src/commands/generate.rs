@@ -211,7 +211,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
             answer(&prompt, |show| continued(&prompt, &mut session, show))
         });
     };
-    let kv = runtime::kv(&args.run.session, &gguf).name();
+    let kv = runtime::kv(args.run.session.kv, &gguf).name();
     let setting = Setting { file, plan: &plan, kv, isa: kernels.name, threads: workers.count(), seed };
     print(args, &prompt, &setting, |show| continued(&prompt, &mut session, show))
 }

@@ -36,9 +36,9 @@ pub struct Args {
     #[arg(short, long, value_name = "BATCH", default_value_t = 8, value_parser = at_least_one)]
     batch_size: usize,
 
-    /// Data type of the key-value cache
-    #[arg(long, value_enum, default_value_t = Kv::F16)]
-    kv: Kv,
+    /// Data type of the key-value cache [default: f16; f32 for encoders and llama2.c models]
+    #[arg(long, value_enum)]
+    kv: Option<Kv>,
 
     /// Number of threads, or cores of a microcontroller
     #[arg(short, long, default_value_t = 1, value_parser = threads)]
@@ -115,7 +115,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
         None => contexts(longest).into_iter().map(plan_of).collect::<Result<Vec<_>>>()?,
     };
     let most = args.ctx_size.unwrap_or(longest);
-    let features = program::features(&gguf, runtime::kv_type(args.kv));
+    let features = program::features(&gguf, runtime::kv_type(runtime::kv(args.kv, &gguf)));
     let work = if features.contains("experts") { None } else { work(&model) };
     let need = Program { file: file.len(), features, work };
     let own = [Board::own(args.flash, &args.ram)];
@@ -192,15 +192,15 @@ fn contexts(longest: usize) -> Vec<usize> {
 }
 
 fn row(args: &Args, gguf: &Gguf<'_>, context: usize) -> Result<Row> {
-    let options =
-        Options::new().context(context).batch(args.batch_size).kv(runtime::kv_type(args.kv)).workers(args.threads);
+    let kv = runtime::kv(args.kv, gguf);
+    let options = Options::new().context(context).batch(args.batch_size).kv(runtime::kv_type(kv)).workers(args.threads);
     let plan = Plan::new(gguf, options)?;
     // A file without a known vocabulary can still run with token ids.
     let tokenizer = Tokenizer::index_bytes(gguf).unwrap_or(0);
     Ok(Row {
         context: plan.options.context,
         batch: plan.options.batch,
-        kv: args.kv.name(),
+        kv: kv.name(),
         workers: args.threads,
         workspace_bytes: plan.workspace,
         kv_bytes: plan.kv,
@@ -245,7 +245,7 @@ fn print_text(
         out,
         "RAM in bytes, with batch {}, KV cache in {}, {} worker{}:\n",
         args.batch_size,
-        args.kv.name(),
+        rows.first().map_or("", |row| row.kv),
         args.threads,
         if args.threads == 1 { "" } else { "s" },
     )?;

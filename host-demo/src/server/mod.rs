@@ -107,7 +107,7 @@ impl Host {
             "memory  workspace {}, KV cache {} ({parallel} conversations of {context} positions in {}), masks of grammars {}, model {} {}",
             Bytes(plan.workspace),
             Bytes(plan.kv),
-            runtime::kv(&args.session, gguf).name(),
+            runtime::kv(args.session.kv, gguf).name(),
             Bytes(MaskMemory::bytes(tokenizer)),
             Bytes(file.len()),
             file.held(),

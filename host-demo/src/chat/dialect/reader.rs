@@ -337,10 +337,11 @@ impl Reader {
         has_token(&self.dialect.channels.channel)
     }
 
-    /// Parses the calls that begin here; if there are none, the mark is content.
+    /// Parses the calls that begin here. If there are none, the mark is content, unless the answer ends within a further
+    /// call.
     fn call(&mut self, parts: &mut Vec<Part>, forms: &[usize], is_end: bool) {
         let dialect = self.dialect.clone();
-        let mut is_open = false;
+        let (mut is_open, mut is_cut) = (false, false);
         for form in forms.iter().map(|at| &dialect.calls[*at]) {
             let text = &self.held[form.open.len()..];
             match syntax::read(form, &self.tools, text, is_end) {
@@ -359,11 +360,18 @@ impl Reader {
                     self.state = State::Content;
                     return;
                 }
-                Err(Unread::More) => is_open |= !is_end,
+                Err(Unread::More) if is_end => is_cut = true,
+                Err(Unread::More) => is_open = true,
                 Err(Unread::No) => {}
             }
         }
         if is_open {
+            return;
+        }
+        if is_cut && self.calls > 0 {
+            // The limit of tokens cut a further call.
+            self.held.clear();
+            self.state = State::Content;
             return;
         }
         let mark = forms.first().map_or(0, |at| dialect.calls[*at].trigger().len());

@@ -50,7 +50,9 @@ pub fn read(form: &CallForm<String>, tools: &Tools, text: &str, is_end: bool) ->
             Ok(mut more) => calls.append(&mut more),
             Err(Unread::More) if !is_end => return Err(Unread::More),
             Err(why) => {
-                input.at = before;
+                // The limit of tokens cut a further call.
+                let is_cut = why == Unread::More && !calls.is_empty();
+                input.at = if is_cut { text.len() } else { before };
                 break Err(why);
             }
         }
@@ -256,7 +258,10 @@ fn tagged(
     loop {
         match input.eat(&call.close) {
             Ok(()) => return Ok(tool.call(arguments)),
-            Err(Unread::More) if is_end => return Ok(tool.call(arguments)),
+            Err(Unread::More) if is_end => {
+                input.at += input.rest().len();
+                return Ok(tool.call(arguments));
+            }
             Err(Unread::More) => return Err(Unread::More),
             Err(Unread::No) => {}
         }
@@ -303,8 +308,13 @@ fn keyed(
         match input.eat(&key.0) {
             Ok(()) => {}
             Err(Unread::More) if !is_end => return Err(Unread::More),
+            // The answer ends within a mark.
+            Err(Unread::More) => {
+                input.at += input.rest().len();
+                return Ok(tool.call(arguments));
+            }
             // The following text closes the call, or is the next call.
-            _ => return Ok(tool.call(arguments)),
+            Err(Unread::No) => return Ok(tool.call(arguments)),
         }
         let name = up_to(input, &key.1)?.trim();
         input.eat(&value.0)?;

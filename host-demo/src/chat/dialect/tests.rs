@@ -325,3 +325,13 @@ fn only_what_may_become_a_call_is_held_back() {
     assert_eq!(deltas(&["{\"ci", "ty\"", ": 1", "}"]), [1, 1, 1, 1]);
     assert_eq!(deltas(&["{\"name\": \"Bin", "go\"", "}"]), [1, 1, 1]);
 }
+
+#[test]
+fn a_call_that_the_limit_cut_after_another_is_not_content() {
+    for form in FORMS.iter().filter(|form| read(&form.repeat(2)).2.len() == 2) {
+        let chars: Vec<char> = form.chars().collect();
+        let cut: String = chars[..chars.len() * 3 / 5].iter().collect();
+        let (content, _, calls) = read(&format!("{form}{cut}"));
+        assert!(content.is_empty() && !calls.is_empty(), "{form}{cut}: {content:?}");
+    }
+}

@@ -147,7 +147,7 @@ fn measure(args: &Args, model: &ModelArgs, threads: usize, sequences: usize) -> 
     let profile = match args.profile {
         true => {
             let plan = runtime::plan(&gguf, &args.session, context, workers.count())?;
-            let number_34ths = match runtime::kv(&args.session, &gguf) {
+            let number_34ths = match runtime::kv(args.session.kv, &gguf) {
                 Kv::F32 => 4 * 34,
                 Kv::F16 => 2 * 34,
                 Kv::Q8_0 => 36 + 1,
