@@ -70,13 +70,9 @@ impl<'a> Adapter<'a> {
     /// [`Error::UnexpectedTensor`] for a tensor that fits no linear layer of the model, [`Error::MissingTensor`] for a
     /// missing half of a pair, [`Error::TensorShape`] and [`Error::TensorType`].
     pub fn new(gguf: &Gguf<'a>, model: &Model<'_>) -> Result<Self, Error> {
-        let text = |prefix: &str, name: &str, wanted: &str, why: &'static str| {
-            let key = Name::key(prefix, name);
-            match gguf.str(prefix, name)? {
-                None => Err(Error::MissingKey { key }),
-                Some(found) if found == wanted.as_bytes() => Ok(()),
-                Some(_) => Err(Error::KeyValue { key, why }),
-            }
+        let text = |prefix: &str, name: &str, wanted: &str, why: &'static str| match gguf.str(prefix, name)? {
+            Some(found) if found == wanted.as_bytes() => Ok(()),
+            _ => Err(Error::KeyValue { key: Name::key(prefix, name), why }),
         };
         text("general", "type", "adapter", "is not adapter: this file is a model")?;
         text("adapter", "type", "lora", "is not lora, the only supported type of adapters")?;

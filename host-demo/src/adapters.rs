@@ -5,7 +5,6 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use arenite::{Adapter, Engine, Gguf, Model, Options, Session};
 
-use crate::cli::SessionArgs;
 use crate::model_file::ModelFile;
 
 /// A path and a scale behind a colon, 1 if there is none.
@@ -20,14 +19,31 @@ pub fn scaled(text: &str) -> Result<(&Path, f32)> {
     }
 }
 
-/// The options with room for the adapters of the command line.
-pub fn planned(options: Options, args: &SessionArgs) -> Result<Options> {
-    let mut rank = 0;
-    for text in &args.lora {
-        let file = ModelFile::open(Some(scaled(text)?.0))?;
-        rank = rank.max(largest_rank(&file.parse()?));
+/// Sizes of the adapters of a command line.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sizes {
+    count: usize,
+    /// Largest rank.
+    rank: usize,
+    /// Bytes of all files.
+    pub bytes: usize,
+}
+
+impl Sizes {
+    pub fn of(lora: &[String]) -> Result<Self> {
+        let mut sizes = Self { count: lora.len(), ..Self::default() };
+        for text in lora {
+            let file = ModelFile::open(Some(scaled(text)?.0))?;
+            sizes.rank = sizes.rank.max(largest_rank(&file.parse()?));
+            sizes.bytes += file.len();
+        }
+        Ok(sizes)
     }
-    Ok(options.adapters(args.lora.len()).rank(rank))
+
+    /// The options with room for the adapters.
+    pub fn planned(self, options: Options) -> Options {
+        options.adapters(self.count).rank(self.rank)
+    }
 }
 
 /// The largest rank of an adapter whose tensors may be wrong.
@@ -46,9 +62,9 @@ pub struct Adapters {
 
 impl Adapters {
     /// Loads the adapters of the command line.
-    pub fn load(args: &SessionArgs, model: &Model<'_>) -> Result<Self> {
+    pub fn load(lora: &[String], model: &Model<'_>) -> Result<Self> {
         let (mut list, mut scales) = (Vec::new(), Vec::new());
-        for (number, text) in args.lora.iter().enumerate() {
+        for (number, text) in lora.iter().enumerate() {
             let (path, scale) = scaled(text)?;
             // Few and small, and used until the end.
             let file: &'static ModelFile = Box::leak(Box::new(ModelFile::open(Some(path))?));

@@ -81,6 +81,8 @@ pub struct Outcome {
     pub end: End,
     /// True if the text matches the grammar, if there is one. A truncated text does not.
     pub is_whole: bool,
+    /// Number of tokens of the prompt that a session had already, and the time of the others.
+    pub kept: usize,
     pub prefill: Duration,
     /// Number of passes after the prompt's, and their time including sampling.
     pub decodes: usize,
@@ -101,6 +103,7 @@ pub fn run(
         ids: Vec::new(),
         end: End::Length,
         is_whole: true,
+        kept: 0,
         prefill: start.elapsed(),
         decodes: 0,
         decode: Duration::ZERO,

@@ -37,6 +37,7 @@ mod ranking;
 mod runtime;
 mod seq2seq;
 mod server;
+mod session_file;
 mod speech;
 mod split;
 mod stop;

@@ -3,10 +3,10 @@
 use anyhow::{Result, anyhow, bail};
 use arenite::model::Spec;
 use arenite::workers::Workers;
-use arenite::{Engine, Error, Gguf, Kernels, KvType, Model, Options, Plan, Session};
+use arenite::{Engine, Error, Gguf, Kernels, KvType, Model, Options, Plan, Session, TokenId};
 use memmap2::MmapMut;
 
-use crate::adapters::{self, Adapters};
+use crate::adapters::{Adapters, Sizes};
 use crate::cli::{Kv, SessionArgs};
 use crate::llama2c;
 use crate::output::{Bytes, note};
@@ -71,7 +71,7 @@ pub fn plan_beams(gguf: &Gguf<'_>, args: &SessionArgs, context: usize, workers: 
 pub fn options(args: &SessionArgs, gguf: &Gguf<'_>, context: usize, workers: usize) -> Result<Options> {
     let options =
         Options::new().context(context).batch(args.batch_size).kv(kv_type(kv(args.kv, gguf))).workers(workers);
-    adapters::planned(options, args)
+    Ok(Sizes::of(&args.lora)?.planned(options))
 }
 
 /// Data type of the KV cache: the user's choice, otherwise f16. The default is f32 for llama2.c models, whose programs
@@ -114,7 +114,7 @@ impl Memory {
         workers: &'m dyn Workers,
     ) -> Result<Session<'m, 'w>> {
         let session = Session::new(model, plan, &mut self.workspace, &mut self.kv)?;
-        Ok(Adapters::load(args, model)?.apply(session)?.with_kernels(kernels).with_workers(workers))
+        Ok(Adapters::load(&args.lora, model)?.apply(session)?.with_kernels(kernels).with_workers(workers))
     }
 
     /// Creates an engine in this memory.
@@ -138,6 +138,19 @@ fn pages(what: &str, bytes: usize) -> Result<MmapMut> {
             Bytes(bytes)
         ),
     }
+}
+
+/// Rewinds a session to the common prefix of its tokens and a prompt, without the prompt's last token, whose logits are
+/// needed. Returns the position.
+pub fn rewind_to(session: &mut Session<'_, '_>, known: &[TokenId], prompt: &[TokenId]) -> Result<usize> {
+    let same = prompt.iter().zip(known).take_while(|(a, b)| a == b).count();
+    let kept = same.min(session.position()).min(prompt.len().saturating_sub(1));
+    if session.rewind(kept).is_ok() {
+        return Ok(kept);
+    }
+    // A sliding window no longer has the earlier positions.
+    session.rewind(0)?;
+    Ok(0)
 }
 
 /// Checks that results are numbers: in a file with a damaged weight, or beyond the range of an f16 cache, they are NaN.

@@ -17,7 +17,7 @@ use super::render::{Renderer, content};
 use crate::cli::AnyRng;
 use crate::generation::{self, End, Request};
 use crate::grammar::MaskMemory;
-use crate::text;
+use crate::{runtime, text};
 
 /// Settings of every answer.
 pub struct Rules {
@@ -97,7 +97,7 @@ impl Talk<'_, '_, '_> {
                 opening.as_deref().map_or(Ok(()), |opening| show(ChatEvent::Answer(opening)))?;
             }
             ids.extend(&answered);
-            let kept = self.rewind_to(&ids)?;
+            let kept = runtime::rewind_to(&mut self.session, &self.known, &ids)?;
             self.sampler.reset();
             ids[..kept].iter().for_each(|id| self.sampler.accept(*id));
             let (table, budget) = (self.rules.form.as_deref(), self.rules.thought_budget);
@@ -257,19 +257,6 @@ impl Talk<'_, '_, '_> {
             }
             _ => prompt.encode(self.tokenizer),
         }
-    }
-
-    /// Rewinds the session to the common prefix of `ids` and its context. Returns the position.
-    fn rewind_to(&mut self, ids: &[TokenId]) -> Result<usize> {
-        let same = ids.iter().zip(&self.known).take_while(|(a, b)| a == b).count();
-        // The last token must run, because its logits are needed.
-        let kept = same.min(self.session.position()).min(ids.len().saturating_sub(1));
-        if self.session.rewind(kept).is_ok() {
-            return Ok(kept);
-        }
-        // A sliding window no longer has the earlier positions.
-        self.session.rewind(0)?;
-        Ok(0)
     }
 
     /// Drops the first exchange after the system message, but not the last exchange.

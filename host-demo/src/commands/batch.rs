@@ -21,6 +21,7 @@ use crate::server::{
     ApiError, Body, Choice, Command, Counters, Embedding, Endpoint, Event, Host, Job, Prepared, ResponseMeta, Service,
     by_chance, run_engine,
 };
+use crate::session_file::SessionFile;
 
 /// Answer the requests of an OpenAI batch file, many at once
 #[derive(Debug, clap::Args)]
@@ -47,6 +48,10 @@ pub struct Args {
     #[arg(long)]
     reproducible: bool,
 
+    /// File that keeps the beginning that the prompts share: read if it exists, written at the end
+    #[arg(long, value_name = "FILE")]
+    session: Option<PathBuf>,
+
     #[command(flatten)]
     run: RunArgs,
 }
@@ -66,13 +71,15 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
             (Box::new(file), done)
         }
     };
-    let Host { model, plan, service, args: run } = Host::new(file, &args.run, args.parallel)?;
+    let kept = args.session.as_deref().map(SessionFile::open).transpose()?;
+    let run = RunArgs { session: SessionFile::sized(kept.as_ref(), &args.run.session), ..args.run.clone() };
+    let Host { model, plan, service, args: run } = Host::new(file, &run, args.parallel)?;
     let tokenizer = service.tokenizer;
     let (commands, asked) = channel();
     let window = 4 * args.parallel;
     let batch = Batch { service, commands, window, reproducible: args.reproducible };
     let lines = std::thread::spawn(move || batch.answer_all(input, output, done));
-    run_engine((model, plan), &run, tokenizer, args.parallel, Arc::new(Counters::default()), &asked, || ())?;
+    run_engine((model, plan), &run, tokenizer, args.parallel, kept, Arc::new(Counters::default()), &asked, || ())?;
     let failed = lines.join().map_err(|_| anyhow!("the reader thread panicked"))??;
     if failed > 0 {
         note(format_args!("{failed} lines have no answer: their errors are in the output"));

@@ -21,6 +21,7 @@ use crate::generation::End;
 use crate::model_file::ModelFile;
 use crate::output::{self, Out, note};
 use crate::runtime::{self, Memory};
+use crate::session_file::{Head, SessionFile};
 use crate::{interrupt, new_file, text};
 
 /// Chat with a model
@@ -98,6 +99,10 @@ pub struct Args {
     #[arg(long, value_name = "ID")]
     stop_id: Vec<TokenId>,
 
+    /// File that keeps the conversation and its context: read if it exists, written at the end
+    #[arg(long, value_name = "FILE")]
+    session: Option<PathBuf>,
+
     #[command(flatten)]
     constraint: ConstraintArgs,
 
@@ -152,10 +157,17 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     runtime::must_continue(&model).with_context(named)?;
     let kernels = runtime::kernels(&args.run.session.isa)?;
     let workers = args.run.workers();
-    let context = runtime::context(&args.run.session, &model, 0);
+    let mut kept = args.session.as_deref().map(SessionFile::open).transpose()?;
+    let context = runtime::context(&SessionFile::sized(kept.as_ref(), &args.run.session), &model, 0);
     let plan = runtime::plan(&gguf, &args.run.session, context, workers.count()).with_context(named)?;
     let mut memory = Memory::new(&plan)?;
-    let session = memory.session(&args.run.session, &model, plan, kernels, &*workers)?;
+    let mut session = memory.session(&args.run.session, &model, plan, kernels, &*workers)?;
+    let Head { tokens, messages: earlier, text: known_text, .. } =
+        SessionFile::restore_session(kept.as_mut(), &mut session)?;
+    let messages = match args.messages {
+        Some(_) => messages,
+        None => earlier.into_iter().map(serde_json::from_value).collect::<Result<_, _>>()?,
+    };
     let params = args.sampling.params()?;
     let vocab = model.spec().vocab;
     let mut scratch = vec![0; Sampler::scratch_bytes(&params, vocab)];
@@ -188,8 +200,8 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
             thought_budget: args.reasoning_budget.and_then(|budget| usize::try_from(budget).ok()),
         },
         messages,
-        known: Vec::new(),
-        known_text: None,
+        known: tokens,
+        known_text: known_text.filter(|_| args.messages.is_none()),
         last: None,
         calls: Vec::new(),
     };
@@ -204,7 +216,14 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
         let name = talk.renderer.name();
         note(format_args!("{}, {name}, {context} positions; /help for help", file.name()));
     }
-    converse(&mut talk, lines, args)
+    let code = converse(&mut talk, lines, args)?;
+    if let Some(file) = kept {
+        let messages = talk.messages.iter().map(serde_json::to_value).collect::<Result<_, _>>()?;
+        let (tokens, text) = (std::mem::take(&mut talk.known), talk.known_text.take());
+        let (engine, context) = talk.session.parts();
+        file.write(engine, context, Head { tokens, messages, text, ..Head::default() })?;
+    }
+    Ok(code)
 }
 
 /// The variables of the template that the options give.

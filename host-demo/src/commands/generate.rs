@@ -19,6 +19,7 @@ use crate::guess::{Draft, Guesser};
 use crate::model_file::ModelFile;
 use crate::output::{self, Bytes, Out, note};
 use crate::runtime::{self, Memory};
+use crate::session_file::{Head, SessionFile};
 use crate::{interrupt, text};
 
 /// Generate text
@@ -78,6 +79,11 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = at_least_one, requires = "draft")]
     draft_max: usize,
 
+    /// File that keeps the session: read if it exists, written at the end. Tokens of the prompt that it has are not
+    /// computed again
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["jsonl", "lookup", "draft"])]
+    session: Option<PathBuf>,
+
     #[command(flatten)]
     form: ConstraintArgs,
 
@@ -102,6 +108,7 @@ const STORY: &str = "Once upon a time";
 #[derive(Serialize)]
 struct Stats {
     prompt_tokens: usize,
+    kept_tokens: usize,
     prefill_tok_s: f64,
     tokens: usize,
     decode_tok_s: f64,
@@ -150,10 +157,13 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let ahead = args.lookup.or(args.draft.as_ref().map(|_| args.draft_max)).unwrap_or(0);
     let limit = args.n_tokens.and_then(|Limit(limit)| limit);
     let wanted = single.as_ref().map_or(0, |prompt| prompt.ids.len()).saturating_add(limit.unwrap_or(0));
-    let context = runtime::context(&args.run.session, &model, wanted);
+    let mut kept_file = args.session.as_deref().map(SessionFile::open).transpose()?;
+    let context = runtime::context(&SessionFile::sized(kept_file.as_ref(), &args.run.session), &model, wanted);
     let plan = plan(args, &gguf, context, workers.count(), ahead).with_context(named)?;
     let mut memory = Memory::new(&plan)?;
     let mut session = memory.session(&args.run.session, &model, plan, kernels, &*workers)?;
+
+    let mut known = SessionFile::restore_session(kept_file.as_mut(), &mut session)?.tokens;
 
     let draft_file = args.draft.as_deref().map(|path| ModelFile::open(Some(path))).transpose()?;
     let draft_gguf = draft_file.as_ref().map(ModelFile::parse).transpose()?;
@@ -187,8 +197,11 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
             (Some(draft), _) => Some(Guesser::new(Box::new(|text, most| draft.guess(text, most)), ahead)),
             (None, most) => most.map(Guesser::lookup),
         };
+        let kept = runtime::rewind_to(session, &known, &prompt.ids)?;
+        sampler.reset();
+        prompt.ids[..kept].iter().for_each(|id| sampler.accept(*id));
         let request = Request {
-            prompt: &prompt.ids,
+            prompt: &prompt.ids[kept..],
             text: tokenizer.zip(prompt.decoder.clone()),
             limit,
             stops: &args.stop,
@@ -200,9 +213,14 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
             guesser,
             step: plan.options.batch,
         };
-        session.rewind(0)?;
-        sampler.reset();
-        generation::run(session, &mut sampler, &mut args.sampling.generator(seed), request, show)
+        let mut outcome = generation::run(session, &mut sampler, &mut args.sampling.generator(seed), request, show)?;
+        outcome.kept = kept;
+        if let Some(file) = &kept_file {
+            let (engine, context) = session.parts();
+            known = [&prompt.ids[..], &outcome.ids].concat();
+            file.write(engine, context, Head { tokens: known.clone(), ..Head::default() })?;
+        }
+        Ok(outcome)
     };
 
     let Some(prompt) = single else {
@@ -292,7 +310,8 @@ impl Setting<'_> {
     fn stats(&self, prompt: &Prompt, outcome: &Outcome) -> Stats {
         Stats {
             prompt_tokens: prompt.ids.len(),
-            prefill_tok_s: rate(prompt.ids.len(), outcome.prefill),
+            kept_tokens: outcome.kept,
+            prefill_tok_s: rate(prompt.ids.len() - outcome.kept, outcome.prefill),
             tokens: outcome.ids.len(),
             decode_tok_s: rate(outcome.decodes, outcome.decode),
             workspace_bytes: self.plan.workspace,
@@ -418,7 +437,8 @@ fn print_stats(stats: &Stats) {
     let count = |n: usize| format!("{n} token{}", if n == 1 { "" } else { "s" });
     // The first token comes from the prompt's pass, so a single token has no speed.
     let speed = |rate: f64| if rate > 0.0 { format!(", {rate:.1} tok/s") } else { String::new() };
-    note(format_args!("prompt  {}{}", count(stats.prompt_tokens), speed(stats.prefill_tok_s)));
+    let kept = if stats.kept_tokens > 0 { format!(" ({} of the session)", stats.kept_tokens) } else { String::new() };
+    note(format_args!("prompt  {}{kept}{}", count(stats.prompt_tokens), speed(stats.prefill_tok_s)));
     note(format_args!("decode  {}{}, ended by {}", count(stats.tokens), speed(stats.decode_tok_s), stats.end));
     note(format_args!(
         "memory  workspace {}, KV cache {} ({} positions in {}), model {} {}",

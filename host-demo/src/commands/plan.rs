@@ -10,6 +10,7 @@ use arenite::tokenizer::Tokenizer;
 use arenite::{Gguf, Model, Options, Plan};
 use serde::Serialize;
 
+use crate::adapters::{Adapters, Sizes};
 use crate::boards::{BOARDS, Board, Fit, Need, STACK, Work};
 use crate::cli::{Kv, at_least_one, context_size, memory_size, threads};
 use crate::model_file::ModelFile;
@@ -39,6 +40,10 @@ pub struct Args {
     /// Data type of the key-value cache [default: f16; f32 for encoders and llama2.c models]
     #[arg(long, value_enum)]
     kv: Option<Kv>,
+
+    /// LoRA adapter that the program has beside the model; may be repeated
+    #[arg(long, value_name = "FILE", value_delimiter = ',')]
+    lora: Vec<String>,
 
     /// Number of threads, or cores of a microcontroller
     #[arg(short, long, default_value_t = 1, value_parser = threads)]
@@ -100,7 +105,10 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
     let gguf = file.parse()?;
     let model = Model::new(&gguf).with_context(|| file.name().to_string())?;
     let longest = model.spec().context;
-    let plan_of = |context| row(args, &gguf, context).with_context(|| file.name().to_string());
+    // Checks that the adapters fit the model.
+    Adapters::load(&args.lora, &model)?;
+    let lora = Sizes::of(&args.lora)?;
+    let plan_of = |context| row(args, &gguf, lora, context).with_context(|| file.name().to_string());
 
     let chosen = plan_of(args.ctx_size.unwrap_or(longest))?;
     if let Some(path) = &args.plot {
@@ -115,9 +123,10 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
         None => contexts(longest).into_iter().map(plan_of).collect::<Result<Vec<_>>>()?,
     };
     let most = args.ctx_size.unwrap_or(longest);
-    let features = program::features(&gguf, runtime::kv_type(runtime::kv(args.kv, &gguf)));
+    let mut features = program::features(&gguf, runtime::kv_type(runtime::kv(args.kv, &gguf)));
+    features.extend((!args.lora.is_empty()).then_some("lora"));
     let work = if features.contains("experts") { None } else { work(&model) };
-    let need = Program { file: file.len(), features, work };
+    let need = Program { file: file.len() + lora.bytes, lora, features, work };
     let own = [Board::own(args.flash, &args.ram)];
     let boards = if args.ram.is_empty() { BOARDS } else { &own };
     let boards: Vec<_> = boards.iter().map(|board| board_row(args, &gguf, board, &need, most)).collect();
@@ -130,8 +139,9 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
 
 /// Flash size of a program, and its estimated speed.
 struct Program {
-    /// Size of the model in bytes.
+    /// Size of the model and its adapters in bytes.
     file: usize,
+    lora: Sizes,
     features: BTreeSet<&'static str>,
     /// Work per token; `None` for encoders and experts.
     work: Option<Work>,
@@ -191,10 +201,10 @@ fn contexts(longest: usize) -> Vec<usize> {
     contexts.split_off(contexts.len().saturating_sub(6))
 }
 
-fn row(args: &Args, gguf: &Gguf<'_>, context: usize) -> Result<Row> {
+fn row(args: &Args, gguf: &Gguf<'_>, lora: Sizes, context: usize) -> Result<Row> {
     let kv = runtime::kv(args.kv, gguf);
     let options = Options::new().context(context).batch(args.batch_size).kv(runtime::kv_type(kv)).workers(args.threads);
-    let plan = Plan::new(gguf, options)?;
+    let plan = Plan::new(gguf, lora.planned(options))?;
     // A file without a known vocabulary can still run with token ids.
     let tokenizer = Tokenizer::index_bytes(gguf).unwrap_or(0);
     Ok(Row {
@@ -212,7 +222,7 @@ fn row(args: &Args, gguf: &Gguf<'_>, context: usize) -> Result<Row> {
 
 fn board_row(args: &Args, gguf: &Gguf<'_>, board: &Board, program: &Program, most: usize) -> BoardRow {
     let need = |context| {
-        let row = row(args, gguf, context).ok()?;
+        let row = row(args, gguf, program.lora, context).ok()?;
         Some(Need { workspace: row.workspace_bytes, kv: row.kv_bytes, tokenizer: row.tokenizer_bytes })
     };
     let fit = board.fit(program.file, program.flash(), most, need);

@@ -79,6 +79,8 @@ pub fn run(args: &Args, file: ModelFile) -> Result<()> {
     // The sockets' own handler ends the server at the first Ctrl-C, when all is answered.
     crate::interrupt::listen();
     let sockets = std::thread::spawn(move || serve(app, &limits, is_ready));
-    crate::server::run_engine((model, plan), &run, tokenizer, args.parallel, counters, &asked, || _ = ready.send(()))?;
+    crate::server::run_engine((model, plan), &run, tokenizer, args.parallel, None, counters, &asked, || {
+        _ = ready.send(())
+    })?;
     sockets.join().map_err(|_| anyhow!("the server thread panicked"))?
 }

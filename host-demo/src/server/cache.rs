@@ -56,6 +56,19 @@ impl Cache {
         None
     }
 
+    /// Removes the context of these adapters with the longest beginning that another one shares. Returns it with its tokens
+    /// and the length of that beginning, which is all of it if there is no other.
+    pub fn take_most_shared(&mut self, lora: &[(usize, f32)]) -> Option<(Context, Vec<TokenId>, usize)> {
+        let alike = || self.kept.iter().enumerate().filter(|(_, kept)| kept.lora == lora);
+        let common = |at: usize, ids: &[TokenId]| {
+            let others = alike().filter(|(other, _)| *other != at);
+            others.map(|(_, other)| shared(&other.ids, ids)).max().unwrap_or(ids.len())
+        };
+        let (at, shared) = alike().map(|(at, kept)| (at, common(at, &kept.ids))).max_by_key(|(_, shared)| *shared)?;
+        let Kept { context, ids, .. } = self.kept.swap_remove(at);
+        Some((context, ids, shared))
+    }
+
     /// Removes the least recently used context.
     pub fn oldest(&mut self) -> Option<Context> {
         let (at, _) = self.kept.iter().enumerate().min_by_key(|(_, kept)| kept.used)?;

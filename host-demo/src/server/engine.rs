@@ -18,6 +18,7 @@ use super::logprobs::{Logprob, logprob};
 use super::request::Settings;
 use super::running::Running;
 use crate::ranking::Texts;
+use crate::session_file::{Head, SessionFile};
 
 /// A request to the thread.
 pub enum Command {
@@ -167,6 +168,24 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             scratch,
             clock: 0,
         }
+    }
+
+    /// Adds the context of a session to the cache.
+    pub fn restore(&mut self, file: &mut SessionFile, lora: &[(usize, f32)]) -> Result<()> {
+        let mut context = self.open_with(lora)?;
+        let head = file.restore(&mut self.engine, &mut context)?;
+        if let Some(context) = self.cache.keep(context, head.tokens, lora.to_vec(), self.clock) {
+            self.engine.close(context);
+        }
+        Ok(())
+    }
+
+    /// Writes the longest beginning that two conversations of the cache share, or the only conversation.
+    pub fn save(&mut self, file: &SessionFile, lora: &[(usize, f32)]) -> Result<()> {
+        let Some((mut context, tokens, shared)) = self.cache.take_most_shared(lora) else { return Ok(()) };
+        let position = self.engine.nearest(&context, shared);
+        self.engine.rewind(&mut context, position)?;
+        file.write(&self.engine, &context, Head { tokens, ..Head::default() })
     }
 
     /// Runs until all senders of commands are dropped.

@@ -69,6 +69,7 @@ use crate::grammar::MaskMemory;
 use crate::model_file::ModelFile;
 use crate::output::{Bytes, note};
 use crate::ranking::Ranking;
+use crate::session_file::SessionFile;
 use crate::{runtime, workers};
 
 /// A model for many conversations, loaded until the process ends.
@@ -212,11 +213,14 @@ fn quantization(gguf: &Gguf<'_>) -> String {
 }
 
 /// Runs the engine in this thread until all senders of commands are dropped. Calls `ready` when its memory is there.
+/// `kept` has the beginning of prompts, and gets it at the end.
+#[allow(clippy::too_many_arguments)]
 pub fn run_engine(
     (model, plan): (&Model<'_>, Plan),
     args: &RunArgs,
     tokenizer: &Tokenizer<'_, '_>,
     parallel: usize,
+    mut kept: Option<SessionFile>,
     counters: Arc<Counters>,
     commands: &Receiver<Command>,
     ready: impl FnOnce(),
@@ -227,13 +231,16 @@ pub fn run_engine(
     let kernels = runtime::kernels(&args.session.isa)?;
     let workers = workers::start(args.threads.unwrap_or_else(workers::cores));
     let mut memory = runtime::Memory::new(&plan)?;
-    let adapters = Adapters::load(&args.session, model)?;
+    let adapters = Adapters::load(&args.session.lora, model)?;
     let engine = adapters.attach(memory.engine(model, plan, kernels, &*workers)?)?;
     let mut masks = MaskMemory::new(tokenizer);
     let mut scheduler = Scheduler::new(engine, tokenizer, masks.masks(tokenizer)?, parallel, counters);
+    if let Some(file) = &mut kept {
+        scheduler.restore(file, adapters.scales())?;
+    }
     ready();
     scheduler.run(commands);
-    Ok(())
+    kept.map_or(Ok(()), |file| scheduler.save(&file, adapters.scales()))
 }
 
 /// Returns a random number from the keys of a standard hash map, which the system's random generator provides.

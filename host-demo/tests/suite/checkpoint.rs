@@ -247,6 +247,25 @@ fn adapters_are_converted_and_merged() {
         ])
     };
     assert_eq!(ids(&merged), serde_json::json!([456, 268, 259, 317, 262, 282, 259, 288]));
+    // At run time, also with a scale, and twice half of it.
+    let with = |lora: &[&str]| {
+        let out = directory.path().join("logits.npy");
+        let loras = lora.iter().flat_map(|text| ["--lora", text]).collect::<Vec<_>>();
+        let args = ["logits", "--ids", "340,220,47,346", "--kv", "f32", "-o", path(&out)];
+        let model = if lora == ["merged"] { path(&merged) } else { path(&model) };
+        stdout(&[&args[..], &["-m", model], if lora == ["merged"] { &[] } else { &loras }].concat());
+        crate::common::npy(&out).1
+    };
+    let near = |a: &[f32], b: &[f32]| {
+        let scale = b.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+        a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-5 * scale)
+    };
+    let (plain, expected) = (with(&[]), with(&["merged"]));
+    assert!(!near(&plain, &expected));
+    assert!(near(&with(&[path(&adapter)]), &expected));
+    let half = format!("{}:0.5", path(&adapter));
+    assert!(near(&with(&[&half, &half]), &expected));
+    assert_eq!(with(&[&format!("{}:0", path(&adapter))]), plain);
     // There and back.
     let back = directory.path().join("back.gguf");
     stdout(&["merge", path(&merged), &format!("{}:-1", path(&adapter)), path(&back)]);

@@ -1,5 +1,6 @@
 //! All tests of the command line in one program, which is linked once.
 
+mod adapters;
 mod batch;
 mod chat;
 mod checkpoint;

@@ -119,7 +119,7 @@ fn measure(args: &Args, model: &ModelArgs, threads: usize, sequences: usize) -> 
     let options = runtime::options(&args.session, &gguf, context, workers.count())?.contexts(sequences);
     let plan = Plan::new(&gguf, options).with_context(|| file.name().to_string())?;
     let mut memory = Memory::new(&plan)?;
-    let adapters = Adapters::load(&args.session, &model)?;
+    let adapters = Adapters::load(&args.session.lora, &model)?;
     let mut engine = adapters.attach(memory.engine(&model, plan, kernels, &*workers)?)?;
     let mut contexts = (0..sequences).map(|_| engine.open()).collect::<Result<Vec<_>, _>>()?;
     contexts.iter_mut().try_for_each(|context| engine.adapt(context, adapters.scales()))?;

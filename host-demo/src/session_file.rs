@@ -1,0 +1,97 @@
+//! Sessions on disk (`--session FILE`): the tokens of a context, its snapshot, and the messages of a chat.
+//!
+//! A file is the line [`MAGIC`], the length of a JSON object (u64, little-endian), the object, and the snapshot of
+//! [`Engine::save`]. The snapshot knows its model, adapters and type of KV cache.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow};
+use arenite::{Context as Conversation, Engine, Session, TokenId};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::cli::SessionArgs;
+use crate::new_file::write_file;
+
+const MAGIC: &[u8] = b"arenite session 1\n";
+
+/// A session on disk.
+pub struct SessionFile {
+    path: PathBuf,
+    /// The file's contents; `None` if it does not exist yet.
+    loaded: Option<(Head, Vec<u8>)>,
+}
+
+/// The part of a session that is not the snapshot.
+#[derive(Debug, Default, Deserialize, Serialize)]
+pub struct Head {
+    /// Number of positions.
+    pub context: usize,
+    pub tokens: Vec<TokenId>,
+    /// The messages of a chat.
+    #[serde(default)]
+    pub messages: Vec<Value>,
+    /// The text of the tokens, if they end with a whole answer.
+    #[serde(default)]
+    pub text: Option<String>,
+}
+
+impl SessionFile {
+    /// Reads the file, if it exists.
+    pub fn open(path: &Path) -> Result<Self> {
+        let bytes = match fs::read(path) {
+            Ok(bytes) => Some(bytes),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
+        };
+        let wrong = || anyhow!("{} is not a session of arenite: give another file, or remove it", path.display());
+        let loaded = bytes.map(|bytes| parsed(&bytes).ok_or_else(wrong)).transpose()?;
+        Ok(Self { path: path.to_owned(), loaded })
+    }
+
+    /// The options with the session's context size, if the user gives none.
+    pub fn sized(this: Option<&Self>, args: &SessionArgs) -> SessionArgs {
+        let own = this.and_then(|file| file.loaded.as_ref()).map(|(head, _)| head.context);
+        SessionArgs { ctx_size: args.ctx_size.or(own), ..args.clone() }
+    }
+
+    /// Restores a context. Returns the rest of the session.
+    pub fn restore(&mut self, engine: &mut Engine<'_, '_>, context: &mut Conversation) -> Result<Head> {
+        let Some((head, snapshot)) = self.loaded.take() else { return Ok(Head::default()) };
+        engine.restore(context, &snapshot).with_context(|| self.path.display().to_string())?;
+        if context.position() != head.tokens.len() {
+            return Err(anyhow!("{} has other tokens than its snapshot: remove it", self.path.display()));
+        }
+        Ok(head)
+    }
+
+    /// Restores a session. Returns the rest of it.
+    pub fn restore_session(this: Option<&mut Self>, session: &mut Session<'_, '_>) -> Result<Head> {
+        let (engine, context) = session.parts();
+        this.map_or_else(|| Ok(Head::default()), |file| file.restore(engine, context))
+    }
+
+    /// Writes a context, whose tokens are the first ones of `head`.
+    pub fn write(&self, engine: &Engine<'_, '_>, context: &Conversation, mut head: Head) -> Result<()> {
+        head.context = engine.plan().options.context;
+        head.tokens.truncate(context.position());
+        let mut snapshot = vec![0; engine.snapshot_bytes(context)];
+        engine.save(context, &mut snapshot)?;
+        let json = serde_json::to_vec(&head)?;
+        write_file(&self.path, |file| {
+            file.write_all(MAGIC)?;
+            file.write_all(&(json.len() as u64).to_le_bytes())?;
+            file.write_all(&json)?;
+            Ok(file.write_all(&snapshot)?)
+        })
+    }
+}
+
+/// Splits a file.
+fn parsed(bytes: &[u8]) -> Option<(Head, Vec<u8>)> {
+    let (len, rest) = bytes.strip_prefix(MAGIC)?.split_first_chunk()?;
+    let (json, snapshot) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*len)).ok()?)?;
+    Some((serde_json::from_slice(json).ok()?, snapshot.to_vec()))
+}

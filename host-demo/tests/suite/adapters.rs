@@ -1,0 +1,163 @@
+//! Adapters and sessions on the command line and in the server.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::common::{arenite, committed, error, json as output, path, stdout};
+use crate::serve::Server;
+
+/// Two adapters for the built-in model, by the script of the firmware's test.
+fn adapters(directory: &std::path::Path) -> [PathBuf; 2] {
+    ["1", "2"].map(|seed| {
+        let file = directory.join(format!("{seed}.gguf"));
+        let made = std::process::Command::new("python3")
+            .arg(committed("tests/firmware/random_adapter.py"))
+            .args([path(&committed("host-demo/models/stories.gguf")), path(&file), "2", seed])
+            .status();
+        assert!(made.expect("python3 runs").success());
+        file
+    })
+}
+
+fn ids(more: &[&str]) -> Value {
+    output(
+        &[&["generate", "--ids", "1,403", "-n", "8", "--temp", "0", "--ignore-eos", "--format", "ids"], more].concat(),
+    )
+}
+
+#[test]
+fn adapters_and_scales() {
+    let directory = tempfile::tempdir().unwrap();
+    let [first, second] = adapters(directory.path());
+    let (first, second) = (path(&first), path(&second));
+    let plain = ids(&[]);
+    let (one, other) = (ids(&["--lora", first]), ids(&["--lora", second]));
+    assert!(plain != one && plain != other && one != other);
+    assert_eq!(ids(&["--lora", first, "--lora", &format!("{second}:0")]), one);
+    assert_eq!(ids(&["--lora-scaled", &format!("{first}:0,{second}:1")]), other);
+    // The same without a map of the model's file, and for a draft of the same model.
+    assert_eq!(ids(&["--lora", first, "--load", "copy"]), one);
+    assert_eq!(ids(&["--lora", first, "--draft", path(&committed("host-demo/models/stories.gguf"))]), one);
+    let message = error(&["generate", "--lora", path(&committed("host-demo/models/stories.gguf")), "-p", "a"]);
+    assert!(message.contains("stories.gguf") && message.contains("this file is a model"), "{message}");
+    assert!(error(&["generate", "--lora", "nowhere.gguf", "-p", "a"]).contains("nowhere.gguf"));
+
+    let plan = |more: &[&str]| output(&[&["plan", "-c", "64", "--json"], more].concat());
+    let (alone, with) = (plan(&[]), plan(&["--lora", first, "--lora", second]));
+    let workspace = |plan: &Value| plan["workspace_bytes"].as_u64().unwrap();
+    assert!(workspace(&with) > workspace(&alone));
+    assert!(with["features"].as_array().unwrap().contains(&json!("lora")), "{with}");
+}
+
+/// Requests choose adapters; what they share with others is only reused for the same ones.
+#[test]
+fn requests_choose_adapters() {
+    let directory = tempfile::tempdir().unwrap();
+    let [first, second] = adapters(directory.path());
+    let (first, second) = (path(&first), path(&second));
+    let server = Server::start_with(&["-c", "256", "--lora", first, "--lora", &format!("{second}:0")]);
+    let ask = |lora: Value| {
+        let mut body = json!({ "prompt": [1, 403], "max_tokens": 8, "temperature": 0, "ignore_eos": true });
+        if !lora.is_null() {
+            body["lora"] = lora;
+        }
+        let (status, answer) = server.post("/v1/completions", body.to_string().as_bytes());
+        (status, answer["choices"][0]["text"].as_str().unwrap_or_default().to_string(), answer)
+    };
+    let text = |more: &[&str]| {
+        let args = ["generate", "--ids", "1,403", "-n", "8", "--temp", "0", "--ignore-eos", "--no-display-prompt"];
+        stdout(&[&args[..], more].concat()).trim_end_matches('\n').to_string()
+    };
+    let (plain, one, other) = (text(&[]), text(&["--lora", first]), text(&["--lora", second]));
+    for _ in 0..2 {
+        assert_eq!(ask(Value::Null).1, one);
+        assert_eq!(ask(json!([])).1, plain);
+        assert_eq!(ask(json!([{ "id": 1, "scale": 1.0 }])).1, other);
+        assert_eq!(ask(json!([{ "id": 0, "scale": 1.0 }])).1, one);
+    }
+    assert_eq!(ask(json!([{ "id": 2, "scale": 1.0 }])).0, 400);
+    assert_eq!(ask(json!([{ "id": 0 }])).0, 400);
+    let list = || serde_json::from_str::<Value>(&server.ask("GET", "/lora-adapters", "", b"").1).unwrap();
+    assert_eq!(list(), json!([{ "id": 0, "path": first, "scale": 1.0 }, { "id": 1, "path": second, "scale": 0.0 }]));
+    assert_eq!(server.post("/lora-adapters", b"[{\"id\": 1, \"scale\": 1}]").0, 200);
+    assert_eq!(list()[0]["scale"], json!(0.0));
+    assert_eq!(ask(Value::Null).1, other);
+    assert_eq!(server.post("/lora-adapters", b"[{\"id\": 7, \"scale\": 1}]").0, 400);
+    assert_eq!(server.post("/lora-adapters", b"{}").0, 400);
+}
+
+#[test]
+fn sessions_on_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("session.bin");
+    let [first, _] = adapters(directory.path());
+    let prompt = "One day a little fox went to the forest and saw a big tree.";
+    let generate = |more: &[&str]| {
+        output(&[&["generate", "-p", prompt, "-n", "12", "--temp", "0", "--format", "json"], more].concat())
+    };
+    let plain = generate(&[]);
+    for kept in [0, plain["stats"]["prompt_tokens"].as_u64().unwrap() - 1] {
+        let found = generate(&["--session", path(&file)]);
+        assert_eq!(found["text"], plain["text"]);
+        assert_eq!(found["stats"]["kept_tokens"], json!(kept));
+    }
+    // Another prompt with the same beginning.
+    let longer = |more: &[&str]| {
+        stdout(&[&["generate", "-p", &format!("{prompt} It was"), "-n", "9", "--temp", "0"], more].concat())
+    };
+    assert_eq!(longer(&["--session", path(&file)]), longer(&[]));
+    let written = fs::read(&file).unwrap();
+    for (more, says) in [
+        (&["--kv", "q8_0"][..], "type of KV cache"),
+        (&["--lora", path(&first)], "model or adapter"),
+        (&["-m", path(&committed("tests/fixtures/qwen3/model.gguf")), "--ids", "5"], "model or adapter"),
+        (&["-c", "99"], "context length"),
+    ] {
+        let own: &[&str] = if more[0] == "-m" { &[] } else { &["-p", prompt] };
+        let message = error(&[&["generate", "--session", path(&file), "--format", "ids"], own, more].concat());
+        assert!(message.contains(path(&file)) && message.contains(says), "{message}");
+    }
+    assert_eq!(fs::read(&file).unwrap(), written);
+    fs::write(&file, &written[..written.len() - 1]).unwrap();
+    assert!(error(&["generate", "-p", prompt, "--session", path(&file)]).contains("cut short"));
+    fs::write(&file, "a text").unwrap();
+    assert!(error(&["generate", "-p", prompt, "--session", path(&file)]).contains("not a session"));
+    assert!(!arenite(&["generate", "--session", path(&file), "--jsonl"]).status.success());
+}
+
+/// A chat continues where it was; a batch keeps what its prompts share.
+#[test]
+fn sessions_of_chats_and_batches() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let file = at("chat.bin");
+    let turn = |input: &str, more: &[&str]| {
+        let args = ["chat", "--template", "chatml", "--system", "Short.", "-n", "6", "--temp", "0"];
+        let out = crate::common::arenite_with(&[&args[..], more].concat(), input.as_bytes());
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8(out.stdout).unwrap()
+    };
+    let together = turn("Hello\nAnd then?\n", &[]);
+    let apart = ["Hello\n", "And then?\n"].map(|input| turn(input, &["--session", path(&file)]));
+    assert_eq!(apart.concat(), together);
+
+    let system = "You are a little fox in a big forest. ".repeat(6);
+    let line = |i: usize| {
+        let messages = json!([{ "role": "system", "content": system }, { "role": "user", "content": format!("{i}") }]);
+        let body = json!({ "messages": messages, "max_tokens": 4, "temperature": 0 });
+        json!({ "custom_id": i.to_string(), "method": "POST", "url": "/v1/chat/completions", "body": body }).to_string()
+    };
+    fs::write(at("in.jsonl"), (0..3).map(line).collect::<Vec<_>>().join("\n")).unwrap();
+    let (input, kept) = (at("in.jsonl"), at("batch.bin"));
+    let mut answers = Vec::new();
+    for (out, more) in [("a", &[][..]), ("b", &["--session", path(&kept)]), ("c", &["--session", path(&kept)])] {
+        let out = at(out);
+        let args = ["batch", "-i", path(&input), "-o", path(&out), "--reproducible", "--parallel", "2", "-c", "256"];
+        stdout(&[&args[..], more].concat());
+        answers.push(fs::read(out).unwrap());
+    }
+    assert!(answers.iter().all(|answer| *answer == answers[0]));
+    assert!(fs::metadata(&kept).unwrap().len() > 10_000);
+}
