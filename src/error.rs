@@ -152,6 +152,16 @@ pub enum Error {
         /// The tensor.
         tensor: Name,
     },
+    /// The slices of a split model are not all of its pieces, in order.
+    #[cfg(feature = "split")]
+    Piece {
+        /// Number of the piece, from 1.
+        number: u32,
+        /// Number of pieces of the model.
+        count: u32,
+        /// The problem with the piece.
+        why: &'static str,
+    },
     // --- the model ----------------------------------------------------------------------------
     /// A required metadata key is missing.
     MissingKey {
@@ -433,6 +443,8 @@ impl Error {
             | TensorData { .. } => ErrorKind::File,
             #[cfg(feature = "verify")]
             DamagedTensor { .. } => ErrorKind::File,
+            #[cfg(feature = "split")]
+            Piece { .. } => ErrorKind::File,
             MissingKey { .. }
             | KeyType { .. }
             | KeyValue { .. }

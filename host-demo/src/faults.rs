@@ -10,7 +10,7 @@ mod unix {
     use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
     /// Maximum number of mapped files that the handler knows; later ones are ignored.
-    const FILES: usize = 16;
+    const FILES: usize = 128;
 
     /// Addresses of a mapping, and the message for a failed read.
     struct Mapping {

@@ -164,6 +164,8 @@ fn put_string(out: &mut Vec<u8>, string: &[u8]) {
 }
 
 const ALIGNMENT: &str = "general.alignment";
+/// Number of a piece of a split model, from 0; number of pieces; number of tensors in all of them.
+pub(crate) const SPLIT: [&str; 3] = ["split.no", "split.count", "split.tensors.count"];
 
 /// The header of a GGUF file: metadata and tensor directory.
 #[derive(Clone, Debug)]
@@ -197,10 +199,10 @@ impl Header {
         Self { keys: vec![], tensors: vec![], key_at: HashMap::new(), tensor_names: HashSet::new(), alignment: 32 }
     }
 
-    /// Sets a key. A key that exists keeps its position. [`HASHES_KEY`] is ignored: [`write`](Self::write) sets it, so
-    /// that a copy of another file's keys leaves no hash of other data.
+    /// Sets a key. A key that exists keeps its position. [`HASHES_KEY`] and the keys of split models are ignored:
+    /// [`write`](Self::write) sets them, so that a copy of another file's keys has none that are wrong.
     pub fn set(&mut self, key: &str, value: impl Into<Meta>) {
-        if key == HASHES_KEY {
+        if key == HASHES_KEY || SPLIT.contains(&key) {
             return;
         }
         let value = value.into();
@@ -260,48 +262,134 @@ impl Header {
     /// # Errors
     ///
     /// Errors of `out`, and an error if all tensors together are larger than any file.
-    pub fn write<W: Write + Seek>(&self, mut out: W) -> Result<Tensors<W>> {
-        let start = if self.tensors.is_empty() { None } else { out.stream_position().ok() };
+    pub fn write<W: Write + Seek>(&self, out: W) -> Result<Tensors<W>> {
+        self.write_split(vec![(out, self.tensors.len())])
+    }
+
+    /// Like [`write`](Self::write), but to several files, as llama.cpp's `llama-gguf-split` does: each with a number of
+    /// tensors. The first has the keys, and the hashes of all tensors.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`write`](Self::write), and an error unless the files have all tensors.
+    pub fn write_split<W: Write + Seek>(&self, files: Vec<(W, usize)>) -> Result<Tensors<W>> {
+        let pieces = files.len();
+        let mut later = Vec::with_capacity(pieces);
+        let (mut start, mut hashes) = (0, None);
+        for (number, (mut out, count)) in files.into_iter().enumerate() {
+            let own = self.tensors.get(start..start + count).context("a file has more tensors than are left")?;
+            let base = if number == 0 && !self.tensors.is_empty() { out.stream_position().ok() } else { None };
+            let (header, hashes_at) = self.header(number, pieces, own, base.is_some())?;
+            if let Some(base) = base {
+                hashes = Some((base + hashes_at as u64, vec![self.directory_hash()]));
+            }
+            later.push(Piece { out, header, sizes: own.iter().rev().map(|tensor| tensor.bytes).collect() });
+            start += count;
+        }
+        ensure!(start == self.tensors.len() && pieces > 0, "the files have {start} of {} tensors", self.tensors.len());
+        later.reverse();
+        let Piece { out, header, sizes } = later.pop().context("there is no file")?;
+        let mut tensors = Tensors {
+            out,
+            done: vec![],
+            later,
+            alignment: self.alignment,
+            sizes,
+            left: 0,
+            at: 0,
+            written: 0,
+            hash: None,
+            hashes,
+        };
+        tensors.put(&header)?;
+        tensors.pad()?;
+        tensors.next()?;
+        Ok(tensors)
+    }
+
+    /// The header of a piece, and the position of the hashes in it.
+    fn header(&self, number: usize, pieces: usize, own: &[Entry], hashed: bool) -> Result<(Vec<u8>, usize)> {
+        let mut keys: Vec<(&str, Meta)> = vec![];
+        if number == 0 {
+            keys.extend(self.keys.iter().map(|(key, value)| (key.as_str(), value.clone())));
+        } else if let Some((key, value)) = self.key_at.get(ALIGNMENT).and_then(|at| self.keys.get(*at)) {
+            keys.push((key.as_str(), value.clone()));
+        }
+        if pieces > 1 {
+            let [no, count, tensors] = SPLIT;
+            let few = || format!("{pieces} pieces are more than a split model can have");
+            keys.push((no, u16::try_from(number).with_context(few)?.into()));
+            keys.push((count, u16::try_from(pieces).with_context(few)?.into()));
+            keys.push((tensors, i32::try_from(self.tensors.len())?.into()));
+        }
+        let hashes = self.tensors.len() + 1;
+        if hashed {
+            keys.push((HASHES_KEY, Meta::array(std::iter::repeat_n(0u64, hashes))));
+        }
         let mut bytes = b"GGUF\x03\0\0\0".to_vec();
-        bytes.extend((self.tensors.len() as u64).to_le_bytes());
-        bytes.extend((self.keys.len() as u64 + u64::from(start.is_some())).to_le_bytes());
-        for (key, Meta(value)) in &self.keys {
+        bytes.extend((own.len() as u64).to_le_bytes());
+        bytes.extend((keys.len() as u64).to_le_bytes());
+        for (key, Meta(value)) in &keys {
             put_string(&mut bytes, key.as_bytes());
             bytes.extend(value);
         }
-        let hashes = start.map(|start| {
-            put_string(&mut bytes, HASHES_KEY.as_bytes());
-            let mut hashes = vec![0u64; self.tensors.len() + 1];
-            bytes.extend(Meta::array(hashes.iter().copied()).0);
-            hashes.clear();
-            hashes.push(self.directory_hash());
-            (start + bytes.len() as u64 - 8 * (self.tensors.len() as u64 + 1), hashes)
-        });
+        let hashes_at = bytes.len() - if hashed { 8 * hashes } else { 0 };
         let mut offset = 0u64;
-        for tensor in &self.tensors {
+        for tensor in own {
             put_string(&mut bytes, tensor.name.as_bytes());
             bytes.extend((tensor.dims.len() as u32).to_le_bytes());
             tensor.dims.iter().for_each(|dim| bytes.extend(dim.to_le_bytes()));
             bytes.extend((tensor.kind as u32).to_le_bytes());
             bytes.extend(offset.to_le_bytes());
-            offset = offset
-                .checked_add(tensor.bytes)
-                .and_then(|end| end.checked_next_multiple_of(self.alignment))
-                .context("the tensors together are larger than any file")?;
+            offset = self.after(offset, tensor)?;
         }
-        let mut tensors = Tensors {
-            out,
-            alignment: self.alignment,
-            sizes: self.tensors.iter().rev().map(|tensor| tensor.bytes).collect(),
-            left: 0,
-            at: 0,
-            hash: None,
-            hashes,
-        };
-        tensors.put(&bytes)?;
-        tensors.pad()?;
-        tensors.next()?;
-        Ok(tensors)
+        Ok((bytes, hashes_at))
+    }
+
+    /// The offset of the tensor after `tensor`.
+    fn after(&self, offset: u64, tensor: &Entry) -> Result<u64> {
+        let end = offset.checked_add(tensor.bytes).and_then(|end| end.checked_next_multiple_of(self.alignment));
+        end.context("the tensors together are larger than any file")
+    }
+
+    /// Divides the tensors among files of at most `most` bytes, in order: the number of tensors in each.
+    ///
+    /// # Errors
+    ///
+    /// If the metadata or a tensor does not fit.
+    pub fn pieces_of(&self, most: u64) -> Result<Vec<usize>> {
+        let mut pieces: Vec<usize> = vec![];
+        let mut rest = &self.tensors[..];
+        while !rest.is_empty() || pieces.is_empty() {
+            // With the keys of split models, whose length does not depend on the number of pieces.
+            let number = pieces.len().min(1);
+            let empty = self.header(number, 2, &[], number == 0)?.0.len() as u64;
+            let (mut count, mut entries, mut data) = (0, 0, 0);
+            for tensor in rest {
+                entries += 8 + tensor.name.len() as u64 + 4 + 8 * tensor.dims.len() as u64 + 4 + 8;
+                let start = (empty + entries).next_multiple_of(self.alignment);
+                let end = self.after(data, tensor)?;
+                if start.saturating_add(end) > most {
+                    break;
+                }
+                (data, count) = (end, count + 1);
+            }
+            if pieces.is_empty() {
+                ensure!(
+                    empty.next_multiple_of(self.alignment) <= most,
+                    "the metadata takes {empty} bytes, more than a piece of {most}"
+                );
+            } else if let (0, Some(tensor)) = (count, rest.first()) {
+                bail!(
+                    "the tensor {} takes {} bytes and does not fit into a piece of {most}",
+                    tensor.name,
+                    tensor.bytes
+                );
+            }
+            pieces.push(count);
+            rest = rest.get(count..).unwrap_or_default();
+        }
+        Ok(pieces)
     }
 
     /// Element 0 of the hashes.
@@ -315,51 +403,70 @@ impl Header {
     }
 }
 
+/// A file that is not yet begun.
+#[derive(Debug)]
+struct Piece<W> {
+    out: W,
+    header: Vec<u8>,
+    /// Sizes of its tensors, in reverse order.
+    sizes: Vec<u64>,
+}
+
 /// Writes the bytes of all tensors, in order and in chunks of any size, and the padding between them.
 #[derive(Debug)]
 pub struct Tensors<W> {
     out: W,
+    /// The files before the current one.
+    done: Vec<W>,
+    /// The files after the current one, in reverse order.
+    later: Vec<Piece<W>>,
     alignment: u64,
-    /// Sizes of the tensors after the current one, in reverse order.
+    /// Sizes of the current file's tensors after the current one, in reverse order.
     sizes: Vec<u64>,
     /// Bytes still missing from the current tensor.
     left: u64,
     /// Position in the file.
     at: u64,
+    /// Bytes of all files.
+    written: u64,
     /// Hash of the current tensor's bytes so far.
     hash: Option<Xxh64>,
-    /// Position of the hashes in `out`, and the finished ones.
+    /// Position of the hashes in the first file, and the finished ones.
     hashes: Option<(u64, Vec<u64>)>,
 }
 
 impl<W: Write + Seek> Tensors<W> {
-    /// Writes the hashes. Returns the finished file.
+    /// Writes the hashes. Returns the finished file, the last if there are several.
     ///
     /// # Errors
     ///
     /// If bytes of tensors are missing, and errors of the writer.
     pub fn finish(mut self) -> Result<W> {
-        let missing = self.left + self.sizes.iter().sum::<u64>();
+        let later = self.later.iter().flat_map(|piece| &piece.sizes);
+        let missing = self.left + self.sizes.iter().chain(later).sum::<u64>();
         ensure!(missing == 0, "{missing} bytes of tensors were not written");
         if let Some((at, hashes)) = &self.hashes {
-            self.out.seek(SeekFrom::Start(*at))?;
-            self.out.write_all(&hashes.iter().flat_map(|hash| hash.to_le_bytes()).collect::<Vec<_>>())?;
-            self.out.seek(SeekFrom::End(0))?;
+            let first = self.done.first_mut().unwrap_or(&mut self.out);
+            first.seek(SeekFrom::Start(*at))?;
+            first.write_all(&hashes.iter().flat_map(|hash| hash.to_le_bytes()).collect::<Vec<_>>())?;
+            first.seek(SeekFrom::End(0))?;
         }
+        self.done.iter_mut().try_for_each(Write::flush)?;
         self.out.flush()?;
         Ok(self.out)
     }
 }
 
 impl<W: Write> Tensors<W> {
-    /// Number of bytes written to the file so far.
+    /// Number of bytes written so far, to all files.
     pub fn written(&self) -> u64 {
-        self.at
+        self.written
     }
 
     fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.out.write_all(bytes)?;
         self.at += bytes.len() as u64;
+        self.written += bytes.len() as u64;
         Ok(())
     }
 
@@ -375,9 +482,14 @@ impl<W: Write> Tensors<W> {
                 hashes.push(hash.finish());
             }
             self.pad()?;
-            match self.sizes.pop() {
-                Some(size) => (self.left, self.hash) = (size, Some(Xxh64::new())),
-                None => break,
+            if let Some(size) = self.sizes.pop() {
+                (self.left, self.hash) = (size, Some(Xxh64::new()));
+            } else if let Some(Piece { out, header, sizes }) = self.later.pop() {
+                self.done.push(std::mem::replace(&mut self.out, out));
+                (self.sizes, self.at) = (sizes, 0);
+                self.put(&header)?;
+            } else {
+                break;
             }
         }
         Ok(())
@@ -457,6 +569,40 @@ mod tests {
         let mut copy = Header::new();
         gguf.keys().for_each(|(key, value)| copy.set(key, value));
         assert_eq!(copy.keys, header.keys);
+    }
+
+    /// Every size that a piece may have: no piece is larger, and together they are the whole.
+    #[test]
+    fn pieces_are_at_most_as_large_as_asked() {
+        let mut header = Header::new();
+        header.set("general.architecture", "none");
+        header.set("split.count", 9u16);
+        header.align(64).unwrap();
+        for i in 0..7 {
+            header.tensor(&format!("tensor {i}"), &[16, 1 + i % 3], TensorType::F32).unwrap();
+        }
+        let data: Vec<u8> = (0..13 * 64).map(|i| i as u8).collect();
+        let mut seen = HashSet::new();
+        for most in 0..3000u64 {
+            let Ok(counts) = header.pieces_of(most) else {
+                assert!(most < 600, "{most}");
+                continue;
+            };
+            let mut files: Vec<_> = counts.iter().map(|_| Cursor::new(vec![])).collect();
+            let mut tensors = header.write_split(files.iter_mut().zip(counts.iter().copied()).collect()).unwrap();
+            tensors.write_all(&data).unwrap();
+            let written = tensors.written();
+            tensors.finish().unwrap();
+            let files: Vec<&[u8]> = files.iter().map(|file| &file.get_ref()[..]).collect();
+            assert_eq!(files.iter().map(|file| file.len() as u64).sum::<u64>(), written);
+            assert!(files.iter().all(|file| file.len() as u64 <= most), "{most}: {counts:?}");
+            let gguf = Gguf::parse_split(&files).unwrap();
+            assert!(gguf.tensors().map(|tensor| tensor.data).collect::<Vec<_>>().concat() == data);
+            let mut verify = gguf.verify().unwrap().unwrap();
+            while verify.step(64).unwrap() {}
+            seen.insert(counts.len());
+        }
+        assert!(seen.contains(&1) && seen.contains(&2) && seen.iter().any(|pieces| *pieces >= 7), "{seen:?}");
     }
 
     #[test]

@@ -24,7 +24,10 @@ static TRANSLATOR: &[u8] = include_bytes!("../models/translator.gguf");
 /// A model's bytes and its name in messages.
 pub struct ModelFile {
     name: String,
-    bytes: Bytes,
+    /// The bytes of each of `held`. They borrow from it, so they never leave with a longer life than `self`.
+    pieces: Vec<&'static [u8]>,
+    /// The files; several for a split model.
+    held: Vec<Bytes>,
     /// True if all weights are checked for NaN and infinity.
     check: bool,
 }
@@ -82,24 +85,41 @@ impl ModelFile {
                 tokenizer.is_none(),
                 "the built-in model has its own vocabulary: give --tokenizer together with -m"
             );
-            return Ok(Self { name: "built-in".to_string(), bytes: Bytes::BuiltIn(built_in), check });
+            return Ok(Self::of("built-in".to_string(), vec![Bytes::BuiltIn(built_in)], check));
         };
         let name = path.display().to_string();
         let map = map(path).with_context(|| format!("cannot read the model {name}"))?;
-        let bytes = match tokenizer {
-            _ if llama2c::is_checkpoint(&map) => {
-                Bytes::Made(converted(path, &map, tokenizer).with_context(|| name.clone())?)
-            }
-            Some(tokenizer) => {
-                let gguf = Gguf::parse(&map).with_context(|| name.clone())?;
-                Bytes::Made(with_tokenizer(&gguf, tokenizer).with_context(|| name.clone())?)
-            }
-            None => match split::joined(path, &map).with_context(|| name.clone())? {
-                Some(joined) => Bytes::Made(joined),
-                None => loaded(path, map, load).with_context(|| format!("cannot copy the model {name}"))?,
-            },
-        };
-        Ok(Self { name, bytes, check })
+        if llama2c::is_checkpoint(&map) {
+            let made = converted(path, &map, tokenizer).with_context(|| name.clone())?;
+            return Ok(Self::of(name, vec![Bytes::Made(made)], check));
+        }
+        let maps = split::files(path, map).with_context(|| name.clone())?;
+        if let Some(tokenizer) = tokenizer {
+            let pieces: Vec<&[u8]> = maps.iter().map(|(_, map)| &map[..]).collect();
+            let made = Gguf::parse_split(&pieces)
+                .map_err(anyhow::Error::from)
+                .and_then(|gguf| with_tokenizer(&gguf, tokenizer));
+            return Ok(Self::of(name.clone(), vec![Bytes::Made(made.context(name)?)], check));
+        }
+        let bytes = maps.iter().map(|(_, map)| map.len()).sum();
+        let load = way_to_load(load, bytes)?;
+        let held = maps.into_iter().map(|(path, map)| {
+            let loaded = loaded(&path, map, load);
+            loaded.with_context(|| format!("cannot copy the model {}", path.display()))
+        });
+        let held = held.collect::<Result<_>>()?;
+        Ok(Self::of(name, held, check))
+    }
+
+    #[allow(unsafe_code)]
+    fn of(name: String, held: Vec<Bytes>, check: bool) -> Self {
+        let pieces = held.iter().map(|bytes| {
+            // SAFETY: each variant of `Bytes` owns its memory (a mapping, a vector that is not changed, or a static) at
+            // an address that stays the same when the variant is moved, until it is dropped with `self`. No method
+            // returns these slices with a longer life than that of `self`.
+            unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) }
+        });
+        Self { name, pieces: pieces.collect(), held, check }
     }
 
     /// The path as the user gave it, or `built-in`.
@@ -107,15 +127,27 @@ impl ModelFile {
         &self.name
     }
 
+    /// Bytes of all files.
+    pub fn len(&self) -> usize {
+        self.pieces.iter().map(|piece| piece.len()).sum()
+    }
+
+    /// The bytes of each file: one, or the pieces of a split model.
+    pub fn pieces(&self) -> &[&[u8]] {
+        &self.pieces
+    }
+
     /// How the bytes are held, for the statistics.
     pub fn held(&self) -> &'static str {
-        match &self.bytes {
+        #[cfg(target_os = "linux")]
+        if self.held.iter().any(|bytes| matches!(bytes, Bytes::Large(pages) if pages.is_copying())) {
+            return "read in place, being copied to large pages";
+        }
+        match self.held.first() {
             #[cfg(target_os = "linux")]
-            Bytes::Large(pages) if pages.is_copying() => "read in place, being copied to large pages",
-            #[cfg(target_os = "linux")]
-            Bytes::Large(_) => "copied to large pages",
-            Bytes::BuiltIn(_) | Bytes::Mapped(_) => "read in place",
-            Bytes::Made(_) => "converted in memory",
+            Some(Bytes::Large(_)) => "copied to large pages",
+            Some(Bytes::Made(_)) => "converted in memory",
+            _ => "read in place",
         }
     }
 
@@ -123,18 +155,25 @@ impl ModelFile {
     #[allow(unsafe_code)]
     pub fn release(&self, part: &[u8]) {
         #[cfg(unix)]
-        if let Bytes::Mapped(map) = &self.bytes
-            && let Some(at) = part.as_ptr().addr().checked_sub(map.as_ptr().addr())
-            && at + part.len() <= map.len()
-        {
-            // SAFETY: the mapping is read-only and backed by a file, so dropped pages come back with the same bytes.
-            let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, at, part.len()) };
+        for bytes in &self.held {
+            if let Bytes::Mapped(map) = bytes
+                && let Some(at) = part.as_ptr().addr().checked_sub(map.as_ptr().addr())
+                && at + part.len() <= map.len()
+            {
+                // SAFETY: the mapping is read-only and backed by a file, so dropped pages come back with the same bytes.
+                let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, at, part.len()) };
+            }
         }
+    }
+
+    /// Parses the file as GGUF. Errors name the file.
+    pub fn gguf(&self) -> Result<Gguf<'_>> {
+        Gguf::parse_split(self.pieces()).with_context(|| self.name.clone())
     }
 
     /// Parses the file as GGUF, and checks its weights if the user asked for it. Errors name the file.
     pub fn parse(&self) -> Result<Gguf<'_>> {
-        let gguf = Gguf::parse(self).with_context(|| self.name.clone())?;
+        let gguf = self.gguf()?;
         if self.check {
             check_tensors::check(&gguf).with_context(|| self.name.clone())?;
         }
@@ -146,11 +185,11 @@ impl ModelFile {
     }
 }
 
-impl Deref for ModelFile {
+impl Deref for Bytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        match &self.bytes {
+        match self {
             Bytes::BuiltIn(bytes) => bytes,
             Bytes::Mapped(map) => map,
             #[cfg(target_os = "linux")]
@@ -164,13 +203,18 @@ impl Deref for ModelFile {
 #[cfg(target_os = "linux")]
 const SMALL: usize = 64 << 20;
 
-/// Holds a mapped file as the user asked.
+/// The way to load a model of `len` bytes: `auto` maps it if it is small or if memory is short.
+#[cfg(target_os = "linux")]
+fn way_to_load(load: Load, len: usize) -> Result<Load> {
+    Ok(if load == Load::Auto && (len < SMALL || available() < 2 * len) { Load::Map } else { load })
+}
+
+/// Holds a mapped file as the user asked; `auto` copies it in the background.
 #[cfg(target_os = "linux")]
 fn loaded(path: &Path, map: Mmap, load: Load) -> Result<Bytes> {
     let len = map.len();
     let later = match load {
         Load::Map => return Ok(Bytes::Mapped(map)),
-        Load::Auto if len < SMALL || available() < 2 * len => return Ok(Bytes::Mapped(map)),
         Load::Auto => true,
         Load::Copy => false,
     };
@@ -190,10 +234,16 @@ fn available() -> usize {
     kilobytes.unwrap_or(0).saturating_mul(1024)
 }
 
-/// Holds a mapped file: there is one way on this system.
+/// There is one way on this system.
 #[cfg(not(target_os = "linux"))]
-fn loaded(_: &Path, map: Mmap, load: Load) -> Result<Bytes> {
+fn way_to_load(load: Load, _: usize) -> Result<Load> {
     ensure!(load != Load::Copy, "--load copy needs Linux; leave it out");
+    Ok(Load::Map)
+}
+
+/// Holds a mapped file.
+#[cfg(not(target_os = "linux"))]
+fn loaded(_: &Path, map: Mmap, _: Load) -> Result<Bytes> {
     Ok(Bytes::Mapped(map))
 }
 

@@ -117,6 +117,16 @@ pub fn write_file(path: &Path, write: impl FnOnce(&mut NewFile) -> Result<()>) -
     write_checked(path, write, |_| Ok(()))
 }
 
+/// Writes several files. If `write` fails, nothing changes at any path.
+pub fn write_files(paths: &[PathBuf], write: impl FnOnce(&mut [NewFile]) -> Result<()>) -> Result<()> {
+    let mut files: Vec<NewFile> = paths.iter().map(|path| NewFile::create(path)).collect::<Result<_>>()?;
+    match &mut files[..] {
+        [file] => file.fill(|file| write(std::slice::from_mut(file)))?,
+        files => write(files)?,
+    }
+    files.into_iter().try_for_each(NewFile::finish)
+}
+
 /// Like [`write_file`], if `check` accepts the new file, whose path it gets.
 pub fn write_checked(
     path: &Path,

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use arenite::Model;
 use arenite::tokenizer::Tokenizer;
-use arenite::{Gguf, Model};
 
 use crate::model_file::ModelFile;
 use crate::new_file::{self, NewFile};
@@ -34,7 +34,7 @@ pub fn write_converted(path: &Path, write: impl FnOnce(&mut NewFile) -> Result<(
 /// Checks that the file at `path` is a supported model, and that its vocabulary, if it has one, is supported.
 fn opens(path: &Path) -> Result<()> {
     let file = ModelFile::open(Some(path))?;
-    let gguf = Gguf::parse(&file)?;
+    let gguf = file.gguf()?;
     Model::new(&gguf)?;
     if gguf.get("tokenizer.ggml.model").is_some() {
         Tokenizer::new(&gguf, &mut vec![0; Tokenizer::index_bytes(&gguf)?])?;

@@ -1,157 +1,177 @@
-//! Models in several files, as llama.cpp's `llama-gguf-split` writes them: `NAME-00001-of-00003.gguf` and so on.
-//!
-//! The first file has the metadata, each file has a part of the tensors. They are joined in memory.
+//! Models in several files, as llama.cpp's `llama-gguf-split` writes them: `NAME-00001-of-00003.gguf` and so on. The
+//! first piece has the metadata, each piece has some of the tensors.
 
-use std::io::{Cursor, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use arenite::gguf::Gguf;
 use memmap2::Mmap;
 
-use crate::gguf_writer::Header;
+use crate::gguf_writer::SPLIT;
 use crate::model_file::map;
 
-const COUNT: &str = "split.count";
-const NUMBER: &str = "split.no";
-const TENSORS: &str = "split.tensors.count";
-
-/// The model that `first`, the file at `path`, is the first part of, as one file; `None` if it is a whole model.
+/// The files of the model in the file `first` at `path`, in order: itself, and the other pieces beside it if it is the
+/// first piece of several.
 ///
 /// # Errors
 ///
-/// If it is another part, if a part is missing or belongs to another model.
-pub fn joined(path: &Path, first: &[u8]) -> Result<Option<Vec<u8>>> {
-    // Whatever is wrong with the file is reported where it is used.
-    let Ok(gguf) = Gguf::parse(first) else { return Ok(None) };
-    let count = gguf.u32("", COUNT)?.unwrap_or(1);
-    if count <= 1 {
-        return Ok(None);
-    }
-    let number = gguf.u32("", NUMBER)?.unwrap_or(0);
+/// If it is another piece. If a piece is missing, is not a GGUF file, or belongs to another model.
+pub fn files(path: &Path, first: Mmap) -> Result<Vec<(PathBuf, Mmap)>> {
+    let [no, count, tensors] = SPLIT;
+    let numbers = |gguf: &Gguf<'_>| -> Result<_, arenite::Error> {
+        Ok((gguf.u32("", no)?.unwrap_or(0), gguf.u32("", count)?.unwrap_or(1).max(1), gguf.u32("", tensors)?))
+    };
+    // Whatever is wrong with the first file is reported where it is used.
+    let (number, count, tensors) = match Gguf::parse(&first) {
+        Ok(gguf) => numbers(&gguf)?,
+        Err(_) => (0, 1, None),
+    };
     if number > 0 {
         match sibling(path, number, count, 0) {
-            Some(first) => bail!("this is part {} of {count}: give {}", number + 1, first.display()),
-            None => bail!("this is part {} of {count}: give the first one", number + 1),
+            Some(first) => bail!("this is piece {} of {count}: give {}", number + 1, first.display()),
+            None => bail!("this is piece {} of {count}: give the first one", number + 1),
         }
     }
-    let rest: Vec<Mmap> = (1..count).map(|part| open(path, part, count)).collect::<Result<_>>()?;
-    let parts: Vec<Gguf<'_>> = rest.iter().map(|part| Gguf::parse(part)).collect::<Result<_, _>>()?;
-    for (part, number) in parts.iter().zip(1..) {
-        let is_it = part.u32("", NUMBER)? == Some(number) && part.u32("", COUNT)? == Some(count);
-        ensure!(is_it, "part {} of {count} belongs to another model", number + 1);
-    }
-    let all = || gguf.tensors().chain(parts.iter().flat_map(|part| part.tensors()));
-    if let Some(tensors) = gguf.u32("", TENSORS)? {
-        let found = all().count();
+    let mut files = vec![(path.to_owned(), first)];
+    for number in 1..count {
+        let path = sibling(path, 0, count, number).with_context(|| {
+            format!(
+                "the model has {count} pieces; name them NAME-00001-of-{count:05}.gguf and so on, so that they are found"
+            )
+        })?;
+        let which = || format!("{}, piece {} of {count}", path.display(), number + 1);
+        let map = map(&path).with_context(|| format!("cannot read {}", which()))?;
+        let found = Gguf::parse(&map).and_then(|gguf| numbers(&gguf)).with_context(which)?;
         ensure!(
-            found == tensors as usize,
-            "the parts have {found} tensors and should have {tensors}: fetch them again"
+            found.0 == number && found.1 == count && (found.2.is_none() || tensors.is_none() || found.2 == tensors),
+            "{} belongs to another model",
+            which()
         );
+        files.push((path, map));
     }
-    let mut header = Header::new();
-    let is_own = |key: &str| [COUNT, NUMBER, TENSORS].contains(&key);
-    gguf.keys().filter(|(key, _)| !is_own(key)).for_each(|(key, value)| header.set(key, value));
-    for tensor in all() {
-        header.tensor(tensor.name, &tensor.dims[..tensor.dim_count as usize], tensor.kind)?;
-    }
-    let bytes = first.len() + rest.iter().map(|part| part.len()).sum::<usize>();
-    let mut data = header.write(Cursor::new(Vec::with_capacity(bytes)))?;
-    all().try_for_each(|tensor| data.write_all(tensor.data))?;
-    Ok(Some(data.finish()?.into_inner()))
+    Ok(files)
 }
 
-fn open(path: &Path, part: u32, count: u32) -> Result<Mmap> {
-    let named = sibling(path, 0, count, part);
-    let path = named.with_context(|| {
-        format!(
-            "the model has {count} parts; name them NAME-00001-of-{count:05}.gguf and so on, so that they are found"
-        )
-    })?;
-    map(&path).with_context(|| format!("cannot read {}, part {} of {count}", path.display(), part + 1))
-}
-
-/// The path of part `to`, given that of part `from`.
+/// The path of piece `to`, given that of piece `from`.
 fn sibling(path: &Path, from: u32, count: u32, to: u32) -> Option<PathBuf> {
     let name = path.file_name()?.to_str()?;
-    let end = |part: u32| format!("-{:05}-of-{count:05}.gguf", part + 1);
-    let base = name.strip_suffix(&end(from))?;
-    Some(path.with_file_name(format!("{base}{}", end(to))))
+    let base = name.strip_suffix(&suffix(from, count))?;
+    Some(path.with_file_name(format!("{base}{}", suffix(to, count))))
+}
+
+/// End of the name of piece `number`, from 0.
+fn suffix(number: u32, count: u32) -> String {
+    format!("-{:05}-of-{count:05}.gguf", number + 1)
+}
+
+/// The paths of `count` pieces to be written for the output `path`: the path itself for one. `.gguf` and the numbers of
+/// a piece at its end are replaced.
+pub fn outputs(path: &Path, count: usize) -> Vec<PathBuf> {
+    if count == 1 {
+        return vec![path.to_owned()];
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let base = name.strip_suffix(".gguf").unwrap_or(&name);
+    let is_number = |text: &str| text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit());
+    let base = match base.rsplitn(4, '-').collect::<Vec<_>>()[..] {
+        [of, "of", number, base] if is_number(of) && is_number(number) => base,
+        _ => base,
+    };
+    (0..count as u32).map(|number| path.with_file_name(format!("{base}{}", suffix(number, count as u32)))).collect()
+}
+
+/// The written files, for a message.
+pub fn listed(paths: &[PathBuf]) -> String {
+    match paths {
+        [path] => path.display().to_string(),
+        [first, .., last] => format!("{} to {}", first.display(), last.display()),
+        [] => String::new(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Cursor, Write};
+
     use super::*;
+    use crate::gguf_writer::Header;
+    use crate::model_file::ModelFile;
+
+    const WHOLE: &[u8] = include_bytes!("../models/stories.gguf");
 
     /// The built-in model cut at the given tensors.
     fn cut(directory: &Path, at: &[usize]) -> PathBuf {
-        let whole = Gguf::parse(include_bytes!("../models/stories.gguf")).unwrap();
-        let tensors: Vec<_> = whole.tensors().collect();
-        let ends: Vec<usize> = at.iter().copied().chain([tensors.len()]).collect();
-        let path = |part: usize| directory.join(format!("m-{:05}-of-{:05}.gguf", part + 1, ends.len()));
-        let mut start = 0;
-        for (part, &end) in ends.iter().enumerate() {
-            let mut header = Header::new();
-            if part == 0 {
-                whole.keys().for_each(|(key, value)| header.set(key, value));
-            }
-            header.set(NUMBER, part as u16);
-            header.set(COUNT, ends.len() as u16);
-            header.set(TENSORS, tensors.len() as i32);
-            for tensor in &tensors[start..end] {
-                header.tensor(tensor.name, &tensor.dims[..tensor.dim_count as usize], tensor.kind).unwrap();
-            }
-            let mut data = header.write(Cursor::new(Vec::new())).unwrap();
-            tensors[start..end].iter().for_each(|tensor| data.write_all(tensor.data).unwrap());
-            std::fs::write(path(part), data.finish().unwrap().into_inner()).unwrap();
-            start = end;
+        let whole = Gguf::parse(WHOLE).unwrap();
+        let mut header = Header::new();
+        whole.keys().for_each(|(key, value)| header.set(key, value));
+        for tensor in whole.tensors() {
+            header.tensor(tensor.name, &tensor.dims[..tensor.dim_count as usize], tensor.kind).unwrap();
         }
-        path(0)
-    }
-
-    fn open(path: &Path) -> Result<Option<Vec<u8>>> {
-        joined(path, &std::fs::read(path).unwrap())
+        let ends: Vec<usize> = at.iter().copied().chain([whole.tensors().count()]).collect();
+        let mut files = vec![Cursor::new(vec![]); ends.len()];
+        let starts = std::iter::once(0).chain(ends.iter().copied());
+        let counts = ends.iter().zip(starts).map(|(end, start)| end - start);
+        let mut data = header.write_split(files.iter_mut().zip(counts).collect()).unwrap();
+        whole.tensors().for_each(|tensor| data.write_all(tensor.data).unwrap());
+        data.finish().unwrap();
+        let paths = outputs(&directory.join("m.gguf"), ends.len());
+        paths.iter().zip(files).for_each(|(path, file)| std::fs::write(path, file.into_inner()).unwrap());
+        paths[0].clone()
     }
 
     #[test]
-    fn parts_make_the_whole() {
-        let whole = Gguf::parse(include_bytes!("../models/stories.gguf")).unwrap();
+    fn pieces_are_the_whole() {
+        let whole = Gguf::parse(WHOLE).unwrap();
         let count = whole.tensor_count() as usize;
-        for at in [&[1][..], &[count - 1], &[0, 3], &[1, 2, 3, 4, 5, 6]] {
+        for at in [&[1][..], &[count - 1], &[0, 3], &[1, 2, 3, 4, 5, 6], &[]] {
             let directory = tempfile::tempdir().unwrap();
-            let joined = open(&cut(directory.path(), at)).unwrap().unwrap();
-            let joined = Gguf::parse(&joined).unwrap();
-            assert_eq!(joined.key_count(), whole.key_count() + 1); // the hashes
-            for (ours, theirs) in joined.tensors().zip(whole.tensors()) {
+            let file = ModelFile::open(Some(cut(directory.path(), at).as_path())).unwrap();
+            assert_eq!(file.pieces().len(), at.len() + 1);
+            let gguf = file.parse().unwrap();
+            for (ours, theirs) in gguf.tensors().zip(whole.tensors()) {
                 assert_eq!(
                     (ours.name, ours.dims, ours.kind, ours.data),
                     (theirs.name, theirs.dims, theirs.kind, theirs.data)
                 );
             }
-            assert_eq!(joined.tensor_count(), whole.tensor_count());
+            assert_eq!(gguf.tensor_count(), whole.tensor_count());
+            let mut verify = gguf.verify().unwrap().unwrap();
+            while verify.step(1 << 20).unwrap() {}
         }
     }
 
     #[test]
-    fn parts_that_are_missing_or_wrong() {
+    fn pieces_that_are_missing_or_wrong() {
         let directory = tempfile::tempdir().unwrap();
         let first = cut(directory.path(), &[2, 5]);
-        let path = |part: usize| directory.path().join(format!("m-{part:05}-of-00003.gguf"));
+        let path = |piece: usize| directory.path().join(format!("m-{piece:05}-of-00003.gguf"));
         let says = |path: &Path, what: &str| {
-            let error = format!("{:#}", open(path).unwrap_err());
+            let error = format!("{:#}", ModelFile::open(Some(path)).err().unwrap());
             assert!(error.contains(what), "{error}");
         };
-        says(&path(2), "this is part 2 of 3: give ");
+        says(&path(2), "this is piece 2 of 3: give ");
         let third = std::fs::read(path(3)).unwrap();
         std::fs::copy(path(2), path(3)).unwrap();
-        says(&first, "part 3 of 3 belongs to another model");
+        says(&first, "m-00003-of-00003.gguf, piece 3 of 3 belongs to another model");
+        std::fs::write(path(3), &third[..third.len() - 1000]).unwrap();
+        says(&first, "m-00003-of-00003.gguf, piece 3 of 3: the tensor");
         std::fs::remove_file(path(3)).unwrap();
-        says(&first, "m-00003-of-00003.gguf, part 3 of 3");
+        says(&first, "m-00003-of-00003.gguf, piece 3 of 3");
         std::fs::write(path(3), third).unwrap();
-        assert!(open(&first).is_ok());
+        assert!(ModelFile::open(Some(first.as_path())).is_ok());
         let other = directory.path().join("other.gguf");
         std::fs::copy(&first, &other).unwrap();
         says(&other, "name them NAME-00001-of-00003.gguf");
-        assert!(joined(&other, include_bytes!("../models/stories.gguf")).unwrap().is_none());
+    }
+
+    #[test]
+    fn names_of_pieces() {
+        let names = |path: &str, count| -> Vec<String> {
+            outputs(Path::new(path), count).iter().map(|path| path.display().to_string()).collect()
+        };
+        assert_eq!(names("a/m-x.gguf", 1), ["a/m-x.gguf"]);
+        assert_eq!(names("a/m-x.gguf", 2), ["a/m-x-00001-of-00002.gguf", "a/m-x-00002-of-00002.gguf"]);
+        assert_eq!(names("m-00001-of-00003.gguf", 2), ["m-00001-of-00002.gguf", "m-00002-of-00002.gguf"]);
+        assert_eq!(names("m-1-of-3", 2)[1], "m-1-of-3-00002-of-00002.gguf");
     }
 }

@@ -285,7 +285,7 @@ impl Plan {
             hash.word(spec.layer(index).pool() as u64);
             index += 1;
         }
-        hash.bytes(gguf.directory());
+        gguf.hash_directory(&mut hash);
         hash.finish()
     }
 }

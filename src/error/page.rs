@@ -36,6 +36,8 @@ fn examples() -> Vec<Error> {
         Error::TensorData { tensor, offset: 8192, size: 16384, file: 20000 },
         #[cfg(feature = "verify")]
         Error::DamagedTensor { tensor },
+        #[cfg(feature = "split")]
+        Error::Piece { number: 2, count: 3, why: "is missing" },
         Error::MissingKey { key },
         Error::KeyType { key, expected: "a 32-bit unsigned integer" },
         Error::KeyValue { key, why: "is 0" },
@@ -105,6 +107,7 @@ fn no_error_is_left_out() {
         assert!(all.remove(&name(&error)));
     }
     all.retain(|name| cfg!(feature = "capi") || name != "Argument");
+    all.retain(|name| cfg!(feature = "split") || name != "Piece");
     all.retain(|name| cfg!(feature = "verify") || name != "DamagedTensor");
     all.retain(|name| cfg!(feature = "sound") || name != "Sound");
     assert!(all.is_empty(), "without an example: {all:?}");

@@ -65,6 +65,8 @@ sentences! {
     TensorData { tensor, offset, size, file } => "the tensor {} takes {} bytes from byte {} of the tensor data, beyond the end of the file of {} bytes: it is cut short; fetch it again", Name(tensor), Number(size), Number(offset), Number(file);
     #[cfg(feature = "verify")]
     DamagedTensor { tensor } => "the data of the tensor {} is damaged, as its hash shows: fetch the file or write the flash again", Name(tensor);
+    #[cfg(feature = "split")]
+    Piece { number, count, why } => "piece {} of {} {}: give all pieces of one model, in order", Small(number), Small(count), Text(why);
     MissingKey { key } => "the metadata key {} is missing: the file cannot be run without it", Name(key);
     KeyType { key, expected } => "the metadata key {} must hold {}", Name(key), Text(expected);
     KeyValue { key, why } => "the metadata key {} {}", Name(key), Text(why);

@@ -23,6 +23,7 @@
 mod header;
 mod metadata;
 mod names;
+mod pieces;
 mod reader;
 mod tensors;
 mod value;
@@ -32,6 +33,7 @@ mod verify;
 mod xxh64;
 
 pub use metadata::Keys;
+pub(crate) use pieces::Pieces;
 pub(crate) use reader::equal;
 pub use tensors::{Tensor, Tensors};
 pub use value::{Array, Strings, Value, ValueType};
@@ -67,7 +69,10 @@ const DEFAULT_ALIGNMENT: u32 = 32;
 /// ```
 #[derive(Clone, Copy)]
 pub struct Gguf<'a> {
-    data: &'a [u8],
+    pieces: Pieces<'a>,
+    /// Tensors after those of the first piece.
+    #[cfg(feature = "split")]
+    later_tensors: u64,
     header: Header,
     alignment: u32,
     skips: Skips,
@@ -100,7 +105,16 @@ impl<'a> Gguf<'a> {
         let tensors_at = reader.at();
         let data_at = tri!(tensors::check(data, tensors_at, header.tensor_count, alignment));
 
-        let gguf = Self { data, header, alignment, skips, tensors_at, data_at };
+        let gguf = Self {
+            pieces: Pieces::one(data),
+            #[cfg(feature = "split")]
+            later_tensors: 0,
+            header,
+            alignment,
+            skips,
+            tensors_at,
+            data_at,
+        };
         if let Some(key) = names::repeated(Names::Keys(gguf.keys())) {
             return Err(Error::DuplicateKey { key: Name::new(key) });
         }
@@ -120,20 +134,32 @@ impl<'a> Gguf<'a> {
         self.alignment as u64
     }
 
-    /// The whole file.
+    /// The whole file; the first piece of a split model.
     pub const fn data(&self) -> &'a [u8] {
-        self.data
+        self.pieces.first
     }
 
-    /// Bytes of the tensor directory.
-    pub(crate) const fn directory(&self) -> &'a [u8] {
-        let (_, directory) = match self.data.split_at_checked(self.tensors_at) {
-            Some(parts) => parts,
-            None => (self.data, self.data),
-        };
-        match directory.split_at_checked(self.data_at.saturating_sub(self.tensors_at)) {
+    /// The bytes of all pieces.
+    pub(crate) const fn pieces(&self) -> Pieces<'a> {
+        self.pieces
+    }
+
+    /// Appends the bytes of the tensor directory to a hash.
+    pub(crate) const fn hash_directory(&self, hash: &mut Hash) {
+        let directory = Reader::new(self.data(), self.tensors_at).rest();
+        hash.bytes(match directory.split_at_checked(self.data_at.saturating_sub(self.tensors_at)) {
             Some((directory, _)) => directory,
             None => directory,
+        });
+        #[cfg(feature = "split")]
+        {
+            let mut later = self.pieces.later;
+            while let Some((piece, after)) = later.split_first() {
+                if let Ok(directory) = pieces::Directory::of(piece) {
+                    hash.bytes(directory.bytes());
+                }
+                later = after;
+            }
         }
     }
 
@@ -142,8 +168,8 @@ impl<'a> Gguf<'a> {
     /// fingerprint.
     pub fn fingerprint(&self) -> u64 {
         let mut hash = Hash::new();
-        hash.bytes(&(self.data.len() as u64).to_le_bytes());
-        hash.bytes(self.data.get(..self.data_at).unwrap_or(self.data));
+        hash.bytes(&(self.data().len() as u64).to_le_bytes());
+        hash.bytes(self.data().get(..self.data_at).unwrap_or(self.data()));
         for tensor in self.tensors() {
             let middle = tensor.data.get(tensor.data.len() / 2..).unwrap_or(&[]);
             hash.bytes(middle.get(..64).unwrap_or(middle));
@@ -158,17 +184,20 @@ impl<'a> Gguf<'a> {
 
     /// Number of tensors; 0 in a file that only holds a vocabulary.
     pub const fn tensor_count(&self) -> u64 {
-        self.header.tensor_count
+        let count = self.header.tensor_count;
+        #[cfg(feature = "split")]
+        let count = count.saturating_add(self.later_tensors);
+        count
     }
 
     /// Iterates over the metadata, in file order.
     pub const fn keys(&self) -> Keys<'a> {
-        Keys::new(Reader::new(self.data, Header::LEN), self.skips, self.header.key_count)
+        Keys::new(Reader::new(self.data(), Header::LEN), self.skips, self.header.key_count)
     }
 
     /// Iterates over the tensors, in file order.
     pub const fn tensors(&self) -> Tensors<'a> {
-        Tensors::new(self.data, self.tensors_at, self.data_at, self.header.tensor_count)
+        Tensors::new(self.pieces, self.tensors_at, self.data_at, self.header.tensor_count)
     }
 
     /// Finds the tensor called `name` by walking the directory. To visit all tensors, use [`tensors`](Self::tensors).
@@ -279,7 +308,7 @@ impl fmt::Debug for Gguf<'_> {
             .field("alignment", &self.alignment)
             .field("keys", &self.key_count())
             .field("tensors", &self.tensor_count())
-            .field("bytes", &self.data.len())
+            .field("bytes", &self.data().len())
             .finish()
     }
 }

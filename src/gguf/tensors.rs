@@ -6,6 +6,9 @@
 
 use core::fmt;
 
+#[cfg(feature = "split")]
+use super::pieces::Directory;
+use super::pieces::Pieces;
 use super::reader::{Reader, u32_at};
 use crate::quant::TensorType;
 use crate::{Error, Name, tri};
@@ -45,7 +48,8 @@ pub struct Tensor<'a> {
     pub dim_count: u32,
     /// Type of its elements.
     pub kind: TensorType,
-    /// Byte offset of its data from the start of the file.
+    /// Byte offset of its data from the start of the file; in a split model from the start of the first piece, as if the
+    /// pieces followed each other.
     pub offset: u64,
     /// Its bytes, row after row, of any alignment in memory.
     pub data: &'a [u8],
@@ -196,33 +200,92 @@ const fn skip_entry(reader: &mut Reader<'_>) -> Result<(), Error> {
     reader.skip(dim_count as u64 * 8 + 4 + 8, "a tensor's dimensions")
 }
 
+/// First byte of the tensor data, if `count` entries are left in the directory.
+#[cfg(feature = "split")]
+pub(super) const fn data_at(mut reader: Reader<'_>, mut count: u64, alignment: u32) -> usize {
+    while count > 0 && reader.string(NAME).is_ok() && skip_entry(&mut reader).is_ok() {
+        count -= 1;
+    }
+    padded(reader.at() as u64, alignment) as usize
+}
+
 /// Iterator over the tensors, in file order.
 #[derive(Clone, Copy)]
 pub struct Tensors<'a> {
     reader: Reader<'a>,
+    /// The current piece.
     data: &'a [u8],
+    /// First byte of its tensor data; 0 in a piece whose directory was not walked.
     data_at: usize,
+    /// Entries left in its directory.
     left: u64,
+    #[cfg(feature = "split")]
+    later: Later<'a>,
+}
+
+#[cfg(feature = "split")]
+#[derive(Clone, Copy)]
+struct Later<'a> {
+    /// The pieces after the current one.
+    pieces: &'a [&'a [u8]],
+    /// Bytes of the pieces before it.
+    before: u64,
+    /// Alignment of the current piece, if it is not the first.
+    alignment: u32,
 }
 
 impl<'a> Tensors<'a> {
-    /// `data` is the whole file; its directory starts at `at` and its tensor data at `data_at`.
-    pub(super) const fn new(data: &'a [u8], at: usize, data_at: usize, left: u64) -> Self {
-        Self { reader: Reader::new(data, at), data, data_at, left }
+    /// The directory of the first piece starts at `at` and has `left` entries; its tensor data starts at `data_at`.
+    pub(super) const fn new(pieces: Pieces<'a>, at: usize, data_at: usize, left: u64) -> Self {
+        Self {
+            reader: Reader::new(pieces.first, at),
+            data: pieces.first,
+            data_at,
+            left,
+            #[cfg(feature = "split")]
+            later: Later { pieces: pieces.later, before: 0, alignment: 0 },
+        }
+    }
+
+    /// Goes on to the directory of the next piece, if there is one.
+    const fn next_piece(&mut self) -> bool {
+        #[cfg(feature = "split")]
+        if let Some((piece, after)) = self.later.pieces.split_first()
+            && let Ok(Directory { reader, count, alignment }) = Directory::of(piece)
+        {
+            let before = self.later.before + self.data.len() as u64;
+            self.later = Later { pieces: after, before, alignment };
+            (self.reader, self.data, self.data_at, self.left) = (reader, *piece, 0, count);
+            return true;
+        }
+        false
+    }
+
+    /// Counts one entry of the directory; false after the last.
+    const fn take(&mut self) -> bool {
+        while self.left == 0 {
+            if !self.next_piece() {
+                return false;
+            }
+        }
+        self.left -= 1;
+        true
     }
 
     /// Returns the next tensor; like [`Iterator::next`], but also works in `const fn`.
     pub const fn next_tensor(&mut self) -> Option<Tensor<'a>> {
-        let Some(left) = self.left.checked_sub(1) else { return None };
-        self.left = left;
+        if !self.take() {
+            return None;
+        }
         let Ok(name) = self.reader.string(NAME) else { return None };
         self.describe(name)
     }
 
     /// Returns the next name and skips the rest of its entry.
     pub(super) const fn next_name(&mut self) -> Option<&'a [u8]> {
-        let Some(left) = self.left.checked_sub(1) else { return None };
-        self.left = left;
+        if !self.take() {
+            return None;
+        }
         let Ok(name) = self.reader.string(NAME) else { return None };
         match skip_entry(&mut self.reader) {
             Ok(()) => Some(name),
@@ -235,6 +298,16 @@ impl<'a> Tensors<'a> {
     /// A model looks up each of its tensors, so the total work is quadratic in their number; for that reason this walk
     /// also avoids calls.
     pub(super) const fn find(mut self, wanted: &[u8]) -> Option<Tensor<'a>> {
+        loop {
+            let found = self.find_here(wanted);
+            if found.is_some() || !self.next_piece() {
+                return found;
+            }
+        }
+    }
+
+    /// Finds the tensor in the current piece.
+    const fn find_here(&mut self, wanted: &[u8]) -> Option<Tensor<'a>> {
         let (data, len, wanted_len) = (self.data, self.data.len(), wanted.len());
         let mut at = self.reader.at();
         while self.left > 0 {
@@ -281,11 +354,17 @@ impl<'a> Tensors<'a> {
             return None;
         };
         let Ok(name) = core::str::from_utf8(name) else { return None };
+        #[cfg(feature = "split")]
+        if self.data_at == 0 {
+            self.data_at = data_at(self.reader, self.left, self.later.alignment);
+        }
         let mut data = Reader::new(self.data, self.data_at);
         let (Ok(()), Ok(data)) = (data.skip(offset, "tensor data"), data.bytes(size, "tensor data")) else {
             return None;
         };
         let offset = offset + self.data_at as u64; // within the file
+        #[cfg(feature = "split")]
+        let offset = offset + self.later.before;
         Some(Tensor { name, dims, dim_count, kind, offset, data })
     }
 }
@@ -333,7 +412,7 @@ mod tests {
         let data_at = bytes.len();
         bytes.resize(data_at + 24, 7);
         for cut in 0..=bytes.len() {
-            let tensors = Tensors::new(&bytes[..cut], 0, data_at, 9);
+            let tensors = Tensors::new(Pieces::one(&bytes[..cut]), 0, data_at, 9);
             for (i, name) in names.iter().enumerate() {
                 let found = tensors.find(name.as_bytes());
                 assert_eq!(found.is_some(), cut >= data_at + 8 * (i + 1), "{name} of {cut} bytes");
@@ -346,7 +425,7 @@ mod tests {
             assert_eq!(tensors.count(), cut.saturating_sub(data_at) / 8);
         }
         for left in 0..=3 {
-            let tensors = Tensors::new(&bytes, 0, data_at, left);
+            let tensors = Tensors::new(Pieces::one(&bytes), 0, data_at, left);
             assert_eq!(tensors.find(b"bc").is_some(), left == 3);
         }
     }
@@ -361,7 +440,7 @@ mod tests {
             bytes.resize(data_at + 16, 0);
             bytes
         };
-        let found = |bytes: &[u8]| Tensors::new(bytes, 0, data_at, 2).find(b"bc").is_some();
+        let found = |bytes: &[u8]| Tensors::new(Pieces::one(bytes), 0, data_at, 2).find(b"bc").is_some();
         assert!(found(&with(0, &[])));
         // The first name's length: too long by one, equal to the rest, and far beyond the file.
         for len in [data_at as u32 + 9, data_at as u32 + 8, u32::MAX] {

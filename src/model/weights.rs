@@ -10,7 +10,7 @@ use bytemuck::{Pod, Zeroable};
 use super::TensorUse;
 use super::roles::{Piece, Place, Role, Shape, is_ignored};
 use super::{Layer, MAX_LAYERS, Need, Spec};
-use crate::gguf::Tensor;
+use crate::gguf::{Pieces, Tensor};
 use crate::kernel::{Kind, Matrix};
 use crate::quant::{TensorType, decode_row};
 use crate::{Error, Gguf, Name, built};
@@ -42,8 +42,8 @@ impl Entry {
 
     /// The tensor in its file. (Not inlined: most look-ups find no entry.)
     #[inline(never)]
-    pub fn matrix<'m>(&self, file: &'m [u8]) -> Option<Matrix<'m>> {
-        let start = usize::try_from(self.place >> 8).ok()?;
+    pub fn matrix<'m>(&self, file: Pieces<'m>) -> Option<Matrix<'m>> {
+        let (file, start) = file.find(usize::try_from(self.place >> 8).ok()?);
         Kind(self.place as u8).matrix((self.rows as usize, self.cols as usize), file, start)
     }
 }
@@ -297,7 +297,7 @@ impl Slots {
 /// Table of all tensors of a model.
 #[derive(Clone, Copy)]
 pub(crate) struct Weights<'m, 'w> {
-    file: &'m [u8],
+    file: Pieces<'m>,
     slots: Slots,
     table: &'w [Entry],
     /// Little-endian f32 of vectors that the file has in another type.
@@ -351,7 +351,7 @@ impl<'m, 'w> Weights<'m, 'w> {
             }
             Ok(())
         })?;
-        Ok(Self { file: gguf.data(), slots, table, converted })
+        Ok(Self { file: gguf.pieces(), slots, table, converted })
     }
 
     /// The matrix of `role` in `layer`, if the file has it. Pass 0 as the layer for roles of the whole model.

@@ -15,13 +15,17 @@ pub struct Run<'a> {
 impl<'a> Run<'a> {
     /// Opens the model in `file`, with a context of 256 and batches of 16 unless `change` says otherwise.
     pub fn new(file: &'a [u8], change: impl FnOnce(&mut Options)) -> Self {
-        let gguf = Gguf::parse(file).unwrap();
+        Self::of(&Gguf::parse(file).unwrap(), change)
+    }
+
+    /// Opens a parsed model.
+    pub fn of(gguf: &Gguf<'a>, change: impl FnOnce(&mut Options)) -> Self {
         let mut options = Options::new().context(256);
         change(&mut options);
-        let plan = Plan::new(&gguf, options).unwrap();
+        let plan = Plan::new(gguf, options).unwrap();
         let lines = |bytes: usize| vec![Line::ZERO; bytes.div_ceil(64)];
         Self {
-            model: Model::new(&gguf).unwrap(),
+            model: Model::new(gguf).unwrap(),
             plan,
             kernels: Kernels::detect(),
             workspace: lines(plan.workspace),

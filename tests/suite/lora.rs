@@ -10,6 +10,7 @@ use crate::common::tiny::{Random, tiny_llama};
 use crate::common::unwritten::unwritten;
 use crate::common::variants::{FAMILIES, quantized, tiny};
 use crate::common::workers::Scoped;
+use crate::pieces::{cut, slices};
 use arenite::{Adapter, Engine, Error, Gguf, Kernels, KvType, Line, Model, Options, Plan, Work};
 
 const IDS: [u32; 11] = [46, 349, 220, 494, 262, 258, 257, 72, 271, 264, 266];
@@ -27,12 +28,15 @@ fn memory(bytes: usize) -> Vec<Line> {
 
 /// The logits of the last of `ids` in one context with these adapters.
 fn logits(file: &[u8], adapters: &[&[u8]], chosen: &[(usize, f32)], ids: &[u32], options: Options) -> Vec<f32> {
-    let gguf = Gguf::parse(file).unwrap();
-    let model = Model::new(&gguf).unwrap();
+    logits_of(&Gguf::parse(file).unwrap(), adapters, chosen, ids, options)
+}
+
+fn logits_of(gguf: &Gguf<'_>, adapters: &[&[u8]], chosen: &[(usize, f32)], ids: &[u32], options: Options) -> Vec<f32> {
+    let model = Model::new(gguf).unwrap();
     let adapters: Vec<Adapter<'_>> =
         adapters.iter().map(|file| Adapter::new(&Gguf::parse(file).unwrap(), &model).unwrap()).collect();
     let rank = adapters.iter().map(Adapter::rank).max().unwrap_or(0);
-    let plan = Plan::new(&gguf, options.adapters(adapters.len()).rank(rank)).unwrap();
+    let plan = Plan::new(gguf, options.adapters(adapters.len()).rank(rank)).unwrap();
     let (mut workspace, mut kv) = (memory(plan.workspace), memory(plan.kv));
     let (workspace, kv) = (unwritten(Line::bytes_mut(&mut workspace)), Line::bytes_mut(&mut kv));
     let mut engine = Engine::new(&model, plan, workspace, kv).unwrap().with_adapters(&adapters).unwrap();
@@ -74,6 +78,19 @@ fn adapters_equal_peft() {
             let error = relative_error(&found, expected);
             assert!(error < 1e-5, "{chosen:?} {count}: {error}");
         }
+    }
+}
+
+#[test]
+fn models_in_pieces_have_adapters() {
+    let base = tiny("qwen3");
+    let (file, adapter) = (base.build(), adapter(&base, 3, 0).build());
+    let logits_of = |gguf: &Gguf<'_>| bits(&logits_of(gguf, &[&adapter], &[(0, 1.0)], &[1, 5, 9, 20, 33], options()));
+    let expected = logits_of(&Gguf::parse(&file).unwrap());
+    assert!(expected != bits(&logits(&file, &[], &[], &[1, 5, 9, 20, 33], options())));
+    for cuts in [vec![1], vec![4, 4, 11], (0..6).map(|i| 3 * i + 2).collect()] {
+        let pieces = cut(&base, &cuts);
+        assert!(logits_of(&Gguf::parse_split(&slices(&pieces)).unwrap()) == expected, "cut at {cuts:?}");
     }
 }
 

@@ -94,9 +94,13 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<()> {
 
 fn print_text(out: &mut Out, file: &ModelFile, gguf: &Gguf<'_>, totals: &BTreeMap<String, Total>) -> Result<()> {
     let parameters: u64 = totals.values().map(|total| total.parameters).sum();
+    let pieces = match file.pieces().len() {
+        1 => String::new(),
+        pieces => format!(" in {pieces} pieces"),
+    };
     writeln!(
         out,
-        "{}: GGUF version {}, {}, tensors aligned to {} bytes, {} parameters",
+        "{}: GGUF version {}, {}{pieces}, tensors aligned to {} bytes, {} parameters",
         file.name(),
         gguf.version(),
         Bytes(file.len()),

@@ -11,8 +11,9 @@ use arenite::tokenizer::{INDEX_KEY, Tokenizer};
 use crate::cli::NoModelArgs;
 use crate::gguf_writer::{Header, Meta};
 use crate::model_file::ModelFile;
-use crate::new_file::write_file;
+use crate::new_file::write_files;
 use crate::output::{Bytes, note};
+use crate::split;
 
 /// Prepare a model for a device: store the tokenizer's index and hashes of the tensors, drop unused keys, align tensors for flash
 #[derive(Debug, clap::Args)]
@@ -22,7 +23,11 @@ training metadata, tensors that no model reads, and scores that are all zero whe
 
 Examples:
   arenite pack model.gguf device.gguf
-  arenite pack model.gguf device.gguf --keep tokenizer.chat_template")]
+  arenite pack model.gguf device.gguf --keep tokenizer.chat_template
+  arenite pack model-00001-of-00003.gguf whole.gguf
+  arenite pack model.gguf device.gguf --split-max-size 8M
+
+A split model is joined, unless --split-max-size splits it again.")]
 pub struct Args {
     /// File to pack
     #[arg(conflicts_with = "model")]
@@ -40,8 +45,24 @@ pub struct Args {
     #[arg(long, value_name = "PREFIX")]
     keep: Vec<String>,
 
+    /// Write pieces of at most SIZE bytes, such as 500M or 2G (powers of 1000): OUT-00001-of-00003.gguf and so on
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    split_max_size: Option<u64>,
+
     #[command(flatten)]
     none: NoModelArgs,
+}
+
+/// Parses a size with an optional suffix, as llama.cpp's `llama-gguf-split` has it.
+fn size(text: &str) -> Result<u64, &'static str> {
+    let (digits, unit) = match text.as_bytes() {
+        [.., b'K' | b'k'] => (&text[..text.len() - 1], 1000),
+        [.., b'M' | b'm'] => (&text[..text.len() - 1], 1_000_000),
+        [.., b'G' | b'g'] => (&text[..text.len() - 1], 1_000_000_000),
+        _ => (text, 1),
+    };
+    let size = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+    size.filter(|size| *size > 0).ok_or("give a number of bytes, such as 8388608, 500K, 500M or 2G")
 }
 
 /// Keys that are kept in addition to the architecture's own.
@@ -77,9 +98,14 @@ pub fn run(args: &Args) -> Result<()> {
         let dims: Vec<u64> = tensor.dims.into_iter().take(tensor.dim_count as usize).collect();
         header.tensor(tensor.name, &dims, tensor.kind)?;
     }
+    let pieces = match args.split_max_size {
+        Some(most) => header.pieces_of(most)?,
+        None => vec![tensors.len()],
+    };
+    let outputs = split::outputs(&args.output, pieces.len());
     let mut written = 0;
-    write_file(&args.output, |out| {
-        let mut data = header.write(out)?;
+    write_files(&outputs, |files| {
+        let mut data = header.write_split(files.iter_mut().zip(pieces).collect())?;
         tensors.iter().try_for_each(|tensor| data.write_all(tensor.data))?;
         written = data.written();
         data.finish().map(|_| ())
@@ -93,7 +119,7 @@ pub fn run(args: &Args) -> Result<()> {
     let names: Vec<&str> = names.filter(|key| ![INDEX_KEY, HASHES_KEY].contains(key)).collect();
     note(format_args!("dropped  {}", if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }));
     let (before, after) = (Bytes(file.len()), Bytes(written as usize));
-    note(format_args!("wrote    {}: {after}, before {before}", args.output.display()));
+    note(format_args!("wrote    {}: {after}, before {before}", split::listed(&outputs)));
     Ok(())
 }
 

@@ -16,7 +16,7 @@ use crate::output::{self, Bytes, INTERRUPTED, note};
 use crate::quantize::importance::Importance;
 use crate::quantize::mix::{self, Mix, Override, TypeOptions};
 use crate::quantize::{Change, changes, header};
-use crate::{interrupt, workers};
+use crate::{interrupt, split, workers};
 
 /// Quantize a model
 #[derive(Debug, clap::Args)]
@@ -33,7 +33,8 @@ Examples:
   arenite quantize model-f16.gguf model-q4.gguf Q4_K_M
   arenite imatrix -m model-f16.gguf -f text.txt -o imatrix.gguf
   arenite quantize model-f16.gguf model-iq2.gguf IQ2_M --imatrix imatrix.gguf
-  arenite quantize model-f16.gguf model-q4.gguf Q4_K_M --tensor-type ffn_down=q6_k")]
+  arenite quantize model-f16.gguf model-q4.gguf Q4_K_M --tensor-type ffn_down=q6_k
+  arenite quantize model-00001-of-00003.gguf model-q4.gguf Q4_K_M --keep-split")]
 pub struct Args {
     /// Model to read; F32, F16 or BF16 gives the best result
     #[arg(conflicts_with = "model")]
@@ -61,6 +62,10 @@ pub struct Args {
     /// Type of the token embedding
     #[arg(long, value_name = "TYPE", value_parser = mix::kind)]
     embedding_type: Option<TensorType>,
+
+    /// Write as many pieces as the input has, with the same tensors in each: OUT-00001-of-00003.gguf and so on
+    #[arg(long)]
+    keep_split: bool,
 
     /// Allow requantizing tensors that are already quantized
     #[arg(long)]
@@ -98,8 +103,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let importance = args.imatrix.as_deref().map(Importance::read).transpose()?;
     let options =
         TypeOptions { overrides: args.tensor_type.clone(), output: args.output_type, embedding: args.embedding_type };
-    let changes = changes(&gguf, args.mix, &options, importance.as_ref(), args.allow_requantize)
+    let mut changes = changes(&gguf, args.mix, &options, importance.as_ref(), args.allow_requantize)
         .with_context(|| file.name().to_owned())?;
+    let pieces = if args.keep_split { kept_split(&file, &mut changes) } else { vec![changes.len()] };
+    let outputs = split::outputs(&args.output, pieces.len());
     let importance = importance.as_ref().zip(args.imatrix.as_deref());
     let header = header(&gguf, args.mix, &changes, importance)?;
     let size = |change: &Change<'_>| {
@@ -117,8 +124,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     };
     let threads = args.threads.unwrap_or_else(workers::cores);
     let mut written = 0;
-    let done = new_file::write_file(&args.output, |out| {
-        let mut data = header.write(out)?;
+    let done = new_file::write_files(&outputs, |files| {
+        let mut data = header.write_split(files.iter_mut().zip(pieces).collect())?;
         for change in &changes {
             bar.set_message(change.tensor.name.to_owned());
             change.write(threads, &mut data, |bytes| {
@@ -133,7 +140,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     bar.finish_and_clear();
     match done {
         Err(error) if error.is::<Stopped>() => {
-            note(format_args!("stopped: {} was not written", args.output.display()));
+            note(format_args!("stopped: {} was not written", outputs[0].display()));
             return Ok(ExitCode::from(INTERRUPTED));
         }
         done => done?,
@@ -144,6 +151,21 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let types: Vec<String> = types.iter().map(|(kind, count)| format!("{count} {kind:?}")).collect();
     note(format_args!("tensors  {}", types.join(", ")));
     let (before, after) = (Bytes(file.len()), Bytes(written as usize));
-    note(format_args!("wrote    {}: {after}, before {before}", args.output.display()));
+    note(format_args!("wrote    {}: {after}, before {before}", split::listed(&outputs)));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Sorts the tensors by the piece that has them, and counts those of each piece.
+fn kept_split(file: &ModelFile, changes: &mut [Change<'_>]) -> Vec<usize> {
+    let ends: Vec<u64> = file
+        .pieces()
+        .iter()
+        .scan(0, |end, piece| {
+            *end += piece.len() as u64;
+            Some(*end)
+        })
+        .collect();
+    let piece = |change: &Change<'_>| ends.partition_point(|end| *end <= change.tensor.offset);
+    changes.sort_by_key(piece);
+    (0..ends.len()).map(|number| changes.iter().filter(|change| piece(change) == number).count()).collect()
 }

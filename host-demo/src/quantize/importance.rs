@@ -32,7 +32,10 @@ pub struct Importance {
 impl Importance {
     pub fn read(path: &Path) -> Result<Self> {
         let file = ModelFile::open(Some(path)).context("cannot read the importance matrix")?;
-        let read = if file.starts_with(b"GGUF") { Self::from_gguf(&file.parse()?) } else { Self::from_legacy(&file) };
+        let read = match file.pieces() {
+            [bytes] if !bytes.starts_with(b"GGUF") => Self::from_legacy(bytes),
+            _ => Self::from_gguf(&file.parse()?),
+        };
         let mut read = read.with_context(|| format!("{} is not an importance matrix", path.display()))?;
         for (name, columns) in &mut read.columns {
             ensure!(

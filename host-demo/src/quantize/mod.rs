@@ -103,9 +103,8 @@ pub fn header(
 ) -> Result<Header> {
     const VERSION: &str = "general.quantization_version";
     const FILE_TYPE: &str = "general.file_type";
-    const SET: [&str; 5] = [VERSION, FILE_TYPE, "split.no", "split.count", "split.tensors.count"];
     let mut header = Header::new();
-    gguf.keys().filter(|(key, _)| !SET.contains(key)).for_each(|(key, value)| header.set(key, value));
+    gguf.keys().filter(|(key, _)| ![VERSION, FILE_TYPE].contains(key)).for_each(|(key, value)| header.set(key, value));
     header.set(VERSION, 2u32);
     header.set(FILE_TYPE, mix.number());
     if let Some((importance, path)) = importance {

@@ -11,6 +11,7 @@ mod faults;
 mod listen;
 mod llama2c;
 mod pack;
+mod pieces;
 mod quantize;
 mod rerank;
 mod scripted;

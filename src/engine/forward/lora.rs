@@ -10,6 +10,7 @@ use crate::Error;
 use crate::TokenId;
 use crate::adapter::Adapter;
 use crate::engine::layout::{ADAPTED_ROWS, EMBEDDINGS, Pair};
+use crate::gguf::Pieces;
 use crate::hash::Hash;
 use crate::kernel::{Matrix, Product, add};
 use crate::model::{Entry, Model};
@@ -20,7 +21,7 @@ use bytemuck::Zeroable;
 pub(crate) struct Lora<'m, 'w> {
     adapters: &'m [Adapter<'m>],
     /// The model's file.
-    file: &'m [u8],
+    file: Pieces<'m>,
     /// `[adapters][EMBEDDINGS + matrices]`: pairs of token embeddings, then those of linear layers in the order of
     /// `start`; unused entries have the largest one.
     pairs: &'w mut [Pair],
@@ -47,7 +48,7 @@ struct Found<'m> {
 impl<'m, 'w> Lora<'m, 'w> {
     /// Takes its pieces of the workspace.
     pub fn new(
-        (file, contexts): (&'m [u8], usize),
+        (file, contexts): (Pieces<'m>, usize),
         (pairs, scales, owners): (&'w mut [Pair], &'w mut [f32], &'w mut [u32]),
         (low, made): (&'w mut [f32], &'w mut [f32]),
     ) -> Self {
@@ -184,7 +185,7 @@ impl<'m, 'w> Lora<'m, 'w> {
 
     /// The pair for a matrix of the model, or for rows of one.
     fn find(&self, adapter: usize, w: &Matrix<'_>) -> Option<Found<'m>> {
-        let file = self.adapters.get(adapter)?.gguf().data();
+        let file = self.adapters.get(adapter)?.gguf().pieces();
         let start = self.offset(w)?;
         let pairs = self.pairs(adapter).get(EMBEDDINGS..)?;
         let pair = pairs.get(pairs.partition_point(|pair| pair.start <= start).checked_sub(1)?)?;
@@ -201,12 +202,12 @@ impl<'m, 'w> Lora<'m, 'w> {
 
     /// Offset of a matrix in the model's file.
     fn offset(&self, w: &Matrix<'_>) -> Option<u64> {
-        Some(w.data().as_ptr().addr().checked_sub(self.file.as_ptr().addr())? as u64)
+        self.file.offset(w.data())
     }
 
     /// The pair for a token embedding.
     fn embedding(&self, adapter: usize, words: &Matrix<'_>) -> Option<Found<'m>> {
-        let (file, start) = (self.adapters.get(adapter)?.gguf().data(), self.offset(words)?);
+        let (file, start) = (self.adapters.get(adapter)?.gguf().pieces(), self.offset(words)?);
         let pair = self.pairs(adapter).iter().take(EMBEDDINGS).find(|pair| pair.start == start)?;
         Some(Found { a: pair.a.matrix(file)?, b: pair.b.matrix(file)?, rank: pair.rank() })
     }

@@ -153,7 +153,7 @@ impl<'m, 'w> Forward<'m, 'w> {
                 inputs: None,
                 #[cfg(feature = "lora")]
                 lora: Lora::new(
-                    (model.gguf().data(), store.contexts),
+                    (model.gguf().pieces(), store.contexts),
                     (pieces.pairs, pieces.adapter_scales, pieces.owners),
                     (pieces.low, pieces.adapted),
                 ),

@@ -46,6 +46,11 @@ fuzz_target!(|case: Case| {
         one_line(&error.to_string());
     }
     let _ = Plan::new(&gguf, Options::DEFAULT);
+    if let Ok(Some(mut verify)) = gguf.verify() {
+        while verify.step(7) != Ok(false) {}
+    }
+    // A file cannot be both pieces of a model.
+    assert!(Gguf::parse_split(&[&bytes, &bytes]).is_err());
 });
 
 /// No text from a file may control the terminal.

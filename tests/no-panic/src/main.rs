@@ -213,6 +213,10 @@ entry!("inspect", (gguf: &Gguf<'_>, name: &str) -> u64 {
     gguf.fingerprint() ^ keys as u64 ^ tensors ^ gguf.tensor(name).map_or(0, |tensor| tensor.offset)
 });
 
+entry!("split", (pieces: &'static [&'static [u8]]) -> Result<Gguf<'static>, Error> {
+    Gguf::parse_split(pieces)
+});
+
 entry!("verify", (gguf: &Gguf<'static>) -> Result<u32, Error> {
     let (Some(mut verify), mut steps) = (gguf.verify()?, 0) else { return Ok(0) };
     while verify.step(4096)? {
