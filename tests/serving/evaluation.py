@@ -28,7 +28,7 @@ ENVIRONMENT = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", 
 
 
 def documents():
-    """The last word of 60 passages, and the sentence that follows in 30, of four."""
+    """The last word of 40 passages, and the sentence that follows in 10, of four."""
     text = (PEERS / "prose.txt").read_text().replace("\n", " ")
     sentences = [sentence.strip() for sentence in re.findall(r"[^.!?]+[.!?]", text) if len(sentence.split()) > 5]
     choose = random.Random(1)
@@ -40,7 +40,7 @@ def documents():
         answer = choose.randrange(4)
         choices = others[:answer] + [sentences[at]] + others[answer:]
         following.append({"text": " ".join(sentences[at - 2:at]), "choices": choices, "answer": answer})
-    return {"last_word": words[:60], "next_sentence": following[:30]}
+    return {"last_word": words[:40], "next_sentence": following[:10]}
 
 
 def write(folder, tasks):
