@@ -36,7 +36,7 @@ const fn cosine_below_quarter(n: usize) -> f64 {
     let is_sine = n > SIZE / 8;
     let n = if is_sine { SIZE / 4 - n } else { n };
     let x = core::f64::consts::TAU * n as f64 / SIZE as f64;
-    // Both series: each term is the one before, times -x^2 / (i (i + 1)).
+    // In both series a term is the one before, times -x^2 / (i (i + 1)).
     let (mut term, mut i) = if is_sine { (x, 2.0) } else { (1.0, 1.0) };
     let mut sum = term;
     while i < 24.0 {

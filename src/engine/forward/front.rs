@@ -24,7 +24,7 @@ struct Statistics {
 }
 
 impl Statistics {
-    /// Those of outputs that need no norm.
+    /// Leaves values as they are: for outputs without a norm.
     const NONE: Self = Self { mean: 0.0, scale: 1.0 };
 }
 

@@ -14,6 +14,7 @@ use arenite::chat::{Format, Message};
 use arenite::gguf::Value;
 use arenite::grammar::{Constraint, Grammar, Masks, State};
 use arenite::sampler::{Params, Pcg32, Sampler};
+use arenite::sound::{LogMel, Rules};
 use arenite::speculation::lookup;
 use arenite::tokenizer::{Encode, Tokenizer};
 use arenite::{Adapter, Context, Engine, Error, Gguf, Model, Options, Plan, Session, TokenId, Work};
@@ -66,6 +67,25 @@ entry!("encoder", (model: &Model<'_>, plan: Plan, workspace: Memory, kv: Memory,
     session.encode(tokens)?;
     session.pooled(out)?;
     Ok(session.states().iter().sum())
+});
+
+entry!("log_mel", (bins: usize, window: usize, memory: Memory, sound: &[i16], floats: &[f32], features: &mut [f32]) -> Result<usize, Error> {
+    let mut mel = LogMel::new(bins, window, memory)?;
+    let frames = mel.push(sound, features)? + mel.push(floats, features)?;
+    mel.finish(features)?;
+    Ok(frames)
+});
+
+entry!("listen", (model: &Model<'_>, plan: Plan, workspace: Memory, kv: Memory, sound: &[f32]) -> Result<f32, Error> {
+    let mut session = Session::new(model, plan, workspace, kv)?;
+    session.listen(sound)?;
+    Ok(session.states().iter().sum())
+});
+
+entry!("rules", (gguf: &Gguf<'_>, logits: &mut [f32], tokens: &[TokenId], token: TokenId) -> Result<Option<f32>, Error> {
+    let rules = Rules::new(gguf)?;
+    rules.apply(logits, tokens, token > 0);
+    Ok(rules.seconds(token))
 });
 
 entry!("contexts", (model: &Model<'_>, plan: Plan, workspace: Memory, kv: Memory, tokens: &[TokenId], at: usize) -> Result<f32, Error> {
