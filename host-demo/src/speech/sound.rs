@@ -130,18 +130,18 @@ fn resample(samples: Vec<f32>, rate: u32) -> Result<Vec<f32>> {
         window: WindowFunction::BlackmanHarris2,
     };
     let mut resampler = SincFixedIn::<f32>::new(ratio, 1.0, parameters, CHUNK, 1)?;
-    let (delay, len) = (resampler.output_delay(), (samples.len() as f64 * ratio).ceil() as usize);
-    let mut out = Vec::with_capacity(len + delay + CHUNK);
+    let len = (samples.len() as f64 * ratio).ceil() as usize;
+    let mut out = Vec::with_capacity(len + CHUNK);
     let mut take = |waves: Vec<Vec<f32>>| out.extend(waves.into_iter().flatten());
     let (chunks, rest) = samples.as_chunks::<CHUNK>();
     for chunk in chunks {
         take(resampler.process(&[chunk], None)?);
     }
     take(resampler.process_partial(Some(&[rest]), None)?);
-    for _ in 0..=(delay as f64 / ratio) as usize / CHUNK {
-        take(resampler.process_partial::<&[f32]>(None, None)?);
-    }
-    Ok(out.into_iter().skip(delay).take(len).collect())
+    take(resampler.process_partial::<&[f32]>(None, None)?); // the end of the filter
+    // The first sample is at time 0: a sound in whole chunks has no delay.
+    out.truncate(len);
+    Ok(out)
 }
 
 #[cfg(test)]
