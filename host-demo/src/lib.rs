@@ -72,7 +72,7 @@ pub fn main() -> ExitCode {
 pub mod untrusted {
     pub use crate::chat::Renderer;
     pub use crate::chat::Style;
-    pub use crate::grammar::{from_gbnf, from_json_schema};
+    pub use crate::grammar::{Budget, from_gbnf, from_json_schema};
     pub use crate::llama2c::{Converted, Int8};
     pub use crate::quantize::mix::{Mix, TypeOptions};
     pub use crate::quantize::{Change, changes, header};

@@ -36,7 +36,9 @@ impl ConstraintArgs {
         if let Some(source) = &self.grammar {
             let (name, text) = read(source, |text| text.contains("::="))?;
             let token = |text: &str| token(tokenizer, text);
-            return grammar::from_gbnf(&text, &token).with_context(|| format!("--grammar{name}")).map(Some);
+            return grammar::from_gbnf(&text, &token, &grammar::Budget::of_command())
+                .with_context(|| format!("--grammar{name}"))
+                .map(Some);
         }
         let (name, schema) = match &self.json_schema {
             Some(source) => {
@@ -46,7 +48,9 @@ impl ConstraintArgs {
             }
             None => (String::new(), json!({ "type": "object" })),
         };
-        grammar::from_json_schema(&schema).with_context(|| format!("--json-schema{name}")).map(Some)
+        grammar::from_json_schema(&schema, &grammar::Budget::of_command())
+            .with_context(|| format!("--json-schema{name}"))
+            .map(Some)
     }
 }
 

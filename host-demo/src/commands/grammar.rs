@@ -41,12 +41,12 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let source = std::fs::read_to_string(&args.input).with_context(|| format!("cannot read {}", name()))?;
     let table = if source.trim_start().starts_with('{') {
         let schema = serde_json::from_str(&source).with_context(|| format!("{} is not JSON", name()))?;
-        grammar::from_json_schema(&schema)
+        grammar::from_json_schema(&schema, &grammar::Budget::of_command())
     } else {
         let gguf = file.parse()?;
         let mut index = Vec::new();
         let tokenizer = text::tokenizer(&gguf, &mut index).with_context(|| file.name().to_string())?;
-        grammar::from_gbnf(&source, &|text| token(&tokenizer, text))
+        grammar::from_gbnf(&source, &|text| token(&tokenizer, text), &grammar::Budget::of_command())
     };
     let table = table.with_context(name)?;
     let grammar = Grammar::new(&table)?;

@@ -8,35 +8,59 @@ use std::cell::Cell;
 use anyhow::{Result, bail};
 use serde_json::Value;
 
-/// Maximum number of states and transitions of all rules together, before and after determinization.
-const MAX_STATES: usize = 1_500_000;
-/// Maximum number of steps: states visited, and schema values copied or compared.
-const MAX_STEPS: usize = 20_000_000;
-
 /// The remaining budget of one grammar.
 pub struct Budget {
-    states: Cell<usize>,
-    steps: Cell<usize>,
+    /// States and transitions of all rules together, before and after determinization.
+    states: Part,
+    /// Steps: states visited, and schema values copied or compared.
+    steps: Part,
+}
+
+/// A limit, and what is left of it.
+struct Part {
+    most: usize,
+    left: Cell<usize>,
+}
+
+impl Part {
+    fn new(most: usize) -> Self {
+        Self { most, left: Cell::new(most) }
+    }
+
+    /// Subtracts `count`. If too little is left, sets the rest to 0 and returns false.
+    fn take(&self, count: usize) -> bool {
+        let left = self.left.get();
+        self.left.set(left.saturating_sub(count));
+        count <= left
+    }
 }
 
 impl Budget {
-    pub fn new() -> Self {
-        Self { states: Cell::new(MAX_STATES), steps: Cell::new(MAX_STEPS) }
+    /// The budget of a grammar on the command line: about two seconds.
+    pub fn of_command() -> Self {
+        Self { states: Part::new(1_500_000), steps: Part::new(20_000_000) }
+    }
+
+    /// The budget of a grammar in a request: some hundredths of a second.
+    pub fn of_request() -> Self {
+        Self { states: Part::new(150_000), steps: Part::new(500_000) }
     }
 
     pub fn states(&self, count: usize) -> Result<()> {
-        if !take(&self.states, count) {
+        if !self.states.take(count) {
             bail!(
-                "this is too large: more than {MAX_STATES} states and transitions: use smaller limits, or `*` instead of a limit"
+                "this is too large: more than {} states and transitions: use smaller limits, or `*` instead of a limit",
+                self.states.most
             );
         }
         Ok(())
     }
 
     pub fn steps(&self, count: usize) -> Result<()> {
-        if !take(&self.steps, count) {
+        if !self.steps.take(count) {
             bail!(
-                "this is too much work: more than {MAX_STEPS} steps: use smaller limits, or fewer overlapping or combined parts"
+                "this is too much work: more than {} steps: use smaller limits, or fewer overlapping or combined parts",
+                self.steps.most
             );
         }
         Ok(())
@@ -66,11 +90,4 @@ impl Budget {
         }
         Ok(())
     }
-}
-
-/// Subtracts `count`. If too little is left, sets the rest to 0 and returns false.
-fn take(left: &Cell<usize>, count: usize) -> bool {
-    let enough = count <= left.get();
-    left.set(left.get().saturating_sub(count));
-    enough
 }

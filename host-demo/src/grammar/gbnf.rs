@@ -10,8 +10,8 @@ use super::short;
 
 /// Maximum nesting of groups, which limits the stack.
 const MAX_NESTING: usize = 100;
-/// Maximum count of a repetition, the same as in llama.cpp.
-const MAX_REPEATED: u32 = 2000;
+/// Maximum count of a repetition.
+const MAX_REPEATED: u32 = 1_000_000;
 /// Maximum number of repetition operators in a row.
 const MAX_REPETITIONS: usize = 4;
 /// Maximum size of a grammar in bytes.

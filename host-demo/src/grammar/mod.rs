@@ -8,6 +8,7 @@ mod gbnf;
 mod number;
 mod pattern;
 mod pieces;
+mod repeat;
 mod schema;
 
 use std::collections::{HashMap, HashSet};
@@ -18,9 +19,10 @@ use arenite::memory::Line;
 use arenite::tokenizer::Tokenizer;
 
 use automaton::{Letter, Nfa, Node};
-use budget::Budget;
+pub use budget::Budget;
 use expr::{Expr, Rule, Rules};
 pub use pieces::{Piece, from_pieces};
+use repeat::Large;
 
 /// Number of grammar states whose masks are cached.
 const PLACES: usize = 64;
@@ -44,23 +46,19 @@ impl MaskMemory {
 }
 
 /// Compiles a grammar in GBNF, llama.cpp's dialect. `token` returns the id of a token such as `<think>` by its text.
-pub fn from_gbnf(text: &str, token: &dyn Fn(&str) -> Option<u32>) -> Result<Vec<u8>> {
+pub fn from_gbnf(text: &str, token: &dyn Fn(&str) -> Option<u32>, budget: &Budget) -> Result<Vec<u8>> {
     let (rules, root) = gbnf::parse(text, token)?;
-    compile(rules, root, &Budget::new())
+    compile(rules, root, budget)
 }
 
 /// Compiles a grammar for the values that a JSON schema allows.
-pub fn from_json_schema(schema: &serde_json::Value) -> Result<Vec<u8>> {
-    let budget = Budget::new();
-    let (rules, root) = schema::read(schema, &budget)?;
-    compile(rules, root, &budget)
+pub fn from_json_schema(schema: &serde_json::Value, budget: &Budget) -> Result<Vec<u8>> {
+    let (rules, root) = schema::read(schema, budget)?;
+    compile(rules, root, budget)
 }
 
-/// A repetition of up to this many states is always expanded. Calling it instead would mean checking, one by one, all
-/// tokens that leave a single call.
-const WRITTEN_OUT: usize = 20_000;
-/// Total number of states that larger repetitions may take by expansion.
-const LARGE_WRITTEN_OUT: usize = 400_000;
+/// An expression of more states than this is named in errors, even where it is not most of the whole.
+const LARGE: usize = 400_000;
 /// A rule of more states than this is called if it is used more than once.
 const CALLED: usize = 400;
 /// Maximum nesting of inlined rules.
@@ -75,7 +73,7 @@ fn compile(mut rules: Rules, root: usize, budget: &Budget) -> Result<Vec<u8>> {
             rules.0[rule].place
         );
     }
-    let (called, sizes) = called(&mut rules, root);
+    let (called, sizes) = called(&mut rules, root, budget);
     let mut all: Vec<Node> = Vec::new();
     let mut starts: HashMap<usize, u32> = HashMap::new();
     let inlined = |rule: usize| (!called.contains(&rule)).then(|| &rules.0[rule].expr);
@@ -112,7 +110,7 @@ fn heaviest<'r>(rules: &'r Rules, rule: usize, called: &HashSet<usize>, sizes: &
             }
         }
         match parts.into_iter().max_by_key(|(weight, ..)| *weight) {
-            Some((own, at, inner)) if own > LARGE_WRITTEN_OUT || own > weight(expr) / 2 => {
+            Some((own, at, inner)) if own > LARGE || own > weight(expr) / 2 => {
                 (expr, place) = (inner, at.as_str());
             }
             _ => return place,
@@ -124,8 +122,8 @@ fn heaviest<'r>(rules: &'r Rules, rule: usize, called: &HashSet<usize>, sizes: &
 type Sizes = HashMap<usize, (usize, usize)>;
 
 /// Returns the rules that must be called: recursive ones, and large ones that are used several times. Large
-/// repetitions become rules of their own.
-fn called(rules: &mut Rules, root: usize) -> (HashSet<usize>, Sizes) {
+/// repetitions become calls of rules of their own.
+fn called(rules: &mut Rules, root: usize, budget: &Budget) -> (HashSet<usize>, Sizes) {
     let (order, mut called) = post_order(rules, root);
     let mut uses: HashMap<usize, usize> = HashMap::new();
     for rule in &order {
@@ -133,17 +131,16 @@ fn called(rules: &mut Rules, root: usize) -> (HashSet<usize>, Sizes) {
     }
     // In the order of calls, callees first.
     let mut sizes = Sizes::new();
-    let mut room = LARGE_WRITTEN_OUT;
+    let mut known = repeat::Known::default();
     for rule in order {
         let mut expr = std::mem::replace(&mut rules.0[rule].expr, Expr::empty());
-        let place = rules.0[rule].place.clone();
-        let mut own = Vec::new();
-        let (size, depth) = measure(&mut expr, &sizes, &mut room, &mut |inner| {
-            own.push(inner);
-            rules.0.len() + own.len() - 1
-        });
-        for inner in own {
-            called.insert(rules.add(place.clone(), inner));
+        let inlined = |rule: usize| rules.0.get(rule).filter(|_| !called.contains(&rule)).map(|rule| &rule.expr);
+        let is_counted = |expr: &Expr| repeat::is_counted(expr, &|rule| inlined(rule), budget);
+        let mut large = Large::new(&mut known, rules.0.len(), &is_counted);
+        let (size, depth) = measure(&mut expr, &sizes, Some(&mut large));
+        for inner in large.into_rules() {
+            let place = rules.0[rule].place.clone();
+            called.insert(rules.add(place, inner));
         }
         rules.0[rule].expr = expr;
         if depth > MAX_INLINED || (size > CALLED && uses.get(&rule).is_some_and(|uses| *uses > 1)) {
@@ -186,12 +183,11 @@ fn post_order(rules: &Rules, root: usize) -> (Vec<usize>, HashSet<usize>) {
     (order, recursive)
 }
 
-/// Estimates the number of states of an expression, and its nesting. A repetition that is too large to be expanded in
-/// `room` is passed to `hoist`, which makes it a rule.
-fn measure(expr: &mut Expr, rules: &Sizes, room: &mut usize, hoist: &mut dyn FnMut(Expr) -> usize) -> (usize, usize) {
+/// Estimates the number of states of an expression, and its nesting. With `large`, large repetitions become calls.
+fn measure(expr: &mut Expr, rules: &Sizes, mut large: Option<&mut Large<'_>>) -> (usize, usize) {
     let mut sum = |parts: &mut dyn Iterator<Item = &mut Expr>| {
         parts.fold((1usize, 0), |(size, depth), part| {
-            let (more, deeper) = measure(part, rules, room, hoist);
+            let (more, deeper) = measure(part, rules, large.as_deref_mut());
             (size.saturating_add(more), depth.max(deeper + 1))
         })
     };
@@ -202,9 +198,13 @@ fn measure(expr: &mut Expr, rules: &Sizes, room: &mut usize, hoist: &mut dyn FnM
         Expr::Multiple(of) => (*of as usize + 1, 0),
         Expr::Rule(rule) => rules.get(rule).map_or((2, 0), |(size, depth)| (*size, depth + 1)),
         Expr::Seq(parts) | Expr::Alt(parts) => sum(&mut parts.iter_mut()),
-        // A hoisted part keeps its place.
         Expr::At(place, inner) => {
-            measure(inner, rules, room, &mut |inner| hoist(Expr::At(place.clone(), Box::new(inner))))
+            let before = large.as_deref_mut().map(|large| large.place.replace(place.clone()));
+            let measured = measure(inner, rules, large.as_deref_mut());
+            if let (Some(large), Some(before)) = (large, before) {
+                large.place = before;
+            }
+            measured
         }
         Expr::Members { members, rest, separator } => {
             let separators = members.len() + 2;
@@ -218,25 +218,21 @@ fn measure(expr: &mut Expr, rules: &Sizes, room: &mut usize, hoist: &mut dyn FnM
             (a.saturating_mul(b).min(a + b + 10_000), 1)
         }
         Expr::Repeat(inner, min, max) => {
-            let times = max.unwrap_or(*min + 1).max(1) as usize;
-            let (size, depth) = measure(inner, rules, room, hoist);
-            // Even repeating an expression without states takes time.
-            let written_out = size.max(1).saturating_mul(times);
-            if size > 12 && written_out > WRITTEN_OUT && written_out <= *room {
-                *room -= written_out;
-            } else if size > 12 && written_out > WRITTEN_OUT {
-                let rule = hoist(std::mem::replace(&mut **inner, Expr::empty()));
-                **inner = Expr::Rule(rule);
-                return (times.saturating_mul(2), 1);
+            let (size, depth) = measure(inner, rules, large.as_deref_mut());
+            match large.and_then(|large| large.repeat(inner, (*min, *max), size)) {
+                Some((calls, size)) => {
+                    *expr = calls;
+                    (size, depth + 1)
+                }
+                None => (repeat::written_out(size, *min, *max).saturating_add(1), depth + 1),
             }
-            (written_out.saturating_add(1), depth + 1)
         }
     }
 }
 
 fn size_of(expr: &Expr, rules: &Sizes) -> (usize, usize) {
-    // Measures a copy, because `measure` may change the expression.
-    measure(&mut expr.clone(), rules, &mut { usize::MAX }, &mut |_| 0)
+    // A copy, because `measure` may change the expression.
+    measure(&mut expr.clone(), rules, None)
 }
 
 /// Shortens a long name for errors.

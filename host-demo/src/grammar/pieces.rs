@@ -30,12 +30,11 @@ pub enum Piece {
 }
 
 /// Returns the table of a grammar.
-pub fn from_pieces(piece: &Piece) -> Result<Vec<u8>> {
-    let budget = Budget::new();
+pub fn from_pieces(piece: &Piece, budget: &Budget) -> Result<Vec<u8>> {
     let mut rules = Rules::default();
-    let expr = read(piece, &mut rules, &budget)?;
+    let expr = read(piece, &mut rules, budget)?;
     let root = rules.add("$", expr);
-    compile(rules, root, &budget)
+    compile(rules, root, budget)
 }
 
 fn read(piece: &Piece, rules: &mut Rules, budget: &Budget) -> Result<Expr> {

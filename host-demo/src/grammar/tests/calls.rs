@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::random::{Random, random_text};
 use crate::chat::dialect::{Constraint, Dialect, Marks, Own, Part, Reader, Tools, after};
-use crate::grammar::from_pieces;
+use crate::grammar::{Budget, from_pieces};
 
 fn tools() -> Tools {
     let weather = json!({ "type": "object", "additionalProperties": false, "required": ["city", "days"], "properties": {
@@ -66,14 +66,16 @@ fn every_dialect_reads_its_own_grammar() {
             Own::Form(at) => dialect.calls[at].family,
             Own::Channels => "gpt-oss",
         };
-        let table = from_pieces(&Constraint { dialect: &dialect, marks: &marks }.calls(&all, true)).unwrap();
+        let table =
+            from_pieces(&Constraint { dialect: &dialect, marks: &marks }.calls(&all, true), &Budget::of_command())
+                .unwrap();
         let grammar = Grammar::new(&table).unwrap();
         // The grammar after the mark, for strict functions.
         let rest = match own {
             Own::Form(at) => {
                 let trigger = dialect.calls[at].trigger();
                 let calls = Constraint { dialect: &dialect, marks: &marks }.calls(&all, true);
-                Some((trigger, from_pieces(&after(calls, trigger)).unwrap()))
+                Some((trigger, from_pieces(&after(calls, trigger), &Budget::of_command()).unwrap()))
             }
             Own::Channels => None,
         };
@@ -96,7 +98,11 @@ fn one_call_where_only_one_may_be() {
     let marks = Marks::default();
     let tools = Arc::new(tools());
     let dialect = Arc::new(Dialect::all(&marks));
-    let table = from_pieces(&Constraint { dialect: &dialect, marks: &marks }.calls(&[&tools.0[1]], false)).unwrap();
+    let table = from_pieces(
+        &Constraint { dialect: &dialect, marks: &marks }.calls(&[&tools.0[1]], false),
+        &Budget::of_command(),
+    )
+    .unwrap();
     let call = "<tool_call>\n{\"name\": \"get_time\", \"arguments\": {}}\n</tool_call>";
     super::check("a call", &table, &[call], &["", &format!("{call}\n{call}"), "hello", "{}"]);
 }

@@ -5,11 +5,11 @@ use serde_json::{Map, Value, json};
 
 use super::random::{Random, random_text};
 use super::{accepts, check};
-use crate::grammar::from_json_schema;
+use crate::grammar::{Budget, from_json_schema};
 
 /// Checks that of all texts the grammar could generate, exactly the valid ones are accepted.
 fn exactly(schema: &Value, valid: &[Value], invalid: &[Value]) {
-    let table = from_json_schema(schema).unwrap_or_else(|error| panic!("{schema}: {error:#}"));
+    let table = from_json_schema(schema, &Budget::of_command()).unwrap_or_else(|error| panic!("{schema}: {error:#}"));
     let validator = jsonschema::options().should_validate_formats(true).build(schema).unwrap();
     for (values, is_valid) in [(valid, true), (invalid, false)] {
         for value in values {
@@ -256,7 +256,7 @@ fn switches() {
     );
     // `nullable` is OpenAPI's; the validator does not support it.
     let nullable = |schema: Value, good: &[&str], bad: &[&str]| {
-        check(&schema.to_string(), &from_json_schema(&schema).unwrap(), good, bad);
+        check(&schema.to_string(), &from_json_schema(&schema, &Budget::of_command()).unwrap(), good, bad);
     };
     let maybe = json!({ "type": "string", "nullable": true });
     nullable(maybe.clone(), &["null", "\"a\""], &["1"]);
@@ -389,7 +389,7 @@ fn whatever_parts_allow_together_is_valid() {
             let Value::Object(beside) = random_part(&mut random, n % 4) else { continue };
             schema.as_object_mut().unwrap().extend(beside);
         }
-        let Ok(table) = from_json_schema(&schema) else { continue };
+        let Ok(table) = from_json_schema(&schema, &Budget::of_command()) else { continue };
         compiled += 1;
         let grammar = Grammar::new(&table).unwrap();
         let validator = jsonschema::validator_for(&schema).unwrap();

@@ -3,18 +3,18 @@
 use arenite::grammar::{Grammar, State};
 
 use super::check;
-use crate::grammar::from_gbnf;
+use crate::grammar::{Budget, from_gbnf};
 
 pub fn no_tokens(_: &str) -> Option<u32> {
     None
 }
 
 fn gbnf(text: &str, good: &[&str], bad: &[&str]) {
-    check(text, &from_gbnf(text, &no_tokens).unwrap(), good, bad);
+    check(text, &from_gbnf(text, &no_tokens, &Budget::of_command()).unwrap(), good, bad);
 }
 
 fn refused(text: &str, says: &str) {
-    let error = format!("{:#}", from_gbnf(text, &no_tokens).unwrap_err());
+    let error = format!("{:#}", from_gbnf(text, &no_tokens, &Budget::of_command()).unwrap_err());
     assert!(error.contains(says), "{text:?}: {error}");
 }
 
@@ -40,6 +40,12 @@ fn sequences_and_repetitions() {
     let long = "root ::= (.\"\u{e9}\"[\u{3b1}-\u{3c9}]){600,601}";
     let unit = "x\u{e9}\u{3b2}";
     gbnf(long, &[&unit.repeat(600), &unit.repeat(601)], &[&unit.repeat(599), &unit.repeat(602)]);
+    let many = [0, 1, 4000, 65_535, 65_536].map(|n| "b".repeat(n));
+    gbnf("root ::= [ab]{0,65536}", &many.each_ref().map(String::as_str), &[&"a".repeat(65_537)]);
+    let many = [50_000, 128_000, 131_071].map(|n| format!("<{}>", "ab, ".repeat(n)));
+    let few = [0, 49_999, 131_072].map(|n| format!("<{}>", "ab, ".repeat(n)));
+    let elements = "root ::= \"<\" ([a-z]+ \",\" \" \"?){50000,131071} \">\"";
+    gbnf(elements, &many.each_ref().map(String::as_str), &few.each_ref().map(String::as_str));
 }
 
 #[test]
@@ -59,7 +65,7 @@ fn characters() {
     gbnf("root ::= [a-]+", &["a-a"], &["b"]);
     gbnf("root ::= \"a\\r\\n\" [\\r\\n]*", &["a\r\n", "a\r\n\r\r"], &["a\n", "a\r"]);
     // Bytes that are not UTF-8 do not match any character.
-    let table = from_gbnf("root ::= .*", &no_tokens).unwrap();
+    let table = from_gbnf("root ::= .*", &no_tokens, &Budget::of_command()).unwrap();
     let grammar = Grammar::new(&table).unwrap();
     for bytes in [&b"\xff"[..], b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\x80"] {
         assert!(!State::new(&grammar).allows(&grammar, bytes.iter().copied()), "{bytes:?}");
@@ -96,7 +102,7 @@ fn recursion_and_ambiguity() {
     let nested = "root ::= \"[\" root \"]\" | \"x\"";
     let deep = |n: usize| format!("{}x{}", "[".repeat(n), "]".repeat(n));
     gbnf(nested, &[&deep(1), &deep(60)], &["[x", "[[x]", &deep(1000)]);
-    let table = from_gbnf(nested, &no_tokens).unwrap();
+    let table = from_gbnf(nested, &no_tokens, &Budget::of_command()).unwrap();
     let grammar = Grammar::new(&table).unwrap();
     let mut state = State::new(&grammar);
     let depth = (0..1000).take_while(|_| state.accept(&grammar, b"[".iter().copied())).count();
@@ -108,10 +114,11 @@ fn recursion_and_ambiguity() {
 #[test]
 fn tokens() {
     let find = |text: &str| (text == "<think>").then_some(7);
-    let table = from_gbnf("root ::= <think> (!<[9]>)* <[9]> \"a\"", &find).unwrap();
+    let table = from_gbnf("root ::= <think> (!<[9]>)* <[9]> \"a\"", &find, &Budget::of_command()).unwrap();
     assert!(Grammar::new(&table).is_ok());
     assert!(
-        format!("{:#}", from_gbnf("root ::= <other>", &find).unwrap_err()).contains("1:10: `<other>` is not one token")
+        format!("{:#}", from_gbnf("root ::= <other>", &find, &Budget::of_command()).unwrap_err())
+            .contains("1:10: `<other>` is not one token")
     );
 }
 
@@ -131,7 +138,7 @@ fn errors_name_the_place() {
     refused("root = \"a\"", "expected `::=`");
     refused("root ::= \"a\"{3,2}", "minimum is larger");
     refused("root ::= \"a\"{3", "not closed with `}`");
-    refused("root ::= \"a\"{9999}", "more than 2000");
+    refused("root ::= \"a\"{9999999}", "more than 1000000");
     refused("root ::= \"\\q\"", "1:11: this escape is unknown");
     refused("root ::= \"\\ud800\"", "hexadecimal digits of a character");
     refused("root ::= \"a\" root", "no text can satisfy this");

@@ -3,15 +3,15 @@
 use serde_json::{Value, json};
 
 use super::gbnf::no_tokens;
-use crate::grammar::{from_gbnf, from_json_schema};
+use crate::grammar::{Budget, from_gbnf, from_json_schema};
 
 fn schema(schema: &Value, says: &str) {
-    let error = format!("{:#}", from_json_schema(schema).expect_err(says));
+    let error = format!("{:#}", from_json_schema(schema, &Budget::of_command()).expect_err(says));
     assert!(error.contains(says) && error.len() < 1000, "{error} instead of {says}");
 }
 
 fn gbnf(text: &str, says: &str) {
-    let error = format!("{:#}", from_gbnf(text, &no_tokens).expect_err(says));
+    let error = format!("{:#}", from_gbnf(text, &no_tokens, &Budget::of_command()).expect_err(says));
     assert!(error.contains(says) && error.len() < 1000, "{error} instead of {says}");
 }
 
@@ -26,14 +26,37 @@ fn property(one: Value, says: &str) {
 fn repetitions_of_repetitions() {
     property(json!({ "pattern": "^((a{1,200}){1,200}){1,200}$" }), "$.properties.one: this is too");
     property(json!({ "pattern": "^(([a-z]{0,99}x?){0,99}y?){0,99}$" }), "$.properties.one: this is too");
-    property(json!({ "type": "string", "minLength": 4_000_000_000u32 }), "$.properties.one: this is too large");
-    let list = json!({ "type": "array", "items": { "type": "integer" }, "minItems": 4_000_000_000u32 });
-    property(list, "$.properties.one: this is too large");
     // It makes no states but takes time.
     property(json!({ "pattern": "^(){4000000000}$" }), "$.properties.one: this is too much work");
     let any = "{0,99})".repeat(5);
     gbnf(&format!("root ::= \"x\"\nroot ::= (((((([^x]*){any}"), "2:1: this is too much work");
-    gbnf("root ::= \"a\"{1,100000}", "1:16: more than 2000 repetitions");
+    gbnf("root ::= \"a\"{1,10000000}", "1:16: more than 1000000 repetitions");
+}
+
+/// The states of a repetition whose ends are clear grow with the logarithm of its count.
+#[test]
+fn large_counts() {
+    for schema in [
+        json!({ "type": "string", "maxLength": 65_536 }),
+        json!({ "type": "string", "minLength": 4_000_000_000u32 }),
+        json!({ "type": "string", "pattern": "^[a-f]{0,65536}$" }),
+        json!({ "type": "array", "items": { "type": "integer" }, "minItems": 65_536, "maxItems": 4_000_000_000u32 }),
+        json!({ "type": "array", "items": { "type": "string", "maxLength": 4096 }, "maxItems": 65_536 }),
+    ] {
+        let table =
+            from_json_schema(&schema, &Budget::of_request()).unwrap_or_else(|error| panic!("{schema}: {error:#}"));
+        assert!(table.len() < 500_000, "{schema}: {}", table.len());
+    }
+    let many = (0..100).map(|i| (format!("p{i}"), json!({ "type": "string", "maxLength": 2000 })));
+    let required: Vec<String> = many.clone().map(|(name, _)| name).collect();
+    let schema =
+        json!({ "properties": serde_json::Map::from_iter(many), "required": required, "additionalProperties": false });
+    from_json_schema(&schema, &Budget::of_request()).unwrap();
+    // Requests have less to spend.
+    for text in ["((a{0,99}b?){0,99}c?){0,99}", "((([^x]*){0,99}y?){0,99}z?){0,99}", "(a|b)*a(a|b){18}"] {
+        let error = from_json_schema(&json!({ "pattern": format!("^{text}$") }), &Budget::of_request());
+        assert!(format!("{:#}", error.unwrap_err()).contains("$.pattern: this is too"), "{text}");
+    }
 }
 
 /// Each part is small enough, but not all of them together.
@@ -86,7 +109,7 @@ fn deep_nesting() {
     schema(&nested, "more than 100 nested schemas");
     // Nested digits.
     let digits = json!({ "type": "number", "minimum": 5e-324, "maximum": 1e-300 });
-    assert!(from_json_schema(&digits).is_ok());
+    assert!(from_json_schema(&digits, &Budget::of_command()).is_ok());
 }
 
 #[test]

@@ -6,7 +6,7 @@ use arenite::tokenizer::Tokenizer;
 use serde_json::json;
 
 use super::random::{Random, random_schema};
-use crate::grammar::{MaskMemory, from_gbnf, from_json_schema};
+use crate::grammar::{Budget, MaskMemory, from_gbnf, from_json_schema};
 
 const MODEL: &[u8] = include_bytes!("../../../models/stories.gguf");
 
@@ -23,7 +23,7 @@ fn masks_are_what_each_token_is_told() {
         .filter_map(|_| {
             let mut schema = random_schema(&mut random, 3);
             schema["$defs"] = json!({"again": random_schema(&mut random, 1)});
-            from_json_schema(&schema).ok()
+            from_json_schema(&schema, &Budget::of_command()).ok()
         })
         .collect();
     let gbnf = [
@@ -33,9 +33,11 @@ fn masks_are_what_each_token_is_told() {
         "root ::= \"[\" root \"]\" | \"x\" root | \"y\"",
         "root ::= <[5]> [a-z ]* (!<[7]>)",
     ];
-    tables.extend(gbnf.map(|text| from_gbnf(text, &|_| None).unwrap()));
-    tables.push(from_json_schema(&json!({"type": "object"})).unwrap());
-    tables.push(from_json_schema(&json!({"type": "string", "minLength": 80, "maxLength": 300})).unwrap());
+    tables.extend(gbnf.map(|text| from_gbnf(text, &|_| None, &Budget::of_command()).unwrap()));
+    tables.push(from_json_schema(&json!({"type": "object"}), &Budget::of_command()).unwrap());
+    tables.push(
+        from_json_schema(&json!({"type": "string", "minLength": 80, "maxLength": 300}), &Budget::of_command()).unwrap(),
+    );
     let (mut places, mut allowed) = (0, 0);
     for (number, table) in (0..).zip(&tables) {
         let mut constraint = Constraint::new(Grammar::new(table).unwrap());

@@ -3,7 +3,7 @@
 use arenite::grammar::{Grammar, State};
 use serde_json::{Value, json};
 
-use crate::grammar::from_json_schema;
+use crate::grammar::{Budget, from_json_schema};
 
 pub struct Random(pub u64);
 
@@ -94,7 +94,7 @@ fn whatever_is_allowed_is_valid() {
     for _ in 0..256 {
         let mut schema = random_schema(&mut random, 3);
         schema["$defs"] = json!({"again": random_schema(&mut random, 1)});
-        let table = match from_json_schema(&schema) {
+        let table = match from_json_schema(&schema, &Budget::of_command()) {
             Ok(table) => table,
             Err(error) => {
                 let error = format!("{error:#}");
@@ -117,8 +117,11 @@ fn whatever_is_allowed_is_valid() {
 
 #[test]
 fn damaged_tables_do_no_harm() {
-    let table =
-        from_json_schema(&json!({"anyOf": [{}, {"type": "object", "properties": {"a": {"type": "string"}}}]})).unwrap();
+    let table = from_json_schema(
+        &json!({"anyOf": [{}, {"type": "object", "properties": {"a": {"type": "string"}}}]}),
+        &Budget::of_command(),
+    )
+    .unwrap();
     let mut random = Random(3);
     for _ in 0..3000 {
         let mut damaged = table.clone();

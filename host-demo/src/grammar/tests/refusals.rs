@@ -3,14 +3,14 @@
 use serde_json::{Map, Value, json};
 
 use super::gbnf::no_tokens;
-use crate::grammar::{from_gbnf, from_json_schema};
+use crate::grammar::{Budget, from_gbnf, from_json_schema};
 
 fn schema(schema: Value, says: &str) {
-    assert_eq!(format!("{:#}", from_json_schema(&schema).unwrap_err()), says, "{schema}");
+    assert_eq!(format!("{:#}", from_json_schema(&schema, &Budget::of_command()).unwrap_err()), says, "{schema}");
 }
 
 fn gbnf(text: &str, says: &str) {
-    assert_eq!(format!("{:#}", from_gbnf(text, &no_tokens).unwrap_err()), says, "{text:?}");
+    assert_eq!(format!("{:#}", from_gbnf(text, &no_tokens, &Budget::of_command()).unwrap_err()), says, "{text:?}");
 }
 
 #[test]

@@ -3,11 +3,11 @@
 use serde_json::Value;
 
 use super::check;
-use crate::grammar::from_json_schema;
+use crate::grammar::{Budget, from_json_schema};
 
 fn schema(schema: &str, good: &[&str], bad: &[&str]) {
     let value: Value = serde_json::from_str(schema).unwrap();
-    let table = from_json_schema(&value).unwrap_or_else(|error| panic!("{schema}: {error:#}"));
+    let table = from_json_schema(&value, &Budget::of_command()).unwrap_or_else(|error| panic!("{schema}: {error:#}"));
     check(schema, &table, good, bad);
     // Accepted texts must be valid according to an independent validator.
     for text in good {
@@ -21,7 +21,7 @@ fn schema(schema: &str, good: &[&str], bad: &[&str]) {
 
 fn refused(schema: &str, says: &str) {
     let value: Value = serde_json::from_str(schema).unwrap();
-    let error = format!("{:#}", from_json_schema(&value).unwrap_err());
+    let error = format!("{:#}", from_json_schema(&value, &Budget::of_command()).unwrap_err());
     assert!(error.contains(says), "{schema}: {error}");
 }
 
@@ -67,7 +67,11 @@ fn integers_within_limits() {
     schema(r#"{"type": "integer", "multipleOf": 7, "minimum": 10, "maximum": 50}"#, &["14", "49"], &["7", "15", "56"]);
     // Checks every number in the range.
     for (min, max) in [(0, 0), (7, 1234), (-15, 23), (-305, -98), (99, 101), (1, 10)] {
-        let table = from_json_schema(&serde_json::json!({"type": "integer", "minimum": min, "maximum": max})).unwrap();
+        let table = from_json_schema(
+            &serde_json::json!({"type": "integer", "minimum": min, "maximum": max}),
+            &Budget::of_command(),
+        )
+        .unwrap();
         for n in -2000..2000 {
             assert_eq!(super::accepts(&table, &n.to_string()), (min..=max).contains(&n), "{n} in {min}..={max}");
         }
@@ -94,7 +98,9 @@ fn numbers_within_limits() {
     for (min, max) in [(0.0, 0.35), (1.25, 1.75), (-0.5, 0.5), (-3.2, -1.05)] {
         for exclusive in [false, true] {
             let (low, high) = if exclusive { ("exclusiveMinimum", "exclusiveMaximum") } else { ("minimum", "maximum") };
-            let table = from_json_schema(&serde_json::json!({"type": "number", low: min, high: max})).unwrap();
+            let table =
+                from_json_schema(&serde_json::json!({"type": "number", low: min, high: max}), &Budget::of_command())
+                    .unwrap();
             for n in -400i32..400 {
                 let text = format!("{}{}.{:02}", if n < 0 { "-" } else { "" }, n.abs() / 100, n.abs() % 100);
                 let value: f64 = text.parse().unwrap();
@@ -179,7 +185,7 @@ fn lengths() {
     schema(r#"{"pattern": "a", "maxLength": 2}"#, &["\"ba\""], &["\"bba\"", "\"b\""]);
     for (least, most) in [(0, 65536), (3000, 3000), (70, 2147483647), (1000, 20000)] {
         let text = format!(r#"{{"type": "string", "minLength": {least}, "maxLength": {most}}}"#);
-        let table = from_json_schema(&serde_json::from_str(&text).unwrap()).unwrap();
+        let table = from_json_schema(&serde_json::from_str(&text).unwrap(), &Budget::of_command()).unwrap();
         for count in
             [0, 1, 40, 41, 69, 70, 82, 999, 1000, 1001, 2999, 3000, 3001, 19999, 20000, 20001, 65535, 65536, 65537]
         {

@@ -7,7 +7,7 @@ use arenite::grammar::{Constraint, Grammar};
 use fuzz::change::TOKENIZER;
 use fuzz::list::List;
 use fuzz_host::{Atom, Edits, Words};
-use host_demo::untrusted::{from_gbnf, from_json_schema};
+use host_demo::untrusted::{Budget, from_gbnf, from_json_schema};
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Map, Value, json};
 
@@ -117,13 +117,13 @@ fn told(table: &[u8], walk: &[u8]) -> Option<Vec<u8>> {
 fuzz_target!(|case: Case| match case {
     Case::Gbnf { text, walk } => {
         let token = |text: &str| ["<unk>", "<s>", "</s>"].iter().position(|token| *token == text).map(|id| id as u32);
-        if let Ok(table) = from_gbnf(&text.text(GBNF), &token) {
+        if let Ok(table) = from_gbnf(&text.text(GBNF), &token, &Budget::of_command()) {
             told(&table, &walk);
         }
     }
     Case::Schema { schema, edits, walk } => {
         let schema = edits.document(schema.0);
-        if let Some(text) = from_json_schema(&schema).ok().and_then(|table| told(&table, &walk)) {
+        if let Some(text) = from_json_schema(&schema, &Budget::of_command()).ok().and_then(|table| told(&table, &walk)) {
             let read = serde_json::from_slice::<Value>(&text);
             assert!(read.is_ok(), "no JSON: {:?} by {schema}", String::from_utf8_lossy(&text));
         }
