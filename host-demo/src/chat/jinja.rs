@@ -14,6 +14,8 @@ const FUEL: u64 = 4_000_000;
 /// Stack size. A template may nest lists as deep as it has steps, and dropping them is recursive. Untouched stack
 /// memory is free.
 const STACK: usize = 1 << 29;
+/// Where there is no address space for such a stack (`ulimit -v`), the stack and the steps are divided by this.
+const LESS: usize = 16;
 
 /// The inputs of a template.
 pub struct Inputs<'a> {
@@ -46,9 +48,11 @@ pub fn render(template: &str, inputs: &Inputs<'_>) -> Result<String, Failure> {
 fn render_with(fuel: u64, template: &str, inputs: &Inputs<'_>) -> Result<String, Failure> {
     let broken = |why: &str| Err(Failure::Broken(anyhow!("{why}")));
     std::thread::scope(|scope| {
-        let thread =
-            std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, || render_here(fuel, template, inputs));
-        match thread.map(std::thread::ScopedJoinHandle::join) {
+        let start = |parts: usize| {
+            let builder = std::thread::Builder::new().stack_size(STACK / parts);
+            builder.spawn_scoped(scope, move || render_here(fuel / parts as u64, template, inputs))
+        };
+        match start(1).or_else(|_| start(LESS)).map(std::thread::ScopedJoinHandle::join) {
             Ok(Ok(rendered)) => rendered,
             Ok(Err(_)) => broken("it makes the renderer fail"),
             Err(_) => broken("there is no memory to render it"),

@@ -11,15 +11,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, anyhow, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::oneshot;
 
 use crate::cli::{RunArgs, at_least_one};
 use crate::model_file::ModelFile;
 use crate::output::{self, note};
 use crate::server::{
-    ApiError, Body, Choice, Command, Counters, Embedding, Endpoint, Event, Host, Job, Prepared, ResponseMeta, Service,
-    by_chance, run_engine,
+    ApiError, Asker, Body, Choice, Command, Counters, Embedding, Endpoint, Host, Inbox, Job, Meter, Prepared, Record,
+    ResponseMeta, Service, by_chance, mailbox, run_engine,
 };
 use crate::session_file::SessionFile;
 
@@ -73,7 +72,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     };
     let kept = args.session.as_deref().map(SessionFile::open).transpose()?;
     let run = RunArgs { session: SessionFile::sized(kept.as_ref(), &args.run.session), ..args.run.clone() };
-    let Host { model, plan, service, args: run } = Host::new(file, &run, args.parallel)?;
+    let Host { model, plan, service, args: run } = Host::new(file, &run, args.parallel, false)?;
     let tokenizer = service.tokenizer;
     let (commands, asked) = channel();
     let window = 4 * args.parallel;
@@ -137,7 +136,7 @@ struct Pending {
 }
 
 enum What {
-    Text(Prepared, Vec<UnboundedReceiver<Event>>),
+    Text(Prepared, Vec<Inbox>),
     Vectors(Value, Vec<oneshot::Receiver<std::result::Result<Vec<f32>, String>>>, usize),
     /// A line that is not a request.
     Nonsense(String),
@@ -237,9 +236,11 @@ impl Batch {
             Err(error) => return Ok(Err(error)),
         };
         let mut answers = Vec::new();
-        for (prompt, settings) in std::mem::take(&mut prepared.jobs) {
-            let (events, answer) = unbounded_channel();
-            self.send(Command::Generate(Box::new(Job { prompt, settings, events, says_cached: false })))?;
+        for (prompt, settings, seed) in std::mem::take(&mut prepared.jobs) {
+            let (events, answer) = mailbox(Meter::unlimited());
+            let (record, asker) = (Arc::new(Record::none()), Asker::default());
+            let job = Job { prompt, settings, seed, events, record, asker, says_cached: false };
+            self.send(Command::Generate(Box::new(job)))?;
             answers.push(answer);
         }
         Ok(Ok(What::Text(prepared, answers)))
@@ -300,7 +301,7 @@ impl Batch {
 }
 
 /// Collects the events of a complete answer.
-fn whole(mut events: UnboundedReceiver<Event>) -> std::result::Result<Choice, ApiError> {
+fn whole(mut events: Inbox) -> std::result::Result<Choice, ApiError> {
     let mut choice = Choice::default();
     while let Some(event) = events.blocking_recv() {
         if choice.take(event)? {

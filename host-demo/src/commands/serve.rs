@@ -1,15 +1,17 @@
 //! `arenite serve`: an OpenAI-compatible HTTP server.
 
+use std::hash::RandomState;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Instant;
 
 use anyhow::{Result, anyhow};
 use axum::http::HeaderValue;
+use tokio::sync::Semaphore;
 
 use crate::cli::{RunArgs, at_least_one};
 use crate::model_file::ModelFile;
-use crate::server::{App, Counters, Host, Limits, serve};
+use crate::server::{App, Counters, Host, Limits, Log, LogFormat, RequestMemory, serve};
 
 /// Start an OpenAI-compatible HTTP server
 #[derive(Debug, clap::Args)]
@@ -45,6 +47,10 @@ pub struct Args {
     #[arg(long, value_name = "K", env = "ARENITE_API_KEY", hide_env_values = true)]
     api_key: Option<String>,
 
+    /// Write a line about each request to standard error, without its text
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<LogFormat>,
+
     /// Allow requests from web pages of this origin, such as https://example.org; * for all. May be repeated
     #[arg(long, value_name = "ORIGIN")]
     cors_origin: Vec<HeaderValue>,
@@ -53,8 +59,11 @@ pub struct Args {
     run: RunArgs,
 }
 
+/// Number of requests for vectors that are answered at the same time.
+const VECTOR_REQUESTS: usize = 4;
+
 pub fn run(args: &Args, file: ModelFile) -> Result<()> {
-    let host = Host::new(file, &args.run, args.parallel)?;
+    let host = Host::new(file, &args.run, args.parallel, true)?;
     let (commands, asked) = channel();
     let counters = Arc::new(Counters::default());
     let Host { model, plan, mut service, args: run } = host;
@@ -72,6 +81,10 @@ pub fn run(args: &Args, file: ModelFile) -> Result<()> {
         workspace: plan.workspace,
         kv: plan.kv,
         started: Instant::now(),
+        memory: RequestMemory::default(),
+        log: args.log_format.map(Log::new),
+        vector_requests: Semaphore::new(VECTOR_REQUESTS),
+        hasher: RandomState::new(),
     });
     let limits = Limits { host: args.host.clone(), port: args.port, origins: args.cors_origin.clone() };
     let tokenizer = app.service.tokenizer;

@@ -191,7 +191,7 @@ fn chat_choice(prepared: &Prepared, choice: &Choice, meta: &ResponseMeta, index:
 }
 
 fn completion_choice(prepared: &Prepared, choice: &Choice, index: usize) -> Value {
-    let before = if prepared.echo { prepared.prompts[index].as_str() } else { "" };
+    let before = if prepared.echo { &*prepared.prompts[index] } else { "" };
     let all: Vec<Logprob> = choice.scored.iter().chain(&choice.logprobs).cloned().collect();
     let start = if prepared.echo { 0 } else { all.first().map_or(0, |first| first.offset) };
     let logprobs = if all.is_empty() { Value::Null } else { logprobs::completion(&all, start) };

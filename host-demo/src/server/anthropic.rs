@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::answer::{Choice, call_id};
-use super::app::{Answer, App, OpenRequest, json_body, whole};
+use super::app::{Answer, App, OpenRequest, whole};
 use super::engine::Finish;
 use super::error::ApiError;
 use super::request::Body;
-use super::service::Endpoint;
-use super::stream::{Events, channel, next};
+use super::service::{Endpoint, Prepared};
+use super::stream::{Events, channel};
 use crate::chat::{Call, Part};
 
 /// An error in Anthropic's format.
@@ -311,21 +311,23 @@ fn tool_use(call: &Call, id: &str, index: usize) -> Value {
     json!({ "type": "tool_use", "id": call_id(id, 0, index).replacen("call", "toolu", 1), "name": call.name, "input": input })
 }
 
-async fn asked(request: Request<HttpBody>) -> Result<Asked> {
-    let body = json_body(request).await?;
-    serde_json::from_value(body).map_err(|error| ApiError::invalid(format!("the body makes no sense: {error}")).into())
+/// Returns the prepared request, and its stop texts.
+fn prepared(app: &App, body: Value) -> std::result::Result<(Prepared, Vec<String>), ApiError> {
+    let asked: Asked =
+        serde_json::from_value(body).map_err(|error| ApiError::invalid(format!("the body makes no sense: {error}")))?;
+    let mut prepared = app.prepare(Endpoint::Chat, &asked.body()?)?;
+    prepared.stream = asked.stream;
+    Ok((prepared, asked.stop_sequences))
 }
 
 /// `POST /v1/messages`.
 pub async fn messages(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
-    let slot = request.extensions().get().cloned();
-    let asked = asked(request).await?;
-    let open = OpenRequest::new(&app, slot)?;
-    let answer = app.begin(Endpoint::Chat, &asked.body()?)?;
+    let (open, (prepared, stops)) = app.asked(request, prepared).await?;
+    let answer = app.begin(&open, prepared)?;
     let id = format!("msg_{:016x}", super::by_chance());
-    if asked.stream {
+    if answer.prepared.stream {
         let (out, response) = channel();
-        let streamer = Streamer { app, out, id, stops: asked.stop_sequences, index: 0, open: None, _open: open };
+        let streamer = Streamer { app, out, id, stops, index: 0, open: None, _open: open };
         tokio::spawn(streamer.run(answer));
         return Ok(response);
     }
@@ -339,7 +341,7 @@ pub async fn messages(State(app): State<Arc<App>>, request: Request<HttpBody>) -
         content.push(json!({ "type": "text", "text": parts.content }));
     }
     content.extend(parts.calls.iter().enumerate().map(|(index, call)| tool_use(call, &id, index)));
-    let (reason, stop) = stop_reason(&choice, &asked.stop_sequences, !parts.calls.is_empty());
+    let (reason, stop) = stop_reason(&choice, &stops, !parts.calls.is_empty());
     let message = Message {
         id: &id,
         kind: "message",
@@ -355,9 +357,8 @@ pub async fn messages(State(app): State<Arc<App>>, request: Request<HttpBody>) -
 
 /// `POST /v1/messages/count_tokens`.
 pub async fn count_tokens(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Json<Value>> {
-    let asked = asked(request).await?;
-    let prepared = app.service.prepare(Endpoint::Chat, &asked.body()?, 0)?;
-    let tokens = prepared.jobs.first().map_or(0, |(prompt, _)| prompt.len());
+    let (_open, (prepared, _)) = app.asked(request, prepared).await?;
+    let tokens = prepared.jobs.first().map_or(0, |(prompt, ..)| prompt.len());
     Ok(Json(json!({ "input_tokens": tokens })))
 }
 
@@ -380,7 +381,7 @@ impl Streamer {
         let mut reader = answer.prepared.reader(0);
         let (mut choice, mut parts, mut calls) = (Choice::default(), Vec::new(), 0);
         loop {
-            let Some(event) = next(&mut answer.events, &self.out).await else { return };
+            let Some(event) = self.out.next(&mut answer.events).await else { return };
             let before = choice.text.len();
             let is_end = match choice.take(event) {
                 Ok(is_end) => is_end,
@@ -475,6 +476,6 @@ impl Streamer {
 
     fn send(&self, kind: &str, mut event: Value) {
         event["type"] = json!(kind);
-        let _ = self.out.send(Ok(Sse::default().event(kind).data(event.to_string())));
+        self.out.send(Sse::default().event(kind).data(event.to_string()));
     }
 }

@@ -1,29 +1,29 @@
 //! The state shared by all routes: the service, the channel to the engine, and open requests.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use axum::body::Body as HttpBody;
 use axum::extract::Request;
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use serde_json::Value;
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 use super::answer::Choice;
 use super::connections::{ConnectionSlot, RequestGuard};
-use super::engine::{Command, Counters, Embedding, Event, Job};
+use super::engine::{Asker, Command, Counters, Embedding, Event, Job};
 use super::error::ApiError;
+use super::memory::{Inbox, Received, RequestMemory, mailbox};
+use super::record::{Log, Record};
 use super::request::Body;
 use super::service::{Endpoint, Prepared, Service};
 use crate::ranking::Texts;
 
-/// Maximum size of a body in bytes.
-const MOST_BYTES: usize = 8 << 20;
-/// Time limit for a body.
-const BODY_TIME: Duration = Duration::from_secs(30);
+/// Number of threads that read bodies: JSON, templates, tokens and grammars.
+pub const READERS: usize = 2;
 
 /// The state shared by all routes.
 pub struct App {
@@ -40,16 +40,57 @@ pub struct App {
     pub workspace: usize,
     pub kv: usize,
     pub started: Instant,
+    pub memory: RequestMemory,
+    pub log: Option<Log>,
+    /// Requests for vectors that are answered at the same time.
+    pub vector_requests: Semaphore,
+    /// Hashes what identifies a client.
+    pub hasher: RandomState,
 }
 
 pub type Result<T> = std::result::Result<T, ApiError>;
 
 impl App {
+    /// Reads the body of a request. From then on the request is open.
+    pub async fn receive(self: &Arc<Self>, request: Request<HttpBody>) -> Result<(OpenRequest, Received)> {
+        let client = Client::of(self, &request);
+        let body = self.memory.receive(request).await?;
+        Ok((OpenRequest::new(self, client)?, body))
+    }
+
+    /// Opens a request before its body is read.
+    pub fn open(&self, request: &Request<HttpBody>) -> Result<OpenRequest> {
+        OpenRequest::new(self, Client::of(self, request))
+    }
+
+    /// Runs slow work on the threads for it. The thread that serves never waits for a body's contents.
+    pub async fn aside<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let app = self.clone();
+        let failed = |_| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "this request made its thread fail");
+        tokio::task::spawn_blocking(move || work(&app)).await.map_err(failed)?
+    }
+
+    /// Reads a request, and does with its JSON what is slow.
+    pub async fn asked<T: Send + 'static>(
+        self: &Arc<Self>,
+        request: Request<HttpBody>,
+        work: impl FnOnce(&Self, Value) -> Result<T> + Send + 'static,
+    ) -> Result<(OpenRequest, T)> {
+        let (open, body) = self.receive(request).await?;
+        let done = self.aside(move |app| work(app, json(&body)?)).await?;
+        Ok((open, done))
+    }
+
     /// Sends the jobs of a request to the engine.
-    pub fn submit(&self, prepared: &mut Prepared) -> Result<Vec<UnboundedReceiver<Event>>> {
-        let submit = |(prompt, settings)| -> Result<_> {
-            let (events, answer) = unbounded_channel();
-            let job = Box::new(Job { prompt, settings, events, says_cached: self.key.is_some() });
+    pub fn submit(&self, open: &OpenRequest, prepared: &mut Prepared) -> Result<Vec<Inbox>> {
+        let meter = self.memory.meter(prepared.stream);
+        let submit = |(prompt, settings, seed)| -> Result<_> {
+            let (events, answer) = mailbox(meter.clone());
+            let (record, asker, says_cached) = (open.record.clone(), open.asker, self.key.is_some());
+            let job = Box::new(Job { prompt, settings, seed, events, record, asker, says_cached });
             self.commands.send(Command::Generate(job)).map_err(|_| gone())?;
             Ok(answer)
         };
@@ -57,15 +98,20 @@ impl App {
     }
 
     /// Begins the answer to a request that has only one.
-    pub fn begin(&self, endpoint: Endpoint, body: &Body) -> Result<Answer> {
-        let mut prepared = self.service.prepare(endpoint, body, super::by_chance())?;
-        let prompt_tokens = prepared.jobs.first().map_or(0, |(prompt, _)| prompt.len());
-        let events = self.submit(&mut prepared)?.pop().ok_or_else(|| ApiError::about("n", "n must be 1"))?;
+    pub fn begin(&self, open: &OpenRequest, mut prepared: Prepared) -> Result<Answer> {
+        let prompt_tokens = prepared.jobs.first().map_or(0, |(prompt, ..)| prompt.len());
+        let events = self.submit(open, &mut prepared)?.pop().ok_or_else(|| ApiError::about("n", "n must be 1"))?;
         Ok(Answer { prepared, events, prompt_tokens, began: Instant::now() })
+    }
+
+    /// Prepares a text request.
+    pub fn prepare(&self, endpoint: Endpoint, body: &Body) -> Result<Prepared> {
+        self.service.prepare(endpoint, body, super::by_chance())
     }
 
     /// Embeds texts.
     pub async fn vectors(&self, inputs: Vec<Texts>) -> Result<Vec<Vec<f32>>> {
+        let _turn = self.vector_requests.acquire().await.map_err(|_| gone())?;
         let mut vectors = Vec::new();
         for texts in inputs {
             let (answer, vector) = oneshot::channel();
@@ -81,7 +127,7 @@ impl App {
 /// An answer in progress.
 pub struct Answer {
     pub prepared: Prepared,
-    pub events: UnboundedReceiver<Event>,
+    pub events: Inbox,
     pub prompt_tokens: usize,
     pub began: Instant,
 }
@@ -90,38 +136,43 @@ fn gone() -> ApiError {
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the engine has ended")
 }
 
-/// Reads a body within its limits of size and time.
-pub async fn bytes(request: Request<HttpBody>) -> Result<Vec<u8>> {
-    let too_long =
-        || ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the body has more than {MOST_BYTES} bytes"));
-    let announced = request.headers().get(header::CONTENT_LENGTH).and_then(|len| len.to_str().ok()?.parse().ok());
-    if announced.is_some_and(|len: usize| len > MOST_BYTES) {
-        return Err(too_long());
-    }
-    match tokio::time::timeout(BODY_TIME, axum::body::to_bytes(request.into_body(), MOST_BYTES)).await {
-        Ok(Ok(bytes)) => Ok(bytes.to_vec()),
-        Ok(Err(_)) => Err(too_long()),
-        Err(_) => Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time")),
-    }
+/// Parses a body.
+pub fn json(body: &Received) -> Result<Value> {
+    serde_json::from_slice(body.json()?).map_err(|error| ApiError::invalid(format!("the body is not JSON: {error}")))
 }
 
-pub async fn json_body(request: Request<HttpBody>) -> Result<Value> {
-    serde_json::from_slice(&bytes(request).await?)
-        .map_err(|error| ApiError::invalid(format!("the body is not JSON: {error}")))
+/// The origin of a request.
+struct Client {
+    slot: Option<Arc<ConnectionSlot>>,
+    record: Arc<Record>,
+    asker: Asker,
+}
+
+impl Client {
+    fn of(app: &App, request: &Request<HttpBody>) -> Self {
+        let slot: Option<Arc<ConnectionSlot>> = request.extensions().get().cloned();
+        let record = request.extensions().get().cloned().unwrap_or_else(|| Arc::new(Record::none()));
+        let asker =
+            Asker { client: app.hasher.hash_one(slot.as_ref().map(|slot| slot.client)), request: super::by_chance() };
+        Self { slot, record, asker }
+    }
 }
 
 /// Counts an open request and marks its connection as busy.
 pub struct OpenRequest {
     counters: Arc<Counters>,
+    record: Arc<Record>,
+    asker: Asker,
     _guard: Option<RequestGuard>,
 }
 
 impl OpenRequest {
-    pub fn new(app: &App, slot: Option<Arc<ConnectionSlot>>) -> Result<Self> {
+    fn new(app: &App, client: Client) -> Result<Self> {
         if app.counters.stopping.load(Ordering::Relaxed) {
             return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"));
         }
-        let open = Self { counters: app.counters.clone(), _guard: slot.map(RequestGuard::new) };
+        let Client { slot, record, asker } = client;
+        let open = Self { counters: app.counters.clone(), record, asker, _guard: slot.map(RequestGuard::new) };
         let before = app.counters.open.fetch_add(1, Ordering::Relaxed);
         if before >= app.most_open { Err(ApiError::busy(before)) } else { Ok(open) }
     }
@@ -134,7 +185,7 @@ impl Drop for OpenRequest {
 }
 
 /// Waits for a complete answer.
-pub async fn whole(mut events: UnboundedReceiver<Event>) -> Result<Choice> {
+pub async fn whole(mut events: Inbox) -> Result<Choice> {
     let mut choice = Choice::default();
     while let Some(event) = events.recv().await {
         if choice.take(event)? {
@@ -164,6 +215,10 @@ impl Choice {
                 Ok(true)
             }
             Event::Failed(message) => Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, message)),
+            Event::Overflow => Err(ApiError::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "there is no memory for the rest of the answer: stream it, or ask for fewer tokens, answers or alternatives",
+            )),
         }
     }
 }

@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use clap::ValueEnum;
 use serde_json::json;
 
-use super::app::{App, OpenRequest, Result};
+use super::app::{App, Result};
 use super::engine::Command;
 use super::error::ApiError;
 use crate::cli::RunArgs;
@@ -48,8 +48,8 @@ struct Fields {
 }
 
 async fn answer(app: Arc<App>, request: Request, translate: bool) -> Result<Response> {
-    let slot = request.extensions().get().cloned();
-    let _open = OpenRequest::new(&app, slot)?;
+    let _open = app.open(&request)?;
+    let _permit = app.memory.reserve(request.headers(), MOST_BYTES).await?;
     if !app.hears {
         return Err(ApiError::invalid("this model does not transcribe speech: serve a Whisper or Moonshine model"));
     }

@@ -7,6 +7,7 @@ use minijinja::value::Value as Jinja;
 use serde_json::{Map, Value};
 
 use super::error::ApiError;
+use super::grammars::Source;
 use super::request::{Body, Settings};
 use super::service::{Prepared, Service};
 use crate::chat::Prompt;
@@ -44,7 +45,7 @@ impl Service {
             }
         }
         let is_free = matches!(must, Must::No);
-        settings.table = self.chat_form(body, must, prepared)?.map(Arc::from);
+        settings.table = self.chat_form(body, must, prepared)?;
         let budget = body.reasoning_budget.and_then(|budget| usize::try_from(budget).ok());
         let gate = self.style.thought_gate(self.tokenizer, &prompt.text, budget, settings.table.is_some());
         settings.gate = gate.map_err(|error| ApiError::invalid(error.to_string()))?;
@@ -110,14 +111,14 @@ impl Service {
     }
 
     /// The grammar of a chat's answer.
-    fn chat_form(&self, body: &Body, must: Must, prepared: &Prepared) -> Result<Option<Vec<u8>>, ApiError> {
+    fn chat_form(&self, body: &Body, must: Must, prepared: &Prepared) -> Result<Option<Arc<[u8]>>, ApiError> {
         let style = &self.style;
         let constraint = Constraint { dialect: &style.dialect, marks: &style.marks };
         let named = match must {
             Must::No => {
                 // In channels, a schema describes the last message.
                 if let (Some((param, schema)), Own::Channels) = (body.schema()?, style.dialect.own) {
-                    let table = grammar::from_pieces(&constraint.content(&schema));
+                    let table = self.grammars.table(&Source::Pieces(&constraint.content(&schema)));
                     return table.map(Some).map_err(|error| ApiError::about(param, format!("{param}: {error:#}")));
                 }
                 return self.form(body);
@@ -131,7 +132,7 @@ impl Service {
             return Err(ApiError::about("tool_choice", "there is no such function among the tools"));
         }
         let is_parallel = prepared.is_parallel && named.is_none();
-        let table = grammar::from_pieces(&constraint.calls(&wanted, is_parallel));
+        let table = self.grammars.table(&Source::Pieces(&constraint.calls(&wanted, is_parallel)));
         table.map(Some).map_err(|error| ApiError::about("tools", format!("tools: {error:#}")))
     }
 
@@ -146,26 +147,25 @@ impl Service {
         let constraint = Constraint { dialect: &style.dialect, marks: &style.marks };
         let tools: Vec<_> = prepared.tools.0.iter().collect();
         let calls = after(constraint.calls(&tools, prepared.is_parallel), trigger);
-        let table = grammar::from_pieces(&calls);
-        settings.table = Some(table.map_err(|error| ApiError::about("tools", format!("tools: {error:#}")))?.into());
+        let table = self.grammars.table(&Source::Pieces(&calls));
+        settings.table = Some(table.map_err(|error| ApiError::about("tools", format!("tools: {error:#}")))?);
         settings.gate = Some(GateSettings { until: trigger.into(), budget: None, closing: Vec::new() });
         Ok(())
     }
 
     /// Returns the grammar in the request itself.
-    pub fn form(&self, body: &Body) -> Result<Option<Vec<u8>>, ApiError> {
+    pub fn form(&self, body: &Body) -> Result<Option<Arc<[u8]>>, ApiError> {
         if let Some(text) = &body.grammar {
-            let token = |text: &str| crate::cli::token(self.tokenizer, text);
-            let table = grammar::from_gbnf(text, &token);
+            let table = self.grammars.table(&Source::Gbnf(text, self.tokenizer));
             return table.map(Some).map_err(|error| ApiError::about("grammar", format!("grammar: {error:#}")));
         }
         if let Some(choice) = body.choice() {
             let each = choice.into_iter().map(grammar::Piece::Text).collect();
-            let table = grammar::from_pieces(&grammar::Piece::Alt(each));
+            let table = self.grammars.table(&Source::Pieces(&grammar::Piece::Alt(each)));
             return table.map(Some).map_err(|error| ApiError::about("guided_choice", format!("{error:#}")));
         }
         let Some((param, schema)) = body.schema()? else { return Ok(None) };
-        let table = grammar::from_json_schema(&schema);
+        let table = self.grammars.table(&Source::Schema(&schema));
         table.map(Some).map_err(|error| ApiError::about(param, format!("{param}: {error:#}")))
     }
 }

@@ -1,5 +1,6 @@
 //! Open connections. If there is no room for a new one, the connection that has been idle the longest is closed.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Instant;
@@ -10,6 +11,8 @@ use tokio::task::AbortHandle;
 pub struct ConnectionSlot {
     /// Number of requests in progress on this connection.
     busy: AtomicUsize,
+    /// The client's address.
+    pub client: IpAddr,
     /// Time when it was accepted, or when its last answer finished.
     since: Mutex<Instant>,
     task: OnceLock<AbortHandle>,
@@ -45,12 +48,13 @@ pub struct Connections(Vec<Weak<ConnectionSlot>>);
 
 impl Connections {
     /// Adds a connection.
-    pub fn add(&mut self) -> Arc<ConnectionSlot> {
+    pub fn add(&mut self, client: IpAddr) -> Arc<ConnectionSlot> {
         // Removes closed connections before the list would grow.
         if self.0.len() == self.0.capacity() {
             self.forget_closed();
         }
-        let slot = Arc::new(ConnectionSlot { busy: 0.into(), since: Instant::now().into(), task: OnceLock::new() });
+        let since = Instant::now().into();
+        let slot = Arc::new(ConnectionSlot { busy: 0.into(), client, since, task: OnceLock::new() });
         self.0.push(Arc::downgrade(&slot));
         slot
     }

@@ -1,6 +1,6 @@
 //! The engine's thread: schedules conversations and the tokens of each pass.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -9,12 +9,13 @@ use anyhow::Result;
 use arenite::grammar::Masks;
 use arenite::tokenizer::Tokenizer;
 use arenite::{Context, Engine, Error, TokenId, Work};
-use tokio::sync::mpsc::UnboundedSender;
 
 use super::audio::Transcription;
 use super::budget::PassBudget;
 use super::cache::{Cache, shared};
 use super::logprobs::{Logprob, logprob};
+use super::memory::Outbox;
+use super::record::{Histogram, Record};
 use super::request::Settings;
 use super::running::Running;
 use crate::ranking::Texts;
@@ -37,11 +38,23 @@ pub struct Embedding {
 
 /// One answer to generate.
 pub struct Job {
-    pub prompt: Vec<TokenId>,
-    pub settings: Settings,
-    pub events: UnboundedSender<Event>,
+    pub prompt: Arc<[TokenId]>,
+    pub settings: Arc<Settings>,
+    /// The seed of this answer.
+    pub seed: u64,
+    pub events: Outbox,
+    pub record: Arc<Record>,
+    /// Identifies the client and its request, so that all take turns.
+    pub asker: Asker,
     /// Whether the answer says how much of the prompt was known: that shows which prompts others have sent.
     pub says_cached: bool,
+}
+
+/// The client of a request, and the request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Asker {
+    pub client: u64,
+    pub request: u64,
 }
 
 /// An event of an answer.
@@ -64,6 +77,8 @@ pub enum Event {
         answer: usize,
     },
     Failed(String),
+    /// There is no memory for the rest of the answer.
+    Overflow,
 }
 
 /// The reason why an answer ended.
@@ -94,6 +109,10 @@ pub struct Counters {
     pub passes: AtomicU64,
     pub requests: AtomicU64,
     pub free_pages: AtomicUsize,
+    /// Seconds from a request to its first token.
+    pub first_token: Histogram,
+    /// Tokens a second after the first one, of each answer.
+    pub token_rate: Histogram,
     /// True if the server is shutting down and refuses new requests.
     pub stopping: AtomicBool,
 }
@@ -127,7 +146,7 @@ struct Grammars {
 impl Grammars {
     /// The number of a grammar. Numbers are never reused.
     fn number(&mut self, table: &Arc<[u8]>) -> u32 {
-        const MOST: usize = 64;
+        const MOST: usize = 16;
         if let Some(at) = self.known.iter().position(|(_, known)| known == table)
             && let Some(found) = self.known.remove(at)
         {
@@ -211,7 +230,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             if let Err(error) = self.pass() {
                 let message = error.to_string();
                 for running in self.running.drain(..) {
-                    let _ = running.job.events.send(Event::Failed(message.clone()));
+                    running.job.events.send(Event::Failed(message.clone()));
                     self.engine.close(running.context);
                 }
             }
@@ -277,14 +296,19 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         }
     }
 
-    /// Starts waiting jobs while there is room.
+    /// Starts waiting jobs while there is room. The client with the fewest running answers comes first, then its request
+    /// with the fewest.
     fn admit(&mut self) {
-        let mut at = 0;
-        while self.running.len() < self.parallel && at < self.waiting.len() {
-            if self.waiting[at].events.is_closed() {
-                self.waiting.remove(at);
-                continue;
-            }
+        self.waiting.retain(|job| !job.events.is_closed());
+        let mut refused = HashSet::new();
+        while self.running.len() < self.parallel {
+            let turn = |job: &Job| {
+                let each = || self.running.iter().map(|running| running.job.asker);
+                let of_client = each().filter(|asker| asker.client == job.asker.client).count();
+                (of_client, each().filter(|asker| *asker == job.asker).count())
+            };
+            let open = self.waiting.iter().enumerate().filter(|(_, job)| !refused.contains(&job.asker));
+            let Some((at, _)) = open.min_by_key(|(_, job)| turn(job)) else { break };
             // A prefix that another conversation is currently reading is shared, not read twice.
             let job = &self.waiting[at];
             let most = job.prompt.len().saturating_sub(1);
@@ -292,7 +316,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             let alike = self.running.iter().filter(|running| running.job.settings.lora == job.settings.lora);
             let coming = alike.map(|running| shared(&running.job.prompt, &job.prompt)).max().unwrap_or(0);
             if coming.min(most) >= known + 16 {
-                at += 1;
+                refused.insert(job.asker);
                 continue;
             }
             let Some(job) = self.waiting.remove(at) else { break };
@@ -342,7 +366,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         let (context, cached) = match context {
             Ok(context) => context,
             Err(error) => {
-                let _ = job.events.send(Event::Failed(error.to_string()));
+                job.events.send(Event::Failed(error.to_string()));
                 return;
             }
         };
@@ -376,7 +400,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             }
         })?;
         if to == running.job.prompt.len() {
-            let _ = running.job.events.send(Event::Prompt(std::mem::take(&mut running.scored)));
+            running.job.events.send(Event::Prompt(std::mem::take(&mut running.scored)));
             self.counters.prompt_tokens.fetch_add(to as u64, Ordering::Relaxed);
         }
         Ok(())
@@ -444,12 +468,15 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
     fn sample(&mut self, at: usize) {
         let Self { engine, tokenizer, running, masks, scratch, counters, .. } = self;
         let running = &mut running[at];
-        match running.choose(engine, tokenizer, masks, scratch) {
+        match running.choose(engine, tokenizer, masks, scratch, counters) {
             Ok(()) => {
                 counters.answer_tokens.fetch_add(1, Ordering::Relaxed);
+                if running.end.is_some() {
+                    running.token_rate().inspect(|rate| counters.token_rate.add(*rate));
+                }
             }
             Err(error) => {
-                let _ = running.job.events.send(Event::Failed(error.to_string()));
+                running.job.events.send(Event::Failed(error.to_string()));
                 running.end = Some(Finish::Stop);
             }
         }
@@ -466,7 +493,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             let Running { context, mut ids, job, .. } = self.running.swap_remove(at);
             ids.truncate(context.position());
             self.clock += 1;
-            if let Some(context) = self.cache.keep(context, ids, job.settings.lora, self.clock) {
+            if let Some(context) = self.cache.keep(context, ids, job.settings.lora.clone(), self.clock) {
                 self.engine.close(context);
             }
         }

@@ -15,7 +15,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, oneshot};
 
-use super::app::App;
+use super::app::{App, READERS};
 use super::connections::Connections;
 use super::gate::Gate;
 use super::routes::router;
@@ -23,6 +23,8 @@ use crate::output::{Out, note};
 
 /// Maximum number of connections.
 const MOST_CONNECTIONS: usize = 512;
+/// Maximum size of a connection's buffer, which also limits the head of a request.
+const MOST_BUFFERED: usize = 32 << 10;
 /// Time limit for the head of a request, and for the time between two requests.
 const HEAD_TIME: Duration = Duration::from_secs(15);
 
@@ -39,7 +41,8 @@ pub struct Limits {
 ///
 /// Prints that the server listens once `ready` tells that the engine has its memory.
 pub fn serve(app: Arc<App>, limits: &Limits, ready: oneshot::Receiver<()>) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().max_blocking_threads(READERS).build()?;
     runtime.block_on(async {
         let address = (limits.host.as_str(), limits.port);
         let listener = TcpListener::bind(address).await.with_context(|| {
@@ -77,7 +80,7 @@ async fn accept(listener: TcpListener, routes: Router) {
     let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     let mut connections = Connections::default();
     loop {
-        let Ok((socket, _)) = listener.accept().await else {
+        let Ok((socket, peer)) = listener.accept().await else {
             // For example too many open files: idle connections are closed.
             connections.make_room();
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -92,7 +95,7 @@ async fn accept(listener: TcpListener, routes: Router) {
             }
         };
         let _ = socket.set_nodelay(true);
-        let slot = connections.add();
+        let slot = connections.add(peer.ip());
         let (routes, asking) = (TowerToHyperService::new(routes.clone()), slot.clone());
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(asking.clone());
@@ -100,7 +103,7 @@ async fn accept(listener: TcpListener, routes: Router) {
         });
         let task = tokio::spawn(async move {
             let mut http = hyper::server::conn::http1::Builder::new();
-            http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME);
+            http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(MOST_BUFFERED);
             let _ = http.serve_connection(TokioIo::new(socket), service).await;
             drop(place);
         });

@@ -11,12 +11,12 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::answer::Choice;
-use super::app::{Answer, App, OpenRequest, Result, json_body, whole};
+use super::app::{Answer, App, OpenRequest, Result, whole};
 use super::engine::Finish;
 use super::error::ApiError;
 use super::request::Body;
 use super::service::{Endpoint, Service};
-use super::stream::{Events, channel, next};
+use super::stream::{Events, channel};
 
 /// The server's properties.
 #[derive(Serialize)]
@@ -70,25 +70,25 @@ pub async fn props(State(app): State<Arc<App>>) -> Json<Value> {
 
 /// `POST /apply-template`: the prompt of a chat.
 pub async fn apply_template(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Json<Value>> {
-    let body = Body::of(json_body(request).await?)?;
-    let prepared = app.service.prepare(Endpoint::Chat, &body, 0)?;
-    Ok(Json(json!({ "prompt": prepared.prompts.first() })))
+    let render = |app: &App, body| app.prepare(Endpoint::Chat, &Body::of(body)?);
+    let (_open, prepared) = app.asked(request, render).await?;
+    Ok(Json(json!({ "prompt": prepared.prompts.first().map(|prompt| &**prompt) })))
 }
 
 /// `POST /infill`: the text between a prefix and a suffix.
 pub async fn infill(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
-    let slot = request.extensions().get().cloned();
-    let mut asked = json_body(request).await?;
-    let open = OpenRequest::new(&app, slot)?;
-    let ids = app.service.infill_prompt(&asked)?;
-    asked["prompt"] = json!(ids);
-    asked["n"] = json!(1);
-    for key in ["input_prefix", "input_suffix", "input_extra"] {
-        asked.as_object_mut().and_then(|asked| asked.remove(key));
-    }
-    let body = Body::of(asked)?;
-    let answer = app.begin(Endpoint::Completions, &body)?;
-    if body.stream == Some(true) {
+    let read = |app: &App, mut asked: Value| {
+        let ids = app.service.infill_prompt(&asked)?;
+        asked["prompt"] = json!(ids);
+        asked["n"] = json!(1);
+        for key in ["input_prefix", "input_suffix", "input_extra"] {
+            asked.as_object_mut().and_then(|asked| asked.remove(key));
+        }
+        app.prepare(Endpoint::Completions, &Body::of(asked)?)
+    };
+    let (open, prepared) = app.asked(request, read).await?;
+    let answer = app.begin(&open, prepared)?;
+    if answer.prepared.stream {
         let (out, response) = channel();
         tokio::spawn(stream(app, answer, out, open));
         return Ok(response);
@@ -135,7 +135,7 @@ impl<'s> Filled<'s> {
 async fn stream(app: Arc<App>, mut answer: Answer, out: Events, _open: OpenRequest) {
     let mut choice = Choice::default();
     loop {
-        let Some(event) = next(&mut answer.events, &out).await else { return };
+        let Some(event) = out.next(&mut answer.events).await else { return };
         let before = choice.text.len();
         let line = match choice.take(event) {
             Ok(is_end) => {
@@ -144,7 +144,7 @@ async fn stream(app: Arc<App>, mut answer: Answer, out: Events, _open: OpenReque
             }
             Err(error) => (error.body(), true),
         };
-        let _ = out.send(Ok(Sse::default().data(line.0.to_string())));
+        out.send(Sse::default().data(line.0.to_string()));
         if line.1 {
             return;
         }

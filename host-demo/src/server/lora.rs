@@ -8,7 +8,7 @@ use axum::extract::{Request, State};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::app::{App, Result, json_body};
+use super::app::{App, Result};
 use super::error::ApiError;
 use crate::adapters::scaled;
 use crate::cli::SessionArgs;
@@ -91,10 +91,14 @@ pub async fn list(State(app): State<Arc<App>>) -> Json<Value> {
 
 /// `POST /lora-adapters`: sets the scales of requests that name none.
 pub async fn set(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Json<Value>> {
-    let list: Vec<LoraScale> = serde_json::from_value(json_body(request).await?)
-        .map_err(|error| ApiError::invalid(format!("the body must be a list of {{id, scale}}: {error}")))?;
-    let lora = &app.service.lora;
-    let scales = lora.complete(&list)?;
-    *lora.lock() = scales;
+    let read = |app: &App, body| {
+        let list: Vec<LoraScale> = serde_json::from_value(body)
+            .map_err(|error| ApiError::invalid(format!("the body must be a list of {{id, scale}}: {error}")))?;
+        let lora = &app.service.lora;
+        let scales = lora.complete(&list)?;
+        *lora.lock() = scales;
+        Ok(())
+    };
+    app.asked(request, read).await?;
     Ok(Json(json!({ "success": true })))
 }

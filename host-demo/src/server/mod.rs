@@ -14,6 +14,8 @@
 //! budget      tokens of a pass              cache        contexts of finished conversations
 //! logprobs    log-probabilities             error        errors
 //! gate        requests of foreign web pages
+//! memory      bodies and answers            record       request ids, the log, histograms
+//! grammars    compiled grammars
 //! ```
 
 mod answer;
@@ -28,11 +30,14 @@ mod engine;
 mod error;
 mod fields;
 mod gate;
+mod grammars;
 mod http;
 mod llama;
 mod logprobs;
 mod lora;
+mod memory;
 mod ollama;
+mod record;
 mod request;
 mod responses;
 mod routes;
@@ -47,14 +52,16 @@ use std::sync::mpsc::Receiver;
 
 pub use answer::{Choice, ResponseMeta};
 pub use app::App;
-pub use engine::{Command, Counters, Embedding, Event, Job, Scheduler};
+pub use engine::{Asker, Command, Counters, Embedding, Job, Scheduler};
 pub use error::ApiError;
 pub use http::{Limits, serve};
-use lora::LoraScales;
+pub use memory::{Inbox, Meter, RequestMemory, mailbox};
+pub use record::{Log, LogFormat, Record};
 pub use request::Body;
 pub use responses::to_chat;
 pub use service::{Endpoint, Prepared, Service};
 
+use lora::LoraScales;
 use service::Facts;
 
 use anyhow::{Context, Result};
@@ -65,7 +72,7 @@ use arenite::{Gguf, Model, Plan, TokenId};
 use crate::adapters::Adapters;
 use crate::chat::{Renderer, Style};
 use crate::cli::RunArgs;
-use crate::grammar::MaskMemory;
+use crate::grammar::{Budget, MaskMemory};
 use crate::model_file::ModelFile;
 use crate::output::{Bytes, note};
 use crate::ranking::Ranking;
@@ -81,8 +88,9 @@ pub struct Host {
 }
 
 impl Host {
-    /// Plans for `parallel` answers at the same time, and prints the memory requirement before allocating it.
-    pub fn new(file: ModelFile, args: &RunArgs, parallel: usize) -> Result<Self> {
+    /// Plans for `parallel` answers at the same time, and prints the memory requirement before allocating it; with
+    /// `serves`, requests of clients are part of it.
+    pub fn new(file: ModelFile, args: &RunArgs, parallel: usize, serves: bool) -> Result<Self> {
         // The model lives as long as the process.
         let file: &'static ModelFile = Box::leak(Box::new(file));
         let named = || file.name().to_string();
@@ -104,14 +112,18 @@ impl Host {
         let hears = model.spec().sound().is_some();
         let options = if hears { options.contexts(1).pages(0).logits(1) } else { options };
         let plan = Plan::new(gguf, options).with_context(named)?;
+        let requests = if serves { RequestMemory::most(app::READERS) } else { 0 };
+        let masks = MaskMemory::bytes(tokenizer);
         note(format_args!(
-            "memory  workspace {}, KV cache {} ({parallel} conversations of {context} positions in {}), masks of grammars {}, model {} {}",
+            "memory  workspace {}, KV cache {} ({parallel} conversations of {context} positions in {}), masks of grammars {}, model {} {}, requests {}, in all up to {}",
             Bytes(plan.workspace),
             Bytes(plan.kv),
             runtime::kv(args.session.kv, gguf).name(),
-            Bytes(MaskMemory::bytes(tokenizer)),
+            Bytes(masks),
             Bytes(file.len()),
             file.held(),
+            Bytes(requests),
+            Bytes(plan.workspace + plan.kv + masks + file.len() + requests),
         ));
         let makes_text = matches!(model.spec().stack(), Stack::Alone);
         let name = file.name();
@@ -140,6 +152,7 @@ impl Host {
             tokenizer,
             style: Style::of(&renderer, tokenizer),
             renderer: renderer.into(),
+            grammars: grammars::Grammars::new(if serves { Budget::of_request } else { Budget::of_command }),
             name,
             context,
             vocab: model.spec().vocab,

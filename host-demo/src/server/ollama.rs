@@ -9,15 +9,14 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use tokio::sync::mpsc::unbounded_channel;
-use tokio_stream::wrappers::UnboundedReceiverStream;
 
 use super::answer::Choice;
-use super::app::{Answer, App, OpenRequest, Result, json_body};
+use super::app::{Answer, App, OpenRequest, Result};
 use super::engine::Finish;
 use super::error::ApiError;
 use super::request::{Body, Stop};
-use super::service::{Endpoint, Service};
+use super::service::{Endpoint, Prepared, Service};
+use super::stream::Events;
 use crate::chat::{Call, Part};
 
 /// The body of `/api/chat` and `/api/generate`.
@@ -197,15 +196,8 @@ pub async fn generate(State(app): State<Arc<App>>, request: Request<HttpBody>) -
 }
 
 async fn answer(app: Arc<App>, request: Request<HttpBody>, is_chat: bool) -> Result<Response> {
-    let slot = request.extensions().get().cloned();
-    let body = json_body(request).await?;
-    let open = OpenRequest::new(&app, slot)?;
-    let asked: Asked =
-        serde_json::from_value(body).map_err(|error| ApiError::invalid(format!("the body makes no sense: {error}")))?;
-    let is_empty = if is_chat { asked.messages.is_empty() } else { asked.prompt.as_deref().is_none_or(str::is_empty) };
-    if is_empty {
-        // An empty request loads the model, which is already loaded.
-        app.service.check_model(asked.body(Endpoint::Chat)?.model.as_deref())?;
+    let (open, prepared) = app.asked(request, move |app, body| prepared(app, body, is_chat)).await?;
+    let Some(prepared) = prepared else {
         let said = || Said { role: "assistant", ..Said::default() };
         let (message, response) = if is_chat { (Some(said()), None) } else { (None, Some(String::new())) };
         let line = Line {
@@ -220,20 +212,34 @@ async fn answer(app: Arc<App>, request: Request<HttpBody>, is_chat: bool) -> Res
         let mut line = json!(line);
         line["done_reason"] = json!("load");
         return Ok(Json(line).into_response());
-    }
-    let endpoint = if asked.raw { Endpoint::Completions } else { Endpoint::Chat };
-    let answer = app.begin(endpoint, &asked.body(endpoint)?)?;
+    };
+    let answer = app.begin(&open, prepared)?;
     let streamer = Streamer { app, is_chat, _open: open };
-    if asked.stream == Some(false) {
+    if !answer.prepared.stream {
         return Ok(Json(streamer.whole(answer).await?).into_response());
     }
-    let (out, lines) = unbounded_channel::<std::result::Result<Bytes, std::convert::Infallible>>();
+    let (out, lines) = Events::new();
     tokio::spawn(async move { streamer.run(answer, &out).await });
-    let body = HttpBody::from_stream(UnboundedReceiverStream::new(lines));
+    let body = HttpBody::from_stream(lines);
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response())
 }
 
-type Lines = tokio::sync::mpsc::UnboundedSender<std::result::Result<Bytes, std::convert::Infallible>>;
+type Lines = Events<Bytes>;
+
+/// Returns the prepared request; `None` for an empty one, which loads the model: it is already loaded.
+fn prepared(app: &App, body: Value, is_chat: bool) -> Result<Option<Prepared>> {
+    let asked: Asked =
+        serde_json::from_value(body).map_err(|error| ApiError::invalid(format!("the body makes no sense: {error}")))?;
+    let is_empty = if is_chat { asked.messages.is_empty() } else { asked.prompt.as_deref().is_none_or(str::is_empty) };
+    if is_empty {
+        app.service.check_model(asked.body(Endpoint::Chat)?.model.as_deref())?;
+        return Ok(None);
+    }
+    let endpoint = if asked.raw { Endpoint::Completions } else { Endpoint::Chat };
+    let mut prepared = app.prepare(endpoint, &asked.body(endpoint)?)?;
+    prepared.stream = asked.stream != Some(false);
+    Ok(Some(prepared))
+}
 
 /// Sends an answer as one line per event.
 struct Streamer {
@@ -248,11 +254,7 @@ impl Streamer {
         let is_raw = answer.prepared.endpoint != Endpoint::Chat;
         let (mut choice, mut parts, mut first) = (Choice::default(), Vec::new(), None);
         loop {
-            let event = tokio::select! {
-                event = answer.events.recv() => event,
-                () = out.closed() => None,
-            };
-            let Some(event) = event else { return };
+            let Some(event) = out.next(&mut answer.events).await else { return };
             first.get_or_insert_with(|| answer.began.elapsed());
             let before = choice.text.len();
             let is_end = match choice.take(event) {
@@ -332,7 +334,7 @@ fn end(answer: &Answer, choice: &Choice, first: Option<std::time::Duration>) -> 
 }
 
 fn send(out: &Lines, line: &Value) {
-    let _ = out.send(Ok(Bytes::from(format!("{line}\n"))));
+    out.send(Bytes::from(format!("{line}\n")));
 }
 
 /// A model in the list.
@@ -380,7 +382,10 @@ pub async fn tags(State(app): State<Arc<App>>) -> Json<Value> {
 
 /// `POST /api/show`.
 pub async fn show(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Json<Value>> {
-    let body = json_body(request).await?;
+    Ok(Json(app.asked(request, shown).await?.1))
+}
+
+fn shown(app: &App, body: Value) -> Result<Value> {
     let name = body.get("model").or_else(|| body.get("name")).and_then(Value::as_str);
     let service = &app.service;
     service.check_model(name.map(|name| name.trim_end_matches(":latest")))?;
@@ -403,30 +408,31 @@ pub async fn show(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Re
         format!("{family}.context_length"): service.context,
         format!("{family}.embedding_length"): service.embedding_len,
     });
-    Ok(Json(json!({
+    Ok(json!({
         "modelfile": format!("FROM {}\n", service.name),
         "parameters": "",
         "template": service.source(),
         "details": details(service),
         "model_info": info,
         "capabilities": capabilities,
-    })))
+    }))
 }
 
 /// `POST /api/embed`, and `/api/embeddings` with one text.
 pub async fn embed(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Json<Value>> {
-    let slot = request.extensions().get().cloned();
-    let mut body = json_body(request).await?;
-    let _open = OpenRequest::new(&app, slot)?;
     let began = std::time::Instant::now();
-    let is_old = body.get("input").is_none();
-    if is_old {
-        body["input"] = body.get("prompt").cloned().unwrap_or_default();
-    }
-    if let Some(name) = body.get("model").and_then(Value::as_str) {
-        body["model"] = json!(name.trim_end_matches(":latest"));
-    }
-    let inputs = app.service.embedding_inputs(&body)?;
+    let read = |app: &App, mut body: Value| {
+        let is_old = body.get("input").is_none();
+        if is_old {
+            body["input"] = body.get("prompt").cloned().unwrap_or_default();
+        }
+        if let Some(name) = body.get("model").and_then(Value::as_str) {
+            body["model"] = json!(name.trim_end_matches(":latest"));
+        }
+        let inputs = app.service.embedding_inputs(&body)?;
+        Ok((inputs, is_old, json!({ "dimensions": body["dimensions"] })))
+    };
+    let (_open, (inputs, is_old, body)) = app.asked(request, read).await?;
     let tokens: usize = inputs.iter().map(|texts| texts.ids.len()).sum();
     let vectors = app.vectors(inputs).await?;
     let answer = app.service.embeddings(&body, &vectors, tokens);

@@ -9,25 +9,23 @@ use axum::extract::{Request, State};
 use axum::response::sse::Event as Sse;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
-use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::answer::{Choice, ResponseMeta, call_id};
-use super::app::{App, OpenRequest, Result, json_body, whole};
-use super::engine::{Event, Finish};
+use super::app::{App, OpenRequest, Result, whole};
+use super::engine::Finish;
 use super::error::ApiError;
+use super::memory::Inbox;
 use super::request::Body;
 use super::service::{Endpoint, Prepared, Service};
-use super::stream::{Events, channel, next};
+use super::stream::{Events, channel};
 use crate::chat::{Call, Part};
 
 pub async fn responses(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
-    let slot = request.extensions().get().cloned();
-    let asked = json_body(request).await?;
-    let open = OpenRequest::new(&app, slot)?;
-    let body = Body::of(to_chat(&asked)?)?;
-    let mut prepared = app.service.prepare(Endpoint::Chat, &body, super::by_chance())?;
+    let read =
+        |app: &App, asked: Value| Ok((app.prepare(Endpoint::Chat, &Body::of(to_chat(&asked)?)?)?, shown(&asked)));
+    let (open, (mut prepared, asked)) = app.asked(request, read).await?;
     let meta = ResponseMeta::new(format!("resp_{:016x}", super::by_chance()));
-    let Some(events) = app.submit(&mut prepared)?.pop() else {
+    let Some(events) = app.submit(&open, &mut prepared)?.pop() else {
         return Err(ApiError::invalid("n must be 1"));
     };
     if !prepared.stream {
@@ -39,6 +37,23 @@ pub async fn responses(State(app): State<Arc<App>>, request: Request<HttpBody>) 
     let streamer = Streamer { app, asked, prepared, meta, out, sent: 0, _open: open };
     tokio::spawn(streamer.run(events));
     Ok(response)
+}
+
+/// Returns the fields of a request that its answer repeats, as text, which takes less memory than values.
+fn shown(asked: &Value) -> String {
+    const KEYS: [&str; 9] = [
+        "instructions",
+        "max_output_tokens",
+        "metadata",
+        "parallel_tool_calls",
+        "temperature",
+        "text",
+        "tool_choice",
+        "tools",
+        "top_p",
+    ];
+    let fields = KEYS.iter().map(|key| (key.to_string(), asked[*key].clone()));
+    Value::from(Map::from_iter(fields)).to_string()
 }
 
 /// Converts the request to a chat request.
@@ -166,7 +181,8 @@ fn part(text: &str) -> Value {
 }
 
 /// Returns the complete object; without a choice, that of an answer that has just begun.
-fn response(service: &Service, asked: &Value, meta: &ResponseMeta, items: &[Value], choice: Option<&Choice>) -> Value {
+fn response(service: &Service, asked: &str, meta: &ResponseMeta, items: &[Value], choice: Option<&Choice>) -> Value {
+    let asked: Value = serde_json::from_str(asked).unwrap_or_default();
     let given = |key: &str, default: Value| match &asked[key] {
         Value::Null => default,
         value => value.clone(),
@@ -208,7 +224,8 @@ fn response(service: &Service, asked: &Value, meta: &ResponseMeta, items: &[Valu
 /// Sends an answer while it is generated.
 struct Streamer {
     app: Arc<App>,
-    asked: Value,
+    /// The fields of the request that the answer repeats.
+    asked: String,
     prepared: Prepared,
     meta: ResponseMeta,
     out: Events,
@@ -228,14 +245,14 @@ struct Progress {
 }
 
 impl Streamer {
-    async fn run(mut self, mut events: UnboundedReceiver<Event>) {
+    async fn run(mut self, mut events: Inbox) {
         for kind in ["response.created", "response.in_progress"] {
             self.response(kind, &[], None);
         }
         let mut reader = self.prepared.reader(0);
         let (mut choice, mut parts, mut progress) = (Choice::default(), Vec::new(), Progress::default());
         loop {
-            let Some(event) = next(&mut events, &self.out).await else { return };
+            let Some(event) = self.out.next(&mut events).await else { return };
             let before = choice.text.len();
             let is_end = match choice.take(event) {
                 Ok(is_end) => is_end,
@@ -372,7 +389,7 @@ impl Streamer {
     fn send(&mut self, kind: &str, event: Value) {
         let event = with(event, json!({ "type": kind, "sequence_number": self.sent }));
         self.sent += 1;
-        let _ = self.out.send(Ok(Sse::default().event(kind).data(event.to_string())));
+        self.out.send(Sse::default().event(kind).data(event.to_string()));
     }
 }
 

@@ -15,14 +15,14 @@ use serde_json::{Value, json};
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
 use super::answer::ResponseMeta;
-use super::app::{App, OpenRequest, Result, bytes, json_body, whole};
+use super::app::{App, Result, whole};
 use super::error::ApiError;
 use super::gate::{self, Gate};
 use super::request::Body;
 use super::responses::responses;
 use super::service::{Endpoint, Service};
 use super::stream::stream;
-use super::{anthropic, audio, llama, lora, ollama};
+use super::{anthropic, audio, llama, lora, ollama, record};
 use crate::text;
 
 /// Returns the routes. Browsers may send requests from `origins` and from the server's own page.
@@ -56,6 +56,7 @@ pub fn router(app: Arc<App>, origins: Vec<HeaderValue>, gate: Gate) -> Router {
         .route("/infill", post(llama::infill))
         .route("/metrics", get(metrics))
         .route_layer(middleware::from_fn_with_state(app.clone(), with_key));
+    let log = app.log.clone();
     let routes = guarded
         .route("/health", get(health))
         .route("/", get(|| async { Html(include_str!("page.html")) }))
@@ -64,7 +65,8 @@ pub fn router(app: Arc<App>, origins: Vec<HeaderValue>, gate: Gate) -> Router {
             ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "this path takes another method")
         })
         .with_state(app)
-        .layer(middleware::from_fn_with_state(Arc::new(gate), gate::check));
+        .layer(middleware::from_fn_with_state(Arc::new(gate), gate::check))
+        .layer(middleware::from_fn_with_state(log, record::record));
     if origins.is_empty() {
         return routes;
     }
@@ -106,14 +108,11 @@ async fn completions(State(app): State<Arc<App>>, request: Request<HttpBody>) ->
 }
 
 async fn generate(app: Arc<App>, endpoint: Endpoint, request: Request<HttpBody>) -> Result<Response> {
-    let slot = request.extensions().get().cloned();
-    let body = bytes(request).await?;
-    let open = OpenRequest::new(&app, slot)?;
-    let body = Body::parse(&body)?;
-    let mut prepared = app.service.prepare(endpoint, &body, super::by_chance())?;
+    let (open, body) = app.receive(request).await?;
+    let mut prepared = app.aside(move |app| app.prepare(endpoint, &Body::parse(body.json()?)?)).await?;
     let prefix = if endpoint == Endpoint::Chat { "chatcmpl" } else { "cmpl" };
     let meta = ResponseMeta::new(format!("{prefix}-{:016x}", super::by_chance()));
-    let answers = app.submit(&mut prepared)?;
+    let answers = app.submit(&open, &mut prepared)?;
     let warning = prepared.warning.take();
     if prepared.stream {
         return Ok(with_warning(stream(app, prepared, meta, answers, open), warning));
@@ -134,21 +133,33 @@ fn with_warning(mut response: Response, warning: Option<&'static str>) -> Respon
     response
 }
 
+/// Drops all other fields of a body.
+fn keep(body: &mut Value, keys: &[&str]) {
+    if let Some(fields) = body.as_object_mut() {
+        fields.retain(|key, _| keys.contains(&key.as_str()));
+    }
+}
+
 async fn embeddings(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
-    let slot = request.extensions().get().cloned();
-    let body = json_body(request).await?;
-    let _open = OpenRequest::new(&app, slot)?;
-    let inputs = app.service.embedding_inputs(&body)?;
+    let read = |app: &App, mut body: Value| {
+        let inputs = app.service.embedding_inputs(&body)?;
+        keep(&mut body, &["encoding_format", "dimensions"]);
+        Ok((body, inputs))
+    };
+    let (_open, (body, inputs)) = app.asked(request, read).await?;
     let tokens = inputs.iter().map(|texts| texts.ids.len()).sum();
     let vectors = app.vectors(inputs).await?;
     Ok(Json(app.service.embeddings(&body, &vectors, tokens)).into_response())
 }
 
 async fn rerank(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
-    let slot = request.extensions().get().cloned();
-    let body = json_body(request).await?;
-    let _open = OpenRequest::new(&app, slot)?;
-    let pairs = app.service.pairs(&body)?;
+    let read = |app: &App, mut body: Value| {
+        let pairs = app.service.pairs(&body)?;
+        let returns = body.get("return_documents").and_then(Value::as_bool) == Some(true);
+        keep(&mut body, &["top_n", "top_k", "return_documents", if returns { "documents" } else { "" }]);
+        Ok((body, pairs))
+    };
+    let (_open, (body, pairs)) = app.asked(request, read).await?;
     let tokens = pairs.iter().map(|texts| texts.ids.len()).sum();
     let vectors = app.vectors(pairs).await?;
     Ok(Json(app.service.ranking(&body, &vectors, tokens)).into_response())
@@ -188,7 +199,10 @@ async fn model(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Js
 }
 
 async fn tokenize(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Json<Value>> {
-    let body = json_body(request).await?;
+    Ok(Json(app.asked(request, tokens_of).await?.1))
+}
+
+fn tokens_of(app: &App, body: Value) -> Result<Value> {
     let text = ["content", "text", "prompt"].iter().find_map(|key| body.get(*key)?.as_str());
     let text = text.ok_or_else(|| ApiError::about("content", "content must be a text"))?;
     let switch = |keys: [&str; 2], default| keys.iter().find_map(|key| body.get(*key)?.as_bool()).unwrap_or(default);
@@ -198,11 +212,14 @@ async fn tokenize(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Re
     let how = arenite::tokenizer::Encode { add_special, parse_special };
     let ids = text::encode(app.service.tokenizer, text.as_bytes(), how);
     let ids = ids.map_err(|error| ApiError::invalid(error.to_string()))?;
-    Ok(Json(json!({ "count": ids.len(), "max_model_len": app.service.context, "tokens": ids })))
+    Ok(json!({ "count": ids.len(), "max_model_len": app.service.context, "tokens": ids }))
 }
 
 async fn detokenize(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Json<Value>> {
-    let body = json_body(request).await?;
+    Ok(Json(app.asked(request, text_of).await?.1))
+}
+
+fn text_of(app: &App, body: Value) -> Result<Value> {
     let ids =
         body.get("tokens").and_then(Value::as_array).map(|ids| ids.iter().map(|id| u32::try_from(id.as_u64()?).ok()));
     let ids: Option<Vec<u32>> = ids.and_then(Iterator::collect);
@@ -211,7 +228,7 @@ async fn detokenize(State(app): State<Arc<App>>, request: Request<HttpBody>) -> 
         text::decode(app.service.tokenizer, &ids).map_err(|error| ApiError::about("tokens", error.to_string()))?;
     let text = String::from_utf8_lossy(&text);
     // The first field is llama.cpp's, the second is vLLM's.
-    Ok(Json(json!({ "content": text, "prompt": text })))
+    Ok(json!({ "content": text, "prompt": text }))
 }
 
 /// Special tokens, for evaluation programs.
@@ -276,5 +293,7 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
             format!("# HELP arenite_{name} {help}\n# TYPE arenite_{name} {kind}\narenite_{name} {value}\n")
         })
         .collect();
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
+    let first = counters.first_token.lines("first_token_seconds", "Seconds from a request to its first token");
+    let rate = counters.token_rate.lines("answer_tokens_per_second", "Tokens a second of an answer, after the first");
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text + &first + &rate).into_response()
 }

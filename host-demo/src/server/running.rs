@@ -1,5 +1,7 @@
 //! A conversation in progress: its state between two passes, and the choice of its next token.
 
+use std::time::Instant;
+
 use anyhow::Result;
 use arenite::grammar::{Constraint, Grammar, Masks, State};
 use arenite::sampler::{Pcg32, Sampler};
@@ -7,7 +9,7 @@ use arenite::tokenizer::{Decoder, Tokenizer};
 use arenite::{Context, Engine, Error, TokenId};
 
 use super::budget::Unread;
-use super::engine::{Event, Finish, Job};
+use super::engine::{Counters, Event, Finish, Job};
 use super::logprobs::{Logprob, logprob};
 use super::request::Settings;
 use crate::chat::dialect::{Gate, plain};
@@ -42,6 +44,8 @@ pub struct Running {
     checkpoints: Vec<usize>,
     /// The mark after which the grammar applies; `None` once it was generated.
     gate: Option<Gate>,
+    /// Time of the first token.
+    first_token: Option<Instant>,
 }
 
 impl Running {
@@ -50,7 +54,7 @@ impl Running {
         let state = settings.table.as_deref().and_then(|table| Some(State::new(&Grammar::new(table).ok()?)));
         let mut decoder = tokenizer.decoder();
         let (mut chars, mut prompt_offsets) = (0, Vec::new());
-        for id in &job.prompt {
+        for id in job.prompt.iter() {
             if settings.scores_prompt {
                 prompt_offsets.push(chars);
             }
@@ -61,9 +65,9 @@ impl Running {
         let gate = settings.gate.clone().map(Gate::new);
         Self {
             context,
-            ids: job.prompt.clone(),
+            ids: job.prompt.to_vec(),
             cached,
-            rng: Pcg32::new(settings.seed),
+            rng: Pcg32::new(job.seed),
             state,
             grammar,
             decoder,
@@ -74,6 +78,7 @@ impl Running {
             scored: Vec::new(),
             checkpoints: Vec::new(),
             gate,
+            first_token: None,
             job,
         }
     }
@@ -88,6 +93,12 @@ impl Running {
     /// Returns true while the prompt is read with the logits of all its tokens.
     pub fn scores(&self) -> bool {
         self.job.settings.scores_prompt && self.context.position() < self.job.prompt.len()
+    }
+
+    /// Tokens a second after the first one.
+    pub fn token_rate(&self) -> Option<f64> {
+        let seconds = self.first_token?.elapsed().as_secs_f64();
+        (self.answer() > 1 && seconds > 0.0).then(|| (self.answer() - 1) as f64 / seconds)
     }
 
     fn answer(&self) -> usize {
@@ -122,6 +133,7 @@ impl Running {
         tokenizer: &Tokenizer<'_, '_>,
         masks: &mut Masks<'_>,
         scratch: &mut [u8],
+        counters: &Counters,
     ) -> Result<(), Error> {
         if self.job.settings.limit == Some(0) {
             self.finish(Finish::Length);
@@ -146,7 +158,11 @@ impl Running {
             plain.zip(settings.logprobs).map(|(logits, count)| logprob(tokenizer, &logits, token, count, offset));
         let piece = self.text_of(token, tokenizer)?;
         let (text, stopped) = self.stops.push(&piece);
-        let _ = self.job.events.send(Event::Token { text, logprob });
+        self.job.events.send(Event::Token { text, logprob });
+        if self.first_token.is_none() {
+            self.first_token = Some(Instant::now());
+            self.job.record.first_token().inspect(|time| counters.first_token.add(time.as_secs_f64()));
+        }
         let is_over = self.advance(token, &piece, tokenizer)?;
         let limit = self.job.settings.limit;
         if stopped || is_over {
@@ -169,7 +185,7 @@ impl Running {
             return Ok(Some(token));
         }
         crate::runtime::numbers(logits)?;
-        let Settings { params, bias, ignore_end, table, min_tokens, stop_ids, .. } = &self.job.settings;
+        let Settings { params, bias, ignore_end, table, min_tokens, stop_ids, .. } = &*self.job.settings;
         let mut sampler = Sampler::new(*params, bias, logits.len(), scratch)?;
         let recent = self.ids.len().saturating_sub(params.repeat_last_n as usize);
         self.ids[recent..].iter().for_each(|id| sampler.accept(*id));
@@ -246,7 +262,8 @@ impl Running {
         let (prompt, answer) = (self.job.prompt.len(), self.answer());
         let cached = if self.job.says_cached { self.cached } else { 0 };
         let done = Event::Done { end, stop, text, prompt, cached, answer };
-        let _ = self.job.events.send(done);
+        self.job.events.send(done);
+        self.job.record.answered(prompt, answer);
         self.end = Some(end);
     }
 }

@@ -7,6 +7,7 @@ use arenite::tokenizer::{Encode, Tokenizer};
 use serde_json::Value;
 
 use super::error::ApiError;
+use super::grammars;
 use super::lora::LoraScales;
 use super::request::{Body, MOST_CHOICES, Settings};
 use crate::chat::dialect::{Template, Tools};
@@ -38,6 +39,8 @@ impl Endpoint {
 pub struct Service {
     pub tokenizer: &'static Tokenizer<'static, 'static>,
     pub renderer: Mutex<Renderer>,
+    /// Grammars that were compiled lately.
+    pub grammars: grammars::Grammars,
     /// The model's conversation style.
     pub style: Style,
     /// The model's name in requests.
@@ -74,10 +77,10 @@ pub struct Facts {
 /// A request that is ready to be answered.
 pub struct Prepared {
     pub endpoint: Endpoint,
-    /// A prompt and settings for each answer.
-    pub jobs: Vec<(Vec<TokenId>, Settings)>,
+    /// A prompt, settings and a seed for each answer.
+    pub jobs: Vec<(Arc<[TokenId]>, Arc<Settings>, u64)>,
     /// The text of each prompt, which may have opened a thought.
-    pub prompts: Vec<String>,
+    pub prompts: Vec<Arc<str>>,
     /// Number of prompts in the request. Each has the same number of answers.
     pub prompt_count: usize,
     pub stream: bool,
@@ -137,13 +140,15 @@ impl Service {
         let prompts = match endpoint {
             Endpoint::Chat => vec![self.chat(body, &mut settings, &mut prepared)?],
             _ => {
-                settings.table = self.form(body)?.map(Arc::from);
+                settings.table = self.form(body)?;
                 settings.scores_prompt = prepared.echo && settings.logprobs.is_some();
                 prepared.scores_prompts = settings.scores_prompt;
                 inputs(self, body.prompt.as_ref(), "prompt", MOST_CHOICES / choices, Encode::PROMPT)?
             }
         };
         prepared.prompt_count = prompts.len();
+        let seed = settings.seed;
+        let settings = Arc::new(settings);
         for (text, ids) in prompts {
             if ids.is_empty() {
                 return Err(ApiError::about("prompt", "the prompt is empty"));
@@ -154,9 +159,9 @@ impl Service {
                 let param = if endpoint == Endpoint::Chat { "messages" } else { "prompt" };
                 return Err(ApiError::too_long(param, ids.len(), self.context));
             }
+            let (text, ids): (Arc<str>, Arc<[TokenId]>) = (text.into(), ids.into());
             for i in 0..choices {
-                let seed = settings.seed.wrapping_add(i as u64);
-                prepared.jobs.push((ids.clone(), Settings { seed, ..settings.clone() }));
+                prepared.jobs.push((ids.clone(), settings.clone(), seed.wrapping_add(i as u64)));
                 prepared.prompts.push(text.clone());
             }
         }

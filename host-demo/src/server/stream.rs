@@ -1,28 +1,113 @@
 //! Streams answers of chats and completions as server-sent events.
 
 use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::response::sse::{Event as Sse, KeepAlive};
 use axum::response::{IntoResponse, Response, Sse as SseResponse};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio_stream::wrappers::UnboundedReceiverStream;
+use tokio::time::timeout;
+use tokio_stream::Stream;
 
 use super::answer::{Choice, ResponseMeta, ToolCall, Usage};
 use super::app::{App, OpenRequest};
 use super::engine::{Event, Finish};
 use super::logprobs;
+use super::memory::Inbox;
 use super::service::{Endpoint, Prepared};
 use crate::chat::Part;
 
+/// Number of events that may wait for the client before the answer's next one is taken.
+const WAITING: usize = 64;
+/// Time after which a client that reads nothing loses its place.
+const STALLED: Duration = Duration::from_secs(30);
+
 /// The sending end of a response's body.
-pub type Events = UnboundedSender<std::result::Result<Sse, Infallible>>;
+pub struct Events<T = Sse> {
+    items: UnboundedSender<std::result::Result<T, Infallible>>,
+    unread: Arc<Unread>,
+}
+
+/// The number of items that the connection has not taken yet.
+#[derive(Default)]
+struct Unread {
+    count: AtomicUsize,
+    taken: Notify,
+}
+
+/// The items of a response's body.
+pub struct Items<T> {
+    items: UnboundedReceiver<std::result::Result<T, Infallible>>,
+    unread: Arc<Unread>,
+}
+
+impl<T> Stream for Items<T> {
+    type Item = std::result::Result<T, Infallible>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let item = self.items.poll_recv(context);
+        if let Poll::Ready(Some(_)) = item {
+            self.unread.count.fetch_sub(1, Ordering::Relaxed);
+            self.unread.taken.notify_waiters();
+        }
+        item
+    }
+}
+
+impl<T> Events<T> {
+    /// Returns both ends of a body.
+    pub fn new() -> (Self, Items<T>) {
+        let (items, received) = unbounded_channel();
+        let unread = Arc::<Unread>::default();
+        (Self { items, unread: unread.clone() }, Items { items: received, unread })
+    }
+
+    /// Returns `false` if the client has disconnected.
+    pub fn send(&self, item: T) -> bool {
+        self.unread.count.fetch_add(1, Ordering::Relaxed);
+        self.items.send(Ok(item)).is_ok()
+    }
+
+    /// Waits until the client has read nearly everything. Returns `false` if it has disconnected or reads no more.
+    async fn has_room(&self) -> bool {
+        let room = async {
+            loop {
+                let taken = self.unread.taken.notified();
+                if self.unread.count.load(Ordering::Relaxed) < WAITING {
+                    return;
+                }
+                taken.await;
+            }
+        };
+        tokio::select! {
+            waited = timeout(STALLED, room) => waited.is_ok(),
+            () = self.items.closed() => false,
+        }
+    }
+
+    /// Returns the next event of an answer; `None` if the client has disconnected or does not read.
+    pub async fn next(&self, events: &mut Inbox) -> Option<Event> {
+        if !self.has_room().await {
+            return None;
+        }
+        // Also detects a client that disconnects while no events arrive.
+        tokio::select! {
+            event = events.recv() => event,
+            () = self.items.closed() => None,
+        }
+    }
+}
 
 /// Returns a response whose body is the events sent to the other value.
 pub fn channel() -> (Events, Response) {
-    let (out, events) = unbounded_channel();
-    let body = SseResponse::new(UnboundedReceiverStream::new(events)).keep_alive(KeepAlive::default());
+    let (out, events) = Events::new();
+    let body = SseResponse::new(events).keep_alive(KeepAlive::default());
     (out, body.into_response())
 }
 
@@ -31,7 +116,7 @@ pub fn stream(
     app: Arc<App>,
     prepared: Prepared,
     meta: ResponseMeta,
-    answers: Vec<UnboundedReceiver<Event>>,
+    answers: Vec<Inbox>,
     open: OpenRequest,
 ) -> Response {
     let (out, response) = channel();
@@ -51,7 +136,7 @@ pub fn stream(
             last["usage"] = json!(Usage::of(&choices, streamer.prepared.prompt_count, true));
             streamer.send(&last);
         }
-        let _ = streamer.out.send(Ok(Sse::default().data("[DONE]")));
+        streamer.out.send(Sse::default().data("[DONE]"));
     });
     response
 }
@@ -64,19 +149,10 @@ struct Streamer {
     _open: OpenRequest,
 }
 
-/// Returns the next event of an answer; `None` if the client has disconnected.
-pub async fn next(events: &mut UnboundedReceiver<Event>, out: &Events) -> Option<Event> {
-    // Also detects a client that disconnects while no events arrive.
-    tokio::select! {
-        event = events.recv() => event,
-        () = out.closed() => None,
-    }
-}
-
 impl Streamer {
     /// Returns `false` if the client has disconnected.
     fn send(&self, value: &Value) -> bool {
-        self.out.send(Ok(Sse::default().data(value.to_string()))).is_ok()
+        self.out.send(Sse::default().data(value.to_string()))
     }
 
     fn head(&self) -> Value {
@@ -95,7 +171,7 @@ impl Streamer {
         self.send(&chunk)
     }
 
-    async fn answer(&self, index: usize, events: UnboundedReceiver<Event>) -> Option<Choice> {
+    async fn answer(&self, index: usize, events: Inbox) -> Option<Choice> {
         match self.prepared.endpoint {
             Endpoint::Chat => self.chat(index, events).await,
             _ => self.completion(index, events).await,
@@ -113,22 +189,22 @@ impl Streamer {
         }
     }
 
-    async fn completion(&self, index: usize, mut events: UnboundedReceiver<Event>) -> Option<Choice> {
+    async fn completion(&self, index: usize, mut events: Inbox) -> Option<Choice> {
         let mut choice = Choice::default();
-        let prompt = self.prepared.prompts[index].as_str();
+        let prompt = &*self.prepared.prompts[index];
         // The offset of the first token of the text.
         let mut start = self.prepared.echo.then_some(0);
         if self.prepared.echo {
             let mut scored = Value::Null;
             if self.prepared.scores_prompts {
-                let event = next(&mut events, &self.out).await?;
+                let event = self.out.next(&mut events).await?;
                 self.take(&mut choice, event)?;
                 scored = logprobs::completion(&choice.scored, 0);
             }
             self.chunk(index, json!(prompt), scored, None);
         }
         loop {
-            let event = next(&mut events, &self.out).await?;
+            let event = self.out.next(&mut events).await?;
             let before = choice.text.len();
             let logprobs = match &event {
                 Event::Token { logprob: Some(logprob), .. } => {
@@ -149,12 +225,12 @@ impl Streamer {
         }
     }
 
-    async fn chat(&self, index: usize, mut events: UnboundedReceiver<Event>) -> Option<Choice> {
+    async fn chat(&self, index: usize, mut events: Inbox) -> Option<Choice> {
         self.chunk(index, json!({ "role": "assistant", "content": "" }), Value::Null, None);
         let mut reader = self.prepared.reader(index);
         let (mut choice, mut parts, mut calls) = (Choice::default(), Vec::new(), 0);
         loop {
-            let event = next(&mut events, &self.out).await?;
+            let event = self.out.next(&mut events).await?;
             let before = choice.text.len();
             let mut logprobs = match &event {
                 Event::Token { logprob: Some(logprob), .. } => json!({ "content": [logprob.chat()] }),

@@ -10,6 +10,7 @@ mod constrained;
 mod faults;
 mod listen;
 mod llama2c;
+mod overload;
 mod pack;
 mod pieces;
 mod quantize;

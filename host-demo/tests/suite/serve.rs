@@ -1,9 +1,12 @@
 //! `arenite serve`: each client gets the same answer as alone, and no client can block the others. `tests/serving`
 //! has longer checks.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -13,28 +16,46 @@ pub struct Server {
     address: String,
     /// Headers of all requests.
     headers: &'static str,
+    /// Has its standard error.
+    log: PathBuf,
 }
 
 impl Server {
-    fn start(more: &[&str]) -> Self {
+    pub fn start(more: &[&str]) -> Self {
         Self::start_with(&[&["-c", "256"], more].concat())
     }
 
     pub fn start_with(args: &[&str]) -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("serve-{}-{}.log", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let log = std::env::temp_dir().join(name);
         let mut process = Command::new(env!("CARGO_BIN_EXE_arenite"))
             .args(["serve", "--port", "0"])
             .args(args)
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(File::create(&log).unwrap())
             .spawn()
             .unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim().strip_prefix("listening on http://").unwrap().to_string();
-        Self { process, address, headers: "" }
+        Self { process, address, headers: "", log }
     }
 
-    fn connect(&self) -> TcpStream {
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    pub fn port(&self) -> &str {
+        self.address.rsplit(':').next().unwrap()
+    }
+
+    /// Its standard error.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+
+    pub fn connect(&self) -> TcpStream {
         let socket = TcpStream::connect(&self.address).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         socket
@@ -68,11 +89,11 @@ impl Server {
         answer
     }
 
-    fn text(&self, body: &Value) -> String {
+    pub fn text(&self, body: &Value) -> String {
         self.answer(body)["choices"][0]["text"].as_str().unwrap().into()
     }
 
-    fn metric(&self, name: &str) -> u64 {
+    pub fn metric(&self, name: &str) -> u64 {
         let (_, text) = self.ask("GET", "/metrics", "", b"");
         let name = format!("arenite_{name} ");
         text.lines().find_map(|line| line.strip_prefix(&name)).unwrap().parse().unwrap()
@@ -83,10 +104,11 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+        let _ = std::fs::remove_file(&self.log);
     }
 }
 
-fn good() -> Value {
+pub fn good() -> Value {
     json!({ "prompt": "Once upon a time", "max_tokens": 8, "temperature": 0 })
 }
 

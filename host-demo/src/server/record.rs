@@ -1,0 +1,222 @@
+//! Records of requests: their identifier, a line in the log, and histograms. No text of a request is recorded.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::{Duration, Instant, SystemTime};
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderName, HeaderValue};
+use axum::middleware::Next;
+use axum::response::Response;
+use serde::Serialize;
+
+const ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Maximum length of a client's own identifier.
+const MOST_ID: usize = 128;
+/// Number of lines that may wait for the log's reader. Further lines are dropped.
+const WAITING: usize = 1024;
+
+/// The format of lines in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    /// One line of words
+    Text,
+    /// One JSON object
+    Json,
+}
+
+/// Writes lines to standard error in a thread of its own, because its reader may be slow.
+#[derive(Clone)]
+pub struct Log {
+    format: LogFormat,
+    lines: SyncSender<String>,
+}
+
+impl Log {
+    pub fn new(format: LogFormat) -> Self {
+        let (lines, waiting) = sync_channel::<String>(WAITING);
+        std::thread::spawn(move || {
+            for line in waiting {
+                let _ = std::io::stderr().lock().write_all(line.as_bytes());
+            }
+        });
+        Self { format, lines }
+    }
+}
+
+/// One request, from its head to the end of its answer. Dropping the last reference writes the line.
+pub struct Record {
+    log: Option<Log>,
+    id: String,
+    method: String,
+    path: String,
+    began: Instant,
+    status: AtomicU16,
+    prompt_tokens: AtomicUsize,
+    answer_tokens: AtomicUsize,
+    /// Microseconds to the first token; 0 if there is none yet.
+    first: AtomicU64,
+}
+
+#[derive(Serialize)]
+struct Line<'r> {
+    time: String,
+    id: &'r str,
+    method: &'r str,
+    path: &'r str,
+    status: u16,
+    seconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_token_seconds: Option<f64>,
+    prompt_tokens: usize,
+    answer_tokens: usize,
+}
+
+impl Record {
+    fn new(log: Option<Log>, id: String, request: &Request<Body>) -> Self {
+        let mut record = Self::none();
+        (record.log, record.id, record.method) = (log, id, request.method().to_string());
+        // The query may have a key in it.
+        record.path = request.uri().path().chars().take(200).collect();
+        record
+    }
+
+    /// A record that is not written.
+    pub fn none() -> Self {
+        Self {
+            log: None,
+            id: String::new(),
+            method: String::new(),
+            path: String::new(),
+            began: Instant::now(),
+            status: 0.into(),
+            prompt_tokens: 0.into(),
+            answer_tokens: 0.into(),
+            first: 0.into(),
+        }
+    }
+
+    /// Adds an answer that has ended.
+    pub fn answered(&self, prompt: usize, answer: usize) {
+        self.prompt_tokens.fetch_max(prompt, Ordering::Relaxed);
+        self.answer_tokens.fetch_add(answer, Ordering::Relaxed);
+    }
+
+    /// Notes the time of the first token. Returns the time since the request, unless there was a token before.
+    pub fn first_token(&self) -> Option<Duration> {
+        let time = self.began.elapsed();
+        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX).max(1);
+        self.first.compare_exchange(0, micros, Ordering::Relaxed, Ordering::Relaxed).is_ok().then_some(time)
+    }
+
+    fn line(&self, format: LogFormat) -> String {
+        let first = self.first.load(Ordering::Relaxed);
+        let line = Line {
+            time: jiff::Timestamp::try_from(SystemTime::now()).map(|time| format!("{time:.3}")).unwrap_or_default(),
+            id: &self.id,
+            method: &self.method,
+            path: &self.path,
+            status: self.status.load(Ordering::Relaxed),
+            seconds: self.began.elapsed().as_secs_f64(),
+            first_token_seconds: (first > 0).then_some(first as f64 / 1e6),
+            prompt_tokens: self.prompt_tokens.load(Ordering::Relaxed),
+            answer_tokens: self.answer_tokens.load(Ordering::Relaxed),
+        };
+        match format {
+            LogFormat::Json => serde_json::to_string(&line).unwrap_or_default() + "\n",
+            LogFormat::Text => {
+                let Line { time, id, method, path, status, seconds, prompt_tokens, answer_tokens, .. } = line;
+                format!(
+                    "{time} {method} {path} {status} {seconds:.3} s, {prompt_tokens} + {answer_tokens} tokens, request {id}\n"
+                )
+            }
+        }
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        if let Some(log) = &self.log {
+            let _ = log.lines.try_send(self.line(log.format));
+        }
+    }
+}
+
+/// Gives each request its record, and the answer the request's identifier.
+pub async fn record(State(log): State<Option<Log>>, mut request: Request<Body>, next: Next) -> Response {
+    let given = request.headers().get(ID).filter(|id| id.len() <= MOST_ID).and_then(|id| id.to_str().ok());
+    let id = given.filter(|id| !id.is_empty()).map_or_else(|| format!("{:016x}", super::by_chance()), str::to_string);
+    let record = Arc::new(Record::new(log, id, &request));
+    request.extensions_mut().insert(record.clone());
+    let mut response = next.run(request).await;
+    record.status.store(response.status().as_u16(), Ordering::Relaxed);
+    if let Ok(id) = HeaderValue::from_str(&record.id) {
+        response.headers_mut().insert(ID, id);
+    }
+    response
+}
+
+/// Upper bounds of a histogram's buckets, for seconds and for tokens a second.
+const BOUNDS: [f64; 19] = [
+    0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0,
+    5000.0,
+];
+
+/// A histogram for `/metrics`.
+#[derive(Debug, Default)]
+pub struct Histogram {
+    /// Number of values in each bucket; larger ones count only in `count`.
+    buckets: [AtomicU64; BOUNDS.len()],
+    count: AtomicU64,
+    /// Sum in millionths.
+    sum: AtomicU64,
+}
+
+impl Histogram {
+    pub fn add(&self, value: f64) {
+        if let Some(bucket) = BOUNDS.iter().position(|bound| value <= *bound) {
+            self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
+        }
+        self.sum.fetch_add((value * 1e6) as u64, Ordering::Relaxed);
+        self.count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the lines for `/metrics`.
+    pub fn lines(&self, name: &str, help: &str) -> String {
+        let mut text = format!("# HELP arenite_{name} {help}\n# TYPE arenite_{name} histogram\n");
+        let (count, sum) = (self.count.load(Ordering::Relaxed), self.sum.load(Ordering::Relaxed));
+        let mut below = 0;
+        for (bound, bucket) in BOUNDS.iter().zip(&self.buckets) {
+            below += bucket.load(Ordering::Relaxed);
+            let _ = writeln!(text, "arenite_{name}_bucket{{le=\"{bound}\"}} {below}");
+        }
+        let _ = writeln!(text, "arenite_{name}_bucket{{le=\"+Inf\"}} {count}");
+        let _ = writeln!(text, "arenite_{name}_sum {}\narenite_{name}_count {count}", sum as f64 / 1e6);
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Histogram;
+
+    #[test]
+    fn buckets_are_cumulative() {
+        let histogram = Histogram::default();
+        [0.004, 0.3, 0.4, 9000.0].into_iter().for_each(|value| histogram.add(value));
+        let lines = histogram.lines("x", "y");
+        for line in [
+            "x_bucket{le=\"0.2\"} 1\n",
+            "x_bucket{le=\"0.5\"} 3\n",
+            "x_bucket{le=\"5000\"} 3\n",
+            "{le=\"+Inf\"} 4\n",
+            "x_count 4\n",
+        ] {
+            assert!(lines.contains(line), "{lines}");
+        }
+    }
+}

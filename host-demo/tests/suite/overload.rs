@@ -1,0 +1,185 @@
+//! `arenite serve` beside hostile clients: nobody else waits for them, and they take no more memory than was printed.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::serve::{Server, good};
+
+/// Sends a request and reads no answer.
+fn send(server: &Server, path: &str, body: &[u8], sent: usize) -> TcpStream {
+    let mut socket = server.connect();
+    socket.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
+    let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len());
+    // The server may take nothing from this client for now.
+    let _ = socket.write_all(head.as_bytes()).and_then(|()| socket.write_all(&body[..sent]));
+    socket
+}
+
+/// Requests whose bodies take long to understand.
+fn slow_requests() -> Vec<Value> {
+    let schema = json!({ "pattern": "^(([a-z]{0,99}x?){0,99}y?){0,99}$" });
+    let value = (0..60).fold(json!(1), |inner, _| json!([inner]));
+    vec![
+        json!({ "prompt": "x", "grammar": "root ::= ((\"a\"{0,99} \"b\"?){0,99} \"c\"?){0,99}" }),
+        json!({ "prompt": "x", "response_format": { "type": "json_schema", "json_schema": { "schema": schema } } }),
+        json!({ "prompt": vec![value; 20_000] }),
+        json!({ "prompt": "word ".repeat(400_000) }),
+    ]
+}
+
+#[test]
+fn nobody_waits_for_slow_requests() {
+    let server = Server::start(&["--parallel", "2"]);
+    let said = server.text(&good());
+    std::thread::scope(|scope| {
+        let slow: Vec<_> = (0..8)
+            .map(|i| {
+                let body = slow_requests().swap_remove(i % 4).to_string();
+                scope.spawn(|| {
+                    let body = body;
+                    server.post("/v1/completions", body.as_bytes()).0
+                })
+            })
+            .collect();
+        std::thread::sleep(Duration::from_millis(50));
+        let mut longest = Duration::ZERO;
+        while slow.iter().any(|slow| !slow.is_finished()) {
+            let began = Instant::now();
+            assert!(server.ask("GET", "/health", "", b"").1.contains("ok"));
+            longest = longest.max(began.elapsed());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!(longest < Duration::from_secs(1), "{longest:?}");
+        let statuses: Vec<u16> = slow.into_iter().map(|slow| slow.join().unwrap()).collect();
+        assert!(statuses.iter().all(|status| matches!(status, 400 | 413)), "{statuses:?}");
+    });
+    assert_eq!(server.text(&good()), said);
+}
+
+/// Bytes after a label: `12.5 MiB`.
+fn bytes_after(text: &str, label: &str) -> f64 {
+    let rest = &text[text.find(label).unwrap_or_else(|| panic!("no {label}: {text}")) + label.len()..];
+    let mut words = rest.split_whitespace();
+    let number: f64 = words.next().unwrap().parse().unwrap();
+    number
+        * [("KiB", 1024.0), ("kB", 1024.0), ("MiB", 1048576.0), ("GiB", 1073741824.0)]
+            .iter()
+            .find(|(unit, _)| words.clone().next().unwrap().starts_with(unit))
+            .unwrap()
+            .1
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn memory_stays_within_what_was_printed() {
+    let server = Server::start(&["--parallel", "2"]);
+    let said = server.text(&good());
+    let large = vec![b' '; 8_000_000];
+    // Bodies that do not come to their end.
+    let unfinished: Vec<_> = (0..60).map(|_| send(&server, "/v1/completions", &large, large.len() - 1)).collect();
+    // Answers that nobody reads.
+    let stalled = json!({ "prompt": "a", "n": 128, "logprobs": 20, "stream": true, "max_tokens": 100,
+        "ignore_eos": true })
+    .to_string();
+    let stalled: Vec<_> = (0..3).map(|_| send(&server, "/v1/completions", stalled.as_bytes(), stalled.len())).collect();
+    drop(unfinished);
+    // Many small values.
+    for values in ["{\"messages\": [", "{\"tools\": ["] {
+        for element in ["{},", "{\"a\":0},", "[[]],", "0,"] {
+            let body = [values, &element.repeat(6_000_000 / element.len()), "0]}"].concat();
+            let (status, _) = server.post("/v1/chat/completions", body.as_bytes());
+            assert!(matches!(status, 400 | 413), "{status}");
+            let body = [values, &element.repeat(100_000), "0]}"].concat();
+            assert_eq!(server.post("/v1/chat/completions", body.as_bytes()).0, 400);
+        }
+    }
+    drop(stalled);
+    assert_eq!(server.text(&good()), said);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
+    let (printed, highest) = (bytes_after(&server.log(), "in all up to "), bytes_after(&status, "VmHWM:"));
+    assert!(highest < 1.1 * printed + 67_108_864.0, "{highest} of {printed}");
+    let now = bytes_after(&status, "VmRSS:");
+    assert!(now < 167_772_160.0, "{now} is not returned");
+}
+
+/// A reader who takes nothing loses its place, and the next one is served meanwhile.
+#[test]
+fn stalled_readers_lose_their_place() {
+    let server = Server::start(&["--parallel", "2"]);
+    let body = json!({ "prompt": "a", "n": 64, "logprobs": 20, "stream": true, "max_tokens": 150, "ignore_eos": true });
+    let body = body.to_string();
+    let stalled: Vec<_> = (0..2).map(|_| send(&server, "/v1/completions", body.as_bytes(), body.len())).collect();
+    let began = Instant::now();
+    while server.metric("answers_running") > 0 || server.metric("requests_total") < 4 {
+        assert!(began.elapsed() < Duration::from_secs(120));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    // Not all 128 answers were made.
+    assert!(server.metric("answer_tokens_total") < 64 * 150, "{}", server.metric("answer_tokens_total"));
+    drop(stalled);
+}
+
+#[test]
+fn requests_have_identifiers_and_lines() {
+    let server = Server::start(&["--log-format", "json"]);
+    let body = good().to_string();
+    let (head, _) = server.ask("POST", "/v1/completions", "X-Request-Id: mine-7\r\n", body.as_bytes());
+    assert!(head.to_lowercase().contains("x-request-id: mine-7"), "{head}");
+    let (head, _) = server.ask("POST", "/v1/other?key=secret", "", b"{}");
+    assert!(head.to_lowercase().contains("x-request-id: "), "{head}");
+    let metrics = server.ask("GET", "/metrics", "", b"").1;
+    for line in ["arenite_first_token_seconds_count 1\n", "arenite_answer_tokens_per_second_bucket{le=\"+Inf\"} 1\n"] {
+        assert!(metrics.contains(line), "{metrics}");
+    }
+    let began = Instant::now();
+    let lines: Vec<Value> = loop {
+        let log = server.log();
+        let lines: Vec<Value> = log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        if lines.len() >= 3 {
+            assert!(!log.contains("secret") && !log.contains("Once upon"), "{log}");
+            break lines;
+        }
+        assert!(began.elapsed() < Duration::from_secs(10), "{log}");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let line = lines.iter().find(|line| line["id"] == "mine-7").unwrap();
+    assert_eq!((&line["status"], &line["path"]), (&json!(200), &json!("/v1/completions")));
+    assert!(line["answer_tokens"] == 8 && line["prompt_tokens"].as_u64() > Some(2), "{line}");
+    assert!(line["first_token_seconds"].as_f64() <= line["seconds"].as_f64(), "{line}");
+    assert!(lines.iter().any(|line| line["status"] == 404 && line["path"] == "/v1/other"), "{lines:?}");
+}
+
+/// A client with many conversations shares the places with others.
+#[test]
+fn clients_take_turns() {
+    let server = Server::start_with(&["--parallel", "2", "-c", "256", "--host", "0.0.0.0"]);
+    let many = json!({ "prompt": "a", "n": 100, "max_tokens": 20, "ignore_eos": true, "stream": true }).to_string();
+    let greedy = send(&server, "/v1/completions", many.as_bytes(), many.len());
+    while server.metric("answers_running") < 2 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // Another client, by its address.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let other = runtime.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4()?;
+        socket.bind("127.0.0.2:0".parse().unwrap())?;
+        socket.connect(format!("127.0.0.1:{}", server.port()).parse().unwrap()).await?.into_std()
+    });
+    let mut other = other.unwrap();
+    other.set_nonblocking(false).unwrap();
+    let body = good().to_string();
+    let head = format!(
+        "POST /v1/completions HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    other.write_all((head + &body).as_bytes()).unwrap();
+    let mut answer = String::new();
+    other.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let begun = server.metric("requests_total");
+    assert!(begun < 30, "{begun} of 101 answers came first");
+    drop(greedy);
+}
