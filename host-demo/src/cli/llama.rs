@@ -152,12 +152,7 @@ const FLAGS: &[(&[&str], Value, Meaning, Meaning)] = &[
     (&["--lora-scaled"], Yes, Alias("--lora"), Alias("--lora")),
     (&["--control-vector", "--control-vector-scaled"], Yes, NO_VECTORS, NO_VECTORS),
     (&["-hf", "-hfr", "--hf-repo", "-hff", "--hf-file", "-mu", "--model-url", "-hft", "--hf-token"], Yes, FETCH, FETCH),
-    (
-        &["--prompt-cache"],
-        Yes,
-        Refused("`arenite chat` saves and loads conversations with /save and /load"),
-        Refused("save and load conversations with /save and /load"),
-    ),
+    (&["--prompt-cache"], Yes, Alias("--session"), Alias("--session")),
 ];
 
 /// Commands that accept llama-cli's flags.
