@@ -40,8 +40,9 @@ macro_rules! families {
             granite "granite" [EXPERTS SHARED_EXPERTS] { "granite" => spec, "granitemoe" => spec }
             llama_like "llama-like" [
                 RENAMED HEAD_NORM NORM_AFTER_ROPE POST_NORM FUSED_QKV FUSED_GATE NO_GATE RELU_SQUARED XIELU RELATIVE_POSITIONS PARALLEL
+                LOOPS NO_MIXER
             ] {
-                "refact" => refact, "cogvlm" => cogvlm, "plamo" => plamo, "openelm" => openelm, "internlm2" => adjacent, "xverse" => adjacent, "exaone" => halves, "pangu-embedded" => halves, "arcee" => arcee,
+                "refact" => refact, "cogvlm" => cogvlm, "deci" => deci, "nanbeige" => nanbeige, "plamo" => plamo, "openelm" => openelm, "internlm2" => adjacent, "xverse" => adjacent, "exaone" => halves, "pangu-embedded" => halves, "arcee" => arcee,
                 "baichuan" => baichuan, "maincoder" => maincoder, "seed_oss" => seed_oss, "chatglm" => chatglm, "glm4" => glm4,
                 "qwen" => qwen, "minicpm" => minicpm, "apertus" => apertus
             }
@@ -57,7 +58,7 @@ macro_rules! families {
                 EXPERTS SCORED_ROUTER SHARED_EXPERTS DENSE_LAYERS RENAMED HEAD_NORM NORM_AFTER_ROPE WHOLE_NORM POST_NORM
                 LOCAL_LAYERS HEADS_GATED LAYER_NORM RELU EARLY_ROUTER TEMPERATURE LLAMA4 FUSED_QKV CLAMP
             ] {
-                "olmoe" => olmoe, "qwen2moe" => qwen2moe, "ernie4_5-moe" => ernie, "deepseek" => deepseek, "deepseek2-ocr" => deepseek,
+                "olmoe" => olmoe, "qwen2moe" => qwen2moe, "ernie4_5-moe" => ernie, "deepseek" => deepseek, "deepseek2-ocr" => deepseek_ocr,
                 "bailingmoe" => deepseek, "dots1" => dots1, "glm4moe" => glm4moe, "hunyuan-moe" => hunyuan,
                 "minimax-m2" => minimax_m2, "afmoe" => afmoe, "phimoe" => phimoe, "smallthinker" => smallthinker,
                 "llama4" => llama4, "bailingmoe2" => bailing2, "exaone-moe" => exaone, "mellum" => mellum, "dbrx" => dbrx, "hy_v3" => hy_v3
@@ -205,6 +206,10 @@ abilities! {
     HEADS_GATED,
     /// Values shorter than keys.
     NARROW_VALUES,
+    /// Layers that run several times.
+    LOOPS,
+    /// Layers without a mixer among others.
+    NO_MIXER,
     /// A dense feed-forward beside experts (Gemma 4).
     EXPERTS_BESIDE,
     /// Routers that read the layer's input.

@@ -23,7 +23,7 @@ pub(super) struct Keys<'g, 'a> {
     /// Number of layers; 0 until it was read.
     layers: usize,
     /// True if layers may lack attention or a feed-forward; a size of 0 is then allowed.
-    partial_layers: bool,
+    pub partial_layers: bool,
     /// True if a window without a pattern of local layers applies to all layers.
     window_everywhere: bool,
     /// True if keys and values may have other lengths than a head's in the cache: those of latent attention.
@@ -194,7 +194,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Checks that `array` has one element per layer. Those of layers that are not read may be left out.
+    /// Checks that `array` has one element per layer, or one per layer that is read.
     const fn one_each(&self, name: &str, array: &Array<'_>, layers: usize) -> Result<(), Error> {
         if array.len() == layers || array.len() == self.layers {
             Ok(())
@@ -691,6 +691,7 @@ impl<'g, 'a> Keys<'g, 'a> {
             heads_gated: None,
             values,
             rotated_first: 0,
+            loops: None,
             experts_beside: false,
             early_router: false,
             weighted_inputs: false,

@@ -8,8 +8,8 @@ use super::latent::Latent;
 use super::layers::{Pattern, Xielu};
 use super::recurrent::{Recurrent, RecurrentKind};
 use super::spec::{
-    Experts, Gate, HeadGate, Need, Norm, Placement, PooledHead, Positions, QkNorm, Residual, Router, SharedExperts,
-    Spec, Stack, Temperature, Values,
+    Experts, Gate, HeadGate, Loops, Need, Norm, Placement, PooledHead, Positions, QkNorm, Residual, Router,
+    SharedExperts, Spec, Stack, Temperature, Values,
 };
 use crate::built::{self, Abilities};
 use crate::kernel::Activation;
@@ -145,6 +145,8 @@ parts! {
     heads_gated: Option<HeadGate> = None, Some(_) => HEADS_GATED;
     /// Length of values, if they are shorter than keys.
     values: Option<Values> = None, Some(_) => NARROW_VALUES;
+    /// Layers that run several times.
+    loops: Option<Loops> = None, Some(_) => LOOPS;
     /// Number of first layers that are global and rotate like local layers.
     rotated_first: usize = 0, 1.. => LOCAL_LAYERS;
     /// True if layers with experts have a dense feed-forward beside them, each with norms of its own.

@@ -331,8 +331,9 @@ impl Role {
         };
         let beside = layer.has_experts && spec.experts_beside();
         let (dense, gated) = ((!layer.has_experts || beside) && layer.ffn > 0, matches!(spec.gate(), Gate::Separate));
-        let alone = matches!(layer.mixer, Mixer::None);
+        let alone = matches!(layer.mixer, Mixer::None) && spec.one_part();
         let normed = matches!(spec.embedding_norm(), Need::Required);
+        let mixed = alone || !matches!(layer.mixer, Mixer::None);
         let weighted = !spec.bare_norm();
         let biased = !matches!(spec.norm(), Norm::Rms) && spec.norm_bias && weighted;
         let own_norm = layer.ffn > 0 && !alone && !matches!(spec.residual(), Residual::Parallel { one_norm: true });
@@ -406,8 +407,8 @@ impl Role {
             }
             // If the embedding is normed, the first layer may lack this norm.
             Self::AttnNorm if layer.index == 0 && normed && !spec.has_head() => need_if(pre_norm, Optional),
-            Self::AttnNorm => required_if(pre_norm && weighted),
-            Self::AttnNormBias => required_if(pre_norm && biased),
+            Self::AttnNorm => required_if(pre_norm && weighted && mixed),
+            Self::AttnNormBias => required_if(pre_norm && biased && mixed),
             Self::FfnNorm => required_if(pre_norm && own_norm && weighted),
             Self::FfnNormBias => required_if(pre_norm && biased && own_norm),
             // Other names.
@@ -491,7 +492,7 @@ impl Role {
 
     /// Number of layers that may have one; 1 for a role of the whole model.
     pub(super) const fn layers(self, spec: &Spec<'_>) -> usize {
-        if self.per_layer() { spec.layers } else { 1 }
+        if self.per_layer() { spec.own_layers() } else { 1 }
     }
 
     /// Shape of its tensor.
@@ -696,7 +697,8 @@ impl Role {
     /// norm.
     pub const fn before_ffn(spec: &Spec<'_>, layer: &Layer) -> (Self, Self) {
         match (layer.mixer, spec.residual()) {
-            (Mixer::None, _) | (_, Residual::Parallel { one_norm: true }) => (Self::AttnNorm, Self::AttnNormBias),
+            (Mixer::None, _) if spec.one_part() => (Self::AttnNorm, Self::AttnNormBias),
+            (_, Residual::Parallel { one_norm: true }) => (Self::AttnNorm, Self::AttnNormBias),
             _ => (Self::FfnNorm, Self::FfnNormBias),
         }
     }

@@ -10,7 +10,7 @@ use super::recurrent::{Recurrent, RecurrentKind};
 use super::roles::Role;
 use super::rope::{Rope, Scaling};
 use crate::kernel::Activation;
-use crate::{Error, Gguf, TokenId, tri};
+use crate::{Error, Gguf, TokenId, built, tri};
 
 /// The most layers a model may have, as in llama.cpp (`LLAMA_MAX_LAYERS`).
 pub const MAX_LAYERS: usize = 512;
@@ -138,6 +138,7 @@ pub struct Spec<'a> {
     pub(super) heads_gated: Option<HeadGate>,
     pub(super) values: Option<Values>,
     pub(super) rotated_first: usize,
+    pub(super) loops: Option<Loops>,
     pub(super) experts_beside: bool,
     pub(super) early_router: bool,
     pub(super) weighted_inputs: bool,
@@ -347,6 +348,16 @@ pub struct HeadGate {
     pub per_head: bool,
     /// True if the function is softplus, else it is the sigmoid.
     pub softplus: bool,
+}
+
+/// Layers that run several times; each time they have keys and values of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Loops {
+    /// Number of layers in the file.
+    pub layers: usize,
+    /// True if the final norm also stands between two runs.
+    pub normed: bool,
 }
 
 /// Values of heads that differ from their keys in length.
@@ -594,6 +605,7 @@ impl<'a> Spec<'a> {
         };
         let mixer = match self.recurrent() {
             _ if self.one_part() && ffn > 0 => Mixer::None,
+            None if built::NO_MIXER && self.heads.get(index) == 0 => Mixer::None,
             Some(_) if self.recurrent_layers().has(index) => Mixer::Recurrent,
             Some(_) if self.side_by_side => Mixer::Both,
             _ => Mixer::Attention,
@@ -665,6 +677,14 @@ impl<'a> Spec<'a> {
             _ => 0,
         };
         layer.qkv_dim() + gates
+    }
+
+    /// Number of layers that have tensors in the file.
+    pub(crate) const fn own_layers(&self) -> usize {
+        match self.loops() {
+            Some(loops) => loops.layers,
+            None => self.layers,
+        }
     }
 
     /// Index of the rotary positions of a layer: 0 for those of global layers.

@@ -97,7 +97,7 @@ fn walk(gguf: &Gguf<'_>, spec: &Spec<'_>, found: &mut dyn FnMut(Found<'_>) -> Re
         if layer >= spec.layers && layer < spec.layers + spec.unused_layers {
             continue;
         }
-        if layer >= spec.layers {
+        if layer >= spec.own_layers() {
             return Err(Error::UnexpectedTensor { tensor: name });
         }
         let place = spec.layer(layer);
@@ -228,6 +228,8 @@ struct Slots {
     whole: usize,
     /// Entries per layer.
     layer: usize,
+    /// Number of layers with tensors.
+    own: usize,
     /// Entries from a matrix to its scales; 0 if the file has none.
     scales: usize,
     /// Index of the first expert's first matrix, if each expert has its own, and the number of experts.
@@ -238,7 +240,14 @@ impl Slots {
     const NONE: u8 = u8::MAX;
 
     const fn of(spec: &Spec<'_>) -> Self {
-        let mut slots = Self { first: [Self::NONE; Role::ALL.len()], whole: 0, layer: 0, scales: 0, separate: (0, 0) };
+        let mut slots = Self {
+            first: [Self::NONE; Role::ALL.len()],
+            whole: 0,
+            layer: 0,
+            own: spec.own_layers(),
+            scales: 0,
+            separate: (0, 0),
+        };
         let used = Self::used(spec);
         let mut number = 0;
         while number < Role::ALL.len() {
@@ -254,7 +263,7 @@ impl Slots {
             }
             number += 1;
         }
-        let all = slots.whole + slots.layer * spec.layers;
+        let all = slots.whole + slots.layer * slots.own;
         slots.scales = if built::SCALES && spec.scaled { all } else { 0 };
         if let (true, Some(experts)) = (spec.separate_experts(), spec.experts()) {
             slots.separate = (all + slots.scales, experts.count);
@@ -290,6 +299,7 @@ impl Slots {
     /// Index of a tensor; `layer` is 0 for roles of the whole model.
     fn place(&self, role: Role, layer: usize) -> Option<usize> {
         let first = *self.first.get(role as usize).filter(|first| **first != Self::NONE)?;
+        let layer = if built::LOOPS { layer.checked_rem(self.own)? } else { layer };
         Some(usize::from(first) + layer * self.layer)
     }
 }
@@ -312,7 +322,7 @@ impl<'m, 'w> Weights<'m, 'w> {
     pub const fn len(spec: &Spec<'_>) -> usize {
         let slots = Slots::of(spec);
         let (_, separate) = slots.separate;
-        slots.whole + slots.layer * spec.layers + slots.scales + 3 * spec.layers * separate
+        slots.whole + slots.layer * slots.own + slots.scales + 3 * spec.layers * separate
     }
 
     /// Fills `table`, which has [`len`](Self::len) entries, and `converted`, which has 4 bytes for each of

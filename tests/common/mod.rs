@@ -7,6 +7,7 @@ pub mod fixture;
 pub mod fixtures;
 pub mod gguf;
 pub mod others;
+pub mod peers;
 pub mod run;
 pub mod tiny;
 pub mod unwritten;

@@ -150,8 +150,8 @@ fn sizes_as_arrays_of_equal_numbers() {
         assert_eq!(bits(&arrays), bits(&file), "{name}");
     }
     let mut file = tiny("llama");
-    file.set("llama.attention.head_count", Meta::array([2u32, 4]));
-    let key = Name::new(b"llama.attention.head_count");
+    file.set("llama.rope.dimension_count", Meta::array([16u32, 8]));
+    let key = Name::new(b"llama.rope.dimension_count");
     assert_eq!(error(&file), Error::KeyValue { key, why: "must be the same for all layers" });
     // An encoder's layers use the same tiles.
     let mut file = encoder("bert");

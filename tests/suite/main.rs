@@ -16,6 +16,7 @@ mod hostile_vocabulary;
 mod lora;
 mod memory;
 mod observer;
+mod peers;
 mod pieces;
 mod reference;
 mod same_bits;

@@ -251,9 +251,22 @@ impl<'m, 'w> Forward<'m, 'w> {
         self.layer_end(&layer, self.rows);
         if index + 1 == self.spec.layers {
             self.close_streams();
+        } else {
+            self.norm_between(index);
         }
         self.compute.done(Section::Embedding);
         self.show(Stage::After, index, observer)
+    }
+
+    /// Applies the final norm after the last layer of a run, if the layers run again.
+    fn norm_between(&mut self, index: usize) {
+        let Self { spec, weights, compute, hidden, rows, .. } = self;
+        if let (Some(loops), Some(hidden)) = (spec.loops(), hidden.get_mut(..*rows * spec.dim))
+            && loops.normed
+            && (index + 1).checked_rem(loops.layers) == Some(0)
+        {
+            norm(compute, spec, weights, (Role::OutputNorm, Role::OutputNormBias, 0), hidden);
+        }
     }
 
     /// Runs the second part of a block: the feed-forward, the experts, or both.

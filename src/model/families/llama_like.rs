@@ -6,7 +6,7 @@ use crate::kernel::Activation;
 use crate::model::keys::Keys;
 use crate::model::layers::{HeadSpec, PerLayer, Xielu};
 use crate::model::roles::Role;
-use crate::model::{Gate, Placement, Positions, QkNorm, Residual, RopeStyle, Spec};
+use crate::model::{Gate, Loops, MAX_LAYERS, Placement, Positions, QkNorm, Residual, RopeStyle, Spec};
 use crate::{Error, tri};
 
 /// InternLM 2 and XVERSE: Llama by another name.
@@ -42,6 +42,27 @@ pub(super) const fn refact<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
 /// OpenELM: norms of the heads of q and k; layers differ in their numbers of heads.
 pub(super) const fn openelm<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     Ok(Spec { fused_qkv: true, qk_norm: QkNorm::Head, ..tri!(halves(keys)) })
+}
+
+/// DeciLM and pruned Nemotron: layers without attention, or without a feed-forward.
+pub(super) const fn deci<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    keys.partial_layers = true;
+    adjacent(keys)
+}
+
+/// Nanbeige 4.2: the layers run several times.
+pub(super) const fn nanbeige<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(adjacent(keys));
+    let runs = tri!(keys.period("num_loops", 1));
+    let normed = !matches!(tri!(keys.switch("skip_loop_final_norm")), Some(true));
+    let (own, layers) = (spec.layers, spec.layers.saturating_mul(runs));
+    if layers > MAX_LAYERS {
+        return Err(keys.wrong("num_loops", "is too large"));
+    }
+    if let PerLayer::Each(_) = spec.kv_heads {
+        return Err(keys.wrong("attention.head_count_kv", "must be the same for all layers"));
+    }
+    Ok(Spec { layers, loops: if runs > 1 { Some(Loops { layers: own, normed }) } else { None }, ..spec })
 }
 
 /// CogVLM without images.

@@ -53,6 +53,12 @@ pub(super) const fn deepseek<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Er
     keys.mixture(spec, Scores::Softmax, false)
 }
 
+/// DeepSeek OCR without images.
+pub(super) const fn deepseek_ocr<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(halves(keys));
+    keys.mixture(spec, Scores::Softmax, false)
+}
+
 /// dots.llm1: norms of the heads of q and k, a router of sigmoids.
 pub(super) const fn dots1<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(halves(keys));
