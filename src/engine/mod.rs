@@ -105,9 +105,22 @@ impl<'m, 'w> Engine<'m, 'w> {
         open.fill(0);
         marks.fill(0);
         pieces.pages = account;
+        Forward::fill_tables(model, &mut pieces)?;
+        Self::of(model, plan, (open, marks), pieces, kv)
+    }
+
+    /// Puts an engine together. (It is large: the result keeps it from being copied.)
+    #[inline(never)] // keeps it off the stack while the tensors are read
+    fn of(
+        model: &'m Model<'_>,
+        plan: Plan,
+        (open, marks): (&'w mut [u32], &'w mut [u32]),
+        pieces: Pieces<'w>,
+        kv: &'w mut [u8],
+    ) -> Result<Self, Error> {
         let Options { context, workers, .. } = plan.options;
         let id = Id::new(open);
-        let forward = Forward::new(model, plan.store, Sizes { context, threads: workers }, pieces, kv)?;
+        let forward = Forward::new(model, plan.store, Sizes { context, threads: workers }, pieces, kv);
         Ok(Self { model, plan, forward, open, marks, run: 0, id })
     }
 

@@ -233,7 +233,8 @@ impl<'a> Keys<'a> {
     }
 
     /// Finds the value of `prefix.suffix` (`suffix` if the prefix is empty) among the remaining pairs.
-    pub(super) const fn find(mut self, prefix: &[u8], suffix: &[u8]) -> Option<Value<'a>> {
+    pub(super) const fn find(mut self, prefix: &[u8], suffix: &[u8]) -> Option<(usize, Value<'a>)> {
+        let mut index = 0;
         let dot: &[u8] = if prefix.is_empty() { b"" } else { b"." };
         let wanted = prefix.len() + dot.len() + suffix.len();
         while self.left > 0 {
@@ -243,11 +244,12 @@ impl<'a> Keys<'a> {
                 let mut found = self.reader;
                 if found.eat(prefix) && found.eat(dot) && found.eat(suffix) {
                     return match read_value(&mut found, suffix, &self.skips) {
-                        Ok(value) => Some(value),
+                        Ok(value) => Some((index, value)),
                         Err(_) => None,
                     };
                 }
             }
+            index += 1;
             if self.reader.skip(len as u64, KEY).is_err() || skip_value(&mut self.reader, b"", &self.skips).is_err() {
                 return None;
             }

@@ -51,6 +51,20 @@ use metadata::Skips;
 use names::Names;
 use reader::Reader;
 
+/// Converts an optional value with one of its methods: `Ok(None)` if there is none.
+macro_rules! optional {
+    ($value:expr, $convert:ident($($arguments:expr),*)) => {
+        match $value {
+            Some(value) => match value.$convert($($arguments),*) {
+                Ok(value) => Ok(Some(value)),
+                Err(error) => Err(error),
+            },
+            None => Ok(None),
+        }
+    };
+}
+pub(crate) use optional;
+
 /// Default alignment of the tensor data in bytes (`GGUF_DEFAULT_ALIGNMENT`).
 const DEFAULT_ALIGNMENT: u32 = 32;
 
@@ -212,6 +226,14 @@ impl<'a> Gguf<'a> {
 
     /// Finds the value of `prefix.suffix` (of `suffix` if the prefix is empty) without concatenating them.
     pub const fn get2(&self, prefix: &str, suffix: &str) -> Option<Value<'a>> {
+        match self.find(prefix, suffix) {
+            Some((_, value)) => Some(value),
+            None => None,
+        }
+    }
+
+    /// Like [`get2`](Self::get2), with the key's number in the file, from 0.
+    pub(crate) const fn find(&self, prefix: &str, suffix: &str) -> Option<(usize, Value<'a>)> {
         self.keys().find(prefix.as_bytes(), suffix.as_bytes())
     }
 
@@ -239,11 +261,7 @@ impl<'a> Gguf<'a> {
     ///
     /// [`Error::KeyType`] if the value is not an integer, [`Error::KeyValue`] if it is negative or exceeds 32 bits.
     pub const fn u32(&self, prefix: &str, name: &str) -> Result<Option<u32>, Error> {
-        let Some(value) = self.get2(prefix, name) else { return Ok(None) };
-        match value.u32(Name::key(prefix, name)) {
-            Ok(value) => Ok(Some(value)),
-            Err(error) => Err(error),
-        }
+        optional!(self.get2(prefix, name), u32(prefix, name))
     }
 
     /// Reads the float under `prefix.name`; a 64-bit float is rounded.
@@ -252,12 +270,7 @@ impl<'a> Gguf<'a> {
     ///
     /// [`Error::KeyType`] if the value is not a float.
     pub const fn f32(&self, prefix: &str, name: &str) -> Result<Option<f32>, Error> {
-        match self.get2(prefix, name) {
-            None => Ok(None),
-            Some(Value::F32(value)) => Ok(Some(value)),
-            Some(Value::F64(value)) => Ok(Some(value as f32)),
-            Some(_) => Err(Error::KeyType { key: Name::key(prefix, name), expected: "a float" }),
-        }
+        optional!(self.get2(prefix, name), f32(prefix, name))
     }
 
     /// Reads the boolean under `prefix.name`.
@@ -266,11 +279,7 @@ impl<'a> Gguf<'a> {
     ///
     /// [`Error::KeyType`] if the value is not a boolean.
     pub const fn bool(&self, prefix: &str, name: &str) -> Result<Option<bool>, Error> {
-        match self.get2(prefix, name) {
-            None => Ok(None),
-            Some(Value::Bool(value)) => Ok(Some(value)),
-            Some(_) => Err(Error::KeyType { key: Name::key(prefix, name), expected: "a boolean" }),
-        }
+        optional!(self.get2(prefix, name), bool(prefix, name))
     }
 
     /// Reads the string under `prefix.name`, as bytes.
@@ -279,11 +288,7 @@ impl<'a> Gguf<'a> {
     ///
     /// [`Error::KeyType`] if the value is not a string.
     pub const fn str(&self, prefix: &str, name: &str) -> Result<Option<&'a [u8]>, Error> {
-        match self.get2(prefix, name) {
-            None => Ok(None),
-            Some(Value::Str(value)) => Ok(Some(value)),
-            Some(_) => Err(Error::KeyType { key: Name::key(prefix, name), expected: "a string" }),
-        }
+        optional!(self.get2(prefix, name), str(prefix, name))
     }
 
     /// Reads the array under `prefix.name`, of any element type.
@@ -292,11 +297,7 @@ impl<'a> Gguf<'a> {
     ///
     /// [`Error::KeyType`] if the value is not an array.
     pub const fn array(&self, prefix: &str, name: &str) -> Result<Option<Array<'a>>, Error> {
-        match self.get2(prefix, name) {
-            None => Ok(None),
-            Some(Value::Array(value)) => Ok(Some(value)),
-            Some(_) => Err(Error::KeyType { key: Name::key(prefix, name), expected: "an array" }),
-        }
+        optional!(self.get2(prefix, name), array(prefix, name))
     }
 }
 

@@ -73,6 +73,13 @@ impl ValueType {
     }
 }
 
+/// The error for the key `prefix.name` whose value has another type.
+#[cold]
+#[inline(never)] // once instead of in every getter
+const fn wrong_type(prefix: &str, name: &str, expected: &'static str) -> Error {
+    Error::KeyType { key: Name::key(prefix, name), expected }
+}
+
 /// A metadata value. Strings are bytes, because vocabularies hold pieces that are not UTF-8.
 ///
 /// # Examples
@@ -171,14 +178,47 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// The value of an integer of any type, if it fits in a `u32`. Errors name `key`.
-    pub(crate) const fn u32(&self, key: Name) -> Result<u32, Error> {
+    /// The value of an integer of any type, if it fits in a `u32`. Errors name the key `prefix.name`.
+    pub(crate) const fn u32(&self, prefix: &str, name: &str) -> Result<u32, Error> {
         if !self.is_integer() {
-            return Err(Error::KeyType { key, expected: "an integer" });
+            return Err(wrong_type(prefix, name, "an integer"));
         }
         match self.integer() {
             Some(value) if value >= 0 && value <= u32::MAX as i64 => Ok(value as u32),
-            _ => Err(Error::KeyValue { key, why: "must be from 0 to 4294967295" }),
+            _ => Err(Error::KeyValue { key: Name::key(prefix, name), why: "must be from 0 to 4294967295" }),
+        }
+    }
+
+    /// The value of a float.
+    pub(crate) const fn f32(&self, prefix: &str, name: &str) -> Result<f32, Error> {
+        match *self {
+            Value::F32(value) => Ok(value),
+            Value::F64(value) => Ok(value as f32),
+            _ => Err(wrong_type(prefix, name, "a float")),
+        }
+    }
+
+    /// The value of a boolean.
+    pub(crate) const fn bool(&self, prefix: &str, name: &str) -> Result<bool, Error> {
+        match *self {
+            Value::Bool(value) => Ok(value),
+            _ => Err(wrong_type(prefix, name, "a boolean")),
+        }
+    }
+
+    /// The bytes of a string.
+    pub(crate) const fn str(&self, prefix: &str, name: &str) -> Result<&'a [u8], Error> {
+        match *self {
+            Value::Str(value) => Ok(value),
+            _ => Err(wrong_type(prefix, name, "a string")),
+        }
+    }
+
+    /// The elements of an array.
+    pub(crate) const fn array(&self, prefix: &str, name: &str) -> Result<Array<'a>, Error> {
+        match *self {
+            Value::Array(value) => Ok(value),
+            _ => Err(wrong_type(prefix, name, "an array")),
         }
     }
 

@@ -6,6 +6,19 @@ use crate::built::{self, Abilities, families};
 use crate::gguf;
 use crate::{Error, Name};
 
+/// Changes a spec in the place of the result; `?` and a struct expression with `..` would copy it.
+macro_rules! edit {
+    ($base:expr, $spec:ident => $edit:expr) => {{
+        let mut result = $base;
+        if let Ok($spec) = &mut result
+            && let Err(error) = $edit
+        {
+            result = Err(error);
+        }
+        result
+    }};
+}
+
 macro_rules! dispatch {
     ($($file:ident $feature:literal [$($ability:ident)*] { $($architecture:literal => $function:ident),+ })*) => {
         $(mod $file;)*

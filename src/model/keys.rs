@@ -4,22 +4,23 @@ use super::layers::{HeadSpec, Numbers, Pattern, PerLayer};
 use super::neutral;
 use super::roles::Role;
 use super::rope::{Rope, RopeStyle, Scaling};
+use super::spec::Special;
 use super::{
     EncoderSizes, Experts, Gate, Latent, MAX_LAYERS, Need, Norm, Placement, PooledActivation, PooledHead, Pooling,
     Positions, QkNorm, Recurrent, RecurrentKind, Residual, Router, Scores, SharedExperts, Spec, Stack, StepNorms,
     Values,
 };
-use crate::gguf::{Array, Value, ValueType, equal};
+use crate::gguf::{Array, Value, ValueType, equal, optional};
 use crate::kernel::{Activation, MAX_TAPS};
 use crate::quant::TensorType;
 use crate::{Error, Gguf, Name, built, tri};
 
-/// A file's metadata under its architecture's prefix, with a list of the keys requested so far.
+/// A file's metadata under its architecture's prefix, with a set of the keys requested so far.
 pub(super) struct Keys<'g, 'a> {
     gguf: &'g Gguf<'a>,
     pub architecture: &'a str,
-    requested: [&'static str; 64],
-    count: usize,
+    /// A bit for each of the file's keys: the family requested it.
+    requested: [u32; MAX_KEYS / 32],
     /// Number of layers; 0 until it was read.
     layers: usize,
     /// True if layers may lack attention or a feed-forward; a size of 0 is then allowed.
@@ -30,6 +31,8 @@ pub(super) struct Keys<'g, 'a> {
     is_latent: bool,
 }
 
+/// Keys of a file among which those of the architecture must be; the family's requests are recorded for these.
+const MAX_KEYS: usize = 512;
 /// Largest width accepted. With it, no product of two sizes overflows 64 bits.
 const MAX_WIDTH: usize = 1 << 22;
 /// Key of the token that starts the decoder.
@@ -44,8 +47,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         Ok(Self {
             gguf,
             architecture: tri!(gguf.architecture()),
-            requested: [""; 64],
-            count: 0,
+            requested: [0; MAX_KEYS / 32],
             layers: 0,
             partial_layers: false,
             window_everywhere: false,
@@ -53,13 +55,18 @@ impl<'g, 'a> Keys<'g, 'a> {
         })
     }
 
-    /// Returns the architecture's prefix and records that `name` is a known key.
-    const fn prefix(&mut self, name: &'static str) -> &'a str {
-        if self.count < self.requested.len() {
-            self.requested[self.count] = name;
-            self.count += 1;
+    /// Returns the value under `name` and records that the key was requested.
+    const fn get(&mut self, name: &str) -> Option<Value<'a>> {
+        let Some((index, value)) = self.gguf.find(self.architecture, name) else { return None };
+        if index < MAX_KEYS {
+            self.requested[index / 32] |= 1 << (index % 32);
         }
-        self.architecture
+        Some(value)
+    }
+
+    /// Reads the float under `name`.
+    const fn float(&mut self, name: &str) -> Result<Option<f32>, Error> {
+        optional!(self.get(name), f32(self.architecture, name))
     }
 
     /// Checks that every key of the architecture was requested or is [neutral](super::neutral) at its value.
@@ -68,14 +75,11 @@ impl<'g, 'a> Keys<'g, 'a> {
     ///
     /// [`Error::UnexpectedKey`] and [`Error::UnsupportedKey`].
     pub const fn all_known(&self) -> Result<(), Error> {
-        let requested = match self.requested.split_at_checked(self.count) {
-            Some((requested, _)) => requested,
-            None => &self.requested,
-        };
-        let mut keys = self.gguf.keys();
+        let (mut keys, mut index) = (self.gguf.keys(), 0);
         while let Some((key, value)) = keys.next_key() {
-            let Some(name) = after(key.as_bytes(), self.architecture.as_bytes()) else { continue };
-            if !contains(requested, name) {
+            let is_requested = index < MAX_KEYS && self.requested[index / 32] >> (index % 32) & 1 != 0;
+            index += 1;
+            if let (false, Some(name)) = (is_requested, after(key.as_bytes(), self.architecture.as_bytes())) {
                 tri!(neutral::check(self.gguf, self.architecture, name, value));
             }
         }
@@ -120,7 +124,7 @@ impl<'g, 'a> Keys<'g, 'a> {
     /// Reads the integer under `name`. Once the number of layers is known, an array of equal integers, one for each
     /// layer, counts as that integer.
     const fn integer(&mut self, name: &'static str) -> Result<Option<u32>, Error> {
-        let value = match self.gguf.get2(self.prefix(name), name) {
+        let value = match self.get(name) {
             Some(Value::Array(array)) if built::LENIENT && self.layers > 0 && array.len() == self.layers => {
                 match array.same() {
                     Some(value) => value,
@@ -130,7 +134,7 @@ impl<'g, 'a> Keys<'g, 'a> {
             Some(value) => value,
             None => return Ok(None),
         };
-        match value.u32(Name::key(self.architecture, name)) {
+        match value.u32(self.architecture, name) {
             Ok(value) => Ok(Some(value)),
             Err(error) => Err(error),
         }
@@ -138,7 +142,7 @@ impl<'g, 'a> Keys<'g, 'a> {
 
     /// Like [`positive`](Self::positive), but 0 counts as no key.
     pub const fn unless_zero(&mut self, name: &'static str) -> Result<Option<f32>, Error> {
-        match tri!(self.gguf.f32(self.prefix(name), name)) {
+        match tri!(self.float(name)) {
             Some(0.0) | None => Ok(None),
             _ => self.positive(name),
         }
@@ -146,7 +150,7 @@ impl<'g, 'a> Keys<'g, 'a> {
 
     /// Reads the positive, finite number under `name`; `None` if the key is absent.
     pub const fn positive(&mut self, name: &'static str) -> Result<Option<f32>, Error> {
-        match tri!(self.gguf.f32(self.prefix(name), name)) {
+        match tri!(self.float(name)) {
             Some(value) if value > 0.0 && value.is_finite() => Ok(Some(value)),
             Some(_) => Err(self.wrong(name, "must be a positive number")),
             None => Ok(None),
@@ -160,7 +164,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         max: usize,
         layers: usize,
     ) -> Result<Option<PerLayer<'a>>, Error> {
-        let Some(Value::Array(sizes)) = self.gguf.get2(self.prefix(name), name) else {
+        let Some(Value::Array(sizes)) = self.get(name) else {
             return match tri!(self.partial_size(name, max)) {
                 Some(size) => Ok(Some(PerLayer::All(size))),
                 None => Ok(None),
@@ -205,12 +209,12 @@ impl<'g, 'a> Keys<'g, 'a> {
 
     /// Reads the boolean under `name`.
     pub const fn switch(&mut self, name: &'static str) -> Result<Option<bool>, Error> {
-        self.gguf.bool(self.prefix(name), name)
+        optional!(self.get(name), bool(self.architecture, name))
     }
 
     /// Reads the string under `name`.
     pub const fn text(&mut self, name: &'static str) -> Result<Option<&'a [u8]>, Error> {
-        self.gguf.str(self.prefix(name), name)
+        optional!(self.get(name), str(self.architecture, name))
     }
 
     /// True if the file has a tensor with this name.
@@ -244,7 +248,7 @@ impl<'g, 'a> Keys<'g, 'a> {
 
     /// Derives the decoder's spec from the encoder's `spec`, applying the keys for the decoder.
     pub const fn target(&mut self, spec: Spec<'a>) -> Result<Spec<'a>, Error> {
-        let start = match tri!(self.gguf.u32(self.prefix(START), START)) {
+        let start = match tri!(self.integer(START)) {
             Some(start) if (start as usize) < spec.vocab => start,
             Some(_) => return Err(self.wrong(START, "is not the id of a token")),
             None => return Err(self.missing(START)),
@@ -384,7 +388,7 @@ impl<'g, 'a> Keys<'g, 'a> {
             kv_heads: if absorbed { PerLayer::All(1) } else { spec.heads },
             global: head,
             local: head,
-            latent: Some(Latent { q_rank, rank, nope, rope: rope.dim, value, absorbed, yarn }),
+            special: Special::Latent(Latent { q_rank, rank, nope, rope: rope.dim, value, absorbed, yarn }),
             ..spec
         })
     }
@@ -428,7 +432,7 @@ impl<'g, 'a> Keys<'g, 'a> {
 
     /// The array of a number for each layer under `name`; `None` if there is no such key.
     pub const fn floats(&mut self, name: &'static str, layers: usize) -> Result<Option<Array<'a>>, Error> {
-        let Some(Value::Array(numbers)) = self.gguf.get2(self.prefix(name), name) else { return Ok(None) };
+        let Some(Value::Array(numbers)) = self.get(name) else { return Ok(None) };
         tri!(self.one_each(name, &numbers, layers));
         if !matches!(numbers.element(), ValueType::F32) {
             return Err(Error::KeyType { key: self.name(name), expected: "an array of f32" });
@@ -469,19 +473,14 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// True if the file has the key `name`.
-    pub const fn knows(&self, name: &str) -> bool {
-        self.gguf.get2(self.architecture, name).is_some()
-    }
-
     /// Records that `name` is known; it does not affect the forward pass.
     pub const fn known(&mut self, name: &'static str) {
-        self.prefix(name);
+        _ = self.get(name);
     }
 
     /// Reads the layers for which the array of booleans under `name` is true; `None` if the key is absent.
     pub const fn layers_where(&mut self, name: &'static str, layers: usize) -> Result<Option<Pattern<'a>>, Error> {
-        let Some(Value::Array(pattern)) = self.gguf.get2(self.prefix(name), name) else { return Ok(None) };
+        let Some(Value::Array(pattern)) = self.get(name) else { return Ok(None) };
         tri!(self.one_each(name, &pattern, layers));
         if !matches!(pattern.element(), ValueType::Bool) && pattern.get_i32(0).is_none() {
             return Err(Error::KeyType { key: self.name(name), expected: "an array of booleans" });
@@ -497,13 +496,14 @@ impl<'g, 'a> Keys<'g, 'a> {
     pub const fn window_everywhere(&mut self, spec: &Spec<'a>) -> Result<(), Error> {
         const PATTERN: &str = "attention.sliding_window_pattern";
         self.window_everywhere = true;
-        if spec.global.window.is_some() && self.gguf.get2(self.prefix(PATTERN), PATTERN).is_some() {
+        if spec.global.window.is_some() && self.get(PATTERN).is_some() {
             return Err(Error::UnsupportedKey { key: self.name(PATTERN), what: "a window in some layers only" });
         }
         Ok(())
     }
 
     /// Removes a window that the family's layers do not have, and finds out in which layout the file has its tensors.
+    #[inline(never)] // keeps its temporaries off the stack while the family reads its keys
     pub const fn settle(&self, spec: &mut Spec<'a>) {
         if spec.global.window.is_some() && !self.window_everywhere {
             spec.global.window = None;
@@ -662,8 +662,7 @@ impl<'g, 'a> Keys<'g, 'a> {
             recurrent: None,
             side_by_side: false,
             recurrent_layers: Pattern::Never,
-            latent: None,
-            altup: None,
+            special: Special::None,
             gated_query: false,
             v_norm: false,
             v_from_k: false,
@@ -686,7 +685,6 @@ impl<'g, 'a> Keys<'g, 'a> {
             residual: Residual::Serial,
             qkv_clamp: None,
             bare_norm: false,
-            xielu: None,
             sub_norms: false,
             heads_gated: None,
             values,
@@ -831,7 +829,7 @@ impl<'g, 'a> Keys<'g, 'a> {
 
     /// Reads how the router computes weights; `scores` if the file does not name the function.
     pub const fn router(&mut self, scores: Scores) -> Result<Router, Error> {
-        let scale = match tri!(self.gguf.f32(self.prefix("expert_weights_scale"), "expert_weights_scale")) {
+        let scale = match tri!(self.float("expert_weights_scale")) {
             Some(0.0) => 1.0, // some converters write 0 for none
             _ => tri!(self.or("expert_weights_scale", 1.0)),
         };
@@ -926,7 +924,7 @@ impl<'g, 'a> Keys<'g, 'a> {
 
     const fn scaling(&mut self) -> Result<Scaling, Error> {
         const TYPE: &str = "rope.scaling.type";
-        let kind = tri!(self.gguf.str(self.prefix(TYPE), TYPE));
+        let kind = tri!(self.text(TYPE));
         let older = tri!(self.unless_zero("rope.scale_linear"));
         let factor = match tri!(self.unless_zero("rope.scaling.factor")) {
             Some(factor) => Some(factor),
@@ -978,10 +976,14 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
+    #[cold]
+    #[inline(never)] // once instead of for every key
     pub const fn wrong(&self, name: &str, why: &'static str) -> Error {
         Error::KeyValue { key: self.name(name), why }
     }
 
+    #[cold]
+    #[inline(never)]
     pub const fn missing(&self, name: &str) -> Error {
         Error::MissingKey { key: self.name(name) }
     }
@@ -1018,14 +1020,4 @@ const fn ends_with(name: &[u8], end: &[u8]) -> bool {
         Some((_, last)) => equal(last, end),
         None => false,
     }
-}
-
-const fn contains(mut names: &[&str], name: &[u8]) -> bool {
-    while let Some((first, rest)) = names.split_first() {
-        if equal(first.as_bytes(), name) {
-            return true;
-        }
-        names = rest;
-    }
-    false
 }

@@ -81,19 +81,21 @@ impl<'a> Model<'a> {
     #[inline(never)] // keeps its temporaries off the caller's stack
     pub fn new(gguf: &Gguf<'a>) -> Result<Self, Error> {
         match &Spec::read(gguf) {
-            Ok(spec) => Self::checked(gguf, spec),
+            Ok(spec) => match weights::check(gguf, spec) {
+                Ok(()) => Self::with_encoder(gguf, spec),
+                Err(error) => Err(error),
+            },
             Err(error) => Err(*error),
         }
     }
 
-    #[inline(never)] // keeps the model off the stack while the metadata is read
-    fn checked(gguf: &Gguf<'a>, spec: &Spec<'a>) -> Result<Self, Error> {
-        let encoder = spec.encoder();
-        weights::check(gguf, spec)?;
-        if let Some(encoder) = &encoder {
+    #[inline(never)] // keeps the model off the stack while metadata and tensors are read
+    fn with_encoder(gguf: &Gguf<'a>, spec: &Spec<'a>) -> Result<Self, Error> {
+        let model = Self { gguf: *gguf, spec: *spec, encoder: spec.encoder() };
+        if let Some(encoder) = &model.encoder {
             weights::check(gguf, encoder)?;
         }
-        Ok(Self { gguf: *gguf, spec: *spec, encoder })
+        Ok(model)
     }
 
     /// The architecture; for an encoder-decoder, the decoder's.

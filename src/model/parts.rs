@@ -9,7 +9,7 @@ use super::layers::{Pattern, Xielu};
 use super::recurrent::{Recurrent, RecurrentKind};
 use super::spec::{
     Experts, Gate, HeadGate, Loops, Need, Norm, Placement, PooledHead, Positions, QkNorm, Residual, Router,
-    SharedExperts, Spec, Stack, Temperature, Values,
+    SharedExperts, Spec, Special, Stack, Temperature, Values,
 };
 use crate::built::{self, Abilities};
 use crate::kernel::Activation;
@@ -40,10 +40,48 @@ macro_rules! parts {
                         _ => {}
                     }
                 )*
-                None
+                self.special.lacks(abilities)
             }
         }
     };
+}
+
+impl<'a> Spec<'a> {
+    /// Sizes of attention over a latent vector, which all layers then have.
+    pub const fn latent(&self) -> Option<Latent> {
+        match self.special {
+            Special::Latent(latent) if built::LATENT => Some(latent),
+            _ => None,
+        }
+    }
+
+    /// Sizes of the streams of hidden states beside the residual stream.
+    pub const fn altup(&self) -> Option<AltUp<'a>> {
+        match self.special {
+            Special::AltUp(altup) if built::ALTUP => Some(altup),
+            _ => None,
+        }
+    }
+
+    /// Parameters of the activation function xIELU, used in place of `activation`.
+    pub const fn xielu(&self) -> Option<&Xielu<'a>> {
+        match &self.special {
+            Special::Xielu(xielu) if built::XIELU => Some(xielu),
+            _ => None,
+        }
+    }
+}
+
+impl Special<'_> {
+    /// Name of the part if its ability is not in `abilities`.
+    const fn lacks(&self, abilities: Abilities) -> Option<&'static str> {
+        match self {
+            Self::Latent(_) if built::LENIENT && !abilities.has(Abilities::LATENT) => Some("latent"),
+            Self::AltUp(_) if built::LENIENT && !abilities.has(Abilities::ALTUP) => Some("altup"),
+            Self::Xielu(_) if built::LENIENT && !abilities.has(Abilities::XIELU) => Some("xielu"),
+            _ => None,
+        }
+    }
 }
 
 parts! {
@@ -93,10 +131,6 @@ parts! {
         Some(Recurrent { kind: RecurrentKind::DeltaNet | RecurrentKind::Mamba2, .. }) => RECURRENCE,
         Some(Recurrent { kind: RecurrentKind::Mamba, .. }) => SELECTIVE,
         Some(Recurrent { kind: RecurrentKind::Rwkv7 | RecurrentKind::Rwkv6, .. }) => RWKV;
-    /// Sizes of attention over a latent vector, which all layers then have.
-    latent: Option<Latent> = None, Some(_) => LATENT;
-    /// Sizes of the streams of hidden states beside the residual stream.
-    altup: Option<AltUp<'a>> = None, Some(_) => ALTUP;
     /// Layers that have the recurrent mixer and no attention.
     recurrent_layers: Pattern<'a> = Pattern::Never,
         Pattern::Always | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::AllButFirst(_) | Pattern::Steps { .. } | Pattern::Where(_) | Pattern::Zero(_) => STATES;
@@ -137,8 +171,6 @@ parts! {
     qkv_clamp: Option<f32> = None, Some(_) => CLAMP;
     /// True if norms have no weights.
     bare_norm: bool = false, true => BARE_NORM;
-    /// Parameters of the activation function xIELU, used in place of `activation`.
-    xielu: Option<Xielu<'a>> = None, Some(_) => XIELU;
     /// True if the heads' output and the feed-forward's inner values are normed (`attn_sub_norm`, `ffn_sub_norm`).
     sub_norms: bool = false, true => SUB_NORMS;
     /// Gates of the heads' output, computed by a matrix of their own.

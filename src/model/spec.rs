@@ -115,8 +115,7 @@ pub struct Spec<'a> {
     pub(super) renamed: &'static [(Role, Role)],
     pub(super) recurrent: Option<Recurrent>,
     pub(super) recurrent_layers: Pattern<'a>,
-    pub(super) latent: Option<Latent>,
-    pub(super) altup: Option<AltUp<'a>>,
+    pub(super) special: Special<'a>,
     pub(super) gated_query: bool,
     pub(super) v_norm: bool,
     pub(super) v_from_k: bool,
@@ -133,7 +132,6 @@ pub struct Spec<'a> {
     pub(super) residual: Residual,
     pub(super) qkv_clamp: Option<f32>,
     pub(super) bare_norm: bool,
-    pub(super) xielu: Option<Xielu<'a>>,
     pub(super) sub_norms: bool,
     pub(super) heads_gated: Option<HeadGate>,
     pub(super) values: Option<Values>,
@@ -146,6 +144,15 @@ pub struct Spec<'a> {
     pub(super) per_layer_input: usize,
     pub(super) layer_scale: Need,
     pub(super) pooled_head: Option<PooledHead>,
+}
+
+/// Parts of which a model has at most one.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Special<'a> {
+    None,
+    Latent(Latent),
+    AltUp(AltUp<'a>),
+    Xielu(Xielu<'a>),
 }
 
 /// Kind of position encoding of a model.
@@ -491,8 +498,10 @@ impl<'a> Spec<'a> {
     /// and [`Error::UnsupportedKey`] for a key under the architecture's prefix that its family does not use.
     #[inline(never)] // keeps its temporaries off the caller's stack
     pub const fn read(gguf: &Gguf<'a>) -> Result<Self, Error> {
-        let mut keys = tri!(Keys::new(gguf));
-        Self::of(&mut keys)
+        match Keys::new(gguf) {
+            Ok(mut keys) => Self::of(&mut keys),
+            Err(error) => Err(error),
+        }
     }
 
     /// Reads and checks the spec in place of the result: a copy would take half a kilobyte of stack.
@@ -508,6 +517,7 @@ impl<'a> Spec<'a> {
         result
     }
 
+    #[inline(never)] // keeps its temporaries off the stack while the family reads its keys
     const fn check_all(&self, keys: &Keys<'_, 'a>) -> Result<(), Error> {
         tri!(families::check(self, keys.architecture));
         tri!(keys.all_known());

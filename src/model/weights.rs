@@ -325,14 +325,15 @@ impl<'m, 'w> Weights<'m, 'w> {
         slots.whole + slots.layer * slots.own + slots.scales + 3 * spec.layers * separate
     }
 
+    /// The tensors in a table that was [filled](Self::fill).
+    pub fn new(gguf: &Gguf<'m>, spec: &Spec<'_>, table: &'w [Entry], converted: &'w [u8]) -> Self {
+        Self { file: gguf.pieces(), slots: Slots::of(spec), table, converted }
+    }
+
     /// Fills `table`, which has [`len`](Self::len) entries, and `converted`, which has 4 bytes for each of
     /// [`Spec::half_vectors`].
-    pub fn new(
-        gguf: &Gguf<'m>,
-        spec: &Spec<'_>,
-        table: &'w mut [Entry],
-        converted: &'w mut [u8],
-    ) -> Result<Self, Error> {
+    #[inline(never)] // keeps its temporaries off the caller's stack
+    pub fn fill(gguf: &Gguf<'_>, spec: &Spec<'_>, table: &mut [Entry], converted: &mut [u8]) -> Result<(), Error> {
         table.fill(Entry::zeroed());
         let mut used = 0;
         let slots = Slots::of(spec);
@@ -360,8 +361,7 @@ impl<'m, 'w> Weights<'m, 'w> {
                 *entry = Entry { place, rows: rows as u32, cols: cols as u32 };
             }
             Ok(())
-        })?;
-        Ok(Self { file: gguf.pieces(), slots, table, converted })
+        })
     }
 
     /// The matrix of `role` in `layer`, if the file has it. Pass 0 as the layer for roles of the whole model.
@@ -379,10 +379,16 @@ impl<'m, 'w> Weights<'m, 'w> {
 
     /// The matrix at an index of the table, with its scales.
     fn at(&self, place: usize) -> Option<Matrix<'m>> {
-        let matrix = self.entry(place)?.matrix(self.file)?;
-        if !built::SCALES || place >= self.slots.scales {
-            return Some(matrix);
+        let entry = self.entry(place)?;
+        if built::SCALES && place < self.slots.scales {
+            return self.scaled(entry, place);
         }
+        entry.matrix(self.file)
+    }
+
+    #[inline(never)] // few files have scales
+    fn scaled(&self, entry: &Entry, place: usize) -> Option<Matrix<'m>> {
+        let matrix = entry.matrix(self.file)?;
         let scales = self.entry(place + self.slots.scales).and_then(|scales| scales.matrix(self.file));
         Some(matrix.scaled(scales.map_or(&[], |scales| scales.data())))
     }

@@ -78,7 +78,7 @@ impl Forward<'_, '_> {
 }
 
 /// `x = xIELU(x)` with the parameters of layer `index`: a parabola for positive `x`, `expm1` below.
-fn xielu_of(Xielu { alpha_n, alpha_p, beta, eps }: Xielu<'_>, index: usize, x: &mut [f32]) {
+fn xielu_of(Xielu { alpha_n, alpha_p, beta, eps }: &Xielu<'_>, index: usize, x: &mut [f32]) {
     let softplus = |x: f32| libm::log1pf(libm::expf(x));
     let (beta, eps) = (beta.get(index), eps.get(index));
     let (positive, negative) = (softplus(alpha_p.get(index)), beta + softplus(alpha_n.get(index)));

@@ -13,6 +13,7 @@ use crate::model::{Layer, Recurrent, Role, StepNorms, Weights};
 
 impl Forward<'_, '_> {
     /// `x += output(silu(gate) * scan(convolution(norm(x))))`; also advances the states.
+    #[inline(never)] // keeps its temporaries off the stack of layers without it
     pub(super) fn mamba(&mut self, layer: &Layer, mixer: &Recurrent) {
         let Self { spec, weights, compute, hidden, branch, inner, rows: count, .. } = self;
         let (index, dim, count) = (layer.index, spec.dim, *count);

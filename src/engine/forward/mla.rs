@@ -19,6 +19,7 @@ const EPS: f32 = 1e-6;
 
 impl Forward<'_, '_> {
     /// `x += output(attention(norm(x)))`; also adds the rows' keys and values to the cache.
+    #[inline(never)] // keeps its temporaries off the stack of layers without it
     pub(super) fn latent_attention(&mut self, layer: &Layer, latent: &Latent, view: &View) {
         let Self { spec, weights, compute, hidden, branch, inner, rows: count, .. } = self;
         let shape = Shape {

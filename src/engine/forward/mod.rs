@@ -101,17 +101,12 @@ pub(crate) struct Sizes {
 }
 
 impl<'m, 'w> Forward<'m, 'w> {
-    /// Creates the pass and fills its constants: the table of weights and the rotary frequencies.
-    pub fn new(
-        model: &'m Model<'_>,
-        store: Store,
-        sizes: Sizes,
-        pieces: Pieces<'w>,
-        kv: &'w mut [u8],
-    ) -> Result<Self, Error> {
+    /// Creates the pass and fills its constants, such as the rotary frequencies. The tables of weights were filled by
+    /// [`fill_tables`](Self::fill_tables).
+    pub fn new(model: &'m Model<'_>, store: Store, sizes: Sizes, pieces: Pieces<'w>, kv: &'w mut [u8]) -> Self {
         let Sizes { context, threads } = sizes;
         let spec = model.spec();
-        let weights = Weights::new(model.gguf(), spec, pieces.weights, pieces.vectors)?;
+        let weights = Weights::new(model.gguf(), spec, pieces.weights, pieces.vectors);
         let rotary = [
             Rotary::new(spec, 0, context, &weights, pieces.frequencies, pieces.rotations),
             Rotary::new(spec, 1, context, &weights, pieces.local_frequencies, pieces.local_rotations),
@@ -119,14 +114,11 @@ impl<'m, 'w> Forward<'m, 'w> {
         let source = if !built::ENCODER || pieces.states.is_empty() {
             None
         } else {
-            let other = match model.encoder() {
-                Some(spec) => {
-                    let weights = Weights::new(model.gguf(), spec, pieces.source_weights, pieces.source_vectors)?;
-                    let relative = Relative::new(spec, &weights, context, pieces.source_biases);
-                    Some((spec, weights, relative))
-                }
-                None => None,
-            };
+            let other = model.encoder().map(|spec| {
+                let weights = Weights::new(model.gguf(), spec, pieces.source_weights, pieces.source_vectors);
+                let relative = Relative::new(spec, &weights, context, pieces.source_biases);
+                (spec, weights, relative)
+            });
             Some(Source { other, states: pieces.states, tokens: 0 })
         };
         let mut account = pieces.pages;
@@ -137,7 +129,7 @@ impl<'m, 'w> Forward<'m, 'w> {
             account = rest;
             *pool = Pool::new(pages, tables, width);
         }
-        Ok(Self {
+        Self {
             spec,
             relative: Relative::new(spec, &weights, context, pieces.biases),
             weights,
@@ -175,7 +167,16 @@ impl<'m, 'w> Forward<'m, 'w> {
             tiles_end: 0,
             second: usize::MAX,
             kv,
-        })
+        }
+    }
+
+    /// Fills the tables of the weights of the model and of its encoder.
+    pub fn fill_tables(model: &Model<'_>, pieces: &mut Pieces<'_>) -> Result<(), Error> {
+        Weights::fill(model.gguf(), model.spec(), pieces.weights, pieces.vectors)?;
+        match model.encoder().filter(|_| built::ENCODER) {
+            Some(spec) => Weights::fill(model.gguf(), spec, pieces.source_weights, pieces.source_vectors),
+            None => Ok(()),
+        }
     }
 
     /// Maximum number of rows in a pass.
@@ -215,18 +216,23 @@ impl<'m, 'w> Forward<'m, 'w> {
     /// Runs one layer on all rows and stores their keys and values in its cache.
     pub fn layer<O: Observer>(&mut self, index: usize, observer: &mut O) -> ControlFlow<()> {
         let layer = self.spec.layer(index);
+        let has_streams = self.spec.altup().is_some();
         if index == 0 {
             self.layer_inputs();
-            self.open_streams();
+            if has_streams {
+                self.open_streams();
+            }
             self.compute.done(Section::Embedding);
         }
         self.show(Stage::Before, index, observer)?;
         let tiles = self.tiles(&layer);
-        let mixer = self.spec.recurrent().filter(|_| layer.has_state());
+        let mixer = if layer.has_state() { self.spec.recurrent() } else { None };
         if mixer.is_some() && layer.has_attention() || self.spec.keeps_input() {
             self.hold();
         }
-        self.predict(&layer);
+        if has_streams {
+            self.predict(&layer);
+        }
         if layer.has_attention() {
             let view = View { tiles, pool: layer.pool(), part: Part::All, cross: false };
             match self.spec.latent() {
@@ -234,7 +240,9 @@ impl<'m, 'w> Forward<'m, 'w> {
                 None => self.attention(&layer, view),
             }
         }
-        self.join();
+        if has_streams {
+            self.join();
+        }
         if let Some(mixer) = mixer {
             match mixer.kind {
                 RecurrentKind::Mamba => self.mamba(&layer, &mixer),
@@ -246,10 +254,12 @@ impl<'m, 'w> Forward<'m, 'w> {
         self.look_across(&layer);
         self.show(Stage::Attention, index, observer)?;
         self.after_attention(&layer, self.rows);
-        self.correct(&layer);
+        if has_streams {
+            self.correct(&layer);
+        }
         self.show(Stage::FeedForward, index, observer)?;
         self.layer_end(&layer, self.rows);
-        if index + 1 == self.spec.layers {
+        if has_streams && index + 1 == self.spec.layers {
             self.close_streams();
         } else {
             self.norm_between(index);

@@ -61,6 +61,7 @@ impl Row {
 impl Forward<'_, '_> {
     /// `x += output(mix(projections(norm(x))))`; also advances the states. In a layer that also has attention, the
     /// input is the one saved by [`hold`](Self::hold).
+    #[inline(never)] // keeps its temporaries off the stack of layers without it
     pub(super) fn recurrent(&mut self, layer: &Layer, mixer: &Recurrent) {
         let Self { spec, weights, compute, hidden, branch, inner, rows: count, .. } = self;
         let (index, dim, count) = (layer.index, spec.dim, *count);

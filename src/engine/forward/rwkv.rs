@@ -38,6 +38,7 @@ struct Pieces<'a> {
 
 impl Forward<'_, '_> {
     /// `x += output(gate * heads(norm(x)))`; also advances the states over the rows.
+    #[inline(never)] // keeps its temporaries off the stack of layers without it
     pub(super) fn time_mix(&mut self, layer: &Layer, mixer: &Recurrent) {
         let at = self.beside_at();
         let Self { spec, weights, compute, hidden, branch, inner, inputs, rows: count, .. } = self;
@@ -132,6 +133,7 @@ impl Forward<'_, '_> {
 
 impl Forward<'_, '_> {
     /// `x += sigmoid(receptance) * value(relu(key)^2)`: the channel mixing of RWKV-6.
+    #[inline(never)] // keeps its temporaries off the stack of layers without it
     pub(super) fn channel_mix(&mut self, layer: &Layer) {
         let Self { spec, weights, compute, hidden, branch, inner, rows: count, .. } = self;
         let (index, dim, ffn, count) = (layer.index, spec.dim, layer.ffn, *count);

@@ -55,7 +55,7 @@ pub(super) const fn gemma3<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
 
 /// Reads a soft cap: 0 means none, a missing key means `default`.
 const fn cap(keys: &mut Keys<'_, '_>, name: &'static str, default: Option<f32>) -> Result<Option<f32>, Error> {
-    if keys.knows(name) { keys.unless_zero(name) } else { Ok(default) }
+    if keys.has_key(name) { keys.unless_zero(name) } else { Ok(default) }
 }
 
 /// Spec shared by Gemma 2 and 3. `window` is the window of local layers if the file gives none. The last layer of every

@@ -2,6 +2,7 @@
 
 use super::gemma;
 use crate::model::altup::AltUp;
+use crate::model::spec::Special;
 use crate::model::keys::Keys;
 use crate::model::layers::{HeadSpec, Pattern};
 use crate::model::rope::{Rope, Scaling};
@@ -50,7 +51,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
         attention_scale: Some(1.0),
         logit_cap: tri!(keys.positive("final_logit_softcapping")),
         per_layer_input: tri!(keys.size("embedding_length_per_layer_input", Keys::MAX_WIDTH)),
-        altup: Some(AltUp {
+        special: Special::AltUp(AltUp {
             streams,
             rank: tri!(keys.needed_rows("blk.0.laurel_l.weight")),
             sparsity: tri!(keys.floats("activation_sparsity_scale", spec.layers)),

@@ -7,24 +7,24 @@ use crate::model::keys::Keys;
 use crate::model::{Need, RopeStyle, Spec};
 use crate::{Error, tri};
 
-// (Fields are set in place: a struct expression would copy all others one by one, in a kilobyte of code.)
-
 /// ERNIE 4.5, dense: the same architecture under another name.
 pub(super) const fn ernie<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
-    let mut result = keys.decoder(RopeStyle::Adjacent);
-    if let Ok(spec) = &mut result {
-        spec.norm_eps = tri!(keys.required("attention.layer_norm_rms_epsilon"));
-    }
-    result
+    edit!(keys.decoder(RopeStyle::Adjacent), spec => norms(keys, spec))
+}
+
+const fn norms<'a>(keys: &mut Keys<'_, 'a>, spec: &mut Spec<'a>) -> Result<(), Error> {
+    spec.norm_eps = tri!(keys.required("attention.layer_norm_rms_epsilon"));
+    Ok(())
 }
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
-    let mut result = ernie(keys);
-    if let Ok(spec) = &mut result {
-        tri!(keys.window_everywhere(spec)); // Mistral 7B of 2023
-        spec.qkv_bias = Need::Optional;
-        spec.linear_bias = Need::Optional;
-        spec.experts = tri!(keys.experts(true));
-    }
-    result
+    edit!(ernie(keys), spec => others(keys, spec))
+}
+
+const fn others<'a>(keys: &mut Keys<'_, 'a>, spec: &mut Spec<'a>) -> Result<(), Error> {
+    tri!(keys.window_everywhere(spec)); // Mistral 7B of 2023
+    spec.qkv_bias = Need::Optional;
+    spec.linear_bias = Need::Optional;
+    spec.experts = tri!(keys.experts(true));
+    Ok(())
 }

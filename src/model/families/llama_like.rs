@@ -6,6 +6,7 @@ use crate::kernel::Activation;
 use crate::model::keys::Keys;
 use crate::model::layers::{HeadSpec, PerLayer, Xielu};
 use crate::model::roles::Role;
+use crate::model::spec::Special;
 use crate::model::{Gate, Loops, MAX_LAYERS, Placement, Positions, QkNorm, Residual, RopeStyle, Spec};
 use crate::{Error, tri};
 
@@ -127,5 +128,5 @@ pub(super) const fn apertus<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Err
         beta: tri!(keys.numbers("xielu.beta", spec.layers)),
         eps: tri!(keys.numbers("xielu.eps", spec.layers)),
     };
-    Ok(Spec { qk_norm: QkNorm::Head, gate: Gate::None, xielu: Some(xielu), ..spec })
+    Ok(Spec { qk_norm: QkNorm::Head, gate: Gate::None, special: Special::Xielu(xielu), ..spec })
 }

@@ -78,7 +78,7 @@ pub(super) const fn bailing2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Er
     let count = tri!(keys.nonzero("expert_shared_count", 1 << 10));
     // The key of the width is that of one shared expert.
     let shared_experts = match (spec.shared_experts, count) {
-        (Some(shared), Some(count)) if keys.knows("expert_shared_feed_forward_length") => {
+        (Some(shared), Some(count)) if keys.has_key("expert_shared_feed_forward_length") => {
             let width = shared.width.saturating_mul(count);
             if width > Keys::MAX_WIDTH {
                 return Err(keys.wrong("expert_shared_count", "is too large"));
@@ -229,7 +229,7 @@ pub(super) const fn smallthinker<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>
 /// positions; it has no rotary positions, and its queries grow with the position.
 pub(super) const fn llama4<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     const CHUNK: usize = 8192; // no key has it
-    let rotated_everywhere = keys.knows("attention.sliding_window") && {
+    let rotated_everywhere = keys.has_key("attention.sliding_window") && {
         let window = tri!(keys.nonzero("attention.sliding_window", i32::MAX as usize));
         window.is_none()
     };
