@@ -24,6 +24,7 @@ macro_rules! dispatch {
         $(mod $file;)*
 
         /// Reads the spec of the architecture that `keys` belongs to.
+        #[inline(never)] // keeps its temporaries off the caller's stack
         pub(super) const fn read<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
             $($(
                 if cfg!(feature = $feature) && equal(keys.architecture, $architecture) {

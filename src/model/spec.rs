@@ -498,19 +498,12 @@ impl<'a> Spec<'a> {
     /// and [`Error::UnsupportedKey`] for a key under the architecture's prefix that its family does not use.
     #[inline(never)] // keeps its temporaries off the caller's stack
     pub const fn read(gguf: &Gguf<'a>) -> Result<Self, Error> {
-        match Keys::new(gguf) {
-            Ok(mut keys) => Self::of(&mut keys),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Reads and checks the spec in place of the result: a copy would take half a kilobyte of stack.
-    #[inline(never)]
-    const fn of(keys: &mut Keys<'_, 'a>) -> Result<Self, Error> {
-        let mut result = families::read(keys);
+        let mut keys = tri!(Keys::new(gguf));
+        // Changed in the place of the result: a copy would take half a kilobyte of stack.
+        let mut result = families::read(&mut keys);
         if let Ok(spec) = &mut result {
             keys.settle(spec);
-            if let Err(error) = spec.check_all(keys) {
+            if let Err(error) = spec.check_all(&keys) {
                 result = Err(error);
             }
         }

@@ -91,7 +91,9 @@ impl<'m, 'w> Compute<'m, 'w> {
             scale_products(products, tokens, out, stride);
         }
         #[cfg(feature = "lora")]
-        self.adapt((x, tokens), products, out, stride);
+        if self.lora.has_adapters() {
+            self.adapt((x, tokens), products, out, stride);
+        }
     }
 
     /// Like [`times_each`](Self::times_each), without factors of matrices and without adapters.

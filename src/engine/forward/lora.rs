@@ -57,6 +57,11 @@ impl<'m, 'w> Lora<'m, 'w> {
         Self { adapters: &[], file, pairs, scales, contexts, owners, is_selected: false, low, made }
     }
 
+    /// True if contexts may choose adapters.
+    pub fn has_adapters(&self) -> bool {
+        !self.adapters.is_empty()
+    }
+
     /// Number of planned adapters.
     fn planned(&self) -> usize {
         self.scales.len().checked_div(self.contexts).unwrap_or(0)
@@ -216,6 +221,7 @@ impl<'m, 'w> Lora<'m, 'w> {
 impl Compute<'_, '_> {
     /// Adds the products of adapters to those of matrices: the arguments are those of
     /// [`times_each`](Self::times_each).
+    #[inline(never)] // keeps its temporaries off the stack of passes without adapters
     pub(super) fn adapt(
         &mut self,
         (x, tokens): (&[f32], usize),

@@ -18,10 +18,11 @@ const fn norms<'a>(keys: &mut Keys<'_, 'a>, spec: &mut Spec<'a>) -> Result<(), E
 }
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
-    edit!(ernie(keys), spec => others(keys, spec))
+    edit!(keys.decoder(RopeStyle::Adjacent), spec => others(keys, spec))
 }
 
 const fn others<'a>(keys: &mut Keys<'_, 'a>, spec: &mut Spec<'a>) -> Result<(), Error> {
+    tri!(norms(keys, spec));
     tri!(keys.window_everywhere(spec)); // Mistral 7B of 2023
     spec.qkv_bias = Need::Optional;
     spec.linear_bias = Need::Optional;

@@ -29,17 +29,23 @@ fn make(plan: &mut Option<Plan>) -> Result<(), Error> {
     Ok(())
 }
 
+/// Before a device trusts its flash; the watchdog would be fed between the steps.
+#[inline(never)]
+fn verify(gguf: &Gguf<'_>) -> Result<(), Error> {
+    if let Some(mut verify) = gguf.verify()? {
+        while verify.step(4096)? {}
+        hprintln!("verified");
+    }
+    Ok(())
+}
+
 fn measure(plan: &mut Option<Plan>) -> Result<(), Error> {
     make(plan)?;
     let Some(plan) = plan else { return Ok(()) };
     let stack = Stack::paint();
     let gguf = Gguf::parse(loaded())?;
     stack.report("parse");
-    // Before a device trusts its flash; the watchdog would be fed between the steps.
-    if let Some(mut verify) = gguf.verify()? {
-        while verify.step(4096)? {}
-        hprintln!("verified");
-    }
+    verify(&gguf)?;
     stack.report("verify");
     let model = Model::new(&gguf)?;
     stack.report("model");
