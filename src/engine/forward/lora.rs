@@ -247,7 +247,7 @@ impl Compute<'_, '_> {
                     let Some(x) = x.get(start * cols..(start + rows) * cols) else { return };
                     let low = core::mem::take(&mut self.lora.low);
                     if let (Some(low), Some(out)) = (low.get_mut(..rows * *rank), out.get_mut(at + start * stride..)) {
-                        self.products((x, rows), &[(Some(*a), 0)], low, *rank);
+                        self.adapter_products((x, rows), &[(Some(*a), 0)], low, *rank);
                         super::scale(low, of.factor(scale, *rank));
                         self.add_product((low, rows), b, out, stride);
                     }
@@ -263,7 +263,7 @@ impl Compute<'_, '_> {
         for first in (0..w.rows()).step_by(ADAPTED_ROWS) {
             let width = ADAPTED_ROWS.min(w.rows() - first);
             let (Some(part), Some(made)) = (w.part(first, width), made.get_mut(..tokens * width)) else { break };
-            self.products((x, tokens), &[(Some(part), 0)], made, width);
+            self.adapter_products((x, tokens), &[(Some(part), 0)], made, width);
             for (t, made) in super::rows(made, width).enumerate() {
                 let start = t * stride + first;
                 add(out.get_mut(start..start + width).unwrap_or_default(), made);
