@@ -47,7 +47,7 @@ fn large_counts() {
             from_json_schema(&schema, &Budget::of_request()).unwrap_or_else(|error| panic!("{schema}: {error:#}"));
         assert!(table.len() < 500_000, "{schema}: {}", table.len());
     }
-    let many = (0..100).map(|i| (format!("p{i}"), json!({ "type": "string", "maxLength": 2000 })));
+    let many = (0..40).map(|i| (format!("p{i}"), json!({ "type": "string", "maxLength": 2000 })));
     let required: Vec<String> = many.clone().map(|(name, _)| name).collect();
     let schema =
         json!({ "properties": serde_json::Map::from_iter(many), "required": required, "additionalProperties": false });
@@ -55,7 +55,7 @@ fn large_counts() {
     // Requests have less to spend.
     for text in ["((a{0,99}b?){0,99}c?){0,99}", "((([^x]*){0,99}y?){0,99}z?){0,99}", "(a|b)*a(a|b){18}"] {
         let error = from_json_schema(&json!({ "pattern": format!("^{text}$") }), &Budget::of_request());
-        assert!(format!("{:#}", error.unwrap_err()).contains("$.pattern: this is too"), "{text}");
+        assert!(format!("{:#}", error.unwrap_err()).contains("$: this is too"), "{text}");
     }
 }
 
