@@ -295,6 +295,9 @@ pub(crate) const TANH: bool = CAPS || RWKV || ALTUP || SOUND;
 
 macro_rules! features {
     ($($file:ident $feature:literal [$($ability:ident)*] { $($architecture:literal => $function:ident),+ })*) => {
+        /// The architectures that this crate runs with all its features (`general.architecture` in the file).
+        pub const ARCHITECTURES: &[&str] = &[$($($architecture),+),*];
+
         /// The crate feature that enables an architecture (`general.architecture` in the file).
         ///
         /// # Examples

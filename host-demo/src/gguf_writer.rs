@@ -67,6 +67,11 @@ impl Meta {
         Self::elements(ValueType::Str, len, &bytes)
     }
 
+    /// An array of `len` elements of one size that are encoded already.
+    pub(crate) fn raw_array(kind: ValueType, len: usize, bytes: &[u8]) -> Self {
+        Self::elements(kind, len as u64, bytes)
+    }
+
     fn elements(kind: ValueType, len: u64, bytes: &[u8]) -> Self {
         let mut meta = Self::new(ValueType::Array);
         meta.0.extend((kind as u32).to_le_bytes());

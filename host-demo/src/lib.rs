@@ -15,6 +15,7 @@ mod cli;
 mod commands;
 mod corpus;
 mod faults;
+mod foreign;
 mod generation;
 #[warn(missing_docs, clippy::missing_errors_doc)]
 pub mod gguf_writer;

@@ -15,7 +15,7 @@ use crate::cli::{Load, ModelArgs};
 use crate::large_pages::LargePages;
 use crate::output::note;
 use crate::tokenizer_file::with_tokenizer;
-use crate::{check_tensors, faults, llama2c, split};
+use crate::{check_tensors, faults, foreign, llama2c, split};
 
 /// The built-in models, trained by the scripts in `models/`.
 static STORIES: &[u8] = include_bytes!("../models/stories.gguf");
@@ -88,7 +88,13 @@ impl ModelFile {
             return Ok(Self::of("built-in".to_string(), vec![Bytes::BuiltIn(built_in)], check));
         };
         let name = path.display().to_string();
+        if let Some(why) = foreign::path(path) {
+            bail!("{name}: {why}");
+        }
         let map = map(path).with_context(|| format!("cannot read the model {name}"))?;
+        if foreign::is_foreign(&map) && !llama2c::is_checkpoint(&map) {
+            bail!("{name}: {}", foreign::content(path, &map));
+        }
         if llama2c::is_checkpoint(&map) {
             let made = converted(path, &map, tokenizer).with_context(|| name.clone())?;
             return Ok(Self::of(name, vec![Bytes::Made(made)], check));

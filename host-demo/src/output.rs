@@ -11,6 +11,7 @@ use std::io::{self, IsTerminal, StdoutLock, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::foreign;
 use crate::text::json_line;
 
 /// Exit code after Ctrl-C: 128 plus the number of SIGINT, as in shells.
@@ -151,7 +152,8 @@ fn in_words(cause: &(dyn std::error::Error + 'static)) -> String {
             Io::InvalidData => "this is not text in UTF-8; check that it is the right file".into(),
             _ => error.to_string(),
         },
-        (_, Some(Error::NotGguf)) => format!("{cause}; give a .gguf file, or make one with `arenite convert`"),
+        (_, Some(Error::NotGguf)) => format!("{cause}; give a .gguf file, or make one with `arenite convert hf`"),
+        (_, Some(Error::Unsupported { what: "architecture", name })) => foreign::architecture(&name.to_string()),
         (_, Some(Error::NoSource)) => "this is an encoder-decoder model: use `arenite translate`".into(),
         (_, Some(Error::NoPart { part: "decoder" })) => {
             "the model has no decoder and cannot generate text: use `arenite embed`, or give another model".into()
@@ -160,7 +162,7 @@ fn in_words(cause: &(dyn std::error::Error + 'static)) -> String {
             "the model has no encoder: give one with an encoder (-m)".into()
         }
         (_, Some(Error::ContextFull { context, needed })) => {
-            format!("the context has {context} positions but {needed} are needed: give a larger -c")
+            format!("the context has {context} positions but {needed} are needed: give -c {needed} or more")
         }
         _ => cause.to_string(),
     }

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use arenite::tokenizer::{Encode, Tokenizer};
 use arenite::{Gguf, Model, TokenId};
 
-use crate::text;
+use crate::text::{self, Frame};
 
 /// The file's settings for pairs of texts.
 pub struct Ranking {
@@ -39,17 +39,28 @@ impl Ranking {
         })
     }
 
-    /// Tokenizes a pair.
-    pub fn pair(&self, tokenizer: &Tokenizer<'_, '_>, query: &str, document: &str) -> Result<Texts> {
+    /// Tokenizes a pair, cut to at most `limit` tokens.
+    pub fn pair(
+        &self,
+        tokenizer: &Tokenizer<'_, '_>,
+        query: &str,
+        document: &str,
+        limit: Option<usize>,
+    ) -> Result<Texts> {
         if let Some(template) = &self.template {
-            let (before, after) = template.split_once("{document}").unwrap_or((template, ""));
-            let prompt = [&before.replace("{query}", query), document, &after.replace("{query}", query)].concat();
-            let how = Encode { add_special: false, parse_special: true };
-            return Ok(text::encode(tokenizer, prompt.as_bytes(), how)?.into());
+            return Ok(in_template(template, tokenizer, query, document, limit.unwrap_or(usize::MAX))?.into());
         }
         let how = Encode { add_special: true, parse_special: false };
         let mut ids = text::encode(tokenizer, query.as_bytes(), how)?;
-        let second = text::encode(tokenizer, document.as_bytes(), how)?;
+        let mut second = text::encode(tokenizer, document.as_bytes(), how)?;
+        if let Some(limit) = limit {
+            let frame = Frame::of(tokenizer)?;
+            // The second text has no start token of its own, but may have a separator.
+            let special = 2 * frame.len() - 1 + usize::from(self.separated);
+            ensure!(limit > special, "{limit} tokens are too few: a pair has {special} special ones");
+            let (one, two) = longest_first(frame.inner_len(&ids), frame.inner_len(&second), limit - special);
+            (ids, second) = (frame.cut(ids, one + frame.len())?, frame.cut(second, two + frame.len())?);
+        }
         let first = ids.len();
         // If texts are separated, the end token of the first text is repeated before the second.
         ids.extend(ids.last().copied().filter(|_| self.separated));
@@ -58,11 +69,79 @@ impl Ranking {
     }
 }
 
+/// The tokens of a template's text. If there are more than `limit`, the document is cut.
+fn in_template(
+    template: &str,
+    tokenizer: &Tokenizer<'_, '_>,
+    query: &str,
+    document: &str,
+    limit: usize,
+) -> Result<Vec<TokenId>> {
+    let (before, after) = template.split_once("{document}").unwrap_or((template, ""));
+    let (before, after) = (before.replace("{query}", query), after.replace("{query}", query));
+    let how = Encode { add_special: false, parse_special: true };
+    let ids = |document: &str| text::encode(tokenizer, [&before, document, &after].concat().as_bytes(), how);
+    let whole = ids(document)?;
+    if whole.len() <= limit {
+        return Ok(whole);
+    }
+    let ends: Vec<usize> = document.char_indices().map(|(at, _)| at).collect();
+    let (mut best, mut tried) = (ids("")?, 0..ends.len());
+    ensure!(best.len() <= limit, "{limit} tokens are too few: the query takes {} of them", best.len());
+    while !tried.is_empty() {
+        let middle = tried.start + tried.len() / 2;
+        let cut = ids(&document[..ends[middle]])?;
+        if cut.len() <= limit {
+            (best, tried.start) = (cut, middle + 1);
+        } else {
+            tried.end = middle;
+        }
+    }
+    Ok(best)
+}
+
+/// The lengths to which two texts are cut, so that they have `room` tokens together: tokens are taken from the longer one
+/// (Hugging Face's `longest_first`).
+fn longest_first(first: usize, second: usize, room: usize) -> (usize, usize) {
+    if first + second <= room {
+        return (first, second);
+    }
+    let short = first.min(second).min(room / 2);
+    if first <= second { (short, room - short) } else { (room - short, short) }
+}
+
 /// The score from a model's output: the only value, or the probability of the first of two classes (yes and no).
 pub fn score(vector: &[f32]) -> f64 {
     match *vector {
         [yes, no] => 1.0 / (1.0 + (f64::from(no) - f64::from(yes)).exp()),
         [score, ..] => f64::from(score),
         [] => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::longest_first;
+
+    #[test]
+    fn the_longer_text_is_cut() {
+        // From the package `tokenizers` with `strategy="longest_first"`.
+        for (texts, want) in [
+            ((5, 100, 20), (5, 15)),
+            ((100, 5, 20), (15, 5)),
+            ((100, 200, 21), (10, 11)),
+            ((200, 100, 21), (11, 10)),
+            ((5, 6, 20), (5, 6)),
+            ((3, 9, 7), (3, 4)),
+            ((9, 3, 7), (4, 3)),
+            ((8, 8, 9), (4, 5)),
+            ((30, 31, 20), (10, 10)),
+            ((1, 40, 20), (1, 19)),
+            ((10, 12, 21), (10, 11)),
+            ((12, 10, 21), (11, 10)),
+        ] {
+            let (first, second, room) = texts;
+            assert_eq!(longest_first(first, second, room), want, "{texts:?}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Opens sessions: options, memory and kernels.
 
 use anyhow::{Result, anyhow, bail};
-use arenite::model::Spec;
+use arenite::model::{Positions, Spec};
 use arenite::workers::Workers;
 use arenite::{Engine, Error, Gguf, Kernels, KvType, Model, Options, Plan, Session, TokenId};
 use memmap2::MmapMut;
@@ -33,17 +33,47 @@ pub fn context(args: &SessionArgs, model: &Model<'_>, needed: usize) -> usize {
     let usual = DEFAULT_CONTEXT.min(spec.short_context());
     let context = args.ctx_size.unwrap_or_else(|| needed.max(usual).min(spec.context));
     warn_of_length(context, model);
+    match args.ctx_size {
+        Some(asked) if is_learned(model) && asked > spec.context => {
+            note(format_args!("the model has only {} positions: the context is not larger", spec.context));
+        }
+        _ => {}
+    }
     context
 }
 
-/// Warns if a context is longer than the model's own.
+/// Warns if a context is longer than the model's own. Learned positions end there, so that the context does, too.
 pub fn warn_of_length(positions: usize, model: &Model<'_>) {
     let own = model.spec().context;
-    if positions > own {
+    if positions > own && !is_learned(model) {
         note(format_args!(
             "warning: {positions} positions are more than the model's {own}: output after them may be nonsense"
         ));
     }
+}
+
+/// Number of positions that a text may take: the user's context size or the model's own. Learned positions end with
+/// the model's.
+pub fn positions(args: &SessionArgs, model: &Model<'_>) -> usize {
+    let own = model.spec().context;
+    let asked = args.ctx_size.unwrap_or(own);
+    if is_learned(model) { asked.min(own) } else { asked }
+}
+
+/// Checks that a text of `tokens` tokens fits in a context. `cut` is further advice, such as an option that cuts texts.
+pub fn fits(tokens: usize, context: usize, model: &Model<'_>, cut: &str) -> Result<()> {
+    let own = model.spec().context;
+    if tokens <= context {
+        return Ok(());
+    }
+    if is_learned(model) && tokens > own {
+        bail!("the text has {tokens} tokens, but the model has only {own} positions: shorten the text{cut}");
+    }
+    bail!("the text has {tokens} tokens, but the context has only {context} positions: give -c {tokens} or more{cut}")
+}
+
+fn is_learned(model: &Model<'_>) -> bool {
+    matches!(model.spec().positions(), Positions::Learned)
 }
 
 /// Refuses models that cannot continue a text: encoders and encoder-decoders.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use arenite::tokenizer::{Decoder, Encode, Tokenizer};
 use arenite::{Error, Gguf, TokenId};
 use serde::Serialize;
@@ -39,6 +39,50 @@ pub fn decode(tokenizer: &Tokenizer<'_, '_>, ids: &[TokenId]) -> Result<Vec<u8>>
     }
     decoder.finish_bytes(|bytes| text.extend_from_slice(bytes));
     Ok(text)
+}
+
+/// The special tokens that the vocabulary adds before and after a text.
+#[derive(Clone, Debug, Default)]
+pub struct Frame {
+    before: Vec<TokenId>,
+    after: Vec<TokenId>,
+}
+
+impl Frame {
+    pub fn of(tokenizer: &Tokenizer<'_, '_>) -> Result<Self> {
+        let ids = |text: &[u8]| encode(tokenizer, text, Encode { add_special: true, parse_special: false });
+        let (nothing, letter) = (ids(b"")?, ids(b"a")?);
+        let same = |(a, b): &(&TokenId, &TokenId)| a == b;
+        let before = nothing.iter().zip(&letter).take_while(same).count();
+        let (before, after) = nothing.split_at(before);
+        Ok(Self { before: before.to_vec(), after: after.to_vec() })
+    }
+
+    /// Number of special tokens.
+    pub fn len(&self) -> usize {
+        self.before.len() + self.after.len()
+    }
+
+    /// Number of tokens of a text, without the special ones.
+    pub fn inner_len(&self, ids: &[TokenId]) -> usize {
+        ids.len().saturating_sub(if ids.ends_with(&self.after) { self.len() } else { self.before.len() })
+    }
+
+    /// Cuts the end of a text that has more than `limit` tokens. Special tokens stay.
+    pub fn cut(&self, mut ids: Vec<TokenId>, limit: usize) -> Result<Vec<TokenId>> {
+        if ids.len() <= limit {
+            return Ok(ids);
+        }
+        let after = if ids.ends_with(&self.after) { &self.after[..] } else { &[] };
+        ensure!(
+            limit > self.before.len() + after.len(),
+            "{limit} tokens are too few: a text has {} special ones",
+            self.len()
+        );
+        ids.truncate(limit - after.len());
+        ids.extend(after);
+        Ok(ids)
+    }
 }
 
 /// Refuses ids that the model has no logits for.
@@ -139,6 +183,16 @@ mod tests {
 
     fn bytes(json: &[u8]) -> Vec<u8> {
         serde_json::from_slice::<JsonBytes>(json).unwrap().0
+    }
+
+    #[test]
+    fn special_tokens_stay_in_a_text_that_is_cut() {
+        let frame = Frame { before: vec![101], after: vec![102] };
+        assert_eq!(frame.cut(vec![101, 5, 6, 7, 8, 102], 4).unwrap(), [101, 5, 6, 102]);
+        assert_eq!(frame.cut(vec![101, 5, 102], 3).unwrap(), [101, 5, 102]);
+        assert!(frame.cut(vec![101, 5, 102], 2).unwrap_err().to_string().contains("2 tokens are too few"));
+        assert_eq!(Frame { before: vec![1], after: vec![] }.cut(vec![1, 5, 6, 7], 3).unwrap(), [1, 5, 6]);
+        assert_eq!((frame.len(), frame.inner_len(&[101, 5, 6, 102]), frame.inner_len(&[101, 102])), (2, 2, 0));
     }
 
     #[test]

@@ -19,7 +19,7 @@ mod spec;
 mod weights;
 mod windows;
 
-pub use crate::built::family_feature;
+pub use crate::built::{ARCHITECTURES, family_feature};
 use crate::{Error, Gguf};
 pub use altup::AltUp;
 pub use front::Front;

@@ -25,6 +25,8 @@ pub struct Renderer {
     control_tokens: ControlTokens,
     /// True for the built-in model, which is trained on stories, not on conversations.
     tells_stories: bool,
+    /// True if the user named the format.
+    pub is_chosen: bool,
     bos: String,
     eos: String,
     /// JSON schemas of functions, or `None`.
@@ -50,6 +52,7 @@ impl Renderer {
             jinja,
             format,
             tells_stories: false,
+            is_chosen: false,
             control_tokens: ControlTokens::of(tokenizer),
             bos: spelled(tokenizer.bos()),
             eos: spelled(tokenizer.eos()),
@@ -63,6 +66,11 @@ impl Renderer {
     pub fn tell_stories(&mut self, gguf: &Gguf<'_>) {
         let name = gguf.keys().find(|(key, _)| *key == "general.name");
         self.tells_stories = self.jinja.is_none() && matches!(name, Some((_, Meta::Str(b"Arenite Stories"))));
+    }
+
+    /// Returns whether the conversation's format comes from the file or from the user.
+    pub fn has_own_format(&self) -> bool {
+        self.jinja.is_some() || self.tells_stories || self.is_chosen
     }
 
     /// Describes the template or format in use.

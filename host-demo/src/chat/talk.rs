@@ -220,7 +220,8 @@ impl Talk<'_, '_, '_> {
             if !(self.rules.shift && self.forget_oldest()) {
                 bail!(
                     "the context is full: the conversation takes {needed} of {context} positions; \
-                     /reset begins anew, --shift forgets the oldest turns, -c gives a larger context"
+                     /reset begins anew, --shift forgets the oldest turns, -c {} or more gives a larger context",
+                    needed + 1
                 );
             }
         }

@@ -18,7 +18,7 @@ use crate::model_file::ModelFile;
 use crate::output::{self, note};
 use crate::server::{
     ApiError, Asker, Body, Choice, Command, Counters, Embedding, Endpoint, Host, Inbox, Job, Meter, Prepared, Record,
-    ResponseMeta, Service, by_chance, mailbox, run_engine,
+    ResponseMeta, Service, by_chance, mailbox, run_engine, token_count,
 };
 use crate::session_file::SessionFile;
 
@@ -135,9 +135,12 @@ struct Pending {
     what: std::result::Result<What, ApiError>,
 }
 
+/// Receives an embedding.
+type Receiver = oneshot::Receiver<std::result::Result<Vec<f32>, String>>;
+
 enum What {
     Text(Prepared, Vec<Inbox>),
-    Vectors(Value, Vec<oneshot::Receiver<std::result::Result<Vec<f32>, String>>>, usize),
+    Vectors(Value, Vec<std::result::Result<Receiver, ApiError>>, usize),
     /// A line that is not a request.
     Nonsense(String),
 }
@@ -219,12 +222,17 @@ impl Batch {
                 Ok(inputs) => inputs,
                 Err(error) => return Ok(Err(error)),
             };
-            let tokens = inputs.iter().map(|texts| texts.ids.len()).sum();
+            let tokens = token_count(&inputs);
             let mut vectors = Vec::new();
             for texts in inputs {
-                let (answer, vector) = oneshot::channel();
-                self.send(Command::Embed(Embedding { texts, lora: self.service.lora.usual(), answer }))?;
-                vectors.push(vector);
+                vectors.push(match texts {
+                    Err(error) => Err(error),
+                    Ok(texts) => {
+                        let (answer, vector) = oneshot::channel();
+                        self.send(Command::Embed(Embedding { texts, lora: self.service.lora.usual(), answer }))?;
+                        Ok(vector)
+                    }
+                });
             }
             return Ok(Ok(What::Vectors(request["body"].clone(), vectors, tokens)));
         }
@@ -275,8 +283,13 @@ impl Batch {
             ),
             Ok(What::Vectors(body, vectors, tokens)) => {
                 let gone = |_| ApiError::invalid("the engine has stopped");
-                let vectors =
-                    vectors.into_iter().map(|vector| vector.blocking_recv().map_err(gone)?.map_err(ApiError::invalid));
+                let received = |vector: Receiver| -> std::result::Result<Vec<f32>, ApiError> {
+                    vector.blocking_recv().map_err(gone)?.map_err(ApiError::invalid)
+                };
+                let vectors = vectors.into_iter().map(|vector| match vector {
+                    Err(error) => Ok(Err(error)),
+                    Ok(vector) => received(vector).map(Ok),
+                });
                 Some(
                     vectors
                         .collect::<std::result::Result<Vec<_>, _>>()

@@ -140,6 +140,8 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let mut renderer = Renderer::new(&gguf, &tokenizer, &args.template, template)?;
     if args.template == "auto" {
         renderer.tell_stories(&gguf);
+    } else {
+        renderer.is_chosen = true;
     }
     let declared = args.tools.as_deref().map(list).transpose()?.unwrap_or_default();
     let style = Style::of(&renderer, &tokenizer);
@@ -210,6 +212,13 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     }
     if let Some(prompt) = &args.prompt {
         talk.say(prompt);
+    }
+    if !talk.renderer.has_own_format() {
+        note(format_args!(
+            "warning: the file has no chat template, so this is probably a base model, which continues texts: use \
+             `arenite generate`, or name the format that it was trained with, such as --template chatml; {} is used now",
+            talk.renderer.name()
+        ));
     }
     let lines = Lines::open()?;
     if lines.is_terminal() {

@@ -10,9 +10,10 @@ use serde::Serialize;
 
 use crate::cli::{RunArgs, TextArgs, each_line};
 use crate::model_file::ModelFile;
+use crate::npy;
 use crate::output::Out;
 use crate::runtime::{self, Memory};
-use crate::{npy, text};
+use crate::text::{self, Frame};
 
 /// Compute the embedding vector of a text
 #[derive(Debug, clap::Args)]
@@ -31,6 +32,10 @@ pub struct Args {
     #[arg(long)]
     no_normalize: bool,
 
+    /// Cut texts that are longer than the model's positions, or than -c
+    #[arg(long)]
+    truncate: bool,
+
     /// The .npy file to write
     #[arg(short, long, value_name = "F.npy")]
     output: Option<PathBuf>,
@@ -46,11 +51,23 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let mut index = Vec::new();
     let tokenizer = text::tokenizer(&gguf, &mut index);
     let how = Encode { add_special: true, parse_special: false };
-    let single = args.text.only(tokenizer.as_ref(), how).with_context(named)?;
+    let limit = runtime::positions(&args.run.session, &model);
+    let frame = match (&tokenizer, args.truncate) {
+        (Ok(tokenizer), true) => Frame::of(tokenizer)?,
+        _ => Frame::default(),
+    };
+    let cut = |ids: Vec<TokenId>| if args.truncate { frame.cut(ids, limit) } else { Ok(ids) };
+    let single = args.text.only(tokenizer.as_ref(), how).with_context(named)?.map(cut).transpose()?;
     let kernels = runtime::kernels(&args.run.session.isa)?;
     let workers = args.run.workers();
     let context = match &single {
-        Some(ids) => args.run.session.ctx_size.unwrap_or(ids.len().max(1)),
+        Some(ids) => {
+            let context = args.run.session.ctx_size.unwrap_or(ids.len().max(1));
+            runtime::warn_of_length(context, &model);
+            context
+        }
+        // With --truncate no text is longer than the limit.
+        None if args.truncate => limit,
         None => runtime::context(&args.run.session, &model, 0),
     };
     let plan = runtime::plan(&gguf, &args.run.session, context, workers.count()).with_context(named)?;
@@ -58,6 +75,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let mut session = memory.session(&args.run.session, &model, plan, kernels, &*workers)?;
     let dim = model.spec().embedding_len();
     let embed = |ids: &[TokenId], session: &mut Session<'_, '_>| -> Result<Vec<f32>> {
+        runtime::fits(ids.len(), session.context(), &model, ", or cut it with --truncate")?;
         let mut vector = vec![0.0; model.spec().embedding_buffer()];
         session.embed(ids, &mut vector).with_context(named)?;
         vector.truncate(dim);
@@ -78,7 +96,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     }
     let mut rows = Vec::new();
     let code = each_line(args.text.file.as_deref(), |text| {
-        let ids = text.tokens(tokenizer.as_ref(), how)?;
+        let ids = cut(text.tokens(tokenizer.as_ref(), how)?)?;
         let vector = embed(&ids, &mut session)?;
         let tokens = ids.len();
         Ok(if args.output.is_some() {

@@ -1,6 +1,6 @@
 //! `arenite generate`: continues a text, or many texts.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::model_file::ModelFile;
 use crate::output::{self, Bytes, Out, note};
 use crate::runtime::{self, Memory};
 use crate::session_file::{Head, SessionFile};
-use crate::{interrupt, text};
+use crate::{foreign, interrupt, text};
 
 /// Generate text
 #[derive(Debug, clap::Args)]
@@ -162,6 +162,9 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let plan = plan(args, &gguf, context, workers.count(), ahead).with_context(named)?;
     let mut memory = Memory::new(&plan)?;
     let mut session = memory.session(&args.run.session, &model, plan, kernels, &*workers)?;
+    if let Some(prompt) = &single {
+        runtime::fits(prompt.ids.len(), session.context(), &model, "").with_context(named)?;
+    }
 
     let mut known = SessionFile::restore_session(kept_file.as_mut(), &mut session)?.tokens;
 
@@ -226,11 +229,13 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let Some(prompt) = single else {
         return each_line(args.text.file.as_deref(), |text| {
             let prompt = Prompt::new(text, tokenizer)?;
+            runtime::fits(prompt.ids.len(), session.context(), &model, "")?;
             answer(&prompt, |show| continued(&prompt, &mut session, show))
         });
     };
     let kv = runtime::kv(args.run.session.kv, &gguf).name();
-    let setting = Setting { file, plan: &plan, kv, isa: kernels.name, threads: workers.count(), seed };
+    let has_template = gguf.get("tokenizer.chat_template").is_some();
+    let setting = Setting { file, plan: &plan, kv, isa: kernels.name, threads: workers.count(), seed, has_template };
     print(args, &prompt, &setting, |show| continued(&prompt, &mut session, show))
 }
 
@@ -261,6 +266,12 @@ fn print(
     printer.finish(&prompt.ids, &outcome, &stats)?;
     print_stats(&stats);
     warn_cut(&outcome, "the answer", ": raise -n or -c");
+    if setting.has_template && outcome.end == End::Token && printer.text.trim().is_empty() {
+        note(format_args!(
+            "the model ended at once: it is trained for conversations, so ask it with `arenite chat -m {}`",
+            foreign::quoted(Path::new(setting.file.name()))
+        ));
+    }
     Ok(if outcome.end == End::Interrupted { ExitCode::from(output::INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
@@ -304,6 +315,8 @@ struct Setting<'a> {
     isa: &'static str,
     threads: usize,
     seed: u64,
+    /// True if the file has a chat template.
+    has_template: bool,
 }
 
 impl Setting<'_> {

@@ -39,6 +39,10 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["json", "tensor"])]
     verify: bool,
 
+    /// List the architectures that this program runs
+    #[arg(long, conflicts_with_all = ["json", "tensor", "file", "model"])]
+    architectures: bool,
+
     /// Write this tensor's values to -o as 32-bit floats
     #[arg(long, value_name = "NAME", requires = "output")]
     tensor: Option<String>,
@@ -63,6 +67,12 @@ struct Total {
 }
 
 pub fn run(args: &Args, model: &ModelArgs) -> Result<()> {
+    if args.architectures {
+        let mut names = arenite::model::ARCHITECTURES.to_vec();
+        names.sort_unstable();
+        writeln!(Out::lock(), "{}", names.join("\n"))?;
+        return Ok(());
+    }
     let file = match &args.file {
         Some(path) => ModelFile::open(Source { model: Some(path), ..model.into() })?,
         None => ModelFile::open(model)?,

@@ -86,6 +86,9 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let plan = runtime::plan(&gguf, &args.run.session, context, workers.count()).with_context(named)?;
     let mut memory = Memory::new(&plan)?;
     let mut session = memory.session(&args.run.session, &model, plan, kernels, &*workers)?;
+    if let Some(ids) = &single {
+        runtime::fits(ids.len(), session.context(), &model, "").with_context(named)?;
+    }
     if args.encoder_ids.is_some() {
         session.encode(source)?;
     }
@@ -96,6 +99,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
         return each_line(args.text.file.as_deref(), |text| {
             let ids = text.tokens(tokenizer, Encode::PROMPT)?;
             ensure!(!ids.is_empty(), "the text is empty");
+            runtime::fits(ids.len(), session.context(), &model, "")?;
             session.rewind(0)?;
             session.prefill(&ids)?;
             Ok(Answer { tokens: ids.len(), top: best(session.logits(), top, tokenizer.ok())? })

@@ -35,7 +35,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::cli::ModelArgs;
 use crate::model_file::ModelFile;
-use crate::output;
+use crate::{foreign, output};
 
 /// Run transformer language models from GGUF files
 ///
@@ -87,8 +87,13 @@ enum Command {
     Man(man::Args),
 }
 
-/// Runs the command.
+/// Runs the command. If it fails because the model's file holds something else, the error says what.
 pub fn run(cli: Cli) -> Result<ExitCode> {
+    let path = cli.model.model.clone();
+    dispatch(cli).map_err(|error| foreign::explained(path.as_deref(), error))
+}
+
+fn dispatch(cli: Cli) -> Result<ExitCode> {
     let model = &cli.model;
     if model.raw {
         output::raw();

@@ -131,6 +131,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let mut session = memory.session(&args.run.session, &model, plan, kernels, &*workers)?;
     let look = |ids: &[TokenId], session: &mut Session<'_, '_>| -> Result<Probe> {
         ensure!(!ids.is_empty(), "the text is empty");
+        runtime::fits(ids.len(), session.context(), &model, "")?;
         let mut probe = Probe::new(args, layers.clone(), ids.len(), spec.dim);
         session.rewind(0)?;
         let _ = session.prefill_observed(ids, &mut probe)?;

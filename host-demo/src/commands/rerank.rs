@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::cli::{RunArgs, TextArgs};
 use crate::model_file::ModelFile;
-use crate::output::Out;
+use crate::output::{self, Out, note};
 use crate::ranking::{self, Ranking};
 use crate::runtime::{self, Memory};
 use crate::text;
@@ -23,7 +23,8 @@ use crate::text;
 Each line of the file, or of standard input, is a text. The output has a JSON object per line, the best text first:
   index            line number of the text, from 0
   relevance_score  the model's score for query and text
-  document         the text")]
+  document         the text
+A text that is too long has its own `error` and stops no other; --truncate cuts it.")]
 pub struct Args {
     /// Query
     #[arg(short, long, value_name = "QUERY")]
@@ -32,6 +33,10 @@ pub struct Args {
     /// File with one text per line [default: standard input]
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
+
+    /// Cut texts so that query and text together are not longer than the model's positions, or than -c
+    #[arg(long)]
+    truncate: bool,
 
     /// Print only the N best texts
     #[arg(long, value_name = "N")]
@@ -42,10 +47,18 @@ pub struct Args {
 }
 
 #[derive(Serialize)]
-struct Ranked {
+struct Ranked<'t> {
     index: usize,
     relevance_score: f64,
-    document: String,
+    document: &'t str,
+}
+
+/// Output line for a text without a score.
+#[derive(Serialize)]
+struct Failed<'t> {
+    index: usize,
+    error: String,
+    document: &'t str,
 }
 
 pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
@@ -56,28 +69,41 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let mut index = Vec::new();
     let tokenizer = text::tokenizer(&gguf, &mut index).with_context(named)?;
     let texts = TextArgs::lines(args.file.as_deref())?;
-    let pairs = texts.iter().map(|document| ranking.pair(&tokenizer, &args.prompt, document));
-    let pairs = pairs.collect::<Result<Vec<_>>>().with_context(named)?;
+    let limit = runtime::positions(&args.run.session, &model);
+    let most = args.truncate.then_some(limit);
+    let pairs: Vec<_> = texts.iter().map(|document| ranking.pair(&tokenizer, &args.prompt, document, most)).collect();
 
     let kernels = runtime::kernels(&args.run.session.isa)?;
     let workers = args.run.workers();
-    let longest = pairs.iter().map(|pair| pair.ids.len()).max().unwrap_or(1).max(1);
+    let longest = pairs.iter().flatten().map(|pair| pair.ids.len()).max().unwrap_or(1).max(1);
     let context = args.run.session.ctx_size.unwrap_or(longest);
+    runtime::warn_of_length(context, &model);
     let plan = runtime::plan(&gguf, &args.run.session, context, workers.count()).with_context(named)?;
     let mut memory = Memory::new(&plan)?;
     let mut session = memory.session(&args.run.session, &model, plan, kernels, &*workers)?;
     let mut buffer = vec![0.0; model.spec().embedding_buffer()];
-    let mut ranked = Vec::new();
-    for (index, (pair, document)) in pairs.iter().zip(texts).enumerate() {
-        let vector =
-            session.embed_pair(&pair.ids, pair.second, &mut buffer).with_context(|| format!("line {}", index + 1))?;
-        runtime::numbers(vector).with_context(named)?;
-        ranked.push(Ranked { index, relevance_score: ranking::score(vector), document });
+    let (mut ranked, mut failed) = (Vec::new(), Vec::new());
+    for (index, (pair, document)) in pairs.into_iter().zip(&texts).enumerate() {
+        let score = pair.and_then(|pair| {
+            runtime::fits(pair.ids.len(), session.context(), &model, ", or cut it with --truncate")?;
+            let vector = session.embed_pair(&pair.ids, pair.second, &mut buffer)?;
+            runtime::numbers(vector).with_context(named)?;
+            Ok(ranking::score(vector))
+        });
+        match score {
+            Ok(relevance_score) => ranked.push(Ranked { index, relevance_score, document }),
+            Err(error) => {
+                let error = output::words(&error);
+                note(format_args!("error: line {}: {error}", index + 1));
+                failed.push(Failed { index, error, document });
+            }
+        }
     }
     ranked.sort_by(|a, b| b.relevance_score.total_cmp(&a.relevance_score));
     let mut out = Out::lock();
     for answer in ranked.iter().take(args.top.unwrap_or(usize::MAX)) {
         out.json(answer)?;
     }
-    Ok(ExitCode::SUCCESS)
+    failed.iter().try_for_each(|answer| out.json(answer))?;
+    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -5,13 +5,13 @@ use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Parser;
 
 use super::{chat, generate};
 use crate::cli::ModelArgs;
 use crate::model_file::ModelFile;
-use crate::output;
+use crate::{foreign, output};
 
 /// Chat on a terminal, or generate text otherwise
 #[derive(Debug, clap::Args)]
@@ -46,14 +46,9 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<ExitCode> {
     let mut words = args.words.iter().cloned().peekable();
     let mut word = || words.next_if(|word| !word.as_encoded_bytes().starts_with(b"-"));
     let file = if model.model.is_none() { word().map(PathBuf::from) } else { None };
-    if let Some(file) = file.as_deref().filter(|file| !file.exists()) {
-        bail!(
-            "there is no file {}: `arenite run` takes the path of a GGUF file; it does not download models",
-            file.display()
-        );
-    }
     let prompt = word().into_iter().flat_map(|prompt| [OsString::from("-p"), prompt]);
     let options: Vec<_> = [OsString::from("arenite run")].into_iter().chain(prompt).chain(words).collect();
+    let named = file.clone();
     let open = |given: ModelArgs| {
         if given.raw {
             output::raw();
@@ -66,12 +61,16 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<ExitCode> {
     };
     if io::stdin().is_terminal() && io::stdout().is_terminal() {
         match Chat::try_parse_from(options) {
-            Ok(Chat { model, args }) => chat::run(&args, &open(model)?),
+            Ok(Chat { model, args }) => {
+                chat::run(&args, &open(model)?).map_err(|error| foreign::explained(named.as_deref(), error))
+            }
             Err(told) => Ok(output::usage_error(&told)),
         }
     } else {
         match Generate::try_parse_from(options) {
-            Ok(Generate { model, args }) => generate::run(&args, &open(model)?),
+            Ok(Generate { model, args }) => {
+                generate::run(&args, &open(model)?).map_err(|error| foreign::explained(named.as_deref(), error))
+            }
             Err(told) => Ok(output::usage_error(&told)),
         }
     }

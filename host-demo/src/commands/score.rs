@@ -82,6 +82,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     each(args.file.as_deref(), |line| {
         let request: Request = serde_json::from_slice(line)?;
         let (ids, given) = tokens(&request, tokenizer.as_ref())?;
+        runtime::fits(ids.len() - 1, session.context(), &model, "")?;
         Ok((request.id, score(&mut session, &ids, given)?))
     })
 }

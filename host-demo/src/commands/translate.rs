@@ -114,6 +114,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
         forgets_spaces: gguf.str("tokenizer.ggml", "pre")? == Some(b"whitespace"),
     };
     let mut translate = |ids: &[TokenId], session: &mut Session<'_, '_>| -> Result<Vec<Translation>> {
+        runtime::fits(ids.len(), session.context(), &model, "")?;
         session.encode(ids)?;
         let (engine, context) = session.parts();
         let mut found = Beams::search(engine, context, &search, Line::bytes_mut(&mut scratch))?;

@@ -8,6 +8,8 @@ use arenite::gguf::{Gguf, Value};
 use arenite::quant::TensorType;
 use regex_lite::Regex;
 
+use super::edits::Pruned;
+
 macro_rules! mixes {
     ($($mix:ident = $number:literal: $kind:ident),* $(,)?) => {
         /// A file type, named after the type of most of its tensors.
@@ -46,12 +48,14 @@ impl std::str::FromStr for Mix {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
+        // llama-quantize also takes the value of `general.file_type`.
+        let by_number = || Self::ALL.iter().copied().find(|mix| name.parse() == Ok(mix.number()));
         let known = match name.to_ascii_uppercase().as_str() {
             "Q3_K" => Some(Self::Q3_K_M),
             "Q4_K" => Some(Self::Q4_K_M),
             "Q5_K" => Some(Self::Q5_K_M),
             "MXFP4" => Some(Self::MXFP4_MOE),
-            name => Self::ALL.iter().copied().find(|mix| format!("{mix:?}") == name),
+            name => Self::ALL.iter().copied().find(|mix| format!("{mix:?}") == name).or_else(by_number),
         };
         known.ok_or_else(|| format!("unknown type; give one of {}", list(Self::ALL)))
     }
@@ -103,6 +107,16 @@ pub struct TypeOptions {
     pub overrides: Vec<Override>,
     pub output: Option<TensorType>,
     pub embedding: Option<TensorType>,
+    /// The output matrix keeps its type.
+    pub keep_output: bool,
+    /// All tensors get the type of the file, and none more or fewer bits.
+    pub pure: bool,
+    /// All tensors keep their types.
+    pub copy: bool,
+    /// Layers that the new file leaves out.
+    pub pruned: Pruned,
+    /// Types that need an importance matrix are allowed without one: nothing is written.
+    pub is_dry: bool,
 }
 
 /// Properties of a tensor that decide its type.
@@ -220,6 +234,8 @@ pub struct Chooser<'a> {
     is_70b: bool,
     tied: bool,
     values: usize,
+    /// The last tensor's type before it was fitted to the tensor's rows.
+    pub wanted: TensorType,
     // Tensors of each role seen so far.
     values_seen: usize,
     down_seen: usize,
@@ -243,7 +259,8 @@ impl<'a> Chooser<'a> {
             layers: number("block_count")?.unwrap_or(0),
             experts: number("expert_count")?.unwrap_or(0),
         };
-        Ok(Self::of(&facts, gguf.tensors().map(|tensor| tensor.name), mix, options, has_importance))
+        let names: Vec<String> = gguf.tensors().filter_map(|tensor| options.pruned.name(tensor.name)).collect();
+        Ok(Self::of(&facts, names.iter().map(String::as_str), mix, options, has_importance))
     }
 
     /// For a model of these `facts`, with tensors of these names.
@@ -277,6 +294,7 @@ impl<'a> Chooser<'a> {
             tied,
             values,
             architecture: architecture.to_owned(),
+            wanted: mix.kind(),
             values_seen: 0,
             down_seen: 0,
             gate_seen: 0,
@@ -286,31 +304,37 @@ impl<'a> Chooser<'a> {
 
     /// Chooses the type of the next tensor. Tensors must come in the order of [`order`].
     pub fn choose(&mut self, tensor: &Shape<'_>) -> Result<TensorType> {
-        if !may_change(tensor) {
+        let role = Role::of(tensor.name);
+        self.wanted = tensor.kind;
+        if self.options.copy || !may_change(tensor) || self.options.keep_output && role == Role::Output {
             return Ok(tensor.kind);
         }
-        let role = Role::of(tensor.name);
         let override_kind =
             self.options.overrides.iter().find(|rule| rule.name.is_match(tensor.name)).map(|rule| rule.kind);
         if let Some(kind) = self.options.embedding
             && role == Role::Embedding
             && (tensor.name == "token_embd.weight" || override_kind.is_none())
         {
+            self.wanted = kind;
             return Ok(kind);
         }
         if let Some(kind) = self.options.output
             && role == Role::Output
         {
+            self.wanted = kind;
             return Ok(kind);
         }
         let kind = self.mix.kind();
+        self.wanted = kind;
         if matches!(kind, TensorType::F32 | TensorType::F16 | TensorType::BF16) {
             return Ok(kind);
         }
         let kind = match override_kind {
             Some(kind) => kind,
+            None if self.options.pure => kind,
             None => self.mixed(kind, tensor, role)?,
         };
+        self.wanted = kind;
         fitting(kind, tensor)
     }
 
@@ -552,7 +576,20 @@ fn fitting(kind: TensorType, tensor: &Shape<'_>) -> Result<TensorType> {
     Ok(if fits(smaller) { smaller } else { T::F16 })
 }
 
+/// A type with small blocks, of about as many bits as `kind` and at least as many, that rows of `columns` elements hold.
+pub fn alternative(kind: TensorType, columns: u64) -> TensorType {
+    use TensorType as T;
+    let bits = |kind: TensorType| kind.block().1 as f64 / kind.block().0 as f64;
+    let fits = |other: &T| columns.is_multiple_of(other.block().0 as u64) && bits(*other) >= bits(kind);
+    [T::IQ4_NL, T::Q5_0, T::Q8_0].into_iter().find(fits).unwrap_or(T::F16)
+}
+
 impl Mix {
+    /// The file type whose tensors have mostly this type.
+    pub fn of(kind: TensorType) -> Self {
+        Self::ALL.iter().copied().find(|mix| mix.kind() == kind).unwrap_or(Self::F32)
+    }
+
     /// Returns whether llama-quantize requires an importance matrix for this mix.
     pub fn wants_importance(self) -> bool {
         matches!(self, Self::IQ1_S | Self::IQ1_M | Self::IQ2_XXS | Self::IQ2_XS | Self::IQ2_S | Self::Q2_K_S)

@@ -1,5 +1,6 @@
 //! Converts a model to other tensor types, for `arenite quantize`.
 
+pub mod edits;
 mod encode;
 pub mod importance;
 mod iq1;
@@ -26,6 +27,8 @@ use self::importance::Importance;
 use self::mix::{Chooser, Mix, Shape, TypeOptions};
 use crate::gguf_writer::Header;
 
+/// The key with a file's type.
+const FILE_TYPE: &str = "general.file_type";
 /// Elements that a thread encodes at a time; this takes some hundredths of a second.
 const PIECE: usize = 1 << 18;
 
@@ -37,7 +40,11 @@ pub fn encode_values(kind: TensorType, row: &[f32], out: &mut [u8]) -> bool {
 /// A tensor and the type that it is converted to.
 pub struct Change<'a> {
     pub tensor: Tensor<'a>,
+    /// Its name in the new file.
+    pub name: String,
     pub to: TensorType,
+    /// The type that it would have if its rows were whole blocks of it.
+    pub wanted: TensorType,
     /// Importance of each column, matrix after matrix.
     importance: Option<&'a [f32]>,
 }
@@ -52,13 +59,15 @@ pub fn changes<'a>(
     requantize: bool,
 ) -> Result<Vec<Change<'a>>> {
     let mut chooser = Chooser::new(gguf, mix, options, importance.is_some())?;
-    let mut tensors: Vec<Tensor<'a>> = gguf.tensors().collect();
-    tensors.sort_by_key(|tensor| mix::order(tensor.name));
-    let change = |tensor: Tensor<'a>| -> Result<Change<'a>> {
+    let named = |tensor: Tensor<'a>| Some((options.pruned.name(tensor.name)?, tensor));
+    let mut tensors: Vec<(String, Tensor<'a>)> = gguf.tensors().filter_map(named).collect();
+    tensors.sort_by(|(a, _), (b, _)| mix::order(a).cmp(&mix::order(b)));
+    let change = |(new_name, tensor): (String, Tensor<'a>)| -> Result<Change<'a>> {
         let (name, kind) = (tensor.name, tensor.kind);
-        let to = chooser.choose(&Shape { name, dims: tensor.dims, kind })?;
+        let to = chooser.choose(&Shape { name: &new_name, dims: tensor.dims, kind })?;
+        let wanted = chooser.wanted;
         if to == kind {
-            return Ok(Change { tensor, to, importance: None });
+            return Ok(Change { tensor, name: new_name, to, wanted, importance: None });
         }
         ensure!(
             tensor.dims[0].is_multiple_of(to.block().0 as u64),
@@ -82,13 +91,13 @@ pub fn changes<'a>(
             }
             _ => None,
         };
-        if importance.is_none() && mix::needs_importance(name, to, mix) {
+        if importance.is_none() && !options.is_dry && mix::needs_importance(name, to, mix) {
             bail!(
                 "{name} cannot become {to:?} without an importance matrix: make one with `arenite imatrix` \
                  and give it with --imatrix"
             );
         }
-        Ok(Change { tensor, to, importance })
+        Ok(Change { tensor, name: new_name, to, wanted, importance })
     };
     tensors.into_iter().map(change).collect()
 }
@@ -102,7 +111,6 @@ pub fn header(
     importance: Option<(&Importance, &Path)>,
 ) -> Result<Header> {
     const VERSION: &str = "general.quantization_version";
-    const FILE_TYPE: &str = "general.file_type";
     let mut header = Header::new();
     gguf.keys().filter(|(key, _)| ![VERSION, FILE_TYPE].contains(key)).for_each(|(key, value)| header.set(key, value));
     header.set(VERSION, 2u32);
@@ -120,14 +128,20 @@ pub fn header(
     if gguf.get("general.alignment").is_some() {
         header.align(gguf.alignment() as u32)?;
     }
-    for Change { tensor, to, .. } in changes {
+    for Change { tensor, name, to, .. } in changes {
         let dims: Vec<u64> = tensor.dims.into_iter().take(tensor.dim_count as usize).collect();
-        header.tensor(tensor.name, &dims, *to)?;
+        header.tensor(name, &dims, *to)?;
     }
     Ok(header)
 }
 
 impl Change<'_> {
+    /// Size in the new file.
+    pub fn bytes(&self) -> usize {
+        self.tensor.data.len() / self.tensor.kind.block().1 * self.tensor.kind.block().0 / self.to.block().0
+            * self.to.block().1
+    }
+
     fn columns(&self) -> usize {
         self.tensor.dims[0] as usize
     }
@@ -175,7 +189,7 @@ impl Change<'_> {
     }
 
     fn encode_part(&self, first: usize, out: &mut [u8]) -> Result<()> {
-        let (columns, name) = (self.columns(), self.tensor.name);
+        let (columns, name) = (self.columns(), &self.name);
         let from = self.tensor.kind.block();
         let from = columns / from.0 * from.1;
         let to = columns / self.to.block().0 * self.to.block().1;

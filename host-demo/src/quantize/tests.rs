@@ -175,7 +175,8 @@ fn options_override_the_mix() {
     let file = write(model("llama"));
     let gguf = Gguf::parse(&file).unwrap();
     let overrides = ["ffn_down=q8_0", r"blk\.3\.attn_v=F16", "ffn_.*=q5_1"].map(|rule| rule.parse().unwrap()).to_vec();
-    let options = TypeOptions { overrides, output: Some(TensorType::Q4_0), embedding: Some(TensorType::BF16) };
+    let (output, embedding) = (Some(TensorType::Q4_0), Some(TensorType::BF16));
+    let options = TypeOptions { overrides, output, embedding, ..TypeOptions::default() };
     let changes = changes(&gguf, Mix::Q4_K_M, &options, None, false).unwrap();
     let kind = |name: &str| changes.iter().find(|change| change.tensor.name == name).unwrap().to;
     assert_eq!(kind("output.weight"), TensorType::Q4_0);
@@ -187,6 +188,60 @@ fn options_override_the_mix() {
     assert_eq!(kind("blk.3.attn_norm.weight"), TensorType::F32);
     for wrong in ["ffn_down", "=q8_0", "ffn_down=q9", "(=q8_0"] {
         assert!(wrong.parse::<mix::Override>().is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn types_of_llama_quantize_have_names_and_numbers() {
+    for (text, want) in
+        [("15", Mix::Q4_K_M), ("7", Mix::Q8_0), ("0", Mix::F32), ("32", Mix::BF16), ("q4_k", Mix::Q4_K_M)]
+    {
+        assert_eq!(text.parse(), Ok(want), "{text}");
+    }
+    for text in ["4", "99", "-1", "q9", ""] {
+        assert!(text.parse::<Mix>().is_err(), "{text}");
+    }
+}
+
+#[test]
+fn flags_choose_types() {
+    let file = write(model("llama"));
+    let gguf = Gguf::parse(&file).unwrap();
+    let types = |mix: Mix, options: &TypeOptions| -> BTreeMap<String, TensorType> {
+        let changes = changes(&gguf, mix, options, None, false).unwrap();
+        changes.into_iter().map(|change| (change.name, change.to)).collect()
+    };
+    let pure = types(Mix::Q4_K_M, &TypeOptions { pure: true, ..TypeOptions::default() });
+    let matrices = pure.iter().filter(|(name, _)| !name.contains("norm"));
+    assert!(matrices.clone().count() > 100 && matrices.clone().all(|(_, kind)| *kind == TensorType::Q4_K), "{pure:?}");
+    let kept = types(Mix::Q4_K_M, &TypeOptions { keep_output: true, ..TypeOptions::default() });
+    assert_eq!((kept["output.weight"], kept["token_embd.weight"]), (TensorType::F32, TensorType::Q4_K));
+    let copied = types(Mix::F32, &TypeOptions { copy: true, ..TypeOptions::default() });
+    assert!(copied.values().all(|kind| *kind == TensorType::F32) && copied.len() == pure.len());
+    // The layers after a pruned one move up; the mixture follows the new numbers.
+    let options = TypeOptions { pruned: "0,5".parse().unwrap(), ..TypeOptions::default() };
+    let pruned = types(Mix::Q4_K_M, &options);
+    assert_eq!(pruned.len(), pure.len() / 16 * 14 + pure.len() % 16);
+    assert!(pruned.contains_key("blk.13.attn_q.weight") && !pruned.contains_key("blk.14.attn_q.weight"));
+}
+
+#[test]
+fn rows_that_a_type_cannot_hold_have_a_substitute() {
+    let file = write(model("narrow"));
+    let gguf = Gguf::parse(&file).unwrap();
+    let changes = changes(&gguf, Mix::TQ2_0, &TypeOptions::default(), None, false).unwrap();
+    let query = changes.iter().find(|change| change.name == "blk.0.attn_q.weight").unwrap();
+    assert_eq!((query.wanted, query.to), (TensorType::TQ2_0, TensorType::Q4_0));
+    let norm = changes.iter().find(|change| change.name == "blk.0.attn_norm.weight").unwrap();
+    assert_eq!(norm.wanted, norm.to);
+    for (kind, columns, want) in [
+        (TensorType::TQ2_0, 64, TensorType::IQ4_NL),
+        (TensorType::Q4_K, 576, TensorType::IQ4_NL),
+        (TensorType::Q5_K, 576, TensorType::Q5_0),
+        (TensorType::Q6_K, 576, TensorType::Q8_0),
+        (TensorType::Q4_0, 40, TensorType::F16),
+    ] {
+        assert_eq!(mix::alternative(kind, columns), want, "{kind:?} {columns}");
     }
 }
 

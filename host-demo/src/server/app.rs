@@ -109,16 +109,22 @@ impl App {
         self.service.prepare(endpoint, body, super::by_chance())
     }
 
-    /// Embeds texts.
-    pub async fn vectors(&self, inputs: Vec<Texts>) -> Result<Vec<Vec<f32>>> {
+    /// Embeds texts. Each has its own error.
+    pub async fn vectors(&self, inputs: Vec<Result<Texts>>) -> Result<Vec<Result<Vec<f32>>>> {
         let _turn = self.vector_requests.acquire().await.map_err(|_| gone())?;
         let mut vectors = Vec::new();
         for texts in inputs {
-            let (answer, vector) = oneshot::channel();
-            self.commands
-                .send(Command::Embed(Embedding { texts, lora: self.service.lora.usual(), answer }))
-                .map_err(|_| gone())?;
-            vectors.push(vector.await.map_err(|_| gone())?.map_err(ApiError::invalid)?);
+            let vector = match texts {
+                Err(error) => Err(error),
+                Ok(texts) => {
+                    let (answer, vector) = oneshot::channel();
+                    self.commands
+                        .send(Command::Embed(Embedding { texts, lora: self.service.lora.usual(), answer }))
+                        .map_err(|_| gone())?;
+                    Ok(vector.await.map_err(|_| gone())?.map_err(ApiError::invalid)?)
+                }
+            };
+            vectors.push(vector);
         }
         Ok(vectors)
     }

@@ -55,7 +55,6 @@ const UNSUPPORTED: &[(&str, Neutral)] = &[
     ("bad_words", Empty),
     ("allowed_token_ids", Empty),
     ("logits_processors", Empty),
-    ("truncate_prompt_tokens", Empty),
     ("continue_final_message", Empty),
     ("include_stop_str_in_output", Empty),
     ("chat_template", Empty),

@@ -60,6 +60,7 @@ pub use record::{Log, LogFormat, Record};
 pub use request::Body;
 pub use responses::to_chat;
 pub use service::{Endpoint, Prepared, Service};
+pub use vectors::token_count;
 
 use lora::LoraScales;
 use service::Facts;

@@ -17,6 +17,7 @@ use super::error::ApiError;
 use super::request::{Body, Stop};
 use super::service::{Endpoint, Prepared, Service};
 use super::stream::Events;
+use super::vectors::token_count;
 use crate::chat::{Call, Part};
 
 /// The body of `/api/chat` and `/api/generate`.
@@ -429,11 +430,13 @@ pub async fn embed(State(app): State<Arc<App>>, request: Request<HttpBody>) -> R
         if let Some(name) = body.get("model").and_then(Value::as_str) {
             body["model"] = json!(name.trim_end_matches(":latest"));
         }
+        // Ollama cuts long texts unless the request forbids it.
+        body["truncate"] = json!(body.get("truncate").and_then(Value::as_bool).unwrap_or(true));
         let inputs = app.service.embedding_inputs(&body)?;
         Ok((inputs, is_old, json!({ "dimensions": body["dimensions"] })))
     };
     let (_open, (inputs, is_old, body)) = app.asked(request, read).await?;
-    let tokens: usize = inputs.iter().map(|texts| texts.ids.len()).sum();
+    let tokens = token_count(&inputs);
     let vectors = app.vectors(inputs).await?;
     let answer = app.service.embeddings(&body, &vectors, tokens);
     let vectors: Vec<&Value> = answer["data"].as_array().into_iter().flatten().map(|row| &row["embedding"]).collect();

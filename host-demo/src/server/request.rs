@@ -47,6 +47,8 @@ pub struct Body {
     pub logprobs: Option<Value>,
     pub top_logprobs: Option<usize>,
     pub echo: Option<bool>,
+    /// Number of tokens of a prompt that are kept, its last ones; -1 for as many as fit.
+    pub truncate_prompt_tokens: Option<i64>,
     pub ignore_eos: Option<bool>,
     pub response_format: Option<Value>,
     #[serde(alias = "guided_json")]
@@ -126,6 +128,17 @@ impl Body {
     /// Converts a body that is already parsed as JSON.
     pub fn of(value: Value) -> Result<Self, ApiError> {
         serde_json::from_value(value).map_err(|error| ApiError::invalid(format!("the body makes no sense: {error}")))
+    }
+
+    /// Returns the number of tokens of a prompt that are kept, for a context with room for `room` of them.
+    pub fn kept_tokens(&self, room: usize) -> Result<usize, ApiError> {
+        const FIELD: &str = "truncate_prompt_tokens";
+        match self.truncate_prompt_tokens {
+            None => Ok(usize::MAX),
+            Some(-1) => Ok(room),
+            Some(count @ 1..) => Ok(count as usize),
+            Some(count) => Err(ApiError::about(FIELD, format!("{FIELD} is {count}: give a number of tokens, or -1"))),
+        }
     }
 
     pub fn choices(&self) -> Result<usize, ApiError> {

@@ -22,6 +22,7 @@ use super::request::Body;
 use super::responses::responses;
 use super::service::{Endpoint, Service};
 use super::stream::stream;
+use super::vectors::token_count;
 use super::{anthropic, audio, llama, lora, ollama, record};
 use crate::text;
 
@@ -147,7 +148,7 @@ async fn embeddings(State(app): State<Arc<App>>, request: Request<HttpBody>) -> 
         Ok((body, inputs))
     };
     let (_open, (body, inputs)) = app.asked(request, read).await?;
-    let tokens = inputs.iter().map(|texts| texts.ids.len()).sum();
+    let tokens = token_count(&inputs);
     let vectors = app.vectors(inputs).await?;
     Ok(Json(app.service.embeddings(&body, &vectors, tokens)).into_response())
 }
@@ -160,7 +161,7 @@ async fn rerank(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Resu
         Ok((body, pairs))
     };
     let (_open, (body, pairs)) = app.asked(request, read).await?;
-    let tokens = pairs.iter().map(|texts| texts.ids.len()).sum();
+    let tokens = token_count(&pairs);
     let vectors = app.vectors(pairs).await?;
     Ok(Json(app.service.ranking(&body, &vectors, tokens)).into_response())
 }

@@ -149,9 +149,17 @@ impl Service {
         prepared.prompt_count = prompts.len();
         let seed = settings.seed;
         let settings = Arc::new(settings);
-        for (text, ids) in prompts {
+        for (mut text, mut ids) in prompts {
             if ids.is_empty() {
                 return Err(ApiError::about("prompt", "the prompt is empty"));
+            }
+            let cut = ids.len().saturating_sub(body.kept_tokens(self.context.saturating_sub(1))?);
+            if cut > 0 {
+                ids.drain(..cut);
+                if prepared.echo {
+                    text =
+                        String::from_utf8_lossy(&text::decode(self.tokenizer, &ids).unwrap_or_default()).into_owned();
+                }
             }
             // A prompt that is only scored may fill the context.
             let room = self.context + usize::from(settings.limit == Some(0));

@@ -1,5 +1,6 @@
 //! Requests for embeddings and rankings, and their answers.
 
+use arenite::TokenId;
 use arenite::tokenizer::Encode;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
@@ -8,6 +9,7 @@ use serde_json::{Value, json};
 use super::error::ApiError;
 use super::service::{Service, few, inputs};
 use crate::ranking::{self, Texts};
+use crate::text::Frame;
 
 /// Maximum number of texts in a request.
 const MOST_TEXTS: usize = 2048;
@@ -27,25 +29,60 @@ impl Service {
         }
     }
 
-    /// Returns the tokens of the texts in an embedding request.
-    pub fn embedding_inputs(&self, body: &Value) -> Result<Vec<Texts>, ApiError> {
+    /// Returns the tokens of the texts in an embedding request. A text that is too long is an error of its own, unless
+    /// no text fits.
+    pub fn embedding_inputs(&self, body: &Value) -> Result<Vec<Result<Texts, ApiError>>, ApiError> {
         self.check_model(body.get("model").and_then(Value::as_str))?;
         if !self.makes_vectors {
             return Err(ApiError::invalid("this model makes text, and no embeddings"));
         }
         let texts =
             inputs(self, body.get("input"), "input", MOST_TEXTS, Encode { add_special: true, parse_special: false })?;
-        for (_, ids) in &texts {
-            if ids.is_empty() || ids.len() > self.context {
-                return Err(length_error("input", "a text", ids.len(), self.context));
-            }
-        }
         self.dimensions(body)?;
-        Ok(texts.into_iter().map(|(_, ids)| ids.into()).collect())
+        let limit = self.truncation(body)?;
+        let one = |(_, ids): (String, Vec<TokenId>)| {
+            let ids = limit.map_or(Ok(ids.clone()), |limit| self.frame().cut(ids, limit)).map_err(invalid)?;
+            self.fitting("input", "a text", ids.into())
+        };
+        some(texts.into_iter().map(one).collect())
     }
 
-    /// Returns the tokens of the pairs in a ranking request.
-    pub fn pairs(&self, body: &Value) -> Result<Vec<Texts>, ApiError> {
+    /// Returns the maximum number of tokens of a text, if longer texts are to be cut: vLLM's `truncate_prompt_tokens`
+    /// (-1 stands for the model's own limit), or Cohere's and text-embeddings-inference's `truncate`.
+    fn truncation(&self, body: &Value) -> Result<Option<usize>, ApiError> {
+        const FIELD: &str = "truncate_prompt_tokens";
+        match (body.get(FIELD), body.get("truncate")) {
+            (None | Some(Value::Null), Some(Value::Bool(true))) => Ok(Some(self.context)),
+            (None | Some(Value::Null), Some(Value::String(side))) if side == "END" => Ok(Some(self.context)),
+            (None | Some(Value::Null), _) => Ok(None),
+            (Some(limit), _) => match limit.as_i64() {
+                Some(-1) => Ok(Some(self.context)),
+                Some(limit @ 1..) => Ok(Some(self.context.min(limit as usize))),
+                _ => Err(ApiError::about(FIELD, format!("{FIELD} is {limit}: give a number of tokens, or -1"))),
+            },
+        }
+    }
+
+    /// Checks that the tokens of a text or of a pair fit in the context.
+    fn fitting(&self, param: &'static str, what: &str, texts: Texts) -> Result<Texts, ApiError> {
+        let (len, context) = (texts.ids.len(), self.context);
+        if (1..=context).contains(&len) {
+            return Ok(texts);
+        }
+        let message = format!(
+            "{what} has {len} tokens, and 1 to {context} are possible: shorten it, or cut it with truncate_prompt_tokens"
+        );
+        let code = (len > context).then_some("context_length_exceeded");
+        Err(ApiError { code, ..ApiError::about(param, message) })
+    }
+
+    fn frame(&self) -> Frame {
+        Frame::of(self.tokenizer).unwrap_or_default()
+    }
+
+    /// Returns the tokens of the pairs in a ranking request. A pair that is too long is an error of its own, unless no
+    /// pair fits.
+    pub fn pairs(&self, body: &Value) -> Result<Vec<Result<Texts, ApiError>>, ApiError> {
         self.check_model(body.get("model").and_then(Value::as_str))?;
         let ranking = self.ranking.as_ref().ok_or_else(|| ApiError::invalid("this model does not rank"))?;
         let query = body.get("query").and_then(Value::as_str);
@@ -53,24 +90,26 @@ impl Service {
         let documents = body.get("documents").and_then(Value::as_array);
         let documents = documents.ok_or_else(|| ApiError::about("documents", "there must be a list of texts"))?;
         few("documents", documents, MOST_TEXTS)?;
-        let pair = |document: &Value| {
+        let limit = self.truncation(body)?;
+        let text = |document: &Value| -> Result<String, ApiError> {
             let text = document.as_str().or_else(|| document.get("text")?.as_str());
-            let text = text.ok_or_else(|| ApiError::about("documents", "each must be a text"))?;
-            let pair =
-                ranking.pair(self.tokenizer, query, text).map_err(|error| ApiError::invalid(error.to_string()))?;
-            let len = pair.ids.len();
-            if len == 0 || len > self.context {
-                return Err(length_error("documents", "a pair", len, self.context));
-            }
-            Ok(pair)
+            text.map(str::to_owned).ok_or_else(|| ApiError::about("documents", "each must be a text"))
         };
-        documents.iter().map(pair).collect()
+        let texts = documents.iter().map(text).collect::<Result<Vec<_>, _>>()?;
+        let pair = |text: &String| {
+            let pair = ranking.pair(self.tokenizer, query, text, limit).map_err(invalid)?;
+            self.fitting("documents", "a pair of query and document", pair)
+        };
+        some(texts.iter().map(pair).collect())
     }
 
-    /// Returns the answer to a ranking request, with the best document first.
-    pub fn ranking(&self, body: &Value, vectors: &[Vec<f32>], tokens: usize) -> Value {
-        let mut scores: Vec<_> = vectors.iter().map(|vector| ranking::score(vector)).enumerate().collect();
-        scores.sort_by(|a, b| b.1.total_cmp(&a.1));
+    /// Returns the answer to a ranking request, with the best document first. Documents without a score come last, each
+    /// with its error.
+    pub fn ranking(&self, body: &Value, vectors: &[Result<Vec<f32>, ApiError>], tokens: usize) -> Value {
+        let score = |vector: &Result<Vec<f32>, ApiError>| vector.as_ref().ok().map(|vector| ranking::score(vector));
+        let mut scores: Vec<_> = vectors.iter().map(score).enumerate().collect();
+        let order = |score: Option<f64>| score.unwrap_or(f64::NEG_INFINITY);
+        scores.sort_by(|a, b| order(b.1).total_cmp(&order(a.1)));
         let top = body
             .get("top_n")
             .or_else(|| body.get("top_k"))
@@ -78,6 +117,9 @@ impl Service {
             .map_or(usize::MAX, |top| top as usize);
         let results = scores.iter().take(top).map(|(index, score)| {
             let mut result = json!({ "index": index, "relevance_score": score });
+            if let Err(error) = &vectors[*index] {
+                result["error"] = error.body()["error"].take();
+            }
             if body.get("return_documents").and_then(Value::as_bool) == Some(true) {
                 // Cohere returns an object, even if the request has a text.
                 let document = &body["documents"][*index];
@@ -93,8 +135,9 @@ impl Service {
         })
     }
 
-    /// Returns the answer to an embedding request: lists of numbers, or base64 of their bytes.
-    pub fn embeddings(&self, body: &Value, vectors: &[Vec<f32>], tokens: usize) -> Value {
+    /// Returns the answer to an embedding request: lists of numbers, or base64 of their bytes. A text without an
+    /// embedding has an empty one and its error.
+    pub fn embeddings(&self, body: &Value, vectors: &[Result<Vec<f32>, ApiError>], tokens: usize) -> Value {
         let is_base64 = body.get("encoding_format").and_then(Value::as_str) == Some("base64");
         let dimensions = self.dimensions(body).ok().flatten().unwrap_or(usize::MAX);
         let unit = |vector: &[f32]| {
@@ -106,9 +149,14 @@ impl Service {
             true => json!(BASE64.encode(vector.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>())),
             false => json!(vector),
         };
-        let data = vectors.iter().enumerate().map(
-            |(index, vector)| json!({ "object": "embedding", "index": index, "embedding": written(unit(vector)) }),
-        );
+        let data = vectors.iter().enumerate().map(|(index, vector)| {
+            let values = vector.as_ref().map(|vector| unit(vector)).unwrap_or_default();
+            let mut row = json!({ "object": "embedding", "index": index, "embedding": written(values) });
+            if let Err(error) = vector {
+                row["error"] = error.body()["error"].take();
+            }
+            row
+        });
         json!({
             "object": "list",
             "data": data.collect::<Vec<_>>(),
@@ -118,8 +166,19 @@ impl Service {
     }
 }
 
-fn length_error(param: &'static str, what: &str, len: usize, context: usize) -> ApiError {
-    let message = format!("{what} has {len} tokens, and 1 to {context} are possible");
-    let code = (len > context).then_some("context_length_exceeded");
-    ApiError { code, ..ApiError::about(param, message) }
+fn invalid(error: impl std::fmt::Display) -> ApiError {
+    ApiError::invalid(error.to_string())
+}
+
+/// Returns the results if one of them is no error, otherwise the first error.
+fn some<T>(mut results: Vec<Result<T, ApiError>>) -> Result<Vec<Result<T, ApiError>>, ApiError> {
+    match results.iter().all(Result::is_err) && !results.is_empty() {
+        true => results.swap_remove(0).map(|_| results),
+        false => Ok(results),
+    }
+}
+
+/// Number of tokens of the texts that fit.
+pub fn token_count(texts: &[Result<Texts, ApiError>]) -> usize {
+    texts.iter().flatten().map(|texts| texts.ids.len()).sum()
 }

@@ -7,6 +7,7 @@ mod checkpoint;
 mod cli;
 mod common;
 mod constrained;
+mod dead_ends;
 mod faults;
 mod listen;
 mod llama2c;

@@ -1,8 +1,11 @@
 //! Tests `quantize`, `imatrix` and `perplexity` by running the binary.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
 
 fn arenite(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_arenite")).args(args).stdin(Stdio::null()).output().expect("the binary starts")
@@ -136,6 +139,123 @@ fn what_is_wrong_is_said_in_one_line_and_nothing_is_written() {
     assert!(error(&["perplexity", "-f", path(&text)]).contains("give a longer text"));
     assert!(error(&["perplexity", "--kl", path(&text)]).contains("log-probabilities"));
     assert_eq!(entries(directory.path()), ["text"]);
+}
+
+/// Metadata and tensors of a file.
+fn listing(file: &Path) -> Value {
+    serde_json::from_str(&stdout(&["inspect", path(file), "--json"])).expect("JSON")
+}
+
+fn kinds(file: &Path) -> BTreeMap<String, String> {
+    let all = listing(file);
+    let entry = |tensor: &Value| {
+        (tensor["name"].as_str().unwrap_or_default().to_owned(), tensor["type"].as_str().unwrap_or_default().to_owned())
+    };
+    all["tensors"].as_array().expect("a list").iter().map(entry).collect()
+}
+
+#[test]
+fn what_people_type_for_llama_quantize() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| directory.path().join(name);
+    large_model(&at("model.gguf"), 64);
+    let model = at("model.gguf");
+    let model = path(&model);
+    let out = at("out.gguf");
+    let out = path(&out);
+    // Flags before the words, a number for the type, and a number of threads.
+    stdout(&["quantize", "--output-tensor-type", "q8_0", "--token-embedding-type", "f16", model, out, "15", "2"]);
+    assert_eq!(listing(&at("out.gguf"))["metadata"]["general.file_type"], 15);
+    // Without a name the file lies beside the model.
+    stdout(&["quantize", model, "Q8_0", "1"]);
+    assert!(kinds(&at("ggml-model-Q8_0.gguf")).values().any(|kind| kind == "Q8_0"));
+    stdout(&["quantize", "--pure", model, out, "q4_k_m"]);
+    assert!(
+        kinds(&at("out.gguf")).values().all(|kind| kind == "Q4_K" || kind == "F32"),
+        "{:?}",
+        kinds(&at("out.gguf"))
+    );
+    // A copy with other metadata.
+    let said = arenite(&[
+        "quantize",
+        "--override-kv",
+        "general.name=str:Mine",
+        "--override-kv",
+        "a.b=int:7",
+        "--override-kv",
+        "a.c=float:0.5",
+        "--override-kv",
+        "a.d=bool:true",
+        &format!("{out}"),
+        &format!("{out}.copy"),
+        "COPY",
+    ]);
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    let copy = PathBuf::from(format!("{out}.copy"));
+    assert_eq!(kinds(&copy), kinds(&at("out.gguf")));
+    let keys = &listing(&copy)["metadata"];
+    assert_eq!(
+        (&keys["general.name"], &keys["a.b"], &keys["a.c"], &keys["a.d"]),
+        (&"Mine".into(), &7.into(), &0.5.into(), &true.into())
+    );
+    assert_eq!(keys["general.file_type"], 15);
+    // A rehearsal writes nothing and gives the size of the file.
+    let before = entries(directory.path());
+    let rehearsed = arenite(&["quantize", "--dry-run", model, "IQ2_XXS"]);
+    let told = String::from_utf8_lossy(&rehearsed.stderr).into_owned();
+    assert!(
+        rehearsed.status.success() && told.contains("bits per weight") && told.contains("importance matrix"),
+        "{told}"
+    );
+    assert_eq!(entries(directory.path()), before);
+    for (args, words) in [
+        (&["quantize", model, out, "Q4_0", "many"][..], "many is not a number of threads"),
+        (&["quantize", model, "Q9_9"], "`Q9_9`: unknown type; give one of"),
+        (&["quantize", model], "2"),
+        (&["quantize", "--override-kv", "a=7", model, out, "Q4_0"], "KEY=TYPE:VALUE"),
+        (&["quantize", "--prune-layers", "a", model, out, "Q4_0"], "layer numbers"),
+        (&["quantize", "--include-weights", "a", model, out, "Q4_0"], "--imatrix"),
+    ] {
+        let output = arenite(args);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            output.status.code() == Some(2) && stderr.contains(words) && stderr.lines().count() == 1,
+            "{args:?}: {stderr}"
+        );
+    }
+}
+
+#[test]
+fn narrow_rows_are_told_and_layers_left_out() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let out = directory.path().join("out.gguf");
+    let model = stories();
+    let said = arenite(&["quantize", "--allow-requantize", path(&model), path(&out), "Q2_K"]);
+    let told = String::from_utf8_lossy(&said.stderr).into_owned();
+    let warning = told.lines().find(|line| line.starts_with("warning: the rows of ")).expect("a warning");
+    for words in ["Q2_K cannot hold in blocks of 256", "become", "a type that fits is IQ4_NL"] {
+        assert!(warning.contains(words), "{told}");
+    }
+    let columns = listing(&model)["metadata"]["llama.embedding_length"].to_string();
+    assert!(told.contains(&format!("have {columns} elements")), "{told}");
+
+    let layers = listing(&model)["metadata"]["llama.block_count"].as_u64().expect("a number");
+    let last = (layers - 1).to_string();
+    stdout(&["quantize", "--prune-layers", &last, path(&model), path(&out), "COPY"]);
+    let pruned = listing(&out);
+    assert_eq!(pruned["metadata"]["llama.block_count"], layers - 1);
+    assert!(!kinds(&out).keys().any(|name| name.starts_with(&format!("blk.{last}."))));
+    stdout(&["quantize", "--prune-layers", "0", path(&model), path(&out), "COPY"]);
+    let tensor = |file: &Path, name: &str| {
+        let npy = directory.path().join("x.npy");
+        stdout(&["inspect", path(file), "--tensor", name, "-o", path(&npy)]);
+        fs::read(npy).expect("values")
+    };
+    assert_eq!(tensor(&out, "blk.0.attn_q.weight"), tensor(&model, "blk.1.attn_q.weight"));
+    assert!(arenite(&["generate", "-m", path(&out), "-p", "a", "-n", "2"]).status.success());
+    let all = (0..layers).map(|layer| layer.to_string()).collect::<Vec<_>>().join(",");
+    assert!(error(&["quantize", "--prune-layers", &all, path(&model), path(&out), "COPY"]).contains("leaves no layer"));
+    assert!(error(&["quantize", "--prune-layers", "99", path(&model), path(&out), "COPY"]).contains("no layer 99"));
 }
 
 #[cfg(unix)]

@@ -1,0 +1,410 @@
+//! Errors that lead on: files that are no models, prompts that do not fit, and models that answer nothing. Each message
+//! says what is wrong, and the commands that it names exist.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use host_demo::gguf_writer::Header;
+use serde_json::{Value, json};
+
+use crate::common::{arenite, arenite_with, committed, error, json as json_of, lines, npy, path, stdout, stdout_with};
+use crate::serve::Server;
+
+/// A directory with files that are no models.
+struct Files(tempfile::TempDir);
+
+impl Files {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a directory"))
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.at(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(&path, bytes).expect("a file");
+        path
+    }
+
+    /// A GGUF file with these keys, and one tensor if `has_tensor`.
+    fn gguf(&self, name: &str, keys: &[(&str, &str)], has_tensor: bool) -> PathBuf {
+        let mut header = Header::new();
+        keys.iter().for_each(|(key, value)| header.set(key, *value));
+        if has_tensor {
+            header.tensor("blk.0.attn_q.weight.lora_a", &[4], arenite::quant::TensorType::F32).expect("a tensor");
+        }
+        let mut data = header.write(std::io::Cursor::new(Vec::new())).expect("a header");
+        if has_tensor {
+            data.write_all(&[0; 16]).expect("a tensor");
+        }
+        let bytes = data.finish().expect("a file").into_inner();
+        self.file(name, bytes)
+    }
+}
+
+/// Every `arenite COMMAND` in a message has a help text.
+fn commands_exist(message: &str) {
+    for quoted in message.split('`').skip(1).step_by(2) {
+        let mut words = quoted.split_whitespace();
+        if words.next() != Some("arenite") {
+            continue;
+        }
+        let command = words.next().expect("a command");
+        if command == "pull" {
+            continue;
+        }
+        let mut args = vec![command];
+        args.extend(words.next().filter(|_| command == "convert"));
+        args.push("--help");
+        let help = arenite(&args);
+        assert!(help.status.success(), "{message}");
+        let help = String::from_utf8(help.stdout).expect("UTF-8");
+        for flag in quoted.split_whitespace().filter(|word| word.starts_with("--")) {
+            assert!(help.contains(flag), "{message}: {flag}");
+        }
+    }
+}
+
+#[track_caller]
+fn says(message: &str, words: &[&str]) {
+    for word in words {
+        assert!(message.contains(word), "`{word}` is not in: {message}");
+    }
+    commands_exist(message);
+}
+
+/// What is said of a model's file.
+#[track_caller]
+fn of(model: &Path, words: &[&str]) {
+    says(&error(&["generate", "-m", path(model), "-p", "a"]), words);
+}
+
+#[test]
+fn gguf_files_that_are_no_models() {
+    let files = Files::new();
+    let adapter = files.gguf(
+        "lora.gguf",
+        &[("general.architecture", "llama"), ("general.type", "adapter"), ("adapter.type", "lora")],
+        true,
+    );
+    of(&adapter, &["LoRA adapter", &format!("--lora {}", path(&adapter)), "arenite merge BASE.gguf"]);
+    says(&error(&["chat", "-m", path(&adapter)]), &["LoRA adapter"]);
+    says(&error(&["run", path(&adapter), "a"]), &["LoRA adapter"]);
+    let vision = files.gguf("mmproj.gguf", &[("general.architecture", "clip"), ("general.type", "mmproj")], true);
+    of(&vision, &["mmproj", "give the other GGUF file"]);
+    let matrix = files.gguf("imatrix.gguf", &[("general.type", "imatrix")], true);
+    of(&matrix, &["importance matrix", "--imatrix"]);
+    let control = files.gguf("control.gguf", &[("general.architecture", "controlvector")], true);
+    of(&control, &["control vector"]);
+    let words = files.gguf("vocab.gguf", &[("general.architecture", "llama")], false);
+    of(&words, &["a vocabulary and no weights", "arenite tokenize"]);
+    let newer = files.gguf("newer.gguf", &[("general.architecture", "llama5")], true);
+    of(&newer, &["'llama5' is not supported", "nearest supported one is 'llama4'", "arenite inspect --architectures"]);
+    let image = files.gguf("image.gguf", &[("general.architecture", "flux")], true);
+    of(&image, &["makes images"]);
+    let listed = stdout(&["inspect", "--architectures"]);
+    assert!(listed.lines().any(|name| name == "qwen3moe") && listed.lines().is_sorted(), "{listed}");
+
+    of(&files.file("v1.gguf", b"GGUF\x01\0\0\0\0\0\0\0\0\0\0\0"), &["version 1 of GGUF", "arenite pull"]);
+    let big = files.file("big.gguf", b"GGUF\0\0\0\x03\0\0\0\0\0\0\0\0");
+    of(&big, &["big-endian", &format!("`gguf-convert-endian {} little`", path(&big))]);
+    of(&files.file("short.gguf", b"GGUF\x03\0\0\0"), &["cut short or damaged"]);
+}
+
+#[test]
+fn weights_in_other_formats() {
+    let files = Files::new();
+    let safetensors = |name: &str, header: &str| {
+        files.file(name, [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &[0; 8]].concat())
+    };
+    let weights =
+        safetensors("my model/model.safetensors", r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#);
+    of(&weights, &["safetensors", &format!("`arenite convert hf '{}' OUT.gguf`", path(&weights))]);
+    let adapter = safetensors("peft/adapter_model.safetensors", r#"{"a.lora_A.weight":{}}"#);
+    of(&adapter, &["LoRA adapter of PEFT", "arenite convert lora", "peft OUT.gguf"]);
+    let whisper = [&b"lmgg"[..], &51865u32.to_le_bytes(), &[0; 40]].concat();
+    of(&files.file("ggml-tiny.bin", whisper), &["whisper.cpp", "arenite convert hf"]);
+    of(&files.file("old.bin", [&b"lmgg"[..], &32000u32.to_le_bytes(), &[0; 40]].concat()), &["before GGUF"]);
+    of(&files.file("old.bin", b"tjgg\x03\0\0\0"), &["before GGUF", "arenite pull"]);
+    let torch = b"PK\x03\x04\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x10\0\0\0archive/data.pklFB".as_slice();
+    for name in ["pytorch_model.bin", "consolidated.00.pth", "ckpt.pt"] {
+        of(&files.file(name, torch), &["checkpoint of PyTorch", "arenite convert hf", name]);
+    }
+    of(&files.file("legacy.bin", b"\x80\x02\x8a\nl\xfc\x9c"), &["before 2020", "torch.save", "arenite convert hf"]);
+    of(&files.file("model.h5", b"\x89HDF\r\n\x1a\n"), &["Keras", "save_pretrained"]);
+    of(&files.file("m.tflite", b"\x1c\0\0\0TFL3"), &["TensorFlow Lite"]);
+    of(&files.file("m.onnx", b"\x08\x07\x12\x07pytorch"), &["ONNX"]);
+    of(&files.file("model.bin", b"\x01\x02\x03\xff\xff\xfe"), &["neither GGUF nor", "arenite convert hf"]);
+    of(&files.file("tokenizer.model", b"\n\x0e\n\x05<unk>\x15"), &["vocabulary", "--tokenizer", "convert tokenizer"]);
+}
+
+#[test]
+fn texts_under_the_name_of_a_model() {
+    let files = Files::new();
+    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 1321079200\n";
+    of(&files.file("a.gguf", pointer), &["git-lfs pointer", "1.23 GiB", "git lfs pull", "arenite pull"]);
+    for page in ["<!DOCTYPE html><html></html>", "\n<html lang=en>", "<?xml version=\"1.0\"?><Error>"] {
+        of(&files.file("a.gguf", page), &["web page", "arenite pull", "/resolve/"]);
+    }
+    for message in ["Entry not found", "Invalid username or password.", "{\"error\":\"gated\"}"] {
+        of(&files.file("a.gguf", message), &["error message of a server", "HF_TOKEN"]);
+    }
+    let model = files.file("m.gguf", fs::read(committed("tests/fixtures/stories.gguf")).expect("a model"));
+    of(&files.file("Modelfile", "# mine\nFROM ./m.gguf\nPARAMETER temperature 1\n"), &["Modelfile", path(&model)]);
+    of(&files.file("Modelfile", "from llama3.2:1b\n"), &["Modelfile", "`llama3.2:1b`", "-hf USER/REPO"]);
+    let vocabulary = r#"{"version": "1.0", "added_tokens": [], "model": {"type": "BPE"}}"#;
+    of(&files.file("tokenizer.json", vocabulary), &["vocabulary (tokenizer.json)", "--tokenizer", "convert tokenizer"]);
+    of(&files.file("b/config.json", r#"{"model_type": "llama"}"#), &["checkpoint of Hugging Face", "b OUT.gguf`"]);
+    of(&files.file("c/adapter_config.json", r#"{"peft_type": "LORA"}"#), &["arenite convert lora"]);
+    of(&files.file("d/model.safetensors.index.json", r#"{"weight_map": {}}"#), &["arenite convert hf"]);
+    of(&files.file("talk.json", r#"[{"role": "user", "content": "a"}]"#), &["arenite chat --messages"]);
+    of(&files.file("g.gbnf", "root ::= \"a\"\n"), &["grammar", "--grammar"]);
+    of(&files.file("t.jinja", "{% for m in messages %}{% endfor %}"), &["arenite chat --chat-template"]);
+    of(&files.file("prompt.txt", "Once upon a time"), &["-f "]);
+    of(&files.file("zeros.gguf", [0; 8192]), &["begins with zeros", "arenite pull"]);
+    of(&files.file("m.gguf.part", [7, 1, 2, 3, 200, 0]), &["part of a download"]);
+}
+
+#[test]
+fn archives() {
+    let files = Files::new();
+    for (name, start, command) in [
+        ("m.gguf.gz", &b"\x1f\x8b\x08\0"[..], "gunzip "),
+        ("m.tar.gz", b"\x1f\x8b\x08\0", "tar -xf "),
+        ("m.zip", b"PK\x03\x04\x14\0\0\0", "unzip "),
+        ("m.xz", b"\xfd7zXZ\0", "unxz "),
+        ("m.zst", b"\x28\xb5\x2f\xfd", "unzstd "),
+        ("m.7z", b"7z\xbc\xaf\x27\x1c", "7z x "),
+        ("m.llamafile", b"MZqFpD='", "unzip "),
+    ] {
+        let file = files.file(name, start);
+        of(&file, &[&format!("`{command}{}", path(&file))]);
+    }
+    of(&files.file("m", b"\x7fELF\x02\x01"), &["a program"]);
+}
+
+#[test]
+fn folders_and_names_of_models_elsewhere() {
+    let files = Files::new();
+    files.file("hf/config.json", r#"{"model_type": "llama"}"#);
+    of(
+        &files.at("hf"),
+        &["checkpoint of Hugging Face", &format!("`arenite convert hf {} OUT.gguf`", path(&files.at("hf")))],
+    );
+    files.file("marian/config.json", r#"{"model_type": "marian"}"#);
+    of(&files.at("marian"), &["arenite convert seq2seq"]);
+    files.file("peft/adapter_config.json", "{}");
+    of(&files.at("peft"), &["arenite convert lora"]);
+    let inside = files.file("two/b.gguf", "");
+    files.file("two/c.gguf", "");
+    files.file("two/mmproj.gguf", "");
+    of(&files.at("two"), &["give a file in it", path(&inside), "2 models"]);
+    files.file("weights/model.safetensors", "");
+    of(&files.at("weights"), &["no config.json"]);
+    files.file("models--me--small/refs/main", "");
+    files.file("models--me--small/snapshots/a/x", "");
+    of(&files.at("models--me--small"), &["-hf me/small"]);
+    fs::create_dir(files.at("empty")).expect("a folder");
+    of(&files.at("empty"), &["a folder without a model", "arenite pull"]);
+
+    of(Path::new("Qwen/Qwen3-0.6B-GGUF:Q8_0"), &["no such file", "-hf Qwen/Qwen3-0.6B-GGUF:Q8_0"]);
+    of(Path::new("hf.co/a/b"), &["-hf a/b"]);
+    of(Path::new("llama3.2"), &["Ollama", "`ollama show llama3.2 --modelfile`", "-hf USER/REPO"]);
+    of(Path::new("no/such/file.gguf"), &["no such file", "check the path"]);
+    of(&files.at("two/bb.gguf"), &["check the path", path(&inside)]);
+
+    // Ollama's files, with the digest of the model in a list.
+    let list = json!({ "schemaVersion": 2, "layers": [
+        { "mediaType": "application/vnd.ollama.image.template", "digest": "sha256:11" },
+        { "mediaType": "application/vnd.ollama.image.model", "digest": "sha256:22" },
+    ] });
+    let list = files.file("models/manifests/registry.ollama.ai/library/tiny/latest", list.to_string());
+    of(&list, &["Ollama's list", "ollama pull"]);
+    let blob = files.file("models/blobs/sha256-22", "");
+    of(&list, &["Ollama's list", "models/blobs/sha256-22"]);
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_arenite"))
+        .args(["-m", "tiny", "-p", "a"])
+        .env("OLLAMA_MODELS", files.at("models"))
+        .output()
+        .expect("the binary runs");
+    says(&String::from_utf8_lossy(&output.stderr), &["name of Ollama's", path(&blob)]);
+}
+
+#[test]
+fn all_tokens_of_a_prompt_are_counted() {
+    let prompt = "The sun is warm. ".repeat(90);
+    let ids = stdout(&["tokenize", "-p", &prompt, "--add-special", "--json"]);
+    let count = serde_json::from_str::<Vec<u32>>(&ids).expect("ids").len();
+    let whole = format!("{count} tokens");
+    for command in [&["generate", "-n", "1"][..], &["logits", "--top", "1"], &["probe", "-o", "x.npy"]] {
+        let args = |size: &'static str| [command, &["-p", &prompt, "-c", size, "-b", "16"]].concat();
+        says(&error(&args("64")), &[&whole, "only 64 positions", &format!("give -c {count} or more")]);
+    }
+    let size = count.to_string();
+    assert!(arenite(&["generate", "-n", "1", "-p", &prompt, "-c", &size]).status.success());
+    let line = json!({ "prompt": prompt, "continuation": " warm" }).to_string();
+    let output = arenite_with(&["score", "--jsonl", "-c", "64"], line.as_bytes());
+    says(&String::from_utf8_lossy(&output.stderr), &["only 64 positions", "give -c "]);
+    let output = arenite_with(&["chat", "-c", "64", "--template", "chatml"], prompt.as_bytes());
+    says(&String::from_utf8_lossy(&output.stderr), &["of 64 positions", "or more gives a larger context"]);
+    // Learned positions cannot be exceeded.
+    let gpt2 = committed("tests/fixtures/gpt2/model.gguf");
+    let long = "1,".repeat(2000) + "1";
+    says(&error(&["logits", "-m", path(&gpt2), "--ids", &long, "--top", "1"]), &["2001 tokens", "shorten the text"]);
+}
+
+/// A reranker with 512 learned positions; a character is a token.
+fn reranker() -> PathBuf {
+    committed("tests/fixtures/bert_reranker/model.gguf")
+}
+
+#[test]
+fn a_long_text_of_an_encoder_is_cut_or_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (model, file) = (reranker(), directory.path().join("x.npy"));
+    let text = "the clocks ".repeat(80);
+    fn with<'a>(model: &'a str, args: &[&'a str]) -> Vec<&'a str> {
+        [&["embed", "-m", model, "--no-normalize", "--kv", "f32"], args].concat()
+    }
+    macro_rules! embed {
+        ($args:expr) => {
+            with(path(&model), $args)
+        };
+    }
+    let error = error(&embed!(&["-p", &text]));
+    says(&error, &["only 512 positions", "--truncate"]);
+    says(&crate::common::error(&embed!(&["-p", &text, "-c", "9000"])), &["only 512 positions", "--truncate"]);
+    // The vector is that of the first tokens and the end token.
+    let ids: Vec<u32> =
+        serde_json::from_str(&stdout(&["tokenize", "-m", path(&model), "-p", &text, "--add-special", "--json"]))
+            .expect("ids");
+    let vector = |args: &[&str]| {
+        stdout(&[&embed!(args)[..], &["-o", path(&file)]].concat());
+        npy(&file).1
+    };
+    let by_ids = |count: usize| {
+        let kept = ids[..count - 1].iter().chain(ids.last()).map(u32::to_string).collect::<Vec<_>>().join(",");
+        vector(&["--ids", &kept])
+    };
+    assert_eq!(vector(&["-p", &text, "--truncate"]), by_ids(512));
+    assert_eq!(vector(&["-p", &text, "--truncate", "-c", "40"]), by_ids(40));
+    // One long text of several.
+    let input = format!("\"a\"\n{}\n\"b\"\n", Value::from(text.as_str()));
+    let output = arenite_with(&embed!(&["--jsonl"]), input.as_bytes());
+    let answers = lines(&String::from_utf8(output.stdout).expect("UTF-8"));
+    assert!(output.status.code() == Some(1) && answers.len() == 3, "{answers:?}");
+    assert!(answers[0]["embedding"].is_array() && answers[2]["embedding"].is_array(), "{answers:?}");
+    says(answers[1]["error"].as_str().expect("an error"), &["only 512 positions", "--truncate"]);
+    let answers = lines(&stdout_with(&embed!(&["--jsonl", "--truncate"]), input.as_bytes()));
+    assert!(answers.iter().all(|answer| answer["embedding"].is_array()) && answers[1]["tokens"] == 512, "{answers:?}");
+}
+
+#[test]
+fn one_long_document_does_not_stop_a_ranking() {
+    let model = reranker();
+    let reference: Value =
+        serde_json::from_slice(&fs::read(model.with_file_name("ref.json")).expect("a file")).expect("JSON");
+    let pair = &reference["prompts"][0];
+    let (query, document) = (pair["query"].as_str().expect("a text"), pair["document"].as_str().expect("a text"));
+    let score = pair["score"].as_f64().expect("a score");
+    let long = "striking ".repeat(100);
+    let input = format!("{long}\n{document}\n");
+    let args = ["rerank", "-m", path(&model), "-p", query, "--kv", "f32"];
+    let output = arenite_with(&args, input.as_bytes());
+    let answers = lines(&String::from_utf8(output.stdout).expect("UTF-8"));
+    assert!(output.status.code() == Some(1) && answers.len() == 2, "{answers:?}");
+    let is_score = |answer: &Value| (answer["relevance_score"].as_f64().expect("a score") - score).abs() < 2e-5;
+    assert!(answers[0]["index"] == 1 && is_score(&answers[0]), "{answers:?}");
+    assert_eq!(answers[1]["index"], 0);
+    says(answers[1]["error"].as_str().expect("an error"), &["only 512 positions", "--truncate"]);
+
+    let cut = lines(&stdout_with(&[&args[..], &["--truncate"]].concat(), input.as_bytes()));
+    assert!(cut.len() == 2 && is_score(cut.iter().find(|answer| answer["index"] == 1).expect("an answer")), "{cut:?}");
+    // A document of so many characters has the same tokens.
+    let room = 512 - pair["second"].as_u64().expect("a number") as usize - 1;
+    let shorter = json_of(&["tokenize", "-m", path(&model), "-p", &long, "--json"]);
+    let kept = shorter.as_array().expect("ids")[..room].iter().map(Value::to_string).collect::<Vec<_>>().join(",");
+    let shorter = stdout(&["detokenize", "-m", path(&model), "--ids", &kept]);
+    let same = lines(&stdout_with(&args, format!("{}\n", shorter.trim_end()).as_bytes()));
+    let of_long = cut.iter().find(|answer| answer["index"] == 0).expect("an answer");
+    let difference =
+        of_long["relevance_score"].as_f64().expect("a score") - same[0]["relevance_score"].as_f64().expect("a score");
+    assert!(difference.abs() < 0.05, "{of_long} {same:?}");
+}
+
+#[test]
+fn the_server_cuts_or_refuses_one_text() {
+    let model = reranker();
+    let server = Server::start_with(&["-m", path(&model), "--kv", "f32", "-c", "512"]);
+    let post = |path: &str, body: &Value| server.post(path, body.to_string().as_bytes());
+    let long = "striking ".repeat(100);
+    let (status, answer) = post("/v1/embeddings", &json!({ "input": ["a", long, "b"] }));
+    let data = answer["data"].as_array().expect("a list");
+    assert!(status == 200 && data.len() == 3 && data[1]["embedding"] == json!([]), "{answer}");
+    assert_eq!(data[1]["error"]["code"], "context_length_exceeded");
+    assert!(data[1]["error"]["message"].as_str().expect("a text").contains("truncate_prompt_tokens"), "{answer}");
+    assert!(data[0].get("error").is_none() && data[2]["embedding"].as_array().is_some_and(|values| !values.is_empty()));
+    assert_eq!(post("/v1/embeddings", &json!({ "input": long })).0, 400);
+    for limit in [json!(-1), json!(100)] {
+        let (status, answer) =
+            post("/v1/embeddings", &json!({ "input": ["a", long], "truncate_prompt_tokens": limit }));
+        assert!(status == 200 && answer["data"][1].get("error").is_none(), "{answer}");
+    }
+    let (_, answer) = post("/v1/embeddings", &json!({ "input": long, "truncate_prompt_tokens": 100 }));
+    assert_eq!(answer["usage"]["prompt_tokens"], 100);
+    assert_eq!(post("/v1/embeddings", &json!({ "input": "a", "truncate_prompt_tokens": 0 })).0, 400);
+    let documents = json!({ "query": "clocks in April", "documents": [long, "The clocks were striking thirteen."] });
+    let (status, answer) = post("/v1/rerank", &documents);
+    let results = answer["results"].as_array().expect("a list");
+    assert!(status == 200 && results[0]["index"] == 1 && results[1]["error"]["message"].is_string(), "{answer}");
+    assert!((results[0]["relevance_score"].as_f64().expect("a score") + 1.4804152250289917).abs() < 2e-5, "{answer}");
+    let mut cut = documents.clone();
+    cut["truncate_prompt_tokens"] = json!(-1);
+    let (status, answer) = post("/v1/rerank", &cut);
+    let results = answer["results"].as_array().expect("a list");
+    assert!(status == 200 && results.iter().all(|result| result["relevance_score"].is_f64()), "{answer}");
+    drop(server);
+    let server = Server::start_with(&["-c", "64"]);
+    let body = json!({ "prompt": "The sun is warm. ".repeat(40), "max_tokens": 1, "truncate_prompt_tokens": 20 });
+    let (status, answer) = server.post("/v1/completions", body.to_string().as_bytes());
+    assert!(status == 200 && answer["usage"]["prompt_tokens"] == 20, "{answer}");
+}
+
+/// The built-in model with other keys.
+fn renamed(files: &Files, keys: &[(&str, &str)]) -> PathBuf {
+    let bytes = fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/models/stories.gguf")).expect("a model");
+    let gguf = arenite::Gguf::parse(&bytes).expect("a model");
+    let mut header = Header::new();
+    gguf.keys().for_each(|(key, value)| header.set(key, value));
+    keys.iter().for_each(|(key, value)| header.set(key, *value));
+    for tensor in gguf.tensors() {
+        header.tensor(tensor.name, &tensor.dims[..tensor.dim_count as usize], tensor.kind).expect("a tensor");
+    }
+    let mut data = header.write(std::io::Cursor::new(Vec::new())).expect("a header");
+    gguf.tensors().for_each(|tensor| data.write_all(tensor.data).expect("a tensor"));
+    files.file("renamed.gguf", data.finish().expect("a file").into_inner())
+}
+
+#[test]
+fn models_for_texts_and_models_for_conversations() {
+    let files = Files::new();
+    let base = renamed(&files, &[("general.name", "A base model")]);
+    let chat = |args: &[&str]| {
+        let output = arenite_with(&[&["chat", "-m", path(&base), "-n", "2"], args].concat(), b"Hello\n");
+        assert!(output.status.success());
+        String::from_utf8(output.stderr).expect("UTF-8")
+    };
+    says(&chat(&[]), &["has no chat template", "base model", "`arenite generate`", "--template"]);
+    assert!(!chat(&["--template", "chatml"]).contains("no chat template"));
+    let template = "{% for m in messages %}{{ m.content }}{% endfor %}";
+    let instruct = renamed(&files, &[("general.name", "B"), ("tokenizer.chat_template", template)]);
+    let end = json_of(&["inspect", path(&instruct), "--json"])["metadata"]["tokenizer.ggml.eos_token_id"].to_string();
+    let output = arenite(&["generate", "-m", path(&instruct), "-p", "Hello", "--logit-bias", &format!("{end}=1000")]);
+    says(&String::from_utf8_lossy(&output.stderr), &["ended at once", &format!("arenite chat -m {}", path(&instruct))]);
+    let output = arenite(&["generate", "-m", path(&instruct), "-p", "Once upon", "-n", "5"]);
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("ended at once"));
+}
