@@ -10,6 +10,8 @@ use arenite::gguf::{Gguf, Value};
 use arenite::model::ARCHITECTURES;
 
 pub use content::{content, is_foreign};
+#[cfg(feature = "hub")]
+pub use place::is_repository;
 pub use place::path;
 
 /// Advice where to get a model.

@@ -21,6 +21,8 @@ mod generation;
 pub mod gguf_writer;
 mod grammar;
 mod guess;
+#[cfg(feature = "hub")]
+mod hub;
 mod interrupt;
 #[cfg(target_os = "linux")]
 mod large_pages;

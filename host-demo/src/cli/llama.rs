@@ -33,7 +33,6 @@ const NO_GPU: Meaning = Ignored("the model runs on the CPU");
 const MAPPED: Meaning = Ignored("--load map maps the file, --load copy copies it to memory");
 const IN_FILE: Meaning = Refused("these values come from the model file: change them with a converter");
 const NO_VECTORS: Meaning = Refused("control vectors are not supported: train an adapter, and give it with --lora");
-const FETCH: Meaning = Refused("download the file yourself and give it with -m");
 const NOT_HERE: Meaning = Refused("this sampling step is not supported: leave it out, or see --samplers");
 const ALREADY: Meaning = Ignored("this is the default");
 
@@ -151,7 +150,6 @@ const FLAGS: &[(&[&str], Value, Meaning, Meaning)] = &[
     ),
     (&["--lora-scaled"], Yes, Alias("--lora"), Alias("--lora")),
     (&["--control-vector", "--control-vector-scaled"], Yes, NO_VECTORS, NO_VECTORS),
-    (&["-hf", "-hfr", "--hf-repo", "-hff", "--hf-file", "-mu", "--model-url", "-hft", "--hf-token"], Yes, FETCH, FETCH),
     (&["--prompt-cache"], Yes, Alias("--session"), Alias("--session")),
 ];
 
@@ -159,18 +157,23 @@ const FLAGS: &[(&[&str], Value, Meaning, Meaning)] = &[
 const COMMANDS: [&str; 3] = ["generate", "chat", "run"];
 /// Commands of ollama and programs of llama.cpp, and the replacement for each.
 const OTHERS: &[(&[&str], &str)] = &[
-    (
-        &["pull", "push", "login", "cp", "rm", "list", "ls"],
-        "models are files: download one yourself and give it with -m",
-    ),
+    (&["push", "cp"], "models are files in the cache of the Hugging Face hub; see `arenite pull`"),
+    (&["login"], "set HF_TOKEN to an access token of the Hugging Face hub"),
     (&["show"], "use `arenite inspect FILE`"),
     (&["create"], "use `arenite convert` or `arenite quantize`"),
     (&["ps", "stop"], "nothing runs in the background; `arenite serve` reports its activity at /metrics"),
     (&["cli", "main", "llama-cli"], "use `arenite chat` or `arenite generate`"),
     (&["server", "llama-server"], "use `arenite serve`"),
 ];
+/// Names of llama.cpp and ollama for flags and commands that every command line may have.
+const SAME: &[(&[&str], &str)] = &[
+    (&["-hf", "-hfr", "--hf-repo"], "--hf"),
+    (&["-hff"], "--hf-file"),
+    (&["-hft"], "--hf-token"),
+    (&["-mu", "--model-url"], "--model"),
+];
 /// Flags with a value that may stand before a command.
-const GLOBAL: [&str; 3] = ["-m", "--model", "--tokenizer"];
+const GLOBAL: [&str; 6] = ["-m", "--model", "--tokenizer", "--hf", "--hf-file", "--hf-token"];
 
 /// The command line, rewritten to the flags of this program.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -186,8 +189,18 @@ pub struct Typed {
 ///
 /// Advice on what to type instead.
 pub fn understand(args: impl IntoIterator<Item = OsString>) -> Result<Typed, String> {
-    let mut args: Vec<OsString> = args.into_iter().collect();
+    let mut is_over = false;
+    let mut args: Vec<OsString> = args
+        .into_iter()
+        .map(|arg| {
+            is_over |= arg == "--";
+            if is_over { arg } else { same(arg) }
+        })
+        .collect();
     let at = command_at(&args);
+    if args.get(at).is_some_and(|command| command == "ls") {
+        args[at] = "list".into();
+    }
     let is_flag = |arg: &OsString| arg.as_encoded_bytes().starts_with(b"-");
     let is_own = |arg: &OsString| ["-h", "--help", "-V", "--version"].iter().any(|own| arg == own);
     if args.get(at).is_none_or(|arg| is_flag(arg) && !is_own(arg)) {
@@ -237,6 +250,14 @@ pub fn understand(args: impl IntoIterator<Item = OsString>) -> Result<Typed, Str
     Ok(typed)
 }
 
+/// The name of a flag here, with its value if it has one.
+fn same(arg: OsString) -> OsString {
+    let Some(text) = arg.to_str() else { return arg };
+    let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
+    let Some((_, flag)) = SAME.iter().find(|(names, _)| names.contains(&name)) else { return arg };
+    value.map_or((*flag).into(), |value| format!("{flag}={value}").into())
+}
+
 /// Index of the command, or where it would be inserted.
 fn command_at(args: &[OsString]) -> usize {
     let mut at = 1;
@@ -283,6 +304,10 @@ mod tests {
         same("a chat -sys hello -cnv -r User:", "a chat --system hello --stop User:", 1);
         same("a generate -ctk q8_0 -ctv q8_0 --mirostat 0", "a generate --kv q8_0", 1);
         same("a generate --predict=5 --numa=distribute", "a generate --n-tokens 5", 1);
+        same("a -hf u/r:Q8_0 -p x", "a --hf u/r:Q8_0 generate -p x", 0);
+        same("a serve -hfr=u/r -hff f.gguf", "a serve --hf=u/r --hf-file f.gguf", 0);
+        same("a ls", "a list", 0);
+        same("a -mu https://a/b.gguf inspect", "a --model https://a/b.gguf inspect", 0);
         same("a generate -p x -- -ngl 4", "a generate -p x -- -ngl 4", 0);
     }
 
@@ -308,9 +333,9 @@ mod tests {
             ("a -i", "arenite chat"),
             ("a generate --mirostat 2", "--min-p"),
             ("a generate --control-vector x", "--lora"),
-            ("a generate -hf x/y", "-m"),
             ("a chat -no-cnv", "generate"),
-            ("a pull llama3.2", "-m"),
+            ("a login", "HF_TOKEN"),
+            ("a cp a b", "arenite pull"),
             ("a show", "inspect"),
         ] {
             assert!(typed(line).unwrap_err().contains(word), "{line}");

@@ -12,9 +12,24 @@ use crate::workers;
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Model")]
 pub struct ModelArgs {
-    /// Model file: GGUF, or a llama2.c checkpoint with --tokenizer [default: the built-in model]
+    /// Model file or its address: GGUF, or a llama2.c checkpoint with --tokenizer [default: the built-in model]
     #[arg(short, long, global = true, value_name = "FILE")]
     pub model: Option<PathBuf>,
+
+    /// Model on the Hugging Face hub, fetched if the cache does not have it; see `arenite pull`
+    #[cfg(feature = "hub")]
+    #[arg(long, global = true, value_name = "USER/REPO[:QUANT]", conflicts_with = "model")]
+    pub hf: Option<String>,
+
+    /// File of the repository that -hf names
+    #[cfg(feature = "hub")]
+    #[arg(long, global = true, value_name = "FILE", requires = "hf")]
+    pub hf_file: Option<String>,
+
+    /// Access token for the hub [default: HF_TOKEN]
+    #[cfg(feature = "hub")]
+    #[arg(long, global = true, value_name = "TOKEN", hide = true)]
+    pub hf_token: Option<String>,
 
     /// Vocabulary file, to add or replace the model's vocabulary; for a llama2.c checkpoint its tokenizer.bin
     #[arg(long, global = true, value_name = "FILE")]
@@ -32,6 +47,23 @@ pub struct ModelArgs {
     /// Print text of models and files to a terminal without escaping control characters
     #[arg(long, global = true)]
     pub raw: bool,
+}
+
+#[cfg(feature = "hub")]
+impl ModelArgs {
+    /// Fetches the model if it is on the hub or has an address, and sets its path.
+    pub fn fetch(&mut self) -> anyhow::Result<()> {
+        use crate::hub;
+
+        let token = self.hf_token.as_deref();
+        if let Some(name) = &self.hf {
+            let name = hub::Name { file: self.hf_file.clone(), ..hub::Name::parse(name)? };
+            self.model = Some(hub::model(&name, token)?);
+        } else if let Some(address) = self.model.as_deref().filter(|model| hub::is_address(model)) {
+            self.model = Some(hub::pull_address(&address.to_string_lossy(), token)?);
+        }
+        Ok(())
+    }
 }
 
 /// How a model's file is held in memory.

@@ -10,6 +10,8 @@ mod detokenize;
 mod embed;
 mod generate;
 mod grammar;
+#[cfg(feature = "hub")]
+mod hub;
 mod imatrix;
 mod inspect;
 mod listen;
@@ -83,12 +85,20 @@ enum Command {
     Grammar(grammar::Args),
     Bench(bench::Args),
     Convert(convert::Args),
+    #[cfg(feature = "hub")]
+    Pull(hub::PullArgs),
+    #[cfg(feature = "hub")]
+    List(hub::ListArgs),
+    #[cfg(feature = "hub")]
+    Rm(hub::RmArgs),
     Completions(completions::Args),
     Man(man::Args),
 }
 
 /// Runs the command. If it fails because the model's file holds something else, the error says what.
-pub fn run(cli: Cli) -> Result<ExitCode> {
+pub fn run(mut cli: Cli) -> Result<ExitCode> {
+    #[cfg(feature = "hub")]
+    cli.model.fetch()?;
     let path = cli.model.model.clone();
     dispatch(cli).map_err(|error| foreign::explained(path.as_deref(), error))
 }
@@ -123,6 +133,12 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Plan(args) => plan::run(&args, &ModelFile::open(model)?),
         Command::Convert(args) => convert::run(&args),
         Command::Pack(args) => pack::run(&args),
+        #[cfg(feature = "hub")]
+        Command::Pull(args) => return hub::pull(&args, model.hf_token.as_deref()),
+        #[cfg(feature = "hub")]
+        Command::List(args) => hub::list(&args),
+        #[cfg(feature = "hub")]
+        Command::Rm(args) => return hub::rm(&args),
         Command::Completions(args) => completions::run(&args, Cli::command()),
         Command::Man(args) => man::run(&args, Cli::command()),
     };

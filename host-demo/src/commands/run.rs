@@ -49,10 +49,12 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<ExitCode> {
     let prompt = word().into_iter().flat_map(|prompt| [OsString::from("-p"), prompt]);
     let options: Vec<_> = [OsString::from("arenite run")].into_iter().chain(prompt).chain(words).collect();
     let named = file.clone();
-    let open = |given: ModelArgs| {
+    let open = |mut given: ModelArgs| {
         if given.raw {
             output::raw();
         }
+        #[cfg(feature = "hub")]
+        given.fetch()?;
         ModelFile::open(&ModelArgs {
             model: given.model.or(file).or(model.model.clone()),
             tokenizer: given.tokenizer.or(model.tokenizer.clone()),

@@ -186,7 +186,7 @@ fn weights(path: &Path, bytes: &[u8]) -> Option<String> {
 
 fn whisper() -> String {
     "this is a speech model of whisper.cpp: convert the checkpoint of Hugging Face that it was made from with `arenite \
-     convert hf DIR OUT.gguf`"
+     convert hf DIR OUT.gguf`, then use `arenite listen -m OUT.gguf FILE.wav`"
         .into()
 }
 
@@ -224,7 +224,7 @@ fn text(path: &Path, bytes: &[u8]) -> Option<String> {
         "this is the error message of a server that was saved under the name of a model: fetch the file with `arenite pull \
          USER/REPO` (HF_TOKEN gives access to gated models)"
             .into()
-    } else if start.starts_with(['{', '[']) {
+    } else if start.starts_with(['{', '[']) && !start.starts_with("{%") && !start.starts_with("{{") {
         json(path, bytes, &head)
     } else if let Some(from) = modelfile(&head) {
         let from_path = path.parent().unwrap_or(Path::new("")).join(from.trim_start_matches("./"));
@@ -237,7 +237,7 @@ fn text(path: &Path, bytes: &[u8]) -> Option<String> {
     } else if head.contains("{%") {
         format!("this is a chat template, and not a model: give it with `arenite chat --chat-template {file}`")
     } else {
-        format!("this is a text, and not a model: give it with -f {file}, and the model with -m")
+        format!("this is a text, and not a GGUF file: give it with -f {file}, and the model with -m")
     })
 }
 
@@ -325,7 +325,9 @@ fn by_name(path: &Path, bytes: &[u8]) -> Option<String> {
         "mlmodel" | "mlpackage" => Some(other_framework("Core ML")),
         "msgpack" => Some(other_framework("Flax")),
         "rknn" | "hef" | "engine" | "plan" | "tflite" | "pte" => Some(other_framework("another runtime")),
-        "wav" | "mp3" | "flac" | "ogg" | "m4a" => Some("this is sound, and not a model: give the model with -m".into()),
+        "wav" | "mp3" | "flac" | "ogg" | "m4a" => {
+            Some(format!("this is sound, and not a model: use `arenite listen -m MODEL.gguf {file}`"))
+        }
         "bin" | "pt" | "pth" | "ckpt" => Some(format!(
             "this is neither GGUF nor a checkpoint of PyTorch: {FETCH}, or convert a checkpoint with `arenite convert hf \
              DIR OUT.gguf`"

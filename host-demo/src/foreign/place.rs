@@ -27,7 +27,10 @@ fn missing(path: &Path) -> String {
     const NONE: &str = "there is no such file";
     let text = path.display().to_string();
     if text.starts_with("http://") || text.starts_with("https://") {
-        return format!("this is an address, and not a file: fetch it with `arenite pull {}`", quoted(path));
+        return format!(
+            "this is an address, and not a file: fetch it with `arenite pull {}` and give the path that it prints",
+            quoted(path)
+        );
     }
     let is_file_name = FILES.contains(&extension(path).as_str());
     let folder = path.parent().unwrap_or(Path::new(""));
@@ -118,7 +121,7 @@ fn folder(path: &Path) -> String {
     if let Some(first) = models.first() {
         let more =
             if models.len() > 1 { format!(" (or another of its {} models)", models.len()) } else { String::new() };
-        return format!("this is a folder: give a file in it, -m {}{more}", quoted(&path.join(first)));
+        return format!("this is a directory: give a file in it, -m {}{more}", quoted(&path.join(first)));
     }
     if has("adapter_config.json") {
         return format!("this is a LoRA adapter of PEFT: convert it with `arenite convert lora {directory} OUT.gguf`");
@@ -136,12 +139,12 @@ fn folder(path: &Path) -> String {
         return format!("this is a repository in the cache of the Hugging Face hub: give it with -hf {name}");
     }
     if has("blobs") && has("manifests") {
-        return "this is Ollama's folder of models: `ollama show NAME --modelfile` prints the path of a model for -m"
+        return "this is Ollama's directory of models: `ollama show NAME --modelfile` prints the path of a model for -m"
             .into();
     }
     if names.iter().any(|name| name.ends_with(".safetensors") || name.starts_with("pytorch_model")) {
         return format!(
-            "this folder has weights but no config.json: put the checkpoint's config.json and tokenizer beside them, then \
+            "this directory has weights but no config.json: put the checkpoint's config.json and tokenizer beside them, then \
              use `arenite convert hf {directory} OUT.gguf`"
         );
     }
@@ -150,5 +153,5 @@ fn folder(path: &Path) -> String {
                 `arenite convert hf DIR OUT.gguf`"
             .into();
     }
-    format!("this is a folder without a model; {FETCH}")
+    format!("this is a directory without a model; {FETCH}")
 }

@@ -54,9 +54,6 @@ fn commands_exist(message: &str) {
             continue;
         }
         let command = words.next().expect("a command");
-        if command == "pull" {
-            continue;
-        }
         let mut args = vec![command];
         args.extend(words.next().filter(|_| command == "convert"));
         args.push("--help");
@@ -127,7 +124,7 @@ fn weights_in_other_formats() {
     let adapter = safetensors("peft/adapter_model.safetensors", r#"{"a.lora_A.weight":{}}"#);
     of(&adapter, &["LoRA adapter of PEFT", "arenite convert lora", "peft OUT.gguf"]);
     let whisper = [&b"lmgg"[..], &51865u32.to_le_bytes(), &[0; 40]].concat();
-    of(&files.file("ggml-tiny.bin", whisper), &["whisper.cpp", "arenite convert hf"]);
+    of(&files.file("ggml-tiny.bin", whisper), &["whisper.cpp", "arenite convert hf", "arenite listen"]);
     of(&files.file("old.bin", [&b"lmgg"[..], &32000u32.to_le_bytes(), &[0; 40]].concat()), &["before GGUF"]);
     of(&files.file("old.bin", b"tjgg\x03\0\0\0"), &["before GGUF", "arenite pull"]);
     let torch = b"PK\x03\x04\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x10\0\0\0archive/data.pklFB".as_slice();
@@ -137,6 +134,7 @@ fn weights_in_other_formats() {
     of(&files.file("legacy.bin", b"\x80\x02\x8a\nl\xfc\x9c"), &["before 2020", "torch.save", "arenite convert hf"]);
     of(&files.file("model.h5", b"\x89HDF\r\n\x1a\n"), &["Keras", "save_pretrained"]);
     of(&files.file("m.tflite", b"\x1c\0\0\0TFL3"), &["TensorFlow Lite"]);
+    of(&files.file("a.mp3", b"ID3\x04\0\0\xff\xfb"), &["this is sound", "arenite listen"]);
     of(&files.file("m.onnx", b"\x08\x07\x12\x07pytorch"), &["ONNX"]);
     of(&files.file("model.bin", b"\x01\x02\x03\xff\xff\xfe"), &["neither GGUF nor", "arenite convert hf"]);
     of(&files.file("tokenizer.model", b"\n\x0e\n\x05<unk>\x15"), &["vocabulary", "--tokenizer", "convert tokenizer"]);
@@ -209,7 +207,7 @@ fn folders_and_names_of_models_elsewhere() {
     files.file("models--me--small/snapshots/a/x", "");
     of(&files.at("models--me--small"), &["-hf me/small"]);
     fs::create_dir(files.at("empty")).expect("a folder");
-    of(&files.at("empty"), &["a folder without a model", "arenite pull"]);
+    of(&files.at("empty"), &["a directory without a model", "arenite pull"]);
 
     of(Path::new("Qwen/Qwen3-0.6B-GGUF:Q8_0"), &["no such file", "-hf Qwen/Qwen3-0.6B-GGUF:Q8_0"]);
     of(Path::new("hf.co/a/b"), &["-hf a/b"]);

@@ -9,6 +9,7 @@ mod common;
 mod constrained;
 mod dead_ends;
 mod faults;
+mod hub;
 mod listen;
 mod llama2c;
 mod overload;

@@ -1,0 +1,195 @@
+//! Downloads a file: resumed where it broke off, checked, and moved to its place as a whole.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use indicatif::{ProgressBar, ProgressStyle};
+use ring::digest;
+
+use super::client::{Client, Facts, Reply};
+use crate::output::{self, Bytes, note};
+
+/// Number of attempts in a row that bring nothing new.
+const MOST_FAILURES: u32 = 5;
+
+/// A file in the cache.
+pub struct Fetched {
+    pub blob: PathBuf,
+    pub commit: Option<String>,
+}
+
+/// Fetches a file into the directory `blobs`, under the hub's name for its contents. `name` is for messages.
+pub fn fetch(client: &Client, url: &str, blobs: &Path, name: &str) -> Result<Fetched> {
+    let reply = client.get(url, 0)?;
+    if reply.status != 200 {
+        return Err(client.refused(name, &reply));
+    }
+    let facts = reply.facts.clone();
+    let blob = blobs.join(blob_name(&facts, url));
+    let fetched = Fetched { blob: blob.clone(), commit: facts.commit.clone().filter(|commit| is_plain(commit)) };
+    if blob.exists() {
+        return Ok(fetched);
+    }
+    let cannot = || format!("cannot write {}", blob.display());
+    fs::create_dir_all(blobs).with_context(cannot)?;
+    let unfinished = blobs.join(format!("{}.incomplete", blob.file_name().unwrap_or_default().to_string_lossy()));
+    let mut part =
+        File::options().read(true).write(true).create(true).truncate(false).open(&unfinished).with_context(cannot)?;
+    if part.try_lock().is_err() {
+        note(format_args!("{name}: another process fetches this file; waiting for it"));
+        part.lock().with_context(cannot)?;
+    }
+    if blob.exists() {
+        let _ = fs::remove_file(&unfinished);
+        return Ok(fetched);
+    }
+    let mut transfer = Transfer { client, url, name, facts: &facts, part: &mut part, bar: bar(name, facts.size) };
+    transfer.run(reply)?;
+    transfer.bar.finish_and_clear();
+    if let Err(error) = check(&mut part, &facts, name) {
+        let _ = fs::remove_file(&unfinished);
+        return Err(error);
+    }
+    part.sync_all().with_context(cannot)?;
+    fs::rename(&unfinished, &blob).with_context(cannot)?;
+    Ok(fetched)
+}
+
+/// A name that may be that of a file.
+fn is_plain(text: &str) -> bool {
+    !text.is_empty() && !text.starts_with('.') && text.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
+}
+
+fn blob_name(facts: &Facts, url: &str) -> String {
+    match &facts.etag {
+        Some(etag) if is_plain(etag) && etag.len() <= 128 => etag.clone(),
+        _ => hex(digest::digest(&digest::SHA256, url.as_bytes()).as_ref()),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn bar(name: &str, size: Option<u64>) -> ProgressBar {
+    if !output::watched() {
+        match size {
+            Some(size) => note(format_args!("fetching {name}, {}", Bytes(size as usize))),
+            None => note(format_args!("fetching {name}")),
+        }
+        return ProgressBar::hidden();
+    }
+    let bar = size.map_or_else(ProgressBar::no_length, ProgressBar::new);
+    let style = ProgressStyle::with_template("{msg} {bar:32} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
+    bar.with_message(name.to_owned()).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+/// A download in progress.
+struct Transfer<'t> {
+    client: &'t Client,
+    url: &'t str,
+    name: &'t str,
+    facts: &'t Facts,
+    part: &'t mut File,
+    bar: ProgressBar,
+}
+
+impl Transfer<'_> {
+    /// Writes the whole file. A connection that breaks off is opened again.
+    fn run(&mut self, first: Reply) -> Result<()> {
+        let mut have = self.part.metadata()?.len();
+        let mut reply = Some(first).filter(|_| have == 0);
+        let (mut failures, mut most) = (0, have);
+        loop {
+            let next = match reply.take() {
+                Some(reply) => Ok(reply),
+                None => self.client.get(self.url, have),
+            };
+            let broken = match next {
+                Ok(reply) => match self.take(reply, &mut have)? {
+                    None => return Ok(()),
+                    Some(why) => why,
+                },
+                Err(error) => format!("{error:#}"),
+            };
+            (failures, most) = if have > most { (1, have) } else { (failures + 1, most) };
+            if failures > MOST_FAILURES {
+                self.bar.finish_and_clear();
+                let whole = self.facts.size.map_or(String::new(), |size| format!(" of {}", Bytes(size as usize)));
+                bail!(
+                    "{}: the connection broke off ({broken}) with {}{whole} here: the same command continues from there",
+                    self.name,
+                    Bytes(have as usize)
+                );
+            }
+            thread::sleep(Duration::from_millis(100 << failures));
+        }
+    }
+
+    /// Writes the body of an answer. Returns why it is not the rest of the file.
+    fn take(&mut self, mut reply: Reply, have: &mut u64) -> Result<Option<String>> {
+        match reply.status {
+            206 if reply.start == *have => {}
+            200 => *have = 0,
+            // Nothing is left, or the part does not belong to the file.
+            416 if self.facts.size == Some(*have) => return Ok(None),
+            416 | 206 => {
+                *have = 0;
+                self.part.set_len(0)?;
+                return Ok(Some(format!("answer {}", reply.status)));
+            }
+            429 | 500..=599 => return Ok(Some(format!("answer {}", reply.status))),
+            _ => return Err(self.client.refused(self.name, &reply)),
+        }
+        ensure!(reply.facts.etag == self.facts.etag, "{} changed on the server: try again", self.name);
+        self.part.set_len(*have)?;
+        self.part.seek(SeekFrom::Start(*have))?;
+        self.bar.set_position(*have);
+        let mut reader = reply.body.as_reader();
+        let mut buffer = vec![0; 1 << 18];
+        loop {
+            let count = match reader.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) => count,
+                Err(error) => return Ok(Some(error.to_string())),
+            };
+            self.part
+                .write_all(&buffer[..count])
+                .with_context(|| format!("cannot write {} to the cache", self.name))?;
+            *have += count as u64;
+            self.bar.set_position(*have);
+        }
+        match self.facts.size {
+            Some(size) if *have < size => Ok(Some("it ended early".to_owned())),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Compares a file with its size and hash.
+fn check(part: &mut File, facts: &Facts, name: &str) -> Result<()> {
+    let len = part.metadata()?.len();
+    if let Some(size) = facts.size {
+        ensure!(len == size, "{name} has {len} bytes and should have {size}: nothing was kept; fetch it again");
+    }
+    let Some(want) = facts.sha256() else { return Ok(()) };
+    let mut hash = digest::Context::new(&digest::SHA256);
+    part.seek(SeekFrom::Start(0))?;
+    let mut buffer = vec![0; 1 << 18];
+    loop {
+        match part.read(&mut buffer)? {
+            0 => break,
+            count => hash.update(&buffer[..count]),
+        }
+    }
+    let found = hex(hash.finish().as_ref());
+    ensure!(
+        found.eq_ignore_ascii_case(want),
+        "{name} is damaged: its SHA-256 is {found}, and the hub says {want}; nothing was kept, fetch it again"
+    );
+    Ok(())
+}

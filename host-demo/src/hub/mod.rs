@@ -1,0 +1,250 @@
+//! Fetches models from the Hugging Face hub or from any address, into the cache that other tools share.
+//!
+//! | file | |
+//! |---|---|
+//! | `mod` | names of models, and the files that they stand for |
+//! | `client` | requests, with redirects and access tokens |
+//! | `download` | a file: resumed, checked, and moved to its place as a whole |
+//! | `cache` | the directories of the cache |
+
+mod cache;
+mod client;
+mod download;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use regex_lite::Regex;
+
+pub use cache::{Cache, Entry};
+use client::Client;
+
+use crate::foreign;
+
+/// The quantization that is taken if a name has none and the repository has it.
+const DEFAULT: &str = "Q4_K_M";
+
+/// A model on the hub: `USER/REPO` or `USER/REPO:QUANT`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name {
+    pub repository: String,
+    pub quant: Option<String>,
+    /// A file of the repository, instead of one with the quantization.
+    pub file: Option<String>,
+}
+
+impl Name {
+    pub fn parse(text: &str) -> Result<Self> {
+        let hosts = ["https://huggingface.co/", "hf.co/", "huggingface.co/"];
+        let text = hosts.iter().find_map(|host| text.strip_prefix(host)).unwrap_or(text).trim_end_matches('/');
+        ensure!(
+            foreign::is_repository(text),
+            "`{text}` is not a name of a model: give USER/REPO or USER/REPO:QUANT, such as ggml-org/SmolVLM-256M-Instruct-GGUF:Q8_0"
+        );
+        let (repository, quant) = match text.split_once(':') {
+            // Ollama's way to say that any will do.
+            Some((repository, "latest")) => (repository, None),
+            Some((repository, quant)) => (repository, Some(quant.to_owned())),
+            None => (text, None),
+        };
+        Ok(Self { repository: repository.to_owned(), quant, file: None })
+    }
+}
+
+impl std::fmt::Display for Name {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.repository)?;
+        match self.file.as_ref().or(self.quant.as_ref()) {
+            Some(more) => write!(f, ":{more}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Returns whether a model is named by its address.
+pub fn is_address(model: &Path) -> bool {
+    model.to_str().is_some_and(|text| text.starts_with("https://") || text.starts_with("http://"))
+}
+
+/// The file of a model, fetched if the cache does not have it. Further parts of a split model lie beside it.
+pub fn model(name: &Name, token: Option<&str>) -> Result<PathBuf> {
+    let cached = Cache::open()?.repository(&name.repository);
+    let found = cached.files();
+    // Without a quantization the hub decides which file is meant.
+    let has_choice = name.quant.is_some() || name.file.is_some();
+    let known = choose(&found, name, has_choice).ok().filter(|file| parts(&found, file).is_ok());
+    match known {
+        Some(file) if has_choice || file_has(&file, DEFAULT) => Ok(cached.path(&file)),
+        _ => pull(name, token).or_else(|error| match choose(&found, name, false) {
+            // The hub cannot be reached, and another file of the repository is here.
+            Ok(file) if error.is::<client::Unreachable>() => {
+                crate::output::note(format_args!(
+                    "{error:#}: {} is taken from the cache",
+                    cached.path(&file).display()
+                ));
+                Ok(cached.path(&file))
+            }
+            _ => Err(error),
+        }),
+    }
+}
+
+/// Fetches a model, or what changed of it. Returns the path of its first file.
+pub fn pull(name: &Name, token: Option<&str>) -> Result<PathBuf> {
+    let client = Client::new(token)?;
+    let cache = Cache::open()?.repository(&name.repository);
+    let listed = client.list(&name.repository)?;
+    let file = choose(&listed.files, name, true).with_context(|| name.repository.clone())?;
+    let parts = parts(&listed.files, &file).with_context(|| name.repository.clone())?;
+    for part in &parts {
+        let url = client.address(&name.repository, part);
+        let fetched = download::fetch(&client, &url, &cache.blobs(), part)?;
+        let commit = fetched.commit.as_deref().or(listed.commit.as_deref()).unwrap_or("main");
+        cache.link(commit, part, &fetched.blob)?;
+    }
+    Ok(cache.path(&file))
+}
+
+/// Fetches a file from any address. Returns its path.
+pub fn pull_address(address: &str, token: Option<&str>) -> Result<PathBuf> {
+    let client = Client::new(token)?;
+    if let Some((repository, file)) = client.file_of(address) {
+        let name = Name { repository, quant: None, file: Some(file) };
+        return model(&name, token);
+    }
+    let plain = address.split(['?', '#']).next().unwrap_or(address);
+    let (host, path) =
+        plain.split_once("://").and_then(|(_, rest)| rest.split_once('/')).context("the address names no file")?;
+    let safe = |text: &str| text.replace(|c: char| !c.is_ascii_alphanumeric() && !"._-".contains(c), "-");
+    let (folder, file) = path.rsplit_once('/').unwrap_or(("files", path));
+    let file = safe(file);
+    ensure!(!file.is_empty() && !file.starts_with('.'), "the address {address} names no file");
+    let cache = Cache::open()?.repository(&format!("{}/{}", safe(host), safe(folder)));
+    let known = cache.path(&file);
+    if known.exists() {
+        return Ok(known);
+    }
+    let fetched = download::fetch(&client, address, &cache.blobs(), &file)?;
+    cache.link("main", &file, &fetched.blob)?;
+    Ok(cache.path(&file))
+}
+
+/// Returns whether a file is a language model, or its first part.
+fn is_model(file: &str) -> bool {
+    let name = file.rsplit('/').next().unwrap_or(file).to_ascii_lowercase();
+    const OTHERS: [&str; 6] = ["mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-"];
+    name.ends_with(".gguf")
+        && !OTHERS.iter().any(|other| name.contains(other))
+        && split(file).is_none_or(|(_, part, _)| part == 1)
+}
+
+/// The start of the name of a part of a split model, the part's number and the number of parts.
+fn split(file: &str) -> Option<(&str, usize, usize)> {
+    let rest = file.strip_suffix(".gguf")?;
+    let (rest, count) = rest.rsplit_once("-of-")?;
+    let (start, part) = rest.rsplit_once('-')?;
+    let is_number = |text: &str| text.len() == 5 && text.bytes().all(|digit| digit.is_ascii_digit());
+    (is_number(part) && is_number(count)).then_some(())?;
+    Some((start, part.parse().ok()?, count.parse().ok()?))
+}
+
+/// Returns whether a file's name has the quantization.
+pub fn file_has(file: &str, quant: &str) -> bool {
+    let pattern = |before: &str| Regex::new(&format!("(?i){before}{}[-./]", regex_lite::escape(quant)));
+    let has = |before: &str| pattern(before).is_ok_and(|pattern| pattern.is_match(file));
+    has("(^|[^a-zA-Z0-9])") || !quant.starts_with('F') && has("")
+}
+
+/// The quantization in a file's name.
+pub fn quant_of(file: &str) -> Option<String> {
+    let known =
+        r"(?i)(^|[^a-z0-9])((UD-)?(I?Q[1-9]_[0-9A-Z]+(_[A-Z]+)?|TQ[12]_0|MXFP4(_MOE)?|NVFP4|BF16|F16|FP16|F32))[-./]";
+    let pattern = Regex::new(known).ok()?;
+    let found = pattern.captures_iter(file).last()?.get(2)?.as_str();
+    Some(found.to_ascii_uppercase())
+}
+
+/// Chooses the file that a name stands for. Without a quantization and with `or_first` it may be the first one.
+fn choose(files: &[String], name: &Name, or_first: bool) -> Result<String> {
+    if let Some(wanted) = &name.file {
+        let found = files.iter().find(|file| file.eq_ignore_ascii_case(wanted));
+        return found.cloned().with_context(|| format!("it has no file {wanted}: {}", list(files)));
+    }
+    let models: Vec<&String> = files.iter().filter(|file| is_model(file)).collect();
+    let with = |quant: &str| models.iter().find(|file| file_has(file, quant)).map(|file| (*file).clone());
+    if let Some(quant) = &name.quant {
+        return with(quant).with_context(|| format!("it has no {quant}: {}", list(files)));
+    }
+    match with(DEFAULT).or_else(|| models.first().filter(|_| or_first).map(|file| (*file).clone())) {
+        Some(file) => Ok(file),
+        None if files.iter().any(|file| file.ends_with(".safetensors") || file.ends_with(".bin")) => bail!(
+            "it has no GGUF file, but a checkpoint: look for a repository with GGUF in its name, or download the checkpoint \
+             (`hf download {} --local-dir DIR`) and use `arenite convert hf DIR OUT.gguf`",
+            name.repository
+        ),
+        None => bail!("it has no GGUF file: look for a repository with GGUF in its name"),
+    }
+}
+
+/// The models among files, in words.
+fn list(files: &[String]) -> String {
+    let models: Vec<&String> = files.iter().filter(|file| is_model(file)).collect();
+    let quants: Option<Vec<String>> = models.iter().map(|file| quant_of(file)).collect();
+    match quants {
+        _ if models.is_empty() => "it has no GGUF file".to_owned(),
+        Some(quants) => format!("give one of {}", quants.join(", ")),
+        None => format!("it has {}", models.iter().map(|file| file.as_str()).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+/// All parts of a model.
+fn parts(files: &[String], first: &str) -> Result<Vec<String>> {
+    let Some((start, _, count)) = split(first) else { return Ok(vec![first.to_owned()]) };
+    let part = |number: usize| {
+        let name = format!("{start}-{number:05}-of-{count:05}.gguf");
+        ensure!(files.contains(&name), "the part {name} of the model is missing");
+        Ok(name)
+    };
+    (1..=count).map(part).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    fn chosen(names: &[&str], name: &str) -> Result<String> {
+        choose(&files(names), &Name::parse(name)?, true)
+    }
+
+    #[test]
+    fn names_have_parts() {
+        let name = Name::parse("hf.co/a/b-GGUF:Q8_0").unwrap();
+        assert_eq!((name.repository.as_str(), name.quant.as_deref()), ("a/b-GGUF", Some("Q8_0")));
+        assert_eq!(Name::parse("a/b:latest").unwrap().quant, None);
+        for wrong in ["a", "a/b/c", "../b", "a/..", "a/b:", "a b/c", ""] {
+            assert!(Name::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_default_is_llama_cpps() {
+        let all = ["README.md", "m-Q2_K.gguf", "mmproj-m-Q4_K_M.gguf", "m-Q4_K_M.gguf", "m-Q8_0.gguf"];
+        assert_eq!(chosen(&all, "a/b").unwrap(), "m-Q4_K_M.gguf");
+        assert_eq!(chosen(&all, "a/b:q8_0").unwrap(), "m-Q8_0.gguf");
+        assert_eq!(chosen(&all[..3], "a/b").unwrap(), "m-Q2_K.gguf");
+        assert!(chosen(&all, "a/b:Q4_K").unwrap_err().to_string().contains("give one of Q2_K, Q4_K_M, Q8_0"));
+        assert!(chosen(&["model.safetensors"], "a/b").unwrap_err().to_string().contains("convert hf"));
+        let parts_of = ["Q8_0/m-Q8_0-00001-of-00002.gguf", "Q8_0/m-Q8_0-00002-of-00002.gguf"];
+        let first = chosen(&parts_of, "a/b").unwrap();
+        assert_eq!(parts(&files(&parts_of), &first).unwrap(), parts_of);
+        assert!(parts(&files(&parts_of[..1]), &first).unwrap_err().to_string().contains("00002-of-00002.gguf"));
+        assert_eq!(chosen(&["m.BF16.gguf", "m.F16.gguf"], "a/b:F16").unwrap(), "m.F16.gguf");
+        assert_eq!(quant_of("x/UD-Q4_K_XL/m-UD-Q4_K_XL-00001-of-00002.gguf").as_deref(), Some("UD-Q4_K_XL"));
+        assert_eq!(quant_of("gemma-3-270m-it-q8_0.gguf").as_deref(), Some("Q8_0"));
+        assert_eq!(quant_of("model.gguf"), None);
+    }
+}
