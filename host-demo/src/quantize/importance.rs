@@ -11,7 +11,7 @@ use arenite::gguf::{Gguf, Tensor, Value};
 use arenite::quant::{TensorType, decode_row};
 
 use crate::gguf_writer::{Header, Meta};
-use crate::model_file::ModelFile;
+use crate::model_file::map;
 use crate::new_file;
 
 const CHUNK_COUNT: &str = "imatrix.chunk_count";
@@ -31,10 +31,10 @@ pub struct Importance {
 
 impl Importance {
     pub fn read(path: &Path) -> Result<Self> {
-        let file = ModelFile::open(Some(path)).context("cannot read the importance matrix")?;
-        let read = match file.pieces() {
-            [bytes] if !bytes.starts_with(b"GGUF") => Self::from_legacy(bytes),
-            _ => Self::from_gguf(&file.parse()?),
+        let bytes = map(path).with_context(|| format!("cannot read the importance matrix {}", path.display()))?;
+        let read = match bytes.starts_with(b"GGUF") {
+            true => Self::from_gguf(&Gguf::parse(&bytes).with_context(|| path.display().to_string())?),
+            false => Self::from_legacy(&bytes),
         };
         let mut read = read.with_context(|| format!("{} is not an importance matrix", path.display()))?;
         for (name, columns) in &mut read.columns {
