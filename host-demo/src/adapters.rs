@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use arenite::gguf::Value;
 use arenite::{Adapter, Engine, Gguf, Model, Options, Session};
 
 use crate::model_file::ModelFile;
@@ -34,7 +35,9 @@ impl Sizes {
         let mut sizes = Self { count: lora.len(), ..Self::default() };
         for text in lora {
             let file = ModelFile::open(Some(scaled(text)?.0))?;
-            sizes.rank = sizes.rank.max(largest_rank(&file.parse()?));
+            let gguf = file.parse()?;
+            must_be_adapter(&gguf).with_context(|| file.name().to_owned())?;
+            sizes.rank = sizes.rank.max(largest_rank(&gguf));
             sizes.bytes += file.len();
         }
         Ok(sizes)
@@ -44,6 +47,16 @@ impl Sizes {
     pub fn planned(self, options: Options) -> Options {
         options.adapters(self.count).rank(self.rank)
     }
+}
+
+/// Refuses a file that is not an adapter.
+pub fn must_be_adapter(gguf: &Gguf<'_>) -> Result<()> {
+    let is_lora = matches!(gguf.get("adapter.type"), Some(Value::Str(b"lora")));
+    ensure!(
+        is_lora,
+        "this is no LoRA adapter: give one that `arenite convert lora DIR OUT.gguf` made, and a model with -m"
+    );
+    Ok(())
 }
 
 /// The largest rank of an adapter whose tensors may be wrong.

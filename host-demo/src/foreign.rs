@@ -9,7 +9,7 @@ use std::path::Path;
 use arenite::gguf::{Gguf, Value};
 use arenite::model::ARCHITECTURES;
 
-pub use content::{content, is_foreign};
+pub use content::{content, is_foreign, no_checkpoint};
 #[cfg(feature = "hub")]
 pub use place::is_repository;
 pub use place::path;

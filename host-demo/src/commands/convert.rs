@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Subcommand, ValueEnum};
 
 use super::convert_tokenizer;
@@ -11,7 +11,7 @@ use crate::gguf_writer::Header;
 use crate::new_model::write_model;
 use crate::output::note;
 use crate::quantize::mix::Mix;
-use crate::{checkpoint, llama2c, seq2seq};
+use crate::{checkpoint, foreign, llama2c, seq2seq};
 
 /// Convert a model in another format to GGUF
 #[derive(Debug, clap::Args)]
@@ -130,6 +130,9 @@ pub fn run(args: &Args) -> Result<()> {
             note(format_args!("{}: {}", output.display(), converted.kind));
         }
         From::Hf { from, output, mix, tokenizer } => {
+            if let Some(why) = foreign::no_checkpoint(from) {
+                bail!("{}: {why}", from.display());
+            }
             let request = checkpoint::Request { from, to: output, mix: *mix, tokenizer: tokenizer.as_deref() };
             let report = checkpoint::convert(&request).with_context(|| from.display().to_string())?;
             report.notes.iter().for_each(note);

@@ -8,7 +8,7 @@ use arenite::Gguf;
 use arenite::gguf::{Tensor, Value};
 use arenite::quant::{TensorType, decode_row};
 
-use crate::adapters::scaled;
+use crate::adapters::{must_be_adapter, scaled};
 use crate::cli::NoModelArgs;
 use crate::gguf_writer::Header;
 use crate::model_file::ModelFile;
@@ -91,8 +91,7 @@ pub fn run(args: &Args) -> Result<()> {
 
 /// Adds the products of an adapter.
 fn add<'a>(model: &Gguf<'_>, adapter: &Gguf<'a>, scale: f32, products: &mut Vec<(String, Product<'a>)>) -> Result<()> {
-    let is_lora = matches!(adapter.get("adapter.type"), Some(Value::Str(b"lora")));
-    ensure!(is_lora, "this is no LoRA adapter: its adapter.type is not lora");
+    must_be_adapter(adapter)?;
     let (wanted, given) = (model.architecture()?, adapter.architecture()?);
     ensure!(wanted == given, "the adapter is for the architecture {given} and the model is of {wanted}");
     let alpha = match adapter.get("adapter.lora.alpha") {

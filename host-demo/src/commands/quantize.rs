@@ -160,6 +160,9 @@ impl Words {
                 (input.with_file_name(format!("ggml-model-{name}.gguf")), target, rest)
             }
             [output, kind, rest @ ..] => (PathBuf::from(output), target(kind)?, rest),
+            [file] if file.to_string_lossy().ends_with(".gguf") => {
+                return Err(format!("give a type after {}, such as Q4_K_M", file.to_string_lossy()));
+            }
             [kind] => return Err(target(kind).err().unwrap_or_default()),
             [] => return Err("give a type after the model".to_owned()),
         };

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use arenite::tokenizer::{Encode, Tokenizer};
 use arenite::{Model, Session, TokenId};
 use serde::{Deserialize, Serialize};
@@ -80,7 +80,10 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let mut memory = Memory::new(&plan)?;
     let mut session = memory.session(&args.run.session, &model, plan, kernels, &*workers)?;
     each(args.file.as_deref(), |line| {
-        let request: Request = serde_json::from_slice(line)?;
+        let request: Request = serde_json::from_slice(line).map_err(|error| match error.is_data() {
+            true => anyhow!("give an object with `prompt` and `continuation`, both texts or both lists of ids"),
+            false => error.into(),
+        })?;
         let (ids, given) = tokens(&request, tokenizer.as_ref())?;
         runtime::fits(ids.len() - 1, session.context(), &model, "")?;
         Ok((request.id, score(&mut session, &ids, given)?))

@@ -62,6 +62,17 @@ pub fn content(path: &Path, bytes: &[u8]) -> String {
     })
 }
 
+/// Says what a file is that `arenite convert hf` does not read, if that is known.
+pub fn no_checkpoint(path: &Path) -> Option<String> {
+    let bytes = crate::model_file::map(path).ok()?;
+    if bytes.starts_with(GGUF) {
+        return Some(format!("this is GGUF already: give it with -m {}", quoted(path)));
+    }
+    // A file of PyTorch from before 2020, or a text in the place of a file.
+    let is_pickle = matches!(*bytes, [0x80, 2..=5, ..]);
+    if is_pickle { weights(path, &bytes) } else { text(path, &bytes).filter(|_| bytes.first() != Some(&b'{')) }
+}
+
 /// Compressed files, archives and programs.
 fn archive(path: &Path, bytes: &[u8]) -> Option<String> {
     let file = quoted(path);

@@ -39,7 +39,7 @@ impl Name {
         let text = hosts.iter().find_map(|host| text.strip_prefix(host)).unwrap_or(text).trim_end_matches('/');
         ensure!(
             foreign::is_repository(text),
-            "`{text}` is not a name of a model: give USER/REPO or USER/REPO:QUANT, such as ggml-org/SmolVLM-256M-Instruct-GGUF:Q8_0"
+            "`{text}` is not a name of a model: give USER/REPO or USER/REPO:QUANT, such as ggml-org/Qwen3-0.6B-GGUF:Q8_0"
         );
         let (repository, quant) = match text.split_once(':') {
             // Ollama's way to say that any will do.

@@ -372,6 +372,34 @@ fn the_server_cuts_or_refuses_one_text() {
     assert!(status == 200 && answer["usage"]["prompt_tokens"] == 20, "{answer}");
 }
 
+#[test]
+fn files_in_the_wrong_place() {
+    let files = Files::new();
+    let model = committed("tests/fixtures/stories.gguf");
+    let (model, out) = (path(&model), files.at("out.gguf"));
+    let out = path(&out);
+    says(&error(&["generate", "--lora", model, "-p", "a"]), &["no LoRA adapter", "arenite convert lora"]);
+    says(&error(&["merge", model, model, out]), &["no LoRA adapter"]);
+    says(&error(&["convert", "hf", model, out]), &["this is GGUF already", &format!("-m {model}")]);
+    let legacy = files.file("pytorch_model.bin", b"\x80\x02\x8a\nl\xfc\x9c");
+    says(&error(&["convert", "hf", path(&legacy), out]), &["before 2020", "torch.save"]);
+    let pointer = files.file("model.safetensors", "version https://git-lfs.github.com/spec/v1\nsize 5\n");
+    says(&error(&["convert", "hf", path(&pointer), out]), &["git-lfs pointer"]);
+    let output = arenite(&["quantize", model, out]);
+    says(&String::from_utf8_lossy(&output.stderr), &["give a type after", "Q4_K_M"]);
+    let output = arenite_with(&["score", "--jsonl"], b"{\"text\": \"a\"}\n");
+    says(&String::from_utf8_lossy(&output.stderr), &["`prompt` and `continuation`"]);
+    assert!(!files.at("out.gguf").exists());
+    // An importance matrix in its older form is no GGUF file, and is read.
+    let name = "blk.0.ffn_up.weight";
+    let mut old = [&1i32.to_le_bytes()[..], &(name.len() as i32).to_le_bytes(), name.as_bytes()].concat();
+    old.extend([1i32.to_le_bytes(), 4i32.to_le_bytes()].concat());
+    (0..4).for_each(|_| old.extend(1f32.to_le_bytes()));
+    let old = files.file("old.dat", old);
+    let said = error(&["quantize", "--allow-requantize", "--imatrix", path(&old), model, out, "Q4_1"]);
+    says(&said, &["the importance matrix has 4 columns for blk.0.ffn_up.weight"]);
+}
+
 /// The built-in model with other keys.
 fn renamed(files: &Files, keys: &[(&str, &str)]) -> PathBuf {
     let bytes = fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/models/stories.gguf")).expect("a model");
