@@ -66,6 +66,14 @@ impl ModelArgs {
     }
 }
 
+#[cfg(not(feature = "hub"))]
+impl ModelArgs {
+    /// Does nothing: this build fetches no models.
+    pub fn fetch(&mut self) -> anyhow::Result<()> {
+        Ok(())
+    }
+}
+
 /// How a model's file is held in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Load {

@@ -97,7 +97,6 @@ enum Command {
 
 /// Runs the command. If it fails because the model's file holds something else, the error says what.
 pub fn run(mut cli: Cli) -> Result<ExitCode> {
-    #[cfg(feature = "hub")]
     cli.model.fetch()?;
     let path = cli.model.model.clone();
     dispatch(cli).map_err(|error| foreign::explained(path.as_deref(), error))

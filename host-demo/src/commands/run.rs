@@ -53,7 +53,6 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<ExitCode> {
         if given.raw {
             output::raw();
         }
-        #[cfg(feature = "hub")]
         given.fetch()?;
         ModelFile::open(&ModelArgs {
             model: given.model.or(file).or(model.model.clone()),

@@ -198,7 +198,7 @@ fn some() -> Files {
         ("README.md", b"# small".to_vec()),
         ("mmproj-small-Q4_K_M.gguf", vec![1; 10]),
         ("small-Q4_K_M.gguf", model()),
-        ("small-Q8_0.gguf", (0..200_000u32).map(|i| (i * i >> 7) as u8).collect()),
+        ("small-Q8_0.gguf", (0..200_000u32).map(|i| (i.wrapping_mul(i) >> 7) as u8).collect()),
         ("two/small-F16-00001-of-00002.gguf", vec![3; 5000]),
         ("two/small-F16-00002-of-00002.gguf", vec![4; 5000]),
     ]

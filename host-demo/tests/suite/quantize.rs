@@ -186,7 +186,7 @@ fn what_people_type_for_llama_quantize() {
         "a.c=float:0.5",
         "--override-kv",
         "a.d=bool:true",
-        &format!("{out}"),
+        out,
         &format!("{out}.copy"),
         "COPY",
     ]);
