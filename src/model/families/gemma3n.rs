@@ -2,10 +2,10 @@
 
 use super::gemma;
 use crate::model::altup::AltUp;
-use crate::model::spec::Special;
 use crate::model::keys::Keys;
 use crate::model::layers::{HeadSpec, Pattern};
 use crate::model::rope::{Rope, Scaling};
+use crate::model::spec::Special;
 use crate::model::{Placement, QkNorm, Spec};
 use crate::{Error, tri};
 

@@ -15,8 +15,7 @@ const fn convolutions<'a>(keys: &mut Keys<'_, 'a>, spec: &mut Spec<'a>) -> Resul
     let kind = RecurrentKind::ShortConvolution;
     spec.norm_eps = tri!(keys.required("attention.layer_norm_rms_epsilon"));
     spec.qk_norm = QkNorm::Head;
-    spec.recurrent =
-        Some(Recurrent { kind, taps, heads: 1, groups: 1, keys: 0, width: spec.dim, ..Recurrent::NONE });
+    spec.recurrent = Some(Recurrent { kind, taps, heads: 1, groups: 1, keys: 0, width: spec.dim, ..Recurrent::NONE });
     spec.recurrent_layers = keys.layers_without_attention();
     spec.renamed = &[(Role::TokenEmbdNorm, Role::OutputNorm)];
     Ok(())

@@ -19,7 +19,14 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
 pub(super) const fn encoder<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(keys.decoder(RopeStyle::Halves));
     let spec = tri!(keys.encoder(spec));
-    Ok(Spec { stack: Stack::Source { own_words: false, #[cfg(feature = "sound")] front: None }, ..tri!(parts(keys, spec)) })
+    Ok(Spec {
+        stack: Stack::Source {
+            own_words: false,
+            #[cfg(feature = "sound")]
+            front: None,
+        },
+        ..tri!(parts(keys, spec))
+    })
 }
 
 const fn parts<'a>(keys: &mut Keys<'_, 'a>, spec: Spec<'a>) -> Result<Spec<'a>, Error> {

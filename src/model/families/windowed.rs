@@ -136,10 +136,7 @@ pub(super) const fn plamo3<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
         fused_qkv: true,
         qk_norm: QkNorm::Head,
         gate: Gate::Fused,
-        renamed: &[
-            (Role::PostAttentionNormBare, Role::PostAttentionNorm),
-            (Role::PostFfwNormBare, Role::PostFfwNorm),
-        ],
+        renamed: &[(Role::PostAttentionNormBare, Role::PostAttentionNorm), (Role::PostFfwNormBare, Role::PostFfwNorm)],
         ..tri!(keys.windowed(spec, Pattern::AllBut(8)))
     })
 }

@@ -123,7 +123,8 @@ fuzz_target!(|case: Case| match case {
     }
     Case::Schema { schema, edits, walk } => {
         let schema = edits.document(schema.0);
-        if let Some(text) = from_json_schema(&schema, &Budget::of_command()).ok().and_then(|table| told(&table, &walk)) {
+        if let Some(text) = from_json_schema(&schema, &Budget::of_command()).ok().and_then(|table| told(&table, &walk))
+        {
             let read = serde_json::from_slice::<Value>(&text);
             assert!(read.is_ok(), "no JSON: {:?} by {schema}", String::from_utf8_lossy(&text));
         }
