@@ -54,7 +54,15 @@ families!(dispatch);
 
 /// Checks that the spec only needs abilities that its family has and this build includes.
 pub(super) const fn check(spec: &Spec<'_>, architecture: &str) -> Result<(), Error> {
-    match spec.lacks(Abilities::union(&[abilities(architecture).and(built::ALL), built::LAYOUTS])) {
+    let lacking = spec.lacks(Abilities::union(&[abilities(architecture).and(built::ALL), built::LAYOUTS]));
+    match lacking {
+        Some(part) if built::NARROW_VALUES && equal(part, "values") => {
+            let (name, why) = match spec.values() {
+                Some(values) if values.width == spec.global.dim => ("attention.value_scale", "is not 1: not supported"),
+                _ => ("attention.value_length", "differs from the length of keys: not supported"),
+            };
+            Err(Error::KeyValue { key: Name::key(architecture, name), why })
+        }
         Some(part) => Err(Error::Unsupported { what: "model part", name: Name::new(part.as_bytes()) }),
         None => Ok(()),
     }

@@ -230,6 +230,14 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
+    /// Rows of a layer's matrix; 0 if the file does not have it.
+    const fn rows_in_layer(&self, layer: usize, tensor: &str) -> usize {
+        match core::str::from_utf8(Name::layered("", layer, tensor).bytes()) {
+            Ok(name) => self.rows(name),
+            Err(_) => 0,
+        }
+    }
+
     /// Rows of a matrix; 0 if the file does not have it.
     pub const fn rows(&self, tensor: &str) -> usize {
         match self.gguf.tensor(tensor) {
@@ -529,8 +537,9 @@ impl<'g, 'a> Keys<'g, 'a> {
                 spec.fused_experts = self.has_in_layer(index, "ffn_gate_up_exps.weight");
                 spec.separate_experts = self.has_in_layer(index, "ffn_down.0.weight");
                 if let Some(shared) = &mut spec.shared_experts {
-                    shared.fused =
-                        !matches!(spec.gate, Gate::None) && !self.has_in_layer(index, "ffn_gate_shexp.weight");
+                    shared.fused = !matches!(spec.gate, Gate::None)
+                        && !self.has_in_layer(index, "ffn_gate_shexp.weight")
+                        && self.rows_in_layer(index, "ffn_up_shexp.weight") == 2 * shared.width;
                 }
             }
             index += 1;
@@ -556,9 +565,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
         if self.has_in_layer(index, "ffn_gate.weight") {
             spec.gate = Gate::Separate;
-        } else if let Ok(name) = core::str::from_utf8(Name::layered("", index, "ffn_up.weight").bytes())
-            && self.rows(name) == 2 * width
-        {
+        } else if self.rows_in_layer(index, "ffn_up.weight") == 2 * width {
             spec.gate = Gate::Fused;
         }
     }

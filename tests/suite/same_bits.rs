@@ -47,6 +47,7 @@ impl Way {
         // The encoder, if there is one, runs the prompt first. Without a decoder its states are the result.
         match session.encode(&ids[..60]) {
             Ok(()) => add(session.states()),
+            Err(Error::NoPart { part: "encoder of text" }) => return hash, // the tests of speech run these
             Err(error) => assert_eq!(error, Error::NoPart { part: "encoder" }),
         }
         if session.prefill(&ids[..PROMPT]) == Err(Error::NoPart { part: "decoder" }) {

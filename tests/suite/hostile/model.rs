@@ -74,7 +74,7 @@ fn required_keys_of_another_type() {
     for family in FAMILIES {
         for key in required(family) {
             let expected = if key.ends_with("epsilon") { "a float" } else { "an integer" };
-            let per_layer = key.ends_with("feed_forward_length");
+            let per_layer = key.ends_with("feed_forward_length") || key.ends_with("head_count");
             let others: [Meta; 3] = ["2".into(), true.into(), Meta::array([2u32])];
             for value in others {
                 let is_array = matches!(value, Meta::Array(..));
