@@ -1,17 +1,17 @@
 //! LoRA adapters ([Hu et al. 2021](https://arxiv.org/abs/2106.09685)), in llama.cpp's GGUF form.
 //!
-//! An adapter has two matrices of a low rank for each of some matrices `W` of a model, and changes `y = W x` to
-//! `y = W x + scale * alpha / rank * B (A x)`. `W` and its bytes do not change, so every [`Context`](crate::Context)
-//! has its own adapters, several of them, each with a scale, and contexts with different adapters share a pass.
+//! For some weight matrices `W` of a model, an adapter has two low-rank matrices `A` and `B`, and changes `y = W x` to
+//! `y = W x + scale * alpha / rank * B (A x)`. `W` itself does not change, so every [`Context`](crate::Context) can use
+//! its own adapters, each with a scale, and contexts with different adapters share a pass.
 //!
 //! ```text
 //! general.type = adapter | adapter.type = lora | general.architecture: the model's
 //! adapter.lora.alpha f32   if 0, the products are added without `alpha / rank`
-//! NAME.lora_a              [columns of NAME, rank]; of token_embd.weight [rank, rows of NAME]
-//! NAME.lora_b              [rank, rows of NAME]; of token_embd.weight [rank, columns of NAME]
+//! NAME.lora_a              [columns of NAME, rank]; for token_embd.weight [rank, rows of NAME]
+//! NAME.lora_b              [rank, rows of NAME]; for token_embd.weight [rank, columns of NAME]
 //! ```
 //!
-//! Matrices of all experts have a pair for each expert, in a third dimension. The matrices are F32, F16 or BF16.
+//! For a tensor with one matrix per expert, the third dimension counts the experts. `A` and `B` are F32, F16 or BF16.
 
 use crate::gguf::{Tensor, Value};
 use crate::kernel::Form;
@@ -54,7 +54,7 @@ pub struct Adapter<'a> {
 pub(crate) struct Pair<'t> {
     /// The model's tensor.
     pub tensor: Tensor<'t>,
-    /// True if rows of the tensor are looked up, and not multiplied.
+    /// True for a token embedding: its rows are looked up, not multiplied.
     pub is_lookup: bool,
     pub a: Tensor<'t>,
     pub b: Tensor<'t>,
@@ -96,17 +96,17 @@ impl<'a> Adapter<'a> {
         Ok(adapter)
     }
 
-    /// The largest rank of its pairs, for [`Options::rank`](crate::Options::rank).
+    /// Largest rank of its pairs, for [`Options::rank`](crate::Options::rank).
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// The file.
+    /// The adapter's file.
     pub fn gguf(&self) -> &Gguf<'a> {
         &self.gguf
     }
 
-    /// An optional text of the metadata: the name of the adapter's task.
+    /// Name of the adapter's task, if the metadata has one.
     pub fn task_name(&self) -> Option<&'a [u8]> {
         match self.gguf.get("adapter.lora.task_name") {
             Some(Value::Str(name)) => Some(name),
@@ -114,13 +114,13 @@ impl<'a> Adapter<'a> {
         }
     }
 
-    /// The factor on the products of a pair.
+    /// Factor on `B (A x)` of a pair.
     pub(crate) fn factor(&self, scale: f32, rank: usize) -> f32 {
         if self.alpha == 0.0 { scale } else { scale * self.alpha / rank as f32 }
     }
 
-    /// Calls `each` with every pair, in the order of the model's tensors. An error if a tensor of the adapter is in no
-    /// pair.
+    /// Calls `each` with every pair, in the order of the model's tensors. Returns an error if a tensor of the adapter
+    /// belongs to no pair.
     pub(crate) fn each_pair(&self, model: &Model<'_>, each: &mut dyn FnMut(Pair<'_>)) -> Result<(), Error> {
         let mut count = 0;
         for tensor in model.gguf().tensors() {
@@ -155,7 +155,7 @@ impl<'a> Adapter<'a> {
         if count == self.gguf.tensor_count() { Ok(()) } else { self.blame(model) }
     }
 
-    /// Finds a tensor that is in no pair.
+    /// Finds a tensor that belongs to no pair.
     #[cold]
     fn blame(&self, model: &Model<'_>) -> Result<(), Error> {
         for tensor in self.gguf.tensors() {
@@ -167,7 +167,7 @@ impl<'a> Adapter<'a> {
         Ok(())
     }
 
-    /// The tensor `name` with an ending.
+    /// The tensor called `name` followed by `end`.
     fn half(&self, name: &str, end: &str) -> Option<Tensor<'a>> {
         let mut bytes = [0; 64]; // names are shorter
         let whole = bytes.get_mut(..name.len() + end.len())?;
@@ -176,7 +176,7 @@ impl<'a> Adapter<'a> {
     }
 }
 
-/// Endings of the names of a pair.
+/// Suffixes of the names of a pair's tensors.
 const A: &str = ".lora_a";
 const B: &str = ".lora_b";
 

@@ -1,4 +1,4 @@
-//! The crate's only error type: plain data, no allocation; every variant says what is wrong and where.
+//! The crate's only error type: plain data, no allocation; every variant names the problem and its location.
 
 #[cfg(feature = "defmt")]
 mod log;

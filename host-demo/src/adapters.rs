@@ -8,7 +8,7 @@ use arenite::{Adapter, Engine, Gguf, Model, Options, Session};
 
 use crate::model_file::ModelFile;
 
-/// A path and a scale behind a colon, 1 if there is none.
+/// Splits `PATH:SCALE`. The scale is 1 if there is none.
 pub fn scaled(text: &str) -> Result<(&Path, f32)> {
     match text.rsplit_once(':') {
         Some((path, scale)) if !Path::new(text).exists() => {
@@ -43,7 +43,7 @@ impl Sizes {
         Ok(sizes)
     }
 
-    /// The options with room for the adapters.
+    /// Returns the options with memory for the adapters.
     pub fn planned(self, options: Options) -> Options {
         options.adapters(self.count).rank(self.rank)
     }
@@ -59,7 +59,7 @@ pub fn must_be_adapter(gguf: &Gguf<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The largest rank of an adapter whose tensors may be wrong.
+/// Largest rank of an adapter that was not checked yet.
 fn largest_rank(gguf: &Gguf<'_>) -> usize {
     let halves = gguf.tensors().filter(|tensor| tensor.name.ends_with(".lora_b"));
     halves.map(|tensor| tensor.dims[0] as usize).max().unwrap_or(0)
@@ -69,7 +69,7 @@ fn largest_rank(gguf: &Gguf<'_>) -> usize {
 #[derive(Clone, Copy, Default)]
 pub struct Adapters {
     list: &'static [Adapter<'static>],
-    /// The number of each adapter, and its scale.
+    /// Index and scale of each adapter.
     scales: &'static [(usize, f32)],
 }
 
@@ -79,7 +79,7 @@ impl Adapters {
         let (mut list, mut scales) = (Vec::new(), Vec::new());
         for (number, text) in lora.iter().enumerate() {
             let (path, scale) = scaled(text)?;
-            // Few and small, and used until the end.
+            // Adapters are few and small, and in use until the process ends.
             let file: &'static ModelFile = Box::leak(Box::new(ModelFile::open(Some(path))?));
             let adapter = file.parse().and_then(|gguf| Ok(Adapter::new(&gguf, model)?));
             list.push(adapter.with_context(|| file.name().to_owned())?);
@@ -103,7 +103,7 @@ impl Adapters {
         Ok(session)
     }
 
-    /// The number of each adapter, and its scale on the command line.
+    /// Index of each adapter, and its scale on the command line.
     pub fn scales(&self) -> &'static [(usize, f32)] {
         self.scales
     }

@@ -14,10 +14,10 @@ pub use content::{content, is_foreign, no_checkpoint};
 pub use place::is_repository;
 pub use place::path;
 
-/// Advice where to get a model.
+/// Advice on getting a model.
 const FETCH: &str = "fetch a GGUF file with `arenite pull USER/REPO`";
 
-/// A path as the shell takes it.
+/// Quotes a path for the shell.
 pub fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%=,".contains(c);
@@ -35,7 +35,7 @@ fn file_name(path: &Path) -> &str {
 
 /// Says that an architecture is not supported, and names the most similar one.
 pub fn architecture(name: &str) -> String {
-    /// Architectures of GGUF files that make no text.
+    /// Architectures of GGUF files that do not generate text.
     const OTHERS: [(&[&str], &str); 3] = [
         (&["flux", "sd1", "sdxl", "sd3", "aura", "lumina2", "hidream", "qwen_image", "pig", "cow"], "makes images"),
         (&["wan", "ltxv", "hyvid", "cosmos"], "makes videos"),
@@ -52,11 +52,11 @@ pub fn architecture(name: &str) -> String {
     }
 }
 
-/// The most similar of some names, if one is similar at all.
+/// Finds the name in `all` that is most similar to `name`; `None` if none is similar enough.
 fn nearest<'n>(name: &str, all: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let plain = |name: &str| name.to_lowercase().replace(['-', '_', '.', ' '], "");
     let name = plain(name);
-    // Of equally near names one of the same length, and the last version.
+    // Ties go to a name of the same length, then to the last name in order (the newest version).
     let near = all.map(|other| (strsim::normalized_levenshtein(&name, &plain(other)), other));
     let order = |other: &'n str| (plain(other).len() == name.len(), other);
     near.filter(|(score, _)| *score > 0.6)
@@ -64,7 +64,7 @@ fn nearest<'n>(name: &str, all: impl Iterator<Item = &'n str>) -> Option<&'n str
         .map(|(_, other)| other)
 }
 
-/// Replaces the error of a command if the file of its model is GGUF, but not a model.
+/// Replaces a command's error with a better one if its model file is GGUF, but not a model.
 pub fn explained(path: Option<&Path>, error: anyhow::Error) -> anyhow::Error {
     let why = || {
         let path = path?;

@@ -81,7 +81,7 @@ pub struct Outcome {
     pub end: End,
     /// True if the text matches the grammar, if there is one. A truncated text does not.
     pub is_whole: bool,
-    /// Number of tokens of the prompt that a session had already, and the time of the others.
+    /// Number of prompt tokens that the session already had, and the time for the others.
     pub kept: usize,
     pub prefill: Duration,
     /// Number of passes after the prompt's, and their time including sampling.

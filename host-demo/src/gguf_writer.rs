@@ -205,7 +205,7 @@ impl Header {
     }
 
     /// Sets a key. A key that exists keeps its position. [`HASHES_KEY`] and the keys of split models are ignored:
-    /// [`write`](Self::write) sets them, so that a copy of another file's keys has none that are wrong.
+    /// [`write`](Self::write) sets them, so wrong ones are never copied from another file.
     pub fn set(&mut self, key: &str, value: impl Into<Meta>) {
         if key == HASHES_KEY || SPLIT.contains(&key) {
             return;
@@ -276,7 +276,7 @@ impl Header {
     ///
     /// # Errors
     ///
-    /// Those of [`write`](Self::write), and an error unless the files have all tensors.
+    /// The errors of [`write`](Self::write), and one if the counts do not add up to the number of tensors.
     pub fn write_split<W: Write + Seek>(&self, files: Vec<(W, usize)>) -> Result<Tensors<W>> {
         let pieces = files.len();
         let mut later = Vec::with_capacity(pieces);
@@ -357,11 +357,11 @@ impl Header {
         end.context("the tensors together are larger than any file")
     }
 
-    /// Divides the tensors among files of at most `most` bytes, in order: the number of tensors in each.
+    /// Divides the tensors among files of at most `most` bytes, in order. Returns the number of tensors in each.
     ///
     /// # Errors
     ///
-    /// If the metadata or a tensor does not fit.
+    /// An error if the metadata or a tensor does not fit in one file.
     pub fn pieces_of(&self, most: u64) -> Result<Vec<usize>> {
         let mut pieces: Vec<usize> = vec![];
         let mut rest = &self.tensors[..];
@@ -576,7 +576,7 @@ mod tests {
         assert_eq!(copy.keys, header.keys);
     }
 
-    /// Every size that a piece may have: no piece is larger, and together they are the whole.
+    /// For every maximum size: no piece is larger, and the pieces together have all tensors.
     #[test]
     fn pieces_are_at_most_as_large_as_asked() {
         let mut header = Header::new();

@@ -240,7 +240,7 @@ fn available() -> usize {
     kilobytes.unwrap_or(0).saturating_mul(1024)
 }
 
-/// There is one way on this system.
+/// This system has only one way to load a file.
 #[cfg(not(target_os = "linux"))]
 fn way_to_load(load: Load, _: usize) -> Result<Load> {
     ensure!(load != Load::Copy, "--load copy needs Linux; leave it out");

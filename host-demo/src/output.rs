@@ -180,7 +180,7 @@ pub fn usage(wrong: &str) -> ExitCode {
 /// Prints the requested help, or an error about the command line on one line.
 pub fn usage_error(told: &clap::Error) -> ExitCode {
     use clap::error::ErrorKind;
-    // Requested help goes to stdout and must arrive; help for a missing command goes to stderr.
+    // Requested help is written to stdout, and a failed write is an error. Help for a missing command: stderr.
     if !told.use_stderr() {
         let written = told.print().and_then(|()| io::stdout().flush());
         return match written {

@@ -42,7 +42,7 @@ pub fn context(args: &SessionArgs, model: &Model<'_>, needed: usize) -> usize {
     context
 }
 
-/// Warns if a context is longer than the model's own. Learned positions end there, so that the context does, too.
+/// Warns if a context is longer than the model's own. (With learned positions, it cannot be longer.)
 pub fn warn_of_length(positions: usize, model: &Model<'_>) {
     let own = model.spec().context;
     if positions > own && !is_learned(model) {
@@ -52,8 +52,8 @@ pub fn warn_of_length(positions: usize, model: &Model<'_>) {
     }
 }
 
-/// Number of positions that a text may take: the user's context size or the model's own. Learned positions end with
-/// the model's.
+/// Number of positions that a text may take: the user's context size or the model's own. With learned positions,
+/// it is at most the model's.
 pub fn positions(args: &SessionArgs, model: &Model<'_>) -> usize {
     let own = model.spec().context;
     let asked = args.ctx_size.unwrap_or(own);

@@ -125,7 +125,7 @@ pub(crate) struct Segment {
 #[cfg(feature = "lora")]
 pub(crate) const ADAPTED_ROWS: usize = 64;
 
-/// Most token embeddings of a model: an encoder and a decoder can have one each.
+/// Maximum number of token embeddings: an encoder and a decoder can have one each.
 #[cfg(feature = "lora")]
 pub(crate) const EMBEDDINGS: usize = 2;
 

@@ -5,8 +5,8 @@ use crate::Error;
 use crate::sound::check_samples;
 
 impl Engine<'_, '_> {
-    /// Runs the encoder on a sound: log-mel features, `[frames][bins]` ([`LogMel`](crate::sound::LogMel)), or samples for
-    /// models that read those ([`Front`](crate::model::Front)). The context restarts at position 0 and attends to this
+    /// Runs the encoder on a sound: log-mel features, `[frames][bins]` ([`LogMel`](crate::sound::LogMel)), or samples,
+    /// depending on the model's [`Front`](crate::model::Front). The context restarts at position 0 and attends to this
     /// sound from now on; afterwards [`states`](Self::states) returns the encoder's states.
     ///
     /// Whisper expects the features of its whole window, padded with silence.

@@ -109,7 +109,7 @@ impl<'m, 'w> Engine<'m, 'w> {
         Self::of(model, plan, (open, marks), pieces, kv)
     }
 
-    /// Puts an engine together. (It is large: the result keeps it from being copied.)
+    /// Assembles an engine. Returns a `Result` like its callers, so that the large engine is not copied.
     #[inline(never)] // keeps it off the stack while the tensors are read
     fn of(
         model: &'m Model<'_>,
@@ -152,11 +152,11 @@ impl<'m, 'w> Engine<'m, 'w> {
         self
     }
 
-    /// Lets contexts use `adapters`, which [`adapt`](Self::adapt) numbers from 0.
+    /// Lets contexts use `adapters`. [`adapt`](Self::adapt) takes their indices.
     ///
     /// # Errors
     ///
-    /// [`Error::BufferTooSmall`] if they are more than [`Options::adapters`] or one has a larger rank than
+    /// [`Error::BufferTooSmall`] if there are more than [`Options::adapters`] or one has a larger rank than
     /// [`Options::rank`]; the errors of [`Adapter::new`] if they were checked with another model.
     #[cfg(feature = "lora")]
     pub fn with_adapters(mut self, adapters: &'m [Adapter<'m>]) -> Result<Self, Error> {

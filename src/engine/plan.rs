@@ -25,7 +25,7 @@ use crate::{Error, Gguf, Name, tri};
 pub struct Options {
     /// Length of a context, and of an encoder's text, in positions; 0 for the model's trained context.
     pub context: usize,
-    /// Length of an encoder's sound in positions (50 per second for Whisper); 0 for the longest of the model.
+    /// Maximum length of a sound in encoder positions (50 per second for Whisper); 0 for the model's maximum.
     #[cfg(feature = "sound")]
     pub sound: usize,
     /// Tokens per pass, over all contexts; at least one per context. A larger batch is faster and needs more workspace.

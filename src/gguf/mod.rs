@@ -84,7 +84,7 @@ const DEFAULT_ALIGNMENT: u32 = 32;
 #[derive(Clone, Copy)]
 pub struct Gguf<'a> {
     pieces: Pieces<'a>,
-    /// Tensors after those of the first piece.
+    /// Number of tensors in the pieces after the first.
     #[cfg(feature = "split")]
     later_tensors: u64,
     header: Header,

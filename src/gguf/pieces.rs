@@ -42,7 +42,7 @@ impl<'a> Pieces<'a> {
         (self.first, offset)
     }
 
-    /// The offset of `bytes`, a part of a piece.
+    /// Offset of `bytes`, which must lie within a piece.
     #[cfg(feature = "lora")]
     pub(crate) fn offset(&self, bytes: &[u8]) -> Option<u64> {
         let within = |piece: &[u8]| {
@@ -86,7 +86,7 @@ mod split {
         ///
         /// # Errors
         ///
-        /// Those of [`parse`](Self::parse) for each piece. [`Error::Piece`] if a piece is missing, out of order, or
+        /// Errors of [`parse`](Self::parse) for each piece. [`Error::Piece`] if a piece is missing, out of order, or
         /// from another model according to its keys. [`Error::KeyValue`] for `split.tensors.count` if the pieces have
         /// another number of tensors; [`Error::DuplicateTensor`] if two pieces have the same tensor.
         ///
@@ -170,7 +170,7 @@ mod split {
 
     /// Entries of the tensor directory of one piece.
     pub(in super::super) struct Directory<'a> {
-        /// Stands at the first entry.
+        /// Positioned at the first entry.
         pub reader: Reader<'a>,
         /// Number of entries.
         pub count: u64,
@@ -178,7 +178,7 @@ mod split {
     }
 
     impl<'a> Directory<'a> {
-        /// The whole directory of a piece.
+        /// Reads the header of a piece up to its tensor directory.
         pub const fn of(piece: &'a [u8]) -> Result<Self, Error> {
             let mut reader = Reader::new(piece, 0);
             let header = tri!(Header::read(&mut reader));
@@ -189,7 +189,7 @@ mod split {
             Ok(Self { reader, count: header.tensor_count, alignment })
         }
 
-        /// First byte of the tensor data: a walk over the entries.
+        /// First byte of the tensor data. Walks over the entries to find it.
         pub const fn data_at(&self) -> usize {
             tensors::data_at(self.reader, self.count, self.alignment)
         }

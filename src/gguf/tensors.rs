@@ -200,7 +200,7 @@ const fn skip_entry(reader: &mut Reader<'_>) -> Result<(), Error> {
     reader.skip(dim_count as u64 * 8 + 4 + 8, "a tensor's dimensions")
 }
 
-/// First byte of the tensor data, if `count` entries are left in the directory.
+/// First byte of the tensor data. Skips the `count` entries that are left in the directory to find it.
 #[cfg(feature = "split")]
 pub(super) const fn data_at(mut reader: Reader<'_>, mut count: u64, alignment: u32) -> usize {
     while count > 0 && reader.string(NAME).is_ok() && skip_entry(&mut reader).is_ok() {
@@ -235,7 +235,7 @@ struct Later<'a> {
 }
 
 impl<'a> Tensors<'a> {
-    /// The directory of the first piece starts at `at` and has `left` entries; its tensor data starts at `data_at`.
+    /// Starts with the first piece: `left` directory entries from `at` on, and tensor data from `data_at` on.
     pub(super) const fn new(pieces: Pieces<'a>, at: usize, data_at: usize, left: u64) -> Self {
         Self {
             reader: Reader::new(pieces.first, at),
@@ -261,7 +261,7 @@ impl<'a> Tensors<'a> {
         false
     }
 
-    /// Counts one entry of the directory; false after the last.
+    /// Consumes one entry of the directory, if necessary of the next piece. Returns false after the last.
     const fn take(&mut self) -> bool {
         while self.left == 0 {
             if !self.next_piece() {

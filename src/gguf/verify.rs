@@ -6,9 +6,9 @@
 //! when they rewrite a file; element 0 then tells a file with other tensors from a damaged one.
 //!
 //! The hash is [`Xxh64`]. llama.cpp's `llama-gguf-hash --xxh64` prints the same hash of each tensor, so files can be
-//! compared without this crate. It needs no table, takes about two instructions per byte on a Cortex-M, and has 64 bits:
-//! one wrong file in 2^64 passes. It is written out here, in 60 lines, because crates of it have `unsafe` code and paths
-//! that panic.
+//! compared without this crate. XXH64 needs no table, takes about two instructions per byte on a Cortex-M, and has 64
+//! bits: one damaged tensor in 2^64 passes. This crate implements it in 60 lines, because existing crates have `unsafe`
+//! code and can panic.
 
 use super::{Array, Gguf, Tensors, Value, ValueType, Xxh64};
 use crate::{Error, Name};
@@ -26,11 +26,11 @@ impl Xxh64 {
 }
 
 impl<'a> Gguf<'a> {
-    /// Starts to compare the tensor data with the hashes in the file; `None` if it has none.
+    /// Starts to compare the tensor data with the hashes in the file; `None` if the file has no hashes.
     ///
-    /// Parsing checks that all bytes are present, but does not read tensor data: a flash that was only half written, or
-    /// a flipped bit, gives wrong text without an error. A device that verifies a model once, before it trusts a new
-    /// partition, excludes that.
+    /// Parsing checks that all bytes are present, but does not read tensor data: with a half-written flash or a flipped
+    /// bit, a model generates wrong text without an error. A device should verify a model once, before it trusts a new
+    /// partition.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ impl<'a> Gguf<'a> {
     }
 }
 
-/// Compares tensor data with the hashes in the file, step by step. Made by [`Gguf::verify`].
+/// Compares tensor data with the hashes in the file, step by step. Created by [`Gguf::verify`].
 #[derive(Clone, Debug)]
 pub struct Verify<'a> {
     tensors: Tensors<'a>,

@@ -6,7 +6,7 @@ use crate::built::{self, Abilities, families};
 use crate::gguf;
 use crate::{Error, Name};
 
-/// Changes a spec in the place of the result; `?` and a struct expression with `..` would copy it.
+/// Changes a spec in place; `?` and a struct expression with `..` would copy it.
 macro_rules! edit {
     ($base:expr, $spec:ident => $edit:expr) => {{
         let mut result = $base;

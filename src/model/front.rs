@@ -2,10 +2,10 @@
 
 use crate::kernel::Activation;
 
-/// The most convolutions of a front end.
+/// Maximum number of convolutions in a front end.
 pub(crate) const MAX_STAGES: usize = 3;
 
-/// The front end of an encoder that hears sounds: convolutions over time that compute the encoder's input.
+/// The front end of an encoder that reads sounds: convolutions over time that compute the encoder's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Front {
@@ -15,7 +15,7 @@ pub enum Front {
         /// Features of a frame.
         bins: usize,
     },
-    /// Samples of the sound, and three convolutions; the output of the first is normed over the whole sound
+    /// Samples of the sound, and three convolutions; the output of the first is normalized over the whole sound
     /// ([Moonshine](https://arxiv.org/abs/2410.15608)).
     Samples,
 }
@@ -23,9 +23,9 @@ pub enum Front {
 /// A convolution over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Convolution {
-    /// Rows of its input that a row of its output depends on.
+    /// Number of input rows that an output row depends on.
     pub taps: usize,
-    /// Distance between these in the input for consecutive rows of the output.
+    /// Number of input rows from the first tap of one output row to that of the next.
     pub stride: usize,
     /// Rows of zeros before and after the input.
     pub padding: usize,
@@ -37,7 +37,7 @@ pub(crate) struct Convolution {
 }
 
 impl Convolution {
-    /// Rows of the output for `rows` of the input; 0 if it is too short.
+    /// Number of output rows for `rows` input rows; 0 if the input is too short.
     pub const fn rows(&self, rows: usize) -> usize {
         match rows.saturating_add(2 * self.padding).checked_sub(self.taps) {
             Some(rest) => match rest.checked_div(self.stride) {
@@ -48,7 +48,7 @@ impl Convolution {
         }
     }
 
-    /// Rows of the input that `rows` of the output depend on.
+    /// Number of input rows that `rows` output rows depend on.
     pub const fn reach(&self, rows: usize) -> usize {
         match rows.checked_sub(1) {
             Some(steps) => steps.saturating_mul(self.stride).saturating_add(self.taps),

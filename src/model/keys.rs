@@ -19,7 +19,7 @@ use crate::{Error, Gguf, Name, built, tri};
 pub(super) struct Keys<'g, 'a> {
     gguf: &'g Gguf<'a>,
     pub architecture: &'a str,
-    /// A bit for each of the file's keys: the family requested it.
+    /// A bit for each of the file's keys, set if the family requested it.
     requested: [u32; MAX_KEYS / 32],
     /// Number of layers; 0 until it was read.
     layers: usize,
@@ -31,7 +31,7 @@ pub(super) struct Keys<'g, 'a> {
     is_latent: bool,
 }
 
-/// Keys of a file among which those of the architecture must be; the family's requests are recorded for these.
+/// Number of keys whose requests are recorded. The architecture's keys must be among the first ones of a file.
 const MAX_KEYS: usize = 512;
 /// Largest width accepted. With it, no product of two sizes overflows 64 bits.
 const MAX_WIDTH: usize = 1 << 22;

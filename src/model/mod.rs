@@ -43,9 +43,9 @@ pub(crate) use weights::{Entry, Weights};
 pub(crate) enum TensorUse {
     /// A linear layer, or several of them.
     Product,
-    /// The token embedding, of which rows are looked up.
+    /// The token embedding: its rows are looked up.
     Embedding,
-    /// Another one, or none.
+    /// Another use, or none.
     Other,
 }
 

@@ -77,7 +77,7 @@ const fn lengths<const N: usize>(names: &[&str]) -> [u8; N] {
     all
 }
 
-/// Names as text; they are ASCII.
+/// Converts joined names to text; they are ASCII.
 const fn joined<const N: usize>(names: &[u8; N]) -> &str {
     match core::str::from_utf8(names) {
         Ok(names) => names,
@@ -300,7 +300,7 @@ pub(super) enum Shape {
     Matrix(usize, usize),
     /// Matrices: inputs, outputs and count.
     Matrices(usize, usize, usize),
-    /// Vectors along the last of four dimensions: length and count.
+    /// Vectors stored as `[length, 1, 1, count]`: length and count.
     Apart(usize, usize),
 }
 

@@ -146,7 +146,7 @@ pub struct Spec<'a> {
     pub(super) pooled_head: Option<PooledHead>,
 }
 
-/// Parts of which a model has at most one.
+/// Special parts; a model has at most one of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Special<'a> {
     None,
@@ -235,7 +235,7 @@ pub struct EncoderSizes {
 pub struct SoundSizes {
     /// Front end.
     pub front: Front,
-    /// Number of positions: those with a learned embedding, or the most that the model was made for.
+    /// Maximum number of positions: learned embeddings, or the length that the model was designed for.
     pub positions: usize,
     /// Gate and activation of the feed-forward.
     pub feed_forward: (Gate, Activation),
@@ -357,17 +357,17 @@ pub struct HeadGate {
     pub softplus: bool,
 }
 
-/// Layers that run several times; each time they have keys and values of their own.
+/// Layers that run several times. Each run has its own keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Loops {
     /// Number of layers in the file.
     pub layers: usize,
-    /// True if the final norm also stands between two runs.
+    /// True if the final norm is also applied between two runs.
     pub normed: bool,
 }
 
-/// Values of heads that differ from their keys in length.
+/// Values of heads whose keys are longer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Values {
@@ -431,7 +431,7 @@ pub struct SharedExperts {
     pub gated: bool,
     /// True if gate and up are the two halves of the rows of one matrix.
     pub fused: bool,
-    /// True if the layer's output is half the sum of this and of the chosen experts.
+    /// True if the layer's output is the mean of this output and that of the chosen experts.
     pub averaged: bool,
 }
 
@@ -466,7 +466,7 @@ pub enum Need {
 }
 
 impl SharedExperts {
-    /// A plain one.
+    /// Shared experts without a gate on the output, fused matrices or averaging.
     pub(super) const fn new(width: usize) -> Self {
         Self { width, gated: false, fused: false, averaged: false }
     }
@@ -499,7 +499,7 @@ impl<'a> Spec<'a> {
     #[inline(never)] // keeps its temporaries off the caller's stack
     pub const fn read(gguf: &Gguf<'a>) -> Result<Self, Error> {
         let mut keys = tri!(Keys::new(gguf));
-        // Changed in the place of the result: a copy would take half a kilobyte of stack.
+        // Changed in place: a copy would take half a kilobyte of stack.
         let mut result = families::read(&mut keys);
         if let Ok(spec) = &mut result {
             keys.settle(spec);

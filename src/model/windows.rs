@@ -7,8 +7,8 @@ use super::rope::Rope;
 use crate::{Error, tri};
 
 impl<'a> Keys<'_, 'a> {
-    /// Gives the window to the layers of the file's pattern, or of `otherwise`; if the file has no window, to none. The
-    /// file may give these layers rotary positions of their own.
+    /// Sets the window of the layers in the file's pattern, or in `otherwise` if it has none. Without a window in the
+    /// file, no layer has one. The file may have separate rotary positions for these layers.
     pub const fn windowed(&mut self, spec: Spec<'a>, otherwise: Pattern<'a>) -> Result<Spec<'a>, Error> {
         let heads = spec.global;
         let local_layers = match (heads.window, tri!(self.local_layers(spec.layers))) {

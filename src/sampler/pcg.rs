@@ -31,7 +31,7 @@ impl Pcg32 {
         Self::with_stream(seed, 0x0a02_bdbf_7bb3_c0a7)
     }
 
-    /// Creates a generator from a seed and the number of a sequence (2^63 are distinct).
+    /// Creates a generator from a seed and a sequence number. There are 2^63 distinct sequences.
     pub const fn with_stream(seed: u64, stream: u64) -> Self {
         let mut rng = Self { state: 0, increment: stream << 1 | 1 };
         rng.step();

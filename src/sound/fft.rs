@@ -36,7 +36,7 @@ const fn cosine_below_quarter(n: usize) -> f64 {
     let is_sine = n > SIZE / 8;
     let n = if is_sine { SIZE / 4 - n } else { n };
     let x = core::f64::consts::TAU * n as f64 / SIZE as f64;
-    // In both series a term is the one before, times -x^2 / (i (i + 1)).
+    // In both series, each term is the previous one times -x^2 / (i (i + 1)).
     let (mut term, mut i) = if is_sine { (x, 2.0) } else { (1.0, 1.0) };
     let mut sum = term;
     while i < 24.0 {
@@ -78,7 +78,7 @@ fn back(a: Complex) -> Complex {
     [a[1], -a[0]]
 }
 
-/// One stage: transforms of `P` numbers each. In each of `ROWS` interleaved rows `P * COLUMNS` numbers are left.
+/// One stage: transforms of `P` numbers each. Each of `ROWS` interleaved rows has `P * COLUMNS` numbers.
 fn stage<const P: usize, const COLUMNS: usize, const ROWS: usize>(
     from: &[Complex],
     to: &mut [Complex],

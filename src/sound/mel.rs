@@ -9,18 +9,18 @@ use crate::{Error, Name};
 
 /// Samples from one frame to the next.
 const HOP: usize = 160;
-/// The most bands.
+/// Maximum number of bands.
 const MAX_BINS: usize = 256;
 /// Samples in the buffer: a frame, and one that is needed to mirror the beginning of the sound.
 const BUFFER: usize = SIZE + 1;
-/// Largest magnitude of a sample. Full scale is 1; more than 16 bits of it are a mistake and could overflow.
+/// Largest accepted magnitude of a sample, 2^16 times full scale. Larger samples are a mistake, and could overflow.
 const LOUDEST: f32 = 65_536.0;
 
 /// Weights of a frequency in the two triangles that contain it.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 struct Tap {
-    /// Index of the triangle in which the weights rise, plus one; they fall in the triangle before.
+    /// One plus the index of the triangle on whose rising side the frequency lies. The triangle before it falls there.
     band: u32,
     rising: f32,
     falling: f32,
@@ -28,7 +28,7 @@ struct Tap {
 
 /// Computes log-mel features of a window of sound, as OpenAI's Whisper defines them.
 ///
-/// Frames of 400 samples stand 160 apart, weighted by a Hann window. The energies of their frequencies are summed in
+/// Frames of 400 samples start every 160, weighted by a Hann window. The energies of their frequencies are summed in
 /// bands by Slaney's triangles, and the features are decimal logarithms. At the [end](Self::finish) they are
 /// clamped to 8 below the largest of the window, and scaled. The window is padded with zeros, and mirrored at both ends.
 ///
@@ -51,7 +51,7 @@ pub struct LogMel<'w> {
 }
 
 impl<'w> LogMel<'w> {
-    /// Bytes of memory that it needs.
+    /// Bytes of memory that [`new`](Self::new) needs.
     pub const BYTES: usize = Arena::padded(FREQUENCIES * size_of::<Tap>())
         + Arena::padded(BUFFER * size_of::<f32>())
         + Arena::padded(2 * HALF * size_of::<Complex>());
@@ -61,12 +61,13 @@ impl<'w> LogMel<'w> {
         window / HOP
     }
 
-    /// Features of `bins` bands (80, or 128 for large-v3) for a window of this many samples: 480000 for 30 seconds.
+    /// Computes features of `bins` bands (80, or 128 for large-v3) for a window of this many samples (480000 for 30
+    /// seconds).
     /// `memory` has [`BYTES`](Self::BYTES) and starts on an [`ALIGN`](crate::memory::ALIGN) boundary.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] for other numbers of bands than 1 to 256, or a window shorter than a frame;
+    /// [`Error::Unsupported`] unless there are 1 to 256 bands and the window has at least one frame;
     /// [`Error::BufferTooSmall`] and [`Error::Misaligned`] for `memory`.
     pub fn new(bins: usize, window: usize, memory: &'w mut [u8]) -> Result<Self, Error> {
         if bins == 0 || bins > MAX_BINS {
@@ -86,7 +87,7 @@ impl<'w> LogMel<'w> {
         Ok(mel)
     }
 
-    /// Forgets the samples so far, for another sound.
+    /// Discards the samples so far, and starts another sound.
     pub fn restart(&mut self) {
         // The samples before the sound are filled in when their mirror images are known.
         (self.filled, self.received, self.frames) = (SIZE / 2, 0, 0);
@@ -127,7 +128,7 @@ impl<'w> LogMel<'w> {
         while self.frames < Self::frames(self.window) {
             let mirrored = self.filled.checked_sub(back).and_then(|i| self.buffer.get(i)).copied();
             self.take(mirrored.unwrap_or(0.0), features);
-            // A frame that was computed has moved the buffer, and the distance stays the same.
+            // The end moves one sample forward, the mirrored sample one back. Shifting the buffer keeps their distance.
             back += 2;
         }
         self.restart();

@@ -1,7 +1,7 @@
 //! Sound for speech models: log-mel features, and the token rules of Whisper.
 //!
 //! A sound is mono at 16 kHz ([`RATE`]), as `i16` or as `f32` from -1 to 1. [`LogMel`] computes Whisper's features in
-//! memory of the caller, in pieces of any length: the result has the same bits as that of the whole sound at once.
+//! the caller's memory. Samples may arrive in pieces of any length: the result has the same bits as in one piece.
 //! [`Engine::listen`](crate::Engine::listen) runs a model's encoder on them, and [`Rules`] masks the logits of tokens
 //! that may not follow.
 //!

@@ -70,7 +70,7 @@ impl<'a> Rules<'a> {
         Some(steps as f32 * TIMESTAMP)
     }
 
-    /// The token of the time 0.
+    /// The token of time 0.
     fn first_time(&self) -> Option<TokenId> {
         self.no_timestamps?.checked_add(1)
     }
@@ -96,7 +96,7 @@ impl<'a> Rules<'a> {
             [] => (false, true),
         };
         if last_is_time && one_before_is_time {
-            mask(logits, first, usize::MAX); // times stand in pairs: the end of a part and the start of the next
+            mask(logits, first, usize::MAX); // times come in pairs: the end of a part and the start of the next
         } else if last_is_time {
             mask(logits, 0, self.end as usize);
         }

@@ -473,7 +473,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         self.vocab.add_bos
     }
 
-    /// True if `add_special` adds [`eos`](Self::eos): `add_eos_token`, or by default no.
+    /// True if `add_special` adds [`eos`](Self::eos). The key `add_eos_token` decides; without it, false.
     pub const fn add_eos(&self) -> bool {
         self.vocab.add_eos
     }

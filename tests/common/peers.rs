@@ -8,7 +8,8 @@ const LAYERS: u64 = 4;
 const HEAD: u64 = DIM / 4;
 const EXPERTS: u64 = 6;
 
-/// A family: its architecture, keys, and tensors (those after a digit are of the first layer, or of the others, alone).
+/// A family: its architecture, keys, and tensors. After a digit, tensors exist only in the first layer (0), or only in
+/// the others (1).
 pub struct Peer {
     pub architecture: &'static str,
     keys: &'static str,
@@ -18,7 +19,7 @@ pub struct Peer {
 }
 
 const A: &str = "attn_q D,D; attn_k D,K; attn_v D,K; attn_output D,D";
-/// With as many heads of keys and values as of queries.
+/// As many heads of keys and values as of queries.
 const M: &str = "attn_q D,D; attn_k D,D; attn_v D,D; attn_output D,D";
 const FUSED: &str = "attn_qkv D,Q; attn_output D,D";
 const FUSED_M: &str = "attn_qkv D,3D; attn_output D,D";

@@ -121,7 +121,7 @@ fn adapter(base: &Builder, seed: u64, kind: u32) -> Builder {
 }
 
 fn half(x: f32) -> [u8; 2] {
-    // A normal number, cut.
+    // A normal number, truncated.
     let bits = x.to_bits();
     let exponent = (bits >> 23 & 255) as i32 - 112;
     let magnitude = if exponent <= 0 { 0 } else { (exponent as u32) << 10 | bits >> 13 & 1023 };
@@ -268,7 +268,7 @@ fn each_context_has_the_bits_of_its_own() {
     }
 }
 
-/// Forks have the adapters of their original; a new choice restarts; a closed context leaves none behind.
+/// A fork has the adapters of its original; a new choice restarts the context; a closed context leaves no adapters.
 #[test]
 fn choices_belong_to_contexts() {
     let base = tiny_llama();
@@ -347,7 +347,7 @@ fn plans_are_exact() {
     assert_eq!(Plan::new(&gguf, options().adapters(1).rank(usize::MAX)), Err(Error::PlanTooLarge));
 }
 
-/// What does not fit is an error that names it.
+/// An adapter that does not fit is an error that names the key or tensor.
 #[test]
 fn hostile_adapters() {
     let base = tiny_llama();

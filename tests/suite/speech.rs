@@ -122,7 +122,7 @@ fn invalid_sounds_are_errors() {
     assert!(matches!(mel.push(&[0i16], &mut features[1..]), Err(Error::BufferTooSmall { .. })));
     mel.finish(&mut features).unwrap();
     assert!(features.iter().all(|x| x.is_finite()));
-    // Nothing remains of a sound.
+    // After `finish`, the next sound starts from nothing.
     let silence = -1.5;
     mel.finish(&mut features).unwrap();
     assert_eq!(features, [silence; 800]);

@@ -1,4 +1,4 @@
-//! Hashes of tensor data: a file with hashes of the reference implementation, whole and damaged.
+//! Hashes of tensor data: an intact and a damaged file with hashes by the reference implementation.
 
 use arenite::gguf::{HASHES_KEY, Verify};
 use arenite::{Error, Gguf, Name};
@@ -6,7 +6,7 @@ use arenite::{Error, Gguf, Name};
 /// Three tensors; `hashes.py` beside it made it.
 const FILE: &[u8] = include_bytes!("../fixtures/hashes.gguf");
 
-/// The errors of all steps, with `bytes` bytes a step.
+/// The errors of all steps of `bytes` bytes each.
 fn errors(mut verify: Verify<'_>, bytes: usize) -> Vec<Error> {
     let mut errors = vec![];
     for _ in 0..2 * FILE.len() {
@@ -94,7 +94,7 @@ fn hashes_of_other_tensors_are_refused() {
         let gguf = Gguf::parse(&file).unwrap();
         assert!(matches!(gguf.verify(), Err(Error::KeyValue { key: found, .. }) if found == key));
     }
-    // Of another type, and none.
+    // Hashes of another type, and a file without hashes.
     let integers = with(b"hashes\x09\0\0\0\x0a", b"hashes\x09\0\0\0\x0b");
     assert!(matches!(Gguf::parse(&integers).unwrap().verify(), Err(Error::KeyType { key: found, .. }) if found == key));
     let none = with(b"arenite.tensor", b"ARENITE.tensor");

@@ -1,4 +1,4 @@
-//! Filters and tests as Python's Jinja2 has them, where minijinja's differ.
+//! Filters and tests of Python's Jinja2 that differ in minijinja.
 
 use std::borrow::Cow;
 

@@ -14,7 +14,7 @@ const FUEL: u64 = 4_000_000;
 /// Stack size. A template may nest lists as deep as it has steps, and dropping them is recursive. Untouched stack
 /// memory is free.
 const STACK: usize = 1 << 29;
-/// Where there is no address space for such a stack (`ulimit -v`), the stack and the steps are divided by this.
+/// Divisor of the stack and of the steps if there is no address space for the full stack (`ulimit -v`).
 const LESS: usize = 16;
 
 /// The inputs of a template.

@@ -1,11 +1,11 @@
-//! Values as Python has them: their text, lists, and generators.
+//! Values with Python's behavior: their text, lists, and generators.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use minijinja::value::{Enumerator, Object, ObjectRepr, Rest, Value, ValueKind};
 use minijinja::{Error, ErrorKind, State};
 
-/// Maximum depth of written values, because writing is recursive.
+/// Maximum nesting of values converted to text, because the conversion is recursive.
 pub const DEEPEST: usize = 200;
 
 /// An error with this message.
@@ -136,7 +136,7 @@ pub fn repr(value: &Value, depth: usize) -> String {
     }
 }
 
-/// The number of a value that is a float.
+/// Returns the number if the value is a float; `None` for integers and other values.
 pub fn float(value: &Value) -> Option<f64> {
     (value.kind() == ValueKind::Number && !value.is_integer()).then(|| f64::try_from(value.clone()).ok()).flatten()
 }

@@ -40,7 +40,7 @@ pub fn squeezed<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
     Ok(vec![view.squeeze()])
 }
 
-/// The matrix of a convolution over time: in a row, the weights of all inputs for the first tap come first.
+/// Makes a matrix of a convolution over time. A row has the weights of all inputs for the first tap, then for the next.
 pub fn convolution<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
     let (outputs, inputs, taps) = (view.size(0)?, view.size(1)?, view.size(2)?);
     Ok(vec![view.swap(1, 2)?.seen_as(&[outputs, taps * inputs])?])

@@ -165,7 +165,7 @@ const OTHERS: &[(&[&str], &str)] = &[
     (&["cli", "main", "llama-cli"], "use `arenite chat` or `arenite generate`"),
     (&["server", "llama-server"], "use `arenite serve`"),
 ];
-/// Names of llama.cpp and ollama for flags and commands that every command line may have.
+/// Flags and commands as llama.cpp and ollama spell them, with their names here. Any command line may use them.
 const SAME: &[(&[&str], &str)] = &[
     (&["-hf", "-hfr", "--hf-repo"], "--hf"),
     (&["-hff"], "--hf-file"),

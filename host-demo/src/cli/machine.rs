@@ -112,7 +112,7 @@ pub struct SessionArgs {
     #[arg(long, value_enum)]
     pub kv: Option<Kv>,
 
-    /// LoRA adapter in GGUF form, with a scale if it is not 1; may be repeated
+    /// LoRA adapter in GGUF format, with an optional scale; may be repeated
     #[arg(long, value_name = "FILE[:SCALE]", value_delimiter = ',')]
     pub lora: Vec<String>,
 

@@ -47,7 +47,7 @@ pub struct Args {
     #[arg(long)]
     reproducible: bool,
 
-    /// File that keeps the beginning that the prompts share: read if it exists, written at the end
+    /// Session file with the common beginning of the prompts: read if it exists, written at the end
     #[arg(long, value_name = "FILE")]
     session: Option<PathBuf>,
 

@@ -99,7 +99,7 @@ pub struct Args {
     #[arg(long, value_name = "ID")]
     stop_id: Vec<TokenId>,
 
-    /// File that keeps the conversation and its context: read if it exists, written at the end
+    /// Session file with the conversation and its context: read if it exists, written at the end
     #[arg(long, value_name = "FILE")]
     session: Option<PathBuf>,
 

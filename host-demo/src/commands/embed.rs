@@ -32,7 +32,7 @@ pub struct Args {
     #[arg(long)]
     no_normalize: bool,
 
-    /// Cut texts that are longer than the model's positions, or than -c
+    /// Truncate texts to the model's number of positions, or to -c
     #[arg(long)]
     truncate: bool,
 

@@ -79,7 +79,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = at_least_one, requires = "draft")]
     draft_max: usize,
 
-    /// File that keeps the session: read if it exists, written at the end. Tokens of the prompt that it has are not
+    /// Session file: read if it exists, written at the end. Tokens of the prompt that it contains are not
     /// computed again
     #[arg(long, value_name = "FILE", conflicts_with_all = ["jsonl", "lookup", "draft"])]
     session: Option<PathBuf>,
@@ -175,7 +175,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let mut draft = match (&draft_gguf, &draft_model) {
         (Some(gguf), Some(small)) => {
             same_vocabulary(small, &model)?;
-            // The adapters are the large model's.
+            // The adapters belong to the large model, not to the draft.
             let own = SessionArgs { lora: Vec::new(), ..args.run.session.clone() };
             let plan = runtime::plan(gguf, &own, context.min(small.spec().context), workers.count())?;
             let memory = draft_memory.insert(Memory::new(&plan)?);

@@ -95,7 +95,7 @@ enum Command {
     Man(man::Args),
 }
 
-/// Runs the command. If it fails because the model's file holds something else, the error says what.
+/// Runs the command. If it fails because the model file is not a model, the error describes the file.
 pub fn run(mut cli: Cli) -> Result<ExitCode> {
     cli.model.fetch()?;
     let path = cli.model.model.clone();

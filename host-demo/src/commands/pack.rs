@@ -53,7 +53,7 @@ pub struct Args {
     none: NoModelArgs,
 }
 
-/// Parses a size with an optional suffix, as llama.cpp's `llama-gguf-split` has it.
+/// Parses a size with an optional suffix, as in llama.cpp's `llama-gguf-split`.
 fn size(text: &str) -> Result<u64, &'static str> {
     let (digits, unit) = match text.as_bytes() {
         [.., b'K' | b'k'] => (&text[..text.len() - 1], 1000),

@@ -41,7 +41,7 @@ pub struct Args {
     #[arg(long, value_enum)]
     kv: Option<Kv>,
 
-    /// LoRA adapter that the program has beside the model; may be repeated
+    /// LoRA adapter to plan memory for; may be repeated
     #[arg(long, value_name = "FILE", value_delimiter = ',')]
     lora: Vec<String>,
 

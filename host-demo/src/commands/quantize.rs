@@ -63,7 +63,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME=TYPE")]
     tensor_type: Vec<Override>,
 
-    /// File with such rules, separated by spaces or newlines
+    /// File with rules for --tensor-type, separated by spaces or newlines
     #[arg(long, value_name = "F")]
     tensor_type_file: Option<PathBuf>,
 
@@ -79,7 +79,7 @@ pub struct Args {
     #[arg(long, conflicts_with = "output_type")]
     leave_output_tensor: bool,
 
-    /// Give all matrices the same type, without the mixture that the types with K and IQ stand for
+    /// Give all matrices the same type, instead of the mixture of types such as Q4_K_M
     #[arg(long)]
     pure: bool,
 
@@ -87,7 +87,7 @@ pub struct Args {
     #[arg(long, value_name = "KEY=TYPE:VALUE")]
     override_kv: Vec<KeyOverride>,
 
-    /// Leave layers out, such as 20,21,22; the remaining ones are numbered anew
+    /// Drop layers, such as 20,21,22; the remaining ones are renumbered
     #[arg(long, value_name = "LAYERS")]
     prune_layers: Option<Pruned>,
 
@@ -131,7 +131,7 @@ enum Target {
     Mix(Mix),
 }
 
-/// The words of the command line without a flag, as llama-quantize takes them.
+/// The positional arguments, as for llama-quantize.
 #[derive(Debug)]
 struct Words {
     input: PathBuf,
@@ -218,7 +218,7 @@ impl Args {
     }
 }
 
-/// Warns of tensors whose rows are not whole blocks of the type that they should have.
+/// Warns of tensors whose rows cannot be divided into blocks of the wanted type.
 fn warn_of_rows(changes: &[Change<'_>]) {
     let mut groups = BTreeMap::<(TensorType, TensorType, u64), Vec<&str>>::new();
     for change in changes.iter().filter(|change| change.to != change.wanted) {

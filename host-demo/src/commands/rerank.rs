@@ -34,7 +34,7 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// Cut texts so that query and text together are not longer than the model's positions, or than -c
+    /// Truncate texts so that query and text together fit in the model's positions, or in -c
     #[arg(long)]
     truncate: bool,
 

@@ -10,15 +10,15 @@ use crate::output::Bytes;
 
 /// The start of every GGUF file.
 const GGUF: &[u8] = b"GGUF";
-/// Number of bytes of a text file that are looked at.
+/// Number of bytes of a text file that are examined.
 const HEAD: usize = 1 << 16;
 
-/// Returns whether a file is not GGUF, or GGUF of a kind that is not read.
+/// Returns true unless the file is GGUF of a supported version and byte order.
 pub fn is_foreign(bytes: &[u8]) -> bool {
     !bytes.starts_with(GGUF) || unread_version(bytes).is_some()
 }
 
-/// The number of words at the start of a file.
+/// The four bytes at `at`.
 fn word(bytes: &[u8], at: usize) -> Option<[u8; 4]> {
     bytes.get(at..at + 4)?.try_into().ok()
 }
@@ -33,7 +33,7 @@ fn unread_version(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Says what a file is that [`is_foreign`], and which command helps.
+/// Describes a file that [`is_foreign`], and names the command that helps.
 pub fn content(path: &Path, bytes: &[u8]) -> String {
     let file = quoted(path);
     if bytes.starts_with(GGUF)
@@ -62,7 +62,7 @@ pub fn content(path: &Path, bytes: &[u8]) -> String {
     })
 }
 
-/// Says what a file is that `arenite convert hf` does not read, if that is known.
+/// Describes a file that `arenite convert hf` cannot read; `None` if the format is unknown.
 pub fn no_checkpoint(path: &Path) -> Option<String> {
     let bytes = crate::model_file::map(path).ok()?;
     if bytes.starts_with(GGUF) {
@@ -207,7 +207,7 @@ fn text(path: &Path, bytes: &[u8]) -> Option<String> {
     let head = &bytes[..bytes.len().min(HEAD)];
     let head = match std::str::from_utf8(head) {
         Ok(head) => Cow::Borrowed(head),
-        // A character that is cut at the end.
+        // The last character is cut off.
         Err(error) if error.error_len().is_none() => String::from_utf8_lossy(&head[..error.valid_up_to()]),
         Err(_) => return None,
     };
@@ -252,7 +252,7 @@ fn text(path: &Path, bytes: &[u8]) -> Option<String> {
     })
 }
 
-/// The model that a Modelfile begins with.
+/// The model that a Modelfile starts from.
 fn modelfile(text: &str) -> Option<&str> {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let (word, from) = lines.next()?.split_once(char::is_whitespace)?;
@@ -310,7 +310,7 @@ fn json(path: &Path, bytes: &[u8], head: &str) -> String {
     format!("this is a JSON file, and not a model: {FETCH}")
 }
 
-/// Formats that only the name tells.
+/// Formats that only the file name reveals.
 fn by_name(path: &Path, bytes: &[u8]) -> Option<String> {
     let file = quoted(path);
     let (extension, name) = (extension(path), file_name(path));

@@ -1,4 +1,4 @@
-//! Recognizes paths that are no files: folders, and names of models elsewhere.
+//! Recognizes paths that are not files: directories, and names of models elsewhere.
 
 use std::env;
 use std::fs;
@@ -12,7 +12,7 @@ use super::{FETCH, extension, file_name, nearest, quoted};
 const FILES: &[&str] =
     &["gguf", "bin", "pt", "pth", "safetensors", "json", "txt", "zip", "gz", "ckpt", "model", "part"];
 
-/// Says what a path is that names no file, and what to do.
+/// Describes a path without a file (a directory, or nothing), and gives advice.
 pub fn path(path: &Path) -> Option<String> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => Some(folder(path)),
@@ -22,7 +22,7 @@ pub fn path(path: &Path) -> Option<String> {
     }
 }
 
-/// Says what a name could be if there is no file of this name.
+/// Guesses the meaning of a name that is not a file, such as an address or a repository.
 fn missing(path: &Path) -> String {
     const NONE: &str = "there is no such file";
     let text = path.display().to_string();
@@ -105,7 +105,7 @@ fn blob_in(manifest: &Value, folder: &Path) -> Option<PathBuf> {
     Some(folder.join("blobs").join(digest.replace(':', "-"))).filter(|blob| blob.is_file())
 }
 
-/// Says what a folder has, and what to do with it.
+/// Describes the contents of a directory, and gives advice.
 fn folder(path: &Path) -> String {
     let directory = quoted(path);
     let mut names: Vec<String> = fs::read_dir(path)

@@ -57,7 +57,7 @@ pub fn from_json_schema(schema: &serde_json::Value, budget: &Budget) -> Result<V
     compile(rules, root, budget)
 }
 
-/// An expression of more states than this is named in errors, even where it is not most of the whole.
+/// Errors name an expression with more states than this, even if it is a small share of the grammar.
 const LARGE: usize = 400_000;
 /// A rule of more states than this is called if it is used more than once.
 const CALLED: usize = 400;

@@ -7,14 +7,14 @@ use super::automaton::Nfa;
 use super::budget::Budget;
 use super::expr::Expr;
 
-/// A repetition whose ends are clear from the text is written out up to this many states.
+/// A [counted](is_counted) repetition is written out up to this many states.
 const COUNTED: usize = 2_000;
 /// Any other repetition is written out up to this many states. Each count that a text can have takes a stack of its
 /// own at run time, once the repetition is called.
 const WRITTEN_OUT: usize = 20_000;
 /// Total number of states that repetitions larger than [`WRITTEN_OUT`] may take by expansion.
 const LARGE_WRITTEN_OUT: usize = 400_000;
-/// Number of states that one call has. After a call all tokens that leave it are tested one by one.
+/// Number of states in one call. After a call, all tokens that leave it are tested one by one.
 const CALL: usize = 2_000;
 /// Number of calls of one level in a call of the next.
 const BASE: u64 = 32;
@@ -25,8 +25,8 @@ pub fn written_out(size: usize, min: u32, max: Option<u32>) -> usize {
     size.max(1).saturating_mul(times as usize)
 }
 
-/// True if the text tells how often `expr` is repeated: no text is empty, and one that could be continued is never
-/// continued by the beginning of another.
+/// True if a text determines how often `expr` is repeated in it: `expr` does not match an empty text, and where
+/// a match can be extended, the extension never begins like another match.
 pub fn is_counted<'r>(expr: &'r Expr, inlined: &'r dyn Fn(usize) -> Option<&'r Expr>, budget: &'r Budget) -> bool {
     let Ok(automaton) = Nfa::compile(expr, inlined, budget) else { return false };
     let [first, ..] = automaton.nodes.as_slice() else { return false };
@@ -49,7 +49,7 @@ pub struct Large<'a> {
     /// Number of the next rule.
     next: usize,
     rules: Vec<Expr>,
-    /// The innermost place, for errors.
+    /// Innermost location in the grammar, for error messages.
     pub place: Option<String>,
     is_counted: &'a dyn Fn(&Expr) -> bool,
 }

@@ -85,7 +85,7 @@ impl Repository {
         self.snapshot().join(file)
     }
 
-    /// The files that are here and whole.
+    /// The complete files in the cache.
     pub fn files(&self) -> Vec<String> {
         let root = self.snapshot();
         let (mut files, mut folders) = (Vec::new(), vec![String::new()]);
@@ -98,7 +98,7 @@ impl Repository {
                 match fs::metadata(root.join(&path)) {
                     Ok(found) if found.is_dir() => folders.push(path),
                     Ok(_) => files.push(path),
-                    Err(_) => {} // a link to nothing
+                    Err(_) => {} // a dangling link
                 }
             }
         }
@@ -106,7 +106,7 @@ impl Repository {
         files
     }
 
-    /// Gives the contents `blob` the name `file` in `commit`, which becomes the last one.
+    /// Links `file` in the snapshot of `commit` to the contents `blob`, and makes `commit` the current one.
     pub fn link(&self, commit: &str, file: &str, blob: &Path) -> Result<()> {
         let link = self.directory.join("snapshots").join(commit).join(file);
         let cannot = || format!("cannot write {}", link.display());
@@ -126,7 +126,7 @@ impl Repository {
         write_file(&refs.join("main"), |out| Ok(std::io::Write::write_all(out, commit.as_bytes())?))
     }
 
-    /// Removes these files in all snapshots, with the contents that no other file has; everything if no model is left.
+    /// Removes these files from all snapshots, with contents that no other file uses; everything if no model is left.
     /// Returns the number of bytes that became free.
     pub fn remove(&self, files: &[String]) -> Result<u64> {
         let before = size(&self.directory);

@@ -10,11 +10,11 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::Value;
 use ureq::http::HeaderMap;
 
-/// Where the hub is unless `HF_ENDPOINT` says otherwise.
+/// Address of the hub; the environment variable `HF_ENDPOINT` replaces it.
 const ENDPOINT: &str = "https://huggingface.co";
 const MOST_REDIRECTS: usize = 10;
 
-/// The error if the hub cannot be reached.
+/// The hub cannot be reached.
 #[derive(Debug)]
 pub struct Unreachable(String);
 
@@ -30,7 +30,7 @@ impl std::error::Error for Unreachable {}
 pub struct Client {
     agent: ureq::Agent,
     endpoint: String,
-    /// Sent to the hub only, and not to hosts that it redirects to.
+    /// Sent only to the hub, not to hosts that it redirects to.
     token: Option<String>,
 }
 
@@ -53,7 +53,7 @@ pub struct Facts {
     /// The hub's name for the file's contents: the SHA-256 of large files.
     pub etag: Option<String>,
     is_linked: bool,
-    /// The hub's name for an error.
+    /// The hub's error code.
     error: Option<String>,
 }
 
@@ -240,7 +240,7 @@ fn joined(from: &str, to: &str) -> String {
     }
 }
 
-/// A path with everything escaped that an address cannot hold.
+/// Percent-encodes the characters of a path that an address cannot contain.
 fn encoded(path: &str) -> String {
     let mut out = String::new();
     for byte in path.bytes() {

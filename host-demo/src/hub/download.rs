@@ -13,7 +13,7 @@ use ring::digest;
 use super::client::{Client, Facts, Reply};
 use crate::output::{self, Bytes, note};
 
-/// Number of attempts in a row that bring nothing new.
+/// Maximum number of consecutive attempts without progress.
 const MOST_FAILURES: u32 = 5;
 
 /// A file in the cache.
@@ -59,7 +59,7 @@ pub fn fetch(client: &Client, url: &str, blobs: &Path, name: &str) -> Result<Fet
     Ok(fetched)
 }
 
-/// A name that may be that of a file.
+/// Returns true if `text` is safe as a file name.
 fn is_plain(text: &str) -> bool {
     !text.is_empty() && !text.starts_with('.') && text.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
 }
@@ -99,7 +99,7 @@ struct Transfer<'t> {
 }
 
 impl Transfer<'_> {
-    /// Writes the whole file. A connection that breaks off is opened again.
+    /// Writes the whole file. Resumes if the connection breaks off.
     fn run(&mut self, first: Reply) -> Result<()> {
         let mut have = self.part.metadata()?.len();
         let mut reply = Some(first).filter(|_| have == 0);
@@ -130,12 +130,12 @@ impl Transfer<'_> {
         }
     }
 
-    /// Writes the body of an answer. Returns why it is not the rest of the file.
+    /// Writes the body of an answer. Returns the reason for another attempt if the file is not complete after it.
     fn take(&mut self, mut reply: Reply, have: &mut u64) -> Result<Option<String>> {
         match reply.status {
             206 if reply.start == *have => {}
             200 => *have = 0,
-            // Nothing is left, or the part does not belong to the file.
+            // Range not satisfiable: the file is complete, or the downloaded part does not belong to it.
             416 if self.facts.size == Some(*have) => return Ok(None),
             416 | 206 => {
                 *have = 0;

@@ -21,7 +21,7 @@ use client::Client;
 
 use crate::foreign;
 
-/// The quantization that is taken if a name has none and the repository has it.
+/// Preferred quantization for names without one.
 const DEFAULT: &str = "Q4_K_M";
 
 /// A model on the hub: `USER/REPO` or `USER/REPO:QUANT`.
@@ -61,7 +61,7 @@ impl std::fmt::Display for Name {
     }
 }
 
-/// Returns whether a model is named by its address.
+/// Returns true if `model` is an address.
 pub fn is_address(model: &Path) -> bool {
     model.to_str().is_some_and(|text| text.starts_with("https://") || text.starts_with("http://"))
 }

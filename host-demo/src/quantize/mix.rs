@@ -115,7 +115,7 @@ pub struct TypeOptions {
     pub copy: bool,
     /// Layers that the new file leaves out.
     pub pruned: Pruned,
-    /// Types that need an importance matrix are allowed without one: nothing is written.
+    /// Allows types that need an importance matrix without one, because nothing is written.
     pub is_dry: bool,
 }
 

@@ -44,7 +44,7 @@ pub struct App {
     pub log: Option<Log>,
     /// Requests for vectors that are answered at the same time.
     pub vector_requests: Semaphore,
-    /// Hashes what identifies a client.
+    /// Hashes the identity of a client.
     pub hasher: RandomState,
 }
 
@@ -63,7 +63,7 @@ impl App {
         OpenRequest::new(self, Client::of(self, request))
     }
 
-    /// Runs slow work on the threads for it. The thread that serves never waits for a body's contents.
+    /// Runs slow work on the reader threads, so that the serving thread never waits for it.
     pub async fn aside<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&Self) -> Result<T> + Send + 'static,
@@ -73,7 +73,7 @@ impl App {
         tokio::task::spawn_blocking(move || work(&app)).await.map_err(failed)?
     }
 
-    /// Reads a request, and does with its JSON what is slow.
+    /// Receives a request, and processes its JSON on a reader thread.
     pub async fn asked<T: Send + 'static>(
         self: &Arc<Self>,
         request: Request<HttpBody>,

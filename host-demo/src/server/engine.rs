@@ -46,7 +46,7 @@ pub struct Job {
     pub record: Arc<Record>,
     /// Identifies the client and its request, so that all take turns.
     pub asker: Asker,
-    /// Whether the answer says how much of the prompt was known: that shows which prompts others have sent.
+    /// True if the answer reports how much of the prompt was cached, which reveals the prompts of others.
     pub says_cached: bool,
 }
 
@@ -77,7 +77,7 @@ pub enum Event {
         answer: usize,
     },
     Failed(String),
-    /// There is no memory for the rest of the answer.
+    /// The memory for the rest of the answer is exhausted.
     Overflow,
 }
 
@@ -117,7 +117,7 @@ pub struct Counters {
     pub stopping: AtomicBool,
 }
 
-/// The state of the thread.
+/// State of the engine's thread: requests that wait or run, and cached contexts.
 pub struct Scheduler<'a, 'm, 'w> {
     pub engine: Engine<'m, 'w>,
     pub tokenizer: &'a Tokenizer<'a, 'a>,

@@ -21,7 +21,7 @@ pub enum Source<'s> {
 }
 
 impl Source<'_> {
-    /// A text that no other source has.
+    /// A key that differs for every source.
     fn key(&self) -> String {
         match self {
             Self::Gbnf(text, _) => format!("g{text}"),
@@ -47,7 +47,7 @@ pub struct Grammars {
 }
 
 impl Grammars {
-    /// Makes an empty cache. `budget` is what one grammar may take.
+    /// Creates an empty cache. `budget` limits each grammar.
     pub fn new(budget: fn() -> Budget) -> Self {
         Self { known: Mutex::default(), budget, most_bytes: MOST_BYTES }
     }

@@ -1,4 +1,4 @@
-//! The scales of adapters: those of requests, and llama.cpp's route for the others.
+//! Scales of adapters: in a request, or set for all other requests by llama.cpp's route.
 
 use std::sync::{Arc, Mutex};
 

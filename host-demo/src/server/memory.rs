@@ -1,4 +1,4 @@
-//! Memory for requests: bodies, and answers that were not sent yet. Both have a limit for all requests together.
+//! Memory of requests: their bodies, and answers that were not sent yet. Each has one limit for all requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,13 +22,13 @@ const MOST_BYTES: usize = 8 << 20;
 const SMALL: usize = 64 << 10;
 const SMALL_BODIES: usize = 16 << 20;
 const LARGE_BODIES: usize = 32 << 20;
-/// Time limit for a body, and for the wait until there is memory for it.
+/// Time limit for receiving a body, and for waiting until there is memory for it.
 const BODY_TIME: Duration = Duration::from_secs(10);
 /// Maximum weight of the values in a body: see [`weight`].
 const MOST_WEIGHT: usize = 1_000_000;
 /// Upper bound for the memory of a body's values while it is read.
 const VALUES: usize = 96 << 20;
-/// Memory for all answers, and for those parts of a streamed answer that its client has not read yet.
+/// Limit for the memory of all answers. A streamed answer counts only its events that were not sent yet.
 const ANSWERS: usize = 128 << 20;
 const UNREAD: usize = 1 << 20;
 
@@ -39,7 +39,7 @@ pub struct RequestMemory {
     answers: Arc<AtomicUsize>,
 }
 
-/// The bytes of a body. Their memory counts until it is dropped.
+/// The bytes of a body. They count toward the limit until this is dropped.
 pub struct Received {
     bytes: Bytes,
     _permit: OwnedSemaphorePermit,
@@ -94,7 +94,7 @@ impl RequestMemory {
         }
     }
 
-    /// Waits until there is memory for a body of its announced length, or of `most` bytes.
+    /// Waits until there is memory for a body of its announced length, or of `most` bytes if it announces none.
     pub async fn reserve(&self, headers: &HeaderMap, most: usize) -> Result<OwnedSemaphorePermit> {
         let announced = headers.get(header::CONTENT_LENGTH).and_then(|len| len.to_str().ok()?.parse().ok());
         let len: usize = announced.unwrap_or(most);
@@ -226,7 +226,7 @@ pub fn mailbox(meter: Arc<Meter>) -> (Outbox, Inbox) {
     (Outbox { events, meter: meter.clone() }, Inbox { events: received, meter })
 }
 
-/// The engine's end.
+/// The engine's end of the channel.
 #[derive(Debug)]
 pub struct Outbox {
     events: UnboundedSender<Event>,
@@ -247,7 +247,7 @@ impl Outbox {
     }
 }
 
-/// The end of the request.
+/// The request's end of the channel.
 #[derive(Debug)]
 pub struct Inbox {
     events: UnboundedReceiver<Event>,

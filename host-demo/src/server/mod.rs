@@ -227,7 +227,7 @@ fn quantization(gguf: &Gguf<'_>) -> String {
 }
 
 /// Runs the engine in this thread until all senders of commands are dropped. Calls `ready` when its memory is there.
-/// `kept` has the beginning of prompts, and gets it at the end.
+/// `kept` is a session file with the common beginning of prompts, read at the start and written at the end.
 #[allow(clippy::too_many_arguments)]
 pub fn run_engine(
     (model, plan): (&Model<'_>, Plan),

@@ -80,12 +80,12 @@ impl Record {
     fn new(log: Option<Log>, id: String, request: &Request<Body>) -> Self {
         let mut record = Self::none();
         (record.log, record.id, record.method) = (log, id, request.method().to_string());
-        // The query may have a key in it.
+        // The query may contain a key.
         record.path = request.uri().path().chars().take(200).collect();
         record
     }
 
-    /// A record that is not written.
+    /// A record without a line in the log.
     pub fn none() -> Self {
         Self {
             log: None,

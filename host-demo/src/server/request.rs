@@ -47,7 +47,7 @@ pub struct Body {
     pub logprobs: Option<Value>,
     pub top_logprobs: Option<usize>,
     pub echo: Option<bool>,
-    /// Number of tokens of a prompt that are kept, its last ones; -1 for as many as fit.
+    /// Number of tokens to keep from the end of a prompt; -1 keeps as many as fit.
     pub truncate_prompt_tokens: Option<i64>,
     pub ignore_eos: Option<bool>,
     pub response_format: Option<Value>,

@@ -25,7 +25,7 @@ use crate::chat::Part;
 
 /// Number of events that may wait for the client before the answer's next one is taken.
 const WAITING: usize = 64;
-/// Time after which a client that reads nothing loses its place.
+/// Time after which the answer to a client that reads nothing is abandoned.
 const STALLED: Duration = Duration::from_secs(30);
 
 /// The sending end of a response's body.

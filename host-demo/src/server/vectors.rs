@@ -47,8 +47,8 @@ impl Service {
         some(texts.into_iter().map(one).collect())
     }
 
-    /// Returns the maximum number of tokens of a text, if longer texts are to be cut: vLLM's `truncate_prompt_tokens`
-    /// (-1 stands for the model's own limit), or Cohere's and text-embeddings-inference's `truncate`.
+    /// Returns the number of tokens that longer texts are cut to, or `None` if they are not cut. The fields are vLLM's
+    /// `truncate_prompt_tokens` (-1: the model's own limit), and Cohere's and text-embeddings-inference's `truncate`.
     fn truncation(&self, body: &Value) -> Result<Option<usize>, ApiError> {
         const FIELD: &str = "truncate_prompt_tokens";
         match (body.get(FIELD), body.get("truncate")) {
@@ -170,7 +170,7 @@ fn invalid(error: impl std::fmt::Display) -> ApiError {
     ApiError::invalid(error.to_string())
 }
 
-/// Returns the results if one of them is no error, otherwise the first error.
+/// Returns the results if at least one of them is `Ok`, otherwise the first error.
 fn some<T>(mut results: Vec<Result<T, ApiError>>) -> Result<Vec<Result<T, ApiError>>, ApiError> {
     match results.iter().all(Result::is_err) && !results.is_empty() {
         true => results.swap_remove(0).map(|_| results),

@@ -19,7 +19,7 @@ const TEMPERATURES: [f32; 6] = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0];
 const REPEATED: f32 = 2.4;
 /// A text with a lower mean of log-probabilities is not trusted.
 const UNLIKELY: f32 = -1.0;
-/// A window is silent if its token has this probability and the text is not trusted.
+/// A window is silent if the no-speech token has this probability and the text is not trusted.
 const SILENT: f32 = 0.6;
 
 /// A decoded window.
@@ -39,15 +39,15 @@ impl Decoded {
     }
 }
 
-/// A model to decode with, whose encoder has run.
+/// Decodes the text of a window whose encoder has run.
 pub struct Decoder<'d, 't, 's, 'm, 'w> {
     pub session: &'d mut Session<'m, 'w>,
     pub rules: &'d Rules<'t>,
     pub marks: &'d Marks,
     pub tokenizer: &'d Tokenizer<'t, 's>,
-    /// True if the text has times.
+    /// True if the text contains timestamps.
     pub timestamps: bool,
-    /// Most tokens of a window.
+    /// Maximum number of tokens generated for a window.
     pub most: usize,
 }
 
@@ -132,7 +132,7 @@ impl Decoder<'_, '_, '_, '_, '_> {
         })
     }
 
-    /// The text of tokens, without those of times.
+    /// The text of tokens, without timestamps.
     pub fn text(&self, tokens: &[TokenId]) -> Result<String> {
         let is_text = |id: &&TokenId| {
             (**id as usize) < self.tokenizer.vocab_len()
@@ -143,7 +143,7 @@ impl Decoder<'_, '_, '_, '_, '_> {
     }
 }
 
-/// Length of a text in relation to its length when compressed.
+/// Length of a text divided by its compressed length.
 fn compression_ratio(text: &str) -> Result<f32> {
     let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(text.as_bytes())?;

@@ -1,4 +1,4 @@
-//! Tokens with a meaning for a speech model.
+//! Special tokens of a speech model.
 
 use anyhow::{Result, bail};
 use arenite::gguf::Value;

@@ -3,7 +3,7 @@
 //! | file | |
 //! |---|---|
 //! | `sound` | sounds from files and streams, as samples at 16 kHz |
-//! | `marks` | tokens with a meaning |
+//! | `marks` | special tokens |
 //! | `decode` | the text of one window |
 //! | `parts` | division of a text by its times |
 //! | `transcriber` | a whole sound, window by window |

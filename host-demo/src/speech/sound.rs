@@ -19,7 +19,7 @@ use symphonia::core::probe::Hint;
 pub struct Sound {
     /// Samples so far.
     samples: Vec<f32>,
-    /// Raw 16-bit samples to come, and the first half of one.
+    /// The stream of raw 16-bit samples, and the first byte of an incomplete one.
     stream: Option<Box<dyn Read>>,
     half: Option<u8>,
 }
@@ -44,7 +44,7 @@ impl Sound {
         Self { samples: Vec::new(), stream: Some(from), half: None }
     }
 
-    /// At most `len` samples from `start` on. Waits for those of a stream; fewer are the end of the sound.
+    /// Returns `len` samples from `start` on, or fewer at the end of the sound. Waits for those of a stream.
     pub fn samples(&mut self, start: usize, len: usize) -> Result<&[f32]> {
         let end = start.saturating_add(len);
         let mut buffer = [0; 4096];
@@ -68,7 +68,7 @@ impl Sound {
     }
 }
 
-/// Decodes a file to mono samples, and its rate.
+/// Decodes a file to mono samples. Returns them with their rate.
 fn decode(bytes: Vec<u8>, extension: Option<&str>) -> Result<(Vec<f32>, u32)> {
     let mut hint = Hint::new();
     if let Some(extension) = extension {

@@ -46,13 +46,13 @@ pub struct Transcriber<'t, 's, 'm, 'w> {
     features: Vec<f32>,
 }
 
-/// Moonshine's windows, in samples: 30 seconds.
+/// Longest window for Moonshine, in samples: 30 seconds.
 const LONGEST: usize = 30 * RATE;
-/// The end of such a window, where it is cut at the quietest place.
+/// A window is cut at the quietest place within this many samples of its end.
 const CUT: usize = 5 * RATE;
-/// Samples whose energy is compared to find that place.
+/// Number of samples whose energy is summed to find the quietest place.
 const PAUSE: usize = RATE / 10;
-/// Most tokens that Moonshine generates for a second, as in transformers.
+/// Maximum number of tokens that Moonshine generates per second of sound, as in transformers.
 const TOKENS_PER_SECOND: f64 = 6.5;
 
 impl<'t, 's, 'm, 'w> Transcriber<'t, 's, 'm, 'w> {

@@ -37,7 +37,7 @@ fn adapters_and_scales() {
     assert!(plain != one && plain != other && one != other);
     assert_eq!(ids(&["--lora", first, "--lora", &format!("{second}:0")]), one);
     assert_eq!(ids(&["--lora-scaled", &format!("{first}:0,{second}:1")]), other);
-    // The same without a map of the model's file, and for a draft of the same model.
+    // The same with the model file read instead of mapped, and with a draft of the same model.
     assert_eq!(ids(&["--lora", first, "--load", "copy"]), one);
     assert_eq!(ids(&["--lora", first, "--draft", path(&committed("host-demo/models/stories.gguf"))]), one);
     let message = error(&["generate", "--lora", path(&committed("host-demo/models/stories.gguf")), "-p", "a"]);
@@ -51,7 +51,7 @@ fn adapters_and_scales() {
     assert!(with["features"].as_array().unwrap().contains(&json!("lora")), "{with}");
 }
 
-/// Requests choose adapters; what they share with others is only reused for the same ones.
+/// Requests choose adapters; cached prompts are reused only with the same adapters.
 #[test]
 fn requests_choose_adapters() {
     let directory = tempfile::tempdir().unwrap();
@@ -127,7 +127,7 @@ fn sessions_on_disk() {
     assert!(!arenite(&["generate", "--session", path(&file), "--jsonl"]).status.success());
 }
 
-/// A chat continues where it was; a batch keeps what its prompts share.
+/// A chat continues after a restart; a batch keeps the common beginning of its prompts.
 #[test]
 fn sessions_of_chats_and_batches() {
     let directory = tempfile::tempdir().unwrap();

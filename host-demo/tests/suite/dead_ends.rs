@@ -1,5 +1,5 @@
-//! Errors that lead on: files that are no models, prompts that do not fit, and models that answer nothing. Each message
-//! says what is wrong, and the commands that it names exist.
+//! Errors for files that are not models, prompts that do not fit, and models that answer nothing. Each message
+//! explains the problem, and every command that it names exists.
 
 use std::fs;
 use std::io::Write;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::common::{arenite, arenite_with, committed, error, json as json_of, lines, npy, path, stdout, stdout_with};
 use crate::serve::Server;
 
-/// A directory with files that are no models.
+/// A directory with files that are not models.
 struct Files(tempfile::TempDir);
 
 impl Files {
@@ -74,7 +74,7 @@ fn says(message: &str, words: &[&str]) {
     commands_exist(message);
 }
 
-/// What is said of a model's file.
+/// Checks the error of `generate` with this model file.
 #[track_caller]
 fn of(model: &Path, words: &[&str]) {
     says(&error(&["generate", "-m", path(model), "-p", "a"]), words);
@@ -322,7 +322,7 @@ fn one_long_document_does_not_stop_a_ranking() {
 
     let cut = lines(&stdout_with(&[&args[..], &["--truncate"]].concat(), input.as_bytes()));
     assert!(cut.len() == 2 && is_score(cut.iter().find(|answer| answer["index"] == 1).expect("an answer")), "{cut:?}");
-    // A document of so many characters has the same tokens.
+    // A document of `room` characters has the same tokens.
     let room = 512 - pair["second"].as_u64().expect("a number") as usize - 1;
     let shorter = json_of(&["tokenize", "-m", path(&model), "-p", &long, "--json"]);
     let kept = shorter.as_array().expect("ids")[..room].iter().map(Value::to_string).collect::<Vec<_>>().join(",");

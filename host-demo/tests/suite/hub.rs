@@ -1,4 +1,5 @@
-//! `arenite pull`, `list`, `rm` and -hf, beside a small server that plays the hub: it breaks off, lies and redirects.
+//! `arenite pull`, `list`, `rm` and `-hf` with a small server in place of the hub. It can break off answers, send wrong
+//! hashes and redirect.
 
 use std::collections::HashMap;
 use std::fs;
@@ -18,9 +19,9 @@ use crate::common::committed;
 struct Manners {
     /// Number of answers that break off in the middle.
     broken: usize,
-    /// The hash that it gives is another file's.
+    /// The server gives the hash of another file.
     lies: bool,
-    /// Files lie on another address.
+    /// Files are at another address.
     redirects: bool,
     /// Status of every answer, with the name of the error.
     refuses: Option<(u16, &'static str)>,
@@ -245,7 +246,7 @@ fn a_model_of_the_hub_runs() {
             && hub.seen("/elsewhere/small-Q4_K_M.gguf token") == 0
     );
     assert!(hub.seen("/elsewhere/small-Q4_K_M.gguf") == 1);
-    // The second time nothing is asked, and the network may be gone.
+    // The second time there are no requests, so the network may be gone.
     let asked = hub.seen("");
     for environment in [&[][..], &[("HF_HUB_OFFLINE", "1")], &[("HF_ENDPOINT", "http://127.0.0.1:9")]] {
         let again = hub.run_with(&args, environment);
@@ -263,7 +264,7 @@ fn a_download_that_breaks_off_continues() {
     let path = hub.pull("me/small:Q8_0");
     assert_eq!(fs::read(path).unwrap(), some()[3].1);
     assert_eq!((hub.seen("from 100000"), hub.seen("from 150000"), hub.seen("from 175000")), (1, 1, 1));
-    // Another process left a part.
+    // A part from another process.
     let hub = Hub::new(some(), Manners { redirects: true, ..Manners::default() });
     let blobs = hub.repository().join("blobs");
     fs::create_dir_all(&blobs).unwrap();
@@ -274,7 +275,7 @@ fn a_download_that_breaks_off_continues() {
     // A server that ignores ranges sends the whole file again.
     let hub = Hub::new(some(), Manners { broken: 1, whole: true, ..Manners::default() });
     assert_eq!(fs::read(hub.pull("me/small:Q8_0")).unwrap(), some()[3].1);
-    // A server that never sends the end: what came stays, and the next command goes on.
+    // A server that never sends the end: the received part stays, and the next command resumes.
     let hub = Hub::new(some(), Manners { broken: 1000, ..Manners::default() });
     let error = hub.error(&["pull", "me/small:Q4_K_M"]);
     assert!(error.contains("broke off") && error.contains("continues from there"), "{error}");
@@ -316,7 +317,7 @@ fn refusals_are_one_line() {
     assert!(hub.error(&["generate", "-hf", "me/small", "-hff", "x.gguf", "-p", "a"]).contains("has no file x.gguf"));
     let bare = Hub::new(vec![("config.json", b"{}".to_vec()), ("model.safetensors", vec![0])], Manners::default());
     assert!(bare.error(&["pull", "me/small"]).contains("`arenite convert hf DIR OUT.gguf`"));
-    // Without a network it says so at once.
+    // Without a network, the error comes at once.
     let began = std::time::Instant::now();
     for environment in [("HF_ENDPOINT", "http://127.0.0.1:9"), ("HF_HUB_OFFLINE", "1")] {
         let output = hub.run_with(&["pull", "me/small"], &[environment]);

@@ -1,4 +1,4 @@
-//! `arenite serve` beside hostile clients: nobody else waits for them, and they take no more memory than was printed.
+//! `arenite serve` with hostile clients: other clients do not wait for them, and the printed memory is not exceeded.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -78,7 +78,7 @@ fn memory_stays_within_what_was_printed() {
     let server = Server::start(&["--parallel", "2"]);
     let said = server.text(&good());
     let large = vec![b' '; 8_000_000];
-    // Bodies that do not come to their end.
+    // Bodies that never end.
     let unfinished: Vec<_> = (0..60).map(|_| send(&server, "/v1/completions", &large, large.len() - 1)).collect();
     // Answers that nobody reads.
     let stalled = json!({ "prompt": "a", "n": 128, "logprobs": 20, "stream": true, "max_tokens": 100,
@@ -105,7 +105,7 @@ fn memory_stays_within_what_was_printed() {
     assert!(now < 167_772_160.0, "{now} is not returned");
 }
 
-/// A reader who takes nothing loses its place, and the next one is served meanwhile.
+/// The answer to a client that reads nothing is abandoned; meanwhile the next client is served.
 #[test]
 fn stalled_readers_lose_their_place() {
     let server = Server::start(&["--parallel", "2"]);

@@ -25,7 +25,7 @@ fn pieces_run_and_are_quantized_and_joined() {
     assert!((3..9).contains(&count) && pieces.iter().all(|piece| piece.metadata().unwrap().len() <= 150_000));
     let first = at(&format!("m-00001-of-{count:05}.gguf"));
 
-    // The same logits however it is loaded; every tensor is listed and verified.
+    // The logits do not depend on how the model is loaded; every tensor is listed and verified.
     let expected = logits(&whole);
     assert!(logits(&first) == expected);
     for load in ["map", "copy"] {
@@ -44,7 +44,7 @@ fn pieces_run_and_are_quantized_and_joined() {
     assert!(stdout(&["inspect", path(&first)]).contains(&format!("in {count} pieces")));
     assert!(stdout(&["inspect", path(&first), "--verify"]).contains("all 30 tensors"));
 
-    // Quantized to one file and to as many: the same as from the whole, and whole by their hashes.
+    // Quantized to one file, and to as many files: the same logits as from the whole model, and correct hashes.
     let quantized = |model: &Path, name: &str, more: &[&str]| {
         let out = at(name);
         stdout(&[&["quantize", path(model), path(&out), "Q8_0"], more].concat());

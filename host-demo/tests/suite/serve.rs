@@ -16,7 +16,7 @@ pub struct Server {
     address: String,
     /// Headers of all requests.
     headers: &'static str,
-    /// Has its standard error.
+    /// File with its standard error.
     log: PathBuf,
 }
 

@@ -90,7 +90,7 @@ fn steps_of_choosing_in_any_order() {
     let usual = told(&[]);
     assert_eq!(told(&["--samplers", "penalties;top_k;typ_p;top_p;min_p;temperature"]), usual);
     assert_ne!(told(&["--samplers", "temperature"]), usual);
-    // Steps that leave only the best token.
+    // Each of these settings leaves only the most probable token.
     let best = told(&["--temp", "0"]);
     for more in [
         &["--samplers", "top_k", "--top-k", "1"][..],

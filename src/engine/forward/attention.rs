@@ -268,7 +268,7 @@ fn norm_and_rotate(
     });
 }
 
-/// Moves values, which follow each other, to the places of heads of `head_dim` elements, and fills the rest with zeros.
+/// Spreads packed values to heads of `head_dim` elements, and fills the rest with zeros.
 fn spread(v: &mut [f32], head_dim: usize, Values { width, scale }: Values) {
     for at in (0..v.len()).rev() {
         let (Some(head), Some(i)) = (at.checked_div(head_dim), at.checked_rem(head_dim)) else { return };
@@ -279,7 +279,7 @@ fn spread(v: &mut [f32], head_dim: usize, Values { width, scale }: Values) {
     }
 }
 
-/// Moves the first `width` elements of each head of all rows together.
+/// Packs the first `width` elements of each head of all rows.
 fn gather(out: &mut [f32], (heads, head_dim): (usize, usize), width: usize) {
     let rows = out.len().checked_div(heads * head_dim).unwrap_or(0);
     for at in 0..rows * heads * width {
@@ -291,8 +291,8 @@ fn gather(out: &mut [f32], (heads, head_dim): (usize, usize), width: usize) {
     }
 }
 
-/// Multiplies each head's output by its gates. Gates are stored after the values of their row, beside the queries or by
-/// themselves.
+/// Multiplies each head's output by its gates. A row's gates follow its values: alone, or each head's gate
+/// after the head's queries.
 fn gate(compute: &Compute<'_, '_>, (spec, layer): (&Spec<'_>, &Layer), shape: Shape, qkv: &mut [f32], out: &mut [f32]) {
     let head_dim = layer.head.dim;
     let (width, at) = if spec.gated_query() { (2 * head_dim, head_dim) } else { (head_dim, 0) };

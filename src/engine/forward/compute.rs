@@ -55,13 +55,13 @@ impl<'m, 'w> Compute<'m, 'w> {
         if self.workers.count() > 1 { 1 } else { heads }
     }
 
-    /// Makes a row of the pass the row `to` of products of selected rows.
+    /// Makes row `_row` of the pass the selected row `_to`: see [`by_selected`](Self::by_selected).
     pub fn select(&mut self, _to: usize, _row: usize) {
         #[cfg(feature = "lora")]
         self.lora.select(_to, _row);
     }
 
-    /// From now on, the rows of products are those of the pass, or the selected ones.
+    /// Chooses the rows of later products: those of the pass, or the selected ones.
     pub fn by_selected(&mut self, _selected: bool) {
         #[cfg(feature = "lora")]
         {
@@ -96,7 +96,7 @@ impl<'m, 'w> Compute<'m, 'w> {
         }
     }
 
-    /// The products of adapters.
+    /// Computes products with the matrices of adapters.
     #[cfg(feature = "lora")]
     #[inline(never)]
     pub(super) fn adapter_products(

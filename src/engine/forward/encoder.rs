@@ -54,8 +54,8 @@ impl Forward<'_, '_> {
         self.run_encoder(context, n);
     }
 
-    /// Runs the encoder, whose embeddings of `n` positions are stored, and the decoder's cross-attention keys and values.
-    /// Expects the stacks to be swapped, and swaps them back.
+    /// Runs the encoder on the stored embeddings of `n` positions, then computes the decoder's cross-attention keys and
+    /// values. Expects the stacks to be swapped, and swaps them back.
     pub(super) fn run_encoder(&mut self, context: usize, n: usize) {
         let batch = self.batch().max(1);
         let parts = (0..n).step_by(batch).map(|first| first..n.min(first + batch));

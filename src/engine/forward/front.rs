@@ -1,8 +1,8 @@
 //! Front ends of encoders: convolutions over time, as products of matrices.
 //!
 //! The rows of a convolution's input that one output depends on are adjacent in memory, so they are one input of a linear
-//! layer. A batch of encoder positions computes those rows of earlier convolutions that it depends on, and no others; a
-//! few rows between batches are computed twice.
+//! layer. For each batch of encoder positions, only the rows of earlier convolutions that it depends on are computed; a
+//! few rows at the border of two batches are computed twice.
 
 use core::ops::Range;
 
@@ -28,7 +28,7 @@ impl Statistics {
     const NONE: Self = Self { mean: 0.0, scale: 1.0 };
 }
 
-/// Input of a convolution: some of its rows.
+/// Some rows of a convolution's input.
 #[derive(Clone, Copy)]
 struct Input<'i> {
     /// Elements of the rows from `first` on.
@@ -197,7 +197,7 @@ fn statistics(
     Statistics { mean: mean as f32, scale: (1.0 / libm::sqrt(variance + f64::from(eps))) as f32 }
 }
 
-/// Norms rows of the first convolution's output.
+/// Normalizes rows of the first convolution's output.
 fn norm(weights: &Weights<'_, '_>, Statistics { mean, scale }: Statistics, width: usize, out: &mut [f32]) {
     let (weight, bias) = (weights.vector(Role::Conv1Norm, 0), weights.vector(Role::Conv1NormBias, 0));
     for row in rows_mut(out, width) {

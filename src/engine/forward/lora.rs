@@ -1,8 +1,8 @@
 //! Adapters: adds `factor * B (A x)` to the outputs of linear layers, for rows whose context has chosen the adapter.
 //!
-//! A weight matrix is identified by its bytes: the table of pairs is ordered by the offsets of the model's tensors. So
-//! parts of a matrix (fused projections, experts) find their rows of `B`, and nothing but [`Compute`] knows adapters.
-//! Each row has the context that it belongs to, and consecutive rows with the same scale share a product.
+//! A weight matrix is identified by its offset in the model's file: the table of pairs is sorted by the offsets of the
+//! model's tensors. Parts of a tensor (in fused projections, or experts) find their rows of `B` the same way, and only
+//! [`Compute`] handles adapters. Each row stores its context, and consecutive rows with the same scale share a product.
 
 use super::compute::Compute;
 use super::{rows_mut, scale};
@@ -17,20 +17,20 @@ use crate::model::{Entry, Model};
 use crate::quant::decode_row;
 use bytemuck::Zeroable;
 
-/// The adapters of an engine, and the rows that use them.
+/// The adapters of an engine, and the context of each row.
 pub(crate) struct Lora<'m, 'w> {
     adapters: &'m [Adapter<'m>],
     /// The model's file.
     file: Pieces<'m>,
     /// `[adapters][EMBEDDINGS + matrices]`: pairs of token embeddings, then those of linear layers in the order of
-    /// `start`; unused entries have the largest one.
+    /// `start`; unused entries have the largest `start`.
     pairs: &'w mut [Pair],
     /// `[contexts][adapters]`: scales, 0 for an adapter that is not used.
     scales: &'w mut [f32],
     contexts: usize,
     /// `[2][batch]`: contexts of the rows of a pass, and of the selected rows.
     owners: &'w mut [u32],
-    /// True while products have the selected rows.
+    /// True while products are computed for the selected rows.
     pub is_selected: bool,
     /// `[batch][rank]`
     low: &'w mut [f32],
@@ -38,7 +38,7 @@ pub(crate) struct Lora<'m, 'w> {
     made: &'w mut [f32],
 }
 
-/// The pair of a matrix, or of rows of one.
+/// The pair for a matrix, or for some of its rows.
 struct Found<'m> {
     a: Matrix<'m>,
     b: Matrix<'m>,
@@ -46,7 +46,7 @@ struct Found<'m> {
 }
 
 impl<'m, 'w> Lora<'m, 'w> {
-    /// Takes its pieces of the workspace.
+    /// Creates the state in its pieces of the workspace.
     pub fn new(
         (file, contexts): (Pieces<'m>, usize),
         (pairs, scales, owners): (&'w mut [Pair], &'w mut [f32], &'w mut [u32]),
@@ -165,7 +165,7 @@ impl<'m, 'w> Lora<'m, 'w> {
         }
     }
 
-    /// Makes a row of the pass the selected row `to`.
+    /// Makes row `row` of the pass the selected row `to`.
     pub fn select(&mut self, to: usize, row: usize) {
         let batch = self.batch();
         let owner = self.owners.get(..batch).and_then(|owners| owners.get(row)).copied();
@@ -174,7 +174,7 @@ impl<'m, 'w> Lora<'m, 'w> {
         }
     }
 
-    /// The factor of an adapter in a row, before that of the rank; 0 if its context does not use it.
+    /// Scale of an adapter in a row, without `alpha / rank`; 0 if the row's context does not use it.
     fn scale(&self, row: usize, adapter: usize) -> f32 {
         let row = if self.is_selected { self.batch() + row } else { row };
         let context = self.owners.get(row).map_or(usize::MAX, |context| *context as usize);
@@ -188,7 +188,7 @@ impl<'m, 'w> Lora<'m, 'w> {
         self.pairs.get(adapter * stride..(adapter + 1) * stride).unwrap_or(&[])
     }
 
-    /// The pair for a matrix of the model, or for rows of one.
+    /// Finds the pair for a matrix of the model, or for some of its rows.
     fn find(&self, adapter: usize, w: &Matrix<'_>) -> Option<Found<'m>> {
         let file = self.adapters.get(adapter)?.gguf().pieces();
         let start = self.offset(w)?;
@@ -219,7 +219,7 @@ impl<'m, 'w> Lora<'m, 'w> {
 }
 
 impl Compute<'_, '_> {
-    /// Adds the products of adapters to those of matrices: the arguments are those of
+    /// Adds the products of adapters to those of the matrices, with the same arguments as
     /// [`times_each`](Self::times_each).
     #[inline(never)] // keeps its temporaries off the stack of passes without adapters
     pub(super) fn adapt(

@@ -9,7 +9,7 @@ use crate::kernel::Job;
 use crate::kernel::scalar::{Here, Unit};
 use crate::quant::Format;
 
-/// A token's block, prepared for all rows.
+/// A block of a token's activations, rearranged once for all rows.
 struct Token {
     /// The quants for each word of codes.
     quants: [[u32; 4]; 32],

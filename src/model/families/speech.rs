@@ -1,9 +1,9 @@
 //! Speech: [Whisper](https://arxiv.org/abs/2212.04356) and [Moonshine](https://arxiv.org/abs/2410.15608), encoders of
-//! sounds with decoders of text. `arenite convert hf` writes the files. Their keys and tensors are those of other
-//! encoder-decoders, and further:
-//! - `encoder_context_length`: the encoder's positions, all of which Whisper computes for every sound;
+//! sounds with decoders of text. `arenite convert hf` writes the files. They have the keys and tensors of other
+//! encoder-decoders, and in addition:
+//! - `encoder_context_length`: number of encoder positions; Whisper computes all of them for every sound;
 //! - `mel_bins`: features of a frame;
-//! - the keys of [`sound::Rules`](crate::sound::Rules), and tokens with a meaning: `languages` and `language_token_ids`,
+//! - the keys of [`sound::Rules`](crate::sound::Rules), and special tokens: `languages` and `language_token_ids`,
 //!   `transcribe_token_id`, `translate_token_id`, `previous_token_id`, `no_speech_token_id`.
 //!
 //! The front end's tensors are `enc.conv1.weight` (an output's weights for the first tap and all inputs, then for the
@@ -49,7 +49,7 @@ pub(super) const fn moonshine<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, E
     Ok(Spec { norm_bias: false, linear_bias: Need::Optional, ..spec })
 }
 
-/// Reads what both have.
+/// Reads the settings that both families share.
 const fn heard<'a>(keys: &mut Keys<'_, 'a>, style: RopeStyle, front: Front) -> Result<Spec<'a>, Error> {
     let spec = tri!(keys.decoder(style));
     let mut spec = tri!(keys.target(spec));

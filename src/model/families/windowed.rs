@@ -1,4 +1,4 @@
-//! Decoders whose layers with a sliding window differ in more than the window from those without.
+//! Decoders whose local layers differ from the global ones in more than the sliding window.
 
 use super::granite;
 use super::llama_like::{adjacent, halves};
@@ -18,7 +18,7 @@ pub(super) const fn granite<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Err
     Ok(Spec { attention_sinks: Need::Required, ..spec })
 }
 
-/// Cohere 2 with experts: global layers have no rotary positions, except those in front without experts.
+/// Cohere 2 with experts: global layers have no rotary positions, except the first ones without experts.
 pub(super) const fn cohere2moe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let rms = tri!(keys.unless_zero("attention.layer_norm_rms_epsilon"));
     let spec = tri!(adjacent_of(keys, rms));
@@ -43,7 +43,7 @@ pub(super) const fn cohere2moe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, 
     })
 }
 
-/// A decoder with this epsilon, or with that of layer norms.
+/// Reads a decoder with epsilon `eps`; `None` takes that of the layer norms.
 const fn adjacent_of<'a>(keys: &mut Keys<'_, 'a>, eps: Option<f32>) -> Result<Spec<'a>, Error> {
     match eps {
         Some(_) => adjacent(keys),
@@ -59,7 +59,7 @@ pub(super) const fn laguna<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
     Ok(Spec { heads_gated: Some(HeadGate { per_head, softplus: true }), local: plain(spec.local), ..spec })
 }
 
-/// Heads without scaling of their rotary positions.
+/// The same heads without scaling of rotary positions.
 const fn plain(heads: HeadSpec) -> HeadSpec {
     let rope = match heads.rope {
         Some(rope) => Some(Rope { scaling: Scaling::None, ..rope }),
@@ -92,7 +92,7 @@ pub(super) const fn maple<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
     Ok(Spec { global: HeadSpec { rope: None, ..spec.global }, qk_norm: QkNorm::Head, ..spec })
 }
 
-/// Step 3.5: gates and norms of heads; global layers rotate half of what the others do.
+/// Step 3.5: gates and norms of heads; global layers rotate half as many elements as local layers.
 pub(super) const fn step35<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(mixtures::dots1(keys));
     let spec = tri!(keys.windowed(spec, Pattern::Never));

@@ -130,7 +130,7 @@ fn moonshine(keys: &mut Keys<'_>) -> Result<()> {
     keys.number("decoder_start_token_id", &["decoder_start_token_id", "bos_token_id"])
 }
 
-/// Writes which tokens have a meaning, and those that are never generated, from the files beside the checkpoint.
+/// Writes the special tokens, and those that are never generated, from the files beside the checkpoint.
 pub fn tokens(directory: &Path, keys: &mut Keys<'_>) -> Result<()> {
     let read = |name: &str| -> Result<Value> {
         let path = directory.join(name);

@@ -141,7 +141,7 @@ impl Task<'_> {
 
         timer.clear();
         let Some((whole, sampling)) = self.decode(&mut session, &timer)? else { return Ok(None) };
-        // Tokens in the middle of the text represent all.
+        // One token in the middle of the text stands for all decoded tokens.
         let run = Run { tokens: 1, before: self.decode.len() / 2, batch, number_34ths: self.number_34ths };
         let decode = self.pass(&timer, whole, Some(sampling), self.rounds * self.decode.len(), run);
         Ok(Some(Profile { bandwidth_gb_s: traffic::bandwidth(self.threads) * 1e-9, prefill, decode }))

@@ -195,7 +195,7 @@ fn lengths() {
     }
 }
 
-/// Limits of integers of 64 bits, as they come from Rust and OpenAPI.
+/// Limits of 64-bit integers, as schemas from Rust and OpenAPI have them.
 #[test]
 fn limits_of_64_bits() {
     schema(

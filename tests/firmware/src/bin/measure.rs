@@ -29,7 +29,7 @@ fn make(plan: &mut Option<Plan>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Before a device trusts its flash; the watchdog would be fed between the steps.
+/// Verifies the model, as a device does before it trusts its flash. A device would feed its watchdog between steps.
 #[inline(never)]
 fn verify(gguf: &Gguf<'_>) -> Result<(), Error> {
     if let Some(mut verify) = gguf.verify()? {
