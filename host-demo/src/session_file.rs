@@ -33,7 +33,7 @@ pub struct Head {
     /// The messages of a chat.
     #[serde(default)]
     pub messages: Vec<Value>,
-    /// The text of the tokens, if they end with a whole answer.
+    /// The text of the tokens, if they end with a complete answer.
     #[serde(default)]
     pub text: Option<String>,
 }

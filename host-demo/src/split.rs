@@ -10,18 +10,19 @@ use memmap2::Mmap;
 use crate::gguf_writer::SPLIT;
 use crate::model_file::map;
 
-/// The files of the model in the file `first` at `path`, in order: itself, and the other pieces beside it if it is the
-/// first piece of several.
+/// Returns the files of a model in order: `first` at `path`, and the other pieces in its directory if it is the first
+/// piece of several.
 ///
 /// # Errors
 ///
-/// If it is another piece. If a piece is missing, is not a GGUF file, or belongs to another model.
+/// An error if `first` is not the first piece, or if a piece is missing, is not a GGUF file, or belongs to another
+/// model.
 pub fn files(path: &Path, first: Mmap) -> Result<Vec<(PathBuf, Mmap)>> {
     let [no, count, tensors] = SPLIT;
     let numbers = |gguf: &Gguf<'_>| -> Result<_, arenite::Error> {
         Ok((gguf.u32("", no)?.unwrap_or(0), gguf.u32("", count)?.unwrap_or(1).max(1), gguf.u32("", tensors)?))
     };
-    // Whatever is wrong with the first file is reported where it is used.
+    // Errors in the first file are reported where it is used.
     let (number, count, tensors) = match Gguf::parse(&first) {
         Ok(gguf) => numbers(&gguf)?,
         Err(_) => (0, 1, None),

@@ -1,9 +1,9 @@
 //! Proof that tensor data is whole: hashes in the metadata, checked in steps of bounded size.
 //!
-//! The key [`HASHES_KEY`] holds an array of `u64`. Element 0 is the hash of the tensor directory: of each tensor in file
-//! order its name, its four dimensions (`u64`, 1 where it has none) and its type's number (`u32`). The elements after it
-//! are the hashes of the tensors' data in the same order, without padding. Programs that do not know the key copy it
-//! when they rewrite a file; element 0 then tells a file with other tensors from a damaged one.
+//! The key [`HASHES_KEY`] holds an array of `u64`. Element 0 is the hash of the tensor directory: for each tensor in
+//! file order, its name, four dimensions (`u64`, 1 for missing ones) and the number of its type (`u32`). The other
+//! elements are the hashes of the tensors' data in the same order, without padding. A program that does not know the
+//! key copies it into a rewritten file; element 0 then distinguishes a file with other tensors from a damaged one.
 //!
 //! The hash is [`Xxh64`]. llama.cpp's `llama-gguf-hash --xxh64` prints the same hash of each tensor, so files can be
 //! compared without this crate. XXH64 needs no table, takes about two instructions per byte on a Cortex-M, and has 64

@@ -184,7 +184,7 @@ impl Pattern<'_> {
     }
 }
 
-/// A number of each layer.
+/// A number for each layer.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Numbers<'a> {

@@ -230,7 +230,7 @@ struct Slots {
     layer: usize,
     /// Number of layers with tensors.
     own: usize,
-    /// Entries from a matrix to its scales; 0 if the file has none.
+    /// Number of table entries from a matrix to its scales; 0 if the file has none.
     scales: usize,
     /// Index of the first expert's first matrix, if each expert has its own, and the number of experts.
     separate: (usize, usize),

@@ -62,8 +62,7 @@ impl<'w> LogMel<'w> {
     }
 
     /// Computes features of `bins` bands (80, or 128 for large-v3) for a window of this many samples (480000 for 30
-    /// seconds).
-    /// `memory` has [`BYTES`](Self::BYTES) and starts on an [`ALIGN`](crate::memory::ALIGN) boundary.
+    /// seconds). `memory` has [`BYTES`](Self::BYTES) and starts on an [`ALIGN`](crate::memory::ALIGN) boundary.
     ///
     /// # Errors
     ///

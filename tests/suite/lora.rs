@@ -191,7 +191,7 @@ fn adapters_equal_merged_models() {
         let has_head = base.tensors.iter().any(|tensor| tensor.name == b"output.weight");
         let mut adapter = adapter(&base, 3, 0);
         if !has_head {
-            // The head has the words' weights: only the look-up is adapted, but merging would change both.
+            // The head shares the embedding's weights: only the lookup is adapted, but merging would change both.
             adapter.tensors.retain(|tensor| !tensor.name.starts_with(b"token_embd"));
         }
         assert!(adapter.tensors.len() >= 8, "{family}: {} tensors", adapter.tensors.len());

@@ -122,7 +122,7 @@ fn pieces_that_are_missing_or_wrong_are_named() {
     assert_eq!(refused(&[first, &other[1], third]), piece(2, "is from another model"));
     assert_eq!(refused(&[first, second, &two[1]]), piece(3, "is from another model"));
     assert_eq!(refused(&[first, &model.build(), third]), piece(2, "is from another model"));
-    // The same numbers, but cut elsewhere: a tensor is there twice, or is not there.
+    // The same numbers, but cut elsewhere: a tensor occurs twice, or is missing.
     let (before, after) = (cut(&model, &[3, 9]), cut(&model, &[5, 9]));
     assert!(matches!(refused(&[first, &after[1], third]), Error::KeyValue { .. }));
     assert!(matches!(refused(&[first, &before[1], third]), Error::KeyValue { .. }));

@@ -289,7 +289,7 @@ mod tests {
             stops(makes[0], 11, &format!("{{% for i in range(99999) %}}{used}{{% endfor %}}"));
         }
         assert!(wrong.is_empty(), "{wrong:#?}");
-        // Values of ordinary size are free to be looked at.
+        // Visiting values of ordinary size does not use up the steps.
         let template = "{% set x = [[1, 2], {'a': 'b'}] %}{% for i in range(9999) %}{% if x != x or 3 in x %}n{% endif %}{% endfor %}y";
         assert_eq!(rendered(template).unwrap(), "y");
     }

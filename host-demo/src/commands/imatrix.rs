@@ -25,7 +25,7 @@ The text should be typical for the model's use; some ten thousand tokens are eno
 size (-c, or 512). The file has llama.cpp's format: for each column of every matrix in a layer, the sum of the squared \
 inputs.")]
 pub struct Args {
-    /// Text to run
+    /// Text to run the model on
     #[arg(short, long, value_name = "FILE")]
     file: PathBuf,
 

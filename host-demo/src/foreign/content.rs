@@ -68,7 +68,7 @@ pub fn no_checkpoint(path: &Path) -> Option<String> {
     if bytes.starts_with(GGUF) {
         return Some(format!("this is GGUF already: give it with -m {}", quoted(path)));
     }
-    // A file of PyTorch from before 2020, or a text in the place of a file.
+    // A PyTorch file from before 2020, or text such as a git-lfs pointer.
     let is_pickle = matches!(*bytes, [0x80, 2..=5, ..]);
     if is_pickle { weights(path, &bytes) } else { text(path, &bytes).filter(|_| bytes.first() != Some(&b'{')) }
 }
@@ -111,7 +111,7 @@ fn zip(path: &Path, bytes: &[u8]) -> String {
         }
     }
     let has = |end: &str| names.iter().any(|name| name.ends_with(end));
-    // The directory of a file that is cut short is missing, but its first entry is torch's.
+    // A truncated archive has no directory, but the name of its first entry identifies PyTorch.
     if has("data.pkl") || bytes[..bytes.len().min(256)].windows(8).any(|part| part == b"data.pkl") {
         return torch(path);
     }

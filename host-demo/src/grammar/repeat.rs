@@ -161,7 +161,7 @@ mod tests {
 
     use super::*;
 
-    /// The numbers of bytes of the texts that an expression matches.
+    /// Lengths in bytes of the texts that an expression matches.
     fn lengths(expr: &Expr, rules: &[Expr]) -> BTreeSet<u64> {
         let sums = |a: &BTreeSet<u64>, b: &BTreeSet<u64>| a.iter().flat_map(|a| b.iter().map(move |b| a + b)).collect();
         let none = BTreeSet::from([0]);

@@ -70,13 +70,13 @@ pub fn is_address(model: &Path) -> bool {
 pub fn model(name: &Name, token: Option<&str>) -> Result<PathBuf> {
     let cached = Cache::open()?.repository(&name.repository);
     let found = cached.files();
-    // Without a quantization the hub decides which file is meant.
+    // Without a choice, the hub's list of files decides which one is meant.
     let has_choice = name.quant.is_some() || name.file.is_some();
     let known = choose(&found, name, has_choice).ok().filter(|file| parts(&found, file).is_ok());
     match known {
         Some(file) if has_choice || file_has(&file, DEFAULT) => Ok(cached.path(&file)),
         _ => pull(name, token).or_else(|error| match choose(&found, name, false) {
-            // The hub cannot be reached, and another file of the repository is here.
+            // The hub cannot be reached, but the cache has another file of the repository.
             Ok(file) if error.is::<client::Unreachable>() => {
                 crate::output::note(format_args!(
                     "{error:#}: {} is taken from the cache",
@@ -89,7 +89,7 @@ pub fn model(name: &Name, token: Option<&str>) -> Result<PathBuf> {
     }
 }
 
-/// Fetches a model, or what changed of it. Returns the path of its first file.
+/// Fetches a model, or its files that changed. Returns the path of its first file.
 pub fn pull(name: &Name, token: Option<&str>) -> Result<PathBuf> {
     let client = Client::new(token)?;
     let cache = Cache::open()?.repository(&name.repository);
@@ -164,7 +164,7 @@ pub fn quant_of(file: &str) -> Option<String> {
     Some(found.to_ascii_uppercase())
 }
 
-/// Chooses the file that a name stands for. Without a quantization and with `or_first` it may be the first one.
+/// Chooses the file that a name stands for. If no file has the default quantization, `or_first` takes the first model.
 fn choose(files: &[String], name: &Name, or_first: bool) -> Result<String> {
     if let Some(wanted) = &name.file {
         let found = files.iter().find(|file| file.eq_ignore_ascii_case(wanted));

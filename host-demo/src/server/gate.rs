@@ -76,7 +76,7 @@ impl Gate {
     }
 }
 
-/// Lets requests through that may come in.
+/// Rejects forbidden requests, and passes on all others.
 pub async fn check(State(gate): State<Arc<Gate>>, request: Request<Body>, next: Next) -> Response {
     match gate.check(request.method(), request.headers()) {
         Ok(()) => next.run(request).await,

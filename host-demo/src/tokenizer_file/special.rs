@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::gguf_writer::Header;
 
-/// Names of the tokens here and in GGUF.
+/// Names of special tokens, here and in GGUF keys.
 const NAMES: [(&str, &str); 8] = [
     ("bos", "bos"),
     ("eos", "eos"),

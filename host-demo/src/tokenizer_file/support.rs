@@ -33,7 +33,7 @@ pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<()> {
             }
             Some("BPE") if *kind == "Split" && it["pattern"]["String"] == " " => {}
             Some("BPE" | "Unigram") if *kind == "Metaspace" => {}
-            // The map makes spaces of other white space.
+            // The map converts other white space to spaces.
             Some("Unigram") if *kind == "WhitespaceSplit" && has("Precompiled") => {}
             Some("WordPiece") if *kind == "BertPreTokenizer" => {}
             _ => bail!("its pre-tokenizer {kind} is not supported for a vocabulary of this kind"),

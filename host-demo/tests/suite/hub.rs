@@ -31,7 +31,7 @@ struct Manners {
 
 struct Hub {
     address: String,
-    /// Lines of the requests, with `token` if there was one.
+    /// Request lines, followed by `token` if the request had one.
     seen: Arc<Mutex<Vec<String>>>,
     home: tempfile::TempDir,
 }

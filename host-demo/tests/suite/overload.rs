@@ -13,7 +13,7 @@ fn send(server: &Server, path: &str, body: &[u8], sent: usize) -> TcpStream {
     let mut socket = server.connect();
     socket.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
     let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len());
-    // The server may take nothing from this client for now.
+    // The server may stop reading from this client.
     let _ = socket.write_all(head.as_bytes()).and_then(|()| socket.write_all(&body[..sent]));
     socket
 }
@@ -155,7 +155,7 @@ fn requests_have_identifiers_and_lines() {
     assert!(lines.iter().any(|line| line["status"] == 404 && line["path"] == "/v1/other"), "{lines:?}");
 }
 
-/// A client with many conversations shares the places with others.
+/// A client with many conversations does not keep others from their turns.
 #[test]
 fn clients_take_turns() {
     let server = Server::start_with(&["--parallel", "2", "-c", "256", "--host", "0.0.0.0"]);

@@ -262,7 +262,7 @@ impl Reader {
         let at = self.held.find(&close);
         let keep = if is_end || at.is_some() { 0 } else { begun(&self.held, [close.as_str()]) };
         let len = at.unwrap_or(self.held.len() - keep);
-        // Spaces around the thought are dropped; those at its end once the end is known.
+        // Drops white space around the thought. At the end of the text it is held back until more follows.
         let text = if at.is_some() || is_end { self.held[..len].trim_end() } else { &self.held[..len] };
         let last = text.trim_end().len();
         let text = if has_begun { &text[..last] } else { text[..last].trim_start() };

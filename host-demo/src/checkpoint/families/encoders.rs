@@ -30,7 +30,7 @@ const BERT: &[Row] = &[
     ("output.LayerNorm.beta", "layer_output_norm.bias", same),
 ];
 
-/// DistilBERT's.
+/// Tensor names in DistilBERT's layers.
 #[rustfmt::skip]
 const DISTILLED: &[Row] = &[
     ("attention.q_lin", "attn_q", same),

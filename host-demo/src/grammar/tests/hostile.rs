@@ -52,7 +52,7 @@ fn large_counts() {
     let schema =
         json!({ "properties": serde_json::Map::from_iter(many), "required": required, "additionalProperties": false });
     from_json_schema(&schema, &Budget::of_request()).unwrap();
-    // Requests have less to spend.
+    // Requests have a smaller budget.
     for text in ["((a{0,99}b?){0,99}c?){0,99}", "((([^x]*){0,99}y?){0,99}z?){0,99}", "(a|b)*a(a|b){18}"] {
         let error = from_json_schema(&json!({ "pattern": format!("^{text}$") }), &Budget::of_request());
         assert!(format!("{:#}", error.unwrap_err()).contains("$: this is too"), "{text}");
