@@ -18,7 +18,7 @@ pub struct ModelArgs {
 
     /// Model on the Hugging Face hub, fetched if the cache does not have it; see `arenite pull`
     #[cfg(feature = "hub")]
-    #[arg(long, global = true, value_name = "USER/REPO[:QUANT]", conflicts_with = "model")]
+    #[arg(long, global = true, value_name = "USER/REPO[:QUANT]")]
     pub hf: Option<String>,
 
     /// File of the repository that -hf names
@@ -57,6 +57,7 @@ impl ModelArgs {
 
         let token = self.hf_token.as_deref();
         if let Some(name) = &self.hf {
+            anyhow::ensure!(self.model.is_none(), "-m and -hf both name a model: give one of them");
             let name = hub::Name { file: self.hf_file.clone(), ..hub::Name::parse(name)? };
             self.model = Some(hub::model(&name, token)?);
         } else if let Some(address) = self.model.as_deref().filter(|model| hub::is_address(model)) {

@@ -70,17 +70,17 @@ impl Forward<'_, '_> {
             for range in parts.clone() {
                 self.load_states(context, &range);
                 self.attention(&layer, view(Part::Queries));
-                self.after_attention(&layer, range.len());
-                self.store_states(range.start, range.len());
+                self.after_attention(&layer, self.rows);
+                self.store_states(range.start, self.rows);
             }
         }
         for range in parts.clone() {
             self.load_states(context, &range);
-            self.final_norm(0..range.len(), 0);
-            let len = range.len() * self.spec.dim;
+            self.final_norm(0..self.rows, 0);
+            let len = self.rows * self.spec.dim;
             let (Some(hidden), Some(normed)) = (self.hidden.get_mut(..len), self.branch.get(..len)) else { return };
             copy(hidden, normed);
-            self.store_states(range.start, range.len());
+            self.store_states(range.start, self.rows);
         }
         self.swap_stacks();
 
@@ -124,17 +124,18 @@ impl Forward<'_, '_> {
     /// Sets up the pass with these rows of the context's text as its only segment.
     pub(super) fn set_rows(&mut self, context: usize, rows: Range<usize>) {
         let source = self.source.as_ref().map_or(0, |source| source.tokens);
-        let numbers = [context, rows.start, rows.len(), source].map(|number| number as u32);
+        let count = rows.end.saturating_sub(rows.start); // the assertion in `rows.len()` is not always removed
+        let numbers = [context, rows.start, count, source].map(|number| number as u32);
         let [context, position, tokens, source] = numbers;
         self.clear();
         if let Some(segment) = self.segments.first_mut() {
             *segment = Segment { context, position, tokens, source };
-            (self.parts, self.rows) = (1, rows.len());
+            (self.parts, self.rows) = (1, count);
         }
         #[cfg(feature = "lora")]
-        self.compute.lora.own(0, rows.len(), context);
+        self.compute.lora.own(0, count, context);
         for rotary in &mut self.rotary {
-            rotary.turn_to(0, rows.start, rows.len());
+            rotary.turn_to(0, rows.start, count);
         }
     }
 
