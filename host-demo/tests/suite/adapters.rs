@@ -41,7 +41,7 @@ fn adapters_and_scales() {
     assert_eq!(ids(&["--lora", first, "--load", "copy"]), one);
     assert_eq!(ids(&["--lora", first, "--draft", path(&committed("host-demo/models/stories.gguf"))]), one);
     let message = error(&["generate", "--lora", path(&committed("host-demo/models/stories.gguf")), "-p", "a"]);
-    assert!(message.contains("stories.gguf") && message.contains("this file is a model"), "{message}");
+    assert!(message.contains("stories.gguf") && message.contains("this is no LoRA adapter"), "{message}");
     assert!(error(&["generate", "--lora", "nowhere.gguf", "-p", "a"]).contains("nowhere.gguf"));
 
     let plan = |more: &[&str]| output(&[&["plan", "-c", "64", "--json"], more].concat());
