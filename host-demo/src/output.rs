@@ -21,6 +21,7 @@ pub const INTERRUPTED: u8 = 130;
 pub struct Out {
     to: StdoutLock<'static>,
     is_terminal: bool,
+    has_colours: bool,
 }
 
 /// True if terminals get the bytes unchanged.
@@ -34,12 +35,13 @@ pub fn raw() {
 impl Out {
     pub fn lock() -> Self {
         let to = io::stdout().lock();
-        Self { is_terminal: to.is_terminal(), to }
+        let is_terminal = to.is_terminal();
+        Self { to, is_terminal, has_colours: is_terminal && wants_colours() }
     }
 
-    /// Writes one of our own control sequences if the output is a terminal.
+    /// Writes one of our own control sequences if the output is a terminal with colours.
     pub fn style(&mut self, sequence: &'static str) -> io::Result<()> {
-        if self.is_terminal { self.to.write_all(sequence.as_bytes()).map_err(where_it_was) } else { Ok(()) }
+        if self.has_colours { self.to.write_all(sequence.as_bytes()).map_err(where_it_was) } else { Ok(()) }
     }
 
     /// Writes `bytes` and flushes.
@@ -70,6 +72,18 @@ impl Write for Out {
     fn flush(&mut self) -> io::Result<()> {
         self.to.flush().map_err(where_it_was)
     }
+}
+
+/// Returns false if the user wants no colours (<https://no-color.org>) or the terminal has none.
+fn wants_colours() -> bool {
+    let is_unset = |name| std::env::var_os(name).is_none_or(|value| value.is_empty());
+    is_unset("NO_COLOR") && std::env::var_os("TERM").is_none_or(|name| name != "dumb")
+}
+
+/// The number of columns of standard output; `None` if it is not a terminal, or if it gets the bytes unchanged.
+pub fn terminal_width() -> Option<usize> {
+    let size = terminal_size::terminal_size_of(io::stdout()).filter(|_| !RAW.load(Ordering::Relaxed));
+    size.map(|(width, _)| usize::from(width.0)).filter(|width| *width > 0)
 }
 
 fn where_it_was(error: io::Error) -> io::Error {

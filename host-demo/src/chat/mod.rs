@@ -15,6 +15,7 @@ mod talk;
 mod to_json;
 mod values;
 mod visits;
+mod wrap;
 
 pub use conversation::Style;
 pub use dialect::{Call, Part, Reader};

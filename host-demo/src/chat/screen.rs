@@ -4,7 +4,8 @@ use anyhow::Result;
 use clap::ValueEnum;
 
 use super::dialect::{Part, Reader};
-use crate::output::Out;
+use super::wrap::Wrap;
+use crate::output::{Out, terminal_width};
 
 /// The display of thoughts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -15,6 +16,7 @@ pub enum Reasoning {
 }
 
 const DIM: &str = "\x1b[2m";
+const CYAN: &str = "\x1b[36m";
 const PLAIN: &str = "\x1b[0m";
 
 /// Prints one answer.
@@ -22,7 +24,8 @@ pub struct Screen {
     out: Out,
     reasoning: Reasoning,
     reader: Reader,
-    is_dim: bool,
+    wrap: Wrap,
+    style: &'static str,
     /// True if the last part was a thought: an empty line separates it from the answer.
     after_thought: bool,
     /// True if the last line is unfinished.
@@ -32,7 +35,15 @@ pub struct Screen {
 impl Screen {
     /// Prints the parts that `reader` returns.
     pub fn new(reasoning: Reasoning, reader: Reader) -> Self {
-        Self { out: Out::lock(), reasoning, reader, is_dim: false, after_thought: false, open: false }
+        Self {
+            out: Out::lock(),
+            reasoning,
+            reader,
+            wrap: Wrap::default(),
+            style: PLAIN,
+            after_thought: false,
+            open: false,
+        }
     }
 
     pub fn push(&mut self, text: &str) -> Result<()> {
@@ -46,7 +57,8 @@ impl Screen {
         let mut parts = Vec::new();
         self.reader.finish(&mut parts);
         parts.into_iter().try_for_each(|part| self.show(part))?;
-        self.dim(false)?;
+        self.style(PLAIN)?;
+        self.flush()?;
         if self.open {
             self.out.now(b"\n")?;
         }
@@ -57,38 +69,61 @@ impl Screen {
         let text = match part {
             Part::Thought(_) if self.reasoning == Reasoning::Hide => return Ok(()),
             Part::Thought(text) => {
-                self.dim(self.reasoning == Reasoning::Dim)?;
+                self.style(if self.reasoning == Reasoning::Dim { DIM } else { PLAIN })?;
                 self.after_thought = true;
                 text
             }
             Part::Content(text) => {
                 if self.after_thought {
-                    self.out.now(b"\n\n")?;
+                    self.write("\n\n")?;
                     self.after_thought = false;
                 }
-                self.dim(false)?;
+                self.style(PLAIN)?;
                 text
             }
             Part::Call(call) => {
-                self.dim(true)?;
+                self.style(CYAN)?;
+                self.flush()?;
                 let line = if self.open { "\n" } else { "" };
                 let text = format!("{line}{}({})", call.name, call.arguments);
                 self.out.now(text.as_bytes())?;
                 self.open = true;
-                return self.dim(false);
+                self.wrap = Wrap::default();
+                return self.style(PLAIN);
             }
         };
         if !text.is_empty() {
             self.open = !text.ends_with('\n');
-            self.out.now(text.as_bytes())?;
+            self.write(&text)?;
         }
         Ok(())
     }
 
-    fn dim(&mut self, dim: bool) -> Result<()> {
-        if dim != self.is_dim {
-            self.is_dim = dim;
-            self.out.style(if dim { DIM } else { PLAIN })?;
+    /// Prints a text, with its words wrapped on a terminal.
+    fn write(&mut self, text: &str) -> Result<()> {
+        let Some(width) = terminal_width() else { return Ok(self.out.now(text.as_bytes())?) };
+        let mut ready = String::new();
+        self.wrap.push(text, width, &mut ready);
+        Ok(self.out.now(ready.as_bytes())?)
+    }
+
+    /// Prints the word that was held back.
+    fn flush(&mut self) -> Result<()> {
+        let mut ready = String::new();
+        self.wrap.flush(terminal_width().unwrap_or(usize::MAX), &mut ready);
+        Ok(self.out.now(ready.as_bytes())?)
+    }
+
+    fn style(&mut self, style: &'static str) -> Result<()> {
+        if style != self.style {
+            self.flush()?;
+            if self.style != PLAIN {
+                self.out.style(PLAIN)?;
+            }
+            if style != PLAIN {
+                self.out.style(style)?;
+            }
+            self.style = style;
         }
         Ok(())
     }

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use arenite::sampler::Sampler;
-use arenite::tokenizer::Encode;
+use arenite::tokenizer::{Encode, Tokenizer};
 use arenite::{Model, TokenId};
 use clap::ValueEnum;
 use minijinja::value::{Value, ValueKind};
 
 use crate::chat::dialect::{Call, Tools};
 use crate::chat::{ChatEvent, Input, Lines, Reasoning, Renderer, Rules, Screen, Stats, Style, Talk};
-use crate::cli::{ConstraintArgs, Limit, RunArgs, SamplingArgs};
+use crate::cli::{ConstraintArgs, Limit, Load, ModelArgs, RunArgs, SamplingArgs};
 use crate::generation::End;
 use crate::model_file::ModelFile;
 use crate::output::{self, Out, note};
@@ -33,7 +33,8 @@ use crate::{interrupt, new_file, text};
   arenite chat -m model.gguf --tools tools.json --tool-cmd \"python3 run_call.py\"
 
 On a terminal, lines can be edited, \\ at the end of a line continues it, pasted text may have several lines, Ctrl-C \
-stops an answer, and /help lists the commands. From a pipe, each line is a turn.")]
+stops an answer, Tab completes commands, and /help lists them. Lines are kept in ~/.local/state/arenite/history, or in the \
+file ARENITE_HISTORY (empty: nowhere). NO_COLOR turns colours off. From a pipe, each line is a turn.")]
 pub struct Args {
     /// System message
     #[arg(long, value_name = "TEXT")]
@@ -128,10 +129,30 @@ const HELP: &str = "\
 /load FILE     load a conversation and continue it
 /system TEXT   set the system message; without TEXT, remove it
 /think on|off  turn thoughts on or off
+/model FILE    continue the conversation with another model; without FILE, show the name of this one
 /quit          quit; the same as Ctrl-D
 End a line with \\ to continue it, or enclose several lines in \"\"\". Ctrl-C stops an answer.";
 
+/// The step after a conversation with one model.
+enum Next {
+    End(ExitCode),
+    /// These messages continue with this model.
+    Model(ModelFile, Vec<Value>),
+}
+
 pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
+    let mut lines = None;
+    let mut next = talk_with(file, args, None, &mut lines)?;
+    loop {
+        match next {
+            Next::End(code) => return Ok(code),
+            Next::Model(file, messages) => next = talk_with(&file, args, Some(messages), &mut lines)?,
+        }
+    }
+}
+
+/// Loads a model and takes turns with it, after the messages that another model had `before`.
+fn talk_with(file: &ModelFile, args: &Args, before: Option<Vec<Value>>, lines: &mut Option<Lines>) -> Result<Next> {
     let named = || file.name().to_string();
     let gguf = file.parse()?;
     let mut index = Vec::new();
@@ -152,7 +173,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let messages = args.messages.as_deref().map(list).transpose()?.unwrap_or_default();
     if args.print_prompt {
         Out::lock().now(renderer.exact(&messages)?.as_bytes())?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(Next::End(ExitCode::SUCCESS));
     }
 
     let model = Model::new(&gguf).with_context(named)?;
@@ -175,13 +196,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let mut scratch = vec![0; Sampler::scratch_bytes(&params, vocab)];
     let sampler = Sampler::new(params, &args.sampling.logit_bias, vocab, &mut scratch)?;
     text::in_vocabulary(&args.stop_id, vocab)?;
-    let (mut stops, mut stop_ids) = (args.stop.clone(), args.stop_id.clone());
-    stops.push(renderer.stop().to_string());
-    let stop =
-        text::encode(&tokenizer, renderer.stop().as_bytes(), Encode { add_special: false, parse_special: true })?;
-    if let [id] = stop[..] {
-        stop_ids.push(id);
-    }
+    let rules = rules(args, &renderer, &tokenizer, plan.options.batch)?;
     let declared = declared.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>()?;
     let mut talk = Talk {
         session,
@@ -192,26 +207,18 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
         tools: Arc::new(Tools::of(&declared)),
         declared,
         renderer,
-        rules: Rules {
-            limit: args.n_tokens.and_then(|Limit(limit)| limit),
-            stops,
-            stop_ids,
-            shift: args.shift,
-            step: plan.options.batch,
-            form: args.constraint.table(Some(&tokenizer))?,
-            thought_budget: args.reasoning_budget.and_then(|budget| usize::try_from(budget).ok()),
-        },
+        rules,
         messages,
         known: tokens,
         known_text: known_text.filter(|_| args.messages.is_none()),
         last: None,
         calls: Vec::new(),
     };
-    if let Some(system) = &args.system {
-        talk.set_system(system);
-    }
-    if let Some(prompt) = &args.prompt {
-        talk.say(prompt);
+    if let Some(messages) = before {
+        talk.load(messages)?;
+    } else {
+        args.system.iter().for_each(|system| talk.set_system(system));
+        args.prompt.iter().for_each(|prompt| talk.say(prompt));
     }
     if !talk.renderer.has_own_format() {
         note(format_args!(
@@ -220,19 +227,41 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
             talk.renderer.name()
         ));
     }
-    let lines = Lines::open()?;
+    let lines = match lines {
+        Some(lines) => lines,
+        None => lines.insert(Lines::open(HELP)?),
+    };
     if lines.is_terminal() {
         let name = talk.renderer.name();
         note(format_args!("{}, {name}, {context} positions; /help for help", file.name()));
     }
-    let code = converse(&mut talk, lines, args)?;
+    let next = converse(&mut talk, lines, args, file)?;
     if let Some(file) = kept {
         let messages = talk.messages.iter().map(serde_json::to_value).collect::<Result<_, _>>()?;
         let (tokens, text) = (std::mem::take(&mut talk.known), talk.known_text.take());
         let (engine, context) = talk.session.parts();
         file.write(engine, context, Head { tokens, messages, text, ..Head::default() })?;
     }
-    Ok(code)
+    Ok(next)
+}
+
+/// The settings of answers that the options and the template give.
+fn rules(args: &Args, renderer: &Renderer, tokenizer: &Tokenizer<'_, '_>, step: usize) -> Result<Rules> {
+    let (mut stops, mut stop_ids) = (args.stop.clone(), args.stop_id.clone());
+    stops.push(renderer.stop().to_string());
+    let stop = text::encode(tokenizer, renderer.stop().as_bytes(), Encode { add_special: false, parse_special: true })?;
+    if let [id] = stop[..] {
+        stop_ids.push(id);
+    }
+    Ok(Rules {
+        limit: args.n_tokens.and_then(|Limit(limit)| limit),
+        stops,
+        stop_ids,
+        shift: args.shift,
+        step,
+        form: args.constraint.table(Some(tokenizer))?,
+        thought_budget: args.reasoning_budget.and_then(|budget| usize::try_from(budget).ok()),
+    })
 }
 
 /// The variables of the template that the options give.
@@ -251,8 +280,8 @@ fn kwargs(args: &Args, style: &Style) -> Result<Value> {
 
 const NO_SWITCH: &str = "the chat template has no switch for thoughts; leave out --think";
 
-/// Takes turns until the input ends.
-fn converse(talk: &mut Talk<'_, '_, '_>, mut lines: Lines, args: &Args) -> Result<ExitCode> {
+/// Takes turns until the input ends or another model is chosen.
+fn converse(talk: &mut Talk<'_, '_, '_>, lines: &mut Lines, args: &Args, file: &ModelFile) -> Result<Next> {
     let is_terminal = lines.is_terminal();
     let mut interrupted = false;
     loop {
@@ -261,7 +290,9 @@ fn converse(talk: &mut Talk<'_, '_, '_>, mut lines: Lines, args: &Args) -> Resul
             let end = answer_with_tools(talk, args);
             interrupt::answered();
             match end {
-                Ok(End::Interrupted) if !is_terminal => return Ok(ExitCode::from(output::INTERRUPTED)),
+                Ok(End::Interrupted) if !is_terminal => {
+                    return Ok(Next::End(ExitCode::from(output::INTERRUPTED)));
+                }
                 Ok(_) => {}
                 // On a terminal, a turn that fails does not end the conversation.
                 Err(error) if is_terminal => {
@@ -272,17 +303,22 @@ fn converse(talk: &mut Talk<'_, '_, '_>, mut lines: Lines, args: &Args) -> Resul
             }
         }
         match lines.next()? {
-            Input::End => return Ok(ExitCode::SUCCESS),
-            Input::Interrupted if interrupted => return Ok(ExitCode::SUCCESS),
+            Input::End => return Ok(Next::End(ExitCode::SUCCESS)),
+            Input::Interrupted if interrupted => return Ok(Next::End(ExitCode::SUCCESS)),
             Input::Interrupted => {
                 note("Ctrl-C again, Ctrl-D or /quit ends");
                 interrupted = true;
                 continue;
             }
             Input::Text(line) if line.trim().is_empty() => {}
+            Input::Text(line) if is_terminal && line.starts_with("/model") => match model(line.trim(), args, file) {
+                Ok(None) => {}
+                Ok(Some(model)) => return Ok(Next::Model(model, std::mem::take(&mut talk.messages))),
+                Err(error) => _ = output::report(&error),
+            },
             Input::Text(line) if is_terminal && line.starts_with('/') => match command(talk, line.trim()) {
                 Ok(true) => {}
-                Ok(false) => return Ok(ExitCode::SUCCESS),
+                Ok(false) => return Ok(Next::End(ExitCode::SUCCESS)),
                 Err(error) => _ = output::report(&error),
             },
             Input::Text(line) => talk.say(&line),
@@ -353,6 +389,21 @@ fn answer(talk: &mut Talk<'_, '_, '_>, reasoning: Reasoning) -> Result<End> {
         _ => {}
     }
     Ok(end)
+}
+
+/// Opens the model that `/model FILE` names; without a file, prints the name of the present one.
+fn model(line: &str, args: &Args, present: &ModelFile) -> Result<Option<ModelFile>> {
+    let name = line.trim_start_matches("/model").trim();
+    if name.is_empty() {
+        note(present.name());
+        return Ok(None);
+    }
+    ensure!(args.session.is_none(), "a file of --session belongs to one model: start `arenite chat` anew");
+    let file = ModelFile::open(&ModelArgs { model: Some(name.into()), load: Load::Auto, ..ModelArgs::default() })?;
+    // An error here leaves the present model in place.
+    let gguf = file.parse()?;
+    runtime::must_continue(&Model::new(&gguf).with_context(|| name.to_string())?)?;
+    Ok(Some(file))
 }
 
 /// Runs a slash command. Returns `false` if the conversation should end.

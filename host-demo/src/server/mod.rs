@@ -8,7 +8,7 @@
 //! vectors     embeddings and rankings       answer       answers in OpenAI's format
 //! stream      streamed answers              responses    the Responses API
 //! anthropic   chats in Anthropic's format   ollama       Ollama's interface
-//! llama       llama.cpp's routes
+//! llama       llama.cpp's routes            page         the page at `/`
 //! audio       speech to text
 //! engine      the thread, pass by pass      running      a conversation in progress
 //! budget      tokens of a pass              cache        contexts of finished conversations
@@ -37,6 +37,7 @@ mod logprobs;
 mod lora;
 mod memory;
 mod ollama;
+mod page;
 mod record;
 mod request;
 mod responses;

@@ -7,7 +7,7 @@ use axum::body::Body as HttpBody;
 use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::Serialize;
@@ -23,7 +23,7 @@ use super::responses::responses;
 use super::service::{Endpoint, Service};
 use super::stream::stream;
 use super::vectors::token_count;
-use super::{anthropic, audio, llama, lora, ollama, record};
+use super::{anthropic, audio, llama, lora, ollama, page, record};
 use crate::text;
 
 /// Returns the routes. Browsers may send requests from `origins` and from the server's own page.
@@ -60,7 +60,7 @@ pub fn router(app: Arc<App>, origins: Vec<HeaderValue>, gate: Gate) -> Router {
     let log = app.log.clone();
     let routes = guarded
         .route("/health", get(health))
-        .route("/", get(|| async { Html(include_str!("page.html")) }))
+        .merge(page::routes())
         .fallback(|| async { ApiError::new(StatusCode::NOT_FOUND, "there is nothing at this path") })
         .method_not_allowed_fallback(|| async {
             ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "this path takes another method")

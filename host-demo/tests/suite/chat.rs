@@ -337,6 +337,81 @@ fn run_is_chat_on_a_terminal_and_generate_otherwise() {
     assert!(String::from_utf8_lossy(&output.stdout).starts_with("Once upon a time"));
 }
 
+#[test]
+fn a_conversation_continues_with_another_model() {
+    let directory = directory();
+    let other = file(&directory, "other.gguf", with_template(TURNS));
+    let mut terminal = Terminal::start(&["chat", "--template", "chatml", "--temp", "0", "-n", "6"]);
+    terminal.says("One day");
+    terminal.says("/model /no/such/file");
+    terminal.wait_for("/no/such/file");
+    terminal.says("/model");
+    terminal.wait_for("built-in");
+    terminal.says(&format!("/model {other}"));
+    terminal.wait_for("other.gguf");
+    terminal.wait_for("/help for help");
+    terminal.says("And then?");
+    terminal.says("/stats");
+    let stats = terminal.wait_for("turns ") + &terminal.rest_of_line();
+    assert_eq!(number(&stats, "turns"), 2);
+    terminal.says("/quit");
+    assert!(terminal.ends());
+}
+
+#[test]
+fn words_are_wrapped_and_code_is_not() {
+    let directory = directory();
+    let text = "The quick brown fox jumps over the lazy dog and runs away.\n```\nlet code = \"longer than the terminal, and unchanged\";\n```\nThe end of this story.";
+    let grammar = file(&directory, "g.gbnf", format!("root ::= {}", json!(text)));
+    let args = ["chat", "--template", "chatml", "--grammar", &grammar, "--temp", "0", "-c", "2000"];
+    let mut terminal = Terminal::start_with(&args, 30, &[]);
+    terminal.says("Tell it.");
+    terminal.wait_for(
+        "The quick brown fox jumps over\nthe lazy dog and runs away.\n```\nlet code = \"longer than the terminal, and unchanged\";\n```\nThe end of this story.\n",
+    );
+    terminal.says("/quit");
+    assert!(terminal.ends());
+    assert_eq!(String::from_utf8_lossy(&arenite(&args, "Tell it.\n").stdout).trim_end(), text);
+}
+
+#[test]
+fn lines_are_kept_completed_and_coloured() {
+    let directory = directory();
+    let history = directory.path().join("state/history");
+    let kept = [("ARENITE_HISTORY", history.to_str().expect("UTF-8"))];
+    let args = ["chat", "--temp", "0", "-n", "3"];
+    let mut terminal = Terminal::start_with(&args, 200, &kept);
+    terminal.wait_for("\x1b[1;32m> \x1b[0m");
+    terminal.types("Hello\\\rfox\r");
+    terminal.is_asked();
+    terminal.types("/st\t\r");
+    terminal.wait_for("turns ");
+    terminal.says("/quit");
+    assert!(terminal.ends());
+
+    let mut terminal = Terminal::start_with(&args, 200, &kept);
+    terminal.is_asked();
+    terminal.types("\x1b[A\x1b[A\x1b[A");
+    terminal.wait_for("Hello\\");
+    terminal.types("\r");
+    terminal.says("/stats");
+    let stats = terminal.wait_for("turns ") + &terminal.rest_of_line();
+    assert_eq!(number(&stats, "turns"), 1);
+    terminal.is_asked();
+    terminal.types("/re\t\t");
+    terminal.wait_for("/regen");
+    terminal.types("\x15/quit\r");
+    assert!(terminal.ends());
+
+    // Without a history, and without colours.
+    let mut terminal = Terminal::start_with(&args, 200, &[("NO_COLOR", "1")]);
+    terminal.is_asked();
+    terminal.types("\x1b[A\x15/quit\r");
+    let shown = terminal.remainder();
+    assert!(!shown.contains("Hello") && !shown.contains("\x1b[1;32m"), "{shown:?}");
+    assert!(std::fs::read_to_string(&history).expect("the history").contains("Hello"));
+}
+
 /// The token of the byte ESC in the built-in model.
 const ESC: &str = "30=1000";
 

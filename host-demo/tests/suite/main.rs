@@ -14,6 +14,7 @@ mod listen;
 mod llama2c;
 mod overload;
 mod pack;
+mod page;
 mod pieces;
 mod quantize;
 mod rerank;

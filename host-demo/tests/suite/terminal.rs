@@ -20,11 +20,21 @@ pub struct Terminal {
 
 impl Terminal {
     pub fn start(args: &[&str]) -> Self {
-        let size = PtySize { rows: 40, cols: 200, pixel_width: 0, pixel_height: 0 };
+        Self::start_with(args, 200, &[])
+    }
+
+    /// Starts with a width in columns and environment variables.
+    pub fn start_with(args: &[&str], cols: u16, variables: &[(&str, &str)]) -> Self {
+        let size = PtySize { rows: 40, cols, pixel_width: 0, pixel_height: 0 };
         let pty = native_pty_system().openpty(size).expect("a pseudo-terminal");
         let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_arenite"));
         command.args(args);
         command.env("TERM", "xterm");
+        command.env("ARENITE_HISTORY", "");
+        command.env_remove("NO_COLOR");
+        for (name, value) in variables {
+            command.env(name, value);
+        }
         let child = pty.slave.spawn_command(command).expect("the binary starts");
         let mut reader = pty.master.try_clone_reader().expect("its output");
         let (sender, output) = channel();

@@ -1,0 +1,41 @@
+//! The page at `/`: a conversation with the model, in a browser.
+
+use axum::Router;
+use axum::http::{HeaderName, HeaderValue, header};
+use axum::routing::get;
+
+/// The files of the page: path, content type, content.
+const FILES: [(&str, &str, &str); 7] = [
+    ("/", "text/html; charset=utf-8", include_str!("page/index.html")),
+    ("/page.css", "text/css; charset=utf-8", include_str!("page/page.css")),
+    ("/page.mjs", SCRIPT, include_str!("page/page.mjs")),
+    ("/view.mjs", SCRIPT, include_str!("page/view.mjs")),
+    ("/requests.mjs", SCRIPT, include_str!("page/requests.mjs")),
+    ("/settings.mjs", SCRIPT, include_str!("page/settings.mjs")),
+    ("/markdown.mjs", SCRIPT, include_str!("page/markdown.mjs")),
+];
+
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+
+/// The page loads its own files and nothing else. It contains no scripts or styles outside of these files, other pages
+/// cannot embed it, and its scripts cannot turn a text into markup.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+                      require-trusted-types-for 'script'; trusted-types 'none'";
+
+const HEADERS: [(HeaderName, &str); 4] = [
+    (header::CONTENT_SECURITY_POLICY, POLICY),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::CACHE_CONTROL, "no-cache"),
+];
+
+/// Returns the routes of the page. They need no key: the page asks for it.
+pub fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    FILES.into_iter().fold(Router::new(), |routes, (path, kind, content)| {
+        let headers = HEADERS.into_iter().chain([(header::CONTENT_TYPE, kind)]);
+        let headers = headers.map(|(name, value)| (name, HeaderValue::from_static(value)));
+        let headers: axum::http::HeaderMap = headers.collect();
+        routes.route(path, get(move || async move { (headers, content) }))
+    })
+}

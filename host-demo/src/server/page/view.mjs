@@ -1,0 +1,148 @@
+// Draws messages. Texts of models become text nodes and the elements of markdown.mjs, never HTML.
+
+import { markdown } from "./markdown.mjs";
+
+/** Makes an element with a class and children. */
+export function make(tag, name = "", ...children) {
+  const element = document.createElement(tag);
+  if (name) element.className = name;
+  element.append(...children);
+  return element;
+}
+
+export function button(label, action, name = "") {
+  const element = make("button", name, label);
+  element.type = "button";
+  element.onclick = () => action(element);
+  return element;
+}
+
+/** Makes a button that copies the text that `text` returns. */
+function copyButton(text) {
+  return button("Copy", async (element) => {
+    element.textContent = (await copy(text())) ? "Copied" : "Not copied";
+    setTimeout(() => (element.textContent = "Copy"), 1500);
+  });
+}
+
+async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    // Browsers have a clipboard only on localhost and with HTTPS; the older way works everywhere.
+    const field = make("textarea");
+    field.value = text;
+    document.body.append(field);
+    field.select();
+    const isCopied = document.execCommand("copy");
+    field.remove();
+    return isCopied;
+  }
+}
+
+/** Makes the node of a tree of markdown.mjs. */
+function build(tree) {
+  if (typeof tree == "string") return tree;
+  const [tag, { href, language, side, start }, ...children] = tree;
+  const element = make(tag, side, ...children.map(build));
+  if (tag == "pre") {
+    const code = make("code", "", ...children);
+    const head = make("div", "", make("span", "", language || "text"), copyButton(() => code.textContent));
+    return make("div", "listing", head, make("pre", "", code));
+  }
+  if (tag == "table") return make("div", "wide-table", element);
+  if (tag == "ol") element.start = start;
+  if (tag == "a") Object.assign(element, { href, target: "_blank", rel: "noopener noreferrer" });
+  return element;
+}
+
+/** Returns a function that shows a growing text in `parent`; blocks that are the same as before stay. */
+function growing(parent) {
+  let shown = [];
+  return (text) => {
+    const blocks = markdown(text);
+    const next = blocks.map((block) => JSON.stringify(block));
+    let same = 0;
+    while (same < shown.length && shown[same] == next[same]) same++;
+    while (parent.childNodes.length > same) parent.lastChild.remove();
+    parent.append(...blocks.slice(same).map(build));
+    shown = next;
+  };
+}
+
+/** Returns the JSON text of a call's arguments with indentation, or the text as it is. */
+function pretty(text) {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
+  }
+}
+
+/** The element of a message and a function that redraws it. `does` has what the buttons do. */
+export function view(message, does) {
+  return { user, assistant, tool }[message.role](message, does);
+}
+
+function user(message, does) {
+  const text = make("div", "text", message.content);
+  const actions = make("div", "actions", copyButton(() => message.content), button("Edit", () => does.edit(message)));
+  return { element: make("article", "turn user", text, actions), update() {} };
+}
+
+function tool(message) {
+  const result = make("div", "result", `Result of ${message.name}`, make("pre", "", message.content));
+  return { element: make("article", "turn tool", result), update() {} };
+}
+
+function assistant(message, does) {
+  const title = make("summary", "", "Thinking\u2026");
+  const inner = make("div", "text");
+  const thought = make("details", "thought", title, inner);
+  const text = make("div", "text");
+  const calls = make("form", "calls");
+  const note = make("span", "note");
+  const again = button("Regenerate", () => does.regenerate(), "only-last");
+  const copies = copyButton(() => message.content);
+  const actions = make("div", "actions", copies, again, note);
+  const showThought = growing(inner);
+  const showText = growing(text);
+  let isTouched = false; // the user has folded or unfolded the thought
+  title.onclick = () => (isTouched = true);
+  calls.onsubmit = (event) => {
+    event.preventDefault();
+    does.results(message.tool_calls.map((call, at) => ({
+      role: "tool", tool_call_id: call.id, name: call.function.name, content: calls.querySelectorAll("textarea")[at].value,
+    })));
+  };
+  const update = (isRunning) => {
+    const { content, reasoning_content: thoughts, tool_calls: list = [] } = message;
+    const isThinking = isRunning && !content && !list.length;
+    thought.hidden = !thoughts;
+    title.textContent = isThinking ? "Thinking\u2026" : "Thought";
+    if (!isTouched) thought.open = isThinking;
+    if (thoughts) showThought(thoughts);
+    text.hidden = !content;
+    showText(content);
+    note.textContent = message.note ?? "";
+    copies.hidden = !content;
+    actions.hidden = isRunning;
+    element.classList.toggle("wait", isRunning);
+    if (!isRunning && list.length && !calls.childNodes.length) calls.append(...list.map(call), sendResults());
+  };
+  const element = make("article", "turn assistant", thought, text, calls, actions);
+  return { element, update };
+}
+
+/** A call, with a field for its result. */
+function call({ function: { name, arguments: text } }) {
+  const field = make("textarea", "code only-last");
+  Object.assign(field, { rows: 2, placeholder: "Result of the call" });
+  field.setAttribute("aria-label", `Result of ${name}`);
+  return make("div", "call", "Call of ", make("b", "", name), make("pre", "", pretty(text)), field);
+}
+
+function sendResults() {
+  return make("button", "strong only-last", "Send the result");
+}
