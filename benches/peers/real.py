@@ -24,6 +24,12 @@ HERE = pathlib.Path(__file__).resolve().parent
 ARENITE, MODELS = sys.argv[1], pathlib.Path(sys.argv[2])
 NAMES = {"smollm2": "SmolLM2 135M Instruct, Q4_1", "gemma3": "Gemma 3 270M, Q4_K_M", "minilm": "all-MiniLM-L6-v2, F32"}
 DECODERS = ["smollm2", "gemma3"]
+# Maximum KL to llama.cpp with weights and cache in F32. For Gemma, llama.cpp takes GELU from a table of F16 values: over
+# 256 tokens it is 4.0e-7 from a forward pass in F64 (numpy), and 3.2e-11 if compiled without GGML_GELU_FP16.
+NEAR = {"smollm2": 1e-9, "gemma3": 2e-6}
+
+# Tokens of prose.txt over which KL is a mean.
+TOKENS = 1024
 
 failures = []
 
@@ -103,11 +109,10 @@ def check_kl():
     """The divergence from the logits of the same weights in F32, over 1024 tokens, with each type of cache."""
     for name in DECODERS:
         path, exact = Llama(file_of(name)), Llama(exact_file(name))
-        ids = prose(path, 1024)
+        ids = prose(path, TOKENS)
         wanted = exact.logits(ids)
-        # llama.cpp takes GELU from a table in f16.
         error = divergence(our_logits(exact_file(name), ids, "f32"), wanted)
-        row(name, "KL to llama.cpp, weights and cache in F32", f"{error:.1e}", "", error < 2e-6)
+        row(name, "KL to llama.cpp, weights and cache in F32", f"{error:.1e}", "", error < NEAR[name])
         for kv in TYPES:
             ours, theirs = divergence(our_logits(file_of(name), ids, kv), wanted), divergence(path.logits(ids, kv), wanted)
             row(name, f"KL to F32, cache {kv}", f"{ours:.5f}", f"{theirs:.5f} ({ours / theirs:.2f})", ours <= 1.15 * theirs)
@@ -119,7 +124,7 @@ def check_cache():
     """The divergence of a quantized cache from the f16 cache, on weights in F32."""
     for name in DECODERS:
         exact = Llama(exact_file(name))
-        ids = prose(exact, 1024)
+        ids = prose(exact, TOKENS)
         wanted = our_logits(exact_file(name), ids, "f16"), exact.logits(ids, "f16")
         for kv in ("q8_0", "q4_0"):
             ours = divergence(our_logits(exact_file(name), ids, kv), wanted[0])

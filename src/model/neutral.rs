@@ -35,6 +35,7 @@ features_length *
 embedding_length_out =embedding_length outputs of another width
 rope.scaling.finetuned *
 rope.scaling.yarn_ext_factor 1 another ramp of YaRN
+rope.scaling.yarn_truncate t a ramp of YaRN with unrounded ends
 rope.scaling.alpha 1 a stretched rotation
 rope.freq_scale 1 a stretched rotation
 rope.freq_base_swa =rope.freq_base a rotation of local layers

@@ -125,6 +125,9 @@ pub const DECODERS: &[&str] = &[
     "glm4_moe_lite",
     "rwkv7",
     "gemma3n",
+    "gpt_oss_yarn",
+    "olmo3_small",
+    "granite4_small",
 ];
 
 /// Directories of cases: `ARENITE_FIXTURES`, then the repository.

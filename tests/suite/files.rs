@@ -58,6 +58,7 @@ fn has(file: &Builder, key: &str) -> bool {
 fn neutral() -> Vec<(&'static str, Meta)> {
     let mut keys: Vec<(&'static str, Meta)> = vec![
         ("use_parallel_residual", false.into()),
+        ("rope.scaling.yarn_truncate", true.into()),
         ("attention.recurrent_layers", Meta::array([false; 4])),
         ("classifier.output_labels", Meta::strings(["yes"])),
         ("vision.block_count", 27u32.into()),
@@ -120,6 +121,7 @@ fn keys_that_mean_something() {
         ("attention.causal", Meta::from(false), "attention to later tokens"),
         ("attention.recurrent_layers", Meta::array([false, true]), "recurrent layers"),
         ("moe_latent_size", Meta::from(8u32), "latent experts"),
+        ("rope.scaling.yarn_truncate", Meta::from(false), "a ramp of YaRN with unrounded ends"),
     ];
     for family in FAMILIES {
         for (key, value, what) in &asks {
@@ -206,15 +208,21 @@ fn scaling_under_older_names() {
     assert_ne!(yarn(&[("rope.scaling.yarn_attn_factor", 1.3f32.into())]), yarn(&[]));
 }
 
-/// The published gpt-oss models do not round the ends of YaRN's ramp, and their files do not say so.
+/// The published gpt-oss models do not round the ends of YaRN's ramp, and their files do not say so. The case
+/// `gpt_oss_yarn` compares logits.
 #[test]
 fn ramps_of_gpt_oss() {
-    for (original, rounded) in [(4096u32, false), (128, true)] {
+    for (original, key, rounded) in
+        [(4096u32, None, false), (128, None, true), (4096, Some(true), true), (128, Some(false), false)]
+    {
         let mut file = decoder("gpt-oss");
         for (key, value) in
             [("type", Meta::from("yarn")), ("factor", 32f32.into()), ("original_context_length", original.into())]
         {
             file.set(&format!("gpt-oss.rope.scaling.{key}"), value);
+        }
+        if let Some(key) = key {
+            file.set("gpt-oss.rope.scaling.yarn_truncate", key);
         }
         let file = file.build();
         let spec = Spec::read(&Gguf::parse(&file).unwrap()).unwrap();

@@ -154,3 +154,32 @@ fn damaged_pieces_are_refused() {
     );
     Model::new(&gguf).unwrap();
 }
+
+/// Two pieces, written by llama.cpp's package `gguf` (`hashes.py` made them).
+const PIECES: [&[u8]; 2] = [
+    include_bytes!("../fixtures/hashes-00001-of-00002.gguf"),
+    include_bytes!("../fixtures/hashes-00002-of-00002.gguf"),
+];
+
+/// Pieces in two memories of a firmware, parsed by the compiler.
+const SPLIT: Gguf<'static> = match Gguf::parse_split(&PIECES) {
+    Ok(gguf) => gguf,
+    Err(_) => panic!("no model"),
+};
+
+#[test]
+fn pieces_are_parsed_by_the_compiler() {
+    const COUNT: usize = SPLIT.tensor_count() as usize;
+    const LAST: &[u8] = match SPLIT.tensor("blk.0.three_dimensions") {
+        Some(tensor) => tensor.data,
+        None => panic!("no tensor"),
+    };
+    let whole = Gguf::parse(include_bytes!("../fixtures/hashes.gguf")).unwrap();
+    assert!(whole.tensors().map(|tensor| tensor.data).eq(SPLIT.tensors().map(|tensor| tensor.data)));
+    assert_eq!((COUNT, LAST), (3, whole.tensor("blk.0.three_dimensions").unwrap().data));
+    let mut verify = SPLIT.verify().unwrap().unwrap();
+    while verify.step(16).unwrap() {}
+    // Pieces that are no model do not compile.
+    const ALONE: Result<Gguf<'static>, Error> = Gguf::parse_split(PIECES.split_at(1).0);
+    assert_eq!(ALONE.unwrap_err(), Error::Piece { number: 2, count: 2, why: "is missing" });
+}

@@ -156,6 +156,11 @@ impl Keys<'_> {
                 let original =
                     original.context("the rope settings in config.json have no original_max_position_embeddings")?;
                 self.set("rope.scaling.original_context_length", original as u32);
+                // GGUF has no key for the ends of the ramp. Without this one, files are read as usual for their family.
+                let rounded = c.rope("truncate").and_then(|rounded| rounded.as_bool()).unwrap_or(true);
+                if rounded != (self.architecture != "gpt-oss" || original != 4096) {
+                    self.set("rope.scaling.yarn_truncate", rounded);
+                }
                 for (key, names) in [
                     ("yarn_ext_factor", &["extrapolation_factor"][..]),
                     ("yarn_attn_factor", &["attention_factor", "attn_factor"]),

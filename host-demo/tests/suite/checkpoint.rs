@@ -195,6 +195,11 @@ fn what_cannot_be_converted_is_said() {
     assert!(message.contains("UnheardOfModel"), "{message}");
     let message = copy(&|config| config["num_attention_heads"] = 7.into(), none);
     assert!(message.contains("heads"), "{message}");
+    let ramp = serde_json::json!({
+        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "truncate": false
+    });
+    let message = copy(&|config| config["rope_parameters"] = ramp.clone(), none);
+    assert!(message.contains("rope.scaling.yarn_truncate requires a ramp of YaRN with unrounded ends"), "{message}");
     let message = copy(&|config| config["quantization_config"] = serde_json::json!({"quant_method": "awq"}), none);
     assert!(message.contains("awq"), "{message}");
     let split =

@@ -11,7 +11,8 @@ use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(keys.decoder(RopeStyle::Halves));
-    let heads = HeadSpec { rope: ramp(spec.global.rope), ..spec.global };
+    let rounded = tri!(keys.switch("rope.scaling.yarn_truncate"));
+    let heads = HeadSpec { rope: ramp(spec.global.rope, rounded), ..spec.global };
     if heads.window.is_none() {
         return Err(keys.missing("attention.sliding_window"));
     }
@@ -36,12 +37,15 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     })
 }
 
-/// Selects the models' variant of YaRN's ramp: the published models, trained for 4096 positions, do not round its ends
-/// (`truncate: false`). GGUF has no key for this.
-const fn ramp(rope: Option<Rope>) -> Option<Rope> {
+/// Selects the variant of YaRN's ramp. The published models, trained for 4096 positions, do not round its ends
+/// (`truncate: false`), and their files do not say so: only `arenite convert hf` writes the key.
+const fn ramp(rope: Option<Rope>, rounded: Option<bool>) -> Option<Rope> {
     let Some(mut rope) = rope else { return None };
-    if let Scaling::Yarn { original: 4096.0, whole_pairs, .. } = &mut rope.scaling {
-        *whole_pairs = false;
+    if let Scaling::Yarn { original, whole_pairs, .. } = &mut rope.scaling {
+        *whole_pairs = match rounded {
+            Some(rounded) => rounded,
+            None => *original != 4096.0,
+        };
     }
     Some(rope)
 }
