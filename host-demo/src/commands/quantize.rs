@@ -227,13 +227,13 @@ fn warn_of_rows(changes: &[Change<'_>]) {
     for ((wanted, to, columns), names) in groups {
         let first = names.first().copied().unwrap_or_default();
         let (others, become_) = match names.len() {
-            1 => (String::new(), "becomes"),
-            2 => (" and another tensor".to_owned(), "become"),
-            count => (format!(" and {} other tensors", count - 1), "become"),
+            1 => (String::new(), "it becomes"),
+            2 => (" and another tensor".to_owned(), "they become"),
+            count => (format!(" and {} other tensors", count - 1), "they become"),
         };
         note(format_args!(
             "warning: the rows of {first}{others} have {columns} elements, which {wanted:?} cannot hold in blocks of {}: \
-             {first} {become_} {to:?}; a type that fits is {:?}",
+             {become_} {to:?}; a type that fits is {:?}",
             wanted.block().0,
             mix::alternative(wanted, columns),
         ));
