@@ -1,4 +1,5 @@
-#![doc = include_str!("../README.md")]
+// The README needs host-demo, whose documentation tests run it.
+#![cfg_attr(not(doctest), doc = include_str!("../README.md"))]
 //!
 //! # The crate
 //!
@@ -12,6 +13,45 @@
 //! - [`Error`]: the only error type.
 //!
 //! The [`guide`] explains how the crate works.
+//!
+//! # Example
+//!
+//! ```rust
+//! use arenite::sampler::{Params, Pcg32, Sampler};
+//! use arenite::tokenizer::{Encode, Tokenizer};
+//! use arenite::{Gguf, Line, Model, Options, Plan, Session};
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let path = std::env::args().nth(1).unwrap_or("tests/fixtures/stories.gguf".into());
+//!     let file = std::fs::read(path)?; // or flash, `include_bytes!`, an mmap
+//!     let gguf = Gguf::parse(&file)?; // borrowed: nothing is copied
+//!     let model = Model::new(&gguf)?; // every tensor's shape and type is checked here, once
+//!     let plan = Plan::new(&gguf, Options::new().context(256))?; // exact bytes
+//!     let [mut workspace, mut kv, mut index] =
+//!         [plan.workspace, plan.kv, plan.tokenizer].map(|bytes| vec![Line::ZERO; bytes.div_ceil(64)]);
+//!     let tokenizer = Tokenizer::new(&gguf, Line::bytes_mut(&mut index))?;
+//!     let mut session = Session::new(&model, plan, Line::bytes_mut(&mut workspace), Line::bytes_mut(&mut kv))?;
+//!
+//!     // A `heapless::Vec` of at most 32 ids.
+//!     let prompt = tokenizer.encode_list::<32>(b"One day, a little fox", Encode::PROMPT, &mut [0; 4096])?;
+//!     session.prefill(&prompt)?;
+//!
+//!     let mut scratch = vec![0; Sampler::scratch_bytes(&Params::DEFAULT, model.spec().vocab)];
+//!     let mut sampler = Sampler::new(Params::DEFAULT, &[], model.spec().vocab, &mut scratch)?;
+//!     let (mut rng, mut decoder) = (Pcg32::new(7), tokenizer.decoder_after_prompt());
+//!     let mut text = String::new();
+//!     while session.position() < session.context() {
+//!         let token = sampler.sample(session.logits_mut(), &mut rng)?;
+//!         if tokenizer.is_end(token) {
+//!             break;
+//!         }
+//!         decoder.write(token, &tokenizer, &mut text)?; // any `core::fmt::Write`
+//!         session.decode(token)?;
+//!     }
+//!     println!("{text}");
+//!     Ok(())
+//! }
+//! ```
 //!
 //! # Features
 //!

@@ -1,14 +1,14 @@
-//! LoRA adapters given on the command line.
+//! Files of LoRA adapters.
 
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use arenite::gguf::Value;
-use arenite::{Adapter, Engine, Gguf, Model, Options, Session};
+use arenite::{Adapter, Gguf, Model, Options};
 
 use crate::model_file::ModelFile;
 
-/// Splits `PATH:SCALE`. The scale is 1 if there is none.
+/// Splits `FILE:SCALE`. The scale is 1 if there is none.
 pub fn scaled(text: &str) -> Result<(&Path, f32)> {
     match text.rsplit_once(':') {
         Some((path, scale)) if !Path::new(text).exists() => {
@@ -20,32 +20,42 @@ pub fn scaled(text: &str) -> Result<(&Path, f32)> {
     }
 }
 
-/// Sizes of the adapters of a command line.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Sizes {
-    count: usize,
-    /// Largest rank.
-    rank: usize,
-    /// Bytes of all files.
-    pub bytes: usize,
-}
+/// Files of adapters, and their scales.
+#[derive(Default)]
+pub struct AdapterFiles(Vec<(ModelFile, f32)>);
 
-impl Sizes {
-    pub fn of(lora: &[String]) -> Result<Self> {
-        let mut sizes = Self { count: lora.len(), ..Self::default() };
-        for text in lora {
-            let file = ModelFile::open(Some(scaled(text)?.0))?;
-            let gguf = file.parse()?;
-            must_be_adapter(&gguf).with_context(|| file.name().to_owned())?;
-            sizes.rank = sizes.rank.max(largest_rank(&gguf));
-            sizes.bytes += file.len();
-        }
-        Ok(sizes)
+impl AdapterFiles {
+    /// Opens the files of a list of `FILE` or `FILE:SCALE`.
+    pub fn open(lora: &[String]) -> Result<Self> {
+        let open = |text: &String| {
+            let (path, scale) = scaled(text)?;
+            let file = ModelFile::open(path)?;
+            file.parse().and_then(|gguf| must_be_adapter(&gguf)).with_context(|| file.name().to_owned())?;
+            Ok((file, scale))
+        };
+        lora.iter().map(open).collect::<Result<_>>().map(Self)
+    }
+
+    /// The adapters, checked for `model`.
+    pub fn adapters(&self, model: &Model<'_>) -> Result<Vec<Adapter<'_>>> {
+        let files = self.0.iter().map(|(file, _)| file);
+        files.map(|file| Adapter::new(&file.gguf()?, model).with_context(|| file.name().to_owned())).collect()
+    }
+
+    /// Index and scale of each adapter.
+    pub fn scales(&self) -> Vec<(usize, f32)> {
+        self.0.iter().enumerate().map(|(index, (_, scale))| (index, *scale)).collect()
+    }
+
+    /// Bytes of all files.
+    pub fn len(&self) -> usize {
+        self.0.iter().map(|(file, _)| file.len()).sum()
     }
 
     /// Returns the options with memory for the adapters.
-    pub fn planned(self, options: Options) -> Options {
-        options.adapters(self.count).rank(self.rank)
+    pub fn planned(&self, options: Options) -> Options {
+        let ranks = self.0.iter().filter_map(|(file, _)| file.gguf().ok()).map(|gguf| largest_rank(&gguf));
+        options.adapters(self.0.len()).rank(ranks.max().unwrap_or(0))
     }
 }
 
@@ -63,48 +73,4 @@ pub fn must_be_adapter(gguf: &Gguf<'_>) -> Result<()> {
 fn largest_rank(gguf: &Gguf<'_>) -> usize {
     let halves = gguf.tensors().filter(|tensor| tensor.name.ends_with(".lora_b"));
     halves.map(|tensor| tensor.dims[0] as usize).max().unwrap_or(0)
-}
-
-/// Adapters that are loaded until the process ends, and their scales.
-#[derive(Clone, Copy, Default)]
-pub struct Adapters {
-    list: &'static [Adapter<'static>],
-    /// Index and scale of each adapter.
-    scales: &'static [(usize, f32)],
-}
-
-impl Adapters {
-    /// Loads the adapters of the command line.
-    pub fn load(lora: &[String], model: &Model<'_>) -> Result<Self> {
-        let (mut list, mut scales) = (Vec::new(), Vec::new());
-        for (number, text) in lora.iter().enumerate() {
-            let (path, scale) = scaled(text)?;
-            // Adapters are few and small, and in use until the process ends.
-            let file: &'static ModelFile = Box::leak(Box::new(ModelFile::open(Some(path))?));
-            let adapter = file.parse().and_then(|gguf| Ok(Adapter::new(&gguf, model)?));
-            list.push(adapter.with_context(|| file.name().to_owned())?);
-            scales.push((number, scale));
-        }
-        Ok(Self { list: list.leak(), scales: scales.leak() })
-    }
-
-    /// Lets an engine use the adapters. Its contexts do not use them yet.
-    pub fn attach<'m, 'w>(&self, engine: Engine<'m, 'w>) -> Result<Engine<'m, 'w>> {
-        Ok(if self.list.is_empty() { engine } else { engine.with_adapters(self.list)? })
-    }
-
-    /// Uses the adapters in a session.
-    pub fn apply<'m, 'w>(&self, session: Session<'m, 'w>) -> Result<Session<'m, 'w>> {
-        if self.list.is_empty() {
-            return Ok(session);
-        }
-        let mut session = session.with_adapters(self.list)?;
-        session.adapt(self.scales)?;
-        Ok(session)
-    }
-
-    /// Index of each adapter, and its scale on the command line.
-    pub fn scales(&self) -> &'static [(usize, f32)] {
-        self.scales
-    }
 }

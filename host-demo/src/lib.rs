@@ -1,5 +1,10 @@
-//! The std companion of arenite. [`gguf_writer`] is for other programs; the rest implements the command line
-//! `arenite`, described in `host-demo/README.md`.
+//! The std companion of [`arenite`]: models for programs with an operating system.
+//!
+//! - [`Loaded`]: a model that owns its file, memory and threads. It continues texts, holds conversations, and gives
+//!   values of a JSON schema, embeddings and rankings.
+//! - [`grammar`]: compiles JSON schemas and GBNF for [`arenite::grammar`].
+//! - [`gguf_writer`]: writes GGUF files.
+//! - [`main`]: the command line `arenite`, described in `host-demo/README.md`.
 #![deny(unsafe_code)]
 // Printing macros panic if a pipe was closed; use `output` instead.
 #![warn(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used, clippy::expect_used)]
@@ -19,7 +24,7 @@ mod foreign;
 mod generation;
 #[warn(missing_docs, clippy::missing_errors_doc)]
 pub mod gguf_writer;
-mod grammar;
+pub mod grammar;
 mod guess;
 #[cfg(feature = "hub")]
 mod hub;
@@ -27,16 +32,19 @@ mod interrupt;
 #[cfg(target_os = "linux")]
 mod large_pages;
 mod llama2c;
+mod loaded;
 mod log_probs;
 mod model_file;
 mod new_file;
 mod new_model;
 mod npy;
+mod open_model;
 mod output;
 mod plot;
 mod program;
 mod quantize;
 mod ranking;
+mod rng;
 mod runtime;
 mod seq2seq;
 mod server;
@@ -48,6 +56,13 @@ mod tensor;
 mod text;
 mod tokenizer_file;
 mod workers;
+
+pub use anyhow::{Error, Result};
+pub use arenite;
+pub use loaded::{Answer, AnswerEnd, Loaded, Message, Request, Role};
+pub use model_file::{Load, Source};
+pub use runtime::RunOptions;
+pub use serde_json::Value;
 
 use std::process::ExitCode;
 
@@ -70,6 +85,11 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// The Rust code of the project's README.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;
+
 /// Parsers of untrusted input, for the fuzz targets. Not part of the public interface.
 #[doc(hidden)]
 pub mod untrusted {
@@ -77,10 +97,12 @@ pub mod untrusted {
     pub use crate::chat::Style;
     pub use crate::grammar::{Budget, from_gbnf, from_json_schema};
     pub use crate::llama2c::{Converted, Int8};
+    pub use crate::model_file::ModelFile;
+    pub use crate::open_model::OpenModel;
     pub use crate::quantize::mix::{Mix, TypeOptions};
     pub use crate::quantize::{Change, changes, header};
     pub use crate::seq2seq::convert;
-    pub use crate::server::{Body, Choice, Endpoint, ResponseMeta, Service, to_chat};
+    pub use crate::server::{Body, Choice, Endpoint, Host, ResponseMeta, Service, to_chat};
     pub use crate::text::tokenizer;
     pub use crate::tokenizer_file::{sentencepiece, with_tokenizer};
 }

@@ -8,9 +8,9 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use arenite::gguf::Gguf;
 use arenite::model::is_other_modality;
+use clap::ValueEnum;
 use memmap2::Mmap;
 
-use crate::cli::{Load, ModelArgs};
 #[cfg(target_os = "linux")]
 use crate::large_pages::LargePages;
 use crate::output::note;
@@ -43,10 +43,13 @@ enum Bytes {
 /// The model to open, and a tokenizer file that replaces or supplies its vocabulary.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Source<'a> {
+    /// The model's file; `None` means the built-in story model.
     pub model: Option<&'a Path>,
+    /// A file that replaces or supplies the vocabulary.
     pub tokenizer: Option<&'a Path>,
     /// Look for NaN and infinity in all weights.
     pub check: bool,
+    /// How the file is held in memory.
     pub load: Load,
 }
 
@@ -56,15 +59,28 @@ impl<'a> From<Option<&'a Path>> for Source<'a> {
     }
 }
 
-impl<'a> From<&'a ModelArgs> for Source<'a> {
-    fn from(args: &'a ModelArgs) -> Self {
-        Self {
-            model: args.model.as_deref(),
-            tokenizer: args.tokenizer.as_deref(),
-            check: args.check_tensors,
-            load: args.load,
-        }
+impl<'a> From<&'a Path> for Source<'a> {
+    fn from(model: &'a Path) -> Self {
+        Some(model).into()
     }
+}
+
+impl<'a> From<&'a str> for Source<'a> {
+    fn from(model: &'a str) -> Self {
+        Path::new(model).into()
+    }
+}
+
+/// How a model's file is held in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Load {
+    /// Copy large models in the background where memory allows, map others.
+    Auto,
+    /// Map the file.
+    #[default]
+    Map,
+    /// Copy the file to large pages first.
+    Copy,
 }
 
 impl ModelFile {

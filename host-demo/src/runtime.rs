@@ -1,19 +1,49 @@
-//! Opens sessions: options, memory and kernels.
+//! Options for running a model, and the memory of sessions.
 
 use anyhow::{Result, anyhow, bail};
 use arenite::model::{Positions, Spec};
-use arenite::workers::Workers;
-use arenite::{Engine, Error, Gguf, Kernels, KvType, Model, Options, Plan, Session, TokenId};
+use arenite::{Engine, Error, Gguf, Kernels, KvType, Model, Plan, Session, TokenId};
 use memmap2::MmapMut;
 
-use crate::adapters::{Adapters, Sizes};
-use crate::cli::{Kv, SessionArgs};
-use crate::llama2c;
 use crate::output::{Bytes, note};
+use crate::{llama2c, workers};
 
 /// Default maximum size of a context. Many models allow a hundred thousand positions, which would need too much
 /// memory.
 const DEFAULT_CONTEXT: usize = 4096;
+
+/// Options for running a model.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// Maximum number of tokens of a conversation; by default the model's own, at most 4096.
+    pub context: Option<usize>,
+    /// Maximum number of tokens per pass. Longer prompts are split, with the same result.
+    pub batch: usize,
+    /// Data type of the KV cache; by default f16, and f32 for encoders and llama2.c models.
+    pub kv: Option<KvType>,
+    /// LoRA adapters: `FILE`, or `FILE:SCALE`.
+    pub lora: Vec<String>,
+    /// The kernels of an instruction set; by default the best of this machine.
+    pub kernels: &'static Kernels,
+    /// Number of threads that compute; by default one per core.
+    pub threads: usize,
+    /// Number of answers that are generated at the same time; others wait.
+    pub parallel: usize,
+}
+
+impl Default for RunOptions {
+    fn default() -> Self {
+        Self {
+            context: None,
+            batch: 512,
+            kv: None,
+            lora: Vec::new(),
+            kernels: Kernels::detect(),
+            threads: workers::cores(),
+            parallel: 1,
+        }
+    }
+}
 
 /// The kernels named `isa`; `auto` selects the best for this machine.
 pub fn kernels(isa: &str) -> Result<&'static Kernels> {
@@ -28,12 +58,12 @@ pub fn kernels(isa: &str) -> Result<&'static Kernels> {
 
 /// The context size to plan for: the user's choice, otherwise the default or `needed` if that is larger, up to the
 /// model's own size. Warns if the user's choice exceeds the model's size.
-pub fn context(args: &SessionArgs, model: &Model<'_>, needed: usize) -> usize {
+pub fn context(options: &RunOptions, model: &Model<'_>, needed: usize) -> usize {
     let spec = model.spec();
     let usual = DEFAULT_CONTEXT.min(spec.short_context());
-    let context = args.ctx_size.unwrap_or_else(|| needed.max(usual).min(spec.context));
+    let context = options.context.unwrap_or_else(|| needed.max(usual).min(spec.context));
     warn_of_length(context, model);
-    match args.ctx_size {
+    match options.context {
         Some(asked) if is_learned(model) && asked > spec.context => {
             note(format_args!("the model has only {} positions: the context is not larger", spec.context));
         }
@@ -54,9 +84,9 @@ pub fn warn_of_length(positions: usize, model: &Model<'_>) {
 
 /// Number of positions that a text may take: the user's context size or the model's own. With learned positions,
 /// it is at most the model's.
-pub fn positions(args: &SessionArgs, model: &Model<'_>) -> usize {
+pub fn positions(options: &RunOptions, model: &Model<'_>) -> usize {
     let own = model.spec().context;
-    let asked = args.ctx_size.unwrap_or(own);
+    let asked = options.context.unwrap_or(own);
     if is_learned(model) { asked.min(own) } else { asked }
 }
 
@@ -85,40 +115,11 @@ pub fn must_continue(model: &Model<'_>) -> Result<(), Error> {
     }
 }
 
-/// Plans a context of that many positions.
-pub fn plan(gguf: &Gguf<'_>, args: &SessionArgs, context: usize, workers: usize) -> Result<Plan> {
-    Ok(Plan::new(gguf, options(args, gguf, context, workers)?)?)
-}
-
-/// Like [`plan`], for `beams` hypotheses at once.
-pub fn plan_beams(gguf: &Gguf<'_>, args: &SessionArgs, context: usize, workers: usize, beams: usize) -> Result<Plan> {
-    // The session's own context stays empty.
-    let pages = beams.saturating_mul(context.div_ceil(16));
-    Ok(Plan::new(gguf, options(args, gguf, context, workers)?.beams(beams).pages(pages))?)
-}
-
-/// The plan's options for the user's choices and this context size.
-pub fn options(args: &SessionArgs, gguf: &Gguf<'_>, context: usize, workers: usize) -> Result<Options> {
-    let options =
-        Options::new().context(context).batch(args.batch_size).kv(kv_type(kv(args.kv, gguf))).workers(workers);
-    Ok(Sizes::of(&args.lora)?.planned(options))
-}
-
 /// Data type of the KV cache: the user's choice, otherwise f16. The default is f32 for llama2.c models, whose programs
 /// have no other, and for encoders, which keep one text at a time: f16 would only cost accuracy.
-pub fn kv(choice: Option<Kv>, gguf: &Gguf<'_>) -> Kv {
+pub fn kv(choice: Option<KvType>, gguf: &Gguf<'_>) -> KvType {
     let is_encoder = || Spec::read(gguf).is_ok_and(|spec| !spec.has_head());
-    choice.unwrap_or(if gguf.get(llama2c::VERSION).is_some() || is_encoder() { Kv::F32 } else { Kv::F16 })
-}
-
-pub fn kv_type(kv: Kv) -> KvType {
-    match kv {
-        Kv::F32 => KvType::F32,
-        Kv::F16 => KvType::F16,
-        Kv::Q8_0 => KvType::Q8_0,
-        Kv::Q4_0 => KvType::Q4_0,
-        Kv::Q8_0Q4_0 => KvType::Q8_0Q4_0,
-    }
+    choice.unwrap_or(if gguf.get(llama2c::VERSION).is_some() || is_encoder() { KvType::F32 } else { KvType::F16 })
 }
 
 /// The memory of one session.
@@ -134,28 +135,14 @@ impl Memory {
         Ok(Self { workspace: pages("workspace", plan.workspace)?, kv: pages("KV cache", plan.kv)? })
     }
 
-    /// Creates a session in this memory, with the adapters of the command line.
-    pub fn session<'m, 'w>(
-        &'w mut self,
-        args: &SessionArgs,
-        model: &'m Model<'_>,
-        plan: Plan,
-        kernels: &'static Kernels,
-        workers: &'m dyn Workers,
-    ) -> Result<Session<'m, 'w>> {
-        let session = Session::new(model, plan, &mut self.workspace, &mut self.kv)?;
-        Ok(Adapters::load(&args.lora, model)?.apply(session)?.with_kernels(kernels).with_workers(workers))
+    /// Creates a session in this memory.
+    pub fn session<'m, 'w>(&'w mut self, model: &'m Model<'_>, plan: Plan) -> Result<Session<'m, 'w>> {
+        Ok(Session::new(model, plan, &mut self.workspace, &mut self.kv)?)
     }
 
     /// Creates an engine in this memory.
-    pub fn engine<'m, 'w>(
-        &'w mut self,
-        model: &'m Model<'_>,
-        plan: Plan,
-        kernels: &'static Kernels,
-        workers: &'m dyn Workers,
-    ) -> Result<Engine<'m, 'w>> {
-        Ok(Engine::new(model, plan, &mut self.workspace, &mut self.kv)?.with_kernels(kernels).with_workers(workers))
+    pub fn engine<'m, 'w>(&'w mut self, model: &'m Model<'_>, plan: Plan) -> Result<Engine<'m, 'w>> {
+        Ok(Engine::new(model, plan, &mut self.workspace, &mut self.kv)?)
     }
 }
 

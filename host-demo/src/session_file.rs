@@ -12,8 +12,8 @@ use arenite::{Context as Conversation, Engine, Session, TokenId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::cli::SessionArgs;
 use crate::new_file::write_file;
+use crate::runtime::RunOptions;
 
 const MAGIC: &[u8] = b"arenite session 1\n";
 
@@ -52,9 +52,9 @@ impl SessionFile {
     }
 
     /// The options with the session's context size, if the user gives none.
-    pub fn sized(this: Option<&Self>, args: &SessionArgs) -> SessionArgs {
+    pub fn sized(this: Option<&Self>, options: RunOptions) -> RunOptions {
         let own = this.and_then(|file| file.loaded.as_ref()).map(|(head, _)| head.context);
-        SessionArgs { ctx_size: args.ctx_size.or(own), ..args.clone() }
+        RunOptions { context: options.context.or(own), ..options }
     }
 
     /// Restores a context. Returns the rest of the session.

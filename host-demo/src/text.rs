@@ -30,6 +30,14 @@ pub fn encode(tokenizer: &Tokenizer<'_, '_>, text: &[u8], how: Encode) -> Result
     Ok(ids)
 }
 
+/// The token spelled `text`, if exactly one token is.
+pub fn token(tokenizer: &Tokenizer<'_, '_>, text: &str) -> Option<TokenId> {
+    match encode(tokenizer, text.as_bytes(), Encode { add_special: false, parse_special: true }).as_deref() {
+        Ok([token]) => Some(*token),
+        _ => None,
+    }
+}
+
 /// Decodes `ids`, without control tokens. The result may not be UTF-8.
 pub fn decode(tokenizer: &Tokenizer<'_, '_>, ids: &[TokenId]) -> Result<Vec<u8>> {
     let mut decoder = tokenizer.decoder();

@@ -8,6 +8,6 @@ pub fn cores() -> usize {
 }
 
 /// Workers for `threads` threads.
-pub fn start(threads: usize) -> Box<dyn Workers> {
+pub fn start(threads: usize) -> Box<dyn Workers + Send> {
     if threads > 1 { Box::new(Pool::new(threads)) } else { Box::new(Serial) }
 }

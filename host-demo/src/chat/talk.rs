@@ -14,9 +14,9 @@ use super::conversation::Style;
 use super::dialect::{Call, Gate, Part, Tools, shown};
 use super::guard::Prompt;
 use super::render::{Renderer, content};
-use crate::cli::AnyRng;
 use crate::generation::{self, End, Request};
 use crate::grammar::MaskMemory;
+use crate::rng::AnyRng;
 use crate::{runtime, text};
 
 /// Settings of every answer.

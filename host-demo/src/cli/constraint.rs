@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
-use arenite::tokenizer::{Encode, Tokenizer};
+use arenite::tokenizer::Tokenizer;
 use clap::Args;
 use serde_json::json;
 
@@ -35,7 +35,7 @@ impl ConstraintArgs {
         let tokenizer = tokenizer.ok_or_else(|| anyhow!("a grammar needs a vocabulary, and the model has none"))?;
         if let Some(source) = &self.grammar {
             let (name, text) = read(source, |text| text.contains("::="))?;
-            let token = |text: &str| token(tokenizer, text);
+            let token = |text: &str| text::token(tokenizer, text);
             return grammar::from_gbnf(&text, &token, &grammar::Budget::of_command())
                 .with_context(|| format!("--grammar{name}"))
                 .map(Some);
@@ -62,12 +62,4 @@ fn read(source: &str, is_text: impl Fn(&str) -> bool) -> Result<(String, String)
     }
     let text = std::fs::read_to_string(source).with_context(|| format!("cannot read {source}"))?;
     Ok((format!(" {source}"), text))
-}
-
-/// The token spelled `text`, if exactly one token is.
-pub fn token(tokenizer: &Tokenizer<'_, '_>, text: &str) -> Option<u32> {
-    match text::encode(tokenizer, text.as_bytes(), Encode { add_special: false, parse_special: true }).as_deref() {
-        Ok([token]) => Some(*token),
-        _ => None,
-    }
 }

@@ -2,10 +2,13 @@
 
 use std::path::PathBuf;
 
-use arenite::workers::Workers;
+use anyhow::Result;
+use arenite::KvType;
 use clap::{Args, ValueEnum};
 
 use super::number::{at_least_one, context_size, threads};
+use crate::model_file::{Load, Source};
+use crate::runtime::{self, RunOptions};
 use crate::workers;
 
 /// Options that name the model.
@@ -52,7 +55,7 @@ pub struct ModelArgs {
 #[cfg(feature = "hub")]
 impl ModelArgs {
     /// Fetches the model if it is on the hub or has an address, and sets its path.
-    pub fn fetch(&mut self) -> anyhow::Result<()> {
+    pub fn fetch(&mut self) -> Result<()> {
         use crate::hub;
 
         let token = self.hf_token.as_deref();
@@ -67,24 +70,23 @@ impl ModelArgs {
     }
 }
 
-#[cfg(not(feature = "hub"))]
-impl ModelArgs {
-    /// Does nothing: this build fetches no models.
-    pub fn fetch(&mut self) -> anyhow::Result<()> {
-        Ok(())
+impl<'a> From<&'a ModelArgs> for Source<'a> {
+    fn from(args: &'a ModelArgs) -> Self {
+        Self {
+            model: args.model.as_deref(),
+            tokenizer: args.tokenizer.as_deref(),
+            check: args.check_tensors,
+            load: args.load,
+        }
     }
 }
 
-/// How a model's file is held in memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Load {
-    /// Copy large models in the background where memory allows, map others.
-    Auto,
-    /// Map the file.
-    #[default]
-    Map,
-    /// Copy the file to large pages first.
-    Copy,
+#[cfg(not(feature = "hub"))]
+impl ModelArgs {
+    /// Does nothing: this build fetches no models.
+    pub fn fetch(&mut self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// Hides `-m` and `--tokenizer` in the help of commands that name their files themselves.
@@ -134,10 +136,25 @@ pub struct RunArgs {
     pub threads: Option<usize>,
 }
 
+impl SessionArgs {
+    /// The options for running a model on that many threads.
+    pub fn options(&self, threads: usize) -> Result<RunOptions> {
+        Ok(RunOptions {
+            context: self.ctx_size,
+            batch: self.batch_size,
+            kv: self.kv.map(Kv::into),
+            lora: self.lora.clone(),
+            kernels: runtime::kernels(&self.isa)?,
+            threads,
+            ..RunOptions::default()
+        })
+    }
+}
+
 impl RunArgs {
-    /// The worker threads that these options ask for.
-    pub fn workers(&self) -> Box<dyn Workers> {
-        workers::start(self.threads.unwrap_or_else(workers::cores))
+    /// The options for running a model.
+    pub fn options(&self) -> Result<RunOptions> {
+        self.session.options(self.threads.unwrap_or_else(workers::cores))
     }
 }
 
@@ -158,9 +175,14 @@ pub enum Kv {
     Q8_0Q4_0,
 }
 
-impl Kv {
-    /// The name on the command line and in reports.
-    pub fn name(self) -> &'static str {
-        crate::runtime::kv_type(self).name()
+impl From<Kv> for KvType {
+    fn from(kv: Kv) -> Self {
+        match kv {
+            Kv::F32 => KvType::F32,
+            Kv::F16 => KvType::F16,
+            Kv::Q8_0 => KvType::Q8_0,
+            Kv::Q4_0 => KvType::Q4_0,
+            Kv::Q8_0Q4_0 => KvType::Q8_0Q4_0,
+        }
     }
 }

@@ -7,8 +7,8 @@ mod machine;
 mod number;
 mod sampling;
 
-pub use constraint::{ConstraintArgs, token};
+pub use constraint::ConstraintArgs;
 pub use input::{Text, TextArgs, each, each_json, each_line};
-pub use machine::{Kv, Load, ModelArgs, NoModelArgs, RunArgs, SessionArgs};
+pub use machine::{Kv, ModelArgs, NoModelArgs, RunArgs, SessionArgs};
 pub use number::{Ids, Limit, at_least_one, beams, context_size, finite, memory_size, threads};
-pub use sampling::{AnyRng, SamplingArgs};
+pub use sampling::SamplingArgs;

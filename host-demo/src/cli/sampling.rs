@@ -1,6 +1,5 @@
 //! Sampling options, with llama-cli's names and defaults.
 
-use std::convert::Infallible;
 use std::hash::{BuildHasher, Hasher};
 use std::str::FromStr;
 
@@ -8,9 +7,9 @@ use anyhow::{Result, ensure};
 use arenite::TokenId;
 use arenite::sampler::{Link, Params, Pcg32, Xorshift};
 use clap::{Args, ValueEnum};
-use rand_core::{Rng, TryRng};
 
 use super::number::{count_or, finite, not_negative, positive, probability};
+use crate::rng::AnyRng;
 
 /// Sampling options.
 #[derive(Clone, Debug, Args)]
@@ -138,39 +137,6 @@ impl SamplingArgs {
             RngKind::Pcg => AnyRng::Pcg(Pcg32::new(seed)),
             RngKind::Llama2c => AnyRng::Xorshift(Xorshift::new(seed)),
         }
-    }
-}
-
-/// The selected random number generator.
-#[derive(Clone, Debug)]
-pub enum AnyRng {
-    Pcg(Pcg32),
-    Xorshift(Xorshift),
-}
-
-impl TryRng for AnyRng {
-    type Error = Infallible;
-
-    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
-        Ok(match self {
-            Self::Pcg(rng) => rng.next_u32(),
-            Self::Xorshift(rng) => rng.next_u32(),
-        })
-    }
-
-    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
-        Ok(match self {
-            Self::Pcg(rng) => rng.next_u64(),
-            Self::Xorshift(rng) => rng.next_u64(),
-        })
-    }
-
-    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
-        match self {
-            Self::Pcg(rng) => rng.fill_bytes(bytes),
-            Self::Xorshift(rng) => rng.fill_bytes(bytes),
-        }
-        Ok(())
     }
 }
 

@@ -15,7 +15,9 @@ use tokio::sync::oneshot;
 
 use crate::cli::{RunArgs, at_least_one};
 use crate::model_file::ModelFile;
+use crate::open_model::OpenModel;
 use crate::output::{self, note};
+use crate::runtime::RunOptions;
 use crate::server::{
     ApiError, Asker, Body, Choice, Command, Counters, Embedding, Endpoint, Host, Inbox, Job, Meter, Prepared, Record,
     ResponseMeta, Service, by_chance, mailbox, run_engine, token_count,
@@ -71,14 +73,15 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
         }
     };
     let kept = args.session.as_deref().map(SessionFile::open).transpose()?;
-    let run = RunArgs { session: SessionFile::sized(kept.as_ref(), &args.run.session), ..args.run.clone() };
-    let Host { model, plan, service, args: run } = Host::new(file, &run, args.parallel, false)?;
-    let tokenizer = service.tokenizer;
+    let options = RunOptions { parallel: args.parallel, ..SessionFile::sized(kept.as_ref(), args.run.options()?) };
+    let host = Host::new(OpenModel::new(file, options)?, false)?;
+    host.announce(0);
+    let Host { open, plan, service } = host;
     let (commands, asked) = channel();
     let window = 4 * args.parallel;
     let batch = Batch { service, commands, window, reproducible: args.reproducible };
     let lines = std::thread::spawn(move || batch.answer_all(input, output, done));
-    run_engine((model, plan), &run, tokenizer, args.parallel, kept, Arc::new(Counters::default()), &asked, || ())?;
+    run_engine(&open, plan, kept, Arc::new(Counters::default()), &asked, || ())?;
     let failed = lines.join().map_err(|_| anyhow!("the reader thread panicked"))??;
     if failed > 0 {
         note(format_args!("{failed} lines have no answer: their errors are in the output"));

@@ -10,15 +10,16 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use arenite::sampler::Sampler;
 use arenite::tokenizer::{Encode, Tokenizer};
-use arenite::{Model, TokenId};
+use arenite::{Gguf, Model, TokenId};
 use clap::ValueEnum;
 use minijinja::value::{Value, ValueKind};
 
 use crate::chat::dialect::{Call, Tools};
 use crate::chat::{ChatEvent, Input, Lines, Reasoning, Renderer, Rules, Screen, Stats, Style, Talk};
-use crate::cli::{ConstraintArgs, Limit, Load, ModelArgs, RunArgs, SamplingArgs};
+use crate::cli::{ConstraintArgs, Limit, RunArgs, SamplingArgs};
 use crate::generation::End;
-use crate::model_file::ModelFile;
+use crate::model_file::{Load, ModelFile, Source};
+use crate::open_model::OpenModel;
 use crate::output::{self, Out, note};
 use crate::runtime::{self, Memory};
 use crate::session_file::{Head, SessionFile};
@@ -140,51 +141,31 @@ enum Next {
     Model(ModelFile, Vec<Value>),
 }
 
-pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
+pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let mut lines = None;
     let mut next = talk_with(file, args, None, &mut lines)?;
     loop {
         match next {
             Next::End(code) => return Ok(code),
-            Next::Model(file, messages) => next = talk_with(&file, args, Some(messages), &mut lines)?,
+            Next::Model(file, messages) => next = talk_with(file, args, Some(messages), &mut lines)?,
         }
     }
 }
 
 /// Loads a model and takes turns with it, after the messages that another model had `before`.
-fn talk_with(file: &ModelFile, args: &Args, before: Option<Vec<Value>>, lines: &mut Option<Lines>) -> Result<Next> {
-    let named = || file.name().to_string();
-    let gguf = file.parse()?;
-    let mut index = Vec::new();
-    let tokenizer = text::tokenizer(&gguf, &mut index).with_context(named)?;
-    let template = args.chat_template.as_deref().map(read).transpose()?;
-    let mut renderer = Renderer::new(&gguf, &tokenizer, &args.template, template)?;
-    if args.template == "auto" {
-        renderer.tell_stories(&gguf);
-    } else {
-        renderer.is_chosen = true;
-    }
-    let declared = args.tools.as_deref().map(list).transpose()?.unwrap_or_default();
-    let style = Style::of(&renderer, &tokenizer);
-    if !declared.is_empty() && (args.print_prompt || style.probe.shows_tools || style.probe.shows_calls) {
-        renderer.tools = declared.clone().into();
-    }
-    renderer.kwargs = kwargs(args, &style)?;
-    let messages = args.messages.as_deref().map(list).transpose()?.unwrap_or_default();
+fn talk_with(file: ModelFile, args: &Args, before: Option<Vec<Value>>, lines: &mut Option<Lines>) -> Result<Next> {
     if args.print_prompt {
-        Out::lock().now(renderer.exact(&messages)?.as_bytes())?;
-        return Ok(Next::End(ExitCode::SUCCESS));
+        return print_prompt(args, &file);
     }
-
-    let model = Model::new(&gguf).with_context(named)?;
-    runtime::must_continue(&model).with_context(named)?;
-    let kernels = runtime::kernels(&args.run.session.isa)?;
-    let workers = args.run.workers();
     let mut kept = args.session.as_deref().map(SessionFile::open).transpose()?;
-    let context = runtime::context(&SessionFile::sized(kept.as_ref(), &args.run.session), &model, 0);
-    let plan = runtime::plan(&gguf, &args.run.session, context, workers.count()).with_context(named)?;
+    let open = OpenModel::new(file, SessionFile::sized(kept.as_ref(), args.run.options()?))?;
+    let (gguf, model, tokenizer) = (open.gguf(), open.model(), open.vocabulary()?);
+    let Template { renderer, style, declared, messages } = Template::new(args, gguf, tokenizer)?;
+    runtime::must_continue(model).with_context(|| open.name().to_string())?;
+    let context = open.context(0);
+    let plan = open.plan(open.plan_options(context))?;
     let mut memory = Memory::new(&plan)?;
-    let mut session = memory.session(&args.run.session, &model, plan, kernels, &*workers)?;
+    let mut session = open.session(&mut memory, plan)?;
     let Head { tokens, messages: earlier, text: known_text, .. } =
         SessionFile::restore_session(kept.as_mut(), &mut session)?;
     let messages = match args.messages {
@@ -196,13 +177,13 @@ fn talk_with(file: &ModelFile, args: &Args, before: Option<Vec<Value>>, lines: &
     let mut scratch = vec![0; Sampler::scratch_bytes(&params, vocab)];
     let sampler = Sampler::new(params, &args.sampling.logit_bias, vocab, &mut scratch)?;
     text::in_vocabulary(&args.stop_id, vocab)?;
-    let rules = rules(args, &renderer, &tokenizer, plan.options.batch)?;
+    let rules = rules(args, &renderer, tokenizer, plan.options.batch)?;
     let declared = declared.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>()?;
     let mut talk = Talk {
         session,
         sampler,
         rng: args.sampling.generator(args.sampling.seed()),
-        tokenizer: &tokenizer,
+        tokenizer,
         style,
         tools: Arc::new(Tools::of(&declared)),
         declared,
@@ -233,9 +214,9 @@ fn talk_with(file: &ModelFile, args: &Args, before: Option<Vec<Value>>, lines: &
     };
     if lines.is_terminal() {
         let name = talk.renderer.name();
-        note(format_args!("{}, {name}, {context} positions; /help for help", file.name()));
+        note(format_args!("{}, {name}, {context} positions; /help for help", open.name()));
     }
-    let next = converse(&mut talk, lines, args, file)?;
+    let next = converse(&mut talk, lines, args, open.file())?;
     if let Some(file) = kept {
         let messages = talk.messages.iter().map(serde_json::to_value).collect::<Result<_, _>>()?;
         let (tokens, text) = (std::mem::take(&mut talk.known), talk.known_text.take());
@@ -262,6 +243,44 @@ fn rules(args: &Args, renderer: &Renderer, tokenizer: &Tokenizer<'_, '_>, step: 
         form: args.constraint.table(Some(tokenizer))?,
         thought_budget: args.reasoning_budget.and_then(|budget| usize::try_from(budget).ok()),
     })
+}
+
+/// Prints the prompt of `--messages`. The file need not have weights.
+fn print_prompt(args: &Args, file: &ModelFile) -> Result<Next> {
+    let gguf = file.parse()?;
+    let mut index = Vec::new();
+    let tokenizer = text::tokenizer(&gguf, &mut index).with_context(|| file.name().to_string())?;
+    let Template { renderer, messages, .. } = Template::new(args, &gguf, &tokenizer)?;
+    Out::lock().now(renderer.exact(&messages)?.as_bytes())?;
+    Ok(Next::End(ExitCode::SUCCESS))
+}
+
+/// The model's template with the user's functions and variables, and the messages of `--messages`.
+struct Template {
+    renderer: Renderer,
+    style: Style,
+    declared: Vec<Value>,
+    messages: Vec<Value>,
+}
+
+impl Template {
+    fn new(args: &Args, gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_, '_>) -> Result<Self> {
+        let template = args.chat_template.as_deref().map(read).transpose()?;
+        let mut renderer = Renderer::new(gguf, tokenizer, &args.template, template)?;
+        if args.template == "auto" {
+            renderer.tell_stories(gguf);
+        } else {
+            renderer.is_chosen = true;
+        }
+        let declared = args.tools.as_deref().map(list).transpose()?.unwrap_or_default();
+        let style = Style::of(&renderer, tokenizer);
+        if !declared.is_empty() && (args.print_prompt || style.probe.shows_tools || style.probe.shows_calls) {
+            renderer.tools = declared.clone().into();
+        }
+        renderer.kwargs = kwargs(args, &style)?;
+        let messages = args.messages.as_deref().map(list).transpose()?.unwrap_or_default();
+        Ok(Self { renderer, style, declared, messages })
+    }
 }
 
 /// The variables of the template that the options give.
@@ -399,7 +418,7 @@ fn model(line: &str, args: &Args, present: &ModelFile) -> Result<Option<ModelFil
         return Ok(None);
     }
     ensure!(args.session.is_none(), "a file of --session belongs to one model: start `arenite chat` anew");
-    let file = ModelFile::open(&ModelArgs { model: Some(name.into()), load: Load::Auto, ..ModelArgs::default() })?;
+    let file = ModelFile::open(Source { model: Some(Path::new(name)), load: Load::Auto, ..Source::default() })?;
     // An error here leaves the present model in place.
     let gguf = file.parse()?;
     runtime::must_continue(&Model::new(&gguf).with_context(|| name.to_string())?)?;

@@ -5,15 +5,16 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use arenite::tokenizer::Encode;
-use arenite::{Model, Session, TokenId};
+use arenite::{Session, TokenId};
 use serde::Serialize;
 
 use crate::cli::{RunArgs, TextArgs, each_line};
 use crate::model_file::ModelFile;
 use crate::npy;
+use crate::open_model::OpenModel;
 use crate::output::Out;
 use crate::runtime::{self, Memory};
-use crate::text::{self, Frame};
+use crate::text::Frame;
 
 /// Compute the embedding vector of a text
 #[derive(Debug, clap::Args)]
@@ -44,38 +45,34 @@ pub struct Args {
     run: RunArgs,
 }
 
-pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
-    let named = || file.name().to_string();
-    let gguf = file.parse()?;
-    let model = Model::new(&gguf).with_context(named)?;
-    let mut index = Vec::new();
-    let tokenizer = text::tokenizer(&gguf, &mut index);
+pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
+    let open = OpenModel::new(file, args.run.options()?)?;
+    let named = || open.name().to_string();
+    let (model, tokenizer) = (open.model(), open.tokenizer());
     let how = Encode { add_special: true, parse_special: false };
-    let limit = runtime::positions(&args.run.session, &model);
-    let frame = match (&tokenizer, args.truncate) {
+    let limit = runtime::positions(&open.options, model);
+    let frame = match (tokenizer, args.truncate) {
         (Ok(tokenizer), true) => Frame::of(tokenizer)?,
         _ => Frame::default(),
     };
     let cut = |ids: Vec<TokenId>| if args.truncate { frame.cut(ids, limit) } else { Ok(ids) };
-    let single = args.text.only(tokenizer.as_ref(), how).with_context(named)?.map(cut).transpose()?;
-    let kernels = runtime::kernels(&args.run.session.isa)?;
-    let workers = args.run.workers();
+    let single = args.text.only(tokenizer, how).with_context(named)?.map(cut).transpose()?;
     let context = match &single {
         Some(ids) => {
-            let context = args.run.session.ctx_size.unwrap_or(ids.len().max(1));
-            runtime::warn_of_length(context, &model);
+            let context = open.options.context.unwrap_or(ids.len().max(1));
+            runtime::warn_of_length(context, model);
             context
         }
         // With --truncate no text is longer than the limit.
         None if args.truncate => limit,
-        None => runtime::context(&args.run.session, &model, 0),
+        None => open.context(0),
     };
-    let plan = runtime::plan(&gguf, &args.run.session, context, workers.count()).with_context(named)?;
+    let plan = open.plan(open.plan_options(context))?;
     let mut memory = Memory::new(&plan)?;
-    let mut session = memory.session(&args.run.session, &model, plan, kernels, &*workers)?;
+    let mut session = open.session(&mut memory, plan)?;
     let dim = model.spec().embedding_len();
     let embed = |ids: &[TokenId], session: &mut Session<'_, '_>| -> Result<Vec<f32>> {
-        runtime::fits(ids.len(), session.context(), &model, ", or cut it with --truncate")?;
+        runtime::fits(ids.len(), session.context(), model, ", or cut it with --truncate")?;
         let mut vector = vec![0.0; model.spec().embedding_buffer()];
         session.embed(ids, &mut vector).with_context(named)?;
         vector.truncate(dim);
@@ -96,7 +93,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     }
     let mut rows = Vec::new();
     let code = each_line(args.text.file.as_deref(), |text| {
-        let ids = cut(text.tokens(tokenizer.as_ref(), how)?)?;
+        let ids = cut(text.tokens(tokenizer, how)?)?;
         let vector = embed(&ids, &mut session)?;
         let tokens = ids.len();
         Ok(if args.output.is_some() {

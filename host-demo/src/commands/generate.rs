@@ -8,17 +8,18 @@ use anyhow::{Context, Result, ensure};
 use arenite::grammar::{Constraint, Grammar};
 use arenite::sampler::Sampler;
 use arenite::tokenizer::{Decoder, Encode, Tokenizer};
-use arenite::{Gguf, Model, Plan, Session, TokenId};
+use arenite::{Plan, Session, TokenId};
 use clap::ValueEnum;
 use serde::Serialize;
 
-use crate::cli::{ConstraintArgs, Limit, RunArgs, SamplingArgs, SessionArgs, Text, TextArgs, at_least_one, each_line};
+use crate::cli::{ConstraintArgs, Limit, RunArgs, SamplingArgs, Text, TextArgs, at_least_one, each_line};
 use crate::generation::{self, End, Outcome, Request};
 use crate::grammar::MaskMemory;
 use crate::guess::{Draft, Guesser};
 use crate::model_file::ModelFile;
+use crate::open_model::OpenModel;
 use crate::output::{self, Bytes, Out, note};
-use crate::runtime::{self, Memory};
+use crate::runtime::{self, Memory, RunOptions};
 use crate::session_file::{Head, SessionFile};
 use crate::{foreign, interrupt, text};
 
@@ -134,22 +135,16 @@ struct Answer {
     end: &'static str,
 }
 
-pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
+pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     interrupt::listen();
-    let named = || file.name().to_string();
-    let gguf = file.parse()?;
-    let model = Model::new(&gguf).with_context(named)?;
-    let kernels = runtime::kernels(&args.run.session.isa)?;
-    let workers = args.run.workers();
-
-    let mut index = Vec::new();
-    let tokenizer = match text::tokenizer(&gguf, &mut index) {
-        Ok(tokenizer) => Some(tokenizer),
+    let mut kept_file = args.session.as_deref().map(SessionFile::open).transpose()?;
+    let open = OpenModel::new(file, SessionFile::sized(kept_file.as_ref(), args.run.options()?))?;
+    let model = open.model();
+    let tokenizer = match open.vocabulary() {
         // Token ids as input and output need no vocabulary.
         Err(_) if args.text.ids.is_some() && args.format == Format::Ids => None,
-        Err(error) => return Err(error).with_context(named),
+        tokenizer => Some(tokenizer?),
     };
-    let tokenizer = tokenizer.as_ref();
     let single = only_prompt(args, tokenizer)?;
     let table = args.form.table(tokenizer)?;
     let grammar = table.as_deref().map(Grammar::new).transpose()?;
@@ -157,31 +152,28 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let ahead = args.lookup.or(args.draft.as_ref().map(|_| args.draft_max)).unwrap_or(0);
     let limit = args.n_tokens.and_then(|Limit(limit)| limit);
     let wanted = single.as_ref().map_or(0, |prompt| prompt.ids.len()).saturating_add(limit.unwrap_or(0));
-    let mut kept_file = args.session.as_deref().map(SessionFile::open).transpose()?;
-    let context = runtime::context(&SessionFile::sized(kept_file.as_ref(), &args.run.session), &model, wanted);
-    let plan = plan(args, &gguf, context, workers.count(), ahead).with_context(named)?;
+    let context = open.context(wanted);
+    // Room to verify the proposed tokens in one pass.
+    let options = open.plan_options(context).logits(1 + ahead);
+    let plan = open.plan(if ahead > 0 { options.checkpoints(1) } else { options })?;
     let mut memory = Memory::new(&plan)?;
-    let mut session = memory.session(&args.run.session, &model, plan, kernels, &*workers)?;
+    let mut session = open.session(&mut memory, plan)?;
     if let Some(prompt) = &single {
-        runtime::fits(prompt.ids.len(), session.context(), &model, "").with_context(named)?;
+        runtime::fits(prompt.ids.len(), session.context(), model, "").with_context(|| open.name().to_string())?;
     }
 
     let mut known = SessionFile::restore_session(kept_file.as_mut(), &mut session)?.tokens;
 
-    let draft_file = args.draft.as_deref().map(|path| ModelFile::open(Some(path))).transpose()?;
-    let draft_gguf = draft_file.as_ref().map(ModelFile::parse).transpose()?;
-    let draft_model = draft_gguf.as_ref().map(Model::new).transpose()?;
+    let small = args.draft.as_deref().map(|path| draft_model(path, &open)).transpose()?;
     let mut draft_memory = None;
-    let mut draft = match (&draft_gguf, &draft_model) {
-        (Some(gguf), Some(small)) => {
-            same_vocabulary(small, &model)?;
-            // The adapters belong to the large model, not to the draft.
-            let own = SessionArgs { lora: Vec::new(), ..args.run.session.clone() };
-            let plan = runtime::plan(gguf, &own, context.min(small.spec().context), workers.count())?;
-            let memory = draft_memory.insert(Memory::new(&plan)?);
-            Some(Draft::new(memory.session(&own, small, plan, kernels, &*workers)?))
+    let mut draft = match &small {
+        Some(small) => {
+            let context = context.min(small.model().spec().context);
+            let plan = small.plan(small.plan_options(context).workers(open.workers().count()))?;
+            let session = small.session(draft_memory.insert(Memory::new(&plan)?), plan)?;
+            Some(Draft::new(session.with_workers(open.workers())))
         }
-        _ => None,
+        None => None,
     };
 
     let seed = args.sampling.seed();
@@ -229,13 +221,11 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let Some(prompt) = single else {
         return each_line(args.text.file.as_deref(), |text| {
             let prompt = Prompt::new(text, tokenizer)?;
-            runtime::fits(prompt.ids.len(), session.context(), &model, "")?;
+            runtime::fits(prompt.ids.len(), session.context(), model, "")?;
             answer(&prompt, |show| continued(&prompt, &mut session, show))
         });
     };
-    let kv = runtime::kv(args.run.session.kv, &gguf).name();
-    let has_template = gguf.get("tokenizer.chat_template").is_some();
-    let setting = Setting { file, plan: &plan, kv, isa: kernels.name, threads: workers.count(), seed, has_template };
+    let setting = Setting { open: &open, plan: &plan, seed };
     print(args, &prompt, &setting, |show| continued(&prompt, &mut session, show))
 }
 
@@ -266,10 +256,11 @@ fn print(
     printer.finish(&prompt.ids, &outcome, &stats)?;
     print_stats(&stats);
     warn_cut(&outcome, "the answer", ": raise -n or -c");
-    if setting.has_template && outcome.end == End::Token && printer.text.trim().is_empty() {
+    let has_template = setting.open.gguf().get("tokenizer.chat_template").is_some();
+    if has_template && outcome.end == End::Token && printer.text.trim().is_empty() {
         note(format_args!(
             "the model ended at once: it is trained for conversations, so ask it with `arenite chat -m {}`",
-            foreign::quoted(Path::new(setting.file.name()))
+            foreign::quoted(Path::new(setting.open.name()))
         ));
     }
     Ok(if outcome.end == End::Interrupted { ExitCode::from(output::INTERRUPTED) } else { ExitCode::SUCCESS })
@@ -287,13 +278,6 @@ fn only_prompt(args: &Args, tokenizer: Option<&Tokenizer<'_, '_>>) -> Result<Opt
     Ok(Some(prompt))
 }
 
-/// Plans the memory, with room to verify `ahead` proposed tokens in one pass.
-fn plan(args: &Args, gguf: &Gguf<'_>, context: usize, workers: usize, ahead: usize) -> Result<Plan> {
-    let options = runtime::options(&args.run.session, gguf, context, workers)?.logits(1 + ahead);
-    let options = if ahead > 0 { options.checkpoints(1) } else { options };
-    Ok(Plan::new(gguf, options)?)
-}
-
 fn warn_cut(outcome: &Outcome, what: &str, advice: &str) {
     if !outcome.is_whole {
         let end = outcome.end.name();
@@ -301,22 +285,21 @@ fn warn_cut(outcome: &Outcome, what: &str, advice: &str) {
     }
 }
 
-fn same_vocabulary(draft: &Model<'_>, model: &Model<'_>) -> Result<()> {
-    let (small, own) = (draft.spec().vocab, model.spec().vocab);
+/// Opens the draft model, which runs on the threads of the large one.
+fn draft_model(path: &Path, open: &OpenModel) -> Result<OpenModel> {
+    // The adapters belong to the large model.
+    let options = RunOptions { lora: Vec::new(), threads: 1, ..open.options.clone() };
+    let draft = OpenModel::new(ModelFile::open(path)?, options)?;
+    let (small, own) = (draft.model().spec().vocab, open.model().spec().vocab);
     ensure!(small == own, "the draft model has {small} tokens and the model {own}: they need the same vocabulary");
-    Ok(())
+    Ok(draft)
 }
 
 /// Configuration of a run, for its statistics.
 struct Setting<'a> {
-    file: &'a ModelFile,
+    open: &'a OpenModel,
     plan: &'a Plan,
-    kv: &'static str,
-    isa: &'static str,
-    threads: usize,
     seed: u64,
-    /// True if the file has a chat template.
-    has_template: bool,
 }
 
 impl Setting<'_> {
@@ -329,13 +312,13 @@ impl Setting<'_> {
             decode_tok_s: rate(outcome.decodes, outcome.decode),
             workspace_bytes: self.plan.workspace,
             kv_bytes: self.plan.kv,
-            model_bytes: self.file.len(),
-            model_held: self.file.held(),
+            model_bytes: self.open.file().len(),
+            model_held: self.open.file().held(),
             context: self.plan.options.context,
             batch: self.plan.options.batch,
-            kv: self.kv,
-            isa: self.isa,
-            threads: self.threads,
+            kv: self.plan.options.kv.name(),
+            isa: self.open.options.kernels.name,
+            threads: self.open.workers().count(),
             seed: self.seed,
             end: outcome.end.name(),
         }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use arenite::grammar::{Grammar, State};
 use serde::Serialize;
 
-use crate::cli::{Text, each_line, token};
+use crate::cli::{Text, each_line};
 use crate::model_file::ModelFile;
 use crate::new_file::write_file;
 use crate::output::{Bytes, note};
@@ -46,7 +46,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
         let gguf = file.parse()?;
         let mut index = Vec::new();
         let tokenizer = text::tokenizer(&gguf, &mut index).with_context(|| file.name().to_string())?;
-        grammar::from_gbnf(&source, &|text| token(&tokenizer, text), &grammar::Budget::of_command())
+        grammar::from_gbnf(&source, &|text| text::token(&tokenizer, text), &grammar::Budget::of_command())
     };
     let table = table.with_context(name)?;
     let grammar = Grammar::new(&table)?;

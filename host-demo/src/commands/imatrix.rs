@@ -5,16 +5,17 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 
-use anyhow::{Context, Result, ensure};
-use arenite::{Gguf, Model};
+use anyhow::{Result, ensure};
+use arenite::Gguf;
 
 use crate::cli::{RunArgs, at_least_one};
 use crate::corpus::{Corpus, DEFAULT_CHUNK};
+use crate::interrupt;
 use crate::model_file::ModelFile;
+use crate::open_model::OpenModel;
 use crate::output::{INTERRUPTED, note};
 use crate::quantize::importance::{self, Sums};
-use crate::runtime::{self, Memory};
-use crate::{interrupt, text};
+use crate::runtime::Memory;
 
 /// Compute an importance matrix for `arenite quantize --imatrix`
 #[derive(Debug, clap::Args)]
@@ -41,22 +42,17 @@ pub struct Args {
     run: RunArgs,
 }
 
-pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
-    let named = || file.name().to_owned();
-    let gguf = file.parse()?;
-    let model = Model::new(&gguf).with_context(named)?;
-    let mut index = Vec::new();
-    let tokenizer = text::tokenizer(&gguf, &mut index).with_context(named)?;
-    let chunk = args.run.session.ctx_size.unwrap_or(DEFAULT_CHUNK.min(model.spec().context));
-    let corpus = Corpus::read(&args.file, &tokenizer, chunk, args.chunks)?;
+pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
+    let open = OpenModel::new(file, args.run.options()?)?;
+    let tokenizer = open.vocabulary()?;
+    let chunk = open.options.context.unwrap_or(DEFAULT_CHUNK.min(open.model().spec().context));
+    let corpus = Corpus::read(&args.file, tokenizer, chunk, args.chunks)?;
 
-    let collector = Collector::new(&gguf);
+    let collector = Collector::new(open.gguf());
     let see = |weights: &[u8], x: &[f32]| collector.see(weights, x);
-    let kernels = runtime::kernels(&args.run.session.isa)?;
-    let workers = args.run.workers();
-    let plan = runtime::plan(&gguf, &args.run.session, chunk, workers.count()).with_context(named)?;
+    let plan = open.plan(open.plan_options(chunk))?;
     let mut memory = Memory::new(&plan)?;
-    let mut session = memory.session(&args.run.session, &model, plan, kernels, &*workers)?.with_inputs(&see);
+    let mut session = open.session(&mut memory, plan)?.with_inputs(&see);
     interrupt::listen();
     let bar = corpus.bar();
     for tokens in corpus.chunks() {
@@ -72,10 +68,10 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     bar.finish_and_clear();
 
     let sums = collector.sums.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-    ensure!(!sums.is_empty(), "{} has no layers with matrices", file.name());
+    ensure!(!sums.is_empty(), "{} has no layers with matrices", open.name());
     let finite = |sums: &Sums| sums.squares.iter().all(|x| x.is_finite());
     if let Some((name, _)) = sums.iter().find(|(_, sums)| !finite(sums)) {
-        anyhow::bail!("the input of {name} is not finite: {} cannot run this text", file.name());
+        anyhow::bail!("the input of {name} is not finite: {} cannot run this text", open.name());
     }
     importance::write(&args.output, &sums, &args.file.to_string_lossy(), corpus.count(), chunk)?;
     let (tensors, pieces) = (sums.len(), corpus.count());

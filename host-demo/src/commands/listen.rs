@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
-use arenite::Model;
 
 use crate::cli::RunArgs;
+use crate::interrupt;
 use crate::model_file::ModelFile;
+use crate::open_model::OpenModel;
 use crate::output::Out;
-use crate::runtime::{self, Memory};
+use crate::runtime::Memory;
 use crate::speech::{Format, Request, Sound, Transcriber, Writer};
-use crate::{interrupt, text};
 
 /// Transcribe speech with a Whisper or Moonshine model
 #[derive(Debug, clap::Args)]
@@ -52,28 +52,22 @@ pub struct Args {
     run: RunArgs,
 }
 
-pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
-    let named = || file.name().to_string();
-    let gguf = file.parse()?;
-    let model = Model::new(&gguf).with_context(named)?;
+pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
+    let open = OpenModel::new(file, args.run.options()?)?;
     ensure!(
-        model.spec().sound().is_some(),
+        open.model().spec().sound().is_some(),
         "{}: this is not a speech model; give one with -m (Whisper or Moonshine)",
-        file.name()
+        open.name()
     );
-    let mut index = Vec::new();
-    let tokenizer = text::tokenizer(&gguf, &mut index).with_context(named)?;
-    let kernels = runtime::kernels(&args.run.session.isa)?;
-    let workers = args.run.workers();
-    let context = runtime::context(&args.run.session, &model, 0);
-    let plan = runtime::plan(&gguf, &args.run.session, context, workers.count()).with_context(named)?;
+    let plan = open.plan(open.plan_options(open.context(0)))?;
     let mut memory = Memory::new(&plan)?;
-    let session = memory.session(&args.run.session, &model, plan, kernels, &*workers)?;
+    let session = open.session(&mut memory, plan)?;
     let mut sound = match args.file.as_deref().filter(|path| *path != Path::new("-")) {
         Some(path) => Sound::open(path)?,
         None => Sound::stream(Box::new(io::stdin().lock())),
     };
-    let mut transcriber = Transcriber::new(&gguf, &model, &tokenizer, session).with_context(named)?;
+    let mut transcriber = Transcriber::new(open.gguf(), open.model(), open.vocabulary()?, session)
+        .with_context(|| open.name().to_string())?;
     let request = Request {
         language: args.language.clone(),
         translate: args.translate,

@@ -6,12 +6,13 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use arenite::tokenizer::{Encode, Tokenizer};
-use arenite::{Model, Session, TokenId};
+use arenite::{Session, TokenId};
 use serde::Serialize;
 
 use crate::cli::{Ids, RunArgs, TextArgs, at_least_one, each_line};
 use crate::model_file::ModelFile;
 use crate::new_file::NewFile;
+use crate::open_model::OpenModel;
 use crate::output::{Out, note};
 use crate::runtime::{self, Memory};
 use crate::{npy, text};
@@ -67,39 +68,34 @@ struct Answer {
     top: Vec<Next>,
 }
 
-pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
-    let named = || file.name().to_string();
-    let gguf = file.parse()?;
-    let model = Model::new(&gguf).with_context(named)?;
-    let mut index = Vec::new();
-    let tokenizer = text::tokenizer(&gguf, &mut index);
-    let single = args.text.only(tokenizer.as_ref(), Encode::PROMPT).with_context(named)?;
+pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
+    let open = OpenModel::new(file, args.run.options()?)?;
+    let named = || open.name().to_string();
+    let (model, tokenizer) = (open.model(), open.tokenizer());
+    let single = args.text.only(tokenizer, Encode::PROMPT).with_context(named)?;
     let is_empty = single.as_ref().is_some_and(Vec::is_empty);
     ensure!(!is_empty, "no tokens were given: give at least one, such as --ids 1,2,3");
-    let kernels = runtime::kernels(&args.run.session.isa)?;
-    let workers = args.run.workers();
     let source = args.encoder_ids.as_ref().map_or(&[][..], |ids| &ids.0);
     let context = match &single {
-        Some(ids) => args.run.session.ctx_size.unwrap_or(ids.len().max(source.len())),
-        None => runtime::context(&args.run.session, &model, source.len()),
+        Some(ids) => open.options.context.unwrap_or(ids.len().max(source.len())),
+        None => open.context(source.len()),
     };
-    let plan = runtime::plan(&gguf, &args.run.session, context, workers.count()).with_context(named)?;
+    let plan = open.plan(open.plan_options(context))?;
     let mut memory = Memory::new(&plan)?;
-    let mut session = memory.session(&args.run.session, &model, plan, kernels, &*workers)?;
+    let mut session = open.session(&mut memory, plan)?;
     if let Some(ids) = &single {
-        runtime::fits(ids.len(), session.context(), &model, "").with_context(named)?;
+        runtime::fits(ids.len(), session.context(), model, "").with_context(named)?;
     }
     if args.encoder_ids.is_some() {
         session.encode(source)?;
     }
-    let tokenizer = tokenizer.as_ref();
     let top = args.top.unwrap_or(DEFAULT_TOP);
 
     let Some(ids) = single else {
         return each_line(args.text.file.as_deref(), |text| {
             let ids = text.tokens(tokenizer, Encode::PROMPT)?;
             ensure!(!ids.is_empty(), "the text is empty");
-            runtime::fits(ids.len(), session.context(), &model, "")?;
+            runtime::fits(ids.len(), session.context(), model, "")?;
             session.rewind(0)?;
             session.prefill(&ids)?;
             Ok(Answer { tokens: ids.len(), top: best(session.logits(), top, tokenizer.ok())? })

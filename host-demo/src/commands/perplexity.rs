@@ -7,17 +7,18 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use arenite::tokenizer::Tokenizer;
-use arenite::{Model, Session, TokenId};
+use arenite::{Session, TokenId};
 
 use crate::cli::{RunArgs, at_least_one};
 use crate::corpus::{Corpus, DEFAULT_CHUNK};
+use crate::interrupt;
 use crate::log_probs::{Head, Record, log_sum};
 use crate::model_file::ModelFile;
 use crate::new_file::NewFile;
+use crate::open_model::OpenModel;
 use crate::output::{INTERRUPTED, Out, note};
 use crate::plot::Plot;
 use crate::runtime::{self, Memory};
-use crate::{interrupt, text};
 
 /// Compute the perplexity of a text
 #[derive(Debug, clap::Args)]
@@ -54,15 +55,12 @@ pub struct Args {
     run: RunArgs,
 }
 
-pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
-    let named = || file.name().to_owned();
-    let gguf = file.parse()?;
-    let model = Model::new(&gguf).with_context(named)?;
+pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
+    let open = OpenModel::new(file, args.run.options()?)?;
+    let (model, tokenizer) = (open.model(), open.vocabulary()?);
     let vocab = model.spec().vocab;
-    let mut index = Vec::new();
-    let tokenizer = text::tokenizer(&gguf, &mut index).with_context(named)?;
     let mut base = args.kl.as_deref().map(|path| Base::open(path, vocab)).transpose()?;
-    let corpus = corpus(args, &tokenizer, base.as_ref(), DEFAULT_CHUNK.min(model.spec().context))?;
+    let corpus = corpus(args, tokenizer, base.as_ref(), DEFAULT_CHUNK.min(model.spec().context))?;
     let chunk = corpus.chunk;
 
     let mut saved = match &args.save_logits {
@@ -73,11 +71,9 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
         }
         None => None,
     };
-    let kernels = runtime::kernels(&args.run.session.isa)?;
-    let workers = args.run.workers();
-    let plan = runtime::plan(&gguf, &args.run.session, chunk, workers.count()).with_context(named)?;
+    let plan = open.plan(open.plan_options(chunk))?;
     let mut memory = Memory::new(&plan)?;
-    let mut session = memory.session(&args.run.session, &model, plan, kernels, &*workers)?;
+    let mut session = open.session(&mut memory, plan)?;
     interrupt::listen();
     let bar = corpus.bar();
     let mut scores = Scores::default();
@@ -101,7 +97,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     if let Some(path) = &args.plot {
         let (y, points) =
             if base.is_some() { ("mean divergence (nats)", divergences) } else { ("perplexity", perplexities) };
-        Plot { title: file.name(), x: "pieces", y, curves: &[(y.to_owned(), points)] }.save(path)?;
+        Plot { title: open.name(), x: "pieces", y, curves: &[(y.to_owned(), points)] }.save(path)?;
     }
     scores.print(base.is_some())?;
     Ok(ExitCode::SUCCESS)

@@ -10,7 +10,7 @@ use arenite::tokenizer::Tokenizer;
 use arenite::{Gguf, Model, Options, Plan};
 use serde::Serialize;
 
-use crate::adapters::{Adapters, Sizes};
+use crate::adapters::AdapterFiles;
 use crate::boards::{BOARDS, Board, Fit, Need, STACK, Work};
 use crate::cli::{Kv, at_least_one, context_size, memory_size, threads};
 use crate::model_file::ModelFile;
@@ -105,10 +105,10 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
     let gguf = file.parse()?;
     let model = Model::new(&gguf).with_context(|| file.name().to_string())?;
     let longest = model.spec().context;
+    let lora = AdapterFiles::open(&args.lora)?;
     // Checks that the adapters fit the model.
-    Adapters::load(&args.lora, &model)?;
-    let lora = Sizes::of(&args.lora)?;
-    let plan_of = |context| row(args, &gguf, lora, context).with_context(|| file.name().to_string());
+    lora.adapters(&model)?;
+    let plan_of = |context| row(args, &gguf, &lora, context).with_context(|| file.name().to_string());
 
     let chosen = plan_of(args.ctx_size.unwrap_or(longest))?;
     if let Some(path) = &args.plot {
@@ -123,10 +123,10 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
         None => contexts(longest).into_iter().map(plan_of).collect::<Result<Vec<_>>>()?,
     };
     let most = args.ctx_size.unwrap_or(longest);
-    let mut features = program::features(&gguf, runtime::kv_type(runtime::kv(args.kv, &gguf)));
+    let mut features = program::features(&gguf, runtime::kv(args.kv.map(Kv::into), &gguf));
     features.extend((!args.lora.is_empty()).then_some("lora"));
     let work = if features.contains("experts") { None } else { work(&model) };
-    let need = Program { file: file.len() + lora.bytes, lora, features, work };
+    let need = Program { file: file.len() + lora.len(), lora: &lora, features, work };
     let own = [Board::own(args.flash, &args.ram)];
     let boards = if args.ram.is_empty() { BOARDS } else { &own };
     let boards: Vec<_> = boards.iter().map(|board| board_row(args, &gguf, board, &need, most)).collect();
@@ -138,16 +138,16 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
 }
 
 /// Flash size of a program, and its estimated speed.
-struct Program {
+struct Program<'a> {
     /// Size of the model and its adapters in bytes.
     file: usize,
-    lora: Sizes,
+    lora: &'a AdapterFiles,
     features: BTreeSet<&'static str>,
     /// Work per token; `None` for encoders and experts.
     work: Option<Work>,
 }
 
-impl Program {
+impl Program<'_> {
     fn flash(&self) -> usize {
         program::flash(&self.features)
     }
@@ -201,9 +201,9 @@ fn contexts(longest: usize) -> Vec<usize> {
     contexts.split_off(contexts.len().saturating_sub(6))
 }
 
-fn row(args: &Args, gguf: &Gguf<'_>, lora: Sizes, context: usize) -> Result<Row> {
-    let kv = runtime::kv(args.kv, gguf);
-    let options = Options::new().context(context).batch(args.batch_size).kv(runtime::kv_type(kv)).workers(args.threads);
+fn row(args: &Args, gguf: &Gguf<'_>, lora: &AdapterFiles, context: usize) -> Result<Row> {
+    let kv = runtime::kv(args.kv.map(Kv::into), gguf);
+    let options = Options::new().context(context).batch(args.batch_size).kv(kv).workers(args.threads);
     let plan = Plan::new(gguf, lora.planned(options))?;
     // A file without a known vocabulary can still run with token ids.
     let tokenizer = Tokenizer::index_bytes(gguf).unwrap_or(0);
@@ -220,7 +220,7 @@ fn row(args: &Args, gguf: &Gguf<'_>, lora: Sizes, context: usize) -> Result<Row>
     })
 }
 
-fn board_row(args: &Args, gguf: &Gguf<'_>, board: &Board, program: &Program, most: usize) -> BoardRow {
+fn board_row(args: &Args, gguf: &Gguf<'_>, board: &Board, program: &Program<'_>, most: usize) -> BoardRow {
     let need = |context| {
         let row = row(args, gguf, program.lora, context).ok()?;
         Some(Need { workspace: row.workspace_bytes, kv: row.kv_bytes, tokenizer: row.tokenizer_bytes })
@@ -246,7 +246,7 @@ fn print_text(
     args: &Args,
     rows: &[Row],
     boards: &[BoardRow],
-    program: &Program,
+    program: &Program<'_>,
 ) -> Result<()> {
     writeln!(out, "{}: {} of flash ({} bytes), read in place", file.name(), Bytes(file.len()), file.len())?;
     let features: Vec<_> = program.features.iter().copied().collect();
@@ -308,7 +308,7 @@ fn print_json(
     chosen: Row,
     rows: &[Row],
     boards: &[BoardRow],
-    program: &Program,
+    program: &Program<'_>,
 ) -> Result<()> {
     #[derive(Serialize)]
     struct Report<'a> {

@@ -6,15 +6,16 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use arenite::tokenizer::Encode;
-use arenite::{Model, Observer, Session, Stage, TokenId};
+use arenite::{Observer, Session, Stage, TokenId};
 use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::cli::{RunArgs, TextArgs, each_line};
 use crate::model_file::ModelFile;
+use crate::npy;
+use crate::open_model::OpenModel;
 use crate::plot::Plot;
 use crate::runtime::{self, Memory};
-use crate::{npy, text};
 
 /// Save the hidden states of a text as a NumPy file
 #[derive(Debug, clap::Args)]
@@ -96,13 +97,11 @@ struct Answer {
     ids: Vec<TokenId>,
 }
 
-pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
-    let named = || file.name().to_string();
-    let gguf = file.parse()?;
-    let model = Model::new(&gguf).with_context(named)?;
-    let mut index = Vec::new();
-    let tokenizer = text::tokenizer(&gguf, &mut index);
-    let single = args.text.only(tokenizer.as_ref(), Encode::PROMPT).with_context(named)?;
+pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
+    let open = OpenModel::new(file, args.run.options()?)?;
+    let named = || open.name().to_string();
+    let (model, tokenizer) = (open.model(), open.tokenizer());
+    let single = args.text.only(tokenizer, Encode::PROMPT).with_context(named)?;
     ensure!(
         single.is_some() || args.position != Position::All,
         "texts differ in length: use --position last or mean with --jsonl"
@@ -117,21 +116,19 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     if args.stage != At::Logits
         && let Some(layer) = layers.iter().find(|layer| **layer >= spec.layers)
     {
-        bail!("there is no layer {layer}: {} has layers 0 to {}", file.name(), spec.layers - 1);
+        bail!("there is no layer {layer}: {} has layers 0 to {}", open.name(), spec.layers - 1);
     }
 
-    let kernels = runtime::kernels(&args.run.session.isa)?;
-    let workers = args.run.workers();
     let context = match &single {
-        Some(ids) => args.run.session.ctx_size.unwrap_or(ids.len().max(1)),
-        None => runtime::context(&args.run.session, &model, 0),
+        Some(ids) => open.options.context.unwrap_or(ids.len().max(1)),
+        None => open.context(0),
     };
-    let plan = runtime::plan(&gguf, &args.run.session, context, workers.count()).with_context(named)?;
+    let plan = open.plan(open.plan_options(context))?;
     let mut memory = Memory::new(&plan)?;
-    let mut session = memory.session(&args.run.session, &model, plan, kernels, &*workers)?;
+    let mut session = open.session(&mut memory, plan)?;
     let look = |ids: &[TokenId], session: &mut Session<'_, '_>| -> Result<Probe> {
         ensure!(!ids.is_empty(), "the text is empty");
-        runtime::fits(ids.len(), session.context(), &model, "")?;
+        runtime::fits(ids.len(), session.context(), model, "")?;
         let mut probe = Probe::new(args, layers.clone(), ids.len(), spec.dim);
         session.rewind(0)?;
         let _ = session.prefill_observed(ids, &mut probe)?;
@@ -145,14 +142,14 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
             npy::save(path, &[layers.len(), probe.rows(), spec.dim], &states)?;
         }
         if let Some(path) = &args.plot {
-            plot(path, file.name(), &layers, &states, spec.dim)?;
+            plot(path, open.name(), &layers, &states, spec.dim)?;
         }
         return Ok(ExitCode::SUCCESS);
     }
     let mut states = Vec::new();
     let mut row = 0;
     let code = each_line(args.text.file.as_deref(), |text| {
-        let ids = text.tokens(tokenizer.as_ref(), Encode::PROMPT)?;
+        let ids = text.tokens(tokenizer, Encode::PROMPT)?;
         states.extend(look(&ids, &mut session)?.finish());
         row += 1;
         Ok(Answer { row: row - 1, ids })

@@ -4,15 +4,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use arenite::Model;
 use serde::Serialize;
 
 use crate::cli::{RunArgs, TextArgs};
 use crate::model_file::ModelFile;
+use crate::open_model::OpenModel;
 use crate::output::{self, Out, note};
 use crate::ranking::{self, Ranking};
 use crate::runtime::{self, Memory};
-use crate::text;
 
 /// Order texts by their relevance to a query, with a reranker model
 #[derive(Debug, clap::Args)]
@@ -61,31 +60,27 @@ struct Failed<'t> {
     document: &'t str,
 }
 
-pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
-    let named = || file.name().to_string();
-    let gguf = file.parse()?;
-    let model = Model::new(&gguf).with_context(named)?;
-    let ranking = Ranking::new(&gguf, &model).with_context(named)?;
-    let mut index = Vec::new();
-    let tokenizer = text::tokenizer(&gguf, &mut index).with_context(named)?;
+pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
+    let open = OpenModel::new(file, args.run.options()?)?;
+    let named = || open.name().to_string();
+    let (model, tokenizer) = (open.model(), open.vocabulary()?);
+    let ranking = Ranking::new(open.gguf(), model).with_context(named)?;
     let texts = TextArgs::lines(args.file.as_deref())?;
-    let limit = runtime::positions(&args.run.session, &model);
+    let limit = runtime::positions(&open.options, model);
     let most = args.truncate.then_some(limit);
-    let pairs: Vec<_> = texts.iter().map(|document| ranking.pair(&tokenizer, &args.prompt, document, most)).collect();
+    let pairs: Vec<_> = texts.iter().map(|document| ranking.pair(tokenizer, &args.prompt, document, most)).collect();
 
-    let kernels = runtime::kernels(&args.run.session.isa)?;
-    let workers = args.run.workers();
     let longest = pairs.iter().flatten().map(|pair| pair.ids.len()).max().unwrap_or(1).max(1);
-    let context = args.run.session.ctx_size.unwrap_or(longest);
-    runtime::warn_of_length(context, &model);
-    let plan = runtime::plan(&gguf, &args.run.session, context, workers.count()).with_context(named)?;
+    let context = open.options.context.unwrap_or(longest);
+    runtime::warn_of_length(context, model);
+    let plan = open.plan(open.plan_options(context))?;
     let mut memory = Memory::new(&plan)?;
-    let mut session = memory.session(&args.run.session, &model, plan, kernels, &*workers)?;
+    let mut session = open.session(&mut memory, plan)?;
     let mut buffer = vec![0.0; model.spec().embedding_buffer()];
     let (mut ranked, mut failed) = (Vec::new(), Vec::new());
     for (index, (pair, document)) in pairs.into_iter().zip(&texts).enumerate() {
         let score = pair.and_then(|pair| {
-            runtime::fits(pair.ids.len(), session.context(), &model, ", or cut it with --truncate")?;
+            runtime::fits(pair.ids.len(), session.context(), model, ", or cut it with --truncate")?;
             let vector = session.embed_pair(&pair.ids, pair.second, &mut buffer)?;
             runtime::numbers(vector).with_context(named)?;
             Ok(ranking::score(vector))

@@ -63,14 +63,14 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<ExitCode> {
     if io::stdin().is_terminal() && io::stdout().is_terminal() {
         match Chat::try_parse_from(options) {
             Ok(Chat { model, args }) => {
-                chat::run(&args, &open(model)?).map_err(|error| foreign::explained(named.as_deref(), error))
+                chat::run(&args, open(model)?).map_err(|error| foreign::explained(named.as_deref(), error))
             }
             Err(told) => Ok(output::usage_error(&told)),
         }
     } else {
         match Generate::try_parse_from(options) {
             Ok(Generate { model, args }) => {
-                generate::run(&args, &open(model)?).map_err(|error| foreign::explained(named.as_deref(), error))
+                generate::run(&args, open(model)?).map_err(|error| foreign::explained(named.as_deref(), error))
             }
             Err(told) => Ok(output::usage_error(&told)),
         }

@@ -5,12 +5,13 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use arenite::tokenizer::{Encode, Tokenizer};
-use arenite::{Model, Session, TokenId};
+use arenite::{Session, TokenId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::cli::{RunArgs, each};
 use crate::model_file::ModelFile;
+use crate::open_model::OpenModel;
 use crate::runtime::{self, Memory};
 use crate::text::{self, JsonBytes};
 
@@ -66,26 +67,20 @@ struct Score {
     greedy: bool,
 }
 
-pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
-    let named = || file.name().to_string();
-    let gguf = file.parse()?;
-    let model = Model::new(&gguf).with_context(named)?;
-    runtime::must_continue(&model).with_context(named)?;
-    let mut index = Vec::new();
-    let tokenizer = text::tokenizer(&gguf, &mut index);
-    let kernels = runtime::kernels(&args.run.session.isa)?;
-    let workers = args.run.workers();
-    let context = runtime::context(&args.run.session, &model, 0);
-    let plan = runtime::plan(&gguf, &args.run.session, context, workers.count()).with_context(named)?;
+pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
+    let open = OpenModel::new(file, args.run.options()?)?;
+    let (model, tokenizer) = (open.model(), open.tokenizer());
+    runtime::must_continue(model).with_context(|| open.name().to_string())?;
+    let plan = open.plan(open.plan_options(open.context(0)))?;
     let mut memory = Memory::new(&plan)?;
-    let mut session = memory.session(&args.run.session, &model, plan, kernels, &*workers)?;
+    let mut session = open.session(&mut memory, plan)?;
     each(args.file.as_deref(), |line| {
         let request: Request = serde_json::from_slice(line).map_err(|error| match error.is_data() {
             true => anyhow!("give an object with `prompt` and `continuation`, both texts or both lists of ids"),
             false => error.into(),
         })?;
-        let (ids, given) = tokens(&request, tokenizer.as_ref())?;
-        runtime::fits(ids.len() - 1, session.context(), &model, "")?;
+        let (ids, given) = tokens(&request, tokenizer)?;
+        runtime::fits(ids.len() - 1, session.context(), model, "")?;
         Ok((request.id, score(&mut session, &ids, given)?))
     })
 }

@@ -11,7 +11,9 @@ use tokio::sync::Semaphore;
 
 use crate::cli::{RunArgs, at_least_one};
 use crate::model_file::ModelFile;
-use crate::server::{App, Counters, Host, Limits, Log, LogFormat, RequestMemory, serve};
+use crate::open_model::OpenModel;
+use crate::runtime::RunOptions;
+use crate::server::{App, Counters, Host, Limits, Log, LogFormat, READERS, RequestMemory, run_engine, serve};
 
 /// Start an OpenAI-compatible HTTP server
 #[derive(Debug, clap::Args)]
@@ -63,10 +65,12 @@ pub struct Args {
 const VECTOR_REQUESTS: usize = 4;
 
 pub fn run(args: &Args, file: ModelFile) -> Result<()> {
-    let host = Host::new(file, &args.run, args.parallel, true)?;
+    let options = RunOptions { parallel: args.parallel, ..args.run.options()? };
+    let host = Host::new(OpenModel::new(file, options)?, true)?;
+    host.announce(RequestMemory::most(READERS));
     let (commands, asked) = channel();
     let counters = Arc::new(Counters::default());
-    let Host { model, plan, mut service, args: run } = host;
+    let Host { open, plan, mut service } = host;
     if let Some(alias) = &args.alias {
         service.name.clone_from(alias);
     }
@@ -77,7 +81,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<()> {
         most_open: args.parallel + args.queue,
         parallel: args.parallel,
         key: args.api_key.clone(),
-        hears: model.spec().sound().is_some(),
+        hears: open.model().spec().sound().is_some(),
         workspace: plan.workspace,
         kv: plan.kv,
         started: Instant::now(),
@@ -87,13 +91,10 @@ pub fn run(args: &Args, file: ModelFile) -> Result<()> {
         hasher: RandomState::new(),
     });
     let limits = Limits { host: args.host.clone(), port: args.port, origins: args.cors_origin.clone() };
-    let tokenizer = app.service.tokenizer;
     let (ready, is_ready) = tokio::sync::oneshot::channel();
     // The sockets' own handler ends the server at the first Ctrl-C, when all is answered.
     crate::interrupt::listen();
     let sockets = std::thread::spawn(move || serve(app, &limits, is_ready));
-    crate::server::run_engine((model, plan), &run, tokenizer, args.parallel, None, counters, &asked, || {
-        _ = ready.send(())
-    })?;
+    run_engine(&open, plan, None, counters, &asked, || _ = ready.send(()))?;
     sockets.join().map_err(|_| anyhow!("the server thread panicked"))?
 }

@@ -7,12 +7,13 @@ use anyhow::{Context, Result, bail, ensure};
 use arenite::beam::{Beams, Search};
 use arenite::model::Stack;
 use arenite::tokenizer::{Encode, Tokenizer};
-use arenite::{Line, Model, Session, TokenId};
+use arenite::{Line, Session, TokenId};
 use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::cli::{RunArgs, TextArgs, at_least_one, beams, each_line, finite};
 use crate::model_file::ModelFile;
+use crate::open_model::OpenModel;
 use crate::output::Out;
 use crate::runtime::{self, Memory};
 use crate::text;
@@ -73,18 +74,16 @@ struct Translation {
     score: f32,
 }
 
-pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
-    let named = || file.name().to_string();
+pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     ensure!(args.n_best <= args.beams, "--n-best {} is more than --beams {}: raise --beams", args.n_best, args.beams);
-    let gguf = file.parse()?;
-    let model = Model::new(&gguf).with_context(named)?;
+    let open = OpenModel::new(file, args.run.options()?)?;
+    let named = || open.name().to_string();
+    let (gguf, model, tokenizer) = (open.gguf(), open.model(), open.tokenizer());
     let Stack::Target { start, .. } = model.spec().stack() else {
-        bail!("{}: this is not an encoder-decoder model; give one with -m", file.name());
+        bail!("{}: this is not an encoder-decoder model; give one with -m", open.name());
     };
-    let mut index = Vec::new();
-    let tokenizer = text::tokenizer(&gguf, &mut index);
     let how = Encode { add_special: true, parse_special: false };
-    let single = args.text.only(tokenizer.as_ref(), how).with_context(named)?;
+    let single = args.text.only(tokenizer, how).with_context(named)?;
     // Converted models name a padding token that must not be generated. T5's padding token is its start token.
     let banned = match gguf.architecture()? {
         "seq2seq" => gguf.u32("tokenizer.ggml", "padding_token_id")?,
@@ -95,26 +94,25 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
         length: args.n_tokens,
         length_penalty: args.length_penalty,
         start,
-        end: tokenizer.as_ref().ok().and_then(|tokenizer| tokenizer.eos()).filter(|_| !args.ignore_eos),
+        end: tokenizer.ok().and_then(|tokenizer| tokenizer.eos()).filter(|_| !args.ignore_eos),
         banned,
     };
-    let kernels = runtime::kernels(&args.run.session.isa)?;
-    let workers = args.run.workers();
     let context = match &single {
-        Some(ids) => args.run.session.ctx_size.unwrap_or_else(|| ids.len().max(args.n_tokens)),
-        None => runtime::context(&args.run.session, &model, args.n_tokens),
+        Some(ids) => open.options.context.unwrap_or_else(|| ids.len().max(args.n_tokens)),
+        None => open.context(args.n_tokens),
     };
-    let plan = runtime::plan_beams(&gguf, &args.run.session, context, workers.count(), args.beams);
-    let plan = plan.with_context(named)?;
+    // The session's own context stays empty.
+    let pages = args.beams.saturating_mul(context.div_ceil(16));
+    let plan = open.plan(open.plan_options(context).beams(args.beams).pages(pages))?;
     let mut memory = Memory::new(&plan)?;
-    let mut session = memory.session(&args.run.session, &model, plan, kernels, &*workers)?;
+    let mut session = open.session(&mut memory, plan)?;
     let mut scratch = vec![Line::ZERO; Beams::bytes(&plan).div_ceil(size_of::<Line>())];
     let speaker = Speaker {
-        tokenizer: tokenizer.as_ref().ok(),
+        tokenizer: tokenizer.ok(),
         forgets_spaces: gguf.str("tokenizer.ggml", "pre")? == Some(b"whitespace"),
     };
     let mut translate = |ids: &[TokenId], session: &mut Session<'_, '_>| -> Result<Vec<Translation>> {
-        runtime::fits(ids.len(), session.context(), &model, "")?;
+        runtime::fits(ids.len(), session.context(), model, "")?;
         session.encode(ids)?;
         let (engine, context) = session.parts();
         let mut found = Beams::search(engine, context, &search, Line::bytes_mut(&mut scratch))?;
@@ -129,7 +127,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
 
     let Some(ids) = single else {
         return each_line(args.text.file.as_deref(), |text| {
-            let ids = text.tokens(tokenizer.as_ref(), how)?;
+            let ids = text.tokens(tokenizer, how)?;
             let mut translations = translate(&ids, &mut session)?.into_iter();
             let best = translations.next().context("no translation was found: raise -n")?;
             Ok(Best { best, others: translations.collect() })

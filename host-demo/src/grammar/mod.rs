@@ -1,4 +1,18 @@
 //! Compiles GBNF grammars and JSON schemas to the tables that [`arenite::grammar`] reads.
+//!
+//! # Examples
+//!
+//! ```
+//! use arenite::grammar::{Grammar, State};
+//! use host_demo::grammar::{Budget, from_json_schema};
+//!
+//! let schema = serde_json::json!({ "type": "object", "properties": { "age": { "type": "integer" } }, "required": ["age"] });
+//! let table = from_json_schema(&schema, &Budget::of_command())?;
+//! let grammar = Grammar::new(&table)?;
+//! let mut state = State::new(&grammar);
+//! assert!(state.accept(&grammar, *b"{\"age\": 7}") && state.is_complete());
+//! # Ok::<(), host_demo::Error>(())
+//! ```
 
 mod automaton;
 mod budget;
@@ -36,22 +50,36 @@ impl MaskMemory {
         Self(vec![Line::ZERO; Self::bytes(tokenizer).div_ceil(arenite::memory::ALIGN)])
     }
 
+    /// Number of bytes for this vocabulary.
     pub fn bytes(tokenizer: &Tokenizer<'_, '_>) -> usize {
         Masks::bytes(tokenizer, PLACES)
     }
 
+    /// Creates a cache of masks in this memory.
+    ///
+    /// # Errors
+    ///
+    /// The memory is too small: it was allocated for another vocabulary.
     pub fn masks(&mut self, tokenizer: &Tokenizer<'_, '_>) -> Result<Masks<'_>> {
         Ok(Masks::new(tokenizer, PLACES, Line::bytes_mut(&mut self.0))?)
     }
 }
 
 /// Compiles a grammar in GBNF, llama.cpp's dialect. `token` returns the id of a token such as `<think>` by its text.
+///
+/// # Errors
+///
+/// A syntax error with its line, or a grammar that exceeds the budget.
 pub fn from_gbnf(text: &str, token: &dyn Fn(&str) -> Option<u32>, budget: &Budget) -> Result<Vec<u8>> {
     let (rules, root) = gbnf::parse(text, token)?;
     compile(rules, root, budget)
 }
 
 /// Compiles a grammar for the values that a JSON schema allows.
+///
+/// # Errors
+///
+/// A keyword that the grammar cannot express, with its place in the schema, or a schema that exceeds the budget.
 pub fn from_json_schema(schema: &serde_json::Value, budget: &Budget) -> Result<Vec<u8>> {
     let (rules, root) = schema::read(schema, budget)?;
     compile(rules, root, budget)

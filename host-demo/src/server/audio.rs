@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use anyhow::Context;
-use arenite::tokenizer::Tokenizer;
-use arenite::{Model, Plan};
+use arenite::Plan;
 use axum::extract::{FromRequest, Multipart, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -15,9 +14,9 @@ use serde_json::json;
 use super::app::{App, Result};
 use super::engine::Command;
 use super::error::ApiError;
-use crate::cli::RunArgs;
+use crate::open_model::OpenModel;
+use crate::runtime::Memory;
 use crate::speech::{Format, Part, Request as Wanted, Sound, Transcriber, Writer};
-use crate::{runtime, workers};
 
 /// Maximum size of a request in bytes, as in OpenAI's interface.
 pub const MOST_BYTES: usize = 25 << 20;
@@ -109,18 +108,10 @@ async fn fields(app: &App, mut form: Multipart) -> Result<Fields> {
 }
 
 /// Answers requests in this thread until all senders of commands are dropped. Calls `ready` when the memory is there.
-pub fn run(
-    (model, plan): (&Model<'_>, Plan),
-    args: &RunArgs,
-    tokenizer: &Tokenizer<'_, '_>,
-    commands: &Receiver<Command>,
-    ready: impl FnOnce(),
-) -> anyhow::Result<()> {
-    let kernels = runtime::kernels(&args.session.isa)?;
-    let workers = workers::start(args.threads.unwrap_or_else(workers::cores));
-    let mut memory = runtime::Memory::new(&plan)?;
-    let session = memory.session(&args.session, model, plan, kernels, &*workers)?;
-    let mut transcriber = Transcriber::new(model.gguf(), model, tokenizer, session)?;
+pub fn run(open: &OpenModel, plan: Plan, commands: &Receiver<Command>, ready: impl FnOnce()) -> anyhow::Result<()> {
+    let mut memory = Memory::new(&plan)?;
+    let session = open.session(&mut memory, plan)?;
+    let mut transcriber = Transcriber::new(open.gguf(), open.model(), open.vocabulary()?, session)?;
     ready();
     while let Ok(command) = commands.recv() {
         // Other requests are refused before they come here.

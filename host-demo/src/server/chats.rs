@@ -36,7 +36,7 @@ impl Service {
         prepared.is_schema = schema.is_some() || body.choice().is_some();
         let (prompt, warning) = self.chat_prompt(body, &tools, settings)?;
         prepared.warning = warning;
-        let ids = prompt.encode(self.tokenizer).map_err(|error| ApiError::invalid(error.to_string()))?;
+        let ids = prompt.encode(self.tokenizer()).map_err(|error| ApiError::invalid(error.to_string()))?;
         settings.marks = Some(self.style.marks.clone()).filter(|marks| !marks.is_empty());
         for stop in settings.stops.clone() {
             let resolved = self.style.marks.resolve(&stop);
@@ -47,7 +47,7 @@ impl Service {
         let is_free = matches!(must, Must::No);
         settings.table = self.chat_form(body, must, prepared)?;
         let budget = body.reasoning_budget.and_then(|budget| usize::try_from(budget).ok());
-        let gate = self.style.thought_gate(self.tokenizer, &prompt.text, budget, settings.table.is_some());
+        let gate = self.style.thought_gate(self.tokenizer(), &prompt.text, budget, settings.table.is_some());
         settings.gate = gate.map_err(|error| ApiError::invalid(error.to_string()))?;
         if is_free && settings.table.is_none() && settings.gate.is_none() {
             self.strict_calls(settings, prepared)?;
@@ -156,7 +156,7 @@ impl Service {
     /// Returns the grammar in the request itself.
     pub fn form(&self, body: &Body) -> Result<Option<Arc<[u8]>>, ApiError> {
         if let Some(text) = &body.grammar {
-            let table = self.grammars.table(&Source::Gbnf(text, self.tokenizer));
+            let table = self.grammars.table(&Source::Gbnf(text, self.tokenizer()));
             return table.map(Some).map_err(|error| ApiError::about("grammar", format!("grammar: {error:#}")));
         }
         if let Some(choice) = body.choice() {

@@ -7,6 +7,7 @@ use arenite::tokenizer::Tokenizer;
 use serde_json::Value;
 
 use crate::grammar::{self, Budget, Piece};
+use crate::text;
 
 /// Maximum size of the cache in bytes.
 const MOST_BYTES: usize = 16 << 20;
@@ -32,7 +33,7 @@ impl Source<'_> {
 
     fn compile(&self, budget: &Budget) -> anyhow::Result<Vec<u8>> {
         match self {
-            Self::Gbnf(text, tokenizer) => grammar::from_gbnf(text, &|text| crate::cli::token(tokenizer, text), budget),
+            Self::Gbnf(gbnf, tokenizer) => grammar::from_gbnf(gbnf, &|text| text::token(tokenizer, text), budget),
             Self::Schema(schema) => grammar::from_json_schema(schema, budget),
             Self::Pieces(piece) => grammar::from_pieces(piece, budget),
         }

@@ -48,7 +48,7 @@ struct Modalities {
 pub async fn props(State(app): State<Arc<App>>) -> Json<Value> {
     let service = &app.service;
     let spelled = |id: Option<u32>| {
-        id.map(|id| String::from_utf8_lossy(service.tokenizer.spelling(id)).into_owned()).unwrap_or_default()
+        id.map(|id| String::from_utf8_lossy(service.tokenizer().spelling(id)).into_owned()).unwrap_or_default()
     };
     let params = arenite::sampler::Params::DEFAULT;
     let params = json!({
@@ -62,8 +62,8 @@ pub async fn props(State(app): State<Arc<App>>) -> Json<Value> {
         model_path: &service.name,
         modalities: Modalities { vision: false, audio: false },
         chat_template: service.source(),
-        bos_token: spelled(service.tokenizer.bos()),
-        eos_token: spelled(service.tokenizer.eos()),
+        bos_token: spelled(service.tokenizer().bos()),
+        eos_token: spelled(service.tokenizer().eos()),
         build_info: concat!("arenite ", env!("CARGO_PKG_VERSION")),
     }))
 }
@@ -164,10 +164,10 @@ impl Service {
         };
         let encode = |text: &str| {
             let how = arenite::tokenizer::Encode { add_special: false, parse_special: false };
-            crate::text::encode(self.tokenizer, text.as_bytes(), how)
+            crate::text::encode(self.tokenizer(), text.as_bytes(), how)
                 .map_err(|error| ApiError::invalid(error.to_string()))
         };
-        let mut ids = Vec::from_iter(self.tokenizer.bos().filter(|_| self.tokenizer.add_bos()));
+        let mut ids = Vec::from_iter(self.tokenizer().bos().filter(|_| self.tokenizer().add_bos()));
         for extra in asked.get("input_extra").and_then(Value::as_array).into_iter().flatten() {
             let part = |key: &str| extra.get(key).and_then(Value::as_str).unwrap_or_default();
             ids.extend(encode(&format!("--- {} ---\n{}\n", part("filename"), part("text")))?);

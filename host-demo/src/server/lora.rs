@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use super::app::{App, Result};
 use super::error::ApiError;
 use crate::adapters::scaled;
-use crate::cli::SessionArgs;
 
 /// The scale of an adapter, in requests.
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -20,7 +19,7 @@ pub struct LoraScale {
     pub scale: f32,
 }
 
-/// The adapters of the command line, and the scales of requests that name none.
+/// The adapters, and the scales of requests that name none.
 pub struct LoraScales {
     paths: Vec<String>,
     scales: Mutex<Vec<f32>>,
@@ -35,9 +34,9 @@ struct LoraCard<'s> {
 }
 
 impl LoraScales {
-    /// The scales of the command line.
-    pub fn new(args: &SessionArgs) -> anyhow::Result<Self> {
-        let pairs = args.lora.iter().map(|text| scaled(text)).collect::<anyhow::Result<Vec<_>>>()?;
+    /// The scales of a list of `FILE` or `FILE:SCALE`.
+    pub fn new(lora: &[String]) -> anyhow::Result<Self> {
+        let pairs = lora.iter().map(|text| scaled(text)).collect::<anyhow::Result<Vec<_>>>()?;
         let paths = pairs.iter().map(|(path, _)| path.display().to_string()).collect();
         Ok(Self { paths, scales: Mutex::new(pairs.iter().map(|(_, scale)| *scale).collect()) })
     }

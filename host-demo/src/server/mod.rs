@@ -52,81 +52,59 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 pub use answer::{Choice, ResponseMeta};
-pub use app::App;
-pub use engine::{Asker, Command, Counters, Embedding, Job, Scheduler};
+pub use app::{App, READERS};
+pub use engine::{Asker, Command, Counters, Embedding, Event, Finish, Job, Scheduler};
 pub use error::ApiError;
 pub use http::{Limits, serve};
 pub use memory::{Inbox, Meter, RequestMemory, mailbox};
 pub use record::{Log, LogFormat, Record};
-pub use request::Body;
+pub use request::{Body, Stop};
 pub use responses::to_chat;
 pub use service::{Endpoint, Prepared, Service};
-pub use vectors::token_count;
+pub use vectors::{token_count, unit};
 
 use lora::LoraScales;
 use service::Facts;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use arenite::model::Stack;
 use arenite::tokenizer::Tokenizer;
-use arenite::{Gguf, Model, Plan, TokenId};
+use arenite::{Gguf, Plan, TokenId};
 
-use crate::adapters::Adapters;
 use crate::chat::{Renderer, Style};
-use crate::cli::RunArgs;
 use crate::grammar::{Budget, MaskMemory};
-use crate::model_file::ModelFile;
+use crate::open_model::OpenModel;
 use crate::output::{Bytes, note};
 use crate::ranking::Ranking;
+use crate::runtime::Memory;
 use crate::session_file::SessionFile;
-use crate::{runtime, workers};
 
-/// A model for many conversations, loaded until the process ends.
+/// A model for many conversations.
 pub struct Host {
-    pub model: &'static Model<'static>,
+    pub open: Arc<OpenModel>,
     pub plan: Plan,
     pub service: Service,
-    pub args: RunArgs,
 }
 
 impl Host {
-    /// Plans for `parallel` answers at the same time, and prints the memory requirement before allocating it; with
-    /// `serves`, requests of clients are part of it.
-    pub fn new(file: ModelFile, args: &RunArgs, parallel: usize, serves: bool) -> Result<Self> {
-        // The model lives as long as the process.
-        let file: &'static ModelFile = Box::leak(Box::new(file));
-        let named = || file.name().to_string();
-        let gguf: &'static Gguf<'static> = Box::leak(Box::new(file.parse()?));
-        let model: &'static Model<'static> = Box::leak(Box::new(Model::new(gguf).with_context(named)?));
-        let index: &'static mut Vec<u8> = Box::leak(Box::default());
-        let tokenizer: &'static Tokenizer<'static, 'static> =
-            Box::leak(Box::new(crate::text::tokenizer(gguf, index).with_context(named)?));
-        let context = runtime::context(&args.session, model, 0);
-        let threads = args.threads.unwrap_or_else(workers::cores);
+    /// Plans the memory. With `serves`, requests come from clients, and their grammars have a smaller budget.
+    pub fn new(open: OpenModel, serves: bool) -> Result<Self> {
+        let open = Arc::new(open);
+        let (gguf, model, tokenizer, file) = (open.gguf(), open.model(), open.vocabulary()?, open.file());
+        let parallel = open.options.parallel;
+        let context = open.context(0);
         // As many contexts again are cached for finished conversations; pages are planned for running ones.
-        let options = runtime::options(&args.session, gguf, context, threads)?
+        let options = open
+            .plan_options(context)
             .contexts(2 * parallel + 1)
             .pages(parallel.saturating_mul(context.div_ceil(16)))
             .logits(parallel)
             // For models with states: where conversations branch off, and near the end of each prompt.
             .checkpoints(3)
-            .batch(args.session.batch_size.max(parallel));
+            .batch(open.options.batch.max(parallel));
         let hears = model.spec().sound().is_some();
         let options = if hears { options.contexts(1).pages(0).logits(1) } else { options };
-        let plan = Plan::new(gguf, options).with_context(named)?;
-        let requests = if serves { RequestMemory::most(app::READERS) } else { 0 };
-        let masks = MaskMemory::bytes(tokenizer);
-        note(format_args!(
-            "memory  workspace {}, KV cache {} ({parallel} conversations of {context} positions in {}), masks of grammars {}, model {} {}, requests {}, in all up to {}",
-            Bytes(plan.workspace),
-            Bytes(plan.kv),
-            runtime::kv(args.session.kv, gguf).name(),
-            Bytes(masks),
-            Bytes(file.len()),
-            file.held(),
-            Bytes(requests),
-            Bytes(plan.workspace + plan.kv + masks + file.len() + requests),
-        ));
+        let plan = open.plan(options)?;
         let makes_text = matches!(model.spec().stack(), Stack::Alone);
         let name = file.name();
         let name =
@@ -144,14 +122,9 @@ impl Host {
             bytes: file.len() as u64,
             fingerprint: gguf.fingerprint(),
         };
-        if hears {
-            note("this model hears: /v1/audio/transcriptions and /v1/audio/translations answer");
-        } else if !makes_text {
-            note("this model makes no text: /v1/embeddings and /v1/rerank answer");
-        }
         let renderer = Renderer::new(gguf, tokenizer, "auto", None)?;
         let service = Service {
-            tokenizer,
+            open: open.clone(),
             style: Style::of(&renderer, tokenizer),
             renderer: renderer.into(),
             grammars: grammars::Grammars::new(if serves { Budget::of_request } else { Budget::of_command }),
@@ -163,10 +136,35 @@ impl Host {
             makes_text,
             makes_vectors,
             infill: infill(gguf, tokenizer),
-            lora: LoraScales::new(&args.session)?,
+            lora: LoraScales::new(&open.options.lora)?,
             facts,
         };
-        Ok(Self { model, plan, service, args: args.clone() })
+        Ok(Self { open, plan, service })
+    }
+
+    /// Prints the memory that the process will take, and the routes that answer. `requests` is the memory of requests.
+    pub fn announce(&self, requests: usize) {
+        let Self { open, plan, service } = self;
+        let masks = MaskMemory::bytes(service.tokenizer());
+        let model = open.file().len();
+        note(format_args!(
+            "memory  workspace {}, KV cache {} ({} conversations of {} positions in {}), masks of grammars {}, model {} {}, requests {}, in all up to {}",
+            Bytes(plan.workspace),
+            Bytes(plan.kv),
+            open.options.parallel,
+            service.context,
+            plan.options.kv.name(),
+            Bytes(masks),
+            Bytes(model),
+            open.file().held(),
+            Bytes(requests),
+            Bytes(plan.workspace + plan.kv + masks + model + requests),
+        ));
+        if open.model().spec().sound().is_some() {
+            note("this model hears: /v1/audio/transcriptions and /v1/audio/translations answer");
+        } else if !service.makes_text {
+            note("this model makes no text: /v1/embeddings and /v1/rerank answer");
+        }
     }
 }
 
@@ -229,33 +227,28 @@ fn quantization(gguf: &Gguf<'_>) -> String {
 
 /// Runs the engine in this thread until all senders of commands are dropped. Calls `ready` when its memory is there.
 /// `kept` is a session file with the common beginning of prompts, read at the start and written at the end.
-#[allow(clippy::too_many_arguments)]
 pub fn run_engine(
-    (model, plan): (&Model<'_>, Plan),
-    args: &RunArgs,
-    tokenizer: &Tokenizer<'_, '_>,
-    parallel: usize,
+    open: &OpenModel,
+    plan: Plan,
     mut kept: Option<SessionFile>,
     counters: Arc<Counters>,
     commands: &Receiver<Command>,
     ready: impl FnOnce(),
 ) -> Result<()> {
-    if model.spec().sound().is_some() {
-        return audio::run((model, plan), args, tokenizer, commands, ready);
+    if open.model().spec().sound().is_some() {
+        return audio::run(open, plan, commands, ready);
     }
-    let kernels = runtime::kernels(&args.session.isa)?;
-    let workers = workers::start(args.threads.unwrap_or_else(workers::cores));
-    let mut memory = runtime::Memory::new(&plan)?;
-    let adapters = Adapters::load(&args.session.lora, model)?;
-    let engine = adapters.attach(memory.engine(model, plan, kernels, &*workers)?)?;
+    let tokenizer = open.vocabulary()?;
+    let mut memory = Memory::new(&plan)?;
+    let engine = open.engine(&mut memory, plan)?;
     let mut masks = MaskMemory::new(tokenizer);
-    let mut scheduler = Scheduler::new(engine, tokenizer, masks.masks(tokenizer)?, parallel, counters);
+    let mut scheduler = Scheduler::new(engine, tokenizer, masks.masks(tokenizer)?, open.options.parallel, counters);
     if let Some(file) = &mut kept {
-        scheduler.restore(file, adapters.scales())?;
+        scheduler.restore(file, open.scales())?;
     }
     ready();
     scheduler.run(commands);
-    kept.map_or(Ok(()), |file| scheduler.save(&file, adapters.scales()))
+    kept.map_or(Ok(()), |file| scheduler.save(&file, open.scales()))
 }
 
 /// Returns a random number from the keys of a standard hash map, which the system's random generator provides.

@@ -20,7 +20,7 @@ use super::error::ApiError;
 use super::gate::{self, Gate};
 use super::request::Body;
 use super::responses::responses;
-use super::service::{Endpoint, Service};
+use super::service::Endpoint;
 use super::stream::stream;
 use super::vectors::token_count;
 use super::{anthropic, audio, llama, lora, ollama, page, record};
@@ -211,7 +211,7 @@ fn tokens_of(app: &App, body: Value) -> Result<Value> {
     let add_special = switch(["add_special", "add_special_tokens"], body.get("prompt").is_some());
     let parse_special = switch(["parse_special", "parse_special_tokens"], body.get("prompt").is_some());
     let how = arenite::tokenizer::Encode { add_special, parse_special };
-    let ids = text::encode(app.service.tokenizer, text.as_bytes(), how);
+    let ids = text::encode(app.service.tokenizer(), text.as_bytes(), how);
     let ids = ids.map_err(|error| ApiError::invalid(error.to_string()))?;
     Ok(json!({ "count": ids.len(), "max_model_len": app.service.context, "tokens": ids }))
 }
@@ -226,7 +226,7 @@ fn text_of(app: &App, body: Value) -> Result<Value> {
     let ids: Option<Vec<u32>> = ids.and_then(Iterator::collect);
     let ids = ids.ok_or_else(|| ApiError::about("tokens", "tokens must be a list of token ids"))?;
     let text =
-        text::decode(app.service.tokenizer, &ids).map_err(|error| ApiError::about("tokens", error.to_string()))?;
+        text::decode(app.service.tokenizer(), &ids).map_err(|error| ApiError::about("tokens", error.to_string()))?;
     let text = String::from_utf8_lossy(&text);
     // The first field is llama.cpp's, the second is vLLM's.
     Ok(json!({ "content": text, "prompt": text }))
@@ -245,7 +245,7 @@ struct TokenizerInfo {
 }
 
 async fn tokenizer_info(State(app): State<Arc<App>>) -> Json<Value> {
-    let Service { tokenizer, context, .. } = &app.service;
+    let tokenizer = app.service.tokenizer();
     let spelled = |id: Option<u32>| id.map(|id| String::from_utf8_lossy(tokenizer.spelling(id)).into_owned());
     let eos_token = spelled(tokenizer.eos());
     Json(json!(TokenizerInfo {
@@ -254,7 +254,7 @@ async fn tokenizer_info(State(app): State<Arc<App>>) -> Json<Value> {
         bos_token: spelled(tokenizer.bos()),
         add_bos_token: tokenizer.add_bos(),
         chat_template: app.service.source(),
-        model_max_length: *context,
+        model_max_length: app.service.context,
         vocab_size: tokenizer.vocab_len(),
     }))
 }

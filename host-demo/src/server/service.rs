@@ -12,6 +12,7 @@ use super::lora::LoraScales;
 use super::request::{Body, MOST_CHOICES, Settings};
 use crate::chat::dialect::{Template, Tools};
 use crate::chat::{Reader, Renderer, Style};
+use crate::open_model::OpenModel;
 use crate::ranking::Ranking;
 use crate::text;
 
@@ -37,7 +38,7 @@ impl Endpoint {
 
 /// The model, and everything that requests need from it.
 pub struct Service {
-    pub tokenizer: &'static Tokenizer<'static, 'static>,
+    pub open: Arc<OpenModel>,
     pub renderer: Mutex<Renderer>,
     /// Grammars that were compiled lately.
     pub grammars: grammars::Grammars,
@@ -99,6 +100,11 @@ pub struct Prepared {
 }
 
 impl Service {
+    /// The model's tokenizer.
+    pub fn tokenizer(&self) -> &Tokenizer<'_, '_> {
+        self.open.tokenizer().unwrap_or_else(|_| unreachable!("a host needs a tokenizer"))
+    }
+
     /// Checks the name of the model.
     pub fn check_model(&self, model: Option<&str>) -> Result<(), ApiError> {
         match model {
@@ -158,7 +164,7 @@ impl Service {
                 ids.drain(..cut);
                 if prepared.echo {
                     text =
-                        String::from_utf8_lossy(&text::decode(self.tokenizer, &ids).unwrap_or_default()).into_owned();
+                        String::from_utf8_lossy(&text::decode(self.tokenizer(), &ids).unwrap_or_default()).into_owned();
                 }
             }
             // A prompt that is only scored may fill the context.
@@ -211,13 +217,13 @@ pub fn inputs(
     let one = |value: &Value| -> Result<(String, Vec<TokenId>), ApiError> {
         match value {
             Value::String(text) => {
-                let ids = text::encode(service.tokenizer, text.as_bytes(), how);
+                let ids = text::encode(service.tokenizer(), text.as_bytes(), how);
                 Ok((text.clone(), ids.map_err(|error| ApiError::about(name, error.to_string()))?))
             }
             Value::Array(ids) => {
                 let id = |id: &Value| id.as_u64().filter(|id| (*id as usize) < service.vocab).map(|id| id as TokenId);
                 let ids: Vec<TokenId> = ids.iter().map(id).collect::<Option<_>>().ok_or_else(wrong)?;
-                let text = text::decode(service.tokenizer, &ids).unwrap_or_default();
+                let text = text::decode(service.tokenizer(), &ids).unwrap_or_default();
                 Ok((String::from_utf8_lossy(&text).into_owned(), ids))
             }
             _ => Err(wrong()),

@@ -77,7 +77,7 @@ impl Service {
     }
 
     fn frame(&self) -> Frame {
-        Frame::of(self.tokenizer).unwrap_or_default()
+        Frame::of(self.tokenizer()).unwrap_or_default()
     }
 
     /// Returns the tokens of the pairs in a ranking request. A pair that is too long is an error of its own, unless no
@@ -97,7 +97,7 @@ impl Service {
         };
         let texts = documents.iter().map(text).collect::<Result<Vec<_>, _>>()?;
         let pair = |text: &String| {
-            let pair = ranking.pair(self.tokenizer, query, text, limit).map_err(invalid)?;
+            let pair = ranking.pair(self.tokenizer(), query, text, limit).map_err(invalid)?;
             self.fitting("documents", "a pair of query and document", pair)
         };
         some(texts.iter().map(pair).collect())
@@ -140,17 +140,13 @@ impl Service {
     pub fn embeddings(&self, body: &Value, vectors: &[Result<Vec<f32>, ApiError>], tokens: usize) -> Value {
         let is_base64 = body.get("encoding_format").and_then(Value::as_str) == Some("base64");
         let dimensions = self.dimensions(body).ok().flatten().unwrap_or(usize::MAX);
-        let unit = |vector: &[f32]| {
-            let vector = &vector[..vector.len().min(dimensions)];
-            let norm = vector.iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>().sqrt().max(1e-12);
-            vector.iter().map(|x| (f64::from(*x) / norm) as f32).collect::<Vec<_>>()
-        };
         let written = |vector: Vec<f32>| match is_base64 {
             true => json!(BASE64.encode(vector.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>())),
             false => json!(vector),
         };
         let data = vectors.iter().enumerate().map(|(index, vector)| {
-            let values = vector.as_ref().map(|vector| unit(vector)).unwrap_or_default();
+            let values =
+                vector.as_ref().map(|vector| unit(&vector[..vector.len().min(dimensions)])).unwrap_or_default();
             let mut row = json!({ "object": "embedding", "index": index, "embedding": written(values) });
             if let Err(error) = vector {
                 row["error"] = error.body()["error"].take();
@@ -164,6 +160,12 @@ impl Service {
             "usage": { "prompt_tokens": tokens, "total_tokens": tokens },
         })
     }
+}
+
+/// Scales a vector to length 1; leaves a zero vector unchanged.
+pub fn unit(vector: &[f32]) -> Vec<f32> {
+    let norm = vector.iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>().sqrt().max(1e-12);
+    vector.iter().map(|x| (f64::from(*x) / norm) as f32).collect()
 }
 
 fn invalid(error: impl std::fmt::Display) -> ApiError {

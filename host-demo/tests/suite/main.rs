@@ -12,6 +12,7 @@ mod faults;
 mod hub;
 mod listen;
 mod llama2c;
+mod loaded;
 mod overload;
 mod pack;
 mod page;

@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use arenite::sampler::argmax;
-use arenite::{Context, Engine, Model, Plan, TokenId, Work};
+use arenite::{Context, Engine, KvType, TokenId, Work};
 
-use crate::adapters::Adapters;
-use crate::cli::{Kv, ModelArgs, SessionArgs, at_least_one, threads};
+use crate::cli::{ModelArgs, SessionArgs, at_least_one, threads};
 use crate::model_file::ModelFile;
+use crate::open_model::OpenModel;
 use crate::output::{self, Out, note};
 use crate::runtime::{self, Memory};
 use crate::{interrupt, workers};
@@ -102,11 +102,8 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<ExitCode> {
 /// Loads the model and runs all rounds; `None` after Ctrl-C.
 fn measure(args: &Args, model: &ModelArgs, threads: usize, sequences: usize) -> Result<Option<Measured>> {
     let start = Instant::now();
-    let file = ModelFile::open(model)?;
-    let gguf = file.parse()?;
-    let model = Model::new(&gguf).with_context(|| file.name().to_string())?;
-    let kernels = runtime::kernels(&args.session.isa)?;
-    let workers = workers::start(threads);
+    let open = OpenModel::new(ModelFile::open(model)?, args.session.options(threads)?)?;
+    let model = open.model();
     let longest = args.prompt.max(args.n_tokens);
     let context = args.session.ctx_size.unwrap_or(longest);
     ensure!(
@@ -115,14 +112,12 @@ fn measure(args: &Args, model: &ModelArgs, threads: usize, sequences: usize) -> 
         args.prompt,
         args.n_tokens
     );
-    runtime::warn_of_length(context, &model);
-    let options = runtime::options(&args.session, &gguf, context, workers.count())?.contexts(sequences);
-    let plan = Plan::new(&gguf, options).with_context(|| file.name().to_string())?;
+    runtime::warn_of_length(context, model);
+    let plan = open.plan(open.plan_options(context).contexts(sequences))?;
     let mut memory = Memory::new(&plan)?;
-    let adapters = Adapters::load(&args.session.lora, &model)?;
-    let mut engine = adapters.attach(memory.engine(&model, plan, kernels, &*workers)?)?;
+    let mut engine = open.engine(&mut memory, plan)?;
     let mut contexts = (0..sequences).map(|_| engine.open()).collect::<Result<Vec<_>, _>>()?;
-    contexts.iter_mut().try_for_each(|context| engine.adapt(context, adapters.scales()))?;
+    contexts.iter_mut().try_for_each(|context| engine.adapt(context, open.scales()))?;
     let load = start.elapsed();
 
     let tokens = random_ids(longest, model.spec().vocab);
@@ -146,35 +141,24 @@ fn measure(args: &Args, model: &ModelArgs, threads: usize, sequences: usize) -> 
     let peak_rss_bytes = peak_rss();
     let profile = match args.profile {
         true => {
-            let plan = runtime::plan(&gguf, &args.session, context, workers.count())?;
-            let number_34ths = match runtime::kv(args.session.kv, &gguf) {
-                Kv::F32 => 4 * 34,
-                Kv::F16 => 2 * 34,
-                Kv::Q8_0 => 36 + 1,
-                Kv::Q8_0Q4_0 => 28,
-                Kv::Q4_0 => 19 + 1,
+            let plan = open.plan(open.plan_options(context))?;
+            let number_34ths = match plan.options.kv {
+                KvType::F32 => 4 * 34,
+                KvType::F16 => 2 * 34,
+                KvType::Q8_0 => 36 + 1,
+                KvType::Q8_0Q4_0 => 28,
+                KvType::Q4_0 => 19 + 1,
             };
-            let task = profile::Task {
-                gguf: &gguf,
-                model: &model,
-                session: &args.session,
-                plan,
-                kernels,
-                threads,
-                prompt,
-                decode,
-                rounds: args.rounds,
-                number_34ths,
-            };
+            let task = profile::Task { open: &open, plan, threads, prompt, decode, rounds: args.rounds, number_34ths };
             let Some(profile) = task.measure()? else { return Ok(None) };
             Some(profile)
         }
         false => None,
     };
     Ok(Some(Measured {
-        model: file.name().to_string(),
-        isa: kernels.name,
-        threads: workers.count(),
+        model: open.name().to_string(),
+        isa: open.options.kernels.name,
+        threads: open.workers().count(),
         sequences,
         prefill_tokens: args.prompt,
         decode_tokens: args.n_tokens,

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use arenite::sampler::{Params, Pcg32, Sampler};
-use arenite::{Gguf, Kernels, Model, Plan, Profiler, Section, Session, TokenId};
+use arenite::{Plan, Profiler, Section, Session, TokenId};
 use serde::Serialize;
 
 use super::traffic::{self, Run, Traffic};
-use crate::cli::SessionArgs;
+use crate::interrupt;
+use crate::open_model::OpenModel;
 use crate::output::Out;
 use crate::runtime::Memory;
-use crate::{interrupt, workers};
 
 /// Sums the time of each section.
 struct Timer {
@@ -100,11 +100,8 @@ fn name(section: Section) -> &'static str {
 
 /// The model, the tokens and the number of rounds to measure.
 pub struct Task<'t> {
-    pub gguf: &'t Gguf<'t>,
-    pub model: &'t Model<'t>,
-    pub session: &'t SessionArgs,
+    pub open: &'t OpenModel,
     pub plan: Plan,
-    pub kernels: &'static Kernels,
     pub threads: usize,
     pub prompt: &'t [TokenId],
     pub decode: &'t [TokenId],
@@ -116,10 +113,9 @@ pub struct Task<'t> {
 impl Task<'_> {
     /// Runs the model with the clock; `None` after Ctrl-C.
     pub fn measure(&self) -> Result<Option<Profile>> {
-        let workers = workers::start(self.threads);
         let timer = Timer::new();
         let mut memory = Memory::new(&self.plan)?;
-        let session = memory.session(self.session, self.model, self.plan, self.kernels, &*workers)?;
+        let session = self.open.session(&mut memory, self.plan)?;
         let mut session = session.with_profiler(&timer);
         session.prefill(self.prompt)?;
 
@@ -149,7 +145,7 @@ impl Task<'_> {
 
     /// Returns the time of all passes and samplings, and of the samplings alone.
     fn decode(&self, session: &mut Session<'_, '_>, timer: &Timer) -> Result<Option<(Duration, Duration)>> {
-        let vocab = self.model.spec().vocab;
+        let vocab = self.open.model().spec().vocab;
         let mut scratch = vec![0; Sampler::scratch_bytes(&Params::DEFAULT, vocab)];
         let mut sampler = Sampler::new(Params::DEFAULT, &[], vocab, &mut scratch).context("the sampler")?;
         let mut rng = Pcg32::new(1);
@@ -189,7 +185,7 @@ impl Task<'_> {
             .into_iter()
             .map(|section| {
                 let seconds = timer.seconds(section) / times as f64;
-                part(name(section), seconds, traffic::of(section, self.gguf, self.model, &run))
+                part(name(section), seconds, traffic::of(section, self.open.gguf(), self.open.model(), &run))
             })
             .filter(|part| part.ms > 0.0) // sections that the model has
             .collect();

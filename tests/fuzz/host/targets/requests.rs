@@ -5,35 +5,21 @@
 use std::sync::LazyLock;
 
 use arbitrary::Arbitrary;
-use arenite::Gguf;
 use arenite::grammar::Grammar;
 use arenite::sampler::Sampler;
-use fuzz::change::{TOKENIZER, model};
 use fuzz::unwritten::unwritten;
 use fuzz_host::{Edits, Words};
-use host_demo::untrusted::{Body, Choice, Endpoint, Renderer, ResponseMeta, Service, Style, to_chat};
+use host_demo::RunOptions;
+use host_demo::untrusted::{Body, Choice, Endpoint, Host, ModelFile, OpenModel, ResponseMeta, Service, to_chat};
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};
 
 const CONTEXT: usize = 256;
 
 static SERVICE: LazyLock<Service> = LazyLock::new(|| {
-    let gguf = Gguf::parse(model(0)).expect("a correct file");
-    let renderer = Renderer::new(&gguf, &TOKENIZER, "auto", None).expect("no template");
-    Service {
-        tokenizer: &TOKENIZER,
-        style: Style::of(&renderer, &TOKENIZER),
-        renderer: renderer.into(),
-        name: "tiny".into(),
-        context: CONTEXT,
-        vocab: TOKENIZER.vocab_len(),
-        embedding_len: 64,
-        makes_text: true,
-        makes_vectors: true,
-        ranking: None,
-        infill: None,
-        facts: Default::default(),
-    }
+    let file = ModelFile::open(None).expect("the built-in model");
+    let options = RunOptions { context: Some(CONTEXT), threads: 1, ..RunOptions::default() };
+    Host::new(OpenModel::new(file, options).expect("a correct file"), true).expect("a model of text").service
 });
 
 /// Correct requests with all possible fields.
@@ -42,7 +28,7 @@ static REQUESTS: LazyLock<[Value; 4]> = LazyLock::new(|| {
         "type": "object", "properties": { "a": { "type": "integer" } }, "required": ["a"] } });
     let call = json!({ "id": "1", "type": "function", "function": { "name": "f", "arguments": "{\"a\": 1}" } });
     let sampling = json!({
-        "model": "tiny", "stream": true, "stream_options": { "include_usage": true }, "max_tokens": 5, "n": 2, "stop": ["a", "b"],
+        "model": "built-in", "stream": true, "stream_options": { "include_usage": true }, "max_tokens": 5, "n": 2, "stop": ["a", "b"],
         "seed": 1, "temperature": 0.5, "top_p": 0.9, "top_k": 40, "min_p": 0.1, "repeat_penalty": 1.1, "frequency_penalty": 0.1,
         "presence_penalty": 0.1, "logit_bias": { "5": 1.5, "6": -100 }, "logprobs": true, "top_logprobs": 2, "ignore_eos": false,
     });
@@ -63,9 +49,9 @@ static REQUESTS: LazyLock<[Value; 4]> = LazyLock::new(|| {
             "response_format": { "type": "json_schema", "json_schema": { "name": "x", "schema": { "type": "boolean" } } },
         })),
         with(json!({ "prompt": ["a b", "c"], "echo": true, "grammar": "root ::= \"a\" | <s>", "logprobs": 2 })),
-        json!({ "model": "tiny", "input": ["a", "b"], "encoding_format": "base64" }),
+        json!({ "model": "built-in", "input": ["a", "b"], "encoding_format": "base64" }),
         json!({
-            "model": "tiny", "instructions": "a", "max_output_tokens": 5, "temperature": 0.5,
+            "model": "built-in", "instructions": "a", "max_output_tokens": 5, "temperature": 0.5,
             "input": [
                 { "role": "developer", "content": "a" }, { "type": "message", "role": "user", "content": "b" },
                 { "type": "function_call", "call_id": "1", "name": "f", "arguments": "{}" },
@@ -108,7 +94,7 @@ impl Case {
         }
         match (endpoint, body) {
             (Endpoint::Embeddings, Ok(body)) => {
-                for texts in SERVICE.embedding_inputs(&body).unwrap_or_default() {
+                for texts in SERVICE.embedding_inputs(&body).unwrap_or_default().into_iter().flatten() {
                     check(&texts.ids);
                 }
             }
@@ -127,7 +113,7 @@ impl Case {
             return;
         };
         assert!((1..=128).contains(&prepared.jobs.len()) && prepared.prompts.len() == prepared.jobs.len());
-        for (prompt, settings) in &prepared.jobs {
+        for (prompt, settings, _) in &prepared.jobs {
             check(prompt);
             assert!(prompt.len() < CONTEXT);
             let mut scratch = vec![0; Sampler::scratch_bytes(&settings.params, SERVICE.vocab)];

@@ -1,0 +1,207 @@
+//! A model for programs: it continues texts, holds conversations, and gives values, embeddings and rankings.
+//!
+//! [`Loaded`] owns the file, its memory and a thread that runs it. Several threads can use it at the same time. An
+//! answer depends neither on other answers nor on the machine, only on its request and seed.
+
+mod answer;
+mod request;
+
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+pub use answer::{Answer, AnswerEnd};
+pub use request::{Message, Request, Role};
+
+use crate::model_file::{ModelFile, Source};
+use crate::open_model::OpenModel;
+use crate::ranking::{self, Texts};
+use crate::runtime::RunOptions;
+use crate::server::{
+    self, ApiError, Asker, Command, Counters, Embedding, Endpoint, Host, Job, Meter, Record, Service, by_chance,
+    mailbox, unit,
+};
+
+/// A model that is loaded and answers. Dropping it frees its memory and closes its file.
+///
+/// # Examples
+///
+/// ```
+/// use host_demo::{Loaded, Request, RunOptions};
+///
+/// let model = Loaded::open("../tests/fixtures/stories.gguf", RunOptions::default())?;
+/// let request = Request::from("One day, a little fox").max_tokens(20).seed(7);
+/// for text in model.generate(request)? {
+///     print!("{}", text?); // as it is generated, in whole characters
+/// }
+/// # Ok::<(), host_demo::Error>(())
+/// ```
+pub struct Loaded {
+    service: Service,
+    /// `None` only while this is dropped.
+    commands: Option<Sender<Command>>,
+    engine: Option<JoinHandle<Result<()>>>,
+}
+
+impl Loaded {
+    /// Opens a model file: GGUF, or a llama2.c checkpoint with its tokenizer.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read or is not a model that runs; a speech model; too little memory.
+    pub fn open<'a>(source: impl Into<Source<'a>>, options: RunOptions) -> Result<Self> {
+        let open = OpenModel::new(ModelFile::open(source)?, options)?;
+        ensure!(open.model().spec().sound().is_none(), "{}: this model transcribes speech only", open.name());
+        let Host { open, plan, service } = Host::new(open, false)?;
+        let (commands, asked) = channel();
+        let (ready, is_ready) = channel();
+        let counters = Arc::new(Counters::default());
+        let run = move || server::run_engine(&open, plan, None, counters, &asked, || _ = ready.send(()));
+        let engine = std::thread::Builder::new().name("engine".into()).spawn(run)?;
+        if is_ready.recv().is_ok() {
+            return Ok(Self { service, commands: Some(commands), engine: Some(engine) });
+        }
+        let ended = engine.join().map_err(|_| anyhow!("the engine's thread panicked"))?;
+        Err(ended.err().unwrap_or_else(gone))
+    }
+
+    /// Continues a text.
+    ///
+    /// # Errors
+    ///
+    /// The model generates no text, the prompt does not fit in the context, or a setting is invalid. Errors while the
+    /// text is generated come from the [`Answer`].
+    pub fn generate(&self, request: impl Into<Request>) -> Result<Answer<'_>> {
+        self.answer(Endpoint::Completions, request.into())
+    }
+
+    /// Answers the last message of a conversation, in the model's own chat format. A text alone is the message of a user.
+    /// The common beginning of two conversations is computed once.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use host_demo::{Loaded, Message, Request, RunOptions};
+    ///
+    /// let model = Loaded::open("../tests/fixtures/stories.gguf", RunOptions::default())?;
+    /// let mut messages = vec![Message::system("Be brief."), Message::user("Tell a story.")];
+    /// let answer = model.chat(Request::from(&messages[..]).max_tokens(10))?.text()?;
+    /// messages.extend([Message::assistant(answer), Message::user("Another one!")]);
+    /// # Ok::<(), host_demo::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`generate`](Self::generate), or the chat template refuses the messages.
+    pub fn chat(&self, request: impl Into<Request>) -> Result<Answer<'_>> {
+        self.answer(Endpoint::Chat, request.into())
+    }
+
+    /// Answers with a value that a JSON schema allows: in the model's chat format if it has one, otherwise by
+    /// continuing the text.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use host_demo::{Loaded, RunOptions};
+    ///
+    /// let model = Loaded::open("../tests/fixtures/stories.gguf", RunOptions::default())?;
+    /// let schema = r#"{"type": "array", "items": {"enum": ["cat", "dog"]}, "minItems": 2, "maxItems": 3}"#;
+    /// let pets: Vec<String> = model.json("Her pets were", schema)?;
+    /// assert!(pets.len() <= 3 && pets.iter().all(|pet| ["cat", "dog"].contains(&pet.as_str())));
+    /// # Ok::<(), host_demo::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`generate`](Self::generate); the schema is invalid; the value is not complete at the end of the context or
+    /// of `max_tokens`; or it is not a `T`.
+    pub fn json<T: DeserializeOwned>(&self, request: impl Into<Request>, schema: &str) -> Result<T> {
+        let schema: Value = serde_json::from_str(schema).context("the schema is not JSON")?;
+        let mut request = request.into();
+        request.body.json_schema = Some(schema);
+        let has_format = self.service.renderer.lock().is_ok_and(|renderer| renderer.has_own_format());
+        let endpoint = if has_format || request.has_messages() { Endpoint::Chat } else { Endpoint::Completions };
+        let mut answer = self.answer(endpoint, request)?;
+        let text = answer.by_ref().collect::<Result<String>>()?;
+        ensure!(
+            answer.end() != Some(AnswerEnd::Length),
+            "the value was cut off: raise max_tokens or the context, or limit the lengths in the schema"
+        );
+        serde_json::from_str(&text).with_context(|| format!("the answer is not of this type: {text}"))
+    }
+
+    /// Embeds a text. The vector has length 1.
+    ///
+    /// # Errors
+    ///
+    /// The model makes no embeddings, or the text does not fit in its context.
+    pub fn embed(&self, text: &str) -> Result<Vec<f32>> {
+        let texts = self.service.embedding_inputs(&json!({ "input": text })).map_err(failed)?;
+        let vectors = self.vectors(texts)?;
+        vectors.first().map(|vector| unit(vector)).context("there is no embedding")
+    }
+
+    /// Scores the relevance of each document to a query, with a reranker model.
+    ///
+    /// # Errors
+    ///
+    /// The model ranks no documents, or a pair of query and document does not fit in its context.
+    pub fn rerank(&self, query: &str, documents: &[&str]) -> Result<Vec<f64>> {
+        let pairs = self.service.pairs(&json!({ "query": query, "documents": documents })).map_err(failed)?;
+        Ok(self.vectors(pairs)?.iter().map(|vector| ranking::score(vector)).collect())
+    }
+
+    /// Sends a request to the engine.
+    fn answer(&self, endpoint: Endpoint, mut request: Request) -> Result<Answer<'_>> {
+        request.complete(endpoint)?;
+        let mut prepared = self.service.prepare(endpoint, &request.body, by_chance()).map_err(failed)?;
+        let (prompt, settings, seed) = prepared.jobs.pop().context("the request has no prompt")?;
+        let (events, inbox) = mailbox(Meter::unlimited());
+        let (record, asker) = (Arc::new(Record::none()), Asker::default());
+        let job = Job { prompt, settings, seed, events, record, asker, says_cached: true };
+        self.send(Command::Generate(Box::new(job)))?;
+        Ok(Answer::new(prepared, inbox))
+    }
+
+    fn vectors(&self, inputs: Vec<Result<Texts, ApiError>>) -> Result<Vec<Vec<f32>>> {
+        let send = |texts: Result<Texts, ApiError>| {
+            let (answer, vector) = oneshot::channel();
+            let lora = self.service.lora.usual();
+            self.send(Command::Embed(Embedding { texts: texts.map_err(failed)?, lora, answer }))?;
+            Ok(vector)
+        };
+        let sent = inputs.into_iter().map(send).collect::<Result<Vec<_>>>()?;
+        let receive = |vector: oneshot::Receiver<Result<Vec<f32>, String>>| {
+            vector.blocking_recv().map_err(|_| gone())?.map_err(anyhow::Error::msg)
+        };
+        sent.into_iter().map(receive).collect()
+    }
+
+    fn send(&self, command: Command) -> Result<()> {
+        self.commands.as_ref().and_then(|commands| commands.send(command).ok()).ok_or_else(gone)
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        // The engine ends when nobody can send commands. No answer is left, because answers borrow from this.
+        self.commands = None;
+        if let Some(engine) = self.engine.take() {
+            let _ = engine.join(); // an error was told to those who asked
+        }
+    }
+}
+
+fn failed(error: ApiError) -> anyhow::Error {
+    anyhow::Error::msg(error.message)
+}
+
+fn gone() -> anyhow::Error {
+    anyhow!("the engine has stopped")
+}

@@ -1,0 +1,187 @@
+//! Requests: a text or a conversation, and the settings of its answer.
+
+use anyhow::{Result, ensure};
+use arenite::TokenId;
+use arenite::sampler::Params;
+use serde_json::{Value, json};
+
+use crate::server::{Body, Endpoint, Stop};
+
+/// A text or a conversation, and the settings of its answer.
+///
+/// Without settings, an answer is sampled like that of `arenite generate`, with a random seed, and ends with the model's
+/// end token.
+///
+/// # Examples
+///
+/// ```
+/// use host_demo::{Message, Request};
+///
+/// let text = Request::from("The sea").max_tokens(50).temperature(0.0).stop("\n");
+/// let conversation = Request::from(&[Message::system("Be brief."), Message::user("What is the sea?")][..]).seed(7);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub(super) body: Body,
+}
+
+/// A message of a conversation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// The author.
+    pub role: Role,
+    /// The text.
+    pub content: String,
+}
+
+/// The author of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Instructions for the whole conversation.
+    System,
+    /// The user.
+    User,
+    /// The model.
+    Assistant,
+}
+
+impl Role {
+    /// The name in chat templates.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+        }
+    }
+}
+
+impl Message {
+    /// Instructions for the whole conversation.
+    pub fn system(content: impl Into<String>) -> Self {
+        Self { role: Role::System, content: content.into() }
+    }
+
+    /// A message of the user.
+    pub fn user(content: impl Into<String>) -> Self {
+        Self { role: Role::User, content: content.into() }
+    }
+
+    /// An answer of the model.
+    pub fn assistant(content: impl Into<String>) -> Self {
+        Self { role: Role::Assistant, content: content.into() }
+    }
+}
+
+impl From<&str> for Request {
+    fn from(prompt: &str) -> Self {
+        Body { prompt: Some(prompt.into()), temperature: Some(Params::DEFAULT.temperature), ..Body::default() }.into()
+    }
+}
+
+impl From<String> for Request {
+    fn from(prompt: String) -> Self {
+        prompt.as_str().into()
+    }
+}
+
+impl From<&[Message]> for Request {
+    fn from(messages: &[Message]) -> Self {
+        let message = |Message { role, content }: &Message| json!({ "role": role.name(), "content": content });
+        let messages = Some(messages.iter().map(message).collect());
+        Body { messages, temperature: Some(Params::DEFAULT.temperature), ..Body::default() }.into()
+    }
+}
+
+impl From<Body> for Request {
+    fn from(body: Body) -> Self {
+        Self { body }
+    }
+}
+
+impl Request {
+    /// Ends the answer after `count` tokens.
+    #[must_use]
+    pub fn max_tokens(mut self, count: usize) -> Self {
+        self.body.max_tokens = Some(i64::try_from(count).unwrap_or(i64::MAX));
+        self
+    }
+
+    /// Sets the temperature; with 0 every token is the most likely one. The default is 0.8.
+    #[must_use]
+    pub fn temperature(mut self, temperature: f32) -> Self {
+        self.body.temperature = Some(temperature);
+        self
+    }
+
+    /// Samples from the most likely tokens whose probabilities sum to `p`. The default is 0.95; 1 disables it.
+    #[must_use]
+    pub fn top_p(mut self, p: f32) -> Self {
+        self.body.top_p = Some(p);
+        self
+    }
+
+    /// Samples from the `count` most likely tokens. The default is 40; 0 disables it.
+    #[must_use]
+    pub fn top_k(mut self, count: u32) -> Self {
+        self.body.top_k = Some(count.into());
+        self
+    }
+
+    /// Divides the logits of recent tokens by this, so that they are repeated less. The default is 1.
+    #[must_use]
+    pub fn repeat_penalty(mut self, penalty: f32) -> Self {
+        self.body.repeat_penalty = Some(penalty);
+        self
+    }
+
+    /// Adds `bias` to the logit of a token.
+    #[must_use]
+    pub fn logit_bias(mut self, token: TokenId, bias: f32) -> Self {
+        self.body.logit_bias.get_or_insert_default().insert(token.to_string(), bias);
+        self
+    }
+
+    /// Sets the seed: the same request with the same seed has the same answer.
+    #[must_use]
+    pub fn seed(mut self, seed: u32) -> Self {
+        self.body.seed = Some(seed.into());
+        self
+    }
+
+    /// Ends the answer before `text`. May be called several times.
+    #[must_use]
+    pub fn stop(mut self, text: impl Into<String>) -> Self {
+        let mut stops = match self.body.stop.take() {
+            Some(Stop::Many(stops)) => stops,
+            Some(Stop::One(stop)) => vec![stop],
+            None => Vec::new(),
+        };
+        stops.push(text.into());
+        self.body.stop = Some(Stop::Many(stops));
+        self
+    }
+
+    /// Constrains the answer by a grammar in GBNF, the notation of llama.cpp.
+    #[must_use]
+    pub fn grammar(mut self, gbnf: impl Into<String>) -> Self {
+        self.body.grammar = Some(gbnf.into());
+        self
+    }
+
+    pub(super) fn has_messages(&self) -> bool {
+        self.body.messages.is_some()
+    }
+
+    /// Converts the prompt to the form that the endpoint expects.
+    pub(super) fn complete(&mut self, endpoint: Endpoint) -> Result<()> {
+        if endpoint == Endpoint::Chat {
+            if let Some(Value::String(prompt)) = self.body.prompt.take() {
+                self.body.messages = Some(vec![json!({ "role": "user", "content": prompt })]);
+            }
+            return Ok(());
+        }
+        ensure!(!self.has_messages(), "a conversation cannot be continued as a text: use `chat`");
+        Ok(())
+    }
+}
