@@ -14,10 +14,11 @@ const profile = mkdtempSync(tmpdir() + "/page-");
 const children = [];
 process.on("exit", () => {
   children.forEach((child) => child.kill());
-  // Chromium may still write while it ends.
   try {
-    rmSync(profile, { recursive: true, force: true });
-  } catch {}
+    rmSync(profile, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
+  } catch {
+    // Chromium still writes if the test has failed.
+  }
 });
 setTimeout(() => {
   console.error("error: no end within 10 minutes");

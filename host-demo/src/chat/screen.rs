@@ -75,8 +75,11 @@ impl Screen {
             }
             Part::Content(text) => {
                 if self.after_thought {
-                    self.write("\n\n")?;
+                    self.flush()?;
+                    self.out.now(b"\n\n")?;
                     self.after_thought = false;
+                    // A code block of the thought does not extend into the answer.
+                    self.wrap = Wrap::default();
                 }
                 self.style(PLAIN)?;
                 text

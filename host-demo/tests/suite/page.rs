@@ -99,13 +99,13 @@ const MARKDOWN: &[(&str, &str)] = &[
     ),
     (
         "***a*** **a *b*** *a **b***",
-        concat!("<p><strong><em>a</em></strong> <strong>a <em>b</em></strong> <em>a <strong>b</strong></em></p>"),
+        "<p><strong><em>a</em></strong> <strong>a <em>b</em></strong> <em>a <strong>b</strong></em></p>",
     ),
     ("2 * 3 * 4, snake_case_name, \\*x\\*, ~~y~~", "<p>2 * 3 * 4, snake_case_name, *x*, <del>y</del></p>"),
     ("`a*b` ``c`d`` `open", "<p><code>a*b</code> <code>c`d</code> `open</p>"),
     (
         "```rust\nlet a = \"<b>\";\n\n*x*\n```\nafter",
-        concat!("<pre language=\"rust\">let a = &quot;&lt;b&gt;&quot;;\n\n*x*</pre><p>after</p>"),
+        "<pre language=\"rust\">let a = &quot;&lt;b&gt;&quot;;\n\n*x*</pre><p>after</p>",
     ),
     ("~~~\n```\n~~~", "<pre>```</pre>"),
     ("```\nnot closed", "<pre>not closed</pre>"),
@@ -133,11 +133,11 @@ const MARKDOWN: &[(&str, &str)] = &[
     ),
     (
         "[x](javascript:alert(1)) [y](data:text/html,z) ![i](https://a.b)",
-        concat!("<p>[x](javascript:alert(1)) [y](data:text/html,z) <a href=\"https://a.b\">i</a></p>"),
+        "<p>[x](javascript:alert(1)) [y](data:text/html,z) <a href=\"https://a.b\">i</a></p>",
     ),
     (
         "<script>alert(1)</script><img src=x onerror=alert(1)>",
-        concat!("<p>&lt;script&gt;alert(1)&lt;/script&gt;&lt;img src=x onerror=alert(1)&gt;</p>"),
+        "<p>&lt;script&gt;alert(1)&lt;/script&gt;&lt;img src=x onerror=alert(1)&gt;</p>",
     ),
 ];
 

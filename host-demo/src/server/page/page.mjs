@@ -238,7 +238,8 @@ async function describe() {
     const metrics = await (await send("metrics")).text();
     const memory = metric(metrics, "workspace_bytes") + metric(metrics, "kv_bytes");
     $("facts").dataset.context = context;
-    $("facts").textContent = `${context} tokens of context, ${inUnits(memory)} of memory beside the model`;
+    $("facts").textContent = `${context} tokens of context, ${inUnits(memory)} of memory`;
+    $("facts").title = "Workspace and KV cache of all conversations, without the model";
   };
   $("models").onchange = choose;
   await choose();
