@@ -14,9 +14,21 @@ pub fn same<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
     Ok(vec![view])
 }
 
-/// Adds one to norm weights that are stored relative to one.
-pub fn plus_one<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
-    Ok(vec![view.then(Step::Add(1.0))])
+macro_rules! added {
+    ($($(#[$doc:meta])* $function:ident $number:expr;)*) => {$(
+        $(#[$doc])*
+        pub fn $function<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
+            Ok(vec![view.then(Step::Add($number))])
+        }
+    )*};
+}
+added! {
+    /// Adds one to norm weights that are stored relative to one.
+    plus_one 1.0;
+    /// PLaMo's norms after attention are stored relative to 1/5.
+    plus_fifth 0.2;
+    /// PLaMo's norms after the feed-forward are stored relative to 5^-1.5.
+    plus_eleventh 0.089_442_72;
 }
 
 /// Decays from their logarithms: A = -exp(A_log).
@@ -86,15 +98,100 @@ pub fn by_heads<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
 
 /// Falcon's layout: in each group of heads the queries, then the key, then the value.
 pub fn by_groups<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
-    let heads = config.heads()?;
     let groups = config.number(&["num_kv_heads", "n_head_kv"])?.unwrap_or(1) as usize;
-    let (rows, columns) = (view.size(0)?, view.len() / view.size(0)?.max(1));
-    let (shared, width) = (heads / groups.max(1), columns / heads.max(1));
-    let grouped = view.reshape(&[groups, shared + 2, width, columns])?;
-    ensure!(groups * (shared + 2) * width == rows, "query_key_value has {rows} rows, which do not fit the heads");
+    grouped(view, config.heads()?, groups)
+}
+
+/// InternLM 2's: the same layout, whose queries and keys are then reordered for rotations of neighbours.
+pub fn grouped_rotated<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
+    let (heads, groups) = (config.heads()?, config.key_heads()?);
+    let parts = grouped(view, heads, groups)?;
+    let mut rotated = Vec::new();
+    for (i, part) in parts.into_iter().enumerate() {
+        if i == 2 {
+            rotated.push(part);
+            continue;
+        }
+        let mut shape = part.shape().to_vec();
+        shape.splice(2..3, [2, shape[2] / 2]);
+        rotated.push(part.reshape(&shape)?.swap(2, 3)?);
+    }
+    Ok(rotated)
+}
+
+fn grouped<'f>(view: View<'f>, heads: usize, groups: usize) -> Changed<'f> {
+    let mut dims = view.shape().to_vec();
+    let shared = heads / groups.max(1);
+    let width = dims[0] / (groups * (shared + 2)).max(1);
+    let mut shape = vec![groups, shared + 2, width];
+    shape.extend(&dims[1..]);
     let sizes = [shared, 1, 1];
-    let parts = grouped.split(1, &sizes)?.into_iter().zip(sizes);
-    parts.map(|(part, heads)| part.seen_as(&[groups * heads * width, columns])).collect()
+    let parts = view.reshape(&shape)?.split(1, &sizes)?.into_iter().zip(sizes);
+    let seen = parts.map(|(part, heads)| {
+        dims[0] = groups * heads * width;
+        part.seen_as(&dims)
+    });
+    seen.collect()
+}
+
+/// Splits q, k and v of the same size, and reorders q and k for rotations of neighbours.
+pub fn thirds_rotated<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
+    first_two_rotated(config, view.parts(0, 3)?)
+}
+
+/// Splits q, k and v stored in one matrix, and reorders q and k for rotations of neighbours.
+pub fn qkv_rotated<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
+    let parts = qkv(config, view)?;
+    first_two_rotated(config, parts)
+}
+
+fn first_two_rotated<'f>(config: &Config, parts: Vec<View<'f>>) -> Changed<'f> {
+    let width = config.head_width()?;
+    let part = |(i, part)| if i < 2 { heads_rotated(part, width) } else { Ok(part) };
+    parts.into_iter().enumerate().map(part).collect()
+}
+
+/// Reorders rows of heads, whose number may differ between layers, for rotations of neighbours.
+pub fn rotated_heads<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
+    let width = config.head_width()?;
+    Ok(vec![heads_rotated(view, width)?])
+}
+
+fn heads_rotated(view: View<'_>, width: usize) -> Result<View<'_>> {
+    let heads = view.size(0)? / width.max(1);
+    rotated(view, heads)?.pop().context("no rows")
+}
+
+/// Splits rows of keys and of values of one head each.
+pub fn keys_and_values<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
+    let width = config.head_width()?;
+    view.split(0, &[width, width])
+}
+
+/// PLaMo's numbers of key heads, and of query heads that share one.
+pub fn in_groups_of_heads(config: &Config) -> Result<[usize; 2]> {
+    let (heads, shared) = (config.heads()?, config.size(&["n_shared_head"])?);
+    ensure!(
+        shared > 0 && heads.is_multiple_of(shared),
+        "config.json has {heads} heads, of which {shared} share their keys: not supported"
+    );
+    Ok([heads / shared, shared])
+}
+
+/// PLaMo's queries: consecutive heads use different keys; afterwards the same.
+pub fn tiled_rows<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
+    let [keys, shared] = in_groups_of_heads(config)?;
+    let (rows, columns) = (view.size(0)?, view.size(1)?);
+    let shape = [shared, keys, rows / (keys * shared).max(1), columns];
+    Ok(vec![view.reshape(&shape)?.swap(0, 1)?.seen_as(&[rows, columns])?])
+}
+
+/// The same for columns.
+pub fn tiled_columns<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
+    let [keys, shared] = in_groups_of_heads(config)?;
+    let (rows, columns) = (view.size(0)?, view.size(1)?);
+    let shape = [rows, shared, keys, columns / (keys * shared).max(1)];
+    Ok(vec![view.reshape(&shape)?.swap(1, 2)?.seen_as(&[rows, columns])?])
 }
 
 /// Splits the rows of one or several matrices into two halves.

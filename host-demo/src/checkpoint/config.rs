@@ -20,8 +20,9 @@ impl Config {
 
     pub fn new(json: &Value) -> Result<Self> {
         let mut values = json.as_object().context("config.json is not a JSON object")?.clone();
-        for inner in ["llm_config", "text_config"] {
-            for (name, value) in json[inner].as_object().into_iter().flatten() {
+        let inner = [&json["llm_config"], &json["lm_config"], &json["language_config"], &json["text_config"]];
+        for inner in inner.into_iter().chain([&json["thinker_config"]["text_config"]]) {
+            for (name, value) in inner.as_object().into_iter().flatten() {
                 // The class is that of the whole model.
                 if !matches!(name.as_str(), "architectures" | "model_type") || !values.contains_key(name) {
                     values.insert(name.clone(), value.clone());
@@ -33,9 +34,24 @@ impl Config {
         if !rope.contains_key("full_attention") && !rope.contains_key("sliding_attention") {
             let find =
                 |names: &[&str]| names.iter().find_map(|name| values.get(*name)).filter(|value| !value.is_null());
-            let local = find(&["local_rope_theta", "rope_local_theta", "swa_rope_theta", "rope_local_base_freq"]);
+            let local = find(&[
+                "local_rope_theta",
+                "rope_local_theta",
+                "rope_theta_local",
+                "swa_rope_theta",
+                "rope_local_base_freq",
+            ]);
             for (name, value) in [
-                ("rope_theta", find(&["global_rope_theta", "rope_global_theta", "rope_theta", "rotary_emb_base"])),
+                (
+                    "rope_theta",
+                    find(&[
+                        "global_rope_theta",
+                        "rope_global_theta",
+                        "rope_theta_global",
+                        "rope_theta",
+                        "rotary_emb_base",
+                    ]),
+                ),
                 ("partial_rotary_factor", find(&["partial_rotary_factor", "rope_pct", "rotary_pct", "rope_percent"])),
                 ("original_max_position_embeddings", find(&["original_max_position_embeddings"])),
                 ("rope_type", rope.get("type").cloned().as_ref()),

@@ -9,11 +9,16 @@ mod gemma;
 mod gpt;
 mod granite;
 mod llama;
+mod llama_like;
 mod mixtures;
 mod qwen;
 mod recurrent;
+mod rwkv;
 pub mod speech;
 mod t5;
+mod windowed;
+
+use std::borrow::Cow;
 
 use anyhow::{Result, bail};
 
@@ -24,7 +29,7 @@ use super::tensors::Checkpoint;
 
 /// A tensor that is computed from the config.
 pub struct Made {
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     pub values: Vec<f32>,
 }
 
@@ -44,6 +49,8 @@ pub struct Family {
     pub made: fn(&Config) -> Result<Vec<Made>>,
     /// Tensors that become metadata in GGUF.
     pub scalars: &'static [Scalar],
+    /// True if the head is stored even where it is the embedding, since the two have different factors.
+    pub own_head: bool,
     pub vocabulary: Vocabulary,
 }
 
@@ -94,6 +101,7 @@ impl Family {
         keys: |keys| keys.common(),
         made: |_| Ok(Vec::new()),
         scalars: &[],
+        own_head: false,
         vocabulary: Vocabulary::PLAIN,
     };
 
@@ -150,13 +158,16 @@ pub fn tables(family: &Family, config: &Config) -> Vec<&'static [Row]> {
 /// All families.
 const ALL: &[&[Family]] = &[
     llama::ALL,
+    llama_like::ALL,
     qwen::ALL,
     gemma::ALL,
     mixtures::ALL,
+    windowed::ALL,
     deepseek::ALL,
     granite::ALL,
     gpt::ALL,
     recurrent::ALL,
+    rwkv::ALL,
     encoders::ALL,
     t5::ALL,
     speech::ALL,
@@ -169,10 +180,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_class_is_in_one_entry() {
+    fn every_class_is_in_one_entry_and_every_architecture_has_one() {
         let mut classes = BTreeSet::new();
         for class in ALL.iter().copied().flatten().flat_map(|family| family.classes) {
             assert!(classes.insert(class), "{class}");
+        }
+        let known: BTreeSet<&str> = ALL.iter().copied().flatten().map(|family| family.architecture).collect();
+        for architecture in arenite::model::ARCHITECTURES {
+            // `convert seq2seq` makes seq2seq; config values make nomic-bert-moe out of nomic-bert, and nemotron_h_moe.
+            let is_other = ["seq2seq", "nomic-bert-moe", "nemotron_h_moe"].contains(architecture);
+            assert!(is_other || known.contains(architecture), "{architecture} has no entry");
         }
         assert!(Family::of_type("qwen3_moe").is_some_and(|family| family.architecture == "qwen3moe"));
         assert!(Family::of_type("unheard_of").is_none());

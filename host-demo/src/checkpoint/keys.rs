@@ -93,7 +93,14 @@ impl Keys<'_> {
         self.block_count()?;
         self.maybe(
             "context_length",
-            &["max_position_embeddings", "n_ctx", "n_positions", "max_length", "max_sequence_length"],
+            &[
+                "max_position_embeddings",
+                "n_ctx",
+                "n_positions",
+                "max_length",
+                "max_sequence_length",
+                "model_max_length",
+            ],
         )?;
         self.maybe("embedding_length", &["hidden_size", "n_embd", "dim"])?;
         let widths =
@@ -125,8 +132,14 @@ impl Keys<'_> {
         self.maybe("expert_used_count", &["num_experts_per_tok", "num_experts_per_token", "top_k_experts"])?;
         self.maybe("expert_group_count", &["n_group"])?;
         self.maybe("expert_group_used_count", &["topk_group"])?;
-        let router =
-            ["score_function", "scoring_func", "score_func", "moe_router_activation", "moe_router_activation_func"];
+        let router = [
+            "score_function",
+            "scoring_func",
+            "score_func",
+            "moe_router_activation",
+            "moe_router_activation_func",
+            "expert_selection_fn",
+        ];
         match c.find(&router).and_then(|name| name.as_str()) {
             Some("sigmoid") => self.set("expert_gating_func", SIGMOID),
             Some("softmax") => self.set("expert_gating_func", SOFTMAX),

@@ -133,7 +133,7 @@ fn factor(settings: &Value, stem: &str) -> f32 {
 /// The two matrices under the names of the model's tensors.
 fn pair<'f>(tables: &[&[Row]], config: &Config, stem: &str, a: View<'f>, b: View<'f>) -> Result<Vec<Output<'f>>> {
     let place = Place::of(&format!("{stem}.weight"));
-    let found = names::find(tables, &place.rest).context("nothing is known about this module")?;
+    let found = names::find(tables, &place.layer, &place.rest).context("nothing is known about this module")?;
     ensure!(found.part.is_none(), "adapters of experts are not supported");
     let to: Vec<&str> = found.row.1.split(' ').filter(|name| !name.is_empty()).collect();
     // The adapter of a Conv1D is stored as that of a linear layer.

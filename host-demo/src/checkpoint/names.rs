@@ -4,7 +4,8 @@ use super::changes::{Change, experts_down, halves, same};
 
 /// A name in checkpoints without its common prefix (`model.layers.3.`) and without `.weight` or `.bias`, the names in
 /// GGUF separated by spaces, and the change between them. `#` in a name is a number: tensors that differ only in it are
-/// stacked. Rows with the same GGUF name are concatenated. An empty GGUF name drops the tensor.
+/// stacked. `blk.` at the beginning restricts a row to tensors of layers. Rows with the same GGUF name are concatenated. An empty GGUF name drops the tensor;
+/// one that begins with `/` is not in the layer.
 pub type Row = (&'static str, &'static str, Change);
 
 /// Prefixes that are dropped.
@@ -23,6 +24,7 @@ const PREFIXES: &[&str] = &[
     "new.",
     "distilbert.",
     "ernie.",
+    "rwkv.",
 ];
 
 /// Prefixes of a layer's tensors before the layer's number, and their replacements.
@@ -30,9 +32,11 @@ const LAYERS: &[(&str, &str, &str)] = &[
     ("model.encoder.layers.", "enc.blk.", "enc."),
     ("model.decoder.layers.", "dec.blk.", "dec."),
     ("layers.", "blk.", ""),
+    ("layers.layers.", "blk.", ""),
     ("h.", "blk.", ""),
     ("blocks.", "blk.", ""),
     ("layer.", "blk.", ""),
+    ("transformer_encoder.", "blk.", ""),
     ("encoder.layer.", "blk.", ""),
     ("encoder.layers.", "blk.", ""),
     ("encoder.block.", "enc.blk.", "enc."),
@@ -139,8 +143,13 @@ pub struct Found {
     pub index: usize,
 }
 
-/// Returns the row of `tables` that matches `rest`.
-pub fn find(tables: &[&[Row]], rest: &str) -> Option<Found> {
+/// Returns the row of `tables` that matches the tensor `rest` of a layer, or outside of layers.
+pub fn find(tables: &[&[Row]], layer: &str, rest: &str) -> Option<Found> {
+    let of_layer = if layer.is_empty() { None } else { matching(tables, &format!("blk.{rest}")) };
+    of_layer.or_else(|| matching(tables, rest))
+}
+
+fn matching(tables: &[&[Row]], rest: &str) -> Option<Found> {
     let look = |rest: &str, suffix: &'static str| {
         tables.iter().copied().flatten().enumerate().find_map(|(index, row)| {
             let part = matched(row.0, rest)?;
@@ -186,11 +195,11 @@ mod tests {
     fn places_and_rows() {
         let place = Place::of("model.language_model.layers.12.mlp.experts.3.up_proj.weight");
         assert_eq!((place.layer.as_str(), place.number), ("blk.12.", Some(12)));
-        let found = find(&[COMMON], &place.rest).unwrap();
+        let found = find(&[COMMON], &place.layer, &place.rest).unwrap();
         assert_eq!((found.row.1, found.part, found.suffix), ("ffn_up_exps", Some(3), ".weight"));
         let place = Place::of("decoder.block.0.layer.1.layer_norm.weight");
         assert_eq!((place.layer.as_str(), place.rest.as_str()), ("dec.blk.0.", "dec.layer.1.layer_norm.weight"));
-        assert!(find(&[COMMON], "mlp.experts.x.up_proj").is_none());
+        assert!(find(&[COMMON], "blk.0.", "mlp.experts.x.up_proj").is_none());
         assert!(Place::of("lm_head.weight").layer.is_empty());
     }
 }

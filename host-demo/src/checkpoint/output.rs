@@ -81,7 +81,14 @@ pub fn assemble<'f>(
             scalars.entry(key).or_default().push((place.number.unwrap_or(0), value[0]));
             continue;
         }
-        if is_tied_head(checkpoint, config, &place.rest, &view) {
+        if family.own_head {
+            let is_only = EMBEDDINGS.contains(&place.rest.as_str())
+                && !checkpoint.tensors.iter().any(|(name, _)| HEADS.contains(&Place::of(name).rest.as_str()));
+            if is_only {
+                let head = Place { layer: String::new(), number: None, rest: "lm_head.weight".to_owned() };
+                add(&mut found, &tables, config, &head, view.clone())?;
+            }
+        } else if is_tied_head(checkpoint, config, &place.rest, &view) {
             continue;
         }
         add(&mut found, &tables, config, &place, view).with_context(|| {
@@ -108,23 +115,30 @@ pub fn assemble<'f>(
     Ok(Assembled { outputs, scalars, notes })
 }
 
+/// Names of heads and of embeddings in checkpoints.
+const HEADS: &[&str] =
+    &["lm_head.weight", "output.weight", "output_layer.weight", "embed_out.weight", "proj_out.weight"];
+const EMBEDDINGS: &[&str] = &[
+    "embed_tokens.weight",
+    "wte.weight",
+    "embed_in.weight",
+    "shared.weight",
+    "embeddings.weight",
+    "tok_embeddings.weight",
+    "word_embeddings.weight",
+    "embedding.word_embeddings.weight",
+    "token_embeddings.weight",
+    "decoder.embed_tokens.weight",
+];
+
 /// Returns true if it is a copy of the embedding, which the config also uses as the head.
 fn is_tied_head(checkpoint: &Checkpoint<'_>, config: &Config, rest: &str, view: &View<'_>) -> bool {
-    if !matches!(rest, "lm_head.weight" | "output.weight" | "embed_out.weight" | "proj_out.weight") {
+    if !HEADS.contains(&rest) {
         return false;
     }
-    let embeddings = [
-        "embed_tokens.weight",
-        "wte.weight",
-        "embed_in.weight",
-        "shared.weight",
-        "embeddings.weight",
-        "tok_embeddings.weight",
-        "decoder.embed_tokens.weight",
-    ];
     let same = checkpoint.tensors.iter().any(|(name, leaf)| {
         let rest = Place::of(name).rest;
-        embeddings.contains(&rest.as_str()) && leaf.shape == view.leaf().shape && leaf.bytes == view.leaf().bytes
+        EMBEDDINGS.contains(&rest.as_str()) && leaf.shape == view.leaf().shape && leaf.bytes == view.leaf().bytes
     });
     same && config.flag("tie_word_embeddings") != Some(false)
 }
@@ -140,22 +154,25 @@ fn add<'f>(
     // Factors of 4-bit weights are named after the weights.
     for (stored, new) in [(".weight_scale_2", ".scale"), (".input_scale", ".input_scale")] {
         let Some(stem) = place.rest.strip_suffix(stored) else { continue };
-        let row = names::find(tables, &format!("{stem}.weight")).context("it is a factor of an unknown tensor")?;
+        let row = names::find(tables, &place.layer, &format!("{stem}.weight"))
+            .context("it is a factor of an unknown tensor")?;
         for to in row.row.1.split(' ') {
             let to = to.strip_suffix(".weight").unwrap_or(to);
             push(found, format!("{}{to}{new}", place.layer), row.part, (0, 0), view.clone().squeeze());
         }
         return Ok(());
     }
-    let row = names::find(tables, &place.rest).context("this name is unknown: the tensor would be lost")?;
+    let row =
+        names::find(tables, &place.layer, &place.rest).context("this name is unknown: the tensor would be lost")?;
+    let views = (row.row.2)(config, view)?;
     if row.row.1.is_empty() {
         return Ok(());
     }
-    let views = (row.row.2)(config, view)?;
     let to: Vec<&str> = row.row.1.split(' ').collect();
     ensure!(views.len() == to.len(), "it is split into {} tensors instead of {}", views.len(), to.len());
     for (i, (view, to)) in views.into_iter().zip(to).enumerate() {
-        push(found, format!("{}{to}{}", place.layer, row.suffix), row.part, (row.index, i), view);
+        let (layer, to) = to.strip_prefix('/').map_or((place.layer.as_str(), to), |to| ("", to));
+        push(found, format!("{layer}{to}{}", row.suffix), row.part, (row.index, i), view);
     }
     Ok(())
 }
@@ -174,7 +191,7 @@ fn push<'f>(
 impl<'f> Output<'f> {
     fn made(made: Made) -> Self {
         let shape = vec![made.values.len()];
-        Self { name: made.name.to_owned(), shape, kind: TensorType::F32, values: Values::Made(made.values) }
+        Self { name: made.name.into_owned(), shape, kind: TensorType::F32, values: Values::Made(made.values) }
     }
 
     /// Makes a tensor from values in memory.

@@ -2,6 +2,7 @@
 //! MiniCPM 3 and PLM.
 
 use super::gemma::root;
+use super::granite;
 use crate::kernel::Activation;
 use crate::model::keys::Keys;
 use crate::model::rope::{Rope, Scaling};
@@ -63,14 +64,10 @@ pub(super) const fn minicpm3<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Er
         Some(rope) => Some(Rope { scaling: Scaling::Long { original: spec.context, attn_factor: 1.0 }, ..rope }),
         None => None,
     };
-    Ok(Spec {
-        norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
-        global: HeadSpec { rope, ..spec.global },
-        embedding_scale: 12.0,
-        residual_scale: 1.4 / root(spec.layers),
-        logit_scale: 256.0 / spec.dim as f32,
-        ..spec
-    })
+    let norm_eps = tri!(keys.required("attention.layer_norm_rms_epsilon"));
+    let spec = Spec { norm_eps, global: HeadSpec { rope, ..spec.global }, ..spec };
+    // Files of llama.cpp have no keys for the factors.
+    granite::scaled(keys, spec, [12.0, 1.4 / root(spec.layers), spec.dim as f32 / 256.0])
 }
 
 /// PLM: no gate, and the square of the positive part.

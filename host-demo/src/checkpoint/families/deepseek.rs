@@ -2,8 +2,9 @@
 
 use anyhow::Result;
 
-use super::Family;
+use super::{Family, Made};
 use crate::checkpoint::changes::{latent, same};
+use crate::checkpoint::config::Config;
 use crate::checkpoint::keys::{Keys, SIGMOID};
 use crate::checkpoint::names::Row;
 
@@ -16,6 +17,15 @@ const LATENT: &[Row] = &[
     ("self_attn.kv_a_layernorm", "attn_kv_a_norm", same),
     ("self_attn.kv_b_proj", "attn_k_b attn_v_b", latent),
 ];
+
+/// The matrix from the latent in one piece, as llama.cpp keeps it in some families.
+#[rustfmt::skip]
+const SPLIT: &[Row] = &[("self_attn.kv_b_proj", "attn_kv_b", same)];
+
+/// Factors of frequencies of the rotated part of a head.
+fn turned_factors(config: &Config) -> Result<Vec<Made>> {
+    super::gpt::factors(config, config.size(&["qk_rope_head_dim"])? / 2)
+}
 
 fn keys(keys: &mut Keys<'_>) -> Result<()> {
     keys.common()?;
@@ -49,8 +59,8 @@ fn keys(keys: &mut Keys<'_>) -> Result<()> {
     if c.flag("norm_topk_prob") == Some(true) {
         keys.set("expert_weights_norm", true);
     }
-    // Version 2 selects experts by softmax; later configs omit the rule.
-    let later = !matches!(c.text("model_type"), Some("deepseek_v2"));
+    // Version 2 and Mistral 4 select experts by softmax; later configs omit the rule.
+    let later = !matches!(c.text("model_type"), Some("deepseek_v2")) && keys.architecture != "mistral4";
     if later && c.find(&["scoring_func", "score_func"]).is_none() {
         keys.set("expert_gating_func", SIGMOID);
     }
@@ -64,14 +74,78 @@ fn keys(keys: &mut Keys<'_>) -> Result<()> {
 #[rustfmt::skip]
 pub const ALL: &[Family] = &[
     Family {
-        classes: &["DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "Glm4MoeLiteForCausalLM"],
+        classes: &["DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "Glm4MoeLiteForCausalLM", "KimiVLForConditionalGeneration", "KimiK25ForConditionalGeneration", "YoutuForCausalLM", "YoutuVLForConditionalGeneration"],
         architecture: "deepseek2",
         names: &[LATENT],
         keys,
         ..Family::PLAIN
     },
     Family {
-        classes: &["Glm4ForCausalLM"],
+        classes: &["Mistral4ForCausalLM"],
+        architecture: "mistral4",
+        names: &[LATENT, &[("mlp.experts.gate_up_proj", "ffn_gate_up_exps.weight", same)]],
+        keys: |k| {
+            keys(k)?;
+            if let Some(factor) = k.config.rope_float("llama_4_scaling_beta") {
+                k.set("attention.temperature_scale", factor as f32);
+            }
+            Ok(())
+        },
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["MiniCPM3ForCausalLM"],
+        architecture: "minicpm3",
+        names: &[SPLIT, LATENT],
+        keys: |k| {
+            let c = k.config;
+            for (key, name) in [
+                ("context_length", "max_position_embeddings"),
+                ("embedding_length", "hidden_size"),
+                ("feed_forward_length", "intermediate_size"),
+                ("attention.head_count", "num_attention_heads"),
+                ("attention.head_count_kv", "num_key_value_heads"),
+                ("attention.kv_lora_rank", "kv_lora_rank"),
+                ("rope.dimension_count", "qk_rope_head_dim"),
+            ] {
+                k.number(key, &[name])?;
+            }
+            k.block_count()?;
+            k.float("attention.layer_norm_rms_epsilon", &["rms_norm_eps"])?;
+            k.vocab_size()?;
+            k.maybe("attention.q_lora_rank", &["q_lora_rank"])?;
+            k.set("attention.key_length", c.need(&["qk_nope_head_dim"])? + c.need(&["qk_rope_head_dim"])?);
+            // llama.cpp has these factors as constants; they are written where they differ.
+            let factor = |name: &str, default: f32| Ok::<f32, anyhow::Error>(c.float(&[name])?.unwrap_or(default));
+            let (scale, depth, base) = (factor("scale_emb", 12.0)?, factor("scale_depth", 1.4)?, factor("dim_model_base", 256.0)?);
+            if (scale, depth, base) != (12.0, 1.4, 256.0) {
+                k.set("embedding_scale", scale);
+                k.set("residual_scale", depth / (c.layers()? as f32).sqrt());
+                k.set("logit_scale", c.width()? as f32 / base);
+            }
+            Ok(())
+        },
+        made: turned_factors,
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["PLMForCausalLM"],
+        architecture: "plm",
+        names: &[SPLIT, LATENT],
+        keys: |k| {
+            k.common()?;
+            let (kept, turned) = (k.config.need(&["qk_nope_head_dim"])?, k.config.need(&["qk_rope_head_dim"])?);
+            k.vocab_size()?;
+            k.number("attention.kv_lora_rank", &["kv_lora_rank"])?;
+            k.set("attention.key_length", kept + turned);
+            k.number("attention.value_length", &["v_head_dim"])?;
+            k.set("rope.dimension_count", turned);
+            Ok(())
+        },
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["Glm4ForCausalLM", "Glm4vForConditionalGeneration", "GlmOcrForConditionalGeneration"],
         architecture: "glm4",
         names: &[&[
             ("post_self_attn_layernorm", "post_attention_norm", same),
@@ -85,7 +159,7 @@ pub const ALL: &[Family] = &[
         ..Family::PLAIN
     },
     Family {
-        classes: &["Glm4MoeForCausalLM"],
+        classes: &["Glm4MoeForCausalLM", "Glm4vMoeForConditionalGeneration", "SolarOpenForCausalLM"],
         architecture: "glm4moe",
         names: &[&[
             ("post_attention_layernorm", "post_attention_norm", same),

@@ -249,7 +249,50 @@ pub const ALL: &[Family] = &[
         ..Family::PLAIN
     },
     Family {
-        classes: &["EuroBertModel"],
+        classes: &["JinaEmbeddingsV3Model"],
+        architecture: "jina-bert-v3",
+        names: &[NOMIC, BERT, NO_POOLER, TRAINING],
+        keys: |k| {
+            bert(k)?;
+            let base = k.config.rope_float("rope_theta").unwrap_or(20000.0);
+            k.set("rope.freq_base", base as f32);
+            Ok(())
+        },
+        vocabulary: TYPED,
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["NeoBERT", "NeoBERTLMHead", "NeoBERTForSequenceClassification"],
+        architecture: "neo-bert",
+        names: &[&[
+            ("encoder", "token_embd", same),
+            ("layer_norm", "enc.output_norm", same),
+            ("qkv", "attn_qkv", same),
+            ("wo", "attn_output", same),
+            ("attention_norm", "attn_norm", same),
+            ("ffn_norm", "ffn_norm", same),
+            ("ffn.w12", "ffn_up", same),
+            ("ffn.w3", "ffn_down", same),
+            ("decoder", "", same),
+            ("dense", "cls", same),
+            ("classifier", "cls.output", same),
+        ]],
+        keys: |k| {
+            bert(k)?;
+            let c = k.config;
+            k.set("feed_forward_length", 2 * c.need(&["intermediate_size"])? / 3);
+            k.set("rope.freq_base", 10000.0f32);
+            k.set("rope.scaling.type", "none");
+            k.set("attention.layer_norm_rms_epsilon", c.float(&["norm_eps"])?.unwrap_or(1e-6));
+            k.maybe("context_length", &["max_length", "max_position_embeddings"])?;
+            k.set("pooling_type", 2u32);
+            Ok(())
+        },
+        vocabulary: TYPED,
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["EuroBertModel", "JinaEmbeddingsV5Model"],
         architecture: "eurobert",
         keys: |k| {
             k.common()?;

@@ -152,7 +152,7 @@ fn frozen(config: &Config) -> Result<Vec<Made>> {
     let share = config.rope_float("partial_rotary_factor").unwrap_or(1.0);
     let turning = (width as f64 * share / 2.0) as usize;
     let values = (0..width / 2).map(|pair| if pair < turning { 1.0 } else { 1e30 }).collect();
-    Ok(vec![Made { name: "rope_freqs.weight", values }])
+    Ok(vec![Made { name: "rope_freqs.weight".into(), values }])
 }
 
 fn nested(keys: &mut Keys<'_>) -> Result<()> {

@@ -1,4 +1,4 @@
-//! GPT-2, GPT-NeoX, BLOOM, Falcon, MPT, Phi and StarCoder.
+//! GPT-2, GPT-J, GPT-NeoX, BLOOM, Falcon, MPT, Phi, StarCoder, CodeShell and Jais.
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -7,6 +7,7 @@ use crate::checkpoint::changes::{by_groups, by_heads, same, transposed};
 use crate::checkpoint::config::Config;
 use crate::checkpoint::keys::Keys;
 use crate::checkpoint::names::Row;
+use crate::checkpoint::view::{Step, View};
 
 #[rustfmt::skip]
 const GPT2: &[Row] = &[
@@ -125,17 +126,46 @@ fn positions(config: &Config) -> Result<(f64, f64)> {
 
 /// Factors of frequencies for short and long texts.
 pub fn long_factors(config: &Config) -> Result<Vec<Made>> {
-    let pairs = turned(config)? as usize / 2;
+    factors(config, turned(config)? as usize / 2)
+}
+
+/// The same for `pairs` rotated pairs.
+pub fn factors(config: &Config, pairs: usize) -> Result<Vec<Made>> {
     let mut made = Vec::new();
     for (setting, name) in [("long_factor", "rope_factors_long.weight"), ("short_factor", "rope_factors_short.weight")]
     {
         let Some(list) = config.rope(setting).and_then(|list| list.as_array()) else { continue };
         let values: Vec<f32> = list.iter().filter_map(|value| Some(value.as_f64()? as f32)).collect();
         ensure!(values.len() == pairs, "{setting} in config.json has {} numbers, not {pairs}", values.len());
-        made.push(Made { name, values });
+        made.push(Made { name: name.into(), values });
     }
     ensure!(made.len() != 1, "config.json has only one of long_factor and short_factor");
     Ok(made)
+}
+
+/// Jais' factors of the embedding and of the head.
+fn by_embedding<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
+    let factor = config.float(&["mup_embeddings_scale", "embeddings_scale"])?.unwrap_or(1.0);
+    Ok(vec![view.then(Step::Times(factor))])
+}
+
+fn by_width<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
+    let number = |name| config.get(name).and_then(|value| value.as_f64());
+    let factor = match number("mup_output_alpha").zip(number("mup_width_scale")) {
+        Some((alpha, scale)) => alpha * scale,
+        None => number("width_scale").unwrap_or(1.0),
+    };
+    Ok(vec![view.then(Step::Times(factor as f32))])
+}
+
+/// Checks that the first slope is that of a maximum bias of 8.
+fn standard_slopes<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
+    let heads = config.heads()?.max(1);
+    let mut first = [0.0];
+    view.read(0, &mut first);
+    let bias = -(first[0].log2() * (1 << heads.ilog2()) as f32).round();
+    ensure!(bias == 8.0, "the slopes of positions in {} are not those of a bias of 8: not supported", view.name());
+    Ok(vec![view])
 }
 
 #[rustfmt::skip]
@@ -147,6 +177,72 @@ pub const ALL: &[Family] = &[
         keys: |k| {
             sizes(k, &["n_ctx", "n_positions"])?;
             norm(k)
+        },
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["JAISLMHeadModel"],
+        architecture: "jais",
+        names: &[&[
+            ("mlp.c_fc2.weight", "ffn_gate.weight", transposed),
+            ("mlp.c_fc2.bias", "ffn_gate.bias", same),
+            ("relative_pe.slopes", "", standard_slopes),
+            ("wte", "token_embd", by_embedding),
+            ("lm_head", "output", by_width),
+        ], CONV1D, GPT2],
+        keys: |k| {
+            let c = k.config;
+            c.only("activation_function", &serde_json::Value::from("swiglu"))?;
+            c.only("position_embedding_type", &serde_json::Value::from("alibi"))?;
+            sizes(k, &["n_positions"])?;
+            norm(k)?;
+            k.set("attention.max_alibi_bias", 8.0f32);
+            Ok(())
+        },
+        own_head: true,
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["Jais2ForCausalLM"],
+        architecture: "jais2",
+        keys: |k| {
+            k.common()?;
+            k.rope_dimensions(1.0)
+        },
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["GPTJForCausalLM"],
+        architecture: "gptj",
+        names: &[&[
+            ("attn.q_proj", "attn_q", same),
+            ("attn.k_proj", "attn_k", same),
+            ("attn.v_proj", "attn_v", same),
+            ("attn.out_proj", "attn_output", same),
+            ("mlp.fc_in", "ffn_up", same),
+            ("mlp.fc_out", "ffn_down", same),
+        ], GPT2],
+        keys: |k| {
+            sizes(k, &["n_positions"])?;
+            norm(k)?;
+            let width = k.config.head_width()? as u32;
+            k.set("rope.dimension_count", k.config.number(&["rotary_dim"])?.unwrap_or(width));
+            Ok(())
+        },
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["CodeShellForCausalLM"],
+        architecture: "codeshell",
+        names: &[&[("attn.rotary_emb.inv_freq", "", same)], GPT2],
+        keys: |k| {
+            sizes(k, &["n_positions"])?;
+            k.number("attention.head_count_kv", &["num_query_groups"])?;
+            norm(k)?;
+            k.set("rope.freq_base", 10000.0f32);
+            k.set("rope.scaling.type", "linear");
+            k.set("rope.scaling.factor", 1.0f32);
+            Ok(())
         },
         ..Family::PLAIN
     },

@@ -43,7 +43,7 @@ fn dense(keys: &mut Keys<'_>) -> Result<()> {
     scales(keys)
 }
 
-fn experts(keys: &mut Keys<'_>) -> Result<()> {
+pub fn experts(keys: &mut Keys<'_>) -> Result<()> {
     dense(keys)?;
     if let Some(width) = keys.config.number(&["shared_intermediate_size"])?.filter(|width| *width > 0) {
         keys.set("expert_shared_feed_forward_length", width);

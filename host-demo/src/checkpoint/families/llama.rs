@@ -1,12 +1,13 @@
 //! Llama, and families that differ from it in details.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::{Family, Made, Vocabulary};
 use crate::checkpoint::changes::{halves, plus_one, qkv, rotated_k, rotated_q, same};
 use crate::checkpoint::config::Config;
 use crate::checkpoint::keys::Keys;
 use crate::checkpoint::names::Row;
+use crate::gguf_writer::Meta;
 
 /// Rotations of neighbours; transformers stores pairs half a head apart.
 #[rustfmt::skip]
@@ -58,7 +59,7 @@ pub fn rope_factors(config: &Config) -> Result<Vec<Made>> {
             ((1.0 - smooth) / factor + smooth).recip()
         }
     });
-    Ok(vec![Made { name: "rope_freqs.weight", values: values.collect() }])
+    Ok(vec![Made { name: "rope_freqs.weight".into(), values: values.collect() }])
 }
 
 fn logit_scale(keys: &mut Keys<'_>) -> Result<()> {
@@ -68,8 +69,16 @@ fn logit_scale(keys: &mut Keys<'_>) -> Result<()> {
 #[rustfmt::skip]
 pub const ALL: &[Family] = &[
     Family {
-        classes: &["LlamaForCausalLM", "LLaMAForCausalLM", "LlamaModel", "MistralForCausalLM", "MixtralForCausalLM"],
+        classes: &["LlamaForCausalLM", "LLaMAForCausalLM", "LlamaModel", "MistralForCausalLM", "MixtralForCausalLM", "VLlama3ForCausalLM", "LlavaForConditionalGeneration", "VoxtralForConditionalGeneration", "IQuestCoderForCausalLM", "InternLM3ForCausalLM"],
         architecture: "llama",
+        names: &[ROTATED],
+        keys,
+        made: rope_factors,
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["LlamaBidirectionalModel"],
+        architecture: "llama-embed",
         names: &[ROTATED],
         keys,
         made: rope_factors,
@@ -178,7 +187,7 @@ pub const ALL: &[Family] = &[
         ..Family::PLAIN
     },
     Family {
-        classes: &["Exaone4ForCausalLM"],
+        classes: &["Exaone4ForCausalLM", "Exaone4_5_ForConditionalGeneration"],
         architecture: "exaone4",
         names: &[POST_NORMS],
         keys: |k| {
@@ -277,6 +286,15 @@ pub const ALL: &[Family] = &[
         ..Family::PLAIN
     },
     Family {
+        classes: &["PaddleOCRVLForConditionalGeneration"],
+        architecture: "paddleocr",
+        names: &[&[
+            ("self_attn.qkv_proj", "attn_q attn_k attn_v", qkv),
+            ("mlp.up_gate_proj", "ffn_gate ffn_up", halves),
+        ]],
+        ..Family::PLAIN
+    },
+    Family {
         classes: &["BitNetForCausalLM", "BitnetForCausalLM"],
         architecture: "bitnet",
         names: &[&[
@@ -291,6 +309,29 @@ pub const ALL: &[Family] = &[
             k.set("rope.scaling.factor", 1.0f32);
             Ok(())
         },
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["HunYuanVLForConditionalGeneration"],
+        architecture: "hunyuan_vl",
+        names: &[HUNYUAN],
+        keys: |k| {
+            k.common()?;
+            let c = k.config;
+            if !matches!(c.rope_type(), Some("dynamic" | "xdrope")) {
+                return Ok(());
+            }
+            let sections = c.rope_outer("xdrope_section").or(c.rope_outer("mrope_section"));
+            let Some(sections) = sections.and_then(|list| list.as_array()) else { return stretched(k, 50.0) };
+            // llama.cpp stretches the base itself.
+            k.set("rope.scaling.alpha", c.rope_float("alpha").context("the rope settings in config.json have no alpha")? as f32);
+            k.set("rope.scaling.type", "none");
+            k.set("rope.scaling.factor", c.rope_float("factor").unwrap_or(1.0) as f32);
+            k.number("rope.scaling.original_context_length", &["max_position_embeddings"])?;
+            k.set("rope.dimension_sections", Meta::array(sections.iter().map(|n| n.as_i64().unwrap_or(0) as i32)));
+            Ok(())
+        },
+        vocabulary: Vocabulary { end_of_document: true, ..Vocabulary::PLAIN },
         ..Family::PLAIN
     },
     Family {

@@ -2,11 +2,15 @@
 
 use anyhow::{Context, Result, ensure};
 
-use super::llama::{HUNYUAN, rope_factors, stretched};
+use super::llama::{HUNYUAN, ROTATED, rope_factors, stretched};
 use super::{Family, llama};
-use crate::checkpoint::changes::{halves_transposed, in_turns_last, in_turns_transposed, same, transposed};
+use crate::checkpoint::changes::{
+    halves_transposed, in_turns_last, in_turns_transposed, qkv_rotated, same, transposed,
+};
 use crate::checkpoint::config::Config;
-use crate::checkpoint::keys::{SIGMOID, SOFTMAX};
+use crate::checkpoint::keys::{Keys, SIGMOID, SOFTMAX};
+use crate::checkpoint::names::Row;
+use crate::checkpoint::view::View;
 
 /// Returns a number that is the same for all layers, given once or as a list.
 fn of_all_layers(config: &Config, name: &str) -> Result<u32> {
@@ -223,4 +227,215 @@ pub const ALL: &[Family] = &[
         },
         ..Family::PLAIN
     },
+    Family {
+        classes: &["DeepseekForCausalLM"],
+        architecture: "deepseek",
+        names: &[ROTATED],
+        keys: |k| {
+            k.common()?;
+            let head = k.config.head_width()? as u32;
+            k.set("rope.dimension_count", head);
+            k.set("rope.scaling.type", "none");
+            ensure!(k.config.flag("norm_topk_prob") != Some(true), "norm_topk_prob in config.json is true: not supported");
+            k.number("leading_dense_block_count", &["first_k_dense_replace"])?;
+            k.vocab_size()?;
+            k.number("expert_feed_forward_length", &["moe_intermediate_size"])?;
+            k.set("expert_weights_scale", k.config.float(&["routed_scaling_factor"])?.unwrap_or(1.0));
+            k.number("expert_shared_count", &["n_shared_experts"])
+        },
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["DeepseekOCRForCausalLM", "DeepseekOCR2ForCausalLM", "UnlimitedOCRForCausalLM"],
+        architecture: "deepseek2-ocr",
+        keys: |k| {
+            k.common()?;
+            let c = k.config;
+            k.set("rope.freq_base", c.rope_float("rope_theta").unwrap_or(10000.0) as f32);
+            k.set("attention.layer_norm_rms_epsilon", c.float(&["rms_norm_eps"])?.unwrap_or(1e-6));
+            k.number("leading_dense_block_count", &["first_k_dense_replace"])?;
+            k.vocab_size()?;
+            k.number("expert_feed_forward_length", &["moe_intermediate_size", "intermediate_size"])?;
+            k.set("expert_shared_count", c.number(&["n_shared_experts"])?.unwrap_or(0));
+            k.maybe_float("expert_weights_scale", &["routed_scaling_factor"])?;
+            let turned = c.number(&["qk_rope_head_dim"])?.filter(|turned| *turned > 0);
+            k.set("rope.dimension_count", turned.unwrap_or(c.head_width()? as u32));
+            k.maybe("attention.sliding_window", &["sliding_window_size", "sliding_window"])
+        },
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["BailingMoeForCausalLM"],
+        architecture: "bailingmoe",
+        names: &[&[
+            ("attention.query_key_value", "attn_q attn_k attn_v", qkv_rotated),
+        ], BAILING],
+        keys: |k| {
+            bailing(k, 1.0)?;
+            k.config.only("norm_head", &serde_json::Value::Bool(false))?;
+            k.set("expert_weights_scale", 1.0f32);
+            Ok(())
+        },
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["BailingMoeV2ForCausalLM"],
+        architecture: "bailingmoe2",
+        names: &[BAILING, &[("mlp.gate.expert_bias", "exp_probs_b.bias", same)]],
+        keys: |k| bailing2(k, 0.5),
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["SarvamMoEForCausalLM", "modeling_sarvam_moe.SarvamMoEForCausalLM"],
+        architecture: "bailingmoe2",
+        names: &[BAILING, &[("mlp.gate.expert_bias", "exp_probs_b.bias", same)]],
+        keys: |k| bailing2(k, 1.0),
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["ExaoneMoeForCausalLM", "ExaoneMoEForCausalLM"],
+        architecture: "exaone-moe",
+        names: &[&[
+            ("mlp.e_score_correction_bias", "exp_probs_b.bias", same),
+        ]],
+        keys: |k| {
+            k.common()?;
+            let c = k.config;
+            k.vocab_size()?;
+            k.window()?;
+            let (width, shared) = (c.need(&["moe_intermediate_size"])?, c.need(&["num_shared_experts"])?);
+            k.set("expert_feed_forward_length", width);
+            k.set("expert_shared_count", shared);
+            k.set("expert_shared_feed_forward_length", width * shared);
+            k.float("expert_weights_scale", &["routed_scaling_factor"])?;
+            k.flag("expert_weights_norm", "norm_topk_prob");
+            k.set("leading_dense_block_count", c.number(&["first_k_dense_replace", "first_last_k_dense_replace"])?.unwrap_or(0));
+            k.set("nextn_predict_layers", 0u32);
+            k.set("rope.scaling.type", "none");
+            Ok(())
+        },
+        made: rope_factors,
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["MellumForCausalLM"],
+        architecture: "mellum",
+        keys: |k| {
+            k.common()?;
+            k.maybe("expert_feed_forward_length", &["moe_intermediate_size"])?;
+            if k.config.flag("use_sliding_window") != Some(false) && k.config.get("sliding_window").is_some() {
+                k.window()?;
+            }
+            Ok(())
+        },
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["DbrxForCausalLM"],
+        architecture: "dbrx",
+        names: &[&[
+            ("wte", "token_embd", same),
+            ("norm_f", "output_norm", same),
+            ("norm_attn_norm.norm_1", "attn_norm", same),
+            ("norm_attn_norm.norm_2", "attn_output_norm", same),
+            ("norm_attn_norm.attn.Wqkv", "attn_qkv", same),
+            ("norm_attn_norm.attn.out_proj", "attn_output", same),
+            ("ffn.router.layer", "ffn_gate_inp", same),
+            ("ffn.experts.mlp.w1", "ffn_gate_exps.weight", dbrx_rows),
+            ("ffn.experts.mlp.v1", "ffn_up_exps.weight", dbrx_rows),
+            ("ffn.experts.mlp.w2", "ffn_down_exps.weight", dbrx_columns),
+        ]],
+        keys: |k| {
+            let c = k.config;
+            let part = |part: &str, name: &str| {
+                let value = c.get(part).map(|part| &part[name]).filter(|value| !value.is_null());
+                value.and_then(|value| value.as_f64()).with_context(|| format!("config.json has no {part}.{name}"))
+            };
+            k.block_count()?;
+            k.number("context_length", &["max_seq_len"])?;
+            k.number("embedding_length", &["d_model"])?;
+            k.set("feed_forward_length", part("ffn_config", "ffn_hidden_size")? as u32);
+            k.number("attention.head_count", &["n_heads"])?;
+            k.set("attention.head_count_kv", part("attn_config", "kv_n_heads")? as u32);
+            k.set("rope.freq_base", part("attn_config", "rope_theta")? as f32);
+            if let Ok(clip) = part("attn_config", "clip_qkv") {
+                k.set("attention.clamp_kqv", clip as f32);
+            }
+            k.set("expert_count", part("ffn_config", "moe_num_experts")? as u32);
+            k.set("expert_used_count", part("ffn_config", "moe_top_k")? as u32);
+            k.set("attention.layer_norm_epsilon", 1e-5f32);
+            Ok(())
+        },
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["HYV3ForCausalLM"],
+        architecture: "hy_v3",
+        names: &[&[
+            ("mlp.expert_bias", "exp_probs_b", same),
+            ("mlp.router.gate", "ffn_gate_inp", same),
+            ("mlp.shared_mlp.gate_proj", "ffn_gate_shexp", same),
+            ("mlp.shared_mlp.up_proj", "ffn_up_shexp", same),
+            ("mlp.shared_mlp.down_proj", "ffn_down_shexp", same),
+        ]],
+        keys: |k| {
+            k.common()?;
+            let c = k.config;
+            let width = c.need(&["moe_intermediate_size"])?;
+            k.set("expert_feed_forward_length", width);
+            k.set("expert_shared_feed_forward_length", width * c.number(&["num_shared_experts"])?.unwrap_or(1));
+            k.set("expert_weights_norm", c.flag("route_norm").unwrap_or(true));
+            k.set("expert_weights_scale", c.float(&["router_scaling_factor"])?.unwrap_or(1.0));
+            k.set("expert_gating_func", SIGMOID);
+            Ok(())
+        },
+        ..Family::PLAIN
+    },
 ];
+
+/// Ling's names.
+#[rustfmt::skip]
+const BAILING: &[Row] = &[
+    ("word_embeddings", "token_embd", same),
+    ("attention.query_key_value", "attn_qkv", same),
+    ("attention.dense", "attn_output", same),
+    ("attention.query_layernorm", "attn_q_norm", same),
+    ("attention.key_layernorm", "attn_k_norm", same),
+];
+
+fn bailing(keys: &mut Keys<'_>, share: f64) -> Result<()> {
+    keys.common()?;
+    keys.rope_dimensions(share)?;
+    keys.number("leading_dense_block_count", &["first_k_dense_replace"])?;
+    keys.vocab_size()?;
+    keys.number("expert_feed_forward_length", &["moe_intermediate_size"])?;
+    keys.number("expert_shared_count", &["num_shared_experts"])?;
+    keys.flag("expert_weights_norm", "norm_topk_prob");
+    Ok(())
+}
+
+fn bailing2(keys: &mut Keys<'_>, share: f64) -> Result<()> {
+    bailing(keys, share)?;
+    let c = keys.config;
+    let shared = c.number(&["moe_shared_expert_intermediate_size"])?;
+    let width = c.need(&["moe_intermediate_size"])? * c.need(&["num_shared_experts"])?;
+    keys.set("expert_shared_feed_forward_length", shared.unwrap_or(width));
+    keys.float("expert_weights_scale", &["routed_scaling_factor"])?;
+    // Layers for multi-token prediction are dropped.
+    if c.get("num_nextn_predict_layers").is_some() {
+        keys.set("nextn_predict_layers", 0u32);
+    }
+    Ok(())
+}
+
+/// DBRX's experts, stored in one matrix.
+fn dbrx_rows<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
+    let experts = config.get("ffn_config").and_then(|part| part["moe_num_experts"].as_u64());
+    let experts = experts.context("config.json has no ffn_config.moe_num_experts")? as usize;
+    let (rows, columns) = (view.size(0)?, view.size(1)?);
+    Ok(vec![view.reshape(&[experts, rows / experts.max(1), columns])?])
+}
+
+fn dbrx_columns<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
+    dbrx_rows(config, view)?.into_iter().map(View::transpose).collect()
+}

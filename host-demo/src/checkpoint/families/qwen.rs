@@ -89,7 +89,7 @@ fn deepstack(keys: &mut Keys<'_>) {
 
 #[rustfmt::skip]
 pub const ALL: &[Family] = &[
-    Family { classes: &["Qwen2ForCausalLM", "Qwen2Model"], architecture: "qwen2", keys: pooling, ..Family::PLAIN },
+    Family { classes: &["Qwen2ForCausalLM", "Qwen2Model", "KORMoForCausalLM", "DotsOCRForCausalLM", "Qwen2AudioForConditionalGeneration", "AudioFlamingo3ForConditionalGeneration"], architecture: "qwen2", keys: pooling, ..Family::PLAIN },
     Family {
         classes: &["Qwen3ForCausalLM", "Qwen3Model", "Qwen3ForSequenceClassification"],
         architecture: "qwen3",
@@ -98,12 +98,12 @@ pub const ALL: &[Family] = &[
     Family { classes: &["Qwen2MoeForCausalLM"], architecture: "qwen2moe", keys: experts, ..Family::PLAIN },
     Family { classes: &["Qwen3MoeForCausalLM"], architecture: "qwen3moe", keys: experts, ..Family::PLAIN },
     Family {
-        classes: &["Qwen2VLForConditionalGeneration", "Qwen2VLModel", "Qwen2_5_VLForConditionalGeneration"],
+        classes: &["Qwen2VLForConditionalGeneration", "Qwen2VLModel", "Qwen2_5_VLForConditionalGeneration", "Qwen2_5OmniModel"],
         architecture: "qwen2vl",
         ..Family::PLAIN
     },
     Family {
-        classes: &["Qwen3VLForConditionalGeneration"],
+        classes: &["Qwen3VLForConditionalGeneration", "Qwen3ASRForConditionalGeneration"],
         architecture: "qwen3vl",
         keys: |k| {
             k.common()?;
@@ -113,7 +113,7 @@ pub const ALL: &[Family] = &[
         ..Family::PLAIN
     },
     Family {
-        classes: &["Qwen3VLMoeForConditionalGeneration"],
+        classes: &["Qwen3VLMoeForConditionalGeneration", "Qwen3OmniMoeForConditionalGeneration"],
         architecture: "qwen3vlmoe",
         names: &[EXPERTS_EITHER_WAY],
         keys: |k| {

@@ -1,9 +1,11 @@
-//! Families with states instead of, or in addition to, attention: Mamba, LFM2, Jamba, Falcon-H1, Nemotron-H, RWKV.
+//! Families with states instead of, or in addition to, attention: Mamba, LFM2, Jamba, Falcon-H1, Nemotron-H, PLaMo 2.
 
 use anyhow::{Context, Result, ensure};
 
 use super::{Family, Vocabulary};
-use crate::checkpoint::changes::{by_ssm_groups, column, decay, decay_column, same, squeezed};
+use crate::checkpoint::changes::{
+    by_ssm_groups, column, decay, decay_column, plus_eleventh, plus_fifth, plus_one, same, squeezed,
+};
 use crate::checkpoint::config::Config;
 use crate::checkpoint::keys::{Keys, SIGMOID};
 use crate::checkpoint::names::Row;
@@ -266,79 +268,60 @@ fn jamba(keys: &mut Keys<'_>) -> Result<()> {
     keys.number("expert_used_count", &["num_experts_per_tok", "num_experts_per_token"])
 }
 
-fn flat<'f>(_: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
-    let len = view.len();
-    Ok(vec![view.reshape(&[len])?])
-}
+const IN_EIGHTS: Vocabulary = Vocabulary { multiple: 8, ..Vocabulary::PLAIN };
 
-/// A vector with one number for each mixed stream, as the outermost of four dimensions.
-fn mixed<'f>(_: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
-    let len = view.len();
-    Ok(vec![view.reshape(&[1, 1, 1, len])?])
-}
-
-fn rwkv7(keys: &mut Keys<'_>) -> Result<()> {
-    let c = keys.config;
-    let width = c.width()?;
-    let rank = |names: &[&str], power: f64, factor: f64| -> Result<u32> {
-        let default = ((width as f64).powf(power) * factor / 32.0).round_ties_even().max(1.0) as u32 * 32;
-        Ok(c.number(names)?.unwrap_or(default))
-    };
-    keys.set("context_length", 1_048_576u32);
-    keys.set("embedding_length", width as u32);
-    keys.block_count()?;
-    keys.float("attention.layer_norm_epsilon", &["layer_norm_epsilon", "norm_eps"])?;
-    keys.number("wkv.head_size", &["head_size", "head_dim"])?;
-    keys.set("attention.decay_lora_rank", rank(&["lora_rank_decay", "decay_low_rank_dim"], 0.5, 1.8)?);
-    keys.set("attention.iclr_lora_rank", rank(&["lora_rank_iclr", "a_low_rank_dim"], 0.5, 1.8)?);
-    keys.set(
-        "attention.value_residual_mix_lora_rank",
-        rank(&["lora_rank_value_residual_mix", "v_low_rank_dim"], 0.5, 1.3)?,
-    );
-    keys.set("attention.gate_lora_rank", rank(&["lora_rank_gate", "gate_low_rank_dim"], 0.8, 0.6)?);
-    keys.set("feed_forward_length", c.number(&["intermediate_size"])?.unwrap_or(4 * width as u32));
-    keys.set("attention.head_count", 0u32);
-    Ok(())
-}
-
+/// PLaMo 2's mixers and norms.
 #[rustfmt::skip]
-const RWKV7: &[Row] = &[
-    ("embeddings", "token_embd", same),
-    ("norm", "output_norm", same),
-    ("pre_norm", "token_embd_norm", same),
-    ("attn_norm", "attn_norm", same),
-    ("ffn_norm", "attn_norm_2", same),
-    ("attn.x_r", "time_mix_lerp_fused.weight", mixed),
-    ("attn.x_w", "time_mix_lerp_fused.weight", mixed),
-    ("attn.x_k", "time_mix_lerp_fused.weight", mixed),
-    ("attn.x_v", "time_mix_lerp_fused.weight", mixed),
-    ("attn.x_a", "time_mix_lerp_fused.weight", mixed),
-    ("attn.x_g", "time_mix_lerp_fused.weight", mixed),
-    ("attn.k_k", "time_mix_k_k.weight", flat),
-    ("attn.k_a", "time_mix_k_a.weight", flat),
-    ("attn.r_k", "time_mix_r_k.weight", flat),
-    ("attn.w_lora.lora.0", "time_mix_w1", same),
-    ("attn.w_lora.lora.2.weight", "time_mix_w2.weight", same),
-    ("attn.w_lora.lora.2.bias", "time_mix_w0.weight", same),
-    ("attn.a_lora.lora.0", "time_mix_a1", same),
-    ("attn.a_lora.lora.2.weight", "time_mix_a2.weight", same),
-    ("attn.a_lora.lora.2.bias", "time_mix_a0.weight", same),
-    ("attn.v_lora.lora.0", "time_mix_v1", same),
-    ("attn.v_lora.lora.2.weight", "time_mix_v2.weight", same),
-    ("attn.v_lora.lora.2.bias", "time_mix_v0.weight", same),
-    ("attn.g_lora.lora.0", "time_mix_g1", same),
-    ("attn.g_lora.lora.2", "time_mix_g2", same),
-    ("attn.g_norm", "time_mix_ln", same),
-    ("attn.r_proj", "time_mix_receptance", same),
-    ("attn.k_proj", "time_mix_key", same),
-    ("attn.v_proj", "time_mix_value", same),
-    ("attn.o_proj", "time_mix_output", same),
-    ("ffn.x_k", "channel_mix_lerp_k.weight", flat),
-    ("ffn.key", "channel_mix_key", same),
-    ("ffn.value", "channel_mix_value", same),
+const PLAMO2: &[Row] = &[
+    ("norm", "output_norm", plus_one),
+    ("pre_mixer_norm", "attn_norm", plus_one),
+    ("post_mixer_norm", "post_attention_norm", plus_fifth),
+    ("pre_mlp_norm", "ffn_norm", plus_one),
+    ("post_mlp_norm", "post_ffw_norm", plus_eleventh),
+    ("mixer.qkv_proj", "attn_qkv", same),
+    ("mixer.q_weight", "attn_q_norm.weight", same),
+    ("mixer.k_weight", "attn_k_norm.weight", same),
+    ("mixer.o_proj", "attn_output", same),
+    ("mixer.A_log", "ssm_a", decay),
+    ("mixer.D", "ssm_d", same),
+    ("mixer.bcdt_proj", "ssm_x", same),
+    ("mixer.dt_proj", "ssm_dt", same),
+    ("mixer.dt_norm_weight", "ssm_dt_norm.weight", same),
+    ("mixer.B_norm_weight", "ssm_b_norm.weight", same),
+    ("mixer.C_norm_weight", "ssm_c_norm.weight", same),
+    ("mlp.gate_up_proj", "ffn_up", same),
 ];
 
-const IN_EIGHTS: Vocabulary = Vocabulary { multiple: 8, ..Vocabulary::PLAIN };
+fn plamo2(keys: &mut Keys<'_>) -> Result<()> {
+    let c = keys.config;
+    let number = |name: &str, default: u32| Ok::<u32, anyhow::Error>(c.number(&[name])?.unwrap_or(default));
+    let (layers, step) = (c.layers()?, number("mamba_step", 2)? as usize);
+    keys.vocab_size()?;
+    if c.flag("mamba_enabled") != Some(false) {
+        let last_only = layers <= step / 2;
+        let attention = |layer| if last_only { layer + 1 == layers } else { layer % step.max(1) == step / 2 };
+        for (key, name, default) in
+            [("attention.head_count_kv", "num_key_value_heads", 4), ("attention.head_count", "num_attention_heads", 32)]
+        {
+            let heads = number(name, default)? as i32;
+            keys.set(key, Meta::array((0..layers).map(|layer| if attention(layer) { heads } else { 0 })));
+        }
+    }
+    let (head, heads) = (number("hidden_size_per_head", 128)?, number("mamba_num_heads", 64)?);
+    keys.set("context_length", number("max_position_embeddings", 2048)?);
+    keys.set("embedding_length", number("hidden_size", 4096)?);
+    keys.key_length(head);
+    keys.block_count()?;
+    keys.set("attention.layer_norm_rms_epsilon", c.float(&["rms_norm_eps"])?.unwrap_or(1e-6));
+    keys.set("rope.freq_base", c.rope_float("rope_theta").unwrap_or(10000.0) as f32);
+    keys.set("ssm.state_size", number("mamba_d_state", 64)?);
+    keys.set("ssm.conv_kernel", number("mamba_d_conv", 4)?);
+    keys.set("ssm.time_step_rank", heads);
+    keys.set("ssm.inner_size", heads * head);
+    keys.set("ssm.group_count", 0u32);
+    keys.set("feed_forward_length", number("intermediate_size", 13312)?);
+    Ok(())
+}
 
 #[rustfmt::skip]
 pub const ALL: &[Family] = &[
@@ -390,6 +373,7 @@ pub const ALL: &[Family] = &[
             Ok(())
         },
         vocabulary: Vocabulary { multiple: 16, ..Vocabulary::PLAIN },
+        own_head: true,
         ..Family::PLAIN
     },
     Family {
@@ -469,10 +453,10 @@ pub const ALL: &[Family] = &[
         ..Family::PLAIN
     },
     Family {
-        classes: &["RWKV7ForCausalLM", "Rwkv7ForCausalLM"],
-        architecture: "rwkv7",
-        names: &[RWKV7],
-        keys: rwkv7,
+        classes: &["Plamo2ForCausalLM", "PLaMo2ForCausalLM"],
+        architecture: "plamo2",
+        names: &[PLAMO2, MIXER2],
+        keys: plamo2,
         ..Family::PLAIN
     },
 ];
