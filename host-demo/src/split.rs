@@ -65,6 +65,17 @@ fn suffix(number: u32, count: u32) -> String {
     format!("-{:05}-of-{count:05}.gguf", number + 1)
 }
 
+/// True if the name is that of a piece after the first.
+pub fn is_later_piece(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let parts = name.strip_suffix(".gguf").map(|base| base.rsplitn(4, '-').collect::<Vec<_>>());
+    let number = |text: &str| text.parse::<u32>().ok().filter(|_| text.len() == 5);
+    match parts.as_deref() {
+        Some([count, "of", piece, _]) => number(count).zip(number(piece)).is_some_and(|(_, piece)| piece > 1),
+        _ => false,
+    }
+}
+
 /// The paths of `count` pieces to be written for the output `path`: the path itself for one. `.gguf` and the numbers of
 /// a piece at its end are replaced.
 pub fn outputs(path: &Path, count: usize) -> Vec<PathBuf> {
@@ -167,6 +178,8 @@ mod tests {
 
     #[test]
     fn names_of_pieces() {
+        let later = ["a/m-00002-of-00003.gguf", "m-00001-of-00003.gguf", "m-00002-of-3.gguf", "m.gguf", "2-of-3"];
+        assert_eq!(later.map(|path| is_later_piece(Path::new(path))), [true, false, false, false, false]);
         let names = |path: &str, count| -> Vec<String> {
             outputs(Path::new(path), count).iter().map(|path| path.display().to_string()).collect()
         };

@@ -1,6 +1,6 @@
 //! Options for the model, its memory and the machine.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use arenite::KvType;
@@ -15,9 +15,10 @@ use crate::workers;
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Model")]
 pub struct ModelArgs {
-    /// Model file or its address: GGUF, or a llama2.c checkpoint with --tokenizer [default: the built-in model]
+    /// Model file or its address: GGUF, or a llama2.c checkpoint with --tokenizer [default: the built-in model]. `serve`
+    /// takes several, or a folder of them
     #[arg(short, long, global = true, value_name = "FILE")]
-    pub model: Option<PathBuf>,
+    pub model: Vec<PathBuf>,
 
     /// Model on the Hugging Face hub, fetched if the cache does not have it; see `arenite pull`
     #[cfg(feature = "hub")]
@@ -52,19 +53,27 @@ pub struct ModelArgs {
     pub raw: bool,
 }
 
+impl ModelArgs {
+    /// The file of the model; `None` for the built-in one. As with other options, the last one given counts.
+    pub fn file(&self) -> Option<&Path> {
+        self.model.last().map(PathBuf::as_path)
+    }
+}
+
 #[cfg(feature = "hub")]
 impl ModelArgs {
-    /// Fetches the model if it is on the hub or has an address, and sets its path.
+    /// Fetches models that are on the hub or have an address, and sets their paths.
     pub fn fetch(&mut self) -> Result<()> {
         use crate::hub;
 
         let token = self.hf_token.as_deref();
         if let Some(name) = &self.hf {
-            anyhow::ensure!(self.model.is_none(), "-m and -hf both name a model: give one of them");
+            anyhow::ensure!(self.model.is_empty(), "-m and -hf both name a model: give one of them");
             let name = hub::Name { file: self.hf_file.clone(), ..hub::Name::parse(name)? };
-            self.model = Some(hub::model(&name, token)?);
-        } else if let Some(address) = self.model.as_deref().filter(|model| hub::is_address(model)) {
-            self.model = Some(hub::pull_address(&address.to_string_lossy(), token)?);
+            self.model.push(hub::model(&name, token)?);
+        }
+        for model in self.model.iter_mut().filter(|model| hub::is_address(model)) {
+            *model = hub::pull_address(&model.to_string_lossy(), token)?;
         }
         Ok(())
     }
@@ -73,7 +82,7 @@ impl ModelArgs {
 impl<'a> From<&'a ModelArgs> for Source<'a> {
     fn from(args: &'a ModelArgs) -> Self {
         Self {
-            model: args.model.as_deref(),
+            model: args.file(),
             tokenizer: args.tokenizer.as_deref(),
             check: args.check_tensors,
             load: args.load,

@@ -30,6 +30,7 @@ mod serve;
 mod tokenize;
 mod translate;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -97,8 +98,11 @@ enum Command {
 
 /// Runs the command. If it fails because the model file is not a model, the error describes the file.
 pub fn run(mut cli: Cli) -> Result<ExitCode> {
+    if !matches!(&cli.command, Command::Serve(args) if args.takes_several()) {
+        cli.model.model = cli.model.model.pop().into_iter().collect();
+    }
     cli.model.fetch()?;
-    let path = cli.model.model.clone();
+    let path = cli.model.file().map(Path::to_path_buf);
     dispatch(cli).map_err(|error| foreign::explained(path.as_deref(), error))
 }
 
@@ -118,7 +122,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Rerank(args) => return rerank::run(&args, ModelFile::open(model)?),
         Command::Logits(args) => return logits::run(&args, ModelFile::open(model)?),
         Command::Probe(args) => return probe::run(&args, ModelFile::open(model)?),
-        Command::Serve(args) => serve::run(&args, ModelFile::open(model)?),
+        Command::Serve(args) => serve::run(&args, model),
         Command::Batch(args) => return batch::run(&args, ModelFile::open(model)?),
         Command::Grammar(args) => return grammar::run(&args, &ModelFile::open(model)?),
         Command::Score(args) => return score::run(&args, ModelFile::open(model)?),

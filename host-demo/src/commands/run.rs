@@ -45,7 +45,7 @@ struct Generate {
 pub fn run(args: &Args, model: &ModelArgs) -> Result<ExitCode> {
     let mut words = args.words.iter().cloned().peekable();
     let mut word = || words.next_if(|word| !word.as_encoded_bytes().starts_with(b"-"));
-    let file = if model.model.is_none() { word().map(PathBuf::from) } else { None };
+    let file = if model.model.is_empty() { word().map(PathBuf::from) } else { None };
     let prompt = word().into_iter().flat_map(|prompt| [OsString::from("-p"), prompt]);
     let options: Vec<_> = [OsString::from("arenite run")].into_iter().chain(prompt).chain(words).collect();
     let named = file.clone();
@@ -55,7 +55,11 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<ExitCode> {
         }
         given.fetch()?;
         ModelFile::open(&ModelArgs {
-            model: given.model.or(file).or(model.model.clone()),
+            model: [given.model, file.into_iter().collect(), model.model.clone()]
+                .concat()
+                .into_iter()
+                .take(1)
+                .collect(),
             tokenizer: given.tokenizer.or(model.tokenizer.clone()),
             ..given
         })

@@ -1,29 +1,40 @@
 //! `arenite serve`: an OpenAI-compatible HTTP server.
 
 use std::hash::RandomState;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Instant;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use axum::http::HeaderValue;
 use tokio::sync::Semaphore;
 
-use crate::cli::{RunArgs, at_least_one};
-use crate::model_file::ModelFile;
+use crate::cli::{ModelArgs, RunArgs, at_least_one, memory_size};
+use crate::model_file::{ModelFile, Source};
 use crate::open_model::OpenModel;
+use crate::output::{Bytes, note};
 use crate::runtime::RunOptions;
-use crate::server::{App, Counters, Host, Limits, Log, LogFormat, READERS, RequestMemory, run_engine, serve};
+use crate::server::{
+    App, Common, Counters, Host, Limits, Log, LogFormat, ModelEntry, Models, Proxy, READERS, Readers, RequestMemory,
+    router, router_of_models, run_engine, serve,
+};
+use crate::{foreign, split};
 
 /// Start an OpenAI-compatible HTTP server
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   arenite serve -m model.gguf --port 8080 --parallel 8 -c 4096
+  arenite serve -m small.gguf -m large.gguf --memory 6G
 
 The first line of standard output is `listening on http://HOST:PORT`. A chat page is at /. OpenAI's and Anthropic's \
 interfaces are under /v1, Ollama's under /api; /props, /apply-template, /infill, /tokenize, /detokenize, /health and \
 /metrics are llama.cpp's. Answers do not depend on other requests running at the same time. On SIGTERM the server \
-finishes all running answers and exits.")]
+finishes all running answers and exits.
+
+With several models, or a folder of them, the `model` of a request chooses one; /v1/models lists them. Each is loaded in \
+a process of its own when a request needs it.")]
 pub struct Args {
     /// Address to listen on; 0.0.0.0 accepts connections from other machines
     #[arg(long, value_name = "H", default_value = "127.0.0.1")]
@@ -37,9 +48,18 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = at_least_one)]
     parallel: usize,
 
-    /// Name of the model in requests and answers [default: the file's name]
+    /// Name of the model in requests and answers [default: the file's name]; with several models, one for each in order
     #[arg(long, value_name = "NAME")]
-    alias: Option<String>,
+    alias: Vec<String>,
+
+    /// Maximum size of the server and its loaded models, such as 6G. A model that is not loaded replaces the one that has
+    /// been idle the longest [default: no limit]
+    #[arg(long, value_name = "BYTES", value_parser = memory_size)]
+    memory: Option<usize>,
+
+    /// Serve one of several models: requests come from the process at the other end of standard input
+    #[arg(long, hide = true)]
+    within: bool,
 
     /// Number of further requests that may wait; requests beyond that get status 429
     #[arg(long, value_name = "N", default_value_t = 256)]
@@ -64,14 +84,53 @@ pub struct Args {
 /// Number of requests for vectors that are answered at the same time.
 const VECTOR_REQUESTS: usize = 4;
 
-pub fn run(args: &Args, file: ModelFile) -> Result<()> {
+impl Args {
+    /// True if there may be several models.
+    pub fn takes_several(&self) -> bool {
+        !self.within
+    }
+
+    fn limits(&self) -> Limits {
+        // The process that passes requests on has answered questions about origins.
+        let origins = if self.within { Vec::new() } else { self.cors_origin.clone() };
+        Limits { host: self.host.clone(), port: self.port, origins }
+    }
+}
+
+pub fn run(args: &Args, model: &ModelArgs) -> Result<()> {
+    let files = files(&model.model)?;
+    match &files[..] {
+        [] | [_] => one(args, ModelFile::open(&ModelArgs { model: files, ..model.clone() })?),
+        _ => several(args, model, &files),
+    }
+}
+
+/// Opens and plans a model.
+fn host(args: &Args, file: ModelFile) -> Result<Host> {
     let options = RunOptions { parallel: args.parallel, ..args.run.options()? };
-    let host = Host::new(OpenModel::new(file, options)?, true)?;
+    Host::new(OpenModel::new(file, options)?, true)
+}
+
+/// Serves one model.
+fn one(args: &Args, file: ModelFile) -> Result<()> {
+    if args.within {
+        // The other process writes nothing: the pipe ends with it.
+        std::thread::spawn(|| {
+            let _ = std::io::stdin().read_to_end(&mut Vec::new());
+            std::process::exit(0);
+        });
+    }
+    let host = host(args, file)?;
+    let bytes = host.bytes(RequestMemory::most(READERS));
+    if let Some(memory) = args.memory.filter(|memory| !args.within && bytes > *memory) {
+        let (bytes, memory) = (Bytes(bytes), Bytes(memory));
+        bail!("the model takes {bytes}, and --memory is {memory}: give more, or a smaller -c or --parallel");
+    }
     host.announce(RequestMemory::most(READERS));
     let (commands, asked) = channel();
     let counters = Arc::new(Counters::default());
     let Host { open, plan, mut service } = host;
-    if let Some(alias) = &args.alias {
+    if let Some(alias) = if args.within { args.alias.last() } else { args.alias.first() } {
         service.name.clone_from(alias);
     }
     let app = Arc::new(App {
@@ -81,20 +140,86 @@ pub fn run(args: &Args, file: ModelFile) -> Result<()> {
         most_open: args.parallel + args.queue,
         parallel: args.parallel,
         key: args.api_key.clone(),
+        is_within: args.within,
         hears: open.model().spec().sound().is_some(),
         workspace: plan.workspace,
         kv: plan.kv,
         started: Instant::now(),
         memory: RequestMemory::default(),
+        readers: Readers::start(),
         log: args.log_format.map(Log::new),
         vector_requests: Semaphore::new(VECTOR_REQUESTS),
         hasher: RandomState::new(),
     });
-    let limits = Limits { host: args.host.clone(), port: args.port, origins: args.cors_origin.clone() };
+    let limits = args.limits();
     let (ready, is_ready) = tokio::sync::oneshot::channel();
     // The sockets' own handler ends the server at the first Ctrl-C, when all is answered.
     crate::interrupt::listen();
-    let sockets = std::thread::spawn(move || serve(app, &limits, is_ready));
+    let served = counters.clone();
+    let sockets = std::thread::spawn(move || {
+        let origins = limits.origins.clone();
+        serve(|gate| router(app, origins, gate), &served, &limits, is_ready)
+    });
     run_engine(&open, plan, None, counters, &asked, || _ = ready.send(()))?;
     sockets.join().map_err(|_| anyhow!("the server thread panicked"))?
+}
+
+/// The files of the models. Those of a folder come in the order of their names.
+fn files(given: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for path in given {
+        let inside =
+            if path.is_dir() { models_in(path).with_context(|| path.display().to_string())? } else { Vec::new() };
+        // If there is no model, the error of opening the folder says what it is.
+        files.extend(if inside.is_empty() { vec![path.clone()] } else { inside });
+    }
+    Ok(files)
+}
+
+fn models_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let files = std::fs::read_dir(folder)?.map(|file| Ok(file?.path()));
+    let mut files = files.collect::<std::io::Result<Vec<_>>>()?;
+    files.retain(|path| path.extension().is_some_and(|kind| kind == "gguf") && !split::is_later_piece(path));
+    files.sort();
+    Ok(files)
+}
+
+/// Serves several models.
+fn several(args: &Args, model: &ModelArgs, files: &[PathBuf]) -> Result<()> {
+    let mut models = Vec::new();
+    for path in files {
+        // Copying the file would take long.
+        let source = Source { model: Some(path), tokenizer: model.tokenizer.as_deref(), ..Source::default() };
+        let planned = ModelFile::open(source).and_then(|file| Ok(ModelEntry::new(path, &host(args, file)?)));
+        match planned.map_err(|error| foreign::explained(Some(path), error)) {
+            Ok(planned) => models.push(planned),
+            Err(error) if model.model.contains(path) => return Err(error),
+            Err(error) => note(format_args!("{error:#}: this file of the folder is left out")),
+        }
+    }
+    ensure!(!models.is_empty(), "no file of the folder is a model: give others with -m");
+    let (names, count) = (args.alias.len(), models.len());
+    ensure!(names <= count, "there are {names} names (--alias) for {count} models: give at most one for each");
+    for (model, name) in models.iter_mut().zip(&args.alias) {
+        model.name.clone_from(name);
+    }
+    let models = Models::new(models, args.memory, std::env::args_os().skip(1).collect())?;
+    let listed: Vec<_> =
+        models.list().iter().map(|(model, _)| format!("{} {}", model.name, Bytes(model.bytes))).collect();
+    note(format_args!(
+        "memory  models up to {} at a time ({}), bodies of requests {}, in all up to {}",
+        Bytes(models.budget()),
+        listed.join(", "),
+        Bytes(RequestMemory::BODIES),
+        Bytes(models.budget() + RequestMemory::BODIES),
+    ));
+    let counters = Arc::new(Counters::default());
+    let proxy = Proxy::new(models, counters.clone());
+    let limits = args.limits();
+    let (origins, log) = (limits.origins.clone(), args.log_format.map(Log::new));
+    let routes = |gate| router_of_models(proxy, Common { key: args.api_key.clone(), log, origins, gate });
+    let (ready, is_ready) = tokio::sync::oneshot::channel();
+    let _ = ready.send(());
+    crate::interrupt::listen();
+    serve(routes, &counters, &limits, is_ready)
 }

@@ -1,9 +1,10 @@
 //! The state shared by all routes: the service, the channel to the engine, and open requests.
 
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 
 use axum::body::Body as HttpBody;
@@ -17,13 +18,15 @@ use super::connections::{ConnectionSlot, RequestGuard};
 use super::engine::{Asker, Command, Counters, Embedding, Event, Job};
 use super::error::ApiError;
 use super::memory::{Inbox, Received, RequestMemory, mailbox};
+use super::proxy::CLIENT;
+use super::readers::Readers;
 use super::record::{Log, Record};
 use super::request::Body;
 use super::service::{Endpoint, Prepared, Service};
 use crate::ranking::Texts;
 
-/// Number of threads that read bodies: JSON, templates, tokens and grammars.
-pub const READERS: usize = 2;
+/// Number of further open requests, each the only one of its client.
+const MOST_FIRST: usize = 64;
 
 /// The state shared by all routes.
 pub struct App {
@@ -35,12 +38,15 @@ pub struct App {
     /// Number of answers that are generated at the same time.
     pub parallel: usize,
     pub key: Option<String>,
+    /// True in the process of one of several models, whose requests come through another process.
+    pub is_within: bool,
     /// True if the model transcribes speech.
     pub hears: bool,
     pub workspace: usize,
     pub kv: usize,
     pub started: Instant,
     pub memory: RequestMemory,
+    pub readers: Readers,
     pub log: Option<Log>,
     /// Requests for vectors that are answered at the same time.
     pub vector_requests: Semaphore,
@@ -66,11 +72,12 @@ impl App {
     /// Runs slow work on the reader threads, so that the serving thread never waits for it.
     pub async fn aside<T: Send + 'static>(
         self: &Arc<Self>,
+        open: &OpenRequest,
         work: impl FnOnce(&Self) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let app = self.clone();
-        let failed = |_| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "this request made its thread fail");
-        tokio::task::spawn_blocking(move || work(&app)).await.map_err(failed)?
+        let failed = || ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "this request made its thread fail");
+        self.readers.run(open.asker.client, move || work(&app)).await.ok_or_else(failed)?
     }
 
     /// Receives a request, and processes its JSON on a reader thread.
@@ -80,7 +87,7 @@ impl App {
         work: impl FnOnce(&Self, Value) -> Result<T> + Send + 'static,
     ) -> Result<(OpenRequest, T)> {
         let (open, body) = self.receive(request).await?;
-        let done = self.aside(move |app| work(app, json(&body)?)).await?;
+        let done = self.aside(&open, move |app| work(app, json(&body)?)).await?;
         Ok((open, done))
     }
 
@@ -144,7 +151,11 @@ fn gone() -> ApiError {
 
 /// Parses a body.
 pub fn json(body: &Received) -> Result<Value> {
-    serde_json::from_slice(body.json()?).map_err(|error| ApiError::invalid(format!("the body is not JSON: {error}")))
+    serde_json::from_slice(body.json()?).map_err(|error| not_json(&error))
+}
+
+pub fn not_json(error: &serde_json::Error) -> ApiError {
+    ApiError::invalid(format!("the body is not JSON: {error}"))
 }
 
 /// The origin of a request.
@@ -158,8 +169,9 @@ impl Client {
     fn of(app: &App, request: &Request<HttpBody>) -> Self {
         let slot: Option<Arc<ConnectionSlot>> = request.extensions().get().cloned();
         let record = request.extensions().get().cloned().unwrap_or_else(|| Arc::new(Record::none()));
-        let asker =
-            Asker { client: app.hasher.hash_one(slot.as_ref().map(|slot| slot.client)), request: super::by_chance() };
+        let passed = request.headers().get(CLIENT).filter(|_| app.is_within);
+        let client = app.hasher.hash_one((slot.as_ref().map(|slot| slot.client), passed));
+        let asker = Asker { client, request: super::by_chance() };
         Self { slot, record, asker }
     }
 }
@@ -180,13 +192,32 @@ impl OpenRequest {
         let Client { slot, record, asker } = client;
         let open = Self { counters: app.counters.clone(), record, asker, _guard: slot.map(RequestGuard::new) };
         let before = app.counters.open.fetch_add(1, Ordering::Relaxed);
-        if before >= app.most_open { Err(ApiError::busy(before)) } else { Ok(open) }
+        let is_first = {
+            let mut of_clients = open.of_clients();
+            let of_client = of_clients.entry(open.asker.client).or_default();
+            *of_client += 1;
+            *of_client == 1
+        };
+        // Requests of other clients do not keep the first one of a client out.
+        let most = app.most_open + if is_first { MOST_FIRST } else { 0 };
+        if before >= most { Err(ApiError::busy(before)) } else { Ok(open) }
+    }
+
+    fn of_clients(&self) -> MutexGuard<'_, HashMap<u64, usize>> {
+        self.counters.open_of.lock().unwrap_or_else(|broken| broken.into_inner())
     }
 }
 
 impl Drop for OpenRequest {
     fn drop(&mut self) {
         self.counters.open.fetch_sub(1, Ordering::Relaxed);
+        let mut of_clients = self.of_clients();
+        if let Some(count) = of_clients.get_mut(&self.asker.client) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                of_clients.remove(&self.asker.client);
+            }
+        }
     }
 }
 

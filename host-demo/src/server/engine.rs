@@ -1,9 +1,10 @@
 //! The engine's thread: schedules conversations and the tokens of each pass.
 
-use std::collections::{HashSet, VecDeque};
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use arenite::grammar::Masks;
@@ -102,6 +103,8 @@ impl Finish {
 pub struct Counters {
     /// Number of requests without a complete answer.
     pub open: AtomicUsize,
+    /// The same for each client.
+    pub open_of: Mutex<HashMap<u64, usize>>,
     pub running: AtomicUsize,
     pub prompt_tokens: AtomicU64,
     pub cached_tokens: AtomicU64,
@@ -134,6 +137,25 @@ pub struct Scheduler<'a, 'm, 'w> {
     grammars: Grammars,
     scratch: Vec<u8>,
     clock: u64,
+    clients: Clients,
+}
+
+/// The two clients that have sent requests last, and when.
+#[derive(Default)]
+struct Clients([Option<(u64, Instant)>; 2]);
+
+impl Clients {
+    fn add(&mut self, client: u64) {
+        if self.0[0].is_none_or(|(last, _)| last != client) {
+            self.0.swap(0, 1);
+        }
+        self.0[0] = Some((client, Instant::now()));
+    }
+
+    /// True if several clients have sent requests lately.
+    fn are_several(&self) -> bool {
+        self.0[1].is_some_and(|(_, since)| since.elapsed() < Duration::from_secs(60))
+    }
 }
 
 /// Numbers of recently used grammars, under which their masks are cached.
@@ -186,6 +208,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             grammars: Grammars::default(),
             scratch,
             clock: 0,
+            clients: Clients::default(),
         }
     }
 
@@ -213,6 +236,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             let is_idle = self.running.is_empty() && self.waiting.is_empty() && self.texts.is_empty();
             match if is_idle { commands.recv().map_err(|_| TryRecvError::Disconnected) } else { commands.try_recv() } {
                 Ok(Command::Generate(job)) => {
+                    self.clients.add(job.asker.client);
                     self.waiting.push_back(*job);
                     continue;
                 }
@@ -297,7 +321,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
     }
 
     /// Starts waiting jobs while there is room. The client with the fewest running answers comes first, then its request
-    /// with the fewest.
+    /// with the fewest. If there are several clients, the last place is kept for one without a running answer.
     fn admit(&mut self) {
         self.waiting.retain(|job| !job.events.is_closed());
         let mut refused = HashSet::new();
@@ -309,8 +333,12 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             };
             let open = self.waiting.iter().enumerate().filter(|(_, job)| !refused.contains(&job.asker));
             let Some((at, _)) = open.min_by_key(|(_, job)| turn(job)) else { break };
-            // A prefix that another conversation is currently reading is shared, not read twice.
             let job = &self.waiting[at];
+            let is_last = self.running.len() + 1 == self.parallel;
+            if is_last && self.parallel > 1 && turn(job).0 > 0 && self.clients.are_several() {
+                break;
+            }
+            // A prefix that another conversation is currently reading is shared, not read twice.
             let most = job.prompt.len().saturating_sub(1);
             let known = self.best_shared(job).map_or(0, |(_, shared)| shared);
             let alike = self.running.iter().filter(|running| running.job.settings.lora == job.settings.lora);

@@ -15,10 +15,10 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, oneshot};
 
-use super::app::{App, READERS};
 use super::connections::Connections;
+use super::engine::Counters;
 use super::gate::Gate;
-use super::routes::router;
+use super::readers::READERS;
 use crate::output::{Out, note};
 
 /// Maximum number of connections.
@@ -39,8 +39,14 @@ pub struct Limits {
 
 /// Serves until the process receives a signal to stop and all open requests are answered.
 ///
-/// Prints that the server listens once `ready` tells that the engine has its memory.
-pub fn serve(app: Arc<App>, limits: &Limits, ready: oneshot::Receiver<()>) -> Result<()> {
+/// Prints that the server listens once `ready` tells that the engine has its memory. `routes` gets the hosts and origins
+/// that requests may name.
+pub fn serve(
+    routes: impl FnOnce(Gate) -> Router,
+    counters: &Counters,
+    limits: &Limits,
+    ready: oneshot::Receiver<()>,
+) -> Result<()> {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().max_blocking_threads(READERS).build()?;
     runtime.block_on(async {
@@ -55,21 +61,21 @@ pub fn serve(app: Arc<App>, limits: &Limits, ready: oneshot::Receiver<()>) -> Re
         }
         Out::lock().now(format!("listening on http://{address}\n").as_bytes())?;
         let gate = Gate::new(address.ip(), &limits.host, limits.origins.clone());
-        let accepting = tokio::spawn(accept(listener, router(app.clone(), limits.origins.clone(), gate)));
+        let accepting = tokio::spawn(accept(listener, routes(gate)));
         asked_to_end().await?;
         accepting.abort();
-        app.counters.stopping.store(true, Ordering::Relaxed);
+        counters.stopping.store(true, Ordering::Relaxed);
         note("ending: what is open is finished first; a second signal ends it at once");
         tokio::select! {
-            () = all_done(&app) => {}
+            () = all_done(counters) => {}
             again = asked_to_end() => again?,
         }
         Ok(())
     })
 }
 
-async fn all_done(app: &App) {
-    while app.counters.open.load(Ordering::Relaxed) > 0 {
+async fn all_done(counters: &Counters) {
+    while counters.open.load(Ordering::Relaxed) > 0 {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     // Gives the last answer time to reach the socket.

@@ -55,6 +55,12 @@ impl Received {
     }
 }
 
+impl AsRef<[u8]> for Received {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
 impl Drop for Received {
     fn drop(&mut self) {
         if self.bytes.len() > SMALL {
@@ -74,15 +80,23 @@ impl Default for RequestMemory {
 }
 
 impl RequestMemory {
+    /// Upper bound of all bodies in bytes.
+    pub const BODIES: usize = SMALL_BODIES + LARGE_BODIES;
+
     /// Upper bound in bytes, with `threads` that read bodies.
     pub fn most(threads: usize) -> usize {
-        SMALL_BODIES + LARGE_BODIES + threads * VALUES + ANSWERS
+        Self::BODIES + threads * VALUES + ANSWERS
     }
 
     /// Reads a body within its limits of size and time.
     pub async fn receive(&self, request: Request<Body>) -> Result<Received> {
-        let too_long = || too_long(MOST_BYTES);
-        let mut permit = self.reserve(request.headers(), MOST_BYTES).await?;
+        self.receive_up_to(request, MOST_BYTES).await
+    }
+
+    /// Reads a body of up to `most` bytes within the limit of time.
+    pub async fn receive_up_to(&self, request: Request<Body>, most: usize) -> Result<Received> {
+        let too_long = || too_long(most);
+        let mut permit = self.reserve(request.headers(), most).await?;
         let most = permit.num_permits();
         match timeout(BODY_TIME, axum::body::to_bytes(request.into_body(), most)).await {
             Ok(Ok(bytes)) => {

@@ -16,6 +16,9 @@
 //! gate        requests of foreign web pages
 //! memory      bodies and answers            record       request ids, the log, histograms
 //! grammars    compiled grammars
+//! models      several models, each in a process
+//! proxy       the routes for several models
+//! readers     threads that read requests
 //! ```
 
 mod answer;
@@ -36,8 +39,11 @@ mod llama;
 mod logprobs;
 mod lora;
 mod memory;
+mod models;
 mod ollama;
 mod page;
+mod proxy;
+mod readers;
 mod record;
 mod request;
 mod responses;
@@ -52,14 +58,18 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 pub use answer::{Choice, ResponseMeta};
-pub use app::{App, READERS};
+pub use app::App;
 pub use engine::{Asker, Command, Counters, Embedding, Event, Finish, Job, Scheduler};
 pub use error::ApiError;
 pub use http::{Limits, serve};
 pub use memory::{Inbox, Meter, RequestMemory, mailbox};
+pub use models::{ModelEntry, Models};
+pub use proxy::Proxy;
+pub use readers::{READERS, Readers};
 pub use record::{Log, LogFormat, Record};
 pub use request::{Body, Stop};
 pub use responses::to_chat;
+pub use routes::{Common, router, router_of_models};
 pub use service::{Endpoint, Prepared, Service};
 pub use vectors::{token_count, unit};
 
@@ -106,29 +116,17 @@ impl Host {
         let options = if hears { options.contexts(1).pages(0).logits(1) } else { options };
         let plan = open.plan(options)?;
         let makes_text = matches!(model.spec().stack(), Stack::Alone);
-        let name = file.name();
-        let name =
-            std::path::Path::new(name).file_stem().map_or(name.into(), |stem| stem.to_string_lossy().into_owned());
         // The key gives the way in which a decoder's states become an embedding.
         let pooling = gguf.architecture().and_then(|name| gguf.u32(name, "pooling_type"));
         let makes_vectors =
             !hears && !makes_text || pooling.is_ok_and(|pooling| pooling.is_some_and(|pooling| pooling > 0));
-        let text =
-            |key: &str| gguf.str("general", key).ok().flatten().map(|text| String::from_utf8_lossy(text).into_owned());
-        let facts = Facts {
-            family: text("architecture").unwrap_or_default(),
-            size_label: text("size_label").unwrap_or_default(),
-            quantization: quantization(gguf),
-            bytes: file.len() as u64,
-            fingerprint: gguf.fingerprint(),
-        };
         let renderer = Renderer::new(gguf, tokenizer, "auto", None)?;
         let service = Service {
             open: open.clone(),
             style: Style::of(&renderer, tokenizer),
             renderer: renderer.into(),
             grammars: grammars::Grammars::new(if serves { Budget::of_request } else { Budget::of_command }),
-            name,
+            name: model_name(file.name()),
             context,
             vocab: model.spec().vocab,
             embedding_len: model.spec().embedding_len(),
@@ -137,9 +135,15 @@ impl Host {
             makes_vectors,
             infill: infill(gguf, tokenizer),
             lora: LoraScales::new(&open.options.lora)?,
-            facts,
+            facts: Facts::new(file, gguf),
         };
         Ok(Self { open, plan, service })
+    }
+
+    /// All memory in bytes that the process will take; `requests` is the memory of requests.
+    pub fn bytes(&self, requests: usize) -> usize {
+        let Self { open, plan, service } = self;
+        plan.workspace + plan.kv + MaskMemory::bytes(service.tokenizer()) + open.file().len() + requests
     }
 
     /// Prints the memory that the process will take, and the routes that answer. `requests` is the memory of requests.
@@ -158,7 +162,7 @@ impl Host {
             Bytes(model),
             open.file().held(),
             Bytes(requests),
-            Bytes(plan.workspace + plan.kv + masks + model + requests),
+            Bytes(self.bytes(requests)),
         ));
         if open.model().spec().sound().is_some() {
             note("this model hears: /v1/audio/transcriptions and /v1/audio/translations answer");
@@ -166,6 +170,11 @@ impl Host {
             note("this model makes no text: /v1/embeddings and /v1/rerank answer");
         }
     }
+}
+
+/// The name of a model in requests: that of its file, without the ending.
+fn model_name(file: &str) -> String {
+    std::path::Path::new(file).file_stem().map_or(file.into(), |stem| stem.to_string_lossy().into_owned())
 }
 
 /// The tokens of a prefix, a suffix and the text between them.
@@ -214,15 +223,6 @@ fn infill(gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_, '_>) -> Option<[TokenId; 3]
         by_key.filter(|id| (*id as usize) < tokenizer.vocab_len()).or_else(|| by_name(names))
     };
     Some([id(&NAMES[0])?, id(&NAMES[1])?, id(&NAMES[2])?])
-}
-
-/// Returns the type of most weights.
-fn quantization(gguf: &Gguf<'_>) -> String {
-    let mut sizes = std::collections::HashMap::new();
-    for tensor in gguf.tensors().filter(|tensor| tensor.dim_count > 1) {
-        *sizes.entry(format!("{:?}", tensor.kind)).or_insert(0u64) += tensor.dims.iter().product::<u64>();
-    }
-    sizes.into_iter().max_by_key(|(_, size)| *size).map(|(name, _)| name.to_uppercase()).unwrap_or_default()
 }
 
 /// Runs the engine in this thread until all senders of commands are dropped. Calls `ready` when its memory is there.

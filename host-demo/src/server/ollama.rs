@@ -15,7 +15,7 @@ use super::app::{Answer, App, OpenRequest, Result};
 use super::engine::Finish;
 use super::error::ApiError;
 use super::request::{Body, Stop};
-use super::service::{Endpoint, Prepared, Service};
+use super::service::{Endpoint, Facts, Prepared};
 use super::stream::Events;
 use super::vectors::token_count;
 use crate::chat::{Call, Part};
@@ -359,26 +359,28 @@ struct Details<'m> {
     quantization_level: &'m str,
 }
 
-fn details(service: &Service) -> Details<'_> {
-    let family = service.facts.family.as_str();
+fn details(facts: &Facts) -> Details<'_> {
+    let family = facts.family.as_str();
     Details {
         parent_model: "",
         format: "gguf",
         family,
         families: [family],
-        parameter_size: &service.facts.size_label,
-        quantization_level: &service.facts.quantization,
+        parameter_size: &facts.size_label,
+        quantization_level: &facts.quantization,
     }
 }
 
 /// `GET /api/tags` and `/api/ps`.
 pub async fn tags(State(app): State<Arc<App>>) -> Json<Value> {
-    let service = &app.service;
-    let name = service.name.as_str();
-    let (size, digest) = (service.facts.bytes, format!("{:064x}", service.facts.fingerprint));
-    let card =
-        ModelCard { name, model: name, modified_at: "1970-01-01T00:00:00Z", size, digest, details: details(service) };
-    Json(json!({ "models": [card] }))
+    Json(json!({ "models": [tag(&app.service.name, &app.service.facts)] }))
+}
+
+/// A model in the list.
+pub fn tag(name: &str, facts: &Facts) -> Value {
+    let (size, digest) = (facts.bytes, format!("{:064x}", facts.fingerprint));
+    let (modified_at, details) = ("1970-01-01T00:00:00Z", details(facts));
+    json!(ModelCard { name, model: name, modified_at, size, digest, details })
 }
 
 /// `POST /api/show`.
@@ -413,7 +415,7 @@ fn shown(app: &App, body: Value) -> Result<Value> {
         "modelfile": format!("FROM {}\n", service.name),
         "parameters": "",
         "template": service.source(),
-        "details": details(service),
+        "details": details(&service.facts),
         "model_info": info,
         "capabilities": capabilities,
     }))

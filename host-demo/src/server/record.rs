@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -14,7 +14,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use serde::Serialize;
 
-const ID: HeaderName = HeaderName::from_static("x-request-id");
+pub const ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Maximum length of a client's own identifier.
 const MOST_ID: usize = 128;
 /// Number of lines that may wait for the log's reader. Further lines are dropped.
@@ -60,6 +60,8 @@ pub struct Record {
     answer_tokens: AtomicUsize,
     /// Microseconds to the first token; 0 if there is none yet.
     first: AtomicU64,
+    /// True if the process of the model writes the line.
+    is_passed_on: AtomicBool,
 }
 
 #[derive(Serialize)]
@@ -97,7 +99,14 @@ impl Record {
             prompt_tokens: 0.into(),
             answer_tokens: 0.into(),
             first: 0.into(),
+            is_passed_on: false.into(),
         }
+    }
+
+    /// Leaves the line to the process of the model. Returns the identifier for it.
+    pub fn pass_on(&self) -> &str {
+        self.is_passed_on.store(true, Ordering::Relaxed);
+        &self.id
     }
 
     /// Adds an answer that has ended.
@@ -140,7 +149,9 @@ impl Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        if let Some(log) = &self.log {
+        if let Some(log) = &self.log
+            && !self.is_passed_on.load(Ordering::Relaxed)
+        {
             let _ = log.lines.try_send(self.line(log.format));
         }
     }

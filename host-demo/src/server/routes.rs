@@ -8,7 +8,7 @@ use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -16,78 +16,126 @@ use tower_http::cors::{AllowOrigin, CorsLayer};
 
 use super::answer::ResponseMeta;
 use super::app::{App, Result, whole};
+use super::engine::Counters;
 use super::error::ApiError;
 use super::gate::{self, Gate};
+use super::proxy::Proxy;
+use super::record::Log;
 use super::request::Body;
 use super::responses::responses;
 use super::service::Endpoint;
 use super::stream::stream;
 use super::vectors::token_count;
-use super::{anthropic, audio, llama, lora, ollama, page, record};
+use super::{anthropic, audio, llama, lora, ollama, page, proxy, record};
 use crate::text;
+
+/// The paths of the server that need its key.
+fn table() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
+    let limit = || DefaultBodyLimit::max(audio::MOST_BYTES);
+    vec![
+        ("/v1/chat/completions", post(chat)),
+        ("/v1/completions", post(completions)),
+        ("/v1/responses", post(responses)),
+        ("/v1/embeddings", post(embeddings)),
+        ("/v1/rerank", post(rerank)),
+        ("/v1/audio/transcriptions", post(audio::transcriptions).layer(limit())),
+        ("/v1/audio/translations", post(audio::translations).layer(limit())),
+        ("/v1/models", get(models)),
+        ("/v1/models/{*id}", get(model)),
+        ("/tokenize", post(tokenize)),
+        ("/detokenize", post(detokenize)),
+        ("/tokenizer_info", get(tokenizer_info)),
+        ("/v1/messages", post(anthropic::messages)),
+        ("/v1/messages/count_tokens", post(anthropic::count_tokens)),
+        ("/api/chat", post(ollama::chat)),
+        ("/api/generate", post(ollama::generate)),
+        ("/api/embed", post(ollama::embed)),
+        ("/api/embeddings", post(ollama::embed)),
+        ("/api/tags", get(ollama::tags)),
+        ("/api/ps", get(ollama::tags)),
+        ("/api/show", post(ollama::show)),
+        ("/api/version", get(ollama::version)),
+        ("/props", get(llama::props)),
+        ("/lora-adapters", get(lora::list).post(lora::set)),
+        ("/apply-template", post(llama::apply_template)),
+        ("/infill", post(llama::infill)),
+        ("/metrics", get(metrics)),
+    ]
+}
 
 /// Returns the routes. Browsers may send requests from `origins` and from the server's own page.
 pub fn router(app: Arc<App>, origins: Vec<HeaderValue>, gate: Gate) -> Router {
-    let guarded = Router::new()
-        .route("/v1/chat/completions", post(chat))
-        .route("/v1/completions", post(completions))
-        .route("/v1/responses", post(responses))
-        .route("/v1/embeddings", post(embeddings))
-        .route("/v1/rerank", post(rerank))
-        .route("/v1/audio/transcriptions", post(audio::transcriptions).layer(DefaultBodyLimit::max(audio::MOST_BYTES)))
-        .route("/v1/audio/translations", post(audio::translations).layer(DefaultBodyLimit::max(audio::MOST_BYTES)))
-        .route("/v1/models", get(models))
-        .route("/v1/models/{*id}", get(model))
-        .route("/tokenize", post(tokenize))
-        .route("/detokenize", post(detokenize))
-        .route("/tokenizer_info", get(tokenizer_info))
-        .route("/v1/messages", post(anthropic::messages))
-        .route("/v1/messages/count_tokens", post(anthropic::count_tokens))
-        .route("/api/chat", post(ollama::chat))
-        .route("/api/generate", post(ollama::generate))
-        .route("/api/embed", post(ollama::embed))
-        .route("/api/embeddings", post(ollama::embed))
-        .route("/api/tags", get(ollama::tags))
-        .route("/api/ps", get(ollama::tags))
-        .route("/api/show", post(ollama::show))
-        .route("/api/version", get(ollama::version))
-        .route("/props", get(llama::props))
-        .route("/lora-adapters", get(lora::list).post(lora::set))
-        .route("/apply-template", post(llama::apply_template))
-        .route("/infill", post(llama::infill))
-        .route("/metrics", get(metrics))
-        .route_layer(middleware::from_fn_with_state(app.clone(), with_key));
-    let log = app.log.clone();
-    let routes = guarded
-        .route("/health", get(health))
-        .merge(page::routes())
-        .fallback(|| async { ApiError::new(StatusCode::NOT_FOUND, "there is nothing at this path") })
-        .method_not_allowed_fallback(|| async {
-            ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "this path takes another method")
-        })
-        .with_state(app)
-        .layer(middleware::from_fn_with_state(Arc::new(gate), gate::check))
-        .layer(middleware::from_fn_with_state(log, record::record));
-    if origins.is_empty() {
-        return routes;
+    let own = Common { key: app.key.clone(), log: app.log.clone(), origins, gate };
+    own.router(table(), get(health), app)
+}
+
+/// Returns the routes for several models.
+pub fn router_of_models(proxy: Proxy, own: Common) -> Router {
+    let mut routes = vec![
+        ("/v1/models", get(proxy::models)),
+        ("/v1/models/{*id}", get(proxy::model)),
+        ("/api/tags", get(proxy::tags)),
+        ("/api/ps", get(proxy::tags)),
+        ("/api/version", get(ollama::version)),
+        ("/metrics", get(proxy::metrics)),
+    ];
+    for (path, _) in table() {
+        if routes.iter().all(|(own, _)| *own != path) {
+            routes.push((path, get(proxy::forward).post(proxy::forward)));
+        }
     }
-    let origins = match origins.iter().any(|origin| origin == "*") {
-        true => AllowOrigin::any(),
-        false => AllowOrigin::list(origins),
-    };
-    let cors = CorsLayer::new().allow_origin(origins).allow_methods([Method::GET, Method::POST]);
-    routes.layer(cors.allow_headers([header::AUTHORIZATION, header::CONTENT_TYPE]))
+    own.router(routes, get(proxy::health), Arc::new(proxy))
+}
+
+/// The key, the log and the gate, which are the same for one model and for several.
+pub struct Common {
+    pub key: Option<String>,
+    pub log: Option<Log>,
+    pub origins: Vec<HeaderValue>,
+    pub gate: Gate,
+}
+
+impl Common {
+    fn router<S: Clone + Send + Sync + 'static>(
+        self,
+        guarded: Vec<(&str, MethodRouter<S>)>,
+        health: MethodRouter<S>,
+        state: S,
+    ) -> Router {
+        let Self { key, log, origins, gate } = self;
+        let routes = guarded.into_iter().fold(Router::new(), |routes, (path, methods)| routes.route(path, methods));
+        let routes = routes
+            .route_layer(middleware::from_fn_with_state(key, with_key))
+            .route("/health", health)
+            .merge(page::routes())
+            .fallback(|| async { ApiError::new(StatusCode::NOT_FOUND, "there is nothing at this path") })
+            .method_not_allowed_fallback(|| async {
+                ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "this path takes another method")
+            })
+            .with_state(state)
+            .layer(middleware::from_fn_with_state(Arc::new(gate), gate::check))
+            .layer(middleware::from_fn_with_state(log, record::record));
+        if origins.is_empty() {
+            return routes;
+        }
+        let origins = match origins.iter().any(|origin| origin == "*") {
+            true => AllowOrigin::any(),
+            false => AllowOrigin::list(origins),
+        };
+        let cors = CorsLayer::new().allow_origin(origins).allow_methods([Method::GET, Method::POST]);
+        routes.layer(cors.allow_headers([header::AUTHORIZATION, header::CONTENT_TYPE]))
+    }
 }
 
 /// Refuses requests without the API key.
-async fn with_key(State(app): State<Arc<App>>, headers: HeaderMap, request: Request, next: Next) -> Response {
+async fn with_key(State(key): State<Option<String>>, headers: HeaderMap, request: Request, next: Next) -> Response {
     let bearer = headers.get(header::AUTHORIZATION).and_then(|value| {
         let (scheme, key) = value.to_str().ok()?.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| key.trim_start())
     });
     // Anthropic's clients send the key in another header.
     let given = bearer.or_else(|| headers.get("x-api-key")?.to_str().ok());
-    match &app.key {
+    match &key {
         Some(key) if given.is_none_or(|given| !same(given.as_bytes(), key.as_bytes())) => {
             ApiError::new(StatusCode::UNAUTHORIZED, "the API key is missing or wrong").into_response()
         }
@@ -110,7 +158,7 @@ async fn completions(State(app): State<Arc<App>>, request: Request<HttpBody>) ->
 
 async fn generate(app: Arc<App>, endpoint: Endpoint, request: Request<HttpBody>) -> Result<Response> {
     let (open, body) = app.receive(request).await?;
-    let mut prepared = app.aside(move |app| app.prepare(endpoint, &Body::parse(body.json()?)?)).await?;
+    let mut prepared = app.aside(&open, move |app| app.prepare(endpoint, &Body::parse(body.json()?)?)).await?;
     let prefix = if endpoint == Endpoint::Chat { "chatcmpl" } else { "cmpl" };
     let meta = ResponseMeta::new(format!("{prefix}-{:016x}", super::by_chance()));
     let answers = app.submit(&open, &mut prepared)?;
@@ -168,13 +216,19 @@ async fn rerank(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Resu
 
 /// A model in the list.
 #[derive(Serialize)]
-struct ModelCard<'s> {
+pub struct ModelCard<'s> {
     id: &'s str,
     object: &'static str,
     created: u64,
     owned_by: &'static str,
     max_model_len: usize,
     meta: ModelMeta,
+    /// `loaded` or `unloaded`, if there are several models.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<&'static str>,
+    /// Bytes of memory of the loaded model, if there are several models.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<usize>,
 }
 
 #[derive(Serialize)]
@@ -183,11 +237,16 @@ struct ModelMeta {
     n_vocab: usize,
 }
 
+impl<'s> ModelCard<'s> {
+    pub fn new(id: &'s str, context: usize, vocab: usize) -> Self {
+        let meta = ModelMeta { n_ctx: context, n_vocab: vocab };
+        let (object, owned_by, max_model_len) = ("model", "arenite", context);
+        Self { id, object, created: 0, owned_by, max_model_len, meta, state: None, memory: None }
+    }
+}
+
 fn card(app: &App) -> ModelCard<'_> {
-    let service = &app.service;
-    let meta = ModelMeta { n_ctx: service.context, n_vocab: service.vocab };
-    let (object, owned_by) = ("model", "arenite");
-    ModelCard { id: &service.name, object, created: 0, owned_by, max_model_len: service.context, meta }
+    ModelCard::new(&app.service.name, app.service.context, app.service.vocab)
 }
 
 async fn models(State(app): State<Arc<App>>) -> Json<Value> {
@@ -260,7 +319,12 @@ async fn tokenizer_info(State(app): State<Arc<App>>) -> Json<Value> {
 }
 
 async fn health(State(app): State<Arc<App>>) -> Response {
-    match app.counters.stopping.load(Ordering::Relaxed) {
+    health_of(&app.counters)
+}
+
+/// Returns whether the server accepts requests.
+pub fn health_of(counters: &Counters) -> Response {
+    match counters.stopping.load(Ordering::Relaxed) {
         false => Json(json!({ "status": "ok" })).into_response(),
         true => (StatusCode::SERVICE_UNAVAILABLE, Json(json!({ "status": "stopping" }))).into_response(),
     }

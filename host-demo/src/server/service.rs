@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use arenite::TokenId;
 use arenite::tokenizer::{Encode, Tokenizer};
+use arenite::{Gguf, TokenId};
 use serde_json::Value;
 
 use super::error::ApiError;
@@ -12,6 +12,7 @@ use super::lora::LoraScales;
 use super::request::{Body, MOST_CHOICES, Settings};
 use crate::chat::dialect::{Template, Tools};
 use crate::chat::{Reader, Renderer, Style};
+use crate::model_file::ModelFile;
 use crate::open_model::OpenModel;
 use crate::ranking::Ranking;
 use crate::text;
@@ -73,6 +74,29 @@ pub struct Facts {
     pub quantization: String,
     pub bytes: u64,
     pub fingerprint: u64,
+}
+
+impl Facts {
+    pub fn new(file: &ModelFile, gguf: &Gguf<'_>) -> Self {
+        let text =
+            |key: &str| gguf.str("general", key).ok().flatten().map(|text| String::from_utf8_lossy(text).into_owned());
+        Self {
+            family: text("architecture").unwrap_or_default(),
+            size_label: text("size_label").unwrap_or_default(),
+            quantization: quantization(gguf),
+            bytes: file.len() as u64,
+            fingerprint: gguf.fingerprint(),
+        }
+    }
+}
+
+/// Returns the type of most weights.
+fn quantization(gguf: &Gguf<'_>) -> String {
+    let mut sizes = std::collections::HashMap::new();
+    for tensor in gguf.tensors().filter(|tensor| tensor.dim_count > 1) {
+        *sizes.entry(format!("{:?}", tensor.kind)).or_insert(0u64) += tensor.dims.iter().product::<u64>();
+    }
+    sizes.into_iter().max_by_key(|(_, size)| *size).map(|(name, _)| name.to_uppercase()).unwrap_or_default()
 }
 
 /// A request that is ready to be answered.

@@ -21,6 +21,7 @@ mod quantize;
 mod rerank;
 mod scripted;
 mod serve;
+mod several;
 mod talk;
 mod terminal;
 mod tokenizer_file;

@@ -15,7 +15,7 @@ pub struct Server {
     process: Child,
     address: String,
     /// Headers of all requests.
-    headers: &'static str,
+    pub headers: &'static str,
     /// File with its standard error.
     log: PathBuf,
 }

@@ -1,0 +1,256 @@
+//! The routes of a server with several models. Requests pass to the process of the model that they name.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::{Body, Bytes};
+use axum::extract::{FromRequest, Multipart, Path, Query, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use hyper::body::{Frame, SizeHint};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::app::{Result, not_json};
+use super::connections::{ConnectionSlot, RequestGuard};
+use super::engine::Counters;
+use super::error::ApiError;
+use super::memory::{Received, RequestMemory};
+use super::models::{Lease, Models};
+use super::record::{ID, Record};
+use super::routes::{ModelCard, health_of};
+use super::{audio, ollama};
+
+/// Header with the client's address, for the process of a model.
+pub const CLIENT: HeaderName = HeaderName::from_static("x-arenite-client");
+/// Time after which an idle connection to a process is closed; the process itself closes it later.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// Headers for this process only.
+const DROPPED: [HeaderName; 6] = [
+    header::CONNECTION,
+    header::CONTENT_LENGTH,
+    header::EXPECT,
+    header::HOST,
+    header::ORIGIN,
+    header::TRANSFER_ENCODING,
+];
+
+/// State of the routes.
+pub struct Proxy {
+    models: Arc<Models>,
+    client: Client<HttpConnector, Body>,
+    memory: RequestMemory,
+    counters: Arc<Counters>,
+}
+
+impl Proxy {
+    pub fn new(models: Models, counters: Arc<Counters>) -> Self {
+        let mut client = Client::builder(TokioExecutor::new());
+        let client = client.pool_idle_timeout(IDLE).pool_timer(TokioTimer::new()).build_http();
+        Self { models: Arc::new(models), client, memory: RequestMemory::default(), counters }
+    }
+}
+
+/// The field of a request that names its model.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Named {
+    model: Option<String>,
+    /// Ollama's name of the field.
+    name: Option<String>,
+}
+
+/// An open request, and the model that answers it.
+struct OpenRequest {
+    counters: Arc<Counters>,
+    _lease: Option<Lease>,
+    _guard: Option<RequestGuard>,
+}
+
+impl OpenRequest {
+    fn new(proxy: &Proxy, slot: Option<&Arc<ConnectionSlot>>) -> Result<Self> {
+        if proxy.counters.stopping.load(Ordering::Relaxed) {
+            return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"));
+        }
+        proxy.counters.open.fetch_add(1, Ordering::Relaxed);
+        let guard = slot.cloned().map(RequestGuard::new);
+        Ok(Self { counters: proxy.counters.clone(), _lease: None, _guard: guard })
+    }
+}
+
+impl Drop for OpenRequest {
+    fn drop(&mut self) {
+        self.counters.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Passes a request on to the process of its model.
+pub async fn forward(State(proxy): State<Arc<Proxy>>, request: Request) -> Result<Response> {
+    let slot: Option<Arc<ConnectionSlot>> = request.extensions().get().cloned();
+    let record: Option<Arc<Record>> = request.extensions().get().cloned();
+    let mut open = OpenRequest::new(&proxy, slot.as_ref())?;
+    let (method, target, mut headers) = (request.method().clone(), request.uri().clone(), request.headers().clone());
+    let (name, body) = match method {
+        Method::POST => named(&proxy, request).await?,
+        _ => {
+            let named = Query::<Named>::try_from_uri(&target).map(|Query(named)| named.model);
+            (named.map_err(|error| ApiError::invalid(error.body_text()))?, Body::empty())
+        }
+    };
+    let lease = proxy.models.lease(proxy.models.find(name.as_deref())?).await?;
+    for name in DROPPED {
+        headers.remove(name);
+    }
+    let client = slot.map(|slot| slot.client.to_string()).unwrap_or_default();
+    let id = record.as_ref().map(|record| record.pass_on()).unwrap_or_default();
+    for (name, value) in [(CLIENT, client.as_str()), (ID, id)] {
+        headers.extend(HeaderValue::from_str(value).map(|value| (name, value)));
+    }
+    let path = target.path_and_query().map_or("/", |path| path.as_str());
+    let uri = Uri::try_from(format!("http://127.0.0.1:{}{path}", lease.port()));
+    let mut passed = Request::new(body);
+    *passed.method_mut() = method;
+    *passed.uri_mut() = uri.map_err(|error| ApiError::invalid(error.to_string()))?;
+    *passed.headers_mut() = headers;
+    let response = proxy.client.request(passed).await.map_err(|_| {
+        let why = format!("the process of the model `{}` has ended: ask again to load it anew", lease.name());
+        ApiError::new(StatusCode::BAD_GATEWAY, why)
+    })?;
+    open._lease = Some(lease);
+    let (mut head, body) = response.into_parts();
+    head.headers.remove(header::CONNECTION);
+    Ok(Response::from_parts(head, Body::new(Answer { body, _open: open })))
+}
+
+/// Receives a body, and reads the name of the model in it. The body counts toward its limit until it was passed on.
+async fn named(proxy: &Proxy, request: Request) -> Result<(Option<String>, Body)> {
+    let is_form = request.headers().get(header::CONTENT_TYPE).is_some_and(|kind| {
+        kind.to_str().is_ok_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("multipart/form-data"))
+    });
+    let headers = request.headers().clone();
+    if is_form {
+        let body = Bytes::from_owner(proxy.memory.receive_up_to(request, audio::MOST_BYTES).await?);
+        return Ok((name_in_form(&headers, body.clone()).await, Body::from(body)));
+    }
+    let body = proxy.memory.receive(request).await?;
+    let failed = |_| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "this request made its thread fail");
+    tokio::task::spawn_blocking(|| Ok((name_in_json(&body)?, Body::from(Bytes::from_owner(body)))))
+        .await
+        .map_err(failed)?
+}
+
+fn name_in_json(body: &Received) -> Result<Option<String>> {
+    match serde_json::from_slice::<Named>(body.json()?) {
+        Ok(Named { model, name }) => Ok(model.or(name)),
+        // The process of the model says what is wrong with the fields.
+        Err(error) if error.is_data() => Ok(None),
+        Err(error) => Err(not_json(&error)),
+    }
+}
+
+/// The name of the model in a form with a sound. The process of the model says what is wrong with the form.
+async fn name_in_form(headers: &HeaderMap, body: Bytes) -> Option<String> {
+    let mut request = Request::new(Body::from(body));
+    *request.headers_mut() = headers.clone();
+    let mut form = Multipart::from_request(request, &()).await.ok()?;
+    while let Some(field) = form.next_field().await.ok()? {
+        if field.name() == Some("model") {
+            return field.text().await.ok();
+        }
+    }
+    None
+}
+
+/// The body of an answer. The model stays loaded until it was sent.
+struct Answer<B> {
+    body: B,
+    _open: OpenRequest,
+}
+
+impl<B: hyper::body::Body + Unpin> hyper::body::Body for Answer<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<std::result::Result<Frame<B::Data>, B::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// The cards of all models.
+fn cards(models: &Models) -> Vec<ModelCard<'_>> {
+    let mut cards = Vec::new();
+    for (model, is_loaded) in models.list() {
+        let mut card = ModelCard::new(&model.name, model.context, model.vocab);
+        card.state = Some(if is_loaded { "loaded" } else { "unloaded" });
+        card.memory = Some(model.bytes);
+        cards.push(card);
+    }
+    cards
+}
+
+/// `GET /v1/models`.
+pub async fn models(State(proxy): State<Arc<Proxy>>) -> Json<Value> {
+    Json(json!({ "object": "list", "data": cards(&proxy.models) }))
+}
+
+/// `GET /v1/models/{id}`.
+pub async fn model(State(proxy): State<Arc<Proxy>>, Path(id): Path<String>) -> Result<Json<Value>> {
+    let at = proxy.models.find(Some(&id))?;
+    Ok(Json(json!(cards(&proxy.models)[at])))
+}
+
+/// `GET /api/tags`, and `GET /api/ps` for the models that are loaded.
+pub async fn tags(State(proxy): State<Arc<Proxy>>, uri: Uri) -> Json<Value> {
+    let only_loaded = uri.path().ends_with("/ps");
+    let shown = proxy.models.list().into_iter().filter(|(_, is_loaded)| *is_loaded || !only_loaded);
+    let tags: Vec<_> = shown.map(|(model, _)| ollama::tag(&model.name, &model.facts)).collect();
+    Json(json!({ "models": tags }))
+}
+
+/// `GET /health`.
+pub async fn health(State(proxy): State<Arc<Proxy>>) -> Response {
+    health_of(&proxy.counters)
+}
+
+/// `GET /metrics`: with a `model` those of its process if it is loaded, without one a list of the models.
+pub async fn metrics(State(proxy): State<Arc<Proxy>>, request: Request) -> Result<Response> {
+    let named = Query::<Named>::try_from_uri(request.uri()).ok().and_then(|Query(named)| named.model);
+    let list = proxy.models.list();
+    if let Some(name) = named {
+        let (model, is_loaded) = list[proxy.models.find(Some(&name))?];
+        if is_loaded {
+            return forward(State(proxy.clone()), request).await;
+        }
+        let why = format!("the model `{}` is not loaded", model.name);
+        return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, why));
+    }
+    let row = |(model, value): (&str, usize)| format!("{{model={model:?}}} {value}\n");
+    let rows = |name: &str, help: &str, values: Vec<(&str, usize)>| {
+        let rows: String = values.into_iter().map(|value| format!("arenite_{name}{}", row(value))).collect();
+        format!("# HELP arenite_{name} {help}\n# TYPE arenite_{name} gauge\n{rows}")
+    };
+    let loaded = list.iter().map(|(model, is_loaded)| (model.name.as_str(), usize::from(*is_loaded))).collect();
+    let bytes = list.iter().map(|(model, _)| (model.name.as_str(), model.bytes)).collect();
+    let text = rows("model_loaded", "1 if the model is loaded", loaded)
+        + &rows("model_memory_bytes", "Bytes of memory of the loaded model", bytes);
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())
+}

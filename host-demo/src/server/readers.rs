@@ -1,0 +1,187 @@
+//! Threads that read requests: JSON, templates, tokens and grammars. The client that has used the least time lately comes
+//! first, and one thread takes only clients that have used little. So slow requests delay those of their own client.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+
+/// Number of threads.
+pub const READERS: usize = 2;
+/// Time that a client may have used for the thread that serves only such clients.
+const LITTLE: Duration = Duration::from_millis(20);
+/// Time in which half of a client's used time is forgotten.
+const HALF: Duration = Duration::from_secs(5);
+/// Number of clients above which those with the least used time are forgotten.
+const MOST_CLIENTS: usize = 1024;
+
+/// The threads. They end when this is dropped.
+pub struct Readers(Arc<Queue>);
+
+#[derive(Default)]
+struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// In the order of their arrival.
+    waiting: Vec<Task>,
+    used: HashMap<u64, Used>,
+    is_closed: bool,
+}
+
+/// A piece of work, and its client.
+struct Task {
+    client: u64,
+    work: Box<dyn FnOnce() + Send>,
+}
+
+/// Time that a client had used in total at `since`, with half of it forgotten every [`HALF`].
+#[derive(Clone, Copy)]
+struct Used {
+    time: Duration,
+    since: Instant,
+}
+
+impl Used {
+    fn now(self) -> Duration {
+        self.time.mul_f64(0.5f64.powf(self.since.elapsed().as_secs_f64() / HALF.as_secs_f64()))
+    }
+}
+
+impl State {
+    fn used(&self, client: u64) -> Duration {
+        self.used.get(&client).map_or(Duration::ZERO, |used| used.now())
+    }
+
+    /// Takes the first piece of work of the client with the least used time, if that is at most `most`.
+    fn take(&mut self, most: Duration) -> Option<Task> {
+        let clients = self.waiting.iter().enumerate().map(|(at, task)| (self.used(task.client), at));
+        let (_, at) = clients.filter(|(used, _)| *used <= most).min()?;
+        Some(self.waiting.remove(at))
+    }
+
+    /// Counts time for a client, in place of `estimate`.
+    fn count(&mut self, client: u64, time: Duration, estimate: Duration) {
+        if self.used.len() >= MOST_CLIENTS {
+            self.used.retain(|_, used| used.now() > LITTLE / 10);
+        }
+        if self.used.len() < MOST_CLIENTS || self.used.contains_key(&client) {
+            let time = (self.used(client) + time).saturating_sub(estimate);
+            self.used.insert(client, Used { time, since: Instant::now() });
+        }
+    }
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|broken| broken.into_inner())
+    }
+
+    /// Runs the work of clients that have used at most `most`.
+    fn run(&self, most: Duration) {
+        let mut state = self.lock();
+        while !state.is_closed {
+            let Some(Task { client, work }) = state.take(most) else {
+                state = self.changed.wait(state).unwrap_or_else(|broken| broken.into_inner());
+                continue;
+            };
+            // An estimate counts from the beginning, so that the other thread does not take the client's next request.
+            state.count(client, 2 * LITTLE, Duration::ZERO);
+            drop(state);
+            let began = Instant::now();
+            // The sender of the result is dropped with the work, which tells the request.
+            let _ = catch_unwind(AssertUnwindSafe(work));
+            state = self.lock();
+            state.count(client, began.elapsed(), 2 * LITTLE);
+        }
+    }
+}
+
+impl Readers {
+    /// Starts the threads.
+    pub fn start() -> Self {
+        let queue = Arc::<Queue>::default();
+        for most in [LITTLE, Duration::MAX] {
+            let queue = queue.clone();
+            std::thread::spawn(move || {
+                if most > LITTLE {
+                    yield_to_others();
+                }
+                queue.run(most);
+            });
+        }
+        Self(queue)
+    }
+
+    /// Runs work on one of the threads. `None` if it panicked.
+    pub async fn run<T: Send + 'static>(&self, client: u64, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        let (sender, result) = oneshot::channel();
+        let work = Box::new(move || {
+            // A client that has left needs no answer.
+            if !sender.is_closed() {
+                let _ = sender.send(work());
+            }
+        });
+        self.0.lock().waiting.push(Task { client, work });
+        self.0.changed.notify_all();
+        result.await.ok()
+    }
+}
+
+impl Drop for Readers {
+    fn drop(&mut self) {
+        self.0.lock().is_closed = true;
+        self.0.changed.notify_all();
+    }
+}
+
+/// Lowers the priority of this thread below that of the threads that run the model and serve.
+fn yield_to_others() {
+    #[cfg(target_os = "linux")]
+    #[allow(unsafe_code)]
+    // SAFETY: has no preconditions. Process 0 is the calling thread. Failure is harmless.
+    unsafe {
+        libc::setpriority(libc::PRIO_PROCESS, 0, 10);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_requests_delay_their_own_client() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let readers = Arc::new(Readers::start());
+        let run = |client: u64, milliseconds: u64| {
+            let readers = readers.clone();
+            let work = move || std::thread::sleep(Duration::from_millis(milliseconds));
+            runtime.spawn(async move { readers.run(client, work).await.map(|()| Instant::now()) })
+        };
+        let slow: Vec<_> = (0..8).map(|_| run(1, 50)).collect();
+        std::thread::sleep(Duration::from_millis(20));
+        let quick: Vec<_> = (2..6).map(|client| run(client, 0)).collect();
+        let end = |task| runtime.block_on(task).unwrap().unwrap();
+        let last_quick = quick.into_iter().map(end).max().unwrap();
+        let slow: Vec<Instant> = slow.into_iter().map(end).collect();
+        assert!(slow.iter().filter(|end| **end < last_quick).count() < 4, "{slow:?} {last_quick:?}");
+        // A panic ends only its own request.
+        let panics = readers.run(7, || panic!("on purpose"));
+        assert!(runtime.block_on(panics).is_none());
+        assert_eq!(runtime.block_on(readers.run(7, || 3)), Some(3));
+    }
+
+    #[test]
+    fn used_time_is_forgotten() {
+        let mut state = State::default();
+        (0..2000).for_each(|client| state.count(client, Duration::from_micros(1), Duration::ZERO));
+        assert!(state.used.len() <= MOST_CLIENTS);
+        state.used.insert(1, Used { time: 8 * LITTLE, since: Instant::now() - 4 * HALF });
+        assert!(state.used(1) < LITTLE);
+    }
+}

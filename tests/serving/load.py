@@ -1,0 +1,270 @@
+"""Measures a server while hostile clients send requests, and in a long run of short requests. Run by hand.
+
+python load.py BINARY attack [SECONDS] [FLAGS OF serve...]
+python load.py BINARY requests [COUNT] [FLAGS OF serve...]
+
+`attack`: four clients with addresses of their own send 20 hostile requests a second between them: grammars, schemas, many
+values, large bodies, bodies that never end, and answers that nobody reads. Periods with and without them alternate. Prints
+the time to the first token of an honest client in both, percentiles of /health, and the resident memory beside the printed
+sum.
+
+`requests`: clients send short requests as fast as possible; one in twenty is hostile, one in ten leaves before its answer
+ends. Each answer must be the same as alone, and memory must not grow.
+"""
+
+import http.client
+import json
+import multiprocessing
+import random
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+from server import HEADERS
+
+GOOD = {"prompt": "Once upon a time", "max_tokens": 8, "temperature": 0}
+KINDS = [
+    GOOD,
+    {"prompt": "The little dog said", "max_tokens": 4, "seed": 3},
+    {"prompt": "A cat", "max_tokens": 6, "seed": 4, "frequency_penalty": 1.0},
+    {"prompt": "A number:", "max_tokens": 6, "seed": 5, "grammar": 'root ::= [0-9]{1,3} "."'},
+    {"prompt": "word " * 20, "max_tokens": 2, "temperature": 0},
+]
+
+
+class Server:
+    """A server whose messages are kept, because they state its memory."""
+
+    def __init__(self, binary, *flags):
+        self.log = tempfile.TemporaryFile("w+")
+        command = [binary, "serve", "--port", "0", *flags]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True)
+        self.port = int(self.process.stdout.readline().rsplit(":")[-1])
+
+    def printed(self):
+        """The printed upper bound of its memory in MiB."""
+        self.log.seek(0)
+        number, unit = re.search(r"in all up to ([\d.]+) (\w+)", self.log.read()).groups()
+        return float(number) * {"KiB": 1 / 1024, "MiB": 1, "GiB": 1024}[unit]
+
+    def memory(self, field="VmRSS"):
+        with open(f"/proc/{self.process.pid}/status") as status:
+            return int(re.search(field + r":\s+(\d+)", status.read()).group(1)) / 1024
+
+    def end(self):
+        self.process.terminate()
+        return self.process.wait(60)
+
+
+def connect(port, source=None, timeout=60):
+    return http.client.HTTPConnection("127.0.0.1", port, timeout, source_address=source and (source, 0))
+
+
+def text(connection, body):
+    connection.request("POST", "/v1/completions", json.dumps(body), HEADERS)
+    response = connection.getresponse()
+    answer = json.loads(response.read())
+    assert response.status == 200, answer
+    return answer["choices"][0]["text"]
+
+
+def slow_requests(chance):
+    """Requests whose bodies take long to read. Each differs from the others, so that no cache helps."""
+    few = chance.randrange(60, 99)
+    value = 1
+    for _ in range(60):
+        value = [value]
+    schema = {"pattern": "^(([a-z]{0,%d}x?){0,%d}y?){0,99}$" % (few, few)}
+    grammar = 'root ::= (("a"{0,%d} "b"?){0,%d} "c"?){0,99}' % (few, few)
+    return [
+        {"prompt": "x", "grammar": grammar},
+        {"prompt": "x", "response_format": {"type": "json_schema", "json_schema": {"schema": schema}}},
+        {"prompt": [value] * 20_000},
+        {"prompt": "word " * 400_000},
+        {"prompt": "x", "grammar": 'root ::= "%d"{1,3000} | root2\nroot2 ::= [a-z]{0,%d}' % (few, few)},
+        {"prompt": "x" * 7_900_000},
+        {"messages": [{"role": "user", "content": "x %d" % few}] * 8000},
+        {"messages": [{"role": "user", "content": "x"}], "tools": [
+            {"type": "function", "function": {"name": "f%d" % i, "parameters": {"type": "object", "properties": {
+                "a%d" % j: {"type": "string", "maxLength": few} for j in range(20)}}}} for i in range(20)],
+         "tool_choice": "required"},
+    ]
+
+
+def attacker(port, source, rate, running, seed):
+    """Sends `rate` requests a second from an address while `running` is set."""
+    chance = random.Random(seed)
+    held = []
+    bodies = [(("/v1/chat/completions" if "messages" in body else "/v1/completions"), json.dumps(body).encode())
+              for body in slow_requests(chance)]
+    stalled = json.dumps({"prompt": "a", "n": 128, "logprobs": 20, "stream": True, "max_tokens": 200,
+                          "ignore_eos": True}).encode()
+
+    def send(path, body, sent, reads):
+        try:
+            line = socket.create_connection(("127.0.0.1", port), timeout=20, source_address=(source, 0))
+            head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+            line.settimeout(0.5 if not reads else 20)
+            line.sendall(head.encode() + body[:sent])
+            if reads:
+                line.recv(1000)
+                line.close()
+            else:
+                held.append((time.time(), line))
+        except OSError:
+            pass
+
+    while True:
+        if not running.is_set():
+            running.wait()
+        now = time.time()
+        while held and held[0][0] < now - 20:
+            held.pop(0)[1].close()
+        kind = chance.randrange(10)
+        if kind == 8:
+            job = ("/v1/completions", b" " * 8_000_000, 7_999_999, False)
+        elif kind == 9:
+            job = ("/v1/completions", stalled, len(stalled), False)
+        else:
+            path, body = bodies[kind]
+            job = (path, body, len(body), True)
+        threading.Thread(target=send, args=job, daemon=True).start()
+        time.sleep(max(0, 1 / rate - (time.time() - now)))
+
+
+def first_token(port):
+    """Seconds to the first token of a streamed answer, on a connection of its own."""
+    began = time.time()
+    connection = connect(port)
+    connection.request("POST", "/v1/completions", json.dumps({**GOOD, "stream": True}), HEADERS)
+    response = connection.getresponse()
+    assert response.status == 200, response.read()
+    for line in response:
+        if line.startswith(b"data: "):
+            break
+    took = time.time() - began
+    response.read()
+    connection.close()
+    return took
+
+
+def percentile(values, share):
+    return sorted(values)[min(len(values) - 1, int(len(values) * share))]
+
+
+def attack(binary, seconds, flags):
+    server = Server(binary, "--parallel", "8", "-c", "256", *flags)
+    said = text(connect(server.port), GOOD)
+    running = multiprocessing.Event()
+    context = multiprocessing.get_context("fork")
+    others = [context.Process(target=attacker, args=(server.port, f"127.0.0.{seed + 2}", 5, running, seed), daemon=True)
+              for seed in range(4)]
+    [other.start() for other in others]
+    firsts, health, busy = {False: [], True: []}, {False: [], True: []}, [False]
+    ends = time.time() + seconds
+
+    def ask_health():
+        while time.time() < ends:
+            began, before = time.time(), busy[0]
+            connection = connect(server.port)
+            connection.request("GET", "/health")
+            assert connection.getresponse().read().find(b"ok") >= 0
+            connection.close()
+            health[before].append(time.time() - began)
+            time.sleep(0.02)
+
+    asks = threading.Thread(target=ask_health)
+    asks.start()
+    highest = 0
+    while time.time() < ends:
+        for is_attacked, share in [(False, 0.03), (True, 0.12)]:
+            (running.set if is_attacked else running.clear)()
+            time.sleep(1 if is_attacked else 3)  # until its effect is there, or gone
+            busy[0] = is_attacked
+            until = min(ends, time.time() + seconds * share)
+            while time.time() < until:
+                firsts[is_attacked].append(first_token(server.port))
+                highest = max(highest, server.memory())
+                time.sleep(0.05)
+            busy[0] = False
+    running.clear()
+    asks.join()
+    [other.terminate() for other in others]
+    assert text(connect(server.port), GOOD) == said
+    for is_attacked, name in [(False, "alone"), (True, "attacked")]:
+        first, asked = firsts[is_attacked], health[is_attacked]
+        print(f"{name}: first token {percentile(first, .5) * 1e3:.1f} ms in the middle, {percentile(first, .9) * 1e3:.1f} at"
+              f" 90 %, {percentile(first, .99) * 1e3:.1f} at 99 % of {len(first)}; /health {percentile(asked, .5) * 1e3:.1f}"
+              f" ms in the middle, {percentile(asked, .99) * 1e3:.1f} at 99 %, {max(asked) * 1e3:.1f} at most of {len(asked)}")
+    ratio = percentile(firsts[True], .5) / percentile(firsts[False], .5)
+    print(f"first token under attack: {ratio:.2f} times alone")
+    peak, most = server.memory("VmHWM"), 1.1 * server.printed() + 64
+    time.sleep(2)
+    print(f"memory: {peak:.0f} MiB at most (limit {most:.0f}), {server.memory():.0f} MiB after")
+    print("end:", server.end())
+
+
+def short_requests(port, count, seed, alone, failed, done):
+    """Sends requests on one connection after the other, and counts answers that differ from those alone."""
+    chance = random.Random(seed)
+    hostile = [json.dumps(body).encode() for body in slow_requests(chance)[:5] if "messages" not in body]
+    hostile = [body for body in hostile if len(body) < 200_000] + [b"{", b"[" * 5000, b'{"prompt": 3}', b"\xff" * 100]
+    connection = connect(port)
+    for i in range(count):
+        kind = chance.randrange(len(KINDS))
+        try:
+            if chance.random() < 0.05:
+                connection.request("POST", "/v1/completions", chance.choice(hostile), HEADERS)
+                response = connection.getresponse()
+                response.read()
+                if response.status not in (400, 413):
+                    failed.value += 1
+                    print("hostile:", response.status)
+            elif chance.random() < 0.1:
+                body = json.dumps({**KINDS[kind], "stream": True})
+                connection.request("POST", "/v1/completions", body, HEADERS)
+                if chance.random() < 0.5:
+                    connection.getresponse().read(10)
+                connection.close()
+            elif text(connection, KINDS[kind]) != alone[kind]:
+                failed.value += 1
+        except (OSError, http.client.HTTPException) as error:
+            # The server may close a connection after an invalid request.
+            connection.close()
+            if not isinstance(error, (ConnectionError, http.client.HTTPException)):
+                failed.value += 1
+                print(repr(error))
+        done[seed] = i + 1
+
+
+def requests(binary, count, flags):
+    server = Server(binary, "--parallel", "8", "-c", "256", *flags)
+    alone = [text(connect(server.port), kind) for kind in KINDS]
+    clients = 12
+    failed, done = multiprocessing.Value("i", 0), multiprocessing.Array("i", clients)
+    context = multiprocessing.get_context("fork")
+    each = [context.Process(target=short_requests, args=(server.port, count // clients, seed, alone, failed, done))
+            for seed in range(clients)]
+    began = time.time()
+    [one.start() for one in each]
+    next_look = 0
+    while any(one.is_alive() for one in each):
+        time.sleep(0.5)
+        if sum(done) >= next_look:
+            print(f"{sum(done)} requests in {time.time() - began:.0f} s, {server.memory():.1f} MiB", flush=True)
+            next_look = sum(done) + count // 10
+    time.sleep(1)
+    print(f"{sum(done)} requests in {time.time() - began:.0f} s: {failed.value} wrong; {server.memory():.1f} MiB,"
+          f" {server.memory('VmHWM'):.1f} at most, limit {1.1 * server.printed() + 64:.0f}")
+    assert [text(connect(server.port), kind) for kind in KINDS] == alone
+    print("end:", server.end())
+
+
+if __name__ == "__main__":
+    binary, mode, *rest = sys.argv[1:]
+    amount = int(rest.pop(0)) if rest and rest[0].isdigit() else {"attack": 300, "requests": 200_000}[mode]
+    {"attack": attack, "requests": requests}[mode](binary, amount, rest)
