@@ -17,7 +17,7 @@ use super::answer::Choice;
 use super::connections::{ConnectionSlot, RequestGuard};
 use super::engine::{Asker, Command, Counters, Embedding, Event, Job};
 use super::error::ApiError;
-use super::memory::{Inbox, Received, RequestMemory, mailbox};
+use super::memory::{Inbox, Meter, Received, RequestMemory, mailbox};
 use super::proxy::CLIENT;
 use super::readers::Readers;
 use super::record::{Log, Record};
@@ -117,7 +117,12 @@ impl App {
     }
 
     /// Embeds texts. Each has its own error.
-    pub async fn vectors(&self, inputs: Vec<Result<Texts>>) -> Result<Vec<Result<Vec<f32>>>> {
+    pub async fn vectors(&self, inputs: Vec<Result<Texts>>) -> Result<Vectors> {
+        let memory = self.memory.meter(false);
+        let bytes = inputs.len() * self.service.embedding_len * VALUE_BYTES;
+        if !memory.add(bytes) {
+            return Err(ApiError::invalid("there is no memory for so many embeddings at a time: send fewer texts"));
+        }
         let _turn = self.vector_requests.acquire().await.map_err(|_| gone())?;
         let mut vectors = Vec::new();
         for texts in inputs {
@@ -133,8 +138,17 @@ impl App {
             };
             vectors.push(vector);
         }
-        Ok(vectors)
+        Ok(Vectors { vectors, _memory: memory })
     }
+}
+
+/// Memory of a value of an embedding: as a number, as a JSON value and as text.
+const VALUE_BYTES: usize = 48;
+
+/// Embeddings. They count toward the limit of answers until this is dropped.
+pub struct Vectors {
+    pub vectors: Vec<Result<Vec<f32>>>,
+    _memory: Arc<Meter>,
 }
 
 /// An answer in progress.

@@ -192,7 +192,7 @@ impl Meter {
     }
 
     /// Counts `bytes` more, if there is room.
-    fn add(&self, bytes: usize) -> bool {
+    pub fn add(&self, bytes: usize) -> bool {
         let used = self.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let all = self.all.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let fits = used <= self.most && (all <= ANSWERS || self.most == usize::MAX);

@@ -439,8 +439,8 @@ pub async fn embed(State(app): State<Arc<App>>, request: Request<HttpBody>) -> R
     };
     let (_open, (inputs, is_old, body)) = app.asked(request, read).await?;
     let tokens = token_count(&inputs);
-    let vectors = app.vectors(inputs).await?;
-    let answer = app.service.embeddings(&body, &vectors, tokens);
+    let made = app.vectors(inputs).await?;
+    let answer = app.service.embeddings(&body, &made.vectors, tokens);
     let vectors: Vec<&Value> = answer["data"].as_array().into_iter().flatten().map(|row| &row["embedding"]).collect();
     if is_old {
         return Ok(Json(json!({ "embedding": vectors.first() })));

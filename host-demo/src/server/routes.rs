@@ -195,10 +195,12 @@ async fn embeddings(State(app): State<Arc<App>>, request: Request<HttpBody>) -> 
         keep(&mut body, &["encoding_format", "dimensions"]);
         Ok((body, inputs))
     };
-    let (_open, (body, inputs)) = app.asked(request, read).await?;
+    let (open, (body, inputs)) = app.asked(request, read).await?;
     let tokens = token_count(&inputs);
-    let vectors = app.vectors(inputs).await?;
-    Ok(Json(app.service.embeddings(&body, &vectors, tokens)).into_response())
+    let made = app.vectors(inputs).await?;
+    let write = move |app: &App| Ok(app.service.embeddings(&body, &made.vectors, tokens).to_string());
+    let text = app.aside(&open, write).await?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
 }
 
 async fn rerank(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
@@ -210,8 +212,8 @@ async fn rerank(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Resu
     };
     let (_open, (body, pairs)) = app.asked(request, read).await?;
     let tokens = token_count(&pairs);
-    let vectors = app.vectors(pairs).await?;
-    Ok(Json(app.service.ranking(&body, &vectors, tokens)).into_response())
+    let made = app.vectors(pairs).await?;
+    Ok(Json(app.service.ranking(&body, &made.vectors, tokens)).into_response())
 }
 
 /// A model in the list.
