@@ -164,13 +164,13 @@ fn one(args: &Args, file: ModelFile) -> Result<()> {
     sockets.join().map_err(|_| anyhow!("the server thread panicked"))?
 }
 
-/// The files of the models. Those of a folder come in the order of their names.
+/// The files of the models. The files of a folder are sorted by name.
 fn files(given: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in given {
         let inside =
             if path.is_dir() { models_in(path).with_context(|| path.display().to_string())? } else { Vec::new() };
-        // If there is no model, the error of opening the folder says what it is.
+        // Opening a folder without models gives the error that says what it is.
         files.extend(if inside.is_empty() { vec![path.clone()] } else { inside });
     }
     Ok(files)

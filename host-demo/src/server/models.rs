@@ -242,7 +242,7 @@ impl Models {
     /// Starts the process of a model, and waits until it has loaded it.
     async fn start(&self, at: usize) -> Result<Process> {
         let ModelEntry { name, path, .. } = &self.models[at];
-        // Of options that are given twice, the last one counts.
+        // The last value of a repeated option counts.
         let mut child = Command::new(std::env::current_exe()?)
             .args(&self.arguments)
             .args([OsStr::new("-m"), path.as_os_str(), OsStr::new("--alias"), OsStr::new(name)])

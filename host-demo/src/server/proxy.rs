@@ -150,13 +150,13 @@ async fn named(proxy: &Proxy, request: Request) -> Result<(Option<String>, Body)
 fn name_in_json(body: &Received) -> Result<Option<String>> {
     match serde_json::from_slice::<Named>(body.json()?) {
         Ok(Named { model, name }) => Ok(model.or(name)),
-        // The process of the model says what is wrong with the fields.
+        // The process of the model reports wrong fields.
         Err(error) if error.is_data() => Ok(None),
         Err(error) => Err(not_json(&error)),
     }
 }
 
-/// The name of the model in a form with a sound. The process of the model says what is wrong with the form.
+/// The name of the model in a form with a sound. The process of the model reports a wrong form.
 async fn name_in_form(headers: &HeaderMap, body: Bytes) -> Option<String> {
     let mut request = Request::new(Body::from(body));
     *request.headers_mut() = headers.clone();
