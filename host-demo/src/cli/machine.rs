@@ -81,12 +81,7 @@ impl ModelArgs {
 
 impl<'a> From<&'a ModelArgs> for Source<'a> {
     fn from(args: &'a ModelArgs) -> Self {
-        Self {
-            model: args.file(),
-            tokenizer: args.tokenizer.as_deref(),
-            check: args.check_tensors,
-            load: args.load,
-        }
+        Self { model: args.file(), tokenizer: args.tokenizer.as_deref(), check: args.check_tensors, load: args.load }
     }
 }
 
