@@ -84,7 +84,7 @@ macro_rules! families {
             mamba2 "mamba2" [RENAMED STATES CONVOLUTION RECURRENCE EXPERTS SHARED_EXPERTS] {
                 "mamba2" => spec, "granitehybrid" => granite, "falcon-h1" => falcon
             }
-            mamba "mamba2" [STATES CONVOLUTION SELECTIVE FUSED_QKV FUSED_GATE POST_NORM EACH_HEAD_NORM EXPERTS DENSE_LAYERS] {
+            mamba "mamba2" [RENAMED STATES CONVOLUTION SELECTIVE FUSED_QKV FUSED_GATE POST_NORM EACH_HEAD_NORM EXPERTS DENSE_LAYERS] {
                 "mamba" => spec, "jamba" => jamba, "plamo2" => plamo2
             }
             rwkv "rwkv" [RENAMED STATES RWKV LAYER_NORM TOKEN_TYPES NO_GATE RELU_SQUARED] { "rwkv6" => rwkv6, "rwkv7" => rwkv7 }

@@ -1,6 +1,7 @@
 //! Mamba-1, alone (also Falcon Mamba), and alternating with attention (Jamba, PLaMo 2).
 
 use crate::model::keys::Keys;
+use crate::model::roles::Role;
 use crate::model::layers::Pattern;
 use crate::model::{Gate, HeadSpec, Placement, QkNorm, Recurrent, RopeStyle, Spec, StepNorms};
 use crate::{Error, tri};
@@ -42,6 +43,14 @@ pub(super) const fn plamo2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
         Some(shared) if shared > 1 && mixer.width == shared * mixer.ranks[0] => shared,
         _ => return Err(keys.wrong("ssm.time_step_rank", "does not divide ssm.inner_size")),
     };
+    // llama.cpp's names of these norms have no suffix.
+    const BARE: &[(Role, Role)] = &[
+        (Role::PostAttentionNormBare, Role::PostAttentionNorm),
+        (Role::PostFfwNormBare, Role::PostFfwNorm),
+        (Role::SsmDtNormBare, Role::SsmDtNorm),
+        (Role::SsmBNormBare, Role::SsmBNorm),
+        (Role::SsmCNormBare, Role::SsmCNorm),
+    ];
     let rank = if spec.dim / 16 > 64 { spec.dim / 16 } else { 64 };
     Ok(Spec {
         norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
@@ -49,6 +58,7 @@ pub(super) const fn plamo2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
         fused_qkv: true,
         qk_norm: QkNorm::EachHead,
         gate: Gate::Fused,
+        renamed: if keys.has("blk.0.post_attention_norm") { BARE } else { &[] },
         recurrent: Some(Recurrent { shared, ranks: [rank, 0, 0, 0], step_norms: StepNorms::Weighted, ..mixer }),
         recurrent_layers: keys.layers_without_attention(),
         ..spec

@@ -275,9 +275,9 @@ const IN_EIGHTS: Vocabulary = Vocabulary { multiple: 8, ..Vocabulary::PLAIN };
 const PLAMO2: &[Row] = &[
     ("norm", "output_norm", plus_one),
     ("pre_mixer_norm", "attn_norm", plus_one),
-    ("post_mixer_norm", "post_attention_norm", plus_fifth),
+    ("post_mixer_norm.weight", "post_attention_norm", plus_fifth),
     ("pre_mlp_norm", "ffn_norm", plus_one),
-    ("post_mlp_norm", "post_ffw_norm", plus_eleventh),
+    ("post_mlp_norm.weight", "post_ffw_norm", plus_eleventh),
     ("mixer.qkv_proj", "attn_qkv", same),
     ("mixer.q_weight", "attn_q_norm.weight", same),
     ("mixer.k_weight", "attn_k_norm.weight", same),
@@ -286,9 +286,9 @@ const PLAMO2: &[Row] = &[
     ("mixer.D", "ssm_d", same),
     ("mixer.bcdt_proj", "ssm_x", same),
     ("mixer.dt_proj", "ssm_dt", same),
-    ("mixer.dt_norm_weight", "ssm_dt_norm.weight", same),
-    ("mixer.B_norm_weight", "ssm_b_norm.weight", same),
-    ("mixer.C_norm_weight", "ssm_c_norm.weight", same),
+    ("mixer.dt_norm_weight", "ssm_dt_norm", same),
+    ("mixer.B_norm_weight", "ssm_b_norm", same),
+    ("mixer.C_norm_weight", "ssm_c_norm", same),
     ("mlp.gate_up_proj", "ffn_up", same),
 ];
 
