@@ -274,7 +274,8 @@ impl<'f> Checkpoint<'f> {
             }
             return Ok(());
         }
-        if bytes.starts_with(b"\x80\x02\x8a\x0al\xfc\x9cF") || bytes.starts_with(b"\x80\x02") {
+        // The length at the beginning of safetensors may have the same bytes; JSON follows it.
+        if bytes.starts_with(b"\x80\x02") && bytes.get(8) != Some(&b'{') {
             bail!("this torch file is older than version 1.6: load it and save it again, preferably as safetensors");
         }
         let file =

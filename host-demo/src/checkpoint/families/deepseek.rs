@@ -166,7 +166,8 @@ pub const ALL: &[Family] = &[
         ]],
         keys: |k| {
             k.common()?;
-            k.rope_dimensions(0.5)?;
+            let solar = k.config.classes().contains(&"SolarOpenForCausalLM");
+            k.rope_dimensions(if solar { 1.0 } else { 0.5 })?;
             k.maybe("expert_feed_forward_length", &["moe_intermediate_size"])?;
             k.maybe("expert_shared_count", &["n_shared_experts"])?;
             k.maybe("leading_dense_block_count", &["first_k_dense_replace"])?;

@@ -363,7 +363,7 @@ pub const ALL: &[Family] = &[
         ]],
         keys: |k| {
             sizes(k, &["n_positions", "max_position_embeddings"])?;
-            k.set("attention.head_count_kv", k.config.heads()? as u32);
+            k.set("attention.head_count_kv", k.config.key_heads()? as u32);
             norm(k)?;
             let share = k.config.rope_float("partial_rotary_factor").unwrap_or(0.5);
             k.set("rope.dimension_count", (share * k.config.width()? as f64) as u32 / k.config.heads()?.max(1) as u32);

@@ -1,6 +1,6 @@
 //! Qwen 2 to 3.5.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use super::Family;
 use crate::checkpoint::changes::{
@@ -46,12 +46,23 @@ const NEXT: &[Row] = &[
     ("linear_attn.out_proj", "ssm_out", same),
 ];
 
-fn pooling(keys: &mut Keys<'_>) -> Result<()> {
+/// Writes the common keys. GGUF has no windows for these architectures.
+fn plain(keys: &mut Keys<'_>) -> Result<()> {
+    let c = keys.config;
+    let window = c.number(&["sliding_window"])?.zip(c.number(&["max_position_embeddings"])?);
+    let is_short = window.is_none_or(|(window, context)| window < context);
+    let types = c.texts("layer_types").unwrap_or_default();
+    let first = c.number(&["max_window_layers"])?.unwrap_or(0) as usize;
+    let has_local = types.contains(&"sliding_attention") || types.is_empty() && first < c.layers()?;
+    ensure!(
+        c.flag("use_sliding_window") != Some(true) || !is_short || !has_local,
+        "use_sliding_window in config.json is true: windows are not supported in this family"
+    );
     keys.common()
 }
 
 fn experts(keys: &mut Keys<'_>) -> Result<()> {
-    keys.common()?;
+    plain(keys)?;
     keys.maybe("expert_feed_forward_length", &["moe_intermediate_size"])?;
     keys.maybe("expert_shared_feed_forward_length", &["shared_expert_intermediate_size"])
 }
@@ -89,10 +100,11 @@ fn deepstack(keys: &mut Keys<'_>) {
 
 #[rustfmt::skip]
 pub const ALL: &[Family] = &[
-    Family { classes: &["Qwen2ForCausalLM", "Qwen2Model", "KORMoForCausalLM", "DotsOCRForCausalLM", "Qwen2AudioForConditionalGeneration", "AudioFlamingo3ForConditionalGeneration"], architecture: "qwen2", keys: pooling, ..Family::PLAIN },
+    Family { classes: &["Qwen2ForCausalLM", "Qwen2Model", "KORMoForCausalLM", "DotsOCRForCausalLM", "Qwen2AudioForConditionalGeneration", "AudioFlamingo3ForConditionalGeneration"], architecture: "qwen2", keys: plain, ..Family::PLAIN },
     Family {
         classes: &["Qwen3ForCausalLM", "Qwen3Model", "Qwen3ForSequenceClassification"],
         architecture: "qwen3",
+        keys: plain,
         ..Family::PLAIN
     },
     Family { classes: &["Qwen2MoeForCausalLM"], architecture: "qwen2moe", keys: experts, ..Family::PLAIN },
