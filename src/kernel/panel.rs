@@ -1,4 +1,5 @@
-//! The size of a panel: 16 rows of weights, packed for an instruction set.
+//! Panels: 16 rows of weights, packed for an instruction set. Their size, and the choice of the functions that multiply
+//! them.
 
 use crate::quant::{Format, TensorType, formats, formats_list};
 
@@ -32,3 +33,44 @@ const fn panel_chunk<F: Format>() -> usize {
         32 + floats
     }
 }
+
+/// The kinds of scales in a panel of a format with blocks of less than 256.
+#[allow(dead_code)] // not every target has panels
+pub(super) mod scales {
+    /// A `d` per 32 weights.
+    pub const ONE: u8 = 0;
+    /// A `d` and an `m` per 32 weights.
+    pub const MINIMUM: u8 = 1;
+    /// A `d` per 16 weights.
+    pub const HALVES: u8 = 2;
+}
+
+/// The functions `chunks` and `blocks` for the format `$f`, one per number of tokens. Formats with the same panel layout
+/// share them; `$e` are their first generic arguments.
+#[allow(unused_macros)] // not every target has panels
+macro_rules! functions {
+    ($f:ident, $e:tt, $($tokens:literal)*) => {{
+        use $crate::kernel::panel::scales;
+        // Separate conditions, so that the compiler omits the functions of other layouts.
+        if const { $f::ELEMENTS == 256 && $f::GROUP == 16 && $f::M.is_some() } {
+            &[$(functions!(@ blocks $e $tokens 16 true)),*]
+        } else if const { $f::ELEMENTS == 256 && $f::GROUP == 16 } {
+            &[$(functions!(@ blocks $e $tokens 16 false)),*]
+        } else if const { $f::ELEMENTS == 256 && $f::M.is_some() } {
+            &[$(functions!(@ blocks $e $tokens 32 true)),*]
+        } else if const { $f::ELEMENTS == 256 } {
+            &[$(functions!(@ blocks $e $tokens 32 false)),*]
+        } else if const { $f::M.is_some() } {
+            &[$(functions!(@ chunks $e $tokens { scales::MINIMUM })),*]
+        } else if const { $f::FLOAT_GROUPS } {
+            &[$(functions!(@ chunks $e $tokens { scales::HALVES })),*]
+        } else {
+            &[$(functions!(@ chunks $e $tokens { scales::ONE })),*]
+        }
+    }};
+    (@ $function:ident [$($e:tt)*] $tokens:literal $($constant:tt)*) => {
+        ($tokens, $function::<$($e)* $tokens, $($constant),*>)
+    };
+}
+#[allow(unused_imports)] // not every target has panels
+pub(super) use functions;

@@ -4,7 +4,7 @@ use core::arch::aarch64::*;
 use core::arch::asm;
 use core::marker::PhantomData;
 
-use super::bytes::{Pair, bias, high_halves, low_halves};
+use super::bytes::{Pair, bias, high_halves, join, low_halves};
 use super::scale::{Scales, column, floats, group_sums, times_sums};
 use crate::kernel::job::Row;
 use crate::kernel::quantized::Blocks;
@@ -341,27 +341,4 @@ unsafe fn join_now([a, b, c, d]: [int32x4_t; 4]) -> int32x4_t {
         );
     }
     x
-}
-
-/// The sum of the lanes of each of four vectors.
-#[inline(always)]
-pub(super) unsafe fn join(x: [int32x4_t; 4]) -> int32x4_t {
-    // SAFETY: every target of this module has NEON.
-    unsafe { vpaddq_s32(vpaddq_s32(x[0], x[1]), vpaddq_s32(x[2], x[3])) }
-}
-
-/// The float at `p` in both lanes; moves `p` to the next float.
-#[inline(always)]
-pub(super) unsafe fn next(p: &mut *const f32) -> float32x2_t {
-    let out;
-    // SAFETY: reads the float at `p`, which the caller promises.
-    unsafe {
-        asm!(
-            "ld1r {{{out:v}.2s}}, [{p}], #4",
-            out = out(vreg) out,
-            p = inout(reg) *p,
-            options(pure, readonly, nostack, preserves_flags)
-        );
-    }
-    out
 }

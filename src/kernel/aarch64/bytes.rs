@@ -71,6 +71,13 @@ pub(super) unsafe fn high_halves(x: uint16x8_t) -> float32x4_t {
     out
 }
 
+/// The sum of the lanes of each of four vectors.
+#[inline(always)]
+pub(super) unsafe fn join(x: [int32x4_t; 4]) -> int32x4_t {
+    // SAFETY: every target of this module has NEON.
+    unsafe { vpaddq_s32(vpaddq_s32(x[0], x[1]), vpaddq_s32(x[2], x[3])) }
+}
+
 // SAFETY of every block below: every target of this module has NEON, and each load has the size of its reference.
 #[allow(clippy::undocumented_unsafe_blocks)]
 impl Bytes for Pair {

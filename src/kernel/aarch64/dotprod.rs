@@ -5,7 +5,7 @@ use core::arch::asm;
 use core::ops::Range;
 
 use super::blocks::Dot;
-use super::panel::Panel;
+use super::panel::Along;
 
 /// The instruction `sdot`.
 pub(super) struct Sdot;
@@ -70,7 +70,7 @@ unsafe fn sdot_lane<const LANE: usize>(sum: int32x4_t, w: int8x16_t, x: int8x16_
 /// gives the sums of four rows.
 // SAFETY: `put` writes the 128 bytes of four rows; `products` reads the codes of eight rows and the quants that it
 // names.
-unsafe impl Panel for Sdot {
+unsafe impl Along for Sdot {
     #[inline(always)]
     unsafe fn put(to: *mut u8, [a, b, c, d]: [[int8x16_t; 2]; 4]) {
         // SAFETY: the two stores fill the 128 bytes of four rows.

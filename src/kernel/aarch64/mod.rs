@@ -9,13 +9,14 @@ mod neon;
 mod panel;
 mod scale;
 
-use super::quantized::{self, Multiply};
+use super::panel::functions;
+use super::quantized::{self, Panels};
 use super::{Job, Kernels, float};
 use crate::quant::{Format, formats_list};
 use blocks::Rows;
 use dotprod::Sdot;
+use i8mm::Smmla;
 use neon::{Neon, Widening};
-use panel::{Panel, scales};
 
 /// The NEON table, as a constant because the other tables share most of its functions.
 const OF_NEON: Kernels = table!("neon", Neon, neon_matmul);
@@ -56,90 +57,49 @@ unsafe fn dotprod_decode<F: Format>(job: &mut Job<'_>) {
     unsafe { quantized::decode::<Rows<F, Sdot>>(job, 1) }
 }
 
-/// Defines the matrix product of block formats: decode for one token, otherwise panels that `$put` packs and `$chunks`
-/// and `$blocks` multiply.
+/// Defines the matrix product of block formats: decode by `$decode` for one token, otherwise panels for `$panel`.
 macro_rules! blocks {
-    ($name:ident, $module:ident, $decode:ident, $put:path, $chunks:path, $blocks:path $(, $feature:literal)?) => {
+    ($name:ident, $module:ident, $decode:ident, $panel:ty $(, $feature:literal)?) => {
         mod $module {
             use super::*;
-            use crate::kernel::quantized::{Pack, Panels, Tile};
+            use crate::kernel::quantized::{Multiply, Pack, Tile};
 
             $(#[target_feature(enable = $feature)])?
-            unsafe fn pack<F: Format>(pack: &Pack<'_>) {
+            pub unsafe fn pack<F: Format>(pack: &Pack<'_>) {
                 // SAFETY: the caller promises the same.
-                unsafe { panel::pack::<F>(pack, |to, rows| $put(to, rows)) }
+                unsafe { panel::pack::<F, $panel>(pack) }
             }
             $(#[target_feature(enable = $feature)])?
             unsafe fn chunks<const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
                 // SAFETY: the caller promises the same.
-                unsafe { $chunks(tile) }
+                unsafe { panel::chunks::<$panel, T, SCALES>(tile) }
             }
             $(#[target_feature(enable = $feature)])?
             unsafe fn blocks<const T: usize, const GROUP: usize, const MINIMUMS: bool>(tile: &Tile<'_>) {
                 // SAFETY: the caller promises the same.
-                unsafe { $blocks(tile) }
+                unsafe { panel::blocks::<$panel, T, GROUP, MINIMUMS>(tile) }
             }
-
-            pub fn of<F: Format>() -> Panels {
-                Panels { pack: pack::<F>, cost: 0, both: None, multiply: functions::<F>() }
-            }
-            /// The functions for a format, for four tokens and for one. Formats with the same panel layout share them.
-            fn functions<F: Format>() -> &'static [Multiply] {
-                // Separate conditions, so that the compiler omits the functions of other layouts.
-                if const { F::ELEMENTS == 256 && F::GROUP == 16 && F::M.is_some() } {
-                    &[(4, blocks::<4, 16, true>), (1, blocks::<1, 16, true>)]
-                } else if const { F::ELEMENTS == 256 && F::GROUP == 16 } {
-                    &[(4, blocks::<4, 16, false>), (1, blocks::<1, 16, false>)]
-                } else if const { F::ELEMENTS == 256 && F::M.is_some() } {
-                    &[(4, blocks::<4, 32, true>), (1, blocks::<1, 32, true>)]
-                } else if const { F::ELEMENTS == 256 } {
-                    &[(4, blocks::<4, 32, false>), (1, blocks::<1, 32, false>)]
-                } else if const { F::M.is_some() } {
-                    &[(4, chunks::<4, { scales::MINIMUM }>), (1, chunks::<1, { scales::MINIMUM }>)]
-                } else if const { F::FLOAT_GROUPS } {
-                    &[(4, chunks::<4, { scales::HALVES }>), (1, chunks::<1, { scales::HALVES }>)]
-                } else {
-                    &[(4, chunks::<4, { scales::ONE }>), (1, chunks::<1, { scales::ONE }>)]
-                }
+            pub const fn multiply<F: Format>() -> &'static [Multiply] {
+                functions!(F, [], 4 1)
             }
         }
 
         unsafe fn $name<F: Format>(job: &mut Job<'_>) {
-            // SAFETY: the caller promises the instruction; all functions are for format `F`, and `$put` writes the
-            // layout that is read.
+            // SAFETY: the caller promises the instruction; all functions are for format `F` and for the layout of
+            // `$panel`.
             unsafe {
                 if job.x.tokens == 1 {
                     $decode::<F>(job);
                 } else {
-                    quantized::prefill(job, F::BIAS, &$module::of::<F>());
+                    let panels = const {
+                        Panels { pack: $module::pack::<F>, cost: 0, both: None, multiply: $module::multiply::<F>() }
+                    };
+                    quantized::prefill(job, F::BIAS, &panels);
                 }
             }
         }
     };
 }
-blocks!(
-    neon_blocks,
-    by_widening,
-    neon_decode,
-    Widening::put,
-    panel::chunks::<Widening, T, SCALES>,
-    panel::blocks::<Widening, T, GROUP, MINIMUMS>
-);
-blocks!(
-    dotprod_blocks,
-    by_sdot,
-    dotprod_decode,
-    Sdot::put,
-    panel::chunks::<Sdot, T, SCALES>,
-    panel::blocks::<Sdot, T, GROUP, MINIMUMS>,
-    "dotprod"
-);
-blocks!(
-    i8mm_blocks,
-    by_smmla,
-    dotprod_decode,
-    i8mm::put,
-    i8mm::chunks::<T, SCALES>,
-    i8mm::blocks::<T, GROUP, MINIMUMS>,
-    "dotprod,i8mm"
-);
+blocks!(neon_blocks, by_widening, neon_decode, Widening);
+blocks!(dotprod_blocks, by_sdot, dotprod_decode, Sdot, "dotprod");
+blocks!(i8mm_blocks, by_smmla, dotprod_decode, Smmla, "dotprod,i8mm");

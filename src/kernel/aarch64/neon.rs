@@ -4,9 +4,9 @@ use core::arch::aarch64::*;
 use core::arch::asm;
 use core::ops::Range;
 
-use super::blocks::{Dot, join};
-use super::bytes::{high_halves, low_halves};
-use super::panel::Panel;
+use super::blocks::Dot;
+use super::bytes::{high_halves, join, low_halves};
+use super::panel::Along;
 use crate::kernel::lanes::{Isa, Lanes};
 
 /// NEON, which every target that compiles this module has.
@@ -263,7 +263,7 @@ unsafe impl Dot for Widening {
 /// A panel has its rows one after another, as in the file; products run along a row.
 // SAFETY: `put` writes the 128 bytes of four rows; `products` reads the codes of eight rows and the quants that it
 // names.
-unsafe impl Panel for Widening {
+unsafe impl Along for Widening {
     #[inline(always)]
     unsafe fn put(to: *mut u8, rows: [[int8x16_t; 2]; 4]) {
         // SAFETY: four rows have 128 bytes.

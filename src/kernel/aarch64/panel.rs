@@ -9,38 +9,204 @@ use core::arch::aarch64::*;
 use core::ops::Range;
 
 use super::bytes::Pair;
+use crate::kernel::panel::{PANEL_ROWS, scales};
 use crate::kernel::quantized::{Pack, Tile};
 use crate::quant::{Bytes, Format};
 
+/// Rows that are multiplied at once: with four tokens, 8 integer sums and 8 float sums fit in registers.
+pub(super) const ROWS: usize = 8;
 /// Bytes of the codes of a chunk of eight rows.
-pub(super) const CODES: usize = 8 * 32;
+pub(super) const CODES: usize = ROWS * 32;
 /// Bytes of a line of eight rows: an f32 or i32 per row.
-pub(super) const LINE: usize = 8 * 4;
+const LINE: usize = ROWS * 4;
 /// Bytes of a chunk of eight rows with one scale.
-pub(super) const CHUNK: usize = CODES + LINE;
+const CHUNK: usize = CODES + LINE;
 
-/// The layout of codes for an instruction, and their products.
+/// Products of eight rows of a panel with `T` tokens.
 ///
 /// # Safety
 ///
-/// The methods require the instruction. `put` writes 128 bytes, and `products` reads a chunk of eight rows and 32
-/// quants of each token.
+/// The methods require the instruction. `put` writes 128 bytes, and the other methods read what they name.
 pub(super) unsafe trait Panel {
+    /// 32 quants of each token, or where they are.
+    type Quants<const T: usize>: Copy;
+    /// An i32 per row and token.
+    type Sums<const T: usize>: Copy;
+    /// An f32 per row and token.
+    type Floats<const T: usize>;
+    /// An f32 per row.
+    type Line: Copy;
+    /// An f32 per token.
+    type Scales<const T: usize>: Copy;
+
     /// Writes a chunk of each of four rows to their 128 bytes.
     unsafe fn put(to: *mut u8, rows: [[int8x16_t; 2]; 4]);
-    /// The sums of the products of eight rows with each token, four rows per vector. `halves` selects the first 16
-    /// codes of a chunk, the last 16, or both.
+    /// Reads 32 quants of each token, and moves the pointers on.
+    unsafe fn quants<const T: usize>(q: &mut [*const i8; T]) -> Self::Quants<T>;
+    /// Reads a scale of each token, and moves the pointers on.
+    unsafe fn scales<const T: usize>(d: &mut [*const f32; T]) -> Self::Scales<T>;
+    /// Reads a float of each row.
+    unsafe fn line(w: *const u8) -> Self::Line;
+    /// The sums of the products of a chunk of eight rows with each token; moves `codes` to the end of the chunk. `halves`
+    /// selects the first 16 codes of the chunk, the last 16, or both.
+    unsafe fn products<const T: usize>(
+        codes: &mut *const u8,
+        q: Self::Quants<T>,
+        halves: Range<usize>,
+    ) -> Self::Sums<T>;
+    /// Zeros.
+    fn no_sums<const T: usize>() -> Self::Sums<T>;
+    /// Adds `sums` times the i32 of each row at `scale` to `totals`.
+    unsafe fn add_scaled<const T: usize>(totals: &mut Self::Sums<T>, sums: Self::Sums<T>, scale: *const i32);
+    /// For each token, the sum of its 32 quants in every row, from two sums of 16.
+    unsafe fn of_chunk<const T: usize>(sums: [*const i16; T]) -> Self::Sums<T>;
+    /// For each row and token, the sum of minimums times the sums of the groups, from eight minimums per group and 16
+    /// sums of 16 quants.
+    unsafe fn minimums<const T: usize, const GROUP: usize>(w: *const i16, sums: [*const i16; T]) -> Self::Sums<T>;
+    /// Zeros.
+    fn zero<const T: usize>() -> Self::Floats<T>;
+    /// `acc += sums * w * x`.
+    fn add<const T: usize>(acc: &mut Self::Floats<T>, w: Self::Line, x: Self::Scales<T>, sums: Self::Sums<T>);
+    /// Stores the floats of eight rows to each token's output.
+    unsafe fn store<const T: usize>(out: [*mut f32; T], acc: Self::Floats<T>);
+}
+
+/// Products by an instruction that adds along a row.
+///
+/// # Safety
+///
+/// As for [`Panel`].
+pub(super) unsafe trait Along {
+    /// [`Panel::put`].
+    unsafe fn put(to: *mut u8, rows: [[int8x16_t; 2]; 4]);
+    /// [`Panel::products`], four rows per vector.
     unsafe fn products<const T: usize>(w: *const u8, q: [*const i8; T], halves: Range<usize>) -> [[int32x4_t; 2]; T];
 }
 
-/// The kinds of scales in a panel.
-pub(super) mod scales {
-    /// A `d` per 32 weights.
-    pub const ONE: u8 = 0;
-    /// A `d` and an `m` per 32 weights.
-    pub const MINIMUM: u8 = 1;
-    /// A `d` per 16 weights.
-    pub const HALVES: u8 = 2;
+// SAFETY: `put` and `products` promise the same; the other methods read what they name.
+unsafe impl<A: Along> Panel for A {
+    type Quants<const T: usize> = [*const i8; T];
+    type Sums<const T: usize> = [[int32x4_t; 2]; T];
+    type Floats<const T: usize> = [[float32x4_t; 2]; T];
+    type Line = [float32x4_t; 2];
+    type Scales<const T: usize> = [f32; T];
+
+    #[inline(always)]
+    unsafe fn put(to: *mut u8, rows: [[int8x16_t; 2]; 4]) {
+        // SAFETY: the caller promises the same.
+        unsafe { A::put(to, rows) }
+    }
+    #[inline(always)]
+    unsafe fn quants<const T: usize>(q: &mut [*const i8; T]) -> [*const i8; T] {
+        let here = *q;
+        *q = q.map(|q| q.wrapping_add(32));
+        here
+    }
+    #[inline(always)]
+    unsafe fn scales<const T: usize>(d: &mut [*const f32; T]) -> [f32; T] {
+        // SAFETY: the caller promises a scale of each token.
+        let scales = d.map(|d| unsafe { *d });
+        *d = d.map(|d| d.wrapping_add(1));
+        scales
+    }
+    #[inline(always)]
+    unsafe fn line(w: *const u8) -> [float32x4_t; 2] {
+        // SAFETY: the caller promises eight floats.
+        unsafe { [vld1q_f32(w.cast()), vld1q_f32(w.cast::<f32>().add(4))] }
+    }
+    #[inline(always)]
+    unsafe fn products<const T: usize>(
+        codes: &mut *const u8,
+        q: [*const i8; T],
+        halves: Range<usize>,
+    ) -> [[int32x4_t; 2]; T] {
+        let chunk = *codes;
+        *codes = chunk.wrapping_add(CODES);
+        // SAFETY: the caller promises the same.
+        unsafe { A::products(chunk, q, halves) }
+    }
+    #[inline(always)]
+    fn no_sums<const T: usize>() -> [[int32x4_t; 2]; T] {
+        // SAFETY: every target of this module has NEON.
+        [[unsafe { vdupq_n_s32(0) }; 2]; T]
+    }
+    #[inline(always)]
+    unsafe fn add_scaled<const T: usize>(
+        totals: &mut [[int32x4_t; 2]; T],
+        sums: [[int32x4_t; 2]; T],
+        scale: *const i32,
+    ) {
+        // SAFETY: the caller promises eight scales.
+        unsafe {
+            let scale = [vld1q_s32(scale), vld1q_s32(scale.add(4))];
+            for (total, sums) in totals.iter_mut().zip(sums) {
+                for four in 0..2 {
+                    total[four] = vmlaq_s32(total[four], sums[four], scale[four]);
+                }
+            }
+        }
+    }
+    #[inline(always)]
+    unsafe fn of_chunk<const T: usize>(sums: [*const i16; T]) -> [[int32x4_t; 2]; T] {
+        // SAFETY: the caller promises two sums of each token.
+        sums.map(|sums| unsafe { [vdupq_n_s32(i32::from(*sums) + i32::from(*sums.add(1))); 2] })
+    }
+    #[inline(always)]
+    unsafe fn minimums<const T: usize, const GROUP: usize>(
+        w: *const i16,
+        sums: [*const i16; T],
+    ) -> [[int32x4_t; 2]; T] {
+        let mut totals = Self::no_sums::<T>();
+        for eight in 0..256 / GROUP / 8 {
+            // SAFETY: the caller promises the minimums, and 16 sums of each token.
+            unsafe {
+                let sums = sums.map(|sums| eight_sums::<GROUP>(sums, eight));
+                macro_rules! groups {
+                    ($($group:literal)*) => { $(
+                        let of_group = vld1q_s16(w.add((eight * 8 + $group) * 8));
+                        for t in 0..T {
+                            let [low, high] = totals[t];
+                            totals[t] = [
+                                vmlal_laneq_s16::<$group>(low, vget_low_s16(of_group), sums[t]),
+                                vmlal_high_laneq_s16::<$group>(high, of_group, sums[t]),
+                            ];
+                        }
+                    )* };
+                }
+                groups!(0 1 2 3 4 5 6 7);
+            }
+        }
+        totals
+    }
+    #[inline(always)]
+    fn zero<const T: usize>() -> [[float32x4_t; 2]; T] {
+        // SAFETY: every target of this module has NEON.
+        [[unsafe { vdupq_n_f32(0.0) }; 2]; T]
+    }
+    #[inline(always)]
+    fn add<const T: usize>(
+        acc: &mut [[float32x4_t; 2]; T],
+        w: [float32x4_t; 2],
+        x: [f32; T],
+        sums: [[int32x4_t; 2]; T],
+    ) {
+        for ((acc, x), sums) in acc.iter_mut().zip(x).zip(sums) {
+            for ((acc, w), sum) in acc.iter_mut().zip(w).zip(sums) {
+                // SAFETY: every target of this module has NEON.
+                *acc = unsafe { vfmaq_f32(*acc, vmulq_n_f32(w, x), vcvtq_f32_s32(sum)) };
+            }
+        }
+    }
+    #[inline(always)]
+    unsafe fn store<const T: usize>(out: [*mut f32; T], acc: [[float32x4_t; 2]; T]) {
+        for (out, acc) in out.into_iter().zip(acc) {
+            // SAFETY: the caller promises room for eight floats of each token.
+            unsafe {
+                vst1q_f32(out, acc[0]);
+                vst1q_f32(out.add(4), acc[1]);
+            }
+        }
+    }
 }
 
 /// Layout of a block of 256 of eight rows: the codes of eight chunks; per group a line of i32 scales; in formats with
@@ -63,12 +229,13 @@ impl BlockLayout {
     }
 }
 
-/// Packs the rows of [`Pack`](crate::kernel::quantized::Pack); `put` is [`Panel::put`].
+/// Packs the rows of [`Pack`].
+///
+/// # Safety
+///
+/// The processor has the instruction; `pack` is as described at [`Pack`].
 #[inline(always)]
-pub(super) unsafe fn pack<F: Format>(
-    &Pack { w, row_bytes, rows, cols, panel, .. }: &Pack<'_>,
-    put: impl Fn(*mut u8, [[int8x16_t; 2]; 4]),
-) {
+pub(super) unsafe fn pack<F: Format, P: Panel>(&Pack { w, row_bytes, rows, cols, panel, .. }: &Pack<'_>) {
     let two = F::M.is_some() || F::FLOAT_GROUPS;
     let (layout, chunk_size) = const {
         (
@@ -92,7 +259,7 @@ pub(super) unsafe fn pack<F: Format>(
                         let codes = Pair.sub(F::unpack(Pair, block, chunk), Pair.splat(F::BIAS));
                         codes.map(|x| vreinterpretq_s8_u8(x))
                     });
-                    put(to.add(first % 8 * 32), numbers);
+                    P::put(to.add(first % 8 * 32), numbers);
                 };
                 let d = |i: usize, to: *mut u8| {
                     let d = four.map(|block| F::d(block, i, |bytes| Pair.f16(bytes)));
@@ -140,24 +307,7 @@ pub(super) unsafe fn pack<F: Format>(
     }
 }
 
-/// The floats of a line.
-#[inline(always)]
-unsafe fn floats(p: *const u8) -> [float32x4_t; 2] {
-    // SAFETY: the caller promises a line.
-    unsafe { [vld1q_f32(p.cast()), vld1q_f32(p.cast::<f32>().add(4))] }
-}
-
-/// `acc + sums * w * x`.
-#[inline(always)]
-unsafe fn add(acc: &mut [float32x4_t; 2], w: [float32x4_t; 2], x: f32, sums: [int32x4_t; 2]) {
-    for ((acc, w), sum) in acc.iter_mut().zip(w).zip(sums) {
-        // SAFETY: every target of this module has NEON.
-        *acc = unsafe { vfmaq_f32(*acc, vmulq_n_f32(w, x), vcvtq_f32_s32(sum)) };
-    }
-}
-
-/// Multiplies a panel of a format with blocks of less than 256. Eight rows at a time, so that with four tokens 8
-/// integer sums and 8 float sums fit in registers.
+/// Multiplies a panel of a format with blocks of less than 256.
 ///
 /// # Safety
 ///
@@ -166,51 +316,30 @@ unsafe fn add(acc: &mut [float32x4_t; 2], w: [float32x4_t; 2], x: f32, sums: [in
 pub(super) unsafe fn chunks<P: Panel, const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
     let blocks = tile.cols / 32;
     let size = if SCALES == scales::ONE { CHUNK } else { CHUNK + LINE };
-    for half in 0..2 {
+    for half in 0..PANEL_ROWS / ROWS {
         // SAFETY: each half of the panel, and each token, has `blocks` chunks.
         unsafe {
             let mut w = tile.panel.add(half * blocks * size);
             let (mut q, mut d, mut sums) = (tile.q::<T>(), tile.d::<T>(32), tile.sums::<T>());
-            let mut acc = [[vdupq_n_f32(0.0); 2]; T];
+            let mut acc = P::zero::<T>();
             for _ in 0..blocks {
-                let first = floats(w.add(CODES));
-                let products = P::products(w, q, if SCALES == scales::HALVES { 0..1 } else { 0..2 });
-                for t in 0..T {
-                    add(&mut acc[t], first, *d[t], products[t]);
-                }
+                let (quants, mut codes) = (P::quants(&mut q), w);
+                let first = P::products::<T>(&mut w, quants, if SCALES == scales::HALVES { 0..1 } else { 0..2 });
+                let dx = P::scales(&mut d);
+                P::add(&mut acc, P::line(w), dx, first);
+                w = w.add(LINE);
                 if SCALES == scales::HALVES {
-                    let second = floats(w.add(CODES + LINE));
-                    let products = P::products(w, q, 1..2);
-                    for t in 0..T {
-                        add(&mut acc[t], second, *d[t], products[t]);
-                    }
+                    P::add(&mut acc, P::line(w), dx, P::products::<T>(&mut codes, quants, 1..2));
+                    w = w.add(LINE);
                 }
                 if SCALES == scales::MINIMUM {
-                    let minimums = floats(w.add(CODES + LINE));
-                    for t in 0..T {
-                        let sum = vdupq_n_s32(i32::from(*sums[t]) + i32::from(*sums[t].add(1)));
-                        add(&mut acc[t], minimums, *d[t], [sum; 2]);
-                    }
+                    P::add(&mut acc, P::line(w), dx, P::of_chunk(sums));
                     sums = sums.map(|sums| sums.add(2));
+                    w = w.add(LINE);
                 }
-                q = q.map(|q| q.add(32));
-                d = d.map(|d| d.add(1));
-                w = w.add(size);
             }
-            for (out, acc) in tile.out::<T>().into_iter().zip(acc) {
-                vst1q_f32(out.add(half * 8), acc[0]);
-                vst1q_f32(out.add(half * 8 + 4), acc[1]);
-            }
+            P::store(tile.out::<T>().map(|out| out.add(half * ROWS)), acc);
         }
-    }
-}
-
-/// The sums of the activations of eight groups, from group `8 * eight` on.
-#[inline(always)]
-pub(super) unsafe fn eight_sums<const GROUP: usize>(sums: *const i16, eight: usize) -> int16x8_t {
-    // SAFETY: the caller promises 16 sums of 16 quants.
-    unsafe {
-        if GROUP == 16 { vld1q_s16(sums.add(eight * 8)) } else { vpaddq_s16(vld1q_s16(sums), vld1q_s16(sums.add(8))) }
     }
 }
 
@@ -223,69 +352,46 @@ pub(super) unsafe fn eight_sums<const GROUP: usize>(sums: *const i16, eight: usi
 pub(super) unsafe fn blocks<P: Panel, const T: usize, const GROUP: usize, const MINIMUMS: bool>(tile: &Tile<'_>) {
     let blocks = tile.cols / 256;
     let layout = const { BlockLayout::of(GROUP, MINIMUMS) };
-    for half in 0..2 {
+    for half in 0..PANEL_ROWS / ROWS {
         // SAFETY: each half of the panel, and each token, has `blocks` blocks.
         unsafe {
             let mut w = tile.panel.add(half * blocks * layout.size);
             let (mut q, mut d, mut sums) = (tile.q::<T>(), tile.d::<T>(256), tile.sums::<T>());
-            let mut acc = [[vdupq_n_f32(0.0); 2]; T];
+            let mut acc = P::zero::<T>();
             for _ in 0..blocks {
-                let mut totals = [[vdupq_n_s32(0); 2]; T];
-                for group in 0..256 / GROUP {
-                    let chunk = w.add(group * GROUP / 32 * CODES);
-                    let products = if GROUP == 32 {
-                        P::products(chunk, q, 0..2)
+                let mut totals = P::no_sums::<T>();
+                let mut scale: *const i32 = w.add(BlockLayout::SCALES).cast();
+                let mut codes = w;
+                for _ in 0..8 {
+                    let quants = P::quants(&mut q);
+                    if GROUP == 32 {
+                        P::add_scaled(&mut totals, P::products::<T>(&mut codes, quants, 0..2), scale);
                     } else {
-                        let part = group % 2;
-                        P::products(chunk, q, part..part + 1)
-                    };
-                    let scale: *const i32 = w.add(BlockLayout::SCALES + group * LINE).cast();
-                    let scale = [vld1q_s32(scale), vld1q_s32(scale.add(4))];
-                    for t in 0..T {
-                        for four in 0..2 {
-                            totals[t][four] = vmlaq_s32(totals[t][four], products[t][four], scale[four]);
-                        }
+                        let mut again = codes;
+                        P::add_scaled(&mut totals, P::products::<T>(&mut codes, quants, 0..1), scale);
+                        P::add_scaled(&mut totals, P::products::<T>(&mut again, quants, 1..2), scale.add(ROWS));
                     }
-                    if GROUP == 32 || group % 2 == 1 {
-                        q = q.map(|q| q.add(32));
-                    }
+                    scale = scale.add(32 / GROUP * ROWS);
                 }
-                let scale = floats(w.add(layout.d));
-                for t in 0..T {
-                    add(&mut acc[t], scale, *d[t], totals[t]);
-                }
+                let dx = P::scales(&mut d);
+                P::add(&mut acc, P::line(w.add(layout.d)), dx, totals);
                 if MINIMUMS {
-                    let mut totals = [[vdupq_n_s32(0); 2]; T];
-                    for eight in 0..256 / GROUP / 8 {
-                        let sums = sums.map(|sums| eight_sums::<GROUP>(sums, eight));
-                        let minimums: *const i16 = w.add(layout.minimums + eight * 8 * LINE / 2).cast();
-                        macro_rules! groups {
-                            ($($group:literal)*) => { $(
-                                let of_group = vld1q_s16(minimums.add($group * 8));
-                                for t in 0..T {
-                                    let [low, high] = totals[t];
-                                    totals[t] = [
-                                        vmlal_laneq_s16::<$group>(low, vget_low_s16(of_group), sums[t]),
-                                        vmlal_high_laneq_s16::<$group>(high, of_group, sums[t]),
-                                    ];
-                                }
-                            )* };
-                        }
-                        groups!(0 1 2 3 4 5 6 7);
-                    }
-                    let scale = floats(w.add(layout.m));
-                    for t in 0..T {
-                        add(&mut acc[t], scale, *d[t], totals[t]);
-                    }
+                    let totals = P::minimums::<T, GROUP>(w.add(layout.minimums).cast(), sums);
+                    P::add(&mut acc, P::line(w.add(layout.m)), dx, totals);
                     sums = sums.map(|sums| sums.add(16));
                 }
-                d = d.map(|d| d.add(1));
                 w = w.add(layout.size);
             }
-            for (out, acc) in tile.out::<T>().into_iter().zip(acc) {
-                vst1q_f32(out.add(half * 8), acc[0]);
-                vst1q_f32(out.add(half * 8 + 4), acc[1]);
-            }
+            P::store(tile.out::<T>().map(|out| out.add(half * ROWS)), acc);
         }
+    }
+}
+
+/// The sums of the activations of eight groups, from group `8 * eight` on.
+#[inline(always)]
+pub(super) unsafe fn eight_sums<const GROUP: usize>(sums: *const i16, eight: usize) -> int16x8_t {
+    // SAFETY: the caller promises 16 sums of 16 quants.
+    unsafe {
+        if GROUP == 16 { vld1q_s16(sums.add(eight * 8)) } else { vpaddq_s16(vld1q_s16(sums), vld1q_s16(sums.add(8))) }
     }
 }

@@ -3,7 +3,7 @@
 use core::arch::aarch64::*;
 use core::arch::asm;
 
-use super::bytes::{Pair, four_halves};
+use super::bytes::{Pair, four_halves, join};
 use crate::quant::Format;
 
 /// The scales of a block of 256 of each of four rows.
@@ -120,7 +120,7 @@ pub(super) unsafe fn times_sums<F: Format>(columns: [int32x4_t; 4], sums: [int16
                 rows[two * 2 + 1] = vmlal_high_s16(rows[two * 2 + 1], words, sums);
             }
         }
-        super::blocks::join(rows)
+        join(rows)
     }
 }
 

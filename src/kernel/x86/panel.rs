@@ -7,18 +7,9 @@ use super::ahead::Ahead;
 use super::bytes::{in_order, opaque};
 use super::pack::{BlockLayout, CODES, LINE, chunk_size};
 use super::products::fits_i16;
+use crate::kernel::panel::{functions, scales};
 use crate::kernel::quantized::{Multiply, PackAndMultiply, Tile};
 use crate::quant::Format;
-
-/// The kinds of scales in a panel.
-mod scales {
-    /// A `d` per 32 weights.
-    pub const ONE: u8 = 0;
-    /// A `d` and an `m` per 32 weights.
-    pub const MINIMUM: u8 = 1;
-    /// A `d` per 16 weights.
-    pub const HALVES: u8 = 2;
-}
 
 /// Four activations as a dword, to be broadcast.
 #[inline(always)]
@@ -55,32 +46,6 @@ enum Selection {
     Both,
     First,
     Second,
-}
-
-/// The functions for the format `$f`, one per number of tokens. Formats with the same panel layout share them; `$e` are
-/// their first generic arguments.
-macro_rules! functions {
-    ($f:ident, $e:tt, $($tokens:literal)*) => {
-        // Separate conditions, so that the compiler omits the functions of other layouts.
-        if const { $f::ELEMENTS == 256 && $f::GROUP == 16 && $f::M.is_some() } {
-            &[$(functions!(@ blocks $e $tokens 16 true)),*]
-        } else if const { $f::ELEMENTS == 256 && $f::GROUP == 16 } {
-            &[$(functions!(@ blocks $e $tokens 16 false)),*]
-        } else if const { $f::ELEMENTS == 256 && $f::M.is_some() } {
-            &[$(functions!(@ blocks $e $tokens 32 true)),*]
-        } else if const { $f::ELEMENTS == 256 } {
-            &[$(functions!(@ blocks $e $tokens 32 false)),*]
-        } else if const { $f::M.is_some() } {
-            &[$(functions!(@ chunks $e $tokens { scales::MINIMUM })),*]
-        } else if const { $f::FLOAT_GROUPS } {
-            &[$(functions!(@ chunks $e $tokens { scales::HALVES })),*]
-        } else {
-            &[$(functions!(@ chunks $e $tokens { scales::ONE })),*]
-        }
-    };
-    (@ $function:ident [$($e:tt)*] $tokens:literal $($constant:tt)*) => {
-        ($tokens, $function::<$($e)* $tokens, $($constant),*>)
-    };
 }
 
 mod avx512;

@@ -6,7 +6,8 @@ use core::marker::PhantomData;
 use super::super::ahead::Ahead;
 use super::super::pack::{self, BlockLayout, CODES, LINE, chunk_size};
 use super::super::products::{fits_i16, words_by, words512};
-use super::{four, prefetch, scales};
+use super::{four, prefetch};
+use crate::kernel::panel::{functions, scales};
 use crate::kernel::quantized::{MAX_TOKENS, Multiply, Pack, PackAndMultiply, Tile};
 use crate::quant::Format;
 
