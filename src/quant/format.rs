@@ -2,6 +2,13 @@
 
 use bytemuck::Pod;
 
+use super::TensorType;
+
+/// The weight type of a format, by which an instruction set chooses its overrides. The list of formats implements it.
+pub(crate) trait Named {
+    const KIND: TensorType;
+}
+
 /// A block format: the layout of quantized weights. The rest of the crate uses a format only through this trait; a
 /// format does not depend on any instruction set.
 ///
@@ -15,7 +22,7 @@ use bytemuck::Pod;
 ///
 /// Kernels read at the offsets below without bounds checks. [`TensorType`](super::TensorType) checks at compile time
 /// that they are inside the block.
-pub(crate) trait Format: Copy + 'static {
+pub(crate) trait Format: Named + Copy + 'static {
     /// The bytes of a block, an array.
     type Block: Pod + AsRef<[u8]>;
     /// Weights in a block, a multiple of 32. Blocks of 256 are multiplied with activations that have one scale per 256
@@ -39,20 +46,10 @@ pub(crate) trait Format: Copy + 'static {
     /// unpacked side by side.
     #[allow(dead_code)] // only kernels with an instruction set read it
     const BYTEWISE: bool = false;
-    /// Selects a specialized kernel for this format, where the instruction set has one.
-    #[allow(dead_code)] // only kernels with an instruction set read it
-    const SUPER: Option<SuperBlock> = None;
-    /// True if the scales and minimums are stored as in Q4_K: `d` and `m`, then six bits each in twelve bytes. Kernels
-    /// decode them for several rows at once.
-    #[allow(dead_code)] // only kernels with an instruction set read it
-    const SIX_BITS: bool = false;
     /// True if the activations have an f32 scale per block, instead of an f16 per 32 elements.
     const F32_SCALES: bool = false;
     /// True if every group of 16 has its own float `d` instead of an integer scale.
     const FLOAT_GROUPS: bool = false;
-    /// True if [`unpack`](Self::unpack) is long, so that plain Rust compiles it once instead of inlining it: see
-    /// [`codes`].
-    const LONG: bool = false;
 
     /// `d` for the weights from element `at` on. `f16` converts two little-endian bytes.
     #[inline(always)]
@@ -105,15 +102,6 @@ pub(crate) enum Shape {
     Other,
 }
 
-/// Formats with blocks of 256 that have a specialized kernel: see [`Format::SUPER`].
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SuperBlock {
-    Q2K,
-    Q3K,
-    Q4K,
-    Iq4Xs,
-}
-
 /// A vector of 32 bytes and the operations that formats are unpacked with. A value of the implementing type is a proof
 /// that the processor has the instruction set.
 pub(crate) trait Bytes: Copy {
@@ -149,14 +137,18 @@ pub(crate) trait Bytes: Copy {
 #[derive(Clone, Copy)]
 pub(crate) struct Plain;
 
-/// [`Format::unpack`] in plain Rust.
+/// [`Format::unpack`] in plain Rust. A long function is compiled once instead of inlined.
 #[inline(always)]
 pub(crate) fn codes<F: Format>(block: &F::Block, chunk: usize) -> [u8; 32] {
     #[inline(never)]
     fn once<F: Format>(block: &F::Block, chunk: usize) -> [u8; 32] {
         F::unpack(Plain, block, chunk)
     }
-    if const { F::LONG } { once::<F>(block, chunk) } else { F::unpack(Plain, block, chunk) }
+    if const { matches!(F::KIND, TensorType::TQ1_0) } {
+        once::<F>(block, chunk)
+    } else {
+        F::unpack(Plain, block, chunk)
+    }
 }
 
 impl Bytes for Plain {

@@ -4,7 +4,7 @@ use core::arch::aarch64::*;
 use core::arch::asm;
 
 use super::bytes::{Pair, four_halves, join};
-use crate::quant::Format;
+use crate::quant::{Format, TensorType};
 
 /// The scales of a block of 256 of each of four rows.
 #[derive(Clone, Copy)]
@@ -21,7 +21,7 @@ impl Scales {
     pub unsafe fn of<F: Format>(blocks: [&F::Block; 4]) -> Self {
         // SAFETY: every target of this module has NEON, and all reads are inside the blocks.
         unsafe {
-            if F::SIX_BITS {
+            if const { matches!(F::KIND, TensorType::Q4_K | TensorType::Q5_K) } {
                 return Self::of_six_bits::<F>(blocks);
             }
             let scales = columns::<F>(blocks.map(F::scale_words));
@@ -31,7 +31,7 @@ impl Scales {
         }
     }
 
-    /// For formats with [`Format::SIX_BITS`], whose first 16 bytes hold `d`, `m`, all scales and all minimums.
+    /// For Q4_K and Q5_K, whose first 16 bytes hold `d`, `m`, all scales and all minimums.
     #[inline(always)]
     unsafe fn of_six_bits<F: Format>(blocks: [&F::Block; 4]) -> Self {
         // SAFETY: every target of this module has NEON, and a block has more than 16 bytes.

@@ -6,7 +6,6 @@
 //! the hardware prefetcher does not follow. Therefore later rows are prefetched line by line while eight rows are
 //! computed.
 
-use core::any::TypeId;
 use core::arch::x86_64::*;
 use core::marker::PhantomData;
 use core::ops::Range;
@@ -17,8 +16,7 @@ use super::q6k;
 use super::wide;
 use crate::kernel::job::Row;
 use crate::kernel::quantized::Blocks;
-use crate::quant::formats::q6_k::Q6K;
-use crate::quant::{Bytes, Format, Shape};
+use crate::quant::{Bytes, Format, Shape, TensorType};
 
 /// Eight rows of format `F`, multiplied with the instructions of `D`.
 pub(super) struct Rows<D, F>(PhantomData<(D, F)>);
@@ -50,7 +48,7 @@ unsafe impl<D: Dot, F: Format> Blocks for Rows<D, F> {
         unsafe {
             let rows = EightRows { s: Ymm::new(), rows: core::array::from_fn(|r| w.add(r * row_bytes)), row_bytes };
             let next = Self::NEXT.contains(&row_bytes);
-            let acc = if const { D::WIDE && F::SUPER.is_some() } {
+            let acc = if const { D::WIDE && wide::has::<F>() } {
                 Self::wide(&rows, x)
             } else if const { F::ELEMENTS == 256 } {
                 Self::blocks(&rows, x, next)
@@ -414,7 +412,7 @@ unsafe fn block_sums<D: Dot, F: Format>(
     // SAFETY: the caller promises the features and 256 activations, and with groups of 32 eight scales.
     unsafe {
         let words = if F::GROUP == 16 { apart(F::scale_words(block)) } else { _mm256_setzero_si256() };
-        if D::WIDE && TypeId::of::<F>() == TypeId::of::<Q6K>() {
+        if const { D::WIDE && matches!(F::KIND, TensorType::Q6_K) } {
             let extra = _mm256_slli_epi32::<5>(_mm256_madd_epi16(words, sums.words));
             return q6k::sums512(block.as_ref().as_ptr(), x, extra);
         }

@@ -11,7 +11,12 @@ use super::bytes::in_order;
 use super::decode;
 use super::products::words512;
 use crate::quant::formats::iq4_nl::TABLE;
-use crate::quant::{Format, SuperBlock};
+use crate::quant::{Format, TensorType};
+
+/// True if there are functions for the format here.
+pub(super) const fn has<F: Format>() -> bool {
+    matches!(F::KIND, TensorType::Q2_K | TensorType::Q3_K | TensorType::Q4_K | TensorType::IQ4_XS)
+}
 
 /// The activations of a block, arranged for the products with eight rows.
 pub(super) struct Activations {
@@ -24,8 +29,8 @@ pub(super) struct Activations {
 
 /// The chunks of a block in the two halves of each of four registers.
 const fn order<F: Format>() -> [[usize; 2]; 4] {
-    match F::SUPER {
-        Some(SuperBlock::Q4K) => [[0, 2], [1, 3], [4, 6], [5, 7]],
+    match F::KIND {
+        TensorType::Q4_K => [[0, 2], [1, 3], [4, 6], [5, 7]],
         _ => [[0, 1], [2, 3], [4, 5], [6, 7]],
     }
 }
@@ -195,8 +200,8 @@ impl FourRows {
             let all = |byte: i8| _mm512_set1_epi8(byte);
             let pick = |low: i64, high: i64| _mm512_broadcast_i32x4(_mm_set_epi64x(high, low));
             let zero = _mm512_setzero_si512();
-            match F::SUPER {
-                Some(SuperBlock::Q4K) => {
+            match F::KIND {
+                TensorType::Q4_K => {
                     // Dword 1 has six bits of four scales, dword 2 six bits of four minimums. Dword 3 has four bits of
                     // the other scales and minimums; their high two bits are the high bits of dwords 1 and 2.
                     let bytes = quarters(rows, first, at);
@@ -210,7 +215,7 @@ impl FourRows {
                         minimums: [_mm512_unpackhi_epi8(both, zero), zero],
                     }
                 }
-                Some(SuperBlock::Q3K) => {
+                TensorType::Q3_K => {
                     // Bytes 2 to 9 have four bits of two scales each, bytes 10 to 13 two bits of four scales each.
                     let bytes = quarters(rows, first, at + 94);
                     let low = _mm512_shuffle_epi8(bytes, pick(0x0908_0706_0504_0302, 0x0908_0706_0504_0302));
@@ -221,14 +226,14 @@ impl FourRows {
                     let scales = _mm512_ternarylogic_epi32::<0xf8>(high, low, all(15));
                     Self { scales: two_rows(_mm512_sub_epi8(scales, all(32))), minimums: [zero; 2] }
                 }
-                Some(SuperBlock::Q2K) => {
+                TensorType::Q2_K => {
                     let bytes = quarters(rows, first, at);
                     Self {
                         scales: two_rows(_mm512_and_si512(bytes, all(15))),
                         minimums: two_rows(_mm512_and_si512(_mm512_srli_epi16::<4>(bytes), all(15))),
                     }
                 }
-                Some(SuperBlock::Iq4Xs) => {
+                TensorType::IQ4_XS => {
                     // Bytes 2 and 3 have the high two bits of eight scales, bytes 4 to 7 the low four bits.
                     let bytes = quarters(rows, first, at);
                     let low = _mm512_shuffle_epi8(
@@ -244,7 +249,7 @@ impl FourRows {
                     let scales = _mm512_sub_epi16(_mm512_or_si512(low, high), _mm512_set1_epi16(32));
                     Self { scales: [scales, zero], minimums: [zero; 2] }
                 }
-                None => Self { scales: [zero; 2], minimums: [zero; 2] },
+                _ => Self { scales: [zero; 2], minimums: [zero; 2] },
             }
         }
     }
@@ -310,27 +315,27 @@ unsafe fn codes<F: Format>(block: *const u8) -> [__m512i; 4] {
         };
         // `x` with the bits of `mask` from `high` added.
         let or = |x, high, mask: i8| _mm512_ternarylogic_epi32::<0xf8>(x, high, _mm512_set1_epi8(mask));
-        match F::SUPER {
-            Some(SuperBlock::Q4K) => nibbles(16),
-            Some(SuperBlock::Q2K) => {
+        match F::KIND {
+            TensorType::Q4_K => nibbles(16),
+            TensorType::Q2_K => {
                 let (a, b) = (twice(16), twice(48));
                 [right(a, 0, 2), right(a, 4, 6), right(b, 0, 2), right(b, 4, 6)].map(|x| _mm512_and_si512(x, two))
             }
-            Some(SuperBlock::Q3K) => {
+            TensorType::Q3_K => {
                 let (a, b, high) = (twice(32), twice(64), twice(0));
                 let low = [right(a, 0, 2), right(a, 4, 6), right(b, 0, 2), right(b, 4, 6)];
                 let [a, b, c, d] = low.map(|x| _mm512_and_si512(x, two));
                 let third = [left(high, 2, 1), right(high, 0, 1), right(high, 2, 3), right(high, 4, 5)];
                 [or(a, third[0], 4), or(b, third[1], 4), or(c, third[2], 4), or(d, third[3], 4)]
             }
-            Some(SuperBlock::Iq4Xs) => [8, 40, 72, 104].map(|at| {
+            TensorType::IQ4_XS => [8, 40, 72, 104].map(|at| {
                 let bytes = _mm512_castsi256_si512(_mm256_loadu_si256(block.add(at).cast()));
                 let bytes = _mm512_shuffle_i64x2::<0b01_01_00_00>(bytes, bytes);
                 let bytes = _mm512_mask_srli_epi16::<4>(bytes, 0xff00_ff00, bytes);
                 let table = _mm512_broadcast_i32x4(_mm_loadu_si128(TABLE.as_ptr().cast()));
                 _mm512_shuffle_epi8(table, _mm512_and_si512(bytes, nibble))
             }),
-            None => [_mm512_setzero_si512(); 4],
+            _ => [_mm512_setzero_si512(); 4],
         }
     }
 }

@@ -1,5 +1,5 @@
 use super::iq4_nl::TABLE;
-use crate::quant::format::{Bytes, Format, SuperBlock, bytes_at, minus, spread_nibbles, spread_pairs, u16_at, u32_at};
+use crate::quant::format::{Bytes, Format, bytes_at, minus, spread_nibbles, spread_pairs, u16_at, u32_at};
 
 /// 256 weights: an f16 scale; a six-bit scale per 32 weights (the high two bits of all, then the low four of all); then
 /// four bits each, which index the table of IQ4_NL.
@@ -12,7 +12,6 @@ impl Format for Iq4Xs {
     const BIAS: u8 = 127;
     const MAX: u8 = 240;
     const BYTEWISE: bool = true;
-    const SUPER: Option<SuperBlock> = Some(SuperBlock::Iq4Xs);
 
     #[inline(always)]
     fn scale_words(block: &[u8; 136]) -> [u64; 2] {

@@ -3,7 +3,12 @@
 
 macro_rules! declare {
     ({} $($name:ident = $number:literal, $module:ident :: $format:ident, $feature:literal;)*) => {
-        $(pub(crate) mod $module;)*
+        $(
+            pub(crate) mod $module;
+            impl super::Named for $module::$format {
+                const KIND: super::TensorType = super::TensorType::$name;
+            }
+        )*
     };
 }
 super::list::formats!(declare);

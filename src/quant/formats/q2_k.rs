@@ -1,4 +1,4 @@
-use crate::quant::format::{Bytes, Format, ONES, SuperBlock, bytes_at, u64_at};
+use crate::quant::format::{Bytes, Format, ONES, bytes_at, u64_at};
 
 /// 256 weights: a four-bit scale and a four-bit minimum per 16 weights, two bits per weight, f16 factors of the scales
 /// and of the minimums.
@@ -11,7 +11,6 @@ impl Format for Q2K {
     const GROUP: usize = 16;
     const MAX: u8 = 3;
     const BYTEWISE: bool = true;
-    const SUPER: Option<SuperBlock> = Some(SuperBlock::Q2K);
     const D: Option<(usize, f32)> = Some((80, 1.0));
     const M: Option<(usize, f32)> = Some((82, -1.0));
 

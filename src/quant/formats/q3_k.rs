@@ -1,4 +1,4 @@
-use crate::quant::format::{Bytes, Format, ONES, SuperBlock, bytes_at, minus, u32_at, u64_at};
+use crate::quant::format::{Bytes, Format, ONES, bytes_at, minus, u32_at, u64_at};
 
 /// 256 weights: the high bit of each, the low two bits of each, a six-bit scale per 16 weights, an f16 scale.
 #[derive(Clone, Copy)]
@@ -11,7 +11,6 @@ impl Format for Q3K {
     const BIAS: u8 = 4;
     const MAX: u8 = 7;
     const BYTEWISE: bool = true;
-    const SUPER: Option<SuperBlock> = Some(SuperBlock::Q3K);
     const D: Option<(usize, f32)> = Some((108, 1.0));
 
     /// Eight bytes hold the low four bits of scales `i` and `i + 8`; then four bytes hold the high two bits of scales

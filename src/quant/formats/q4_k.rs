@@ -1,4 +1,4 @@
-use crate::quant::format::{Bytes, Format, Shape, SuperBlock, bytes_at, u32_at};
+use crate::quant::format::{Bytes, Format, Shape, bytes_at, u32_at};
 
 /// 256 weights: f16 factors of the scales and of the minimums; a six-bit scale and a six-bit minimum per 32 weights;
 /// then four bits each.
@@ -10,9 +10,7 @@ impl Format for Q4K {
     const ELEMENTS: usize = 256;
     const MAX: u8 = 15;
     const BYTEWISE: bool = true;
-    const SUPER: Option<SuperBlock> = Some(SuperBlock::Q4K);
     const M: Option<(usize, f32)> = Some((2, -1.0));
-    const SIX_BITS: bool = true;
     const SHAPE: Shape = Shape::Halves(16);
 
     #[inline(always)]

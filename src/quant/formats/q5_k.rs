@@ -11,7 +11,6 @@ impl Format for Q5K {
     const MAX: u8 = 31;
     const BYTEWISE: bool = true;
     const M: Option<(usize, f32)> = Some((2, -1.0));
-    const SIX_BITS: bool = true;
 
     #[inline(always)]
     fn scale_words(block: &[u8; 176]) -> [u64; 2] {

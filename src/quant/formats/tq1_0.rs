@@ -9,7 +9,6 @@ impl Format for Tq1_0 {
     type Block = [u8; 54];
     const ELEMENTS: usize = 256;
     const BIAS: u8 = 1;
-    const LONG: bool = true;
     const MAX: u8 = 2;
     const D: Option<(usize, f32)> = Some((52, 1.0));
 
