@@ -1,6 +1,6 @@
 //! A single matrix product, for the benchmarks. Not part of the public interface.
 
-use super::job::SUM_SPAN;
+use super::form::SUM_SPAN;
 use super::linear::linear;
 use super::panel;
 use super::{Acts, Form, Kernels, Matrix};

@@ -6,8 +6,8 @@
 #[cfg(target_has_atomic = "ptr")]
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use super::job::SUM_SPAN;
-use super::{Form, Kernels};
+use core::marker::PhantomData;
+
 use crate::workers::Workers;
 
 /// Work, in multiplications, below which an operation runs on the calling thread only.
@@ -36,23 +36,33 @@ const MAX_SHARES: usize = 16;
 #[repr(align(64))]
 struct Taken(AtomicUsize);
 
-/// A pointer that may cross threads. The code that uses it divides the memory among the threads.
-#[derive(Clone, Copy)]
-struct Shared<T>(*mut T);
-// SAFETY: memory is only accessed through `slice`, whose callers pass disjoint ranges on different threads, and
-// `T: Send`.
-unsafe impl<T: Send> Sync for Shared<T> {}
+/// A slice that is borrowed mutably, and of which several threads use disjoint parts.
+pub(super) struct Parts<'a, T> {
+    start: *mut T,
+    len: usize,
+    slice: PhantomData<&'a mut [T]>,
+}
 
-impl<T> Shared<T> {
+// SAFETY: all access is through `part`, whose callers promise that parts in use at the same time do not overlap: a thread
+// that has a part has the only reference to its elements, as if they were sent to it, which `T: Send` allows.
+unsafe impl<T: Send> Sync for Parts<'_, T> {}
+
+impl<'a, T> Parts<'a, T> {
+    pub(super) fn new(slice: &'a mut [T]) -> Self {
+        Self { start: slice.as_mut_ptr(), len: slice.len(), slice: PhantomData }
+    }
+
     /// The `len` elements from `start`.
     ///
     /// # Safety
     ///
-    /// The range is inside the slice that was shared, and no other reference to it exists.
+    /// `start + len` does not exceed the length of the slice, and no other part in use has one of these elements.
     #[allow(clippy::mut_from_ref)]
-    unsafe fn slice(&self, start: usize, len: usize) -> &mut [T] {
-        // SAFETY: the caller promises this.
-        unsafe { core::slice::from_raw_parts_mut(self.0.add(start), len) }
+    pub(super) unsafe fn part(&self, start: usize, len: usize) -> &mut [T] {
+        debug_assert!(start.checked_add(len).is_some_and(|end| end <= self.len));
+        // SAFETY: the range is inside the slice, which `self` borrows mutably, and nothing else refers to its elements:
+        // both are the caller's promises.
+        unsafe { core::slice::from_raw_parts_mut(self.start.add(start), len) }
     }
 }
 
@@ -75,10 +85,11 @@ pub(crate) fn fork<S: Send>(
     #[cfg(target_has_atomic = "ptr")]
     if items > 1 && work >= SERIAL_BELOW && workers.count() > 1 {
         let slots = scratch.len().checked_div(per_worker).unwrap_or(usize::MAX);
-        let shared = Shared(scratch.as_mut_ptr());
+        let shared = Parts::new(scratch);
         return run_shares(workers, items, slots, &|slot, item| {
-            // SAFETY: each thread has its own slot, and `slot < slots` keeps the range inside `scratch`.
-            f(item, unsafe { shared.slice(slot.wrapping_mul(per_worker), per_worker) });
+            // SAFETY: `run_shares` gives each thread a slot of its own below `slots`, which is the number of whole parts of
+            // `per_worker` elements in `scratch`. (With `per_worker == 0` all parts are empty.)
+            f(item, unsafe { shared.part(slot.wrapping_mul(per_worker), per_worker) });
         });
     }
     let _ = (workers, work);
@@ -140,11 +151,12 @@ pub(crate) fn fork_chunks<T: Send, S: Send>(
         return;
     }
     let chunk = chunk.max(1);
-    let data = Shared(data.as_mut_ptr());
+    let data = Parts::new(data);
     fork(workers, len.div_ceil(chunk), work, scratch, per_worker, &|i, scratch| {
         let start = i * chunk;
-        // SAFETY: `fork` runs each item once, so each chunk has one user; `start < len`.
-        f(i, unsafe { data.slice(start, chunk.min(len - start)) }, scratch);
+        // SAFETY: `i < len.div_ceil(chunk)`, so `start < len`, and the chunk's length is cut to the rest of the slice.
+        // `fork` runs each item once, so chunk `i` has one user.
+        f(i, unsafe { data.part(start, chunk.min(len - start)) }, scratch);
     });
 }
 
@@ -158,42 +170,10 @@ pub(crate) fn fork_pairs<T: Send>(
 ) {
     let chunks = |len: usize, chunk: usize| len.checked_div(chunk).unwrap_or(0);
     let count = chunks(a.len(), a_chunk).min(chunks(b.len(), b_chunk));
-    let (a, b) = (Shared(a.as_mut_ptr()), Shared(b.as_mut_ptr()));
+    let (a, b) = (Parts::new(a), Parts::new(b));
     fork(workers, count, work, &mut [(); 0], 0, &|i, _| {
-        // SAFETY: `fork` runs each item once, so each chunk has one user; both slices have at least `count` chunks.
-        unsafe { f(i, a.slice(i * a_chunk, a_chunk), b.slice(i * b_chunk, b_chunk)) };
-    });
-}
-
-/// [`Kernels::quantize`], divided among the workers.
-pub(crate) fn quantize(
-    kernels: &Kernels,
-    workers: &dyn Workers,
-    form: Form,
-    x: &[f32],
-    q: &mut [i8],
-    d: &mut [f32],
-    sums: &mut [i16],
-) {
-    /// Elements per item, a multiple of the span of every form.
-    const CHUNK: usize = 1 << 13;
-    let scales = |elements: usize| elements.checked_div(form.span()).unwrap_or(0);
-    if q.len() < x.len() || d.len() < scales(x.len()) || sums.len() < x.len() / SUM_SPAN {
-        debug_assert!(false, "quantize: the slices are too short");
-        return;
-    }
-    let (q, d, sums) = (Shared(q.as_mut_ptr()), Shared(d.as_mut_ptr()), Shared(sums.as_mut_ptr()));
-    fork(workers, x.len().div_ceil(CHUNK), x.len().saturating_mul(10), &mut [(); 0], 0, &|i, _| {
-        let start = i * CHUNK;
-        let Some(x) = x.get(start..x.len().min(start + CHUNK)) else { return };
-        // SAFETY: `fork` runs each item once, so each range has one user; the lengths were checked above.
-        let (q, d, sums) = unsafe {
-            (
-                q.slice(start, x.len()),
-                d.slice(scales(start), scales(x.len())),
-                sums.slice(start / SUM_SPAN, x.len() / SUM_SPAN),
-            )
-        };
-        kernels.quantize(form, x, q, d, sums);
+        // SAFETY: both slices have at least `count` whole chunks, and `i < count`. `fork` runs each item once, so chunk `i`
+        // of each slice has one user.
+        unsafe { f(i, a.part(i * a_chunk, a_chunk), b.part(i * b_chunk, b_chunk)) };
     });
 }

@@ -29,11 +29,13 @@ mod cache;
 mod dot;
 mod float;
 mod fork;
+mod form;
 #[cfg(any(all(target_arch = "riscv64", target_os = "linux"), arm_linux))]
 mod fours;
 mod job;
 mod lanes;
 mod linear;
+mod matrix;
 mod panel;
 // Some targets use only a part of this module.
 #[cfg_attr(any(not(any(target_arch = "x86_64", target_arch = "aarch64")), memory_sanitizer), allow(dead_code))]
@@ -53,11 +55,13 @@ mod x86;
 
 pub(crate) use attention::{Attention, Bias};
 pub(crate) use cache::store;
-pub(crate) use fork::{fork_chunks, fork_pairs, quantize};
-pub(crate) use job::{Acts, Form};
-pub(crate) use linear::{Kind, Matrix, Product, linear, linear_alone};
+pub(crate) use fork::{fork_chunks, fork_pairs};
+pub(crate) use form::Form;
+pub(crate) use job::Acts;
+pub(crate) use linear::{Product, linear, linear_alone, quantize};
+pub(crate) use matrix::{Kind, Matrix};
 pub(crate) use panel::panel_bytes;
-pub(crate) use recurrent::{Convolution, MAX_TAPS, Recurrence, TILE, Update};
+pub(crate) use recurrent::{CausalConvolution, MAX_TAPS, Recurrence, TILE, Update};
 pub(crate) use selective::Scan;
 pub(crate) use wkv::Wkv;
 
@@ -160,7 +164,7 @@ pub struct Kernels {
     activate: unsafe fn(Activation, &mut [f32], Option<&[f32]>),
     soft_cap: unsafe fn(&mut [f32], f32),
     to_f16: unsafe fn(&[f32], &mut [u8]),
-    convolve: unsafe fn(&Convolution<'_>, &mut [f32], usize, &mut [f32]),
+    convolve: unsafe fn(&CausalConvolution<'_>, &mut [f32], usize, &mut [f32]),
     recur: unsafe fn(&Update<'_>, &mut [f32], &mut [f32]),
     attend: unsafe fn(&Attention<'_>, &mut [f32], usize, &mut [f32]),
 }
@@ -260,9 +264,9 @@ impl Kernels {
         unsafe { (self.to_f16)(x, out) }
     }
 
-    /// Causal convolution of some tokens; see [`Convolution`] for the shapes.
+    /// Causal convolution of some tokens; see [`CausalConvolution`] for the shapes.
     #[inline]
-    pub(crate) fn convolve(&self, job: &Convolution<'_>, x: &mut [f32], stride: usize, state: &mut [f32]) {
+    pub(crate) fn convolve(&self, job: &CausalConvolution<'_>, x: &mut [f32], stride: usize, state: &mut [f32]) {
         // SAFETY: the instruction set is available, see `matmul`; the kernel checks the length of its slices.
         unsafe { (self.convolve)(job, x, stride, state) }
     }

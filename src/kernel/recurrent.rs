@@ -13,7 +13,7 @@ pub(crate) const MAX_TAPS: usize = 8;
 /// A causal convolution per channel: `y[t] = bias + sum over j < taps of weight[j] * x[t - taps + 1 + j]`, oldest
 /// position first.
 #[derive(Clone, Copy)]
-pub(crate) struct Convolution<'a> {
+pub(crate) struct CausalConvolution<'a> {
     /// `[channels][taps]`, little-endian f32.
     pub weight: &'a [u8],
     /// `[channels]`, little-endian f32; empty for none.
@@ -29,7 +29,7 @@ pub(crate) struct Convolution<'a> {
 /// than `stride`. `state` is `[taps - 1][channels]`, oldest first: on entry the inputs before the first token, on
 /// return the inputs before the next token.
 #[inline(always)]
-pub(super) fn convolve<S: Isa>(s: S, job: &Convolution<'_>, x: &mut [f32], stride: usize, state: &mut [f32]) {
+pub(super) fn convolve<S: Isa>(s: S, job: &CausalConvolution<'_>, x: &mut [f32], stride: usize, state: &mut [f32]) {
     match job.taps {
         3 => convolve_taps::<S, 3>(s, job, x, stride, state),
         4 => convolve_taps::<S, 4>(s, job, x, stride, state),
@@ -40,8 +40,14 @@ pub(super) fn convolve<S: Isa>(s: S, job: &Convolution<'_>, x: &mut [f32], strid
 /// [`convolve`] for at most `N` taps. The common numbers of taps are compile-time constants, so that weights and window
 /// are in registers.
 #[inline(always)]
-fn convolve_taps<S: Isa, const N: usize>(s: S, job: &Convolution<'_>, x: &mut [f32], stride: usize, state: &mut [f32]) {
-    let Convolution { channels, taps, .. } = *job;
+fn convolve_taps<S: Isa, const N: usize>(
+    s: S,
+    job: &CausalConvolution<'_>,
+    x: &mut [f32],
+    stride: usize,
+    state: &mut [f32],
+) {
+    let CausalConvolution { channels, taps, .. } = *job;
     let taps = if N < MAX_TAPS { N } else { taps };
     let past = taps.saturating_sub(1);
     if taps == 0 || taps > N || stride < channels || state.len() < past * channels {

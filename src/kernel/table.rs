@@ -47,7 +47,7 @@ macro_rules! entry {
 macro_rules! table {
     ($name:literal, $isa:ty, $matmul:path $(, $feature:literal)?) => {{
         use $crate::built;
-        use $crate::kernel::{Activation, Attention, Convolution, Deviation, Form, Update, attention, float, recurrent};
+        use $crate::kernel::{Activation, Attention, CausalConvolution, Deviation, Form, Update, attention, float, recurrent};
         $crate::kernel::Kernels {
             name: $name,
             matmul: $matmul,
@@ -75,7 +75,7 @@ macro_rules! table {
                 }),
             to_f16: entry!(to_f16, $isa, [$($feature)?], |s, x: &[f32], out: &mut [u8]| float::to_f16(s, x, out)),
             convolve: entry!(convolve, $isa, [$($feature)?],
-                |s, job: &Convolution<'_>, x: &mut [f32], stride: usize, state: &mut [f32]| if built::CONVOLUTION {
+                |s, job: &CausalConvolution<'_>, x: &mut [f32], stride: usize, state: &mut [f32]| if built::CONVOLUTION {
                     recurrent::convolve(s, job, x, stride, state);
                 }),
             recur: entry!(recur, $isa, [$($feature)?],

@@ -10,7 +10,7 @@
 //! let table = from_json_schema(&schema, &Budget::of_command())?;
 //! let grammar = Grammar::new(&table)?;
 //! let mut state = State::new(&grammar);
-//! assert!(state.accept(&grammar, *b"{\"age\": 7}") && state.is_complete());
+//! assert!(state.accept(&grammar, b"{\"age\": 7}".iter().copied()) && state.is_complete());
 //! # Ok::<(), host_demo::Error>(())
 //! ```
 

@@ -8,7 +8,7 @@ use super::compute::Compute;
 use super::recurrent::state_of;
 use super::{Forward, copy, enter, leave, rows, rows_mut};
 use crate::engine::profile::Section;
-use crate::kernel::{Activation, Convolution, Scan, TILE, Update, fork_pairs};
+use crate::kernel::{Activation, CausalConvolution, Scan, TILE, Update, fork_pairs};
 use crate::model::{Layer, Recurrent, Role, StepNorms, Weights};
 
 impl Forward<'_, '_> {
@@ -101,8 +101,8 @@ impl Selective<'_> {
         self.weights.vector(role, self.index)
     }
 
-    fn convolution(&self) -> Convolution<'_> {
-        Convolution {
+    fn convolution(&self) -> CausalConvolution<'_> {
+        CausalConvolution {
             weight: self.vector(Role::SsmConv),
             bias: self.vector(Role::SsmConvBias),
             channels: self.mixer.width,

@@ -11,7 +11,7 @@ use super::compute::Compute;
 use super::{Forward, copy, enter, leave, rows, rows_mut, scale};
 use crate::engine::layout::{STATES, Segment, Store};
 use crate::engine::profile::Section;
-use crate::kernel::{Activation, Convolution, Kernels, Product, Recurrence, Update, fork_pairs};
+use crate::kernel::{Activation, CausalConvolution, Kernels, Product, Recurrence, Update, fork_pairs};
 use crate::memory::Pool;
 use crate::model::{Layer, Recurrent, RecurrentKind, Role, Spec, Weights};
 use crate::quant::le_f32;
@@ -194,7 +194,7 @@ impl Mixer<'_> {
         if self.kind == RecurrentKind::ShortConvolution {
             return self.convolve_gated(compute.kernels, x, window, out);
         }
-        let convolution = Convolution {
+        let convolution = CausalConvolution {
             weight: self.weights.vector(Role::SsmConv, self.index),
             bias: self.weights.vector(Role::SsmConvBias, self.index),
             channels: self.channels(),
@@ -243,7 +243,7 @@ impl Mixer<'_> {
             x.iter_mut().zip(gates).for_each(|(x, gate)| *x *= *gate);
         }
         let weight = self.weights.vector(Role::ShortConv, self.index);
-        let convolution = Convolution { weight, bias: &[], channels: dim, taps: self.taps, silu: false };
+        let convolution = CausalConvolution { weight, bias: &[], channels: dim, taps: self.taps, silu: false };
         if let Some(channels) = x.get_mut(2 * dim..) {
             kernels.convolve(&convolution, channels, 3 * dim, window);
         }

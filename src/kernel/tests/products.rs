@@ -6,7 +6,7 @@ use std::{format, vec, vec::Vec};
 
 use super::edge::Edge;
 use super::{DATA, Data, Random, UNTOUCHED, block_types, same, tables};
-use crate::kernel::job::SUM_SPAN;
+use crate::kernel::form::SUM_SPAN;
 use crate::kernel::linear::fit;
 use crate::kernel::{Acts, Form, Kernels, Matrix, SCALAR, linear, panel_bytes};
 use crate::quant::{Format, Plain, TensorType, decode_row, formats, formats_list};

@@ -6,7 +6,7 @@ use std::{format, vec, vec::Vec};
 
 use super::edge::Edge;
 use super::{Data, Random, same, tables};
-use crate::kernel::{Convolution, Kernels, Recurrence, SCALAR, Scan, Update, Wkv};
+use crate::kernel::{CausalConvolution, Kernels, Recurrence, SCALAR, Scan, Update, Wkv};
 
 /// A convolution of all tokens at once and in two passes, by every table, compared with its definition in f64.
 #[test]
@@ -19,7 +19,7 @@ fn convolutions() {
         let (weight, bias) = (random.floats(Data::Plain, channels * taps), random.floats(Data::Plain, channels));
         let (before, x) = (random.floats(Data::Plain, n), random.floats(Data::Plain, tokens * stride));
         let (weights, biases) = (Edge::of(&bytes(weight.clone())), Edge::of(&bytes(bias.clone())));
-        let job = Convolution { weight: &weights, bias: &biases, channels, taps, silu };
+        let job = CausalConvolution { weight: &weights, bias: &biases, channels, taps, silu };
         let run = |kernels: &Kernels, first: usize| {
             let (mut x, mut state) = (Edge::of(&x), Edge::of(&before));
             let (head, tail) = x.split_at_mut(first * stride);

@@ -11,7 +11,7 @@ use core::marker::PhantomData;
 use core::ops::Range;
 
 use super::bytes::{Ymm, hide, opaque};
-use super::products::{Dot, pairs, signed};
+use super::products::{Dot, add_across, join, pairs, signed};
 use super::q6k;
 use super::wide;
 use crate::kernel::job::Row;
@@ -440,24 +440,5 @@ unsafe fn block_sums<D: Dot, F: Format>(
         }
         chunks!(0 1 2 3 4 5 6 7);
         acc
-    }
-}
-
-/// Adds the halves of each argument: four lanes of `a`, then four lanes of `b`.
-#[inline(always)]
-pub(super) unsafe fn join(a: __m256i, b: __m256i) -> __m256i {
-    // SAFETY: the caller promises AVX2.
-    unsafe { _mm256_add_epi32(_mm256_permute2x128_si256::<0x20>(a, b), _mm256_permute2x128_si256::<0x31>(a, b)) }
-}
-
-/// Sums the four lanes of each half: the lower halves of the four registers, then the upper halves.
-#[inline(always)]
-pub(super) unsafe fn add_across(pairs: [__m256i; 4]) -> __m256i {
-    // SAFETY: the caller promises AVX2.
-    unsafe {
-        let [a, b, c, d] = pairs;
-        let ab = _mm256_add_epi32(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
-        let cd = _mm256_add_epi32(_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
-        _mm256_add_epi32(_mm256_unpacklo_epi64(ab, cd), _mm256_unpackhi_epi64(ab, cd))
     }
 }

@@ -1,4 +1,4 @@
-//! Products of unsigned and signed bytes, in which the instruction sets differ.
+//! Products of unsigned and signed bytes, in which the instruction sets differ, and sums of their lanes.
 
 use core::arch::asm;
 use core::arch::x86_64::*;
@@ -132,3 +132,22 @@ words!(
     /// With 256-bit vectors.
     words256, "avx512f,avx512vl,avx512vnni", __m256i, ymm_reg, __m256i, ymm_reg, "vpdpwssd {}, {}, {}"
 );
+
+/// Adds the halves of each argument: four lanes of `a`, then four lanes of `b`.
+#[inline(always)]
+pub(super) unsafe fn join(a: __m256i, b: __m256i) -> __m256i {
+    // SAFETY: the caller promises AVX2.
+    unsafe { _mm256_add_epi32(_mm256_permute2x128_si256::<0x20>(a, b), _mm256_permute2x128_si256::<0x31>(a, b)) }
+}
+
+/// Sums the four lanes of each half: the lower halves of the four registers, then the upper halves.
+#[inline(always)]
+pub(super) unsafe fn add_across(pairs: [__m256i; 4]) -> __m256i {
+    // SAFETY: the caller promises AVX2.
+    unsafe {
+        let [a, b, c, d] = pairs;
+        let ab = _mm256_add_epi32(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+        let cd = _mm256_add_epi32(_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
+        _mm256_add_epi32(_mm256_unpacklo_epi64(ab, cd), _mm256_unpackhi_epi64(ab, cd))
+    }
+}

@@ -8,8 +8,7 @@
 use core::arch::x86_64::*;
 
 use super::bytes::in_order;
-use super::decode;
-use super::products::words512;
+use super::products::{self, join, words512};
 use crate::quant::formats::iq4_nl::TABLE;
 use crate::quant::{Format, TensorType};
 
@@ -84,11 +83,11 @@ impl Activations {
             }
             four!(0: 0 1 2 3);
             four!(1: 0 1 2 3);
-            let mut sums = decode::add_across([
-                decode::join(all[0], all[1]),
-                decode::join(all[2], all[3]),
-                decode::join(all[4], all[5]),
-                decode::join(all[6], all[7]),
+            let mut sums = products::add_across([
+                join(all[0], all[1]),
+                join(all[2], all[3]),
+                join(all[4], all[5]),
+                join(all[6], all[7]),
             ]);
             if F::BIAS > 0 {
                 let extra = _mm256_mullo_epi32(add_across(extra), _mm256_set1_epi32(F::BIAS.into()));

@@ -1,0 +1,138 @@
+//! Weight matrices in the layout of the file.
+
+use super::form::Form;
+use crate::quant::{TensorType, formats_list, le_f32};
+
+/// A weight matrix in the layout of the file: `rows` outputs, each with a row of `cols` weights.
+///
+/// `data` holds exactly these rows, and the type is built: [`Kind::matrix`] checks it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Matrix<'a> {
+    pub(super) kind: TensorType,
+    pub(super) form: Form,
+    pub(super) rows: usize,
+    pub(super) cols: usize,
+    pub(super) data: &'a [u8],
+    /// Factors on the products: little-endian f32, one for the matrix or for each of its experts; empty for none.
+    pub(super) scales: &'a [u8],
+}
+
+impl<'a> Matrix<'a> {
+    /// The matrix that begins at byte `start` of `file`; `None` if it would end past the end, or if the type is not
+    /// built.
+    #[cfg(any(test, feature = "bench"))] // a model looks up the type's number only once
+    pub fn at(kind: TensorType, shape: (usize, usize), file: &'a [u8], start: usize) -> Option<Self> {
+        Kind::number(kind)?.matrix(shape, file, start)
+    }
+
+    /// The type of the weights.
+    pub fn kind(&self) -> TensorType {
+        self.kind
+    }
+
+    /// The form of the activations that it is multiplied with.
+    pub fn form(&self) -> Form {
+        self.form
+    }
+
+    /// The number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The bytes of all rows.
+    pub fn data(&self) -> &'a [u8] {
+        self.data
+    }
+
+    /// The bytes of row `r`; empty if `r` is out of range.
+    pub fn row(&self, r: usize) -> &'a [u8] {
+        let bytes = self.data.len() / self.rows.max(1);
+        self.data.chunks_exact(bytes.max(1)).nth(r).unwrap_or(&[])
+    }
+
+    /// The matrix of rows `first..first + rows`; `None` if they are out of range.
+    pub fn part(&self, first: usize, rows: usize) -> Option<Self> {
+        let bytes = self.data.len() / self.rows.max(1);
+        let data = self.data.get(first.checked_mul(bytes)?..)?.get(..rows.checked_mul(bytes)?)?;
+        Some(Self { rows, data, ..*self })
+    }
+
+    /// The matrix of an expert, which has `rows` rows of this one.
+    pub fn expert(&self, expert: usize, rows: usize) -> Option<Self> {
+        let scales = match self.scales.as_chunks::<4>().0.get(expert) {
+            Some(scale) => scale,
+            None => self.scales,
+        };
+        Some(Self { scales, ..self.part(expert.checked_mul(rows)?, rows)? })
+    }
+
+    /// The same with factors on its products.
+    pub fn scaled(self, scales: &'a [u8]) -> Self {
+        Self { scales, ..self }
+    }
+
+    /// The factor on its products.
+    pub fn scale(&self) -> f32 {
+        if self.scales.is_empty() { 1.0 } else { le_f32(self.scales, 0) }
+    }
+}
+
+/// A weight type, by its index in the list of built types.
+#[derive(Clone, Copy)]
+pub(crate) struct Kind(pub u8);
+
+/// The properties of a weight type that a matrix needs.
+struct KindInfo {
+    kind: TensorType,
+    form: Form,
+    /// Elements and bytes of a block.
+    elements: u16,
+    bytes: u16,
+}
+
+impl KindInfo {
+    const fn of(kind: TensorType) -> Self {
+        let (elements, bytes) = kind.block();
+        let Some(form) = Form::of(kind) else { panic!("not a weight type of this build") };
+        Self { kind, form, elements: elements as u16, bytes: bytes as u16 }
+    }
+}
+
+macro_rules! kinds {
+    ({} $($name:ident = $number:literal, $module:ident :: $format:ident, $feature:literal;)*) => {
+        static KINDS: &[KindInfo] = &[
+            const { KindInfo::of(TensorType::F32) },
+            #[cfg(feature = "half-floats")]
+            const { KindInfo::of(TensorType::F16) },
+            #[cfg(feature = "half-floats")]
+            const { KindInfo::of(TensorType::BF16) },
+            $(
+                #[cfg(feature = $feature)]
+                const { KindInfo::of(TensorType::$name) },
+            )*
+        ];
+    };
+}
+formats_list!(kinds);
+
+impl Kind {
+    /// The index of a type; `None` if it is not built.
+    #[inline(never)]
+    pub fn number(kind: TensorType) -> Option<Self> {
+        KINDS.iter().position(|info| info.kind == kind).map(|number| Self(number as u8))
+    }
+
+    /// The matrix of this type that begins at byte `start` of `file`; `None` if it would end past the end.
+    #[inline]
+    pub fn matrix(self, (rows, cols): (usize, usize), file: &[u8], start: usize) -> Option<Matrix<'_>> {
+        let KindInfo { kind, form, elements, bytes } = KINDS.get(usize::from(self.0))?;
+        let blocks = cols.checked_div(usize::from(*elements))?;
+        if cols == 0 || blocks * usize::from(*elements) != cols {
+            return None;
+        }
+        let bytes = blocks.checked_mul(usize::from(*bytes))?.checked_mul(rows)?;
+        let data = file.get(start..start.checked_add(bytes)?)?;
+        Some(Matrix { kind: *kind, form: *form, rows, cols, data, scales: &[] })
+    }
+}
