@@ -55,7 +55,7 @@ impl Screen {
     /// Ends the answer and its line.
     pub fn finish(mut self) -> Result<()> {
         let mut parts = Vec::new();
-        self.reader.finish(&mut parts);
+        self.reader.finish(&mut parts, false);
         parts.into_iter().try_for_each(|part| self.show(part))?;
         self.style(PLAIN)?;
         self.flush()?;

@@ -185,7 +185,7 @@ impl Talk<'_, '_, '_> {
         }
         let mut reader = self.style.reader(&self.tools, prompt);
         reader.push(said, &mut parts);
-        reader.finish(&mut parts);
+        reader.finish(&mut parts, false);
         for part in parts {
             match part {
                 Part::Content(text) => content += &text,

@@ -26,6 +26,21 @@ pub struct Choice {
     pub answer: usize,
 }
 
+impl Choice {
+    /// Returns true if the limit of tokens ended the answer.
+    pub fn is_cut(&self) -> bool {
+        self.end == Some(Finish::Length)
+    }
+
+    /// Returns the reason of the end of a chat's answer.
+    pub fn finish(&self, has_calls: bool) -> &'static str {
+        match self.end.unwrap_or(Finish::Stop) {
+            Finish::Stop if has_calls => "tool_calls",
+            end => end.name(),
+        }
+    }
+}
+
 /// Identifier and time of an answer.
 #[derive(Clone, Debug)]
 pub struct ResponseMeta {
@@ -169,19 +184,19 @@ impl Service {
 
 impl Prepared {
     /// Splits an answer into its parts.
-    pub fn parts(&self, index: usize, text: &str) -> Parts {
+    pub fn parts(&self, index: usize, choice: &Choice) -> Parts {
         let mut reader = self.reader(index);
         let (mut list, mut parts) = (Vec::new(), Parts::default());
-        reader.push(text, &mut list);
-        reader.finish(&mut list);
+        reader.push(&choice.text, &mut list);
+        reader.finish(&mut list, choice.is_cut());
         list.into_iter().for_each(|part| parts.add(part));
         parts
     }
 }
 
 fn chat_choice(prepared: &Prepared, choice: &Choice, meta: &ResponseMeta, index: usize) -> Value {
-    let Parts { content, reasoning, calls } = prepared.parts(index, &choice.text);
-    let finish = if calls.is_empty() { choice.end.unwrap_or(Finish::Stop).name() } else { "tool_calls" };
+    let Parts { content, reasoning, calls } = prepared.parts(index, choice);
+    let finish = choice.finish(!calls.is_empty());
     let content = (!content.is_empty() || calls.is_empty()).then_some(content);
     let calls = calls.into_iter().enumerate().map(|(at, call)| ToolCall::new(call, at, &meta.id, index));
     let message = Message { role: "assistant", content, reasoning_content: reasoning, tool_calls: calls.collect() };

@@ -12,7 +12,6 @@ use serde_json::{Map, Value, json};
 
 use super::answer::{Choice, call_id};
 use super::app::{Answer, App, OpenRequest, whole};
-use super::engine::Finish;
 use super::error::ApiError;
 use super::request::Body;
 use super::service::{Endpoint, Prepared};
@@ -88,6 +87,11 @@ struct Asked {
     thinking: Option<Thinking>,
     #[serde(default)]
     output_config: Option<Value>,
+    #[serde(default)]
+    output_format: Option<Value>,
+    /// Fields that are only checked for support.
+    #[serde(flatten)]
+    others: Map<String, Value>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -128,6 +132,9 @@ enum Block {
 
 #[derive(Debug, Deserialize)]
 struct Tool {
+    /// `custom`, or the name of a tool of Anthropic's servers.
+    #[serde(rename = "type", default)]
+    kind: Option<String>,
     name: String,
     #[serde(default)]
     description: Option<String>,
@@ -174,6 +181,20 @@ impl Content {
 impl Asked {
     /// Converts the request to a chat request.
     fn body(&self) -> std::result::Result<Body, ApiError> {
+        let is_given = |name: &&&str| match self.others.get(**name) {
+            Some(Value::Array(list)) => !list.is_empty(),
+            Some(value) => !value.is_null(),
+            None => false,
+        };
+        if let Some(name) = ["mcp_servers", "container", "context_management"].iter().find(is_given) {
+            return Err(ApiError::unsupported(name));
+        }
+        if self.tools.iter().any(|tool| tool.kind.as_deref().is_some_and(|kind| kind != "custom")) {
+            return Err(ApiError::about("tools", "only tools with an input_schema can be called, no server tools"));
+        }
+        if self.messages.last().is_some_and(|last| last.role == "assistant") {
+            return Err(ApiError::about("messages", "a started answer cannot be continued: end with a user's message"));
+        }
         let mut messages = Vec::new();
         if let Some(system) = &self.system {
             messages.push(json!({ "role": "system", "content": system.text()? }));
@@ -198,7 +219,8 @@ impl Asked {
         let mut others = Map::new();
         // A model without a switch always or never thinks, so only `disabled` needs a switch.
         others.extend(thinks.filter(|thinks| !thinks).map(|off| ("enable_thinking".to_string(), json!(off))));
-        let schema = self.output_config.as_ref().and_then(|config| config.pointer("/format/schema").cloned());
+        let config = self.output_config.as_ref().and_then(|config| config.pointer("/format/schema"));
+        let schema = config.or_else(|| self.output_format.as_ref()?.get("schema")).cloned();
         Ok(Body {
             messages: Some(messages),
             model: self.model.clone(),
@@ -299,8 +321,8 @@ struct Message<'m> {
 fn stop_reason(choice: &Choice, stops: &[String], has_calls: bool) -> (&'static str, Option<String>) {
     let stop = choice.stop.clone().filter(|stop| stops.contains(stop));
     match () {
+        () if choice.is_cut() => ("max_tokens", None),
         () if has_calls => ("tool_use", None),
-        () if choice.end == Some(Finish::Length) => ("max_tokens", None),
         () if stop.is_some() => ("stop_sequence", stop),
         () => ("end_turn", None),
     }
@@ -332,7 +354,7 @@ pub async fn messages(State(app): State<Arc<App>>, request: Request<HttpBody>) -
         return Ok(response);
     }
     let choice = whole(answer.events).await?;
-    let parts = answer.prepared.parts(0, &choice.text);
+    let parts = answer.prepared.parts(0, &choice);
     let mut content = Vec::new();
     if !parts.reasoning.is_empty() {
         content.push(json!({ "type": "thinking", "thinking": parts.reasoning, "signature": "" }));
@@ -389,7 +411,7 @@ impl Streamer {
             };
             reader.push(&choice.text[before..], &mut parts);
             if is_end {
-                reader.finish(&mut parts);
+                reader.finish(&mut parts, choice.is_cut());
             }
             for part in parts.drain(..) {
                 self.part(part, &mut calls);

@@ -46,7 +46,14 @@ impl Service {
         }
         let is_free = matches!(must, Must::No);
         settings.table = self.chat_form(body, must, prepared)?;
-        let budget = body.reasoning_budget.and_then(|budget| usize::try_from(budget).ok());
+        // A thought leaves half of the answer to the grammar.
+        let room = self.context.saturating_sub(ids.len());
+        let half = settings.table.is_some().then(|| settings.limit.unwrap_or(room).min(room) / 2);
+        let budget = match body.thought_budget() {
+            Some(budget) => usize::try_from(budget).ok(),
+            None if body.effort().1 == Some(false) => Some(0),
+            None => half,
+        };
         let gate = self.style.thought_gate(self.tokenizer(), &prompt.text, budget, settings.table.is_some());
         settings.gate = gate.map_err(|error| ApiError::invalid(error.to_string()))?;
         if is_free && settings.table.is_none() && settings.gate.is_none() {
@@ -68,12 +75,13 @@ impl Service {
         }
         let conversation = self.style.conversation(messages, tools).map_err(|why| ApiError::about("messages", why))?;
         let messages = conversation.messages.into_iter().map(jinja).collect::<Result<Vec<_>, _>>()?;
+        let kwargs = jinja(Value::Object(self.kwargs(body)?))?;
         let mut renderer = self.renderer.lock().unwrap_or_else(|broken| broken.into_inner());
         renderer.tools = match conversation.tools.is_empty() {
             true => Jinja::from(()),
             false => jinja(Value::Array(conversation.tools))?,
         };
-        renderer.kwargs = jinja(Value::Object(self.kwargs(body)?))?;
+        renderer.kwargs = kwargs;
         let prompt = renderer.try_prompt(&messages).map_err(|why| {
             ApiError::about("messages", format!("the chat template refuses this conversation: {why}"))
         })?;
@@ -89,18 +97,28 @@ impl Service {
     /// Further variables of the template.
     fn kwargs(&self, body: &Body) -> Result<Map<String, Value>, ApiError> {
         let mut kwargs = Map::new();
+        if body.echo == Some(true) {
+            return Err(ApiError::unsupported("echo"));
+        }
         if let Some(documents) = body.others.get("documents").filter(|documents| !documents.is_null()) {
+            if !self.source().contains("documents") {
+                return Err(ApiError::unsupported("documents"));
+            }
             kwargs.insert("documents".into(), documents.clone());
         }
-        if let Some(effort) = &body.reasoning_effort {
+        let (effort, is_on) = body.effort();
+        if let Some(effort) = effort {
             let unknown = || ApiError::unsupported("reasoning_effort");
-            kwargs.extend(match effort.as_str() {
+            kwargs.extend(match effort {
                 // A template without switches always or never thinks: "medium" is its normal behaviour.
                 "medium" => self.style.effort(effort).unwrap_or_default(),
                 effort => self.style.effort(effort).ok_or_else(unknown)?,
             });
         }
-        if body.reasoning_budget == Some(0) {
+        if let Some(is_on) = is_on {
+            kwargs.extend(self.style.thinking(is_on).unwrap_or_default());
+        }
+        if body.thought_budget() == Some(0) {
             kwargs.extend(self.style.thinking(false).unwrap_or_default());
         }
         if let Some(switch) = body.others.get("enable_thinking").and_then(Value::as_bool) {

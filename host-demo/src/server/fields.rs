@@ -65,6 +65,26 @@ const UNSUPPORTED: &[(&str, Neutral)] = &[
     ("n_probs", Number(0.0)),
     ("prefix", Empty),
     ("thinking_forced_open", Empty),
+    ("min_keep", Number(0.0)),
+    ("no_stop_trim", Empty),
+    ("stop_regex", Empty),
+    ("custom_logit_processor", Empty),
+    ("lora_path", Empty),
+    ("session_params", Empty),
+    ("grammar_lazy", Empty),
+    ("grammar_triggers", Empty),
+    ("logit_bias_exp", Empty),
+    ("output_logits", Empty),
+    ("response_fields", Empty),
+    ("return_token_ids", Empty),
+    ("return_tokens", Empty),
+    ("reasoning_format", Text("auto")),
+    ("safe_prompt", Empty),
+    ("prompt_mode", Empty),
+    ("plugins", Empty),
+    ("options", Empty),
+    ("format", Empty),
+    ("think", Empty),
 ];
 
 /// Refuses a field that would change the answer.
@@ -80,7 +100,7 @@ pub fn check(fields: &Map<String, Value>) -> Result<(), ApiError> {
     {
         return Err(ApiError::unsupported("modalities"));
     }
-    for name in ["add_generation_prompt", "skip_special_tokens"] {
+    for name in ["add_generation_prompt", "skip_special_tokens", "separate_reasoning"] {
         if fields.get(name) == Some(&Value::Bool(false)) {
             return Err(ApiError::unsupported(name));
         }
@@ -120,6 +140,8 @@ mod tests {
         assert_eq!(refused(json!({ "suffix": "b" })).as_deref(), Some("suffix"));
         assert_eq!(refused(json!({ "modalities": ["text", "audio"] })).as_deref(), Some("modalities"));
         assert_eq!(refused(json!({ "dry_multiplier": 0.8 })).as_deref(), Some("dry_multiplier"));
+        assert_eq!(refused(json!({ "separate_reasoning": false })).as_deref(), Some("separate_reasoning"));
+        assert_eq!(refused(json!({ "reasoning_format": "none" })).as_deref(), Some("reasoning_format"));
         let harmless =
             json!({ "mirostat": 0, "suffix": null, "user": "me", "store": true, "tfs_z": 1.0, "xtc_probability": 0 });
         assert_eq!(refused(harmless), None);

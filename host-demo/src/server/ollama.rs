@@ -37,6 +37,8 @@ struct Asked {
     stream: Option<bool>,
     think: Option<Value>,
     images: Vec<Value>,
+    context: Option<Vec<Value>>,
+    logprobs: Option<bool>,
 }
 
 /// Supported options. Other options that would change the answer are refused.
@@ -66,6 +68,8 @@ impl Asked {
             ("suffix", self.suffix.as_ref().is_some_and(|suffix| !suffix.is_empty())),
             ("template", self.template.as_ref().is_some_and(|template| !template.is_empty())),
             ("images", !self.images.is_empty()),
+            ("context", self.context.as_ref().is_some_and(|ids| !ids.is_empty())),
+            ("logprobs", self.logprobs.unwrap_or(false)),
         ] {
             if is_given {
                 return Err(ApiError::unsupported(name));
@@ -268,7 +272,7 @@ impl Streamer {
             } else {
                 reader.push(text, &mut parts);
                 if is_end {
-                    reader.finish(&mut parts);
+                    reader.finish(&mut parts, choice.is_cut());
                 }
             }
             for part in parts.drain(..) {
@@ -293,7 +297,7 @@ impl Streamer {
         if prepared.endpoint == Endpoint::Chat {
             let mut reader = prepared.reader(0);
             reader.push(&choice.text, &mut parts);
-            reader.finish(&mut parts);
+            reader.finish(&mut parts, choice.is_cut());
         } else {
             parts.push(Part::Content(choice.text.clone()));
         }

@@ -1,6 +1,5 @@
 //! Fields of text requests, and the engine settings derived from them.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use arenite::TokenId;
@@ -26,10 +25,12 @@ pub struct Body {
     pub max_tokens: Option<i64>,
     pub max_completion_tokens: Option<i64>,
     pub min_tokens: Option<usize>,
+    #[serde(alias = "n_cmpl")]
     pub n: Option<usize>,
     pub best_of: Option<usize>,
     pub stop: Option<Stop>,
     pub stop_token_ids: Option<Vec<TokenId>>,
+    #[serde(alias = "random_seed")]
     pub seed: Option<i64>,
     pub temperature: Option<f32>,
     pub top_p: Option<f32>,
@@ -42,7 +43,8 @@ pub struct Body {
     pub repeat_last_n: Option<i64>,
     pub frequency_penalty: Option<f32>,
     pub presence_penalty: Option<f32>,
-    pub logit_bias: Option<HashMap<String, f32>>,
+    /// An object, or a list of pairs of a token and its bias.
+    pub logit_bias: Option<Value>,
     /// A boolean in chats, a number in completions.
     pub logprobs: Option<Value>,
     pub top_logprobs: Option<usize>,
@@ -61,6 +63,10 @@ pub struct Body {
     pub parallel_tool_calls: Option<bool>,
     pub chat_template_kwargs: Option<Map<String, Value>>,
     pub reasoning_effort: Option<String>,
+    /// `{"effort": ..., "max_tokens": ...}`
+    pub reasoning: Option<Reasoning>,
+    /// `{"type": "enabled" or "disabled", "budget_tokens": ...}`
+    pub thinking: Option<Thinking>,
     /// Maximum number of tokens of a thought.
     #[serde(alias = "thinking_budget_tokens", alias = "thinking_budget")]
     pub reasoning_budget: Option<i64>,
@@ -75,6 +81,22 @@ pub struct Body {
 #[serde(default)]
 pub struct StreamOptions {
     pub include_usage: bool,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Reasoning {
+    pub effort: Option<String>,
+    pub max_tokens: Option<i64>,
+    pub enabled: Option<bool>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Thinking {
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    pub budget_tokens: Option<i64>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -122,12 +144,24 @@ pub struct Settings {
 
 impl Body {
     pub fn parse(bytes: &[u8]) -> Result<Self, ApiError> {
-        serde_json::from_slice(bytes).map_err(|error| ApiError::invalid(format!("the body makes no sense: {error}")))
+        let value = serde_json::from_slice(bytes);
+        Self::of(value.map_err(|error| ApiError::invalid(format!("the body is no JSON: {error}")))?)
     }
 
     /// Converts a body that is already parsed as JSON.
     pub fn of(value: Value) -> Result<Self, ApiError> {
-        serde_json::from_value(value).map_err(|error| ApiError::invalid(format!("the body makes no sense: {error}")))
+        let Err(error) = Self::deserialize(&value) else {
+            return serde_json::from_value(value).map_err(|error| ApiError::invalid(error.to_string()));
+        };
+        // The field that is invalid alone.
+        let is_wrong = |(name, value): &(&String, &Value)| {
+            let name = name.as_str();
+            Self::deserialize(&json!({ name: value })).is_err()
+        };
+        Err(match value.as_object().and_then(|fields| fields.iter().find(is_wrong)) {
+            Some((name, _)) => ApiError::about(name.as_str(), format!("{name} makes no sense: {error}")),
+            None => ApiError::invalid(format!("the body makes no sense: {error}")),
+        })
     }
 
     /// Returns the number of tokens of a prompt that are kept, for a context with room for `room` of them.
@@ -229,16 +263,33 @@ impl Body {
 
     fn biases(&self, vocab: usize) -> Result<Vec<(TokenId, f32)>, ApiError> {
         let wrong = |message: String| Err(ApiError::about("logit_bias", message));
-        let given = self.logit_bias.iter().flatten();
-        if given.clone().count() > MOST_BIASES {
+        let pair = |pair: &Value| Some((pair.get(0)?.as_u64()?, pair.get(1)?.clone()));
+        let given: Option<Vec<(u64, Value)>> = match &self.logit_bias {
+            None | Some(Value::Null) => Some(Vec::new()),
+            Some(Value::Object(map)) => map.iter().map(|(id, bias)| Some((id.parse().ok()?, bias.clone()))).collect(),
+            Some(Value::Array(pairs)) => pairs.iter().map(pair).collect(),
+            Some(_) => None,
+        };
+        let Some(given) = given else {
+            return wrong("logit_bias must map tokens to numbers".into());
+        };
+        if given.len() > MOST_BIASES {
             return wrong(format!("logit_bias names more than {MOST_BIASES} tokens"));
         }
         let mut biases = Vec::new();
-        for (name, bias) in given {
-            let Some(id) = name.parse().ok().filter(|id| (*id as usize) < vocab) else {
+        for (id, bias) in given {
+            if id >= vocab as u64 {
                 return wrong("logit_bias names a token that does not exist".into());
+            }
+            let bias = match bias {
+                Value::Bool(false) => f32::NEG_INFINITY,
+                bias => match bias.as_f64() {
+                    Some(bias) if bias <= -100.0 => f32::NEG_INFINITY,
+                    Some(bias) => bias as f32,
+                    None => return wrong("a bias in logit_bias is no number".into()),
+                },
             };
-            biases.push((id, if *bias <= -100.0 { f32::NEG_INFINITY } else { *bias }));
+            biases.push((id as TokenId, bias));
         }
         // The order of a map is random, and sums depend on it.
         biases.sort_by_key(|(id, _)| *id);
@@ -298,6 +349,21 @@ impl Body {
             }
         };
         Ok(Some(("response_format", schema)))
+    }
+
+    /// Returns the requested effort of a thought, and whether a thought is wanted at all.
+    pub fn effort(&self) -> (Option<&str>, Option<bool>) {
+        let reasoning = self.reasoning.as_ref();
+        let effort = self.reasoning_effort.as_deref().or_else(|| reasoning?.effort.as_deref());
+        let kind = self.thinking.as_ref().and_then(|thinking| thinking.kind.as_deref());
+        let is_on = kind.map(|kind| kind != "disabled").or_else(|| reasoning?.enabled);
+        (effort, is_on)
+    }
+
+    /// Returns the maximum number of tokens of a thought, if the request has one.
+    pub fn thought_budget(&self) -> Option<i64> {
+        let thinking = || self.thinking.as_ref()?.budget_tokens;
+        self.reasoning_budget.or_else(thinking).or_else(|| self.reasoning.as_ref()?.max_tokens)
     }
 
     /// Returns the texts of which the answer must be one.

@@ -12,7 +12,6 @@ use serde_json::{Map, Value, json};
 
 use super::answer::{Choice, ResponseMeta, call_id};
 use super::app::{App, OpenRequest, Result, whole};
-use super::engine::Finish;
 use super::error::ApiError;
 use super::memory::Inbox;
 use super::request::Body;
@@ -138,7 +137,7 @@ fn messages(asked: &Value) -> Result<Vec<Value>> {
 
 /// Returns the items of an answer: a thought, a message, and calls.
 fn items(prepared: &Prepared, choice: &Choice, meta: &ResponseMeta) -> Vec<Value> {
-    let parts = prepared.parts(0, &choice.text);
+    let parts = prepared.parts(0, choice);
     let id = meta.id.trim_start_matches("resp_");
     let mut items = Vec::new();
     if !parts.reasoning.is_empty() {
@@ -163,7 +162,7 @@ fn function_call(id: &str, index: usize, call: &Call) -> Value {
 }
 
 fn status(choice: &Choice) -> &'static str {
-    if choice.end == Some(Finish::Length) { "incomplete" } else { "completed" }
+    if choice.is_cut() { "incomplete" } else { "completed" }
 }
 
 fn thought(id: &str, text: &str) -> Value {
@@ -187,7 +186,7 @@ fn response(service: &Service, asked: &str, meta: &ResponseMeta, items: &[Value]
         Value::Null => default,
         value => value.clone(),
     };
-    let is_cut = choice.is_some_and(|choice| choice.end == Some(Finish::Length));
+    let is_cut = choice.is_some_and(Choice::is_cut);
     let usage = choice.map(|choice| {
         json!({
             "input_tokens": choice.prompt,
@@ -263,7 +262,7 @@ impl Streamer {
             };
             reader.push(&choice.text[before..], &mut parts);
             if is_end {
-                reader.finish(&mut parts);
+                reader.finish(&mut parts, choice.is_cut());
             }
             for part in parts.drain(..) {
                 self.part(&mut progress, part);

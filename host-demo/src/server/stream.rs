@@ -239,7 +239,7 @@ impl Streamer {
             let is_end = self.take(&mut choice, event)?;
             reader.push(&choice.text[before..], &mut parts);
             if is_end {
-                reader.finish(&mut parts);
+                reader.finish(&mut parts, choice.is_cut());
             }
             if parts.is_empty() && !logprobs.is_null() {
                 parts.push(Part::Content(String::new()));
@@ -256,8 +256,7 @@ impl Streamer {
                 self.chunk(index, delta, logprobs.take(), None);
             }
             if is_end {
-                let finish = if calls > 0 { "tool_calls" } else { choice.end.map_or("stop", Finish::name) };
-                self.chunk(index, json!({}), Value::Null, Some(finish));
+                self.chunk(index, json!({}), Value::Null, Some(choice.finish(calls > 0)));
                 return Some(choice);
             }
         }

@@ -23,6 +23,7 @@ mod scripted;
 mod serve;
 mod several;
 mod talk;
+mod templates;
 mod terminal;
 mod tokenizer_file;
 mod translators;

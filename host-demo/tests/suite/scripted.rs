@@ -78,11 +78,20 @@ impl Scripted<'_> {
 
     /// Writes the model.
     pub fn write(&self, path: &Path) {
+        self.write_with(path, None);
+    }
+
+    /// Writes a model with random embeddings and a random head in place of the script's.
+    pub fn write_random(&self, path: &Path, seed: u64) {
+        self.write_with(path, Some(seed));
+    }
+
+    fn write_with(&self, path: &Path, seed: Option<u64>) {
         const ONE: [u8; 2] = [0x00, 0x3c];
         const FOUR: [u8; 2] = [0x00, 0x44];
         let (tokens, ids) = self.vocabulary();
         let count = tokens.len();
-        let dim = count.next_multiple_of(64);
+        let dim = if seed.is_some() { 64 } else { count.next_multiple_of(64) };
         let mut next = vec![ids[0]; count];
         for (at, id) in ids.iter().enumerate() {
             next[*id] = ids.get(at + 1).copied().unwrap_or(2);
@@ -90,7 +99,7 @@ impl Scripted<'_> {
         let mut keys = File(Vec::new(), 0);
         keys.text("general.architecture", "llama");
         for (key, value) in
-            [("context_length", 4096), ("embedding_length", dim), ("block_count", 1), ("feed_forward_length", 32)]
+            [("context_length", 8192), ("embedding_length", dim), ("block_count", 1), ("feed_forward_length", 32)]
         {
             keys.number(&format!("llama.{key}"), value as u32);
         }
@@ -120,9 +129,21 @@ impl Scripted<'_> {
         let ones = |len: usize| 1f32.to_le_bytes().repeat(len);
         let mut embeddings = zeros(count * dim);
         let mut head = zeros(count * dim);
-        for id in 0..count {
+        for id in (0..count).filter(|_| seed.is_none()) {
             embeddings[2 * (id * dim + id)..][..2].copy_from_slice(&ONE);
             head[2 * (next[id] * dim + id)..][..2].copy_from_slice(&FOUR);
+        }
+        if let Some(mut state) = seed {
+            let mut fill = |values: &mut [u8], least: u16| {
+                for value in values.chunks_exact_mut(2) {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    let bits = (state >> 40) as u16;
+                    value.copy_from_slice(&(bits & 0x8000 | (least + (bits & 0x7ff))).to_le_bytes());
+                }
+            };
+            // Half floats of magnitude 0.25 to 1, and 0.03 to 0.13.
+            fill(&mut embeddings, 0x3400);
+            fill(&mut head, 0x2800);
         }
         let mut tensors = vec![
             ("token_embd.weight", vec![dim, count], 1, embeddings),

@@ -187,6 +187,13 @@ fn fields_mean_what_they_say() {
         let error = talk.refused(path, &asked(json!({ field: value })));
         assert_eq!((&error["param"], &error["code"]), (&json!(field), &json!("unsupported_parameter")));
     }
+    // A field of the wrong type is named, and so are those that the template ignores.
+    for (field, value) in
+        [("temperature", json!("hot")), ("echo", json!(true)), ("documents", json!([{ "text": "x" }]))]
+    {
+        assert_eq!(talk.refused(path, &asked(json!({ field: value })))["param"], field);
+    }
+    assert_eq!(talk.chat(json!({ "logit_bias": [[5, false], [6, -1.5]] }))["message"]["content"], "Once upon");
     let error = talk.refused(path, &asked(json!({ "messages": [{ "role": "user", "content": "x".repeat(3000) }] })));
     assert_eq!(error["code"], "context_length_exceeded");
     let (status, answer) = talk.server.post(path, asked(json!({ "model": "other" })).to_string().as_bytes());
@@ -264,6 +271,15 @@ fn anthropics_messages() {
     let known =
         usage["input_tokens"].as_u64().zip(usage["cache_read_input_tokens"].as_u64()).map(|(new, cached)| new + cached);
     assert_eq!(count, known);
+    for (field, value) in [
+        ("mcp_servers", json!([{ "name": "x" }])),
+        ("tools", json!([{ "type": "web_search_20250305", "name": "web_search" }])),
+        ("messages", json!([{ "role": "user", "content": "hi" }, { "role": "assistant", "content": "Well" }])),
+    ] {
+        let mut body = body.clone();
+        body[field] = value;
+        assert_eq!(talk.server.post("/v1/messages", body.to_string().as_bytes()).0, 400, "{field}");
+    }
     let (_, error) = talk.server.post("/v1/messages", b"{\"model\": \"m\", \"messages\": []}");
     assert_eq!((&error["type"], &error["error"]["type"]), (&json!("error"), &json!("invalid_request_error")));
 }

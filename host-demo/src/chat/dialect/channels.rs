@@ -1,4 +1,5 @@
 //! Messages in channels (OpenAI's harmony): `<|channel|>NAME to=RECIPIENT <|message|>TEXT<|end|>`.
+//! Muse Glimmer only writes recipients: `to=self` for thoughts, `to=user` for content.
 
 use super::Channels;
 use super::marks::unwrapped;
@@ -43,6 +44,7 @@ impl Header {
         match (&self.recipient, self.channel.as_str()) {
             (Some(name), _) if tools.find(name).is_some() => Channel::Call(name.clone()),
             (_, "analysis") => Channel::Thought,
+            (Some(name), _) if name == "self" => Channel::Thought,
             _ => Channel::Content,
         }
     }

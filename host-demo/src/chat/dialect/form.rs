@@ -80,6 +80,10 @@ impl Constraint<'_> {
                 Piece::Seq([vec![open], list, vec![close]].concat())
             }
             // Each call has its own marks.
+            Syntax::Keyed { call, .. } if !call[0].is_empty() => {
+                let line = || Piece::Text("\n".into());
+                Piece::Seq(vec![open, line(), several("\n"), line(), close])
+            }
             Syntax::Json { .. } | Syntax::Keyed { .. } | Syntax::Braces { .. } => {
                 let is_line = matches!(form.syntax, Syntax::Json { .. }) && !form.close.is_empty();
                 let line = || Piece::Text(if is_line { "\n" } else { "" }.into());
@@ -108,6 +112,10 @@ impl Constraint<'_> {
                 }
             }
             Syntax::Named { .. } => Piece::Seq(vec![open, several(""), close]),
+            Syntax::Nested { .. } => {
+                let line = || Piece::Text("\n".into());
+                Piece::Seq(vec![open, line(), several("\n"), line(), close])
+            }
         }
     }
 
@@ -158,7 +166,7 @@ impl Constraint<'_> {
                 ])
             }
             Syntax::Tagged { call, parameter, pad } => self.tagged(tool, call, parameter, pad),
-            Syntax::Keyed { key, value } => {
+            Syntax::Keyed { call: [open, separator, end], key, value } => {
                 let pair = |name: &str| {
                     let head = [
                         self.mark(&key.0),
@@ -169,8 +177,8 @@ impl Constraint<'_> {
                     ];
                     Piece::Seq([head.into(), vec![self.bare(tool, name, &value.1), text("\n".into())]].concat())
                 };
-                let head = text(format!("{}\n", tool.name));
-                Piece::Seq(vec![head, members(tool, &pair)])
+                let head = [self.mark(open), text(tool.name.clone()), self.mark(separator), text("\n".into())];
+                Piece::Seq([head.into(), vec![members(tool, &pair), self.mark(end)]].concat())
             }
             Syntax::Python => {
                 let pair = |name: &str| Piece::Seq(vec![text(format!("{name}=")), value_of(tool, name)]);
@@ -187,6 +195,15 @@ impl Constraint<'_> {
                 };
                 let members = Piece::Members(pairs(tool, &pair), Box::new(text(",".into())));
                 Piece::Seq(vec![text(format!("call:{}{{", tool.name)), members, text("}".into())])
+            }
+            Syntax::Nested { lead, call } => {
+                let pair = |name: &str| {
+                    let value = self.bare(tool, name, &format!("{lead}</{name}>"));
+                    Piece::Seq(vec![self.mark(lead), text(format!("<{name}>")), value])
+                };
+                let head = [self.mark(lead), self.mark(&call.open), text(tool.name.clone()), self.mark(&call.head)];
+                let end = [members(tool, &pair), self.mark(lead), self.mark(&call.close)];
+                Piece::Seq([&head[..], &end[..]].concat())
             }
         }
     }
@@ -206,7 +223,10 @@ impl Constraint<'_> {
 
     fn tagged(&self, tool: &Tool, call: &Tag<String>, parameter: &Tag<String>, pad: &str) -> Piece {
         let text = |text: &str| Piece::Text(text.into());
-        // All elements are on separate lines; values only if the form says so.
+        // Elements are on separate lines in most forms; values only if the form says so.
+        let opening = unwrapped(&call.open);
+        let is_tight = ["<function name", "<|open|>"].iter().any(|start| opening.starts_with(start));
+        let line = if is_tight || opening.contains("steptml") { "" } else { "\n" };
         let pair = |name: &str| {
             // The type attribute of some forms.
             let is_text = tool.is_text(name);
@@ -228,9 +248,9 @@ impl Constraint<'_> {
                     Piece::Seq(vec![text(pad), value_of(tool, name), text(pad), self.mark(&parameter.close)])
                 }
             };
-            Piece::Seq(vec![self.mark(&parameter.open), text(name), head, value, text("\n")])
+            Piece::Seq(vec![self.mark(&parameter.open), text(name), head, value, text(line)])
         };
-        let head = vec![self.mark(&call.open), text(&tool.name), self.mark(&call.head), text("\n")];
+        let head = vec![self.mark(&call.open), text(&tool.name), self.mark(&call.head), text(line)];
         Piece::Seq([head, vec![members(tool, &pair), self.mark(&call.close)]].concat())
     }
 

@@ -131,7 +131,7 @@ pub fn pieces(pattern: &str) -> Vec<(bool, &str)> {
 }
 
 /// Returns every mark of the table.
-fn patterns() -> Vec<&'static str> {
+pub fn patterns() -> Vec<&'static str> {
     let mut all = Vec::new();
     let tag = |tag: &Tag<&'static str>| [tag.open, tag.head, tag.close];
     for form in CALLS {
@@ -142,7 +142,14 @@ fn patterns() -> Vec<&'static str> {
                 all.extend(tag(call));
                 all.extend(tag(parameter));
             }
-            Syntax::Keyed { key, value } => all.extend([key.0, key.1, value.0, value.1]),
+            Syntax::Keyed { call, key, value } => {
+                all.extend(*call);
+                all.extend([key.0, key.1, value.0, value.1]);
+            }
+            Syntax::Nested { lead, call } => {
+                all.push(lead);
+                all.extend(tag(call));
+            }
             Syntax::Braces { quote } => all.push(quote),
             Syntax::Json { .. } | Syntax::Python => {}
         }

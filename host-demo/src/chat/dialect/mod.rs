@@ -4,6 +4,7 @@
 //! table     all known forms        marks     marks that are tokens of a vocabulary
 //! reader    an answer, streamed    channels  messages in channels (harmony)
 //! syntax    one call or several    literal   values in Python's and Gemma's syntax
+//! nested    calls in nested elements
 //! tools     declared functions     probe     the forms that a template writes
 //! form      calls as a grammar     gate      the mark after which a grammar applies
 //! ```
@@ -13,10 +14,13 @@ mod form;
 mod gate;
 mod literal;
 mod marks;
+mod nested;
 mod probe;
 mod reader;
 mod syntax;
 mod table;
+#[cfg(test)]
+mod templates;
 #[cfg(test)]
 mod tests;
 mod tools;
@@ -50,12 +54,16 @@ pub enum Syntax<S> {
     Named { lead: S, before: S, id: S, between: S, after: S },
     /// A call element with one element for each parameter. `pad` surrounds values.
     Tagged { call: Tag<S>, parameter: Tag<S>, pad: &'static str },
-    /// A name, then pairs of a key and a value.
-    Keyed { key: (S, S), value: (S, S) },
+    /// A name, then pairs of a key and a value. If `call` is not empty, its marks stand around each call and after
+    /// the name.
+    Keyed { call: [S; 3], key: (S, S), value: (S, S) },
     /// `[name(key=value), ...]`, also without brackets.
     Python,
     /// `call:NAME{key:value}` with `quote` around texts.
     Braces { quote: S },
+    /// A call element with an element named after each parameter. `lead` precedes every tag; lists are elements
+    /// `item`.
+    Nested { lead: S, call: Tag<S> },
 }
 
 /// The marks of an element with a name: `OPEN NAME HEAD ... CLOSE`.
@@ -75,13 +83,13 @@ pub struct ThoughtForm<S> {
     pub end: S,
 }
 
-/// The marks of messages in channels, as written by gpt-oss.
+/// The marks of messages in channels, as written by gpt-oss and, without channels, by Muse Glimmer.
 #[derive(Clone, Debug)]
 pub struct Channels<S> {
     pub start: S,
     pub channel: S,
     pub message: S,
-    pub ends: [S; 3],
+    pub ends: [S; 5],
 }
 
 /// The forms that a model may use; marks that are tokens of its vocabulary are wrapped.
@@ -91,6 +99,8 @@ pub struct Dialect {
     pub calls: Vec<CallForm<String>>,
     pub wrappers: Vec<(String, String)>,
     pub channels: Channels<String>,
+    /// True if the model writes messages in channels.
+    pub has_channels: bool,
     /// The form for answers that must be calls.
     pub own: Own,
 }
@@ -115,11 +125,14 @@ impl<S> CallForm<S> {
             Syntax::Tagged { call, parameter, pad } => {
                 Syntax::Tagged { call: tag(call), parameter: tag(parameter), pad }
             }
-            Syntax::Keyed { key, value } => {
-                Syntax::Keyed { key: (to(&key.0), to(&key.1)), value: (to(&value.0), to(&value.1)) }
-            }
+            Syntax::Keyed { call, key, value } => Syntax::Keyed {
+                call: call.each_ref().map(to),
+                key: (to(&key.0), to(&key.1)),
+                value: (to(&value.0), to(&value.1)),
+            },
             Syntax::Python => Syntax::Python,
             Syntax::Braces { quote } => Syntax::Braces { quote: to(quote) },
+            Syntax::Nested { lead, call } => Syntax::Nested { lead: to(lead), call: tag(call) },
         };
         CallForm { family: self.family, open: to(&self.open), close: to(&self.close), syntax }
     }
@@ -157,6 +170,7 @@ impl Dialect {
                 message: own(&channels.message),
                 ends: channels.ends.each_ref().map(own),
             },
+            has_channels: marks::has_token(&own(&channels.message)),
             own: Own::Form(0),
         }
     }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::marks::has_token;
-use super::syntax;
+use super::syntax::{self, End};
 use super::tools::Tools;
 use super::{CallForm, Dialect, Marks, Own};
 
@@ -107,7 +107,7 @@ fn found(dialect: &Dialect, text: &str) -> Option<Own> {
             trigger => text.match_indices(trigger).map(|(at, _)| at + form.open.len()).collect(),
         };
         starts.into_iter().any(|at| {
-            let Ok((calls, _)) = syntax::read(form, &tools, &text[at..], true) else { return false };
+            let Ok((calls, _)) = syntax::read(form, &tools, &text[at..], End::Whole) else { return false };
             calls.first().is_some_and(|call| serde_json::from_str(&call.arguments).ok().as_ref() == Some(&wanted))
         })
     };
@@ -118,6 +118,7 @@ fn found(dialect: &Dialect, text: &str) -> Option<Own> {
 /// template teaches no form, all forms are kept.
 fn keep(dialect: &mut Dialect, found: Option<Own>, source: &str) {
     let spelled = Dialect::all(&Marks::default());
+    dialect.has_channels |= source.contains(&spelled.channels.message);
     let triggers: Vec<String> = spelled.calls.iter().map(|form| form.trigger().to_string()).collect();
     let is_token = |at: usize| has_token(dialect.calls[at].trigger());
     let stands = |at: usize| !triggers[at].is_empty() && source.contains(&triggers[at]);
@@ -132,7 +133,12 @@ fn keep(dialect: &mut Dialect, found: Option<Own>, source: &str) {
     if found.is_none() && !stands(own) {
         return;
     }
-    let is_kept = |at: usize| triggers[at].is_empty() || triggers[at] == triggers[own] || is_token(at) || stands(at);
+    let is_kept = |at: usize| {
+        triggers[at].is_empty()
+            || !triggers[own].is_empty() && triggers[at].ends_with(&triggers[own])
+            || is_token(at)
+            || stands(at)
+    };
     let kept: Vec<usize> = all().filter(|at| is_kept(*at)).collect();
     dialect.own = Own::Form(kept.iter().position(|at| *at == own).unwrap_or(0));
     dialect.calls = kept.into_iter().map(|at| dialect.calls[at].clone()).collect();

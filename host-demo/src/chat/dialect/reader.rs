@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Dialect;
 use super::channels::{Channel, Header};
 use super::marks::{ends_token, has_token, shown, unwrapped};
-use super::syntax::{self, Unread};
+use super::syntax::{self, End, Unread};
 use super::tools::{Call, Tools};
 
 /// Part of an answer.
@@ -32,6 +32,10 @@ pub struct Reader {
     wrapper: String,
     /// True after that mark: spaces after it are dropped.
     has_ended: bool,
+    /// True if text after that mark is dropped, too.
+    drops_rest: bool,
+    /// True if the limit of tokens ended the answer.
+    is_cut: bool,
     /// True if forms without a mark count as calls.
     reads_bare: bool,
     /// True if only the first call counts.
@@ -71,6 +75,8 @@ impl Reader {
             spaces: String::new(),
             wrapper: String::new(),
             has_ended: false,
+            drops_rest: false,
+            is_cut: false,
             reads_bare: true,
             only_one: false,
             calls: 0,
@@ -135,8 +141,10 @@ impl Reader {
         self.advance(parts, false);
     }
 
-    /// Ends the answer and returns the text that was held back.
-    pub fn finish(&mut self, parts: &mut Vec<Part>) {
+    /// Ends the answer and returns the text that was held back. `is_cut` is true if the limit of tokens ended it:
+    /// incomplete calls are content then.
+    pub fn finish(&mut self, parts: &mut Vec<Part>, is_cut: bool) {
+        self.is_cut = is_cut;
         self.advance(parts, true);
         if self.calls == 0 && !self.has_ended && !self.spaces.is_empty() {
             let spaces = std::mem::take(&mut self.spaces);
@@ -181,6 +189,13 @@ impl Reader {
             self.state = next;
             return;
         }
+        // The answer may end a thought that is empty or that a template without thoughts did not open.
+        if let Some(form) = dialect.thoughts.iter().find(|form| text.starts_with(form.close.as_str())) {
+            self.wrapper.clone_from(&form.end);
+            self.held.drain(..skipped + form.close.len());
+            self.state = State::AfterThought;
+            return;
+        }
         let channels = &dialect.channels;
         let recipient = if self.is_harmony() { "to=" } else { channels.channel.as_str() };
         let headers = [channels.channel.as_str(), channels.start.as_str(), recipient];
@@ -189,7 +204,8 @@ impl Reader {
             self.state = State::Channel(Channel::Header);
             return;
         }
-        let mut marks = dialect.thoughts.iter().map(|form| form.open.as_str()).chain(headers);
+        let thoughts = dialect.thoughts.iter().flat_map(|form| [form.open.as_str(), form.close.as_str()]);
+        let mut marks = thoughts.chain(headers);
         if !is_end && marks.any(|mark| mark.starts_with(text)) {
             return;
         }
@@ -202,8 +218,9 @@ impl Reader {
     /// Removes a mark around the content. Returns true if this round is decided.
     fn begins_wrapper(&mut self, skipped: usize, is_end: bool) -> bool {
         let text = &self.held[skipped..];
-        // Text that looks like a wrapper counts only after a thought, or if it is a token.
-        let counts = |open: &str| has_token(open) || !matches!(self.state, State::Start) || open == ">>>all\n";
+        // Text in brackets counts only after a thought.
+        let is_after = !matches!(self.state, State::Start);
+        let counts = |open: &str| is_after || has_token(open) || open.starts_with("<|") || open == ">>>all\n";
         let wrappers = self.dialect.wrappers.iter().filter(|(open, _)| counts(open));
         for (open, close) in wrappers {
             if text.starts_with(open.as_str()) {
@@ -310,6 +327,7 @@ impl Reader {
         };
         if mark == wrapper {
             let len = mark.len();
+            self.drops_rest = unwrapped(mark).starts_with("<|");
             let text: String = self.held.drain(..at).collect();
             self.held.drain(..len);
             self.say(&text, parts);
@@ -332,9 +350,8 @@ impl Reader {
         self.state = State::Call(forms);
     }
 
-    /// Returns true if the model writes channels, with marks that are tokens.
     fn is_harmony(&self) -> bool {
-        has_token(&self.dialect.channels.channel)
+        self.dialect.has_channels
     }
 
     /// Parses the calls that begin here. If there are none, the mark is content, unless the answer ends within a further
@@ -342,9 +359,14 @@ impl Reader {
     fn call(&mut self, parts: &mut Vec<Part>, forms: &[usize], is_end: bool) {
         let dialect = self.dialect.clone();
         let (mut is_open, mut is_cut) = (false, false);
+        let end = match (is_end, self.is_cut) {
+            (false, _) => End::Open,
+            (true, false) => End::Whole,
+            (true, true) => End::Cut,
+        };
         for form in forms.iter().map(|at| &dialect.calls[*at]) {
             let text = &self.held[form.open.len()..];
-            match syntax::read(form, &self.tools, text, is_end) {
+            match syntax::read(form, &self.tools, text, end) {
                 Ok((calls, len)) => {
                     let is_bare = form.trigger().is_empty();
                     let rest = text[len..].trim();
@@ -397,7 +419,7 @@ impl Reader {
     /// Returns content. If functions are declared, trailing spaces are returned only if more content follows.
     fn say(&mut self, text: &str, parts: &mut Vec<Part>) {
         let text = shown(text);
-        if text.is_empty() {
+        if text.is_empty() || self.has_ended && self.drops_rest {
             return;
         }
         let mut all = std::mem::take(&mut self.spaces) + &text;
@@ -462,7 +484,9 @@ impl Reader {
                 let text: String = self.held.drain(..len).collect();
                 // Arguments that were cut off are no call.
                 let is_json = serde_json::from_str::<serde_json::Value>(&text).is_ok() || text.trim().is_empty();
+                let written = if is_json { None } else { self.message_calls(&text) };
                 match self.tools.find(name).filter(|_| is_json) {
+                    _ if written.is_some() => self.give(written.unwrap_or_default(), parts),
                     Some(tool) => {
                         let call = tool.call_json(&serde_json::Value::String(text.trim().into()));
                         self.give(vec![call], parts);
@@ -482,6 +506,17 @@ impl Reader {
             }
         }
         self.state = State::Channel(if is_whole { Channel::Between } else { channel });
+    }
+}
+
+impl Reader {
+    /// Parses a message that consists of calls with their marks.
+    fn message_calls(&self, text: &str) -> Option<Vec<Call>> {
+        let text = text.trim();
+        self.dialect.calls.iter().filter(|form| !form.open.is_empty()).find_map(|form| {
+            let (calls, len) = syntax::read(form, &self.tools, text.strip_prefix(&form.open)?, End::Cut).ok()?;
+            text[form.open.len() + len..].trim().is_empty().then_some(calls)
+        })
     }
 }
 

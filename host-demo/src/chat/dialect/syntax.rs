@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::literal::Literals;
+use super::nested;
 use super::tools::{Call, Tool, Tools};
 use super::{CallForm, Syntax, Tag};
 
@@ -15,23 +16,36 @@ pub enum Unread {
     No,
 }
 
+/// The end of the text that is parsed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// More text follows.
+    Open,
+    /// The answer ends here.
+    Whole,
+    /// The limit of tokens ends the answer here.
+    Cut,
+}
+
 pub type Step<T> = Result<T, Unread>;
 
 /// JSON keys of a call's name, in any dialect.
 const NAMES: [&str; 3] = ["name", "tool_name", "function"];
 const ARGUMENTS: [&str; 4] = ["arguments", "parameters", "args", "input"];
+/// The marks around an XML text that is not parsed.
+const CDATA: (&str, &str) = ("<![CDATA[", "]]>");
 /// Other keys of calls.
 const OTHERS: [&str; 4] = ["type", "id", "tool_call_id", "index"];
 
-/// Parses calls and their closing mark. Returns them with the length of the consumed text. `is_end` is true if no more
-/// text follows.
-pub fn read(form: &CallForm<String>, tools: &Tools, text: &str, is_end: bool) -> Step<(Vec<Call>, usize)> {
+/// Parses calls and their closing mark. Returns them with the length of the consumed text.
+pub fn read(form: &CallForm<String>, tools: &Tools, text: &str, end: End) -> Step<(Vec<Call>, usize)> {
+    let is_end = end != End::Open;
     let mut input = Literals::new(text, quote(&form.syntax));
     let mut calls: Vec<Call> = Vec::new();
     let done = loop {
         let before = input.at;
-        let end = if form.close.is_empty() { Err(Unread::No) } else { input.eat(&form.close) };
-        match end {
+        let close = if form.close.is_empty() { Err(Unread::No) } else { input.eat(&form.close) };
+        match close {
             Ok(()) if calls.is_empty() => break Err(Unread::No),
             Ok(()) => return Ok((calls, input.at)),
             Err(Unread::More) if !is_end => return Err(Unread::More),
@@ -46,7 +60,8 @@ pub fn read(form: &CallForm<String>, tools: &Tools, text: &str, is_end: bool) ->
                 input.at += 1;
             }
         }
-        match item(form, tools, &mut input, is_end) {
+        // An element without its closing mark may lack arguments if the limit has cut it.
+        match item(form, tools, &mut input, end == End::Whole) {
             Ok(mut more) => calls.append(&mut more),
             Err(Unread::More) if !is_end => return Err(Unread::More),
             Err(why) => {
@@ -85,9 +100,12 @@ fn item(form: &CallForm<String>, tools: &Tools, input: &mut Literals<'_>, is_end
             Ok(vec![named(tool, input, after, is_end)?])
         }
         Syntax::Tagged { call, parameter, .. } => tagged(tools, input, call, parameter, is_end).map(|call| vec![call]),
-        Syntax::Keyed { key, value } => keyed(tools, input, key, value, &form.close, is_end).map(|call| vec![call]),
+        Syntax::Keyed { call, key, value } => {
+            keyed(tools, input, call, key, value, &form.close, is_end).map(|call| vec![call])
+        }
         Syntax::Python => python(tools, input, form.open.is_empty()),
         Syntax::Braces { .. } => braces(tools, input).map(|call| vec![call]),
+        Syntax::Nested { lead, call } => nested::call(tools, input, lead, call).map(|call| vec![call]),
     }
 }
 
@@ -224,7 +242,7 @@ fn named(tool: &Tool, input: &mut Literals<'_>, after: &str, is_end: bool) -> St
 }
 
 /// Returns the name in an element's head, and the rest of the head.
-fn head<'t>(input: &mut Literals<'t>, tag: &Tag<String>) -> Step<(&'t str, &'t str)> {
+pub fn head<'t>(input: &mut Literals<'t>, tag: &Tag<String>) -> Step<(&'t str, &'t str)> {
     input.eat(&tag.open)?;
     let rest = input.rest();
     // A quoted name ends with its quote; attributes may follow it.
@@ -267,8 +285,18 @@ fn tagged(
         }
         let (key, attributes) = head(input, parameter)?;
         let rest = input.rest();
-        let len = rest.find(&parameter.close).ok_or(Unread::More)?;
+        // A value in a CDATA section may contain the closing mark.
+        let literal = rest.trim_start().strip_prefix(CDATA.0).map(|inner| rest.len() - inner.len());
+        let from = match literal {
+            Some(start) => start + rest[start..].find(CDATA.1).ok_or(Unread::More)?,
+            None => 0,
+        };
+        let len = from + rest[from..].find(&parameter.close).ok_or(Unread::More)?;
         input.at += len + parameter.close.len();
+        if let Some(start) = literal {
+            arguments.insert(super::unwrapped(key), Value::String(super::unwrapped(&rest[start..from])));
+            continue;
+        }
         let value = &rest[..len];
         let value = value.strip_prefix('\n').unwrap_or(value);
         let value = value.strip_suffix('\n').unwrap_or(value);
@@ -287,15 +315,20 @@ fn tagged(
 fn keyed(
     tools: &Tools,
     input: &mut Literals<'_>,
+    call: &[String; 3],
     key: &(String, String),
     value: &(String, String),
     close: &str,
     is_end: bool,
 ) -> Step<Call> {
+    let [open, separator, end] = call;
+    if !open.is_empty() {
+        input.eat(open)?;
+    }
     input.skip_space();
     let rest = input.rest();
-    let ends = ["\n", key.0.as_str(), close];
-    let len = match ends.iter().filter_map(|end| rest.find(end)).min() {
+    let ends = ["\n", key.0.as_str(), close, separator, end];
+    let len = match ends.iter().filter(|end| !end.is_empty()).filter_map(|end| rest.find(end)).min() {
         Some(len) => len,
         None if is_end => rest.len(),
         None if rest.len() > 256 => return Err(Unread::No),
@@ -303,8 +336,18 @@ fn keyed(
     };
     let tool = tools.find(&rest[..len]).ok_or(Unread::No)?;
     input.at += len;
+    if !separator.is_empty() && !input.reached(separator)? {
+        return Err(Unread::No);
+    }
     let mut arguments = Map::new();
     loop {
+        if !end.is_empty() {
+            match input.eat(end) {
+                Ok(()) => return Ok(tool.call(arguments)),
+                Err(Unread::More) if !is_end => return Err(Unread::More),
+                _ => {}
+            }
+        }
         match input.eat(&key.0) {
             Ok(()) => {}
             Err(Unread::More) if !is_end => return Err(Unread::More),
@@ -376,7 +419,11 @@ fn python_arguments(tool: &Tool, input: &mut Literals<'_>) -> Step<Map<String, V
         }
         if !name.is_empty() && input.rest().starts_with('=') {
             input.at += 1;
-            arguments.insert(name.to_string(), input.value(0)?);
+            let value = match input.value(0)? {
+                Value::String(text) if !tool.may_be_text(name) => tool.typed(name, &text),
+                value => value,
+            };
+            arguments.insert(name.to_string(), value);
         } else {
             input.at = start;
             let value = input.value(0)?;

@@ -49,6 +49,27 @@ const XTML: Syntax<&str> = Syntax::Tagged {
     pad: "",
 };
 
+/// `<function name="NAME">` containing `<param name="NAME">`.
+const PARAM: Syntax<&str> = Syntax::Tagged {
+    call: tag("<function name=\"", "\">", "</function>"),
+    parameter: tag("<param name=\"", "\">", "</param>"),
+    pad: "",
+};
+const ATEM: Syntax<&str> = Syntax::Tagged {
+    call: tag("<atem:invoke name=\"", "\">", "</atem:invoke>"),
+    parameter: tag("<atem:parameter name=\"", "\">", "</atem:parameter>"),
+    pad: "",
+};
+const STEPTML: Syntax<&str> = Syntax::Tagged {
+    call: tag(
+        "<\u{ff5c}tool_call_begin\u{ff5c}>function<\u{ff5c}tool_sep\u{ff5c}><steptml:invoke name=\"",
+        "\">",
+        "</steptml:invoke><\u{ff5c}tool_call_end\u{ff5c}>",
+    ),
+    parameter: tag("<steptml:parameter name=\"", "\">", "</steptml:parameter>"),
+    pad: "",
+};
+
 const fn json(name: &'static str, arguments: &'static str, is_list: bool) -> Syntax<&'static str> {
     Syntax::Json { name, arguments, is_list }
 }
@@ -66,13 +87,24 @@ pub const CALLS: &[CallForm<&str>] = &[
         "GLM 4.x",
         "<tool_call>",
         "</tool_call>",
-        Syntax::Keyed { key: ("<arg_key>", "</arg_key>"), value: ("<arg_value>", "</arg_value>") },
+        Syntax::Keyed { call: [""; 3], key: ("<arg_key>", "</arg_key>"), value: ("<arg_value>", "</arg_value>") },
+    ),
+    form(
+        "Hunyuan 3",
+        "<tool_calls:opensource>",
+        "</tool_calls:opensource>",
+        Syntax::Keyed {
+            call: ["<tool_call:opensource>", "<tool_sep:opensource>", "</tool_call:opensource>"],
+            key: ("<arg_key:opensource>", "</arg_key:opensource>"),
+            value: ("<arg_value:opensource>", "</arg_value:opensource>"),
+        },
     ),
     form(
         "LongCat",
         "<longcat_tool_call>",
         "</longcat_tool_call>",
         Syntax::Keyed {
+            call: [""; 3],
             key: ("<longcat_arg_key>", "</longcat_arg_key>"),
             value: ("<longcat_arg_value>", "</longcat_arg_value>"),
         },
@@ -83,6 +115,15 @@ pub const CALLS: &[CallForm<&str>] = &[
     form("Seed-OSS", "<seed:tool_call>", "</seed:tool_call>", FUNCTION_TIGHT),
     form("MiniMax M2", "<minimax:tool_call>", "</minimax:tool_call>", INVOKE),
     form("MiniMax M1", "<tool_calls>", "</tool_calls>", INVOKE),
+    form(
+        "MiniMax M3",
+        "]<]minimax[>[<tool_call>",
+        "]<]minimax[>[</tool_call>",
+        Syntax::Nested { lead: "]<]minimax[>[", call: tag("<invoke name=\"", "\">", "</invoke>") },
+    ),
+    form("MiniCPM 5", "", "", PARAM),
+    form("Muse Glimmer", "<atem:function_calls>", "</atem:function_calls>", ATEM),
+    form("Step 3", "<\u{ff5c}tool_calls_begin\u{ff5c}>", "<\u{ff5c}tool_calls_end\u{ff5c}>", STEPTML),
     form("Olmo 3", "<function_calls>", "</function_calls>", Syntax::Python),
     form("calls as elements", "<function_calls>", "</function_calls>", INVOKE),
     form("DeepSeek V3.2", "<\u{ff5c}DSML\u{ff5c}function_calls>", "</\u{ff5c}DSML\u{ff5c}function_calls>", DSML),
@@ -126,8 +167,12 @@ pub const CALLS: &[CallForm<&str>] = &[
     form("Mistral without a mark before the arguments", "", "", named("[TOOL_CALLS]", "", "")),
     form("Phi-4-mini, Granite 3.0", "<|tool_call|>", "<|/tool_call|>", LIST),
     form("FireFunction, Phi-3.5", "functools", "", LIST),
+    form("Granite 20B", "<function_call>", "", JSON),
+    form("openPangu", "[unused11]", "[unused12]", LIST),
+    form("HyperCLOVA X", "-> tool/function_call\n", "", LIST),
     form("GigaChat 3", "<|function_call|>", "", JSON),
     form("GigaChat 3, older", "function call<|role_sep|>\n", "", JSON),
+    form("GigaChat 3, after the end of a message", "<|message_sep|>\n\nfunction call<|role_sep|>\n", "", JSON),
     form("InternLM 2", "<|action_start|><|plugin|>", "<|action_end|>", PARAMETERS),
     form("Apertus", "<|tools_prefix|>", "<|tools_suffix|>", json("", "", true)),
     form(
@@ -189,6 +234,10 @@ pub const THOUGHTS: &[ThoughtForm<&str>] = &[
     thought("<|think|>", "<|end|>"),
     thought("<longcat_think>", "</longcat_think>"),
     thought("<thinking>", "</thinking>"),
+    thought("<thought>", "</thought>"),
+    thought("<mm:think>", "</mm:think>"),
+    thought("<think:opensource>", "</think:opensource>"),
+    thought("[unused16]", "[unused17]"),
     thought("\u{25c1}think\u{25b7}", "\u{25c1}/think\u{25b7}"),
     thought("Here is my thought process:", "Here is my response:"),
     ThoughtForm { open: "Here are my reasoning steps:", close: "[BEGIN FINAL RESPONSE]", end: "[END FINAL RESPONSE]" },
@@ -199,6 +248,7 @@ pub const WRAPPERS: &[(&str, &str)] = &[
     ("<answer>", "</answer>"),
     ("<response>", "</response>"),
     ("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
+    ("<|START_TEXT|>", "<|END_TEXT|>"),
     ("<|open|>response<|sep|>", "<|close|>response<|sep|>"),
     ("<|begin|>assistant", ""),
     ("<|content|>", ""),
@@ -210,5 +260,5 @@ pub const CHANNELS: Channels<&str> = Channels {
     start: "<|start|>",
     channel: "<|channel|>",
     message: "<|message|>",
-    ends: ["<|end|>", "<|call|>", "<|return|>"],
+    ends: ["<|end|>", "<|call|>", "<|return|>", "<|eom|>", "<|eot|>"],
 };

@@ -29,7 +29,7 @@ fn read_after(prompt: &str, text: &str) -> (String, String, Vec<(String, Value)>
         for piece in chars.chunks(size.min(chars.len().max(1))) {
             reader.push(&piece.iter().collect::<String>(), &mut parts);
         }
-        reader.finish(&mut parts);
+        reader.finish(&mut parts, false);
         for part in parts {
             match part {
                 Part::Content(text) => result.0 += &text,
@@ -82,6 +82,14 @@ const FORMS: &[&str] = &[
     "<|tool_call>call:get_weather{city:<|\"|>Oslo<|\"|>,days:2}<tool_call|>",
     "<start_function_call>call:get_weather{city:<escape>Oslo<escape>,days:2}<end_function_call>",
     "<|tool_call_start|>[get_weather(city=\"Oslo\", days=2)]<|tool_call_end|>",
+    "<tool_calls:opensource>\n<tool_call:opensource>get_weather<tool_sep:opensource>\n<arg_key:opensource>city</arg_key:opensource>\n<arg_value:opensource>Oslo</arg_value:opensource>\n<arg_key:opensource>days</arg_key:opensource>\n<arg_value:opensource>2</arg_value:opensource>\n</tool_call:opensource>\n</tool_calls:opensource>",
+    "]<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name=\"get_weather\">]<]minimax[>[<city>Oslo]<]minimax[>[</city>]<]minimax[>[<days>2]<]minimax[>[</days>]<]minimax[>[</invoke>\n]<]minimax[>[</tool_call>",
+    "<function name=\"get_weather\"><param name=\"city\"><![CDATA[Oslo]]></param><param name=\"days\">2</param></function>",
+    "<atem:function_calls>\n<atem:invoke name=\"get_weather\">\n<atem:parameter name=\"city\">Oslo</atem:parameter>\n<atem:parameter name=\"days\">2</atem:parameter>\n</atem:invoke>\n</atem:function_calls>",
+    "<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name=\"get_weather\"><steptml:parameter name=\"city\">Oslo</steptml:parameter><steptml:parameter name=\"days\">2</steptml:parameter></steptml:invoke><｜tool_call_end｜><｜tool_calls_end｜>",
+    "<function_call> {\"name\": \"get_weather\", \"arguments\": {\"city\": \"Oslo\", \"days\": 2}}",
+    "[unused11][{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Oslo\", \"days\": 2}}][unused12]",
+    "-> tool/function_call\n[{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Oslo\", \"days\": 2}}]",
     "<|tool_call_start|>[{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Oslo\", \"days\": 2}}]<|tool_call_end|>",
     "<|python_start|>[get_weather(city='Oslo', days=2)]<|python_end|>",
     "<|python_tag|>{\"name\": \"get_weather\", \"parameters\": {\"city\": \"Oslo\", \"days\": 2}}",
@@ -92,11 +100,12 @@ const FORMS: &[&str] = &[
     "[{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Oslo\", \"days\": 2}}]",
     "{\"type\": \"function\", \"function\": {\"name\": \"get_weather\", \"arguments\": \"{\\\"city\\\":\\\"Oslo\\\",\\\"days\\\":2}\"}}",
     "[get_weather(city='Oslo', days=2)]",
+    "[get_weather(city=\"Oslo\", days=\"2\")]",
 ];
 
 /// Returns true for forms without a mark, which are the whole answer.
 fn is_bare(form: &str) -> bool {
-    form.starts_with(['{', '[']) && !form.starts_with("[TOOL_CALLS]")
+    form.starts_with(['{', '[']) && !form.starts_with("[TOOL_CALLS]") && !form.starts_with("[unused")
 }
 
 #[test]
@@ -195,6 +204,8 @@ fn thoughts_in_every_form() {
         ("<|inner_prefix|>", "<|inner_suffix|>"),
         ("<|open|>think<|sep|>", "<|close|>think<|sep|><|open|>response<|sep|>"),
         ("<think>\n", "\n</think>\n<answer>\n"),
+        ("<mm:think>", "</mm:think>"),
+        ("<thought>\n", "\n</thought>\n"),
     ] {
         let wanted = ("Hello there.".to_string(), "Hm, <b> well.".to_string(), vec![]);
         assert_eq!(read(&format!("{open}Hm, <b> well.{close}Hello there.")), wanted, "{open}");
@@ -265,7 +276,7 @@ fn marks_that_are_tokens_are_taken_from_tokens() {
     let read = |text: &str| {
         let (mut reader, mut parts) = (Reader::new(dialect.clone(), tools(), ""), Vec::new());
         reader.push(text, &mut parts);
-        reader.finish(&mut parts);
+        reader.finish(&mut parts, false);
         parts
     };
     let call = "{\"name\": \"get_time\", \"arguments\": {}}";
@@ -295,18 +306,54 @@ fn every_form_is_read_with_tokens_as_marks() {
         let mut tokens: Vec<&str> =
             form.split_inclusive('>').filter_map(|piece| Some(&piece[piece.rfind('<')?..])).collect();
         tokens.extend(["[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"]);
-        tokens.retain(|token| !token.contains(['=', '"']));
+        let patterns = super::marks::patterns();
+        tokens.retain(|token| !token.contains(['=', '"']) && patterns.iter().any(|pattern| pattern.contains(token)));
         tokens.sort_unstable_by_key(|token| usize::MAX - token.len());
         tokens.dedup();
         let marks = with_tokens(&tokens);
         let mut reader = Reader::new(Arc::new(Dialect::all(&marks)), tools(), "");
         let mut parts = Vec::new();
         reader.push(&marks.resolve(form), &mut parts);
-        reader.finish(&mut parts);
+        reader.finish(&mut parts, false);
         let [Part::Call(call)] = &parts[..] else { panic!("{form}: {parts:?}") };
         let arguments: Value = serde_json::from_str(&call.arguments).unwrap();
         assert_eq!((call.name.as_str(), arguments), ("get_weather", json!({ "city": "Oslo", "days": 2 })), "{form}");
     }
+}
+
+#[test]
+fn a_call_that_the_limit_cut_is_no_call() {
+    let calls = |text: &str, is_cut: bool| {
+        let (mut reader, mut parts) = (reader(""), Vec::new());
+        reader.push(text, &mut parts);
+        reader.finish(&mut parts, is_cut);
+        parts.iter().filter(|part| matches!(part, Part::Call(_))).count()
+    };
+    for text in [
+        "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Oslo</arg_value>\n",
+        "<tool_call>\n<function=get_weather>\n<parameter=city>\nOslo\n</parameter>\n",
+    ] {
+        assert_eq!((calls(text, false), calls(text, true)), (1, 0), "{text}");
+    }
+    // Complete arguments are a call.
+    assert_eq!(calls("<tool_call>\n{\"name\": \"get_time\", \"arguments\": {}}\n", true), 1);
+}
+
+#[test]
+fn a_thought_is_closed_without_being_opened() {
+    assert_eq!(read("</think>\n\nHello.").0, "Hello.");
+    assert_eq!(read("</mm:think>Hello.").0, "Hello.");
+}
+
+#[test]
+fn types_of_other_languages_have_names_in_json() {
+    let given = json!({ "name": "f", "parameters": { "type": "dict", "required": null, "properties": {
+        "type": { "type": "float" }, "b": { "type": "List[str]" }, "c": { "type": "int, optional" }, "d": { "type": "STRING" },
+        "e": { "type": "tuple", "items": { "type": "bool" } }, "f": { "type": "Any", "enum": [{ "type": "str" }] } } } });
+    let wanted = json!({ "type": "object", "properties": {
+        "type": { "type": "number" }, "b": { "type": "array" }, "c": { "type": "integer" }, "d": { "type": "string" },
+        "e": { "type": "array", "items": { "type": "boolean" } }, "f": { "enum": [{ "type": "str" }] } } });
+    assert_eq!(Tools::of(&[given]).0[0].parameters, wanted);
 }
 
 #[test]

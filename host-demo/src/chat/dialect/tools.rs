@@ -37,6 +37,7 @@ impl Tools {
             let function = tool.get("function").filter(|function| function.is_object()).unwrap_or(tool);
             let parameters = function.get("parameters").filter(|value| value.is_object()).cloned();
             let mut parameters = parameters.unwrap_or_else(|| json!({ "type": "object" }));
+            name_types(&mut parameters, 0);
             let has_others = ["$ref", "anyOf", "oneOf", "allOf", "additionalProperties", "patternProperties"];
             let names = parameters.get("properties").and_then(Value::as_object).map_or(0, Map::len);
             // A function without parameters has no arguments.
@@ -107,11 +108,13 @@ impl Tool {
 
     /// Converts an unquoted argument to the type in its schema.
     pub fn typed(&self, key: &str, text: &str) -> Value {
+        self.typed_by(self.schema(key).unwrap_or(&Value::Null), text)
+    }
+
+    /// Converts an unquoted value to the type in a schema; `null` allows every type.
+    pub fn typed_by(&self, schema: &Value, text: &str) -> Value {
         let text = unwrapped(text);
-        let types = match self.schema(key) {
-            Some(schema) => types(schema, &self.parameters, 0),
-            None => Types { string: true, other: true },
-        };
+        let types = types(schema, &self.parameters, 0);
         let parsed = || serde_json::from_str(text.trim()).ok().or_else(|| super::literal::whole(text.trim()));
         match types {
             Types { string: true, other: false } => Value::String(text),
@@ -123,10 +126,53 @@ impl Tool {
         }
     }
 
+    /// Returns true if the schema allows a text for this argument.
+    pub fn may_be_text(&self, key: &str) -> bool {
+        self.schema(key).is_none_or(|schema| types(schema, &self.parameters, 0).string)
+    }
+
     /// Returns true if the schema allows only texts for this argument.
     pub fn is_text(&self, key: &str) -> bool {
         self.schema(key)
             .is_some_and(|schema| types(schema, &self.parameters, 0) == Types { string: true, other: false })
+    }
+}
+
+/// Replaces names of types in other languages by JSON Schema's: `dict`, `float`, `List[str]`, `int, optional`, `STRING`.
+/// A type without an equivalent becomes any.
+fn name_types(schema: &mut Value, depth: usize) {
+    let Some(members) = schema.as_object_mut().filter(|_| depth < 64) else { return };
+    if members.get("required").is_some_and(Value::is_null) {
+        members.remove("required");
+    }
+    if let Some(Value::String(name)) = members.get("type") {
+        let lower = name.to_lowercase();
+        let name = lower.split([',', '[', '<']).next().unwrap_or_default().trim();
+        let known = match name {
+            "object" | "array" | "string" | "number" | "integer" | "boolean" | "null" => name,
+            "dict" | "map" | "hashmap" => "object",
+            "list" | "tuple" | "set" | "arraylist" => "array",
+            "str" | "text" | "char" => "string",
+            "float" | "double" | "decimal" => "number",
+            "int" | "long" => "integer",
+            "bool" => "boolean",
+            "none" => "null",
+            _ => "",
+        };
+        match known {
+            "" => _ = members.remove("type"),
+            known => _ = members.insert("type".into(), json!(known)),
+        }
+    }
+    for (key, inner) in members {
+        match (key.as_str(), inner) {
+            ("enum" | "const" | "default" | "examples" | "example", _) => {}
+            ("properties" | "$defs" | "definitions" | "patternProperties", Value::Object(named)) => {
+                named.values_mut().for_each(|schema| name_types(schema, depth + 1));
+            }
+            (_, Value::Array(list)) => list.iter_mut().for_each(|schema| name_types(schema, depth + 1)),
+            (_, schema) => name_types(schema, depth + 1),
+        }
     }
 }
 

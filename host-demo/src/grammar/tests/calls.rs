@@ -26,7 +26,7 @@ fn read(dialect: &Arc<Dialect>, tools: &Arc<Tools>, prompt: &str, text: &str) ->
     let mut reader = Reader::new(dialect.clone(), tools.clone(), prompt);
     let mut parts = Vec::new();
     reader.push(text, &mut parts);
-    reader.finish(&mut parts);
+    reader.finish(&mut parts, false);
     let has_more = parts.iter().any(|part| matches!(part, Part::Content(_)));
     let call = |part| match part {
         Part::Call(call) => Some((call.name, serde_json::from_str(&call.arguments).unwrap())),
