@@ -78,7 +78,7 @@ impl Answer<'_> {
         let mut parts = Vec::new();
         reader.push(&text, &mut parts);
         if self.is_over {
-            reader.finish(&mut parts);
+            reader.finish(&mut parts, self.choice.is_cut());
         }
         for part in parts {
             match part {
