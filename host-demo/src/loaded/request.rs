@@ -138,7 +138,7 @@ impl Request {
     /// Adds `bias` to the logit of a token.
     #[must_use]
     pub fn logit_bias(mut self, token: TokenId, bias: f32) -> Self {
-        self.body.logit_bias.get_or_insert_default().insert(token.to_string(), bias);
+        self.body.logit_bias.get_or_insert_with(|| json!({}))[token.to_string()] = json!(bias.clamp(-100.0, f32::MAX));
         self
     }
 
