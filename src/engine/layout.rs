@@ -99,12 +99,9 @@ pieces! {
     /// `[2][batch]`: contexts of the rows of a pass, and of rows selected from them.
     #[cfg(feature = "lora")]
     owners: u32,
-    /// `[batch][rank]`
+    /// `[PAIRS][batch][rank]`: products with the first matrices of pairs.
     #[cfg(feature = "lora")]
     low: f32,
-    /// `[batch][ADAPTED_ROWS]`
-    #[cfg(feature = "lora")]
-    adapted: f32,
 }
 
 /// Consecutive rows of a pass that belong to one context.
@@ -121,9 +118,9 @@ pub(crate) struct Segment {
     pub source: u32,
 }
 
-/// Rows of an adapter's product that are computed at once.
+/// Most pairs of an adapter that are multiplied at once: those of the matrices that have the same input.
 #[cfg(feature = "lora")]
-pub(crate) const ADAPTED_ROWS: usize = 64;
+pub(crate) const PAIRS: usize = 4;
 
 /// Maximum number of token embeddings: an encoder and a decoder can have one each.
 #[cfg(feature = "lora")]

@@ -1,7 +1,7 @@
 //! The plan: how many bytes of memory a model needs, computed before it runs, at run time or at compile time.
 
 #[cfg(feature = "lora")]
-use super::layout::{ADAPTED_ROWS, EMBEDDINGS};
+use super::layout::{EMBEDDINGS, PAIRS};
 use super::layout::{Layout, POOLS, SOURCE, STATES, Store, biases, head_layout, max, product};
 use crate::error::Sentence;
 use crate::hash::Hash;
@@ -385,8 +385,7 @@ impl Layout {
             layout.pairs = tri!(product(&[options.adapters, formats.matrices + EMBEDDINGS]));
             layout.adapter_scales = tri!(product(&[options.adapters, options.contexts]));
             layout.owners = tri!(product(&[2, batch]));
-            layout.low = tri!(product(&[batch, options.rank]));
-            layout.adapted = tri!(product(&[batch, ADAPTED_ROWS]));
+            layout.low = tri!(product(&[PAIRS, batch, options.rank]));
         }
         if encoder.is_some() || !spec.has_head() {
             layout.states = tri!(product(&[options.source(spec), spec.dim]));

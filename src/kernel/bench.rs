@@ -1,7 +1,7 @@
 //! A single matrix product, for the benchmarks. Not part of the public interface.
 
 use super::form::SUM_SPAN;
-use super::linear::linear;
+use super::linear::{Batch, linear};
 use super::panel;
 use super::{Acts, Form, Kernels, Matrix};
 use crate::quant::TensorType;
@@ -55,5 +55,5 @@ pub fn product(
     out: &mut [f32],
 ) {
     let Some(w) = Matrix::at(kind, (rows, cols), weights, 0) else { return };
-    linear(kernels, workers, panels, &[(Some(w), 0)], &x.0, out, rows);
+    linear(kernels, workers, panels, Batch { products: &[(Some(w), 0)], x: x.0, out, stride: rows }, []);
 }

@@ -288,10 +288,15 @@ pub(super) trait Weight {
     /// Bytes of one weight.
     const BYTES: usize = size_of::<Self::Sixteen>() / 16;
     fn load<S: Isa>(s: S, w: &Self::Sixteen) -> S::V;
+    /// The bytes of four weights.
+    #[cfg(feature = "lora")]
+    type Four: bytemuck::Pod;
+    #[cfg(feature = "lora")]
+    fn four<S: Isa>(s: S, w: &Self::Four) -> [f32; 4];
 }
 
 macro_rules! weight {
-    ($name:ident, $bytes:literal, $load:ident) => {
+    ($name:ident, $bytes:literal, $load:ident, $four:expr) => {
         pub(super) struct $name;
         impl Weight for $name {
             type Sixteen = [u8; 16 * $bytes];
@@ -299,12 +304,20 @@ macro_rules! weight {
             fn load<S: Isa>(s: S, w: &Self::Sixteen) -> S::V {
                 s.$load(w)
             }
+            #[cfg(feature = "lora")]
+            type Four = [u8; 4 * $bytes];
+            #[cfg(feature = "lora")]
+            #[inline(always)]
+            fn four<S: Isa>(s: S, w: &Self::Four) -> [f32; 4] {
+                $four(s, w)
+            }
         }
     };
 }
-weight!(F32, 4, load_f32);
-weight!(F16, 2, load_f16);
-weight!(Bf16, 2, load_bf16);
+weight!(F32, 4, load_f32, |_, w: &[u8; 16]| bytemuck::must_cast(*w));
+weight!(F16, 2, load_f16, S::four_f16);
+weight!(Bf16, 2, load_bf16, |_, w: &[u8; 8]| bytemuck::must_cast::<_, [u16; 4]>(*w)
+    .map(|half| f32::from_bits(u32::from(half) << 16)));
 
 /// Float weights times float activations, in tiles of `R` rows by `T` tokens. Each output is one sum in 16 lanes.
 #[inline(always)]
@@ -382,4 +395,52 @@ unsafe fn tile<S: Isa, W: Weight, const R: usize, const T: usize>(s: S, job: &mu
             }
         }
     }
+}
+
+/// `out[t * stride + r] += row r of w * token t`: one chain of fma over the columns, which starts with the output. Lanes
+/// are rows, so that rows with few columns need no sums of lanes.
+#[cfg(feature = "lora")]
+#[inline(always)]
+pub(super) fn add_product<S: Isa, W: Weight>(s: S, job: &mut Job<'_>) {
+    let Job { w, rows, cols, x, out, stride, .. } = *job;
+    for r in (0..rows).step_by(16) {
+        for k in (0..cols).step_by(4) {
+            let columns = s.transpose(four_columns::<S, W>(s, w, r * cols + k, cols));
+            for t in 0..x.tokens {
+                // SAFETY: the job has these outputs, and nobody else accesses them.
+                let out = unsafe { core::slice::from_raw_parts_mut(out.add(t * stride + r), (rows - r).min(16)) };
+                let Some(x) = x.x.get(t * cols + k..(t + 1) * cols) else { return };
+                let mut acc = load(s, out, 0);
+                let mut add = |column: S::V, x: &f32| acc = column.fma(s.splat(*x), acc);
+                match x.first_chunk::<4>() {
+                    Some(x) => columns.into_iter().zip(x).for_each(|(column, x)| add(column, x)),
+                    None => columns.into_iter().zip(x).for_each(|(column, x)| add(column, x)),
+                }
+                store(acc, out, 0);
+            }
+        }
+    }
+}
+
+/// Four weights of each of 16 rows, from weight `first` on. Columns past the last one have arbitrary values.
+#[cfg(feature = "lora")]
+#[inline(always)]
+fn four_columns<S: Isa, W: Weight>(s: S, w: &[u8], first: usize, cols: usize) -> [[f32; 4]; 16] {
+    if (first + 15 * cols + 4) * W::BYTES > w.len() {
+        return last_columns::<S, W>(s, w, first, cols);
+    }
+    // SAFETY: the weights of the last row end inside `w`.
+    core::array::from_fn(|r| W::four(s, unsafe { &*w.as_ptr().add((first + r * cols) * W::BYTES).cast() }))
+}
+
+/// [`four_columns`], with zeros for weights past the end.
+#[cfg(feature = "lora")]
+#[cold]
+#[inline(never)]
+fn last_columns<S: Isa, W: Weight>(s: S, w: &[u8], first: usize, cols: usize) -> [[f32; 4]; 16] {
+    core::array::from_fn(|r| {
+        let mut four = W::Four::zeroed();
+        copy(w.get((first + r * cols) * W::BYTES..).unwrap_or_default(), bytemuck::bytes_of_mut(&mut four));
+        W::four(s, &four)
+    })
 }

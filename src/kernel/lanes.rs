@@ -44,6 +44,23 @@ pub(super) unsafe trait Isa: Copy {
     fn load_f16(self, bytes: &[u8; 32]) -> Self::V;
     fn load_bf16(self, bytes: &[u8; 32]) -> Self::V;
     fn load_i8(self, bytes: &[u8; 16]) -> Self::V;
+    /// Decodes four little-endian f16.
+    #[cfg(feature = "lora")]
+    #[inline(always)]
+    fn four_f16(self, bytes: &[u8; 8]) -> [f32; 4] {
+        bytemuck::must_cast_ref::<_, [[u8; 2]; 4]>(bytes).map(crate::quant::le_f16)
+    }
+    /// The four columns of 16 rows.
+    #[cfg(feature = "lora")]
+    #[inline(always)]
+    fn transpose(self, rows: [[f32; 4]; 16]) -> [Self::V; 4] {
+        [
+            self.load(&rows.map(|[x, ..]| x)),
+            self.load(&rows.map(|[_, x, ..]| x)),
+            self.load(&rows.map(|[.., x, _]| x)),
+            self.load(&rows.map(|[.., x]| x)),
+        ]
+    }
 
     /// [`exp`], in as many lanes at a time as fit in the registers.
     #[inline(always)]

@@ -1,5 +1,7 @@
 //! The linear layer: rows of weights times tokens, divided among workers by rows.
 
+use core::ops::Range;
+
 use super::Kernels;
 use super::fork::{ITEM_WEIGHTS, ITEMS_PER_WORKER, Parts, fork};
 use super::form::{Form, SUM_SPAN};
@@ -11,48 +13,126 @@ use crate::workers::Workers;
 /// An optional matrix, and the index in `out` where the outputs of the first token begin.
 pub(crate) type Product<'a> = (Option<Matrix<'a>>, usize);
 
-/// `out[at + t * stride + r] = row r of w * token t of x` for each `(w, at)` of `products`. The workers divide the rows
-/// of all matrices as if they were one matrix.
+/// Matrices with the same input: `out[at + t * stride + r] = row r of w * token t of x` for each `(w, at)` of
+/// `products`.
 ///
 /// The outputs must not overlap: in the order of `products` they are side by side within a stride, or each ends before
-/// the next begins. `panels` has room for one panel per worker that takes part. Each row is computed by one worker, so
-/// the result does not depend on the number of workers.
-pub(crate) fn linear(
+/// the next begins.
+pub(crate) struct Batch<'a> {
+    pub products: &'a [Product<'a>],
+    pub x: Acts<'a>,
+    pub out: &'a mut [f32],
+    pub stride: usize,
+}
+
+impl<'a> Batch<'a> {
+    /// No matrices.
+    pub fn empty() -> Self {
+        Self { products: &[], x: Acts { x: &[], q: &[], d: &[], sums: &[], tokens: 0 }, out: &mut [], stride: 0 }
+    }
+
+    pub fn products(&self) -> impl Iterator<Item = (&'a Matrix<'a>, usize)> + use<'a> {
+        self.products.iter().filter_map(|(w, at)| Some((w.as_ref()?, *at)))
+    }
+}
+
+/// Computes the products of `batch` and of `more`. The workers divide the rows of all matrices as if they were one
+/// matrix.
+///
+/// `panels` has room for one panel per worker that takes part. Each row is computed by one worker, so the result does
+/// not depend on the number of workers.
+pub(crate) fn linear<const MORE: usize>(
     kernels: &Kernels,
     workers: &dyn Workers,
     panels: &mut [u8],
-    products: &[Product<'_>],
-    x: &Acts<'_>,
-    out: &mut [f32],
-    stride: usize,
+    batch: Batch<'_>,
+    mut more: [Batch<'_>; MORE],
 ) {
-    let products = || products.iter().filter_map(|(w, at)| Some((w.as_ref()?, *at)));
-    if !fit(products(), x.tokens, out.len(), stride) {
+    let outs = (Out(batch.out.as_mut_ptr()), more.each_mut().map(|batch| Out(batch.out.as_mut_ptr())));
+    let batches = || core::iter::once((&batch, &outs.0)).chain(more.iter().zip(&outs.1));
+    if !batches().all(|(batch, _)| fit(batch.products(), batch.x.tokens, batch.out.len(), batch.stride)) {
         debug_assert!(false, "linear: the shapes do not match");
         return;
     }
-    let out = Out(out.as_mut_ptr());
-    let all_panels = products().map(|(w, _)| w.rows.div_ceil(PANEL_ROWS)).sum();
-    let weights = products().fold(0, |sum: usize, (w, _)| sum.saturating_add(w.rows.saturating_mul(w.cols)));
-    let work = weights.saturating_mul(x.tokens);
-    let panel = products().map(|(w, _)| panel_bytes(w.kind, w.cols)).max().filter(|_| x.tokens > 1).unwrap_or(0);
-    let items = workers.count().saturating_mul(ITEMS_PER_WORKER).max(weights / ITEM_WEIGHTS).min(all_panels);
-    // Items are whole panels, divided as evenly as possible.
-    let begin = |item: usize| (item * all_panels).checked_div(items).unwrap_or(0);
+    let (mut all_panels, mut work, mut panel) = (0, 0usize, 0);
+    for (batch, _) in batches() {
+        for (w, _) in batch.products() {
+            all_panels += w.rows.div_ceil(PANEL_ROWS);
+            work = work.saturating_add(w.rows.saturating_mul(w.cols).saturating_mul(batch.x.tokens));
+            panel = panel.max(if batch.x.tokens > 1 { panel_bytes(w.kind, w.cols) } else { 0 });
+        }
+    }
+    let large = work.checked_div(batch.x.tokens).unwrap_or(0) / ITEM_WEIGHTS;
+    let items = workers.count().saturating_mul(ITEMS_PER_WORKER).max(large).min(all_panels);
     fork(workers, items, work, panels, panel, &|item, panel| {
-        // Row ranges are counted in panels from the first row of each matrix.
-        let (mut begin, mut end) = (begin(item), begin(item + 1));
-        for (w, at) in products() {
-            let (first, last) = (w.rows.min(begin * PANEL_ROWS), w.rows.min(end * PANEL_ROWS));
-            if let Some(w) = w.part(first, last - first).filter(|w| w.rows > 0) {
-                // SAFETY: each item has its own rows, so nobody else writes these outputs; `fit` checked that they are
-                // inside `out`.
-                unsafe { rows(kernels, &w, x, (out.at(at + first), stride), panel) };
+        let mut range = share(item, items, all_panels);
+        for (batch, out) in batches() {
+            for (w, at) in batch.products() {
+                if let Some((first, w)) = part(w, &mut range) {
+                    // SAFETY: each item has its own rows, so nobody else writes these outputs; `fit` checked that they
+                    // are inside `out`.
+                    unsafe { rows(kernels, &w, &batch.x, (out.at(at + first), batch.stride), panel) };
+                }
             }
-            let panels = w.rows.div_ceil(PANEL_ROWS);
-            (begin, end) = (begin.saturating_sub(panels), end.saturating_sub(panels));
         }
     });
+}
+
+/// `out[at + t * stride + r] += row r of w * token t` for each `(w, at)`; the outputs are as in [`Batch`]. The weights are
+/// floats, and all matrices have `cols` columns. `x` is `[products][tokens][cols]`.
+#[cfg(feature = "lora")]
+pub(crate) fn add_products(
+    kernels: &Kernels,
+    workers: &dyn Workers,
+    products: &[Product<'_>],
+    (x, tokens): (&[f32], usize),
+    out: &mut [f32],
+    stride: usize,
+) {
+    /// Time of a multiplication in relation to one of a quantized row: it reads a float.
+    const COST: usize = 4;
+    let products = || products.iter().filter_map(|(w, at)| Some((w.as_ref()?, *at)));
+    if !fit(products(), tokens, out.len(), stride) {
+        debug_assert!(false, "add_products: the shapes do not match");
+        return;
+    }
+    let out = Out(out.as_mut_ptr());
+    let (mut all_panels, mut work) = (0, 0usize);
+    for (w, _) in products() {
+        all_panels += w.rows.div_ceil(PANEL_ROWS);
+        work = work.saturating_add(w.rows.saturating_mul(w.cols).saturating_mul(COST * tokens));
+    }
+    let items = workers.count().saturating_mul(ITEMS_PER_WORKER).min(all_panels);
+    fork(workers, items, work, &mut [(); 0], 0, &|item, _| {
+        let mut range = share(item, items, all_panels);
+        for (i, (w, at)) in products().enumerate() {
+            let (Some((first, w)), x) = (part(w, &mut range), x.get(i * tokens * w.cols..(i + 1) * tokens * w.cols))
+            else {
+                continue;
+            };
+            let x = Acts { x: x.unwrap_or_default(), q: &[], d: &[], sums: &[], tokens };
+            // SAFETY: as in `linear`.
+            if let Some(mut job) = unsafe { Job::new(&w, &x, (out.at(at + first), stride), &mut []) } {
+                kernels.add_product(&mut job);
+            }
+        }
+    });
+}
+
+/// The panels of an item. Items are whole panels, divided as evenly as possible.
+fn share(item: usize, items: usize, panels: usize) -> Range<usize> {
+    let begin = |item: usize| (item * panels).checked_div(items).unwrap_or(0);
+    begin(item)..begin(item + 1)
+}
+
+/// The rows of `w` in a range of panels that is counted from its first row, and the index of the first one; `None` if there
+/// are none. Counts the range from the next matrix afterwards.
+#[inline(always)]
+fn part<'a>(w: &Matrix<'a>, range: &mut Range<usize>) -> Option<(usize, Matrix<'a>)> {
+    let (first, last) = (w.rows.min(range.start * PANEL_ROWS), w.rows.min(range.end * PANEL_ROWS));
+    let panels = w.rows.div_ceil(PANEL_ROWS);
+    *range = range.start.saturating_sub(panels)..range.end.saturating_sub(panels);
+    Some((first, w.part(first, last - first).filter(|w| w.rows > 0)?))
 }
 
 /// `out[at + t * stride + r] = row r of w * token t of x`, on the calling thread. `last` is the distance in `out` from

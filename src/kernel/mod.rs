@@ -58,7 +58,9 @@ pub(crate) use cache::store;
 pub(crate) use fork::{fork_chunks, fork_pairs};
 pub(crate) use form::Form;
 pub(crate) use job::Acts;
-pub(crate) use linear::{Product, linear, linear_alone, quantize};
+#[cfg(feature = "lora")]
+pub(crate) use linear::add_products;
+pub(crate) use linear::{Batch, Product, linear, linear_alone, quantize};
 pub(crate) use matrix::{Kind, Matrix};
 pub(crate) use panel::panel_bytes;
 pub(crate) use recurrent::{CausalConvolution, MAX_TAPS, Recurrence, TILE, Update};
@@ -164,6 +166,8 @@ pub struct Kernels {
     activate: unsafe fn(Activation, &mut [f32], Option<&[f32]>),
     soft_cap: unsafe fn(&mut [f32], f32),
     to_f16: unsafe fn(&[f32], &mut [u8]),
+    #[cfg(feature = "lora")]
+    add_product: unsafe fn(&mut Job<'_>),
     convolve: unsafe fn(&CausalConvolution<'_>, &mut [f32], usize, &mut [f32]),
     recur: unsafe fn(&Update<'_>, &mut [f32], &mut [f32]),
     attend: unsafe fn(&Attention<'_>, &mut [f32], usize, &mut [f32]),
@@ -219,6 +223,14 @@ impl Kernels {
         // SAFETY: a table can only be obtained from `available`, which checks the processor for its instruction set.
         // `Job::new` checked the shapes, and its caller promised that the outputs may be written.
         unsafe { (self.matmul)(job) }
+    }
+
+    /// `out[t * stride + r] += row r of w * token t`, for float weights.
+    #[cfg(feature = "lora")]
+    #[inline]
+    fn add_product(&self, job: &mut Job<'_>) {
+        // SAFETY: see `matmul`.
+        unsafe { (self.add_product)(job) }
     }
 
     /// Quantizes the activations of one or more tokens. `q` is as long as `x`, `d` has a scale per span of `form`, and

@@ -48,6 +48,8 @@ macro_rules! table {
     ($name:literal, $isa:ty, $matmul:path $(, $feature:literal)?) => {{
         use $crate::built;
         use $crate::kernel::{Activation, Attention, CausalConvolution, Deviation, Form, Update, attention, float, recurrent};
+        #[cfg(feature = "lora")]
+        use $crate::quant::TensorType;
         $crate::kernel::Kernels {
             name: $name,
             matmul: $matmul,
@@ -72,6 +74,17 @@ macro_rules! table {
             soft_cap: entry!(soft_cap, $isa, [$($feature)?],
                 |s, x: &mut [f32], cap: f32| if built::TANH {
                     float::soft_cap(s, x, cap);
+                }),
+            #[cfg(feature = "lora")]
+            add_product: entry!(add_product, $isa, [$($feature)?],
+                |s, job: &mut $crate::kernel::Job<'_>| match job.kind {
+                    TensorType::F16 if const { TensorType::F16.is_built() } => {
+                        float::add_product::<_, float::F16>(s, job);
+                    }
+                    TensorType::BF16 if const { TensorType::BF16.is_built() } => {
+                        float::add_product::<_, float::Bf16>(s, job);
+                    }
+                    _ => float::add_product::<_, float::F32>(s, job),
                 }),
             to_f16: entry!(to_f16, $isa, [$($feature)?], |s, x: &[f32], out: &mut [u8]| float::to_f16(s, x, out)),
             convolve: entry!(convolve, $isa, [$($feature)?],

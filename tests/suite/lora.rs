@@ -323,8 +323,8 @@ fn plans_are_exact() {
     let model = Model::new(&gguf).unwrap();
     let adapters = [Adapter::new(&Gguf::parse(&adapter_file).unwrap(), &model).unwrap(); 2];
     let plan = |adapters, rank| Plan::new(&gguf, options().batch(5).adapters(adapters).rank(rank)).unwrap();
-    // The scratch is `batch * rank` floats more, in whole lines of 64 bytes.
-    assert_eq!(plan(1, 19).workspace - plan(1, 3).workspace, 5 * 16 * 4);
+    // The scratch is `4 * batch * rank` floats, in whole lines of 64 bytes.
+    assert_eq!(plan(1, 19).workspace - plan(1, 3).workspace, 4 * 5 * 16 * 4);
     assert_eq!(plan(0, 8).workspace, Plan::new(&gguf, options().batch(5)).unwrap().workspace);
     let planned = plan(2, 3);
     let (mut workspace, mut kv) = (memory(planned.workspace), memory(planned.kv));

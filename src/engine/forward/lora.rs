@@ -3,16 +3,19 @@
 //! A weight matrix is identified by its offset in the model's file: the table of pairs is sorted by the offsets of the
 //! model's tensors. Parts of a tensor (in fused projections, or experts) find their rows of `B` the same way, and only
 //! [`Compute`] handles adapters. Each row stores its context, and consecutive rows with the same scale share a product.
+//!
+//! `A x` is computed together with `W x`, and `B` is added to its outputs in a second step. Per output, the sum is one
+//! chain of fma over the columns of `B` that starts with the output of `W`; adapters are added in their order.
 
 use super::compute::Compute;
 use super::{rows_mut, scale};
 use crate::Error;
 use crate::TokenId;
 use crate::adapter::Adapter;
-use crate::engine::layout::{ADAPTED_ROWS, EMBEDDINGS, Pair};
+use crate::engine::layout::{EMBEDDINGS, PAIRS, Pair};
 use crate::gguf::Pieces;
 use crate::hash::Hash;
-use crate::kernel::{Matrix, Product, add};
+use crate::kernel::{Acts, Batch, Matrix, Product, add_products};
 use crate::model::{Entry, Model};
 use crate::quant::decode_row;
 use bytemuck::Zeroable;
@@ -32,10 +35,8 @@ pub(crate) struct Lora<'m, 'w> {
     owners: &'w mut [u32],
     /// True while products are computed for the selected rows.
     pub is_selected: bool,
-    /// `[batch][rank]`
+    /// `[PAIRS][batch][rank]`
     low: &'w mut [f32],
-    /// `[batch][ADAPTED_ROWS]`
-    made: &'w mut [f32],
 }
 
 /// The pair for a matrix, or for some of its rows.
@@ -45,16 +46,24 @@ struct Found<'m> {
     rank: usize,
 }
 
+/// Pairs of the same rank, for matrices with the same input.
+struct Pairs<'m> {
+    a: [Product<'m>; PAIRS],
+    b: [Product<'m>; PAIRS],
+    count: usize,
+    rank: usize,
+}
+
 impl<'m, 'w> Lora<'m, 'w> {
     /// Creates the state in its pieces of the workspace.
     pub fn new(
         (file, contexts): (Pieces<'m>, usize),
         (pairs, scales, owners): (&'w mut [Pair], &'w mut [f32], &'w mut [u32]),
-        (low, made): (&'w mut [f32], &'w mut [f32]),
+        low: &'w mut [f32],
     ) -> Self {
         owners.fill(0);
         scales.fill(0.0);
-        Self { adapters: &[], file, pairs, scales, contexts, owners, is_selected: false, low, made }
+        Self { adapters: &[], file, pairs, scales, contexts, owners, is_selected: false, low }
     }
 
     /// True if contexts may choose adapters.
@@ -74,7 +83,7 @@ impl<'m, 'w> Lora<'m, 'w> {
 
     /// Largest planned rank.
     fn rank(&self) -> usize {
-        self.low.len().checked_div(self.batch()).unwrap_or(0)
+        self.low.len().checked_div(PAIRS * self.batch()).unwrap_or(0)
     }
 
     /// Fills the table of pairs.
@@ -205,6 +214,30 @@ impl<'m, 'w> Lora<'m, 'w> {
         Some(Found { a: a.part(slab * rank, rank)?, b: b.part(row, w.rows())?, rank })
     }
 
+    /// The pairs for some of `products`, whose inputs are `tokens` rows, with the offsets of the outputs. Removes the
+    /// products that it looked at; `None` at the end.
+    fn next_pairs(
+        &self,
+        adapter: usize,
+        products: &mut &[Product<'_>],
+        (at, tokens): (usize, usize),
+    ) -> Option<Pairs<'m>> {
+        let mut pairs = Pairs { a: [(None, 0); PAIRS], b: [(None, 0); PAIRS], count: 0, rank: 0 };
+        while let Some(((w, of_w), others)) = products.split_first() {
+            if let Some(Found { a, b, rank }) = w.as_ref().and_then(|w| self.find(adapter, w)) {
+                if pairs.count > 0 && pairs.rank != rank {
+                    break;
+                }
+                let count = pairs.count;
+                let (Some(to_a), Some(to_b)) = (pairs.a.get_mut(count), pairs.b.get_mut(count)) else { break };
+                (*to_a, *to_b) = ((Some(a), count * tokens * rank), (Some(b), at + of_w));
+                (pairs.count, pairs.rank) = (count + 1, rank);
+            }
+            *products = others;
+        }
+        (pairs.count > 0).then_some(pairs)
+    }
+
     /// Offset of a matrix in the model's file.
     fn offset(&self, w: &Matrix<'_>) -> Option<u64> {
         self.file.offset(w.data())
@@ -219,10 +252,9 @@ impl<'m, 'w> Lora<'m, 'w> {
 }
 
 impl Compute<'_, '_> {
-    /// Adds the products of adapters to those of the matrices, with the same arguments as
-    /// [`times_each`](Self::times_each).
+    /// [`times_each`](Self::times_each) with the products of adapters added.
     #[inline(never)] // keeps its temporaries off the stack of passes without adapters
-    pub(super) fn adapt(
+    pub(super) fn adapted(
         &mut self,
         (x, tokens): (&[f32], usize),
         products: &[Product<'_>],
@@ -230,46 +262,34 @@ impl Compute<'_, '_> {
         stride: usize,
     ) {
         let cols = x.len().checked_div(tokens).unwrap_or(0);
+        let mut base = products; // computed together with the first pairs
         for (adapter, of) in self.lora.adapters.iter().enumerate() {
-            for (w, at) in products.iter().filter_map(|(w, at)| Some((w.as_ref()?, *at))) {
-                let (mut first, mut found) = (0, None);
-                while first < tokens {
-                    let scale = self.lora.scale(first, adapter);
-                    let alike = (first + 1..tokens).take_while(|row| self.lora.scale(*row, adapter) == scale).count();
-                    let (start, rows) = (first, alike + 1);
-                    first += rows;
-                    if scale == 0.0 {
-                        continue;
-                    }
-                    let Some(Found { a, b, rank }) = found.get_or_insert_with(|| self.lora.find(adapter, w)) else {
-                        break;
-                    };
-                    let Some(x) = x.get(start * cols..(start + rows) * cols) else { return };
-                    let low = core::mem::take(&mut self.lora.low);
-                    if let (Some(low), Some(out)) = (low.get_mut(..rows * *rank), out.get_mut(at + start * stride..)) {
-                        self.adapter_products((x, rows), &[(Some(*a), 0)], low, *rank);
+            let mut first = 0;
+            while first < tokens {
+                let (start, scale) = (first, self.lora.scale(first, adapter));
+                let rows = 1 + (start + 1..tokens).take_while(|row| self.lora.scale(*row, adapter) == scale).count();
+                first += rows;
+                let mut left = products;
+                while scale != 0.0
+                    && let Some(pairs) = self.lora.next_pairs(adapter, &mut left, (start * stride, rows))
+                {
+                    let Pairs { a, b, count, rank } = &pairs;
+                    let all = core::mem::take(&mut self.lora.low);
+                    let input = x.get(start * cols..(start + rows) * cols);
+                    if let (Some(low), Some(x_rows)) = (all.get_mut(..count * rows * rank), input) {
+                        let input = Acts { x: x_rows, q: &[], d: &[], sums: &[], tokens: rows };
+                        let batch = Batch { products: a, x: input, out: low, stride: *rank };
+                        self.products((x, tokens), core::mem::take(&mut base), out, stride, [batch]);
                         super::scale(low, of.factor(scale, *rank));
-                        self.add_product((low, rows), b, out, stride);
+                        add_products(self.kernels, self.workers, b, (low, rows), out, stride);
                     }
-                    self.lora.low = low;
+                    self.lora.low = all;
                 }
             }
         }
-    }
-
-    /// `out[t * stride + r] += dot(row r of w, token t)`.
-    fn add_product(&mut self, (x, tokens): (&[f32], usize), w: &Matrix<'_>, out: &mut [f32], stride: usize) {
-        let made = core::mem::take(&mut self.lora.made);
-        for first in (0..w.rows()).step_by(ADAPTED_ROWS) {
-            let width = ADAPTED_ROWS.min(w.rows() - first);
-            let (Some(part), Some(made)) = (w.part(first, width), made.get_mut(..tokens * width)) else { break };
-            self.adapter_products((x, tokens), &[(Some(part), 0)], made, width);
-            for (t, made) in super::rows(made, width).enumerate() {
-                let start = t * stride + first;
-                add(out.get_mut(start..start + width).unwrap_or_default(), made);
-            }
+        if !base.is_empty() {
+            self.products((x, tokens), base, out, stride, []);
         }
-        self.lora.made = made;
     }
 
     /// Adds the products of adapters to the embedding of a token, in a row of the pass.
@@ -279,13 +299,10 @@ impl Compute<'_, '_> {
             let Some(Found { a, b, rank }) = self.lora.embedding(adapter, words).filter(|_| by != 0.0) else {
                 continue;
             };
-            let all = core::mem::take(&mut self.lora.low);
-            if let Some(low) = all.get_mut(..rank) {
-                decode_row(a.kind(), a.row(token as usize), low);
-                scale(low, of.factor(by, rank));
-                self.add_product((low, 1), &b, x, b.rows());
-            }
-            self.lora.low = all;
+            let Some(low) = self.lora.low.get_mut(..rank) else { return };
+            decode_row(a.kind(), a.row(token as usize), low);
+            scale(low, of.factor(by, rank));
+            add_products(self.kernels, self.workers, &[(Some(b), 0)], (low, 1), x, b.rows());
         }
     }
 }

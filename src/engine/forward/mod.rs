@@ -147,7 +147,7 @@ impl<'m, 'w> Forward<'m, 'w> {
                 lora: Lora::new(
                     (model.gguf().pieces(), store.contexts),
                     (pieces.pairs, pieces.adapter_scales, pieces.owners),
-                    (pieces.low, pieces.adapted),
+                    pieces.low,
                 ),
             },
             pools,

@@ -6,9 +6,11 @@ use std::{format, vec, vec::Vec};
 
 use super::edge::Edge;
 use super::{DATA, Data, Random, UNTOUCHED, block_types, same, tables};
+#[cfg(feature = "lora")]
+use crate::kernel::add_products;
 use crate::kernel::form::SUM_SPAN;
 use crate::kernel::linear::fit;
-use crate::kernel::{Acts, Form, Kernels, Matrix, SCALAR, linear, panel_bytes};
+use crate::kernel::{Acts, Batch, Form, Kernels, Matrix, SCALAR, linear, panel_bytes};
 use crate::quant::{Format, Plain, TensorType, decode_row, formats, formats_list};
 use crate::workers::{Serial, Workers};
 
@@ -55,7 +57,8 @@ fn product(kernels: &Kernels, w: Matrix<'_>, x: &Acts<'_>, stride: usize) -> Vec
     let mut panel = Edge::of(&vec![0xaa; if x.tokens > 1 { panel_bytes(w.kind, w.cols) } else { 0 }]);
     let (data, floats, q, d, sums) = (Edge::of(w.data), Edge::of(x.x), Edge::of(x.q), Edge::of(x.d), Edge::of(x.sums));
     let x = Acts { x: &floats, q: &q, d: &d, sums: &sums, tokens: x.tokens };
-    linear(kernels, &Serial, &mut panel, &[(Some(Matrix { data: &data, ..w }), 0)], &x, &mut out, stride);
+    let products = &[(Some(Matrix { data: &data, ..w }), 0)];
+    linear(kernels, &Serial, &mut panel, Batch { products, x, out: &mut out, stride }, []);
     out.to_vec()
 }
 
@@ -155,7 +158,8 @@ fn several_products() {
                 let mut out = vec![UNTOUCHED; stride * tokens + 300];
                 let mut panels = vec![0xaa; 3 * panel_bytes(TensorType::Q8_0, cols)];
                 let products = [(Some(w[0]), at[0]), (None, 0), (Some(w[1]), at[1]), (Some(w[2]), at[2])];
-                linear(kernels, &Three, &mut panels, &products, &x.acts(), &mut out, stride);
+                let batch = Batch { products: &products, x: x.acts(), out: &mut out, stride };
+                linear(kernels, &Three, &mut panels, batch, []);
                 for (w, at) in w.into_iter().zip(at) {
                     let want = product(&SCALAR, w, &x.acts(), w.rows);
                     for (t, want) in want.chunks(w.rows).enumerate() {
@@ -165,6 +169,46 @@ fn several_products() {
                     }
                 }
                 assert!(out.iter().all(|&x| x == UNTOUCHED));
+            }
+        }
+    }
+}
+
+/// Products that are added to outputs: a chain of fma per output, for several matrices with tokens of their own.
+#[cfg(feature = "lora")]
+#[test]
+fn added_products() {
+    let mut random = Random(19);
+    let kinds = [TensorType::F32, TensorType::F16, TensorType::BF16];
+    for case in 0..600 {
+        let (data, kind) = (DATA[case % 3], random.pick(&kinds));
+        let (rows, cols, tokens) =
+            ([1 + random.below(70), 1 + random.below(70)], 1 + random.below(18), 1 + random.below(5));
+        let bytes = rows.map(|rows| random.weights(kind, data, rows, cols, 0));
+        let x = random.floats(data, 2 * tokens * cols);
+        let stride = rows[0] + rows[1] + random.below(3);
+        let start = random.floats(data, stride * (tokens - 1) + rows[0] + rows[1]);
+        let mut want = start.clone();
+        for (i, (bytes, rows, at)) in [(&bytes[0], rows[0], 0), (&bytes[1], rows[1], rows[0])].into_iter().enumerate() {
+            let mut w = vec![0.0; rows * cols];
+            assert!(decode_row(kind, bytes, &mut w));
+            for (t, x) in x[i * tokens * cols..][..tokens * cols].chunks(cols).enumerate() {
+                for (w, y) in w.chunks(cols).zip(&mut want[at + t * stride..]) {
+                    *y = w.iter().zip(x).fold(*y, |y, (w, x)| libm::fmaf(*w, *x, y));
+                }
+            }
+        }
+        for kernels in tables().into_iter().chain([&SCALAR]) {
+            for workers in [&Serial as &dyn Workers, &Three] {
+                let (first, second, x, mut out) =
+                    (Edge::of(&bytes[0]), Edge::of(&bytes[1]), Edge::of(&x), Edge::of(&start));
+                let w = [(&first, rows[0]), (&second, rows[1])]
+                    .map(|(bytes, rows)| Matrix::at(kind, (rows, cols), bytes, 0));
+                let products = [(w[0], 0), (None, 0), (w[1], rows[0])];
+                add_products(kernels, workers, &products, (&x, tokens), &mut out, stride);
+                same(&out, &want, || {
+                    format!("{} {kind:?} {data:?}, {rows:?} rows, {cols} columns, {tokens} tokens", kernels.name)
+                });
             }
         }
     }

@@ -34,6 +34,15 @@ macro_rules! tree {
 }
 pub(super) use tree;
 
+/// Decodes four little-endian f16, with F16C.
+#[cfg(feature = "lora")]
+#[inline(always)]
+pub(super) unsafe fn four_f16(bytes: &[u8; 8]) -> [f32; 4] {
+    // SAFETY: the caller promises the instruction; the load has the size of its reference, and the types have the same
+    // size.
+    unsafe { core::mem::transmute(_mm_cvtph_ps(_mm_loadl_epi64(bytes.as_ptr().cast()))) }
+}
+
 // SAFETY of every block below: a value of `Avx2` proves the features, and each load has the size of its reference.
 // Every store method of `Floats` writes the whole array.
 #[allow(clippy::undocumented_unsafe_blocks)]
@@ -82,6 +91,38 @@ unsafe impl Isa for Avx2 {
         unsafe {
             let wide = |p: *const u8| _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(p.cast())));
             Floats(wide(p), wide(p.add(8)))
+        }
+    }
+    #[cfg(feature = "lora")]
+    #[inline(always)]
+    fn four_f16(self, bytes: &[u8; 8]) -> [f32; 4] {
+        unsafe { four_f16(bytes) }
+    }
+    #[cfg(feature = "lora")]
+    #[inline(always)]
+    fn transpose(self, rows: [[f32; 4]; 16]) -> [Floats; 4] {
+        let p: *const f32 = rows.as_ptr().cast();
+        unsafe {
+            // Row `i` and row `i + 4`.
+            let pair = |i: usize| {
+                _mm256_insertf128_ps::<1>(
+                    _mm256_castps128_ps256(_mm_loadu_ps(p.add(4 * i))),
+                    _mm_loadu_ps(p.add(4 * i + 16)),
+                )
+            };
+            let eight = |i: usize| {
+                let (a, b, c, d) = (pair(i), pair(i + 1), pair(i + 2), pair(i + 3));
+                let (ab, cd) = (_mm256_unpacklo_ps(a, b), _mm256_unpacklo_ps(c, d));
+                let (high_ab, high_cd) = (_mm256_unpackhi_ps(a, b), _mm256_unpackhi_ps(c, d));
+                [
+                    _mm256_shuffle_ps::<0x44>(ab, cd),
+                    _mm256_shuffle_ps::<0xee>(ab, cd),
+                    _mm256_shuffle_ps::<0x44>(high_ab, high_cd),
+                    _mm256_shuffle_ps::<0xee>(high_ab, high_cd),
+                ]
+            };
+            let ([a, b, c, d], [e, f, g, h]) = (eight(0), eight(8));
+            [Floats(a, e), Floats(b, f), Floats(c, g), Floats(d, h)]
         }
     }
     #[inline(always)]

@@ -2,6 +2,8 @@
 
 use core::arch::x86_64::*;
 
+#[cfg(feature = "lora")]
+use super::avx2::four_f16;
 use super::avx2::tree;
 use crate::kernel::lanes::{Isa, Lanes, Work};
 
@@ -63,6 +65,34 @@ unsafe impl Isa for Avx512 {
     #[inline(always)]
     fn load_i8(self, bytes: &[u8; 16]) -> Floats {
         Floats(unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(bytes.as_ptr().cast()))) })
+    }
+    #[cfg(feature = "lora")]
+    #[inline(always)]
+    fn four_f16(self, bytes: &[u8; 8]) -> [f32; 4] {
+        unsafe { four_f16(bytes) }
+    }
+    #[cfg(feature = "lora")]
+    #[inline(always)]
+    fn transpose(self, rows: [[f32; 4]; 16]) -> [Floats; 4] {
+        let p: *const f32 = rows.as_ptr().cast();
+        unsafe {
+            // Rows `i`, `i + 4`, `i + 8` and `i + 12`.
+            let four = |i: usize| {
+                let row = |k: usize| _mm_loadu_ps(p.add(4 * (i + k)));
+                let low = _mm256_insertf128_ps::<1>(_mm256_castps128_ps256(row(0)), row(4));
+                let high = _mm256_insertf128_ps::<1>(_mm256_castps128_ps256(row(8)), row(12));
+                _mm512_insertf32x8::<1>(_mm512_castps256_ps512(low), high)
+            };
+            let (a, b, c, d) = (four(0), four(1), four(2), four(3));
+            let (ab, cd) = (_mm512_unpacklo_ps(a, b), _mm512_unpacklo_ps(c, d));
+            let (high_ab, high_cd) = (_mm512_unpackhi_ps(a, b), _mm512_unpackhi_ps(c, d));
+            [
+                Floats(_mm512_shuffle_ps::<0x44>(ab, cd)),
+                Floats(_mm512_shuffle_ps::<0xee>(ab, cd)),
+                Floats(_mm512_shuffle_ps::<0x44>(high_ab, high_cd)),
+                Floats(_mm512_shuffle_ps::<0xee>(high_ab, high_cd)),
+            ]
+        }
     }
     #[inline(always)]
     fn prefetch(self, soon: *const u8) {
