@@ -1,17 +1,18 @@
 //! The guide: how the crate works, for newcomers. Every page has code that runs as a test.
 //!
-//! 1. [From a file to a token](from_a_file_to_a_token): the main path through `src/`.
-//! 2. [Memory and the plan](memory_and_the_plan): how much memory is needed, and why it is known in advance.
-//! 3. [A quantized dot product](a_quantized_dot_product): one operation, from scalar code to AVX-512 and SMLAD.
-//! 4. [Why the bits are the same](why_the_bits_are_the_same): on every machine, with any number of threads.
-//! 5. [Adding a family](adding_a_family) of architectures.
-//! 6. [Adding a block format](adding_a_block_format) for weights.
-//! 7. [A model on a board](a_model_on_a_board): text generation on a microcontroller, step by step.
-//! 8. [Reading a profile](reading_a_profile): where the time of a token goes.
-//! 9. [Errors](what_can_go_wrong): every error message, and how the command line handles system failures.
-//! 10. [Conversations](conversations): thoughts and calls of functions, family by family.
-//! 11. [Speech to text](speech_to_text): from samples to words in the same memory.
-//! 12. [Supported models](what_works): architectures, weight types, tokenizers.
+//! 1. [A model of your own](a_model_of_your_own): from a folder that transformers saved to a story on an emulated board.
+//! 2. [From a file to a token](from_a_file_to_a_token): the main path through `src/`.
+//! 3. [Memory and the plan](memory_and_the_plan): how much memory is needed, and why it is known in advance.
+//! 4. [A quantized dot product](a_quantized_dot_product): one operation, from scalar code to AVX-512 and SMLAD.
+//! 5. [Why the bits are the same](why_the_bits_are_the_same): on every machine, with any number of threads.
+//! 6. [Adding a family](adding_a_family) of architectures.
+//! 7. [Adding a block format](adding_a_block_format) for weights.
+//! 8. [A model on a board](a_model_on_a_board): text generation on a microcontroller, step by step.
+//! 9. [Reading a profile](reading_a_profile): where the time of a token goes.
+//! 10. [Errors](what_can_go_wrong): every error message, and how the command line handles system failures.
+//! 11. [Conversations](conversations): thoughts and calls of functions, family by family.
+//! 12. [Speech to text](speech_to_text): from samples to words in the same memory.
+//! 13. [Supported models](what_works): architectures, weight types, tokenizers.
 
 macro_rules! pages {
     ($($name:ident)*) => {
@@ -23,6 +24,7 @@ macro_rules! pages {
 }
 
 pages! {
+    a_model_of_your_own
     from_a_file_to_a_token
     memory_and_the_plan
     a_quantized_dot_product

@@ -6,6 +6,8 @@ use bytemuck::Zeroable;
 use super::lanes::{Isa, Lanes, copy, exp_parts, load, padded, store};
 use super::{Activation, Deviation, Job};
 use crate::built;
+#[cfg(feature = "lora")]
+use crate::quant::TensorType;
 
 /// `tanh(x)`: relative error below 4e-7. Computes `e / (e + 2)` with `e = exp(2 x) - 1`. The 1 is subtracted from the
 /// power of two before the multiplication, which keeps small `x` accurate.
@@ -288,15 +290,12 @@ pub(super) trait Weight {
     /// Bytes of one weight.
     const BYTES: usize = size_of::<Self::Sixteen>() / 16;
     fn load<S: Isa>(s: S, w: &Self::Sixteen) -> S::V;
-    /// The bytes of four weights.
     #[cfg(feature = "lora")]
-    type Four: bytemuck::Pod;
-    #[cfg(feature = "lora")]
-    fn four<S: Isa>(s: S, w: &Self::Four) -> [f32; 4];
+    const KIND: TensorType;
 }
 
 macro_rules! weight {
-    ($name:ident, $bytes:literal, $load:ident, $four:expr) => {
+    ($name:ident, $kind:ident, $bytes:literal, $load:ident) => {
         pub(super) struct $name;
         impl Weight for $name {
             type Sixteen = [u8; 16 * $bytes];
@@ -305,19 +304,13 @@ macro_rules! weight {
                 s.$load(w)
             }
             #[cfg(feature = "lora")]
-            type Four = [u8; 4 * $bytes];
-            #[cfg(feature = "lora")]
-            #[inline(always)]
-            fn four<S: Isa>(s: S, w: &Self::Four) -> [f32; 4] {
-                $four(s, w)
-            }
+            const KIND: TensorType = TensorType::$kind;
         }
     };
 }
-weight!(F32, 4, load_f32, |_, w: &[u8; 16]| bytemuck::must_cast(*w));
-weight!(F16, 2, load_f16, S::four_f16);
-weight!(Bf16, 2, load_bf16, |_, w: &[u8; 8]| bytemuck::must_cast::<_, [u16; 4]>(*w)
-    .map(|half| f32::from_bits(u32::from(half) << 16)));
+weight!(F32, F32, 4, load_f32);
+weight!(F16, F16, 2, load_f16);
+weight!(Bf16, BF16, 2, load_bf16);
 
 /// Float weights times float activations, in tiles of `R` rows by `T` tokens. Each output is one sum in 16 lanes.
 #[inline(always)]
@@ -405,7 +398,7 @@ pub(super) fn add_product<S: Isa, W: Weight>(s: S, job: &mut Job<'_>) {
     let Job { w, rows, cols, x, out, stride, .. } = *job;
     for r in (0..rows).step_by(16) {
         for k in (0..cols).step_by(4) {
-            let columns = s.transpose(four_columns::<S, W>(s, w, r * cols + k, cols));
+            let columns = four_columns::<S, W>(s, w, r * cols + k, cols);
             for t in 0..x.tokens {
                 // SAFETY: the job has these outputs, and nobody else accesses them.
                 let out = unsafe { core::slice::from_raw_parts_mut(out.add(t * stride + r), (rows - r).min(16)) };
@@ -422,25 +415,26 @@ pub(super) fn add_product<S: Isa, W: Weight>(s: S, job: &mut Job<'_>) {
     }
 }
 
-/// Four weights of each of 16 rows, from weight `first` on. Columns past the last one have arbitrary values.
+/// Four weights of each of 16 rows, from weight `first` on. Weights past the last column have arbitrary values.
 #[cfg(feature = "lora")]
 #[inline(always)]
-fn four_columns<S: Isa, W: Weight>(s: S, w: &[u8], first: usize, cols: usize) -> [[f32; 4]; 16] {
-    if (first + 15 * cols + 4) * W::BYTES > w.len() {
-        return last_columns::<S, W>(s, w, first, cols);
+fn four_columns<S: Isa, W: Weight>(s: S, w: &[u8], first: usize, cols: usize) -> [S::V; 4] {
+    let (at, stride) = (first * W::BYTES, cols * W::BYTES);
+    if at + 15 * stride + 4 * W::BYTES > w.len() {
+        return last_columns::<S, W>(s, w.get(at..).unwrap_or_default(), stride);
     }
-    // SAFETY: the weights of the last row end inside `w`.
-    core::array::from_fn(|r| W::four(s, unsafe { &*w.as_ptr().add((first + r * cols) * W::BYTES).cast() }))
+    // SAFETY: the last four weights end inside `w`.
+    unsafe { s.four_columns(W::KIND, w.as_ptr().add(at), stride) }
 }
 
-/// [`four_columns`], with zeros for weights past the end.
+/// [`four_columns`] of 16 rows that begin in `w`, with zeros past its end.
 #[cfg(feature = "lora")]
-#[cold]
-#[inline(never)]
-fn last_columns<S: Isa, W: Weight>(s: S, w: &[u8], first: usize, cols: usize) -> [[f32; 4]; 16] {
-    core::array::from_fn(|r| {
-        let mut four = W::Four::zeroed();
-        copy(w.get((first + r * cols) * W::BYTES..).unwrap_or_default(), bytemuck::bytes_of_mut(&mut four));
-        W::four(s, &four)
-    })
+#[inline(always)]
+fn last_columns<S: Isa, W: Weight>(s: S, w: &[u8], stride: usize) -> [S::V; 4] {
+    let mut rows = [[0; 16]; 16];
+    for (r, row) in rows.iter_mut().enumerate() {
+        copy(w.get(r * stride..).unwrap_or_default(), row);
+    }
+    // SAFETY: four weights have at most 16 bytes.
+    unsafe { s.four_columns(W::KIND, rows.as_ptr().cast(), 16) }
 }

@@ -6,6 +6,9 @@
 
 use core::ops::Range;
 
+#[cfg(feature = "lora")]
+use crate::quant::{TensorType, le_f16};
+
 /// An instruction set. A value of the implementing type is a proof that the processor has it. Vectors are only created
 /// through such a value, so operations on them are safe.
 ///
@@ -44,22 +47,25 @@ pub(super) unsafe trait Isa: Copy {
     fn load_f16(self, bytes: &[u8; 32]) -> Self::V;
     fn load_bf16(self, bytes: &[u8; 32]) -> Self::V;
     fn load_i8(self, bytes: &[u8; 16]) -> Self::V;
-    /// Decodes four little-endian f16.
+    /// The first four weights of 16 rows, column by column. Rows are `stride` bytes apart; `kind` is a float type.
+    ///
+    /// # Safety
+    ///
+    /// The four weights of each row may be read.
     #[cfg(feature = "lora")]
     #[inline(always)]
-    fn four_f16(self, bytes: &[u8; 8]) -> [f32; 4] {
-        bytemuck::must_cast_ref::<_, [[u8; 2]; 4]>(bytes).map(crate::quant::le_f16)
-    }
-    /// The four columns of 16 rows.
-    #[cfg(feature = "lora")]
-    #[inline(always)]
-    fn transpose(self, rows: [[f32; 4]; 16]) -> [Self::V; 4] {
-        [
-            self.load(&rows.map(|[x, ..]| x)),
-            self.load(&rows.map(|[_, x, ..]| x)),
-            self.load(&rows.map(|[.., x, _]| x)),
-            self.load(&rows.map(|[.., x]| x)),
-        ]
+    unsafe fn four_columns(self, kind: TensorType, rows: *const u8, stride: usize) -> [Self::V; 4] {
+        let mut columns = [[0.0; 16]; 4];
+        for r in 0..16 {
+            // SAFETY: the caller promises these bytes.
+            let row = unsafe { four(kind, rows.add(r * stride)) };
+            for (column, x) in columns.iter_mut().zip(row) {
+                if let Some(to) = column.get_mut(r) {
+                    *to = x;
+                }
+            }
+        }
+        columns.map(|column| self.load(&column))
     }
 
     /// [`exp`], in as many lanes at a time as fit in the registers.
@@ -224,6 +230,24 @@ pub(super) unsafe trait Isa: Copy {
     #[inline(always)]
     fn round_to_f16(self, x: f32) -> f32 {
         half::f16::from_f32_const(x).to_f32_const()
+    }
+}
+
+/// Decodes four little-endian weights of a float type.
+///
+/// # Safety
+///
+/// Their bytes may be read.
+#[cfg(feature = "lora")]
+#[inline(always)]
+unsafe fn four(kind: TensorType, at: *const u8) -> [f32; 4] {
+    // SAFETY: the caller promises these bytes.
+    unsafe {
+        match kind {
+            TensorType::F16 => at.cast::<[[u8; 2]; 4]>().read_unaligned().map(le_f16),
+            TensorType::BF16 => at.cast::<[u16; 4]>().read_unaligned().map(|x| f32::from_bits(u32::from(x) << 16)),
+            _ => at.cast::<[f32; 4]>().read_unaligned(),
+        }
     }
 }
 

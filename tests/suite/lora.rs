@@ -81,6 +81,20 @@ fn adapters_equal_peft() {
     }
 }
 
+/// `lora_llama_cpp.py` wrote the logits of llama.cpp with the same files.
+#[test]
+fn adapters_equal_llama_cpp() {
+    let (base, first, second) = (fixture("qwen3/model.gguf"), fixture("lora/first.gguf"), fixture("lora/second.gguf"));
+    let expected: Vec<f32> =
+        fixture("lora/llama_cpp.bin").as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+    let mut rows = expected.chunks_exact(512);
+    for chosen in [vec![(0, 1.0)], vec![(1, 1.0)], vec![(0, 0.5), (1, -1.5)]] {
+        let found = logits(&base, &[&first, &second], &chosen, &IDS, options());
+        let error = relative_error(&found, rows.next().unwrap());
+        assert!(error < 1e-5, "{chosen:?}: {error}");
+    }
+}
+
 #[test]
 fn models_in_pieces_have_adapters() {
     let base = tiny("qwen3");

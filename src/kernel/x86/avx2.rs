@@ -3,6 +3,8 @@
 use core::arch::x86_64::*;
 
 use crate::kernel::lanes::{Isa, Lanes, Work};
+#[cfg(feature = "lora")]
+use crate::quant::TensorType;
 
 /// A proof that the processor has AVX2, FMA and F16C.
 #[derive(Clone, Copy)]
@@ -34,13 +36,47 @@ macro_rules! tree {
 }
 pub(super) use tree;
 
-/// Decodes four little-endian f16, with F16C.
+/// Decodes four little-endian weights of a float type.
 #[cfg(feature = "lora")]
 #[inline(always)]
-pub(super) unsafe fn four_f16(bytes: &[u8; 8]) -> [f32; 4] {
-    // SAFETY: the caller promises the instruction; the load has the size of its reference, and the types have the same
-    // size.
-    unsafe { core::mem::transmute(_mm_cvtph_ps(_mm_loadl_epi64(bytes.as_ptr().cast()))) }
+unsafe fn four(kind: TensorType, at: *const u8) -> __m128 {
+    // SAFETY: the caller promises the weights, AVX2 and F16C.
+    unsafe {
+        match kind {
+            TensorType::F16 => _mm_cvtph_ps(_mm_loadl_epi64(at.cast())),
+            TensorType::BF16 => _mm_castsi128_ps(_mm_slli_epi32::<16>(_mm_cvtepu16_epi32(_mm_loadl_epi64(at.cast())))),
+            _ => _mm_loadu_ps(at.cast()),
+        }
+    }
+}
+
+/// [`Isa::four_columns`] of a row and the row `apart` bytes after it, side by side.
+#[cfg(feature = "lora")]
+#[inline(always)]
+pub(super) unsafe fn pair(kind: TensorType, at: *const u8, apart: usize) -> __m256 {
+    // SAFETY: the caller promises both rows.
+    unsafe { _mm256_insertf128_ps::<1>(_mm256_castps128_ps256(four(kind, at)), four(kind, at.add(apart))) }
+}
+
+/// [`Isa::four_columns`] of eight rows.
+#[cfg(feature = "lora")]
+#[inline(always)]
+unsafe fn eight_rows(kind: TensorType, at: *const u8, stride: usize) -> [__m256; 4] {
+    // SAFETY: the caller promises the rows.
+    unsafe {
+        let a = pair(kind, at, 4 * stride);
+        let b = pair(kind, at.add(stride), 4 * stride);
+        let c = pair(kind, at.add(2 * stride), 4 * stride);
+        let d = pair(kind, at.add(3 * stride), 4 * stride);
+        let (ab, cd) = (_mm256_unpacklo_ps(a, b), _mm256_unpacklo_ps(c, d));
+        let (high_ab, high_cd) = (_mm256_unpackhi_ps(a, b), _mm256_unpackhi_ps(c, d));
+        [
+            _mm256_shuffle_ps::<0x44>(ab, cd),
+            _mm256_shuffle_ps::<0xee>(ab, cd),
+            _mm256_shuffle_ps::<0x44>(high_ab, high_cd),
+            _mm256_shuffle_ps::<0xee>(high_ab, high_cd),
+        ]
+    }
 }
 
 // SAFETY of every block below: a value of `Avx2` proves the features, and each load has the size of its reference.
@@ -95,35 +131,10 @@ unsafe impl Isa for Avx2 {
     }
     #[cfg(feature = "lora")]
     #[inline(always)]
-    fn four_f16(self, bytes: &[u8; 8]) -> [f32; 4] {
-        unsafe { four_f16(bytes) }
-    }
-    #[cfg(feature = "lora")]
-    #[inline(always)]
-    fn transpose(self, rows: [[f32; 4]; 16]) -> [Floats; 4] {
-        let p: *const f32 = rows.as_ptr().cast();
-        unsafe {
-            // Row `i` and row `i + 4`.
-            let pair = |i: usize| {
-                _mm256_insertf128_ps::<1>(
-                    _mm256_castps128_ps256(_mm_loadu_ps(p.add(4 * i))),
-                    _mm_loadu_ps(p.add(4 * i + 16)),
-                )
-            };
-            let eight = |i: usize| {
-                let (a, b, c, d) = (pair(i), pair(i + 1), pair(i + 2), pair(i + 3));
-                let (ab, cd) = (_mm256_unpacklo_ps(a, b), _mm256_unpacklo_ps(c, d));
-                let (high_ab, high_cd) = (_mm256_unpackhi_ps(a, b), _mm256_unpackhi_ps(c, d));
-                [
-                    _mm256_shuffle_ps::<0x44>(ab, cd),
-                    _mm256_shuffle_ps::<0xee>(ab, cd),
-                    _mm256_shuffle_ps::<0x44>(high_ab, high_cd),
-                    _mm256_shuffle_ps::<0xee>(high_ab, high_cd),
-                ]
-            };
-            let ([a, b, c, d], [e, f, g, h]) = (eight(0), eight(8));
-            [Floats(a, e), Floats(b, f), Floats(c, g), Floats(d, h)]
-        }
+    unsafe fn four_columns(self, kind: TensorType, rows: *const u8, stride: usize) -> [Floats; 4] {
+        let ([a, b, c, d], [e, f, g, h]) =
+            unsafe { (eight_rows(kind, rows, stride), eight_rows(kind, rows.add(8 * stride), stride)) };
+        [Floats(a, e), Floats(b, f), Floats(c, g), Floats(d, h)]
     }
     #[inline(always)]
     fn prefetch(self, soon: *const u8) {

@@ -3,9 +3,11 @@
 use core::arch::x86_64::*;
 
 #[cfg(feature = "lora")]
-use super::avx2::four_f16;
+use super::avx2::pair;
 use super::avx2::tree;
 use crate::kernel::lanes::{Isa, Lanes, Work};
+#[cfg(feature = "lora")]
+use crate::quant::TensorType;
 
 /// A proof that the processor has AVX-512 (F, DQ, BW, VL).
 #[derive(Clone, Copy)]
@@ -21,6 +23,17 @@ impl Floats {
     fn halves(self) -> (__m256, __m256) {
         // SAFETY: vectors are only created through a value of `Avx512`, which proves the features.
         unsafe { (_mm512_castps512_ps256(self.0), _mm512_extractf32x8_ps::<1>(self.0)) }
+    }
+}
+
+/// [`Isa::four_columns`] of rows 0, 4, 8 and 12, side by side.
+#[cfg(feature = "lora")]
+#[inline(always)]
+unsafe fn four_rows(kind: TensorType, at: *const u8, stride: usize) -> __m512 {
+    // SAFETY: the caller promises the rows and AVX-512.
+    unsafe {
+        let (low, high) = (pair(kind, at, 4 * stride), pair(kind, at.add(8 * stride), 4 * stride));
+        _mm512_insertf32x8::<1>(_mm512_castps256_ps512(low), high)
     }
 }
 
@@ -68,22 +81,10 @@ unsafe impl Isa for Avx512 {
     }
     #[cfg(feature = "lora")]
     #[inline(always)]
-    fn four_f16(self, bytes: &[u8; 8]) -> [f32; 4] {
-        unsafe { four_f16(bytes) }
-    }
-    #[cfg(feature = "lora")]
-    #[inline(always)]
-    fn transpose(self, rows: [[f32; 4]; 16]) -> [Floats; 4] {
-        let p: *const f32 = rows.as_ptr().cast();
+    unsafe fn four_columns(self, kind: TensorType, rows: *const u8, stride: usize) -> [Floats; 4] {
         unsafe {
-            // Rows `i`, `i + 4`, `i + 8` and `i + 12`.
-            let four = |i: usize| {
-                let row = |k: usize| _mm_loadu_ps(p.add(4 * (i + k)));
-                let low = _mm256_insertf128_ps::<1>(_mm256_castps128_ps256(row(0)), row(4));
-                let high = _mm256_insertf128_ps::<1>(_mm256_castps128_ps256(row(8)), row(12));
-                _mm512_insertf32x8::<1>(_mm512_castps256_ps512(low), high)
-            };
-            let (a, b, c, d) = (four(0), four(1), four(2), four(3));
+            let (a, b) = (four_rows(kind, rows, stride), four_rows(kind, rows.add(stride), stride));
+            let (c, d) = (four_rows(kind, rows.add(2 * stride), stride), four_rows(kind, rows.add(3 * stride), stride));
             let (ab, cd) = (_mm512_unpacklo_ps(a, b), _mm512_unpacklo_ps(c, d));
             let (high_ab, high_cd) = (_mm512_unpackhi_ps(a, b), _mm512_unpackhi_ps(c, d));
             [
