@@ -113,12 +113,18 @@ impl Style {
         let mut warning = None;
         // A template that shows calls belongs to a model trained with calls: its prompt is left unchanged.
         if !tools.is_empty() && !self.probe.shows_tools && !self.probe.shows_calls {
-            warning = Some("the chat template shows no functions: they are in the system message");
             let text = self.instructions(&tools);
-            match messages.first_mut().filter(|first| first["role"] == "system") {
-                Some(system) => {
-                    let before = system["content"].as_str().unwrap_or_default();
-                    system["content"] = json!(format!("{before}\n\n{text}"));
+            warning = Some(if self.probe.refuses_system {
+                "the chat template shows no functions and no system message: they are in the first message"
+            } else {
+                "the chat template shows no functions: they are in the system message"
+            });
+            let first = messages.first_mut().map(|first| (first["role"] == "system", first));
+            match first.filter(|(is_system, _)| *is_system || self.probe.refuses_system) {
+                Some((is_system, message)) => {
+                    let content = message["content"].as_str().unwrap_or_default();
+                    let parts = if is_system { [content, &text] } else { [&text, content] };
+                    message["content"] = json!(parts.join("\n\n"));
                 }
                 None => messages.insert(0, json!({ "role": "system", "content": text })),
             }

@@ -190,8 +190,12 @@ impl Running {
         let recent = self.ids.len().saturating_sub(params.repeat_last_n as usize);
         self.ids[recent..].iter().for_each(|id| sampler.accept(*id));
         let is_short = self.ids.len() - self.job.prompt.len() < *min_tokens;
-        let ends =
-            |token| tokenizer.is_end(token) && (*ignore_end || is_short) || is_short && stop_ids.contains(&token);
+        // An answer in the grammar follows the thought.
+        let is_thought = table.is_some() && self.gate.as_ref().is_some_and(Gate::is_thought);
+        let ends = |token| {
+            tokenizer.is_end(token) && (*ignore_end || is_short || is_thought)
+                || is_short && stop_ids.contains(&token)
+        };
         let constraint = match (&self.state, table) {
             (Some(state), Some(table)) if self.gate.is_none() => {
                 Some(Constraint::at(Grammar::checked_before(table)?, state.clone()))
@@ -199,7 +203,7 @@ impl Running {
             _ => None,
         };
         let token = match &constraint {
-            None if is_short => sampler.sample_where(logits, &mut self.rng, |token| !ends(token)),
+            None if is_short || is_thought => sampler.sample_where(logits, &mut self.rng, |token| !ends(token)),
             None => sampler.sample(logits, &mut self.rng),
             Some(constraint) => {
                 let mut mask = masks.at(constraint, tokenizer, self.grammar);

@@ -33,6 +33,11 @@ impl Gate {
         Self { settings, tail: String::new(), tokens: 0, forced }
     }
 
+    /// Returns true if the text before the mark is a thought, which can be closed.
+    pub fn is_thought(&self) -> bool {
+        !self.settings.closing.is_empty()
+    }
+
     /// Returns the next forced token, if there is one.
     pub fn forced(&mut self) -> Option<TokenId> {
         self.forced.pop_front()

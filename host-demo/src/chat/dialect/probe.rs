@@ -28,6 +28,8 @@ pub struct Probe {
     pub takes_null: bool,
     /// True if the template accepts the role `developer`.
     pub knows_developer: bool,
+    /// True if the template rejects or drops a system message.
+    pub refuses_system: bool,
 }
 
 const NAME: &str = "probe_function";
@@ -73,6 +75,7 @@ pub fn look(template: &dyn Template, dialect: &mut Dialect) -> Probe {
         wants_text: false,
         takes_null: true,
         knows_developer: template.source().contains("developer"),
+        refuses_system: refuses_system(template, &question),
     };
     // Templates write marks as text.
     let written = Dialect::all(&Marks::default());
@@ -92,6 +95,14 @@ pub fn look(template: &dyn Template, dialect: &mut Dialect) -> Probe {
     }
     keep(dialect, own, template.source());
     probe
+}
+
+/// Returns true if the template renders a question, but not with a system message before it.
+fn refuses_system(template: &dyn Template, question: &Value) -> bool {
+    let none = json!([]);
+    let with_system = json!([{ "role": "system", "content": NAME }, question[0]]);
+    template.render(question, &none, true).is_some()
+        && template.render(&with_system, &none, true).is_none_or(|text| !text.contains(NAME))
 }
 
 /// Returns the form of the call in a text.
