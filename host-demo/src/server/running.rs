@@ -193,8 +193,7 @@ impl Running {
         // An answer in the grammar follows the thought.
         let is_thought = table.is_some() && self.gate.as_ref().is_some_and(Gate::is_thought);
         let ends = |token| {
-            tokenizer.is_end(token) && (*ignore_end || is_short || is_thought)
-                || is_short && stop_ids.contains(&token)
+            tokenizer.is_end(token) && (*ignore_end || is_short || is_thought) || is_short && stop_ids.contains(&token)
         };
         let constraint = match (&self.state, table) {
             (Some(state), Some(table)) if self.gate.is_none() => {

@@ -108,6 +108,7 @@ unsafe impl Panel for Smmla {
             if halves.start == 1 {
                 *codes = codes.wrapping_add(CODES / 4);
             }
+            #[allow(clippy::needless_range_loop)] // the bounds are constants where this is inlined
             for step in 2 * halves.start..2 * halves.end {
                 // SAFETY: the caller promises a chunk of eight rows, and the instruction.
                 unsafe {
