@@ -1,8 +1,8 @@
 //! Mamba-1, alone (also Falcon Mamba), and alternating with attention (Jamba, PLaMo 2).
 
 use crate::model::keys::Keys;
-use crate::model::roles::Role;
 use crate::model::layers::Pattern;
+use crate::model::roles::Role;
 use crate::model::{Gate, HeadSpec, Placement, QkNorm, Recurrent, RopeStyle, Spec, StepNorms};
 use crate::{Error, tri};
 
