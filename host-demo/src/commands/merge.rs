@@ -4,9 +4,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use arenite::Gguf;
 use arenite::gguf::{Tensor, Value};
 use arenite::quant::{TensorType, decode_row};
+use arenite::{Gguf, Model};
 
 use crate::adapters::{must_be_adapter, scaled};
 use crate::cli::NoModelArgs;
@@ -42,6 +42,20 @@ struct Product<'a> {
     a: Tensor<'a>,
     b: Tensor<'a>,
     factor: f32,
+    /// True for a token embedding: `a` is `[rank, rows]`, and `b` is `[rank, columns]`.
+    is_lookup: bool,
+}
+
+impl Product<'_> {
+    /// `[rank][columns]` and `[rows][rank]`, as for a linear layer.
+    fn matrices(&self) -> Result<(Vec<f32>, Vec<f32>)> {
+        let (a, b) = (values(&self.a)?, values(&self.b)?);
+        if !self.is_lookup {
+            return Ok((a, b));
+        }
+        let rank = self.b.dims[0] as usize;
+        Ok(((0..rank).flat_map(|k| b.iter().skip(k).step_by(rank).copied()).collect(), a))
+    }
 }
 
 pub fn run(args: &Args) -> Result<()> {
@@ -105,14 +119,21 @@ fn add<'a>(model: &Gguf<'_>, adapter: &Gguf<'a>, scale: f32, products: &mut Vec<
         };
         let b = adapter.tensor(&format!("{name}.lora_b")).with_context(|| format!("{name}.lora_b is missing"))?;
         let tensor = model.tensor(name).with_context(|| format!("the model has no tensor {name}"))?;
-        let [columns, rank, ..] = a.dims;
+        let is_lookup = name == "token_embd.weight";
         ensure!(
-            [columns, b.dims[1]] == tensor.dims[..2] && b.dims[0] == rank && tensor.dims[2] == 1 && rank > 0,
+            !is_lookup || model.tensor("output.weight").is_some() || !Model::new(model)?.spec().has_head(),
+            "the adapter changes the token embedding, which is this model's output matrix, too: merging would change both, \
+             so run the model with --lora"
+        );
+        let (rank, sizes) =
+            if is_lookup { (a.dims[0], [b.dims[1], a.dims[1]]) } else { (a.dims[1], [a.dims[0], b.dims[1]]) };
+        ensure!(
+            sizes == tensor.dims[..2] && b.dims[0] == rank && tensor.dims[2] == 1 && rank > 0,
             "the adapter of {name} does not have the sizes of the model's"
         );
         // Without an alpha the products are added as they are.
         let factor = if alpha == 0.0 { scale } else { scale * alpha / rank as f32 };
-        products.push((name.to_owned(), Product { a, b, factor }));
+        products.push((name.to_owned(), Product { a, b, factor, is_lookup }));
     }
     Ok(())
 }
@@ -134,7 +155,7 @@ fn merged(tensor: &Tensor<'_>, products: &[&Product<'_>], out: &mut impl Write) 
     let row_bytes = tensor.kind.row_bytes(columns).context("rows that are not whole blocks")?;
     let matrices: Vec<(Vec<f32>, Vec<f32>, f32)> = products
         .iter()
-        .map(|product| Ok((values(&product.a)?, values(&product.b)?, product.factor)))
+        .map(|product| product.matrices().map(|(a, b)| (a, b, product.factor)))
         .collect::<Result<_>>()?;
     let (mut row, mut bytes) = (vec![0.0; columns], vec![0; row_bytes]);
     for (i, stored) in tensor.data.chunks_exact(row_bytes).enumerate() {

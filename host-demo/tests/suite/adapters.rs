@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::common::{arenite, committed, error, json as output, path, stdout};
+use crate::common::{arenite, committed, error, json as output, npy, path, stdout};
 use crate::serve::Server;
 
 /// Two adapters for the built-in model, by the script of the firmware's test.
@@ -49,6 +49,24 @@ fn adapters_and_scales() {
     let workspace = |plan: &Value| plan["workspace_bytes"].as_u64().unwrap();
     assert!(workspace(&with) > workspace(&alone));
     assert!(with["features"].as_array().unwrap().contains(&json!("lora")), "{with}");
+}
+
+/// An adapter of the token embedding and of the head, merged and at run time.
+#[test]
+fn merged_embeddings() {
+    let directory = tempfile::tempdir().unwrap();
+    let (model, lora) = (committed("tests/fixtures/qwen3/model.gguf"), committed("tests/fixtures/lora/first.gguf"));
+    let (merged, out) = (directory.path().join("merged.gguf"), directory.path().join("logits.npy"));
+    stdout(&["merge", path(&model), path(&lora), path(&merged)]);
+    let logits = |more: &[&str]| {
+        stdout(&[&["logits", "--ids", "46,349,220,494", "--kv", "f32", "-o", path(&out)], more].concat());
+        npy(&out).1
+    };
+    let (plain, with) = (logits(&["-m", path(&model)]), logits(&["-m", path(&model), "--lora", path(&lora)]));
+    let most = with.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+    let differs = |a: &[f32]| a.iter().zip(&with).fold(0.0f32, |most, (a, b)| most.max((a - b).abs())) / most;
+    assert!(differs(&plain) > 1e-2);
+    assert!(differs(&logits(&["-m", path(&merged)])) < 1e-5);
 }
 
 /// Requests choose adapters; cached prompts are reused only with the same adapters.
