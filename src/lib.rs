@@ -1,4 +1,4 @@
-// The README needs host-demo, whose documentation tests run it.
+// The README's example needs host-demo, so the documentation tests of host-demo run it.
 #![cfg_attr(not(doctest), doc = include_str!("../README.md"))]
 //!
 //! # The crate

@@ -25,7 +25,7 @@ ARENITE, MODELS = sys.argv[1], pathlib.Path(sys.argv[2])
 NAMES = {"smollm2": "SmolLM2 135M Instruct, Q4_1", "gemma3": "Gemma 3 270M, Q4_K_M", "minilm": "all-MiniLM-L6-v2, F32"}
 DECODERS = ["smollm2", "gemma3"]
 # Maximum KL to llama.cpp with weights and cache in F32. For Gemma, llama.cpp takes GELU from a table of F16 values: over
-# 256 tokens it is 4.0e-7 from a forward pass in F64 (numpy), and 3.2e-11 if compiled without GGML_GELU_FP16.
+# 256 tokens it differs from a forward pass in F64 (numpy) by 4.0e-7, and by 3.2e-11 if compiled without GGML_GELU_FP16.
 NEAR = {"smollm2": 1e-9, "gemma3": 2e-6}
 
 # Tokens of prose.txt over which KL is a mean.

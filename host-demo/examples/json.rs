@@ -1,4 +1,4 @@
-//! Prints a value under a JSON schema: `cargo run --release -p host-demo --example json` in `host-demo`.
+//! Prints a value that conforms to a JSON schema: `cargo run --release -p host-demo --example json` in `host-demo`.
 use host_demo::{Loaded, RunOptions, Value};
 
 fn main() -> host_demo::Result<()> {

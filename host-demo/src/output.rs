@@ -80,7 +80,7 @@ fn wants_colours() -> bool {
     is_unset("NO_COLOR") && std::env::var_os("TERM").is_none_or(|name| name != "dumb")
 }
 
-/// The number of columns of standard output; `None` if it is not a terminal, or if it gets the bytes unchanged.
+/// The number of columns of standard output; `None` if it is not a terminal, or if bytes are written unchanged.
 pub fn terminal_width() -> Option<usize> {
     let size = terminal_size::terminal_size_of(io::stdout()).filter(|_| !RAW.load(Ordering::Relaxed));
     size.map(|(width, _)| usize::from(width.0)).filter(|width| *width > 0)

@@ -65,7 +65,7 @@ fn suffix(number: u32, count: u32) -> String {
     format!("-{:05}-of-{count:05}.gguf", number + 1)
 }
 
-/// True if the name is that of a piece after the first.
+/// True if the file is a piece of a split file, but not the first.
 pub fn is_later_piece(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let parts = name.strip_suffix(".gguf").map(|base| base.rsplitn(4, '-').collect::<Vec<_>>());

@@ -30,7 +30,7 @@ pub fn encode(tokenizer: &Tokenizer<'_, '_>, text: &[u8], how: Encode) -> Result
     Ok(ids)
 }
 
-/// The token spelled `text`, if exactly one token is.
+/// The token for `text`, if `text` is a single token.
 pub fn token(tokenizer: &Tokenizer<'_, '_>, text: &str) -> Option<TokenId> {
     match encode(tokenizer, text.as_bytes(), Encode { add_special: false, parse_special: true }).as_deref() {
         Ok([token]) => Some(*token),

@@ -118,7 +118,7 @@ pub(crate) struct Segment {
     pub source: u32,
 }
 
-/// Most pairs of an adapter that are multiplied at once: those of the matrices that have the same input.
+/// Maximum number of pairs of an adapter that are multiplied at once. They belong to matrices with the same input.
 #[cfg(feature = "lora")]
 pub(crate) const PAIRS: usize = 4;
 

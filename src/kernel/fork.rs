@@ -22,9 +22,10 @@ pub(super) const SERIAL_BELOW: usize = 1 << 15;
 /// Two and four are equally fast; one is 2 or 3 % faster while no other program needs a core.
 pub(super) const ITEMS_PER_WORKER: usize = 4;
 
-/// Weights per item of a large matrix product, approximately. Small items shorten the wait for the last one. This is
-/// worth 1 % of the speed of a 0.6 B model, whose output matrix has 156 M weights, if two threads read memory twice as
-/// fast as one (Zen 4), and nothing if they read little faster.
+/// Weights per item of a large matrix product, approximately. Small items shorten the wait for the last one. On a
+/// processor whose two threads read memory twice as fast as one (Zen 4), this makes a 0.6 B model 1 % faster (its
+/// output matrix has 156 M weights); it makes no difference where two threads read hardly
+/// faster than one.
 pub(super) const ITEM_WEIGHTS: usize = 1 << 21;
 
 /// The most workers that have a share.
@@ -36,7 +37,7 @@ const MAX_SHARES: usize = 16;
 #[repr(align(64))]
 struct Taken(AtomicUsize);
 
-/// A slice that is borrowed mutably, and of which several threads use disjoint parts.
+/// A mutably borrowed slice whose disjoint parts are used by several threads.
 pub(super) struct Parts<'a, T> {
     start: *mut T,
     len: usize,
@@ -44,7 +45,7 @@ pub(super) struct Parts<'a, T> {
 }
 
 // SAFETY: all access is through `part`, whose callers promise that parts in use at the same time do not overlap: a thread
-// that has a part has the only reference to its elements, as if they were sent to it, which `T: Send` allows.
+// that has a part has the only reference to its elements. That is the same as sending them, which `T: Send` allows.
 unsafe impl<T: Send> Sync for Parts<'_, T> {}
 
 impl<'a, T> Parts<'a, T> {

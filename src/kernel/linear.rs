@@ -89,7 +89,7 @@ pub(crate) fn add_products(
     out: &mut [f32],
     stride: usize,
 ) {
-    /// Time of a multiplication in relation to one of a quantized row: it reads a float.
+    /// Time of a multiplication relative to one with a quantized row. It is longer because it reads a float.
     const COST: usize = 4;
     let products = || products.iter().filter_map(|(w, at)| Some((w.as_ref()?, *at)));
     if !fit(products(), tokens, out.len(), stride) {
@@ -125,8 +125,8 @@ fn share(item: usize, items: usize, panels: usize) -> Range<usize> {
     begin(item)..begin(item + 1)
 }
 
-/// The rows of `w` in a range of panels that is counted from its first row, and the index of the first one; `None` if there
-/// are none. Counts the range from the next matrix afterwards.
+/// Returns the rows of `w` in a range of panels, which counts from the first row of `w`, and the index of the first returned
+/// row; `None` if there are none. Then shifts the range so that it counts from the first row of the next matrix.
 #[inline(always)]
 fn part<'a>(w: &Matrix<'a>, range: &mut Range<usize>) -> Option<(usize, Matrix<'a>)> {
     let (first, last) = (w.rows.min(range.start * PANEL_ROWS), w.rows.min(range.end * PANEL_ROWS));

@@ -18,8 +18,8 @@ pub(crate) struct Matrix<'a> {
 }
 
 impl<'a> Matrix<'a> {
-    /// The matrix that begins at byte `start` of `file`; `None` if it would end past the end, or if the type is not
-    /// built.
+    /// The matrix that begins at byte `start` of `file`; `None` if it would extend past the end of the file, or if the
+    /// type is not built.
     #[cfg(any(test, feature = "bench"))] // a model looks up the type's number only once
     pub fn at(kind: TensorType, shape: (usize, usize), file: &'a [u8], start: usize) -> Option<Self> {
         Kind::number(kind)?.matrix(shape, file, start)
@@ -67,7 +67,7 @@ impl<'a> Matrix<'a> {
         Some(Self { scales, ..self.part(expert.checked_mul(rows)?, rows)? })
     }
 
-    /// The same with factors on its products.
+    /// The same matrix with factors on its products.
     pub fn scaled(self, scales: &'a [u8]) -> Self {
         Self { scales, ..self }
     }
@@ -123,7 +123,8 @@ impl Kind {
         KINDS.iter().position(|info| info.kind == kind).map(|number| Self(number as u8))
     }
 
-    /// The matrix of this type that begins at byte `start` of `file`; `None` if it would end past the end.
+    /// The matrix of this type that begins at byte `start` of `file`; `None` if it would extend past the
+    /// end of the file.
     #[inline]
     pub fn matrix(self, (rows, cols): (usize, usize), file: &[u8], start: usize) -> Option<Matrix<'_>> {
         let KindInfo { kind, form, elements, bytes } = KINDS.get(usize::from(self.0))?;

@@ -64,8 +64,8 @@ pub(super) const fn is_space(code: u32) -> bool {
     )
 }
 
-/// The canonical decomposition of a code point in lowercase, without the nonspacing marks after its first code point.
-/// Zeros fill the rest.
+/// The canonical decomposition of a code point, in lowercase and padded with zeros. Nonspacing marks after the first
+/// code point are left out.
 pub(super) fn plain(code: u32) -> [u32; 3] {
     if let Some(hangul) = code.checked_sub(0xac00).filter(|i| *i < 11172) {
         let last = hangul % 28;

@@ -272,7 +272,7 @@ impl<'a> Vocab<'a> {
         if self.finds_prefixes() { first_four(bytes) } else { hash(bytes) }
     }
 
-    /// True if encoding adds a space before the first word.
+    /// True if decoding drops the space before the first word.
     pub const fn strips_first_space(&self) -> bool {
         self.add_space_prefix || self.merge_spaces || self.spaces_apart()
     }

@@ -3,13 +3,13 @@
 python load.py BINARY attack [SECONDS] [FLAGS OF serve...]
 python load.py BINARY requests [COUNT] [FLAGS OF serve...]
 
-`attack`: four clients with addresses of their own send 20 hostile requests a second between them: grammars, schemas, many
-values, large bodies, bodies that never end, and answers that nobody reads. Periods with and without them alternate. Prints
-the time to the first token of an honest client in both, percentiles of /health, and the resident memory beside the printed
-sum.
+`attack`: four clients with different addresses send 20 hostile requests a second in total: grammars, schemas, many values,
+large bodies, bodies that never end, and answers that are not read. Periods with and without them alternate. Prints the time to
+the first token of an honest client in both, percentiles of /health, and the resident memory beside the bound that the server
+prints.
 
 `requests`: clients send short requests as fast as possible; one in twenty is hostile, one in ten leaves before its answer
-ends. Each answer must be the same as alone, and memory must not grow.
+ends. Each answer must be the same as on an idle server, and memory must not grow.
 """
 
 import http.client
@@ -37,7 +37,7 @@ KINDS = [
 
 
 class Server:
-    """A server whose messages are kept, because they state its memory."""
+    """A server. Its messages are kept because they state its memory."""
 
     def __init__(self, binary, *flags):
         self.log = tempfile.TemporaryFile("w+")
@@ -183,7 +183,7 @@ def attack(binary, seconds, flags):
     while time.time() < ends:
         for is_attacked, share in [(False, 0.03), (True, 0.12)]:
             (running.set if is_attacked else running.clear)()
-            time.sleep(1 if is_attacked else 3)  # until its effect is there, or gone
+            time.sleep(1 if is_attacked else 3)  # until the attack has its effect, or until the effect is gone
             busy[0] = is_attacked
             until = min(ends, time.time() + seconds * share)
             while time.time() < until:
@@ -209,7 +209,7 @@ def attack(binary, seconds, flags):
 
 
 def short_requests(port, count, seed, alone, failed, done):
-    """Sends requests on one connection after the other, and counts answers that differ from those alone."""
+    """Sends requests one after the other, and counts answers that differ from those of an idle server."""
     chance = random.Random(seed)
     hostile = [json.dumps(body).encode() for body in slow_requests(chance)[:5] if "messages" not in body]
     hostile = [body for body in hostile if len(body) < 200_000] + [b"{", b"[" * 5000, b'{"prompt": 3}', b"\xff" * 100]
@@ -221,7 +221,7 @@ def short_requests(port, count, seed, alone, failed, done):
                 connection.request("POST", "/v1/completions", chance.choice(hostile), HEADERS)
                 response = connection.getresponse()
                 response.read()
-                # A long grammar may be within the budget.
+                # A long grammar may still be within the budget.
                 if response.status not in (200, 400, 413):
                     failed.value += 1
                     print("hostile:", response.status)

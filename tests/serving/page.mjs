@@ -1,5 +1,5 @@
 // Uses the page of `arenite serve` in headless Chromium, at the size of a phone and of a desktop, light and dark. A grammar
-// makes the built-in model say a given text: Markdown, a thought, a call.
+// makes the built-in model generate a given text: Markdown, a thought, a call.
 //
 // node page.mjs BINARY [FOLDER OF SCREENSHOTS]      needs Node.js 18 and Chromium
 import assert from "node:assert";
@@ -17,7 +17,7 @@ process.on("exit", () => {
   try {
     rmSync(profile, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
   } catch {
-    // Chromium still writes if the test has failed.
+    // Chromium may still be writing files if the test has failed.
   }
 });
 setTimeout(() => {
@@ -134,7 +134,7 @@ class Page {
     await this.click("#send");
   }
 
-  /** The answer is there. */
+  /** Waits until the answer is complete. */
   async ends() {
     await this.until("!document.getElementById('send').hidden");
   }
@@ -151,7 +151,7 @@ class Page {
     assert.equal(await this.count("dialog[open]"), 0);
   }
 
-  /** Makes the model say a text from now on. */
+  /** Makes the model generate this text in all further answers. */
   says(text, fields = {}) {
     return this.settings({ ...fields, more: JSON.stringify({ grammar: "root ::= " + JSON.stringify(text) }) });
   }

@@ -208,7 +208,7 @@ fn scaling_under_older_names() {
     assert_ne!(yarn(&[("rope.scaling.yarn_attn_factor", 1.3f32.into())]), yarn(&[]));
 }
 
-/// The published gpt-oss models do not round the ends of YaRN's ramp, and their files do not say so. The case
+/// The published gpt-oss models do not round the ends of YaRN's ramp, but their files have no key for it. The case
 /// `gpt_oss_yarn` compares logits.
 #[test]
 fn ramps_of_gpt_oss() {

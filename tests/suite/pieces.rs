@@ -161,7 +161,7 @@ const PIECES: [&[u8]; 2] = [
     include_bytes!("../fixtures/hashes-00002-of-00002.gguf"),
 ];
 
-/// Pieces in two memories of a firmware, parsed by the compiler.
+/// Pieces in two memories of a firmware, which are parsed at compile time.
 const SPLIT: Gguf<'static> = match Gguf::parse_split(&PIECES) {
     Ok(gguf) => gguf,
     Err(_) => panic!("no model"),
@@ -179,7 +179,7 @@ fn pieces_are_parsed_by_the_compiler() {
     assert_eq!((COUNT, LAST), (3, whole.tensor("blk.0.three_dimensions").unwrap().data));
     let mut verify = SPLIT.verify().unwrap().unwrap();
     while verify.step(16).unwrap() {}
-    // Pieces that are no model do not compile.
+    // A missing piece is an error at compile time.
     const ALONE: Result<Gguf<'static>, Error> = Gguf::parse_split(PIECES.split_at(1).0);
     assert_eq!(ALONE.unwrap_err(), Error::Piece { number: 2, count: 2, why: "is missing" });
 }

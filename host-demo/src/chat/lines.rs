@@ -59,7 +59,7 @@ impl Lines {
                     if let Some(file) = history
                         && editor.append_history(file).is_err()
                     {
-                        // The conversation is more important.
+                        // The conversation goes on without a history.
                         *history = None;
                     }
                     Ok(Input::Text(said(&line)))
@@ -95,12 +95,12 @@ fn goes_on(line: &str) -> bool {
 
 /// Continues a line that ends in a backslash, or that begins with [`QUOTES`] until they are closed. Completes commands.
 pub struct LineHelper {
-    /// A line for each command: its name, its argument, and words about it.
+    /// A line for each command: its name, its argument, and a description.
     commands: &'static str,
 }
 
 impl LineHelper {
-    /// Returns the column from which Tab replaces the line, and the texts for it.
+    /// Returns the column from which Tab replaces the line, and the possible replacements.
     fn completions(&self, before: &str) -> (usize, Vec<String>) {
         let commands = self.commands.lines().filter(|line| line.starts_with('/')).map(|line| {
             let mut words = line.split_whitespace();
@@ -122,7 +122,7 @@ impl LineHelper {
     }
 }
 
-/// Arguments in capitals stand for a text of the user.
+/// Returns true if Tab can complete the argument. Arguments in capitals stand for a text of the user.
 fn is_value(argument: &str) -> bool {
     argument.chars().all(|c| c.is_ascii_lowercase())
 }
@@ -163,7 +163,7 @@ impl Highlighter for LineHelper {
 
 impl Helper for LineHelper {}
 
-/// The file that keeps the lines between runs; `None` if there is none.
+/// The path of the history file; `None` if no history is kept.
 fn history_file() -> Option<PathBuf> {
     let given = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if std::env::var_os(HISTORY).is_some() {

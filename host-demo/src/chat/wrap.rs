@@ -2,7 +2,7 @@
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Characters that no line begins with.
+/// Characters that may not begin a line.
 const CLOSING: &str =
     "\u{3001}\u{3002}\u{ff0c}\u{ff0e}\u{ff01}\u{ff1f}\u{ff1a}\u{ff1b}\u{ff09}\u{300d}\u{300f}\u{3011}\u{300b}";
 
@@ -14,15 +14,15 @@ pub struct Wrap {
     /// Spaces before the word.
     spaces: usize,
     word: String,
-    /// The first characters of the line of the text, without indentation.
+    /// The first characters of the current line, without indentation.
     start: String,
     /// The fence of the open code block; empty outside of one.
     fence: String,
 }
 
 impl Wrap {
-    /// Adds to `out` what can be printed of `text` on a terminal with `width` columns. The last word stays here until
-    /// its end is known.
+    /// Adds `text` to `out`, wrapped for a terminal with `width` columns. The last word is held back until its end is
+    /// known.
     pub fn push(&mut self, text: &str, width: usize, out: &mut String) {
         for c in text.chars() {
             match c {
@@ -57,7 +57,7 @@ impl Wrap {
         }
     }
 
-    /// Adds the rest to `out`.
+    /// Adds the text that was held back to `out`.
     pub fn flush(&mut self, width: usize, out: &mut String) {
         self.end_word(width, out);
         out.extend(std::iter::repeat_n(' ', std::mem::take(&mut self.spaces)));
@@ -79,7 +79,7 @@ impl Wrap {
         out.push_str(&self.word);
         self.column += len;
         if self.column > width {
-            // The terminal has broken a word that is longer than a line.
+            // The terminal breaks a word that is longer than a line.
             self.column = (self.column - 1) % width.max(1) + 1;
         }
         self.word.clear();

@@ -102,7 +102,7 @@ pub fn by_groups<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     grouped(view, config.heads()?, groups)
 }
 
-/// InternLM 2's: the same layout, whose queries and keys are then reordered for rotations of neighbours.
+/// Splits the same layout in InternLM 2, and reorders queries and keys for rotations of neighbours.
 pub fn grouped_rotated<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let (heads, groups) = (config.heads()?, config.key_heads()?);
     let parts = grouped(view, heads, groups)?;
@@ -162,13 +162,13 @@ fn heads_rotated(view: View<'_>, width: usize) -> Result<View<'_>> {
     rotated(view, heads)?.pop().context("no rows")
 }
 
-/// Splits rows of keys and of values of one head each.
+/// Splits the rows of one head of keys and one head of values.
 pub fn keys_and_values<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let width = config.head_width()?;
     view.split(0, &[width, width])
 }
 
-/// PLaMo's numbers of key heads, and of query heads that share one.
+/// PLaMo's number of key heads, and the number of query heads that share one of them.
 pub fn in_groups_of_heads(config: &Config) -> Result<[usize; 2]> {
     let (heads, shared) = (config.heads()?, config.size(&["n_shared_head"])?);
     ensure!(
@@ -178,7 +178,7 @@ pub fn in_groups_of_heads(config: &Config) -> Result<[usize; 2]> {
     Ok([heads / shared, shared])
 }
 
-/// PLaMo's queries: consecutive heads use different keys; afterwards the same.
+/// Reorders the rows of PLaMo's queries so that heads that use the same keys are consecutive.
 pub fn tiled_rows<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let [keys, shared] = in_groups_of_heads(config)?;
     let (rows, columns) = (view.size(0)?, view.size(1)?);
@@ -186,7 +186,7 @@ pub fn tiled_rows<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     Ok(vec![view.reshape(&shape)?.swap(0, 1)?.seen_as(&[rows, columns])?])
 }
 
-/// The same for columns.
+/// Like [`tiled_rows`], for columns.
 pub fn tiled_columns<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let [keys, shared] = in_groups_of_heads(config)?;
     let (rows, columns) = (view.size(0)?, view.size(1)?);

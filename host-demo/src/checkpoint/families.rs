@@ -49,7 +49,7 @@ pub struct Family {
     pub made: fn(&Config) -> Result<Vec<Made>>,
     /// Tensors that become metadata in GGUF.
     pub scalars: &'static [Scalar],
-    /// True if the head is stored even where it is the embedding, since the two have different factors.
+    /// True if the head is stored even if it equals the embedding, because the two have different factors.
     pub own_head: bool,
     pub vocabulary: Vocabulary,
 }
@@ -187,7 +187,7 @@ mod tests {
         }
         let known: BTreeSet<&str> = ALL.iter().copied().flatten().map(|family| family.architecture).collect();
         for architecture in arenite::model::ARCHITECTURES {
-            // `convert seq2seq` makes seq2seq; config values make nomic-bert-moe out of nomic-bert, and nemotron_h_moe.
+            // `convert seq2seq` writes seq2seq. Values in config.json select nomic-bert-moe and nemotron_h_moe.
             let is_other = ["seq2seq", "nomic-bert-moe", "nemotron_h_moe"].contains(architecture);
             assert!(is_other || known.contains(architecture), "{architecture} has no entry");
         }

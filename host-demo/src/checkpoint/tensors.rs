@@ -274,7 +274,7 @@ impl<'f> Checkpoint<'f> {
             }
             return Ok(());
         }
-        // The length at the beginning of safetensors may have the same bytes; JSON follows it.
+        // A safetensors file may begin with the same bytes, in its length; but JSON follows the length.
         if bytes.starts_with(b"\x80\x02") && bytes.get(8) != Some(&b'{') {
             bail!("this torch file is older than version 1.6: load it and save it again, preferably as safetensors");
         }

@@ -134,10 +134,10 @@ const HELP: &str = "\
 /quit          quit; the same as Ctrl-D
 End a line with \\ to continue it, or enclose several lines in \"\"\". Ctrl-C stops an answer.";
 
-/// The step after a conversation with one model.
+/// The next step after a conversation with one model.
 enum Next {
     End(ExitCode),
-    /// These messages continue with this model.
+    /// Continue these messages with this model.
     Model(ModelFile, Vec<Value>),
 }
 
@@ -152,7 +152,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     }
 }
 
-/// Loads a model and takes turns with it, after the messages that another model had `before`.
+/// Loads a model and takes turns with it. `before` has the messages of a conversation with another model.
 fn talk_with(file: ModelFile, args: &Args, before: Option<Vec<Value>>, lines: &mut Option<Lines>) -> Result<Next> {
     if args.print_prompt {
         return print_prompt(args, &file);
@@ -226,7 +226,7 @@ fn talk_with(file: ModelFile, args: &Args, before: Option<Vec<Value>>, lines: &m
     Ok(next)
 }
 
-/// The settings of answers that the options and the template give.
+/// The settings of answers, from the options and the template.
 fn rules(args: &Args, renderer: &Renderer, tokenizer: &Tokenizer<'_, '_>, step: usize) -> Result<Rules> {
     let (mut stops, mut stop_ids) = (args.stop.clone(), args.stop_id.clone());
     stops.push(renderer.stop().to_string());
@@ -410,7 +410,7 @@ fn answer(talk: &mut Talk<'_, '_, '_>, reasoning: Reasoning) -> Result<End> {
     Ok(end)
 }
 
-/// Opens the model that `/model FILE` names; without a file, prints the name of the present one.
+/// Opens the model that `/model FILE` names; without a file, prints the name of the current one.
 fn model(line: &str, args: &Args, present: &ModelFile) -> Result<Option<ModelFile>> {
     let name = line.trim_start_matches("/model").trim();
     if name.is_empty() {
@@ -419,7 +419,7 @@ fn model(line: &str, args: &Args, present: &ModelFile) -> Result<Option<ModelFil
     }
     ensure!(args.session.is_none(), "a file of --session belongs to one model: start `arenite chat` anew");
     let file = ModelFile::open(Source { model: Some(Path::new(name)), load: Load::Auto, ..Source::default() })?;
-    // An error here leaves the present model in place.
+    // If there is an error, the current model stays loaded.
     let gguf = file.parse()?;
     runtime::must_continue(&Model::new(&gguf).with_context(|| name.to_string())?)?;
     Ok(Some(file))

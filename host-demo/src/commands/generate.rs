@@ -153,7 +153,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let limit = args.n_tokens.and_then(|Limit(limit)| limit);
     let wanted = single.as_ref().map_or(0, |prompt| prompt.ids.len()).saturating_add(limit.unwrap_or(0));
     let context = open.context(wanted);
-    // Room to verify the proposed tokens in one pass.
+    // Space to verify the proposed tokens in one pass.
     let options = open.plan_options(context).logits(1 + ahead);
     let plan = open.plan(if ahead > 0 { options.checkpoints(1) } else { options })?;
     let mut memory = Memory::new(&plan)?;

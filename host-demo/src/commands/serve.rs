@@ -91,7 +91,7 @@ impl Args {
     }
 
     fn limits(&self) -> Limits {
-        // The process that passes requests on has answered questions about origins.
+        // The proxy process handles origins.
         let origins = if self.within { Vec::new() } else { self.cors_origin.clone() };
         Limits { host: self.host.clone(), port: self.port, origins }
     }
@@ -114,7 +114,7 @@ fn host(args: &Args, file: ModelFile) -> Result<Host> {
 /// Serves one model.
 fn one(args: &Args, file: ModelFile) -> Result<()> {
     if args.within {
-        // The other process writes nothing: the pipe ends with it.
+        // The proxy process writes nothing. The pipe closes when that process ends.
         std::thread::spawn(|| {
             let _ = std::io::stdin().read_to_end(&mut Vec::new());
             std::process::exit(0);
@@ -170,7 +170,7 @@ fn files(given: &[PathBuf]) -> Result<Vec<PathBuf>> {
     for path in given {
         let inside =
             if path.is_dir() { models_in(path).with_context(|| path.display().to_string())? } else { Vec::new() };
-        // Opening a folder without models gives the error that says what it is.
+        // A folder without models stays in the list, so that opening it reports the error.
         files.extend(if inside.is_empty() { vec![path.clone()] } else { inside });
     }
     Ok(files)
@@ -188,7 +188,7 @@ fn models_in(folder: &Path) -> Result<Vec<PathBuf>> {
 fn several(args: &Args, model: &ModelArgs, files: &[PathBuf]) -> Result<()> {
     let mut models = Vec::new();
     for path in files {
-        // Copying the file would take long.
+        // The file is mapped: copying it here would take too long.
         let source = Source { model: Some(path), tokenizer: model.tokenizer.as_deref(), ..Source::default() };
         let planned = ModelFile::open(source).and_then(|file| Ok(ModelEntry::new(path, &host(args, file)?)));
         match planned.map_err(|error| foreign::explained(Some(path), error)) {

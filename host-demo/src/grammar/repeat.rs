@@ -14,7 +14,7 @@ const COUNTED: usize = 2_000;
 const WRITTEN_OUT: usize = 20_000;
 /// Total number of states that repetitions larger than [`WRITTEN_OUT`] may take by expansion.
 const LARGE_WRITTEN_OUT: usize = 400_000;
-/// Number of states in one call. After a call, all tokens that leave it are tested one by one.
+/// Number of states in one call. Tokens that continue past the end of a call are tested one by one.
 const CALL: usize = 2_000;
 /// Number of calls of one level in a call of the next.
 const BASE: u64 = 32;

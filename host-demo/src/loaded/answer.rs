@@ -9,7 +9,7 @@ use super::{Loaded, failed, gone};
 use crate::chat::{Part, Reader};
 use crate::server::{Choice, Endpoint, Event, Finish, Inbox, Prepared};
 
-/// An answer: an iterator over its text, in whole characters, as it is generated. Dropping it stops the generation.
+/// An iterator over the text of an answer, in whole characters, as it is generated. Dropping it stops the generation.
 #[must_use = "an answer that is dropped is not generated"]
 pub struct Answer<'m> {
     events: Inbox,
@@ -20,7 +20,7 @@ pub struct Answer<'m> {
     thought: String,
     choice: Choice,
     is_over: bool,
-    /// The engine that generates it must not be dropped before.
+    /// Keeps the engine that generates the answer alive.
     model: PhantomData<&'m Loaded>,
 }
 
@@ -57,7 +57,7 @@ impl Answer<'_> {
         })
     }
 
-    /// The model's thought before its answer, as far as it is generated. Empty if the model does not think.
+    /// The part of the model's thought that has been generated. It is empty if the model does not think.
     pub fn thought(&self) -> &str {
         &self.thought
     }
@@ -84,7 +84,7 @@ impl Answer<'_> {
             match part {
                 Part::Content(text) => self.parts.push_back(text),
                 Part::Thought(text) => self.thought += &text,
-                // Calls need declared functions, which a request does not have.
+                // Requests declare no functions, so there are no calls.
                 Part::Call(_) => {}
             }
         }

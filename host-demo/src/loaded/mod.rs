@@ -43,7 +43,7 @@ use crate::server::{
 /// ```
 pub struct Loaded {
     service: Service,
-    /// `None` only while this is dropped.
+    /// `None` only during `drop`.
     commands: Option<Sender<Command>>,
     engine: Option<JoinHandle<Result<()>>>,
 }
@@ -190,10 +190,10 @@ impl Loaded {
 
 impl Drop for Loaded {
     fn drop(&mut self) {
-        // The engine ends when nobody can send commands. No answer is left, because answers borrow from this.
+        // The engine ends when all senders are dropped. No answer is left, because answers borrow from `self`.
         self.commands = None;
         if let Some(engine) = self.engine.take() {
-            let _ = engine.join(); // an error was told to those who asked
+            let _ = engine.join(); // the answers have reported its error
         }
     }
 }

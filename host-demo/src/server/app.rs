@@ -25,7 +25,7 @@ use super::request::Body;
 use super::service::{Endpoint, Prepared, Service};
 use crate::ranking::Texts;
 
-/// Number of further open requests, each the only one of its client.
+/// Maximum number of open requests beyond the limit, each the only one of its client.
 const MOST_FIRST: usize = 64;
 
 /// The state shared by all routes.
@@ -38,7 +38,7 @@ pub struct App {
     /// Number of answers that are generated at the same time.
     pub parallel: usize,
     pub key: Option<String>,
-    /// True in the process of one of several models, whose requests come through another process.
+    /// True if this process serves one of several models and its requests come through the proxy process.
     pub is_within: bool,
     /// True if the model transcribes speech.
     pub hears: bool,
@@ -142,7 +142,7 @@ impl App {
     }
 }
 
-/// Memory of a value of an embedding: as a number, as a JSON value and as text.
+/// Bytes for a value of an embedding: as a number, as a JSON value and as text.
 const VALUE_BYTES: usize = 48;
 
 /// Embeddings. They count toward the limit of answers until this is dropped.
@@ -212,7 +212,7 @@ impl OpenRequest {
             *of_client += 1;
             *of_client == 1
         };
-        // Requests of other clients do not keep the first one of a client out.
+        // The only request of a client is accepted even if other clients have reached the limit.
         let most = app.most_open + if is_first { MOST_FIRST } else { 0 };
         if before >= most { Err(ApiError::busy(before)) } else { Ok(open) }
     }

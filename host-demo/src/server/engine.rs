@@ -103,7 +103,7 @@ impl Finish {
 pub struct Counters {
     /// Number of requests without a complete answer.
     pub open: AtomicUsize,
-    /// The same for each client.
+    /// Number of requests without a complete answer, for each client.
     pub open_of: Mutex<HashMap<u64, usize>>,
     pub running: AtomicUsize,
     pub prompt_tokens: AtomicU64,
@@ -140,7 +140,7 @@ pub struct Scheduler<'a, 'm, 'w> {
     clients: Clients,
 }
 
-/// The two clients that have sent requests last, and when.
+/// The last two clients that have sent requests, and the times of their requests.
 #[derive(Default)]
 struct Clients([Option<(u64, Instant)>; 2]);
 
@@ -320,8 +320,8 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         }
     }
 
-    /// Starts waiting jobs while there is room. The client with the fewest running answers comes first, then its request
-    /// with the fewest. If there are several clients, the last place is kept for one without a running answer.
+    /// Starts waiting jobs while slots are free. The client with the fewest running answers comes first, then its request
+    /// with the fewest. If there are several clients, the last slot is kept for one without a running answer.
     fn admit(&mut self) {
         self.waiting.retain(|job| !job.events.is_closed());
         let mut refused = HashSet::new();
@@ -338,7 +338,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             if is_last && self.parallel > 1 && turn(job).0 > 0 && self.clients.are_several() {
                 break;
             }
-            // A prefix that another conversation is currently reading is shared, not read twice.
+            // If another conversation is reading the same prefix, the job waits and shares it.
             let most = job.prompt.len().saturating_sub(1);
             let known = self.best_shared(job).map_or(0, |(_, shared)| shared);
             let alike = self.running.iter().filter(|running| running.job.settings.lora == job.settings.lora);

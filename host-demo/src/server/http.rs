@@ -39,8 +39,8 @@ pub struct Limits {
 
 /// Serves until the process receives a signal to stop and all open requests are answered.
 ///
-/// Prints that the server listens once `ready` tells that the engine has its memory. `routes` gets the hosts and origins
-/// that requests may name.
+/// Prints the address when `ready` reports that the engine has its memory. `routes` gets the hosts and origins that
+/// requests may name.
 pub fn serve(
     routes: impl FnOnce(Gate) -> Router,
     counters: &Counters,

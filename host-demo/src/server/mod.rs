@@ -89,7 +89,7 @@ use crate::ranking::Ranking;
 use crate::runtime::Memory;
 use crate::session_file::SessionFile;
 
-/// A model for many conversations.
+/// A model that is planned for many conversations.
 pub struct Host {
     pub open: Arc<OpenModel>,
     pub plan: Plan,
@@ -97,7 +97,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Plans the memory. With `serves`, requests come from clients, and their grammars have a smaller budget.
+    /// Plans the memory. If `serves` is set, requests come from clients, and grammars have a smaller budget.
     pub fn new(open: OpenModel, serves: bool) -> Result<Self> {
         let open = Arc::new(open);
         let (gguf, model, tokenizer, file) = (open.gguf(), open.model(), open.vocabulary()?, open.file());
@@ -140,13 +140,14 @@ impl Host {
         Ok(Self { open, plan, service })
     }
 
-    /// All memory in bytes that the process will take; `requests` is the memory of requests.
+    /// Size in bytes of all memory that the process will use; `requests` is the memory of requests.
     pub fn bytes(&self, requests: usize) -> usize {
         let Self { open, plan, service } = self;
         plan.workspace + plan.kv + MaskMemory::bytes(service.tokenizer()) + open.file().len() + requests
     }
 
-    /// Prints the memory that the process will take, and the routes that answer. `requests` is the memory of requests.
+    /// Prints the memory that the process will use, and the routes that the model serves. `requests` is the memory of
+    /// requests.
     pub fn announce(&self, requests: usize) {
         let Self { open, plan, service } = self;
         let masks = MaskMemory::bytes(service.tokenizer());

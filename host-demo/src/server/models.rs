@@ -22,8 +22,9 @@ use super::service::Facts;
 use super::{Host, app};
 use crate::output::Bytes;
 
-/// Time that a request waits for the memory of its model while others take turns in it, and then with priority.
+/// Time that a request waits for memory before it gets priority over others.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Time that a request waits for memory with priority before it fails.
 const WAIT: Duration = Duration::from_secs(120);
 
 /// A model that requests can choose.
@@ -58,9 +59,9 @@ pub struct Models {
     models: Vec<ModelEntry>,
     /// Memory for all processes together.
     budget: usize,
-    /// Arguments of this process, which those of the models have, too.
+    /// Arguments of this process, which are passed on to the processes of the models.
     arguments: Vec<OsString>,
-    /// The process of each model. No lock of another kind is taken while this one is held.
+    /// The process of each model. While a lock inside a [`Place`] is held, this one is not taken.
     places: Mutex<Vec<Option<Arc<Place>>>>,
     /// Notified when memory may have become free.
     freed: Notify,
@@ -70,15 +71,15 @@ pub struct Models {
 
 /// A process, or one that is being started.
 struct Place {
-    /// The process, or why it does not run.
+    /// The process, or the reason why it does not run.
     process: OnceCell<std::result::Result<Process, String>>,
-    /// Number of requests that it answers.
+    /// Number of requests that the process is answering.
     leases: AtomicUsize,
     used: Mutex<Instant>,
 }
 
 struct Process {
-    /// `None` once it was ended.
+    /// `None` after the process was ended.
     child: Mutex<Option<Child>>,
     port: u16,
 }
@@ -104,11 +105,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Models {
-    /// The models, loaded within `memory` bytes, or without a limit. Part of it is for the bodies of requests.
+    /// Creates a list of models that are loaded within `memory` bytes, or without a limit. Part of the memory is for the
+    /// bodies of requests.
     ///
     /// # Errors
     ///
-    /// An error if two models have the same name, or if one of them is too large.
+    /// Two models have the same name, or one of them is too large.
     pub fn new(models: Vec<ModelEntry>, memory: Option<usize>, arguments: Vec<OsString>) -> Result<Self> {
         let all: usize = models.iter().map(|model| model.bytes).sum();
         let budget = memory.map_or(all, |memory| memory.saturating_sub(RequestMemory::BODIES));
@@ -140,7 +142,7 @@ impl Models {
         self.budget
     }
 
-    /// Each model, and true if it is loaded.
+    /// Each model, with true if it is loaded.
     pub fn list(&self) -> Vec<(&ModelEntry, bool)> {
         let places = lock(&self.places);
         let loaded = places.iter().map(|place| place.as_ref().is_some_and(|place| place.runs() == Some(true)));
@@ -185,7 +187,7 @@ impl Models {
         if lease.place.runs() == Some(true) {
             return Ok(lease);
         }
-        // A client that leaves does not interrupt the start.
+        // The start continues even if the client disconnects.
         let started = tokio::spawn(async move { lease.start(ended).await.map(|()| lease) });
         let failed = |why: String| {
             let why = format!("the model `{}` cannot be loaded: {why}", self.models[at].name);
@@ -239,10 +241,10 @@ impl Models {
         Some((Lease { models: self.clone(), at, place }, ended))
     }
 
-    /// Starts the process of a model, and waits until it has loaded it.
+    /// Starts the process of a model, and waits until the model is loaded.
     async fn start(&self, at: usize) -> Result<Process> {
         let ModelEntry { name, path, .. } = &self.models[at];
-        // The last value of a repeated option counts.
+        // These options override those in `arguments`: the last value of a repeated option counts.
         let mut child = Command::new(std::env::current_exe()?)
             .args(&self.arguments)
             .args([OsStr::new("-m"), path.as_os_str(), OsStr::new("--alias"), OsStr::new(name)])
@@ -262,7 +264,7 @@ impl Models {
 }
 
 impl Place {
-    /// False if its process has ended; `None` if it was not started yet.
+    /// False if the process has ended; `None` if it was not started yet.
     fn runs(&self) -> Option<bool> {
         let process = self.process.get()?.as_ref().ok();
         Some(process.is_some_and(|process| {
@@ -270,7 +272,7 @@ impl Place {
         }))
     }
 
-    /// Ends its process, and waits until its memory has returned to the system.
+    /// Ends the process, and waits until its memory is free.
     async fn end(&self) {
         let child = self.process.get().and_then(|process| lock(&process.as_ref().ok()?.child).take());
         if let Some(mut child) = child {
@@ -280,7 +282,7 @@ impl Place {
 }
 
 impl Lease {
-    /// Ends other processes, and starts this one unless another request has.
+    /// Ends the processes of `ended`, and starts this one unless another request has started it.
     async fn start(&self, ended: Vec<Arc<Place>>) -> std::result::Result<(), String> {
         let start = || async {
             for place in &ended {

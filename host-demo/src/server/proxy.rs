@@ -1,4 +1,4 @@
-//! The routes of a server with several models. Requests pass to the process of the model that they name.
+//! The routes of a server with several models. Each request is forwarded to the process of the model that it names.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub const CLIENT: HeaderName = HeaderName::from_static("x-arenite-client");
 /// Time after which an idle connection to a process is closed; the process itself closes it later.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// Headers for this process only.
+/// Headers that are not forwarded.
 const DROPPED: [HeaderName; 6] = [
     header::CONNECTION,
     header::CONTENT_LENGTH,
@@ -92,7 +92,7 @@ impl Drop for OpenRequest {
     }
 }
 
-/// Passes a request on to the process of its model.
+/// Forwards a request to the process of its model.
 pub async fn forward(State(proxy): State<Arc<Proxy>>, request: Request) -> Result<Response> {
     let slot: Option<Arc<ConnectionSlot>> = request.extensions().get().cloned();
     let record: Option<Arc<Record>> = request.extensions().get().cloned();
@@ -130,7 +130,7 @@ pub async fn forward(State(proxy): State<Arc<Proxy>>, request: Request) -> Resul
     Ok(Response::from_parts(head, Body::new(Answer { body, _open: open })))
 }
 
-/// Receives a body, and reads the name of the model in it. The body counts toward its limit until it was passed on.
+/// Receives a body, and reads the name of the model in it. The body counts toward the limit until it is forwarded.
 async fn named(proxy: &Proxy, request: Request) -> Result<(Option<String>, Body)> {
     let is_form = request.headers().get(header::CONTENT_TYPE).is_some_and(|kind| {
         kind.to_str().is_ok_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("multipart/form-data"))
@@ -150,13 +150,13 @@ async fn named(proxy: &Proxy, request: Request) -> Result<(Option<String>, Body)
 fn name_in_json(body: &Received) -> Result<Option<String>> {
     match serde_json::from_slice::<Named>(body.json()?) {
         Ok(Named { model, name }) => Ok(model.or(name)),
-        // The process of the model reports wrong fields.
+        // Invalid fields are reported by the process of the model.
         Err(error) if error.is_data() => Ok(None),
         Err(error) => Err(not_json(&error)),
     }
 }
 
-/// The name of the model in a form with a sound. The process of the model reports a wrong form.
+/// The name of the model in a form with a sound file. Errors in the form are reported by the process of the model.
 async fn name_in_form(headers: &HeaderMap, body: Bytes) -> Option<String> {
     let mut request = Request::new(Body::from(body));
     *request.headers_mut() = headers.clone();
@@ -169,7 +169,7 @@ async fn name_in_form(headers: &HeaderMap, body: Bytes) -> Option<String> {
     None
 }
 
-/// The body of an answer. The model stays loaded until it was sent.
+/// The body of an answer. The model stays loaded until the body has been sent.
 struct Answer<B> {
     body: B,
     _open: OpenRequest,

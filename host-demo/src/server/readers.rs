@@ -1,5 +1,5 @@
 //! Threads that read requests: JSON, templates, tokens and grammars. The client that has used the least time lately comes
-//! first, and one thread takes only clients that have used little. So slow requests delay those of their own client.
+//! first, and one thread serves only clients that have used little. A slow request therefore mainly delays its own client.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,14 +10,14 @@ use tokio::sync::oneshot;
 
 /// Number of threads.
 pub const READERS: usize = 2;
-/// Time that a client may have used for the thread that serves only such clients.
+/// Maximum used time of the clients that the first thread serves.
 const LITTLE: Duration = Duration::from_millis(20);
-/// Time in which half of a client's used time is forgotten.
+/// Half-life of a client's used time.
 const HALF: Duration = Duration::from_secs(5);
-/// Number of clients above which those with the least used time are forgotten.
+/// Maximum number of clients whose used time is counted. At the limit, clients with little used time are removed.
 const MOST_CLIENTS: usize = 1024;
 
-/// The threads. They end when this is dropped.
+/// The threads, which end when this is dropped.
 pub struct Readers(Arc<Queue>);
 
 #[derive(Default)]
@@ -40,7 +40,7 @@ struct Task {
     work: Box<dyn FnOnce() + Send>,
 }
 
-/// Time that a client had used in total at `since`, with half of it forgotten every [`HALF`].
+/// Time that a client had used at `since`. It is halved every [`HALF`].
 #[derive(Clone, Copy)]
 struct Used {
     time: Duration,
@@ -58,14 +58,14 @@ impl State {
         self.used.get(&client).map_or(Duration::ZERO, |used| used.now())
     }
 
-    /// Takes the first piece of work of the client with the least used time, if that is at most `most`.
+    /// Removes the first task of the client with the least used time, if that time is at most `most`.
     fn take(&mut self, most: Duration) -> Option<Task> {
         let clients = self.waiting.iter().enumerate().map(|(at, task)| (self.used(task.client), at));
         let (_, at) = clients.filter(|(used, _)| *used <= most).min()?;
         Some(self.waiting.remove(at))
     }
 
-    /// Counts time for a client, in place of `estimate`.
+    /// Adds `time` to a client's used time and subtracts `estimate`, which was added before.
     fn count(&mut self, client: u64, time: Duration, estimate: Duration) {
         if self.used.len() >= MOST_CLIENTS {
             self.used.retain(|_, used| used.now() > LITTLE / 10);
@@ -82,7 +82,7 @@ impl Queue {
         self.state.lock().unwrap_or_else(|broken| broken.into_inner())
     }
 
-    /// Runs the work of clients that have used at most `most`.
+    /// Runs tasks of clients that have used at most `most`.
     fn run(&self, most: Duration) {
         let mut state = self.lock();
         while !state.is_closed {
@@ -90,11 +90,11 @@ impl Queue {
                 state = self.changed.wait(state).unwrap_or_else(|broken| broken.into_inner());
                 continue;
             };
-            // An estimate counts from the beginning, so that the other thread does not take the client's next request.
+            // The estimate keeps the other thread from taking the client's next request at the same time.
             state.count(client, 2 * LITTLE, Duration::ZERO);
             drop(state);
             let began = Instant::now();
-            // The sender of the result is dropped with the work, which tells the request.
+            // After a panic, dropping the sender of the result informs the request.
             let _ = catch_unwind(AssertUnwindSafe(work));
             state = self.lock();
             state.count(client, began.elapsed(), 2 * LITTLE);
@@ -122,7 +122,7 @@ impl Readers {
     pub async fn run<T: Send + 'static>(&self, client: u64, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let (sender, result) = oneshot::channel();
         let work = Box::new(move || {
-            // A client that has left needs no answer.
+            // The work is skipped if the client has disconnected.
             if !sender.is_closed() {
                 let _ = sender.send(work());
             }

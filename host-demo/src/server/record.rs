@@ -60,7 +60,7 @@ pub struct Record {
     answer_tokens: AtomicUsize,
     /// Microseconds to the first token; 0 if there is none yet.
     first: AtomicU64,
-    /// True if the process of the model writes the line.
+    /// True if the process of the model writes this log line.
     is_passed_on: AtomicBool,
 }
 
@@ -103,7 +103,7 @@ impl Record {
         }
     }
 
-    /// Leaves the line to the process of the model. Returns the identifier for it.
+    /// Lets the process of the model write the log line. Returns the request's identifier.
     pub fn pass_on(&self) -> &str {
         self.is_passed_on.store(true, Ordering::Relaxed);
         &self.id

@@ -153,7 +153,7 @@ impl Body {
         let Err(error) = Self::deserialize(&value) else {
             return serde_json::from_value(value).map_err(|error| ApiError::invalid(error.to_string()));
         };
-        // The field that is invalid alone.
+        // Finds the field that is invalid by itself.
         let is_wrong = |(name, value): &(&String, &Value)| {
             let name = name.as_str();
             Self::deserialize(&json!({ name: value })).is_err()
@@ -351,7 +351,7 @@ impl Body {
         Ok(Some(("response_format", schema)))
     }
 
-    /// Returns the requested effort of a thought, and whether a thought is wanted at all.
+    /// Returns the requested effort, and true or false if the request turns thoughts on or off.
     pub fn effort(&self) -> (Option<&str>, Option<bool>) {
         let reasoning = self.reasoning.as_ref();
         let effort = self.reasoning_effort.as_deref().or_else(|| reasoning?.effort.as_deref());

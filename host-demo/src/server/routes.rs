@@ -87,7 +87,7 @@ pub fn router_of_models(proxy: Proxy, own: Common) -> Router {
     own.router(routes, get(proxy::health), Arc::new(proxy))
 }
 
-/// The key, the log and the gate, which are the same for one model and for several.
+/// The parts that a server of one model and a server of several models have in common.
 pub struct Common {
     pub key: Option<String>,
     pub log: Option<Log>,

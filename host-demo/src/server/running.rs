@@ -190,7 +190,7 @@ impl Running {
         let recent = self.ids.len().saturating_sub(params.repeat_last_n as usize);
         self.ids[recent..].iter().for_each(|id| sampler.accept(*id));
         let is_short = self.ids.len() - self.job.prompt.len() < *min_tokens;
-        // An answer in the grammar follows the thought.
+        // Within a thought the answer, which the grammar constrains, is still to come, so end tokens are excluded.
         let is_thought = table.is_some() && self.gate.as_ref().is_some_and(Gate::is_thought);
         let ends = |token| {
             tokenizer.is_end(token) && (*ignore_end || is_short || is_thought) || is_short && stop_ids.contains(&token)

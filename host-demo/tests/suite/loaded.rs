@@ -1,4 +1,4 @@
-//! The library's owner of a model: the same answers as the command line's, on several threads, and nothing left behind.
+//! `Loaded` gives the same answers as the command line, also on several threads, and closes its file when it is dropped.
 
 use std::path::Path;
 

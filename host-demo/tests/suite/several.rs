@@ -34,13 +34,13 @@ fn loaded(server: &Server) -> Vec<String> {
     cards.filter(|card| card["state"] == "loaded").map(|card| card["id"].as_str().unwrap().to_string()).collect()
 }
 
-/// A request to this model.
+/// Adds the name of the model to a request.
 fn of(model: &str, mut body: Value) -> Value {
     body["model"] = json!(model);
     body
 }
 
-/// An answer that takes long.
+/// A request for a long answer.
 fn long() -> Value {
     json!({ "prompt": "Once", "max_tokens": 240, "ignore_eos": true, "temperature": 0, "stream": true })
 }
@@ -76,7 +76,7 @@ fn models_take_turns_in_their_memory() {
     let folder = folder(&["one.gguf", "three.gguf", "two.gguf", "two-00002-of-00002.gguf"]);
     std::fs::write(folder.path().join("zero.gguf"), b"GGUF is no model").unwrap();
     let alone = Server::start(&["--parallel", "2"]).text(&good());
-    // Room for two models, and for bodies.
+    // Memory for two models and for the bodies of requests.
     let server = start(folder.path(), &["--memory", "900M", "--alias", "first"]);
     assert!(server.log().contains("zero.gguf"), "{}", server.log());
     assert!(loaded(&server).is_empty());
@@ -92,7 +92,7 @@ fn models_take_turns_in_their_memory() {
         assert_eq!(server.text(&of(name.trim_end_matches(":latest"), good())), alone);
         assert_eq!(loaded(&server), then, "{name}");
     }
-    // The process of the model says what is wrong with a request.
+    // The process of the model reports errors in a request.
     let (status, answer) = server.post("/v1/completions", b"{\"model\": \"first\", \"prompt\": 3}");
     assert!(status == 400 && answer["error"]["param"] == "prompt", "{answer}");
     assert_eq!(server.post("/v1/completions", b"{\"model\": \"three\", ").0, 400);
@@ -204,14 +204,14 @@ fn a_model_that_fails_takes_no_other() {
     assert_eq!(server.text(&of("two", good())), said);
     assert_eq!(server.text(&of("one", good())), said);
     assert_eq!(loaded(&server), ["one", "two"]);
-    // The file is gone when the model is needed again.
+    // The file is missing when the model is loaded again.
     std::fs::remove_file(folder.path().join("one.gguf")).unwrap();
     kill(&server, "one", &["two"]);
     let (status, answer) = server.post("/v1/completions", of("one", good()).to_string().as_bytes());
     let message = answer["error"]["message"].as_str().unwrap_or_default();
     assert!(status == 503 && message.contains("`one` cannot be loaded"), "{answer}");
     assert_eq!(server.text(&of("two", good())), said);
-    // Processes end with the server.
+    // The processes of the models end with the server.
     let (_, two) = processes(&server).remove(0);
     drop(server);
     let line = move || std::fs::read_to_string(format!("/proc/{two}/cmdline")).unwrap_or_default();

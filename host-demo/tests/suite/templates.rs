@@ -1,6 +1,6 @@
 //! Forced calls of models with random weights and public templates: every answer must be read back. The templates come
 //! from `ARENITE_FIXTURES`, and from the directory `ARENITE_TEMPLATES` if it is set. `ARENITE_SAMPLES` is the number of
-//! answers for each template (5).
+//! answers for each template (default: 5).
 
 use std::collections::BTreeSet;
 use std::io::Read;

@@ -21,7 +21,7 @@ pub(crate) struct Relative<'w> {
     stride: usize,
     /// Index of distance 0.
     middle: usize,
-    /// Heads from a layer's biases to the next layer's; 0 if all layers share them.
+    /// Distance between the biases of consecutive layers, in heads; 0 if all layers share them.
     layer: usize,
 }
 

@@ -40,12 +40,12 @@ fn evens<const T: usize>() -> impl Iterator<Item = usize> {
 }
 
 /// A panel interleaves four rows: eight bytes of each, then the next eight. A vector has eight bytes of two rows.
-// SAFETY: `put` writes the 128 bytes of four rows; the other methods read what they name.
+// SAFETY: `put` writes the 128 bytes of four rows; the other methods read only the elements that their docs name.
 unsafe impl Panel for Smmla {
     type Quants<const T: usize> = Pairs<int8x16_t, T>;
     type Sums<const T: usize> = Pairs<int32x4_t, T>;
     type Floats<const T: usize> = Pairs<float32x4_t, T>;
-    /// In each vector those of two rows, twice.
+    /// Each vector holds the floats of two rows, twice.
     type Line = [float32x4_t; 4];
     type Scales<const T: usize> = [float32x4_t; T];
 
@@ -171,7 +171,7 @@ unsafe impl Panel for Smmla {
                 for t in evens::<T>() {
                     let (even, odd) = (sums[t], if t + 1 < T { sums[t + 1] } else { sums[t] });
                     let (even, odd) = (eight_sums::<GROUP>(even, eight), eight_sums::<GROUP>(odd, eight));
-                    // Each sum twice, of both tokens: two groups per vector.
+                    // A vector holds two groups: each sum twice, for both tokens.
                     let (low, high) = (vzip1q_s16(even, odd), vzip2q_s16(even, odd));
                     let two =
                         [vzip1q_s16(low, low), vzip2q_s16(low, low), vzip1q_s16(high, high), vzip2q_s16(high, high)];

@@ -26,9 +26,10 @@ const CHUNK: usize = CODES + LINE;
 ///
 /// # Safety
 ///
-/// The methods require the instruction. `put` writes 128 bytes, and the other methods read what they name.
+/// The methods require the instruction. `put` writes 128 bytes; the other methods read only the elements that their docs
+/// name.
 pub(super) unsafe trait Panel {
-    /// 32 quants of each token, or where they are.
+    /// 32 quants of each token, or pointers to them.
     type Quants<const T: usize>: Copy;
     /// An i32 per row and token.
     type Sums<const T: usize>: Copy;
@@ -41,9 +42,9 @@ pub(super) unsafe trait Panel {
 
     /// Writes a chunk of each of four rows to their 128 bytes.
     unsafe fn put(to: *mut u8, rows: [[int8x16_t; 2]; 4]);
-    /// Reads 32 quants of each token, and moves the pointers on.
+    /// Reads 32 quants of each token, and advances the pointers.
     unsafe fn quants<const T: usize>(q: &mut [*const i8; T]) -> Self::Quants<T>;
-    /// Reads a scale of each token, and moves the pointers on.
+    /// Reads a scale of each token, and advances the pointers.
     unsafe fn scales<const T: usize>(d: &mut [*const f32; T]) -> Self::Scales<T>;
     /// Reads a float of each row.
     unsafe fn line(w: *const u8) -> Self::Line;
@@ -83,7 +84,7 @@ pub(super) unsafe trait Along {
     unsafe fn products<const T: usize>(w: *const u8, q: [*const i8; T], halves: Range<usize>) -> [[int32x4_t; 2]; T];
 }
 
-// SAFETY: `put` and `products` promise the same; the other methods read what they name.
+// SAFETY: `put` and `products` promise the same; the other methods read only the elements that their docs name.
 unsafe impl<A: Along> Panel for A {
     type Quants<const T: usize> = [*const i8; T];
     type Sums<const T: usize> = [[int32x4_t; 2]; T];

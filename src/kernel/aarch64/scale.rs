@@ -152,8 +152,8 @@ unsafe fn times(x: float32x4_t, by: f32) -> float32x4_t {
     if by == 1.0 { x } else { unsafe { vmulq_n_f32(x, by) } }
 }
 
-/// Defines a load of one lane from each of four pointers. In assembly, because the compiler goes through general
-/// registers.
+/// Defines a load of one lane from each of four pointers. It is written in assembly because the compiler would load
+/// through general registers.
 macro_rules! gather {
     ($name:ident, $lane:literal, $lanes:ty) => {
         #[inline(always)]

@@ -38,7 +38,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
 }
 
 /// Selects the variant of YaRN's ramp. The published models, trained for 4096 positions, do not round its ends
-/// (`truncate: false`), and their files do not say so: only `arenite convert hf` writes the key.
+/// (`truncate: false`), but their files have no key for it: only `arenite convert hf` writes one.
 const fn ramp(rope: Option<Rope>, rounded: Option<bool>) -> Option<Rope> {
     let Some(mut rope) = rope else { return None };
     if let Scaling::Yarn { original, whole_pairs, .. } = &mut rope.scaling {

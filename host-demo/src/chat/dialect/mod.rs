@@ -54,15 +54,15 @@ pub enum Syntax<S> {
     Named { lead: S, before: S, id: S, between: S, after: S },
     /// A call element with one element for each parameter. `pad` surrounds values.
     Tagged { call: Tag<S>, parameter: Tag<S>, pad: &'static str },
-    /// A name, then pairs of a key and a value. If `call` is not empty, its marks stand around each call and after
-    /// the name.
+    /// A name, then pairs of a key and a value. If `call` is not empty, its marks are before each call,
+    /// after the name, and after the call.
     Keyed { call: [S; 3], key: (S, S), value: (S, S) },
     /// `[name(key=value), ...]`, also without brackets.
     Python,
     /// `call:NAME{key:value}` with `quote` around texts.
     Braces { quote: S },
-    /// A call element with an element named after each parameter. `lead` precedes every tag; lists are elements
-    /// `item`.
+    /// A call element with an element named after each parameter. `lead` precedes every tag. The values of a list
+    /// are elements named `item`.
     Nested { lead: S, call: Tag<S> },
 }
 

@@ -189,7 +189,7 @@ impl Reader {
             self.state = next;
             return;
         }
-        // The answer may end a thought that is empty or that a template without thoughts did not open.
+        // The answer may close an empty thought, or one that the prompt did not open.
         if let Some(form) = dialect.thoughts.iter().find(|form| text.starts_with(form.close.as_str())) {
             self.wrapper.clone_from(&form.end);
             self.held.drain(..skipped + form.close.len());
@@ -218,7 +218,7 @@ impl Reader {
     /// Removes a mark around the content. Returns true if this round is decided.
     fn begins_wrapper(&mut self, skipped: usize, is_end: bool) -> bool {
         let text = &self.held[skipped..];
-        // Text in brackets counts only after a thought.
+        // Before or without a thought, a mark counts only if it is a token or cannot be ordinary text.
         let is_after = !matches!(self.state, State::Start);
         let counts = |open: &str| is_after || has_token(open) || open.starts_with("<|") || open == ">>>all\n";
         let wrappers = self.dialect.wrappers.iter().filter(|(open, _)| counts(open));

@@ -32,7 +32,7 @@ pub type Step<T> = Result<T, Unread>;
 /// JSON keys of a call's name, in any dialect.
 const NAMES: [&str; 3] = ["name", "tool_name", "function"];
 const ARGUMENTS: [&str; 4] = ["arguments", "parameters", "args", "input"];
-/// The marks around an XML text that is not parsed.
+/// The marks of a CDATA section, whose text is not parsed as XML.
 const CDATA: (&str, &str) = ("<![CDATA[", "]]>");
 /// Other keys of calls.
 const OTHERS: [&str; 4] = ["type", "id", "tool_call_id", "index"];

@@ -155,7 +155,7 @@ impl Answer {
                 let end_after = |at: usize| ENDS.iter().filter_map(|end| Some(at + text[at..].find(end)?)).min();
                 let nulls = text.contains("None") || text.contains("null");
                 let text = text[..end_after(last).unwrap_or(text.len())].to_string();
-                // A prompt that has closed the thought, a text after the call, and two messages are other answers.
+                // Skips prompts that have already closed the thought, texts after the call, and answers of two messages.
                 let closes = dialect.thoughts.iter().find(|form| prompt.trim_end().ends_with(&*unwrapped(&form.close)));
                 let is_open = closes.is_none_or(|form| text.contains(&*unwrapped(&form.open)));
                 let is_good = match self.thought.is_empty() {
@@ -171,7 +171,7 @@ impl Answer {
     }
 }
 
-/// Moves a position before the mark that it cuts.
+/// Moves a position inside a mark to the start of the mark.
 fn whole_marks(text: &str, at: usize) -> usize {
     match (text[..at].rfind('<'), text[..at].rfind('>')) {
         (Some(open), close) if close.is_none_or(|close| close < open) => open,

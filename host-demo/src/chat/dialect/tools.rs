@@ -139,7 +139,7 @@ impl Tool {
 }
 
 /// Replaces names of types in other languages by JSON Schema's: `dict`, `float`, `List[str]`, `int, optional`, `STRING`.
-/// A type without an equivalent becomes any.
+/// A type without an equivalent allows any value.
 fn name_types(schema: &mut Value, depth: usize) {
     let Some(members) = schema.as_object_mut().filter(|_| depth < 64) else { return };
     if members.get("required").is_some_and(Value::is_null) {

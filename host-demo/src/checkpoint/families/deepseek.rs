@@ -18,11 +18,11 @@ const LATENT: &[Row] = &[
     ("self_attn.kv_b_proj", "attn_k_b attn_v_b", latent),
 ];
 
-/// The matrix from the latent in one piece, as llama.cpp keeps it in some families.
+/// The matrix that expands the latent, unsplit, as llama.cpp stores it for some families.
 #[rustfmt::skip]
 const SPLIT: &[Row] = &[("self_attn.kv_b_proj", "attn_kv_b", same)];
 
-/// Factors of frequencies of the rotated part of a head.
+/// Frequency factors for the rotated part of a head.
 fn turned_factors(config: &Config) -> Result<Vec<Made>> {
     super::gpt::factors(config, config.size(&["qk_rope_head_dim"])? / 2)
 }
@@ -59,7 +59,7 @@ fn keys(keys: &mut Keys<'_>) -> Result<()> {
     if c.flag("norm_topk_prob") == Some(true) {
         keys.set("expert_weights_norm", true);
     }
-    // Version 2 and Mistral 4 select experts by softmax; later configs omit the rule.
+    // Version 2 and Mistral 4 select experts by softmax. Later versions use sigmoid if config.json names no rule.
     let later = !matches!(c.text("model_type"), Some("deepseek_v2")) && keys.architecture != "mistral4";
     if later && c.find(&["scoring_func", "score_func"]).is_none() {
         keys.set("expert_gating_func", SIGMOID);
@@ -115,7 +115,7 @@ pub const ALL: &[Family] = &[
             k.vocab_size()?;
             k.maybe("attention.q_lora_rank", &["q_lora_rank"])?;
             k.set("attention.key_length", c.need(&["qk_nope_head_dim"])? + c.need(&["qk_rope_head_dim"])?);
-            // llama.cpp has these factors as constants; they are written where they differ.
+            // llama.cpp has these factors as constants. They are written only if they differ.
             let factor = |name: &str, default: f32| Ok::<f32, anyhow::Error>(c.float(&[name])?.unwrap_or(default));
             let (scale, depth, base) = (factor("scale_emb", 12.0)?, factor("scale_depth", 1.4)?, factor("dim_model_base", 256.0)?);
             if (scale, depth, base) != (12.0, 1.4, 256.0) {

@@ -129,7 +129,7 @@ pub fn long_factors(config: &Config) -> Result<Vec<Made>> {
     factors(config, turned(config)? as usize / 2)
 }
 
-/// The same for `pairs` rotated pairs.
+/// Like [`long_factors`], for `pairs` rotated pairs.
 pub fn factors(config: &Config, pairs: usize) -> Result<Vec<Made>> {
     let mut made = Vec::new();
     for (setting, name) in [("long_factor", "rope_factors_long.weight"), ("short_factor", "rope_factors_short.weight")]
@@ -143,12 +143,13 @@ pub fn factors(config: &Config, pairs: usize) -> Result<Vec<Made>> {
     Ok(made)
 }
 
-/// Jais' factors of the embedding and of the head.
+/// Multiplies Jais' embedding by its factor.
 fn by_embedding<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     let factor = config.float(&["mup_embeddings_scale", "embeddings_scale"])?.unwrap_or(1.0);
     Ok(vec![view.then(Step::Times(factor))])
 }
 
+/// Multiplies Jais' head by its factor.
 fn by_width<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     let number = |name| config.get(name).and_then(|value| value.as_f64());
     let factor = match number("mup_output_alpha").zip(number("mup_width_scale")) {
@@ -158,7 +159,7 @@ fn by_width<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     Ok(vec![view.then(Step::Times(factor as f32))])
 }
 
-/// Checks that the first slope is that of a maximum bias of 8.
+/// Checks that the slopes belong to a maximum bias of 8, by the first one.
 fn standard_slopes<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     let heads = config.heads()?.max(1);
     let mut first = [0.0];

@@ -25,7 +25,7 @@ const GPT: &[Row] = &[
     ("mlp.c_proj", "ffn_down", same),
 ];
 
-/// Writes the keys of the first converters, which also have the layout of the tensors.
+/// Writes the keys of the earliest converters, which include the layout of the tensors.
 fn original(keys: &mut Keys<'_>) -> Result<()> {
     keys.common()?;
     keys.set("tensor_data_layout", "Meta AI original pth");

@@ -270,7 +270,7 @@ fn jamba(keys: &mut Keys<'_>) -> Result<()> {
 
 const IN_EIGHTS: Vocabulary = Vocabulary { multiple: 8, ..Vocabulary::PLAIN };
 
-/// PLaMo 2's mixers and norms.
+/// Names of PLaMo 2's mixers and norms.
 #[rustfmt::skip]
 const PLAMO2: &[Row] = &[
     ("norm", "output_norm", plus_one),

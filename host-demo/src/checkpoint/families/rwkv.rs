@@ -14,7 +14,7 @@ fn flat<'f>(_: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     Ok(vec![view.reshape(&[len])?])
 }
 
-/// A vector with one number for each mixed stream, as the outermost of four dimensions.
+/// Reshapes a vector with one value for each mixed stream to four dimensions.
 fn mixed<'f>(_: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     let len = view.len();
     Ok(vec![view.reshape(&[1, 1, 1, len])?])
@@ -114,7 +114,7 @@ const RWKV6: &[Row] = &[
     ("feed_forward.value", "channel_mix_value", halved),
 ];
 
-/// Outputs of later layers are halved every few layers; so is the hidden state when the model runs.
+/// Halves output matrices once per `rescale_every` preceding layers; the forward pass halves the hidden state to match.
 fn halved<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     let layer = Place::of(view.name()).number.unwrap_or(0) as i32;
     let every = config.number(&["rescale_every"])?.unwrap_or(0) as i32;

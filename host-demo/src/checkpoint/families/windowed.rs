@@ -11,13 +11,13 @@ use crate::checkpoint::keys::{Keys, SIGMOID};
 use crate::checkpoint::names::Row;
 use crate::gguf_writer::Meta;
 
-/// Returns true for each local layer.
+/// Returns a list with one entry per layer: true for local layers.
 fn local(config: &Config) -> Result<Vec<bool>> {
     let types = config.texts("layer_types").context("config.json has no layer_types")?;
     Ok(types.iter().map(|kind| *kind == "sliding_attention").collect())
 }
 
-/// Number of rotated elements in global and local layers, for families that list both.
+/// Writes the numbers of rotated elements in global and local layers, for families that list both.
 fn rotated(keys: &mut Keys<'_>) -> Result<()> {
     let c = keys.config;
     let head = c.head_width()? as f64;
@@ -29,7 +29,7 @@ fn rotated(keys: &mut Keys<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Number of the first layers without experts.
+/// Number of layers without experts at the beginning.
 fn leading_dense(config: &Config) -> Option<u32> {
     let types = config.texts("mlp_layer_types")?;
     Some(types.iter().take_while(|kind| **kind == "dense").count() as u32)
@@ -90,7 +90,7 @@ fn laguna(keys: &mut Keys<'_>) -> Result<()> {
     if let Some(window) = c.number(&["sliding_window"])?.filter(|window| *window > 0) {
         keys.set("attention.sliding_window", window);
         let local = local(c)?;
-        // Files without a pattern have a global layer before every three local ones.
+        // The default pattern is a global layer before every three local ones.
         if local.iter().enumerate().any(|(layer, local)| *local != (layer % 4 != 0)) {
             keys.set("attention.sliding_window_pattern", Meta::array(local));
         }
@@ -137,7 +137,7 @@ fn mimo(keys: &mut Keys<'_>) -> Result<()> {
     keys.maybe_float("attention.value_scale", &["attention_value_scale"])
 }
 
-/// Returns a factor or list of step 3.5, which has one per layer.
+/// Returns a list of Step 3.5, with zeros for the layers that it lacks.
 fn padded(config: &Config, name: &str) -> Result<Option<Vec<f32>>> {
     let Some(list) = config.get(name).and_then(|list| list.as_array()) else { return Ok(None) };
     let mut list: Vec<f32> = list.iter().map(|limit| limit.as_f64().unwrap_or(0.0) as f32).collect();
@@ -183,7 +183,7 @@ fn step(keys: &mut Keys<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The factor of Muse Glimmer's queries, as the weights of a norm.
+/// Makes norm weights that multiply Muse Glimmer's queries by their factor.
 fn muse_norms(config: &Config) -> Result<Vec<Made>> {
     let (head, factor) = (config.head_width()?, config.float(&["qk_scale_factor"])?.context("no qk_scale_factor")?);
     let layers = 0..config.layers()?;

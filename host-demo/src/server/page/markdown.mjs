@@ -137,10 +137,10 @@ function link(url, children) {
   return ["a", { href: url }, ...children.flatMap((child) => (Array.isArray(child) && child[0] == "a" ? child.slice(2) : [child]))];
 }
 
-// Parses the text of a paragraph. `open` is a stack of marks that may still be closed, each with what follows it.
+// Parses the text of a paragraph. `open` is a stack of marks that may still be closed, each with the elements after it.
 function inline(text) {
   const open = [{ mark: "", out: [] }];
-  const unclosed = new Set(); // lengths of backtick runs that occur no more
+  const unclosed = new Set(); // lengths of backtick runs that do not occur again
   const add = (child) => open.at(-1).out.push(child);
   // Turns the marks above position `to` of the stack into text.
   const flatten = (to) => {

@@ -19,7 +19,7 @@ let model = null; // the chosen model, if there are several
 
 // ---- The conversation ----
 
-/** Draws all messages, and an error after them. Errors are no messages: they are neither sent nor kept. */
+/** Draws all messages, and an error after them. Errors are neither sent nor kept. */
 function draw(failure = "") {
   const does = { edit, regenerate, results: (results) => answer([...talk, ...results]) };
   const elements = talk.map((message) => {
@@ -39,8 +39,8 @@ function draw(failure = "") {
   follow();
 }
 
-/** Asks for the answer to `asked`. If there is none, the conversation becomes what it was, and the question returns to
-    the field. */
+/** Asks for the answer to `asked`. If there is none, the conversation is restored, and the question returns to the
+    field. */
 async function answer(asked) {
   if (running) return;
   const before = talk;
@@ -80,7 +80,7 @@ async function answer(asked) {
   if (!isTouch) $("text").focus();
 }
 
-/** Returns a line about an answer: its speed, and why it ended if not by itself. */
+/** Returns a line about an answer: its speed, and the reason if it was cut or stopped. */
 function note(usage, finish, { start, first, last }, isStopped) {
   const tokens = usage?.completion_tokens;
   const seconds = (last - first) / 1000;
@@ -167,7 +167,7 @@ $("ask").onsubmit = (event) => {
   answer([...earlier, { role: "user", content }]);
 };
 $("text").onkeydown = (event) => {
-  // Enter that ends the input of Chinese or Japanese characters sends nothing. On a phone, Enter begins a line.
+  // Enter does not send while Chinese or Japanese characters are being composed. On a phone, Enter begins a line.
   const isComposing = event.isComposing || event.keyCode == 229;
   if (event.key == "Enter" && !event.shiftKey && !isComposing && !isTouch) {
     event.preventDefault();
@@ -202,7 +202,7 @@ $("change").onclick = () => $("settings").showModal();
 
 // ---- The server ----
 
-/** Asks the user for the API key. Returns null if there is none. */
+/** Asks the user for the API key. Returns null if the user gives none. */
 function enterKey(why) {
   $("why").textContent = why[0].toUpperCase() + why.slice(1) + ".";
   $("key").value = "";
@@ -246,7 +246,7 @@ async function describe() {
   showDefaults((await (await send("props")).json()).default_generation_settings?.params ?? {});
 }
 
-// `#key=...` in the address is taken as the key and disappears from it.
+// Takes the key from `#key=...` in the address, and removes it there.
 const given = new URLSearchParams(location.hash.slice(1)).get("key");
 if (given) {
   kept("sessionStorage", "key", given);

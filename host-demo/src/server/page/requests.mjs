@@ -1,6 +1,6 @@
 // Requests to the server. The paths are relative, so the page also works behind a proxy that adds a prefix.
 
-/** An error that the user reads. */
+/** An error with a message for the user. */
 export class Refused extends Error {}
 
 let key = null;
@@ -82,7 +82,7 @@ export function add(message, event) {
   return Boolean(thought || content || calls);
 }
 
-/** Returns the sizes that `/metrics` reports under a name, added up over all models. */
+/** Returns the sum over all models of the sizes that `/metrics` reports under a name. */
 export function metric(text, name) {
   const lines = text.matchAll(new RegExp(`^arenite_${name}(?:\\{[^}]*\\})? (\\d+)$`, "gm"));
   return Array.from(lines, ([, value]) => Number(value)).reduce((sum, value) => sum + value, 0);

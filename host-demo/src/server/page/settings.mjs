@@ -10,7 +10,7 @@ export function kept(where, name, value) {
     if (value === undefined) return JSON.parse(storage.getItem("arenite-" + name));
     storage.setItem("arenite-" + name, JSON.stringify(value));
   } catch {
-    // Browsers can forbid it, and the room is limited. Everything else works without.
+    // The browser may refuse to store values, or have no space left. The page works without them.
   }
   return null;
 }

@@ -71,7 +71,7 @@ function growing(parent) {
   };
 }
 
-/** Returns the JSON text of a call's arguments with indentation, or the text as it is. */
+/** Indents the JSON of a call's arguments. Returns other texts unchanged. */
 function pretty(text) {
   try {
     return JSON.stringify(JSON.parse(text), null, 2);
@@ -80,7 +80,7 @@ function pretty(text) {
   }
 }
 
-/** The element of a message and a function that redraws it. `does` has what the buttons do. */
+/** The element of a message and a function that redraws it. `does` has the functions of the buttons. */
 export function view(message, does) {
   return { user, assistant, tool }[message.role](message, does);
 }
