@@ -125,8 +125,8 @@ fn share(item: usize, items: usize, panels: usize) -> Range<usize> {
     begin(item)..begin(item + 1)
 }
 
-/// Returns the rows of `w` in a range of panels, which counts from the first row of `w`, and the index of the first returned
-/// row; `None` if there are none. Then shifts the range so that it counts from the first row of the next matrix.
+/// Returns the rows of `w` in a range of panels, and the index of the first of them; `None` if there are none. The
+/// range is relative to the first row of `w`, and afterwards to the first row of the next matrix.
 #[inline(always)]
 fn part<'a>(w: &Matrix<'a>, range: &mut Range<usize>) -> Option<(usize, Matrix<'a>)> {
     let (first, last) = (w.rows.min(range.start * PANEL_ROWS), w.rows.min(range.end * PANEL_ROWS));

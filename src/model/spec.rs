@@ -397,7 +397,7 @@ pub enum Router {
     Softmax,
     /// [`Scores`] of the experts. A learned bias (`exp_probs_b`) affects the choice but not the weights.
     Scored {
-        /// The function of the scores.
+        /// The function that is applied to the router's scores.
         scores: Scores,
         /// Factor on the weights.
         scale: f32,

@@ -4,8 +4,8 @@ use bytemuck::Pod;
 
 use super::TensorType;
 
-/// The weight type of a format. An instruction set selects its overrides by this type. The list of formats implements the
-/// trait.
+/// The weight type of a format. An instruction set selects its overrides by this type. The list of formats implements
+/// the trait.
 pub(crate) trait Named {
     const KIND: TensorType;
 }

@@ -186,7 +186,7 @@ fn restore(editor: &mut Editor<LineHelper, FileHistory>) -> Option<PathBuf> {
         Ok(()) => Some(file),
         Err(error) => {
             note(format_args!(
-                "warning: no history is kept: {}: {error}; {HISTORY} names another file",
+                "warning: no history is kept: {}: {error}; set {HISTORY} to another file",
                 file.display()
             ));
             None

@@ -169,7 +169,8 @@ impl Keys<'_> {
                 let original =
                     original.context("the rope settings in config.json have no original_max_position_embeddings")?;
                 self.set("rope.scaling.original_context_length", original as u32);
-                // llama.cpp has no key for the rounding of the ramp's ends. This key is written only if it is not the family's default.
+                // llama.cpp has no key for the rounding of the ramp's ends. This key is written only if it is not the
+                // family's default.
                 let rounded = c.rope("truncate").and_then(|rounded| rounded.as_bool()).unwrap_or(true);
                 if rounded != (self.architecture != "gpt-oss" || original != 4096) {
                     self.set("rope.scaling.yarn_truncate", rounded);

@@ -4,8 +4,8 @@ use super::changes::{Change, experts_down, halves, same};
 
 /// A name in checkpoints without its common prefix (`model.layers.3.`) and without `.weight` or `.bias`, the names in
 /// GGUF separated by spaces, and the change between them. `#` in a name is a number: tensors that differ only in it are
-/// stacked. `blk.` at the beginning restricts a row to tensors of layers. Rows with the same GGUF name are concatenated.
-/// An empty GGUF name drops the tensor; one that begins with `/` is not in the layer.
+/// stacked. `blk.` at the beginning restricts a row to tensors of layers. Rows with the same GGUF name are
+/// concatenated. An empty GGUF name drops the tensor; one that begins with `/` is not in the layer.
 pub type Row = (&'static str, &'static str, Change);
 
 /// Prefixes that are dropped.

@@ -417,7 +417,7 @@ fn model(line: &str, args: &Args, present: &ModelFile) -> Result<Option<ModelFil
         note(present.name());
         return Ok(None);
     }
-    ensure!(args.session.is_none(), "a file of --session belongs to one model: start `arenite chat` anew");
+    ensure!(args.session.is_none(), "the file of --session belongs to one model: start `arenite chat` again");
     let file = ModelFile::open(Source { model: Some(Path::new(name)), load: Load::Auto, ..Source::default() })?;
     // If there is an error, the current model stays loaded.
     let gguf = file.parse()?;

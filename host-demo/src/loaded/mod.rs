@@ -53,7 +53,7 @@ impl Loaded {
     ///
     /// # Errors
     ///
-    /// The file cannot be read or is not a model that runs; a speech model; too little memory.
+    /// The file cannot be read, the model is not supported or is a speech model, or there is too little memory.
     pub fn open<'a>(source: impl Into<Source<'a>>, options: RunOptions) -> Result<Self> {
         let open = OpenModel::new(ModelFile::open(source)?, options)?;
         ensure!(open.model().spec().sound().is_none(), "{}: this model transcribes speech only", open.name());
@@ -97,7 +97,7 @@ impl Loaded {
     ///
     /// # Errors
     ///
-    /// As for [`generate`](Self::generate), or the chat template refuses the messages.
+    /// The errors of [`generate`](Self::generate), and an error if the chat template refuses the messages.
     pub fn chat(&self, request: impl Into<Request>) -> Result<Answer<'_>> {
         self.answer(Endpoint::Chat, request.into())
     }
@@ -119,8 +119,8 @@ impl Loaded {
     ///
     /// # Errors
     ///
-    /// As for [`generate`](Self::generate); the schema is invalid; the value is not complete at the end of the context or
-    /// of `max_tokens`; or it is not a `T`.
+    /// The errors of [`generate`](Self::generate), and an error if the schema is invalid, if the context or `max_tokens`
+    /// ends before the value is complete, or if the value is not a `T`.
     pub fn json<T: DeserializeOwned>(&self, request: impl Into<Request>, schema: &str) -> Result<T> {
         let schema: Value = serde_json::from_str(schema).context("the schema is not JSON")?;
         let mut request = request.into();

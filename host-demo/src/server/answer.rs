@@ -13,7 +13,7 @@ use crate::chat::{Call, Part};
 /// A complete answer.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
-    /// The text; tokens that are marks are wrapped in it.
+    /// The text. Tokens that are marks are enclosed in noncharacters (see `dialect/marks.rs`).
     pub text: String,
     pub logprobs: Vec<Logprob>,
     /// Log-probabilities of the prompt's tokens, if requested.

@@ -320,8 +320,8 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         }
     }
 
-    /// Starts waiting jobs while slots are free. The client with the fewest running answers comes first, then its request
-    /// with the fewest. If there are several clients, the last slot is kept for one without a running answer.
+    /// Starts waiting jobs while slots are free. The client with the fewest running answers comes first, then its
+    /// request with the fewest. If there are several clients, the last slot is kept for one without a running answer.
     fn admit(&mut self) {
         self.waiting.retain(|job| !job.events.is_closed());
         let mut refused = HashSet::new();

@@ -166,9 +166,9 @@ impl Host {
             Bytes(self.bytes(requests)),
         ));
         if open.model().spec().sound().is_some() {
-            note("this model hears: /v1/audio/transcriptions and /v1/audio/translations answer");
+            note("this model transcribes speech: it serves /v1/audio/transcriptions and /v1/audio/translations");
         } else if !service.makes_text {
-            note("this model makes no text: /v1/embeddings and /v1/rerank answer");
+            note("this model generates no text: it serves /v1/embeddings and /v1/rerank");
         }
     }
 }

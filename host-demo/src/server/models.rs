@@ -105,8 +105,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Models {
-    /// Creates a list of models that are loaded within `memory` bytes, or without a limit. Part of the memory is for the
-    /// bodies of requests.
+    /// Creates a list of models that are loaded within `memory` bytes, or without a limit. Part of the memory is for
+    /// the bodies of requests.
     ///
     /// # Errors
     ///

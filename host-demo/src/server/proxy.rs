@@ -121,7 +121,7 @@ pub async fn forward(State(proxy): State<Arc<Proxy>>, request: Request) -> Resul
     *passed.uri_mut() = uri.map_err(|error| ApiError::invalid(error.to_string()))?;
     *passed.headers_mut() = headers;
     let response = proxy.client.request(passed).await.map_err(|_| {
-        let why = format!("the process of the model `{}` has ended: ask again to load it anew", lease.name());
+        let why = format!("the process of the model `{}` has ended: repeat the request to restart it", lease.name());
         ApiError::new(StatusCode::BAD_GATEWAY, why)
     })?;
     open._lease = Some(lease);

@@ -1,5 +1,6 @@
-//! Threads that read requests: JSON, templates, tokens and grammars. The client that has used the least time lately comes
-//! first, and one thread serves only clients that have used little. A slow request therefore mainly delays its own client.
+//! Threads that read requests: JSON, templates, tokens and grammars. The client that has used the least time lately
+//! comes first, and one thread serves only clients that have used little. A slow request therefore mainly delays its
+//! own client.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

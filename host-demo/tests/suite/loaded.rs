@@ -1,4 +1,5 @@
-//! `Loaded` gives the same answers as the command line, also on several threads, and closes its file when it is dropped.
+//! `Loaded` gives the same answers as the command line, also on several threads, and closes its file when it is
+//! dropped.
 
 use std::path::Path;
 

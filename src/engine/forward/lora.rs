@@ -214,8 +214,8 @@ impl<'m, 'w> Lora<'m, 'w> {
         Some(Found { a: a.part(slab * rank, rank)?, b: b.part(row, w.rows())?, rank })
     }
 
-    /// Returns the next pairs for `products`, whose inputs are `tokens` rows, with the offsets of their outputs. Removes
-    /// the products that were examined. Returns `None` at the end.
+    /// Returns the next pairs for `products`, whose inputs are `tokens` rows, with the offsets of their outputs.
+    /// Removes the products that were examined. Returns `None` at the end.
     fn next_pairs(
         &self,
         adapter: usize,

@@ -26,8 +26,8 @@ const CHUNK: usize = CODES + LINE;
 ///
 /// # Safety
 ///
-/// The methods require the instruction. `put` writes 128 bytes; the other methods read only the elements that their docs
-/// name.
+/// The methods require the instruction. `put` writes 128 bytes; the other methods read only the elements that their
+/// docs name.
 pub(super) unsafe trait Panel {
     /// 32 quants of each token, or pointers to them.
     type Quants<const T: usize>: Copy;

@@ -29,8 +29,8 @@ pub unsafe trait Keys {
 ///
 /// # Safety
 ///
-/// A value is a row of [`HeadLayout::value_bytes`] bytes of a tile. For every `i` that is a multiple of 16 below the padded
-/// width, all reads are inside the value at `at`.
+/// A value is a row of [`HeadLayout::value_bytes`] bytes of a tile. For every `i` that is a multiple of 16 below the
+/// padded width, all reads are inside the value at `at`.
 pub unsafe trait Values {
     /// True if an element is an f32.
     const IS_F32: bool = false;

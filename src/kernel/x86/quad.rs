@@ -10,7 +10,8 @@ use crate::quant::{Bytes, Format};
 pub(super) struct Quad([*const u8; 4]);
 
 impl Quad {
-    /// Writes a chunk of codes of 16 blocks: four codes of each side by side, the next four `line` bytes later.
+    /// Writes a chunk of codes of 16 blocks, interleaved: codes 0 to 3 of each block, then codes 4 to 7 of each block
+    /// `line` bytes after them, and so on.
     ///
     /// # Safety
     ///
