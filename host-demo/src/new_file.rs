@@ -127,7 +127,7 @@ pub fn write_files(paths: &[PathBuf], write: impl FnOnce(&mut [NewFile]) -> Resu
     files.into_iter().try_for_each(NewFile::finish)
 }
 
-/// Like [`write_file`], if `check` accepts the new file, whose path it gets.
+/// Like [`write_file`], but the file is kept only if `check`, called with its path, succeeds.
 pub fn write_checked(
     path: &Path,
     write: impl FnOnce(&mut NewFile) -> Result<()>,

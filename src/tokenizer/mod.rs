@@ -209,7 +209,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
     const fn scratch(text_len: usize, growth: usize) -> usize {
         let merged = words_for(text_len.saturating_mul(growth).saturating_add(1));
         let normalized = match built::UNIGRAM {
-            // With an additional space of three bytes.
+            // The additional 3 bytes are for the space before the text.
             true => unigram::words_for(text_len.saturating_mul(unigram::MOST_GROWTH).saturating_add(3)),
             false => 0,
         };

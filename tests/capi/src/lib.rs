@@ -6,7 +6,7 @@ pub use arenite::ffi::*;
 #[cfg(target_os = "none")]
 mod panic {
     unsafe extern "C" {
-        /// Exists nowhere: a program in which a panic is reachable does not link.
+        /// Never defined, so that a program with a reachable panic fails to link.
         fn panic_is_possible() -> !;
     }
 
