@@ -66,13 +66,13 @@ pub(super) struct Pack<'a> {
     pub w: *const u8,
     /// Distance from one row to the next.
     pub row_bytes: usize,
-    /// Number of rows. The panel's other rows may become anything.
+    /// Number of rows. The panel's other rows may get any values.
     pub rows: usize,
     /// Weights per row.
     pub cols: usize,
     /// Room for [`panel_bytes`](super::panel_bytes).
     pub panel: *mut u8,
-    /// Bytes to prefetch meanwhile: some of the rows of the next panel.
+    /// Bytes to prefetch at the same time: some of the rows of the next panel.
     #[allow(dead_code)] // some instruction sets do not prefetch
     pub ahead: &'a [u8],
 }
@@ -102,7 +102,7 @@ pub(super) struct Tile<'a> {
     /// The outputs of 16 rows for the first token; the next token's are `stride` floats later.
     pub out: *mut f32,
     pub stride: usize,
-    /// Bytes to prefetch meanwhile: some of the rows of the next panel.
+    /// Bytes to prefetch at the same time: some of the rows of the next panel.
     #[allow(dead_code)] // some instruction sets prefetch only in packing
     pub ahead: &'a [u8],
 }
