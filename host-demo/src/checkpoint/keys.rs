@@ -1,6 +1,7 @@
 //! Metadata of an architecture, derived from the config.
 
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 
 use super::config::Config;
 use crate::gguf_writer::{Header, Meta};
@@ -209,6 +210,17 @@ impl Keys<'_> {
         self.maybe("attention.sliding_window", &["sliding_window"])?;
         self.window_pattern();
         Ok(())
+    }
+
+    /// Describes the window of the config if the file has none, because GGUF defines none for this architecture.
+    pub fn dropped_window(&self) -> Option<String> {
+        let is_written = self.header.has(&format!("{}.attention.sliding_window", self.architecture));
+        let number = |name| self.config.get(name).and_then(Value::as_u64);
+        let (window, context) = (number("sliding_window")?, number("max_position_embeddings")?);
+        let is_used = self.config.flag("use_sliding_window") != Some(false) && (1..context).contains(&window);
+        (is_used && !is_written).then(|| {
+            format!("the window of {window} tokens is left out: on longer texts the model differs from the checkpoint")
+        })
     }
 
     /// Writes the pattern of local layers, if the config lists them.

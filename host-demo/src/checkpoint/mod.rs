@@ -99,6 +99,7 @@ pub fn convert(request: &Request<'_>) -> Result<Report> {
     general::write(&mut header, request.from, &outputs);
     let mut keys = Keys { config: &config, header: &mut header, architecture };
     (family.keys)(&mut keys)?;
+    notes.extend(keys.dropped_window());
     if let Some(directory) = directory {
         pooling::keys(directory, &mut keys)?;
         if matches!(architecture, "whisper" | "moonshine") {

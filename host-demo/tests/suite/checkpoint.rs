@@ -8,7 +8,7 @@ use arenite::Gguf;
 use arenite::gguf::{Array, Value as Meta, ValueType};
 use serde_json::Value;
 
-use crate::common::{committed, error, json, path, stdout};
+use crate::common::{arenite, committed, error, json, path, stdout};
 
 /// Path of a checkpoint in the repository.
 fn checkpoint(name: &str) -> PathBuf {
@@ -214,6 +214,28 @@ fn what_cannot_be_converted_is_said() {
     let message = copy(none, &|json| json["added_tokens"][0]["lstrip"] = true.into());
     assert!(message.contains("lstrip"), "{message}");
     assert!(!output.exists());
+}
+
+#[test]
+fn a_window_that_is_left_out_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, output) = (directory.path().join("model"), directory.path().join("out.gguf"));
+    fs::create_dir_all(&from).unwrap();
+    for entry in fs::read_dir(checkpoint("own_commands")).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), from.join(entry.file_name())).unwrap();
+    }
+    let mut config: Value = serde_json::from_slice(&fs::read(from.join("config.json")).unwrap()).unwrap();
+    config["architectures"] = serde_json::json!(["MistralForCausalLM"]);
+    // No window at all, one as long as the context, and a shorter one.
+    for (window, is_said) in [(Value::Null, false), (256.into(), false), (32.into(), true)] {
+        config["sliding_window"] = window;
+        fs::write(from.join("config.json"), config.to_string()).unwrap();
+        let ran = arenite(&["convert", "hf", path(&from), path(&output)]);
+        let stderr = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.success(), "{stderr}");
+        assert_eq!(stderr.contains("the window of 32 tokens is left out"), is_said, "{stderr}");
+    }
 }
 
 /// A random LoRA of PEFT 0.21 for own_commands: its file by llama.cpp's convert_lora_to_gguf.py has the same tensors, and
