@@ -274,6 +274,14 @@ fn a_full_disk_leaves_nothing() {
     assert_eq!(entries(directory.path()), ["model"]);
 }
 
+/// Returns true if this process ignores SIGHUP, as under `nohup`: then its children ignore it, too.
+#[cfg(unix)]
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & 1 == 1)
+}
+
 #[cfg(unix)]
 #[test]
 fn other_signals_leave_nothing() {
@@ -282,6 +290,10 @@ fn other_signals_leave_nothing() {
     large_model(&model, 8192);
     let out = directory.path().join("out");
     for (signal, status) in [("-TERM", 143), ("-HUP", 129), ("-TERM", 143)] {
+        if signal == "-HUP" && ignores_hangup() {
+            println!("SKIP: SIGHUP is ignored here, so it ends nothing");
+            continue;
+        }
         let mut child = Command::new(env!("CARGO_BIN_EXE_arenite"))
             .args(["quantize", path(&model), path(&out), "Q5_K_M", "-t", "1"])
             .stderr(Stdio::null())
