@@ -7,8 +7,19 @@ pub fn shared(a: &[TokenId], b: &[TokenId]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
+/// Tokens at the end of a prompt that its continuation may split in another way.
+const SPLIT_AGAIN: usize = 4;
+
+/// The client of a conversation, and the length of its last prompt.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Owner {
+    pub client: u64,
+    pub prompt: usize,
+}
+
 struct Kept {
     context: Context,
+    owner: Owner,
     /// The adapters that its tokens were read with, and their scales.
     lora: Vec<(usize, f32)>,
     ids: Vec<TokenId>,
@@ -30,6 +41,17 @@ impl Cache {
         each.max_by_key(|(_, shared)| *shared)
     }
 
+    /// Returns the number of tokens of `prompt` that its client knows to be cached: it continues a conversation of the same
+    /// client, whose prompt it contains. A client that guesses the prompts of others token by token learns nothing.
+    pub fn known_to(&self, client: u64, prompt: &[TokenId], lora: &[(usize, f32)]) -> usize {
+        let own = self.kept.iter().filter(|kept| kept.owner.client == client && kept.lora == lora);
+        let continued = own.filter_map(|kept| {
+            let shared = shared(&kept.ids, prompt);
+            (shared + SPLIT_AGAIN >= kept.owner.prompt).then_some(shared)
+        });
+        continued.max().unwrap_or(0)
+    }
+
     pub fn touch(&mut self, at: usize, now: u64) -> &Context {
         let kept = &mut self.kept[at];
         kept.used = now;
@@ -37,7 +59,14 @@ impl Cache {
     }
 
     /// Caches a context, unless a cached one already contains its tokens. Returns the context that is not needed.
-    pub fn keep(&mut self, context: Context, ids: Vec<TokenId>, lora: Vec<(usize, f32)>, now: u64) -> Option<Context> {
+    pub fn keep(
+        &mut self,
+        context: Context,
+        owner: Owner,
+        ids: Vec<TokenId>,
+        lora: Vec<(usize, f32)>,
+        now: u64,
+    ) -> Option<Context> {
         if ids.is_empty() {
             return Some(context);
         }
@@ -48,11 +77,11 @@ impl Cache {
                 return Some(context);
             }
             if common == kept.ids.len() {
-                let before = std::mem::replace(kept, Kept { context, lora, ids, used: now });
+                let before = std::mem::replace(kept, Kept { context, owner, lora, ids, used: now });
                 return Some(before.context);
             }
         }
-        self.kept.push(Kept { context, lora, ids, used: now });
+        self.kept.push(Kept { context, owner, lora, ids, used: now });
         None
     }
 

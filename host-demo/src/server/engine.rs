@@ -13,7 +13,7 @@ use arenite::{Context, Engine, Error, TokenId, Work};
 
 use super::audio::Transcription;
 use super::budget::PassBudget;
-use super::cache::{Cache, shared};
+use super::cache::{Cache, Owner, shared};
 use super::logprobs::{Logprob, logprob};
 use super::memory::Outbox;
 use super::record::{Histogram, Record};
@@ -47,7 +47,8 @@ pub struct Job {
     pub record: Arc<Record>,
     /// Identifies the client and its request, so that all take turns.
     pub asker: Asker,
-    /// True if the answer reports how much of the prompt was cached, which reveals the prompts of others.
+    /// True if the answer reports all cached tokens of the prompt, which reveals the prompts of other clients; otherwise
+    /// only those of the client's own conversations.
     pub says_cached: bool,
 }
 
@@ -216,7 +217,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
     pub fn restore(&mut self, file: &mut SessionFile, lora: &[(usize, f32)]) -> Result<()> {
         let mut context = self.open_with(lora)?;
         let head = file.restore(&mut self.engine, &mut context)?;
-        if let Some(context) = self.cache.keep(context, head.tokens, lora.to_vec(), self.clock) {
+        if let Some(context) = self.cache.keep(context, Owner::default(), head.tokens, lora.to_vec(), self.clock) {
             self.engine.close(context);
         }
         Ok(())
@@ -369,6 +370,10 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
     fn begin(&mut self, job: Job) {
         self.clock += 1;
         let (mut forked, mut branch) = (None, 0);
+        let known = match job.says_cached {
+            true => job.prompt.len(),
+            false => self.cache.known_to(job.asker.client, &job.prompt, &job.settings.lora),
+        };
         // Room is made first, so that the cache does not evict the context to be shared.
         let room = self.open().map(|context| self.engine.close(context));
         // Scoring a prompt needs the logits of all its tokens.
@@ -401,7 +406,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         self.counters.requests.fetch_add(1, Ordering::Relaxed);
         self.counters.cached_tokens.fetch_add(cached as u64, Ordering::Relaxed);
         let grammar = job.settings.table.as_ref().map_or(0, |table| self.grammars.number(table));
-        let mut running = Running::new(job, context, cached, grammar, self.tokenizer);
+        let mut running = Running::new(job, context, cached.min(known), grammar, self.tokenizer);
         if self.engine.model().spec().recurrent().is_some() {
             running.plan_checkpoints(branch);
         }
@@ -521,7 +526,8 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             let Running { context, mut ids, job, .. } = self.running.swap_remove(at);
             ids.truncate(context.position());
             self.clock += 1;
-            if let Some(context) = self.cache.keep(context, ids, job.settings.lora.clone(), self.clock) {
+            let owner = Owner { client: job.asker.client, prompt: job.prompt.len() };
+            if let Some(context) = self.cache.keep(context, owner, ids, job.settings.lora.clone(), self.clock) {
                 self.engine.close(context);
             }
         }

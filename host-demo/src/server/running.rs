@@ -25,7 +25,7 @@ pub struct Running {
     pub job: Job,
     /// The prompt and the answer so far.
     pub ids: Vec<TokenId>,
-    /// Number of prompt tokens that were taken from the cache.
+    /// Number of prompt tokens that the answer reports as taken from the cache.
     cached: usize,
     rng: Pcg32,
     state: Option<State>,
@@ -263,8 +263,7 @@ impl Running {
         }
         let stop = self.stops.found().map(str::to_string);
         let (prompt, answer) = (self.job.prompt.len(), self.answer());
-        let cached = if self.job.says_cached { self.cached } else { 0 };
-        let done = Event::Done { end, stop, text, prompt, cached, answer };
+        let done = Event::Done { end, stop, text, prompt, cached: self.cached, answer };
         self.job.events.send(done);
         self.job.record.answered(prompt, answer);
         self.end = Some(end);

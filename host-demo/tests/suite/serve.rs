@@ -332,12 +332,22 @@ fn pages_from_elsewhere_ask_for_nothing() {
     }
 }
 
-/// The number of tokens that were known tells a client what others have asked.
+/// The number of cached tokens tells a client what others have asked.
 #[test]
 fn without_a_key_nobody_learns_which_prompts_are_known() {
     let server = Server::start(&[]);
-    let said = [server.answer(&good()), server.answer(&good())].map(|answer| answer["usage"].clone());
-    assert_eq!(said[0], said[1]);
+    let cached = |prompt: &str| {
+        let body = json!({ "prompt": prompt, "max_tokens": 4, "temperature": 0 });
+        server.answer(&body)["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap()
+    };
+    let secret = "a b c d e f g h i j k l m n o p q r s t ".repeat(4);
+    assert_eq!(cached(&secret), 0);
+    // Right guesses of its beginning are reported like wrong ones.
+    for guess in [120, 100, 60, 20].map(|len| &secret[..len]) {
+        assert_eq!(cached(&format!("{guess}z")), 0, "{guess}");
+    }
+    // The conversation goes on.
+    assert!(cached(&format!("{secret} and then a dog")) > 70);
     assert!(!server.ask("GET", "/metrics", "", b"").1.contains("cached_tokens_total"));
 }
 
