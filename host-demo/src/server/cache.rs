@@ -42,7 +42,8 @@ impl Cache {
     }
 
     /// Returns the number of tokens of `prompt` that its client knows to be cached: it continues a conversation of the same
-    /// client, whose prompt it contains. A client that guesses the prompts of others token by token learns nothing.
+    /// client, whose prompt it contains except for the last tokens. Clients behind one address count as one: they learn of
+    /// each other's prompts only if they know all but these tokens.
     pub fn known_to(&self, client: u64, prompt: &[TokenId], lora: &[(usize, f32)]) -> usize {
         let own = self.kept.iter().filter(|kept| kept.owner.client == client && kept.lora == lora);
         let continued = own.filter_map(|kept| {

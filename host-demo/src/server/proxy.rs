@@ -34,7 +34,8 @@ pub const CLIENT: HeaderName = HeaderName::from_static("x-arenite-client");
 const IDLE: Duration = Duration::from_secs(10);
 
 /// Headers that are not forwarded.
-const DROPPED: [HeaderName; 6] = [
+const DROPPED: [HeaderName; 7] = [
+    CLIENT, // a client cannot name another one
     header::CONNECTION,
     header::CONTENT_LENGTH,
     header::EXPECT,
