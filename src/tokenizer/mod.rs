@@ -232,7 +232,8 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
 
     /// Encodes a text to the front of `out` and returns the number of ids.
     ///
-    /// The text may contain any bytes. Time is O(n log n) in its length.
+    /// The text may contain any bytes. Time is O(n log n) in its length. If [`wants_nfc`](Self::wants_nfc), convert the
+    /// text to NFC first.
     ///
     /// # Errors
     ///
@@ -331,8 +332,9 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
             }
             Model::Lines { newlines } if built::BPE => bpe::encode_lines(vocab, index, newlines, text, memory, output),
             Model::Unigram if built::UNIGRAM => unigram::encode(vocab, index, text, memory, output),
-            Model::WordPiece { lowercase } if built::WORDPIECE => {
-                wordpiece::encode(vocab, index, lowercase, text, memory, output)
+            Model::WordPiece { lowercase, strips_accents } if built::WORDPIECE => {
+                let rules = wordpiece::Rules { lowercase, strips_accents };
+                wordpiece::encode(vocab, index, rules, text, memory, output)
             }
             _ => None, // refused when the vocabulary was read
         }
@@ -476,6 +478,13 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
     /// True if `add_special` adds [`eos`](Self::eos). The key `add_eos_token` decides; without it, false.
     pub const fn add_eos(&self) -> bool {
         self.vocab.add_eos
+    }
+
+    /// True if the model's own tokenizer converts texts to Unicode's normal form C first: the key
+    /// `tokenizer.ggml.normalizer.nfc`, which `arenite convert` writes. [`encode`](Self::encode) does not convert texts,
+    /// because the tables would not fit on small devices; only decomposed accents and the like get other ids then.
+    pub const fn wants_nfc(&self) -> bool {
+        self.vocab.nfc
     }
 }
 

@@ -90,8 +90,10 @@ pub(super) enum Model {
     Unigram,
     /// "bert": WordPiece.
     WordPiece {
-        /// True if letters are converted to lowercase without accents.
+        /// True if letters are converted to lowercase.
         lowercase: bool,
+        /// True if characters are decomposed and nonspacing marks are left out.
+        strips_accents: bool,
     },
 }
 
@@ -115,7 +117,9 @@ impl Model {
             b"gemma4" if built::BPE => Model::Lines { newlines: true },
             b"t5" if built::UNIGRAM => Model::Unigram,
             b"bert" if built::WORDPIECE => {
-                Model::WordPiece { lowercase: tri!(switch(gguf, "normalizer.lowercase", true)) }
+                let lowercase = tri!(switch(gguf, "normalizer.lowercase", true));
+                let strips_accents = tri!(switch(gguf, "normalizer.strip_accents", lowercase));
+                Model::WordPiece { lowercase, strips_accents }
             }
             b"bpe" if built::BPE => match tri!(gguf.str(PREFIX, "pre")) {
                 Some(b"whitespace") => tri!(Model::characters(gguf)),
@@ -168,6 +172,8 @@ pub(super) struct Vocab<'a> {
     /// True if runs of spaces count as one.
     pub merge_spaces: bool,
     pub charsmap: Charsmap<'a>,
+    /// True if the model's tokenizer converts texts to NFC first.
+    pub nfc: bool,
 }
 
 impl<'a> Vocab<'a> {
@@ -225,6 +231,7 @@ impl<'a> Vocab<'a> {
             prefix_if_absent: tri!(switch(gguf, "add_space_prefix_if_absent", false)),
             merge_spaces: tri!(switch(gguf, "remove_extra_whitespaces", false)),
             charsmap: tri!(charsmap(gguf)),
+            nfc: built::BPE && tri!(switch(gguf, "normalizer.nfc", false)),
         };
         if vocab.add_bos && vocab.bos.is_none() {
             return Err(Error::MissingKey { key: Name::key(PREFIX, "bos_token_id") });

@@ -10,12 +10,46 @@ use super::merge::Word;
 use super::unicode::{Group, encode as utf8, first_char, group, is_space, plain};
 use super::vocab::Vocab;
 
-/// Appends the ids of a text without special tokens; `None` if `memory` is too small for one of its words. With
-/// `lowercase`, letters are converted to lowercase without accents.
+/// Changes to the characters of a text.
+#[derive(Clone, Copy)]
+pub(super) struct Rules {
+    /// Converts letters to lowercase.
+    pub lowercase: bool,
+    /// Decomposes characters and leaves out nonspacing marks.
+    pub strips_accents: bool,
+}
+
+impl Rules {
+    /// The characters for one of a text, padded with zeros.
+    fn apply(self, code: u32) -> [u32; 3] {
+        let same = [code, 0, 0];
+        let mut lower = same;
+        for (to, char) in lower.iter_mut().zip(char::from_u32(code).into_iter().flat_map(char::to_lowercase)) {
+            *to = char as u32;
+        }
+        match (self.lowercase, self.strips_accents) {
+            (false, false) => same,
+            (true, false) => lower,
+            (true, true) => plain(code),
+            (false, true) => match plain(code) {
+                parts if parts == lower => same,
+                // The parts are in lowercase.
+                [first, rest @ ..] if group(code) == Group::Upper => {
+                    let upper = char::from_u32(first).and_then(|first| first.to_uppercase().next());
+                    let [second, third] = rest;
+                    [upper.map_or(first, u32::from), second, third]
+                }
+                parts => parts,
+            },
+        }
+    }
+}
+
+/// Appends the ids of a text without special tokens; `None` if `memory` is too small for one of its words.
 pub(super) fn encode(
     vocab: &Vocab<'_>,
     index: &Index<'_>,
-    lowercase: bool,
+    rules: Rules,
     mut text: &[u8],
     memory: &mut [Word],
     output: &mut Output<'_>,
@@ -31,11 +65,10 @@ pub(super) fn encode(
         if is_alone {
             word.finish(vocab, index, output)?;
         }
-        let codes = if lowercase { plain(char.code) } else { [char.code, 0, 0] };
-        for code in codes.into_iter().filter(|code| *code != 0) {
+        for code in rules.apply(char.code).into_iter().filter(|code| *code != 0) {
             match group(code) {
                 _ if is_space(code) => word.finish(vocab, index, output)?,
-                Group::Nonspacing if lowercase => {}
+                Group::Nonspacing if rules.strips_accents => {}
                 kind if kind == Group::Punctuation || kind == Group::Symbol && code < 0x7f => {
                     word.finish(vocab, index, output)?;
                     word.push(code)?;

@@ -123,6 +123,9 @@ fn print_text(out: &mut Out, file: &ModelFile, gguf: &Gguf<'_>, totals: &BTreeMa
     for (key, value) in gguf.keys() {
         writeln!(out, "  {:width$}  {}", key.escape_debug().to_string(), text(&value))?;
     }
+    if let Some(note) = crate::text::note(gguf) {
+        writeln!(out, "\n{note}")?;
+    }
 
     writeln!(out, "\ntensors ({})", gguf.tensor_count())?;
     let width = gguf.tensors().map(|tensor| tensor.name.len()).max().unwrap_or(0);

@@ -16,7 +16,7 @@ use crate::cli::{Kv, at_least_one, context_size, memory_size, threads};
 use crate::model_file::ModelFile;
 use crate::output::{Bytes, Out};
 use crate::plot::Plot;
-use crate::{program, runtime};
+use crate::{program, runtime, text};
 
 /// Show how much flash and RAM a model needs, and which boards it fits
 #[derive(Debug, clap::Args)]
@@ -126,7 +126,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
     let mut features = program::features(&gguf, runtime::kv(args.kv.map(Kv::into), &gguf));
     features.extend((!args.lora.is_empty()).then_some("lora"));
     let work = if features.contains("experts") { None } else { work(&model) };
-    let need = Program { file: file.len() + lora.len(), lora: &lora, features, work };
+    let need = Program { file: file.len() + lora.len(), lora: &lora, features, work, note: text::note(&gguf) };
     let own = [Board::own(args.flash, &args.ram)];
     let boards = if args.ram.is_empty() { BOARDS } else { &own };
     let boards: Vec<_> = boards.iter().map(|board| board_row(args, &gguf, board, &need, most)).collect();
@@ -145,6 +145,8 @@ struct Program<'a> {
     features: BTreeSet<&'static str>,
     /// Work per token; `None` for encoders and experts.
     work: Option<Work>,
+    /// A line about the tokenizer.
+    note: Option<&'static str>,
 }
 
 impl Program<'_> {
@@ -298,6 +300,9 @@ fn print_text(
             flash,
             Bytes(board.ram_bytes),
         )?;
+    }
+    if let Some(note) = program.note {
+        writeln!(out, "\n{note}")?;
     }
     Ok(())
 }

@@ -212,12 +212,16 @@ fn word_list(file: &[u8], settings: &Value) -> Result<Vocabulary> {
     }
     vocabulary.key("model", "bert");
     vocabulary.key("pre", "jina-v2-en"); // llama.cpp's name for all of these
-    vocabulary.key("normalizer.lowercase", settings["do_lower_case"] != false);
+    let lowercase = settings["do_lower_case"] != false;
+    vocabulary.key("normalizer.lowercase", lowercase);
+    if let Some(strips) = settings["strip_accents"].as_bool().filter(|strips| *strips != lowercase) {
+        vocabulary.key("normalizer.strip_accents", strips);
+    }
     Ok(vocabulary)
 }
 
 impl Vocabulary {
-    /// Writes exactly the keys that llama.cpp's converter writes.
+    /// Writes exactly the keys that llama.cpp's converter writes, and those of normalizers.
     fn write_as_llama(mut self, rows: usize, header: &mut Header) -> Result<()> {
         let count = self.tokens.last_key_value().map_or(0, |(last, _)| *last as usize + 1);
         if count > rows {

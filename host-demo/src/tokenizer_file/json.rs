@@ -45,6 +45,9 @@ pub fn read(wanted: &Model<'_>, json: &Value, notes: &mut Vec<String>) -> Result
         Some("WordPiece") => word_pieces(json, &mut vocabulary)?,
         other => bail!("its model is {}: BPE, Unigram and WordPiece are supported", other.unwrap_or("without a type")),
     }
+    if part(&json["normalizer"], "NFC").is_some() {
+        vocabulary.key("normalizer.nfc", true);
+    }
     if let Some(unknown) =
         model["unk_token"].as_str().or_else(|| model["vocab"][model["unk_id"].as_u64()? as usize][0].as_str())
         && let Some(token) = vocabulary.tokens.values_mut().find(|token| token.text == unknown)
@@ -212,7 +215,12 @@ fn word_pieces(json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
     vocabulary.key("model", "bert");
     vocabulary.key("pre", "jina-v2-en"); // llama.cpp's name for all of these
     if let Some(normalizer) = part(&json["normalizer"], "BertNormalizer") {
-        vocabulary.key("normalizer.lowercase", normalizer["lowercase"] != false);
+        let lowercase = normalizer["lowercase"] != false;
+        vocabulary.key("normalizer.lowercase", lowercase);
+        // Written only if llama.cpp's default differs.
+        if let Some(strips) = normalizer["strip_accents"].as_bool().filter(|strips| *strips != lowercase) {
+            vocabulary.key("normalizer.strip_accents", strips);
+        }
     }
     for (key, text) in [("unknown_token_id", "[UNK]"), ("mask_token_id", "[MASK]"), ("padding_token_id", "[PAD]")] {
         if let Some(id) = json["model"]["vocab"][text].as_u64() {

@@ -10,13 +10,12 @@ pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<()> {
     added(json)?;
     let mut normalizers = Vec::new();
     flatten(&json["normalizer"], "normalizers", &mut normalizers);
-    for normalizer in &normalizers {
+    for (at, normalizer) in normalizers.iter().enumerate() {
         let kind = normalizer["type"].as_str().unwrap_or("of no type");
-        if !is_supported(json, kind, normalizer) {
+        // NFC is applied first. Spaces written as `▁` compose with nothing.
+        let is_first = || normalizers[..at].iter().all(|it| it["type"] == "Prepend" || replaces_space(it));
+        if !(if kind == "NFC" { is_first() } else { is_supported(json, kind, normalizer) }) {
             bail!("its normalizer {kind} is not supported for a vocabulary of this kind");
-        }
-        if kind == "NFC" && is_byte_level(json) {
-            notes.push("texts are not normalized to NFC before they are tokenized".to_owned());
         }
     }
     let mut pre_tokenizers = Vec::new();
@@ -86,19 +85,20 @@ fn flatten<'v>(value: &'v Value, inner: &str, found: &mut Vec<&'v Value>) {
 }
 
 fn is_supported(json: &Value, kind: &str, normalizer: &Value) -> bool {
-    let spaces = normalizer["pattern"]["String"] == " " && normalizer["content"] == "▁";
     match (json["model"]["type"].as_str(), kind) {
-        (Some("BPE"), "NFC") if is_byte_level(json) => true,
         (Some("BPE"), _) if is_byte_level(json) => false,
         (Some("BPE"), "Prepend") => normalizer["prepend"] == "▁",
-        (Some("BPE"), "Replace") => spaces,
+        (Some("BPE"), "Replace") => replaces_space(normalizer),
         (Some("Unigram"), "Precompiled") => true,
-        (Some("Unigram"), "Replace") => normalizer["pattern"]["Regex"] == " {2,}" || spaces,
+        (Some("Unigram"), "Replace") => normalizer["pattern"]["Regex"] == " {2,}" || replaces_space(normalizer),
         (Some("Unigram"), "Strip") => normalizer["strip_left"] == false || normalizer["strip_right"] == true,
         (Some("WordPiece"), "BertNormalizer") => {
-            normalizer["clean_text"] != false
-                && (normalizer["strip_accents"].is_null() || normalizer["strip_accents"] == normalizer["lowercase"])
+            normalizer["clean_text"] != false && normalizer["handle_chinese_chars"] != false
         }
         _ => false,
     }
+}
+
+fn replaces_space(normalizer: &Value) -> bool {
+    normalizer["pattern"]["String"] == " " && normalizer["content"] == "▁"
 }

@@ -34,7 +34,7 @@ fn ids(tokenizer: &Value, text: &str) -> Value {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("tokenizer.json");
     std::fs::write(&file, tokenizer.to_string()).expect("a file");
-    let how = ["tokenize", "--add-special", "--json", "-p", text];
+    let how = ["tokenize", "--add-special", "--parse-special", "--json", "-p", text];
     let given = json(&[&how[..], &["-m", path(&model()), "--tokenizer", path(&file)]].concat());
     // The same from a converted file.
     let output = directory.path().join("out.gguf");
@@ -72,6 +72,31 @@ fn byte_level_bpe() {
     assert_eq!(found, json!([0, 260, 263, 76, 68, 221, 265, 20, 221, 266, 128, 103, 199]));
     let found = ids(&byte_level(&LLAMA3.replace("{1,3}", "")), "hello 123");
     assert_eq!(found, json!([0, 260, 221, 17, 18, 19]));
+}
+
+/// Texts are converted to NFC around control tokens, but a combining character does not change a control token.
+#[test]
+fn texts_are_normalized() {
+    let mut tokenizer = byte_level(LLAMA3);
+    tokenizer["normalizer"] = json!({"type": "Sequence", "normalizers": [{"type": "NFC"}]});
+    for (text, wanted) in [
+        ("hello", json!([0, 260])),
+        ("hello e\u{301} \u{1100}\u{1161}\u{11a8}", json!([0, 260, 221, 128, 103, 221, 167, 109, 224])),
+        ("<|bos|>\u{338}>\u{338}", json!([0, 0, 137, 117, 159, 232, 108])),
+        ("\u{212b}\u{958}<tool>e\u{301}", json!([0, 128, 228, 157, 98, 244, 157, 98, 121, 266, 128, 103])),
+    ] {
+        assert_eq!(ids(&tokenizer, text), wanted, "{text:?}");
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let (file, output) = (directory.path().join("tokenizer.json"), directory.path().join("out.gguf"));
+    std::fs::write(&file, tokenizer.to_string()).expect("a file");
+    stdout(&["convert", "tokenizer", path(&file), path(&model()), path(&output)]);
+    for how in [&["inspect", path(&output)][..], &["plan", "-m", path(&output)]] {
+        assert!(stdout(how).contains("a program on a device must do so"), "{how:?}");
+    }
+    tokenizer["normalizer"] = json!({"type": "NFKC"});
+    std::fs::write(&file, tokenizer.to_string()).expect("a file");
+    assert!(error(&["tokenize", "-p", "a", "-m", path(&model()), "--tokenizer", path(&file)]).contains("NFKC"));
 }
 
 #[test]
@@ -121,6 +146,32 @@ fn word_pieces() {
         "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "vocab": list(&tokens)},
     });
     assert_eq!(ids(&tokenizer, "Hello WORLD! HÉllo zzz"), json!([2, 7, 8, 9, 10, 11, 7, 1, 3]));
+}
+
+/// Lowercase and accents are switched apart.
+#[test]
+fn word_pieces_with_accents() {
+    let tokens = [
+        "[PAD]", "[UNK]", "[CLS]", "[SEP]", "he", "##llo", "##l", "hello", "w", "##or", "##ld", "!", "e", "É", "é",
+        "E", "hé", "##é", "H",
+    ];
+    for (lowercase, strips, wanted) in [
+        (true, false, json!([2, 16, 14, 14, 1, 7, 4, 3])),
+        (false, true, json!([2, 1, 15, 12, 12, 1, 1, 3])),
+        (true, true, json!([2, 4, 12, 12, 12, 7, 4, 3])),
+        (false, false, json!([2, 1, 13, 14, 1, 1, 1, 3])),
+    ] {
+        let tokenizer = json!({
+            "added_tokens": added(&[(0, "[PAD]", true), (1, "[UNK]", true), (2, "[CLS]", true), (3, "[SEP]", true)]),
+            "normalizer": {"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true,
+                "lowercase": lowercase, "strip_accents": strips},
+            "pre_tokenizer": {"type": "BertPreTokenizer"},
+            "post_processor": template(Some(("[CLS]", 2)), Some(("[SEP]", 3))),
+            "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+                "vocab": list(&tokens)},
+        });
+        assert_eq!(ids(&tokenizer, "HÉ É é e\u{301} Hello HE"), wanted, "{lowercase} {strips}");
+    }
 }
 
 #[test]
