@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
 
-use super::dialect::without_switches;
+use super::dialect::{self, without_switches};
 use super::object::LOOKS;
 use super::{ASSERTING, Reader, declared_types};
 
@@ -20,6 +20,9 @@ impl Reader<'_> {
         }
         self.budget.copy(schema).with_context(|| path.to_string())?;
         let Value::Object(schema) = schema else { return Ok(schema.clone()) };
+        if dialect::is_never(schema) {
+            return Ok(Value::Bool(false));
+        }
         let mut rest = without_switches(schema.clone(), path)?;
         let (reference, all) = (rest.remove("$ref"), rest.remove("allOf"));
         let mut parts = Vec::new();

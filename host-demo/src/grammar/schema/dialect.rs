@@ -4,7 +4,7 @@
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 
-use super::declared_types;
+use super::{ASSERTING, TYPES, UNSUPPORTED, declared_types, implied_types};
 
 const LIMITS: [(&str, &str); 2] = [("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")];
 
@@ -31,6 +31,47 @@ pub(super) fn has_switch(schema: &Map<String, Value>) -> bool {
     let is_switch = |key: &str| schema.get(key).is_some_and(Value::is_boolean);
     LIMITS.iter().any(|(_, switch)| is_switch(switch))
         || (schema.contains_key("type") && schema.contains_key("nullable"))
+        || left_types(schema).is_some()
+}
+
+/// Returns whether a schema allows nothing because of `not`: zod writes `{"not": {}}`.
+pub(super) fn is_never(schema: &Map<String, Value>) -> bool {
+    schema.get("not").is_some_and(allows_all)
+}
+
+fn allows_all(schema: &Value) -> bool {
+    match schema {
+        Value::Object(members) => asserting(members).next().is_none(),
+        schema => *schema == json!(true),
+    }
+}
+
+fn asserting(schema: &Map<String, Value>) -> impl Iterator<Item = &str> {
+    let is_asserting = |key: &&str| ASSERTING.contains(key) || UNSUPPORTED.contains(key);
+    schema.keys().map(String::as_str).filter(is_asserting)
+}
+
+/// Returns the types that are left if `not` excludes only types, or nothing.
+fn left_types(schema: &Map<String, Value>) -> Option<Vec<&'static str>> {
+    let of = |schema: &Map<String, Value>| {
+        let named = declared_types(schema, "").ok()?;
+        let types = if named.is_empty() { implied_types(schema) } else { named };
+        Some(if types.is_empty() { TYPES.to_vec() } else { types })
+    };
+    let excluded = match schema.get("not")? {
+        Value::Bool(false) => Vec::new(),
+        Value::Object(not) if is_never(not) => Vec::new(),
+        Value::Object(not) if asserting(not).eq(["type"]) => of(not)?,
+        _ => return None,
+    };
+    let has = |name| excluded.contains(&name);
+    let mut left = of(schema)?;
+    // Numbers that are not whole would need a check.
+    if has("integer") && !has("number") && left.contains(&"number") {
+        return None;
+    }
+    left.retain(|name| !has(*name) && !(*name == "integer" && has("number")));
+    Some(left)
 }
 
 /// Replaces the switches of a schema.
@@ -49,6 +90,14 @@ pub(super) fn without_switches(mut schema: Map<String, Value>, path: &str) -> Re
             types.push("null");
         }
         schema.insert("type".into(), json!(types));
+    }
+    if let Some(types) = left_types(&schema) {
+        schema.remove("not");
+        match types.len() {
+            0 => _ = schema.insert("enum".into(), json!([])),
+            len if len == TYPES.len() => {}
+            _ => _ = schema.insert("type".into(), json!(types)),
+        }
     }
     Ok(schema)
 }

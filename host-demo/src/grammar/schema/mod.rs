@@ -159,6 +159,7 @@ impl Reader<'_> {
         let schema = match schema {
             Value::Bool(true) => return Ok(self.any_value()),
             Value::Bool(false) => return Ok(Expr::never()),
+            Value::Object(schema) if dialect::is_never(schema) => return Ok(Expr::never()),
             Value::Object(schema) => schema,
             _ => bail!("{path}: a schema must be an object, true or false"),
         };

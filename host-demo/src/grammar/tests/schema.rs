@@ -349,7 +349,26 @@ fn objects() {
     );
     schema(r#"{"type": "object", "propertyNames": {"pattern": "^[a-z]{2}$"}}"#, &[r#"{"ab": 1}"#], &[r#"{"a": 1}"#]);
     schema(r#"{"properties": {"a": false, "b": {"type": "null"}}}"#, &["{}", r#"{"b": null}"#], &[r#"{"a": 1}"#]);
-    refused(r#"{"properties": {"a": {"not": {}}}}"#, "$.properties.a.not: this keyword is not supported");
+    // As zod writes z.never(), and optional values outside of objects.
+    for never in [r#"{"not": {}}"#, r#"{"not": true}"#, r#"{"not": {"description": "x"}, "type": "string"}"#] {
+        schema(
+            &format!(r#"{{"properties": {{"a": {never}, "b": {{"type": "null"}}}}}}"#),
+            &["{}", r#"{"b": null}"#],
+            &[r#"{"a": 1}"#],
+        );
+        schema(&format!(r#"{{"anyOf": [{never}, {{"type": "null"}}]}}"#), &["null"], &["1"]);
+        schema(&format!(r#"{{"oneOf": [{{"allOf": [{never}, {{}}]}}, {{"type": "null"}}]}}"#), &["null"], &["1"]);
+    }
+    schema(r#"{"not": {"type": "null"}}"#, &["1", "{}", "[]", "false", r#""a""#], &["null"]);
+    schema(
+        r#"{"type": ["string", "integer", "null"], "not": {"type": ["null", "number"]}}"#,
+        &[r#""a""#],
+        &["null", "1"],
+    );
+    schema(r#"{"allOf": [{"not": {"type": "string"}}], "enum": ["a", 1]}"#, &["1"], &[r#""a""#]);
+    schema(r#"{"type": "null", "not": false}"#, &["null"], &["1"]);
+    refused(r#"{"properties": {"a": {"not": {"const": 1}}}}"#, "$.properties.a.not: this keyword is not supported");
+    refused(r#"{"type": "number", "not": {"type": "integer"}}"#, "$.not: this keyword is not supported");
     refused(r#"{"required": "a"}"#, "$.required: this must be a list of names");
     refused(r#"{"properties": {"a": false}, "required": ["a"]}"#, "no text can satisfy this");
     refused(r#"{"if": {}, "then": {}}"#, "$.if");
