@@ -11,53 +11,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::answer::{Choice, call_id};
-use super::app::{Answer, App, OpenRequest, whole};
-use super::error::ApiError;
+use super::app::{Answer, App, OpenRequest, Result, whole};
+use super::error::{ApiError, Interface};
 use super::request::Body;
 use super::service::{Endpoint, Prepared};
 use super::stream::{Events, channel};
 use crate::chat::{Call, Part};
-
-/// An error in Anthropic's format.
-pub struct MessagesError(ApiError);
-
-impl From<ApiError> for MessagesError {
-    fn from(error: ApiError) -> Self {
-        Self(error)
-    }
-}
-
-#[derive(Serialize)]
-struct ErrorBody<'e> {
-    #[serde(rename = "type")]
-    kind: &'static str,
-    error: ErrorText<'e>,
-}
-
-#[derive(Serialize)]
-struct ErrorText<'e> {
-    #[serde(rename = "type")]
-    kind: &'static str,
-    message: &'e str,
-}
-
-impl MessagesError {
-    fn body(&self) -> Value {
-        let kind = match self.0.kind() {
-            "server_error" => "api_error",
-            kind => kind,
-        };
-        json!(ErrorBody { kind: "error", error: ErrorText { kind, message: &self.0.message } })
-    }
-}
-
-impl IntoResponse for MessagesError {
-    fn into_response(self) -> Response {
-        (self.0.status, Json(self.body())).into_response()
-    }
-}
-
-type Result<T> = std::result::Result<T, MessagesError>;
 
 /// The body of a request.
 #[derive(Debug, Deserialize)]
@@ -164,7 +123,7 @@ struct Thinking {
 
 impl Content {
     /// Joins the texts of all blocks.
-    fn text(&self) -> std::result::Result<String, ApiError> {
+    fn text(&self) -> Result<String> {
         match self {
             Self::Text(text) => Ok(text.clone()),
             Self::Blocks(blocks) => blocks
@@ -180,7 +139,7 @@ impl Content {
 
 impl Asked {
     /// Converts the request to a chat request.
-    fn body(&self) -> std::result::Result<Body, ApiError> {
+    fn body(&self) -> Result<Body> {
         let is_given = |name: &&&str| match self.others.get(**name) {
             Some(Value::Array(list)) => !list.is_empty(),
             Some(value) => !value.is_null(),
@@ -244,7 +203,7 @@ impl Asked {
 
 impl Said {
     /// Appends this message as chat messages: each tool result becomes its own message.
-    fn add_to(&self, messages: &mut Vec<Value>) -> std::result::Result<(), ApiError> {
+    fn add_to(&self, messages: &mut Vec<Value>) -> Result<()> {
         let blocks = match &self.content {
             Content::Text(text) => {
                 messages.push(json!({ "role": self.role, "content": text }));
@@ -334,7 +293,7 @@ fn tool_use(call: &Call, id: &str, index: usize) -> Value {
 }
 
 /// Returns the prepared request, and its stop texts.
-fn prepared(app: &App, body: Value) -> std::result::Result<(Prepared, Vec<String>), ApiError> {
+fn prepared(app: &App, body: Value) -> Result<(Prepared, Vec<String>)> {
     let asked: Asked =
         serde_json::from_value(body).map_err(|error| ApiError::invalid(format!("the body makes no sense: {error}")))?;
     let mut prepared = app.prepare(Endpoint::Chat, &asked.body()?)?;
@@ -407,7 +366,7 @@ impl Streamer {
             let before = choice.text.len();
             let is_end = match choice.take(event) {
                 Ok(is_end) => is_end,
-                Err(error) => return self.send("error", MessagesError(error).body()),
+                Err(error) => return self.send("error", error.body_of(Interface::Anthropic)),
             };
             reader.push(&choice.text[before..], &mut parts);
             if is_end {

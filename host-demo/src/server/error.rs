@@ -1,13 +1,34 @@
-//! Errors of requests, in OpenAI's format.
+//! Errors of requests, in the format of the interface that was asked.
 
 use axum::Json;
+use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 /// Maximum length of a message in characters.
 const MOST_SAID: usize = 1000;
+
+/// The interfaces, each with its own format of errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interface {
+    OpenAi,
+    Anthropic,
+    Ollama,
+}
+
+impl Interface {
+    /// Returns the interface that a path belongs to.
+    fn of(path: &str) -> Self {
+        match path {
+            path if path.starts_with("/api/") => Self::Ollama,
+            path if path == "/v1/messages" || path.starts_with("/v1/messages/") => Self::Anthropic,
+            _ => Self::OpenAi,
+        }
+    }
+}
 
 /// An error with its HTTP status.
 #[derive(Clone, Debug)]
@@ -81,7 +102,22 @@ impl ApiError {
         }
     }
 
-    /// Returns the error object of an answer.
+    /// Returns the error object of an answer in an interface's format.
+    pub fn body_of(&self, interface: Interface) -> Value {
+        match interface {
+            Interface::OpenAi => self.body(),
+            Interface::Ollama => json!({ "error": self.message }),
+            Interface::Anthropic => {
+                let kind = match self.kind() {
+                    "server_error" => "api_error",
+                    kind => kind,
+                };
+                json!({ "type": "error", "error": { "type": kind, "message": self.message } })
+            }
+        }
+    }
+
+    /// Returns the error object of an answer in OpenAI's format.
     pub fn body(&self) -> Value {
         let by_status = match self.status.as_u16() {
             401 => Some("invalid_api_key"),
@@ -107,12 +143,30 @@ struct ErrorBody<'e> {
     code: Option<&'static str>,
 }
 
-impl IntoResponse for ApiError {
-    fn into_response(self) -> Response {
-        let mut response = (self.status, Json(self.body())).into_response();
+impl ApiError {
+    fn response(self, interface: Interface) -> Response {
+        let mut response = (self.status, Json(self.body_of(interface))).into_response();
         if self.status == StatusCode::TOO_MANY_REQUESTS {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
+        response.extensions_mut().insert(self);
         response
+    }
+}
+
+/// In OpenAI's format; [`in_own_format`] replaces it.
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        self.response(Interface::OpenAi)
+    }
+}
+
+/// Gives every error the format of the interface that was asked.
+pub async fn in_own_format(request: Request, next: Next) -> Response {
+    let interface = Interface::of(request.uri().path());
+    let mut response = next.run(request).await;
+    match response.extensions_mut().remove::<ApiError>() {
+        Some(error) if interface != Interface::OpenAi => error.response(interface),
+        _ => response,
     }
 }

@@ -17,7 +17,7 @@ use tower_http::cors::{AllowOrigin, CorsLayer};
 use super::answer::ResponseMeta;
 use super::app::{App, Result, whole};
 use super::engine::Counters;
-use super::error::ApiError;
+use super::error::{self, ApiError};
 use super::gate::{self, Gate};
 use super::proxy::Proxy;
 use super::record::Log;
@@ -114,6 +114,7 @@ impl Common {
             })
             .with_state(state)
             .layer(middleware::from_fn_with_state(Arc::new(gate), gate::check))
+            .layer(middleware::from_fn(error::in_own_format))
             .layer(middleware::from_fn_with_state(log, record::record));
         if origins.is_empty() {
             return routes;

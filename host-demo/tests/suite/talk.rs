@@ -140,6 +140,39 @@ fn required_and_strict_calls_have_the_own_form() {
     assert_eq!(answer["message"]["tool_calls"][0]["function"]["name"], "get_weather", "{answer}");
 }
 
+/// Strict functions in channels, and after a thought whose budget is limited.
+#[test]
+fn strict_calls_after_thoughts_and_in_channels() {
+    let mut tool = function("get_weather");
+    tool["function"]["strict"] = json!(true);
+    tool["function"]["parameters"]["properties"]["city"] = json!({ "const": "Oslo" });
+    let call = |answer: &Value| answer["message"]["tool_calls"][0]["function"]["arguments"].clone();
+
+    let channels = ["<|start|>", "<|channel|>", "<|message|>", "<|constrain|>", "<|call|>", "<|end|>"];
+    let template =
+        "{% for m in messages %}<|start|>{{ m.role }}<|message|>{{ m.content }}<|end|>{% endfor %}<|start|>assistant";
+    let script =
+        ["<|channel|>", "commentary to=functions.", "get_weather", " ", "<|constrain|>", "json", "<|message|>", "{}"];
+    let talk = start(&script, &channels, &[], template);
+    let answer = talk.chat(json!({ "tools": [tool] }));
+    let arguments: Value = serde_json::from_str(call(&answer).as_str().unwrap()).unwrap();
+    assert_eq!(arguments, json!({ "city": "Oslo" }), "{answer}");
+    drop(talk);
+
+    let marks = ["<think>", "</think>", "<tool_call>", "</tool_call>"];
+    let template = "{{ messages | tojson }}{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}\
+                    {% for c in m.tool_calls or [] %}<tool_call>\n{{ c.function | tojson }}\n</tool_call>{% endfor %}{% endfor %}<think>\n";
+    let script = ["Hm. ", "Well. ", "</think>", "Let me see. ", "<tool_call>", "{}"];
+    let talk = start(&script, &[], &marks, template);
+    for more in [json!({}), json!({ "reasoning_budget": 1 })] {
+        let mut asked = more.clone();
+        asked["tools"] = json!([tool]);
+        let answer = talk.chat(asked);
+        let arguments: Value = serde_json::from_str(call(&answer).as_str().unwrap()).unwrap();
+        assert_eq!(arguments, json!({ "city": "Oslo" }), "{more} {answer}");
+    }
+}
+
 #[test]
 fn prompts_are_scored() {
     let talk = start(&["Once", " upon", " a"], &[], &[], CHATML);
@@ -308,6 +341,20 @@ fn ollamas_interface() {
     let tags = talk.server.ask("GET", "/api/tags", "", b"").1;
     assert_eq!(serde_json::from_str::<Value>(&tags).unwrap()["models"][0]["name"], "m");
     assert!(talk.server.ask("GET", "/api/version", "", b"").1.contains("version"));
+    // Every error has Ollama's form.
+    for (method, path, body, status) in [
+        ("POST", "/api/chat", "{}{", 400),
+        ("POST", "/api/chat", "{\"model\": \"other\", \"messages\": [{\"role\": \"user\", \"content\": \"x\"}]}", 404),
+        ("POST", "/api/show", "{\"model\": \"other\"}", 404),
+        ("POST", "/api/generate", "{\"prompt\": \"x\", \"images\": [\"x\"]}", 400),
+        ("GET", "/api/chat", "", 405),
+        ("GET", "/api/unknown", "", 404),
+    ] {
+        let (head, text) = talk.server.ask(method, path, "", body.as_bytes());
+        let error: Value = serde_json::from_str(&text).unwrap();
+        assert!(head.contains(&format!(" {status} ")), "{path}: {head}");
+        assert!(error["error"].is_string(), "{path}: {text}");
+    }
 }
 
 #[test]
