@@ -99,7 +99,7 @@ impl Style {
         let how = Encode { add_special: false, parse_special: true };
         let closing = format!("\n{}\n\n", dialect::unwrapped(&form.close));
         let closing = text::encode(tokenizer, closing.as_bytes(), how)?;
-        Ok(Some(GateSettings { until: form.close.clone(), budget, closing }))
+        Ok(Some(GateSettings { until: form.close.clone(), budget, closing, then: None }))
     }
 
     /// Returns the conversation in the form that the template accepts.

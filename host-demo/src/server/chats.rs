@@ -11,7 +11,7 @@ use super::grammars::Source;
 use super::request::{Body, Settings};
 use super::service::{Prepared, Service};
 use crate::chat::Prompt;
-use crate::chat::dialect::{Constraint, GateSettings, Own, ThoughtForm, Tools, after, unwrapped};
+use crate::chat::dialect::{Constraint, GateSettings, Own, ThoughtForm, Tools, unwrapped};
 use crate::grammar;
 
 /// The functions that must be called.
@@ -54,9 +54,11 @@ impl Service {
             None if body.effort().1 == Some(false) => Some(0),
             None => half,
         };
-        let gate = self.style.thought_gate(self.tokenizer(), &prompt.text, budget, settings.table.is_some());
+        let is_strict = is_free && settings.table.is_none() && prepared.tools.0.iter().any(|tool| tool.strict);
+        let has_grammar = is_strict || settings.table.is_some();
+        let gate = self.style.thought_gate(self.tokenizer(), &prompt.text, budget, has_grammar);
         settings.gate = gate.map_err(|error| ApiError::invalid(error.to_string()))?;
-        if is_free && settings.table.is_none() && settings.gate.is_none() {
+        if is_strict {
             self.strict_calls(settings, prepared)?;
         }
         Ok((prompt.text, ids))
@@ -135,7 +137,8 @@ impl Service {
         let named = match must {
             Must::No => {
                 // In channels, a schema describes the last message.
-                if let (Some((param, schema)), Own::Channels) = (body.schema()?, style.dialect.own) {
+                let in_messages = style.dialect.has_recipients || style.dialect.own == Own::Channels;
+                if let (Some((param, schema)), true) = (body.schema()?, in_messages) {
                     let table = self.grammars.table(&Source::Pieces(&constraint.content(&schema)));
                     return table.map(Some).map_err(|error| ApiError::about(param, format!("{param}: {error:#}")));
                 }
@@ -154,20 +157,18 @@ impl Service {
         table.map(Some).map_err(|error| ApiError::about("tools", format!("tools: {error:#}")))
     }
 
-    /// If a function is strict: sets the grammar of calls, which applies after the opening mark.
+    /// Sets the grammar of calls, which applies after the opening mark.
     fn strict_calls(&self, settings: &mut Settings, prepared: &Prepared) -> Result<(), ApiError> {
-        let style = &self.style;
-        let Own::Form(own) = style.dialect.own else { return Ok(()) };
-        let trigger = style.dialect.calls[own].trigger();
-        if trigger.is_empty() || !prepared.tools.0.iter().any(|tool| tool.strict) {
-            return Ok(());
-        }
-        let constraint = Constraint { dialect: &style.dialect, marks: &style.marks };
+        let constraint = Constraint { dialect: &self.style.dialect, marks: &self.style.marks };
         let tools: Vec<_> = prepared.tools.0.iter().collect();
-        let calls = after(constraint.calls(&tools, prepared.is_parallel), trigger);
+        let Some((until, calls)) = constraint.after_mark(&tools, prepared.is_parallel) else { return Ok(()) };
         let table = self.grammars.table(&Source::Pieces(&calls));
         settings.table = Some(table.map_err(|error| ApiError::about("tools", format!("tools: {error:#}")))?);
-        settings.gate = Some(GateSettings { until: trigger.into(), budget: None, closing: Vec::new() });
+        let gate = GateSettings { until, budget: None, closing: Vec::new(), then: None };
+        match &mut settings.gate {
+            Some(thought) => thought.then = Some(Box::new(gate)),
+            none => *none = Some(gate),
+        }
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! Forced calls of models with random weights and public templates: every answer must be read back. The templates come
 //! from `ARENITE_FIXTURES`, and from the directory `ARENITE_TEMPLATES` if it is set. `ARENITE_SAMPLES` is the number of
-//! answers for each template (default: 5).
+//! answers for each template (default: one for each way to ask).
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -91,15 +91,85 @@ fn fault_of(message: &Value, finish: &Value) -> Option<String> {
     calls.iter().find_map(fault)
 }
 
+/// A way to ask for calls: fields of the request, whether the answer must be a call, and whether it is streamed.
+struct Way {
+    fields: Value,
+    is_forced: bool,
+    is_streamed: bool,
+}
+
+/// Returns the ways to ask. `bias` makes marks of calls likely, for models that may also answer with text.
+fn ways(bias: &Value) -> Vec<Way> {
+    let named = json!({ "type": "function", "function": { "name": "get_weather" } });
+    let forced = [
+        json!({ "tool_choice": "required" }),
+        json!({ "tool_choice": named }),
+        json!({ "tool_choice": "required", "parallel_tool_calls": false }),
+        json!({ "tool_choice": "required", "temperature": 0.7 }),
+    ];
+    let forced = forced.into_iter().map(|fields| (fields, true));
+    let all: Vec<_> = forced.chain([(json!({ "tool_choice": "auto", "logit_bias": bias }), false)]).collect();
+    // The first half has every request once.
+    let both = [false, true].into_iter().flat_map(|other| {
+        all.iter().enumerate().map(move |(at, (fields, is_forced))| Way {
+            fields: fields.clone(),
+            is_forced: *is_forced,
+            is_streamed: (at % 2 == 1) != other,
+        })
+    });
+    both.collect()
+}
+
+/// Collects the deltas of each choice of a stream as its message and finish reason.
+fn collected(stream: &str, count: usize) -> Vec<Value> {
+    let mut choices = vec![json!({ "message": { "content": "", "tool_calls": [] }, "finish_reason": null }); count];
+    let append = |text: &mut Value, more: &Value| {
+        *text = json!(format!("{}{}", text.as_str().unwrap_or_default(), more.as_str().unwrap_or_default()));
+    };
+    for chunk in stream.lines().filter_map(|line| serde_json::from_str::<Value>(line.strip_prefix("data: ")?).ok()) {
+        for part in chunk["choices"].as_array().into_iter().flatten() {
+            let choice = &mut choices[part["index"].as_u64().unwrap() as usize];
+            append(&mut choice["message"]["content"], &part["delta"]["content"]);
+            if !part["finish_reason"].is_null() {
+                choice["finish_reason"] = part["finish_reason"].clone();
+            }
+            for call in part["delta"]["tool_calls"].as_array().into_iter().flatten() {
+                let calls = choice["message"]["tool_calls"].as_array_mut().unwrap();
+                let at = call["index"].as_u64().unwrap() as usize;
+                if at == calls.len() {
+                    calls.push(json!({ "function": { "name": "", "arguments": "" } }));
+                }
+                for key in ["name", "arguments"] {
+                    append(&mut calls[at]["function"][key], &call["function"][key]);
+                }
+            }
+        }
+    }
+    choices
+}
+
+/// Asks a server and returns the choices.
+fn ask(server: &Server, body: &mut Value, is_streamed: bool, count: usize) -> Result<Vec<Value>, String> {
+    body["stream"] = json!(is_streamed);
+    let (head, text) = server.ask("POST", "/v1/chat/completions", "", body.to_string().as_bytes());
+    if !head.contains(" 200 ") {
+        return Err(text);
+    }
+    if is_streamed {
+        return Ok(collected(&text, count));
+    }
+    let answer: Value = serde_json::from_str(&text).unwrap();
+    Ok(answer["choices"].as_array().unwrap().clone())
+}
+
 #[test]
-#[ignore = "takes minutes without optimization"]
 fn forced_calls_of_every_template_are_read_back() {
     let templates = templates();
     if templates.is_empty() {
         eprintln!("SKIP: ARENITE_FIXTURES is not set, so no calls are forced from public templates");
         return;
     }
-    let samples: usize = std::env::var("ARENITE_SAMPLES").map_or(5, |text| text.parse().unwrap());
+    let samples: usize = std::env::var("ARENITE_SAMPLES").map_or(10, |text| text.parse().unwrap());
     let weather = json!({ "type": "object", "additionalProperties": false, "required": ["city"], "properties": {
         "city": { "type": "string", "description": "A text", "maxLength": 8 }, "days": { "type": "integer", "description": "A number", "minimum": 0, "maximum": 9 },
         "unit": { "type": "string", "description": "A unit", "enum": ["c", "f"] }, "exact": { "type": "boolean", "description": "A switch" },
@@ -117,33 +187,41 @@ fn forced_calls_of_every_template_are_read_back() {
             .collect();
         Scripted { script: &["a"], control: &control, user: &user, template }.write_random(&path, 7);
         let server = Server::start_with(&["-m", path.to_str().unwrap(), "-c", "8192", "--parallel", "4", "-t", "1"]);
-        let forms = [
-            json!({ "tool_choice": "required" }),
-            json!({ "tool_choice": { "type": "function", "function": { "name": "get_weather" } } }),
-            json!({ "tool_choice": "required", "parallel_tool_calls": false }),
-            json!({ "tool_choice": "required", "temperature": 0.7 }),
-        ];
-        let (mut good, mut last) = (0, String::new());
-        for (at, form) in forms.iter().enumerate() {
-            let count = (samples + forms.len() - 1 - at) / forms.len();
-            let mut body = json!({
-                "messages": [{ "role": "user", "content": "Weather?" }], "tools": tools, "temperature": 1.5, "seed": at,
-                "max_tokens": 900, "reasoning_budget": 3, "n": count.max(1),
-            });
-            form.as_object().unwrap().iter().for_each(|(key, value)| body[key] = value.clone());
-            let (status, answer) = server.post("/v1/chat/completions", body.to_string().as_bytes());
-            if status != 200 {
-                last = format!("{answer}");
+        // Ids of the marks follow those of three tokens and all bytes.
+        let opens = |mark: &str| ["tool", "TOOL", "python", "channel"].iter().any(|word| mark.contains(word));
+        let marks = control.iter().chain(&user).enumerate().filter(|(_, mark)| opens(mark) && !mark.contains('/'));
+        let bias = marks.map(|(at, _)| (format!("{}", 259 + at), json!(4))).collect::<serde_json::Map<_, _>>();
+        let ways = ways(&json!(bias));
+        let (mut good, mut called, mut free, mut last) = (0, 0, 0, String::new());
+        for (at, way) in ways.iter().enumerate() {
+            let count = (samples + ways.len() - 1 - at) / ways.len();
+            if count == 0 {
                 continue;
             }
-            for choice in answer["choices"].as_array().unwrap() {
-                match fault_of(&choice["message"], &choice["finish_reason"]) {
-                    None => good += 1,
-                    Some(fault) => last = fault,
+            let mut body = json!({
+                "messages": [{ "role": "user", "content": "Weather?" }], "tools": tools, "temperature": 1.5, "seed": at,
+                "max_tokens": if way.is_forced { 900 } else { 200 }, "reasoning_budget": 3, "n": count,
+            });
+            way.fields.as_object().unwrap().iter().for_each(|(key, value)| body[key] = value.clone());
+            match ask(&server, &mut body, way.is_streamed, count) {
+                Err(error) => last = error,
+                Ok(choices) => {
+                    for choice in choices {
+                        let (message, finish) = (&choice["message"], &choice["finish_reason"]);
+                        let calls = message["tool_calls"].as_array().map_or(&[][..], Vec::as_slice);
+                        free += usize::from(!way.is_forced);
+                        called += usize::from(!way.is_forced && !calls.is_empty());
+                        let fault =
+                            if way.is_forced { fault_of(message, finish) } else { calls.iter().find_map(fault) };
+                        match fault {
+                            None => good += 1,
+                            Some(fault) => last = format!("{} {fault}", way.fields),
+                        }
+                    }
                 }
             }
         }
-        eprintln!("{name}: {good} of {samples}");
+        eprintln!("{name}: {good} of {samples}; free to call: {called} of {free} did");
         if !last.is_empty() {
             faults.push(format!("{name}: {last}"));
         }

@@ -42,8 +42,26 @@ impl Constraint<'_> {
         let value = Piece::Schema(schema.clone());
         match self.dialect.own {
             Own::Channels => Piece::Seq(vec![self.analysis(), self.message("final", ""), value]),
+            Own::Form(_) if self.dialect.has_recipients => Piece::Seq(vec![self.thought(), self.to("user", value)]),
             Own::Form(_) => value,
         }
+    }
+
+    /// A message to a recipient.
+    fn to(&self, name: &str, content: Piece) -> Piece {
+        let header = Piece::Text(format!(" to={name}"));
+        Piece::Seq(vec![header, self.mark(&self.dialect.channels.message), content])
+    }
+
+    /// An optional message to itself, the thought.
+    fn thought(&self) -> Piece {
+        let content = Piece::Seq(vec![self.up_to(&self.dialect.channels.ends[3]), self.next_message()]);
+        Piece::Repeat(Box::new(self.to("self", content)), 0, 1)
+    }
+
+    /// The start of a further message of the answer.
+    fn next_message(&self) -> Piece {
+        Piece::Seq(vec![self.mark(&self.dialect.channels.start), Piece::Text("assistant".into())])
     }
 
     /// One or more calls of these functions.
@@ -58,6 +76,19 @@ impl Constraint<'_> {
             }
             Own::Form(own) => &self.dialect.calls[own],
         };
+        if self.dialect.has_recipients {
+            let message = |tool: &&Tool| self.to(&tool.name, self.calls_in(form, &[tool], false));
+            let one = Piece::Alt(tools.iter().map(message).collect());
+            let end = self.mark(&self.dialect.channels.ends[3]);
+            let more = Piece::Seq(vec![end, self.next_message(), one.clone()]);
+            let most = if is_parallel { MOST_CALLS } else { 1 };
+            return Piece::Seq(vec![self.thought(), one, Piece::Repeat(Box::new(more), 0, most - 1)]);
+        }
+        self.calls_in(form, tools, is_parallel)
+    }
+
+    /// One or more calls in a form.
+    fn calls_in(&self, form: &CallForm<String>, tools: &[&Tool], is_parallel: bool) -> Piece {
         let most = if is_parallel { MOST_CALLS } else { 1 };
         let one = Piece::Alt(tools.iter().map(|tool| self.call(form, tool)).collect());
         let several = |between: &str| {
@@ -119,15 +150,39 @@ impl Constraint<'_> {
         }
     }
 
+    /// The mark at the start of calls, and the grammar of the text after it; `None` if calls have no mark.
+    pub fn after_mark(&self, tools: &[&Tool], is_parallel: bool) -> Option<(String, Piece)> {
+        match self.dialect.own {
+            Own::Form(own) => {
+                let form = &self.dialect.calls[own];
+                let is_parallel = is_parallel && !self.dialect.has_recipients;
+                let mark = form.trigger();
+                (!mark.is_empty()).then(|| (mark.into(), after(self.calls_in(form, tools, is_parallel), mark)))
+            }
+            Own::Channels => {
+                let channels = &self.dialect.channels;
+                let constrain = self.mark(&self.marks.resolve("<|constrain|>"));
+                let text = |text: &str| Piece::Text(text.into());
+                let kinds = Piece::Alt(vec![
+                    Piece::Seq(vec![text(" "), constrain.clone(), text("json")]),
+                    Piece::Seq(vec![constrain, text("json")]),
+                    text(" json"),
+                    text(""),
+                ]);
+                let call = |tool: &&Tool| {
+                    let schema = Piece::Schema(tool.parameters.clone());
+                    Piece::Seq(vec![text(&tool.name), kinds.clone(), self.mark(&channels.message), schema])
+                };
+                let mark = format!("{}commentary to=functions.", channels.channel);
+                Some((mark, Piece::Alt(tools.iter().map(call).collect())))
+            }
+        }
+    }
+
     /// An optional thought in its own channel.
     fn analysis(&self) -> Piece {
         let channels = &self.dialect.channels;
-        let thought = vec![
-            self.message("analysis", ""),
-            self.up_to(&channels.ends[0]),
-            self.mark(&channels.start),
-            Piece::Text("assistant".into()),
-        ];
+        let thought = vec![self.message("analysis", ""), self.up_to(&channels.ends[0]), self.next_message()];
         Piece::Repeat(Box::new(Piece::Seq(thought)), 0, 1)
     }
 
@@ -216,8 +271,11 @@ impl Constraint<'_> {
         }
     }
 
-    /// A mark followed by an identifier.
+    /// A mark followed by an identifier. MiroThinker's is the name of a server, in an element.
     fn identifier(&self, mark: &str) -> Piece {
+        if mark == "<server_name>" {
+            return Piece::Text("\n<server_name>tools</server_name>\n".into());
+        }
         Piece::Seq(vec![self.mark(mark), Piece::Text("0".into())])
     }
 
@@ -230,18 +288,20 @@ impl Constraint<'_> {
         let pair = |name: &str| {
             // The type attribute of some forms.
             let is_text = tool.is_text(name);
-            let head =
-                match (unwrapped(&parameter.open).contains("DSML"), unwrapped(&parameter.open).contains("<|open|>")) {
-                    (true, _) => Piece::Text(format!("\" string=\"{is_text}\">")),
-                    (_, true) => {
-                        let kind = if is_text { "string" } else { "object" };
-                        Piece::Seq(vec![
-                            Piece::Text(format!("\" type=\"{kind}\"")),
-                            self.mark(parameter.head.trim_start_matches('"')),
-                        ])
-                    }
-                    _ => self.mark(&parameter.head),
-                };
+            let head = match (
+                unwrapped(&parameter.open).contains("ML\u{ff5c}"),
+                unwrapped(&parameter.open).contains("<|open|>"),
+            ) {
+                (true, _) => Piece::Text(format!("\" string=\"{is_text}\">")),
+                (_, true) => {
+                    let kind = if is_text { "string" } else { "object" };
+                    Piece::Seq(vec![
+                        Piece::Text(format!("\" type=\"{kind}\"")),
+                        self.mark(parameter.head.trim_start_matches('"')),
+                    ])
+                }
+                _ => self.mark(&parameter.head),
+            };
             let value = match (is_text, pad) {
                 (true, _) => Piece::Seq(vec![text(pad), self.bare(tool, name, &format!("{pad}{}", parameter.close))]),
                 (false, pad) => {
@@ -316,7 +376,7 @@ fn members(tool: &Tool, pair: &dyn Fn(&str) -> Piece) -> Piece {
 }
 
 /// Removes a mark from the beginning of a grammar: the remainder applies after the mark.
-pub fn after(piece: Piece, mark: &str) -> Piece {
+fn after(piece: Piece, mark: &str) -> Piece {
     strip(piece, &mut pieces(mark).into_iter().collect())
 }
 

@@ -13,6 +13,8 @@ pub struct GateSettings {
     pub budget: Option<usize>,
     /// Tokens that are written when the budget is used up.
     pub closing: Vec<TokenId>,
+    /// The mark to wait for after this one.
+    pub then: Option<Box<GateSettings>>,
 }
 
 /// The state of an answer before the mark.
@@ -45,11 +47,14 @@ impl Gate {
 
     /// Adds the text of a token. Returns the text after the mark once the mark is complete.
     pub fn push(&mut self, piece: &str) -> Option<String> {
-        let GateSettings { until, budget, closing } = &self.settings;
+        let GateSettings { until, budget, closing, .. } = &self.settings;
         self.tail += piece;
         self.tokens += 1;
         if let Some(at) = self.tail.find(until) {
-            return Some(self.tail.split_off(at + until.len()));
+            let rest = self.tail.split_off(at + until.len());
+            let Some(next) = self.settings.then.take() else { return Some(rest) };
+            *self = Self::new(*next);
+            return self.push(&rest);
         }
         let keep = self.tail.len().saturating_sub(2 * until.len());
         let keep = (0..=keep).rev().find(|at| self.tail.is_char_boundary(*at)).unwrap_or(0);
@@ -67,11 +72,16 @@ mod tests {
 
     #[test]
     fn the_mark_opens_the_gate() {
-        let settings = GateSettings { until: "</think>".into(), budget: Some(3), closing: vec![7, 8] };
+        let settings = GateSettings { until: "</think>".into(), budget: Some(3), closing: vec![7, 8], then: None };
         let mut gate = Gate::new(settings.clone());
         assert_eq!(["a", "</th", "in"].map(|piece| gate.push(piece)), [None, None, None]);
         assert_eq!((gate.forced(), gate.forced(), gate.forced()), (Some(7), Some(8), None));
         assert_eq!(gate.push("k>\n\n").as_deref(), Some("\n\n"));
+        let then = GateSettings { until: "<call>".into(), budget: None, closing: Vec::new(), then: None };
+        let mut both = Gate::new(GateSettings { then: Some(Box::new(then)), ..settings.clone() });
+        assert_eq!(["<call>", "</think><ca", "ll"].map(|piece| both.push(piece)), [None, None, None]);
+        assert!(!both.is_thought());
+        assert_eq!(both.push(">{").as_deref(), Some("{"));
         assert_eq!(Gate::new(GateSettings { budget: Some(0), ..settings }).forced(), Some(7));
     }
 }

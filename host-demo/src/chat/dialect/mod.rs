@@ -25,7 +25,7 @@ mod templates;
 mod tests;
 mod tools;
 
-pub use form::{Constraint, after, write};
+pub use form::{Constraint, write};
 pub use gate::{Gate, GateSettings};
 pub use marks::{Marks, plain, shown, unwrapped};
 pub use probe::{Probe, Template, look};
@@ -101,6 +101,8 @@ pub struct Dialect {
     pub channels: Channels<String>,
     /// True if the model writes messages in channels.
     pub has_channels: bool,
+    /// True if each call is a message to the function, as in Muse Glimmer: `to=NAME<|message|>` stands before it.
+    pub has_recipients: bool,
     /// The form for answers that must be calls.
     pub own: Own,
 }
@@ -171,6 +173,7 @@ impl Dialect {
                 ends: channels.ends.each_ref().map(own),
             },
             has_channels: marks::has_token(&own(&channels.message)),
+            has_recipients: false,
             own: Own::Form(0),
         }
     }

@@ -89,6 +89,8 @@ pub fn look(template: &dyn Template, dialect: &mut Dialect) -> Probe {
         let shows_null = is_null && (text.contains("None") || text.contains("null"));
         if let Some(found) = found(&written, text).filter(|_| !shows_null) {
             own = Some(found);
+            dialect.has_recipients =
+                found != Own::Channels && text.contains(&format!("to={NAME}{}", written.channels.message));
             (probe.shows_calls, probe.wants_text, probe.takes_null) = (true, as_text, is_null);
             break;
         }

@@ -16,6 +16,20 @@ const fn named(before: &'static str, between: &'static str, after: &'static str)
     Syntax::Named { lead: "", before, id: "", between, after }
 }
 
+const PLAMO_OPEN: &str = "<|plamo:begin_tool_requests:plamo|>";
+const PLAMO_CLOSE: &str = "<|plamo:end_tool_requests:plamo|>";
+const PLAMO_JSON: &str =
+    "<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|><|plamo:constrain|>json<|plamo:msg|>";
+const PLAMO_MESSAGE: &str = "<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|><|plamo:msg|>";
+
+const fn plamo(between: &'static str) -> Syntax<&'static str> {
+    named(
+        "<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>",
+        between,
+        "<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>",
+    )
+}
+
 const fn tag(open: &'static str, head: &'static str, close: &'static str) -> Tag<&'static str> {
     Tag { open, head, close }
 }
@@ -41,6 +55,17 @@ const INVOKE: Syntax<&str> = Syntax::Tagged {
 const DSML: Syntax<&str> = Syntax::Tagged {
     call: tag("<\u{ff5c}DSML\u{ff5c}invoke name=\"", "\">", "</\u{ff5c}DSML\u{ff5c}invoke>"),
     parameter: tag("<\u{ff5c}DSML\u{ff5c}parameter name=\"", "\">", "</\u{ff5c}DSML\u{ff5c}parameter>"),
+    pad: "",
+};
+/// DSML of DeepSeek V4.1, with spaces in its tags.
+const DSML_SPACED: Syntax<&str> = Syntax::Tagged {
+    call: tag("<\u{ff5c}DSML\u{ff5c} invoke name=\"", "\">", "</\u{ff5c}DSML\u{ff5c} invoke>"),
+    parameter: tag("<\u{ff5c}DSML\u{ff5c} parameter name=\"", "\">", "</\u{ff5c}DSML\u{ff5c} parameter>"),
+    pad: "",
+};
+const GCML: Syntax<&str> = Syntax::Tagged {
+    call: tag("<\u{ff5c}GCML\u{ff5c}invoke name=\"", "\">", "</\u{ff5c}GCML\u{ff5c}invoke>"),
+    parameter: tag("<\u{ff5c}GCML\u{ff5c}parameter name=\"", "\">", "</\u{ff5c}GCML\u{ff5c}parameter>"),
     pad: "",
 };
 const XTML: Syntax<&str> = Syntax::Tagged {
@@ -128,6 +153,24 @@ pub const CALLS: &[CallForm<&str>] = &[
     form("calls as elements", "<function_calls>", "</function_calls>", INVOKE),
     form("DeepSeek V3.2", "<\u{ff5c}DSML\u{ff5c}function_calls>", "</\u{ff5c}DSML\u{ff5c}function_calls>", DSML),
     form("DeepSeek V4", "<\u{ff5c}DSML\u{ff5c}tool_calls>", "</\u{ff5c}DSML\u{ff5c}tool_calls>", DSML),
+    form("DeepSeek V4.1", "<\u{ff5c}DSML\u{ff5c} calls>", "</\u{ff5c}DSML\u{ff5c} calls>", DSML_SPACED),
+    form("GigaChat 3.5", "<\u{ff5c}GCML\u{ff5c}tool_calls>", "</\u{ff5c}GCML\u{ff5c}tool_calls>", GCML),
+    form("dots", "<dots_function_call>", "</dots_function_call>", INVOKE),
+    form("dots with JSON", "<dots_function_call>", "</dots_function_call>", JSON),
+    form("PLaMo 3", PLAMO_OPEN, PLAMO_CLOSE, plamo(PLAMO_JSON)),
+    form("PLaMo 3 without a type", PLAMO_OPEN, PLAMO_CLOSE, plamo(PLAMO_MESSAGE)),
+    form(
+        "MiroThinker",
+        "<use_mcp_tool>",
+        "</use_mcp_tool>",
+        Syntax::Named {
+            lead: "<server_name>",
+            before: "<tool_name>",
+            id: "",
+            between: "</tool_name>\n<arguments>\n",
+            after: "\n</arguments>",
+        },
+    ),
     form(
         "DeepSeek V3 and R1",
         "<\u{ff5c}tool\u{2581}calls\u{2581}begin\u{ff5c}>",
@@ -236,6 +279,7 @@ pub const THOUGHTS: &[ThoughtForm<&str>] = &[
     thought("<thinking>", "</thinking>"),
     thought("<thought>", "</thought>"),
     thought("<mm:think>", "</mm:think>"),
+    thought("<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>"),
     thought("<think:opensource>", "</think:opensource>"),
     thought("[unused16]", "[unused17]"),
     thought("\u{25c1}think\u{25b7}", "\u{25c1}/think\u{25b7}"),

@@ -6,7 +6,7 @@ use arenite::grammar::Grammar;
 use serde_json::{Value, json};
 
 use super::random::{Random, random_text};
-use crate::chat::dialect::{Constraint, Dialect, Marks, Own, Part, Reader, Tools, after};
+use crate::chat::dialect::{Constraint, Dialect, Marks, Own, Part, Reader, Tools};
 use crate::grammar::{Budget, from_pieces};
 
 fn tools() -> Tools {
@@ -58,36 +58,35 @@ fn every_dialect_reads_its_own_grammar() {
     let tools = Arc::new(tools());
     let all: Vec<_> = tools.0.iter().collect();
     let count = Dialect::all(&marks).calls.len();
-    for own in (0..count).map(Own::Form).chain([Own::Channels]) {
+    let muse = Dialect::all(&marks).calls.iter().position(|form| form.family == "Muse Glimmer").unwrap();
+    let forms = (0..count).map(Own::Form).chain([Own::Channels]).map(|own| (own, false));
+    for (own, has_recipients) in forms.chain([(Own::Form(muse), true)]) {
         let mut dialect = Dialect::all(&marks);
-        dialect.own = own;
+        (dialect.own, dialect.has_recipients) = (own, has_recipients);
+        let in_messages = has_recipients || own == Own::Channels;
+        dialect.has_channels |= in_messages;
         let dialect = Arc::new(dialect);
         let family = match own {
             Own::Form(at) => dialect.calls[at].family,
             Own::Channels => "gpt-oss",
         };
-        let table =
-            from_pieces(&Constraint { dialect: &dialect, marks: &marks }.calls(&all, true), &Budget::of_command())
-                .unwrap();
+        let constraint = Constraint { dialect: &dialect, marks: &marks };
+        let table = from_pieces(&constraint.calls(&all, true), &Budget::of_command()).unwrap();
         let grammar = Grammar::new(&table).unwrap();
         // The grammar after the mark, for strict functions.
-        let rest = match own {
-            Own::Form(at) => {
-                let trigger = dialect.calls[at].trigger();
-                let calls = Constraint { dialect: &dialect, marks: &marks }.calls(&all, true);
-                Some((trigger, from_pieces(&after(calls, trigger), &Budget::of_command()).unwrap()))
-            }
-            Own::Channels => None,
-        };
+        let rest = constraint.after_mark(&all, true);
+        let rest = rest.map(|(mark, rest)| (mark, from_pieces(&rest, &Budget::of_command()).unwrap()));
         let mut random = Random(7);
         for _ in 0..6 {
             let Some(text) = random_text(&grammar, &mut random) else { continue };
-            let prompt = if own == Own::Channels { "<|start|>assistant" } else { "" };
+            let prompt = if in_messages { "<|start|>assistant" } else { "" };
             let (calls, has_more) = read(&dialect, &tools, prompt, &text);
             assert!(!calls.is_empty() && !has_more, "{family}: {text:?}");
             check(family, &text, &calls);
-            if let Some((trigger, rest)) = &rest {
-                assert!(super::accepts(rest, text.strip_prefix(trigger).unwrap()), "{family}: {text:?}");
+            if let Some((mark, rest)) = &rest {
+                // With recipients, each message has one call and further marks follow it.
+                let (_, after) = text.split_once(mark.as_str()).unwrap();
+                assert!(has_recipients || super::accepts(rest, after), "{family}: {text:?}");
             }
         }
     }
