@@ -11,6 +11,7 @@ use arenite::model::is_other_modality;
 use clap::ValueEnum;
 use memmap2::Mmap;
 
+use crate::checkpoint::{self, whisper_cpp};
 #[cfg(target_os = "linux")]
 use crate::large_pages::LargePages;
 use crate::output::note;
@@ -108,6 +109,10 @@ impl ModelFile {
             bail!("{name}: {why}");
         }
         let map = map(path).with_context(|| format!("cannot read the model {name}"))?;
+        if whisper_cpp::is_model(&map) {
+            let made = checkpoint::in_memory(path)?;
+            return Ok(Self::of(name, vec![Bytes::Made(made)], check));
+        }
         if foreign::is_foreign(&map) && !llama2c::is_checkpoint(&map) {
             bail!("{name}: {}", foreign::content(path, &map));
         }

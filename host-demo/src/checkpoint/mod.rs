@@ -2,12 +2,13 @@
 //!
 //! | file | |
 //! |---|---|
-//! | `tensors`, `torch` | stored tensors, as views of mapped files |
+//! | `tensors`, `torch`, `whisper_cpp` | stored tensors, as views of mapped files |
 //! | `quantized` | tensors that are already quantized |
 //! | `view` | reshaped, sliced and transposed without copies |
 //! | `changes` | changes of a tensor on its way to the new file |
 //! | `names`, `families` | names of tensors and settings in checkpoints and in GGUF |
 //! | `config`, `keys`, `general` | metadata |
+//! | `plain`, `openai_whisper` | checkpoints that store their settings with the tensors |
 //! | `output` | the new file's tensors |
 
 mod changes;
@@ -17,6 +18,7 @@ mod general;
 mod keys;
 pub mod lora;
 mod names;
+mod openai_whisper;
 mod output;
 mod plain;
 mod pooling;
@@ -24,18 +26,22 @@ mod quantized;
 mod tensors;
 mod torch;
 mod view;
+pub mod whisper_cpp;
 
+use std::io::{Cursor, Seek, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use arenite::quant::TensorType;
 use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::Value;
 
 use crate::gguf_writer::{Header, Meta};
 use crate::new_model::write_converted;
 use crate::output::watched;
 use crate::quantize::mix::{Chooser, Facts, Mix, Shape, TypeOptions};
 use crate::tokenizer_file::folder;
+use crate::tokenizer_file::ranks::Ranks;
 use crate::{interrupt, workers};
 use config::Config;
 use families::Family;
@@ -63,28 +69,54 @@ pub struct Report {
 
 /// Converts a checkpoint.
 pub fn convert(request: &Request<'_>) -> Result<Report> {
-    let directory = if request.from.is_dir() { Some(request.from) } else { request.from.parent() };
     let files = Files::open(request.from)?;
     let mut checkpoint = Checkpoint::read(&files)?;
-    let config = directory.map(|directory| directory.join("config.json")).filter(|path| path.is_file());
-    let mut of_a_script = false;
-    let (config, family) = match (plain::config(&checkpoint)?, config) {
-        (Some(config), _) => {
-            of_a_script = true;
+    let mut new = assemble(request, &mut checkpoint)?;
+    write(request.to, &new.header, &new.outputs, &mut new.notes)?;
+    Ok(Report { architecture: new.architecture.to_owned(), notes: new.notes })
+}
+
+/// Converts a file with all that a model needs to GGUF in memory.
+pub fn in_memory(from: &Path) -> Result<Vec<u8>> {
+    let files = Files::open(from)?;
+    let mut checkpoint = Checkpoint::read(&files)?;
+    let request = Request { from, to: from, mix: None, tokenizer: None };
+    let new = assemble(&request, &mut checkpoint).with_context(|| from.display().to_string())?;
+    let mut bytes = Cursor::new(Vec::new());
+    write_to(&mut bytes, &new.header, &new.outputs, |_, _| Ok(()))?;
+    Ok(bytes.into_inner())
+}
+
+/// A converted model that is not written yet.
+struct New<'f> {
+    architecture: &'static str,
+    header: Header,
+    outputs: Vec<Output<'f>>,
+    notes: Vec<String>,
+}
+
+/// Reads the settings, and assembles metadata and tensors.
+fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Result<New<'f>> {
+    let directory = if request.from.is_dir() { Some(request.from) } else { request.from.parent() };
+    let (config, family, directory) = match plain::config(checkpoint)? {
+        // A training script saves its weights in a separate folder: other files there are not the model's.
+        Some(config) => {
             let family = plain::family(&config)?;
-            (config, family)
+            (config, family, None)
         }
-        (None, Some(path)) => {
+        None => {
+            let path = directory.map(|directory| directory.join("config.json")).filter(|path| path.is_file());
+            let path = path
+                .with_context(|| format!("there is no config.json in the directory of {}", request.from.display()))?;
             let config = Config::read(&path)?;
-            let family = Family::of(&config, &checkpoint)?;
-            (config, family)
+            let family = Family::of(&config, checkpoint)?;
+            (config, family, directory)
         }
-        (None, None) => anyhow::bail!("there is no config.json in the directory of {}", request.from.display()),
     };
-    quantized::prepare(&config, directory, &mut checkpoint)?;
+    quantized::prepare(&config, directory, checkpoint)?;
     let architecture = family.architecture(&config);
     let tables = families::tables(family, &config);
-    let Assembled { mut outputs, scalars, mut notes } = output::assemble(&checkpoint, family, &tables, &config)?;
+    let Assembled { mut outputs, scalars, mut notes } = output::assemble(checkpoint, family, &tables, &config)?;
     if let Some(directory) = directory {
         pooling::dense(directory, &mut outputs)?;
     }
@@ -102,33 +134,64 @@ pub fn convert(request: &Request<'_>) -> Result<Report> {
     notes.extend(keys.dropped_window());
     if let Some(directory) = directory {
         pooling::keys(directory, &mut keys)?;
-        if matches!(architecture, "whisper" | "moonshine") {
-            families::speech::tokens(directory, &mut keys)?;
-        }
     }
     header.set("general.file_type", file_type(&outputs, request.mix));
     header.set("general.quantization_version", 2u32);
+    notes.extend(vocabulary(request, checkpoint, family, &config, &outputs, &mut header)?);
+    for output in &outputs {
+        header.tensor(&output.name, &output.dims(), output.kind)?;
+    }
+    Ok(New { architecture, header, outputs, notes })
+}
+
+/// Writes the vocabulary: from `--tokenizer`, from the weights' own file, or from the folder.
+fn vocabulary(
+    request: &Request<'_>,
+    checkpoint: &Checkpoint<'_>,
+    family: &Family,
+    config: &Config,
+    outputs: &[Output<'_>],
+    header: &mut Header,
+) -> Result<Vec<String>> {
+    let is_speech = matches!(family.architecture, "whisper" | "moonshine");
     let embedding = outputs.iter().find(|output| output.name == "token_embd.weight");
     let rows =
         embedding.and_then(|output| output.shape.first().copied()).context("the checkpoint has no token embedding")?;
-    let vocabulary = folder::Wanted {
-        directory: request.tokenizer.or(directory).context("there is no directory with a tokenizer")?,
+    let architecture = family.architecture(config);
+    let folder = if request.from.is_dir() { Some(request.from) } else { request.from.parent() };
+    let wanted = folder::Wanted {
+        directory: request.tokenizer.or(folder).context("there is no directory with a tokenizer")?,
         architecture,
         config: &config.json(),
         rows,
         rules: &family.vocabulary,
     };
-    // A training script saves its weights in a separate folder.
-    if of_a_script && request.tokenizer.is_none() && !folder::has(vocabulary.directory) {
-        notes.push("the file has no vocabulary: give one with --tokenizer".to_owned());
-    } else {
-        notes.extend(folder::write(&vocabulary, &mut header)?);
+    if !checkpoint.tokens.is_empty() && request.tokenizer.is_none() {
+        let special = openai_whisper::Special::new(rows as u32);
+        let tokens = checkpoint.tokens.get(..special.first as usize).unwrap_or(&checkpoint.tokens);
+        let ranks = Ranks::new(tokens);
+        let tokenizer = special.tokenizer(&ranks);
+        let mut keys = Keys { config, header, architecture };
+        families::speech::tokens(&special.settings(Some(&ranks)), &tokenizer, &mut keys);
+        folder::write_json(&wanted, &tokenizer, header)?;
+        return Ok(Vec::new());
     }
-    for output in &outputs {
-        header.tensor(&output.name, &output.dims(), output.kind)?;
+    if is_speech {
+        let files = if wanted.directory.is_dir() { Some(wanted.directory) } else { wanted.directory.parent() };
+        let read = |name: &str| -> Result<Value> {
+            let path = files.map(|files| files.join(name)).filter(|path| path.is_file());
+            path.map_or(Ok(Value::Null), |path| config::json(&path))
+        };
+        let (mut settings, tokenizer) = (read("generation_config.json")?, read("tokenizer.json")?);
+        if settings.is_null() && checkpoint.settings.is_some() {
+            settings = openai_whisper::Special::new(rows as u32).settings(None);
+        }
+        families::speech::tokens(&settings, &tokenizer, &mut Keys { config, header, architecture });
     }
-    write(request.to, &header, &outputs, &mut notes)?;
-    Ok(Report { architecture: architecture.to_owned(), notes })
+    if checkpoint.settings.is_some() && request.tokenizer.is_none() && !folder::has(wanted.directory) {
+        return Ok(vec!["the file has no vocabulary: give one with --tokenizer".to_owned()]);
+    }
+    folder::write(&wanted, header)
 }
 
 /// Chooses the type of each tensor.
@@ -164,6 +227,7 @@ fn choose_types(outputs: &mut [Output<'_>], mix: Option<Mix>, config: &Config, a
         output.kind = match plain {
             _ if four => output.stored(),
             _ if output.stays_f32() => TensorType::F32,
+            _ if mix.is_none() && output.stored().block().0 > 1 => output.stored(),
             Some(kind) => {
                 let whole = output.shape.last().is_some_and(|columns| columns.is_multiple_of(kind.block().0));
                 if whole { kind } else { TensorType::F16 }
@@ -186,9 +250,11 @@ fn file_type(outputs: &[Output<'_>], mix: Option<Mix>) -> u32 {
         _ if plain && has(TensorType::NVFP4) => 39,
         _ if plain && has(TensorType::MXFP4) => 38,
         Some(mix) => mix.number(),
-        None if has(TensorType::BF16) => Mix::BF16.number(),
-        None if has(TensorType::F16) => Mix::F16.number(),
-        None => Mix::F32.number(),
+        None => {
+            let mixes = [Mix::BF16, Mix::F16].into_iter().filter(|mix| has(mix.kind()));
+            let quantized = outputs.iter().filter(|output| output.kind.block().0 > 1).max_by_key(|output| output.len());
+            quantized.map(|output| Mix::of(output.kind)).into_iter().chain(mixes).next().unwrap_or(Mix::F32).number()
+        }
     }
 }
 
@@ -202,22 +268,31 @@ fn write(path: &Path, header: &Header, outputs: &[Output<'_>], notes: &mut Vec<S
     } else {
         ProgressBar::hidden()
     };
-    let threads = workers::cores();
     let opened = write_converted(path, |out| {
-        let mut data = header.write(out)?;
-        for output in outputs {
-            bar.set_message(output.name.clone());
-            output.write(threads, &mut data, |bytes| {
-                bar.inc(bytes as u64);
-                ensure!(!interrupt::asked(), "stopped: {} was not written", path.display());
-                Ok(())
-            })?;
-        }
-        data.finish().map(|_| ())
+        write_to(out, header, outputs, |name, bytes| {
+            bar.set_message(name.to_owned());
+            bar.inc(bytes as u64);
+            ensure!(!interrupt::asked(), "stopped: {} was not written", path.display());
+            Ok(())
+        })
     });
     bar.finish_and_clear();
     notes.extend(opened?);
     Ok(())
+}
+
+/// Writes metadata and tensors. `go_on` is called with the tensor and the size of each piece in bytes.
+fn write_to(
+    out: impl Write + Seek,
+    header: &Header,
+    outputs: &[Output<'_>],
+    mut go_on: impl FnMut(&str, usize) -> Result<()>,
+) -> Result<()> {
+    let mut data = header.write(out)?;
+    for output in outputs {
+        output.write(workers::cores(), &mut data, |bytes| go_on(&output.name, bytes))?;
+    }
+    data.finish().map(|_| ())
 }
 
 /// Writes the vocabulary of a `tokenizer.json` for a model of llama2.c with `rows` rows.

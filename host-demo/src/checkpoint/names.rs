@@ -41,6 +41,8 @@ const LAYERS: &[(&str, &str, &str)] = &[
     ("encoder.layers.", "blk.", ""),
     ("encoder.block.", "enc.blk.", "enc."),
     ("decoder.block.", "dec.blk.", "dec."),
+    ("encoder.blocks.", "enc.blk.", "enc."),
+    ("decoder.blocks.", "dec.blk.", "dec."),
 ];
 
 /// Names in most families.

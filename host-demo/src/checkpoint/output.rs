@@ -249,6 +249,7 @@ impl<'f> Output<'f> {
             Some(Coding::BF16 | Coding::F8E4M3 | Coding::F8E5M2 | Coding::Ternary { .. }) => TensorType::BF16,
             Some(Coding::Four(FourBits::Nv)) => TensorType::NVFP4,
             Some(Coding::Four(FourBits::Mx)) => TensorType::MXFP4,
+            Some(Coding::Blocks(kind)) => *kind,
             _ => TensorType::F32,
         }
     }
@@ -313,6 +314,13 @@ impl<'f> Output<'f> {
         let four = matches!(self.stored(), TensorType::NVFP4 | TensorType::MXFP4);
         if four && self.kind == self.stored() {
             return self.pack(first, columns, row_bytes, out);
+        }
+        if let Values::Views(views) = &self.values
+            && let [view] = &views[..]
+            && let Some(blocks) = view.blocks(self.kind, first * columns, out.len() / row_bytes * columns)
+        {
+            out.copy_from_slice(blocks);
+            return Ok(());
         }
         let mut row = vec![0.0; columns];
         for (i, out) in (first..).zip(out.chunks_exact_mut(row_bytes)) {

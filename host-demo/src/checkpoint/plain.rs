@@ -1,21 +1,27 @@
-//! Checkpoints of training scripts that store their settings with the tensors: nanoGPT and llama2.c.
+//! Checkpoints that store their settings with the tensors: nanoGPT's, llama2.c's, and OpenAI's Whisper.
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::changes::same;
 use super::config::Config;
-use super::families::Family;
+use super::families::{Family, speech};
 use super::keys::Keys;
 use super::names::Row;
+use super::openai_whisper;
 use super::tensors::Checkpoint;
 
 const NANO_GPT: &str = "nanoGPT";
 const LLAMA2C: &str = "llama2.c";
+const WHISPER: &str = "OpenAI's Whisper";
 
 /// Converts the settings of such a checkpoint to a config.
 pub fn config(checkpoint: &Checkpoint<'_>) -> Result<Option<Config>> {
-    let Some(settings) = checkpoint.settings.as_ref().and_then(|settings| settings.get("model_args")) else {
+    let settings = |name: &str| checkpoint.settings.as_ref().and_then(|settings| settings.get(name));
+    if let Some(dims) = settings("dims") {
+        return Config::new(&openai_whisper::config(dims, WHISPER)).map(Some);
+    }
+    let Some(settings) = settings("model_args") else {
         return Ok(None);
     };
     let size = |name: &str, dim: usize| checkpoint.tensors.get(name).and_then(|leaf| leaf.shape.get(dim)).copied();
@@ -110,5 +116,6 @@ fn llama(keys: &mut Keys<'_>) -> Result<()> {
 #[rustfmt::skip]
 const ALL: &[Family] = &[
     Family { classes: &[NANO_GPT], architecture: "gpt2", names: &[GPT], keys: gpt, ..Family::PLAIN },
+    Family { classes: &[WHISPER], architecture: "whisper", names: &[speech::OPENAI], keys: speech::whisper, ..Family::PLAIN },
     Family { classes: &[LLAMA2C], architecture: "llama", names: &[LLAMA], keys: llama, ..Family::PLAIN },
 ];

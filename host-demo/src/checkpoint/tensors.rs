@@ -1,4 +1,5 @@
-//! The tensors of a checkpoint, as views of mapped files: safetensors (one file or several) and torch's zip files.
+//! The tensors of a checkpoint, as views of mapped files: safetensors (one file or several), torch's zip files, and
+//! whisper.cpp's files.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -6,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
+use arenite::quant::{TensorType, decode_row};
 use half::{bf16, f16};
 use memmap2::Mmap;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::Value;
 
-use super::torch;
 use super::view::View;
+use super::{torch, whisper_cpp};
 
 /// The encoding of a stored tensor's values.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +37,8 @@ pub enum Coding {
     },
     /// 4-bit weights, the lower half of a byte first, and an 8-bit factor for each group.
     Four(FourBits),
+    /// GGUF's blocks.
+    Blocks(TensorType),
 }
 
 /// Formats of 4-bit weights.
@@ -100,6 +104,19 @@ impl<'f> Leaf<'f> {
         Self { name: name.to_owned(), bytes, coding, shape: shape.to_vec(), strides, scale: None, groups: &[] }
     }
 
+    /// The blocks of whole rows. `len` values from `start` on.
+    pub fn blocks(&self, kind: TensorType, start: usize, len: usize) -> &'f [u8] {
+        let (values, bytes) = kind.block();
+        self.bytes.get(start / values * bytes..(start + len).div_ceil(values) * bytes).unwrap_or_default()
+    }
+
+    fn decode_blocks(&self, kind: TensorType, start: usize, stride: usize, out: &mut [f32]) {
+        let (first, end) = (start - start % kind.block().0, start + out.len().saturating_sub(1) * stride + 1);
+        let mut values = vec![0.0; (end - first).next_multiple_of(kind.block().0)];
+        decode_row(kind, self.blocks(kind, first, end - first), &mut values);
+        out.iter_mut().zip(values[start - first..].iter().step_by(stride)).for_each(|(out, value)| *out = *value);
+    }
+
     /// Returns the 4-bit code of weight `at`.
     pub fn code(&self, at: usize) -> u8 {
         self.bytes.get(at / 2).map_or(0, |byte| byte >> (at % 2 * 4) & 15)
@@ -152,6 +169,7 @@ impl<'f> Leaf<'f> {
                     *out = weight / scale;
                 }
             }
+            Coding::Blocks(kind) => self.decode_blocks(kind, start, stride, out),
         }
         if let Some(scale) = &self.scale {
             for (i, out) in out.iter_mut().enumerate() {
@@ -251,8 +269,10 @@ fn map(path: &Path) -> Result<Mmap> {
 pub struct Checkpoint<'f> {
     /// Ordered by the numbers in their names.
     pub tensors: BTreeMap<String, Arc<Leaf<'f>>>,
-    /// Settings stored with the tensors in a torch file: nanoGPT's and llama2.c's.
+    /// Settings stored with the tensors: nanoGPT's, llama2.c's and OpenAI's.
     pub settings: Option<Value>,
+    /// The bytes of each token, if they are stored with the tensors.
+    pub tokens: Vec<&'f [u8]>,
 }
 
 impl<'f> Checkpoint<'f> {
@@ -273,6 +293,11 @@ impl<'f> Checkpoint<'f> {
                 self.insert(leaf)?;
             }
             return Ok(());
+        }
+        if whisper_cpp::is_model(bytes) {
+            let file = whisper_cpp::read(bytes)?;
+            (self.settings, self.tokens) = (Some(file.dims), file.tokens);
+            return file.tensors.into_iter().try_for_each(|leaf| self.insert(leaf));
         }
         // A safetensors file may begin with the same bytes, in its length; but JSON follows the length.
         if bytes.starts_with(b"\x80\x02") && bytes.get(8) != Some(&b'{') {

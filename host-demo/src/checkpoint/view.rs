@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
+use arenite::quant::TensorType;
 
 use super::tensors::{Coding, Leaf};
 
@@ -198,6 +199,13 @@ impl<'f> View<'f> {
                 Step::NegativeExp => out.iter_mut().for_each(|value| *value = -exp(*value)),
             }
         }
+    }
+
+    /// The stored blocks of type `kind` with `len` values from index `start` on, if the view is the whole tensor,
+    /// unchanged, and starts and ends with whole rows.
+    pub fn blocks(&self, kind: TensorType, start: usize, len: usize) -> Option<&'f [u8]> {
+        let is_whole = self.shape == self.leaf.shape && self.strides == self.leaf.strides && self.steps.is_empty();
+        (is_whole && self.leaf.coding == Coding::Blocks(kind)).then(|| self.leaf.blocks(kind, start, len))
     }
 
     /// Reads the codes of 4-bit weights from index `start` on, and the factor of each weight's group.

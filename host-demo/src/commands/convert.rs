@@ -54,11 +54,13 @@ Int8 weights become Q8_0, whose scales are f16. With -m and --tokenizer the chec
         /// GGUF file to write; may be the same file
         output: PathBuf,
     },
-    /// Convert a checkpoint of Hugging Face's transformers, nanoGPT or llama2.c (safetensors or torch)
+    /// Convert a checkpoint of Hugging Face's transformers, nanoGPT, llama2.c or OpenAI's Whisper (safetensors or torch),
+    /// or a speech model of whisper.cpp
     #[command(after_help = "Examples:
   arenite convert hf SmolLM2-135M smollm2.gguf
   arenite convert hf Qwen3-0.6B qwen3-q8.gguf --type q8_0
   arenite convert hf out/ckpt.pt story.gguf --tokenizer tokenizer.json
+  arenite convert hf ggml-tiny.en.bin tiny.gguf
 
 The folder has config.json, model.safetensors (or several files and their index, or pytorch_model.bin) and a tokenizer: \
 tokenizer.json, tokenizer.model, vocab.txt or llama2.c's tokenizer.bin.")]

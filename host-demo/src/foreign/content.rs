@@ -196,8 +196,8 @@ fn weights(path: &Path, bytes: &[u8]) -> Option<String> {
 }
 
 fn whisper() -> String {
-    "this is a speech model of whisper.cpp: convert the checkpoint of Hugging Face that it was made from with `arenite \
-     convert hf DIR OUT.gguf`, then use `arenite listen -m OUT.gguf FILE.wav`"
+    "this is a speech model of whisper.cpp: use it with `arenite listen -m`, or convert it with `arenite convert hf FILE \
+     OUT.gguf`"
         .into()
 }
 

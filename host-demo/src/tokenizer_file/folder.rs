@@ -118,6 +118,21 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
             vocabulary
         }
     };
+    vocabulary.chat_template = special::chat_template(folder, &settings)?;
+    finish(wanted, vocabulary, header)?;
+    Ok(notes)
+}
+
+/// Writes a vocabulary that comes with the weights, in the form of a `tokenizer.json`.
+pub fn write_json(wanted: &Wanted<'_>, json: &Value, header: &mut Header) -> Result<()> {
+    let model = json::Model { architecture: wanted.architecture, pre: None };
+    let vocabulary = json::read(&model, json, &mut Vec::new())?;
+    Special::of(Some(json), &Value::Null, wanted.config, &vocabulary.ids()).write(header);
+    finish(wanted, vocabulary, header)
+}
+
+/// Writes a vocabulary by the family's rules.
+fn finish(wanted: &Wanted<'_>, mut vocabulary: Vocabulary, header: &mut Header) -> Result<()> {
     adjust(wanted, &mut vocabulary);
     // Written only if llama.cpp's default is another token.
     let default = if vocabulary.keys.contains(&("model", Meta::from("t5"))) { 2 } else { 0 };
@@ -127,7 +142,6 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
     {
         header.set("tokenizer.ggml.unknown_token_id", unknown);
     }
-    vocabulary.chat_template = special::chat_template(folder, &settings)?;
     let rows = wanted.rows.next_multiple_of(wanted.rules.multiple.max(1));
     let rows = if rows > wanted.rows { wanted.rows } else { rows };
     for (name, value) in wanted.rules.defaults {
@@ -157,7 +171,7 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
     if let Some(space) = wanted.rules.space_prefix {
         header.set("tokenizer.ggml.add_space_prefix", space);
     }
-    Ok(notes)
+    Ok(())
 }
 
 /// Applies the family's rules to the tokens.

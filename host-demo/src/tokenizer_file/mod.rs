@@ -3,6 +3,7 @@
 mod expressions;
 pub mod folder;
 mod json;
+pub mod ranks;
 pub mod sentencepiece;
 mod special;
 mod support;

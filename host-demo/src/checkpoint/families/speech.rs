@@ -1,14 +1,12 @@
 //! Whisper and Moonshine.
 
 use std::collections::HashMap;
-use std::path::Path;
 
 use anyhow::{Result, ensure};
 use serde_json::Value;
 
 use super::Family;
-use crate::checkpoint::changes::{convolution, halves, same};
-use crate::checkpoint::config::json;
+use crate::checkpoint::changes::{convolution, halves, same, squeezed};
 use crate::checkpoint::keys::Keys;
 use crate::checkpoint::names::Row;
 use crate::gguf_writer::Meta;
@@ -53,6 +51,41 @@ const WHISPER: &[Row] = &[
     ("dec.final_layer_norm", "ffn_norm", same),
 ];
 
+/// Whisper's names in OpenAI's own checkpoints and in whisper.cpp's files.
+#[rustfmt::skip]
+pub const OPENAI: &[Row] = &[
+    ("encoder.conv1", "enc.conv1", convolution),
+    ("encoder.conv1.bias", "enc.conv1.bias", squeezed),
+    ("encoder.conv2", "enc.conv2", convolution),
+    ("encoder.conv2.bias", "enc.conv2.bias", squeezed),
+    ("encoder.positional_embedding", "enc.position_embd.weight", same),
+    ("encoder.ln_post", "enc.output_norm", same),
+    ("decoder.positional_embedding", "dec.position_embd.weight", same),
+    ("decoder.token_embedding", "token_embd", same),
+    ("decoder.ln", "dec.output_norm", same),
+    ("enc.attn.query", "attn_q", same),
+    ("enc.attn.key", "attn_k", same),
+    ("enc.attn.value", "attn_v", same),
+    ("enc.attn.out", "attn_o", same),
+    ("enc.attn_ln", "attn_norm", same),
+    ("enc.mlp.0", "ffn_up", same),
+    ("enc.mlp.2", "ffn_down", same),
+    ("enc.mlp_ln", "ffn_norm", same),
+    ("dec.attn.query", "attn_q", same),
+    ("dec.attn.key", "attn_k", same),
+    ("dec.attn.value", "attn_v", same),
+    ("dec.attn.out", "attn_o", same),
+    ("dec.attn_ln", "attn_norm", same),
+    ("dec.cross_attn.query", "cross_attn_q", same),
+    ("dec.cross_attn.key", "cross_attn_k", same),
+    ("dec.cross_attn.value", "cross_attn_v", same),
+    ("dec.cross_attn.out", "cross_attn_o", same),
+    ("dec.cross_attn_ln", "cross_attn_norm", same),
+    ("dec.mlp.0", "ffn_up", same),
+    ("dec.mlp.2", "ffn_down", same),
+    ("dec.mlp_ln", "ffn_norm", same),
+];
+
 #[rustfmt::skip]
 const MOONSHINE: &[Row] = &[
     ("encoder.conv3", "enc.conv3", convolution),
@@ -73,7 +106,7 @@ const MOONSHINE: &[Row] = &[
     ("dec.mlp.fc2", "ffn_down", same),
 ];
 
-fn whisper(keys: &mut Keys<'_>) -> Result<()> {
+pub fn whisper(keys: &mut Keys<'_>) -> Result<()> {
     let c = keys.config;
     let activation = c.text("activation_function").unwrap_or("gelu");
     ensure!(
@@ -130,15 +163,11 @@ fn moonshine(keys: &mut Keys<'_>) -> Result<()> {
     keys.number("decoder_start_token_id", &["decoder_start_token_id", "bos_token_id"])
 }
 
-/// Writes the special tokens, and those that are never generated, from the files beside the checkpoint.
-pub fn tokens(directory: &Path, keys: &mut Keys<'_>) -> Result<()> {
-    let read = |name: &str| -> Result<Value> {
-        let path = directory.join(name);
-        if path.is_file() { json(&path) } else { Ok(Value::Null) }
-    };
-    let (settings, tokenizer) = (read("generation_config.json")?, read("tokenizer.json")?);
+/// Writes the special tokens, and those that are never generated. `settings` is `generation_config.json`, and
+/// `tokenizer` is `tokenizer.json`.
+pub fn tokens(settings: &Value, tokenizer: &Value, keys: &mut Keys<'_>) {
     let config = keys.config.json();
-    let find = |name: &str| [&settings, &config].into_iter().map(|file| &file[name]).find(|value| !value.is_null());
+    let find = |name: &str| [settings, &config].into_iter().map(|file| &file[name]).find(|value| !value.is_null());
     let number = |value: Option<&Value>| value.and_then(|value| u32::try_from(value.as_u64()?).ok());
     for name in ["suppress_tokens", "begin_suppress_tokens"] {
         let list = find(name).and_then(|list| list.as_array());
@@ -168,7 +197,7 @@ pub fn tokens(directory: &Path, keys: &mut Keys<'_>) -> Result<()> {
     }
     // A model for English alone has the tokens of languages in its vocabulary, but was not trained with them.
     if find("is_multilingual") == Some(&Value::Bool(false)) {
-        return Ok(());
+        return;
     }
     let mut languages: Vec<(String, u32)> = match find("lang_to_id").and_then(|map| map.as_object()) {
         Some(map) => map.iter().filter_map(|(name, id)| Some((name.clone(), number(Some(id))?))).collect(),
@@ -185,7 +214,6 @@ pub fn tokens(directory: &Path, keys: &mut Keys<'_>) -> Result<()> {
         keys.set("languages", Meta::strings(languages.iter().map(|(code, _)| code)));
         keys.set("language_token_ids", Meta::array(languages.iter().map(|(_, id)| *id)));
     }
-    Ok(())
 }
 
 #[rustfmt::skip]
