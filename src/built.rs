@@ -40,9 +40,9 @@ macro_rules! families {
             granite "granite" [EXPERTS SHARED_EXPERTS] { "granite" => spec, "granitemoe" => spec }
             llama_like "llama-like" [
                 RENAMED HEAD_NORM NORM_AFTER_ROPE POST_NORM FUSED_QKV FUSED_GATE NO_GATE RELU_SQUARED XIELU RELATIVE_POSITIONS PARALLEL
-                LOOPS NO_MIXER
+                LOOPS NO_MIXER BARE_NORM HEADS_GATED EACH_HEAD_NORM TOKEN_TYPES GEMMA4 EMBEDDING_SKIP
             ] {
-                "refact" => refact, "cogvlm" => cogvlm, "deci" => deci, "nanbeige" => nanbeige, "plamo" => plamo, "openelm" => openelm, "internlm2" => adjacent, "xverse" => adjacent, "exaone" => halves, "pangu-embedded" => halves, "arcee" => arcee,
+                "talkie" => talkie, "hrm_text" => hrm_text, "refact" => refact, "cogvlm" => cogvlm, "deci" => deci, "nanbeige" => nanbeige, "plamo" => plamo, "openelm" => openelm, "internlm2" => adjacent, "xverse" => adjacent, "exaone" => halves, "pangu-embedded" => halves, "arcee" => arcee,
                 "baichuan" => baichuan, "maincoder" => maincoder, "seed_oss" => seed_oss, "chatglm" => chatglm, "glm4" => glm4,
                 "qwen" => qwen, "minicpm" => minicpm, "apertus" => apertus
             }
@@ -56,12 +56,14 @@ macro_rules! families {
             }
             mixtures "mixtures" [
                 EXPERTS SCORED_ROUTER SHARED_EXPERTS DENSE_LAYERS RENAMED HEAD_NORM NORM_AFTER_ROPE WHOLE_NORM POST_NORM
-                LOCAL_LAYERS HEADS_GATED LAYER_NORM RELU EARLY_ROUTER TEMPERATURE LLAMA4 FUSED_QKV CLAMP
+                LOCAL_LAYERS HEADS_GATED LAYER_NORM RELU EARLY_ROUTER TEMPERATURE LLAMA4 FUSED_QKV CLAMP GROUP_EXPERTS
+                EXPERTS_OF_INPUT
             ] {
                 "olmoe" => olmoe, "qwen2moe" => qwen2moe, "ernie4_5-moe" => ernie, "deepseek" => deepseek, "deepseek2-ocr" => deepseek_ocr,
                 "bailingmoe" => deepseek, "dots1" => dots1, "glm4moe" => glm4moe, "hunyuan-moe" => hunyuan,
                 "minimax-m2" => minimax_m2, "afmoe" => afmoe, "phimoe" => phimoe, "smallthinker" => smallthinker,
-                "llama4" => llama4, "bailingmoe2" => bailing2, "exaone-moe" => exaone, "mellum" => mellum, "dbrx" => dbrx, "hy_v3" => hy_v3
+                "llama4" => llama4, "bailingmoe2" => bailing2, "exaone-moe" => exaone, "mellum" => mellum, "dbrx" => dbrx, "hy_v3" => hy_v3,
+                "grovemoe" => grovemoe, "arctic" => arctic
             }
             windowed "mixtures" [
                 EXPERTS SCORED_ROUTER SHARED_EXPERTS DENSE_LAYERS HEAD_NORM POST_NORM LOCAL_LAYERS HEADS_GATED LAYER_NORM GPT_OSS
@@ -87,10 +89,15 @@ macro_rules! families {
             mamba "mamba2" [RENAMED STATES CONVOLUTION SELECTIVE FUSED_QKV FUSED_GATE POST_NORM EACH_HEAD_NORM EXPERTS DENSE_LAYERS] {
                 "mamba" => spec, "jamba" => jamba, "plamo2" => plamo2
             }
-            rwkv "rwkv" [RENAMED STATES RWKV LAYER_NORM TOKEN_TYPES NO_GATE RELU_SQUARED] { "rwkv6" => rwkv6, "rwkv7" => rwkv7 }
+            rwkv "rwkv" [RENAMED STATES RWKV LAYER_NORM TOKEN_TYPES NO_GATE RELU_SQUARED] {
+                "rwkv6" => rwkv6, "rwkv7" => rwkv7, "arwkv7" => arwkv7, "rwkv6qwen2" => rwkv6qwen2
+            }
             deepseek2 "mla" [LATENT EXPERTS SCORED_ROUTER SHARED_EXPERTS DENSE_LAYERS TEMPERATURE NO_GATE RELU_SQUARED] {
                 "deepseek2" => spec, "mistral4" => spec, "minicpm3" => minicpm3, "plm" => plm
             }
+            kimi "mla" [
+                LATENT EXPERTS SCORED_ROUTER SHARED_EXPERTS DENSE_LAYERS HEADS_GATED STATES CONVOLUTION KIMI_DELTA
+            ] { "kimi-linear" => linear, "bailingmoe3" => ling }
             gemma3n "gemma" [POST_NORM HEAD_NORM GELU_TANH LOCAL_LAYERS CAPS GEMMA4 ALTUP] { "gemma3n" => spec }
             nemotron_h "nemotron-h" [
                 STATES CONVOLUTION RECURRENCE EXPERTS SCORED_ROUTER SHARED_EXPERTS ONE_PART RELU_SQUARED NO_GATE
@@ -217,6 +224,14 @@ abilities! {
     /// Llama 4's features: attention within chunks, norms of queries and keys without weights, weighted inputs of
     /// experts.
     LLAMA4,
+    /// Kimi delta attention: delta nets with a decay for each element of a key.
+    KIMI_DELTA,
+    /// Experts that groups of experts share.
+    GROUP_EXPERTS,
+    /// Experts that read the layer's input, beside a dense feed-forward (Arctic).
+    EXPERTS_OF_INPUT,
+    /// The token's embedding is added after every layer.
+    EMBEDDING_SKIP,
     /// Encoders of sounds.
     SOUND,
 }
@@ -270,6 +285,8 @@ macro_rules! all {
                 Abilities::DENSE_LAYERS,
                 Abilities::EXPERTS_BESIDE,
                 Abilities::EARLY_ROUTER,
+                Abilities::GROUP_EXPERTS,
+                Abilities::EXPERTS_OF_INPUT,
             ]);
             let all = Abilities::union(&[all, LAYOUTS]);
             if cfg!(feature = "experts") { all } else { Abilities(all.0 & !experts.0) }
@@ -279,14 +296,16 @@ macro_rules! all {
 families!(all);
 
 /// True if the sigmoid function is needed by itself.
-pub(crate) const SIGMOID: bool = GATED_QUERY || HEADS_GATED || RWKV;
+pub(crate) const SIGMOID: bool = GATED_QUERY || HEADS_GATED || WKV;
+/// True if states have a decay for each element of a key.
+pub(crate) const WKV: bool = RWKV || KIMI_DELTA;
 /// Layouts of tensors that files of every family may have.
 pub(crate) const LAYOUTS: Abilities =
     if LENIENT { Abilities::union(&[Abilities::FUSED_QKV, Abilities::FUSED_GATE]) } else { Abilities::union(&[]) };
 /// True if files of every converter are read: keys without effect, and other layouts of the same tensors.
 pub(crate) const LENIENT: bool = cfg!(feature = "lenient");
-/// True if matrices may have factors on their products (`.scale`), which come with NVFP4.
-pub(crate) const SCALES: bool = cfg!(feature = "nvfp4");
+/// True if matrices may have factors on their products (`.scale`), which come with NVFP4 and with Talkie.
+pub(crate) const SCALES: bool = cfg!(any(feature = "nvfp4", feature = "llama-like"));
 /// True if vectors may be F16 or BF16; they are converted when a session begins.
 pub(crate) const HALF_VECTORS: bool = cfg!(feature = "half-floats");
 

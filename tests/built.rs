@@ -3,11 +3,13 @@
 
 mod common;
 
+use arenite::model::family_feature;
 use arenite::tokenizer::Tokenizer;
 use arenite::{Error, Gguf, KvType, Model, Options, Plan};
 use common::encoders::{ENCODERS, encoder};
 use common::families::{DECODERS, RECURRENT, decoder};
 use common::gguf::{Builder, Meta};
+use common::peers::all_peers;
 use common::run::Run;
 use common::tiny::tiny_llama;
 use common::variants::{FAMILIES, quantized, tiny};
@@ -52,6 +54,11 @@ fn models() -> Vec<(&'static str, Builder, Vec<&'static str>)> {
     let mut models: Vec<_> = FAMILIES.iter().map(|family| (*family, tiny(family), needs(family))).collect();
     models.extend(DECODERS.iter().chain(&RECURRENT).map(|family| (*family, decoder(family), needs(family))));
     models.extend(ENCODERS.map(|kind| (kind, encoder(kind), needs(kind))));
+    models.extend(all_peers().map(|(family, file)| {
+        let has_experts = file.tensors.iter().any(|tensor| tensor.name.ends_with(b"exps.weight"));
+        let experts = has_experts.then_some("experts");
+        (family, file, family_feature(family).into_iter().chain(experts).collect())
+    }));
     models
 }
 

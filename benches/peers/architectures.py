@@ -21,9 +21,6 @@ DIFFUSION = "text diffusion: no token follows from those before it"
 
 # Why an architecture does not run.
 REASONS = {
-    "arctic": "experts that read the layer's input beside a dense feed-forward; 480 B",
-    "arwkv7": "RWKV-7 between the feed-forwards of Qwen 2",
-    "bailingmoe3": "Kimi delta attention beside latent attention",
     "chameleon": "norms of heads with biases",
     "clip": "images only",
     "deepseek32": SPARSE,
@@ -37,11 +34,8 @@ REASONS = {
     "glm5-next": "Kimi delta attention, hyper-connections, and " + SPARSE,
     "graniteswitch": "adapters that tokens switch on",
     "grok": "caps on the router; 314 B",
-    "grovemoe": "experts shared by groups of experts",
-    "hrm_text": "stacks of layers that run in turns",
     "hy_v4": "hyper-connections and " + SPARSE,
     "kimi-k3": "Kimi delta attention; 1 T",
-    "kimi-linear": "Kimi delta attention",
     "llada": DIFFUSION,
     "llada-moe": DIFFUSION,
     "minimax-01": "lightning attention; 456 B",
@@ -50,8 +44,6 @@ REASONS = {
     "qwen3tts": "speech output",
     "qwen4exp": "hyper-connections and " + SPARSE,
     "rnd1": DIFFUSION,
-    "rwkv6qwen2": "RWKV-6 between the feed-forwards of Qwen 2",
-    "talkie": "the embedding is added to every layer's output",
     "wavtokenizer-dec": "speech output",
 }
 

@@ -208,7 +208,7 @@ pub(super) fn update<S: Isa>(s: S, job: &Update<'_>, state: &mut [f32], out: &mu
     match job {
         Update::Matrix(job) if built::RECURRENCE => recur(s, job, state, out),
         Update::Scan(job) if built::SELECTIVE => scan(s, job, state, out),
-        Update::Wkv(job) if built::RWKV => wkv(s, job, state, out),
+        Update::Wkv(job) if built::WKV => wkv(s, job, state, out),
         _ => {}
     }
 }

@@ -148,6 +148,15 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
+    /// Reads the required negative, finite number under `name`.
+    pub const fn negative(&mut self, name: &'static str) -> Result<f32, Error> {
+        match tri!(self.float(name)) {
+            Some(value) if value < 0.0 && value.is_finite() => Ok(value),
+            Some(_) => Err(self.wrong(name, "must be a negative number")),
+            None => Err(self.missing(name)),
+        }
+    }
+
     /// Reads the positive, finite number under `name`; `None` if the key is absent.
     pub const fn positive(&mut self, name: &'static str) -> Result<Option<f32>, Error> {
         match tri!(self.float(name)) {
@@ -470,11 +479,8 @@ impl<'g, 'a> Keys<'g, 'a> {
                     groups,
                     keys,
                     width,
-                    ranks: [0; 4],
-                    step_norms: StepNorms::None,
-                    shared: 1,
-                    halved_every: 0,
                     in_turns: matches!(kind, RecurrentKind::DeltaNet),
+                    ..Recurrent::NONE
                 })
             }
             _ => Err(self.wrong("ssm.time_step_rank", "does not divide ssm.inner_size")),
@@ -698,6 +704,9 @@ impl<'g, 'a> Keys<'g, 'a> {
             rotated_first: 0,
             loops: None,
             experts_beside: false,
+            experts_of_input: false,
+            group_experts: None,
+            embedding_skip: false,
             early_router: false,
             weighted_inputs: false,
             chunk: None,

@@ -32,8 +32,9 @@ pub(crate) use roles::Role;
 pub use roles::{is_ignored, is_other_modality};
 pub use rope::{Rope, RopeStyle, Scaling};
 pub use spec::{
-    EncoderSizes, Experts, Gate, HeadGate, Loops, MAX_LAYERS, Need, Norm, Placement, PooledActivation, PooledHead,
-    Pooling, Positions, QkNorm, Residual, Router, Scores, SharedExperts, SoundSizes, Spec, Stack, Temperature, Values,
+    EncoderSizes, Experts, Gate, GroupExperts, HeadGate, Loops, MAX_LAYERS, Need, Norm, Placement, PooledActivation,
+    PooledHead, Pooling, Positions, QkNorm, Residual, Router, Scores, SharedExperts, SoundSizes, Spec, Stack,
+    Temperature, Values,
 };
 pub(crate) use weights::{Entry, Weights};
 

@@ -8,8 +8,8 @@ use super::latent::Latent;
 use super::layers::{Pattern, Xielu};
 use super::recurrent::{Recurrent, RecurrentKind};
 use super::spec::{
-    Experts, Gate, HeadGate, Loops, Need, Norm, Placement, PooledHead, Positions, QkNorm, Residual, Router,
-    SharedExperts, Spec, Special, Stack, Temperature, Values,
+    Experts, Gate, GroupExperts, HeadGate, Loops, Need, Norm, Placement, PooledHead, Positions, QkNorm, Residual,
+    Router, SharedExperts, Spec, Special, Stack, Temperature, Values,
 };
 use crate::built::{self, Abilities};
 use crate::kernel::Activation;
@@ -117,7 +117,7 @@ parts! {
     own_biases: bool = false, true => RELATIVE_POSITIONS;
     /// Norms of q and k, before rope.
     qk_norm: QkNorm = QkNorm::None,
-        QkNorm::Head => HEAD_NORM, QkNorm::EachHead => EACH_HEAD_NORM, QkNorm::Whole => WHOLE_NORM,
+        QkNorm::Head => HEAD_NORM, QkNorm::EachHead | QkNorm::Gain => EACH_HEAD_NORM, QkNorm::Whole => WHOLE_NORM,
         QkNorm::Unweighted => LLAMA4;
     /// True if the norms of q and k come after rope.
     qk_norm_after_rope: bool = false, true => NORM_AFTER_ROPE;
@@ -130,7 +130,8 @@ parts! {
         Some(Recurrent { kind: RecurrentKind::ShortConvolution, .. }) => CONVOLUTION,
         Some(Recurrent { kind: RecurrentKind::DeltaNet | RecurrentKind::Mamba2, .. }) => RECURRENCE,
         Some(Recurrent { kind: RecurrentKind::Mamba, .. }) => SELECTIVE,
-        Some(Recurrent { kind: RecurrentKind::Rwkv7 | RecurrentKind::Rwkv6, .. }) => RWKV;
+        Some(Recurrent { kind: RecurrentKind::Rwkv7 | RecurrentKind::Rwkv6 | RecurrentKind::Qrwkv6, .. }) => RWKV,
+        Some(Recurrent { kind: RecurrentKind::KimiDelta, .. }) => KIMI_DELTA;
     /// Layers that have the recurrent mixer and no attention.
     recurrent_layers: Pattern<'a> = Pattern::Never,
         Pattern::Always | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::AllButFirst(_) | Pattern::Steps { .. } | Pattern::Where(_) | Pattern::Zero(_) => STATES;
@@ -183,6 +184,12 @@ parts! {
     rotated_first: usize = 0, 1.. => LOCAL_LAYERS;
     /// True if layers with experts have a dense feed-forward beside them, each with norms of its own.
     experts_beside: bool = false, true => EXPERTS_BESIDE;
+    /// True if experts read the layer's input, with a norm of their own, beside a dense feed-forward.
+    experts_of_input: bool = false, true => EXPERTS_OF_INPUT;
+    /// Experts that groups of experts share.
+    group_experts: Option<GroupExperts> = None, Some(_) => GROUP_EXPERTS;
+    /// True if the token's embedding, times `layer_output_scale`, is added after every layer.
+    embedding_skip: bool = false, true => EMBEDDING_SKIP;
     /// True if the router reads the input of the layer instead of the feed-forward's.
     early_router: bool = false, true => EARLY_ROUTER;
     /// True if an expert's weight multiplies its input instead of its output.

@@ -3,7 +3,7 @@
 use crate::kernel::TILE;
 
 /// Parameters of a recurrent mixer, used in place of attention or beside it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Recurrent {
     /// Kind of mixer.
@@ -19,7 +19,7 @@ pub struct Recurrent {
     /// Elements of a value.
     pub width: usize,
     /// Ranks of low-rank products: Mamba-1's step; RWKV-7's decay, learning rate, value mix and gate (0 for no gate);
-    /// RWKV-6's decay and mix.
+    /// RWKV-6's decay and mix; Kimi delta attention's decay and gate (0 for one matrix).
     pub ranks: [usize; 4],
     /// Norms of Mamba-1's step, and of what it writes and reads.
     pub step_norms: StepNorms,
@@ -28,6 +28,12 @@ pub struct Recurrent {
     pub shared: usize,
     /// RWKV-6 halves hidden states after every so many layers; 0 for never.
     pub halved_every: usize,
+    /// True if RWKV's feed-forward mixes each row with the previous one as well.
+    pub channel_mixing: bool,
+    /// True if RWKV norms the output of each head.
+    pub head_norms: bool,
+    /// Lower bound on the logarithm of Kimi delta attention's decay; 0 for none.
+    pub floor: f32,
     /// True if head `i` belongs to group `i % groups` rather than to a run of neighbours.
     pub in_turns: bool,
 }
@@ -60,6 +66,10 @@ pub enum RecurrentKind {
     Rwkv7,
     /// [RWKV-6](https://arxiv.org/abs/2404.05892).
     Rwkv6,
+    /// [Gated linear attention](https://arxiv.org/abs/2312.06635) with the inputs of RWKV-6 (QRWKV).
+    Qrwkv6,
+    /// [Kimi delta attention](https://arxiv.org/abs/2510.26692).
+    KimiDelta,
 }
 
 impl Recurrent {
@@ -75,6 +85,9 @@ impl Recurrent {
         step_norms: StepNorms::None,
         shared: 1,
         halved_every: 0,
+        channel_mixing: false,
+        head_norms: false,
+        floor: 0.0,
         in_turns: false,
     };
 
@@ -88,11 +101,12 @@ impl Recurrent {
         self.inner() + 2 * self.groups * self.keys
     }
 
-    /// Elements of the convolution's saved inputs, `[taps - 1][channels]`; for RWKV, of the last row of both parts of a
-    /// block.
+    /// Elements of the convolution's saved inputs, `[taps - 1][channels]`; for RWKV, of the last row of each
+    /// part of a block that mixes rows.
     pub const fn window_len(&self) -> usize {
         match self.kind {
-            RecurrentKind::Rwkv7 | RecurrentKind::Rwkv6 => 2 * self.inner(),
+            RecurrentKind::Rwkv7 | RecurrentKind::Rwkv6 if self.channel_mixing => 2 * self.inner(),
+            RecurrentKind::Rwkv7 | RecurrentKind::Rwkv6 | RecurrentKind::Qrwkv6 => self.inner(),
             _ => self.taps.saturating_sub(1) * self.channels(),
         }
     }
@@ -125,13 +139,14 @@ impl Recurrent {
     }
 
     /// Elements that the projections produce per token: the gate, the channels, and two numbers per head; for a short
-    /// convolution, its two gates and the channels. For Mamba-1 and RWKV, elements of their intermediate values without the
+    /// convolution, its two gates and the channels. For Mamba-1, RWKV and Kimi delta attention, elements of their intermediate values without the
     /// output.
     pub(crate) const fn row_len(&self) -> usize {
         match self.kind {
             RecurrentKind::Mamba => 2 * (self.width + self.keys + self.ranks[0]) + self.width.next_multiple_of(TILE),
             RecurrentKind::Rwkv7 => 7 * self.inner() + self.widest_rank(),
-            RecurrentKind::Rwkv6 => 7 * self.inner() + self.widest_rank() + 5 * self.ranks[1],
+            RecurrentKind::KimiDelta => 7 * self.inner() + self.heads + self.widest_rank(),
+            RecurrentKind::Rwkv6 | RecurrentKind::Qrwkv6 => 7 * self.inner() + self.widest_rank() + 5 * self.ranks[1],
             RecurrentKind::ShortConvolution => 3 * self.width,
             _ => self.inner() + self.channels() + 2 * self.heads,
         }

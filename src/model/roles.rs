@@ -1,5 +1,7 @@
 //! Tensor roles: their names, which an architecture has, and their shapes.
 
+#[cfg(feature = "mixtures")]
+use super::GroupExperts;
 #[cfg(feature = "sound")]
 use super::front::{Front, MAX_STAGES};
 use super::layers::{Layer, Mixer};
@@ -119,6 +121,8 @@ roles! {
     OutputNormBias "output_norm.bias" false,
     Output "output.weight" false,
     OutputBias "output.bias" false,
+    #[cfg(feature = "llama-like")]
+    HrmInit "hrm.z_l_init" false LOOPS,
     Dense2 "dense_2.weight" false,
     Dense3 "dense_3.weight" false,
     Cls "cls.weight" false,
@@ -160,6 +164,20 @@ roles! {
     SsmAlpha "ssm_alpha.weight" true CONVOLUTION,
     SsmBeta "ssm_beta.weight" true CONVOLUTION,
     SsmBetaAlpha "ssm_ba.weight" true CONVOLUTION,
+    #[cfg(feature = "mla")]
+    SsmConvQ "ssm_conv1d_q.weight" true KIMI_DELTA,
+    #[cfg(feature = "mla")]
+    SsmConvK "ssm_conv1d_k.weight" true KIMI_DELTA,
+    #[cfg(feature = "mla")]
+    SsmConvV "ssm_conv1d_v.weight" true KIMI_DELTA,
+    #[cfg(feature = "mla")]
+    SsmFA "ssm_f_a.weight" true KIMI_DELTA,
+    #[cfg(feature = "mla")]
+    SsmFB "ssm_f_b.weight" true KIMI_DELTA,
+    #[cfg(feature = "mla")]
+    SsmGA "ssm_g_a.weight" true KIMI_DELTA,
+    #[cfg(feature = "mla")]
+    SsmGB "ssm_g_b.weight" true KIMI_DELTA,
     SsmX "ssm_x.weight" true SELECTIVE,
     SsmDt "ssm_dt.weight" true SELECTIVE,
     SsmDtNorm "ssm_dt_norm.weight" true SELECTIVE,
@@ -202,6 +220,12 @@ roles! {
     TimeMixKey "time_mix_key.weight" true RWKV,
     TimeMixValue "time_mix_value.weight" true RWKV,
     TimeMixReceptance "time_mix_receptance.weight" true RWKV,
+    #[cfg(feature = "rwkv")]
+    TimeMixKeyBias "time_mix_key.bias" true RWKV,
+    #[cfg(feature = "rwkv")]
+    TimeMixValueBias "time_mix_value.bias" true RWKV,
+    #[cfg(feature = "rwkv")]
+    TimeMixReceptanceBias "time_mix_receptance.bias" true RWKV,
     TimeMixLn "time_mix_ln.weight" true RWKV,
     TimeMixLnBias "time_mix_ln.bias" true RWKV,
     TimeMixOutput "time_mix_output.weight" true RWKV,
@@ -248,6 +272,14 @@ roles! {
     FfnUpExpsBias "ffn_up_exps.bias" true,
     FfnDownExps "ffn_down_exps.weight" true,
     FfnDownExpsBias "ffn_down_exps.bias" true,
+    #[cfg(feature = "mixtures")]
+    FfnNormExps "ffn_norm_exps.weight" true EXPERTS_OF_INPUT,
+    #[cfg(feature = "mixtures")]
+    FfnGateChexps "ffn_gate_chexps.weight" true GROUP_EXPERTS,
+    #[cfg(feature = "mixtures")]
+    FfnUpChexps "ffn_up_chexps.weight" true GROUP_EXPERTS,
+    #[cfg(feature = "mixtures")]
+    FfnDownChexps "ffn_down_chexps.weight" true GROUP_EXPERTS,
     ExpProbsBias "exp_probs_b.bias" true,
     ExpProbsBare "exp_probs_b" true,
     FfnGateInpShexp "ffn_gate_inp_shexp.weight" true,
@@ -305,6 +337,8 @@ pub(super) enum Shape {
     Matrices(usize, usize, usize),
     /// Vectors stored as `[length, 1, 1, count]`: length and count.
     Apart(usize, usize),
+    /// Vectors stored as `[length, 1, count]`: length and count.
+    Between(usize, usize),
 }
 
 impl Shape {
@@ -315,12 +349,13 @@ impl Shape {
             Self::Vectors(cols, rows) | Self::Matrix(cols, rows) => [cols as u64, rows as u64, 1, 1],
             Self::Matrices(cols, rows, count) => [cols as u64, rows as u64, count as u64, 1],
             Self::Apart(cols, rows) => [cols as u64, 1, 1, rows as u64],
+            Self::Between(cols, rows) => [cols as u64, 1, rows as u64, 1],
         }
     }
 
     /// True if its elements form vectors.
     pub const fn is_vector(self) -> bool {
-        matches!(self, Self::Vector(_) | Self::Vectors(..) | Self::Apart(..))
+        matches!(self, Self::Vector(_) | Self::Vectors(..) | Self::Apart(..) | Self::Between(..))
     }
 }
 
@@ -333,7 +368,8 @@ impl Role {
             None => (false, false),
         };
         let beside = layer.has_experts && spec.experts_beside();
-        let (dense, gated) = ((!layer.has_experts || beside) && layer.ffn > 0, matches!(spec.gate(), Gate::Separate));
+        let (dense, gated) =
+            ((!layer.has_experts || spec.has_dense_beside()) && layer.ffn > 0, matches!(spec.gate(), Gate::Separate));
         let alone = matches!(layer.mixer, Mixer::None) && spec.one_part();
         let normed = matches!(spec.embedding_norm(), Need::Required);
         let mixed = alone || !matches!(layer.mixer, Mixer::None);
@@ -353,7 +389,11 @@ impl Role {
         let scan = matches!(mixer, Some(Recurrent { kind: RecurrentKind::Mamba, .. }));
         let seven = matches!(mixer, Some(Recurrent { kind: RecurrentKind::Rwkv7, .. }));
         let six = matches!(mixer, Some(Recurrent { kind: RecurrentKind::Rwkv6, .. }));
-        let rwkv = seven || six;
+        let linear = matches!(mixer, Some(Recurrent { kind: RecurrentKind::Qrwkv6, .. }));
+        let rwkv = seven || six || linear;
+        let mixing = matches!(mixer, Some(Recurrent { channel_mixing: true, .. }));
+        let normed_heads = matches!(mixer, Some(Recurrent { head_norms: true, .. }));
+        let kimi = matches!(mixer, Some(Recurrent { kind: RecurrentKind::KimiDelta, .. }));
         let gated_rwkv = seven && matches!(mixer, Some(Recurrent { ranks: [_, _, _, (1..)], .. }));
         let (latent, absorbed, low) = match spec.latent() {
             Some(latent) => (true, latent.absorbed, latent.q_rank > 0),
@@ -365,7 +405,8 @@ impl Role {
         let altup = spec.altup().is_some();
         let front = spec.front();
         if !layer.has_attention() && self.is_attention() && !(delta && matches!(self, Self::AttnQkv)) {
-            return Need::Absent;
+            let shared = matches!(self, Self::AttnQ | Self::AttnK | Self::AttnV | Self::AttnOutput);
+            return required_if(kimi && shared);
         }
         match self {
             Self::TokenEmbd => required_if(front.is_none()),
@@ -378,6 +419,8 @@ impl Role {
             Self::Conv1Norm | Self::Conv1NormBias | Self::Conv3 | Self::Conv3Bias => {
                 required_if(matches!(front, Some(Front::Samples)))
             }
+            #[cfg(feature = "llama-like")]
+            Self::HrmInit => required_if(spec.takes_turns()),
             Self::Output => need_if(spec.has_head(), Optional), // absent: the token embedding is the head as well
             Self::OutputBias => need_if(spec.has_head(), spec.output_bias),
             Self::Dense2 => required_if(pooled.0 > 0),
@@ -421,17 +464,25 @@ impl Role {
             Self::AttnSubNorm => required_if(spec.sub_norms()),
             Self::FfnSubNorm => required_if(spec.sub_norms() && dense),
             Self::AttnGate => required_if(delta || spec.heads_gated().is_some() && layer.has_attention()),
-            Self::SsmAlpha | Self::SsmBeta => required_if(delta && in_turns),
+            Self::SsmAlpha => required_if(delta && in_turns),
+            Self::SsmBeta => required_if(delta && in_turns || kimi),
             Self::SsmBetaAlpha => required_if(delta && !in_turns),
             Self::SsmIn | Self::SsmD => required_if(mamba || scan),
-            Self::SsmConv | Self::SsmDtBias | Self::SsmA | Self::SsmOut => required_if(delta || mamba || scan),
+            Self::SsmConv | Self::SsmOut => required_if(delta || mamba || scan),
+            Self::SsmDtBias | Self::SsmA => required_if(delta || mamba || scan || kimi),
+            #[cfg(feature = "mla")]
+            Self::SsmConvQ | Self::SsmConvK | Self::SsmConvV | Self::SsmFA | Self::SsmGA => required_if(kimi),
+            #[cfg(feature = "mla")]
+            Self::SsmFB => required_if(kimi && matches!(mixer, Some(Recurrent { ranks: [(1..), ..], .. }))),
+            #[cfg(feature = "mla")]
+            Self::SsmGB => required_if(kimi && matches!(mixer, Some(Recurrent { ranks: [_, (1..), ..], .. }))),
             Self::SsmConvBias => need_if(mamba || scan, Optional),
             Self::SsmX | Self::SsmDt => required_if(scan),
             Self::SsmDtNorm | Self::SsmBNorm | Self::SsmCNorm => {
                 required_if(scan && matches!(mixer, Some(Recurrent { step_norms: StepNorms::Weighted, .. })))
             }
             Self::SsmNorm => {
-                if delta {
+                if delta || kimi {
                     Required
                 } else {
                     need_if(mamba, Optional)
@@ -452,6 +503,7 @@ impl Role {
             Self::AttnQBias => need_if(!fused, spec.qkv_bias),
             Self::AttnKBias | Self::AttnVBias => need_if_owned(layer, need_if(!fused, spec.qkv_bias)),
             Self::AttnQNorm => spec.qk_norm().need(),
+            Self::AttnKNorm if matches!(spec.qk_norm(), QkNorm::Gain) => Need::Absent,
             Self::AttnKNorm => need_if_owned(layer, spec.qk_norm().need()),
             Self::AttnOutputBias => spec.linear_bias,
             Self::FfnUp | Self::FfnDown => required_if(dense),
@@ -463,6 +515,12 @@ impl Role {
             Self::FfnGateExps => required_if(layer.has_experts && gated && !spec.fused_experts()),
             Self::FfnGateUpExps => required_if(layer.has_experts && spec.fused_experts()),
             Self::FfnGateInpScale | Self::PreFfwNorm2 | Self::PostFfwNorm1 | Self::PostFfwNorm2 => required_if(beside),
+            #[cfg(feature = "mixtures")]
+            Self::FfnNormExps => required_if(layer.has_experts && spec.experts_of_input()),
+            #[cfg(feature = "mixtures")]
+            Self::FfnGateChexps | Self::FfnUpChexps | Self::FfnDownChexps => {
+                required_if(layer.has_experts && spec.group_experts().is_some())
+            }
             Self::ExpProbsBias => need_if(scored, Optional),
             Self::FfnUpShexp | Self::FfnDownShexp => required_if(shared.is_some()),
             Self::FfnGateShexp => required_if(gated && matches!(shared, Some(SharedExperts { fused: false, .. }))),
@@ -472,9 +530,12 @@ impl Role {
             }
             Self::AttnSinks => spec.attention_sinks(),
             Self::ChannelMixKey | Self::ChannelMixValue => Need::Absent,
-            Self::TimeMixW1 | Self::TimeMixW2 | Self::TimeMixLerp | Self::ChannelMixLerp => required_if(rwkv),
+            Self::TimeMixW1 | Self::TimeMixW2 | Self::TimeMixLerp => required_if(rwkv),
+            Self::ChannelMixLerp => required_if(rwkv && mixing),
+            #[cfg(feature = "rwkv")]
+            Self::TimeMixKeyBias | Self::TimeMixValueBias | Self::TimeMixReceptanceBias => need_if(linear, Optional),
             Self::TimeMixKey | Self::TimeMixValue | Self::TimeMixReceptance | Self::TimeMixOutput => required_if(rwkv),
-            Self::TimeMixLn | Self::TimeMixLnBias => required_if(rwkv),
+            Self::TimeMixLn | Self::TimeMixLnBias => required_if(rwkv && normed_heads),
             Self::TimeMixW0 | Self::TimeMixA0 | Self::TimeMixA1 | Self::TimeMixA2 => required_if(seven),
             Self::TimeMixKk | Self::TimeMixKa | Self::TimeMixRk => required_if(seven),
             // The first layer's are not used.
@@ -482,8 +543,9 @@ impl Role {
                 need_if(seven, if layer.index > 0 { Required } else { Optional })
             }
             Self::TimeMixG1 | Self::TimeMixG2 => required_if(gated_rwkv),
-            Self::TimeMixLerpX | Self::TimeMixFirst | Self::TimeMixDecay | Self::TimeMixDecayW1 => required_if(six),
-            Self::TimeMixDecayW2 | Self::TimeMixGate => required_if(six),
+            Self::TimeMixFirst => required_if(six),
+            Self::TimeMixLerpX | Self::TimeMixDecay | Self::TimeMixDecayW1 => required_if(six || linear),
+            Self::TimeMixDecayW2 | Self::TimeMixGate => required_if(six || linear),
             Self::ChannelMixLerpR | Self::ChannelMixReceptance => required_if(six),
             Self::AltupProj | Self::AltupUnembdProj | Self::AltupRouter | Self::AltupRouterNorm => required_if(altup),
             Self::AltupPredictCoef | Self::AltupCorrectCoef | Self::LaurelL | Self::LaurelR => required_if(altup),
@@ -507,22 +569,31 @@ impl Role {
         let mixer = spec.recurrent().unwrap_or(Recurrent::NONE);
         let experts = spec.experts().map_or(0, |experts| experts.count);
         let shared = spec.shared_experts().map_or(0, |shared| shared.width);
+        #[cfg(feature = "mixtures")]
+        let group = spec.group_experts().unwrap_or(GroupExperts { size: 0, width: 0, scale: 0.0 });
+        #[cfg(feature = "mixtures")]
+        let groups_of_experts = experts.checked_div(group.size).unwrap_or(0);
         let turned = spec.rope(false).map_or(0, |rope| rope.dim / 2);
         let pooled = pooled_sizes(spec);
         let latent = spec.latent();
         let Latent { q_rank, rank, nope, rope, value, .. } = latent.unwrap_or(Latent::NONE);
         let [decay, learning, mixed, gate] = mixer.ranks;
         let scan = mixer.kind == RecurrentKind::Mamba;
-        let six = mixer.kind == RecurrentKind::Rwkv6;
+        let six = matches!(mixer.kind, RecurrentKind::Rwkv6 | RecurrentKind::Qrwkv6);
+        let kimi = mixer.kind == RecurrentKind::KimiDelta;
+        let read = if mixer.groups > 0 { mixer.groups * mixer.width } else { dim };
         let groups = mixer.width.checked_div(mixer.shared).unwrap_or(0);
         let (streams, laurel) = spec.altup().map_or((0, 0), |altup| (altup.streams, altup.rank));
         let heads = |count| match spec.qk_norm() {
             QkNorm::None | QkNorm::Unweighted | QkNorm::Head => Vector(layer.head.dim),
             QkNorm::EachHead => Vectors(layer.head.dim, count),
+            QkNorm::Gain => Vectors(1, count),
             QkNorm::Whole => Vector(layer.head.dim * count),
         };
         match self {
             Self::TokenEmbd | Self::Output => Matrix(dim, spec.vocab),
+            #[cfg(feature = "llama-like")]
+            Self::HrmInit => Vector(dim),
             Self::Dense2 => Matrix(dim, pooled.0),
             Self::Dense3 => Matrix(if pooled.0 > 0 { pooled.0 } else { dim }, pooled.1),
             Self::Cls | Self::ClsOutput => Matrix(dim, dim),
@@ -562,6 +633,8 @@ impl Role {
             Self::AttnQkv if !layer.has_attention() => Matrix(dim, mixer.channels()),
             Self::AttnQkv => Matrix(dim, q + kv + v),
             Self::AttnQkvBias => Vector(q + kv + v),
+            Self::AttnQ | Self::AttnK | Self::AttnV if !layer.has_attention() => Matrix(dim, mixer.inner()),
+            Self::AttnOutput if !layer.has_attention() => Matrix(mixer.inner(), dim),
             Self::AttnQ if latent.is_some() => Matrix(dim, layer.heads * (nope + rope)),
             Self::AttnOutput if latent.is_some() => Matrix(layer.heads * value, dim),
             Self::AttnQA => Matrix(dim, q_rank),
@@ -591,7 +664,12 @@ impl Role {
             Self::TimeMixG1 => Matrix(dim, gate),
             Self::TimeMixG2 => Matrix(gate, dim),
             Self::TimeMixLerp => Shape::Apart(dim, if gate > 0 { 6 } else { 5 }),
-            Self::TimeMixKey | Self::TimeMixValue | Self::TimeMixReceptance | Self::TimeMixOutput => Matrix(dim, dim),
+            Self::TimeMixKey | Self::TimeMixValue => Matrix(dim, read),
+            Self::TimeMixReceptance | Self::TimeMixOutput => Matrix(dim, dim),
+            #[cfg(feature = "rwkv")]
+            Self::TimeMixKeyBias | Self::TimeMixValueBias => Vector(read),
+            #[cfg(feature = "rwkv")]
+            Self::TimeMixReceptanceBias => Vector(dim),
             Self::ChannelMixKey => Matrix(dim, ffn),
             Self::ChannelMixValue => Matrix(ffn, dim),
             Self::AltupProj | Self::AltupUnembdProj => Matrices(dim, dim, streams.saturating_sub(1)),
@@ -621,10 +699,21 @@ impl Role {
             Self::SsmConvBias => Vector(mixer.channels()),
             Self::SsmAlpha | Self::SsmBeta => Matrix(dim, mixer.heads),
             Self::SsmBetaAlpha => Matrix(dim, 2 * mixer.heads),
+            Self::SsmDtBias if kimi => Vector(mixer.inner()),
             Self::SsmDtBias => Vector(mixer.heads),
+            #[cfg(feature = "mla")]
+            Self::SsmConvQ | Self::SsmConvK | Self::SsmConvV => Shape::Between(mixer.taps, mixer.inner()),
+            #[cfg(feature = "mla")]
+            Self::SsmFA => Matrix(dim, if decay > 0 { decay } else { mixer.inner() }),
+            #[cfg(feature = "mla")]
+            Self::SsmFB => Matrix(decay, mixer.inner()),
+            #[cfg(feature = "mla")]
+            Self::SsmGA => Matrix(dim, if learning > 0 { learning } else { mixer.inner() }),
+            #[cfg(feature = "mla")]
+            Self::SsmGB => Matrix(learning, mixer.inner()),
             Self::SsmA if mixer.kind == RecurrentKind::DeltaNet => Vector(mixer.heads),
             Self::SsmA | Self::SsmD => Vectors(1, mixer.heads),
-            Self::SsmNorm if mixer.kind == RecurrentKind::DeltaNet => Vector(mixer.width),
+            Self::SsmNorm if mixer.kind == RecurrentKind::DeltaNet || kimi => Vector(mixer.width),
             Self::SsmNorm => Vectors(mixer.inner().checked_div(mixer.groups).unwrap_or(0), mixer.groups),
             Self::SsmOut => Matrix(mixer.inner(), dim),
             Self::ShortConvIn => Matrix(dim, 3 * dim),
@@ -652,6 +741,12 @@ impl Role {
             Self::FfnDownExpsBias => Vectors(dim, experts),
             Self::AttnSinks => Vector(layer.heads),
             Self::FfnGateInpScale | Self::PreFfwNorm2 | Self::PostFfwNorm1 | Self::PostFfwNorm2 => Vector(dim),
+            #[cfg(feature = "mixtures")]
+            Self::FfnNormExps => Vector(dim),
+            #[cfg(feature = "mixtures")]
+            Self::FfnGateChexps | Self::FfnUpChexps => Matrices(dim, group.width, groups_of_experts),
+            #[cfg(feature = "mixtures")]
+            Self::FfnDownChexps => Matrices(group.width, dim, groups_of_experts),
             Self::ExpProbsBias | Self::ExpProbsBare => Vector(experts),
             Self::FfnGateInpShexp => Matrix(dim, 1),
             Self::FfnUpShexp if spec.shared_experts().is_some_and(|shared| shared.fused) => Matrix(dim, 2 * shared),
@@ -911,7 +1006,7 @@ impl QkNorm {
     const fn need(self) -> Need {
         match self {
             Self::None | Self::Unweighted => Need::Absent,
-            Self::Head | Self::Whole => Need::Required,
+            Self::Head | Self::Whole | Self::Gain => Need::Required,
             Self::EachHead => Need::Optional,
         }
     }

@@ -138,6 +138,9 @@ pub struct Spec<'a> {
     pub(super) rotated_first: usize,
     pub(super) loops: Option<Loops>,
     pub(super) experts_beside: bool,
+    pub(super) experts_of_input: bool,
+    pub(super) group_experts: Option<GroupExperts>,
+    pub(super) embedding_skip: bool,
     pub(super) early_router: bool,
     pub(super) weighted_inputs: bool,
     pub(super) chunk: Option<usize>,
@@ -330,6 +333,8 @@ pub enum QkNorm {
     Whole,
     /// Each head without a weight, in layers with rotary positions.
     Unweighted,
+    /// Each head without a weight; each head of q is then multiplied by a factor.
+    Gain,
 }
 
 /// Attention temperature of Llama 4 and Mistral 3: queries at position `p` are multiplied by `1 + scale * ln(1 +
@@ -365,6 +370,42 @@ pub struct Loops {
     pub layers: usize,
     /// True if the final norm is also applied between two runs.
     pub normed: bool,
+    /// 0 if all layers run one after the other. Otherwise the layers are two stacks of equal size: the first one runs so
+    /// many times, then the second one runs once, and so on ([HRM](https://arxiv.org/abs/2506.21734)).
+    pub low_runs: usize,
+}
+
+impl Loops {
+    /// Number of layers in a run.
+    pub const fn run(&self) -> usize {
+        if self.low_runs > 0 { self.layers / 2 } else { self.layers }
+    }
+
+    /// True if run `run` is the second stack's.
+    pub const fn is_high(&self, run: usize) -> bool {
+        self.low_runs > 0 && matches!(run.checked_rem(self.low_runs + 1), Some(rest) if rest == self.low_runs)
+    }
+
+    /// The layer of the file that runs as layer `index`.
+    pub(crate) const fn own(&self, index: usize) -> Option<usize> {
+        let (Some(run), Some(rest)) = (index.checked_div(self.run()), index.checked_rem(self.run())) else {
+            return None;
+        };
+        Some(if self.is_high(run) { self.run() + rest } else { rest })
+    }
+}
+
+/// Experts that groups of neighbouring experts share: those of the groups of chosen experts also process a token
+/// ([Grove MoE](https://arxiv.org/abs/2508.07785)).
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct GroupExperts {
+    /// Number of experts in a group.
+    pub size: usize,
+    /// Width of a shared expert.
+    pub width: usize,
+    /// Factor on their output.
+    pub scale: f32,
 }
 
 /// Values of heads whose keys are longer.
@@ -598,7 +639,7 @@ impl<'a> Spec<'a> {
         let has_experts = self.experts().is_some() && self.expert_layers().has(index);
         let ffn = match (self.experts(), self.ffn.get(index)) {
             (_, 0) => 0,
-            (Some(Experts { width: Some(width), .. }), _) if has_experts && !self.experts_beside() => width,
+            (Some(Experts { width: Some(width), .. }), _) if has_experts && !self.has_dense_beside() => width,
             (_, ffn) => ffn,
         };
         let expert_width = match self.experts() {
@@ -690,6 +731,11 @@ impl<'a> Spec<'a> {
         }
     }
 
+    /// True if two stacks of layers run in turns.
+    pub(crate) const fn takes_turns(&self) -> bool {
+        matches!(self.loops(), Some(Loops { low_runs: 1.., .. }))
+    }
+
     /// Index of the rotary positions of a layer: 0 for those of global layers.
     pub(crate) const fn rotation(&self, layer: &Layer) -> usize {
         if layer.index < self.rotated_first() { 1 } else { layer.pool() }
@@ -710,7 +756,12 @@ impl<'a> Spec<'a> {
 
     /// True if the layer's input is kept for the feed-forward.
     pub(crate) const fn keeps_input(&self) -> bool {
-        self.is_parallel() || self.early_router()
+        self.is_parallel() || self.early_router() || self.experts_of_input()
+    }
+
+    /// True if layers with experts have a dense feed-forward as well.
+    pub(crate) const fn has_dense_beside(&self) -> bool {
+        self.experts_beside() || self.experts_of_input()
     }
 
     /// Elements of a token that are kept behind the feed-forward's intermediate values: the layer's input, or the output of
@@ -731,7 +782,11 @@ impl<'a> Spec<'a> {
                     Some(shared) => 2 * shared.width,
                     None => 0,
                 };
-                max(width, experts.count + 2 * self.dim + max(expert, shared))
+                let (groups, group) = match self.group_experts() {
+                    Some(group) => (experts.count / max(group.size, 1), 2 * group.width),
+                    None => (0, 0),
+                };
+                max(width, experts.count + groups + 2 * self.dim + max(max(expert, group), shared))
             }
             _ => width,
         }
@@ -772,10 +827,12 @@ impl<'a> Spec<'a> {
     }
 
     /// Elements per token that layers hand on beside the residual stream: RWKV-7's values of the first layer; the other
-    /// streams of alternating updates, and what a layer keeps while it updates one.
+    /// streams of alternating updates, and what a layer keeps while it updates one; the token's embedding; the state of
+    /// the other stack of layers.
     pub(crate) const fn beside(&self) -> usize {
         match (self.altup(), self.recurrent()) {
             (Some(altup), _) => (altup.streams + 1) * self.dim,
+            _ if self.embedding_skip() || self.takes_turns() => self.dim,
             (_, Some(Recurrent { kind: RecurrentKind::Rwkv7, .. })) => self.dim,
             _ => 0,
         }
@@ -805,6 +862,9 @@ impl<'a> Spec<'a> {
         }
         if let Some(shared) = self.shared_experts() {
             widest = max(widest, shared.width);
+        }
+        if let Some(group) = self.group_experts() {
+            widest = max(widest, group.width);
         }
         if let Some(front) = self.front() {
             widest = max(widest, front.widest_input(self.dim));

@@ -9,7 +9,7 @@ use bytemuck::{Pod, Zeroable};
 #[cfg(feature = "lora")]
 use super::TensorUse;
 use super::roles::{Piece, Place, Role, Shape, is_ignored};
-use super::{Layer, MAX_LAYERS, Need, Spec};
+use super::{Layer, Loops, MAX_LAYERS, Need, Spec};
 use crate::gguf::{Pieces, Tensor};
 use crate::kernel::{Kind, Matrix};
 use crate::quant::{TensorType, decode_row};
@@ -230,6 +230,8 @@ struct Slots {
     layer: usize,
     /// Number of layers with tensors.
     own: usize,
+    /// Layers that run several times.
+    loops: Option<Loops>,
     /// Number of table entries from a matrix to its scales; 0 if the file has none.
     scales: usize,
     /// Index of the first expert's first matrix, if each expert has its own, and the number of experts.
@@ -245,6 +247,7 @@ impl Slots {
             whole: 0,
             layer: 0,
             own: spec.own_layers(),
+            loops: spec.loops(),
             scales: 0,
             separate: (0, 0),
         };
@@ -296,10 +299,17 @@ impl Slots {
         used
     }
 
+    /// The layer of the file that runs as layer `layer`.
+    fn own(&self, layer: usize) -> Option<usize> {
+        match self.loops {
+            Some(loops) if built::LOOPS => loops.own(layer),
+            _ => Some(layer),
+        }
+    }
+
     /// Index of a tensor; `layer` is 0 for roles of the whole model.
     fn place(&self, role: Role, layer: usize) -> Option<usize> {
         let first = *self.first.get(role as usize).filter(|first| **first != Self::NONE)?;
-        let layer = if built::LOOPS { layer.checked_rem(self.own)? } else { layer };
         Some(usize::from(first) + layer * self.layer)
     }
 }
@@ -340,7 +350,7 @@ impl<'m, 'w> Weights<'m, 'w> {
         walk(gguf, spec, &mut |found| {
             let (cols, rows) = match found.shape {
                 Shape::Vector(len) => (len, 1),
-                Shape::Vectors(len, count) | Shape::Apart(len, count) => (len, count),
+                Shape::Vectors(len, count) | Shape::Apart(len, count) | Shape::Between(len, count) => (len, count),
                 Shape::Matrix(cols, rows) => (cols, rows),
                 Shape::Matrices(cols, rows, count) => (cols, rows * count),
             };
@@ -366,7 +376,7 @@ impl<'m, 'w> Weights<'m, 'w> {
 
     /// The matrix of `role` in `layer`, if the file has it. Pass 0 as the layer for roles of the whole model.
     pub fn matrix(&self, role: Role, layer: usize) -> Option<Matrix<'m>> {
-        self.at(self.slots.place(role, layer)?)
+        self.at(self.slots.place(role, self.slots.own(layer)?)?)
     }
 
     /// The `rows` rows of an expert of a matrix of all experts.
@@ -399,7 +409,11 @@ impl<'m, 'w> Weights<'m, 'w> {
 
     /// A vector as little-endian f32; empty if the file does not have it.
     pub fn vector(&self, role: Role, layer: usize) -> &[u8] {
-        let Some(entry) = self.slots.place(role, layer).and_then(|place| self.entry(place)) else { return &[] };
+        let Some(entry) =
+            self.slots.own(layer).and_then(|layer| self.slots.place(role, layer)).and_then(|place| self.entry(place))
+        else {
+            return &[];
+        };
         if built::HALF_VECTORS && entry.place & CONVERTED != 0 {
             let start = (entry.place & !CONVERTED) as usize;
             let len = (entry.rows as usize).saturating_mul(entry.cols as usize).saturating_mul(4);

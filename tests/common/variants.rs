@@ -67,8 +67,8 @@ pub fn quantized(mut file: Builder, kind: &str) -> Builder {
         _ => panic!("no tiny {kind}"),
     };
     let mut random = Random(9);
-    // Tensors smaller than a block stay as they are.
-    let whole = |dims: &[u64]| dims.len() > 1 && dims[0].is_multiple_of(block);
+    // Vectors, and tensors smaller than a block, stay as they are.
+    let whole = |dims: &[u64]| dims.len() > 1 && dims[1] > 1 && dims[0].is_multiple_of(block);
     for tensor in file.tensors.iter_mut().filter(|tensor| whole(&tensor.dims)) {
         tensor.kind = id;
         tensor.data.clear();

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use crate::common::encoders::encoder;
 use crate::common::families::decoder;
 use crate::common::gguf::Builder;
+use crate::common::peers::peer_of;
 use crate::common::unwritten::unwritten;
 use crate::common::variants::{quantized, tiny, windowed};
 use crate::common::workers::Scoped;
@@ -275,6 +276,12 @@ fn a_thousand_schedules() {
         ("deepseek2", decoder("deepseek2")),
         ("plm", decoder("plm")),
         ("gemma3n", decoder("gemma3n")),
+        ("kimi-linear", peer_of("kimi-linear")),
+        ("bailingmoe3", peer_of("bailingmoe3")),
+        ("rwkv6qwen2", peer_of("rwkv6qwen2")),
+        ("arwkv7", peer_of("arwkv7")),
+        ("talkie", peer_of("talkie")),
+        ("hrm_text", peer_of("hrm_text")),
         ("t5", encoder("t5")),
         ("post", encoder("post")),
     ];

@@ -4,6 +4,7 @@ use crate::common::families::{self, DECODERS, RECURRENT, decoder};
 use crate::common::fixture::Case;
 use crate::common::fixtures;
 use crate::common::gguf::Builder;
+use crate::common::peers::all_peers;
 use crate::common::run::Run;
 use crate::common::variants::{FAMILIES, one_layer, quantized, tiny, wide, windowed, with_heads_of};
 use crate::common::workers::Scoped;
@@ -57,6 +58,7 @@ fn models() -> Vec<(String, Builder)> {
     models.push(("heads of 6, one layer".into(), one_layer(with_heads_of(6))));
     models.push(("wide".into(), wide()));
     models.extend(DECODERS.iter().chain(&RECURRENT).map(|family| ((*family).into(), decoder(family))));
+    models.extend(all_peers().map(|(family, file)| (family.into(), file)));
     models
 }
 

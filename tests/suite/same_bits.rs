@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::common::encoders::encoder;
 use crate::common::families::decoder;
 use crate::common::fixtures::{committed, external, read};
+use crate::common::peers::all_peers;
 use crate::common::run::Run;
 use crate::common::variants::{quantized, tiny};
 use crate::common::workers::Scoped;
@@ -89,6 +90,21 @@ fn every_fixture_every_way() {
             scope.spawn(|| every_way(&files, &next));
         }
     });
+}
+
+/// The tiny models of families without a fixture, in some ways.
+#[test]
+fn every_family_without_a_fixture() {
+    for (name, file) in all_peers() {
+        let file = quantized(file, "Q8_0").build();
+        let want = Way { kernels: scalar(), kv: KvType::F16, batch: 16, workers: 1 }.run(&file);
+        for kernels in Kernels::available() {
+            for (batch, workers) in [(1, 1), (7, 2)] {
+                let way = Way { kernels, kv: KvType::F16, batch, workers };
+                assert_eq!(way.run(&file), want, "{name} {way:?}");
+            }
+        }
+    }
 }
 
 /// Takes files until none is left. Files of the repository run in every way, others in those that differ most. On an

@@ -3,6 +3,7 @@
 use crate::common::encoders::{ENCODERS, encoder};
 use crate::common::families::{DECODERS, RECURRENT, decoder};
 use crate::common::gguf::{Builder, Meta};
+use crate::common::peers::all_peers;
 use crate::common::variants::{FAMILIES, quantized, tiny, windowed};
 use arenite::memory::{ALIGN, Line};
 use arenite::{Error, Gguf, KvType, Model, Options, Plan, Session};
@@ -20,6 +21,7 @@ fn models() -> Vec<(String, Builder)> {
     models.push(("a window of 5".into(), windowed(5)));
     models.extend(DECODERS.iter().chain(&RECURRENT).map(|family| ((*family).into(), decoder(family))));
     models.extend(ENCODERS.iter().map(|kind| ((*kind).into(), encoder(kind))));
+    models.extend(all_peers().map(|(family, file)| (family.into(), file)));
     models
 }
 
@@ -84,6 +86,44 @@ const SIZES: &[(&str, usize, [usize; 3])] = &[
     ("t5_gated", 21568, [208896, 104448, 58752]),
     ("unbiased", 21056, [208896, 104448, 58752]),
     ("post", 21056, [208896, 104448, 58752]),
+    ("internlm2", 14336, [110592, 55296, 32256]),
+    ("xverse", 14336, [110592, 55296, 32256]),
+    ("orion", 14464, [110592, 55296, 32256]),
+    ("minicpm", 14336, [110592, 55296, 32256]),
+    ("codeshell", 13184, [110592, 55296, 32256]),
+    ("qwen", 13888, [221184, 110592, 64512]),
+    ("maincoder", 14464, [110592, 55296, 32256]),
+    ("chatglm", 13824, [110592, 55296, 32256]),
+    ("deepseek", 14976, [110592, 55296, 32256]),
+    ("bailingmoe", 14592, [110592, 55296, 32256]),
+    ("bailingmoe2", 14784, [110592, 55296, 32256]),
+    ("plm", 18560, [258048, 129024, 73728]),
+    ("plamo", 15168, [110592, 55296, 32256]),
+    ("refact", 14592, [221184, 110592, 64512]),
+    ("jais", 14528, [221184, 110592, 64512]),
+    ("openelm", 14208, [96768, 48384, 28224]),
+    ("plamo3", 14592, [92160, 46080, 26880]),
+    ("spark2_5", 14656, [82944, 41472, 24192]),
+    ("maple", 14528, [82944, 41472, 24192]),
+    ("step35", 15488, [82944, 41472, 24192]),
+    ("mimo2", 15296, [80640, 40320, 23040]),
+    ("hy_v3", 15168, [110592, 55296, 32256]),
+    ("granite_swa", 14784, [92160, 46080, 26880]),
+    ("cohere2moe", 15872, [92160, 46080, 26880]),
+    ("laguna", 15488, [82944, 41472, 24192]),
+    ("muse-glimmer", 14720, [82944, 41472, 24192]),
+    ("deepseek2-ocr", 14784, [221184, 110592, 64512]),
+    ("nanbeige", 14336, [221184, 110592, 64512]),
+    ("deci", 14336, [27648, 13824, 8064]),
+    ("talkie", 16320, [110592, 55296, 32256]),
+    ("hrm_text", 15168, [331776, 165888, 96768]),
+    ("arwkv7", 47552, [1198080, 1198080, 1198080]),
+    ("rwkv6qwen2", 17088, [78336, 78336, 78336]),
+    ("grovemoe", 14784, [110592, 55296, 32256]),
+    ("arctic", 15744, [110592, 55296, 32256]),
+    ("kimi-linear", 22080, [97920, 92160, 89600]),
+    ("bailingmoe3", 22144, [97920, 92160, 89600]),
+    ("cogvlm", 13888, [221184, 110592, 64512]),
 ];
 
 #[test]

@@ -3,6 +3,7 @@
 
 use crate::common::families::{DECODERS, RECURRENT, decoder};
 use crate::common::gguf::Builder;
+use crate::common::peers::{STATEFUL, peer_of};
 use crate::common::run::Run;
 use crate::common::variants::{FAMILIES, one_layer, quantized, tiny, wide, windowed, with_heads_of};
 use arenite::{Error, Gguf, Kernels, KvType, Name, Options, Plan, Session};
@@ -83,8 +84,9 @@ fn the_same_bits_as_prefilled() {
 #[test]
 fn states_of_fixed_size_go_along() {
     let ids = prompt(64);
-    for family in RECURRENT {
-        let file = decoder(family).build();
+    let decoders = RECURRENT.iter().map(|family| (*family, decoder(family)));
+    for (family, file) in decoders.chain(STATEFUL.iter().map(|family| (*family, peer_of(family)))) {
+        let file = file.build();
         let (mut one, mut other) = (run(&file, KvType::F16, 7), run(&file, KvType::F16, 7));
         for len in [1, 17, 48, 64] {
             let mut session = one.session();

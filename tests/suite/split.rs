@@ -2,6 +2,7 @@
 
 use crate::common::families::{DECODERS, RECURRENT, decoder, is_windowed};
 use crate::common::gguf::Builder;
+use crate::common::peers::{all_peers, forgets};
 use crate::common::run::Run;
 use crate::common::tiny::Random;
 use crate::common::variants::{FAMILIES, one_layer, quantized, tiny, wide, windowed};
@@ -39,6 +40,7 @@ fn models() -> Vec<(String, Vec<u8>)> {
     }
     models.push(("window".into(), windowed(20)));
     models.extend(DECODERS.iter().chain(&RECURRENT).map(|family| (String::from(*family), decoder(family))));
+    models.extend(all_peers().map(|(family, file)| (String::from(family), file)));
     models.push(("mixtral Q8_0".into(), quantized(decoder("mixtral"), "Q8_0")));
     models.into_iter().map(|(name, file)| (name, file.build())).collect()
 }
@@ -114,7 +116,7 @@ fn any_number_of_workers() {
 
 /// True if a model can be rewound to any position.
 fn goes_back_anywhere(name: &str) -> bool {
-    name != "window" && !is_windowed(name) && !RECURRENT.contains(&name)
+    name != "window" && !is_windowed(name) && !RECURRENT.contains(&name) && !forgets(name)
 }
 
 #[test]

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, ensure};
 use super::config::Config;
 use super::view::{Step, View};
 
-/// A change of a tensor. It returns one view for each GGUF name in its row of the table.
+/// A change of a tensor. It returns one view for each GGUF name in its row of the table, or any number for one name.
 pub type Change = for<'f> fn(&Config, View<'f>) -> Result<Vec<View<'f>>>;
 
 type Changed<'f> = Result<Vec<View<'f>>>;
@@ -192,6 +192,11 @@ pub fn tiled_columns<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let (rows, columns) = (view.size(0)?, view.size(1)?);
     let shape = [rows, shared, keys, columns / (keys * shared).max(1)];
     Ok(vec![view.reshape(&shape)?.swap(1, 2)?.seen_as(&[rows, columns])?])
+}
+
+/// Splits the rows of a matrix into four equal parts.
+pub fn quarters<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
+    view.parts(0, 4)
 }
 
 /// Splits the rows of one or several matrices into two halves.

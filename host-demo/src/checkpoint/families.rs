@@ -8,6 +8,7 @@ mod encoders;
 mod gemma;
 mod gpt;
 mod granite;
+mod kimi;
 mod llama;
 mod llama_like;
 mod mixtures;
@@ -54,7 +55,7 @@ pub struct Family {
     pub vocabulary: Vocabulary,
 }
 
-/// One number per layer: the name of its tensor, and the key of the list.
+/// One number per layer, or for the whole model: the name of its tensor, and the key of the list or number.
 pub type Scalar = (&'static str, &'static str);
 
 /// Special rules for a family's vocabulary.
@@ -164,6 +165,7 @@ const ALL: &[&[Family]] = &[
     mixtures::ALL,
     windowed::ALL,
     deepseek::ALL,
+    kimi::ALL,
     granite::ALL,
     gpt::ALL,
     recurrent::ALL,

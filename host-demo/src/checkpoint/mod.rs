@@ -36,7 +36,7 @@ use arenite::quant::TensorType;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
-use crate::gguf_writer::{Header, Meta};
+use crate::gguf_writer::Header;
 use crate::new_model::write_converted;
 use crate::output::watched;
 use crate::quantize::mix::{Chooser, Facts, Mix, Shape, TypeOptions};
@@ -124,8 +124,8 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
 
     let mut header = Header::new();
     header.set("general.architecture", architecture);
-    for (key, values) in scalars {
-        header.set(key, Meta::array(values));
+    for (key, value) in scalars {
+        header.set(key, value);
     }
     header.set("general.type", "model");
     general::write(&mut header, request.from, &outputs);

@@ -1,11 +1,14 @@
 //! Names of tensors in checkpoints and in GGUF.
 
+use anyhow::Result;
+
 use super::changes::{Change, experts_down, halves, same};
+use super::config::Config;
 
 /// A name in checkpoints without its common prefix (`model.layers.3.`) and without `.weight` or `.bias`, the names in
 /// GGUF separated by spaces, and the change between them. `#` in a name is a number: tensors that differ only in it are
 /// stacked. `blk.` at the beginning restricts a row to tensors of layers. Rows with the same GGUF name are
-/// concatenated. An empty GGUF name drops the tensor; one that begins with `/` is not in the layer.
+/// concatenated, and so are all views of a row with one name. An empty GGUF name drops the tensor; one that begins with `/` is not in the layer.
 pub type Row = (&'static str, &'static str, Change);
 
 /// Prefixes that are dropped.
@@ -32,6 +35,8 @@ const LAYERS: &[(&str, &str, &str)] = &[
     ("model.encoder.layers.", "enc.blk.", "enc."),
     ("model.decoder.layers.", "dec.blk.", "dec."),
     ("layers.", "blk.", ""),
+    ("L_module.layers.", "blk.", ""),
+    ("H_module.layers.", SECOND, ""),
     ("layers.layers.", "blk.", ""),
     ("h.", "blk.", ""),
     ("blocks.", "blk.", ""),
@@ -44,6 +49,9 @@ const LAYERS: &[(&str, &str, &str)] = &[
     ("encoder.blocks.", "enc.blk.", "enc."),
     ("decoder.blocks.", "dec.blk.", "dec."),
 ];
+
+/// Prefix of the layers of a second stack, whose numbers follow those of the first.
+const SECOND: &str = "second.";
 
 /// Names in most families.
 #[rustfmt::skip]
@@ -122,6 +130,13 @@ impl Place {
         }
         let whole = || Self { layer: String::new(), number: None, rest: rest.to_owned() };
         Self::in_layer(rest).unwrap_or_else(whole)
+    }
+
+    /// Numbers the layers of a second stack after those of the first.
+    pub fn behind(self, config: &Config) -> Result<Self> {
+        let (Some(number), true) = (self.number, self.layer.starts_with(SECOND)) else { return Ok(self) };
+        let number = number + config.size(&["num_layers_per_stack", "num_hidden_layers"])?;
+        Ok(Self { layer: format!("blk.{number}."), number: Some(number), rest: self.rest })
     }
 
     /// The place of a layer's tensor.

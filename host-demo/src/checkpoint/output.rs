@@ -12,6 +12,7 @@ use super::families::{Family, Made};
 use super::names::{self, COMMON, Place, Row};
 use super::tensors::{Checkpoint, Coding, FourBits};
 use super::view::View;
+use crate::gguf_writer::Meta;
 use crate::quantize::encode_values;
 
 /// Number of elements that a thread encodes at a time.
@@ -42,8 +43,8 @@ struct Parts<'f> {
 /// The tensors and numbers of a converted checkpoint.
 pub struct Assembled<'f> {
     pub outputs: Vec<Output<'f>>,
-    /// Lists with one number per layer.
-    pub scalars: Vec<(&'static str, Vec<f32>)>,
+    /// Numbers of the whole model, and lists with one number per layer.
+    pub scalars: Vec<(&'static str, Meta)>,
     /// Messages about dropped tensors.
     pub notes: Vec<String>,
 }
@@ -59,14 +60,14 @@ pub fn assemble<'f>(
     let mut tables = tables.to_vec();
     tables.push(COMMON);
     let mut found: HashMap<String, Parts<'f>> = HashMap::new();
-    let mut scalars: HashMap<&'static str, Vec<(usize, f32)>> = HashMap::new();
+    let mut scalars: HashMap<&'static str, Vec<(Option<usize>, f32)>> = HashMap::new();
     let (mut skipped, mut later) = (0, 0);
     for (name, leaf) in &checkpoint.tensors {
         if names::of_another_modality(name) {
             skipped += 1;
             continue;
         }
-        let place = Place::of(name);
+        let place = Place::of(name).behind(config)?;
         let predicts = place.number.is_some_and(|number| number >= layers)
             || name.starts_with("mtp.")
             || name.starts_with("model.mtp");
@@ -78,7 +79,7 @@ pub fn assemble<'f>(
         if let Some((_, key)) = family.scalars.iter().find(|(stored, _)| *stored == place.rest) {
             let mut value = [0.0];
             view.read(0, &mut value);
-            scalars.entry(key).or_default().push((place.number.unwrap_or(0), value[0]));
+            scalars.entry(key).or_default().push((place.number, value[0]));
             continue;
         }
         if family.own_head {
@@ -109,7 +110,10 @@ pub fn assemble<'f>(
     let scalars = family.scalars.iter().filter_map(|(_, key)| {
         let mut values = scalars.remove(key)?;
         values.sort_by_key(|(layer, _)| *layer);
-        Some((*key, values.into_iter().map(|(_, value)| value).collect()))
+        Some(match values[..] {
+            [(None, value)] => (*key, value.into()),
+            _ => (*key, Meta::array(values.into_iter().map(|(_, value)| value))),
+        })
     });
     let scalars = scalars.collect();
     Ok(Assembled { outputs, scalars, notes })
@@ -169,8 +173,15 @@ fn add<'f>(
         return Ok(());
     }
     let to: Vec<&str> = row.row.1.split(' ').collect();
-    ensure!(views.len() == to.len(), "it is split into {} tensors instead of {}", views.len(), to.len());
-    for (i, (view, to)) in views.into_iter().zip(to).enumerate() {
+    ensure!(
+        views.len() == to.len() || to.len() == 1,
+        "it is split into {} tensors instead of {}",
+        views.len(),
+        to.len()
+    );
+    // Parts of one tensor, in another order.
+    let to = to.into_iter().cycle();
+    for (i, (view, to)) in views.into_iter().zip(to).enumerate().filter(|(_, (view, _))| view.len() > 0) {
         let (layer, to) = to.strip_prefix('/').map_or((place.layer.as_str(), to), |to| ("", to));
         push(found, format!("{layer}{to}{}", row.suffix), row.part, (row.index, i), view);
     }

@@ -14,6 +14,7 @@ use crate::engine::profile::Section;
 use crate::kernel::{Activation, Attention, Bias, Kernels, fork_chunks, sqrt, store};
 use crate::memory::{HeadLayout, Pool, TILE};
 use crate::model::{Layer, Need, QkNorm, Role, Spec, Temperature, Values, Weights};
+use crate::quant::le_f32;
 
 /// Cache tiles and options of one attention pass.
 #[derive(Clone)]
@@ -489,10 +490,16 @@ impl Attend<'_> {
 
 /// Norms heads of `head_dim` in place as the spec says; `weight` is empty if the file has none.
 fn norm_heads(kernels: &Kernels, spec: &Spec<'_>, heads: &mut [f32], head_dim: usize, weight: &[u8]) {
-    if weight.is_empty() {
+    if weight.is_empty() && spec.qk_norm() != QkNorm::Gain {
         return;
     }
     match spec.qk_norm() {
+        QkNorm::Gain => {
+            for (i, x) in rows_mut(heads, head_dim).enumerate() {
+                kernels.rms_norm(x, &[], spec.norm_eps);
+                scale(x, if weight.is_empty() { 1.0 } else { le_f32(weight, i) });
+            }
+        }
         QkNorm::None | QkNorm::Unweighted => {}
         QkNorm::Whole => norm_one(kernels, spec, weight, &[], heads),
         QkNorm::Head => rows_mut(heads, head_dim).for_each(|x| norm_one(kernels, spec, weight, &[], x)),

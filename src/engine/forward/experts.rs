@@ -7,7 +7,7 @@ use super::compute::Compute;
 use super::{Forward, add, add_bias, copy, enter, leave, norm, norm_sum, rows, rows_mut, scale};
 use crate::engine::profile::Section;
 use crate::kernel::Matrix;
-use crate::model::{Experts, Gate, Layer, Role, Router, Scores, Spec};
+use crate::model::{Experts, Gate, GroupExperts, Layer, Role, Router, Scores, Spec, Weights};
 use crate::quant::le_f32;
 
 impl<'m> Forward<'m, '_> {
@@ -22,7 +22,8 @@ impl<'m> Forward<'m, '_> {
         let held = tokens * spec.held(layer);
         let Some((inner, held)) = inner.split_at_mut_checked(inner.len() - held.min(inner.len())) else { return };
         let mut rest = inner;
-        let [chosen, gathered, sum] = [experts.count, dim, dim].map(|width| {
+        let groups = spec.group_experts().map_or(0, |group| experts.count.checked_div(group.size).unwrap_or(0));
+        let [chosen, of_groups, gathered, sum] = [experts.count, groups, dim, dim].map(|width| {
             let (piece, after) = core::mem::take(&mut rest).split_at_mut_checked(tokens * width).unwrap_or_default();
             rest = after;
             piece
@@ -32,9 +33,13 @@ impl<'m> Forward<'m, '_> {
         let Some(router) = of_all(Role::FfnGateInp) else { return };
 
         let beside = spec.experts_beside();
-        let (before, bias) =
-            if beside { (Role::PreFfwNorm2, Role::PreFfwNorm2) } else { Role::before_ffn(spec, layer) };
-        let input = if spec.is_parallel() { &*held } else { &*hidden };
+        let (before, bias) = match beside {
+            true => (Role::PreFfwNorm2, Role::PreFfwNorm2),
+            #[cfg(feature = "mixtures")]
+            false if spec.experts_of_input() => (Role::FfnNormExps, Role::FfnNormExps),
+            false => Role::before_ffn(spec, layer),
+        };
+        let input = if spec.is_parallel() || spec.experts_of_input() { &*held } else { &*hidden };
         enter(compute, spec, weights, (before, bias, index), input, branch);
         let routed = if beside {
             scaled_norm(compute, spec, weights.vector(Role::FfnGateInpScale, index), hidden, gathered);
@@ -46,51 +51,24 @@ impl<'m> Forward<'m, '_> {
         };
         compute.times((routed, tokens), router, chosen, experts.count);
         add_bias(chosen, experts.count, weights.vector(Role::FfnGateInpBias, index));
+        if let Some(group) = spec.group_experts() {
+            let scale =
+                if let Router::Scored { scale, .. } = spec.router() { group.scale * scale } else { group.scale };
+            let group = GroupExperts { scale, ..group };
+            let tokens = rows(chosen, experts.count).zip(rows_mut(of_groups, groups));
+            tokens.for_each(|(scores, weights)| choose_groups(scores, experts.used, group, weights));
+        }
         let bias = weights.vector(Role::ExpProbsBias, index);
         rows_mut(chosen, experts.count).for_each(|scores| choose(scores, experts, spec.router(), bias));
 
         sum.fill(0.0);
-        for expert in 0..experts.count {
-            let bias = |role, width: usize| {
-                let all = weights.vector(role, index);
-                all.get(4 * expert * width..4 * (expert + 1) * width).unwrap_or(&[])
-            };
-            let weight = |t: usize| chosen.get(t * experts.count + expert).copied().filter(|&weight| weight != 0.0);
-            let mut n = 0;
-            for (t, weight, x) in rows(branch, dim).enumerate().filter_map(|(t, x)| Some((t, weight(t)?, x))) {
-                compute.select(n, t);
-                if let Some(place) = gathered.get_mut(n * dim..(n + 1) * dim) {
-                    copy(place, x);
-                    scale(place, if spec.weighted_inputs() { weight } else { 1.0 });
-                }
-                n += 1;
-            }
-            if n == 0 {
-                continue;
-            }
-            let part = |role, rows: usize| weights.expert(role, index, expert, rows);
-            let fused = if spec.fused_experts() { part(Role::FfnGateUpExps, 2 * ffn) } else { None };
-            let (w_gate, w_up) = match fused {
-                Some(both) => (both.part(0, ffn), both.part(ffn, ffn)),
-                None => {
-                    (part(Role::FfnGateExps, ffn).filter(|_| spec.gate() != Gate::None), part(Role::FfnUpExps, ffn))
-                }
-            };
-            let Some(w_down) = part(Role::FfnDownExps, dim) else { return };
-            let Some(x) = gathered.get_mut(..n * dim) else { return };
-            let biases = [bias(Role::FfnGateExpsBias, ffn), bias(Role::FfnUpExpsBias, ffn)];
-            compute.by_selected(true);
-            expert_of(compute, spec, (w_gate, w_up, w_down), (n, ffn), biases, x, inner);
-            compute.by_selected(false);
-            add_bias(x, dim, bias(Role::FfnDownExpsBias, dim));
-            let mut made = rows(x, dim);
-            for (t, sum) in rows_mut(sum, dim).enumerate() {
-                let Some(weight) = weight(t) else { continue };
-                let weight = if spec.weighted_inputs() { 1.0 } else { weight };
-                for (sum, y) in sum.iter_mut().zip(made.next().unwrap_or(&[])) {
-                    *sum += weight * y;
-                }
-            }
+        let layer = (*spec, &*weights, index);
+        run_chosen(compute, layer, &Bank::all(spec, experts.count, ffn), (chosen, branch), gathered, inner, sum);
+        #[cfg(feature = "mixtures")]
+        if let Some(group) = spec.group_experts() {
+            // They process the output of the others, as in llama.cpp.
+            copy(branch, sum);
+            run_chosen(compute, layer, &Bank::shared(groups, group.width), (of_groups, branch), gathered, inner, sum);
         }
         if let Some(shared) = spec.shared_experts() {
             let up = of_all(Role::FfnUpShexp);
@@ -119,6 +97,118 @@ impl<'m> Forward<'m, '_> {
         leave(compute, spec, weights, (Role::PostFfwNorm, index), branch, hidden);
         norm_sum(compute, spec, weights, (Role::LayerOutputNorm, Role::LayerOutputNormBias, index), hidden);
     }
+}
+
+/// Experts that a layer chooses from.
+struct Bank {
+    count: usize,
+    width: usize,
+    /// Gate, up and down.
+    roles: [Role; 3],
+    /// Biases of the same.
+    biases: Option<[Role; 3]>,
+    /// True if gate and up are one tensor.
+    fused: bool,
+}
+
+impl Bank {
+    /// The experts that the router scores.
+    fn all(spec: &Spec<'_>, count: usize, width: usize) -> Self {
+        let roles = [Role::FfnGateExps, Role::FfnUpExps, Role::FfnDownExps];
+        let biases = Some([Role::FfnGateExpsBias, Role::FfnUpExpsBias, Role::FfnDownExpsBias]);
+        Self { count, width, roles, biases, fused: spec.fused_experts() }
+    }
+
+    /// The experts that groups share.
+    #[cfg(feature = "mixtures")]
+    fn shared(count: usize, width: usize) -> Self {
+        let roles = [Role::FfnGateChexps, Role::FfnUpChexps, Role::FfnDownChexps];
+        Self { count, width, roles, biases: None, fused: false }
+    }
+}
+
+/// Adds the outputs of the chosen experts to `sum`: those with a weight that is not 0 in `chosen`, `[tokens][experts]`.
+fn run_chosen(
+    compute: &mut Compute<'_, '_>,
+    (spec, weights, index): (&Spec<'_>, &Weights<'_, '_>, usize),
+    bank: &Bank,
+    (chosen, input): (&[f32], &[f32]),
+    gathered: &mut [f32],
+    inner: &mut [f32],
+    sum: &mut [f32],
+) {
+    let (dim, ffn) = (spec.dim, bank.width);
+    for expert in 0..bank.count {
+        let bias = |place: usize, width: usize| {
+            let role = bank.biases.as_ref().and_then(|biases| biases.get(place));
+            let all = role.map_or(&[] as &[u8], |role| weights.vector(*role, index));
+            all.get(4 * expert * width..4 * (expert + 1) * width).unwrap_or(&[])
+        };
+        let weight = |t: usize| chosen.get(t * bank.count + expert).copied().filter(|&weight| weight != 0.0);
+        let mut n = 0;
+        for (t, weight, x) in rows(input, dim).enumerate().filter_map(|(t, x)| Some((t, weight(t)?, x))) {
+            compute.select(n, t);
+            if let Some(place) = gathered.get_mut(n * dim..(n + 1) * dim) {
+                copy(place, x);
+                scale(place, if spec.weighted_inputs() { weight } else { 1.0 });
+            }
+            n += 1;
+        }
+        if n == 0 {
+            continue;
+        }
+        let part = |role, rows: usize| weights.expert(role, index, expert, rows);
+        let [gate, up, down] = bank.roles;
+        let fused = if bank.fused { part(Role::FfnGateUpExps, 2 * ffn) } else { None };
+        let (w_gate, w_up) = match fused {
+            Some(both) => (both.part(0, ffn), both.part(ffn, ffn)),
+            None => (part(gate, ffn).filter(|_| spec.gate() != Gate::None), part(up, ffn)),
+        };
+        let Some(w_down) = part(down, dim) else { return };
+        let Some(x) = gathered.get_mut(..n * dim) else { return };
+        compute.by_selected(true);
+        expert_of(compute, spec, (w_gate, w_up, w_down), (n, ffn), [bias(0, ffn), bias(1, ffn)], x, inner);
+        compute.by_selected(false);
+        add_bias(x, dim, bias(2, dim));
+        let mut made = rows(x, dim);
+        for (t, sum) in rows_mut(sum, dim).enumerate() {
+            let Some(weight) = weight(t) else { continue };
+            let weight = if spec.weighted_inputs() { 1.0 } else { weight };
+            for (sum, y) in sum.iter_mut().zip(made.next().unwrap_or(&[])) {
+                *sum += weight * y;
+            }
+        }
+    }
+}
+
+/// Computes the weights of the experts that groups share, from a router's scores. Each chosen expert chooses that of its
+/// group; as in llama.cpp, its share is the softmax's at the number of the group.
+fn choose_groups(scores: &[f32], used: usize, group: GroupExperts, weights: &mut [f32]) {
+    let top = scores.iter().fold(f32::NEG_INFINITY, |top, &score| if score > top { score } else { top });
+    let total: f32 = scores.iter().map(|score| libm::expf(score - top)).sum();
+    weights.fill(0.0);
+    let mut kept = 0.0;
+    let mut last: Option<(usize, f32)> = None;
+    for _ in 0..used.min(weights.len()) {
+        // The best of those that come after the last one: lower scores, and of equal ones the later.
+        let is_after = |i: usize, score: f32| last.is_none_or(|(at, best)| score < best || score == best && i > at);
+        let mut best: Option<(usize, f32)> = None;
+        for (i, &score) in scores.iter().enumerate().filter(|(i, score)| is_after(*i, **score)) {
+            if best.is_none_or(|(_, best)| score > best) {
+                best = Some((i, score));
+            }
+        }
+        let Some((expert, _)) = best else { break };
+        last = best;
+        let number = expert.checked_div(group.size).unwrap_or(0);
+        let share = scores.get(number).map_or(0.0, |score| libm::expf(score - top) / total);
+        kept += share;
+        if let Some(weight) = weights.get_mut(number) {
+            *weight += share;
+        }
+    }
+    const LEAST: f32 = 6.103_515_6e-5; // the smallest F16
+    scale(weights, group.scale / if kept > LEAST { kept } else { LEAST });
 }
 
 /// `y = norm(x) / sqrt(dim) * factors`, the input of a router beside a dense feed-forward.

@@ -66,7 +66,7 @@ impl Forward<'_, '_> {
                 add_bias(branch, dim, weights.vector(Role::FfnDownBias, index));
             }
             compute.done(Section::FeedForward);
-            if layer.has_experts {
+            if layer.has_experts && spec.experts_beside() {
                 // The experts beside it add it to theirs.
                 norm(compute, spec, weights, (Role::PostFfwNorm1, Role::PostFfwNorm1, index), branch);
                 return copy(held, branch);

@@ -26,7 +26,7 @@ impl Forward<'_, '_> {
             q_dim: layer.q_dim(),
             kv_dim: layer.kv_dim(),
             out_dim: layer.heads * head_layout(self.store.kind, layer).value(),
-            stride: spec.attention_row(layer),
+            stride: layer.qkv_dim(),
             head: head_layout(self.store.kind, layer),
         };
         let (index, dim, count) = (layer.index, spec.dim, *count);
@@ -62,6 +62,9 @@ impl Forward<'_, '_> {
         let Some(out) = pieces.out.get_mut(..count * shape.out_dim) else { return };
         attend.all(compute, segments, out, self.sums);
         heads.values(compute, &mut pieces);
+        if spec.heads_gated().is_some() {
+            heads.gate(compute, branch, &mut pieces);
+        }
         compute.done(Section::Attention);
         let values = pieces.qkv.get(..count * layer.heads * latent.value);
         let (Some(values), Some(w)) = (values, weights.matrix(Role::AttnOutput, index)) else { return };
@@ -95,6 +98,17 @@ struct Heads<'a> {
 }
 
 impl Heads<'_> {
+    /// Multiplies each head's value by the sigmoid of a linear layer of attention's input.
+    fn gate(&self, compute: &mut Compute<'_, '_>, input: &[f32], pieces: &mut Pieces<'_>) {
+        let Pieces { qkv, out, .. } = pieces;
+        let (heads, value) = (self.layer.heads, self.latent.value);
+        let (Some(w), Some(gates)) = (self.matrix(Role::AttnGate), out.get_mut(..self.count * heads)) else { return };
+        compute.times((input, self.count), w, gates, heads);
+        for (x, gate) in rows_mut(qkv, value).zip(gates) {
+            scale(x, 1.0 / (1.0 + libm::expf(-*gate)));
+        }
+    }
+
     fn matrix(&self, role: Role) -> Option<Matrix<'_>> {
         self.weights.matrix(role, self.layer.index)
     }

@@ -16,6 +16,7 @@ mod feed_forward;
 #[cfg(feature = "sound")]
 mod front;
 mod hadamard;
+mod kimi;
 #[cfg(feature = "lora")]
 mod lora;
 mod mamba;
@@ -27,6 +28,7 @@ mod recurrent;
 mod relative;
 mod rope;
 mod rwkv;
+mod turns;
 
 use core::ops::{ControlFlow, Range};
 
@@ -222,8 +224,10 @@ impl<'m, 'w> Forward<'m, 'w> {
             if has_streams {
                 self.open_streams();
             }
+            self.keep_embedding();
             self.compute.done(Section::Embedding);
         }
+        self.take_turn(index);
         self.show(Stage::Before, index, observer)?;
         let tiles = self.tiles(&layer);
         let mixer = if layer.has_state() { self.spec.recurrent() } else { None };
@@ -246,7 +250,8 @@ impl<'m, 'w> Forward<'m, 'w> {
         if let Some(mixer) = mixer {
             match mixer.kind {
                 RecurrentKind::Mamba => self.mamba(&layer, &mixer),
-                RecurrentKind::Rwkv7 | RecurrentKind::Rwkv6 => self.time_mix(&layer, &mixer),
+                RecurrentKind::Rwkv7 | RecurrentKind::Rwkv6 | RecurrentKind::Qrwkv6 => self.time_mix(&layer, &mixer),
+                RecurrentKind::KimiDelta => self.kimi_delta(&layer, &mixer),
                 _ => self.recurrent(&layer, &mixer),
             }
             self.compute.done(Section::State);
@@ -273,7 +278,8 @@ impl<'m, 'w> Forward<'m, 'w> {
         let Self { spec, weights, compute, hidden, rows, .. } = self;
         if let (Some(loops), Some(hidden)) = (spec.loops(), hidden.get_mut(..*rows * spec.dim))
             && loops.normed
-            && (index + 1).checked_rem(loops.layers) == Some(0)
+            && (index + 1).checked_rem(loops.run()) == Some(0)
+            && !(spec.takes_turns() && index + 1 == spec.layers)
         {
             norm(compute, spec, weights, (Role::OutputNorm, Role::OutputNormBias, 0), hidden);
         }
@@ -284,7 +290,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         if let (true, Some(Recurrent { kind: RecurrentKind::Rwkv6, .. })) = (built::RWKV, self.spec.recurrent()) {
             return self.channel_mix(layer);
         }
-        if layer.ffn > 0 && (!layer.has_experts || self.spec.experts_beside()) {
+        if layer.ffn > 0 && (!layer.has_experts || self.spec.has_dense_beside()) {
             self.feed_forward(layer, tokens);
         }
         if layer.has_experts {

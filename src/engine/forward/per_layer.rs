@@ -47,8 +47,10 @@ impl Forward<'_, '_> {
         scale(inputs, core::f32::consts::FRAC_1_SQRT_2);
     }
 
-    /// `x += norm(projection(f(gate(x)) * input))`, then `x *= scale`; each only if the model has it.
+    /// `x += norm(projection(f(gate(x)) * input))`, then `x *= scale`, or `x += scale * embedding`; each only if the model
+    /// has it.
     pub(super) fn layer_end(&mut self, layer: &Layer, tokens: usize) {
+        let at = self.beside_at();
         let Self { spec, weights, compute, hidden, branch, inner, inputs, .. } = self;
         let (index, dim, width) = (layer.index, spec.dim, spec.per_layer_input());
         let Some(hidden) = hidden.get_mut(..tokens * dim) else { return };
@@ -85,7 +87,10 @@ impl Forward<'_, '_> {
             return;
         }
         let factor = weights.vector(Role::LayerOutputScale, index);
-        if !factor.is_empty() {
+        if spec.embedding_skip() {
+            let (factor, kept) = (le_f32(factor, 0), inputs.get(at..).unwrap_or(&[]));
+            hidden.iter_mut().zip(kept).for_each(|(x, kept)| *x += factor * kept);
+        } else if !factor.is_empty() {
             scale(hidden, le_f32(factor, 0));
         }
     }

@@ -156,9 +156,6 @@ impl Mixer<'_> {
         let of = |role, at| (self.weights.matrix(role, self.index), at);
         match self.kind {
             RecurrentKind::ShortConvolution => [of(Role::ShortConvIn, 0), (None, 0), (None, 0), (None, 0)],
-            RecurrentKind::Mamba2 | RecurrentKind::Mamba | RecurrentKind::Rwkv7 | RecurrentKind::Rwkv6 => {
-                [of(Role::SsmIn, 0), (None, 0), (None, 0), (None, 0)]
-            }
             RecurrentKind::DeltaNet if !self.in_turns => [
                 of(Role::AttnGate, 0),
                 of(Role::AttnQkv, self.row.channels),
@@ -171,6 +168,7 @@ impl Mixer<'_> {
                 of(Role::SsmAlpha, self.row.decay),
                 of(Role::SsmBeta, self.row.factor),
             ],
+            _ => [of(Role::SsmIn, 0), (None, 0), (None, 0), (None, 0)],
         }
     }
 

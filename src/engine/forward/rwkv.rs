@@ -1,7 +1,7 @@
 //! RWKV-6 and -7 ([Finch](https://arxiv.org/abs/2404.05892), [Goose](https://arxiv.org/abs/2503.14456)): time mixing and channel mixing combine each row with
-//! the previous one.
+//! the previous one. QRWKV has the inputs of RWKV-6, and heads that share keys and values.
 //!
-//! In each layer, the state of a context contains the last row of time mixing, the last row of channel mixing, and the
+//! In each layer, the state of a context contains the last row of time mixing, that of channel mixing if there is any, and the
 //! matrices of the heads in tiles of sixteen columns, `[tiles][keys][16]`.
 
 use super::compute::Compute;
@@ -91,6 +91,9 @@ impl Forward<'_, '_> {
             if seven {
                 layer.keys(compute.kernels, key, rate, x, shift);
             }
+        }
+        if mixer.kind == RecurrentKind::Qrwkv6 {
+            layer.gated_linear(&mut pieces);
         }
         let mut start = 0;
         for segment in segments {
@@ -267,7 +270,38 @@ impl Mixing<'_> {
             }
         }
         compute.by_tokens(decay, dim, &|_, x| compute.kernels.activate(Activation::DoubleExponential, x, None));
-        compute.by_tokens(gate, dim, &|_, x| compute.kernels.activate(Activation::Silu, x, None));
+        let gated = if self.mixer.kind == RecurrentKind::Qrwkv6 { Activation::Sigmoid } else { Activation::Silu };
+        compute.by_tokens(gate, dim, &|_, x| compute.kernels.activate(gated, x, None));
+    }
+
+    /// Prepares a state without a bonus and without removals: adds biases, copies keys and values to all heads that
+    /// share them, multiplies keys by one minus the decay, and scales queries.
+    fn gated_linear(&self, pieces: &mut Pieces<'_>) {
+        let Recurrent { heads, groups, width, .. } = *self.mixer;
+        let (dim, share) = (self.dim, heads.checked_div(groups).unwrap_or(1));
+        #[cfg(feature = "rwkv")]
+        add_bias(pieces.query, dim, self.vector(Role::TimeMixReceptanceBias));
+        super::scale(pieces.query, 1.0 / libm::sqrtf(width as f32));
+        #[cfg(feature = "rwkv")]
+        let biases = [self.vector(Role::TimeMixKeyBias), self.vector(Role::TimeMixValueBias)];
+        #[cfg(not(feature = "rwkv"))]
+        let biases = [&[] as &[u8]; 2];
+        for (all, bias) in [&mut *pieces.key, &mut *pieces.value].into_iter().zip(biases) {
+            for row in rows_mut(all, dim) {
+                add_bias(row.get_mut(..groups * width).unwrap_or_default(), dim, bias);
+                for at in (0..dim).rev() {
+                    let (head, i) = (at.checked_div(width).unwrap_or(0), at.checked_rem(width).unwrap_or(0));
+                    let from = head.checked_div(share).unwrap_or(0) * width + i;
+                    let value = row.get(from).copied().unwrap_or(0.0);
+                    if let Some(to) = row.get_mut(at) {
+                        *to = value;
+                    }
+                }
+            }
+        }
+        pieces.key.iter_mut().zip(&*pieces.decay).for_each(|(key, decay)| *key -= *key * decay);
+        pieces.x.fill(0.0);
+        pieces.shift.fill(0.0);
     }
 
     /// Computes all projections of the rows. Values of later layers are mixed with those of the first layer.
@@ -391,7 +425,7 @@ impl Mixing<'_> {
             if !weight.is_empty() {
                 kernels.layer_norm(out, weight, vector(Role::TimeMixLnBias, head), Deviation::Within(HEAD_EPS));
             }
-            if self.mixer.kind == RecurrentKind::Rwkv6 {
+            if self.mixer.kind != RecurrentKind::Rwkv7 {
                 continue;
             }
             let mut own = 0.0;
@@ -420,7 +454,9 @@ pub(super) fn shift_rows(
     segments: &[Segment],
     x: &mut [f32],
 ) {
-    let Some(Recurrent { kind: RecurrentKind::Rwkv7 | RecurrentKind::Rwkv6, .. }) = spec.recurrent() else { return };
+    if !matches!(spec.recurrent(), Some(Recurrent { channel_mixing: true, .. })) {
+        return;
+    }
     let (dim, lerp) = (spec.dim, weights.vector(Role::ChannelMixLerp, index));
     let mut left = rows_mut(x, dim);
     for segment in segments {

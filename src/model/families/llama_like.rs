@@ -7,7 +7,7 @@ use crate::model::keys::Keys;
 use crate::model::layers::{HeadSpec, PerLayer, Xielu};
 use crate::model::roles::Role;
 use crate::model::spec::Special;
-use crate::model::{Gate, Loops, MAX_LAYERS, Placement, Positions, QkNorm, Residual, RopeStyle, Spec};
+use crate::model::{Gate, HeadGate, Loops, MAX_LAYERS, Need, Placement, Positions, QkNorm, Residual, RopeStyle, Spec};
 use crate::{Error, tri};
 
 /// InternLM 2 and XVERSE: Llama by another name.
@@ -63,7 +63,7 @@ pub(super) const fn nanbeige<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Er
     if let PerLayer::Each(_) = spec.kv_heads {
         return Err(keys.wrong("attention.head_count_kv", "must be the same for all layers"));
     }
-    Ok(Spec { layers, loops: if runs > 1 { Some(Loops { layers: own, normed }) } else { None }, ..spec })
+    Ok(Spec { layers, loops: if runs > 1 { Some(Loops { layers: own, normed, low_runs: 0 }) } else { None }, ..spec })
 }
 
 /// CogVLM without images.
@@ -74,6 +74,43 @@ pub(super) const fn cogvlm<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
 /// PLaMo 1: attention and feed-forward read the same hidden state.
 pub(super) const fn plamo<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     Ok(Spec { residual: Residual::Parallel { one_norm: true }, ..tri!(halves(keys)) })
+}
+
+/// Talkie: norms without weights, a factor for each head of q, and the token's embedding after every layer.
+pub(super) const fn talkie<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    Ok(Spec {
+        bare_norm: true,
+        embedding_norm: Need::Optional,
+        embedding_skip: true,
+        layer_scale: Need::Required,
+        qk_norm: QkNorm::Gain,
+        qk_norm_after_rope: true,
+        logit_scale: tri!(keys.required("logit_scale")),
+        ..tri!(halves(keys))
+    })
+}
+
+/// HRM: two stacks of layers in turns, norms without weights, and gates of the heads' output. All tokens attend to
+/// earlier tokens only, as in llama.cpp.
+pub(super) const fn hrm_text<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(halves(keys));
+    let run = tri!(keys.size("hrm.layers_per_stack", MAX_LAYERS));
+    let low_runs = tri!(keys.size("hrm.l_cycles", MAX_LAYERS));
+    let cycles = tri!(keys.size("hrm.h_cycles", MAX_LAYERS));
+    keys.known("hrm.prefix_lm");
+    if spec.layers != run * cycles * (low_runs + 1) {
+        return Err(keys.wrong("block_count", "is not the number of layers of all runs"));
+    }
+    let (PerLayer::All(_), PerLayer::All(_)) = (spec.heads, spec.kv_heads) else {
+        return Err(keys.wrong("attention.head_count", "must be the same for all layers"));
+    };
+    Ok(Spec {
+        bare_norm: true,
+        embedding_scale: tri!(keys.or("embedding_scale", 1.0)),
+        heads_gated: Some(HeadGate { per_head: false, softplus: false }),
+        loops: Some(Loops { layers: 2 * run, normed: true, low_runs }),
+        ..spec
+    })
 }
 
 /// Maincoder: norms of the heads of q and k, after rope.

@@ -4,10 +4,12 @@ use super::llama_like::{adjacent, halves};
 use super::phi3;
 use crate::kernel::Activation;
 use crate::model::keys::Keys;
-use crate::model::layers::{HeadSpec, Pattern};
+use crate::model::layers::{HeadSpec, Pattern, PerLayer};
 use crate::model::roles::Role;
 use crate::model::rope::{Rope, Scaling};
-use crate::model::{HeadGate, Placement, QkNorm, RopeStyle, Router, Scores, SharedExperts, Spec, Temperature};
+use crate::model::{
+    Experts, GroupExperts, HeadGate, Placement, QkNorm, RopeStyle, Router, Scores, SharedExperts, Spec, Temperature,
+};
 use crate::{Error, tri};
 
 /// OLMoE: norms of all of q and all of k; weights that do not sum to 1.
@@ -139,6 +141,37 @@ pub(super) const fn dbrx<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
         renamed: &[(Role::AttnOutputNorm, Role::FfnNorm)],
         ..tri!(keys.mixture(spec, Scores::Softmax, true))
     })
+}
+
+/// Grove MoE: Qwen 3 with experts, and experts that pairs of them share.
+pub(super) const fn grovemoe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(halves(keys));
+    let size = tri!(keys.size("experts_per_group", 512));
+    let width = match tri!(keys.nonzero("expert_chunk_feed_forward_length", Keys::MAX_WIDTH)) {
+        Some(width) => width,
+        None => spec.global.dim,
+    };
+    let scale = tri!(keys.required("expert_group_scale"));
+    let spec = tri!(keys.mixture(spec, Scores::Softmax, true));
+    match spec.experts {
+        Some(experts) if experts.count.is_multiple_of(size) => {}
+        _ => return Err(keys.wrong("experts_per_group", "does not divide expert_count")),
+    }
+    Ok(Spec { qk_norm: QkNorm::Head, group_experts: Some(GroupExperts { size, width, scale }), ..spec })
+}
+
+/// Arctic: a dense feed-forward as wide as the hidden state, and experts that read the layer's input.
+pub(super) const fn arctic<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(adjacent(keys));
+    let PerLayer::All(width) = spec.ffn else {
+        return Err(keys.wrong("feed_forward_length", "must be the same for all layers"));
+    };
+    let spec = tri!(keys.mixture(spec, Scores::Softmax, true));
+    let experts = match spec.experts {
+        Some(experts) => Some(Experts { width: Some(width), ..experts }),
+        None => None,
+    };
+    Ok(Spec { experts, ffn: PerLayer::All(spec.dim), experts_of_input: true, shared_experts: None, ..spec })
 }
 
 /// GLM 4.5 to 4.7: norms of the heads of q and k in the larger models.

@@ -9,7 +9,7 @@ use crate::checkpoint::keys::{Keys, SIGMOID};
 use crate::checkpoint::names::Row;
 
 #[rustfmt::skip]
-const LATENT: &[Row] = &[
+pub const LATENT: &[Row] = &[
     ("self_attn.q_a_proj", "attn_q_a", same),
     ("self_attn.q_a_layernorm", "attn_q_a_norm", same),
     ("self_attn.q_b_proj", "attn_q_b", same),

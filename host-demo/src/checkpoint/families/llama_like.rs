@@ -5,12 +5,13 @@ use anyhow::{Context, Result, ensure};
 use super::llama::{self, ROTATED, rope_factors};
 use super::{Family, Vocabulary};
 use crate::checkpoint::changes::{
-    grouped_rotated, halves, in_groups_of_heads, keys_and_values, rotated_heads, same, thirds_rotated, tiled_columns,
-    tiled_rows,
+    grouped_rotated, halves, in_groups_of_heads, keys_and_values, quarters, rotated_heads, same, thirds_rotated,
+    tiled_columns, tiled_rows,
 };
 use crate::checkpoint::config::Config;
 use crate::checkpoint::keys::Keys;
 use crate::checkpoint::names::Row;
+use crate::checkpoint::view::{Step, View};
 use crate::gguf_writer::Meta;
 
 /// GPT-2's names, in Qwen 1 and Refact.
@@ -48,6 +49,37 @@ fn minicpm(keys: &mut Keys<'_>) -> Result<()> {
     keys.set("residual_scale", (double(c, "scale_depth")? / (c.layers()? as f64).sqrt()) as f32);
     keys.set("logit_scale", (c.width()? as f64 / double(c, "dim_model_base")?) as f32);
     Ok(())
+}
+
+fn hrm(keys: &mut Keys<'_>) -> Result<()> {
+    keys.common()?;
+    let c = keys.config;
+    let layers = c.need(&["num_layers_per_stack", "num_hidden_layers"])?;
+    let (high, low) = (c.need(&["H_cycles"])?, c.need(&["L_cycles"])?);
+    keys.set("block_count", layers * high * (low + 1));
+    keys.set("rope.dimension_count", c.head_width()? as u32);
+    keys.float("embedding_scale", &["embedding_scale"])?;
+    keys.set("hrm.layers_per_stack", layers);
+    keys.set("hrm.h_cycles", high);
+    keys.set("hrm.l_cycles", low);
+    keys.set("hrm.prefix_lm", c.flag("prefix_lm").unwrap_or(false));
+    Ok(())
+}
+
+/// Negates the second half of each head: Talkie turns the other way.
+fn turned_back<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
+    let head = config.size(&["head_dim"])?;
+    ensure!(head > 0, "head_dim in config.json is 0");
+    let heads = view.size(0)? / head;
+    let halves = view.split(0, &vec![head / 2; 2 * heads])?;
+    let signed = |(i, half): (usize, View<'f>)| if i % 2 == 0 { half } else { half.then(Step::Times(-1.0)) };
+    Ok(halves.into_iter().enumerate().map(signed).collect())
+}
+
+/// A number for each head.
+fn by_head<'f>(_: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
+    let len = view.len();
+    Ok(vec![view.reshape(&[len, 1])?])
 }
 
 fn double(config: &Config, name: &str) -> Result<f64> {
@@ -339,6 +371,44 @@ pub const ALL: &[Family] = &[
             Ok(())
         },
         made: rope_factors,
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["TalkieForCausalLM"],
+        architecture: "talkie",
+        names: &[&[
+            ("embed", "token_embd", same),
+            ("attn.attn_query", "attn_q", turned_back),
+            ("attn.attn_key", "attn_k", turned_back),
+            ("attn.attn_value", "attn_v", same),
+            ("attn.attn_resid", "attn_output", same),
+            ("attn.head_gain.head_g", "attn_q_norm.weight", by_head),
+            ("attn_gain.a_g", "attn_output.scale", same),
+            ("mlp.mlp_gate", "ffn_gate", same),
+            ("mlp.mlp_linear", "ffn_up", same),
+            ("mlp.mlp_resid", "ffn_down", same),
+            ("mlp_gain.a_g", "ffn_down.scale", same),
+            ("embed_skip.a_g", "layer_output_scale.weight", same),
+        ]],
+        keys: |k| {
+            k.common()?;
+            // The smallest number that makes 1 larger, which torch takes if a norm names none.
+            k.set("attention.layer_norm_rms_epsilon", f32::EPSILON);
+            Ok(())
+        },
+        scalars: &[("lm_head_gain.w_g", "talkie.logit_scale")],
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["HrmTextForCausalLM"],
+        architecture: "hrm_text",
+        names: &[&[
+            ("z_L_init", "hrm.z_l_init", same),
+            ("attn.gqkv_proj", "attn_gate attn_q attn_k attn_v", quarters),
+            ("attn.o_proj", "attn_output", same),
+            ("mlp.gate_up_proj", "ffn_gate ffn_up", halves),
+        ]],
+        keys: hrm,
         ..Family::PLAIN
     },
     Family { classes: &["PanguEmbeddedForCausalLM"], architecture: "pangu-embedded", keys: pangu, ..Family::PLAIN },

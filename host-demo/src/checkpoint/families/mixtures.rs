@@ -318,6 +318,46 @@ pub const ALL: &[Family] = &[
         ..Family::PLAIN
     },
     Family {
+        classes: &["GroveMoeForCausalLM", "modeling_grove_moe.GroveMoeForCausalLM"],
+        architecture: "grovemoe",
+        names: &[&[
+            ("mlp.chunk_experts.#.gate_proj", "ffn_gate_chexps", same),
+            ("mlp.chunk_experts.#.up_proj", "ffn_up_chexps", same),
+            ("mlp.chunk_experts.#.down_proj", "ffn_down_chexps", same),
+            ("mlp.expert_bias", "", same), // the published code does not use it
+            ("mlp.gate.expert_bias", "", same),
+        ]],
+        keys: |k| {
+            k.common()?;
+            k.maybe("expert_feed_forward_length", &["moe_intermediate_size"])?;
+            // Constants of the published code.
+            k.set("expert_chunk_feed_forward_length", k.config.number(&["head_dim"])?.unwrap_or(128));
+            k.set("experts_per_group", 2u32);
+            k.set("expert_group_scale", 0.05f32);
+            Ok(())
+        },
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["ArcticForCausalLM"],
+        architecture: "arctic",
+        names: &[ROTATED, &[
+            ("residual_layernorm", "ffn_norm", same),
+            ("post_attention_layernorm", "ffn_norm_exps", same),
+            ("residual_mlp.w1", "ffn_gate", same),
+            ("residual_mlp.w2", "ffn_down", same),
+            ("residual_mlp.w3", "ffn_up", same),
+        ]],
+        keys: |k| {
+            k.common()?;
+            k.vocab_size()?;
+            let width = k.config.width()? / k.config.heads()?.max(1);
+            k.set("rope.dimension_count", width as u32);
+            Ok(())
+        },
+        ..Family::PLAIN
+    },
+    Family {
         classes: &["MellumForCausalLM"],
         architecture: "mellum",
         keys: |k| {

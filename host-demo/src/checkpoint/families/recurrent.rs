@@ -356,7 +356,7 @@ pub const ALL: &[Family] = &[
             ("self_attn.k_proj", "attn_k", by_key),
             ("self_attn.v_proj", "attn_v", by_attention_in),
             ("self_attn.o_proj", "attn_output", by_attention_out),
-            ("mamba.in_proj", "ssm_in ssm_in ssm_in ssm_in ssm_in", by_ssm_in),
+            ("mamba.in_proj", "ssm_in", by_ssm_in),
             ("mamba.out_proj", "ssm_out", by_ssm_out),
         ], MAMBA2],
         keys: |k| {

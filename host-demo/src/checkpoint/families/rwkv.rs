@@ -1,6 +1,6 @@
-//! RWKV 6 and 7.
+//! RWKV 6 and 7, alone and in place of the attention of Qwen 2.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use super::Family;
 use crate::checkpoint::changes::{same, squeezed, transposed};
@@ -140,7 +140,137 @@ fn rwkv6(keys: &mut Keys<'_>) -> Result<()> {
 }
 
 #[rustfmt::skip]
+const ARWKV7: &[Row] = &[
+    ("self_attn.time_mixer.x_r", "time_mix_lerp_fused.weight", mixed),
+    ("self_attn.time_mixer.x_w", "time_mix_lerp_fused.weight", mixed),
+    ("self_attn.time_mixer.x_k", "time_mix_lerp_fused.weight", mixed),
+    ("self_attn.time_mixer.x_v", "time_mix_lerp_fused.weight", mixed),
+    ("self_attn.time_mixer.x_a", "time_mix_lerp_fused.weight", mixed),
+    ("self_attn.time_mixer.x_g", "time_mix_lerp_fused.weight", mixed),
+    ("self_attn.time_mixer.w0", "time_mix_w0.weight", flat),
+    ("self_attn.time_mixer.w1", "time_mix_w1.weight", transposed),
+    ("self_attn.time_mixer.w2", "time_mix_w2.weight", transposed),
+    ("self_attn.time_mixer.a0", "time_mix_a0.weight time_mix_v0.weight", twice_in_first),
+    ("self_attn.time_mixer.a1", "time_mix_a1.weight time_mix_v1.weight", twice_in_first),
+    ("self_attn.time_mixer.a2", "time_mix_a2.weight time_mix_v2.weight", twice_in_first),
+    ("self_attn.time_mixer.v0", "time_mix_v0.weight", but_first),
+    ("self_attn.time_mixer.v1", "time_mix_v1.weight", but_first),
+    ("self_attn.time_mixer.v2", "time_mix_v2.weight", but_first),
+    ("self_attn.time_mixer.g1", "time_mix_g1.weight", transposed),
+    ("self_attn.time_mixer.g2", "time_mix_g2.weight", transposed),
+    ("self_attn.time_mixer.k_k", "time_mix_k_k.weight", flat),
+    ("self_attn.time_mixer.k_a", "time_mix_k_a.weight", flat),
+    ("self_attn.time_mixer.r_k", "time_mix_r_k.weight", flat),
+    ("self_attn.time_mixer.ln_x", "time_mix_ln", same),
+    ("self_attn.time_mixer.receptance", "time_mix_receptance", same),
+    ("self_attn.time_mixer.key", "time_mix_key", same),
+    ("self_attn.time_mixer.value", "time_mix_value", same),
+    ("self_attn.time_mixer.output", "time_mix_output", same),
+];
+
+/// A vector, or a transposed matrix.
+fn turned<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
+    let view = view.squeeze();
+    if view.shape().len() > 1 { transposed(config, view) } else { Ok(vec![view]) }
+}
+
+/// The first layer's value mix is not used; llama.cpp requires its tensors, and its converter copies these.
+fn twice_in_first<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
+    let is_first = Place::of(view.name()).number == Some(0);
+    let mut views = turned(config, view)?;
+    let copies = views.iter().map(|view| if is_first { view.clone() } else { view.clone().nothing() });
+    let copies: Vec<_> = copies.collect();
+    views.extend(copies);
+    Ok(views)
+}
+
+fn but_first<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
+    let is_first = Place::of(view.name()).number == Some(0);
+    let views = turned(config, view)?;
+    Ok(if is_first { views.into_iter().map(View::nothing).collect() } else { views })
+}
+
+fn arwkv7(keys: &mut Keys<'_>) -> Result<()> {
+    let c = keys.config;
+    ensure!(c.number(&["wkv_version"])? == Some(7), "wkv_version in config.json is not 7: not supported");
+    hybrid(keys)?;
+    keys.number("wkv.head_size", &["head_size"])?;
+    for (key, rank) in [("decay", 64u32), ("iclr", 64), ("value_residual_mix", 32)] {
+        keys.set(&format!("attention.{key}_lora_rank"), rank);
+    }
+    keys.set("attention.gate_lora_rank", if c.flag("wkv_has_gate") == Some(true) { 128u32 } else { 0 });
+    Ok(())
+}
+
+/// Writes the keys of RWKV in place of the attention of Qwen 2.
+fn hybrid(keys: &mut Keys<'_>) -> Result<()> {
+    keys.set("context_length", 1_048_576u32);
+    keys.number("embedding_length", &["hidden_size"])?;
+    keys.block_count()?;
+    keys.float("attention.layer_norm_rms_epsilon", &["rms_norm_eps"])?;
+    keys.number("feed_forward_length", &["intermediate_size"])?;
+    keys.set("token_shift_count", 1u32);
+    keys.set("attention.head_count", 0u32);
+    Ok(())
+}
+
+#[rustfmt::skip]
+const QRWKV6: &[Row] = &[
+    ("self_attn.time_maa_x", "time_mix_lerp_x.weight", squeezed),
+    ("self_attn.time_maa_w", "time_mix_lerp_fused.weight", mixed),
+    ("self_attn.time_maa_k", "time_mix_lerp_fused.weight", mixed),
+    ("self_attn.time_maa_v", "time_mix_lerp_fused.weight", mixed),
+    ("self_attn.time_maa_r", "time_mix_lerp_fused.weight", mixed),
+    ("self_attn.time_maa_g", "time_mix_lerp_fused.weight", mixed),
+    ("self_attn.time_maa_w1", "time_mix_w1.weight", decay_first),
+    ("self_attn.time_maa_w2", "time_mix_w2.weight", decay_first),
+    ("self_attn.time_decay", "time_mix_decay.weight", squeezed),
+    ("self_attn.time_decay_w1", "time_mix_decay_w1.weight", transposed),
+    ("self_attn.time_decay_w2", "time_mix_decay_w2.weight", transposed),
+    ("self_attn.q_proj", "time_mix_receptance", same),
+    ("self_attn.k_proj", "time_mix_key", same),
+    ("self_attn.v_proj", "time_mix_value", same),
+    ("self_attn.gate", "time_mix_gate", same),
+    ("self_attn.o_proj", "time_mix_output", same),
+];
+
+/// Transposes, and orders the five parts for decay, key, value, receptance and gate; the checkpoint begins with receptance.
+fn decay_first<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
+    let mut parts = Vec::new();
+    for view in transposed(config, view)? {
+        parts.extend(view.parts(0, 5)?);
+    }
+    parts.swap(0, 3);
+    Ok(parts)
+}
+
+fn qrwkv6(keys: &mut Keys<'_>) -> Result<()> {
+    hybrid(keys)?;
+    let c = keys.config;
+    let (width, heads) = (c.width()? as u32, c.heads()? as u32);
+    let large = width >= 4096;
+    keys.set("wkv.head_size", width / heads.max(1));
+    keys.set("time_mix_extra_dim", c.number(&["lora_rank_tokenshift"])?.unwrap_or(if large { 64 } else { 32 }));
+    keys.set("time_decay_extra_dim", c.number(&["lora_rank_decay"])?.unwrap_or(if large { 128 } else { 64 }));
+    keys.number("attention.head_count_kv", &["num_key_value_heads"])
+}
+
+#[rustfmt::skip]
 pub const ALL: &[Family] = &[
+    Family {
+        classes: &["RwkvHybridForCausalLM"],
+        architecture: "arwkv7",
+        names: &[ARWKV7],
+        keys: arwkv7,
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["RWKV6Qwen2ForCausalLM"],
+        architecture: "rwkv6qwen2",
+        names: &[QRWKV6],
+        keys: qrwkv6,
+        ..Family::PLAIN
+    },
     Family {
         classes: &["Rwkv6ForCausalLM"],
         architecture: "rwkv6",

@@ -1,0 +1,49 @@
+//! Two stacks of layers that run in turns ([HRM](https://arxiv.org/abs/2506.21734)): each has a hidden state, which begins
+//! as the token's embedding and as a learned vector. A run's input is the sum of both, and its output replaces the hidden
+//! state of its stack. Also the token's embedding, which a model may add after every layer.
+//!
+//! The residual stream holds the hidden state of the stack that ran last; the buffers of a pass hold the other one.
+
+use super::{Forward, copy, rows_mut};
+#[cfg(feature = "llama-like")]
+use crate::model::Role;
+use crate::quant::le_f32;
+
+impl Forward<'_, '_> {
+    /// Adds the two hidden states before the first layer of a run, if stacks run in turns.
+    pub(super) fn take_turn(&mut self, index: usize) {
+        let at = self.beside_at();
+        let Self { spec, hidden, inputs, rows, .. } = self;
+        let Some(loops) = spec.loops().filter(|_| spec.takes_turns()) else { return };
+        let Some(run) = index.checked_div(loops.run()).filter(|run| run * loops.run() == index) else { return };
+        let len = *rows * spec.dim;
+        let (Some(hidden), Some(other)) = (hidden.get_mut(..len), inputs.get_mut(at..at + len)) else { return };
+        #[cfg(feature = "llama-like")]
+        if run == 0 {
+            let first = self.weights.vector(Role::HrmInit, 0);
+            rows_mut(other, spec.dim).for_each(|row| {
+                row.iter_mut().enumerate().for_each(|(i, x)| *x = le_f32(first, i));
+            });
+        }
+        let was_high = run == 0 || loops.is_high(run - 1);
+        for (x, other) in hidden.iter_mut().zip(other) {
+            let sum = *x + *other;
+            if loops.is_high(run) != was_high {
+                *other = *x;
+            }
+            *x = sum;
+        }
+    }
+
+    /// Keeps the embeddings for the ends of layers, if the model adds them there.
+    pub(super) fn keep_embedding(&mut self) {
+        let at = self.beside_at();
+        let Self { spec, hidden, inputs, rows, .. } = self;
+        let len = *rows * spec.dim;
+        if spec.embedding_skip()
+            && let (Some(hidden), Some(kept)) = (hidden.get(..len), inputs.get_mut(at..at + len))
+        {
+            copy(kept, hidden);
+        }
+    }
+}
