@@ -173,6 +173,33 @@ fn strict_calls_after_thoughts_and_in_channels() {
     }
 }
 
+/// A forced call with a text that does not end: the answer ends with `length`, and its text is content.
+#[test]
+fn a_forced_call_that_the_limit_cuts_is_content() {
+    let template = "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}\
+                    <tool_call>\n<function={{ c.function.name }}>\n{% for k, v in c.function.arguments | items %}<parameter={{ k }}>\n{{ v }}\n</parameter>\n\
+                    {% endfor %}</function>\n</tool_call>{% endfor %}{% endfor %}";
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("m.gguf");
+    Scripted { script: &["a"], control: &IM, user: &["<tool_call>", "</tool_call>"], template }.write_random(&path, 7);
+    let server = Server::start_with(&["-m", path.to_str().unwrap(), "-c", "1024", "-t", "1"]);
+    let talk = Talk { server, _directory: directory };
+    let asked = asked(json!({
+        "tools": [function("get_weather")], "tool_choice": "required", "temperature": 1.5, "seed": 1, "max_tokens": 60,
+    }));
+    let choice = talk.good("/v1/chat/completions", &asked)["choices"][0].clone();
+    let content = choice["message"]["content"].as_str().unwrap();
+    assert_eq!(choice["finish_reason"], "length");
+    assert!(choice["message"].get("tool_calls").is_none(), "{choice}");
+    assert!(content.starts_with("<tool_call>\n<function=get_weather>\n<parameter=city>\n"), "{content:?}");
+    let events = talk.stream("/v1/chat/completions", &asked);
+    let deltas = events.iter().map(|event| &event["choices"][0]);
+    let streamed: String = deltas.clone().filter_map(|choice| choice["delta"]["content"].as_str()).collect();
+    assert_eq!(streamed, content);
+    assert!(deltas.clone().all(|choice| choice["delta"].get("tool_calls").is_none()));
+    assert_eq!(deltas.last().unwrap()["finish_reason"], "length");
+}
+
 #[test]
 fn prompts_are_scored() {
     let talk = start(&["Once", " upon", " a"], &[], &[], CHATML);

@@ -1,6 +1,6 @@
 //! Forced calls of models with random weights and public templates: every answer must be read back. The templates come
 //! from `ARENITE_FIXTURES`, and from the directory `ARENITE_TEMPLATES` if it is set. `ARENITE_SAMPLES` is the number of
-//! answers for each template (default: one for each way to ask).
+//! answers for each template (default: one for each request).
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -98,7 +98,7 @@ struct Way {
     is_streamed: bool,
 }
 
-/// Returns the ways to ask. `bias` makes marks of calls likely, for models that may also answer with text.
+/// Returns the ways to ask, each request whole and streamed. `bias` makes marks of calls likely, for models that may also answer with text.
 fn ways(bias: &Value) -> Vec<Way> {
     let named = json!({ "type": "function", "function": { "name": "get_weather" } });
     let forced = [
@@ -169,7 +169,7 @@ fn forced_calls_of_every_template_are_read_back() {
         eprintln!("SKIP: ARENITE_FIXTURES is not set, so no calls are forced from public templates");
         return;
     }
-    let samples: usize = std::env::var("ARENITE_SAMPLES").map_or(10, |text| text.parse().unwrap());
+    let samples: usize = std::env::var("ARENITE_SAMPLES").map_or(5, |text| text.parse().unwrap());
     let weather = json!({ "type": "object", "additionalProperties": false, "required": ["city"], "properties": {
         "city": { "type": "string", "description": "A text", "maxLength": 8 }, "days": { "type": "integer", "description": "A number", "minimum": 0, "maximum": 9 },
         "unit": { "type": "string", "description": "A unit", "enum": ["c", "f"] }, "exact": { "type": "boolean", "description": "A switch" },
