@@ -193,10 +193,10 @@ fn a_forced_call_that_the_limit_cuts_is_content() {
     assert!(choice["message"].get("tool_calls").is_none(), "{choice}");
     assert!(content.starts_with("<tool_call>\n<function=get_weather>\n<parameter=city>\n"), "{content:?}");
     let events = talk.stream("/v1/chat/completions", &asked);
-    let deltas = events.iter().map(|event| &event["choices"][0]);
-    let streamed: String = deltas.clone().filter_map(|choice| choice["delta"]["content"].as_str()).collect();
+    let deltas: Vec<&Value> = events.iter().map(|event| &event["choices"][0]).collect();
+    let streamed: String = deltas.iter().filter_map(|choice| choice["delta"]["content"].as_str()).collect();
     assert_eq!(streamed, content);
-    assert!(deltas.clone().all(|choice| choice["delta"].get("tool_calls").is_none()));
+    assert!(deltas.iter().all(|choice| choice["delta"].get("tool_calls").is_none()));
     assert_eq!(deltas.last().unwrap()["finish_reason"], "length");
 }
 

@@ -70,7 +70,7 @@ fn left_types(schema: &Map<String, Value>) -> Option<Vec<&'static str>> {
     if has("integer") && !has("number") && left.contains(&"number") {
         return None;
     }
-    left.retain(|name| !has(*name) && !(*name == "integer" && has("number")));
+    left.retain(|name| !(has(*name) || *name == "integer" && has("number")));
     Some(left)
 }
 
