@@ -90,10 +90,9 @@ impl Attention<'_> {
     }
 
     /// True if scores have no cap and no bias, and there are no sinks.
-    #[allow(dead_code)] // for tables with their own attention
-    #[inline(always)]
+    #[cfg(arm_fpu)]
     pub fn is_plain(&self) -> bool {
-        is_plain(self) && (!built::GPT_OSS || self.sinks.is_empty())
+        (!built::CAPS || self.cap.is_none()) && self.bias.is_none() && (!built::GPT_OSS || self.sinks.is_empty())
     }
 
     /// The token of a row, and its query head within the group.
@@ -216,10 +215,11 @@ impl<S: Isa, K: Keys, E: Values, const R: usize, const N: usize> Work<S> for Row
             let mut weights = [const { MaybeUninit::<[f32; BLOCK]>::uninit() }; R];
             let at = weights.each_mut().map(|weights| weights.as_mut_ptr().cast::<f32>());
             // SAFETY: the tiles are whole tiles of the head, and the layout's offsets stay inside a tile; each query
-            // has `dim` elements; `sums` has R rows. `scores` writes the scores of every tile that a row attends to,
-            // before `weights` and `weigh_rows` read them.
+            // has `dim` elements; `sums` has R rows. `multiply` writes the scores of every tile that a row attends to,
+            // before `finish`, `weights` and `weigh_rows` read them.
             unsafe {
-                let top = scores::<S, K, R, N>(s, job, row, (block, &tiles), &queries, &seen, at);
+                multiply::<S, K, R, N>(s, &tiles, layout, &queries, Range { lo: seen[0].lo, hi: seen[R - 1].hi }, at);
+                let top = finish(s, job, row, block, &seen, at);
                 softmax.weights(s, &top, &seen, at, sums, width);
                 if layout.shares() {
                     weigh_keys::<S, K, R, N>(s, &tiles, layout, &weights, &seen, sums.as_mut_ptr(), values);
@@ -270,43 +270,6 @@ fn rows<'a, const R: usize>(
         }
     }
     Some((queries, visible))
-}
-
-/// Computes the scores of a block of positions. Returns the largest score of each row.
-///
-/// # Safety
-///
-/// The conditions of [`multiply`] hold.
-#[inline(always)]
-unsafe fn scores<S: Isa, K: Keys, const R: usize, const N: usize>(
-    s: S,
-    job: &Attention<'_>,
-    row: usize,
-    (block, tiles): (usize, &[Tile; TILES]),
-    queries: &[&[f32]; R],
-    seen: &[Range; R],
-    to: [*mut f32; R],
-) -> [f32; R] {
-    // SAFETY: the caller promises the same as these functions require; the layout is that of the tiles.
-    unsafe {
-        if R == 1 && S::ROWS == 1 && K::IS_F32 {
-            let (keys, plain) = (tiles.map(|tile| tile.at.cast()), is_plain(job));
-            let factor = if plain { job.scale } else { 1.0 };
-            let top = s.scores_one(&keys, queries[0], factor, seen[0].lo..seen[0].hi, to[0]);
-            if plain {
-                return [top; R];
-            }
-        } else {
-            multiply::<S, K, R, N>(s, tiles, job.layout, queries, Range { lo: seen[0].lo, hi: seen[R - 1].hi }, to);
-        }
-        finish(s, job, row, block, seen, to)
-    }
-}
-
-/// True if scores have no cap and no bias.
-#[inline(always)]
-fn is_plain(job: &Attention<'_>) -> bool {
-    (!built::CAPS || job.cap.is_none()) && job.bias.is_none()
 }
 
 /// The dot products of `R` queries with the keys of all tiles that `reach` touches.
@@ -361,11 +324,6 @@ unsafe fn finish<S: Isa, const R: usize>(
     scores: [*mut f32; R],
 ) -> [f32; R] {
     let cap = if built::CAPS { job.cap } else { None };
-    let plain = is_plain(job);
-    if R == 1 && S::ROWS == 1 && plain {
-        // SAFETY: the row has a block of scores there, and attends to at least one position of it.
-        return [unsafe { s.scale_one(scores[0], job.scale, seen[0].lo..seen[0].hi) }; R];
-    }
     let mut top = [s.splat(f32::NEG_INFINITY); R];
     for t in (Range { lo: seen[0].lo, hi: seen[R - 1].hi }).tiles() {
         for r in 0..R {
@@ -376,8 +334,8 @@ unsafe fn finish<S: Isa, const R: usize>(
             // SAFETY: the row has a tile of scores there.
             unsafe {
                 let at = scores[r].add(t * TILE);
-                if plain {
-                    top[r] = s.scale(at, job.scale, lanes, top[r]);
+                if cap.is_none() && job.bias.is_none() {
+                    s.scale(at, job.scale, lanes, &mut top[r]);
                     continue;
                 }
                 let scores = &mut *at.cast();
@@ -451,11 +409,6 @@ impl<S: Isa, const R: usize> Softmax<S, R> {
                     }
                 }
                 self.best[r] = top;
-            }
-            if R == 1 && S::ROWS == 1 {
-                // SAFETY: the scores of these positions are written.
-                unsafe { s.softmax_one(scores[r], self.best[r], seen[r].lo..seen[r].hi, &mut self.total[r]) };
-                return;
             }
             for t in seen[r].tiles() {
                 // SAFETY: the scores of this tile are written, and the lanes are not empty.
@@ -594,12 +547,6 @@ unsafe fn weigh_elements<S: Isa, E: Values, const R: usize, const N: usize>(
     // SAFETY: the caller's tiles are whole, `hi <= BLOCK`, all weights in the range are written, and `sums` has R rows
     // of `width`, which contain elements `i..i + 16 * N`.
     unsafe {
-        if R == 1 && S::ROWS == 1 && E::IS_F32 {
-            let values = tiles.map(|tile| value_at(tile.at, layout, 0).wrapping_add(E::offset(i)).cast());
-            let weights = weights.as_ptr().cast();
-            s.add_rows(&values, width, weights, range.lo..range.hi, layout.dim - i, sums.add(i));
-            return 16 * N;
-        }
         let mut acc = [[s.splat(0.0); R]; N];
         for (n, acc) in acc.iter_mut().enumerate() {
             for (r, acc) in acc.iter_mut().enumerate() {

@@ -1,6 +1,5 @@
 //! Stores keys and values in the KV cache, in the layout of [`crate::memory::HeadLayout`].
 
-use super::scalar::{self, Unit as _};
 use super::{Form, Kernels};
 use crate::memory::{HeadLayout, KvType, TILE};
 use crate::quant::{TensorType, encode_row};
@@ -16,46 +15,56 @@ pub(crate) fn store(
     keys: &[f32],
     values: &[f32],
 ) {
-    let (bytes, dim, slot) = (layout.tile_bytes(), layout.dim.max(1), position % TILE);
     let page = (position / TILE).checked_rem(pages.len()).and_then(|entry| pages.get(entry));
+    let bytes = layout.tile_bytes();
     let Some(start) = page.and_then(|page| bytes.checked_mul(*page as usize)) else { return };
-    if KvType::F32.is_built()
-        && layout.kind == KvType::F32
-        && !layout.shares()
-        && at_once(layout, tiles, (start, head_bytes, slot), keys, values)
-    {
-        return;
-    }
-    let heads = tiles.chunks_exact_mut(head_bytes.max(1)).zip(keys.chunks_exact(dim).zip(values.chunks_exact(dim)));
-    let heads = heads.map_while(|(tiles, (key, value))| Some((tiles.get_mut(start..)?.get_mut(..bytes)?, key, value)));
+    let at = Place { layout, start, bytes, head_bytes, slot: position % TILE };
     match layout.kind {
         kind if !kind.is_built() => {}
-        KvType::F32 => store_floats(layout, slot, heads),
-        KvType::F16 => store_halves(kernels, layout, slot, heads),
-        KvType::Q8_0 | KvType::Q4_0 | KvType::Q8_0Q4_0 => store_blocks(kernels, layout, slot, heads),
+        KvType::F32 => kernels.store_floats(&at, tiles, keys, values),
+        KvType::F16 => store_halves(kernels, layout, at.slot, at.heads(tiles, keys, values)),
+        KvType::Q8_0 | KvType::Q4_0 | KvType::Q8_0Q4_0 => {
+            store_blocks(kernels, layout, at.slot, at.heads(tiles, keys, values));
+        }
     }
 }
 
-/// Stores all heads in one call, if the target has a fast path for it. Returns false if it has none.
-fn at_once(
-    layout: HeadLayout,
-    tiles: &mut [u8],
-    (start, head_bytes, slot): (usize, usize, usize),
-    keys: &[f32],
-    values: &[f32],
-) -> bool {
-    let Some(Ok(tiles)) = tiles.get_mut(start..).map(bytemuck::try_cast_slice_mut) else { return false };
-    scalar::Here::store_kv((keys, values), tiles, head_bytes / 4, layout.dim, slot)
+/// The place of a position in the tiles of all heads.
+pub(super) struct Place {
+    pub layout: HeadLayout,
+    /// Byte at which the position's tile starts in the tiles of a head.
+    pub start: usize,
+    /// Bytes of a tile.
+    bytes: usize,
+    /// Bytes of the tiles of a head.
+    pub head_bytes: usize,
+    /// The position in its tile.
+    pub slot: usize,
+}
+
+impl Place {
+    /// The tile of each head, its key and its value.
+    #[inline(always)]
+    fn heads<'a>(&self, tiles: &'a mut [u8], keys: &'a [f32], values: &'a [f32]) -> impl Iterator<Item = Head<'a>> {
+        let (start, bytes, dim) = (self.start, self.bytes, self.layout.dim.max(1));
+        let heads =
+            tiles.chunks_exact_mut(self.head_bytes.max(1)).zip(keys.chunks_exact(dim).zip(values.chunks_exact(dim)));
+        heads.map_while(move |(tiles, (key, value))| Some((tiles.get_mut(start..)?.get_mut(..bytes)?, key, value)))
+    }
 }
 
 /// The tile of a head, its key and its value.
 type Head<'a> = (&'a mut [u8], &'a [f32], &'a [f32]);
 
 // (One function per type, not inlined: combined, each would begin with the set-up of all three.)
+/// [`Kernels::store_floats`].
 #[inline(never)]
-fn store_floats<'a>(layout: HeadLayout, slot: usize, heads: impl Iterator<Item = Head<'a>>) {
-    let width = layout.padded();
-    for (tile, key, value) in heads {
+pub(super) fn store_floats(at: &Place, tiles: &mut [u8], keys: &[f32], values: &[f32]) {
+    if const { !KvType::F32.is_built() } {
+        return; // only the table refers to this function
+    }
+    let (layout, slot, width) = (at.layout, at.slot, at.layout.padded());
+    for (tile, key, value) in at.heads(tiles, keys, values) {
         let Ok(tile) = bytemuck::try_cast_slice_mut::<_, f32>(tile) else { return };
         let (keys, values) = tile.split_at_mut_checked(TILE * layout.dim).unwrap_or_default();
         let Some(column) = keys.get_mut(slot..) else { return };

@@ -79,12 +79,11 @@ fn gelu_erf<S: Isa>(s: S, x: S::V) -> S::V {
     x.mul(s.splat(0.5)).add(half.sub(half.mul(rest)))
 }
 
-/// `x = f(x)`, or `x = f(x) * up` if the feed-forward layer has a gate.
-#[inline(always)]
-pub(super) fn activate<S: Isa>(s: S, f: Activation, x: &mut [f32], up: Option<&[f32]>) {
-    // Activations left out of this build are treated as SiLU, here and in the match below, so that a build with SiLU
-    // alone has no other branch.
-    let is_silu = match f {
+/// True for SiLU. Activations left out of this build are treated as SiLU, here and in [`activate`], so that a build with
+/// SiLU alone has no other branch.
+#[cfg(arm_fpu)]
+pub(super) fn is_silu(f: Activation) -> bool {
+    match f {
         Activation::Silu => true,
         Activation::GeluTanh => !built::GELU_TANH,
         Activation::GeluErf => !built::GELU_ERF,
@@ -93,10 +92,12 @@ pub(super) fn activate<S: Isa>(s: S, f: Activation, x: &mut [f32], up: Option<&[
         Activation::ReluSquared => !built::RELU_SQUARED,
         Activation::ClampedSwiglu => !built::GPT_OSS,
         Activation::Decay | Activation::DoubleExponential => !built::RWKV,
-    };
-    if is_silu && s.silu(x, up) {
-        return;
     }
+}
+
+/// `x = f(x)`, or `x = f(x) * up` if the feed-forward layer has a gate.
+#[inline(always)]
+pub(super) fn activate<S: Isa>(s: S, f: Activation, x: &mut [f32], up: Option<&[f32]>) {
     for i in (0..x.len()).step_by(16) {
         let v = load(s, x, i);
         if built::GPT_OSS
@@ -136,9 +137,6 @@ pub(super) fn activate<S: Isa>(s: S, f: Activation, x: &mut [f32], up: Option<&[
 /// RMS norm: `x / sqrt(mean(x^2) + eps) * weight`.
 #[inline(always)]
 pub(super) fn rms_norm<S: Isa>(s: S, x: &mut [f32], weight: &[u8], eps: f32) {
-    if s.rms_norm(x, weight, eps) {
-        return;
-    }
     let mut sum = s.zero();
     for i in (0..x.len()).step_by(16) {
         let v = load(s, x, i);
@@ -216,7 +214,7 @@ pub(super) fn to_f16<S: Isa>(s: S, x: &[f32], out: &mut [u8]) {
 pub(super) fn quantize_q8<S: Isa>(s: S, x: &[f32], q: &mut [i8], d: &mut [f32], sums: &mut [i16]) {
     let blocks = x.as_chunks::<32>().0.iter().zip(q.as_chunks_mut::<32>().0);
     for (((x, q), d), sums) in blocks.zip(d).zip(sums.as_chunks_mut::<2>().0) {
-        *d = s.round_to_f16(quantize_block::<_, 32, 2>(s, x, q, sums) / 127.0);
+        *d = s.round_to_f16(s.quantize_block(x, q, sums) / 127.0);
     }
 }
 
@@ -225,7 +223,7 @@ pub(super) fn quantize_q8<S: Isa>(s: S, x: &[f32], q: &mut [i8], d: &mut [f32], 
 pub(super) fn quantize_q8k<S: Isa>(s: S, x: &[f32], q: &mut [i8], d: &mut [f32], sums: &mut [i16]) {
     let blocks = x.as_chunks::<256>().0.iter().zip(q.as_chunks_mut::<256>().0);
     for (((x, q), d), sums) in blocks.zip(d).zip(sums.as_chunks_mut::<16>().0) {
-        *d = 1.0 / (127.0 / quantize_block::<_, 256, 16>(s, x, q, sums)); // 0 if all are 0
+        *d = 1.0 / (127.0 / s.quantize_block(x, q, sums)); // 0 if all are 0
     }
 }
 
@@ -242,22 +240,19 @@ pub(super) fn quantize_groups<S: Isa, const N: usize, const SCALES: usize, const
 ) {
     let groups = x.as_chunks::<N>().0.iter().zip(q.as_chunks_mut::<N>().0);
     for (((x, q), d), sums) in groups.zip(d.as_chunks_mut::<SCALES>().0).zip(sums.as_chunks_mut::<SUMS>().0) {
-        *d = [quantize_block::<_, N, SUMS>(s, x, q, sums) / 127.0; SCALES];
+        *d = [s.quantize_block(x, q, sums) / 127.0; SCALES];
     }
 }
 
 /// Quantizes one block, scaling the largest magnitude to 127, and writes the sum of every 16 quants. Returns the
 /// largest magnitude. A block with an infinity or a NaN becomes zeros with a NaN scale.
 #[inline(always)]
-fn quantize_block<S: Isa, const N: usize, const SUMS: usize>(
+pub(super) fn quantize_block<S: Isa, const N: usize, const SUMS: usize>(
     s: S,
     x: &[f32; N],
     q: &mut [i8; N],
     sums: &mut [i16; SUMS],
 ) -> f32 {
-    if let Some(amax) = s.quantize(x, q, sums) {
-        return amax;
-    }
     let mut amax = s.splat(0.0);
     for x in x.as_chunks().0 {
         amax = amax.max(s.load(x).abs());

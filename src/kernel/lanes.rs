@@ -73,83 +73,37 @@ pub(super) unsafe trait Isa: Copy {
     fn exp(self, x: Self::V) -> Self::V {
         exp(self, x)
     }
-    /// A specialized `x / (1 + exp(-x))` in place, times `up` if there is one. Returns false if the instruction set has
-    /// none.
+    /// [`float::quantize_block`](super::float::quantize_block).
     #[inline(always)]
-    fn silu(self, _x: &mut [f32], _up: Option<&[f32]>) -> bool {
-        false
+    fn quantize_block<const N: usize, const SUMS: usize>(
+        self,
+        x: &[f32; N],
+        q: &mut [i8; N],
+        sums: &mut [i16; SUMS],
+    ) -> f32 {
+        super::float::quantize_block(self, x, q, sums)
     }
-    /// A specialized [`Kernels::rms_norm`](super::Kernels::rms_norm). Returns false if the instruction set has none.
-    #[inline(always)]
-    fn rms_norm(self, _x: &mut [f32], _weight: &[u8], _eps: f32) -> bool {
-        false
-    }
-    /// A specialized quantization of `x`, a multiple of 16 floats: bytes scaled so that the largest magnitude becomes
-    /// 127, and the sum of every 16 of them. Returns the largest magnitude, or `None` if the instruction set has no
-    /// specialized version.
-    #[inline(always)]
-    fn quantize(self, _x: &[f32], _q: &mut [i8], _sums: &mut [i16]) -> Option<f32> {
-        None
-    }
-    /// Multiplies the attention scores in `lanes` by `factor`, in place. Returns a vector whose largest lane is the
-    /// largest of these scores and of `top`. The scores in other lanes may be overwritten.
+    /// Multiplies the attention scores in `lanes` by `factor`, in place, and raises lanes of `top` so that its largest
+    /// lane is at least the largest of these scores. The scores in other lanes may be overwritten.
     ///
     /// # Safety
     ///
     /// 16 floats at `at` may be read and written; `lanes` is not empty and ends at 16 or before.
     #[inline(always)]
-    unsafe fn scale(self, at: *mut f32, factor: f32, lanes: Range<usize>, top: Self::V) -> Self::V {
+    unsafe fn scale(self, at: *mut f32, factor: f32, lanes: Range<usize>, top: &mut Self::V) {
         // SAFETY: the caller promises 16 floats.
         let scores = unsafe { &mut *at.cast() };
         let scaled = self.load(scores).mul(self.splat(factor));
         let scaled = scaled.masked(mask(&lanes), self.splat(f32::NEG_INFINITY));
         scaled.store(scores);
-        top.max(scaled)
+        *top = top.max(scaled);
     }
-    /// [`scale`](Self::scale) for the range `scores` of a block of positions, if [`ROWS`](Self::ROWS) is 1. Returns the
-    /// largest score.
+    /// Replaces the scores in `lanes` by the weights `exp(score - best)`, and adds these to `total`. The scores in other
+    /// lanes may be overwritten.
     ///
     /// # Safety
     ///
-    /// `scores` is not empty, and every aligned group of 16 floats at `at` that it touches may be read and written.
-    #[inline(always)]
-    unsafe fn scale_one(self, at: *mut f32, factor: f32, scores: Range<usize>) -> f32 {
-        let mut top = self.splat(f32::NEG_INFINITY);
-        for (start, lanes) in sixteens(scores) {
-            // SAFETY: the caller promises these floats.
-            top = unsafe { self.scale(at.add(start), factor, lanes, top) };
-        }
-        top.largest()
-    }
-    /// Computes the scores of the positions `scores` of a block: the dot products of `q` with the f32 keys, times
-    /// `factor`, to `to`. `at` has the keys of the block's four tiles. Returns the largest score.
-    ///
-    /// # Safety
-    ///
-    /// The conditions of [`scale_one`](Self::scale_one) hold, and each tile that `scores` touches has a row of 16
-    /// floats per element of `q`.
-    #[inline(always)]
-    unsafe fn scores_one(
-        self,
-        at: &[*const f32; 4],
-        q: &[f32],
-        factor: f32,
-        scores: Range<usize>,
-        to: *mut f32,
-    ) -> f32 {
-        static ZEROS: [f32; 16] = [0.0; 16];
-        for ((start, lanes), tile) in sixteens(scores.clone()).zip(at.iter().skip(scores.start / 16)) {
-            // SAFETY: the caller promises these tiles, and room for their scores.
-            unsafe { self.add_products(ZEROS.as_ptr(), *tile, 16, q.as_ptr(), q.len(), lanes.end, to.add(start)) };
-        }
-        // SAFETY: the scores are written now, and the caller promises the rest.
-        unsafe { self.scale_one(to, factor, scores) }
-    }
-    /// Replaces the scores in `lanes` by the weights `exp(score - best)`, and adds these to `total`.
-    ///
-    /// # Safety
-    ///
-    /// The conditions of [`scale`](Self::scale) hold, and the lanes are initialized.
+    /// The conditions of [`scale`](Self::scale) hold.
     #[inline(always)]
     unsafe fn softmax(self, at: *mut f32, best: f32, lanes: Range<usize>, total: &mut Self::V) {
         // SAFETY: the caller promises 16 floats.
@@ -157,70 +111,6 @@ pub(super) unsafe trait Isa: Copy {
         let weights = self.exp(self.load(scores).sub(self.splat(best))).masked(mask(&lanes), self.zero());
         *total = total.add(weights);
         weights.store(scores);
-    }
-    /// [`softmax`](Self::softmax) for the range `scores` of a block of positions, if [`ROWS`](Self::ROWS) is 1.
-    ///
-    /// # Safety
-    ///
-    /// The conditions of [`scale_one`](Self::scale_one) hold, and the scores are initialized.
-    #[inline(always)]
-    unsafe fn softmax_one(self, at: *mut f32, best: f32, scores: Range<usize>, total: &mut Self::V) {
-        for (start, lanes) in sixteens(scores) {
-            // SAFETY: the caller promises these floats.
-            unsafe { self.softmax(at.add(start), best, lanes, total) };
-        }
-    }
-    /// `to = start + sum(rows[i] * x[i])` for `i < n`, in 16 lanes with one fma per row, in order. Rows are `stride`
-    /// floats apart. Only the first `lanes` lanes of the result are needed.
-    ///
-    /// # Safety
-    ///
-    /// All pointers are aligned to 4 bytes. `start` and each row have 16 floats, `x` has `n`, and `to` has room for 16.
-    #[allow(clippy::too_many_arguments)] // three ranges of memory, and their sizes
-    #[inline(always)]
-    unsafe fn add_products(
-        self,
-        start: *const f32,
-        rows: *const f32,
-        stride: usize,
-        x: *const f32,
-        n: usize,
-        _lanes: usize,
-        to: *mut f32,
-    ) {
-        // SAFETY: the caller promises these floats.
-        unsafe {
-            let mut acc = self.load(&*start.cast());
-            for i in 0..n {
-                acc = self.load(&*rows.add(i * stride).cast()).fma(self.splat(*x.add(i)), acc);
-            }
-            acc.store(&mut *to.cast());
-        }
-    }
-    /// `to += sum(row[i] * x[i])` for the positions `rows` of a block. Row `i` begins at
-    /// `at[i / 16] + (i % 16) * stride`.
-    ///
-    /// # Safety
-    ///
-    /// The conditions of [`add_products`](Self::add_products) hold for the rows and factors in `rows`, which is not
-    /// empty.
-    #[inline(always)]
-    unsafe fn add_rows(
-        self,
-        at: &[*const f32; 4],
-        stride: usize,
-        x: *const f32,
-        rows: Range<usize>,
-        lanes: usize,
-        to: *mut f32,
-    ) {
-        for ((start, rows), at) in sixteens(rows.clone()).zip(at.iter().skip(rows.start / 16)) {
-            // SAFETY: the caller promises these rows and factors.
-            unsafe {
-                let (first, x) = (at.add(rows.start * stride), x.add(start + rows.start));
-                self.add_products(to, first, stride, x, rows.len(), lanes, to);
-            }
-        }
     }
     /// Prefetches the cache line at an address into the second-level cache. The first level has few slots for
     /// outstanding misses, and a line from memory would occupy one for too long. Any address is allowed.
@@ -321,13 +211,6 @@ pub(super) fn exp_parts<S: Isa>(s: S, x: S::V) -> (S::V, S::V, S::V) {
         q = q.fma(r, s.splat(c));
     }
     (r, q, n)
-}
-
-/// Splits a range at multiples of 16: each group's start, and the lanes of the range inside it.
-#[inline(always)]
-pub(super) fn sixteens(range: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> {
-    let Range { start, end } = range;
-    (start / 16 * 16..end).step_by(16).map(move |at| (at, start.saturating_sub(at)..(end - at).min(16)))
 }
 
 /// A mask with the bits of `lanes` set; `lanes` ends at 16 or before.

@@ -166,6 +166,7 @@ pub struct Kernels {
     activate: unsafe fn(Activation, &mut [f32], Option<&[f32]>),
     soft_cap: unsafe fn(&mut [f32], f32),
     to_f16: unsafe fn(&[f32], &mut [u8]),
+    store_floats: unsafe fn(&cache::Place, &mut [u8], &[f32], &[f32]),
     #[cfg(feature = "lora")]
     add_product: unsafe fn(&mut Job<'_>),
     convolve: unsafe fn(&CausalConvolution<'_>, &mut [f32], usize, &mut [f32]),
@@ -274,6 +275,13 @@ impl Kernels {
     pub(crate) fn to_f16(&self, x: &[f32], out: &mut [u8]) {
         // SAFETY: the instruction set is available, see `matmul`; the kernel checks the length of its slices.
         unsafe { (self.to_f16)(x, out) }
+    }
+
+    /// Stores f32 keys and values of some heads in the KV cache.
+    #[inline]
+    fn store_floats(&self, at: &cache::Place, tiles: &mut [u8], keys: &[f32], values: &[f32]) {
+        // SAFETY: the instruction set is available, see `matmul`; the kernel checks the length of its slices.
+        unsafe { (self.store_floats)(at, tiles, keys, values) }
     }
 
     /// Causal convolution of some tokens; see [`CausalConvolution`] for the shapes.

@@ -95,43 +95,6 @@ unsafe impl Unit for Rvv {
             out.assume_init()
         }
     }
-
-    #[inline(always)]
-    unsafe fn add_products(
-        start: *const f32,
-        rows: *const f32,
-        stride: usize,
-        x: *const f32,
-        n: usize,
-        _lanes: usize,
-        to: *mut f32,
-    ) {
-        // SAFETY: the caller promises 16 floats at `start`, `n` rows and `n` factors, and room for 16.
-        unsafe {
-            vectors!(
-                "vsetivli zero, 16, e32, m4, ta, ma",
-                "vle32.v v8, ({start})",
-                "beq {x}, {end}, 3f",
-                "2:",
-                "vle32.v v12, ({rows})",
-                "flw {factor}, 0({x})",
-                "add {rows}, {rows}, {step}",
-                "addi {x}, {x}, 4",
-                "vfmacc.vf v8, {factor}, v12",
-                "bne {x}, {end}, 2b",
-                "3:",
-                "vse32.v v8, ({to})",
-                ;
-                start = in(reg) start,
-                rows = inout(reg) rows => _,
-                step = in(reg) stride * 4,
-                x = inout(reg) x => _,
-                end = in(reg) x.add(n),
-                factor = out(freg) _,
-                to = in(reg) to,
-            );
-        }
-    }
 }
 
 /// Multiplies the quants with the codes of one row, into v16, v20, v24 or v28.

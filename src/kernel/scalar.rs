@@ -4,7 +4,7 @@
 use core::marker::PhantomData;
 use core::ops::Range;
 
-use super::lanes::{Isa, Lanes, sixteens};
+use super::lanes::{Isa, Lanes};
 use crate::quant;
 
 /// Operations that a target without SIMD may have its own instructions for. The defaults are plain Rust; the default
@@ -66,13 +66,6 @@ pub(super) unsafe trait Unit: Copy {
             *x += y;
         }
     }
-    /// Writes keys and values of several heads to position `slot` of their tiles, `apart` floats from head to head.
-    /// Returns false if there is no fast path. The tiles have the f32 layout of
-    /// [`HeadLayout`](crate::memory::HeadLayout): a key is a column of rows of 16, a value is a row padded with zeros.
-    #[inline(always)]
-    fn store_kv(_all: (&[f32], &[f32]), _tiles: &mut [f32], _apart: usize, _dim: usize, _slot: usize) -> bool {
-        false
-    }
     /// Rotates pairs: in every `dim` elements of `x`, each pair is multiplied by a complex number with the real part
     /// from `cos` and the imaginary part from `sin`. Stops at the end of the shortest slice.
     #[inline(always)]
@@ -88,140 +81,15 @@ pub(super) unsafe trait Unit: Copy {
     fn sqrt(x: f32) -> f32 {
         libm::sqrtf(x)
     }
-    /// [`Isa::exp`].
+    /// `x = exp(x - less)`, in place: see [`Isa::exp`].
     #[inline(always)]
-    fn exp(x: [f32; 16]) -> [f32; 16] {
-        super::lanes::exp(Scalar::<Self>::HERE, Array::new(x)).0
+    fn exp(x: &mut [f32; 16], less: f32) {
+        *x = super::lanes::exp(Scalar::<Self>::HERE, Array::new(x.map(|x| x - less))).0;
     }
-    /// [`Isa::silu`].
+    /// [`Isa::quantize_block`].
     #[inline(always)]
-    fn silu(_x: &mut [f32], _up: Option<&[f32]>) -> bool {
-        false
-    }
-    /// [`Isa::rms_norm`].
-    #[inline(always)]
-    fn rms_norm(_x: &mut [f32], _weight: &[u8], _eps: f32) -> bool {
-        false
-    }
-    /// [`Isa::quantize`].
-    #[inline(always)]
-    fn quantize(_x: &[f32], _q: &mut [i8], _sums: &mut [i16]) -> Option<f32> {
-        None
-    }
-    /// [`Isa::scale_one`].
-    ///
-    /// # Safety
-    ///
-    /// The conditions of [`Isa::scale_one`] hold.
-    #[inline(always)]
-    unsafe fn scale(at: *mut f32, factor: f32, scores: Range<usize>) -> f32 {
-        let mut top = f32::NEG_INFINITY;
-        for i in scores {
-            // SAFETY: the caller promises these scores.
-            unsafe {
-                let score = at.add(i).read() * factor;
-                top = if top > score { top } else { score };
-                at.add(i).write(score);
-            }
-        }
-        top
-    }
-    /// [`Isa::scores_one`].
-    ///
-    /// # Safety
-    ///
-    /// The conditions of [`Isa::scores_one`] hold.
-    #[inline(always)]
-    unsafe fn scores(at: &[*const f32; 4], q: &[f32], factor: f32, scores: Range<usize>, to: *mut f32) -> f32 {
-        // SAFETY: the caller promises the same.
-        unsafe { Self::scores_by_rows(at, q, factor, scores, to) }
-    }
-    /// [`scores`](Self::scores), computed one row of keys at a time.
-    ///
-    /// # Safety
-    ///
-    /// The conditions of [`Isa::scores_one`] hold.
-    #[inline(always)]
-    unsafe fn scores_by_rows(at: &[*const f32; 4], q: &[f32], factor: f32, scores: Range<usize>, to: *mut f32) -> f32 {
-        let start = [0.0; 16];
-        for ((first, lanes), tile) in sixteens(scores.clone()).zip(at.iter().skip(scores.start / 16)) {
-            // SAFETY: the caller promises these tiles, and room for their scores.
-            unsafe { Self::add_products(start.as_ptr(), *tile, 16, q.as_ptr(), q.len(), lanes.end, to.add(first)) };
-        }
-        // SAFETY: the scores are written now, and the caller promises the rest.
-        unsafe { Self::scale(to, factor, scores) }
-    }
-    /// [`Isa::softmax_one`].
-    ///
-    /// # Safety
-    ///
-    /// The conditions of [`Isa::softmax_one`] hold.
-    #[inline(always)]
-    unsafe fn softmax(at: *mut f32, best: f32, scores: Range<usize>, total: &mut [f32; 16]) {
-        for (start, lanes) in sixteens(scores) {
-            // SAFETY: the caller promises these scores.
-            unsafe {
-                let at = at.add(start);
-                let mut x = [0.0; 16];
-                for (i, x) in x.iter_mut().enumerate().take(lanes.end).skip(lanes.start) {
-                    *x = at.add(i).read() - best;
-                }
-                let weights = Self::exp(x);
-                for (i, (weight, total)) in
-                    weights.iter().zip(&mut *total).enumerate().take(lanes.end).skip(lanes.start)
-                {
-                    *total += weight;
-                    at.add(i).write(*weight);
-                }
-            }
-        }
-    }
-    /// [`Isa::add_products`].
-    ///
-    /// # Safety
-    ///
-    /// The conditions of [`Isa::add_products`] hold.
-    #[inline(always)]
-    unsafe fn add_products(
-        start: *const f32,
-        rows: *const f32,
-        stride: usize,
-        x: *const f32,
-        n: usize,
-        _lanes: usize,
-        to: *mut f32,
-    ) {
-        // SAFETY: the caller promises 16 floats at `start`, `n` rows and `n` factors, and room for 16.
-        unsafe {
-            let mut acc = start.cast::<[f32; 16]>().read();
-            for i in 0..n {
-                let row = rows.add(i * stride).cast::<[f32; 16]>().read();
-                acc = Self::fma_lanes(row, [x.add(i).read(); 16], acc);
-            }
-            to.cast::<[f32; 16]>().write(acc);
-        }
-    }
-    /// [`Isa::add_rows`].
-    ///
-    /// # Safety
-    ///
-    /// The conditions of [`Isa::add_rows`] hold.
-    #[inline(always)]
-    unsafe fn add_rows(
-        at: &[*const f32; 4],
-        stride: usize,
-        x: *const f32,
-        rows: Range<usize>,
-        lanes: usize,
-        to: *mut f32,
-    ) {
-        for ((start, rows), at) in sixteens(rows.clone()).zip(at.iter().skip(rows.start / 16)) {
-            // SAFETY: the caller promises these rows and factors.
-            unsafe {
-                let (first, x) = (at.add(rows.start * stride), x.add(start + rows.start));
-                Self::add_products(to, first, stride, x, rows.len(), lanes, to);
-            }
-        }
+    fn quantize_block<const N: usize, const SUMS: usize>(x: &[f32; N], q: &mut [i8; N], sums: &mut [i16; SUMS]) -> f32 {
+        super::float::quantize_block(Scalar::<Self>::HERE, x, q, sums)
     }
 }
 
@@ -275,8 +143,7 @@ impl<U: Unit> Array<U> {
     }
 }
 
-// SAFETY: needs no special instructions; every store writes a whole array; the pointer methods only call the unit's
-// functions, which have the same contract.
+// SAFETY: needs no special instructions, and every store writes a whole array.
 unsafe impl<U: Unit> Isa for Scalar<U> {
     type V = Array<U>;
     const ROWS: usize = 1;
@@ -315,70 +182,38 @@ unsafe impl<U: Unit> Isa for Scalar<U> {
         Array::new(bytes.map(|byte| f32::from(byte as i8)))
     }
     #[inline(always)]
-    fn exp(self, x: Array<U>) -> Array<U> {
-        Array::new(U::exp(x.0))
+    fn exp(self, mut x: Array<U>) -> Array<U> {
+        U::exp(&mut x.0, 0.0);
+        x
     }
     #[inline(always)]
-    fn silu(self, x: &mut [f32], up: Option<&[f32]>) -> bool {
-        U::silu(x, up)
-    }
-    #[inline(always)]
-    fn rms_norm(self, x: &mut [f32], weight: &[u8], eps: f32) -> bool {
-        U::rms_norm(x, weight, eps)
-    }
-    #[inline(always)]
-    fn quantize(self, x: &[f32], q: &mut [i8], sums: &mut [i16]) -> Option<f32> {
-        U::quantize(x, q, sums)
-    }
-    #[inline(always)]
-    unsafe fn scale_one(self, at: *mut f32, factor: f32, scores: Range<usize>) -> f32 {
-        // SAFETY: the caller promises the same.
-        unsafe { U::scale(at, factor, scores) }
-    }
-    #[inline(always)]
-    unsafe fn scores_one(
+    fn quantize_block<const N: usize, const SUMS: usize>(
         self,
-        at: &[*const f32; 4],
-        q: &[f32],
-        factor: f32,
-        scores: Range<usize>,
-        to: *mut f32,
+        x: &[f32; N],
+        q: &mut [i8; N],
+        sums: &mut [i16; SUMS],
     ) -> f32 {
-        // SAFETY: the caller promises the same.
-        unsafe { U::scores(at, q, factor, scores, to) }
+        U::quantize_block(x, q, sums)
     }
     #[inline(always)]
-    unsafe fn softmax_one(self, at: *mut f32, best: f32, scores: Range<usize>, total: &mut Array<U>) {
-        // SAFETY: the caller promises the same.
-        unsafe { U::softmax(at, best, scores, &mut total.0) };
-    }
-    #[allow(clippy::too_many_arguments)] // three ranges of memory, and their sizes
-    #[inline(always)]
-    unsafe fn add_products(
-        self,
-        start: *const f32,
-        rows: *const f32,
-        stride: usize,
-        x: *const f32,
-        n: usize,
-        lanes: usize,
-        to: *mut f32,
-    ) {
-        // SAFETY: the caller promises the same.
-        unsafe { U::add_products(start, rows, stride, x, n, lanes, to) }
+    unsafe fn scale(self, at: *mut f32, factor: f32, lanes: Range<usize>, top: &mut Array<U>) {
+        // One lane of `top` suffices.
+        let [top, ..] = &mut top.0;
+        for i in lanes {
+            // SAFETY: the caller promises 16 floats.
+            let score = unsafe { &mut *at.add(i) };
+            *score *= factor;
+            *top = if *top > *score { *top } else { *score };
+        }
     }
     #[inline(always)]
-    unsafe fn add_rows(
-        self,
-        at: &[*const f32; 4],
-        stride: usize,
-        x: *const f32,
-        rows: Range<usize>,
-        lanes: usize,
-        to: *mut f32,
-    ) {
-        // SAFETY: the caller promises the same.
-        unsafe { U::add_rows(at, stride, x, rows, lanes, to) }
+    unsafe fn softmax(self, at: *mut f32, best: f32, lanes: Range<usize>, total: &mut Array<U>) {
+        // SAFETY: the caller promises 16 floats.
+        let scores: &mut [f32; 16] = unsafe { &mut *at.cast() };
+        U::exp(scores, best);
+        for (total, weight) in total.0.iter_mut().zip(scores).take(lanes.end).skip(lanes.start) {
+            *total += *weight;
+        }
     }
     #[inline(always)]
     fn round_to_f16(self, x: f32) -> f32 {
@@ -456,7 +291,11 @@ impl<U: Unit> Lanes for Array<U> {
     }
     #[inline(always)]
     fn largest(self) -> f32 {
-        tree(self.0, |a, b| if a > b { a } else { b })
+        let mut top = f32::NEG_INFINITY;
+        for x in self.0 {
+            top = if top > x { top } else { x };
+        }
+        top
     }
 }
 

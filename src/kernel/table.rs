@@ -75,6 +75,7 @@ macro_rules! table {
                 |s, x: &mut [f32], cap: f32| if built::TANH {
                     float::soft_cap(s, x, cap);
                 }),
+            store_floats: $crate::kernel::cache::store_floats,
             #[cfg(feature = "lora")]
             add_product: entry!(add_product, $isa, [$($feature)?],
                 |s, job: &mut $crate::kernel::Job<'_>| match job.kind {

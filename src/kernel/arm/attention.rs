@@ -2,7 +2,7 @@
 
 use core::arch::asm;
 
-use super::float::{ZEROS, fpu, sums, tree, unit};
+use super::float::{ZEROS, fpu, sums, tree};
 
 /// Adds eight floats of a row times a factor to the lower or the upper lanes; with `!` the pointer moves on.
 macro_rules! eight {
@@ -129,13 +129,14 @@ macro_rules! largest {
     };
 }
 
-/// [`Unit::scores`](crate::kernel::scalar::Unit::scores) of `n` positions, from the first of a tile on. Returns the
-/// largest score from position `lane` on. `at` has the distance of each tile from `base`, in bytes; `dim` is a multiple
-/// of four, and not 0.
+/// Writes the scores of `n` positions, from the first of a tile on: the dot products of the query with the keys, times
+/// `factor`. Returns the largest score from position `lane` on. `at` has the distance of each tile from `base`, in
+/// bytes; `dim` is a multiple of four, and not 0.
 ///
 /// # Safety
 ///
-/// The conditions of [`Unit::scores`](crate::kernel::scalar::Unit::scores) hold.
+/// `q` points to `dim` floats. Each tile of these positions has a row of 16 keys per element of the query, and `to` has
+/// room for 16 scores per tile; `lane` is less than `n`.
 #[inline(always)]
 pub(super) unsafe fn scores(
     base: *const f32,
@@ -202,14 +203,15 @@ pub(super) unsafe fn scores(
     f32::from_bits(top)
 }
 
-/// [`Unit::add_rows`](crate::kernel::scalar::Unit::add_rows) of `all` rows. `at` has the distance of each tile's rows
-/// from `base`, in bytes. The first tile contributes `first` rows, beginning `skip` floats later; every other tile
-/// contributes up to sixteen. `from` points to the sums so far.
+/// `to = from + sum(row[i] * x[i])` for `all` rows of 16 floats, with one fma per row, in order. `at` has the distance of
+/// each tile's rows from `base`, in bytes; rows are `stride` floats apart. The first tile contributes `first` rows,
+/// beginning `skip` floats later; every other tile contributes up to sixteen. Only the first `lanes` lanes of the result
+/// are needed.
 ///
 /// # Safety
 ///
-/// The conditions of [`Unit::add_rows`](crate::kernel::scalar::Unit::add_rows) hold for the rows that these arguments
-/// describe.
+/// All pointers are aligned to 4 bytes. `from` and each row have 16 floats, `x` has `all`, which is not 0, and `to` has
+/// room for 16.
 #[allow(clippy::too_many_arguments)] // four ranges of memory, and their sizes
 #[inline(always)]
 pub(super) unsafe fn add_rows(
@@ -417,32 +419,4 @@ pub(super) unsafe fn multiply(from: *const f32, to: *mut f32, factor: f32, n: us
             n = inout(reg) n => _,
         );
     }
-}
-
-/// The largest of `n` floats.
-///
-/// # Safety
-///
-/// `at` points to `n` floats, and `n` is not 0.
-#[inline(never)]
-pub(super) unsafe fn largest(at: *const f32, n: usize) -> f32 {
-    let top;
-    // SAFETY: reads these floats only.
-    unsafe {
-        asm!(
-            unit!(),
-            largest!(),
-            top = out(reg) top,
-            at = inout(reg) at => _,
-            n = inout(reg) n => _,
-            out("r0") _,
-            out("r1") _,
-            out("r2") _,
-            out("r3") _,
-            out("s0") _,
-            out("s1") _,
-            options(nostack, readonly),
-        );
-    }
-    f32::from_bits(top)
 }

@@ -1,9 +1,7 @@
 //! `exp` and the functions that use it, softmax and SiLU: four floats at a time in registers.
 
 use core::arch::asm;
-use core::ops::Range;
 
-use super::attention::add_sixteens;
 use super::float::{ZEROS, fpu, on_words};
 
 /// The constants of [`exp`](crate::kernel::lanes::exp), for x or for -x.
@@ -241,26 +239,7 @@ pub(super) unsafe fn weigh(x: *mut f32, lane: usize, end: usize, best: f32) {
     }
 }
 
-/// [`Unit::softmax`](crate::kernel::scalar::Unit::softmax): computes whole fours, then sets the other elements of the
-/// scores' sixteens to zeros, which do not change the total.
-///
-/// # Safety
-///
-/// The conditions of [`Unit::softmax`](crate::kernel::scalar::Unit::softmax) hold.
-pub(super) unsafe fn softmax(at: *mut f32, best: f32, scores: Range<usize>, total: *mut f32) {
-    let first = scores.start & !3;
-    let (start, end) = (scores.start & !15, scores.end.next_multiple_of(16));
-    // SAFETY: everything from `start` to `end` belongs to the scores' sixteens, which the caller promises. The fours
-    // from `first` on end at `end` or before.
-    unsafe {
-        exp(at.add(first), best, (scores.end - first).div_ceil(4));
-        at.add(start).write_bytes(0, scores.start - start);
-        at.add(scores.end).write_bytes(0, end - scores.end);
-        add_sixteens(at.add(start), at.add(end), total, total);
-    }
-}
-
-/// [`Unit::silu`](crate::kernel::scalar::Unit::silu) of `4 * fours` floats, times `up`, in place.
+/// `x / (1 + exp(-x))` of `4 * fours` floats, times `up`, in place.
 ///
 /// # Safety
 ///

@@ -2,13 +2,15 @@
 
 use core::arch::asm;
 use core::mem::MaybeUninit;
-use core::ops::Range;
 
-use super::attention::{add_rows, largest, multiply, scores, sum};
-use super::exp::{exp, silu, softmax};
+use super::attention::sum;
+use super::exp::{exp, silu};
 use super::plain;
-use super::vectors::{add, copy, rms_norm, rotate_pairs, store_kv};
-use crate::kernel::scalar::Unit;
+use super::vectors::{self, add, copy, rotate_pairs};
+use crate::kernel::cache::{self, Place};
+use crate::kernel::scalar::{Scalar, Unit};
+use crate::kernel::{Activation, float};
+use crate::memory::KvType;
 
 /// The floating-point unit of a Cortex-M4F and its successors, and the one beside NEON.
 #[derive(Clone, Copy)]
@@ -283,26 +285,6 @@ unsafe impl Unit for Fpu {
     }
 
     #[inline(always)]
-    fn store_kv((keys, values): (&[f32], &[f32]), tiles: &mut [f32], apart: usize, dim: usize, slot: usize) -> bool {
-        let width = dim.next_multiple_of(16);
-        let (tile, count) = (16 * (dim + width), |numbers: &[f32]| numbers.len().checked_div(dim).unwrap_or(0));
-        let heads = count(keys).min(count(values)).min(tiles.len().div_ceil(apart.max(1)));
-        let fits = heads > 0
-            && dim.is_multiple_of(4)
-            && slot < 16
-            && tile <= apart.min(tiles.len())
-            && (heads - 1) * apart <= tiles.len() - tile;
-        if fits {
-            // SAFETY: `keys` and `values` have `heads * dim` floats, the last head's tile ends inside `tiles`, and the
-            // conditions on `dim`, `slot` and `heads` are checked above.
-            unsafe {
-                store_kv((keys.as_ptr(), values.as_ptr()), tiles.as_mut_ptr(), (heads, apart), (dim, width), slot)
-            };
-        }
-        fits
-    }
-
-    #[inline(always)]
     fn rotate_pairs(x: &mut [f32], dim: usize, cos: &[f32], sin: &[f32]) {
         let heads = x.len().checked_div(dim).unwrap_or(0);
         let pairs = (dim / 2).min(cos.len()).min(sin.len());
@@ -318,99 +300,87 @@ unsafe impl Unit for Fpu {
     }
 
     #[inline(always)]
-    fn exp(mut x: [f32; 16]) -> [f32; 16] {
+    fn exp(x: &mut [f32; 16], less: f32) {
         // SAFETY: the array has four times four floats.
-        unsafe { exp(x.as_mut_ptr(), 0.0, 4) };
-        x
-    }
-
-    #[inline(always)]
-    fn silu(x: &mut [f32], up: Option<&[f32]>) -> bool {
-        let len = up.map_or(x.len(), |up| up.len().min(x.len()));
-        // Floats after the last whole four are computed one by one, and so are all floats if there is no `up`.
-        let whole = if up.is_some() { len & !3 } else { 0 };
-        let x = x.as_mut_ptr();
-        // SAFETY: `x` has at least `len` floats, and so has `up`.
-        unsafe {
-            if let (Some(up), 4..) = (up, whole) {
-                silu(x, up.as_ptr(), whole / 4);
-            }
-            for i in whole..len {
-                let (mut four, up) = ([*x.add(i); 4], [up.map_or(1.0, |up| *up.as_ptr().add(i)); 4]);
-                silu(four.as_mut_ptr(), up.as_ptr(), 1);
-                *x.add(i) = four[0];
-            }
-        }
-        true
-    }
-
-    #[inline(always)]
-    fn rms_norm(x: &mut [f32], weight: &[u8], eps: f32) -> bool {
-        let fits = x.len().is_multiple_of(16)
-            && !x.is_empty()
-            && weight.len() == 4 * x.len()
-            && weight.as_ptr().addr().is_multiple_of(4);
-        if fits {
-            // SAFETY: the length is a multiple of 16 and not 0, and there are as many aligned weights.
-            unsafe { rms_norm(x.as_mut_ptr(), weight.as_ptr(), x.len(), eps) };
-        } else {
-            plain::rms_norm(x, weight, eps);
-        }
-        true
+        unsafe { exp(x.as_mut_ptr(), less, 4) };
     }
 
     #[cfg(cortex_m_dsp)]
     #[inline(always)]
-    fn quantize(x: &[f32], q: &mut [i8], sums: &mut [i16]) -> Option<f32> {
-        Some(super::quantize::quantize(x, q, sums))
+    fn quantize_block<const N: usize, const SUMS: usize>(x: &[f32; N], q: &mut [i8; N], sums: &mut [i16; SUMS]) -> f32 {
+        super::quantize::quantize(x, q, sums)
     }
+}
 
-    #[inline(always)]
-    unsafe fn scale(at: *mut f32, factor: f32, scores: Range<usize>) -> f32 {
-        // SAFETY: the caller promises these scores.
-        unsafe {
-            let at = at.add(scores.start);
-            multiply(at, at, factor, scores.len());
-            largest(at, scores.len())
+/// [`Kernels::activate`](crate::kernel::Kernels): SiLU in assembly, the other functions over [`Fpu`].
+pub(super) unsafe fn activate(f: Activation, x: &mut [f32], up: Option<&[f32]>) {
+    if !float::is_silu(f) {
+        return other_activation(f, x, up);
+    }
+    let len = up.map_or(x.len(), |up| up.len().min(x.len()));
+    // Floats after the last whole four are computed one by one, and so are all floats if there is no `up`.
+    let whole = if up.is_some() { len & !3 } else { 0 };
+    let x = x.as_mut_ptr();
+    // SAFETY: `x` has at least `len` floats, and so has `up`.
+    unsafe {
+        if let (Some(up), 4..) = (up, whole) {
+            silu(x, up.as_ptr(), whole / 4);
+        }
+        for i in whole..len {
+            let (mut four, up) = ([*x.add(i); 4], [up.map_or(1.0, |up| *up.as_ptr().add(i)); 4]);
+            silu(four.as_mut_ptr(), up.as_ptr(), 1);
+            *x.add(i) = four[0];
         }
     }
+}
 
-    #[inline(always)]
-    unsafe fn scores(at: &[*const f32; 4], q: &[f32], factor: f32, seen: Range<usize>, to: *mut f32) -> f32 {
-        let first = seen.start / 16;
-        // SAFETY: the caller promises the tiles of these positions, and room for their scores.
+#[inline(never)]
+fn other_activation(f: Activation, x: &mut [f32], up: Option<&[f32]>) {
+    float::activate(Scalar::<Fpu>::HERE, f, x, up);
+}
+
+/// [`Kernels::rms_norm`](crate::kernel::Kernels).
+pub(super) unsafe fn rms_norm(x: &mut [f32], weight: &[u8], eps: f32) {
+    let fits = x.len().is_multiple_of(16)
+        && !x.is_empty()
+        && weight.len() == 4 * x.len()
+        && weight.as_ptr().addr().is_multiple_of(4);
+    if fits {
+        // SAFETY: the length is a multiple of 16 and not 0, and there are as many aligned weights.
+        unsafe { vectors::rms_norm(x.as_mut_ptr(), weight.as_ptr(), x.len(), eps) };
+    } else {
+        plain::rms_norm(x, weight, eps);
+    }
+}
+
+/// [`Kernels::store_floats`](crate::kernel::Kernels).
+pub(super) unsafe fn store_floats(at: &Place, tiles: &mut [u8], keys: &[f32], values: &[f32]) {
+    if const { KvType::F32.is_built() } && !store_fast(at, tiles, keys, values) {
+        cache::store_floats(at, tiles, keys, values);
+    }
+}
+
+/// Stores keys and values of a `dim` that is a multiple of four. Returns false for others, and if a slice is too short.
+fn store_fast(at: &Place, tiles: &mut [u8], keys: &[f32], values: &[f32]) -> bool {
+    let Some(Ok(tiles)) = tiles.get_mut(at.start..).map(bytemuck::try_cast_slice_mut::<_, f32>) else { return false };
+    let (dim, slot, apart) = (at.layout.dim, at.slot, at.head_bytes / 4);
+    let width = dim.next_multiple_of(16);
+    let (tile, count) = (16 * (dim + width), |numbers: &[f32]| numbers.len().checked_div(dim).unwrap_or(0));
+    let heads = count(keys).min(count(values)).min(tiles.len().div_ceil(apart.max(1)));
+    let fits = heads > 0
+        && dim.is_multiple_of(4)
+        && slot < 16
+        && !at.layout.shares()
+        && tile <= apart.min(tiles.len())
+        && (heads - 1) * apart <= tiles.len() - tile;
+    if fits {
+        // SAFETY: `keys` and `values` have `heads * dim` floats, the last head's tile ends inside `tiles`, and the
+        // conditions on `dim`, `slot` and `heads` are checked above.
         unsafe {
-            if q.is_empty() || !q.len().is_multiple_of(4) {
-                return Self::scores_by_rows(at, q, factor, seen, to);
-            }
-            let (base, seen) = (core::ptr::null(), (seen.start % 16, seen.end - 16 * first));
-            scores(base, at.as_ptr().add(first), (q.as_ptr(), q.len()), factor, seen, to.add(16 * first))
-        }
+            vectors::store_kv((keys.as_ptr(), values.as_ptr()), tiles.as_mut_ptr(), (heads, apart), (dim, width), slot)
+        };
     }
-
-    #[inline(always)]
-    unsafe fn softmax(at: *mut f32, best: f32, scores: Range<usize>, total: &mut [f32; 16]) {
-        // SAFETY: the caller promises these scores.
-        unsafe { softmax(at, best, scores, total.as_mut_ptr()) };
-    }
-
-    #[inline(always)]
-    unsafe fn add_rows(
-        at: &[*const f32; 4],
-        stride: usize,
-        x: *const f32,
-        rows: Range<usize>,
-        lanes: usize,
-        to: *mut f32,
-    ) {
-        let (first, lane) = (rows.start / 16, rows.start % 16);
-        // SAFETY: the caller promises these rows and factors.
-        unsafe {
-            let (at, x) = (at.as_ptr().add(first), x.add(rows.start));
-            let base = core::ptr::null();
-            add_rows(base, at, lane * stride, (rows.len(), 16 - lane), (stride, lanes), x, to, to);
-        }
-    }
+    fits
 }
 
 /// The start values of sums.

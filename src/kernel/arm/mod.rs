@@ -33,7 +33,7 @@ use super::float::Weight;
 #[cfg(not(arm_linux))]
 use super::scalar::Here;
 use super::scalar::Scalar;
-use super::{Job, float as floats_of_any};
+use super::{Job, Kernels, float as floats_of_any};
 use crate::quant::{Format, formats_list};
 #[cfg(arm_fpu)]
 pub(super) use float::Fpu;
@@ -42,16 +42,26 @@ use float::Fpu as Here;
 #[cfg(arm_linux)]
 pub(super) use neon::available;
 
-#[cfg(not(arm_linux))]
-static CORTEX_M: super::Kernels = super::Kernels {
+/// The table, with the functions that take fewer instructions in assembly. (Of a token of stories260K: see
+/// `benches/functions.sh`.)
+const OF_UNIT: Kernels = Kernels {
     #[cfg(arm_fpu)]
     attend: attend::attend,
+    #[cfg(arm_fpu)]
+    activate: float::activate,
+    #[cfg(arm_fpu)]
+    rms_norm: float::rms_norm,
+    #[cfg(arm_fpu)]
+    store_floats: float::store_floats,
     ..table!("cortex-m", Scalar<Here>, products)
 };
 
+#[cfg(not(arm_linux))]
+static CORTEX_M: Kernels = OF_UNIT;
+
 /// The table that the build was compiled for.
 #[cfg(not(arm_linux))]
-pub(super) fn available() -> impl Iterator<Item = &'static super::Kernels> {
+pub(super) fn available() -> impl Iterator<Item = &'static Kernels> {
     core::iter::once(&CORTEX_M)
 }
 

@@ -8,14 +8,13 @@
 use core::arch::asm;
 use core::mem::MaybeUninit;
 
-use super::attend::attend;
+use super::OF_UNIT;
 use super::float::{Fpu, unit};
-use super::{Here, Scalar, products};
 use crate::kernel::Kernels;
 use crate::kernel::fours::Vectors;
 use crate::quant::Bytes;
 
-static NEON: Kernels = Kernels { attend, ..table!("neon", Scalar<Here>, products) };
+static NEON: Kernels = Kernels { name: "neon", ..OF_UNIT };
 
 /// The table, if the machine supports it.
 pub(in crate::kernel) fn available() -> impl Iterator<Item = &'static Kernels> {

@@ -23,7 +23,7 @@ pub(super) unsafe fn matmul(job: &mut Job<'_>) {
     }
 }
 
-/// [`Unit::rms_norm`] for any width and weights.
+/// RMS norm for any width and weights.
 #[inline(never)]
 pub(super) fn rms_norm(x: &mut [f32], weight: &[u8], eps: f32) {
     let mut squares = x.iter();

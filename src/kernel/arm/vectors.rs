@@ -37,7 +37,9 @@ pub(super) unsafe fn copy(x: *mut f32, y: *const f32, n: usize) {
     }
 }
 
-/// [`Unit::store_kv`](crate::kernel::scalar::Unit::store_kv) for a `dim` that is a multiple of four.
+/// Writes keys and values of several heads to position `slot` of their tiles, `apart` floats from head to head. `dim` is
+/// a multiple of four. The tiles have the f32 layout of [`HeadLayout`](crate::memory::HeadLayout): a key is a column of
+/// rows of 16, a value is a row padded with zeros.
 ///
 /// # Safety
 ///
@@ -218,7 +220,7 @@ macro_rules! scaled {
     };
 }
 
-/// [`Unit::rms_norm`](crate::kernel::scalar::Unit::rms_norm).
+/// RMS norm with weights.
 ///
 /// # Safety
 ///

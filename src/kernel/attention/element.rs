@@ -21,8 +21,6 @@ pub unsafe trait Keys {
     );
     /// Element `d` of the 16 keys of a tile.
     unsafe fn keys<S: Isa>(s: S, tile: *const u8, layout: HeadLayout, d: usize) -> S::V;
-    /// True if an element is an f32.
-    const IS_F32: bool = false;
 }
 
 /// An element type of values.
@@ -32,8 +30,6 @@ pub unsafe trait Keys {
 /// A value is a row of [`HeadLayout::value_bytes`] bytes of a tile. For every `i` that is a multiple of 16 below the
 /// padded width, all reads are inside the value at `at`.
 pub unsafe trait Values {
-    /// True if an element is an f32.
-    const IS_F32: bool = false;
     /// Offset in bytes of elements `i..i + 16` of a value.
     fn offset(i: usize) -> usize;
     /// Elements `i..i + 16` of the value at `at`, without their scale.
@@ -98,11 +94,9 @@ macro_rules! float_element {
                 // SAFETY: keys are rows of 16 elements.
                 unsafe { s.$load(&*tile.add(d * (TILE * $bytes)).cast()) }
             }
-            const IS_F32: bool = $bytes == 4;
         }
         // SAFETY: elements `i..i + 16` of a value are $bytes * 16 bytes of its padded row.
         unsafe impl Values for $name {
-            const IS_F32: bool = $bytes == 4;
             #[inline(always)]
             fn offset(i: usize) -> usize {
                 $bytes * i
