@@ -4,9 +4,10 @@
 
 use core::mem::MaybeUninit;
 
+use super::assembly::ZEROS;
 use super::attention::{add_rows, add_sixteens, multiply, normalize, scores};
 use super::exp::{exp, weigh};
-use super::float::{Fpu, ZEROS};
+use super::float::Fpu;
 use crate::kernel::attention::{self, Attention};
 use crate::kernel::scalar::Scalar;
 use crate::memory::{KvType, TILE};

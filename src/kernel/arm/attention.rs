@@ -1,8 +1,6 @@
 //! The steps of attention of one query row over f32 keys and values.
 
-use core::arch::asm;
-
-use super::float::{ZEROS, fpu, sums, tree};
+use super::assembly::{ZEROS, fpu, sums, tree};
 
 /// Adds eight floats of a row times a factor to the lower or the upper lanes; with `!` the pointer moves on.
 macro_rules! eight {

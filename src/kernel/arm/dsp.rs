@@ -5,7 +5,8 @@
 use core::arch::asm;
 use core::mem::MaybeUninit;
 
-use super::float::ZEROS;
+use super::assembly::ZEROS;
+use super::pairs::of_nibbles;
 use crate::kernel::Job;
 use crate::quant::{Format, Shape};
 
@@ -22,33 +23,6 @@ struct Spread {
     start: i32,
     scale: f32,
     pairs: [[u32; 4]; 4],
-}
-
-/// Spreads four bytes to two pairs of i16: the even ones, then the odd ones.
-#[inline(always)]
-pub(super) fn spread(four: u32) -> [u32; 2] {
-    let (even, odd);
-    // SAFETY: uses registers only.
-    unsafe {
-        asm!(
-            "sxtb16 {even}, {four}",
-            "sxtb16 {odd}, {four}, ror #8",
-            even = out(reg) even,
-            odd = out(reg) odd,
-            four = in(reg) four,
-            options(pure, nomem, nostack),
-        );
-    }
-    [even, odd]
-}
-
-/// The quants for a word of nibbles: four for the low halves of its bytes, four for the high halves. Nibbles are
-/// multiplied at their bit position in the word, except that the odd high halves are shifted to the position of the low
-/// ones. The quants are scaled to compensate for the position, so that all products are 256 times the true ones.
-#[inline(always)]
-pub(super) fn of_nibbles(low: u32, high: u32) -> [u32; 4] {
-    let ([even, odd], [high_even, high_odd]) = (spread(low), spread(high));
-    [(even & 0x00ff_00ff) << 8, odd, (high_even & 0x0fff_0fff) << 4, high_odd]
 }
 
 /// Spreads the word `first` and the seven words at `rest` to sixteen words.

@@ -1,8 +1,6 @@
 //! `exp` and the functions that use it, softmax and SiLU: four floats at a time in registers.
 
-use core::arch::asm;
-
-use super::float::{ZEROS, fpu, on_words};
+use super::assembly::{ZEROS, fpu, on_words};
 
 /// The constants of [`exp`](crate::kernel::lanes::exp), for x or for -x.
 #[repr(C)]

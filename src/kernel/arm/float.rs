@@ -3,43 +3,15 @@
 use core::arch::asm;
 use core::mem::MaybeUninit;
 
+use super::assembly::{ZEROS, fpu, unit};
 use super::attention::sum;
-use super::exp::{exp, silu};
-use super::plain;
-use super::vectors::{self, add, copy, rotate_pairs};
-use crate::kernel::cache::{self, Place};
-use crate::kernel::scalar::{Scalar, Unit};
-use crate::kernel::{Activation, float};
-use crate::memory::KvType;
+use super::exp::exp;
+use super::vectors::{add, copy, rotate_pairs};
+use crate::kernel::scalar::Unit;
 
 /// The floating-point unit of a Cortex-M4F and its successors, and the one beside NEON.
 #[derive(Clone, Copy)]
 pub(in crate::kernel) struct Fpu;
-
-/// Enables instructions in the assembler that are detected at run time.
-#[cfg(arm_linux)]
-macro_rules! unit {
-    () => {
-        ".fpu neon-vfpv4"
-    };
-}
-/// Empty, because the target has the instructions.
-#[cfg(not(arm_linux))]
-macro_rules! unit {
-    () => {
-        ""
-    };
-}
-pub(super) use unit;
-
-/// For code that takes addresses of its own labels. The assembler computes them relative to a word boundary, but
-/// functions may begin at a half word.
-macro_rules! on_words {
-    () => {
-        ".p2align 2"
-    };
-}
-pub(super) use on_words;
 
 /// The bits of an instruction's result for a float in `s0`.
 macro_rules! of_one {
@@ -60,24 +32,6 @@ macro_rules! of_one {
         x
     }};
 }
-
-/// `asm!` that clobbers all registers of the unit.
-macro_rules! fpu {
-    ($($code:expr,)* ; $($operands:tt)*) => {
-        asm!(
-            $crate::kernel::arm::float::unit!(),
-            $($code,)*
-            $($operands)*
-            out("s0") _, out("s1") _, out("s2") _, out("s3") _, out("s4") _, out("s5") _, out("s6") _, out("s7") _,
-            out("s8") _, out("s9") _, out("s10") _, out("s11") _, out("s12") _, out("s13") _, out("s14") _,
-            out("s15") _, out("s16") _, out("s17") _, out("s18") _, out("s19") _, out("s20") _, out("s21") _,
-            out("s22") _, out("s23") _, out("s24") _, out("s25") _, out("s26") _, out("s27") _, out("s28") _,
-            out("s29") _, out("s30") _, out("s31") _,
-            options(nostack),
-        )
-    };
-}
-pub(super) use fpu;
 
 /// Sixteen multiply-adds of the floats at two pointers, which move on; or eight.
 macro_rules! products {
@@ -119,31 +73,6 @@ macro_rules! products {
         )
     };
 }
-
-/// Adds a register to each of several others.
-macro_rules! sums {
-    ($($x:literal $y:literal),*) => { concat!($("vadd.f32 ", $x, ", ", $x, ", ", $y, "\n",)*) };
-}
-pub(super) use sums;
-
-/// Joins sixteen sums into the first register: those of the lower lanes, then those of the upper; s0 to s15 by default.
-macro_rules! tree {
-    () => {
-        tree!("s0" "s1" "s2" "s3" "s4" "s5" "s6" "s7", "s8" "s9" "s10" "s11" "s12" "s13" "s14" "s15")
-    };
-    (
-        $a:literal $b:literal $c:literal $d:literal $e:literal $f:literal $g:literal $h:literal,
-        $i:literal $j:literal $k:literal $l:literal $m:literal $n:literal $o:literal $p:literal
-    ) => {
-        concat!(
-            sums!($a $i, $b $j, $c $k, $d $l, $e $m, $f $n, $g $o, $h $p),
-            sums!($a $e, $b $f, $c $g, $d $h),
-            sums!($a $c, $b $d),
-            sums!($a $b),
-        )
-    };
-}
-pub(super) use tree;
 
 // SAFETY: each block states what it reads and writes.
 unsafe impl Unit for Fpu {
@@ -311,77 +240,3 @@ unsafe impl Unit for Fpu {
         super::quantize::quantize(x, q, sums)
     }
 }
-
-/// [`Kernels::activate`](crate::kernel::Kernels): SiLU in assembly, the other functions over [`Fpu`].
-pub(super) unsafe fn activate(f: Activation, x: &mut [f32], up: Option<&[f32]>) {
-    if !float::is_silu(f) {
-        return other_activation(f, x, up);
-    }
-    let len = up.map_or(x.len(), |up| up.len().min(x.len()));
-    // Floats after the last whole four are computed one by one, and so are all floats if there is no `up`.
-    let whole = if up.is_some() { len & !3 } else { 0 };
-    let x = x.as_mut_ptr();
-    // SAFETY: `x` has at least `len` floats, and so has `up`.
-    unsafe {
-        if let (Some(up), 4..) = (up, whole) {
-            silu(x, up.as_ptr(), whole / 4);
-        }
-        for i in whole..len {
-            let (mut four, up) = ([*x.add(i); 4], [up.map_or(1.0, |up| *up.as_ptr().add(i)); 4]);
-            silu(four.as_mut_ptr(), up.as_ptr(), 1);
-            *x.add(i) = four[0];
-        }
-    }
-}
-
-#[inline(never)]
-fn other_activation(f: Activation, x: &mut [f32], up: Option<&[f32]>) {
-    float::activate(Scalar::<Fpu>::HERE, f, x, up);
-}
-
-/// [`Kernels::rms_norm`](crate::kernel::Kernels).
-pub(super) unsafe fn rms_norm(x: &mut [f32], weight: &[u8], eps: f32) {
-    let fits = x.len().is_multiple_of(16)
-        && !x.is_empty()
-        && weight.len() == 4 * x.len()
-        && weight.as_ptr().addr().is_multiple_of(4);
-    if fits {
-        // SAFETY: the length is a multiple of 16 and not 0, and there are as many aligned weights.
-        unsafe { vectors::rms_norm(x.as_mut_ptr(), weight.as_ptr(), x.len(), eps) };
-    } else {
-        plain::rms_norm(x, weight, eps);
-    }
-}
-
-/// [`Kernels::store_floats`](crate::kernel::Kernels).
-pub(super) unsafe fn store_floats(at: &Place, tiles: &mut [u8], keys: &[f32], values: &[f32]) {
-    if const { KvType::F32.is_built() } && !store_fast(at, tiles, keys, values) {
-        cache::store_floats(at, tiles, keys, values);
-    }
-}
-
-/// Stores keys and values of a `dim` that is a multiple of four. Returns false for others, and if a slice is too short.
-fn store_fast(at: &Place, tiles: &mut [u8], keys: &[f32], values: &[f32]) -> bool {
-    let Some(Ok(tiles)) = tiles.get_mut(at.start..).map(bytemuck::try_cast_slice_mut::<_, f32>) else { return false };
-    let (dim, slot, apart) = (at.layout.dim, at.slot, at.head_bytes / 4);
-    let width = dim.next_multiple_of(16);
-    let (tile, count) = (16 * (dim + width), |numbers: &[f32]| numbers.len().checked_div(dim).unwrap_or(0));
-    let heads = count(keys).min(count(values)).min(tiles.len().div_ceil(apart.max(1)));
-    let fits = heads > 0
-        && dim.is_multiple_of(4)
-        && slot < 16
-        && !at.layout.shares()
-        && tile <= apart.min(tiles.len())
-        && (heads - 1) * apart <= tiles.len() - tile;
-    if fits {
-        // SAFETY: `keys` and `values` have `heads * dim` floats, the last head's tile ends inside `tiles`, and the
-        // conditions on `dim`, `slot` and `heads` are checked above.
-        unsafe {
-            vectors::store_kv((keys.as_ptr(), values.as_ptr()), tiles.as_mut_ptr(), (heads, apart), (dim, width), slot)
-        };
-    }
-    fits
-}
-
-/// The start values of sums.
-pub(super) static ZEROS: [f32; 16] = [0.0; 16];

@@ -4,7 +4,7 @@
 
 use core::arch::asm;
 
-use super::dsp::{of_nibbles, spread};
+use super::pairs::{of_nibbles, spread};
 use crate::kernel::Job;
 use crate::kernel::scalar::{Here, Unit};
 use crate::quant::Format;

@@ -1,9 +1,8 @@
 //! Rows of f32 times tokens, with the sixteen sums of a row in registers.
 
-use core::arch::asm;
 use core::mem::MaybeUninit;
 
-use super::float::{ZEROS, fpu, on_words, sums, tree};
+use super::assembly::{ZEROS, fpu, on_words, sums, tree};
 use crate::kernel::Job;
 
 /// The data that every row begins with: the first 24 floats of a token, in groups of eight, and zeros as start values

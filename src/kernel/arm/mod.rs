@@ -7,11 +7,15 @@
 //! not have.
 
 #[cfg(arm_fpu)]
+mod assembly;
+#[cfg(arm_fpu)]
 mod attend;
 #[cfg(arm_fpu)]
 mod attention;
 #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
 mod dsp;
+#[cfg(arm_fpu)]
+mod entries;
 #[cfg(arm_fpu)]
 mod exp;
 #[cfg(arm_fpu)]
@@ -22,6 +26,8 @@ mod halves;
 mod matmul;
 #[cfg(arm_linux)]
 mod neon;
+#[cfg(all(cortex_m_dsp, cortex_m_fpu))]
+mod pairs;
 #[cfg(arm_fpu)]
 mod plain;
 #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
@@ -48,11 +54,11 @@ const OF_UNIT: Kernels = Kernels {
     #[cfg(arm_fpu)]
     attend: attend::attend,
     #[cfg(arm_fpu)]
-    activate: float::activate,
+    activate: entries::activate,
     #[cfg(arm_fpu)]
-    rms_norm: float::rms_norm,
+    rms_norm: entries::rms_norm,
     #[cfg(arm_fpu)]
-    store_floats: float::store_floats,
+    store_floats: entries::store_floats,
     ..table!("cortex-m", Scalar<Here>, products)
 };
 

@@ -9,7 +9,8 @@ use core::arch::asm;
 use core::mem::MaybeUninit;
 
 use super::OF_UNIT;
-use super::float::{Fpu, unit};
+use super::assembly::unit;
+use super::float::Fpu;
 use crate::kernel::Kernels;
 use crate::kernel::fours::Vectors;
 use crate::quant::Bytes;

@@ -1,8 +1,6 @@
 //! Operations on vectors between the matrix products: copy, add, rotate, norm, and storing keys and values.
 
-use core::arch::asm;
-
-use super::float::{ZEROS, fpu, sums, tree};
+use super::assembly::{ZEROS, fpu, sums, tree};
 
 /// [`Unit::copy`](crate::kernel::scalar::Unit::copy) of `n` floats.
 ///
