@@ -14,6 +14,6 @@ pub use decode::decode_row;
 pub(crate) use decode::{le_f16, le_f32};
 pub use encode::encode_row;
 #[allow(unused_imports)] // `Bytes` is used only by instruction sets
-pub(crate) use format::{Bytes, Format, Named, Plain, Shape, codes};
+pub(crate) use format::{Bytes, Format, Named, Plain, Shape, bytes_at, codes};
 pub(crate) use list::formats as formats_list;
 pub use types::TensorType;

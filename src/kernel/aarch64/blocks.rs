@@ -1,6 +1,6 @@
 //! Decode: rows of blocks times one token, over the instruction that multiplies ([`Dot`]).
 
-use core::arch::aarch64::*;
+use super::safe::*;
 use core::arch::asm;
 use core::marker::PhantomData;
 
@@ -10,25 +10,18 @@ use crate::kernel::job::Row;
 use crate::kernel::quantized::Blocks;
 use crate::quant::{Bytes, Format, Shape};
 
-/// An instruction that multiplies bytes.
-///
-/// # Safety
-///
-/// The methods require the instruction; the sums are exact.
-pub(super) unsafe trait Dot {
-    /// Adds the dot product of 32 weights and 32 quants to `sums`, distributed among the four lanes in any way.
-    ///
+/// An instruction that multiplies bytes. A value proves that the processor has it. The sums are exact.
+pub(super) trait Dot: Copy {
     /// # Safety
     ///
     /// The processor has the instruction.
-    unsafe fn dot(sums: int32x4_t, w: [int8x16_t; 2], x: [int8x16_t; 2]) -> int32x4_t;
+    unsafe fn new() -> Self;
+
+    /// Adds the dot product of 32 weights and 32 quants to `sums`, distributed among the four lanes in any way.
+    fn dot(self, sums: int32x4_t, w: [int8x16_t; 2], x: [int8x16_t; 2]) -> int32x4_t;
 
     /// [`dot`](Self::dot) for 16 weights and 16 quants.
-    ///
-    /// # Safety
-    ///
-    /// The processor has the instruction.
-    unsafe fn dot16(sums: int32x4_t, w: int8x16_t, x: int8x16_t) -> int32x4_t;
+    fn dot16(self, sums: int32x4_t, w: int8x16_t, x: int8x16_t) -> int32x4_t;
 }
 
 /// Reads the block of 32 weights at `p` and moves `p` to the next one, for formats that are [simple](is_simple).
@@ -135,7 +128,7 @@ impl<F: Format, D: Dot> Rows<F, D> {
                 ahead = ahead.wrapping_add(8 * size_of::<F::Block>());
                 macro_rules! dot {
                     ($($row:literal)*) => {
-                        $(sums[$row] = D::dot(sums[$row], load::<F, $row>(&mut rows[$row], &mut scales), quants);)*
+                        $(sums[$row] = D::new().dot(sums[$row], load::<F, $row>(&mut rows[$row], &mut scales), quants);)*
                     };
                 }
                 dot!(0 1 2 3 4 5 6 7);
@@ -171,7 +164,7 @@ impl<F: Format, D: Dot> Rows<F, D> {
                 if F::FLOAT_GROUPS {
                     for (half, sum) in [first, second].into_iter().enumerate() {
                         for (sums, codes) in run.sums[half].iter_mut().zip(codes) {
-                            *sums = D::dot16(*sums, codes[half], quants[half]);
+                            *sums = D::new().dot16(*sums, codes[half], quants[half]);
                         }
                         let products = vaddq_s32(run.grown(half), less(sum));
                         let [d, _] = floats::<F>(blocks, chunk * 32 + half * 16);
@@ -180,7 +173,7 @@ impl<F: Format, D: Dot> Rows<F, D> {
                     continue;
                 }
                 for (sums, codes) in run.sums[0].iter_mut().zip(codes) {
-                    *sums = D::dot(*sums, codes, quants);
+                    *sums = D::new().dot(*sums, codes, quants);
                 }
                 let products = vaddq_s32(run.grown(0), less(first + second));
                 let [d, m] = floats::<F>(blocks, chunk * 32);
@@ -202,7 +195,7 @@ impl<F: Format, D: Dot> Rows<F, D> {
             for (i, dx) in x.d.iter().enumerate() {
                 let mut blocks = rows.map(|row| &*row.add(i * size_of::<F::Block>()).cast::<F::Block>());
                 let q = x.q.as_ptr().add(i * 256);
-                let group_sums = group_sums::<F>(x.sums.as_ptr().add(i * 16));
+                let group_sums = group_sums::<F>(&*x.sums.as_ptr().add(i * 16).cast());
                 let scales = Scales::of::<F>(blocks);
                 // Computed here, so that their inputs need no registers in the loop below.
                 let mut total = vdupq_n_s32(0);
@@ -226,8 +219,8 @@ impl<F: Format, D: Dot> Rows<F, D> {
                             let (x, y) = (quants($pair * 2), quants($pair * 2 + 1));
                             let first = Pair.signed::<F>(F::unpack(Pair, block, $pair * 2));
                             let second = Pair.signed::<F>(F::unpack(Pair, block, $pair * 2 + 1));
-                            run.sums[0][r] = D::dot(run.sums[0][r], first, x);
-                            run.sums[1][r] = D::dot(run.sums[1][r], second, y);
+                            run.sums[0][r] = D::new().dot(run.sums[0][r], first, x);
+                            run.sums[1][r] = D::new().dot(run.sums[1][r], second, y);
                         }
                         group!(0, $pair * 2);
                         group!(1, $pair * 2 + 1);
@@ -239,8 +232,8 @@ impl<F: Format, D: Dot> Rows<F, D> {
                         let quants = [vld1q_s8(q.add($chunk * 32)), vld1q_s8(q.add($chunk * 32 + 16))];
                         for (r, block) in blocks.into_iter().enumerate() {
                             let codes = Pair.signed::<F>(F::unpack(Pair, block, $chunk));
-                            run.sums[0][r] = D::dot16(run.sums[0][r], codes[0], quants[0]);
-                            run.sums[1][r] = D::dot16(run.sums[1][r], codes[1], quants[1]);
+                            run.sums[0][r] = D::new().dot16(run.sums[0][r], codes[0], quants[0]);
+                            run.sums[1][r] = D::new().dot16(run.sums[1][r], codes[1], quants[1]);
                         }
                         group!(0, $chunk * 2);
                         group!(1, $chunk * 2 + 1);
@@ -288,14 +281,11 @@ struct Run {
 impl Run {
     /// The growth of each row's sum since the last call.
     #[inline(always)]
-    unsafe fn grown(&mut self, set: usize) -> int32x4_t {
-        // SAFETY: every target of this module has NEON.
-        unsafe {
-            let now = join_now(self.sums[set]);
-            let grown = vsubq_s32(now, self.before[set]);
-            self.before[set] = now;
-            grown
-        }
+    fn grown(&mut self, set: usize) -> int32x4_t {
+        let now = join_now(self.sums[set]);
+        let grown = vsubq_s32(now, self.before[set]);
+        self.before[set] = now;
+        grown
     }
 }
 
@@ -315,7 +305,7 @@ fn reread<B>(blocks: [&B; 4]) -> [&B; 4] {
 
 /// Forces the value to be computed here instead of at its use.
 #[inline(always)]
-unsafe fn pinned(mut x: int32x4_t) -> int32x4_t {
+fn pinned(mut x: int32x4_t) -> int32x4_t {
     // SAFETY: contains no instruction.
     unsafe { asm!("/* {0:v} */", inout(vreg) x, options(nomem, nostack, preserves_flags)) };
     x
@@ -323,7 +313,7 @@ unsafe fn pinned(mut x: int32x4_t) -> int32x4_t {
 
 /// [`join`], computed at this place. The compiler would delay it, and copy the running sums.
 #[inline(always)]
-unsafe fn join_now([a, b, c, d]: [int32x4_t; 4]) -> int32x4_t {
+fn join_now([a, b, c, d]: [int32x4_t; 4]) -> int32x4_t {
     let x;
     // SAFETY: computes in registers, by instructions of NEON.
     unsafe {

@@ -1,7 +1,9 @@
 //! Thirty-two bytes in two registers.
 
-use core::arch::aarch64::*;
+use super::safe::*;
 use core::arch::asm;
+
+use bytemuck::must_cast;
 
 use crate::quant::{Bytes, Format};
 
@@ -15,8 +17,7 @@ impl Pair {
     #[inline(always)]
     pub fn signed<F: Format>(self, codes: [uint8x16_t; 2]) -> [int8x16_t; 2] {
         let codes = if F::MAX > 127 { self.sub(codes, self.splat(F::BIAS)) } else { codes };
-        // SAFETY: every target of this module has NEON.
-        codes.map(|x| unsafe { vreinterpretq_s8_u8(x) })
+        codes.map(|x| vreinterpretq_s8_u8(x))
     }
 
     /// Decodes a little-endian f16.
@@ -44,7 +45,7 @@ pub(super) const fn bias<F: Format>() -> u8 {
 
 /// Converts four f16 to f32. (`vcvt_f32_f16` is not stable in the minimum supported compiler version.)
 #[inline(always)]
-pub(super) unsafe fn four_halves(x: uint16x4_t) -> float32x4_t {
+pub(super) fn four_halves(x: uint16x4_t) -> float32x4_t {
     let out;
     // SAFETY: computes in registers, by an instruction of NEON.
     unsafe {
@@ -55,14 +56,13 @@ pub(super) unsafe fn four_halves(x: uint16x4_t) -> float32x4_t {
 
 /// Converts the first four of eight f16.
 #[inline(always)]
-pub(super) unsafe fn low_halves(x: uint16x8_t) -> float32x4_t {
-    // SAFETY: every target of this module has NEON.
-    unsafe { four_halves(vget_low_u16(x)) }
+pub(super) fn low_halves(x: uint16x8_t) -> float32x4_t {
+    four_halves(vget_low_u16(x))
 }
 
 /// Converts the last four of eight f16.
 #[inline(always)]
-pub(super) unsafe fn high_halves(x: uint16x8_t) -> float32x4_t {
+pub(super) fn high_halves(x: uint16x8_t) -> float32x4_t {
     let out;
     // SAFETY: computes in registers, by an instruction of NEON.
     unsafe {
@@ -73,95 +73,84 @@ pub(super) unsafe fn high_halves(x: uint16x8_t) -> float32x4_t {
 
 /// The sum of the lanes of each of four vectors.
 #[inline(always)]
-pub(super) unsafe fn join(x: [int32x4_t; 4]) -> int32x4_t {
-    // SAFETY: every target of this module has NEON.
-    unsafe { vpaddq_s32(vpaddq_s32(x[0], x[1]), vpaddq_s32(x[2], x[3])) }
+pub(super) fn join(x: [int32x4_t; 4]) -> int32x4_t {
+    vpaddq_s32(vpaddq_s32(x[0], x[1]), vpaddq_s32(x[2], x[3]))
 }
 
-// SAFETY of every block below: every target of this module has NEON, and each load has the size of its reference.
-#[allow(clippy::undocumented_unsafe_blocks)]
 impl Bytes for Pair {
     type V = [uint8x16_t; 2];
     #[inline(always)]
     fn load(self, bytes: &[u8; 32]) -> Self::V {
-        unsafe { [vld1q_u8(bytes.as_ptr()), vld1q_u8(bytes.as_ptr().add(16))] }
+        must_cast(*bytes)
     }
     #[inline(always)]
     fn nibbles(self, bytes: &[u8; 16]) -> Self::V {
-        unsafe {
-            let x = vld1q_u8(bytes.as_ptr());
-            [vandq_u8(x, vdupq_n_u8(15)), vshrq_n_u8::<4>(x)]
-        }
+        let x = must_cast(*bytes);
+        [vandq_u8(x, vdupq_n_u8(15)), vshrq_n_u8::<4>(x)]
     }
     #[inline(always)]
     fn words(self, [a, b, c, d]: [u64; 4]) -> Self::V {
-        let two = |a, b| unsafe { vreinterpretq_u8_u64(vcombine_u64(vcreate_u64(a), vcreate_u64(b))) };
+        let two = |a, b| vreinterpretq_u8_u64(vcombine_u64(vcreate_u64(a), vcreate_u64(b)));
         [two(a, b), two(c, d)]
     }
     #[inline(always)]
     fn splat(self, byte: u8) -> Self::V {
-        unsafe { [vdupq_n_u8(byte); 2] }
+        [vdupq_n_u8(byte); 2]
     }
     #[inline(always)]
     fn or(self, a: Self::V, b: Self::V) -> Self::V {
-        unsafe { [vorrq_u8(a[0], b[0]), vorrq_u8(a[1], b[1])] }
+        [vorrq_u8(a[0], b[0]), vorrq_u8(a[1], b[1])]
     }
     #[inline(always)]
     fn and(self, a: Self::V, b: Self::V) -> Self::V {
-        unsafe { [vandq_u8(a[0], b[0]), vandq_u8(a[1], b[1])] }
+        [vandq_u8(a[0], b[0]), vandq_u8(a[1], b[1])]
     }
     #[inline(always)]
     fn xor(self, a: Self::V, b: Self::V) -> Self::V {
-        unsafe { [veorq_u8(a[0], b[0]), veorq_u8(a[1], b[1])] }
+        [veorq_u8(a[0], b[0]), veorq_u8(a[1], b[1])]
     }
     #[inline(always)]
     fn add(self, a: Self::V, b: Self::V) -> Self::V {
-        unsafe { [vaddq_u8(a[0], b[0]), vaddq_u8(a[1], b[1])] }
+        [vaddq_u8(a[0], b[0]), vaddq_u8(a[1], b[1])]
     }
     #[inline(always)]
     fn sub(self, a: Self::V, b: Self::V) -> Self::V {
-        unsafe { [vsubq_u8(a[0], b[0]), vsubq_u8(a[1], b[1])] }
+        [vsubq_u8(a[0], b[0]), vsubq_u8(a[1], b[1])]
     }
     #[inline(always)]
     fn shift(self, x: Self::V, left: i32, mask: u8) -> Self::V {
-        unsafe {
-            let shifted = match left {
-                -7 => x.map(|x| vshrq_n_u8::<7>(x)),
-                -6 => x.map(|x| vshrq_n_u8::<6>(x)),
-                -5 => x.map(|x| vshrq_n_u8::<5>(x)),
-                -4 => x.map(|x| vshrq_n_u8::<4>(x)),
-                -3 => x.map(|x| vshrq_n_u8::<3>(x)),
-                -2 => x.map(|x| vshrq_n_u8::<2>(x)),
-                -1 => x.map(|x| vshrq_n_u8::<1>(x)),
-                0 => x,
-                1 => x.map(|x| vshlq_n_u8::<1>(x)),
-                2 => x.map(|x| vshlq_n_u8::<2>(x)),
-                3 => x.map(|x| vshlq_n_u8::<3>(x)),
-                _ => x.map(|x| vshlq_n_u8::<4>(x)),
-            };
-            // A right shift fills with zeros, so a mask of all remaining bits has no effect.
-            if left < 0 && mask == 0xff >> -left { shifted } else { self.and(shifted, self.splat(mask)) }
-        }
+        let shifted = match left {
+            -7 => x.map(|x| vshrq_n_u8::<7>(x)),
+            -6 => x.map(|x| vshrq_n_u8::<6>(x)),
+            -5 => x.map(|x| vshrq_n_u8::<5>(x)),
+            -4 => x.map(|x| vshrq_n_u8::<4>(x)),
+            -3 => x.map(|x| vshrq_n_u8::<3>(x)),
+            -2 => x.map(|x| vshrq_n_u8::<2>(x)),
+            -1 => x.map(|x| vshrq_n_u8::<1>(x)),
+            0 => x,
+            1 => x.map(|x| vshlq_n_u8::<1>(x)),
+            2 => x.map(|x| vshlq_n_u8::<2>(x)),
+            3 => x.map(|x| vshlq_n_u8::<3>(x)),
+            _ => x.map(|x| vshlq_n_u8::<4>(x)),
+        };
+        // A right shift fills with zeros, so a mask of all remaining bits has no effect.
+        if left < 0 && mask == 0xff >> -left { shifted } else { self.and(shifted, self.splat(mask)) }
     }
     #[inline(always)]
     fn lookup(self, table: &[u8; 16], x: Self::V) -> Self::V {
-        unsafe {
-            let table = vld1q_u8(table.as_ptr());
-            x.map(|x| vqtbl1q_u8(table, x))
-        }
+        let table = must_cast(*table);
+        x.map(|x| vqtbl1q_u8(table, x))
     }
     #[inline(always)]
     fn spread(self, bits: u32) -> Self::V {
-        unsafe {
-            // Copies each byte to eight lanes, then tests one bit per lane.
-            let bytes = vreinterpretq_u8_u32(vdupq_n_u32(bits));
-            let bit = vreinterpretq_u8_u64(vdupq_n_u64(0x8040_2010_0804_0201));
-            let eight = |byte: u8| vdup_n_u8(byte);
-            [[0, 1], [2, 3]].map(|[a, b]| vtstq_u8(vqtbl1q_u8(bytes, vcombine_u8(eight(a), eight(b))), bit))
-        }
+        // Copies each byte to eight lanes, then tests one bit per lane.
+        let bytes = vreinterpretq_u8_u32(vdupq_n_u32(bits));
+        let bit = vreinterpretq_u8_u64(vdupq_n_u64(0x8040_2010_0804_0201));
+        let eight = |byte: u8| vdup_n_u8(byte);
+        [[0, 1], [2, 3]].map(|[a, b]| vtstq_u8(vqtbl1q_u8(bytes, vcombine_u8(eight(a), eight(b))), bit))
     }
     #[inline(always)]
     fn at_least(self, x: Self::V, least: u8) -> Self::V {
-        unsafe { x.map(|x| vcgeq_u8(x, vdupq_n_u8(least))) }
+        x.map(|x| vcgeq_u8(x, vdupq_n_u8(least)))
     }
 }

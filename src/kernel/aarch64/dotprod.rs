@@ -1,6 +1,6 @@
 //! Dot products of four bytes by `sdot`, in assembly because its intrinsic is not stable.
 
-use core::arch::aarch64::*;
+use super::safe::*;
 use core::arch::asm;
 use core::ops::Range;
 
@@ -8,14 +8,19 @@ use super::blocks::Dot;
 use super::panel::Along;
 
 /// The instruction `sdot`.
-pub(super) struct Sdot;
+#[derive(Clone, Copy)]
+pub(super) struct Sdot(());
 
-// SAFETY: the methods use registers only, and integer sums are exact.
-unsafe impl Dot for Sdot {
+impl Dot for Sdot {
     #[inline(always)]
-    unsafe fn dot(sums: int32x4_t, w: [int8x16_t; 2], x: [int8x16_t; 2]) -> int32x4_t {
+    unsafe fn new() -> Self {
+        Self(())
+    }
+
+    #[inline(always)]
+    fn dot(self, sums: int32x4_t, w: [int8x16_t; 2], x: [int8x16_t; 2]) -> int32x4_t {
         let out;
-        // SAFETY: the caller promises the instruction, which uses registers only.
+        // SAFETY: `self` proves the instruction, which uses registers only.
         unsafe {
             asm!(
                 "sdot {sums:v}.4s, {w0:v}.16b, {x0:v}.16b",
@@ -32,9 +37,9 @@ unsafe impl Dot for Sdot {
     }
 
     #[inline(always)]
-    unsafe fn dot16(sums: int32x4_t, w: int8x16_t, x: int8x16_t) -> int32x4_t {
+    fn dot16(self, sums: int32x4_t, w: int8x16_t, x: int8x16_t) -> int32x4_t {
         let out;
-        // SAFETY: the caller promises the instruction, which uses registers only.
+        // SAFETY: `self` proves the instruction, which uses registers only.
         unsafe {
             asm!(
                 "sdot {sums:v}.4s, {w:v}.16b, {x:v}.16b",
@@ -48,22 +53,24 @@ unsafe impl Dot for Sdot {
     }
 }
 
-/// Adds to each lane the dot product of its four bytes of `w` and the four bytes in lane `LANE` of `x`.
-#[inline(always)]
-unsafe fn sdot_lane<const LANE: usize>(sum: int32x4_t, w: int8x16_t, x: int8x16_t) -> int32x4_t {
-    let out;
-    // SAFETY: the caller promises the instruction, which uses registers only.
-    unsafe {
-        asm!(
-            "sdot {sum:v}.4s, {w:v}.16b, {x:v}.4b[{lane}]",
-            sum = inout(vreg) sum => out,
-            w = in(vreg) w,
-            x = in(vreg) x,
-            lane = const LANE,
-            options(pure, nomem, nostack, preserves_flags)
-        );
+impl Sdot {
+    /// Adds to each lane the dot product of its four bytes of `w` and the four bytes in lane `LANE` of `x`.
+    #[inline(always)]
+    fn lane<const LANE: usize>(self, sum: int32x4_t, w: int8x16_t, x: int8x16_t) -> int32x4_t {
+        let out;
+        // SAFETY: `self` proves the instruction, which uses registers only.
+        unsafe {
+            asm!(
+                "sdot {sum:v}.4s, {w:v}.16b, {x:v}.4b[{lane}]",
+                sum = inout(vreg) sum => out,
+                w = in(vreg) w,
+                x = in(vreg) x,
+                lane = const LANE,
+                options(pure, nomem, nostack, preserves_flags)
+            );
+        }
+        out
     }
-    out
 }
 
 /// A panel interleaves four rows: four bytes of each, then the next four. A vector times four bytes of a token thus
@@ -72,13 +79,11 @@ unsafe fn sdot_lane<const LANE: usize>(sum: int32x4_t, w: int8x16_t, x: int8x16_
 // names.
 unsafe impl Along for Sdot {
     #[inline(always)]
-    unsafe fn put(to: *mut u8, [a, b, c, d]: [[int8x16_t; 2]; 4]) {
-        // SAFETY: the two stores fill the 128 bytes of four rows.
-        unsafe {
-            for (((a, b), (c, d)), to) in a.into_iter().zip(b).zip(c.into_iter().zip(d)).zip([to, to.add(64)]) {
-                let [a, b, c, d] = [a, b, c, d].map(|half| vreinterpretq_s32_s8(half));
-                vst4q_s32(to.cast(), int32x4x4_t(a, b, c, d));
-            }
+    fn put(to: &mut [u8; 128], [a, b, c, d]: [[int8x16_t; 2]; 4]) {
+        let halves = to.as_chunks_mut().0.iter_mut();
+        for (to, ((a, b), (c, d))) in halves.zip(a.into_iter().zip(b).zip(c.into_iter().zip(d))) {
+            let [a, b, c, d] = [a, b, c, d].map(|half| vreinterpretq_s32_s8(half));
+            vst4q_s32(to, int32x4x4_t(a, b, c, d));
         }
     }
 
@@ -95,7 +100,7 @@ unsafe impl Along for Sdot {
                         for group in 0..2 {
                             let w = vld1q_s8(w.add(group * 128 + half * 64 + $lane * 16));
                             for t in 0..T {
-                                sums[t][group] = sdot_lane::<$lane>(sums[t][group], w, quants[t]);
+                                sums[t][group] = Self::new().lane::<$lane>(sums[t][group], w, quants[t]);
                             }
                         }
                     )* };

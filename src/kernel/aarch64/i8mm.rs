@@ -1,11 +1,14 @@
 //! Products of byte matrices, 2 x 8 times 8 x 2, by `smmla`, in assembly because its intrinsic is not stable. Used for
 //! panels; a single token gains nothing from it.
 
-use core::arch::aarch64::*;
+use super::safe::*;
+use core::arch::aarch64::vld4q_lane_s64;
 use core::arch::asm;
 use core::ops::Range;
 
-use super::panel::{CODES, Panel, eight_sums};
+use bytemuck::{must_cast, must_cast_ref};
+
+use super::panel::{CODES, LINE, Panel, ROWS, eight_sums};
 
 /// The instruction `smmla`.
 pub(super) struct Smmla;
@@ -50,31 +53,26 @@ unsafe impl Panel for Smmla {
     type Scales<const T: usize> = [float32x4_t; T];
 
     #[inline(always)]
-    unsafe fn put(to: *mut u8, [a, b, c, d]: [[int8x16_t; 2]; 4]) {
-        // SAFETY: the two stores fill the 128 bytes of four rows.
-        unsafe {
-            for (((a, b), (c, d)), to) in a.into_iter().zip(b).zip(c.into_iter().zip(d)).zip([to, to.add(64)]) {
-                let [a, b, c, d] = [a, b, c, d].map(|half| vreinterpretq_s64_s8(half));
-                vst4q_s64(to.cast(), int64x2x4_t(a, b, c, d));
-            }
+    fn put(to: &mut [u8; 128], [a, b, c, d]: [[int8x16_t; 2]; 4]) {
+        let halves = to.as_chunks_mut().0.iter_mut();
+        for (to, ((a, b), (c, d))) in halves.zip(a.into_iter().zip(b).zip(c.into_iter().zip(d))) {
+            let [a, b, c, d] = [a, b, c, d].map(|half| vreinterpretq_s64_s8(half));
+            vst4q_s64(to, int64x2x4_t(a, b, c, d));
         }
     }
     /// Eight quants per vector.
     #[inline(always)]
-    unsafe fn quants<const T: usize>(q: &mut [*const i8; T]) -> Pairs<int8x16_t, T> {
-        // SAFETY: the caller promises 32 quants of each token.
-        unsafe {
-            let mut quants = [[vdupq_n_s8(0); 4]; T];
-            for t in evens::<T>() {
-                let mut pair = vld4q_dup_s64(q[t].cast());
-                if t + 1 < T {
-                    pair = vld4q_lane_s64::<1>(q[t + 1].cast(), pair);
-                }
-                quants[t] = [pair.0, pair.1, pair.2, pair.3].map(|x| vreinterpretq_s8_s64(x));
+    fn quants<const T: usize>(q: [&[i8; 32]; T]) -> Pairs<int8x16_t, T> {
+        let mut quants = [[vdupq_n_s8(0); 4]; T];
+        for t in evens::<T>() {
+            let mut pair = vld4q_dup_s64(must_cast_ref(q[t]));
+            if t + 1 < T {
+                // SAFETY: every target of this module has NEON, and a token has 32 quants.
+                pair = unsafe { vld4q_lane_s64::<1>(q[t + 1].as_ptr().cast(), pair) };
             }
-            *q = q.map(|q| q.add(32));
-            quants
+            quants[t] = [pair.0, pair.1, pair.2, pair.3].map(|x| vreinterpretq_s8_s64(x));
         }
+        quants
     }
     #[inline(always)]
     unsafe fn scales<const T: usize>(d: &mut [*const f32; T]) -> [float32x4_t; T] {
@@ -89,11 +87,9 @@ unsafe impl Panel for Smmla {
         }
     }
     #[inline(always)]
-    unsafe fn line(w: *const u8) -> [float32x4_t; 4] {
-        // SAFETY: the caller promises eight floats.
-        let pairs = unsafe { vld4q_dup_f64(w.cast()) };
-        // SAFETY: every target of this module has NEON.
-        [pairs.0, pairs.1, pairs.2, pairs.3].map(|pair| unsafe { vreinterpretq_f32_f64(pair) })
+    fn line(w: &[u8; LINE]) -> [float32x4_t; 4] {
+        let pairs = vld4q_dup_f64(w);
+        [pairs.0, pairs.1, pairs.2, pairs.3].map(|pair| vreinterpretq_f32_f64(pair))
     }
     /// A chunk has four steps of eight codes, two of them in each half.
     #[inline(always)]
@@ -127,74 +123,55 @@ unsafe impl Panel for Smmla {
     }
     #[inline(always)]
     fn no_sums<const T: usize>() -> Pairs<int32x4_t, T> {
-        // SAFETY: every target of this module has NEON.
-        [[unsafe { vdupq_n_s32(0) }; 4]; T]
+        [[vdupq_n_s32(0); 4]; T]
     }
     #[inline(always)]
-    unsafe fn add_scaled<const T: usize>(
-        totals: &mut Pairs<int32x4_t, T>,
-        sums: Pairs<int32x4_t, T>,
-        scale: *const i32,
-    ) {
-        // SAFETY: the caller promises eight scales.
-        unsafe {
-            let pairs = vld4q_dup_s64(scale.cast());
-            let pairs = [pairs.0, pairs.1, pairs.2, pairs.3].map(|pair| vreinterpretq_s32_s64(pair));
-            for t in evens::<T>() {
-                for pair in 0..4 {
-                    totals[t][pair] = vmlaq_s32(totals[t][pair], sums[t][pair], pairs[pair]);
-                }
+    fn add_scaled<const T: usize>(totals: &mut Pairs<int32x4_t, T>, sums: Pairs<int32x4_t, T>, scale: &[u8; LINE]) {
+        let pairs = vld4q_dup_s64(scale);
+        let pairs = [pairs.0, pairs.1, pairs.2, pairs.3].map(|pair| vreinterpretq_s32_s64(pair));
+        for t in evens::<T>() {
+            for pair in 0..4 {
+                totals[t][pair] = vmlaq_s32(totals[t][pair], sums[t][pair], pairs[pair]);
             }
         }
     }
     #[inline(always)]
-    unsafe fn of_chunk<const T: usize>(sums: [*const i16; T]) -> Pairs<int32x4_t, T> {
+    fn of_chunk<const T: usize>(sums: [&[i16; 2]; T]) -> Pairs<int32x4_t, T> {
         let mut totals = Self::no_sums::<T>();
         for t in evens::<T>() {
-            // SAFETY: the caller promises two sums of each token.
-            unsafe {
-                let sum = |t: usize| vdup_n_s32(i32::from(*sums[t]) + i32::from(*sums[t].add(1)));
-                totals[t] = [vcombine_s32(sum(t), sum(if t + 1 < T { t + 1 } else { t })); 4];
+            let sum = |t: usize| vdup_n_s32(i32::from(sums[t][0]) + i32::from(sums[t][1]));
+            totals[t] = [vcombine_s32(sum(t), sum(if t + 1 < T { t + 1 } else { t })); 4];
+        }
+        totals
+    }
+    #[inline(always)]
+    fn minimums<const T: usize, const GROUP: usize>(w: &[[u8; 16]], sums: [&[i16; 16]; T]) -> Pairs<int32x4_t, T> {
+        let mut totals = Self::no_sums::<T>();
+        for (eight, w) in w.as_chunks::<8>().0.iter().enumerate() {
+            for t in evens::<T>() {
+                let (even, odd) = (sums[t], if t + 1 < T { sums[t + 1] } else { sums[t] });
+                let (even, odd) = (eight_sums::<GROUP>(even, eight), eight_sums::<GROUP>(odd, eight));
+                // A vector holds two groups: each sum twice, for both tokens.
+                let (low, high) = (vzip1q_s16(even, odd), vzip2q_s16(even, odd));
+                let two = [vzip1q_s16(low, low), vzip2q_s16(low, low), vzip1q_s16(high, high), vzip2q_s16(high, high)];
+                for (i, sums) in two.into_iter().enumerate() {
+                    let of = |group: usize| {
+                        let pairs = vld4q_dup_s32(&w[group]);
+                        [pairs.0, pairs.1, pairs.2, pairs.3].map(|pair| vreinterpretq_s16_s32(pair))
+                    };
+                    let (first, second) = (of(i * 2), of(i * 2 + 1));
+                    for pair in 0..4 {
+                        let total = vmlal_s16(totals[t][pair], vget_low_s16(first[pair]), vget_low_s16(sums));
+                        totals[t][pair] = vmlal_high_s16(total, second[pair], sums);
+                    }
+                }
             }
         }
         totals
     }
     #[inline(always)]
-    unsafe fn minimums<const T: usize, const GROUP: usize>(
-        minimums: *const i16,
-        sums: [*const i16; T],
-    ) -> Pairs<int32x4_t, T> {
-        // SAFETY: the caller promises eight minimums per group, and 16 sums of each token.
-        unsafe {
-            let mut totals = Self::no_sums::<T>();
-            for eight in 0..256 / GROUP / 8 {
-                for t in evens::<T>() {
-                    let (even, odd) = (sums[t], if t + 1 < T { sums[t + 1] } else { sums[t] });
-                    let (even, odd) = (eight_sums::<GROUP>(even, eight), eight_sums::<GROUP>(odd, eight));
-                    // A vector holds two groups: each sum twice, for both tokens.
-                    let (low, high) = (vzip1q_s16(even, odd), vzip2q_s16(even, odd));
-                    let two =
-                        [vzip1q_s16(low, low), vzip2q_s16(low, low), vzip1q_s16(high, high), vzip2q_s16(high, high)];
-                    for (i, sums) in two.into_iter().enumerate() {
-                        let of = |group: usize| {
-                            let pairs = vld4q_dup_s32(minimums.add((eight * 8 + group) * 8).cast());
-                            [pairs.0, pairs.1, pairs.2, pairs.3].map(|pair| vreinterpretq_s16_s32(pair))
-                        };
-                        let (first, second) = (of(i * 2), of(i * 2 + 1));
-                        for pair in 0..4 {
-                            let total = vmlal_s16(totals[t][pair], vget_low_s16(first[pair]), vget_low_s16(sums));
-                            totals[t][pair] = vmlal_high_s16(total, second[pair], sums);
-                        }
-                    }
-                }
-            }
-            totals
-        }
-    }
-    #[inline(always)]
     fn zero<const T: usize>() -> Pairs<float32x4_t, T> {
-        // SAFETY: every target of this module has NEON.
-        [[unsafe { vdupq_n_f32(0.0) }; 4]; T]
+        [[vdupq_n_f32(0.0); 4]; T]
     }
     #[inline(always)]
     fn add<const T: usize>(
@@ -206,23 +183,17 @@ unsafe impl Panel for Smmla {
         for t in evens::<T>() {
             for pair in 0..4 {
                 // SAFETY: every target of this module has NEON.
-                acc[t][pair] =
-                    unsafe { vfmaq_f32(acc[t][pair], vmulq_f32(w[pair], x[t]), vcvtq_f32_s32(sums[t][pair])) };
+                acc[t][pair] = vfmaq_f32(acc[t][pair], vmulq_f32(w[pair], x[t]), vcvtq_f32_s32(sums[t][pair]));
             }
         }
     }
     #[inline(always)]
-    unsafe fn store<const T: usize>(out: [*mut f32; T], acc: Pairs<float32x4_t, T>) {
-        // SAFETY: the caller promises room for eight rows of each token.
-        unsafe {
-            for t in evens::<T>() {
-                let acc = acc[t].map(|pair| vreinterpretq_f64_f32(pair));
-                vst1q_f64(out[t].cast(), vzip1q_f64(acc[0], acc[1]));
-                vst1q_f64(out[t].add(4).cast(), vzip1q_f64(acc[2], acc[3]));
-                if t + 1 < T {
-                    vst1q_f64(out[t + 1].cast(), vzip2q_f64(acc[0], acc[1]));
-                    vst1q_f64(out[t + 1].add(4).cast(), vzip2q_f64(acc[2], acc[3]));
-                }
+    fn store<const T: usize>(out: [&mut [f32; ROWS]; T], acc: Pairs<float32x4_t, T>) {
+        for t in evens::<T>() {
+            let acc = acc[t].map(|pair| vreinterpretq_f64_f32(pair));
+            *out[t] = must_cast([vzip1q_f64(acc[0], acc[1]), vzip1q_f64(acc[2], acc[3])]);
+            if t + 1 < T {
+                *out[t + 1] = must_cast([vzip2q_f64(acc[0], acc[1]), vzip2q_f64(acc[2], acc[3])]);
             }
         }
     }

@@ -7,6 +7,7 @@ mod dotprod;
 mod i8mm;
 mod neon;
 mod panel;
+mod safe;
 mod scale;
 
 use super::panel::functions;

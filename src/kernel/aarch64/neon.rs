@@ -1,8 +1,10 @@
 //! NEON: sixteen floats in four registers, and dot products of bytes by widening multiplication.
 
-use core::arch::aarch64::*;
+use super::safe::*;
 use core::arch::asm;
 use core::ops::Range;
+
+use bytemuck::must_cast;
 
 use super::blocks::Dot;
 use super::bytes::{high_halves, join, low_halves};
@@ -33,7 +35,7 @@ impl Floats {
 
 /// Rounds eight f32 to f16, to nearest even.
 #[inline(always)]
-unsafe fn to_halves(low: float32x4_t, high: float32x4_t) -> uint16x8_t {
+fn to_halves(low: float32x4_t, high: float32x4_t) -> uint16x8_t {
     let out;
     // SAFETY: computes in registers, by instructions of NEON.
     unsafe {
@@ -49,9 +51,7 @@ unsafe fn to_halves(low: float32x4_t, high: float32x4_t) -> uint16x8_t {
     out
 }
 
-// SAFETY of every block below: every target of this module has NEON, and each load has the size of its reference. Every
-// store method of `Floats` writes the whole array.
-#[allow(clippy::undocumented_unsafe_blocks)]
+// SAFETY: every store method of `Floats` writes the whole array.
 unsafe impl Isa for Neon {
     type V = Floats;
     const ROWS: usize = 4;
@@ -62,40 +62,35 @@ unsafe impl Isa for Neon {
     }
     #[inline(always)]
     fn splat(self, x: f32) -> Floats {
-        Floats([unsafe { vdupq_n_f32(x) }; 4])
+        Floats([vdupq_n_f32(x); 4])
     }
     #[inline(always)]
     fn load_f32(self, bytes: &[u8; 64]) -> Floats {
-        let p: *const f32 = bytes.as_ptr().cast();
-        Floats(unsafe { [vld1q_f32(p), vld1q_f32(p.add(4)), vld1q_f32(p.add(8)), vld1q_f32(p.add(12))] })
+        Floats(must_cast(*bytes))
     }
     #[inline(always)]
     fn load_f16(self, bytes: &[u8; 32]) -> Floats {
-        let (a, b) = words(bytes);
-        unsafe { Floats([low_halves(a), high_halves(a), low_halves(b), high_halves(b)]) }
+        let [a, b] = must_cast(*bytes);
+        Floats([low_halves(a), high_halves(a), low_halves(b), high_halves(b)])
     }
     /// A bf16 is the upper half of an f32.
     #[inline(always)]
     fn load_bf16(self, bytes: &[u8; 32]) -> Floats {
-        let (a, b) = words(bytes);
-        unsafe {
-            let wide = [
-                vshll_n_u16::<16>(vget_low_u16(a)),
-                vshll_high_n_u16::<16>(a),
-                vshll_n_u16::<16>(vget_low_u16(b)),
-                vshll_high_n_u16::<16>(b),
-            ];
-            Floats(wide.map(|x| vreinterpretq_f32_u32(x)))
-        }
+        let [a, b] = must_cast(*bytes);
+        let wide = [
+            vshll_n_u16::<16>(vget_low_u16(a)),
+            vshll_high_n_u16::<16>(a),
+            vshll_n_u16::<16>(vget_low_u16(b)),
+            vshll_high_n_u16::<16>(b),
+        ];
+        Floats(wide.map(|x| vreinterpretq_f32_u32(x)))
     }
     #[inline(always)]
     fn load_i8(self, bytes: &[u8; 16]) -> Floats {
-        unsafe {
-            let x = vld1q_s8(bytes.as_ptr().cast());
-            let (a, b) = (vmovl_s8(vget_low_s8(x)), vmovl_high_s8(x));
-            let wide = [vmovl_s16(vget_low_s16(a)), vmovl_high_s16(a), vmovl_s16(vget_low_s16(b)), vmovl_high_s16(b)];
-            Floats(wide.map(|x| vcvtq_f32_s32(x)))
-        }
+        let x = must_cast(*bytes);
+        let (a, b) = (vmovl_s8(vget_low_s8(x)), vmovl_high_s8(x));
+        let wide = [vmovl_s16(vget_low_s16(a)), vmovl_high_s16(a), vmovl_s16(vget_low_s16(b)), vmovl_high_s16(b)];
+        Floats(wide.map(|x| vcvtq_f32_s32(x)))
     }
     #[inline(always)]
     fn round_to_f16(self, x: f32) -> f32 {
@@ -114,122 +109,102 @@ unsafe impl Isa for Neon {
     }
 }
 
-/// Loads sixteen 16-bit words.
-#[inline(always)]
-fn words(bytes: &[u8; 32]) -> (uint16x8_t, uint16x8_t) {
-    let p = bytes.as_ptr();
-    // SAFETY: every target of this module has NEON, and the reference has 32 bytes.
-    unsafe { (vreinterpretq_u16_u8(vld1q_u8(p)), vreinterpretq_u16_u8(vld1q_u8(p.add(16)))) }
-}
-
-// SAFETY of every block below: every target of this module has NEON, and each store has the size of its reference.
-#[allow(clippy::undocumented_unsafe_blocks)]
 impl Lanes for Floats {
     #[inline(always)]
     fn store(self, to: &mut [f32; 16]) {
-        let ([a, b, c, d], p) = (self.0, to.as_mut_ptr());
-        unsafe {
-            vst1q_f32(p, a);
-            vst1q_f32(p.add(4), b);
-            vst1q_f32(p.add(8), c);
-            vst1q_f32(p.add(12), d);
-        }
+        *to = must_cast(self.0);
     }
     #[inline(always)]
     fn store_f16(self, to: &mut [u8; 32]) {
-        let ([a, b, c, d], p) = (self.0, to.as_mut_ptr());
-        unsafe {
-            vst1q_u8(p, vreinterpretq_u8_u16(to_halves(a, b)));
-            vst1q_u8(p.add(16), vreinterpretq_u8_u16(to_halves(c, d)));
-        }
+        let [a, b, c, d] = self.0;
+        *to = must_cast([to_halves(a, b), to_halves(c, d)]);
     }
     #[inline(always)]
     fn store_i8(self, to: &mut [i8; 16]) {
-        unsafe {
-            let [a, b, c, d] = self.0.map(|x| vcvtq_s32_f32(x));
-            let low = vqmovn_high_s32(vqmovn_s32(a), b);
-            let high = vqmovn_high_s32(vqmovn_s32(c), d);
-            vst1q_s8(to.as_mut_ptr(), vqmovn_high_s16(vqmovn_s16(low), high));
-        }
+        let [a, b, c, d] = self.0.map(|x| vcvtq_s32_f32(x));
+        let low = vqmovn_high_s32(vqmovn_s32(a), b);
+        let high = vqmovn_high_s32(vqmovn_s32(c), d);
+        *to = must_cast(vqmovn_high_s16(vqmovn_s16(low), high));
     }
 
     #[inline(always)]
     fn add(self, b: Self) -> Self {
-        self.zip(b, |a, b| unsafe { vaddq_f32(a, b) })
+        self.zip(b, |a, b| vaddq_f32(a, b))
     }
     #[inline(always)]
     fn sub(self, b: Self) -> Self {
-        self.zip(b, |a, b| unsafe { vsubq_f32(a, b) })
+        self.zip(b, |a, b| vsubq_f32(a, b))
     }
     #[inline(always)]
     fn mul(self, b: Self) -> Self {
-        self.zip(b, |a, b| unsafe { vmulq_f32(a, b) })
+        self.zip(b, |a, b| vmulq_f32(a, b))
     }
     #[inline(always)]
     fn div(self, b: Self) -> Self {
-        self.zip(b, |a, b| unsafe { vdivq_f32(a, b) })
+        self.zip(b, |a, b| vdivq_f32(a, b))
     }
     #[inline(always)]
     fn fma(self, b: Self, c: Self) -> Self {
         let ([a0, a1, a2, a3], [b0, b1, b2, b3], [c0, c1, c2, c3]) = (self.0, b.0, c.0);
-        Self(unsafe { [vfmaq_f32(c0, a0, b0), vfmaq_f32(c1, a1, b1), vfmaq_f32(c2, a2, b2), vfmaq_f32(c3, a3, b3)] })
+        Self([vfmaq_f32(c0, a0, b0), vfmaq_f32(c1, a1, b1), vfmaq_f32(c2, a2, b2), vfmaq_f32(c3, a3, b3)])
     }
     #[inline(always)]
     fn max(self, b: Self) -> Self {
-        self.zip(b, |a, b| unsafe { vmaxq_f32(a, b) })
+        self.zip(b, |a, b| vmaxq_f32(a, b))
     }
     #[inline(always)]
     fn min(self, b: Self) -> Self {
-        self.zip(b, |a, b| unsafe { vminq_f32(a, b) })
+        self.zip(b, |a, b| vminq_f32(a, b))
     }
     #[inline(always)]
     fn abs(self) -> Self {
-        self.map(|x| unsafe { vabsq_f32(x) })
+        self.map(|x| vabsq_f32(x))
     }
     #[inline(always)]
     fn round(self) -> Self {
-        self.map(|x| unsafe { vrndnq_f32(x) })
+        self.map(|x| vrndnq_f32(x))
     }
     #[inline(always)]
     fn exp2i(self) -> Self {
-        self.map(|x| unsafe { vreinterpretq_f32_s32(vshlq_n_s32::<23>(vaddq_s32(vcvtq_s32_f32(x), vdupq_n_s32(127)))) })
+        self.map(|x| vreinterpretq_f32_s32(vshlq_n_s32::<23>(vaddq_s32(vcvtq_s32_f32(x), vdupq_n_s32(127)))))
     }
     #[inline(always)]
     fn select(self, mask: u16, other: Self) -> Self {
         const BITS: [[u32; 4]; 4] =
             [[1, 2, 4, 8], [16, 32, 64, 128], [256, 512, 1024, 2048], [4096, 8192, 16384, 32768]];
         let ([a0, a1, a2, a3], [b0, b1, b2, b3]) = (self.0, other.0);
-        unsafe {
-            let mask = vdupq_n_u32(mask.into());
-            let [m0, m1, m2, m3] = BITS.map(|bits| vtstq_u32(mask, vld1q_u32(bits.as_ptr())));
-            Self([vbslq_f32(m0, a0, b0), vbslq_f32(m1, a1, b1), vbslq_f32(m2, a2, b2), vbslq_f32(m3, a3, b3)])
-        }
+        let mask = vdupq_n_u32(mask.into());
+        let [m0, m1, m2, m3] = BITS.map(|bits| vtstq_u32(mask, must_cast(bits)));
+        Self([vbslq_f32(m0, a0, b0), vbslq_f32(m1, a1, b1), vbslq_f32(m2, a2, b2), vbslq_f32(m3, a3, b3)])
     }
 
     #[inline(always)]
     fn sum(self) -> f32 {
         let [a, b, c, d] = self.0;
-        unsafe {
-            let four = vaddq_f32(vaddq_f32(a, c), vaddq_f32(b, d));
-            vpadds_f32(vadd_f32(vget_low_f32(four), vget_high_f32(four)))
-        }
+        let four = vaddq_f32(vaddq_f32(a, c), vaddq_f32(b, d));
+        vpadds_f32(vadd_f32(vget_low_f32(four), vget_high_f32(four)))
     }
     #[inline(always)]
     fn largest(self) -> f32 {
         let [a, b, c, d] = self.0;
-        unsafe { vmaxvq_f32(vmaxq_f32(vmaxq_f32(a, c), vmaxq_f32(b, d))) }
+        vmaxvq_f32(vmaxq_f32(vmaxq_f32(a, c), vmaxq_f32(b, d)))
     }
 }
 
-/// Dot products by widening multiplication.
+/// Dot products by widening multiplication. The i16 sums of two products are exact, and so are the i32 sums.
+#[derive(Clone, Copy)]
 pub(super) struct Widening;
 
-// SAFETY: the methods use registers only. The i16 sums of two products are exact, and so are the i32 sums.
-unsafe impl Dot for Widening {
+impl Dot for Widening {
+    #[inline(always)]
+    unsafe fn new() -> Self {
+        Self
+    }
+
     /// Quants are at least -127, so the sum of two products fits an i16. One block of assembly, because the compiler
     /// would interleave the products of all rows and run out of registers.
     #[inline(always)]
-    unsafe fn dot(sums: int32x4_t, w: [int8x16_t; 2], x: [int8x16_t; 2]) -> int32x4_t {
+    fn dot(self, sums: int32x4_t, w: [int8x16_t; 2], x: [int8x16_t; 2]) -> int32x4_t {
         let out;
         // SAFETY: computes in registers, by instructions of NEON.
         unsafe {
@@ -254,9 +229,8 @@ unsafe impl Dot for Widening {
     }
 
     #[inline(always)]
-    unsafe fn dot16(sums: int32x4_t, w: int8x16_t, x: int8x16_t) -> int32x4_t {
-        // SAFETY: every target of this module has NEON.
-        unsafe { vpadalq_s16(sums, vmlal_high_s8(vmull_s8(vget_low_s8(w), vget_low_s8(x)), w, x)) }
+    fn dot16(self, sums: int32x4_t, w: int8x16_t, x: int8x16_t) -> int32x4_t {
+        vpadalq_s16(sums, vmlal_high_s8(vmull_s8(vget_low_s8(w), vget_low_s8(x)), w, x))
     }
 }
 
@@ -265,14 +239,8 @@ unsafe impl Dot for Widening {
 // names.
 unsafe impl Along for Widening {
     #[inline(always)]
-    unsafe fn put(to: *mut u8, rows: [[int8x16_t; 2]; 4]) {
-        // SAFETY: four rows have 128 bytes.
-        unsafe {
-            for (r, [low, high]) in rows.into_iter().enumerate() {
-                vst1q_s8(to.add(r * 32).cast(), low);
-                vst1q_s8(to.add(r * 32 + 16).cast(), high);
-            }
-        }
+    fn put(to: &mut [u8; 128], rows: [[int8x16_t; 2]; 4]) {
+        *to = must_cast(rows);
     }
 
     #[inline(always)]
@@ -287,13 +255,13 @@ unsafe impl Along for Widening {
                     let rows: [_; 4] = core::array::from_fn(|r| [row(r, 0), row(r, 1)]);
                     for (sums, q) in sums.iter_mut().zip(q) {
                         let quants = [vld1q_s8(q), vld1q_s8(q.add(16))];
-                        sums[four] = join(rows.map(|w| Widening::dot(vdupq_n_s32(0), w, quants)));
+                        sums[four] = join(rows.map(|w| Widening.dot(vdupq_n_s32(0), w, quants)));
                     }
                 } else {
                     let rows: [_; 4] = core::array::from_fn(|r| row(r, halves.start));
                     for (sums, q) in sums.iter_mut().zip(q) {
                         let quants = vld1q_s8(q.add(halves.start * 16));
-                        sums[four] = join(rows.map(|w| Widening::dot16(vdupq_n_s32(0), w, quants)));
+                        sums[four] = join(rows.map(|w| Widening.dot16(vdupq_n_s32(0), w, quants)));
                     }
                 }
             }

@@ -5,8 +5,10 @@
 //! A panel is its first eight rows, then the other eight. Eight rows have 256 bytes of codes per chunk. The scales of
 //! the rows follow each chunk, or each block of 256.
 
-use core::arch::aarch64::*;
+use super::safe::*;
 use core::ops::Range;
+
+use bytemuck::must_cast;
 
 use super::bytes::Pair;
 use crate::kernel::panel::{PANEL_ROWS, scales};
@@ -18,7 +20,7 @@ pub(super) const ROWS: usize = 8;
 /// Bytes of the codes of a chunk of eight rows.
 pub(super) const CODES: usize = ROWS * 32;
 /// Bytes of a line of eight rows: an f32 or i32 per row.
-const LINE: usize = ROWS * 4;
+pub(super) const LINE: usize = ROWS * 4;
 /// Bytes of a chunk of eight rows with one scale.
 const CHUNK: usize = CODES + LINE;
 
@@ -26,8 +28,7 @@ const CHUNK: usize = CODES + LINE;
 ///
 /// # Safety
 ///
-/// The methods require the instruction. `put` writes 128 bytes; the other methods read only the elements that their
-/// docs name.
+/// The methods that are unsafe read only the elements that their docs name.
 pub(super) unsafe trait Panel {
     /// 32 quants of each token, or pointers to them.
     type Quants<const T: usize>: Copy;
@@ -40,16 +41,17 @@ pub(super) unsafe trait Panel {
     /// An f32 per token.
     type Scales<const T: usize>: Copy;
 
-    /// Writes a chunk of each of four rows to their 128 bytes.
-    unsafe fn put(to: *mut u8, rows: [[int8x16_t; 2]; 4]);
-    /// Reads 32 quants of each token, and advances the pointers.
-    unsafe fn quants<const T: usize>(q: &mut [*const i8; T]) -> Self::Quants<T>;
+    /// Writes a chunk of each of four rows.
+    fn put(to: &mut [u8; 128], rows: [[int8x16_t; 2]; 4]);
+    /// 32 quants of each token.
+    fn quants<const T: usize>(q: [&[i8; 32]; T]) -> Self::Quants<T>;
     /// Reads a scale of each token, and advances the pointers.
     unsafe fn scales<const T: usize>(d: &mut [*const f32; T]) -> Self::Scales<T>;
     /// Reads a float of each row.
-    unsafe fn line(w: *const u8) -> Self::Line;
+    fn line(w: &[u8; LINE]) -> Self::Line;
     /// The sums of the products of a chunk of eight rows with each token; moves `codes` to the end of the chunk. `halves`
-    /// selects the first 16 codes of the chunk, the last 16, or both.
+    /// selects the first 16 codes of the chunk, the last 16, or both. The quants are still in memory, and the processor has
+    /// the instruction.
     unsafe fn products<const T: usize>(
         codes: &mut *const u8,
         q: Self::Quants<T>,
@@ -57,19 +59,18 @@ pub(super) unsafe trait Panel {
     ) -> Self::Sums<T>;
     /// Zeros.
     fn no_sums<const T: usize>() -> Self::Sums<T>;
-    /// Adds `sums` times the i32 of each row at `scale` to `totals`.
-    unsafe fn add_scaled<const T: usize>(totals: &mut Self::Sums<T>, sums: Self::Sums<T>, scale: *const i32);
+    /// Adds `sums` times the i32 of each row in `scale` to `totals`.
+    fn add_scaled<const T: usize>(totals: &mut Self::Sums<T>, sums: Self::Sums<T>, scale: &[u8; LINE]);
     /// For each token, the sum of its 32 quants in every row, from two sums of 16.
-    unsafe fn of_chunk<const T: usize>(sums: [*const i16; T]) -> Self::Sums<T>;
-    /// For each row and token, the sum of minimums times the sums of the groups, from eight minimums per group and 16
-    /// sums of 16 quants.
-    unsafe fn minimums<const T: usize, const GROUP: usize>(w: *const i16, sums: [*const i16; T]) -> Self::Sums<T>;
+    fn of_chunk<const T: usize>(sums: [&[i16; 2]; T]) -> Self::Sums<T>;
+    /// For each row and token, the sum of minimums times the sums of the groups. `w` has eight i16 per group.
+    fn minimums<const T: usize, const GROUP: usize>(w: &[[u8; 16]], sums: [&[i16; 16]; T]) -> Self::Sums<T>;
     /// Zeros.
     fn zero<const T: usize>() -> Self::Floats<T>;
     /// `acc += sums * w * x`.
     fn add<const T: usize>(acc: &mut Self::Floats<T>, w: Self::Line, x: Self::Scales<T>, sums: Self::Sums<T>);
     /// Stores the floats of eight rows to each token's output.
-    unsafe fn store<const T: usize>(out: [*mut f32; T], acc: Self::Floats<T>);
+    fn store<const T: usize>(out: [&mut [f32; ROWS]; T], acc: Self::Floats<T>);
 }
 
 /// Products by an instruction that adds along a row.
@@ -79,7 +80,7 @@ pub(super) unsafe trait Panel {
 /// As for [`Panel`].
 pub(super) unsafe trait Along {
     /// [`Panel::put`].
-    unsafe fn put(to: *mut u8, rows: [[int8x16_t; 2]; 4]);
+    fn put(to: &mut [u8; 128], rows: [[int8x16_t; 2]; 4]);
     /// [`Panel::products`], four rows per vector.
     unsafe fn products<const T: usize>(w: *const u8, q: [*const i8; T], halves: Range<usize>) -> [[int32x4_t; 2]; T];
 }
@@ -93,15 +94,12 @@ unsafe impl<A: Along> Panel for A {
     type Scales<const T: usize> = [f32; T];
 
     #[inline(always)]
-    unsafe fn put(to: *mut u8, rows: [[int8x16_t; 2]; 4]) {
-        // SAFETY: the caller promises the same.
-        unsafe { A::put(to, rows) }
+    fn put(to: &mut [u8; 128], rows: [[int8x16_t; 2]; 4]) {
+        A::put(to, rows);
     }
     #[inline(always)]
-    unsafe fn quants<const T: usize>(q: &mut [*const i8; T]) -> [*const i8; T] {
-        let here = *q;
-        *q = q.map(|q| q.wrapping_add(32));
-        here
+    fn quants<const T: usize>(q: [&[i8; 32]; T]) -> [*const i8; T] {
+        q.map(|q| q.as_ptr())
     }
     #[inline(always)]
     unsafe fn scales<const T: usize>(d: &mut [*const f32; T]) -> [f32; T] {
@@ -111,9 +109,8 @@ unsafe impl<A: Along> Panel for A {
         scales
     }
     #[inline(always)]
-    unsafe fn line(w: *const u8) -> [float32x4_t; 2] {
-        // SAFETY: the caller promises eight floats.
-        unsafe { [vld1q_f32(w.cast()), vld1q_f32(w.cast::<f32>().add(4))] }
+    fn line(w: &[u8; LINE]) -> [float32x4_t; 2] {
+        must_cast(*w)
     }
     #[inline(always)]
     unsafe fn products<const T: usize>(
@@ -128,61 +125,45 @@ unsafe impl<A: Along> Panel for A {
     }
     #[inline(always)]
     fn no_sums<const T: usize>() -> [[int32x4_t; 2]; T] {
-        // SAFETY: every target of this module has NEON.
-        [[unsafe { vdupq_n_s32(0) }; 2]; T]
+        [[vdupq_n_s32(0); 2]; T]
     }
     #[inline(always)]
-    unsafe fn add_scaled<const T: usize>(
-        totals: &mut [[int32x4_t; 2]; T],
-        sums: [[int32x4_t; 2]; T],
-        scale: *const i32,
-    ) {
-        // SAFETY: the caller promises eight scales.
-        unsafe {
-            let scale = [vld1q_s32(scale), vld1q_s32(scale.add(4))];
-            for (total, sums) in totals.iter_mut().zip(sums) {
-                for four in 0..2 {
-                    total[four] = vmlaq_s32(total[four], sums[four], scale[four]);
-                }
+    fn add_scaled<const T: usize>(totals: &mut [[int32x4_t; 2]; T], sums: [[int32x4_t; 2]; T], scale: &[u8; LINE]) {
+        let scale: [int32x4_t; 2] = must_cast(*scale);
+        for (total, sums) in totals.iter_mut().zip(sums) {
+            for four in 0..2 {
+                total[four] = vmlaq_s32(total[four], sums[four], scale[four]);
             }
         }
     }
     #[inline(always)]
-    unsafe fn of_chunk<const T: usize>(sums: [*const i16; T]) -> [[int32x4_t; 2]; T] {
-        // SAFETY: the caller promises two sums of each token.
-        sums.map(|sums| unsafe { [vdupq_n_s32(i32::from(*sums) + i32::from(*sums.add(1))); 2] })
+    fn of_chunk<const T: usize>(sums: [&[i16; 2]; T]) -> [[int32x4_t; 2]; T] {
+        sums.map(|sums| [vdupq_n_s32(i32::from(sums[0]) + i32::from(sums[1])); 2])
     }
     #[inline(always)]
-    unsafe fn minimums<const T: usize, const GROUP: usize>(
-        w: *const i16,
-        sums: [*const i16; T],
-    ) -> [[int32x4_t; 2]; T] {
+    fn minimums<const T: usize, const GROUP: usize>(w: &[[u8; 16]], sums: [&[i16; 16]; T]) -> [[int32x4_t; 2]; T] {
         let mut totals = Self::no_sums::<T>();
-        for eight in 0..256 / GROUP / 8 {
-            // SAFETY: the caller promises the minimums, and 16 sums of each token.
-            unsafe {
-                let sums = sums.map(|sums| eight_sums::<GROUP>(sums, eight));
-                macro_rules! groups {
-                    ($($group:literal)*) => { $(
-                        let of_group = vld1q_s16(w.add((eight * 8 + $group) * 8));
-                        for t in 0..T {
-                            let [low, high] = totals[t];
-                            totals[t] = [
-                                vmlal_laneq_s16::<$group>(low, vget_low_s16(of_group), sums[t]),
-                                vmlal_high_laneq_s16::<$group>(high, of_group, sums[t]),
-                            ];
-                        }
-                    )* };
-                }
-                groups!(0 1 2 3 4 5 6 7);
+        for (eight, w) in w.as_chunks::<8>().0.iter().enumerate() {
+            let sums = sums.map(|sums| eight_sums::<GROUP>(sums, eight));
+            macro_rules! groups {
+                ($($group:literal)*) => { $(
+                    let of_group = must_cast(w[$group]);
+                    for t in 0..T {
+                        let [low, high] = totals[t];
+                        totals[t] = [
+                            vmlal_laneq_s16::<$group>(low, vget_low_s16(of_group), sums[t]),
+                            vmlal_high_laneq_s16::<$group>(high, of_group, sums[t]),
+                        ];
+                    }
+                )* };
             }
+            groups!(0 1 2 3 4 5 6 7);
         }
         totals
     }
     #[inline(always)]
     fn zero<const T: usize>() -> [[float32x4_t; 2]; T] {
-        // SAFETY: every target of this module has NEON.
-        [[unsafe { vdupq_n_f32(0.0) }; 2]; T]
+        [[vdupq_n_f32(0.0); 2]; T]
     }
     #[inline(always)]
     fn add<const T: usize>(
@@ -193,19 +174,14 @@ unsafe impl<A: Along> Panel for A {
     ) {
         for ((acc, x), sums) in acc.iter_mut().zip(x).zip(sums) {
             for ((acc, w), sum) in acc.iter_mut().zip(w).zip(sums) {
-                // SAFETY: every target of this module has NEON.
-                *acc = unsafe { vfmaq_f32(*acc, vmulq_n_f32(w, x), vcvtq_f32_s32(sum)) };
+                *acc = vfmaq_f32(*acc, vmulq_n_f32(w, x), vcvtq_f32_s32(sum));
             }
         }
     }
     #[inline(always)]
-    unsafe fn store<const T: usize>(out: [*mut f32; T], acc: [[float32x4_t; 2]; T]) {
+    fn store<const T: usize>(out: [&mut [f32; ROWS]; T], acc: [[float32x4_t; 2]; T]) {
         for (out, acc) in out.into_iter().zip(acc) {
-            // SAFETY: the caller promises room for eight floats of each token.
-            unsafe {
-                vst1q_f32(out, acc[0]);
-                vst1q_f32(out.add(4), acc[1]);
-            }
+            *out = must_cast(acc);
         }
     }
 }
@@ -260,15 +236,15 @@ pub(super) unsafe fn pack<F: Format, P: Panel>(&Pack { w, row_bytes, rows, cols,
                         let codes = Pair.sub(F::unpack(Pair, block, chunk), Pair.splat(F::BIAS));
                         codes.map(|x| vreinterpretq_s8_u8(x))
                     });
-                    P::put(to.add(first % 8 * 32), numbers);
+                    P::put(&mut *to.add(first % 8 * 32).cast(), numbers);
                 };
                 let d = |i: usize, to: *mut u8| {
                     let d = four.map(|block| F::d(block, i, |bytes| Pair.f16(bytes)));
-                    vst1q_f32(to.add(first % 8 * 4).cast(), vld1q_f32(d.as_ptr()));
+                    to.add(first % 8 * 4).cast::<[f32; 4]>().write_unaligned(d);
                 };
                 let m = |to: *mut u8| {
                     let m = four.map(|block| F::m(block, |bytes| Pair.f16(bytes)));
-                    vst1q_f32(to.add(first % 8 * 4).cast(), vld1q_f32(m.as_ptr()));
+                    to.add(first % 8 * 4).cast::<[f32; 4]>().write_unaligned(m);
                 };
                 if F::ELEMENTS == 256 {
                     for chunk in 0..8 {
@@ -324,22 +300,23 @@ pub(super) unsafe fn chunks<P: Panel, const T: usize, const SCALES: u8>(tile: &T
             let (mut q, mut d, mut sums) = (tile.q::<T>(), tile.d::<T>(32), tile.sums::<T>());
             let mut acc = P::zero::<T>();
             for _ in 0..blocks {
-                let (quants, mut codes) = (P::quants(&mut q), w);
+                let (quants, mut codes) = (P::quants(q.map(|q| &*q.cast())), w);
+                q = q.map(|q| q.add(32));
                 let first = P::products::<T>(&mut w, quants, if SCALES == scales::HALVES { 0..1 } else { 0..2 });
                 let dx = P::scales(&mut d);
-                P::add(&mut acc, P::line(w), dx, first);
+                P::add(&mut acc, P::line(&*w.cast()), dx, first);
                 w = w.add(LINE);
                 if SCALES == scales::HALVES {
-                    P::add(&mut acc, P::line(w), dx, P::products::<T>(&mut codes, quants, 1..2));
+                    P::add(&mut acc, P::line(&*w.cast()), dx, P::products::<T>(&mut codes, quants, 1..2));
                     w = w.add(LINE);
                 }
                 if SCALES == scales::MINIMUM {
-                    P::add(&mut acc, P::line(w), dx, P::of_chunk(sums));
+                    P::add(&mut acc, P::line(&*w.cast()), dx, P::of_chunk(sums.map(|sums| &*sums.cast())));
                     sums = sums.map(|sums| sums.add(2));
                     w = w.add(LINE);
                 }
             }
-            P::store(tile.out::<T>().map(|out| out.add(half * ROWS)), acc);
+            P::store(tile.out::<T>().map(|out| &mut *out.add(half * ROWS).cast()), acc);
         }
     }
 }
@@ -361,38 +338,42 @@ pub(super) unsafe fn blocks<P: Panel, const T: usize, const GROUP: usize, const 
             let mut acc = P::zero::<T>();
             for _ in 0..blocks {
                 let mut totals = P::no_sums::<T>();
-                let mut scale: *const i32 = w.add(BlockLayout::SCALES).cast();
+                let mut scale: *const [u8; LINE] = w.add(BlockLayout::SCALES).cast();
                 let mut codes = w;
                 for _ in 0..8 {
-                    let quants = P::quants(&mut q);
+                    let quants = P::quants(q.map(|q| &*q.cast()));
+                    q = q.map(|q| q.add(32));
                     if GROUP == 32 {
-                        P::add_scaled(&mut totals, P::products::<T>(&mut codes, quants, 0..2), scale);
+                        P::add_scaled(&mut totals, P::products::<T>(&mut codes, quants, 0..2), &*scale);
                     } else {
                         let mut again = codes;
-                        P::add_scaled(&mut totals, P::products::<T>(&mut codes, quants, 0..1), scale);
-                        P::add_scaled(&mut totals, P::products::<T>(&mut again, quants, 1..2), scale.add(ROWS));
+                        P::add_scaled(&mut totals, P::products::<T>(&mut codes, quants, 0..1), &*scale);
+                        P::add_scaled(&mut totals, P::products::<T>(&mut again, quants, 1..2), &*scale.add(1));
                     }
-                    scale = scale.add(32 / GROUP * ROWS);
+                    scale = scale.add(32 / GROUP);
                 }
                 let dx = P::scales(&mut d);
-                P::add(&mut acc, P::line(w.add(layout.d)), dx, totals);
+                P::add(&mut acc, P::line(&*w.add(layout.d).cast()), dx, totals);
                 if MINIMUMS {
-                    let totals = P::minimums::<T, GROUP>(w.add(layout.minimums).cast(), sums);
-                    P::add(&mut acc, P::line(w.add(layout.m)), dx, totals);
+                    let of_groups = core::slice::from_raw_parts(w.add(layout.minimums).cast(), 256 / GROUP);
+                    let totals = P::minimums::<T, GROUP>(of_groups, sums.map(|sums| &*sums.cast()));
+                    P::add(&mut acc, P::line(&*w.add(layout.m).cast()), dx, totals);
                     sums = sums.map(|sums| sums.add(16));
                 }
                 w = w.add(layout.size);
             }
-            P::store(tile.out::<T>().map(|out| out.add(half * ROWS)), acc);
+            P::store(tile.out::<T>().map(|out| &mut *out.add(half * ROWS).cast()), acc);
         }
     }
 }
 
 /// The sums of the activations of eight groups, from group `8 * eight` on.
 #[inline(always)]
-pub(super) unsafe fn eight_sums<const GROUP: usize>(sums: *const i16, eight: usize) -> int16x8_t {
-    // SAFETY: the caller promises 16 sums of 16 quants.
-    unsafe {
-        if GROUP == 16 { vld1q_s16(sums.add(eight * 8)) } else { vpaddq_s16(vld1q_s16(sums), vld1q_s16(sums.add(8))) }
+pub(super) fn eight_sums<const GROUP: usize>(sums: &[i16; 16], eight: usize) -> int16x8_t {
+    let [first, last] = must_cast(*sums);
+    match (GROUP, eight) {
+        (16, 0) => first,
+        (16, _) => last,
+        _ => vpaddq_s16(first, last),
     }
 }

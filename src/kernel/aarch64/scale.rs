@@ -1,10 +1,12 @@
 //! The scales and minimums of four rows of blocks, one row per lane.
 
-use core::arch::aarch64::*;
+use super::safe::*;
 use core::arch::asm;
 
+use bytemuck::must_cast;
+
 use super::bytes::{Pair, four_halves, join};
-use crate::quant::{Format, TensorType};
+use crate::quant::{Format, TensorType, bytes_at};
 
 /// The scales of a block of 256 of each of four rows.
 #[derive(Clone, Copy)]
@@ -18,158 +20,136 @@ pub(super) struct Scales {
 
 impl Scales {
     #[inline(always)]
-    pub unsafe fn of<F: Format>(blocks: [&F::Block; 4]) -> Self {
-        // SAFETY: every target of this module has NEON, and all reads are inside the blocks.
-        unsafe {
-            if const { matches!(F::KIND, TensorType::Q4_K | TensorType::Q5_K) } {
-                return Self::of_six_bits::<F>(blocks);
-            }
-            let scales = columns::<F>(blocks.map(F::scale_words));
-            let minimums = if F::M.is_some() { columns::<F>(blocks.map(F::minimum_words)) } else { scales };
-            let [d, m] = floats::<F>(blocks, 0);
-            Self { scales, minimums, d, m }
+    pub fn of<F: Format>(blocks: [&F::Block; 4]) -> Self {
+        if const { matches!(F::KIND, TensorType::Q4_K | TensorType::Q5_K) } {
+            return Self::of_six_bits::<F>(blocks);
         }
+        let scales = columns::<F>(blocks.map(F::scale_words));
+        let minimums = if F::M.is_some() { columns::<F>(blocks.map(F::minimum_words)) } else { scales };
+        let [d, m] = floats::<F>(blocks, 0);
+        Self { scales, minimums, d, m }
     }
 
     /// For Q4_K and Q5_K, whose first 16 bytes hold `d`, `m`, all scales and all minimums.
     #[inline(always)]
-    unsafe fn of_six_bits<F: Format>(blocks: [&F::Block; 4]) -> Self {
-        // SAFETY: every target of this module has NEON, and a block has more than 16 bytes.
-        unsafe {
-            let [a, b, c, d] = blocks.map(|block| vld1q_u32((&raw const *block).cast()));
-            let two = |a, b| (vreinterpretq_u64_u32(vtrn1q_u32(a, b)), vreinterpretq_u64_u32(vtrn2q_u32(a, b)));
-            let ((ab02, ab13), (cd02, cd13)) = (two(a, b), two(c, d));
-            let floats = vreinterpretq_u32_u64(vtrn1q_u64(ab02, cd02));
-            let bytes = |x| vreinterpretq_u8_u64(x);
-            let (scales, minimums) = (bytes(vtrn1q_u64(ab13, cd13)), bytes(vtrn2q_u64(ab02, cd02)));
-            let rest = bytes(vtrn2q_u64(ab13, cd13));
+    fn of_six_bits<F: Format>(blocks: [&F::Block; 4]) -> Self {
+        let [a, b, c, d] = blocks.map(|block| must_cast(*bytes_at::<16>(block.as_ref(), 0)));
+        let two = |a, b| (vreinterpretq_u64_u32(vtrn1q_u32(a, b)), vreinterpretq_u64_u32(vtrn2q_u32(a, b)));
+        let ((ab02, ab13), (cd02, cd13)) = (two(a, b), two(c, d));
+        let floats = vreinterpretq_u32_u64(vtrn1q_u64(ab02, cd02));
+        let bytes = |x| vreinterpretq_u8_u64(x);
+        let (scales, minimums) = (bytes(vtrn1q_u64(ab13, cd13)), bytes(vtrn2q_u64(ab02, cd02)));
+        let rest = bytes(vtrn2q_u64(ab13, cd13));
 
-            // The first four values have six bits; the others have four, and their high two bits are the high bits of
-            // the first.
-            let columns = |first, rest| {
-                let second = vsliq_n_u8::<4>(rest, vshrq_n_u8::<6>(first));
-                let both = [vandq_u8(first, vdupq_n_u8(0x3f)), second].map(|x| vreinterpretq_s32_u8(x));
-                [both[0], both[1], both[0], both[1]]
-            };
-            Self {
-                scales: columns(scales, vandq_u8(rest, vdupq_n_u8(15))),
-                minimums: columns(minimums, vshrq_n_u8::<4>(rest)),
-                d: four_halves(vmovn_u32(floats)),
-                m: times(four_halves(vshrn_n_u32::<16>(floats)), F::M.map_or(1.0, |(_, factor)| factor)),
-            }
+        // The first four values have six bits; the others have four, and their high two bits are the high bits of
+        // the first.
+        let columns = |first, rest| {
+            let second = vsliq_n_u8::<4>(rest, vshrq_n_u8::<6>(first));
+            let both = [vandq_u8(first, vdupq_n_u8(0x3f)), second].map(|x| vreinterpretq_s32_u8(x));
+            [both[0], both[1], both[0], both[1]]
+        };
+        Self {
+            scales: columns(scales, vandq_u8(rest, vdupq_n_u8(15))),
+            minimums: columns(minimums, vshrq_n_u8::<4>(rest)),
+            d: four_halves(vmovn_u32(floats)),
+            m: times(four_halves(vshrn_n_u32::<16>(floats)), F::M.map_or(1.0, |(_, factor)| factor)),
         }
     }
 }
 
 /// Sixteen bytes of each of four rows, or eight with groups of 32, arranged as in [`Scales`].
 #[inline(always)]
-unsafe fn columns<F: Format>([a, b, c, d]: [[u64; 2]; 4]) -> [int32x4_t; 4] {
-    // SAFETY: every target of this module has NEON.
-    unsafe {
-        let two = |a: u64, b: u64| vreinterpretq_s32_u64(vcombine_u64(vcreate_u64(a), vcreate_u64(b)));
-        let (ab, cd) = (two(a[0], b[0]), two(c[0], d[0]));
-        let (first, second) = (vuzp1q_s32(ab, cd), vuzp2q_s32(ab, cd));
-        if F::GROUP == 32 {
-            return [first, second, first, second];
-        }
-        let (ab, cd) = (two(a[1], b[1]), two(c[1], d[1]));
-        [first, second, vuzp1q_s32(ab, cd), vuzp2q_s32(ab, cd)]
+fn columns<F: Format>([a, b, c, d]: [[u64; 2]; 4]) -> [int32x4_t; 4] {
+    let two = |a: u64, b: u64| vreinterpretq_s32_u64(vcombine_u64(vcreate_u64(a), vcreate_u64(b)));
+    let (ab, cd) = (two(a[0], b[0]), two(c[0], d[0]));
+    let (first, second) = (vuzp1q_s32(ab, cd), vuzp2q_s32(ab, cd));
+    if F::GROUP == 32 {
+        return [first, second, first, second];
     }
+    let (ab, cd) = (two(a[1], b[1]), two(c[1], d[1]));
+    [first, second, vuzp1q_s32(ab, cd), vuzp2q_s32(ab, cd)]
 }
 
 /// The values of a group, sign-extended, in a lane per row.
 #[inline(always)]
-pub(super) unsafe fn column<const GROUP: usize>(columns: [int32x4_t; 4]) -> int32x4_t {
+pub(super) fn column<const GROUP: usize>(columns: [int32x4_t; 4]) -> int32x4_t {
     let four = columns[GROUP / 4];
-    // SAFETY: every target of this module has NEON.
-    unsafe {
-        vshrq_n_s32::<24>(match GROUP % 4 {
-            0 => vshlq_n_s32::<24>(four),
-            1 => vshlq_n_s32::<16>(four),
-            2 => vshlq_n_s32::<8>(four),
-            _ => four,
-        })
-    }
+    vshrq_n_s32::<24>(match GROUP % 4 {
+        0 => vshlq_n_s32::<24>(four),
+        1 => vshlq_n_s32::<16>(four),
+        2 => vshlq_n_s32::<8>(four),
+        _ => four,
+    })
 }
 
 /// The sums of the activations of four groups, in both halves of a vector; one vector per four groups.
 #[inline(always)]
-pub(super) unsafe fn group_sums<F: Format>(sums: *const i16) -> [int16x8_t; 4] {
-    // SAFETY: the caller promises 16 sums.
-    unsafe {
-        let sums = [vld1q_s16(sums), vld1q_s16(sums.add(8))];
-        let sums = if F::GROUP == 16 { sums } else { [vpaddq_s16(sums[0], sums[1]); 2] };
-        let [a, b] = sums.map(|sums| {
-            let four = vreinterpretq_s64_s16(sums);
-            [vdupq_laneq_s64::<0>(four), vdupq_laneq_s64::<1>(four)].map(|four| vreinterpretq_s16_s64(four))
-        });
-        [a[0], a[1], b[0], b[1]]
-    }
+pub(super) fn group_sums<F: Format>(sums: &[i16; 16]) -> [int16x8_t; 4] {
+    let sums: [int16x8_t; 2] = must_cast(*sums);
+    let sums = if F::GROUP == 16 { sums } else { [vpaddq_s16(sums[0], sums[1]); 2] };
+    let [a, b] = sums.map(|sums| {
+        let four = vreinterpretq_s64_s16(sums);
+        [vdupq_laneq_s64::<0>(four), vdupq_laneq_s64::<1>(four)].map(|four| vreinterpretq_s16_s64(four))
+    });
+    [a[0], a[1], b[0], b[1]]
 }
 
 /// For each row, the sum of its scales or minimums times the sums of the groups.
 #[inline(always)]
-pub(super) unsafe fn times_sums<F: Format>(columns: [int32x4_t; 4], sums: [int16x8_t; 4]) -> int32x4_t {
-    // SAFETY: every target of this module has NEON.
-    unsafe {
-        let mut rows = [vdupq_n_s32(0); 4];
-        for (column, sums) in columns.into_iter().zip(sums).take(256 / F::GROUP / 4) {
-            let bytes = vreinterpretq_s8_s32(column);
-            for (two, words) in [vmovl_s8(vget_low_s8(bytes)), vmovl_high_s8(bytes)].into_iter().enumerate() {
-                rows[two * 2] = vmlal_s16(rows[two * 2], vget_low_s16(words), vget_low_s16(sums));
-                rows[two * 2 + 1] = vmlal_high_s16(rows[two * 2 + 1], words, sums);
-            }
+pub(super) fn times_sums<F: Format>(columns: [int32x4_t; 4], sums: [int16x8_t; 4]) -> int32x4_t {
+    let mut rows = [vdupq_n_s32(0); 4];
+    for (column, sums) in columns.into_iter().zip(sums).take(256 / F::GROUP / 4) {
+        let bytes = vreinterpretq_s8_s32(column);
+        for (two, words) in [vmovl_s8(vget_low_s8(bytes)), vmovl_high_s8(bytes)].into_iter().enumerate() {
+            rows[two * 2] = vmlal_s16(rows[two * 2], vget_low_s16(words), vget_low_s16(sums));
+            rows[two * 2 + 1] = vmlal_high_s16(rows[two * 2 + 1], words, sums);
         }
-        join(rows)
     }
+    join(rows)
 }
 
 /// `d` and `m` of four blocks, for the weights from element `at` on.
 #[inline(always)]
-pub(super) unsafe fn floats<F: Format>(blocks: [&F::Block; 4], at: usize) -> [float32x4_t; 2] {
-    // SAFETY: every target of this module has NEON, and the offsets of `d` and `m` are inside the blocks.
-    unsafe {
-        match (F::D, F::M) {
-            (Some((d, by)), Some((m, m_by))) if d + 2 == m => {
-                let both = words(blocks.map(|block| (&raw const *block).cast::<u8>().add(d)));
-                [times(four_halves(vmovn_u32(both)), by), times(four_halves(vshrn_n_u32::<16>(both)), m_by)]
-            }
-            (Some((d, by)), _) => {
-                let half = halves(blocks.map(|block| (&raw const *block).cast::<u8>().add(d)));
-                [times(four_halves(half), by), vdupq_n_f32(0.0)]
-            }
-            (None, _) => {
-                let d = blocks.map(|block| F::d(block, at, |bytes| Pair.f16(bytes)));
-                [vld1q_f32(d.as_ptr()), vdupq_n_f32(0.0)]
-            }
+pub(super) fn floats<F: Format>(blocks: [&F::Block; 4], at: usize) -> [float32x4_t; 2] {
+    match (F::D, F::M) {
+        (Some((d, by)), Some((m, m_by))) if d + 2 == m => {
+            let both = words(blocks.map(|block| bytes_at(block.as_ref(), d)));
+            [times(four_halves(vmovn_u32(both)), by), times(four_halves(vshrn_n_u32::<16>(both)), m_by)]
+        }
+        (Some((d, by)), _) => {
+            let half = halves(blocks.map(|block| bytes_at(block.as_ref(), d)));
+            [times(four_halves(half), by), vdupq_n_f32(0.0)]
+        }
+        (None, _) => {
+            let d = blocks.map(|block| F::d(block, at, |bytes| Pair.f16(bytes)));
+            [must_cast(d), vdupq_n_f32(0.0)]
         }
     }
 }
 
 #[inline(always)]
-unsafe fn times(x: float32x4_t, by: f32) -> float32x4_t {
-    // SAFETY: every target of this module has NEON.
-    if by == 1.0 { x } else { unsafe { vmulq_n_f32(x, by) } }
+fn times(x: float32x4_t, by: f32) -> float32x4_t {
+    if by == 1.0 { x } else { vmulq_n_f32(x, by) }
 }
 
 /// Defines a load of one lane from each of four pointers. It is written in assembly because the compiler would load
 /// through general registers.
 macro_rules! gather {
-    ($name:ident, $lane:literal, $lanes:ty) => {
+    ($name:ident, $lane:literal, $bytes:literal, $lanes:ty) => {
         #[inline(always)]
-        unsafe fn $name([a, b, c, d]: [*const u8; 4]) -> $lanes {
+        fn $name([a, b, c, d]: [&[u8; $bytes]; 4]) -> $lanes {
             let out;
-            // SAFETY: reads one lane's bytes at each pointer, which the caller promises.
+            // SAFETY: reads one lane's bytes through each reference.
             unsafe {
                 asm!(
                     concat!("ldr {out:", $lane, "}, [{a}]"),
                     concat!("ld1 {{{out:v}.", $lane, "}}[1], [{b}]"),
                     concat!("ld1 {{{out:v}.", $lane, "}}[2], [{c}]"),
                     concat!("ld1 {{{out:v}.", $lane, "}}[3], [{d}]"),
-                    a = in(reg) a,
-                    b = in(reg) b,
-                    c = in(reg) c,
-                    d = in(reg) d,
+                    a = in(reg) a.as_ptr(),
+                    b = in(reg) b.as_ptr(),
+                    c = in(reg) c.as_ptr(),
+                    d = in(reg) d.as_ptr(),
                     out = out(vreg) out,
                     options(pure, readonly, nostack, preserves_flags)
                 );
@@ -178,5 +158,5 @@ macro_rules! gather {
         }
     };
 }
-gather!(halves, "h", uint16x4_t);
-gather!(words, "s", uint32x4_t);
+gather!(halves, "h", 2, uint16x4_t);
+gather!(words, "s", 4, uint32x4_t);

@@ -1,6 +1,13 @@
-//! Prefetching the rows of the next panel.
+//! Prefetching, into the first-level cache (`_MM_HINT_T0`) or into the second (`_MM_HINT_T1`).
 
 use core::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+
+/// Prefetches the line at an address, which may be any.
+#[inline(always)]
+pub(super) fn prefetch<const HINT: i32>(at: *const u8) {
+    // SAFETY: a prefetch never faults, and every processor of this architecture has the instruction.
+    unsafe { _mm_prefetch::<HINT>(at.cast()) };
+}
 
 /// Prefetches the rows of the next panel into the second-level cache while this panel is packed and multiplied. Each
 /// step prefetches a few lines, because the processor has few slots for outstanding prefetches.
@@ -21,8 +28,7 @@ impl Ahead {
     pub fn step(&mut self) {
         self.until = self.until.wrapping_add(self.step);
         while self.line < self.until {
-            // SAFETY: a prefetch never faults, whatever the address.
-            unsafe { _mm_prefetch::<_MM_HINT_T1>(self.line.cast()) };
+            prefetch::<_MM_HINT_T1>(self.line);
             self.line = self.line.wrapping_add(64);
         }
     }

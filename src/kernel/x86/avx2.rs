@@ -2,6 +2,9 @@
 
 use core::arch::x86_64::*;
 
+use bytemuck::must_cast;
+
+use super::ahead;
 use crate::kernel::lanes::{Isa, Lanes, Work};
 #[cfg(feature = "lora")]
 use crate::quant::TensorType;
@@ -13,17 +16,6 @@ pub(super) struct Avx2(());
 /// Lanes 0 to 7 and 8 to 15.
 #[derive(Clone, Copy)]
 pub(super) struct Floats(__m256, __m256);
-
-impl Floats {
-    #[inline(always)]
-    fn map(self, f: impl Fn(__m256) -> __m256) -> Self {
-        Self(f(self.0), f(self.1))
-    }
-    #[inline(always)]
-    fn zip(self, b: Self, f: impl Fn(__m256, __m256) -> __m256) -> Self {
-        Self(f(self.0, b.0), f(self.1, b.1))
-    }
-}
 
 /// Reduces eight lanes: combines lane `i` with lane `i + 4`, then with `i + 2`, `i + 1`.
 macro_rules! tree {
@@ -79,9 +71,7 @@ unsafe fn eight_rows(kind: TensorType, at: *const u8, stride: usize) -> [__m256;
     }
 }
 
-// SAFETY of every block below: a value of `Avx2` proves the features, and each load has the size of its reference.
-// Every store method of `Floats` writes the whole array.
-#[allow(clippy::undocumented_unsafe_blocks)]
+// SAFETY: every store method of `Floats` writes the whole array; `four_columns` reads the rows' weights only.
 unsafe impl Isa for Avx2 {
     type V = Floats;
     const ROWS: usize = 4;
@@ -96,143 +86,114 @@ unsafe impl Isa for Avx2 {
         fn apart<W: Work<Avx2>>(s: Avx2, work: W) {
             work.run(s);
         }
+        // SAFETY: `self` proves that the processor has the features.
         unsafe { apart(self, work) }
     }
     #[inline(always)]
-    fn splat(self, x: f32) -> Floats {
-        let x = unsafe { _mm256_set1_ps(x) };
-        Floats(x, x)
-    }
-    #[inline(always)]
     fn load_f32(self, bytes: &[u8; 64]) -> Floats {
-        let p: *const f32 = bytes.as_ptr().cast();
-        unsafe { Floats(_mm256_loadu_ps(p), _mm256_loadu_ps(p.add(8))) }
-    }
-    #[inline(always)]
-    fn load_f16(self, bytes: &[u8; 32]) -> Floats {
-        let p: *const __m128i = bytes.as_ptr().cast();
-        unsafe { Floats(_mm256_cvtph_ps(_mm_loadu_si128(p)), _mm256_cvtph_ps(_mm_loadu_si128(p.add(1)))) }
-    }
-    #[inline(always)]
-    fn load_bf16(self, bytes: &[u8; 32]) -> Floats {
-        let p: *const __m128i = bytes.as_ptr().cast();
-        unsafe {
-            let wide = |p| _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(p))));
-            Floats(wide(p), wide(p.add(1)))
-        }
-    }
-    #[inline(always)]
-    fn load_i8(self, bytes: &[u8; 16]) -> Floats {
-        let p = bytes.as_ptr();
-        unsafe {
-            let wide = |p: *const u8| _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(p.cast())));
-            Floats(wide(p), wide(p.add(8)))
-        }
+        let [low, high] = must_cast(*bytes);
+        Floats(low, high)
     }
     #[cfg(feature = "lora")]
     #[inline(always)]
     unsafe fn four_columns(self, kind: TensorType, rows: *const u8, stride: usize) -> [Floats; 4] {
+        // SAFETY: the caller promises sixteen rows.
         let ([a, b, c, d], [e, f, g, h]) =
             unsafe { (eight_rows(kind, rows, stride), eight_rows(kind, rows.add(8 * stride), stride)) };
         [Floats(a, e), Floats(b, f), Floats(c, g), Floats(d, h)]
     }
     #[inline(always)]
     fn prefetch(self, soon: *const u8) {
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(soon.cast()) }
+        ahead::prefetch::<_MM_HINT_T1>(soon);
+    }
+    methods! {
+        Avx2, "avx2,fma,f16c";
+        fn splat(_s, x: f32) -> Floats {
+            let x = _mm256_set1_ps(x);
+            Floats(x, x)
+        }
+        fn load_f16(_s, bytes: &[u8; 32]) -> Floats {
+            let [low, high] = must_cast(*bytes);
+            Floats(_mm256_cvtph_ps(low), _mm256_cvtph_ps(high))
+        }
+        fn load_bf16(_s, bytes: &[u8; 32]) -> Floats {
+            let [low, high] = must_cast(*bytes);
+            let wide = |x| _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(x)));
+            Floats(wide(low), wide(high))
+        }
+        fn load_i8(_s, bytes: &[u8; 16]) -> Floats {
+            let [low, high] = must_cast(*bytes);
+            let wide = |x| _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_cvtsi64_si128(x)));
+            Floats(wide(low), wide(high))
+        }
     }
 }
 
-// SAFETY of every block below: vectors are only created through a value of `Avx2`, which proves the features; each
-// store has the size of its reference.
-#[allow(clippy::undocumented_unsafe_blocks)]
 impl Lanes for Floats {
     #[inline(always)]
     fn store(self, to: &mut [f32; 16]) {
-        let p = to.as_mut_ptr();
-        unsafe {
-            _mm256_storeu_ps(p, self.0);
-            _mm256_storeu_ps(p.add(8), self.1);
-        }
+        *to = must_cast([self.0, self.1]);
     }
-    #[inline(always)]
-    fn store_f16(self, to: &mut [u8; 32]) {
-        let p: *mut __m128i = to.as_mut_ptr().cast();
-        unsafe {
-            _mm_storeu_si128(p, _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(self.0));
-            _mm_storeu_si128(p.add(1), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(self.1));
+    methods! {
+        Floats, "avx2,fma,f16c";
+        fn store_f16(x, to: &mut [u8; 32]) {
+            let half = |x| _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x);
+            *to = must_cast([half(x.0), half(x.1)]);
         }
-    }
-    #[inline(always)]
-    fn store_i8(self, to: &mut [i8; 16]) {
-        unsafe {
-            let x = _mm256_packs_epi32(_mm256_cvtps_epi32(self.0), _mm256_cvtps_epi32(self.1));
+        fn store_i8(x, to: &mut [i8; 16]) {
+            let x = _mm256_packs_epi32(_mm256_cvtps_epi32(x.0), _mm256_cvtps_epi32(x.1));
             let x = _mm256_permute4x64_epi64::<0b11_01_10_00>(x);
-            let x = _mm_packs_epi16(_mm256_castsi256_si128(x), _mm256_extracti128_si256::<1>(x));
-            _mm_storeu_si128(to.as_mut_ptr().cast(), x);
+            *to = must_cast(_mm_packs_epi16(_mm256_castsi256_si128(x), _mm256_extracti128_si256::<1>(x)));
         }
-    }
-
-    #[inline(always)]
-    fn add(self, b: Self) -> Self {
-        self.zip(b, |a, b| unsafe { _mm256_add_ps(a, b) })
-    }
-    #[inline(always)]
-    fn sub(self, b: Self) -> Self {
-        self.zip(b, |a, b| unsafe { _mm256_sub_ps(a, b) })
-    }
-    #[inline(always)]
-    fn mul(self, b: Self) -> Self {
-        self.zip(b, |a, b| unsafe { _mm256_mul_ps(a, b) })
-    }
-    #[inline(always)]
-    fn div(self, b: Self) -> Self {
-        self.zip(b, |a, b| unsafe { _mm256_div_ps(a, b) })
-    }
-    #[inline(always)]
-    fn fma(self, b: Self, c: Self) -> Self {
-        unsafe { Self(_mm256_fmadd_ps(self.0, b.0, c.0), _mm256_fmadd_ps(self.1, b.1, c.1)) }
-    }
-    #[inline(always)]
-    fn max(self, b: Self) -> Self {
-        self.zip(b, |a, b| unsafe { _mm256_max_ps(a, b) })
-    }
-    #[inline(always)]
-    fn min(self, b: Self) -> Self {
-        self.zip(b, |a, b| unsafe { _mm256_min_ps(a, b) })
-    }
-    #[inline(always)]
-    fn abs(self) -> Self {
-        self.map(|x| unsafe { _mm256_andnot_ps(_mm256_set1_ps(-0.0), x) })
-    }
-    #[inline(always)]
-    fn round(self) -> Self {
-        self.map(|x| unsafe { _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(x) })
-    }
-    #[inline(always)]
-    fn exp2i(self) -> Self {
-        self.map(|x| unsafe {
-            let n = _mm256_add_epi32(_mm256_cvtps_epi32(x), _mm256_set1_epi32(127));
-            _mm256_castsi256_ps(_mm256_slli_epi32::<23>(n))
-        })
-    }
-    #[inline(always)]
-    fn select(self, mask: u16, other: Self) -> Self {
-        unsafe {
+        fn add(a, b: Floats) -> Floats {
+            Floats(_mm256_add_ps(a.0, b.0), _mm256_add_ps(a.1, b.1))
+        }
+        fn sub(a, b: Floats) -> Floats {
+            Floats(_mm256_sub_ps(a.0, b.0), _mm256_sub_ps(a.1, b.1))
+        }
+        fn mul(a, b: Floats) -> Floats {
+            Floats(_mm256_mul_ps(a.0, b.0), _mm256_mul_ps(a.1, b.1))
+        }
+        fn div(a, b: Floats) -> Floats {
+            Floats(_mm256_div_ps(a.0, b.0), _mm256_div_ps(a.1, b.1))
+        }
+        fn fma(a, b: Floats, c: Floats) -> Floats {
+            Floats(_mm256_fmadd_ps(a.0, b.0, c.0), _mm256_fmadd_ps(a.1, b.1, c.1))
+        }
+        fn max(a, b: Floats) -> Floats {
+            Floats(_mm256_max_ps(a.0, b.0), _mm256_max_ps(a.1, b.1))
+        }
+        fn min(a, b: Floats) -> Floats {
+            Floats(_mm256_min_ps(a.0, b.0), _mm256_min_ps(a.1, b.1))
+        }
+        fn abs(x) -> Floats {
+            let sign = _mm256_set1_ps(-0.0);
+            Floats(_mm256_andnot_ps(sign, x.0), _mm256_andnot_ps(sign, x.1))
+        }
+        fn round(x) -> Floats {
+            let round = |x| _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(x);
+            Floats(round(x.0), round(x.1))
+        }
+        fn exp2i(x) -> Floats {
+            let power = |x| {
+                let n = _mm256_add_epi32(_mm256_cvtps_epi32(x), _mm256_set1_epi32(127));
+                _mm256_castsi256_ps(_mm256_slli_epi32::<23>(n))
+            };
+            Floats(power(x.0), power(x.1))
+        }
+        fn select(x, mask: u16, other: Floats) -> Floats {
             let bits = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
             let pick = |mask: u16, a, b| {
                 let on = _mm256_and_si256(_mm256_set1_epi32(mask.into()), bits);
                 _mm256_blendv_ps(b, a, _mm256_castsi256_ps(_mm256_cmpeq_epi32(on, bits)))
             };
-            Self(pick(mask, self.0, other.0), pick(mask >> 8, self.1, other.1))
+            Floats(pick(mask, x.0, other.0), pick(mask >> 8, x.1, other.1))
         }
-    }
-
-    #[inline(always)]
-    fn sum(self) -> f32 {
-        unsafe { tree!(_mm256_add_ps(self.0, self.1), _mm_add_ps, _mm_add_ss) }
-    }
-    #[inline(always)]
-    fn largest(self) -> f32 {
-        unsafe { tree!(_mm256_max_ps(self.0, self.1), _mm_max_ps, _mm_max_ss) }
+        fn sum(x) -> f32 {
+            tree!(_mm256_add_ps(x.0, x.1), _mm_add_ps, _mm_add_ss)
+        }
+        fn largest(x) -> f32 {
+            tree!(_mm256_max_ps(x.0, x.1), _mm_max_ps, _mm_max_ss)
+        }
     }
 }

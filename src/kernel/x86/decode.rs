@@ -10,13 +10,16 @@ use core::arch::x86_64::*;
 use core::marker::PhantomData;
 use core::ops::Range;
 
+use bytemuck::must_cast;
+
+use super::ahead;
 use super::bytes::{Ymm, hide, opaque};
 use super::products::{Dot, add_across, join, pairs, signed};
 use super::q6k;
 use super::wide;
 use crate::kernel::job::Row;
 use crate::kernel::quantized::Blocks;
-use crate::quant::{Bytes, Format, Shape, TensorType};
+use crate::quant::{Bytes, Format, Shape, TensorType, bytes_at};
 
 /// Eight rows of format `F`, multiplied with the instructions of `D`.
 pub(super) struct Rows<D, F>(PhantomData<(D, F)>);
@@ -71,15 +74,28 @@ struct EightRows {
     row_bytes: usize,
 }
 
+impl EightRows {
+    /// # Safety
+    ///
+    /// Every row has a block of format `F` at byte `at`.
+    #[inline(always)]
+    unsafe fn blocks<F: Format>(&self, at: usize) -> [&F::Block; 8] {
+        // SAFETY: the caller promises the blocks, which are arrays of bytes: any address and contents are valid.
+        core::array::from_fn(|r| unsafe { &*self.rows[r].add(at).cast() })
+    }
+}
+
 impl<D: Dot, F: Format> Rows<D, F> {
     /// Formats with blocks of less than 256. If `next`, the next eight rows are prefetched: see [`Self::NEXT`].
     #[inline(always)]
     unsafe fn chunks(rows: &EightRows, x: Row<'_>, next: bool) -> __m256 {
-        // SAFETY: the caller promises the features, and eight rows as long as `x`. With `AHEAD` a row has to have a
-        // block.
+        // SAFETY: the caller promises the features, and eight rows as long as `x`.
         unsafe {
             let mut acc = _mm256_setzero_ps();
-            let mut ahead = if Self::AHEAD { Self::sums(rows, x, 0, next) } else { [[_mm256_setzero_si256(); 4]; 2] };
+            let mut ahead = [[_mm256_setzero_si256(); 4]; 2];
+            if Self::AHEAD && !x.d.is_empty() {
+                ahead = Self::sums(rows, x, 0, next);
+            }
             for (i, dx) in x.d.iter().enumerate() {
                 let now = if Self::AHEAD {
                     let after = if i + 1 < x.d.len() { Self::sums(rows, x, i + 1, next) } else { ahead };
@@ -88,11 +104,11 @@ impl<D: Dot, F: Format> Rows<D, F> {
                     Self::sums(rows, x, i, next)
                 };
                 let (block, chunk) = (i / (F::ELEMENTS / 32), i % (F::ELEMENTS / 32));
-                let (at, dx) = (block * Self::BYTES, _mm256_set1_ps(*dx));
-                let [scales, minimums] = Self::scales_and_minimums(rows, at, chunk * 32, dx);
+                let (blocks, dx) = (rows.blocks::<F>(block * Self::BYTES), _mm256_set1_ps(*dx));
+                let [scales, minimums] = Self::scales_and_minimums(rows.s, &blocks, chunk * 32, dx);
                 acc = _mm256_fmadd_ps(scales, _mm256_cvtepi32_ps(add_across(now[0])), acc);
                 if F::FLOAT_GROUPS {
-                    let scales = _mm256_mul_ps(Self::scales(rows, at, chunk * 32 + 16), dx);
+                    let scales = _mm256_mul_ps(Self::scales(rows.s, &blocks, chunk * 32 + 16), dx);
                     acc = _mm256_fmadd_ps(scales, _mm256_cvtepi32_ps(add_across(now[1])), acc);
                 }
                 if F::M.is_some() {
@@ -113,6 +129,7 @@ impl<D: Dot, F: Format> Rows<D, F> {
         unsafe {
             let (block, chunk) = (i / (F::ELEMENTS / 32), i % (F::ELEMENTS / 32));
             let at = block * Self::BYTES;
+            let blocks = rows.blocks::<F>(at);
             let q = x.q.as_ptr().add(i * 32);
             let both = |at: usize| _mm256_broadcastsi128_si256(_mm_loadu_si128(q.add(at).cast()));
             let (first, second) = (both(0), both(16));
@@ -134,8 +151,7 @@ impl<D: Dot, F: Format> Rows<D, F> {
                 if chunk == 0 {
                     Self::prefetch(rows, at, pair, next);
                 }
-                let [low, high] =
-                    Self::halves(rows.s, rows.rows[2 * pair].add(at), rows.rows[2 * pair + 1].add(at), chunk);
+                let [low, high] = Self::halves(rows.s, blocks[2 * pair], blocks[2 * pair + 1], chunk);
                 all[0][pair] = D::dot::<F>(start[0], low, first);
                 if F::FLOAT_GROUPS {
                     all[1][pair] = D::dot::<F>(start[1], high, second);
@@ -148,29 +164,27 @@ impl<D: Dot, F: Format> Rows<D, F> {
     }
 
     /// The codes of the first 16 weights of a chunk, of block `a` and then of block `b`; and those of the next 16.
-    #[inline(always)]
-    unsafe fn halves(s: Ymm, a: *const u8, b: *const u8, chunk: usize) -> [__m256i; 2] {
-        // SAFETY: the caller promises the blocks.
-        unsafe {
-            let two = |at: usize| {
-                let a = _mm256_castsi128_si256(_mm_loadu_si128(a.add(at).cast()));
-                _mm256_inserti128_si256::<1>(a, _mm_loadu_si128(b.add(at).cast()))
-            };
-            match F::SHAPE {
-                Shape::Bytes(at) => [s.xor(two(at), s.splat(128)), s.xor(two(at + 16), s.splat(128))],
-                Shape::Nibbles(at, table) => {
-                    let q = two(at);
-                    let halves = [s.and(q, s.splat(15)), s.shift(q, -4, 15)];
-                    let [low, high] = halves;
-                    match table {
-                        Some(table) => [s.lookup(table, low), s.lookup(table, high)],
-                        None => [low, high],
-                    }
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    fn halves(s: Ymm, a: &F::Block, b: &F::Block, chunk: usize) -> [__m256i; 2] {
+        let two = |at: usize| {
+            let [a, b] = [a, b].map(|block| must_cast(*bytes_at::<16>(block.as_ref(), at)));
+            _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(a), b)
+        };
+        match F::SHAPE {
+            Shape::Bytes(at) => [s.xor(two(at), s.splat(128)), s.xor(two(at + 16), s.splat(128))],
+            Shape::Nibbles(at, table) => {
+                let q = two(at);
+                let halves = [s.and(q, s.splat(15)), s.shift(q, -4, 15)];
+                let [low, high] = halves;
+                match table {
+                    Some(table) => [s.lookup(table, low), s.lookup(table, high)],
+                    None => [low, high],
                 }
-                Shape::Halves(_) | Shape::Other => {
-                    let (a, b) = (F::unpack(s, &*a.cast(), chunk), F::unpack(s, &*b.cast(), chunk));
-                    [_mm256_permute2x128_si256::<0x20>(a, b), _mm256_permute2x128_si256::<0x31>(a, b)]
-                }
+            }
+            Shape::Halves(_) | Shape::Other => {
+                let (a, b) = (F::unpack(s, a, chunk), F::unpack(s, b, chunk));
+                [_mm256_permute2x128_si256::<0x20>(a, b), _mm256_permute2x128_si256::<0x31>(a, b)]
             }
         }
     }
@@ -183,11 +197,12 @@ impl<D: Dot, F: Format> Rows<D, F> {
             let mut acc = _mm256_setzero_ps();
             let mut scales = Scales([[0; 8]; 8]);
             for (b, dx) in x.d.iter().enumerate() {
-                let (at, q) = (b * Self::BYTES, x.q.as_ptr().add(b * 256));
-                let sums = Sums::new::<F>(x.sums.as_ptr().add(b * 16));
+                let (at, q) = (b * Self::BYTES, &*x.q.as_ptr().add(b * 256).cast::<[i8; 256]>());
+                let sums = Sums::new::<F>(&*x.sums.as_ptr().add(b * 16).cast());
+                let blocks = rows.blocks::<F>(at);
                 if F::GROUP == 32 {
-                    for (row, scales) in rows.rows.iter().zip(&mut scales.0) {
-                        *scales = twice(F::scale_words(&*row.add(at).cast()));
+                    for (block, scales) in blocks.iter().zip(&mut scales.0) {
+                        *scales = twice(F::scale_words(block));
                     }
                     hide(&scales);
                 }
@@ -196,18 +211,16 @@ impl<D: Dot, F: Format> Rows<D, F> {
                 #[allow(clippy::needless_range_loop)] // two arrays are indexed
                 for pair in 0..4 {
                     Self::prefetch(rows, at, pair, next);
-                    // Not closures, which would be compiled without the instruction set.
-                    let a = &*rows.rows[2 * pair].add(at).cast::<F::Block>();
-                    let b = &*rows.rows[2 * pair + 1].add(at).cast::<F::Block>();
+                    let (a, b) = (blocks[2 * pair], blocks[2 * pair + 1]);
                     all[pair] = join(
-                        block_sums::<D, F>(rows.s, a, q, &sums, scales.0[2 * pair].as_ptr()),
-                        block_sums::<D, F>(rows.s, b, q, &sums, scales.0[2 * pair + 1].as_ptr()),
+                        block_sums::<D, F>(rows.s, a, q, &sums, &scales.0[2 * pair]),
+                        block_sums::<D, F>(rows.s, b, q, &sums, &scales.0[2 * pair + 1]),
                     );
                     if F::M.is_some() {
                         of_minimums[pair] = minimums::<F>(F::minimum_words(a), F::minimum_words(b), &sums);
                     }
                 }
-                let [scales, minimums] = Self::scales_and_minimums(rows, at, 0, _mm256_set1_ps(*dx));
+                let [scales, minimums] = Self::scales_and_minimums(rows.s, &blocks, 0, _mm256_set1_ps(*dx));
                 acc = _mm256_fmadd_ps(scales, _mm256_cvtepi32_ps(add_across(all)), acc);
                 if F::M.is_some() {
                     acc = _mm256_fmadd_ps(minimums, _mm256_cvtepi32_ps(add_across(of_minimums)), acc);
@@ -226,11 +239,12 @@ impl<D: Dot, F: Format> Rows<D, F> {
             let mut acc = _mm256_setzero_ps();
             for (b, dx) in x.d.iter().enumerate() {
                 let at = b * Self::BYTES;
-                let x = wide::Activations::new::<F>(x.q.as_ptr().add(b * 256), x.sums.as_ptr().add(b * 16));
+                let (q, sums) = (x.q.as_ptr().add(b * 256).cast(), x.sums.as_ptr().add(b * 16).cast());
+                let (x, blocks) = (wide::Activations::new::<F>(&*q, &*sums), rows.blocks::<F>(at));
                 // Three times eight rows ahead. Whole models lose 1 % with twice or four times eight.
                 let ahead = rows.rows[0].wrapping_add(3 * 8 * rows.row_bytes + 8 * at);
-                let [sums, of_minimums] = x.dots::<F>(&rows.rows, at, ahead);
-                let [scales, minimums] = Self::scales_and_minimums(rows, at, 0, _mm256_set1_ps(*dx));
+                let [sums, of_minimums] = x.dots::<F>(&blocks, ahead);
+                let [scales, minimums] = Self::scales_and_minimums(rows.s, &blocks, 0, _mm256_set1_ps(*dx));
                 acc = _mm256_fmadd_ps(scales, _mm256_cvtepi32_ps(sums), acc);
                 if F::M.is_some() {
                     acc = _mm256_fmadd_ps(minimums, _mm256_cvtepi32_ps(of_minimums), acc);
@@ -240,40 +254,34 @@ impl<D: Dot, F: Format> Rows<D, F> {
         }
     }
 
-    /// `d` of the eight rows' blocks at byte `at`, for the weights from element `i`: even rows, then odd rows.
-    #[inline(always)]
-    unsafe fn scales(rows: &EightRows, at: usize, i: usize) -> __m256 {
-        // SAFETY: the caller promises eight blocks.
-        unsafe {
-            match F::D {
-                Some((offset, factor)) => halves(rows, at + offset, factor),
-                None => {
-                    let d = |r: usize| F::d(&*rows.rows[r].add(at).cast(), i, |bytes| rows.s.f16(bytes));
-                    _mm256_setr_ps(d(0), d(2), d(4), d(6), d(1), d(3), d(5), d(7))
-                }
+    /// `d` of eight blocks, for the weights from element `i`: even rows, then odd rows.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    fn scales(s: Ymm, blocks: &[&F::Block; 8], i: usize) -> __m256 {
+        match F::D {
+            Some((offset, factor)) => halves::<F>(blocks, offset, factor),
+            None => {
+                let d = |r: usize| F::d(blocks[r], i, |bytes| s.f16(bytes));
+                _mm256_setr_ps(d(0), d(2), d(4), d(6), d(1), d(3), d(5), d(7))
             }
         }
     }
 
-    /// `d` and `m` of the eight rows' blocks at byte `at`, for the weights from element `i`, times `dx`: even rows,
-    /// then odd rows.
-    #[inline(always)]
-    unsafe fn scales_and_minimums(rows: &EightRows, at: usize, i: usize, dx: __m256) -> [__m256; 2] {
-        // SAFETY: the caller promises F16C and eight blocks.
-        unsafe {
-            let (Some((offset, _)), Some((_, factor))) = (F::D, F::M) else {
-                return [_mm256_mul_ps(Self::scales(rows, at, i), dx), _mm256_setzero_ps()];
-            };
-            // The f16 of `m` follows the f16 of `d`.
-            let both = |r: usize| rows.rows[r].add(at + offset).cast::<i32>().read_unaligned();
-            let both = _mm256_setr_epi32(both(0), both(2), both(4), both(6), both(1), both(3), both(5), both(7));
-            let apart =
-                _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
-            let apart = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_shuffle_epi8(both, apart));
-            let d = _mm256_cvtph_ps(_mm256_castsi256_si128(apart));
-            let m = _mm256_cvtph_ps(_mm256_extracti128_si256::<1>(apart));
-            [_mm256_mul_ps(d, dx), _mm256_mul_ps(_mm256_mul_ps(m, _mm256_set1_ps(factor)), dx)]
-        }
+    /// `d` and `m` of eight blocks, for the weights from element `i`, times `dx`: even rows, then odd rows.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    fn scales_and_minimums(s: Ymm, blocks: &[&F::Block; 8], i: usize, dx: __m256) -> [__m256; 2] {
+        let (Some((offset, _)), Some((_, factor))) = (F::D, F::M) else {
+            return [_mm256_mul_ps(Self::scales(s, blocks, i), dx), _mm256_setzero_ps()];
+        };
+        // The f16 of `m` follows the f16 of `d`.
+        let both = |r: usize| i32::from_le_bytes(*bytes_at(blocks[r].as_ref(), offset));
+        let both = _mm256_setr_epi32(both(0), both(2), both(4), both(6), both(1), both(3), both(5), both(7));
+        let apart = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
+        let apart = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_shuffle_epi8(both, apart));
+        let d = _mm256_cvtph_ps(_mm256_castsi256_si128(apart));
+        let m = _mm256_cvtph_ps(_mm256_extracti128_si256::<1>(apart));
+        [_mm256_mul_ps(d, dx), _mm256_mul_ps(_mm256_mul_ps(m, _mm256_set1_ps(factor)), dx)]
     }
 
     /// Prefetches for later rows while pair `i` of the eight blocks at byte `at` is computed. Every eight rows are
@@ -284,51 +292,46 @@ impl<D: Dot, F: Format> Rows<D, F> {
     /// rows of 612 bytes. First-level cache: the next eight rows for row lengths in [`Self::NEXT`], otherwise the
     /// pair's own rows [`Self::NEAR`] bytes ahead.
     #[inline(always)]
-    unsafe fn prefetch(rows: &EightRows, at: usize, i: usize, next: bool) {
-        // SAFETY: a prefetch never faults, whatever the address.
-        unsafe {
-            let EightRows { rows, row_bytes, .. } = rows;
-            let group = 8 * row_bytes;
-            let far = match row_bytes {
-                0..512 => 4 * group,
-                512..1024 => 3 * group,
-                _ => 2 * group,
-            };
-            let lines = (8 * Self::BYTES).div_ceil(64);
-            for k in 0..lines.div_ceil(4) {
-                let line = i * lines.div_ceil(4) + k;
-                if line < lines {
-                    let here = rows[0].wrapping_add(8 * at + 64 * line);
-                    _mm_prefetch::<_MM_HINT_T1>(here.wrapping_add(far).cast());
-                    if next {
-                        _mm_prefetch::<_MM_HINT_T0>(here.wrapping_add(group).cast());
-                    }
+    fn prefetch(rows: &EightRows, at: usize, i: usize, next: bool) {
+        let EightRows { rows, row_bytes, .. } = rows;
+        let group = 8 * row_bytes;
+        let far = match row_bytes {
+            0..512 => 4 * group,
+            512..1024 => 3 * group,
+            _ => 2 * group,
+        };
+        let lines = (8 * Self::BYTES).div_ceil(64);
+        for k in 0..lines.div_ceil(4) {
+            let line = i * lines.div_ceil(4) + k;
+            if line < lines {
+                let here = rows[0].wrapping_add(8 * at + 64 * line);
+                ahead::prefetch::<_MM_HINT_T1>(here.wrapping_add(far));
+                if next {
+                    ahead::prefetch::<_MM_HINT_T0>(here.wrapping_add(group));
                 }
             }
-            if Self::NEAR[0] > 0 && !next {
-                // Past the end of a row, continue in the row eight rows later.
-                let near = at + Self::NEAR[usize::from(*row_bytes >= 1024)];
-                let near = if near < *row_bytes { near } else { near + 7 * row_bytes };
-                // Once per cache line.
-                if near % 64 < Self::BYTES {
-                    for row in &rows[2 * i..2 * i + 2] {
-                        _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(near - near % 64).cast());
-                    }
+        }
+        if Self::NEAR[0] > 0 && !next {
+            // Past the end of a row, continue in the row eight rows later.
+            let near = at + Self::NEAR[usize::from(*row_bytes >= 1024)];
+            let near = if near < *row_bytes { near } else { near + 7 * row_bytes };
+            // Once per cache line.
+            if near % 64 < Self::BYTES {
+                for row in &rows[2 * i..2 * i + 2] {
+                    ahead::prefetch::<_MM_HINT_T0>(row.wrapping_add(near - near % 64));
                 }
             }
         }
     }
 }
 
-/// The f16 of eight rows at byte `at`, times `factor`: even rows, then odd rows.
-#[inline(always)]
-unsafe fn halves(rows: &EightRows, at: usize, factor: f32) -> __m256 {
-    // SAFETY: the caller promises F16C, and eight rows with an f16 at `at`.
-    unsafe {
-        let d = |r: usize| rows.rows[r].add(at).cast::<i16>().read_unaligned();
-        let d = _mm256_cvtph_ps(_mm_setr_epi16(d(0), d(2), d(4), d(6), d(1), d(3), d(5), d(7)));
-        if factor == 1.0 { d } else { _mm256_mul_ps(d, _mm256_set1_ps(factor)) }
-    }
+/// The f16 of eight blocks at byte `at`, times `factor`: even rows, then odd rows.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn halves<F: Format>(blocks: &[&F::Block; 8], at: usize, factor: f32) -> __m256 {
+    let d = |r: usize| i16::from_le_bytes(*bytes_at(blocks[r].as_ref(), at));
+    let d = _mm256_cvtph_ps(_mm_setr_epi16(d(0), d(2), d(4), d(6), d(1), d(3), d(5), d(7)));
+    if factor == 1.0 { d } else { _mm256_mul_ps(d, _mm256_set1_ps(factor)) }
 }
 
 /// The scales of eight rows with groups of 32, each as a dword of two equal words. They are broadcast by loads, because
@@ -337,14 +340,11 @@ unsafe fn halves(rows: &EightRows, at: usize, factor: f32) -> __m256 {
 struct Scales([[i32; 8]; 8]);
 
 /// Widens eight scales to dwords of two equal words.
-#[inline(always)]
-unsafe fn twice([scales, _]: [u64; 2]) -> [i32; 8] {
-    // SAFETY: the caller promises AVX2.
-    unsafe {
-        let low = _mm256_cvtepi8_epi32(_mm_cvtsi64_si128(scales as i64));
-        let both = _mm256_blend_epi16::<0b1010_1010>(low, _mm256_slli_epi32::<16>(low));
-        core::mem::transmute::<__m256i, [i32; 8]>(both)
-    }
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn twice([scales, _]: [u64; 2]) -> [i32; 8] {
+    let low = _mm256_cvtepi8_epi32(_mm_cvtsi64_si128(scales as i64));
+    must_cast(_mm256_blend_epi16::<0b1010_1010>(low, _mm256_slli_epi32::<16>(low)))
 }
 
 /// The sums of the activations of a block, per group of 16 or 32.
@@ -357,47 +357,41 @@ struct Sums {
 }
 
 impl Sums {
-    #[inline(always)]
-    unsafe fn new<F: Format>(sums: *const i16) -> Self {
-        // SAFETY: the caller promises AVX2 and 16 sums.
-        unsafe {
-            let sums = _mm256_loadu_si256(sums.cast());
-            if F::GROUP == 16 {
-                let apart = _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
-                let apart = _mm256_shuffle_epi8(sums, _mm256_broadcastsi128_si256(apart));
-                return Self { words: _mm256_permute4x64_epi64::<0b11_01_10_00>(apart), less: _mm256_setzero_si256() };
-            }
-            let eight = _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
-            let words = _mm256_packs_epi32(eight, eight);
-            Self {
-                words: _mm256_permute4x64_epi64::<0b10_00_10_00>(words),
-                less: _mm256_mullo_epi32(eight, _mm256_set1_epi32(-i32::from(F::BIAS))),
-            }
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    fn new<F: Format>(sums: &[i16; 16]) -> Self {
+        let sums = must_cast(*sums);
+        if F::GROUP == 16 {
+            let apart = _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
+            let apart = _mm256_shuffle_epi8(sums, _mm256_broadcastsi128_si256(apart));
+            return Self { words: _mm256_permute4x64_epi64::<0b11_01_10_00>(apart), less: _mm256_setzero_si256() };
+        }
+        let eight = _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
+        let words = _mm256_packs_epi32(eight, eight);
+        Self {
+            words: _mm256_permute4x64_epi64::<0b10_00_10_00>(words),
+            less: _mm256_mullo_epi32(eight, _mm256_set1_epi32(-i32::from(F::BIAS))),
         }
     }
 }
 
 /// Sixteen scales or minimums as i16, in the order of [`Sums::words`].
-#[inline(always)]
-unsafe fn apart([low, high]: [u64; 2]) -> __m256i {
-    // SAFETY: the caller promises AVX2.
-    unsafe {
-        let order = _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
-        opaque(_mm256_cvtepi8_epi16(_mm_shuffle_epi8(_mm_set_epi64x(high as i64, low as i64), order)))
-    }
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn apart([low, high]: [u64; 2]) -> __m256i {
+    let order = _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
+    opaque(_mm256_cvtepi8_epi16(_mm_shuffle_epi8(_mm_set_epi64x(high as i64, low as i64), order)))
 }
 
 /// For each of two rows, the sum of minimums times activation sums, in four lanes.
-#[inline(always)]
-unsafe fn minimums<F: Format>(a: [u64; 2], b: [u64; 2], sums: &Sums) -> __m256i {
-    // SAFETY: the caller promises AVX2.
-    unsafe {
-        if F::GROUP == 16 {
-            return join(_mm256_madd_epi16(apart(a), sums.words), _mm256_madd_epi16(apart(b), sums.words));
-        }
-        let words = _mm256_cvtepi8_epi16(_mm_set_epi64x(b[0] as i64, a[0] as i64));
-        _mm256_madd_epi16(words, sums.words)
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn minimums<F: Format>(a: [u64; 2], b: [u64; 2], sums: &Sums) -> __m256i {
+    if F::GROUP == 16 {
+        return join(_mm256_madd_epi16(apart(a), sums.words), _mm256_madd_epi16(apart(b), sums.words));
     }
+    let words = _mm256_cvtepi8_epi16(_mm_set_epi64x(b[0] as i64, a[0] as i64));
+    _mm256_madd_epi16(words, sums.words)
 }
 
 /// Eight i32 whose sum is the integer dot product of a block of 256. `scales` are the scales of groups of 32.
@@ -405,33 +399,34 @@ unsafe fn minimums<F: Format>(a: [u64; 2], b: [u64; 2], sums: &Sums) -> __m256i 
 unsafe fn block_sums<D: Dot, F: Format>(
     s: Ymm,
     block: &F::Block,
-    x: *const i8,
+    x: &[i8; 256],
     sums: &Sums,
-    scales: *const i32,
+    scales: &[i32; 8],
 ) -> __m256i {
-    // SAFETY: the caller promises the features and 256 activations, and with groups of 32 eight scales.
+    // SAFETY: the caller promises the features.
     unsafe {
         let words = if F::GROUP == 16 { apart(F::scale_words(block)) } else { _mm256_setzero_si256() };
         if const { D::WIDE && matches!(F::KIND, TensorType::Q6_K) } {
             let extra = _mm256_slli_epi32::<5>(_mm256_madd_epi16(words, sums.words));
-            return q6k::sums512(block.as_ref().as_ptr(), x, extra);
+            return q6k::sums512(block.as_ref(), x, extra);
         }
         let mut acc = match F::BIAS {
             bias if bias == 0 || signed::<F>() => _mm256_setzero_si256(),
             bias if F::GROUP == 16 => {
                 _mm256_mullo_epi32(_mm256_madd_epi16(words, sums.words), _mm256_set1_epi32(-i32::from(bias)))
             }
-            _ => _mm256_mullo_epi32(_mm256_srai_epi32::<16>(_mm256_loadu_si256(scales.cast())), sums.less),
+            _ => _mm256_mullo_epi32(_mm256_srai_epi32::<16>(must_cast(*scales)), sums.less),
         };
+        let chunks: &[__m256i; 8] = &must_cast(*x);
         // With groups of 16, byte indices of the first scale.
         let first = opaque(_mm256_set1_epi16(0x0100));
         macro_rules! chunks {
             ($($chunk:literal)*) => { $({
                 let codes = F::unpack(s, block, $chunk);
-                let x = _mm256_loadu_si256(x.add($chunk * 32).cast());
+                let x = chunks[$chunk];
                 let pairs = pairs::<F>(codes, x);
                 let scale = if F::GROUP == 32 {
-                    _mm256_set1_epi32(scales.add($chunk).read())
+                    _mm256_set1_epi32(scales[$chunk])
                 } else {
                     _mm256_shuffle_epi8(words, _mm256_add_epi8(first, _mm256_set1_epi8(2 * $chunk)))
                 };

@@ -4,6 +4,25 @@
 //! bias is subtracted with the help of the activations' sums. All of this is exact in integers. (AVX2 without VNNI
 //! multiplies signed weights in some formats: see [`products::signed`].)
 
+/// Defines methods of a trait whose bodies are compiled for an instruction set. A value of the type proves that the
+/// processor has it.
+macro_rules! methods {
+    (
+        $type:ty, $features:literal;
+        $($(#[$doc:meta])* fn $name:ident($this:ident $(, $x:ident: $arg:ty)*) $(-> $result:ty)? $body:block)*
+    ) => { $(
+        $(#[$doc])*
+        #[inline(always)]
+        fn $name(self $(, $x: $arg)*) $(-> $result)? {
+            #[inline]
+            #[target_feature(enable = $features)]
+            fn $name($this: $type $(, $x: $arg)*) $(-> $result)? $body
+            // SAFETY: `self` proves that the processor has the features.
+            unsafe { $name(self $(, $x)*) }
+        }
+    )* };
+}
+
 mod ahead;
 mod avx2;
 mod avx512;
@@ -53,8 +72,7 @@ fn cpuid(leaf: u32, sub_leaf: u32) -> CpuidResult {
 const OF_AVX2: Kernels = table!("avx2", avx2::Avx2, avx2_matmul, "avx2,fma,f16c");
 static AVX2: Kernels = OF_AVX2;
 static AVXVNNI: Kernels = Kernels { name: "avxvnni", matmul: avxvnni_matmul, ..OF_AVX2 };
-static AVX512: Kernels =
-    table!("avx512", avx512::Avx512, avx512_matmul, "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl,avx512vnni");
+static AVX512: Kernels = table!("avx512", avx512::Avx512, avx512_matmul, "avx512dq,avx512bw,avx512vl,avx512vnni");
 
 formats_list!(choose avx2_matmul avx2_floats avx2_blocks);
 formats_list!(choose avxvnni_matmul avx2_floats avxvnni_blocks);
@@ -68,7 +86,7 @@ unsafe fn avx2_floats<W: float::Weight>(job: &mut Job<'_>) {
 }
 
 /// Float weights, in tiles of 4 rows by 5 tokens.
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl,avx512vnni")]
+#[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 unsafe fn avx512_floats<W: float::Weight>(job: &mut Job<'_>) {
     // SAFETY: the caller promises the features.
     float::matmul::<_, W, 4, 5>(unsafe { avx512::Avx512::new() }, job);
@@ -100,4 +118,4 @@ macro_rules! blocks {
 }
 blocks!(avx2_blocks, "avx2,fma,f16c", Madd, 0 avx2, avx2, None);
 blocks!(avxvnni_blocks, "avx2,fma,f16c,avxvnni", Vnni, 0 avxvnni, avxvnni, None);
-blocks!(avx512_blocks, "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl,avx512vnni", Vnni512, 4 avx512, avx512, panel::avx512_both::<F>());
+blocks!(avx512_blocks, "avx512dq,avx512bw,avx512vl,avx512vnni", Vnni512, 4 avx512, avx512, panel::avx512_both::<F>());

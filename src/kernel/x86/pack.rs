@@ -7,10 +7,10 @@
 
 use core::arch::x86_64::*;
 
-use super::ahead::Ahead;
+use super::ahead::{self, Ahead};
 use super::bytes::Ymm;
 use super::products::signed;
-use super::quad::Quad;
+use super::quad::transposed;
 use crate::kernel::panel::PANEL_ROWS;
 use crate::kernel::quantized::Pack;
 use crate::quant::{Bytes, Format};
@@ -97,7 +97,7 @@ pub(super) unsafe fn avxvnni<F: Format>(pack: &Pack<'_>) {
 /// # Safety
 ///
 /// `pack` is as described at [`Pack`]; the processor has AVX2, F16C and AVX-512.
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl")]
+#[target_feature(enable = "avx512dq,avx512bw,avx512vl")]
 pub(super) unsafe fn avx512<F: Format>(pack: &Pack<'_>) {
     // SAFETY: the caller promises the same.
     unsafe { all::<F, true, false>(pack) }
@@ -153,7 +153,9 @@ pub(super) unsafe fn block<F: Format, const WIDE: bool, const MADD: bool, const 
             }
             transpose!(to.add(layout.pairs), |r| pairs::<F>(blocks.row::<F>(r)));
             scales::<F>(s, blocks, 0, to.add(layout.d));
-            minimums::<F>(blocks, to.add(layout.m));
+            if let Some(m) = F::M {
+                halves(blocks, m, to.add(layout.m));
+            }
         } else {
             let two = F::M.is_some() || F::FLOAT_GROUPS;
             for chunk in 0..F::ELEMENTS / 32 {
@@ -165,7 +167,9 @@ pub(super) unsafe fn block<F: Format, const WIDE: bool, const MADD: bool, const 
                     continue;
                 }
                 scales::<F>(s, blocks, chunk * 32, to.add(CODES));
-                minimums::<F>(blocks, to.add(CODES + LINE));
+                if let Some(m) = F::M {
+                    halves(blocks, m, to.add(CODES + LINE));
+                }
                 if F::FLOAT_GROUPS {
                     scales::<F>(s, blocks, chunk * 32 + 16, to.add(CODES + LINE));
                 }
@@ -199,10 +203,9 @@ impl SixteenRows {
 
 /// Prefetches lines into the first-level cache.
 #[inline(always)]
-unsafe fn prefetch_near(from: *const u8, bytes: usize) {
+fn prefetch_near(from: *const u8, bytes: usize) {
     for line in 0..bytes.div_ceil(64) {
-        // SAFETY: a prefetch never faults, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(line * 64).cast()) };
+        ahead::prefetch::<_MM_HINT_T0>(from.wrapping_add(line * 64));
     }
 }
 
@@ -212,7 +215,10 @@ unsafe fn codes<F: Format, const WIDE: bool, const MADD: bool>(s: Ymm, blocks: S
     // SAFETY: the caller promises the blocks, room for their codes, and AVX-512 if `WIDE`.
     unsafe {
         if const { WIDE && F::BYTEWISE } {
-            Quad::transpose::<F>(core::array::from_fn(|r| blocks.at(r)), chunk, to, LINE);
+            let lines = transposed::<F>(core::array::from_fn(|r| blocks.row::<F>(r)), chunk);
+            for (k, line) in lines.into_iter().enumerate() {
+                _mm512_storeu_si512(to.add(k * LINE).cast(), line);
+            }
         } else {
             transpose!(to, |r| {
                 let codes = F::unpack(s, blocks.row::<F>(r), chunk);
@@ -237,15 +243,6 @@ unsafe fn scales<F: Format>(s: Ymm, blocks: SixteenRows, at: usize, to: *mut u8)
     }
 }
 
-/// Writes `m` of every row, in formats that have it.
-#[inline(always)]
-unsafe fn minimums<F: Format>(blocks: SixteenRows, to: *mut u8) {
-    if let Some(field) = F::M {
-        // SAFETY: the caller promises the blocks, and room for a line.
-        unsafe { halves(blocks, field, to) };
-    }
-}
-
 /// Writes eight dwords of eight rows transposed: half of the work of `transpose!`.
 #[inline(always)]
 unsafe fn transpose_eight(first: [__m256i; 4], second: [__m256i; 4], to: *mut u8) {
@@ -260,19 +257,17 @@ unsafe fn transpose_eight(first: [__m256i; 4], second: [__m256i; 4], to: *mut u8
 }
 
 /// Transposes four rows of four dwords, in both 128-bit halves at once.
-#[inline(always)]
-unsafe fn columns([a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {
-    // SAFETY: the caller promises AVX2.
-    unsafe {
-        let (ab, cd) = (_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
-        let (ab2, cd2) = (_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d));
-        [
-            _mm256_unpacklo_epi64(ab, cd),
-            _mm256_unpackhi_epi64(ab, cd),
-            _mm256_unpacklo_epi64(ab2, cd2),
-            _mm256_unpackhi_epi64(ab2, cd2),
-        ]
-    }
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn columns([a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {
+    let (ab, cd) = (_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
+    let (ab2, cd2) = (_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d));
+    [
+        _mm256_unpacklo_epi64(ab, cd),
+        _mm256_unpackhi_epi64(ab, cd),
+        _mm256_unpacklo_epi64(ab2, cd2),
+        _mm256_unpackhi_epi64(ab2, cd2),
+    ]
 }
 
 /// Writes the f16 at byte `offset` of every row's block as f32, times `factor`.
@@ -295,16 +290,14 @@ unsafe fn halves(blocks: SixteenRows, (offset, factor): (usize, f32), to: *mut u
 }
 
 /// Two i16 per chunk of a block: see [`BlockLayout`].
-#[inline(always)]
-unsafe fn pairs<F: Format>(block: &F::Block) -> __m256i {
-    // SAFETY: the caller promises AVX2.
-    unsafe {
-        let [low, high] = if F::M.is_some() { F::minimum_words(block) } else { F::scale_words(block) };
-        let bytes = _mm_set_epi64x(high as i64, low as i64);
-        let both = if F::GROUP == 16 { bytes } else { _mm_unpacklo_epi8(bytes, bytes) };
-        let words = _mm256_cvtepi8_epi16(both);
-        if F::M.is_some() { words } else { _mm256_mullo_epi16(words, _mm256_set1_epi16(-i16::from(F::BIAS))) }
-    }
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn pairs<F: Format>(block: &F::Block) -> __m256i {
+    let [low, high] = if F::M.is_some() { F::minimum_words(block) } else { F::scale_words(block) };
+    let bytes = _mm_set_epi64x(high as i64, low as i64);
+    let both = if F::GROUP == 16 { bytes } else { _mm_unpacklo_epi8(bytes, bytes) };
+    let words = _mm256_cvtepi8_epi16(both);
+    if F::M.is_some() { words } else { _mm256_mullo_epi16(words, _mm256_set1_epi16(-i16::from(F::BIAS))) }
 }
 
 /// Writes the f16 at byte `offset` of every row's block without conversion.

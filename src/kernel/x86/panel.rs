@@ -3,27 +3,13 @@
 
 use core::arch::x86_64::*;
 
-use super::ahead::Ahead;
+use super::ahead::{self, Ahead};
 use super::bytes::{in_order, opaque};
 use super::pack::{BlockLayout, CODES, LINE, chunk_size};
 use super::products::fits_i16;
 use crate::kernel::panel::{functions, scales};
 use crate::kernel::quantized::{Multiply, PackAndMultiply, Tile};
 use crate::quant::Format;
-
-/// Four activations as a dword, to be broadcast.
-#[inline(always)]
-unsafe fn four(x: *const i8) -> i32 {
-    // SAFETY: the caller promises four activations.
-    unsafe { x.cast::<i32>().read_unaligned() }
-}
-
-/// Two sums of activations as a dword, to be broadcast.
-#[inline(always)]
-unsafe fn two(sums: *const i16) -> i32 {
-    // SAFETY: the caller promises two sums.
-    unsafe { sums.cast::<i32>().read_unaligned() }
-}
 
 /// The sum of 32 activations, or of their first or second half, from two sums. Computed in integer registers, which are
 /// otherwise idle: in vector registers it takes 8 % of the total time.
@@ -53,10 +39,9 @@ mod avx512;
 /// Prefetches the outputs of the next tokens, a line of each, because the hardware prefetcher does not follow their
 /// distance.
 #[inline(always)]
-unsafe fn prefetch<const T: usize>(tile: &Tile<'_>) {
+fn prefetch<const T: usize>(tile: &Tile<'_>) {
     for t in T..2 * T {
-        // SAFETY: a prefetch never faults, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(tile.out.wrapping_add(t * tile.stride).cast()) };
+        ahead::prefetch::<_MM_HINT_T1>(tile.out.wrapping_add(t * tile.stride).cast());
     }
 }
 
@@ -99,7 +84,11 @@ unsafe impl EightRows for Vnni {
             for k in 0..STEPS {
                 let w = _mm256_loadu_si256(w.add(k * LINE).cast());
                 for (sums, q) in sums.iter_mut().zip(q) {
-                    *sums = _mm256_dpbusd_avx_epi32(*sums, w, _mm256_set1_epi32(four(q.add(k * 4))));
+                    *sums = _mm256_dpbusd_avx_epi32(
+                        *sums,
+                        w,
+                        _mm256_set1_epi32(q.add(k * 4).cast::<i32>().read_unaligned()),
+                    );
                 }
             }
             for (to, sums) in to.iter_mut().zip(sums) {
@@ -137,7 +126,7 @@ unsafe impl<const FIT: usize> EightRows for Madd<FIT> {
                             let size = _mm256_abs_epi8(w);
                             in_order();
                             for (to, q) in to.iter_mut().zip(q) {
-                                let x = _mm256_set1_epi32(four(q.add($k * 4)));
+                                let x = _mm256_set1_epi32(q.add($k * 4).cast::<i32>().read_unaligned());
                                 let products = _mm256_maddubs_epi16(size, _mm256_sign_epi8(x, w));
                                 *to = opaque(_mm256_add_epi32(*to, _mm256_madd_epi16(products, scale)));
                             }
@@ -153,7 +142,8 @@ unsafe impl<const FIT: usize> EightRows for Madd<FIT> {
                 for k in first..first + fit {
                     let w = _mm256_loadu_si256(w.add(k * LINE).cast());
                     for (sums, q) in sums.iter_mut().zip(q) {
-                        let products = _mm256_maddubs_epi16(w, _mm256_set1_epi32(four(q.add(k * 4))));
+                        let products =
+                            _mm256_maddubs_epi16(w, _mm256_set1_epi32(q.add(k * 4).cast::<i32>().read_unaligned()));
                         *sums = if k == first { products } else { _mm256_add_epi16(*sums, products) };
                     }
                 }
@@ -166,10 +156,10 @@ unsafe impl<const FIT: usize> EightRows for Madd<FIT> {
 }
 
 /// `acc + sum * w * x`.
-#[inline(always)]
-unsafe fn add(acc: __m256, w: __m256, x: f32, sum: __m256i) -> __m256 {
-    // SAFETY: the caller promises AVX2 and FMA.
-    unsafe { _mm256_fmadd_ps(_mm256_mul_ps(w, _mm256_set1_ps(x)), _mm256_cvtepi32_ps(sum), acc) }
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn add(acc: __m256, w: __m256, x: f32, sum: __m256i) -> __m256 {
+    _mm256_fmadd_ps(_mm256_mul_ps(w, _mm256_set1_ps(x)), _mm256_cvtepi32_ps(sum), acc)
 }
 
 #[inline(always)]
@@ -234,7 +224,7 @@ unsafe fn blocks<E: EightRows, const T: usize, const GROUP: usize, const MINIMUM
                     for p in 0..8 {
                         let w = _mm256_loadu_si256(w.add(layout.pairs + p * LINE).cast());
                         for (total, sums) in total.iter_mut().zip(sums) {
-                            let x = _mm256_set1_epi32(two(sums.add(b * 16 + p * 2)));
+                            let x = _mm256_set1_epi32(sums.add(b * 16 + p * 2).cast::<i32>().read_unaligned());
                             *total = _mm256_add_epi32(*total, _mm256_madd_epi16(w, x));
                         }
                     }

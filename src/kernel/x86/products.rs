@@ -36,16 +36,14 @@ pub(super) const fn signed<F: Format>() -> bool {
 }
 
 /// The products of codes (or of weights, if they are [`signed`]) and activations, summed in pairs to i16.
-#[inline(always)]
-pub(super) unsafe fn pairs<F: Format>(codes: __m256i, x: __m256i) -> __m256i {
-    // SAFETY: the caller promises AVX2.
-    unsafe {
-        if !signed::<F>() {
-            return _mm256_maddubs_epi16(codes, x);
-        }
-        let w = _mm256_sub_epi8(codes, _mm256_set1_epi8(F::BIAS as i8));
-        _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w))
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(super) fn pairs<F: Format>(codes: __m256i, x: __m256i) -> __m256i {
+    if !signed::<F>() {
+        return _mm256_maddubs_epi16(codes, x);
     }
+    let w = _mm256_sub_epi8(codes, _mm256_set1_epi8(F::BIAS as i8));
+    _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w))
 }
 
 /// AVX2.
@@ -56,15 +54,16 @@ unsafe impl Dot for Madd {
     fn signed<F: Format>() -> bool {
         signed::<F>()
     }
-    #[inline(always)]
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn dot<F: Format>(acc: __m256i, codes: __m256i, x: __m256i) -> __m256i {
         // SAFETY: the caller promises AVX2.
         unsafe { Self::words(acc, pairs::<F>(codes, x), _mm256_set1_epi16(1)) }
     }
-    #[inline(always)]
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn words(acc: __m256i, a: __m256i, b: __m256i) -> __m256i {
-        // SAFETY: the caller promises AVX2.
-        unsafe { _mm256_add_epi32(acc, _mm256_madd_epi16(a, b)) }
+        _mm256_add_epi32(acc, _mm256_madd_epi16(a, b))
     }
 }
 
@@ -72,15 +71,15 @@ unsafe impl Dot for Madd {
 pub(super) struct Vnni;
 // SAFETY: the methods use registers only.
 unsafe impl Dot for Vnni {
-    #[inline(always)]
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
     unsafe fn dot<F: Format>(acc: __m256i, codes: __m256i, x: __m256i) -> __m256i {
-        // SAFETY: the caller promises the features.
-        unsafe { _mm256_dpbusd_avx_epi32(acc, codes, x) }
+        _mm256_dpbusd_avx_epi32(acc, codes, x)
     }
-    #[inline(always)]
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
     unsafe fn words(acc: __m256i, a: __m256i, b: __m256i) -> __m256i {
-        // SAFETY: the caller promises the features.
-        unsafe { _mm256_dpwssd_avx_epi32(acc, a, b) }
+        _mm256_dpwssd_avx_epi32(acc, a, b)
     }
 }
 
@@ -89,15 +88,15 @@ pub(super) struct Vnni512;
 // SAFETY: the methods use registers only.
 unsafe impl Dot for Vnni512 {
     const WIDE: bool = true;
-    #[inline(always)]
+    #[inline]
+    #[target_feature(enable = "avx512vl,avx512vnni")]
     unsafe fn dot<F: Format>(acc: __m256i, codes: __m256i, x: __m256i) -> __m256i {
-        // SAFETY: the caller promises the features.
-        unsafe { _mm256_dpbusd_epi32(acc, codes, x) }
+        _mm256_dpbusd_epi32(acc, codes, x)
     }
-    #[inline(always)]
+    #[inline]
+    #[target_feature(enable = "avx512vl,avx512vnni")]
     unsafe fn words(acc: __m256i, a: __m256i, b: __m256i) -> __m256i {
-        // SAFETY: the caller promises the features.
-        unsafe { words256(acc, a, b) }
+        words256(acc, a, b)
     }
 }
 
@@ -105,15 +104,11 @@ unsafe impl Dot for Vnni512 {
 /// intrinsic into a multiplication and an addition, in an order in which registers run out: Q4_K loses 10 % of its
 /// speed.
 macro_rules! words {
-    ($(#[$doc:meta])* $name:ident, $features:literal, $v:ty, $register:ident, $b:ty, $operand:ident, $form:literal) => {
+    ($(#[$doc:meta])* $name:ident, $features:literal, $v:ty, $register:ident, $b:ty, $operand:ident, $form:literal $(, $unsafe:tt)?) => {
         $(#[$doc])*
-        ///
-        /// # Safety
-        ///
-        /// The processor has the features; if `b` is a pointer, it points to two i16.
         #[inline]
         #[target_feature(enable = $features)]
-        pub(super) unsafe fn $name(mut acc: $v, a: $v, b: $b) -> $v {
+        pub(super) $($unsafe)? fn $name(mut acc: $v, a: $v, b: $b) -> $v {
             // SAFETY: uses registers and, if `b` is a pointer, the two i16 that the caller promises.
             unsafe { asm!($form, inout($register) acc, in($register) a, in($operand) b, options(pure, readonly, nostack, preserves_flags)) };
             acc
@@ -126,7 +121,11 @@ words!(
 );
 words!(
     /// With 512-bit vectors `acc` and `a`, and the two i16 at `b` in every lane.
-    words_by, "avx512f,avx512vnni", __m512i, zmm_reg, *const i16, reg, "vpdpwssd {}, {}, dword ptr [{}]{{1to16}}"
+    ///
+    /// # Safety
+    ///
+    /// `b` points to two i16.
+    words_by, "avx512f,avx512vnni", __m512i, zmm_reg, *const i16, reg, "vpdpwssd {}, {}, dword ptr [{}]{{1to16}}", unsafe
 );
 words!(
     /// With 256-bit vectors.
@@ -134,20 +133,18 @@ words!(
 );
 
 /// Adds the halves of each argument: four lanes of `a`, then four lanes of `b`.
-#[inline(always)]
-pub(super) unsafe fn join(a: __m256i, b: __m256i) -> __m256i {
-    // SAFETY: the caller promises AVX2.
-    unsafe { _mm256_add_epi32(_mm256_permute2x128_si256::<0x20>(a, b), _mm256_permute2x128_si256::<0x31>(a, b)) }
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(super) fn join(a: __m256i, b: __m256i) -> __m256i {
+    _mm256_add_epi32(_mm256_permute2x128_si256::<0x20>(a, b), _mm256_permute2x128_si256::<0x31>(a, b))
 }
 
 /// Sums the four lanes of each half: the lower halves of the four registers, then the upper halves.
-#[inline(always)]
-pub(super) unsafe fn add_across(pairs: [__m256i; 4]) -> __m256i {
-    // SAFETY: the caller promises AVX2.
-    unsafe {
-        let [a, b, c, d] = pairs;
-        let ab = _mm256_add_epi32(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
-        let cd = _mm256_add_epi32(_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
-        _mm256_add_epi32(_mm256_unpacklo_epi64(ab, cd), _mm256_unpackhi_epi64(ab, cd))
-    }
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(super) fn add_across(pairs: [__m256i; 4]) -> __m256i {
+    let [a, b, c, d] = pairs;
+    let ab = _mm256_add_epi32(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+    let cd = _mm256_add_epi32(_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
+    _mm256_add_epi32(_mm256_unpacklo_epi64(ab, cd), _mm256_unpackhi_epi64(ab, cd))
 }

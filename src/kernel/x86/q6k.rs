@@ -2,50 +2,50 @@
 
 use core::arch::x86_64::*;
 
+use bytemuck::must_cast;
+
 use super::products::words512;
+use crate::quant::bytes_at;
 
 /// Eight i32 whose sum is the dot product. The sum of four products of 6 by 8 bits fits an i16, so the sums of two
 /// times 64 weights are packed to i16 and multiplied with their scales by one instruction. `extra` is the contribution
 /// of the bias, which is subtracted.
-#[inline(always)]
-pub(super) unsafe fn sums512(block: *const u8, x: *const i8, extra: __m256i) -> __m256i {
-    // SAFETY: the caller promises AVX-512 with VNNI, a block (128 bytes of low bits, 64 bytes of high bits, 16 scales)
-    // and 256 activations.
-    unsafe {
-        let scales = _mm_loadu_si128(block.add(192).cast());
-        let scales = _mm256_cvtepi8_epi16(scales);
-        let scales = _mm512_castsi256_si512(scales);
-        let mut acc = _mm512_setzero_si512();
-        // Each scale fills four words: a scale of the first 64 weights, then one of the second 64.
-        const fn four(scale: i64) -> i64 {
-            scale * 0x0001_0001_0001_0001
-        }
-        let mut pick = _mm512_setr_epi64(four(0), four(4), four(1), four(5), four(2), four(6), four(3), four(7));
-        let halves = |low: i16, high: i16| _mm512_inserti64x4::<1>(_mm512_set1_epi16(low), _mm256_set1_epi16(high));
-        let (left, right) = (halves(4, 2), halves(0, 2));
-        for half in 0..2 {
-            let low = _mm512_loadu_si512(block.add(half * 64).cast());
-            let high = _mm512_broadcast_i64x4(_mm256_loadu_si256(block.add(128 + half * 32).cast()));
-            let x = x.add(half * 128);
-            let first = dot512(low, _mm512_sllv_epi16(high, left), x);
-            let second = dot512(_mm512_srli_epi16::<4>(low), _mm512_srlv_epi16(high, right), x.add(64));
-            let scales = _mm512_permutexvar_epi16(pick, scales);
-            acc = words512(acc, _mm512_packs_epi32(first, second), scales);
-            pick = _mm512_add_epi16(pick, _mm512_set1_epi16(8));
-        }
-        let acc = _mm256_add_epi32(_mm512_castsi512_si256(acc), _mm512_extracti64x4_epi64::<1>(acc));
-        _mm256_sub_epi32(acc, extra)
+#[inline]
+#[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
+pub(super) fn sums512(block: &[u8], x: &[i8; 256], extra: __m256i) -> __m256i {
+    // A block has 128 bytes of low bits, 64 bytes of high bits and 16 scales.
+    let x: &[__m512i; 4] = &must_cast(*x);
+    let scales = must_cast(*bytes_at::<16>(block, 192));
+    let scales = _mm256_cvtepi8_epi16(scales);
+    let scales = _mm512_castsi256_si512(scales);
+    let mut acc = _mm512_setzero_si512();
+    // Each scale fills four words: a scale of the first 64 weights, then one of the second 64.
+    const fn four(scale: i64) -> i64 {
+        scale * 0x0001_0001_0001_0001
     }
+    let mut pick = _mm512_setr_epi64(four(0), four(4), four(1), four(5), four(2), four(6), four(3), four(7));
+    let halves = |low: i16, high: i16| _mm512_inserti64x4::<1>(_mm512_set1_epi16(low), _mm256_set1_epi16(high));
+    let (left, right) = (halves(4, 2), halves(0, 2));
+    for half in 0..2 {
+        let low = must_cast(*bytes_at::<64>(block, half * 64));
+        let high = _mm512_broadcast_i64x4(must_cast(*bytes_at::<32>(block, 128 + half * 32)));
+        let [x, next] = [x[2 * half], x[2 * half + 1]];
+        let first = dot512(low, _mm512_sllv_epi16(high, left), x);
+        let second = dot512(_mm512_srli_epi16::<4>(low), _mm512_srlv_epi16(high, right), next);
+        let scales = _mm512_permutexvar_epi16(pick, scales);
+        acc = words512(acc, _mm512_packs_epi32(first, second), scales);
+        pick = _mm512_add_epi16(pick, _mm512_set1_epi16(8));
+    }
+    let acc = _mm256_add_epi32(_mm512_castsi512_si256(acc), _mm512_extracti64x4_epi64::<1>(acc));
+    _mm256_sub_epi32(acc, extra)
 }
 
 /// Sums of four products of 64 weights. A weight is a low nibble of `low` and two bits of `high`.
-#[inline(always)]
-unsafe fn dot512(low: __m512i, high: __m512i, x: *const i8) -> __m512i {
-    // SAFETY: the caller promises AVX-512 with VNNI, and 64 activations.
-    unsafe {
-        let (nibble, bits) = (_mm512_set1_epi8(15), _mm512_set1_epi8(0x30));
-        // low nibble | (high & bits)
-        let w = _mm512_ternarylogic_epi32::<0xf8>(_mm512_and_si512(low, nibble), high, bits);
-        _mm512_dpbusd_epi32(_mm512_setzero_si512(), w, _mm512_loadu_si512(x.cast()))
-    }
+#[inline]
+#[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
+fn dot512(low: __m512i, high: __m512i, x: __m512i) -> __m512i {
+    let (nibble, bits) = (_mm512_set1_epi8(15), _mm512_set1_epi8(0x30));
+    // low nibble | (high & bits)
+    let w = _mm512_ternarylogic_epi32::<0xf8>(_mm512_and_si512(low, nibble), high, bits);
+    _mm512_dpbusd_epi32(_mm512_setzero_si512(), w, x)
 }

@@ -2,95 +2,54 @@
 
 use core::arch::x86_64::*;
 
-use crate::quant::{Bytes, Format};
+use bytemuck::must_cast;
+
+use crate::quant::{Bytes, Format, bytes_at};
 
 /// [`Bytes`] of four blocks at once: one register has 16 bytes of each block in its quarters, a second register the
 /// next 16. A value proves that the processor has AVX-512.
+///
+/// `load` and `nibbles` take their bytes from the first block, as [`Format::BYTEWISE`] says, and read the other blocks at
+/// the same offset. Bytes outside the blocks are zeros.
 #[derive(Clone, Copy)]
-pub(super) struct Quad([*const u8; 4]);
+pub(super) struct Quad<'a>([&'a [u8]; 4]);
 
-impl Quad {
-    /// Writes a chunk of codes of 16 blocks, interleaved: codes 0 to 3 of each block, then codes 4 to 7 of each block
-    /// `line` bytes after them, and so on.
-    ///
-    /// # Safety
-    ///
-    /// The processor has AVX-512, `blocks` and `to` have the blocks and the room, and the format is
-    /// [`Format::BYTEWISE`].
-    #[inline(always)]
-    pub unsafe fn transpose<F: Format>(blocks: [*const u8; 16], chunk: usize, to: *mut u8, line: usize) {
-        // SAFETY: the caller promises AVX-512, the blocks and the room. In a bytewise format `unpack` reads the block
-        // by `load` and `nibbles` alone, as the operations below require.
-        unsafe {
-            // Rows that are four apart, so that interleaving dwords puts adjacent rows side by side.
-            macro_rules! rows {
-                ($r:literal) => {
-                    F::unpack(
-                        Self([blocks[$r], blocks[$r + 4], blocks[$r + 8], blocks[$r + 12]]),
-                        &*blocks[$r].cast::<F::Block>(),
-                        chunk,
-                    )
-                };
-            }
-            let [a, b, c, d] = [rows!(0), rows!(1), rows!(2), rows!(3)];
-            for half in 0..2 {
-                let (ab, cd) = (_mm512_unpacklo_epi32(a[half], b[half]), _mm512_unpacklo_epi32(c[half], d[half]));
-                let (ab2, cd2) = (_mm512_unpackhi_epi32(a[half], b[half]), _mm512_unpackhi_epi32(c[half], d[half]));
-                let to = to.add(half * 4 * line);
-                _mm512_storeu_si512(to.cast(), _mm512_unpacklo_epi64(ab, cd));
-                _mm512_storeu_si512(to.add(line).cast(), _mm512_unpackhi_epi64(ab, cd));
-                _mm512_storeu_si512(to.add(2 * line).cast(), _mm512_unpacklo_epi64(ab2, cd2));
-                _mm512_storeu_si512(to.add(3 * line).cast(), _mm512_unpackhi_epi64(ab2, cd2));
-            }
-        }
-    }
+/// The codes of a chunk of 16 blocks of a [bytewise](Format::BYTEWISE) format, interleaved: codes 0 to 3 of each block in
+/// the first register, codes 4 to 7 in the second, and so on.
+#[inline]
+#[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
+pub(super) fn transposed<F: Format>(blocks: [&F::Block; 16], chunk: usize) -> [__m512i; 8] {
+    // Rows that are four apart, so that interleaving dwords puts adjacent rows side by side.
+    let rows = |r: usize| {
+        let four = Quad([r, r + 4, r + 8, r + 12].map(|r| blocks[r].as_ref()));
+        F::unpack(four, blocks[r], chunk)
+    };
+    let [a, b, c, d] = [rows(0), rows(1), rows(2), rows(3)];
+    let four = |half: usize| {
+        let (ab, cd) = (_mm512_unpacklo_epi32(a[half], b[half]), _mm512_unpacklo_epi32(c[half], d[half]));
+        let (ab2, cd2) = (_mm512_unpackhi_epi32(a[half], b[half]), _mm512_unpackhi_epi32(c[half], d[half]));
+        [
+            _mm512_unpacklo_epi64(ab, cd),
+            _mm512_unpackhi_epi64(ab, cd),
+            _mm512_unpacklo_epi64(ab2, cd2),
+            _mm512_unpackhi_epi64(ab2, cd2),
+        ]
+    };
+    let ([a, b, c, d], [e, f, g, h]) = (four(0), four(1));
+    [a, b, c, d, e, f, g, h]
+}
 
-    /// Sixteen bytes of each block. `place` points to those of the first block.
+impl Quad<'_> {
+    /// `N` bytes of block `r`, at the offset that `place` has in the first block.
     #[inline(always)]
-    unsafe fn sixteen(self, place: *const u8) -> __m512i {
-        // SAFETY: the caller promises AVX-512, and that the 16 bytes at `place` are in the first block, so that the
-        // offset is inside every block.
-        unsafe {
-            let at = place.addr().wrapping_sub(self.0[0].addr());
-            let row = |r: usize| _mm_loadu_si128(self.0[r].wrapping_add(at).cast());
-            let a = _mm512_castsi128_si512(row(0));
-            let ab = _mm512_inserti32x4::<1>(a, row(1));
-            let abc = _mm512_inserti32x4::<2>(ab, row(2));
-            _mm512_inserti32x4::<3>(abc, row(3))
-        }
+    fn row<const N: usize>(&self, place: &[u8; N], r: usize) -> [u8; N] {
+        let at = place.as_ptr().addr().wrapping_sub(self.0[0].as_ptr().addr());
+        *bytes_at(self.0[r], at)
     }
 }
 
-/// Applies an operation to both registers.
-macro_rules! both {
-    ($f:expr, $a:ident $(, $b:ident)?) => {{
-        // SAFETY: a value of `Quad` proves AVX-512.
-        unsafe { [$f($a[0] $(, $b[0])?), $f($a[1] $(, $b[1])?)] }
-    }};
-}
-
-// SAFETY of every block below: a value of `Quad` proves AVX-512. `unpack` takes the references that it passes to `load`
-// and `nibbles` from the first block, and the other blocks are read at the same offset.
-#[allow(clippy::undocumented_unsafe_blocks)]
-impl Bytes for Quad {
+impl Bytes for Quad<'_> {
     type V = [__m512i; 2];
-    #[inline(always)]
-    fn load(self, bytes: &[u8; 32]) -> Self::V {
-        unsafe {
-            let at = bytes.as_ptr().addr().wrapping_sub(self.0[0].addr());
-            let row = |r: usize| _mm256_loadu_si256(self.0[r].wrapping_add(at).cast());
-            let two = |r: usize| _mm512_inserti64x4::<1>(_mm512_castsi256_si512(row(r)), row(r + 1));
-            let (a, b) = (two(0), two(2));
-            [_mm512_shuffle_i64x2::<0b10_00_10_00>(a, b), _mm512_shuffle_i64x2::<0b11_01_11_01>(a, b)]
-        }
-    }
-    #[inline(always)]
-    fn nibbles(self, bytes: &[u8; 16]) -> Self::V {
-        unsafe {
-            let (x, low) = (self.sixteen(bytes.as_ptr()), _mm512_set1_epi8(15));
-            [_mm512_and_si512(x, low), _mm512_and_si512(_mm512_srli_epi16::<4>(x), low)]
-        }
-    }
     /// A word or bits belong to the first block only; bytewise formats have no use for them.
     #[inline(always)]
     fn words(self, _: [u64; 4]) -> Self::V {
@@ -102,52 +61,93 @@ impl Bytes for Quad {
         debug_assert!(false, "a bytewise format used `spread`");
         self.splat(0)
     }
-    #[inline(always)]
-    fn splat(self, byte: u8) -> Self::V {
-        [unsafe { _mm512_set1_epi8(byte as i8) }; 2]
-    }
-    #[inline(always)]
-    fn or(self, a: Self::V, b: Self::V) -> Self::V {
-        both!(_mm512_or_si512, a, b)
-    }
-    #[inline(always)]
-    fn and(self, a: Self::V, b: Self::V) -> Self::V {
-        both!(_mm512_and_si512, a, b)
-    }
-    #[inline(always)]
-    fn xor(self, a: Self::V, b: Self::V) -> Self::V {
-        both!(_mm512_xor_si512, a, b)
-    }
-    #[inline(always)]
-    fn add(self, a: Self::V, b: Self::V) -> Self::V {
-        both!(_mm512_add_epi8, a, b)
-    }
-    #[inline(always)]
-    fn sub(self, a: Self::V, b: Self::V) -> Self::V {
-        both!(_mm512_sub_epi8, a, b)
-    }
-    /// The shift moves bits between the bytes of a 16-bit word; the mask is reduced to the bits that stay in their
-    /// byte.
-    #[inline(always)]
-    fn shift(self, x: Self::V, left: i32, mask: u8) -> Self::V {
-        let mask = if left < 0 { mask & (0xff >> -left) } else { mask & (0xff << left) };
-        let shift = |x| unsafe {
-            let by = _mm_cvtsi32_si128(left.abs());
-            let x = if left < 0 { _mm512_srl_epi16(x, by) } else { _mm512_sll_epi16(x, by) };
-            _mm512_and_si512(x, _mm512_set1_epi8(mask as i8))
-        };
-        [shift(x[0]), shift(x[1])]
-    }
-    #[inline(always)]
-    fn lookup(self, table: &[u8; 16], x: Self::V) -> Self::V {
-        unsafe {
-            let table = _mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast()));
+    methods! {
+        Quad<'_>, "avx512dq,avx512bw,avx512vl,avx512vnni";
+        fn load(s, bytes: &[u8; 32]) -> [__m512i; 2] {
+            let two = |r: usize| {
+                let first = _mm512_castsi256_si512(must_cast(s.row(bytes, r)));
+                _mm512_inserti64x4::<1>(first, must_cast(s.row(bytes, r + 1)))
+            };
+            let (a, b) = (two(0), two(2));
+            [_mm512_shuffle_i64x2::<0b10_00_10_00>(a, b), _mm512_shuffle_i64x2::<0b11_01_11_01>(a, b)]
+        }
+        fn nibbles(s, bytes: &[u8; 16]) -> [__m512i; 2] {
+            let ab = _mm512_castsi128_si512(must_cast(s.row(bytes, 0)));
+            let ab = _mm512_inserti32x4::<1>(ab, must_cast(s.row(bytes, 1)));
+            let abc = _mm512_inserti32x4::<2>(ab, must_cast(s.row(bytes, 2)));
+            let (x, low) = (_mm512_inserti32x4::<3>(abc, must_cast(s.row(bytes, 3))), _mm512_set1_epi8(15));
+            [_mm512_and_si512(x, low), _mm512_and_si512(_mm512_srli_epi16::<4>(x), low)]
+        }
+        fn splat(_s, byte: u8) -> [__m512i; 2] {
+            [_mm512_set1_epi8(byte as i8); 2]
+        }
+        fn or(_s, a: [__m512i; 2], b: [__m512i; 2]) -> [__m512i; 2] {
+            [_mm512_or_si512(a[0], b[0]), _mm512_or_si512(a[1], b[1])]
+        }
+        fn and(_s, a: [__m512i; 2], b: [__m512i; 2]) -> [__m512i; 2] {
+            [_mm512_and_si512(a[0], b[0]), _mm512_and_si512(a[1], b[1])]
+        }
+        fn xor(_s, a: [__m512i; 2], b: [__m512i; 2]) -> [__m512i; 2] {
+            [_mm512_xor_si512(a[0], b[0]), _mm512_xor_si512(a[1], b[1])]
+        }
+        fn add(_s, a: [__m512i; 2], b: [__m512i; 2]) -> [__m512i; 2] {
+            [_mm512_add_epi8(a[0], b[0]), _mm512_add_epi8(a[1], b[1])]
+        }
+        fn sub(_s, a: [__m512i; 2], b: [__m512i; 2]) -> [__m512i; 2] {
+            [_mm512_sub_epi8(a[0], b[0]), _mm512_sub_epi8(a[1], b[1])]
+        }
+        /// The shift moves bits between the bytes of a 16-bit word; the mask is reduced to the bits that stay in their
+        /// byte.
+        fn shift(_s, x: [__m512i; 2], left: i32, mask: u8) -> [__m512i; 2] {
+            let mask = if left < 0 { mask & (0xff >> -left) } else { mask & (0xff << left) };
+            let (by, mask) = (_mm_cvtsi32_si128(left.abs()), _mm512_set1_epi8(mask as i8));
+            let shift = |x| if left < 0 { _mm512_srl_epi16(x, by) } else { _mm512_sll_epi16(x, by) };
+            [_mm512_and_si512(shift(x[0]), mask), _mm512_and_si512(shift(x[1]), mask)]
+        }
+        fn lookup(_s, table: &[u8; 16], x: [__m512i; 2]) -> [__m512i; 2] {
+            let table = _mm512_broadcast_i32x4(must_cast(*table));
             [_mm512_shuffle_epi8(table, x[0]), _mm512_shuffle_epi8(table, x[1])]
         }
+        fn at_least(_s, x: [__m512i; 2], least: u8) -> [__m512i; 2] {
+            let least = _mm512_set1_epi8(least as i8);
+            let at_least = |x| _mm512_movm_epi8(_mm512_cmpge_epu8_mask(x, least));
+            [at_least(x[0]), at_least(x[1])]
+        }
     }
-    #[inline(always)]
-    fn at_least(self, x: Self::V, least: u8) -> Self::V {
-        let at_least = |x| unsafe { _mm512_movm_epi8(_mm512_cmpge_epu8_mask(x, _mm512_set1_epi8(least as i8))) };
-        [at_least(x[0]), at_least(x[1])]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quant::{Named, TensorType};
+
+    /// A format that claims to be bytewise, but loads bytes from outside its block.
+    #[derive(Clone, Copy)]
+    struct Outside;
+
+    static ELSEWHERE: [u8; 32] = [7; 32];
+
+    impl Named for Outside {
+        const KIND: TensorType = TensorType::Q8_0;
+    }
+
+    impl Format for Outside {
+        type Block = [u8; 34];
+        const ELEMENTS: usize = 32;
+        const MAX: u8 = 255;
+        const BYTEWISE: bool = true;
+        fn unpack<S: Bytes>(s: S, _: &[u8; 34], _: usize) -> S::V {
+            s.load(&ELSEWHERE)
+        }
+    }
+
+    #[test]
+    fn bytes_outside_the_blocks_are_zeros() {
+        if !crate::Kernels::available().any(|kernels| kernels.name == "avx512") {
+            return;
+        }
+        // SAFETY: the processor has AVX-512.
+        let lines = unsafe { transposed::<Outside>([&[1; 34]; 16], 0) };
+        assert_eq!(must_cast::<_, [[u8; 64]; 8]>(lines), [[0; 64]; 8]);
     }
 }

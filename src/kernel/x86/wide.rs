@@ -7,10 +7,13 @@
 
 use core::arch::x86_64::*;
 
+use bytemuck::must_cast;
+
+use super::ahead;
 use super::bytes::in_order;
 use super::products::{self, join, words512};
 use crate::quant::formats::iq4_nl::TABLE;
-use crate::quant::{Format, TensorType};
+use crate::quant::{Format, TensorType, bytes_at};
 
 /// True if there are functions for the format here.
 pub(super) const fn has<F: Format>() -> bool {
@@ -35,39 +38,34 @@ const fn order<F: Format>() -> [[usize; 2]; 4] {
 }
 
 impl Activations {
-    #[inline(always)]
-    pub unsafe fn new<F: Format>(q: *const i8, sums: *const i16) -> Self {
-        // SAFETY: the caller promises AVX-512, 256 activations and their 16 sums.
-        unsafe {
-            let two = |[a, b]: [usize; 2]| {
-                let a = _mm512_castsi256_si512(_mm256_loadu_si256(q.add(32 * a).cast()));
-                _mm512_inserti64x4::<1>(a, _mm256_loadu_si256(q.add(32 * b).cast()))
-            };
-            let [a, b, c, d] = const { order::<F>() };
-            let sums = _mm256_loadu_si256(sums.cast());
-            let sums = if F::GROUP == 16 {
-                let apart =
-                    _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
-                let apart = _mm256_shuffle_epi8(sums, apart);
-                _mm512_broadcast_i64x4(_mm256_permute4x64_epi64::<0b11_01_10_00>(apart))
-            } else {
-                _mm512_broadcast_i32x4(_mm256_cvtepi32_epi16(_mm256_madd_epi16(sums, _mm256_set1_epi16(1))))
-            };
-            Self { q: [two(a), two(b), two(c), two(d)], sums }
-        }
+    #[inline]
+    #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
+    pub fn new<F: Format>(q: &[i8; 256], sums: &[i16; 16]) -> Self {
+        let q: [__m256i; 8] = must_cast(*q);
+        let two = |[a, b]: [usize; 2]| _mm512_inserti64x4::<1>(_mm512_castsi256_si512(q[a]), q[b]);
+        let [a, b, c, d] = const { order::<F>() };
+        let sums = must_cast(*sums);
+        let sums = if F::GROUP == 16 {
+            let apart =
+                _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
+            let apart = _mm256_shuffle_epi8(sums, apart);
+            _mm512_broadcast_i64x4(_mm256_permute4x64_epi64::<0b11_01_10_00>(apart))
+        } else {
+            _mm512_broadcast_i32x4(_mm256_cvtepi32_epi16(_mm256_madd_epi16(sums, _mm256_set1_epi16(1))))
+        };
+        Self { q: [two(a), two(b), two(c), two(d)], sums }
     }
 
-    /// The integer dot products of eight rows' blocks at byte `at`, and the sums for their minimums: even rows, then
+    /// The integer dot products of eight rows' blocks, and the sums for their minimums: even rows, then
     /// odd rows. Meanwhile, as many bytes from `ahead` on are prefetched into the second-level cache.
-    #[inline(always)]
-    pub unsafe fn dots<F: Format>(&self, rows: &[*const u8; 8], at: usize, ahead: *const u8) -> [__m256i; 2] {
-        // SAFETY: the caller promises AVX-512 with VNNI, and eight blocks.
-        unsafe {
-            let mut all = [_mm256_setzero_si256(); 8];
-            let (mut extra, mut minimums) = ([_mm512_setzero_si512(); 2], [_mm512_setzero_si512(); 2]);
-            macro_rules! four {
+    #[inline]
+    #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
+    pub fn dots<F: Format>(&self, blocks: &[&F::Block; 8], ahead: *const u8) -> [__m256i; 2] {
+        let mut all = [_mm256_setzero_si256(); 8];
+        let (mut extra, mut minimums) = ([_mm512_setzero_si512(); 2], [_mm512_setzero_si512(); 2]);
+        macro_rules! four {
                 ($four:literal: $($row:literal)*) => {
-                    let four = FourRows::new::<F>(rows, 4 * $four, at);
+                    let four = FourRows::new::<F>(blocks, 4 * $four);
                     if F::BIAS > 0 {
                         extra[$four] = self.of_sums::<F>(four.scales);
                     }
@@ -76,111 +74,99 @@ impl Activations {
                     }
                     $(
                         prefetch::<F>(ahead, 4 * $four + $row);
-                        all[4 * $four + $row] = self.dot::<F>(rows[4 * $four + $row].add(at), four.of_row::<F, $row>());
+                        all[4 * $four + $row] = self.dot::<F>(blocks[4 * $four + $row], four.of_row::<F, $row>());
                         in_order();
                     )*
                 };
             }
-            four!(0: 0 1 2 3);
-            four!(1: 0 1 2 3);
-            let mut sums = products::add_across([
-                join(all[0], all[1]),
-                join(all[2], all[3]),
-                join(all[4], all[5]),
-                join(all[6], all[7]),
-            ]);
-            if F::BIAS > 0 {
-                let extra = _mm256_mullo_epi32(add_across(extra), _mm256_set1_epi32(F::BIAS.into()));
-                sums = _mm256_sub_epi32(sums, extra);
-            }
-            [sums, if F::M.is_some() { add_across(minimums) } else { _mm256_setzero_si256() }]
+        four!(0: 0 1 2 3);
+        four!(1: 0 1 2 3);
+        let mut sums = products::add_across([
+            join(all[0], all[1]),
+            join(all[2], all[3]),
+            join(all[4], all[5]),
+            join(all[6], all[7]),
+        ]);
+        if F::BIAS > 0 {
+            let extra = _mm256_mullo_epi32(add_across(extra), _mm256_set1_epi32(F::BIAS.into()));
+            sums = _mm256_sub_epi32(sums, extra);
         }
+        [sums, if F::M.is_some() { add_across(minimums) } else { _mm256_setzero_si256() }]
     }
 
     /// The sums of activations times the scales or minimums of four rows: four lanes in each quarter.
-    #[inline(always)]
-    unsafe fn of_sums<F: Format>(&self, [first, last]: [__m512i; 2]) -> __m512i {
-        // SAFETY: the caller promises AVX-512.
-        unsafe {
-            let first = _mm512_madd_epi16(first, self.sums);
-            if F::GROUP == 32 {
-                return first;
-            }
-            let last = _mm512_madd_epi16(last, self.sums);
-            _mm512_add_epi32(_mm512_shuffle_i64x2::<0x88>(first, last), _mm512_shuffle_i64x2::<0xdd>(first, last))
+    #[inline]
+    #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
+    fn of_sums<F: Format>(&self, [first, last]: [__m512i; 2]) -> __m512i {
+        let first = _mm512_madd_epi16(first, self.sums);
+        if F::GROUP == 32 {
+            return first;
         }
+        let last = _mm512_madd_epi16(last, self.sums);
+        _mm512_add_epi32(_mm512_shuffle_i64x2::<0x88>(first, last), _mm512_shuffle_i64x2::<0xdd>(first, last))
     }
 
     /// Eight i32 whose sum is the dot product of a row's block, before the contribution of the bias is subtracted.
-    #[inline(always)]
-    unsafe fn dot<F: Format>(&self, block: *const u8, scales: __m512i) -> __m256i {
-        // SAFETY: the caller promises AVX-512 with VNNI, and a block.
-        unsafe {
-            let codes = codes::<F>(block);
-            let [a, b, c, d] = const { order::<F>() };
-            let dot = |i: usize| _mm512_dpbusd_epi32(_mm512_setzero_si512(), codes[i], self.q[i]);
-            let acc = if const { F::MAX as u32 * 127 * 4 <= 32767 } {
-                let first = _mm512_packs_epi32(dot(0), dot(1));
-                let acc = _mm512_madd_epi16(first, _mm512_shuffle_epi8(scales, four_times([a[0], b[0]], [a[1], b[1]])));
-                let last = _mm512_packs_epi32(dot(2), dot(3));
-                words512(acc, last, _mm512_shuffle_epi8(scales, four_times([c[0], d[0]], [c[1], d[1]])))
-            } else {
-                let scaled = |i: usize, order: [usize; 2]| {
-                    let scales = _mm512_srai_epi32::<16>(_mm512_shuffle_epi8(scales, upper(order)));
-                    _mm512_mullo_epi32(dot(i), scales)
-                };
-                let first = _mm512_add_epi32(scaled(0, a), scaled(1, b));
-                _mm512_add_epi32(first, _mm512_add_epi32(scaled(2, c), scaled(3, d)))
+    #[inline]
+    #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
+    fn dot<F: Format>(&self, block: &F::Block, scales: __m512i) -> __m256i {
+        let codes = codes::<F>(block);
+        let [a, b, c, d] = const { order::<F>() };
+        let dot = |i: usize| _mm512_dpbusd_epi32(_mm512_setzero_si512(), codes[i], self.q[i]);
+        let acc = if const { F::MAX as u32 * 127 * 4 <= 32767 } {
+            let first = _mm512_packs_epi32(dot(0), dot(1));
+            let acc = _mm512_madd_epi16(first, _mm512_shuffle_epi8(scales, four_times([a[0], b[0]], [a[1], b[1]])));
+            let last = _mm512_packs_epi32(dot(2), dot(3));
+            words512(acc, last, _mm512_shuffle_epi8(scales, four_times([c[0], d[0]], [c[1], d[1]])))
+        } else {
+            let scaled = |i: usize, order: [usize; 2]| {
+                let scales = _mm512_srai_epi32::<16>(_mm512_shuffle_epi8(scales, upper(order)));
+                _mm512_mullo_epi32(dot(i), scales)
             };
-            _mm256_add_epi32(_mm512_castsi512_si256(acc), _mm512_extracti64x4_epi64::<1>(acc))
-        }
+            let first = _mm512_add_epi32(scaled(0, a), scaled(1, b));
+            _mm512_add_epi32(first, _mm512_add_epi32(scaled(2, c), scaled(3, d)))
+        };
+        _mm256_add_epi32(_mm512_castsi512_si256(acc), _mm512_extracti64x4_epi64::<1>(acc))
     }
 }
 
-/// Prefetches row `row`'s eighth of the eight blocks at `ahead`. All at once would delay the loads of the rows: 4 % of
+/// Prefetches row `row`'s eighth of the eight blocks at `at`. All at once would delay the loads of the rows: 4 % of
 /// the speed of Q4_K.
 #[inline(always)]
-unsafe fn prefetch<F: Format>(ahead: *const u8, row: usize) {
+fn prefetch<F: Format>(at: *const u8, row: usize) {
     let lines = (8 * size_of::<F::Block>()).div_ceil(64);
     for line in row * lines / 8..(row + 1) * lines / 8 {
-        // SAFETY: a prefetch never faults, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(ahead.wrapping_add(64 * line).cast()) };
+        ahead::prefetch::<_MM_HINT_T1>(at.wrapping_add(64 * line));
     }
 }
 
 /// Byte indices of two words per quarter, four times each: `first` in the lower half of the register, `second` in the
 /// upper.
-#[inline(always)]
-unsafe fn four_times(first: [usize; 2], second: [usize; 2]) -> __m512i {
-    // SAFETY: the caller promises AVX-512.
-    unsafe {
-        let word = |i: usize| (0x0100 + 0x0202 * i as i64) * 0x0001_0001_0001_0001;
-        let quarter = |[low, high]: [usize; 2]| _mm_set_epi64x(word(high), word(low));
-        _mm512_mask_broadcast_i32x4(_mm512_broadcast_i32x4(quarter(first)), 0xff00, quarter(second))
-    }
+#[inline]
+#[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
+fn four_times(first: [usize; 2], second: [usize; 2]) -> __m512i {
+    let word = |i: usize| (0x0100 + 0x0202 * i as i64) * 0x0001_0001_0001_0001;
+    let quarter = |[low, high]: [usize; 2]| _mm_set_epi64x(word(high), word(low));
+    _mm512_mask_broadcast_i32x4(_mm512_broadcast_i32x4(quarter(first)), 0xff00, quarter(second))
 }
 
 /// Byte indices that put a word into the upper word of every dword: word `first` in the lower half of the register,
 /// `second` in the upper.
-#[inline(always)]
-unsafe fn upper([first, second]: [usize; 2]) -> __m512i {
-    // SAFETY: the caller promises AVX-512.
-    unsafe {
-        let dword = |i: usize| ((0x0100 + 0x0202 * i as i32) << 16) | 0x8080;
-        _mm512_mask_set1_epi32(_mm512_set1_epi32(dword(first)), 0xff00, dword(second))
-    }
+#[inline]
+#[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
+fn upper([first, second]: [usize; 2]) -> __m512i {
+    let dword = |i: usize| ((0x0100 + 0x0202 * i as i32) << 16) | 0x8080;
+    _mm512_mask_set1_epi32(_mm512_set1_epi32(dword(first)), 0xff00, dword(second))
 }
 
 /// The sums of four lanes for each of eight rows: even rows, then odd rows.
-#[inline(always)]
-unsafe fn add_across([first, last]: [__m512i; 2]) -> __m256i {
-    // SAFETY: the caller promises AVX-512.
-    unsafe {
-        let both = _mm512_add_epi32(_mm512_unpacklo_epi32(first, last), _mm512_unpackhi_epi32(first, last));
-        let both = _mm512_add_epi32(both, _mm512_shuffle_epi32::<0b01_00_11_10>(both));
-        let order = _mm512_setr_epi32(0, 8, 1, 9, 4, 12, 5, 13, 0, 0, 0, 0, 0, 0, 0, 0);
-        _mm512_castsi512_si256(_mm512_permutexvar_epi32(order, both))
-    }
+#[inline]
+#[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
+fn add_across([first, last]: [__m512i; 2]) -> __m256i {
+    let both = _mm512_add_epi32(_mm512_unpacklo_epi32(first, last), _mm512_unpackhi_epi32(first, last));
+    let both = _mm512_add_epi32(both, _mm512_shuffle_epi32::<0b01_00_11_10>(both));
+    let order = _mm512_setr_epi32(0, 8, 1, 9, 4, 12, 5, 13, 0, 0, 0, 0, 0, 0, 0, 0);
+    _mm512_castsi512_si256(_mm512_permutexvar_epi32(order, both))
 }
 
 /// Scales and minimums of four rows as i16. With groups of 32, a row's eight are in its quarter. With groups of 16, a
@@ -191,170 +177,155 @@ struct FourRows {
 }
 
 impl FourRows {
-    #[inline(always)]
-    unsafe fn new<F: Format>(rows: &[*const u8; 8], first: usize, at: usize) -> Self {
-        // SAFETY: the caller promises AVX-512 and the rows' blocks. The 16 bytes read from each are inside its block:
-        // bytes 94 to 109 of 110 in Q3_K, bytes 0 to 15 in the others.
-        unsafe {
-            let all = |byte: i8| _mm512_set1_epi8(byte);
-            let pick = |low: i64, high: i64| _mm512_broadcast_i32x4(_mm_set_epi64x(high, low));
-            let zero = _mm512_setzero_si512();
-            match F::KIND {
-                TensorType::Q4_K => {
-                    // Dword 1 has six bits of four scales, dword 2 six bits of four minimums. Dword 3 has four bits of
-                    // the other scales and minimums; their high two bits are the high bits of dwords 1 and 2.
-                    let bytes = quarters(rows, first, at);
-                    let rest = _mm512_shuffle_epi32::<0b11_11_11_11>(bytes);
-                    let rest = _mm512_and_si512(_mm512_srlv_epi32(rest, _mm512_set1_epi64(4 << 32)), all(15));
-                    let firsts = _mm512_shuffle_epi32::<0b10_01_10_01>(bytes);
-                    let rest = _mm512_ternarylogic_epi32::<0xf8>(rest, _mm512_srli_epi32::<2>(firsts), all(0x30));
-                    let both = _mm512_unpacklo_epi32(_mm512_and_si512(firsts, all(0x3f)), rest);
-                    Self {
-                        scales: [_mm512_unpacklo_epi8(both, zero), zero],
-                        minimums: [_mm512_unpackhi_epi8(both, zero), zero],
-                    }
+    #[inline]
+    #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
+    fn new<F: Format>(blocks: &[&F::Block; 8], first: usize) -> Self {
+        let all = |byte: i8| _mm512_set1_epi8(byte);
+        let pick = |low: i64, high: i64| _mm512_broadcast_i32x4(_mm_set_epi64x(high, low));
+        let zero = _mm512_setzero_si512();
+        match F::KIND {
+            TensorType::Q4_K => {
+                // Dword 1 has six bits of four scales, dword 2 six bits of four minimums. Dword 3 has four bits of
+                // the other scales and minimums; their high two bits are the high bits of dwords 1 and 2.
+                let bytes = quarters::<F>(blocks, first, 0);
+                let rest = _mm512_shuffle_epi32::<0b11_11_11_11>(bytes);
+                let rest = _mm512_and_si512(_mm512_srlv_epi32(rest, _mm512_set1_epi64(4 << 32)), all(15));
+                let firsts = _mm512_shuffle_epi32::<0b10_01_10_01>(bytes);
+                let rest = _mm512_ternarylogic_epi32::<0xf8>(rest, _mm512_srli_epi32::<2>(firsts), all(0x30));
+                let both = _mm512_unpacklo_epi32(_mm512_and_si512(firsts, all(0x3f)), rest);
+                Self {
+                    scales: [_mm512_unpacklo_epi8(both, zero), zero],
+                    minimums: [_mm512_unpackhi_epi8(both, zero), zero],
                 }
-                TensorType::Q3_K => {
-                    // Bytes 2 to 9 have four bits of two scales each, bytes 10 to 13 two bits of four scales each.
-                    let bytes = quarters(rows, first, at + 94);
-                    let low = _mm512_shuffle_epi8(bytes, pick(0x0908_0706_0504_0302, 0x0908_0706_0504_0302));
-                    let low = _mm512_srlv_epi64(low, _mm512_broadcast_i32x4(_mm_set_epi64x(4, 0)));
-                    let high = _mm512_shuffle_epi8(bytes, pick(0x0d0c_0b0a_0d0c_0b0a, 0x0d0c_0b0a_0d0c_0b0a));
-                    let high = _mm512_srlv_epi32(high, _mm512_broadcast_i32x4(_mm_setr_epi32(0, 2, 4, 6)));
-                    let high = _mm512_slli_epi16::<4>(_mm512_and_si512(high, all(3)));
-                    let scales = _mm512_ternarylogic_epi32::<0xf8>(high, low, all(15));
-                    Self { scales: two_rows(_mm512_sub_epi8(scales, all(32))), minimums: [zero; 2] }
-                }
-                TensorType::Q2_K => {
-                    let bytes = quarters(rows, first, at);
-                    Self {
-                        scales: two_rows(_mm512_and_si512(bytes, all(15))),
-                        minimums: two_rows(_mm512_and_si512(_mm512_srli_epi16::<4>(bytes), all(15))),
-                    }
-                }
-                TensorType::IQ4_XS => {
-                    // Bytes 2 and 3 have the high two bits of eight scales, bytes 4 to 7 the low four bits.
-                    let bytes = quarters(rows, first, at);
-                    let low = _mm512_shuffle_epi8(
-                        bytes,
-                        pick(0x8005_8005_8004_8004_u64 as i64, 0x8007_8007_8006_8006_u64 as i64),
-                    );
-                    let low = _mm512_srlv_epi16(low, _mm512_set1_epi32(4 << 16));
-                    let low = _mm512_and_si512(low, _mm512_set1_epi16(15));
-                    let high = _mm512_shuffle_epi8(bytes, _mm512_set1_epi16(0x0302));
-                    let high =
-                        _mm512_srlv_epi16(high, _mm512_broadcast_i32x4(_mm_setr_epi16(0, 2, 4, 6, 8, 10, 12, 14)));
-                    let high = _mm512_slli_epi16::<4>(_mm512_and_si512(high, _mm512_set1_epi16(3)));
-                    let scales = _mm512_sub_epi16(_mm512_or_si512(low, high), _mm512_set1_epi16(32));
-                    Self { scales: [scales, zero], minimums: [zero; 2] }
-                }
-                _ => Self { scales: [zero; 2], minimums: [zero; 2] },
             }
+            TensorType::Q3_K => {
+                // Bytes 2 to 9 have four bits of two scales each, bytes 10 to 13 two bits of four scales each.
+                let bytes = quarters::<F>(blocks, first, 94);
+                let low = _mm512_shuffle_epi8(bytes, pick(0x0908_0706_0504_0302, 0x0908_0706_0504_0302));
+                let low = _mm512_srlv_epi64(low, _mm512_broadcast_i32x4(_mm_set_epi64x(4, 0)));
+                let high = _mm512_shuffle_epi8(bytes, pick(0x0d0c_0b0a_0d0c_0b0a, 0x0d0c_0b0a_0d0c_0b0a));
+                let high = _mm512_srlv_epi32(high, _mm512_broadcast_i32x4(_mm_setr_epi32(0, 2, 4, 6)));
+                let high = _mm512_slli_epi16::<4>(_mm512_and_si512(high, all(3)));
+                let scales = _mm512_ternarylogic_epi32::<0xf8>(high, low, all(15));
+                Self { scales: two_rows(_mm512_sub_epi8(scales, all(32))), minimums: [zero; 2] }
+            }
+            TensorType::Q2_K => {
+                let bytes = quarters::<F>(blocks, first, 0);
+                Self {
+                    scales: two_rows(_mm512_and_si512(bytes, all(15))),
+                    minimums: two_rows(_mm512_and_si512(_mm512_srli_epi16::<4>(bytes), all(15))),
+                }
+            }
+            TensorType::IQ4_XS => {
+                // Bytes 2 and 3 have the high two bits of eight scales, bytes 4 to 7 the low four bits.
+                let bytes = quarters::<F>(blocks, first, 0);
+                let low = _mm512_shuffle_epi8(
+                    bytes,
+                    pick(0x8005_8005_8004_8004_u64 as i64, 0x8007_8007_8006_8006_u64 as i64),
+                );
+                let low = _mm512_srlv_epi16(low, _mm512_set1_epi32(4 << 16));
+                let low = _mm512_and_si512(low, _mm512_set1_epi16(15));
+                let high = _mm512_shuffle_epi8(bytes, _mm512_set1_epi16(0x0302));
+                let high = _mm512_srlv_epi16(high, _mm512_broadcast_i32x4(_mm_setr_epi16(0, 2, 4, 6, 8, 10, 12, 14)));
+                let high = _mm512_slli_epi16::<4>(_mm512_and_si512(high, _mm512_set1_epi16(3)));
+                let scales = _mm512_sub_epi16(_mm512_or_si512(low, high), _mm512_set1_epi16(32));
+                Self { scales: [scales, zero], minimums: [zero; 2] }
+            }
+            _ => Self { scales: [zero; 2], minimums: [zero; 2] },
         }
     }
 
     /// The scales of row `ROW` in every quarter; with groups of 16, even and odd groups alternate.
-    #[inline(always)]
-    unsafe fn of_row<F: Format, const ROW: usize>(&self) -> __m512i {
-        // SAFETY: the caller promises AVX-512.
-        unsafe {
-            let [a, b] = self.scales;
-            match (F::GROUP, ROW) {
-                (32, 0) => _mm512_shuffle_i64x2::<0x00>(a, a),
-                (32, 1) => _mm512_shuffle_i64x2::<0x55>(a, a),
-                (32, 2) => _mm512_shuffle_i64x2::<0xaa>(a, a),
-                (32, _) => _mm512_shuffle_i64x2::<0xff>(a, a),
-                (_, 0) => _mm512_shuffle_i64x2::<0x44>(a, a),
-                (_, 1) => _mm512_shuffle_i64x2::<0xee>(a, a),
-                (_, 2) => _mm512_shuffle_i64x2::<0x44>(b, b),
-                _ => _mm512_shuffle_i64x2::<0xee>(b, b),
-            }
+    #[inline]
+    #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
+    fn of_row<F: Format, const ROW: usize>(&self) -> __m512i {
+        let [a, b] = self.scales;
+        match (F::GROUP, ROW) {
+            (32, 0) => _mm512_shuffle_i64x2::<0x00>(a, a),
+            (32, 1) => _mm512_shuffle_i64x2::<0x55>(a, a),
+            (32, 2) => _mm512_shuffle_i64x2::<0xaa>(a, a),
+            (32, _) => _mm512_shuffle_i64x2::<0xff>(a, a),
+            (_, 0) => _mm512_shuffle_i64x2::<0x44>(a, a),
+            (_, 1) => _mm512_shuffle_i64x2::<0xee>(a, a),
+            (_, 2) => _mm512_shuffle_i64x2::<0x44>(b, b),
+            _ => _mm512_shuffle_i64x2::<0xee>(b, b),
         }
     }
 }
 
-/// Sixteen bytes of each of four rows, from byte `at`.
-#[inline(always)]
-unsafe fn quarters(rows: &[*const u8; 8], first: usize, at: usize) -> __m512i {
-    // SAFETY: the caller promises AVX-512 and the bytes.
-    unsafe {
-        let a = _mm512_castsi128_si512(_mm_loadu_si128(rows[first].add(at).cast()));
-        let ab = _mm512_inserti32x4::<1>(a, _mm_loadu_si128(rows[first + 1].add(at).cast()));
-        let abc = _mm512_inserti32x4::<2>(ab, _mm_loadu_si128(rows[first + 2].add(at).cast()));
-        _mm512_inserti32x4::<3>(abc, _mm_loadu_si128(rows[first + 3].add(at).cast()))
-    }
+/// Sixteen bytes of each of four blocks, from byte `at`.
+#[inline]
+#[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
+fn quarters<F: Format>(blocks: &[&F::Block; 8], first: usize, at: usize) -> __m512i {
+    let row = |r: usize| must_cast(*bytes_at::<16>(blocks[first + r].as_ref(), at));
+    let ab = _mm512_inserti32x4::<1>(_mm512_castsi128_si512(row(0)), row(1));
+    _mm512_inserti32x4::<3>(_mm512_inserti32x4::<2>(ab, row(2)), row(3))
 }
 
 /// Sixteen signed bytes of four rows as i16, two rows per register: see [`FourRows`].
-#[inline(always)]
-unsafe fn two_rows(bytes: __m512i) -> [__m512i; 2] {
-    // SAFETY: the caller promises AVX-512.
-    unsafe {
-        let apart = _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
-        let bytes = _mm512_shuffle_epi8(bytes, _mm512_broadcast_i32x4(apart));
-        [
-            _mm512_cvtepi8_epi16(_mm512_castsi512_si256(bytes)),
-            _mm512_cvtepi8_epi16(_mm512_extracti64x4_epi64::<1>(bytes)),
-        ]
-    }
+#[inline]
+#[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
+fn two_rows(bytes: __m512i) -> [__m512i; 2] {
+    let apart = _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
+    let bytes = _mm512_shuffle_epi8(bytes, _mm512_broadcast_i32x4(apart));
+    [_mm512_cvtepi8_epi16(_mm512_castsi512_si256(bytes)), _mm512_cvtepi8_epi16(_mm512_extracti64x4_epi64::<1>(bytes))]
 }
 
 /// The codes of a block, 64 per register, arranged by [`order`].
-#[inline(always)]
-unsafe fn codes<F: Format>(block: *const u8) -> [__m512i; 4] {
-    // SAFETY: the caller promises AVX-512 and a block. The loads end inside it: at byte 144 (Q4_K), 80 (Q2_K), 96
-    // (Q3_K) or 136 (IQ4_XS).
-    unsafe {
-        let load = |at: usize| _mm512_loadu_si512(block.add(at).cast());
-        let twice = |at: usize| _mm512_broadcast_i64x4(_mm256_loadu_si256(block.add(at).cast()));
-        let (nibble, two) = (_mm512_set1_epi8(15), _mm512_set1_epi8(3));
-        let nibbles = |at: usize| {
-            let (a, b) = (load(at), load(at + 64));
-            [a, _mm512_srli_epi16::<4>(a), b, _mm512_srli_epi16::<4>(b)].map(|x| _mm512_and_si512(x, nibble))
-        };
-        // `x` with the bits of `mask` from `high` added.
-        let or = |x, high, mask: i8| _mm512_ternarylogic_epi32::<0xf8>(x, high, _mm512_set1_epi8(mask));
-        match F::KIND {
-            TensorType::Q4_K => nibbles(16),
-            TensorType::Q2_K => {
-                let (a, b) = (twice(16), twice(48));
-                [right(a, 0, 2), right(a, 4, 6), right(b, 0, 2), right(b, 4, 6)].map(|x| _mm512_and_si512(x, two))
-            }
-            TensorType::Q3_K => {
-                let (a, b, high) = (twice(32), twice(64), twice(0));
-                let low = [right(a, 0, 2), right(a, 4, 6), right(b, 0, 2), right(b, 4, 6)];
-                let [a, b, c, d] = low.map(|x| _mm512_and_si512(x, two));
-                let third = [left(high, 2, 1), right(high, 0, 1), right(high, 2, 3), right(high, 4, 5)];
-                [or(a, third[0], 4), or(b, third[1], 4), or(c, third[2], 4), or(d, third[3], 4)]
-            }
-            TensorType::IQ4_XS => [8, 40, 72, 104].map(|at| {
-                let bytes = _mm512_castsi256_si512(_mm256_loadu_si256(block.add(at).cast()));
-                let bytes = _mm512_shuffle_i64x2::<0b01_01_00_00>(bytes, bytes);
-                let bytes = _mm512_mask_srli_epi16::<4>(bytes, 0xff00_ff00, bytes);
-                let table = _mm512_broadcast_i32x4(_mm_loadu_si128(TABLE.as_ptr().cast()));
-                _mm512_shuffle_epi8(table, _mm512_and_si512(bytes, nibble))
-            }),
-            _ => [_mm512_setzero_si512(); 4],
+#[inline]
+#[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
+fn codes<F: Format>(block: &F::Block) -> [__m512i; 4] {
+    let block = block.as_ref();
+    let load = |at: usize| must_cast::<_, __m512i>(*bytes_at::<64>(block, at));
+    let half = |at: usize| must_cast::<_, __m256i>(*bytes_at::<32>(block, at));
+    let twice = |at: usize| _mm512_broadcast_i64x4(half(at));
+    let (nibble, two) = (_mm512_set1_epi8(15), _mm512_set1_epi8(3));
+    let nibbles = |at: usize| {
+        let (a, b) = (load(at), load(at + 64));
+        [a, _mm512_srli_epi16::<4>(a), b, _mm512_srli_epi16::<4>(b)].map(|x| _mm512_and_si512(x, nibble))
+    };
+    // `x` with the bits of `mask` from `high` added.
+    let or = |x, high, mask: i8| _mm512_ternarylogic_epi32::<0xf8>(x, high, _mm512_set1_epi8(mask));
+    match F::KIND {
+        TensorType::Q4_K => nibbles(16),
+        TensorType::Q2_K => {
+            let (a, b) = (twice(16), twice(48));
+            [right(a, 0, 2), right(a, 4, 6), right(b, 0, 2), right(b, 4, 6)].map(|x| _mm512_and_si512(x, two))
         }
+        TensorType::Q3_K => {
+            let (a, b, high) = (twice(32), twice(64), twice(0));
+            let low = [right(a, 0, 2), right(a, 4, 6), right(b, 0, 2), right(b, 4, 6)];
+            let [a, b, c, d] = low.map(|x| _mm512_and_si512(x, two));
+            let third = [left(high, 2, 1), right(high, 0, 1), right(high, 2, 3), right(high, 4, 5)];
+            [or(a, third[0], 4), or(b, third[1], 4), or(c, third[2], 4), or(d, third[3], 4)]
+        }
+        TensorType::IQ4_XS => [8, 40, 72, 104].map(|at| {
+            let bytes = _mm512_castsi256_si512(half(at));
+            let bytes = _mm512_shuffle_i64x2::<0b01_01_00_00>(bytes, bytes);
+            let bytes = _mm512_mask_srli_epi16::<4>(bytes, 0xff00_ff00, bytes);
+            let table = _mm512_broadcast_i32x4(must_cast(*TABLE));
+            _mm512_shuffle_epi8(table, _mm512_and_si512(bytes, nibble))
+        }),
+        _ => [_mm512_setzero_si512(); 4],
     }
 }
 
 /// Shifts words to the left, by `first` in the lower half and by `second` in the upper.
-#[inline(always)]
-unsafe fn left(x: __m512i, first: i16, second: i16) -> __m512i {
-    // SAFETY: the caller promises AVX-512.
-    unsafe { _mm512_sllv_epi16(x, halves(first, second)) }
+#[inline]
+#[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
+fn left(x: __m512i, first: i16, second: i16) -> __m512i {
+    _mm512_sllv_epi16(x, halves(first, second))
 }
 
 /// Shifts words to the right, by `first` in the lower half and by `second` in the upper.
-#[inline(always)]
-unsafe fn right(x: __m512i, first: i16, second: i16) -> __m512i {
-    // SAFETY: the caller promises AVX-512.
-    unsafe { _mm512_srlv_epi16(x, halves(first, second)) }
+#[inline]
+#[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
+fn right(x: __m512i, first: i16, second: i16) -> __m512i {
+    _mm512_srlv_epi16(x, halves(first, second))
 }
 
-#[inline(always)]
-unsafe fn halves(first: i16, second: i16) -> __m512i {
-    // SAFETY: the caller promises AVX-512.
-    unsafe { _mm512_inserti64x4::<1>(_mm512_set1_epi16(first), _mm256_set1_epi16(second)) }
+#[inline]
+#[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
+fn halves(first: i16, second: i16) -> __m512i {
+    _mm512_inserti64x4::<1>(_mm512_set1_epi16(first), _mm256_set1_epi16(second))
 }

@@ -6,7 +6,7 @@ use core::marker::PhantomData;
 use super::super::ahead::Ahead;
 use super::super::pack::{self, BlockLayout, CODES, LINE, chunk_size};
 use super::super::products::{fits_i16, words_by, words512};
-use super::{four, prefetch};
+use super::prefetch;
 use crate::kernel::panel::{functions, scales};
 use crate::kernel::quantized::{MAX_TOKENS, Multiply, Pack, PackAndMultiply, Tile};
 use crate::quant::Format;
@@ -28,20 +28,20 @@ unsafe fn products<const T: usize, const STEPS: usize>(sums: &mut [__m512i; T], 
         for k in 0..STEPS {
             let w = _mm512_loadu_si512(w.add(k * LINE).cast());
             for (sums, q) in sums.iter_mut().zip(q) {
-                *sums = _mm512_dpbusd_epi32(*sums, w, _mm512_set1_epi32(four(q.add(k * 4))));
+                *sums = _mm512_dpbusd_epi32(*sums, w, _mm512_set1_epi32(q.add(k * 4).cast::<i32>().read_unaligned()));
             }
         }
     }
 }
 
 /// `acc + sum * w * x`.
-#[inline(always)]
-unsafe fn add(acc: __m512, w: __m512, x: f32, sum: __m512i) -> __m512 {
-    // SAFETY: the caller promises AVX-512.
-    unsafe { _mm512_fmadd_ps(_mm512_mul_ps(w, _mm512_set1_ps(x)), _mm512_cvtepi32_ps(sum), acc) }
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn add(acc: __m512, w: __m512, x: f32, sum: __m512i) -> __m512 {
+    _mm512_fmadd_ps(_mm512_mul_ps(w, _mm512_set1_ps(x)), _mm512_cvtepi32_ps(sum), acc)
 }
 
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl,avx512vnni")]
+#[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 unsafe fn chunks<const SHORT: bool, const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
     // SAFETY: the caller promises the same.
     unsafe {
@@ -66,7 +66,7 @@ pub const fn both<F: Format>() -> Option<PackAndMultiply> {
     }
 }
 
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl,avx512vnni")]
+#[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 unsafe fn packing<F: Format, const SCALES: u8>(pack: &Pack<'_>, tile: &Tile<'_>) {
     // SAFETY: the caller promises the same.
     unsafe { chunks_of::<_, MAX_TOKENS, SCALES, true>(&Packing::<F>(pack, PhantomData), tile) }
@@ -200,7 +200,7 @@ unsafe fn chunks_of<S: Source, const T: usize, const SCALES: u8, const AHEAD: bo
     }
 }
 
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512dq,avx512bw,avx512vl,avx512vnni")]
+#[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 unsafe fn blocks<const SHORT: bool, const T: usize, const GROUP: usize, const MINIMUMS: bool>(tile: &Tile<'_>) {
     // SAFETY: the caller promises the same.
     unsafe {
