@@ -128,10 +128,13 @@ impl Bias<'_> {
     }
 }
 
-/// Computes all rows of `job`. The output of query head `g` of token `t` starts at
-/// `out[t * out_stride + g * head_dim]`. `scratch` holds `S::ROWS` padded rows.
+/// Computes all rows of `job`, or none if a value is longer than the key that it is part of. The output of query head `g`
+/// of token `t` starts at `out[t * out_stride + g * head_dim]`. `scratch` holds `S::ROWS` padded rows.
 #[inline(always)]
 pub(super) fn attend<S: Isa>(s: S, job: &Attention<'_>, out: &mut [f32], out_stride: usize, scratch: &mut [f32]) {
+    if job.layout.shares() && job.layout.shared > job.layout.dim {
+        return;
+    }
     for head in 0..job.heads {
         let out = out.get_mut(head * job.group * job.layout.value()..);
         let (Some(job), Some(out)) = (&job.head(head), out) else { return };

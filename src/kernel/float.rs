@@ -390,7 +390,7 @@ unsafe fn tile<S: Isa, W: Weight, const R: usize, const T: usize>(s: S, job: &mu
 #[cfg(feature = "lora")]
 #[inline(always)]
 pub(super) fn add_product<S: Isa, W: Weight>(s: S, job: &mut Job<'_>) {
-    let Job { w, rows, cols, x, out, stride, .. } = *job;
+    let super::job::Operands { w, rows, cols, x, out, stride, .. } = **job;
     for r in (0..rows).step_by(16) {
         for k in (0..cols).step_by(4) {
             let columns = four_columns::<S, W>(s, w, r * cols + k, cols);

@@ -1,5 +1,7 @@
 //! The operands of a kernel: activations, and one worker's share of a matrix product.
 
+use core::ops::Deref;
+
 use super::form::{Form, SUM_SPAN};
 use super::matrix::Matrix;
 use super::panel::panel_bytes;
@@ -52,11 +54,18 @@ impl<'a> Acts<'a> {
 
 /// One worker's share of a matrix product: some rows of weights times all tokens of `x`.
 ///
-/// [`new`](Self::new) establishes these promises, which kernels rely on: `kind`, `w`, `rows` and `cols` describe a
-/// valid [`Matrix`] of at least one row; `x` has `cols` elements per token, in the form of the weight type;
-/// `out + t * stride + r` may be written for every row `r` and token `t`; and `panel` has [`panel_bytes`] if there are
-/// several tokens.
+/// [`new`](Self::new) establishes these promises, which kernels rely on and nobody can break afterwards: `kind`, `w`,
+/// `rows` and `cols` describe a valid [`Matrix`] of at least one row and one block; `x` has `cols` elements per token, in
+/// the form of the weight type; `out + t * stride + r` may be written for every row `r` and token `t`; and the panel has
+/// [`panel_bytes`] if there are several tokens.
 pub(super) struct Job<'a> {
+    operands: Operands<'a>,
+    #[allow(dead_code)] // the scalar kernels do not pack
+    panel: &'a mut [u8],
+}
+
+/// The operands of a [`Job`], for reading.
+pub(super) struct Operands<'a> {
     pub kind: TensorType,
     pub w: &'a [u8],
     pub rows: usize,
@@ -64,8 +73,14 @@ pub(super) struct Job<'a> {
     pub x: &'a Acts<'a>,
     pub out: *mut f32,
     pub stride: usize,
-    #[allow(dead_code)] // the scalar kernels do not pack
-    pub panel: &'a mut [u8],
+}
+
+impl<'a> Deref for Job<'a> {
+    type Target = Operands<'a>;
+    #[inline(always)]
+    fn deref(&self) -> &Operands<'a> {
+        &self.operands
+    }
 }
 
 impl<'a> Job<'a> {
@@ -81,9 +96,16 @@ impl<'a> Job<'a> {
         (out, stride): (*mut f32, usize),
         panel: &'a mut [u8],
     ) -> Option<Self> {
-        let Matrix { kind, form, rows, cols, data, .. } = *w;
+        let (kind, rows, cols) = (w.kind(), w.rows(), w.cols());
         let packed = if x.tokens > 1 { panel_bytes(kind, cols) } else { 0 };
-        let fits = rows > 0 && x.has(form, cols) && panel.len() >= packed;
-        fits.then_some(Self { kind, w: data, rows, cols, x, out, stride, panel })
+        let fits = rows > 0 && x.has(w.form(), cols) && panel.len() >= packed;
+        fits.then_some(Self { operands: Operands { kind, w: w.data(), rows, cols, x, out, stride }, panel })
+    }
+
+    /// The memory of the panel.
+    #[allow(dead_code)] // the scalar kernels do not pack
+    #[inline(always)]
+    pub fn panel(&mut self) -> &mut [u8] {
+        self.panel
     }
 }

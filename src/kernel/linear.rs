@@ -57,9 +57,9 @@ pub(crate) fn linear<const MORE: usize>(
     let (mut all_panels, mut work, mut panel) = (0, 0usize, 0);
     for (batch, _) in batches() {
         for (w, _) in batch.products() {
-            all_panels += w.rows.div_ceil(PANEL_ROWS);
-            work = work.saturating_add(w.rows.saturating_mul(w.cols).saturating_mul(batch.x.tokens));
-            panel = panel.max(if batch.x.tokens > 1 { panel_bytes(w.kind, w.cols) } else { 0 });
+            all_panels += w.rows().div_ceil(PANEL_ROWS);
+            work = work.saturating_add(w.rows().saturating_mul(w.cols()).saturating_mul(batch.x.tokens));
+            panel = panel.max(if batch.x.tokens > 1 { panel_bytes(w.kind(), w.cols()) } else { 0 });
         }
     }
     let large = work.checked_div(batch.x.tokens).unwrap_or(0) / ITEM_WEIGHTS;
@@ -99,14 +99,15 @@ pub(crate) fn add_products(
     let out = Out(out.as_mut_ptr());
     let (mut all_panels, mut work) = (0, 0usize);
     for (w, _) in products() {
-        all_panels += w.rows.div_ceil(PANEL_ROWS);
-        work = work.saturating_add(w.rows.saturating_mul(w.cols).saturating_mul(COST * tokens));
+        all_panels += w.rows().div_ceil(PANEL_ROWS);
+        work = work.saturating_add(w.rows().saturating_mul(w.cols()).saturating_mul(COST * tokens));
     }
     let items = workers.count().saturating_mul(ITEMS_PER_WORKER).min(all_panels);
     fork(workers, items, work, &mut [(); 0], 0, &|item, _| {
         let mut range = share(item, items, all_panels);
         for (i, (w, at)) in products().enumerate() {
-            let (Some((first, w)), x) = (part(w, &mut range), x.get(i * tokens * w.cols..(i + 1) * tokens * w.cols))
+            let (Some((first, w)), x) =
+                (part(w, &mut range), x.get(i * tokens * w.cols()..(i + 1) * tokens * w.cols()))
             else {
                 continue;
             };
@@ -129,14 +130,13 @@ fn share(item: usize, items: usize, panels: usize) -> Range<usize> {
 /// range is relative to the first row of `w`, and afterwards to the first row of the next matrix.
 #[inline(always)]
 fn part<'a>(w: &Matrix<'a>, range: &mut Range<usize>) -> Option<(usize, Matrix<'a>)> {
-    let (first, last) = (w.rows.min(range.start * PANEL_ROWS), w.rows.min(range.end * PANEL_ROWS));
-    let panels = w.rows.div_ceil(PANEL_ROWS);
+    let (first, last) = (w.rows().min(range.start * PANEL_ROWS), w.rows().min(range.end * PANEL_ROWS));
+    let panels = w.rows().div_ceil(PANEL_ROWS);
     *range = range.start.saturating_sub(panels)..range.end.saturating_sub(panels);
-    Some((first, w.part(first, last - first).filter(|w| w.rows > 0)?))
+    Some((first, w.part(first, last - first).filter(|w| w.rows() > 0)?))
 }
 
-/// `out[at + t * stride + r] = row r of w * token t of x`, on the calling thread. `last` is the distance in `out` from
-/// the first token to the last.
+/// `out[at + t * stride + r] = row r of w * token t of x`, on the calling thread.
 #[inline(always)]
 pub(crate) fn linear_alone(
     kernels: &Kernels,
@@ -144,9 +144,10 @@ pub(crate) fn linear_alone(
     (w, at): (&Matrix<'_>, usize),
     x: &Acts<'_>,
     out: &mut [f32],
-    (stride, last): (usize, usize),
+    stride: usize,
 ) {
-    if at.saturating_add(last).saturating_add(w.rows) > out.len() {
+    let last = x.tokens.saturating_sub(1).saturating_mul(stride);
+    if at.saturating_add(last).saturating_add(w.rows()) > out.len() {
         debug_assert!(false, "linear: the shapes do not match");
         return;
     }
@@ -180,13 +181,13 @@ pub(super) fn fit<'a>(
     // token.
     let (mut begin, mut end, mut last_end) = (0, 0, 0);
     for (w, at) in products {
-        if at < end || w.data.len() < w.rows.max(1) {
+        if at < end || w.data().len() < w.rows().max(1) {
             return false;
         }
         if at >= last_end {
             begin = at;
         }
-        end = at.saturating_add(w.rows);
+        end = at.saturating_add(w.rows());
         last_end = end.saturating_add(last_token);
         if last_end > len || (tokens > 1 && end - begin > stride) {
             return false;

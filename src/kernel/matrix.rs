@@ -5,16 +5,16 @@ use crate::quant::{TensorType, formats_list, le_f32};
 
 /// A weight matrix in the layout of the file: `rows` outputs, each with a row of `cols` weights.
 ///
-/// `data` holds exactly these rows, and the type is built: [`Kind::matrix`] checks it.
+/// `data` holds exactly these rows, which are not empty, and the type is built: [`Kind::matrix`] checks it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Matrix<'a> {
-    pub(super) kind: TensorType,
-    pub(super) form: Form,
-    pub(super) rows: usize,
-    pub(super) cols: usize,
-    pub(super) data: &'a [u8],
+    kind: TensorType,
+    form: Form,
+    rows: usize,
+    cols: usize,
+    data: &'a [u8],
     /// Factors on the products: little-endian f32, one for the matrix or for each of its experts; empty for none.
-    pub(super) scales: &'a [u8],
+    scales: &'a [u8],
 }
 
 impl<'a> Matrix<'a> {
@@ -38,6 +38,11 @@ impl<'a> Matrix<'a> {
     /// The number of rows.
     pub fn rows(&self) -> usize {
         self.rows
+    }
+
+    /// The number of columns, a multiple of the block size and not 0.
+    pub fn cols(&self) -> usize {
+        self.cols
     }
 
     /// The bytes of all rows.

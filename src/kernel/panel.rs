@@ -69,7 +69,7 @@ macro_rules! functions {
         }
     }};
     (@ $function:ident [$($e:tt)*] $tokens:literal $($constant:tt)*) => {
-        ($tokens, $function::<$($e)* $tokens, $($constant),*>)
+        (const { $crate::kernel::quantized::at_most($tokens) }, $function::<$($e)* $tokens, $($constant),*>)
     };
 }
 #[allow(unused_imports)] // not every target has panels

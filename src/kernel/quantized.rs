@@ -143,6 +143,12 @@ pub(super) type PackAndMultiply = (usize, unsafe fn(&Pack<'_>, &Tile<'_>));
 /// The most tokens of one [`Multiply`].
 pub(super) const MAX_TOKENS: usize = 8;
 
+/// `tokens`, which the compiler rejects if it is more than [`MAX_TOKENS`].
+pub(super) const fn at_most(tokens: usize) -> usize {
+    assert!(0 < tokens && tokens <= MAX_TOKENS);
+    tokens
+}
+
 /// Only the last tokens of a batch prefetch the next panel: that is early enough, and prefetching slows each token
 /// down.
 const PREFETCHING: usize = 16;
@@ -151,11 +157,11 @@ const PREFETCHING: usize = 16;
 ///
 /// # Safety
 ///
-/// The processor has the instruction set of the functions, which are for the job's format and have the same panel
-/// layout.
+/// The processor has the instruction set of the functions, which are for the job's format, have the same panel layout and
+/// multiply as many tokens as they are listed with, at most [`MAX_TOKENS`].
 pub(super) unsafe fn prefill(job: &mut Job<'_>, bias: u8, panels: &Panels) {
     let row_bytes = job.w.len() / job.rows.max(1);
-    let panel = job.panel.as_mut_ptr();
+    let panel = job.panel().as_mut_ptr();
     let both = panels.both.filter(|(tokens, _)| *tokens <= job.x.tokens);
     // Functions write 16 rows per token. If there are fewer rows, the outputs go to `spare` first.
     let mut spare = MaybeUninit::<[[f32; PANEL_ROWS]; MAX_TOKENS]>::uninit();

@@ -105,7 +105,7 @@ impl<'m, 'w> Compute<'m, 'w> {
         mut more: [Batch<'_>; MORE],
     ) {
         let Self { kernels, workers, quants, scales, sums, panels, .. } = self;
-        let (alone, last) = (workers.count() <= 1, tokens.saturating_sub(1).saturating_mul(stride));
+        let alone = workers.count() <= 1;
         let (mut form, mut acts) = (Form::F32, Acts { x, q: &[], d: &[], sums: &[], tokens });
         let mut rest = products;
         while let Some(((first, at), others)) = rest.split_first() {
@@ -122,7 +122,7 @@ impl<'m, 'w> Compute<'m, 'w> {
                 acts = quantized;
             }
             if alone {
-                linear_alone(kernels, panels, (w, *at), &acts, out, (stride, last));
+                linear_alone(kernels, panels, (w, *at), &acts, out, stride);
                 rest = others;
                 continue;
             }
@@ -141,9 +141,8 @@ impl<'m, 'w> Compute<'m, 'w> {
         }
         for batch in more {
             if alone {
-                let last = batch.x.tokens.saturating_sub(1).saturating_mul(batch.stride);
                 for (w, at) in batch.products() {
-                    linear_alone(kernels, panels, (w, at), &batch.x, batch.out, (batch.stride, last));
+                    linear_alone(kernels, panels, (w, at), &batch.x, batch.out, batch.stride);
                 }
             } else if !batch.products.is_empty() {
                 linear(kernels, *workers, panels, batch, []);

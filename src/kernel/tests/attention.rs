@@ -214,3 +214,32 @@ fn values_in_keys() {
         }
     }
 }
+
+/// A value that is longer than the key that it is part of would be read past the tile.
+#[test]
+fn values_longer_than_keys() {
+    let layout = HeadLayout { kind: KvType::F32, dim: 8, shared: 64 };
+    let (tiles, q) = (Edge::of(&vec![0; layout.tile_bytes()]), [1.0; 8]);
+    for kernels in tables().into_iter().chain([&SCALAR]) {
+        let job = Attention {
+            heads: 1,
+            tiles: &tiles,
+            pages: &[0],
+            layout,
+            q: &q,
+            q_stride: 8,
+            group: 1,
+            tokens: 1,
+            position: 0,
+            window: usize::MAX,
+            reach: None,
+            scale: 1.0,
+            cap: None,
+            bias: Bias::NONE,
+            sinks: &[],
+        };
+        let mut out = [UNTOUCHED; 64];
+        kernels.attend(&job, &mut out, 64, &mut [0.0; 17 * 64]);
+        assert_eq!(out, [UNTOUCHED; 64], "{}", kernels.name);
+    }
+}
