@@ -244,40 +244,6 @@ pub(super) fn quantize_groups<S: Isa, const N: usize, const SCALES: usize, const
     }
 }
 
-/// Quantizes one block, scaling the largest magnitude to 127, and writes the sum of every 16 quants. Returns the
-/// largest magnitude. A block with an infinity or a NaN becomes zeros with a NaN scale.
-#[inline(always)]
-pub(super) fn quantize_block<S: Isa, const N: usize, const SUMS: usize>(
-    s: S,
-    x: &[f32; N],
-    q: &mut [i8; N],
-    sums: &mut [i16; SUMS],
-) -> f32 {
-    let mut amax = s.splat(0.0);
-    for x in x.as_chunks().0 {
-        amax = amax.max(s.load(x).abs());
-    }
-    let amax = amax.largest();
-    // All quants are 0 if `amax` is 0 or so small that the scale becomes 0.
-    let inverse = 127.0 / amax;
-    let inverse = s.splat(if inverse == f32::INFINITY { 0.0 } else { inverse });
-    let mut total = 0.0;
-    for ((x, q), to) in x.as_chunks::<16>().0.iter().zip(q.as_chunks_mut::<16>().0).zip(sums.iter_mut()) {
-        let v = s.load(x).mul(inverse).round();
-        v.store_i8(q);
-        let sum = v.sum(); // at most 16 * 127: exact in any order
-        *to = sum as i16;
-        total += sum;
-    }
-    // NaN times anything is NaN, and so is infinity times the inverse of infinity.
-    if total.is_nan() {
-        *q = [0; N];
-        *sums = [0; SUMS];
-        return f32::NAN;
-    }
-    amax
-}
-
 /// A float weight type.
 pub(super) trait Weight {
     /// The bytes of 16 weights.

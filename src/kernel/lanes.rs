@@ -73,7 +73,7 @@ pub(super) unsafe trait Isa: Copy {
     fn exp(self, x: Self::V) -> Self::V {
         exp(self, x)
     }
-    /// [`float::quantize_block`](super::float::quantize_block).
+    /// [`quantize_block`], in as few instructions as the instruction set allows.
     #[inline(always)]
     fn quantize_block<const N: usize, const SUMS: usize>(
         self,
@@ -81,7 +81,7 @@ pub(super) unsafe trait Isa: Copy {
         q: &mut [i8; N],
         sums: &mut [i16; SUMS],
     ) -> f32 {
-        super::float::quantize_block(self, x, q, sums)
+        quantize_block(self, x, q, sums)
     }
     /// Multiplies the attention scores in `lanes` by `factor`, in place, and raises lanes of `top` so that its largest
     /// lane is at least the largest of these scores. The scores in other lanes may be overwritten.
@@ -211,6 +211,40 @@ pub(super) fn exp_parts<S: Isa>(s: S, x: S::V) -> (S::V, S::V, S::V) {
         q = q.fma(r, s.splat(c));
     }
     (r, q, n)
+}
+
+/// Quantizes one block, scaling the largest magnitude to 127, and writes the sum of every 16 quants. Returns the
+/// largest magnitude. A block with an infinity or a NaN becomes zeros with a NaN scale.
+#[inline(always)]
+pub(super) fn quantize_block<S: Isa, const N: usize, const SUMS: usize>(
+    s: S,
+    x: &[f32; N],
+    q: &mut [i8; N],
+    sums: &mut [i16; SUMS],
+) -> f32 {
+    let mut amax = s.splat(0.0);
+    for x in x.as_chunks().0 {
+        amax = amax.max(s.load(x).abs());
+    }
+    let amax = amax.largest();
+    // All quants are 0 if `amax` is 0 or so small that the scale becomes 0.
+    let inverse = 127.0 / amax;
+    let inverse = s.splat(if inverse == f32::INFINITY { 0.0 } else { inverse });
+    let mut total = 0.0;
+    for ((x, q), to) in x.as_chunks::<16>().0.iter().zip(q.as_chunks_mut::<16>().0).zip(sums.iter_mut()) {
+        let v = s.load(x).mul(inverse).round();
+        v.store_i8(q);
+        let sum = v.sum(); // at most 16 * 127: exact in any order
+        *to = sum as i16;
+        total += sum;
+    }
+    // NaN times anything is NaN, and so is infinity times the inverse of infinity.
+    if total.is_nan() {
+        *q = [0; N];
+        *sums = [0; SUMS];
+        return f32::NAN;
+    }
+    amax
 }
 
 /// A mask with the bits of `lanes` set; `lanes` ends at 16 or before.

@@ -6,6 +6,16 @@ use crate::quant::{Format, TensorType, formats, formats_list};
 /// Rows per panel, and the unit in which rows are divided among workers.
 pub(crate) const PANEL_ROWS: usize = 16;
 
+/// The most tokens that a function multiplies at once.
+pub(super) const MAX_TOKENS: usize = 8;
+
+/// `tokens`, which the compiler rejects if it is more than [`MAX_TOKENS`].
+#[allow(dead_code)] // not every target has panels
+pub(super) const fn at_most(tokens: usize) -> usize {
+    assert!(0 < tokens && tokens <= MAX_TOKENS);
+    tokens
+}
+
 macro_rules! panel_bytes {
     ({} $($name:ident = $number:literal, $module:ident :: $format:ident, $feature:literal;)*) => {
         /// Bytes of scratch that a worker needs to multiply a matrix of this type with several tokens. The size is the
@@ -69,7 +79,7 @@ macro_rules! functions {
         }
     }};
     (@ $function:ident [$($e:tt)*] $tokens:literal $($constant:tt)*) => {
-        (const { $crate::kernel::quantized::at_most($tokens) }, $function::<$($e)* $tokens, $($constant),*>)
+        (const { $crate::kernel::panel::at_most($tokens) }, $function::<$($e)* $tokens, $($constant),*>)
     };
 }
 #[allow(unused_imports)] // not every target has panels

@@ -10,7 +10,7 @@
 use core::mem::MaybeUninit;
 
 use super::job::Row;
-use super::panel::PANEL_ROWS;
+use super::panel::{MAX_TOKENS, PANEL_ROWS};
 use super::{Acts, Job};
 use crate::quant::Format;
 
@@ -139,15 +139,6 @@ pub(super) type Multiply = (usize, unsafe fn(&Tile<'_>));
 
 /// A number of tokens, and a function that packs while it multiplies, so that neither waits for the other.
 pub(super) type PackAndMultiply = (usize, unsafe fn(&Pack<'_>, &Tile<'_>));
-
-/// The most tokens of one [`Multiply`].
-pub(super) const MAX_TOKENS: usize = 8;
-
-/// `tokens`, which the compiler rejects if it is more than [`MAX_TOKENS`].
-pub(super) const fn at_most(tokens: usize) -> usize {
-    assert!(0 < tokens && tokens <= MAX_TOKENS);
-    tokens
-}
 
 /// Only the last tokens of a batch prefetch the next panel: that is early enough, and prefetching slows each token
 /// down.

@@ -89,7 +89,7 @@ pub(super) unsafe trait Unit: Copy {
     /// [`Isa::quantize_block`].
     #[inline(always)]
     fn quantize_block<const N: usize, const SUMS: usize>(x: &[f32; N], q: &mut [i8; N], sums: &mut [i16; SUMS]) -> f32 {
-        super::float::quantize_block(Scalar::<Self>::HERE, x, q, sums)
+        super::lanes::quantize_block(Scalar::<Self>::HERE, x, q, sums)
     }
 }
 

@@ -7,8 +7,8 @@ use super::super::ahead::Ahead;
 use super::super::pack::{self, BlockLayout, CODES, LINE, chunk_size};
 use super::super::products::{fits_i16, words_by, words512};
 use super::prefetch;
-use crate::kernel::panel::{functions, scales};
-use crate::kernel::quantized::{MAX_TOKENS, Multiply, Pack, PackAndMultiply, Tile};
+use crate::kernel::panel::{MAX_TOKENS, functions, scales};
+use crate::kernel::quantized::{Multiply, Pack, PackAndMultiply, Tile};
 use crate::quant::Format;
 
 /// The functions for a format. Their first argument is true if a group's sum of products fits an i16.
