@@ -255,14 +255,14 @@ impl<D: Dot, F: Format> Rows<D, F> {
     }
 
     /// `d` of eight blocks, for the weights from element `i`: even rows, then odd rows.
-    #[inline]
-    #[target_feature(enable = "avx2,fma,f16c")]
+    #[inline(always)]
     fn scales(s: Ymm, blocks: &[&F::Block; 8], i: usize) -> __m256 {
-        match F::D {
-            Some((offset, factor)) => halves::<F>(blocks, offset, factor),
-            None => {
-                let d = |r: usize| F::d(blocks[r], i, |bytes| s.f16(bytes));
-                _mm256_setr_ps(d(0), d(2), d(4), d(6), d(1), d(3), d(5), d(7))
+        let d = |r: usize| F::d(blocks[r], i, |bytes| s.f16(bytes));
+        // SAFETY: `s` proves AVX2 and F16C.
+        unsafe {
+            match F::D {
+                Some((offset, factor)) => halves::<F>(blocks, offset, factor),
+                None => _mm256_setr_ps(d(0), d(2), d(4), d(6), d(1), d(3), d(5), d(7)),
             }
         }
     }

@@ -5,12 +5,12 @@ use core::arch::x86_64::*;
 
 use crate::quant::Format;
 
-/// Products of codes and activations.
+/// Products of codes and activations. The sums are exact.
 ///
 /// # Safety
 ///
-/// The methods require the instruction set; the sums are exact, and only the arguments are read.
-pub(super) unsafe trait Dot: Sized {
+/// The methods require the instruction set.
+pub(super) trait Dot: Sized {
     /// True if the instruction set has 512-bit registers.
     const WIDE: bool = false;
     /// True if weights that are [`signed`] are multiplied without a bias.
@@ -48,8 +48,7 @@ pub(super) fn pairs<F: Format>(codes: __m256i, x: __m256i) -> __m256i {
 
 /// AVX2.
 pub(super) struct Madd;
-// SAFETY: the methods use registers only.
-unsafe impl Dot for Madd {
+impl Dot for Madd {
     #[inline(always)]
     fn signed<F: Format>() -> bool {
         signed::<F>()
@@ -57,8 +56,7 @@ unsafe impl Dot for Madd {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn dot<F: Format>(acc: __m256i, codes: __m256i, x: __m256i) -> __m256i {
-        // SAFETY: the caller promises AVX2.
-        unsafe { Self::words(acc, pairs::<F>(codes, x), _mm256_set1_epi16(1)) }
+        _mm256_add_epi32(acc, _mm256_madd_epi16(pairs::<F>(codes, x), _mm256_set1_epi16(1)))
     }
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
@@ -69,8 +67,7 @@ unsafe impl Dot for Madd {
 
 /// AVX-VNNI.
 pub(super) struct Vnni;
-// SAFETY: the methods use registers only.
-unsafe impl Dot for Vnni {
+impl Dot for Vnni {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
     unsafe fn dot<F: Format>(acc: __m256i, codes: __m256i, x: __m256i) -> __m256i {
@@ -85,8 +82,7 @@ unsafe impl Dot for Vnni {
 
 /// AVX-512 with VNNI and VL.
 pub(super) struct Vnni512;
-// SAFETY: the methods use registers only.
-unsafe impl Dot for Vnni512 {
+impl Dot for Vnni512 {
     const WIDE: bool = true;
     #[inline]
     #[target_feature(enable = "avx512vl,avx512vnni")]

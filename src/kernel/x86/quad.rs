@@ -16,27 +16,33 @@ pub(super) struct Quad<'a>([&'a [u8]; 4]);
 
 /// The codes of a chunk of 16 blocks of a [bytewise](Format::BYTEWISE) format, interleaved: codes 0 to 3 of each block in
 /// the first register, codes 4 to 7 in the second, and so on.
-#[inline]
-#[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
-pub(super) fn transposed<F: Format>(blocks: [&F::Block; 16], chunk: usize) -> [__m512i; 8] {
+///
+/// # Safety
+///
+/// The caller has AVX-512 (F, DQ, BW, VL).
+#[inline(always)]
+pub(super) unsafe fn transposed<F: Format>(blocks: [&F::Block; 16], chunk: usize) -> [__m512i; 8] {
     // Rows that are four apart, so that interleaving dwords puts adjacent rows side by side.
-    let rows = |r: usize| {
-        let four = Quad([r, r + 4, r + 8, r + 12].map(|r| blocks[r].as_ref()));
-        F::unpack(four, blocks[r], chunk)
-    };
-    let [a, b, c, d] = [rows(0), rows(1), rows(2), rows(3)];
-    let four = |half: usize| {
-        let (ab, cd) = (_mm512_unpacklo_epi32(a[half], b[half]), _mm512_unpacklo_epi32(c[half], d[half]));
-        let (ab2, cd2) = (_mm512_unpackhi_epi32(a[half], b[half]), _mm512_unpackhi_epi32(c[half], d[half]));
-        [
-            _mm512_unpacklo_epi64(ab, cd),
-            _mm512_unpackhi_epi64(ab, cd),
-            _mm512_unpacklo_epi64(ab2, cd2),
-            _mm512_unpackhi_epi64(ab2, cd2),
-        ]
-    };
-    let ([a, b, c, d], [e, f, g, h]) = (four(0), four(1));
-    [a, b, c, d, e, f, g, h]
+    macro_rules! rows {
+        ($r:literal) => {{
+            let [a, b, c, d] = [blocks[$r], blocks[$r + 4], blocks[$r + 8], blocks[$r + 12]];
+            F::unpack(Quad([a.as_ref(), b.as_ref(), c.as_ref(), d.as_ref()]), a, chunk)
+        }};
+    }
+    let [a, b, c, d] = [rows!(0), rows!(1), rows!(2), rows!(3)];
+    let mut all = [a[0]; 8];
+    for half in 0..2 {
+        // SAFETY: the caller promises AVX-512.
+        unsafe {
+            let (ab, cd) = (_mm512_unpacklo_epi32(a[half], b[half]), _mm512_unpacklo_epi32(c[half], d[half]));
+            let (ab2, cd2) = (_mm512_unpackhi_epi32(a[half], b[half]), _mm512_unpackhi_epi32(c[half], d[half]));
+            all[half * 4] = _mm512_unpacklo_epi64(ab, cd);
+            all[half * 4 + 1] = _mm512_unpackhi_epi64(ab, cd);
+            all[half * 4 + 2] = _mm512_unpacklo_epi64(ab2, cd2);
+            all[half * 4 + 3] = _mm512_unpackhi_epi64(ab2, cd2);
+        }
+    }
+    all
 }
 
 impl Quad<'_> {
