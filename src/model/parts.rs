@@ -72,6 +72,26 @@ impl<'a> Spec<'a> {
     }
 }
 
+impl Spec<'_> {
+    /// Experts that groups of experts share.
+    pub const fn group_experts(&self) -> Option<GroupExperts> {
+        match self.special {
+            Special::GroupExperts(group) if built::GROUP_EXPERTS => Some(group),
+            _ => None,
+        }
+    }
+
+    /// True if experts read the layer's input, with a norm of their own, beside a dense feed-forward.
+    pub const fn experts_of_input(&self) -> bool {
+        built::EXPERTS_OF_INPUT && matches!(self.special, Special::ExpertsOfInput)
+    }
+
+    /// True if the token's embedding, times `layer_output_scale`, is added after every layer.
+    pub const fn embedding_skip(&self) -> bool {
+        built::EMBEDDING_SKIP && matches!(self.special, Special::EmbeddingSkip)
+    }
+}
+
 impl Special<'_> {
     /// Name of the part if its ability is not in `abilities`.
     const fn lacks(&self, abilities: Abilities) -> Option<&'static str> {
@@ -79,6 +99,11 @@ impl Special<'_> {
             Self::Latent(_) if built::LENIENT && !abilities.has(Abilities::LATENT) => Some("latent"),
             Self::AltUp(_) if built::LENIENT && !abilities.has(Abilities::ALTUP) => Some("altup"),
             Self::Xielu(_) if built::LENIENT && !abilities.has(Abilities::XIELU) => Some("xielu"),
+            Self::GroupExperts(_) if built::LENIENT && !abilities.has(Abilities::GROUP_EXPERTS) => Some("experts"),
+            Self::ExpertsOfInput if built::LENIENT && !abilities.has(Abilities::EXPERTS_OF_INPUT) => Some("experts"),
+            Self::EmbeddingSkip if built::LENIENT && !abilities.has(Abilities::EMBEDDING_SKIP) => {
+                Some("embedding_skip")
+            }
             _ => None,
         }
     }
@@ -184,12 +209,6 @@ parts! {
     rotated_first: usize = 0, 1.. => LOCAL_LAYERS;
     /// True if layers with experts have a dense feed-forward beside them, each with norms of its own.
     experts_beside: bool = false, true => EXPERTS_BESIDE;
-    /// True if experts read the layer's input, with a norm of their own, beside a dense feed-forward.
-    experts_of_input: bool = false, true => EXPERTS_OF_INPUT;
-    /// Experts that groups of experts share.
-    group_experts: Option<GroupExperts> = None, Some(_) => GROUP_EXPERTS;
-    /// True if the token's embedding, times `layer_output_scale`, is added after every layer.
-    embedding_skip: bool = false, true => EMBEDDING_SKIP;
     /// True if the router reads the input of the layer instead of the feed-forward's.
     early_router: bool = false, true => EARLY_ROUTER;
     /// True if an expert's weight multiplies its input instead of its output.

@@ -338,6 +338,7 @@ pub(super) enum Shape {
     /// Vectors stored as `[length, 1, 1, count]`: length and count.
     Apart(usize, usize),
     /// Vectors stored as `[length, 1, count]`: length and count.
+    #[cfg(feature = "mla")]
     Between(usize, usize),
 }
 
@@ -349,13 +350,19 @@ impl Shape {
             Self::Vectors(cols, rows) | Self::Matrix(cols, rows) => [cols as u64, rows as u64, 1, 1],
             Self::Matrices(cols, rows, count) => [cols as u64, rows as u64, count as u64, 1],
             Self::Apart(cols, rows) => [cols as u64, 1, 1, rows as u64],
+            #[cfg(feature = "mla")]
             Self::Between(cols, rows) => [cols as u64, 1, rows as u64, 1],
         }
     }
 
     /// True if its elements form vectors.
     pub const fn is_vector(self) -> bool {
-        matches!(self, Self::Vector(_) | Self::Vectors(..) | Self::Apart(..) | Self::Between(..))
+        match self {
+            Self::Vector(_) | Self::Vectors(..) | Self::Apart(..) => true,
+            #[cfg(feature = "mla")]
+            Self::Between(..) => true,
+            Self::Matrix(..) | Self::Matrices(..) => false,
+        }
     }
 }
 

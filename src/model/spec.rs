@@ -138,9 +138,6 @@ pub struct Spec<'a> {
     pub(super) rotated_first: usize,
     pub(super) loops: Option<Loops>,
     pub(super) experts_beside: bool,
-    pub(super) experts_of_input: bool,
-    pub(super) group_experts: Option<GroupExperts>,
-    pub(super) embedding_skip: bool,
     pub(super) early_router: bool,
     pub(super) weighted_inputs: bool,
     pub(super) chunk: Option<usize>,
@@ -156,6 +153,9 @@ pub(super) enum Special<'a> {
     Latent(Latent),
     AltUp(AltUp<'a>),
     Xielu(Xielu<'a>),
+    GroupExperts(GroupExperts),
+    ExpertsOfInput,
+    EmbeddingSkip,
 }
 
 /// Kind of position encoding of a model.
@@ -387,6 +387,7 @@ impl Loops {
     }
 
     /// The layer of the file that runs as layer `index`.
+    #[cfg(feature = "llama-like")]
     pub(crate) const fn own(&self, index: usize) -> Option<usize> {
         let (Some(run), Some(rest)) = (index.checked_div(self.run()), index.checked_rem(self.run())) else {
             return None;

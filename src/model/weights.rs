@@ -6,10 +6,12 @@
 
 use bytemuck::{Pod, Zeroable};
 
+#[cfg(feature = "llama-like")]
+use super::Loops;
 #[cfg(feature = "lora")]
 use super::TensorUse;
 use super::roles::{Piece, Place, Role, Shape, is_ignored};
-use super::{Layer, Loops, MAX_LAYERS, Need, Spec};
+use super::{Layer, MAX_LAYERS, Need, Spec};
 use crate::gguf::{Pieces, Tensor};
 use crate::kernel::{Kind, Matrix};
 use crate::quant::{TensorType, decode_row};
@@ -231,6 +233,7 @@ struct Slots {
     /// Number of layers with tensors.
     own: usize,
     /// Layers that run several times.
+    #[cfg(feature = "llama-like")]
     loops: Option<Loops>,
     /// Number of table entries from a matrix to its scales; 0 if the file has none.
     scales: usize,
@@ -247,6 +250,7 @@ impl Slots {
             whole: 0,
             layer: 0,
             own: spec.own_layers(),
+            #[cfg(feature = "llama-like")]
             loops: spec.loops(),
             scales: 0,
             separate: (0, 0),
@@ -300,11 +304,13 @@ impl Slots {
     }
 
     /// The layer of the file that runs as layer `layer`.
+    #[inline]
     fn own(&self, layer: usize) -> Option<usize> {
-        match self.loops {
-            Some(loops) if built::LOOPS => loops.own(layer),
-            _ => Some(layer),
+        #[cfg(feature = "llama-like")]
+        if let Some(loops) = self.loops {
+            return loops.own(layer);
         }
+        Some(layer)
     }
 
     /// Index of a tensor; `layer` is 0 for roles of the whole model.
@@ -350,7 +356,9 @@ impl<'m, 'w> Weights<'m, 'w> {
         walk(gguf, spec, &mut |found| {
             let (cols, rows) = match found.shape {
                 Shape::Vector(len) => (len, 1),
-                Shape::Vectors(len, count) | Shape::Apart(len, count) | Shape::Between(len, count) => (len, count),
+                Shape::Vectors(len, count) | Shape::Apart(len, count) => (len, count),
+                #[cfg(feature = "mla")]
+                Shape::Between(len, count) => (len, count),
                 Shape::Matrix(cols, rows) => (cols, rows),
                 Shape::Matrices(cols, rows, count) => (cols, rows * count),
             };

@@ -4,9 +4,10 @@
 //!
 //! The residual stream holds the hidden state of the stack that ran last; the buffers of a pass hold the other one.
 
-use super::{Forward, copy, rows_mut};
+use super::{Forward, copy};
 #[cfg(feature = "llama-like")]
-use crate::model::Role;
+use super::{Role, rows_mut};
+#[cfg(feature = "llama-like")]
 use crate::quant::le_f32;
 
 impl Forward<'_, '_> {

@@ -81,7 +81,7 @@ pub(super) const fn talkie<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
     Ok(Spec {
         bare_norm: true,
         embedding_norm: Need::Optional,
-        embedding_skip: true,
+        special: Special::EmbeddingSkip,
         layer_scale: Need::Required,
         qk_norm: QkNorm::Gain,
         qk_norm_after_rope: true,

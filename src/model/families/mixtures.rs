@@ -7,6 +7,7 @@ use crate::model::keys::Keys;
 use crate::model::layers::{HeadSpec, Pattern, PerLayer};
 use crate::model::roles::Role;
 use crate::model::rope::{Rope, Scaling};
+use crate::model::spec::Special;
 use crate::model::{
     Experts, GroupExperts, HeadGate, Placement, QkNorm, RopeStyle, Router, Scores, SharedExperts, Spec, Temperature,
 };
@@ -157,7 +158,7 @@ pub(super) const fn grovemoe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Er
         Some(experts) if experts.count.is_multiple_of(size) => {}
         _ => return Err(keys.wrong("experts_per_group", "does not divide expert_count")),
     }
-    Ok(Spec { qk_norm: QkNorm::Head, group_experts: Some(GroupExperts { size, width, scale }), ..spec })
+    Ok(Spec { qk_norm: QkNorm::Head, special: Special::GroupExperts(GroupExperts { size, width, scale }), ..spec })
 }
 
 /// Arctic: a dense feed-forward as wide as the hidden state, and experts that read the layer's input.
@@ -171,7 +172,7 @@ pub(super) const fn arctic<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
         Some(experts) => Some(Experts { width: Some(width), ..experts }),
         None => None,
     };
-    Ok(Spec { experts, ffn: PerLayer::All(spec.dim), experts_of_input: true, shared_experts: None, ..spec })
+    Ok(Spec { experts, ffn: PerLayer::All(spec.dim), special: Special::ExpertsOfInput, shared_experts: None, ..spec })
 }
 
 /// GLM 4.5 to 4.7: norms of the heads of q and k in the larger models.
