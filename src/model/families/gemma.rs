@@ -88,7 +88,10 @@ const fn with_post_norms<'a>(
         local: heads,
         local_layers: pattern,
         placement: Placement { pre_norm: true, post_norm: true, residual_norm: false },
-        attention_scale: if spec.layers == largest { Some(share) } else { spec.attention_scale },
+        attention_scale: match spec.attention_scale {
+            None if spec.layers == largest => Some(share),
+            scale => scale,
+        },
         ..spec
     })
 }

@@ -9,12 +9,7 @@ use crate::{Error, tri};
 const WITHOUT_ROPE: usize = 4;
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
-    let spec = tri!(keys.decoder(RopeStyle::Adjacent));
+    let spec = tri!(keys.rms_decoder(RopeStyle::Adjacent));
     let heads = spec.global;
-    Ok(Spec {
-        norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
-        local: HeadSpec { rope: None, ..heads },
-        local_layers: Pattern::Every(WITHOUT_ROPE),
-        ..spec
-    })
+    Ok(Spec { local: HeadSpec { rope: None, ..heads }, local_layers: Pattern::Every(WITHOUT_ROPE), ..spec })
 }

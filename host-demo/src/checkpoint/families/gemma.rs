@@ -8,6 +8,7 @@ use crate::checkpoint::changes::{plus_one, same};
 use crate::checkpoint::config::Config;
 use crate::checkpoint::keys::Keys;
 use crate::checkpoint::names::Row;
+use crate::checkpoint::view::View;
 use crate::gguf_writer::Meta;
 
 /// Norm weights that are stored relative to one.
@@ -37,7 +38,7 @@ const PER_LAYER: &[Row] = &[
     ("per_layer_input_gate", "inp_gate", same),
     ("per_layer_projection", "proj", same),
     ("post_per_layer_input_norm", "post_norm", same),
-    ("lm_head", "", same),
+    ("lm_head", "output", unless_tied),
 ];
 
 #[rustfmt::skip]
@@ -96,6 +97,7 @@ fn third(keys: &mut Keys<'_>) -> Result<()> {
     }
     c.only("attn_logit_softcapping", &serde_json::Value::Null)?;
     keys.factor("final_logit_softcapping", "final_logit_softcapping")?;
+    score_scale(keys, 62)?;
     keys.maybe("attention.sliding_window", &["sliding_window"])
 }
 
@@ -188,12 +190,30 @@ fn quantile(p: f64) -> f32 {
     f64::midpoint(low, high) as f32
 }
 
+/// The head, which is the embedding unless the config says otherwise.
+fn unless_tied<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
+    let is_own = config.flag("tie_word_embeddings") == Some(false);
+    Ok(vec![if is_own { view } else { view.nothing() }])
+}
+
+/// Writes a factor on scores that does not follow from the sizes; llama.cpp has no key for it.
+fn score_scale(keys: &mut Keys<'_>, largest: usize) -> Result<()> {
+    let c = keys.config;
+    let Some(scalar) = c.float(&["query_pre_attn_scalar"])? else { return Ok(()) };
+    let head = c.number(&["head_dim"])?.unwrap_or(256) as usize;
+    let implied = if c.layers()? == largest { c.width()? / c.heads()?.max(1) } else { head };
+    if scalar != implied as f32 {
+        keys.set("attention.scale", 1.0 / scalar.sqrt());
+    }
+    Ok(())
+}
+
 #[rustfmt::skip]
 pub const ALL: &[Family] = &[
     Family {
         classes: &["GemmaForCausalLM"],
         architecture: "gemma",
-        names: &[SHORT_NORMS, BEFORE_FFN, &[("lm_head", "", same)]],
+        names: &[SHORT_NORMS, BEFORE_FFN, &[("lm_head", "output", unless_tied)]],
         keys: first,
         vocabulary: Vocabulary {
             ids: &[("eot_token_id", 107)],
@@ -204,9 +224,10 @@ pub const ALL: &[Family] = &[
     Family {
         classes: &["Gemma2ForCausalLM"],
         architecture: "gemma2",
-        names: &[SHORT_NORMS, AFTER_ATTENTION, &[("lm_head", "", same)]],
+        names: &[SHORT_NORMS, AFTER_ATTENTION, &[("lm_head", "output", unless_tied)]],
         keys: |k| {
             first(k)?;
+            score_scale(k, 46)?;
             k.float("attn_logit_softcapping", &["attn_logit_softcapping"])?;
             k.float("final_logit_softcapping", &["final_logit_softcapping"])?;
             k.number("attention.sliding_window", &["sliding_window"])

@@ -312,7 +312,7 @@ pub const ALL: &[Family] = &[
             k.set("context_length", 2048u32);
             k.set("tensor_data_layout", "jploski");
             k.set("embedding_length", c.width()? as u32);
-            k.set("feed_forward_length", 4 * c.width()? as u32);
+            k.set("feed_forward_length", c.number(&["ffn_hidden_size"])?.unwrap_or(4 * c.width()? as u32));
             k.block_count()?;
             k.set("attention.head_count", c.heads()? as u32);
             k.set("attention.head_count_kv", c.number(&["num_kv_heads", "n_head_kv"])?.unwrap_or(1));
@@ -368,7 +368,7 @@ pub const ALL: &[Family] = &[
             norm(k)?;
             let share = k.config.rope_float("partial_rotary_factor").unwrap_or(0.5);
             k.set("rope.dimension_count", (share * k.config.width()? as f64) as u32 / k.config.heads()?.max(1) as u32);
-            Ok(())
+            k.maybe("feed_forward_length", &["n_inner", "intermediate_size"])
         },
         vocabulary: Vocabulary { defaults: &[("add_bos_token", false)], ..Vocabulary::PLAIN },
         ..Family::PLAIN

@@ -112,6 +112,9 @@ fn latent_keys(keys: &mut Keys<'_>, attention: &[bool]) -> Result<()> {
 fn kimi(keys: &mut Keys<'_>) -> Result<()> {
     keys.common()?;
     let c = keys.config;
+    if let Some(groups) = c.number(&["num_expert_group"])?.filter(|groups| *groups > 1) {
+        keys.set("expert_group_count", groups);
+    }
     let linear = c.get("linear_attn_config").cloned().unwrap_or_default();
     let full: Vec<u64> =
         linear["full_attn_layers"].as_array().into_iter().flatten().filter_map(|n| n.as_u64()).collect();

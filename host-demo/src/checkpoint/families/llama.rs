@@ -1,6 +1,7 @@
 //! Llama, and families that differ from it in details.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 
 use super::{Family, Made, Vocabulary};
 use crate::checkpoint::changes::{halves, plus_one, qkv, rotated_k, rotated_q, same};
@@ -66,6 +67,17 @@ fn logit_scale(keys: &mut Keys<'_>) -> Result<()> {
     keys.float("logit_scale", &["logit_scale"])
 }
 
+/// Writes the keys of SmolLM 3. Files do not store which layers lack rotary positions: every fourth one.
+fn smollm3(k: &mut Keys<'_>) -> Result<()> {
+    let list = k.config.get("no_rope_layers").and_then(|list| list.as_array());
+    let is_usual = |(layer, rotated): (usize, &Value)| rotated.as_u64() == Some(u64::from((layer + 1) % 4 != 0));
+    ensure!(
+        list.is_none_or(|list| list.iter().enumerate().all(is_usual)),
+        "no_rope_layers in config.json is not every fourth layer: not supported"
+    );
+    keys(k)
+}
+
 #[rustfmt::skip]
 pub const ALL: &[Family] = &[
     Family {
@@ -96,7 +108,7 @@ pub const ALL: &[Family] = &[
         classes: &["SmolLM3ForCausalLM"],
         architecture: "smollm3",
         names: &[ROTATED],
-        keys,
+        keys: smollm3,
         ..Family::PLAIN
     },
     Family {
@@ -243,8 +255,7 @@ pub const ALL: &[Family] = &[
             k.number("attention.sliding_window", &["sliding_window"])?;
             k.vocab_size()?;
             let share = k.config.float(&["rotary_pct"])?.map_or(1.0, f64::from);
-            let width = k.config.width()? / k.config.heads()?.max(1);
-            k.set("rope.dimension_count", (share * width as f64) as u32);
+            k.set("rope.dimension_count", (share * k.config.head_width()? as f64) as u32);
             k.set("rope.scaling.type", "none");
             Ok(())
         },
@@ -263,7 +274,7 @@ pub const ALL: &[Family] = &[
             k.vocab_size()?;
             k.float("attention.layer_norm_epsilon", &["layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps"])?;
             let share = k.config.rope_float("partial_rotary_factor").unwrap_or(0.5);
-            k.set("rope.dimension_count", (share * k.config.width()? as f64) as u32 / k.config.heads()?.max(1) as u32);
+            k.set("rope.dimension_count", (share * k.config.head_width()? as f64) as u32);
             match k.config.rope_float("factor").or(k.config.float(&["factor"])?.map(f64::from)) {
                 None => k.set("rope.scaling.type", "none"),
                 Some(factor) => {

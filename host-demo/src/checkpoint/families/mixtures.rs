@@ -53,6 +53,7 @@ pub const ALL: &[Family] = &[
         architecture: "olmoe",
         keys: |k| {
             k.common()?;
+            k.config.only("clip_qkv", &serde_json::Value::Null)?;
             k.set("attention.layer_norm_rms_epsilon", 1e-5f32);
             Ok(())
         },

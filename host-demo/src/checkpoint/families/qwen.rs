@@ -108,7 +108,19 @@ pub const ALL: &[Family] = &[
         ..Family::PLAIN
     },
     Family { classes: &["Qwen2MoeForCausalLM"], architecture: "qwen2moe", keys: experts, ..Family::PLAIN },
-    Family { classes: &["Qwen3MoeForCausalLM"], architecture: "qwen3moe", keys: experts, ..Family::PLAIN },
+    Family {
+        classes: &["Qwen3MoeForCausalLM"],
+        architecture: "qwen3moe",
+        keys: |k| {
+            experts(k)?;
+            // llama.cpp always divides the weights by their sum.
+            if k.config.flag("norm_topk_prob") == Some(false) {
+                k.set("expert_weights_norm", false);
+            }
+            Ok(())
+        },
+        ..Family::PLAIN
+    },
     Family {
         classes: &["Qwen2VLForConditionalGeneration", "Qwen2VLModel", "Qwen2_5_VLForConditionalGeneration", "Qwen2_5OmniModel"],
         architecture: "qwen2vl",
