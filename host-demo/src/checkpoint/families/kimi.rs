@@ -128,6 +128,10 @@ fn kimi(keys: &mut Keys<'_>) -> Result<()> {
     }
     keys.set("expert_shared_count", c.number(&["num_shared_experts"])?.unwrap_or(1));
     keys.set("expert_gating_func", SIGMOID);
+    // llama.cpp always divides the weights by their sum.
+    if [c.flag("moe_renormalize"), c.flag("norm_topk_prob")].contains(&Some(false)) {
+        keys.set("expert_weights_norm", false);
+    }
     Ok(())
 }
 
