@@ -212,7 +212,7 @@ pub(super) const fn afmoe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
         global: HeadSpec { rope: None, window: None, ..heads },
         local: heads,
         local_layers,
-        embedding_scale: super::gemma::root(spec.dim),
+        embedding_scale: tri!(keys.or("embedding_scale", super::gemma::root(spec.dim))),
         placement: Placement { pre_norm: true, post_norm: true, residual_norm: false },
         qk_norm: QkNorm::Head,
         heads_gated: Some(HeadGate { per_head: false, softplus: false }),

@@ -79,7 +79,10 @@ fn hybrid(keys: &mut Keys<'_>) -> Result<()> {
     let heads = c.need(&["num_key_value_heads"])? as i32;
     keys.set("attention.head_count_kv", Meta::array(attention.iter().map(|is| if *is { heads } else { 0 })));
     keys.maybe("rope.dimension_count", &["attn_rotary_emb"])?;
-    let turns = only || c.classes().contains(&"BambaForCausalLM");
+    let turns = match c.text("position_embedding_type") {
+        Some(kind) => kind == "rope",
+        None => only || c.classes().contains(&"BambaForCausalLM"),
+    };
     keys.set("rope.scaling.finetuned", turns);
     if !turns {
         keys.set("context_length", 1u32 << 20);

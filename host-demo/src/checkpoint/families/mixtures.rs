@@ -44,6 +44,10 @@ pub const ALL: &[Family] = &[
             k.maybe("leading_dense_block_count", &["num_dense_layers"])?;
             k.flag("expert_weights_norm", "route_norm");
             k.maybe_float("expert_weights_scale", &["route_scale"])?;
+            // llama.cpp always scales embeddings.
+            if k.config.flag("mup_enabled") != Some(true) {
+                k.set("embedding_scale", 1.0f32);
+            }
             k.maybe("attention.sliding_window", &["sliding_window"])
         },
         ..Family::PLAIN

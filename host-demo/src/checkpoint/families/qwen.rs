@@ -107,7 +107,19 @@ pub const ALL: &[Family] = &[
         keys: plain,
         ..Family::PLAIN
     },
-    Family { classes: &["Qwen2MoeForCausalLM"], architecture: "qwen2moe", keys: experts, ..Family::PLAIN },
+    Family {
+        classes: &["Qwen2MoeForCausalLM"],
+        architecture: "qwen2moe",
+        keys: |k| {
+            experts(k)?;
+            // llama.cpp never divides the weights by their sum.
+            if k.config.flag("norm_topk_prob") == Some(true) {
+                k.set("expert_weights_norm", true);
+            }
+            Ok(())
+        },
+        ..Family::PLAIN
+    },
     Family {
         classes: &["Qwen3MoeForCausalLM"],
         architecture: "qwen3moe",
