@@ -44,7 +44,9 @@ pub struct Request<'a, 'w> {
 impl Request<'_, '_> {
     fn is_end(&self, token: TokenId) -> bool {
         let is_own = || self.text.as_ref().is_some_and(|(tokenizer, _)| tokenizer.is_end(token));
-        self.stop_ids.contains(&token) || !self.ignore_end && is_own()
+        // Within a grammar, an end token is the end of one of several messages.
+        let may_end = self.gate.is_some() || self.constraint.as_ref().is_none_or(|(grammar, _)| grammar.is_complete());
+        self.stop_ids.contains(&token) || !self.ignore_end && may_end && is_own()
     }
 }
 

@@ -13,8 +13,6 @@ pub enum Piece {
     Text(String),
     /// This token.
     Token(u32),
-    /// Any number of tokens other than this one.
-    NotToken(u32),
     /// Any text that does not contain this one.
     Without(String),
     /// The same, with a minimum and a maximum number of characters.
@@ -44,7 +42,6 @@ fn read(piece: &Piece, rules: &mut Rules, budget: &Budget) -> Result<Expr> {
     Ok(match piece {
         Piece::Text(text) => Expr::text(text),
         Piece::Token(id) => Expr::Token(*id),
-        Piece::NotToken(id) => Expr::NotToken(*id).repeat(0, None),
         Piece::Without(text) => without(text),
         Piece::Between(text, least, most) => {
             let counted = Expr::Chars(Chars::any()).repeat(*least, *most);

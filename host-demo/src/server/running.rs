@@ -147,7 +147,9 @@ impl Running {
             return Ok(());
         };
         let settings = &self.job.settings;
-        let is_end = tokenizer.is_end(token) && !settings.ignore_end || settings.stop_ids.contains(&token);
+        // Within a grammar, an end token is the end of one of several messages.
+        let is_own_end = !settings.ignore_end && self.may_end() && tokenizer.is_end(token);
+        let is_end = is_own_end || settings.stop_ids.contains(&token);
         if is_end {
             self.finish(Finish::Stop);
             return Ok(());
@@ -212,6 +214,14 @@ impl Running {
         match token {
             Err(Error::NoTokenAllowed) if constraint.as_ref().is_some_and(Constraint::is_complete) => Ok(None),
             token => token.map(Some),
+        }
+    }
+
+    /// Returns true if no grammar requires more text.
+    fn may_end(&self) -> bool {
+        match (&self.state, &self.job.settings.table) {
+            (Some(state), Some(_)) => self.gate.is_some() || state.is_complete(),
+            _ => true,
         }
     }
 

@@ -28,13 +28,9 @@ impl Constraint<'_> {
         Piece::Seq(pieces(pattern).into_iter().map(piece).collect())
     }
 
-    /// Any text before a mark, then the mark.
+    /// Any text before a mark, then the mark. The text has no other mark that is a control token.
     fn up_to(&self, pattern: &str) -> Piece {
-        let text = match self.marks.id_of(pattern) {
-            Some(id) => Piece::NotToken(id),
-            None => Piece::Without(unwrapped(pattern)),
-        };
-        Piece::Seq(vec![text, self.mark(pattern)])
+        Piece::Seq(vec![Piece::Without(unwrapped(pattern)), self.mark(pattern)])
     }
 
     /// A value that matches a schema, as the content of an answer.
