@@ -268,20 +268,23 @@ impl<D: Dot, F: Format> Rows<D, F> {
     }
 
     /// `d` and `m` of eight blocks, for the weights from element `i`, times `dx`: even rows, then odd rows.
-    #[inline]
-    #[target_feature(enable = "avx2,fma,f16c")]
+    #[inline(always)]
     fn scales_and_minimums(s: Ymm, blocks: &[&F::Block; 8], i: usize, dx: __m256) -> [__m256; 2] {
-        let (Some((offset, _)), Some((_, factor))) = (F::D, F::M) else {
-            return [_mm256_mul_ps(Self::scales(s, blocks, i), dx), _mm256_setzero_ps()];
-        };
-        // The f16 of `m` follows the f16 of `d`.
-        let both = |r: usize| i32::from_le_bytes(*bytes_at(blocks[r].as_ref(), offset));
-        let both = _mm256_setr_epi32(both(0), both(2), both(4), both(6), both(1), both(3), both(5), both(7));
-        let apart = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
-        let apart = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_shuffle_epi8(both, apart));
-        let d = _mm256_cvtph_ps(_mm256_castsi256_si128(apart));
-        let m = _mm256_cvtph_ps(_mm256_extracti128_si256::<1>(apart));
-        [_mm256_mul_ps(d, dx), _mm256_mul_ps(_mm256_mul_ps(m, _mm256_set1_ps(factor)), dx)]
+        // SAFETY: `s` proves AVX2 and F16C.
+        unsafe {
+            let (Some((offset, _)), Some((_, factor))) = (F::D, F::M) else {
+                return [_mm256_mul_ps(Self::scales(s, blocks, i), dx), _mm256_setzero_ps()];
+            };
+            // The f16 of `m` follows the f16 of `d`.
+            let both = |r: usize| i32::from_le_bytes(*bytes_at(blocks[r].as_ref(), offset));
+            let both = _mm256_setr_epi32(both(0), both(2), both(4), both(6), both(1), both(3), both(5), both(7));
+            let apart =
+                _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
+            let apart = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_shuffle_epi8(both, apart));
+            let d = _mm256_cvtph_ps(_mm256_castsi256_si128(apart));
+            let m = _mm256_cvtph_ps(_mm256_extracti128_si256::<1>(apart));
+            [_mm256_mul_ps(d, dx), _mm256_mul_ps(_mm256_mul_ps(m, _mm256_set1_ps(factor)), dx)]
+        }
     }
 
     /// Prefetches for later rows while pair `i` of the eight blocks at byte `at` is computed. Every eight rows are

@@ -68,7 +68,7 @@ impl Bytes for Quad<'_> {
         self.splat(0)
     }
     methods! {
-        Quad<'_>, "avx512dq,avx512bw,avx512vl,avx512vnni";
+        Quad<'_>, "avx512dq,avx512bw,avx512vl";
         fn load(s, bytes: &[u8; 32]) -> [__m512i; 2] {
             let two = |r: usize| {
                 let first = _mm512_castsi256_si512(must_cast(s.row(bytes, r)));
