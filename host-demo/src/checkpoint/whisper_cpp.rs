@@ -121,7 +121,7 @@ mod tests {
     fn file() -> Vec<u8> {
         let mut bytes = b"lmgg".to_vec();
         let sizes = [51864, 1500, 8, 2, 1, 448, 8, 2, 1, 80, 1, 2, 3];
-        let mut numbers = |bytes: &mut Vec<u8>, numbers: &[u32]| {
+        let numbers = |bytes: &mut Vec<u8>, numbers: &[u32]| {
             numbers.iter().for_each(|number| bytes.extend(number.to_le_bytes()));
         };
         numbers(&mut bytes, &sizes);
