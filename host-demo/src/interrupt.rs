@@ -1,32 +1,41 @@
 //! Signals that end the process. Ctrl-C: the first one asks a command that checks [`asked`] to finish. A second one, or the first one in any other
 //! command, ends the process and removes unfinished files. SIGTERM and SIGHUP do so at once.
 
-use std::sync::Once;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::new_file;
 use crate::output::INTERRUPTED;
 
 static LISTENING: AtomicBool = AtomicBool::new(false);
 static ASKED: AtomicBool = AtomicBool::new(false);
+/// Removes unfinished files.
+static CLEAN_UP: OnceLock<fn()> = OnceLock::new();
+
+fn clean_up() {
+    if let Some(clean_up) = CLEAN_UP.get() {
+        clean_up();
+    }
+}
 
 /// Installs the Ctrl-C handler. Called once, at startup.
 pub fn prepare() {
     // If this fails, Ctrl-C keeps its default behaviour.
     let _ = ctrlc::set_handler(|| {
         if !LISTENING.load(Ordering::Relaxed) || ASKED.swap(true, Ordering::Relaxed) {
-            new_file::abandon_all();
+            clean_up();
             std::process::exit(i32::from(INTERRUPTED));
         }
     });
 }
 
-/// From now on SIGTERM and SIGHUP remove unfinished files before they end the process. Writers call this before they
-/// create a file; commands without files, such as the server, keep their own handling.
-pub fn clean_up_on_signals() {
-    static ONCE: Once = Once::new();
-    // If this fails, the signals keep their default behaviour.
-    ONCE.call_once(|| _ = watch_signals());
+/// From now on Ctrl-C, SIGTERM and SIGHUP call `clean_up`, which removes unfinished files, before they end the process.
+/// Writers call this before they create a file; commands without files, such as the server, keep their own handling.
+pub fn clean_up_on_signals(clean_up: fn()) {
+    CLEAN_UP.get_or_init(|| {
+        // If this fails, the signals keep their default behaviour.
+        let _ = watch_signals();
+        clean_up
+    });
 }
 
 #[cfg(unix)]
@@ -55,7 +64,7 @@ fn watch_signals() -> std::io::Result<()> {
                 _ = hung_up => SignalKind::hangup(),
             }
         });
-        new_file::abandon_all();
+        clean_up();
         std::process::exit(128 + ended_by.as_raw_value());
     };
     std::thread::Builder::new().name("signals".into()).spawn(wait)?;

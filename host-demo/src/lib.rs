@@ -34,6 +34,7 @@ mod large_pages;
 mod llama2c;
 mod loaded;
 mod log_probs;
+mod mapped;
 mod model_file;
 mod new_file;
 mod new_model;
@@ -55,6 +56,7 @@ mod stop;
 mod tensor;
 mod text;
 mod tokenizer_file;
+mod units;
 mod workers;
 
 pub use anyhow::{Error, Result};

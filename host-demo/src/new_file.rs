@@ -211,7 +211,7 @@ impl Unfinished {
     /// Creates a temporary file and its entry. The list is locked meanwhile: a signal between the two would leave the
     /// file behind.
     fn create(create: impl FnOnce() -> io::Result<NamedTempFile>) -> io::Result<(NamedTempFile, Self)> {
-        interrupt::clean_up_on_signals();
+        interrupt::clean_up_on_signals(abandon_all);
         let mut files = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
         let file = create()?;
         files.push(file.path().to_owned());
@@ -229,7 +229,7 @@ impl Drop for Unfinished {
 }
 
 /// Removes all temporary files, because the process is about to end. No other can be created afterwards.
-pub fn abandon_all() {
+fn abandon_all() {
     let files = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
     for file in files.iter() {
         let _ = fs::remove_file(file);

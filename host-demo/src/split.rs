@@ -8,7 +8,7 @@ use arenite::gguf::Gguf;
 use memmap2::Mmap;
 
 use crate::gguf_writer::SPLIT;
-use crate::model_file::map;
+use crate::mapped::map;
 
 /// Returns the files of a model in order: `first` at `path`, and the other pieces in its directory if it is the first
 /// piece of several.

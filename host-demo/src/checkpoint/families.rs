@@ -27,6 +27,7 @@ use super::config::Config;
 use super::keys::Keys;
 use super::names::Row;
 use super::tensors::Checkpoint;
+pub use crate::tokenizer_file::VocabularyRules as Vocabulary;
 
 /// A tensor that is computed from the config.
 pub struct Made {
@@ -57,40 +58,6 @@ pub struct Family {
 
 /// One number per layer, or for the whole model: the name of its tensor, and the key of the list or number.
 pub type Scalar = (&'static str, &'static str);
-
-/// Special rules for a family's vocabulary.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Vocabulary {
-    /// The size is rounded up to a multiple of this.
-    pub multiple: usize,
-    /// True if a space is added before a text; `None` follows the tokenizer.
-    pub space_prefix: Option<bool>,
-    /// Additional ids.
-    pub ids: &'static [(&'static str, u32)],
-    /// `add_*` flags that override the tokenizer's.
-    pub adds: &'static [(&'static str, bool)],
-    /// `add_*` flags that the tokenizer's override.
-    pub defaults: &'static [(&'static str, bool)],
-    /// Tokens that look like control tokens but are visible.
-    pub shown: &'static [&'static str],
-    /// True if the number of token types is written.
-    pub token_types: bool,
-    /// True if `eod_token_id` of the config ends a text.
-    pub end_of_document: bool,
-}
-
-impl Vocabulary {
-    pub const PLAIN: Self = Self {
-        multiple: 1,
-        space_prefix: None,
-        ids: &[],
-        adds: &[],
-        defaults: &[],
-        shown: &[],
-        token_types: false,
-        end_of_document: false,
-    };
-}
 
 impl Family {
     /// The default entry.

@@ -9,8 +9,9 @@ use arenite::quant::TensorType;
 
 use super::config::Config;
 use super::families::{Family, Made};
+use super::leaf::{Coding, FourBits};
 use super::names::{self, COMMON, Place, Row};
-use super::tensors::{Checkpoint, Coding, FourBits};
+use super::tensors::Checkpoint;
 use super::view::View;
 use crate::gguf_writer::Meta;
 use crate::quantize::encode_values;

@@ -7,7 +7,8 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::config::{Config, json};
-use super::tensors::{Checkpoint, Coding, FourBits, Leaf, Scale};
+use super::leaf::{Coding, FourBits, Leaf, Scale};
+use super::tensors::Checkpoint;
 use super::view::View;
 
 /// Attaches factors to the quantized tensors. Other factors remain as tensors.

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Map, Value as Json};
 
-use super::tensors::{Coding, Leaf};
+use super::leaf::{Coding, Leaf};
 
 /// Maximum nesting of values.
 const DEPTH: u8 = 60;

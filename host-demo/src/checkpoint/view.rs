@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use arenite::quant::TensorType;
 
-use super::tensors::{Coding, Leaf};
+use super::leaf::{Coding, Leaf};
 
 /// An arithmetic operation on each value, in f32.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use arenite::quant::TensorType;
 use serde_json::{Value, json};
 
-use super::tensors::{Coding, Leaf};
+use super::leaf::{Coding, Leaf};
 
 /// The sizes at the start of a file, by their names in OpenAI's checkpoints.
 const SIZES: [&str; 10] = [

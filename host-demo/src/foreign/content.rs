@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::{FETCH, extension, file_name, place, quoted};
-use crate::output::Bytes;
+use crate::units::Bytes;
 
 /// The start of every GGUF file.
 const GGUF: &[u8] = b"GGUF";
@@ -64,7 +64,7 @@ pub fn content(path: &Path, bytes: &[u8]) -> String {
 
 /// Describes a file that `arenite convert hf` cannot read; `None` if the format is unknown.
 pub fn no_checkpoint(path: &Path) -> Option<String> {
-    let bytes = crate::model_file::map(path).ok()?;
+    let bytes = crate::mapped::map(path).ok()?;
     if bytes.starts_with(GGUF) {
         return Some(format!("this is GGUF already: give it with -m {}", quoted(path)));
     }

@@ -11,7 +11,7 @@ use arenite::gguf::{Gguf, Tensor, Value};
 use arenite::quant::{TensorType, decode_row};
 
 use crate::gguf_writer::{Header, Meta};
-use crate::model_file::map;
+use crate::mapped::map;
 use crate::new_file;
 
 const CHUNK_COUNT: &str = "imatrix.chunk_count";

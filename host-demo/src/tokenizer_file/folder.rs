@@ -8,8 +8,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::special::{self, Special};
-use super::{CONTROL, NORMAL, Token, UNKNOWN, USER_DEFINED, Vocabulary, json, sentencepiece};
-use crate::checkpoint::VocabularyRules;
+use super::{CONTROL, NORMAL, Token, UNKNOWN, USER_DEFINED, Vocabulary, VocabularyRules, json, sentencepiece, support};
 use crate::gguf_writer::{Header, Meta};
 use crate::llama2c;
 
@@ -52,7 +51,7 @@ fn find(directory: &Path) -> Result<PathBuf> {
     // SentencePiece's own file has scores, which a tokenizer.json of the same vocabulary lacks.
     let is_byte_level = |path: &PathBuf| {
         let json = fs::read(path).ok().and_then(|file| serde_json::from_slice::<Value>(&file).ok());
-        json.is_some_and(|json| json::is_byte_level(&json) || json["model"]["type"] != "BPE")
+        json.is_some_and(|json| support::is_byte_level(&json) || json["model"]["type"] != "BPE")
     };
     match &found[..] {
         [] => bail!("there is no tokenizer in {}: none of {}", directory.display(), FILES.join(", ")),

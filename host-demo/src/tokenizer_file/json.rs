@@ -8,6 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::Value;
 
+use super::support::{is_byte_level, list, part};
 use super::{BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Vocabulary, expressions, support};
 use crate::gguf_writer::Meta;
 
@@ -69,23 +70,6 @@ pub fn read(wanted: &Model<'_>, json: &Value, notes: &mut Vec<String>) -> Result
         vocabulary.set(id, text, score, kind)?;
     }
     Ok(vocabulary)
-}
-
-pub fn list(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
-}
-
-/// Finds `value`, or an element of it, of the type `name`.
-pub fn part<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
-    if value["type"] == name {
-        return Some(value);
-    }
-    let parts = ["pretokenizers", "normalizers", "decoders", "processors"];
-    parts.iter().flat_map(|parts| list(&value[*parts])).find_map(|value| part(value, name))
-}
-
-pub fn is_byte_level(json: &Value) -> bool {
-    part(&json["pre_tokenizer"], "ByteLevel").or(part(&json["decoder"], "ByteLevel")).is_some()
 }
 
 fn vocab(json: &Value) -> Result<impl Iterator<Item = Result<(&str, u64)>>> {

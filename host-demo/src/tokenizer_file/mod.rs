@@ -4,6 +4,7 @@ mod expressions;
 pub mod folder;
 mod json;
 pub mod ranks;
+mod rules;
 pub mod sentencepiece;
 mod special;
 mod support;
@@ -19,6 +20,7 @@ use arenite::tokenizer::INDEX_KEY;
 
 use crate::gguf_writer::{Header, Meta};
 use crate::llama2c;
+pub use rules::VocabularyRules;
 
 /// Values of `tokenizer.ggml.token_type`.
 const NORMAL: i32 = 1;

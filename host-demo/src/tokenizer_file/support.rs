@@ -3,7 +3,22 @@
 use anyhow::{Result, bail};
 use serde_json::Value;
 
-use super::json::{is_byte_level, list};
+pub fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// Finds `value`, or an element of it, of the type `name`.
+pub fn part<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
+    if value["type"] == name {
+        return Some(value);
+    }
+    let parts = ["pretokenizers", "normalizers", "decoders", "processors"];
+    parts.iter().flat_map(|parts| list(&value[*parts])).find_map(|value| part(value, name))
+}
+
+pub fn is_byte_level(json: &Value) -> bool {
+    part(&json["pre_tokenizer"], "ByteLevel").or(part(&json["decoder"], "ByteLevel")).is_some()
+}
 
 /// Refuses settings that would give other ids. A setting that changes few texts becomes a line in `notes`.
 pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Number, Value};
 
-use super::syntax::{Step, Unread};
+use super::step::{Step, Unread};
 
 /// Maximum nesting of values.
 const MOST_NESTED: usize = 64;

@@ -17,6 +17,7 @@ mod marks;
 mod nested;
 mod probe;
 mod reader;
+mod step;
 mod syntax;
 mod table;
 #[cfg(test)]

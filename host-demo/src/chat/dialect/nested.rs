@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::literal::Literals;
-use super::syntax::{Step, Unread, head};
+use super::step::{Step, Unread};
 use super::tools::{Call, Tool, Tools};
 use super::{Tag, unwrapped};
 
@@ -72,4 +72,26 @@ fn value(tool: &Tool, schema: &Value, input: &mut Literals<'_>, lead: &str, name
         }
     }
     Ok(if items.is_empty() { Value::Object(members) } else { Value::Array(items) })
+}
+
+/// Returns the name in an element's head, and the rest of the head.
+pub fn head<'t>(input: &mut Literals<'t>, tag: &Tag<String>) -> Step<(&'t str, &'t str)> {
+    input.eat(&tag.open)?;
+    let rest = input.rest();
+    // A quoted name ends with its quote; attributes may follow it.
+    let (quote, close) = match tag.head.strip_prefix('"') {
+        Some(close) => ("\"", close),
+        None => ("", tag.head.as_str()),
+    };
+    let len = match quote {
+        "" => rest.find(close),
+        quote => rest.find(quote),
+    };
+    let Some(len) = len else {
+        return if rest.len() > 256 { Err(Unread::No) } else { Err(Unread::More) };
+    };
+    let after = &rest[len + quote.len()..];
+    let end = after.find(close).ok_or(Unread::More)?;
+    input.at += len + quote.len() + end + close.len();
+    Ok((rest[..len].trim(), &after[..end]))
 }

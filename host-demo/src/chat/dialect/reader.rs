@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::Dialect;
 use super::channels::{Channel, Header};
 use super::marks::{ends_token, has_token, shown, unwrapped};
-use super::syntax::{self, End, Unread};
+use super::step::Unread;
+use super::syntax::{self, End};
 use super::tools::{Call, Tools};
 
 /// Part of an answer.

@@ -3,18 +3,10 @@
 use serde_json::{Map, Value};
 
 use super::literal::Literals;
-use super::nested;
+use super::nested::{self, head};
+use super::step::{Step, Unread};
 use super::tools::{Call, Tool, Tools};
 use super::{CallForm, Syntax, Tag};
-
-/// The reason why nothing was parsed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unread {
-    /// The text is incomplete.
-    More,
-    /// The text does not match.
-    No,
-}
 
 /// The end of the text that is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +18,6 @@ pub enum End {
     /// The limit of tokens ends the answer here.
     Cut,
 }
-
-pub type Step<T> = Result<T, Unread>;
 
 /// JSON keys of a call's name, in any dialect.
 const NAMES: [&str; 3] = ["name", "tool_name", "function"];
@@ -239,28 +229,6 @@ fn named(tool: &Tool, input: &mut Literals<'_>, after: &str, is_end: bool) -> St
         }
     }
     Ok(tool.call_json(&value))
-}
-
-/// Returns the name in an element's head, and the rest of the head.
-pub fn head<'t>(input: &mut Literals<'t>, tag: &Tag<String>) -> Step<(&'t str, &'t str)> {
-    input.eat(&tag.open)?;
-    let rest = input.rest();
-    // A quoted name ends with its quote; attributes may follow it.
-    let (quote, close) = match tag.head.strip_prefix('"') {
-        Some(close) => ("\"", close),
-        None => ("", tag.head.as_str()),
-    };
-    let len = match quote {
-        "" => rest.find(close),
-        quote => rest.find(quote),
-    };
-    let Some(len) = len else {
-        return if rest.len() > 256 { Err(Unread::No) } else { Err(Unread::More) };
-    };
-    let after = &rest[len + quote.len()..];
-    let end = after.find(close).ok_or(Unread::More)?;
-    input.at += len + quote.len() + end + close.len();
-    Ok((rest[..len].trim(), &after[..end]))
 }
 
 fn tagged(
