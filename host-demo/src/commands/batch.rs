@@ -250,7 +250,7 @@ impl Batch {
         for (prompt, settings, seed) in std::mem::take(&mut prepared.jobs) {
             let (events, answer) = mailbox(Meter::unlimited());
             let (record, asker) = (Arc::new(Record::none()), Asker::default());
-            let job = Job { prompt, settings, seed, events, record, asker, says_cached: false };
+            let job = Job { prompt, settings, seed, events, record, asker, reports_all_cached: false };
             self.send(Command::Generate(Box::new(job)))?;
             answers.push(answer);
         }
@@ -269,7 +269,7 @@ impl Batch {
             true => 0,
             false => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
         };
-        let meta = ResponseMeta { id: format!("cmpl-{id:016x}"), created, says_cached: false };
+        let meta = ResponseMeta { id: format!("cmpl-{id:016x}"), created, reports_cached: false };
         let mut line =
             json!({ "id": format!("batch_req_{id:016x}"), "custom_id": custom_id, "response": null, "error": null });
         let body = match what {

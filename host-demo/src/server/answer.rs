@@ -47,14 +47,14 @@ pub struct ResponseMeta {
     pub id: String,
     pub created: u64,
     /// True if `cached_tokens` is reported. The value depends on other requests.
-    pub says_cached: bool,
+    pub reports_cached: bool,
 }
 
 impl ResponseMeta {
     /// Makes the metadata of an answer that begins now.
     pub fn new(id: String) -> Self {
         let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-        Self { id, created, says_cached: true }
+        Self { id, created, reports_cached: true }
     }
 }
 
@@ -132,7 +132,7 @@ pub struct PromptDetails {
 
 impl Usage {
     /// Adds up the counts of all answers. A prompt with several answers counts once.
-    pub fn of(choices: &[Choice], prompts: usize, says_cached: bool) -> Self {
+    pub fn of(choices: &[Choice], prompts: usize, reports_cached: bool) -> Self {
         let each = choices.len().div_ceil(prompts.max(1)).max(1);
         let first = || choices.iter().step_by(each);
         let prompt_tokens = first().map(|choice| choice.prompt).sum();
@@ -142,7 +142,7 @@ impl Usage {
             prompt_tokens,
             completion_tokens,
             total_tokens: prompt_tokens + completion_tokens,
-            prompt_tokens_details: says_cached.then_some(PromptDetails { cached_tokens }),
+            prompt_tokens_details: reports_cached.then_some(PromptDetails { cached_tokens }),
         }
     }
 }
@@ -166,7 +166,7 @@ impl Service {
         });
         let mut answer = self.head(prepared.endpoint, meta, false);
         answer["choices"] = each.collect();
-        answer["usage"] = json!(Usage::of(choices, prepared.prompt_count, meta.says_cached));
+        answer["usage"] = json!(Usage::of(choices, prepared.prompt_count, meta.reports_cached));
         answer
     }
 

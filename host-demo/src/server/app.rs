@@ -96,8 +96,8 @@ impl App {
         let meter = self.memory.meter(prepared.stream);
         let submit = |(prompt, settings, seed)| -> Result<_> {
             let (events, answer) = mailbox(meter.clone());
-            let (record, asker, says_cached) = (open.record.clone(), open.asker, self.key.is_some());
-            let job = Box::new(Job { prompt, settings, seed, events, record, asker, says_cached });
+            let (record, asker, reports_all_cached) = (open.record.clone(), open.asker, self.key.is_some());
+            let job = Box::new(Job { prompt, settings, seed, events, record, asker, reports_all_cached });
             self.commands.send(Command::Generate(job)).map_err(|_| gone())?;
             Ok(answer)
         };

@@ -49,7 +49,7 @@ pub struct Job {
     pub asker: Asker,
     /// True if the answer reports all cached tokens of the prompt, which reveals the prompts of other clients; otherwise
     /// only those of the client's own conversations.
-    pub says_cached: bool,
+    pub reports_all_cached: bool,
 }
 
 /// The client of a request, and the request.
@@ -370,7 +370,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
     fn begin(&mut self, job: Job) {
         self.clock += 1;
         let (mut forked, mut branch) = (None, 0);
-        let known = match job.says_cached {
+        let known = match job.reports_all_cached {
             true => job.prompt.len(),
             false => self.cache.known_to(job.asker.client, &job.prompt, &job.settings.lora),
         };

@@ -61,8 +61,8 @@ pub struct Models {
     budget: usize,
     /// Arguments of this process, which are passed on to the processes of the models.
     arguments: Vec<OsString>,
-    /// The process of each model. While a lock inside a [`Place`] is held, this one is not taken.
-    places: Mutex<Vec<Option<Arc<Place>>>>,
+    /// The process of each model. While a lock inside a [`ProcessSlot`] is held, this one is not taken.
+    slots: Mutex<Vec<Option<Arc<ProcessSlot>>>>,
     /// Notified when memory may have become free.
     freed: Notify,
     /// Locked by a request that has waited too long for memory; all others wait behind it.
@@ -70,7 +70,7 @@ pub struct Models {
 }
 
 /// A process, or one that is being started.
-struct Place {
+struct ProcessSlot {
     /// The process, or the reason why it does not run.
     process: OnceCell<std::result::Result<Process, String>>,
     /// Number of requests that the process is answering.
@@ -88,13 +88,13 @@ struct Process {
 pub struct Lease {
     models: Arc<Models>,
     at: usize,
-    place: Arc<Place>,
+    slot: Arc<ProcessSlot>,
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        *lock(&self.place.used) = Instant::now();
-        if self.place.leases.fetch_sub(1, Ordering::Relaxed) == 1 {
+        *lock(&self.slot.used) = Instant::now();
+        if self.slot.leases.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.models.freed.notify_waiters();
         }
     }
@@ -128,7 +128,7 @@ impl Models {
             }
         }
         Ok(Self {
-            places: Mutex::new(models.iter().map(|_| None).collect()),
+            slots: Mutex::new(models.iter().map(|_| None).collect()),
             models,
             budget,
             arguments,
@@ -144,8 +144,8 @@ impl Models {
 
     /// Each model, with true if it is loaded.
     pub fn list(&self) -> Vec<(&ModelEntry, bool)> {
-        let places = lock(&self.places);
-        let loaded = places.iter().map(|place| place.as_ref().is_some_and(|place| place.runs() == Some(true)));
+        let slots = lock(&self.slots);
+        let loaded = slots.iter().map(|slot| slot.as_ref().is_some_and(|slot| slot.runs() == Some(true)));
         self.models.iter().zip(loaded).collect()
     }
 
@@ -184,7 +184,7 @@ impl Models {
                 })?
             }
         };
-        if lease.place.runs() == Some(true) {
+        if lease.slot.runs() == Some(true) {
             return Ok(lease);
         }
         // The start continues even if the client disconnects.
@@ -197,7 +197,7 @@ impl Models {
     }
 
     /// Waits until there is memory for a model.
-    async fn taken(self: &Arc<Self>, at: usize) -> (Lease, Vec<Arc<Place>>) {
+    async fn taken(self: &Arc<Self>, at: usize) -> (Lease, Vec<Arc<ProcessSlot>>) {
         loop {
             let freed = self.freed.notified();
             if let Some(taken) = self.take(at) {
@@ -207,19 +207,19 @@ impl Models {
         }
     }
 
-    /// Returns a place for a model, and the places that must end first. `None` if there is no memory for it.
-    fn take(self: &Arc<Self>, at: usize) -> Option<(Lease, Vec<Arc<Place>>)> {
-        let mut places = lock(&self.places);
-        for place in &mut *places {
-            place.take_if(|place| place.runs() == Some(false));
+    /// Returns a slot for a model, and the slots that must end first. `None` if there is no memory for it.
+    fn take(self: &Arc<Self>, at: usize) -> Option<(Lease, Vec<Arc<ProcessSlot>>)> {
+        let mut slots = lock(&self.slots);
+        for slot in &mut *slots {
+            slot.take_if(|slot| slot.runs() == Some(false));
         }
         let mut ended = Vec::new();
-        if places[at].is_none() {
-            let held = places.iter().zip(&self.models).filter(|(place, _)| place.is_some());
+        if slots[at].is_none() {
+            let held = slots.iter().zip(&self.models).filter(|(slot, _)| slot.is_some());
             let mut needed = self.models[at].bytes + held.map(|(_, model)| model.bytes).sum::<usize>();
-            let idle = places.iter().enumerate().filter_map(|(at, place)| {
-                let place = place.as_ref().filter(|place| place.leases.load(Ordering::Relaxed) == 0)?;
-                Some((*lock(&place.used), at))
+            let idle = slots.iter().enumerate().filter_map(|(at, slot)| {
+                let slot = slot.as_ref().filter(|slot| slot.leases.load(Ordering::Relaxed) == 0)?;
+                Some((*lock(&slot.used), at))
             });
             let mut idle: Vec<_> = idle.collect();
             idle.sort_unstable();
@@ -232,13 +232,13 @@ impl Models {
             if needed > self.budget {
                 return None;
             }
-            ended.extend(idle[..count].iter().filter_map(|(_, at)| places[*at].take()));
+            ended.extend(idle[..count].iter().filter_map(|(_, at)| slots[*at].take()));
             let (process, used) = (OnceCell::new(), Instant::now().into());
-            places[at] = Some(Arc::new(Place { process, leases: 0.into(), used }));
+            slots[at] = Some(Arc::new(ProcessSlot { process, leases: 0.into(), used }));
         }
-        let place = places[at].clone()?;
-        place.leases.fetch_add(1, Ordering::Relaxed);
-        Some((Lease { models: self.clone(), at, place }, ended))
+        let slot = slots[at].clone()?;
+        slot.leases.fetch_add(1, Ordering::Relaxed);
+        Some((Lease { models: self.clone(), at, slot }, ended))
     }
 
     /// Starts the process of a model, and waits until the model is loaded.
@@ -263,7 +263,7 @@ impl Models {
     }
 }
 
-impl Place {
+impl ProcessSlot {
     /// False if the process has ended; `None` if it was not started yet.
     fn runs(&self) -> Option<bool> {
         let process = self.process.get()?.as_ref().ok();
@@ -283,21 +283,21 @@ impl Place {
 
 impl Lease {
     /// Ends the processes of `ended`, and starts this one unless another request has started it.
-    async fn start(&self, ended: Vec<Arc<Place>>) -> std::result::Result<(), String> {
+    async fn start(&self, ended: Vec<Arc<ProcessSlot>>) -> std::result::Result<(), String> {
         let start = || async {
-            for place in &ended {
-                place.end().await;
+            for slot in &ended {
+                slot.end().await;
             }
             self.models.start(self.at).await.map_err(|error| error.to_string())
         };
         // All requests that wait for this start share its error; the next request starts it again.
-        let started = self.place.process.get_or_init(start).await;
+        let started = self.slot.process.get_or_init(start).await;
         started.as_ref().map(|_| ()).map_err(String::clone)
     }
 
     /// The port of the model's process on this machine.
     pub fn port(&self) -> u16 {
-        self.place.process.get().and_then(|process| Some(process.as_ref().ok()?.port)).unwrap_or(0)
+        self.slot.process.get().and_then(|process| Some(process.as_ref().ok()?.port)).unwrap_or(0)
     }
 
     pub fn name(&self) -> &str {

@@ -63,7 +63,7 @@ impl Proxy {
 /// The field of a request that names its model.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Named {
+struct ModelName {
     model: Option<String>,
     /// Ollama's name of the field.
     name: Option<String>,
@@ -102,7 +102,7 @@ pub async fn forward(State(proxy): State<Arc<Proxy>>, request: Request) -> Resul
     let (name, body) = match method {
         Method::POST => named(&proxy, request).await?,
         _ => {
-            let named = Query::<Named>::try_from_uri(&target).map(|Query(named)| named.model);
+            let named = Query::<ModelName>::try_from_uri(&target).map(|Query(named)| named.model);
             (named.map_err(|error| ApiError::invalid(error.body_text()))?, Body::empty())
         }
     };
@@ -149,8 +149,8 @@ async fn named(proxy: &Proxy, request: Request) -> Result<(Option<String>, Body)
 }
 
 fn name_in_json(body: &Received) -> Result<Option<String>> {
-    match serde_json::from_slice::<Named>(body.json()?) {
-        Ok(Named { model, name }) => Ok(model.or(name)),
+    match serde_json::from_slice::<ModelName>(body.json()?) {
+        Ok(ModelName { model, name }) => Ok(model.or(name)),
         // Invalid fields are reported by the process of the model.
         Err(error) if error.is_data() => Ok(None),
         Err(error) => Err(not_json(&error)),
@@ -234,7 +234,7 @@ pub async fn health(State(proxy): State<Arc<Proxy>>) -> Response {
 
 /// `GET /metrics`: with a `model` those of its process if it is loaded, without one a list of the models.
 pub async fn metrics(State(proxy): State<Arc<Proxy>>, request: Request) -> Result<Response> {
-    let named = Query::<Named>::try_from_uri(request.uri()).ok().and_then(|Query(named)| named.model);
+    let named = Query::<ModelName>::try_from_uri(request.uri()).ok().and_then(|Query(named)| named.model);
     let list = proxy.models.list();
     if let Some(name) = named {
         let (model, is_loaded) = list[proxy.models.find(Some(&name))?];

@@ -20,7 +20,7 @@ pub const LATENT: &[Row] = &[
 
 /// The matrix that expands the latent, unsplit, as llama.cpp stores it for some families.
 #[rustfmt::skip]
-const SPLIT: &[Row] = &[("self_attn.kv_b_proj", "attn_kv_b", same)];
+const KEYS_AND_VALUES: &[Row] = &[("self_attn.kv_b_proj", "attn_kv_b", same)];
 
 /// Frequency factors for the rotated part of a head.
 fn turned_factors(config: &Config) -> Result<Vec<Made>> {
@@ -96,7 +96,7 @@ pub const ALL: &[Family] = &[
     Family {
         classes: &["MiniCPM3ForCausalLM"],
         architecture: "minicpm3",
-        names: &[SPLIT, LATENT],
+        names: &[KEYS_AND_VALUES, LATENT],
         keys: |k| {
             let c = k.config;
             for (key, name) in [
@@ -131,7 +131,7 @@ pub const ALL: &[Family] = &[
     Family {
         classes: &["PLMForCausalLM"],
         architecture: "plm",
-        names: &[SPLIT, LATENT],
+        names: &[KEYS_AND_VALUES, LATENT],
         keys: |k| {
             k.common()?;
             let (kept, turned) = (k.config.need(&["qk_nope_head_dim"])?, k.config.need(&["qk_rope_head_dim"])?);
