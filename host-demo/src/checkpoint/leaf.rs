@@ -187,3 +187,37 @@ pub fn contiguous(shape: &[usize]) -> Vec<usize> {
     }
     strides
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eight_bit_floats() {
+        for (byte, value) in [(0x38, 1.0), (0xb8, -1.0), (0x7e, 448.0), (0x01, 1.0 / 512.0), (0x08, 1.0 / 64.0)] {
+            assert_eq!(e4m3(byte), value, "{byte:#x}");
+        }
+        assert!(e4m3(0x7f).is_nan());
+        let leaf = Leaf::new("x", &[0x3c, 0xc0], Coding::F8E5M2, &[2]);
+        let mut out = [0.0; 2];
+        leaf.decode(0, 1, &mut out);
+        assert_eq!(out, [1.0, -2.0]);
+    }
+
+    #[test]
+    fn factors_of_blocks() {
+        let mut leaf = Leaf::new("x", &[0x38; 8], Coding::F8E4M3, &[2, 4]);
+        leaf.scale = Some(Scale { values: vec![2.0, 3.0], columns: 4, block: [2, 2], across: 2 });
+        let mut out = [0.0; 8];
+        leaf.decode(0, 1, &mut out);
+        assert_eq!(out, [2.0, 2.0, 3.0, 3.0, 2.0, 2.0, 3.0, 3.0]);
+    }
+
+    #[test]
+    fn four_ternary_rows_in_one() {
+        let leaf = Leaf::new("x", &[0b10_00_01_10], Coding::Ternary { rows: 1, columns: 1, scale: 0.5 }, &[4, 1]);
+        let mut out = [0.0; 4];
+        leaf.decode(0, 1, &mut out);
+        assert_eq!(out, [2.0, 0.0, -2.0, 2.0]);
+    }
+}
