@@ -1,5 +1,7 @@
 //! Grammars assembled from texts, tokens and schemas, for answers with a model's own marks.
 
+use std::collections::HashMap;
+
 use anyhow::Result;
 use serde_json::Value;
 
@@ -29,15 +31,21 @@ pub enum Piece {
 
 /// Returns the table of a grammar.
 pub fn from_pieces(piece: &Piece, budget: &Budget) -> Result<Vec<u8>> {
-    let mut rules = Rules::default();
-    let expr = read(piece, &mut rules, budget)?;
+    let (mut rules, mut known) = (Rules::default(), HashMap::new());
+    let expr = read(piece, &mut rules, &mut known, budget)?;
     let root = rules.add("$", expr);
     compile(rules, root, budget)
 }
 
-fn read(piece: &Piece, rules: &mut Rules, budget: &Budget) -> Result<Expr> {
-    let all = |pieces: &[Piece], rules: &mut Rules| -> Result<Vec<Expr>> {
-        pieces.iter().map(|piece| read(piece, rules, budget)).collect()
+/// Converts a piece. `known` has the rule of each schema: calls of several functions repeat their schemas.
+fn read<'p>(
+    piece: &'p Piece,
+    rules: &mut Rules,
+    known: &mut HashMap<&'p Value, usize>,
+    budget: &Budget,
+) -> Result<Expr> {
+    let mut all = |pieces: &'p [Piece], rules: &mut Rules| -> Result<Vec<Expr>> {
+        pieces.iter().map(|piece| read(piece, rules, known, budget)).collect()
     };
     Ok(match piece {
         Piece::Text(text) => Expr::text(text),
@@ -48,8 +56,12 @@ fn read(piece: &Piece, rules: &mut Rules, budget: &Budget) -> Result<Expr> {
             Expr::Both(Box::new(counted), Box::new(without(text)))
         }
         Piece::Schema(schema) => {
+            if let Some(rule) = known.get(schema) {
+                return Ok(Expr::Rule(*rule));
+            }
             let (more, root) = schema::read(schema, budget)?;
             let first = rules.0.len();
+            known.insert(schema, first + root);
             for mut rule in more.0 {
                 shift(&mut rule.expr, first);
                 rules.0.push(rule);
@@ -58,11 +70,13 @@ fn read(piece: &Piece, rules: &mut Rules, budget: &Budget) -> Result<Expr> {
         }
         Piece::Seq(pieces) => Expr::Seq(all(pieces, rules)?),
         Piece::Alt(pieces) => Expr::Alt(all(pieces, rules)?),
-        Piece::Repeat(piece, least, most) => read(piece, rules, budget)?.repeat(*least, *most),
+        Piece::Repeat(piece, least, most) => read(piece, rules, known, budget)?.repeat(*least, *most),
         Piece::Members(members, separator) => {
-            let read_member = |(piece, is_required): &(Piece, bool)| Ok((read(piece, rules, budget)?, *is_required));
-            let members = members.iter().map(read_member).collect::<Result<Vec<_>>>()?;
-            let separator = Box::new(read(separator, rules, budget)?);
+            let mut each = Vec::new();
+            for (piece, is_required) in members {
+                each.push((read(piece, rules, known, budget)?, *is_required));
+            }
+            let (members, separator) = (each, Box::new(read(separator, rules, known, budget)?));
             Expr::Members { members, rest: None, separator }
         }
     })
