@@ -105,3 +105,22 @@ fn one_call_where_only_one_may_be() {
     let call = "<tool_call>\n{\"name\": \"get_time\", \"arguments\": {}}\n</tool_call>";
     super::check("a call", &table, &[call], &["", &format!("{call}\n{call}"), "hello", "{}"]);
 }
+
+/// Calls of four ordinary functions compile within the budget of a request.
+#[test]
+fn ordinary_functions_fit_in_a_request() {
+    let marks = Marks::default();
+    let text = |most: u32| json!({ "type": "string", "maxLength": most });
+    let function = |name: &str, properties: Value| json!({ "function": { "name": name, "parameters": { "type": "object", "properties": properties, "additionalProperties": false } } });
+    let numbers = json!({ "type": "array", "items": { "type": "number" }, "minItems": 1, "maxItems": 4 });
+    let tools = Tools::of(&[
+        function("get_weather", json!({ "city": text(20), "unit": { "enum": ["celsius", "fahrenheit"] } })),
+        function("add", json!({ "numbers": numbers })),
+        function("send_mail", json!({ "to": text(30), "subject": text(40), "urgent": { "type": "boolean" } })),
+        function("stop", json!({})),
+    ]);
+    let all: Vec<_> = tools.0.iter().collect();
+    let dialect = Dialect::all(&marks);
+    let calls = Constraint { dialect: &dialect, marks: &marks }.calls(&all, true);
+    assert!(from_pieces(&calls, &Budget::of_request()).is_ok());
+}
