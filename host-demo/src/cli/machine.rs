@@ -39,7 +39,8 @@ pub struct ModelArgs {
     #[arg(long, global = true, value_name = "FILE")]
     pub tokenizer: Option<PathBuf>,
 
-    /// Look for NaN and infinity in all weights before the model runs
+    /// Before the model runs, look for NaN and infinity in all weights, and compare them with the hashes in the file,
+    /// if any
     #[arg(long, global = true)]
     pub check_tensors: bool,
 

@@ -41,7 +41,7 @@ pub struct SamplingArgs {
         value_parser = |n: &str| count_or(n, 1 << 16))]
     pub repeat_last_n: u32,
 
-    /// Divide the logits of recent tokens by this; 1 disables
+    /// Divide positive logits of recent tokens by this, and multiply negative ones; 1 disables
     #[arg(long, value_name = "R", default_value_t = 1.0, allow_negative_numbers = true, value_parser = positive)]
     pub repeat_penalty: f32,
 

@@ -57,11 +57,11 @@ pub struct Args {
     #[arg(long, value_name = "F.json")]
     tools: Option<PathBuf>,
 
-    /// Program that runs the calls: gets {"name": ..., "arguments": {...}} on stdin, prints the result
+    /// Program that runs function calls: reads {"name": ..., "arguments": {...}} from stdin and prints the result
     #[arg(long, value_name = "CMD", requires = "tools")]
     tool_cmd: Option<String>,
 
-    /// Turn thoughts on or off, where the template has a switch
+    /// Turn thinking on or off, if the template has a switch
     #[arg(long, value_name = "on|off")]
     think: Option<Switch>,
 
@@ -349,7 +349,7 @@ fn converse(talk: &mut Talk<'_, '_, '_>, lines: &mut Lines, args: &Args, file: &
 /// Maximum number of answers in a row that are calls.
 const MOST_ROUNDS: usize = 16;
 
-/// Generates an answer. As long as it is calls of functions, runs them and generates the next one.
+/// Generates an answer. While the answer is function calls, runs them and generates the next answer.
 fn answer_with_tools(talk: &mut Talk<'_, '_, '_>, args: &Args) -> Result<End> {
     for _ in 0..MOST_ROUNDS {
         let end = answer(talk, args.reasoning)?;

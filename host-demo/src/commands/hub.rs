@@ -23,7 +23,7 @@ continues, and its SHA-256 is checked. Split models are fetched whole. The cache
 huggingface_hub: HF_HUB_CACHE, HF_HOME/hub or ~/.cache/huggingface/hub. HF_ENDPOINT is another hub's address, HF_TOKEN an \
 access token for gated and private repositories. Prints the path of each model.")]
 pub struct PullArgs {
-    /// Models
+    /// Models to fetch
     #[arg(required = true, value_name = "USER/REPO[:QUANT]|URL")]
     names: Vec<String>,
 

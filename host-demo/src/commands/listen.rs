@@ -28,7 +28,7 @@ pub struct Args {
     #[arg(value_name = "FILE", required_unless_present = "stream", conflicts_with = "stream")]
     file: Option<PathBuf>,
 
-    /// Read raw 16-bit mono samples at 16 kHz from standard input, and print each part as soon as it is decoded
+    /// Read raw 16-bit mono samples at 16 kHz from standard input, and print each segment as soon as it is decoded
     #[arg(long)]
     stream: bool,
 

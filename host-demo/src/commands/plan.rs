@@ -49,7 +49,7 @@ pub struct Args {
     #[arg(short, long, default_value_t = 1, value_parser = threads)]
     threads: usize,
 
-    /// Flash size of a board of your own, such as 1M; without it, models are read from files
+    /// Flash size of a board of your own, such as 1M; without it, the board reads the model from a file
     #[arg(long, value_name = "BYTES", requires = "ram", value_parser = memory_size)]
     flash: Option<usize>,
 

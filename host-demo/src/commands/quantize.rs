@@ -79,7 +79,7 @@ pub struct Args {
     #[arg(long, conflicts_with = "output_type")]
     leave_output_tensor: bool,
 
-    /// Give all matrices the same type, instead of the mixture of types such as Q4_K_M
+    /// Give all matrices the same type, instead of the mixture that a type such as Q4_K_M means
     #[arg(long)]
     pure: bool,
 
@@ -337,7 +337,7 @@ fn bits(changes: &[Change<'_>]) -> String {
     format!("{:.2} bits per weight", 8.0 * bytes as f64 / (weights as f64).max(1.0))
 }
 
-/// Sorts the tensors by the piece that has them, and counts those of each piece.
+/// Sorts the tensors by the piece that has them, and counts the tensors of each piece.
 fn kept_split(file: &ModelFile, changes: &mut [Change<'_>]) -> Vec<usize> {
     let ends: Vec<u64> = file
         .pieces()

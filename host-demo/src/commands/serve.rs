@@ -48,12 +48,12 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = at_least_one)]
     parallel: usize,
 
-    /// Name of the model in requests and answers [default: the file's name]; with several models, one for each in order
+    /// Name of the model in requests and answers [default: the file's name]; with several models, one name each
     #[arg(long, value_name = "NAME")]
     alias: Vec<String>,
 
-    /// Maximum size of the server and its loaded models, such as 6G. A model that is not loaded replaces the one that has
-    /// been idle the longest [default: no limit]
+    /// Maximum memory of the server and its loaded models, such as 6G. To load another model, the server unloads the one
+    /// that has been idle the longest [default: no limit]
     #[arg(long, value_name = "BYTES", value_parser = memory_size)]
     memory: Option<usize>,
 

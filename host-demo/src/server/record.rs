@@ -23,7 +23,7 @@ const WAITING: usize = 1024;
 /// The format of lines in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
-    /// One line of words
+    /// Plain text
     Text,
     /// One JSON object
     Json,

@@ -10,13 +10,13 @@ use super::{Part, Summary};
 /// Format of a transcript.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// One part per line.
+    /// One segment per line.
     Text,
     /// SubRip subtitles.
     Srt,
     /// WebVTT subtitles.
     Vtt,
-    /// One object, in the form of OpenAI's `verbose_json`.
+    /// One object, in the format of OpenAI's `verbose_json`.
     Json,
 }
 
