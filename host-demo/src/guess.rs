@@ -5,7 +5,7 @@ use arenite::sampler::argmax;
 use arenite::speculation::lookup;
 use arenite::{Session, TokenId, Work};
 
-/// Proposes at most this number of tokens that may follow a text.
+/// A function that proposes tokens to follow a text, at most the given number.
 pub type Guess<'g> = Box<dyn FnMut(&[TokenId], usize) -> Result<Vec<TokenId>> + 'g>;
 
 /// Speculative decoding of one session.

@@ -35,7 +35,7 @@ pub fn encode(tokenizer: &Tokenizer<'_, '_>, text: &[u8], how: Encode) -> Result
     Ok(ids)
 }
 
-/// Returns a line for people if the host does part of a vocabulary's tokenization.
+/// Returns a note for the user if the host does part of the tokenization.
 pub fn note(gguf: &Gguf<'_>) -> Option<&'static str> {
     let wants_nfc = matches!(gguf.get("tokenizer.ggml.normalizer.nfc"), Some(Value::Bool(true)));
     wants_nfc.then_some(

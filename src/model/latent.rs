@@ -27,9 +27,13 @@ impl Latent {
     /// All sizes 0.
     pub(super) const NONE: Self = Self { q_rank: 0, rank: 0, nope: 0, rope: 0, value: 0, absorbed: false, yarn: 0.0 };
 
-    /// Elements per token of the intermediate values: queries, keys and values in the layout of attention, later the
-    /// values of all heads; projected queries, later the output of attention; latent vectors; inputs of one head's
-    /// matrices; keys and values of all heads.
+    /// Elements per token of each buffer of intermediate values:
+    ///
+    /// 1. queries, keys and values in the layout of attention; after attention, the values of all heads
+    /// 2. projected queries; after attention, its output
+    /// 3. latent vectors
+    /// 4. inputs of one head's matrices
+    /// 5. keys and values of all heads
     pub(crate) const fn pieces(&self, layer: &Layer) -> [usize; 5] {
         let Self { q_rank, rank, nope, rope, value, absorbed, .. } = *self;
         [

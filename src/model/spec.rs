@@ -370,7 +370,7 @@ pub struct Loops {
     pub layers: usize,
     /// True if the final norm is also applied between two runs.
     pub normed: bool,
-    /// 0 if all layers run one after the other. Otherwise the layers are two stacks of equal size: the first one runs so
+    /// 0 if all layers run one after the other. Otherwise the layers are two stacks of equal size: the first one runs this
     /// many times, then the second one runs once, and so on ([HRM](https://arxiv.org/abs/2506.21734)).
     pub low_runs: usize,
 }

@@ -232,8 +232,8 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
 
     /// Encodes a text to the front of `out` and returns the number of ids.
     ///
-    /// The text may contain any bytes. Time is O(n log n) in its length. If [`wants_nfc`](Self::wants_nfc), convert the
-    /// text to NFC first.
+    /// The text may contain any bytes. Time is O(n log n) in its length. If [`wants_nfc`](Self::wants_nfc) is true,
+    /// convert the text to NFC first.
     ///
     /// # Errors
     ///

@@ -11,8 +11,8 @@ const EXPERTS: u64 = 6;
 /// A family: its architecture, keys, and tensors. After a digit, tensors exist only in the first layer (0), in all but the
 /// first (1), in all but the last (2), or in the last (3).
 ///
-/// Some keys are not of the file: `width` is that of the hidden state, `global` names a vector of the whole model, `tied`
-/// and `bare` leave out the head and the last norm, and a minus sign leaves out a key.
+/// Some keys are not written to the file: `width` is that of the hidden state, `global` names a vector of the whole
+/// model, `tied` and `bare` leave out the head and the last norm, and a minus sign leaves out a key.
 pub struct Peer {
     pub architecture: &'static str,
     keys: &'static str,
@@ -156,7 +156,7 @@ pub fn peer(family: &Peer) -> Builder {
     let mut add = |name: &str, dims: &[u64]| {
         let norm = name.contains("norm") && !name.ends_with(".bias");
         let (base, spread) = match name.ends_with("ssm_a") {
-            // A decay is negative, but Ling's is a factor below a function.
+            // A decay is negative, except Ling's, which is a factor.
             true => (if architecture == "kimi-linear" { -1.0 } else { 1.0 }, 0.5),
             false if norm => (1.0, 0.5),
             false => (0.0, 1.5 / (dims[0] as f32).sqrt()),

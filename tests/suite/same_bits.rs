@@ -92,7 +92,7 @@ fn every_fixture_every_way() {
     });
 }
 
-/// The tiny models of families without a fixture, in some ways.
+/// The tiny models of families without a fixture, with several kernels, batches and numbers of workers.
 #[test]
 fn every_family_without_a_fixture() {
     for (name, file) in all_peers() {

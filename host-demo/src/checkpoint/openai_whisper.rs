@@ -14,7 +14,7 @@ const LANGUAGES: &str = "en zh de es ru ko fr ja pt tr pl ca nl ar sv it id hi f
     hr bg lt la mi ml cy sk te fa lv bn sr az sl kn et mk br eu is hy ne mn bs kk sq sw gl mr pa si km sn yo so af oc ka \
     be tg sd gu am yi lo uz fo ht ps tk nn mt sa lb my bo tl mg as tt haw ln ha ba jw su yue";
 
-/// Texts that are no speech: with and without a space before them they are not generated.
+/// Texts that are not speech. Models do not generate them, with or without a space before them.
 const NO_SPEECH: &str = "\" # ( ) * + / : ; < = > @ [ \\ ] ^ _ ` { | } ~ 「 」 『 』 << >> <<< >>> -- --- -( -[ (' (\" (( )) \
     ((( ))) [[ ]] {{ }} ♪♪ ♪♪♪";
 

@@ -2,8 +2,9 @@
 //! vocabulary.
 //!
 //! Source: `whisper_model_load` of whisper.cpp. A number has 32 bits, the lowest byte first. The parts of a file are a
-//! magic number, the sizes, the filter bank, the tokens by id, and the tensors. The tensors come up to the end: the
-//! number of dimensions, the length of the name, the type, the dimensions (the contiguous one first), the name, the data.
+//! magic number, the sizes, the filter bank, the tokens by id, and the tensors. The tensors fill the rest of the file,
+//! each as the number of dimensions, the length of the name, the type, the dimensions (the contiguous one first), the
+//! name, the data.
 
 use anyhow::{Context, Result, bail, ensure};
 use arenite::quant::TensorType;

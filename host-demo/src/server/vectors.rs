@@ -29,8 +29,8 @@ impl Service {
         }
     }
 
-    /// Returns the tokens of the texts in an embedding request. A text that is too long is an error of its own, unless
-    /// no text fits.
+    /// Returns the tokens of the texts in an embedding request. A text that is too long gets its own error. If
+    /// no text fits, the request fails.
     pub fn embedding_inputs(&self, body: &Value) -> Result<Vec<Result<Texts, ApiError>>, ApiError> {
         self.check_model(body.get("model").and_then(Value::as_str))?;
         if !self.makes_vectors {

@@ -97,7 +97,8 @@ pub fn with_tokenizer(gguf: &Gguf<'_>, tokenizer: &Path) -> Result<Vec<u8>> {
 /// The header of [`with_tokenizer`]'s file.
 pub fn header_with(gguf: &Gguf<'_>, tokenizer: &Path) -> Result<Header> {
     let mut header = Header::new();
-    // Settings that the new vocabulary does not have are kept: the tokens that begin and end a text.
+    // Keeps the ids of special tokens, such as BOS and EOS, and whether they are added, unless the new vocabulary sets
+    // them.
     let stays = |key: &str| match key.strip_prefix("tokenizer.ggml.") {
         Some(name) => name.ends_with("_token_id") || name.starts_with("add_") && name.ends_with("_token"),
         None => key != INDEX_KEY,

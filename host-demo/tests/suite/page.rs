@@ -91,7 +91,8 @@ const html = (node) => {
 console.log(JSON.stringify(TEXTS.map((text) => markdown(text).map(html).join(""))));
 "##;
 
-/// Texts and the elements that CommonMark and GitHub's tables give; line breaks stay, and code has its language.
+/// Texts, and the HTML that CommonMark with GitHub's tables defines. Line breaks stay, and code blocks have their
+/// language.
 const MARKDOWN: &[(&str, &str)] = &[
     (
         "# A *b*\n\ntext **bold _it_**\nnext",

@@ -148,7 +148,7 @@ fn word_pieces() {
     assert_eq!(ids(&tokenizer, "Hello WORLD! HÉllo zzz"), json!([2, 7, 8, 9, 10, 11, 7, 1, 3]));
 }
 
-/// Lowercase and accents are switched apart.
+/// Lowercase and the removal of accents are separate settings.
 #[test]
 fn word_pieces_with_accents() {
     let tokens = [

@@ -66,7 +66,7 @@ impl<'m> Forward<'m, '_> {
         run_chosen(compute, layer, &Bank::all(spec, experts.count, ffn), (chosen, branch), gathered, inner, sum);
         #[cfg(feature = "mixtures")]
         if let Some(group) = spec.group_experts() {
-            // They process the output of the others, as in llama.cpp.
+            // As in llama.cpp, these experts process the output of the chosen ones.
             copy(branch, sum);
             run_chosen(compute, layer, &Bank::shared(groups, group.width), (of_groups, branch), gathered, inner, sum);
         }
@@ -181,8 +181,8 @@ fn run_chosen(
     }
 }
 
-/// Computes the weights of the experts that groups share, from a router's scores. Each chosen expert chooses that of its
-/// group; as in llama.cpp, its share is the softmax's at the number of the group.
+/// Computes the weights of the experts that groups share, from a router's scores. Each chosen expert selects the
+/// shared expert of its group. As in llama.cpp, the weight is the softmax's value at the index of the group.
 fn choose_groups(scores: &[f32], used: usize, group: GroupExperts, weights: &mut [f32]) {
     let top = scores.iter().fold(f32::NEG_INFINITY, |top, &score| if score > top { score } else { top });
     let total: f32 = scores.iter().map(|score| libm::expf(score - top)).sum();
@@ -190,7 +190,7 @@ fn choose_groups(scores: &[f32], used: usize, group: GroupExperts, weights: &mut
     let mut kept = 0.0;
     let mut last: Option<(usize, f32)> = None;
     for _ in 0..used.min(weights.len()) {
-        // The best of those that come after the last one: lower scores, and of equal ones the later.
+        // The next expert by score: lower than the last one, or equal with a higher index.
         let is_after = |i: usize, score: f32| last.is_none_or(|(at, best)| score < best || score == best && i > at);
         let mut best: Option<(usize, f32)> = None;
         for (i, &score) in scores.iter().enumerate().filter(|(i, score)| is_after(*i, **score)) {

@@ -93,7 +93,7 @@ impl Delta<'_> {
         let [q, k, v] = CHANNELS.map(|(role, _)| matrix(role));
         let [decay, gate] = LOW.map(|(role, _)| matrix(role));
         let [low_decay, low_gate] = LOW.map(|(_, role)| matrix(role));
-        // A product of low rank has its second matrix.
+        // A product of low rank has a second matrix.
         let whole = |w, second: &Option<_>| if second.is_some() { None } else { w };
         let products = [
             (q, 0),

@@ -1,6 +1,6 @@
-//! Two stacks of layers that run in turns ([HRM](https://arxiv.org/abs/2506.21734)): each has a hidden state, which begins
-//! as the token's embedding and as a learned vector. A run's input is the sum of both, and its output replaces the hidden
-//! state of its stack. Also the token's embedding, which a model may add after every layer.
+//! Two stacks of layers that run in turns ([HRM](https://arxiv.org/abs/2506.21734)): each has a hidden state. One
+//! begins as the token's embedding, the other as a learned vector. A run's input is the sum of both, and its output
+//! replaces the hidden state of its stack. Also adds the token's embedding after every layer, for models that do so.
 //!
 //! The residual stream holds the hidden state of the stack that ran last; the buffers of a pass hold the other one.
 

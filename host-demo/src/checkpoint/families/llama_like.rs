@@ -66,7 +66,7 @@ fn hrm(keys: &mut Keys<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Negates the second half of each head: Talkie turns the other way.
+/// Negates the second half of each head, because Talkie rotates in the other direction.
 fn turned_back<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     let head = config.size(&["head_dim"])?;
     ensure!(head > 0, "head_dim in config.json is 0");
@@ -392,7 +392,7 @@ pub const ALL: &[Family] = &[
         ]],
         keys: |k| {
             k.common()?;
-            // The smallest number that makes 1 larger, which torch takes if a norm names none.
+            // The machine epsilon of f32 is torch's default for norms.
             k.set("attention.layer_norm_rms_epsilon", f32::EPSILON);
             Ok(())
         },

@@ -174,7 +174,8 @@ fn turned<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     if view.shape().len() > 1 { transposed(config, view) } else { Ok(vec![view]) }
 }
 
-/// The first layer's value mix is not used; llama.cpp requires its tensors, and its converter copies these.
+/// In the first layer, also writes the tensor as one of the value mix: the layer does not use it, but llama.cpp
+/// requires it, and its converter writes the same copy.
 fn twice_in_first<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     let is_first = Place::of(view.name()).number == Some(0);
     let mut views = turned(config, view)?;
