@@ -272,10 +272,10 @@ def train(model, tokenizer, args, save):
 
 # --- the file ------------------------------------------------------------------------------
 
-def write_gguf(path, model, tokenizer):
+def write_gguf(path, model, tokenizer, name="Arenite Stories", description="A small Llama that tells little stories", user_defined=()):
     w = gguf.GGUFWriter(path, "llama")
-    w.add_name("Arenite Stories")
-    w.add_description("A small Llama that tells little stories")
+    w.add_name(name)
+    w.add_description(description)
     w.add_license("MIT OR Apache-2.0")
     w.add_context_length(CONTEXT)
     w.add_embedding_length(DIM)
@@ -292,7 +292,8 @@ def write_gguf(path, model, tokenizer):
 
     kind = lambda i: (gguf.TokenType.UNKNOWN if tokenizer.is_unknown(i) else
                       gguf.TokenType.CONTROL if tokenizer.is_control(i) else
-                      gguf.TokenType.BYTE if tokenizer.is_byte(i) else gguf.TokenType.NORMAL)
+                      gguf.TokenType.BYTE if tokenizer.is_byte(i) else
+                      gguf.TokenType.USER_DEFINED if tokenizer.id_to_piece(i) in user_defined else gguf.TokenType.NORMAL)
     w.add_tokenizer_model("llama")
     w.add_tokenizer_pre("default")
     w.add_token_list([tokenizer.id_to_piece(i) for i in range(VOCAB)])
