@@ -1,0 +1,104 @@
+//! The model: a command in, a call out.
+
+use arenite::grammar::{Constraint, Grammar};
+use arenite::sampler::{Params, Pcg32, Sampler};
+use arenite::tokenizer::{Encode, Tokenizer};
+use arenite::{Error, Gguf, Model, Options, Plan, Session, TokenId, Work, Workspace};
+use heapless::String;
+
+use crate::mark;
+
+/// The model in flash, packed by `arenite pack`: the tokenizer's index is in it and takes no RAM.
+pub static MODEL: &[u8] = arenite::include_model!("../../../../host-demo/models/commands.gguf");
+/// The grammar of the calls, compiled by `arenite grammar`.
+static CALLS: &[u8] = include_bytes!("../../../../host-demo/models/commands.table");
+
+const PLAN: Plan = Plan::of(MODEL, Options::new().context(96).batch(8)).within(64 * 1024);
+static WORKSPACE: Workspace<{ PLAN.workspace }> = Workspace::new();
+static KV: Workspace<{ PLAN.kv }> = Workspace::new();
+/// Scratch of the tokenizer.
+static SCRATCH: Workspace<{ Tokenizer::scratch_bytes(crate::LONGEST) }> = Workspace::new();
+
+/// Tokens of the longest call, and its bytes.
+const TOKENS: usize = 32;
+const BYTES: usize = 96;
+const VOCABULARY: usize = 640;
+/// The most probable call.
+const GREEDY: Params = Params { temperature: 0.0, ..Params::DEFAULT };
+
+pub struct Assistant<'m, 'a> {
+    tokenizer: Tokenizer<'a, 'a>,
+    grammar: Grammar<'static>,
+    session: Session<'m, 'a>,
+    scratch: &'a mut [u8],
+}
+
+pub struct Answer {
+    pub call: String<BYTES>,
+    /// Number of tokens of the command and of the call.
+    pub prompt: usize,
+    pub generated: usize,
+}
+
+impl<'m, 'a> Assistant<'m, 'a> {
+    /// Takes the static memory.
+    #[inline(never)]
+    pub fn new(gguf: &'a Gguf<'a>, model: &'m Model<'_>) -> Result<Self, Error> {
+        Ok(Self {
+            tokenizer: Tokenizer::new(gguf, &mut [])?,
+            grammar: Grammar::new(CALLS)?,
+            session: Session::new(model, PLAN, WORKSPACE.take()?, KV.take()?)?,
+            scratch: SCRATCH.take()?,
+        })
+    }
+
+    /// The call of a command, which ends with a line feed. Calls `step` after every layer.
+    #[inline(never)]
+    pub fn answer(&mut self, command: &[u8], mut step: impl FnMut()) -> Result<Answer, Error> {
+        let prompt = self.read(command, &mut step)?;
+        mark();
+        let mut scratch = [0; Sampler::scratch_bytes(&GREEDY, VOCABULARY)];
+        let mut sampler = Sampler::new(GREEDY, &[], VOCABULARY, &mut scratch)?;
+        let mut random = Pcg32::new(0); // not used: the call is the most probable one
+        let mut constraint = Constraint::new(self.grammar);
+        let mut decoder = self.tokenizer.decoder();
+        let mut answer = Answer { call: String::new(), prompt, generated: 0 };
+        while answer.generated < TOKENS {
+            let allows = |token| constraint.allows(&self.tokenizer, token);
+            let token = sampler.sample_where(self.session.logits_mut(), &mut random, allows)?;
+            constraint.accept(&self.tokenizer, token)?;
+            decoder.write(token, &self.tokenizer, &mut answer.call)?;
+            answer.generated += 1;
+            if constraint.is_over() {
+                break;
+            }
+            self.run(&[token], &mut step)?;
+            mark();
+        }
+        decoder.write_rest(&mut answer.call)?;
+        Ok(answer)
+    }
+
+    /// Runs a command from the first position. Returns its number of tokens.
+    #[inline(never)]
+    fn read(&mut self, command: &[u8], step: &mut impl FnMut()) -> Result<usize, Error> {
+        let mut ids = [0; PLAN.options.context];
+        // What a user types is never a control token.
+        let encode = Encode { parse_special: false, ..Encode::PROMPT };
+        let count = self.tokenizer.encode(command, encode, self.scratch, &mut ids)?;
+        self.session.rewind(0)?;
+        self.run(ids.get(..count).unwrap_or(&[]), step)?;
+        Ok(count)
+    }
+
+    #[inline(never)]
+    fn run(&mut self, tokens: &[TokenId], step: &mut impl FnMut()) -> Result<(), Error> {
+        let (engine, context) = self.session.parts();
+        let works = &mut [Work::prefill(context, tokens)];
+        let mut pass = engine.begin(works)?;
+        while pass.step() {
+            step();
+        }
+        Ok(())
+    }
+}

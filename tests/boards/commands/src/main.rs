@@ -1,0 +1,108 @@
+//! Turns commands in English, German and Hindi into calls: a line over the UART in, a JSON call out.
+//!
+//! It runs under qemu on a Cortex-M4F, a Cortex-M33 and a RISC-V core. For your own board, replace the memory map
+//! (`memory/`) and the module `board`.
+#![no_std]
+#![no_main]
+
+mod assistant;
+#[cfg_attr(target_arch = "arm", path = "mps2.rs")]
+#[cfg_attr(target_arch = "riscv32", path = "virt.rs")]
+mod board;
+mod home;
+mod stack;
+
+use core::fmt::Write;
+
+use arenite::Error;
+use assistant::{Assistant, MODEL};
+use board::Board;
+use heapless::Vec;
+use home::Home;
+use stack::Stack;
+
+/// Bytes of the longest command.
+const LONGEST: usize = 256;
+/// Ends the program: end of transmission, Ctrl-D.
+const END: u8 = 4;
+
+/// Answers each line until the end. An error in a command is reported, and the next command is read.
+fn serve(board: &mut Board) -> Result<(), Error> {
+    let stack = Stack::paint();
+    let gguf = arenite::Gguf::parse(MODEL)?;
+    // Half-written flash is found here, and not by wrong calls.
+    if let Some(mut verify) = gguf.verify()? {
+        while verify.step(4096)? {
+            board.feed_watchdog();
+        }
+    }
+    let model = arenite::Model::new(&gguf)?;
+    let mut assistant = Assistant::new(&gguf, &model)?;
+    let mut home = Home::default();
+    let _ = writeln!(board, "ready: {} bytes of statics, {} of stack", stack::statics(), stack.used());
+
+    let mut line = Vec::new();
+    while read_line(board, &mut line) {
+        let start = board.micros();
+        mark();
+        let answer = assistant.answer(&line, || board.feed_watchdog());
+        mark();
+        let micros = board.micros().wrapping_sub(start);
+        match answer {
+            Ok(answer) => {
+                let _ = writeln!(board, "{}", answer.call);
+                match home.apply(&answer.call) {
+                    Ok(()) => board.led(home.is_lit()),
+                    Err(error) => drop(writeln!(board, "error: {error}")),
+                }
+                let tokens = (answer.prompt, answer.generated);
+                let _ = write!(board, "# {} + {} tokens, {micros} us, ", tokens.0, tokens.1);
+                let _ = writeln!(board, "{} bytes of stack, LED {}", stack.used(), home.is_lit());
+            }
+            Err(error) => drop(writeln!(board, "error: {error}")),
+        }
+    }
+    Ok(())
+}
+
+/// Reads a line with its line feed. False at the end of the input. The rest of a line that is too long is dropped.
+fn read_line(board: &mut Board, line: &mut Vec<u8, LONGEST>) -> bool {
+    line.clear();
+    loop {
+        match board.read() {
+            END => return false,
+            b'\n' | b'\r' if line.is_empty() => {}
+            b'\n' | b'\r' => {
+                // The line feed, for which there is always room, ends a command for the model.
+                line.truncate(LONGEST - 1);
+                return line.push(b'\n').is_ok();
+            }
+            byte => drop(line.push(byte)),
+        }
+    }
+}
+
+/// Instructions are counted between calls of this function: see `benches/instructions.c`.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn mark() {
+    // SAFETY: an empty instruction sequence that the compiler cannot see through.
+    unsafe { core::arch::asm!("") };
+}
+
+/// Called by the module `board` after the start.
+fn run() -> bool {
+    let mut board = Board::new();
+    match serve(&mut board) {
+        Ok(()) => true,
+        Err(error) => {
+            let _ = writeln!(board, "error: {error}");
+            false
+        }
+    }
+}
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    board::exit(false)
+}

@@ -1,0 +1,94 @@
+//! Arm's boards MPS2 with a Cortex-M4F (AN386) and a Cortex-M33 (AN505).
+
+use core::fmt;
+
+use cortex_m_semihosting::debug;
+
+/// Addresses of the UART, the watchdog, and the FPGA's inputs and outputs.
+#[cfg(armv7em)]
+const BASE: [usize; 3] = [0x4000_4000, 0x4000_8000, 0x4002_8000];
+#[cfg(armv8m)]
+const BASE: [usize; 3] = [0x5020_0000, 0x5008_1000, 0x5030_2000];
+const UART: usize = BASE[0];
+const WATCHDOG: usize = BASE[1];
+const IO: usize = BASE[2];
+
+const UART_DATA: usize = UART;
+const UART_STATE: usize = UART + 4;
+const UART_CONTROL: usize = UART + 8;
+const UART_DIVIDER: usize = UART + 16;
+const WATCHDOG_LOAD: usize = WATCHDOG;
+const WATCHDOG_CONTROL: usize = WATCHDOG + 8;
+const WATCHDOG_CLEAR: usize = WATCHDOG + 12;
+const LEDS: usize = IO;
+/// Counts cycles.
+const COUNTER: usize = IO + 0x18;
+const MEGAHERTZ: u32 = 25;
+/// Without a feed for this time the watchdog interrupts the program, and after the same time again it resets the board.
+const SECONDS: u32 = 4;
+
+pub struct Board;
+
+fn read(address: usize) -> u32 {
+    // SAFETY: a register of the board.
+    unsafe { (address as *const u32).read_volatile() }
+}
+
+fn write(address: usize, value: u32) {
+    // SAFETY: as above.
+    unsafe { (address as *mut u32).write_volatile(value) }
+}
+
+impl Board {
+    pub fn new() -> Self {
+        write(UART_DIVIDER, MEGAHERTZ * 1_000_000 / 115_200);
+        write(UART_CONTROL, 3); // transmit and receive
+        write(WATCHDOG_LOAD, SECONDS * MEGAHERTZ * 1_000_000);
+        write(WATCHDOG_CONTROL, 3); // interrupt and reset
+        Self
+    }
+
+    /// Waits for a byte.
+    pub fn read(&mut self) -> u8 {
+        while read(UART_STATE) & 2 == 0 {
+            self.feed_watchdog();
+        }
+        read(UART_DATA) as u8
+    }
+
+    pub fn led(&mut self, is_on: bool) {
+        write(LEDS, is_on.into());
+    }
+
+    pub fn micros(&self) -> u32 {
+        read(COUNTER) / MEGAHERTZ
+    }
+
+    pub fn feed_watchdog(&mut self) {
+        write(WATCHDOG_CLEAR, 1);
+    }
+}
+
+impl fmt::Write for Board {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for byte in text.bytes() {
+            while read(UART_STATE) & 1 != 0 {
+                core::hint::spin_loop();
+            }
+            write(UART_DATA, byte.into());
+        }
+        Ok(())
+    }
+}
+
+pub fn exit(is_well: bool) -> ! {
+    debug::exit(if is_well { debug::EXIT_SUCCESS } else { debug::EXIT_FAILURE });
+    loop {
+        core::hint::spin_loop();
+    }
+}
+
+#[cortex_m_rt::entry]
+fn start() -> ! {
+    exit(crate::run())
+}
