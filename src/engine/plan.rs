@@ -164,10 +164,11 @@ impl Plan {
     ///
     /// # Panics
     ///
-    /// If [`Gguf::parse`] or [`try_of`](Self::try_of) would fail. If the file needs a disabled feature of the crate,
-    /// the message names it.
+    /// If [`Gguf::parse`] or [`try_of`](Self::try_of) would fail, or if the file's tokenizer needs a disabled feature of
+    /// the crate. The message names the feature. (A program that works with token ids alone can use
+    /// [`try_of`](Self::try_of).)
     pub const fn of(file: &[u8], options: Options) -> Self {
-        match Self::try_of(file, options) {
+        match Self::with_tokenizer(file, options) {
             Ok(plan) => plan,
             Err(error) => {
                 let mut message = error.sentence().message();
@@ -179,7 +180,17 @@ impl Plan {
         }
     }
 
-    /// Like [`of`](Self::of), but returns an error instead of panicking.
+    /// Plans for the model in `file`, and fails if a disabled feature is all that its tokenizer lacks.
+    const fn with_tokenizer(file: &[u8], options: Options) -> Result<Self, Error> {
+        let gguf = tri!(Gguf::parse(file));
+        let plan = tri!(Self::new(&gguf, options));
+        match Tokenizer::check_kind(&gguf) {
+            Err(error) if error.missing_feature().is_some() => Err(error),
+            _ => Ok(plan),
+        }
+    }
+
+    /// Like [`of`](Self::of), but returns an error instead of panicking, and plans for any tokenizer.
     ///
     /// # Errors
     ///

@@ -66,15 +66,56 @@ impl State {
     }
 
     /// True if these bytes may follow.
-    pub fn allows(&self, grammar: &Grammar<'_>, bytes: impl Iterator<Item = u8>) -> bool {
-        self.after(grammar, bytes).is_none_or(|state| state.is_alive())
+    ///
+    /// With one stack most tokens stay among nodes that only have byte transitions and leave the stack unchanged. In
+    /// that case the state is not copied.
+    #[inline]
+    pub fn allows(&self, grammar: &Grammar<'_>, mut bytes: impl Iterator<Item = u8>) -> bool {
+        let mut after = Self::dead();
+        match self.items.as_slice() {
+            [item] => {
+                let mut node = item.node;
+                let room = DEPTH.saturating_sub(self.depth(item.frame));
+                loop {
+                    let Some(byte) = bytes.next() else {
+                        // Only a damaged table has nodes without transitions.
+                        return grammar.head(node).is_some_and(|head| head.ranges() > 0 || !head.is_plain());
+                    };
+                    let next = grammar.step(node, byte).and_then(|next| Some((next, grammar.head(next)?)));
+                    let Some((next, head)) = next.filter(|(_, head)| head.need() <= room) else { return false };
+                    node = next;
+                    if !head.is_plain() {
+                        break;
+                    }
+                }
+                let _ = after.frames.extend_from_slice(&self.frames);
+                after.add(grammar, Item { node, frame: item.frame });
+                after.close(grammar);
+            }
+            _ => {
+                let Some(byte) = bytes.next() else { return true };
+                if !self.may_follow(grammar, byte) {
+                    return false;
+                }
+                after.copy(self);
+                after.push_far(grammar, byte);
+            }
+        }
+        for byte in bytes {
+            if !after.is_alive() {
+                break;
+            }
+            after.push_far(grammar, byte);
+        }
+        after.is_alive()
     }
 
     /// Advances by these bytes. Returns `false`, without a change, if they may not follow.
     pub fn accept(&mut self, grammar: &Grammar<'_>, bytes: impl Iterator<Item = u8> + Clone) -> bool {
-        let mut next = self.clone();
+        let mut next = Self::dead();
+        next.copy(self);
         bytes.for_each(|byte| next.push_far(grammar, byte));
-        self.replace(next)
+        self.replace(&next)
     }
 
     /// True if this token may follow, by its bytes (if it stands for text) or by its id.
@@ -98,17 +139,18 @@ impl State {
     ) -> bool {
         let mut next = Self::dead();
         if let Some(bytes) = bytes {
-            next = self.clone();
+            next.copy(self);
             bytes.for_each(|byte| next.push_far(grammar, byte));
         }
         if grammar.has_tokens() {
             next.compact();
             next.join(&self.after_token(grammar, token));
         }
-        self.replace(next)
+        self.replace(&next)
     }
 
     /// State after this token, by its id.
+    #[inline(never)] // keeps the states off the callers' stacks: few grammars name tokens
     fn after_token(&self, grammar: &Grammar<'_>, token: TokenId) -> Self {
         let mut after = Self { frames: self.frames.clone(), ..Self::dead() };
         for item in self.token_jumps(grammar, token) {
@@ -141,63 +183,38 @@ impl State {
         self.complete || !self.items.is_empty()
     }
 
-    fn replace(&mut self, next: Self) -> bool {
+    /// Becomes `next` without its unused frames, unless nothing may follow it.
+    fn replace(&mut self, next: &Self) -> bool {
         let is_alive = next.is_alive();
         if is_alive {
-            *self = next;
-            self.compact();
+            self.clear();
+            self.join(next);
         }
         is_alive
     }
 
-    /// State after these bytes. `None`: they are allowed, and the state was not computed.
-    ///
-    /// With one stack most tokens stay among nodes that only have byte transitions and leave the stack unchanged. In
-    /// that case the state is not copied.
-    #[inline]
-    fn after(&self, grammar: &Grammar<'_>, mut bytes: impl Iterator<Item = u8>) -> Option<Self> {
-        let mut after = match self.items.as_slice() {
-            [item] => {
-                let mut node = item.node;
-                let room = DEPTH.saturating_sub(self.depth(item.frame));
-                loop {
-                    let Some(byte) = bytes.next() else {
-                        // Only a damaged table has nodes without transitions.
-                        let leads_on = grammar.head(node).is_some_and(|head| head.ranges() > 0 || !head.is_plain());
-                        return (!leads_on).then(Self::dead);
-                    };
-                    let next = grammar.step(node, byte).and_then(|next| Some((next, grammar.head(next)?)));
-                    let Some((next, head)) = next.filter(|(_, head)| head.need() <= room) else {
-                        return Some(Self::dead());
-                    };
-                    node = next;
-                    if !head.is_plain() {
-                        break;
-                    }
-                }
-                let mut after = Self { frames: self.frames.clone(), ..Self::dead() };
-                after.add(grammar, Item { node, frame: item.frame });
-                after.close(grammar);
-                after
-            }
-            _ => match self.after_byte(grammar, bytes.next()?) {
-                Some(after) => after,
-                None => return Some(Self::dead()),
-            },
-        };
-        for byte in bytes {
-            after.push_far(grammar, byte);
-            if !after.is_alive() {
-                break;
-            }
-        }
-        Some(after)
+    fn clear(&mut self) {
+        self.frames.clear();
+        self.items.clear();
+        self.complete = false;
+    }
+
+    /// Becomes a copy of `other`, without a temporary copy.
+    fn copy(&mut self, other: &Self) {
+        self.clear();
+        let _ = self.frames.extend_from_slice(&other.frames);
+        let _ = self.items.extend_from_slice(&other.items);
+        self.complete = other.complete;
+    }
+
+    fn may_follow(&self, grammar: &Grammar<'_>, byte: u8) -> bool {
+        self.items.iter().any(|item| grammar.step(item.node, byte).is_some())
     }
 
     /// State after one more byte, if the byte is allowed.
     pub(super) fn after_byte(&self, grammar: &Grammar<'_>, byte: u8) -> Option<Self> {
         // Most bytes are refused without a copy.
-        if self.items.iter().all(|item| grammar.step(item.node, byte).is_none()) {
+        if !self.may_follow(grammar, byte) {
             return None;
         }
         let mut after = self.clone();
@@ -296,6 +313,7 @@ impl State {
     }
 
     /// Drops the frames that no stack uses.
+    #[inline(never)] // keeps its copy off the callers' stacks
     fn compact(&mut self) {
         let before = core::mem::replace(self, Self::dead());
         self.join(&before);

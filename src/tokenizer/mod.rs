@@ -145,6 +145,11 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         Ok(Layout::of(&vocab).words().saturating_mul(4))
     }
 
+    /// Checks that this build has the file's kind of tokenizer, without a look at its tokens.
+    pub(crate) const fn check_kind(gguf: &Gguf<'_>) -> Result<(), Error> {
+        Vocab::check_kind(gguf)
+    }
+
     /// Reads the vocabulary. Uses the index in the file after checking it, or else builds one at the front of `index`,
     /// which may have any alignment and may be longer than needed.
     ///

@@ -177,6 +177,15 @@ pub(super) struct Vocab<'a> {
 }
 
 impl<'a> Vocab<'a> {
+    /// Checks that this build has the file's kind of tokenizer, without a look at its tokens.
+    pub const fn check_kind(gguf: &Gguf<'_>) -> Result<(), Error> {
+        let Some(name) = tri!(gguf.str(PREFIX, "model")) else {
+            return Err(Error::MissingKey { key: Name::key(PREFIX, "model") });
+        };
+        tri!(Model::read(gguf, name));
+        Ok(())
+    }
+
     pub const fn read(gguf: &Gguf<'a>) -> Result<Self, Error> {
         let Some(name) = tri!(gguf.str(PREFIX, "model")) else {
             return Err(Error::MissingKey { key: Name::key(PREFIX, "model") });
