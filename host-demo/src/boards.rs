@@ -5,6 +5,8 @@
 
 use std::borrow::Cow;
 
+use crate::program::Target::{self, Riscv32, Thumbv6m, Thumbv8m, Xtensa};
+
 /// A development board.
 #[derive(Debug)]
 pub struct Board {
@@ -14,6 +16,8 @@ pub struct Board {
     pub flash: Option<usize>,
     /// Sizes of the RAM regions.
     pub ram: Cow<'static, [usize]>,
+    /// Target of the program, which determines its size.
+    pub target: Target,
     pub speed: Option<Speed>,
 }
 
@@ -72,16 +76,25 @@ impl Speed {
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 
-/// RAM reserved for the stack and the program's own statics.
+/// RAM reserved for the stack of each worker. The model uses at most 10304 bytes (`.ci/firmware`).
 pub const STACK: usize = 16 * KIB;
+/// RAM reserved for the program's own statics.
+pub const STATICS: usize = KIB;
+/// A board with less RAM or flash to spare is called tight.
+pub const TIGHT: usize = 8 * KIB;
 
 const fn board(name: &'static str, chip: &'static str, flash: usize, ram: &'static [usize]) -> Board {
-    Board { name, chip, flash: Some(flash), ram: Cow::Borrowed(ram), speed: None }
+    Board { name, chip, flash: Some(flash), ram: Cow::Borrowed(ram), target: Target::Thumbv7em, speed: None }
 }
 
 impl Board {
     const fn runs(mut self, core: Core, clock: u32, memory: u32) -> Self {
         self.speed = Some(Speed { core, clock, memory });
+        self
+    }
+
+    const fn builds_for(mut self, target: Target) -> Self {
+        self.target = target;
         self
     }
 
@@ -92,18 +105,23 @@ impl Board {
     }
 
     /// A user-defined board; without `flash` its models are files.
-    pub fn own(flash: Option<usize>, ram: &[usize]) -> Self {
-        Self { name: "yours", chip: "", flash, ram: Cow::Owned(ram.to_vec()), speed: None }
+    pub fn own(flash: Option<usize>, ram: &[usize], target: Target) -> Self {
+        Self { name: "yours", chip: "", flash, ram: Cow::Owned(ram.to_vec()), target, speed: None }
     }
 }
 
 pub static BOARDS: &[Board] = &[
-    board("Raspberry Pi Pico", "RP2040", 2 * MIB, &[264 * KIB]),
-    board("Raspberry Pi Pico 2", "RP2350", 4 * MIB, &[520 * KIB]).runs(Core::CortexM33, 150, 25),
-    board("nRF5340 DK", "nRF5340", MIB, &[512 * KIB]).runs(Core::CortexM33, 128, 80),
-    board("nRF54L15 DK", "nRF54L15", 1524 * KIB, &[256 * KIB]).runs(Core::CortexM33, 128, 80),
+    // Striped banks, and two small ones.
+    board("Raspberry Pi Pico", "RP2040", 2 * MIB, &[256 * KIB, 4 * KIB, 4 * KIB]).builds_for(Thumbv6m),
+    board("Raspberry Pi Pico 2", "RP2350", 4 * MIB, &[512 * KIB, 4 * KIB, 4 * KIB])
+        .runs(Core::CortexM33, 150, 25)
+        .builds_for(Thumbv8m),
+    board("nRF5340 DK", "nRF5340", MIB, &[512 * KIB]).runs(Core::CortexM33, 128, 80).builds_for(Thumbv8m),
+    board("nRF54L15 DK", "nRF54L15", 1524 * KIB, &[256 * KIB]).runs(Core::CortexM33, 128, 80).builds_for(Thumbv8m),
     // SRAM1 to 3 (contiguous), SRAM4.
-    board("NUCLEO-U575ZI-Q", "STM32U575", 2 * MIB, &[768 * KIB, 16 * KIB]).runs(Core::CortexM33, 160, 300),
+    board("NUCLEO-U575ZI-Q", "STM32U575", 2 * MIB, &[768 * KIB, 16 * KIB])
+        .runs(Core::CortexM33, 160, 300)
+        .builds_for(Thumbv8m),
     board("NUCLEO-F746ZG", "STM32F746", MIB, &[320 * KIB]).runs(Core::CortexM7, 216, 400),
     // Mapped QSPI flash; SDRAM with half of its data lines connected.
     board("STM32F746G-DISCO", "STM32F746", 16 * MIB, &[320 * KIB, 8 * MIB]).runs(Core::CortexM7, 216, 36),
@@ -114,15 +132,17 @@ pub static BOARDS: &[Board] = &[
         500,
     ),
     // No internal flash: mapped octal flash. Contiguous RAM; PSRAM.
-    board("STM32N6570-DK", "STM32N657", 128 * MIB, &[4200 * KIB, 32 * MIB]).runs(Core::CortexM55, 800, 260),
+    board("STM32N6570-DK", "STM32N657", 128 * MIB, &[4200 * KIB, 32 * MIB])
+        .runs(Core::CortexM55, 800, 260)
+        .builds_for(Thumbv8m),
     // Tightly coupled RAM1 and RAM2; the PSRAM is an optional chip.
     board("Teensy 4.1", "i.MX RT1062", 7936 * KIB, &[512 * KIB, 512 * KIB]).runs(Core::CortexM7, 600, 44),
-    board("ESP32-C3-DevKitM-1", "ESP32-C3", 4 * MIB, &[384 * KIB]),
-    board("ESP32-C6-DevKitC-1", "ESP32-C6", 8 * MIB, &[512 * KIB]),
+    board("ESP32-C3-DevKitM-1", "ESP32-C3", 4 * MIB, &[384 * KIB]).builds_for(Riscv32),
+    board("ESP32-C6-DevKitC-1", "ESP32-C6", 8 * MIB, &[512 * KIB]).builds_for(Riscv32),
     // Variant N16R8: internal RAM and octal PSRAM.
-    board("ESP32-S3-DevKitC-1", "ESP32-S3", 16 * MIB, &[512 * KIB, 8 * MIB]),
+    board("ESP32-S3-DevKitC-1", "ESP32-S3", 16 * MIB, &[512 * KIB, 8 * MIB]).builds_for(Xtensa),
     // Internal RAM, and PSRAM in the package.
-    board("ESP32-P4-Function-EV", "ESP32-P4", 16 * MIB, &[768 * KIB, 32 * MIB]),
+    board("ESP32-P4-Function-EV", "ESP32-P4", 16 * MIB, &[768 * KIB, 32 * MIB]).builds_for(Riscv32),
     board("Raspberry Pi Zero 2 W", "RP3A0", 0, &[512 * MIB]).with_files(),
     board("Raspberry Pi 5", "BCM2712", 0, &[8192 * MIB]).with_files().runs(Core::Memory, 2400, 9000),
 ];
@@ -140,8 +160,12 @@ pub struct Need {
 pub enum Fit {
     FlashTooSmall,
     RamTooSmall,
-    /// The longest context in positions.
-    Context(usize),
+    /// The longest context in positions, and bytes to spare with it.
+    Context {
+        longest: usize,
+        ram: usize,
+        flash: Option<usize>,
+    },
 }
 
 impl Board {
@@ -150,36 +174,65 @@ impl Board {
         self.ram.iter().sum()
     }
 
-    /// Finds the longest context, up to `longest`, for a model of `file` bytes and a program of `program` bytes.
+    /// RAM that the program needs besides the model's memory: stacks, each contiguous, and statics.
+    pub fn reserved(&self, workers: usize) -> Vec<usize> {
+        // An operating system has room for the stacks of threads.
+        let stacks = if self.flash.is_some() { workers.max(1) } else { 1 };
+        [vec![STACK; stacks], vec![STATICS]].concat()
+    }
+
+    /// Finds the longest context, up to `longest`, for a model of `file` bytes and a program of `program` bytes with
+    /// this number of workers.
     ///
     /// `need` returns the memory for a context and must grow with it; `None` means that this context cannot be
     /// planned.
-    pub fn fit(&self, file: usize, program: usize, longest: usize, need: impl Fn(usize) -> Option<Need>) -> Fit {
-        if self.flash.is_some_and(|room| room < file.saturating_add(program)) {
+    pub fn fit(
+        &self,
+        file: usize,
+        program: usize,
+        workers: usize,
+        longest: usize,
+        need: impl Fn(usize) -> Option<Need>,
+    ) -> Fit {
+        let flash = self.flash.map(|room| room.checked_sub(file.saturating_add(program)));
+        if flash == Some(None) {
             return Fit::FlashTooSmall;
         }
         let mapped = if self.flash.is_none() { file } else { 0 };
-        let fits = |context| {
-            need(context)
-                .is_some_and(|n| place(&[n.workspace, n.kv, n.tokenizer, mapped, STACK], &mut self.ram.to_vec()))
+        // True if this context fits, next to `more` bytes in one region.
+        let fits = |context, more| {
+            need(context).is_some_and(|n| {
+                let mut blocks = [vec![n.workspace, n.kv, n.tokenizer, mapped, more], self.reserved(workers)].concat();
+                blocks.sort_unstable_by(|a, b| b.cmp(a));
+                place(&blocks, &mut self.ram.to_vec(), 0)
+            })
         };
-        // Invariant: `fits(low)` holds, `fits(high)` does not.
-        let (mut low, mut high) = (0, longest.saturating_add(1));
-        while high - low > 1 {
-            let middle = low + (high - low) / 2;
-            if fits(middle) { low = middle } else { high = middle }
+        let longest = last(longest, |context| fits(context, 0));
+        if longest == 0 {
+            return Fit::RamTooSmall;
         }
-        if low == 0 { Fit::RamTooSmall } else { Fit::Context(low) }
+        Fit::Context { longest, ram: last(self.ram_bytes(), |more| fits(longest, more)), flash: flash.flatten() }
     }
 }
 
-/// Returns whether all `blocks` fit into the RAM regions `pieces`. Tries every assignment; both lists are short.
-fn place(blocks: &[usize], pieces: &mut Vec<usize>) -> bool {
+/// The largest number of `1..=most` for which `holds` is true, or 0. It holds for all smaller numbers, too.
+fn last(most: usize, holds: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (0, most.saturating_add(1));
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if holds(middle) { low = middle } else { high = middle }
+    }
+    low
+}
+
+/// Returns whether all `blocks`, in descending order, fit into the RAM regions `pieces`, from piece `first` on for the
+/// first block. Tries every assignment; blocks of the same size are interchangeable.
+fn place(blocks: &[usize], pieces: &mut Vec<usize>, first: usize) -> bool {
     let Some((&block, rest)) = blocks.split_first() else { return true };
-    (0..pieces.len()).any(|i| {
+    (first..pieces.len()).any(|i| {
         let Some(left) = pieces[i].checked_sub(block) else { return false };
         let before = std::mem::replace(&mut pieces[i], left);
-        let placed = place(rest, pieces);
+        let placed = place(rest, pieces, if rest.first() == Some(&block) { i } else { 0 });
         pieces[i] = before;
         placed
     })
@@ -195,23 +248,45 @@ mod tests {
         move |context| Some(Need { workspace, kv: context * per_position, tokenizer: 0 })
     }
 
+    fn own(flash: Option<usize>, ram: &[usize]) -> Board {
+        Board::own(flash, ram, Target::Thumbv7em)
+    }
+
+    fn longest(fit: Fit) -> usize {
+        if let Fit::Context { longest, .. } = fit { longest } else { panic!("{fit:?}") }
+    }
+
     #[test]
     fn blocks_go_where_they_fit_whole() {
-        let two = Board::own(Some(MIB), &[64 * KIB, 32 * KIB]);
-        // 64 KiB for the KV cache leave the 32 KiB region for workspace and stack.
-        assert_eq!(two.fit(1000, PROGRAM, 1000, need(16 * KIB, KIB)), Fit::Context(64));
-        assert_eq!(two.fit(1000, PROGRAM, 50, need(16 * KIB, KIB)), Fit::Context(50));
+        let two = own(Some(MIB), &[64 * KIB, 33 * KIB]);
+        // 64 KiB for the KV cache leave the other region for workspace, stack and statics.
+        assert_eq!(longest(two.fit(1000, PROGRAM, 1, 1000, need(16 * KIB, KIB))), 64);
+        assert_eq!(longest(two.fit(1000, PROGRAM, 1, 50, need(16 * KIB, KIB))), 50);
         // Larger than any single region, but smaller than both together.
-        assert_eq!(two.fit(1000, PROGRAM, 50, need(65 * KIB, KIB)), Fit::RamTooSmall);
-        assert_eq!(two.fit(MIB - PROGRAM + 1, PROGRAM, 50, need(1, 1)), Fit::FlashTooSmall);
-        assert_eq!(two.fit(MIB - PROGRAM, PROGRAM, 50, need(1, 1)), Fit::Context(50));
+        assert_eq!(two.fit(1000, PROGRAM, 1, 50, need(65 * KIB, KIB)), Fit::RamTooSmall);
+        assert_eq!(two.fit(MIB - PROGRAM + 1, PROGRAM, 1, 50, need(1, 1)), Fit::FlashTooSmall);
+        assert_eq!(longest(two.fit(MIB - PROGRAM, PROGRAM, 1, 50, need(1, 1))), 50);
+    }
+
+    #[test]
+    fn every_worker_has_a_stack() {
+        let board = own(Some(MIB), &[64 * KIB]);
+        // 64 KiB are one stack of 16, a KiB of statics, a KiB of workspace, and a cache of 46; or two stacks and 30.
+        for (workers, context) in [(1, 46), (2, 30), (3, 14)] {
+            let fit = board.fit(1000, PROGRAM, workers, 1000, need(KIB, KIB));
+            assert_eq!(fit, Fit::Context { longest: context, ram: 0, flash: Some(MIB - PROGRAM - 1000) });
+        }
+        assert_eq!(board.fit(1000, PROGRAM, 4, 1000, need(KIB, KIB)), Fit::RamTooSmall);
+        // A stack does not fit into a small region, and the statics do.
+        let fit = own(Some(MIB), &[64 * KIB, 4 * KIB]).fit(1000, PROGRAM, 2, 20, need(KIB, KIB));
+        assert!(matches!(fit, Fit::Context { longest: 20, ram, .. } if ram == 12 * KIB), "{fit:?}");
     }
 
     #[test]
     fn a_mapped_model_lies_in_ram() {
-        let board = Board::own(None, &[64 * KIB]);
-        assert_eq!(board.fit(40 * KIB, PROGRAM, 100, need(KIB, KIB)), Fit::Context(7));
-        assert_eq!(board.fit(60 * KIB, PROGRAM, 100, need(KIB, KIB)), Fit::RamTooSmall);
+        let board = own(None, &[64 * KIB]);
+        assert_eq!(longest(board.fit(39 * KIB, PROGRAM, 4, 100, need(KIB, KIB))), 7);
+        assert_eq!(board.fit(60 * KIB, PROGRAM, 4, 100, need(KIB, KIB)), Fit::RamTooSmall);
     }
 
     #[test]

@@ -11,11 +11,12 @@ use arenite::{Gguf, Model, Options, Plan};
 use serde::Serialize;
 
 use crate::adapters::AdapterFiles;
-use crate::boards::{BOARDS, Board, Fit, Need, STACK, Work};
+use crate::boards::{BOARDS, Board, Fit, Need, TIGHT, Work};
 use crate::cli::{Kv, at_least_one, context_size, memory_size, threads};
 use crate::model_file::ModelFile;
 use crate::output::{Bytes, Out};
 use crate::plot::Plot;
+use crate::program::{Level, Target};
 use crate::{program, runtime, text};
 
 /// Show how much flash and RAM a model needs, and which boards it fits
@@ -25,9 +26,10 @@ use crate::{program, runtime, text};
   arenite plan -m model.gguf -c 256 -b 8 --rust > src/memory.rs
   arenite plan -m model.gguf --flash 1M --ram 256K,64K
 
-RAM sizes are exact and the same for every target, microcontrollers included. Flash sizes of the \
-program are measurements on a Cortex-M4F, built for size. 16 KiB of RAM are reserved for the stack. \
-Tokens per second are an estimate.")]
+RAM sizes are exact and the same for every target, microcontrollers included. The program's flash size \
+is estimated from measured programs for the board's processor. 16 KiB of RAM are reserved for the stack \
+of each worker and 1 KiB for the program's own statics. A board with less than 8 KiB of RAM or flash to \
+spare is called tight. Tokens per second are an estimate.")]
 pub struct Args {
     /// Size of the context in tokens [default: several, up to the model's own]
     #[arg(short, long, value_name = "CTX", allow_negative_numbers = true, value_parser = context_size)]
@@ -56,6 +58,14 @@ pub struct Args {
     /// RAM sizes of that board, such as 256K,64K
     #[arg(long, value_name = "BYTES,...", value_delimiter = ',', value_parser = memory_size)]
     ram: Vec<usize>,
+
+    /// Target of that board
+    #[arg(long, value_enum, default_value = "thumbv7em", requires = "ram")]
+    target: Target,
+
+    /// Optimization level of the program
+    #[arg(long, value_enum, default_value = "3")]
+    opt: Level,
 
     /// Print one JSON object
     #[arg(long, conflicts_with = "rust")]
@@ -95,6 +105,11 @@ struct BoardRow {
     fits: bool,
     /// Longest context that fits; 0 if none does.
     longest_context: usize,
+    /// RAM and flash to spare with this context.
+    spare_ram_bytes: Option<usize>,
+    spare_flash_bytes: Option<usize>,
+    /// Estimated flash size of the program.
+    program_bytes: usize,
     /// `None` for processors on which no instructions were counted.
     estimated_tokens_per_second: Option<f64>,
     #[serde(skip)]
@@ -126,12 +141,19 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
     let mut features = program::features(&gguf, runtime::kv(args.kv.map(Kv::into), &gguf));
     features.extend((!args.lora.is_empty()).then_some("lora"));
     let work = if features.contains("experts") { None } else { work(&model) };
-    let need = Program { file: file.len() + lora.len(), lora: &lora, features, work, note: text::note(&gguf) };
-    let own = [Board::own(args.flash, &args.ram)];
+    let need = Program {
+        file: file.len() + lora.len(),
+        lora: &lora,
+        features,
+        level: args.opt,
+        work,
+        note: text::note(&gguf),
+    };
+    let own = [Board::own(args.flash, &args.ram, args.target)];
     let boards = if args.ram.is_empty() { BOARDS } else { &own };
     let boards: Vec<_> = boards.iter().map(|board| board_row(args, &gguf, board, &need, most)).collect();
     if args.json {
-        print_json(&mut out, file, chosen, &rows, &boards, &need)
+        print_json(&mut out, file, args, chosen, &rows, &boards, &need)
     } else {
         print_text(&mut out, file, args, &rows, &boards, &need)
     }
@@ -143,6 +165,7 @@ struct Program<'a> {
     file: usize,
     lora: &'a AdapterFiles,
     features: BTreeSet<&'static str>,
+    level: Level,
     /// Work per token; `None` for encoders and experts.
     work: Option<Work>,
     /// A line about the tokenizer.
@@ -150,8 +173,8 @@ struct Program<'a> {
 }
 
 impl Program<'_> {
-    fn flash(&self) -> usize {
-        program::flash(&self.features)
+    fn flash(&self, target: Target) -> usize {
+        program::flash(&self.features, target, self.level)
     }
 }
 
@@ -227,8 +250,12 @@ fn board_row(args: &Args, gguf: &Gguf<'_>, board: &Board, program: &Program<'_>,
         let row = row(args, gguf, program.lora, context).ok()?;
         Some(Need { workspace: row.workspace_bytes, kv: row.kv_bytes, tokenizer: row.tokenizer_bytes })
     };
-    let fit = board.fit(program.file, program.flash(), most, need);
-    let longest_context = if let Fit::Context(context) = fit { context } else { 0 };
+    let program_bytes = program.flash(board.target);
+    let fit = board.fit(program.file, program_bytes, args.threads, most, need);
+    let (longest_context, spare_ram_bytes, spare_flash_bytes) = match fit {
+        Fit::Context { longest, ram, flash } => (longest, Some(ram), flash),
+        _ => (0, None, None),
+    };
     BoardRow {
         board: board.name,
         chip: board.chip,
@@ -237,6 +264,9 @@ fn board_row(args: &Args, gguf: &Gguf<'_>, board: &Board, program: &Program<'_>,
         // A requested context either fits or does not.
         fits: longest_context > 0 && (args.ctx_size.is_none() || longest_context == most),
         longest_context,
+        spare_ram_bytes,
+        spare_flash_bytes,
+        program_bytes,
         estimated_tokens_per_second: board.speed.zip(program.work).map(|(speed, work)| speed.estimate(work)),
         fit,
     }
@@ -252,7 +282,13 @@ fn print_text(
 ) -> Result<()> {
     writeln!(out, "{}: {} of flash ({} bytes), read in place", file.name(), Bytes(file.len()), file.len())?;
     let features: Vec<_> = program.features.iter().copied().collect();
-    writeln!(out, "program: about {} of flash with the features {}", Bytes(program.flash()), features.join(", "))?;
+    let size = Bytes(program.flash(args.target));
+    writeln!(
+        out,
+        "program: about {size} of flash on {} with the features {}",
+        args.target.describe(),
+        features.join(", ")
+    )?;
     writeln!(
         out,
         "RAM in bytes, with batch {}, KV cache in {}, {} worker{}:\n",
@@ -284,8 +320,14 @@ fn print_text(
         let verdict = match board.fit {
             Fit::FlashTooSmall => "no: model and program are larger than the flash".to_string(),
             Fit::RamTooSmall => "no: too little RAM for any context".to_string(),
-            Fit::Context(longest) if board.fits => format!("yes, with a context of {longest}"),
-            Fit::Context(longest) => format!("no, only a context of {longest}"),
+            Fit::Context { longest, ram, flash } if board.fits => {
+                let is_tight = ram < TIGHT || flash.is_some_and(|flash| flash < TIGHT);
+                let spare =
+                    flash.filter(|flash| *flash < TIGHT.min(ram)).map_or((ram, "RAM"), |flash| (flash, "flash"));
+                let tight = if is_tight { ": tight" } else { "" };
+                format!("yes, with a context of {longest} and {} of {} to spare{tight}", Bytes(spare.0), spare.1)
+            }
+            Fit::Context { longest, .. } => format!("no, only a context of {longest}"),
         };
         let speed = match board.estimated_tokens_per_second {
             Some(speed) if board.longest_context > 0 => format!("~{speed:.1}"),
@@ -310,6 +352,7 @@ fn print_text(
 fn print_json(
     out: &mut Out,
     file: &ModelFile,
+    args: &Args,
     chosen: Row,
     rows: &[Row],
     boards: &[BoardRow],
@@ -334,8 +377,8 @@ fn print_json(
         contexts: rows,
         boards,
         features: &program.features,
-        reserved_flash_bytes: program.flash(),
-        reserved_ram_bytes: STACK,
+        reserved_flash_bytes: program.flash(args.target),
+        reserved_ram_bytes: Board::own(Some(0), &[], args.target).reserved(args.threads).iter().sum(),
     })?;
     Ok(())
 }
