@@ -34,7 +34,8 @@ enum From {
     #[command(after_help = "Example:
   arenite convert llama2c stories15M.bin tokenizer.bin stories15M.gguf
 
-Int8 weights become Q8_0, whose scales are f16. With -m and --tokenizer the checkpoint runs directly, like in runq.c.")]
+Int8 weights become Q8_0, whose scales are f16. Other commands run the checkpoint directly with -m and \
+--tokenizer, with the arithmetic of run.c or runq.c.")]
     Llama2c {
         /// Checkpoint, such as stories15M.bin
         model: PathBuf,

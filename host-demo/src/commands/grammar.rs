@@ -21,8 +21,8 @@ use crate::{grammar, text};
   arenite grammar answer.schema.json --try < texts.jsonl
 
 A device loads the table with `Grammar::new(include_bytes!(\"answer.table\"))`. A model (-m) is needed only for \
-a grammar that names tokens, such as <think>. With --try, each line of standard input is a JSON string, and each \
-line of output says whether the grammar accepts it (\"whole\"), it can be continued (\"beginning\"), or \"neither\".")]
+a grammar that names tokens, such as <think>. With --try, each line of standard input is a JSON string. Each line of \
+output has \"whole\" if the grammar accepts the string, \"beginning\" if it accepts a continuation, or \"neither\".")]
 pub struct Args {
     /// Grammar in GBNF, or a JSON schema
     input: PathBuf,

@@ -18,6 +18,7 @@ use crate::quantize::encode_values;
 
 /// Add LoRA adapters to a model's weights
 #[derive(Debug, clap::Args)]
+#[command(override_usage = "arenite merge [OPTIONS] INPUT LORA[:SCALE]... OUT")]
 #[command(after_help = "Example:
   arenite convert lora my-adapter adapter.gguf --base SmolLM2-135M
   arenite merge smollm2.gguf adapter.gguf merged.gguf

@@ -18,8 +18,9 @@ use crate::split;
 /// Prepare a model for a device: store the tokenizer's index and hashes of the tensors, drop unused keys, align tensors for flash
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Keeps the keys general.architecture, name, license, file_type and quantization_version, \
-the architecture's keys (such as llama.*), and tokenizer.ggml.*. Drops all other keys, such as chat templates and \
-training metadata, tensors that no model reads, and scores that are all zero where the tokenizer does not use them.
+the architecture's keys (such as llama.*), and tokenizer.ggml.*. Drops all other keys (such as chat templates \
+and training metadata), tensors that no model reads, and vocabulary scores that are all zero if the tokenizer does \
+not use them.
 
 Examples:
   arenite pack model.gguf device.gguf

@@ -23,6 +23,7 @@ use crate::{interrupt, split, workers};
 
 /// Quantize a model
 #[derive(Debug, clap::Args)]
+#[command(override_usage = "arenite quantize [OPTIONS] IN [OUT] TYPE [THREADS]")]
 #[command(after_help = "Types, with approximate bits per weight:
   F32 32, F16 16, BF16 16, Q8_0 8.5, Q6_K 6.6, Q5_1 6.0, Q5_K_M 5.7, Q5_K_S 5.5, Q5_0 5.5,
   Q4_1 5.0, Q4_K_M 4.8, Q4_K_S 4.6, Q4_0 4.5, IQ4_NL 4.5, MXFP4_MOE 4.3 (experts), IQ4_XS 4.3,
@@ -31,7 +32,7 @@ use crate::{interrupt, split, workers};
   TQ2_0 2.1 and TQ1_0 1.7 (weights that are -1, 0 or 1)
 Q3_K, Q4_K and Q5_K are short for Q3_K_M, Q4_K_M and Q5_K_M. IQ3_XXS, IQ2_*, IQ1_* and Q2_K_S need an importance \
 matrix; the others get better with one. Every tensor gets the same type as in llama.cpp's llama-quantize; a tensor \
-whose rows are not whole blocks of its type gets another one, with a warning. COPY copies all tensors as they are.
+whose rows are not whole blocks of its type gets another type, with a warning. COPY copies all tensors as they are.
 
 Examples:
   arenite quantize model-f16.gguf model-q4.gguf Q4_K_M

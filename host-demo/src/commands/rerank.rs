@@ -23,7 +23,7 @@ Each line of the file, or of standard input, is a text. The output has a JSON ob
   index            line number of the text, from 0
   relevance_score  the model's score for query and text
   document         the text
-A text that is too long has its own `error` and stops no other; --truncate cuts it.")]
+A text that is too long gets an `error` instead of a score, and the other texts are still scored. --truncate cuts it.")]
 pub struct Args {
     /// Query
     #[arg(short, long, value_name = "QUERY")]

@@ -33,8 +33,8 @@ interfaces are under /v1, Ollama's under /api; /props, /apply-template, /infill,
 /metrics are llama.cpp's. Answers do not depend on other requests running at the same time. On SIGTERM the server \
 finishes all running answers and exits.
 
-With several models, or a folder of them, the `model` of a request chooses one; /v1/models lists them. Each is loaded in \
-a process of its own when a request needs it.")]
+With several models, or a folder of them, the field `model` of a request chooses one; /v1/models lists them. Each is \
+loaded in a process of its own when a request needs it.")]
 pub struct Args {
     /// Address to listen on; 0.0.0.0 accepts connections from other machines
     #[arg(long, value_name = "H", default_value = "127.0.0.1")]
