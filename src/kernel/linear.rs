@@ -3,7 +3,7 @@
 use core::ops::Range;
 
 use super::Kernels;
-use super::fork::{ITEM_WEIGHTS, ITEMS_PER_WORKER, Parts, fork};
+use super::fork::{ITEM_TOKENS, ITEM_WEIGHTS, ITEMS_PER_WORKER, Parts, fork};
 use super::form::{Form, SUM_SPAN};
 use super::job::{Acts, Job};
 use super::matrix::Matrix;
@@ -62,7 +62,7 @@ pub(crate) fn linear<const MORE: usize>(
             panel = panel.max(if batch.x.tokens > 1 { panel_bytes(w.kind(), w.cols()) } else { 0 });
         }
     }
-    let large = work.checked_div(batch.x.tokens).unwrap_or(0) / ITEM_WEIGHTS;
+    let large = work.checked_div(batch.x.tokens.min(ITEM_TOKENS) * ITEM_WEIGHTS).unwrap_or(0);
     let items = workers.count().saturating_mul(ITEMS_PER_WORKER).max(large).min(all_panels);
     fork(workers, items, work, panels, panel, &|item, panel| {
         let mut range = share(item, items, all_panels);

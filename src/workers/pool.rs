@@ -26,6 +26,10 @@ use super::parts::{Instant, hint};
 const SPIN: Duration = Duration::from_micros(50);
 /// Time for which a thread yields before it sleeps: longer than sampling a token takes.
 const LINGER: Duration = Duration::from_micros(500);
+/// Time for which a thread runs jobs before it yields, between two of them. If another program needs the core, the
+/// thread would otherwise be interrupted in the middle of a job, and the caller would wait for it for several
+/// milliseconds. Linux interrupts after 2 to 4 ms.
+const TURN: Duration = Duration::from_millis(2);
 
 /// A fixed number of threads, including the caller's. Needs the feature `std`.
 ///
@@ -151,16 +155,25 @@ impl Drop for Open<'_> {
 impl Shared {
     /// Main loop of a thread.
     fn work(&self) {
-        let mut done = 0;
-        while let Some(gate) = self.next(done) {
+        let (mut done, mut turn) = (0, Instant::now());
+        while let Some(gate) = self.next(done, &mut turn) {
             if self.join(gate) {
                 done = gate & !(OPEN | RUNNING);
+            }
+            let ran = turn.elapsed();
+            if ran > TURN {
+                // A thread that seems to have run for much longer was interrupted, and has just got its core back.
+                if ran < 2 * TURN {
+                    thread::yield_now();
+                }
+                turn = Instant::now();
             }
         }
     }
 
-    /// Waits until the gate is open for a job other than number `done`; `None` if the pool is dropped.
-    fn next(&self, done: usize) -> Option<usize> {
+    /// Waits until the gate is open for a job other than number `done`; `None` if the pool is dropped. Sets `turn` to the
+    /// time when this thread last gave up its core, if it did.
+    fn next(&self, done: usize, turn: &mut Instant) -> Option<usize> {
         let news = |gate: usize| gate & OPEN != 0 && gate & !(OPEN | RUNNING) != done;
         let start = Instant::now();
         loop {
@@ -178,6 +191,7 @@ impl Shared {
             }
             if waited > SPIN {
                 thread::yield_now();
+                *turn = Instant::now();
             }
         }
         self.sleeping.fetch_add(1, Ordering::SeqCst);
@@ -192,6 +206,7 @@ impl Shared {
             thread::park();
         };
         self.sleeping.fetch_sub(1, Ordering::SeqCst);
+        *turn = Instant::now();
         gate
     }
 
