@@ -363,12 +363,11 @@ impl Streamer {
         let (mut choice, mut parts, mut calls) = (Choice::default(), Vec::new(), 0);
         loop {
             let Some(event) = self.out.next(&mut answer.events).await else { return };
-            let before = choice.text.len();
-            let is_end = match choice.take(event) {
+            let is_end = match choice.next(event) {
                 Ok(is_end) => is_end,
                 Err(error) => return self.send("error", error.body_of(Interface::Anthropic)),
             };
-            reader.push(&choice.text[before..], &mut parts);
+            reader.push(&choice.text, &mut parts);
             if is_end {
                 reader.finish(&mut parts, choice.is_cut());
             }

@@ -21,7 +21,7 @@ use super::memory::{Inbox, Meter, Received, RequestMemory, mailbox};
 use super::proxy::CLIENT;
 use super::readers::Readers;
 use super::record::{Log, Record};
-use super::request::Body;
+use super::request::{Body, with_integers};
 use super::service::{Endpoint, Prepared, Service};
 use crate::ranking::Texts;
 
@@ -165,7 +165,8 @@ fn gone() -> ApiError {
 
 /// Parses a body.
 pub fn json(body: &Received) -> Result<Value> {
-    serde_json::from_slice(body.json()?).map_err(|error| not_json(&error))
+    let value = serde_json::from_slice(body.json()?).map_err(|error| not_json(&error))?;
+    Ok(with_integers(value))
 }
 
 pub fn not_json(error: &serde_json::Error) -> ApiError {
@@ -247,6 +248,15 @@ pub async fn whole(mut events: Inbox) -> Result<Choice> {
 }
 
 impl Choice {
+    /// Applies an event of a streamed answer: keeps only its text and log-probabilities, which are sent at once. Returns
+    /// true if it was the last one.
+    pub fn next(&mut self, event: Event) -> Result<bool> {
+        self.text.clear();
+        self.logprobs.clear();
+        self.scored.clear();
+        self.take(event)
+    }
+
     /// Applies an event. Returns true if it was the last one.
     pub fn take(&mut self, event: Event) -> Result<bool> {
         match event {

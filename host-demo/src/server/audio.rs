@@ -2,14 +2,18 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
+use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use arenite::Plan;
+use axum::body::Bytes;
 use axum::extract::{FromRequest, Multipart, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use clap::ValueEnum;
 use serde_json::json;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
 
 use super::app::{App, Result};
 use super::engine::Command;
@@ -21,13 +25,21 @@ use crate::speech::{Format, Part, Request as Wanted, Sound, Transcriber, Writer}
 /// Maximum size of a request in bytes, as in OpenAI's interface.
 pub const MOST_BYTES: usize = 25 << 20;
 
+/// Maximum duration of a sound in hours.
+const MOST_HOURS: usize = 4;
+
+/// Time limit for receiving a request.
+const BODY_TIME: Duration = Duration::from_secs(60);
+
 /// A sound to transcribe.
 pub struct Transcription {
-    pub file: Vec<u8>,
+    pub file: Bytes,
     pub extension: Option<String>,
     pub wanted: Wanted,
     pub format: Format,
     pub answer: tokio::sync::oneshot::Sender<std::result::Result<String, String>>,
+    /// Counts the file toward the limit, also after the client has disconnected.
+    pub _permit: OwnedSemaphorePermit,
 }
 
 pub async fn transcriptions(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
@@ -41,20 +53,21 @@ pub async fn translations(State(app): State<Arc<App>>, request: Request) -> Resu
 /// Fields of a request.
 #[derive(Default)]
 struct Fields {
-    file: Option<(Vec<u8>, Option<String>)>,
+    file: Option<(Bytes, Option<String>)>,
     wanted: Wanted,
     format: Option<String>,
 }
 
 async fn answer(app: Arc<App>, request: Request, translate: bool) -> Result<Response> {
     let _open = app.open(&request)?;
-    let _permit = app.memory.reserve(request.headers(), MOST_BYTES).await?;
+    let permit = app.memory.reserve(request.headers(), MOST_BYTES).await?;
     if !app.hears {
         return Err(ApiError::invalid("this model does not transcribe speech: serve a Whisper or Moonshine model"));
     }
     let form = Multipart::from_request(request, &app).await;
     let form = form.map_err(|error| ApiError::new(error.status(), error.body_text()))?;
-    let Fields { file, mut wanted, format } = fields(&app, form).await?;
+    let late = |_| ApiError::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time");
+    let Fields { file, mut wanted, format } = timeout(BODY_TIME, fields(&app, form)).await.map_err(late)??;
     wanted.translate = translate;
     let (file, extension) = file.ok_or_else(|| ApiError::about("file", "there must be a file, a sound"))?;
     let name = format.as_deref().unwrap_or("json");
@@ -64,7 +77,7 @@ async fn answer(app: Arc<App>, request: Request, translate: bool) -> Result<Resp
             .map_err(|_| ApiError::about("response_format", "it must be json, text, srt, vtt or verbose_json"))?,
     };
     let (sender, text) = tokio::sync::oneshot::channel();
-    let job = Box::new(Transcription { file, extension, wanted, format, answer: sender });
+    let job = Box::new(Transcription { file, extension, wanted, format, answer: sender, _permit: permit });
     let gone = || ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the engine has ended");
     app.commands.send(Command::Transcribe(job)).map_err(|_| gone())?;
     let text = text.await.map_err(|_| gone())?.map_err(ApiError::invalid)?;
@@ -84,7 +97,7 @@ async fn fields(app: &App, mut form: Multipart) -> Result<Fields> {
         let name = field.name().unwrap_or_default().to_owned();
         if name == "file" {
             let extension = field.file_name().and_then(|name| Some(name.rsplit_once('.')?.1.to_owned()));
-            fields.file = Some((field.bytes().await.map_err(failed)?.to_vec(), extension));
+            fields.file = Some((field.bytes().await.map_err(failed)?, extension));
             continue;
         }
         let text = field.text().await.map_err(failed)?;
@@ -116,21 +129,24 @@ pub fn run(open: &OpenModel, plan: Plan, commands: &Receiver<Command>, ready: im
     while let Ok(command) = commands.recv() {
         // Other requests are refused before they come here.
         let Command::Transcribe(job) = command else { continue };
-        let Transcription { file, extension, wanted, format, answer } = *job;
-        let text = transcribe(&mut transcriber, (file, extension.as_deref()), &wanted, format);
-        let _ = answer.send(text.map_err(|error| format!("{error:#}")));
+        let text = transcribe(&mut transcriber, &job);
+        let _ = job.answer.send(text.map_err(|error| format!("{error:#}")));
     }
     Ok(())
 }
 
-fn transcribe(
-    transcriber: &mut Transcriber<'_, '_, '_, '_>,
-    (file, extension): (Vec<u8>, Option<&str>),
-    wanted: &Wanted,
-    format: Format,
-) -> anyhow::Result<String> {
-    let mut sound = Sound::read(file, extension)?;
-    let mut writer = Writer::new(format, Vec::new())?;
-    let summary = transcriber.transcribe(&mut sound, wanted, &mut |part: &Part| Ok(writer.part(part)?))?;
-    String::from_utf8(writer.finish(&summary, wanted.translate)?).context("the transcript is not UTF-8")
+/// Transcribes a sound, unless its client has disconnected.
+fn transcribe(transcriber: &mut Transcriber<'_, '_, '_, '_>, job: &Transcription) -> anyhow::Result<String> {
+    let wanted = || -> anyhow::Result<()> {
+        ensure!(!job.answer.is_closed(), "the client has disconnected");
+        Ok(())
+    };
+    wanted()?;
+    let mut sound = Sound::read(job.file.clone(), job.extension.as_deref())?.at_most(MOST_HOURS);
+    let mut writer = Writer::new(job.format, Vec::new())?;
+    let summary = transcriber.transcribe(&mut sound, &job.wanted, &mut |part: &Part| {
+        wanted()?;
+        Ok(writer.part(part)?)
+    })?;
+    String::from_utf8(writer.finish(&summary, job.wanted.translate)?).context("the transcript is not UTF-8")
 }

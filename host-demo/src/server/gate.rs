@@ -32,6 +32,9 @@ impl Gate {
 
     fn check(&self, method: &Method, headers: &HeaderMap) -> Result<()> {
         let refused = |why: String| Err(ApiError::new(StatusCode::FORBIDDEN, why));
+        if headers.get_all(header::HOST).iter().count() > 1 {
+            return Err(ApiError::invalid("the request has several Host headers"));
+        }
         let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
         if let Some(host) = text(header::HOST).filter(|host| self.is_local && !self.is_own(host)) {
             return refused(format!(
@@ -72,7 +75,7 @@ impl Gate {
         name == "localhost"
             || name.ends_with(".localhost")
             || name == self.host
-            || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+            || address.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use axum::Router;
-use axum::http::{HeaderValue, Request};
+use axum::http::{HeaderValue, Request, Uri};
 use hyper::body::Incoming;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -105,6 +105,9 @@ async fn accept(listener: TcpListener, routes: Router) {
         let (routes, asking) = (TowerToHyperService::new(routes.clone()), slot.clone());
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(asking.clone());
+            if let Some(uri) = without_empty_parts(request.uri()) {
+                *request.uri_mut() = uri;
+            }
             routes.call(request)
         });
         let task = tokio::spawn(async move {
@@ -115,6 +118,17 @@ async fn accept(listener: TcpListener, routes: Router) {
         });
         slot.is_served_by(task.abort_handle());
     }
+}
+
+/// Removes empty parts of a path (`//` and a `/` at the end), which clients make from a base address that ends in `/`.
+fn without_empty_parts(uri: &Uri) -> Option<Uri> {
+    let path = uri.path();
+    if path == "/" || !path.contains("//") && !path.ends_with('/') {
+        return None;
+    }
+    let parts: String = path.split('/').filter(|part| !part.is_empty()).map(|part| format!("/{part}")).collect();
+    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    format!("{}{query}", if parts.is_empty() { "/" } else { &parts }).parse().ok()
 }
 
 #[cfg(unix)]

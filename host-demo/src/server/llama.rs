@@ -136,10 +136,9 @@ async fn stream(app: Arc<App>, mut answer: Answer, out: Events, _open: OpenReque
     let mut choice = Choice::default();
     loop {
         let Some(event) = out.next(&mut answer.events).await else { return };
-        let before = choice.text.len();
-        let line = match choice.take(event) {
+        let line = match choice.next(event) {
             Ok(is_end) => {
-                let text = choice.text[before..].to_string();
+                let text = choice.text.clone();
                 (json!(Filled::of(&app.service, &choice, text, is_end)), is_end)
             }
             Err(error) => (error.body(), true),

@@ -261,12 +261,11 @@ impl Streamer {
         loop {
             let Some(event) = out.next(&mut answer.events).await else { return };
             first.get_or_insert_with(|| answer.began.elapsed());
-            let before = choice.text.len();
-            let is_end = match choice.take(event) {
+            let is_end = match choice.next(event) {
                 Ok(is_end) => is_end,
                 Err(error) => return send(out, &json!({ "error": error.message })),
             };
-            let text = &choice.text[before..];
+            let text = &choice.text;
             if is_raw {
                 parts.extend((!text.is_empty()).then(|| Part::Content(text.into())));
             } else {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::body::{Body, Bytes};
-use axum::extract::{FromRequest, Multipart, Path, Query, Request, State};
+use axum::extract::{FromRequest, Multipart, Query, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use hyper::body::{Frame, SizeHint};
@@ -25,7 +25,7 @@ use super::error::ApiError;
 use super::memory::{Received, RequestMemory};
 use super::models::{Lease, Models};
 use super::record::{ID, Record};
-use super::routes::{ModelCard, health_of};
+use super::routes::{ModelCard, ModelId, health_of, model_id};
 use super::{audio, ollama};
 
 /// Header with the client's address, for the process of a model.
@@ -214,8 +214,8 @@ pub async fn models(State(proxy): State<Arc<Proxy>>) -> Json<Value> {
 }
 
 /// `GET /v1/models/{id}`.
-pub async fn model(State(proxy): State<Arc<Proxy>>, Path(id): Path<String>) -> Result<Json<Value>> {
-    let at = proxy.models.find(Some(&id))?;
+pub async fn model(State(proxy): State<Arc<Proxy>>, id: ModelId) -> Result<Json<Value>> {
+    let at = proxy.models.find(Some(&model_id(id)?))?;
     Ok(Json(json!(cards(&proxy.models)[at])))
 }
 

@@ -7,6 +7,7 @@ use arenite::sampler::Params;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::app::not_json;
 use super::error::ApiError;
 use super::fields;
 use super::lora::LoraScale;
@@ -100,7 +101,7 @@ pub struct Thinking {
 }
 
 #[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a text or a list of texts")]
 pub enum Stop {
     One(String),
     Many(Vec<String>),
@@ -142,14 +143,27 @@ pub struct Settings {
     pub lora: Vec<(usize, f32)>,
 }
 
+/// Converts whole numbers with a decimal point, as some programs write all numbers, to integers.
+pub fn with_integers(mut body: Value) -> Value {
+    for value in body.as_object_mut().into_iter().flat_map(Map::values_mut) {
+        if let Some(number) =
+            value.as_f64().filter(|number| value.is_f64() && number.fract() == 0.0 && number.abs() < 1e15)
+        {
+            *value = (number as i64).into();
+        }
+    }
+    body
+}
+
 impl Body {
     pub fn parse(bytes: &[u8]) -> Result<Self, ApiError> {
         let value = serde_json::from_slice(bytes);
-        Self::of(value.map_err(|error| ApiError::invalid(format!("the body is no JSON: {error}")))?)
+        Self::of(value.map_err(|error| not_json(&error))?)
     }
 
     /// Converts a body that is already parsed as JSON.
     pub fn of(value: Value) -> Result<Self, ApiError> {
+        let value = with_integers(value);
         let Err(error) = Self::deserialize(&value) else {
             return serde_json::from_value(value).map_err(|error| ApiError::invalid(error.to_string()));
         };
@@ -193,7 +207,10 @@ impl Body {
         let logprobs = match &self.logprobs {
             None | Some(Value::Null | Value::Bool(false)) => None,
             Some(Value::Bool(true)) => Some(self.top_logprobs.unwrap_or(0)),
-            Some(number) => number.as_u64().map(|number| number as usize),
+            Some(number) => match number.as_u64() {
+                Some(number) => Some(number as usize),
+                None => return Err(ApiError::about("logprobs", "logprobs must be true, false or a count")),
+            },
         };
         if logprobs.is_some_and(|count| count > MOST_LOGPROBS) {
             return Err(ApiError::about("logprobs", format!("at most {MOST_LOGPROBS} alternatives are reported")));

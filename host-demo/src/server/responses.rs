@@ -252,15 +252,14 @@ impl Streamer {
         let (mut choice, mut parts, mut progress) = (Choice::default(), Vec::new(), Progress::default());
         loop {
             let Some(event) = self.out.next(&mut events).await else { return };
-            let before = choice.text.len();
-            let is_end = match choice.take(event) {
+            let is_end = match choice.next(event) {
                 Ok(is_end) => is_end,
                 Err(error) => {
                     let message = error.body()["error"]["message"].clone();
                     return self.send("error", json!({ "code": "server_error", "message": message, "param": null }));
                 }
             };
-            reader.push(&choice.text[before..], &mut parts);
+            reader.push(&choice.text, &mut parts);
             if is_end {
                 reader.finish(&mut parts, choice.is_cut());
             }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use axum::body::Body as HttpBody;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
@@ -12,7 +13,7 @@ use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
 use serde::Serialize;
 use serde_json::{Value, json};
-use tower_http::cors::{AllowOrigin, CorsLayer};
+use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
 use super::answer::ResponseMeta;
 use super::app::{App, Result, whole};
@@ -34,13 +35,16 @@ fn table() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
     let limit = || DefaultBodyLimit::max(audio::MOST_BYTES);
     vec![
         ("/v1/chat/completions", post(chat)),
+        ("/chat/completions", post(chat)),
         ("/v1/completions", post(completions)),
         ("/v1/responses", post(responses)),
         ("/v1/embeddings", post(embeddings)),
         ("/v1/rerank", post(rerank)),
+        ("/rerank", post(rerank)),
         ("/v1/audio/transcriptions", post(audio::transcriptions).layer(limit())),
         ("/v1/audio/translations", post(audio::translations).layer(limit())),
         ("/v1/models", get(models)),
+        ("/models", get(models)),
         ("/v1/models/{*id}", get(model)),
         ("/tokenize", post(tokenize)),
         ("/detokenize", post(detokenize)),
@@ -73,6 +77,7 @@ pub fn router(app: Arc<App>, origins: Vec<HeaderValue>, gate: Gate) -> Router {
 pub fn router_of_models(proxy: Proxy, own: Common) -> Router {
     let mut routes = vec![
         ("/v1/models", get(proxy::models)),
+        ("/models", get(proxy::models)),
         ("/v1/models/{*id}", get(proxy::model)),
         ("/api/tags", get(proxy::tags)),
         ("/api/ps", get(proxy::tags)),
@@ -124,7 +129,8 @@ impl Common {
             false => AllowOrigin::list(origins),
         };
         let cors = CorsLayer::new().allow_origin(origins).allow_methods([Method::GET, Method::POST]);
-        routes.layer(cors.allow_headers([header::AUTHORIZATION, header::CONTENT_TYPE]))
+        // Clients' libraries add headers of their own.
+        routes.layer(cors.allow_headers(AllowHeaders::mirror_request()))
     }
 }
 
@@ -252,11 +258,19 @@ fn card(app: &App) -> ModelCard<'_> {
     ModelCard::new(&app.service.name, app.service.context, app.service.vocab)
 }
 
+/// The name in a path.
+pub type ModelId = std::result::Result<Path<String>, PathRejection>;
+
+pub fn model_id(id: ModelId) -> Result<String> {
+    id.map(|Path(id)| id).map_err(|error| ApiError::invalid(error.body_text()))
+}
+
 async fn models(State(app): State<Arc<App>>) -> Json<Value> {
     Json(json!({ "object": "list", "data": [card(&app)] }))
 }
 
-async fn model(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Json<Value>> {
+async fn model(State(app): State<Arc<App>>, id: ModelId) -> Result<Json<Value>> {
+    let id = model_id(id)?;
     app.service.check_model(Some(&id))?;
     Ok(Json(json!(card(&app))))
 }

@@ -180,7 +180,7 @@ impl Streamer {
 
     /// Applies an event; `None` if it is an error, which is sent.
     fn take(&self, choice: &mut Choice, event: Event) -> Option<bool> {
-        match choice.take(event) {
+        match choice.next(event) {
             Ok(is_end) => Some(is_end),
             Err(error) => {
                 self.send(&error.body());
@@ -205,7 +205,6 @@ impl Streamer {
         }
         loop {
             let event = self.out.next(&mut events).await?;
-            let before = choice.text.len();
             let logprobs = match &event {
                 Event::Token { logprob: Some(logprob), .. } => {
                     let start = *start.get_or_insert(logprob.offset);
@@ -214,7 +213,7 @@ impl Streamer {
                 _ => Value::Null,
             };
             let is_end = self.take(&mut choice, event)?;
-            let text = &choice.text[before..];
+            let text = &choice.text;
             if !text.is_empty() || !logprobs.is_null() {
                 self.chunk(index, json!(text), logprobs, None);
             }
@@ -231,13 +230,12 @@ impl Streamer {
         let (mut choice, mut parts, mut calls) = (Choice::default(), Vec::new(), 0);
         loop {
             let event = self.out.next(&mut events).await?;
-            let before = choice.text.len();
             let mut logprobs = match &event {
                 Event::Token { logprob: Some(logprob), .. } => json!({ "content": [logprob.chat()] }),
                 _ => Value::Null,
             };
             let is_end = self.take(&mut choice, event)?;
-            reader.push(&choice.text[before..], &mut parts);
+            reader.push(&choice.text, &mut parts);
             if is_end {
                 reader.finish(&mut parts, choice.is_cut());
             }

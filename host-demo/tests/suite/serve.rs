@@ -332,6 +332,45 @@ fn pages_from_elsewhere_ask_for_nothing() {
     }
 }
 
+/// Clients write requests in several ways that mean the same.
+#[test]
+fn harmless_forms_of_requests_are_accepted_and_others_are_refused_in_a_line() {
+    let server = Server::start(&[]);
+    let said = server.text(&good());
+    let body = good().to_string();
+    let with_mark = format!("\u{feff}{body}");
+    let with_points = body.replace(":8", ":8.0");
+    assert_ne!(with_points, body);
+    for (path, headers, body) in [
+        ("/v1/completions", "", &with_mark),
+        ("/v1/completions", "", &with_points),
+        ("/v1//completions", "", &body),
+        ("/v1/completions/?api-version=1", "", &body),
+        ("/v1/completions", "Content-Encoding: identity\r\nExpect: 100-continue\r\n", &body),
+    ] {
+        let (head, answer) = server.ask("POST", path, headers, body.as_bytes());
+        let answer = answer.rsplit("\r\n\r\n").next().unwrap();
+        let answer: Value = serde_json::from_str(answer).unwrap_or_else(|_| panic!("{path} {headers}: {head}"));
+        assert_eq!(answer["choices"][0]["text"], said, "{path} {headers}");
+    }
+    assert!(server.ask("GET", "/models/", "", b"").1.contains("\"object\":\"list\""));
+    for (headers, body, status, told) in [
+        ("Content-Encoding: gzip\r\n", "\u{1f}", " 415 ", "send it as it is"),
+        ("Host: elsewhere.example\r\n", "{}", " 400 ", "several Host headers"),
+        ("", "{\"prompt\": \"a\", \"logprobs\": -1}", " 400 ", "logprobs must be"),
+        ("", "{\"prompt\": \"a\", \"stop\": [1]}", " 400 ", "expected a text or a list of texts"),
+    ] {
+        let (head, answer) = server.ask("POST", "/v1/completions", headers, body.as_bytes());
+        assert!(head.contains(status) && answer.contains(told), "{headers}{body}: {head} {answer}");
+    }
+    let mut socket = server.connect();
+    let head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nno length\r\n";
+    socket.write_all(head.as_bytes()).unwrap();
+    let mut answer = String::new();
+    let _ = socket.read_to_string(&mut answer);
+    assert!(answer.contains(" 400 ") && answer.contains("incomplete or not encoded"), "{answer}");
+}
+
 /// The number of cached tokens tells a client what others have asked.
 #[test]
 fn without_a_key_nobody_learns_which_prompts_are_known() {

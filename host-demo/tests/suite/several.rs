@@ -165,6 +165,25 @@ fn a_client_that_leaves_ends_its_answer() {
     assert!(metrics().contains("arenite_requests_open 0\n"), "{}", metrics());
 }
 
+/// A client that could take another one's name would learn which prompts of the other are cached.
+#[test]
+fn a_client_cannot_name_itself() {
+    let folder = folder(&["one.gguf", "two.gguf"]);
+    let server = start(folder.path(), &[]);
+    let cached = |headers: &str, prompt: &str| {
+        let body = of("one", json!({ "prompt": prompt, "max_tokens": 4, "temperature": 0 })).to_string();
+        let answer: Value =
+            serde_json::from_str(&server.ask("POST", "/v1/completions", headers, body.as_bytes()).1).unwrap();
+        answer["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap()
+    };
+    let forged = "X-Arenite-Client: 10.0.0.1\r\nx-arenite-client: 10.0.0.2\r\n";
+    let prompt = "a b c d e f g h i j k l m n o p q r s t ".repeat(4);
+    assert_eq!(cached(forged, &prompt), 0);
+    // The conversation continues one of the same address, whatever its requests say.
+    assert!(cached("", &format!("{prompt} and then a dog")) > 70);
+    assert!(cached(forged, &format!("{prompt} and then a dog and a bird")) > 70);
+}
+
 /// Processes of the server's models, by name.
 #[cfg(target_os = "linux")]
 fn processes(server: &Server) -> Vec<(String, String)> {
