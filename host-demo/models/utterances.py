@@ -35,7 +35,7 @@ DE_DEVICES = {"light": "das:das:Licht: die:die:Lampe: die:die:Lampen:p die:die:B
               "blinds": "das:das:Rollo: die:die:Rollos:p die:die:Jalousien:p die:die:Jalousie: die:die:Vorhänge:p"}
 HI_DEVICES = {"light": "बत्ती:की लाइट:की लाइटें:की बत्तियाँ:की लैंप:का", "heating": "हीटर:का हीटिंग:की रेडिएटर:का",
               "blinds": "परदे:के ब्लाइंड्स:के पर्दे:के शटर:के"}
-# What is not there: training has the first list of each, the evaluation has both. And what is not a place of the house.
+# Devices that the house does not have: training has the first list of each, the evaluation has both. Places too.
 EN_OTHERS = ("radio TV music fan oven door window alarm camera vacuum dishwasher heart book computer coffee_machine washing_machine phone car toaster "
              "speaker kettle printer water doorbell lock", "fridge television mixer fountain projector")
 EN_PLACES = "garden balcony street car neighbour's_house shed terrace school city yard pool stable", "park church greenhouse"

@@ -20,7 +20,7 @@ const CHUNK: usize = 4096;
 
 /// A sound that is read while it is transcribed, so that a long one takes little memory.
 pub struct Sound {
-    /// Samples from `start` on, as far as they are read.
+    /// The samples read so far, from `start` on.
     samples: Vec<f32>,
     /// Number of earlier samples, which were dropped.
     start: usize,

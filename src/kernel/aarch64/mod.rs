@@ -1,6 +1,6 @@
 //! 64-bit Arm: tables for NEON, which every core has, for dot products (`sdot`) and for matrix products (`smmla`).
 
-// A function with target features is no `Fn`, so it needs a closure around it.
+// A closure names the operands of an instruction.
 #![allow(clippy::redundant_closure)]
 
 mod blocks;

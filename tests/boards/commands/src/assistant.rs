@@ -83,7 +83,7 @@ impl<'m, 'a> Assistant<'m, 'a> {
     #[inline(never)]
     fn read(&mut self, command: &[u8], step: &mut impl FnMut()) -> Result<usize, Error> {
         let mut ids = [0; PLAN.options.context];
-        // What a user types is never a control token.
+        // Text of a user has no control tokens.
         let encode = Encode { parse_special: false, ..Encode::PROMPT };
         let count = self.tokenizer.encode(command, encode, self.scratch, &mut ids)?;
         self.session.rewind(0)?;
