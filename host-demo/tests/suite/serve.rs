@@ -291,7 +291,7 @@ fn keys_and_origins() {
         "{head}"
     );
     // Browsers send a preflight request, without the key.
-    let headers = "Origin: https://a.example\r\nAccess-Control-Request-Method: POST\r\n";
+    let headers = "Origin: https://a.example\r\nAccess-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: x-stainless-os\r\n";
     let (head, _) = server.ask("OPTIONS", "/v1/completions", headers, b"");
     assert!(head.starts_with("HTTP/1.1 200") && head.contains("access-control-allow-headers"), "{head}");
     let headers = "Origin: https://b.example\r\nAccess-Control-Request-Method: POST\r\n";
