@@ -25,8 +25,8 @@ use crate::speech::{Format, Part, Request as Wanted, Sound, Transcriber, Writer}
 /// Maximum size of a request in bytes, as in OpenAI's interface.
 pub const MOST_BYTES: usize = 25 << 20;
 
-/// Maximum duration of a sound in hours.
-const MOST_HOURS: usize = 4;
+/// Maximum duration of a sound in seconds: four hours.
+const MOST_SECONDS: usize = 4 * 3600;
 
 /// Time limit for receiving a request.
 const BODY_TIME: Duration = Duration::from_secs(60);
@@ -142,7 +142,7 @@ fn transcribe(transcriber: &mut Transcriber<'_, '_, '_, '_>, job: &Transcription
         Ok(())
     };
     wanted()?;
-    let mut sound = Sound::read(job.file.clone(), job.extension.as_deref())?.at_most(MOST_HOURS);
+    let mut sound = Sound::read(job.file.clone(), job.extension.as_deref())?.at_most(MOST_SECONDS);
     let mut writer = Writer::new(job.format, Vec::new())?;
     let summary = transcriber.transcribe(&mut sound, &job.wanted, &mut |part: &Part| {
         wanted()?;

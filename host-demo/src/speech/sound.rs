@@ -59,9 +59,9 @@ impl Sound {
         Self { samples: Vec::new(), start: 0, source: Some(source), most: usize::MAX }
     }
 
-    /// Makes a sound of more than `hours` an error.
-    pub fn at_most(mut self, hours: usize) -> Self {
-        self.most = hours * 3600 * RATE;
+    /// Makes a sound of more than `seconds` an error.
+    pub fn at_most(mut self, seconds: usize) -> Self {
+        self.most = seconds * RATE;
         self
     }
 
@@ -76,7 +76,7 @@ impl Sound {
             if !source.more(&mut self.samples)? {
                 self.source = None;
             }
-            ensure!(self.len() <= self.most, "the sound has more than {} hours: divide it", self.most / 3600 / RATE);
+            ensure!(self.len() <= self.most, "the sound is longer than {} seconds: divide it", self.most / RATE);
         }
         let begin = start.saturating_sub(self.start).min(self.samples.len());
         Ok(&self.samples[begin..end.saturating_sub(self.start).clamp(begin, self.samples.len())])
@@ -309,8 +309,8 @@ mod tests {
             assert_eq!(sound.samples(start, 15_000)?, &whole[start..whole.len().min(start + 15_000)]);
             assert!(sound.samples.len() <= 40_000, "{}", sound.samples.len());
         }
-        let mut long = Sound::read(wav(1000, 1, &[0; 1000].repeat(3700)), None)?.at_most(1);
-        assert!(long.samples(0, usize::MAX).unwrap_err().to_string().contains("more than 1 hours"));
+        let mut long = Sound::read(wav(16000, 1, &[0; 16000].repeat(4)), None)?.at_most(3);
+        assert!(long.samples(0, usize::MAX).unwrap_err().to_string().contains("longer than 3 seconds"));
         Ok(())
     }
 
