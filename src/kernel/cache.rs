@@ -45,11 +45,19 @@ pub(super) struct Place {
 impl Place {
     /// The tile of each head, its key and its value.
     #[inline(always)]
-    fn heads<'a>(&self, tiles: &'a mut [u8], keys: &'a [f32], values: &'a [f32]) -> impl Iterator<Item = Head<'a>> {
-        let (start, bytes, dim) = (self.start, self.bytes, self.layout.dim.max(1));
-        let heads =
-            tiles.chunks_exact_mut(self.head_bytes.max(1)).zip(keys.chunks_exact(dim).zip(values.chunks_exact(dim)));
-        heads.map_while(move |(tiles, (key, value))| Some((tiles.get_mut(start..)?.get_mut(..bytes)?, key, value)))
+    fn heads<'a>(
+        &self,
+        tiles: &'a mut [u8],
+        mut keys: &'a [f32],
+        mut values: &'a [f32],
+    ) -> impl Iterator<Item = Head<'a>> {
+        let (start, bytes, dim) = (self.start, self.bytes, self.layout.dim);
+        tiles.chunks_exact_mut(self.head_bytes.max(1)).map_while(move |tiles| {
+            let (key, value);
+            (key, keys) = keys.split_at_checked(dim)?;
+            (value, values) = values.split_at_checked(dim)?;
+            Some((tiles.get_mut(start..)?.get_mut(..bytes)?, key, value))
+        })
     }
 }
 
