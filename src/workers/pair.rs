@@ -4,7 +4,7 @@
 use core::ptr::{self, null_mut};
 
 use super::Workers;
-use super::parts::atomic::{AtomicBool, AtomicPtr, Ordering};
+use super::parts::atomic::{AtomicBool, AtomicPtr, Ordering, fence};
 use super::parts::hint;
 
 /// A job: each call takes chunks of the work until none is left.
@@ -13,7 +13,7 @@ type Job<'j> = &'j (dyn Fn() + Sync);
 /// Uses the second core of a microcontroller as a worker: one core runs the engine, the other executes shares of its
 /// jobs.
 ///
-/// Only needs atomic loads and stores, so it works on the RP2040. The cores wait for each other by polling.
+/// Only needs atomic loads, stores and fences, so it works on the RP2040. The cores wait for each other by polling.
 ///
 /// A job that runs another job on the same pair runs it alone: the helper is busy with the outer one.
 ///
@@ -80,19 +80,20 @@ impl Workers for Caller<'_> {
         struct Opened<'p>(&'p Pair);
         impl Drop for Opened<'_> {
             fn drop(&mut self) {
-                self.0.open.store(null_mut(), Ordering::SeqCst);
-                while self.0.inside.load(Ordering::SeqCst) {
+                self.0.open.store(null_mut(), Ordering::Release);
+                fence(Ordering::SeqCst); // pairs with the fence in `step`
+                while self.0.inside.load(Ordering::Acquire) {
                     hint::spin_loop();
                 }
             }
         }
         // A nested job on either core, or a second thread that uses this caller: the helper is busy.
-        if self.0.inside.load(Ordering::SeqCst) || !self.0.open.load(Ordering::SeqCst).is_null() {
+        if self.0.inside.load(Ordering::Acquire) || !self.0.open.load(Ordering::Acquire).is_null() {
             return job();
         }
         self.0.panicked.store(false, Ordering::Relaxed);
         let opened = Opened(self.0);
-        self.0.open.store((&raw const job).cast_mut().cast(), Ordering::SeqCst);
+        self.0.open.store((&raw const job).cast_mut().cast(), Ordering::Release);
         job();
         drop(opened);
         #[cfg(panic = "unwind")]
@@ -125,18 +126,20 @@ impl Helper<'_> {
                 if !*finished {
                     pair.panicked.store(true, Ordering::Relaxed);
                 }
-                pair.inside.store(false, Ordering::SeqCst);
+                pair.inside.store(false, Ordering::Release);
             }
         }
         let Pair { open, inside, .. } = self.0;
         if open.load(Ordering::Relaxed).is_null() {
             return false;
         }
-        // Announce first, then check again. If the job is still open then, its caller has not closed it yet and will
-        // see `inside`, because all four accesses are sequentially consistent.
-        inside.store(true, Ordering::SeqCst);
+        // Announce first, then check again. Both cores store, pass a fence, and load what the other one stores: at least
+        // one of them sees the other's store. Either this core sees that the job is closed, or the caller sees `inside`.
+        // (Fences, because emulators let a sequentially consistent load pass an earlier store.)
+        inside.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
         let mut guard = Inside(self.0, false);
-        let job = ptr::NonNull::new(open.load(Ordering::SeqCst));
+        let job = ptr::NonNull::new(open.load(Ordering::Acquire));
         if let Some(job) = job {
             // SAFETY: `run` stored a pointer to its argument and neither returns nor unwinds before it has seen `inside`
             // false after it took the pointer away. This is the only helper of the pair (`split` borrows it mutably),

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::vec::Vec;
 
 use super::Workers;
-use super::parts::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use super::parts::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, fence};
 use super::parts::thread::{self, JoinHandle};
 use super::parts::{Instant, hint};
 
@@ -80,7 +80,7 @@ impl Workers for Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::SeqCst);
+        self.shared.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
             thread.thread().unpark();
             let _ = thread.join();
@@ -124,9 +124,9 @@ impl<'p> Open<'p> {
         shared.job.store((&raw const *job).cast_mut().cast(), Ordering::Relaxed);
         // Only one caller can be here, and no thread runs the previous job any more.
         let number = shared.gate.load(Ordering::Relaxed) & !(OPEN | RUNNING);
-        // Sequentially consistent with `sleeping`: either a thread sees the gate, or the caller sees that it sleeps.
-        shared.gate.store(number.wrapping_add(NEXT) | OPEN, Ordering::SeqCst);
-        if shared.sleeping.load(Ordering::SeqCst) > 0 {
+        shared.gate.store(number.wrapping_add(NEXT) | OPEN, Ordering::Release);
+        fence(Ordering::SeqCst); // pairs with the fence in `next`
+        if shared.sleeping.load(Ordering::Relaxed) > 0 {
             pool.threads.iter().for_each(|thread| thread.thread().unpark());
         }
         Self(shared)
@@ -194,10 +194,12 @@ impl Shared {
                 *turn = Instant::now();
             }
         }
-        self.sleeping.fetch_add(1, Ordering::SeqCst);
+        // Either this thread sees the next job's gate, or the caller sees that it sleeps.
+        self.sleeping.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
         let gate = loop {
-            let gate = self.gate.load(Ordering::SeqCst);
-            if self.stop.load(Ordering::SeqCst) {
+            let gate = self.gate.load(Ordering::Relaxed);
+            if self.stop.load(Ordering::Relaxed) {
                 break None;
             }
             if news(gate) {
@@ -205,7 +207,7 @@ impl Shared {
             }
             thread::park();
         };
-        self.sleeping.fetch_sub(1, Ordering::SeqCst);
+        self.sleeping.fetch_sub(1, Ordering::Relaxed);
         *turn = Instant::now();
         gate
     }

@@ -300,7 +300,8 @@ CLIENTS = {
 
 
 def conversations(url):
-    """40 conversations with tools, of which one must be called: the number whose calls are right and that go on."""
+    """40 conversations with tools, of which one must be called: the number whose calls are right and that go on, and the
+    number of those whose next call did not fit into the limit of tokens (the model repeats its call)."""
     import openai
 
     client = openai.OpenAI(base_url=url + "/v1", api_key="none", max_retries=0)
@@ -317,13 +318,14 @@ def conversations(url):
     questions = ["What is the weather in Oslo?", "Add 3, 4 and 5.", "Tell ann@example.org that we are late.", "Turn the music off.",
                  "Is it cold in Delhi today?", "How much is 12.5 and 30?", "Write a mail to Bob about the party.", "Please stop.",
                  "Hello!", "क्या दिल्ली में बारिश हो रही है?"]
-    right = 0
+    right = limited = 0
     for i in range(40):
         messages = [{"role": "user", "content": questions[i % len(questions)]}]
         common = dict(model="default", tools=tools, seed=i, temperature=0 if i < 10 else 0.8, max_tokens=200)
         choice = client.chat.completions.create(messages=messages, tool_choice="required", **common).choices[0]
         try:
-            assert choice.finish_reason == "tool_calls" and choice.message.tool_calls, choice
+            assert choice.finish_reason in ("tool_calls", "length") and choice.message.tool_calls, choice
+            assert not choice.message.content, choice
             messages.append(choice.message.model_dump(exclude_none=True))
             for call in choice.message.tool_calls:
                 jsonschema.validate(json.loads(call.function.arguments), schemas[call.function.name])
@@ -331,9 +333,10 @@ def conversations(url):
             common["max_tokens"] = 20
             client.chat.completions.create(messages=messages, **common)
             right += 1
+            limited += choice.finish_reason == "length"
         except Exception as error:
             print(f"conversation {i}: {error!r}"[:400], file=sys.stderr)
-    return right
+    return right, limited
 
 
 def main():
@@ -364,8 +367,9 @@ def main():
         version = VERSIONS.get(name) or importlib.metadata.version(name)
         print(f"| {name} | {version} | " + " | ".join(cells) + " |", flush=True)
     if "conversations" in (sys.argv[5:] or ["conversations"]):
-        right = conversations(chat.url)
-        print(f"\nConversations with tools under `required` whose calls parse: {right} of 40.")
+        right, limited = conversations(chat.url)
+        print(f"\nConversations with tools under `required` whose calls parse: {right} of 40 ({limited} of them end at the "
+              "limit of tokens, after whole calls).")
         failed += right != 40
     chat.end()
     encoder.end()
