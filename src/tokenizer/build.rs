@@ -7,9 +7,9 @@ use super::names::{Consequences, Found};
 use super::special::ByteSet;
 use super::unigram;
 use super::vocab::{LONGEST_LOOKED_FOR, MERGES, PREFIX, TokenType, Vocab};
-use crate::gguf::Gguf;
+use crate::gguf::{Gguf, ValueType};
 use crate::sort::heapsort;
-use crate::{Error, Name, TokenId};
+use crate::{Error, Name, TokenId, built};
 
 /// Builds the index of a vocabulary at the front of `memory`.
 pub(super) fn build<'i>(gguf: &Gguf<'_>, vocab: &Vocab<'_>, memory: &'i mut [u8]) -> Result<Index<'i>, Error> {
@@ -34,7 +34,7 @@ pub(super) fn build<'i>(gguf: &Gguf<'_>, vocab: &Vocab<'_>, memory: &'i mut [u8]
     let found = builder.tokens()?;
     builder.sort_tokens();
     builder.names(gguf, &found);
-    builder.specials(strips(gguf));
+    builder.specials(strips(gguf)?);
     builder.bytes();
     builder.merges()?;
     Index::new(vocab, memory).ok_or(Error::ForeignIndex)
@@ -78,11 +78,7 @@ impl<'a> Builder<'_, 'a> {
                 return Err(entry("tokens", id, "is marked as a byte but is not <0x00> to <0xFF>"));
             }
             if token.len() > LONGEST_LOOKED_FOR && (kind.is_special() || self.vocab.finds_prefixes()) {
-                return Err(entry(
-                    "tokens",
-                    id,
-                    "has more than 512 bytes: too long for a special token, unigram or WordPiece",
-                ));
+                return Err(entry("tokens", id, "has more than 512 bytes"));
             }
             if spelling.is_reachable(token) {
                 let key = self.vocab.key(self.vocab.found_by().bytes(token));
@@ -177,7 +173,7 @@ impl<'a> Builder<'_, 'a> {
     }
 
     /// Fills the list of special tokens.
-    fn specials(&mut self, strips: Strips) {
+    fn specials(&mut self, strips: Strips<'_>) {
         let start = self.layout.specials();
         let room = (self.layout.types() - start) / 3;
         let changed = get(self.words, header::TYPES) as usize;
@@ -314,16 +310,19 @@ pub(super) fn note_gaps(gaps: &mut ByteSet, mut bytes: impl Iterator<Item = u8>)
 }
 
 /// The entry of a token for the list of special tokens, if it belongs there.
-pub(super) fn special(id: TokenId, token: &[u8], kind: TokenType, strips: Strips) -> Option<Special> {
+pub(super) fn special(id: TokenId, token: &[u8], kind: TokenType, strips: Strips<'_>) -> Option<Special> {
     let first = *token.first().filter(|_| kind.is_special())?;
-    Some(Special {
-        id,
-        len: token.len(),
-        kind,
-        first,
-        strips_left: strips == Strips::Mask && token == b"<mask>" || strips == Strips::ModernBert && token == b"[MASK]",
-        strips_right: strips == Strips::Phi3 && !matches!(token, b"<unk>" | b"<s>" | b"<|endoftext|>"),
-    })
+    let (strips_left, strips_right) = match strips {
+        Strips::Nothing => (false, false),
+        Strips::Listed(list) => {
+            let at = list.partition_point(|entry| u32::from_le_bytes(*entry) / 4 < id);
+            let entry = list.get(at).map_or(0, |entry| u32::from_le_bytes(*entry));
+            (entry & 1 != 0 && entry / 4 == id, entry & 2 != 0 && entry / 4 == id)
+        }
+        Strips::Phi3 => (false, !matches!(token, b"<unk>" | b"<s>" | b"<|endoftext|>")),
+        Strips::Mask(mask) => (token == mask, false),
+    };
+    Some(Special { id, len: token.len(), kind, first, strips_left, strips_right })
 }
 
 /// The byte of a byte token such as `<0x41>`.
@@ -333,29 +332,41 @@ pub(super) fn byte_token(token: &[u8]) -> Option<u8> {
     Some((digit(*high)? * 16 + digit(*low)?) as u8)
 }
 
-/// Special tokens that absorb adjacent white space. llama.cpp decides by these names.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Strips {
+/// Special tokens that absorb adjacent white space.
+#[derive(Clone, Copy)]
+pub(super) enum Strips<'a> {
     Nothing,
+    /// Ascending numbers `4 * id + (before ? 1 : 0) + (after ? 2 : 0)`, which `arenite convert` writes.
+    Listed(&'a [Word]),
+    /// Most tokens absorb white space after them.
     Phi3,
-    Mask,
-    ModernBert,
+    /// This token absorbs white space before it.
+    Mask(&'static [u8]),
 }
 
-pub(super) fn strips(gguf: &Gguf<'_>) -> Strips {
-    let text = |prefix: &str, name: &str| gguf.str(prefix, name).ok().flatten().unwrap_or(&[]);
-    let has = |text: &[u8], part: &[u8]| {
-        (0..text.len()).any(|at| text.get(at..at + part.len()).is_some_and(|here| here.eq_ignore_ascii_case(part)))
+pub(super) fn strips<'a>(gguf: &Gguf<'a>) -> Result<Strips<'a>, Error> {
+    const LIST: &str = "added_tokens.strip";
+    if let Some(list) = gguf.array(PREFIX, LIST)? {
+        let words = list.bytes().as_chunks().0;
+        return match list.element() == ValueType::U32 && words.is_sorted_by_key(|entry| u32::from_le_bytes(*entry)) {
+            true => Ok(Strips::Listed(words)),
+            false => Err(Error::KeyValue { key: Name::key(PREFIX, LIST), why: "must be ascending" }),
+        };
+    }
+    // Without a list, llama.cpp's names decide.
+    let is_in = |prefix: &str, name: &str, part: &[u8]| {
+        let text = gguf.str(prefix, name).ok().flatten().unwrap_or(&[]);
+        let starts = |at: usize| text.get(at..at + part.len()).is_some_and(|here| here.eq_ignore_ascii_case(part));
+        (0..text.len()).any(starts)
     };
-    let pre = text(PREFIX, "pre");
-    let name = text("general", "name");
-    if [&b"jina-v2-de"[..], b"jina-v2-es", b"jina-v2-code"].iter().any(|part| has(pre, part)) {
-        Strips::Mask
-    } else if has(name, b"phi-3") || has(name, b"phi3") {
+    let pre = |part: &&[u8]| built::BPE && is_in(PREFIX, "pre", part);
+    Ok(if [&b"jina-v2-de"[..], b"jina-v2-es", b"jina-v2-code"].iter().any(pre) {
+        Strips::Mask(b"<mask>")
+    } else if [&b"phi-3"[..], b"phi3"].iter().any(|part| is_in("general", "name", part)) {
         Strips::Phi3
-    } else if has(name, b"modern-bert") {
-        Strips::ModernBert
+    } else if built::BPE && is_in("general", "name", b"modern-bert") {
+        Strips::Mask(b"[MASK]")
     } else {
         Strips::Nothing
-    }
+    })
 }

@@ -153,22 +153,32 @@ fn take(marks: &mut [u8], text: &[u8], pos: usize, special: &Special) {
     if let Some(first) = span.first_mut() {
         *first = mark::START;
     }
-    // As in C's `isspace`.
-    let is_space = |at: usize| matches!(text.get(at), Some(b' ' | b'\t'..=b'\r'));
-    if special.strips_right {
-        for (at, mark) in marks.iter_mut().enumerate().skip(end) {
-            if *mark != mark::TEXT || !is_space(at) {
-                break;
-            }
-            *mark = mark::STRIPPED;
-        }
+    let is_text = |marks: &[u8], at: usize| marks.get(at) == Some(&mark::TEXT);
+    let mut at = end;
+    while special.strips_right
+        && is_text(marks, at)
+        && let Some(len) = white(text, at)
+    {
+        marks.iter_mut().skip(at).take(len).for_each(|mark| *mark = mark::STRIPPED);
+        at += len;
     }
-    if special.strips_left {
-        for (at, mark) in marks.iter_mut().enumerate().take(pos).rev() {
-            if *mark != mark::TEXT || !is_space(at) {
-                break;
-            }
-            *mark = mark::STRIPPED;
-        }
+    at = pos;
+    while special.strips_left
+        && is_text(marks, at.wrapping_sub(1))
+        && let Some(len) = (1..=3).find(|len| white(text, at.wrapping_sub(*len)) == Some(*len))
+    {
+        at -= len;
+        marks.iter_mut().skip(at).take(len).for_each(|mark| *mark = mark::STRIPPED);
     }
+}
+
+/// Length of the white space character (by Unicode) at `at`, if there is one.
+fn white(text: &[u8], at: usize) -> Option<usize> {
+    Some(match text.get(at..)? {
+        [b' ' | b'\t'..=b'\r', ..] => 1,
+        [0xc2, 0x85 | 0xa0, ..] => 2,
+        [0xe1, 0x9a, 0x80, ..] | [0xe2, 0x80, 0x80..=0x8a | 0xa8 | 0xa9 | 0xaf, ..] => 3,
+        [0xe2, 0x81, 0x9f, ..] | [0xe3, 0x80, 0x80, ..] => 3,
+        _ => return None,
+    })
 }

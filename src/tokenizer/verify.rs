@@ -136,7 +136,7 @@ impl Check<'_, '_, '_> {
     }
 
     fn specials(&self, gguf: &Gguf<'_>) -> Option<()> {
-        let (layout, strips) = (self.index.layout, strips(gguf));
+        let (layout, strips) = (self.index.layout, strips(gguf).ok()?);
         let entry = |id: TokenId| special(id, self.spelled(id)?, self.index.kind(self.vocab, id), strips);
         let count = (0..layout.tokens as TokenId).filter(|id| entry(*id).is_some()).count();
         self.is(header::SPECIALS, count as u32)?;

@@ -1,6 +1,6 @@
 //! Reads `tokenizer.json` of Hugging Face's tokenizers, and `tokenizer_config.json` in the same directory.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -69,6 +69,14 @@ pub fn read(wanted: &Model<'_>, json: &Value, notes: &mut Vec<String>) -> Result
         let text = if kind == USER_DEFINED { text.replace('▁', " ") } else { text.to_owned() };
         vocabulary.set(id, text, score, kind)?;
     }
+    let strip = |token: &Value| {
+        let sides = u32::from(token["lstrip"] == true) + 2 * u32::from(token["rstrip"] == true);
+        Some(token["id"].as_u64()? as u32 * 4 + sides).filter(|_| sides > 0)
+    };
+    let strips: BTreeSet<u32> = list(&json["added_tokens"]).filter_map(strip).collect();
+    if !strips.is_empty() {
+        vocabulary.key("added_tokens.strip", Meta::array(strips));
+    }
     Ok(vocabulary)
 }
 
@@ -106,14 +114,7 @@ fn byte_level(wanted: &Model<'_>, json: &Value, vocabulary: &mut Vocabulary) -> 
         (Err(_), Some(pre)) => String::from_utf8_lossy(pre).into_owned(),
         (name, _) => name?.to_owned(),
     };
-    let strips = list(&json["added_tokens"]).any(|token| token["content"] == "<mask>" && token["lstrip"] == true);
-    let name = match name.as_str() {
-        // The same expression, by the name under which white space before `<mask>` belongs to it.
-        "gpt-2" if strips => "jina-v2-code",
-        _ if strips => bail!("its added token <mask> has lstrip, which is not supported with this pre-tokenizer"),
-        name => name,
-    };
-    vocabulary.key("pre", name);
+    vocabulary.key("pre", name.as_str());
     vocabulary.key("merges", joined(&merges(json)?));
     Ok(())
 }

@@ -73,21 +73,14 @@ fn added(json: &Value) -> Result<()> {
     flatten(&json["normalizer"], "normalizers", &mut normalizers);
     let prepends = normalizers.iter().any(|it| it["type"] == "Prepend");
     for token in list(&json["added_tokens"]) {
-        for flag in ["lstrip", "rstrip", "single_word"] {
-            if token[flag] == true && !is_harmless(token, flag) {
-                bail!("its added token {} has {flag}, which is not supported", token["content"]);
-            }
+        if token["single_word"] == true {
+            bail!("its added token {} has single_word, which is not supported", token["content"]);
         }
         if prepends && token["normalized"] == true && token["special"] != true {
             bail!("its added token {} is found after normalization, which is not supported", token["content"]);
         }
     }
     Ok(())
-}
-
-/// White space before a mask: byte-level vocabularies say it by a name, and to encoders no masks are given.
-fn is_harmless(token: &Value, flag: &str) -> bool {
-    flag == "lstrip" && matches!(token["content"].as_str(), Some("<mask>" | "[MASK]"))
 }
 
 /// The parts of a sequence of normalizers.

@@ -99,6 +99,26 @@ fn texts_are_normalized() {
     assert!(error(&["tokenize", "-p", "a", "-m", path(&model()), "--tokenizer", path(&file)]).contains("NFKC"));
 }
 
+/// Added tokens that absorb the white space before or after them.
+#[test]
+fn white_space_around_added_tokens() {
+    let mut tokenizer = byte_level(LLAMA3);
+    tokenizer["added_tokens"] = json!([
+        {"id": 0, "content": "<|bos|>", "special": true},
+        {"id": 266, "content": "<mask>", "special": true, "lstrip": true},
+        {"id": 267, "content": "<|user|>", "special": false, "rstrip": true},
+    ]);
+    for (text, wanted) in [
+        ("o <mask> o", json!([0, 79, 266, 221, 79])),
+        ("o <|user|> o", json!([0, 79, 221, 267, 79])),
+        ("o\n\u{3000}<mask>\u{a0}<|user|>\u{2003}\t\no", json!([0, 79, 266, 127, 255, 267, 79])),
+        ("<|user|> <mask>", json!([0, 267, 266])),
+        ("\u{e9}\u{85}<mask>\u{e9}<|user|>\u{e9}", json!([0, 128, 103, 266, 128, 103, 267, 128, 103])),
+    ] {
+        assert_eq!(ids(&tokenizer, text), wanted, "{text:?}");
+    }
+}
+
 #[test]
 fn pieces_with_merges() {
     let merges = ["▁ h", "e l", "▁h el", "l o", "▁hel lo"];
