@@ -13,8 +13,8 @@ use crate::{Error, KvType};
 macro_rules! families {
     ($then:ident) => {
         $then! {
-            llama "llama" [EXPERTS] { "llama" => spec, "ernie4_5" => ernie }
-            qwen "qwen" [HEAD_NORM EXPERTS RENAMED POOLED_HEAD] {
+            llama "llama" [EXPERTS] { "llama" => spec, "ernie4_5" => spec }
+            qwen "qwen" [HEAD_NORM EXPERTS DENSE_LAYERS RENAMED POOLED_HEAD] {
                 "qwen2" => qwen2, "qwen3" => qwen3, "qwen3moe" => qwen3moe, "qwen2vl" => qwen2, "paddleocr" => qwen2,
                 "qwen3vl" => qwen3, "qwen3vlmoe" => qwen3moe
             }
@@ -67,7 +67,7 @@ macro_rules! families {
             }
             windowed "mixtures" [
                 EXPERTS SCORED_ROUTER SHARED_EXPERTS DENSE_LAYERS HEAD_NORM POST_NORM LOCAL_LAYERS HEADS_GATED LAYER_NORM GPT_OSS
-                PARALLEL FUSED_QKV FUSED_GATE NARROW_VALUES TOKEN_TYPES CAPS GELU_TANH RENAMED
+                PARALLEL FUSED_QKV FUSED_GATE NARROW_VALUES TOKEN_TYPES CAPS GELU_TANH RENAMED LIMITS
             ] {
                 "granite_swa" => granite, "cohere2moe" => cohere2moe, "laguna" => laguna, "mimo2" => mimo2, "plamo3" => plamo3,
                 "spark2_5" => spark, "maple" => maple, "step35" => step35, "muse-glimmer" => muse_glimmer
@@ -96,7 +96,7 @@ macro_rules! families {
                 "deepseek2" => spec, "mistral4" => spec, "minicpm3" => minicpm3, "plm" => plm
             }
             kimi "mla" [
-                LATENT EXPERTS SCORED_ROUTER SHARED_EXPERTS DENSE_LAYERS HEADS_GATED STATES CONVOLUTION KIMI_DELTA
+                LATENT EXPERTS SCORED_ROUTER SHARED_EXPERTS DENSE_LAYERS HEADS_GATED STATES CONVOLUTION KIMI_DELTA LIMITS
             ] { "kimi-linear" => linear, "bailingmoe3" => ling }
             gemma3n "gemma" [POST_NORM HEAD_NORM GELU_TANH LOCAL_LAYERS CAPS GEMMA4 ALTUP] { "gemma3n" => spec }
             nemotron_h "nemotron-h" [
@@ -224,6 +224,8 @@ abilities! {
     /// Llama 4's features: attention within chunks, norms of queries and keys without weights, weighted inputs of
     /// experts.
     LLAMA4,
+    /// Limits of the gates of feed-forwards.
+    LIMITS,
     /// Kimi delta attention: delta nets with a decay for each element of a key.
     KIMI_DELTA,
     /// Experts that groups of experts share.
@@ -302,6 +304,12 @@ pub(crate) const WKV: bool = RWKV || KIMI_DELTA;
 /// Layouts of tensors that files of every family may have.
 pub(crate) const LAYOUTS: Abilities =
     if LENIENT { Abilities::union(&[Abilities::FUSED_QKV, Abilities::FUSED_GATE]) } else { Abilities::union(&[]) };
+/// Activation functions that files of every family may name (`hidden_activation`), if another family needs them.
+pub(crate) const ACTIVATIONS: Abilities = if LENIENT {
+    Abilities::union(&[Abilities::GELU_TANH, Abilities::GELU_ERF, Abilities::RELU, Abilities::RELU_SQUARED])
+} else {
+    Abilities::union(&[])
+};
 /// True if files of every converter are read: keys without effect, and other layouts of the same tensors.
 pub(crate) const LENIENT: bool = cfg!(feature = "lenient");
 /// True if matrices may have factors on their products (`.scale`), which come with NVFP4 and with Talkie.

@@ -34,6 +34,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 use anyhow::{Context, Result, bail, ensure};
 use arenite::gguf::{Array, HASHES_KEY, Value, ValueType, Xxh64};
 use arenite::quant::TensorType;
+use memmap2::{MmapMut, MmapOptions};
 
 /// An encoded metadata value: the type's number, then the value's bytes. `From` converts a Rust value of the same
 /// type (`5u32`, `"text"`) and a [`Value`] or an [`Array`] read from another file.
@@ -310,6 +311,24 @@ impl Header {
         tensors.pad()?;
         tensors.next()?;
         Ok(tensors)
+    }
+
+    /// Returns a file with this header whose tensors are zeros, or `None` if the system has no memory for it. Pages that
+    /// are not read take none.
+    ///
+    /// # Errors
+    ///
+    /// If all tensors together are larger than any file.
+    pub fn with_zeros(&self) -> Result<Option<MmapMut>> {
+        let (bytes, _) = self.header(0, 1, &self.tensors, false)?;
+        let data = self.tensors.iter().try_fold(0, |offset, tensor| self.after(offset, tensor))?;
+        let length = (bytes.len() as u64).next_multiple_of(self.alignment).saturating_add(data);
+        let Ok(length) = usize::try_from(length) else { return Ok(None) };
+        let Ok(mut file) = MmapOptions::new().len(length).no_reserve_swap().map_anon() else { return Ok(None) };
+        if let Some(start) = file.get_mut(..bytes.len()) {
+            start.copy_from_slice(&bytes);
+        }
+        Ok(Some(file))
     }
 
     /// The header of a piece, and the position of the hashes in it.

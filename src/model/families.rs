@@ -54,7 +54,8 @@ families!(dispatch);
 
 /// Checks that the spec only needs abilities that its family has and this build includes.
 pub(super) const fn check(spec: &Spec<'_>, architecture: &str) -> Result<(), Error> {
-    let lacking = spec.lacks(Abilities::union(&[abilities(architecture).and(built::ALL), built::LAYOUTS]));
+    let own = Abilities::union(&[abilities(architecture), built::ACTIVATIONS]).and(built::ALL);
+    let lacking = spec.lacks(Abilities::union(&[own, built::LAYOUTS]));
     match lacking {
         Some(part) if built::NARROW_VALUES && equal(part, "values") => {
             let (name, why) = match spec.values() {

@@ -884,6 +884,29 @@ impl<'g, 'a> Keys<'g, 'a> {
         Ok(Spec { layers: spec.layers - unused_layers, unused_layers, ..spec })
     }
 
+    /// Reads the activation function of a decoder's feed-forward, if the file names one. Encoders read the key
+    /// themselves.
+    #[inline(never)] // keeps its temporaries off the stack while the family reads its keys
+    pub const fn activation(&mut self, spec: &mut Spec<'a>) -> Result<(), Error> {
+        const NAME: &str = "hidden_activation";
+        if !matches!(spec.stack, Stack::Alone) {
+            return Ok(());
+        }
+        let Some(name) = tri!(self.text(NAME)) else { return Ok(()) };
+        if matches!(spec.activation, Activation::ClampedSwiglu) || matches!(spec.special, Special::Xielu(_)) {
+            return Err(self.wrong(NAME, "is not supported for this architecture"));
+        }
+        spec.activation = match name {
+            b"silu" => Activation::Silu,
+            b"gelu" => Activation::GeluErf,
+            b"gelu_pytorch_tanh" => Activation::GeluTanh,
+            b"relu" => Activation::Relu,
+            b"relu2" => Activation::ReluSquared,
+            _ => return Err(self.wrong(NAME, "is not silu, gelu, gelu_pytorch_tanh, relu or relu2")),
+        };
+        Ok(())
+    }
+
     /// Reads the epsilon of the norms, which files store under either norm's name.
     pub const fn norm_eps(&mut self) -> Result<f32, Error> {
         match tri!(self.positive("attention.layer_norm_epsilon")) {
@@ -973,7 +996,8 @@ impl<'g, 'a> Keys<'g, 'a> {
                     attn_factor,
                     log_multiplier,
                     magnitude,
-                    whole_pairs: true,
+                    whole_pairs: !built::LENIENT
+                        || !matches!(tri!(self.switch("rope.scaling.yarn_truncate")), Some(false)),
                 })
             }
             (Some(b"longrope"), _) => Ok(Scaling::Long { original, attn_factor }),

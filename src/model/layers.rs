@@ -220,3 +220,15 @@ pub struct Xielu<'a> {
     /// Largest input of the exponential function.
     pub eps: Numbers<'a>,
 }
+
+/// Limits of a feed-forward's gate, after its activation function, and of the absolute values of `up`; up to 1e-6: none.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Limits<'a> {
+    /// Limits of experts.
+    pub experts: Numbers<'a>,
+    /// Limits of shared experts, and of layers without experts.
+    pub shared: Numbers<'a>,
+    /// True if the gate is limited before its activation function instead.
+    pub before: bool,
+}

@@ -1,6 +1,7 @@
 //! Reads the experts of DeepSeek and related families.
 
 use super::keys::Keys;
+use super::layers::{Limits, Numbers};
 use super::{Experts, MAX_LAYERS, PerLayer, Router, Scores, SharedExperts, Spec};
 use crate::{Error, tri};
 
@@ -35,6 +36,26 @@ impl<'a> Keys<'_, 'a> {
             None => None,
         };
         Ok(Spec { experts: Some(experts), router, shared_experts, expert_layers, ..spec })
+    }
+
+    /// Reads the limits of gates: for each layer, or one for all. `before` is as in [`Limits`].
+    pub const fn limits(&mut self, before: bool, layers: usize) -> Result<Option<Limits<'a>>, Error> {
+        if !self.has_key("swiglu_clamp_exp") && !self.has_key("swiglu_clamp_shexp") {
+            return Ok(None);
+        }
+        let experts = tri!(self.limits_of("swiglu_clamp_exp", layers));
+        let shared = tri!(self.limits_of("swiglu_clamp_shexp", layers));
+        Ok(Some(Limits { experts, shared, before }))
+    }
+
+    const fn limits_of(&mut self, name: &'static str, layers: usize) -> Result<Numbers<'a>, Error> {
+        if let Some(numbers) = tri!(self.floats(name, layers)) {
+            return Ok(Numbers::Each(numbers));
+        }
+        match tri!(self.unless_zero(name)) {
+            Some(number) => Ok(Numbers::All(number)),
+            None => Ok(Numbers::All(0.0)),
+        }
     }
 
     /// Reads a period of layers, or `default` if the file has none.

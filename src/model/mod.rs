@@ -26,7 +26,7 @@ pub use front::Front;
 #[cfg(feature = "sound")]
 pub(crate) use front::{Convolution, MAX_STAGES};
 pub use latent::Latent;
-pub use layers::{HeadSpec, Layer, Mixer, Numbers, Pattern, PerLayer, Xielu};
+pub use layers::{HeadSpec, Layer, Limits, Mixer, Numbers, Pattern, PerLayer, Xielu};
 pub use recurrent::{Recurrent, RecurrentKind, StepNorms};
 pub(crate) use roles::Role;
 pub use roles::{is_ignored, is_other_modality};

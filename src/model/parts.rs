@@ -5,7 +5,7 @@
 
 use super::altup::AltUp;
 use super::latent::Latent;
-use super::layers::{Pattern, Xielu};
+use super::layers::{Limits, Pattern, Xielu};
 use super::recurrent::{Recurrent, RecurrentKind};
 use super::spec::{
     Experts, Gate, GroupExperts, HeadGate, Loops, Need, Norm, Placement, PooledHead, Positions, QkNorm, Residual,
@@ -50,7 +50,7 @@ impl<'a> Spec<'a> {
     /// Sizes of attention over a latent vector, which all layers then have.
     pub const fn latent(&self) -> Option<Latent> {
         match self.special {
-            Special::Latent(latent) if built::LATENT => Some(latent),
+            Special::Latent(latent) | Special::LimitedLatent(latent, _) if built::LATENT => Some(latent),
             _ => None,
         }
     }
@@ -59,6 +59,14 @@ impl<'a> Spec<'a> {
     pub const fn altup(&self) -> Option<AltUp<'a>> {
         match self.special {
             Special::AltUp(altup) if built::ALTUP => Some(altup),
+            _ => None,
+        }
+    }
+
+    /// Limits of the gates of feed-forwards.
+    pub const fn limits(&self) -> Option<&Limits<'a>> {
+        match &self.special {
+            Special::Limits(limits) | Special::LimitedLatent(_, limits) if built::LIMITS => Some(limits),
             _ => None,
         }
     }
@@ -96,7 +104,12 @@ impl Special<'_> {
     /// Name of the part if its ability is not in `abilities`.
     const fn lacks(&self, abilities: Abilities) -> Option<&'static str> {
         match self {
-            Self::Latent(_) if built::LENIENT && !abilities.has(Abilities::LATENT) => Some("latent"),
+            Self::Latent(_) | Self::LimitedLatent(..) if built::LENIENT && !abilities.has(Abilities::LATENT) => {
+                Some("latent")
+            }
+            Self::Limits(_) | Self::LimitedLatent(..) if built::LENIENT && !abilities.has(Abilities::LIMITS) => {
+                Some("limits")
+            }
             Self::AltUp(_) if built::LENIENT && !abilities.has(Abilities::ALTUP) => Some("altup"),
             Self::Xielu(_) if built::LENIENT && !abilities.has(Abilities::XIELU) => Some("xielu"),
             Self::GroupExperts(_) if built::LENIENT && !abilities.has(Abilities::GROUP_EXPERTS) => Some("experts"),

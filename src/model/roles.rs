@@ -370,9 +370,9 @@ impl Role {
     /// Requirement of `spec` for a tensor of this role (in this layer, for roles of layers).
     pub const fn need(self, spec: &Spec<'_>, layer: &Layer) -> Need {
         use Need::{Optional, Required};
-        let (turned, long) = match spec.rope(false) {
-            Some(rope) => (true, matches!(rope.scaling, Scaling::Long { .. })),
-            None => (false, false),
+        let (turned, long) = match (spec.rope(false), spec.rope(true)) {
+            (Some(rope), _) | (None, Some(rope)) => (true, matches!(rope.scaling, Scaling::Long { .. })),
+            _ => (false, false),
         };
         let beside = layer.has_experts && spec.experts_beside();
         let (dense, gated) =
@@ -580,7 +580,7 @@ impl Role {
         let group = spec.group_experts().unwrap_or(GroupExperts { size: 0, width: 0, scale: 0.0 });
         #[cfg(feature = "mixtures")]
         let groups_of_experts = experts.checked_div(group.size).unwrap_or(0);
-        let turned = spec.rope(false).map_or(0, |rope| rope.dim / 2);
+        let turned = spec.rope(false).or(spec.rope(true)).map_or(0, |rope| rope.dim / 2);
         let pooled = pooled_sizes(spec);
         let latent = spec.latent();
         let Latent { q_rank, rank, nope, rope, value, .. } = latent.unwrap_or(Latent::NONE);

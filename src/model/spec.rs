@@ -5,7 +5,7 @@ use super::families;
 use super::front::Front;
 use super::keys::Keys;
 use super::latent::Latent;
-use super::layers::{HeadSpec, Layer, Mixer, Pattern, PerLayer, Xielu};
+use super::layers::{HeadSpec, Layer, Limits, Mixer, Pattern, PerLayer, Xielu};
 use super::recurrent::{Recurrent, RecurrentKind};
 use super::roles::Role;
 use super::rope::{Rope, Scaling};
@@ -153,6 +153,8 @@ pub(super) enum Special<'a> {
     Latent(Latent),
     AltUp(AltUp<'a>),
     Xielu(Xielu<'a>),
+    Limits(Limits<'a>),
+    LimitedLatent(Latent, Limits<'a>),
     GroupExperts(GroupExperts),
     ExpertsOfInput,
     EmbeddingSkip,
@@ -445,7 +447,8 @@ pub enum Router {
         scale: f32,
         /// Number of groups of neighbouring experts.
         groups: usize,
-        /// Number of groups that a token may choose from: those with the largest sum of their two best scores.
+        /// Number of groups that a token may choose from: those with the best expert for [`Scores::Softmax`] (DeepSeek
+        /// 2), else those with the largest sum of their two best scores.
         used_groups: usize,
     },
 }
@@ -545,7 +548,12 @@ impl<'a> Spec<'a> {
         let mut result = families::read(&mut keys);
         if let Ok(spec) = &mut result {
             keys.settle(spec);
-            if let Err(error) = spec.check_all(&keys) {
+            let named = if built::LENIENT { keys.activation(spec) } else { Ok(()) };
+            let checked = match named {
+                Ok(()) => spec.check_all(&keys),
+                error => error,
+            };
+            if let Err(error) = checked {
                 result = Err(error);
             }
         }

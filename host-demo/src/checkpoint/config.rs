@@ -182,6 +182,13 @@ impl Config {
             as usize)
     }
 
+    /// Returns the field that names the activation function of the feed-forward, and its value.
+    pub fn activation(&self) -> Option<(&'static str, &str)> {
+        const FIELDS: &[&str] =
+            &["hidden_activation", "mlp_hidden_act", "hidden_act", "activation_function", "activation"];
+        FIELDS.iter().find_map(|field| Some((*field, self.text(field)?)))
+    }
+
     /// Refuses a setting with any value other than `only`.
     pub fn only(&self, name: &str, only: &Value) -> Result<()> {
         match self.get(name) {

@@ -28,6 +28,7 @@ use super::keys::Keys;
 use super::names::Row;
 use super::tensors::Checkpoint;
 pub use crate::tokenizer_file::VocabularyRules as Vocabulary;
+pub use llama::rope_factors;
 
 /// A tensor that is computed from the config.
 pub struct Made {

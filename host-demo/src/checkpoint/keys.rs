@@ -186,6 +186,7 @@ impl Keys<'_> {
                         self.set(&format!("rope.scaling.{key}"), value as f32);
                     }
                 }
+                self.magnitude(factor);
             }
             (Some("longrope" | "su"), _) => self.set("rope.scaling.type", "longrope"),
             (Some("linear" | "yarn"), None) => {}
@@ -205,6 +206,26 @@ impl Keys<'_> {
         Ok(())
     }
 
+    /// Writes YaRN's factor on cosines and sines for configs with `mscale` and `mscale_all_dim`.
+    fn magnitude(&mut self, factor: f64) {
+        let c = self.config;
+        let is_given = ["attention_factor", "attn_factor"].iter().any(|name| c.rope_float(name).is_some());
+        let scales = c.rope_float("mscale").zip(c.rope_float("mscale_all_dim"));
+        let Some((scale, all)) = scales.filter(|(scale, all)| !is_given && *scale != 0.0 && *all != 0.0) else {
+            return;
+        };
+        // These architectures have a key for `mscale_all_dim`.
+        let is_implied = match self.architecture {
+            "deepseek2" | "mistral4" | "kimi-linear" | "bailingmoe3" => scale == all,
+            "mistral3" => scale == 1.0,
+            _ => false,
+        };
+        let growth = |scale: f64| if factor > 1.0 { 0.1 * scale * factor.ln() + 1.0 } else { 1.0 };
+        if !is_implied {
+            self.set("rope.scaling.yarn_attn_factor", (growth(scale) / growth(all)) as f32);
+        }
+    }
+
     /// Writes the window of local layers, and their pattern.
     pub fn window(&mut self) -> Result<()> {
         self.maybe("attention.sliding_window", &["sliding_window"])?;
@@ -212,13 +233,26 @@ impl Keys<'_> {
         Ok(())
     }
 
-    /// Describes the window of the config if the file has none, because GGUF defines none for this architecture.
-    pub fn dropped_window(&self) -> Option<String> {
-        let is_written = self.header.has(&format!("{}.attention.sliding_window", self.architecture));
+    /// Returns the window of the config if the model uses it and it is shorter than the context.
+    fn short_window(&self) -> Option<u32> {
         let number = |name| self.config.get(name).and_then(Value::as_u64);
         let (window, context) = (number("sliding_window")?, number("max_position_embeddings")?);
         let is_used = self.config.flag("use_sliding_window") != Some(false) && (1..context).contains(&window);
-        (is_used && !is_written).then(|| {
+        if is_used { u32::try_from(window).ok() } else { None }
+    }
+
+    /// Writes the window of an architecture whose layers all have it. llama.cpp ignores this key in some of them.
+    pub fn window_everywhere(&mut self) {
+        if let Some(window) = self.short_window() {
+            self.set("attention.sliding_window", window);
+        }
+    }
+
+    /// Describes the window of the config if the file has none, because GGUF defines none for this architecture.
+    pub fn dropped_window(&self) -> Option<String> {
+        let window = self.short_window()?;
+        let is_written = self.header.has(&format!("{}.attention.sliding_window", self.architecture));
+        (!is_written).then(|| {
             format!("the window of {window} tokens is left out: on longer texts the model differs from the checkpoint")
         })
     }

@@ -8,9 +8,11 @@
 //! | `changes` | changes of a tensor on its way to the new file |
 //! | `names`, `families` | names of tensors and settings in checkpoints and in GGUF |
 //! | `config`, `keys`, `general` | metadata |
+//! | `agreement` | the model that the core reads follows the config |
 //! | `plain`, `openai_whisper` | checkpoints that store their settings with the tensors |
 //! | `output` | the new file's tensors |
 
+mod agreement;
 mod changes;
 mod config;
 mod families;
@@ -141,6 +143,7 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
     for output in &outputs {
         header.tensor(&output.name, &output.dims(), output.kind)?;
     }
+    agreement::settle(&mut header, &config, architecture)?;
     Ok(New { architecture, header, outputs, notes })
 }
 

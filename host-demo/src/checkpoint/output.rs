@@ -106,7 +106,11 @@ pub fn assemble<'f>(
     }
     let mut outputs: Vec<Output<'f>> =
         found.into_iter().map(|(name, parts)| Output::of_parts(name, parts)).collect::<Result<_>>()?;
-    outputs.extend((family.made)(config)?.into_iter().map(Output::made));
+    let mut made = (family.made)(config)?;
+    if made.is_empty() {
+        made = super::families::rope_factors(config)?;
+    }
+    outputs.extend(made.into_iter().map(Output::made));
     outputs.sort_by(|a, b| crate::quantize::mix::order(&a.name).cmp(&crate::quantize::mix::order(&b.name)));
     let scalars = family.scalars.iter().filter_map(|(_, key)| {
         let mut values = scalars.remove(key)?;

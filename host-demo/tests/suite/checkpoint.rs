@@ -198,11 +198,14 @@ fn what_cannot_be_converted_is_said() {
     assert!(message.contains("UnheardOfModel"), "{message}");
     let message = copy(&|config| config["num_attention_heads"] = 7.into(), none);
     assert!(message.contains("heads"), "{message}");
-    let ramp = serde_json::json!({
-        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "truncate": false
-    });
-    let message = copy(&|config| config["rope_parameters"] = ramp.clone(), none);
-    assert!(message.contains("rope.scaling.yarn_truncate requires a ramp of YaRN with unrounded ends"), "{message}");
+    let rope = serde_json::json!({"rope_type": "longrope", "rope_theta": 10000.0, "long_factor": [1.0], "short_factor": [1.0]});
+    let message = copy(&|config| config["rope_parameters"] = rope.clone(), none);
+    assert!(
+        message.contains("rope_type in config.json is longrope: not supported for the architecture llama"),
+        "{message}"
+    );
+    let message = copy(&|config| config["hidden_act"] = "mish".into(), none);
+    assert!(message.contains("hidden_act in config.json is mish"), "{message}");
     let message = copy(&|config| config["quantization_config"] = serde_json::json!({"quant_method": "awq"}), none);
     assert!(message.contains("awq"), "{message}");
     let split =
@@ -229,15 +232,50 @@ fn a_window_that_is_left_out_is_said() {
         fs::copy(entry.path(), from.join(entry.file_name())).unwrap();
     }
     let mut config: Value = serde_json::from_slice(&fs::read(from.join("config.json")).unwrap()).unwrap();
-    config["architectures"] = serde_json::json!(["MistralForCausalLM"]);
-    // No window at all, one as long as the context, and a shorter one.
-    for (window, is_said) in [(Value::Null, false), (256.into(), false), (32.into(), true)] {
+    // No window at all, one as long as the context, and a shorter one, which the file of a Mistral has.
+    let (qwen, mistral) = ("Qwen2ForCausalLM", "MistralForCausalLM");
+    for (class, window, is_said) in
+        [(qwen, Value::Null, false), (qwen, 256.into(), false), (qwen, 32.into(), true), (mistral, 32.into(), false)]
+    {
+        config["architectures"] = serde_json::json!([class]);
         config["sliding_window"] = window;
         fs::write(from.join("config.json"), config.to_string()).unwrap();
         let ran = arenite(&["convert", "hf", path(&from), path(&output)]);
         let stderr = String::from_utf8_lossy(&ran.stderr);
         assert!(ran.status.success(), "{stderr}");
         assert_eq!(stderr.contains("the window of 32 tokens is left out"), is_said, "{stderr}");
+    }
+}
+
+/// The logits of transformers with settings for which llama.cpp has no key; `settings.py` wrote them.
+#[test]
+fn settings_without_a_key_are_followed() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, output) = (directory.path().join("model"), directory.path().join("out.gguf"));
+    fs::create_dir_all(&from).unwrap();
+    for entry in fs::read_dir(checkpoint("own_commands")).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), from.join(entry.file_name())).unwrap();
+    }
+    let plain: Value = serde_json::from_slice(&fs::read(from.join("config.json")).unwrap()).unwrap();
+    let all: Value = serde_json::from_slice(&fs::read(checkpoint("settings.json")).unwrap()).unwrap();
+    let numbers = |list: &Value| list.as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect::<Vec<_>>();
+    let ids: Vec<String> = numbers(&all["tokens"]).iter().map(|id| id.to_string()).collect();
+    for case in all["cases"].as_array().unwrap() {
+        let mut config = plain.clone();
+        config.as_object_mut().unwrap().extend(case["settings"].as_object().unwrap().clone());
+        fs::write(from.join("config.json"), config.to_string()).unwrap();
+        stdout(&["convert", "hf", path(&from), path(&output)]);
+        let out = directory.path().join("logits.npy");
+        stdout(&["logits", "-m", path(&output), "--ids", &ids.join(","), "--all", "--kv", "f32", "-o", path(&out)]);
+        let (_, logits) = crate::common::npy(&out);
+        let rows: Vec<&[f32]> = logits.chunks(logits.len() / ids.len()).collect();
+        for (position, want) in numbers(&all["positions"]).into_iter().zip(case["logits"].as_array().unwrap()) {
+            for (got, want) in rows[position as usize].iter().zip(numbers(want)) {
+                // The file has five decimals.
+                assert!((f64::from(*got) - want).abs() < 3e-5, "{}: {got}, not {want}", case["settings"]);
+            }
+        }
     }
 }
 

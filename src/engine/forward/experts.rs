@@ -4,6 +4,7 @@
 //! experts are not read. A token's sum therefore has one order, whatever else is in the batch.
 
 use super::compute::Compute;
+use super::feed_forward::{Limit, activate};
 use super::{Forward, add, add_bias, copy, enter, leave, norm, norm_sum, rows, rows_mut, scale};
 use crate::engine::profile::Section;
 use crate::kernel::Matrix;
@@ -81,7 +82,8 @@ impl<'m> Forward<'m, '_> {
             if let Some(w) = factors {
                 compute.times((branch, tokens), w, chosen, 1);
             }
-            expert_of(compute, spec, (gate, up, down), (tokens, shared.width), [&[]; 2], branch, inner);
+            let sizes = (tokens, shared.width, Limit::of(spec, index, false));
+            expert_of(compute, spec, (gate, up, down), sizes, [&[]; 2], branch, inner);
             for ((sum, y), factor) in rows_mut(sum, dim).zip(rows(branch, dim)).zip(&*chosen) {
                 let factor = if factors.is_some() { 1.0 / (1.0 + libm::expf(-factor)) } else { 1.0 };
                 sum.iter_mut().zip(y).for_each(|(sum, y)| *sum += factor * y);
@@ -167,7 +169,8 @@ fn run_chosen(
         let Some(w_down) = part(down, dim) else { return };
         let Some(x) = gathered.get_mut(..n * dim) else { return };
         compute.by_selected(true);
-        expert_of(compute, spec, (w_gate, w_up, w_down), (n, ffn), [bias(0, ffn), bias(1, ffn)], x, inner);
+        let sizes = (n, ffn, Limit::of(spec, index, true));
+        expert_of(compute, spec, (w_gate, w_up, w_down), sizes, [bias(0, ffn), bias(1, ffn)], x, inner);
         compute.by_selected(false);
         add_bias(x, dim, bias(2, dim));
         let mut made = rows(x, dim);
@@ -225,7 +228,7 @@ fn expert_of(
     compute: &mut Compute<'_, '_>,
     spec: &Spec<'_>,
     (w_gate, w_up, w_down): (Option<Matrix<'_>>, Option<Matrix<'_>>, Matrix<'_>),
-    (n, width): (usize, usize),
+    (n, width, limit): (usize, usize, Option<Limit>),
     [gate_bias, up_bias]: [&[u8]; 2],
     x: &mut [f32],
     inner: &mut [f32],
@@ -240,7 +243,8 @@ fn expert_of(
         add_bias(up, width, up_bias);
     }
     compute.by_tokens(gate, width, &|start, gate| {
-        compute.kernels.activate(spec.activation(), gate, up.as_deref().and_then(|up| up.get(start..)));
+        let up = up.as_deref().and_then(|up| up.get(start..));
+        activate(compute.kernels, spec.activation(), limit, gate, up);
     });
     compute.times((gate, n), w_down, x, spec.dim);
 }
@@ -273,7 +277,8 @@ fn choose(scores: &mut [f32], experts: Experts, router: Router, bias: &[u8]) {
     let (size, open) = match router {
         Router::Scored { groups, used_groups, .. } if groups > 1 => {
             let size = scores.len().checked_div(groups).unwrap_or(0).max(1);
-            (size, best_groups(scores, size, used_groups, &biased))
+            let counted = if matches!(router, Router::Scored { scores: Scores::Softmax, .. }) { 1 } else { 2 };
+            (size, best_groups(scores, (size, counted), used_groups, &biased))
         }
         _ => (usize::MAX, [u64::MAX; GROUP_WORDS]),
     };
@@ -339,8 +344,14 @@ const MOST_SPARSE: usize = 8;
 /// Words of a set of groups of experts.
 const GROUP_WORDS: usize = 8;
 
-/// Returns the set of the `used` best groups of `size` experts, each rated by the sum of its two best scores.
-fn best_groups(scores: &[f32], size: usize, used: usize, biased: &dyn Fn(usize, f32) -> f32) -> [u64; GROUP_WORDS] {
+/// Returns the set of the `used` best groups of `size` experts, each rated by the sum of its `counted` best scores, one or
+/// two.
+fn best_groups(
+    scores: &[f32],
+    (size, counted): (usize, usize),
+    used: usize,
+    biased: &dyn Fn(usize, f32) -> f32,
+) -> [u64; GROUP_WORDS] {
     let mut open = [0; GROUP_WORDS];
     for _ in 0..used {
         let mut best: Option<(usize, f32)> = None;
@@ -354,8 +365,9 @@ fn best_groups(scores: &[f32], size: usize, used: usize, biased: &dyn Fn(usize, 
                     second = value;
                 }
             }
-            if best.is_none_or(|(_, best)| first + second > best) {
-                best = Some((group, first + second));
+            let rated = if counted > 1 { first + second } else { first };
+            if best.is_none_or(|(_, best)| rated > best) {
+                best = Some((group, rated));
             }
         }
         let Some((group, _)) = best else { break };
@@ -410,10 +422,10 @@ mod tests {
         // Sums of the two best: 1.1, 1.4, 1.0.
         let scores = [1.0f32, 0.1, 0.0, 0.7, 0.2, 0.7, 0.5, 0.5, 0.4];
         let plain = |_, score| score;
-        assert_eq!(best_groups(&scores, 3, 1, &plain)[0], 0b010);
-        assert_eq!(best_groups(&scores, 3, 2, &plain)[0], 0b011);
+        assert_eq!(best_groups(&scores, (3, 2), 1, &plain)[0], 0b010);
+        assert_eq!(best_groups(&scores, (3, 2), 2, &plain)[0], 0b011);
         let biased = |i, score| if i == 8 { score + 1.0 } else { score };
-        assert_eq!(best_groups(&scores, 3, 1, &biased)[0], 0b100);
+        assert_eq!(best_groups(&scores, (3, 2), 1, &biased)[0], 0b100);
 
         let mut logits = [3.0f32, -2.0, 1.0, 1.5]; // groups: 3 and -2, 1 and 1.5
         let router = Router::Scored { scores: Scores::Sigmoid, scale: 1.0, groups: 2, used_groups: 1 };

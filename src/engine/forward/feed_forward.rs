@@ -5,7 +5,8 @@ use super::rwkv::shift_rows;
 use super::{Forward, add_bias, copy, enter, leave, norm, norm_one, norm_sum, rows_mut};
 use crate::built;
 use crate::engine::profile::Section;
-use crate::model::{Gate, Layer, Need, Role, Xielu};
+use crate::kernel::{Activation, Kernels};
+use crate::model::{Gate, Layer, Need, Role, Spec, Xielu};
 
 impl Forward<'_, '_> {
     /// `x += down(f(gate(norm(x))) * up(norm(x)))`, or `x += down(f(up(norm(x))))`.
@@ -45,6 +46,7 @@ impl Forward<'_, '_> {
         }
         let sub_norm = weights.vector(Role::FfnSubNorm, index);
         let threshold = spec.altup().and_then(|altup| altup.threshold(index));
+        let limit = Limit::of(spec, index, false);
         compute.by_tokens(gate, ffn, &|start, gate| {
             if built::ALTUP
                 && let Some(times) = threshold
@@ -53,7 +55,10 @@ impl Forward<'_, '_> {
             }
             match spec.xielu() {
                 Some(xielu) => xielu_of(xielu, index, gate),
-                None => compute.kernels.activate(spec.activation(), gate, up.as_deref().and_then(|up| up.get(start..))),
+                None => {
+                    let up = up.as_deref().and_then(|up| up.get(start..));
+                    activate(compute.kernels, spec.activation(), limit, gate, up);
+                }
             }
             if spec.sub_norms() {
                 rows_mut(gate, ffn).for_each(|x| norm_one(compute.kernels, spec, sub_norm, &[], x));
@@ -86,5 +91,35 @@ fn xielu_of(Xielu { alpha_n, alpha_p, beta, eps }: &Xielu<'_>, index: usize, x: 
         let curve =
             if *x > 0.0 { positive * *x * *x } else { negative * (libm::expm1f(if *x < eps { *x } else { eps }) - *x) };
         *x = curve + beta * *x;
+    }
+}
+
+/// The limit of the gates of a layer's experts or of its other feed-forwards.
+#[derive(Clone, Copy)]
+pub(super) struct Limit {
+    most: f32,
+    /// True if gates are also limited before their activation function.
+    before: bool,
+}
+
+impl Limit {
+    /// Returns the limit in layer `index`.
+    pub fn of(spec: &Spec<'_>, index: usize, of_experts: bool) -> Option<Self> {
+        let limits = spec.limits()?;
+        let most = if of_experts { limits.experts.get(index) } else { limits.shared.get(index) };
+        (most > 1e-6).then_some(Self { most, before: limits.before })
+    }
+}
+
+/// `gate = f(gate)`, or `gate = f(gate) * up` with at most `limit` in `f(gate)` and in the absolute value of `up`.
+pub(super) fn activate(kernels: &Kernels, f: Activation, limit: Option<Limit>, gate: &mut [f32], up: Option<&[f32]>) {
+    let (Some(Limit { most, before }), Some(up)) = (limit, up) else { return kernels.activate(f, gate, up) };
+    let at_most = |x: f32| if x > most { most } else { x }; // NaN passes through
+    if before {
+        gate.iter_mut().for_each(|x| *x = at_most(*x));
+    }
+    kernels.activate(f, gate, None);
+    for (gate, up) in gate.iter_mut().zip(up) {
+        *gate = at_most(*gate) * -at_most(-at_most(*up));
     }
 }

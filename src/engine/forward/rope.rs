@@ -33,9 +33,9 @@ impl<'w> Rotary<'w> {
         rotations: &'w mut [f32],
     ) -> Self {
         let Some(rope) = spec.rope(kind > 0) else { return Self::default() };
-        // The file's divisors are for global heads.
+        // The divisors of the file are for global heads, if these rotate.
         let divisors = match rope.scaling {
-            _ if kind > 0 => &[],
+            _ if kind > 0 && spec.rope(false).is_some() => &[],
             Scaling::Long { original, .. } if context > original => weights.vector(Role::RopeFactorsLong, 0),
             Scaling::Long { .. } => weights.vector(Role::RopeFactorsShort, 0),
             _ => weights.vector(Role::RopeFreqs, 0),

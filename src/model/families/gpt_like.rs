@@ -56,7 +56,9 @@ pub(super) const fn falcon<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
 
 /// StarCoder 2.
 pub(super) const fn starcoder2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
-    plain(keys, RopeStyle::Halves, Activation::GeluTanh, Residual::Serial)
+    let spec = tri!(plain(keys, RopeStyle::Halves, Activation::GeluTanh, Residual::Serial));
+    tri!(keys.window_everywhere(&spec));
+    Ok(spec)
 }
 
 /// Nemotron and Jais 2.

@@ -27,7 +27,7 @@ pub(super) const fn qwen2moe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Er
         Some(shared) => Some(SharedExperts { gated: true, ..shared }),
         None => Some(SharedExperts { gated: true, ..SharedExperts::new(spec.ffn.get(0)) }),
     };
-    Ok(Spec { shared_experts, ..spec })
+    Ok(Spec { shared_experts, expert_layers: keys.layers_with(".ffn_gate_inp.weight"), ..spec })
 }
 
 /// ERNIE 4.5 with experts: a bias on the choice of a softmax.

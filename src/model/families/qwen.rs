@@ -2,7 +2,7 @@
 //! or with experts.
 
 use crate::model::keys::Keys;
-use crate::model::layers::PerLayer;
+use crate::model::layers::{Pattern, PerLayer};
 use crate::model::{Need, PooledActivation, QkNorm, RopeStyle, Spec};
 use crate::{Error, tri};
 
@@ -19,6 +19,8 @@ pub(super) const fn qwen3<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
     let spec = tri!(keys.decoder(RopeStyle::Halves));
     Ok(Spec {
         norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
+        qkv_bias: Need::Optional,
+        linear_bias: Need::Optional,
         qk_norm: QkNorm::Head,
         ..keys.ranking(PooledActivation::None, spec)
     })
@@ -30,6 +32,13 @@ pub(super) const fn qwen3moe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Er
     if experts.is_none() {
         return Err(keys.missing("expert_count"));
     }
-    // `feed_forward_length` is the width of dense layers, and these models have none.
-    Ok(Spec { ffn: PerLayer::All(tri!(keys.size("expert_feed_forward_length", Keys::MAX_WIDTH))), experts, ..spec })
+    // `feed_forward_length` is the width of dense layers, which most of these models do not have.
+    let expert_layers = keys.layers_with(".ffn_gate_inp.weight");
+    let ffn = match expert_layers {
+        Pattern::Steps { first: 0, step: 1 } => {
+            PerLayer::All(tri!(keys.size("expert_feed_forward_length", Keys::MAX_WIDTH)))
+        }
+        _ => spec.ffn,
+    };
+    Ok(Spec { ffn, experts, expert_layers, ..spec })
 }

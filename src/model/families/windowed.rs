@@ -8,6 +8,7 @@ use crate::model::keys::Keys;
 use crate::model::layers::{HeadSpec, Pattern};
 use crate::model::roles::Role;
 use crate::model::rope::{Rope, Scaling};
+use crate::model::spec::Special;
 use crate::model::{Gate, HeadGate, Need, Norm, Placement, QkNorm, Residual, Scores, SharedExperts, Spec};
 use crate::{Error, tri};
 
@@ -84,15 +85,16 @@ pub(super) const fn spark<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
     Ok(Spec { activation: Activation::GeluTanh, heads_gated, ..spec })
 }
 
-/// Maple: norms of the heads of q and k; global layers have no rotary positions.
+/// Maple: norms of the heads of q and k, limits of gates; global layers have no rotary positions.
 pub(super) const fn maple<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(halves(keys));
     let spec = tri!(keys.mixture(spec, Scores::Softmax, true));
     let spec = tri!(keys.windowed(spec, Pattern::Never));
-    Ok(Spec { global: HeadSpec { rope: None, ..spec.global }, qk_norm: QkNorm::Head, ..spec })
+    let special = tri!(limited(keys, &spec, true));
+    Ok(Spec { global: HeadSpec { rope: None, ..spec.global }, qk_norm: QkNorm::Head, special, ..spec })
 }
 
-/// Step 3.5: gates and norms of heads; global layers rotate half as many elements as local layers.
+/// Step 3.5: gates and norms of heads, limits of gates in some layers; global layers rotate half as many elements as local layers.
 pub(super) const fn step35<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(mixtures::dots1(keys));
     let spec = tri!(keys.windowed(spec, Pattern::Never));
@@ -102,11 +104,21 @@ pub(super) const fn step35<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
         Some(rope) => Some(Rope { dim: rope.dim / 4 * 2, ..rope }),
         None => None,
     };
+    let special = tri!(limited(keys, &spec, false));
     Ok(Spec {
+        special,
         global: HeadSpec { rope, ..spec.global },
         qk_norm: if normed { QkNorm::Head } else { QkNorm::None },
         heads_gated: if gated { Some(HeadGate { per_head: true, softplus: false }) } else { None },
         ..spec
+    })
+}
+
+/// Reads the limits of gates, if the file has them.
+const fn limited<'a>(keys: &mut Keys<'_, 'a>, spec: &Spec<'a>, before: bool) -> Result<Special<'a>, Error> {
+    Ok(match tri!(keys.limits(before, spec.layers)) {
+        Some(limits) => Special::Limits(limits),
+        None => Special::None,
     })
 }
 

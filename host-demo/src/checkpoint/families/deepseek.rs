@@ -44,6 +44,11 @@ fn keys(keys: &mut Keys<'_>) -> Result<()> {
         }
     };
     keys.set("leading_dense_block_count", dense);
+    c.only("rope_interleave", &serde_json::Value::Bool(true))?;
+    if c.text("topk_method") == Some("greedy") {
+        keys.set("expert_group_count", 1u32);
+        keys.set("expert_group_used_count", 1u32);
+    }
     keys.vocab_size()?;
     keys.maybe("attention.q_lora_rank", &["q_lora_rank"])?;
     let (rank, turned) = (c.number(&["kv_lora_rank"])?.unwrap_or(512), c.need(&["qk_rope_head_dim"])?);

@@ -176,7 +176,9 @@ pub const ALL: &[Family] = &[
         architecture: "gpt2",
         names: &[CONV1D, GPT2],
         keys: |k| {
-            sizes(k, &["n_ctx", "n_positions"])?;
+            k.config.only("scale_attn_weights", &serde_json::Value::Bool(true))?;
+            k.config.only("scale_attn_by_inverse_layer_idx", &serde_json::Value::Bool(false))?;
+            sizes(k, &["n_positions", "n_ctx"])?;
             norm(k)
         },
         ..Family::PLAIN
@@ -266,6 +268,11 @@ pub const ALL: &[Family] = &[
             ("mlp.c_fc", "ffn_up", same),
             ("mlp.c_proj", "ffn_down", same),
         ]],
+        keys: |k| {
+            k.common()?;
+            k.window_everywhere();
+            Ok(())
+        },
         ..Family::PLAIN
     },
     Family {
@@ -293,6 +300,7 @@ pub const ALL: &[Family] = &[
         names: &[BLOOM],
         keys: |k| {
             let width = k.config.width()? as u32;
+            k.config.only("apply_residual_connection_post_layernorm", &serde_json::Value::Bool(false))?;
             k.set("context_length", k.config.number(&["seq_length"])?.unwrap_or(width));
             k.set("embedding_length", width);
             k.set("feed_forward_length", 4 * width);
@@ -309,6 +317,8 @@ pub const ALL: &[Family] = &[
         names: &[FALCON, BLOOM],
         keys: |k| {
             let c = k.config;
+            c.only("alibi", &serde_json::Value::Bool(false))?;
+            c.only("apply_residual_connection_post_layernorm", &serde_json::Value::Bool(false))?;
             k.set("context_length", 2048u32);
             k.set("tensor_data_layout", "jploski");
             k.set("embedding_length", c.width()? as u32);

@@ -70,6 +70,9 @@ fn hybrid(keys: &mut Keys<'_>) -> Result<()> {
     let c = keys.config;
     let attention = attention(c)?;
     let only = attention.iter().all(|is| *is);
+    if c.experts()? == 0 {
+        keys.maybe("feed_forward_length", &["shared_intermediate_size"])?;
+    }
     keys.number("ssm.conv_kernel", &["mamba_d_conv", "conv_kernel", "d_conv"])?;
     keys.number("ssm.state_size", &["mamba_d_state", "state_size", "d_state", "ssm_state_size"])?;
     keys.number("ssm.group_count", &["mamba_n_groups", "n_groups"])?;
@@ -104,7 +107,6 @@ pub const ALL: &[Family] = &[
         architecture: "granite",
         names: &[ROTATED],
         keys: dense,
-        made: llama::rope_factors,
         ..Family::PLAIN
     },
     Family {
@@ -112,7 +114,6 @@ pub const ALL: &[Family] = &[
         architecture: "granitemoe",
         names: &[ROTATED, EXPERTS, SHARED],
         keys: experts,
-        made: llama::rope_factors,
         ..Family::PLAIN
     },
     Family {

@@ -34,16 +34,23 @@ pub fn keys(keys: &mut Keys<'_>) -> Result<()> {
     }
     keys.vocab_size()?;
     keys.set("rope.dimension_count", width);
+    if keys.architecture == "llama" {
+        keys.window_everywhere();
+    }
     Ok(())
 }
 
-/// Factors of Llama 3's rotation, in f32 as in torch.
+/// Divisors of the frequencies of Llama 3's rotation, in f32 as in torch.
 pub fn rope_factors(config: &Config) -> Result<Vec<Made>> {
     if config.rope_type() != Some("llama3") {
         return Ok(Vec::new());
     }
     let setting = |name: &str, default: f64| config.rope_float(name).unwrap_or(default) as f32;
-    let (base, dim) = (f64::from(setting("rope_theta", 10000.0)), config.head_width()?);
+    let turned = match config.number(&["qk_rope_head_dim"])? {
+        Some(turned) => turned as usize,
+        None => (config.head_width()? as f64 * config.rope_float("partial_rotary_factor").unwrap_or(1.0)) as usize,
+    };
+    let (base, dim) = (f64::from(setting("rope_theta", 10000.0)), turned);
     let (factor, low, high) =
         (setting("factor", 8.0), setting("low_freq_factor", 1.0), setting("high_freq_factor", 4.0));
     let context = setting("original_max_position_embeddings", 8192.0);
@@ -85,7 +92,6 @@ pub const ALL: &[Family] = &[
         architecture: "llama",
         names: &[ROTATED],
         keys,
-        made: rope_factors,
         ..Family::PLAIN
     },
     Family {
@@ -93,7 +99,6 @@ pub const ALL: &[Family] = &[
         architecture: "llama-embed",
         names: &[ROTATED],
         keys,
-        made: rope_factors,
         ..Family::PLAIN
     },
     Family {
@@ -101,7 +106,6 @@ pub const ALL: &[Family] = &[
         architecture: "arcee",
         names: &[ROTATED],
         keys,
-        made: rope_factors,
         ..Family::PLAIN
     },
     Family {
@@ -135,7 +139,6 @@ pub const ALL: &[Family] = &[
             ("feedforward_layernorm", "ffn_norm", same),
         ]],
         keys,
-        made: rope_factors,
         scalars: &[
             ("mlp.act_fn.alpha_n", "xielu.alpha_n"),
             ("mlp.act_fn.alpha_p", "xielu.alpha_p"),
@@ -207,7 +210,6 @@ pub const ALL: &[Family] = &[
             k.vocab_size()?;
             if k.config.get("sliding_window").is_some() { k.window() } else { Ok(()) }
         },
-        made: rope_factors,
         ..Family::PLAIN
     },
     Family {
@@ -231,7 +233,6 @@ pub const ALL: &[Family] = &[
             k.common()?;
             k.rope_dimensions(1.0)
         },
-        made: rope_factors,
         ..Family::PLAIN
     },
     Family {

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 
-use super::llama::{self, ROTATED, rope_factors};
+use super::llama::{self, ROTATED};
 use super::{Family, Vocabulary};
 use crate::checkpoint::changes::{
     grouped_rotated, halves, in_groups_of_heads, keys_and_values, quarters, rotated_heads, same, thirds_rotated,
@@ -357,7 +357,6 @@ pub const ALL: &[Family] = &[
             ("self_attn.linear_attn", "attn_output", same),
         ]],
         keys: deci,
-        made: rope_factors,
         ..Family::PLAIN
     },
     Family {
@@ -370,7 +369,6 @@ pub const ALL: &[Family] = &[
             k.set("skip_loop_final_norm", k.config.flag("skip_loop_final_norm").unwrap_or(false));
             Ok(())
         },
-        made: rope_factors,
         ..Family::PLAIN
     },
     Family {

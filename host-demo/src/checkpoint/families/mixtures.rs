@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 
-use super::llama::{HUNYUAN, ROTATED, rope_factors, stretched};
+use super::llama::{HUNYUAN, ROTATED, stretched};
 use super::{Family, llama};
 use crate::checkpoint::changes::{
     halves_transposed, in_turns_last, in_turns_transposed, qkv_rotated, same, transposed,
@@ -79,9 +79,8 @@ pub const ALL: &[Family] = &[
             k.maybe("expert_feed_forward_length", &["moe_intermediate_size"])?;
             if let Some(count) = c.number(&["moe_num_shared_experts"])? {
                 k.set("expert_shared_count", count);
-                let heads = c.number(&["num_key_value_heads"])?.filter(|heads| *heads > 0);
-                if let (1.., Some(width), Some(heads)) = (count, c.number(&["intermediate_size"])?, heads) {
-                    k.set("expert_shared_feed_forward_length", width / heads);
+                if let (1.., Some(width)) = (count, c.number(&["moe_intermediate_size"])?) {
+                    k.set("expert_shared_feed_forward_length", width.saturating_mul(count));
                 }
             }
             Ok(())
@@ -164,7 +163,6 @@ pub const ALL: &[Family] = &[
             }
             Ok(())
         },
-        made: rope_factors,
         ..Family::PLAIN
     },
     Family {
@@ -184,6 +182,8 @@ pub const ALL: &[Family] = &[
         ]],
         keys: |k| {
             k.common()?;
+            k.config.only("swiglu_alpha", &serde_json::Value::from(1.702))?;
+            k.config.only("swiglu_limit", &serde_json::Value::from(7.0))?;
             k.number("attention.sliding_window", &["sliding_window"])?;
             k.number("expert_feed_forward_length", &["intermediate_size"])
         },
@@ -319,7 +319,6 @@ pub const ALL: &[Family] = &[
             k.set("rope.scaling.type", "none");
             Ok(())
         },
-        made: rope_factors,
         ..Family::PLAIN
     },
     Family {

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::llama::{self, ROTATED};
+use super::llama::ROTATED;
 use super::{Family, Made};
 use crate::checkpoint::changes::{plus_eleventh, plus_fifth, plus_one, rotated_k, rotated_q, same, squeezed};
 use crate::checkpoint::config::Config;
@@ -232,7 +232,6 @@ pub const ALL: &[Family] = &[
             ("shared_mlp.output_linear", "ffn_down_shexp", same),
         ]],
         keys: granite,
-        made: llama::rope_factors,
         ..Family::PLAIN
     },
     Family { classes: &["Cohere2MoeForCausalLM"], architecture: "cohere2moe", keys: cohere, ..Family::PLAIN },

@@ -1,0 +1,152 @@
+//! Compares the model that the core reads from the new metadata with `config.json`.
+//!
+//! For some settings GGUF has no key, or not for every architecture: the architecture implies the usual value. If a config
+//! has another value, a key that this program reads is added, or the config is refused.
+
+use anyhow::{Result, bail};
+use arenite::Gguf;
+use arenite::kernel::Activation;
+use arenite::model::{Positions, RecurrentKind, Scaling, Spec, Stack};
+
+use super::config::Config;
+use super::keys::Keys;
+use crate::gguf_writer::{Header, Meta};
+
+/// A setting that the model does not follow.
+struct Difference {
+    /// The field in `config.json`, and its value.
+    field: &'static str,
+    value: String,
+    /// Keys after which the model follows it; none if it cannot.
+    keys: Vec<(&'static str, Meta)>,
+}
+
+impl Difference {
+    fn new(field: &'static str, value: impl ToString, keys: Vec<(&'static str, Meta)>) -> Self {
+        Self { field, value: value.to_string(), keys }
+    }
+}
+
+/// Adds keys to a complete header until the model agrees with the config.
+pub fn settle(header: &mut Header, config: &Config, architecture: &str) -> Result<()> {
+    let mut are_added = false;
+    loop {
+        let Some(file) = header.with_zeros()? else { return Ok(()) };
+        // If it cannot be opened, writing the file fails with the reason.
+        let Ok(gguf) = Gguf::parse(&file) else { return Ok(()) };
+        let Ok(spec) = Spec::read(&gguf) else { return Ok(()) };
+        if spec.stack() != Stack::Alone {
+            return Ok(());
+        }
+        let checks = [activation, caps, windows, rope_base, rope_scaling];
+        let found: Vec<Difference> = checks.iter().filter_map(|check| check(&spec, &gguf, config)).collect();
+        if found.is_empty() {
+            return Ok(());
+        }
+        for Difference { field, value, keys } in found {
+            if keys.is_empty() || are_added {
+                bail!("{field} in config.json is {value}: not supported for the architecture {architecture}");
+            }
+            let mut new = Keys { config, header, architecture };
+            if field == SCALING {
+                new.rope()?;
+                continue;
+            }
+            keys.into_iter().for_each(|(key, value)| new.set(key, value));
+        }
+        are_added = true;
+    }
+}
+
+/// The activation function of the feed-forward.
+fn activation(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Difference> {
+    let architecture = gguf.architecture().unwrap_or_default();
+    // The published code of these has one function, whatever the field says; gpt-oss has a variant of SiLU.
+    let is_fixed =
+        architecture.starts_with("rwkv") || ["gpt-oss", "jais", "refact", "smallthinker"].contains(&architecture);
+    let (field, name) = config.activation().filter(|_| !is_fixed && spec.xielu().is_none())?;
+    let name = match name {
+        // The first configs of Gemma name the exact function, but the code computes the approximation.
+        "gelu" if architecture.starts_with("gemma") || architecture == "spark2_5" => "gelu_pytorch_tanh",
+        "gelu_new" | "gelu_fast" | "gelu_accurate" | "gelu_python_tanh" => "gelu_pytorch_tanh",
+        "gelu_python" => "gelu",
+        "swish" => "silu",
+        name => name,
+    };
+    let own = match spec.activation() {
+        Activation::Silu => "silu",
+        Activation::GeluTanh => "gelu_pytorch_tanh",
+        Activation::GeluErf => "gelu",
+        Activation::Relu => "relu",
+        Activation::ReluSquared => "relu2",
+        _ => "",
+    };
+    // The mixers of these models use the function as well.
+    let is_mixed = spec.recurrent().is_some_and(|mixer| mixer.kind != RecurrentKind::KimiDelta);
+    let is_known = ["silu", "gelu_pytorch_tanh", "gelu", "relu", "relu2"].contains(&name) && !is_mixed;
+    let keys = if is_known { vec![("hidden_activation", Meta::from(name))] } else { Vec::new() };
+    (name != own).then(|| Difference::new(field, name, keys))
+}
+
+/// Soft caps.
+fn caps(spec: &Spec<'_>, _: &Gguf<'_>, config: &Config) -> Option<Difference> {
+    let caps = [("attn_logit_softcapping", spec.attention_cap()), ("final_logit_softcapping", spec.logit_cap())];
+    caps.into_iter().find_map(|(field, own)| {
+        let cap = config.float(&[field]).ok()?.filter(|cap| *cap != 0.0);
+        let value = cap.map_or_else(|| "null".to_owned(), |cap| cap.to_string());
+        (config.get(field).is_some() && cap != own).then(|| Difference::new(field, value, Vec::new()))
+    })
+}
+
+/// The layers with a window.
+fn windows(spec: &Spec<'_>, _: &Gguf<'_>, config: &Config) -> Option<Difference> {
+    let types = config.texts("layer_types")?;
+    let is_local = |kind: &&str| *kind == "sliding_attention";
+    let window = config.number(&["sliding_window"]).ok()?.filter(|window| *window > 0)? as usize;
+    let is_plain = types.iter().all(|kind| is_local(kind) || *kind == "full_attention");
+    if !is_plain || types.len() != spec.layers || config.flag("use_sliding_window") == Some(false) {
+        return None;
+    }
+    let own: Vec<_> = (0..spec.layers).map(|index| spec.layer(index).head.window).collect();
+    let wanted = types.iter().map(|kind| is_local(kind).then_some(window));
+    // A window in no layer is a note.
+    if own.iter().all(Option::is_none) && !types.iter().all(|kind| !is_local(kind)) || wanted.eq(own) {
+        return None;
+    }
+    let pattern = Meta::array(types.iter().map(is_local));
+    Some(Difference::new("layer_types", types.join(", "), vec![("attention.sliding_window_pattern", pattern)]))
+}
+
+/// The base of rotary positions.
+fn rope_base(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Difference> {
+    const KEY: &str = "rope.freq_base";
+    let rope = spec.rope(false).or(spec.rope(true)).filter(|_| spec.positions() == Positions::Rotary)?;
+    let base = config.rope_float("rope_theta")? as f32;
+    // Some families write a base with a factor.
+    let is_written = gguf.get2(gguf.architecture().ok()?, KEY).is_some();
+    (!is_written && rope.base != base).then(|| Difference::new("rope_theta", base, vec![(KEY, base.into())]))
+}
+
+/// The field of [`rope_scaling`].
+const SCALING: &str = "rope_type";
+
+/// The scaling of rotary positions.
+fn rope_scaling(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Difference> {
+    let kind = config.rope_type()?;
+    let rope = spec.rope(false).or(spec.rope(true)).filter(|_| spec.positions() == Positions::Rotary)?;
+    let follows = match kind {
+        "linear" => matches!(rope.scaling, Scaling::Linear { .. }),
+        "yarn" => matches!(rope.scaling, Scaling::Yarn { .. }),
+        "llama3" => gguf.tensor("rope_freqs.weight").is_some(),
+        "longrope" | "su" => gguf.tensor("rope_factors_long.weight").is_some(),
+        _ => true,
+    };
+    if !follows {
+        let keys = if kind == "linear" || kind == "yarn" { vec![("", kind.into())] } else { Vec::new() };
+        return Some(Difference::new(SCALING, kind, keys));
+    }
+    let local = config.rope_outer("sliding_attention").and_then(|local| local["rope_type"].as_str());
+    let is_scaled = |kind: &str| !matches!(kind, "default" | "proportional");
+    let lacks = spec.rope(true).is_some_and(|rope| rope.scaling == Scaling::None);
+    local.filter(|kind| is_scaled(kind) && lacks).map(|kind| Difference::new(SCALING, kind, Vec::new()))
+}
