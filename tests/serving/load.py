@@ -1,12 +1,15 @@
 """Measures a server while hostile clients send requests, and in a long run of short requests. Run by hand.
 
 python load.py BINARY attack [SECONDS] [FLAGS OF serve...]
+python load.py BINARY kinds [SECONDS] [FLAGS OF serve...]
 python load.py BINARY requests [COUNT] [FLAGS OF serve...]
 
 `attack`: four clients with different addresses send 20 hostile requests a second in total: grammars, schemas, many values,
 large bodies, bodies that never end, and answers that are not read. Periods with and without them alternate. Prints the time to
 the first token of an honest client in both, percentiles of /health, and the resident memory beside the bound that the server
 prints.
+
+`kinds`: each kind of hostile request alone, on a server of its own, for some seconds. Prints a table.
 
 `requests`: clients send short requests as fast as possible; one in twenty is hostile, one in ten leaves before its answer
 ends. Each answer must be the same as on an idle server, and memory must not grow.
@@ -73,36 +76,55 @@ def text(connection, body):
 
 
 def slow_requests(chance):
-    """Requests whose bodies take long to read. Each differs from the others, so that no cache helps."""
+    """Requests whose bodies take long to read, by name. Each differs from the others, so that no cache helps."""
     few = chance.randrange(60, 99)
     value = 1
     for _ in range(60):
         value = [value]
     schema = {"pattern": "^(([a-z]{0,%d}x?){0,%d}y?){0,99}$" % (few, few)}
-    grammar = 'root ::= (("a"{0,%d} "b"?){0,%d} "c"?){0,99}' % (few, few)
-    return [
-        {"prompt": "x", "grammar": grammar},
-        {"prompt": "x", "response_format": {"type": "json_schema", "json_schema": {"schema": schema}}},
-        {"prompt": [value] * 20_000},
-        {"prompt": "word " * 400_000},
-        {"prompt": "x", "grammar": 'root ::= "%d"{1,3000} | root2\nroot2 ::= [a-z]{0,%d}' % (few, few)},
-        {"prompt": "x" * 7_900_000},
-        {"messages": [{"role": "user", "content": "x %d" % few}] * 8000},
-        {"messages": [{"role": "user", "content": "x"}], "tools": [
+    return {
+        "grammar": {"prompt": "x", "grammar": 'root ::= (("a"{0,%d} "b"?){0,%d} "c"?){0,99}' % (few, few)},
+        "schema": {"prompt": "x", "response_format": {"type": "json_schema", "json_schema": {"schema": schema}}},
+        "nested values": {"prompt": [value] * 20_000},
+        "long prompt": {"prompt": "word " * 400_000},
+        "alternatives": {"prompt": "x", "grammar": 'root ::= "%d"{1,3000} | root2\nroot2 ::= [a-z]{0,%d}' % (few, few)},
+        "body of 8 MB": {"prompt": "x" * 7_900_000},
+        "many messages": {"messages": [{"role": "user", "content": "x %d" % few}] * 8000},
+        "tools": {"messages": [{"role": "user", "content": "x"}], "tools": [
             {"type": "function", "function": {"name": "f%d" % i, "parameters": {"type": "object", "properties": {
                 "a%d" % j: {"type": "string", "maxLength": few} for j in range(20)}}}} for i in range(20)],
          "tool_choice": "required"},
-    ]
+        "template": {"messages": [{"role": "user", "content": "<|im_start|>" * 30_000}],
+                     "chat_template_kwargs": {"x": [value] * 9000}},
+    }
 
 
-def attacker(port, source, rate, running, seed):
-    """Sends `rate` requests a second from an address while `running` is set."""
+def hostile_requests(chance):
+    """Path, body, number of bytes to send, and whether the answer is read, by name."""
+    requests = {}
+    for name, body in slow_requests(chance).items():
+        path = "/v1/chat/completions" if "messages" in body else "/v1/completions"
+        body = json.dumps(body).encode()
+        requests[name] = (path, body, len(body), True)
+    for name, size in [("unfinished body", 8_000_000), ("small unfinished body", 65_000)]:
+        requests[name] = ("/v1/completions", b" " * size, size - 1, False)
+    many = {"prompt": "a", "n": 128, "logprobs": 20, "max_tokens": 200, "ignore_eos": True}
+    unread = {
+        "unread stream": ("/v1/completions", {**many, "stream": True}),
+        "unread answer": ("/v1/completions", many),
+        "unread tokens": ("/tokenize", {"content": "a " * 1_000_000}),
+    }
+    for name, (path, body) in unread.items():
+        body = json.dumps(body).encode()
+        requests[name] = (path, body, len(body), False)
+    return requests
+
+
+def attacker(port, source, rate, running, seed, only=None):
+    """Sends `rate` requests a second from an address while `running` is set. Each kind is as likely as another."""
     chance = random.Random(seed)
     held = []
-    bodies = [(("/v1/chat/completions" if "messages" in body else "/v1/completions"), json.dumps(body).encode())
-              for body in slow_requests(chance)]
-    stalled = json.dumps({"prompt": "a", "n": 128, "logprobs": 20, "stream": True, "max_tokens": 200,
-                          "ignore_eos": True}).encode()
+    jobs = [job for name, job in hostile_requests(chance).items() if only in (None, name)]
 
     def send(path, body, sent, reads):
         try:
@@ -124,15 +146,7 @@ def attacker(port, source, rate, running, seed):
         now = time.time()
         while held and held[0][0] < now - 20:
             held.pop(0)[1].close()
-        kind = chance.randrange(10)
-        if kind == 8:
-            job = ("/v1/completions", b" " * 8_000_000, 7_999_999, False)
-        elif kind == 9:
-            job = ("/v1/completions", stalled, len(stalled), False)
-        else:
-            path, body = bodies[kind]
-            job = (path, body, len(body), True)
-        threading.Thread(target=send, args=job, daemon=True).start()
+        threading.Thread(target=send, args=chance.choice(jobs), daemon=True).start()
         time.sleep(max(0, 1 / rate - (time.time() - now)))
 
 
@@ -156,28 +170,64 @@ def percentile(values, share):
     return sorted(values)[min(len(values) - 1, int(len(values) * share))]
 
 
+def attackers(port, running, only=None):
+    """Starts four clients that send 20 hostile requests a second in total."""
+    context = multiprocessing.get_context("fork")
+    others = [context.Process(target=attacker, args=(port, f"127.0.0.{seed + 2}", 5, running, seed, only), daemon=True)
+              for seed in range(4)]
+    [other.start() for other in others]
+    return others
+
+
+def ask_health(port):
+    """Seconds until /health answers, on a connection of its own."""
+    began = time.time()
+    connection = connect(port)
+    connection.request("GET", "/health")
+    assert connection.getresponse().read().find(b"ok") >= 0
+    connection.close()
+    return time.time() - began
+
+
+def kinds(binary, seconds, flags):
+    print(f"{'kind':24} first token alone, attacked (ms)   /health at 99 %   MiB at most   after   limit", flush=True)
+    for kind in hostile_requests(random.Random(0)):
+        server = Server(binary, "--parallel", "8", "-c", "256", *flags)
+        said = text(connect(server.port), GOOD)
+        alone = [first_token(server.port) for _ in range(30)]
+        running = multiprocessing.Event()
+        others = attackers(server.port, running, kind)
+        running.set()
+        time.sleep(1)
+        firsts, health, until = [], [], time.time() + seconds
+        while time.time() < until:
+            firsts.append(first_token(server.port))
+            health.append(ask_health(server.port))
+            time.sleep(0.02)
+        [other.terminate() for other in others]
+        assert text(connect(server.port), GOOD) == said
+        time.sleep(1)
+        print(f"{kind:24} {percentile(alone, .5) * 1e3:17.1f} {percentile(firsts, .5) * 1e3:13.1f}"
+              f" {percentile(health, .99) * 1e3:19.1f} {server.memory('VmHWM'):14.0f} {server.memory():7.0f}"
+              f" {1.1 * server.printed() + 64:7.0f}", flush=True)
+        server.end()
+
+
 def attack(binary, seconds, flags):
     server = Server(binary, "--parallel", "8", "-c", "256", *flags)
     said = text(connect(server.port), GOOD)
     running = multiprocessing.Event()
-    context = multiprocessing.get_context("fork")
-    others = [context.Process(target=attacker, args=(server.port, f"127.0.0.{seed + 2}", 5, running, seed), daemon=True)
-              for seed in range(4)]
-    [other.start() for other in others]
+    others = attackers(server.port, running)
     firsts, health, busy = {False: [], True: []}, {False: [], True: []}, [False]
     ends = time.time() + seconds
 
-    def ask_health():
+    def watch_health():
         while time.time() < ends:
-            began, before = time.time(), busy[0]
-            connection = connect(server.port)
-            connection.request("GET", "/health")
-            assert connection.getresponse().read().find(b"ok") >= 0
-            connection.close()
-            health[before].append(time.time() - began)
+            before = busy[0]
+            health[before].append(ask_health(server.port))
             time.sleep(0.02)
 
-    asks = threading.Thread(target=ask_health)
+    asks = threading.Thread(target=watch_health)
     asks.start()
     highest = 0
     while time.time() < ends:
@@ -211,7 +261,7 @@ def attack(binary, seconds, flags):
 def short_requests(port, count, seed, alone, failed, done):
     """Sends requests one after the other, and counts answers that differ from those of an idle server."""
     chance = random.Random(seed)
-    hostile = [json.dumps(body).encode() for body in slow_requests(chance)[:5] if "messages" not in body]
+    hostile = [json.dumps(body).encode() for body in slow_requests(chance).values() if "messages" not in body]
     hostile = [body for body in hostile if len(body) < 200_000] + [b"{", b"[" * 5000, b'{"prompt": 3}', b"\xff" * 100]
     connection = connect(port)
     for i in range(count):
@@ -267,5 +317,5 @@ def requests(binary, count, flags):
 
 if __name__ == "__main__":
     binary, mode, *rest = sys.argv[1:]
-    amount = int(rest.pop(0)) if rest and rest[0].isdigit() else {"attack": 300, "requests": 200_000}[mode]
-    {"attack": attack, "requests": requests}[mode](binary, amount, rest)
+    amount = int(rest.pop(0)) if rest and rest[0].isdigit() else {"attack": 300, "kinds": 15, "requests": 200_000}[mode]
+    {"attack": attack, "kinds": kinds, "requests": requests}[mode](binary, amount, rest)

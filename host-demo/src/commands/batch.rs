@@ -232,7 +232,8 @@ impl Batch {
                     Err(error) => Err(error),
                     Ok(texts) => {
                         let (answer, vector) = oneshot::channel();
-                        self.send(Command::Embed(Embedding { texts, lora: self.service.lora.usual(), answer }))?;
+                        let (client, lora) = (0, self.service.lora.usual());
+                        self.send(Command::Embed(Embedding { texts, client, lora, answer }))?;
                         Ok(vector)
                     }
                 });

@@ -9,7 +9,6 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use axum::http::HeaderValue;
-use tokio::sync::Semaphore;
 
 use crate::cli::{ModelArgs, RunArgs, at_least_one, memory_size};
 use crate::model_file::{ModelFile, Source};
@@ -81,9 +80,6 @@ pub struct Args {
     run: RunArgs,
 }
 
-/// Number of requests for vectors that are answered at the same time.
-const VECTOR_REQUESTS: usize = 4;
-
 impl Args {
     /// True if there may be several models.
     pub fn takes_several(&self) -> bool {
@@ -148,7 +144,6 @@ fn one(args: &Args, file: ModelFile) -> Result<()> {
         memory: RequestMemory::default(),
         readers: Readers::start(),
         log: args.log_format.map(Log::new),
-        vector_requests: Semaphore::new(VECTOR_REQUESTS),
         hasher: RandomState::new(),
     });
     let limits = args.limits();

@@ -172,8 +172,8 @@ impl Loaded {
     fn vectors(&self, inputs: Vec<Result<Texts, ApiError>>) -> Result<Vec<Vec<f32>>> {
         let send = |texts: Result<Texts, ApiError>| {
             let (answer, vector) = oneshot::channel();
-            let lora = self.service.lora.usual();
-            self.send(Command::Embed(Embedding { texts: texts.map_err(failed)?, lora, answer }))?;
+            let (texts, lora) = (texts.map_err(failed)?, self.service.lora.usual());
+            self.send(Command::Embed(Embedding { texts, client: 0, lora, answer }))?;
             Ok(vector)
         };
         let sent = inputs.into_iter().map(send).collect::<Result<Vec<_>>>()?;

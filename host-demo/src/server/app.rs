@@ -2,16 +2,20 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 
-use axum::body::Body as HttpBody;
+use arenite::TokenId;
+use axum::body::{Body as HttpBody, Bytes};
 use axum::extract::Request;
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
 use serde_json::Value;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 
 use super::answer::Choice;
 use super::connections::{ConnectionSlot, RequestGuard};
@@ -23,6 +27,7 @@ use super::readers::Readers;
 use super::record::{Log, Record};
 use super::request::{Body, with_integers};
 use super::service::{Endpoint, Prepared, Service};
+use super::vectors::token_count;
 use crate::ranking::Texts;
 
 /// Maximum number of open requests beyond the limit, each the only one of its client.
@@ -48,8 +53,6 @@ pub struct App {
     pub memory: RequestMemory,
     pub readers: Readers,
     pub log: Option<Log>,
-    /// Requests for vectors that are answered at the same time.
-    pub vector_requests: Semaphore,
     /// Hashes the identity of a client.
     pub hasher: RandomState,
 }
@@ -91,9 +94,51 @@ impl App {
         Ok((open, done))
     }
 
+    /// Writes an answer as JSON. If it has many `bytes`, a reader thread does it.
+    pub async fn write(
+        self: &Arc<Self>,
+        open: &OpenRequest,
+        bytes: usize,
+        answer: impl FnOnce(&Self) -> Value + Send + 'static,
+    ) -> Result<Response> {
+        let text = match bytes > LARGE_ANSWER {
+            true => self.aside(open, move |app| Ok(answer(app).to_string())).await?,
+            false => answer(self).to_string(),
+        };
+        self.response(open, text)
+    }
+
+    /// Returns a response of JSON. A long one counts until it is sent.
+    fn response(&self, open: &OpenRequest, text: String) -> Result<Response> {
+        let slot = || open.guard.as_ref().map(RequestGuard::slot);
+        let text = match text.len() > LARGE_ANSWER {
+            true => self.memory.response(text, slot()).ok_or_else(crowded)?,
+            false => Bytes::from(text),
+        };
+        Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
+    }
+
+    /// Answers a request with what `work` makes of its JSON, on a reader thread.
+    pub async fn answered<T: Serialize>(
+        self: &Arc<Self>,
+        request: Request<HttpBody>,
+        work: impl FnOnce(&Self, Value) -> Result<T> + Send + 'static,
+    ) -> Result<Response> {
+        let written = |app: &Self, body: Value| {
+            let answer = work(app, body)?;
+            serde_json::to_string(&answer)
+                .map_err(|error| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
+        };
+        let (open, text) = self.asked(request, written).await?;
+        self.response(&open, text)
+    }
+
     /// Sends the jobs of a request to the engine.
     pub fn submit(&self, open: &OpenRequest, prepared: &mut Prepared) -> Result<Vec<Inbox>> {
         let meter = self.memory.meter(prepared.stream);
+        if !meter.hold(prepared.bytes()) {
+            return Err(crowded());
+        }
         let submit = |(prompt, settings, seed)| -> Result<_> {
             let (events, answer) = mailbox(meter.clone());
             let (record, asker, reports_all_cached) = (open.record.clone(), open.asker, self.key.is_some());
@@ -116,23 +161,25 @@ impl App {
         self.service.prepare(endpoint, body, super::by_chance())
     }
 
-    /// Embeds texts. Each has its own error.
-    pub async fn vectors(&self, inputs: Vec<Result<Texts>>) -> Result<Vectors> {
+    /// Embeds the texts of a request. Each has its own error.
+    pub async fn vectors(&self, open: &OpenRequest, inputs: Vec<Result<Texts>>) -> Result<Vectors> {
         let memory = self.memory.meter(false);
-        let bytes = inputs.len() * self.service.embedding_len * VALUE_BYTES;
-        if !memory.add(bytes) {
-            return Err(ApiError::invalid("there is no memory for so many embeddings at a time: send fewer texts"));
+        let bytes = inputs.len() * (TEXT_BYTES + self.service.embedding_len * VALUE_BYTES);
+        if !memory.hold(bytes + token_count(&inputs) * size_of::<TokenId>()) {
+            return Err(crowded());
         }
-        let _turn = self.vector_requests.acquire().await.map_err(|_| gone())?;
         let mut vectors = Vec::new();
         for texts in inputs {
+            if memory.is_full() {
+                return Err(crowded());
+            }
             let vector = match texts {
                 Err(error) => Err(error),
                 Ok(texts) => {
                     let (answer, vector) = oneshot::channel();
-                    self.commands
-                        .send(Command::Embed(Embedding { texts, lora: self.service.lora.usual(), answer }))
-                        .map_err(|_| gone())?;
+                    let (client, lora) = (open.asker.client, self.service.lora.usual());
+                    let text = Embedding { texts, client, lora, answer };
+                    self.commands.send(Command::Embed(text)).map_err(|_| gone())?;
                     Ok(vector.await.map_err(|_| gone())?.map_err(ApiError::invalid)?)
                 }
             };
@@ -142,13 +189,24 @@ impl App {
     }
 }
 
+/// Bytes for a text to embed, beside its tokens.
+const TEXT_BYTES: usize = 512;
 /// Bytes for a value of an embedding: as a number, as a JSON value and as text.
 const VALUE_BYTES: usize = 48;
+/// An answer of more bytes than this is written on a reader thread.
+const LARGE_ANSWER: usize = 128 << 10;
 
 /// Embeddings. They count toward the limit of answers until this is dropped.
 pub struct Vectors {
     pub vectors: Vec<Result<Vec<f32>>>,
     _memory: Arc<Meter>,
+}
+
+impl Vectors {
+    /// Upper bound for the bytes of their JSON.
+    pub fn bytes(&self) -> usize {
+        self.vectors.iter().flatten().map(|vector| vector.len() * VALUE_BYTES).sum()
+    }
 }
 
 /// An answer in progress.
@@ -157,6 +215,11 @@ pub struct Answer {
     pub events: Inbox,
     pub prompt_tokens: usize,
     pub began: Instant,
+}
+
+fn crowded() -> ApiError {
+    let why = "there is no memory for so large a request beside the others: try again later, or ask for less at a time";
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, why)
 }
 
 fn gone() -> ApiError {
@@ -185,9 +248,17 @@ impl Client {
         let slot: Option<Arc<ConnectionSlot>> = request.extensions().get().cloned();
         let record = request.extensions().get().cloned().unwrap_or_else(|| Arc::new(Record::none()));
         let passed = request.headers().get(CLIENT).filter(|_| app.is_within);
-        let client = app.hasher.hash_one((slot.as_ref().map(|slot| slot.client), passed));
+        let client = app.hasher.hash_one((slot.as_ref().map(|slot| network(slot.client)), passed));
         let asker = Asker { client, request: super::by_chance() };
         Self { slot, record, asker }
+    }
+}
+
+/// Returns what identifies a client of this address: with IPv6, the first half, because one machine has all addresses of it.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        address => address,
     }
 }
 
@@ -196,7 +267,7 @@ pub struct OpenRequest {
     counters: Arc<Counters>,
     record: Arc<Record>,
     asker: Asker,
-    _guard: Option<RequestGuard>,
+    guard: Option<RequestGuard>,
 }
 
 impl OpenRequest {
@@ -205,7 +276,7 @@ impl OpenRequest {
             return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"));
         }
         let Client { slot, record, asker } = client;
-        let open = Self { counters: app.counters.clone(), record, asker, _guard: slot.map(RequestGuard::new) };
+        let open = Self { counters: app.counters.clone(), record, asker, guard: slot.map(RequestGuard::new) };
         let before = app.counters.open.fetch_add(1, Ordering::Relaxed);
         let is_first = {
             let mut of_clients = open.of_clients();
@@ -248,6 +319,12 @@ pub async fn whole(mut events: Inbox) -> Result<Choice> {
 }
 
 impl Choice {
+    /// Upper bound for the bytes of its JSON.
+    pub fn bytes(&self) -> usize {
+        let tokens = self.logprobs.iter().chain(&self.scored).map(|logprob| 100 * (1 + logprob.top.len()));
+        self.text.len() + tokens.sum::<usize>()
+    }
+
     /// Applies an event of a streamed answer: keeps only its text and log-probabilities, which are sent at once. Returns
     /// true if it was the last one.
     pub fn next(&mut self, event: Event) -> Result<bool> {
@@ -281,5 +358,18 @@ impl Choice {
                 "there is no memory for the rest of the answer: stream it, or ask for fewer tokens, answers or alternatives",
             )),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::network;
+
+    #[test]
+    fn addresses_of_one_client() {
+        let same = |a: &str, b: &str| network(a.parse().unwrap()) == network(b.parse().unwrap());
+        assert!(same("2001:db8:0:1::1", "2001:db8:0:1:ffff::2") && same("::ffff:10.0.0.1", "10.0.0.1"));
+        assert!(!same("2001:db8:0:1::1", "2001:db8:0:2::1") && !same("10.0.0.1", "10.0.0.2"));
+        assert!(!same("::ffff:10.0.0.1", "::ffff:10.0.0.2"));
     }
 }

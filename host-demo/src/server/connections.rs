@@ -8,6 +8,7 @@ use std::time::Instant;
 use tokio::task::AbortHandle;
 
 /// An open connection.
+#[derive(Debug)]
 pub struct ConnectionSlot {
     /// Number of requests in progress on this connection.
     busy: AtomicUsize,
@@ -23,6 +24,13 @@ impl ConnectionSlot {
     pub fn is_served_by(&self, task: AbortHandle) {
         let _ = self.task.set(task);
     }
+
+    /// Closes the connection.
+    pub fn close(&self) {
+        if let Some(task) = self.task.get() {
+            task.abort();
+        }
+    }
 }
 
 /// Marks a connection as busy while a request is answered.
@@ -32,6 +40,11 @@ impl RequestGuard {
     pub fn new(slot: Arc<ConnectionSlot>) -> Self {
         slot.busy.fetch_add(1, Ordering::Relaxed);
         Self(slot)
+    }
+
+    /// The connection.
+    pub fn slot(&self) -> Arc<ConnectionSlot> {
+        self.0.clone()
     }
 }
 
@@ -68,8 +81,8 @@ impl Connections {
         self.forget_closed();
         let idle = self.0.iter().filter_map(Weak::upgrade).filter(|slot| slot.busy.load(Ordering::Relaxed) == 0);
         let since = |slot: &Arc<ConnectionSlot>| *slot.since.lock().unwrap_or_else(|broken| broken.into_inner());
-        if let Some(task) = idle.min_by_key(since).and_then(|slot| slot.task.get().cloned()) {
-            task.abort();
+        if let Some(slot) = idle.min_by_key(since) {
+            slot.close();
         }
     }
 }

@@ -4,7 +4,6 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use arenite::grammar::Masks;
@@ -18,7 +17,7 @@ use super::logprobs::{Logprob, logprob};
 use super::memory::Outbox;
 use super::record::{Histogram, Record};
 use super::request::Settings;
-use super::running::Running;
+use super::running::{Progress, Running};
 use crate::ranking::Texts;
 use crate::session_file::{Head, SessionFile};
 
@@ -32,6 +31,8 @@ pub enum Command {
 /// A text, or a pair of texts, to embed.
 pub struct Embedding {
     pub texts: Texts,
+    /// Identifies the client, so that all take turns.
+    pub client: u64,
     /// The adapters to use, and their scales.
     pub lora: Vec<(usize, f32)>,
     pub answer: tokio::sync::oneshot::Sender<Result<Vec<f32>, String>>,
@@ -130,32 +131,31 @@ pub struct Scheduler<'a, 'm, 'w> {
     pub counters: Arc<Counters>,
     budget: PassBudget,
     running: Vec<Running>,
-    waiting: VecDeque<Job>,
+    waiting: VecDeque<Waiting>,
     /// Texts to embed.
     texts: VecDeque<Embedding>,
+    /// Clients whose texts were embedded, the last one at the end.
+    embedded: VecDeque<u64>,
     cache: Cache,
     masks: Masks<'a>,
     grammars: Grammars,
     scratch: Vec<u8>,
     clock: u64,
-    clients: Clients,
 }
 
-/// The last two clients that have sent requests, and the times of their requests.
-#[derive(Default)]
-struct Clients([Option<(u64, Instant)>; 2]);
+/// An answer without a slot.
+enum Waiting {
+    New(Box<Job>),
+    /// It was begun, and gave its slot to another client.
+    Paused(Box<Progress>),
+}
 
-impl Clients {
-    fn add(&mut self, client: u64) {
-        if self.0[0].is_none_or(|(last, _)| last != client) {
-            self.0.swap(0, 1);
+impl Waiting {
+    fn job(&self) -> &Job {
+        match self {
+            Self::New(job) => job,
+            Self::Paused(progress) => &progress.job,
         }
-        self.0[0] = Some((client, Instant::now()));
-    }
-
-    /// True if several clients have sent requests lately.
-    fn are_several(&self) -> bool {
-        self.0[1].is_some_and(|(_, since)| since.elapsed() < Duration::from_secs(60))
     }
 }
 
@@ -204,12 +204,12 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             running: Vec::with_capacity(parallel),
             waiting: VecDeque::new(),
             texts: VecDeque::new(),
+            embedded: VecDeque::new(),
             cache: Cache::default(),
             masks,
             grammars: Grammars::default(),
             scratch,
             clock: 0,
-            clients: Clients::default(),
         }
     }
 
@@ -237,8 +237,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             let is_idle = self.running.is_empty() && self.waiting.is_empty() && self.texts.is_empty();
             match if is_idle { commands.recv().map_err(|_| TryRecvError::Disconnected) } else { commands.try_recv() } {
                 Ok(Command::Generate(job)) => {
-                    self.clients.add(job.asker.client);
-                    self.waiting.push_back(*job);
+                    self.waiting.push_back(Waiting::New(job));
                     continue;
                 }
                 Ok(Command::Embed(text)) => {
@@ -265,12 +264,23 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         }
     }
 
-    /// Embeds one text between two passes. If pages are missing it waits for conversations to end.
+    /// Embeds one text between two passes. Clients take turns. If pages are missing it waits for conversations to end.
     fn embed_next(&mut self) {
-        let Some(text) = self.texts.pop_front() else { return };
+        const MOST: usize = 256;
+        self.texts.retain(|text| !text.answer.is_closed());
+        let last = |text: &Embedding| self.embedded.iter().position(|client| *client == text.client);
+        let Some((at, _)) = self.texts.iter().enumerate().min_by_key(|(_, text)| last(text)) else { return };
+        let Some(text) = self.texts.remove(at) else { return };
         match self.embed(&text.texts, &text.lora) {
             Err(Error::OutOfPages { .. }) if !self.running.is_empty() => self.texts.push_front(text),
-            done => _ = text.answer.send(done.map_err(|error| error.to_string())),
+            done => {
+                self.embedded.retain(|client| *client != text.client);
+                self.embedded.push_back(text.client);
+                if self.embedded.len() > MOST {
+                    self.embedded.pop_front();
+                }
+                let _ = text.answer.send(done.map_err(|error| error.to_string()));
+            }
         }
     }
 
@@ -321,119 +331,166 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         }
     }
 
-    /// Starts waiting jobs while slots are free. The client with the fewest running answers comes first, then its
-    /// request with the fewest. If there are several clients, the last slot is kept for one without a running answer.
+    /// Gives slots to waiting answers. The client with the fewest running answers comes first, then its request with the
+    /// fewest. If no slot is free, a client with two more running answers pauses one of them, so that nobody waits for the
+    /// long answers of another client.
     fn admit(&mut self) {
-        self.waiting.retain(|job| !job.events.is_closed());
+        self.waiting.retain(|waiting| !waiting.job().events.is_closed());
         let mut refused = HashSet::new();
-        while self.running.len() < self.parallel {
+        loop {
             let turn = |job: &Job| {
                 let each = || self.running.iter().map(|running| running.job.asker);
                 let of_client = each().filter(|asker| asker.client == job.asker.client).count();
                 (of_client, each().filter(|asker| *asker == job.asker).count())
             };
-            let open = self.waiting.iter().enumerate().filter(|(_, job)| !refused.contains(&job.asker));
-            let Some((at, _)) = open.min_by_key(|(_, job)| turn(job)) else { break };
-            let job = &self.waiting[at];
-            let is_last = self.running.len() + 1 == self.parallel;
-            if is_last && self.parallel > 1 && turn(job).0 > 0 && self.clients.are_several() {
+            let open = self.waiting.iter().map(Waiting::job).enumerate();
+            let open = open.filter(|(_, job)| !refused.contains(&job.asker)).map(|(at, job)| (turn(job), at));
+            let Some(((of_client, _), at)) = open.min() else { break };
+            let is_full = self.running.len() >= self.parallel;
+            let most = self.running.iter().enumerate().map(|(at, running)| (turn(&running.job), at)).max();
+            let victim = most.filter(|((most, _), _)| is_full && *most >= of_client + 2).map(|(_, at)| at);
+            if is_full && victim.is_none() {
                 break;
             }
-            // If another conversation is reading the same prefix, the job waits and shares it.
-            let most = job.prompt.len().saturating_sub(1);
-            let known = self.best_shared(job).map_or(0, |(_, shared)| shared);
-            let alike = self.running.iter().filter(|running| running.job.settings.lora == job.settings.lora);
-            let coming = alike.map(|running| shared(&running.job.prompt, &job.prompt)).max().unwrap_or(0);
-            if coming.min(most) >= known + 16 {
+            let waiting = &self.waiting[at];
+            if let Waiting::New(job) = waiting
+                && self.is_coming(job)
+            {
                 refused.insert(job.asker);
                 continue;
             }
-            let Some(job) = self.waiting.remove(at) else { break };
-            self.begin(job);
+            let Some(waiting) = self.waiting.remove(at) else { break };
+            if let Some(victim) = victim {
+                self.pause(victim);
+            }
+            match waiting {
+                Waiting::New(job) => self.begin(*job),
+                Waiting::Paused(progress) => self.resume(progress),
+            }
         }
     }
 
-    /// Returns the cached or running context of the same adapters with the longest common prefix, and the length of the
-    /// prefix.
-    fn best_shared(&self, job: &Job) -> Option<(Source, usize)> {
-        let (prompt, lora) = (&job.prompt, &job.settings.lora);
-        let cached = self.cache.best(prompt, lora).map(|(at, shared)| (Source::Cached(at), shared));
+    /// Returns true if another conversation is reading the same prefix, so that the job can wait and share it.
+    fn is_coming(&self, job: &Job) -> bool {
+        let most = job.prompt.len().saturating_sub(1);
+        let known = self.best_shared(&job.prompt, &job.settings.lora).map_or(0, |(_, shared)| shared);
+        let alike = self.running.iter().filter(|running| running.job.settings.lora == job.settings.lora);
+        let coming = alike.map(|running| shared(&running.job.prompt, &job.prompt)).max().unwrap_or(0);
+        coming.min(most) >= known + 16
+    }
+
+    /// Returns the cached or running context of the same adapters with the longest common prefix with `ids`, and the length
+    /// of the prefix, which is less than all of `ids`.
+    fn best_shared(&self, ids: &[TokenId], lora: &[(usize, f32)]) -> Option<(Source, usize)> {
+        let cached = self.cache.best(ids, lora).map(|(at, shared)| (Source::Cached(at), shared));
         let alike = self.running.iter().enumerate().filter(|(_, running)| running.job.settings.lora == *lora);
         let running = alike.map(|(at, running)| {
             let read = &running.ids[..running.context.position()];
-            (Source::Running(at), shared(read, prompt))
+            (Source::Running(at), shared(read, ids))
         });
         let best = cached.into_iter().chain(running).max_by_key(|(_, shared)| *shared)?;
-        Some((best.0, best.1.min(prompt.len().saturating_sub(1)))).filter(|(_, shared)| *shared > 0)
+        Some((best.0, best.1.min(ids.len().saturating_sub(1)))).filter(|(_, shared)| *shared > 0)
+    }
+
+    /// Opens a context for `ids`, which contains their longest known prefix unless `is_fresh`. Returns it with the length of
+    /// the prefix that another context shares.
+    fn context_of(
+        &mut self,
+        ids: &[TokenId],
+        lora: &[(usize, f32)],
+        is_fresh: bool,
+    ) -> Result<(Context, usize), Error> {
+        // Room is made first, so that the cache does not evict the context to be shared.
+        let room = self.open()?;
+        self.engine.close(room);
+        let best = if is_fresh { None } else { self.best_shared(ids, lora) };
+        let Some((source, branch)) = best else { return Ok((self.open_with(lora)?, 0)) };
+        let context = match source {
+            Source::Cached(at) => self.cache.touch(at, self.clock),
+            Source::Running(at) => &self.running[at].context,
+        };
+        let shared = self.engine.nearest(context, branch);
+        let forked = if shared > 0 { self.engine.fork_at(context, shared).ok() } else { None };
+        Ok((forked.map_or_else(|| self.open_with(lora), Ok)?, branch))
     }
 
     fn begin(&mut self, job: Job) {
         self.clock += 1;
-        let (mut forked, mut branch) = (None, 0);
         let known = match job.reports_all_cached {
             true => job.prompt.len(),
             false => self.cache.known_to(job.asker.client, &job.prompt, &job.settings.lora),
         };
-        // Room is made first, so that the cache does not evict the context to be shared.
-        let room = self.open().map(|context| self.engine.close(context));
         // Scoring a prompt needs the logits of all its tokens.
-        if room.is_ok()
-            && !job.settings.scores_prompt
-            && let Some((source, shared)) = self.best_shared(&job)
-        {
-            let context = match source {
-                Source::Cached(at) => self.cache.touch(at, self.clock),
-                Source::Running(at) => &self.running[at].context,
-            };
-            branch = shared;
-            let shared = self.engine.nearest(context, shared);
-            forked = match shared {
-                0 => None,
-                _ => self.engine.fork_at(context, shared).ok().map(|context| (context, shared)),
-            };
-        }
-        let context = match forked {
-            Some(forked) => Ok(forked),
-            None => self.open_with(&job.settings.lora).map(|context| (context, 0)),
-        };
-        let (context, cached) = match context {
+        let (context, branch) = match self.context_of(&job.prompt, &job.settings.lora, job.settings.scores_prompt) {
             Ok(context) => context,
             Err(error) => {
                 job.events.send(Event::Failed(error.to_string()));
                 return;
             }
         };
+        let cached = context.position();
         self.counters.requests.fetch_add(1, Ordering::Relaxed);
         self.counters.cached_tokens.fetch_add(cached as u64, Ordering::Relaxed);
         let grammar = job.settings.table.as_ref().map_or(0, |table| self.grammars.number(table));
-        let mut running = Running::new(job, context, cached.min(known), grammar, self.tokenizer);
+        let progress = Box::new(Progress::new(job, cached.min(known), grammar, self.tokenizer));
+        let mut running = Running { context, progress };
         if self.engine.model().spec().recurrent().is_some() {
             running.plan_checkpoints(branch);
         }
         self.running.push(running);
     }
 
+    /// Takes the slot from an answer. Its context goes to the cache.
+    fn pause(&mut self, at: usize) {
+        let Running { context, progress } = self.running.swap_remove(at);
+        let ids = progress.ids[..context.position()].to_vec();
+        self.keep(context, &progress.job, ids);
+        self.waiting.push_back(Waiting::Paused(progress));
+    }
+
+    /// Gives a slot to a paused answer.
+    fn resume(&mut self, progress: Box<Progress>) {
+        self.clock += 1;
+        match self.context_of(&progress.ids, &progress.job.settings.lora, progress.scores) {
+            Ok((context, _)) => self.running.push(Running { context, progress }),
+            Err(error) => progress.job.events.send(Event::Failed(error.to_string())),
+        }
+    }
+
+    /// Keeps the context of an answer in the cache; `ids` are its tokens.
+    fn keep(&mut self, context: Context, job: &Job, ids: Vec<TokenId>) {
+        self.clock += 1;
+        let owner = Owner { client: job.asker.client, prompt: job.prompt.len() };
+        if let Some(context) = self.cache.keep(context, owner, ids, job.settings.lora.clone(), self.clock) {
+            self.engine.close(context);
+        }
+    }
+
     /// Reads the next piece of a prompt whose tokens are to be scored, with the logits of each.
     fn score_prompt(&mut self) -> Result<(), Error> {
         let Self { engine, running, tokenizer, .. } = self;
-        let Some(running) = running.iter_mut().find(|running| running.scores() && running.end.is_none()) else {
+        let Some(running) = running.iter_mut().find(|running| running.scores && running.end.is_none()) else {
             return Ok(());
         };
-        let from = running.context.position();
+        let Running { context, progress: running } = running;
+        let from = context.position();
         let to = running.job.prompt.len().min(from + engine.plan().options.batch);
         let ids = running.ids[from..to].to_vec();
         let count = running.job.settings.logprobs.unwrap_or(0);
+        // Removes tokens that were scored before pages were missing, or before the answer was paused.
+        running.scored.truncate(if from == 0 { 0 } else { from + 1 });
         if from == 0 {
             running.scored.push(Logprob::unknown(tokenizer, ids[0]));
         }
         let (prompt, offsets, scored) = (&running.job.prompt, &running.prompt_offsets, &mut running.scored);
-        engine.prefill_all(&mut running.context, &ids, |position, logits| {
+        engine.prefill_all(context, &ids, |position, logits| {
             if let Some(next) = prompt.get(position + 1) {
                 scored.push(logprob(tokenizer, logits, *next, count, offsets[position + 1]));
             }
         })?;
         if to == running.job.prompt.len() {
             running.job.events.send(Event::Prompt(std::mem::take(&mut running.scored)));
+            running.scores = false;
             self.counters.prompt_tokens.fetch_add(to as u64, Ordering::Relaxed);
         }
         Ok(())
@@ -445,13 +502,13 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             running.end = Some(Finish::Stop);
         }
         // After the last piece of a scored prompt, its answer continues immediately.
-        let scored = self.running.iter().position(|running| running.scores() && running.end.is_none());
+        let scored = self.running.iter().position(|running| running.scores && running.end.is_none());
         while let Err(error) = self.score_prompt() {
             if !matches!(error, Error::OutOfPages { .. }) || !self.evict() {
                 return Err(error);
             }
         }
-        if let Some(at) = scored.filter(|at| !self.running[*at].scores()) {
+        if let Some(at) = scored.filter(|at| !self.running[*at].scores) {
             self.sample(at);
         }
         let unread = self.running.iter().map(Running::unread).collect::<Vec<_>>();
@@ -462,10 +519,11 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         loop {
             let mut works: Vec<Work<'_>> = Vec::with_capacity(self.running.len());
             for (running, count) in self.running.iter_mut().zip(&counts).filter(|(_, count)| **count > 0) {
-                let from = running.context.position();
-                let tokens = &running.ids[from..from + count];
-                let is_last = from + count == running.ids.len();
-                let work = Work::prefill(&mut running.context, tokens);
+                let Running { context, progress } = running;
+                let from = context.position();
+                let tokens = &progress.ids[from..from + count];
+                let is_last = from + count == progress.ids.len();
+                let work = Work::prefill(context, tokens);
                 works.push(if is_last { work } else { work.no_logits() });
             }
             if works.is_empty() {
@@ -500,8 +558,8 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
     /// Samples the next token of a conversation and sends it.
     fn sample(&mut self, at: usize) {
         let Self { engine, tokenizer, running, masks, scratch, counters, .. } = self;
-        let running = &mut running[at];
-        match running.choose(engine, tokenizer, masks, scratch, counters) {
+        let Running { context, progress: running } = &mut running[at];
+        match running.choose(context, engine, tokenizer, masks, scratch, counters) {
             Ok(()) => {
                 counters.answer_tokens.fetch_add(1, Ordering::Relaxed);
                 if running.end.is_some() {
@@ -523,13 +581,9 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
                 at += 1;
                 continue;
             }
-            let Running { context, mut ids, job, .. } = self.running.swap_remove(at);
-            ids.truncate(context.position());
-            self.clock += 1;
-            let owner = Owner { client: job.asker.client, prompt: job.prompt.len() };
-            if let Some(context) = self.cache.keep(context, owner, ids, job.settings.lora.clone(), self.clock) {
-                self.engine.close(context);
-            }
+            let Running { context, progress } = self.running.swap_remove(at);
+            let ids = progress.ids[..context.position()].to_vec();
+            self.keep(context, &progress.job, ids);
         }
     }
 }

@@ -1,24 +1,30 @@
 //! The listener, its limits, and shutdown.
 
+use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context as _, Result};
 use axum::Router;
 use axum::http::{HeaderValue, Request, Uri};
 use hyper::body::Incoming;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpListener;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot};
+use tokio::time::Sleep;
 
 use super::connections::Connections;
 use super::engine::Counters;
 use super::gate::Gate;
 use super::readers::READERS;
+use super::stream::STALLED;
 use crate::output::{Out, note};
 
 /// Maximum number of connections.
@@ -113,10 +119,66 @@ async fn accept(listener: TcpListener, routes: Router) {
         let task = tokio::spawn(async move {
             let mut http = hyper::server::conn::http1::Builder::new();
             http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(MOST_BUFFERED);
+            let socket = Patient { socket, patience: STALLED, end: None };
             let _ = http.serve_connection(TokioIo::new(socket), service).await;
             drop(place);
         });
         slot.is_served_by(task.abort_handle());
+    }
+}
+
+/// A socket that fails if its client reads nothing for a time. The memory of an unread answer is then free again.
+struct Patient {
+    socket: TcpStream,
+    /// The time.
+    patience: Duration,
+    /// The end of the time, while a write waits.
+    end: Option<Pin<Box<Sleep>>>,
+}
+
+impl Patient {
+    fn waited<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.end = None;
+            return written;
+        }
+        let patience = self.patience;
+        let end = self.end.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+        end.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl AsyncRead for Patient {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_read(context, into)
+    }
+}
+
+impl AsyncWrite for Patient {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.socket).poll_write(context, bytes);
+        self.waited(context, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.socket).poll_write_vectored(context, bytes);
+        self.waited(context, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_shutdown(context)
     }
 }
 
@@ -145,4 +207,36 @@ async fn asked_to_end() -> Result<()> {
 #[cfg(not(unix))]
 async fn asked_to_end() -> Result<()> {
     Ok(tokio::signal::ctrl_c().await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    #[test]
+    fn a_client_that_reads_nothing_is_given_up() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let (socket, _) = listener.accept().await.unwrap();
+            let mut server = Patient { socket, patience: Duration::from_millis(300), end: None };
+            let writes = tokio::spawn(async move {
+                loop {
+                    if let Err(error) = server.write_all(&[0; 10_000]).await {
+                        return error.kind();
+                    }
+                }
+            });
+            // A client that reads slowly is served.
+            for _ in 0..10 {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                client.read_exact(&mut vec![0; 1_000_000]).await.unwrap();
+            }
+            assert!(!writes.is_finished());
+            assert_eq!(writes.await.unwrap(), io::ErrorKind::TimedOut);
+        });
+    }
 }

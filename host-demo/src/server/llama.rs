@@ -69,10 +69,12 @@ pub async fn props(State(app): State<Arc<App>>) -> Json<Value> {
 }
 
 /// `POST /apply-template`: the prompt of a chat.
-pub async fn apply_template(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Json<Value>> {
-    let render = |app: &App, body| app.prepare(Endpoint::Chat, &Body::of(body)?);
-    let (_open, prepared) = app.asked(request, render).await?;
-    Ok(Json(json!({ "prompt": prepared.prompts.first().map(|prompt| &**prompt) })))
+pub async fn apply_template(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
+    let render = |app: &App, body| {
+        let prepared = app.prepare(Endpoint::Chat, &Body::of(body)?)?;
+        Ok(json!({ "prompt": prepared.prompts.first().map(|prompt| &**prompt) }))
+    };
+    app.answered(request, render).await
 }
 
 /// `POST /infill`: the text between a prefix and a suffix.

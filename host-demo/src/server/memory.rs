@@ -1,19 +1,20 @@
-//! Memory of requests: their bodies, and answers that were not sent yet. Each has one limit for all requests.
+//! Memory of requests: their bodies, their prompts, and answers that were not sent yet. There is a limit for all bodies,
+//! and one for all prompts and answers.
 
-use std::error::Error;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode, header};
-use http_body_util::LengthLimitError;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::app::Result;
+use super::connections::ConnectionSlot;
 use super::engine::Event;
 use super::error::ApiError;
 use super::logprobs::Logprob;
@@ -26,19 +27,51 @@ const SMALL_BODIES: usize = 16 << 20;
 const LARGE_BODIES: usize = 32 << 20;
 /// Time limit for receiving a body, and for waiting until there is memory for it.
 const BODY_TIME: Duration = Duration::from_secs(10);
+/// Time after which a slow body gives way to others that wait for memory.
+const SLOW_TIME: Duration = Duration::from_secs(2);
 /// Maximum weight of the values in a body: see [`weight`].
 const MOST_WEIGHT: usize = 1_000_000;
 /// Upper bound for the memory of a body's values while it is read.
 const VALUES: usize = 96 << 20;
-/// Limit for the memory of all answers. A streamed answer counts only its events that were not sent yet.
+/// Limit for the memory of all prompts and answers. A streamed answer counts only its events that were not sent yet.
 const ANSWERS: usize = 128 << 20;
-const UNREAD: usize = 1 << 20;
+const UNREAD: usize = 2 << 20;
 
 /// Memory for the bodies and answers of all requests.
 pub struct RequestMemory {
-    small: Arc<Semaphore>,
-    large: Arc<Semaphore>,
-    answers: Arc<AtomicUsize>,
+    small: Pool,
+    large: Pool,
+    answers: Arc<Answers>,
+}
+
+/// Memory for bodies.
+struct Pool {
+    permits: Arc<Semaphore>,
+    /// Number of bodies that wait for memory.
+    waiting: AtomicUsize,
+}
+
+impl Pool {
+    fn new(bytes: usize) -> Self {
+        Self { permits: Arc::new(Semaphore::new(bytes)), waiting: 0.into() }
+    }
+
+    /// Waits until there is room for `bytes`.
+    async fn acquire(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        struct Waiting<'w>(&'w AtomicUsize);
+        impl Drop for Waiting<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let _waiting = Waiting(&self.waiting);
+        timeout(BODY_TIME, self.permits.clone().acquire_many_owned(bytes as u32)).await.ok()?.ok()
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
 }
 
 /// The bytes of a body. They count toward the limit until this is dropped.
@@ -74,11 +107,7 @@ impl Drop for Received {
 
 impl Default for RequestMemory {
     fn default() -> Self {
-        Self {
-            small: Arc::new(Semaphore::new(SMALL_BODIES)),
-            large: Arc::new(Semaphore::new(LARGE_BODIES)),
-            answers: Arc::default(),
-        }
+        Self { small: Pool::new(SMALL_BODIES), large: Pool::new(LARGE_BODIES), answers: Arc::default() }
     }
 }
 
@@ -98,18 +127,33 @@ impl RequestMemory {
 
     /// Reads a body of up to `most` bytes within the limit of time.
     pub async fn receive_up_to(&self, request: Request<Body>, most: usize) -> Result<Received> {
-        let too_long = || too_long(most);
         let mut permit = self.reserve(request.headers(), most).await?;
         let most = permit.num_permits();
-        match timeout(BODY_TIME, axum::body::to_bytes(request.into_body(), most)).await {
-            Ok(Ok(bytes)) => {
-                drop(permit.split(most - bytes.len()));
-                Ok(Received { bytes, _permit: permit })
+        let (began, mut bytes) = (Instant::now(), Vec::new());
+        let mut body = Limited::new(request.into_body(), most);
+        loop {
+            match timeout(SLOW_TIME, body.frame()).await {
+                Ok(None) => break,
+                Ok(Some(Ok(frame))) => bytes.extend_from_slice(&frame.into_data().unwrap_or_default()),
+                Ok(Some(Err(error))) if error.is::<LengthLimitError>() => return Err(too_long(most)),
+                Ok(Some(Err(_))) => {
+                    return Err(ApiError::invalid("the body is incomplete or not encoded as its headers say"));
+                }
+                Err(_) => {}
             }
-            Ok(Err(error)) if error.source().is_some_and(|source| source.is::<LengthLimitError>()) => Err(too_long()),
-            Ok(Err(_)) => Err(ApiError::invalid("the body is incomplete or not encoded as its headers say")),
-            Err(_) => Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time")),
+            let time = began.elapsed();
+            let is_slow = bytes.len() as f64 * BODY_TIME.as_secs_f64() < most as f64 * time.as_secs_f64();
+            if time > BODY_TIME || time > SLOW_TIME && is_slow && self.pool(most).is_wanted() {
+                return Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time"));
+            }
         }
+        drop(permit.split(most - bytes.len()));
+        Ok(Received { bytes: bytes.into(), _permit: permit })
+    }
+
+    /// The memory for bodies of this length.
+    fn pool(&self, len: usize) -> &Pool {
+        if len <= SMALL { &self.small } else { &self.large }
     }
 
     /// Waits until there is memory for a body of its announced length, or of `most` bytes if it announces none.
@@ -124,20 +168,20 @@ impl RequestMemory {
         if len > most {
             return Err(too_long(most));
         }
-        let memory = if len <= SMALL { &self.small } else { &self.large };
-        match timeout(BODY_TIME, memory.clone().acquire_many_owned(len as u32)).await {
-            Ok(Ok(permit)) => Ok(permit),
-            _ => {
-                let why = "the bodies of other requests take all memory for them: try again later";
-                Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, why))
-            }
-        }
+        let why = "the bodies of other requests take all memory for them: try again later";
+        let crowded = || ApiError::new(StatusCode::SERVICE_UNAVAILABLE, why);
+        self.pool(len).acquire(len).await.ok_or_else(crowded)
     }
 
     /// The meter of a request. The events of streamed answers count until they are sent, all others until the end.
     pub fn meter(&self, is_streamed: bool) -> Arc<Meter> {
-        let most = if is_streamed { UNREAD } else { ANSWERS };
-        Arc::new(Meter { used: 0.into(), most, all: self.answers.clone(), is_full: false.into(), is_streamed })
+        self.answers.meter(is_streamed, None)
+    }
+
+    /// The bytes of a response, which count until they are sent. `None` if there is no room for them.
+    pub fn response(&self, text: String, slot: Option<Arc<ConnectionSlot>>) -> Option<Bytes> {
+        let meter = self.answers.meter(false, slot);
+        meter.hold(text.len()).then(|| Bytes::from_owner(ResponseText { text, _meter: meter }))
     }
 }
 
@@ -177,56 +221,154 @@ pub fn trim() {
     }
 }
 
-/// Counts the memory of a request's answers.
+/// The memory of the prompts and answers of all requests.
+#[derive(Debug, Default)]
+struct Answers {
+    used: AtomicUsize,
+    meters: Mutex<Vec<Weak<Meter>>>,
+}
+
+impl Answers {
+    fn meter(self: &Arc<Self>, is_streamed: bool, slot: Option<Arc<ConnectionSlot>>) -> Arc<Meter> {
+        let most = if is_streamed { UNREAD } else { ANSWERS };
+        let meter = Arc::new(Meter::new(most, self.clone(), is_streamed, slot));
+        self.meters().push(Arc::downgrade(&meter));
+        meter
+    }
+
+    fn meters(&self) -> MutexGuard<'_, Vec<Weak<Meter>>> {
+        self.meters.lock().unwrap_or_else(|broken| broken.into_inner())
+    }
+
+    /// Ends the request that uses the most memory. Returns false if that is the one of `meter`.
+    fn make_room(&self, meter: &Meter) -> bool {
+        let meters: Vec<_> = self.meters().iter().filter_map(Weak::upgrade).collect();
+        let (ending, others): (Vec<_>, Vec<_>) = meters.into_iter().partition(|meter| meter.is_full());
+        let comes_back: usize = ending.iter().map(|meter| meter.bytes()).sum();
+        if self.used.load(Ordering::Relaxed) <= ANSWERS + comes_back {
+            return true;
+        }
+        let largest = others.into_iter().max_by_key(|meter| meter.bytes());
+        largest.filter(|largest| !std::ptr::eq(&**largest, meter)).map(|largest| largest.fill()).is_some()
+    }
+}
+
+/// Bytes of streamed events that the connection has not taken yet.
+#[derive(Debug)]
+pub struct Unsent {
+    meter: Arc<Meter>,
+    bytes: usize,
+}
+
+impl Unsent {
+    /// Adds the bytes of further events of the same request.
+    pub fn join(&mut self, mut more: Self) {
+        self.bytes += std::mem::take(&mut more.bytes);
+    }
+}
+
+impl Drop for Unsent {
+    fn drop(&mut self) {
+        self.meter.subtract(self.bytes);
+    }
+}
+
+/// The text of a response. It counts until the connection has sent it.
+struct ResponseText {
+    text: String,
+    _meter: Arc<Meter>,
+}
+
+impl AsRef<[u8]> for ResponseText {
+    fn as_ref(&self) -> &[u8] {
+        self.text.as_bytes()
+    }
+}
+
+/// Counts the memory of a request's prompts and answers.
 #[derive(Debug)]
 pub struct Meter {
+    /// Bytes of events, of which there may be `most`.
     used: AtomicUsize,
     most: usize,
-    /// The sum of all meters.
-    all: Arc<AtomicUsize>,
+    /// Bytes that count until the end of the request.
+    held: AtomicUsize,
+    all: Arc<Answers>,
     is_full: AtomicBool,
     is_streamed: bool,
+    /// The connection of a response text. It is closed when its memory is needed.
+    slot: Option<Arc<ConnectionSlot>>,
 }
 
 impl Meter {
-    /// A meter without a limit.
-    pub fn unlimited() -> Arc<Self> {
-        Arc::new(Self {
-            used: 0.into(),
-            most: usize::MAX,
-            all: Arc::default(),
-            is_full: false.into(),
-            is_streamed: true,
-        })
+    fn new(most: usize, all: Arc<Answers>, is_streamed: bool, slot: Option<Arc<ConnectionSlot>>) -> Self {
+        Self { used: 0.into(), most, held: 0.into(), all, is_full: false.into(), is_streamed, slot }
     }
 
-    /// Counts `bytes` more, if there is room.
+    /// A meter without a limit.
+    pub fn unlimited() -> Arc<Self> {
+        Arc::new(Self::new(usize::MAX, Arc::default(), true, None))
+    }
+
+    /// Counts `bytes` more of events, if there is room.
     pub fn add(&self, bytes: usize) -> bool {
         let used = self.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let all = self.all.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let fits = used <= self.most && (all <= ANSWERS || self.most == usize::MAX);
+        let fits = used <= self.most && self.fits(bytes);
         if !fits {
-            self.subtract(bytes);
-            self.is_full.store(true, Ordering::Relaxed);
+            self.used.fetch_sub(bytes, Ordering::Relaxed);
+            self.fill();
+        }
+        fits
+    }
+
+    /// Counts `bytes` more until the end of the request, if there is room.
+    pub fn hold(&self, bytes: usize) -> bool {
+        self.held.fetch_add(bytes, Ordering::Relaxed);
+        let fits = self.fits(bytes);
+        if !fits {
+            self.held.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        fits
+    }
+
+    /// Counts `bytes` more of all requests, if there is room. If not, the request that uses the most memory makes room.
+    fn fits(&self, bytes: usize) -> bool {
+        let all = self.all.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let fits = all <= ANSWERS || self.most == usize::MAX || self.all.make_room(self);
+        if !fits {
+            self.all.used.fetch_sub(bytes, Ordering::Relaxed);
         }
         fits
     }
 
     fn subtract(&self, bytes: usize) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
-        self.all.fetch_sub(bytes, Ordering::Relaxed);
+        self.all.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    fn is_full(&self) -> bool {
+    fn bytes(&self) -> usize {
+        self.used.load(Ordering::Relaxed) + self.held.load(Ordering::Relaxed)
+    }
+
+    /// True if there was no memory for the rest of the answers.
+    pub fn is_full(&self) -> bool {
         self.is_full.load(Ordering::Relaxed)
+    }
+
+    fn fill(&self) {
+        self.is_full.store(true, Ordering::Relaxed);
+        if let Some(slot) = &self.slot {
+            slot.close();
+        }
     }
 }
 
 impl Drop for Meter {
     fn drop(&mut self) {
-        let used = self.used.load(Ordering::Relaxed);
-        self.all.fetch_sub(used, Ordering::Relaxed);
-        if !self.is_streamed && used > UNREAD {
+        let bytes = self.bytes();
+        self.all.used.fetch_sub(bytes, Ordering::Relaxed);
+        self.all.meters().retain(|meter| !std::ptr::eq(meter.as_ptr(), self));
+        if bytes > UNREAD {
             trim();
         }
     }
@@ -234,12 +376,13 @@ impl Drop for Meter {
 
 /// Bytes that an event takes until its answer is sent: its text is copied to a part of a message, a JSON value and JSON.
 fn bytes(event: &Event) -> usize {
+    const HEAD: usize = 400;
     let of = |logprob: &Logprob| 700 * (1 + logprob.top.len());
     match event {
         Event::Prompt(scored) => scored.iter().map(of).sum(),
-        Event::Token { text, logprob } => 96 + 4 * text.len() + logprob.as_ref().map_or(0, of),
-        Event::Done { text, .. } => 96 + 4 * text.len(),
-        Event::Failed(_) | Event::Overflow => 96,
+        Event::Token { text, logprob } => HEAD + 4 * text.len() + logprob.as_ref().map_or(0, of),
+        Event::Done { text, .. } => HEAD + 4 * text.len(),
+        Event::Failed(_) | Event::Overflow => HEAD,
     }
 }
 
@@ -288,6 +431,17 @@ impl Inbox {
         self.received(event)
     }
 
+    /// Receives an event that counts until the other value is dropped.
+    pub async fn recv_unsent(&mut self) -> Option<(Event, Unsent)> {
+        let event = self.events.recv().await;
+        if self.meter.is_full() {
+            return Some((Event::Overflow, Unsent { meter: self.meter.clone(), bytes: 0 }));
+        }
+        let event = event?;
+        let unsent = Unsent { meter: self.meter.clone(), bytes: bytes(&event) };
+        Some((event, unsent))
+    }
+
     fn received(&self, event: Option<Event>) -> Option<Event> {
         if self.meter.is_full() {
             return Some(Event::Overflow);
@@ -303,6 +457,7 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::connections::Connections;
 
     fn token(text: &str) -> Event {
         Event::Token { text: text.into(), logprob: None }
@@ -317,11 +472,11 @@ mod tests {
             out.send(token(&text));
             assert!(matches!(unread.blocking_recv(), Some(Event::Token { .. })));
         }
-        assert_eq!(memory.answers.load(Ordering::Relaxed), 0);
+        assert_eq!(memory.answers.used.load(Ordering::Relaxed), 0);
         let sent = (0..10_000).take_while(|_| !out.is_closed()).map(|_| out.send(token(&text))).count();
-        assert!((240..280).contains(&sent) && matches!(unread.blocking_recv(), Some(Event::Overflow)), "{sent}");
+        assert!((460..490).contains(&sent) && matches!(unread.blocking_recv(), Some(Event::Overflow)), "{sent}");
         drop((out, unread));
-        assert_eq!(memory.answers.load(Ordering::Relaxed), 0);
+        assert_eq!(memory.answers.used.load(Ordering::Relaxed), 0);
         // Answers that are collected share their memory.
         let many: Vec<_> = (0..8).map(|_| mailbox(memory.meter(false))).collect();
         let text = "x".repeat(1 << 20);
@@ -329,7 +484,76 @@ mod tests {
             (0..1000).take_while(|i| !many[i % 8].0.is_closed()).map(|i| many[i % 8].0.send(token(&text))).count();
         assert!((31..=40).contains(&sent), "{sent}");
         drop(many);
-        assert_eq!(memory.answers.load(Ordering::Relaxed), 0);
+        // If there is no room, the largest answer ends, and the others go on.
+        let (large, small) = (mailbox(memory.meter(false)), mailbox(memory.meter(false)));
+        (0..31).for_each(|_| large.0.send(token(&text)));
+        (0..3).for_each(|_| small.0.send(token(&text)));
+        assert!(large.0.is_closed() && !small.0.is_closed());
+        drop((large, small));
+        assert_eq!(memory.answers.used.load(Ordering::Relaxed), 0);
+    }
+
+    /// Bodies that do not come give way to one that waits for their memory.
+    #[test]
+    fn slow_bodies_give_way() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let memory = Arc::new(RequestMemory::default());
+            let request = |body| {
+                let request = Request::builder().header(header::CONTENT_LENGTH, MOST_BYTES);
+                request.body(body).unwrap()
+            };
+            let slow = || {
+                let memory = memory.clone();
+                let body = Body::from_stream(tokio_stream::pending::<std::io::Result<Bytes>>());
+                tokio::spawn(async move { memory.receive(request(body)).await })
+            };
+            let slow: Vec<_> = (0..LARGE_BODIES / MOST_BYTES).map(|_| slow()).collect();
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let began = Instant::now();
+            let received = memory.receive(request(Body::from(vec![b' '; MOST_BYTES]))).await;
+            assert!(received.is_ok() && began.elapsed() < BODY_TIME / 2, "{:?}", began.elapsed());
+            for slow in slow {
+                slow.abort();
+            }
+        });
+    }
+
+    #[test]
+    fn unsent_responses_are_bounded() {
+        let memory = RequestMemory::default();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let _inside = runtime.enter();
+        let mut connections = Connections::default();
+        let task = runtime.spawn(std::future::pending::<()>());
+        let slot = connections.add([127, 0, 0, 1].into());
+        slot.is_served_by(task.abort_handle());
+        let large = memory.response("x".repeat(100 << 20), Some(slot)).unwrap();
+        // There is room for another one without the largest, whose connection is closed.
+        let other = memory.response("x".repeat(40 << 20), None).unwrap();
+        runtime.block_on(async { assert!(task.await.unwrap_err().is_cancelled()) });
+        drop(large);
+        // The largest one is not sent at all.
+        assert!(memory.response("x".repeat(100 << 20), None).is_none());
+        drop(other);
+        assert_eq!(memory.answers.used.load(Ordering::Relaxed), 0);
+        assert!(memory.answers.meters().is_empty());
+    }
+
+    #[test]
+    fn events_count_until_they_are_sent() {
+        let memory = RequestMemory::default();
+        let (out, mut unsent) = mailbox(memory.meter(true));
+        out.send(token("a"));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let (_, first) = runtime.block_on(unsent.recv_unsent()).unwrap();
+        out.send(token("a"));
+        let (_, second) = runtime.block_on(unsent.recv_unsent()).unwrap();
+        let mut both = first;
+        both.join(second);
+        assert_eq!(memory.answers.used.load(Ordering::Relaxed), 2 * bytes(&token("a")));
+        drop(both);
+        assert_eq!(memory.answers.used.load(Ordering::Relaxed), 0);
     }
 
     #[test]

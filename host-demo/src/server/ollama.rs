@@ -425,7 +425,7 @@ fn shown(app: &App, body: Value) -> Result<Value> {
 }
 
 /// `POST /api/embed`, and `/api/embeddings` with one text.
-pub async fn embed(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Json<Value>> {
+pub async fn embed(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
     let began = std::time::Instant::now();
     let read = |app: &App, mut body: Value| {
         let is_old = body.get("input").is_none();
@@ -440,22 +440,27 @@ pub async fn embed(State(app): State<Arc<App>>, request: Request<HttpBody>) -> R
         let inputs = app.service.embedding_inputs(&body)?;
         Ok((inputs, is_old, json!({ "dimensions": body["dimensions"] })))
     };
-    let (_open, (inputs, is_old, body)) = app.asked(request, read).await?;
+    let (open, (inputs, is_old, body)) = app.asked(request, read).await?;
     let tokens = token_count(&inputs);
-    let made = app.vectors(inputs).await?;
-    let answer = app.service.embeddings(&body, &made.vectors, tokens);
-    let vectors: Vec<&Value> = answer["data"].as_array().into_iter().flatten().map(|row| &row["embedding"]).collect();
-    if is_old {
-        return Ok(Json(json!({ "embedding": vectors.first() })));
-    }
+    let made = app.vectors(&open, inputs).await?;
     let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    Ok(Json(json!({
-        "model": app.service.name,
-        "embeddings": vectors,
-        "total_duration": took,
-        "load_duration": 0,
-        "prompt_eval_count": tokens,
-    })))
+    let bytes = made.bytes();
+    let answer = move |app: &App| {
+        let mut answer = app.service.embeddings(&body, &made.vectors, tokens);
+        let rows = answer["data"].as_array_mut().into_iter().flatten();
+        let vectors: Vec<Value> = rows.map(|row| row["embedding"].take()).collect();
+        if is_old {
+            return json!({ "embedding": vectors.first() });
+        }
+        json!({
+            "model": app.service.name,
+            "embeddings": vectors,
+            "total_duration": took,
+            "load_duration": 0,
+            "prompt_eval_count": tokens,
+        })
+    };
+    app.write(&open, bytes, answer).await
 }
 
 /// `GET /api/version`.

@@ -3,11 +3,10 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::body::Body as HttpBody;
 use axum::extract::{Request, State};
+use axum::response::Response;
 use axum::response::sse::Event as Sse;
-use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
 use super::answer::{Choice, ResponseMeta, call_id};
@@ -29,8 +28,12 @@ pub async fn responses(State(app): State<Arc<App>>, request: Request<HttpBody>) 
     };
     if !prepared.stream {
         let choice = whole(events).await?;
-        let items = items(&prepared, &choice, &meta);
-        return Ok(Json(response(&app.service, &asked, &meta, &items, Some(&choice))).into_response());
+        let bytes = asked.len() + choice.bytes();
+        let answer = move |app: &App| {
+            let items = items(&prepared, &choice, &meta);
+            response(&app.service, &asked, &meta, &items, Some(&choice))
+        };
+        return app.write(&open, bytes, answer).await;
     }
     let (out, response) = channel();
     let streamer = Streamer { app, asked, prepared, meta, out, sent: 0, _open: open };
@@ -38,8 +41,10 @@ pub async fn responses(State(app): State<Arc<App>>, request: Request<HttpBody>) 
     Ok(response)
 }
 
-/// Returns the fields of a request that its answer repeats, as text, which takes less memory than values.
+/// Returns the fields of a request that its answer repeats, as text, which takes less memory than values. Very long
+/// fields are not repeated, because each answer repeats them several times.
 fn shown(asked: &Value) -> String {
+    const MOST_BYTES: usize = 64 << 10;
     const KEYS: [&str; 9] = [
         "instructions",
         "max_output_tokens",
@@ -52,6 +57,7 @@ fn shown(asked: &Value) -> String {
         "top_p",
     ];
     let fields = KEYS.iter().map(|key| (key.to_string(), asked[*key].clone()));
+    let fields = fields.filter(|(_, value)| value.to_string().len() <= MOST_BYTES);
     Value::from(Map::from_iter(fields)).to_string()
 }
 

@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
-use super::answer::ResponseMeta;
+use super::answer::{Choice, ResponseMeta};
 use super::app::{App, Result, whole};
 use super::engine::Counters;
 use super::error::{self, ApiError};
@@ -177,8 +177,9 @@ async fn generate(app: Arc<App>, endpoint: Endpoint, request: Request<HttpBody>)
     for answer in answers {
         choices.push(whole(answer).await?);
     }
-    drop(open);
-    Ok(with_warning(Json(app.service.answer(&prepared, &choices, &meta)).into_response(), warning))
+    let bytes = choices.iter().map(Choice::bytes).sum();
+    let response = app.write(&open, bytes, move |app| app.service.answer(&prepared, &choices, &meta)).await?;
+    Ok(with_warning(response, warning))
 }
 
 /// Adds a warning for the client as a header.
@@ -204,10 +205,9 @@ async fn embeddings(State(app): State<Arc<App>>, request: Request<HttpBody>) -> 
     };
     let (open, (body, inputs)) = app.asked(request, read).await?;
     let tokens = token_count(&inputs);
-    let made = app.vectors(inputs).await?;
-    let write = move |app: &App| Ok(app.service.embeddings(&body, &made.vectors, tokens).to_string());
-    let text = app.aside(&open, write).await?;
-    Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
+    let made = app.vectors(&open, inputs).await?;
+    let bytes = made.bytes();
+    app.write(&open, bytes, move |app| app.service.embeddings(&body, &made.vectors, tokens)).await
 }
 
 async fn rerank(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
@@ -217,10 +217,12 @@ async fn rerank(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Resu
         keep(&mut body, &["top_n", "top_k", "return_documents", if returns { "documents" } else { "" }]);
         Ok((body, pairs))
     };
-    let (_open, (body, pairs)) = app.asked(request, read).await?;
+    let (open, (body, pairs)) = app.asked(request, read).await?;
     let tokens = token_count(&pairs);
-    let made = app.vectors(pairs).await?;
-    Ok(Json(app.service.ranking(&body, &made.vectors, tokens)).into_response())
+    let made = app.vectors(&open, pairs).await?;
+    // The documents are in the answer if the request asks for them.
+    let bytes = if body.get("documents").is_some() { usize::MAX } else { made.bytes() };
+    app.write(&open, bytes, move |app| app.service.ranking(&body, &made.vectors, tokens)).await
 }
 
 /// A model in the list.
@@ -275,11 +277,19 @@ async fn model(State(app): State<Arc<App>>, id: ModelId) -> Result<Json<Value>> 
     Ok(Json(json!(card(&app))))
 }
 
-async fn tokenize(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Json<Value>> {
-    Ok(Json(app.asked(request, tokens_of).await?.1))
+async fn tokenize(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
+    app.answered(request, tokens_of).await
 }
 
-fn tokens_of(app: &App, body: Value) -> Result<Value> {
+/// The tokens of a text. As numbers they take an eighth of the memory of JSON values.
+#[derive(Serialize)]
+struct Tokenized {
+    count: usize,
+    max_model_len: usize,
+    tokens: Vec<u32>,
+}
+
+fn tokens_of(app: &App, body: Value) -> Result<Tokenized> {
     let text = ["content", "text", "prompt"].iter().find_map(|key| body.get(*key)?.as_str());
     let text = text.ok_or_else(|| ApiError::about("content", "content must be a text"))?;
     let switch = |keys: [&str; 2], default| keys.iter().find_map(|key| body.get(*key)?.as_bool()).unwrap_or(default);
@@ -288,12 +298,12 @@ fn tokens_of(app: &App, body: Value) -> Result<Value> {
     let parse_special = switch(["parse_special", "parse_special_tokens"], body.get("prompt").is_some());
     let how = arenite::tokenizer::Encode { add_special, parse_special };
     let ids = text::encode(app.service.tokenizer(), text.as_bytes(), how);
-    let ids = ids.map_err(|error| ApiError::invalid(error.to_string()))?;
-    Ok(json!({ "count": ids.len(), "max_model_len": app.service.context, "tokens": ids }))
+    let tokens = ids.map_err(|error| ApiError::invalid(error.to_string()))?;
+    Ok(Tokenized { count: tokens.len(), max_model_len: app.service.context, tokens })
 }
 
-async fn detokenize(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Json<Value>> {
-    Ok(Json(app.asked(request, text_of).await?.1))
+async fn detokenize(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
+    app.answered(request, text_of).await
 }
 
 fn text_of(app: &App, body: Value) -> Result<Value> {

@@ -1,5 +1,6 @@
-//! A conversation in progress: its state between two passes, and the choice of its next token.
+//! An answer in progress: its state between two passes, and the choice of its next token.
 
+use std::ops::{Deref, DerefMut};
 use std::time::Instant;
 
 use anyhow::Result;
@@ -19,9 +20,15 @@ use crate::text;
 /// Distance of a checkpoint from the end of a prompt, in tokens: the next turn's prompt often differs in the last ones.
 const BEFORE_END: usize = 12;
 
-/// A conversation in progress.
+/// An answer in progress, and its context.
 pub struct Running {
     pub context: Context,
+    pub progress: Box<Progress>,
+}
+
+/// An answer in progress, except for its context. An answer that is paused keeps only this: the context is computed again
+/// from the tokens if the cache drops it.
+pub struct Progress {
     pub job: Job,
     /// The prompt and the answer so far.
     pub ids: Vec<TokenId>,
@@ -40,6 +47,8 @@ pub struct Running {
     pub end: Option<Finish>,
     /// Log-probabilities of the prompt's tokens so far.
     pub scored: Vec<Logprob>,
+    /// True if the prompt's tokens remain to be scored.
+    pub scores: bool,
     /// Positions at which states are saved, in order.
     checkpoints: Vec<usize>,
     /// The mark after which the grammar applies; `None` once it was generated.
@@ -48,61 +57,26 @@ pub struct Running {
     first_token: Option<Instant>,
 }
 
-impl Running {
-    pub fn new(job: Job, context: Context, cached: usize, grammar: u32, tokenizer: &Tokenizer<'_, '_>) -> Self {
-        let settings = &job.settings;
-        let state = settings.table.as_deref().and_then(|table| Some(State::new(&Grammar::new(table).ok()?)));
-        let mut decoder = tokenizer.decoder();
-        let (mut chars, mut prompt_offsets) = (0, Vec::new());
-        for id in job.prompt.iter() {
-            if settings.scores_prompt {
-                prompt_offsets.push(chars);
-            }
-            let mut piece = String::new();
-            let _ = text::push(&mut decoder, *id, tokenizer, &mut piece);
-            chars += piece.chars().count();
-        }
-        let gate = settings.gate.clone().map(Gate::new);
-        Self {
-            context,
-            ids: job.prompt.to_vec(),
-            cached,
-            rng: Pcg32::new(job.seed),
-            state,
-            grammar,
-            decoder,
-            chars,
-            prompt_offsets,
-            stops: StopFilter::new(&settings.stops),
-            end: None,
-            scored: Vec::new(),
-            checkpoints: Vec::new(),
-            gate,
-            first_token: None,
-            job,
-        }
-    }
+impl Deref for Running {
+    type Target = Progress;
 
+    fn deref(&self) -> &Progress {
+        &self.progress
+    }
+}
+
+impl DerefMut for Running {
+    fn deref_mut(&mut self) -> &mut Progress {
+        &mut self.progress
+    }
+}
+
+impl Running {
     /// Returns the tokens that the next pass may read: none if the answer has ended or the prompt is being scored.
     pub fn unread(&self) -> Unread {
         let position = self.context.position();
-        let is_open = self.end.is_none() && !self.scores();
+        let is_open = self.end.is_none() && !self.scores;
         Unread { left: if is_open { self.ids.len() - position } else { 0 }, position }
-    }
-
-    /// Returns true while the prompt is read with the logits of all its tokens.
-    pub fn scores(&self) -> bool {
-        self.job.settings.scores_prompt && self.context.position() < self.job.prompt.len()
-    }
-
-    /// Tokens a second after the first one.
-    pub fn token_rate(&self) -> Option<f64> {
-        let seconds = self.first_token?.elapsed().as_secs_f64();
-        (self.answer() > 1 && seconds > 0.0).then(|| (self.answer() - 1) as f64 / seconds)
-    }
-
-    fn answer(&self) -> usize {
-        self.ids.len() - self.job.prompt.len()
     }
 
     /// Chooses the positions at which states are saved: where other conversations branched off, and at the end of the
@@ -125,10 +99,57 @@ impl Running {
     pub fn is_at_checkpoint(&self) -> bool {
         self.checkpoints.contains(&self.context.position())
     }
+}
+
+impl Progress {
+    pub fn new(job: Job, cached: usize, grammar: u32, tokenizer: &Tokenizer<'_, '_>) -> Self {
+        let settings = &job.settings;
+        let state = settings.table.as_deref().and_then(|table| Some(State::new(&Grammar::new(table).ok()?)));
+        let mut decoder = tokenizer.decoder();
+        let (mut chars, mut prompt_offsets) = (0, Vec::new());
+        for id in job.prompt.iter() {
+            if settings.scores_prompt {
+                prompt_offsets.push(chars);
+            }
+            let mut piece = String::new();
+            let _ = text::push(&mut decoder, *id, tokenizer, &mut piece);
+            chars += piece.chars().count();
+        }
+        let gate = settings.gate.clone().map(Gate::new);
+        Self {
+            ids: job.prompt.to_vec(),
+            cached,
+            rng: Pcg32::new(job.seed),
+            state,
+            grammar,
+            decoder,
+            chars,
+            prompt_offsets,
+            stops: StopFilter::new(&settings.stops),
+            end: None,
+            scored: Vec::new(),
+            scores: settings.scores_prompt,
+            checkpoints: Vec::new(),
+            gate,
+            first_token: None,
+            job,
+        }
+    }
+
+    /// Tokens a second after the first one.
+    pub fn token_rate(&self) -> Option<f64> {
+        let seconds = self.first_token?.elapsed().as_secs_f64();
+        (self.answer() > 1 && seconds > 0.0).then(|| (self.answer() - 1) as f64 / seconds)
+    }
+
+    fn answer(&self) -> usize {
+        self.ids.len() - self.job.prompt.len()
+    }
 
     /// Chooses the next token and sends it.
     pub fn choose(
         &mut self,
+        context: &Context,
         engine: &mut Engine<'_, '_>,
         tokenizer: &Tokenizer<'_, '_>,
         masks: &mut Masks<'_>,
@@ -139,7 +160,7 @@ impl Running {
             self.finish(Finish::Length);
             return Ok(());
         }
-        let logits = engine.logits_mut(&self.context);
+        let logits = engine.logits_mut(context);
         // Copied before penalties and temperature: log-probabilities are the model's own.
         let plain = self.job.settings.logprobs.map(|_| logits.to_vec());
         let Some(token) = self.sample(logits, tokenizer, masks, scratch)? else {

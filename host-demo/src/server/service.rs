@@ -208,6 +208,19 @@ impl Service {
 }
 
 impl Prepared {
+    /// Bytes of memory until the end of the request, without its answers.
+    pub fn bytes(&self) -> usize {
+        /// A job and the channel of its events.
+        const JOB: usize = 4096;
+        let each = self.jobs.len().div_ceil(self.prompt_count.max(1)).max(1);
+        let prompts = self.jobs.iter().zip(&self.prompts).step_by(each);
+        let prompts: usize = prompts.map(|((ids, ..), text)| size_of_val(&ids[..]) + text.len()).sum();
+        let table =
+            self.jobs.first().and_then(|(_, settings, _)| settings.table.as_ref()).map_or(0, |table| table.len());
+        let tools: usize = self.tools.0.iter().map(|tool| tool.name.len() + bytes_of(&tool.parameters)).sum();
+        prompts + self.jobs.len() * JOB + table + tools
+    }
+
     /// Returns the reader of an answer.
     pub fn reader(&self, index: usize) -> Reader {
         let mut reader = self.style.reader(&self.tools, &self.prompts[index]);
@@ -216,6 +229,27 @@ impl Prepared {
         }
         if self.is_parallel { reader } else { reader.only_one_call() }
     }
+}
+
+/// Bytes of memory of a JSON value.
+fn bytes_of(value: &Value) -> usize {
+    /// A value, and an entry of an object beside its value.
+    const VALUE: usize = size_of::<Value>();
+    const ENTRY: usize = 64;
+    let (mut bytes, mut left) = (0, vec![value]);
+    while let Some(value) = left.pop() {
+        bytes += VALUE;
+        match value {
+            Value::Object(members) => {
+                bytes += members.keys().map(|key| ENTRY + key.len()).sum::<usize>();
+                left.extend(members.values());
+            }
+            Value::Array(values) => left.extend(values),
+            Value::String(text) => bytes += text.len(),
+            _ => {}
+        }
+    }
+    bytes
 }
 
 /// Refuses a list that is too long.

@@ -2,8 +2,8 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -19,19 +19,21 @@ use super::answer::{Choice, ResponseMeta, ToolCall, Usage};
 use super::app::{App, OpenRequest};
 use super::engine::{Event, Finish};
 use super::logprobs;
-use super::memory::Inbox;
+use super::memory::{Inbox, Unsent};
 use super::service::{Endpoint, Prepared};
 use crate::chat::Part;
 
 /// Number of events that may wait for the client before the answer's next one is taken.
 const WAITING: usize = 64;
-/// Time after which the answer to a client that reads nothing is abandoned.
-const STALLED: Duration = Duration::from_secs(30);
+/// Time after which the answer to a client that reads nothing is abandoned, and its connection is closed.
+pub const STALLED: Duration = Duration::from_secs(30);
 
 /// The sending end of a response's body.
 pub struct Events<T = Sse> {
-    items: UnboundedSender<std::result::Result<T, Infallible>>,
+    items: UnboundedSender<(T, Option<Unsent>)>,
     unread: Arc<Unread>,
+    /// The memory of the answer's events that are in no item yet.
+    unsent: Mutex<Option<Unsent>>,
 }
 
 /// The number of items that the connection has not taken yet.
@@ -43,12 +45,12 @@ struct Unread {
 
 /// The items of a response's body.
 pub struct Items<T> {
-    items: UnboundedReceiver<std::result::Result<T, Infallible>>,
+    items: UnboundedReceiver<(T, Option<Unsent>)>,
     unread: Arc<Unread>,
 }
 
 impl<T> Stream for Items<T> {
-    type Item = std::result::Result<T, Infallible>;
+    type Item = Result<T, Infallible>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let item = self.items.poll_recv(context);
@@ -56,7 +58,7 @@ impl<T> Stream for Items<T> {
             self.unread.count.fetch_sub(1, Ordering::Relaxed);
             self.unread.taken.notify_waiters();
         }
-        item
+        item.map(|item| item.map(|(item, _)| Ok(item)))
     }
 }
 
@@ -65,13 +67,18 @@ impl<T> Events<T> {
     pub fn new() -> (Self, Items<T>) {
         let (items, received) = unbounded_channel();
         let unread = Arc::<Unread>::default();
-        (Self { items, unread: unread.clone() }, Items { items: received, unread })
+        (Self { items, unread: unread.clone(), unsent: Mutex::default() }, Items { items: received, unread })
     }
 
     /// Returns `false` if the client has disconnected.
     pub fn send(&self, item: T) -> bool {
         self.unread.count.fetch_add(1, Ordering::Relaxed);
-        self.items.send(Ok(item)).is_ok()
+        let unsent = self.unsent().take();
+        self.items.send((item, unsent)).is_ok()
+    }
+
+    fn unsent(&self) -> MutexGuard<'_, Option<Unsent>> {
+        self.unsent.lock().unwrap_or_else(|broken| broken.into_inner())
     }
 
     /// Waits until the client has read nearly everything. Returns `false` if it has disconnected or reads no more.
@@ -97,10 +104,16 @@ impl<T> Events<T> {
             return None;
         }
         // Also detects a client that disconnects while no events arrive.
-        tokio::select! {
-            event = events.recv() => event,
-            () = self.items.closed() => None,
+        let (event, unsent) = tokio::select! {
+            received = events.recv_unsent() => received?,
+            () = self.items.closed() => return None,
+        };
+        let mut all = self.unsent();
+        match &mut *all {
+            Some(all) => all.join(unsent),
+            all => *all = Some(unsent),
         }
+        Some(event)
     }
 }
 

@@ -155,6 +155,73 @@ fn requests_have_identifiers_and_lines() {
     assert!(lines.iter().any(|line| line["status"] == 404 && line["path"] == "/v1/other"), "{lines:?}");
 }
 
+/// Connects from another address.
+fn connect_from(source: &str, server: &Server) -> TcpStream {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let socket = runtime.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4()?;
+        socket.bind(format!("{source}:0").parse().unwrap())?;
+        socket.connect(format!("127.0.0.1:{}", server.port()).parse().unwrap()).await?.into_std()
+    });
+    let socket = socket.unwrap();
+    socket.set_nonblocking(false).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    socket
+}
+
+/// The response to a request from another address.
+fn ask_from(source: &str, server: &Server, path: &str, body: &Value) -> String {
+    let (mut socket, body) = (connect_from(source, server), body.to_string());
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    socket.write_all((head + &body).as_bytes()).unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// If one client has all slots, another one gets a slot at once. The answer that is paused continues with the same text.
+#[test]
+fn a_new_client_does_not_wait_for_long_answers() {
+    let server = Server::start(&["--parallel", "2"]);
+    for (scores, gives) in [(false, "paused while it answers"), (true, "paused while its prompt is scored")] {
+        let long = json!({ "prompt": "a b c d e f g h ".repeat(10), "n": 3, "max_tokens": 100, "ignore_eos": true,
+            "seed": 5, "echo": scores, "logprobs": 1 });
+        let alone = server.post("/v1/completions", long.to_string().as_bytes()).1["choices"].clone();
+        std::thread::scope(|scope| {
+            let begun = server.metric("requests_total");
+            let made = server.metric("answer_tokens_total");
+            let answer =
+                scope.spawn(|| server.post("/v1/completions", long.to_string().as_bytes()).1["choices"].clone());
+            while server.metric("requests_total") < begun + 2 {}
+            for source in ["127.0.0.2", "127.0.0.3", "127.0.0.2"] {
+                assert!(ask_from(source, &server, "/v1/completions", &good()).starts_with("HTTP/1.1 200"));
+            }
+            let made = server.metric("answer_tokens_total") - made;
+            assert!(made < 250, "{made} tokens of 324 were made before the others had their answers");
+            assert!(answer.join().unwrap() == alone, "{gives}");
+        });
+    }
+}
+
+/// Clients take turns with texts to embed.
+#[test]
+fn a_client_with_many_texts_does_not_delay_others() {
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/bert_reranker/model.gguf");
+    let server = Server::start_with(&["-m", model]);
+    let many = json!({ "query": "a", "documents": vec!["b c d e f g h i j k l m n o p"; 2000] }).to_string();
+    let greedy: Vec<_> = (0..8).map(|_| send(&server, "/v1/rerank", many.as_bytes(), many.len())).collect();
+    while server.metric("requests_open") < 8 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let one = json!({ "query": "a", "documents": ["b"] });
+    assert!(ask_from("127.0.0.2", &server, "/v1/rerank", &one).starts_with("HTTP/1.1 200"));
+    assert_eq!(server.metric("requests_open"), 8);
+    drop(greedy);
+}
+
 /// A client with many conversations does not keep others from their turns.
 #[test]
 fn clients_take_turns() {
@@ -164,23 +231,7 @@ fn clients_take_turns() {
     while server.metric("answers_running") < 2 {
         std::thread::sleep(Duration::from_millis(10));
     }
-    // Another client, by its address.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let other = runtime.block_on(async {
-        let socket = tokio::net::TcpSocket::new_v4()?;
-        socket.bind("127.0.0.2:0".parse().unwrap())?;
-        socket.connect(format!("127.0.0.1:{}", server.port()).parse().unwrap()).await?.into_std()
-    });
-    let mut other = other.unwrap();
-    other.set_nonblocking(false).unwrap();
-    let body = good().to_string();
-    let head = format!(
-        "POST /v1/completions HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    );
-    other.write_all((head + &body).as_bytes()).unwrap();
-    let mut answer = String::new();
-    other.read_to_string(&mut answer).unwrap();
+    let answer = ask_from("127.0.0.2", &server, "/v1/completions", &good());
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     let begun = server.metric("requests_total");
     assert!(begun < 30, "{begun} of 101 answers came first");
