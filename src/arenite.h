@@ -120,6 +120,11 @@ typedef struct arenite_decoder arenite_decoder;
  */
 typedef struct arenite_model arenite_model;
 
+/**
+ * Tokens that run in steps of one layer, so that the program can feed a watchdog or yield to other tasks in between.
+ */
+typedef struct arenite_pass arenite_pass;
+
 #if defined(ARENITE_STD)
 /**
  * A pool of threads owned by the library.
@@ -738,6 +743,30 @@ enum arenite_status arenite_session_run(struct arenite_session *session,
                                         const struct arenite_work *works,
                                         size_t count,
                                         struct arenite_error *error);
+
+/**
+ * Size of a pass in bytes.
+ */
+size_t arenite_pass_size(void);
+
+/**
+ * Begins to run `count` tokens in a context, or in the session's own for null; creates the pass in `memory`. Afterwards
+ * `arenite_pass_step` runs it. Until its last step, or until it is abandoned, it borrows the session, the context and the
+ * tokens: do not use them. On error nothing was run.
+ */
+enum arenite_status arenite_pass_new(struct arenite_session *session,
+                                     struct arenite_context *context,
+                                     const uint32_t *tokens,
+                                     size_t count,
+                                     void *memory,
+                                     size_t capacity,
+                                     struct arenite_pass **out,
+                                     struct arenite_error *error);
+
+/**
+ * Runs one step. Returns whether more steps remain; false for null.
+ */
+bool arenite_pass_step(struct arenite_pass *pass);
 
 /**
  * Four beams, 128 tokens, length penalty 1.

@@ -1,15 +1,18 @@
 //! Several conversations in one session.
 #![allow(unsafe_code, non_camel_case_types)]
 #![allow(clippy::missing_safety_doc)] // stated once, in the module above
+#![allow(clippy::too_many_arguments)] // C has no slices
 
 use core::ffi::c_void;
 use core::mem::size_of;
 use core::ptr::null_mut;
+use core::slice::from_mut;
 
 use heapless::Vec;
 
 use super::session::with_session;
 use super::{arenite_error, arenite_session, arenite_status, argument, place, report, slice};
+use crate::engine::Pass;
 use crate::{Context, Error, Work};
 
 /// Maximum number of works in a run.
@@ -196,4 +199,69 @@ pub unsafe extern "C" fn arenite_session_run(
             engine.run(&mut works)
         })
     }
+}
+
+/// Tokens that run in steps of one layer, so that the program can feed a watchdog or yield to other tasks in between.
+pub struct arenite_pass {
+    work: Work<'static>,
+    /// Borrows `work`. `None` until `work` is in its place.
+    pass: Option<Pass<'static, 'static, 'static, 'static>>,
+}
+
+/// Size of a pass in bytes.
+#[unsafe(no_mangle)]
+pub extern "C" fn arenite_pass_size() -> usize {
+    size_of::<arenite_pass>()
+}
+
+/// Begins to run `count` tokens in a context, or in the session's own for null; creates the pass in `memory`. Afterwards
+/// `arenite_pass_step` runs it. Until its last step, or until it is abandoned, it borrows the session, the context and the
+/// tokens: do not use them. On error nothing was run.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_pass_new(
+    session: *mut arenite_session,
+    context: *mut arenite_context,
+    tokens: *const u32,
+    count: usize,
+    memory: *mut c_void,
+    capacity: usize,
+    out: *mut *mut arenite_pass,
+    error: *mut arenite_error,
+) -> arenite_status {
+    // SAFETY: see the module.
+    let result = unsafe {
+        let mut engine = None;
+        let placed = place(memory, capacity, out, || {
+            let (own_engine, own) = session.as_mut().ok_or(argument("for the session"))?.0.parts();
+            let tokens = slice(tokens, count).ok_or(argument("for the tokens"))?;
+            engine = Some(own_engine);
+            let context = context.as_mut().map_or(own, |context| &mut context.0);
+            Ok(arenite_pass { work: Work::prefill(context, tokens), pass: None })
+        });
+        match (placed, engine) {
+            // The pass borrows the work where it stays.
+            (Ok(()), Some(engine)) => match engine.begin(from_mut(&mut (**out).work)) {
+                Ok(pass) => {
+                    (&raw mut (**out).pass).write(Some(pass));
+                    Ok(())
+                }
+                Err(error) => {
+                    out.write(null_mut());
+                    Err(error)
+                }
+            },
+            (placed, _) => placed,
+        }
+    };
+    report(result, error)
+}
+
+/// Runs one step. Returns whether more steps remain; false for null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_pass_step(pass: *mut arenite_pass) -> bool {
+    if pass.is_null() {
+        return false;
+    }
+    // SAFETY: see the module. Only this field is borrowed: it borrows the other one.
+    unsafe { (*(&raw mut (*pass).pass)).as_mut() }.is_some_and(Pass::step)
 }

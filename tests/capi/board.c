@@ -1,4 +1,4 @@
-/* Startup code and semihosting output for a Cortex-M with an FPU, without a C library. */
+/* Startup code, semihosting output, UART input and watchdog of Arm's board MPS2 AN386, a Cortex-M4F, without a C library. */
 #include "platform.h"
 
 #include <stdint.h>
@@ -27,6 +27,23 @@ static void quit(int status) {
     for (;;) {}
 }
 
+/* The board's watchdog counts cycles of 25 MHz. At zero it interrupts the program; at the second zero it resets the board. It
+ * starts with WATCHDOG, which is its time in seconds; with STARVE as well, nothing feeds it. */
+static volatile uint32_t *const watchdog = (volatile uint32_t *)0x40008000;
+static volatile uint32_t *const uart = (volatile uint32_t *)0x40004000;
+
+void feed(void) {
+#ifndef STARVE
+    watchdog[3] = 1; /* clears the interrupt and starts again */
+#endif
+}
+
+int get(void) {
+    while (!(uart[1] & 2)) feed();
+    const uint32_t byte = uart[0];
+    return byte == 4 ? -1 : (int)byte; /* Ctrl-D */
+}
+
 static void start(void) {
     *(volatile uint32_t *)0xE000ED88 |= 0xFu << 20; /* CPACR: enables the FPU */
     __asm__ volatile("dsb\n isb");
@@ -35,7 +52,13 @@ static void start(void) {
     for (volatile uint32_t *to = &bss_start; to < &bss_end; to++) *to = 0;
     const uint32_t block[3] = {(uint32_t) ":tt", 4, 3};
     console = semihosting(0x01, block); /* SYS_OPEN, for writing */
-    quit(story());
+    uart[4] = 25000000 / 115200;
+    uart[2] = 3; /* transmit and receive */
+#ifdef WATCHDOG
+    watchdog[0] = WATCHDOG * 25000000;
+    watchdog[2] = 3; /* interrupt and reset */
+#endif
+    quit(PROGRAM());
 }
 
 static void fault(void) {
@@ -43,6 +66,12 @@ static void fault(void) {
     quit(3);
 }
 
+/* The watchdog's interrupt: the reset follows. */
+static void starved(void) {
+    put("the watchdog was not fed\n");
+    for (;;) {}
+}
+
 __attribute__((section(".vectors"), used)) static const void *const vectors[16] = {
-    &stack_top, (void *)start, (void *)fault, (void *)fault, (void *)fault, (void *)fault, (void *)fault,
+    &stack_top, (void *)start, (void *)starved, (void *)fault, (void *)fault, (void *)fault, (void *)fault,
 };

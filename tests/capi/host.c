@@ -5,4 +5,8 @@
 
 void put(const char *text) { fputs(text, stdout); }
 
-int main(void) { return story(); }
+void feed(void) {}
+
+int get(void) { return getchar(); }
+
+int main(void) { return PROGRAM(); }

@@ -5,7 +5,19 @@
 /* Prints a text that ends with a zero byte. */
 void put(const char *text);
 
-/* Runs the program. Returns 0 on success. */
+/* Restarts the watchdog, if there is one. */
+void feed(void);
+
+/* Waits for a byte of the input. Returns -1 at its end. */
+int get(void);
+
+/* The programs. They return 0 on success. */
 int story(void);
+int commands(void);
+
+/* The one to run. */
+#ifndef PROGRAM
+#define PROGRAM story
+#endif
 
 #endif

@@ -1,50 +1,9 @@
 /* Runs a model from C, from a file in flash to text, in memory of a fixed size: the same text on the host and on a
  * board. Also tests the errors of wrong calls. */
-#include "arenite.h"
-#include "platform.h"
+#define POOL (1024 * 1024)
+#include "common.h"
 
 extern const uint8_t model_file[], model_file_end[];
-
-/* All memory of the program. */
-static _Alignas(64) uint8_t pool[1024 * 1024];
-static size_t used;
-
-static void *take(size_t size) {
-    size_t align = arenite_align(), start = (used + align - 1) / align * align;
-    if (start + size > sizeof pool) {
-        put("the pool is too small\n");
-        return NULL;
-    }
-    used = start + size;
-    return pool + start;
-}
-
-static void put_number(size_t number) {
-    char digits[24];
-    size_t at = sizeof digits;
-    digits[--at] = 0;
-    do digits[--at] = (char)('0' + number % 10);
-    while (number /= 10);
-    put(digits + at);
-}
-
-/* Prints the error, if there is one. */
-static bool ok(arenite_status status, const arenite_error *error) {
-    char text[160];
-    if (status == ARENITE_STATUS_OK) return true;
-    arenite_error_message(error, text, sizeof text);
-    put("status ");
-    put_number(status);
-    put(": ");
-    put(text);
-    put("\n");
-    return false;
-}
-
-#define TRY(call) \
-    do \
-        if (!ok(call, &error)) return 1; \
-    while (0)
 
 enum { PROMPT = 32, ANSWER = 64 };
 static const char prompt[] = "One day, a little fox";
@@ -62,9 +21,23 @@ static int tell(arenite_session *session, arenite_sampler *sampler, arenite_toke
         text[len] = 0;
         put(text);
         TRY(arenite_session_decode(session, ids[i], &error));
+        feed();
     }
     put("\n");
     return 0;
+}
+
+/* Runs a prompt in steps of one layer, and feeds the watchdog in between. */
+static int prefill(arenite_session *session, const uint32_t *ids, size_t count) {
+    arenite_error error = {0};
+    arenite_pass *pass;
+    size_t steps = 0;
+    TRY(arenite_pass_new(session, NULL, ids, count, take(arenite_pass_size()), arenite_pass_size(), &pass, &error));
+    while (arenite_pass_step(pass)) {
+        feed();
+        steps++;
+    }
+    return steps > 1 && !arenite_pass_step(pass) && !arenite_pass_step(NULL) ? 0 : 1;
 }
 
 /* "Threads" that run one after the other: every call of a job takes the remaining work. */
@@ -220,7 +193,10 @@ int story(void) {
     size_t count, scratch = arenite_tokenize_scratch_size(sizeof prompt - 1);
     TRY(arenite_tokenize(tokenizer, prompt, sizeof prompt - 1, true, false, take(scratch), scratch, ids, PROMPT, &count,
                          &error));
-    TRY(arenite_session_prefill(session, ids, count, &error));
+    if (prefill(session, ids, count)) {
+        put("the steps went wrong\n");
+        return 1;
+    }
 
     /* A snapshot of the session after the prompt. */
     size_t snapshot_size = arenite_session_snapshot_size(session), written;
@@ -290,6 +266,8 @@ int story(void) {
     wrong += !ok(arenite_session_rewind(session, 300, &error), &error);
     wrong += !ok(arenite_session_prefill(session, NULL, 5, &error), &error);
     wrong += !ok(arenite_session_prefill(NULL, ids, count, &error), &error);
+    arenite_pass *no_pass;
+    wrong += !ok(arenite_pass_new(session, NULL, ids, 0, spare, arenite_pass_size(), &no_pass, &error), &error);
     wrong += !ok(arenite_session_save(session, snapshot, 10, &written, &error), &error);
     wrong += !ok(arenite_sampler_sample(greedy, arenite_session_logits(session), vocab - 1, ids, &error), &error);
     wrong += !ok(arenite_tokenize(tokenizer, prompt, sizeof prompt - 1, true, false, NULL, 0, ids, PROMPT, &count, &error),
@@ -305,7 +283,7 @@ int story(void) {
     wrong += !ok(arenite_model_new(model_file, 100, spare, arenite_model_size(), &model, &error), &error);
     wrong += !ok(arenite_model_new(NULL, 100, spare, arenite_model_size(), &model, &error), &error);
     wrong += !ok(arenite_model_new((const uint8_t *)prompt, 10, spare, arenite_model_size(), &model, NULL), NULL);
-    if (wrong != 16 || none || model) {
+    if (wrong != 17 || none || model || no_pass) {
         put("something wrong was taken\n");
         return 1;
     }

@@ -5,6 +5,8 @@
 
 void put(const char *text) { printk("%s", text); }
 
+void feed(void) {}
+
 int main(void) {
     size_t unused;
     int status = story();
