@@ -5,7 +5,9 @@
 
 use std::borrow::Cow;
 
-use crate::program::Target::{self, Riscv32, Thumbv6m, Thumbv8m, Xtensa};
+use serde::Serialize;
+
+use crate::program::Target::{self, Riscv32imac, Riscv32imafc, Riscv32imc, Thumbv6m, Thumbv8m, Xtensa};
 
 /// A development board.
 #[derive(Debug)]
@@ -76,7 +78,7 @@ impl Speed {
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 
-/// RAM reserved for the stack of each worker. The model uses at most 10304 bytes (`.ci/firmware`).
+/// RAM reserved for the stack of each worker. The model uses at most 10528 bytes (`.ci/firmware`).
 pub const STACK: usize = 16 * KIB;
 /// RAM reserved for the program's own statics.
 pub const STATICS: usize = KIB;
@@ -137,12 +139,12 @@ pub static BOARDS: &[Board] = &[
         .builds_for(Thumbv8m),
     // Tightly coupled RAM1 and RAM2; the PSRAM is an optional chip.
     board("Teensy 4.1", "i.MX RT1062", 7936 * KIB, &[512 * KIB, 512 * KIB]).runs(Core::CortexM7, 600, 44),
-    board("ESP32-C3-DevKitM-1", "ESP32-C3", 4 * MIB, &[384 * KIB]).builds_for(Riscv32),
-    board("ESP32-C6-DevKitC-1", "ESP32-C6", 8 * MIB, &[512 * KIB]).builds_for(Riscv32),
+    board("ESP32-C3-DevKitM-1", "ESP32-C3", 4 * MIB, &[384 * KIB]).builds_for(Riscv32imc),
+    board("ESP32-C6-DevKitC-1", "ESP32-C6", 8 * MIB, &[512 * KIB]).builds_for(Riscv32imac),
     // Variant N16R8: internal RAM and octal PSRAM.
     board("ESP32-S3-DevKitC-1", "ESP32-S3", 16 * MIB, &[512 * KIB, 8 * MIB]).builds_for(Xtensa),
     // Internal RAM, and PSRAM in the package.
-    board("ESP32-P4-Function-EV", "ESP32-P4", 16 * MIB, &[768 * KIB, 32 * MIB]).builds_for(Riscv32),
+    board("ESP32-P4-Function-EV", "ESP32-P4", 16 * MIB, &[768 * KIB, 32 * MIB]).builds_for(Riscv32imafc),
     board("Raspberry Pi Zero 2 W", "RP3A0", 0, &[512 * MIB]).with_files(),
     board("Raspberry Pi 5", "BCM2712", 0, &[8192 * MIB]).with_files().runs(Core::Memory, 2400, 9000),
 ];
@@ -153,6 +155,18 @@ pub struct Need {
     pub workspace: usize,
     pub kv: usize,
     pub tokenizer: usize,
+}
+
+/// A RAM region for each block of memory, by its number on the board.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Regions {
+    pub workspace: usize,
+    pub kv: usize,
+    pub tokenizer: usize,
+    /// Of each worker.
+    pub stacks: Vec<usize>,
+    /// The program's own statics.
+    pub statics: usize,
 }
 
 /// Result of fitting a model on a board.
@@ -174,11 +188,39 @@ impl Board {
         self.ram.iter().sum()
     }
 
-    /// RAM that the program needs besides the model's memory: stacks, each contiguous, and statics.
+    /// RAM that the program needs besides the model's memory: statics, and stacks, each contiguous.
     pub fn reserved(&self, workers: usize) -> Vec<usize> {
         // An operating system has room for the stacks of threads.
         let stacks = if self.flash.is_some() { workers.max(1) } else { 1 };
-        [vec![STACK; stacks], vec![STATICS]].concat()
+        [vec![STATICS], vec![STACK; stacks]].concat()
+    }
+
+    /// Assigns blocks of memory to RAM regions. `None` if they do not fit.
+    fn assign(&self, blocks: &[usize]) -> Option<Vec<usize>> {
+        let mut order: Vec<usize> = (0..blocks.len()).collect();
+        order.sort_unstable_by_key(|&i| std::cmp::Reverse(blocks[i]));
+        let sorted: Vec<usize> = order.iter().map(|&i| blocks[i]).collect();
+        let mut places = Vec::new();
+        if !place(&sorted, &mut self.ram.to_vec(), 0, &mut places) {
+            return None;
+        }
+        let mut regions = vec![0; blocks.len()];
+        // `place` pushes the last block first.
+        order.iter().rev().zip(places).for_each(|(&block, region)| regions[block] = region);
+        Some(regions)
+    }
+
+    /// A placement of the model's memory, for microcontrollers.
+    pub fn regions(&self, need: Need, workers: usize) -> Option<Regions> {
+        let regions = self.assign(&[vec![need.workspace, need.kv, need.tokenizer], self.reserved(workers)].concat())?;
+        let [workspace, kv, tokenizer, statics, stacks @ ..] = &regions[..] else { return None };
+        Some(Regions {
+            workspace: *workspace,
+            kv: *kv,
+            tokenizer: *tokenizer,
+            stacks: stacks.to_vec(),
+            statics: *statics,
+        })
     }
 
     /// Finds the longest context, up to `longest`, for a model of `file` bytes and a program of `program` bytes with
@@ -202,9 +244,8 @@ impl Board {
         // True if this context fits, next to `more` bytes in one region.
         let fits = |context, more| {
             need(context).is_some_and(|n| {
-                let mut blocks = [vec![n.workspace, n.kv, n.tokenizer, mapped, more], self.reserved(workers)].concat();
-                blocks.sort_unstable_by(|a, b| b.cmp(a));
-                place(&blocks, &mut self.ram.to_vec(), 0)
+                let blocks = [vec![n.workspace, n.kv, n.tokenizer, mapped, more], self.reserved(workers)].concat();
+                self.assign(&blocks).is_some()
             })
         };
         let longest = last(longest, |context| fits(context, 0));
@@ -226,14 +267,18 @@ fn last(most: usize, holds: impl Fn(usize) -> bool) -> usize {
 }
 
 /// Returns whether all `blocks`, in descending order, fit into the RAM regions `pieces`, from piece `first` on for the
-/// first block. Tries every assignment; blocks of the same size are interchangeable.
-fn place(blocks: &[usize], pieces: &mut Vec<usize>, first: usize) -> bool {
+/// first block. Tries every assignment; blocks of the same size are interchangeable. On success pushes the region of each
+/// block to `places`, the last block first.
+fn place(blocks: &[usize], pieces: &mut Vec<usize>, first: usize, places: &mut Vec<usize>) -> bool {
     let Some((&block, rest)) = blocks.split_first() else { return true };
     (first..pieces.len()).any(|i| {
         let Some(left) = pieces[i].checked_sub(block) else { return false };
         let before = std::mem::replace(&mut pieces[i], left);
-        let placed = place(rest, pieces, if rest.first() == Some(&block) { i } else { 0 });
+        let placed = place(rest, pieces, if rest.first() == Some(&block) { i } else { 0 }, places);
         pieces[i] = before;
+        if placed {
+            places.push(i);
+        }
         placed
     })
 }
@@ -266,6 +311,28 @@ mod tests {
         assert_eq!(two.fit(1000, PROGRAM, 1, 50, need(65 * KIB, KIB)), Fit::RamTooSmall);
         assert_eq!(two.fit(MIB - PROGRAM + 1, PROGRAM, 1, 50, need(1, 1)), Fit::FlashTooSmall);
         assert_eq!(longest(two.fit(MIB - PROGRAM, PROGRAM, 1, 50, need(1, 1))), 50);
+    }
+
+    #[test]
+    fn blocks_have_regions() {
+        let board = own(Some(MIB), &[33 * KIB, 64 * KIB, 4 * KIB]);
+        let need = |kv| Need { workspace: 16 * KIB, kv: kv * KIB, tokenizer: 3 * KIB };
+        let expected = Regions { workspace: 0, kv: 1, tokenizer: 2, stacks: vec![0], statics: 0 };
+        assert_eq!(board.regions(need(64), 1), Some(expected));
+        assert_eq!(board.regions(need(65), 1), None);
+        let Some(two) = board.regions(need(30), 2) else { panic!("two stacks fit") };
+        let mut left = [33, 64, 4];
+        for (region, size) in [
+            (two.workspace, 16),
+            (two.kv, 30),
+            (two.tokenizer, 3),
+            (two.stacks[0], 16),
+            (two.stacks[1], 16),
+            (two.statics, 1),
+        ] {
+            left[region] -= size;
+        }
+        assert!(left.iter().all(|left: &i32| *left >= 0), "{two:?}");
     }
 
     #[test]

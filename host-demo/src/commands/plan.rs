@@ -11,7 +11,7 @@ use arenite::{Gguf, Model, Options, Plan};
 use serde::Serialize;
 
 use crate::adapters::AdapterFiles;
-use crate::boards::{BOARDS, Board, Fit, Need, TIGHT, Work};
+use crate::boards::{BOARDS, Board, Fit, Need, Regions, TIGHT, Work};
 use crate::cli::{Kv, at_least_one, context_size, memory_size, threads};
 use crate::model_file::ModelFile;
 use crate::output::{Bytes, Out};
@@ -27,7 +27,8 @@ use crate::{program, runtime, text};
   arenite plan -m model.gguf --flash 1M --ram 256K,64K
 
 RAM sizes are exact and the same for every target, microcontrollers included. The program's flash size \
-is estimated from measured programs for the board's processor. 16 KiB of RAM are reserved for the stack \
+is that of a program that tells a story, measured for the board's target and optimization level; \
+your own code comes in addition. 16 KiB of RAM are reserved for the stack \
 of each worker and 1 KiB for the program's own statics. A board with less than 8 KiB of RAM or flash to \
 spare is called tight. Tokens per second are an estimate.")]
 pub struct Args {
@@ -102,14 +103,18 @@ struct BoardRow {
     chip: &'static str,
     flash_bytes: Option<usize>,
     ram_bytes: usize,
+    ram_regions: Vec<usize>,
     fits: bool,
     /// Longest context that fits; 0 if none does.
     longest_context: usize,
     /// RAM and flash to spare with this context.
     spare_ram_bytes: Option<usize>,
     spare_flash_bytes: Option<usize>,
-    /// Estimated flash size of the program.
+    /// Flash size of a small program, and whether it was measured for the target, the level and each feature.
     program_bytes: usize,
+    program_is_measured: bool,
+    /// Placement of the memory for this context; `None` for computers and if nothing fits.
+    regions: Option<Regions>,
     /// `None` for processors on which no instructions were counted.
     estimated_tokens_per_second: Option<f64>,
     #[serde(skip)]
@@ -173,7 +178,7 @@ struct Program<'a> {
 }
 
 impl Program<'_> {
-    fn flash(&self, target: Target) -> usize {
+    fn flash(&self, target: Target) -> program::Flash {
         program::flash(&self.features, target, self.level)
     }
 }
@@ -248,10 +253,11 @@ fn row(args: &Args, gguf: &Gguf<'_>, lora: &AdapterFiles, context: usize) -> Res
 fn board_row(args: &Args, gguf: &Gguf<'_>, board: &Board, program: &Program<'_>, most: usize) -> BoardRow {
     let need = |context| {
         let row = row(args, gguf, program.lora, context).ok()?;
-        Some(Need { workspace: row.workspace_bytes, kv: row.kv_bytes, tokenizer: row.tokenizer_bytes })
+        let [workspace, kv, tokenizer] = [row.workspace_bytes, row.kv_bytes, row.tokenizer_bytes].map(static_bytes);
+        Some(Need { workspace, kv, tokenizer })
     };
-    let program_bytes = program.flash(board.target);
-    let fit = board.fit(program.file, program_bytes, args.threads, most, need);
+    let size = program.flash(board.target);
+    let fit = board.fit(program.file, size.bytes, args.threads, most, need);
     let (longest_context, spare_ram_bytes, spare_flash_bytes) = match fit {
         Fit::Context { longest, ram, flash } => (longest, Some(ram), flash),
         _ => (0, None, None),
@@ -261,12 +267,17 @@ fn board_row(args: &Args, gguf: &Gguf<'_>, board: &Board, program: &Program<'_>,
         chip: board.chip,
         flash_bytes: board.flash,
         ram_bytes: board.ram_bytes(),
+        ram_regions: board.ram.to_vec(),
         // A requested context either fits or does not.
         fits: longest_context > 0 && (args.ctx_size.is_none() || longest_context == most),
         longest_context,
         spare_ram_bytes,
         spare_flash_bytes,
-        program_bytes,
+        program_bytes: size.bytes,
+        program_is_measured: size.is_measured,
+        regions: need(longest_context)
+            .filter(|_| longest_context > 0 && board.flash.is_some())
+            .and_then(|need| board.regions(need, args.threads)),
         estimated_tokens_per_second: board.speed.zip(program.work).map(|(speed, work)| speed.estimate(work)),
         fit,
     }
@@ -282,10 +293,12 @@ fn print_text(
 ) -> Result<()> {
     writeln!(out, "{}: {} of flash ({} bytes), read in place", file.name(), Bytes(file.len()), file.len())?;
     let features: Vec<_> = program.features.iter().copied().collect();
-    let size = Bytes(program.flash(args.target));
+    let size = program.flash(args.target);
     writeln!(
         out,
-        "program: about {size} of flash on {} with the features {}",
+        "program: {}{} of flash on {} with the features {}",
+        if size.is_measured { "about " } else { "not measured, up to about " },
+        Bytes(size.bytes),
         args.target.describe(),
         features.join(", ")
     )?;
@@ -377,7 +390,7 @@ fn print_json(
         contexts: rows,
         boards,
         features: &program.features,
-        reserved_flash_bytes: program.flash(args.target),
+        reserved_flash_bytes: program.flash(args.target).bytes,
         reserved_ram_bytes: Board::own(Some(0), &[], args.target).reserved(args.threads).iter().sum(),
     })?;
     Ok(())
