@@ -8,11 +8,12 @@
 //! 6. [Adding a family](adding_a_family) of architectures.
 //! 7. [Adding a block format](adding_a_block_format) for weights.
 //! 8. [A model on a board](a_model_on_a_board): text generation on a microcontroller, step by step.
-//! 9. [Reading a profile](reading_a_profile): where the time of a token goes.
-//! 10. [Errors](what_can_go_wrong): every error message, and how the command line handles system failures.
-//! 11. [Conversations](conversations): thoughts and calls of functions, family by family.
-//! 12. [Speech to text](speech_to_text): from samples to words in the same memory.
-//! 13. [Supported models](what_works): architectures, weight types, tokenizers.
+//! 9. [A product on a board](a_product_on_a_board): from the training of a model to its update in the field.
+//! 10. [Reading a profile](reading_a_profile): where the time of a token goes.
+//! 11. [Errors](what_can_go_wrong): every error message, and how the command line handles system failures.
+//! 12. [Conversations](conversations): thoughts and calls of functions, family by family.
+//! 13. [Speech to text](speech_to_text): from samples to words in the same memory.
+//! 14. [Supported models](what_works): architectures, weight types, tokenizers.
 
 macro_rules! pages {
     ($($name:ident)*) => {
@@ -32,6 +33,7 @@ pages! {
     adding_a_family
     adding_a_block_format
     a_model_on_a_board
+    a_product_on_a_board
     reading_a_profile
     what_can_go_wrong
     conversations

@@ -21,7 +21,7 @@ class Gguf:
             name, count = self.string(), self.take("I")
             dims = [self.take("Q") for _ in range(count)]
             entries.append((name.decode(), dims, *self.take("IQ")))
-        base = self.at + -self.at % 32
+        base = self.at + -self.at % self.alignment()
         ends = [offset for *_, offset in entries[1:]] + [len(self.data) - base]
         for (name, dims, kind, offset), end in zip(entries, ends):
             self.tensors[name] = (dims, kind, self.data[base + offset : base + end])
@@ -49,6 +49,9 @@ class Gguf:
     def number(self, key):
         return struct.unpack_from("<I", self.keys[key], 4)[0]
 
+    def alignment(self):
+        return self.number("general.alignment") if "general.alignment" in self.keys else 32
+
     def set_number(self, key, value):
         self.keys[key] = struct.pack("<II", 4, value)
 
@@ -56,12 +59,12 @@ class Gguf:
         front = self.data[:8] + struct.pack("<QQ", len(self.tensors), len(self.keys))
         for name, value in self.keys.items():
             front += struct.pack("<Q", len(name)) + name.encode() + value
-        at = 0
+        at, align = 0, self.alignment()
         for name, (dims, kind, raw) in self.tensors.items():
             front += struct.pack("<Q", len(name)) + name.encode()
             front += struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, kind, at)
-            at += len(raw) + -len(raw) % 32
+            at += len(raw) + -len(raw) % align
         with open(path, "wb") as out:
-            out.write(front + b"\0" * (-len(front) % 32))
+            out.write(front + b"\0" * (-len(front) % align))
             for _, _, raw in self.tensors.values():
-                out.write(raw + b"\0" * (-len(raw) % 32))
+                out.write(raw + b"\0" * (-len(raw) % align))

@@ -1,8 +1,9 @@
-//! Hands the linker the memory map of the board for this target.
+//! Hands the linker the memory map of the board for this target, and the compiler the paths of the model and its grammar.
 
 use std::{env, fs, path::Path};
 
 fn main() {
+    models();
     let target = env::var("TARGET").unwrap();
     let board = match target.split('-').next().unwrap() {
         "thumbv7em" => "mps2-an386",
@@ -23,4 +24,20 @@ fn main() {
     println!("cargo::rustc-link-arg-bins=--nmagic");
     println!("cargo::rustc-link-arg-bins=-T{script}");
     println!("cargo::rerun-if-changed=memory");
+}
+
+/// Selects the model, its grammar, and the largest model of an update: those of the repository, unless the environment names
+/// others.
+fn models() {
+    let models =
+        Path::new(&env::var("CARGO_MANIFEST_DIR").unwrap()).join("../../../host-demo/models").canonicalize().unwrap();
+    let path = |name, default| {
+        println!("cargo::rerun-if-env-changed={name}");
+        let path = env::var(name).unwrap_or(default);
+        println!("cargo::rustc-env={name}={path}");
+        path
+    };
+    let model = path("ARENITE_MODEL", models.join("commands.gguf").display().to_string());
+    path("ARENITE_GRAMMAR", models.join("commands.table").display().to_string());
+    path("ARENITE_LARGEST", model);
 }

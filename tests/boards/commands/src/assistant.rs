@@ -8,21 +8,24 @@ use heapless::String;
 
 use crate::mark;
 
-/// The model in flash, packed by `arenite pack`: the tokenizer's index is in it and takes no RAM.
-pub static MODEL: &[u8] = arenite::include_model!("../../../../host-demo/models/commands.gguf");
+/// The model in flash, packed by `arenite pack`: the tokenizer's index is in it and takes no RAM. `build.rs` selects the files.
+pub static MODEL: &[u8] = arenite::include_model!(env!("ARENITE_MODEL"));
 /// The grammar of the calls, compiled by `arenite grammar`.
-static CALLS: &[u8] = include_bytes!("../../../../host-demo/models/commands.table");
+static CALLS: &[u8] = include_bytes!(env!("ARENITE_GRAMMAR"));
 
-const PLAN: Plan = Plan::of(MODEL, Options::new().context(96).batch(8)).within(64 * 1024);
-static WORKSPACE: Workspace<{ PLAN.workspace }> = Workspace::new();
-static KV: Workspace<{ PLAN.kv }> = Workspace::new();
+pub const OPTIONS: Options = Options::new().context(96).batch(8);
+const PLAN: Plan = Plan::of(MODEL, OPTIONS);
+/// The plan of the largest model that an update may bring. The compiler reads its file, which takes no flash.
+pub const LARGEST: Plan = Plan::of(include_bytes!(env!("ARENITE_LARGEST")), OPTIONS).within(80 * 1024);
+const _: () = assert!(PLAN.workspace <= LARGEST.workspace && PLAN.kv <= LARGEST.kv, "the largest model is another one");
+static WORKSPACE: Workspace<{ LARGEST.workspace }> = Workspace::new();
+static KV: Workspace<{ LARGEST.kv }> = Workspace::new();
 /// Scratch of the tokenizer.
 static SCRATCH: Workspace<{ Tokenizer::scratch_bytes(crate::LONGEST) }> = Workspace::new();
 
 /// Tokens of the longest call, and its bytes.
 const TOKENS: usize = 32;
 const BYTES: usize = 96;
-const VOCABULARY: usize = 640;
 /// The most probable call.
 const GREEDY: Params = Params { temperature: 0.0, ..Params::DEFAULT };
 
@@ -44,10 +47,11 @@ impl<'m, 'a> Assistant<'m, 'a> {
     /// Takes the static memory.
     #[inline(never)]
     pub fn new(gguf: &'a Gguf<'a>, model: &'m Model<'_>) -> Result<Self, Error> {
+        let plan = Plan::new(gguf, OPTIONS)?; // of an update it is another one
         Ok(Self {
             tokenizer: Tokenizer::new(gguf, &mut [])?,
             grammar: Grammar::new(CALLS)?,
-            session: Session::new(model, PLAN, WORKSPACE.take()?, KV.take()?)?,
+            session: Session::new(model, plan, WORKSPACE.take()?, KV.take()?)?,
             scratch: SCRATCH.take()?,
         })
     }
@@ -57,8 +61,9 @@ impl<'m, 'a> Assistant<'m, 'a> {
     pub fn answer(&mut self, command: &[u8], mut step: impl FnMut()) -> Result<Answer, Error> {
         let prompt = self.read(command, &mut step)?;
         mark();
-        let mut scratch = [0; Sampler::scratch_bytes(&GREEDY, VOCABULARY)];
-        let mut sampler = Sampler::new(GREEDY, &[], VOCABULARY, &mut scratch)?;
+        let vocabulary = self.tokenizer.vocab_len();
+        let mut scratch = [0; Sampler::scratch_bytes(&GREEDY, 0)]; // none for each token
+        let mut sampler = Sampler::new(GREEDY, &[], vocabulary, &mut scratch)?;
         let mut random = Pcg32::new(0); // not used: the call is the most probable one
         let mut constraint = Constraint::new(self.grammar);
         let mut decoder = self.tokenizer.decoder();

@@ -10,12 +10,13 @@ mod assistant;
 #[cfg_attr(target_arch = "riscv32", path = "virt.rs")]
 mod board;
 mod home;
+mod partition;
 mod stack;
 
 use core::fmt::Write;
 
 use arenite::Error;
-use assistant::{Assistant, MODEL};
+use assistant::Assistant;
 use board::Board;
 use heapless::Vec;
 use home::Home;
@@ -26,16 +27,11 @@ const LONGEST: usize = 256;
 /// Ends the program: end of transmission, Ctrl-D.
 const END: u8 = 4;
 
-/// Answers each line until the end. An error in a command is reported, and the next command is read.
-fn serve(board: &mut Board) -> Result<(), Error> {
+/// Answers each line until the end, or until a line announces an update: returns its size. An error in a command is
+/// reported, and the next command is read.
+fn serve(board: &mut Board) -> Result<Option<usize>, Error> {
     let stack = Stack::paint();
-    let gguf = arenite::Gguf::parse(MODEL)?;
-    // Half-written flash is found here, and not by wrong calls.
-    if let Some(mut verify) = gguf.verify()? {
-        while verify.step(4096)? {
-            board.feed_watchdog();
-        }
-    }
+    let gguf = arenite::Gguf::parse(partition::choose(board)?)?;
     let model = arenite::Model::new(&gguf)?;
     let mut assistant = Assistant::new(&gguf, &model)?;
     let mut home = Home::default();
@@ -43,6 +39,14 @@ fn serve(board: &mut Board) -> Result<(), Error> {
 
     let mut line = Vec::new();
     while read_line(board, &mut line) {
+        match partition::announced(&line) {
+            Some(bytes) if bytes <= partition::BYTES => return Ok(Some(bytes)),
+            Some(bytes) => {
+                let _ = writeln!(board, "error: the partition has {} bytes, not {bytes}", partition::BYTES);
+                continue;
+            }
+            None => {}
+        }
         let start = board.micros();
         mark();
         let answer = assistant.answer(&line, || board.feed_watchdog());
@@ -62,7 +66,7 @@ fn serve(board: &mut Board) -> Result<(), Error> {
             Err(error) => drop(writeln!(board, "error: {error}")),
         }
     }
-    Ok(())
+    Ok(None)
 }
 
 /// Reads a line with its line feed. False at the end of the input. The rest of a line that is too long is dropped.
@@ -94,7 +98,11 @@ extern "C" fn mark() {
 fn run() -> bool {
     let mut board = Board::new();
     match serve(&mut board) {
-        Ok(()) => true,
+        Ok(None) => true,
+        Ok(Some(bytes)) => {
+            partition::receive(&mut board, bytes);
+            board::restart()
+        }
         Err(error) => {
             let _ = writeln!(board, "error: {error}");
             false

@@ -81,6 +81,14 @@ impl fmt::Write for Board {
     }
 }
 
+/// Resets the processor: AIRCR.SYSRESETREQ.
+pub fn restart() -> ! {
+    write(0xE000_ED0C, 0x05FA_0004);
+    loop {
+        core::hint::spin_loop();
+    }
+}
+
 pub fn exit(is_well: bool) -> ! {
     debug::exit(if is_well { debug::EXIT_SUCCESS } else { debug::EXIT_FAILURE });
     loop {

@@ -9,6 +9,8 @@ const DATA: *mut u8 = 0x1000_0000 as _;
 const STATE: *mut u8 = 0x1000_0005 as _;
 /// Counts microseconds tenfold.
 const TIME: *const u32 = 0x0200_bff8 as _;
+/// Ends or resets the emulated machine.
+const FINISHER: *mut u32 = 0x0010_0000 as _;
 
 pub struct Board;
 
@@ -54,12 +56,51 @@ impl fmt::Write for Board {
     }
 }
 
+pub fn restart() -> ! {
+    // SAFETY: as above.
+    unsafe { FINISHER.write_volatile(0x7777) };
+    loop {
+        core::hint::spin_loop();
+    }
+}
+
 pub fn exit(is_well: bool) -> ! {
     process::exit(if is_well { 0 } else { 1 })
 }
 
-// (qemu's RAM is zero at the start; otherwise .bss would be cleared here.)
-core::arch::global_asm!(".section .start, \"ax\"", ".globl _start", "_start:", "la sp, _stack_start", "call start");
+// Protects the flash, which is RAM here, from writes, by entry 1 of the physical memory protection: locked, a range from
+// entry 0's address, readable and executable. A stack that overflows into it is a fault. Clears .bss.
+core::arch::global_asm!(
+    ".section .start, \"ax\"",
+    ".globl _start",
+    "_start:",
+    "la t0, _fault",
+    "csrw mtvec, t0",
+    "la t0, _flash_start",
+    "srli t0, t0, 2",
+    "csrw pmpaddr0, t0",
+    "la t0, _flash_end",
+    "srli t0, t0, 2",
+    "csrw pmpaddr1, t0",
+    "li t0, 0x8d00",
+    "csrw pmpcfg0, t0",
+    "la sp, _stack_start",
+    "la t0, _bss_start",
+    "la t1, _bss_end",
+    "1: bgeu t0, t1, 2f",
+    "sw zero, 0(t0)",
+    "addi t0, t0, 4",
+    "j 1b",
+    "2: call start",
+    ".balign 4",
+    "_fault: la sp, _stack_start",
+    "call fault"
+);
+
+#[unsafe(no_mangle)]
+extern "C" fn fault() -> ! {
+    exit(false)
+}
 
 #[unsafe(no_mangle)]
 extern "C" fn start() -> ! {

@@ -1,0 +1,115 @@
+//! The model in the program, and an update of it in a second partition of the flash.
+
+use core::fmt::{self, Write};
+
+use arenite::{Error, Gguf, Model, Plan};
+
+use crate::assistant::{LARGEST, MODEL, OPTIONS};
+use crate::board::Board;
+
+/// Bytes of the second partition.
+pub const BYTES: usize = 512 * 1024;
+/// Bytes that are confirmed together.
+const BLOCK: usize = 4096;
+
+/// Reasons not to run a model.
+enum Refusal {
+    Model(Error),
+    NoHashes,
+    TooLarge(Plan),
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self::Model(error)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Model(error) => error.fmt(f),
+            Self::NoHashes => f.write_str("it has no hashes: pack it with `arenite pack`"),
+            Self::TooLarge(plan) => write!(
+                f,
+                "it needs {} + {} + {} bytes of memory, and this program has {} + {} + 0",
+                plan.workspace, plan.kv, plan.tokenizer, LARGEST.workspace, LARGEST.kv
+            ),
+        }
+    }
+}
+
+/// The first byte of the second partition.
+fn start() -> *mut u8 {
+    unsafe extern "C" {
+        static mut _update: u8;
+    }
+    &raw mut _update
+}
+
+/// Chooses the update if it is whole and fits into the statics, and otherwise the model in the program.
+#[inline(never)]
+pub fn choose(board: &mut Board) -> Result<&'static [u8], Error> {
+    // SAFETY: memory of the board. It is written only by `receive`, after which the board restarts.
+    let update: &'static [u8] = unsafe { core::slice::from_raw_parts(start(), BYTES) };
+    // Erased flash does not begin like a file.
+    if update.starts_with(b"GGUF") {
+        match check(update, board) {
+            Ok(()) => {
+                let _ = writeln!(board, "the update runs");
+                return Ok(update);
+            }
+            Err(refusal) => drop(writeln!(board, "the update is refused: {refusal}")),
+        }
+    }
+    match check(MODEL, board) {
+        Err(Refusal::Model(error)) => Err(error),
+        // The model in the program has hashes, and the compiler has checked its memory.
+        _ => Ok(MODEL),
+    }
+}
+
+/// Checks a model: its memory, its tensors, and their hashes. A write that was interrupted leaves tensors at the end of the file
+/// that do not match their hashes.
+#[inline(never)]
+fn check(file: &[u8], board: &mut Board) -> Result<(), Refusal> {
+    let gguf = Gguf::parse(file)?;
+    let plan = Plan::new(&gguf, OPTIONS)?;
+    // The index of the tokenizer has to be in the file: there are no statics for it.
+    if plan.workspace > LARGEST.workspace || plan.kv > LARGEST.kv || plan.tokenizer > 0 {
+        return Err(Refusal::TooLarge(plan));
+    }
+    check_tensors(&gguf)?;
+    let mut verify = gguf.verify()?.ok_or(Refusal::NoHashes)?;
+    while verify.step(4096)? {
+        board.feed_watchdog();
+    }
+    Ok(())
+}
+
+#[inline(never)] // keeps the model off the stack of `check`
+fn check_tensors(gguf: &Gguf<'_>) -> Result<(), Error> {
+    Model::new(gguf).map(drop)
+}
+
+/// The size of the update that a line announces, such as "update 292160".
+pub fn announced(line: &[u8]) -> Option<usize> {
+    core::str::from_utf8(line.strip_prefix(b"update ")?).ok()?.trim_ascii().parse().ok()
+}
+
+/// Reads an update from the UART into the partition, which is RAM under qemu: replace the writes by your flash's driver.
+/// Confirms every block, because the sender has to wait while flash is written. Afterwards the board must be restarted.
+#[inline(never)]
+pub fn receive(board: &mut Board, bytes: usize) {
+    // SAFETY: memory of the board. The model in it, if one ran, is not used any more.
+    let partition = unsafe { core::slice::from_raw_parts_mut(start(), BYTES) };
+    partition.fill(0xff); // erased
+    let _ = writeln!(board, "# 0 of {bytes}");
+    let mut at = 0;
+    for block in partition.get_mut(..bytes).unwrap_or_default().chunks_mut(BLOCK) {
+        block.fill_with(|| board.read());
+        board.feed_watchdog();
+        at += block.len();
+        let _ = writeln!(board, "# {at} of {bytes}");
+    }
+}

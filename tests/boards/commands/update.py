@@ -1,0 +1,79 @@
+"""Sends updates of the model to a board under qemu, also with a power failure in the middle.
+
+    update.py UPDATE.gguf[:PERCENT]... -- QEMU...
+
+QEMU is the command that starts the board, with its UART on standard input and output. With `:PERCENT` the power fails when
+this share is written. After the start and after each update the board gets a command. Prints its answers.
+"""
+import socket
+import subprocess
+import sys
+import tempfile
+
+COMMAND = "turn off the heating in the hall"
+SECONDS = 900
+# Bytes that the board confirms together.
+BLOCK = 4096
+
+
+class Board:
+    def __init__(self, command, monitor):
+        self.monitor = monitor
+        self.qemu = subprocess.Popen([*command, "-qmp", f"unix:{monitor},server=on,wait=off"],
+                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def send(self, data):
+        self.qemu.stdin.write(data)
+        self.qemu.stdin.flush()
+
+    def wait(self, start, show=True):
+        """Reads lines up to one that starts so. Lines are printed, but for the times of commands."""
+        while line := self.qemu.stdout.readline().decode():
+            if show and not line.startswith("#"):
+                print(line, end="", flush=True)
+            if line.startswith(start):
+                return
+        sys.exit(f"error: the board ended before it printed {start!r}")
+
+    def command(self):
+        self.wait("ready")
+        print(f"> {COMMAND}", flush=True)
+        self.send(f"{COMMAND}\n".encode())
+        self.wait("#")
+
+    def update(self, path, percent):
+        data = open(path, "rb").read()
+        most = len(data) if percent == 100 else len(data) * percent // 100 // BLOCK * BLOCK
+        print(f"> update with {len(data)} bytes" + (f", power failure after {percent} %" if percent < 100 else ""), flush=True)
+        self.send(f"update {len(data)}\n".encode())
+        for at in range(0, most, BLOCK):
+            self.wait(f"# {at} of", show=False)
+            self.send(data[at:min(at + BLOCK, most)])
+        self.wait(f"# {most} of", show=False)
+        if percent < 100:
+            self.fail()
+
+    def fail(self):
+        """Resets the machine: the RAM that is used as flash keeps its bytes."""
+        with socket.socket(socket.AF_UNIX) as monitor:
+            monitor.connect(self.monitor)
+            monitor.sendall(b'{"execute": "qmp_capabilities"} {"execute": "system_reset"}')
+            said = b""
+            while b'"RESET"' not in said:
+                said += monitor.recv(4096)
+
+
+def main():
+    split = sys.argv.index("--")
+    with tempfile.TemporaryDirectory() as directory:
+        board = Board(["timeout", str(SECONDS), *sys.argv[split + 1:]], f"{directory}/monitor")
+        board.command()
+        for each in sys.argv[1:split]:
+            path, _, percent = each.partition(":")
+            board.update(path, int(percent or 100))
+            board.command()
+        board.send(b"\4")
+        sys.exit(board.qemu.wait())
+
+
+main()
