@@ -43,7 +43,7 @@ fn examples() -> Vec<Error> {
         Error::KeyValue { key, why: "is 0" },
         Error::UnexpectedKey { key: Name::new(b"llama.new_idea") },
         Error::UnsupportedKey { key: Name::new(b"llama.expert_group_count"), what: "groups of experts" },
-        Error::Unsupported { what: "architecture", name: Name::new(b"mamba") },
+        Error::Unsupported { what: "architecture", name: Name::new(b"dream") },
         Error::MissingTensor { tensor },
         Error::UnexpectedTensor { tensor: Name::new(b"blk.0.new_idea.weight") },
         Error::TensorShape { tensor, found, expected },

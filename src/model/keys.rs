@@ -1,18 +1,21 @@
 //! Reads hyperparameters from a file's metadata, with type and range checks; errors name the key.
 
+mod experts;
+mod layout;
+mod mixers;
+mod rope;
+
 use super::layers::{HeadSpec, Numbers, Pattern, PerLayer};
 use super::neutral;
 use super::roles::Role;
-use super::rope::{Rope, RopeStyle, Scaling};
+use super::rope::RopeStyle;
 use super::spec::Special;
 use super::{
-    EncoderSizes, Experts, Gate, Latent, MAX_LAYERS, Need, Norm, Placement, PooledActivation, PooledHead, Pooling,
-    Positions, QkNorm, Recurrent, RecurrentKind, Residual, Router, Scores, SharedExperts, Spec, Stack, StepNorms,
-    Values,
+    EncoderSizes, Gate, MAX_LAYERS, Need, Norm, Placement, PooledActivation, PooledHead, Pooling, Positions, QkNorm,
+    Residual, Router, Spec, Stack, Values,
 };
 use crate::gguf::{Array, Value, ValueType, equal, optional};
-use crate::kernel::{Activation, MAX_TAPS};
-use crate::quant::TensorType;
+use crate::kernel::Activation;
 use crate::{Error, Gguf, Name, built, tri};
 
 /// A file's metadata under its architecture's prefix, with a set of the keys requested so far.
@@ -226,43 +229,6 @@ impl<'g, 'a> Keys<'g, 'a> {
         optional!(self.get(name), str(self.architecture, name))
     }
 
-    /// True if the file has a tensor with this name.
-    pub const fn has(&self, tensor: &str) -> bool {
-        self.gguf.tensor(tensor).is_some()
-    }
-
-    /// True if a layer has a tensor of this name.
-    pub const fn has_in_layer(&self, layer: usize, tensor: &str) -> bool {
-        match core::str::from_utf8(Name::layered("", layer, tensor).bytes()) {
-            Ok(name) => self.has(name),
-            Err(_) => false,
-        }
-    }
-
-    /// Rows of a layer's matrix; 0 if the file does not have it.
-    const fn rows_in_layer(&self, layer: usize, tensor: &str) -> usize {
-        match core::str::from_utf8(Name::layered("", layer, tensor).bytes()) {
-            Ok(name) => self.rows(name),
-            Err(_) => 0,
-        }
-    }
-
-    /// Rows of a matrix; 0 if the file does not have it.
-    pub const fn rows(&self, tensor: &str) -> usize {
-        match self.gguf.tensor(tensor) {
-            Some(tensor) if tensor.dims[1] <= i32::MAX as u64 => tensor.dims[1] as usize,
-            _ => 0,
-        }
-    }
-
-    /// Rows of a matrix that must be there.
-    pub const fn needed_rows(&self, tensor: &str) -> Result<usize, Error> {
-        match self.rows(tensor) {
-            0 => Err(Error::MissingTensor { tensor: Name::new(tensor.as_bytes()) }),
-            rows => Ok(rows),
-        }
-    }
-
     /// Derives the decoder's spec from the encoder's `spec`, applying the keys for the decoder.
     pub const fn target(&mut self, spec: Spec<'a>) -> Result<Spec<'a>, Error> {
         let start = match tri!(self.integer(START)) {
@@ -331,117 +297,6 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Like [`decoder`](Self::decoder), for a family whose layers may lack attention or a feed-forward, shown by a size
-    /// of 0.
-    pub const fn hybrid(&mut self, style: RopeStyle) -> Result<Spec<'a>, Error> {
-        self.partial_layers = true;
-        self.decoder(style)
-    }
-
-    /// Like [`decoder`](Self::decoder), for a family with attention over latent vectors.
-    pub const fn latent(&mut self, style: RopeStyle) -> Result<Spec<'a>, Error> {
-        self.is_latent = true;
-        let spec = tri!(self.decoder(style));
-        let rank = tri!(self.size("attention.kv_lora_rank", MAX_WIDTH));
-        let q_rank = match tri!(self.nonzero("attention.q_lora_rank", MAX_WIDTH)) {
-            Some(rank) => rank,
-            None => 0,
-        };
-        let heads = spec.heads.most(spec.layers);
-        let (Some(rope), Some(width)) = (spec.global.rope, spec.dim.checked_div(heads)) else {
-            return Err(self.wrong("attention.head_count", "is 0, which no model can have"));
-        };
-        let own = tri!(self.size_or("attention.value_length", MAX_WIDTH, width));
-        let key = tri!(self.optional_size("attention.key_length_mla", MAX_WIDTH));
-        let value = tri!(self.optional_size("attention.value_length_mla", MAX_WIDTH));
-        let (key, value, absorbed) = match (key, value) {
-            (Some(key), Some(value)) => (key, value, true),
-            _ => (spec.global.dim, own, false),
-        };
-        if key <= rope.dim {
-            return Err(self.wrong("rope.dimension_count", "leaves nothing of a key that is not rotated"));
-        }
-        let widest = heads as u64 * (key as u64 + value as u64);
-        if widest > MAX_WIDTH as u64 || rank as u64 + rope.dim as u64 > MAX_WIDTH as u64 {
-            return Err(self.wrong("attention.head_count", "is too large"));
-        }
-        let dim = match absorbed {
-            true => rank + rope.dim,
-            false if value > key => value,
-            false => key,
-        };
-        // YaRN's factor applies to whole queries and keys, not only to the rotated part.
-        let (scaling, yarn) = match rope.scaling {
-            Scaling::Yarn {
-                factor,
-                original,
-                beta_fast,
-                beta_slow,
-                attn_factor,
-                log_multiplier,
-                magnitude,
-                whole_pairs,
-            } if log_multiplier > 0.0 => {
-                let yarn = log_multiplier;
-                let log_multiplier = 1.0; // nothing is left for cosines and sines
-                let scaling = Scaling::Yarn {
-                    factor,
-                    original,
-                    beta_fast,
-                    beta_slow,
-                    attn_factor,
-                    log_multiplier,
-                    magnitude,
-                    whole_pairs,
-                };
-                (scaling, yarn)
-            }
-            scaling => (scaling, 0.0),
-        };
-        let shared = if absorbed { rank } else { 0 };
-        let head = HeadSpec { dim, rope: Some(Rope { scaling, ..rope }), shared, ..spec.global };
-        let nope = key - rope.dim;
-        Ok(Spec {
-            kv_heads: if absorbed { PerLayer::All(1) } else { spec.heads },
-            global: head,
-            local: head,
-            special: Special::Latent(Latent { q_rank, rank, nope, rope: rope.dim, value, absorbed, yarn }),
-            ..spec
-        })
-    }
-
-    /// Reads the sizes of Mamba-1.
-    pub const fn selective(&mut self) -> Result<Recurrent, Error> {
-        let taps = tri!(self.size("ssm.conv_kernel", MAX_TAPS));
-        let width = tri!(self.size("ssm.inner_size", MAX_WIDTH));
-        let keys = tri!(self.size("ssm.state_size", MAX_WIDTH));
-        let rank = tri!(self.size("ssm.time_step_rank", MAX_WIDTH));
-        let step_norms = match tri!(self.switch("ssm.dt_b_c_rms")) {
-            Some(true) => StepNorms::Bare,
-            _ => StepNorms::None,
-        };
-        let kind = RecurrentKind::Mamba;
-        Ok(Recurrent { kind, taps, heads: 1, keys, width, ranks: [rank, 0, 0, 0], step_norms, ..Recurrent::NONE })
-    }
-
-    /// The layers that have a tensor whose name after `blk.N` is `part`, if they stand at equal distances.
-    pub const fn layers_with(&self, part: &str) -> Pattern<'a> {
-        let (mut first, mut second) = (usize::MAX, usize::MAX);
-        let mut tensors = self.gguf.tensors();
-        while let Some(tensor) = tensors.next_tensor() {
-            match layer_of(tensor.name.as_bytes(), part.as_bytes()) {
-                Some(layer) if layer < first => (first, second) = (layer, first),
-                Some(layer) if layer > first && layer < second => second = layer,
-                _ => {}
-            }
-        }
-        match (first, second) {
-            (usize::MAX, _) => Pattern::Never,
-            (first, usize::MAX) => Pattern::Steps { first, step: MAX_LAYERS },
-            (first, second) => Pattern::Steps { first, step: second - first },
-        }
-    }
-
     /// True if the file has the key `name`.
     pub const fn has_key(&self, name: &str) -> bool {
         self.gguf.get2(self.architecture, name).is_some()
@@ -455,36 +310,6 @@ impl<'g, 'a> Keys<'g, 'a> {
             return Err(Error::KeyType { key: self.name(name), expected: "an array of f32" });
         }
         Ok(Some(numbers))
-    }
-
-    /// Reads the sizes of Mamba-2 or of gated delta nets, which share their keys.
-    pub const fn recurrent(&mut self, kind: RecurrentKind) -> Result<Recurrent, Error> {
-        let taps = tri!(self.size("ssm.conv_kernel", MAX_TAPS));
-        let inner = tri!(self.size("ssm.inner_size", MAX_WIDTH));
-        let heads = tri!(self.size("ssm.time_step_rank", MAX_WIDTH));
-        let groups = tri!(self.size("ssm.group_count", MAX_WIDTH));
-        let keys = tri!(self.size("ssm.state_size", MAX_WIDTH));
-        match inner.checked_div(heads) {
-            Some(width) if width > 0 && inner == width * heads => {
-                if !heads.is_multiple_of(groups) || !inner.is_multiple_of(groups) {
-                    return Err(self.wrong("ssm.group_count", "does not divide ssm.time_step_rank"));
-                }
-                if 2 * groups as u64 * keys as u64 > MAX_WIDTH as u64 {
-                    return Err(self.wrong("ssm.state_size", "is too large"));
-                }
-                Ok(Recurrent {
-                    kind,
-                    taps,
-                    heads,
-                    groups,
-                    keys,
-                    width,
-                    in_turns: matches!(kind, RecurrentKind::DeltaNet),
-                    ..Recurrent::NONE
-                })
-            }
-            _ => Err(self.wrong("ssm.time_step_rank", "does not divide ssm.inner_size")),
-        }
     }
 
     /// Records that `name` is known; it does not affect the forward pass.
@@ -514,98 +339,6 @@ impl<'g, 'a> Keys<'g, 'a> {
             return Err(Error::UnsupportedKey { key: self.name(PATTERN), what: "a window in some layers only" });
         }
         Ok(())
-    }
-
-    /// Removes a window that the family's layers do not have, and finds out in which layout the file has its tensors.
-    #[inline(never)] // keeps its temporaries off the stack while the family reads its keys
-    pub const fn settle(&self, spec: &mut Spec<'a>) {
-        if spec.global.window.is_some() && !self.window_everywhere {
-            spec.global.window = None;
-            spec.local.window = None;
-        }
-        self.conventions(spec);
-        if !built::LENIENT || !matches!(spec.stack, Stack::Alone | Stack::Encoder) {
-            return;
-        }
-        let (mut attention, mut dense, mut experts, mut index) = (true, true, true, 0);
-        while index < spec.layers && (attention || dense || experts) {
-            let layer = spec.layer(index);
-            if attention && layer.has_attention() && layer.owns_kv {
-                attention = false;
-                self.qkv_layout(spec, index);
-            }
-            if dense && !layer.has_experts && layer.ffn > 0 {
-                dense = false;
-                self.gate_layout(spec, index, layer.ffn);
-            }
-            if built::EXPERTS && experts && layer.has_experts {
-                experts = false;
-                spec.fused_experts = self.has_in_layer(index, "ffn_gate_up_exps.weight");
-                spec.separate_experts = self.has_in_layer(index, "ffn_down.0.weight");
-                if let Some(shared) = &mut spec.shared_experts {
-                    shared.fused = !matches!(spec.gate, Gate::None)
-                        && !self.has_in_layer(index, "ffn_gate_shexp.weight")
-                        && self.rows_in_layer(index, "ffn_up_shexp.weight") == 2 * shared.width;
-                }
-            }
-            index += 1;
-        }
-    }
-
-    /// Detects the layout of a layer's q, k and v: one tensor or three.
-    const fn qkv_layout(&self, spec: &mut Spec<'a>, index: usize) {
-        if spec.gated_query {
-            return;
-        }
-        if self.has_in_layer(index, "attn_qkv.weight") {
-            spec.fused_qkv = true;
-        } else if self.has_in_layer(index, "attn_q.weight") {
-            spec.fused_qkv = false;
-        }
-    }
-
-    /// Detects the layout of a layer's gate and up, for this width: one tensor or two.
-    const fn gate_layout(&self, spec: &mut Spec<'a>, index: usize, width: usize) {
-        if spec.experts.is_some() || matches!(spec.gate, Gate::None) {
-            return;
-        }
-        if self.has_in_layer(index, "ffn_gate.weight") {
-            spec.gate = Gate::Separate;
-        } else if self.rows_in_layer(index, "ffn_up.weight") == 2 * width {
-            spec.gate = Gate::Fused;
-        }
-    }
-
-    /// Looks for factors of matrices, and counts the elements of what may be a vector in F16 or BF16.
-    const fn conventions(&self, spec: &mut Spec<'a>) {
-        let mut tensors = self.gguf.tensors();
-        while let (true, Some(tensor)) = (built::SCALES || built::HALF_VECTORS, tensors.next_tensor()) {
-            let name = tensor.name.as_bytes();
-            spec.scaled |= built::SCALES && ends_with(name, b".scale");
-            if built::HALF_VECTORS && matches!(tensor.kind, TensorType::F16 | TensorType::BF16) {
-                let [columns, rows, ..] = tensor.dims;
-                // The only vectors of two dimensions with such names.
-                let is_vectors = ends_with(name, b"norm.weight")
-                    || ends_with(name, b"conv1d.weight")
-                    || ends_with(name, b"shortconv.conv.weight")
-                    || ends_with(name, b"attn_rel_b.weight");
-                if rows == 1 || is_vectors || !ends_with(name, b".weight") {
-                    let elements =
-                        columns.saturating_mul(rows).saturating_mul(tensor.dims[2].saturating_mul(tensor.dims[3]));
-                    spec.half_vectors =
-                        spec.half_vectors.saturating_add(if elements < 1 << 32 { elements as usize } else { 0 });
-                }
-            }
-        }
-    }
-
-    /// Layers without attention: those whose `attention.head_count_kv` is 0.
-    pub const fn layers_without_attention(&self) -> Pattern<'a> {
-        match self.gguf.get2(self.architecture, "attention.head_count_kv") {
-            Some(Value::Array(heads)) => Pattern::Zero(heads),
-            Some(Value::U32(0)) => Pattern::Always,
-            _ => Pattern::Never,
-        }
     }
 
     /// Reads the keys common to all families and returns a spec like Llama's: RMS norms before attention and
@@ -809,65 +542,6 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Reads the sizes of the feed-forward's experts; `None` if it has none.
-    pub const fn experts(&mut self, normed: bool) -> Result<Option<Experts>, Error> {
-        let Some(count) = tri!(self.nonzero("expert_count", MAX_EXPERTS)) else { return Ok(None) };
-        let normed = match tri!(self.switch("expert_weights_norm")) {
-            Some(normed) => normed,
-            None => normed,
-        };
-        let used = tri!(self.size("expert_used_count", MAX_EXPERTS));
-        if used > count {
-            return Err(self.wrong("expert_used_count", "is more than expert_count"));
-        }
-        let width = tri!(self.nonzero("expert_feed_forward_length", MAX_WIDTH));
-        Ok(Some(Experts { count, used, width, normed, biases: false }))
-    }
-
-    /// Reads which layers have experts: all but the first `leading_dense_block_count`.
-    pub const fn behind_dense_layers(&mut self) -> Result<Pattern<'a>, Error> {
-        match tri!(self.nonzero("leading_dense_block_count", MAX_LAYERS)) {
-            Some(first) => Ok(Pattern::Steps { first, step: 1 }),
-            None => Ok(Pattern::Always),
-        }
-    }
-
-    /// Reads the sizes of the shared expert, which processes every token.
-    pub const fn shared_experts(&mut self, gated: bool) -> Result<Option<SharedExperts>, Error> {
-        match tri!(self.nonzero("expert_shared_feed_forward_length", MAX_WIDTH)) {
-            Some(width) => Ok(Some(SharedExperts { gated, ..SharedExperts::new(width) })),
-            None => Ok(None),
-        }
-    }
-
-    /// Reads how the router computes weights; `scores` if the file does not name the function.
-    pub const fn router(&mut self, scores: Scores) -> Result<Router, Error> {
-        let scale = match tri!(self.float("expert_weights_scale")) {
-            Some(0.0) => 1.0, // some converters write 0 for none
-            _ => tri!(self.or("expert_weights_scale", 1.0)),
-        };
-        let scores = match tri!(self.nonzero("expert_gating_func", 8)) {
-            None => scores,
-            // The softmax over the chosen experts equals the softmax over all, divided by the sum of the chosen.
-            Some(1 | 3) => Scores::Softmax,
-            Some(2) => Scores::Sigmoid,
-            Some(_) => return Err(self.wrong("expert_gating_func", "has an unknown value")),
-        };
-        let groups = match tri!(self.nonzero("expert_group_count", MAX_EXPERTS)) {
-            Some(groups) => groups,
-            None => 1,
-        };
-        let used_groups = match tri!(self.nonzero("expert_group_used_count", MAX_EXPERTS)) {
-            Some(used) if used <= groups => used,
-            Some(_) => return Err(self.wrong("expert_group_used_count", "is more than expert_group_count")),
-            None => groups,
-        };
-        match scores {
-            Scores::Softmax if scale == 1.0 && groups == 1 => Ok(Router::Softmax),
-            _ => Ok(Router::Scored { scores, scale, groups, used_groups }),
-        }
-    }
-
     /// Excludes the last layers, which are for multi-token prediction (`nextn_predict_layers`).
     pub const fn without_next(&mut self, spec: Spec<'a>) -> Result<Spec<'a>, Error> {
         let unused_layers = match tri!(self.nonzero("nextn_predict_layers", MAX_LAYERS)) {
@@ -937,74 +611,6 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    const fn rope(&mut self, style: RopeStyle, head_dim: usize) -> Result<Rope, Error> {
-        let dim = tri!(self.rope_dim("rope.dimension_count", head_dim));
-        let base = tri!(self.or("rope.freq_base", 10000.0)); // the format's default
-        Ok(Rope { style, dim, base, scaling: tri!(self.scaling()) })
-    }
-
-    /// Reads the number of rotated elements per head.
-    pub const fn rope_dim(&mut self, name: &'static str, head_dim: usize) -> Result<usize, Error> {
-        let dim = match tri!(self.optional_size(name, MAX_WIDTH)) {
-            Some(dim) => dim,
-            None => head_dim,
-        };
-        if dim % 2 != 0 {
-            return Err(self.wrong(name, "is odd: rotary positions rotate pairs"));
-        }
-        if dim > head_dim {
-            return Err(self.wrong(name, "is larger than a head"));
-        }
-        Ok(dim)
-    }
-
-    const fn scaling(&mut self) -> Result<Scaling, Error> {
-        const TYPE: &str = "rope.scaling.type";
-        let kind = tri!(self.text(TYPE));
-        let older = tri!(self.unless_zero("rope.scale_linear"));
-        let factor = match tri!(self.unless_zero("rope.scaling.factor")) {
-            Some(factor) => Some(factor),
-            None => older,
-        };
-        let original = match tri!(self.optional_size("rope.scaling.original_context_length", i32::MAX as usize)) {
-            Some(original) => original,
-            None => tri!(self.size("context_length", i32::MAX as usize)),
-        };
-        let attn_factor = tri!(self.or("rope.scaling.attn_factor", 1.0));
-        let beta_fast = tri!(self.or("rope.scaling.yarn_beta_fast", 32.0));
-        let beta_slow = tri!(self.or("rope.scaling.yarn_beta_slow", 1.0));
-        let magnitude = tri!(self.unless_zero("rope.scaling.yarn_attn_factor"));
-        let log_multiplier = match tri!(self.unless_zero("rope.scaling.yarn_log_multiplier")) {
-            Some(log_multiplier) => log_multiplier,
-            None => 0.0,
-        };
-        match (kind, factor) {
-            (Some(b"none"), _) | (None, None) => Ok(Scaling::None),
-            // Files older than the type key: a factor alone means linear.
-            (Some(b"linear") | None, Some(factor)) => Ok(Scaling::Linear { factor }),
-            (Some(b"linear"), None) => Ok(Scaling::Linear { factor: 1.0 }),
-            (Some(b"yarn"), factor) => {
-                let factor = match factor {
-                    Some(factor) => factor,
-                    None => 1.0,
-                };
-                Ok(Scaling::Yarn {
-                    factor,
-                    original: original as f32,
-                    beta_fast,
-                    beta_slow,
-                    attn_factor,
-                    log_multiplier,
-                    magnitude,
-                    whole_pairs: !built::LENIENT
-                        || !matches!(tri!(self.switch("rope.scaling.yarn_truncate")), Some(false)),
-                })
-            }
-            (Some(b"longrope"), _) => Ok(Scaling::Long { original, attn_factor }),
-            (Some(name), _) => Err(Error::Unsupported { what: "rope scaling", name: Name::new(name) }),
-        }
-    }
-
     /// Reads the positive number under `name`, or returns `default`.
     pub const fn or(&mut self, name: &'static str, default: f32) -> Result<f32, Error> {
         match tri!(self.positive(name)) {
@@ -1035,26 +641,5 @@ const fn after<'k>(key: &'k [u8], prefix: &[u8]) -> Option<&'k [u8]> {
     match key.split_at_checked(prefix.len()) {
         Some((start, [b'.', name @ ..])) if equal(start, prefix) => Some(name),
         _ => None,
-    }
-}
-
-/// The number in a tensor's name `blk.N` and `part`.
-const fn layer_of(name: &[u8], part: &[u8]) -> Option<usize> {
-    let [b'b', b'l', b'k', b'.', rest @ ..] = name else { return None };
-    let (mut rest, mut layer) = (rest, 0);
-    while let [digit @ b'0'..=b'9', after @ ..] = rest {
-        layer = 10 * layer + (*digit - b'0') as usize;
-        if layer > MAX_LAYERS {
-            return None;
-        }
-        rest = after;
-    }
-    if equal(rest, part) { Some(layer) } else { None }
-}
-
-const fn ends_with(name: &[u8], end: &[u8]) -> bool {
-    match name.split_at_checked(name.len().saturating_sub(end.len())) {
-        Some((_, last)) => equal(last, end),
-        None => false,
     }
 }

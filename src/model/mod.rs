@@ -4,6 +4,7 @@
 //! any spec; families contain no code that runs per token.
 
 mod altup;
+mod choices;
 mod families;
 mod front;
 mod keys;
@@ -22,6 +23,10 @@ mod windows;
 pub use crate::built::{ARCHITECTURES, family_feature};
 use crate::{Error, Gguf};
 pub use altup::AltUp;
+pub use choices::{
+    EncoderSizes, Experts, Gate, GroupExperts, HeadGate, Loops, Need, Norm, Placement, PooledActivation, PooledHead,
+    Pooling, Positions, QkNorm, Residual, Router, Scores, SharedExperts, SoundSizes, Stack, Temperature, Values,
+};
 pub use front::Front;
 #[cfg(feature = "sound")]
 pub(crate) use front::{Convolution, MAX_STAGES};
@@ -31,11 +36,7 @@ pub use recurrent::{Recurrent, RecurrentKind, StepNorms};
 pub(crate) use roles::Role;
 pub use roles::{is_ignored, is_other_modality};
 pub use rope::{Rope, RopeStyle, Scaling};
-pub use spec::{
-    EncoderSizes, Experts, Gate, GroupExperts, HeadGate, Loops, MAX_LAYERS, Need, Norm, Placement, PooledActivation,
-    PooledHead, Pooling, Positions, QkNorm, Residual, Router, Scores, SharedExperts, SoundSizes, Spec, Stack,
-    Temperature, Values,
-};
+pub use spec::{MAX_LAYERS, Spec};
 pub(crate) use weights::{Entry, Weights};
 
 /// Use of a tensor by the forward pass.

@@ -4,13 +4,14 @@
 //! without a part its function returns a constant, so the optimizer removes the code that would run it.
 
 use super::altup::AltUp;
+use super::choices::{
+    Experts, Gate, GroupExperts, HeadGate, Loops, Need, Norm, Placement, PooledHead, Positions, QkNorm, Residual,
+    Router, SharedExperts, Stack, Temperature, Values,
+};
 use super::latent::Latent;
 use super::layers::{Limits, Pattern, Xielu};
 use super::recurrent::{Recurrent, RecurrentKind};
-use super::spec::{
-    Experts, Gate, GroupExperts, HeadGate, Loops, Need, Norm, Placement, PooledHead, Positions, QkNorm, Residual,
-    Router, SharedExperts, Spec, Special, Stack, Temperature, Values,
-};
+use super::spec::{Spec, Special};
 use crate::built::{self, Abilities};
 use crate::kernel::Activation;
 

@@ -108,10 +108,10 @@ impl Helper<'_> {
     ///
     /// Threads cannot share a helper:
     ///
-    /// ```compile_fail
+    /// ```compile_fail,E0499
     /// # use arenite::workers::Pair;
     /// let mut pair = Pair::new();
-    /// let (_, helper) = pair.split();
+    /// let (_, mut helper) = pair.split();
     /// std::thread::scope(|scope| {
     ///     scope.spawn(|| helper.step());
     ///     scope.spawn(|| helper.step());

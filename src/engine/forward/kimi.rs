@@ -6,10 +6,10 @@
 //! `[taps - 1][all heads]`, and the matrices of the heads in tiles of sixteen columns, `[tiles][keys][16]`.
 
 use super::compute::Compute;
-use super::recurrent::{softplus, state_of};
+use super::recurrent::{advance_heads, softplus, state_of};
 use super::{Forward, enter, leave, rows_mut, scale};
 use crate::engine::profile::Section;
-use crate::kernel::{Activation, CausalConvolution, Kernels, Update, Wkv, fork_chunks, fork_pairs};
+use crate::kernel::{Activation, CausalConvolution, Kernels, Update, Wkv, fork_chunks};
 use crate::model::{Layer, Recurrent, Role, Weights};
 use crate::quant::le_f32;
 
@@ -172,32 +172,13 @@ impl Delta<'_> {
     fn advance(&self, compute: &Compute<'_, '_>, state: &mut [f32], x: &[f32], out: &mut [f32]) {
         let Recurrent { keys, width, .. } = *self.mixer;
         let tokens = x.len().checked_div(self.stride).unwrap_or(0);
-        let matrices = state.get_mut(self.mixer.window_len()..).and_then(|x| x.get_mut(..self.mixer.matrices_len()));
-        let Some(matrices) = matrices else { return };
-        fork_pairs(
-            compute.workers,
-            (matrices, self.mixer.matrix_len()),
-            (out, tokens * width),
-            tokens.saturating_mul(8 * self.mixer.matrices_len()),
-            |head, matrix, out| {
-                let [query, value, decay, removal, replace] =
-                    [0, 2, 3, 5, 6].map(|piece| x.get(piece * self.width + head * keys..).unwrap_or(&[]));
-                // The state is read after its decay, which the removal key contains.
-                let job = Wkv {
-                    query,
-                    decay,
-                    key: replace,
-                    value,
-                    removal,
-                    replace,
-                    bonus: &[],
-                    stride: self.stride,
-                    keys,
-                    width,
-                };
-                compute.kernels.recur(&Update::Wkv(job), matrix, out);
-            },
-        );
+        advance_heads(compute, self.mixer, (state, out), (tokens, 8), |head| {
+            let [query, value, decay, removal, replace] =
+                [0, 2, 3, 5, 6].map(|piece| x.get(piece * self.width + head * keys..).unwrap_or(&[]));
+            let (key, bonus, stride) = (replace, &[][..], self.stride);
+            // The state is read after its decay, which the removal key contains.
+            Update::Wkv(Wkv { query, decay, key, value, removal, replace, bonus, stride, keys, width })
+        });
     }
 
     /// Stores each head's normed output, times the sigmoid of its gate, in place of the gate.

@@ -132,6 +132,26 @@ pub(super) fn state_of<'k>(
     bytemuck::try_cast_slice_mut(kv.get_mut(range)?).ok()
 }
 
+/// Advances the matrices of a context's heads by `tokens` tokens, several heads at once. `update` describes the work on a
+/// head, `cost` operations for each element and token. `out` is `[heads][tokens][width]`.
+pub(super) fn advance_heads<'u>(
+    compute: &Compute<'_, '_>,
+    mixer: &Recurrent,
+    (state, out): (&mut [f32], &mut [f32]),
+    (tokens, cost): (usize, usize),
+    update: impl Fn(usize) -> Update<'u> + Sync,
+) {
+    let matrices = state.get_mut(mixer.window_len()..).and_then(|state| state.get_mut(..mixer.matrices_len()));
+    let Some(matrices) = matrices else { return };
+    fork_pairs(
+        compute.workers,
+        (matrices, mixer.matrix_len()),
+        (out, tokens * mixer.width),
+        tokens.saturating_mul(cost * mixer.matrices_len()),
+        |head, matrix, out| compute.kernels.recur(&update(head), matrix, out),
+    );
+}
+
 /// The recurrent mixer of a layer.
 struct Mixer<'a> {
     weights: &'a Weights<'a, 'a>,
@@ -188,7 +208,7 @@ impl Mixer<'_> {
     /// Advances a context's state over the rows of a segment. `out` is `[heads][tokens][width]`; for a short
     /// convolution it is the layer's output.
     fn advance(&self, compute: &Compute<'_, '_>, state: &mut [f32], x: &mut [f32], out: &mut [f32]) {
-        let Some((window, matrices)) = state.split_at_mut_checked(self.window_len()) else { return };
+        let Some(window) = state.get_mut(..self.window_len()) else { return };
         if self.kind == RecurrentKind::ShortConvolution {
             return self.convolve_gated(compute.kernels, x, window, out);
         }
@@ -205,32 +225,24 @@ impl Mixer<'_> {
         for x in rows_mut(x, self.stride) {
             self.gates(compute.kernels, x);
         }
-        let Some(matrices) = matrices.get_mut(..self.matrices_len()) else { return };
         let (x, tokens) = (&*x, x.len().checked_div(self.stride).unwrap_or(0));
-        fork_pairs(
-            compute.workers,
-            (matrices, self.matrix_len()),
-            (out, tokens * self.width),
-            tokens.saturating_mul(4 * self.matrices_len()),
-            |head, matrix, out| {
-                let group = Row::group(self, head) * self.keys;
-                let (decay, factor) = self.row.gates(self, head);
-                let from = |at: usize| x.get(at..).unwrap_or(&[]);
-                let job = Recurrence {
-                    key: from(self.row.keys + group),
-                    query: from(self.row.queries + group),
-                    value: from(self.row.values + head * self.width),
-                    stride: self.stride,
-                    keys: self.keys,
-                    width: self.width,
-                    decay: from(decay),
-                    factor: from(factor),
-                    gate_stride: self.stride,
-                    delta: self.kind == RecurrentKind::DeltaNet,
-                };
-                compute.kernels.recur(&Update::Matrix(job), matrix, out);
-            },
-        );
+        advance_heads(compute, self, (state, out), (tokens, 4), |head| {
+            let group = Row::group(self, head) * self.keys;
+            let (decay, factor) = self.row.gates(self, head);
+            let from = |at: usize| x.get(at..).unwrap_or(&[]);
+            Update::Matrix(Recurrence {
+                key: from(self.row.keys + group),
+                query: from(self.row.queries + group),
+                value: from(self.row.values + head * self.width),
+                stride: self.stride,
+                keys: self.keys,
+                width: self.width,
+                decay: from(decay),
+                factor: from(factor),
+                gate_stride: self.stride,
+                delta: self.kind == RecurrentKind::DeltaNet,
+            })
+        });
     }
 
     /// `out = second gate * convolution(first gate * x)`. A row holds the first gate, the second gate, and `x`.

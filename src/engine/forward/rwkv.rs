@@ -5,11 +5,11 @@
 //! matrices of the heads in tiles of sixteen columns, `[tiles][keys][16]`.
 
 use super::compute::Compute;
-use super::recurrent::state_of;
+use super::recurrent::{advance_heads, state_of};
 use super::{Forward, add_bias, copy, enter, leave, rows, rows_mut};
 use crate::engine::layout::{Segment, Store};
 use crate::engine::profile::Section;
-use crate::kernel::{Activation, Deviation, Kernels, Update, Wkv, fork_pairs};
+use crate::kernel::{Activation, Deviation, Kernels, Update, Wkv};
 use crate::memory::Pool;
 use crate::model::{Layer, Recurrent, RecurrentKind, Role, Spec, Weights};
 use crate::quant::le_f32;
@@ -100,25 +100,8 @@ impl Forward<'_, '_> {
             let range = start..start + segment.tokens as usize * dim;
             start = range.end;
             let Some(state) = state_of((self.kv, &self.pools, &self.store), spec, index, segment) else { return };
-            layer.advance(compute, state, range, &mut pieces);
-        }
-        let mut start = 0;
-        for segment in segments {
-            let tokens = segment.tokens as usize;
-            let Some(made) = pieces.rate.get(start..start + tokens * dim) else { return };
-            for t in 0..tokens {
-                let at = start + t * dim..start + (t + 1) * dim;
-                let (Some(x), Some(query), Some(key), Some(value)) = (
-                    pieces.x.get_mut(at.clone()),
-                    pieces.query.get(at.clone()),
-                    pieces.key.get(at.clone()),
-                    pieces.value.get(at),
-                ) else {
-                    return;
-                };
-                layer.combine(compute.kernels, (made, t, tokens), (query, key, value), x);
-            }
-            start += tokens * dim;
+            layer.advance(compute, state, range.clone(), &mut pieces);
+            layer.combine(compute.kernels, range, &mut pieces);
         }
         if !seven || mixer.ranks[3] > 0 {
             compute.by_tokens(pieces.x, dim, &|start, x| {
@@ -384,28 +367,31 @@ impl Mixing<'_> {
         let Recurrent { keys, width, .. } = *self.mixer;
         let tokens = range.len().checked_div(self.dim).unwrap_or(0);
         let Pieces { shift, x, query, decay, key, value, rate, .. } = pieces;
-        let matrices =
-            state.get_mut(self.mixer.window_len()..).and_then(|state| state.get_mut(..self.mixer.matrices_len()));
-        let (Some(matrices), Some(out)) = (matrices, rate.get_mut(range.clone())) else { return };
+        let Some(out) = rate.get_mut(range.clone()) else { return };
         let parts = [query, decay, key, value, x, shift].map(|piece| piece.get(range.clone()).unwrap_or(&[]));
-        fork_pairs(
-            compute.workers,
-            (matrices, self.mixer.matrix_len()),
-            (out, tokens * width),
-            tokens.saturating_mul(8 * self.mixer.matrices_len()),
-            |head, matrix, out| {
-                let [query, decay, key, value, removal, replace] =
-                    parts.map(|part| part.get(head * width..).unwrap_or(&[]));
-                let bonus = self.vector(Role::TimeMixFirst);
-                let bonus = bonus.get(4 * head * keys..4 * (head + 1) * keys).unwrap_or(&[]);
-                let job = Wkv { query, decay, key, value, removal, replace, bonus, stride: self.dim, keys, width };
-                compute.kernels.recur(&Update::Wkv(job), matrix, out);
-            },
-        );
+        advance_heads(compute, self.mixer, (state, out), (tokens, 8), |head| {
+            let [query, decay, key, value, removal, replace] =
+                parts.map(|part| part.get(head * width..).unwrap_or(&[]));
+            let bonus = self.vector(Role::TimeMixFirst);
+            let bonus = bonus.get(4 * head * keys..4 * (head + 1) * keys).unwrap_or(&[]);
+            Update::Wkv(Wkv { query, decay, key, value, removal, replace, bonus, stride: self.dim, keys, width })
+        });
+    }
+
+    /// Computes the outputs of some rows, those of a context.
+    fn combine(&self, kernels: &Kernels, range: core::ops::Range<usize>, pieces: &mut Pieces<'_>) {
+        let Pieces { x, query, key, value, rate, .. } = pieces;
+        let [query, key, value, made] = [query, key, value, rate].map(|piece| piece.get(range.clone()).unwrap_or(&[]));
+        let tokens = made.len().checked_div(self.dim).unwrap_or(0);
+        let rows_in = rows(query, self.dim).zip(rows(key, self.dim)).zip(rows(value, self.dim));
+        let out = rows_mut(x.get_mut(range).unwrap_or_default(), self.dim);
+        for (t, (((query, key), value), x)) in rows_in.zip(out).enumerate() {
+            self.combine_row(kernels, (made, t, tokens), (query, key, value), x);
+        }
     }
 
     /// Returns the output of token `t` of a context: each head's normed output, plus the contribution of its own key.
-    fn combine(
+    fn combine_row(
         &self,
         kernels: &Kernels,
         (made, t, tokens): (&[f32], usize, usize),

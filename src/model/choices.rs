@@ -1,0 +1,378 @@
+//! The choices that an architecture makes: positions, norms, residuals, gates, experts, and the stacks of blocks.
+
+use super::front::Front;
+use crate::TokenId;
+use crate::kernel::Activation;
+
+/// Kind of position encoding of a model.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Positions {
+    /// Rotation of queries and keys, in layers where [`HeadSpec::rope`](super::HeadSpec::rope) is set.
+    Rotary,
+    /// A learned embedding per position, added to the token's.
+    Learned,
+    /// Sines and cosines of the position times `10000^(-2 i / dim)`, added to the token's embedding. Interleaved, or
+    /// with `halves` the sines first.
+    Sinusoidal {
+        /// The layout.
+        halves: bool,
+    },
+    /// A bias on attention scores by the distance of the two positions ([T5](https://arxiv.org/abs/1910.10683)):
+    /// learned for each head and each of `buckets` ranges of distances.
+    Relative {
+        /// Number of ranges.
+        buckets: usize,
+    },
+    /// A penalty on attention scores, proportional to the distance of the two positions with a slope per head
+    /// ([ALiBi](https://arxiv.org/abs/2108.12409)).
+    Alibi {
+        /// Exponent of the steepest head: head `i` of `n` subtracts `2^(-bias * (i + 1) / n)` for each position.
+        bias: f32,
+    },
+}
+
+/// Kind of a stack of blocks; it determines the prefix of its tensors' names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Stack {
+    /// A decoder without an encoder: every token attends to itself and to earlier tokens.
+    Alone,
+    /// An encoder without a decoder: every token attends to all tokens, and the hidden states are the result.
+    Encoder,
+    /// The encoder of an encoder-decoder; prefix `enc.`
+    Source {
+        /// True if it has its own token embeddings.
+        own_words: bool,
+        /// Front end, if it reads sounds instead of tokens.
+        #[cfg(feature = "sound")]
+        front: Option<Front>,
+    },
+    /// The decoder of an encoder-decoder; prefix `dec.` Its blocks also attend to the encoder's states.
+    Target {
+        /// Sizes of the encoder.
+        encoder: EncoderSizes,
+        /// First token of its input.
+        start: TokenId,
+        /// Size of the encoder's vocabulary, if the encoder has its own embeddings.
+        source_words: Option<usize>,
+    },
+}
+
+/// Sizes of an encoder, which may differ from its decoder's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EncoderSizes {
+    /// Number of blocks.
+    pub layers: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key and value heads.
+    pub kv_heads: usize,
+    /// Elements of a head.
+    pub head_dim: usize,
+    /// Width of the feed-forward layer.
+    pub ffn: usize,
+    /// Front end and longest input, if it reads sounds instead of tokens.
+    #[cfg(feature = "sound")]
+    pub sound: Option<SoundSizes>,
+}
+
+/// Sizes of an encoder that reads sounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SoundSizes {
+    /// Front end.
+    pub front: Front,
+    /// Maximum number of positions: learned embeddings, or the length that the model was designed for.
+    pub positions: usize,
+    /// Gate and activation of the feed-forward.
+    pub feed_forward: (Gate, Activation),
+}
+
+/// Pooling of a text's hidden states into one vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Pooling {
+    /// Mean of all states.
+    Mean,
+    /// State of the first token.
+    First,
+    /// State of the last token.
+    Last,
+}
+
+/// Activation between the two linear layers after pooling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PooledActivation {
+    /// None.
+    None,
+    /// Hyperbolic tangent (BERT).
+    Tanh,
+    /// GELU (ModernBERT).
+    Gelu,
+}
+
+/// Two linear layers after pooling, `second(norm(f(first)))`: for embeddings `dense_2` and `dense_3`, for reranking
+/// `cls` and `cls.output`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PooledHead {
+    /// Width between the two layers; 0 if there is only the second.
+    pub inner: usize,
+    /// Width of the result.
+    pub out: usize,
+    /// Activation between the two layers.
+    pub activation: PooledActivation,
+}
+
+/// Input of a block's feed-forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Residual {
+    /// The hidden state with attention's output added.
+    Serial,
+    /// The hidden state that attention reads; both outputs are then added to it.
+    Parallel {
+        /// True if attention and feed-forward share one norm.
+        one_norm: bool,
+    },
+}
+
+/// Kind of norm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Norm {
+    /// `x / sqrt(mean(x^2) + eps) * weight`.
+    Rms,
+    /// `(x - mean) / sqrt(variance + eps) * weight + bias`.
+    Layer,
+    /// `(x - mean) / (deviation + eps) * weight + bias`, with the deviation computed over n - 1.
+    Unbiased,
+}
+
+/// Positions of the norms in a block; several may apply, to attention and feed-forward alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Placement {
+    /// On the input (Llama and most others).
+    pub pre_norm: bool,
+    /// On the output, before it is added to the hidden state (`post_attention_norm`, `post_ffw_norm`: Gemma 2 and
+    /// later, OLMo 2).
+    pub post_norm: bool,
+    /// On the hidden state after the addition (the original transformer, BERT, Marian).
+    pub residual_norm: bool,
+}
+
+/// Norms of q and k.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum QkNorm {
+    /// No norm.
+    None,
+    /// Each head, with one weight shared by all heads.
+    Head,
+    /// Each head with its own weight, if the file has it.
+    EachHead,
+    /// All heads of q together, and all heads of k together.
+    Whole,
+    /// Each head without a weight, in layers with rotary positions.
+    Unweighted,
+    /// Each head without a weight; each head of q is then multiplied by a factor.
+    Gain,
+}
+
+/// Attention temperature of Llama 4 and Mistral 3: queries at position `p` are multiplied by `1 + scale * ln(1 +
+/// floor(p / length))`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Temperature {
+    /// Factor on the logarithm.
+    pub scale: f32,
+    /// Number of consecutive positions with the same factor.
+    pub length: usize,
+    /// Added to the position before the division.
+    pub offset: usize,
+    /// True if layers with rotary positions do without it.
+    pub only_unrotated: bool,
+}
+
+/// Gates of the heads' output: a function of a linear layer of attention's input (`attn_gate`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HeadGate {
+    /// True if all elements of a head have the same gate.
+    pub per_head: bool,
+    /// True if the function is softplus, else it is the sigmoid.
+    pub softplus: bool,
+}
+
+/// Layers that run several times. Each run has its own keys and values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Loops {
+    /// Number of layers in the file.
+    pub layers: usize,
+    /// True if the final norm is also applied between two runs.
+    pub normed: bool,
+    /// 0 if all layers run one after the other. Otherwise the layers are two stacks of equal size: the first one runs this
+    /// many times, then the second one runs once, and so on ([HRM](https://arxiv.org/abs/2506.21734)).
+    pub low_runs: usize,
+}
+
+impl Loops {
+    /// Number of layers in a run.
+    pub const fn run(&self) -> usize {
+        if self.low_runs > 0 { self.layers / 2 } else { self.layers }
+    }
+
+    /// True if run `run` is the second stack's.
+    pub const fn is_high(&self, run: usize) -> bool {
+        self.low_runs > 0 && matches!(run.checked_rem(self.low_runs + 1), Some(rest) if rest == self.low_runs)
+    }
+
+    /// The layer of the file that runs as layer `index`.
+    #[cfg(feature = "llama-like")]
+    pub(crate) const fn own(&self, index: usize) -> Option<usize> {
+        let (Some(run), Some(rest)) = (index.checked_div(self.run()), index.checked_rem(self.run())) else {
+            return None;
+        };
+        Some(if self.is_high(run) { self.run() + rest } else { rest })
+    }
+}
+
+/// Experts that groups of neighbouring experts share: those of the groups of chosen experts also process a token
+/// ([Grove MoE](https://arxiv.org/abs/2508.07785)).
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct GroupExperts {
+    /// Number of experts in a group.
+    pub size: usize,
+    /// Width of a shared expert.
+    pub width: usize,
+    /// Factor on their output.
+    pub scale: f32,
+}
+
+/// Values of heads whose keys are longer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Values {
+    /// Elements of a value, fewer than of a key.
+    pub width: usize,
+    /// Factor on values.
+    pub scale: f32,
+}
+
+/// The gate of a feed-forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Gate {
+    /// No gate: `down(f(up))`.
+    None,
+    /// `down(f(gate) * up)`.
+    Separate,
+    /// Like `Separate`, with `gate` and `up` as the two halves of the rows of one matrix, `ffn_up`.
+    Fused,
+}
+
+/// Function from router scores to weights of experts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Router {
+    /// Softmax over all experts.
+    Softmax,
+    /// [`Scores`] of the experts. A learned bias (`exp_probs_b`) affects the choice but not the weights.
+    Scored {
+        /// The function that is applied to the router's scores.
+        scores: Scores,
+        /// Factor on the weights.
+        scale: f32,
+        /// Number of groups of neighbouring experts.
+        groups: usize,
+        /// Number of groups that a token may choose from: those with the best expert for [`Scores::Softmax`] (DeepSeek
+        /// 2), else those with the largest sum of their two best scores.
+        used_groups: usize,
+    },
+}
+
+/// Function that makes weights of the scores of all experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Scores {
+    /// Softmax.
+    Softmax,
+    /// Sigmoid of each.
+    Sigmoid,
+    /// For each choice the softmax over those that are near the best of the rest (SparseMixer-2,
+    /// [Phi-3.5-MoE](https://arxiv.org/abs/2404.14219)).
+    Sparse,
+}
+
+/// An expert that processes every token, besides the experts that the router chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SharedExperts {
+    /// Width of its feed-forward.
+    pub width: usize,
+    /// True if its output is multiplied by the sigmoid of a learned dot product with the input.
+    pub gated: bool,
+    /// True if gate and up are the two halves of the rows of one matrix.
+    pub fused: bool,
+    /// True if the layer's output is the mean of this output and that of the chosen experts.
+    pub averaged: bool,
+}
+
+/// Experts of a feed-forward: each token is processed by those with the highest router scores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Experts {
+    /// Number of experts.
+    pub count: usize,
+    /// Number of experts per token.
+    pub used: usize,
+    /// Width of each expert, if the file stores it separately from that of layers without experts.
+    pub width: Option<usize>,
+    /// True if the weights of the chosen experts are divided by their sum.
+    pub normed: bool,
+    /// True if the router and all matrices of the experts have biases.
+    pub biases: bool,
+}
+
+/// Requirement of an architecture for a tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Need {
+    /// It must be in the file.
+    Required,
+    /// It is used if it is in the file.
+    Optional,
+    /// It may be in the file but is not used.
+    Unused,
+    /// It must not be in the file.
+    Absent,
+}
+
+impl SharedExperts {
+    /// Shared experts without a gate on the output, fused matrices or averaging.
+    pub(super) const fn new(width: usize) -> Self {
+        Self { width, gated: false, fused: false, averaged: false }
+    }
+}
+
+impl Stack {
+    /// The same stack with an encoder of sounds.
+    pub(super) const fn hears(self, sizes: SoundSizes) -> Self {
+        match self {
+            #[cfg(feature = "sound")]
+            Self::Target { encoder, start, source_words } => {
+                Self::Target { encoder: EncoderSizes { sound: Some(sizes), ..encoder }, start, source_words }
+            }
+            other => {
+                let _ = sizes;
+                other
+            }
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Finds out in which layout a file has its tensors, and which layers have them.
+
+use super::Keys;
+use crate::gguf::{Value, equal};
+use crate::model::layers::Pattern;
+use crate::model::{Gate, MAX_LAYERS, Spec, Stack};
+use crate::quant::TensorType;
+use crate::{Error, Name, built};
+
+impl<'a> Keys<'_, 'a> {
+    /// True if the file has a tensor with this name.
+    pub const fn has(&self, tensor: &str) -> bool {
+        self.gguf.tensor(tensor).is_some()
+    }
+
+    /// True if a layer has a tensor of this name.
+    pub const fn has_in_layer(&self, layer: usize, tensor: &str) -> bool {
+        match core::str::from_utf8(Name::layered("", layer, tensor).bytes()) {
+            Ok(name) => self.has(name),
+            Err(_) => false,
+        }
+    }
+
+    /// Rows of a layer's matrix; 0 if the file does not have it.
+    const fn rows_in_layer(&self, layer: usize, tensor: &str) -> usize {
+        match core::str::from_utf8(Name::layered("", layer, tensor).bytes()) {
+            Ok(name) => self.rows(name),
+            Err(_) => 0,
+        }
+    }
+
+    /// Rows of a matrix; 0 if the file does not have it.
+    pub const fn rows(&self, tensor: &str) -> usize {
+        match self.gguf.tensor(tensor) {
+            Some(tensor) if tensor.dims[1] <= i32::MAX as u64 => tensor.dims[1] as usize,
+            _ => 0,
+        }
+    }
+
+    /// Rows of a matrix that must be there.
+    pub const fn needed_rows(&self, tensor: &str) -> Result<usize, Error> {
+        match self.rows(tensor) {
+            0 => Err(Error::MissingTensor { tensor: Name::new(tensor.as_bytes()) }),
+            rows => Ok(rows),
+        }
+    }
+
+    /// The layers that have a tensor whose name after `blk.N` is `part`, if they stand at equal distances.
+    pub const fn layers_with(&self, part: &str) -> Pattern<'a> {
+        let (mut first, mut second) = (usize::MAX, usize::MAX);
+        let mut tensors = self.gguf.tensors();
+        while let Some(tensor) = tensors.next_tensor() {
+            match layer_of(tensor.name.as_bytes(), part.as_bytes()) {
+                Some(layer) if layer < first => (first, second) = (layer, first),
+                Some(layer) if layer > first && layer < second => second = layer,
+                _ => {}
+            }
+        }
+        match (first, second) {
+            (usize::MAX, _) => Pattern::Never,
+            (first, usize::MAX) => Pattern::Steps { first, step: MAX_LAYERS },
+            (first, second) => Pattern::Steps { first, step: second - first },
+        }
+    }
+
+    /// Layers without attention: those whose `attention.head_count_kv` is 0.
+    pub const fn layers_without_attention(&self) -> Pattern<'a> {
+        match self.gguf.get2(self.architecture, "attention.head_count_kv") {
+            Some(Value::Array(heads)) => Pattern::Zero(heads),
+            Some(Value::U32(0)) => Pattern::Always,
+            _ => Pattern::Never,
+        }
+    }
+
+    /// Removes a window that the family's layers do not have, and finds out in which layout the file has its tensors.
+    #[inline(never)] // keeps its temporaries off the stack while the family reads its keys
+    pub const fn settle(&self, spec: &mut Spec<'a>) {
+        if spec.global.window.is_some() && !self.window_everywhere {
+            spec.global.window = None;
+            spec.local.window = None;
+        }
+        self.conventions(spec);
+        if !built::LENIENT || !matches!(spec.stack, Stack::Alone | Stack::Encoder) {
+            return;
+        }
+        let (mut attention, mut dense, mut experts, mut index) = (true, true, true, 0);
+        while index < spec.layers && (attention || dense || experts) {
+            let layer = spec.layer(index);
+            if attention && layer.has_attention() && layer.owns_kv {
+                attention = false;
+                self.qkv_layout(spec, index);
+            }
+            if dense && !layer.has_experts && layer.ffn > 0 {
+                dense = false;
+                self.gate_layout(spec, index, layer.ffn);
+            }
+            if built::EXPERTS && experts && layer.has_experts {
+                experts = false;
+                spec.fused_experts = self.has_in_layer(index, "ffn_gate_up_exps.weight");
+                spec.separate_experts = self.has_in_layer(index, "ffn_down.0.weight");
+                if let Some(shared) = &mut spec.shared_experts {
+                    shared.fused = !matches!(spec.gate, Gate::None)
+                        && !self.has_in_layer(index, "ffn_gate_shexp.weight")
+                        && self.rows_in_layer(index, "ffn_up_shexp.weight") == 2 * shared.width;
+                }
+            }
+            index += 1;
+        }
+    }
+
+    /// Detects the layout of a layer's q, k and v: one tensor or three.
+    const fn qkv_layout(&self, spec: &mut Spec<'a>, index: usize) {
+        if spec.gated_query {
+            return;
+        }
+        if self.has_in_layer(index, "attn_qkv.weight") {
+            spec.fused_qkv = true;
+        } else if self.has_in_layer(index, "attn_q.weight") {
+            spec.fused_qkv = false;
+        }
+    }
+
+    /// Detects the layout of a layer's gate and up, for this width: one tensor or two.
+    const fn gate_layout(&self, spec: &mut Spec<'a>, index: usize, width: usize) {
+        if spec.experts.is_some() || matches!(spec.gate, Gate::None) {
+            return;
+        }
+        if self.has_in_layer(index, "ffn_gate.weight") {
+            spec.gate = Gate::Separate;
+        } else if self.rows_in_layer(index, "ffn_up.weight") == 2 * width {
+            spec.gate = Gate::Fused;
+        }
+    }
+
+    /// Looks for factors of matrices, and counts the elements of what may be a vector in F16 or BF16.
+    const fn conventions(&self, spec: &mut Spec<'a>) {
+        let mut tensors = self.gguf.tensors();
+        while let (true, Some(tensor)) = (built::SCALES || built::HALF_VECTORS, tensors.next_tensor()) {
+            let name = tensor.name.as_bytes();
+            spec.scaled |= built::SCALES && ends_with(name, b".scale");
+            if built::HALF_VECTORS && matches!(tensor.kind, TensorType::F16 | TensorType::BF16) {
+                let [columns, rows, ..] = tensor.dims;
+                // The only vectors of two dimensions with such names.
+                let is_vectors = ends_with(name, b"norm.weight")
+                    || ends_with(name, b"conv1d.weight")
+                    || ends_with(name, b"shortconv.conv.weight")
+                    || ends_with(name, b"attn_rel_b.weight");
+                if rows == 1 || is_vectors || !ends_with(name, b".weight") {
+                    let elements =
+                        columns.saturating_mul(rows).saturating_mul(tensor.dims[2].saturating_mul(tensor.dims[3]));
+                    spec.half_vectors =
+                        spec.half_vectors.saturating_add(if elements < 1 << 32 { elements as usize } else { 0 });
+                }
+            }
+        }
+    }
+}
+
+/// The number in a tensor's name `blk.N` and `part`.
+const fn layer_of(name: &[u8], part: &[u8]) -> Option<usize> {
+    let [b'b', b'l', b'k', b'.', rest @ ..] = name else { return None };
+    let (mut rest, mut layer) = (rest, 0);
+    while let [digit @ b'0'..=b'9', after @ ..] = rest {
+        layer = 10 * layer + (*digit - b'0') as usize;
+        if layer > MAX_LAYERS {
+            return None;
+        }
+        rest = after;
+    }
+    if equal(rest, part) { Some(layer) } else { None }
+}
+
+const fn ends_with(name: &[u8], end: &[u8]) -> bool {
+    match name.split_at_checked(name.len().saturating_sub(end.len())) {
+        Some((_, last)) => equal(last, end),
+        None => false,
+    }
+}

@@ -1,0 +1,75 @@
+//! Reads rotary positions and their scaling.
+
+use super::{Keys, MAX_WIDTH};
+use crate::model::rope::{Rope, RopeStyle, Scaling};
+use crate::{Error, Name, built, tri};
+
+impl<'a> Keys<'_, 'a> {
+    pub(super) const fn rope(&mut self, style: RopeStyle, head_dim: usize) -> Result<Rope, Error> {
+        let dim = tri!(self.rope_dim("rope.dimension_count", head_dim));
+        let base = tri!(self.or("rope.freq_base", 10000.0)); // the format's default
+        Ok(Rope { style, dim, base, scaling: tri!(self.scaling()) })
+    }
+
+    /// Reads the number of rotated elements per head.
+    pub const fn rope_dim(&mut self, name: &'static str, head_dim: usize) -> Result<usize, Error> {
+        let dim = match tri!(self.optional_size(name, MAX_WIDTH)) {
+            Some(dim) => dim,
+            None => head_dim,
+        };
+        if dim % 2 != 0 {
+            return Err(self.wrong(name, "is odd: rotary positions rotate pairs"));
+        }
+        if dim > head_dim {
+            return Err(self.wrong(name, "is larger than a head"));
+        }
+        Ok(dim)
+    }
+
+    const fn scaling(&mut self) -> Result<Scaling, Error> {
+        const TYPE: &str = "rope.scaling.type";
+        let kind = tri!(self.text(TYPE));
+        let older = tri!(self.unless_zero("rope.scale_linear"));
+        let factor = match tri!(self.unless_zero("rope.scaling.factor")) {
+            Some(factor) => Some(factor),
+            None => older,
+        };
+        let original = match tri!(self.optional_size("rope.scaling.original_context_length", i32::MAX as usize)) {
+            Some(original) => original,
+            None => tri!(self.size("context_length", i32::MAX as usize)),
+        };
+        let attn_factor = tri!(self.or("rope.scaling.attn_factor", 1.0));
+        let beta_fast = tri!(self.or("rope.scaling.yarn_beta_fast", 32.0));
+        let beta_slow = tri!(self.or("rope.scaling.yarn_beta_slow", 1.0));
+        let magnitude = tri!(self.unless_zero("rope.scaling.yarn_attn_factor"));
+        let log_multiplier = match tri!(self.unless_zero("rope.scaling.yarn_log_multiplier")) {
+            Some(log_multiplier) => log_multiplier,
+            None => 0.0,
+        };
+        match (kind, factor) {
+            (Some(b"none"), _) | (None, None) => Ok(Scaling::None),
+            // Files older than the type key: a factor alone means linear.
+            (Some(b"linear") | None, Some(factor)) => Ok(Scaling::Linear { factor }),
+            (Some(b"linear"), None) => Ok(Scaling::Linear { factor: 1.0 }),
+            (Some(b"yarn"), factor) => {
+                let factor = match factor {
+                    Some(factor) => factor,
+                    None => 1.0,
+                };
+                Ok(Scaling::Yarn {
+                    factor,
+                    original: original as f32,
+                    beta_fast,
+                    beta_slow,
+                    attn_factor,
+                    log_multiplier,
+                    magnitude,
+                    whole_pairs: !built::LENIENT
+                        || !matches!(tri!(self.switch("rope.scaling.yarn_truncate")), Some(false)),
+                })
+            }
+            (Some(b"longrope"), _) => Ok(Scaling::Long { original, attn_factor }),
+            (Some(name), _) => Err(Error::Unsupported { what: "rope scaling", name: Name::new(name) }),
+        }
+    }
+}
