@@ -99,7 +99,7 @@ struct New<'f> {
 
 /// Reads the settings, and assembles metadata and tensors.
 fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Result<New<'f>> {
-    let directory = if request.from.is_dir() { Some(request.from) } else { request.from.parent() };
+    let folder = if request.from.is_dir() { Some(request.from) } else { request.from.parent() };
     let (config, family, directory) = match plain::config(checkpoint)? {
         // A training script saves its weights in a separate folder: other files there are not the model's.
         Some(config) => {
@@ -107,12 +107,12 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
             (config, family, None)
         }
         None => {
-            let path = directory.map(|directory| directory.join("config.json")).filter(|path| path.is_file());
+            let path = folder.map(|folder| folder.join("config.json")).filter(|path| path.is_file());
             let path = path
                 .with_context(|| format!("there is no config.json in the directory of {}", request.from.display()))?;
             let config = Config::read(&path)?;
             let family = Family::of(&config, checkpoint)?;
-            (config, family, directory)
+            (config, family, folder)
         }
     };
     quantized::prepare(&config, directory, checkpoint)?;
@@ -139,7 +139,7 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
     }
     header.set("general.file_type", file_type(&outputs, request.mix));
     header.set("general.quantization_version", 2u32);
-    notes.extend(vocabulary(request, checkpoint, family, &config, &outputs, &mut header)?);
+    notes.extend(vocabulary((request, folder), checkpoint, family, &config, &outputs, &mut header)?);
     for output in &outputs {
         header.tensor(&output.name, &output.dims(), output.kind)?;
     }
@@ -147,9 +147,9 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
     Ok(New { architecture, header, outputs, notes })
 }
 
-/// Writes the vocabulary: from `--tokenizer`, from the weights' own file, or from the folder.
+/// Writes the vocabulary: from `--tokenizer`, from the weights' own file, or from the folder with the weights.
 fn vocabulary(
-    request: &Request<'_>,
+    (request, folder): (&Request<'_>, Option<&Path>),
     checkpoint: &Checkpoint<'_>,
     family: &Family,
     config: &Config,
@@ -161,7 +161,6 @@ fn vocabulary(
     let rows =
         embedding.and_then(|output| output.shape.first().copied()).context("the checkpoint has no token embedding")?;
     let architecture = family.architecture(config);
-    let folder = if request.from.is_dir() { Some(request.from) } else { request.from.parent() };
     let wanted = folder::Wanted {
         directory: request.tokenizer.or(folder).context("there is no directory with a tokenizer")?,
         architecture,

@@ -197,12 +197,44 @@ impl Machine {
     }
 
     fn step(&mut self, op: u8, rest: &mut &[u8]) -> Result<()> {
+        if self.literal(op, rest)? || self.memory(op, rest)? || self.container(op)? {
+            return Ok(());
+        }
         match op {
             0x80 => drop(take(rest, 1)?), // PROTO
             0x95 => drop(take(rest, 8)?), // FRAME
             b'(' => self.marks.push(self.stack.len()),
             b'0' => drop(self.pop()?),
             b'1' => drop(self.marked()?),
+            0x93 => {
+                let (name, module) = (self.pop()?, self.pop()?);
+                let name = format!("{}.{}", module.text().unwrap_or_default(), name.text().unwrap_or_default());
+                self.push(Object::Global(name));
+            }
+            b'Q' => {
+                let id = self.pop()?;
+                let storage = storage(&id)?;
+                self.push(storage)
+            }
+            b'R' => {
+                let (args, function) = (self.pop()?, self.pop()?);
+                let item = call(&function, &args)?;
+                self.stack.push(item)
+            }
+            0x81 => {
+                self.pop()?;
+                self.pop()?;
+                self.push(Object::Other)
+            }
+            b'b' => drop(self.pop()?), // BUILD: attributes of what is below
+            other => bail!("the operation {other:#x} is not one that tensors need: save the model as safetensors"),
+        }
+        Ok(())
+    }
+
+    /// Pushes a number, a text, a name or bytes. Returns false for other operations.
+    fn literal(&mut self, op: u8, rest: &mut &[u8]) -> Result<bool> {
+        match op {
             b'N' => self.push(Object::None),
             0x88 => self.push(Object::Bool(true)),
             0x89 => self.push(Object::Bool(false)),
@@ -241,6 +273,18 @@ impl Machine {
                 take(rest, n as usize)?;
                 self.push(Object::Other)
             }
+            b'c' => {
+                let name = format!("{}.{}", line(rest)?, line(rest)?);
+                self.push(Object::Global(name))
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Stores or loads an object by its number. Returns false for other operations.
+    fn memory(&mut self, op: u8, rest: &mut &[u8]) -> Result<bool> {
+        match op {
             b'q' => {
                 let at = take(rest, 1)?[0];
                 self.remember(at.into())?
@@ -261,15 +305,14 @@ impl Machine {
                 let at = u32::from_le_bytes(array(rest)?);
                 self.recall(at)?
             }
-            b'c' => {
-                let name = format!("{}.{}", line(rest)?, line(rest)?);
-                self.push(Object::Global(name))
-            }
-            0x93 => {
-                let (name, module) = (self.pop()?, self.pop()?);
-                let name = format!("{}.{}", module.text().unwrap_or_default(), name.text().unwrap_or_default());
-                self.push(Object::Global(name));
-            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Builds tuples, lists and dictionaries. Returns false for other operations.
+    fn container(&mut self, op: u8) -> Result<bool> {
+        match op {
             b')' => self.push(Object::Tuple(Vec::new())),
             b']' => self.push(Object::Tuple(Vec::new())),
             b'}' => self.push(Object::Dict(Vec::new())),
@@ -303,25 +346,9 @@ impl Machine {
                 let items = self.marked()?;
                 self.set(items)?
             }
-            b'Q' => {
-                let id = self.pop()?;
-                let storage = storage(&id)?;
-                self.push(storage)
-            }
-            b'R' => {
-                let (args, function) = (self.pop()?, self.pop()?);
-                let item = call(&function, &args)?;
-                self.stack.push(item)
-            }
-            0x81 => {
-                self.pop()?;
-                self.pop()?;
-                self.push(Object::Other)
-            }
-            b'b' => drop(self.pop()?), // BUILD: attributes of what is below
-            other => bail!("the operation {other:#x} is not one that tensors need: save the model as safetensors"),
+            _ => return Ok(false),
         }
-        Ok(())
+        Ok(true)
     }
 
     fn push(&mut self, object: Object) {

@@ -153,17 +153,13 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let limit = args.n_tokens.and_then(|Limit(limit)| limit);
     let wanted = single.as_ref().map_or(0, |prompt| prompt.ids.len()).saturating_add(limit.unwrap_or(0));
     let context = open.context(wanted);
-    // Space to verify the proposed tokens in one pass.
-    let options = open.plan_options(context).logits(1 + ahead);
-    let plan = open.plan(if ahead > 0 { options.checkpoints(1) } else { options })?;
+    let plan = plan(&open, context, ahead)?;
     let mut memory = Memory::new(&plan)?;
     let mut session = open.session(&mut memory, plan)?;
     if let Some(prompt) = &single {
         runtime::fits(prompt.ids.len(), session.context(), model, "").with_context(|| open.name().to_string())?;
     }
-
     let mut known = SessionFile::restore_session(kept_file.as_mut(), &mut session)?.tokens;
-
     let small = args.draft.as_deref().map(|path| draft_model(path, &open)).transpose()?;
     let mut draft_memory = None;
     let mut draft = match &small {
@@ -227,6 +223,12 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     };
     let setting = Setting { open: &open, plan: &plan, seed };
     print(args, &prompt, &setting, |show| continued(&prompt, &mut session, show))
+}
+
+/// Plans a context. A pass that verifies `ahead` proposed tokens needs the logits of all, and a way back.
+fn plan(open: &OpenModel, context: usize, ahead: usize) -> Result<Plan> {
+    let options = open.plan_options(context).logits(1 + ahead);
+    open.plan(if ahead > 0 { options.checkpoints(1) } else { options })
 }
 
 /// Callback that receives the text as it is generated.
