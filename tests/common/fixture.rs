@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::gguf::Builder;
+
 /// A directory with a model and its reference values.
 pub struct Case {
     pub name: String,
@@ -130,28 +132,40 @@ pub const DECODERS: &[&str] = &[
     "granite4_small",
 ];
 
-/// Directories of cases: `ARENITE_FIXTURES`, then the repository.
+/// Directories of cases: the repository's small ones, its others, and the larger set that `ARENITE_FIXTURES` names.
 pub fn roots() -> Vec<PathBuf> {
     let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
-    std::env::var_os("ARENITE_FIXTURES").map(PathBuf::from).into_iter().chain([committed]).collect()
+    let more = std::env::var_os("ARENITE_FIXTURES").map(PathBuf::from);
+    [committed.join("small"), committed].into_iter().chain(more).collect()
 }
 
 impl Case {
-    /// Finds the case of this name with the model `file`. If it is missing, prints that it is skipped.
-    pub fn find(name: &str, file: &str) -> Option<Self> {
-        for root in roots() {
-            let dir = root.join(name);
+    /// The cases of this name with the model `file`: a small one, and a larger one with `ARENITE_FIXTURES`. If there is
+    /// none, prints that it is skipped: only the published crate, which is without the small cases, has none.
+    pub fn all(name: &str, file: &str) -> Vec<Self> {
+        let mut cases = vec![];
+        for dir in roots().iter().map(|root| root.join(name)) {
             if let (true, Ok(text)) = (dir.join(file).exists(), fs::read_to_string(dir.join("ref.json"))) {
                 let json = serde_json::from_str(&text).expect("ref.json");
-                return Some(Self { name: name.into(), dir, json });
+                cases.push(Self { name: name.into(), dir, json });
             }
         }
-        println!("SKIP {name}/{file}: set ARENITE_FIXTURES to the directory of reference cases");
-        None
+        if cases.is_empty() {
+            println!("SKIP {name}/{file}: set ARENITE_FIXTURES to the directory of reference cases");
+        }
+        cases
     }
 
+    /// The first of [`all`](Self::all).
+    pub fn find(name: &str, file: &str) -> Option<Self> {
+        Self::all(name, file).into_iter().next()
+    }
+
+    /// A file of the case. A small case stores the matrices of its model as Q4_0 without loss: they become F32 again.
     pub fn file(&self, name: &str) -> Vec<u8> {
-        fs::read(self.dir.join(name)).unwrap_or_else(|e| panic!("{}/{name}: {e}", self.name))
+        let bytes = fs::read(self.dir.join(name)).unwrap_or_else(|e| panic!("{}/{name}: {e}", self.name));
+        let is_small = self.dir.parent().is_some_and(|root| root.ends_with("small"));
+        if is_small && name == "model.gguf" { Builder::read(&bytes).widen().build() } else { bytes }
     }
 
     pub fn json(&self) -> &Value {

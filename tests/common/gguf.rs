@@ -3,6 +3,10 @@
 //! [`Builder::build`] writes a correct file. An override that is `Some`, and [`Meta::Raw`], are written unchanged and
 //! make the file wrong in exactly that place.
 
+use arenite::Gguf;
+use arenite::gguf::Value;
+use arenite::quant::{TensorType, decode_row};
+
 /// A metadata value. `From` converts a Rust value of the same type: `set("key", 5u32)`.
 #[derive(Clone, Debug)]
 pub enum Meta {
@@ -94,6 +98,26 @@ impl From<bool> for Meta {
     }
 }
 
+impl From<Value<'_>> for Meta {
+    fn from(value: Value<'_>) -> Self {
+        match value {
+            Value::U8(x) => x.into(),
+            Value::I8(x) => x.into(),
+            Value::U16(x) => x.into(),
+            Value::I16(x) => x.into(),
+            Value::U32(x) => x.into(),
+            Value::I32(x) => x.into(),
+            Value::U64(x) => x.into(),
+            Value::I64(x) => x.into(),
+            Value::F32(x) => x.into(),
+            Value::F64(x) => x.into(),
+            Value::Bool(x) => x.into(),
+            Value::Str(x) => Meta::Str(x.into()),
+            Value::Array(x) => Meta::Array(x.element() as u32, x.len() as u64, x.bytes().into()),
+        }
+    }
+}
+
 impl From<&str> for Meta {
     fn from(value: &str) -> Self {
         Meta::Str(value.into())
@@ -147,6 +171,32 @@ impl Builder {
     /// An empty file of version 3.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The contents of a file, to be changed.
+    pub fn read(file: &[u8]) -> Self {
+        let gguf = Gguf::parse(file).unwrap();
+        let mut out = Self::new();
+        for (name, value) in gguf.keys() {
+            out.push_key(name, value);
+        }
+        for tensor in gguf.tensors() {
+            let kind = tensor.kind as u32;
+            out.push_tensor(tensor.name, &tensor.dims[..tensor.dim_count as usize], kind, tensor.data.to_vec());
+        }
+        out
+    }
+
+    /// Decodes all matrices to F32.
+    pub fn widen(mut self) -> Self {
+        for tensor in &mut self.tensors {
+            let kind = TensorType::from_id(tensor.kind).unwrap();
+            let mut values = vec![0.0; tensor.dims.iter().product::<u64>() as usize];
+            assert!(decode_row(kind, &tensor.data, &mut values));
+            tensor.data = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+            tensor.kind = TensorType::F32 as u32;
+        }
+        self
     }
 
     /// Sets a key. A key that exists keeps its position.

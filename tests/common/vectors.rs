@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use arenite::tokenizer::{Encode, INDEX_KEY, Tokenizer};
 use arenite::{Error, Gguf, TokenId};
 use serde::Deserialize;
+use serde_json::Value;
 
+use super::fixture::numbers;
 use super::fixtures::{committed, external, read};
 use super::gguf::{Meta, with_key};
 use super::unwritten::unwritten;
 
-/// Reads a file from the external fixtures or the repository.
+/// Reads a file of the repository or of the larger set.
 pub fn fixture(path: &str) -> Option<Vec<u8>> {
     let small = committed().join(path);
     if small.exists() {
@@ -20,11 +22,25 @@ pub fn fixture(path: &str) -> Option<Vec<u8>> {
     Some(read(&full))
 }
 
-/// Reads a vocabulary of llama.cpp.
+/// Reads a published vocabulary, in llama.cpp's form. The larger set has them.
 pub fn vocabulary(name: &str) -> Option<Vec<u8>> {
     let path = |ending| -> Option<PathBuf> { Some(external()?.join(format!("tokenizers/ggml-vocab-{name}{ending}"))) };
     let plain = path(".gguf")?;
     if plain.exists() { Some(read(&plain)) } else { Some(read(&path(".gguf.gz")?)) }
+}
+
+/// Reads a tiny vocabulary of the repository, and texts with their ids. The published crate does not have them.
+pub fn tiny(name: &str) -> Option<(Vec<u8>, Vectors)> {
+    let directory = committed().join("tokenizers");
+    if !directory.exists() {
+        println!("SKIP: tests/fixtures/tokenizers is missing");
+        return None;
+    }
+    let file: Value = serde_json::from_slice(&read(&directory.join("ids.json"))).unwrap();
+    let texts = file["texts"].as_array().unwrap().iter().map(|hex| bytes_of(hex.as_str().unwrap()));
+    let cases = texts.zip(file[name].as_array().unwrap()).filter(|(_, ids)| !ids.is_null());
+    let cases = cases.map(|(text, ids)| (text, numbers(ids))).collect();
+    Some((read(&directory.join(format!("{name}.gguf"))), Vectors { cases, hello_special: None }))
 }
 
 /// Texts and their ids.
@@ -45,29 +61,19 @@ struct File {
 struct Case {
     hex: String,
     ids: Option<Vec<u32>>,
-    llamacpp_ids: Option<Ids>,
 }
 
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Ids {
-    Same(String),
-    Other(Vec<u32>),
+/// The bytes of hexadecimal digits.
+fn bytes_of(hex: &str) -> Vec<u8> {
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    hex.as_bytes().chunks(2).map(byte).collect()
 }
 
 impl Vectors {
-    /// Loads `tokenizers/<name>.json`, llama.cpp's results.
-    pub fn load(name: &str) -> Option<Self> {
+    /// The ids of a published vocabulary, from llama.cpp.
+    pub fn published(name: &str) -> Option<Self> {
         let file: File = serde_json::from_slice(&fixture(&format!("tokenizers/{name}.json"))?).unwrap();
-        let cases = file.cases.into_iter().filter_map(|case| {
-            let ids = match case.llamacpp_ids {
-                Some(Ids::Other(ids)) => ids,
-                Some(Ids::Same(_)) | None => case.ids?,
-            };
-            let hex = case.hex.as_bytes();
-            let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
-            Some((hex.chunks(2).map(byte).collect(), ids))
-        });
+        let cases = file.cases.into_iter().filter_map(|case| Some((bytes_of(&case.hex), case.ids?)));
         Some(Self { cases: cases.collect(), hello_special: file.add_special_Hello })
     }
 }

@@ -2,6 +2,8 @@
 
 use arenite::chat::{Format, Message, Piece, Role};
 
+use crate::common::fixtures::external;
+
 const TALK: [Message<'_>; 6] = [
     Message { role: Role::System, content: "You are a helpful assistant" },
     Message { role: Role::User, content: "Hello" },
@@ -80,12 +82,9 @@ fn templates_are_recognised() {
 /// Recognizes the templates in the fixtures. The expected formats were read by hand from llama.cpp's rules.
 #[test]
 fn public_templates_are_recognised() {
-    let Some(root) = std::env::var_os("ARENITE_FIXTURES") else {
-        eprintln!("SKIP: ARENITE_FIXTURES is not set, so public chat templates are not recognised");
-        return;
-    };
+    let Some(root) = external() else { return };
     let unpacked = std::process::Command::new("gzip")
-        .args(["-dc", std::path::Path::new(&root).join("templates/cases.json.gz").to_str().expect("UTF-8")])
+        .args(["-dc", root.join("templates/cases.json.gz").to_str().expect("UTF-8")])
         .output();
     let Ok(unpacked) = unpacked else {
         eprintln!("SKIP: there is no gzip, so public chat templates are not recognised");

@@ -1,6 +1,6 @@
 //! Compares encoders and encoder-decoders with Hugging Face transformers and torch in fp32.
 //!
-//! The cases are in the directory that `ARENITE_FIXTURES` names.
+//! The cases are in `tests/fixtures`, and larger ones in the directory that `ARENITE_FIXTURES` names.
 
 use crate::common::encoders::{ENCODERS, LAYERS, encoder, is_alone, tensors};
 use crate::common::fixture::{Case, numbers, relative_error};
@@ -68,8 +68,7 @@ fn check(case: &Case, file: &[u8], start: u32, banned: Option<u32>) {
 
 #[test]
 fn t5() {
-    for name in ["t5_relu", "t5_gated", "umt5"] {
-        let Some(case) = Case::find(name, "model.gguf") else { continue };
+    for case in ["t5_relu", "t5_gated", "umt5"].iter().flat_map(|name| Case::all(name, "model.gguf")) {
         check(&case, &case.file("model.gguf"), 0, None);
     }
 }
@@ -88,9 +87,7 @@ fn embeddings() {
         "eurobert",
         "t5encoder",
     ] {
-        if let Some(case) = Case::find(name, "model.gguf") {
-            embeds(&case);
-        }
+        Case::all(name, "model.gguf").iter().for_each(embeds);
     }
 }
 

@@ -1,8 +1,9 @@
 //! Compares logits with independent programs: Hugging Face transformers in fp32, and llama.cpp.
 //!
-//! Most cases are in the directory that `ARENITE_FIXTURES` names; a few are in `tests/fixtures`.
+//! Every family has a case in `tests/fixtures`. `ARENITE_FIXTURES` names a directory with larger ones.
 
 use crate::common::fixture::{Case, DECODERS, relative_error};
+use crate::common::fixtures::external;
 use crate::common::run::{Run, argmax};
 use arenite::KvType;
 
@@ -15,9 +16,8 @@ const DELTA_TOLERANCE: f64 = 2e-5;
 
 #[test]
 fn f32_models_equal_transformers() {
-    for name in DECODERS.iter().copied() {
-        let Some(case) = Case::find(name, "model.gguf") else { continue };
-        let file = case.file("model.gguf");
+    for case in DECODERS.iter().flat_map(|name| Case::all(name, "model.gguf")) {
+        let (name, file) = (&*case.name, case.file("model.gguf"));
         let mut worst = 0.0f64;
         for (i, prompt) in case.prompts().iter().enumerate() {
             let mut run = Run::new(&file, |options| {
@@ -50,11 +50,11 @@ fn is_deep(name: &str) -> bool {
 }
 
 /// Compares with llama.cpp on the same quantized file. Since both programs quantize activations, neither gives the
-/// exact logits of the stored weights. Ours may deviate a tenth more.
+/// exact logits of the stored weights. Ours may deviate a tenth more. Each matrix of `mixed` has another type.
 #[test]
 fn quantized_models_are_as_near_as_llama_cpp() {
-    for (name, kinds) in [
-        ("llama_mha", "F16 BF16"),
+    let larger = [
+        ("llama_mha", "BF16"),
         (
             "q_llama",
             "Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q2_K Q3_K_M Q4_K_M Q5_K_M Q6_K IQ4_NL IQ4_XS TQ1_0 TQ2_0 IQ1_S IQ1_M IQ2_XXS IQ2_XS \
@@ -64,7 +64,9 @@ fn quantized_models_are_as_near_as_llama_cpp() {
         ("q_gpt2", "Q8_0 Q4_0 Q2_K Q4_K_M Q6_K"),
         ("q_gemma3", "Q8_0 Q4_1 Q5_0 Q3_K_M Q4_K_M Q5_K_M IQ4_XS TQ2_0"),
         ("q_qwen3moe", "MXFP4_MOE Q4_K_M"),
-    ] {
+    ];
+    let larger = if external().is_some() { &larger[..] } else { &[] };
+    for (name, kinds) in [("llama_mha", "F16"), ("mixed", "first second")].iter().chain(larger) {
         kinds.split_ascii_whitespace().for_each(|kind| near(name, kind));
     }
 }

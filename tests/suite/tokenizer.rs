@@ -1,11 +1,11 @@
 //! Compares token ids with llama.cpp's, and decodes them again.
 //!
-//! The large vocabularies and their vectors are in `ARENITE_FIXTURES`.
+//! Tiny vocabularies are in `tests/fixtures/tokenizers`; published ones are in the directory that `ARENITE_FIXTURES` names.
 
 use crate::common::fixture::{Case, DECODERS};
 use crate::common::gguf::{Builder, Meta, with_key};
 use crate::common::tiny::tiny_llama;
-use crate::common::vectors::{Owned, Vectors, fixture, vocabulary};
+use crate::common::vectors::{Owned, Vectors, fixture, tiny, vocabulary};
 use arenite::tokenizer::{Encode, INDEX_KEY, TokenType, Tokenizer};
 use arenite::{Error, Gguf, Name, Options, Plan, TokenId};
 
@@ -19,13 +19,12 @@ fn escaped(text: &[u8]) -> Vec<u8> {
 
 /// Checks every string of a vector file: its ids, and the text decoded from them, with the index in RAM and in the
 /// file.
-fn check(file: &[u8], vectors: &str) {
+fn check(file: &[u8], vectors: &Vectors) {
     check_with(&Owned::new(file), vectors);
     check_with(&Owned::packed(file), vectors);
 }
 
-fn check_with(tokenizer: &Owned<'_>, vectors: &str) {
-    let Some(vectors) = Vectors::load(vectors) else { return };
+fn check_with(tokenizer: &Owned<'_>, vectors: &Vectors) {
     let mut wrong = 0;
     for (bytes, ids) in &vectors.cases {
         let found = tokenizer.encode(bytes, Encode::TEXT);
@@ -44,8 +43,8 @@ fn check_with(tokenizer: &Owned<'_>, vectors: &str) {
     }
     assert_eq!(wrong, 0, "of {} cases", vectors.cases.len());
     assert!(vectors.cases.len() > 100);
-    if let Some(ids) = vectors.hello_special {
-        assert_eq!(tokenizer.encode(b"Hello", Encode { add_special: true, parse_special: false }), ids);
+    if let Some(ids) = &vectors.hello_special {
+        assert_eq!(tokenizer.encode(b"Hello", Encode { add_special: true, parse_special: false }), *ids);
     }
 }
 
@@ -70,7 +69,7 @@ macro_rules! vocabularies {
         #[test]
         fn $test() {
             let Some(file) = vocabulary($name) else { return };
-            check(&file, $name);
+            check(&file, &Vectors::published($name).unwrap());
             check_shipped($name, &file);
         }
     )*};
@@ -88,8 +87,8 @@ macro_rules! tiny {
     ($($test:ident $name:literal)*) => {$(
         #[test]
         fn $test() {
-            let Some(file) = fixture(concat!($name, "/model.gguf")) else { return };
-            check(&file, concat!("tiny-", $name));
+            let Some((file, vectors)) = tiny($name) else { return };
+            check(&file, &vectors);
         }
     )*};
 }
@@ -108,8 +107,7 @@ tiny! {
 #[test]
 fn one_way_vocabularies() {
     for name in ["bert", "t5_relu"] {
-        let Some(file) = fixture(&format!("{name}/model.gguf")) else { continue };
-        let vectors = Vectors::load(&format!("tiny-{name}")).unwrap();
+        let Some((file, vectors)) = tiny(name) else { continue };
         let tokenizer = Owned::new(&file);
         let mut wrong = 0;
         for (bytes, ids) in &vectors.cases {
@@ -121,26 +119,26 @@ fn one_way_vocabularies() {
         }
         assert_eq!(wrong, 0, "{name}: of {} cases", vectors.cases.len());
         assert!(vectors.cases.len() > 100);
-        let case = Case::find(name, "model.gguf").unwrap();
-        for prompt in case.prompts() {
+        for prompt in tokenized(name).iter().flat_map(Case::prompts) {
             assert_eq!(tokenizer.encode(prompt.text.as_bytes(), Encode::PROMPT), prompt.ids, "{name}");
         }
     }
 }
 
+/// The cases of this name whose prompts are from a tokenizer. They are in the larger set.
+fn tokenized(name: &str) -> Vec<Case> {
+    Case::all(name, "model.gguf").into_iter().filter(|case| !case.json()["tokenizer"].is_null()).collect()
+}
+
 /// The prompts of the reference cases, with BOS where the tokenizer adds one.
 #[test]
 fn prompts_of_every_decoder() {
-    for name in DECODERS {
-        let Some(case) = Case::find(name, "model.gguf") else { continue };
-        if case.json()["tokenizer"].is_null() {
-            continue; // ids that are not from a tokenizer
-        }
+    for case in DECODERS.iter().flat_map(|name| tokenized(name)) {
         let file = case.file("model.gguf");
         let tokenizer = Owned::new(&file);
         for prompt in case.prompts() {
             let ids = tokenizer.encode(prompt.text.as_bytes(), Encode { add_special: true, parse_special: false });
-            assert_eq!(ids, prompt.ids, "{name}: {:?}", prompt.text);
+            assert_eq!(ids, prompt.ids, "{}: {:?}", case.name, prompt.text);
         }
     }
 }

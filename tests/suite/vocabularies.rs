@@ -3,7 +3,7 @@
 
 use crate::common::gguf::{Builder, Meta};
 use crate::common::tiny::tiny_llama;
-use crate::common::vectors::{Owned, Vectors, fixture};
+use crate::common::vectors::{Owned, fixture, tiny};
 use arenite::tokenizer::{Encode, TokenType};
 use arenite::{Error, TokenId};
 use serde_json::Value;
@@ -204,7 +204,7 @@ fn a_text_longer_than_the_memory() {
     }
     assert!(needed > 13 * text.len() && least < 400, "{least} of {needed}");
     // Texts for SentencePiece's vocabulary, with llama.cpp's ids.
-    let (Some(file), Some(vectors)) = (fixture("t5_relu/model.gguf"), Vectors::load("tiny-t5_relu")) else { return };
+    let Some((file, vectors)) = tiny("t5_relu") else { return };
     let tokenizer = Owned::new(&file).tokenizer;
     let mut less = 0;
     for (text, ids) in &vectors.cases {

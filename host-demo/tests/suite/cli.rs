@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::common::{arenite, arenite_with, error, fixtures, json, lines, npy, path, stdout, stdout_with};
+use crate::common::{arenite, arenite_with, committed, error, fixtures, json, lines, npy, path, stdout, stdout_with};
 use serde_json::Value;
 
 const COMMANDS: [&str; 23] = [
@@ -143,17 +143,13 @@ fn errors_say_what_where_and_what_to_do() {
     assert!(error(&["generate", "-p", "a", "--stop-id", "99999"]).contains("99999"));
     assert!(error(&["translate", "-p", "a", "--n-best", "3", "--beams", "2"]).contains("--beams"));
 
-    if let Some(case) = fixtures("bert") {
-        let model = case.join("model.gguf");
-        for command in [&["generate", "-p", "a", "-m"][..], &["chat", "-m"], &["score", "--jsonl", "-m"]] {
-            assert!(error(&[command, &[path(&model)]].concat()).contains("arenite embed"), "{command:?}");
-        }
+    let model = committed("tests/fixtures/nomic_bert/model.gguf");
+    for command in [&["generate", "-p", "a", "-m"][..], &["chat", "-m"], &["score", "--jsonl", "-m"]] {
+        assert!(error(&[command, &[path(&model)]].concat()).contains("arenite embed"), "{command:?}");
     }
-    if let Some(case) = fixtures("t5_relu") {
-        let model = case.join("model.gguf");
-        for command in [&["generate", "-p", "a", "-m"][..], &["chat", "-m"]] {
-            assert!(error(&[command, &[path(&model)]].concat()).contains("arenite translate"), "{command:?}");
-        }
+    let model = committed("tests/fixtures/small/t5_relu/model.gguf");
+    for command in [&["generate", "-p", "a", "-m"][..], &["chat", "-m"]] {
+        assert!(error(&[command, &[path(&model)]].concat()).contains("arenite translate"), "{command:?}");
     }
 
     let full = error(&["generate", "-c", "4", "-p", "This is a prompt of more than four tokens."]);
@@ -563,26 +559,9 @@ fn stories260k_tells_what_llama2c_tells() {
 
 #[test]
 fn greedy_ids_are_those_of_the_reference() {
-    for case in [
-        "llama_gqa",
-        "mixtral",
-        "qwen2",
-        "qwen3",
-        "qwen3moe",
-        "gpt2",
-        "gemma",
-        "gemma2",
-        "gemma3",
-        "gemma4_dense",
-        "gemma4_e2b",
-        "phi3",
-        "phi3_longrope",
-        "stablelm",
-        "smollm3",
-        "olmo2",
-        "granite",
-    ] {
-        let Some(case) = fixtures(case) else { return };
+    for case in ["qwen3", "gpt2", "phi4_mini", "gpt_oss_yarn", "olmo3_small", "granite4_small", "lfm2moe", "nemotron_h"]
+    {
+        let case = committed("tests/fixtures").join(case);
         let reference: Value =
             serde_json::from_slice(&std::fs::read(case.join("ref.json")).expect("ref.json")).expect("JSON");
         let model = case.join("model.gguf");
@@ -597,22 +576,23 @@ fn greedy_ids_are_those_of_the_reference() {
 
 #[test]
 fn a_file_with_only_a_vocabulary_tokenizes() {
-    let Some(tokenizers) = fixtures("tokenizers") else { return };
+    let tokenizers = committed("tests/fixtures/tokenizers");
     let vectors: Value =
-        serde_json::from_slice(&std::fs::read(tokenizers.join("llama-spm.json")).expect("the vectors")).expect("JSON");
-    let model = tokenizers.join("ggml-vocab-llama-spm.gguf");
-    let cases = vectors["cases"].as_array().expect("a list");
+        serde_json::from_slice(&std::fs::read(tokenizers.join("ids.json")).expect("the vectors")).expect("JSON");
+    let model = tokenizers.join("llama_mha.gguf");
+    let list = |key: &str| vectors[key].as_array().expect("a list").iter();
+    let cases: Vec<_> = list("texts").zip(list("llama_mha")).filter(|(_, ids)| !ids.is_null()).collect();
     assert!(cases.len() > 100);
     // Bytes that are not UTF-8 are passed unchanged in a JSON string.
-    let lines: Vec<u8> = cases.iter().flat_map(|case| json_line(&bytes_of(case))).collect();
+    let lines: Vec<u8> = cases.iter().flat_map(|(text, _)| json_line(&bytes_of(text))).collect();
     let output = arenite_with(&["tokenize", "-m", path(&model), "--jsonl"], &lines);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let got = String::from_utf8(output.stdout).expect("UTF-8");
-    for (case, ids) in cases.iter().zip(got.lines()) {
-        assert_eq!(serde_json::from_str::<Value>(ids).expect("JSON"), case["ids"], "{case}");
+    for ((text, want), ids) in cases.iter().zip(got.lines()) {
+        assert_eq!(serde_json::from_str::<Value>(ids).expect("JSON"), **want, "{text}");
     }
     let back = stdout_with(&["detokenize", "-m", path(&model), "--jsonl"], got.as_bytes());
-    for (case, text) in cases.iter().zip(back.lines()) {
+    for ((case, _), text) in cases.iter().zip(back.lines()) {
         // SentencePiece writes spaces as U+2581, so that character comes back as a space.
         let expected = String::from_utf8_lossy(&bytes_of(case)).replace('\u{2581}', " ");
         assert_eq!(serde_json::from_str::<Value>(text).expect("JSON"), Value::from(expected), "{case}");
@@ -620,8 +600,8 @@ fn a_file_with_only_a_vocabulary_tokenizes() {
 }
 
 /// The bytes of a test string, which is hexadecimal in the vectors.
-fn bytes_of(case: &Value) -> Vec<u8> {
-    let hex = case["hex"].as_str().expect("hex");
+fn bytes_of(text: &Value) -> Vec<u8> {
+    let hex = text.as_str().expect("hex");
     (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).expect("hex")).collect()
 }
 

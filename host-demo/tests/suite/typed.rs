@@ -178,9 +178,9 @@ fn every_command_takes_many_texts() {
 
 #[test]
 fn embeddings_of_many_texts() {
-    let Some(case) = crate::common::fixtures("bert") else { return };
     let directory = tempfile::tempdir().expect("a directory");
-    let (model, output) = (case.join("model.gguf"), directory.path().join("all.npy"));
+    let model = crate::common::committed("tests/fixtures/nomic_bert/model.gguf");
+    let output = directory.path().join("all.npy");
     let lines = b"\"hello world\"\n[1, 2, 3]\n";
     let printed = crate::common::lines(&stdout_with(&["embed", "-m", path(&model), "--jsonl"], lines));
     let rows =
