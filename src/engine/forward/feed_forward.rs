@@ -113,7 +113,9 @@ impl Limit {
 
 /// `gate = f(gate)`, or `gate = f(gate) * up` with at most `limit` in `f(gate)` and in the absolute value of `up`.
 pub(super) fn activate(kernels: &Kernels, f: Activation, limit: Option<Limit>, gate: &mut [f32], up: Option<&[f32]>) {
-    let (Some(Limit { most, before }), Some(up)) = (limit, up) else { return kernels.activate(f, gate, up) };
+    let (true, Some(Limit { most, before }), Some(up)) = (built::LIMITS, limit, up) else {
+        return kernels.activate(f, gate, up);
+    };
     let at_most = |x: f32| if x > most { most } else { x }; // NaN passes through
     if before {
         gate.iter_mut().for_each(|x| *x = at_most(*x));
