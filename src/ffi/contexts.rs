@@ -263,5 +263,6 @@ pub unsafe extern "C" fn arenite_pass_step(pass: *mut arenite_pass) -> bool {
         return false;
     }
     // SAFETY: see the module. Only this field is borrowed: it borrows the other one.
-    unsafe { (*(&raw mut (*pass).pass)).as_mut() }.is_some_and(Pass::step)
+    let pass = unsafe { &mut (*pass).pass };
+    pass.as_mut().is_some_and(Pass::step)
 }
