@@ -750,9 +750,9 @@ enum arenite_status arenite_session_run(struct arenite_session *session,
 size_t arenite_pass_size(void);
 
 /**
- * Begins to run `count` tokens in a context, or in the session's own for null; creates the pass in `memory`. Afterwards
- * `arenite_pass_step` runs it. Until its last step, or until it is abandoned, it borrows the session, the context and the
- * tokens: do not use them. On error nothing was run.
+ * Creates a pass in `memory` that runs `count` tokens in a context, or in the session's own if `context` is null. Each call
+ * of `arenite_pass_step` runs a step of it. Do not use the session, the context or the tokens until the last step, or until
+ * you abandon the pass. On error nothing was run.
  */
 enum arenite_status arenite_pass_new(struct arenite_session *session,
                                      struct arenite_context *context,

@@ -304,7 +304,7 @@ pub(crate) const WKV: bool = RWKV || KIMI_DELTA;
 /// Layouts of tensors that files of every family may have.
 pub(crate) const LAYOUTS: Abilities =
     if LENIENT { Abilities::union(&[Abilities::FUSED_QKV, Abilities::FUSED_GATE]) } else { Abilities::union(&[]) };
-/// Activation functions that files of every family may name (`hidden_activation`), if another family needs them.
+/// Activation functions that a file of any family may name in `hidden_activation`. A build has those that its families need.
 pub(crate) const ACTIVATIONS: Abilities = if LENIENT {
     Abilities::union(&[Abilities::GELU_TANH, Abilities::GELU_ERF, Abilities::RELU, Abilities::RELU_SQUARED])
 } else {

@@ -157,15 +157,15 @@ pub struct Need {
     pub tokenizer: usize,
 }
 
-/// A RAM region for each block of memory, by its number on the board.
+/// The number of the board's RAM region that holds each block of memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Regions {
     pub workspace: usize,
     pub kv: usize,
     pub tokenizer: usize,
-    /// Of each worker.
+    /// Regions of the stacks, one per worker.
     pub stacks: Vec<usize>,
-    /// The program's own statics.
+    /// Region of the program's own statics.
     pub statics: usize,
 }
 
@@ -188,14 +188,14 @@ impl Board {
         self.ram.iter().sum()
     }
 
-    /// RAM that the program needs besides the model's memory: statics, and stacks, each contiguous.
+    /// Returns the blocks of RAM that the program needs besides the model's memory: its statics, and a stack per worker.
     pub fn reserved(&self, workers: usize) -> Vec<usize> {
         // An operating system has room for the stacks of threads.
         let stacks = if self.flash.is_some() { workers.max(1) } else { 1 };
         [vec![STATICS], vec![STACK; stacks]].concat()
     }
 
-    /// Assigns blocks of memory to RAM regions. `None` if they do not fit.
+    /// Assigns each block of memory to a RAM region. Returns `None` if they do not fit.
     fn assign(&self, blocks: &[usize]) -> Option<Vec<usize>> {
         let mut order: Vec<usize> = (0..blocks.len()).collect();
         order.sort_unstable_by_key(|&i| std::cmp::Reverse(blocks[i]));
@@ -210,7 +210,7 @@ impl Board {
         Some(regions)
     }
 
-    /// A placement of the model's memory, for microcontrollers.
+    /// Assigns the memory of a model and its program to RAM regions. Returns `None` if it does not fit.
     pub fn regions(&self, need: Need, workers: usize) -> Option<Regions> {
         let regions = self.assign(&[vec![need.workspace, need.kv, need.tokenizer], self.reserved(workers)].concat())?;
         let [workspace, kv, tokenizer, statics, stacks @ ..] = &regions[..] else { return None };
@@ -268,7 +268,7 @@ fn last(most: usize, holds: impl Fn(usize) -> bool) -> usize {
 
 /// Returns whether all `blocks`, in descending order, fit into the RAM regions `pieces`, from piece `first` on for the
 /// first block. Tries every assignment; blocks of the same size are interchangeable. On success pushes the region of each
-/// block to `places`, the last block first.
+/// block to `places`, starting with the last block.
 fn place(blocks: &[usize], pieces: &mut Vec<usize>, first: usize, places: &mut Vec<usize>) -> bool {
     let Some((&block, rest)) = blocks.split_first() else { return true };
     (first..pieces.len()).any(|i| {

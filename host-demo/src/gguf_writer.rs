@@ -313,8 +313,8 @@ impl Header {
         Ok(tensors)
     }
 
-    /// Returns a file with this header whose tensors are zeros, or `None` if the system has no memory for it. Pages that
-    /// are not read take none.
+    /// Returns a file with this header whose tensors are zeros, or `None` if the system has no memory for it. Only pages
+    /// that are read take memory.
     ///
     /// # Errors
     ///

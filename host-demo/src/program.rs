@@ -6,7 +6,7 @@ use arenite::{Gguf, KvType, model, tokenizer};
 
 use clap::ValueEnum;
 
-/// Targets of programs, as Rust names them.
+/// Targets of programs, named after Rust's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Target {
     /// Cortex-M0+
@@ -51,17 +51,18 @@ impl Target {
     }
 }
 
-/// Measured sizes. `program TARGET LEVEL BYTES` is the flash size of a program that tells a story, including printing and vector
-/// table, with the features `llama`, `q8_0` and `kv-f16`: `.ci/firmware` measures `thumbv7em s`, `.ci/boards` the others, of
-/// projects with a HAL. `feature NAME BYTES` is the size that a feature adds for `thumbv7em` at level `s`, from
-/// `.ci/firmware sizes`.
+/// Measured sizes, one per line.
+///
+/// `program TARGET LEVEL BYTES` is the flash size of a program that tells a story, with the features [`INCLUDED`],
+/// printing and a vector table. `.ci/firmware` measures `thumbv7em s`; `.ci/boards` measures the others, which use a HAL.
+/// `feature NAME BYTES` is the size that a feature adds for `thumbv7em` at level `s`; `.ci/firmware sizes` measures it.
 const MEASURED: &str = include_str!("programs.txt");
 /// Features of the measured programs.
 const INCLUDED: [&str; 3] = ["llama", "q8_0", "kv-f16"];
-/// Estimate for a feature that was not measured: more than any family adds.
+/// Estimate for a feature that was not measured: more than any measured family adds.
 const UNMEASURED: usize = 24 * 1024;
 
-/// The number of a line of [`MEASURED`] that starts with these words.
+/// Returns the number at the end of the line of [`MEASURED`] that starts with these words.
 fn measured(words: &[&str]) -> Option<usize> {
     MEASURED.lines().find_map(|line| {
         let mut rest = line.split_ascii_whitespace();
@@ -81,7 +82,7 @@ fn name<T: ValueEnum>(value: T) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flash {
     pub bytes: usize,
-    /// False if the target or a feature was not measured.
+    /// False if the target, the level or a feature was not measured.
     pub is_measured: bool,
 }
 
@@ -100,8 +101,8 @@ pub fn features(gguf: &Gguf<'_>, kv: KvType) -> BTreeSet<&'static str> {
     features
 }
 
-/// The flash size of a program with these features. The sizes of features grow with the rest of the program. A target or level
-/// that was not measured is taken to be as large as the largest program.
+/// Returns the flash size of a program with these features. The sizes of features are scaled with the size of the
+/// program. For a target or level that was not measured, the largest measured program is used.
 pub fn flash(features: &BTreeSet<&'static str>, target: Target, level: Level) -> Flash {
     let program = |target, level| measured(&["program", &name(target), &name(level)]);
     let largest =

@@ -204,7 +204,7 @@ pub unsafe extern "C" fn arenite_session_run(
 /// Tokens that run in steps of one layer, so that the program can feed a watchdog or yield to other tasks in between.
 pub struct arenite_pass {
     work: Work<'static>,
-    /// Borrows `work`. `None` until `work` is in its place.
+    /// Borrows `work`. `None` until `work` is at its final address.
     pass: Option<Pass<'static, 'static, 'static, 'static>>,
 }
 
@@ -214,9 +214,9 @@ pub extern "C" fn arenite_pass_size() -> usize {
     size_of::<arenite_pass>()
 }
 
-/// Begins to run `count` tokens in a context, or in the session's own for null; creates the pass in `memory`. Afterwards
-/// `arenite_pass_step` runs it. Until its last step, or until it is abandoned, it borrows the session, the context and the
-/// tokens: do not use them. On error nothing was run.
+/// Creates a pass in `memory` that runs `count` tokens in a context, or in the session's own if `context` is null. Each call
+/// of `arenite_pass_step` runs a step of it. Do not use the session, the context or the tokens until the last step, or until
+/// you abandon the pass. On error nothing was run.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_pass_new(
     session: *mut arenite_session,
@@ -239,7 +239,7 @@ pub unsafe extern "C" fn arenite_pass_new(
             Ok(arenite_pass { work: Work::prefill(context, tokens), pass: None })
         });
         match (placed, engine) {
-            // The pass borrows the work where it stays.
+            // The pass borrows `work` at its final address.
             (Ok(()), Some(engine)) => match engine.begin(from_mut(&mut (**out).work)) {
                 Ok(pass) => {
                     (&raw mut (**out).pass).write(Some(pass));
@@ -262,7 +262,7 @@ pub unsafe extern "C" fn arenite_pass_step(pass: *mut arenite_pass) -> bool {
     if pass.is_null() {
         return false;
     }
-    // SAFETY: see the module. Only this field is borrowed: it borrows the other one.
+    // SAFETY: see the module. Only the field `pass` is borrowed here, because the pass itself borrows the field `work`.
     let pass = unsafe { &mut (*pass).pass };
     pass.as_mut().is_some_and(Pass::step)
 }

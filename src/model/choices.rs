@@ -305,7 +305,7 @@ pub enum Scores {
     Softmax,
     /// Sigmoid of each.
     Sigmoid,
-    /// For each choice the softmax over those that are near the best of the rest (SparseMixer-2,
+    /// For each choice, a softmax over the scores that are near the best remaining one (SparseMixer-2,
     /// [Phi-3.5-MoE](https://arxiv.org/abs/2404.14219)).
     Sparse,
 }

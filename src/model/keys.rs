@@ -343,7 +343,7 @@ impl<'g, 'a> Keys<'g, 'a> {
 
     /// Reads the keys common to all families and returns a spec like Llama's: RMS norms before attention and
     /// feed-forward, rotary positions in `style`, separate q, k and v without biases, a feed-forward gated by SiLU.
-    #[inline(never)] // the image is smaller
+    #[inline(never)] // makes the image smaller
     pub const fn decoder(&mut self, style: RopeStyle) -> Result<Spec<'a>, Error> {
         let dim = tri!(self.size("embedding_length", MAX_WIDTH));
         let layers = tri!(self.size("block_count", MAX_LAYERS));

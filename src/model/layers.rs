@@ -221,7 +221,8 @@ pub struct Xielu<'a> {
     pub eps: Numbers<'a>,
 }
 
-/// Limits of a feed-forward's gate, after its activation function, and of the absolute values of `up`; up to 1e-6: none.
+/// Limits of a feed-forward's gate, after its activation function, and of the absolute values of `up`. A limit of 1e-6 or
+/// less means none.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Limits<'a> {
@@ -229,6 +230,6 @@ pub struct Limits<'a> {
     pub experts: Numbers<'a>,
     /// Limits of shared experts, and of layers without experts.
     pub shared: Numbers<'a>,
-    /// True if the gate is limited before its activation function instead.
+    /// True if the gate is also limited before its activation function.
     pub before: bool,
 }

@@ -332,11 +332,11 @@ pub(super) fn byte_token(token: &[u8]) -> Option<u8> {
     Some((digit(*high)? * 16 + digit(*low)?) as u8)
 }
 
-/// Special tokens that absorb adjacent white space.
+/// Selects the special tokens that absorb adjacent white space.
 #[derive(Clone, Copy)]
 pub(super) enum Strips<'a> {
     Nothing,
-    /// Ascending numbers `4 * id + (before ? 1 : 0) + (after ? 2 : 0)`, which `arenite convert` writes.
+    /// Ascending entries `4 * id + (before ? 1 : 0) + (after ? 2 : 0)`, which `arenite convert` writes.
     Listed(&'a [Word]),
     /// Most tokens absorb white space after them.
     Phi3,
@@ -353,7 +353,7 @@ pub(super) fn strips<'a>(gguf: &Gguf<'a>) -> Result<Strips<'a>, Error> {
             false => Err(Error::KeyValue { key: Name::key(PREFIX, LIST), why: "must be ascending" }),
         };
     }
-    // Without a list, llama.cpp's names decide.
+    // Without a list, the names that llama.cpp checks decide.
     let is_in = |prefix: &str, name: &str, part: &[u8]| {
         let text = gguf.str(prefix, name).ok().flatten().unwrap_or(&[]);
         let starts = |at: usize| text.get(at..at + part.len()).is_some_and(|here| here.eq_ignore_ascii_case(part));

@@ -13,7 +13,7 @@ type Job<'j> = &'j (dyn Fn() + Sync);
 /// Uses the second core of a microcontroller as a worker: one core runs the engine, the other executes shares of its
 /// jobs.
 ///
-/// Only needs atomic loads, stores and fences, so it works on the RP2040. The cores wait for each other by polling.
+/// A pair needs only atomic loads, stores and fences, so it works on the RP2040. The cores wait for each other by polling.
 ///
 /// A job that runs another job on the same pair runs it alone: the helper is busy with the outer one.
 ///
@@ -133,9 +133,9 @@ impl Helper<'_> {
         if open.load(Ordering::Relaxed).is_null() {
             return false;
         }
-        // Announce first, then check again. Both cores store, pass a fence, and load what the other one stores: at least
-        // one of them sees the other's store. Either this core sees that the job is closed, or the caller sees `inside`.
-        // (Fences, because emulators let a sequentially consistent load pass an earlier store.)
+        // Announce first, then check again. Each core stores its own flag, passes a fence and loads the flag of the other
+        // core, so at least one core sees the other's store: this core sees that the job is closed, or the caller sees
+        // `inside`. Fences are needed because some emulators let a sequentially consistent load pass an earlier store.
         inside.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         let mut guard = Inside(self.0, false);

@@ -194,7 +194,7 @@ impl Shared {
                 *turn = Instant::now();
             }
         }
-        // Either this thread sees the next job's gate, or the caller sees that it sleeps.
+        // Either this thread sees the gate of the next job, or the caller sees that this thread sleeps.
         self.sleeping.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         let gate = loop {

@@ -27,14 +27,14 @@ static void quit(int status) {
     for (;;) {}
 }
 
-/* The board's watchdog counts cycles of 25 MHz. At zero it interrupts the program; at the second zero it resets the board. It
- * starts with WATCHDOG, which is its time in seconds; with STARVE as well, nothing feeds it. */
+/* The board's watchdog counts down at 25 MHz. At zero it interrupts the program, and the count restarts; at the second zero it
+ * resets the board. The program starts it if WATCHDOG, its time in seconds, is defined. If STARVE is defined, nothing feeds it. */
 static volatile uint32_t *const watchdog = (volatile uint32_t *)0x40008000;
 static volatile uint32_t *const uart = (volatile uint32_t *)0x40004000;
 
 void feed(void) {
 #ifndef STARVE
-    watchdog[3] = 1; /* clears the interrupt and starts again */
+    watchdog[3] = 1; /* clears the interrupt and restarts the count */
 #endif
 }
 
@@ -66,7 +66,7 @@ static void fault(void) {
     quit(3);
 }
 
-/* The watchdog's interrupt: the reset follows. */
+/* Handles the watchdog's interrupt. The reset follows. */
 static void starved(void) {
     put("the watchdog was not fed\n");
     for (;;) {}

@@ -1,4 +1,4 @@
-/* The model and the grammar of its calls, in flash. */
+/* Places the model and the grammar of its calls in flash. */
     .section .rodata.model, "a"
     .global model_file
     .global model_file_end

@@ -5,7 +5,7 @@
 
 extern const uint8_t model_file[], model_file_end[], calls[], calls_end[];
 
-/* Positions; bytes of a command; tokens and bytes of a call. */
+/* Limits: context in tokens, bytes of a command, tokens of a call, bytes of a call. */
 enum { CONTEXT = 96, LINE = 256, TOKENS = 32, CALL = 96 };
 
 /* Objects and memory for all commands: `pass`, `constraint` and `decoder` are created again in the same memory for each. */
@@ -30,7 +30,7 @@ static int open_model(void) {
     void *workspace = take(plan.workspace), *kv = take(plan.kv);
     TRY(arenite_session_new(model, &options, workspace, plan.workspace, kv, plan.kv, take(arenite_session_size()),
                             arenite_session_size(), &state.session, &error));
-    /* The packed model has the tokenizer's index: no memory for it. */
+    /* The packed model contains the tokenizer's index, so no memory is needed for it. */
     TRY(arenite_tokenizer_new(model, NULL, 0, take(arenite_tokenizer_size()), arenite_tokenizer_size(), &state.tokenizer, &error));
 
     arenite_params params = arenite_params_default();
@@ -63,7 +63,7 @@ static int answer(const char *command, size_t len) {
     uint32_t tokens[CONTEXT];
     char call[CALL];
     size_t count, call_len = 0, more;
-    /* Text of a user has no control tokens. */
+    /* parse_special is false: text of a user cannot contain control tokens. */
     TRY(arenite_tokenize(state.tokenizer, command, len, true, false, state.scratch, state.scratch_size, tokens, CONTEXT, &count,
                          &error));
     TRY(arenite_session_rewind(state.session, 0, &error));
@@ -98,7 +98,7 @@ int commands(void) {
         }
         if (byte < 0) return 0;
         line[len++] = '\n';
-        /* An error has been printed, and the next command is read. */
+        /* `answer` prints errors. The next command is read in any case. */
         if (len > 1) (void)answer(line, len);
     }
 }

@@ -1,4 +1,4 @@
-/* Memory and messages of a program: include it once, with POOL, the size of the memory. */
+/* Memory and messages of a program. Include it once, after defining POOL, the size of the memory in bytes. */
 #include "arenite.h"
 #include "platform.h"
 

@@ -11,11 +11,11 @@ void feed(void);
 /* Waits for a byte of the input. Returns -1 at its end. */
 int get(void);
 
-/* The programs. They return 0 on success. */
+/* Programs. They return 0 on success. */
 int story(void);
 int commands(void);
 
-/* The one to run. */
+/* Function that runs the selected program. */
 #ifndef PROGRAM
 #define PROGRAM story
 #endif

@@ -132,7 +132,7 @@ pub const DECODERS: &[&str] = &[
     "granite4_small",
 ];
 
-/// Directories of cases: the repository's small ones, its others, and the larger set that `ARENITE_FIXTURES` names.
+/// Directories of cases: the repository's small cases, its other cases, and the larger set that `ARENITE_FIXTURES` names.
 pub fn roots() -> Vec<PathBuf> {
     let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
     let more = std::env::var_os("ARENITE_FIXTURES").map(PathBuf::from);
@@ -140,8 +140,8 @@ pub fn roots() -> Vec<PathBuf> {
 }
 
 impl Case {
-    /// The cases of this name with the model `file`: a small one, and a larger one with `ARENITE_FIXTURES`. If there is
-    /// none, prints that it is skipped: only the published crate, which is without the small cases, has none.
+    /// Returns the cases of this name that have the model `file`: a small one, and a larger one with `ARENITE_FIXTURES`.
+    /// Prints SKIP if there is none, as in the published crate, which does not contain the small cases.
     pub fn all(name: &str, file: &str) -> Vec<Self> {
         let mut cases = vec![];
         for dir in roots().iter().map(|root| root.join(name)) {
@@ -156,12 +156,13 @@ impl Case {
         cases
     }
 
-    /// The first of [`all`](Self::all).
+    /// Returns the first case of [`all`](Self::all).
     pub fn find(name: &str, file: &str) -> Option<Self> {
         Self::all(name, file).into_iter().next()
     }
 
-    /// A file of the case. A small case stores the matrices of its model as Q4_0 without loss: they become F32 again.
+    /// Reads a file of the case. The matrices of a small case's model, which were stored in a smaller type without loss,
+    /// are decoded to F32.
     pub fn file(&self, name: &str) -> Vec<u8> {
         let bytes = fs::read(self.dir.join(name)).unwrap_or_else(|e| panic!("{}/{name}: {e}", self.name));
         let is_small = self.dir.parent().is_some_and(|root| root.ends_with("small"));

@@ -173,7 +173,7 @@ impl Builder {
         Self::default()
     }
 
-    /// The contents of a file, to be changed.
+    /// Reads the contents of a file, so that a test can change them.
     pub fn read(file: &[u8]) -> Self {
         let gguf = Gguf::parse(file).unwrap();
         let mut out = Self::new();

@@ -22,14 +22,14 @@ pub fn fixture(path: &str) -> Option<Vec<u8>> {
     Some(read(&full))
 }
 
-/// Reads a published vocabulary, in llama.cpp's form. The larger set has them.
+/// Reads a published vocabulary from the larger set, in the form of llama.cpp's test files.
 pub fn vocabulary(name: &str) -> Option<Vec<u8>> {
     let path = |ending| -> Option<PathBuf> { Some(external()?.join(format!("tokenizers/ggml-vocab-{name}{ending}"))) };
     let plain = path(".gguf")?;
     if plain.exists() { Some(read(&plain)) } else { Some(read(&path(".gguf.gz")?)) }
 }
 
-/// Reads a tiny vocabulary of the repository, and texts with their ids. The published crate does not have them.
+/// Reads a tiny vocabulary of the repository, and texts with their ids. The published crate does not contain them.
 pub fn tiny(name: &str) -> Option<(Vec<u8>, Vectors)> {
     let directory = committed().join("tokenizers");
     if !directory.exists() {
@@ -63,14 +63,14 @@ struct Case {
     ids: Option<Vec<u32>>,
 }
 
-/// The bytes of hexadecimal digits.
+/// Returns the bytes that hexadecimal digits stand for.
 fn bytes_of(hex: &str) -> Vec<u8> {
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
     hex.as_bytes().chunks(2).map(byte).collect()
 }
 
 impl Vectors {
-    /// The ids of a published vocabulary, from llama.cpp.
+    /// Reads texts and the ids that llama.cpp gives them with a published vocabulary.
     pub fn published(name: &str) -> Option<Self> {
         let file: File = serde_json::from_slice(&fixture(&format!("tokenizers/{name}.json"))?).unwrap();
         let cases = file.cases.into_iter().filter_map(|case| Some((bytes_of(&case.hex), case.ids?)));

@@ -1,4 +1,4 @@
-"""Adds layers to a model that change nothing: copies of the last one whose outputs are zero.
+"""Adds layers to a model without changing its results: copies of the last layer with output matrices of zeros.
 
     deeper.py MODEL.gguf OUT.gguf LAYERS
 """

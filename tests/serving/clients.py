@@ -300,8 +300,8 @@ CLIENTS = {
 
 
 def conversations(url):
-    """40 conversations with tools, of which one must be called: the number whose calls are right and that go on, and the
-    number of those whose next call did not fit into the limit of tokens (the model repeats its call)."""
+    """Runs 40 conversations in which a tool must be called. Returns the number of conversations with right calls that continue
+    after them, and how many of these reached the limit of tokens in a further call (the model repeats its call)."""
     import openai
 
     client = openai.OpenAI(base_url=url + "/v1", api_key="none", max_retries=0)

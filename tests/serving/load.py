@@ -9,7 +9,7 @@ large bodies, bodies that never end, and answers that are not read. Periods with
 the first token of an honest client in both, percentiles of /health, and the resident memory beside the bound that the server
 prints.
 
-`kinds`: each kind of hostile request alone, on a server of its own, for some seconds. Prints a table.
+`kinds`: sends each kind of hostile request alone, to a server of its own, for SECONDS. Prints a table of the same measurements.
 
 `requests`: clients send short requests as fast as possible; one in twenty is hostile, one in ten leaves before its answer
 ends. Each answer must be the same as on an idle server, and memory must not grow.
@@ -76,7 +76,7 @@ def text(connection, body):
 
 
 def slow_requests(chance):
-    """Requests whose bodies take long to read, by name. Each differs from the others, so that no cache helps."""
+    """Returns requests whose bodies take long to read, by name. Each differs from the others, so that no cache helps."""
     few = chance.randrange(60, 99)
     value = 1
     for _ in range(60):
@@ -100,7 +100,7 @@ def slow_requests(chance):
 
 
 def hostile_requests(chance):
-    """Path, body, number of bytes to send, and whether the answer is read, by name."""
+    """Returns by name: path, body, number of bytes to send, and whether the answer is read."""
     requests = {}
     for name, body in slow_requests(chance).items():
         path = "/v1/chat/completions" if "messages" in body else "/v1/completions"
@@ -121,7 +121,7 @@ def hostile_requests(chance):
 
 
 def attacker(port, source, rate, running, seed, only=None):
-    """Sends `rate` requests a second from an address while `running` is set. Each kind is as likely as another."""
+    """Sends `rate` requests a second from an address while `running` is set. All kinds are equally likely; or only one, `only`."""
     chance = random.Random(seed)
     held = []
     jobs = [job for name, job in hostile_requests(chance).items() if only in (None, name)]
@@ -180,7 +180,7 @@ def attackers(port, running, only=None):
 
 
 def ask_health(port):
-    """Seconds until /health answers, on a connection of its own."""
+    """Returns the seconds until /health answers, on a connection of its own."""
     began = time.time()
     connection = connect(port)
     connection.request("GET", "/health")

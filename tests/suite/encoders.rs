@@ -1,6 +1,6 @@
 //! Compares encoders and encoder-decoders with Hugging Face transformers and torch in fp32.
 //!
-//! The cases are in `tests/fixtures`, and larger ones in the directory that `ARENITE_FIXTURES` names.
+//! The cases are in `tests/fixtures`; larger ones are in the directory that `ARENITE_FIXTURES` names.
 
 use crate::common::encoders::{ENCODERS, LAYERS, encoder, is_alone, tensors};
 use crate::common::fixture::{Case, numbers, relative_error};

@@ -50,7 +50,7 @@ fn is_deep(name: &str) -> bool {
 }
 
 /// Compares with llama.cpp on the same quantized file. Since both programs quantize activations, neither gives the
-/// exact logits of the stored weights. Ours may deviate a tenth more. Each matrix of `mixed` has another type.
+/// exact logits of the stored weights. Ours may deviate a tenth more. The matrices of `mixed` have many different types.
 #[test]
 fn quantized_models_are_as_near_as_llama_cpp() {
     let larger = [

@@ -125,7 +125,7 @@ fn one_way_vocabularies() {
     }
 }
 
-/// The cases of this name whose prompts are from a tokenizer. They are in the larger set.
+/// Returns the cases of this name whose ids come from a tokenizer. Only the larger set has such cases.
 fn tokenized(name: &str) -> Vec<Case> {
     Case::all(name, "model.gguf").into_iter().filter(|case| !case.json()["tokenizer"].is_null()).collect()
 }

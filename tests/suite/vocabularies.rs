@@ -115,7 +115,7 @@ fn special_tokens_take_white_space_with_them() {
             ("</s> a", &[2, A]),
             ("<s> a", &[1, SPACE, A]),
             ("<unk> a", &[0, SPACE, A]),
-            // White space in Unicode, as in Hugging Face's tokenizers, but not in C and so not for llama.cpp.
+            // U+00A0 is white space in Unicode and in Hugging Face's tokenizers, but not in C and so not in llama.cpp.
             ("<|user|>\u{a0}a", &[SPECIAL, A]),
         ],
     );

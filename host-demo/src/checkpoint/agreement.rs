@@ -1,7 +1,7 @@
 //! Compares the model that the core reads from the new metadata with `config.json`.
 //!
-//! For some settings GGUF has no key, or not for every architecture: the architecture implies the usual value. If a config
-//! has another value, a key that this program reads is added, or the config is refused.
+//! GGUF has no key for some settings, or only for some architectures; the architecture then implies the usual value. If a
+//! config has another value, this module adds a key that the core reads, or refuses the config.
 
 use anyhow::{Result, bail};
 use arenite::Gguf;
@@ -12,12 +12,12 @@ use super::config::Config;
 use super::keys::Keys;
 use crate::gguf_writer::{Header, Meta};
 
-/// A setting that the model does not follow.
+/// A setting of the config that the new model does not follow.
 struct Difference {
-    /// The field in `config.json`, and its value.
+    /// The field in `config.json`.
     field: &'static str,
     value: String,
-    /// Keys after which the model follows it; none if it cannot.
+    /// Keys that make the model follow the setting; empty if there are none.
     keys: Vec<(&'static str, Meta)>,
 }
 
@@ -32,7 +32,7 @@ pub fn settle(header: &mut Header, config: &Config, architecture: &str) -> Resul
     let mut are_added = false;
     loop {
         let Some(file) = header.with_zeros()? else { return Ok(()) };
-        // If it cannot be opened, writing the file fails with the reason.
+        // If the core cannot read the header, writing the file fails later and reports the reason.
         let Ok(gguf) = Gguf::parse(&file) else { return Ok(()) };
         let Ok(spec) = Spec::read(&gguf) else { return Ok(()) };
         if spec.stack() != Stack::Alone {
@@ -58,10 +58,10 @@ pub fn settle(header: &mut Header, config: &Config, architecture: &str) -> Resul
     }
 }
 
-/// The activation function of the feed-forward.
+/// Compares the activation function of the feed-forward.
 fn activation(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Difference> {
     let architecture = gguf.architecture().unwrap_or_default();
-    // The published code of these has one function, whatever the field says; gpt-oss has a variant of SiLU.
+    // The published code of these architectures ignores the field; gpt-oss has a variant of SiLU.
     let is_fixed =
         architecture.starts_with("rwkv") || ["gpt-oss", "jais", "refact", "smallthinker"].contains(&architecture);
     let (field, name) = config.activation().filter(|_| !is_fixed && spec.xielu().is_none())?;
@@ -81,14 +81,14 @@ fn activation(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Diffe
         Activation::ReluSquared => "relu2",
         _ => "",
     };
-    // The mixers of these models use the function as well.
+    // The recurrent mixers of these models also use the function, so a key cannot change it for the feed-forward alone.
     let is_mixed = spec.recurrent().is_some_and(|mixer| mixer.kind != RecurrentKind::KimiDelta);
     let is_known = ["silu", "gelu_pytorch_tanh", "gelu", "relu", "relu2"].contains(&name) && !is_mixed;
     let keys = if is_known { vec![("hidden_activation", Meta::from(name))] } else { Vec::new() };
     (name != own).then(|| Difference::new(field, name, keys))
 }
 
-/// Soft caps.
+/// Compares the soft caps of attention scores and logits.
 fn caps(spec: &Spec<'_>, _: &Gguf<'_>, config: &Config) -> Option<Difference> {
     let caps = [("attn_logit_softcapping", spec.attention_cap()), ("final_logit_softcapping", spec.logit_cap())];
     caps.into_iter().find_map(|(field, own)| {
@@ -98,7 +98,7 @@ fn caps(spec: &Spec<'_>, _: &Gguf<'_>, config: &Config) -> Option<Difference> {
     })
 }
 
-/// The layers with a window.
+/// Compares the layers that attend within a window.
 fn windows(spec: &Spec<'_>, _: &Gguf<'_>, config: &Config) -> Option<Difference> {
     let types = config.texts("layer_types")?;
     let is_local = |kind: &&str| *kind == "sliding_attention";
@@ -109,7 +109,7 @@ fn windows(spec: &Spec<'_>, _: &Gguf<'_>, config: &Config) -> Option<Difference>
     }
     let own: Vec<_> = (0..spec.layers).map(|index| spec.layer(index).head.window).collect();
     let wanted = types.iter().map(|kind| is_local(kind).then_some(window));
-    // A window in no layer is a note.
+    // If no layer of the model has a window, `dropped_window` writes a note instead.
     if own.iter().all(Option::is_none) && !types.iter().all(|kind| !is_local(kind)) || wanted.eq(own) {
         return None;
     }
@@ -117,20 +117,20 @@ fn windows(spec: &Spec<'_>, _: &Gguf<'_>, config: &Config) -> Option<Difference>
     Some(Difference::new("layer_types", types.join(", "), vec![("attention.sliding_window_pattern", pattern)]))
 }
 
-/// The base of rotary positions.
+/// Compares the base of rotary positions.
 fn rope_base(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Difference> {
     const KEY: &str = "rope.freq_base";
     let rope = spec.rope(false).or(spec.rope(true)).filter(|_| spec.positions() == Positions::Rotary)?;
     let base = config.rope_float("rope_theta")? as f32;
-    // Some families write a base with a factor.
+    // A base in the file is right: some families multiply the base of the config by a factor.
     let is_written = gguf.get2(gguf.architecture().ok()?, KEY).is_some();
     (!is_written && rope.base != base).then(|| Difference::new("rope_theta", base, vec![(KEY, base.into())]))
 }
 
-/// The field of [`rope_scaling`].
+/// The field that [`rope_scaling`] compares.
 const SCALING: &str = "rope_type";
 
-/// The scaling of rotary positions.
+/// Compares the scaling of rotary positions.
 fn rope_scaling(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Difference> {
     let kind = config.rope_type()?;
     let rope = spec.rope(false).or(spec.rope(true)).filter(|_| spec.positions() == Positions::Rotary)?;

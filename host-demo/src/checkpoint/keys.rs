@@ -206,7 +206,7 @@ impl Keys<'_> {
         Ok(())
     }
 
-    /// Writes YaRN's factor on cosines and sines for configs with `mscale` and `mscale_all_dim`.
+    /// Writes YaRN's factor on cosines and sines if the config has `mscale` and `mscale_all_dim`.
     fn magnitude(&mut self, factor: f64) {
         let c = self.config;
         let is_given = ["attention_factor", "attn_factor"].iter().any(|name| c.rope_float(name).is_some());
@@ -214,7 +214,7 @@ impl Keys<'_> {
         let Some((scale, all)) = scales.filter(|(scale, all)| !is_given && *scale != 0.0 && *all != 0.0) else {
             return;
         };
-        // These architectures have a key for `mscale_all_dim`.
+        // The key that these architectures have for `mscale_all_dim` implies the factor.
         let is_implied = match self.architecture {
             "deepseek2" | "mistral4" | "kimi-linear" | "bailingmoe3" => scale == all,
             "mistral3" => scale == 1.0,
@@ -233,7 +233,7 @@ impl Keys<'_> {
         Ok(())
     }
 
-    /// Returns the window of the config if the model uses it and it is shorter than the context.
+    /// Returns the window of the config if the model uses it and if it is shorter than the context.
     fn short_window(&self) -> Option<u32> {
         let number = |name| self.config.get(name).and_then(Value::as_u64);
         let (window, context) = (number("sliding_window")?, number("max_position_embeddings")?);
@@ -241,7 +241,7 @@ impl Keys<'_> {
         if is_used { u32::try_from(window).ok() } else { None }
     }
 
-    /// Writes the window of an architecture whose layers all have it. llama.cpp ignores this key in some of them.
+    /// Writes the window of an architecture whose layers all have it. llama.cpp ignores the key for some architectures.
     pub fn window_everywhere(&mut self) {
         if let Some(window) = self.short_window() {
             self.set("attention.sliding_window", window);

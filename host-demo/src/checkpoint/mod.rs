@@ -8,7 +8,7 @@
 //! | `changes` | changes of a tensor on its way to the new file |
 //! | `names`, `families` | names of tensors and settings in checkpoints and in GGUF |
 //! | `config`, `keys`, `general` | metadata |
-//! | `agreement` | the model that the core reads follows the config |
+//! | `agreement` | checks that the model that the core reads follows the config |
 //! | `plain`, `openai_whisper` | checkpoints that store their settings with the tensors |
 //! | `output` | the new file's tensors |
 
@@ -147,7 +147,7 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
     Ok(New { architecture, header, outputs, notes })
 }
 
-/// Writes the vocabulary: from `--tokenizer`, from the weights' own file, or from the folder with the weights.
+/// Writes the vocabulary. It comes from `--tokenizer`, from the file of the weights, or from the folder of the weights.
 fn vocabulary(
     (request, folder): (&Request<'_>, Option<&Path>),
     checkpoint: &Checkpoint<'_>,

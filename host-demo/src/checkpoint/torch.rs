@@ -232,7 +232,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Pushes a number, a text, a name or bytes. Returns false for other operations.
+    /// Runs an operation that pushes a number, a text, a name or bytes. Returns false for other operations.
     fn literal(&mut self, op: u8, rest: &mut &[u8]) -> Result<bool> {
         match op {
             b'N' => self.push(Object::None),
@@ -282,7 +282,7 @@ impl Machine {
         Ok(true)
     }
 
-    /// Stores or loads an object by its number. Returns false for other operations.
+    /// Runs an operation that stores or loads a numbered object. Returns false for other operations.
     fn memory(&mut self, op: u8, rest: &mut &[u8]) -> Result<bool> {
         match op {
             b'q' => {
@@ -310,7 +310,7 @@ impl Machine {
         Ok(true)
     }
 
-    /// Builds tuples, lists and dictionaries. Returns false for other operations.
+    /// Runs an operation that builds a tuple, a list or a dictionary. Returns false for other operations.
     fn container(&mut self, op: u8) -> Result<bool> {
         match op {
             b')' => self.push(Object::Tuple(Vec::new())),

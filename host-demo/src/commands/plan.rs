@@ -110,10 +110,10 @@ struct BoardRow {
     /// RAM and flash to spare with this context.
     spare_ram_bytes: Option<usize>,
     spare_flash_bytes: Option<usize>,
-    /// Flash size of a small program, and whether it was measured for the target, the level and each feature.
+    /// Flash size of a small program without the model.
     program_bytes: usize,
     program_is_measured: bool,
-    /// Placement of the memory for this context; `None` for computers and if nothing fits.
+    /// RAM regions of the memory for the longest context; `None` for computers, and if no context fits.
     regions: Option<Regions>,
     /// `None` for processors on which no instructions were counted.
     estimated_tokens_per_second: Option<f64>,

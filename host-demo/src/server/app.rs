@@ -94,7 +94,7 @@ impl App {
         Ok((open, done))
     }
 
-    /// Writes an answer as JSON. If it has many `bytes`, a reader thread does it.
+    /// Writes an answer as JSON, on a reader thread if it has many `bytes`.
     pub async fn write(
         self: &Arc<Self>,
         open: &OpenRequest,
@@ -108,7 +108,7 @@ impl App {
         self.response(open, text)
     }
 
-    /// Returns a response of JSON. A long one counts until it is sent.
+    /// Returns a response with this JSON. A long text counts toward the limit of answers until it is sent.
     fn response(&self, open: &OpenRequest, text: String) -> Result<Response> {
         let slot = || open.guard.as_ref().map(RequestGuard::slot);
         let text = match text.len() > LARGE_ANSWER {
@@ -118,7 +118,7 @@ impl App {
         Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
     }
 
-    /// Answers a request with what `work` makes of its JSON, on a reader thread.
+    /// Answers a request with the result of `work`, which runs on a reader thread and gets the request's JSON.
     pub async fn answered<T: Serialize>(
         self: &Arc<Self>,
         request: Request<HttpBody>,
@@ -161,7 +161,7 @@ impl App {
         self.service.prepare(endpoint, body, super::by_chance())
     }
 
-    /// Embeds the texts of a request. Each has its own error.
+    /// Embeds the texts of a request. Returns a vector or an error for each of them.
     pub async fn vectors(&self, open: &OpenRequest, inputs: Vec<Result<Texts>>) -> Result<Vectors> {
         let memory = self.memory.meter(false);
         let bytes = inputs.len() * (TEXT_BYTES + self.service.embedding_len * VALUE_BYTES);
@@ -189,11 +189,11 @@ impl App {
     }
 }
 
-/// Bytes for a text to embed, beside its tokens.
+/// Bytes for a text to embed, without its tokens.
 const TEXT_BYTES: usize = 512;
 /// Bytes for a value of an embedding: as a number, as a JSON value and as text.
 const VALUE_BYTES: usize = 48;
-/// An answer of more bytes than this is written on a reader thread.
+/// An answer of more bytes than this is converted to JSON on a reader thread.
 const LARGE_ANSWER: usize = 128 << 10;
 
 /// Embeddings. They count toward the limit of answers until this is dropped.
@@ -254,7 +254,8 @@ impl Client {
     }
 }
 
-/// Returns what identifies a client of this address: with IPv6, the first half, because one machine has all addresses of it.
+/// Returns the part of an address that identifies a client. For IPv6 it is the first half, because one machine may use all
+/// addresses that share it.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),

@@ -42,7 +42,7 @@ impl RequestGuard {
         Self(slot)
     }
 
-    /// The connection.
+    /// Returns the connection of the request.
     pub fn slot(&self) -> Arc<ConnectionSlot> {
         self.0.clone()
     }

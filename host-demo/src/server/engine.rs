@@ -31,7 +31,7 @@ pub enum Command {
 /// A text, or a pair of texts, to embed.
 pub struct Embedding {
     pub texts: Texts,
-    /// Identifies the client, so that all take turns.
+    /// Identifies the client. Clients take turns.
     pub client: u64,
     /// The adapters to use, and their scales.
     pub lora: Vec<(usize, f32)>,
@@ -134,7 +134,7 @@ pub struct Scheduler<'a, 'm, 'w> {
     waiting: VecDeque<Waiting>,
     /// Texts to embed.
     texts: VecDeque<Embedding>,
-    /// Clients whose texts were embedded, the last one at the end.
+    /// Clients whose texts were embedded, the most recent one at the end.
     embedded: VecDeque<u64>,
     cache: Cache,
     masks: Masks<'a>,
@@ -146,7 +146,7 @@ pub struct Scheduler<'a, 'm, 'w> {
 /// An answer without a slot.
 enum Waiting {
     New(Box<Job>),
-    /// It was begun, and gave its slot to another client.
+    /// An answer in progress whose slot went to another client.
     Paused(Box<Progress>),
 }
 
@@ -264,7 +264,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         }
     }
 
-    /// Embeds one text between two passes. Clients take turns. If pages are missing it waits for conversations to end.
+    /// Embeds one text between two passes. Clients take turns. If pages are missing, the text waits for conversations to end.
     fn embed_next(&mut self) {
         const MOST: usize = 256;
         self.texts.retain(|text| !text.answer.is_closed());
@@ -331,9 +331,9 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         }
     }
 
-    /// Gives slots to waiting answers. The client with the fewest running answers comes first, then its request with the
-    /// fewest. If no slot is free, a client with two more running answers pauses one of them, so that nobody waits for the
-    /// long answers of another client.
+    /// Gives slots to waiting answers. The client with the fewest running answers comes first, and of its requests the
+    /// one with the fewest. If no slot is free, pauses an answer of the client with the most running answers, if it has at
+    /// least two more than the waiting client: so nobody waits for the long answers of another client.
     fn admit(&mut self) {
         self.waiting.retain(|waiting| !waiting.job().events.is_closed());
         let mut refused = HashSet::new();
@@ -370,7 +370,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         }
     }
 
-    /// Returns true if another conversation is reading the same prefix, so that the job can wait and share it.
+    /// Returns true if another conversation is reading the same prefix: the job should wait and share it.
     fn is_coming(&self, job: &Job) -> bool {
         let most = job.prompt.len().saturating_sub(1);
         let known = self.best_shared(&job.prompt, &job.settings.lora).map_or(0, |(_, shared)| shared);
@@ -379,8 +379,8 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         coming.min(most) >= known + 16
     }
 
-    /// Returns the cached or running context of the same adapters with the longest common prefix with `ids`, and the length
-    /// of the prefix, which is less than all of `ids`.
+    /// Finds the cached or running context with the same adapters that shares the longest prefix with `ids`. Returns it with
+    /// the length of the prefix, which is less than the length of `ids`.
     fn best_shared(&self, ids: &[TokenId], lora: &[(usize, f32)]) -> Option<(Source, usize)> {
         let cached = self.cache.best(ids, lora).map(|(at, shared)| (Source::Cached(at), shared));
         let alike = self.running.iter().enumerate().filter(|(_, running)| running.job.settings.lora == *lora);
@@ -392,8 +392,8 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         Some((best.0, best.1.min(ids.len().saturating_sub(1)))).filter(|(_, shared)| *shared > 0)
     }
 
-    /// Opens a context for `ids`, which contains their longest known prefix unless `is_fresh`. Returns it with the length of
-    /// the prefix that another context shares.
+    /// Opens a context for `ids`. Unless `is_fresh`, it starts with tokens that another context has already read. Also
+    /// returns the length of the prefix that `ids` and that context share.
     fn context_of(
         &mut self,
         ids: &[TokenId],
@@ -440,7 +440,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         self.running.push(running);
     }
 
-    /// Takes the slot from an answer. Its context goes to the cache.
+    /// Takes the slot from an answer, and moves its context to the cache.
     fn pause(&mut self, at: usize) {
         let Running { context, progress } = self.running.swap_remove(at);
         let ids = progress.ids[..context.position()].to_vec();
@@ -477,7 +477,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         let to = running.job.prompt.len().min(from + engine.plan().options.batch);
         let ids = running.ids[from..to].to_vec();
         let count = running.job.settings.logprobs.unwrap_or(0);
-        // Removes tokens that were scored before pages were missing, or before the answer was paused.
+        // Drops the scores of tokens that are read again, after pages were missing or the answer was paused.
         running.scored.truncate(if from == 0 { 0 } else { from + 1 });
         if from == 0 {
             running.scored.push(Logprob::unknown(tokenizer, ids[0]));

@@ -127,12 +127,11 @@ async fn accept(listener: TcpListener, routes: Router) {
     }
 }
 
-/// A socket that fails if its client reads nothing for a time. The memory of an unread answer is then free again.
+/// A socket that fails if its client reads nothing for the time `patience`. This frees the memory of an unread answer.
 struct Patient {
     socket: TcpStream,
-    /// The time.
     patience: Duration,
-    /// The end of the time, while a write waits.
+    /// Deadline of a write that waits for the client.
     end: Option<Pin<Box<Sleep>>>,
 }
 
@@ -230,7 +229,7 @@ mod tests {
                     }
                 }
             });
-            // A client that reads slowly is served.
+            // The socket does not fail while the client reads slowly.
             for _ in 0..10 {
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 client.read_exact(&mut vec![0; 1_000_000]).await.unwrap();

@@ -27,7 +27,7 @@ const SMALL_BODIES: usize = 16 << 20;
 const LARGE_BODIES: usize = 32 << 20;
 /// Time limit for receiving a body, and for waiting until there is memory for it.
 const BODY_TIME: Duration = Duration::from_secs(10);
-/// Time after which a slow body gives way to others that wait for memory.
+/// Time after which a slow body is refused if others wait for memory.
 const SLOW_TIME: Duration = Duration::from_secs(2);
 /// Maximum weight of the values in a body: see [`weight`].
 const MOST_WEIGHT: usize = 1_000_000;
@@ -44,7 +44,7 @@ pub struct RequestMemory {
     answers: Arc<Answers>,
 }
 
-/// Memory for bodies.
+/// Memory for bodies of similar size.
 struct Pool {
     permits: Arc<Semaphore>,
     /// Number of bodies that wait for memory.
@@ -151,7 +151,7 @@ impl RequestMemory {
         Ok(Received { bytes: bytes.into(), _permit: permit })
     }
 
-    /// The memory for bodies of this length.
+    /// Returns the memory for bodies of this length.
     fn pool(&self, len: usize) -> &Pool {
         if len <= SMALL { &self.small } else { &self.large }
     }
@@ -178,7 +178,7 @@ impl RequestMemory {
         self.answers.meter(is_streamed, None)
     }
 
-    /// The bytes of a response, which count until they are sent. `None` if there is no room for them.
+    /// Returns the bytes of a response, which count until they are sent, or `None` if there is no room for them.
     pub fn response(&self, text: String, slot: Option<Arc<ConnectionSlot>>) -> Option<Bytes> {
         let meter = self.answers.meter(false, slot);
         meter.hold(text.len()).then(|| Bytes::from_owner(ResponseText { text, _meter: meter }))
@@ -240,7 +240,8 @@ impl Answers {
         self.meters.lock().unwrap_or_else(|broken| broken.into_inner())
     }
 
-    /// Ends the request that uses the most memory. Returns false if that is the one of `meter`.
+    /// Ends the request that uses the most memory, unless requests that are already ending free enough. Returns false if
+    /// the request of `meter` uses the most.
     fn make_room(&self, meter: &Meter) -> bool {
         let meters: Vec<_> = self.meters().iter().filter_map(Weak::upgrade).collect();
         let (ending, others): (Vec<_>, Vec<_>) = meters.into_iter().partition(|meter| meter.is_full());
@@ -288,7 +289,7 @@ impl AsRef<[u8]> for ResponseText {
 /// Counts the memory of a request's prompts and answers.
 #[derive(Debug)]
 pub struct Meter {
-    /// Bytes of events, of which there may be `most`.
+    /// Bytes of events; at most `most`.
     used: AtomicUsize,
     most: usize,
     /// Bytes that count until the end of the request.
@@ -296,7 +297,7 @@ pub struct Meter {
     all: Arc<Answers>,
     is_full: AtomicBool,
     is_streamed: bool,
-    /// The connection of a response text. It is closed when its memory is needed.
+    /// The connection of a response text. Closing it frees the memory.
     slot: Option<Arc<ConnectionSlot>>,
 }
 
@@ -310,7 +311,7 @@ impl Meter {
         Arc::new(Self::new(usize::MAX, Arc::default(), true, None))
     }
 
-    /// Counts `bytes` more of events, if there is room.
+    /// Counts `bytes` of further events. Returns false if there is no room for them.
     pub fn add(&self, bytes: usize) -> bool {
         let used = self.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let fits = used <= self.most && self.fits(bytes);
@@ -321,7 +322,7 @@ impl Meter {
         fits
     }
 
-    /// Counts `bytes` more until the end of the request, if there is room.
+    /// Counts `bytes` until the end of the request. Returns false if there is no room for them.
     pub fn hold(&self, bytes: usize) -> bool {
         self.held.fetch_add(bytes, Ordering::Relaxed);
         let fits = self.fits(bytes);
@@ -331,7 +332,8 @@ impl Meter {
         fits
     }
 
-    /// Counts `bytes` more of all requests, if there is room. If not, the request that uses the most memory makes room.
+    /// Counts `bytes` toward the limit of all requests. If it is exceeded, ends the request that uses the most memory.
+    /// Returns false if that is this request.
     fn fits(&self, bytes: usize) -> bool {
         let all = self.all.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let fits = all <= ANSWERS || self.most == usize::MAX || self.all.make_room(self);
@@ -431,7 +433,7 @@ impl Inbox {
         self.received(event)
     }
 
-    /// Receives an event that counts until the other value is dropped.
+    /// Receives an event, and a value whose drop frees the event's memory.
     pub async fn recv_unsent(&mut self) -> Option<(Event, Unsent)> {
         let event = self.events.recv().await;
         if self.meter.is_full() {
@@ -493,7 +495,7 @@ mod tests {
         assert_eq!(memory.answers.used.load(Ordering::Relaxed), 0);
     }
 
-    /// Bodies that do not come give way to one that waits for their memory.
+    /// Bodies that do not arrive are refused for one that waits for their memory.
     #[test]
     fn slow_bodies_give_way() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
@@ -529,11 +531,11 @@ mod tests {
         let slot = connections.add([127, 0, 0, 1].into());
         slot.is_served_by(task.abort_handle());
         let large = memory.response("x".repeat(100 << 20), Some(slot)).unwrap();
-        // There is room for another one without the largest, whose connection is closed.
+        // The connection of the largest response is closed, which makes room for another one.
         let other = memory.response("x".repeat(40 << 20), None).unwrap();
         runtime.block_on(async { assert!(task.await.unwrap_err().is_cancelled()) });
         drop(large);
-        // The largest one is not sent at all.
+        // A response that would be the largest itself gets no memory.
         assert!(memory.response("x".repeat(100 << 20), None).is_none());
         drop(other);
         assert_eq!(memory.answers.used.load(Ordering::Relaxed), 0);

@@ -220,7 +220,7 @@ async fn rerank(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Resu
     let (open, (body, pairs)) = app.asked(request, read).await?;
     let tokens = token_count(&pairs);
     let made = app.vectors(&open, pairs).await?;
-    // The documents are in the answer if the request asks for them.
+    // An answer that contains the documents may be long.
     let bytes = if body.get("documents").is_some() { usize::MAX } else { made.bytes() };
     app.write(&open, bytes, move |app| app.service.ranking(&body, &made.vectors, tokens)).await
 }
@@ -281,7 +281,7 @@ async fn tokenize(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Re
     app.answered(request, tokens_of).await
 }
 
-/// The tokens of a text. As numbers they take an eighth of the memory of JSON values.
+/// The tokens of a text. Numbers take an eighth of the memory of JSON values.
 #[derive(Serialize)]
 struct Tokenized {
     count: usize,

@@ -26,8 +26,8 @@ pub struct Running {
     pub progress: Box<Progress>,
 }
 
-/// An answer in progress, except for its context. An answer that is paused keeps only this: the context is computed again
-/// from the tokens if the cache drops it.
+/// An answer in progress, without its context. A paused answer keeps only this. If the cache drops its context, the
+/// context is computed again from the tokens.
 pub struct Progress {
     pub job: Job,
     /// The prompt and the answer so far.
@@ -47,7 +47,7 @@ pub struct Progress {
     pub end: Option<Finish>,
     /// Log-probabilities of the prompt's tokens so far.
     pub scored: Vec<Logprob>,
-    /// True if the prompt's tokens remain to be scored.
+    /// True until all tokens of a prompt to be scored have their scores.
     pub scores: bool,
     /// Positions at which states are saved, in order.
     checkpoints: Vec<usize>,

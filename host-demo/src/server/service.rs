@@ -208,9 +208,9 @@ impl Service {
 }
 
 impl Prepared {
-    /// Bytes of memory until the end of the request, without its answers.
+    /// Returns the bytes that the request takes until its end, without its answers.
     pub fn bytes(&self) -> usize {
-        /// A job and the channel of its events.
+        /// Bytes of a job and of the channel of its events.
         const JOB: usize = 4096;
         let each = self.jobs.len().div_ceil(self.prompt_count.max(1)).max(1);
         let prompts = self.jobs.iter().zip(&self.prompts).step_by(each);
@@ -231,10 +231,11 @@ impl Prepared {
     }
 }
 
-/// Bytes of memory of a JSON value.
+/// Returns the bytes that a JSON value takes.
 fn bytes_of(value: &Value) -> usize {
-    /// A value, and an entry of an object beside its value.
+    /// Bytes of a value by itself.
     const VALUE: usize = size_of::<Value>();
+    /// Bytes of an object's entry without key and value.
     const ENTRY: usize = 64;
     let (mut bytes, mut left) = (0, vec![value]);
     while let Some(value) = left.pop() {

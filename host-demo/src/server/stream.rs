@@ -32,7 +32,7 @@ pub const STALLED: Duration = Duration::from_secs(30);
 pub struct Events<T = Sse> {
     items: UnboundedSender<(T, Option<Unsent>)>,
     unread: Arc<Unread>,
-    /// The memory of the answer's events that are in no item yet.
+    /// The memory of events that are not part of an item yet.
     unsent: Mutex<Option<Unsent>>,
 }
 

@@ -232,7 +232,7 @@ fn a_window_that_is_left_out_is_said() {
         fs::copy(entry.path(), from.join(entry.file_name())).unwrap();
     }
     let mut config: Value = serde_json::from_slice(&fs::read(from.join("config.json")).unwrap()).unwrap();
-    // No window at all, one as long as the context, and a shorter one, which the file of a Mistral has.
+    // No window, one as long as the context, and a shorter one, which the file of a Mistral keeps.
     let (qwen, mistral) = ("Qwen2ForCausalLM", "MistralForCausalLM");
     for (class, window, is_said) in
         [(qwen, Value::Null, false), (qwen, 256.into(), false), (qwen, 32.into(), true), (mistral, 32.into(), false)]
@@ -247,7 +247,7 @@ fn a_window_that_is_left_out_is_said() {
     }
 }
 
-/// The logits of transformers with settings for which llama.cpp has no key; `settings.py` wrote them.
+/// Settings for which llama.cpp has no key give the logits of transformers, which `settings.py` wrote.
 #[test]
 fn settings_without_a_key_are_followed() {
     let directory = tempfile::tempdir().unwrap();
@@ -272,7 +272,7 @@ fn settings_without_a_key_are_followed() {
         let rows: Vec<&[f32]> = logits.chunks(logits.len() / ids.len()).collect();
         for (position, want) in numbers(&all["positions"]).into_iter().zip(case["logits"].as_array().unwrap()) {
             for (got, want) in rows[position as usize].iter().zip(numbers(want)) {
-                // The file has five decimals.
+                // The logits in the file have five decimals.
                 assert!((f64::from(*got) - want).abs() < 3e-5, "{}: {got}, not {want}", case["settings"]);
             }
         }

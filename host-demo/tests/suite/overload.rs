@@ -182,7 +182,7 @@ fn ask_from(source: &str, server: &Server, path: &str, body: &Value) -> String {
     answer
 }
 
-/// If one client has all slots, another one gets a slot at once. The answer that is paused continues with the same text.
+/// If one client has all slots, another one gets a slot at once. The paused answer continues with the same text.
 #[test]
 fn a_new_client_does_not_wait_for_long_answers() {
     let server = Server::start(&["--parallel", "2"]);
@@ -206,7 +206,7 @@ fn a_new_client_does_not_wait_for_long_answers() {
     }
 }
 
-/// Clients take turns with texts to embed.
+/// Clients take turns when texts are embedded.
 #[test]
 fn a_client_with_many_texts_does_not_delay_others() {
     let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/bert_reranker/model.gguf");

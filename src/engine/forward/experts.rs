@@ -344,8 +344,8 @@ const MOST_SPARSE: usize = 8;
 /// Words of a set of groups of experts.
 const GROUP_WORDS: usize = 8;
 
-/// Returns the set of the `used` best groups of `size` experts, each rated by the sum of its `counted` best scores, one or
-/// two.
+/// Returns the set of the `used` best groups of `size` experts. A group is rated by the sum of its `counted` best scores;
+/// `counted` is 1 or 2.
 fn best_groups(
     scores: &[f32],
     (size, counted): (usize, usize),

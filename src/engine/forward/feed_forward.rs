@@ -111,7 +111,8 @@ impl Limit {
     }
 }
 
-/// `gate = f(gate)`, or `gate = f(gate) * up` with at most `limit` in `f(gate)` and in the absolute value of `up`.
+/// Sets `gate` to `f(gate)`, or to `f(gate) * up` if there is an `up`. A limit then applies to `f(gate)` and to the absolute
+/// value of `up`.
 pub(super) fn activate(kernels: &Kernels, f: Activation, limit: Option<Limit>, gate: &mut [f32], up: Option<&[f32]>) {
     let (true, Some(Limit { most, before }), Some(up)) = (built::LIMITS, limit, up) else {
         return kernels.activate(f, gate, up);

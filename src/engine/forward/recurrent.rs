@@ -132,8 +132,8 @@ pub(super) fn state_of<'k>(
     bytemuck::try_cast_slice_mut(kv.get_mut(range)?).ok()
 }
 
-/// Advances the matrices of a context's heads by `tokens` tokens, several heads at once. `update` describes the work on a
-/// head, `cost` operations for each element and token. `out` is `[heads][tokens][width]`.
+/// Advances the matrices of a context's heads by `tokens` tokens; workers share the heads. `update` describes the work on a
+/// head; it takes `cost` operations per element and token. `out` is `[heads][tokens][width]`.
 pub(super) fn advance_heads<'u>(
     compute: &Compute<'_, '_>,
     mixer: &Recurrent,

@@ -33,7 +33,7 @@ impl<'w> Rotary<'w> {
         rotations: &'w mut [f32],
     ) -> Self {
         let Some(rope) = spec.rope(kind > 0) else { return Self::default() };
-        // The divisors of the file are for global heads, if these rotate.
+        // The file's divisors are for global layers. Local layers use them only if global layers do not rotate.
         let divisors = match rope.scaling {
             _ if kind > 0 && spec.rope(false).is_some() => &[],
             Scaling::Long { original, .. } if context > original => weights.vector(Role::RopeFactorsLong, 0),

@@ -378,7 +378,7 @@ impl Mixing<'_> {
         });
     }
 
-    /// Computes the outputs of some rows, those of a context.
+    /// Computes the outputs of the rows in `range`, which belong to one context.
     fn combine(&self, kernels: &Kernels, range: core::ops::Range<usize>, pieces: &mut Pieces<'_>) {
         let Pieces { x, query, key, value, rate, .. } = pieces;
         let [query, key, value, made] = [query, key, value, rate].map(|piece| piece.get(range.clone()).unwrap_or(&[]));

@@ -2,7 +2,7 @@
 //!
 //! The converter permutes q and k so that rotary pairs are adjacent. Llama 3.1 and later have frequency divisors in
 //! `rope_freqs.weight`. Biases are rare, but some related models have them. Mixtral's feed-forward has experts.
-//! ERNIE 4.5, dense, is the same architecture under another name.
+//! Dense ERNIE 4.5 is the same architecture under another name.
 
 use crate::model::keys::Keys;
 use crate::model::{Need, RopeStyle, Spec};

@@ -32,7 +32,7 @@ pub(super) const fn qwen3moe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Er
     if experts.is_none() {
         return Err(keys.missing("expert_count"));
     }
-    // `feed_forward_length` is the width of dense layers, which most of these models do not have.
+    // `feed_forward_length` is the width of layers without experts; most of these models have no such layers.
     let expert_layers = keys.layers_with(".ffn_gate_inp.weight");
     let ffn = match expert_layers {
         Pattern::Steps { first: 0, step: 1 } => {

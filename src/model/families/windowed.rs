@@ -94,7 +94,8 @@ pub(super) const fn maple<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
     Ok(Spec { global: HeadSpec { rope: None, ..spec.global }, qk_norm: QkNorm::Head, special, ..spec })
 }
 
-/// Step 3.5: gates and norms of heads, limits of gates in some layers; global layers rotate half as many elements as local layers.
+/// Step 3.5: gates and norms of heads, limits of gates in some layers. Global layers rotate half as many elements as local
+/// layers.
 pub(super) const fn step35<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(mixtures::dots1(keys));
     let spec = tri!(keys.windowed(spec, Pattern::Never));

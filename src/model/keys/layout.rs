@@ -132,7 +132,7 @@ impl<'a> Keys<'_, 'a> {
         }
     }
 
-    /// Looks for factors of matrices, and counts the elements of what may be a vector in F16 or BF16.
+    /// Looks for factors of matrices, and counts the elements of tensors in F16 or BF16 that may be vectors.
     const fn conventions(&self, spec: &mut Spec<'a>) {
         let mut tensors = self.gguf.tensors();
         while let (true, Some(tensor)) = (built::SCALES || built::HALF_VECTORS, tensors.next_tensor()) {

@@ -189,7 +189,7 @@ impl Role {
             Self::TimeMixLn | Self::TimeMixLnBias => required_if(rwkv && normed_heads),
             Self::TimeMixW0 | Self::TimeMixA0 | Self::TimeMixA1 | Self::TimeMixA2 => required_if(seven),
             Self::TimeMixKk | Self::TimeMixKa | Self::TimeMixRk => required_if(seven),
-            // The first layer's are not used.
+            // The first layer does not use them.
             Self::TimeMixV0 | Self::TimeMixV1 | Self::TimeMixV2 => {
                 need_if(seven, if layer.index > 0 { Required } else { Optional })
             }

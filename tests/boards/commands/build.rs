@@ -26,8 +26,8 @@ fn main() {
     println!("cargo::rerun-if-changed=memory");
 }
 
-/// Selects the model, its grammar, and the largest model of an update: those of the repository, unless the environment names
-/// others.
+/// Selects the model, its grammar, and the largest model of an update. The environment names them; the defaults are the
+/// repository's.
 fn models() {
     let models =
         Path::new(&env::var("CARGO_MANIFEST_DIR").unwrap()).join("../../../host-demo/models").canonicalize().unwrap();

@@ -2,8 +2,8 @@
 
     update.py UPDATE.gguf[:PERCENT]... -- QEMU...
 
-QEMU is the command that starts the board, with its UART on standard input and output. With `:PERCENT` the power fails when
-this share is written. After the start and after each update the board gets a command. Prints its answers.
+QEMU is the command that starts the board, with its UART on standard input and output. With `:PERCENT` the power fails after
+this share of the file. After the start and after each update, sends a command. Prints the board's answers.
 """
 import socket
 import subprocess
@@ -12,7 +12,7 @@ import tempfile
 
 COMMAND = "turn off the heating in the hall"
 SECONDS = 900
-# Bytes that the board confirms together.
+# Bytes that the board confirms with one line.
 BLOCK = 4096
 
 
@@ -27,7 +27,7 @@ class Board:
         self.qemu.stdin.flush()
 
     def wait(self, start, show=True):
-        """Reads lines up to one that starts so. Lines are printed, but for the times of commands."""
+        """Reads lines up to one that starts with `start`, and prints them, except those with the times of commands."""
         while line := self.qemu.stdout.readline().decode():
             if show and not line.startswith("#"):
                 print(line, end="", flush=True)
@@ -54,7 +54,7 @@ class Board:
             self.fail()
 
     def fail(self):
-        """Resets the machine: the RAM that is used as flash keeps its bytes."""
+        """Resets the machine. The RAM that is used as flash keeps its bytes."""
         with socket.socket(socket.AF_UNIX) as monitor:
             monitor.connect(self.monitor)
             monitor.sendall(b'{"execute": "qmp_capabilities"} {"execute": "system_reset"}')

@@ -40,7 +40,7 @@ pub fn keys(keys: &mut Keys<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Divisors of the frequencies of Llama 3's rotation, in f32 as in torch.
+/// Computes the frequency divisors of Llama 3's rotary positions, in f32 like torch.
 pub fn rope_factors(config: &Config) -> Result<Vec<Made>> {
     if config.rope_type() != Some("llama3") {
         return Ok(Vec::new());

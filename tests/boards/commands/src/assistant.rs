@@ -8,16 +8,17 @@ use heapless::String;
 
 use crate::mark;
 
-/// The model in flash, packed by `arenite pack`: the tokenizer's index is in it and takes no RAM. `build.rs` selects the files.
+/// The model in flash, packed by `arenite pack`: it contains the tokenizer's index, which therefore takes no RAM. `build.rs`
+/// selects the file.
 pub static MODEL: &[u8] = arenite::include_model!(env!("ARENITE_MODEL"));
 /// The grammar of the calls, compiled by `arenite grammar`.
 static CALLS: &[u8] = include_bytes!(env!("ARENITE_GRAMMAR"));
 
 pub const OPTIONS: Options = Options::new().context(96).batch(8);
 const PLAN: Plan = Plan::of(MODEL, OPTIONS);
-/// The plan of the largest model that an update may bring. The compiler reads its file, which takes no flash.
+/// The plan of the largest model that an update may bring. Only the compiler reads that file; it takes no flash.
 pub const LARGEST: Plan = Plan::of(include_bytes!(env!("ARENITE_LARGEST")), OPTIONS).within(80 * 1024);
-const _: () = assert!(PLAN.workspace <= LARGEST.workspace && PLAN.kv <= LARGEST.kv, "the largest model is another one");
+const _: () = assert!(PLAN.workspace <= LARGEST.workspace && PLAN.kv <= LARGEST.kv, "ARENITE_LARGEST is too small");
 static WORKSPACE: Workspace<{ LARGEST.workspace }> = Workspace::new();
 static KV: Workspace<{ LARGEST.kv }> = Workspace::new();
 /// Scratch of the tokenizer.
@@ -47,7 +48,7 @@ impl<'m, 'a> Assistant<'m, 'a> {
     /// Takes the static memory.
     #[inline(never)]
     pub fn new(gguf: &'a Gguf<'a>, model: &'m Model<'_>) -> Result<Self, Error> {
-        let plan = Plan::new(gguf, OPTIONS)?; // of an update it is another one
+        let plan = Plan::new(gguf, OPTIONS)?; // an update may have another plan
         Ok(Self {
             tokenizer: Tokenizer::new(gguf, &mut [])?,
             grammar: Grammar::new(CALLS)?,
@@ -62,7 +63,7 @@ impl<'m, 'a> Assistant<'m, 'a> {
         let prompt = self.read(command, &mut step)?;
         mark();
         let vocabulary = self.tokenizer.vocab_len();
-        let mut scratch = [0; Sampler::scratch_bytes(&GREEDY, 0)]; // none for each token
+        let mut scratch = [0; Sampler::scratch_bytes(&GREEDY, 0)]; // greedy: no scratch per token of the vocabulary
         let mut sampler = Sampler::new(GREEDY, &[], vocabulary, &mut scratch)?;
         let mut random = Pcg32::new(0); // not used: the call is the most probable one
         let mut constraint = Constraint::new(self.grammar);

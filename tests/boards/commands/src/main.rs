@@ -27,8 +27,8 @@ const LONGEST: usize = 256;
 /// Ends the program: end of transmission, Ctrl-D.
 const END: u8 = 4;
 
-/// Answers each line until the end, or until a line announces an update: returns its size. An error in a command is
-/// reported, and the next command is read.
+/// Answers each line up to the end of the input, or up to a line that announces an update; returns the size of the update.
+/// Reports an error in a command and reads the next command.
 fn serve(board: &mut Board) -> Result<Option<usize>, Error> {
     let stack = Stack::paint();
     let gguf = arenite::Gguf::parse(partition::choose(board)?)?;

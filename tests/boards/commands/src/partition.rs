@@ -1,4 +1,4 @@
-//! The model in the program, and an update of it in a second partition of the flash.
+//! Chooses between the model in the program and an update in a second partition of the flash; receives updates.
 
 use core::fmt::{self, Write};
 
@@ -9,7 +9,7 @@ use crate::board::Board;
 
 /// Bytes of the second partition.
 pub const BYTES: usize = 512 * 1024;
-/// Bytes that are confirmed together.
+/// Bytes that are confirmed with one line.
 const BLOCK: usize = 4096;
 
 /// Reasons not to run a model.
@@ -47,12 +47,12 @@ fn start() -> *mut u8 {
     &raw mut _update
 }
 
-/// Chooses the update if it is whole and fits into the statics, and otherwise the model in the program.
+/// Returns the update if it is whole and fits into the statics, and otherwise the model in the program.
 #[inline(never)]
 pub fn choose(board: &mut Board) -> Result<&'static [u8], Error> {
     // SAFETY: memory of the board. It is written only by `receive`, after which the board restarts.
     let update: &'static [u8] = unsafe { core::slice::from_raw_parts(start(), BYTES) };
-    // Erased flash does not begin like a file.
+    // Erased flash does not begin like a GGUF file.
     if update.starts_with(b"GGUF") {
         match check(update, board) {
             Ok(()) => {
@@ -69,8 +69,8 @@ pub fn choose(board: &mut Board) -> Result<&'static [u8], Error> {
     }
 }
 
-/// Checks a model: its memory, its tensors, and their hashes. A write that was interrupted leaves tensors at the end of the file
-/// that do not match their hashes.
+/// Checks a model: its memory, its tensors, and their hashes. After an interrupted write, tensors at the end of the file do
+/// not match their hashes.
 #[inline(never)]
 fn check(file: &[u8], board: &mut Board) -> Result<(), Refusal> {
     let gguf = Gguf::parse(file)?;
@@ -97,11 +97,12 @@ pub fn announced(line: &[u8]) -> Option<usize> {
     core::str::from_utf8(line.strip_prefix(b"update ")?).ok()?.trim_ascii().parse().ok()
 }
 
-/// Reads an update from the UART into the partition, which is RAM under qemu: replace the writes by your flash's driver.
-/// Confirms every block, because the sender has to wait while flash is written. Afterwards the board must be restarted.
+/// Reads an update from the UART into the partition. Under qemu the partition is RAM; on a board, replace the writes with
+/// calls of your flash driver. Confirms every block, because the sender has to wait while flash is written. Restart the board
+/// afterwards.
 #[inline(never)]
 pub fn receive(board: &mut Board, bytes: usize) {
-    // SAFETY: memory of the board. The model in it, if one ran, is not used any more.
+    // SAFETY: memory of the board. If a model in it was running, it is not used any more.
     let partition = unsafe { core::slice::from_raw_parts_mut(start(), BYTES) };
     partition.fill(0xff); // erased
     let _ = writeln!(board, "# 0 of {bytes}");

@@ -68,8 +68,9 @@ pub fn exit(is_well: bool) -> ! {
     process::exit(if is_well { 0 } else { 1 })
 }
 
-// Protects the flash, which is RAM here, from writes, by entry 1 of the physical memory protection: locked, a range from
-// entry 0's address, readable and executable. A stack that overflows into it is a fault. Clears .bss.
+// Write-protects the flash, which is RAM here, so that a stack that overflows into it causes a fault. Entry 1 of the physical
+// memory protection covers the range from the address in entry 0 to its own; it is locked, readable and executable. Then
+// clears .bss.
 core::arch::global_asm!(
     ".section .start, \"ax\"",
     ".globl _start",
