@@ -96,7 +96,7 @@ macro_rules! families {
                 "deepseek2" => spec, "mistral4" => spec, "minicpm3" => minicpm3, "plm" => plm
             }
             kimi "mla" [
-                LATENT EXPERTS SCORED_ROUTER SHARED_EXPERTS DENSE_LAYERS HEADS_GATED STATES CONVOLUTION KIMI_DELTA LIMITS
+                LATENT EXPERTS SCORED_ROUTER SHARED_EXPERTS DENSE_LAYERS HEADS_GATED STATES CONVOLUTION KIMI_DELTA
             ] { "kimi-linear" => linear, "bailingmoe3" => ling }
             gemma3n "gemma" [POST_NORM HEAD_NORM GELU_TANH LOCAL_LAYERS CAPS GEMMA4 ALTUP] { "gemma3n" => spec }
             nemotron_h "nemotron-h" [

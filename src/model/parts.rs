@@ -51,7 +51,7 @@ impl<'a> Spec<'a> {
     /// Sizes of attention over a latent vector, which all layers then have.
     pub const fn latent(&self) -> Option<Latent> {
         match self.special {
-            Special::Latent(latent) | Special::LimitedLatent(latent, _) if built::LATENT => Some(latent),
+            Special::Latent(latent) if built::LATENT => Some(latent),
             _ => None,
         }
     }
@@ -67,7 +67,7 @@ impl<'a> Spec<'a> {
     /// Limits of the gates of feed-forwards.
     pub const fn limits(&self) -> Option<&Limits<'a>> {
         match &self.special {
-            Special::Limits(limits) | Special::LimitedLatent(_, limits) if built::LIMITS => Some(limits),
+            Special::Limits(limits) if built::LIMITS => Some(limits),
             _ => None,
         }
     }
@@ -105,12 +105,8 @@ impl Special<'_> {
     /// Name of the part if its ability is not in `abilities`.
     const fn lacks(&self, abilities: Abilities) -> Option<&'static str> {
         match self {
-            Self::Latent(_) | Self::LimitedLatent(..) if built::LENIENT && !abilities.has(Abilities::LATENT) => {
-                Some("latent")
-            }
-            Self::Limits(_) | Self::LimitedLatent(..) if built::LENIENT && !abilities.has(Abilities::LIMITS) => {
-                Some("limits")
-            }
+            Self::Latent(_) if built::LENIENT && !abilities.has(Abilities::LATENT) => Some("latent"),
+            Self::Limits(_) if built::LENIENT && !abilities.has(Abilities::LIMITS) => Some("limits"),
             Self::AltUp(_) if built::LENIENT && !abilities.has(Abilities::ALTUP) => Some("altup"),
             Self::Xielu(_) if built::LENIENT && !abilities.has(Abilities::XIELU) => Some("xielu"),
             Self::GroupExperts(_) if built::LENIENT && !abilities.has(Abilities::GROUP_EXPERTS) => Some("experts"),

@@ -158,7 +158,6 @@ pub(super) enum Special<'a> {
     AltUp(AltUp<'a>),
     Xielu(Xielu<'a>),
     Limits(Limits<'a>),
-    LimitedLatent(Latent, Limits<'a>),
     GroupExperts(GroupExperts),
     ExpertsOfInput,
     EmbeddingSkip,

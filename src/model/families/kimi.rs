@@ -3,7 +3,6 @@
 use crate::kernel::MAX_TAPS;
 use crate::model::keys::Keys;
 use crate::model::layers::{HeadSpec, PerLayer};
-use crate::model::spec::Special;
 use crate::model::{HeadGate, Recurrent, RecurrentKind, RopeStyle, Scores, Spec};
 use crate::{Error, tri};
 
@@ -30,11 +29,7 @@ pub(super) const fn ling<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
         Some(mixer) => Some(Recurrent { floor, ..mixer }),
         None => None,
     };
-    let special = match (spec.special, tri!(keys.limits(false, spec.layers))) {
-        (Special::Latent(latent), Some(limits)) => Special::LimitedLatent(latent, limits),
-        (special, _) => special,
-    };
-    Ok(Spec { special, recurrent, heads_gated: Some(HeadGate { per_head: true, softplus: false }), ..spec })
+    Ok(Spec { recurrent, heads_gated: Some(HeadGate { per_head: true, softplus: false }), ..spec })
 }
 
 /// Reads the keys of both; `normed` is the default for dividing the weights of experts by their sum.
