@@ -38,6 +38,7 @@ mod mapped;
 mod model_file;
 mod new_file;
 mod new_model;
+mod normalizer;
 mod npy;
 mod open_model;
 mod output;

@@ -1,16 +1,14 @@
 //! Text input and output: tokenizers with their memory, and JSON strings that are not valid Unicode.
 
-use std::borrow::Cow;
 use std::fmt;
 
-use aho_corasick::{AhoCorasick, MatchKind};
 use anyhow::{Result, ensure};
-use arenite::gguf::Value;
-use arenite::tokenizer::{Decoder, Encode, TokenType, Tokenizer};
+use arenite::tokenizer::{Decoder, Encode, Tokenizer};
 use arenite::{Error, Gguf, TokenId};
 use serde::Serialize;
 use serde::de::{Deserialize, Deserializer, Visitor};
-use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
+
+use crate::normalizer::normalized;
 
 /// Opens the tokenizer of a file. `memory` holds its index.
 pub fn tokenizer<'a: 'i, 'i>(gguf: &Gguf<'a>, memory: &'i mut Vec<u8>) -> Result<Tokenizer<'a, 'i>> {
@@ -20,7 +18,7 @@ pub fn tokenizer<'a: 'i, 'i>(gguf: &Gguf<'a>, memory: &'i mut Vec<u8>) -> Result
 
 /// Tokenizes `text`, in the normal form that the vocabulary wants.
 pub fn encode(tokenizer: &Tokenizer<'_, '_>, text: &[u8], how: Encode) -> Result<Vec<TokenId>> {
-    let text = &*if tokenizer.wants_nfc() { composed(tokenizer, text, how)? } else { Cow::Borrowed(text) };
+    let text = &*normalized(tokenizer, text, how)?;
     let mut scratch = vec![0; tokenizer.scratch_bytes_for(text)];
     // There are almost never more tokens than bytes. If there are, the error gives the number.
     let mut ids = vec![0; text.len().saturating_add(3)];
@@ -33,39 +31,6 @@ pub fn encode(tokenizer: &Tokenizer<'_, '_>, text: &[u8], how: Encode) -> Result
     };
     ids.truncate(count);
     Ok(ids)
-}
-
-/// Returns a note for the user if the host does part of the tokenization.
-pub fn note(gguf: &Gguf<'_>) -> Option<&'static str> {
-    let wants_nfc = matches!(gguf.get("tokenizer.ggml.normalizer.nfc"), Some(Value::Bool(true)));
-    wants_nfc.then_some(
-        "tokenizer: texts are converted to Unicode's NFC first. This program does so; a program on a device must do so \
-         itself, or decomposed accents get other tokens.",
-    )
-}
-
-/// Converts a text to NFC. As in Hugging Face's tokenizers, a combining character does not change a control token before
-/// it. Bytes that are not UTF-8 stay.
-fn composed<'t>(tokenizer: &Tokenizer<'_, '_>, text: &'t [u8], how: Encode) -> Result<Cow<'t, [u8]>> {
-    if text.utf8_chunks().all(|chunk| is_nfc_quick(chunk.valid().chars()) == IsNormalized::Yes) {
-        return Ok(Cow::Borrowed(text));
-    }
-    let is_control = |id: &TokenId| matches!(tokenizer.token_type(*id), TokenType::Control | TokenType::Unknown);
-    let ids = (0..tokenizer.vocab_len() as TokenId).filter(|_| how.parse_special).filter(is_control);
-    let spelled = ids.map(|id| tokenizer.spelling(id)).filter(|token| !token.is_empty());
-    let control = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(spelled)?;
-    let mut out = Vec::with_capacity(text.len());
-    for chunk in text.utf8_chunks() {
-        let (text, mut start) = (chunk.valid(), 0);
-        for found in control.find_iter(text) {
-            out.extend(text[start..found.start()].nfc().collect::<String>().into_bytes());
-            out.extend(text[found.range()].bytes());
-            start = found.end();
-        }
-        out.extend(text[start..].nfc().collect::<String>().into_bytes());
-        out.extend(chunk.invalid());
-    }
-    Ok(Cow::Owned(out))
 }
 
 /// The token for `text`, if `text` is a single token.

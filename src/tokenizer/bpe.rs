@@ -10,7 +10,7 @@ use super::index::Index;
 use super::merge::{NO_PAIR, Pair, Row, Rules, Word};
 use super::pretokenizer::PreTokenizer;
 use super::unicode::{Normalized, first_char, is_space};
-use super::vocab::Vocab;
+use super::vocab::{TokenType, Vocab};
 use crate::TokenId;
 
 /// Merge rules ordered by rank.
@@ -46,8 +46,10 @@ pub(super) fn encode_bytes(
             }
             continue;
         }
+        // A user-defined token that is still in the text had to be a whole word, and is not.
+        let is_piece = |id: &TokenId| vocab.file_type(*id) != TokenType::UserDefined;
         if pre.ignore_merges
-            && let Some(id) = index.find(vocab, bytes.clone())
+            && let Some(id) = index.find(vocab, bytes.clone()).filter(is_piece)
         {
             output.push(id);
             continue;

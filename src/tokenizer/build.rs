@@ -1,12 +1,12 @@
 //! Builds an index: a pass over the tokens, a sort, and a pass over the merges.
 
 use super::canonical::compare;
-use super::index::{Index, Layout, MAGIC, NONE, Special, header, merge_bytes};
+use super::index::{Index, Layout, MAGIC, NONE, Special, header, merge_bytes, rule};
 use super::merge::Word;
 use super::names::{Consequences, Found};
 use super::special::ByteSet;
 use super::unigram;
-use super::vocab::{LONGEST_LOOKED_FOR, MERGES, PREFIX, TokenType, Vocab};
+use super::vocab::{HAS_TABLES, LONGEST_LOOKED_FOR, MERGES, PREFIX, TokenType, Vocab};
 use crate::gguf::{Gguf, ValueType};
 use crate::sort::heapsort;
 use crate::{Error, Name, TokenId, built};
@@ -34,7 +34,7 @@ pub(super) fn build<'i>(gguf: &Gguf<'_>, vocab: &Vocab<'_>, memory: &'i mut [u8]
     let found = builder.tokens()?;
     builder.sort_tokens();
     builder.names(gguf, &found);
-    builder.specials(strips(gguf)?);
+    builder.specials(rules(gguf)?);
     builder.bytes();
     builder.merges()?;
     Index::new(vocab, memory).ok_or(Error::ForeignIndex)
@@ -173,7 +173,7 @@ impl<'a> Builder<'_, 'a> {
     }
 
     /// Fills the list of special tokens.
-    fn specials(&mut self, strips: Strips<'_>) {
+    fn specials(&mut self, rules: Rules<'_>) {
         let start = self.layout.specials();
         let room = (self.layout.types() - start) / 3;
         let changed = get(self.words, header::TYPES) as usize;
@@ -186,7 +186,7 @@ impl<'a> Builder<'_, 'a> {
                     kind = TokenType::from_file(get(self.words, at + 1) as i32);
                 }
             }
-            let Some(special) = special(id, self.spelled(id), kind, strips).filter(|_| count < room) else { continue };
+            let Some(special) = special(id, self.spelled(id), kind, rules).filter(|_| count < room) else { continue };
             for (i, word) in special.to_words().into_iter().enumerate() {
                 self.set(start + 3 * count + i, word);
             }
@@ -310,19 +310,21 @@ pub(super) fn note_gaps(gaps: &mut ByteSet, mut bytes: impl Iterator<Item = u8>)
 }
 
 /// The entry of a token for the list of special tokens, if it belongs there.
-pub(super) fn special(id: TokenId, token: &[u8], kind: TokenType, strips: Strips<'_>) -> Option<Special> {
+pub(super) fn special(id: TokenId, token: &[u8], kind: TokenType, rules: Rules<'_>) -> Option<Special> {
     let first = *token.first().filter(|_| kind.is_special())?;
-    let (strips_left, strips_right) = match strips {
-        Strips::Nothing => (false, false),
-        Strips::Listed(list) => {
-            let at = list.partition_point(|entry| u32::from_le_bytes(*entry) / 4 < id);
+    let rule = match rules {
+        Rules::Nothing => 0,
+        Rules::Listed(list) => {
+            let at = list.partition_point(|entry| u32::from_le_bytes(*entry) / 8 < id);
             let entry = list.get(at).map_or(0, |entry| u32::from_le_bytes(*entry));
-            (entry & 1 != 0 && entry / 4 == id, entry & 2 != 0 && entry / 4 == id)
+            if entry / 8 == id { entry % 8 } else { 0 }
         }
-        Strips::Phi3 => (false, !matches!(token, b"<unk>" | b"<s>" | b"<|endoftext|>")),
-        Strips::Mask(mask) => (token == mask, false),
+        Rules::Phi3 if matches!(token, b"<unk>" | b"<s>" | b"<|endoftext|>") => 0,
+        Rules::Phi3 => rule::STRIPS_RIGHT,
+        Rules::Mask(mask) if token == mask => rule::STRIPS_LEFT,
+        Rules::Mask(_) => 0,
     };
-    Some(Special { id, len: token.len(), kind, first, strips_left, strips_right })
+    Some(Special { id, len: token.len(), kind, first, rule: rule as u8 })
 }
 
 /// The byte of a byte token such as `<0x41>`.
@@ -332,11 +334,11 @@ pub(super) fn byte_token(token: &[u8]) -> Option<u8> {
     Some((digit(*high)? * 16 + digit(*low)?) as u8)
 }
 
-/// Selects the special tokens that absorb adjacent white space.
+/// Selects the special tokens that absorb adjacent white space, or that must be whole words.
 #[derive(Clone, Copy)]
-pub(super) enum Strips<'a> {
+pub(super) enum Rules<'a> {
     Nothing,
-    /// Ascending entries `4 * id + (before ? 1 : 0) + (after ? 2 : 0)`, which `arenite convert` writes.
+    /// Ascending entries `8 * id + rule`, where the rule is a sum of [`rule`]. `arenite convert` writes them.
     Listed(&'a [Word]),
     /// Most tokens absorb white space after them.
     Phi3,
@@ -344,14 +346,17 @@ pub(super) enum Strips<'a> {
     Mask(&'static [u8]),
 }
 
-pub(super) fn strips<'a>(gguf: &Gguf<'a>) -> Result<Strips<'a>, Error> {
-    const LIST: &str = "added_tokens.strip";
+pub(super) fn rules<'a>(gguf: &Gguf<'a>) -> Result<Rules<'a>, Error> {
+    const LIST: &str = "added_tokens.rules";
     if let Some(list) = gguf.array(PREFIX, LIST)? {
         let words = list.bytes().as_chunks().0;
-        return match list.element() == ValueType::U32 && words.is_sorted_by_key(|entry| u32::from_le_bytes(*entry)) {
-            true => Ok(Strips::Listed(words)),
-            false => Err(Error::KeyValue { key: Name::key(PREFIX, LIST), why: "must be ascending" }),
-        };
+        if list.element() != ValueType::U32 || !words.is_sorted_by_key(|entry| u32::from_le_bytes(*entry)) {
+            return Err(Error::KeyValue { key: Name::key(PREFIX, LIST), why: "must be ascending" });
+        }
+        if !HAS_TABLES && words.iter().any(|[low, ..]| u32::from(*low) & rule::WHOLE_WORD != 0) {
+            return Err(Error::KeyValue { key: Name::key(PREFIX, LIST), why: "needs the feature bpe" });
+        }
+        return Ok(Rules::Listed(words));
     }
     // Without a list, the names that llama.cpp checks decide.
     let is_in = |prefix: &str, name: &str, part: &[u8]| {
@@ -361,12 +366,12 @@ pub(super) fn strips<'a>(gguf: &Gguf<'a>) -> Result<Strips<'a>, Error> {
     };
     let pre = |part: &&[u8]| built::BPE && is_in(PREFIX, "pre", part);
     Ok(if [&b"jina-v2-de"[..], b"jina-v2-es", b"jina-v2-code"].iter().any(pre) {
-        Strips::Mask(b"<mask>")
+        Rules::Mask(b"<mask>")
     } else if [&b"phi-3"[..], b"phi3"].iter().any(|part| is_in("general", "name", part)) {
-        Strips::Phi3
+        Rules::Phi3
     } else if built::BPE && is_in("general", "name", b"modern-bert") {
-        Strips::Mask(b"[MASK]")
+        Rules::Mask(b"[MASK]")
     } else {
-        Strips::Nothing
+        Rules::Nothing
     })
 }

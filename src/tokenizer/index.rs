@@ -142,10 +142,18 @@ pub(super) struct Special {
     pub kind: TokenType,
     /// First byte of its spelling.
     pub first: u8,
+    /// A sum of [`rule`].
+    pub rule: u8,
+}
+
+/// Rules by which a special token is found.
+pub(super) mod rule {
     /// Absorbs white space before it.
-    pub strips_left: bool,
+    pub const STRIPS_LEFT: u32 = 1;
     /// Absorbs white space after it.
-    pub strips_right: bool,
+    pub const STRIPS_RIGHT: u32 = 2;
+    /// Has no letter, mark, digit or underscore beside it.
+    pub const WHOLE_WORD: u32 = 4;
 }
 
 impl Special {
@@ -155,8 +163,11 @@ impl Special {
     }
 
     pub(super) fn to_words(self) -> [u32; 3] {
-        let flags = u32::from(self.strips_left) | u32::from(self.strips_right) << 1;
-        [self.id, self.len as u32, self.kind.number() | u32::from(self.first) << 8 | flags << 16]
+        [self.id, self.len as u32, self.kind.number() | u32::from(self.first) << 8 | u32::from(self.rule) << 16]
+    }
+
+    pub const fn follows(self, rule: u32) -> bool {
+        self.rule as u32 & rule != 0
     }
 
     #[inline]
@@ -167,8 +178,7 @@ impl Special {
             len: len as usize,
             kind: TokenType::from_file((rest & 0xff) as i32),
             first: (rest >> 8) as u8,
-            strips_left: rest >> 16 & 1 != 0,
-            strips_right: rest >> 17 & 1 != 0,
+            rule: (rest >> 16) as u8,
         }
     }
 }

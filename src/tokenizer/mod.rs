@@ -228,7 +228,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         let words = match self.vocab.model {
             Model::Unigram if built::UNIGRAM => unigram::words_for_text(&self.vocab, text),
             // A leading `▁`, and three bytes per invalid UTF-8 byte.
-            Model::WordPiece { .. } => text.len().saturating_mul(3).saturating_add(3).div_ceil(4),
+            Model::WordPiece(_) => text.len().saturating_mul(3).saturating_add(3).div_ceil(4),
             _ => words_for(text.len().saturating_mul(3).saturating_add(1)),
         };
         // Marks and candidates of special tokens; the memory after the marks is reused for words.
@@ -237,8 +237,8 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
 
     /// Encodes a text to the front of `out` and returns the number of ids.
     ///
-    /// The text may contain any bytes. Time is O(n log n) in its length. If [`wants_nfc`](Self::wants_nfc) is true,
-    /// convert the text to NFC first.
+    /// The text may contain any bytes. Time is O(n log n) in its length. If the model has a
+    /// [`normalizer`](Self::normalizer), convert the text first.
     ///
     /// # Errors
     ///
@@ -293,24 +293,26 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         let specials = Specials { vocab: &self.vocab, index: &self.index, parse_special };
         if !specials.mark(text, scratch).ok()? {
             let memory = scratch.as_chunks_mut::<4>().0;
-            return self.encode_fragment(text, true, memory, output);
+            return self.encode_fragment(text, self.vocab.prefixes(text, true), memory, output);
         }
         let (marks, scratch) = scratch.split_at_mut_checked(text.len())?;
         let memory = scratch.as_chunks_mut::<4>().0;
-        let mut after_special = true;
+        let (mut is_start, mut after_special) = (true, true);
         let (mut text, mut marks) = (text, &*marks);
         while let Some(first) = marks.first() {
             let len = match *first {
                 mark::TEXT => {
                     let len = marks.iter().take_while(|mark| **mark == mark::TEXT).count();
-                    self.encode_fragment(text.get(..len)?, after_special, memory, output)?;
-                    after_special = false;
+                    let text = text.get(..len)?;
+                    let prefix = after_special && self.vocab.prefixes(text, is_start);
+                    self.encode_fragment(text, prefix, memory, output)?;
+                    (is_start, after_special) = (false, false);
                     len
                 }
                 mark::START => {
                     let (id, len) = specials.at(text, marks)?;
                     output.push(id);
-                    after_special = true;
+                    (is_start, after_special) = (false, true);
                     len
                 }
                 _ => 1,
@@ -321,26 +323,21 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         Some(())
     }
 
-    /// Encodes text without special tokens; `first` if nothing or a special token is before it.
-    fn encode_fragment(&self, text: &[u8], first: bool, memory: &mut [Word], output: &mut Output<'_>) -> Option<()> {
+    /// Encodes text without special tokens, with a space before it if `prefix`.
+    fn encode_fragment(&self, text: &[u8], prefix: bool, memory: &mut [Word], output: &mut Output<'_>) -> Option<()> {
         if text.is_empty() {
             return Some(());
         }
         let (vocab, index) = (&self.vocab, &self.index);
         match self.vocab.model {
-            Model::Spm => {
-                spm::Fragment { vocab, index, text, prefix: first && vocab.prefixes(text) }.encode(memory, output)
-            }
+            Model::Spm => spm::Fragment { vocab, index, text, prefix }.encode(memory, output),
             Model::Bpe(pre) if built::BPE => bpe::encode_bytes(vocab, index, pre, text, memory, output),
             Model::Characters { lowercase } if built::BPE => {
                 bpe::encode_characters(vocab, index, lowercase, text, memory, output)
             }
             Model::Lines { newlines } if built::BPE => bpe::encode_lines(vocab, index, newlines, text, memory, output),
-            Model::Unigram if built::UNIGRAM => unigram::encode(vocab, index, text, memory, output),
-            Model::WordPiece { lowercase, strips_accents } if built::WORDPIECE => {
-                let rules = wordpiece::Rules { lowercase, strips_accents };
-                wordpiece::encode(vocab, index, rules, text, memory, output)
-            }
+            Model::Unigram if built::UNIGRAM => unigram::encode(vocab, index, (text, prefix), memory, output),
+            Model::WordPiece(rules) if built::WORDPIECE => wordpiece::encode(vocab, index, rules, text, memory, output),
             _ => None, // refused when the vocabulary was read
         }
     }
@@ -485,11 +482,14 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         self.vocab.add_eos
     }
 
-    /// True if the model's own tokenizer converts texts to Unicode's normal form C first: the key
-    /// `tokenizer.ggml.normalizer.nfc`, which `arenite convert` writes. [`encode`](Self::encode) does not convert texts,
-    /// because the tables would not fit on small devices; only decomposed accents and the like get other ids then.
-    pub const fn wants_nfc(&self) -> bool {
-        self.vocab.nfc
+    /// The steps by which the model's own tokenizer converts a text first, as names separated by commas: `NFC`, `NFD`, `NFKC`,
+    /// `NFKD`, `Lowercase`, `StripAccents` of Hugging Face's tokenizers. Empty without steps. `arenite convert` writes them
+    /// as the key `tokenizer.ggml.normalizer.steps`.
+    ///
+    /// The caller converts the text; [`encode`](Self::encode) does not, because the tables would not fit on small devices.
+    /// A build without the features `bpe`, `unigram` and `wordpiece` does not read the key.
+    pub const fn normalizer(&self) -> &'a [u8] {
+        self.vocab.normalizer
     }
 }
 

@@ -8,8 +8,9 @@
 //! reinserted with the longest token that fits before it. The overlapping token is longer than the candidate, so the
 //! free space at least halves each time: a position is reinserted a logarithmic number of times.
 
-use super::index::{Index, Special, narrow};
-use super::vocab::{TokenType, Vocab};
+use super::index::{Index, Special, narrow, rule};
+use super::unicode::{first_char, is_word};
+use super::vocab::{HAS_TABLES, TokenType, Vocab};
 use crate::TokenId;
 use crate::sort::sink;
 
@@ -64,9 +65,13 @@ impl Specials<'_, '_, '_> {
             firsts.insert(special.first);
         }
         let mut parts = memory.split_at_mut_checked(text.len());
-        let mut count = 0;
+        let (mut count, mut next) = (0, 0);
         for (pos, _) in text.iter().enumerate().filter(|(_, byte)| firsts.contains(**byte)) {
-            if let Some(special) = self.longest(text.get(pos..).unwrap_or(&[])) {
+            if let Some(special) = self.longest(text.get(pos..).unwrap_or(&[])).filter(|_| pos >= next) {
+                if is_part_of_word(&special, text, pos) {
+                    next = pos + special.len;
+                    continue;
+                }
                 let (_, heap) = parts.as_mut().ok_or(())?;
                 *heap.as_chunks_mut().0.get_mut(count).ok_or(())? = candidate(special.len, pos);
                 count += 1;
@@ -93,6 +98,7 @@ impl Specials<'_, '_, '_> {
             let free = span.take_while(|mark| **mark == mark::TEXT).count();
             // A complete token is found again; an overlapped one is replaced by a shorter one.
             let found = self.longest(text.get(pos..).and_then(|text| text.get(..free)).unwrap_or(&[]));
+            let found = found.filter(|special| !is_part_of_word(special, text, pos));
             let next = match found {
                 Some(special) if free == len => {
                     take(marks, text, pos, &special);
@@ -145,6 +151,20 @@ fn parts_of(candidate: &Candidate) -> (usize, usize) {
     ((number >> 32) as usize, !(number as u32) as usize)
 }
 
+/// Returns true if the token at `pos` must be a whole word and is not. As in Hugging Face's tokenizers, no other token is
+/// then looked for inside it.
+fn is_part_of_word(special: &Special, text: &[u8], pos: usize) -> bool {
+    if !HAS_TABLES || !special.follows(rule::WHOLE_WORD) {
+        return false;
+    }
+    let before = (1..=4).find_map(|len| {
+        let char = first_char(text.get(pos.checked_sub(len)?..pos)?)?;
+        (char.len == len && (len > 1 || char.code < 0x80)).then_some(char)
+    });
+    let after = first_char(text.get(pos + special.len..).unwrap_or(&[]));
+    before.is_some_and(|char| is_word(char.code)) || after.is_some_and(|char| is_word(char.code))
+}
+
 /// Marks a token at `pos`.
 fn take(marks: &mut [u8], text: &[u8], pos: usize, special: &Special) {
     let end = pos + special.len;
@@ -155,7 +175,7 @@ fn take(marks: &mut [u8], text: &[u8], pos: usize, special: &Special) {
     }
     let is_text = |marks: &[u8], at: usize| marks.get(at) == Some(&mark::TEXT);
     let mut at = end;
-    while special.strips_right
+    while special.follows(rule::STRIPS_RIGHT)
         && is_text(marks, at)
         && let Some(len) = white(text, at)
     {
@@ -163,7 +183,7 @@ fn take(marks: &mut [u8], text: &[u8], pos: usize, special: &Special) {
         at += len;
     }
     at = pos;
-    while special.strips_left
+    while special.follows(rule::STRIPS_LEFT)
         && is_text(marks, at.wrapping_sub(1))
         && let Some(len) = (1..=3).find(|len| white(text, at.wrapping_sub(*len)) == Some(*len))
     {

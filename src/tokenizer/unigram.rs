@@ -31,11 +31,11 @@ pub(super) const fn words_for(len: usize) -> usize {
 
 /// Words of memory that suffice for a text with any vocabulary.
 pub(super) fn words_for_text(vocab: &Vocab<'_>, text: &[u8]) -> usize {
-    words_for(normalized(vocab, text).count())
+    words_for(normalized(vocab, text, true).count())
 }
 
-fn normalized<'t>(vocab: &'t Vocab<'_>, text: &'t [u8]) -> impl Iterator<Item = u8> {
-    let spaces = Spaces { prefix: vocab.prefixes(text), merge: vocab.merge_spaces };
+fn normalized<'t>(vocab: &'t Vocab<'_>, text: &'t [u8], prefix: bool) -> impl Iterator<Item = u8> {
+    let spaces = Spaces { prefix, merge: vocab.merge_spaces };
     Escaped { bytes: Normalized::new(vocab.charsmap, spaces, text), rest: &[] }
 }
 
@@ -85,12 +85,13 @@ fn score_of(step: &Step) -> f64 {
     f64::from_le_bytes([a, b, c, d, e, f, g, h])
 }
 
-/// Score of a token, if texts may contain it.
+/// Score of a token, if texts may contain it. They contain a user-defined token only if it had to be a whole word and is not.
 fn score(vocab: &Vocab<'_>, id: TokenId) -> Option<f64> {
     match vocab.file_type(id) {
-        TokenType::UserDefined => Some(0.0),
         // Tokens that are only for decoding have a score of minus infinity.
-        TokenType::Normal | TokenType::Unused => Some(f64::from(vocab.score(id))).filter(|score| score.is_finite()),
+        TokenType::Normal | TokenType::Unused | TokenType::UserDefined => {
+            Some(f64::from(vocab.score(id))).filter(|score| score.is_finite())
+        }
         _ => None,
     }
 }
@@ -107,11 +108,11 @@ pub(super) fn worst_score(vocab: &Vocab<'_>) -> f32 {
 pub(super) fn encode(
     vocab: &Vocab<'_>,
     index: &Index<'_>,
-    text: &[u8],
+    (text, prefix): (&[u8], bool),
     memory: &mut [Word],
     output: &mut Output<'_>,
 ) -> Option<()> {
-    let mut normalized = normalized(vocab, text);
+    let mut normalized = normalized(vocab, text, prefix);
     let bytes = memory.as_flattened_mut();
     let room = bytes.len() / BYTES_PER_POSITION;
     let (bytes, steps) = bytes.split_at_mut_checked(room)?;

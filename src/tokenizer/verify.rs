@@ -4,7 +4,7 @@
 //! sorting: one pass over the tokens checks that the sorted order is strictly ascending and complete, and one over the
 //! merges finds each of them at its position.
 
-use super::build::{byte_token, consequences, halves, note_gaps, special, strips};
+use super::build::{byte_token, consequences, halves, note_gaps, rules, special};
 use super::canonical::compare;
 use super::index::{Index, NONE, Special, header};
 use super::merge::Word;
@@ -136,8 +136,8 @@ impl Check<'_, '_, '_> {
     }
 
     fn specials(&self, gguf: &Gguf<'_>) -> Option<()> {
-        let (layout, strips) = (self.index.layout, strips(gguf).ok()?);
-        let entry = |id: TokenId| special(id, self.spelled(id)?, self.index.kind(self.vocab, id), strips);
+        let (layout, rules) = (self.index.layout, rules(gguf).ok()?);
+        let entry = |id: TokenId| special(id, self.spelled(id)?, self.index.kind(self.vocab, id), rules);
         let count = (0..layout.tokens as TokenId).filter(|id| entry(*id).is_some()).count();
         self.is(header::SPECIALS, count as u32)?;
         let end = layout.specials() + 3 * count;

@@ -5,6 +5,7 @@
 use super::canonical::{Spelling, first_four, hash};
 use super::charsmap::Charsmap;
 use super::pretokenizer::PreTokenizer;
+use super::wordpiece;
 use crate::gguf::{Array, Gguf, ValueType};
 use crate::{Error, Name, TokenId, built, tri};
 
@@ -14,6 +15,15 @@ const SCORES: &str = "scores";
 const TYPES: &str = "token_type";
 pub(super) const MERGES: &str = "merges";
 const CHARSMAP: &str = "precompiled_charsmap";
+
+/// True if this build has the tables of Unicode. The smallest build, for SentencePiece's BPE alone, does not read what only
+/// other tokenizers have.
+pub(super) const HAS_TABLES: bool = built::BPE || built::UNIGRAM || built::WORDPIECE;
+
+/// No space is added before a text that begins with one.
+const IF_ABSENT: u32 = 1;
+/// No space is added after a special token.
+const AT_START: u32 = 2;
 
 /// Maximum length of tokens that are looked up at every position of a text: special tokens, and all tokens with unigram
 /// and WordPiece. They have less than 100 bytes in real models; the limit bounds the time that a file can cost.
@@ -89,12 +99,7 @@ pub(super) enum Model {
     /// "t5": unigram, with SentencePiece's normalisation.
     Unigram,
     /// "bert": WordPiece.
-    WordPiece {
-        /// True if letters are converted to lowercase.
-        lowercase: bool,
-        /// True if characters are decomposed and nonspacing marks are left out.
-        strips_accents: bool,
-    },
+    WordPiece(wordpiece::Rules),
 }
 
 impl Model {
@@ -118,8 +123,12 @@ impl Model {
             b"t5" if built::UNIGRAM => Model::Unigram,
             b"bert" if built::WORDPIECE => {
                 let lowercase = tri!(switch(gguf, "normalizer.lowercase", true));
-                let strips_accents = tri!(switch(gguf, "normalizer.strip_accents", lowercase));
-                Model::WordPiece { lowercase, strips_accents }
+                Model::WordPiece(wordpiece::Rules {
+                    lowercase,
+                    strips_accents: tri!(switch(gguf, "normalizer.strip_accents", lowercase)),
+                    cleans: tri!(switch(gguf, "normalizer.clean_text", true)),
+                    parts_ideographs: tri!(switch(gguf, "normalizer.handle_chinese_chars", true)),
+                })
             }
             b"bpe" if built::BPE => match tri!(gguf.str(PREFIX, "pre")) {
                 Some(b"whitespace") => tri!(Model::characters(gguf)),
@@ -144,7 +153,7 @@ impl Model {
             Model::Lines { .. } => (Some(2), Some(1), Some(3), true, false, false),
             Model::Unigram => (None, Some(1), Some(2), false, true, false),
             // EOS is the token that llama.cpp calls the separator.
-            Model::WordPiece { .. } => (Some(101), Some(102), Some(100), true, true, true),
+            Model::WordPiece(_) => (Some(101), Some(102), Some(100), true, true, true),
         }
     }
 }
@@ -167,13 +176,13 @@ pub(super) struct Vocab<'a> {
     pub add_bos: bool,
     pub add_eos: bool,
     pub add_space_prefix: bool,
-    /// No space is added before a text that begins with one: Hugging Face's `Metaspace`. Not in llama.cpp.
-    prefix_if_absent: bool,
+    /// A sum of [`IF_ABSENT`] and [`AT_START`]: Hugging Face's `Metaspace`. Not in llama.cpp.
+    space_prefix_rule: u32,
     /// True if runs of spaces count as one.
     pub merge_spaces: bool,
     pub charsmap: Charsmap<'a>,
-    /// True if the model's tokenizer converts texts to NFC first.
-    pub nfc: bool,
+    /// Steps by which the model's tokenizer converts texts first: see `Tokenizer::normalizer`.
+    pub normalizer: &'a [u8],
 }
 
 impl<'a> Vocab<'a> {
@@ -216,7 +225,7 @@ impl<'a> Vocab<'a> {
 
         let (bos, eos, unknown, add_bos, add_eos, add_space_prefix) = model.defaults(name);
         let eos = match model {
-            Model::WordPiece { .. } => tri!(id(gguf, "seperator_token_id", eos, len)), // the misspelling is the format's
+            Model::WordPiece(_) => tri!(id(gguf, "seperator_token_id", eos, len)), // the misspelling is the format's
             _ => eos,
         };
         let vocab = Self {
@@ -234,13 +243,20 @@ impl<'a> Vocab<'a> {
             add_eos: tri!(switch(gguf, "add_eos_token", add_eos)),
             // Byte-level BPE never adds a space, whatever the file says; WordPiece always does.
             add_space_prefix: match model {
-                Model::Bpe(_) | Model::WordPiece { .. } => add_space_prefix,
+                Model::Bpe(_) | Model::WordPiece(_) => add_space_prefix,
                 _ => tri!(switch(gguf, "add_space_prefix", add_space_prefix)),
             },
-            prefix_if_absent: tri!(switch(gguf, "add_space_prefix_if_absent", false)),
+            space_prefix_rule: match tri!(gguf.u32(PREFIX, "add_space_prefix_rule")) {
+                Some(rule) => rule,
+                None => 0,
+            },
             merge_spaces: tri!(switch(gguf, "remove_extra_whitespaces", false)),
             charsmap: tri!(charsmap(gguf)),
-            nfc: built::BPE && tri!(switch(gguf, "normalizer.nfc", false)),
+            normalizer: match gguf.str(PREFIX, "normalizer.steps") {
+                Ok(Some(steps)) if HAS_TABLES => steps,
+                Err(error) if HAS_TABLES => return Err(error),
+                _ => b"",
+            },
         };
         if vocab.add_bos && vocab.bos.is_none() {
             return Err(Error::MissingKey { key: Name::key(PREFIX, "bos_token_id") });
@@ -255,9 +271,10 @@ impl<'a> Vocab<'a> {
         self.tokens.len()
     }
 
-    /// Returns true if a space is added before `text`.
-    pub fn prefixes(&self, text: &[u8]) -> bool {
-        self.add_space_prefix && !(self.prefix_if_absent && text.first() == Some(&b' '))
+    /// Returns true if a space is added before `text`, which is at the start of the whole text or after a special token.
+    pub fn prefixes(&self, text: &[u8], is_start: bool) -> bool {
+        let is = |rule| self.space_prefix_rule & rule != 0;
+        self.add_space_prefix && !(is(IF_ABSENT) && text.first() == Some(&b' ') || is(AT_START) && !is_start)
     }
 
     pub const fn merges(&self) -> Option<Array<'a>> {
@@ -274,7 +291,7 @@ impl<'a> Vocab<'a> {
     /// True if tokens are looked up by prefix, byte by byte. The index then sorts tokens by their bytes.
     pub const fn finds_prefixes(&self) -> bool {
         built::UNIGRAM && matches!(self.model, Model::Unigram)
-            || built::WORDPIECE && matches!(self.model, Model::WordPiece { .. })
+            || built::WORDPIECE && matches!(self.model, Model::WordPiece(_))
     }
 
     /// The bytes by which the index finds a token.

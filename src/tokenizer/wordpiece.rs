@@ -11,12 +11,16 @@ use super::unicode::{Group, encode as utf8, first_char, group, is_space, plain};
 use super::vocab::Vocab;
 
 /// Changes to the characters of a text.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
     /// Converts letters to lowercase.
     pub lowercase: bool,
     /// Decomposes characters and leaves out nonspacing marks.
     pub strips_accents: bool,
+    /// Leaves out control characters.
+    pub cleans: bool,
+    /// Makes each ideograph a word.
+    pub parts_ideographs: bool,
 }
 
 impl Rules {
@@ -58,10 +62,11 @@ pub(super) fn encode(
     while let Some(char) = first_char(text) {
         text = text.get(char.len..)?;
         let is_line = matches!(char.code, 0x09 | 0x0a | 0x0d);
-        if matches!(char.code, 0 | 0xfffd) || group(char.code) == Group::Control && !is_line {
+        let is_control = matches!(char.code, 0 | 0xfffd) || group(char.code) == Group::Control && !is_line;
+        if is_control && rules.cleans {
             continue;
         }
-        let is_alone = is_chinese(char.code);
+        let is_alone = rules.parts_ideographs && is_chinese(char.code);
         if is_alone {
             word.finish(vocab, index, output)?;
         }
@@ -136,7 +141,9 @@ impl Letters<'_> {
         (self.len, self.count) = (0, 0);
         let before = output.len;
         while !rest.is_empty() {
-            let Some((len, id)) = index.prefixes(vocab, rest).last().filter(|_| is_known) else {
+            // A special token that is still in the text had to be a whole word, and is not.
+            let pieces = index.prefixes(vocab, rest).filter(|(_, id)| !vocab.file_type(*id).is_special());
+            let Some((len, id)) = pieces.last().filter(|_| is_known) else {
                 output.len = before;
                 if let Some(unknown) = vocab.unknown {
                     output.push(unknown);

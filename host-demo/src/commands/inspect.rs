@@ -123,7 +123,7 @@ fn print_text(out: &mut Out, file: &ModelFile, gguf: &Gguf<'_>, totals: &BTreeMa
     for (key, value) in gguf.keys() {
         writeln!(out, "  {:width$}  {}", key.escape_debug().to_string(), text(&value))?;
     }
-    if let Some(note) = crate::text::note(gguf) {
+    if let Some(note) = crate::normalizer::note(gguf) {
         writeln!(out, "\n{note}")?;
     }
 

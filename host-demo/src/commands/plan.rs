@@ -17,7 +17,7 @@ use crate::model_file::ModelFile;
 use crate::output::{Bytes, Out};
 use crate::plot::Plot;
 use crate::program::{Level, Target};
-use crate::{program, runtime, text};
+use crate::{normalizer, program, runtime};
 
 /// Show how much flash and RAM a model needs, and which boards it fits
 #[derive(Debug, clap::Args)]
@@ -152,7 +152,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
         features,
         level: args.opt,
         work,
-        note: text::note(&gguf),
+        note: normalizer::note(&gguf),
     };
     let own = [Board::own(args.flash, &args.ram, args.target)];
     let boards = if args.ram.is_empty() { BOARDS } else { &own };
@@ -174,7 +174,7 @@ struct Program<'a> {
     /// Work per token; `None` for encoders and experts.
     work: Option<Work>,
     /// A line about the tokenizer.
-    note: Option<&'static str>,
+    note: Option<String>,
 }
 
 impl Program<'_> {
@@ -356,7 +356,7 @@ fn print_text(
             Bytes(board.ram_bytes),
         )?;
     }
-    if let Some(note) = program.note {
+    if let Some(note) = &program.note {
         writeln!(out, "\n{note}")?;
     }
     Ok(())

@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::support::{is_byte_level, list, part};
 use super::{BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Vocabulary, expressions, support};
 use crate::gguf_writer::Meta;
+use crate::normalizer::Step;
 
 /// The model for which a vocabulary is read.
 pub struct Model<'m> {
@@ -38,7 +39,7 @@ pub fn read_file(model: &Model<'_>, path: &Path, file: &[u8]) -> Result<Vocabula
 pub fn read(wanted: &Model<'_>, json: &Value, notes: &mut Vec<String>) -> Result<Vocabulary> {
     let mut vocabulary = Vocabulary::default();
     let model = &json["model"];
-    support::check(json, notes)?;
+    let steps = support::check(json, notes)?;
     match model["type"].as_str() {
         Some("BPE") if is_byte_level(json) => byte_level(wanted, json, &mut vocabulary)?,
         Some("BPE") => pieces_by_merges(wanted, json, &mut vocabulary)?,
@@ -46,8 +47,9 @@ pub fn read(wanted: &Model<'_>, json: &Value, notes: &mut Vec<String>) -> Result
         Some("WordPiece") => word_pieces(json, &mut vocabulary)?,
         other => bail!("its model is {}: BPE, Unigram and WordPiece are supported", other.unwrap_or("without a type")),
     }
-    if part(&json["normalizer"], "NFC").is_some() {
-        vocabulary.key("normalizer.nfc", true);
+    if !steps.is_empty() {
+        let names: Vec<_> = steps.into_iter().map(Step::name).collect();
+        vocabulary.key("normalizer.steps", names.join(",").as_str());
     }
     if let Some(unknown) =
         model["unk_token"].as_str().or_else(|| model["vocab"][model["unk_id"].as_u64()? as usize][0].as_str())
@@ -65,17 +67,20 @@ pub fn read(wanted: &Model<'_>, json: &Value, notes: &mut Vec<String>) -> Result
             true => CONTROL,
             false => USER_DEFINED,
         };
-        let score = vocabulary.tokens.get(&u32::try_from(id).unwrap_or(u32::MAX)).map_or(0.0, |token| token.score);
+        // An added token of which the model knows nothing is only found by its spelling.
+        let unscored = if kind == USER_DEFINED && model["type"] == "Unigram" { f32::NEG_INFINITY } else { 0.0 };
+        let score = vocabulary.tokens.get(&u32::try_from(id).unwrap_or(u32::MAX)).map_or(unscored, |token| token.score);
         let text = if kind == USER_DEFINED { text.replace('▁', " ") } else { text.to_owned() };
         vocabulary.set(id, text, score, kind)?;
     }
-    let strip = |token: &Value| {
-        let sides = u32::from(token["lstrip"] == true) + 2 * u32::from(token["rstrip"] == true);
-        Some(token["id"].as_u64()? as u32 * 4 + sides).filter(|_| sides > 0)
+    let entry = |token: &Value| {
+        let bits = ["lstrip", "rstrip", "single_word"].iter().zip([1, 2, 4]);
+        let rule: u32 = bits.filter(|(name, _)| token[**name] == true).map(|(_, bit)| bit).sum();
+        Some(token["id"].as_u64()? as u32 * 8 + rule).filter(|_| rule > 0)
     };
-    let strips: BTreeSet<u32> = list(&json["added_tokens"]).filter_map(strip).collect();
-    if !strips.is_empty() {
-        vocabulary.key("added_tokens.strip", Meta::array(strips));
+    let rules: BTreeSet<u32> = list(&json["added_tokens"]).filter_map(entry).collect();
+    if !rules.is_empty() {
+        vocabulary.key("added_tokens.rules", Meta::array(rules));
     }
     Ok(vocabulary)
 }
@@ -146,15 +151,19 @@ fn pieces_by_merges(wanted: &Model<'_>, json: &Value, vocabulary: &mut Vocabular
     Ok(())
 }
 
-/// Sets whether a space is added before a text, and whether only before one that does not begin with a space.
+/// Sets whether a space is added before a text, and the rules that limit it: 1 if only before one that does not begin with
+/// a space, 2 if only at the start.
 fn space_prefix(json: &Value, vocabulary: &mut Vocabulary) {
     let adds = adds_space(json);
     vocabulary.key("add_space_prefix", adds);
-    if adds
-        && part(&json["normalizer"], "Prepend").is_none()
-        && part(&json["pre_tokenizer"], "WhitespaceSplit").is_none()
-    {
-        vocabulary.key("add_space_prefix_if_absent", true);
+    if !adds || part(&json["normalizer"], "Prepend").is_some() {
+        return;
+    }
+    let if_absent = part(&json["pre_tokenizer"], "WhitespaceSplit").is_none();
+    let at_start = part(&json["pre_tokenizer"], "Metaspace").is_some_and(|it| it["prepend_scheme"] == "first");
+    let rule = u32::from(if_absent) + 2 * u32::from(at_start);
+    if rule > 0 {
+        vocabulary.key("add_space_prefix_rule", rule);
     }
 }
 
@@ -199,12 +208,20 @@ fn word_pieces(json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
     }
     vocabulary.key("model", "bert");
     vocabulary.key("pre", "jina-v2-en"); // llama.cpp's name for all of these
-    if let Some(normalizer) = part(&json["normalizer"], "BertNormalizer") {
-        let lowercase = normalizer["lowercase"] != false;
-        vocabulary.key("normalizer.lowercase", lowercase);
-        // Written only if llama.cpp's default differs.
-        if let Some(strips) = normalizer["strip_accents"].as_bool().filter(|strips| *strips != lowercase) {
-            vocabulary.key("normalizer.strip_accents", strips);
+    let normalizer = part(&json["normalizer"], "BertNormalizer");
+    let does = |name: &str| normalizer.is_some_and(|normalizer| normalizer[name] != false);
+    let lowercase = does("lowercase");
+    vocabulary.key("normalizer.lowercase", lowercase);
+    // Written only if llama.cpp's default differs.
+    let strips = normalizer.and_then(|normalizer| normalizer["strip_accents"].as_bool());
+    if let Some(strips) = strips.filter(|strips| *strips != lowercase) {
+        vocabulary.key("normalizer.strip_accents", strips);
+    }
+    for (key, name) in
+        [("normalizer.clean_text", "clean_text"), ("normalizer.handle_chinese_chars", "handle_chinese_chars")]
+    {
+        if !does(name) {
+            vocabulary.key(key, false);
         }
     }
     for (key, text) in [("unknown_token_id", "[UNK]"), ("mask_token_id", "[MASK]"), ("padding_token_id", "[PAD]")] {

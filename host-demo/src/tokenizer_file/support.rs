@@ -3,6 +3,9 @@
 use anyhow::{Result, bail};
 use serde_json::Value;
 
+use super::special::looks_special;
+use crate::normalizer::{Step, apply};
+
 pub fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
@@ -20,19 +23,23 @@ pub fn is_byte_level(json: &Value) -> bool {
     part(&json["pre_tokenizer"], "ByteLevel").or(part(&json["decoder"], "ByteLevel")).is_some()
 }
 
-/// Refuses settings that would give other ids. A setting that changes few texts becomes a line in `notes`.
-pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<()> {
-    added(json)?;
+/// Returns the steps that convert a text before everything else. Refuses settings that would give other ids; one that
+/// changes few texts becomes a line in `notes`.
+pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<Vec<Step>> {
     let mut normalizers = Vec::new();
     flatten(&json["normalizer"], "normalizers", &mut normalizers);
+    let mut steps = Vec::new();
     for (at, normalizer) in normalizers.iter().enumerate() {
         let kind = normalizer["type"].as_str().unwrap_or("of no type");
-        // NFC is applied first. Spaces written as `▁` compose with nothing.
-        let is_first = || normalizers[..at].iter().all(|it| it["type"] == "Prepend" || replaces_space(it));
-        if !(if kind == "NFC" { is_first() } else { is_supported(json, kind, normalizer) }) {
-            bail!("its normalizer {kind} is not supported for a vocabulary of this kind");
+        match Step::by_name(kind) {
+            // The host converts texts first, so a step may only follow what does not change its result.
+            Some(step) if normalizers[..at].iter().all(|before| commute(before, step)) => steps.push(step),
+            Some(_) => bail!("its normalizer {kind} comes after one of another kind, which is not supported"),
+            None if is_supported(json, kind, normalizer) => {}
+            None => bail!("its normalizer {kind} is not supported for a vocabulary of this kind"),
         }
     }
+    added(json, &normalizers, &steps, notes)?;
     let mut pre_tokenizers = Vec::new();
     flatten(&json["pre_tokenizer"], "pretokenizers", &mut pre_tokenizers);
     let kinds: Vec<&str> = pre_tokenizers.iter().map(|it| it["type"].as_str().unwrap_or("of no type")).collect();
@@ -64,20 +71,46 @@ pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<()> {
             bail!("its model has {name}, which is not supported");
         }
     }
-    Ok(())
+    Ok(steps)
 }
 
-/// Refuses added tokens that are found by other rules than their spelling.
-fn added(json: &Value) -> Result<()> {
-    let mut normalizers = Vec::new();
-    flatten(&json["normalizer"], "normalizers", &mut normalizers);
+/// Returns true if `step` has the same result before and after `normalizer`.
+fn commute(normalizer: &Value, step: Step) -> bool {
+    let is_step = normalizer["type"].as_str().is_some_and(|kind| Step::by_name(kind).is_some());
+    is_step || step.keeps_spaces() && (normalizer["type"] == "Prepend" || replaces_space(normalizer))
+}
+
+/// Refuses added tokens that are found in another text than here: control tokens are found before normalization, others
+/// after it.
+fn added(json: &Value, normalizers: &[&Value], steps: &[Step], notes: &mut Vec<String>) -> Result<()> {
+    let lowers = |it: &&Value| it["type"] == "BertNormalizer" && it["lowercase"] != false;
     let prepends = normalizers.iter().any(|it| it["type"] == "Prepend");
+    let only_composes = steps.iter().all(|step| *step == Step::Nfc);
     for token in list(&json["added_tokens"]) {
-        if token["single_word"] == true {
-            bail!("its added token {} has single_word, which is not supported", token["content"]);
+        let text = token["content"].as_str().unwrap_or_default();
+        let is_control = token["special"] == true || looks_special(text);
+        let is_late = token["normalized"] == true;
+        if prepends && is_late && !is_control {
+            bail!("its added token {text:?} is found after normalization, which is not supported");
         }
-        if prepends && token["normalized"] == true && token["special"] != true {
-            bail!("its added token {} is found after normalization, which is not supported", token["content"]);
+        if is_control && !steps.is_empty() && token["single_word"] == true {
+            bail!("its added token {text:?} has single_word, which is not supported beside a normalizer");
+        }
+        if token["single_word"] == true
+            && json["model"]["type"] == "WordPiece"
+            && !json["model"]["vocab"][text].is_null()
+        {
+            bail!("its added token {text:?} has single_word and is an ordinary token, too, which is not supported");
+        }
+        if is_late && !is_control && normalizers.iter().any(lowers) {
+            notes.push(format!("the added token {text:?} is found in this spelling only, not in other cases"));
+        }
+        if is_late && apply(steps, text) != text {
+            bail!("its added token {text:?} is changed by the normalizer, which is not supported");
+        }
+        if !only_composes && is_late == is_control {
+            let place = if is_late { "after" } else { "before" };
+            bail!("its added token {text:?} is found {place} normalization, which is not supported for its kind");
         }
     }
     Ok(())
@@ -100,9 +133,7 @@ fn is_supported(json: &Value, kind: &str, normalizer: &Value) -> bool {
         (Some("Unigram"), "Precompiled") => true,
         (Some("Unigram"), "Replace") => normalizer["pattern"]["Regex"] == " {2,}" || replaces_space(normalizer),
         (Some("Unigram"), "Strip") => normalizer["strip_left"] == false || normalizer["strip_right"] == true,
-        (Some("WordPiece"), "BertNormalizer") => {
-            normalizer["clean_text"] != false && normalizer["handle_chinese_chars"] != false
-        }
+        (Some("WordPiece"), "BertNormalizer") => true,
         _ => false,
     }
 }

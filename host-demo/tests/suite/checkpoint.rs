@@ -89,8 +89,8 @@ fn tensors_and_metadata_are_llama_cpps() {
             }
         }
         // Keys that llama.cpp does not write.
-        let is_added = |key: &str| key == arenite::gguf::HASHES_KEY || key == "tokenizer.ggml.normalizer.nfc";
-        assert_eq!(gguf.get("tokenizer.ggml.normalizer.nfc").is_some(), name == "qwen3_yarn");
+        let is_added = |key: &str| key == arenite::gguf::HASHES_KEY || key == "tokenizer.ggml.normalizer.steps";
+        assert_eq!(gguf.get("tokenizer.ggml.normalizer.steps").is_some(), name == "qwen3_yarn");
         let own = gguf.keys().filter(|(key, _)| !is_added(key)).count();
         assert_eq!((keys, tensors), (own, gguf.tensors().count()), "{name}");
     }
@@ -215,10 +215,13 @@ fn what_cannot_be_converted_is_said() {
         &|json| json["pre_tokenizer"] = serde_json::json!({"type": "Sequence", "pretokenizers": [split.clone(), {"type": "ByteLevel", "use_regex": false}]}),
     );
     assert!(message.contains("[a-f]+"), "{message}");
-    let message = copy(none, &|json| json["normalizer"] = serde_json::json!({"type": "Lowercase"}));
-    assert!(message.contains("Lowercase"), "{message}");
-    let message = copy(none, &|json| json["added_tokens"][0]["single_word"] = true.into());
-    assert!(message.contains("single_word"), "{message}");
+    let message = copy(none, &|json| json["normalizer"] = serde_json::json!({"type": "Nmt"}));
+    assert!(message.contains("its normalizer Nmt is not supported"), "{message}");
+    let message = copy(none, &|json| {
+        json["normalizer"] = serde_json::json!({"type": "Lowercase"});
+        json["added_tokens"][0]["normalized"] = true.into();
+    });
+    assert!(message.contains("is found after normalization"), "{message}");
     assert!(!output.exists());
 }
 

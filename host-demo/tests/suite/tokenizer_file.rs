@@ -16,7 +16,8 @@ fn list<S: AsRef<str>>(tokens: &[S]) -> Value {
 }
 
 fn added(tokens: &[(u32, &str, bool)]) -> Value {
-    tokens.iter().map(|(id, content, special)| json!({"id": id, "content": content, "special": special})).collect()
+    let token = |(id, content, special): &(u32, &str, bool)| json!({"id": id, "content": content, "special": special, "normalized": !special});
+    tokens.iter().map(token).collect()
 }
 
 fn template(first: Option<(&str, u32)>, last: Option<(&str, u32)>) -> Value {
@@ -94,9 +95,66 @@ fn texts_are_normalized() {
     for how in [&["inspect", path(&output)][..], &["plan", "-m", path(&output)]] {
         assert!(stdout(how).contains("a program on a device must do so"), "{how:?}");
     }
-    tokenizer["normalizer"] = json!({"type": "NFKC"});
+    tokenizer["normalizer"] =
+        json!({"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "a"}, {"type": "NFC"}]});
     std::fs::write(&file, tokenizer.to_string()).expect("a file");
-    assert!(error(&["tokenize", "-p", "a", "-m", path(&model()), "--tokenizer", path(&file)]).contains("NFKC"));
+    assert!(error(&["tokenize", "-p", "a", "-m", path(&model()), "--tokenizer", path(&file)]).contains("Prepend"));
+}
+
+/// Other steps than NFC, in the order of the file.
+#[test]
+fn texts_are_converted_step_by_step() {
+    for (steps, wanted) in [
+        (
+            &["NFKC"][..],
+            json!([0, 40, 37, 44, 44, 47, 221, 139, 254, 139, 97, 128, 232, 70, 73, 54, 41, 41, 41, 0, 137, 224, 266]),
+        ),
+        (
+            &["Lowercase"],
+            json!([0, 260, 221, 139, 124, 140, 226, 128, 103, 172, 106, 224, 159, 228, 116, 0, 137, 224, 266]),
+        ),
+        (
+            &["NFD", "StripAccents", "Lowercase"],
+            json!([0, 260, 221, 139, 124, 140, 226, 69, 172, 106, 224, 159, 228, 116, 0, 266]),
+        ),
+        (
+            &["Lowercase", "NFKD"],
+            json!([0, 260, 221, 139, 124, 140, 226, 69, 137, 224, 70, 73, 86, 73, 73, 73, 0, 137, 224, 266]),
+        ),
+    ] {
+        let mut tokenizer = byte_level(LLAMA3);
+        let steps: Vec<_> = steps.iter().map(|step| json!({"type": step})).collect();
+        tokenizer["normalizer"] = json!({"type": "Sequence", "normalizers": steps});
+        assert_eq!(ids(&tokenizer, "HELLO ΟΣ\u{c9}\u{fb01}\u{2167}<|bos|>\u{301}<tool>"), wanted, "{steps:?}");
+    }
+}
+
+/// Added tokens that must be whole words.
+#[test]
+fn whole_words() {
+    let mut tokenizer = byte_level(LLAMA3);
+    tokenizer["added_tokens"] = json!([
+        {"id": 0, "content": "<|bos|>", "special": true},
+        {"id": 266, "content": "ow", "special": false, "single_word": true},
+    ]);
+    for (text, wanted) in [
+        ("ow", json!([0, 266])),
+        ("o ow", json!([0, 79, 221, 266])),
+        ("how", json!([0, 72, 79, 87])),
+        ("own", json!([0, 79, 87, 78])),
+        ("_ow", json!([0, 63, 79, 87])),
+        ("ow_", json!([0, 79, 87, 63])),
+        ("\u{e9}ow", json!([0, 128, 103, 79, 87])),
+        ("ow\u{301}", json!([0, 79, 87, 137, 224])),
+        ("(ow)", json!([0, 8, 266, 9])),
+        ("ow.o", json!([0, 266, 14, 79])),
+        ("\u{24d0}ow", json!([0, 159, 242, 239, 79, 87])),
+        ("ow\u{2160}", json!([0, 79, 87, 159, 228, 255])),
+        ("\u{b2}ow", json!([0, 127, 111, 266])),
+        ("ow\u{ff3f}", json!([0, 79, 87, 172, 121, 124])),
+    ] {
+        assert_eq!(ids(&tokenizer, text), wanted, "{text:?}");
+    }
 }
 
 /// Added tokens that absorb the white space before or after them.
