@@ -165,6 +165,17 @@ pub struct Placement {
     pub residual_norm: bool,
 }
 
+impl Placement {
+    /// On inputs alone.
+    pub(crate) const INPUTS: Self = Self { pre_norm: true, post_norm: false, residual_norm: false };
+    /// On outputs alone.
+    pub(crate) const OUTPUTS: Self = Self { pre_norm: false, post_norm: true, residual_norm: false };
+    /// On inputs and outputs.
+    pub(crate) const BOTH: Self = Self { pre_norm: true, post_norm: true, residual_norm: false };
+    /// On the hidden state after the addition alone.
+    pub(crate) const RESIDUALS: Self = Self { pre_norm: false, post_norm: false, residual_norm: true };
+}
+
 /// Norms of q and k.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

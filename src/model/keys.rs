@@ -282,7 +282,7 @@ impl<'g, 'a> Keys<'g, 'a> {
     }
 
     /// Like [`optional_size`](Self::optional_size), with a default.
-    const fn size_or(&mut self, name: &'static str, max: usize, default: usize) -> Result<usize, Error> {
+    pub const fn size_or(&mut self, name: &'static str, max: usize, default: usize) -> Result<usize, Error> {
         match tri!(self.optional_size(name, max)) {
             Some(size) => Ok(size),
             None => Ok(default),
@@ -294,6 +294,14 @@ impl<'g, 'a> Keys<'g, 'a> {
         match tri!(self.integer(name)) {
             Some(0) => Ok(None),
             _ => self.optional_size(name, max),
+        }
+    }
+
+    /// Like [`nonzero`](Self::nonzero), with 0 for none.
+    pub const fn count(&mut self, name: &'static str, max: usize) -> Result<usize, Error> {
+        match tri!(self.nonzero(name, max)) {
+            Some(count) => Ok(count),
+            None => Ok(0),
         }
     }
 
@@ -392,7 +400,7 @@ impl<'g, 'a> Keys<'g, 'a> {
             norm: Norm::Rms,
             norm_eps: 0.0,
             post_norm_eps: None,
-            placement: Placement { pre_norm: true, post_norm: false, residual_norm: false },
+            placement: Placement::INPUTS,
             fused_qkv: false,
             separate_experts: false,
             fused_experts: false,
@@ -420,7 +428,7 @@ impl<'g, 'a> Keys<'g, 'a> {
             residual_scale: 1.0,
             logit_scale: 1.0,
             output_bias: Need::Absent,
-            pooling: tri!(self.pooling(Pooling::Last, Pooling::Last)),
+            pooling: tri!(self.pooling("pooling_type", Pooling::Last, Pooling::Last)),
             logit_cap: None,
             activation: Activation::Silu,
             gate: Gate::Separate,
@@ -478,9 +486,9 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Reads the pooling type. If the file does not have it: `ranked` for a reranker, else `otherwise`.
-    pub const fn pooling(&mut self, otherwise: Pooling, ranked: Pooling) -> Result<Pooling, Error> {
-        match tri!(self.nonzero("pooling_type", 4)) {
+    /// Reads the pooling type under `name`: `otherwise` if the file has none, `ranked` for that of a reranker.
+    pub const fn pooling(&mut self, name: &'static str, otherwise: Pooling, ranked: Pooling) -> Result<Pooling, Error> {
+        match tri!(self.nonzero(name, 4)) {
             None => Ok(otherwise),
             Some(1) => Ok(Pooling::Mean),
             Some(2) => Ok(Pooling::First),
@@ -501,7 +509,15 @@ impl<'g, 'a> Keys<'g, 'a> {
         // Converters read the pooling from settings of sentence-transformers, which rerankers do not have.
         let ranks = self.rows("cls.output.weight") > 0 || self.rows("cls.weight") > 0;
         let otherwise = if ranks { Pooling::First } else { Pooling::Mean };
-        Ok(Spec { stack: Stack::Encoder, pooling: tri!(self.pooling(otherwise, Pooling::First)), ..spec })
+        let pooling = tri!(self.pooling("pooling_type", otherwise, Pooling::First));
+        Ok(Spec { stack: Stack::Encoder, pooling, ..spec })
+    }
+
+    /// Reads an encoder without a decoder, and [the score's layers](Self::ranking) of a reranker.
+    pub const fn ranked_encoder(&mut self, activation: PooledActivation) -> Result<Spec<'a>, Error> {
+        let decoder = tri!(self.decoder(RopeStyle::Halves));
+        let encoder = tri!(self.encoder(decoder));
+        Ok(self.ranking(activation, encoder))
     }
 
     /// Adds the layers that compute a score from the pooled state, if the file has them, and the names of their
@@ -571,22 +587,27 @@ impl<'g, 'a> Keys<'g, 'a> {
         if matches!(spec.activation, Activation::ClampedSwiglu) || matches!(spec.special, Special::Xielu(_)) {
             return Err(self.wrong(NAME, "is not supported for this architecture"));
         }
-        spec.activation = match name {
+        spec.activation = tri!(self.activation_of(NAME, name));
+        Ok(())
+    }
+
+    /// Returns the activation function that the value of the key `name` names.
+    pub const fn activation_of(&self, name: &'static str, value: &[u8]) -> Result<Activation, Error> {
+        Ok(match value {
             b"silu" => Activation::Silu,
             b"gelu" => Activation::GeluErf,
             b"gelu_pytorch_tanh" => Activation::GeluTanh,
             b"relu" => Activation::Relu,
             b"relu2" => Activation::ReluSquared,
-            _ => return Err(self.wrong(NAME, "is not silu, gelu, gelu_pytorch_tanh, relu or relu2")),
-        };
-        Ok(())
+            _ => return Err(self.wrong(name, "is not silu, gelu, gelu_pytorch_tanh, relu or relu2")),
+        })
     }
 
     /// Reads the epsilon of the norms, which files store under either norm's name.
     pub const fn norm_eps(&mut self) -> Result<f32, Error> {
-        match tri!(self.positive("attention.layer_norm_epsilon")) {
-            Some(eps) => self.or("attention.layer_norm_rms_epsilon", eps),
-            None => self.required("attention.layer_norm_rms_epsilon"),
+        match tri!(self.unless_zero("attention.layer_norm_rms_epsilon")) {
+            Some(eps) => Ok(eps),
+            None => self.required("attention.layer_norm_epsilon"),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Parameters that differ from layer to layer.
 
-use super::rope::Rope;
+use super::rope::{Rope, Scaling};
 use crate::built;
 use crate::gguf::Array;
 
@@ -42,6 +42,31 @@ pub struct HeadSpec {
     pub window: Option<usize>,
     /// Elements of a key that are the value as well, the first ones; 0 if values are apart.
     pub shared: usize,
+}
+
+impl HeadSpec {
+    /// The same heads without rotary positions.
+    pub(crate) const fn unrotated(self) -> Self {
+        Self { rope: None, ..self }
+    }
+
+    /// The same heads without a scaling of rotary positions.
+    pub(crate) const fn unscaled(self) -> Self {
+        let Some(rope) = self.rope else { return self };
+        Self { rope: Some(Rope { scaling: Scaling::None, ..rope }), ..self }
+    }
+
+    /// The same heads with another base of rotary positions.
+    pub(crate) const fn with_base(self, base: f32) -> Self {
+        let Some(rope) = self.rope else { return self };
+        Self { rope: Some(Rope { base, ..rope }), ..self }
+    }
+
+    /// The same heads with a window in both directions. Files store its total width, without the token itself.
+    pub(crate) const fn with_window_both_ways(self) -> Self {
+        let Some(both) = self.window else { return self };
+        Self { window: Some(both / 2 + 1), ..self }
+    }
 }
 
 /// The operation by which a layer mixes tokens.

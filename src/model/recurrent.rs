@@ -23,6 +23,8 @@ pub struct Recurrent {
     pub ranks: [usize; 4],
     /// Norms of Mamba-1's step, and of what it writes and reads.
     pub step_norms: StepNorms,
+    /// Epsilon of these norms, if it differs from that of the others.
+    pub step_eps: Option<f32>,
     /// Neighbouring channels of Mamba-1 that share a step, a factor on their input and one rate of decay; 1 if every channel
     /// has its own (PLaMo 2 calls them heads).
     pub shared: usize,
@@ -83,6 +85,7 @@ impl Recurrent {
         width: 0,
         ranks: [0; 4],
         step_norms: StepNorms::None,
+        step_eps: None,
         shared: 1,
         halved_every: 0,
         channel_mixing: false,

@@ -65,3 +65,13 @@ pub enum Scaling {
         attn_factor: f32,
     },
 }
+
+impl Scaling {
+    /// The same scaling with another `log_multiplier`, if it is YaRN's.
+    pub(super) const fn with_log_multiplier(mut self, multiplier: f32) -> Self {
+        if let Self::Yarn { log_multiplier, .. } = &mut self {
+            *log_multiplier = multiplier;
+        }
+        self
+    }
+}

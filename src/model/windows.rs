@@ -8,28 +8,41 @@ use crate::{Error, tri};
 
 impl<'a> Keys<'_, 'a> {
     /// Sets the window of the layers in the file's pattern, or in `otherwise` if it has none. Without a window in the
-    /// file, no layer has one. The file may have separate rotary positions for these layers.
+    /// file, no layer has one. The file may have separate rotary positions for these layers; those of `spec.local` are
+    /// the default.
     pub const fn windowed(&mut self, spec: Spec<'a>, otherwise: Pattern<'a>) -> Result<Spec<'a>, Error> {
-        let heads = spec.global;
-        let local_layers = match (heads.window, tri!(self.local_layers(spec.layers))) {
+        let local_layers = match (spec.global.window, tri!(self.local_layers(spec.layers))) {
             (None, _) => Pattern::Never,
             (Some(_), Some(pattern)) => pattern,
             (Some(_), None) => otherwise,
         };
+        let heads = spec.local;
         let rope = match heads.rope {
             Some(rope) => Some(Rope {
                 base: tri!(self.or("rope.freq_base_swa", rope.base)),
-                dim: match tri!(self.optional_size("rope.dimension_count_swa", heads.dim)) {
-                    Some(dim) if dim % 2 == 0 => dim,
-                    Some(_) => {
-                        return Err(self.wrong("rope.dimension_count_swa", "is odd: rotary positions rotate pairs"));
-                    }
-                    None => rope.dim,
+                dim: match self.has_key("rope.dimension_count_swa") {
+                    true => tri!(self.rope_dim("rope.dimension_count_swa", heads.dim)),
+                    false => rope.dim,
                 },
                 ..rope
             }),
             None => None,
         };
-        Ok(Spec { global: HeadSpec { window: None, ..heads }, local: HeadSpec { rope, ..heads }, local_layers, ..spec })
+        let global = HeadSpec { window: None, ..spec.global };
+        Ok(Spec { global, local: HeadSpec { rope, ..heads }, local_layers, ..spec })
+    }
+
+    /// Like [`windowed`](Self::windowed), for a model that must have a window.
+    pub const fn always_windowed(&mut self, spec: Spec<'a>, otherwise: Pattern<'a>) -> Result<Spec<'a>, Error> {
+        if spec.global.window.is_none() {
+            return Err(self.missing("attention.sliding_window"));
+        }
+        self.windowed(spec, otherwise)
+    }
+
+    /// Like [`windowed`](Self::windowed). If the model has a window, its global layers have no rotary positions.
+    pub const fn rotated_windows(&mut self, spec: Spec<'a>, otherwise: Pattern<'a>) -> Result<Spec<'a>, Error> {
+        let global = if spec.global.window.is_some() { spec.global.unrotated() } else { spec.global };
+        self.windowed(Spec { global, ..spec }, otherwise)
     }
 }

@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use arenite::Gguf;
 use arenite::kernel::Activation;
 use arenite::model::{Positions, RecurrentKind, Scaling, Spec, Stack};
+use serde_json::{Map, Value};
 
 use super::config::Config;
 use super::keys::Keys;
@@ -38,7 +39,7 @@ pub fn settle(header: &mut Header, config: &Config, architecture: &str) -> Resul
         if spec.stack() != Stack::Alone {
             return Ok(());
         }
-        let checks = [activation, caps, windows, rope_base, rope_scaling];
+        let checks = [activation, caps, windows, rope_base, rope_scaling, direction];
         let found: Vec<Difference> = checks.iter().filter_map(|check| check(&spec, &gguf, config)).collect();
         if found.is_empty() {
             return Ok(());
@@ -127,26 +128,42 @@ fn rope_base(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Differ
     (!is_written && rope.base != base).then(|| Difference::new("rope_theta", base, vec![(KEY, base.into())]))
 }
 
-/// The field that [`rope_scaling`] compares.
+/// The fields that [`rope_scaling`] compares.
 const SCALING: &str = "rope_type";
+const LOCAL_SCALING: &str = "rope_type of sliding_attention";
 
 /// Compares the scaling of rotary positions.
 fn rope_scaling(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Difference> {
     let kind = config.rope_type()?;
     let rope = spec.rope(false).or(spec.rope(true)).filter(|_| spec.positions() == Positions::Rotary)?;
+    let local = config.rope_outer("sliding_attention");
+    // The file's divisors are for global layers alone, if these rotate.
+    let is_shared = spec.rope(false).is_some() && spec.rope(true).is_some() && local.is_none();
     let follows = match kind {
         "linear" => matches!(rope.scaling, Scaling::Linear { .. }),
         "yarn" => matches!(rope.scaling, Scaling::Yarn { .. }),
-        "llama3" => gguf.tensor("rope_freqs.weight").is_some(),
-        "longrope" | "su" => gguf.tensor("rope_factors_long.weight").is_some(),
+        "llama3" => gguf.tensor("rope_freqs.weight").is_some() && !is_shared,
+        "longrope" | "su" => gguf.tensor("rope_factors_long.weight").is_some() && !is_shared,
         _ => true,
     };
     if !follows {
         let keys = if kind == "linear" || kind == "yarn" { vec![("", kind.into())] } else { Vec::new() };
         return Some(Difference::new(SCALING, kind, keys));
     }
-    let local = config.rope_outer("sliding_attention").and_then(|local| local["rope_type"].as_str());
-    let is_scaled = |kind: &str| !matches!(kind, "default" | "proportional");
-    let lacks = spec.rope(true).is_some_and(|rope| rope.scaling == Scaling::None);
-    local.filter(|kind| is_scaled(kind) && lacks).map(|kind| Difference::new(SCALING, kind, Vec::new()))
+    // Files have one scaling: local layers have it as well, or none.
+    let (own, local) = (spec.rope(true)?.scaling, local?.as_object()?);
+    let is_scaled = |settings: &Map<String, Value>| {
+        let kind = settings.get("rope_type").and_then(Value::as_str).unwrap_or("default");
+        !matches!(kind, "default" | "proportional")
+    };
+    let is_same = local.iter().all(|(name, value)| name == "rope_theta" || config.rope(name) == Some(value));
+    let is_right = if is_scaled(local) { own != Scaling::None && is_same } else { own == Scaling::None };
+    let kind = local.get("rope_type").and_then(Value::as_str).unwrap_or("default");
+    (!is_right).then(|| Difference::new(LOCAL_SCALING, kind, Vec::new()))
+}
+
+/// Compares the direction of attention in text.
+fn direction(_: &Spec<'_>, _: &Gguf<'_>, config: &Config) -> Option<Difference> {
+    const FIELD: &str = "use_bidirectional_attention";
+    (config.flag(FIELD) == Some(true)).then(|| Difference::new(FIELD, true, Vec::new()))
 }

@@ -22,6 +22,18 @@ fn converted(name: &str, more: &[&str], directory: &Path) -> PathBuf {
     output
 }
 
+/// Copies a checkpoint into `directory`, for changes, and returns the folder of the copy and its config.
+fn copied(name: &str, directory: &Path) -> (PathBuf, Value) {
+    let to = directory.join("model");
+    fs::create_dir_all(&to).unwrap();
+    for entry in fs::read_dir(checkpoint(name)).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+    let config = serde_json::from_slice(&fs::read(to.join("config.json")).unwrap()).unwrap();
+    (to, config)
+}
+
 /// FNV-1a, as in `listing.py`.
 fn fnv(bytes: &[u8]) -> String {
     let hash = bytes
@@ -179,13 +191,9 @@ fn torch_files_are_read_without_running_them() {
 #[test]
 fn what_cannot_be_converted_is_said() {
     let directory = tempfile::tempdir().unwrap();
-    let (from, output) = (directory.path().join("model"), directory.path().join("out.gguf"));
+    let output = directory.path().join("out.gguf");
     let copy = |config: &dyn Fn(&mut Value), tokenizer: &dyn Fn(&mut Value)| {
-        fs::create_dir_all(&from).unwrap();
-        for entry in fs::read_dir(checkpoint("own_commands")).unwrap() {
-            let entry = entry.unwrap();
-            fs::copy(entry.path(), from.join(entry.file_name())).unwrap();
-        }
+        let (from, _) = copied("own_commands", directory.path());
         for (name, change) in [("config.json", config), ("tokenizer.json", tokenizer)] {
             let mut json: Value = serde_json::from_slice(&fs::read(from.join(name)).unwrap()).unwrap();
             change(&mut json);
@@ -228,13 +236,8 @@ fn what_cannot_be_converted_is_said() {
 #[test]
 fn a_window_that_is_left_out_is_said() {
     let directory = tempfile::tempdir().unwrap();
-    let (from, output) = (directory.path().join("model"), directory.path().join("out.gguf"));
-    fs::create_dir_all(&from).unwrap();
-    for entry in fs::read_dir(checkpoint("own_commands")).unwrap() {
-        let entry = entry.unwrap();
-        fs::copy(entry.path(), from.join(entry.file_name())).unwrap();
-    }
-    let mut config: Value = serde_json::from_slice(&fs::read(from.join("config.json")).unwrap()).unwrap();
+    let output = directory.path().join("out.gguf");
+    let (from, mut config) = copied("own_commands", directory.path());
     // No window, one as long as the context, and a shorter one, which the file of a Mistral keeps.
     let (qwen, mistral) = ("Qwen2ForCausalLM", "MistralForCausalLM");
     for (class, window, is_said) in
@@ -254,13 +257,8 @@ fn a_window_that_is_left_out_is_said() {
 #[test]
 fn settings_without_a_key_are_followed() {
     let directory = tempfile::tempdir().unwrap();
-    let (from, output) = (directory.path().join("model"), directory.path().join("out.gguf"));
-    fs::create_dir_all(&from).unwrap();
-    for entry in fs::read_dir(checkpoint("own_commands")).unwrap() {
-        let entry = entry.unwrap();
-        fs::copy(entry.path(), from.join(entry.file_name())).unwrap();
-    }
-    let plain: Value = serde_json::from_slice(&fs::read(from.join("config.json")).unwrap()).unwrap();
+    let output = directory.path().join("out.gguf");
+    let (from, plain) = copied("own_commands", directory.path());
     let all: Value = serde_json::from_slice(&fs::read(checkpoint("settings.json")).unwrap()).unwrap();
     let numbers = |list: &Value| list.as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect::<Vec<_>>();
     let ids: Vec<String> = numbers(&all["tokens"]).iter().map(|id| id.to_string()).collect();

@@ -149,6 +149,7 @@ impl Selective<'_> {
         let (Some(w), Some(w_steps)) = (matrix(Role::SsmX), matrix(Role::SsmDt)) else { return };
         compute.times((x, count), w, made, self.made);
         let places = self.places();
+        let eps = self.mixer.step_eps.unwrap_or(eps);
         for (made, low) in rows_mut(made, self.made).zip(rows_mut(low, rank)) {
             let parts = [(Role::SsmDtNorm, rank), (Role::SsmBNorm, states), (Role::SsmCNorm, states)];
             for ((role, width), at) in parts.into_iter().zip(places) {

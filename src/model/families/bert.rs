@@ -3,23 +3,20 @@
 
 use crate::kernel::Activation;
 use crate::model::keys::Keys;
-use crate::model::{Gate, HeadSpec, Need, Norm, Placement, PooledActivation, Positions, RopeStyle, Spec};
+use crate::model::{Gate, Need, Norm, Placement, PooledActivation, Positions, Spec};
 use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
-    let decoder = tri!(keys.decoder(RopeStyle::Halves));
-    let encoder = tri!(keys.encoder(decoder));
-    let spec = keys.ranking(PooledActivation::Tanh, encoder);
-    let heads = spec.global;
+    let spec = tri!(keys.ranked_encoder(PooledActivation::Tanh));
     Ok(Spec {
-        global: HeadSpec { rope: None, ..heads },
+        global: spec.global.unrotated(),
         positions: Positions::Learned,
         token_types: keys.rows("token_types.weight"),
         embedding_norm: Need::Required,
         final_norm: false,
         norm: Norm::Layer,
         norm_eps: tri!(keys.required("attention.layer_norm_epsilon")),
-        placement: Placement { pre_norm: false, post_norm: false, residual_norm: true },
+        placement: Placement::RESIDUALS,
         qkv_bias: Need::Required,
         linear_bias: Need::Required,
         activation: Activation::GeluErf,

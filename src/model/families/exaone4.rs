@@ -2,7 +2,7 @@
 //! layers with a sliding window; its global layers, every fourth, have no rotary positions.
 
 use crate::model::keys::Keys;
-use crate::model::layers::{HeadSpec, Pattern};
+use crate::model::layers::Pattern;
 use crate::model::{Placement, QkNorm, RopeStyle, Spec};
 use crate::{Error, tri};
 
@@ -11,19 +11,10 @@ const PERIOD: usize = 4;
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(keys.decoder(RopeStyle::Halves));
-    let heads = spec.global;
-    let local_layers = match (heads.window, tri!(keys.local_layers(spec.layers))) {
-        (None, _) => Pattern::Never,
-        (Some(_), Some(pattern)) => pattern,
-        (Some(_), None) => Pattern::AllBut(PERIOD),
-    };
-    let global = if heads.window.is_some() { HeadSpec { rope: None, window: None, ..heads } } else { heads };
+    let spec = tri!(keys.rotated_windows(spec, Pattern::AllBut(PERIOD)));
     Ok(Spec {
         norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
-        global,
-        local: heads,
-        local_layers,
-        placement: Placement { pre_norm: false, post_norm: true, residual_norm: false },
+        placement: Placement::OUTPUTS,
         qk_norm: QkNorm::Head,
         ..spec
     })

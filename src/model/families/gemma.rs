@@ -7,8 +7,7 @@
 
 use crate::kernel::Activation;
 use crate::model::keys::Keys;
-use crate::model::layers::{HeadSpec, Pattern};
-use crate::model::rope::{Rope, Scaling};
+use crate::model::layers::Pattern;
 use crate::model::{Placement, QkNorm, RopeStyle, Spec};
 use crate::{Error, tri};
 
@@ -23,7 +22,11 @@ pub(super) const fn gemma<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
 }
 
 pub(super) const fn gemma2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
-    let spec = tri!(with_post_norms(keys, Some(4096), 2, 46));
+    let mut spec = tri!(gemma(keys));
+    if spec.global.window.is_none() {
+        (spec.global.window, spec.local.window) = (Some(4096), Some(4096));
+    }
+    let spec = tri!(with_post_norms(keys, spec, 2, 46));
     Ok(Spec {
         attention_cap: tri!(cap(keys, "attn_logit_softcapping", Some(50.0))),
         logit_cap: tri!(cap(keys, "final_logit_softcapping", Some(30.0))),
@@ -32,21 +35,19 @@ pub(super) const fn gemma2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
 }
 
 pub(super) const fn gemma3<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
-    let spec = tri!(with_post_norms(keys, None, 6, 62));
     // Ollama's names of the two bases. Its early files also have a cap that the model was not trained with.
     let of_ollama = tri!(keys.positive("rope.global.freq_base"));
     let local_base = tri!(keys.or("rope.local.freq_base", 10000.0));
     let cap = tri!(cap(keys, "final_logit_softcapping", None));
-    let Some(rope) = spec.global.rope else { return Ok(spec) };
-    let base = match of_ollama {
-        Some(base) => base,
-        None => rope.base,
-    };
-    let base_swa = tri!(keys.or("rope.freq_base_swa", local_base));
+    let spec = tri!(gemma(keys));
+    // Context scaling applies only to global layers.
+    let local = spec.global.with_base(local_base).unscaled();
+    let spec = tri!(with_post_norms(keys, Spec { local, ..spec }, 6, 62));
     Ok(Spec {
-        global: HeadSpec { rope: Some(Rope { base, ..rope }), ..spec.global },
-        // Context scaling applies only to global layers.
-        local: HeadSpec { rope: Some(Rope { base: base_swa, scaling: Scaling::None, ..rope }), ..spec.local },
+        global: match of_ollama {
+            Some(base) => spec.global.with_base(base),
+            None => spec.global,
+        },
         qk_norm: QkNorm::Head,
         logit_cap: if of_ollama.is_some() { None } else { cap },
         ..spec
@@ -58,40 +59,37 @@ const fn cap(keys: &mut Keys<'_, '_>, name: &'static str, default: Option<f32>) 
     if keys.has_key(name) { keys.unless_zero(name) } else { Ok(default) }
 }
 
-/// Spec shared by Gemma 2 and 3. `window` is the window of local layers if the file gives none. The last layer of every
-/// `period` is global. Models with `largest` layers (27B) scale scores by `1 / sqrt(dim / heads)` instead of
+/// Spec shared by Gemma 2 and 3. The last layer of every `period` is global, unless the file has a pattern. Models with `largest` layers (27B) scale scores by `1 / sqrt(dim / heads)` instead of
 /// `1 / sqrt(head_dim)`. Files have no key for this; llama.cpp also decides by the number of layers.
 const fn with_post_norms<'a>(
     keys: &mut Keys<'_, 'a>,
-    window: Option<usize>,
+    spec: Spec<'a>,
     period: usize,
     largest: usize,
 ) -> Result<Spec<'a>, Error> {
-    let spec = tri!(gemma(keys));
-    let mut heads = spec.global;
-    if heads.window.is_none() {
-        heads.window = window;
-    }
-    if heads.window.is_none() {
-        return Err(keys.missing("attention.sliding_window"));
-    }
-    let pattern = match tri!(keys.local_layers(spec.layers)) {
-        Some(pattern) => pattern,
-        None => Pattern::AllBut(period),
+    let spec = tri!(keys.always_windowed(spec, Pattern::AllBut(period)));
+    let attention_scale = match (spec.attention_scale, spec.dim.checked_div(spec.heads.get(0))) {
+        (None, Some(width)) if spec.layers == largest => Some(1.0 / root(width)),
+        (scale, _) => scale,
     };
-    let share = match spec.dim.checked_div(spec.heads.get(0)) {
-        Some(width) => 1.0 / root(width),
-        None => 1.0, // no heads: refused earlier
-    };
+    Ok(Spec { placement: Placement::BOTH, attention_scale, ..spec })
+}
+
+/// Spec shared by Gemma 3n and 4: norms of the heads of v, keys and values shared by layers, and inputs of each layer.
+pub(super) const fn with_inputs<'a>(
+    keys: &mut Keys<'_, 'a>,
+    spec: Spec<'a>,
+    otherwise: Pattern<'a>,
+) -> Result<Spec<'a>, Error> {
+    let spec = tri!(keys.always_windowed(spec, otherwise));
     Ok(Spec {
-        global: HeadSpec { window: None, ..heads },
-        local: heads,
-        local_layers: pattern,
-        placement: Placement { pre_norm: true, post_norm: true, residual_norm: false },
-        attention_scale: match spec.attention_scale {
-            None if spec.layers == largest => Some(share),
-            scale => scale,
-        },
+        placement: Placement::BOTH,
+        qk_norm: QkNorm::Head,
+        v_norm: true,
+        kv_shared: tri!(keys.count("attention.shared_kv_layers", spec.layers)),
+        attention_scale: Some(1.0),
+        logit_cap: tri!(keys.positive("final_logit_softcapping")),
+        per_layer_input: tri!(keys.count("embedding_length_per_layer_input", Keys::MAX_WIDTH)),
         ..spec
     })
 }

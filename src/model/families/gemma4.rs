@@ -7,58 +7,28 @@
 
 use super::gemma;
 use crate::model::keys::Keys;
-use crate::model::layers::HeadSpec;
-use crate::model::rope::{Rope, Scaling};
-use crate::model::{Need, Placement, QkNorm, Spec};
+use crate::model::layers::{HeadSpec, Pattern};
+use crate::model::rope::Rope;
+use crate::model::{Need, Spec};
 use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(gemma::gemma(keys));
-    let heads = spec.global;
-    let Some(local_layers) = tri!(keys.local_layers(spec.layers)) else {
+    if !keys.has_key("attention.sliding_window_pattern") {
         return Err(keys.missing("attention.sliding_window_pattern"));
-    };
-    if heads.window.is_none() {
-        return Err(keys.missing("attention.sliding_window"));
     }
-    let dim = match tri!(keys.optional_size("attention.key_length_swa", Keys::MAX_WIDTH)) {
-        Some(dim) => dim,
-        None => heads.dim,
-    };
-    tri!(keys.value_length("attention.value_length_swa", dim));
-    let rope = match heads.rope {
-        Some(rope) => Some(Rope {
-            dim: tri!(keys.rope_dim("rope.dimension_count_swa", dim)),
-            base: tri!(keys.required("rope.freq_base_swa")),
-            scaling: Scaling::None,
-            ..rope
-        }),
-        None => None,
-    };
-    let kv_shared = match tri!(keys.nonzero("attention.shared_kv_layers", spec.layers)) {
-        Some(layers) => layers,
-        None => 0,
-    };
-    let per_layer_input = match tri!(keys.nonzero("embedding_length_per_layer_input", Keys::MAX_WIDTH)) {
-        Some(width) => width,
-        None => 0,
-    };
+    let local = tri!(local_heads(keys, spec.global.unscaled()));
+    let spec = tri!(gemma::with_inputs(keys, Spec { local, ..spec }, Pattern::Never));
     let experts = tri!(keys.experts(true));
-    Ok(Spec {
-        global: HeadSpec { window: None, ..heads },
-        local: HeadSpec { dim, rope, ..heads },
-        local_layers,
-        placement: Placement { pre_norm: true, post_norm: true, residual_norm: false },
-        qk_norm: QkNorm::Head,
-        v_norm: true,
-        v_from_k: true,
-        kv_shared,
-        attention_scale: Some(1.0),
-        logit_cap: tri!(keys.positive("final_logit_softcapping")),
-        per_layer_input,
-        layer_scale: Need::Optional,
-        experts_beside: experts.is_some(),
-        experts,
-        ..spec
-    })
+    Ok(Spec { v_from_k: true, layer_scale: Need::Optional, experts_beside: experts.is_some(), experts, ..spec })
+}
+
+/// Changes heads to those of local layers, which have another width.
+const fn local_heads(keys: &mut Keys<'_, '_>, heads: HeadSpec) -> Result<HeadSpec, Error> {
+    let dim = tri!(keys.size_or("attention.key_length_swa", Keys::MAX_WIDTH, heads.dim));
+    tri!(keys.value_length("attention.value_length_swa", dim));
+    let Some(rope) = heads.rope else { return Ok(heads) };
+    let (rotated, base) =
+        (tri!(keys.rope_dim("rope.dimension_count_swa", dim)), tri!(keys.required("rope.freq_base_swa")));
+    Ok(HeadSpec { dim, rope: Some(Rope { dim: rotated, base, ..rope }), ..heads })
 }

@@ -3,14 +3,14 @@
 
 use crate::kernel::Activation;
 use crate::model::keys::Keys;
-use crate::model::{Gate, HeadSpec, Need, Norm, Positions, RopeStyle, Spec};
+use crate::model::{Gate, Need, Norm, Positions, RopeStyle, Spec};
 use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(keys.decoder(RopeStyle::Halves));
     let heads = spec.global;
     Ok(Spec {
-        global: HeadSpec { rope: None, ..heads },
+        global: heads.unrotated(),
         positions: Positions::Learned,
         norm: Norm::Layer,
         norm_eps: tri!(keys.required("attention.layer_norm_epsilon")),

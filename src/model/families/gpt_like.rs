@@ -3,7 +3,7 @@
 use super::gpt2;
 use crate::kernel::Activation;
 use crate::model::keys::Keys;
-use crate::model::layers::{HeadSpec, Pattern};
+use crate::model::layers::Pattern;
 use crate::model::roles::Role;
 use crate::model::{Gate, Need, Positions, QkNorm, Residual, RopeStyle, Spec};
 use crate::{Error, tri};
@@ -69,7 +69,7 @@ pub(super) const fn nemotron<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Er
 /// BLOOM: ALiBi, and a norm of the embedding.
 pub(super) const fn bloom<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(plain(keys, RopeStyle::Halves, Activation::GeluTanh, Residual::Serial));
-    let global = HeadSpec { rope: None, ..spec.global };
+    let global = spec.global.unrotated();
     Ok(Spec { global, positions: Positions::Alibi { bias: 8.0 }, embedding_norm: Need::Required, ..spec })
 }
 
@@ -80,7 +80,7 @@ pub(super) const fn jais<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
         return Err(keys.missing("attention.max_alibi_bias"));
     };
     Ok(Spec {
-        global: HeadSpec { rope: None, ..spec.global },
+        global: spec.global.unrotated(),
         fused_qkv: true,
         positions: Positions::Alibi { bias },
         attention_scale: Some(1.0 / spec.global.dim as f32),
@@ -96,7 +96,7 @@ pub(super) const fn mpt<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> 
         None => Positions::Learned,
     };
     Ok(Spec {
-        global: HeadSpec { rope: None, ..spec.global },
+        global: spec.global.unrotated(),
         positions,
         norm_bias: keys.has("output_norm.bias"),
         qkv_clamp: tri!(keys.positive("attention.clamp_kqv")),
@@ -136,20 +136,7 @@ pub(super) const fn command_r<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, E
 
 /// Cohere 2: every fourth layer is global, without rotary positions; the others have a sliding window.
 pub(super) const fn cohere2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
-    let spec = tri!(command_r(keys));
-    let heads = spec.global;
-    if heads.window.is_none() {
-        return Err(keys.missing("attention.sliding_window"));
-    }
-    let local_layers = match tri!(keys.local_layers(spec.layers)) {
-        Some(pattern) => pattern,
-        None => Pattern::AllBut(4),
-    };
-    Ok(Spec {
-        global: HeadSpec { rope: None, window: None, ..heads },
-        local: heads,
-        local_layers,
-        qk_norm: QkNorm::None,
-        ..spec
-    })
+    let all = tri!(command_r(keys));
+    let spec = tri!(keys.always_windowed(all, Pattern::AllBut(4)));
+    Ok(Spec { global: spec.global.unrotated(), qk_norm: QkNorm::None, ..spec })
 }

@@ -1,17 +1,22 @@
 //! Granite: Llama with four scale factors, with and without experts. Some models have no positions.
 
 use crate::model::keys::Keys;
-use crate::model::{HeadSpec, RopeStyle, Scores, Spec};
+use crate::model::{RopeStyle, Scores, Spec};
 use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
-    let spec = tri!(keys.rms_decoder(RopeStyle::Adjacent));
-    let rope = match tri!(keys.switch("rope.scaling.finetuned")) {
-        Some(false) => None, // the converter's sign for no positions
-        _ => spec.global.rope,
-    };
-    let spec = tri!(keys.mixture(Spec { global: HeadSpec { rope, ..spec.global }, ..spec }, Scores::Softmax, true));
+    let all = tri!(keys.rms_decoder(RopeStyle::Adjacent));
+    let spec = tri!(positions(keys, all));
+    let spec = tri!(keys.mixture(spec, Scores::Softmax, true));
     scaled(keys, spec, [1.0; 3])
+}
+
+/// Removes rotary positions if the file has the converter's sign for no positions.
+pub(super) const fn positions<'a>(keys: &mut Keys<'_, 'a>, spec: Spec<'a>) -> Result<Spec<'a>, Error> {
+    match tri!(keys.switch("rope.scaling.finetuned")) {
+        Some(false) => Ok(Spec { global: spec.global.unrotated(), local: spec.local.unrotated(), ..spec }),
+        _ => Ok(spec),
+    }
 }
 
 /// Reads the scale factors: those of embeddings and residuals and the divisor of logits, each with its default.

@@ -2,7 +2,7 @@
 
 use crate::kernel::MAX_TAPS;
 use crate::model::keys::Keys;
-use crate::model::layers::{HeadSpec, PerLayer};
+use crate::model::layers::PerLayer;
 use crate::model::{HeadGate, Recurrent, RecurrentKind, RopeStyle, Scores, Spec};
 use crate::{Error, tri};
 
@@ -13,7 +13,7 @@ pub(super) const fn linear<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
         Some(mixer) => Some(Recurrent { ranks: [mixer.keys, mixer.keys, 0, 0], ..mixer }),
         None => None,
     };
-    Ok(Spec { global: HeadSpec { rope: None, ..spec.global }, recurrent, ..spec })
+    Ok(Spec { global: spec.global.unrotated(), recurrent, ..spec })
 }
 
 /// Ling 3: decays with a lower bound, and a gate for each head of attention.

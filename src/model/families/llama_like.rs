@@ -4,7 +4,7 @@ use super::gemma::root;
 use super::granite;
 use crate::kernel::Activation;
 use crate::model::keys::Keys;
-use crate::model::layers::{HeadSpec, PerLayer, Xielu};
+use crate::model::layers::{PerLayer, Xielu};
 use crate::model::roles::Role;
 use crate::model::spec::Special;
 use crate::model::{Gate, HeadGate, Loops, MAX_LAYERS, Need, Placement, Positions, QkNorm, Residual, RopeStyle, Spec};
@@ -31,13 +31,13 @@ pub(super) const fn baichuan<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Er
     if spec.layers != 40 {
         return Ok(spec);
     }
-    Ok(Spec { global: HeadSpec { rope: None, ..spec.global }, positions: Positions::Alibi { bias: 8.0 }, ..spec })
+    Ok(Spec { global: spec.global.unrotated(), positions: Positions::Alibi { bias: 8.0 }, ..spec })
 }
 
 /// Refact: ALiBi.
 pub(super) const fn refact<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(adjacent(keys));
-    Ok(Spec { global: HeadSpec { rope: None, ..spec.global }, positions: Positions::Alibi { bias: 8.0 }, ..spec })
+    Ok(Spec { global: spec.global.unrotated(), positions: Positions::Alibi { bias: 8.0 }, ..spec })
 }
 
 /// OpenELM: norms of the heads of q and k; layers differ in their numbers of heads.
@@ -133,11 +133,7 @@ pub(super) const fn chatglm<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Err
 pub(super) const fn glm4<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let all = tri!(adjacent(keys));
     let spec = tri!(keys.without_next(all));
-    Ok(Spec {
-        placement: Placement { pre_norm: true, post_norm: true, residual_norm: false },
-        gate: Gate::Fused,
-        ..spec
-    })
+    Ok(Spec { placement: Placement::BOTH, gate: Gate::Fused, ..spec })
 }
 
 /// Qwen 1: q, k and v in one matrix; the file has the width of gate and up together.

@@ -3,14 +3,14 @@
 use crate::model::keys::Keys;
 use crate::model::layers::Pattern;
 use crate::model::roles::Role;
-use crate::model::{Gate, HeadSpec, Placement, QkNorm, Recurrent, RopeStyle, Spec, StepNorms};
+use crate::model::{Gate, Placement, QkNorm, Recurrent, RopeStyle, Spec, StepNorms};
 use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(keys.hybrid(RopeStyle::Halves));
     Ok(Spec {
         norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
-        global: HeadSpec { rope: None, ..spec.global },
+        global: spec.global.unrotated(),
         recurrent: Some(tri!(keys.selective())),
         recurrent_layers: Pattern::Always,
         ..spec
@@ -54,7 +54,7 @@ pub(super) const fn plamo2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
     let rank = if spec.dim / 16 > 64 { spec.dim / 16 } else { 64 };
     Ok(Spec {
         norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
-        placement: Placement { pre_norm: true, post_norm: true, residual_norm: false },
+        placement: Placement::BOTH,
         fused_qkv: true,
         qk_norm: QkNorm::EachHead,
         gate: Gate::Fused,

@@ -1,16 +1,17 @@
 //! Mamba-2: alone, alternating with attention layers (Granite 4), or beside attention in every layer (Falcon-H1).
 
+use super::granite;
 use crate::model::keys::Keys;
 use crate::model::layers::Pattern;
 use crate::model::roles::Role;
-use crate::model::{HeadSpec, RecurrentKind, RopeStyle, Spec};
+use crate::model::{RecurrentKind, RopeStyle, Scores, Spec};
 use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(keys.hybrid(RopeStyle::Halves));
     Ok(Spec {
         norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
-        global: HeadSpec { rope: None, ..spec.global },
+        global: spec.global.unrotated(),
         recurrent: Some(tri!(keys.recurrent(RecurrentKind::Mamba2))),
         recurrent_layers: Pattern::Always,
         ..spec
@@ -19,24 +20,15 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
 
 /// Granite 4: the scale factors of Granite 3; rotary positions only if a key enables them.
 pub(super) const fn granite<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
-    let spec = tri!(keys.hybrid(RopeStyle::Adjacent));
-    let rope = match tri!(keys.switch("rope.scaling.finetuned")) {
-        Some(false) => None,
-        _ => spec.global.rope,
-    };
+    let all = tri!(keys.hybrid(RopeStyle::Adjacent));
+    let spec = tri!(granite::positions(keys, all));
     // In models without experts the converter stores the shared expert as the feed-forward.
-    let (experts, shared_experts) = (tri!(keys.experts(true)), tri!(keys.shared_experts(false)));
+    let spec = tri!(keys.mixture(spec, Scores::Softmax, true));
     Ok(Spec {
         norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
-        global: HeadSpec { rope, ..spec.global },
-        embedding_scale: tri!(keys.or("embedding_scale", 1.0)),
-        residual_scale: tri!(keys.or("residual_scale", 1.0)),
-        logit_scale: 1.0 / tri!(keys.or("logit_scale", 1.0)), // the file has the divisor
-        shared_experts: if experts.is_some() { shared_experts } else { None },
-        experts,
         recurrent: Some(tri!(keys.recurrent(RecurrentKind::Mamba2))),
         recurrent_layers: keys.layers_without_attention(),
-        ..spec
+        ..tri!(granite::scaled(keys, spec, [1.0; 3]))
     })
 }
 

@@ -6,7 +6,6 @@ use crate::kernel::Activation;
 use crate::model::keys::Keys;
 use crate::model::layers::{HeadSpec, Pattern, PerLayer};
 use crate::model::roles::Role;
-use crate::model::rope::{Rope, Scaling};
 use crate::model::spec::Special;
 use crate::model::{
     Experts, GroupExperts, HeadGate, Placement, QkNorm, RopeStyle, Router, Scores, SharedExperts, Spec, Temperature,
@@ -95,41 +94,17 @@ pub(super) const fn bailing2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Er
 
 /// EXAONE 4 with experts: rotary positions in layers with a window only.
 pub(super) const fn exaone<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
-    let spec = tri!(dots1(keys));
-    let heads = spec.global;
-    if heads.window.is_none() {
-        return Err(keys.missing("attention.sliding_window"));
-    }
-    let local_layers = match tri!(keys.local_layers(spec.layers)) {
-        Some(pattern) => pattern,
-        None => Pattern::AllBut(4),
-    };
-    Ok(Spec { global: HeadSpec { rope: None, window: None, ..heads }, local: heads, local_layers, ..spec })
+    let all = tri!(dots1(keys));
+    let spec = tri!(keys.always_windowed(all, Pattern::AllBut(4)));
+    Ok(Spec { global: spec.global.unrotated(), ..spec })
 }
 
 /// Mellum 2: Qwen 3 with experts, and local layers whose rotary positions are not stretched.
 pub(super) const fn mellum<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(halves(keys));
     let spec = tri!(keys.mixture(spec, Scores::Softmax, true));
-    let heads = spec.global;
-    let local_layers = match (heads.window, tri!(keys.local_layers(spec.layers))) {
-        (None, _) => Pattern::Never,
-        (Some(_), Some(pattern)) => pattern,
-        (Some(_), None) => Pattern::AllBut(4),
-    };
-    let rope = match heads.rope {
-        Some(rope) => {
-            Some(Rope { base: tri!(keys.or("rope.freq_base_swa", rope.base)), scaling: Scaling::None, ..rope })
-        }
-        None => None,
-    };
-    Ok(Spec {
-        global: HeadSpec { window: None, ..heads },
-        local: HeadSpec { rope, ..heads },
-        local_layers,
-        qk_norm: QkNorm::Head,
-        ..spec
-    })
+    let spec = tri!(keys.windowed(spec, Pattern::AllBut(4)));
+    Ok(Spec { local: spec.local.unscaled(), qk_norm: QkNorm::Head, ..spec })
 }
 
 /// DBRX: layer norms without biases, clamped queries, keys and values.
@@ -203,20 +178,15 @@ pub(super) const fn minimax_m2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, 
 /// rotary positions.
 pub(super) const fn afmoe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(halves(keys));
-    let heads = spec.global;
-    let local_layers = match tri!(keys.local_layers(spec.layers)) {
-        Some(pattern) => pattern,
-        None => Pattern::AllBut(4),
-    };
+    let spec = tri!(keys.mixture(spec, Scores::Sigmoid, true));
+    let spec = tri!(keys.always_windowed(spec, Pattern::AllBut(4)));
     Ok(Spec {
-        global: HeadSpec { rope: None, window: None, ..heads },
-        local: heads,
-        local_layers,
+        global: spec.global.unrotated(),
         embedding_scale: tri!(keys.or("embedding_scale", super::gemma::root(spec.dim))),
-        placement: Placement { pre_norm: true, post_norm: true, residual_norm: false },
+        placement: Placement::BOTH,
         qk_norm: QkNorm::Head,
         heads_gated: Some(HeadGate { per_head: false, softplus: false }),
-        ..tri!(keys.mixture(spec, Scores::Sigmoid, true))
+        ..spec
     })
 }
 
@@ -240,60 +210,33 @@ pub(super) const fn phimoe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
 /// positions and has no rotary positions.
 pub(super) const fn smallthinker<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(halves(keys));
-    let heads = spec.global;
     let spec = tri!(keys.mixture(spec, Scores::Softmax, true));
-    let local_layers = match (heads.window, tri!(keys.local_layers(spec.layers))) {
-        (None, _) => Pattern::Never,
-        (Some(_), Some(pattern)) => pattern,
-        (Some(_), None) => Pattern::AllButFirst(4),
-    };
-    let global = if heads.window.is_some() { HeadSpec { rope: None, window: None, ..heads } } else { heads };
-    Ok(Spec {
-        global,
-        local: heads,
-        local_layers,
-        activation: Activation::Relu,
-        early_router: true,
-        shared_experts: None,
-        ..spec
-    })
+    let spec = tri!(keys.rotated_windows(spec, Pattern::AllButFirst(4)));
+    Ok(Spec { activation: Activation::Relu, early_router: true, shared_experts: None, ..spec })
 }
 
 /// Llama 4 without images: layers with rotary positions attend within chunks. Every fourth layer attends to all
 /// positions; it has no rotary positions, and its queries grow with the position.
 pub(super) const fn llama4<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     const CHUNK: usize = 8192; // no key has it
-    let rotated_everywhere = keys.has_key("attention.sliding_window") && {
-        let window = tri!(keys.nonzero("attention.sliding_window", i32::MAX as usize));
-        window.is_none()
-    };
     let spec = tri!(adjacent(keys));
     let spec = tri!(keys.mixture(spec, Scores::Sigmoid, false));
+    let chunked = spec.global.window.is_some() || !keys.has_key("attention.sliding_window");
     let global = HeadSpec { window: None, ..spec.global };
     let period = tri!(keys.period("attention.sliding_window_pattern", 4));
-    let step = tri!(keys.period("interleave_moe_layer_step", 1));
-    let (shared_experts, many) = match spec.experts {
-        Some(experts) => {
-            let width = match experts.width {
-                Some(width) => width,
-                None => spec.ffn.get(0),
-            };
-            (Some(SharedExperts::new(width)), experts.count == 128)
-        }
-        None => (None, false),
-    };
+    let shared = SharedExperts::new(spec.layer(0).expert_width);
+    // The model with 128 experts has no norms of q and k, but files do not say so.
+    let many = matches!(spec.experts, Some(Experts { count: 128, .. }));
     Ok(Spec {
         global,
-        local: HeadSpec { rope: None, ..global },
-        local_layers: if rotated_everywhere { Pattern::Never } else { Pattern::Every(period) },
-        chunk: if rotated_everywhere { None } else { Some(CHUNK) },
+        local: global.unrotated(),
+        local_layers: if chunked { Pattern::Every(period) } else { Pattern::Never },
+        chunk: if chunked { Some(CHUNK) } else { None },
         temperature: Some(Temperature { scale: 0.1, length: CHUNK, offset: 1, only_unrotated: true }),
-        // The model with 128 experts has no norms of q and k, but files do not say so.
         qk_norm: if many { QkNorm::None } else { QkNorm::Unweighted },
         qk_norm_after_rope: true,
-        router: Router::Scored { scores: Scores::Sigmoid, scale: 1.0, groups: 1, used_groups: 1 },
-        shared_experts,
-        expert_layers: Pattern::Every(step),
+        shared_experts: if spec.experts.is_some() { Some(shared) } else { None },
+        expert_layers: Pattern::Every(tri!(keys.period("interleave_moe_layer_step", 1))),
         weighted_inputs: true,
         ..spec
     })

@@ -1,70 +1,48 @@
 //! Newer encoders related to BERT: Nomic's (rotary positions, gated feed-forward, few biases), ModernBERT (norms before
 //! attention and feed-forward, local layers) and Jina v2 (ALiBi positions).
 
-use crate::gguf::equal;
 use crate::kernel::Activation;
 use crate::model::keys::Keys;
-use crate::model::layers::{HeadSpec, Pattern};
-use crate::model::rope::Rope;
-use crate::model::{
-    Gate, MAX_LAYERS, Need, Norm, Placement, PooledActivation, Pooling, Positions, RopeStyle, Scores, Spec,
-};
+use crate::model::layers::Pattern;
+use crate::model::{Gate, Need, Norm, Placement, PooledActivation, Positions, RopeStyle, Scores, Spec};
 use crate::{Error, tri};
 
 pub(super) const fn nomic<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
-    let decoder = tri!(keys.decoder(RopeStyle::Halves));
-    let encoder = tri!(keys.encoder(decoder));
+    let spec = tri!(keys.ranked_encoder(PooledActivation::Tanh));
     Ok(Spec {
         token_types: keys.rows("token_types.weight"),
         embedding_norm: Need::Required,
         final_norm: false,
         norm: Norm::Layer,
         norm_eps: tri!(keys.required("attention.layer_norm_epsilon")),
-        placement: Placement { pre_norm: false, post_norm: false, residual_norm: true },
+        placement: Placement::RESIDUALS,
         qkv_bias: Need::Optional,
         linear_bias: Need::Optional,
-        ..keys.ranking(PooledActivation::Tanh, encoder)
+        ..spec
     })
 }
 
 pub(super) const fn modern<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
-    let decoder = tri!(keys.decoder(RopeStyle::Halves));
-    let encoder = tri!(keys.encoder(decoder));
-    let spec = keys.ranking(PooledActivation::Gelu, encoder);
-    let spec = match tri!(keys.nonzero("classifier.pooling_type", 4)) {
-        Some(1) if spec.pooled_head.is_some() => Spec { pooling: Pooling::Mean, ..spec },
-        Some(2) if spec.pooled_head.is_some() => Spec { pooling: Pooling::First, ..spec },
-        Some(3) if spec.pooled_head.is_some() => Spec { pooling: Pooling::Last, ..spec },
-        _ => spec,
-    };
-    let period = match tri!(keys.optional_size("attention.sliding_window_pattern", MAX_LAYERS)) {
-        Some(period) => period,
-        None => 3, // llama.cpp's default
-    };
-    // The file stores the window's total width in both directions, without the token itself.
-    let window = match spec.global.window {
-        Some(both) => Some(both / 2 + 1),
-        None => None,
-    };
-    let rope = match spec.global.rope {
-        Some(rope) => Some(Rope { base: tri!(keys.or("rope.freq_base_swa", rope.base)), ..rope }),
-        None => None,
-    };
-    let activation = match tri!(keys.text("hidden_activation")) {
-        Some(name) if equal(name, b"silu") => Activation::Silu,
-        _ => Activation::GeluErf,
-    };
+    let spec = tri!(keys.ranked_encoder(PooledActivation::Gelu));
+    let local = spec.global.with_window_both_ways();
+    let spec = tri!(keys.windowed(Spec { local, ..spec }, Pattern::AllBut(3))); // llama.cpp's default
+    let (pooling, name) = (spec.pooling, "hidden_activation");
     Ok(Spec {
-        global: HeadSpec { window: None, ..spec.global },
-        local: HeadSpec { window, rope, ..spec.global },
-        local_layers: if window.is_some() { Pattern::AllButFirst(period) } else { Pattern::Never },
+        local_layers: match spec.local_layers {
+            Pattern::AllBut(period) => Pattern::AllButFirst(period),
+            pattern => pattern,
+        },
+        pooling: if spec.ranks() { tri!(keys.pooling("classifier.pooling_type", pooling, pooling)) } else { pooling },
         embedding_norm: Need::Required,
         norm: Norm::Layer,
         norm_bias: false,
         norm_eps: tri!(keys.norm_eps()),
         fused_qkv: true,
         gate: Gate::Fused,
-        activation,
+        activation: match tri!(keys.text(name)) {
+            Some(value) => tri!(keys.activation_of(name, value)),
+            None => Activation::GeluErf,
+        },
         ..spec
     })
 }
@@ -78,7 +56,7 @@ pub(super) const fn jina<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     } else {
         Gate::None
     };
-    let global = HeadSpec { rope: None, ..spec.global };
+    let global = spec.global.unrotated();
     Ok(Spec { global, positions: Positions::Alibi { bias: 8.0 }, activation: Activation::GeluErf, gate, ..spec })
 }
 

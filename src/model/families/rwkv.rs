@@ -4,7 +4,7 @@ use crate::kernel::Activation;
 use crate::model::keys::Keys;
 use crate::model::layers::{Pattern, PerLayer};
 use crate::model::roles::Role;
-use crate::model::{Gate, HeadSpec, MAX_LAYERS, Need, Norm, Recurrent, RecurrentKind, RopeStyle, Spec};
+use crate::model::{Gate, MAX_LAYERS, Need, Norm, Recurrent, RecurrentKind, RopeStyle, Spec};
 use crate::{Error, tri};
 
 pub(super) const fn rwkv7<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
@@ -13,10 +13,7 @@ pub(super) const fn rwkv7<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
 }
 
 pub(super) const fn rwkv6<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
-    let halved_every = match tri!(keys.nonzero("rescale_every_n_layers", MAX_LAYERS)) {
-        Some(layers) => layers,
-        None => 0,
-    };
+    let halved_every = tri!(keys.count("rescale_every_n_layers", MAX_LAYERS));
     let mixer = tri!(six(keys, RecurrentKind::Rwkv6));
     alone(keys, Recurrent { halved_every, channel_mixing: true, head_norms: true, ..mixer })
 }
@@ -35,15 +32,11 @@ pub(super) const fn rwkv6qwen2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, 
 
 /// Reads the ranks of RWKV-7.
 const fn seven(keys: &mut Keys<'_, '_>) -> Result<Recurrent, Error> {
-    let gate = match tri!(keys.nonzero("attention.gate_lora_rank", Keys::MAX_WIDTH)) {
-        Some(rank) => rank,
-        None => 0,
-    };
     let ranks = [
         tri!(keys.size("attention.decay_lora_rank", Keys::MAX_WIDTH)),
         tri!(keys.size("attention.iclr_lora_rank", Keys::MAX_WIDTH)),
         tri!(keys.size("attention.value_residual_mix_lora_rank", Keys::MAX_WIDTH)),
-        gate,
+        tri!(keys.count("attention.gate_lora_rank", Keys::MAX_WIDTH)),
     ];
     Ok(Recurrent { kind: RecurrentKind::Rwkv7, ranks, ..Recurrent::NONE })
 }
@@ -107,7 +100,7 @@ const fn with_heads<'a>(keys: &mut Keys<'_, 'a>, mixer: Recurrent) -> Result<Spe
         _ => {}
     }
     Ok(Spec {
-        global: HeadSpec { rope: None, ..spec.global },
+        global: spec.global.unrotated(),
         recurrent: Some(Recurrent { heads, keys: width, width, ..mixer }),
         recurrent_layers: Pattern::Always,
         ..spec

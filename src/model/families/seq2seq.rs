@@ -11,53 +11,50 @@
 use crate::gguf::equal;
 use crate::kernel::Activation;
 use crate::model::keys::Keys;
-use crate::model::{Gate, HeadSpec, Need, Norm, Placement, Positions, RopeStyle, Spec};
+use crate::model::{Gate, Need, Norm, Placement, Positions, RopeStyle, Spec};
 use crate::{Error, tri};
+
+const PLACEMENTS: [(&str, Placement); 2] = [("pre", Placement::INPUTS), ("post", Placement::RESIDUALS)];
+const ACTIVATIONS: [(&str, Activation); 4] = [
+    ("relu", Activation::Relu),
+    ("silu", Activation::Silu),
+    ("gelu", Activation::GeluErf),
+    ("gelu_tanh", Activation::GeluTanh),
+];
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(keys.decoder(RopeStyle::Halves));
     let spec = tri!(keys.target(spec));
-    let heads = spec.global;
-    let norm = match tri!(one_of(keys, "norm.kind", &["layer", "layer_unbiased", "rms"])) {
-        0 => Norm::Layer,
-        1 => Norm::Unbiased,
-        _ => Norm::Rms,
-    };
-    let pre = tri!(one_of(keys, "norm.placement", &["pre", "post"])) == 0;
-    let activation = match tri!(one_of(keys, "activation", &["relu", "silu", "gelu", "gelu_tanh"])) {
-        0 => Activation::Relu,
-        1 => Activation::Silu,
-        2 => Activation::GeluErf,
-        _ => Activation::GeluTanh,
-    };
-    let halves = tri!(one_of(keys, "position.kind", &["interleaved", "halves"])) == 1;
+    let norms = [("layer", Norm::Layer), ("layer_unbiased", Norm::Unbiased), ("rms", Norm::Rms)];
     let bias = if tri!(flag(keys, "bias")) { Need::Required } else { Need::Absent };
     Ok(Spec {
-        global: HeadSpec { rope: None, ..heads },
-        positions: Positions::Sinusoidal { halves },
+        global: spec.global.unrotated(),
+        positions: Positions::Sinusoidal {
+            halves: tri!(one_of(keys, "position.kind", &[("interleaved", false), ("halves", true)])),
+        },
         final_norm: tri!(flag(keys, "norm.final")),
-        norm,
+        norm: tri!(one_of(keys, "norm.kind", &norms)),
         norm_eps: tri!(keys.required("attention.layer_norm_epsilon")),
-        placement: Placement { pre_norm: pre, post_norm: false, residual_norm: !pre },
+        placement: tri!(one_of(keys, "norm.placement", &PLACEMENTS)),
         qkv_bias: bias,
         linear_bias: bias,
         embedding_scale: tri!(keys.required("embedding_scale")),
         output_bias: Need::Optional,
-        activation,
+        activation: tri!(one_of(keys, "activation", &ACTIVATIONS)),
         gate: Gate::None,
         ..spec
     })
 }
 
-/// Index in `names` of the string that the key holds.
-const fn one_of(keys: &mut Keys<'_, '_>, name: &'static str, names: &[&str]) -> Result<usize, Error> {
+/// The value in `values` of the string that the key holds.
+const fn one_of<T: Copy>(keys: &mut Keys<'_, '_>, name: &'static str, values: &[(&str, T)]) -> Result<T, Error> {
     let Some(found) = tri!(keys.text(name)) else { return Err(keys.missing(name)) };
-    let mut i = 0;
-    while i < names.len() {
-        if equal(names[i].as_bytes(), found) {
-            return Ok(i);
+    let mut rest = values;
+    while let [(text, value), after @ ..] = rest {
+        if equal(text.as_bytes(), found) {
+            return Ok(*value);
         }
-        i += 1;
+        rest = after;
     }
     Err(keys.wrong(name, "has an unknown value"))
 }

@@ -1,7 +1,7 @@
 //! SmolLM 3: Llama without rotary positions in every fourth layer.
 
 use crate::model::keys::Keys;
-use crate::model::layers::{HeadSpec, Pattern};
+use crate::model::layers::Pattern;
 use crate::model::{RopeStyle, Spec};
 use crate::{Error, tri};
 
@@ -11,5 +11,5 @@ const WITHOUT_ROPE: usize = 4;
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(keys.rms_decoder(RopeStyle::Adjacent));
     let heads = spec.global;
-    Ok(Spec { local: HeadSpec { rope: None, ..heads }, local_layers: Pattern::Every(WITHOUT_ROPE), ..spec })
+    Ok(Spec { local: heads.unrotated(), local_layers: Pattern::Every(WITHOUT_ROPE), ..spec })
 }

@@ -11,7 +11,7 @@
 
 use crate::kernel::Activation;
 use crate::model::keys::Keys;
-use crate::model::{Front, Gate, HeadSpec, Need, Norm, Positions, RopeStyle, SoundSizes, Spec};
+use crate::model::{Front, Gate, Need, Norm, Positions, RopeStyle, SoundSizes, Spec};
 use crate::{Error, tri};
 
 /// Keys that describe tokens; the forward pass does not need them.
@@ -33,7 +33,7 @@ pub(super) const fn whisper<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Err
     let bins = tri!(keys.size("mel_bins", 256));
     let spec = tri!(heard(keys, RopeStyle::Halves, Front::LogMel { bins }));
     Ok(Spec {
-        global: HeadSpec { rope: None, ..spec.global },
+        global: spec.global.unrotated(),
         positions: Positions::Learned,
         activation: Activation::GeluErf,
         gate: Gate::None,

@@ -5,7 +5,7 @@
 use super::gemma::root;
 use crate::kernel::Activation;
 use crate::model::keys::Keys;
-use crate::model::{Gate, HeadSpec, Positions, RopeStyle, Spec, Stack};
+use crate::model::{Gate, Positions, RopeStyle, Spec, Stack};
 use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
@@ -39,7 +39,7 @@ const fn parts<'a>(keys: &mut Keys<'_, 'a>, spec: Spec<'a>) -> Result<Spec<'a>, 
     }
     let gated = keys.has("enc.blk.0.ffn_gate.weight");
     Ok(Spec {
-        global: HeadSpec { rope: None, ..heads },
+        global: heads.unrotated(),
         positions: Positions::Relative { buckets },
         own_biases: keys.has("enc.blk.1.attn_rel_b.weight"), // UMT5
         norm_eps,

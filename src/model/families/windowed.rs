@@ -7,9 +7,9 @@ use crate::kernel::Activation;
 use crate::model::keys::Keys;
 use crate::model::layers::{HeadSpec, Pattern};
 use crate::model::roles::Role;
-use crate::model::rope::{Rope, Scaling};
+use crate::model::rope::Rope;
 use crate::model::spec::Special;
-use crate::model::{Gate, HeadGate, Need, Norm, Placement, QkNorm, Residual, Scores, SharedExperts, Spec};
+use crate::model::{Gate, HeadGate, Need, Norm, Placement, QkNorm, Residual, RopeStyle, Scores, SharedExperts, Spec};
 use crate::{Error, tri};
 
 /// Granite with windows and attention sinks, with and without experts. A pattern may exclude layers from rope.
@@ -22,7 +22,7 @@ pub(super) const fn granite<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Err
 /// Cohere 2 with experts: global layers have no rotary positions, except the first ones without experts.
 pub(super) const fn cohere2moe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let rms = tri!(keys.unless_zero("attention.layer_norm_rms_epsilon"));
-    let spec = tri!(adjacent_of(keys, rms));
+    let spec = tri!(keys.layer_norm_decoder(RopeStyle::Adjacent));
     let spec = tri!(keys.mixture(spec, Scores::Sigmoid, false));
     let spec = tri!(keys.windowed(spec, Pattern::AllBut(4)));
     let shared_experts = match spec.shared_experts {
@@ -30,7 +30,7 @@ pub(super) const fn cohere2moe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, 
         None => None,
     };
     Ok(Spec {
-        global: HeadSpec { rope: None, ..spec.global },
+        global: spec.global.unrotated(),
         rotated_first: match spec.expert_layers {
             Pattern::Steps { first, .. } => first,
             _ => 0,
@@ -44,29 +44,12 @@ pub(super) const fn cohere2moe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, 
     })
 }
 
-/// Reads a decoder with epsilon `eps`; `None` takes that of the layer norms.
-const fn adjacent_of<'a>(keys: &mut Keys<'_, 'a>, eps: Option<f32>) -> Result<Spec<'a>, Error> {
-    match eps {
-        Some(_) => adjacent(keys),
-        None => keys.layer_norm_decoder(crate::model::RopeStyle::Adjacent),
-    }
-}
-
 /// Laguna: gates of the heads' output, and numbers of heads that differ between layers.
 pub(super) const fn laguna<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(mixtures::dots1(keys));
     let spec = tri!(keys.windowed(spec, Pattern::AllButFirst(4)));
     let per_head = keys.rows("blk.0.attn_gate.weight") == spec.heads.get(0);
-    Ok(Spec { heads_gated: Some(HeadGate { per_head, softplus: true }), local: plain(spec.local), ..spec })
-}
-
-/// The same heads without scaling of rotary positions.
-const fn plain(heads: HeadSpec) -> HeadSpec {
-    let rope = match heads.rope {
-        Some(rope) => Some(Rope { scaling: Scaling::None, ..rope }),
-        None => None,
-    };
-    HeadSpec { rope, ..heads }
+    Ok(Spec { heads_gated: Some(HeadGate { per_head, softplus: true }), local: spec.local.unscaled(), ..spec })
 }
 
 /// MiMo 2: values shorter than keys; attention sinks in layers with a window.
@@ -91,7 +74,7 @@ pub(super) const fn maple<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
     let spec = tri!(keys.mixture(spec, Scores::Softmax, true));
     let spec = tri!(keys.windowed(spec, Pattern::Never));
     let special = tri!(limited(keys, &spec, true));
-    Ok(Spec { global: HeadSpec { rope: None, ..spec.global }, qk_norm: QkNorm::Head, special, ..spec })
+    Ok(Spec { global: spec.global.unrotated(), qk_norm: QkNorm::Head, special, ..spec })
 }
 
 /// Step 3.5: gates and norms of heads, limits of gates in some layers. Global layers rotate half as many elements as local
@@ -129,9 +112,9 @@ pub(super) const fn muse_glimmer<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>
     let spec = tri!(adjacent(keys));
     let spec = tri!(keys.windowed(spec, Pattern::AllBut(4)));
     Ok(Spec {
-        global: HeadSpec { rope: None, ..spec.global },
+        global: spec.global.unrotated(),
         embedding_norm: Need::Optional,
-        placement: Placement { pre_norm: true, post_norm: true, residual_norm: false },
+        placement: Placement::BOTH,
         post_norm_eps: Some(1e-8),
         qk_norm: QkNorm::Head,
         heads_gated: Some(HeadGate { per_head: false, softplus: false }),
@@ -145,7 +128,7 @@ pub(super) const fn muse_glimmer<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>
 pub(super) const fn plamo3<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(halves(keys));
     Ok(Spec {
-        placement: Placement { pre_norm: true, post_norm: true, residual_norm: false },
+        placement: Placement::BOTH,
         fused_qkv: true,
         qk_norm: QkNorm::Head,
         gate: Gate::Fused,

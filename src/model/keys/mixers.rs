@@ -21,10 +21,7 @@ impl<'a> Keys<'_, 'a> {
         self.is_latent = true;
         let spec = tri!(self.decoder(style));
         let rank = tri!(self.size("attention.kv_lora_rank", MAX_WIDTH));
-        let q_rank = match tri!(self.nonzero("attention.q_lora_rank", MAX_WIDTH)) {
-            Some(rank) => rank,
-            None => 0,
-        };
+        let q_rank = tri!(self.count("attention.q_lora_rank", MAX_WIDTH));
         let heads = spec.heads.most(spec.layers);
         let (Some(rope), Some(width)) = (spec.global.rope, spec.dim.checked_div(heads)) else {
             return Err(self.wrong("attention.head_count", "is 0, which no model can have"));
@@ -50,29 +47,9 @@ impl<'a> Keys<'_, 'a> {
         };
         // YaRN's factor applies to whole queries and keys, not only to the rotated part.
         let (scaling, yarn) = match rope.scaling {
-            Scaling::Yarn {
-                factor,
-                original,
-                beta_fast,
-                beta_slow,
-                attn_factor,
-                log_multiplier,
-                magnitude,
-                whole_pairs,
-            } if log_multiplier > 0.0 => {
-                let yarn = log_multiplier;
-                let log_multiplier = 1.0; // nothing is left for cosines and sines
-                let scaling = Scaling::Yarn {
-                    factor,
-                    original,
-                    beta_fast,
-                    beta_slow,
-                    attn_factor,
-                    log_multiplier,
-                    magnitude,
-                    whole_pairs,
-                };
-                (scaling, yarn)
+            Scaling::Yarn { log_multiplier, .. } if log_multiplier > 0.0 => {
+                // With a multiplier of 1 nothing is left for cosines and sines.
+                (rope.scaling.with_log_multiplier(1.0), log_multiplier)
             }
             scaling => (scaling, 0.0),
         };
@@ -98,8 +75,9 @@ impl<'a> Keys<'_, 'a> {
             Some(true) => StepNorms::Bare,
             _ => StepNorms::None,
         };
-        let kind = RecurrentKind::Mamba;
-        Ok(Recurrent { kind, taps, heads: 1, keys, width, ranks: [rank, 0, 0, 0], step_norms, ..Recurrent::NONE })
+        let step_eps = tri!(self.unless_zero("ssm.dt_b_c_rms_epsilon"));
+        let (kind, ranks) = (RecurrentKind::Mamba, [rank, 0, 0, 0]);
+        Ok(Recurrent { kind, taps, heads: 1, keys, width, ranks, step_norms, step_eps, ..Recurrent::NONE })
     }
 
     /// Reads the sizes of Mamba-2 or of gated delta nets, which share their keys.

@@ -2,6 +2,7 @@
 
 use super::{Keys, MAX_WIDTH};
 use crate::model::rope::{Rope, RopeStyle, Scaling};
+use crate::model::{Spec, Temperature};
 use crate::{Error, Name, built, tri};
 
 impl<'a> Keys<'_, 'a> {
@@ -24,6 +25,20 @@ impl<'a> Keys<'_, 'a> {
             return Err(self.wrong(name, "is larger than a head"));
         }
         Ok(dim)
+    }
+
+    /// Reads how queries grow with the position, if they do. Without a length of its own in the file, the step is the
+    /// context length before YaRN's scaling.
+    pub const fn temperature(&mut self, spec: &Spec<'_>) -> Result<Option<Temperature>, Error> {
+        let length = match (tri!(self.nonzero("attention.temperature_length", i32::MAX as usize)), spec.global.rope) {
+            (Some(length), _) => length,
+            (None, Some(Rope { scaling: Scaling::Yarn { original, .. }, .. })) => original as usize,
+            _ => spec.context,
+        };
+        match tri!(self.unless_zero("attention.temperature_scale")) {
+            Some(scale) => Ok(Some(Temperature { scale, length, offset: 0, only_unrotated: false })),
+            None => Ok(None),
+        }
     }
 
     const fn scaling(&mut self) -> Result<Scaling, Error> {
