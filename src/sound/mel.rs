@@ -14,7 +14,7 @@ const MAX_BINS: usize = 256;
 /// Samples in the buffer: a frame, and one that is needed to mirror the beginning of the sound.
 const BUFFER: usize = SIZE + 1;
 /// Largest accepted magnitude of a sample, 2^16 times full scale. Larger samples are a mistake, and could overflow.
-const LOUDEST: f32 = 65_536.0;
+pub(super) const LOUDEST: f32 = 65_536.0;
 
 /// Weights of a frequency in the two triangles that contain it.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]

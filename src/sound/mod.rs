@@ -1,9 +1,9 @@
-//! Sound for speech models: log-mel features, and the token rules of Whisper.
+//! Sound for speech models: log-mel features, where voices begin and end, and the token rules of Whisper.
 //!
 //! A sound is mono at 16 kHz ([`RATE`]), as `i16` or as `f32` from -1 to 1. [`LogMel`] computes Whisper's features in
 //! the caller's memory. Samples may arrive in pieces of any length: the result has the same bits as in one piece.
 //! [`Engine::listen`](crate::Engine::listen) runs a model's encoder on them, and [`Rules`] masks the logits of tokens
-//! that may not follow.
+//! that may not follow. [`Voice`] tells where voices begin and end.
 //!
 //! ```
 //! use arenite::Line;
@@ -24,10 +24,12 @@
 mod fft;
 mod mel;
 mod rules;
+mod voice;
 
 pub use mel::LogMel;
 pub(crate) use mel::check_samples;
 pub use rules::{Rules, TIMESTAMP};
+pub use voice::Voice;
 
 /// Samples per second.
 pub const RATE: usize = 16_000;

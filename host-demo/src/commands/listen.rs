@@ -32,6 +32,10 @@ pub struct Args {
     #[arg(long)]
     stream: bool,
 
+    /// Begin a window where a voice begins, and end it where the voice ends; leave out the rest
+    #[arg(long)]
+    voice: bool,
+
     /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -73,6 +77,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
         translate: args.translate,
         prompt: args.prompt.clone(),
         temperature: 0.0,
+        voice: args.voice,
     };
     interrupt::listen();
     let mut writer = Writer::new(args.format, Out::lock())?;

@@ -7,6 +7,7 @@
 //! | `decode` | the text of one window |
 //! | `parts` | division of a text by its times |
 //! | `transcriber` | a whole sound, window by window |
+//! | `voices` | where the voices of a sound are |
 //! | `subtitles` | output formats |
 
 mod decode;
@@ -15,6 +16,7 @@ mod parts;
 mod sound;
 mod subtitles;
 mod transcriber;
+mod voices;
 
 pub use parts::Part;
 pub use sound::Sound;

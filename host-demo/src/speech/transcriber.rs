@@ -10,6 +10,7 @@ use super::decode::{Decoded, Decoder};
 use super::marks::Marks;
 use super::parts::{Part, divide};
 use super::sound::Sound;
+use super::voices::Voices;
 use crate::text;
 
 /// Options of a transcription.
@@ -23,6 +24,8 @@ pub struct Request {
     pub prompt: Option<String>,
     /// First temperature.
     pub temperature: f32,
+    /// True to begin a window where a voice begins, and end it where the voice ends.
+    pub voice: bool,
 }
 
 /// Facts about a transcribed sound.
@@ -96,16 +99,24 @@ impl<'t, 's, 'm, 'w> Transcriber<'t, 's, 'm, 'w> {
             _ => Vec::new(),
         };
         let (mut start, mut id) = (0, 0);
+        let mut voices = request.voice.then(Voices::default);
         loop {
-            let piece = sound.samples(start, self.window + 1)?;
-            let is_last = piece.len() <= self.window;
-            let piece = self.cut(&piece[..piece.len().min(self.window)], is_last);
+            let mut most = self.window;
+            if let Some(voices) = &mut voices {
+                let Some(voice) = voices.next(sound, start, self.window)? else { break };
+                (start, most) = (voice.start, voice.len());
+            }
+            let piece = sound.samples(start, most + 1)?;
+            let is_last = piece.len() <= most;
+            let piece = &piece[..piece.len().min(most)];
+            let piece = if voices.is_some() { piece } else { self.cut(piece, is_last) };
             if piece.len() < 160 {
                 break;
             }
             let (seconds, offset) = (piece.len() as f64 / RATE as f64, start as f64 / RATE as f64);
             let is_heard = self.listen(piece)?;
-            let mut next = piece.len();
+            let length = piece.len();
+            let mut next = length;
             if is_heard {
                 let timestamps = self.marks.no_timestamps.is_some();
                 let most = match self.front {
@@ -135,6 +146,9 @@ impl<'t, 's, 'm, 'w> Transcriber<'t, 's, 'm, 'w> {
                         before.clear();
                     }
                 }
+            }
+            if voices.as_ref().is_some_and(|voices| !voices.is_within()) {
+                next = length;
             }
             if is_last && next >= sound.len() - start {
                 break;

@@ -14,7 +14,7 @@ use arenite::chat::{Format, Message};
 use arenite::gguf::Value;
 use arenite::grammar::{Constraint, Grammar, Masks, State};
 use arenite::sampler::{Params, Pcg32, Sampler};
-use arenite::sound::{LogMel, Rules};
+use arenite::sound::{LogMel, Rules, Voice};
 use arenite::speculation::lookup;
 use arenite::tokenizer::{Encode, Tokenizer};
 use arenite::{Adapter, Context, Engine, Error, Gguf, Model, Options, Plan, Session, TokenId, Work};
@@ -70,6 +70,8 @@ entry!("encoder", (model: &Model<'_>, plan: Plan, workspace: Memory, kv: Memory,
 });
 
 entry!("log_mel", (bins: usize, window: usize, memory: Memory, sound: &[i16], floats: &[f32], features: &mut [f32]) -> Result<usize, Error> {
+    let mut voice = Voice::new();
+    let sound = sound.get(sound.iter().position(|sample| voice.push(*sample)).unwrap_or(0)..).unwrap_or_default();
     let mut mel = LogMel::new(bins, window, memory)?;
     let frames = mel.push(sound, features)? + mel.push(floats, features)?;
     mel.finish(features)?;

@@ -1,0 +1,168 @@
+//! Where voices begin and end.
+
+use super::mel::LOUDEST;
+use super::{RATE, Sample};
+
+/// Samples of a frame.
+const FRAME: u32 = RATE as u32 / 100;
+/// A voice begins with this number of frames in a row whose energy is more than so many times the noise's.
+const FIRST: (u32, f32) = (3, 8.0);
+/// A voice ends with this number of frames in a row whose energy is less than so many times the noise's.
+const LAST: (u32, f32) = (30, 4.0);
+/// Number of frames after which the quietest one is found anew.
+const PERIOD: u32 = 200;
+/// Least energy of the noise.
+const FAINT: f32 = FRAME as f32 * 1e-8;
+/// Greatest energy of the noise in the first period: a sound may begin with a voice.
+const PRESUMED: f32 = FRAME as f32 * 1e-5;
+
+/// Detects voices: sounds that are louder than the noise around them.
+///
+/// The energy of each frame of 10 ms, without low frequencies, is compared with the noise: the energy of the quietest frame
+/// of the last 2 to 4 seconds. A voice begins after 3 frames of more than 8 times the noise, and ends after 30 frames (0.3
+/// seconds) of less than 4 times the noise. Any loud sound counts as a voice.
+///
+/// # Examples
+///
+/// ```
+/// use arenite::sound::Voice;
+///
+/// let mut voice = Voice::new();
+/// assert!(!voice.push(0i16));
+/// let heard = (0..800).map(|i| voice.push(if i % 8 < 4 { 0.1 } else { -0.1 })).filter(|is_voice| *is_voice);
+/// assert!(heard.count() > 300);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Voice {
+    is_voice: bool,
+    /// Number of frames in a row that speak for a change.
+    run: u32,
+    /// The last sample.
+    last: f32,
+    /// Number of samples of the unfinished frame, and their energy.
+    samples: u32,
+    energy: f32,
+    /// Number of frames of the unfinished period.
+    frames: u32,
+    /// Energies of the quietest frames of the unfinished period and of the one before.
+    quietest: [f32; 2],
+}
+
+impl Voice {
+    /// Number of samples before the first one with a voice that may belong to it: 0.2 seconds.
+    pub const BEFORE: usize = RATE / 5;
+
+    /// Starts at the beginning of a sound.
+    pub const fn new() -> Self {
+        let quietest = [f32::MAX, PRESUMED];
+        Self { is_voice: false, run: 0, last: 0.0, samples: 0, energy: 0.0, frames: 0, quietest }
+    }
+
+    /// Takes the next sample; returns true if it belongs to a voice. A sample that is not a number counts as silence.
+    pub fn push<S: Sample>(&mut self, sample: S) -> bool {
+        let value = sample.value();
+        let value = if (-LOUDEST..=LOUDEST).contains(&value) { value } else { 0.0 };
+        let change = value - 0.97 * self.last;
+        self.last = value;
+        self.energy += change * change;
+        self.samples += 1;
+        if self.samples == FRAME {
+            self.frame(if self.energy > FAINT { self.energy } else { FAINT });
+            (self.samples, self.energy) = (0, 0.0);
+        }
+        self.is_voice
+    }
+
+    /// Takes the energy of the next frame.
+    fn frame(&mut self, energy: f32) {
+        let [now, before] = &mut self.quietest;
+        *now = if energy < *now { energy } else { *now };
+        let noise = if *now < *before { *now } else { *before };
+        let (frames, is_change) = match self.is_voice {
+            false => (FIRST.0, energy > FIRST.1 * noise),
+            true => (LAST.0, energy < LAST.1 * noise),
+        };
+        self.run = if is_change { self.run + 1 } else { 0 };
+        if self.run == frames {
+            (self.is_voice, self.run) = (!self.is_voice, 0);
+        }
+        self.frames += 1;
+        if self.frames == PERIOD {
+            (self.quietest, self.frames) = ([f32::MAX, *now], 0);
+        }
+    }
+}
+
+impl Default for Voice {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use std::vec::Vec;
+
+    use super::*;
+
+    /// Noise in every sample, a voice in some of them.
+    fn sound(seconds: usize, noise: f32, voice: f32, voices: &[(usize, usize)]) -> Vec<f32> {
+        let mut seed = 1u32;
+        let mut random = || {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (seed >> 8) as f32 / (1 << 23) as f32 - 1.0
+        };
+        let speaks = |i| voices.iter().any(|(start, end)| (*start..*end).contains(&i));
+        (0..seconds * RATE).map(|i| random() * if speaks(i) { voice } else { noise }).collect()
+    }
+
+    /// Where voices begin and end.
+    fn changes(sound: impl IntoIterator<Item = impl Sample>) -> Vec<usize> {
+        let (mut voice, mut was, mut found) = (Voice::new(), false, Vec::new());
+        for (i, sample) in sound.into_iter().enumerate() {
+            let is = voice.push(sample);
+            if is != was {
+                found.push(i);
+            }
+            was = is;
+        }
+        found
+    }
+
+    #[test]
+    fn voices_begin_and_end_where_they_are() {
+        let voices = [(16_000, 30_000), (48_050, 50_000), (52_000, 60_000), (100_000, 164_000)];
+        for (noise, voice) in [(0.001, 0.1), (0.0, 0.01), (0.004, 0.03), (0.01, 0.9)] {
+            let sound = sound(12, noise, voice, &voices);
+            let found = changes(sound.iter().copied());
+            // The pause between the second and third is shorter than 0.3 seconds.
+            let wanted = [16_000, 30_000, 48_050, 60_000, 100_000, 164_000];
+            assert_eq!(found.len(), wanted.len(), "{noise}: {found:?}");
+            for (pair, wanted) in found.as_chunks::<2>().0.iter().zip(wanted.as_chunks::<2>().0) {
+                assert!((wanted[0] + 320..wanted[0] + 640).contains(&pair[0]), "{noise}: {found:?}");
+                assert!((wanted[1] + 4640..wanted[1] + 5120).contains(&pair[1]), "{noise}: {found:?}");
+            }
+            // The same as 16-bit samples, and with an offset and hum.
+            assert_eq!(changes(sound.iter().map(|x| (x * 32768.0) as i16)).len(), wanted.len());
+            let hum = |i: usize| 0.003 * libm::sinf(i as f32 * 0.0196) + 0.1;
+            assert_eq!(changes(sound.iter().enumerate().map(|(i, x)| x + hum(i))).len(), wanted.len(), "{noise}");
+        }
+    }
+
+    #[test]
+    fn noise_is_not_a_voice_for_long() {
+        assert!(changes(sound(8, 0.002, 0.0, &[])).is_empty());
+        // Louder noise may be a voice at first.
+        let found = changes(sound(8, 0.2, 0.0, &[]));
+        assert!(found.len() == 2 && found[1] < 4 * RATE, "{found:?}");
+        // And so does a noise that becomes louder later.
+        let found = changes(sound(12, 0.001, 0.1, &[(3 * RATE, 12 * RATE)]));
+        assert!(found.len() == 2 && found[1] < 8 * RATE, "{found:?}");
+    }
+
+    #[test]
+    fn no_number_is_silence() {
+        assert!(changes([f32::NAN, f32::INFINITY, -1e30, f32::MAX].repeat(10_000)).is_empty());
+    }
+}
