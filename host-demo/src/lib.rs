@@ -98,6 +98,9 @@ pub struct Readme;
 pub mod untrusted {
     pub use crate::chat::Renderer;
     pub use crate::chat::Style;
+    pub use crate::checkpoint::{
+        Request as CheckpointRequest, convert as convert_checkpoint, lora::convert as convert_lora,
+    };
     pub use crate::grammar::{Budget, from_gbnf, from_json_schema};
     pub use crate::llama2c::{Converted, Int8};
     pub use crate::model_file::ModelFile;
@@ -105,7 +108,10 @@ pub mod untrusted {
     pub use crate::quantize::mix::{Mix, TypeOptions};
     pub use crate::quantize::{Change, changes, header};
     pub use crate::seq2seq::convert;
-    pub use crate::server::{Body, Choice, Endpoint, Host, ResponseMeta, Service, to_chat};
+    pub use crate::server::{
+        App, Body, Choice, Command, Counters, Endpoint, Event, Finish, Gate, Host, Readers, RequestMemory,
+        ResponseMeta, Service, router, to_chat,
+    };
     pub use crate::text::tokenizer;
     pub use crate::tokenizer_file::{sentencepiece, with_tokenizer};
 }

@@ -61,6 +61,7 @@ pub use answer::{Choice, ResponseMeta};
 pub use app::App;
 pub use engine::{Asker, Command, Counters, Embedding, Event, Finish, Job, Scheduler};
 pub use error::ApiError;
+pub use gate::Gate;
 pub use http::{Limits, serve};
 pub use memory::{Inbox, Meter, RequestMemory, mailbox};
 pub use models::{ModelEntry, Models};

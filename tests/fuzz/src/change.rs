@@ -18,6 +18,12 @@ use crate::variants::{FAMILIES, quantized, tiny};
 pub struct File {
     family: u8,
     quantized: Option<bool>,
+    changes: Changes,
+}
+
+/// Changes to a file.
+#[derive(Arbitrary, Debug)]
+pub struct Changes {
     changes: List<Change, 5>,
     /// Bytes of the finished file to overwrite: where (of 65536 parts of the file), and with what.
     bytes: List<(u16, u8), 3>,
@@ -91,7 +97,7 @@ impl Real {
 pub const KINDS: usize = FAMILIES.len() + DECODERS.len() + RECURRENT.len() + ENCODERS.len();
 
 /// Builds the model of this number; cached.
-fn builder(family: usize) -> &'static Builder {
+pub fn builder(family: usize) -> &'static Builder {
     static MADE: [OnceLock<Builder>; KINDS] = [const { OnceLock::new() }; KINDS];
     MADE[family % KINDS].get_or_init(|| make(family % KINDS))
 }
@@ -130,6 +136,13 @@ impl File {
         if let Some(q8_0) = self.quantized {
             file = quantized(file, if q8_0 { "Q8_0" } else { "Q4_0" });
         }
+        self.changes.build(file)
+    }
+}
+
+impl Changes {
+    /// The changed file.
+    pub fn build(&self, mut file: Builder) -> Vec<u8> {
         for change in self.changes.iter() {
             change.apply(&mut file);
         }

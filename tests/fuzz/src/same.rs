@@ -25,10 +25,15 @@ const MOST: usize = 32 << 20;
 impl Run {
     /// The plan, if a fuzzer can afford it.
     pub fn plan(&self, gguf: &Gguf<'_>) -> Option<Plan> {
+        self.plan_with(gguf, |options| options)
+    }
+
+    /// The same with further options.
+    pub fn plan_with(&self, gguf: &Gguf<'_>, more: impl FnOnce(Options) -> Options) -> Option<Plan> {
         let kv = KvType::ALL[usize::from(self.kv) % KvType::ALL.len()];
         let (context, batch) = (1 + usize::from(self.context) % 64, 1 + usize::from(self.batch) % 16);
         let options = Options::new().context(context).batch(batch).kv(kv);
-        let plan = Plan::new(gguf, options).ok()?;
+        let plan = Plan::new(gguf, more(options)).ok()?;
         (plan.workspace <= MOST && plan.kv <= MOST).then_some(plan)
     }
 }

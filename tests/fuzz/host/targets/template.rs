@@ -67,6 +67,8 @@ const JINJA: &[&str] = &[
     "range(", "{% macro f(a) %}", "{% endmacro %}", "f(", ".split('a')", ".strip()", ".items()", ".startswith('a')",
     ".format(1, x)", ".zfill(9)", "raise_exception('no')", "strftime_now('%Y')", "bos_token", "add_generation_prompt",
     "tools", "{#", "#}", "{% raw %}", "{% endraw %}", "{%- ", " -%}", "{% generation %}", "{% endgeneration %}",
+    "{% set ns.a = [ns.a, ns.a] %}", "{% set x = {'a': x, 'b': x} %}", "{% for i in range(60) %}", "ns.b", "|unique",
+    " * 99999", " != ", " < ", "|pprint", "|batch(2)", "|map('string')", "{}[", ".index(", ".replace(",
     "{% call f(1) %}", "{% endcall %}", "{% filter upper %}", "{% endfilter %}", "{% break %}", "{'a': ", "}", "[",
     "]", ", ", ".", "|", "é",
 ];
