@@ -208,7 +208,7 @@ impl Case {
         }
         let usual = if body.is_null() && self.form.is_none() { "GET" } else { "POST" };
         request =
-            request.method(["GET", "POST", "HEAD", "OPTIONS", "PUT"].get(usize::from(self.method)).unwrap_or(&usual));
+            request.method(*["GET", "POST", "HEAD", "OPTIONS", "PUT"].get(usize::from(self.method)).unwrap_or(&usual));
         for at in self.headers.iter() {
             let (name, value) = HEADERS[usize::from(*at) % HEADERS.len()];
             request = request.header(name, value);
