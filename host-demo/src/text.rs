@@ -10,6 +10,9 @@ use serde::de::{Deserialize, Deserializer, Visitor};
 
 use crate::normalizer::normalized;
 
+/// Scratch memory for the first attempt to tokenize a text, beside its length.
+const FIRST_SCRATCH: usize = 64 << 10;
+
 /// Opens the tokenizer of a file. `memory` holds its index.
 pub fn tokenizer<'a: 'i, 'i>(gguf: &Gguf<'a>, memory: &'i mut Vec<u8>) -> Result<Tokenizer<'a, 'i>> {
     memory.resize(Tokenizer::index_bytes(gguf)?, 0);
@@ -19,18 +22,27 @@ pub fn tokenizer<'a: 'i, 'i>(gguf: &Gguf<'a>, memory: &'i mut Vec<u8>) -> Result
 /// Tokenizes `text`, in the normal form that the vocabulary wants.
 pub fn encode(tokenizer: &Tokenizer<'_, '_>, text: &[u8], how: Encode) -> Result<Vec<TokenId>> {
     let text = &*normalized(tokenizer, text, how)?;
-    let mut scratch = vec![0; tokenizer.scratch_bytes_for(text)];
+    // Most texts need far less scratch memory than the bound, so that it grows from a small size.
+    let most = tokenizer.scratch_bytes_for(text);
+    let mut scratch = vec![0; most.min(text.len().saturating_add(FIRST_SCRATCH))];
     // There are almost never more tokens than bytes. If there are, the error gives the number.
     let mut ids = vec![0; text.len().saturating_add(3)];
-    let count = match tokenizer.encode(text, how, &mut scratch, &mut ids) {
-        Err(Error::BufferTooSmall { needed, given, .. }) if given == ids.len() => {
-            ids.resize(needed, 0);
-            tokenizer.encode(text, how, &mut scratch, &mut ids)?
+    loop {
+        match tokenizer.encode(text, how, &mut scratch, &mut ids) {
+            Err(Error::BufferTooSmall { given, .. }) if given == scratch.len() && given < most => {
+                // The old memory is freed first.
+                drop(std::mem::take(&mut scratch));
+                scratch = vec![0; most.min(given.saturating_mul(2))];
+            }
+            Err(Error::BufferTooSmall { needed, given, .. }) if given == ids.len() && given < needed => {
+                ids.resize(needed, 0);
+            }
+            count => {
+                ids.truncate(count?);
+                return Ok(ids);
+            }
         }
-        count => count?,
-    };
-    ids.truncate(count);
-    Ok(ids)
+    }
 }
 
 /// The token for `text`, if `text` is a single token.

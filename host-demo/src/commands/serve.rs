@@ -16,8 +16,8 @@ use crate::open_model::OpenModel;
 use crate::output::{Bytes, note};
 use crate::runtime::RunOptions;
 use crate::server::{
-    App, Common, Counters, Host, Limits, Log, LogFormat, ModelEntry, Models, Proxy, READERS, Readers, RequestMemory,
-    router, router_of_models, run_engine, serve,
+    App, Common, Counters, Host, Limits, Log, LogFormat, ModelEntry, Models, ProgramMemory, Proxy, READERS, Readers,
+    RequestMemory, router, router_of_models, run_engine, serve,
 };
 use crate::{foreign, split};
 
@@ -94,10 +94,11 @@ impl Args {
 }
 
 pub fn run(args: &Args, model: &ModelArgs) -> Result<()> {
+    let program = ProgramMemory::at_start();
     let files = files(&model.model)?;
     match &files[..] {
-        [] | [_] => one(args, ModelFile::open(&ModelArgs { model: files, ..model.clone() })?),
-        _ => several(args, model, &files),
+        [] | [_] => one(args, ModelFile::open(&ModelArgs { model: files, ..model.clone() })?, &program),
+        _ => several(args, model, &files, &program),
     }
 }
 
@@ -108,7 +109,7 @@ fn host(args: &Args, file: ModelFile) -> Result<Host> {
 }
 
 /// Serves one model.
-fn one(args: &Args, file: ModelFile) -> Result<()> {
+fn one(args: &Args, file: ModelFile, program: &ProgramMemory) -> Result<()> {
     if args.within {
         // The proxy process writes nothing. The pipe closes when that process ends.
         std::thread::spawn(|| {
@@ -117,12 +118,13 @@ fn one(args: &Args, file: ModelFile) -> Result<()> {
         });
     }
     let host = host(args, file)?;
-    let bytes = host.bytes(RequestMemory::most(READERS));
+    let (requests, program) = (RequestMemory::most(READERS), program.of_model(host.open.options.threads));
+    let bytes = host.bytes(requests, program);
     if let Some(memory) = args.memory.filter(|memory| !args.within && bytes > *memory) {
         let (bytes, memory) = (Bytes(bytes), Bytes(memory));
         bail!("the model takes {bytes}, and --memory is {memory}: give more, or a smaller -c or --parallel");
     }
-    host.announce(RequestMemory::most(READERS));
+    host.announce(requests, program);
     let (commands, asked) = channel();
     let counters = Arc::new(Counters::default());
     let Host { open, plan, mut service } = host;
@@ -180,12 +182,12 @@ fn models_in(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Serves several models.
-fn several(args: &Args, model: &ModelArgs, files: &[PathBuf]) -> Result<()> {
+fn several(args: &Args, model: &ModelArgs, files: &[PathBuf], program: &ProgramMemory) -> Result<()> {
     let mut models = Vec::new();
     for path in files {
         // The file is mapped: copying it here would take too long.
         let source = Source { model: Some(path), tokenizer: model.tokenizer.as_deref(), ..Source::default() };
-        let planned = ModelFile::open(source).and_then(|file| Ok(ModelEntry::new(path, &host(args, file)?)));
+        let planned = ModelFile::open(source).and_then(|file| Ok(ModelEntry::new(path, &host(args, file)?, program)));
         match planned.map_err(|error| foreign::explained(Some(path), error)) {
             Ok(planned) => models.push(planned),
             Err(error) if model.model.contains(path) => return Err(error),
@@ -198,15 +200,16 @@ fn several(args: &Args, model: &ModelArgs, files: &[PathBuf]) -> Result<()> {
     for (model, name) in models.iter_mut().zip(&args.alias) {
         model.name.clone_from(name);
     }
-    let models = Models::new(models, args.memory, std::env::args_os().skip(1).collect())?;
+    let own = RequestMemory::BODIES + program.of_proxy();
+    let models = Models::new(models, args.memory, own, std::env::args_os().skip(1).collect())?;
     let listed: Vec<_> =
         models.list().iter().map(|(model, _)| format!("{} {}", model.name, Bytes(model.bytes))).collect();
     note(format_args!(
-        "memory  models up to {} at a time ({}), bodies of requests {}, in all up to {}",
+        "memory  models up to {} at a time ({}), bodies of requests, program and connections {}, in all up to {}",
         Bytes(models.budget()),
         listed.join(", "),
-        Bytes(RequestMemory::BODIES),
-        Bytes(models.budget() + RequestMemory::BODIES),
+        Bytes(own),
+        Bytes(models.budget() + own),
     ));
     let counters = Arc::new(Counters::default());
     let proxy = Proxy::new(models, counters.clone());

@@ -1,5 +1,7 @@
 //! Errors of requests, in the format of the interface that was asked.
 
+use std::fmt::Display;
+
 use axum::Json;
 use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -76,7 +78,7 @@ impl ApiError {
     }
 
     /// A prompt does not fit in the context.
-    pub fn too_long(param: &'static str, len: usize, context: usize) -> Self {
+    pub fn too_long(param: &'static str, len: impl Display, context: usize) -> Self {
         // Clients recognise this error by its first words.
         let message = format!(
             "This model's maximum context length is {context} tokens. However, the prompt has {len} tokens, and the \

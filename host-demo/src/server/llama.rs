@@ -160,7 +160,7 @@ impl Service {
         };
         let text = |key: &'static str| match asked.get(key) {
             None | Some(Value::Null) => Ok(""),
-            Some(Value::String(text)) => Ok(text.as_str()),
+            Some(Value::String(text)) => self.check_len(key, text).map(|()| text.as_str()),
             Some(_) => Err(ApiError::about(key, format!("{key} must be a text"))),
         };
         let encode = |text: &str| {

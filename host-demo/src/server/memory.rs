@@ -17,7 +17,9 @@ use super::app::Result;
 use super::connections::ConnectionSlot;
 use super::engine::Event;
 use super::error::ApiError;
+use super::http::BUFFERS;
 use super::logprobs::Logprob;
+use super::readers::READERS;
 
 /// Maximum size of a body in bytes.
 const MOST_BYTES: usize = 8 << 20;
@@ -219,6 +221,54 @@ pub fn trim() {
     unsafe {
         libc::malloc_trim(0);
     }
+}
+
+/// The memory of a process beside its model and requests.
+pub struct ProgramMemory {
+    /// Addresses that were in use at the start: the program, its libraries and its first values.
+    start: usize,
+}
+
+impl ProgramMemory {
+    /// Size of a thread's stack, which is Rust's default.
+    const STACK: usize = 2 << 20;
+    /// Threads of a server: one that serves, the readers, those for blocking work, and one that waits for the end.
+    const THREADS: usize = 2 + 2 * READERS;
+    /// Free memory between small values, which the allocator cannot return.
+    const GAPS: usize = 16 << 20;
+
+    /// Measures the memory at the start, and limits the allocator.
+    ///
+    /// By default, glibc gives each thread an arena of its own and reserves 64 MiB of addresses for each. It also stops
+    /// returning large values to the system one by one once some were freed. One arena and a fixed threshold keep the
+    /// addresses in use near the bytes in use, so that the printed bound also holds as a limit of addresses (`ulimit -v`).
+    pub fn at_start() -> Self {
+        #[cfg(all(target_os = "linux", target_env = "gnu"))]
+        #[allow(unsafe_code)]
+        // SAFETY: has no preconditions. Failure is harmless.
+        unsafe {
+            libc::mallopt(libc::M_ARENA_MAX, 1);
+            libc::mallopt(libc::M_MMAP_THRESHOLD, 256 << 10);
+        }
+        Self { start: mapped().unwrap_or(0) }
+    }
+
+    /// Upper bound in bytes for a server whose models run in other processes.
+    pub fn of_proxy(&self) -> usize {
+        self.start + Self::THREADS * Self::STACK + BUFFERS + Self::GAPS
+    }
+
+    /// Upper bound in bytes for a server with `threads` that compute.
+    pub fn of_model(&self, threads: usize) -> usize {
+        self.of_proxy() + threads * Self::STACK
+    }
+}
+
+/// Bytes of addresses that this process uses, if the system tells.
+fn mapped() -> Option<usize> {
+    const PAGE: usize = 4096;
+    let pages = std::fs::read_to_string("/proc/self/statm").ok()?;
+    Some(pages.split(' ').next()?.parse::<usize>().ok()? * PAGE)
 }
 
 /// The memory of the prompts and answers of all requests.

@@ -63,7 +63,7 @@ pub use engine::{Asker, Command, Counters, Embedding, Event, Finish, Job, Schedu
 pub use error::ApiError;
 pub use gate::Gate;
 pub use http::{Limits, serve};
-pub use memory::{Inbox, Meter, RequestMemory, mailbox};
+pub use memory::{Inbox, Meter, ProgramMemory, RequestMemory, mailbox};
 pub use models::{ModelEntry, Models};
 pub use proxy::Proxy;
 pub use readers::{READERS, Readers};
@@ -130,6 +130,7 @@ impl Host {
             name: model_name(file.name()),
             context,
             vocab: model.spec().vocab,
+            token_bytes: token_bytes(gguf, tokenizer),
             embedding_len: model.spec().embedding_len(),
             ranking: Ranking::new(gguf, model).ok(),
             makes_text,
@@ -141,20 +142,21 @@ impl Host {
         Ok(Self { open, plan, service })
     }
 
-    /// Size in bytes of all memory that the process will use; `requests` is the memory of requests.
-    pub fn bytes(&self, requests: usize) -> usize {
+    /// Size in bytes of all memory that the process will use. `requests` is the memory of requests, `program` that of the
+    /// program, its threads and connections.
+    pub fn bytes(&self, requests: usize, program: usize) -> usize {
         let Self { open, plan, service } = self;
-        plan.workspace + plan.kv + MaskMemory::bytes(service.tokenizer()) + open.file().len() + requests
+        plan.workspace + plan.kv + MaskMemory::bytes(service.tokenizer()) + open.file().len() + requests + program
     }
 
-    /// Prints the memory that the process will use, and the routes that the model serves. `requests` is the memory of
-    /// requests.
-    pub fn announce(&self, requests: usize) {
+    /// Prints the memory that the process will use, and the routes that the model serves. The parameters are those of
+    /// [`bytes`](Self::bytes).
+    pub fn announce(&self, requests: usize, program: usize) {
         let Self { open, plan, service } = self;
         let masks = MaskMemory::bytes(service.tokenizer());
         let model = open.file().len();
         note(format_args!(
-            "memory  workspace {}, KV cache {} ({} conversations of {} positions in {}), masks of grammars {}, model {} {}, requests {}, in all up to {}",
+            "memory  workspace {}, KV cache {} ({} conversations of {} positions in {}), masks of grammars {}, model {} {}, requests {}, program with threads and connections {}, in all up to {}",
             Bytes(plan.workspace),
             Bytes(plan.kv),
             open.options.parallel,
@@ -164,7 +166,8 @@ impl Host {
             Bytes(model),
             open.file().held(),
             Bytes(requests),
-            Bytes(self.bytes(requests)),
+            Bytes(program),
+            Bytes(self.bytes(requests, program)),
         ));
         if open.model().spec().sound().is_some() {
             note("this model transcribes speech: it serves /v1/audio/transcriptions and /v1/audio/translations");
@@ -172,6 +175,16 @@ impl Host {
             note("this model generates no text: it serves /v1/embeddings and /v1/rerank");
         }
     }
+}
+
+/// Returns an upper bound for the bytes of text that a token stands for; `None` for vocabularies that drop text.
+fn token_bytes(gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_, '_>) -> Option<usize> {
+    /// A text may become this many times shorter by a normal form, or by lower case.
+    const SHRINKS: usize = 3;
+    let keeps_text = matches!(gguf.str("tokenizer.ggml", "model"), Ok(Some(b"gpt2" | b"llama")));
+    let longest = (0..tokenizer.vocab_len() as TokenId).map(|id| tokenizer.spelling(id).len()).max();
+    // An unknown character of up to four bytes may also be one token.
+    longest.filter(|_| keeps_text).map(|longest| SHRINKS * longest.max(4))
 }
 
 /// The name of a model in requests: that of its file, without the ending.

@@ -16,7 +16,7 @@ use tokio::sync::{Notify, OnceCell, RwLock};
 use tokio::time::timeout;
 
 use super::error::ApiError;
-use super::memory::RequestMemory;
+use super::memory::{ProgramMemory, RequestMemory};
 use super::readers::READERS;
 use super::service::Facts;
 use super::{Host, app};
@@ -41,15 +41,15 @@ pub struct ModelEntry {
 
 impl ModelEntry {
     /// Describes a planned model.
-    pub fn new(path: &Path, host: &Host) -> Self {
-        let Host { service, .. } = host;
+    pub fn new(path: &Path, host: &Host, program: &ProgramMemory) -> Self {
+        let Host { service, open, .. } = host;
         Self {
             name: service.name.clone(),
             path: path.to_owned(),
             facts: service.facts.clone(),
             context: service.context,
             vocab: service.vocab,
-            bytes: host.bytes(RequestMemory::most(READERS)),
+            bytes: host.bytes(RequestMemory::most(READERS), program.of_model(open.options.threads)),
         }
     }
 }
@@ -105,15 +105,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Models {
-    /// Creates a list of models that are loaded within `memory` bytes, or without a limit. Part of the memory is for
-    /// the bodies of requests.
+    /// Creates a list of models that are loaded within `memory` bytes, or without a limit. The process itself
+    /// takes `own` bytes of it.
     ///
     /// # Errors
     ///
     /// Two models have the same name, or one of them is too large.
-    pub fn new(models: Vec<ModelEntry>, memory: Option<usize>, arguments: Vec<OsString>) -> Result<Self> {
+    pub fn new(models: Vec<ModelEntry>, memory: Option<usize>, own: usize, arguments: Vec<OsString>) -> Result<Self> {
         let all: usize = models.iter().map(|model| model.bytes).sum();
-        let budget = memory.map_or(all, |memory| memory.saturating_sub(RequestMemory::BODIES));
+        let budget = memory.map_or(all, |memory| memory.saturating_sub(own));
         for (at, ModelEntry { name, path, bytes, .. }) in models.iter().enumerate() {
             if let Some(other) = models[..at].iter().find(|other| other.name == *name) {
                 let (path, other) = (path.display(), other.path.display());

@@ -50,6 +50,9 @@ pub struct Service {
     /// Maximum number of positions of a conversation.
     pub context: usize,
     pub vocab: usize,
+    /// Upper bound for the bytes of text that a token stands for, without white space, if the vocabulary drops no other
+    /// text.
+    pub token_bytes: Option<usize>,
     /// Number of values in an embedding.
     pub embedding_len: usize,
     /// True if the model generates text.
@@ -143,6 +146,20 @@ impl Service {
         self.renderer.lock().unwrap_or_else(|broken| broken.into_inner()).source().to_string()
     }
 
+    /// Refuses a text that has too many tokens by its length alone: counting them takes a second for some megabytes.
+    pub fn check_len(&self, param: &'static str, text: &str) -> Result<(), ApiError> {
+        let Some(token_bytes) = self.token_bytes.filter(|most| text.len() / most >= self.context) else {
+            return Ok(());
+        };
+        // Some vocabularies drop white space beside special tokens.
+        let bytes: usize = text.chars().filter(|c| !c.is_whitespace()).map(char::len_utf8).sum();
+        let least = bytes / token_bytes;
+        match least >= self.context {
+            true => Err(ApiError::too_long(param, format_args!("at least {least}"), self.context)),
+            false => Ok(()),
+        }
+    }
+
     /// Converts a text request.
     pub fn prepare(&self, endpoint: Endpoint, body: &Body, seed_by_chance: u64) -> Result<Prepared, ApiError> {
         self.check_model(body.model.as_deref())?;
@@ -173,6 +190,9 @@ impl Service {
                 settings.table = self.form(body)?;
                 settings.scores_prompt = prepared.echo && settings.logprobs.is_some();
                 prepared.scores_prompts = settings.scores_prompt;
+                if body.truncate_prompt_tokens.is_none() {
+                    texts(body.prompt.as_ref()).try_for_each(|text| self.check_len("prompt", text))?;
+                }
                 inputs(self, body.prompt.as_ref(), "prompt", MOST_CHOICES / choices, Encode::PROMPT)?
             }
         };
@@ -262,6 +282,12 @@ pub fn few(name: &'static str, list: &[Value], most: usize) -> Result<(), ApiErr
         )),
         _ => Ok(()),
     }
+}
+
+/// The texts of a field with a text or a list of texts.
+fn texts(value: Option<&Value>) -> impl Iterator<Item = &str> {
+    let list = value.and_then(Value::as_array).into_iter().flatten();
+    value.into_iter().chain(list).filter_map(Value::as_str)
 }
 
 /// Reads texts or tokens, one or several.

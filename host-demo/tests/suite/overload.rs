@@ -52,9 +52,9 @@ fn nobody_waits_for_slow_requests() {
             longest = longest.max(began.elapsed());
             std::thread::sleep(Duration::from_millis(20));
         }
-        assert!(longest < Duration::from_secs(1), "{longest:?}");
+        assert!(longest < Duration::from_secs(1), "/health took {longest:?} beside slow requests");
         let statuses: Vec<u16> = slow.into_iter().map(|slow| slow.join().unwrap()).collect();
-        assert!(statuses.iter().all(|status| matches!(status, 400 | 413)), "{statuses:?}");
+        assert!(statuses.iter().all(|status| matches!(status, 400 | 413)), "statuses of slow requests: {statuses:?}");
     });
     assert_eq!(server.text(&good()), said);
 }
@@ -100,9 +100,56 @@ fn memory_stays_within_what_was_printed() {
     assert_eq!(server.text(&good()), said);
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
     let (printed, highest) = (bytes_after(&server.log(), "in all up to "), bytes_after(&status, "VmHWM:"));
-    assert!(highest < 1.1 * printed + 67_108_864.0, "{highest} of {printed}");
+    assert!(highest < 1.1 * printed + 67_108_864.0, "{highest} bytes were in use, and {printed} were printed");
     let now = bytes_after(&status, "VmRSS:");
-    assert!(now < 167_772_160.0, "{now} is not returned");
+    assert!(now < 167_772_160.0, "{now} bytes are still in use after the requests");
+}
+
+/// The server survives large requests if its addresses are limited to the printed number of bytes.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_printed_memory_is_also_a_limit_of_addresses() {
+    let flags = ["--parallel", "2", "-c", "256"];
+    let printed = bytes_after(&Server::start_with(&flags).log(), "in all up to ");
+    let server = Server::start_within(printed as usize, &flags);
+    let said = server.text(&good());
+    let values = ["{\"messages\": [", &"{\"a\":0},".repeat(90_000), "0]}"].concat().into_bytes();
+    let large = |body: Value| ("/v1/completions", body.to_string().into_bytes());
+    let requests = [
+        large(json!({ "prompt": "x".repeat(7_900_000) })),
+        large(json!({ "prompt": "x".repeat(300_000), "truncate_prompt_tokens": 9, "max_tokens": 1 })),
+        ("/v1/chat/completions", values),
+    ];
+    std::thread::scope(|scope| {
+        for (path, body) in requests.iter().cycle().take(9) {
+            let server = &server;
+            scope.spawn(move || assert!(matches!(server.post(path, body).0, 200 | 400), "{path}"));
+        }
+    });
+    assert_eq!(server.text(&good()), said);
+}
+
+/// A prompt that cannot fit is refused by its length. Counting its tokens would take a second.
+#[test]
+fn prompts_that_cannot_fit_are_refused_by_their_length() {
+    let server = Server::start(&["--parallel", "2"]);
+    let text = "a word ".repeat(20_000);
+    for (path, param, body) in [
+        ("/v1/completions", "prompt", json!({ "prompt": text })),
+        ("/v1/completions", "prompt", json!({ "prompt": ["a", text] })),
+        ("/v1/chat/completions", "messages", json!({ "messages": [{ "role": "user", "content": text }] })),
+    ] {
+        let (status, answer) = server.post(path, body.to_string().as_bytes());
+        let error = &answer["error"];
+        assert_eq!((status, &error["param"], &error["code"]), (400, &json!(param), &json!("context_length_exceeded")));
+        assert!(error["message"].as_str().unwrap().contains("the prompt has at least "), "{error}");
+    }
+    // White space may be dropped, and a longer prompt may be cut.
+    let body = json!({ "prompt": text, "truncate_prompt_tokens": 9, "max_tokens": 1 });
+    assert_eq!(server.post("/v1/completions", body.to_string().as_bytes()).0, 200);
+    let body = json!({ "prompt": " ".repeat(100_000) });
+    let (_, answer) = server.post("/v1/completions", body.to_string().as_bytes());
+    assert!(!answer["error"]["message"].as_str().unwrap().contains("at least"), "{answer}");
 }
 
 /// The answer to a client that reads nothing is abandoned; meanwhile the next client is served.
@@ -114,11 +161,12 @@ fn stalled_readers_lose_their_place() {
     let stalled: Vec<_> = (0..2).map(|_| send(&server, "/v1/completions", body.as_bytes(), body.len())).collect();
     let began = Instant::now();
     while server.metric("answers_running") > 0 || server.metric("requests_total") < 4 {
-        assert!(began.elapsed() < Duration::from_secs(120));
+        assert!(began.elapsed() < Duration::from_secs(120), "answers that nobody reads still run");
         std::thread::sleep(Duration::from_millis(100));
     }
     // Not all 128 answers were made.
-    assert!(server.metric("answer_tokens_total") < 64 * 150, "{}", server.metric("answer_tokens_total"));
+    let tokens = server.metric("answer_tokens_total");
+    assert!(tokens < 64 * 150, "{tokens} tokens were made for clients that read nothing");
     drop(stalled);
 }
 
@@ -200,7 +248,7 @@ fn a_new_client_does_not_wait_for_long_answers() {
                 assert!(ask_from(source, &server, "/v1/completions", &good()).starts_with("HTTP/1.1 200"));
             }
             let made = server.metric("answer_tokens_total") - made;
-            assert!(made < 250, "{made} tokens of 324 were made before the others had their answers");
+            assert!(made < 250, "{made} of 324 tokens were made before the other clients had their answers");
             assert!(answer.join().unwrap() == alone, "{gives}");
         });
     }
@@ -234,6 +282,6 @@ fn clients_take_turns() {
     let answer = ask_from("127.0.0.2", &server, "/v1/completions", &good());
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     let begun = server.metric("requests_total");
-    assert!(begun < 30, "{begun} of 101 answers came first");
+    assert!(begun < 30, "{begun} of 101 answers were begun before the other client's ended");
     drop(greedy);
 }

@@ -26,10 +26,23 @@ impl Server {
     }
 
     pub fn start_with(args: &[&str]) -> Self {
+        Self::start_by(Command::new(env!("CARGO_BIN_EXE_arenite")), args)
+    }
+
+    /// Starts a server that may use at most this many bytes of addresses.
+    #[cfg(target_os = "linux")]
+    pub fn start_within(bytes: usize, args: &[&str]) -> Self {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -v {} && exec \"$0\" \"$@\"", bytes >> 10)]);
+        command.arg(env!("CARGO_BIN_EXE_arenite"));
+        Self::start_by(command, args)
+    }
+
+    fn start_by(mut command: Command, args: &[&str]) -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("serve-{}-{}.log", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let log = std::env::temp_dir().join(name);
-        let mut process = Command::new(env!("CARGO_BIN_EXE_arenite"))
+        let mut process = command
             .args(["serve", "--port", "0"])
             .args(args)
             .stdout(Stdio::piped())

@@ -77,7 +77,7 @@ fn models_take_turns_in_their_memory() {
     std::fs::write(folder.path().join("zero.gguf"), b"GGUF is no model").unwrap();
     let alone = Server::start(&["--parallel", "2"]).text(&good());
     // Memory for two models and for the bodies of requests.
-    let server = start(folder.path(), &["--memory", "900M", "--alias", "first"]);
+    let server = start(folder.path(), &["--memory", "1500M", "--alias", "first"]);
     assert!(server.log().contains("zero.gguf"), "{}", server.log());
     assert!(loaded(&server).is_empty());
     for (name, then) in [
@@ -126,7 +126,7 @@ fn models_that_cannot_be_served_together() {
     let told = error(&["serve", "-m", file, "--memory", "1M"]);
     assert!(told.contains("the model takes ") && told.contains("--memory is 1.0 MiB"), "{told}");
     let told = error(&["serve", "-m", file, "-m", file, "--memory", "100M", "--alias", "a", "--alias", "b"]);
-    assert!(told.contains("`a` takes ") && told.contains("leaves 52.0 MiB"), "{told}");
+    assert!(told.contains("`a` takes ") && told.contains("--memory leaves "), "{told}");
     assert!(error(&["serve", "-m", file, "-m", "missing.gguf"]).contains("missing.gguf"));
     // For other commands, the last model counts, as with other options.
     assert!(error(&["tokenize", "-m", file, "-m", "missing.gguf", "-p", "a"]).contains("missing.gguf"));
@@ -145,7 +145,7 @@ fn answers_go_on_while_others_are_loaded() {
     assert_eq!(count(streamed), whole);
     assert_eq!(loaded(&server), ["one", "two"]);
     // There is memory for one of them: the second waits for the answer of the first.
-    let server = start(folder.path(), &["--memory", "500M"]);
+    let server = start(folder.path(), &["--memory", "900M"]);
     let streamed = stream(&server, &of("one", long()));
     std::thread::scope(|scope| {
         let second = scope.spawn(|| server.text(&of("two", good())));
