@@ -10,7 +10,7 @@ use arenite::{Error, Session, TokenId};
 use indicatif::{ProgressBar, ProgressStyle};
 use rand_core::Rng;
 
-use crate::chat::dialect::{Gate, Marks, plain};
+use crate::chat::dialect::{Gate, Marks, ThoughtBudget, plain};
 use crate::guess::Guesser;
 use crate::stop::StopFilter;
 use crate::{interrupt, output, runtime, text};
@@ -35,6 +35,8 @@ pub struct Request<'a, 'w> {
     pub marks: Option<&'a Marks>,
     /// The mark after which the constraint holds.
     pub gate: Option<Gate>,
+    /// The budget of thoughts; needs `text`.
+    pub thoughts: Option<ThoughtBudget>,
     /// Proposes tokens for speculative decoding.
     pub guesser: Option<Guesser<'a>>,
     /// Number of prompt tokens between checks for Ctrl-C.
@@ -180,11 +182,13 @@ fn choose(
         None => session.logits_mut(),
     };
     runtime::numbers(logits)?;
-    if let Some(gate) = &mut request.gate {
-        let token = gate.forced().map_or_else(|| sampler.sample(logits, rng), Ok);
-        return Ok(Some(token?));
+    let constraint = if request.gate.is_none() { request.constraint.as_mut() } else { None };
+    if let (Some(thoughts), Some((tokenizer, _))) = (&mut request.thoughts, &request.text)
+        && let Some(token) = thoughts.forced(tokenizer, constraint.as_ref().map(|(constraint, _)| constraint))
+    {
+        return Ok(Some(token));
     }
-    let (Some((constraint, masks)), Some((tokenizer, _))) = (&mut request.constraint, &request.text) else {
+    let (Some((constraint, masks)), Some((tokenizer, _))) = (constraint, &request.text) else {
         return Ok(Some(sampler.sample(logits, rng)?));
     };
     let mut mask = masks.at(constraint, tokenizer, 0);
@@ -213,6 +217,7 @@ fn take(
     if stopped {
         return Ok(Some(End::Stop));
     }
+    request.thoughts.take_if(|thoughts| !thoughts.push(&piece));
     if let Some(gate) = &mut request.gate {
         if gate.push(&piece).is_some() {
             request.gate = None;

@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use anyhow::Result;
-use arenite::tokenizer::{Encode, Tokenizer};
+use arenite::tokenizer::Tokenizer;
 use serde_json::{Map, Value, json};
 
 use super::dialect::{self, Call, Dialect, GateSettings, Marks, Own, Probe, Reader, Template, Tools};
-use crate::text;
 
 /// A model's conversation style: its template, and the forms of its thoughts and calls.
 #[derive(Clone)]
@@ -85,21 +83,10 @@ impl Style {
         Some(map).filter(|map| !map.is_empty()).or_else(|| self.thinking(true))
     }
 
-    /// Returns the gate at the end of the thought that the prompt has opened. Returns `None` if no thought is open, or
-    /// if neither a grammar nor a budget needs a gate.
-    pub fn thought_gate(
-        &self,
-        tokenizer: &Tokenizer<'_, '_>,
-        prompt: &str,
-        budget: Option<usize>,
-        has_grammar: bool,
-    ) -> Result<Option<GateSettings>> {
-        let form = self.dialect.opened_by(prompt.trim_end()).filter(|_| has_grammar || budget.is_some());
-        let Some(form) = form else { return Ok(None) };
-        let how = Encode { add_special: false, parse_special: true };
-        let closing = format!("\n{}\n\n", dialect::unwrapped(&form.close));
-        let closing = text::encode(tokenizer, closing.as_bytes(), how)?;
-        Ok(Some(GateSettings { until: form.close.clone(), budget, closing, then: None }))
+    /// Returns the gate at the end of the thought that the prompt has opened; `None` if no thought is open.
+    pub fn thought_gate(&self, prompt: &str) -> Option<GateSettings> {
+        let form = self.dialect.opened_by(prompt.trim_end())?;
+        Some(GateSettings { until: form.close.clone(), is_thought: true, then: None })
     }
 
     /// Returns the conversation in the form that the template accepts.

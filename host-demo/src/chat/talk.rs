@@ -11,7 +11,7 @@ use arenite::{Session, TokenId};
 use minijinja::value::Value;
 
 use super::conversation::Style;
-use super::dialect::{Call, Gate, Part, Tools, shown};
+use super::dialect::{Call, Gate, Part, ThoughtBudget, Tools, shown};
 use super::guard::Prompt;
 use super::render::{Renderer, content};
 use crate::generation::{self, End, Request};
@@ -100,14 +100,14 @@ impl Talk<'_, '_, '_> {
             let kept = runtime::rewind_to(&mut self.session, &self.known, &ids)?;
             self.sampler.reset();
             ids[..kept].iter().for_each(|id| self.sampler.accept(*id));
-            let (table, budget) = (self.rules.form.as_deref(), self.rules.thought_budget);
-            let grammar = table.map(Grammar::new).transpose()?;
+            let grammar = self.rules.form.as_deref().map(Grammar::new).transpose()?;
             let mut memory = grammar.as_ref().map(|_| MaskMemory::new(self.tokenizer));
             let mut masks = memory.as_mut().map(|memory| memory.masks(self.tokenizer)).transpose()?;
-            let gate = match answered.is_empty() {
-                true => self.style.thought_gate(self.tokenizer, &prompt.text, budget, grammar.is_some())?,
-                false => None,
-            };
+            // An answer that continues after older turns were dropped has had its thought.
+            let is_start = answered.is_empty();
+            let gate = if is_start && grammar.is_some() { self.style.thought_gate(&prompt.text) } else { None };
+            let budget = self.rules.thought_budget.filter(|_| is_start);
+            let reader = || self.style.reader(&self.tools, &prompt.text);
             let request = Request {
                 prompt: &ids[kept..],
                 text: Some((self.tokenizer, decoder_after(self.tokenizer, &ids)?)),
@@ -118,6 +118,7 @@ impl Talk<'_, '_, '_> {
                 constraint: grammar.map(Constraint::new).zip(masks.as_mut()),
                 marks: Some(&self.style.marks),
                 gate: gate.map(Gate::new),
+                thoughts: budget.map(|budget| ThoughtBudget::new(reader(), budget)),
                 guesser: None,
                 step: self.rules.step,
             };

@@ -200,6 +200,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
             ignore_end: args.ignore_eos,
             marks: None,
             gate: None,
+            thoughts: None,
             constraint: grammar.map(Constraint::new).zip(masks.as_mut()),
             guesser,
             step: plan.options.batch,

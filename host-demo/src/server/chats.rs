@@ -11,7 +11,7 @@ use super::grammars::Source;
 use super::request::{Body, Settings};
 use super::service::{Prepared, Service};
 use crate::chat::Prompt;
-use crate::chat::dialect::{Constraint, GateSettings, Own, ThoughtForm, Tools, unwrapped};
+use crate::chat::dialect::{Constraint, GateSettings, Own, ThoughtBudget, ThoughtForm, Tools, unwrapped};
 use crate::grammar;
 
 /// The functions that must be called.
@@ -36,6 +36,9 @@ impl Service {
         prepared.is_schema = schema.is_some() || body.choice().is_some();
         let (prompt, warning) = self.chat_prompt(body, &tools, settings)?;
         prepared.warning = warning;
+        if body.truncate_prompt_tokens.is_none() {
+            self.check_len("messages", &prompt.text)?;
+        }
         let ids = prompt.encode(self.tokenizer()).map_err(|error| ApiError::invalid(error.to_string()))?;
         settings.marks = Some(self.style.marks.clone()).filter(|marks| !marks.is_empty());
         for stop in settings.stops.clone() {
@@ -56,8 +59,9 @@ impl Service {
         };
         let is_strict = is_free && settings.table.is_none() && prepared.tools.0.iter().any(|tool| tool.strict);
         let has_grammar = is_strict || settings.table.is_some();
-        let gate = self.style.thought_gate(self.tokenizer(), &prompt.text, budget, has_grammar);
-        settings.gate = gate.map_err(|error| ApiError::invalid(error.to_string()))?;
+        settings.gate = if has_grammar { self.style.thought_gate(&prompt.text) } else { None };
+        let reader = || self.style.reader(&prepared.tools, &prompt.text);
+        settings.thoughts = budget.map(|budget| ThoughtBudget::new(reader(), budget));
         if is_strict {
             self.strict_calls(settings, prepared)?;
         }
@@ -164,7 +168,7 @@ impl Service {
         let Some((until, calls)) = constraint.after_mark(&tools, prepared.is_parallel) else { return Ok(()) };
         let table = self.grammars.table(&Source::Pieces(&calls));
         settings.table = Some(table.map_err(|error| ApiError::about("tools", format!("tools: {error:#}")))?);
-        let gate = GateSettings { until, budget: None, closing: Vec::new(), then: None };
+        let gate = GateSettings { until, is_thought: false, then: None };
         match &mut settings.gate {
             Some(thought) => thought.then = Some(Box::new(gate)),
             none => *none = Some(gate),

@@ -181,7 +181,8 @@ impl Host {
 fn token_bytes(gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_, '_>) -> Option<usize> {
     /// A text may become this many times shorter by a normal form, or by lower case.
     const SHRINKS: usize = 3;
-    let keeps_text = matches!(gguf.str("tokenizer.ggml", "model"), Ok(Some(b"gpt2" | b"llama")));
+    let keeps_text = matches!(gguf.str("tokenizer.ggml", "model"), Ok(Some(b"gpt2" | b"llama")))
+        && matches!(tokenizer.normalizer(), b"" | b"NFC");
     let longest = (0..tokenizer.vocab_len() as TokenId).map(|id| tokenizer.spelling(id).len()).max();
     // An unknown character of up to four bytes may also be one token.
     longest.filter(|_| keeps_text).map(|longest| SHRINKS * longest.max(4))

@@ -11,7 +11,7 @@ use super::app::not_json;
 use super::error::ApiError;
 use super::fields;
 use super::lora::LoraScale;
-use crate::chat::dialect::{GateSettings, Marks};
+use crate::chat::dialect::{GateSettings, Marks, ThoughtBudget};
 
 /// The body of a text request.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -139,6 +139,8 @@ pub struct Settings {
     pub marks: Option<Arc<Marks>>,
     /// The mark after which the grammar applies.
     pub gate: Option<GateSettings>,
+    /// The budget of thoughts, at the start of the answer.
+    pub thoughts: Option<ThoughtBudget>,
     /// The scale of each adapter.
     pub lora: Vec<(usize, f32)>,
 }

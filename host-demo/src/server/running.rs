@@ -13,7 +13,7 @@ use super::budget::Unread;
 use super::engine::{Counters, Event, Finish, Job};
 use super::logprobs::{Logprob, logprob};
 use super::request::Settings;
-use crate::chat::dialect::{Gate, plain};
+use crate::chat::dialect::{Gate, ThoughtBudget, plain};
 use crate::stop::StopFilter;
 use crate::text;
 
@@ -53,6 +53,8 @@ pub struct Progress {
     checkpoints: Vec<usize>,
     /// The mark after which the grammar applies; `None` once it was generated.
     gate: Option<Gate>,
+    /// The budget of thoughts, while a thought may follow.
+    thoughts: Option<ThoughtBudget>,
     /// Time of the first token.
     first_token: Option<Instant>,
 }
@@ -115,7 +117,7 @@ impl Progress {
             let _ = text::push(&mut decoder, *id, tokenizer, &mut piece);
             chars += piece.chars().count();
         }
-        let gate = settings.gate.clone().map(Gate::new);
+        let (gate, thoughts) = (settings.gate.clone().map(Gate::new), settings.thoughts.clone());
         Self {
             ids: job.prompt.to_vec(),
             cached,
@@ -131,6 +133,7 @@ impl Progress {
             scores: settings.scores_prompt,
             checkpoints: Vec::new(),
             gate,
+            thoughts,
             first_token: None,
             job,
         }
@@ -204,9 +207,6 @@ impl Progress {
         masks: &mut Masks<'_>,
         scratch: &mut [u8],
     ) -> Result<Option<TokenId>, Error> {
-        if let Some(token) = self.gate.as_mut().and_then(Gate::forced) {
-            return Ok(Some(token));
-        }
         crate::runtime::numbers(logits)?;
         let Settings { params, bias, ignore_end, table, min_tokens, stop_ids, .. } = &*self.job.settings;
         let mut sampler = Sampler::new(*params, bias, logits.len(), scratch)?;
@@ -224,6 +224,11 @@ impl Progress {
             }
             _ => None,
         };
+        if let Some(thoughts) = &mut self.thoughts
+            && let Some(token) = thoughts.forced(tokenizer, constraint.as_ref())
+        {
+            return Ok(Some(token));
+        }
         let token = match &constraint {
             None if is_short || is_thought => sampler.sample_where(logits, &mut self.rng, |token| !ends(token)),
             None => sampler.sample(logits, &mut self.rng),
@@ -259,6 +264,7 @@ impl Progress {
 
     /// Advances the gate or the grammar. Returns whether the grammar has ended.
     fn advance(&mut self, token: TokenId, piece: &str, tokenizer: &Tokenizer<'_, '_>) -> Result<bool, Error> {
+        self.thoughts.take_if(|thoughts| !thoughts.push(piece));
         let table = self.job.settings.table.as_deref();
         if let Some(gate) = &mut self.gate {
             let Some(rest) = gate.push(piece) else { return Ok(false) };

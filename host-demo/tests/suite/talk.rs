@@ -173,6 +173,34 @@ fn strict_calls_after_thoughts_and_in_channels() {
     }
 }
 
+/// The budget also limits a thought that the answer opens, and thoughts in channels.
+#[test]
+fn thoughts_that_the_answer_opens_have_a_budget() {
+    let parts = |answer: &Value| (answer["message"]["content"].clone(), answer["message"]["reasoning_content"].clone());
+    let script = ["<think>", "Hm.", " Well.", " So.", "\n", "</think>", "\n\n", "Hello."];
+    let talk = start(&script, &[], &["<think>", "</think>"], CHATML);
+    let whole = (json!("Hello."), json!("Hm. Well. So."));
+    assert_eq!(parts(&talk.chat(json!({}))), whole);
+    assert_eq!(parts(&talk.chat(json!({ "reasoning_budget": 9 }))), whole);
+    assert_eq!(parts(&talk.chat(json!({ "reasoning_budget": 2 }))), (json!("Hello."), json!("Hm. Well.")));
+    drop(talk);
+
+    let channels = ["<|start|>", "<|channel|>", "<|message|>", "<|constrain|>", "<|call|>", "<|end|>", "<|return|>"];
+    let template =
+        "{% for m in messages %}<|start|>{{ m.role }}<|message|>{{ m.content }}<|end|>{% endfor %}<|start|>assistant";
+    let talk = start(&["<|channel|>", "analysis", "<|message|>", "Hm.", " Well.", " So."], &channels, &[], template);
+    assert_eq!(parts(&talk.chat(json!({}))), (json!(""), json!("Hm. Well. So.")));
+    let (content, thought) = parts(&talk.chat(json!({ "reasoning_budget": 2 })));
+    assert_eq!((content, thought), (json!("Hm. Well. So."), json!("Hm. Well.")));
+    // With functions, the next message may be a call. A second thought ends at once, and the content follows.
+    let (content, thought) = parts(&talk.chat(json!({ "reasoning_budget": 1, "tools": [function("get_time")] })));
+    assert_eq!((content, thought), (json!("Hm. Well. So."), json!("Hm.")));
+    let schema = json!({ "type": "object", "properties": { "n": { "enum": [4] } }, "required": ["n"] });
+    let (content, thought) = parts(&talk.chat(json!({ "reasoning_budget": 2, "json_schema": schema })));
+    let content: Value = serde_json::from_str(content.as_str().unwrap()).unwrap();
+    assert_eq!((content, thought), (json!({ "n": 4 }), json!("Hm. Well.")));
+}
+
 /// A forced call with a text that does not end: the answer ends with `length`, and its text is content.
 #[test]
 fn a_forced_call_that_the_limit_cuts_is_content() {

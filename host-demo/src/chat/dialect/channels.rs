@@ -50,6 +50,18 @@ impl Header {
     }
 }
 
+impl Channels<String> {
+    /// Returns the text that ends a thought and begins the next message. `is_final` adds the header of the content.
+    pub fn after_thought(&self, has_recipients: bool, is_final: bool) -> String {
+        let (end, header) = match has_recipients {
+            true => (&self.ends[3], " to=user".to_string()),
+            false => (&self.ends[0], format!("{}final", self.channel)),
+        };
+        let next = format!("{end}{}assistant", self.start);
+        if is_final { format!("{next}{header}{}", self.message) } else { next }
+    }
+}
+
 impl Channel {
     /// Returns the position at the end of the prompt, if the prompt ends inside a message.
     pub fn opened_by(prompt: &str, channels: &Channels<String>) -> Option<Self> {

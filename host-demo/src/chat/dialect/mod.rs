@@ -7,8 +7,10 @@
 //! nested    calls in nested elements
 //! tools     declared functions     probe     the forms that a template writes
 //! form      calls as a grammar     gate      the mark after which a grammar applies
+//! budget    the budget of thoughts
 //! ```
 
+mod budget;
 mod channels;
 mod form;
 mod gate;
@@ -26,6 +28,7 @@ mod templates;
 mod tests;
 mod tools;
 
+pub use budget::ThoughtBudget;
 pub use form::{Constraint, write};
 pub use gate::{Gate, GateSettings};
 pub use marks::{Marks, plain, shown, unwrapped};

@@ -21,6 +21,7 @@ pub enum Part {
 const SHORT_CALL: usize = 4096;
 
 /// Splits an answer while its text arrives. Holds back only text that may still become a mark or a call.
+#[derive(Clone, Debug)]
 pub struct Reader {
     dialect: Arc<Dialect>,
     tools: Arc<Tools>,
@@ -123,6 +124,21 @@ impl Reader {
             State::Thought { .. } => true,
             State::Channel(channel) => channel.is_thought(),
             _ => false,
+        }
+    }
+
+    /// Returns true if a thought is open or may still follow.
+    pub fn may_think(&self) -> bool {
+        self.is_harmony() || matches!(self.state, State::Start | State::Thought { .. } | State::Channel(_))
+    }
+
+    /// Returns the text that closes the open thought. In channels, it also begins the next message: the header is left to
+    /// the model, unless the message can only be content or `is_last` is true.
+    pub fn closing(&self, is_last: bool) -> String {
+        let Dialect { channels, has_recipients, .. } = &*self.dialect;
+        match &self.state {
+            State::Thought { close, .. } => format!("\n{}\n\n", unwrapped(close)),
+            _ => unwrapped(&channels.after_thought(*has_recipients, is_last || self.tools.is_empty())),
         }
     }
 

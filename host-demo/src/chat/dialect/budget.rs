@@ -1,0 +1,57 @@
+//! The budget of thoughts: the maximum number of their tokens in an answer. When it is used up, the tokens that close the
+//! thought are written in place of sampled ones.
+
+use std::collections::VecDeque;
+
+use arenite::TokenId;
+use arenite::grammar::Constraint;
+use arenite::tokenizer::{Encode, Tokenizer};
+
+use super::reader::Reader;
+use crate::text;
+
+/// Counts the tokens of the thoughts in an answer: a thought that the prompt has opened, one at the start of the answer,
+/// and those in channels.
+#[derive(Clone, Debug)]
+pub struct ThoughtBudget {
+    reader: Reader,
+    /// Number of tokens that are left.
+    left: usize,
+    /// True if a thought was closed.
+    has_closed: bool,
+    /// Tokens that are written next, regardless of the logits.
+    forced: VecDeque<TokenId>,
+}
+
+impl ThoughtBudget {
+    /// Starts before the answer that `reader` reads.
+    pub fn new(reader: Reader, tokens: usize) -> Self {
+        Self { reader, left: tokens, has_closed: false, forced: VecDeque::new() }
+    }
+
+    /// Returns the token that must come next, if the thought is to be closed. `constraint` is the grammar that applies
+    /// here; nothing is forced against it.
+    pub fn forced(&mut self, tokenizer: &Tokenizer<'_, '_>, constraint: Option<&Constraint<'_>>) -> Option<TokenId> {
+        if self.left == 0 && self.forced.is_empty() && self.reader.is_thinking() {
+            let how = Encode { add_special: false, parse_special: true };
+            let closing = text::encode(tokenizer, self.reader.closing(self.has_closed).as_bytes(), how);
+            self.forced.extend(closing.unwrap_or_default());
+            self.has_closed = true;
+        }
+        let next = self.forced.pop_front();
+        if next.zip(constraint).is_some_and(|(token, constraint)| !constraint.allows(tokenizer, token)) {
+            self.forced.clear();
+            return None;
+        }
+        next
+    }
+
+    /// Adds the text of a token. Returns false if no further thought can follow.
+    pub fn push(&mut self, piece: &str) -> bool {
+        if self.reader.is_thinking() {
+            self.left = self.left.saturating_sub(1);
+        }
+        self.reader.push(piece, &mut Vec::new());
+        !self.forced.is_empty() || self.reader.may_think()
+    }
+}
