@@ -53,9 +53,9 @@ impl Target {
 
 /// Measured sizes, one per line.
 ///
-/// `program TARGET LEVEL BYTES` is the flash size of a program that tells a story, with the features [`INCLUDED`],
-/// printing and a vector table. `.ci/firmware` measures `thumbv7em s`; `.ci/boards` measures the others, which use a HAL.
-/// `feature NAME BYTES` is the size that a feature adds for `thumbv7em` at level `s`; `.ci/firmware sizes` measures it.
+/// `program TARGET LEVEL BYTES` is the flash size of `tests/boards/fit`, a program that tells a story, with the features
+/// [`INCLUDED`]. `feature NAME BYTES` is the size that a feature adds to it for `thumbv7em` at level `s`. `.ci/boards sizes`
+/// measures both and writes them here.
 const MEASURED: &str = include_str!("programs.txt");
 /// Features of the measured programs.
 const INCLUDED: [&str; 3] = ["llama", "q8_0", "kv-f16"];

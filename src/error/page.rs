@@ -92,7 +92,7 @@ fn name(error: &Error) -> String {
 fn the_page_shows_each_message() {
     for error in examples() {
         // In Markdown brackets would be links.
-        let row = format!("| `{}` | {error} |", name(&error)).replace('[', "\\[");
+        let row = format!("\n| {} | `{}` | {error} |\n", error.number(), name(&error)).replace('[', "\\[");
         assert!(PAGE.contains(&row), "the page lacks this row:\n{row}");
     }
 }

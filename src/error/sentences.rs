@@ -6,10 +6,31 @@ use super::message::{Piece, Sentence};
 /// Defines the sentence of each variant and the fields that replace its `{}`. The texts become a table without code.
 macro_rules! sentences {
     ($($(#[$cfg:meta])? $name:ident $({ $($field:ident),* })? => $template:literal $(, $piece:ident($value:ident))*;)*) => {
+        /// Positions of the variants, with those of disabled features.
+        #[repr(u8)]
+        #[allow(dead_code)]
+        enum Position {
+            $($name,)*
+        }
+
         impl Error {
             /// The error's sentence, used by [`Display`](core::fmt::Display) and by compile-time panics.
             pub(crate) const fn sentence(&self) -> Sentence<'_> {
                 Sentence { template: self.template(), pieces: self.pieces() }
+            }
+
+            /// Number of the error in the guide's [list](crate::guide::what_can_go_wrong), from 1; the same for all
+            /// combinations of features. For programs that have no room for the sentences of
+            /// [`Display`](core::fmt::Display): the linker removes them from a program that does not format errors.
+            ///
+            /// ```
+            /// use arenite::Gguf;
+            /// assert_eq!(Gguf::parse(b"PK").unwrap_err().number(), 1);
+            /// ```
+            pub const fn number(&self) -> u8 {
+                match self {
+                    $($(#[$cfg])? Self::$name { .. } => 1 + Position::$name as u8,)*
+                }
             }
 
             const fn template(&self) -> &'static str {
@@ -85,13 +106,7 @@ sentences! {
     WorkspaceTaken => "this static workspace is already in use: give each session its own memory";
     BufferTooSmall { what, needed, given } => "the {} has room for {} and needs {}", Text(what), Size(given), Size(needed);
     TokenOutOfRange { token, vocab } => "token id {} is outside the vocabulary of {}: ids begin at 0", Small(token), Small(vocab);
-    CannotRewind { position, earliest, latest } => "cannot rewind to position {}: the cache reaches from {} to {}; start again from 0", Size(position), Size(earliest), Size(latest);
-    #[cfg(feature = "sound")]
-    Sound { at, why } => "sample {} of the sound {}", Size(at), Text(why);
-    #[cfg(feature = "capi")]
-    Argument { what } => "the argument {} is null, unknown, not UTF-8 or given twice", Text(what);
-    DamagedSnapshot { why } => "the snapshot {}: save it again", Text(why);
-    ForeignSnapshot { what } => "the snapshot was made with a different {}: load it in a matching session or save a new one", Text(what);
+    EmptyPrompt => "the prompt is empty: give at least one token";
     NoPart { part } => "the model has no {}: use a model that has one", Text(part);
     NoSource => "the decoder has no text to attend to: run the encoder first";
     TooManyContexts { planned } => "{} contexts are open, the maximum that was planned: close one or plan for more", Size(planned);
@@ -99,8 +114,14 @@ sentences! {
     OutOfPages { needed, free } => "{} pages of the KV cache are needed, but only {} are free: close a context or plan for more", Size(needed), Size(free);
     TooManyLogits { planned, needed } => "{} rows of logits were requested, but {} were planned: plan for more", Size(needed), Size(planned);
     TooManyBeams { planned, given } => "{} beams were requested, but {} were planned: plan for more", Size(given), Size(planned);
-    EmptyPrompt => "the prompt is empty: give at least one token";
+    CannotRewind { position, earliest, latest } => "cannot rewind to position {}: the cache reaches from {} to {}; start again from 0", Size(position), Size(earliest), Size(latest);
+    DamagedSnapshot { why } => "the snapshot {}: save it again", Text(why);
+    ForeignSnapshot { what } => "the snapshot was made with a different {}: load it in a matching session or save a new one", Text(what);
     ContextFull { context, needed } => "the context has {} positions, but {} are needed: plan a larger context or rewind", Size(context), Size(needed);
+    #[cfg(feature = "sound")]
+    Sound { at, why } => "sample {} of the sound {}", Size(at), Text(why);
+    #[cfg(feature = "capi")]
+    Argument { what } => "the argument {} is null, unknown, not UTF-8 or given twice", Text(what);
     VocabularyEntry { key, entry, why } => "entry {} of the metadata array {} {}: the file is damaged or badly converted", Small(entry), Name(key), Text(why);
     ForeignIndex => "the tokenizer index was not built for this vocabulary: build it again or pack the file again";
     TextRefused => "the text does not fit into its destination: use a larger one";
@@ -108,6 +129,6 @@ sentences! {
     LogitsLength { vocab, given } => "there are {} logits, but the sampler was made for a vocabulary of {}", Size(given), Size(vocab);
     DamagedGrammar { at, why } => "the grammar's table {}, at word {}: compile the grammar again", Text(why), Size(at);
     TokenNotAllowed { token } => "the grammar does not allow token {} here: sample with the constraint", Small(token);
-    NotNumbers => "the model's results are not numbers (NaN): keys beyond 65504 do not fit an f16 KV cache, so use f32 for it (--kv f32); if that does not help, a weight in the file is damaged (--check-tensors finds it)";
     NoTokenAllowed => "no token may follow here: the grammar allows none, or all logits are NaN";
+    NotNumbers => "the model's results are not numbers (NaN): keys beyond 65504 do not fit an f16 KV cache, so use f32 for it (--kv f32); if that does not help, a weight in the file is damaged (--check-tensors finds it)";
 }

@@ -35,10 +35,11 @@ impl Header {
 
         // Refuses counts that the rest of the file cannot hold, before any walk.
         let room = reader.left();
-        if key_count > room / SMALLEST_KEY {
+        let keys = key_count.saturating_mul(SMALLEST_KEY);
+        if keys > room {
             return Err(Error::TooMany { what: "metadata keys", count: key_count, at: 16 });
         }
-        if tensor_count > (room - key_count * SMALLEST_KEY) / SMALLEST_TENSOR {
+        if tensor_count.saturating_mul(SMALLEST_TENSOR) > room - keys {
             return Err(Error::TooMany { what: "tensors", count: tensor_count, at: 8 });
         }
         Ok(Self { version, tensor_count, key_count })

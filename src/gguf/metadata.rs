@@ -6,6 +6,7 @@
 
 use super::reader::{Reader, equal};
 use super::value::{Array, Value, ValueType, split_strings};
+use crate::hash::Hash;
 use crate::{Error, Name, tri};
 
 /// Names a key in errors.
@@ -167,7 +168,8 @@ const fn read_extent(reader: &mut Reader<'_>, key: &[u8], skips: &Skips) -> Resu
         Some(size) => size as u64,
         None => 8,
     };
-    if smallest == 0 || count > reader.left() / smallest {
+    // (`smallest` is a power of two. A division of 64 bits would be half a kilobyte on 32-bit processors.)
+    if smallest == 0 || count > reader.left() >> smallest.trailing_zeros() {
         return Err(Error::TooMany { what: "array elements", count, at: at as u64 });
     }
     let start = reader.at();
@@ -229,6 +231,18 @@ impl<'a> Keys<'a> {
         match skip_value(&mut self.reader, key, &self.skips) {
             Ok(()) => Some(key),
             Err(_) => None,
+        }
+    }
+
+    /// Appends the bytes of the pairs with these keys to a hash, in file order.
+    pub(super) fn hash(mut self, hash: &mut Hash, is_wanted: impl Fn(&[u8]) -> bool) {
+        let mut before = self.reader.rest();
+        while let Some(key) = self.next_name() {
+            let after = self.reader.rest();
+            if is_wanted(key) {
+                hash.bytes(before.get(..before.len().saturating_sub(after.len())).unwrap_or(before));
+            }
+            before = after;
         }
     }
 

@@ -177,6 +177,11 @@ impl<'a> Gguf<'a> {
         }
     }
 
+    /// Appends the bytes of the metadata with these keys to a hash, in file order.
+    pub(crate) fn hash_keys(&self, hash: &mut Hash, is_wanted: impl Fn(&[u8]) -> bool) {
+        self.keys().hash(hash, is_wanted);
+    }
+
     /// Hash of the file's size, metadata and tensor directory and of 64 bytes from the middle of each tensor. It
     /// identifies a file without reading all of a large mapping; files that differ only in other bytes have the same
     /// fingerprint.

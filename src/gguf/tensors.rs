@@ -179,11 +179,13 @@ const fn read_entry(reader: &mut Reader<'_>, name: &[u8]) -> Result<Entry, Error
     };
     let (block, block_bytes) = kind.block();
     let [row, ..] = dims;
-    if !row.is_multiple_of(block as u64) {
+    // Blocks are powers of two (`quant/types.rs` checks it). A division of 64 bits would be half a kilobyte on 32-bit
+    // processors.
+    if row & (block as u64).wrapping_sub(1) != 0 {
         return Err(Error::TensorBlock { tensor: Name::new(name), row, block: block as u32 });
     }
     let size = match elements {
-        Some(elements) => (elements / block as u64).checked_mul(block_bytes as u64),
+        Some(elements) => (elements >> block.trailing_zeros()).checked_mul(block_bytes as u64),
         None => None,
     };
     let size = match size {

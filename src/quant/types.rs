@@ -69,6 +69,7 @@ macro_rules! types {
         }
 
         $(const _: () = assert!(is_sound::<formats::$module::$format>(), "a field outside of the block");)*
+        $(const _: () = assert!(<formats::$module::$format as Format>::ELEMENTS.is_power_of_two());)*
     };
 }
 

@@ -345,12 +345,12 @@ pub fn put_string(out: &mut Vec<u8>, string: &[u8]) {
 
 /// Adds a key before the others. Another key pads the header so that the tensors stay aligned.
 pub fn with_key(file: &[u8], key: &str, value: Meta) -> Vec<u8> {
-    const PADDING: &str = "test.padding";
+    let padding = &format!("test.padding.{key}");
     let mut keys = Builder::new();
-    keys.push_key(key, value).push_key(PADDING, "");
+    keys.push_key(key, value).push_key(padding, "");
     let alignment = arenite::Gguf::parse(file).unwrap().alignment() as usize;
     let len = keys.build().len() - 24;
-    keys.set(PADDING, Meta::Str(vec![b' '; len.next_multiple_of(alignment) - len]));
+    keys.set(padding, Meta::Str(vec![b' '; len.next_multiple_of(alignment) - len]));
     let mut out = file[..16].to_vec();
     let count = u64::from_le_bytes(file[16..24].try_into().unwrap()) + 2;
     out.extend_from_slice(&count.to_le_bytes());

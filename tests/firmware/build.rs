@@ -3,8 +3,20 @@
 use std::{env, fs, path::Path};
 
 fn main() {
+    // The model. One that does not fit into the flash is put into external flash.
+    println!("cargo:rerun-if-env-changed=ARENITE_MODEL");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let model = env::var("ARENITE_MODEL").map_or(root.join("host-demo/models/stories.gguf"), Into::into);
+    println!("cargo:rustc-env=ARENITE_MODEL={}", model.display());
+    let is_external = fs::metadata(&model).is_ok_and(|file| file.len() > 3 << 20);
+    println!("cargo:rustc-check-cfg=cfg(external_flash)");
+    if is_external {
+        println!("cargo:rustc-cfg=external_flash");
+    }
+
     let target = env::var("TARGET").unwrap();
     let board = match target.split('.').next() {
+        Some("thumbv8m") if is_external => "mps2-an505-external",
         Some("thumbv8m") => "mps2-an505",
         _ if target.starts_with("thumbv6m") => "microbit",
         _ => "mps2-an386",
@@ -15,12 +27,6 @@ fn main() {
     println!("cargo:rustc-link-arg-bins=--nmagic");
     println!("cargo:rustc-link-arg-bins=-Tlink.x");
     println!("cargo:rerun-if-changed=memory");
-
-    // The model.
-    println!("cargo:rerun-if-env-changed=ARENITE_MODEL");
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let model = env::var("ARENITE_MODEL").map_or(root.join("host-demo/models/stories.gguf"), Into::into);
-    println!("cargo:rustc-env=ARENITE_MODEL={}", model.display());
 
     // The adapters. Without a directory they are empty files: the program builds, for Clippy, and refuses them.
     println!("cargo:rerun-if-env-changed=ARENITE_ADAPTERS");

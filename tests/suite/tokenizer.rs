@@ -6,7 +6,7 @@ use crate::common::fixture::{Case, DECODERS};
 use crate::common::gguf::{Builder, Meta, with_key};
 use crate::common::tiny::tiny_llama;
 use crate::common::vectors::{Owned, Vectors, fixture, tiny, vocabulary};
-use arenite::tokenizer::{Encode, INDEX_KEY, TokenType, Tokenizer};
+use arenite::tokenizer::{Encode, INDEX_HASH_KEY, INDEX_KEY, TokenType, Tokenizer};
 use arenite::{Error, Gguf, Name, Options, Plan, TokenId};
 
 /// The form of a text in SPM, where `▁` and a space are the same.
@@ -394,6 +394,41 @@ fn memory_of_any_alignment_and_exactly_enough() {
         let error = Tokenizer::new(&gguf, &mut memory[..bytes - 1]).err();
         let what = "memory for the tokenizer index";
         assert_eq!(error, Some(Error::BufferTooSmall { what, needed: bytes, given: bytes - 1 }));
+    }
+}
+
+/// A packed file opens by its hash, with the ids of a checked index. A changed byte of the vocabulary or the index is found.
+#[test]
+fn an_index_by_its_hash() {
+    for file in [tiny_llama().build(), tiny_bpe("gpt-2").build()] {
+        let gguf = Gguf::parse(&file).unwrap();
+        let mut index = vec![0; Tokenizer::built_index_bytes(&gguf).unwrap()];
+        Tokenizer::build_index(&gguf, &mut index).unwrap();
+        let words: Vec<u32> = index.chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect();
+        let unhashed = with_key(&file, INDEX_KEY, Meta::array(words.iter().copied()));
+        let opens = |file: &[u8]| Tokenizer::packed(&Gguf::parse(file).unwrap()).map(|_| ());
+        assert_eq!(opens(&file), Err(Error::ForeignIndex));
+        assert_eq!(opens(&unhashed), Err(Error::ForeignIndex));
+
+        let packed = with_key(&unhashed, INDEX_HASH_KEY, Tokenizer::index_hash(&gguf, &index).into());
+        let gguf = Gguf::parse(&packed).unwrap();
+        let (by_hash, checked) = (Tokenizer::packed(&gguf).unwrap(), Tokenizer::new(&gguf, &mut []).unwrap());
+        let mut scratch = vec![0; Tokenizer::scratch_bytes(64)];
+        for text in ["hello wörld", "<s> a  b</s>", "\u{1f600}"] {
+            let [one, other] = [by_hash, checked]
+                .map(|tokenizer| tokenizer.encode_list::<96>(text.as_bytes(), Encode::PROMPT, &mut scratch).unwrap());
+            assert_eq!(one, other, "{text}");
+        }
+        let place = |bytes: &[u8]| packed.windows(bytes.len()).position(|window| window == bytes).unwrap();
+        let (key, vocabulary) = (place(&index), place(b"tokenizer.ggml.tokens"));
+        for at in (key..key + index.len()).step_by(61).chain(vocabulary + 40..vocabulary + 80) {
+            let mut damaged = packed.clone();
+            damaged[at] ^= 0x10;
+            // A changed length of a token is an error of the file.
+            if let Ok(gguf) = Gguf::parse(&damaged) {
+                assert!(Tokenizer::packed(&gguf).is_err(), "byte {at}");
+            }
+        }
     }
 }
 

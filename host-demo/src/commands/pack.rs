@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use arenite::gguf::{Gguf, HASHES_KEY, Tensor, Value};
 use arenite::model::is_ignored;
-use arenite::tokenizer::{INDEX_KEY, Tokenizer};
+use arenite::tokenizer::{INDEX_HASH_KEY, INDEX_KEY, Tokenizer};
 
 use crate::cli::NoModelArgs;
 use crate::gguf_writer::{Header, Meta};
@@ -90,8 +90,9 @@ pub fn run(args: &Args) -> Result<()> {
     // The index is built from the vocabulary of the new file.
     let vocabulary = header.write(Cursor::new(Vec::new()))?.finish()?.into_inner();
     let index = index(&Gguf::parse(&vocabulary)?).with_context(name)?;
-    if let Some(index) = &index {
+    if let Some((index, hash)) = &index {
         header.set(INDEX_KEY, Meta::array(index.iter().copied()));
+        header.set(INDEX_HASH_KEY, *hash);
     }
 
     let (unread, tensors): (Vec<Tensor<'_>>, Vec<_>) = gguf.tensors().partition(|tensor| is_ignored(tensor.name));
@@ -113,11 +114,11 @@ pub fn run(args: &Args) -> Result<()> {
     })?;
 
     match &index {
-        Some(index) => note(format_args!("added    the tokenizer's index, {}", Bytes(4 * index.len()))),
+        Some((index, _)) => note(format_args!("added    the tokenizer's index, {}", Bytes(4 * index.len()))),
         None => note("added    no index: the file has no tokenizer"),
     }
     let names = dropped.iter().map(|(key, _)| *key).chain(unread.iter().map(|tensor| tensor.name));
-    let names: Vec<&str> = names.filter(|key| ![INDEX_KEY, HASHES_KEY].contains(key)).collect();
+    let names: Vec<&str> = names.filter(|key| ![INDEX_KEY, INDEX_HASH_KEY, HASHES_KEY].contains(key)).collect();
     note(format_args!("dropped  {}", if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }));
     let (before, after) = (Bytes(file.len()), Bytes(written as usize));
     note(format_args!("wrote    {}: {after}, before {before}", split::listed(&outputs)));
@@ -129,18 +130,19 @@ fn is_kept(key: &str, value: Value<'_>, architecture: &str, gguf: &Gguf<'_>, als
     let is_scores_of_zeros = key == "tokenizer.ggml.scores"
         && matches!(gguf.get("tokenizer.ggml.model"), Some(Value::Str(b"gpt2")))
         && matches!(value, Value::Array(scores) if (0..scores.len()).all(|i| scores.get_f32(i) == Some(0.0)));
-    also.iter().any(|prefix| key.starts_with(prefix.as_str())) && key != INDEX_KEY
+    also.iter().any(|prefix| key.starts_with(prefix.as_str())) && ![INDEX_KEY, INDEX_HASH_KEY].contains(&key)
         || KEPT.contains(&key)
         || key.strip_prefix(architecture).is_some_and(|rest| rest.starts_with('.'))
         || key.starts_with(KEPT_PREFIX) && !is_scores_of_zeros
 }
 
-/// Builds the tokenizer's index as 32-bit words; `None` if the file has no tokenizer.
-fn index(vocabulary: &Gguf<'_>) -> Result<Option<Vec<u32>>> {
+/// Builds the tokenizer's index as 32-bit words, and its hash; `None` if the file has no tokenizer.
+fn index(vocabulary: &Gguf<'_>) -> Result<Option<(Vec<u32>, u64)>> {
     if vocabulary.get("tokenizer.ggml.model").is_none() {
         return Ok(None);
     }
     let mut index = vec![0; Tokenizer::built_index_bytes(vocabulary)?];
     Tokenizer::build_index(vocabulary, &mut index)?;
-    Ok(Some(index.as_chunks().0.iter().copied().map(u32::from_le_bytes).collect()))
+    let hash = Tokenizer::index_hash(vocabulary, &index);
+    Ok(Some((index.as_chunks().0.iter().copied().map(u32::from_le_bytes).collect(), hash)))
 }

@@ -27,8 +27,9 @@ use crate::{normalizer, program, runtime};
   arenite plan -m model.gguf --flash 1M --ram 256K,64K
 
 RAM sizes are exact and the same for every target, microcontrollers included. The program's flash size \
-is that of a program that tells a story, measured for the board's target and optimization level; \
-your own code comes in addition. 16 KiB of RAM are reserved for the stack \
+is that of a small program that tells a story, linked for the board's target and optimization level. \
+For a target or feature that was not measured, it is an estimate, and the table says so. \
+Your own code comes in addition. 16 KiB of RAM are reserved for the stack \
 of each worker and 1 KiB for the program's own statics. A board with less than 8 KiB of RAM or flash to \
 spare is called tight. Tokens per second are an estimate.")]
 pub struct Args {
@@ -183,8 +184,8 @@ impl Program<'_> {
     }
 }
 
-/// Counts the weights that each token of a decoder is multiplied by: all matrices, except an embedding table that is
-/// not also the output matrix.
+/// Counts the weights that each token of a decoder is multiplied by: all matrices, except tables of which a token reads
+/// one row.
 fn work(model: &Model<'_>) -> Option<Work> {
     let gguf = model.gguf();
     let spec = model.spec();
@@ -193,7 +194,11 @@ fn work(model: &Model<'_>) -> Option<Work> {
     }
     let mut work = Work::default();
     let has_head = gguf.tensor("output.weight").is_some();
-    let multiplies = |name| name != "token_embd.weight" || !has_head;
+    let multiplies = |name| match name {
+        "token_embd.weight" => !has_head,
+        "per_layer_token_embd.weight" => false,
+        _ => true,
+    };
     for tensor in gguf.tensors().filter(|tensor| tensor.dims[1] > 1 && multiplies(tensor.name)) {
         let weights = tensor.dims.iter().product::<u64>();
         let (elements, bytes) = tensor.kind.block();
@@ -346,10 +351,12 @@ fn print_text(
             Some(speed) if board.longest_context > 0 => format!("~{speed:.1}"),
             _ => "-".to_string(),
         };
+        let estimate =
+            if board.program_is_measured || board.flash_bytes.is_none() { "" } else { " (program not measured)" };
         let flash = board.flash_bytes.map_or("(files)".to_string(), |bytes| Bytes(bytes).to_string());
         writeln!(
             out,
-            "  {:22}  {:11}  {:>9}  {:>9}  {speed:>9}  {verdict}",
+            "  {:22}  {:11}  {:>9}  {:>9}  {speed:>9}  {verdict}{estimate}",
             board.board,
             board.chip,
             flash,

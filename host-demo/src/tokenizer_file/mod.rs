@@ -16,7 +16,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use arenite::Gguf;
 use arenite::gguf::Value;
-use arenite::tokenizer::INDEX_KEY;
+use arenite::tokenizer::{INDEX_HASH_KEY, INDEX_KEY};
 
 use crate::gguf_writer::{Header, Meta};
 use crate::llama2c;
@@ -101,7 +101,7 @@ pub fn header_with(gguf: &Gguf<'_>, tokenizer: &Path) -> Result<Header> {
     // them.
     let stays = |key: &str| match key.strip_prefix("tokenizer.ggml.") {
         Some(name) => name.ends_with("_token_id") || name.starts_with("add_") && name.ends_with("_token"),
-        None => key != INDEX_KEY,
+        None => ![INDEX_KEY, INDEX_HASH_KEY].contains(&key),
     };
     gguf.keys().filter(|(key, _)| stays(key)).for_each(|(key, value)| header.set(key, value));
     let name = || format!("the tokenizer {}", tokenizer.display());

@@ -3,6 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use arenite::Gguf;
+use arenite::tokenizer::Tokenizer;
+
 use crate::common::{arenite, committed, error, fixtures, json, path, stdout, stdout_with};
 
 /// Packs `file`. Returns the new file and the messages.
@@ -41,6 +44,8 @@ fn packed_models_give_the_same() {
         let file = committed(name);
         let (out, _) = packed(&file, directory.path());
         assert_same_tokens(&file, &out);
+        let bytes = std::fs::read(&out).unwrap();
+        assert!(Tokenizer::packed(&Gguf::parse(&bytes).unwrap()).is_ok(), "{name}");
         let ids = |file| {
             let args =
                 ["generate", "-p", "One day", "--temp", "0", "-n", "20", "--ignore-eos", "--format", "ids", "-m"];

@@ -14,7 +14,10 @@ use heapless::String;
 
 /// The model is read in place, where the linker puts it. `build.rs` selects the file: the story model unless the
 /// environment names another.
+#[cfg(not(external_flash))]
 static MODEL: &[u8] = include_model!(env!("ARENITE_MODEL"));
+#[cfg(external_flash)]
+static MODEL: &[u8] = include_model!(env!("ARENITE_MODEL"), section = unsafe(".external"));
 
 /// The compiler reads the model's header. A damaged file, or one that needs more RAM than this, does not compile.
 const PLAN: Plan = Plan::of(MODEL, Options::new().context(256).batch(8)).within(512 * 1024);

@@ -25,19 +25,41 @@ static HELPER: StaticCell<Helper<'static>> = StaticCell::new();
 /// Null until the first core has everything ready for the second.
 static READY: AtomicPtr<Helper<'static>> = AtomicPtr::new(core::ptr::null_mut());
 
-// Each core gets its stack, and the first one starts. (qemu's RAM is zero at the start; otherwise .bss would be
-// cleared here.)
+// Each core gets its stack, and the first one starts. Entries 0 and 1 of the physical memory protection forbid any access
+// to the 4 KiB below each stack. (qemu's RAM is zero at the start; otherwise .bss would be cleared here.)
 core::arch::global_asm!(
     ".section .start, \"ax\"",
     ".globl _start",
     "_start:",
+    "la t0, fault",
+    "csrw mtvec, t0",
+    "la t0, _guard_0",
+    "srli t0, t0, 2",
+    "ori t0, t0, 0x1ff", // 4 KiB
+    "csrw pmpaddr0, t0",
+    "la t0, _guard_1",
+    "srli t0, t0, 2",
+    "ori t0, t0, 0x1ff",
+    "csrw pmpaddr1, t0",
+    "li t0, 0x9898", // locked, naturally aligned, no access
+    "csrw pmpcfg0, t0",
     "csrr t0, mhartid",
     "bnez t0, 1f",
     "la sp, _stack_0",
     "call first",
     "1: la sp, _stack_1",
-    "call second"
+    "call second",
+    ".balign 4",
+    "fault: la sp, _stack_0",
+    "call overflow"
 );
+
+/// Called after a fault, such as the overflow of a stack.
+#[unsafe(no_mangle)]
+extern "C" fn overflow() -> ! {
+    eprintln!("error: a fault");
+    process::exit(3)
+}
 
 #[unsafe(no_mangle)]
 extern "C" fn first() -> ! {

@@ -1,0 +1,92 @@
+//! The story of `main.rs` as the smallest program: from a packed model, and with numbers instead of sentences for errors.
+#![no_std]
+#![no_main]
+
+use core::fmt::Write;
+
+use arenite::sampler::argmax;
+use arenite::tokenizer::{Encode, Tokenizer};
+use arenite::{Error, Gguf, Model, Options, Plan, Session, Workspace, include_model};
+use cortex_m_rt::entry;
+use cortex_m_semihosting::{debug, hio};
+use heapless::String;
+
+/// Prepared by `arenite pack`: the tokenizer's index is in the file.
+static MODEL: &[u8] = include_model!(env!("ARENITE_MODEL"));
+const PLAN: Plan = Plan::of(MODEL, Options::new().context(256).batch(8)).within(512 * 1024);
+static WORKSPACE: Workspace<{ PLAN.workspace }> = Workspace::new();
+static KV: Workspace<{ PLAN.kv }> = Workspace::new();
+
+const PROMPT: &str = "One day";
+const TOKENS: usize = 64;
+
+fn tell() -> Result<(), Error> {
+    let gguf = Gguf::parse(MODEL)?;
+    let model = Model::new(&gguf)?;
+    let tokenizer = Tokenizer::packed(&gguf)?;
+    let mut session = Session::new(&model, PLAN, WORKSPACE.take()?, KV.take()?)?;
+
+    let mut scratch = [0; Tokenizer::scratch_bytes(PROMPT.len())];
+    let prompt = tokenizer.encode_list::<{ PROMPT.len() + 1 }>(PROMPT.as_bytes(), Encode::PROMPT, &mut scratch)?;
+    session.prefill(&prompt)?;
+    print(PROMPT);
+    let (mut decoder, mut text) = (tokenizer.decoder_after_prompt(), String::<64>::new());
+    for made in 1..=TOKENS {
+        let Some(token) = argmax(session.logits()).filter(|&token| !tokenizer.is_end(token)) else { break };
+        decoder.write(token, &tokenizer, &mut text)?;
+        print(&text);
+        text.clear();
+        if made < TOKENS {
+            token_mark();
+            session.decode(token)?;
+            token_mark();
+        }
+    }
+    decoder.write_rest(&mut text)?;
+    print(&text);
+    print("\n");
+    Ok(())
+}
+
+#[inline(never)]
+fn print(text: &str) {
+    if let Ok(mut host) = hio::hstdout() {
+        let _ = host.write_str(text);
+    }
+}
+
+/// The plugin `benches/instructions.c` counts instructions between calls of this function.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn token_mark() {
+    // SAFETY: an empty instruction sequence that the compiler cannot see through.
+    unsafe { core::arch::asm!("") };
+}
+
+#[allow(clippy::empty_loop)] // qemu has exited by now
+#[entry]
+fn main() -> ! {
+    let status = match tell() {
+        Ok(()) => debug::EXIT_SUCCESS,
+        Err(error) => {
+            let number = error.number();
+            let digits = [b'0' + number / 100, b'0' + number / 10 % 10, b'0' + number % 10];
+            print(core::str::from_utf8(&digits).unwrap_or_default());
+            debug::EXIT_FAILURE
+        }
+    };
+    debug::exit(status);
+    loop {
+        core::hint::spin_loop();
+    }
+}
+
+/// The linker proves that the program cannot panic: this handler calls a function that does not exist.
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo) -> ! {
+    unsafe extern "C" {
+        fn panic_is_possible() -> !;
+    }
+    // SAFETY: never reached, or the program would not have been linked.
+    unsafe { panic_is_possible() }
+}
