@@ -5,6 +5,7 @@ use std::{env, fs, path::Path};
 fn main() {
     let target = env::var("TARGET").unwrap();
     let board = match target.split('.').next() {
+        Some("thumbv8m") if env::var("CARGO_FEATURE_HELIUM").is_ok() => "mps3-an547",
         Some("thumbv8m") => "mps2-an505",
         _ if target.starts_with("thumbv6m") => "microbit",
         _ => "mps2-an386",
