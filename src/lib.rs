@@ -80,6 +80,7 @@
 //! |---|---|
 //! | `std` | threads: [`workers`]`::Pool` |
 //! | `critical-section` | [`Workspace`] on targets without compare-and-swap (RP2040, riscv32imc) |
+//! | `helium` | kernels for Cortex-M55 and M85, compiled with `-C target-cpu=cortex-m33` |
 //! | `defmt` | [`Error`] and [`ErrorKind`] as values that defmt logs |
 //! | `capi` | the C interface, `src/arenite.h` |
 #![no_std]

@@ -16,6 +16,7 @@ fn main() {
 
     let target = env::var("TARGET").unwrap();
     let board = match target.split('.').next() {
+        Some("thumbv8m") if env::var("CARGO_FEATURE_HELIUM").is_ok() => "mps3-an547",
         Some("thumbv8m") if is_external => "mps2-an505-external",
         Some("thumbv8m") => "mps2-an505",
         _ if target.starts_with("thumbv6m") => "microbit",

@@ -4,7 +4,9 @@
 
 use core::arch::asm;
 
-use super::pairs::{of_nibbles, spread};
+#[cfg(not(helium))]
+use super::pairs::of_nibbles;
+use super::pairs::spread;
 use crate::kernel::Job;
 use crate::kernel::scalar::{Here, Unit};
 use crate::quant::Format;
@@ -12,13 +14,31 @@ use crate::quant::Format;
 /// A block of a token's activations, rearranged once for all rows.
 struct Token {
     /// The quants for each word of codes.
+    #[cfg(not(helium))]
     quants: [[u32; 4]; 32],
+    #[cfg(helium)]
+    quants: [i8; 256],
     /// The sums of the groups as pairs of i16: of every four groups, the even ones and the odd ones.
     sums: [[u32; 2]; 2],
 }
 
 impl Token {
     fn new(q: &[i8; 256], sums: &[i16; 16]) -> Self {
+        #[cfg(helium)]
+        let quants = *q;
+        #[cfg(not(helium))]
+        let quants = Self::spread(q);
+        let sums: &[[[i16; 2]; 4]; 2] = bytemuck::must_cast_ref(sums);
+        let sums = sums.map(|four| {
+            let [a, b, c, d] = four.map(|[a, b]| u32::from((a + b) as u16));
+            [a | c << 16, b | d << 16]
+        });
+        Self { quants, sums }
+    }
+
+    /// The quants as the words of codes are multiplied.
+    #[cfg(not(helium))]
+    fn spread(q: &[i8; 256]) -> [[u32; 4]; 32] {
         let mut quants = [[0; 4]; 32];
         let groups: &[[[[u8; 4]; 8]; 2]; 4] = bytemuck::must_cast_ref(q);
         for (quants, [low, high]) in quants.as_chunks_mut::<8>().0.iter_mut().zip(groups) {
@@ -26,12 +46,7 @@ impl Token {
                 *quants = of_nibbles(u32::from_le_bytes(*low), u32::from_le_bytes(*high));
             }
         }
-        let sums: &[[[i16; 2]; 4]; 2] = bytemuck::must_cast_ref(sums);
-        let sums = sums.map(|four| {
-            let [a, b, c, d] = four.map(|[a, b]| u32::from((a + b) as u16));
-            [a | c << 16, b | d << 16]
-        });
-        Self { quants, sums }
+        quants
     }
 
     /// The sum of minimums times sums of the groups.
@@ -84,6 +99,9 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>, place: usize) {
                     let blocks = rows.map(|r| &*w.add(r * row_bytes).cast::<F::Block>());
                     let mut totals = Totals { scales: blocks.map(|block| F::scale_words(block)[0]), totals: [0; 2] };
                     let [a, b] = blocks.map(|block| (&raw const *block).cast::<u8>().add(place));
+                    #[cfg(helium)]
+                    super::helium::two_rows(&token.quants, a, b, &raw mut totals.scales);
+                    #[cfg(not(helium))]
                     two_rows(&token.quants, a, b, &mut totals);
                     let out = rows.map(|r| job.out.add(t * job.stride + r));
                     let mut acc = if number == 0 { [0.0; 2] } else { out.map(|out| *out) };
@@ -103,6 +121,7 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>, place: usize) {
 
 /// Multiplies eight codes of a row with the quants in r8 to r11: four in the low halves of a word's bytes, four in the
 /// high halves.
+#[cfg(not(helium))]
 macro_rules! eight {
     ($w:literal, $low:literal, $high:literal) => {
         concat!(
@@ -138,6 +157,7 @@ macro_rules! eight {
 }
 
 /// Adds the sums of a group of both rows, times their scales, to the totals.
+#[cfg(not(helium))]
 macro_rules! scaled {
     ($a:literal, $b:literal) => {
         concat!(
@@ -168,6 +188,7 @@ macro_rules! scaled {
 /// # Safety
 ///
 /// `a` and `b` point to the codes of a block.
+#[cfg(not(helium))]
 #[inline(never)]
 unsafe fn two_rows(quants: &[[u32; 4]; 32], a: *const u8, b: *const u8, totals: &mut Totals) {
     // SAFETY: reads 32 words of codes at `a` and at `b`, the quants and the scales, and writes the totals. r6 and r7,

@@ -1,5 +1,5 @@
 //! 32-bit Arm with a floating-point unit (fused multiply-add, conversions of f16), the DSP extension of a Cortex-M (two
-//! products per instruction) or NEON. These kernels use instructions that the compiler does not generate from plain
+//! products per instruction), Helium or NEON. These kernels use instructions that the compiler does not generate from plain
 //! Rust.
 //!
 //! `target.rs` determines the first two from the name of the target; Linux reports NEON at run time. The assembly names
@@ -22,6 +22,8 @@ mod exp;
 mod float;
 #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
 mod halves;
+#[cfg(helium)]
+mod helium;
 #[cfg(arm_fpu)]
 mod matmul;
 #[cfg(arm_linux)]
@@ -99,6 +101,10 @@ fn other_floats<W: Weight>(job: &mut Job<'_>) {
 unsafe fn blocks<F: Format>(job: &mut Job<'_>) {
     // SAFETY: the table's machine has the instructions, and the caller promises a valid job.
     unsafe {
+        #[cfg(helium)]
+        if helium::matmul::<F>(job) {
+            return;
+        }
         #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
         if const { dsp::has::<F>() } {
             return dsp::matmul::<F>(job);

@@ -1,7 +1,7 @@
 //! The build script: determines the instructions of a 32-bit Arm target.
 //!
 //! Stable compilers do not report them in `cfg(target_feature)`, but the target's name does: `cortex_m_fpu` (VFMA and
-//! conversions of f16) and `cortex_m_dsp` (SMLAD). With `arm_linux` the processor may have the former together with
+//! conversions of f16), `cortex_m_dsp` (SMLAD) and `helium` (with the feature of this name). With `arm_linux` the processor may have the former together with
 //! NEON, which is detected at run time. `arm_fpu` is set in both cases. (`memory_sanitizer` selects the scalar kernels
 //! only; `.ci/sanitizers` sets it.)
 
@@ -9,7 +9,7 @@ use std::env::var;
 
 fn main() {
     println!("cargo::rerun-if-changed=src/kernel/arm/target.rs");
-    println!("cargo::rustc-check-cfg=cfg(arm_fpu, arm_linux, cortex_m_fpu, cortex_m_dsp, memory_sanitizer)");
+    println!("cargo::rustc-check-cfg=cfg(arm_fpu, arm_linux, cortex_m_fpu, cortex_m_dsp, helium, memory_sanitizer)");
     let target = var("TARGET").unwrap_or_default();
     let linux = ["-linux-gnueabihf", "-linux-musleabihf"].iter().any(|end| target.ends_with(end));
     if linux && (target.starts_with("arm") || target.starts_with("thumbv7")) {
@@ -26,7 +26,11 @@ fn main() {
     let (mut cpu_has_dsp, mut dsp) = (false, None);
     for (name, value) in settings(&flags) {
         match name {
-            "target-cpu" => cpu_has_dsp = ["cortex-m33", "cortex-m35p", "cortex-m55", "cortex-m85"].contains(&value),
+            // The compiler would use vector instructions that flush denormals, which changes results.
+            "target-cpu" if ["cortex-m55", "cortex-m85"].contains(&value) => {
+                println!("cargo::error=-C target-cpu={value} changes results: use cortex-m33, and the feature helium");
+            }
+            "target-cpu" => cpu_has_dsp = ["cortex-m33", "cortex-m35p"].contains(&value),
             "target-feature" => {
                 for feature in value.split(',') {
                     match feature {
@@ -41,6 +45,9 @@ fn main() {
     }
     if v7em || v8m && dsp.unwrap_or(cpu_has_dsp) {
         println!("cargo::rustc-cfg=cortex_m_dsp");
+        if v8m && target.ends_with("hf") && var("CARGO_FEATURE_HELIUM").is_ok() {
+            println!("cargo::rustc-cfg=helium");
+        }
     }
 }
 

@@ -1,0 +1,258 @@
+//! Products of 32-blocks by Helium, the M-profile vector extension: a multiply-add of 16 bytes in one instruction.
+//!
+//! Four rows at a time, one lane each for the float part. Helium flushes denormals to zero, which the reference does
+//! not do, so [`matmul`] leaves products that could compute one to `dsp.rs`. For the same reason the program must be
+//! compiled for a processor without Helium: the compiler would use it for floats.
+
+use super::assembly::fpu;
+use crate::kernel::Job;
+use crate::quant::{Format, Shape};
+
+/// The smallest scale of activations, 2^-76. It is a multiple of 2^-99 and the scale of a block of weights is a multiple
+/// of 2^-24, so their rounded product is 0 or at least 2^-100, a multiple of 2^-123. All sums are then multiples of
+/// 2^-123, and none is denormal.
+const SMALLEST: f32 = f32::from_bits((127 - 76) << 23);
+
+/// The operands of a kernel that stay the same for all rows. The offsets are those of the scales of four rows.
+#[repr(C)]
+struct Operands {
+    q: *const i8,
+    d: *const f32,
+    blocks: usize,
+    step: usize,
+    end: *const f32,
+    scales: [usize; 4],
+}
+
+/// Multiplies all rows with all tokens, or returns false: for a format other than Q8_0 and Q4_0, fewer than four rows,
+/// scales at odd addresses, and tokens with scales below [`SMALLEST`] or NaN.
+///
+/// # Safety
+///
+/// `job` satisfies the promises of [`Job`].
+#[inline(always)]
+pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) -> bool {
+    let kernel = match F::SHAPE {
+        Shape::Bytes(2) => four_rows,
+        Shape::Nibbles(2, None) if F::M.is_none() && F::BIAS == 8 => four_rows_of_nibbles,
+        _ => return false,
+    };
+    let fits = job.rows >= 4 && job.w.as_ptr().addr().is_multiple_of(2);
+    if !fits || !job.x.d.iter().all(|d| *d == 0.0 || d.abs() >= SMALLEST) {
+        return false;
+    }
+    let (row_bytes, block_bytes) = (job.w.len() / job.rows, size_of::<F::Block>());
+    for t in 0..job.x.tokens {
+        let x = job.x.row(t);
+        // The last four rows overlap the ones before if the number of rows is not a multiple of four.
+        for (first, end) in [(0, job.rows & !3), (job.rows - 4, job.rows)] {
+            if end == first || first != 0 && job.rows.is_multiple_of(4) {
+                continue;
+            }
+            // SAFETY: the job has the rows from `first` to `end`, a multiple of four and not 0, with as many blocks as
+            // the token, and outputs for them.
+            unsafe {
+                let out = job.out.add(t * job.stride);
+                let operands = Operands {
+                    q: x.q.as_ptr(),
+                    d: x.d.as_ptr(),
+                    blocks: row_bytes / block_bytes,
+                    step: 3 * row_bytes,
+                    end: out.add(end),
+                    scales: [0, 1, 2, 3].map(|row: usize| (row * row_bytes).wrapping_sub(block_bytes + 2)),
+                };
+                kernel(&operands, job.w.as_ptr().add(first * row_bytes + 2), row_bytes, out.add(first));
+            }
+        }
+    }
+    true
+}
+
+/// Defines a kernel. `$row` multiplies a block of one row, whose address is in the first register, with the token's block
+/// in q0 and q1, to the second register. `$bias` corrects the sums in q5.
+macro_rules! kernel {
+    ($name:ident, $row:ident, $bias:literal) => {
+        /// # Safety
+        ///
+        /// `operands` has the activations of a token and their scales, and the number of blocks in each, not 0. `w` points
+        /// to the first row's weights, whose rows are `row_bytes` apart. There are as many rows as floats from `out` to
+        /// the operands' `end`, a multiple of four and not 0.
+        #[inline(never)]
+        unsafe fn $name(operands: &Operands, w: *const u8, row_bytes: usize, out: *mut f32) {
+            // Each group of four begins with a step over three rows, from the end of the group before.
+            let first = w.wrapping_sub(operands.step);
+            // SAFETY: reads the blocks and writes the outputs that the caller promises. r6 and r7, which cannot be
+            // operands, are kept in s28 and s29.
+            unsafe {
+                fpu!(
+                    ".cpu cortex-m55",
+                    "vmov s28, s29, r6, r7",
+                    "mov r7, r0",
+                    "mov r6, r2",
+                    "vldrw.u32 q4, [r7, #20]",
+                    "vmov.i8 q6, #15",
+                    "3:",
+                    "ldrd r0, r11, [r7]",
+                    "ldrd lr, r2, [r7, #8]",
+                    "add r1, r1, r2",
+                    "add r3, r3, r2",
+                    "add r5, r5, r2",
+                    "add r9, r9, r2",
+                    "vmov.i32 q3, #0",
+                    "dls lr, lr",
+                    "2:",
+                    "vldrb.u8 q0, [r0], #16",
+                    "vldrb.u8 q1, [r0], #16",
+                    $row!("r1", "r4"),
+                    $row!("r3", "r8"),
+                    $row!("r5", "r10"),
+                    $row!("r9", "r12"),
+                    "vldrh.u32 q2, [r1, q4]", // the scales of four rows
+                    "vmov q5[2], q5[0], r4, r10",
+                    "vmov q5[3], q5[1], r8, r12",
+                    $bias,
+                    "ldr r2, [r11], #4",
+                    "vcvtb.f32.f16 q2, q2",
+                    "vcvt.f32.s32 q5, q5",
+                    "vmul.f32 q2, q2, r2",
+                    "vfma.f32 q3, q2, q5",
+                    "le lr, 2b",
+                    "vstrw.32 q3, [r6], #16",
+                    "ldr r2, [r7, #16]",
+                    "cmp r6, r2",
+                    "bne 3b",
+                    "vmov r6, r7, s28, s29",
+                    ;
+                    inout("r0") operands => _,
+                    inout("r1") first => _,
+                    inout("r2") out => _,
+                    inout("r3") first.wrapping_add(row_bytes) => _,
+                    inout("r5") first.wrapping_add(2 * row_bytes) => _,
+                    inout("r9") first.wrapping_add(3 * row_bytes) => _,
+                    out("r4") _,
+                    out("r8") _,
+                    out("r10") _,
+                    out("r11") _,
+                    out("r12") _,
+                    out("lr") _,
+                );
+            }
+        }
+    };
+}
+
+macro_rules! bytes {
+    ($w:literal, $sum:literal) => {
+        concat!(
+            "vldrb.u8 q2, [",
+            $w,
+            ", #16]\n",
+            "vldrb.u8 q5, [",
+            $w,
+            "], #34\n",
+            "vmladav.s8 ",
+            $sum,
+            ", q2, q1\n",
+            "vmladava.s8 ",
+            $sum,
+            ", q5, q0\n",
+        )
+    };
+}
+
+macro_rules! nibbles {
+    ($w:literal, $sum:literal) => {
+        concat!(
+            "vldrb.u8 q2, [",
+            $w,
+            "], #18\n",
+            "vand q5, q2, q6\n",
+            "vshr.u8 q2, q2, #4\n",
+            "vmladav.s8 ",
+            $sum,
+            ", q5, q0\n",
+            "vmladava.s8 ",
+            $sum,
+            ", q2, q1\n",
+        )
+    };
+}
+
+kernel!(four_rows, bytes, "");
+// Subtracts eight times the sum of the activations.
+kernel!(four_rows_of_nibbles, nibbles, "vaddv.s8 r2, q0\nvaddva.s8 r2, q1\nlsl r2, r2, #3\nvsub.i32 q5, q5, r2\n");
+
+/// Multiplies 16 codes of two groups of a row with their quants in q0 to q3.
+macro_rules! halves {
+    ($w:literal, $multiply:literal, $low:literal $x:literal, $high:literal $y:literal) => {
+        concat!(
+            "vldrb.u8 q4, [",
+            $w,
+            "], #16\n",
+            "vand q5, q4, q6\n",
+            "vshr.u8 q4, q4, #4\n",
+            $multiply,
+            ".s8 ",
+            $low,
+            ", q5, ",
+            $x,
+            "\n",
+            $multiply,
+            ".s8 ",
+            $high,
+            ", q4, ",
+            $y,
+            "\n",
+        )
+    };
+}
+
+/// For each of two rows, the sum of a block's groups times their scales: eight scales of each row are at `scales`, and
+/// the two sums are written after them.
+///
+/// # Safety
+///
+/// `a` and `b` point to the 128 bytes of codes of a block, and `scales` to 24 bytes.
+#[inline(never)]
+pub(super) unsafe fn two_rows(q: &[i8; 256], a: *const u8, b: *const u8, scales: *mut [u64; 2]) {
+    // SAFETY: reads the codes, the quants and the scales, and writes two words.
+    unsafe {
+        fpu!(
+            ".cpu cortex-m55",
+            "vmov.i8 q6, #15",
+            "dls lr, lr",
+            "2:", // 64 codes
+            "vldrb.u8 q0, [r0], #16",
+            "vldrb.u8 q1, [r0], #16",
+            "vldrb.u8 q2, [r0], #16",
+            "vldrb.u8 q3, [r0], #16",
+            halves!("r1", "vmladav", "r2" "q0", "r4" "q2"),
+            halves!("r1", "vmladava", "r2" "q1", "r4" "q3"),
+            halves!("r3", "vmladav", "r10" "q0", "r12" "q2"),
+            halves!("r3", "vmladava", "r10" "q1", "r12" "q3"),
+            "ldrsb r11, [r8, #8]",
+            "mla r9, r10, r11, r9",
+            "ldrsb r11, [r8], #1",
+            "mla r5, r2, r11, r5",
+            "ldrsb r11, [r8, #8]",
+            "mla r9, r12, r11, r9",
+            "ldrsb r11, [r8], #1",
+            "mla r5, r4, r11, r5",
+            "le lr, 2b",
+            "strd r5, r9, [r8, #8]", // after the scales of both rows
+            ;
+            inout("r0") q.as_ptr() => _,
+            inout("r1") a => _,
+            inout("r3") b => _,
+            inout("r5") 0 => _,
+            inout("r8") scales => _,
+            inout("r9") 0 => _,
+            inout("lr") 4 => _,
+            out("r2") _,
+            out("r4") _,
+            out("r10") _,
+            out("r11") _,
+            out("r12") _,
+        );
+    }
+}

@@ -1,0 +1,101 @@
+//! Compares matrix products by the board's kernels with those by the scalar ones, bit for bit: random weights and
+//! activations, also of magnitudes whose scales round to 0 or overflow.
+#![no_std]
+#![no_main]
+
+use arenite::Kernels;
+use arenite::kernel::SCALAR;
+use arenite::kernel::bench::{Activations, Memory, product};
+use arenite::quant::TensorType;
+use arenite::workers::Serial;
+use cortex_m_rt::entry;
+use cortex_m_semihosting::{debug, hprintln};
+
+const COLS: usize = 1024;
+const ROWS: usize = 13;
+const TOKENS: usize = 3;
+
+/// A xorshift generator.
+struct Random(u32);
+
+impl Random {
+    fn bits(&mut self) -> u32 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 17;
+        self.0 ^= self.0 << 5;
+        self.0
+    }
+}
+
+/// The products of one table with the same operands.
+fn products(
+    kernels: &Kernels,
+    kind: TensorType,
+    (rows, cols, tokens): (usize, usize, usize),
+    weights: &[u8],
+    x: &[f32],
+) -> Option<[f32; ROWS * TOKENS]> {
+    let (mut q, mut d, mut sums) = ([0; COLS * TOKENS], [0.0; COLS * TOKENS / 16], [0; COLS * TOKENS / 16]);
+    let memory = Memory { q: &mut q, d: &mut d, sums: &mut sums };
+    let x = Activations::new(kernels, kind, x, tokens, memory)?;
+    let (mut panels, mut out) = ([0; 1 << 16], [12345.678; ROWS * TOKENS]);
+    product(kernels, &Serial, kind, (rows, cols), weights, &x, &mut panels, out.get_mut(..rows * tokens)?);
+    Some(out)
+}
+
+/// Compares one product of every shape. Returns how many differ.
+fn compare(kind: TensorType, scale: f32, random: &mut Random) -> Option<usize> {
+    let (elements, block_bytes) = kind.block();
+    let mut different = 0;
+    for case in 0..=4 * ROWS {
+        let (rows, tokens) = (1 + case % ROWS, 1 + case % TOKENS);
+        let cols = elements * (1 + random.bits() as usize % 3);
+        let (mut weights, mut x) = ([0; 2 * COLS * ROWS], [0.0; COLS * TOKENS]);
+        let skip = random.bits() as usize % 4;
+        let weights = weights.get_mut(skip..skip + rows * cols / elements * block_bytes)?;
+        for block in weights.chunks_exact_mut(block_bytes) {
+            block.fill_with(|| random.bits() as u8);
+            // The scales, and the scales of minimums: any f16 of less than 2.
+            block.iter_mut().skip(1).step_by(2).take(if elements == 32 { 1 } else { 2 }).for_each(|byte| *byte &= 0xbf);
+        }
+        let x = x.get_mut(..cols * tokens)?;
+        x.fill_with(|| (random.bits() as i32) as f32 * scale);
+        // A block of zeros.
+        if random.bits() % 4 == 0 {
+            x.get_mut(..32)?.fill(0.0);
+        }
+        let fast = products(Kernels::detect(), kind, (rows, cols, tokens), weights, x)?;
+        let reference = products(&SCALAR, kind, (rows, cols, tokens), weights, x)?;
+        let same = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
+        different += usize::from(!fast.iter().zip(&reference).all(same));
+    }
+    Some(different)
+}
+
+#[allow(clippy::empty_loop)] // qemu has exited by now
+#[entry]
+fn main() -> ! {
+    let mut random = Random(48);
+    let mut status = debug::EXIT_SUCCESS;
+    for kind in [TensorType::Q8_0, TensorType::Q4_0, TensorType::Q4_K] {
+        for scale in [1e-9, 1e-20, 1e-32, 1e-45, 1e28] {
+            let different = compare(kind, scale, &mut random).unwrap_or(1);
+            hprintln!("{:?} times {:e}: {} products differ", kind, scale, different);
+            if different > 0 {
+                status = debug::EXIT_FAILURE;
+            }
+        }
+    }
+    debug::exit(status);
+    loop {
+        core::hint::spin_loop();
+    }
+}
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo) -> ! {
+    debug::exit(debug::EXIT_FAILURE);
+    loop {
+        core::hint::spin_loop();
+    }
+}
