@@ -127,9 +127,9 @@ impl Digits {
         let (mut high, mut low) = ((number >> 32) as u32, number as u32);
         while let Some((last, before)) = free.split_last_mut() {
             // Long division by ten of 32, 16 and 16 bits: 64-bit division is half a kilobyte on 32-bit processors.
-            let middle = high % 10 << 16 | low >> 16;
-            let lowest = middle % 10 << 16 | low & 0xffff;
-            (high, low) = (high / 10, middle / 10 << 16 | lowest / 10);
+            let middle = ((high % 10) << 16) | (low >> 16);
+            let lowest = ((middle % 10) << 16) | (low & 0xffff);
+            (high, low) = (high / 10, ((middle / 10) << 16) | (lowest / 10));
             *last = b'0' + (lowest % 10) as u8;
             start -= 1;
             if high | low == 0 {
