@@ -39,7 +39,7 @@ pub fn settle(header: &mut Header, config: &Config, architecture: &str) -> Resul
         if spec.stack() != Stack::Alone {
             return Ok(());
         }
-        let checks = [activation, caps, windows, rope_base, rope_scaling, direction];
+        let checks = [activation, caps, windows, rope_base, rope_scaling, rotated, direction];
         let found: Vec<Difference> = checks.iter().filter_map(|check| check(&spec, &gguf, config)).collect();
         if found.is_empty() {
             return Ok(());
@@ -160,6 +160,15 @@ fn rope_scaling(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Dif
     let is_right = if is_scaled(local) { own != Scaling::None && is_same } else { own == Scaling::None };
     let kind = local.get("rope_type").and_then(Value::as_str).unwrap_or("default");
     (!is_right).then(|| Difference::new(LOCAL_SCALING, kind, Vec::new()))
+}
+
+/// Compares the layers with rotary positions: their elements of `no_rope_layers` are 1.
+fn rotated(spec: &Spec<'_>, _: &Gguf<'_>, config: &Config) -> Option<Difference> {
+    const FIELD: &str = "no_rope_layers";
+    let list = config.get(FIELD)?.as_array().filter(|list| list.len() == spec.layers)?;
+    let own = (0..spec.layers).map(|index| spec.layer(index).head.rope.is_some());
+    let is_same = list.iter().map(|layer| layer.as_bool().unwrap_or(layer.as_u64() != Some(0))).eq(own);
+    (!is_same).then(|| Difference::new(FIELD, Value::from(list.clone()), Vec::new()))
 }
 
 /// Compares the direction of attention in text.

@@ -167,8 +167,9 @@ pub const ALL: &[Family] = &[
             if k.config.get("sliding_window").is_none() {
                 return Ok(());
             }
-            // Local layers use the same base, without scaling.
-            if let Some(base) = k.config.rope_float("rope_theta") {
+            // Without a base of their own, local layers use the same base, without scaling.
+            let base = k.config.rope_float("rope_theta").filter(|_| k.config.rope_outer("sliding_attention").is_none());
+            if let Some(base) = base {
                 k.set("rope.freq_base_swa", base as f32);
             }
             k.window()
