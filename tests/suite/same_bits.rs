@@ -108,8 +108,9 @@ fn every_family_without_a_fixture() {
     }
 }
 
-/// Takes files until none is left. Files of the repository run in every way, others in those that differ most. An emulated
-/// processor, for which `ARENITE_SCHEDULES` is set, runs each file in few ways, which differ from file to file.
+/// Takes files until none is left. Files of the repository run in every way, others in those that differ most. On an
+/// emulated processor, for which `ARENITE_SCHEDULES` is set, each file runs in few ways, which differ from file to
+/// file.
 fn every_way(files: &[PathBuf], next: &AtomicUsize) {
     let committed = committed();
     let is_emulated = std::env::var_os("ARENITE_SCHEDULES").is_some();
