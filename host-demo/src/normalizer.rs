@@ -1,4 +1,4 @@
-//! Normalizers: conversions of a text before it is tokenized. The host does them, because the core has no tables for them.
+//! Normalizers: conversions of a text before it is tokenized. The host applies them, because the core lacks the tables.
 //!
 //! Source: the normalizers of Hugging Face's `tokenizers`, whose names are also the names in files.
 
@@ -55,7 +55,7 @@ impl Step {
             Self::Nfd => text.nfd().collect(),
             Self::Nfkc => text.nfkc().collect(),
             Self::Nfkd => text.nfkd().collect(),
-            // Each character by itself: `str::to_lowercase` treats a sigma at the end of a word differently.
+            // Converts each character separately: `str::to_lowercase` treats a sigma at the end of a word differently.
             Self::Lowercase => text.chars().flat_map(char::to_lowercase).collect(),
             Self::StripAccents => text.chars().filter(|char| !is_combining_mark(*char)).collect(),
         }
@@ -67,8 +67,8 @@ pub fn apply(steps: &[Step], text: &str) -> String {
     steps.iter().fold(text.to_owned(), |text, step| step.apply(&text))
 }
 
-/// Converts a text as the vocabulary wants it. As in Hugging Face's tokenizers, control tokens stay as they are, and what
-/// follows them is converted by itself. Bytes that are not UTF-8 stay.
+/// Applies the vocabulary's steps to a text. As in Hugging Face's tokenizers, control tokens stay as they are, and the
+/// texts between them are converted separately. Bytes that are not UTF-8 stay.
 pub fn normalized<'t>(tokenizer: &Tokenizer<'_, '_>, text: &'t [u8], how: Encode) -> Result<Cow<'t, [u8]>> {
     let steps = steps(tokenizer.normalizer())?;
     let is_nfc = || text.utf8_chunks().all(|chunk| is_nfc_quick(chunk.valid().chars()) == IsNormalized::Yes);
@@ -93,7 +93,7 @@ pub fn normalized<'t>(tokenizer: &Tokenizer<'_, '_>, text: &'t [u8], how: Encode
     Ok(Cow::Owned(out))
 }
 
-/// Reads the steps of a file.
+/// Parses the list of steps in a file.
 fn steps(names: &[u8]) -> Result<Vec<Step>> {
     let names = String::from_utf8_lossy(names);
     let step = |name: &str| {

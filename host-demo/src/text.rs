@@ -10,7 +10,7 @@ use serde::de::{Deserialize, Deserializer, Visitor};
 
 use crate::normalizer::normalized;
 
-/// Scratch memory for the first attempt to tokenize a text, beside its length.
+/// Bytes of scratch memory for the first attempt to tokenize a text, in addition to its length.
 const FIRST_SCRATCH: usize = 64 << 10;
 
 /// Opens the tokenizer of a file. `memory` holds its index.
@@ -19,10 +19,10 @@ pub fn tokenizer<'a: 'i, 'i>(gguf: &Gguf<'a>, memory: &'i mut Vec<u8>) -> Result
     Ok(Tokenizer::new(gguf, memory)?)
 }
 
-/// Tokenizes `text`, in the normal form that the vocabulary wants.
+/// Normalizes `text` by the vocabulary's steps, and tokenizes it.
 pub fn encode(tokenizer: &Tokenizer<'_, '_>, text: &[u8], how: Encode) -> Result<Vec<TokenId>> {
     let text = &*normalized(tokenizer, text, how)?;
-    // Most texts need far less scratch memory than the bound, so that it grows from a small size.
+    // Most texts need far less scratch memory than the bound: it starts small and doubles.
     let most = tokenizer.scratch_bytes_for(text);
     let mut scratch = vec![0; most.min(text.len().saturating_add(FIRST_SCRATCH))];
     // There are almost never more tokens than bytes. If there are, the error gives the number.

@@ -126,7 +126,8 @@ impl Digits {
         let mut free = bytes.as_mut_slice();
         let (mut high, mut low) = ((number >> 32) as u32, number as u32);
         while let Some((last, before)) = free.split_last_mut() {
-            // Long division by ten of 32, 16 and 16 bits: 64-bit division is half a kilobyte on 32-bit processors.
+            // Long division by ten, 32, 16 and 16 bits at a time: 64-bit division is 512 bytes of code on 32-bit
+            // processors.
             let middle = ((high % 10) << 16) | (low >> 16);
             let lowest = ((middle % 10) << 16) | (low & 0xffff);
             (high, low) = (high / 10, ((middle / 10) << 16) | (lowest / 10));

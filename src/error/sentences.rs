@@ -6,7 +6,7 @@ use super::message::{Piece, Sentence};
 /// Defines the sentence of each variant and the fields that replace its `{}`. The texts become a table without code.
 macro_rules! sentences {
     ($($(#[$cfg:meta])? $name:ident $({ $($field:ident),* })? => $template:literal $(, $piece:ident($value:ident))*;)*) => {
-        /// Positions of the variants, with those of disabled features.
+        /// Positions of all variants, including those of disabled features.
         #[repr(u8)]
         #[allow(dead_code)]
         enum Position {
@@ -19,9 +19,10 @@ macro_rules! sentences {
                 Sentence { template: self.template(), pieces: self.pieces() }
             }
 
-            /// Number of the error in the guide's [list](crate::guide::what_can_go_wrong), from 1; the same for all
-            /// combinations of features. For programs that have no room for the sentences of
-            /// [`Display`](core::fmt::Display): the linker removes them from a program that does not format errors.
+            /// Returns the number of the error in the guide's [list](crate::guide::what_can_go_wrong), which begins at
+            /// 1. The number is the same for all combinations of features. It is for programs that have no room for the
+            /// sentences of [`Display`](core::fmt::Display): the linker removes the sentences from a program that does
+            /// not format errors.
             ///
             /// ```
             /// use arenite::Gguf;

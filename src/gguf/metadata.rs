@@ -168,7 +168,7 @@ const fn read_extent(reader: &mut Reader<'_>, key: &[u8], skips: &Skips) -> Resu
         Some(size) => size as u64,
         None => 8,
     };
-    // (`smallest` is a power of two. A division of 64 bits would be half a kilobyte on 32-bit processors.)
+    // `smallest` is a power of two. A 64-bit division would be 512 bytes of code on 32-bit processors.
     if smallest == 0 || count > reader.left() >> smallest.trailing_zeros() {
         return Err(Error::TooMany { what: "array elements", count, at: at as u64 });
     }
@@ -234,7 +234,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Appends the bytes of the pairs with these keys to a hash, in file order.
+    /// Adds the bytes of the pairs whose keys `is_wanted` accepts to a hash, in file order.
     pub(super) fn hash(mut self, hash: &mut Hash, is_wanted: impl Fn(&[u8]) -> bool) {
         let mut before = self.reader.rest();
         while let Some(key) = self.next_name() {

@@ -177,7 +177,7 @@ impl<'a> Gguf<'a> {
         }
     }
 
-    /// Appends the bytes of the metadata with these keys to a hash, in file order.
+    /// Adds the bytes of the metadata whose keys `is_wanted` accepts to a hash, in file order.
     pub(crate) fn hash_keys(&self, hash: &mut Hash, is_wanted: impl Fn(&[u8]) -> bool) {
         self.keys().hash(hash, is_wanted);
     }

@@ -179,8 +179,8 @@ const fn read_entry(reader: &mut Reader<'_>, name: &[u8]) -> Result<Entry, Error
     };
     let (block, block_bytes) = kind.block();
     let [row, ..] = dims;
-    // Blocks are powers of two (`quant/types.rs` checks it). A division of 64 bits would be half a kilobyte on 32-bit
-    // processors.
+    // Block lengths are powers of two (`quant/types.rs` checks it). A 64-bit division would be 512 bytes of code on
+    // 32-bit processors.
     if row & (block as u64).wrapping_sub(1) != 0 {
         return Err(Error::TensorBlock { tensor: Name::new(name), row, block: block as u32 });
     }

@@ -166,13 +166,13 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// On inputs alone.
+    /// Norms of inputs only.
     pub(crate) const INPUTS: Self = Self { pre_norm: true, post_norm: false, residual_norm: false };
-    /// On outputs alone.
+    /// Norms of outputs only.
     pub(crate) const OUTPUTS: Self = Self { pre_norm: false, post_norm: true, residual_norm: false };
-    /// On inputs and outputs.
+    /// Norms of inputs and outputs.
     pub(crate) const BOTH: Self = Self { pre_norm: true, post_norm: true, residual_norm: false };
-    /// On the hidden state after the addition alone.
+    /// Norms of the hidden state after the addition only.
     pub(crate) const RESIDUALS: Self = Self { pre_norm: false, post_norm: false, residual_norm: true };
 }
 

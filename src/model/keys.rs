@@ -297,7 +297,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Like [`nonzero`](Self::nonzero), with 0 for none.
+    /// Like [`nonzero`](Self::nonzero), but returns 0 for a missing key.
     pub const fn count(&mut self, name: &'static str, max: usize) -> Result<usize, Error> {
         match tri!(self.nonzero(name, max)) {
             Some(count) => Ok(count),
@@ -486,7 +486,8 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Reads the pooling type under `name`: `otherwise` if the file has none, `ranked` for that of a reranker.
+    /// Reads the pooling type from the key `name`. Returns `otherwise` if it is missing, and `ranked` for a reranker's
+    /// type.
     pub const fn pooling(&mut self, name: &'static str, otherwise: Pooling, ranked: Pooling) -> Result<Pooling, Error> {
         match tri!(self.nonzero(name, 4)) {
             None => Ok(otherwise),
@@ -591,7 +592,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         Ok(())
     }
 
-    /// Returns the activation function that the value of the key `name` names.
+    /// Returns the activation function with the name `value`. `name` is the key, for errors.
     pub const fn activation_of(&self, name: &'static str, value: &[u8]) -> Result<Activation, Error> {
         Ok(match value {
             b"silu" => Activation::Silu,

@@ -7,9 +7,9 @@ use super::rope::Rope;
 use crate::{Error, tri};
 
 impl<'a> Keys<'_, 'a> {
-    /// Sets the window of the layers in the file's pattern, or in `otherwise` if it has none. Without a window in the
-    /// file, no layer has one. The file may have separate rotary positions for these layers; those of `spec.local` are
-    /// the default.
+    /// Sets the window of the layers in the file's pattern, or in `otherwise` if the file has no pattern. Without a
+    /// window in the file, no layer has one. The file may have separate rotary positions for these layers; those of
+    /// `spec.local` are the default.
     pub const fn windowed(&mut self, spec: Spec<'a>, otherwise: Pattern<'a>) -> Result<Spec<'a>, Error> {
         let local_layers = match (spec.global.window, tri!(self.local_layers(spec.layers))) {
             (None, _) => Pattern::Never,

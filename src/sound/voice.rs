@@ -1,19 +1,19 @@
-//! Where voices begin and end.
+//! Detection of voices.
 
 use super::mel::LOUDEST;
 use super::{RATE, Sample};
 
-/// Samples of a frame.
+/// Number of samples of a frame: 10 ms.
 const FRAME: u32 = RATE as u32 / 100;
-/// A voice begins with this number of frames in a row whose energy is more than so many times the noise's.
+/// A voice begins after this number of frames in a row with more than this multiple of the noise's energy.
 const FIRST: (u32, f32) = (3, 8.0);
-/// A voice ends with this number of frames in a row whose energy is less than so many times the noise's.
+/// A voice ends after this number of frames in a row with less than this multiple of the noise's energy.
 const LAST: (u32, f32) = (30, 4.0);
-/// Number of frames after which the quietest one is found anew.
+/// Number of frames of a period: 2 seconds. The search for the quietest frame starts anew in each period.
 const PERIOD: u32 = 200;
-/// Least energy of the noise.
+/// Minimum energy of a frame, a sum of squares. It corresponds to a change of 1e-4 per sample.
 const FAINT: f32 = FRAME as f32 * 1e-8;
-/// Greatest energy of the noise in the first period: a sound may begin with a voice.
+/// Maximum energy of the noise in the first period, because a sound may begin with a voice.
 const PRESUMED: f32 = FRAME as f32 * 1e-5;
 
 /// Detects voices: sounds that are louder than the noise around them.
@@ -35,7 +35,7 @@ const PRESUMED: f32 = FRAME as f32 * 1e-5;
 #[derive(Clone, Debug)]
 pub struct Voice {
     is_voice: bool,
-    /// Number of frames in a row that speak for a change.
+    /// Number of frames in a row that indicate a change of `is_voice`.
     run: u32,
     /// The last sample.
     last: f32,
@@ -49,7 +49,7 @@ pub struct Voice {
 }
 
 impl Voice {
-    /// Number of samples before the first one with a voice that may belong to it: 0.2 seconds.
+    /// Number of samples before the detected beginning of a voice that may belong to it: 0.2 seconds.
     pub const BEFORE: usize = RATE / 5;
 
     /// Starts at the beginning of a sound.
@@ -58,7 +58,8 @@ impl Voice {
         Self { is_voice: false, run: 0, last: 0.0, samples: 0, energy: 0.0, frames: 0, quietest }
     }
 
-    /// Takes the next sample; returns true if it belongs to a voice. A sample that is not a number counts as silence.
+    /// Takes the next sample. Returns true if it belongs to a voice, by the frames that are complete so far. A sample
+    /// that is not a number counts as silence.
     pub fn push<S: Sample>(&mut self, sample: S) -> bool {
         let value = sample.value();
         let value = if (-LOUDEST..=LOUDEST).contains(&value) { value } else { 0.0 };
@@ -117,7 +118,7 @@ mod tests {
         (0..seconds * RATE).map(|i| random() * if speaks(i) { voice } else { noise }).collect()
     }
 
-    /// Where voices begin and end.
+    /// Returns the positions where voices begin and end.
     fn changes(sound: impl IntoIterator<Item = impl Sample>) -> Vec<usize> {
         let (mut voice, mut was, mut found) = (Voice::new(), false, Vec::new());
         for (i, sample) in sound.into_iter().enumerate() {
@@ -133,7 +134,7 @@ mod tests {
     #[test]
     fn voices_begin_and_end_where_they_are() {
         let voices = [(16_000, 30_000), (48_050, 50_000), (52_000, 60_000), (100_000, 130_000)];
-        // Noises below the one that is presumed at first.
+        // All noises are below `PRESUMED`.
         for (noise, voice) in [(0.001, 0.1), (0.0, 0.01), (0.004, 0.03), (0.003, 0.9)] {
             let sound = sound(12, noise, voice, &voices);
             let found = changes(sound.iter().copied());
@@ -157,7 +158,7 @@ mod tests {
         // Louder noise may be a voice at first.
         let found = changes(sound(8, 0.2, 0.0, &[]));
         assert!(found.len() == 2 && found[1] < 4 * RATE, "{found:?}");
-        // And so does a noise that becomes louder later.
+        // A noise that becomes louder later is a voice for some seconds, too.
         let found = changes(sound(12, 0.001, 0.1, &[(3 * RATE, 12 * RATE)]));
         assert!(found.len() == 2 && found[1] < 8 * RATE, "{found:?}");
     }

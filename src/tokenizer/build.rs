@@ -338,7 +338,8 @@ pub(super) fn byte_token(token: &[u8]) -> Option<u8> {
 #[derive(Clone, Copy)]
 pub(super) enum Rules<'a> {
     Nothing,
-    /// Ascending entries `8 * id + rule`, where the rule is a sum of [`rule`]. `arenite convert` writes them.
+    /// Ascending entries `8 * id + rule`, where the rule is a sum of constants of [`rule`]. `arenite convert` writes
+    /// them.
     Listed(&'a [Word]),
     /// Most tokens absorb white space after them.
     Phi3,

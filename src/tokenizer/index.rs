@@ -142,7 +142,7 @@ pub(super) struct Special {
     pub kind: TokenType,
     /// First byte of its spelling.
     pub first: u8,
-    /// A sum of [`rule`].
+    /// A sum of constants of [`rule`].
     pub rule: u8,
 }
 
@@ -166,6 +166,7 @@ impl Special {
         [self.id, self.len as u32, self.kind.number() | u32::from(self.first) << 8 | u32::from(self.rule) << 16]
     }
 
+    /// Returns true if the token has this rule.
     pub const fn follows(self, rule: u32) -> bool {
         self.rule as u32 & rule != 0
     }

@@ -356,7 +356,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         Some(())
     }
 
-    /// Encodes text without special tokens, with a space before it if `prefix`.
+    /// Encodes text without special tokens, with a space before it if `prefix` is true.
     fn encode_fragment(&self, text: &[u8], prefix: bool, memory: &mut [Word], output: &mut Output<'_>) -> Option<()> {
         if text.is_empty() {
             return Some(());
@@ -515,9 +515,10 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         self.vocab.add_eos
     }
 
-    /// The steps by which the model's own tokenizer converts a text first, as names separated by commas: `NFC`, `NFD`, `NFKC`,
-    /// `NFKD`, `Lowercase`, `StripAccents` of Hugging Face's tokenizers. Empty without steps. `arenite convert` writes them
-    /// as the key `tokenizer.ggml.normalizer.steps`.
+    /// Returns the steps by which the model's own tokenizer converts a text before it searches for tokens, as names
+    /// separated by commas: `NFC`, `NFD`, `NFKC`, `NFKD`, `Lowercase`, `StripAccents` of Hugging Face's tokenizers.
+    /// Returns an empty string if there are no steps. `arenite convert` writes them as the key
+    /// `tokenizer.ggml.normalizer.steps`.
     ///
     /// The caller converts the text; [`encode`](Self::encode) does not, because the tables would not fit on small devices.
     /// A build without the features `bpe`, `unigram` and `wordpiece` does not read the key.

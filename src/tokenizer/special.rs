@@ -151,8 +151,8 @@ fn parts_of(candidate: &Candidate) -> (usize, usize) {
     ((number >> 32) as usize, !(number as u32) as usize)
 }
 
-/// Returns true if the token at `pos` must be a whole word and is not. As in Hugging Face's tokenizers, no other token is
-/// then looked for inside it.
+/// Returns true if the token at `pos` must be a whole word and is not. As in Hugging Face's tokenizers, the
+/// search then continues after it.
 fn is_part_of_word(special: &Special, text: &[u8], pos: usize) -> bool {
     if !HAS_TABLES || !special.follows(rule::WHOLE_WORD) {
         return false;

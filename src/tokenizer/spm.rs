@@ -7,7 +7,7 @@ use super::Output;
 use super::canonical::Spelling;
 use super::index::Index;
 use super::merge::{NO_PAIR, Pair, Row, Rules, Word};
-use super::vocab::Vocab;
+use super::vocab::{HAS_TABLES, TokenType, Vocab};
 use crate::TokenId;
 
 /// Text between special tokens.
@@ -38,7 +38,9 @@ impl Fragment<'_, '_, '_, '_> {
         if end.saturating_sub(start) > self.index.longest() {
             return None;
         }
-        self.index.find(self.vocab, self.bytes(start, end))
+        // A user-defined token that is still in the text had to be a whole word, and is not.
+        let is_piece = |id: &TokenId| !HAS_TABLES || self.vocab.file_type(*id) != TokenType::UserDefined;
+        self.index.find(self.vocab, self.bytes(start, end)).filter(is_piece)
     }
 
     /// Splits the fragment before the first space across which nothing merges.

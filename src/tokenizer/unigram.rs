@@ -85,7 +85,8 @@ fn score_of(step: &Step) -> f64 {
     f64::from_le_bytes([a, b, c, d, e, f, g, h])
 }
 
-/// Score of a token, if texts may contain it. They contain a user-defined token only if it had to be a whole word and is not.
+/// Score of a token, if texts may contain it. A user-defined token remains in a text only if it must be a whole word
+/// and is part of a longer one.
 fn score(vocab: &Vocab<'_>, id: TokenId) -> Option<f64> {
     match vocab.file_type(id) {
         // Tokens that are only for decoding have a score of minus infinity.

@@ -16,8 +16,8 @@ const TYPES: &str = "token_type";
 pub(super) const MERGES: &str = "merges";
 const CHARSMAP: &str = "precompiled_charsmap";
 
-/// True if this build has the tables of Unicode. The smallest build, for SentencePiece's BPE alone, does not read what only
-/// other tokenizers have.
+/// True if this build has the tables of Unicode. The smallest build, for SentencePiece's BPE alone, does not read keys
+/// that only other tokenizers have.
 pub(super) const HAS_TABLES: bool = built::BPE || built::UNIGRAM || built::WORDPIECE;
 
 /// No space is added before a text that begins with one.
@@ -271,7 +271,8 @@ impl<'a> Vocab<'a> {
         self.tokens.len()
     }
 
-    /// Returns true if a space is added before `text`, which is at the start of the whole text or after a special token.
+    /// Returns true if a space is added before `text`, which is at the start of the whole text (`is_start`) or after a
+    /// special token.
     pub fn prefixes(&self, text: &[u8], is_start: bool) -> bool {
         let is = |rule| self.space_prefix_rule & rule != 0;
         self.add_space_prefix && !(is(IF_ABSENT) && text.first() == Some(&b' ') || is(AT_START) && !is_start)

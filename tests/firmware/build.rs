@@ -3,7 +3,7 @@
 use std::{env, fs, path::Path};
 
 fn main() {
-    // The model. One that does not fit into the flash is put into external flash.
+    // The model. A file of more than 3 MiB, which does not fit into the flash, goes to external flash.
     println!("cargo:rerun-if-env-changed=ARENITE_MODEL");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let model = env::var("ARENITE_MODEL").map_or(root.join("host-demo/models/stories.gguf"), Into::into);

@@ -1,5 +1,5 @@
-"""Makes a model of Gemma 4's shape with random Q4_0 weights: most of its parameters are inputs per token and layer, of which a
-token reads one row. The vocabulary is another model's with more tokens.
+"""Makes a model of Gemma 4's shape with random Q4_0 weights. Most of its parameters are in the table of inputs per
+token and layer, from which a token reads one row. The vocabulary is that of another model, with tokens added to it.
 
     random_per_layer.py VOCABULARY.gguf OUT.gguf
 """
@@ -11,7 +11,7 @@ from gguf_file import ARRAY, F32, STRING, Gguf
 
 Q4_0, U32, I32, FLOAT, BOOL = 2, 4, 5, 6, 7
 VOCAB, LAYERS, WIDTH, INPUT, FEED_FORWARD, HEADS, HEAD = 8192, 16, 192, 128, 384, 4, 64
-# The first layers have their own keys and values, the others share those. Every fourth layer is global.
+# The first layers have their own keys and values, and the others share them. Every fourth layer is global.
 OWN = 4
 LOCAL = [layer % 4 != 3 for layer in range(LAYERS)]
 
@@ -38,7 +38,7 @@ def array(element, form, values):
 
 
 def matrix(cols, rows):
-    """Uniform, with variance 1 / cols: the 16 values of Q4_0 have a variance of 21 scales squared."""
+    """Uniform weights with variance 1 / cols: the 16 values of Q4_0 have a variance of 21 squared scales."""
     scale = struct.pack("<e", (21 * cols) ** -0.5)
     values = chance.randbytes(cols * rows // 2)
     return [cols, rows], Q4_0, b"".join(scale + values[i : i + 16] for i in range(0, len(values), 16))

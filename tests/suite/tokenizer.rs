@@ -397,7 +397,8 @@ fn memory_of_any_alignment_and_exactly_enough() {
     }
 }
 
-/// A packed file opens by its hash, with the ids of a checked index. A changed byte of the vocabulary or the index is found.
+/// A packed file that opens by its hash gives the ids of a checked index. A changed byte of the vocabulary or the index
+/// is an error.
 #[test]
 fn an_index_by_its_hash() {
     for file in [tiny_llama().build(), tiny_bpe("gpt-2").build()] {

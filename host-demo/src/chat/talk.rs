@@ -103,7 +103,7 @@ impl Talk<'_, '_, '_> {
             let grammar = self.rules.form.as_deref().map(Grammar::new).transpose()?;
             let mut memory = grammar.as_ref().map(|_| MaskMemory::new(self.tokenizer));
             let mut masks = memory.as_mut().map(|memory| memory.masks(self.tokenizer)).transpose()?;
-            // An answer that continues after older turns were dropped has had its thought.
+            // If the answer continues because older turns were dropped, its thought is over.
             let is_start = answered.is_empty();
             let gate = if is_start && grammar.is_some() { self.style.thought_gate(&prompt.text) } else { None };
             let budget = self.rules.thought_budget.filter(|_| is_start);

@@ -137,7 +137,7 @@ fn rope_scaling(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Dif
     let kind = config.rope_type()?;
     let rope = spec.rope(false).or(spec.rope(true)).filter(|_| spec.positions() == Positions::Rotary)?;
     let local = config.rope_outer("sliding_attention");
-    // The file's divisors are for global layers alone, if these rotate.
+    // Divisors in the file apply only to global layers, if global layers rotate.
     let is_shared = spec.rope(false).is_some() && spec.rope(true).is_some() && local.is_none();
     let follows = match kind {
         "linear" => matches!(rope.scaling, Scaling::Linear { .. }),
@@ -150,7 +150,7 @@ fn rope_scaling(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Dif
         let keys = if kind == "linear" || kind == "yarn" { vec![("", kind.into())] } else { Vec::new() };
         return Some(Difference::new(SCALING, kind, keys));
     }
-    // Files have one scaling: local layers have it as well, or none.
+    // A file has one scaling: local layers have the same one, or none.
     let (own, local) = (spec.rope(true)?.scaling, local?.as_object()?);
     let is_scaled = |settings: &Map<String, Value>| {
         let kind = settings.get("rope_type").and_then(Value::as_str).unwrap_or("default");
@@ -171,7 +171,7 @@ fn rotated(spec: &Spec<'_>, _: &Gguf<'_>, config: &Config) -> Option<Difference>
     (!is_same).then(|| Difference::new(FIELD, Value::from(list.clone()), Vec::new()))
 }
 
-/// Compares the direction of attention in text.
+/// Reports a decoder whose attention has both directions.
 fn direction(_: &Spec<'_>, _: &Gguf<'_>, config: &Config) -> Option<Difference> {
     const FIELD: &str = "use_bidirectional_attention";
     (config.flag(FIELD) == Some(true)).then(|| Difference::new(FIELD, true, Vec::new()))

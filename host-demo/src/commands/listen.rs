@@ -32,7 +32,7 @@ pub struct Args {
     #[arg(long)]
     stream: bool,
 
-    /// Begin a window where a voice begins, and end it where the voice ends; leave out the rest
+    /// Transcribe only voices: begin a window where a voice begins, and end it where the voice ends
     #[arg(long)]
     voice: bool,
 

@@ -184,8 +184,8 @@ impl Program<'_> {
     }
 }
 
-/// Counts the weights that each token of a decoder is multiplied by: all matrices, except tables of which a token reads
-/// one row.
+/// Counts the weights that each token of a decoder is multiplied by: all matrices, except tables from which a token
+/// reads one row.
 fn work(model: &Model<'_>) -> Option<Work> {
     let gguf = model.gguf();
     let spec = model.spec();

@@ -29,7 +29,7 @@ use crate::output::{Out, note};
 
 /// Maximum number of connections.
 const MOST_CONNECTIONS: usize = 512;
-/// Maximum size of the buffers of all connections: one to read and one to write.
+/// Maximum size in bytes of the buffers of all connections, each with one to read and one to write.
 pub const BUFFERS: usize = MOST_CONNECTIONS * 2 * MOST_BUFFERED;
 /// Maximum size of a connection's buffer, which also limits the head of a request.
 const MOST_BUFFERED: usize = 32 << 10;

@@ -223,29 +223,30 @@ pub fn trim() {
     }
 }
 
-/// The memory of a process beside its model and requests.
+/// The memory of a process without its model and requests.
 pub struct ProgramMemory {
-    /// Addresses that were in use at the start: the program, its libraries and its first values.
+    /// Bytes of address space in use at the start: the program, its libraries and its first values.
     start: usize,
 }
 
 impl ProgramMemory {
-    /// Size of a thread's stack, which is Rust's default.
+    /// Size of a thread's stack in bytes, which is Rust's default.
     const STACK: usize = 2 << 20;
     /// Threads of a server: one that serves, the readers, those for blocking work, and one that waits for the end.
     const THREADS: usize = 2 + 2 * READERS;
-    /// Free memory between small values, which the allocator cannot return.
+    /// Bytes of free memory between small values, which the allocator cannot return.
     const GAPS: usize = 16 << 20;
 
     /// Measures the memory at the start, and limits the allocator.
     ///
-    /// By default, glibc gives each thread an arena of its own and reserves 64 MiB of addresses for each. It also stops
-    /// returning large values to the system one by one once some were freed. One arena and a fixed threshold keep the
-    /// addresses in use near the bytes in use, so that the printed bound also holds as a limit of addresses (`ulimit -v`).
+    /// By default, glibc gives each thread an arena of its own and reserves 64 MiB of addresses for each. Once large
+    /// values were freed, it also stops returning each of them to the system. One arena and a fixed threshold keep the
+    /// addresses in use near the bytes in use, so that the printed bound also holds as a limit of addresses (`ulimit
+    /// -v`).
     pub fn at_start() -> Self {
         #[cfg(all(target_os = "linux", target_env = "gnu"))]
         #[allow(unsafe_code)]
-        // SAFETY: has no preconditions. Failure is harmless.
+        // SAFETY: `mallopt` has no preconditions. Failure is harmless.
         unsafe {
             libc::mallopt(libc::M_ARENA_MAX, 1);
             libc::mallopt(libc::M_MMAP_THRESHOLD, 256 << 10);
@@ -264,7 +265,7 @@ impl ProgramMemory {
     }
 }
 
-/// Bytes of addresses that this process uses, if the system tells.
+/// Bytes of address space that this process uses; `None` if the system does not report them.
 fn mapped() -> Option<usize> {
     const PAGE: usize = 4096;
     let pages = std::fs::read_to_string("/proc/self/statm").ok()?;

@@ -179,7 +179,7 @@ impl Host {
 
 /// Returns an upper bound for the bytes of text that a token stands for; `None` for vocabularies that drop text.
 fn token_bytes(gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_, '_>) -> Option<usize> {
-    /// A text may become this many times shorter by a normal form, or by lower case.
+    /// Factor by which a normal form or lower case can shorten a text.
     const SHRINKS: usize = 3;
     let keeps_text = matches!(gguf.str("tokenizer.ggml", "model"), Ok(Some(b"gpt2" | b"llama")))
         && matches!(tokenizer.normalizer(), b"" | b"NFC");

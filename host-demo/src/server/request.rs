@@ -139,7 +139,7 @@ pub struct Settings {
     pub marks: Option<Arc<Marks>>,
     /// The mark after which the grammar applies.
     pub gate: Option<GateSettings>,
-    /// The budget of thoughts, at the start of the answer.
+    /// The budget of thoughts, as it is before the answer.
     pub thoughts: Option<ThoughtBudget>,
     /// The scale of each adapter.
     pub lora: Vec<(usize, f32)>,

@@ -50,8 +50,8 @@ pub struct Service {
     /// Maximum number of positions of a conversation.
     pub context: usize,
     pub vocab: usize,
-    /// Upper bound for the bytes of text that a token stands for, without white space, if the vocabulary drops no other
-    /// text.
+    /// Upper bound for the bytes of text that a token stands for, without white space. `None` if the vocabulary drops
+    /// other text, too.
     pub token_bytes: Option<usize>,
     /// Number of values in an embedding.
     pub embedding_len: usize,
@@ -146,7 +146,7 @@ impl Service {
         self.renderer.lock().unwrap_or_else(|broken| broken.into_inner()).source().to_string()
     }
 
-    /// Refuses a text that has too many tokens by its length alone: counting them takes a second for some megabytes.
+    /// Refuses a text whose length proves that it has too many tokens. Counting them takes a second for some megabytes.
     pub fn check_len(&self, param: &'static str, text: &str) -> Result<(), ApiError> {
         let Some(token_bytes) = self.token_bytes.filter(|most| text.len() / most >= self.context) else {
             return Ok(());
@@ -284,7 +284,7 @@ pub fn few(name: &'static str, list: &[Value], most: usize) -> Result<(), ApiErr
     }
 }
 
-/// The texts of a field with a text or a list of texts.
+/// Returns the texts of a field that holds a text or a list of texts.
 fn texts(value: Option<&Value>) -> impl Iterator<Item = &str> {
     let list = value.and_then(Value::as_array).into_iter().flatten();
     value.into_iter().chain(list).filter_map(Value::as_str)

@@ -7,7 +7,7 @@
 //! | `decode` | the text of one window |
 //! | `parts` | division of a text by its times |
 //! | `transcriber` | a whole sound, window by window |
-//! | `voices` | where the voices of a sound are |
+//! | `voices` | search for the voices of a sound |
 //! | `subtitles` | output formats |
 
 mod decode;

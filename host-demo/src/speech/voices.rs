@@ -1,4 +1,4 @@
-//! Where the voices of a sound are.
+//! Finds the voices of a sound.
 
 use std::ops::Range;
 
@@ -9,20 +9,21 @@ use super::sound::Sound;
 
 /// Number of samples that are read at a time.
 const CHUNK: usize = 1600;
-/// Shorter voices are left out: the rest of a voice after a full window.
+/// Minimum number of samples of a voice. The rest of a voice after a full window may be shorter; it is left out.
 const SHORTEST: usize = 160;
 
 /// Finds voices in a sound, one after the other.
 #[derive(Default)]
 pub struct Voices {
     voice: Voice,
-    /// Number of samples so far.
+    /// Number of samples that were read so far.
     heard: usize,
     is_voice: bool,
 }
 
 impl Voices {
-    /// The next voice from `start` on, or its first `most` samples.
+    /// Returns the range of the next voice from `start` on, or of its first `most` samples; `None` at the end of the
+    /// sound.
     pub fn next(&mut self, sound: &mut Sound, start: usize, most: usize) -> Result<Option<Range<usize>>> {
         let mut begin = self.is_voice.then_some(start);
         loop {
@@ -48,7 +49,7 @@ impl Voices {
         }
     }
 
-    /// True if the last voice goes on after its range.
+    /// Returns true if the last voice continues after its range.
     pub fn is_within(&self) -> bool {
         self.is_voice
     }
@@ -60,7 +61,7 @@ mod tests {
 
     #[test]
     fn voices_of_a_stream() -> Result<()> {
-        // Tones of 8000 samples, and a long one; between them nothing.
+        // A tone of 8000 samples and one of 40000, with silence around them.
         let tone = |len: usize| (0..len).map(|i| if i % 40 < 20 { 9000i16 } else { -9000 });
         let pause = || std::iter::repeat_n(0, 16_000);
         let sound = pause().chain(tone(8000)).chain(pause()).chain(tone(40_000)).chain(pause());

@@ -67,7 +67,7 @@ pub fn read(wanted: &Model<'_>, json: &Value, notes: &mut Vec<String>) -> Result
             true => CONTROL,
             false => USER_DEFINED,
         };
-        // An added token of which the model knows nothing is only found by its spelling.
+        // An added token that the model has no score for is found only by its spelling.
         let unscored = if kind == USER_DEFINED && model["type"] == "Unigram" { f32::NEG_INFINITY } else { 0.0 };
         let score = vocabulary.tokens.get(&u32::try_from(id).unwrap_or(u32::MAX)).map_or(unscored, |token| token.score);
         let text = if kind == USER_DEFINED { text.replace('▁', " ") } else { text.to_owned() };
@@ -151,8 +151,8 @@ fn pieces_by_merges(wanted: &Model<'_>, json: &Value, vocabulary: &mut Vocabular
     Ok(())
 }
 
-/// Sets whether a space is added before a text, and the rules that limit it: 1 if only before one that does not begin with
-/// a space, 2 if only at the start.
+/// Sets whether a space is added before a text, and the sum of the rules that limit it: 1 adds none before a text that
+/// begins with a space, 2 adds none after a special token.
 fn space_prefix(json: &Value, vocabulary: &mut Vocabulary) {
     let adds = adds_space(json);
     vocabulary.key("add_space_prefix", adds);

@@ -32,7 +32,7 @@ pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<Vec<Step>> {
     for (at, normalizer) in normalizers.iter().enumerate() {
         let kind = normalizer["type"].as_str().unwrap_or("of no type");
         match Step::by_name(kind) {
-            // The host converts texts first, so a step may only follow what does not change its result.
+            // The host applies steps first, so a step may only follow normalizers that do not change its result.
             Some(step) if normalizers[..at].iter().all(|before| commute(before, step)) => steps.push(step),
             Some(_) => bail!("its normalizer {kind} comes after one of another kind, which is not supported"),
             None if is_supported(json, kind, normalizer) => {}
@@ -80,8 +80,8 @@ fn commute(normalizer: &Value, step: Step) -> bool {
     is_step || step.keeps_spaces() && (normalizer["type"] == "Prepend" || replaces_space(normalizer))
 }
 
-/// Refuses added tokens that are found in another text than here: control tokens are found before normalization, others
-/// after it.
+/// Refuses added tokens that the file's tokenizer finds at another stage. Arenite finds control tokens before
+/// normalization and other tokens after it.
 fn added(json: &Value, normalizers: &[&Value], steps: &[Step], notes: &mut Vec<String>) -> Result<()> {
     let lowers = |it: &&Value| it["type"] == "BertNormalizer" && it["lowercase"] != false;
     let prepends = normalizers.iter().any(|it| it["type"] == "Prepend");

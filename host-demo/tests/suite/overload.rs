@@ -144,7 +144,7 @@ fn prompts_that_cannot_fit_are_refused_by_their_length() {
         assert_eq!((status, &error["param"], &error["code"]), (400, &json!(param), &json!("context_length_exceeded")));
         assert!(error["message"].as_str().unwrap().contains("the prompt has at least "), "{error}");
     }
-    // White space may be dropped, and a longer prompt may be cut.
+    // A prompt that may be cut is not refused, and white space does not count.
     let body = json!({ "prompt": text, "truncate_prompt_tokens": 9, "max_tokens": 1 });
     assert_eq!(server.post("/v1/completions", body.to_string().as_bytes()).0, 200);
     let body = json!({ "prompt": " ".repeat(100_000) });

@@ -76,7 +76,7 @@ fn models_take_turns_in_their_memory() {
     let folder = folder(&["one.gguf", "three.gguf", "two.gguf", "two-00002-of-00002.gguf"]);
     std::fs::write(folder.path().join("zero.gguf"), b"GGUF is no model").unwrap();
     let alone = Server::start(&["--parallel", "2"]).text(&good());
-    // Memory for two models and for the bodies of requests.
+    // Memory for two models, for the bodies of requests and for the process itself.
     let server = start(folder.path(), &["--memory", "1500M", "--alias", "first"]);
     assert!(server.log().contains("zero.gguf"), "{}", server.log());
     assert!(loaded(&server).is_empty());

@@ -101,7 +101,7 @@ fn texts_are_normalized() {
     assert!(error(&["tokenize", "-p", "a", "-m", path(&model()), "--tokenizer", path(&file)]).contains("Prepend"));
 }
 
-/// Other steps than NFC, in the order of the file.
+/// Steps other than NFC are applied in the order of the file.
 #[test]
 fn texts_are_converted_step_by_step() {
     for (steps, wanted) in [
@@ -129,7 +129,7 @@ fn texts_are_converted_step_by_step() {
     }
 }
 
-/// Added tokens that must be whole words.
+/// Added tokens with `single_word` are found only as whole words.
 #[test]
 fn whole_words() {
     let mut tokenizer = byte_level(LLAMA3);

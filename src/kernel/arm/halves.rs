@@ -16,6 +16,7 @@ struct Token {
     /// The quants for each word of codes.
     #[cfg(not(helium))]
     quants: [[u32; 4]; 32],
+    /// The quants in their order.
     #[cfg(helium)]
     quants: [i8; 256],
     /// The sums of the groups as pairs of i16: of every four groups, the even ones and the odd ones.
@@ -36,7 +37,7 @@ impl Token {
         Self { quants, sums }
     }
 
-    /// The quants as the words of codes are multiplied.
+    /// Rearranges the quants in the order of the words of codes.
     #[cfg(not(helium))]
     fn spread(q: &[i8; 256]) -> [[u32; 4]; 32] {
         let mut quants = [[0; 4]; 32];
@@ -100,7 +101,7 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>, place: usize) {
                     let mut totals = Totals { scales: blocks.map(|block| F::scale_words(block)[0]), totals: [0; 2] };
                     let [a, b] = blocks.map(|block| (&raw const *block).cast::<u8>().add(place));
                     #[cfg(helium)]
-                    super::helium::two_rows(&token.quants, a, b, &raw mut totals.scales);
+                    super::helium::two_rows(&token.quants, a, b, (&raw mut totals).cast());
                     #[cfg(not(helium))]
                     two_rows(&token.quants, a, b, &mut totals);
                     let out = rows.map(|r| job.out.add(t * job.stride + r));

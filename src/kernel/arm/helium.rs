@@ -1,19 +1,21 @@
-//! Products of 32-blocks by Helium, the M-profile vector extension: a multiply-add of 16 bytes in one instruction.
+//! Products of blocks of 32 elements with Helium, the M-profile vector extension: one instruction multiplies 16 pairs
+//! of bytes and adds the products.
 //!
-//! Four rows at a time, one lane each for the float part. Helium flushes denormals to zero, which the reference does
-//! not do, so [`matmul`] leaves products that could compute one to `dsp.rs`. For the same reason the program must be
-//! compiled for a processor without Helium: the compiler would use it for floats.
+//! Four rows are computed at a time; each has one lane for the float part. Helium flushes denormals to zero, and the
+//! reference does not, so [`matmul`] leaves products that could yield a denormal to `dsp.rs`. For the same reason the
+//! program must be compiled for a processor without Helium: the compiler would otherwise use it for floats.
 
 use super::assembly::fpu;
 use crate::kernel::Job;
 use crate::quant::{Format, Shape};
 
-/// The smallest scale of activations, 2^-76. It is a multiple of 2^-99 and the scale of a block of weights is a multiple
-/// of 2^-24, so their rounded product is 0 or at least 2^-100, a multiple of 2^-123. All sums are then multiples of
-/// 2^-123, and none is denormal.
+/// Minimum scale of activations, 2^-76. The scale of a block of weights is 0 or at least 2^-24, so their rounded
+/// product is 0 or at least 2^-100, and therefore a multiple of 2^-123. All sums are then multiples of 2^-123, and none
+/// is denormal.
 const SMALLEST: f32 = f32::from_bits((127 - 76) << 23);
 
-/// The operands of a kernel that stay the same for all rows. The offsets are those of the scales of four rows.
+/// The operands of a kernel that stay the same for all rows. `step` is the size of three rows in bytes, and `end` the
+/// end of the outputs. `scales` are the offsets of four rows' scales from the first row's address after its block.
 #[repr(C)]
 struct Operands {
     q: *const i8,
@@ -24,8 +26,8 @@ struct Operands {
     scales: [usize; 4],
 }
 
-/// Multiplies all rows with all tokens, or returns false: for a format other than Q8_0 and Q4_0, fewer than four rows,
-/// scales at odd addresses, and tokens with scales below [`SMALLEST`] or NaN.
+/// Multiplies all rows with all tokens. Returns false without a result for a format other than Q8_0 and Q4_0, fewer
+/// than four rows, scales at odd addresses, and tokens with scales below [`SMALLEST`] or NaN.
 ///
 /// # Safety
 ///
@@ -69,7 +71,7 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) -> bool {
 }
 
 /// Defines a kernel. `$row` multiplies a block of one row, whose address is in the first register, with the token's block
-/// in q0 and q1, to the second register. `$bias` corrects the sums in q5.
+/// in q0 and q1, and writes the sum to the second register. `$bias` corrects the sums in q5.
 macro_rules! kernel {
     ($name:ident, $row:ident, $bias:literal) => {
         /// # Safety
@@ -141,6 +143,7 @@ macro_rules! kernel {
     };
 }
 
+/// Multiplies a block of bytes (Q8_0).
 macro_rules! bytes {
     ($w:literal, $sum:literal) => {
         concat!(
@@ -160,6 +163,7 @@ macro_rules! bytes {
     };
 }
 
+/// Multiplies a block of nibbles (Q4_0).
 macro_rules! nibbles {
     ($w:literal, $sum:literal) => {
         concat!(
@@ -182,7 +186,8 @@ kernel!(four_rows, bytes, "");
 // Subtracts eight times the sum of the activations.
 kernel!(four_rows_of_nibbles, nibbles, "vaddv.s8 r2, q0\nvaddva.s8 r2, q1\nlsl r2, r2, #3\nvsub.i32 q5, q5, r2\n");
 
-/// Multiplies 16 codes of two groups of a row with their quants in q0 to q3.
+/// Multiplies 16 bytes of codes of a row: the low halves with the quants in `$x`, to `$low`; the high halves with those
+/// in `$y`, to `$high`.
 macro_rules! halves {
     ($w:literal, $multiply:literal, $low:literal $x:literal, $high:literal $y:literal) => {
         concat!(
@@ -207,8 +212,8 @@ macro_rules! halves {
     };
 }
 
-/// For each of two rows, the sum of a block's groups times their scales: eight scales of each row are at `scales`, and
-/// the two sums are written after them.
+/// Computes for each of two rows the sum of a block's groups times their scales. `scales` points to eight `i8` scales
+/// of each row; the two `i32` sums are written after them.
 ///
 /// # Safety
 ///

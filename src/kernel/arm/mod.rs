@@ -1,6 +1,6 @@
 //! 32-bit Arm with a floating-point unit (fused multiply-add, conversions of f16), the DSP extension of a Cortex-M (two
-//! products per instruction), Helium or NEON. These kernels use instructions that the compiler does not generate from plain
-//! Rust.
+//! products per instruction), Helium or NEON. These kernels use instructions that the compiler does not generate from
+//! plain Rust.
 //!
 //! `target.rs` determines the first two from the name of the target; Linux reports NEON at run time. The assembly names
 //! the registers of a Cortex-M's unit directly, because register operands need a target feature that these targets do

@@ -1,9 +1,9 @@
 //! The build script: determines the instructions of a 32-bit Arm target.
 //!
 //! Stable compilers do not report them in `cfg(target_feature)`, but the target's name does: `cortex_m_fpu` (VFMA and
-//! conversions of f16), `cortex_m_dsp` (SMLAD) and `helium` (with the feature of this name). With `arm_linux` the processor may have the former together with
-//! NEON, which is detected at run time. `arm_fpu` is set in both cases. (`memory_sanitizer` selects the scalar kernels
-//! only; `.ci/sanitizers` sets it.)
+//! conversions of f16) and `cortex_m_dsp` (SMLAD). `helium` also needs the feature of this name. With `arm_linux` the
+//! processor may have VFMA and the conversions together with NEON, which is detected at run time. `arm_fpu` is set for
+//! `cortex_m_fpu` and `arm_linux`. (`memory_sanitizer` selects the scalar kernels only; `.ci/sanitizers` sets it.)
 
 use std::env::var;
 

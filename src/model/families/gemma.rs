@@ -59,8 +59,9 @@ const fn cap(keys: &mut Keys<'_, '_>, name: &'static str, default: Option<f32>) 
     if keys.has_key(name) { keys.unless_zero(name) } else { Ok(default) }
 }
 
-/// Spec shared by Gemma 2 and 3. The last layer of every `period` is global, unless the file has a pattern. Models with `largest` layers (27B) scale scores by `1 / sqrt(dim / heads)` instead of
-/// `1 / sqrt(head_dim)`. Files have no key for this; llama.cpp also decides by the number of layers.
+/// Spec shared by Gemma 2 and 3. The last layer of every `period` is global, unless the file has a pattern. Models with
+/// `largest` layers (27B) scale scores by `1 / sqrt(dim / heads)` instead of `1 / sqrt(head_dim)`. Files have no key
+/// for this; llama.cpp also decides by the number of layers.
 const fn with_post_norms<'a>(
     keys: &mut Keys<'_, 'a>,
     spec: Spec<'a>,

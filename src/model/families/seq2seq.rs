@@ -46,7 +46,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     })
 }
 
-/// The value in `values` of the string that the key holds.
+/// Returns the value of the pair in `values` whose name the key holds.
 const fn one_of<T: Copy>(keys: &mut Keys<'_, '_>, name: &'static str, values: &[(&str, T)]) -> Result<T, Error> {
     let Some(found) = tri!(keys.text(name)) else { return Err(keys.missing(name)) };
     let mut rest = values;

@@ -48,7 +48,7 @@ impl<'a> Keys<'_, 'a> {
         // YaRN's factor applies to whole queries and keys, not only to the rotated part.
         let (scaling, yarn) = match rope.scaling {
             Scaling::Yarn { log_multiplier, .. } if log_multiplier > 0.0 => {
-                // With a multiplier of 1 nothing is left for cosines and sines.
+                // A multiplier of 1 leaves cosines and sines unscaled.
                 (rope.scaling.with_log_multiplier(1.0), log_multiplier)
             }
             scaling => (scaling, 0.0),

@@ -27,8 +27,8 @@ impl<'a> Keys<'_, 'a> {
         Ok(dim)
     }
 
-    /// Reads how queries grow with the position, if they do. Without a length of its own in the file, the step is the
-    /// context length before YaRN's scaling.
+    /// Reads the temperature by which queries grow with the position, if the file has one. If the file has no length
+    /// for it, the length is the context length before YaRN's scaling.
     pub const fn temperature(&mut self, spec: &Spec<'_>) -> Result<Option<Temperature>, Error> {
         let length = match (tri!(self.nonzero("attention.temperature_length", i32::MAX as usize)), spec.global.rope) {
             (Some(length), _) => length,

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::{env, fs};
 
-/// As in `host_demo::boards`.
+/// Size of a worker's stack in bytes, as in `host_demo::boards`.
 const STACK: usize = 16 * 1024;
 
 fn numbers(name: &str, default: &str) -> Vec<usize> {
@@ -39,7 +39,7 @@ fn main() {
     script += "}\nSECTIONS {\n";
     script += "  .text : { KEEP(*(.start)) *(.text .text.*) } > FLASH\n";
     script += "  .rodata : { *(.rodata .rodata.* .srodata .srodata.*) } > FLASH\n";
-    // First in its region: an overflow leaves the RAM and does not reach statics.
+    // Stacks come first in their region, so that an overflow leaves the RAM and does not reach statics.
     for (i, region) in stacks.iter().enumerate() {
         writeln!(script, "  .stack{i} (NOLOAD) : ALIGN(16) {{ . += {STACK}; _stack_{i} = .; }} > RAM{region}").unwrap();
     }

@@ -141,7 +141,7 @@ impl File {
 }
 
 impl Changes {
-    /// The changed file.
+    /// Applies the changes to `file`, and builds it.
     pub fn build(&self, mut file: Builder) -> Vec<u8> {
         for change in self.changes.iter() {
             change.apply(&mut file);

@@ -28,7 +28,7 @@ impl Run {
         self.plan_with(gguf, |options| options)
     }
 
-    /// The same with further options.
+    /// Like [`plan`](Self::plan), with further options.
     pub fn plan_with(&self, gguf: &Gguf<'_>, more: impl FnOnce(Options) -> Options) -> Option<Plan> {
         let kv = KvType::ALL[usize::from(self.kv) % KvType::ALL.len()];
         let (context, batch) = (1 + usize::from(self.context) % 64, 1 + usize::from(self.batch) % 16);

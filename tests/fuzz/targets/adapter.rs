@@ -1,5 +1,5 @@
-//! Every LoRA adapter that loads gives the same logits on all kernels and in any memory, and none at all where it is not
-//! used.
+//! Every LoRA adapter that loads gives the same logits with all kernels and in any memory. An adapter that is not used
+//! does not change the logits.
 #![no_main]
 
 use arbitrary::Arbitrary;

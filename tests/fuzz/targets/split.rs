@@ -13,11 +13,11 @@ use libfuzzer_sys::fuzz_target;
 #[derive(Arbitrary, Debug)]
 struct Case {
     family: u8,
-    /// Tensors before which the model is cut, of 256 parts of the list.
+    /// Positions in the list of tensors, in units of 1/256 of its length, where the model is cut.
     cuts: List<u8, 5>,
     /// Changes to pieces, chosen by number.
     changes: List<(u8, Changes), 2>,
-    /// Pieces that change places.
+    /// Two pieces to exchange.
     swapped: Option<(u8, u8)>,
     run: Run,
 }

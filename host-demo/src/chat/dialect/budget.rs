@@ -1,5 +1,5 @@
-//! The budget of thoughts: the maximum number of their tokens in an answer. When it is used up, the tokens that close the
-//! thought are written in place of sampled ones.
+//! The budget of thoughts: the maximum number of tokens of all thoughts in an answer. When it is used up, the tokens
+//! that close the thought replace sampled ones.
 
 use std::collections::VecDeque;
 
@@ -15,22 +15,22 @@ use crate::text;
 #[derive(Clone, Debug)]
 pub struct ThoughtBudget {
     reader: Reader,
-    /// Number of tokens that are left.
+    /// Number of tokens that thoughts may still have.
     left: usize,
-    /// True if a thought was closed.
+    /// True if the budget has closed a thought.
     has_closed: bool,
     /// Tokens that are written next, regardless of the logits.
     forced: VecDeque<TokenId>,
 }
 
 impl ThoughtBudget {
-    /// Starts before the answer that `reader` reads.
+    /// Creates the budget of an answer, of which `reader` has read nothing yet.
     pub fn new(reader: Reader, tokens: usize) -> Self {
         Self { reader, left: tokens, has_closed: false, forced: VecDeque::new() }
     }
 
-    /// Returns the token that must come next, if the thought is to be closed. `constraint` is the grammar that applies
-    /// here; nothing is forced against it.
+    /// Returns the next token that closes the thought; `None` while the budget lasts. `constraint` is the grammar that
+    /// applies here: tokens that it does not allow are not forced.
     pub fn forced(&mut self, tokenizer: &Tokenizer<'_, '_>, constraint: Option<&Constraint<'_>>) -> Option<TokenId> {
         if self.left == 0 && self.forced.is_empty() && self.reader.is_thinking() {
             let how = Encode { add_special: false, parse_special: true };

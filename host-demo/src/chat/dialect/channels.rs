@@ -51,7 +51,8 @@ impl Header {
 }
 
 impl Channels<String> {
-    /// Returns the text that ends a thought and begins the next message. `is_final` adds the header of the content.
+    /// Returns the text that ends a thought and begins the next message. `is_final` adds the header of a message with
+    /// content.
     pub fn after_thought(&self, has_recipients: bool, is_final: bool) -> String {
         let (end, header) = match has_recipients {
             true => (&self.ends[3], " to=user".to_string()),

@@ -1,11 +1,11 @@
 //! The gate waits for the mark in an answer after which a grammar applies: the end of a thought, or the start of a
 //! call.
 
-/// The mark, and the text before it.
+/// The mark to wait for, and the kind of the text before it.
 #[derive(Clone, Debug)]
 pub struct GateSettings {
     pub until: String,
-    /// True if the text before the mark is a thought, after which the answer is still to come.
+    /// True if the text before the mark is a thought. The answer then follows the mark.
     pub is_thought: bool,
     /// The mark to wait for after this one.
     pub then: Option<Box<GateSettings>>,

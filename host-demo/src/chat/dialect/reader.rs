@@ -132,8 +132,8 @@ impl Reader {
         self.is_harmony() || matches!(self.state, State::Start | State::Thought { .. } | State::Channel(_))
     }
 
-    /// Returns the text that closes the open thought. In channels, it also begins the next message: the header is left to
-    /// the model, unless the message can only be content or `is_last` is true.
+    /// Returns the text that closes the open thought. In channels, it also begins the next message. The
+    /// model writes the header of this message, unless it can only be content or `is_last` is true.
     pub fn closing(&self, is_last: bool) -> String {
         let Dialect { channels, has_recipients, .. } = &*self.dialect;
         match &self.state {

@@ -73,7 +73,7 @@ fn mamba1(keys: &mut Keys<'_>) -> Result<()> {
     keys.set("ssm.time_step_rank", c.number(&["time_step_rank", "dt_rank"])?.unwrap_or(width.div_ceil(16)));
     norm(keys)?;
     keys.set("ssm.dt_b_c_rms", c.text("model_type") == Some("falcon_mamba"));
-    // llama.cpp has no key for this epsilon and takes the other.
+    // llama.cpp has no key for this epsilon and uses the other one.
     let (own, other) = (c.float(&["mixer_rms_eps"])?, c.float(&["layer_norm_epsilon"])?);
     if let Some(own) = own.filter(|own| Some(*own) != other) {
         keys.set("ssm.dt_b_c_rms_epsilon", own);

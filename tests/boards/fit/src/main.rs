@@ -43,13 +43,13 @@ fn tell(out: &mut Register) -> Result<(), Error> {
     Ok(())
 }
 
-/// An UART's data register.
+/// The data register of a UART.
 struct Register(*mut u8);
 
 impl Write for Register {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for byte in text.bytes() {
-            // SAFETY: a register, on a board that this program ran on.
+            // SAFETY: the program is linked and not run. On a board, the address would be that of a register.
             unsafe { self.0.write_volatile(byte) };
         }
         Ok(())
@@ -66,7 +66,7 @@ extern "C" fn main() -> ! {
     }
 }
 
-// Stack and first instruction, and room for the vectors of 240 interrupts.
+// The vector table: the initial stack pointer, the first instruction, and room for 14 exceptions and 240 interrupts.
 #[cfg(target_arch = "arm")]
 core::arch::global_asm!(
     ".section .start, \"ax\"",

@@ -1,5 +1,5 @@
-//! Compares matrix products by the board's kernels with those by the scalar ones, bit for bit: random weights and
-//! activations, also of magnitudes whose scales round to 0 or overflow.
+//! Compares matrix products of the board's kernels with those of the scalar kernels, bit for bit. Weights and
+//! activations are random; some activations are so small or large that their scales round to 0 or overflow.
 #![no_std]
 #![no_main]
 
@@ -27,7 +27,7 @@ impl Random {
     }
 }
 
-/// The products of one table with the same operands.
+/// Computes a product with one table of kernels.
 fn products(
     kernels: &Kernels,
     kind: TensorType,
@@ -43,7 +43,7 @@ fn products(
     Some(out)
 }
 
-/// Compares one product of every shape. Returns how many differ.
+/// Compares products of different shapes. Returns the number of products that differ.
 fn compare(kind: TensorType, scale: f32, random: &mut Random) -> Option<usize> {
     let (elements, block_bytes) = kind.block();
     let mut different = 0;
@@ -55,7 +55,7 @@ fn compare(kind: TensorType, scale: f32, random: &mut Random) -> Option<usize> {
         let weights = weights.get_mut(skip..skip + rows * cols / elements * block_bytes)?;
         for block in weights.chunks_exact_mut(block_bytes) {
             block.fill_with(|| random.bits() as u8);
-            // The scales, and the scales of minimums: any f16 of less than 2.
+            // The scales, and the scales of minimums: any f16 of magnitude less than 2.
             block.iter_mut().skip(1).step_by(2).take(if elements == 32 { 1 } else { 2 }).for_each(|byte| *byte &= 0xbf);
         }
         let x = x.get_mut(..cols * tokens)?;

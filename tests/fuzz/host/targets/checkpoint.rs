@@ -1,5 +1,5 @@
-//! Any checkpoint and any adapter in safetensors or torch's format is refused, or gives a GGUF file that parses. The
-//! unchanged ones are converted, and the model opens.
+//! Any checkpoint and any adapter in safetensors or torch's format is refused, or gives a GGUF file that parses.
+//! Unchanged files are converted, and the model opens.
 #![no_main]
 
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ fn fixture(name: &str) -> Vec<u8> {
     std::fs::read(path).expect("a committed file")
 }
 
-/// The files of a directory.
+/// The files of a checkpoint or adapter.
 struct Files {
     config: Value,
     header: Value,
@@ -77,7 +77,7 @@ fn remove(names: &[&str]) {
     names.iter().for_each(|name| _ = std::fs::remove_file(path(name)));
 }
 
-/// Checks what a conversion wrote.
+/// Checks the result of a conversion.
 fn check(is_unchanged: bool, result: anyhow::Result<()>, out: &Path) {
     match result {
         Ok(()) => {

@@ -1,4 +1,5 @@
-//! Any HTTP request to any route gets an answer: a complete body, or an error in one line that is the client's fault.
+//! Any HTTP request to any route gets a complete answer, and no status of 500 or more. Messages of errors have one
+//! line.
 //!
 //! A thread answers in place of the engine.
 #![no_main]
@@ -150,7 +151,7 @@ static REQUESTS: LazyLock<Vec<(&str, Value)>> = LazyLock::new(|| {
     ]
 });
 
-/// A form with a sound, of words.
+/// Words of forms with a sound.
 const FORM: &[&str] = &[
     "--x\r\n",
     "--x--\r\n",
