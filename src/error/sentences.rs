@@ -19,10 +19,10 @@ macro_rules! sentences {
                 Sentence { template: self.template(), pieces: self.pieces() }
             }
 
-            /// Returns the number of the error in the guide's [list](crate::guide::what_can_go_wrong), which begins at
-            /// 1. The number is the same for all combinations of features. It is for programs that have no room for the
-            /// sentences of [`Display`](core::fmt::Display): the linker removes the sentences from a program that does
-            /// not format errors.
+            /// Returns the number of the error in the guide's [list](crate::guide::what_can_go_wrong). The number is the
+            /// same for all combinations of features. It is for programs that have no room for the sentences of
+            /// [`Display`](core::fmt::Display): the linker removes the sentences from a program that does not format
+            /// errors.
             ///
             /// ```
             /// use arenite::Gguf;

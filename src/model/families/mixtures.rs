@@ -237,6 +237,8 @@ pub(super) const fn llama4<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
         qk_norm_after_rope: true,
         shared_experts: if spec.experts.is_some() { Some(shared) } else { None },
         expert_layers: Pattern::Every(tri!(keys.period("interleave_moe_layer_step", 1))),
+        // As in llama.cpp, files cannot choose another router.
+        router: Router::Scored { scores: Scores::Sigmoid, scale: 1.0, groups: 1, used_groups: 1 },
         weighted_inputs: true,
         ..spec
     })
