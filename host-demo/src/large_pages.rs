@@ -96,8 +96,7 @@ impl Job {
     fn run(&self) {
         while !self.stop.load(Ordering::Relaxed) {
             let offset = self.next.fetch_add(CHUNK, Ordering::Relaxed);
-            // The last part of a large page remains mapped.
-            let len = CHUNK.min(self.len.saturating_sub(offset)) / LARGE * LARGE;
+            let len = CHUNK.min(self.len.saturating_sub(offset));
             if len == 0 || self.copy(offset, len).is_err() {
                 return;
             }
@@ -123,7 +122,7 @@ unsafe impl Send for Aligned {}
 unsafe impl Sync for Aligned {}
 
 impl Aligned {
-    /// Reserves `len` bytes without access.
+    /// Reserves whole large pages for `len` bytes, without access.
     fn reserve(len: usize) -> io::Result<Self> {
         let all = len
             .checked_next_multiple_of(LARGE)
@@ -137,7 +136,7 @@ impl Aligned {
         }
         let before = first.addr().next_multiple_of(LARGE) - first.addr();
         let at = first.wrapping_byte_add(before);
-        let kept = len.next_multiple_of(4096);
+        let kept = len.next_multiple_of(LARGE);
         // SAFETY: both ranges are inside the new mapping, which nobody else uses; they begin and end at pages.
         unsafe {
             if before > 0 {
@@ -157,7 +156,12 @@ impl Aligned {
         let flags = libc::MAP_PRIVATE | libc::MAP_FIXED;
         // SAFETY: replaces the reservation, which belongs to `range`.
         let mapped = unsafe { libc::mmap(range.at, len, libc::PROT_READ, flags, file.as_raw_fd(), 0) };
-        if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(range) }
+        if mapped == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the range belongs to this value. Some file systems read a file in large pages; it is only a hint.
+        unsafe { libc::madvise(range.at, len, libc::MADV_HUGEPAGE) };
+        Ok(range)
     }
 
     /// Writable memory for large pages.
@@ -165,16 +169,21 @@ impl Aligned {
         let range = Self::reserve(len)?;
         // SAFETY: the range belongs to this value.
         unsafe {
-            if libc::mprotect(range.at, len, libc::PROT_READ | libc::PROT_WRITE) != 0 {
+            if libc::mprotect(range.at, range.size(), libc::PROT_READ | libc::PROT_WRITE) != 0 {
                 return Err(io::Error::last_os_error());
             }
-            libc::madvise(range.at, len, libc::MADV_HUGEPAGE); // only a hint
+            libc::madvise(range.at, range.size(), libc::MADV_HUGEPAGE); // only a hint
         }
         Ok(range)
     }
 
     fn start(&self) -> usize {
         self.at.addr()
+    }
+
+    /// Bytes of its large pages.
+    fn size(&self) -> usize {
+        self.len.next_multiple_of(LARGE)
     }
 
     /// The bytes of memory that [`anonymous`](Self::anonymous) returned.
@@ -186,11 +195,11 @@ impl Aligned {
     /// Moves the memory to `to`, read-only, in place of the mapping there.
     fn move_to(self, to: usize) -> io::Result<()> {
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-        // SAFETY: the memory belongs to this value. `to` is inside the mapping of the file that `Job` copies, which
-        // outlives the job and has the same bytes there; the system replaces it at once for all threads.
+        // SAFETY: the memory belongs to this value. `to` is a large page of the mapping of the file that `Job` copies,
+        // which outlives the job and has the same bytes there; the system replaces it at once for all threads.
         let moved = unsafe {
-            libc::mprotect(self.at, self.len, libc::PROT_READ);
-            libc::mremap(self.at, self.len, self.len, flags, to)
+            libc::mprotect(self.at, self.size(), libc::PROT_READ);
+            libc::mremap(self.at, self.size(), self.size(), flags, to)
         };
         if moved == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -203,7 +212,7 @@ impl Aligned {
 impl Drop for Aligned {
     fn drop(&mut self) {
         // SAFETY: the range belongs to this value, and nothing borrows it any more.
-        unsafe { libc::munmap(self.at, self.len) };
+        unsafe { libc::munmap(self.at, self.size()) };
     }
 }
 
