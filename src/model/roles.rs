@@ -328,7 +328,7 @@ impl Role {
 
     /// Finds the role of the tensor called `name` in a stack.
     pub(super) fn of(name: &str, stack: Stack) -> Place {
-        let (prefix, rest) = match name.split_once('.') {
+        let (prefix, rest) = match split_at_dot(name) {
             Some((prefix @ ("enc" | "dec"), rest)) => (prefix, rest),
             _ => ("", name),
         };
@@ -426,7 +426,7 @@ impl Role {
     fn named(name: &str, prefixed: bool) -> Option<(Self, usize, Piece)> {
         let (name, layer) = match name.strip_prefix("blk.") {
             Some(rest) => {
-                let (number, name) = rest.split_once('.')?;
+                let (number, name) = split_at_dot(rest)?;
                 (name, Some(index(number)?))
             }
             None => (name, None),
@@ -451,7 +451,7 @@ impl Role {
                 return Some((role, piece));
             }
         }
-        let (part, rest) = name.split_once('.').filter(|_| built::EXPERTS)?;
+        let (part, rest) = split_at_dot(name).filter(|_| built::EXPERTS)?;
         let number = rest.strip_suffix(".weight")?;
         let role = match part {
             "ffn_gate" => Self::FfnGateExps,
@@ -476,6 +476,12 @@ impl Role {
     pub(super) const fn is_lookup(self) -> bool {
         matches!(self, Self::TokenEmbd | Self::PositionEmbd | Self::TokenTypes | Self::PerLayerTokenEmbd)
     }
+}
+
+/// Splits a name at its first dot. (With [`str::split_once`], a program built for size can contain a panic.)
+fn split_at_dot(name: &str) -> Option<(&str, &str)> {
+    let (first, rest) = name.split_at_checked(name.bytes().position(|byte| byte == b'.')?)?;
+    Some((first, rest.strip_prefix('.')?))
 }
 
 /// A number in a name. Accepts only the spelling that writers use, so that no two names mean the same tensor.

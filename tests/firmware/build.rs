@@ -3,23 +3,24 @@
 use std::{env, fs, path::Path};
 
 fn main() {
-    // The model. A file of more than 3 MiB, which does not fit into the flash, goes to external flash.
+    // The model. On the Cortex-M33, a file of more than 3 MiB, which does not fit into the flash, goes to external flash.
     println!("cargo:rerun-if-env-changed=ARENITE_MODEL");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let model = env::var("ARENITE_MODEL").map_or(root.join("host-demo/models/stories.gguf"), Into::into);
     println!("cargo:rustc-env=ARENITE_MODEL={}", model.display());
-    let is_external = fs::metadata(&model).is_ok_and(|file| file.len() > 3 << 20);
+    let target = env::var("TARGET").unwrap();
+    let is_m33 = target.starts_with("thumbv8m") && env::var("CARGO_FEATURE_HELIUM").is_err();
+    let is_external = is_m33 && fs::metadata(&model).is_ok_and(|file| file.len() > 3 << 20);
     println!("cargo:rustc-check-cfg=cfg(external_flash)");
     if is_external {
         println!("cargo:rustc-cfg=external_flash");
     }
 
-    let target = env::var("TARGET").unwrap();
     let board = match target.split('.').next() {
-        Some("thumbv8m") if env::var("CARGO_FEATURE_HELIUM").is_ok() => "mps3-an547",
-        Some("thumbv8m") if is_external => "mps2-an505-external",
-        Some("thumbv8m") => "mps2-an505",
-        _ if target.starts_with("thumbv6m") => "microbit",
+        _ if is_external => "mps2-an505-external",
+        _ if is_m33 => "mps2-an505",
+        Some("thumbv8m") => "mps3-an547",
+        Some("thumbv6m-none-eabi") => "microbit",
         _ => "mps2-an386",
     };
     let out = env::var("OUT_DIR").unwrap();

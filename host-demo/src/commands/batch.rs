@@ -75,7 +75,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let kept = args.session.as_deref().map(SessionFile::open).transpose()?;
     let options = RunOptions { parallel: args.parallel, ..SessionFile::sized(kept.as_ref(), args.run.options()?) };
     let host = Host::new(OpenModel::new(file, options)?, false)?;
-    host.announce(0, 0);
+    host.announce(None);
     let Host { open, plan, service } = host;
     let (commands, asked) = channel();
     let window = 4 * args.parallel;

@@ -152,6 +152,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
         lora: &lora,
         features,
         level: args.opt,
+        is_packed: matches!(Tokenizer::index_bytes(&gguf), Ok(0)),
         work,
         note: normalizer::note(&gguf),
     };
@@ -172,6 +173,8 @@ struct Program<'a> {
     lora: &'a AdapterFiles,
     features: BTreeSet<&'static str>,
     level: Level,
+    /// True if the file contains the tokenizer's index: the program then has no code that builds one.
+    is_packed: bool,
     /// Work per token; `None` for encoders and experts.
     work: Option<Work>,
     /// A line about the tokenizer.
@@ -180,7 +183,7 @@ struct Program<'a> {
 
 impl Program<'_> {
     fn flash(&self, target: Target) -> program::Flash {
-        program::flash(&self.features, target, self.level)
+        program::flash(&self.features, target, self.level, self.is_packed)
     }
 }
 

@@ -124,7 +124,7 @@ fn one(args: &Args, file: ModelFile, program: &ProgramMemory) -> Result<()> {
         let (bytes, memory) = (Bytes(bytes), Bytes(memory));
         bail!("the model takes {bytes}, and --memory is {memory}: give more, or a smaller -c or --parallel");
     }
-    host.announce(requests, program);
+    host.announce(Some((requests, program)));
     let (commands, asked) = channel();
     let counters = Arc::new(Counters::default());
     let Host { open, plan, mut service } = host;

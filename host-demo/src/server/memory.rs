@@ -265,11 +265,11 @@ impl ProgramMemory {
     }
 }
 
-/// Bytes of address space that this process uses; `None` if the system does not report them.
+/// Bytes of address space that this process uses; `None` if the system does not report them, as Linux does.
 fn mapped() -> Option<usize> {
-    const PAGE: usize = 4096;
-    let pages = std::fs::read_to_string("/proc/self/statm").ok()?;
-    Some(pages.split(' ').next()?.parse::<usize>().ok()? * PAGE)
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmSize:")?.strip_suffix("kB"))?;
+    Some(kilobytes.trim().parse::<usize>().ok()? * 1024)
 }
 
 /// The memory of the prompts and answers of all requests.

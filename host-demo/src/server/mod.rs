@@ -149,25 +149,29 @@ impl Host {
         plan.workspace + plan.kv + MaskMemory::bytes(service.tokenizer()) + open.file().len() + requests + program
     }
 
-    /// Prints the memory that the process will use, and the routes that the model serves. The parameters are those of
-    /// [`bytes`](Self::bytes).
-    pub fn announce(&self, requests: usize, program: usize) {
+    /// Prints the memory that the process will use, and the routes that the model serves. `server` has the parameters of
+    /// [`bytes`](Self::bytes); without it, the sum leaves out the program and its requests.
+    pub fn announce(&self, server: Option<(usize, usize)>) {
         let Self { open, plan, service } = self;
-        let masks = MaskMemory::bytes(service.tokenizer());
-        let model = open.file().len();
+        let sum = match server {
+            Some((requests, program)) => format!(
+                "requests {}, program with threads and connections {}, in all up to {}",
+                Bytes(requests),
+                Bytes(program),
+                Bytes(self.bytes(requests, program)),
+            ),
+            None => format!("together {}, and the program with its lines", Bytes(self.bytes(0, 0))),
+        };
         note(format_args!(
-            "memory  workspace {}, KV cache {} ({} conversations of {} positions in {}), masks of grammars {}, model {} {}, requests {}, program with threads and connections {}, in all up to {}",
+            "memory  workspace {}, KV cache {} ({} conversations of {} positions in {}), masks of grammars {}, model {} {}, {sum}",
             Bytes(plan.workspace),
             Bytes(plan.kv),
             open.options.parallel,
             service.context,
             plan.options.kv.name(),
-            Bytes(masks),
-            Bytes(model),
+            Bytes(MaskMemory::bytes(service.tokenizer())),
+            Bytes(open.file().len()),
             open.file().held(),
-            Bytes(requests),
-            Bytes(program),
-            Bytes(self.bytes(requests, program)),
         ));
         if open.model().spec().sound().is_some() {
             note("this model transcribes speech: it serves /v1/audio/transcriptions and /v1/audio/translations");

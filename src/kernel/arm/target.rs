@@ -27,15 +27,14 @@ fn main() {
     for (name, value) in settings(&flags) {
         match name {
             // The compiler would use vector instructions that flush denormals, which changes results.
-            "target-cpu" if ["cortex-m55", "cortex-m85"].contains(&value) => {
-                println!("cargo::error=-C target-cpu={value} changes results: use cortex-m33, and the feature helium");
-            }
+            "target-cpu" if ["cortex-m52", "cortex-m55", "cortex-m85"].contains(&value) => refuse_vectors(name, value),
             "target-cpu" => cpu_has_dsp = ["cortex-m33", "cortex-m35p"].contains(&value),
             "target-feature" => {
                 for feature in value.split(',') {
                     match feature {
                         "+dsp" => dsp = Some(true),
                         "-dsp" => dsp = Some(false),
+                        "+mve" | "+mve.fp" => refuse_vectors(name, feature),
                         _ => {}
                     }
                 }
@@ -49,6 +48,10 @@ fn main() {
             println!("cargo::rustc-cfg=helium");
         }
     }
+}
+
+fn refuse_vectors(name: &str, value: &str) {
+    println!("cargo::error=-C {name}={value} changes results: use target-cpu=cortex-m33, and the feature helium");
 }
 
 /// Yields name and value of every `-C name=value` and `-Cname=value` in `flags`, which cargo separates by 0x1f.

@@ -9,7 +9,7 @@ use arenite::sampler::argmax;
 use arenite::tokenizer::{Encode, Tokenizer};
 use arenite::{Error, Gguf, Model, Options, Plan, Session, Workspace, include_model};
 use cortex_m_rt::entry;
-use cortex_m_semihosting::{debug, heprintln, hprint, hprintln};
+use cortex_m_semihosting::{heprintln, hprint, hprintln};
 use heapless::String;
 
 /// The model is read in place, where the linker puts it. `build.rs` selects the file: the story model unless the
@@ -83,28 +83,7 @@ impl Checksum {
     }
 }
 
-#[allow(clippy::empty_loop)] // qemu has exited by now
 #[entry]
 fn main() -> ! {
-    let status = match tell() {
-        Ok(()) => debug::EXIT_SUCCESS,
-        Err(error) => {
-            heprintln!("error: {}", error);
-            debug::EXIT_FAILURE
-        }
-    };
-    debug::exit(status);
-    loop {
-        core::hint::spin_loop();
-    }
-}
-
-/// The linker proves that the program cannot panic: this handler calls a function that does not exist.
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo) -> ! {
-    unsafe extern "C" {
-        fn panic_is_possible() -> !;
-    }
-    // SAFETY: never reached, or the program would not have been linked.
-    unsafe { panic_is_possible() }
+    firmware::finish(tell())
 }

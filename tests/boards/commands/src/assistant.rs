@@ -50,7 +50,7 @@ impl<'m, 'a> Assistant<'m, 'a> {
     pub fn new(gguf: &'a Gguf<'a>, model: &'m Model<'_>) -> Result<Self, Error> {
         let plan = Plan::new(gguf, OPTIONS)?; // an update may have another plan
         Ok(Self {
-            tokenizer: Tokenizer::new(gguf, &mut [])?,
+            tokenizer: Tokenizer::packed(gguf)?,
             grammar: Grammar::new(CALLS)?,
             session: Session::new(model, plan, WORKSPACE.take()?, KV.take()?)?,
             scratch: SCRATCH.take()?,

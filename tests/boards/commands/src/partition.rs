@@ -2,6 +2,7 @@
 
 use core::fmt::{self, Write};
 
+use arenite::tokenizer::Tokenizer;
 use arenite::{Error, Gguf, Model, Plan};
 
 use crate::assistant::{LARGEST, MODEL, OPTIONS};
@@ -32,8 +33,8 @@ impl fmt::Display for Refusal {
             Self::NoHashes => f.write_str("it has no hashes: pack it with `arenite pack`"),
             Self::TooLarge(plan) => write!(
                 f,
-                "it needs {} + {} + {} bytes of memory, and this program has {} + {} + 0",
-                plan.workspace, plan.kv, plan.tokenizer, LARGEST.workspace, LARGEST.kv
+                "it needs {} + {} bytes of memory, and this program has {} + {}",
+                plan.workspace, plan.kv, LARGEST.workspace, LARGEST.kv
             ),
         }
     }
@@ -75,11 +76,10 @@ pub fn choose(board: &mut Board) -> Result<&'static [u8], Error> {
 fn check(file: &[u8], board: &mut Board) -> Result<(), Refusal> {
     let gguf = Gguf::parse(file)?;
     let plan = Plan::new(&gguf, OPTIONS)?;
-    // The index of the tokenizer has to be in the file: there are no statics for it.
-    if plan.workspace > LARGEST.workspace || plan.kv > LARGEST.kv || plan.tokenizer > 0 {
+    if plan.workspace > LARGEST.workspace || plan.kv > LARGEST.kv {
         return Err(Refusal::TooLarge(plan));
     }
-    check_tensors(&gguf)?;
+    check_contents(&gguf)?;
     let mut verify = gguf.verify()?.ok_or(Refusal::NoHashes)?;
     while verify.step(4096)? {
         board.feed_watchdog();
@@ -87,8 +87,10 @@ fn check(file: &[u8], board: &mut Board) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// The tokenizer's index has to be in the file: there are no statics for it.
 #[inline(never)] // keeps the model off the stack of `check`
-fn check_tensors(gguf: &Gguf<'_>) -> Result<(), Error> {
+fn check_contents(gguf: &Gguf<'_>) -> Result<(), Error> {
+    Tokenizer::packed(gguf)?;
     Model::new(gguf).map(drop)
 }
 

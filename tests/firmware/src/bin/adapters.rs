@@ -7,7 +7,7 @@
 use arenite::sampler::argmax;
 use arenite::{Adapter, Context, Engine, Error, Gguf, Model, Options, Plan, TokenId, Work, Workspace, include_model};
 use cortex_m_rt::entry;
-use cortex_m_semihosting::{debug, heprintln, hprint, hprintln};
+use cortex_m_semihosting::{hprint, hprintln};
 
 static MODEL: &[u8] = include_model!(env!("ARENITE_MODEL"));
 static FIRST: &[u8] = include_bytes!(concat!(env!("ARENITE_ADAPTERS"), "/first.gguf"));
@@ -54,28 +54,7 @@ fn together(engine: &mut Engine<'_, '_>, a: &mut Context, b: &mut Context) -> Re
     Ok(())
 }
 
-#[allow(clippy::empty_loop)] // qemu has exited by now
 #[entry]
 fn main() -> ! {
-    let status = match run() {
-        Ok(()) => debug::EXIT_SUCCESS,
-        Err(error) => {
-            heprintln!("error: {}", error);
-            debug::EXIT_FAILURE
-        }
-    };
-    debug::exit(status);
-    loop {
-        core::hint::spin_loop();
-    }
-}
-
-/// The linker proves that the program cannot panic: this handler calls a function that does not exist.
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo) -> ! {
-    unsafe extern "C" {
-        fn panic_is_possible() -> !;
-    }
-    // SAFETY: never reached, or the program would not have been linked.
-    unsafe { panic_is_possible() }
+    firmware::finish(run())
 }

@@ -8,7 +8,8 @@ use arenite::sampler::argmax;
 use arenite::tokenizer::{Encode, Tokenizer};
 use arenite::{Error, Gguf, Model, Options, Plan, Session, Workspace, include_model};
 use cortex_m_rt::entry;
-use cortex_m_semihosting::{debug, hio};
+use cortex_m_semihosting::hio;
+use firmware::{exit, token_mark};
 use heapless::String;
 
 /// Prepared by `arenite pack`: the tokenizer's index is in the file.
@@ -55,38 +56,13 @@ fn print(text: &str) {
     }
 }
 
-/// The plugin `benches/instructions.c` counts instructions between calls of this function.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn token_mark() {
-    // SAFETY: an empty instruction sequence that the compiler cannot see through.
-    unsafe { core::arch::asm!("") };
-}
-
-#[allow(clippy::empty_loop)] // qemu has exited by now
 #[entry]
 fn main() -> ! {
-    let status = match tell() {
-        Ok(()) => debug::EXIT_SUCCESS,
-        Err(error) => {
-            let number = error.number();
-            let digits = [b'0' + number / 100, b'0' + number / 10 % 10, b'0' + number % 10];
-            print(core::str::from_utf8(&digits).unwrap_or_default());
-            debug::EXIT_FAILURE
-        }
-    };
-    debug::exit(status);
-    loop {
-        core::hint::spin_loop();
+    let result = tell();
+    if let Err(error) = &result {
+        let number = error.number();
+        let digits = [b'0' + number / 100, b'0' + number / 10 % 10, b'0' + number % 10];
+        print(core::str::from_utf8(&digits).unwrap_or_default());
     }
-}
-
-/// The linker proves that the program cannot panic: this handler calls a function that does not exist.
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo) -> ! {
-    unsafe extern "C" {
-        fn panic_is_possible() -> !;
-    }
-    // SAFETY: never reached, or the program would not have been linked.
-    unsafe { panic_is_possible() }
+    exit(result.is_ok())
 }

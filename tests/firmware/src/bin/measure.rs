@@ -12,7 +12,8 @@ use arenite::sampler::{Params, Pcg32, Sampler, argmax};
 use arenite::tokenizer::{Encode, Tokenizer};
 use arenite::{Error, Gguf, Model, Options, Plan, Session, TokenId, Workspace};
 use cortex_m_rt::entry;
-use cortex_m_semihosting::{debug, hprintln};
+use cortex_m_semihosting::hprintln;
+use firmware::token_mark;
 
 static WORKSPACE: Workspace<{ 1 << 20 }> = Workspace::new();
 static KV: Workspace<{ 1 << 20 }> = Workspace::new();
@@ -101,14 +102,6 @@ fn loaded() -> &'static [u8] {
     unsafe { core::slice::from_raw_parts(&raw const _model, 16 << 20) }
 }
 
-/// The plugin counts instructions between calls of this function.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn token_mark() {
-    // SAFETY: an empty instruction sequence that the compiler cannot see through.
-    unsafe { core::arch::asm!("") };
-}
-
 /// The free stack, filled with a pattern: words without the pattern were used.
 struct Stack {
     painted: *mut u32,
@@ -143,28 +136,8 @@ impl Stack {
     }
 }
 
-#[allow(clippy::empty_loop)] // qemu has exited by now
 #[entry]
 fn main() -> ! {
     static mut PLAN: Option<Plan> = None;
-    let status = match measure(PLAN) {
-        Ok(()) => debug::EXIT_SUCCESS,
-        Err(error) => {
-            hprintln!("error: {}", error);
-            debug::EXIT_FAILURE
-        }
-    };
-    debug::exit(status);
-    loop {
-        core::hint::spin_loop();
-    }
-}
-
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo) -> ! {
-    unsafe extern "C" {
-        fn panic_is_possible() -> !;
-    }
-    // SAFETY: never reached, or the program would not have been linked.
-    unsafe { panic_is_possible() }
+    firmware::finish(measure(PLAN))
 }
