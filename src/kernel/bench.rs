@@ -55,5 +55,5 @@ pub fn product(
     out: &mut [f32],
 ) {
     let Some(w) = Matrix::at(kind, (rows, cols), weights, 0) else { return };
-    linear(kernels, workers, panels, Batch { products: &[(Some(w), 0)], x: x.0, out, stride: rows }, []);
+    linear(kernels, workers, panels, Batch { products: &[(Some(w), 0)], x: x.0, out, stride: rows }, &());
 }

@@ -358,15 +358,15 @@ unsafe fn tile<S: Isa, W: Weight, const R: usize, const T: usize>(s: S, job: &mu
 pub(super) fn add_product<S: Isa, W: Weight>(s: S, job: &mut Job<'_>) {
     let super::job::Operands { w, rows, cols, x, out, stride, .. } = **job;
     for r in (0..rows).step_by(16) {
-        for k in (0..cols).step_by(4) {
-            let columns = four_columns::<S, W>(s, w, r * cols + k, cols);
+        for k in (0..cols).step_by(8) {
+            let columns = eight_columns::<S, W>(s, w, r * cols + k, cols);
             for t in 0..x.tokens {
                 // SAFETY: the job has these outputs, and nobody else accesses them.
                 let out = unsafe { core::slice::from_raw_parts_mut(out.add(t * stride + r), (rows - r).min(16)) };
                 let Some(x) = x.x.get(t * cols + k..(t + 1) * cols) else { return };
                 let mut acc = load(s, out, 0);
                 let mut add = |column: S::V, x: &f32| acc = column.fma(s.splat(*x), acc);
-                match x.first_chunk::<4>() {
+                match x.first_chunk::<8>() {
                     Some(x) => columns.into_iter().zip(x).for_each(|(column, x)| add(column, x)),
                     None => columns.into_iter().zip(x).for_each(|(column, x)| add(column, x)),
                 }
@@ -376,26 +376,26 @@ pub(super) fn add_product<S: Isa, W: Weight>(s: S, job: &mut Job<'_>) {
     }
 }
 
-/// Four weights of each of 16 rows, from weight `first` on. Weights past the last column have arbitrary values.
+/// Eight weights of each of 16 rows, from weight `first` on. Weights past the last column have arbitrary values.
 #[cfg(feature = "lora")]
 #[inline(always)]
-fn four_columns<S: Isa, W: Weight>(s: S, w: &[u8], first: usize, cols: usize) -> [S::V; 4] {
+fn eight_columns<S: Isa, W: Weight>(s: S, w: &[u8], first: usize, cols: usize) -> [S::V; 8] {
     let (at, stride) = (first * W::BYTES, cols * W::BYTES);
-    if at + 15 * stride + 4 * W::BYTES > w.len() {
+    if at + 15 * stride + 8 * W::BYTES > w.len() {
         return last_columns::<S, W>(s, w.get(at..).unwrap_or_default(), stride);
     }
-    // SAFETY: the last four weights end inside `w`.
-    unsafe { s.four_columns(W::KIND, w.as_ptr().add(at), stride) }
+    // SAFETY: the last eight weights end inside `w`.
+    unsafe { s.eight_columns(W::KIND, w.as_ptr().add(at), stride) }
 }
 
-/// [`four_columns`] of 16 rows that begin in `w`, with zeros past its end.
+/// [`eight_columns`] of 16 rows that begin in `w`, with zeros past its end.
 #[cfg(feature = "lora")]
 #[inline(always)]
-fn last_columns<S: Isa, W: Weight>(s: S, w: &[u8], stride: usize) -> [S::V; 4] {
-    let mut rows = [[0; 16]; 16];
+fn last_columns<S: Isa, W: Weight>(s: S, w: &[u8], stride: usize) -> [S::V; 8] {
+    let mut rows = [[0; 32]; 16];
     for (r, row) in rows.iter_mut().enumerate() {
         copy(w.get(r * stride..).unwrap_or_default(), row);
     }
-    // SAFETY: four weights have at most 16 bytes.
-    unsafe { s.four_columns(W::KIND, rows.as_ptr().cast(), 16) }
+    // SAFETY: eight weights have at most 32 bytes.
+    unsafe { s.eight_columns(W::KIND, rows.as_ptr().cast(), 32) }
 }

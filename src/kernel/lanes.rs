@@ -67,6 +67,20 @@ pub(super) unsafe trait Isa: Copy {
         }
         columns.map(|column| self.load(&column))
     }
+    /// The first eight weights of 16 rows, as [`four_columns`](Self::four_columns).
+    ///
+    /// # Safety
+    ///
+    /// The eight weights of each row may be read.
+    #[cfg(feature = "lora")]
+    #[inline(always)]
+    unsafe fn eight_columns(self, kind: TensorType, rows: *const u8, stride: usize) -> [Self::V; 8] {
+        let four = if kind == TensorType::F32 { 16 } else { 8 }; // bytes
+        // SAFETY: the caller promises these weights.
+        let ([a, b, c, d], [e, f, g, h]) =
+            unsafe { (self.four_columns(kind, rows, stride), self.four_columns(kind, rows.add(four), stride)) };
+        [a, b, c, d, e, f, g, h]
+    }
 
     /// [`exp`], in as many lanes at a time as fit in the registers.
     #[inline(always)]

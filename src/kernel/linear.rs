@@ -3,6 +3,7 @@
 use core::ops::Range;
 
 use super::Kernels;
+use super::addend::Addend;
 use super::fork::{ITEM_TOKENS, ITEM_WEIGHTS, ITEMS_PER_WORKER, Parts, fork};
 use super::form::{Form, SUM_SPAN};
 use super::job::{Acts, Job};
@@ -26,102 +27,56 @@ pub(crate) struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// No matrices.
-    pub fn empty() -> Self {
-        Self { products: &[], x: Acts { x: &[], q: &[], d: &[], sums: &[], tokens: 0 }, out: &mut [], stride: 0 }
-    }
-
     pub fn products(&self) -> impl Iterator<Item = (&'a Matrix<'a>, usize)> + use<'a> {
         self.products.iter().filter_map(|(w, at)| Some((w.as_ref()?, *at)))
     }
 }
 
-/// Computes the products of `batch` and of `more`. The workers divide the rows of all matrices as if they were one
-/// matrix.
+/// Computes the products of `batch`, and adds `addend` to their outputs. The workers divide the rows of all matrices as
+/// if they were one matrix.
 ///
 /// `panels` has room for one panel per worker that takes part. Each row is computed by one worker, so the result does
 /// not depend on the number of workers.
-pub(crate) fn linear<const MORE: usize>(
+pub(crate) fn linear(
     kernels: &Kernels,
     workers: &dyn Workers,
     panels: &mut [u8],
     batch: Batch<'_>,
-    mut more: [Batch<'_>; MORE],
+    addend: &impl Addend,
 ) {
-    let outs = (Out(batch.out.as_mut_ptr()), more.each_mut().map(|batch| Out(batch.out.as_mut_ptr())));
-    let batches = || core::iter::once((&batch, &outs.0)).chain(more.iter().zip(&outs.1));
-    if !batches().all(|(batch, _)| fit(batch.products(), batch.x.tokens, batch.out.len(), batch.stride)) {
+    let Batch { x, stride, .. } = batch;
+    if !fit(batch.products(), x.tokens, batch.out.len(), stride) || !addend.fits(batch.out.len(), stride) {
         debug_assert!(false, "linear: the shapes do not match");
         return;
     }
+    let out = Out(batch.out.as_mut_ptr());
     let (mut all_panels, mut work, mut panel) = (0, 0usize, 0);
-    for (batch, _) in batches() {
-        for (w, _) in batch.products() {
-            all_panels += w.rows().div_ceil(PANEL_ROWS);
-            work = work.saturating_add(w.rows().saturating_mul(w.cols()).saturating_mul(batch.x.tokens));
-            panel = panel.max(if batch.x.tokens > 1 { panel_bytes(w.kind(), w.cols()) } else { 0 });
-        }
+    for (w, _) in batch.products() {
+        all_panels += w.rows().div_ceil(PANEL_ROWS);
+        work = work.saturating_add(w.rows().saturating_mul(w.cols()).saturating_mul(x.tokens));
+        panel = panel.max(if x.tokens > 1 { panel_bytes(w.kind(), w.cols()) } else { 0 });
     }
-    let large = work.checked_div(batch.x.tokens.min(ITEM_TOKENS) * ITEM_WEIGHTS).unwrap_or(0);
+    let large = work.checked_div(x.tokens.min(ITEM_TOKENS) * ITEM_WEIGHTS).unwrap_or(0);
     let items = workers.count().saturating_mul(ITEMS_PER_WORKER).max(large).min(all_panels);
     fork(workers, items, work, panels, panel, &|item, panel| {
+        addend.prepare(kernels);
         let mut range = share(item, items, all_panels);
-        for (batch, out) in batches() {
-            for (w, at) in batch.products() {
-                if let Some((first, w)) = part(w, &mut range) {
-                    // SAFETY: each item has its own rows, so nobody else writes these outputs; `fit` checked that they
-                    // are inside `out`.
-                    unsafe { rows(kernels, &w, &batch.x, (out.at(at + first), batch.stride), panel) };
+        for (w, at) in batch.products() {
+            if let Some((first, w)) = part(w, &mut range) {
+                let at = at + first;
+                // SAFETY: each item has its own rows, so nobody else writes these outputs; `fit` and `fits` checked that they
+                // are inside `out`.
+                unsafe {
+                    rows(kernels, &w, &x, (out.at(at), stride), panel);
+                    addend.add(kernels, out.at(0), stride, at..at + w.rows());
                 }
             }
         }
     });
 }
 
-/// `out[at + t * stride + r] += row r of w * token t` for each `(w, at)`; the outputs are as in [`Batch`]. The weights are
-/// floats, and all matrices have `cols` columns. `x` is `[products][tokens][cols]`.
-#[cfg(feature = "lora")]
-pub(crate) fn add_products(
-    kernels: &Kernels,
-    workers: &dyn Workers,
-    products: &[Product<'_>],
-    (x, tokens): (&[f32], usize),
-    out: &mut [f32],
-    stride: usize,
-) {
-    /// Time of a multiplication relative to one with a quantized row. It is longer because it reads a float.
-    const COST: usize = 4;
-    let products = || products.iter().filter_map(|(w, at)| Some((w.as_ref()?, *at)));
-    if !fit(products(), tokens, out.len(), stride) {
-        debug_assert!(false, "add_products: the shapes do not match");
-        return;
-    }
-    let out = Out(out.as_mut_ptr());
-    let (mut all_panels, mut work) = (0, 0usize);
-    for (w, _) in products() {
-        all_panels += w.rows().div_ceil(PANEL_ROWS);
-        work = work.saturating_add(w.rows().saturating_mul(w.cols()).saturating_mul(COST * tokens));
-    }
-    let items = workers.count().saturating_mul(ITEMS_PER_WORKER).min(all_panels);
-    fork(workers, items, work, &mut [(); 0], 0, &|item, _| {
-        let mut range = share(item, items, all_panels);
-        for (i, (w, at)) in products().enumerate() {
-            let (Some((first, w)), x) =
-                (part(w, &mut range), x.get(i * tokens * w.cols()..(i + 1) * tokens * w.cols()))
-            else {
-                continue;
-            };
-            let x = Acts { x: x.unwrap_or_default(), q: &[], d: &[], sums: &[], tokens };
-            // SAFETY: as in `linear`.
-            if let Some(mut job) = unsafe { Job::new(&w, &x, (out.at(at + first), stride), &mut []) } {
-                kernels.add_product(&mut job);
-            }
-        }
-    });
-}
-
 /// The panels of an item. Items are whole panels, divided as evenly as possible.
-fn share(item: usize, items: usize, panels: usize) -> Range<usize> {
+pub(super) fn share(item: usize, items: usize, panels: usize) -> Range<usize> {
     let begin = |item: usize| (item * panels).checked_div(items).unwrap_or(0);
     begin(item)..begin(item + 1)
 }
@@ -129,30 +84,35 @@ fn share(item: usize, items: usize, panels: usize) -> Range<usize> {
 /// Returns the rows of `w` in a range of panels, and the index of the first of them; `None` if there are none. The
 /// range is relative to the first row of `w`, and afterwards to the first row of the next matrix.
 #[inline(always)]
-fn part<'a>(w: &Matrix<'a>, range: &mut Range<usize>) -> Option<(usize, Matrix<'a>)> {
+pub(super) fn part<'a>(w: &Matrix<'a>, range: &mut Range<usize>) -> Option<(usize, Matrix<'a>)> {
     let (first, last) = (w.rows().min(range.start * PANEL_ROWS), w.rows().min(range.end * PANEL_ROWS));
     let panels = w.rows().div_ceil(PANEL_ROWS);
     *range = range.start.saturating_sub(panels)..range.end.saturating_sub(panels);
     Some((first, w.part(first, last - first).filter(|w| w.rows() > 0)?))
 }
 
-/// `out[at + t * stride + r] = row r of w * token t of x`, on the calling thread.
+/// `out[at + t * stride + r] = row r of w * token t of x` plus `addend`, on the calling thread.
 #[inline(always)]
 pub(crate) fn linear_alone(
     kernels: &Kernels,
     panel: &mut [u8],
     (w, at): (&Matrix<'_>, usize),
     x: &Acts<'_>,
-    out: &mut [f32],
-    stride: usize,
+    (out, stride): (&mut [f32], usize),
+    addend: &impl Addend,
 ) {
     let last = x.tokens.saturating_sub(1).saturating_mul(stride);
-    if at.saturating_add(last).saturating_add(w.rows()) > out.len() {
+    if at.saturating_add(last).saturating_add(w.rows()) > out.len() || !addend.fits(out.len(), stride) {
         debug_assert!(false, "linear: the shapes do not match");
         return;
     }
+    addend.prepare(kernels);
+    let out = out.as_mut_ptr();
     // SAFETY: the check above keeps the outputs inside `out`, which is borrowed mutably.
-    unsafe { rows(kernels, w, x, (out.as_mut_ptr().add(at), stride), panel) };
+    unsafe {
+        rows(kernels, w, x, (out.add(at), stride), panel);
+        addend.add(kernels, out, stride, at..at + w.rows());
+    }
 }
 
 /// Multiplies all rows of a matrix with all tokens.
@@ -160,7 +120,7 @@ pub(crate) fn linear_alone(
 /// # Safety
 ///
 /// For every row `r` and token `t`, `out + t * stride + r` may be written and nobody else accesses it.
-unsafe fn rows(kernels: &Kernels, w: &Matrix<'_>, x: &Acts<'_>, out: (*mut f32, usize), panel: &mut [u8]) {
+pub(super) unsafe fn rows(kernels: &Kernels, w: &Matrix<'_>, x: &Acts<'_>, out: (*mut f32, usize), panel: &mut [u8]) {
     // SAFETY: the caller promises this.
     let job = unsafe { Job::new(w, x, out, panel) };
     debug_assert!(job.is_some(), "linear: the shapes do not match");
@@ -231,13 +191,13 @@ pub(crate) fn quantize(
 }
 
 /// The output pointer, shared by workers that write disjoint rows.
-struct Out(*mut f32);
-// SAFETY: `linear` gives each worker its own rows, and only `at` uses the pointer.
+pub(super) struct Out(pub *mut f32);
+// SAFETY: each worker has its own rows, and only `at` uses the pointer.
 unsafe impl Sync for Out {}
 
 impl Out {
     /// The output of row `r` for the first token.
-    unsafe fn at(&self, r: usize) -> *mut f32 {
+    pub(super) unsafe fn at(&self, r: usize) -> *mut f32 {
         // SAFETY: the caller passes an index inside the output.
         unsafe { self.0.add(r) }
     }

@@ -19,6 +19,7 @@ mod table;
 
 #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
 mod aarch64;
+mod addend;
 #[cfg(any(arm_fpu, cortex_m_dsp))]
 mod arm;
 mod attention;
@@ -35,6 +36,8 @@ mod fours;
 mod job;
 mod lanes;
 mod linear;
+#[cfg(feature = "lora")]
+mod low_rank;
 mod matrix;
 mod panel;
 // Some targets use only a part of this module.
@@ -53,14 +56,15 @@ mod wkv;
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(memory_sanitizer)))]
 mod x86;
 
+pub(crate) use addend::Addend;
 pub(crate) use attention::{Attention, Bias};
 pub(crate) use cache::store;
 pub(crate) use fork::{fork_chunks, fork_pairs};
 pub(crate) use form::Form;
 pub(crate) use job::Acts;
-#[cfg(feature = "lora")]
-pub(crate) use linear::add_products;
 pub(crate) use linear::{Batch, Product, linear, linear_alone, quantize};
+#[cfg(feature = "lora")]
+pub(crate) use low_rank::{LowRank, add_low_rank};
 pub(crate) use matrix::{Kind, Matrix};
 pub(crate) use panel::panel_bytes;
 pub(crate) use recurrent::{CausalConvolution, MAX_TAPS, Recurrence, TILE, Update};

@@ -6,7 +6,7 @@ use super::observer::Inputs;
 use super::scale;
 use crate::built;
 use crate::engine::profile::{Profiler, Section};
-use crate::kernel::{Acts, Batch, Form, Kernels, Matrix, Product, fork_chunks, linear, linear_alone, quantize};
+use crate::kernel::{Acts, Addend, Batch, Form, Kernels, Matrix, Product, fork_chunks, linear, linear_alone, quantize};
 use crate::workers::Workers;
 
 /// Tokens per chunk when workers share tokens.
@@ -90,19 +90,17 @@ impl<'m, 'w> Compute<'m, 'w> {
         if self.lora.has_adapters() {
             return self.adapted((x, tokens), products, out, stride);
         }
-        self.products((x, tokens), products, out, stride, []);
+        self.products((x, tokens), products, (out, stride), &());
     }
 
-    /// Like [`times_each`](Self::times_each), without adapters. Also computes the products of `more`, whose input is not
-    /// quantized, together with the first ones.
+    /// Like [`times_each`](Self::times_each), without adapters, but with `addend`.
     #[inline(always)] // a call costs small models 0.2 %
-    pub(super) fn products<const MORE: usize>(
+    pub(super) fn products(
         &mut self,
         (x, tokens): (&[f32], usize),
         products: &[Product<'_>],
-        out: &mut [f32],
-        stride: usize,
-        mut more: [Batch<'_>; MORE],
+        (out, stride): (&mut [f32], usize),
+        addend: &impl Addend,
     ) {
         let Self { kernels, workers, quants, scales, sums, panels, .. } = self;
         let alone = workers.count() <= 1;
@@ -122,7 +120,7 @@ impl<'m, 'w> Compute<'m, 'w> {
                 acts = quantized;
             }
             if alone {
-                linear_alone(kernels, panels, (w, *at), &acts, out, stride);
+                linear_alone(kernels, panels, (w, *at), &acts, (&mut *out, stride), addend);
                 rest = others;
                 continue;
             }
@@ -130,23 +128,8 @@ impl<'m, 'w> Compute<'m, 'w> {
             let is_like = |(other, _): &&Product<'_>| other.as_ref().is_none_or(|other| other.form() == w.form());
             let Some((alike, after)) = rest.split_at_checked(rest.iter().take_while(is_like).count()) else { return };
             let batch = Batch { products: alike, x: acts, out, stride };
-            linear(
-                kernels,
-                *workers,
-                panels,
-                batch,
-                core::mem::replace(&mut more, [(); MORE].map(|()| Batch::empty())),
-            );
+            linear(kernels, *workers, panels, batch, addend);
             rest = after;
-        }
-        for batch in more {
-            if alone {
-                for (w, at) in batch.products() {
-                    linear_alone(kernels, panels, (w, at), &batch.x, batch.out, batch.stride);
-                }
-            } else if !batch.products.is_empty() {
-                linear(kernels, *workers, panels, batch, []);
-            }
         }
         if built::SCALES {
             scale_products(products, tokens, out, stride);

@@ -4,8 +4,8 @@
 //! model's tensors. Parts of a tensor (in fused projections, or experts) find their rows of `B` the same way, and only
 //! [`Compute`] handles adapters. Each row stores its context, and consecutive rows with the same scale share a product.
 //!
-//! `A x` is computed together with `W x`, and `B` is added to its outputs in a second step. Per output, the sum is one
-//! chain of fma over the columns of `B` that starts with the output of `W`; adapters are added in their order.
+//! Each worker adds the products with `B` to the outputs of `W x` that it has computed, see [`LowRank`]. Per output, the
+//! sum is one chain of fma over the columns of `B` that starts with the output of `W`; adapters are added in their order.
 
 use super::compute::Compute;
 use super::{rows_mut, scale};
@@ -15,7 +15,7 @@ use crate::adapter::Adapter;
 use crate::engine::layout::{EMBEDDINGS, PAIRS, Pair};
 use crate::gguf::Pieces;
 use crate::hash::Hash;
-use crate::kernel::{Acts, Batch, Matrix, Product, add_products};
+use crate::kernel::{Acts, LowRank, Matrix, Product, add_low_rank};
 use crate::model::{Entry, Model};
 use crate::quant::decode_row;
 use bytemuck::Zeroable;
@@ -214,14 +214,9 @@ impl<'m, 'w> Lora<'m, 'w> {
         Some(Found { a: a.part(slab * rank, rank)?, b: b.part(row, w.rows())?, rank })
     }
 
-    /// Returns the next pairs for `products`, whose inputs are `tokens` rows, with the offsets of their outputs.
+    /// Returns the next pairs for `products`, whose inputs are `tokens` rows.
     /// Removes the products that were examined. Returns `None` at the end.
-    fn next_pairs(
-        &self,
-        adapter: usize,
-        products: &mut &[Product<'_>],
-        (at, tokens): (usize, usize),
-    ) -> Option<Pairs<'m>> {
+    fn next_pairs(&self, adapter: usize, products: &mut &[Product<'_>], tokens: usize) -> Option<Pairs<'m>> {
         let mut pairs = Pairs { a: [(None, 0); PAIRS], b: [(None, 0); PAIRS], count: 0, rank: 0 };
         while let Some(((w, of_w), others)) = products.split_first() {
             if let Some(Found { a, b, rank }) = w.as_ref().and_then(|w| self.find(adapter, w)) {
@@ -230,7 +225,7 @@ impl<'m, 'w> Lora<'m, 'w> {
                 }
                 let count = pairs.count;
                 let (Some(to_a), Some(to_b)) = (pairs.a.get_mut(count), pairs.b.get_mut(count)) else { break };
-                (*to_a, *to_b) = ((Some(a), count * tokens * rank), (Some(b), at + of_w));
+                (*to_a, *to_b) = ((Some(a), count * tokens * rank), (Some(b), *of_w));
                 (pairs.count, pairs.rank) = (count + 1, rank);
             }
             *products = others;
@@ -262,7 +257,11 @@ impl Compute<'_, '_> {
         stride: usize,
     ) {
         let cols = x.len().checked_div(tokens).unwrap_or(0);
-        let mut base = products; // computed together with the first pairs
+        // The products are computed together with the first pairs, unless their outputs are multiplied afterwards.
+        let mut is_base_left = products.iter().filter_map(|(w, _)| *w).all(|w| w.scale() == 1.0);
+        if !is_base_left {
+            self.products((x, tokens), products, (out, stride), &());
+        }
         for (adapter, of) in self.lora.adapters.iter().enumerate() {
             let mut first = 0;
             while first < tokens {
@@ -271,24 +270,30 @@ impl Compute<'_, '_> {
                 first += rows;
                 let mut left = products;
                 while scale != 0.0
-                    && let Some(pairs) = self.lora.next_pairs(adapter, &mut left, (start * stride, rows))
+                    && let Some(pairs) = self.lora.next_pairs(adapter, &mut left, rows)
                 {
                     let Pairs { a, b, count, rank } = &pairs;
                     let all = core::mem::take(&mut self.lora.low);
                     let input = x.get(start * cols..(start + rows) * cols);
-                    if let (Some(low), Some(x_rows)) = (all.get_mut(..count * rows * rank), input) {
+                    if let (Some(low), Some(x_rows), Some(a), Some(b)) =
+                        (all.get_mut(..count * rows * rank), input, a.get(..*count), b.get(..*count))
+                    {
                         let input = Acts { x: x_rows, q: &[], d: &[], sums: &[], tokens: rows };
-                        let batch = Batch { products: a, x: input, out: low, stride: *rank };
-                        self.products((x, tokens), core::mem::take(&mut base), out, stride, [batch]);
-                        super::scale(low, of.factor(scale, *rank));
-                        add_products(self.kernels, self.workers, b, (low, rows), out, stride);
+                        let factor = of.factor(scale, *rank);
+                        let pairs = LowRank::new((a, b), input, (low, *rank), factor, start * stride);
+                        if is_base_left {
+                            self.products((x, tokens), products, (out, stride), &pairs);
+                            is_base_left = false;
+                        } else {
+                            add_low_rank(self.kernels, self.workers, &pairs, out, stride);
+                        }
                     }
                     self.lora.low = all;
                 }
             }
         }
-        if !base.is_empty() {
-            self.products((x, tokens), base, out, stride, []);
+        if is_base_left {
+            self.products((x, tokens), products, (out, stride), &());
         }
     }
 
@@ -302,7 +307,9 @@ impl Compute<'_, '_> {
             let Some(low) = self.lora.low.get_mut(..rank) else { return };
             decode_row(a.kind(), a.row(token as usize), low);
             scale(low, of.factor(by, rank));
-            add_products(self.kernels, self.workers, &[(Some(b), 0)], (low, 1), x, b.rows());
+            let input = Acts { x: &[], q: &[], d: &[], sums: &[], tokens: 1 };
+            let b = [(Some(b), 0)];
+            add_low_rank(self.kernels, self.workers, &LowRank::new((&[], &b), input, (low, rank), 1.0, 0), x, x.len());
         }
     }
 }

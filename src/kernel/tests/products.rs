@@ -6,11 +6,11 @@ use std::{format, vec, vec::Vec};
 
 use super::edge::Edge;
 use super::{DATA, Data, Random, UNTOUCHED, block_types, same, tables};
-#[cfg(feature = "lora")]
-use crate::kernel::add_products;
 use crate::kernel::form::SUM_SPAN;
 use crate::kernel::linear::fit;
 use crate::kernel::{Acts, Batch, Form, Kernels, Matrix, SCALAR, linear, panel_bytes};
+#[cfg(feature = "lora")]
+use crate::kernel::{LowRank, add_low_rank};
 use crate::quant::{Format, Plain, TensorType, decode_row, formats, formats_list};
 use crate::workers::{Serial, Workers};
 
@@ -59,7 +59,7 @@ fn product(kernels: &Kernels, w: Matrix<'_>, x: &Acts<'_>, stride: usize) -> Vec
         (Edge::of(w.data()), Edge::of(x.x), Edge::of(x.q), Edge::of(x.d), Edge::of(x.sums));
     let x = Acts { x: &floats, q: &q, d: &d, sums: &sums, tokens: x.tokens };
     let products = &[(Some(Matrix::at(w.kind(), (w.rows(), w.cols()), &data, 0).unwrap()), 0)];
-    linear(kernels, &Serial, &mut panel, Batch { products, x, out: &mut out, stride }, []);
+    linear(kernels, &Serial, &mut panel, Batch { products, x, out: &mut out, stride }, &());
     out.to_vec()
 }
 
@@ -160,7 +160,7 @@ fn several_products() {
                 let mut panels = vec![0xaa; 3 * panel_bytes(TensorType::Q8_0, cols)];
                 let products = [(Some(w[0]), at[0]), (None, 0), (Some(w[1]), at[1]), (Some(w[2]), at[2])];
                 let batch = Batch { products: &products, x: x.acts(), out: &mut out, stride };
-                linear(kernels, &Three, &mut panels, batch, []);
+                linear(kernels, &Three, &mut panels, batch, &());
                 for (w, at) in w.into_iter().zip(at) {
                     let want = product(&SCALAR, w, &x.acts(), w.rows());
                     for (t, want) in want.chunks(w.rows()).enumerate() {
@@ -175,41 +175,81 @@ fn several_products() {
     }
 }
 
-/// Products that are added to outputs: a chain of fma per output, for several matrices with tokens of their own.
+/// Products of adapters: per output a chain of fma that starts with the output, beside the products of a matrix or with
+/// outputs that are there already.
 #[cfg(feature = "lora")]
 #[test]
-fn added_products() {
+fn products_of_adapters() {
     let mut random = Random(19);
     let kinds = [TensorType::F32, TensorType::F16, TensorType::BF16];
-    for case in 0..600 {
+    for case in 0..200 {
         let (data, kind) = (DATA[case % 3], random.pick(&kinds));
-        let (rows, cols, tokens) =
-            ([1 + random.below(70), 1 + random.below(70)], 1 + random.below(18), 1 + random.below(5));
-        let bytes = rows.map(|rows| random.weights(kind, data, rows, cols, 0));
-        let x = random.floats(data, 2 * tokens * cols);
+        let rows = [1 + random.below(70), 1 + random.below(70)];
+        let (cols, rank, tokens) = (1 + random.below(40), 1 + random.below(36), 1 + random.below(5));
         let stride = rows[0] + rows[1] + random.below(3);
-        let start = random.floats(data, stride * (tokens - 1) + rows[0] + rows[1]);
-        let mut want = start.clone();
-        for (i, (bytes, rows, at)) in [(&bytes[0], rows[0], 0), (&bytes[1], rows[1], rows[0])].into_iter().enumerate() {
-            let mut w = vec![0.0; rows * cols];
-            assert!(decode_row(kind, bytes, &mut w));
-            for (t, x) in x[i * tokens * cols..][..tokens * cols].chunks(cols).enumerate() {
-                for (w, y) in w.chunks(cols).zip(&mut want[at + t * stride..]) {
+        // The adapter belongs to the last of the tokens.
+        let before = random.below(tokens);
+        let (own, first, factor) = (tokens - before, before * stride, 1.5);
+        let bytes = |rows: usize, cols: usize, random: &mut Random| random.weights(kind, data, rows, cols, 0);
+        let w = rows.map(|rows| bytes(rows, cols, &mut random));
+        let (a, b) = (rows.map(|_| bytes(rank, cols, &mut random)), rows.map(|rows| bytes(rows, rank, &mut random)));
+        let matrix = |bytes: &[u8], rows, cols| (kind, rows, cols, Edge::of(bytes));
+        let x = Tokens::quantized(&SCALAR, Form::F32, random.floats(data, tokens * cols), tokens);
+        let own_x = Acts { x: &x.x[before * cols..], tokens: own, ..x.acts() };
+        let at = [0, rows[0]];
+        let mut base = vec![UNTOUCHED; stride * (tokens - 1) + rows[0] + rows[1]];
+        let (mut want, mut low) = (base.clone(), vec![]);
+        for i in 0..2 {
+            let of = |bytes: &[u8], rows, cols, x: &Acts<'_>| {
+                let edge = Edge::of(bytes);
+                product(&SCALAR, Matrix::at(kind, (rows, cols), &edge, 0).unwrap(), x, rows)
+            };
+            for (t, y) in of(&w[i], rows[i], cols, &x.acts()).chunks(rows[i]).enumerate() {
+                want[at[i] + t * stride..][..rows[i]].copy_from_slice(y);
+            }
+            low.extend(of(&a[i], rank, cols, &own_x).into_iter().map(|x| x * factor));
+        }
+        base.copy_from_slice(&want);
+        for i in 0..2 {
+            let mut weights = vec![0.0; rows[i] * rank];
+            assert!(decode_row(kind, &b[i], &mut weights));
+            for (t, x) in low[i * own * rank..][..own * rank].chunks(rank).enumerate() {
+                for (w, y) in weights.chunks(rank).zip(&mut want[first + at[i] + t * stride..]) {
                     *y = w.iter().zip(x).fold(*y, |y, (w, x)| libm::fmaf(*w, *x, y));
                 }
             }
         }
+        let edges =
+            [0, 1].map(|i| [matrix(&w[i], rows[i], cols), matrix(&a[i], rank, cols), matrix(&b[i], rows[i], rank)]);
+        let of = |k: usize| edges.each_ref().map(|all| Matrix::at(kind, (all[k].1, all[k].2), &all[k].3, 0));
+        let (ws, as_, bs) = (of(0), of(1), of(2));
+        let a = [(as_[0], 0), (as_[1], own * rank)];
+        let (w, b) = ([(ws[0], 0), (None, 0), (ws[1], at[1])], [(bs[0], 0), (bs[1], at[1])]);
         for kernels in tables().into_iter().chain([&SCALAR]) {
             for workers in [&Serial as &dyn Workers, &Three] {
-                let (first, second, x, mut out) =
-                    (Edge::of(&bytes[0]), Edge::of(&bytes[1]), Edge::of(&x), Edge::of(&start));
-                let w = [(&first, rows[0]), (&second, rows[1])]
-                    .map(|(bytes, rows)| Matrix::at(kind, (rows, cols), bytes, 0));
-                let products = [(w[0], 0), (None, 0), (w[1], rows[0])];
-                add_products(kernels, workers, &products, (&x, tokens), &mut out, stride);
-                same(&out, &want, || {
-                    format!("{} {kind:?} {data:?}, {rows:?} rows, {cols} columns, {tokens} tokens", kernels.name)
-                });
+                let named = |how: &str| {
+                    format!(
+                        "{} {kind:?} {data:?}, {rows:?} rows, rank {rank}, {own} of {tokens} tokens, {how}",
+                        kernels.name
+                    )
+                };
+                let mut space = Edge::of(&vec![f32::NAN; low.len()]);
+                let (x_edge, mut out) = (Edge::of(&x.x), Edge::of(&vec![UNTOUCHED; base.len()]));
+                let acts = Acts { x: &x_edge, ..x.acts() };
+                let own_x = Acts { x: &x_edge[before * cols..], ..own_x };
+                let pairs = LowRank::new((&a, &b), own_x, (&mut space, rank), factor, first);
+                linear(kernels, workers, &mut [], Batch { products: &w, x: acts, out: &mut out, stride }, &pairs);
+                same(&out, &want, || named("together"));
+
+                let mut out = Edge::of(&base);
+                let pairs = LowRank::new((&a, &b), own_x, (&mut space, rank), factor, first);
+                add_low_rank(kernels, workers, &pairs, &mut out, stride);
+                same(&out, &want, || named("after the products"));
+
+                let (mut out, mut given) = (Edge::of(&base), Edge::of(&low));
+                let pairs = LowRank::new((&[], &b), own_x, (&mut given, rank), 1.0, first);
+                add_low_rank(kernels, workers, &pairs, &mut out, stride);
+                same(&out, &want, || named("with A x given"));
             }
         }
     }

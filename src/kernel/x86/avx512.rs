@@ -38,6 +38,47 @@ unsafe fn four_rows(kind: TensorType, at: *const u8, stride: usize) -> __m512 {
     }
 }
 
+/// Weights of 16 bits in the first eight columns of 16 rows: two columns side by side, four times.
+#[cfg(feature = "lora")]
+#[inline]
+#[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
+unsafe fn columns_of_halves(rows: *const u8, stride: usize) -> [__m512i; 4] {
+    // SAFETY: the caller promises the rows.
+    let row = |r: usize| unsafe { _mm_loadu_si128(rows.add(r * stride).cast()) };
+    // Rows `r`, `r + 4`, `r + 8` and `r + 12`, side by side.
+    let four = |r: usize| {
+        let x = _mm512_inserti32x4::<1>(_mm512_castsi128_si512(row(r)), row(r + 4));
+        _mm512_inserti32x4::<3>(_mm512_inserti32x4::<2>(x, row(r + 8)), row(r + 12))
+    };
+    let (a, b, c, d) = (four(0), four(1), four(2), four(3));
+    let (low_ab, low_cd) = (_mm512_unpacklo_epi16(a, b), _mm512_unpacklo_epi16(c, d));
+    let (high_ab, high_cd) = (_mm512_unpackhi_epi16(a, b), _mm512_unpackhi_epi16(c, d));
+    let pairs = [
+        _mm512_unpacklo_epi32(low_ab, low_cd),
+        _mm512_unpackhi_epi32(low_ab, low_cd),
+        _mm512_unpacklo_epi32(high_ab, high_cd),
+        _mm512_unpackhi_epi32(high_ab, high_cd),
+    ];
+    pairs.map(|pair| _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), pair))
+}
+
+/// Decodes pairs of columns with weights of 16 bits.
+#[cfg(feature = "lora")]
+#[inline]
+#[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
+fn sixteen_bits(kind: TensorType, pairs: [__m512i; 4]) -> [Floats; 8] {
+    let column = |half: __m256i| {
+        Floats(if kind == TensorType::F16 {
+            _mm512_cvtph_ps(half)
+        } else {
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(half)))
+        })
+    };
+    let [[a, b], [c, d], [e, f], [g, h]] =
+        pairs.map(|pair| [column(_mm512_castsi512_si256(pair)), column(_mm512_extracti64x4_epi64::<1>(pair))]);
+    [a, b, c, d, e, f, g, h]
+}
+
 // SAFETY: every store method of `Floats` writes the whole array; `four_columns` reads the rows' weights only.
 unsafe impl Isa for Avx512 {
     type V = Floats;
@@ -75,6 +116,19 @@ unsafe impl Isa for Avx512 {
                 Floats(_mm512_shuffle_ps::<0x44>(high_ab, high_cd)),
                 Floats(_mm512_shuffle_ps::<0xee>(high_ab, high_cd)),
             ]
+        }
+    }
+    #[cfg(feature = "lora")]
+    #[inline(always)]
+    unsafe fn eight_columns(self, kind: TensorType, rows: *const u8, stride: usize) -> [Floats; 8] {
+        // SAFETY: the caller promises sixteen rows.
+        unsafe {
+            if kind == TensorType::F32 {
+                let low = self.four_columns(kind, rows, stride);
+                let high = self.four_columns(kind, rows.add(16), stride);
+                return [low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]];
+            }
+            sixteen_bits(kind, columns_of_halves(rows, stride))
         }
     }
     #[inline(always)]

@@ -1,0 +1,31 @@
+//! Additions to the outputs of a matrix product, made by the worker that computed these outputs.
+
+use core::ops::Range;
+
+use super::Kernels;
+
+/// Additions to the outputs of a matrix product. `()` adds nothing.
+pub(crate) trait Addend: Sync {
+    /// True if all outputs are inside `len` floats.
+    fn fits(&self, len: usize, stride: usize) -> bool;
+    /// Computes the part that needs no outputs, unless other workers do it.
+    fn prepare(&self, kernels: &Kernels);
+    /// Adds to the outputs in `range` of each token. Waits until other workers have finished the part that needs no outputs.
+    ///
+    /// # Safety
+    ///
+    /// [`fits`](Self::fits) is true for `out` and `stride`, nobody else accesses the outputs in `range` of any token, and
+    /// [`prepare`](Self::prepare) has returned.
+    unsafe fn add(&self, kernels: &Kernels, out: *mut f32, stride: usize, range: Range<usize>);
+}
+
+impl Addend for () {
+    #[inline(always)]
+    fn fits(&self, _: usize, _: usize) -> bool {
+        true
+    }
+    #[inline(always)]
+    fn prepare(&self, _: &Kernels) {}
+    #[inline(always)]
+    unsafe fn add(&self, _: &Kernels, _: *mut f32, _: usize, _: Range<usize>) {}
+}

@@ -1,0 +1,178 @@
+//! The products of an adapter: `out += B (factor * A x)`, with few columns in `B`.
+
+use core::ops::Range;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use super::Kernels;
+use super::addend::Addend;
+use super::fork::{ITEMS_PER_WORKER, fork};
+use super::job::{Acts, Job};
+use super::linear::{Out, Product, fit, part, rows, share};
+use super::matrix::Matrix;
+use super::panel::PANEL_ROWS;
+use crate::workers::Workers;
+
+/// Time of a multiplication with an adapter's weight relative to one with a quantized row. It is longer because it reads
+/// a float.
+const COST: usize = 4;
+
+/// `out[at + t * stride + r] += row r of b * low[i][t]` for each `(b, at)` with index `i` in `b`, where
+/// `low[i] = factor * (a[i] * x)`. All weights are floats, and all matrices of `b` have `rank` columns.
+///
+/// The workers share the rows of `a`; whoever needs them first begins. Per output, the sum is one chain of fma over the
+/// columns of `b`.
+pub(crate) struct LowRank<'a> {
+    a: &'a [Product<'a>],
+    b: &'a [Product<'a>],
+    x: Acts<'a>,
+    factor: f32,
+    rank: usize,
+    /// Index in `out` where the outputs of the first token of `x` begin.
+    first: usize,
+    /// `[b][tokens][rank]`
+    low: Out,
+    /// Panels of all matrices of `a`.
+    panels: usize,
+    /// How many of them a worker took, and how many are done.
+    taken: AtomicUsize,
+    done: AtomicUsize,
+}
+
+impl<'a> LowRank<'a> {
+    /// Pairs of matrices for the tokens `x`. Empty if the shapes do not match; `a` may also be empty: then `low` holds the
+    /// products already.
+    pub fn new(
+        (a, b): (&'a [Product<'a>], &'a [Product<'a>]),
+        x: Acts<'a>,
+        (low, rank): (&'a mut [f32], usize),
+        factor: f32,
+        first: usize,
+    ) -> Self {
+        let places = b.len().saturating_mul(x.tokens).saturating_mul(rank);
+        let is_right =
+            |(i, (a, at)): (usize, &Product<'_>)| a.is_none_or(|a| a.rows() == rank && *at == i * x.tokens * rank);
+        let fits = low.len() >= places
+            && a.len() <= b.len()
+            && a.iter().enumerate().all(is_right)
+            && b.iter().all(|(b, _)| b.is_none_or(|b| b.cols() == rank));
+        debug_assert!(fits, "LowRank: the shapes do not match");
+        let (a, b) = if fits { (a, b) } else { (&[][..], &[][..]) };
+        let (low, panels) = (Out(low.as_mut_ptr()), a.len() * rank.div_ceil(PANEL_ROWS));
+        Self { a, b, x, factor, rank, first, low, panels, taken: AtomicUsize::new(0), done: AtomicUsize::new(0) }
+    }
+
+    /// `(index, b, at)` of each matrix.
+    fn b(&self) -> impl Iterator<Item = (usize, &Matrix<'a>, usize)> {
+        self.b.iter().enumerate().filter_map(|(i, (b, at))| Some((i, b.as_ref()?, *at)))
+    }
+
+    /// The rows of `b` for the outputs in `range`: the index of the matrix, the rows, and the first of the outputs.
+    fn parts(&self, range: &Range<usize>) -> impl Iterator<Item = (usize, Matrix<'a>, usize)> {
+        self.b().filter_map(|(i, b, at)| {
+            let (begin, end) = (range.start.max(at), range.end.min(at + b.rows()));
+            Some((i, b.part(begin - at, end.checked_sub(begin)?)?, begin))
+        })
+    }
+
+    /// Floats of `low` for a matrix.
+    fn len(&self) -> usize {
+        self.x.tokens * self.rank
+    }
+
+    /// Index of the next panel, if one is left.
+    fn take(&self) -> Option<usize> {
+        let taken = self.taken.load(Ordering::Relaxed);
+        if taken >= self.panels {
+            return None;
+        }
+        #[cfg(target_has_atomic = "ptr")]
+        let taken = self.taken.fetch_add(1, Ordering::Relaxed);
+        #[cfg(not(target_has_atomic = "ptr"))] // the only thread
+        self.taken.store(taken + 1, Ordering::Relaxed);
+        (taken < self.panels).then_some(taken)
+    }
+
+    /// Counts a panel as done.
+    fn finish(&self) {
+        #[cfg(target_has_atomic = "ptr")]
+        self.done.fetch_add(1, Ordering::Release);
+        #[cfg(not(target_has_atomic = "ptr"))] // the only thread
+        self.done.store(self.done.load(Ordering::Relaxed) + 1, Ordering::Release);
+    }
+}
+
+impl Addend for LowRank<'_> {
+    fn fits(&self, len: usize, stride: usize) -> bool {
+        let products = self.b().map(|(_, b, at)| (b, at));
+        len.checked_sub(self.first).is_some_and(|len| fit(products, self.x.tokens, len, stride))
+    }
+
+    fn prepare(&self, kernels: &Kernels) {
+        let each = self.rank.div_ceil(PANEL_ROWS).max(1);
+        while let Some(panel) = self.take() {
+            let (i, first) = (panel / each, panel % each * PANEL_ROWS);
+            let count = PANEL_ROWS.min(self.rank - first);
+            if let Some((Some(a), at)) = self.a.get(i)
+                && let Some(a) = a.part(first, count)
+            {
+                // SAFETY: `new` checked that the outputs of all matrices are inside `low`, side by side. `take` returned `panel` to
+                // this worker only, and nobody reads its outputs before it is done.
+                unsafe {
+                    rows(kernels, &a, &self.x, (self.low.at(at + first), self.rank), &mut []);
+                    for t in 0..self.x.tokens {
+                        let low = core::slice::from_raw_parts_mut(self.low.at(at + t * self.rank + first), count);
+                        low.iter_mut().for_each(|x| *x *= self.factor);
+                    }
+                }
+            }
+            self.finish();
+        }
+    }
+
+    unsafe fn add(&self, kernels: &Kernels, out: *mut f32, stride: usize, range: Range<usize>) {
+        // Each panel that is not done is being computed by another worker, which waits for nobody.
+        while self.done.load(Ordering::Acquire) < self.panels {
+            core::hint::spin_loop();
+        }
+        for (i, b, at) in self.parts(&range) {
+            // SAFETY: `low` has the products of all matrices and tokens, see `new`. They are done, so nobody writes them.
+            let x = unsafe { core::slice::from_raw_parts(self.low.at(i * self.len()), self.len()) };
+            let x = Acts { x, q: &[], d: &[], sums: &[], tokens: self.x.tokens };
+            // SAFETY: `fits` says that these outputs exist, and nobody else accesses them: both are the caller's promises.
+            if let Some(mut job) = unsafe { Job::new(&b, &x, (out.add(self.first + at), stride), &mut []) } {
+                kernels.add_product(&mut job);
+            }
+        }
+    }
+}
+
+/// Adds the products of an adapter to outputs that are there already.
+pub(crate) fn add_low_rank(
+    kernels: &Kernels,
+    workers: &dyn Workers,
+    low_rank: &LowRank<'_>,
+    out: &mut [f32],
+    stride: usize,
+) {
+    if !low_rank.fits(out.len(), stride) {
+        debug_assert!(false, "add_low_rank: the shapes do not match");
+        return;
+    }
+    let out = Out(out.as_mut_ptr());
+    let panels = low_rank.b().map(|(_, b, _)| b.rows().div_ceil(PANEL_ROWS)).sum();
+    let weights = low_rank.a.iter().filter_map(|(a, _)| *a).map(|a| a.rows().saturating_mul(a.cols()));
+    let weights = weights.chain(low_rank.b().map(|(_, b, _)| b.rows().saturating_mul(b.cols())));
+    let work = weights.fold(0, usize::saturating_add).saturating_mul(COST).saturating_mul(low_rank.x.tokens);
+    let items = workers.count().saturating_mul(ITEMS_PER_WORKER).min(panels);
+    fork(workers, items, work, &mut [(); 0], 0, &|item, _| {
+        let mut range = share(item, items, panels);
+        for (_, b, at) in low_rank.b() {
+            if let Some((first, b)) = part(b, &mut range) {
+                let range = at + first..at + first + b.rows();
+                low_rank.prepare(kernels);
+                // SAFETY: `fits` was checked above, and each item has its own rows.
+                unsafe { low_rank.add(kernels, out.at(0), stride, range) };
+            }
+        }
+    });
+}
