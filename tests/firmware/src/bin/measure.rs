@@ -13,7 +13,7 @@ use arenite::tokenizer::{Encode, Tokenizer};
 use arenite::{Error, Gguf, Model, Options, Plan, Session, TokenId, Workspace};
 use cortex_m_rt::entry;
 use cortex_m_semihosting::hprintln;
-use firmware::token_mark;
+use firmware::{exit, token_mark};
 
 static WORKSPACE: Workspace<{ 1 << 20 }> = Workspace::new();
 static KV: Workspace<{ 1 << 20 }> = Workspace::new();
@@ -139,5 +139,12 @@ impl Stack {
 #[entry]
 fn main() -> ! {
     static mut PLAN: Option<Plan> = None;
-    firmware::finish(measure(PLAN))
+    // (With `finish`, the measured stack would include a second copy of the error.)
+    exit(match measure(PLAN) {
+        Ok(()) => true,
+        Err(error) => {
+            hprintln!("error: {}", error);
+            false
+        }
+    })
 }
