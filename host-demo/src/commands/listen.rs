@@ -12,6 +12,8 @@ use crate::model_file::ModelFile;
 use crate::open_model::OpenModel;
 use crate::output::Out;
 use crate::runtime::Memory;
+#[cfg(feature = "microphone")]
+use crate::speech::record;
 use crate::speech::{Format, Request, Sound, Transcriber, Writer};
 
 /// Transcribe speech with a Whisper or Moonshine model
@@ -20,17 +22,23 @@ use crate::speech::{Format, Request, Sound, Transcriber, Writer};
   arenite listen -m whisper-tiny.gguf meeting.mp3
   arenite listen -m whisper-small.gguf film.wav --format srt > film.srt
   arenite listen -m whisper-small.gguf interview.flac --language de --translate
+  arenite listen -m moonshine-tiny.gguf --mic
   arecord -f S16_LE -r 16000 -c 1 | arenite listen -m moonshine-tiny.gguf --stream
 
 Files are WAV, FLAC or MP3, of any rate and number of channels. `arenite convert hf` converts the models.")]
 pub struct Args {
     /// Sound file
-    #[arg(value_name = "FILE", required_unless_present = "stream", conflicts_with = "stream")]
+    #[arg(value_name = "FILE", required_unless_present_any = ["stream", "mic"], conflicts_with_all = ["stream", "mic"])]
     file: Option<PathBuf>,
 
     /// Read raw 16-bit mono samples at 16 kHz from standard input, and print each segment as soon as it is decoded
     #[arg(long)]
     stream: bool,
+
+    /// Listen to the microphone, and print each utterance as soon as it ends (implies --voice); Ctrl-C ends it. Needs the
+    /// feature `microphone`
+    #[arg(long, conflicts_with = "stream")]
+    mic: bool,
 
     /// Transcribe only voices: begin a window where a voice begins, and end it where the voice ends
     #[arg(long)]
@@ -68,7 +76,8 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let session = open.session(&mut memory, plan)?;
     let mut sound = match args.file.as_deref().filter(|path| *path != Path::new("-")) {
         Some(path) => Sound::open(path)?,
-        None => Sound::stream(Box::new(io::stdin().lock())),
+        None if args.mic => record()?,
+        None => Sound::stream(Box::new(io::stdin().lock()))?,
     };
     let mut transcriber = Transcriber::new(open.gguf(), open.model(), open.vocabulary()?, session)
         .with_context(|| open.name().to_string())?;
@@ -77,14 +86,19 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
         translate: args.translate,
         prompt: args.prompt.clone(),
         temperature: 0.0,
-        voice: args.voice,
+        voice: args.voice || args.mic,
     };
     interrupt::listen();
     let mut writer = Writer::new(args.format, Out::lock())?;
     let summary = transcriber.transcribe(&mut sound, &request, &mut |part| {
-        ensure!(!interrupt::asked(), "stopped");
+        ensure!(args.mic || !interrupt::asked(), "stopped"); // Ctrl-C ends the sound of a microphone
         Ok(writer.part(part)?)
     })?;
     writer.finish(&summary, args.translate)?;
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(not(feature = "microphone"))]
+fn record() -> Result<Sound> {
+    anyhow::bail!("this program was built without the feature `microphone`: build it with the feature, or use --stream")
 }

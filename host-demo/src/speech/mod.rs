@@ -3,6 +3,7 @@
 //! | file | |
 //! |---|---|
 //! | `sound` | sounds from files and streams, as samples at 16 kHz |
+//! | `microphone` | the default input device, with the feature `microphone` |
 //! | `marks` | special tokens |
 //! | `decode` | the text of one window |
 //! | `parts` | division of a text by its times |
@@ -12,12 +13,16 @@
 
 mod decode;
 mod marks;
+#[cfg(feature = "microphone")]
+mod microphone;
 mod parts;
 mod sound;
 mod subtitles;
 mod transcriber;
 mod voices;
 
+#[cfg(feature = "microphone")]
+pub use microphone::record;
 pub use parts::Part;
 pub use sound::Sound;
 pub use subtitles::{Format, Writer};

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{Cursor, Read};
+use std::iter;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -31,9 +32,8 @@ pub struct Sound {
 }
 
 enum Source {
-    /// Raw 16-bit samples, and the first byte of an incomplete one.
-    Raw(Box<dyn Read>, Option<u8>),
     File(Box<SoundFile>),
+    Live(Box<dyn Iterator<Item = Result<Vec<f32>>>>, Box<Converter>),
 }
 
 impl Sound {
@@ -51,8 +51,28 @@ impl Sound {
     }
 
     /// A stream of raw 16-bit little-endian mono samples at 16 kHz.
-    pub fn stream(from: Box<dyn Read>) -> Self {
-        Self::of(Source::Raw(from, None))
+    pub fn stream(mut from: Box<dyn Read>) -> Result<Self> {
+        let mut half = None; // the first byte of an incomplete sample
+        let block = move || {
+            let mut buffer = [0; 4096];
+            let count = match from.read(&mut buffer).context("cannot read the sound") {
+                Ok(0) => return None,
+                Ok(count) => count,
+                Err(error) => return Some(Err(error)),
+            };
+            let bytes: Vec<u8> = half.take().into_iter().chain(buffer[..count].iter().copied()).collect();
+            let (pairs, rest) = bytes.as_chunks::<2>();
+            half = rest.first().copied();
+            Some(Ok(pairs.iter().map(|pair| f32::from(i16::from_le_bytes(*pair)) / 32768.0).collect()))
+        };
+        Self::live(RATE as u32, iter::from_fn(block))
+    }
+
+    /// A live sound: blocks of mono samples at `rate`, as a microphone records them. The sound ends with the iterator.
+    pub fn live(rate: u32, blocks: impl Iterator<Item = Result<Vec<f32>>> + 'static) -> Result<Self> {
+        let mut converter = Converter::default();
+        converter.set_rate(rate)?;
+        Ok(Self::of(Source::Live(Box::new(blocks), Box::new(converter))))
     }
 
     fn of(source: Source) -> Self {
@@ -91,34 +111,26 @@ impl Sound {
 impl Source {
     /// Appends further samples. Returns false at the end of the sound.
     fn more(&mut self, samples: &mut Vec<f32>) -> Result<bool> {
-        let (stream, half) = match self {
-            Self::File(file) => return file.more(samples),
-            Self::Raw(stream, half) => (stream, half),
-        };
-        let mut buffer = [0; 4096];
-        let count = stream.read(&mut buffer).context("cannot read the sound")?;
-        let bytes: Vec<u8> = half.take().into_iter().chain(buffer[..count].iter().copied()).collect();
-        let (pairs, rest) = bytes.as_chunks::<2>();
-        samples.extend(pairs.iter().map(|pair| f32::from(i16::from_le_bytes(*pair)) / 32768.0));
-        *half = rest.first().copied();
-        Ok(count > 0)
+        match self {
+            Self::File(file) => file.more(samples),
+            Self::Live(blocks, converter) => {
+                let block = blocks.next().transpose()?;
+                let is_open = block.is_some();
+                converter.push(block.unwrap_or_default());
+                converter.convert(is_open, samples)?;
+                Ok(is_open)
+            }
+        }
     }
 }
 
-/// A sound file, decoded packet by packet to mono samples at 16 kHz.
+/// A sound file, decoded packet by packet.
 struct SoundFile {
     format: Box<dyn FormatReader>,
     decoder: Box<dyn Decoder>,
     track: u32,
     damaged: usize,
-    /// Decoded samples that are not converted yet, fewer than [`CHUNK`] between two packets.
-    waiting: Vec<f32>,
-    /// Number of decoded samples, and of samples after the conversion.
-    decoded: usize,
-    written: usize,
-    rate: u32,
-    /// `None` for files at 16 kHz.
-    resampler: Option<SincFixedIn<f32>>,
+    converter: Converter,
 }
 
 impl SoundFile {
@@ -135,20 +147,10 @@ impl SoundFile {
         let (id, parameters) = (track.id, track.codec_params.clone());
         let decoder = symphonia::default::get_codecs().make(&parameters, &DecoderOptions::default());
         let decoder = decoder.map_err(|_| anyhow!("the codec is not supported: convert the file to WAV"))?;
-        let mut file = Self {
-            format,
-            decoder,
-            track: id,
-            damaged: 0,
-            waiting: Vec::new(),
-            decoded: 0,
-            written: 0,
-            rate: 0,
-            resampler: None,
-        };
+        let mut file = Self { format, decoder, track: id, damaged: 0, converter: Converter::default() };
         // The first packet has the rate, and shows that the file can be decoded.
-        while file.waiting.is_empty() && file.packet()? {}
-        ensure!(file.damaged == 0 || file.decoded > 0, "the file is damaged: no part of it can be decoded");
+        while file.converter.received == 0 && file.packet()? {}
+        ensure!(file.damaged == 0 || file.converter.received > 0, "the file is damaged: no part of it can be decoded");
         Ok(file)
     }
 
@@ -168,13 +170,10 @@ impl SoundFile {
                 let channels = spec.channels.count().max(1);
                 let mut buffer = SampleBuffer::<f32>::new(capacity, spec);
                 buffer.copy_interleaved_ref(decoded);
-                let mono = |frame: &[f32]| frame.iter().sum::<f32>() / channels as f32;
-                let before = self.waiting.len();
-                self.waiting.extend(buffer.samples().chunks_exact(channels).map(mono));
-                if self.waiting.len() > before {
-                    self.set_rate(spec.rate)?;
+                if buffer.samples().len() >= channels {
+                    self.converter.set_rate(spec.rate)?;
                 }
-                self.decoded += self.waiting.len() - before;
+                self.converter.push(mono(buffer.samples(), channels));
             }
             Err(Decoding::DecodeError(_)) => self.damaged += 1,
             Err(error) => bail!("the file is damaged: {error}"),
@@ -182,6 +181,37 @@ impl SoundFile {
         Ok(true)
     }
 
+    /// Appends the samples of the next packet. Returns false at the end of the file, and warns of damage.
+    fn more(&mut self, samples: &mut Vec<f32>) -> Result<bool> {
+        let is_open = self.packet()?;
+        self.converter.convert(is_open, samples)?;
+        if !is_open && self.damaged > 0 {
+            let damaged = self.damaged;
+            crate::output::note(format_args!("warning: {damaged} damaged parts of the sound were left out"));
+        }
+        Ok(is_open)
+    }
+}
+
+/// The mean of the channels of each frame.
+pub fn mono(samples: &[f32], channels: usize) -> Vec<f32> {
+    samples.chunks_exact(channels).map(|frame| frame.iter().sum::<f32>() / channels as f32).collect()
+}
+
+/// Converts mono samples to 16 kHz.
+#[derive(Default)]
+struct Converter {
+    /// Samples that are not converted yet, fewer than [`CHUNK`] between two conversions.
+    waiting: Vec<f32>,
+    /// Number of received samples, and of samples after the conversion.
+    received: usize,
+    written: usize,
+    rate: u32,
+    /// `None` at 16 kHz.
+    resampler: Option<SincFixedIn<f32>>,
+}
+
+impl Converter {
     fn set_rate(&mut self, rate: u32) -> Result<()> {
         if self.rate == rate {
             return Ok(());
@@ -189,7 +219,10 @@ impl SoundFile {
         ensure!(self.rate == 0, "the sampling rate changes within the file: convert the file");
         self.rate = rate;
         if rate as usize != RATE {
-            ensure!((1000..=768_000).contains(&rate), "the sampling rate {rate} Hz is not supported: convert the file");
+            ensure!(
+                (1000..=768_000).contains(&rate),
+                "the sampling rate {rate} Hz is not supported: use one from 1000 to 768000 Hz"
+            );
             let parameters = SincInterpolationParameters {
                 sinc_len: 256,
                 f_cutoff: 0.95,
@@ -202,13 +235,17 @@ impl SoundFile {
         Ok(())
     }
 
-    /// Appends the samples of the next packet. Returns false at the end of the file.
-    fn more(&mut self, samples: &mut Vec<f32>) -> Result<bool> {
-        let is_open = self.packet()?;
+    fn push(&mut self, samples: Vec<f32>) {
+        self.received += samples.len();
+        self.waiting.extend(samples);
+    }
+
+    /// Appends the converted samples; all of them after the last, if `is_open` is false.
+    fn convert(&mut self, is_open: bool, samples: &mut Vec<f32>) -> Result<()> {
         let before = samples.len();
         let Some(resampler) = &mut self.resampler else {
             samples.append(&mut self.waiting);
-            return Ok(self.goes_on(is_open));
+            return Ok(());
         };
         let mut take = |waves: Vec<Vec<f32>>| samples.extend(waves.into_iter().flatten());
         let (chunks, rest) = self.waiting.as_chunks::<CHUNK>();
@@ -224,19 +261,10 @@ impl SoundFile {
         self.written += samples.len() - before;
         if !is_open {
             // The first sample is at time 0: a sound in whole chunks has no delay.
-            let len = (self.decoded as f64 * (RATE as f64 / f64::from(self.rate))).ceil() as usize;
+            let len = (self.received as f64 * (RATE as f64 / f64::from(self.rate))).ceil() as usize;
             samples.truncate(samples.len().saturating_sub(self.written.saturating_sub(len)));
         }
-        Ok(self.goes_on(is_open))
-    }
-
-    /// Warns of damage at the end of the file.
-    fn goes_on(&self, is_open: bool) -> bool {
-        if !is_open && self.damaged > 0 {
-            let damaged = self.damaged;
-            crate::output::note(format_args!("warning: {damaged} damaged parts of the sound were left out"));
-        }
-        is_open
+        Ok(())
     }
 }
 
@@ -323,6 +351,27 @@ mod tests {
     }
 
     #[test]
+    fn live_sounds_are_those_of_files() -> Result<()> {
+        for rate in [16_000, 44_100, 48_000] {
+            let mut samples = tone(rate);
+            samples.extend(tone(rate));
+            let right = Sound::read(wav(rate, 1, &samples), None)?.samples(0, usize::MAX)?.to_vec();
+            // Blocks of stereo, as a microphone gives them.
+            let stereo: Vec<f32> = samples.iter().flat_map(|x| [f32::from(*x) / 32768.0; 2]).collect();
+            let blocks: Vec<_> = stereo.chunks(2 * 441).map(|block| Ok(mono(block, 2))).collect();
+            let mut sound = Sound::live(rate, blocks.into_iter())?;
+            // The first samples are there before the last block.
+            assert_eq!(sound.samples(0, 8000)?, &right[..8000]);
+            assert!(sound.len() < 16_000);
+            assert_eq!(sound.samples(0, usize::MAX)?, right, "{rate}");
+        }
+        let mut broken = Sound::live(16_000, [Ok(vec![0.0; 100]), Err(anyhow!("the microphone is gone"))].into_iter())?;
+        assert_eq!(broken.samples(0, 100)?.len(), 100);
+        assert!(broken.samples(0, 101).unwrap_err().to_string().contains("gone"));
+        Ok(())
+    }
+
+    #[test]
     fn streams_arrive_in_any_pieces() -> Result<()> {
         struct Slow(Vec<u8>);
         impl Read for Slow {
@@ -334,7 +383,7 @@ mod tests {
             }
         }
         let bytes: Vec<u8> = (0..100i16).flat_map(i16::to_le_bytes).collect();
-        let mut sound = Sound::stream(Box::new(Slow(bytes)));
+        let mut sound = Sound::stream(Box::new(Slow(bytes)))?;
         let right: Vec<f32> = (0..100).map(|x| x as f32 / 32768.0).collect();
         assert_eq!(sound.samples(0, 1000)?, right);
         Ok(())

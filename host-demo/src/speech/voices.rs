@@ -66,7 +66,7 @@ mod tests {
         let pause = || std::iter::repeat_n(0, 16_000);
         let sound = pause().chain(tone(8000)).chain(pause()).chain(tone(40_000)).chain(pause());
         let bytes: Vec<u8> = sound.flat_map(i16::to_le_bytes).collect();
-        let mut sound = Sound::stream(Box::new(std::io::Cursor::new(bytes)));
+        let mut sound = Sound::stream(Box::new(std::io::Cursor::new(bytes)))?;
         let (mut voices, mut found, mut start) = (Voices::default(), Vec::new(), 0);
         while let Some(voice) = voices.next(&mut sound, start, 24_000)? {
             start = voice.end;

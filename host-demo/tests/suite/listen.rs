@@ -60,6 +60,8 @@ fn what_cannot_be_heard_is_refused() {
         (vec!["listen", "-m", &whisper, &sound, "--language", "xx"], "give one of: en, de, es, fr, it"),
         (vec!["listen", "-m", &moonshine, &sound, "--translate"], "the model cannot translate"),
         (vec!["listen", "-m", &moonshine, &sound, "--language", "de"], "the model is for one language"),
+        #[cfg(not(feature = "microphone"))]
+        (vec!["listen", "-m", &whisper, "--mic"], "without the feature `microphone`"),
         (vec!["generate", "-m", &whisper, "-p", "a"], ""),
     ] {
         let message = error(&args);

@@ -1,0 +1,148 @@
+//! The recognizer: samples in, the text of a command out.
+
+use arenite::model::Stack;
+use arenite::sound::{LogMel, Rules, Voice};
+use arenite::tokenizer::Tokenizer;
+use arenite::{Error, Gguf, Model, Options, Plan, Session, TokenId, Workspace};
+use heapless::{String, Vec};
+
+use crate::mark;
+
+pub static MODEL: &[u8] = arenite::include_model!(env!("ARENITE_RECOGNIZER"));
+
+/// Features of a frame, and samples of a window: those of the model.
+const BINS: usize = 32;
+const WINDOW: usize = 32_000;
+const FEATURES: usize = LogMel::frames(WINDOW) * BINS;
+/// Samples of the shortest voice.
+const SHORTEST: usize = 160;
+/// Tokens of the longest text, and its bytes.
+const TOKENS: usize = 4;
+const BYTES: usize = 64;
+
+const PLAN: Plan = Plan::of(MODEL, Options::new().context(8).batch(8));
+static WORKSPACE: Workspace<{ PLAN.workspace }> = Workspace::new();
+static KV: Workspace<{ PLAN.kv }> = Workspace::new();
+static MEL: Workspace<{ LogMel::BYTES }> = Workspace::new();
+static NUMBERS: Workspace<{ FEATURES * size_of::<f32>() }> = Workspace::new();
+static EARLIER: Workspace<{ Voice::BEFORE * size_of::<i16>() }> = Workspace::new();
+
+pub struct Recognizer<'m, 'a> {
+    tokenizer: Tokenizer<'a, 'a>,
+    rules: Rules<'a>,
+    start: TokenId,
+    session: Session<'m, 'a>,
+    voice: Voice,
+    /// The last samples before a voice, a ring, and the number of samples since the last window.
+    earlier: &'a mut [i16],
+    waited: usize,
+    mel: LogMel<'a>,
+    features: &'a mut [f32],
+    /// Number of samples of the window so far.
+    taken: usize,
+}
+
+impl<'m, 'a> Recognizer<'m, 'a> {
+    /// Takes the static memory.
+    #[inline(never)]
+    pub fn new(gguf: &'a Gguf<'a>, model: &'m Model<'m>) -> Result<Self, Error> {
+        let part = Error::NoPart { part: "encoder of sounds" };
+        let Stack::Target { start, .. } = model.spec().stack() else { return Err(part) };
+        Ok(Self {
+            tokenizer: Tokenizer::new(gguf, &mut [])?,
+            rules: Rules::new(gguf)?,
+            start,
+            session: Session::new(model, PLAN, WORKSPACE.take()?, KV.take()?)?,
+            voice: Voice::new(),
+            earlier: bytemuck::cast_slice_mut(EARLIER.take()?),
+            waited: 0,
+            mel: LogMel::new(BINS, WINDOW, MEL.take()?)?,
+            features: bytemuck::cast_slice_mut(NUMBERS.take()?),
+            taken: 0,
+        })
+    }
+
+    /// Takes samples. At the end of a voice, or of its window, calls `heard` with the text; it is empty for sounds that are no
+    /// command.
+    pub fn push(&mut self, samples: &[i16], mut heard: impl FnMut(&str)) -> Result<(), Error> {
+        for sample in samples {
+            let is_voice = self.voice.push(*sample);
+            if self.taken == 0 && !is_voice {
+                self.wait(*sample);
+                continue;
+            }
+            if self.taken == 0 {
+                self.begin()?;
+            }
+            self.take(*sample)?;
+            if is_voice && self.taken < WINDOW {
+                continue;
+            }
+            if self.taken >= SHORTEST {
+                mark();
+                let text = self.text()?;
+                mark();
+                heard(&text);
+            }
+            self.mel.restart();
+            (self.taken, self.waited) = (0, 0);
+        }
+        Ok(())
+    }
+
+    /// Stores a sample that a voice may need.
+    fn wait(&mut self, sample: i16) {
+        if let Some(place) = self.earlier.get_mut(self.waited % Voice::BEFORE) {
+            *place = sample;
+        }
+        self.waited += 1;
+        if self.waited == 2 * Voice::BEFORE {
+            self.waited = Voice::BEFORE;
+        }
+    }
+
+    /// Begins a window with the last samples before the voice. One more follows.
+    fn begin(&mut self) -> Result<(), Error> {
+        for i in self.waited.saturating_sub(Voice::BEFORE - 1)..self.waited {
+            let sample = self.earlier.get(i % Voice::BEFORE).copied().unwrap_or(0);
+            self.take(sample)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, sample: i16) -> Result<(), Error> {
+        self.taken += 1;
+        self.mel.push(&[sample], self.features)?;
+        Ok(())
+    }
+
+    /// The text of the window.
+    #[inline(never)]
+    fn text(&mut self) -> Result<String<BYTES>, Error> {
+        self.mel.finish(self.features)?;
+        self.session.listen(self.features)?;
+        let (mut text, mut decoder) = (String::new(), self.tokenizer.decoder());
+        let (mut token, mut tokens) = (self.start, Vec::<TokenId, TOKENS>::new());
+        while !tokens.is_full() {
+            self.session.decode(token)?;
+            self.rules.apply(self.session.logits_mut(), &tokens, false);
+            token = best(self.session.logits());
+            if self.tokenizer.is_end(token) {
+                break;
+            }
+            decoder.write(token, &self.tokenizer, &mut text)?;
+            let _ = tokens.push(token); // there is room
+        }
+        decoder.write_rest(&mut text)?;
+        Ok(text)
+    }
+}
+
+/// The most probable token.
+fn best(logits: &[f32]) -> TokenId {
+    let larger = |best: (TokenId, f32), (i, logit): (usize, &f32)| match *logit > best.1 {
+        true => (i as TokenId, *logit),
+        false => best,
+    };
+    logits.iter().enumerate().fold((0, f32::MIN), larger).0
+}
