@@ -37,7 +37,7 @@ macro_rules! families {
             stablelm "stablelm" [LAYER_NORM EACH_HEAD_NORM PARALLEL] { "stablelm" => spec }
             smollm3 "smollm3" [LOCAL_LAYERS] { "smollm3" => spec }
             olmo2 "olmo2" [POST_NORM WHOLE_NORM LOCAL_LAYERS] { "olmo2" => spec }
-            granite "granite" [EXPERTS SHARED_EXPERTS] { "granite" => spec, "granitemoe" => spec }
+            granite "granite" [EXPERTS DENSE_LAYERS SHARED_EXPERTS] { "granite" => spec, "granitemoe" => spec }
             llama_like "llama-like" [
                 RENAMED HEAD_NORM NORM_AFTER_ROPE POST_NORM FUSED_QKV FUSED_GATE NO_GATE RELU_SQUARED XIELU RELATIVE_POSITIONS PARALLEL
                 LOOPS NO_MIXER BARE_NORM HEADS_GATED EACH_HEAD_NORM TOKEN_TYPES GEMMA4 EMBEDDING_SKIP
@@ -80,7 +80,7 @@ macro_rules! families {
             lfm2 "lfm2" [HEAD_NORM RENAMED STATES CONVOLUTION EXPERTS SCORED_ROUTER DENSE_LAYERS] {
                 "lfm2" => spec, "lfm2moe" => experts
             }
-            qwen35 "qwen35" [HEAD_NORM RENAMED STATES CONVOLUTION RECURRENCE GATED_QUERY EXPERTS SHARED_EXPERTS] {
+            qwen35 "qwen35" [HEAD_NORM RENAMED STATES CONVOLUTION RECURRENCE GATED_QUERY EXPERTS DENSE_LAYERS SHARED_EXPERTS] {
                 "qwen35" => spec, "qwen35moe" => experts, "qwen3next" => next
             }
             mamba2 "mamba2" [RENAMED STATES CONVOLUTION RECURRENCE EXPERTS SHARED_EXPERTS] {
@@ -100,7 +100,7 @@ macro_rules! families {
             ] { "kimi-linear" => linear, "bailingmoe3" => ling }
             gemma3n "gemma" [POST_NORM HEAD_NORM GELU_TANH LOCAL_LAYERS CAPS GEMMA4 ALTUP] { "gemma3n" => spec }
             nemotron_h "nemotron-h" [
-                STATES CONVOLUTION RECURRENCE EXPERTS SCORED_ROUTER SHARED_EXPERTS ONE_PART RELU_SQUARED NO_GATE
+                STATES CONVOLUTION RECURRENCE EXPERTS DENSE_LAYERS SCORED_ROUTER SHARED_EXPERTS ONE_PART RELU_SQUARED NO_GATE
             ] { "nemotron_h" => spec, "nemotron_h_moe" => spec }
             bert "bert" [ENCODER RENAMED POOLED_HEAD LEARNED_POSITIONS TOKEN_TYPES LAYER_NORM RESIDUAL_NORM NO_GATE GELU_ERF] {
                 "bert" => spec

@@ -187,6 +187,8 @@ pub enum Pattern<'a> {
         /// Distance between two of them, at least 1.
         step: usize,
     },
+    /// Any of the first 128 layers: bit `n % 32` of word `n / 32` is set for layer `n`.
+    Set([u32; 4]),
     /// Layers whose element of a metadata array is true.
     Where(Array<'a>),
     /// Layers whose element of a metadata array is 0.
@@ -203,6 +205,7 @@ impl Pattern<'_> {
             Self::AllBut(n) => !index.saturating_add(1).is_multiple_of(*n),
             Self::AllButFirst(n) => !index.is_multiple_of(*n),
             Self::Steps { first, step } => index >= *first && (index - *first).is_multiple_of(*step),
+            Self::Set(words) => index < 128 && words[index / 32] >> (index % 32) & 1 != 0,
             Self::Where(array) => matches!(array.get_i32(index), Some(1)),
             Self::Zero(array) => matches!(array.get_i32(index), Some(0)),
         }

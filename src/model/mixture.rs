@@ -5,13 +5,35 @@ use super::layers::{Limits, Numbers};
 use super::{Experts, MAX_LAYERS, PerLayer, Router, Scores, SharedExperts, Spec};
 use crate::{Error, tri};
 
+/// A rule for the width of the shared expert.
+#[derive(Clone, Copy)]
+pub(super) enum SharedWidth {
+    /// The width in the file; without one, that of the other experts times the number of shared experts.
+    Key,
+    /// The width of the other experts times the number of shared experts.
+    Count,
+    /// The width in the file times the number of shared experts.
+    KeyTimesCount,
+}
+
 impl<'a> Keys<'_, 'a> {
     /// Adds the experts to a decoder: their router (with `scores` if the file does not name a function), the shared
     /// expert, the layers without experts, and layers for multi-token prediction, which are skipped. `normed` is the
     /// default for dividing the weights by their sum.
     pub const fn mixture(&mut self, spec: Spec<'a>, scores: Scores, normed: bool) -> Result<Spec<'a>, Error> {
+        self.mixture_with(spec, scores, normed, SharedWidth::Key)
+    }
+
+    /// Like [`mixture`](Self::mixture), with another rule for the width of shared experts.
+    pub const fn mixture_with(
+        &mut self,
+        spec: Spec<'a>,
+        scores: Scores,
+        normed: bool,
+        rule: SharedWidth,
+    ) -> Result<Spec<'a>, Error> {
         let spec = tri!(self.without_next(spec));
-        let (router, expert_layers) = (tri!(self.router(scores)), tri!(self.behind_dense_layers()));
+        let (router, expert_layers) = (tri!(self.router(scores)), self.expert_layers());
         let shared_count = tri!(self.nonzero("expert_shared_count", 1 << 10));
         let shared_width = tri!(self.nonzero("expert_shared_feed_forward_length", Self::MAX_WIDTH));
         let Some(experts) = tri!(self.experts(normed)) else { return Ok(spec) };
@@ -24,6 +46,17 @@ impl<'a> Keys<'_, 'a> {
                 return Err(self.wrong("expert_group_count", "does not divide expert_count, or leaves too few experts"));
             }
         }
+        let shared_width = match (rule, shared_count) {
+            (SharedWidth::Key, _) => shared_width,
+            (SharedWidth::Count, Some(_)) if experts.width.is_none() => {
+                return Err(self.missing("expert_feed_forward_length"));
+            }
+            (SharedWidth::Count, _) => None,
+            (SharedWidth::KeyTimesCount, count) => match (shared_width, count) {
+                (Some(width), Some(count)) => Some(width.saturating_mul(count)),
+                (width, _) => width,
+            },
+        };
         let width = match (shared_width, shared_count, experts, spec.ffn) {
             (Some(width), ..) => Some(width),
             (None, Some(count), Experts { width: Some(width), .. }, _)

@@ -126,7 +126,7 @@ parts! {
         Stack::Target { .. } => CROSS_ATTENTION;
     /// Local layers.
     local_layers: Pattern<'a> = Pattern::Never,
-        Pattern::Always | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::AllButFirst(_) | Pattern::Steps { .. } | Pattern::Where(_) | Pattern::Zero(_) => LOCAL_LAYERS;
+        Pattern::Always | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::AllButFirst(_) | Pattern::Steps { .. } | Pattern::Set(_) | Pattern::Where(_) | Pattern::Zero(_) => LOCAL_LAYERS;
     /// Kind of position encoding.
     positions: Positions = Positions::Rotary,
         Positions::Learned => LEARNED_POSITIONS,
@@ -169,7 +169,7 @@ parts! {
         Some(Recurrent { kind: RecurrentKind::KimiDelta, .. }) => KIMI_DELTA;
     /// Layers that have the recurrent mixer and no attention.
     recurrent_layers: Pattern<'a> = Pattern::Never,
-        Pattern::Always | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::AllButFirst(_) | Pattern::Steps { .. } | Pattern::Where(_) | Pattern::Zero(_) => STATES;
+        Pattern::Always | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::AllButFirst(_) | Pattern::Steps { .. } | Pattern::Set(_) | Pattern::Where(_) | Pattern::Zero(_) => STATES;
     /// True if the matrix of q also computes a gate per head; the head's output is multiplied by the gate's sigmoid.
     gated_query: bool = false, true => GATED_QUERY;
     /// True if each head of v is normed (without a weight).
@@ -198,7 +198,7 @@ parts! {
     shared_experts: Option<SharedExperts> = None, Some(_) => SHARED_EXPERTS;
     /// Layers with experts, if the model has any.
     expert_layers: Pattern<'a> = Pattern::Always,
-        Pattern::Never | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::AllButFirst(_) | Pattern::Steps { .. } | Pattern::Where(_) | Pattern::Zero(_) => DENSE_LAYERS;
+        Pattern::Never | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::AllButFirst(_) | Pattern::Steps { .. } | Pattern::Set(_) | Pattern::Where(_) | Pattern::Zero(_) => DENSE_LAYERS;
     /// True if each layer is either a mixer or a feed-forward, with one norm.
     one_part: bool = false, true => ONE_PART;
     /// Input of the feed-forward.

@@ -28,6 +28,9 @@ impl Difference {
     }
 }
 
+/// Compares one setting of a model with the config.
+type Check = fn(&Spec<'_>, &Gguf<'_>, &Config) -> Option<Difference>;
+
 /// Adds keys to a complete header until the model agrees with the config.
 pub fn settle(header: &mut Header, config: &Config, architecture: &str) -> Result<()> {
     let mut are_added = false;
@@ -36,10 +39,11 @@ pub fn settle(header: &mut Header, config: &Config, architecture: &str) -> Resul
         // If the core cannot read the header, writing the file fails later and reports the reason.
         let Ok(gguf) = Gguf::parse(&file) else { return Ok(()) };
         let Ok(spec) = Spec::read(&gguf) else { return Ok(()) };
-        if spec.stack() != Stack::Alone {
-            return Ok(());
-        }
-        let checks = [activation, caps, windows, rope_base, rope_scaling, rotated, direction];
+        let checks: &[Check] = match spec.stack() {
+            Stack::Alone => &[activation, caps, windows, rope_base, rope_scaling, rotated, direction],
+            Stack::Encoder => &[activation],
+            _ => &[],
+        };
         let found: Vec<Difference> = checks.iter().filter_map(|check| check(&spec, &gguf, config)).collect();
         if found.is_empty() {
             return Ok(());
@@ -68,7 +72,7 @@ fn activation(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Diffe
     let (field, name) = config.activation().filter(|_| !is_fixed && spec.xielu().is_none())?;
     let name = match name {
         // The first configs of Gemma name the exact function, but the code computes the approximation.
-        "gelu" if architecture.starts_with("gemma") || architecture == "spark2_5" => "gelu_pytorch_tanh",
+        "gelu" if ["gemma", "spark2_5"].contains(&architecture) => "gelu_pytorch_tanh",
         "gelu_new" | "gelu_fast" | "gelu_accurate" | "gelu_python_tanh" => "gelu_pytorch_tanh",
         "gelu_python" => "gelu",
         "swish" => "silu",
@@ -84,7 +88,12 @@ fn activation(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Diffe
     };
     // The recurrent mixers of these models also use the function, so a key cannot change it for the feed-forward alone.
     let is_mixed = spec.recurrent().is_some_and(|mixer| mixer.kind != RecurrentKind::KimiDelta);
-    let is_known = ["silu", "gelu_pytorch_tanh", "gelu", "relu", "relu2"].contains(&name) && !is_mixed;
+    let is_known = ["silu", "gelu_pytorch_tanh", "gelu", "relu", "relu2"].contains(&name);
+    // Encoders have other names for gated functions, and no key.
+    if spec.stack() != Stack::Alone && !is_known {
+        return None;
+    }
+    let is_known = is_known && !is_mixed && spec.stack() == Stack::Alone;
     let keys = if is_known { vec![("hidden_activation", Meta::from(name))] } else { Vec::new() };
     (name != own).then(|| Difference::new(field, name, keys))
 }
@@ -103,6 +112,9 @@ fn caps(spec: &Spec<'_>, _: &Gguf<'_>, config: &Config) -> Option<Difference> {
 fn windows(spec: &Spec<'_>, _: &Gguf<'_>, config: &Config) -> Option<Difference> {
     let types = config.texts("layer_types")?;
     let is_local = |kind: &&str| *kind == "sliding_attention";
+    if config.number(&["sliding_window"]).ok()? == Some(0) && types.iter().any(is_local) {
+        return Some(Difference::new("sliding_window", 0, Vec::new()));
+    }
     let window = config.number(&["sliding_window"]).ok()?.filter(|window| *window > 0)? as usize;
     let is_plain = types.iter().all(|kind| is_local(kind) || *kind == "full_attention");
     if !is_plain || types.len() != spec.layers || config.flag("use_sliding_window") == Some(false) {

@@ -1,5 +1,7 @@
 //! Reads `config.json`. Errors quote its field names.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -11,6 +13,8 @@ pub struct Config {
     values: Map<String, Value>,
     /// `rope_parameters` or `rope_scaling`, and older fields for the same settings.
     rope: Map<String, Value>,
+    /// Names of the fields that were read.
+    read: RefCell<BTreeSet<String>>,
 }
 
 impl Config {
@@ -66,7 +70,7 @@ impl Config {
                 rope.insert("sliding_attention".to_owned(), serde_json::json!({ "rope_theta": local }));
             }
         }
-        Ok(Self { values, rope })
+        Ok(Self { values, rope, read: RefCell::default() })
     }
 
     /// Returns the config as JSON.
@@ -86,7 +90,16 @@ impl Config {
     }
 
     pub fn get(&self, name: &str) -> Option<&Value> {
-        self.values.get(name).filter(|value| !value.is_null())
+        let value = self.values.get(name).filter(|value| !value.is_null())?;
+        self.read.borrow_mut().insert(name.to_owned());
+        Some(value)
+    }
+
+    /// Returns the fields that were not read, and their values.
+    pub fn unread(&self) -> impl Iterator<Item = (&str, &Value)> {
+        let read = self.read.borrow();
+        let unread = self.values.iter().filter(move |(name, value)| !value.is_null() && !read.contains(*name));
+        unread.map(|(name, value)| (name.as_str(), value))
     }
 
     /// Returns the first field of `names` that exists.
@@ -152,7 +165,10 @@ impl Config {
     }
 
     pub fn layers(&self) -> Result<usize> {
-        self.size(&["n_layers", "num_hidden_layers", "n_layer", "num_layers"])
+        match self.texts("layers_block_type") {
+            Some(types) => Ok(types.len()),
+            None => self.size(&["n_layers", "num_hidden_layers", "n_layer", "num_layers"]),
+        }
     }
 
     pub fn heads(&self) -> Result<usize> {

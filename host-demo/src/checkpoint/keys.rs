@@ -1,6 +1,6 @@
 //! Metadata of an architecture, derived from the config.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::config::Config;
@@ -133,6 +133,8 @@ impl Keys<'_> {
         self.maybe("expert_used_count", &["num_experts_per_tok", "num_experts_per_token", "top_k_experts"])?;
         self.maybe("expert_group_count", &["n_group"])?;
         self.maybe("expert_group_used_count", &["topk_group"])?;
+        let groups = c.number(&["n_group"])?.zip(c.number(&["topk_group"])?);
+        ensure!(!matches!(groups, Some((1.., 0))), "topk_group in config.json is 0: no expert could be chosen");
         let router = [
             "score_function",
             "scoring_func",
@@ -204,6 +206,20 @@ impl Keys<'_> {
             self.set("rope.freq_base_swa", base as f32);
         }
         Ok(())
+    }
+
+    /// Writes that rotary positions have no scaling, unless the config has one.
+    pub fn unscaled(&mut self) {
+        if !self.header.has(&format!("{}.rope.scaling.type", self.architecture)) {
+            self.set("rope.scaling.type", "none");
+        }
+    }
+
+    /// Writes whether the weights of experts are divided by their sum, if it is not the architecture's `usual` way.
+    pub fn normed_weights(&mut self, usual: bool) {
+        if let Some(normed) = self.config.flag("norm_topk_prob").filter(|normed| *normed != usual) {
+            self.set("expert_weights_norm", normed);
+        }
     }
 
     /// Writes YaRN's factor on cosines and sines if the config has `mscale` and `mscale_all_dim`.

@@ -9,6 +9,7 @@
 //! | `names`, `families` | names of tensors and settings in checkpoints and in GGUF |
 //! | `config`, `keys`, `general` | metadata |
 //! | `agreement` | checks that the model that the core reads follows the config |
+//! | `settings` | checks that the settings that nothing read have no effect |
 //! | `plain`, `openai_whisper` | checkpoints that store their settings with the tensors |
 //! | `output` | the new file's tensors |
 
@@ -26,6 +27,7 @@ mod output;
 mod plain;
 mod pooling;
 mod quantized;
+mod settings;
 mod tensors;
 mod torch;
 mod view;
@@ -144,6 +146,7 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
         header.tensor(&output.name, &output.dims(), output.kind)?;
     }
     agreement::settle(&mut header, &config, architecture)?;
+    settings::check(&config, architecture)?;
     Ok(New { architecture, header, outputs, notes })
 }
 

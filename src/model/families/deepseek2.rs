@@ -5,8 +5,9 @@ use super::gemma::root;
 use super::granite;
 use crate::kernel::Activation;
 use crate::model::keys::Keys;
+use crate::model::mixture::SharedWidth;
 use crate::model::rope::{Rope, Scaling};
-use crate::model::{Experts, Gate, HeadSpec, RopeStyle, Scores, SharedExperts, Spec};
+use crate::model::{Gate, HeadSpec, RopeStyle, Scores, Spec};
 use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
@@ -16,20 +17,11 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
         47 | 48 if spec.vocab == 154_880 => Scores::Sigmoid,
         _ => Scores::Softmax,
     };
-    let spec = tri!(keys.mixture(spec, scores, false));
     // As in llama.cpp, the width of the shared experts follows from their number, whatever the file gives for it.
-    let shared_experts = match (spec.experts, tri!(keys.nonzero("expert_shared_count", 1 << 10))) {
-        (Some(Experts { width: Some(width), .. }), Some(count)) => match width.checked_mul(count) {
-            Some(width) if width <= Keys::MAX_WIDTH => Some(SharedExperts::new(width)),
-            _ => return Err(keys.wrong("expert_shared_count", "is too large")),
-        },
-        (Some(_), Some(_)) => return Err(keys.missing("expert_feed_forward_length")),
-        _ => None,
-    };
+    let spec = tri!(keys.mixture_with(spec, scores, false, SharedWidth::Count));
     Ok(Spec {
         norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
         temperature: tri!(keys.temperature(&spec)),
-        shared_experts,
         ..spec
     })
 }

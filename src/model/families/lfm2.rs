@@ -27,7 +27,7 @@ pub(super) const fn experts<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Err
 }
 
 const fn routed<'a>(keys: &mut Keys<'_, 'a>, spec: &mut Spec<'a>) -> Result<(), Error> {
-    spec.expert_layers = tri!(keys.behind_dense_layers());
+    spec.expert_layers = keys.expert_layers();
     spec.experts = tri!(keys.experts(true));
     spec.router = tri!(keys.router(Scores::Sigmoid));
     Ok(())

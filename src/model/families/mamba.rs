@@ -28,7 +28,7 @@ pub(super) const fn jamba<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
         recurrent,
         recurrent_layers: keys.layers_without_attention(),
         experts: tri!(keys.experts(false)),
-        expert_layers: keys.layers_with(".ffn_gate_inp.weight"),
+        expert_layers: keys.expert_layers(),
         ..spec
     })
 }

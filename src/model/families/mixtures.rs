@@ -5,6 +5,7 @@ use super::phi3;
 use crate::kernel::Activation;
 use crate::model::keys::Keys;
 use crate::model::layers::{HeadSpec, Pattern, PerLayer};
+use crate::model::mixture::SharedWidth;
 use crate::model::roles::Role;
 use crate::model::spec::Special;
 use crate::model::{
@@ -26,27 +27,18 @@ pub(super) const fn qwen2moe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Er
         Some(shared) => Some(SharedExperts { gated: true, ..shared }),
         None => Some(SharedExperts { gated: true, ..SharedExperts::new(spec.ffn.get(0)) }),
     };
-    Ok(Spec { shared_experts, expert_layers: keys.layers_with(".ffn_gate_inp.weight"), ..spec })
+    Ok(Spec { shared_experts, ..spec })
 }
 
 /// ERNIE 4.5 with experts: a bias on the choice of a softmax.
 pub(super) const fn ernie<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(adjacent(keys));
     let spec = tri!(keys.mixture(spec, Scores::Softmax, true));
-    let step = tri!(keys.period("interleave_moe_layer_step", 1));
-    // The first layer from `first` on whose number, counting from 1, is a multiple of the step.
-    let expert_layers = match spec.expert_layers {
-        Pattern::Steps { first, .. } => match (first + step).checked_div(step) {
-            Some(number) => Pattern::Steps { first: (number * step).saturating_sub(1), step },
-            None => spec.expert_layers, // `period` is at least 1
-        },
-        _ => Pattern::Every(step),
-    };
     let router = match spec.router {
         Router::Softmax => Router::Scored { scores: Scores::Softmax, scale: 1.0, groups: 1, used_groups: 1 },
         router => router,
     };
-    Ok(Spec { expert_layers, router, ..spec })
+    Ok(Spec { router, ..spec })
 }
 
 /// DeepSeek 1 and Ling: a softmax that is divided by its sum only if the file says so.
@@ -67,29 +59,18 @@ pub(super) const fn dots1<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
     Ok(Spec { qk_norm: QkNorm::Head, ..tri!(keys.mixture(spec, Scores::Sigmoid, false)) })
 }
 
-/// Hunyuan 3: the same; tensors show which layers have experts.
+/// Hunyuan 3: the same, with another name of the router's bias.
 pub(super) const fn hy_v3<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(dots1(keys));
     let renamed = &[(Role::ExpProbsBare, Role::ExpProbsBias)];
-    Ok(Spec { expert_layers: keys.layers_with(".ffn_gate_inp.weight"), renamed, ..spec })
+    Ok(Spec { renamed, ..spec })
 }
 
 /// Ling 2: norms of the heads of q and k, groups of experts.
 pub(super) const fn bailing2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
-    let spec = tri!(dots1(keys));
-    let count = tri!(keys.nonzero("expert_shared_count", 1 << 10));
-    // The key of the width is that of one shared expert.
-    let shared_experts = match (spec.shared_experts, count) {
-        (Some(shared), Some(count)) if keys.has_key("expert_shared_feed_forward_length") => {
-            let width = shared.width.saturating_mul(count);
-            if width > Keys::MAX_WIDTH {
-                return Err(keys.wrong("expert_shared_count", "is too large"));
-            }
-            Some(SharedExperts { width, ..shared })
-        }
-        (shared, _) => shared,
-    };
-    Ok(Spec { shared_experts, ..spec })
+    let spec = tri!(halves(keys));
+    let spec = tri!(keys.mixture_with(spec, Scores::Sigmoid, false, SharedWidth::KeyTimesCount));
+    Ok(Spec { qk_norm: QkNorm::Head, ..spec })
 }
 
 /// EXAONE 4 with experts: rotary positions in layers with a window only.
@@ -218,28 +199,60 @@ pub(super) const fn smallthinker<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>
 /// Llama 4 without images: layers with rotary positions attend within chunks. Every fourth layer attends to all
 /// positions; it has no rotary positions, and its queries grow with the position.
 pub(super) const fn llama4<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
-    const CHUNK: usize = 8192; // no key has it
     let spec = tri!(adjacent(keys));
-    let spec = tri!(keys.mixture(spec, Scores::Sigmoid, false));
-    let chunked = spec.global.window.is_some() || !keys.has_key("attention.sliding_window");
-    let global = HeadSpec { window: None, ..spec.global };
+    // The model with 128 experts has no norms of q and k; files of llama.cpp do not say so.
+    let spec = Spec { experts: tri!(keys.experts(false)), expert_layers: keys.expert_layers(), ..spec };
+    let is_normed = match tri!(keys.switch("use_qk_norm")) {
+        Some(is_normed) => is_normed,
+        None => !matches!(spec.experts, Some(Experts { count: 128, .. })),
+    };
+    let shared = SharedExperts::new(match spec.experts {
+        Some(Experts { width: Some(width), .. }) => width,
+        _ => spec.ffn.get(0),
+    });
+    // As in llama.cpp, files cannot choose another router.
+    keys.known("expert_gating_func");
+    keys.known("expert_weights_scale");
+    let spec = Spec {
+        qk_norm: if is_normed { QkNorm::Unweighted } else { QkNorm::None },
+        qk_norm_after_rope: true,
+        shared_experts: if spec.experts.is_some() { Some(shared) } else { None },
+        router: Router::Scored { scores: Scores::Sigmoid, scale: 1.0, groups: 1, used_groups: 1 },
+        weighted_inputs: true,
+        ..spec
+    };
+    chunks(keys, spec)
+}
+
+/// Reads Llama 4's chunks and temperature. llama.cpp has constants for them; a window of 0 means neither.
+const fn chunks<'a>(keys: &mut Keys<'_, 'a>, spec: Spec<'a>) -> Result<Spec<'a>, Error> {
+    const MOST: usize = i32::MAX as usize;
+    let is_chunked = spec.global.window.is_some() || !keys.has_key("attention.sliding_window");
     let period = tri!(keys.period("attention.sliding_window_pattern", 4));
-    let shared = SharedExperts::new(spec.layer(0).expert_width);
-    // The model with 128 experts has no norms of q and k, but files do not say so.
-    let many = matches!(spec.experts, Some(Experts { count: 128, .. }));
+    let chunk = match keys.has_key("attention.chunk_size") {
+        true => tri!(keys.nonzero("attention.chunk_size", MOST)),
+        false => Some(8192),
+    };
+    if let Some(positions) = chunk
+        && !positions.is_multiple_of(16)
+    {
+        return Err(keys.wrong("attention.chunk_size", "is not a multiple of 16, the length of a page"));
+    }
+    let length = tri!(keys.size_or("attention.temperature_length", MOST, 8192));
+    let scale = match keys.has_key("attention.temperature_scale") {
+        true => tri!(keys.unless_zero("attention.temperature_scale")),
+        false => Some(0.1),
+    };
+    let global = HeadSpec { window: None, ..spec.global };
     Ok(Spec {
         global,
         local: global.unrotated(),
-        local_layers: if chunked { Pattern::Every(period) } else { Pattern::Never },
-        chunk: if chunked { Some(CHUNK) } else { None },
-        temperature: Some(Temperature { scale: 0.1, length: CHUNK, offset: 1, only_unrotated: true }),
-        qk_norm: if many { QkNorm::None } else { QkNorm::Unweighted },
-        qk_norm_after_rope: true,
-        shared_experts: if spec.experts.is_some() { Some(shared) } else { None },
-        expert_layers: Pattern::Every(tri!(keys.period("interleave_moe_layer_step", 1))),
-        // As in llama.cpp, files cannot choose another router.
-        router: Router::Scored { scores: Scores::Sigmoid, scale: 1.0, groups: 1, used_groups: 1 },
-        weighted_inputs: true,
+        local_layers: if is_chunked { Pattern::Every(period) } else { Pattern::Never },
+        chunk: if is_chunked { chunk } else { None },
+        temperature: match scale {
+            Some(scale) => Some(Temperature { scale, length, offset: 1, only_unrotated: true }),
+            None => None,
+        },
         ..spec
     })
 }

@@ -33,11 +33,9 @@ pub(super) const fn qwen3moe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Er
         return Err(keys.missing("expert_count"));
     }
     // `feed_forward_length` is the width of layers without experts; most of these models have no such layers.
-    let expert_layers = keys.layers_with(".ffn_gate_inp.weight");
+    let expert_layers = keys.expert_layers();
     let ffn = match expert_layers {
-        Pattern::Steps { first: 0, step: 1 } => {
-            PerLayer::All(tri!(keys.size("expert_feed_forward_length", Keys::MAX_WIDTH)))
-        }
+        Pattern::Always => PerLayer::All(tri!(keys.size("expert_feed_forward_length", Keys::MAX_WIDTH))),
         _ => spec.ffn,
     };
     Ok(Spec { ffn, experts, expert_layers, ..spec })

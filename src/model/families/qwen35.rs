@@ -7,7 +7,7 @@ use crate::model::{MAX_LAYERS, QkNorm, Recurrent, RecurrentKind, RopeStyle, Spec
 use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
-    let all = tri!(keys.decoder(RopeStyle::Halves));
+    let all = tri!(keys.rms_decoder(RopeStyle::Halves));
     let spec = tri!(keys.without_next(all));
     let interval = match tri!(keys.optional_size("full_attention_interval", MAX_LAYERS)) {
         Some(interval) => interval,
@@ -20,7 +20,6 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
         None => Pattern::AllBut(interval),
     };
     Ok(Spec {
-        norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
         qk_norm: QkNorm::Head,
         recurrent: Some(tri!(keys.recurrent(RecurrentKind::DeltaNet))),
         recurrent_layers,
@@ -33,7 +32,8 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
 /// Qwen 3.5 with experts.
 pub(super) const fn experts<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let (experts, shared_experts) = (tri!(keys.experts(true)), tri!(keys.shared_experts(true)));
-    Ok(Spec { experts, shared_experts, ..tri!(spec(keys)) })
+    let spec = tri!(spec(keys));
+    Ok(Spec { experts, shared_experts, expert_layers: keys.expert_layers(), ..spec })
 }
 
 /// Qwen 3 Next, whose heads of a group are adjacent.

@@ -31,10 +31,7 @@ pub(super) const fn cohere2moe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, 
     };
     Ok(Spec {
         global: spec.global.unrotated(),
-        rotated_first: match spec.expert_layers {
-            Pattern::Steps { first, .. } => first,
-            _ => 0,
-        },
+        rotated_first: tri!(keys.count("leading_dense_block_count", spec.layers)),
         norm: if rms.is_some() { Norm::Rms } else { Norm::Layer },
         norm_bias: false,
         residual: Residual::Parallel { one_norm: true },
@@ -57,7 +54,7 @@ pub(super) const fn mimo2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
     let spec = tri!(halves(keys));
     let spec = tri!(keys.mixture(spec, Scores::Sigmoid, true));
     let spec = tri!(keys.windowed(spec, Pattern::Never));
-    Ok(Spec { attention_sinks: Need::Optional, expert_layers: keys.layers_with(".ffn_gate_inp.weight"), ..spec })
+    Ok(Spec { attention_sinks: Need::Optional, ..spec })
 }
 
 /// Spark 2.5: GELU, and a gate for each head.

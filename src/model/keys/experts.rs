@@ -2,7 +2,7 @@
 
 use super::{Keys, MAX_EXPERTS, MAX_WIDTH};
 use crate::model::layers::Pattern;
-use crate::model::{Experts, MAX_LAYERS, Router, Scores, SharedExperts};
+use crate::model::{Experts, Router, Scores, SharedExperts};
 use crate::{Error, tri};
 
 impl<'a> Keys<'_, 'a> {
@@ -21,12 +21,13 @@ impl<'a> Keys<'_, 'a> {
         Ok(Some(Experts { count, used, width, normed, biases: false }))
     }
 
-    /// Reads which layers have experts: all but the first `leading_dense_block_count`.
-    pub const fn behind_dense_layers(&mut self) -> Result<Pattern<'a>, Error> {
-        match tri!(self.nonzero("leading_dense_block_count", MAX_LAYERS)) {
-            Some(first) => Ok(Pattern::Steps { first, step: 1 }),
-            None => Ok(Pattern::Always),
-        }
+    /// Returns [the layers with experts](Self::layers_with_experts), and records the keys that files have for them as
+    /// known.
+    pub const fn expert_layers(&mut self) -> Pattern<'a> {
+        self.known("leading_dense_block_count");
+        self.known("interleave_moe_layer_step");
+        self.known("moe_every_n_layers");
+        self.layers_with_experts()
     }
 
     /// Reads the sizes of the shared expert, which processes every token.

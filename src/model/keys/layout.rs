@@ -45,21 +45,32 @@ impl<'a> Keys<'_, 'a> {
         }
     }
 
-    /// The layers that have a tensor whose name after `blk.N` is `part`, if they stand at equal distances.
-    pub const fn layers_with(&self, part: &str) -> Pattern<'a> {
-        let (mut first, mut second) = (usize::MAX, usize::MAX);
+    /// The layers with a router or experts: all of them, or some of the first 128. A layer that has only one of the two
+    /// counts, so that the other one is reported as missing.
+    pub const fn layers_with_experts(&self) -> Pattern<'a> {
+        let (mut words, mut routers, mut experts) = ([0; 4], 0, 0);
         let mut tensors = self.gguf.tensors();
         while let Some(tensor) = tensors.next_tensor() {
-            match layer_of(tensor.name.as_bytes(), part.as_bytes()) {
-                Some(layer) if layer < first => (first, second) = (layer, first),
-                Some(layer) if layer > first && layer < second => second = layer,
-                _ => {}
+            let name = tensor.name.as_bytes();
+            let layer = match (layer_of(name, b".ffn_gate_inp.weight"), layer_of(name, b".ffn_down_exps.weight")) {
+                (Some(layer), _) => {
+                    routers += 1;
+                    layer
+                }
+                (None, Some(layer)) => {
+                    experts += 1;
+                    layer
+                }
+                (None, None) => continue,
+            };
+            if layer < 128 {
+                words[layer / 32] |= 1 << (layer % 32);
             }
         }
-        match (first, second) {
-            (usize::MAX, _) => Pattern::Never,
-            (first, usize::MAX) => Pattern::Steps { first, step: MAX_LAYERS },
-            (first, second) => Pattern::Steps { first, step: second - first },
+        match (routers, experts) {
+            (0, 0) => Pattern::Never,
+            _ if routers >= self.layers || experts >= self.layers => Pattern::Always,
+            _ => Pattern::Set(words),
         }
     }
 

@@ -1,6 +1,6 @@
 //! DeepSeek 2 and 3 and other families with latent attention; GLM 4.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use super::{Family, Made};
 use crate::checkpoint::changes::{latent, same};
@@ -61,6 +61,12 @@ fn keys(keys: &mut Keys<'_>) -> Result<()> {
     keys.maybe("expert_count", &["n_routed_experts"])?;
     keys.set("expert_shared_count", c.number(&["n_shared_experts"])?.unwrap_or(0));
     keys.maybe_float("expert_weights_scale", &["routed_scaling_factor"])?;
+    // The authors' code and llama.cpp divide the weights by their sum, transformers does not. Published models have false.
+    let is_second = c.classes().contains(&"DeepseekV2ForCausalLM");
+    ensure!(
+        !is_second || c.flag("norm_topk_prob") != Some(true),
+        "norm_topk_prob in config.json is true: not supported for this class, whose implementations differ in its meaning"
+    );
     if c.flag("norm_topk_prob") == Some(true) {
         keys.set("expert_weights_norm", true);
     }
@@ -91,6 +97,7 @@ pub const ALL: &[Family] = &[
         names: &[LATENT, &[("mlp.experts.gate_up_proj", "ffn_gate_up_exps.weight", same)]],
         keys: |k| {
             keys(k)?;
+            k.config.only("n_group", &serde_json::Value::from(1))?;
             if let Some(factor) = k.config.rope_float("llama_4_scaling_beta") {
                 k.set("attention.temperature_scale", factor as f32);
             }

@@ -80,13 +80,8 @@ fn norm(keys: &mut Keys<'_>) -> Result<()> {
 pub fn phi3(keys: &mut Keys<'_>) -> Result<()> {
     let c = keys.config;
     keys.number("context_length", &["n_positions", "max_position_embeddings"])?;
-    let original = c.rope("original_max_position_embeddings").and_then(|n| n.as_u64());
-    let original =
-        original.or(c.number(&["original_max_position_embeddings", "max_position_embeddings"])?.map(u64::from));
-    keys.set(
-        "rope.scaling.original_context_length",
-        original.context("config.json has no max_position_embeddings")? as u32,
-    );
+    let original = original(c)?.or(c.number(&["max_position_embeddings"])?);
+    keys.set("rope.scaling.original_context_length", original.context("config.json has no max_position_embeddings")?);
     keys.set("embedding_length", c.width()? as u32);
     keys.number("feed_forward_length", &["intermediate_size"])?;
     keys.block_count()?;
@@ -97,9 +92,11 @@ pub fn phi3(keys: &mut Keys<'_>) -> Result<()> {
     keys.set("rope.freq_base", c.rope_float("rope_theta").unwrap_or(10000.0) as f32);
     keys.set("attention.sliding_window", c.number(&["sliding_window"])?.unwrap_or(0));
     if c.rope("long_factor").is_some() {
-        let (context, original) = positions(c)?;
-        let scale = context / original;
+        let context = f64::from(c.need(&["n_positions", "max_position_embeddings"])?);
+        let original = original.map_or(context, f64::from);
+        let scale = c.rope_float("factor").unwrap_or(context / original);
         let factor = match c.rope_type() {
+            _ if c.rope_float("attention_factor").is_some() => c.rope_float("attention_factor").unwrap_or(1.0),
             _ if scale <= 1.0 => 1.0,
             Some("longrope" | "su") => (1.0 + scale.ln() / original.ln()).sqrt(),
             Some("yarn") => 0.1 * scale.ln() + 1.0,
@@ -116,12 +113,11 @@ fn turned(config: &Config) -> Result<u32> {
     Ok((share * config.width()? as f64) as u32 / config.heads()?.max(1) as u32)
 }
 
-/// Number of positions, and that of the model before its context was extended.
-fn positions(config: &Config) -> Result<(f64, f64)> {
-    let context = f64::from(config.need(&["n_positions", "max_position_embeddings"])?);
-    let original = config.rope_float("original_max_position_embeddings");
-    let original = original.or(config.float(&["original_max_position_embeddings"])?.map(f64::from));
-    Ok((context, original.unwrap_or(context)))
+/// Number of positions before the context was extended. The field outside of the rope settings takes precedence.
+fn original(config: &Config) -> Result<Option<u32>> {
+    const FIELD: &str = "original_max_position_embeddings";
+    let inner = config.rope(FIELD).and_then(|n| u32::try_from(n.as_u64()?).ok());
+    Ok(config.number(&[FIELD])?.or(inner))
 }
 
 /// Factors of frequencies for short and long texts.
@@ -210,7 +206,13 @@ pub const ALL: &[Family] = &[
         architecture: "jais2",
         keys: |k| {
             k.common()?;
-            k.rope_dimensions(1.0)
+            // The core would prefer the epsilon of RMS norms, which the model does not have.
+            if let Some(epsilon) = k.config.float(&["layer_norm_eps"])? {
+                k.set("attention.layer_norm_rms_epsilon", epsilon);
+            }
+            let head = k.config.head_width()? as u32;
+            k.set("rope.dimension_count", head);
+            Ok(())
         },
         ..Family::PLAIN
     },
@@ -256,6 +258,7 @@ pub const ALL: &[Family] = &[
         keys: |k| {
             sizes(k, &["n_positions"])?;
             k.config.only("multi_query", &serde_json::Value::Bool(true))?;
+            k.config.only("scale_attn_weights", &serde_json::Value::Bool(true))?;
             k.set("attention.head_count_kv", 1u32);
             norm(k)
         },
@@ -352,7 +355,10 @@ pub const ALL: &[Family] = &[
             if let Some(heads) = attention["kv_n_heads"].as_u64().filter(|heads| *heads > 0) {
                 k.set("attention.head_count_kv", heads as u32);
             }
-            k.set("attention.layer_norm_epsilon", 1e-5f32);
+            k.set("attention.layer_norm_epsilon", k.config.float(&["layer_norm_epsilon"])?.unwrap_or(1e-5));
+            if let Some(scale) = attention["softmax_scale"].as_f64() {
+                k.set("attention.scale", scale as f32);
+            }
             if let Some(clip) = attention["clip_qkv"].as_f64() {
                 k.set("attention.clamp_kqv", clip as f32);
             }

@@ -69,7 +69,6 @@ fn hybrid(keys: &mut Keys<'_>) -> Result<()> {
     experts(keys)?;
     let c = keys.config;
     let attention = attention(c)?;
-    let only = attention.iter().all(|is| *is);
     if c.experts()? == 0 {
         keys.maybe("feed_forward_length", &["shared_intermediate_size"])?;
     }
@@ -84,7 +83,7 @@ fn hybrid(keys: &mut Keys<'_>) -> Result<()> {
     keys.maybe("rope.dimension_count", &["attn_rotary_emb"])?;
     let turns = match c.text("position_embedding_type") {
         Some(kind) => kind == "rope",
-        None => only || c.classes().contains(&"BambaForCausalLM"),
+        None => c.classes().contains(&"BambaForCausalLM"),
     };
     keys.set("rope.scaling.finetuned", turns);
     if !turns {

@@ -34,7 +34,7 @@ pub fn keys(keys: &mut Keys<'_>) -> Result<()> {
     }
     keys.vocab_size()?;
     keys.set("rope.dimension_count", width);
-    if keys.architecture == "llama" {
+    if matches!(keys.architecture, "llama" | "mistral3") {
         keys.window_everywhere();
     }
     Ok(())
@@ -243,7 +243,7 @@ pub const ALL: &[Family] = &[
             k.common()?;
             k.maybe("context_length", &["model_max_length", "max_position_embeddings"])?;
             logit_scale(k)?;
-            k.set("rope.scaling.type", "none");
+            k.unscaled();
             Ok(())
         },
         ..Family::PLAIN
@@ -256,9 +256,11 @@ pub const ALL: &[Family] = &[
             logit_scale(k)?;
             k.number("attention.sliding_window", &["sliding_window"])?;
             k.vocab_size()?;
-            let share = k.config.float(&["rotary_pct"])?.map_or(1.0, f64::from);
-            k.set("rope.dimension_count", (share * k.config.head_width()? as f64) as u32);
-            k.set("rope.scaling.type", "none");
+            // llama.cpp and transformers differ in what they do with another share.
+            k.config.only("rotary_pct", &Value::from(1.0))?;
+            let head = k.config.head_width()? as u32;
+            k.set("rope.dimension_count", head);
+            k.unscaled();
             Ok(())
         },
         ..Family::PLAIN
@@ -277,11 +279,11 @@ pub const ALL: &[Family] = &[
             k.float("attention.layer_norm_epsilon", &["layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps"])?;
             let share = k.config.rope_float("partial_rotary_factor").unwrap_or(0.5);
             k.set("rope.dimension_count", (share * k.config.head_width()? as f64) as u32);
-            match k.config.rope_float("factor").or(k.config.float(&["factor"])?.map(f64::from)) {
-                None => k.set("rope.scaling.type", "none"),
+            match k.config.float(&["factor"])?.filter(|_| k.config.rope_type().is_none()) {
+                None => k.unscaled(),
                 Some(factor) => {
                     k.set("rope.scaling.type", "linear");
-                    k.set("rope.scaling.factor", factor as f32);
+                    k.set("rope.scaling.factor", factor);
                 }
             }
             Ok(())
@@ -353,7 +355,7 @@ pub const ALL: &[Family] = &[
         names: &[HUNYUAN],
         keys: |k| {
             k.common()?;
-            if matches!(k.config.rope_type(), Some("dynamic" | "xdrope")) {
+            if matches!(k.config.rope_type(), Some("dynamic" | "xdrope")) && k.config.rope("alpha").is_some() {
                 stretched(k, 50.0)?;
             }
             Ok(())

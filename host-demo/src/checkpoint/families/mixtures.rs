@@ -1,6 +1,6 @@
 //! Mixtures of experts of other vendors.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::llama::{HUNYUAN, ROTATED, stretched};
 use super::{Family, llama};
@@ -58,7 +58,8 @@ pub const ALL: &[Family] = &[
         keys: |k| {
             k.common()?;
             k.config.only("clip_qkv", &serde_json::Value::Null)?;
-            k.set("attention.layer_norm_rms_epsilon", 1e-5f32);
+            k.set("attention.layer_norm_rms_epsilon", k.config.float(&["rms_norm_eps"])?.unwrap_or(1e-5));
+            k.normed_weights(false);
             Ok(())
         },
         ..Family::PLAIN
@@ -107,7 +108,7 @@ pub const ALL: &[Family] = &[
             k.set("expert_feed_forward_length", width);
             k.set("expert_used_count", of_all_layers(c, "moe_topk")?);
             k.set("expert_shared_count", if c.get("num_shared_expert").is_some() { of_all_layers(c, "num_shared_expert")? } else { 1 });
-            if c.rope_type() == Some("dynamic") {
+            if c.rope_type() == Some("dynamic") && c.rope("alpha").is_some() {
                 stretched(k, 1000.0)?;
             }
             Ok(())
@@ -121,8 +122,8 @@ pub const ALL: &[Family] = &[
             k.common()?;
             k.number("expert_feed_forward_length", &["intermediate_size"])?;
             match k.config.number(&["rotary_dim"])? {
-                Some(dim) => k.set("rope.dimension_count", dim),
-                None => k.rope_dimensions(1.0)?,
+                Some(dim) if k.config.rope("partial_rotary_factor").is_none() => k.set("rope.dimension_count", dim),
+                _ => k.rope_dimensions(1.0)?,
             }
             Ok(())
         },
@@ -133,6 +134,11 @@ pub const ALL: &[Family] = &[
         architecture: "phimoe",
         keys: |k| {
             super::gpt::phi3(k)?;
+            // The published code chooses two experts, and leaves out those that are too far from the best one.
+            k.config.only("num_experts_per_tok", &serde_json::Value::from(2))?;
+            k.config.only("router_jitter_noise", &serde_json::Value::from(0.01))?;
+            let head = k.config.head_width()? as u32;
+            k.set("rope.dimension_count", head);
             k.number("expert_used_count", &["num_experts_per_tok", "num_experts_per_token"])?;
             k.number("expert_count", &["num_local_experts", "num_experts"])
         },
@@ -153,16 +159,7 @@ pub const ALL: &[Family] = &[
             ("feed_forward.shared_expert.up_proj", "ffn_up_shexp", same),
             ("feed_forward.shared_expert.down_proj", "ffn_down_shexp", same),
         ]],
-        keys: |k| {
-            llama::keys(k)?;
-            k.number("feed_forward_length", &["intermediate_size_mlp"])?;
-            k.number("interleave_moe_layer_step", &["interleave_moe_layer_step"])?;
-            k.number("expert_feed_forward_length", &["intermediate_size"])?;
-            if k.config.texts("layer_types").is_some_and(|types| types.iter().all(|kind| *kind == "full_attention")) {
-                k.set("attention.sliding_window", 0u32);
-            }
-            Ok(())
-        },
+        keys: llama4,
         ..Family::PLAIN
     },
     Family {
@@ -240,7 +237,7 @@ pub const ALL: &[Family] = &[
             k.common()?;
             let head = k.config.head_width()? as u32;
             k.set("rope.dimension_count", head);
-            k.set("rope.scaling.type", "none");
+            k.unscaled();
             ensure!(k.config.flag("norm_topk_prob") != Some(true), "norm_topk_prob in config.json is true: not supported");
             k.number("leading_dense_block_count", &["first_k_dense_replace"])?;
             k.vocab_size()?;
@@ -316,7 +313,7 @@ pub const ALL: &[Family] = &[
             k.flag("expert_weights_norm", "norm_topk_prob");
             k.set("leading_dense_block_count", c.number(&["first_k_dense_replace", "first_last_k_dense_replace"])?.unwrap_or(0));
             k.set("nextn_predict_layers", 0u32);
-            k.set("rope.scaling.type", "none");
+            k.unscaled();
             Ok(())
         },
         ..Family::PLAIN
@@ -367,6 +364,7 @@ pub const ALL: &[Family] = &[
         keys: |k| {
             k.common()?;
             k.maybe("expert_feed_forward_length", &["moe_intermediate_size"])?;
+            k.normed_weights(true);
             if k.config.flag("use_sliding_window") != Some(false) && k.config.get("sliding_window").is_some() {
                 k.window()?;
             }
@@ -401,7 +399,16 @@ pub const ALL: &[Family] = &[
             k.set("feed_forward_length", part("ffn_config", "ffn_hidden_size")? as u32);
             k.number("attention.head_count", &["n_heads"])?;
             k.set("attention.head_count_kv", part("attn_config", "kv_n_heads")? as u32);
-            k.set("rope.freq_base", part("attn_config", "rope_theta")? as f32);
+            let base = c.rope_float("rope_theta").map_or_else(|| part("attn_config", "rope_theta"), Ok)?;
+            k.set("rope.freq_base", base as f32);
+            let experts = c.get("ffn_config").context("config.json has no ffn_config")?;
+            match experts["moe_normalize_expert_weights"].as_f64() {
+                Some(1.0) => {}
+                None => k.set("expert_weights_norm", false),
+                Some(power) => bail!("moe_normalize_expert_weights in config.json is {power}: only 1 and null are supported"),
+            }
+            let function = experts["ffn_act_fn"]["name"].as_str();
+            ensure!(matches!(function, None | Some("silu")), "ffn_act_fn in config.json is not silu: not supported");
             if let Ok(clip) = part("attn_config", "clip_qkv") {
                 k.set("attention.clamp_kqv", clip as f32);
             }
@@ -436,6 +443,53 @@ pub const ALL: &[Family] = &[
         ..Family::PLAIN
     },
 ];
+
+/// Writes the keys of Llama 4. llama.cpp has constants for most of its settings: a key is written for another value.
+fn llama4(keys: &mut Keys<'_>) -> Result<()> {
+    llama::keys(keys)?;
+    let c = keys.config;
+    keys.number("feed_forward_length", &["intermediate_size_mlp"])?;
+    keys.number("interleave_moe_layer_step", &["interleave_moe_layer_step"])?;
+    keys.number("expert_feed_forward_length", &["intermediate_size"])?;
+    let layers = c.layers()?;
+    let is_normed = c.flag("use_qk_norm").unwrap_or(true);
+    if is_normed != (c.experts()? != 128) {
+        keys.set("use_qk_norm", is_normed);
+    }
+    let turned = c.get("no_rope_layers").and_then(|list| list.as_array()).filter(|list| !list.is_empty());
+    let still = match turned {
+        Some(list) => list.iter().position(|turned| turned.as_u64() == Some(0)).map_or(0, |layer| layer + 1),
+        None => c.number(&["no_rope_layer_interval"])?.unwrap_or(4) as usize,
+    };
+    let types = c.texts("layer_types").unwrap_or_default();
+    let is_full = !types.is_empty() && types.iter().all(|kind| *kind == "full_attention");
+    let is_usual =
+        |(layer, kind): (usize, &&str)| (*kind == "full_attention") == (still > 0 && (layer + 1).is_multiple_of(still));
+    ensure!(
+        is_full || types.iter().enumerate().all(is_usual),
+        "layer_types in config.json is not the usual one for its no_rope_layers: not supported"
+    );
+    if is_full && still == 0 {
+        keys.set("attention.sliding_window", 0u32);
+        return Ok(());
+    }
+    if still != 4 {
+        keys.set("attention.sliding_window_pattern", if still == 0 { layers + 1 } else { still } as u32);
+    }
+    let chunk = if is_full { 0 } else { c.number(&["attention_chunk_size"])?.unwrap_or(0) };
+    if chunk != 8192 {
+        keys.set("attention.chunk_size", chunk);
+    }
+    let is_tuned = c.flag("attn_temperature_tuning").unwrap_or(true);
+    let scale = if is_tuned { c.float(&["attn_scale"])?.unwrap_or(0.1) } else { 0.0 };
+    if scale != 0.1 {
+        keys.set("attention.temperature_scale", scale);
+    }
+    if let Some(length) = c.number(&["floor_scale"])?.filter(|length| *length != 8192) {
+        keys.set("attention.temperature_length", length);
+    }
+    Ok(())
+}
 
 /// Ling's names.
 #[rustfmt::skip]

@@ -63,6 +63,8 @@ fn plain(keys: &mut Keys<'_>) -> Result<()> {
 
 fn experts(keys: &mut Keys<'_>) -> Result<()> {
     plain(keys)?;
+    // llama.cpp divides the weights by their sum in all of these architectures but one.
+    keys.normed_weights(keys.architecture != "qwen2moe");
     keys.maybe("expert_feed_forward_length", &["moe_intermediate_size"])?;
     keys.maybe("expert_shared_feed_forward_length", &["shared_expert_intermediate_size"])
 }
@@ -110,39 +112,26 @@ pub const ALL: &[Family] = &[
     Family {
         classes: &["Qwen2MoeForCausalLM"],
         architecture: "qwen2moe",
-        keys: |k| {
-            experts(k)?;
-            // llama.cpp never divides the weights by their sum.
-            if k.config.flag("norm_topk_prob") == Some(true) {
-                k.set("expert_weights_norm", true);
-            }
-            Ok(())
-        },
+        keys: experts,
         ..Family::PLAIN
     },
     Family {
         classes: &["Qwen3MoeForCausalLM"],
         architecture: "qwen3moe",
-        keys: |k| {
-            experts(k)?;
-            // llama.cpp always divides the weights by their sum.
-            if k.config.flag("norm_topk_prob") == Some(false) {
-                k.set("expert_weights_norm", false);
-            }
-            Ok(())
-        },
+        keys: experts,
         ..Family::PLAIN
     },
     Family {
         classes: &["Qwen2VLForConditionalGeneration", "Qwen2VLModel", "Qwen2_5_VLForConditionalGeneration", "Qwen2_5OmniModel"],
         architecture: "qwen2vl",
+        keys: plain,
         ..Family::PLAIN
     },
     Family {
         classes: &["Qwen3VLForConditionalGeneration", "Qwen3ASRForConditionalGeneration"],
         architecture: "qwen3vl",
         keys: |k| {
-            k.common()?;
+            plain(k)?;
             deepstack(k);
             Ok(())
         },

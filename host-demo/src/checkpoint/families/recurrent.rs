@@ -367,6 +367,10 @@ pub const ALL: &[Family] = &[
         keys: |k| {
             mamba2(k)?;
             let c = k.config;
+            ensure!(
+                c.flag("mamba_rms_norm") != Some(true) || c.flag("mamba_norm_before_gate") == Some(false),
+                "mamba_norm_before_gate in config.json is not false: not supported"
+            );
             k.vocab_size()?;
             k.set("context_length", c.number(&["max_position_embeddings"])?.unwrap_or(0));
             k.number("feed_forward_length", &["intermediate_size"])?;
@@ -428,6 +432,10 @@ pub const ALL: &[Family] = &[
             k.number("expert_feed_forward_length", &["moe_intermediate_size"])?;
             k.number("leading_dense_block_count", &["num_dense_layers"])?;
             k.set("expert_gating_func", SIGMOID);
+            k.normed_weights(true);
+            if let Some(scale) = k.config.float(&["routed_scaling_factor"])?.filter(|scale| *scale != 1.0) {
+                k.set("expert_weights_scale", scale);
+            }
             Ok(())
         },
         ..Family::PLAIN

@@ -44,6 +44,12 @@ fn granite(keys: &mut Keys<'_>) -> Result<()> {
         None => (0..c.layers()?).map(|layer| layer % 4 != 0).collect(),
     };
     keys.set("attention.sliding_window_pattern", Meta::array(local));
+    let bases = c.get("layer_rope_theta").and_then(|bases| bases.as_array());
+    let is_same = |base: &Value| base.as_f64() == c.rope_float("rope_theta");
+    ensure!(
+        bases.is_none_or(|bases| bases.iter().all(is_same)),
+        "layer_rope_theta in config.json differs from rope_theta: not supported"
+    );
     if let Some(list) = c.get("no_rope_layers").and_then(|list| list.as_array()).filter(|list| !list.is_empty()) {
         let rotated = list.iter().map(|layer| layer.as_bool().unwrap_or(layer.as_u64() != Some(0)));
         keys.set("rope.pattern", Meta::array(rotated));
@@ -68,7 +74,7 @@ fn cohere(keys: &mut Keys<'_>) -> Result<()> {
         keys.set("expert_shared_feed_forward_length", width * shared);
     }
     keys.number("rope.dimension_count", &["head_dim"])?;
-    keys.set("rope.scaling.type", "none");
+    keys.unscaled();
     Ok(())
 }
 
@@ -134,6 +140,7 @@ fn mimo(keys: &mut Keys<'_>) -> Result<()> {
     if let Some(scale) = c.float(&["routed_scaling_factor"])?.filter(|scale| *scale != 1.0) {
         keys.set("expert_weights_scale", scale);
     }
+    keys.normed_weights(true);
     keys.maybe_float("attention.value_scale", &["attention_value_scale"])
 }
 

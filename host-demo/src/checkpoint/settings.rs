@@ -1,0 +1,70 @@
+//! Settings of `config.json` that no part of the conversion read.
+//!
+//! A setting that changes the results of a model needs a family that reads it. If the family does not, the conversion
+//! goes on only if the setting has the value that the architecture implies.
+
+use anyhow::{Result, bail};
+use serde_json::Value;
+
+use super::config::Config;
+
+/// Settings that change results, and the value that a family implies if it does not read them, as JSON.
+const IMPLIED: &[(&str, &str)] = &[
+    ("alibi", "false"),
+    ("altup_correct_scale", "true"),
+    ("apply_residual_connection_post_layernorm", "false"),
+    ("attention_multiplier", "null"),
+    ("clip_qkv", "null"),
+    ("embedding_multiplier", "1"),
+    ("is_decoder", "false"),
+    ("layer_rope_theta", "null"),
+    ("logit_scale", "1"),
+    ("logits_scaling", "1"),
+    ("mamba_hidden_act", "\"silu\""),
+    ("moe_apply_router_weight_on_input", "false"),
+    ("moe_norm_min", "1e-12"),
+    ("moe_router_logit_softcapping", "0"),
+    ("post_norm_eps", "1e-8"),
+    ("prefix_lm", "false"),
+    ("relative_attention_max_distance", "128"),
+    ("residual_multiplier", "1"),
+    ("routed_scaling_factor", "1"),
+    ("scale_attn_by_inverse_layer_idx", "false"),
+    ("scale_attn_weights", "true"),
+    ("softmax_scale", "null"),
+    ("swiglu_alpha", "null"),
+    ("swiglu_limit", "null"),
+];
+
+/// Checks the settings that were not read.
+///
+/// # Errors
+///
+/// A setting of [`IMPLIED`] has another value, or steps of a recurrent mixer have limits.
+pub fn check(config: &Config, architecture: &str) -> Result<()> {
+    for (name, value) in config.unread() {
+        let implied = IMPLIED.iter().find(|(known, _)| *known == name).map(|(_, implied)| *implied);
+        let is_neutral = match (name, implied) {
+            ("time_step_limit", _) => is_unlimited(value),
+            (_, Some(implied)) => is_same(value, &serde_json::from_str(implied)?),
+            (_, None) => true,
+        };
+        if !is_neutral {
+            bail!("{name} in config.json is {value}: not supported for the architecture {architecture}");
+        }
+    }
+    Ok(())
+}
+
+/// True if two values are equal. Numbers are compared as f64.
+fn is_same(a: &Value, b: &Value) -> bool {
+    match (a.as_f64(), b.as_f64()) {
+        (Some(a), Some(b)) => a == b,
+        _ => a == b,
+    }
+}
+
+/// True for limits from 0 to infinity, which JSON cannot express: it may be any object, string or null.
+fn is_unlimited(limits: &Value) -> bool {
+    limits[0].as_f64() == Some(0.0) && limits[1].as_f64().is_none_or(f64::is_infinite)
+}
