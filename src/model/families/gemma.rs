@@ -12,8 +12,13 @@ use crate::model::{Placement, QkNorm, RopeStyle, Spec};
 use crate::{Error, tri};
 
 pub(super) const fn gemma<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
-    let spec = tri!(keys.rms_decoder(RopeStyle::Halves));
-    Ok(Spec { embedding_scale: root(spec.dim), activation: Activation::GeluTanh, ..spec })
+    let spec = tri!(keys.decoder(RopeStyle::Halves));
+    Ok(Spec {
+        norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
+        embedding_scale: root(spec.dim),
+        activation: Activation::GeluTanh,
+        ..spec
+    })
 }
 
 pub(super) const fn gemma2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {

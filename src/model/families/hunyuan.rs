@@ -6,5 +6,10 @@ use crate::model::{QkNorm, RopeStyle, Spec};
 use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
-    Ok(Spec { qk_norm: QkNorm::Head, qk_norm_after_rope: true, ..tri!(keys.rms_decoder(RopeStyle::Halves)) })
+    Ok(Spec {
+        norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
+        qk_norm: QkNorm::Head,
+        qk_norm_after_rope: true,
+        ..tri!(keys.decoder(RopeStyle::Halves))
+    })
 }

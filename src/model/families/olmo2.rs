@@ -7,7 +7,13 @@ use crate::model::{Placement, QkNorm, RopeStyle, Spec};
 use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
-    let spec = tri!(keys.rms_decoder(RopeStyle::Halves));
+    let spec = tri!(keys.decoder(RopeStyle::Halves));
     let spec = tri!(keys.windowed(spec, Pattern::AllBut(4))); // llama.cpp's default
-    Ok(Spec { local: spec.local.unscaled(), placement: Placement::OUTPUTS, qk_norm: QkNorm::Whole, ..spec })
+    Ok(Spec {
+        local: spec.local.unscaled(),
+        norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
+        placement: Placement::OUTPUTS,
+        qk_norm: QkNorm::Whole,
+        ..spec
+    })
 }

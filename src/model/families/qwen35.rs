@@ -7,7 +7,7 @@ use crate::model::{MAX_LAYERS, QkNorm, Recurrent, RecurrentKind, RopeStyle, Spec
 use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
-    let all = tri!(keys.rms_decoder(RopeStyle::Halves));
+    let all = tri!(keys.decoder(RopeStyle::Halves));
     let spec = tri!(keys.without_next(all));
     let interval = match tri!(keys.optional_size("full_attention_interval", MAX_LAYERS)) {
         Some(interval) => interval,
@@ -20,6 +20,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
         None => Pattern::AllBut(interval),
     };
     Ok(Spec {
+        norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
         qk_norm: QkNorm::Head,
         recurrent: Some(tri!(keys.recurrent(RecurrentKind::DeltaNet))),
         recurrent_layers,
