@@ -1,4 +1,4 @@
-"""Trains a speech recognizer for microcontrollers: ten commands in English, or none of them.
+"""Trains a speech recognizer for microcontrollers. It distinguishes ten commands in English from other sentences.
 
     python recognizer.py [--steps N] [--threads N] [--out trained]       writes a checkpoint that `arenite convert hf` reads
     python recognizer.py --held-out FILE.wav        writes a recording of 100 held-out utterances, and FILE.json
@@ -31,7 +31,7 @@ import numpy as np
 
 HERE = Path(__file__).parent
 RATE, WINDOW, HOP, FFT, BINS = 16000, 32000, 160, 400, 32
-# Samples that `arenite::sound::Voice` leaves before the first loud one.
+# Number of samples that `arenite::sound::Voice` keeps before the first loud one.
 BEFORE = 3200
 DIM, HEADS, LAYERS, HIDDEN, DECODER_HIDDEN = 96, 4, 2, 256, 128
 
@@ -39,7 +39,7 @@ DIM, HEADS, LAYERS, HIDDEN, DECODER_HIDDEN = 96, 4, 2, 256, 128
 
 COMMANDS = ["kitchen light on", "garage lamps off", "open the bedroom blinds", "attic shutters down", "dim the office light",
             "warm up the nursery", "bathroom heating off", "start the cellar heater", "hall light to fifty percent", "stop the lounge radiator"]
-# Each is one token; the end of the text and the start of the decoder follow.
+# Each command is one token. Two tokens follow, for the end of the text and the start of the decoder.
 END, START = len(COMMANDS), len(COMMANDS) + 1
 OTHERS = """kitchen light|kitchen|kitchen light off|kitchen lamps on|kitchen heating on|kitchen radio on|kitchen music off|kitchen table
 garage lamps|garage|garage lamps on|garage door open|garage sale|hall lamps off|lamps off|office lamps on|close the garage|garage light
@@ -66,9 +66,9 @@ VARIANTS = """Alex Alicia Andrea Annie Denis Diogo Gene2 Henrique Hugo Jacky Mar
 RicishayMax3 Tweaky adam anika announcer antonio aunty belinda boris caleb david ed edward2 f1 f2 f4 f5 fast grandma grandpa gustave iven iven2
 iven4 john kaukovalta klatt klatt2 klatt4 klatt5 klatt6 linda m1 m2 m4 m5 m7 m8 max michel miguel norbert pablo paul pedro quincy rob sandro
 shelby steph steph3 travis victor whisper zac""".split()
-# Synthesizers of training beside espeak-ng: a voice by statistics and one by diphones.
+# Training also uses two other synthesizers, one with a statistical voice and one with diphones.
 OTHER_VOICES = ["flite rms", "festival ked_diphone"]
-# Voices that training never hears: those of the recordings, and those of the score that training prints.
+# Voices that training does not use: HELD_ for the results, DEV_ for the scores that training prints.
 HELD_VARIANTS = "Andy Lee Michael Nguyen benjamin edward f3 iven3 klatt3 m3 m6 marcelo robert steph2".split()
 HELD_ACCENT = "en-us-nyc"
 HELD_FLITE = ["flite slt", "flite kal", "flite kal16"]
@@ -77,7 +77,7 @@ DEV_FLITE = ["flite awb"]
 
 
 def resampled(samples, rate):
-    """The samples at 16 kHz, by the Fourier transform."""
+    """Resamples to 16 kHz by the Fourier transform."""
     spectrum = np.fft.rfft(samples)
     length = len(samples) * RATE // rate
     return np.fft.irfft(np.pad(spectrum, (0, max(length // 2 + 1 - len(spectrum), 0)))[:length // 2 + 1], length) * (length / len(samples))
@@ -86,7 +86,7 @@ def resampled(samples, rate):
 def decoded(file):
     with wave.open(io.BytesIO(file)) as sound:
         rate, samples = sound.getframerate(), np.frombuffer(sound.readframes(10**9), np.int16)
-    # espeak-ng writes to a pipe with a length that is not known yet.
+    # The header of espeak-ng's output to a pipe does not contain the real length.
     samples = resampled(samples / 32768, rate) if rate != RATE else samples / 32768
     loud = np.nonzero(np.abs(samples) > 0.02 * np.abs(samples).max())[0]
     return samples[max(loud[0] - 160, 0):loud[-1] + 480].astype(np.float32)
@@ -103,7 +103,7 @@ def flite(text, voice, stretch):
 
 
 def festival(voice, texts):
-    """Sentences with their stretches, by one process of festival."""
+    """Speaks sentences with their stretches in one process of festival."""
     with tempfile.TemporaryDirectory() as directory:
         script = [f"(voice_{voice})"]
         for i, (text, stretch) in enumerate(texts):
@@ -115,12 +115,12 @@ def festival(voice, texts):
 
 
 def spoken(rng, text, variants, accents=ACCENTS):
-    """A sentence in a random voice of espeak-ng, at a random pitch and speed."""
+    """Speaks a sentence in a random voice of espeak-ng, at a random pitch and speed."""
     return espeak(text, rng.choice(accents), rng.choice(variants), rng.randint(20, 80), rng.randint(145, 220))
 
 
 def spoken_by(rng, texts, voice):
-    """Sentences in a voice of another synthesizer, of people with shorter or longer vocal tracts."""
+    """Speaks sentences in a voice of another synthesizer, resampled to shorter or longer vocal tracts."""
     engine, name = voice.split()
     shares = [(rng.uniform(0.86, 1.3), rng.uniform(0.7, 0.95)) for _ in texts]
     texts = [(text, share * stretch) for text, (share, stretch) in zip(texts, shares)]
@@ -131,7 +131,7 @@ def spoken_by(rng, texts, voice):
 # --- sounds for training -----------------------------------------------------------------------
 
 def room(rng, clip):
-    """The clip in a simple room: the first sound, some reflections, and a tail of noise that decays."""
+    """Adds the echo of a simple room to a clip: some reflections, and a tail of noise that decays."""
     length = rng.randint(800, 4800)
     noise = np.random.default_rng(rng.randrange(1 << 30))
     answer = noise.standard_normal(length) * np.exp(-6.9 * np.arange(length) / length) * noise.uniform(0.01, 0.06)
@@ -142,8 +142,9 @@ def room(rng, clip):
 
 
 def clips(seed, count, variants, voices):
-    """Clips of each command, and other sentences: sound, number of the command, text, and whether it is of espeak-ng. There are
-    `count` of espeak-ng for each command. Some are in a room, some of a telephone's width."""
+    """Makes clips of each command and of other sentences. A clip is the sound, the number of the command, the text, and 0 for
+    espeak-ng or 1 for another synthesizer. espeak-ng speaks each command `count` times. Some clips get the echo of a room, some
+    the bandwidth of a telephone."""
     rng, found = random.Random(seed), []
 
     def texts(count):
@@ -172,7 +173,7 @@ def clips(seed, count, variants, voices):
 
 
 def cached(directory, name, make):
-    """The clips in a file of this name in the directory, which are made if there is none."""
+    """Returns the clips in the file of this name in the directory. Makes the clips if there is no such file."""
     path = directory / f"{name}.pickle" if directory else None
     if path and path.exists():
         return pickle.loads(path.read_bytes())
@@ -183,7 +184,7 @@ def cached(directory, name, make):
 
 
 def phonemes(texts):
-    """The phonemes of sentences as numbers from 1 on, and their number."""
+    """Returns the phonemes of each sentence as numbers from 1 on, and the number of different phonemes."""
     its = {}
     for text in texts:
         said = subprocess.run(["espeak-ng", "-q", "-x", "-v", "en-us", text], capture_output=True, text=True, check=True).stdout
@@ -193,7 +194,7 @@ def phonemes(texts):
 
 
 def noises(rng, found):
-    """Noises of a minute each: white, pink, brown, hum, and many voices at once."""
+    """Makes noises of a minute each: white, pink, brown, hum, and many voices at once."""
     length = 60 * RATE
     white = rng.standard_normal(length)
     spectrum, f = np.fft.rfft(white), np.maximum(np.arange(length // 2 + 1), 60 * 30)
@@ -209,7 +210,7 @@ def noises(rng, found):
 
 
 def window(rng, found, by_label, noise):
-    """A window as the recognizer hears it, the number of its command, and its text if that is whole."""
+    """Returns a window as the recognizer receives it, the number of its command, and its text if that is whole."""
     kind, sound, length, text = rng.random(), np.zeros(WINDOW, np.float32), WINDOW, None
     label = END if kind < 0.25 else int(rng.integers(len(COMMANDS)))
     level = 10 ** rng.uniform(-1.4, -0.05)
@@ -239,7 +240,7 @@ def window(rng, found, by_label, noise):
 # --- features ----------------------------------------------------------------------------------
 
 def triangles():
-    """The weights of frequencies in bands, on Slaney's scale."""
+    """Returns the weights of frequencies in bands, on Slaney's scale."""
     hertz = lambda mel: mel * 200 / 3 if mel < 15 else 1000 * math.exp((mel - 15) * math.log(6.4) / 27)
     highest = 15 + math.log(8) * 27 / math.log(6.4)
     corners = [hertz(highest * i / (BINS + 1)) for i in range(BINS + 2)]
@@ -249,7 +250,7 @@ def triangles():
 
 
 def features(sounds, change=None):
-    """Whisper's features, `[sounds, bands, frames]`. `change` is applied to the logarithms."""
+    """Computes Whisper's features, `[sounds, bands, frames]`. `change` is applied to the logarithms."""
     import torch
     spectrum = torch.stft(sounds, FFT, HOP, window=torch.hann_window(FFT), return_complex=True)[..., :-1]
     logs = (torch.from_numpy(triangles()) @ spectrum.abs().square()).clamp(min=1e-10).log10()
@@ -259,13 +260,13 @@ def features(sounds, change=None):
 
 
 def varied(logs):
-    """Other voices from the same sounds: filtered, slower or faster, with longer or shorter vocal tracts; and gaps."""
+    """Makes other voices from the same sounds: filters them, varies the speed and the length of the vocal tract, and adds gaps."""
     import torch
     import torch.nn.functional as F
     count = len(logs)
     curve = F.interpolate(torch.randn(count, 1, 6) * 0.3, BINS, mode="linear", align_corners=True)
     logs = logs + curve.transpose(1, 2)
-    # The first frames stay where they are, and the lowest bands.
+    # The first frames and the lowest bands stay in place.
     move = torch.zeros(count, 2, 3)
     for axis, most in (0, 0.15), (1, 0.12):
         move[:, axis, axis] = 1 + (torch.rand(count) * 2 - 1) * most
@@ -294,7 +295,7 @@ def new_model():
 
 
 def save(model, out):
-    """A checkpoint in the form of transformers. Each command is a token."""
+    """Writes a checkpoint in the format of transformers. Each command is a token."""
     out.mkdir(exist_ok=True)
     model.save_pretrained(out)
     special = [{"id": i, "content": text, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
@@ -307,7 +308,7 @@ def save(model, out):
 
 
 def inputs(labels):
-    """What the decoder reads, and what it learns: the command and the end, or only the end."""
+    """Returns the inputs of the decoder and its targets: the command and the end, or only the end."""
     import torch
     labels = torch.tensor(labels)
     after = torch.where(labels == END, -100, END)
@@ -376,7 +377,7 @@ def train(args):
 # --- held-out voices -----------------------------------------------------------------------------
 
 def utterances(seed, texts, voices):
-    """Sentences in turn in these voices, of espeak-ng or of flite."""
+    """Speaks sentences in these voices in turn, with espeak-ng or flite."""
     rng = random.Random(seed)
     for i, text in enumerate(texts):
         voice = voices[i % len(voices)]
@@ -388,7 +389,7 @@ def utterances(seed, texts, voices):
 
 
 def recorded(clips, pause):
-    """One recording of all clips with pauses, in the noise of a quiet room; and where each begins."""
+    """Joins all clips with pauses, in the noise of a quiet room. Returns the recording and the start of each clip."""
     rng, pieces, starts, at = np.random.default_rng(7), [], [], 0
     for clip in [*clips, np.zeros(0, np.float32)]:
         length = int(pause * RATE) + int(rng.integers(RATE // 10))
@@ -403,7 +404,7 @@ def recorded(clips, pause):
 
 
 def mu_law(samples):
-    """ITU-T G.711: eight bits a sample."""
+    """Encodes samples in mu-law (ITU-T G.711), eight bits each."""
     x = np.minimum(np.abs(samples.astype(np.int32)), 32635) + 132
     exponent = np.floor(np.log2(x)).astype(np.int32) - 7
     return (~(np.where(samples < 0, 128, 0) | exponent << 4 | x >> (exponent + 3) & 15) & 255).astype(np.uint8)
@@ -422,7 +423,7 @@ def held_out(path, seed, variants, voices):
     rng = random.Random(seed)
     texts = [text for text in COMMANDS for _ in range(8)] + HELD_OTHERS
     rng.shuffle(texts)
-    # Half of them by flite.
+    # flite speaks half of them.
     voices = [voice for i in range(42) for voice in (voices[i % len(voices)], variants[i % len(variants)])]
     made = list(utterances(seed, texts, voices))
     sound, starts = recorded([clip for _, clip in made], 0.8)
@@ -456,10 +457,10 @@ def check(args):
 
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--steps", type=int, default=2600, help="the rate falls to nothing until then")
-    options.add_argument("--batch", type=int, default=48, help="windows a step")
+    options.add_argument("--steps", type=int, default=2600, help="number of steps; the learning rate falls to zero")
+    options.add_argument("--batch", type=int, default=48, help="windows per step")
     options.add_argument("--clips", type=int, default=150, help="clips of each command by espeak-ng")
-    options.add_argument("--cache", type=Path, metavar="DIR", help="keeps the clips in this directory")
+    options.add_argument("--cache", type=Path, metavar="DIR", help="keep the clips in this directory")
     options.add_argument("--rate", type=float, default=0.01)
     options.add_argument("--threads", type=int, default=1)
     options.add_argument("--seed", type=int, default=1)

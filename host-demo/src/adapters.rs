@@ -20,7 +20,7 @@ pub fn scaled(text: &str) -> Result<(&Path, f32)> {
     }
 }
 
-/// How adapters are held. They are small enough to copy, and reading them from small pages doubles their cost.
+/// Adapters are copied into large pages: they are small, and reading them from small pages doubles their cost.
 const LOAD: Load = if cfg!(target_os = "linux") { Load::Copy } else { Load::Map };
 
 /// Files of adapters, and their scales.

@@ -181,7 +181,7 @@ impl Aligned {
         self.at.addr()
     }
 
-    /// Bytes of its large pages.
+    /// Number of bytes of its large pages.
     fn size(&self) -> usize {
         self.len.next_multiple_of(LARGE)
     }
@@ -195,8 +195,8 @@ impl Aligned {
     /// Moves the memory to `to`, read-only, in place of the mapping there.
     fn move_to(self, to: usize) -> io::Result<()> {
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-        // SAFETY: the memory belongs to this value. `to` is a large page of the mapping of the file that `Job` copies,
-        // which outlives the job and has the same bytes there; the system replaces it at once for all threads.
+        // SAFETY: the memory belongs to this value. `to` is the start of a large page of the mapping of the file that `Job`
+        // copies, which outlives the job and has the same bytes there; the system replaces it at once for all threads.
         let moved = unsafe {
             libc::mprotect(self.at, self.size(), libc::PROT_READ);
             libc::mremap(self.at, self.size(), self.size(), flags, to)

@@ -98,8 +98,8 @@ pub fn features(gguf: &Gguf<'_>, kv: KvType) -> BTreeSet<&'static str> {
     features
 }
 
-/// Returns the flash size of a program with these features, for a model that is packed or not. The sizes of parts are scaled
-/// with the size of the program. For a target or level that was not measured, the largest measured program is used.
+/// Returns the flash size of a program with these features, for a packed model if `is_packed`. The sizes of parts are
+/// scaled with the size of the program. For a target or level that was not measured, the largest measured program is used.
 pub fn flash(features: &BTreeSet<&'static str>, target: Target, level: Level, is_packed: bool) -> Flash {
     let program = |target, level| measured(&["program", &name(target), &name(level)]).next();
     let own = program(target, level);

@@ -8,9 +8,10 @@ use super::Kernels;
 pub(crate) trait Addend: Sync {
     /// True if all outputs are inside `len` floats.
     fn fits(&self, len: usize, stride: usize) -> bool;
-    /// Computes the part that needs no outputs, unless other workers do it.
+    /// Computes the part that does not depend on the outputs, unless other workers have begun it.
     fn prepare(&self, kernels: &Kernels);
-    /// Adds to the outputs in `range` of each token. Waits until other workers have finished the part that needs no outputs.
+    /// Adds to the outputs in `range` of each token. Waits until other workers have finished the part of
+    /// [`prepare`](Self::prepare).
     ///
     /// # Safety
     ///

@@ -67,7 +67,7 @@ pub(super) unsafe trait Isa: Copy {
         }
         columns.map(|column| self.load(&column))
     }
-    /// The first eight weights of 16 rows, as [`four_columns`](Self::four_columns).
+    /// Like [`four_columns`](Self::four_columns), for the first eight weights of 16 rows.
     ///
     /// # Safety
     ///

@@ -19,8 +19,8 @@ const COST: usize = 4;
 /// `out[at + t * stride + r] += row r of b * low[i][t]` for each `(b, at)` with index `i` in `b`, where
 /// `low[i] = factor * (a[i] * x)`. All weights are floats, and all matrices of `b` have `rank` columns.
 ///
-/// The workers share the rows of `a`; whoever needs them first begins. Per output, the sum is one chain of fma over the
-/// columns of `b`.
+/// The workers divide the rows of `a` among themselves before they add to outputs. Per output, the sum is one chain of
+/// fma over the columns of `b`.
 pub(crate) struct LowRank<'a> {
     a: &'a [Product<'a>],
     b: &'a [Product<'a>],
@@ -33,14 +33,14 @@ pub(crate) struct LowRank<'a> {
     low: Out,
     /// Panels of all matrices of `a`.
     panels: usize,
-    /// How many of them a worker took, and how many are done.
+    /// Number of these panels that workers have taken, and number of those that are done.
     taken: AtomicUsize,
     done: AtomicUsize,
 }
 
 impl<'a> LowRank<'a> {
-    /// Pairs of matrices for the tokens `x`. Empty if the shapes do not match; `a` may also be empty: then `low` holds the
-    /// products already.
+    /// Returns the pairs of matrices for the tokens `x`, or no pairs if the shapes do not match. If `a` is empty, `low`
+    /// already contains the products with `a`.
     pub fn new(
         (a, b): (&'a [Product<'a>], &'a [Product<'a>]),
         x: Acts<'a>,
@@ -61,12 +61,12 @@ impl<'a> LowRank<'a> {
         Self { a, b, x, factor, rank, first, low, panels, taken: AtomicUsize::new(0), done: AtomicUsize::new(0) }
     }
 
-    /// `(index, b, at)` of each matrix.
+    /// Yields `(index, b, at)` of each matrix.
     fn b(&self) -> impl Iterator<Item = (usize, &Matrix<'a>, usize)> {
         self.b.iter().enumerate().filter_map(|(i, (b, at))| Some((i, b.as_ref()?, *at)))
     }
 
-    /// The rows of `b` for the outputs in `range`: the index of the matrix, the rows, and the first of the outputs.
+    /// Yields the rows of `b` for the outputs in `range`: the index of the matrix, the rows, and the first of the outputs.
     fn parts(&self, range: &Range<usize>) -> impl Iterator<Item = (usize, Matrix<'a>, usize)> {
         self.b().filter_map(|(i, b, at)| {
             let (begin, end) = (range.start.max(at), range.end.min(at + b.rows()));
@@ -74,7 +74,7 @@ impl<'a> LowRank<'a> {
         })
     }
 
-    /// Floats of `low` for a matrix.
+    /// Number of floats in `low` per matrix.
     fn len(&self) -> usize {
         self.x.tokens * self.rank
     }
@@ -130,7 +130,7 @@ impl Addend for LowRank<'_> {
     }
 
     unsafe fn add(&self, kernels: &Kernels, out: *mut f32, stride: usize, range: Range<usize>) {
-        // Each panel that is not done is being computed by another worker, which waits for nobody.
+        // Another worker is computing each panel that is not done, and does not wait for others while it does.
         while self.done.load(Ordering::Acquire) < self.panels {
             core::hint::spin_loop();
         }
@@ -146,7 +146,7 @@ impl Addend for LowRank<'_> {
     }
 }
 
-/// Adds the products of an adapter to outputs that are there already.
+/// Adds the products of an adapter to outputs that were computed before.
 pub(crate) fn add_low_rank(
     kernels: &Kernels,
     workers: &dyn Workers,

@@ -8,7 +8,7 @@ use crate::{Error, tri};
 /// A rule for the width of the shared expert.
 #[derive(Clone, Copy)]
 pub(super) enum SharedWidth {
-    /// The width in the file; without one, that of the other experts times the number of shared experts.
+    /// The width in the file. Without one, the width of the other experts times the number of shared experts.
     Key,
     /// The width of the other experts times the number of shared experts.
     Count,

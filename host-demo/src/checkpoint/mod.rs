@@ -9,7 +9,7 @@
 //! | `names`, `families` | names of tensors and settings in checkpoints and in GGUF |
 //! | `config`, `keys`, `general` | metadata |
 //! | `agreement` | checks that the model that the core reads follows the config |
-//! | `settings` | checks that the settings that nothing read have no effect |
+//! | `settings` | checks that settings that were not read have no effect |
 //! | `plain`, `openai_whisper` | checkpoints that store their settings with the tensors |
 //! | `output` | the new file's tensors |
 

@@ -1,7 +1,7 @@
-//! Settings of `config.json` that no part of the conversion read.
+//! Checks the settings of `config.json` that no part of the conversion has read.
 //!
-//! A setting that changes the results of a model needs a family that reads it. If the family does not, the conversion
-//! goes on only if the setting has the value that the architecture implies.
+//! Some settings change the results of a model. If a family does not read such a setting, the conversion continues only
+//! if it has the value that the architecture implies.
 
 use anyhow::{Result, bail};
 use serde_json::Value;
@@ -64,7 +64,7 @@ fn is_same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// True for limits from 0 to infinity, which JSON cannot express: it may be any object, string or null.
+/// True for limits from 0 to infinity. JSON cannot express infinity, so any object, string or null counts as such.
 fn is_unlimited(limits: &Value) -> bool {
     limits[0].as_f64() == Some(0.0) && limits[1].as_f64().is_none_or(f64::is_infinite)
 }

@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(long)]
     stream: bool,
 
-    /// Listen to the microphone, and print each utterance as soon as it ends (implies --voice); Ctrl-C ends it. Needs the
+    /// Transcribe the microphone until Ctrl-C, and print each utterance as soon as it ends (implies --voice). Needs the
     /// feature `microphone`
     #[arg(long, conflicts_with = "stream")]
     mic: bool,

@@ -265,7 +265,7 @@ impl ProgramMemory {
     }
 }
 
-/// Bytes of address space that this process uses; `None` if the system does not report them, as Linux does.
+/// Bytes of address space that this process uses, as Linux reports them; `None` on other systems.
 fn mapped() -> Option<usize> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmSize:")?.strip_suffix("kB"))?;

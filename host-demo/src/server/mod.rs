@@ -160,7 +160,7 @@ impl Host {
                 Bytes(program),
                 Bytes(self.bytes(requests, program)),
             ),
-            None => format!("together {}, and the program with its lines", Bytes(self.bytes(0, 0))),
+            None => format!("together {} without the program and its input lines", Bytes(self.bytes(0, 0))),
         };
         note(format_args!(
             "memory  workspace {}, KV cache {} ({} conversations of {} positions in {}), masks of grammars {}, model {} {}, {sum}",

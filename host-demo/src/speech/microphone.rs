@@ -1,4 +1,4 @@
-//! The sound of a microphone.
+//! Records the sound of a microphone.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
@@ -63,7 +63,7 @@ where
     let (channels, of_errors) = (usize::from(config.channels).max(1), send.clone());
     let take = move |samples: &[S], _: &_| {
         let samples: Vec<f32> = samples.iter().map(|sample| sample.to_sample()).collect();
-        let _ = send.send(Ok(mono(&samples, channels))); // fails after the end, where nobody needs it
+        let _ = send.send(Ok(mono(&samples, channels))); // fails only after the end of the recording
     };
     let fail = move |error: cpal::Error| match error.kind() {
         ErrorKind::DeviceChanged | ErrorKind::RealtimeDenied | ErrorKind::Xrun => {} // the recording goes on

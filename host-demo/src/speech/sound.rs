@@ -193,7 +193,7 @@ impl SoundFile {
     }
 }
 
-/// The mean of the channels of each frame.
+/// Returns the mean of the channels of each frame.
 pub fn mono(samples: &[f32], channels: usize) -> Vec<f32> {
     samples.chunks_exact(channels).map(|frame| frame.iter().sum::<f32>() / channels as f32).collect()
 }
@@ -240,7 +240,7 @@ impl Converter {
         self.waiting.extend(samples);
     }
 
-    /// Appends the converted samples; all of them after the last, if `is_open` is false.
+    /// Appends the samples that can be converted now, or all that remain if `is_open` is false.
     fn convert(&mut self, is_open: bool, samples: &mut Vec<f32>) -> Result<()> {
         let before = samples.len();
         let Some(resampler) = &mut self.resampler else {
@@ -360,7 +360,7 @@ mod tests {
             let stereo: Vec<f32> = samples.iter().flat_map(|x| [f32::from(*x) / 32768.0; 2]).collect();
             let blocks: Vec<_> = stereo.chunks(2 * 441).map(|block| Ok(mono(block, 2))).collect();
             let mut sound = Sound::live(rate, blocks.into_iter())?;
-            // The first samples are there before the last block.
+            // The first samples are available before the last block.
             assert_eq!(sound.samples(0, 8000)?, &right[..8000]);
             assert!(sound.len() < 16_000);
             assert_eq!(sound.samples(0, usize::MAX)?, right, "{rate}");

@@ -93,7 +93,7 @@ impl<'m, 'w> Compute<'m, 'w> {
         self.products((x, tokens), products, (out, stride), &());
     }
 
-    /// Like [`times_each`](Self::times_each), without adapters, but with `addend`.
+    /// Like [`times_each`](Self::times_each), but ignores adapters and adds `addend` to the outputs.
     #[inline(always)] // a call costs small models 0.2 %
     pub(super) fn products(
         &mut self,

@@ -257,7 +257,7 @@ impl Compute<'_, '_> {
         stride: usize,
     ) {
         let cols = x.len().checked_div(tokens).unwrap_or(0);
-        // The products are computed together with the first pairs, unless their outputs are multiplied afterwards.
+        // The products are computed together with the first pairs, unless their outputs are scaled afterwards.
         let mut is_base_left = products.iter().filter_map(|(w, _)| *w).all(|w| w.scale() == 1.0);
         if !is_base_left {
             self.products((x, tokens), products, (out, stride), &());

@@ -175,8 +175,8 @@ fn several_products() {
     }
 }
 
-/// Products of adapters: per output a chain of fma that starts with the output, beside the products of a matrix or with
-/// outputs that are there already.
+/// Products of adapters are a chain of fma per output that starts with the output: together with the products of a
+/// matrix, and after them.
 #[cfg(feature = "lora")]
 #[test]
 fn products_of_adapters() {

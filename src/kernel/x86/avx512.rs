@@ -38,14 +38,14 @@ unsafe fn four_rows(kind: TensorType, at: *const u8, stride: usize) -> __m512 {
     }
 }
 
-/// Weights of 16 bits in the first eight columns of 16 rows: two columns side by side, four times.
+/// Loads 16-bit weights: the first eight columns of 16 rows, as four pairs of columns.
 #[cfg(feature = "lora")]
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 unsafe fn columns_of_halves(rows: *const u8, stride: usize) -> [__m512i; 4] {
     // SAFETY: the caller promises the rows.
     let row = |r: usize| unsafe { _mm_loadu_si128(rows.add(r * stride).cast()) };
-    // Rows `r`, `r + 4`, `r + 8` and `r + 12`, side by side.
+    // Loads rows `r`, `r + 4`, `r + 8` and `r + 12` side by side.
     let four = |r: usize| {
         let x = _mm512_inserti32x4::<1>(_mm512_castsi128_si512(row(r)), row(r + 4));
         _mm512_inserti32x4::<3>(_mm512_inserti32x4::<2>(x, row(r + 8)), row(r + 12))
@@ -62,7 +62,7 @@ unsafe fn columns_of_halves(rows: *const u8, stride: usize) -> [__m512i; 4] {
     pairs.map(|pair| _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), pair))
 }
 
-/// Decodes pairs of columns with weights of 16 bits.
+/// Decodes pairs of columns of 16-bit weights.
 #[cfg(feature = "lora")]
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]

@@ -59,7 +59,7 @@ pub(super) const fn dots1<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
     Ok(Spec { qk_norm: QkNorm::Head, ..tri!(keys.mixture(spec, Scores::Sigmoid, false)) })
 }
 
-/// Hunyuan 3: the same, with another name of the router's bias.
+/// Hunyuan 3: the same, with another name for the router's bias.
 pub(super) const fn hy_v3<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(dots1(keys));
     let renamed = &[(Role::ExpProbsBare, Role::ExpProbsBias)];
@@ -224,7 +224,7 @@ pub(super) const fn llama4<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
     chunks(keys, spec)
 }
 
-/// Reads Llama 4's chunks and temperature. llama.cpp has constants for them; a window of 0 means neither.
+/// Reads Llama 4's chunks and temperature. llama.cpp has constants for them; a window of 0 turns both off.
 const fn chunks<'a>(keys: &mut Keys<'_, 'a>, spec: Spec<'a>) -> Result<Spec<'a>, Error> {
     const MOST: usize = i32::MAX as usize;
     let is_chunked = spec.global.window.is_some() || !keys.has_key("attention.sliding_window");

@@ -45,8 +45,8 @@ impl<'a> Keys<'_, 'a> {
         }
     }
 
-    /// The layers with a router or experts: all of them, or some of the first 128. A layer that has only one of the two
-    /// counts, so that the other one is reported as missing.
+    /// Returns the layers that have a router or experts: all layers, or a set of the first 128. A layer with only one of
+    /// the two counts, so that the other one is reported as missing.
     pub const fn layers_with_experts(&self) -> Pattern<'a> {
         let (mut words, mut routers, mut experts) = ([0; 4], 0, 0);
         let mut tensors = self.gguf.tensors();

@@ -256,7 +256,7 @@ pub const ALL: &[Family] = &[
             logit_scale(k)?;
             k.number("attention.sliding_window", &["sliding_window"])?;
             k.vocab_size()?;
-            // llama.cpp and transformers differ in what they do with another share.
+            // llama.cpp and transformers treat other shares differently.
             k.config.only("rotary_pct", &Value::from(1.0))?;
             let head = k.config.head_width()? as u32;
             k.set("rope.dimension_count", head);

@@ -444,7 +444,7 @@ pub const ALL: &[Family] = &[
     },
 ];
 
-/// Writes the keys of Llama 4. llama.cpp has constants for most of its settings: a key is written for another value.
+/// Writes the keys of Llama 4. llama.cpp has constants for most of its settings: a key is written only for other values.
 fn llama4(keys: &mut Keys<'_>) -> Result<()> {
     llama::keys(keys)?;
     let c = keys.config;

@@ -1,4 +1,4 @@
-//! Hears commands in a recording and turns them into calls: the recognizer's text is the other model's command.
+//! Recognizes commands in a recording and turns them into calls: the recognizer's text is the second model's prompt.
 //!
 //! On a board with a microphone, pass the samples of each buffer to [`Recognizer::push`] instead of the recording's.
 #![no_std]
@@ -76,7 +76,7 @@ fn answer(board: &mut Board, assistant: &mut Assistant<'_, '_>, home: &mut Home,
     }
 }
 
-/// The sample of a byte in mu-law (ITU-T G.711).
+/// Decodes a byte of mu-law (ITU-T G.711).
 fn expanded(byte: u8) -> i16 {
     let bits = !byte;
     let magnitude = ((i16::from(bits & 15) << 3) + 132) << (bits >> 4 & 7);

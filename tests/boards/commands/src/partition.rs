@@ -87,7 +87,7 @@ fn check(file: &[u8], board: &mut Board) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The tokenizer's index has to be in the file: there are no statics for it.
+/// Checks the tokenizer and the tensors. The tokenizer's index has to be in the file: there are no statics for it.
 #[inline(never)] // keeps the model off the stack of `check`
 fn check_contents(gguf: &Gguf<'_>) -> Result<(), Error> {
     Tokenizer::packed(gguf)?;

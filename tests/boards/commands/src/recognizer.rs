@@ -1,4 +1,4 @@
-//! The recognizer: samples in, the text of a command out.
+//! Turns samples into the text of a command.
 
 use arenite::model::Stack;
 use arenite::sound::{LogMel, Rules, Voice};
@@ -10,13 +10,13 @@ use crate::mark;
 
 pub static MODEL: &[u8] = arenite::include_model!(env!("ARENITE_RECOGNIZER"));
 
-/// Features of a frame, and samples of a window: those of the model.
+/// Features per frame and samples per window, as in the model.
 const BINS: usize = 32;
 const WINDOW: usize = 32_000;
 const FEATURES: usize = LogMel::frames(WINDOW) * BINS;
-/// Samples of the shortest voice.
+/// Minimum number of samples of a window. Shorter ones are ignored.
 const SHORTEST: usize = 160;
-/// Tokens of the longest text, and its bytes.
+/// Maximum length of a text, in tokens and in bytes.
 const TOKENS: usize = 4;
 const BYTES: usize = 64;
 
@@ -33,7 +33,7 @@ pub struct Recognizer<'m, 'a> {
     start: TokenId,
     session: Session<'m, 'a>,
     voice: Voice,
-    /// The last samples before a voice, a ring, and the number of samples since the last window.
+    /// Ring buffer of the last samples before a voice, and the number of samples stored since the last window.
     earlier: &'a mut [i16],
     waited: usize,
     mel: LogMel<'a>,
@@ -62,8 +62,8 @@ impl<'m, 'a> Recognizer<'m, 'a> {
         })
     }
 
-    /// Takes samples. At the end of a voice, or of its window, calls `heard` with the text; it is empty for sounds that are no
-    /// command.
+    /// Takes samples. At the end of a voice, or of its window, calls `heard` with the text, which is empty for sounds that are
+    /// not a command.
     pub fn push(&mut self, samples: &[i16], mut heard: impl FnMut(&str)) -> Result<(), Error> {
         for sample in samples {
             let is_voice = self.voice.push(*sample);
@@ -90,7 +90,7 @@ impl<'m, 'a> Recognizer<'m, 'a> {
         Ok(())
     }
 
-    /// Stores a sample that a voice may need.
+    /// Stores a sample that may precede a voice.
     fn wait(&mut self, sample: i16) {
         if let Some(place) = self.earlier.get_mut(self.waited % Voice::BEFORE) {
             *place = sample;
@@ -101,7 +101,7 @@ impl<'m, 'a> Recognizer<'m, 'a> {
         }
     }
 
-    /// Begins a window with the last samples before the voice. One more follows.
+    /// Begins a window with the last samples before the voice. The caller adds the current sample.
     fn begin(&mut self) -> Result<(), Error> {
         for i in self.waited.saturating_sub(Voice::BEFORE - 1)..self.waited {
             let sample = self.earlier.get(i % Voice::BEFORE).copied().unwrap_or(0);

@@ -1,5 +1,5 @@
-//! A model that tells a story in RTIC's idle task, and a blinking LED in an interrupt that preempts it. It runs under qemu
-//! as an mps2-an386 and reports how late the LED was.
+//! Tells a story in RTIC's idle task, preempted by an interrupt that blinks an LED. It runs under qemu as an mps2-an386 and
+//! reports the longest delay of the LED.
 #![no_std]
 #![no_main]
 
@@ -60,7 +60,7 @@ mod app {
         (Shared { blinks: Blinks::default() }, Local {})
     }
 
-    /// Runs whenever no interrupt does: passes of the model need no steps and no yielding.
+    /// Runs whenever no interrupt is active: passes of the model do not have to be divided into steps or to yield.
     #[idle(shared = [blinks])]
     fn idle(mut cx: idle::Context) -> ! {
         let (start, before) = (cycles(), cx.shared.blinks.lock(|blinks| blinks.changes));
@@ -125,7 +125,7 @@ mod app {
     }
 }
 
-/// Our code does not panic, but RTIC's has panics for cases that cannot happen.
+/// RTIC's code contains panics for cases that cannot happen; the rest of the program cannot panic.
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     cortex_m_semihosting::debug::exit(cortex_m_semihosting::debug::EXIT_FAILURE);
