@@ -51,6 +51,8 @@ pub trait Workers: Sync {
     fn count(&self) -> usize;
 
     /// Calls `job` on up to [`count`](Self::count) threads, at least once, and returns when all calls have returned.
+    ///
+    /// A call may wait for another one that has begun, so threads must not keep each other from running.
     fn run(&self, job: &(dyn Fn() + Sync));
 }
 

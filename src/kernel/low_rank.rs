@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use super::Kernels;
 use super::addend::Addend;
 use super::fork::{ITEMS_PER_WORKER, fork};
+use super::form::Form;
 use super::job::{Acts, Job};
 use super::linear::{Out, Product, fit, part, rows, share};
 use super::matrix::Matrix;
@@ -49,8 +50,10 @@ impl<'a> LowRank<'a> {
         first: usize,
     ) -> Self {
         let places = b.len().saturating_mul(x.tokens).saturating_mul(rank);
-        let is_right =
-            |(i, (a, at)): (usize, &Product<'_>)| a.is_none_or(|a| a.rows() == rank && *at == i * x.tokens * rank);
+        let is_of_x = |a: Matrix<'_>| a.form() == Form::F32 && a.cols() * x.tokens == x.x.len();
+        let is_right = |(i, (a, at)): (usize, &Product<'_>)| {
+            a.is_none_or(|a| is_of_x(a) && a.rows() == rank && *at == i * x.tokens * rank)
+        };
         let fits = low.len() >= places
             && a.len() <= b.len()
             && a.iter().enumerate().all(is_right)
@@ -104,7 +107,8 @@ impl<'a> LowRank<'a> {
 impl Addend for LowRank<'_> {
     fn fits(&self, len: usize, stride: usize) -> bool {
         let products = self.b().map(|(_, b, at)| (b, at));
-        len.checked_sub(self.first).is_some_and(|len| fit(products, self.x.tokens, len, stride))
+        self.first.is_multiple_of(stride)
+            && len.checked_sub(self.first).is_some_and(|len| fit(products, self.x.tokens, len, stride))
     }
 
     fn prepare(&self, kernels: &Kernels) {
