@@ -293,7 +293,7 @@ fn a_thousand_schedules() {
         Way { contexts: 16, pages: 0, batch: 20, kv: KvType::F16, workers: 1, kernels: 0 },
     ];
     // Emulators run fewer.
-    let count = std::env::var("ARENITE_SCHEDULES").map_or(23, |count| count.parse().unwrap());
+    let count = std::env::var("ARENITE_SCHEDULES").map_or(7, |count| count.parse().unwrap());
     for (seed, (name, file)) in (1..).zip(&models) {
         for way in ways {
             schedules(name, file, way, count, seed);

@@ -1,6 +1,6 @@
 //! Generates `src/arenite.h` from `src/ffi.rs` and `src/ffi/`:
 //!
-//!     cargo run --manifest-path tests/capi/Cargo.toml --example header
+//!     cargo run --manifest-path tests/capi/header/Cargo.toml
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ const INTRODUCTION: &str = "\
  */";
 
 fn main() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
     let config = Config {
         language: Language::C,
         header: Some(INTRODUCTION.into()),
