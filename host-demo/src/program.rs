@@ -75,12 +75,23 @@ fn name<T: ValueEnum>(value: T) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_string())
 }
 
+/// A program may be larger than [`Flash::bytes`] by this percentage, because the size of a feature differs by target, level and
+/// model. `.ci/boards fit` measures the difference.
+pub const MARGIN: usize = 3;
+
 /// Flash size of a program in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flash {
     pub bytes: usize,
     /// False if the target, the level or a feature was not measured.
     pub is_measured: bool,
+}
+
+impl Flash {
+    /// The flash to reserve: the size and [`MARGIN`].
+    pub const fn reserved(self) -> usize {
+        self.bytes + (self.bytes * MARGIN).div_ceil(100)
+    }
 }
 
 /// The features of the crate that a file needs, with a cache of this type.
@@ -131,6 +142,7 @@ mod tests {
         let riscv = flash(&features, Target::Riscv32imac, Level::Speed, false);
         let sizes = [packed, least, speed, riscv];
         assert!(sizes.is_sorted_by(|a, b| a.bytes < b.bytes) && sizes.iter().all(|size| size.is_measured), "{sizes:?}");
+        assert_eq!(Flash { bytes: 101, is_measured: true }.reserved(), 105);
         let xtensa = flash(&features, Target::Xtensa, Level::Speed, false);
         assert!(!xtensa.is_measured && xtensa.bytes >= riscv.bytes, "{xtensa:?}");
 

@@ -3,6 +3,9 @@
 
 #include <stdint.h>
 
+/* A program can have its own functions in place of these. */
+#define WEAK __attribute__((weak))
+
 static int semihosting(int operation, const void *argument) {
     register int r0 __asm__("r0") = operation;
     register const void *r1 __asm__("r1") = argument;
@@ -12,7 +15,7 @@ static int semihosting(int operation, const void *argument) {
 
 static int console;
 
-void put(const char *text) {
+WEAK void put(const char *text) {
     uint32_t len = 0;
     while (text[len]) len++;
     const uint32_t block[3] = {(uint32_t)console, (uint32_t)text, len};
@@ -21,7 +24,7 @@ void put(const char *text) {
 
 extern uint32_t stack_top, data_start, data_end, data_in_flash, bss_start, bss_end;
 
-static void quit(int status) {
+void quit(int status) {
     const uint32_t block[2] = {0x20026, (uint32_t)status}; /* ADP_Stopped_ApplicationExit */
     semihosting(0x20, block);                              /* SYS_EXIT_EXTENDED */
     for (;;) {}
@@ -32,13 +35,13 @@ static void quit(int status) {
 static volatile uint32_t *const watchdog = (volatile uint32_t *)0x40008000;
 static volatile uint32_t *const uart = (volatile uint32_t *)0x40004000;
 
-void feed(void) {
+WEAK void feed(void) {
 #ifndef STARVE
     watchdog[3] = 1; /* clears the interrupt and restarts the count */
 #endif
 }
 
-int get(void) {
+WEAK int get(void) {
     while (!(uart[1] & 2)) feed();
     const uint32_t byte = uart[0];
     return byte == 4 ? -1 : (int)byte; /* Ctrl-D */
@@ -66,12 +69,18 @@ static void fault(void) {
     quit(3);
 }
 
+WEAK void on_svc(void) { fault(); }
+WEAK void on_pendsv(void) { fault(); }
+WEAK void on_systick(void) { fault(); }
+WEAK void on_uart0(void) { fault(); }
+
 /* Handles the watchdog's interrupt. The reset follows. */
 static void starved(void) {
     put("the watchdog was not fed\n");
     for (;;) {}
 }
 
-__attribute__((section(".vectors"), used)) static const void *const vectors[16] = {
+__attribute__((section(".vectors"), used)) static const void *const vectors[17] = {
     &stack_top, (void *)start, (void *)starved, (void *)fault, (void *)fault, (void *)fault, (void *)fault,
+    [11] = (void *)on_svc, [14] = (void *)on_pendsv, [15] = (void *)on_systick, [16] = (void *)on_uart0,
 };

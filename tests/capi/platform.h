@@ -11,9 +11,14 @@ void feed(void);
 /* Waits for a byte of the input. Returns -1 at its end. */
 int get(void);
 
+/* Ends a program on a board. */
+void quit(int status);
+
 /* Programs. They return 0 on success. */
 int story(void);
 int commands(void);
+int freertos(void);
+int arduino(void);
 
 /* Function that runs the selected program. */
 #ifndef PROGRAM

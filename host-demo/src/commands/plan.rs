@@ -16,7 +16,7 @@ use crate::cli::{Kv, at_least_one, context_size, memory_size, threads};
 use crate::model_file::ModelFile;
 use crate::output::{Bytes, Out};
 use crate::plot::Plot;
-use crate::program::{Level, Target};
+use crate::program::{Level, MARGIN, Target};
 use crate::{normalizer, program, runtime};
 
 /// Show how much flash and RAM a model needs, and which boards it fits
@@ -27,7 +27,7 @@ use crate::{normalizer, program, runtime};
   arenite plan -m model.gguf --flash 1M --ram 256K,64K
 
 RAM sizes are exact and the same for every target, microcontrollers included. The program's flash size \
-is that of a small program that tells a story, linked for the board's target and optimization level. \
+is that of a small program that tells a story, linked for the board's target and optimization level, and a margin of 3 %. \
 For a target or feature that was not measured, it is an estimate, and the table says so. \
 Your own code comes in addition. 16 KiB of RAM are reserved for the stack \
 of each worker and 1 KiB for the program's own statics. A board with less than 8 KiB of RAM or flash to \
@@ -113,6 +113,8 @@ struct BoardRow {
     spare_flash_bytes: Option<usize>,
     /// Flash size of a small program without the model.
     program_bytes: usize,
+    /// The same with a margin, as reserved for it.
+    reserved_flash_bytes: usize,
     program_is_measured: bool,
     /// RAM regions of the memory for the longest context; `None` for computers, and if no context fits.
     regions: Option<Regions>,
@@ -265,7 +267,7 @@ fn board_row(args: &Args, gguf: &Gguf<'_>, board: &Board, program: &Program<'_>,
         Some(Need { workspace, kv, tokenizer })
     };
     let size = program.flash(board.target);
-    let fit = board.fit(program.file, size.bytes, args.threads, most, need);
+    let fit = board.fit(program.file, size.reserved(), args.threads, most, need);
     let (longest_context, spare_ram_bytes, spare_flash_bytes) = match fit {
         Fit::Context { longest, ram, flash } => (longest, Some(ram), flash),
         _ => (0, None, None),
@@ -282,6 +284,7 @@ fn board_row(args: &Args, gguf: &Gguf<'_>, board: &Board, program: &Program<'_>,
         spare_ram_bytes,
         spare_flash_bytes,
         program_bytes: size.bytes,
+        reserved_flash_bytes: size.reserved(),
         program_is_measured: size.is_measured,
         regions: need(longest_context)
             .filter(|_| longest_context > 0 && board.flash.is_some())
@@ -304,7 +307,7 @@ fn print_text(
     let size = program.flash(args.target);
     writeln!(
         out,
-        "program: {}{} of flash on {} with the features {}",
+        "program: {}{} of flash on {} with the features {}; {MARGIN} % more are reserved",
         if size.is_measured { "about " } else { "not measured, up to about " },
         Bytes(size.bytes),
         args.target.describe(),
@@ -400,7 +403,7 @@ fn print_json(
         contexts: rows,
         boards,
         features: &program.features,
-        reserved_flash_bytes: program.flash(args.target).bytes,
+        reserved_flash_bytes: program.flash(args.target).reserved(),
         reserved_ram_bytes: Board::own(Some(0), &[], args.target).reserved(args.threads).iter().sum(),
     })?;
     Ok(())

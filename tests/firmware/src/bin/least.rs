@@ -13,7 +13,10 @@ use firmware::{exit, token_mark};
 use heapless::String;
 
 /// Prepared by `arenite pack`: the tokenizer's index is in the file.
+#[cfg(not(external_flash))]
 static MODEL: &[u8] = include_model!(env!("ARENITE_MODEL"));
+#[cfg(external_flash)]
+static MODEL: &[u8] = include_model!(env!("ARENITE_MODEL"), section = unsafe(".external"));
 const PLAN: Plan = Plan::of(MODEL, Options::new().context(256).batch(8)).within(512 * 1024);
 static WORKSPACE: Workspace<{ PLAN.workspace }> = Workspace::new();
 static KV: Workspace<{ PLAN.kv }> = Workspace::new();
