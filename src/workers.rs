@@ -13,7 +13,7 @@ mod parts {
 
 pub use pair::{Caller, Helper, Pair};
 #[cfg(feature = "std")]
-pub use pool::Pool;
+pub use pool::{Cores, Pool};
 
 /// Runs a job on several threads at once.
 ///
@@ -54,6 +54,12 @@ pub trait Workers: Sync {
     ///
     /// A call may wait for another one that has begun, so threads must not keep each other from running.
     fn run(&self, job: &(dyn Fn() + Sync));
+
+    /// True if the calling thread should return from the job before it takes another chunk, because it will soon be
+    /// interrupted. The other threads take the chunks that are left.
+    fn should_leave(&self) -> bool {
+        false
+    }
 }
 
 /// Runs jobs on the calling thread only; the default of a session.

@@ -9,5 +9,64 @@ pub fn cores() -> usize {
 
 /// Workers for `threads` threads.
 pub fn start(threads: usize) -> Box<dyn Workers + Send> {
-    if threads > 1 { Box::new(Pool::new(threads)) } else { Box::new(Serial) }
+    match threads {
+        0 | 1 => Box::new(Serial),
+        #[cfg(target_os = "linux")]
+        _ => Box::new(Pool::on(&linux::System, threads)),
+        #[cfg(not(target_os = "linux"))]
+        _ => Box::new(Pool::new(threads)),
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)] // libc's functions
+mod linux {
+    use std::mem::{MaybeUninit, size_of};
+
+    /// The cores on which Linux lets this process run.
+    #[derive(Debug)]
+    pub struct System;
+
+    impl arenite::workers::Cores for System {
+        fn current(&self) -> usize {
+            // SAFETY: the function has no arguments and no preconditions.
+            usize::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(usize::MAX)
+        }
+
+        fn leave(&self, core: usize) {
+            if core >= libc::CPU_SETSIZE as usize {
+                return;
+            }
+            let size = size_of::<libc::cpu_set_t>();
+            let mut allowed = MaybeUninit::<libc::cpu_set_t>::zeroed();
+            // SAFETY: a set of zeros is valid, and both functions get its size. The first thread of the process is never
+            // moved, so its set is the one that the user allows.
+            unsafe {
+                if libc::sched_getaffinity(libc::getpid(), size, allowed.as_mut_ptr()) == 0 {
+                    let mut others = allowed.assume_init();
+                    libc::CPU_CLR(core, &mut others);
+                    // Fails if there is no other core, and then changes nothing.
+                    libc::sched_setaffinity(0, size, &others);
+                }
+            }
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::System;
+        use arenite::workers::Cores;
+
+        #[test]
+        fn a_thread_moves_to_another_core() {
+            std::thread::spawn(|| {
+                let core = System.current();
+                System.leave(core);
+                assert_eq!(System.current() == core, crate::workers::cores() == 1);
+                System.leave(usize::MAX);
+            })
+            .join()
+            .unwrap();
+        }
+    }
 }

@@ -125,6 +125,9 @@ fn run_shares(workers: &dyn Workers, items: usize, slots: usize, f: &(dyn Fn(usi
                     break;
                 }
                 f(slot, item);
+                if workers.should_leave() {
+                    return;
+                }
             }
             share = if share + 1 < shares { share + 1 } else { 0 };
         }
@@ -182,4 +185,47 @@ pub(crate) fn fork_pairs<T: Send>(
         // of each slice has one user.
         unsafe { f(i, a.part(i * a_chunk, a_chunk), b.part(i * b_chunk, b_chunk)) };
     });
+}
+
+#[cfg(all(test, feature = "std"))]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use crate::workers::Pool;
+
+    /// Its helper leaves each job after one item, and its caller never.
+    struct Impatient {
+        pool: Pool,
+        caller: std::thread::ThreadId,
+    }
+
+    impl Workers for Impatient {
+        fn count(&self) -> usize {
+            self.pool.count()
+        }
+        fn run(&self, job: &(dyn Fn() + Sync)) {
+            self.pool.run(job);
+        }
+        fn should_leave(&self) -> bool {
+            std::thread::current().id() != self.caller
+        }
+    }
+
+    #[test]
+    fn each_item_runs_once_when_workers_leave() {
+        let workers = Impatient { pool: Pool::new(3), caller: std::thread::current().id() };
+        let mut most = 0;
+        for _ in 0..500 {
+            let (runs, helped) = ([const { AtomicUsize::new(0) }; 24], AtomicUsize::new(0));
+            fork(&workers, runs.len(), SERIAL_BELOW, &mut [(); 0], 0, &|item, _| {
+                runs[item].fetch_add(1, Ordering::Relaxed);
+                helped.fetch_add(usize::from(workers.should_leave()), Ordering::Relaxed);
+                std::thread::yield_now();
+            });
+            assert!(runs.iter().all(|runs| runs.load(Ordering::Relaxed) == 1));
+            most = most.max(helped.into_inner());
+        }
+        assert!((1..=2).contains(&most), "{most} items on two helpers that leave after one");
+    }
 }

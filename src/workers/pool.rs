@@ -10,6 +10,8 @@
 //! Jobs allocate nothing.
 #![allow(unsafe_code)] // in `Shared::join`: the type system cannot express that a job outlives its use by threads
 
+use core::cell::Cell;
+use core::fmt::Debug;
 use core::time::Duration;
 use std::format;
 use std::panic::{self, AssertUnwindSafe};
@@ -26,10 +28,55 @@ use super::parts::{Instant, hint};
 const SPIN: Duration = Duration::from_micros(50);
 /// Time for which a thread yields before it sleeps: longer than sampling a token takes.
 const LINGER: Duration = Duration::from_micros(500);
-/// Time for which a thread runs jobs before it yields, between two of them. If another program needs the core, the
-/// thread would otherwise be interrupted in the middle of a job, and the caller would wait for it for several
+/// Time for which a thread runs jobs before it leaves the open one and yields. If another program needs the core, the
+/// thread would otherwise be interrupted in the middle of a chunk, and the caller would wait for it for several
 /// milliseconds. Linux interrupts after 2 to 4 ms.
 const TURN: Duration = Duration::from_millis(2);
+/// Time for which a thread must have been without its core for another program to count as running there.
+const ABSENCE: Duration = Duration::from_micros(100);
+
+std::thread_local! {
+    /// The turn of this thread of a pool; `None` in threads that do not belong to a pool.
+    static TURN_OF_THREAD: Cell<Option<Turn>> = const { Cell::new(None) };
+}
+
+/// The time in which a thread runs jobs without giving up its core.
+#[derive(Clone, Copy)]
+struct Turn {
+    began: Instant,
+    /// True if another program was running on the core before.
+    shared: bool,
+}
+
+impl Turn {
+    /// Begins the turn of this thread, which has just got its core.
+    fn begin(shared: bool) {
+        TURN_OF_THREAD.set(Some(Self { began: Instant::now(), shared }));
+    }
+
+    /// Gives up the core, and begins a new turn.
+    fn give_up() {
+        let before = Instant::now();
+        thread::yield_now();
+        Self::begin(before.elapsed() > ABSENCE);
+    }
+
+    /// Gives up the core if the turn is over.
+    fn end() {
+        if TURN_OF_THREAD.get().is_some_and(|turn| turn.began.elapsed() > TURN) {
+            Self::give_up();
+        }
+    }
+}
+
+/// The cores of an operating system that decides which thread runs where; see [`Pool::on`].
+pub trait Cores: Debug + Send + Sync {
+    /// Number of the core on which the calling thread runs.
+    fn current(&self) -> usize;
+
+    /// Moves the calling thread to a core other than `core`, if there is one.
+    fn leave(&self, core: usize);
+}
 
 /// A fixed number of threads, including the caller's. Needs the feature `std`.
 ///
@@ -49,7 +96,17 @@ pub struct Pool {
 impl Pool {
     /// Starts `count - 1` threads, or fewer if the system refuses.
     pub fn new(count: usize) -> Self {
-        let shared = Arc::<Shared>::default();
+        Self::start(count, Shared::default())
+    }
+
+    /// Like [`new`](Self::new), with threads that leave the caller's core. While another program uses a core, Linux would
+    /// otherwise often run the caller and a thread of the pool on one core.
+    pub fn on(cores: &'static dyn Cores, count: usize) -> Self {
+        Self::start(count, Shared { cores: Some(cores), ..Shared::default() })
+    }
+
+    fn start(count: usize, shared: Shared) -> Self {
+        let shared = Arc::new(shared);
         let start = |i| {
             let shared = shared.clone();
             thread::Builder::new().name(format!("worker {i}")).spawn(move || shared.work()).ok()
@@ -76,6 +133,11 @@ impl Workers for Pool {
             panic!("a worker panicked");
         }
     }
+
+    fn should_leave(&self) -> bool {
+        // While no other program runs on the core, a thread only yields between jobs: it would miss the rest of this one.
+        TURN_OF_THREAD.get().is_some_and(|turn| turn.shared && turn.began.elapsed() > TURN)
+    }
 }
 
 impl Drop for Pool {
@@ -98,6 +160,9 @@ struct Shared {
     job: AtomicPtr<()>,
     /// Number of sleeping threads.
     sleeping: AtomicUsize,
+    cores: Option<&'static dyn Cores>,
+    /// The caller's core, if `cores` are known.
+    callers_core: AtomicUsize,
     /// True while a caller runs a job.
     taken: AtomicBool,
     panicked: AtomicBool,
@@ -121,6 +186,9 @@ impl<'p> Open<'p> {
     fn new(pool: &'p Pool, job: &&(dyn Fn() + Sync)) -> Self {
         let shared = &*pool.shared;
         shared.panicked.store(false, Ordering::Relaxed);
+        if let Some(cores) = shared.cores {
+            shared.callers_core.store(cores.current(), Ordering::Relaxed);
+        }
         shared.job.store((&raw const *job).cast_mut().cast(), Ordering::Relaxed);
         // Only one caller can be here, and no thread runs the previous job any more.
         let number = shared.gate.load(Ordering::Relaxed) & !(OPEN | RUNNING);
@@ -155,25 +223,29 @@ impl Drop for Open<'_> {
 impl Shared {
     /// Main loop of a thread.
     fn work(&self) {
-        let (mut done, mut turn) = (0, Instant::now());
-        while let Some(gate) = self.next(done, &mut turn) {
+        let mut done = 0;
+        Turn::begin(false);
+        while let Some(gate) = self.next(done) {
+            self.leave_callers_core();
             if self.join(gate) {
                 done = gate & !(OPEN | RUNNING);
             }
-            let ran = turn.elapsed();
-            if ran > TURN {
-                // A thread that seems to have run for much longer was interrupted, and has just got its core back.
-                if ran < 2 * TURN {
-                    thread::yield_now();
-                }
-                turn = Instant::now();
+            Turn::end();
+        }
+    }
+
+    /// Moves this thread if it is on the caller's core.
+    fn leave_callers_core(&self) {
+        if let Some(cores) = self.cores {
+            let callers = self.callers_core.load(Ordering::Relaxed);
+            if cores.current() == callers {
+                cores.leave(callers);
             }
         }
     }
 
-    /// Waits until the gate is open for a job other than number `done`; `None` if the pool is dropped. Sets `turn` to the
-    /// time when this thread last gave up its core, if it did.
-    fn next(&self, done: usize, turn: &mut Instant) -> Option<usize> {
+    /// Waits until the gate is open for a job other than number `done`; `None` if the pool is dropped.
+    fn next(&self, done: usize) -> Option<usize> {
         let news = |gate: usize| gate & OPEN != 0 && gate & !(OPEN | RUNNING) != done;
         let start = Instant::now();
         loop {
@@ -190,8 +262,7 @@ impl Shared {
                 break;
             }
             if waited > SPIN {
-                thread::yield_now();
-                *turn = Instant::now();
+                Turn::give_up();
             }
         }
         // Either this thread sees the gate of the next job, or the caller sees that this thread sleeps.
@@ -208,7 +279,7 @@ impl Shared {
             thread::park();
         };
         self.sleeping.fetch_sub(1, Ordering::Relaxed);
-        *turn = Instant::now();
+        Turn::begin(false);
         gate
     }
 
@@ -322,6 +393,46 @@ mod tests {
                 }
             });
             assert!(cells.into_iter().all(|cell| cell.into_inner() == round));
+        }
+    }
+
+    /// All threads run on core 7, and cannot leave it.
+    #[derive(Debug, Default)]
+    struct OneCore(AtomicUsize);
+
+    impl Cores for OneCore {
+        fn current(&self) -> usize {
+            7
+        }
+        fn leave(&self, core: usize) {
+            assert_eq!(core, 7);
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn threads_leave_the_callers_core() {
+        let cores: &OneCore = std::boxed::Box::leak(std::boxed::Box::default());
+        let pool = Pool::on(cores, 2);
+        while cores.0.load(Ordering::Relaxed) == 0 {
+            assert_eq!(sum(&pool, 10), 45);
+            thread::yield_now();
+        }
+    }
+
+    /// A thread whose core another program uses leaves a job when its turn is over, and the caller never does.
+    #[test]
+    fn a_turn_on_a_shared_core_ends() {
+        let pool = Pool::new(2);
+        assert!(!pool.should_leave());
+        for (shared, passed, leaves) in [(true, 2 * TURN, true), (false, 2 * TURN, false), (true, TURN / 2, false)] {
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    let began = Instant::now().checked_sub(passed).unwrap();
+                    TURN_OF_THREAD.set(Some(Turn { began, shared }));
+                    assert_eq!(pool.should_leave(), leaves, "{shared} {passed:?}");
+                });
+            });
         }
     }
 }
