@@ -18,9 +18,12 @@ use std::time::Duration;
 
 /// Size of a large page.
 const LARGE: usize = 2 << 20;
+/// Size of the smallest pages of any system.
+const SMALLEST: usize = 4 << 10;
 /// Bytes that are copied at a time.
 const CHUNK: usize = 16 * LARGE;
-/// Time to wait before copying in the background. A run that is over by then does not pay for it.
+/// Time to wait before copying in the background, counted from the moment when the file is in the page cache. A run that
+/// is over by then does not pay for the copy.
 const DELAY: Duration = Duration::from_millis(400);
 
 /// The bytes of a file, at an address that is a multiple of 2 MB.
@@ -38,7 +41,7 @@ impl LargePages {
         let job = Job { file, start: range.start(), len, next: AtomicUsize::new(0), stop: stop.clone() };
         if later {
             let thread = std::thread::Builder::new().name("large pages".to_string()).spawn(move || {
-                std::thread::park_timeout(DELAY);
+                job.wait();
                 job.run();
             })?;
             return Ok(Self { range, copying: Some((thread, stop)) });
@@ -92,6 +95,25 @@ struct Job {
 }
 
 impl Job {
+    /// Waits for [`DELAY`], and as long as the first passes are still reading the file.
+    fn wait(&self) {
+        loop {
+            let before = self.cached();
+            std::thread::park_timeout(DELAY);
+            if self.stop.load(Ordering::Relaxed) || self.cached() == before {
+                return;
+            }
+        }
+    }
+
+    /// Number of the file's pages that are in the page cache, as far as the system tells.
+    fn cached(&self) -> usize {
+        let mut pages = vec![0; self.len.div_ceil(SMALLEST)];
+        // SAFETY: the file is mapped at `start`, and `pages` has a byte for each page, or more if pages are larger.
+        let failed = unsafe { libc::mincore(self.start as *mut libc::c_void, self.len, pages.as_mut_ptr()) } != 0;
+        if failed { 0 } else { pages.iter().filter(|page| **page & 1 != 0).count() }
+    }
+
     /// Copies chunks until none is left. A chunk that cannot be copied remains mapped from the file.
     fn run(&self) {
         while !self.stop.load(Ordering::Relaxed) {
