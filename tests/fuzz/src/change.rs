@@ -3,8 +3,8 @@
 use std::sync::{LazyLock, OnceLock};
 
 use arbitrary::Arbitrary;
-use arenite::Gguf;
 use arenite::tokenizer::Tokenizer;
+use arenite::{Gguf, Model};
 
 use crate::encoders::{ENCODERS, encoder};
 use crate::families::{DECODERS, RECURRENT, decoder};
@@ -106,6 +106,16 @@ pub fn builder(family: usize) -> &'static Builder {
 pub fn model(family: usize) -> &'static [u8] {
     static MADE: [OnceLock<Vec<u8>>; KINDS] = [const { OnceLock::new() }; KINDS];
     MADE[family % KINDS].get_or_init(|| builder(family).build())
+}
+
+/// The same, opened once.
+pub fn opened(family: usize) -> &'static (Gguf<'static>, Model<'static>) {
+    static MADE: [OnceLock<(Gguf<'static>, Model<'static>)>; KINDS] = [const { OnceLock::new() }; KINDS];
+    MADE[family % KINDS].get_or_init(|| {
+        let gguf = Gguf::parse(model(family)).expect("a correct file");
+        let model = Model::new(&gguf).expect("a correct model");
+        (gguf, model)
+    })
 }
 
 /// The tokenizer of the first model: a token for every byte, after three control tokens.

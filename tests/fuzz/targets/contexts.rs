@@ -3,8 +3,8 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
-use arenite::{Context, Engine, Gguf, KvType, Model, Options, Plan, Session, Work};
-use fuzz::change::model;
+use arenite::{Context, Engine, KvType, Options, Plan, Session, Work};
+use fuzz::change::opened;
 use fuzz::list::List;
 use fuzz::same::{Memory, bits};
 use libfuzzer_sys::fuzz_target;
@@ -35,15 +35,14 @@ enum Step {
 type Entry = (Context, Vec<u32>);
 
 fuzz_target!(|case: Case| {
-    let gguf = Gguf::parse(model(case.family.into())).expect("a correct file");
-    let model = Model::new(&gguf).expect("a correct model");
+    let (gguf, model) = opened(case.family.into());
     let kv = KvType::ALL[usize::from(case.kv) % KvType::ALL.len()];
     let context = 1 + usize::from(case.context) % 64;
     let options = Options::new().context(context).batch(1 + usize::from(case.batch) % 12).kv(kv);
     let shared = options.contexts(1 + usize::from(case.contexts) % 6).pages(1 + usize::from(case.pages) % 16);
-    let (Ok(plan), Ok(alone)) = (Plan::new(&gguf, shared), Plan::new(&gguf, options)) else { return };
+    let (Ok(plan), Ok(alone)) = (Plan::new(gguf, shared), Plan::new(gguf, options)) else { return };
     let mut memory = Memory::new(&plan, 0xff);
-    let mut engine = memory.engine(&model, plan);
+    let mut engine = memory.engine(model, plan);
     let free = engine.free_pages();
 
     let mut all: Vec<Entry> = vec![];
@@ -52,7 +51,7 @@ fuzz_target!(|case: Case| {
     }
 
     let mut memory = Memory::new(&alone, 0);
-    let mut session = memory.session(&model, alone);
+    let mut session = memory.session(model, alone);
     for (context, tokens) in &mut all {
         if engine.run(&mut [Work::decode(context, 1)]).is_ok() {
             tokens.push(1);

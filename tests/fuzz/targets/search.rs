@@ -24,7 +24,7 @@ struct Case {
     contexts: u8,
     pages: u8,
     sources: u8,
-    text: List<Token, 40>,
+    text: List<Token, 24>,
     second: u8,
     beams: u8,
     length: u8,

@@ -2,8 +2,7 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
-use arenite::{Gguf, Model};
-use fuzz::change::model;
+use fuzz::change::opened;
 use fuzz::list::List;
 use fuzz::same::{Memory, Run, answer};
 use fuzz::unwritten::unwritten;
@@ -20,11 +19,10 @@ struct Case {
 }
 
 fuzz_target!(|case: Case| {
-    let gguf = Gguf::parse(model(case.family.into())).expect("a correct file");
-    let model = Model::new(&gguf).expect("a correct model");
-    let Some(plan) = case.run.plan(&gguf) else { return };
+    let (gguf, model) = opened(case.family.into());
+    let Some(plan) = case.run.plan(gguf) else { return };
     let mut memory = Memory::new(&plan, 0);
-    let mut session = memory.session(&model, plan);
+    let mut session = memory.session(model, plan);
     if answer(&mut session, model.spec().vocab, &case.run).iter().skip(1).all(Result::is_err) {
         return;
     }

@@ -97,18 +97,19 @@ fn told(table: &[u8], walk: &[u8]) -> Option<Vec<u8>> {
     let mut constraint = Constraint::new(grammar);
     let mut text = vec![];
     for choice in walk.iter().chain(&[0; 60]) {
-        // Tokens of one byte each, after three control tokens. If `walk` is used up, the lowest one is chosen, which
-        // ends most texts.
-        let allowed: Vec<u8> = (0..=255).filter(|byte| constraint.allows(&TOKENIZER, 3 + u32::from(*byte))).collect();
-        if constraint.is_complete() && (choice % 4 == 0 || allowed.is_empty()) {
+        if constraint.is_complete() && choice % 4 == 0 {
             return Some(text);
         }
-        assert!(
-            !allowed.is_empty() || (0..TOKENIZER.vocab_len() as u32).any(|id| constraint.allows(&TOKENIZER, id)),
-            "a dead end"
-        );
-        let byte = *allowed.get(usize::from(*choice) % allowed.len().max(1))?;
-        constraint.accept(&TOKENIZER, 3 + u32::from(byte)).expect("it is allowed");
+        // Tokens of one byte each, after three control tokens: the next one that is allowed. If `walk` is used up, that
+        // is the lowest one, which ends most texts.
+        let token = |byte: u8| 3 + u32::from(byte);
+        let mut bytes = (0..=255).map(|number| choice.wrapping_add(number));
+        let Some(byte) = bytes.find(|byte| constraint.allows(&TOKENIZER, token(*byte))) else {
+            let goes_on = (0..TOKENIZER.vocab_len() as u32).any(|id| constraint.allows(&TOKENIZER, id));
+            assert!(constraint.is_complete() || goes_on, "a dead end");
+            return constraint.is_complete().then_some(text);
+        };
+        constraint.accept(&TOKENIZER, token(byte)).expect("it is allowed");
         text.push(byte);
     }
     None
@@ -117,13 +118,13 @@ fn told(table: &[u8], walk: &[u8]) -> Option<Vec<u8>> {
 fuzz_target!(|case: Case| match case {
     Case::Gbnf { text, walk } => {
         let token = |text: &str| ["<unk>", "<s>", "</s>"].iter().position(|token| *token == text).map(|id| id as u32);
-        if let Ok(table) = from_gbnf(&text.text(GBNF), &token, &Budget::of_command()) {
+        if let Ok(table) = from_gbnf(&text.text(GBNF), &token, &Budget::of_request()) {
             told(&table, &walk);
         }
     }
     Case::Schema { schema, edits, walk } => {
         let schema = edits.document(schema.0);
-        if let Some(text) = from_json_schema(&schema, &Budget::of_command()).ok().and_then(|table| told(&table, &walk))
+        if let Some(text) = from_json_schema(&schema, &Budget::of_request()).ok().and_then(|table| told(&table, &walk))
         {
             let read = serde_json::from_slice::<Value>(&text);
             assert!(read.is_ok(), "no JSON: {:?} by {schema}", String::from_utf8_lossy(&text));
