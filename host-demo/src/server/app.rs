@@ -232,6 +232,11 @@ pub fn json(body: &Received) -> Result<Value> {
     Ok(with_integers(value))
 }
 
+/// Refuses a body that is not an object, because fields cannot be added to it.
+pub fn object(body: Value) -> Result<Value> {
+    if body.is_object() { Ok(body) } else { Err(ApiError::invalid("the body must be a JSON object")) }
+}
+
 pub fn not_json(error: &serde_json::Error) -> ApiError {
     ApiError::invalid(format!("the body is not JSON: {error}"))
 }

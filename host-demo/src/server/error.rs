@@ -10,6 +10,8 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::output::one_line;
+
 /// Maximum length of a message in characters.
 const MOST_SAID: usize = 1000;
 
@@ -44,13 +46,13 @@ pub struct ApiError {
 }
 
 impl ApiError {
-    /// Makes an error. Long messages are truncated, because they may quote the request.
+    /// Makes an error. Its message becomes one line, and a long one is truncated, because it may quote the request.
     pub fn new(status: StatusCode, message: impl Into<String>) -> Self {
         let mut message = message.into();
         if let Some((end, _)) = message.char_indices().nth(MOST_SAID) {
             message.replace_range(end.., "...");
         }
-        Self { status, message, param: None, code: None }
+        Self { status, message: one_line(&message), param: None, code: None }
     }
 
     /// The request is invalid.
@@ -170,5 +172,16 @@ pub async fn in_own_format(request: Request, next: Next) -> Response {
     match response.extensions_mut().remove::<ApiError>() {
         Some(error) if interface != Interface::OpenAi => error.response(interface),
         _ => response,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_that_quotes_a_request_is_one_line() {
+        let error = ApiError::no_model("a\r\n\nb", "built-in");
+        assert_eq!(error.message, "there is no model `a b` here; there is `built-in`");
     }
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::answer::Choice;
-use super::app::{Answer, App, OpenRequest, Result, whole};
+use super::app::{Answer, App, OpenRequest, Result, object, whole};
 use super::engine::Finish;
 use super::error::ApiError;
 use super::request::Body;
@@ -79,7 +79,8 @@ pub async fn apply_template(State(app): State<Arc<App>>, request: Request<HttpBo
 
 /// `POST /infill`: the text between a prefix and a suffix.
 pub async fn infill(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
-    let read = |app: &App, mut asked: Value| {
+    let read = |app: &App, asked: Value| {
+        let mut asked = object(asked)?;
         let ids = app.service.infill_prompt(&asked)?;
         asked["prompt"] = json!(ids);
         asked["n"] = json!(1);

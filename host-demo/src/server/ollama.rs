@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::answer::Choice;
-use super::app::{Answer, App, OpenRequest, Result};
+use super::app::{Answer, App, OpenRequest, Result, object};
 use super::engine::Finish;
 use super::error::ApiError;
 use super::request::{Body, Stop};
@@ -427,7 +427,8 @@ fn shown(app: &App, body: Value) -> Result<Value> {
 /// `POST /api/embed`, and `/api/embeddings` with one text.
 pub async fn embed(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
     let began = std::time::Instant::now();
-    let read = |app: &App, mut body: Value| {
+    let read = |app: &App, body: Value| {
+        let mut body = object(body)?;
         let is_old = body.get("input").is_none();
         if is_old {
             body["input"] = body.get("prompt").cloned().unwrap_or_default();

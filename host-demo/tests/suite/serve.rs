@@ -234,6 +234,17 @@ fn bad_requests_are_refused_and_the_next_is_served() {
     assert_eq!(server.text(&good()), said);
 }
 
+#[test]
+fn bodies_that_are_no_objects_are_refused() {
+    let server = Server::start(&[]);
+    for body in ["7", "[]", "true", "\"a\""] {
+        for path in ["/api/embed", "/api/embeddings", "/infill"] {
+            let (status, answer) = server.post(path, body.as_bytes());
+            assert!(status == 400 && answer.to_string().contains("must be a JSON object"), "{path} {body}: {answer}");
+        }
+    }
+}
+
 /// Limits of a single request, and of the cost of its grammar.
 #[test]
 fn what_one_request_brings_is_limited() {
