@@ -10,6 +10,7 @@ pub mod parts {
 #[allow(dead_code)] // `serve`
 #[path = "../../../src/workers/pair.rs"]
 mod pair;
+#[allow(dead_code)] // `on`
 #[path = "../../../src/workers/pool.rs"]
 mod pool;
 
@@ -17,13 +18,17 @@ pub use pair::Pair;
 pub use pool::Pool;
 
 /// The same as in the core.
-#[allow(dead_code)] // `count`
+#[allow(dead_code)] // `count` and `should_leave`
 pub trait Workers: Sync {
     fn count(&self) -> usize;
     fn run(&self, job: &(dyn Fn() + Sync));
+    fn should_leave(&self) -> bool {
+        false
+    }
 }
 
 /// A clock controlled by the schedule: a waiting thread polls, yields, or, mostly, goes to sleep.
+#[derive(Clone, Copy)]
 pub struct Instant;
 
 impl Instant {
