@@ -55,8 +55,8 @@ pub trait Workers: Sync {
     /// A call may wait for another one that has begun, so threads must not keep each other from running.
     fn run(&self, job: &(dyn Fn() + Sync));
 
-    /// True if the calling thread should return from the job before it takes another chunk, because it will soon be
-    /// interrupted. The other threads take the chunks that are left.
+    /// Returns true if the calling thread should return from the job instead of taking another chunk, because the system
+    /// will soon interrupt it. The remaining threads then take its chunks. By default false.
     fn should_leave(&self) -> bool {
         false
     }

@@ -18,12 +18,12 @@ use std::time::Duration;
 
 /// Size of a large page.
 const LARGE: usize = 2 << 20;
-/// Size of the smallest pages of any system.
+/// Size of the smallest page that Linux uses.
 const SMALLEST: usize = 4 << 10;
 /// Bytes that are copied at a time.
 const CHUNK: usize = 16 * LARGE;
-/// Time to wait before copying in the background, counted from the moment when the file is in the page cache. A run that
-/// is over by then does not pay for the copy.
+/// Time to wait before copying in the background, from the start or from the last growth of the file's part in the page
+/// cache. A run that ends before then does not pay for the copy.
 const DELAY: Duration = Duration::from_millis(400);
 
 /// The bytes of a file, at an address that is a multiple of 2 MB.
@@ -95,7 +95,7 @@ struct Job {
 }
 
 impl Job {
-    /// Waits for [`DELAY`], and as long as the first passes are still reading the file.
+    /// Waits until the number of cached pages has not changed for [`DELAY`]: the first passes have then read the file.
     fn wait(&self) {
         loop {
             let before = self.cached();
@@ -106,7 +106,7 @@ impl Job {
         }
     }
 
-    /// Number of the file's pages that are in the page cache, as far as the system tells.
+    /// Number of the file's pages in the page cache. Linux reports all pages of a file that the user may not write.
     fn cached(&self) -> usize {
         let mut pages = vec![0; self.len.div_ceil(SMALLEST)];
         // SAFETY: the file is mapped at `start`, and `pages` has a byte for each page, or more if pages are larger.

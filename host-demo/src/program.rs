@@ -76,8 +76,8 @@ fn name<T: ValueEnum>(value: T) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_string())
 }
 
-/// A program may be larger than [`Flash::bytes`] by this percentage, because the size of a feature differs by target, level and
-/// model. `.ci/boards fit` measures the difference.
+/// Percentage of [`Flash::bytes`] that is reserved in addition: features have different sizes for other targets, levels and
+/// models. `.ci/boards fit` measures the differences.
 pub const MARGIN: usize = 3;
 
 /// Flash size of a program in bytes.
@@ -89,7 +89,7 @@ pub struct Flash {
 }
 
 impl Flash {
-    /// The flash to reserve: the size and [`MARGIN`].
+    /// Returns the flash to reserve: the size plus [`MARGIN`] percent.
     pub const fn reserved(self) -> usize {
         self.bytes + (self.bytes * MARGIN).div_ceil(100)
     }

@@ -23,7 +23,7 @@ pub fn start(threads: usize) -> Box<dyn Workers + Send> {
 mod linux {
     use std::mem::{MaybeUninit, size_of};
 
-    /// The cores on which Linux lets this process run.
+    /// Linux's scheduler, within the cores that the process may use.
     #[derive(Debug)]
     pub struct System;
 
@@ -39,13 +39,13 @@ mod linux {
             }
             let size = size_of::<libc::cpu_set_t>();
             let mut allowed = MaybeUninit::<libc::cpu_set_t>::zeroed();
-            // SAFETY: a set of zeros is valid, and both functions get its size. The first thread of the process is never
-            // moved, so its set is the one that the user allows.
+            // SAFETY: a set of zeros is valid, and both functions get its size. The affinity of the
+            // process's first thread is the user's, because a pool moves only its own threads.
             unsafe {
                 if libc::sched_getaffinity(libc::getpid(), size, allowed.as_mut_ptr()) == 0 {
                     let mut others = allowed.assume_init();
                     libc::CPU_CLR(core, &mut others);
-                    // Fails if there is no other core, and then changes nothing.
+                    // Fails without effect if no other core is allowed.
                     libc::sched_setaffinity(0, size, &others);
                 }
             }

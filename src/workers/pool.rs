@@ -28,40 +28,40 @@ use super::parts::{Instant, hint};
 const SPIN: Duration = Duration::from_micros(50);
 /// Time for which a thread yields before it sleeps: longer than sampling a token takes.
 const LINGER: Duration = Duration::from_micros(500);
-/// Time for which a thread runs jobs before it leaves the open one and yields. If another program needs the core, the
-/// thread would otherwise be interrupted in the middle of a chunk, and the caller would wait for it for several
-/// milliseconds. Linux interrupts after 2 to 4 ms.
+/// Time for which a thread of the pool runs jobs before it yields: between two jobs, or between two chunks if another
+/// program uses its core. Otherwise the system would interrupt the thread in the middle of a chunk (Linux after 2 to 4 ms),
+/// and the caller would wait for it for several milliseconds.
 const TURN: Duration = Duration::from_millis(2);
-/// Time for which a thread must have been without its core for another program to count as running there.
+/// If a yield takes longer than this, another program has used the core.
 const ABSENCE: Duration = Duration::from_micros(100);
 
 std::thread_local! {
-    /// The turn of this thread of a pool; `None` in threads that do not belong to a pool.
+    /// The current turn of a pool's thread; `None` in other threads.
     static TURN_OF_THREAD: Cell<Option<Turn>> = const { Cell::new(None) };
 }
 
-/// The time in which a thread runs jobs without giving up its core.
+/// A period in which a thread runs jobs without yielding its core.
 #[derive(Clone, Copy)]
 struct Turn {
     began: Instant,
-    /// True if another program was running on the core before.
+    /// True if another program used the core during the yield before this turn.
     shared: bool,
 }
 
 impl Turn {
-    /// Begins the turn of this thread, which has just got its core.
+    /// Begins a turn of the calling thread, which has just yielded, slept or started.
     fn begin(shared: bool) {
         TURN_OF_THREAD.set(Some(Self { began: Instant::now(), shared }));
     }
 
-    /// Gives up the core, and begins a new turn.
+    /// Yields the core and begins a new turn.
     fn give_up() {
         let before = Instant::now();
         thread::yield_now();
         Self::begin(before.elapsed() > ABSENCE);
     }
 
-    /// Gives up the core if the turn is over.
+    /// Yields the core if the turn is over.
     fn end() {
         if TURN_OF_THREAD.get().is_some_and(|turn| turn.began.elapsed() > TURN) {
             Self::give_up();
@@ -69,7 +69,7 @@ impl Turn {
     }
 }
 
-/// The cores of an operating system that decides which thread runs where; see [`Pool::on`].
+/// Access to the scheduler of an operating system, for [`Pool::on`]: the core of a thread, and moving it to another one.
 pub trait Cores: Debug + Send + Sync {
     /// Number of the core on which the calling thread runs.
     fn current(&self) -> usize;
@@ -99,8 +99,8 @@ impl Pool {
         Self::start(count, Shared::default())
     }
 
-    /// Like [`new`](Self::new), with threads that leave the caller's core. While another program uses a core, Linux would
-    /// otherwise often run the caller and a thread of the pool on one core.
+    /// Like [`new`](Self::new), and moves a thread of the pool to another core if it would run a job on the caller's core.
+    /// Without this, Linux often runs both on one core while another program uses the other cores.
     pub fn on(cores: &'static dyn Cores, count: usize) -> Self {
         Self::start(count, Shared { cores: Some(cores), ..Shared::default() })
     }
@@ -135,7 +135,7 @@ impl Workers for Pool {
     }
 
     fn should_leave(&self) -> bool {
-        // While no other program runs on the core, a thread only yields between jobs: it would miss the rest of this one.
+        // A thread that has its core to itself yields between jobs only, because it would miss the rest of this one.
         TURN_OF_THREAD.get().is_some_and(|turn| turn.shared && turn.began.elapsed() > TURN)
     }
 }
@@ -161,7 +161,7 @@ struct Shared {
     /// Number of sleeping threads.
     sleeping: AtomicUsize,
     cores: Option<&'static dyn Cores>,
-    /// The caller's core, if `cores` are known.
+    /// The core on which the caller opened the latest job; set only if there are `cores`.
     callers_core: AtomicUsize,
     /// True while a caller runs a job.
     taken: AtomicBool,
@@ -396,7 +396,7 @@ mod tests {
         }
     }
 
-    /// All threads run on core 7, and cannot leave it.
+    /// Reports core 7 for every thread, and counts the calls of `leave`.
     #[derive(Debug, Default)]
     struct OneCore(AtomicUsize);
 
@@ -420,7 +420,7 @@ mod tests {
         }
     }
 
-    /// A thread whose core another program uses leaves a job when its turn is over, and the caller never does.
+    /// A thread whose core another program uses leaves a job when its turn is over. The caller does not.
     #[test]
     fn a_turn_on_a_shared_core_ends() {
         let pool = Pool::new(2);

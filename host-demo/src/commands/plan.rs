@@ -27,7 +27,7 @@ use crate::{normalizer, program, runtime};
   arenite plan -m model.gguf --flash 1M --ram 256K,64K
 
 RAM sizes are exact and the same for every target, microcontrollers included. The program's flash size \
-is that of a small program that tells a story, linked for the board's target and optimization level, and a margin of 3 %. \
+is that of a small program that tells a story, linked for the board's target and optimization level; 3 % more is reserved. \
 For a target or feature that was not measured, it is an estimate, and the table says so. \
 Your own code comes in addition. 16 KiB of RAM are reserved for the stack \
 of each worker and 1 KiB for the program's own statics. A board with less than 8 KiB of RAM or flash to \
@@ -113,7 +113,7 @@ struct BoardRow {
     spare_flash_bytes: Option<usize>,
     /// Flash size of a small program without the model.
     program_bytes: usize,
-    /// The same with a margin, as reserved for it.
+    /// Flash that is reserved for the program: its size and a margin.
     reserved_flash_bytes: usize,
     program_is_measured: bool,
     /// RAM regions of the memory for the longest context; `None` for computers, and if no context fits.
@@ -307,7 +307,7 @@ fn print_text(
     let size = program.flash(args.target);
     writeln!(
         out,
-        "program: {}{} of flash on {} with the features {}; {MARGIN} % more are reserved",
+        "program: {}{} of flash on {} with the features {}; {MARGIN} % more is reserved",
         if size.is_measured { "about " } else { "not measured, up to about " },
         Bytes(size.bytes),
         args.target.describe(),

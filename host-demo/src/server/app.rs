@@ -232,7 +232,7 @@ pub fn json(body: &Received) -> Result<Value> {
     Ok(with_integers(value))
 }
 
-/// Refuses a body that is not an object, because fields cannot be added to it.
+/// Returns a body that is an object, to which fields can be added. Refuses any other.
 pub fn object(body: Value) -> Result<Value> {
     if body.is_object() { Ok(body) } else { Err(ApiError::invalid("the body must be a JSON object")) }
 }

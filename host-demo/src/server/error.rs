@@ -46,7 +46,7 @@ pub struct ApiError {
 }
 
 impl ApiError {
-    /// Makes an error. Its message becomes one line, and a long one is truncated, because it may quote the request.
+    /// Makes an error. Messages may quote the request, so their line breaks become spaces and long ones are truncated.
     pub fn new(status: StatusCode, message: impl Into<String>) -> Self {
         let mut message = message.into();
         if let Some((end, _)) = message.char_indices().nth(MOST_SAID) {
