@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-/* A program can have its own functions in place of these. */
+/* Default definitions, which a program may replace. */
 #define WEAK __attribute__((weak))
 
 static int semihosting(int operation, const void *argument) {

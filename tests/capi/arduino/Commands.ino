@@ -1,7 +1,7 @@
-// Turns commands in English, German and Hindi into JSON calls: a line over the serial port in, a call out. Try "turn on the
-// light in the hall". The model takes 285 KB of flash; with its program, less than 128 KB of RAM.
+// Turns commands in English, German and Hindi into JSON calls: reads a line from the serial port and prints a call. Try "turn on
+// the light in the hall". The model takes 285 KB of flash, and the program less than 128 KB of RAM.
 //
-// commands.c runs the model. It calls the functions below.
+// commands.c runs the model and calls the functions below.
 #include <Arduino.h>
 
 extern "C" {
@@ -23,7 +23,7 @@ void setup() {
     while (!Serial) yield();
 }
 
-// Returns only after an error of the model's file.
+// `commands` returns only if the model cannot be run.
 void loop() {
     commands();
     delay(1000);

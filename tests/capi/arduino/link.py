@@ -1,4 +1,4 @@
-# PlatformIO runs this in the library's directory: links what is precompiled for the board's processor.
+# Links the library that is precompiled for the board's processor. PlatformIO runs this in the library's directory.
 from pathlib import Path
 
 Import("env")  # noqa: F821

@@ -26,7 +26,7 @@
 #define configKERNEL_INTERRUPT_PRIORITY (7 << (8 - configPRIO_BITS))
 #define configMAX_SYSCALL_INTERRUPT_PRIORITY (5 << (8 - configPRIO_BITS))
 
-/* The names in the vector table of board.c. */
+/* Names of the handlers in the vector table of board.c. */
 #define vPortSVCHandler on_svc
 #define xPortPendSVHandler on_pendsv
 #define xPortSysTickHandler on_systick

@@ -1,5 +1,5 @@
-/* Commands become calls in a task of FreeRTOS. A task of higher priority blinks the LED on time and watches the other: it feeds
- * the watchdog only while the model makes progress or waits for a command. Memory is static. */
+/* Turns commands into calls in a task of FreeRTOS. A task of higher priority blinks an LED, and feeds the watchdog while the
+ * model makes progress or waits for a command. All memory is static. */
 #include "FreeRTOS.h"
 #include "stream_buffer.h"
 #include "task.h"
@@ -8,9 +8,9 @@
 
 #include <stdbool.h>
 
-/* Time between two changes of the LED, and the longest time that the model may take for a step, in ticks. */
+/* Time between two changes of the LED, and maximum time for a layer of the model, in ticks. */
 enum { BLINK = pdMS_TO_TICKS(50), LIMIT = pdMS_TO_TICKS(1000) };
-/* Stacks in words. The model needs at most 10.5 KB. */
+/* Stack sizes in words. The model needs at most 10.5 KB. */
 enum { ASSISTANT_STACK = 4096, LIGHT_STACK = 256 };
 
 /* Registers of the board MPS2 AN386. Replace them by those of your chip. */
@@ -22,10 +22,10 @@ static volatile uint8_t *const priorities = (volatile uint8_t *)0xE000E400;
 static volatile uint32_t *const enable_interrupts = (volatile uint32_t *)0xE000E100;
 static volatile uint32_t *const pend_interrupts = (volatile uint32_t *)0xE000E200;
 
-/* The last sign of life of the model. */
+/* Tick of the latest progress of the model, and whether it waits for a command. */
 static volatile TickType_t alive;
 static volatile bool is_waiting;
-/* Changes of the LED, and the maximum delay in cycles. */
+/* Number of changes of the LED, and the maximum delay of one in cycles. */
 static volatile uint32_t changes, latest;
 
 static StreamBufferHandle_t received;
@@ -38,7 +38,8 @@ void feed(void) {
     alive = xTaskGetTickCount();
 }
 
-/* The interrupt of a received byte. Without room the byte stays in the UART, until `get` pends the interrupt again. */
+/* Handles the interrupt for received bytes: moves them into the stream buffer. If the buffer is full, the byte stays in the UART
+ * until `get` has made room and pends the interrupt again. */
 void on_uart0(void) {
     BaseType_t is_woken = pdFALSE;
     uart[3] = 2; /* clears the interrupt */
@@ -49,7 +50,7 @@ void on_uart0(void) {
     portYIELD_FROM_ISR(is_woken);
 }
 
-/* Waits without using the processor. */
+/* Waits for a byte without using the processor. */
 int get(void) {
     uint8_t byte;
     is_waiting = true;
@@ -67,7 +68,7 @@ static void light(void *unused) {
     for (;;) {
         (void)xTaskDelayUntil(&next, BLINK);
         leds[0] ^= 1;
-        /* The first change sets the phase of the counter. */
+        /* The time of the first change is the reference for the others. */
         if (changes++) {
             due += BLINK * (configCPU_CLOCK_HZ / configTICK_RATE_HZ);
             const uint32_t late = *cycles - due;

@@ -1,4 +1,4 @@
-/* A stand-in for Arduino's core on the board of ../../board.c: what Commands.ino uses. */
+/* A stub of Arduino's core for the board of ../../board.c, with the functions that Commands.ino calls. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* The serial port, and the program that runs a sketch. Ctrl-D ends it. */
+/* The serial port, and the program that runs a sketch. It ends at Ctrl-D. */
 #include <Arduino.h>
 
 extern "C" {
