@@ -108,7 +108,7 @@ pub fn model(family: usize) -> &'static [u8] {
     MADE[family % KINDS].get_or_init(|| builder(family).build())
 }
 
-/// The same, opened once.
+/// The file of [`model`] and its model, opened once.
 pub fn opened(family: usize) -> &'static (Gguf<'static>, Model<'static>) {
     static MADE: [OnceLock<(Gguf<'static>, Model<'static>)>; KINDS] = [const { OnceLock::new() }; KINDS];
     MADE[family % KINDS].get_or_init(|| {

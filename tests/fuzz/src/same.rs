@@ -12,7 +12,7 @@ pub struct Run {
     context: u8,
     batch: u8,
     kv: u8,
-    /// Chooses the kernels to compare with, and what memory holds before.
+    /// Chooses the kernels to compare with, and the byte that fills their memory at first.
     other: u8,
     pub prompt: List<Token, 24>,
     /// Another prompt, run first.
@@ -25,8 +25,8 @@ pub struct Run {
 const MOST: usize = 32 << 20;
 
 impl Run {
-    /// The kernels to compare with, which may be the same ones, and the byte that fills their memory. The scalar ones,
-    /// which come last and are slow, are one choice of 16.
+    /// Returns the kernels to compare with, and the byte that fills their memory at first. The kernels may be the default
+    /// ones. The scalar kernels, the last of the list, are slow: one choice of 16 selects them.
     pub fn other(&self) -> (&'static Kernels, u8) {
         let all: Vec<_> = Kernels::available().collect();
         let (last, at) = (all.len() - 1, usize::from(self.other / 2) % 16);
