@@ -95,7 +95,7 @@ struct Job {
 }
 
 impl Job {
-    /// Waits until the number of cached pages has not changed for [`DELAY`]: the first passes have then read the file.
+    /// Waits until the number of cached pages has not changed for [`DELAY`]. By then the first passes have read the file.
     fn wait(&self) {
         loop {
             let before = self.cached();
@@ -106,7 +106,7 @@ impl Job {
         }
     }
 
-    /// Number of the file's pages in the page cache. Linux reports all pages of a file that the user may not write.
+    /// Number of the file's pages in the page cache. Linux reports all pages of a file that the user neither owns nor may write.
     fn cached(&self) -> usize {
         let mut pages = vec![0; self.len.div_ceil(SMALLEST)];
         // SAFETY: the file is mapped at `start`, and `pages` has a byte for each page, or more if pages are larger.
