@@ -54,10 +54,9 @@ impl Target {
 /// Measured sizes, one per line.
 ///
 /// `program TARGET LEVEL BYTES` is the flash size of `tests/boards/fit`, a program that tells a story, with the features
-/// [`INCLUDED`]. `feature NAME BYTES` is the size that a feature adds to it for `thumbv7em` at level `s`, `speed NAME BYTES` the same
-/// at level `3` if it was measured, and `index BYTES` the
-/// size of the code that builds the tokenizer's index, which a packed model does not need. `.ci/boards sizes` measures them and
-/// writes them here.
+/// [`INCLUDED`]. `feature NAME BYTES` is the size that a feature adds to it for `thumbv7em` at level `s`, and `speed NAME BYTES` the
+/// same at level `3`, if it was measured. `index BYTES` is the size of the code that builds the tokenizer's index, which a packed
+/// model does not need. `.ci/boards sizes` measures these sizes and writes them here.
 const MEASURED: &str = include_str!("programs.txt");
 /// Features of the measured programs.
 const INCLUDED: [&str; 3] = ["llama", "q8_0", "kv-f16"];
