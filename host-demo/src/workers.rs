@@ -62,13 +62,13 @@ mod linux {
             std::thread::spawn(|| {
                 let core = System.current();
                 System.leave(core);
-                // SAFETY: a set of zeros is valid.
-                let mut allowed = unsafe { std::mem::zeroed() };
-                // SAFETY: the set is valid, and its size is given.
-                let read =
-                    unsafe { libc::sched_getaffinity(libc::getpid(), size_of::<libc::cpu_set_t>(), &mut allowed) };
-                assert_eq!(read, 0);
-                assert_eq!(System.current() == core, libc::CPU_COUNT(&allowed) == 1);
+                // SAFETY: a set of zeros is valid, and the function gets its size.
+                let allowed = unsafe {
+                    let mut set = std::mem::zeroed();
+                    assert_eq!(libc::sched_getaffinity(libc::getpid(), size_of::<libc::cpu_set_t>(), &mut set), 0);
+                    libc::CPU_COUNT(&set)
+                };
+                assert_eq!(System.current() == core, allowed == 1);
                 System.leave(usize::MAX);
             })
             .join()
