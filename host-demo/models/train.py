@@ -115,6 +115,24 @@ def rope(x, table):
     return torch.view_as_real(pairs * table[: x.shape[-2]]).flatten(-2)
 
 
+if not hasattr(nn, "RMSNorm"):
+    # Debian 12 has torch 1.13, which lacks RMSNorm and attention.
+    class RMSNorm(nn.Module):
+        def __init__(self, dim, eps):
+            super().__init__()
+            self.weight, self.eps = nn.Parameter(torch.ones(dim)), eps
+
+        def forward(self, x):
+            return x * (x.square().mean(-1, keepdim=True) + self.eps).rsqrt() * self.weight
+
+    def scaled_dot_product_attention(q, k, v, is_causal):
+        assert is_causal
+        later = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).triu(1)
+        return (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).masked_fill(later, -math.inf).softmax(-1) @ v
+
+    nn.RMSNorm, F.scaled_dot_product_attention = RMSNorm, scaled_dot_product_attention
+
+
 class Block(nn.Module):
     def __init__(self):
         super().__init__()
