@@ -98,12 +98,14 @@ struct Node {
     parent: u32,
 }
 
-/// A finished hypothesis: its number of nodes, and the index of the last node in its step.
+/// A finished hypothesis.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 struct Found {
     score: f32,
+    /// Its number of nodes: one for each step.
     steps: u32,
+    /// Index of its last node among the nodes of the last step.
     beam: u32,
 }
 

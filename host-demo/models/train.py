@@ -94,7 +94,8 @@ def thread(tokenizer, texts):
     ]
     taken = {t for its in classes for t in its}
     others = {t for word in [*stories.KINDS, *bound] for t in tokenizer.encode(word)} - taken
-    # Things: the words of few stories are a separate class, because they fill most of the positions of the thread.
+    # All other words, in two classes: those in less than a tenth of the stories, which fill most positions of the thread,
+    # and those in less than half.
     for least in (10, 2):
         classes.append([t for t in others if often[t] < len(texts) / least])
     return [torch.tensor(sorted(set(its))) for its in classes]

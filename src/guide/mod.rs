@@ -11,8 +11,8 @@
 //! 9. [A product on a board](a_product_on_a_board): from the training of a model to its update in the field.
 //! 10. [Reading a profile](reading_a_profile): where the time of a token goes.
 //! 11. [Errors](what_can_go_wrong): every error message, and how the command line handles system failures.
-//! 12. [Conversations](conversations): thoughts and calls of functions, family by family.
-//! 13. [Speech to text](speech_to_text): from samples to words in the same memory.
+//! 12. [Conversations](conversations): thoughts and function calls, family by family.
+//! 13. [Speech to text](speech_to_text): from sound samples to text.
 //! 14. [Supported models](what_works): architectures, weight types, tokenizers.
 
 macro_rules! pages {

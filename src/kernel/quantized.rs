@@ -134,10 +134,10 @@ impl Tile<'_> {
     }
 }
 
-/// The number of tokens that a function multiplies, at most [`MAX_TOKENS`], and the function.
+/// A function that multiplies several tokens at once, with their number, at most [`MAX_TOKENS`].
 pub(super) type Multiply = (usize, unsafe fn(&Tile<'_>));
 
-/// A number of tokens, and a function that packs while it multiplies, so that neither waits for the other.
+/// A function that packs while it multiplies several tokens, so that neither waits for the other, with their number.
 pub(super) type PackAndMultiply = (usize, unsafe fn(&Pack<'_>, &Tile<'_>));
 
 /// Only the last tokens of a batch prefetch the next panel: that is early enough, and prefetching slows each token

@@ -457,13 +457,13 @@ impl<'g, 'a> Keys<'g, 'a> {
         })
     }
 
-    /// Reads a decoder with RMS norms, and biases if the file has them, like [`decoder`](Self::decoder).
+    /// Reads a decoder as [`decoder`](Self::decoder) does, with RMS norms, and with biases if the file has them.
     pub const fn rms_decoder(&mut self, style: RopeStyle) -> Result<Spec<'a>, Error> {
         let norm_eps = tri!(self.required("attention.layer_norm_rms_epsilon"));
         Ok(Spec { norm_eps, ..tri!(self.decoder_with_biases(style)) })
     }
 
-    /// Reads a decoder with layer norms, and biases if the file has them, like [`decoder`](Self::decoder).
+    /// Reads a decoder as [`decoder`](Self::decoder) does, but with layer norms, and with biases if the file has them.
     pub const fn layer_norm_decoder(&mut self, style: RopeStyle) -> Result<Spec<'a>, Error> {
         let norm_eps = tri!(self.norm_eps());
         Ok(Spec { norm: Norm::Layer, norm_eps, ..tri!(self.decoder_with_biases(style)) })

@@ -351,7 +351,8 @@ impl<'a> Spec<'a> {
         max(self.dim, self.embedding_len())
     }
 
-    /// Elements of a token's queries, keys and values, and of queries with their gates.
+    /// Elements of a token's row of projections: queries, keys and values; then the gates of heads or of elements, or
+    /// queries together with their gates.
     pub(crate) const fn attention_row(&self, layer: &Layer) -> usize {
         let gates = match (self.gated_query(), self.heads_gated()) {
             (true, _) => 2 * layer.q_dim(),

@@ -127,7 +127,7 @@ pub(super) struct Found {
     marked: [bool; COUNT],
 }
 
-/// Properties that follow from the known spellings.
+/// Properties of tokens, derived from their known spellings.
 pub(super) struct Consequences {
     pub eot: Option<TokenId>,
     pub eom: Option<TokenId>,

@@ -36,9 +36,9 @@ pub enum TokenType {
     Normal,
     /// Represents text that the vocabulary cannot spell.
     Unknown,
-    /// Not text: start, end, turns. Only parsed in a text on request (`parse_special`).
+    /// Marks the start or end of a text or of a turn. Found in a text only on request (`parse_special`).
     Control,
-    /// Added by the model's authors; always parsed in a text, before everything else.
+    /// Added by the model's authors; always found in a text, before all other tokens.
     UserDefined,
     /// An id without meaning.
     Unused,

@@ -167,7 +167,7 @@ pub fn other(family: &str) -> Builder {
     file
 }
 
-/// The number that stands for a size.
+/// Returns the value of a size, by its letters in a table of shapes.
 fn size(name: &str) -> u64 {
     match name {
         "D" => DIM,

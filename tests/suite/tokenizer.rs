@@ -9,7 +9,7 @@ use crate::common::vectors::{Owned, Vectors, fixture, tiny, vocabulary};
 use arenite::tokenizer::{Encode, INDEX_HASH_KEY, INDEX_KEY, TokenType, Tokenizer};
 use arenite::{Error, Gguf, Name, Options, Plan, TokenId};
 
-/// The form of a text in SPM, where `▁` and a space are the same.
+/// Replaces `▁` by a space: SentencePiece cannot tell them apart.
 fn escaped(text: &[u8]) -> Vec<u8> {
     match core::str::from_utf8(text) {
         Ok(text) => text.replace('▁', " ").into_bytes(),

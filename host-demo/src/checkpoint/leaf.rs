@@ -59,7 +59,7 @@ impl Coding {
     }
 }
 
-/// Factors of the blocks of a matrix.
+/// The scales of the blocks of a matrix.
 #[derive(Clone, Debug)]
 pub struct Scale {
     pub values: Vec<f32>,

@@ -74,7 +74,7 @@ tokenizer.json, tokenizer.model, vocab.txt or llama2.c's tokenizer.bin.")]
         /// Type of the weights, such as F16, Q8_0 or Q4_K_M [default: as they are]
         #[arg(long = "type", value_name = "TYPE")]
         mix: Option<Mix>,
-        /// A tokenizer from elsewhere: a file or a folder
+        /// Tokenizer to use instead of the one in the folder: a file or a folder
         #[arg(long, value_name = "PATH")]
         tokenizer: Option<PathBuf>,
     },

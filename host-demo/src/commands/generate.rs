@@ -32,7 +32,7 @@ use crate::{foreign, interrupt, text};
   arenite generate -m model.gguf --jsonl < prompts.jsonl > answers.jsonl
   arenite generate -m stories15M.bin --tokenizer tokenizer.bin --rng llama2c --seed 7
 
-Without a prompt it tells a story. Generation ends at an end token, at a stop string, after -n tokens, when \
+Without a prompt, the text begins with \"Once upon a time\". Generation ends at an end token, at a stop string, after -n tokens, when \
 the context is full, or with Ctrl-C, which finishes the line, prints the statistics and exits with \
 code 130. Most flags of llama-cli are accepted; a flag without an effect prints a message.")]
 pub struct Args {
@@ -67,8 +67,8 @@ pub struct Args {
     #[arg(long)]
     ignore_eos: bool,
 
-    /// Prompt lookup decoding: propose up to N tokens that followed the same words earlier. Faster for repetitive
-    /// text; the output is the same
+    /// Prompt lookup decoding: if the last tokens occurred earlier, propose up to N tokens that followed them there. Faster
+    /// for repetitive text; the output is the same
     #[arg(long, value_name = "N", value_parser = at_least_one, conflicts_with = "draft")]
     lookup: Option<usize>,
 

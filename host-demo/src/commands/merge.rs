@@ -30,7 +30,7 @@ pub struct Args {
     #[arg(conflicts_with = "model")]
     input: PathBuf,
 
-    /// GGUF files with adapters, each with a scale if it is not 1, and the file to write at the end
+    /// GGUF files with adapters, each with an optional scale [default: 1]; then the file to write
     #[arg(required = true, num_args = 2.., value_name = "LORA[:SCALE]... OUT")]
     files: Vec<String>,
 

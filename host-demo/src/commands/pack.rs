@@ -19,7 +19,7 @@ use crate::split;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Keeps the keys general.architecture, name, license, file_type and quantization_version, \
 the architecture's keys (such as llama.*), and tokenizer.ggml.*. Drops all other keys (such as chat templates \
-and training metadata), tensors that no model reads, and vocabulary scores that are all zero if the tokenizer does \
+and training metadata), tensors that are never read, and vocabulary scores that are all zero if the tokenizer does \
 not use them.
 
 Examples:

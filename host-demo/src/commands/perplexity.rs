@@ -28,8 +28,8 @@ use crate::runtime::{self, Memory};
   arenite perplexity -m model-q4.gguf --kl f16.logits     measure the loss by quantization
 
 The definition is that of llama-perplexity: the text is run in chunks of the context size (-c, or 512), and the second \
-half of each chunk is scored. --save-logits writes the format of its --kl-divergence-base: for each scored token, \
-2 bytes per token of the vocabulary.")]
+half of each chunk is scored. --save-logits writes the format of llama-perplexity's --kl-divergence-base. It takes 2 bytes \
+per scored token and token of the vocabulary.")]
 pub struct Args {
     /// Text; not needed with --kl, whose file contains the tokens
     #[arg(short, long, value_name = "FILE", required_unless_present = "kl")]

@@ -29,7 +29,7 @@ use crate::{normalizer, program, runtime};
 RAM sizes are exact and the same for every target, microcontrollers included. The program's flash size \
 is that of a small program that tells a story, linked for the board's target and optimization level; 3 % more is reserved. \
 For a target or feature that was not measured, it is an estimate, and the table says so. \
-Your own code comes in addition. 16 KiB of RAM are reserved for the stack \
+Your own code is not included. 16 KiB of RAM are reserved for the stack \
 of each worker and 1 KiB for the program's own statics. A board with less than 8 KiB of RAM or flash to \
 spare is called tight. Tokens per second are an estimate.")]
 pub struct Args {

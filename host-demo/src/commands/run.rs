@@ -1,4 +1,4 @@
-//! `arenite run`: `chat` on a terminal, `generate` otherwise.
+//! `arenite run`: `chat` if input and output are a terminal, otherwise `generate`.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
@@ -13,7 +13,7 @@ use crate::cli::ModelArgs;
 use crate::model_file::ModelFile;
 use crate::{foreign, output};
 
-/// Chat on a terminal, or generate text otherwise
+/// Chat with a model on a terminal; in a pipe, generate text
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "arenite run [MODEL] [PROMPT] [OPTIONS OF chat OR generate]")]
 #[command(after_help = "Example:

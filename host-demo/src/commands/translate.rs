@@ -44,7 +44,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
     n_best: usize,
 
-    /// Exponent of the length by which log-probabilities are divided; 0 disables
+    /// Divide the log-probability of a translation by its length to the power of P; 0 disables
     #[arg(long, value_name = "P", default_value_t = 1.0, allow_negative_numbers = true, value_parser = finite)]
     length_penalty: f32,
 

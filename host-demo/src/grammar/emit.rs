@@ -1,4 +1,4 @@
-//! Converts automata to the words of a table. Removes dead states and merges equal ones.
+//! Converts automata to a grammar table, a list of 32-bit words. Removes dead states and merges equal ones.
 
 use std::collections::HashMap;
 

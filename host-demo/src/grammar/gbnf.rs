@@ -90,7 +90,7 @@ impl<'t> Parser<'t> {
         self.wrong_at(self.at, what)
     }
 
-    /// Line and column of an offset, from 1.
+    /// Line and column of an offset, counted from 1.
     fn place(&self, at: usize) -> String {
         let before = &self.text[..at];
         let line = before.matches('\n').count() + 1;

@@ -334,7 +334,7 @@ fn set_item(item: &ClassSetItem, budget: &Budget) -> Result<Chars> {
     Ok(set)
 }
 
-/// The regular expression of a known `format`. `is_short` asks for one of few states, for texts whose length is limited.
+/// The regular expression of a known `format`. With `is_short` it has few states, for texts whose length is limited.
 pub fn of_format(format: &str, is_short: bool) -> Option<&'static str> {
     // Every date that this matches is valid, but not every valid date matches: February 29 and leap seconds
     // are missing.

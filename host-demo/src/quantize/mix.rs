@@ -203,7 +203,7 @@ const KEPT: &[&str] = &[
     "mm.a.code_embd",
 ];
 
-/// Returns whether a tensor may change its type: it is a matrix of weights.
+/// True for matrices of weights, whose type may change.
 fn may_change(tensor: &Shape<'_>) -> bool {
     tensor.dims.iter().skip(1).any(|&n| n > 1)
         && tensor.name.ends_with("weight")

@@ -41,9 +41,10 @@ impl Cache {
         each.max_by_key(|(_, shared)| *shared)
     }
 
-    /// Returns the number of tokens of `prompt` that its client knows to be cached: it continues a conversation of the same
-    /// client, whose prompt it contains except for the last tokens. Clients behind one address count as one: they learn of
-    /// each other's prompts only if they know all but these tokens.
+    /// Returns how many tokens of `prompt` may be reported to its client as cached: the longest common prefix with a
+    /// conversation of the same client that `prompt` continues. It must contain all of that conversation's last prompt,
+    /// except for `SPLIT_AGAIN` tokens at the end. Clients behind one address count as one client; because of this rule
+    /// they can only confirm a prompt that they know almost completely.
     pub fn known_to(&self, client: u64, prompt: &[TokenId], lora: &[(usize, f32)]) -> usize {
         let own = self.kept.iter().filter(|kept| kept.owner.client == client && kept.lora == lora);
         let continued = own.filter_map(|kept| {

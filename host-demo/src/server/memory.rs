@@ -175,7 +175,8 @@ impl RequestMemory {
         self.pool(len).acquire(len).await.ok_or_else(crowded)
     }
 
-    /// The meter of a request. The events of streamed answers count until they are sent, all others until the end.
+    /// Creates the meter of a request. Events of a streamed answer count until they are sent, other answers until the
+    /// request ends.
     pub fn meter(&self, is_streamed: bool) -> Arc<Meter> {
         self.answers.meter(is_streamed, None)
     }

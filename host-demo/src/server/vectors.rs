@@ -172,7 +172,7 @@ fn invalid(error: impl std::fmt::Display) -> ApiError {
     ApiError::invalid(error.to_string())
 }
 
-/// Returns the results if at least one of them is `Ok`, otherwise the first error.
+/// Returns the results, or the first error if all of them are errors.
 fn some<T>(mut results: Vec<Result<T, ApiError>>) -> Result<Vec<Result<T, ApiError>>, ApiError> {
     match results.iter().all(Result::is_err) && !results.is_empty() {
         true => results.swap_remove(0).map(|_| results),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Tokens by rank.
+/// Tokens in the order of their ranks, and the rank of each token.
 pub struct Ranks<'t> {
     tokens: &'t [&'t [u8]],
     by_bytes: HashMap<&'t [u8], u32>,

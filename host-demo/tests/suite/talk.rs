@@ -294,7 +294,7 @@ fn fields_mean_what_they_say() {
         talk.chat(json!({ "guided_choice": ["seven", "eight"] }))["message"]["content"].as_str().map(str::len),
         Some(5)
     );
-    // The developer becomes the system if the template only supports that role.
+    // The role `developer` becomes `system` if the template does not support it.
     let prompt = |role: &str| {
         let body = asked(json!({ "messages": [{ "role": role, "content": "x" }, { "role": "user", "content": "y" }] }));
         talk.good("/apply-template", &body)["prompt"].clone()

@@ -111,7 +111,8 @@ impl Selective<'_> {
         }
     }
 
-    /// Projects rows to channels and gate: the two halves of one matrix, or for each head the gate, then the channels.
+    /// Projects rows to channels `x` and their gate. The first half of the matrix gives the channels, the second half the
+    /// gate; with groups of channels, each group has the rows of its gate, then those of its channels.
     fn project(&self, compute: &mut Compute<'_, '_>, input: (&[f32], usize), x: &mut [f32], gate: &mut [f32]) {
         let Recurrent { width: channels, shared, .. } = *self.mixer;
         let Some(w) = self.weights.matrix(Role::SsmIn, self.index) else { return };

@@ -14,7 +14,7 @@ use crate::engine::profile::Section;
 use crate::kernel::{Matrix, sqrt};
 use crate::model::{Latent, Layer, Role, Rope, Scaling, Spec, Temperature, Weights};
 
-/// Added under the root in the norms of latent vectors; the file's is that of the other norms.
+/// Epsilon of the norms of latent vectors. The epsilon in the file belongs to the other norms.
 const EPS: f32 = 1e-6;
 
 impl Forward<'_, '_> {

@@ -13,13 +13,13 @@ use crate::quant::{Format, Shape};
 /// Blocks that are processed at once: 256 columns.
 const BLOCKS: usize = 8;
 
-/// A token's block, prepared for all rows: its bytes as pairs of i16, of every four bytes the even ones and the odd
-/// ones.
+/// A block of a token's quants, prepared for all rows: as pairs of i16. Four bytes become two pairs: bytes 0 and 2, and
+/// bytes 1 and 3.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Spread {
-    /// For nibbles, the start value of sums: 256 times the correction of the bias. For words, in the first of two
-    /// blocks: the scale of the second block.
+    /// With nibbles: the start value of the integer sums, `-256 * bias * sum(quants)`. If rows are read in words: in the
+    /// first of two blocks, the bits of the second block's scale. Otherwise 0.
     start: i32,
     scale: f32,
     pairs: [[u32; 4]; 4],

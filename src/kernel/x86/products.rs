@@ -1,4 +1,4 @@
-//! Products of unsigned and signed bytes, in which the instruction sets differ, and sums of their lanes.
+//! Products of unsigned and signed bytes, for each instruction set, and sums of their lanes.
 
 use core::arch::asm;
 use core::arch::x86_64::*;

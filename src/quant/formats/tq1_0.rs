@@ -1,7 +1,7 @@
 use crate::quant::format::{Bytes, Format, bytes_at, u32_at, u64_at};
 
-/// 256 weights of -1, 0 or 1, five per byte (four in each of the last four bytes), then an f16 scale. A byte is 256
-/// times a fraction in base 3 whose digits are the weights plus 1.
+/// 256 weights of -1, 0 or 1, five per byte (four in each of the last four bytes), then an f16 scale. The weights plus 1
+/// are the digits of a fraction in base 3; the byte is 256 times that fraction.
 #[derive(Clone, Copy)]
 pub(crate) struct Tq1_0;
 

@@ -47,7 +47,7 @@ entry!("session", (model: &'static Model<'_>, plan: Plan, workspace: Memory, kv:
     Session::new(model, plan, workspace, kv)
 });
 
-// Kernels of a session passed from outside would be unknown, so these create their own session.
+// Each of the following entries creates its session: the linker could not see the kernels of one that is passed in.
 
 entry!("prefill", (model: &Model<'_>, plan: Plan, workspace: Memory, kv: Memory, tokens: &[TokenId]) -> Result<f32, Error> {
     let mut session = Session::new(model, plan, workspace, kv)?;

@@ -221,7 +221,7 @@ fn wrong_numbers_of_layers() {
     for layers in [513, 1 << 31, u32::MAX] {
         itself("block_count", layers, LARGE);
     }
-    // Within the limit, but not in the file.
+    // These numbers are within the limit, but the file has tensors for two layers.
     let error = wrong("llama", |file| {
         file.set("llama.block_count", 512u32);
     });

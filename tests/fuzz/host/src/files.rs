@@ -249,7 +249,7 @@ const DIM: usize = 4;
 const HIDDEN: usize = 6;
 
 impl Families {
-    /// `config.json` with what any of them has.
+    /// A `config.json` with the fields of all families.
     pub fn config(self) -> Value {
         json!({
             "model_type": if matches!(self, Self::Marian) { "marian" } else { "other" },
