@@ -209,7 +209,7 @@ abilities! {
     XIELU,
     /// Norms inside attention and feed-forward.
     SUB_NORMS,
-    /// Gates of the heads' output by a matrix of their own.
+    /// Gates of the heads' output, computed by a separate matrix.
     HEADS_GATED,
     /// Values shorter than keys.
     NARROW_VALUES,
@@ -258,8 +258,8 @@ impl Abilities {
         self.0 & other.0 == other.0
     }
 
-    /// True if a spec of this build may need the ability. A family asks for no other abilities than those in the list; builds
-    /// of all features check that for all abilities.
+    /// True if a spec of this build may need the ability. A family only needs abilities in its row of the list; builds with
+    /// all features check this.
     pub const fn may_be_needed(self) -> bool {
         LENIENT || LISTED.has(self)
     }

@@ -180,7 +180,7 @@ impl Plan {
         }
     }
 
-    /// Plans for the model in `file`, and fails if a disabled feature is all that its tokenizer lacks.
+    /// Plans for the model in `file`, and fails if its tokenizer needs a disabled feature of the crate.
     const fn with_tokenizer(file: &[u8], options: Options) -> Result<Self, Error> {
         let gguf = tri!(Gguf::parse(file));
         let plan = tri!(Self::new(&gguf, options));

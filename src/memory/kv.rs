@@ -155,7 +155,7 @@ pub(crate) struct HeadLayout {
     pub kind: KvType,
     /// Elements of a key, and of a value.
     pub dim: usize,
-    /// Elements of a key that are the value as well, the first ones; 0 if values are stored apart.
+    /// Number of elements, from the start of a key, that are also its value; 0 if values are stored separately.
     pub shared: usize,
 }
 

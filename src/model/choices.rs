@@ -205,7 +205,7 @@ pub struct Temperature {
     pub length: usize,
     /// Added to the position before the division.
     pub offset: usize,
-    /// True if layers with rotary positions do without it.
+    /// True if it does not apply to layers with rotary positions.
     pub only_unrotated: bool,
 }
 
@@ -253,8 +253,8 @@ impl Loops {
     }
 }
 
-/// Experts that groups of neighbouring experts share: those of the groups of chosen experts also process a token
-/// ([Grove MoE](https://arxiv.org/abs/2508.07785)).
+/// Shared experts, one for each group of neighbouring experts. When an expert is chosen, the shared expert of its group
+/// also processes the token ([Grove MoE](https://arxiv.org/abs/2508.07785)).
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct GroupExperts {

@@ -40,7 +40,7 @@ pub struct HeadSpec {
     pub rope: Option<Rope>,
     /// Number of positions that a token attends to, including its own; `None`: all up to its own.
     pub window: Option<usize>,
-    /// Elements of a key that are the value as well, the first ones; 0 if values are apart.
+    /// Number of elements, from the start of a key, that are also its value; 0 if values are separate.
     pub shared: usize,
 }
 

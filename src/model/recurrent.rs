@@ -21,7 +21,7 @@ pub struct Recurrent {
     /// Ranks of low-rank products: Mamba-1's step; RWKV-7's decay, learning rate, value mix and gate (0 for no gate);
     /// RWKV-6's decay and mix; Kimi delta attention's decay and gate (0 for one matrix).
     pub ranks: [usize; 4],
-    /// Norms of Mamba-1's step, and of what it writes and reads.
+    /// Norms of Mamba-1's step, and of its vectors `B` and `C`.
     pub step_norms: StepNorms,
     /// Epsilon of these norms, if it differs from that of the others.
     pub step_eps: Option<f32>,
@@ -40,7 +40,7 @@ pub struct Recurrent {
     pub in_turns: bool,
 }
 
-/// Norms of Mamba-1's step, and of what it writes and reads.
+/// Norms of Mamba-1's step, and of its vectors `B` and `C`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StepNorms {

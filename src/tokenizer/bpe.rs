@@ -46,7 +46,7 @@ pub(super) fn encode_bytes(
             }
             continue;
         }
-        // User-defined tokens that remain in the text are parts of words and must be whole words: they are no pieces.
+        // A user-defined token that is still in the text had to be a whole word, and is not: it is not used.
         let is_piece = |id: &TokenId| vocab.file_type(*id) != TokenType::UserDefined;
         if pre.ignore_merges
             && let Some(id) = index.find(vocab, bytes.clone()).filter(is_piece)

@@ -141,7 +141,7 @@ impl Letters<'_> {
         (self.len, self.count) = (0, 0);
         let before = output.len;
         while !rest.is_empty() {
-            // Special tokens that remain in the text are parts of words and must be whole words: they are no pieces.
+            // A special token that is still in the text had to be a whole word, and is not: it is not used.
             let pieces = index.prefixes(vocab, rest).filter(|(_, id)| !vocab.file_type(*id).is_special());
             let Some((len, id)) = pieces.last().filter(|_| is_known) else {
                 output.len = before;

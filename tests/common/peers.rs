@@ -232,7 +232,7 @@ fn meta(value: &str) -> Meta {
     }
 }
 
-/// The number that stands for a size.
+/// Returns the value of a size, by its letters in [`PEERS`].
 fn size(name: &str, width: u64) -> u64 {
     match name {
         "D" => width,

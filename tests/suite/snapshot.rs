@@ -199,7 +199,7 @@ fn the_size_is_known_beforehand() {
 
 // --- refused snapshots ---------------------------------------------------------------------------
 
-/// That `snapshot` gives `error` and leaves a session as it was.
+/// Checks that restoring `snapshot` gives `error` and does not change the session.
 fn refused(session: &mut Session<'_, '_>, snapshot: &[u8], error: Error) {
     let (before, position) = (save(session), session.position());
     assert_eq!(session.restore(snapshot), Err(error));

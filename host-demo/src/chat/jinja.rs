@@ -234,7 +234,8 @@ mod tests {
         }
     }
 
-    /// Sixty times itself twice: 2^60 elements to a walk, and 120 in memory.
+    /// A value that holds another one twice, which holds another one twice, sixty levels deep: visiting it takes 2^60 steps,
+    /// but it has only 120 elements in memory.
     #[test]
     fn row_21_shared_values_cost_what_a_walk_over_them_costs() {
         let makes = [

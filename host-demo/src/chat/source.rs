@@ -21,8 +21,8 @@ pub const ADD: &str = "py_add";
 /// repeatedly added to itself would exhaust the memory.
 pub const FLAT: &str = "py_flat";
 
-/// The filter that takes fuel for a value and everything in it. minijinja counts the items of a list, and not the items of
-/// those: it would visit a list that holds itself twice, sixty times over, for nothing.
+/// The filter that takes fuel for a value and everything in it. minijinja counts only the items of a list, not their items:
+/// a list that holds another one twice, sixty levels deep, would cost almost nothing and take forever.
 pub const VISIT: &str = "py_visit";
 
 /// Returns `source` rewritten for minijinja. Unknown syntax is unchanged, so that minijinja reports the error.

@@ -376,7 +376,7 @@ fn run_tool(program: &str, call: &Call) -> Result<String> {
     let arguments: serde_json::Value = serde_json::from_str(&call.arguments).unwrap_or_default();
     let asked = serde_json::json!({ "name": call.name, "arguments": arguments });
     if let Some(mut stdin) = child.stdin.take() {
-        // A program that does not read its input is none the worse for it.
+        // It is no error if the program does not read its input.
         let _ = writeln!(stdin, "{asked}");
     }
     let output = child.wait_with_output().with_context(failed)?;

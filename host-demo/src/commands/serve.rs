@@ -150,7 +150,7 @@ fn one(args: &Args, file: ModelFile, program: &ProgramMemory) -> Result<()> {
     });
     let limits = args.limits();
     let (ready, is_ready) = tokio::sync::oneshot::channel();
-    // The sockets' own handler ends the server at the first Ctrl-C, when all is answered.
+    // From here on, Ctrl-C does not end the process at once: the server first answers all open requests.
     crate::interrupt::listen();
     let served = counters.clone();
     let sockets = std::thread::spawn(move || {

@@ -42,7 +42,7 @@ impl Name {
             "`{text}` is not a name of a model: give USER/REPO or USER/REPO:QUANT, such as ggml-org/Qwen3-0.6B-GGUF:Q8_0"
         );
         let (repository, quant) = match text.split_once(':') {
-            // Ollama's way to say that any will do.
+            // In Ollama's names, `latest` stands for the default.
             Some((repository, "latest")) => (repository, None),
             Some((repository, quant)) => (repository, Some(quant.to_owned())),
             None => (text, None),
@@ -186,7 +186,7 @@ fn choose(files: &[String], name: &Name, or_first: bool) -> Result<String> {
     }
 }
 
-/// The models among files, in words.
+/// The models among files, as a clause of an error message.
 fn list(files: &[String]) -> String {
     let models: Vec<&String> = files.iter().filter(|file| is_model(file)).collect();
     let quants: Option<Vec<String>> = models.iter().map(|file| quant_of(file)).collect();

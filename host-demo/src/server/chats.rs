@@ -49,7 +49,7 @@ impl Service {
         }
         let is_free = matches!(must, Must::No);
         settings.table = self.chat_form(body, must, prepared)?;
-        // A thought leaves half of the answer to the grammar.
+        // Without a budget, a thought before a constrained answer gets half of the available tokens.
         let room = self.context.saturating_sub(ids.len());
         let half = settings.table.is_some().then(|| settings.limit.unwrap_or(room).min(room) / 2);
         let budget = match body.thought_budget() {
@@ -92,7 +92,7 @@ impl Service {
             ApiError::about("messages", format!("the chat template refuses this conversation: {why}"))
         })?;
         let stop = renderer.stop();
-        // A mark at the end of a thought ends no answer.
+        // If the stop text also ends thoughts, it does not end the answer.
         let ends_thought = |form: &ThoughtForm<String>| unwrapped(&form.close) == stop;
         if !stop.is_empty() && !self.style.dialect.thoughts.iter().any(ends_thought) {
             settings.stops.push(stop.into());

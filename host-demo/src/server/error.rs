@@ -1,4 +1,4 @@
-//! Errors of requests, in the format of the interface that was asked.
+//! Errors of requests, in the format of the interface that the request used.
 
 use std::fmt::Display;
 
@@ -165,7 +165,7 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// Gives every error the format of the interface that was asked.
+/// Converts every error to the format of the interface that the request used.
 pub async fn in_own_format(request: Request, next: Next) -> Response {
     let interface = Interface::of(request.uri().path());
     let mut response = next.run(request).await;

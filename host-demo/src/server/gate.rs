@@ -54,7 +54,8 @@ impl Gate {
         if *method == Method::POST {
             let kind = text(header::CONTENT_TYPE).unwrap_or_default();
             let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-            // A page may send these types anywhere; programs call JSON a form, too, and send no origin.
+            // Browsers let a page send these types to any server. Programs may send JSON with the type of a form, but they
+            // send no origin.
             let simple = matches!(kind.as_str(), "" | "application/x-www-form-urlencoded" | "multipart/form-data");
             if kind == "text/plain" || simple && foreign.is_some() {
                 let why = "the Content-Type must be application/json";

@@ -65,7 +65,7 @@ pub fn serve(
         })?;
         let address: SocketAddr = listener.local_addr()?;
         if ready.await.is_err() {
-            return Ok(()); // The engine has said why.
+            return Ok(()); // The engine's thread reports the error.
         }
         Out::lock().now(format!("listening on http://{address}\n").as_bytes())?;
         let gate = Gate::new(address.ip(), &limits.host, limits.origins.clone());

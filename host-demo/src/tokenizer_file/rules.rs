@@ -1,4 +1,4 @@
-//! Facts about the vocabulary of a model that its tokenizer files do not tell.
+//! Facts about the vocabulary of a model that its tokenizer files do not contain.
 
 /// Special rules for a family's vocabulary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -47,7 +47,7 @@ pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<Vec<Step>> {
     for (it, kind) in pre_tokenizers.iter().zip(&kinds) {
         match json["model"]["type"].as_str() {
             Some("BPE") if is_byte_level(json) => {
-                // Their expressions are looked at elsewhere.
+                // `expressions.rs` checks their expressions.
                 if *kind == "ByteLevel" && it["add_prefix_space"] == true {
                     bail!("its pre-tokenizer has add_prefix_space, which is not supported for a byte-level vocabulary");
                 }
@@ -60,7 +60,7 @@ pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<Vec<Step>> {
             _ => bail!("its pre-tokenizer {kind} is not supported for a vocabulary of this kind"),
         }
     }
-    // SentencePiece drops white space at the end together with what is doubled.
+    // If SentencePiece merges repeated spaces, it also drops spaces at the end.
     let keeps_last = has("Replace") && !has("Prepend") && !has("Strip") && !kinds.contains(&"WhitespaceSplit");
     let doubled = normalizers.iter().any(|it| it["pattern"]["Regex"] == " {2,}");
     if json["model"]["type"] == "Unigram" && doubled && keeps_last {

@@ -191,7 +191,7 @@ fn five_turns_with_the_built_in_model() {
         terminal.says("/stats");
         let stats = terminal.wait_for("turns ") + &terminal.rest_of_line();
         assert_eq!(number(&stats, "turns"), turn + 1);
-        // Each is a separate story: BOS is kept, and any words that are the same.
+        // Each line begins a separate story: only BOS and a common beginning are reused.
         assert!(number(&stats, "kept") >= usize::from(turn > 0), "{stats}");
         assert!(number(&stats, "prefilled") < 20, "{stats}");
     }

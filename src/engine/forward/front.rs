@@ -28,7 +28,7 @@ impl Statistics {
     const NONE: Self = Self { mean: 0.0, scale: 1.0 };
 }
 
-/// Some rows of a convolution's input.
+/// Consecutive rows of a convolution's input.
 #[derive(Clone, Copy)]
 struct Input<'i> {
     /// Elements of the rows from `first` on.

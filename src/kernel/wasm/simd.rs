@@ -26,8 +26,8 @@ fn upper(x: v128) -> v128 {
     i64x2_shuffle::<1, 1>(x, x)
 }
 
-/// `a * b + c` of four f32 by way of f64, and a vector that is not zero in lanes where the result may differ from
-/// rounding once.
+/// Returns `a * b + c` of four f32, computed in f64, and a vector that is not zero in lanes where rounding twice may give
+/// another result than rounding once.
 ///
 /// In f64 the product is exact, so the sum is rounded to 53 bits and then to 24. Only two cases may differ from
 /// rounding once: the rounded sum is exactly between two f32, or it is so small that an f32 has fewer than 24 bits.

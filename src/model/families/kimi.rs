@@ -32,7 +32,7 @@ pub(super) const fn ling<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     Ok(Spec { recurrent, heads_gated: Some(HeadGate { per_head: true, softplus: false }), ..spec })
 }
 
-/// Reads the keys of both; `normed` is the default for dividing the weights of experts by their sum.
+/// Reads the keys that both families have; `normed` is the default for dividing the weights of experts by their sum.
 const fn delta<'a>(keys: &mut Keys<'_, 'a>, style: RopeStyle, normed: bool) -> Result<Spec<'a>, Error> {
     keys.partial_layers = true;
     let recurrent_layers = keys.layers_without_attention();

@@ -60,7 +60,7 @@ pub(super) const fn jina<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     Ok(Spec { global, positions: Positions::Alibi { bias: 8.0 }, activation: Activation::GeluErf, gate, ..spec })
 }
 
-/// Nomic's second: experts in every second layer, and no gate.
+/// Nomic v2: experts in every second layer, and no gate.
 pub(super) const fn nomic_moe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(jina_v3(keys));
     let step = tri!(keys.period("moe_every_n_layers", 2));
@@ -68,12 +68,12 @@ pub(super) const fn nomic_moe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, E
     Ok(Spec { expert_layers, ..tri!(keys.mixture(spec, Scores::Softmax, false)) })
 }
 
-/// Jina's third, without an adapter: rotary positions, no gate.
+/// Jina v3, without an adapter: rotary positions, no gate.
 pub(super) const fn jina_v3<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     Ok(Spec { gate: Gate::None, activation: Activation::GeluErf, ..tri!(nomic(keys)) })
 }
 
-/// EuroBERT: Llama that sees both ways.
+/// EuroBERT: Llama whose tokens attend to all tokens.
 pub(super) const fn euro<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     both_ways(keys, RopeStyle::Halves)
 }

@@ -84,7 +84,7 @@ const fn in_qwen<'a>(keys: &mut Keys<'_, 'a>, mixer: Recurrent) -> Result<Spec<'
     Ok(Spec { norm_eps, recurrent, ..spec })
 }
 
-/// Reads the keys of all of them.
+/// Reads the keys that all of these families have.
 const fn with_heads<'a>(keys: &mut Keys<'_, 'a>, mixer: Recurrent) -> Result<Spec<'a>, Error> {
     let spec = tri!(keys.hybrid(RopeStyle::Halves));
     let width = tri!(keys.size("wkv.head_size", spec.dim));

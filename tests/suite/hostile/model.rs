@@ -163,7 +163,7 @@ fn optional_keys_of_another_type() {
 
 // --- hyperparameters ----------------------------------------------------------------------------
 
-/// The error for `llama.{key}` with this value must be that the key is wrong, for this reason.
+/// Checks that setting `llama.{key}` to this value gives an error about `llama.{at}`, with the reason `why`.
 #[track_caller]
 fn hyperparameter(key: &str, value: impl Into<Meta>, at: &str, why: &'static str) {
     let error = wrong("llama", |file| {
@@ -172,7 +172,7 @@ fn hyperparameter(key: &str, value: impl Into<Meta>, at: &str, why: &'static str
     assert_eq!(error, Error::KeyValue { key: name(&format!("llama.{at}")), why });
 }
 
-/// As above where the key that is wrong is the one that was set.
+/// Checks that setting `llama.{key}` to this value gives an error about the same key.
 #[track_caller]
 fn itself(key: &str, value: impl Into<Meta>, why: &'static str) {
     hyperparameter(key, value, key, why);
@@ -549,7 +549,7 @@ fn tensors_that_do_not_belong() {
         });
         assert_eq!(error, Error::UnexpectedTensor { tensor: name(tensor) });
     }
-    // Beside q, k and v in one matrix, a matrix of q has no place.
+    // A file with q, k and v in one matrix must not have a separate matrix of q.
     let both = wrong("llama", |file| {
         file.set_f32("blk.0.attn_qkv.weight", &[4], &[0.0; 4]);
     });

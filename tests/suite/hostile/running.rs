@@ -79,8 +79,8 @@ fn saved_sessions_that_are_cut_or_foreign() {
 
 // --- NaN and infinity ---------------------------------------------------------------------------
 
-/// The model runs, whatever its weights are: the same in any memory, in any batches, on all kernels, and a sampler
-/// chooses a token of what comes out.
+/// Checks that a model runs whatever its weights are, with the same results in any memory, in any batches and on all
+/// kernels, and that a sampler can choose a token from its logits.
 #[track_caller]
 fn runs(file: &Builder, what: &str) {
     let bytes = file.build();
