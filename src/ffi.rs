@@ -10,7 +10,7 @@
 //! A pointer to an object was returned by this interface, and the object's memory and everything it borrows are still
 //! valid, unmoved and unchanged. No object is used by two threads at once.
 #![allow(unsafe_code, non_camel_case_types)]
-#![allow(clippy::missing_safety_doc)] // stated once, above
+#![allow(clippy::missing_safety_doc)] // the requirements of all functions are above
 
 mod contexts;
 mod encoder;

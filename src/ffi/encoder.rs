@@ -1,6 +1,6 @@
 //! Encoders: states, embeddings, beam search, translation.
 #![allow(unsafe_code, non_camel_case_types)]
-#![allow(clippy::missing_safety_doc)] // stated once, in the module above
+#![allow(clippy::missing_safety_doc)] // `ffi.rs` has the requirements of all functions
 #![allow(clippy::too_many_arguments)] // C has no slices
 
 use core::ffi::{c_char, c_void};

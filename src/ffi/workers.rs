@@ -1,6 +1,6 @@
 //! Threads and instruction sets.
 #![allow(unsafe_code, non_camel_case_types)]
-#![allow(clippy::missing_safety_doc)] // stated once, in the module above
+#![allow(clippy::missing_safety_doc)] // `ffi.rs` has the requirements of all functions
 
 use core::ffi::{CStr, c_char, c_void};
 use core::fmt::Write;

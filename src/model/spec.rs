@@ -466,9 +466,12 @@ impl<'a> Spec<'a> {
         most
     }
 
-    /// Elements per token that layers hand on beside the residual stream: RWKV-7's values of the first layer; the other
-    /// streams of alternating updates, and what a layer keeps while it updates one; the token's embedding; the state of
-    /// the other stack of layers.
+    /// Elements per token that layers pass to later layers besides the residual stream:
+    ///
+    /// - with alternating updates, the other streams, and two vectors of the current layer
+    /// - the token's embedding, if it is added after every layer
+    /// - the hidden state of the other stack, if two stacks run in turns
+    /// - in RWKV-7, the first layer's values
     pub(crate) const fn beside(&self) -> usize {
         match (self.altup(), self.recurrent()) {
             (Some(altup), _) => (altup.streams + 1) * self.dim,

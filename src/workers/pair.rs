@@ -1,5 +1,5 @@
 //! Workers for two cores without an operating system.
-#![allow(unsafe_code)] // in `Helper::step`: the type system cannot express that a job outlives its use there
+#![allow(unsafe_code)] // used in `Helper::step`: the type system cannot express that a job outlives its use there
 
 use core::ptr::{self, null_mut};
 

@@ -8,7 +8,7 @@
 //! core is busy otherwise misses the job.
 //!
 //! Jobs allocate nothing.
-#![allow(unsafe_code)] // in `Shared::join`: the type system cannot express that a job outlives its use by threads
+#![allow(unsafe_code)] // used in `Shared::join`: the type system cannot express that a job outlives its use by threads
 
 use core::cell::Cell;
 use core::fmt::Debug;

@@ -8,10 +8,10 @@ const LAYERS: u64 = 4;
 const HEAD: u64 = DIM / 4;
 const EXPERTS: u64 = 6;
 
-/// A family: its architecture, keys, and tensors. After a digit, tensors exist only in the first layer (0), in all but the
-/// first (1), in all but the last (2), or in the last (3).
+/// A family: its architecture, keys, and tensors. A digit before tensors restricts them to some layers: the first one (0),
+/// all but the first (1), all but the last (2), or the last one (3).
 ///
-/// Some keys are not written to the file: `width` is that of the hidden state, `global` names a vector of the whole
+/// Some keys are not written to the file: `width` is the width of the hidden state, `global` names a vector of the whole
 /// model, `tied` and `bare` leave out the head and the last norm, and a minus sign leaves out a key.
 pub struct Peer {
     pub architecture: &'static str,

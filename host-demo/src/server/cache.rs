@@ -87,8 +87,8 @@ impl Cache {
         None
     }
 
-    /// Of the contexts with these adapters, removes one with the longest prefix that another one shares. Returns it with its
-    /// tokens and the length of the prefix. If there is only one context, the prefix is all of its tokens.
+    /// Removes the context with these adapters that shares the longest prefix with another one. Returns it with its tokens
+    /// and the length of the prefix. If there is only one context, the prefix is all of its tokens.
     pub fn take_most_shared(&mut self, lora: &[(usize, f32)]) -> Option<(Context, Vec<TokenId>, usize)> {
         let alike = || self.kept.iter().enumerate().filter(|(_, kept)| kept.lora == lora);
         let common = |at: usize, ids: &[TokenId]| {
