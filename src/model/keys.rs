@@ -604,7 +604,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         })
     }
 
-    /// Reads the epsilon of the norms, which files store under either norm's name.
+    /// Reads the epsilon of the norms: some files have it under the name for RMS norms, some under that for layer norms.
     pub const fn norm_eps(&mut self) -> Result<f32, Error> {
         match tri!(self.unless_zero("attention.layer_norm_rms_epsilon")) {
             Some(eps) => Ok(eps),
