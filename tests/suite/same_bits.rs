@@ -108,9 +108,9 @@ fn every_family_without_a_fixture() {
     }
 }
 
-/// Takes files until none is left. Files of the repository run in every way, others in those that differ most. On an
-/// emulated processor, for which `ARENITE_SCHEDULES` is set, each file runs in few ways, which differ from file to
-/// file.
+/// Takes files until none is left. Files of the repository run in every way, others in those that differ most, with the
+/// scalar kernels only once. On an emulated processor, for which `ARENITE_SCHEDULES` is set, each file runs in few ways,
+/// which differ from file to file.
 fn every_way(files: &[PathBuf], next: &AtomicUsize) {
     let committed = committed();
     let is_emulated = std::env::var_os("ARENITE_SCHEDULES").is_some();
@@ -132,7 +132,7 @@ fn every_way(files: &[PathBuf], next: &AtomicUsize) {
                 continue;
             }
             let want = Way { kernels: scalar(), kv, batch: 16, workers: 1 }.run(&file);
-            for kernels in Kernels::available().filter(|kernels| kernels.name != "scalar" || !is_emulated) {
+            for kernels in Kernels::available().filter(|kernels| kernels.name != "scalar" || all && !is_emulated) {
                 let ways = [(1, 1), (1, 2), (7, 1), (7, 2), (64, 1), (64, 2), (512, 1), (512, 2)];
                 for (i, (batch, workers)) in ways.into_iter().enumerate() {
                     if kv != KvType::F16 && batch != 7 || !all && (workers == 1) != (batch == 512) {
