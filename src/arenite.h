@@ -180,6 +180,11 @@ typedef struct arenite_workers {
    * The job divides itself: a late thread finds nothing to do.
    */
   void (*run)(void *user, arenite_job job, const void *argument);
+  /**
+   * Returns true if the calling thread should return from the job because the system will soon interrupt it; the other
+   * threads then do its work. Null for never.
+   */
+  bool (*should_leave)(void *user);
 } arenite_workers;
 
 /**

@@ -184,7 +184,7 @@ fn choose(
     runtime::numbers(logits)?;
     let constraint = if request.gate.is_none() { request.constraint.as_mut() } else { None };
     if let (Some(thoughts), Some((tokenizer, _))) = (&mut request.thoughts, &request.text)
-        && let Some(token) = thoughts.forced(tokenizer, constraint.as_ref().map(|(constraint, _)| constraint))
+        && let Some(token) = thoughts.forced(tokenizer, constraint.as_ref().map(|(constraint, _)| constraint))?
     {
         return Ok(Some(token));
     }

@@ -29,6 +29,8 @@ const DELAY: Duration = Duration::from_millis(400);
 /// The bytes of a file, at an address that is a multiple of 2 MB.
 pub struct LargePages {
     range: Aligned,
+    /// Number of bytes that have been copied.
+    copied: Arc<AtomicUsize>,
     /// The copying thread and the flag that stops it.
     copying: Option<(JoinHandle<()>, Arc<AtomicBool>)>,
 }
@@ -37,14 +39,16 @@ impl LargePages {
     /// Maps the file, and copies it in the background if `later`, otherwise at once with `threads` threads.
     pub fn open(file: File, len: usize, later: bool, threads: usize) -> io::Result<Self> {
         let range = Aligned::file(&file, len)?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let job = Job { file, start: range.start(), len, next: AtomicUsize::new(0), stop: stop.clone() };
+        let (stop, copied) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let (start, next) = (range.start(), AtomicUsize::new(0));
+        let job = Job { file, start, len, next, stop: stop.clone(), copied: copied.clone() };
         if later {
             let thread = std::thread::Builder::new().name("large pages".to_string()).spawn(move || {
-                job.wait();
-                job.run();
+                if job.wait(|| job.cached()) {
+                    job.run();
+                }
             })?;
-            return Ok(Self { range, copying: Some((thread, stop)) });
+            return Ok(Self { range, copied, copying: Some((thread, stop)) });
         }
         std::thread::scope(|scope| {
             for _ in 1..threads {
@@ -52,14 +56,17 @@ impl LargePages {
             }
             job.run();
         });
-        Ok(Self { range, copying: None })
+        Ok(Self { range, copied, copying: None })
     }
-}
 
-impl LargePages {
-    /// True while the file is being copied.
+    /// True until the copy in the background has ended.
     pub fn is_copying(&self) -> bool {
         self.copying.as_ref().is_some_and(|(thread, _)| !thread.is_finished())
+    }
+
+    /// Number of bytes that have been copied. The others are read from the file's mapping.
+    pub fn copied(&self) -> usize {
+        self.copied.load(Ordering::Relaxed)
     }
 }
 
@@ -92,17 +99,24 @@ struct Job {
     /// Offset of the next chunk.
     next: AtomicUsize,
     stop: Arc<AtomicBool>,
+    copied: Arc<AtomicUsize>,
 }
 
 impl Job {
-    /// Waits until the number of cached pages has not changed for [`DELAY`]. By then the first passes have read the file.
-    fn wait(&self) {
+    /// Waits until the number of `cached` pages has not grown for [`DELAY`]. By then the first passes have read the file.
+    /// Returns false if the number falls: memory is too short for the file, and thus for a copy.
+    fn wait(&self, cached: impl Fn() -> usize) -> bool {
+        let mut before = cached();
         loop {
-            let before = self.cached();
             std::thread::park_timeout(DELAY);
-            if self.stop.load(Ordering::Relaxed) || self.cached() == before {
-                return;
+            if self.stop.load(Ordering::Relaxed) {
+                return false;
             }
+            let now = cached();
+            if now <= before {
+                return now == before;
+            }
+            before = now;
         }
     }
 
@@ -122,6 +136,7 @@ impl Job {
             if len == 0 || self.copy(offset, len).is_err() {
                 return;
             }
+            self.copied.fetch_add(len, Ordering::Relaxed);
         }
     }
 
@@ -256,7 +271,24 @@ mod tests {
                 assert!(*pages == *bytes);
                 std::thread::sleep(DELAY / 10);
             }
+            while pages.is_copying() {
+                std::thread::sleep(DELAY / 10);
+            }
+            assert_eq!(pages.copied(), bytes.len());
         }
+    }
+
+    /// A file that does not stay in the page cache is not copied, and the wait ends.
+    #[test]
+    fn short_memory_ends_the_wait() {
+        let waits = |counts: &[usize]| {
+            let (file, stop, copied) = (tempfile::tempfile().unwrap(), Arc::default(), Arc::default());
+            let job = Job { file, start: 0, len: 0, next: AtomicUsize::new(0), stop, copied };
+            let at = AtomicUsize::new(0);
+            job.wait(|| counts[at.fetch_add(1, Ordering::Relaxed) % counts.len()])
+        };
+        assert!(!waits(&[5, 7, 6]));
+        assert!(waits(&[5, 7, 7]));
     }
 
     /// A model that is closed at once stops its copy.

@@ -169,12 +169,19 @@ impl ModelFile {
     /// How the bytes are held, for the statistics.
     pub fn held(&self) -> &'static str {
         #[cfg(target_os = "linux")]
-        if self.held.iter().any(|bytes| matches!(bytes, Bytes::Large(pages) if pages.is_copying())) {
-            return "read in place, being copied to large pages";
+        {
+            let large = |bytes| if let &Bytes::Large(ref pages) = bytes { Some(pages) } else { None };
+            let pages = || self.held.iter().filter_map(large);
+            if pages().any(LargePages::is_copying) {
+                return "read in place, being copied to large pages";
+            }
+            match pages().map(LargePages::copied).sum() {
+                0 => {}
+                copied if copied < self.len() => return "copied to large pages in part, otherwise read in place",
+                _ => return "copied to large pages",
+            }
         }
         match self.held.first() {
-            #[cfg(target_os = "linux")]
-            Some(Bytes::Large(_)) => "copied to large pages",
             Some(Bytes::Made(_)) => "converted in memory",
             _ => "read in place",
         }

@@ -188,7 +188,7 @@ const USAGE: u8 = 2;
 
 /// Prints an error about the command line on one line.
 pub fn usage(wrong: &str) -> ExitCode {
-    note(format_args!("error: {wrong}"));
+    note(format_args!("error: {}", one_line(wrong)));
     ExitCode::from(USAGE)
 }
 
@@ -219,9 +219,10 @@ pub fn usage_error(told: &clap::Error) -> ExitCode {
     ExitCode::from(USAGE)
 }
 
-/// Replaces each run of line breaks by one space.
+/// Replaces each run of line breaks and other control characters, and the spaces around it, by one space.
 pub fn one_line(text: &str) -> String {
-    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+    let breaks = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
+    text.split(breaks).map(str::trim).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -240,5 +241,7 @@ mod tests {
     #[test]
     fn an_error_is_one_line() {
         assert_eq!(one_line("a\n  b\r\n\nc"), "a b c");
+        assert_eq!(one_line("a\rb\u{85}c\u{2028}d\u{2029}e\x0bf\x0cg\th\x1bi\0j\x7fk"), "a b c d e f g h i j k");
+        assert_eq!(one_line("\u{938}\u{94d}\u{200d}\u{e9} \u{a0}x"), "\u{938}\u{94d}\u{200d}\u{e9} \u{a0}x");
     }
 }

@@ -27,9 +27,12 @@ pub struct arenite_workers {
     /// Calls `job(argument)` on up to `count` threads at once, at least once, and returns when all calls have returned.
     /// The job divides itself: a late thread finds nothing to do.
     pub run: Option<unsafe extern "C" fn(user: *mut c_void, job: arenite_job, argument: *const c_void)>,
+    /// Returns true if the calling thread should return from the job because the system will soon interrupt it; the other
+    /// threads then do its work. Null for never.
+    pub should_leave: Option<unsafe extern "C" fn(user: *mut c_void) -> bool>,
 }
 
-// SAFETY: only used by the session that it was given to; the caller guarantees that `run` may be called there.
+// SAFETY: only used by the session that it was given to; the caller guarantees that its functions may be called there.
 unsafe impl Sync for arenite_workers {}
 
 impl Workers for arenite_workers {
@@ -47,6 +50,11 @@ impl Workers for arenite_workers {
             Some(run) => unsafe { run(self.user, call, (&raw const job).cast()) },
             None => job(),
         }
+    }
+
+    fn should_leave(&self) -> bool {
+        // SAFETY: as above.
+        self.should_leave.is_some_and(|should_leave| unsafe { should_leave(self.user) })
     }
 }
 
@@ -117,11 +125,16 @@ pub unsafe extern "C" fn arenite_pool_new(
             unsafe { job(*argument) }
         });
     }
+    unsafe extern "C" fn should_leave(user: *mut c_void) -> bool {
+        // SAFETY: as above.
+        unsafe { &*user.cast::<arenite_pool>() }.pool.should_leave()
+    }
     // SAFETY: see the module.
     let result = unsafe {
         place(memory, capacity, out, || {
             let pool = crate::workers::Pool::new(count);
-            let workers = arenite_workers { count: pool.count(), user: memory, run: Some(run) };
+            let (run, should_leave) = (Some(run as _), Some(should_leave as _));
+            let workers = arenite_workers { count: pool.count(), user: memory, run, should_leave };
             Ok(arenite_pool { pool, workers })
         })
     };
@@ -143,5 +156,22 @@ pub unsafe extern "C" fn arenite_pool_free(pool: *mut arenite_pool) {
     if !pool.is_null() {
         // SAFETY: see the module; no session uses the pool any more.
         unsafe { pool.drop_in_place() };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::ptr::null_mut;
+
+    use super::*;
+
+    #[test]
+    fn should_leave_is_optional() {
+        unsafe extern "C" fn always(_: *mut c_void) -> bool {
+            true
+        }
+        let workers = arenite_workers { count: 1, user: null_mut(), run: None, should_leave: None };
+        assert!(!workers.should_leave());
+        assert!(arenite_workers { should_leave: Some(always), ..workers }.should_leave());
     }
 }

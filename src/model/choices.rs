@@ -112,6 +112,10 @@ pub enum PooledActivation {
     Tanh,
     /// GELU (ModernBERT).
     Gelu,
+    /// ReLU (DistilBERT).
+    Relu,
+    /// SiLU.
+    Silu,
 }
 
 /// Two linear layers after pooling, `second(norm(f(first)))`: for embeddings `dense_2` and `dense_3`, for reranking

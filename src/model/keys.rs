@@ -518,21 +518,30 @@ impl<'g, 'a> Keys<'g, 'a> {
     pub const fn ranked_encoder(&mut self, activation: PooledActivation) -> Result<Spec<'a>, Error> {
         let decoder = tri!(self.decoder(RopeStyle::Halves));
         let encoder = tri!(self.encoder(decoder));
-        Ok(self.ranking(activation, encoder))
+        self.ranking(activation, encoder)
     }
 
     /// Adds the layers that compute a score from the pooled state, if the file has them, and the names of their
-    /// tensors.
-    pub const fn ranking(&mut self, activation: PooledActivation, spec: Spec<'a>) -> Spec<'a> {
+    /// tensors. `activation` is between the layers if the file names no other.
+    pub const fn ranking(&mut self, activation: PooledActivation, spec: Spec<'a>) -> Result<Spec<'a>, Error> {
+        const NAME: &str = "classifier.activation";
         const BOTH: &[(Role, Role)] = &[(Role::Cls, Role::Dense2), (Role::ClsOutput, Role::Dense3)];
         // Early converters gave the only layer of Jina's rerankers the name of the first.
         const ONLY: &[(Role, Role)] = &[(Role::Cls, Role::Dense3), (Role::ClsBias, Role::ClsOutputBias)];
         let (inner, out, renamed) = match (self.rows("cls.weight"), self.rows("cls.output.weight")) {
-            (0, 0) => return spec,
+            (0, 0) => return Ok(spec),
             (out, 0) => (0, out, ONLY),
             (inner, out) => (inner, out, BOTH),
         };
-        Spec { pooled_head: Some(PooledHead { inner, out, activation }), renamed, ..spec }
+        let activation = match tri!(self.text(NAME)) {
+            None => activation,
+            Some(b"tanh") => PooledActivation::Tanh,
+            Some(b"gelu") => PooledActivation::Gelu,
+            Some(b"relu") => PooledActivation::Relu,
+            Some(b"silu") => PooledActivation::Silu,
+            Some(_) => return Err(self.wrong(NAME, "is not tanh, gelu, relu or silu")),
+        };
+        Ok(Spec { pooled_head: Some(PooledHead { inner, out, activation }), renamed, ..spec })
     }
 
     /// Reads the length of values and the factor on them; `None` if they are as long as keys of `head` elements.
@@ -576,14 +585,10 @@ impl<'g, 'a> Keys<'g, 'a> {
         Ok(Spec { layers: spec.layers - unused_layers, unused_layers, ..spec })
     }
 
-    /// Reads the activation function of a decoder's feed-forward, if the file names one. Encoders read the key
-    /// themselves.
+    /// Reads the activation function of the feed-forward, if the file names one.
     #[inline(never)] // keeps its temporaries off the stack while the family reads its keys
     pub const fn activation(&mut self, spec: &mut Spec<'a>) -> Result<(), Error> {
         const NAME: &str = "hidden_activation";
-        if !matches!(spec.stack, Stack::Alone) {
-            return Ok(());
-        }
         let Some(name) = tri!(self.text(NAME)) else { return Ok(()) };
         if matches!(spec.activation, Activation::ClampedSwiglu) || matches!(spec.special, Special::Xielu(_)) {
             return Err(self.wrong(NAME, "is not supported for this architecture"));

@@ -101,6 +101,37 @@ impl Pool {
 
     /// Like [`new`](Self::new), and moves a thread of the pool to another core if it would run a job on the caller's core.
     /// Without this, Linux often runs both on one core while another program uses the other cores.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[cfg(target_os = "linux")] {
+    /// use arenite::workers::{Cores, Pool, Workers};
+    ///
+    /// unsafe extern "C" {
+    ///     safe fn sched_getcpu() -> i32;
+    ///     fn sched_setaffinity(thread: i32, bytes: usize, cores: *const u64) -> i32;
+    /// }
+    ///
+    /// /// Linux, on at most 64 cores.
+    /// #[derive(Debug)]
+    /// struct Linux;
+    ///
+    /// impl Cores for Linux {
+    ///     fn current(&self) -> usize {
+    ///         usize::try_from(sched_getcpu()).unwrap_or(usize::MAX)
+    ///     }
+    ///
+    ///     fn leave(&self, core: usize) {
+    ///         let others = !1_u64.checked_shl(core as u32).unwrap_or(0);
+    ///         // SAFETY: the function reads a set of 8 bytes. Thread 0 is the calling one.
+    ///         unsafe { sched_setaffinity(0, size_of_val(&others), &others) };
+    ///     }
+    /// }
+    ///
+    /// assert_eq!(Pool::on(&Linux, 2).count(), 2);
+    /// # }
+    /// ```
     pub fn on(cores: &'static dyn Cores, count: usize) -> Self {
         Self::start(count, Shared { cores: Some(cores), ..Shared::default() })
     }

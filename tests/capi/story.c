@@ -55,7 +55,7 @@ static int two(arenite_model *model, const uint32_t *ids, size_t count, size_t v
     arenite_context *fork;
     arenite_plan plan;
     size_t jobs = 0;
-    arenite_workers workers = {2, &jobs, run_twice};
+    arenite_workers workers = {2, &jobs, run_twice, NULL};
     arenite_options options = arenite_options_default();
     options.context = 64;
     options.contexts = 2;

@@ -41,7 +41,7 @@ pub fn settle(header: &mut Header, config: &Config, architecture: &str) -> Resul
         let Ok(spec) = Spec::read(&gguf) else { return Ok(()) };
         let checks: &[Check] = match spec.stack() {
             Stack::Alone => &[activation, caps, windows, rope_base, rope_scaling, rotated, direction],
-            Stack::Encoder => &[activation],
+            Stack::Encoder => &[activation, windows, rope_base, rope_scaling],
             _ => &[],
         };
         let found: Vec<Difference> = checks.iter().filter_map(|check| check(&spec, &gguf, config)).collect();
@@ -75,7 +75,8 @@ fn activation(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Diffe
         "gelu" if ["gemma", "spark2_5"].contains(&architecture) => "gelu_pytorch_tanh",
         "gelu_new" | "gelu_fast" | "gelu_accurate" | "gelu_python_tanh" => "gelu_pytorch_tanh",
         "gelu_python" => "gelu",
-        "swish" => "silu",
+        "swish" | "swiglu" | "SwiGLU" => "silu",
+        "geglu" => "gelu",
         name => name,
     };
     let own = match spec.activation() {
@@ -89,12 +90,7 @@ fn activation(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Diffe
     // The recurrent mixers of these models also use the function, so a key cannot change it for the feed-forward alone.
     let is_mixed = spec.recurrent().is_some_and(|mixer| mixer.kind != RecurrentKind::KimiDelta);
     let is_known = ["silu", "gelu_pytorch_tanh", "gelu", "relu", "relu2"].contains(&name);
-    // Encoders have other names for gated functions, and no key.
-    if spec.stack() != Stack::Alone && !is_known {
-        return None;
-    }
-    let is_known = is_known && !is_mixed && spec.stack() == Stack::Alone;
-    let keys = if is_known { vec![("hidden_activation", Meta::from(name))] } else { Vec::new() };
+    let keys = if is_known && !is_mixed { vec![("hidden_activation", Meta::from(name))] } else { Vec::new() };
     (name != own).then(|| Difference::new(field, name, keys))
 }
 
@@ -120,7 +116,9 @@ fn windows(spec: &Spec<'_>, _: &Gguf<'_>, config: &Config) -> Option<Difference>
     if !is_plain || types.len() != spec.layers || config.flag("use_sliding_window") == Some(false) {
         return None;
     }
-    let own: Vec<_> = (0..spec.layers).map(|index| spec.layer(index).head.window).collect();
+    // Encoders' windows have two sides and thus another length.
+    let length = |own| if spec.stack() == Stack::Encoder { window } else { own };
+    let own: Vec<_> = (0..spec.layers).map(|index| spec.layer(index).head.window.map(length)).collect();
     let wanted = types.iter().map(|kind| is_local(kind).then_some(window));
     // If no layer of the model has a window, `dropped_window` writes a note instead.
     if own.iter().all(Option::is_none) && !types.iter().all(|kind| !is_local(kind)) || wanted.eq(own) {

@@ -208,9 +208,17 @@ impl Config {
     /// Refuses a setting with any value other than `only`.
     pub fn only(&self, name: &str, only: &Value) -> Result<()> {
         match self.get(name) {
-            Some(value) if value != only => bail!("{name} in config.json is {value}: only {only} is supported"),
+            Some(value) if !is_same(value, only) => bail!("{name} in config.json is {value}: only {only} is supported"),
             _ => Ok(()),
         }
+    }
+}
+
+/// True if two values are equal. Numbers are compared as f64.
+pub fn is_same(a: &Value, b: &Value) -> bool {
+    match (a.as_f64(), b.as_f64()) {
+        (Some(a), Some(b)) => a == b,
+        _ => a == b,
     }
 }
 

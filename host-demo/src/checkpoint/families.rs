@@ -52,8 +52,8 @@ pub struct Family {
     pub made: fn(&Config) -> Result<Vec<Made>>,
     /// Tensors that become metadata in GGUF.
     pub scalars: &'static [Scalar],
-    /// True if the head is stored even if it equals the embedding, because the two have different factors.
-    pub own_head: bool,
+    /// Returns true if the head is stored even if it equals the embedding, because the two have different factors.
+    pub own_head: fn(&Config) -> bool,
     pub vocabulary: Vocabulary,
 }
 
@@ -70,7 +70,7 @@ impl Family {
         keys: |keys| keys.common(),
         made: |_| Ok(Vec::new()),
         scalars: &[],
-        own_head: false,
+        own_head: |_| false,
         vocabulary: Vocabulary::PLAIN,
     };
 

@@ -273,6 +273,16 @@ impl Keys<'_> {
         })
     }
 
+    /// Describes slopes of ALiBi that the code in transformers does not have.
+    pub fn other_slopes(&self) -> Option<String> {
+        let most = self.config.get("attn_config")?["alibi_bias_max"].as_f64()?;
+        (self.architecture == "mpt" && most != 8.0).then(|| {
+            format!(
+                "alibi_bias_max is {most}, as in training; transformers ignores it, takes 8 and thus has other results"
+            )
+        })
+    }
+
     /// Writes the pattern of local layers, if the config lists them.
     pub fn window_pattern(&mut self) {
         if let Some(types) = self.config.texts("layer_types") {

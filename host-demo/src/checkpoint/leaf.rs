@@ -20,7 +20,7 @@ pub enum Coding {
     Ternary {
         rows: usize,
         columns: usize,
-        scale: f32,
+        factor: f32,
     },
     /// 4-bit weights, the lower half of a byte first, and an 8-bit factor for each group.
     Four(FourBits),
@@ -83,12 +83,23 @@ pub struct Leaf<'f> {
     pub scale: Option<Scale>,
     /// Factors of groups of 4-bit weights.
     pub groups: &'f [u8],
+    /// If it exists, each product of a value and this number is rounded to -1, 0 or 1, and divided by the number.
+    pub rounding: Option<f32>,
 }
 
 impl<'f> Leaf<'f> {
     pub fn new(name: &str, bytes: &'f [u8], coding: Coding, shape: &[usize]) -> Self {
         let strides = contiguous(shape);
-        Self { name: name.to_owned(), bytes, coding, shape: shape.to_vec(), strides, scale: None, groups: &[] }
+        Self {
+            name: name.to_owned(),
+            bytes,
+            coding,
+            shape: shape.to_vec(),
+            strides,
+            scale: None,
+            groups: &[],
+            rounding: None,
+        }
     }
 
     /// The blocks of whole rows. `len` values from `start` on.
@@ -148,12 +159,12 @@ impl<'f> Leaf<'f> {
                     *out = if code & 8 == 0 { size } else { -size } * scale;
                 }
             }
-            Coding::Ternary { rows, columns, scale } => {
+            Coding::Ternary { rows, columns, factor } => {
                 for (i, out) in out.iter_mut().enumerate() {
                     let (row, column) = ((start + i * stride) / columns, (start + i * stride) % columns);
                     let byte = bytes.get(row % rows * columns + column).copied().unwrap_or(1);
                     let weight = f32::from(byte >> (row / rows * 2) & 3) - 1.0;
-                    *out = weight / scale;
+                    *out = weight * factor;
                 }
             }
             Coding::Blocks(kind) => self.decode_blocks(kind, start, stride, out),
@@ -164,6 +175,9 @@ impl<'f> Leaf<'f> {
                 let (row, column) = (at / scale.columns / scale.block[0], at % scale.columns / scale.block[1]);
                 *out *= scale.values.get(row * scale.across + column).copied().unwrap_or(1.0);
             }
+        }
+        if let Some(scale) = self.rounding {
+            out.iter_mut().for_each(|out| *out = (*out * scale).round_ties_even().clamp(-1.0, 1.0) / scale);
         }
     }
 }
@@ -215,7 +229,7 @@ mod tests {
 
     #[test]
     fn four_ternary_rows_in_one() {
-        let leaf = Leaf::new("x", &[0b10_00_01_10], Coding::Ternary { rows: 1, columns: 1, scale: 0.5 }, &[4, 1]);
+        let leaf = Leaf::new("x", &[0b10_00_01_10], Coding::Ternary { rows: 1, columns: 1, factor: 2.0 }, &[4, 1]);
         let mut out = [0.0; 4];
         leaf.decode(0, 1, &mut out);
         assert_eq!(out, [2.0, 0.0, -2.0, 2.0]);

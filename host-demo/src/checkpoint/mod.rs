@@ -136,6 +136,7 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
     let mut keys = Keys { config: &config, header: &mut header, architecture };
     (family.keys)(&mut keys)?;
     notes.extend(keys.dropped_window());
+    notes.extend(keys.other_slopes());
     if let Some(directory) = directory {
         pooling::keys(directory, &mut keys)?;
     }

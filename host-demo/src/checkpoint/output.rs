@@ -83,8 +83,11 @@ pub fn assemble<'f>(
             scalars.entry(key).or_default().push((place.number, value[0]));
             continue;
         }
-        if family.own_head {
-            let is_only = EMBEDDINGS.contains(&place.rest.as_str())
+        if (family.own_head)(config) {
+            let is_embedding = names::find(&tables, &place.layer, &place.rest)
+                .is_some_and(|found| found.row.1.starts_with("token_embd"));
+            let is_only = is_embedding
+                && EMBEDDINGS.contains(&place.rest.as_str())
                 && !checkpoint.tensors.iter().any(|(name, _)| HEADS.contains(&Place::of(name).rest.as_str()));
             if is_only {
                 let head = Place { layer: String::new(), number: None, rest: "lm_head.weight".to_owned() };

@@ -22,7 +22,7 @@ pub fn prepare(config: &Config, directory: Option<&Path>, checkpoint: &mut Check
     let settings = config.get("quantization_config").unwrap_or(&Value::Null);
     match method.as_str() {
         "mxfp4" => mxfp4(checkpoint)?,
-        "bitnet" => ternary(checkpoint)?,
+        "bitnet" => ternary(checkpoint, settings)?,
         "fp8" => factors(checkpoint, "_scale_inv", &settings["weight_block_size"])?,
         "modelopt" => {
             nvfp4(checkpoint)?;
@@ -146,17 +146,37 @@ fn mxfp4(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
     Ok(())
 }
 
-/// BitNet's packed weights.
-fn ternary(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
+/// BitNet's weights. With the class `autobitlinear` they have a factor, and otherwise a divisor; in the mode `online` they
+/// are stored as trained, and rounded whenever they are used.
+fn ternary(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
+    let is_automatic = settings["linear_class"] == "autobitlinear";
+    ensure!(settings["use_rms_norm"] != true, "its quantization has use_rms_norm, which is not supported");
+    if is_automatic && settings["quantization_mode"] == "online" {
+        let kept = settings["modules_to_not_convert"].as_array();
+        let is_usual = kept.is_none_or(|kept| kept.iter().all(|name| name == "lm_head"));
+        ensure!(is_usual, "its quantization has modules_to_not_convert, which is not supported");
+        for stem in ending(checkpoint, "_proj.weight") {
+            change(checkpoint, &format!("{stem}_proj.weight"), |leaf| {
+                let values = values(&Arc::new(leaf.clone()));
+                let sum: f64 = values.iter().map(|value| f64::from(value.abs())).sum();
+                leaf.rounding = Some(1.0 / ((sum / values.len().max(1) as f64) as f32).max(1e-5));
+                Ok(())
+            })?;
+        }
+        return Ok(());
+    }
     for stem in ending(checkpoint, "weight_scale") {
         let Some(scale) = checkpoint.tensors.remove(&format!("{stem}weight_scale")) else { continue };
         let scale = values(&scale).first().copied().unwrap_or(1.0);
+        let factor = if is_automatic { scale } else { 1.0 / scale };
         change(checkpoint, &format!("{stem}weight"), |leaf| {
-            if leaf.coding != Coding::U8 {
-                return Ok(());
-            }
             let [rows, columns] = leaf.shape[..] else { bail!("it is not a matrix") };
-            *leaf = Leaf::new(&leaf.name, leaf.bytes, Coding::Ternary { rows, columns, scale }, &[rows * 4, columns]);
+            if leaf.coding == Coding::U8 {
+                *leaf =
+                    Leaf::new(&leaf.name, leaf.bytes, Coding::Ternary { rows, columns, factor }, &[rows * 4, columns]);
+            } else {
+                leaf.scale = Some(Scale { values: vec![factor], columns, block: [rows, columns], across: 1 });
+            }
             Ok(())
         })?;
     }

@@ -6,7 +6,7 @@
 use anyhow::{Result, bail};
 use serde_json::Value;
 
-use super::config::Config;
+use super::config::{Config, is_same};
 
 /// Settings that change results, and the value that a family implies if it does not read them, as JSON.
 const IMPLIED: &[(&str, &str)] = &[
@@ -54,14 +54,6 @@ pub fn check(config: &Config, architecture: &str) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// True if two values are equal. Numbers are compared as f64.
-fn is_same(a: &Value, b: &Value) -> bool {
-    match (a.as_f64(), b.as_f64()) {
-        (Some(a), Some(b)) => a == b,
-        _ => a == b,
-    }
 }
 
 /// True for limits from 0 to infinity. JSON cannot express infinity, so any object, string or null counts as such.

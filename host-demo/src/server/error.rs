@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::output::one_line;
 
-/// Maximum length of a message in characters.
+/// Maximum length of a message or the name of a field in characters.
 const MOST_SAID: usize = 1000;
 
 /// The interfaces, each with its own format of errors.
@@ -48,11 +48,7 @@ pub struct ApiError {
 impl ApiError {
     /// Makes an error. Messages may quote the request, so their line breaks become spaces and long ones are truncated.
     pub fn new(status: StatusCode, message: impl Into<String>) -> Self {
-        let mut message = message.into();
-        if let Some((end, _)) = message.char_indices().nth(MOST_SAID) {
-            message.replace_range(end.., "...");
-        }
-        Self { status, message: one_line(&message), param: None, code: None }
+        Self { status, message: short_line(message.into()), param: None, code: None }
     }
 
     /// The request is invalid.
@@ -60,9 +56,9 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, message)
     }
 
-    /// A field of the request is invalid.
+    /// A field of the request is invalid. Its name may be from the request, too.
     pub fn about(param: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { param: Some(param.into()), ..Self::invalid(message) }
+        Self { param: Some(short_line(param.into())), ..Self::invalid(message) }
     }
 
     /// A field is not supported with this value and would change the answer.
@@ -138,6 +134,14 @@ impl ApiError {
     }
 }
 
+/// Truncates a text and puts it on one line.
+fn short_line(mut text: String) -> String {
+    if let Some((end, _)) = text.char_indices().nth(MOST_SAID) {
+        text.replace_range(end.., "...");
+    }
+    one_line(&text)
+}
+
 #[derive(Serialize)]
 struct ErrorBody<'e> {
     message: &'e str,
@@ -183,5 +187,8 @@ mod tests {
     fn a_message_that_quotes_a_request_is_one_line() {
         let error = ApiError::no_model("a\r\n\nb", "built-in");
         assert_eq!(error.message, "there is no model `a b` here; there is `built-in`");
+        let error = ApiError::unsupported("a\rb\u{2028}c");
+        assert_eq!(error.message, "a b c is not supported here: leave it out");
+        assert_eq!(error.param.as_deref(), Some("a b c"));
     }
 }

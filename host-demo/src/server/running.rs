@@ -158,7 +158,7 @@ impl Progress {
         masks: &mut Masks<'_>,
         scratch: &mut [u8],
         counters: &Counters,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         if self.job.settings.limit == Some(0) {
             self.finish(Finish::Length);
             return Ok(());
@@ -206,7 +206,7 @@ impl Progress {
         tokenizer: &Tokenizer<'_, '_>,
         masks: &mut Masks<'_>,
         scratch: &mut [u8],
-    ) -> Result<Option<TokenId>, Error> {
+    ) -> Result<Option<TokenId>> {
         crate::runtime::numbers(logits)?;
         let Settings { params, bias, ignore_end, table, min_tokens, stop_ids, .. } = &*self.job.settings;
         let mut sampler = Sampler::new(*params, bias, logits.len(), scratch)?;
@@ -225,7 +225,7 @@ impl Progress {
             _ => None,
         };
         if let Some(thoughts) = &mut self.thoughts
-            && let Some(token) = thoughts.forced(tokenizer, constraint.as_ref())
+            && let Some(token) = thoughts.forced(tokenizer, constraint.as_ref())?
         {
             return Ok(Some(token));
         }
@@ -239,7 +239,7 @@ impl Progress {
         };
         match token {
             Err(Error::NoTokenAllowed) if constraint.as_ref().is_some_and(Constraint::is_complete) => Ok(None),
-            token => token.map(Some),
+            token => Ok(Some(token?)),
         }
     }
 

@@ -280,6 +280,96 @@ fn settings_without_a_key_are_followed() {
     }
 }
 
+/// Values that follow from a tensor's name, as in `tiny.py`.
+fn weights(name: &str, shape: &[usize]) -> Vec<u8> {
+    let fnv = |state: u64, byte: u8| (state ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+    let mut state = name.bytes().fold(0xcbf2_9ce4_8422_2325, fnv);
+    let is_factor = shape.len() == 1 && (name.ends_with("weight") || name.ends_with("scale"));
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 48) as f32 / 131_072.0 - 0.25 + f32::from(is_factor)
+    };
+    (0..shape.iter().product()).flat_map(|_: usize| next().to_le_bytes()).collect()
+}
+
+/// Writes a checkpoint of `tiny.json`, with the tokenizer of own_commands. States of encoders are averaged.
+fn write_tiny(case: &Value, folder: &Path) {
+    let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
+    for (name, shape) in case["tensors"].as_object().unwrap() {
+        let shape: Vec<usize> = shape.as_array().unwrap().iter().map(|n| n.as_u64().unwrap() as usize).collect();
+        let start = data.len();
+        data.extend(weights(name, &shape));
+        let tensor = serde_json::json!({ "dtype": "F32", "shape": shape, "data_offsets": [start, data.len()] });
+        header.insert(name.clone(), tensor);
+    }
+    let header = Value::from(header).to_string().into_bytes();
+    let file = [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat();
+    fs::write(folder.join("model.safetensors"), file).unwrap();
+    fs::write(folder.join("config.json"), case["config"].to_string()).unwrap();
+    for name in ["tokenizer.json", "tokenizer_config.json"] {
+        fs::copy(checkpoint("own_commands").join(name), folder.join(name)).unwrap();
+    }
+    let modules = r#"[{"type": "models.Pooling", "path": "1_Pooling"}]"#;
+    fs::write(folder.join("modules.json"), modules).unwrap();
+}
+
+/// Encoders, T5 and others with settings that few models have give the results of transformers, which `tiny.py` wrote.
+#[test]
+fn rare_settings_are_followed() {
+    let directory = tempfile::tempdir().unwrap();
+    let (folder, model) = (directory.path().join("model"), directory.path().join("model.gguf"));
+    let out = directory.path().join("out.npy");
+    fs::create_dir(&folder).unwrap();
+    let all: Value = serde_json::from_slice(&fs::read(checkpoint("tiny.json")).unwrap()).unwrap();
+    let ids = |name: &str| all[name].as_array().unwrap().iter().map(Value::to_string).collect::<Vec<_>>().join(",");
+    let (tokens, decoder) = (ids("tokens"), ids("decoder"));
+    for case in all["cases"].as_array().unwrap() {
+        write_tiny(case, &folder);
+        let class = case["config"]["architectures"][0].as_str().unwrap();
+        stdout(&["convert", "hf", path(&folder), path(&model)]);
+        let which: &[&str] = match class {
+            _ if class.ends_with("ForConditionalGeneration") => {
+                &["logits", "--encoder-ids", &tokens, "--ids", &decoder]
+            }
+            _ if class.ends_with("ForCausalLM") => &["logits", "--ids", &tokens],
+            _ => &["embed", "--ids", &tokens, "--no-normalize"],
+        };
+        stdout(&[which, &["-m", path(&model), "--kv", "f32", "-o", path(&out)]].concat());
+        let (_, values) = crate::common::npy(&out);
+        for (got, want) in values.iter().zip(case["result"].as_array().unwrap()) {
+            let want = want.as_f64().unwrap();
+            // The results in the file have five decimals.
+            assert!(
+                (f64::from(*got) - want).abs() < 3e-5 * want.abs().max(1.0),
+                "{}: {got}, not {want}",
+                case["config"]
+            );
+        }
+    }
+}
+
+/// Settings that an architecture cannot follow are refused by name.
+#[test]
+fn rare_settings_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let (folder, model) = (directory.path().join("model"), directory.path().join("model.gguf"));
+    fs::create_dir(&folder).unwrap();
+    let all: Value = serde_json::from_slice(&fs::read(checkpoint("tiny.json")).unwrap()).unwrap();
+    for (class, field, value) in [
+        ("BertModel", "hidden_act", Value::from("tanh")),
+        ("Gemma3TextModel", "use_bidirectional_attention", false.into()),
+        ("ModernBertForSequenceClassification", "classifier_activation", "mish".into()),
+        ("T5ForConditionalGeneration", "feed_forward_proj", "mish".into()),
+    ] {
+        let is_class = |case: &&Value| case["config"]["architectures"][0] == class;
+        let mut case = all["cases"].as_array().unwrap().iter().find(is_class).unwrap().clone();
+        case["config"][field] = value;
+        write_tiny(&case, &folder);
+        let message = error(&["convert", "hf", path(&folder), path(&model)]);
+        assert!(message.contains(&format!("{field} in config.json is ")), "{message}");
+    }
+}
+
 /// A random LoRA of PEFT 0.21 for own_commands: its file by llama.cpp's convert_lora_to_gguf.py has the same tensors, and
 /// the merged model generates what transformers generates with the adapter merged.
 #[test]

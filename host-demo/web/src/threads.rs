@@ -92,7 +92,7 @@ unsafe extern "C" fn run(_: *mut c_void, job: arenite_job, argument: *const c_vo
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn web_workers(count: usize, out: *mut arenite_workers) {
     // SAFETY: the caller's contract.
-    unsafe { out.write(arenite_workers { count, user: null_mut(), run: Some(run) }) };
+    unsafe { out.write(arenite_workers { count, user: null_mut(), run: Some(run), should_leave: None }) };
 }
 
 /// The loop of a helper thread.

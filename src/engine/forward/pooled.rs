@@ -20,6 +20,9 @@ impl Forward<'_, '_> {
                 PooledActivation::None => {}
                 PooledActivation::Tanh => between.iter_mut().for_each(|x| *x = libm::tanhf(*x)),
                 PooledActivation::Gelu => compute.kernels.activate(Activation::GeluErf, between, None),
+                // Without kernels: these are rare, and a build may have no kernel for ReLU.
+                PooledActivation::Relu => between.iter_mut().for_each(|x| *x = x.max(0.0)),
+                PooledActivation::Silu => compute.kernels.activate(Activation::Silu, between, None),
             }
             let norm = weights.vector(Role::ClsNorm, 0);
             if !norm.is_empty() {

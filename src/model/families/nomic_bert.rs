@@ -92,5 +92,5 @@ const fn both_ways<'a>(keys: &mut Keys<'_, 'a>, style: RopeStyle) -> Result<Spec
     let decoder = tri!(keys.rms_decoder(style));
     let encoder = tri!(keys.encoder(decoder));
     keys.known("classifier.pooling_type"); // of rerankers
-    Ok(keys.ranking(PooledActivation::Gelu, encoder))
+    keys.ranking(PooledActivation::Gelu, encoder)
 }

@@ -22,7 +22,7 @@ pub(super) const fn qwen3<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
         qkv_bias: Need::Optional,
         linear_bias: Need::Optional,
         qk_norm: QkNorm::Head,
-        ..keys.ranking(PooledActivation::None, spec)
+        ..tri!(keys.ranking(PooledActivation::None, spec))
     })
 }
 

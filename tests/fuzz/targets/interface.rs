@@ -166,7 +166,7 @@ fuzz_target!(|case: Case| {
     let (_model, model) = object!(arenite_model_size(), arenite_model_new, bytes.as_ptr(), bytes.len());
     // SAFETY: a model or null, as in all calls below.
     let vocab = unsafe { arenite_model_vocab(model) };
-    let workers = arenite_workers { count: (case.threads % 4).into(), user: null_mut(), run: None };
+    let workers = arenite_workers { count: (case.threads % 4).into(), user: null_mut(), run: None, should_leave: None };
     let options = arenite_options {
         context: usize::from(case.context) % 65,
         batch: usize::from(case.batch) % 17,

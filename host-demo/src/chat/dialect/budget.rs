@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use anyhow::{Context, Result};
 use arenite::TokenId;
 use arenite::grammar::Constraint;
 use arenite::tokenizer::{Encode, Tokenizer};
@@ -31,19 +32,28 @@ impl ThoughtBudget {
 
     /// Returns the next token that closes the thought; `None` while the budget lasts. `constraint` is the grammar that
     /// applies here: tokens that it does not allow are not forced.
-    pub fn forced(&mut self, tokenizer: &Tokenizer<'_, '_>, constraint: Option<&Constraint<'_>>) -> Option<TokenId> {
+    ///
+    /// # Errors
+    ///
+    /// The vocabulary cannot encode the text that closes the thought.
+    pub fn forced(
+        &mut self,
+        tokenizer: &Tokenizer<'_, '_>,
+        constraint: Option<&Constraint<'_>>,
+    ) -> Result<Option<TokenId>> {
         if self.left == 0 && self.forced.is_empty() && self.reader.is_thinking() {
             let how = Encode { add_special: false, parse_special: true };
-            let closing = text::encode(tokenizer, self.reader.closing(self.has_closed).as_bytes(), how);
-            self.forced.extend(closing.unwrap_or_default());
+            let closing = self.reader.closing(self.has_closed);
+            let ids = text::encode(tokenizer, closing.as_bytes(), how);
+            self.forced.extend(ids.with_context(|| format!("cannot close the thought with {closing:?}"))?);
             self.has_closed = true;
         }
         let next = self.forced.pop_front();
         if next.zip(constraint).is_some_and(|(token, constraint)| !constraint.allows(tokenizer, token)) {
             self.forced.clear();
-            return None;
+            return Ok(None);
         }
-        next
+        Ok(next)
     }
 
     /// Adds the text of a token. Returns false if no further thought can follow.

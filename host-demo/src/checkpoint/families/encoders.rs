@@ -1,6 +1,7 @@
 //! Encoders: BERT and its variants, with sentence-transformers' modules.
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
+use serde_json::Value;
 
 use super::{Family, Vocabulary};
 use crate::checkpoint::changes::{same, stacked_columns, stacked_rows, used_positions};
@@ -126,9 +127,11 @@ fn nomic(keys: &mut Keys<'_>) -> Result<()> {
         (Some(2048), 2048) => keys.set("context_length", 512u32),
         _ => {}
     }
-    for (name, want) in [("prenorm", false), ("rotary_emb_interleaved", false), ("causal", false)] {
-        c.only(name, &serde_json::Value::Bool(want))?;
+    for name in ["prenorm", "rotary_emb_interleaved", "causal", "parallel_block", "use_rms_norm"] {
+        c.only(name, &Value::Bool(false))?;
     }
+    c.only("rotary_emb_fraction", &Value::from(1.0))?;
+    c.only("rotary_emb_scale_base", &Value::Null)?;
     ensure!(
         c.text("activation_function").is_none_or(|name| name == if experts { "gelu" } else { "swiglu" }),
         "activation_function in config.json is not that of Nomic's models: not supported"
@@ -152,7 +155,7 @@ const TYPED: Vocabulary = Vocabulary { token_types: true, ..Vocabulary::PLAIN };
 #[rustfmt::skip]
 pub const ALL: &[Family] = &[
     Family {
-        classes: &["BertModel", "BertForMaskedLM", "BertForPreTraining", "CamembertModel"],
+        classes: &["BertModel", "BertForMaskedLM", "BertForPreTraining"],
         architecture: "bert",
         names: &[BERT, NO_POOLER, TRAINING],
         keys: bert,
@@ -172,21 +175,23 @@ pub const ALL: &[Family] = &[
         architecture: "bert",
         names: &[DISTILLED, BERT, TRAINING],
         keys: |k| {
-            let c = k.config;
             k.block_count()?;
             k.number("context_length", &["max_position_embeddings"])?;
             k.number("embedding_length", &["dim"])?;
             k.number("feed_forward_length", &["hidden_dim"])?;
             k.number("attention.head_count", &["n_heads"])?;
-            k.set("attention.layer_norm_epsilon", c.float(&["layer_norm_eps"])?.unwrap_or(1e-12));
+            k.set("attention.layer_norm_epsilon", 1e-12f32);
             k.set("attention.causal", false);
+            if k.config.classes().contains(&"DistilBertForSequenceClassification") {
+                k.set("classifier.activation", "relu");
+            }
             Ok(())
         },
         vocabulary: TYPED,
         ..Family::PLAIN
     },
     Family {
-        classes: &["RobertaModel", "XLMRobertaModel", "RobertaForMaskedLM", "XLMRobertaForMaskedLM"],
+        classes: &["RobertaModel", "XLMRobertaModel", "CamembertModel", "RobertaForMaskedLM", "XLMRobertaForMaskedLM", "CamembertForMaskedLM"],
         architecture: "bert",
         names: &[&[("embeddings.position_embeddings", "position_embd", used_positions)], BERT, NO_POOLER, TRAINING],
         keys: roberta,
@@ -194,7 +199,7 @@ pub const ALL: &[Family] = &[
         ..Family::PLAIN
     },
     Family {
-        classes: &["RobertaForSequenceClassification", "XLMRobertaForSequenceClassification"],
+        classes: &["RobertaForSequenceClassification", "XLMRobertaForSequenceClassification", "CamembertForSequenceClassification"],
         architecture: "bert",
         names: &[&[("embeddings.position_embeddings", "position_embd", used_positions)], BERT, CLASSIFIER],
         keys: roberta,
@@ -224,7 +229,13 @@ pub const ALL: &[Family] = &[
             ("layer_norm_1", "attn_norm_2", same),
             ("layer_norm_2", "layer_output_norm", same),
         ], BERT, NO_POOLER, TRAINING],
-        keys: bert,
+        keys: |k| {
+            k.config.only("position_embedding_type", &"alibi".into())?;
+            if k.config.text("feed_forward_type") != Some("original") {
+                k.config.only("feed_forward_type", &"geglu".into())?;
+            }
+            bert(k)
+        },
         vocabulary: TYPED,
         ..Family::PLAIN
     },
@@ -285,6 +296,9 @@ pub const ALL: &[Family] = &[
             k.set("rope.scaling.type", "none");
             k.set("attention.layer_norm_rms_epsilon", c.float(&["norm_eps"])?.unwrap_or(1e-6));
             k.maybe("context_length", &["max_length", "max_position_embeddings"])?;
+            for (name, only) in [("rope", true), ("rms_norm", true), ("ngpt", false)] {
+                c.only(name, &Value::Bool(only))?;
+            }
             k.set("pooling_type", 2u32);
             Ok(())
         },
@@ -297,7 +311,7 @@ pub const ALL: &[Family] = &[
         keys: |k| {
             k.common()?;
             k.set("attention.causal", false);
-            k.set("rope.scaling.type", "none");
+            k.unscaled();
             Ok(())
         },
         ..Family::PLAIN
@@ -327,10 +341,22 @@ fn modern(keys: &mut Keys<'_>) -> Result<()> {
     let c = keys.config;
     keys.number("attention.sliding_window", &["local_attention"])?;
     keys.maybe("attention.sliding_window_pattern", &["global_attn_every_n_layers"])?;
-    keys.set("rope.scaling.type", "none");
+    let period = c.number(&["global_attn_every_n_layers"])?.unwrap_or(3).max(1) as usize;
+    let types = c.texts("layer_types").unwrap_or_default();
+    if !types.iter().enumerate().all(|(layer, kind)| (*kind == "sliding_attention") == (layer % period != 0)) {
+        keys.window_pattern();
+    }
+    keys.unscaled();
     keys.vocab_size()?;
     if let Some(name) = c.text("hidden_activation") {
         keys.set("hidden_activation", name);
+    }
+    match c.text("classifier_activation") {
+        None | Some("gelu") => {}
+        _ if !c.classes().contains(&"ModernBertForSequenceClassification") => {}
+        Some("swish") => keys.set("classifier.activation", "silu"),
+        Some(name @ ("relu" | "silu" | "tanh")) => keys.set("classifier.activation", name),
+        Some(name) => bail!("classifier_activation in config.json is {name}: not supported"),
     }
     Ok(())
 }

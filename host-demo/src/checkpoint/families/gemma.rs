@@ -247,7 +247,11 @@ pub const ALL: &[Family] = &[
         classes: &["Gemma3TextModel"],
         architecture: "gemma-embedding",
         names: &[SHORT_NORMS, AFTER_ATTENTION],
-        keys: third,
+        keys: |k| {
+            let name = "use_bidirectional_attention";
+            ensure!(k.config.flag(name) == Some(true), "{name} in config.json is not true: not supported for this class");
+            third(k)
+        },
         vocabulary: NO_SPACE,
         ..Family::PLAIN
     },

@@ -198,7 +198,7 @@ pub const ALL: &[Family] = &[
             k.set("attention.max_alibi_bias", 8.0f32);
             Ok(())
         },
-        own_head: true,
+        own_head: |_| true,
         ..Family::PLAIN
     },
     Family {

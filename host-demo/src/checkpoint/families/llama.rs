@@ -154,6 +154,9 @@ pub const ALL: &[Family] = &[
         keys: |k| {
             k.common()?;
             k.set("attention.layer_norm_epsilon", 1e-5f32);
+            if k.config.get("rms_norm_eps").is_some() {
+                k.set("attention.layer_norm_rms_epsilon", 1e-5f32); // the model's code ignores the field
+            }
             k.maybe_float("attention.clamp_kqv", &["clip_qkv"])
         },
         ..Family::PLAIN

@@ -39,6 +39,10 @@ pub const ALL: &[Family] = &[
         ]],
         keys: |k| {
             llama::keys(k)?;
+            // The code in transformers ignores these fields, so that another value has no certain meaning.
+            for (name, only) in [("route_norm", true.into()), ("score_func", "sigmoid".into()), ("n_group", 1.into())] {
+                k.config.only(name, &only)?;
+            }
             k.maybe("expert_shared_count", &["num_shared_experts"])?;
             k.maybe("expert_feed_forward_length", &["moe_intermediate_size"])?;
             k.maybe("leading_dense_block_count", &["num_dense_layers"])?;

@@ -382,7 +382,7 @@ pub const ALL: &[Family] = &[
             Ok(())
         },
         vocabulary: Vocabulary { multiple: 16, ..Vocabulary::PLAIN },
-        own_head: true,
+        own_head: |_| true,
         ..Family::PLAIN
     },
     Family {

@@ -1,9 +1,10 @@
 //! T5, mT5 and UMT5, and T5's encoder alone.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use super::Family;
 use crate::checkpoint::changes::same;
+use crate::checkpoint::config::Config;
 use crate::checkpoint::keys::Keys;
 use crate::checkpoint::names::Row;
 
@@ -56,7 +57,37 @@ fn encoder(keys: &mut Keys<'_>) -> Result<()> {
     keys.key_length(width);
     keys.float("attention.layer_norm_epsilon", &["layer_norm_epsilon"])?;
     keys.number("attention.relative_buckets_count", &["relative_attention_num_buckets"])?;
-    keys.float("attention.layer_norm_rms_epsilon", &["layer_norm_epsilon"])
+    keys.float("attention.layer_norm_rms_epsilon", &["layer_norm_epsilon"])?;
+    activation(keys)
+}
+
+/// Writes the activation function of the feed-forward, if it is not the usual one: the approximate GELU with a gate, ReLU
+/// without.
+fn activation(keys: &mut Keys<'_>) -> Result<()> {
+    let c = keys.config;
+    let stated = c.text("feed_forward_proj").unwrap_or("relu");
+    let (is_gated, name) = stated.strip_prefix("gated-").map_or((false, stated), |name| (true, name));
+    let name = match c.text("dense_act_fn").unwrap_or(name) {
+        "gelu" if is_gated && c.get("dense_act_fn").is_none() => "gelu_pytorch_tanh",
+        "gelu_new" | "gelu_pytorch_tanh" => "gelu_pytorch_tanh",
+        "swish" | "silu" => "silu",
+        name @ ("gelu" | "relu") => name,
+        _ => bail!(
+            "feed_forward_proj in config.json is {stated}: not supported for the architecture {}",
+            keys.architecture
+        ),
+    };
+    if name != if is_gated { "gelu_pytorch_tanh" } else { "relu" } {
+        keys.set("hidden_activation", name);
+    }
+    Ok(())
+}
+
+/// Returns true if the states are not scaled before the head, though the embedding may be the head. In GGUF, only files
+/// without a head of their own have scaled states.
+fn is_unscaled(config: &Config) -> bool {
+    let scales = config.flag("scale_decoder_outputs").or(config.flag("tie_word_embeddings"));
+    scales == Some(false) || config.classes().contains(&"MT5ForConditionalGeneration")
 }
 
 #[rustfmt::skip]
@@ -70,6 +101,7 @@ pub const ALL: &[Family] = &[
             k.maybe("decoder_block_count", &["num_decoder_layers"])?;
             k.number("decoder_start_token_id", &["decoder_start_token_id", "pad_token_id"])
         },
+        own_head: is_unscaled,
         ..Family::PLAIN
     },
     Family { classes: &["T5EncoderModel"], architecture: "t5encoder", names: &[T5], keys: encoder, ..Family::PLAIN },
