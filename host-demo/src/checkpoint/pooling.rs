@@ -72,7 +72,9 @@ pub fn keys(directory: &Path, keys: &mut Keys<'_>) -> Result<()> {
             _ => {}
         }
     }
-    match keys.config.text("classifier_pooling") {
+    // The field has no effect without a classifier.
+    let ranks = ranks(keys);
+    match keys.config.text("classifier_pooling").filter(|name| ranks || matches!(*name, "mean" | "cls")) {
         Some("mean") => keys.set("classifier.pooling_type", 1u32),
         Some("cls") => keys.set("classifier.pooling_type", 2u32),
         Some(other) => bail!("classifier_pooling in config.json is {other}: mean and cls are supported"),
@@ -99,10 +101,14 @@ fn pooling(settings: &Value) -> Result<u32> {
     })
 }
 
+/// Returns true if the model is a classifier.
+fn ranks(keys: &Keys<'_>) -> bool {
+    keys.config.classes().iter().any(|class| class.ends_with("ForSequenceClassification"))
+}
+
 /// Writes the names of a classifier's outputs; a reranker's only output has no name.
 fn labels(keys: &mut Keys<'_>) {
-    let ranks = keys.config.classes().iter().any(|class| class.ends_with("ForSequenceClassification"));
-    if !ranks {
+    if !ranks(keys) {
         return;
     }
     keys.set("pooling_type", 4u32);

@@ -212,6 +212,14 @@ fn what_cannot_be_converted_is_said() {
         message.contains("rope_type in config.json is longrope: not supported for the architecture llama"),
         "{message}"
     );
+    let message = copy(
+        &|config| {
+            config["architectures"] = serde_json::json!(["AfmoeForCausalLM"]);
+            config["route_norm"] = false.into();
+        },
+        none,
+    );
+    assert!(message.contains("route_norm in config.json is false"), "{message}");
     let message = copy(&|config| config["hidden_act"] = "mish".into(), none);
     assert!(message.contains("hidden_act in config.json is mish"), "{message}");
     let message = copy(&|config| config["quantization_config"] = serde_json::json!({"quant_method": "awq"}), none);
@@ -367,6 +375,16 @@ fn rare_settings_are_refused() {
         write_tiny(&case, &folder);
         let message = error(&["convert", "hf", path(&folder), path(&model)]);
         assert!(message.contains(&format!("{field} in config.json is ")), "{message}");
+    }
+    // Positions with other slopes are those of the training, but not those of transformers.
+    let is_mpt = |case: &&Value| case["config"]["architectures"][0] == "MptForCausalLM";
+    let mut case = all["cases"].as_array().unwrap().iter().find(is_mpt).unwrap().clone();
+    for (most, is_said) in [(8, false), (16, true)] {
+        case["config"]["attn_config"]["alibi_bias_max"] = most.into();
+        write_tiny(&case, &folder);
+        let ran = arenite(&["convert", "hf", path(&folder), path(&model)]);
+        let stderr = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(stderr.contains("alibi_bias_max is 16"), is_said, "{stderr}");
     }
 }
 

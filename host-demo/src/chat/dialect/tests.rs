@@ -390,3 +390,23 @@ fn a_call_that_the_limit_cut_after_another_is_not_content() {
         assert!(content.is_empty() && !calls.is_empty(), "{form}{cut}: {content:?}");
     }
 }
+
+/// A vocabulary that cannot encode the text that closes a thought gives an error: the thought would not end.
+#[test]
+fn a_budget_reports_errors_of_the_vocabulary() {
+    use crate::gguf_writer::{Header, Meta};
+    let mut header = Header::new();
+    header.set("tokenizer.ggml.model", "llama");
+    header.set("tokenizer.ggml.tokens", Meta::strings(["<unk>", "a"]));
+    header.set("tokenizer.ggml.scores", Meta::array([0.0f32, 0.0]));
+    header.set("tokenizer.ggml.token_type", Meta::array([2i32, 1]));
+    header.set(crate::normalizer::KEY, "Upside");
+    let file = header.write(std::io::Cursor::new(Vec::new())).unwrap().finish().unwrap().into_inner();
+    let (gguf, mut memory) = (arenite::Gguf::parse(&file).unwrap(), Vec::new());
+    let tokenizer = crate::text::tokenizer(&gguf, &mut memory).unwrap();
+    let mut budget = ThoughtBudget::new(reader("<think>\n"), 1);
+    assert_eq!(budget.forced(&tokenizer, None).unwrap(), None);
+    assert!(budget.push("Hm."));
+    let error = format!("{:#}", budget.forced(&tokenizer, None).unwrap_err());
+    assert!(error.contains("cannot close the thought") && error.contains("Upside"), "{error}");
+}
