@@ -170,8 +170,9 @@ impl ModelFile {
     pub fn held(&self) -> &'static str {
         #[cfg(target_os = "linux")]
         {
-            let large = |bytes| if let &Bytes::Large(ref pages) = bytes { Some(pages) } else { None };
-            let pages = || self.held.iter().filter_map(large);
+            let pages = || {
+                self.held.iter().filter_map(|bytes| if let Bytes::Large(pages) = bytes { Some(pages) } else { None })
+            };
             if pages().any(LargePages::is_copying) {
                 return "read in place, being copied to large pages";
             }
