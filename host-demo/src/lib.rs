@@ -36,6 +36,7 @@ mod loaded;
 mod log_probs;
 mod mapped;
 mod model_file;
+mod model_name;
 mod new_file;
 mod new_model;
 mod normalizer;

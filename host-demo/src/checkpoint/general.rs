@@ -1,38 +1,107 @@
-//! `general.*`: the name and size of a model.
+//! `general.*`: the name, size and origin of a model, and its recommended sampling.
+//!
+//! They come from the model card (`README.md`), from the name in the config or of the directory, and from
+//! `generation_config.json`, by the rules of llama.cpp's converter.
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
 
+use super::config::{self, Config};
 use super::output::Output;
 use crate::gguf_writer::Header;
+use crate::model_name::Components;
 
-/// Writes the name, derived from the directory's, and the size.
-pub fn write(header: &mut Header, path: &Path, outputs: &[Output<'_>]) {
-    let name = path.canonicalize().ok();
-    let name = name.as_deref().unwrap_or(path);
-    let name = if name.is_dir() { name.file_name() } else { name.file_stem() };
-    if let Some(name) = name.and_then(|name| name.to_str()) {
-        header.set("general.name", title(name).as_str());
+/// Keys, and the fields of a model card that they come from.
+const CARD: [(&str, &[&str]); 11] = [
+    ("name", &["name", "model_name"]),
+    ("author", &["author", "model_author", "model_creator"]),
+    ("version", &["version", "model_version"]),
+    ("organization", &["organization", "model_organization"]),
+    ("description", &["description", "model_description"]),
+    ("finetune", &["finetune", "model_finetune"]),
+    ("basename", &["basename", "model_basename", "model_type"]),
+    ("size_label", &["size_label", "model_size_label"]),
+    ("license", &["license"]),
+    ("license.name", &["license_name"]),
+    ("license.link", &["license_link"]),
+];
+
+/// Keys under `general.sampling`, and the fields of `generation_config.json` that they come from.
+const SAMPLING: [(&str, &[&str]); 11] = [
+    ("top_k", &["top_k"]),
+    ("top_p", &["top_p"]),
+    ("min_p", &["min_p"]),
+    ("xtc_probability", &["xtc_probability"]),
+    ("xtc_threshold", &["xtc_threshold"]),
+    ("temp", &["temperature"]),
+    ("penalty_last_n", &["penalty_last_n"]),
+    ("penalty_repeat", &["penalty_repeat", "repetition_penalty"]),
+    ("mirostat", &["mirostat"]),
+    ("mirostat_tau", &["mirostat_tau"]),
+    ("mirostat_eta", &["mirostat_eta"]),
+];
+
+/// Sampling keys that are integers.
+const INTEGERS: [&str; 3] = ["top_k", "penalty_last_n", "mirostat"];
+
+/// Writes the keys of the model at `path`. `directory` has its config.
+pub fn write(header: &mut Header, path: &Path, directory: Option<&Path>, config: &Config, outputs: &[Output<'_>]) {
+    let mut values = directory.map(card).unwrap_or_default();
+    let stated = config.text("_name_or_path").filter(|name| name.matches('/').count() <= 1 && !name.is_empty());
+    let own = path.canonicalize().ok();
+    let own = own.as_deref().unwrap_or(path);
+    let own = if own.is_dir() { own.file_name() } else { own.file_stem() };
+    let weights = outputs.iter().map(|output| output.len() as u64).sum();
+    for id in stated.into_iter().chain(own.and_then(|name| name.to_str())) {
+        for (key, value) in Components::of(id, weights).keys() {
+            values.entry(key).or_insert(value);
+        }
     }
-    header.set("general.size_label", size_label(outputs).as_str());
+    values.entry("size_label").or_insert_with(|| size_label(outputs));
+    for (key, value) in values {
+        header.set(&format!("general.{key}"), value.as_str());
+    }
+    if let Some(directory) = directory {
+        sampling(header, directory);
+    }
 }
 
-/// Capitalizes a name as llama.cpp's converter does for directories: `my-model-v2` becomes `My Model v2`.
-fn title(name: &str) -> String {
-    let word = |word: &str| {
-        let version = word.strip_prefix('v').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
-        let lower = word.chars().any(char::is_alphabetic) && !word.chars().any(char::is_uppercase);
-        if !lower || version || word.starts_with(|c: char| c.is_ascii_digit()) {
-            return word.to_owned();
+/// Reads the fields of a model card that are plain text.
+fn card(directory: &Path) -> BTreeMap<&'static str, String> {
+    let text = fs::read_to_string(directory.join("README.md")).unwrap_or_default();
+    let mut lines = text.lines();
+    if lines.next() != Some("---") {
+        return BTreeMap::new();
+    }
+    let fields: BTreeMap<&str, &str> = lines.take_while(|line| *line != "---").filter_map(field).collect();
+    CARD.iter()
+        .filter_map(|(key, names)| Some((*key, (*names.iter().find_map(|name| fields.get(name))?).to_owned())))
+        .collect()
+}
+
+/// Reads `name: value`, unless the value is a list, an object, or text of several lines.
+fn field(line: &str) -> Option<(&str, &str)> {
+    let (name, value) = line.split_once(": ")?;
+    let value = value.split_once(" #").map_or(value, |(value, _)| value).trim();
+    let plain = value.starts_with(|c: char| c.is_alphanumeric()) && !value.contains(": ");
+    let quoted = ['"', '\''].iter().find_map(|quote| value.strip_prefix(*quote)?.strip_suffix(*quote));
+    let value = if plain { Some(value) } else { quoted.filter(|value| !value.contains(['\\', '\''])) };
+    value.filter(|value| !matches!(*value, "null" | "")).map(|value| (name, value))
+}
+
+/// Writes the recommended sampling.
+fn sampling(header: &mut Header, directory: &Path) {
+    let Ok(settings) = config::json(&directory.join("generation_config.json")) else { return };
+    for (key, names) in SAMPLING {
+        let Some(value) = names.iter().find_map(|name| settings.get(name)?.as_f64()) else { continue };
+        let key_of = format!("general.sampling.{key}");
+        if INTEGERS.contains(&key) {
+            header.set(&key_of, value as i32);
+        } else {
+            header.set(&key_of, value as f32);
         }
-        let mut after = false;
-        let capital = |c: char| {
-            let new = if after { c.to_lowercase().to_string() } else { c.to_uppercase().to_string() };
-            after = c.is_alphabetic();
-            new
-        };
-        word.chars().map(capital).collect()
-    };
-    name.split(['-', ' ']).filter(|part| !part.is_empty()).map(word).collect::<Vec<_>>().join(" ")
+    }
 }
 
 /// Abbreviates the number of weights; with experts, their number and the size of one with all shared weights.
@@ -77,10 +146,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_sizes() {
-        assert_eq!(title("llama_mha"), "Llama_Mha");
-        assert_eq!(title("Llama-3.2-1b-instruct"), "Llama 3.2 1b Instruct");
-        assert_eq!(title("gemma3n-v2"), "Gemma3N v2");
+    fn fields_of_cards() {
+        assert_eq!(field("license: apache-2.0"), Some(("license", "apache-2.0")));
+        assert_eq!(field("model_name: \"A name\"  # theirs"), Some(("model_name", "A name")));
+        for line in ["tags:", "- text: a", "language: [en]", "description: >", "name: null", "text"] {
+            assert!(field(line).is_none_or(|(name, _)| name.starts_with('-')), "{line}");
+        }
+    }
+
+    #[test]
+    fn sizes() {
         assert_eq!(rounded(1_234_567_890), "1.2B");
         assert_eq!(rounded(152_000), "152K");
         assert_eq!(rounded(22_700_000), "23M");

@@ -11,6 +11,7 @@
 //! | `agreement` | checks that the model that the core reads follows the config |
 //! | `settings` | checks that settings that were not read have no effect |
 //! | `plain`, `openai_whisper` | checkpoints that store their settings with the tensors |
+//! | `reranker`, `pooling` | heads that are not those of a language model |
 //! | `output` | the new file's tensors |
 
 mod agreement;
@@ -27,6 +28,7 @@ mod output;
 mod plain;
 mod pooling;
 mod quantized;
+mod reranker;
 mod settings;
 mod tensors;
 mod torch;
@@ -124,6 +126,10 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
     if let Some(directory) = directory {
         pooling::dense(directory, &mut outputs)?;
     }
+    let reranker = directory.filter(|directory| reranker::is(&config, directory));
+    if let Some(directory) = reranker {
+        reranker::head(&config, directory, &mut outputs)?;
+    }
     choose_types(&mut outputs, request.mix, &config, architecture)?;
 
     let mut header = Header::new();
@@ -132,13 +138,16 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
         header.set(key, value);
     }
     header.set("general.type", "model");
-    general::write(&mut header, request.from, &outputs);
+    general::write(&mut header, request.from, directory, &config, &outputs);
     let mut keys = Keys { config: &config, header: &mut header, architecture };
     (family.keys)(&mut keys)?;
     notes.extend(keys.dropped_window());
     notes.extend(keys.other_slopes());
     if let Some(directory) = directory {
         pooling::keys(directory, &mut keys)?;
+    }
+    if reranker.is_some() {
+        reranker::keys(&mut keys);
     }
     header.set("general.file_type", file_type(&outputs, request.mix));
     header.set("general.quantization_version", 2u32);

@@ -223,6 +223,16 @@ impl<'f> Output<'f> {
         Self { name, shape, kind: TensorType::F32, values: Values::Views(views) }
     }
 
+    /// Makes a tensor from rows of this matrix.
+    pub fn rows(&self, name: &str, rows: &[usize]) -> Result<Self> {
+        let Values::Views(views) = &self.values else { bail!("{} is not a stored matrix", self.name) };
+        let [view] = &views[..] else { bail!("{} has several parts", self.name) };
+        let views = rows.iter().map(|row| view.clone().slice(0, *row, 1)).collect::<Result<Vec<_>>>()?;
+        let mut shape = self.shape.clone();
+        shape[0] = rows.len();
+        Ok(Self::of_views(name.to_owned(), shape, views))
+    }
+
     fn of_parts(name: String, mut parts: Parts<'f>) -> Result<Self> {
         parts.parts.sort_by_key(|(order, _)| *order);
         let (_, first) = parts.parts.first().context("a tensor of no parts")?;

@@ -30,7 +30,7 @@ const FILES: [&str; 6] =
 
 /// Writes the vocabulary; returns lines for people.
 pub fn write(wanted: &Wanted<'_>, header: &mut Header) -> Result<Vec<String>> {
-    let path = find(wanted.directory)?;
+    let path = find(wanted)?;
     let name = || format!("the tokenizer {}", path.display());
     let file = fs::read(&path).with_context(|| format!("cannot read {}", name()))?;
     let folder = path.parent().unwrap_or(Path::new("."));
@@ -43,7 +43,8 @@ pub fn has(directory: &Path) -> bool {
 }
 
 /// Returns the file with the vocabulary.
-fn find(directory: &Path) -> Result<PathBuf> {
+fn find(wanted: &Wanted<'_>) -> Result<PathBuf> {
+    let directory = wanted.directory;
     if directory.is_file() {
         return Ok(directory.to_owned());
     }
@@ -57,6 +58,7 @@ fn find(directory: &Path) -> Result<PathBuf> {
         [] => bail!("there is no tokenizer in {}: none of {}", directory.display(), FILES.join(", ")),
         [json, model, ..]
             if json.ends_with("tokenizer.json")
+                && wanted.architecture != "gemma4" // which has merges
                 && !is_byte_level(json)
                 && model.extension().is_some_and(|kind| kind == "model") =>
         {
@@ -68,6 +70,8 @@ fn find(directory: &Path) -> Result<PathBuf> {
 
 fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &mut Header) -> Result<Vec<String>> {
     let mut notes = Vec::new();
+    // As an added token, the unknown token is a control token.
+    let mut unknown = None;
     let settings = special::config(folder);
     let mut vocabulary = match *file {
         [_, _, 0, 0, ..] => {
@@ -104,7 +108,8 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
         }
         _ => {
             let mut vocabulary = sentencepiece::read(file)?;
-            added(&mut vocabulary, folder, &settings, wanted.rows)?;
+            unknown = vocabulary.unknown();
+            added(&mut vocabulary, folder, &settings, wanted)?;
             // Ids come from the settings, as in llama.cpp. Default values are not written.
             let is_spm = vocabulary.keys.contains(&("model", Meta::from("llama")));
             vocabulary.keys.retain(|(key, value)| match *key {
@@ -118,7 +123,8 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
         }
     };
     vocabulary.chat_template = special::chat_template(folder, &settings)?;
-    finish(wanted, vocabulary, header)?;
+    let unknown = unknown.or(vocabulary.unknown());
+    finish(wanted, vocabulary, unknown, header)?;
     Ok(notes)
 }
 
@@ -127,15 +133,15 @@ pub fn write_json(wanted: &Wanted<'_>, json: &Value, header: &mut Header) -> Res
     let model = json::Model { architecture: wanted.architecture, pre: None };
     let vocabulary = json::read(&model, json, &mut Vec::new())?;
     Special::of(Some(json), &Value::Null, wanted.config, &vocabulary.ids()).write(header);
-    finish(wanted, vocabulary, header)
+    let unknown = vocabulary.unknown();
+    finish(wanted, vocabulary, unknown, header)
 }
 
 /// Writes a vocabulary by the family's rules.
-fn finish(wanted: &Wanted<'_>, mut vocabulary: Vocabulary, header: &mut Header) -> Result<()> {
+fn finish(wanted: &Wanted<'_>, mut vocabulary: Vocabulary, unknown: Option<u32>, header: &mut Header) -> Result<()> {
     adjust(wanted, &mut vocabulary);
     // Written only if llama.cpp's default is another token.
     let default = if vocabulary.keys.contains(&("model", Meta::from("t5"))) { 2 } else { 0 };
-    let unknown = vocabulary.tokens.iter().find(|(_, token)| token.kind == UNKNOWN).map(|(id, _)| *id);
     if let Some(unknown) = unknown.filter(|id| *id != default)
         && !header.has("tokenizer.ggml.unknown_token_id")
     {
@@ -183,7 +189,7 @@ fn adjust(wanted: &Wanted<'_>, vocabulary: &mut Vocabulary) {
 }
 
 /// Adds the added tokens of a SentencePiece vocabulary.
-fn added(vocabulary: &mut Vocabulary, folder: &Path, settings: &Value, rows: usize) -> Result<()> {
+fn added(vocabulary: &mut Vocabulary, folder: &Path, settings: &Value, wanted: &Wanted<'_>) -> Result<()> {
     let mut tokens = BTreeMap::new();
     if let Ok(file) = fs::read(folder.join("added_tokens.json")) {
         let json: Value = serde_json::from_slice(&file).context("added_tokens.json is not JSON")?;
@@ -197,12 +203,17 @@ fn added(vocabulary: &mut Vocabulary, folder: &Path, settings: &Value, rows: usi
         let text = if control { text.to_owned() } else { text.replace('▁', " ") };
         tokens.insert(id, (text, if control { CONTROL } else { USER_DEFINED }));
     }
+    if let (true, Ok(file)) = (wanted.rules.added_in_json, fs::read(folder.join("tokenizer.json"))) {
+        let json: Value = serde_json::from_slice(&file).context("tokenizer.json is not JSON")?;
+        for token in json["added_tokens"].as_array().into_iter().flatten() {
+            let (Some(id), Some(text)) = (token["id"].as_u64(), token["content"].as_str()) else { continue };
+            tokens.insert(id, (text.to_owned(), if token["special"] == true { CONTROL } else { USER_DEFINED }));
+        }
+    }
     for (id, (text, kind)) in tokens {
-        let at = u32::try_from(id).ok().filter(|id| (*id as usize) < rows);
+        let at = u32::try_from(id).ok().filter(|id| (*id as usize) < wanted.rows);
         let Some(at) = at else { continue };
-        // The unknown token keeps its type.
-        let unknown = vocabulary.tokens.get(&at).is_some_and(|old| old.kind == UNKNOWN && old.text == text);
-        vocabulary.tokens.insert(at, Token { text, score: -1000.0, kind: if unknown { UNKNOWN } else { kind } });
+        vocabulary.tokens.insert(at, Token { text, score: -1000.0, kind });
     }
     Ok(())
 }
@@ -234,6 +245,10 @@ fn word_list(file: &[u8], settings: &Value) -> Result<Vocabulary> {
 }
 
 impl Vocabulary {
+    fn unknown(&self) -> Option<u32> {
+        self.tokens.iter().find(|(_, token)| token.kind == UNKNOWN).map(|(id, _)| *id)
+    }
+
     /// Writes exactly the keys that llama.cpp's converter writes, and those of normalizers.
     fn write_as_llama(mut self, rows: usize, header: &mut Header) -> Result<()> {
         let count = self.tokens.last_key_value().map_or(0, |(last, _)| *last as usize + 1);
@@ -242,14 +257,21 @@ impl Vocabulary {
                 "it has {count} tokens and the model has {rows} rows: give the vocabulary that the model was made with"
             );
         }
-        let scored = self.keys.iter().any(|(key, value)| {
-            *key == "model" && ["llama", "t5", "gemma4"].iter().any(|model| *value == Meta::from(*model))
-        });
-        let unused = |id| Token { text: format!("[PAD{id}]"), score: -10000.0, kind: super::UNUSED };
+        let is = |models: &[&str]| {
+            let model = self.keys.iter().find(|(key, _)| *key == "model");
+            model.is_some_and(|(_, value)| models.iter().any(|model| *value == Meta::from(*model)))
+        };
+        let scored = is(&["llama", "t5", "gemma4"]);
+        let space = if is(&["bert"]) { "▁" } else { "" };
+        let unused = |id| Token { text: format!("{space}[PAD{id}]"), score: -10000.0, kind: super::UNUSED };
         let tokens: Vec<Token> =
             (0..rows as u32).map(|id| self.tokens.remove(&id).unwrap_or_else(|| unused(id))).collect();
         for (name, value) in self.keys {
-            header.set(&format!("tokenizer.ggml.{name}"), value);
+            let key = format!("tokenizer.ggml.{name}");
+            // The post-processor or the settings tell; unigram has none only by default.
+            if name != "add_bos_token" || !header.has(&key) {
+                header.set(&key, value);
+            }
         }
         header.set("tokenizer.ggml.tokens", Meta::strings(tokens.iter().map(|token| &token.text)));
         if scored {

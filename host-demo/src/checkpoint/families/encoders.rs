@@ -123,6 +123,7 @@ fn nomic(keys: &mut Keys<'_>) -> Result<()> {
     let experts = c.number(&["moe_every_n_layers"])?.is_some_and(|every| every > 0);
     let trained = c.number(&["max_trained_positions"])?.unwrap_or(2048);
     match (c.number(&["n_positions"])?, trained) {
+        _ if c.number(&["max_position_embeddings"])?.is_some() => {}
         (Some(8192), 2048) => keys.set("context_length", 2048u32),
         (Some(2048), 2048) => keys.set("context_length", 512u32),
         _ => {}

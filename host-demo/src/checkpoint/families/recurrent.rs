@@ -4,7 +4,8 @@ use anyhow::{Context, Result, ensure};
 
 use super::{Family, Vocabulary};
 use crate::checkpoint::changes::{
-    by_ssm_groups, column, decay, decay_column, plus_eleventh, plus_fifth, plus_one, same, squeezed,
+    by_ssm_groups, column, decay, decay_column, plus_eleventh, plus_fifth, plus_one, rotated_k, rotated_q, same,
+    squeezed,
 };
 use crate::checkpoint::config::Config;
 use crate::checkpoint::keys::{Keys, SIGMOID};
@@ -401,8 +402,8 @@ pub const ALL: &[Family] = &[
             ("mixer.shared_experts.down_proj", "ffn_down_shexp", same),
             ("mixer.up_proj", "ffn_up", same),
             ("mixer.down_proj", "ffn_down", same),
-            ("mixer.q_proj", "attn_q", same),
-            ("mixer.k_proj", "attn_k", same),
+            ("mixer.q_proj", "attn_q", rotated_q),
+            ("mixer.k_proj", "attn_k", rotated_k),
             ("mixer.v_proj", "attn_v", same),
             ("mixer.o_proj", "attn_output", same),
             ("mixer.dt_bias", "ssm_dt.bias", same),

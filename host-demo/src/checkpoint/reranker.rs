@@ -1,0 +1,62 @@
+//! Qwen 3's rerankers: decoders whose score compares the logits of "yes" and "no".
+//!
+//! Their class is that of a language model: as in llama.cpp's converter, a name or the model card tells.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::config::{self, Config};
+use super::keys::Keys;
+use super::output::Output;
+use crate::gguf_writer::Meta;
+
+/// The published prompt.
+const TEMPLATE: &str = "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct \
+provided. Note that the answer can only be \"yes\" or \"no\".<|im_end|>\n<|im_start|>user\n<Instruct>: Given a web search query, \
+retrieve relevant passages that answer the query\n<Query>: {query}\n<Document>: {document}<|im_end|>\n<|im_start|>assistant\n\
+<think>\n\n</think>\n\n";
+
+/// Returns true for a reranker in `directory`.
+pub fn is(config: &Config, directory: &Path) -> bool {
+    let classes = ["Qwen3ForCausalLM", "Qwen3VLForConditionalGeneration"];
+    if !config.classes().iter().any(|class| classes.contains(class)) {
+        return false;
+    }
+    let own = directory.canonicalize().ok();
+    let own = own.as_deref().unwrap_or(directory).file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let card = fs::read_to_string(directory.join("README.md")).unwrap_or_default().to_lowercase();
+    let named = [own, config.text("_name_or_path").unwrap_or_default()].map(str::to_lowercase);
+    ["qwen3-reranker", "qwen3-vl-reranker"]
+        .iter()
+        .any(|name| named.iter().any(|own| own.contains(name)) || card.contains(&format!("# {name}")))
+}
+
+/// Replaces the head by its rows of both tokens.
+pub fn head(config: &Config, directory: &Path, outputs: &mut Vec<Output<'_>>) -> Result<()> {
+    let json = config::json(&directory.join("tokenizer.json"))?;
+    let id = |token: &str| {
+        let id = json["model"]["vocab"][token].as_u64();
+        id.map(|id| id as usize)
+            .with_context(|| format!("tokenizer.json has no token {token:?}, which a reranker needs"))
+    };
+    let rows = [id("yes")?, id("no")?];
+    let tied = config.flag("tie_word_embeddings") == Some(true);
+    let source = if tied { "token_embd.weight" } else { "output.weight" };
+    let at = outputs.iter().position(|output| output.name == source).context("the checkpoint has no head")?;
+    let head = outputs[at].rows("cls.output.weight", &rows)?;
+    if !tied {
+        outputs.remove(at);
+    }
+    outputs.push(head);
+    Ok(())
+}
+
+/// Writes the metadata.
+pub fn keys(keys: &mut Keys<'_>) {
+    keys.set("pooling_type", 4u32);
+    keys.set("classifier.output_labels", Meta::strings(["yes", "no"]));
+    keys.header.set("tokenizer.chat_templates", Meta::strings(["rerank"]));
+    keys.header.set("tokenizer.chat_template.rerank", TEMPLATE);
+}
