@@ -449,3 +449,35 @@ fn adapters_are_converted_and_merged() {
     assert_eq!(ids(&back), ids(&model));
     assert!(error(&["merge", path(&model), path(&model), path(&back)]).contains("adapter"));
 }
+
+/// A unigram vocabulary whose post-processor adds both ends, as XLM-RoBERTa's. The ids are those of tokenizers 0.23.
+#[test]
+fn post_processors_of_unigrams_add_both_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = directory.path().join("out.gguf");
+    let (from, _) = copied("own_commands", directory.path());
+    let special =
+        |id: u32, text: &str| serde_json::json!({"id": id, "content": text, "special": true, "normalized": false});
+    let token = |text: &str| serde_json::json!({"SpecialToken": {"id": text, "type_id": 0}});
+    let text = |name: &str| serde_json::json!({"Sequence": {"id": name, "type_id": 0}});
+    let tokenizer = serde_json::json!({
+        "added_tokens": [special(0, "<s>"), special(1, "<pad>"), special(2, "</s>"), special(3, "<unk>")],
+        "normalizer": null,
+        "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true},
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": [token("<s>"), text("A"), token("</s>")],
+            "pair": [token("<s>"), text("A"), token("</s>"), token("</s>"), text("B"), token("</s>")],
+            "special_tokens": {"<s>": {"id": "<s>", "ids": [0]}, "</s>": {"id": "</s>", "ids": [2]}},
+        },
+        "model": {
+            "type": "Unigram",
+            "unk_id": 3,
+            "vocab": [["<s>", 0.0], ["<pad>", 0.0], ["</s>", 0.0], ["<unk>", 0.0], ["▁", -2.0], ["a", -2.5], ["b", -3.0], ["▁ab", -3.5]],
+        },
+    });
+    fs::write(from.join("tokenizer.json"), tokenizer.to_string()).unwrap();
+    stdout(&["convert", "hf", path(&from), path(&output)]);
+    let found = stdout(&["tokenize", "-m", path(&output), "-p", "ab a ba", "--add-special", "--json"]);
+    assert_eq!(found.trim(), "[0,7,4,5,4,6,5,2]");
+}
