@@ -104,7 +104,7 @@ struct Job {
 
 impl Job {
     /// Waits until the number of `cached` pages has not grown for [`DELAY`]. By then the first passes have read the file.
-    /// Returns false if the number falls: memory is too short for the file, and thus for a copy.
+    /// Returns false if the number falls: there is too little memory for the file, and thus for a copy.
     fn wait(&self, cached: impl Fn() -> usize) -> bool {
         let mut before = cached();
         loop {

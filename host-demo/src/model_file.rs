@@ -178,7 +178,7 @@ impl ModelFile {
             }
             match pages().map(LargePages::copied).sum() {
                 0 => {}
-                copied if copied < self.len() => return "copied to large pages in part, otherwise read in place",
+                copied if copied < self.len() => return "partly copied to large pages, partly read in place",
                 _ => return "copied to large pages",
             }
         }

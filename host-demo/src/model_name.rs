@@ -59,7 +59,7 @@ impl Components {
         }
         let (finetune, version) = (joined(|roles| roles.finetune), joined(|roles| roles.version && !roles.base));
         let size = (!sizes.is_empty()).then(|| sizes.join("-"));
-        // A name without other parts may be anything.
+        // A name without finetune, version and size may be anything: it is not a base name.
         let named = finetune.is_some() || version.is_some() || size.is_some();
         Self {
             name: Some(title(name)),
@@ -79,7 +79,7 @@ impl Components {
     }
 }
 
-/// Returns a part as it is written, and its roles.
+/// Returns the normalized spelling of a part, and its roles.
 fn part_of(part: &str, after_first: bool, weights: u64) -> (String, Roles) {
     let lower = part.to_ascii_lowercase();
     let mut roles = Roles::default();
@@ -98,7 +98,7 @@ fn part_of(part: &str, after_first: bool, weights: u64) -> (String, Roles) {
     (part.to_owned(), roles)
 }
 
-/// Marks the parts of the base name, and the parts after it that are nothing else as parts of the finetune.
+/// Marks the parts of the base name. Later parts without a role become parts of the finetune.
 fn mark_base(parts: &mut [(String, Roles)]) {
     let mut at_start = true;
     for (part, roles) in parts.iter_mut() {
@@ -117,7 +117,7 @@ fn mark_base(parts: &mut [(String, Roles)]) {
     }
 }
 
-/// Normalizes a size. Returns true if it is far from the number of weights: it is the length of the context.
+/// Normalizes a size. Also returns true if it is far from the number of weights: then it is probably a context length.
 fn size_of(part: &str, weights: u64) -> (String, bool) {
     let mut size: Vec<char> = part.replace('_', ".").chars().collect();
     if let [.., unit, last] = size[..]
@@ -146,12 +146,12 @@ fn size_of(part: &str, weights: u64) -> (String, bool) {
     (size.into_iter().collect(), false)
 }
 
-/// Numbers with points between them.
+/// True for numbers with points between them.
 fn is_version(text: &str) -> bool {
     text.split('.').all(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The name of a tensor type: `q4_k_m`, `iq3_xs`, `bf16`, `fp32`.
+/// True for names of tensor types: `q4_k_m`, `bf16`, `fp32`. As in llama.cpp, `iq3_xs` is not one of them.
 fn is_type(lower: &str) -> bool {
     if matches!(lower, "f16" | "f32" | "fp16" | "fp32" | "bf16" | "bf32" | "bfp16" | "bfp32") {
         return true;
@@ -162,7 +162,7 @@ fn is_type(lower: &str) -> bool {
     parts.next().is_some_and(is_digit) && parts.all(|part| part.chars().count() == 1)
 }
 
-/// `7b`, `8x7b`, `a2.7b`, `7b1`, `small`, ...
+/// True for sizes: `7b`, `8x7b`, `a2.7b`, `7b1`, `small`, ...
 fn is_size(lower: &str) -> bool {
     if matches!(lower, "small" | "mini" | "medium" | "large" | "xl" | "xxl") {
         return true;

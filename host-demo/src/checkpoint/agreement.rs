@@ -116,7 +116,7 @@ fn windows(spec: &Spec<'_>, _: &Gguf<'_>, config: &Config) -> Option<Difference>
     if !is_plain || types.len() != spec.layers || config.flag("use_sliding_window") == Some(false) {
         return None;
     }
-    // Encoders' windows have two sides and thus another length.
+    // An encoder's window has two sides, so its length differs: only the presence of a window is compared.
     let length = |own| if spec.stack() == Stack::Encoder { window } else { own };
     let own: Vec<_> = (0..spec.layers).map(|index| spec.layer(index).head.window.map(length)).collect();
     let wanted = types.iter().map(|kind| is_local(kind).then_some(window));

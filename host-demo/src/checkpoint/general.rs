@@ -45,7 +45,7 @@ const SAMPLING: [(&str, &[&str]); 11] = [
 /// Sampling keys that are integers.
 const INTEGERS: [&str; 3] = ["top_k", "penalty_last_n", "mirostat"];
 
-/// Writes the keys of the model at `path`. `directory` has its config.
+/// Writes the keys of the model at `path`. `directory` has its config, model card and recommended sampling.
 pub fn write(header: &mut Header, path: &Path, directory: Option<&Path>, config: &Config, outputs: &[Output<'_>]) {
     let mut values = directory.map(card).unwrap_or_default();
     let stated = config.text("_name_or_path").filter(|name| name.matches('/').count() <= 1 && !name.is_empty());

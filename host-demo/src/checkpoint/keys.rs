@@ -273,13 +273,11 @@ impl Keys<'_> {
         })
     }
 
-    /// Describes slopes of ALiBi that the code in transformers does not have.
+    /// Returns a note if the config has other slopes of ALiBi than the code in transformers.
     pub fn other_slopes(&self) -> Option<String> {
         let most = self.config.get("attn_config")?["alibi_bias_max"].as_f64()?;
         (self.architecture == "mpt" && most != 8.0).then(|| {
-            format!(
-                "alibi_bias_max is {most}, as in training; transformers ignores it, takes 8 and thus has other results"
-            )
+            format!("alibi_bias_max is {most}: transformers ignores it and always takes 8, so its results differ")
         })
     }
 

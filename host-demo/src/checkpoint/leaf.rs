@@ -83,7 +83,7 @@ pub struct Leaf<'f> {
     pub scale: Option<Scale>,
     /// Factors of groups of 4-bit weights.
     pub groups: &'f [u8],
-    /// If it exists, each product of a value and this number is rounded to -1, 0 or 1, and divided by the number.
+    /// If set, each value is multiplied by this number, rounded to -1, 0 or 1, and divided by the number.
     pub rounding: Option<f32>,
 }
 

@@ -72,7 +72,7 @@ pub fn keys(directory: &Path, keys: &mut Keys<'_>) -> Result<()> {
             _ => {}
         }
     }
-    // The field has no effect without a classifier.
+    // Without a classifier the field has no effect, so other values are ignored.
     let ranks = ranks(keys);
     match keys.config.text("classifier_pooling").filter(|name| ranks || matches!(*name, "mean" | "cls")) {
         Some("mean") => keys.set("classifier.pooling_type", 1u32),

@@ -146,8 +146,9 @@ fn mxfp4(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
     Ok(())
 }
 
-/// BitNet's weights. With the class `autobitlinear` they have a factor, and otherwise a divisor; in the mode `online` they
-/// are stored as trained, and rounded whenever they are used.
+/// BitNet's weights: -1, 0 and 1, and one number for each matrix. With the class `autobitlinear` it multiplies the weights,
+/// otherwise it divides them. In the mode `online` of this class, the weights are stored as trained, and the model rounds them
+/// whenever it uses them.
 fn ternary(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
     let is_automatic = settings["linear_class"] == "autobitlinear";
     ensure!(settings["use_rms_norm"] != true, "its quantization has use_rms_norm, which is not supported");

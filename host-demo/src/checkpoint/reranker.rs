@@ -1,6 +1,7 @@
 //! Qwen 3's rerankers: decoders whose score compares the logits of "yes" and "no".
 //!
-//! Their class is that of a language model: as in llama.cpp's converter, a name or the model card tells.
+//! Their class is that of a language model. As in llama.cpp's converter, a reranker is recognized by the name of its directory or
+//! in its config, or by a heading of the model card.
 
 use std::fs;
 use std::path::Path;
@@ -12,13 +13,13 @@ use super::keys::Keys;
 use super::output::Output;
 use crate::gguf_writer::Meta;
 
-/// The published prompt.
+/// The published prompt, as a template for a query and a document.
 const TEMPLATE: &str = "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct \
 provided. Note that the answer can only be \"yes\" or \"no\".<|im_end|>\n<|im_start|>user\n<Instruct>: Given a web search query, \
 retrieve relevant passages that answer the query\n<Query>: {query}\n<Document>: {document}<|im_end|>\n<|im_start|>assistant\n\
 <think>\n\n</think>\n\n";
 
-/// Returns true for a reranker in `directory`.
+/// Returns true if the model in `directory` is a reranker.
 pub fn is(config: &Config, directory: &Path) -> bool {
     let classes = ["Qwen3ForCausalLM", "Qwen3VLForConditionalGeneration"];
     if !config.classes().iter().any(|class| classes.contains(class)) {
@@ -33,7 +34,7 @@ pub fn is(config: &Config, directory: &Path) -> bool {
         .any(|name| named.iter().any(|own| own.contains(name)) || card.contains(&format!("# {name}")))
 }
 
-/// Replaces the head by its rows of both tokens.
+/// Replaces the head by its rows for "yes" and "no".
 pub fn head(config: &Config, directory: &Path, outputs: &mut Vec<Output<'_>>) -> Result<()> {
     let json = config::json(&directory.join("tokenizer.json"))?;
     let id = |token: &str| {
@@ -53,7 +54,7 @@ pub fn head(config: &Config, directory: &Path, outputs: &mut Vec<Output<'_>>) ->
     Ok(())
 }
 
-/// Writes the metadata.
+/// Writes the labels and the prompt.
 pub fn keys(keys: &mut Keys<'_>) {
     keys.set("pooling_type", 4u32);
     keys.set("classifier.output_labels", Meta::strings(["yes", "no"]));

@@ -28,7 +28,7 @@ pub struct Wanted<'w> {
 const FILES: [&str; 6] =
     ["tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "vocab.txt", "tokenizer.bin"];
 
-/// Writes the vocabulary; returns lines for people.
+/// Writes the vocabulary. Returns messages.
 pub fn write(wanted: &Wanted<'_>, header: &mut Header) -> Result<Vec<String>> {
     let path = find(wanted)?;
     let name = || format!("the tokenizer {}", path.display());
@@ -58,7 +58,7 @@ fn find(wanted: &Wanted<'_>) -> Result<PathBuf> {
         [] => bail!("there is no tokenizer in {}: none of {}", directory.display(), FILES.join(", ")),
         [json, model, ..]
             if json.ends_with("tokenizer.json")
-                && wanted.architecture != "gemma4" // which has merges
+                && wanted.architecture != "gemma4" // its merges are only in tokenizer.json
                 && !is_byte_level(json)
                 && model.extension().is_some_and(|kind| kind == "model") =>
         {
@@ -70,7 +70,7 @@ fn find(wanted: &Wanted<'_>) -> Result<PathBuf> {
 
 fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &mut Header) -> Result<Vec<String>> {
     let mut notes = Vec::new();
-    // As an added token, the unknown token is a control token.
+    // The unknown token of a SentencePiece file, found before `added` can change its type.
     let mut unknown = None;
     let settings = special::config(folder);
     let mut vocabulary = match *file {
@@ -268,7 +268,7 @@ impl Vocabulary {
             (0..rows as u32).map(|id| self.tokens.remove(&id).unwrap_or_else(|| unused(id))).collect();
         for (name, value) in self.keys {
             let key = format!("tokenizer.ggml.{name}");
-            // The post-processor or the settings tell; unigram has none only by default.
+            // The post-processor and the settings take precedence: `false` is only unigram's default.
             if name != "add_bos_token" || !header.has(&key) {
                 header.set(&key, value);
             }

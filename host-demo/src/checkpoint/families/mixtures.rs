@@ -39,7 +39,7 @@ pub const ALL: &[Family] = &[
         ]],
         keys: |k| {
             llama::keys(k)?;
-            // The code in transformers ignores these fields, so that another value has no certain meaning.
+            // The code in transformers ignores these fields: only the values that it implies are accepted.
             for (name, only) in [("route_norm", true.into()), ("score_func", "sigmoid".into()), ("n_group", 1.into())] {
                 k.config.only(name, &only)?;
             }

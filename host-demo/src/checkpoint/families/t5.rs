@@ -61,8 +61,8 @@ fn encoder(keys: &mut Keys<'_>) -> Result<()> {
     activation(keys)
 }
 
-/// Writes the activation function of the feed-forward, if it is not the usual one: the approximate GELU with a gate, ReLU
-/// without.
+/// Writes the activation function of the feed-forward, if it is not the usual one. With a gate, that is the approximate GELU;
+/// without a gate, ReLU.
 fn activation(keys: &mut Keys<'_>) -> Result<()> {
     let c = keys.config;
     let stated = c.text("feed_forward_proj").unwrap_or("relu");
@@ -83,8 +83,8 @@ fn activation(keys: &mut Keys<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Returns true if the states are not scaled before the head, though the embedding may be the head. In GGUF, only files
-/// without a head of their own have scaled states.
+/// Returns true if the decoder's states are not scaled before the head. Readers of GGUF scale them if the file has no head, so
+/// this model's head is stored even if it equals the embedding.
 fn is_unscaled(config: &Config) -> bool {
     let scales = config.flag("scale_decoder_outputs").or(config.flag("tie_word_embeddings"));
     scales == Some(false) || config.classes().contains(&"MT5ForConditionalGeneration")
