@@ -522,7 +522,7 @@ impl<'g, 'a> Keys<'g, 'a> {
     }
 
     /// Adds the layers that compute a score from the pooled state, if the file has them, and the names of their
-    /// tensors. `activation` is between the layers if the file names no other.
+    /// tensors. `activation` is the function between the layers, unless the file names another.
     pub const fn ranking(&mut self, activation: PooledActivation, spec: Spec<'a>) -> Result<Spec<'a>, Error> {
         const NAME: &str = "classifier.activation";
         const BOTH: &[(Role, Role)] = &[(Role::Cls, Role::Dense2), (Role::ClsOutput, Role::Dense3)];

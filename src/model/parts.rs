@@ -209,7 +209,7 @@ parts! {
     bare_norm: bool = false, true => BARE_NORM;
     /// True if the heads' output and the feed-forward's inner values are normed (`attn_sub_norm`, `ffn_sub_norm`).
     sub_norms: bool = false, true => SUB_NORMS;
-    /// Gates of the heads' output, computed by a matrix of their own.
+    /// Gates of the heads' output, computed by a separate matrix.
     heads_gated: Option<HeadGate> = None, Some(_) => HEADS_GATED;
     /// Length of values, if they are shorter than keys.
     values: Option<Values> = None, Some(_) => NARROW_VALUES;

@@ -20,7 +20,7 @@ impl Forward<'_, '_> {
                 PooledActivation::None => {}
                 PooledActivation::Tanh => between.iter_mut().for_each(|x| *x = libm::tanhf(*x)),
                 PooledActivation::Gelu => compute.kernels.activate(Activation::GeluErf, between, None),
-                // Without kernels: these are rare, and a build may have no kernel for ReLU.
+                // Not by `activate`, which lacks ReLU in some builds.
                 PooledActivation::Relu => between.iter_mut().for_each(|x| *x = x.max(0.0)),
                 PooledActivation::Silu => compute.kernels.activate(Activation::Silu, between, None),
             }
