@@ -288,7 +288,7 @@ fn settings_without_a_key_are_followed() {
     }
 }
 
-/// Values that follow from a tensor's name, as in `tiny.py`.
+/// Derives the values of a tensor from its name, as `tiny.py` does.
 fn weights(name: &str, shape: &[usize]) -> Vec<u8> {
     let fnv = |state: u64, byte: u8| (state ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
     let mut state = name.bytes().fold(0xcbf2_9ce4_8422_2325, fnv);
@@ -300,7 +300,7 @@ fn weights(name: &str, shape: &[usize]) -> Vec<u8> {
     (0..shape.iter().product()).flat_map(|_: usize| next().to_le_bytes()).collect()
 }
 
-/// Writes a checkpoint of `tiny.json`, with the tokenizer of own_commands. States of encoders are averaged.
+/// Writes a checkpoint of `tiny.json`, with the tokenizer of own_commands, and mean pooling for encoders.
 fn write_tiny(case: &Value, folder: &Path) {
     let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
     for (name, shape) in case["tensors"].as_object().unwrap() {
@@ -321,7 +321,7 @@ fn write_tiny(case: &Value, folder: &Path) {
     fs::write(folder.join("modules.json"), modules).unwrap();
 }
 
-/// Encoders, T5 and others with settings that few models have give the results of transformers, which `tiny.py` wrote.
+/// Encoders, T5 and others have the results of transformers with settings that few models have. `tiny.py` wrote the results.
 #[test]
 fn rare_settings_are_followed() {
     let directory = tempfile::tempdir().unwrap();
@@ -376,7 +376,7 @@ fn rare_settings_are_refused() {
         let message = error(&["convert", "hf", path(&folder), path(&model)]);
         assert!(message.contains(&format!("{field} in config.json is ")), "{message}");
     }
-    // Positions with other slopes are those of the training, but not those of transformers.
+    // MPT was trained with the slopes of the config, but transformers ignores them: the converter prints a note.
     let is_mpt = |case: &&Value| case["config"]["architectures"][0] == "MptForCausalLM";
     let mut case = all["cases"].as_array().unwrap().iter().find(is_mpt).unwrap().clone();
     for (most, is_said) in [(8, false), (16, true)] {
@@ -450,7 +450,8 @@ fn adapters_are_converted_and_merged() {
     assert!(error(&["merge", path(&model), path(&model), path(&back)]).contains("adapter"));
 }
 
-/// A unigram vocabulary whose post-processor adds both ends, as XLM-RoBERTa's. The ids are those of tokenizers 0.23.
+/// A unigram vocabulary whose post-processor adds `<s>` and `</s>`, as XLM-RoBERTa's does. The expected ids are from
+/// Hugging Face's tokenizers 0.23.
 #[test]
 fn post_processors_of_unigrams_add_both_ends() {
     let directory = tempfile::tempdir().unwrap();

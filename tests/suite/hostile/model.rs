@@ -362,7 +362,8 @@ fn extreme_options() {
         for kv in KvType::ALL {
             for (i, &context) in values.iter().enumerate() {
                 for (j, &batch) in values.iter().enumerate() {
-                    // All pairs with each model. All triples would take fifteen times as long: each is in every fifteenth model.
+                    // Each model runs with all pairs of context and batch. Running it with all triples would take fifteen
+                    // times as long, so a triple runs with every fifteenth model.
                     let workers = values[(i + j + shift) % values.len()];
                     let options = Options::new().context(context).batch(batch).kv(kv).workers(workers);
                     match Plan::new(&gguf, options) {
