@@ -724,8 +724,9 @@ enum arenite_status arenite_context_rewind(struct arenite_session *session,
                                            struct arenite_error *error);
 
 /**
- * Saves the recurrent states of a context, so that it can be rewound to this position. The options plan how many are
- * kept; the oldest is replaced. Not needed for models without recurrent layers.
+ * Saves the recurrent states of a context, so that it can be rewound to its current position. At most
+ * `arenite_options.checkpoints` are kept: a further one replaces the oldest. Not needed for models without recurrent
+ * layers.
  */
 enum arenite_status arenite_context_checkpoint(struct arenite_session *session,
                                                const struct arenite_context *context,

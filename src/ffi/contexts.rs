@@ -122,8 +122,9 @@ pub unsafe extern "C" fn arenite_context_rewind(
     }
 }
 
-/// Saves the recurrent states of a context, so that it can be rewound to this position. The options plan how many are
-/// kept; the oldest is replaced. Not needed for models without recurrent layers.
+/// Saves the recurrent states of a context, so that it can be rewound to its current position. At most
+/// `arenite_options.checkpoints` are kept: a further one replaces the oldest. Not needed for models without recurrent
+/// layers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_context_checkpoint(
     session: *mut arenite_session,

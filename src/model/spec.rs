@@ -69,7 +69,7 @@ pub struct Spec<'a> {
     // Scalars and small differences.
     /// Epsilon of norms on outputs, if it differs.
     pub post_norm_eps: Option<f32>,
-    /// True if the last block is followed by a norm.
+    /// True if the last layer is followed by a norm.
     pub final_norm: bool,
     /// Epsilon of every norm, added under the root.
     pub norm_eps: f32,

@@ -19,7 +19,7 @@ const BYTES: usize = 1024;
 /// Elements of a value, shared ones counted each time.
 const MOST_ELEMENTS: u64 = 1_000_000;
 
-/// Filters that look at no more than one item.
+/// Filters whose operand needs no fuel: they read at most one item, or take the fuel themselves.
 const CHEAP: [&str; 8] = ["length", "count", "first", "last", "default", "d", source::VISIT, source::FLAT];
 /// Tags whose words are names to bind.
 const BINDING: [&str; 9] = ["macro", "call", "block", "import", "from", "include", "extends", "filter", "endblock"];
@@ -101,8 +101,9 @@ pub fn pay(state: &State<'_, '_>, value: &Value) -> Result<(), Error> {
     state.consume_fuel(unpaid / ELEMENTS)
 }
 
-/// Returns the ends of the operands of `tag` that are visited: operands before comparisons, filters and `~`, operands to the
-/// right of `in` and `~`, arguments, and items.
+/// Returns the offsets in `tag` where [`VISIT`](source::VISIT) is to be inserted: the ends of all operands that are
+/// visited as a whole. These are arguments, items, left operands of comparisons and filters, right operands of `in`,
+/// and both operands of `~`.
 pub fn visited(tag: &str, words: &[Range<usize>], closing: &[usize]) -> Vec<usize> {
     let word = |at: usize| words.get(at).map_or("", |range| &tag[range.clone()]);
     let first = word(0);

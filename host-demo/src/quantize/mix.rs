@@ -115,7 +115,7 @@ pub struct TypeOptions {
     pub copy: bool,
     /// Layers that the new file leaves out.
     pub pruned: Pruned,
-    /// Allows types that need an importance matrix without one, because nothing is written.
+    /// Dry run: no file is written, so a missing importance matrix is no error.
     pub is_dry: bool,
 }
 

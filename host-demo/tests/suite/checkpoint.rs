@@ -158,7 +158,8 @@ fn types_are_chosen() {
         let bytes = fs::read(file).unwrap();
         let gguf = Gguf::parse(&bytes).unwrap();
         let kind_of = |name: &str| format!("{:?}", gguf.tensor(name).unwrap().kind);
-        // A row of 64 is not a multiple of a K-quant's block: the substitute is llama-quantize's.
+        // K-quants have blocks of 256, but rows of this matrix have 64 elements: Q4_K is replaced by Q5_0, as in
+        // llama-quantize.
         assert_eq!(kind_of("blk.0.attn_q.weight"), want, "{kind}");
         assert_eq!(kind_of("blk.0.attn_norm.weight"), "F32");
     }

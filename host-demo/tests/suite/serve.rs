@@ -74,7 +74,7 @@ impl Server {
         socket
     }
 
-    /// Head and body of the response; empty if the connection was closed before everything was sent.
+    /// Head and body of the response; empty if the connection was closed before the end of the head.
     pub fn ask(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> (String, String) {
         let mut socket = self.connect();
         let head = format!(

@@ -289,8 +289,8 @@ impl Run {
     }
 }
 
-/// Returns the blocks, and hides from the compiler that it has read them before. It would keep more of their bytes than
-/// there are registers.
+/// Returns `blocks` unchanged. The compiler cannot tell that they are the same, so it loads their bytes again.
+/// Otherwise it would keep more of them than there are registers for.
 #[inline(always)]
 fn reread<B>(blocks: [&B; 4]) -> [&B; 4] {
     blocks.map(|block| {

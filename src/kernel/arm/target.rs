@@ -1,9 +1,16 @@
 //! The build script: determines the instructions of a 32-bit Arm target.
 //!
-//! Stable compilers do not report them in `cfg(target_feature)`, but the target's name does: `cortex_m_fpu` (VFMA and
-//! conversions of f16) and `cortex_m_dsp` (SMLAD). `helium` also needs the feature of this name. With `arm_linux` the
-//! processor may have VFMA and the conversions together with NEON, which is detected at run time. `arm_fpu` is set for
-//! `cortex_m_fpu` and `arm_linux`. (`memory_sanitizer` selects the scalar kernels only; `.ci/sanitizers` sets it.)
+//! Stable compilers do not report them in `cfg(target_feature)`. This script derives them from the target's name and,
+//! for ARMv8-M, from `-C target-cpu` and `-C target-feature`. It sets these cfgs:
+//!
+//! - `cortex_m_fpu`: a Cortex-M with VFMA and conversions of f16.
+//! - `cortex_m_dsp`: a Cortex-M with the DSP extension (SMLAD).
+//! - `helium`: an ARMv8-M processor with both of these, if the Cargo feature `helium` is on.
+//! - `arm_linux`: 32-bit Arm with Linux and hard floats. VFMA and the conversions are detected at run time,
+//!   together with NEON.
+//! - `arm_fpu`: `cortex_m_fpu` or `arm_linux`.
+//!
+//! It only declares `memory_sanitizer`, which limits a build to the scalar kernels; `.ci/instrument memory` sets it.
 
 use std::env::var;
 

@@ -4,7 +4,7 @@ use core::arch::wasm32::*;
 
 use crate::quant::Bytes;
 
-/// Vectors of 128 bits, which the module is compiled for.
+/// [`Bytes`] in two 128-bit vectors. They need no detection: this file is compiled only for targets that have them.
 #[derive(Clone, Copy)]
 pub(super) struct Pair;
 

@@ -1,4 +1,5 @@
-//! Transposes the codes of sixteen rows, four rows per register from the start.
+//! Transposes the codes of sixteen rows. Four rows are unpacked at once, into registers with a quarter for each row, so
+//! two interleaving steps are enough.
 
 use core::arch::x86_64::*;
 

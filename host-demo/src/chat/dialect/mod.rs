@@ -53,8 +53,8 @@ pub struct CallForm<S> {
 pub enum Syntax<S> {
     /// `{"name": ..., "arguments": ...}`, or a list of these. With empty keys: `{NAME: ARGUMENTS}`.
     Json { name: &'static str, arguments: &'static str, is_list: bool },
-    /// `BEFORE NAME BETWEEN {...} AFTER`. An identifier stands between `lead` and `before`, and between `id` and
-    /// `between`.
+    /// `BEFORE NAME BETWEEN {...} AFTER`. Some models write `LEAD IDENTIFIER` before this, or `ID IDENTIFIER` after the
+    /// name; for the others, `lead` and `id` are empty.
     Named { lead: S, before: S, id: S, between: S, after: S },
     /// A call element with one element for each parameter. `pad` surrounds values.
     Tagged { call: Tag<S>, parameter: Tag<S>, pad: &'static str },

@@ -244,7 +244,8 @@ fn lfm2(keys: &mut Keys<'_>) -> Result<()> {
     keys.number("shortconv.l_cache", &["conv_L_cache"])
 }
 
-/// Width of the feed-forward, if the config has a rule for it.
+/// Width of the feed-forward. With `block_auto_adjust_ff_dim` it is two thirds of the config's width, times
+/// `block_ffn_dim_multiplier`, rounded up to a multiple of `block_multiple_of`.
 fn adjusted(config: &Config) -> Result<u32> {
     let width = config.need(&["block_ff_dim", "intermediate_size"])?;
     if config.flag("block_auto_adjust_ff_dim") != Some(true) {
