@@ -536,6 +536,9 @@ impl<'g, 'a> Keys<'g, 'a> {
         let activation = match tri!(self.text(NAME)) {
             None => activation,
             Some(b"tanh") => PooledActivation::Tanh,
+            Some(b"gelu") if !built::GELU_ERF => {
+                return Err(self.wrong(NAME, "is gelu, which this build does not have"));
+            }
             Some(b"gelu") => PooledActivation::Gelu,
             Some(b"relu") => PooledActivation::Relu,
             Some(b"silu") => PooledActivation::Silu,

@@ -129,6 +129,8 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
     let reranker = directory.filter(|directory| reranker::is(&config, directory));
     if let Some(directory) = reranker {
         reranker::head(&config, directory, &mut outputs)?;
+        notes
+            .push("its name is a reranker's: of the head, the file has only the rows of \"yes\" and \"no\"".to_owned());
     }
     choose_types(&mut outputs, request.mix, &config, architecture)?;
 

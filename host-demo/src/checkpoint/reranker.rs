@@ -43,12 +43,13 @@ pub fn head(config: &Config, directory: &Path, outputs: &mut Vec<Output<'_>>) ->
             .with_context(|| format!("tokenizer.json has no token {token:?}, which a reranker needs"))
     };
     let rows = [id("yes")?, id("no")?];
-    let tied = config.flag("tie_word_embeddings") == Some(true);
-    let source = if tied { "token_embd.weight" } else { "output.weight" };
-    let at = outputs.iter().position(|output| output.name == source).context("the checkpoint has no head")?;
+    let place = |name: &str| outputs.iter().position(|output| output.name == name);
+    let own = place("output.weight");
+    let tied = place("token_embd.weight").filter(|_| config.flag("tie_word_embeddings") != Some(false));
+    let at = own.or(tied).context("the checkpoint has no head")?;
     let head = outputs[at].rows("cls.output.weight", &rows)?;
-    if !tied {
-        outputs.remove(at);
+    if let Some(own) = own {
+        outputs.remove(own);
     }
     outputs.push(head);
     Ok(())

@@ -203,7 +203,9 @@ fn added(vocabulary: &mut Vocabulary, folder: &Path, settings: &Value, wanted: &
         let text = if control { text.to_owned() } else { text.replace('▁', " ") };
         tokens.insert(id, (text, if control { CONTROL } else { USER_DEFINED }));
     }
-    if let (true, Ok(file)) = (wanted.rules.added_in_json, fs::read(folder.join("tokenizer.json"))) {
+    if wanted.rules.added_in_json
+        && let Ok(file) = fs::read(folder.join("tokenizer.json"))
+    {
         let json: Value = serde_json::from_slice(&file).context("tokenizer.json is not JSON")?;
         for token in json["added_tokens"].as_array().into_iter().flatten() {
             let (Some(id), Some(text)) = (token["id"].as_u64(), token["content"].as_str()) else { continue };

@@ -20,8 +20,8 @@ impl Forward<'_, '_> {
                 PooledActivation::None => {}
                 PooledActivation::Tanh => between.iter_mut().for_each(|x| *x = libm::tanhf(*x)),
                 PooledActivation::Gelu => compute.kernels.activate(Activation::GeluErf, between, None),
-                // Not by `activate`, which lacks ReLU in some builds.
-                PooledActivation::Relu => between.iter_mut().for_each(|x| *x = x.max(0.0)),
+                // Not by `activate`, which lacks ReLU in some builds. NaN stays, as there.
+                PooledActivation::Relu => between.iter_mut().filter(|x| **x <= 0.0).for_each(|x| *x = 0.0),
                 PooledActivation::Silu => compute.kernels.activate(Activation::Silu, between, None),
             }
             let norm = weights.vector(Role::ClsNorm, 0);
