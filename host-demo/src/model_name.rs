@@ -193,7 +193,7 @@ fn is_size(lower: &str) -> bool {
 }
 
 /// Capitalizes the words of a name that are in lower case: `my-model-v2` becomes `My Model v2`.
-pub fn title(name: &str) -> String {
+fn title(name: &str) -> String {
     let word = |word: &str| {
         let is_lower = word.chars().any(char::is_alphabetic) && !word.chars().any(char::is_uppercase);
         let is_number =

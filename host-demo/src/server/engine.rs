@@ -18,7 +18,7 @@ use super::memory::Outbox;
 use super::record::{Histogram, Record};
 use super::request::Settings;
 use super::running::{Progress, Running};
-use crate::output::words;
+use crate::output::one_line;
 use crate::ranking::Texts;
 use crate::session_file::{Head, SessionFile};
 
@@ -568,7 +568,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
                 }
             }
             Err(error) => {
-                running.job.events.send(Event::Failed(words(&error)));
+                running.job.events.send(Event::Failed(one_line(&format!("{error:#}"))));
                 running.end = Some(Finish::Stop);
             }
         }
