@@ -149,7 +149,7 @@ pub(super) fn attend<S: Isa>(s: S, job: &Attention<'_>, out: &mut [f32], out_str
     }
 }
 
-/// Divides the rows into the largest groups that the registers allow.
+/// Computes all rows of one KV head, as many at a time as the registers allow.
 #[inline(always)]
 fn attend_all<S: Isa, K: Keys, E: Values>(
     s: S,

@@ -4,8 +4,8 @@ use bytemuck::Pod;
 
 use super::TensorType;
 
-/// The weight type of a format. An instruction set selects its overrides by this type. The list of formats implements
-/// the trait.
+/// The weight type of a format. Kernels select their overrides by it. `formats/mod.rs` implements this trait for every
+/// format of the list.
 pub(crate) trait Named {
     const KIND: TensorType;
 }
@@ -138,7 +138,7 @@ pub(crate) trait Bytes: Copy {
 #[derive(Clone, Copy)]
 pub(crate) struct Plain;
 
-/// [`Format::unpack`] in plain Rust. A long function is compiled once instead of inlined.
+/// [`Format::unpack`] in plain Rust. That of TQ1_0 is long, so it is compiled once instead of inlined.
 #[inline(always)]
 pub(crate) fn codes<F: Format>(block: &F::Block, chunk: usize) -> [u8; 32] {
     #[inline(never)]

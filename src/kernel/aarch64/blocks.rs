@@ -1,4 +1,4 @@
-//! Decode: rows of blocks times one token, over the instruction that multiplies ([`Dot`]).
+//! Decode: multiplies rows of blocks with one token. The multiply instruction is a type parameter ([`Dot`]).
 
 use super::safe::*;
 use core::arch::asm;
@@ -104,8 +104,8 @@ unsafe impl<F: Format, D: Dot> Blocks for Rows<F, D> {
 }
 
 impl<F: Format, D: Dot> Rows<F, D> {
-    /// Formats that [`load`] can read. The integer sums run on from block to block, modulo 2^32, and the sum of a block
-    /// is the difference. So they need not be cleared.
+    /// Multiplies eight rows of a format that [`load`] can read. The integer sums are never cleared: they grow from
+    /// block to block, modulo 2^32, and the sum of a block is the difference.
     #[inline(always)]
     unsafe fn simple(w: *const u8, row_bytes: usize, x: Row<'_>, out: *mut f32) {
         // SAFETY: each step reads one block of each of eight rows and 32 quants of `x`, which has as many blocks as a
@@ -147,7 +147,7 @@ impl<F: Format, D: Dot> Rows<F, D> {
         }
     }
 
-    /// Four rows of a format with blocks of less than 256.
+    /// Multiplies four rows of a format with blocks of less than 256.
     #[inline(always)]
     unsafe fn chunks(rows: [*const u8; 4], x: Row<'_>, run: &mut Run) -> float32x4_t {
         // SAFETY: the rows and the token have the same number of chunks.
@@ -186,7 +186,7 @@ impl<F: Format, D: Dot> Rows<F, D> {
         }
     }
 
-    /// Four rows of a format with blocks of 256.
+    /// Multiplies four rows of a format with blocks of 256.
     #[inline(always)]
     unsafe fn blocks(rows: [*const u8; 4], x: Row<'_>, run: &mut Run) -> float32x4_t {
         // SAFETY: the rows and the token have the same number of blocks.
@@ -254,9 +254,9 @@ impl<F: Format, D: Dot> Rows<F, D> {
     }
 }
 
-/// Prefetches two lines from `p + AT`, which may be past the file. Eight short streams are more than some hardware
-/// prefetchers follow. The rows after the current eight are contiguous, and each step prefetches as much as it reads,
-/// for the rows after the next eight. (The distance was measured on x86.)
+/// Prefetches two cache lines from `p + AT`, which may be past the file. Some hardware prefetchers cannot follow eight
+/// rows at once. But rows are contiguous, so each step prefetches one range of memory: as many bytes as the step reads,
+/// 16 rows ahead. (The distance was measured on x86.)
 #[inline(always)]
 fn prefetch<const AT: usize>(p: *const u8) {
     // SAFETY: a prefetch never faults.
@@ -271,8 +271,8 @@ fn prefetch<const AT: usize>(p: *const u8) {
     }
 }
 
-/// Integer sums of four rows that run on from block to block, as in [`Rows::simple`]: of the even groups and of the odd
-/// groups. `before` has the sums of each row at the last call of [`grown`](Self::grown).
+/// Integer sums of four rows, which are never cleared (see [`Rows::simple`]): one set for the even groups and one for
+/// the odd groups. `before` has the sums of each row at the last call of [`grown`](Self::grown).
 struct Run {
     sums: [[int32x4_t; 4]; 2],
     before: [int32x4_t; 2],

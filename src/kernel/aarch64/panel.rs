@@ -1,9 +1,9 @@
-//! Prefill: packs rows into panels of 16 and multiplies them with several tokens, over the instruction that multiplies
-//! ([`Panel`]). Formats with the same panel layout share the functions. Codes are signed here, so there is no bias to
-//! subtract.
+//! Prefill: packs rows into panels of 16 and multiplies them with several tokens. The multiply instruction is a type
+//! parameter ([`Panel`]). Formats with the same panel layout share the functions. Codes are signed here, so there is no
+//! bias to subtract.
 //!
-//! A panel is its first eight rows, then the other eight. Eight rows have 256 bytes of codes per chunk. The scales of
-//! the rows follow each chunk, or each block of 256.
+//! A panel stores its first eight rows, then the other eight. Eight rows have 256 bytes of codes per chunk. The scales
+//! of the rows follow each chunk, or each block of 256.
 
 use super::safe::*;
 use core::ops::Range;
@@ -49,9 +49,9 @@ pub(super) unsafe trait Panel {
     unsafe fn scales<const T: usize>(d: &mut [*const f32; T]) -> Self::Scales<T>;
     /// Reads a float of each row.
     fn line(w: &[u8; LINE]) -> Self::Line;
-    /// The sums of the products of a chunk of eight rows with each token; moves `codes` to the end of the chunk. `halves`
-    /// selects the first 16 codes of the chunk, the last 16, or both. The quants are still in memory, and the processor has
-    /// the instruction.
+    /// The sums of the products of a chunk of eight rows with each token; moves `codes` to the end of the chunk.
+    /// `halves` selects the first 16 codes of the chunk, the last 16, or both. The caller promises that the memory of
+    /// `q` is still valid and that the processor has the instruction.
     unsafe fn products<const T: usize>(
         codes: &mut *const u8,
         q: Self::Quants<T>,
@@ -61,7 +61,7 @@ pub(super) unsafe trait Panel {
     fn no_sums<const T: usize>() -> Self::Sums<T>;
     /// Adds `sums` times the i32 of each row in `scale` to `totals`.
     fn add_scaled<const T: usize>(totals: &mut Self::Sums<T>, sums: Self::Sums<T>, scale: &[u8; LINE]);
-    /// For each token, the sum of its 32 quants in every row, from two sums of 16.
+    /// For each token, the sum of its 32 quants, repeated for every row. `sums` are the sums of 16 quants each.
     fn of_chunk<const T: usize>(sums: [&[i16; 2]; T]) -> Self::Sums<T>;
     /// For each row and token, the sum of minimums times the sums of the groups. `w` has eight i16 per group.
     fn minimums<const T: usize, const GROUP: usize>(w: &[[u8; 16]], sums: [&[i16; 16]; T]) -> Self::Sums<T>;
@@ -73,7 +73,7 @@ pub(super) unsafe trait Panel {
     fn store<const T: usize>(out: [&mut [f32; ROWS]; T], acc: Self::Floats<T>);
 }
 
-/// Products by an instruction that adds along a row.
+/// Products by an instruction that adds the products of consecutive bytes of a row.
 ///
 /// # Safety
 ///

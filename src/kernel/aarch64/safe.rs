@@ -1,5 +1,5 @@
-//! NEON as safe functions. The compiler asks for `unsafe` unless each caller declares the feature, which every target of
-//! this module has.
+//! NEON's intrinsics as safe functions. Every target of this module has NEON, but the compiler requires `unsafe` in
+//! callers that do not declare the feature.
 
 pub(super) use core::arch::aarch64::{
     float32x2_t, float32x4_t, float64x2_t, float64x2x4_t, int8x8_t, int8x16_t, int16x4_t, int16x8_t, int32x2_t,

@@ -11,7 +11,7 @@ use crate::quant::{Format, TensorType, bytes_at};
 /// The scales of a block of 256 of each of four rows.
 #[derive(Clone, Copy)]
 pub(super) struct Scales {
-    /// In each row's lane, the scales of four groups as bytes; then those of the next four groups.
+    /// Vector `i` holds the scales of groups `4 * i` to `4 * i + 3` as bytes, in the lane of each row.
     pub scales: [int32x4_t; 4],
     pub minimums: [int32x4_t; 4],
     pub d: float32x4_t,

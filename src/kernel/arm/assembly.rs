@@ -1,4 +1,4 @@
-//! Pieces of assembly for the floating-point unit, shared by the files of this folder.
+//! Macros of assembly for the floating-point unit, shared by the files of this folder.
 
 /// The start values of sums.
 pub(super) static ZEROS: [f32; 16] = [0.0; 16];
@@ -19,7 +19,7 @@ macro_rules! unit {
 }
 pub(super) use unit;
 
-/// For code that takes addresses of its own labels. The assembler computes them relative to a word boundary, but
+/// Aligns code that takes addresses of its own labels. The assembler computes them relative to a word boundary, but
 /// functions may begin at a half word.
 macro_rules! on_words {
     () => {
@@ -52,7 +52,8 @@ macro_rules! sums {
 }
 pub(super) use sums;
 
-/// Joins sixteen sums into the first register: those of the lower lanes, then those of the upper; s0 to s15 by default.
+/// Adds up sixteen sums as a tree, into the first register. The arguments are the registers of the eight lower lanes
+/// and of the eight upper lanes; s0 to s15 by default.
 macro_rules! tree {
     () => {
         tree!("s0" "s1" "s2" "s3" "s4" "s5" "s6" "s7", "s8" "s9" "s10" "s11" "s12" "s13" "s14" "s15")

@@ -1,6 +1,6 @@
 //! Attention over f32 keys and values, row by row.
 //!
-//! Computes the same as [`attention::attend`], without the work that a single row of plain scores does not need.
+//! Computes the same as [`attention::attend`], for one row at a time, and for scores without cap, bias and sinks only.
 
 use core::mem::MaybeUninit;
 
@@ -12,7 +12,7 @@ use crate::kernel::attention::{self, Attention};
 use crate::kernel::scalar::Scalar;
 use crate::memory::{KvType, TILE};
 
-/// Positions in a block of positions.
+/// Positions per block.
 const BLOCK: usize = 64;
 
 /// [`Kernels::attend`](crate::kernel::Kernels).
@@ -52,7 +52,7 @@ pub(super) unsafe fn attend(job: &Attention<'_>, out: &mut [f32], out_stride: us
     }
 }
 
-/// All other cases.
+/// Attention in all other cases.
 #[inline(never)]
 fn any(job: &Attention<'_>, out: &mut [f32], out_stride: usize, scratch: &mut [f32]) {
     attention::attend(Scalar::<Fpu>::HERE, job, out, out_stride, scratch);

@@ -286,7 +286,7 @@ pub(super) unsafe fn add_rows(
             rows = inout(reg) from => _,
             n = inout(reg) first => _,
             x = inout(reg) x => _,
-            // Half of the lanes only for rows of sixteen, which follow each other.
+            // The code for half of the lanes needs contiguous rows of sixteen.
             lanes = in(reg) if stride == 16 { lanes } else { 16 },
             step = in(reg) stride.wrapping_mul(4).wrapping_sub(32),
         );

@@ -1,6 +1,7 @@
 //! Integer dot products by SMLAD, which adds two products of 16 bits in one instruction.
 //!
-//! Two rows at a time. Eight quants of the token are in four registers, and are multiplied with words of both rows.
+//! Two rows are multiplied at a time: eight quants of the token are in four registers, and are multiplied with words of
+//! both rows.
 
 use core::arch::asm;
 use core::mem::MaybeUninit;
@@ -18,8 +19,8 @@ const BLOCKS: usize = 8;
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Spread {
-    /// With nibbles: the start value of the integer sums, `-256 * bias * sum(quants)`. If rows are read in words: in the
-    /// first of two blocks, the bits of the second block's scale. Otherwise 0.
+    /// For formats with nibbles, the start value of the integer sums, `-256 * bias * sum(quants)`. For rows that are
+    /// read in words, the first of two blocks has the bits of the second block's scale here. Otherwise 0.
     start: i32,
     scale: f32,
     pairs: [[u32; 4]; 4],
@@ -62,8 +63,8 @@ unsafe fn spread_all(first: u32, rest: *const i8, to: *mut u32) {
 }
 
 impl Spread {
-    /// Writes the block in the order that the kernel reads. If it expects the scale of the `next` block, the last two
-    /// quants come first. (Written in place: copying it would take as long.)
+    /// Writes the block in the order in which the kernel reads it. If the scale of the `next` block is given, the last
+    /// two quants come first. (The block is written in place: copying it would take as long.)
     #[inline(always)]
     fn write<F: Format>(to: &mut MaybeUninit<Self>, q: &[i8; 32], [a, b]: [i16; 2], scale: f32, next: Option<f32>) {
         let words: &[[u8; 4]; 8] = bytemuck::must_cast_ref(q);

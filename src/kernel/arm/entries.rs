@@ -1,4 +1,4 @@
-//! Functions of the table in assembly, with the cases that the assembly leaves out.
+//! Functions of the kernel table: assembly for the common cases, plain Rust for the others.
 
 use super::exp::silu;
 use super::float::Fpu;

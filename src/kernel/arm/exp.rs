@@ -39,8 +39,9 @@ impl Constants {
 static OF_X: Constants = Constants::of(1.0);
 static OF_MINUS_X: Constants = Constants::of(-1.0);
 
-/// Branches to `9:` if a float is beyond the ends, which is rare: the sum of the squares is compared. (A NaN compares
-/// as unordered, which is not "lower or same", and so branches too.) `$on` is the label to continue at.
+/// Branches to `9:` if the sum of the squares is above s27, because only then can a float be beyond the ends. This is
+/// rare. (A NaN compares as unordered, which is not "lower or same", and so branches too.) `$on` is the label to
+/// continue at.
 macro_rules! inside {
     ($on:literal $first:literal $($x:literal)*) => {
         concat!(
@@ -89,8 +90,8 @@ macro_rules! ends {
     };
 }
 
-/// Splits x: replaces it by r, and leaves n in the low bits of a register that begins as 1.5 * 2^23, a size of float
-/// without fraction bits. Clobbers s29.
+/// Splits x: replaces it by r, and leaves n in the low bits of a register that begins as 1.5 * 2^23. (The last bit of a
+/// float of this size is worth 1.) Clobbers s29.
 macro_rules! parts {
     ($($x:literal $n:literal),*) => {
         concat!($(

@@ -9,7 +9,7 @@ use super::exp::exp;
 use super::vectors::{add, copy, rotate_pairs};
 use crate::kernel::scalar::Unit;
 
-/// The floating-point unit of a Cortex-M4F and its successors, and the one beside NEON.
+/// The floating-point unit of a Cortex-M4F and its successors, and of 32-bit Arm processors with VFPv4.
 #[derive(Clone, Copy)]
 pub(in crate::kernel) struct Fpu;
 
@@ -33,7 +33,7 @@ macro_rules! of_one {
     }};
 }
 
-/// Sixteen multiply-adds of the floats at two pointers, which move on; or eight.
+/// Sixteen or eight multiply-adds of the floats at two pointers, which move on.
 macro_rules! products {
     (16, $a:literal, $b:literal) => {
         concat!(

@@ -1,19 +1,19 @@
-//! Rows of f32 times tokens, with the sixteen sums of a row in registers.
+//! Multiplies rows of f32 with tokens, with the sixteen sums of a row in registers.
 
 use core::mem::MaybeUninit;
 
 use super::assembly::{ZEROS, fpu, on_words, sums, tree};
 use crate::kernel::Job;
 
-/// The data that every row begins with: the first 24 floats of a token, in groups of eight, and zeros as start values
-/// of sums. Their order lets one load fill several groups of registers: first group, third group, zeros, second group,
-/// zeros.
+/// The data that is loaded at the start of every row: the first 24 floats of a token, in groups of eight, and zeros as
+/// start values of sums. Their order lets one load fill several groups of registers: first group, third group, zeros,
+/// second group, zeros.
 struct Start(MaybeUninit<[[f32; 8]; 5]>);
 
 impl Start {
     const EMPTY: Self = Self(MaybeUninit::uninit());
 
-    /// Fills it. (Through registers: the compiler would copy it twice.)
+    /// Writes the data and returns its address. (It goes through registers, because the compiler would copy it twice.)
     ///
     /// # Safety
     ///
@@ -86,7 +86,7 @@ macro_rules! eight {
     };
 }
 
-/// The first 24 columns. The sums of the lower lanes are in s24 to s31, of the upper lanes in s16 to s23.
+/// Multiplies the first 24 columns. The sums of the lower lanes are in s24 to s31, of the upper lanes in s16 to s23.
 macro_rules! start {
     () => {
         concat!(
@@ -113,7 +113,7 @@ macro_rules! end {
     };
 }
 
-/// A row of 64 columns.
+/// Multiplies a row of 64 columns.
 macro_rules! row {
     () => {
         concat!(

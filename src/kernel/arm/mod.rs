@@ -50,8 +50,8 @@ use float::Fpu as Here;
 #[cfg(arm_linux)]
 pub(super) use neon::available;
 
-/// The table, with the functions that take fewer instructions in assembly. (Of a token of stories260K: see
-/// `benches/functions.sh`.)
+/// The table. A function is in assembly if that takes fewer instructions (`benches/functions.sh` counts them for a
+/// token of stories260K).
 const OF_UNIT: Kernels = Kernels {
     #[cfg(arm_fpu)]
     attend: attend::attend,

@@ -1,8 +1,8 @@
 use crate::quant::format::{Bytes, Format, ONES, u16_at, u32_at};
 use crate::quant::grids::IQ1_S;
 
-/// 256 weights of -1, 0 or 1, plus or minus an eighth. Per eight weights: the low eight bits of an index into the grid
-/// of IQ1_S. Then per eight weights, a nibble: three high bits of the index, and the sign of the eighth. Then four u16,
+/// 256 weights of -1, 0 or 1, plus or minus an eighth: per eight weights, the low eight bits of an index into the grid
+/// of IQ1_S; per eight weights, a nibble with three high bits of the index and the sign of the eighth; then four u16,
 /// each with three-bit scales for four groups of 16 and four bits of the f16 scale.
 #[derive(Clone, Copy)]
 pub(crate) struct Iq1M;

@@ -1,8 +1,8 @@
 use crate::quant::format::{Bytes, Format, bytes_at, u32_at};
 use crate::quant::grids::{IQ3_XXS, odd_scales, signed, signs};
 
-/// 256 weights: an f16 scale; one-byte indices into a grid of four weights each; then per 32 weights, a word with four
-/// times seven bits of signs and a four-bit scale.
+/// 256 weights: an f16 scale; one-byte indices into a grid of four weights each; then per 32 weights, a u32 with seven
+/// sign bits per eight weights and a four-bit scale.
 #[derive(Clone, Copy)]
 pub(crate) struct Iq3Xxs;
 

@@ -1,7 +1,7 @@
 use super::q4_k::{minimums, scales};
 use crate::quant::format::{Bytes, Format, bytes_at};
 
-/// 256 weights: Q4_K, with 32 bytes of fifth bits before the low four bits.
+/// 256 weights, stored as in Q4_K, with 32 bytes of fifth bits before the low four bits.
 #[derive(Clone, Copy)]
 pub(crate) struct Q5K;
 
