@@ -67,7 +67,7 @@ pieces! {
     hidden: f32,
     /// `[batch][dim]`: the input or output of a linear layer.
     branch: f32,
-    /// Intermediate values of a block: q, k, v and attention output, or gate and up.
+    /// Intermediate values of a layer: q, k, v and attention output, or gate and up.
     inner: f32,
     /// `[batch][layers][per_layer_input]`: the additional inputs of layers.
     inputs: f32,

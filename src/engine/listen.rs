@@ -13,7 +13,7 @@ impl Engine<'_, '_> {
     ///
     /// # Errors
     ///
-    /// [`Error::NoPart`] if the model has no encoder of sounds; [`Error::Sound`] for numbers that are not finite and for
+    /// [`Error::NoPart`] if the model has no encoder of sounds; [`Error::Sound`] for values that are not finite and for
     /// a sound that is too short; [`Error::ContextFull`], [`Error::OutOfPages`], [`Error::ForeignContext`]. On error
     /// nothing was run.
     pub fn listen(&mut self, context: &mut Context, sound: &[f32]) -> Result<(), Error> {

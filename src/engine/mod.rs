@@ -21,7 +21,7 @@
 //! engine.run(&mut [Work::prefill(&mut a, &[8, 9]), Work::decode(&mut b, 10)])?;
 //! assert_ne!(engine.logits(&a), engine.logits(&b));
 //!
-//! engine.rewind(&mut b, 3)?; // another way from the same place
+//! engine.rewind(&mut b, 3)?; // another continuation of the same three tokens
 //! engine.run(&mut [Work::prefill(&mut b, &[8, 9])])?;
 //! let logits = engine.logits(&b).to_vec();
 //! engine.close(b);
@@ -394,7 +394,7 @@ impl<'m, 'w> Engine<'m, 'w> {
         self.marks_mut(slot).fill(0);
     }
 
-    /// Index of the state that a context saved at `position`.
+    /// Index of a context's state for `position`: 0 for the current one, then the checkpoints.
     fn state_at(&self, context: &Context, position: usize) -> Option<usize> {
         if !self.has_states() || position == 0 {
             return None;

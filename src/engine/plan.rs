@@ -91,7 +91,7 @@ macro_rules! builders {
     ($($name:ident: $type:ty,)*) => {
         impl Options {
             $(
-                #[doc = concat!("With this `", stringify!($name), "`.")]
+                #[doc = concat!("Sets `", stringify!($name), "`.")]
                 #[must_use]
                 pub const fn $name(mut self, $name: $type) -> Self {
                     self.$name = $name;

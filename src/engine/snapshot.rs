@@ -85,7 +85,7 @@ const fn min(a: usize, b: usize) -> usize {
 ///
 /// ```text
 /// "ARSN"       4    magic
-/// version      4    2
+/// version      4    3
 /// model        8    fingerprint of the file: Gguf::fingerprint; differs with the context's adapters
 /// KV bytes     8    size of a full context
 /// context      4    positions

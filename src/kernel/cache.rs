@@ -29,7 +29,7 @@ pub(crate) fn store(
     }
 }
 
-/// The place of a position in the tiles of all heads.
+/// The location of a position in the tiles of all heads.
 pub(super) struct Place {
     pub layout: HeadLayout,
     /// Byte at which the position's tile starts in the tiles of a head.

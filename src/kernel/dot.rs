@@ -26,7 +26,7 @@ pub(super) fn dot<F: Format>(row: &[u8], x: Row<'_>) -> f32 {
     acc
 }
 
-/// A block of 256: integer sums are multiplied by their integer scales before the conversion to float.
+/// Adds a block of 256 to `acc`. Integer sums are multiplied by their integer scales before the conversion to float.
 #[inline(always)]
 fn add_block<F: Format>(block: &F::Block, q: &[i8], sums: &[i16], dx: f32, mut acc: f32) -> f32 {
     let mut scales = F::scales(block).into_iter().map(i32::from);
@@ -46,7 +46,8 @@ fn add_block<F: Format>(block: &F::Block, q: &[i8], sums: &[i16], dx: f32, mut a
     acc
 }
 
-/// Any other block: the activations have a scale per 32 elements, so each chunk is converted to float.
+/// Adds a smaller block to `acc`. The activations have a scale per 32 elements, so the sum of each chunk is converted
+/// to float.
 #[inline(always)]
 fn add_chunks<F: Format>(
     block: &F::Block,

@@ -24,13 +24,12 @@ pub(super) const ITEMS_PER_WORKER: usize = 4;
 
 /// Weights per item of a large matrix product, approximately. Small items shorten the wait for the last one. On a
 /// processor whose two threads read memory twice as fast as one (Zen 4), this makes a 0.6 B model 1 % faster (its
-/// output matrix has 156 M weights); it makes no difference where two threads read hardly
-/// faster than one.
+/// output matrix has 156 M weights); it makes no difference where two threads read hardly faster than one.
 pub(super) const ITEM_WEIGHTS: usize = 1 << 21;
 
 /// Maximum number of tokens that an item of [`ITEM_WEIGHTS`] weights multiplies. With more tokens, items have fewer
-/// weights: about 33 M multiplications, 0.2 ms. The other workers wait as long for the last item, and longer if the
-/// worker that has it is interrupted.
+/// weights, so that an item takes 0.2 ms (about 33 M multiplications). The other workers wait up to this time for the
+/// last item, and longer if the worker that has it is interrupted.
 pub(super) const ITEM_TOKENS: usize = 16;
 
 /// The most workers that have a share.

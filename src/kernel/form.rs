@@ -1,4 +1,4 @@
-//! The forms in which activations are multiplied with weights.
+//! The representation of activations for each weight type.
 
 use crate::quant::{Format, TensorType, formats, formats_list};
 

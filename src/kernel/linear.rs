@@ -17,8 +17,8 @@ pub(crate) type Product<'a> = (Option<Matrix<'a>>, usize);
 /// Matrices with the same input: `out[at + t * stride + r] = row r of w * token t of x` for each `(w, at)` of
 /// `products`.
 ///
-/// The outputs must not overlap: in the order of `products` they are side by side within a stride, or each ends before
-/// the next begins.
+/// The outputs must not overlap. Consecutive products have their rows side by side within a stride, or all outputs of
+/// one end before those of the next begin.
 pub(crate) struct Batch<'a> {
     pub products: &'a [Product<'a>],
     pub x: Acts<'a>,
@@ -81,8 +81,8 @@ pub(super) fn share(item: usize, items: usize, panels: usize) -> Range<usize> {
     begin(item)..begin(item + 1)
 }
 
-/// Returns the rows of `w` in a range of panels, and the index of the first of them; `None` if there are none. The
-/// range is relative to the first row of `w`, and afterwards to the first row of the next matrix.
+/// Returns the rows of `w` in a range of panels, and the index of the first of them; `None` if there are none. `range`
+/// counts panels from the first row of `w`; on return it counts them from the first row of the next matrix.
 #[inline(always)]
 pub(super) fn part<'a>(w: &Matrix<'a>, range: &mut Range<usize>) -> Option<(usize, Matrix<'a>)> {
     let (first, last) = (w.rows().min(range.start * PANEL_ROWS), w.rows().min(range.end * PANEL_ROWS));
@@ -177,8 +177,8 @@ pub(crate) fn quantize(
     fork(workers, x.len().div_ceil(CHUNK), x.len().saturating_mul(10), &mut [(); 0], 0, &|i, _| {
         let start = i * CHUNK;
         let Some(x) = x.get(start..x.len().min(start + CHUNK)) else { return };
-        // SAFETY: `x` is part of the whole, for which the slices are long enough: it was checked above. `CHUNK` is a
-        // multiple of all spans, and `fork` runs each item once, so each part has one user.
+        // SAFETY: the slices are long enough for all items, which was checked above. `CHUNK` is a multiple of all
+        // spans, and `fork` runs each item once, so each part has one user.
         let (q, d, sums) = unsafe {
             (
                 q.part(start, x.len()),

@@ -1,5 +1,5 @@
-//! Panels: 16 rows of weights, packed for an instruction set. Their size, and the choice of the functions that multiply
-//! them.
+//! Panels: 16 rows of weights, packed for an instruction set. This module has their size, and selects the functions
+//! that multiply them.
 
 use crate::quant::{Format, TensorType, formats, formats_list};
 
@@ -55,8 +55,8 @@ pub(super) mod scales {
     pub const HALVES: u8 = 2;
 }
 
-/// The functions `chunks` and `blocks` for the format `$f`, one per number of tokens. Formats with the same panel layout
-/// share them; `$e` are their first generic arguments.
+/// The function `chunks` or `blocks` for the format `$f`, instantiated for each number of tokens. Formats with the same
+/// panel layout share the instances; `$e` are the first generic arguments.
 #[allow(unused_macros)] // not every target has panels
 macro_rules! functions {
     ($f:ident, $e:tt, $($tokens:literal)*) => {{

@@ -134,14 +134,14 @@ impl Tile<'_> {
     }
 }
 
-/// A function that multiplies several tokens at once, with their number, at most [`MAX_TOKENS`].
+/// A number of tokens, at most [`MAX_TOKENS`], and the function that multiplies so many at once.
 pub(super) type Multiply = (usize, unsafe fn(&Tile<'_>));
 
-/// A function that packs while it multiplies several tokens, so that neither waits for the other, with their number.
+/// A number of tokens, and the function that packs while it multiplies so many, so that neither waits for the other.
 pub(super) type PackAndMultiply = (usize, unsafe fn(&Pack<'_>, &Tile<'_>));
 
-/// Only the last tokens of a batch prefetch the next panel: that is early enough, and prefetching slows each token
-/// down.
+/// Number of tokens at the end of a batch that prefetch the next panel. This is early enough, and prefetching slows
+/// each token down.
 const PREFETCHING: usize = 16;
 
 /// Multiplies all rows with all tokens, panel by panel.

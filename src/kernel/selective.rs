@@ -11,8 +11,8 @@ use crate::quant::le_f32;
 /// in order.
 #[derive(Clone, Copy)]
 pub(crate) struct Scan<'a> {
-    /// Neighbouring channels that share a step, a bias, a skip factor and one rate for all states; 1 if every channel has
-    /// its own, with a rate per state.
+    /// Number of neighbouring channels that share a step, a bias, a skip factor and one rate for all states; 1 if every
+    /// channel has its own, with a rate per state.
     pub shared: usize,
     /// `[channels][states]`, or one per group of channels: little-endian f32, all negative.
     pub rates: &'a [u8],
@@ -41,7 +41,8 @@ pub(super) fn scan<S: Isa>(s: S, job: &Scan<'_>, state: &mut [f32], out: &mut [f
     let tiles = state.as_chunks_mut().0.chunks_exact_mut(job.states.max(1));
     let tokens = out.len().checked_div(tiles.len() * TILE).unwrap_or(0);
     let channels = (job.first..).step_by(TILE);
-    // In this order: a `Zip` of two chunk iterators divides by their sizes, and can panic for all that the compiler sees.
+    // (The order matters: a `Zip` of two chunk iterators divides by their sizes, and the compiler keeps a panic for
+    // that.)
     for ((tile, channel), out) in tiles.zip(channels).zip(out.as_chunks_mut().0.chunks_exact_mut(tokens.max(1))) {
         scan_tile(s, job, tile, channel, out);
     }
@@ -83,7 +84,7 @@ fn scan_tile<S: Isa>(s: S, job: &Scan<'_>, tile: &mut [[f32; TILE]], channel: us
     }
 }
 
-/// Sixteen numbers from channel `i` on: `own(i)` if every channel has its own, otherwise those of the channels' groups.
+/// Sixteen values from channel `i` on: `own(i)` if every channel has its own, otherwise those of the channels' groups.
 #[inline(always)]
 fn of_groups<S: Isa>(
     s: S,

@@ -6,7 +6,10 @@ use super::recurrent::TILE;
 
 /// The update of a head's state `S` by each token. All vectors have `keys` elements, except `value`.
 ///
-/// RWKV-6: `out = query (S + bonus key (outer) value)`, then `S = decay S + key (outer) value`. RWKV-7: `S = decay S + key (outer) value - replace (outer) (removal S)`, by rows, then `out = query S`.
+/// - RWKV-6: `out = query (S + bonus key (outer) value)`, then `S = decay S + key (outer) value`.
+/// - RWKV-7: `S = decay S + key (outer) value - replace (outer) (removal S)`, then `out = query S`.
+///
+/// `decay` and `bonus` multiply each row by its own factor.
 #[derive(Clone, Copy)]
 pub(crate) struct Wkv<'a> {
     /// The vectors of token `t` begin at `t * stride`.
@@ -76,8 +79,8 @@ fn own_tile<S: Isa>(s: S, job: &Wkv<'_>, tile: &mut [[f32; TILE]], column: usize
     }
 }
 
-/// Updates one tile with all tokens. The loop that writes the state for one token also computes `removal S` of the next
-/// one (`held`), so the tile is read once per token, and once before the first.
+/// Updates one tile of RWKV-7 with all tokens. The loop that writes the state for one token also computes `removal S`
+/// of the next one (`held`), so the tile is read once per token, and once before the first.
 #[inline(always)]
 fn wkv_tile<S: Isa>(s: S, job: &Wkv<'_>, tile: &mut [[f32; TILE]], column: usize, out: &mut [f32]) {
     let Wkv { keys, width, .. } = *job;

@@ -2,8 +2,8 @@
 //! addition to the residual stream. A layer predicts all streams, runs on the predicted residual stream, and corrects
 //! all streams by the prediction's error. A low-rank path runs parallel to attention. Gemma 3n has both.
 //!
-//! The buffers of a pass follow the additional inputs of layers: the other streams, `[streams - 1][batch][dim]`, then the
-//! predicted residual stream and the low-rank path's output, each `[batch][dim]`.
+//! In the memory `inputs`, three buffers follow the additional inputs of layers: the other streams,
+//! `[streams - 1][batch][dim]`, then the predicted residual stream and the low-rank path's output, each `[batch][dim]`.
 
 use super::{Forward, add, copy, norm_rows, rows, rows_mut, scale};
 use crate::engine::profile::Section;
@@ -67,7 +67,7 @@ impl Forward<'_, '_> {
                 }
             }
         }
-        // The prediction, and the low-rank path: `x + norm(up(down(x)))` of the normed prediction.
+        // Stores the prediction, and computes the low-rank path: `x + norm(up(down(x)))` of the normed prediction.
         let (Some(x), Some(branch)) = (hidden.get(..count * dim), branch.get_mut(..count * dim)) else { return };
         let Some(kept) = beside.get_mut((n - 1) * batch * dim..) else { return };
         let Some((prediction, path)) = kept.split_at_mut_checked(batch * dim) else { return };

@@ -1,12 +1,12 @@
-//! Sine and cosine of angles for rotary positions, without the kilobytes that reduce very large angles.
+//! Sine and cosine of angles for rotary positions, without libm's kilobytes of code for very large angles.
 
 use core::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI, TAU};
 
 /// Upper limit of angles; no position in any context reaches it.
 const LIMIT: f32 = 134_217_728.0;
 
-/// Multiples of pi/2 with the largest angle nearest to each. They need one subtraction; f64 arithmetic is software on a
-/// microcontroller.
+/// The first multiples of pi/2, each after the largest angle that it is nearest to. Such an angle is reduced by one
+/// subtraction, which saves time on microcontrollers, where f64 arithmetic is in software.
 const NEAR: [(f32, f64); 5] = [
     (FRAC_PI_4 as f32, 0.0),
     (3.0 * FRAC_PI_4 as f32, FRAC_PI_2),
@@ -70,7 +70,7 @@ fn in_floats(far: f32, near: Option<usize>) -> (f32, f32, i32) {
     (sine, cosine, quarters)
 }
 
-/// The same in 64-bit integers with 62 fraction bits; used if the result is certain to equal the f64 version's.
+/// Computes the same as `in_floats` in 64-bit integers with 62 fraction bits, if the result is certain to be equal.
 mod whole {
     use core::f64::consts::{FRAC_2_PI, FRAC_PI_2};
 

@@ -1,4 +1,4 @@
-//! The attention part of a block.
+//! The attention of a layer.
 
 use core::ops::Range;
 
@@ -66,7 +66,7 @@ const ACROSS: Roles = Roles {
     after: (Role::CrossAttnOutputNorm, Role::CrossAttnOutputNormBias),
 };
 
-/// Offsets of q, k and v in a row.
+/// Layout of q, k and v in a row.
 #[derive(Clone, Copy)]
 pub(super) struct Shape {
     pub q_dim: usize,
@@ -207,7 +207,7 @@ fn project(
     }
 }
 
-/// No matrix of gates besides those of queries.
+/// Stands for an absent product: the matrix of gated queries also computes the gates.
 const NO_GATE: ((Role, Role), usize, bool) = ((Role::AttnGate, Role::AttnGate), 0, false);
 
 /// Norms and rotates queries and keys, and norms values, if the model does so and the view has projected them.
@@ -292,8 +292,8 @@ fn gather(out: &mut [f32], (heads, head_dim): (usize, usize), width: usize) {
     }
 }
 
-/// Multiplies each head's output by its gates. A row's gates follow its values: alone, or each head's gate
-/// after the head's queries.
+/// Multiplies each head's output by its gates. A row's gates follow its values. With gated queries, each head's gates
+/// follow a copy of its query there.
 fn gate(compute: &Compute<'_, '_>, (spec, layer): (&Spec<'_>, &Layer), shape: Shape, qkv: &mut [f32], out: &mut [f32]) {
     let head_dim = layer.head.dim;
     let (width, at) = if spec.gated_query() { (2 * head_dim, head_dim) } else { (head_dim, 0) };
@@ -379,8 +379,8 @@ pub(super) struct Attend<'l> {
 }
 
 impl Attend<'_> {
-    /// Processes all segments. The tokens of a long segment are shared among workers; consecutive segments of one
-    /// token, as in decoding, are shared by rows and KV heads.
+    /// Processes all segments. Workers divide the tokens of a long segment; of consecutive segments of one token, as in
+    /// decoding, they divide the rows and KV heads.
     pub fn all(&mut self, compute: &Compute<'_, '_>, mut segments: &[Segment], mut out: &mut [f32], sums: &mut [f32]) {
         let (out_dim, kv_heads) = (self.shape.out_dim, self.layer.kv_heads);
         let scratch = sums.len() / compute.threads.max(1);
@@ -424,7 +424,7 @@ impl Attend<'_> {
     }
 
     /// Computes some KV heads for some tokens of a segment. `first` is the first token and `row` its row; its output is
-    /// stored at the start of `out`. Tokens of different chunks are computed apart.
+    /// stored at the start of `out`. Tokens in different chunks of chunked attention are computed separately.
     fn heads(
         &self,
         kernels: &Kernels,
@@ -448,7 +448,7 @@ impl Attend<'_> {
         }
     }
 
-    /// As [`heads`](Self::heads), for tokens that attend to positions from `start` on, which begins a tile.
+    /// As [`heads`](Self::heads), for tokens that attend to positions from `start` on, the first position of a tile.
     fn chunk(
         &self,
         kernels: &Kernels,

@@ -1,4 +1,4 @@
-//! Encoders: run all tokens of a text through the blocks, each attending to all. For a decoder that follows, they also
+//! Encoders: run all tokens of a text through the layers, each attending to all. For a decoder that follows, they also
 //! compute the cross-attention keys and values of the result, once per text.
 //!
 //! A layer must store the keys and values of all tokens before the first token attends. Each layer therefore processes
@@ -97,7 +97,7 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Cross-attention of a block, if the model has it: `x += output(attention(norm(x), source))`.
+    /// Cross-attention of a layer, if the model has it: `x += output(attention(norm(x), source))`.
     pub(super) fn look_across(&mut self, layer: &Layer) {
         if self.spec.has_cross_attention() {
             let tiles = self.source_tiles(layer, layer.index);
@@ -113,7 +113,8 @@ impl Forward<'_, '_> {
         start..start.saturating_add(bytes)
     }
 
-    /// Range of the tiles that all encoder layers share: the decoder's first ones, or separate ones.
+    /// Range of the tiles that all encoder layers share: those of the decoder's first cross-attention layer, or
+    /// separate ones.
     fn encoder_tiles(&self, layer: &Layer) -> Range<usize> {
         match self.store.encoder {
             0 => self.source_tiles(layer, 0),

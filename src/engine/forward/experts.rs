@@ -107,7 +107,7 @@ struct Bank {
     width: usize,
     /// Gate, up and down.
     roles: [Role; 3],
-    /// Biases of the same.
+    /// Biases of gate, up and down.
     biases: Option<[Role; 3]>,
     /// True if gate and up are one tensor.
     fused: bool,
@@ -282,7 +282,7 @@ fn choose(scores: &mut [f32], experts: Experts, router: Router, bias: &[u8]) {
         }
         _ => (usize::MAX, [u64::MAX; GROUP_WORDS]),
     };
-    // Mark chosen experts with a minus sign, then negate all.
+    // The scores of chosen experts become negative.
     let mut kept = 0.0;
     for _ in 0..experts.used {
         let mut best: Option<(&mut f32, f32)> = None;
@@ -308,8 +308,8 @@ fn choose(scores: &mut [f32], experts: Experts, router: Router, bias: &[u8]) {
     }
 }
 
-/// As [`choose`] for [`Scores::Sparse`]: the weight of each choice is its share in the softmax over the experts that were not
-/// chosen before and whose score is nearer to the choice's than `NEAR` times the larger of both.
+/// As [`choose`] for [`Scores::Sparse`]: the weight of each choice is its share in the softmax over the experts that
+/// were not chosen before and whose score differs from the choice's by at most `NEAR` times the larger magnitude.
 fn choose_sparsely(scores: &mut [f32], used: usize) {
     const NEAR: f32 = 0.02;
     let mut chosen: [Option<(usize, f32)>; MOST_SPARSE] = [None; MOST_SPARSE];
@@ -338,7 +338,7 @@ fn choose_sparsely(scores: &mut [f32], used: usize) {
     }
 }
 
-/// The most choices of a sparse mixer.
+/// Maximum number of experts that [`choose_sparsely`] chooses.
 const MOST_SPARSE: usize = 8;
 
 /// Words of a set of groups of experts.

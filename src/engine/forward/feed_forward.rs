@@ -1,4 +1,4 @@
-//! The feed-forward of a block.
+//! The feed-forward of a layer.
 
 use super::altup::sparsify;
 use super::rwkv::shift_rows;
@@ -72,7 +72,7 @@ impl Forward<'_, '_> {
             }
             compute.done(Section::FeedForward);
             if layer.has_experts && spec.experts_beside() {
-                // The experts beside it add it to theirs.
+                // `experts` adds this output to its own.
                 norm(compute, spec, weights, (Role::PostFfwNorm1, Role::PostFfwNorm1, index), branch);
                 return copy(held, branch);
             }

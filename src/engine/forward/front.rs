@@ -12,7 +12,7 @@ use crate::engine::profile::Section;
 use crate::model::{Convolution, Front, MAX_STAGES, Positions, Role, Weights};
 use crate::quant::{decode_row, le_f32};
 
-/// Weights and biases of the convolutions.
+/// Roles of the convolutions' weights and biases.
 const ROLES: [(Role, Role); MAX_STAGES] =
     [(Role::Conv1, Role::Conv1Bias), (Role::Conv2, Role::Conv2Bias), (Role::Conv3, Role::Conv3Bias)];
 

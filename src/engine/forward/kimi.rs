@@ -126,7 +126,7 @@ impl Delta<'_> {
         }
     }
 
-    /// Computes decays, factors and both kinds of keys; scales queries and keys to length 1, and queries by
+    /// Computes decays, factors, removal keys and replacement keys; scales queries and keys to length 1, and queries by
     /// `1 / sqrt(keys)`.
     fn prepare(&self, compute: &Compute<'_, '_>, x: &mut [f32]) {
         let Recurrent { keys, floor, .. } = *self.mixer;
@@ -176,7 +176,7 @@ impl Delta<'_> {
             let [query, value, decay, removal, replace] =
                 [0, 2, 3, 5, 6].map(|piece| x.get(piece * self.width + head * keys..).unwrap_or(&[]));
             let (key, bonus, stride) = (replace, &[][..], self.stride);
-            // The state is read after its decay, which the removal key contains.
+            // The value to remove is that of the decayed state, so the removal key contains the decay.
             Update::Wkv(Wkv { query, decay, key, value, removal, replace, bonus, stride, keys, width })
         });
     }

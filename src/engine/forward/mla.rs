@@ -82,7 +82,7 @@ struct Pieces<'a> {
     out: &'a mut [f32],
     /// Latent vectors, each with its rotated key.
     made: &'a mut [f32],
-    /// The input of a product.
+    /// The input of a matrix product.
     low: &'a mut [f32],
     /// For each head, a key without its rotated part, and a value, if these are cached.
     both: &'a mut [f32],
@@ -113,7 +113,7 @@ impl Heads<'_> {
         self.weights.matrix(role, self.layer.index)
     }
 
-    /// Projected queries of a row.
+    /// Number of elements of a row's projected queries.
     fn queries(&self) -> usize {
         self.layer.heads * (self.latent.nope + self.latent.rope)
     }
@@ -173,9 +173,9 @@ impl Heads<'_> {
     }
 
     /// Assembles queries, keys and values. If latent vectors are cached, a query is the output of
-    /// [`expand`](Self::expand) and its rotated part, and key and value are the latent vector and the rotated key.
-    /// Otherwise queries and keys have a part without rotation and a rotated one, and the shorter vectors are padded
-    /// with zeros.
+    /// [`expand`](Self::expand), then its rotated part; the latent vector, then the rotated key, is the key, and its
+    /// first elements are the value. Otherwise queries and keys have a part without rotation and a rotated one, and the
+    /// shorter vectors are padded with zeros.
     fn place(&self, pieces: &mut Pieces<'_>) {
         let Latent { rank, nope, rope, value, absorbed, .. } = *self.latent;
         let (shape, width) = (self.shape, self.shape.head.dim);
@@ -204,7 +204,7 @@ impl Heads<'_> {
         }
     }
 
-    /// Returns the values of all heads, from the output of attention.
+    /// Computes the values of all heads from the output of attention.
     fn values(&self, compute: &mut Compute<'_, '_>, pieces: &mut Pieces<'_>) {
         let Latent { rank, value, absorbed, .. } = *self.latent;
         let Pieces { qkv, out, low, .. } = pieces;

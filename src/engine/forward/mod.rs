@@ -1,9 +1,9 @@
 //! The forward pass: computes hidden states and logits from tokens.
 //!
-//! [`Forward::add`] looks up the embeddings of tokens. [`Forward::layer`] runs a block: [`attention`], then
+//! [`Forward::add`] looks up the embeddings of tokens. [`Forward::layer`] runs a layer: [`attention`], then
 //! [`feed_forward`] (or [`experts`]), each with norms and a residual. [`Forward::head`] computes logits. An [`encoder`]
-//! runs its tokens through the same blocks. All linear layers use [`Compute`]. The [`Spec`] and the weights in the file
-//! determine the parts of a block, never the family's name; [`Layer`] has the parameters that differ between layers.
+//! runs its tokens through the same code. All linear layers use [`Compute`]. The operations of a layer depend on the
+//! [`Spec`] and on the weights in the file; [`Layer`] has the parameters that differ between layers.
 
 mod altup;
 mod angle;
@@ -285,7 +285,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         }
     }
 
-    /// Runs the second part of a block: the feed-forward, the experts, or both.
+    /// Runs the second half of a layer: the feed-forward, the experts, or both.
     fn after_attention(&mut self, layer: &Layer, tokens: usize) {
         if let (true, Some(Recurrent { kind: RecurrentKind::Rwkv6, .. })) = (built::RWKV, self.spec.recurrent()) {
             return self.channel_mix(layer);
@@ -437,7 +437,7 @@ fn copy_piece(bytes: &mut [u8], from: usize, to: usize, len: usize) {
     }
 }
 
-/// Input of attention or feed-forward: the hidden state, normed if the model has a pre-norm.
+/// Stores the input of attention or feed-forward in `branch`: the hidden state, normed if the model has a pre-norm.
 fn enter(
     compute: &Compute<'_, '_>,
     spec: &Spec<'_>,

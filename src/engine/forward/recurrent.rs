@@ -1,7 +1,7 @@
 //! Recurrent mixers: short convolutions (LFM2), gated delta nets (Qwen 3.5) and Mamba-2.
 //!
-//! A token's row holds the outputs of its projections. For a short convolution: two gates and the channels. Otherwise:
-//! the gate `z`, the channels (delta net: queries, keys, values; Mamba-2: values, keys, queries) and two numbers per
+//! A token's row holds the outputs of its projections: for a short convolution, two gates and the channels; otherwise
+//! the gate `z`, the channels (delta net: queries, keys, values; Mamba-2: values, keys, queries) and two values per
 //! head, which determine the decay of its state and the factor on new values.
 //!
 //! A context's states are in one page. For each layer it holds the previous inputs of the convolution, `[taps -
@@ -47,7 +47,7 @@ impl Row {
         group.unwrap_or(0)
     }
 
-    /// Offsets of a head's two numbers. One matrix computes those of a group side by side, factors first.
+    /// Offsets of a head's decay and factor. If one matrix computes both, those of a group are adjacent, factors first.
     fn gates(&self, mixer: &Recurrent, head: usize) -> (usize, usize) {
         if mixer.kind != RecurrentKind::DeltaNet || mixer.in_turns {
             return (self.decay + head, self.factor + head);
@@ -265,8 +265,8 @@ impl Mixer<'_> {
         }
     }
 
-    /// Computes the decay and factor of each head from its two numbers. For delta nets, also scales keys and queries to
-    /// length 1, and queries by `1 / sqrt(width)`.
+    /// Computes the decay and factor of each head from its two projected values. For delta nets, also scales keys and
+    /// queries to length 1, and queries by `1 / sqrt(keys)`.
     fn gates(&self, kernels: &Kernels, x: &mut [f32]) {
         let (weights, row) = (self.weights, self.row);
         let (a, bias) = (weights.vector(Role::SsmA, self.index), weights.vector(Role::SsmDtBias, self.index));

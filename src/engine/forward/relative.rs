@@ -61,8 +61,8 @@ impl<'w> Relative<'w> {
     }
 }
 
-/// ALiBi's slope per position of distance: `2^(-steepest (head + 1) / n)`, where `n` is the largest power of two in the
-/// number of heads; further heads have the slopes between.
+/// ALiBi's slope per position of distance: `2^(-steepest (head + 1) / n)`, where `n` is the largest power of two that
+/// is at most the number of heads. The exponents of further heads are halfway between these.
 fn slope(steepest: f32, head: usize, heads: usize) -> f32 {
     let n = 1usize << heads.max(1).ilog2();
     let steps = if head < n { (head + 1) as f64 } else { (head - n) as f64 + 0.5 };

@@ -99,7 +99,7 @@ impl<'w> Rotary<'w> {
 struct Scaled {
     scaling: Scaling,
     factor: f32,
-    /// Pairs between which YaRN blends from kept to divided frequencies.
+    /// Pairs between which YaRN blends from original to divided frequencies.
     low: f32,
     high: f32,
 }

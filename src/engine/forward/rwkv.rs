@@ -1,8 +1,9 @@
-//! RWKV-6 and -7 ([Finch](https://arxiv.org/abs/2404.05892), [Goose](https://arxiv.org/abs/2503.14456)): time mixing and channel mixing combine each row with
-//! the previous one. QRWKV has the inputs of RWKV-6, and heads that share keys and values.
+//! RWKV-6 ([Finch](https://arxiv.org/abs/2404.05892)) and RWKV-7 ([Goose](https://arxiv.org/abs/2503.14456)): time
+//! mixing and channel mixing combine each row with the previous one. QRWKV has the projections of RWKV-6, and heads
+//! that share keys and values.
 //!
-//! In each layer, the state of a context contains the last row of time mixing, that of channel mixing if there is any, and the
-//! matrices of the heads in tiles of sixteen columns, `[tiles][keys][16]`.
+//! In each layer, the state of a context contains the last row of time mixing, that of channel mixing if there is any,
+//! and the matrices of the heads in tiles of sixteen columns, `[tiles][keys][16]`.
 
 use super::compute::Compute;
 use super::recurrent::{advance_heads, state_of};
@@ -216,7 +217,7 @@ impl Mixing<'_> {
         }
     }
 
-    /// Projects rows in RWKV-6, where how much of the previous row is mixed in depends on the row.
+    /// Projects rows in RWKV-6, where each row determines how much of the previous one is mixed in.
     fn project_by_data(&self, compute: &mut Compute<'_, '_>, input: &[f32], pieces: &mut Pieces<'_>) {
         let Pieces { shift, x, query, decay, key, value, gate, low, .. } = pieces;
         let (dim, rank) = (self.dim, self.mixer.ranks[1]);
@@ -257,8 +258,8 @@ impl Mixing<'_> {
         compute.by_tokens(gate, dim, &|_, x| compute.kernels.activate(gated, x, None));
     }
 
-    /// Prepares a state without a bonus and without removals: adds biases, copies keys and values to all heads that
-    /// share them, multiplies keys by one minus the decay, and scales queries.
+    /// Prepares the rows of QRWKV, whose state has no bonus and no removals: adds biases, copies keys and values to all
+    /// heads that share them, multiplies keys by one minus the decay, and scales queries.
     fn gated_linear(&self, pieces: &mut Pieces<'_>) {
         let Recurrent { heads, groups, width, .. } = *self.mixer;
         let (dim, share) = (self.dim, heads.checked_div(groups).unwrap_or(1));
@@ -432,8 +433,8 @@ fn mix(x: &mut [f32], shift: &[f32], lerp: &[u8], dim: usize) {
     }
 }
 
-/// Combines each row of channel mixing with the previous one: `x += lerp * (previous row - x)`. Does nothing in other
-/// models.
+/// Combines each row of channel mixing with the previous one: `x += lerp * (previous row - x)`. Does nothing in models
+/// without channel mixing.
 pub(super) fn shift_rows(
     (kv, pools, store): (&mut [u8], &[Pool<'_>], &Store),
     (spec, weights, index): (&Spec<'_>, &Weights<'_, '_>, usize),

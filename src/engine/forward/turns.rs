@@ -1,6 +1,7 @@
 //! Two stacks of layers that run in turns ([HRM](https://arxiv.org/abs/2506.21734)): each has a hidden state. One
-//! begins as the token's embedding, the other as a learned vector. A run's input is the sum of both, and its output
-//! replaces the hidden state of its stack. Also adds the token's embedding after every layer, for models that do so.
+//! begins as the token's embedding, the other as a learned vector. A run of a stack takes the sum of both, and its
+//! output replaces the hidden state of this stack. This file also stores the embeddings for models that add them after
+//! every layer.
 //!
 //! The residual stream holds the hidden state of the stack that ran last; the buffers of a pass hold the other one.
 
@@ -36,7 +37,7 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Keeps the embeddings for the ends of layers, if the model adds them there.
+    /// Stores the embeddings, if the model adds them at the end of every layer.
     pub(super) fn keep_embedding(&mut self) {
         let at = self.beside_at();
         let Self { spec, hidden, inputs, rows, .. } = self;

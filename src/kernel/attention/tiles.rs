@@ -3,12 +3,13 @@
 use super::Attention;
 use crate::memory::TILE;
 
-/// Tiles in a block of positions, and positions in it.
+/// Tiles per block of positions.
 pub const TILES: usize = 4;
+/// Positions per block.
 pub const BLOCK: usize = TILES * TILE;
 
 /// A tile of the cache, and the tile to prefetch while this one is used. With few rows, the time spent on one tile is
-/// too short to fetch the next one from memory, so that `later` is further ahead.
+/// too short to fetch the next one from memory, so `later` is several tiles ahead.
 #[derive(Clone, Copy)]
 pub struct Tile {
     pub at: *const u8,

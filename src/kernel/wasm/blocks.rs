@@ -1,6 +1,6 @@
-//! Rows of blocks times one token. Codes and quants are widened to i16, and their products are summed in pairs. The
-//! bias is not subtracted from the codes: the sum of the quants times the bias is subtracted from the sum of the
-//! products.
+//! Multiplies rows of blocks with one token. Codes and quants are widened to i16, and their products are summed in
+//! pairs. The bias is not subtracted from the codes: the sum of the quants times the bias is subtracted from the sum of
+//! the products.
 
 use core::arch::wasm32::*;
 use core::marker::PhantomData;
@@ -34,7 +34,7 @@ impl<F: Format> Rows<F> {
     /// The bias of [`codes`](Self::codes).
     const BIAS: i32 = if let Shape::Bytes(_) = F::SHAPE { 0 } else { F::BIAS as i32 };
 
-    /// Formats with blocks of less than 256.
+    /// Multiplies four rows of a format with blocks of less than 256.
     #[inline(always)]
     unsafe fn chunks(rows: [*const u8; 4], x: Row<'_>) -> v128 {
         let mut acc = f32x4_splat(0.0);
@@ -67,7 +67,7 @@ impl<F: Format> Rows<F> {
         acc
     }
 
-    /// Formats with blocks of 256.
+    /// Multiplies four rows of a format with blocks of 256.
     #[inline(always)]
     unsafe fn blocks(rows: [*const u8; 4], x: Row<'_>) -> v128 {
         let mut acc = f32x4_splat(0.0);
@@ -118,7 +118,7 @@ impl<F: Format> Rows<F> {
     #[inline(always)]
     fn codes(block: &F::Block, chunk: usize) -> [v128; 4] {
         if let Shape::Bytes(offset) = F::SHAPE {
-            // SAFETY: the shape has 32 bytes from there, as the list of types checks.
+            // SAFETY: the block has 32 bytes from there, as `quant/types.rs` checks.
             return unsafe { quants((&raw const *block).cast::<i8>().add(offset)) };
         }
         let [a, b] = F::unpack(Pair, block, chunk);
@@ -159,7 +159,7 @@ impl<F: Format> Rows<F> {
         [i16x8_narrow_i32x4(pairs(a), pairs(b)), i16x8_splat(0)]
     }
 
-    /// Four i32 whose sum is the sum of the products.
+    /// Four i32 whose sum is the dot product of scales or minimums with the sums of the groups.
     #[inline(always)]
     fn times_sums(bytes: [i8; 16], sums: [v128; 2]) -> v128 {
         // SAFETY: the array has 16 bytes.
@@ -176,7 +176,7 @@ impl<F: Format> Rows<F> {
 #[inline(always)]
 fn halves<F: Format>(blocks: [&F::Block; 4], offset: usize, factor: f32) -> v128 {
     let [a, b, c, d] = blocks.map(|block| {
-        // SAFETY: the list of types checks that two bytes from there are inside the block.
+        // SAFETY: two bytes from there are inside the block, as `quant/types.rs` checks.
         let half = unsafe { (&raw const *block).cast::<u8>().add(offset).cast::<u16>().read_unaligned() };
         u32::from(half)
     });

@@ -1,5 +1,5 @@
-//! WebAssembly with 128-bit vectors, if the module is compiled for them. There is no
-//! detection at run time: an engine without vectors rejects the module.
+//! WebAssembly with 128-bit vectors, if the module is compiled for them. There is no detection at run time: a runtime
+//! without vectors rejects the module.
 
 mod blocks;
 mod bytes;
