@@ -43,14 +43,14 @@ impl<'c> Work<'c> {
         Self { context, tokens: Tokens::One([token]), wanted: Wanted::Last, done: 0, taken: 0 }
     }
 
-    /// Computes the logits of every token. They take a row each, out of those planned by
+    /// Computes the logits of every token. Each token takes one of the rows planned by
     /// [`Options::logits`](crate::Options::logits).
     #[must_use]
     pub fn all_logits(self) -> Self {
         Self { wanted: Wanted::All, ..self }
     }
 
-    /// Computes no logits: for all but the last chunk of a prompt.
+    /// Computes no logits. Use this for all but the last chunk of a prompt.
     #[must_use]
     pub fn no_logits(self) -> Self {
         Self { wanted: Wanted::None, ..self }
@@ -79,7 +79,7 @@ impl<'c> Work<'c> {
 
 /// A run in steps of one layer: see [`Engine::begin`].
 ///
-/// If dropped before the end, the contexts return to their state after the last complete pass.
+/// If it is dropped before the end, the contexts return to their state after the last complete pass.
 ///
 /// # Examples
 ///

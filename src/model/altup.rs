@@ -12,8 +12,8 @@ pub struct AltUp<'a> {
     pub streams: usize,
     /// Rank of the path parallel to attention.
     pub rank: usize,
-    /// For each layer, the threshold of gates in standard deviations above their mean; not finite: no threshold.
-    /// `None`: no layer has one.
+    /// For each layer, the threshold of gates in standard deviations above their mean; a value that is not finite means
+    /// no threshold. `None` if no layer has one.
     pub sparsity: Option<Array<'a>>,
 }
 

@@ -1,4 +1,4 @@
-//! The choices that an architecture makes: positions, norms, residuals, gates, experts, and the stacks of blocks.
+//! The choices that an architecture makes: positions, norms, residuals, gates, experts, and the stacks of layers.
 
 use super::front::Front;
 use crate::TokenId;
@@ -12,10 +12,9 @@ pub enum Positions {
     Rotary,
     /// A learned embedding per position, added to the token's.
     Learned,
-    /// Sines and cosines of the position times `10000^(-2 i / dim)`, added to the token's embedding. Interleaved, or
-    /// with `halves` the sines first.
+    /// Sines and cosines of the position times `10000^(-2 i / dim)`, added to the token's embedding.
     Sinusoidal {
-        /// The layout.
+        /// True if all sines precede all cosines; false if they alternate.
         halves: bool,
     },
     /// A bias on attention scores by the distance of the two positions ([T5](https://arxiv.org/abs/1910.10683)):
@@ -32,7 +31,7 @@ pub enum Positions {
     },
 }
 
-/// Kind of a stack of blocks; it determines the prefix of its tensors' names.
+/// Kind of a stack of layers, which determines the prefix of the tensors' names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stack {
@@ -48,7 +47,7 @@ pub enum Stack {
         #[cfg(feature = "sound")]
         front: Option<Front>,
     },
-    /// The decoder of an encoder-decoder; prefix `dec.` Its blocks also attend to the encoder's states.
+    /// The decoder of an encoder-decoder; prefix `dec.` Its layers also attend to the encoder's states.
     Target {
         /// Sizes of the encoder.
         encoder: EncoderSizes,
@@ -63,7 +62,7 @@ pub enum Stack {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EncoderSizes {
-    /// Number of blocks.
+    /// Number of layers.
     pub layers: usize,
     /// Query heads.
     pub heads: usize,
@@ -131,7 +130,7 @@ pub struct PooledHead {
     pub activation: PooledActivation,
 }
 
-/// Input of a block's feed-forward.
+/// Input of a layer's feed-forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Residual {
@@ -156,7 +155,7 @@ pub enum Norm {
     Unbiased,
 }
 
-/// Positions of the norms in a block; several may apply, to attention and feed-forward alike.
+/// Positions of the norms in a layer; several may apply, to attention and feed-forward alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Placement {
@@ -266,7 +265,7 @@ pub struct GroupExperts {
     pub size: usize,
     /// Width of a shared expert.
     pub width: usize,
-    /// Factor on their output.
+    /// Factor on the output of the shared experts.
     pub scale: f32,
 }
 
@@ -312,7 +311,7 @@ pub enum Router {
     },
 }
 
-/// Function that makes weights of the scores of all experts.
+/// Function from the scores of all experts to their weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Scores {

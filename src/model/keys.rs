@@ -30,7 +30,7 @@ pub(super) struct Keys<'g, 'a> {
     pub partial_layers: bool,
     /// True if a window without a pattern of local layers applies to all layers.
     window_everywhere: bool,
-    /// True if keys and values may have other lengths than a head's in the cache: those of latent attention.
+    /// True for latent attention, where keys and values may have other lengths than heads in the cache.
     is_latent: bool,
 }
 
@@ -116,7 +116,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Like [`optional_size`](Self::optional_size), but accepts 0 if layers may lack the part with this size.
+    /// Like [`optional_size`](Self::optional_size), but accepts 0 if layers may lack attention or a feed-forward.
     const fn partial_size(&mut self, name: &'static str, max: usize) -> Result<Option<usize>, Error> {
         match tri!(self.integer(name)) {
             Some(0) if self.partial_layers => Ok(Some(0)),
@@ -210,7 +210,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Checks that `array` has one element per layer, or one per layer that is read.
+    /// Checks that `array` has one element for each of `layers` layers, or for each layer of the file.
     const fn one_each(&self, name: &str, array: &Array<'_>, layers: usize) -> Result<(), Error> {
         if array.len() == layers || array.len() == self.layers {
             Ok(())
@@ -310,7 +310,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         self.gguf.get2(self.architecture, name).is_some()
     }
 
-    /// The array of a number for each layer under `name`; `None` if there is no such key.
+    /// Returns the array under `name`, one number per layer; `None` if there is no such key.
     pub const fn floats(&mut self, name: &'static str, layers: usize) -> Result<Option<Array<'a>>, Error> {
         let Some(Value::Array(numbers)) = self.get(name) else { return Ok(None) };
         tri!(self.one_each(name, &numbers, layers));
@@ -474,7 +474,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         Ok(Spec { qkv_bias, linear_bias, output_bias, ..tri!(self.decoder(style)) })
     }
 
-    /// Reads the required number under `key`, a name without the architecture: one for all layers, or an array.
+    /// Reads the required number under `key`, which has no architecture's prefix: one for all layers, or an array.
     pub const fn numbers(&self, key: &'static str, layers: usize) -> Result<Numbers<'a>, Error> {
         match self.gguf.get(key) {
             Some(Value::Array(numbers)) if numbers.len() >= layers && numbers.get_f32(0).is_some() => {

@@ -7,7 +7,8 @@ use crate::built;
 use crate::gguf::{Value, equal};
 use crate::{Error, Gguf, Name, tri};
 
-/// Each line has a key, the values without effect, and the feature that other values request:
+/// Each line has a key, the values without effect, and the feature that other values request. The values are written
+/// as:
 ///
 /// - `*`: any value (tensors or another key decide);
 /// - `0`: zero, false, or an array of these;

@@ -1,7 +1,7 @@
-//! Parts of a [`Spec`] that a build may leave out.
+//! Fields of a [`Spec`] that need an ability, which a build may leave out.
 //!
 //! The fields are private; the forward pass, the plan and the tensor checks read them with these functions. In a build
-//! without a part its function returns a constant, so the optimizer removes the code that would run it.
+//! without the ability, the function of a field returns a constant, so the optimizer removes the code that uses it.
 
 use super::altup::AltUp;
 use super::choices::{
@@ -15,7 +15,8 @@ use super::spec::{Spec, Special};
 use crate::built::{self, Abilities};
 use crate::kernel::Activation;
 
-/// For each field: its type, its plain value, and the patterns of other values with the ability that each needs.
+/// Defines the functions. Each entry has a field, its type, its plain value, and the patterns of other values with the
+/// ability that each needs.
 macro_rules! parts {
     ($($(#[$doc:meta])* $field:ident: $type:ty = $plain:expr, $($part:pat => $ability:ident),+;)*) => {
         impl<'a> Spec<'a> {
@@ -136,9 +137,9 @@ parts! {
     token_types: usize = 0, 1.. => TOKEN_TYPES;
     /// Requirement for weights of the embedding's norm; `Absent`: no norm.
     embedding_norm: Need = Need::Absent, Need::Required | Need::Optional | Need::Unused => TOKEN_TYPES;
-    /// The norm used in blocks and before the head.
+    /// The norm used in layers and before the head.
     norm: Norm = Norm::Rms, Norm::Layer => LAYER_NORM, Norm::Unbiased => UNBIASED_NORM;
-    /// Positions of the norms in a block.
+    /// Positions of the norms in a layer.
     placement: Placement = Placement { pre_norm: true, post_norm: false, residual_norm: false },
         Placement { post_norm: true, residual_norm: false, .. } => POST_NORM,
         Placement { post_norm: false, residual_norm: true, .. } => RESIDUAL_NORM;
@@ -150,7 +151,7 @@ parts! {
     fused_experts: bool = false, true => EXPERTS;
     /// True if every layer, not only the first, has its own relative positions.
     own_biases: bool = false, true => RELATIVE_POSITIONS;
-    /// Norms of q and k, before rope.
+    /// Norms of q and k, before rope unless [`qk_norm_after_rope`](Self::qk_norm_after_rope).
     qk_norm: QkNorm = QkNorm::None,
         QkNorm::Head => HEAD_NORM, QkNorm::EachHead | QkNorm::Gain => EACH_HEAD_NORM, QkNorm::Whole => WHOLE_NORM,
         QkNorm::Unweighted => LLAMA4;

@@ -62,7 +62,8 @@ pub enum RecurrentKind {
     DeltaNet,
     /// [Mamba-2](https://arxiv.org/abs/2405.21060).
     Mamba2,
-    /// [Mamba](https://arxiv.org/abs/2312.00752): one head, whose `width` is that of the channels, and `keys` states for each.
+    /// [Mamba](https://arxiv.org/abs/2312.00752): one head, whose `width` is the number of channels, with `keys` states
+    /// per channel.
     Mamba,
     /// [RWKV-7](https://arxiv.org/abs/2503.14456).
     Rwkv7,
@@ -104,8 +105,8 @@ impl Recurrent {
         self.inner() + 2 * self.groups * self.keys
     }
 
-    /// Elements of the convolution's saved inputs, `[taps - 1][channels]`; for RWKV, of the last row of each
-    /// part of a block that mixes rows.
+    /// Elements of the convolution's saved inputs, `[taps - 1][channels]`; for RWKV, of the last row of time mixing and
+    /// of that of channel mixing.
     pub const fn window_len(&self) -> usize {
         match self.kind {
             RecurrentKind::Rwkv7 | RecurrentKind::Rwkv6 if self.channel_mixing => 2 * self.inner(),
@@ -141,9 +142,9 @@ impl Recurrent {
         self.window_len().saturating_add(self.matrices_len())
     }
 
-    /// Elements that the projections produce per token: the gate, the channels, and two numbers per head; for a short
-    /// convolution, its two gates and the channels. For Mamba-1, RWKV and Kimi delta attention, elements of their intermediate values without the
-    /// output.
+    /// Elements that the projections produce per token: the gate, the channels, and two values per head; for a short
+    /// convolution, its two gates and the channels. For Mamba-1, RWKV and Kimi delta attention, elements of all
+    /// intermediate values except the output.
     pub(crate) const fn row_len(&self) -> usize {
         match self.kind {
             RecurrentKind::Mamba => 2 * (self.width + self.keys + self.ranks[0]) + self.width.next_multiple_of(TILE),

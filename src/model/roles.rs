@@ -1,4 +1,4 @@
-//! Tensor roles: their names, which an architecture has, and their shapes.
+//! Tensor roles: their names and shapes, and which of them an architecture has.
 
 mod need;
 mod shape;
@@ -443,7 +443,7 @@ impl Role {
         (role.per_layer() == layer.is_some()).then_some((role, layer.unwrap_or(0), piece))
     }
 
-    /// The role of a tensor that belongs to another one, or that is one of several.
+    /// Finds the role of a tensor that has factors of another tensor, or only one of several experts.
     fn pieced(name: &str) -> Option<(Self, Piece)> {
         for (end, piece) in [(".scale", Piece::Scale), (".input_scale", Piece::InputScale)] {
             if let (true, Some(base)) = (built::SCALES, name.strip_suffix(end)) {
@@ -492,10 +492,10 @@ fn index(number: &str) -> Option<usize> {
     number.parse().ok()
 }
 
-/// The part that a tensor has in its role.
+/// What a tensor holds of its role's weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
-    /// All of it.
+    /// All weights.
     Whole,
     /// The matrix of one expert.
     Expert(usize),
@@ -521,7 +521,7 @@ pub(super) enum Place {
 }
 
 impl Stack {
-    /// Prefix of the names of its blocks' tensors, without the dot.
+    /// Prefix of its tensors' names, without the dot.
     const fn prefix(self) -> &'static str {
         match self {
             Self::Alone | Self::Encoder => "",

@@ -12,7 +12,7 @@ use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(keys.latent(RopeStyle::Adjacent));
-    // Files of GLM 4.7 Flash without the key: llama.cpp also recognizes them by these numbers.
+    // Recognizes files of GLM 4.7 Flash that lack the key for the function, by the same numbers as llama.cpp.
     let scores = match spec.layers {
         47 | 48 if spec.vocab == 154_880 => Scores::Sigmoid,
         _ => Scores::Softmax,
@@ -39,7 +39,7 @@ pub(super) const fn minicpm3<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Er
     granite::scaled(keys, spec, [12.0, 1.4 / root(spec.layers), spec.dim as f32 / 256.0])
 }
 
-/// PLM: no gate, and the square of the positive part.
+/// PLM: no gate, and squared ReLU.
 pub(super) const fn plm<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     Ok(Spec {
         norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),

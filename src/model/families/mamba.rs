@@ -33,7 +33,7 @@ pub(super) const fn jamba<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
     })
 }
 
-/// PLaMo 2: channels of a head share a step; norms after both parts of a block; normed heads of q and k.
+/// PLaMo 2: channels of a head share a step; norms after mixer and feed-forward; normed heads of q and k.
 pub(super) const fn plamo2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(keys.hybrid(RopeStyle::Halves));
     let mixer = tri!(keys.selective());

@@ -30,7 +30,7 @@ pub(super) const fn qwen2moe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Er
     Ok(Spec { shared_experts, ..spec })
 }
 
-/// ERNIE 4.5 with experts: a bias on the choice of a softmax.
+/// ERNIE 4.5 with experts: a softmax router with a bias that only affects the choice.
 pub(super) const fn ernie<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(adjacent(keys));
     let spec = tri!(keys.mixture(spec, Scores::Softmax, true));
@@ -41,7 +41,7 @@ pub(super) const fn ernie<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
     Ok(Spec { router, ..spec })
 }
 
-/// DeepSeek 1 and Ling: a softmax that is divided by its sum only if the file says so.
+/// DeepSeek 1 and Ling: weights by softmax, divided by their sum only if a key says so.
 pub(super) const fn deepseek<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(adjacent(keys));
     keys.mixture(spec, Scores::Softmax, false)
@@ -59,7 +59,7 @@ pub(super) const fn dots1<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
     Ok(Spec { qk_norm: QkNorm::Head, ..tri!(keys.mixture(spec, Scores::Sigmoid, false)) })
 }
 
-/// Hunyuan 3: the same, with another name for the router's bias.
+/// Hunyuan 3: as dots.llm1, with another name for the router's bias.
 pub(super) const fn hy_v3<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(dots1(keys));
     let renamed = &[(Role::ExpProbsBare, Role::ExpProbsBias)];
@@ -100,7 +100,7 @@ pub(super) const fn dbrx<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     })
 }
 
-/// Grove MoE: Qwen 3 with experts, and experts that pairs of them share.
+/// Grove MoE: Qwen 3 with experts, and a shared expert for each group of experts.
 pub(super) const fn grovemoe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(halves(keys));
     let size = tri!(keys.size("experts_per_group", 512));
@@ -155,8 +155,8 @@ pub(super) const fn minimax_m2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, 
     Ok(Spec { qk_norm: QkNorm::Whole, ..tri!(keys.mixture(spec, Scores::Sigmoid, true)) })
 }
 
-/// Arcee's AFMoE (Trinity): gates of the heads' output, norms before and after; every fourth layer is global, without
-/// rotary positions.
+/// Arcee's AFMoE (Trinity): gates of the heads' output, norms before and after attention and feed-forward; every fourth
+/// layer is global, without rotary positions.
 pub(super) const fn afmoe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(halves(keys));
     let spec = tri!(keys.mixture(spec, Scores::Sigmoid, true));
@@ -171,7 +171,7 @@ pub(super) const fn afmoe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
     })
 }
 
-/// Phi 3.5 MoE: layer norms, and a sparse mixer.
+/// Phi 3.5 MoE: layer norms, and SparseMixer's router.
 pub(super) const fn phimoe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(keys.layer_norm_decoder(RopeStyle::Halves));
     tri!(keys.window_everywhere(&spec));
@@ -200,7 +200,7 @@ pub(super) const fn smallthinker<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>
 /// positions; it has no rotary positions, and its queries grow with the position.
 pub(super) const fn llama4<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(adjacent(keys));
-    // The model with 128 experts has no norms of q and k; files of llama.cpp do not say so.
+    // The model with 128 experts has no norms of q and k; files of llama.cpp have no key for this.
     let spec = Spec { experts: tri!(keys.experts(false)), expert_layers: keys.expert_layers(), ..spec };
     let is_normed = match tri!(keys.switch("use_qk_norm")) {
         Some(is_normed) => is_normed,

@@ -83,7 +83,7 @@ pub(super) const fn llama<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
     both_ways(keys, RopeStyle::Adjacent)
 }
 
-/// NeoBERT: the same with one matrix for q, k and v, and one for gate and up.
+/// NeoBERT: Llama as an encoder, with one matrix for q, k and v, and one for gate and up.
 pub(super) const fn neo<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     Ok(Spec { fused_qkv: true, gate: Gate::Fused, ..tri!(both_ways(keys, RopeStyle::Adjacent)) })
 }

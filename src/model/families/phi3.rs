@@ -25,7 +25,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
 pub(super) const fn long(keys: &mut Keys<'_, '_>, spec: &Spec<'_>) -> Result<Option<Rope>, Error> {
     let original = match tri!(keys.optional_size("rope.scaling.original_context_length", i32::MAX as usize)) {
         Some(original) => original,
-        None => spec.context, // files of spring 2024
+        None => spec.context, // files of spring 2024 lack the key
     };
     let attn_factor = tri!(keys.or("rope.scaling.attn_factor", 1.0));
     Ok(match spec.global.rope {

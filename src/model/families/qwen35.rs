@@ -37,7 +37,7 @@ pub(super) const fn experts<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Err
     Ok(Spec { experts, shared_experts, expert_layers: keys.expert_layers(), ..spec })
 }
 
-/// Qwen 3 Next, whose heads of a group are adjacent.
+/// Qwen 3 Next, where the heads of a group are adjacent.
 pub(super) const fn next<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(experts(keys));
     let recurrent = match spec.recurrent {

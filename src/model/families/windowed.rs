@@ -103,8 +103,8 @@ const fn limited<'a>(keys: &mut Keys<'_, 'a>, spec: &Spec<'a>, before: bool) -> 
     })
 }
 
-/// Muse Glimmer: norms before and after both parts of a block, of the embedding, and of the heads of q and k; gates of
-/// the heads' output. Global layers have no rotary positions.
+/// Muse Glimmer: norms before and after attention and feed-forward, of the embedding, and of the heads of q and k;
+/// gates of the heads' output. Global layers have no rotary positions.
 pub(super) const fn muse_glimmer<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(adjacent(keys));
     let spec = tri!(keys.windowed(spec, Pattern::AllBut(4)));
@@ -121,7 +121,7 @@ pub(super) const fn muse_glimmer<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>
     })
 }
 
-/// PLaMo 3: norms before and after both parts of a block, and of the heads of q and k.
+/// PLaMo 3: norms before and after attention and feed-forward, and of the heads of q and k.
 pub(super) const fn plamo3<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(halves(keys));
     Ok(Spec {

@@ -38,7 +38,7 @@ impl<'a> Keys<'_, 'a> {
         }
     }
 
-    /// Reads how the router computes weights; `scores` if the file does not name the function.
+    /// Reads how the router computes weights. `scores` is the default for the function.
     pub const fn router(&mut self, scores: Scores) -> Result<Router, Error> {
         let scale = match tri!(self.float("expert_weights_scale")) {
             Some(0.0) => 1.0, // some converters write 0 for none

@@ -1,4 +1,4 @@
-//! Finds out in which layout a file has its tensors, and which layers have them.
+//! Detects the layout of a file's tensors, and which layers have them.
 
 use super::Keys;
 use crate::gguf::{Value, equal};
@@ -83,7 +83,7 @@ impl<'a> Keys<'_, 'a> {
         }
     }
 
-    /// Removes a window that the family's layers do not have, and finds out in which layout the file has its tensors.
+    /// Removes a window that the family's layers do not have, and detects the layout of the file's tensors.
     #[inline(never)] // keeps its temporaries off the stack while the family reads its keys
     pub const fn settle(&self, spec: &mut Spec<'a>) {
         if spec.global.window.is_some() && !self.window_everywhere {
@@ -167,7 +167,7 @@ impl<'a> Keys<'_, 'a> {
     }
 }
 
-/// The number in a tensor's name `blk.N` and `part`.
+/// The layer `N` of a tensor whose name is `blk.N` followed by `part`.
 const fn layer_of(name: &[u8], part: &[u8]) -> Option<usize> {
     let [b'b', b'l', b'k', b'.', rest @ ..] = name else { return None };
     let (mut rest, mut layer) = (rest, 0);

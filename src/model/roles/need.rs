@@ -50,7 +50,7 @@ impl Role {
             Some(latent) => (true, latent.absorbed, latent.q_rank > 0),
             None => (false, false, false),
         };
-        // Layers that share keys and values have q alone.
+        // Layers that share keys and values only have q.
         let fused = spec.fused_qkv() && layer.owns_kv;
         let apart = !fused && !latent;
         let altup = spec.altup().is_some();
@@ -108,7 +108,7 @@ impl Role {
             Self::AttnNormBias => required_if(pre_norm && biased && mixed),
             Self::FfnNorm => required_if(pre_norm && own_norm && weighted),
             Self::FfnNormBias => required_if(pre_norm && biased && own_norm),
-            // Other names.
+            // Other names for some of the roles above, see `in_family`.
             Self::ExpProbsBare | Self::SsmDtNormBare | Self::SsmBNormBare | Self::SsmCNormBare => Need::Absent,
             Self::FfnNormBare | Self::PostAttentionNormBare | Self::PostFfwNormBare => Need::Absent,
             Self::AttnNorm2 | Self::AttnNorm2Bias => Need::Absent,
