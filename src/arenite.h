@@ -213,7 +213,7 @@ typedef struct arenite_options {
    */
   size_t pages;
   /**
-   * Threads that share the work; stay borrowed. Null for the calling thread only.
+   * Threads that share the work; they stay borrowed. Null for the calling thread only.
    */
   const struct arenite_workers *workers;
   /**
@@ -263,7 +263,7 @@ typedef struct arenite_bias {
 } arenite_bias;
 
 /**
- * Sampling parameters, in llama.cpp's default chain. `arenite_params_default` fills it.
+ * Sampling parameters, in llama.cpp's default chain. `arenite_params_default` returns the defaults.
  */
 typedef struct arenite_params {
   /**
@@ -299,7 +299,7 @@ typedef struct arenite_params {
    */
   uint32_t repeat_last_n;
   /**
-   * Logit biases, at most one per token; stay borrowed by a sampler. Null for none.
+   * Logit biases, at most one per token; a sampler borrows them. Null for none.
    */
   const struct arenite_bias *bias;
   /**
@@ -332,7 +332,7 @@ typedef struct arenite_work {
 } arenite_work;
 
 /**
- * Parameters of a beam search. `arenite_search_default` fills it.
+ * Parameters of a beam search. `arenite_search_default` returns the defaults.
  */
 typedef struct arenite_search {
   /**

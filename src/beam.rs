@@ -1,8 +1,8 @@
 //! Beam search: finds the most probable outputs of a decoder with cross-attention by following several hypotheses at
 //! once.
 //!
-//! Each hypothesis is a fork of the text's context. All share the text's keys and values and those of common
-//! beginnings, and one pass runs all hypotheses.
+//! Each hypothesis is a fork of the text's context. All share the text's keys and values and those of common prefixes,
+//! and one pass runs all hypotheses.
 //!
 //! # Examples
 //!

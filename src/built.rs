@@ -200,7 +200,7 @@ abilities! {
     DENSE_LAYERS,
     /// Layers with either a mixer or a feed-forward.
     ONE_PART,
-    /// Attention and feed-forward of the same hidden state.
+    /// Attention and feed-forward that read the same hidden state.
     PARALLEL,
     /// Limits of queries, keys and values.
     CLAMP,

@@ -72,7 +72,7 @@ const ROW: Row = Row {
 pub(super) const PLAIN: Row =
     Row { names: &["plain"], marks: [marks("", "\n"), marks("", ""), marks("", ""), None], alone: true, ..ROW };
 
-/// Marks of the form: a mark, the role's name, a mark, the message, a mark.
+/// Marks with the role's name: `$before`, the name, `$after`, the message, `$end`.
 macro_rules! named {
     ($before:literal, $after:literal, $end:literal) => {
         [

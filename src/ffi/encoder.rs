@@ -15,7 +15,7 @@ use crate::model::Stack;
 use crate::tokenizer::{Encode, Tokenizer};
 use crate::{Error, Session, TokenId};
 
-/// Parameters of a beam search. `arenite_search_default` fills it.
+/// Parameters of a beam search. `arenite_search_default` returns the defaults.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct arenite_search {

@@ -1,4 +1,4 @@
-//! Prompts and constrained output: chats as prompts, answers by a grammar.
+//! Prompts from conversations, and output constrained by a grammar.
 #![allow(unsafe_code, non_camel_case_types)]
 #![allow(clippy::missing_safety_doc)] // `ffi.rs` has the requirements of all functions
 #![allow(clippy::too_many_arguments)] // C has no slices

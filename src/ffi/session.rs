@@ -39,7 +39,7 @@ pub struct arenite_options {
     pub contexts: usize,
     /// Number of pages (16 positions each) shared by all contexts; 0 for enough to fill every context.
     pub pages: usize,
-    /// Threads that share the work; stay borrowed. Null for the calling thread only.
+    /// Threads that share the work; they stay borrowed. Null for the calling thread only.
     pub workers: *const arenite_workers,
     /// Name of an instruction set, terminated by a zero byte; null for the fastest.
     pub isa: *const c_char,

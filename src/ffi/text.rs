@@ -23,7 +23,7 @@ pub struct arenite_decoder {
     decoder: Decoder,
 }
 
-/// Sampling parameters, in llama.cpp's default chain. `arenite_params_default` fills it.
+/// Sampling parameters, in llama.cpp's default chain. `arenite_params_default` returns the defaults.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct arenite_params {
@@ -43,7 +43,7 @@ pub struct arenite_params {
     pub presence_penalty: f32,
     /// Number of recent tokens to penalize; 0 turns penalties off.
     pub repeat_last_n: u32,
-    /// Logit biases, at most one per token; stay borrowed by a sampler. Null for none.
+    /// Logit biases, at most one per token; a sampler borrows them. Null for none.
     pub bias: *const arenite_bias,
     /// Number of biases.
     pub bias_count: usize,
@@ -389,7 +389,8 @@ pub(super) unsafe fn choose(
     let result = unsafe { sampler.as_mut() }.ok_or(argument("for the sampler")).and_then(|state| {
         // SAFETY: as for this function.
         let logits = unsafe { slice_mut(logits, count) }.ok_or(argument("for the logits"))?;
-        // The sampler's own bias would be a list of tuples, which C does not have; it also comes first in the chain.
+        // The bias is added here because `Sampler` takes a list of tuples, which C does not have. In the sampler's
+        // chain, the bias comes first as well.
         for arenite_bias { token, bias } in state.bias {
             if let Some(logit) = logits.get_mut(*token as usize) {
                 *logit += bias;

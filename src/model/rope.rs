@@ -30,9 +30,9 @@ pub enum RopeStyle {
 pub enum Scaling {
     /// No scaling.
     None,
-    /// Context length divided by the trained context length.
+    /// All frequencies are divided by `factor`.
     Linear {
-        /// Context length by trained context length.
+        /// Context length divided by the trained context length.
         factor: f32,
     },
     /// [YaRN](https://arxiv.org/abs/2309.00071): low frequencies are divided by `factor`, high ones are kept, with a
@@ -49,9 +49,9 @@ pub enum Scaling {
         beta_slow: f32,
         /// Additional factor on cos and sin.
         attn_factor: f32,
-        /// Share of the factor implied by `factor` that is divided out again; 0 for none.
+        /// Reduces the factor on cos and sin, as in the formula above; 0 for no reduction.
         log_multiplier: f32,
-        /// The factor on cos and sin, in place of all of the above.
+        /// The factor on cos and sin, in place of the formula above.
         magnitude: Option<f32>,
         /// True if the ramp begins and ends at whole pairs.
         whole_pairs: bool,

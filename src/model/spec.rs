@@ -1,4 +1,4 @@
-//! Architectures as data: the parts and sizes of a model.
+//! Architectures as data: the operations and sizes of a model.
 
 use super::altup::AltUp;
 use super::choices::{
@@ -19,7 +19,7 @@ use crate::{Error, Gguf, built, tri};
 /// The most layers a model may have, as in llama.cpp (`LLAMA_MAX_LAYERS`).
 pub const MAX_LAYERS: usize = 512;
 
-/// A stack of blocks: token embedding, `layers` blocks of attention and feed-forward, final norm, head.
+/// A stack of layers: token embedding, `layers` layers of attention and feed-forward, final norm, head.
 ///
 /// An encoder-decoder has two stacks: this one is the decoder, and [`encoder`](Spec::encoder) returns the other.
 ///
@@ -52,7 +52,7 @@ pub struct Spec<'a> {
     pub vocab: usize,
     /// Width of the hidden state.
     pub dim: usize,
-    /// Number of blocks.
+    /// Number of layers.
     pub layers: usize,
     /// Number of query heads.
     pub heads: PerLayer<'a>,
@@ -67,7 +67,7 @@ pub struct Spec<'a> {
     /// Context length that the model was trained with.
     pub context: usize,
     // Scalars and small differences.
-    /// Epsilon of norms on outputs, if it differs.
+    /// Epsilon of norms on outputs, if it differs from `norm_eps`.
     pub post_norm_eps: Option<f32>,
     /// True if the last layer is followed by a norm.
     pub final_norm: bool,
@@ -95,7 +95,7 @@ pub struct Spec<'a> {
     pub output_bias: Need,
     /// Pooling of a text's states into one vector.
     pub pooling: Pooling,
-    // Parts that a build may leave out. Functions with the same names read them (`parts.rs`).
+    // Fields that need an ability, which a build may leave out. Functions with the same names read them (`parts.rs`).
     pub(super) stack: Stack,
     pub(super) local_layers: Pattern<'a>,
     pub(super) positions: Positions,
@@ -150,7 +150,7 @@ pub struct Spec<'a> {
     pub(super) pooled_head: Option<PooledHead>,
 }
 
-/// Special parts; a model has at most one of them.
+/// Rare features of architectures; a model has at most one of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Special<'a> {
     None,
@@ -168,7 +168,7 @@ impl<'a> Spec<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] for an architecture, or a part of it, that is unknown or not in this build;
+    /// [`Error::Unsupported`] for an architecture, or a feature of it, that is unknown or not in this build;
     /// [`Error::MissingKey`], [`Error::KeyType`] and [`Error::KeyValue`] for invalid metadata; [`Error::UnexpectedKey`]
     /// and [`Error::UnsupportedKey`] for a key under the architecture's prefix that its family does not use.
     #[inline(never)] // keeps its temporaries off the caller's stack
@@ -206,7 +206,8 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// The encoder of an encoder-decoder: the decoder's spec with the encoder's sizes, without the decoder's own parts.
+    /// The encoder of an encoder-decoder: the decoder's spec with the encoder's sizes, without cross-attention and
+    /// head.
     pub const fn encoder(&self) -> Option<Self> {
         let Stack::Target { encoder, source_words, .. } = self.stack() else { return None };
         let EncoderSizes { layers, heads, kv_heads, head_dim, ffn, .. } = encoder;
@@ -239,7 +240,7 @@ impl<'a> Spec<'a> {
         Some(spec)
     }
 
-    /// Front end and longest input of an encoder that reads sounds, of an encoder-decoder.
+    /// Front end and longest input of the encoder, for an encoder-decoder that reads sounds.
     pub const fn sound(&self) -> Option<SoundSizes> {
         match self.stack() {
             #[cfg(feature = "sound")]
@@ -267,7 +268,7 @@ impl<'a> Spec<'a> {
         self.has_head()
     }
 
-    /// True if blocks also attend to an encoder's states.
+    /// True if layers also attend to an encoder's states.
     pub const fn has_cross_attention(&self) -> bool {
         matches!(self.stack(), Stack::Target { .. })
     }
@@ -432,7 +433,7 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// Largest number of elements of a token's intermediate values in any block.
+    /// Largest number of elements of a token's intermediate values in any layer.
     pub(crate) const fn inner(&self) -> usize {
         let mut most = self.layers * self.per_layer_input();
         let mut index = 0;

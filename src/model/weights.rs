@@ -330,7 +330,7 @@ pub(crate) struct Weights<'m, 'w> {
     converted: &'w [u8],
 }
 
-/// Bit of an entry's place: a vector among the converted ones.
+/// Bit of [`Entry::place`] that marks a converted vector.
 const CONVERTED: u64 = 1 << 63;
 
 impl<'m, 'w> Weights<'m, 'w> {
