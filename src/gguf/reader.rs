@@ -2,8 +2,8 @@
 //!
 //! The compiler counts calls and loop iterations while it evaluates a constant, and complains after two million
 //! (`long_running_const_eval`). Splitting a slice costs a dozen calls in the library, so code that runs for every key
-//! or tensor of every look-up uses indices instead. A check precedes each, which lets the optimizer drop the bounds
-//! check.
+//! or tensor of every look-up uses indices instead. A check precedes each index, which lets the optimizer drop the
+//! bounds check.
 
 use crate::{Error, tri};
 

@@ -80,7 +80,7 @@ const fn wrong_type(prefix: &str, name: &str, expected: &'static str) -> Error {
     Error::KeyType { key: Name::key(prefix, name), expected }
 }
 
-/// A metadata value. Strings are bytes, because vocabularies hold pieces that are not UTF-8.
+/// A metadata value. Strings are bytes, because vocabularies have tokens that are not UTF-8.
 ///
 /// # Examples
 ///
@@ -90,9 +90,9 @@ const fn wrong_type(prefix: &str, name: &str, expected: &'static str) -> Error {
 /// # let file = std::fs::read("tests/fixtures/stories.gguf").unwrap();
 /// let gguf = Gguf::parse(&file)?;
 /// let Some(Value::U32(layers)) = gguf.get("llama.block_count") else { panic!("not a llama") };
-/// let Some(Value::Array(words)) = gguf.get("tokenizer.ggml.tokens") else { panic!("no vocabulary") };
-/// println!("{layers} layers, {} words", words.len());
-/// assert_eq!(words.strings().next_string(), Some(&b"<unk>"[..]));
+/// let Some(Value::Array(tokens)) = gguf.get("tokenizer.ggml.tokens") else { panic!("no vocabulary") };
+/// println!("{layers} layers, {} tokens", tokens.len());
+/// assert_eq!(tokens.strings().next_string(), Some(&b"<unk>"[..]));
 /// # Ok::<(), arenite::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug)]

@@ -4,8 +4,8 @@
 //! on the stack below it. One walk over the vocabulary, in order of its texts, finds all of them; the result is cached.
 //! Only tokens that leave the rule are tested individually.
 //!
-//! In a text of limited length every character has its own node. For tokens of up to [`NEAR`] bytes these nodes behave
-//! the same until near the limit: they share a mask, and longer tokens are tested individually.
+//! A rule for a text of limited length has a node for every character. Until near the limit, these nodes have the same
+//! results for tokens of up to [`NEAR`] bytes, so they share a mask; longer tokens are tested individually.
 
 use bytemuck::{Pod, Zeroable};
 use heapless::Vec;
@@ -17,7 +17,7 @@ use crate::sort::heapsort;
 use crate::tokenizer::Tokenizer;
 use crate::{Error, TokenId};
 
-/// Bytes of a token that a walk covers; the remaining bytes of longer tokens are tested individually.
+/// Maximum length in bytes of the tokens that a walk decides; longer tokens are tested individually.
 const LONGEST: usize = 255;
 /// Number of tokens tested individually before a mask is computed.
 const FEW: usize = 64;

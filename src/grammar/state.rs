@@ -9,7 +9,7 @@ use crate::TokenId;
 const DEPTH: usize = 64;
 /// Number of frames of all stacks together; a single stack always fits.
 const FRAMES: usize = 2 * DEPTH;
-/// Maximum number of stacks. For a grammar so ambiguous that it needs more, some readings are dropped, and output that
+/// Maximum number of stacks. If a grammar is so ambiguous that it needs more, some stacks are dropped, and output that
 /// only they allow is refused.
 const ITEMS: usize = 32;
 /// Maximum number of calls followed after a byte. Compiled tables fill the stacks with fewer.
@@ -183,7 +183,7 @@ impl State {
         self.complete || !self.items.is_empty()
     }
 
-    /// Becomes `next` without its unused frames, unless nothing may follow it.
+    /// Replaces this state by `next` without its unused frames, unless `next` is dead. Returns whether it was replaced.
     fn replace(&mut self, next: &Self) -> bool {
         let is_alive = next.is_alive();
         if is_alive {

@@ -65,15 +65,16 @@ impl<T: ?Sized> Aligned<T> {
 /// # assert!(MODEL.as_ptr().addr() % 64 == 0);
 /// ```
 ///
-/// Places the model in another section, such as a mapped QSPI flash. (`#[link_section]` on a `static` of type `&[u8]`
-/// would only move the reference.)
+/// With `section`, the model is placed in another section, such as a mapped QSPI flash. (`#[link_section]` on a
+/// `static` of type `&[u8]` would only move the reference.)
 ///
 /// ```
 /// static MODEL: &[u8] = arenite::include_model!("../../tests/fixtures/stories.gguf", section = unsafe(".qspi"));
 /// # assert!(MODEL.starts_with(b"GGUF") && MODEL.as_ptr().addr() % 64 == 0);
 /// ```
 ///
-/// The name of a section is `unsafe`: the system runs the bytes of some (`.init_array`) before `main`. So this does not compile:
+/// The name of a section is `unsafe`, because the system runs the bytes of some sections (`.init_array`) before `main`.
+/// Without `unsafe`, this does not compile:
 ///
 /// ```compile_fail
 /// static MODEL: &[u8] = arenite::include_model!("../../tests/fixtures/stories.gguf", section = ".init_array");
@@ -154,7 +155,7 @@ fn swap(taken: &AtomicBool) -> bool {
     taken.swap(true, Ordering::AcqRel)
 }
 
-/// The same for targets without compare-and-swap.
+/// Sets the flag and returns its previous value, on targets without compare-and-swap.
 #[cfg(all(not(target_has_atomic = "8"), feature = "critical-section"))]
 fn swap(taken: &AtomicBool) -> bool {
     critical_section::with(|_| {

@@ -51,7 +51,7 @@ pub enum KvType {
     Q8_0Q4_0,
 }
 
-/// How keys, or values, are stored.
+/// Element type of keys or of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Store {
     F32,
@@ -106,7 +106,7 @@ impl KvType {
     /// All types.
     pub const ALL: [Self; 5] = [Self::F32, Self::F16, Self::Q8_0, Self::Q4_0, Self::Q8_0Q4_0];
 
-    /// The name of the type: that of keys and values, or those of both with a comma.
+    /// The name of the type. If keys and values have different types, both names with a comma.
     pub const fn name(self) -> &'static str {
         match self {
             Self::F32 => "f32",

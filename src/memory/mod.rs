@@ -1,5 +1,5 @@
 //! Memory provided by the caller: aligned statics, the arena that splits them, and the pages and layout of the KV
-//! cache. Independent of models: [`crate::Plan`] computes the sizes.
+//! cache. This module does not depend on models: [`crate::Plan`] computes the sizes.
 
 mod arena;
 mod kv;

@@ -4,7 +4,7 @@
 //! typical; top-p; min-p; temperature; the draw. The filters after the penalties can be [reordered](Params::order). At
 //! temperature 0 the best token after the penalties is selected, without a random number. Ties always go to the lower
 //! id.
-//! after the penalties, exactly and without a random number; everywhere ties go to the lower id.
+//!
 //! The vocabulary is never sorted: top-k is one pass with a heap of k, and top-p without top-k pops the best from a
 //! heap until it has enough. The caller provides memory, whose size is known in advance. Arithmetic is the same on
 //! every target, so a seed gives the same tokens everywhere.

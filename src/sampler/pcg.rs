@@ -1,5 +1,5 @@
-//! PCG32, the default generator: 64 bits of state, 32 bits of output. Good enough for sampling, and small. Not for
-//! cryptography.
+//! PCG32, the default generator: 64 bits of state, 32 bits of output. It is small and good enough for sampling, but not
+//! for cryptography.
 //!
 //! Source: M. E. O'Neill, "PCG: A Family of Simple Fast Space-Efficient Statistically Good Algorithms for Random Number
 //! Generation", 2014; variant XSH RR 64/32.
