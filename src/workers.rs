@@ -22,23 +22,18 @@ pub use pool::{Cores, Pool};
 ///
 /// # Examples
 ///
-/// With threads of the standard library, spawned for each job. (`Pool`, with the feature `std`, keeps its threads;
-/// [`Pair`] is for two cores without an operating system.)
+/// This implementation spawns threads of the standard library for each job. (`Pool`, with the feature `std`, keeps its
+/// threads; [`Pair`] is for two cores without an operating system.)
 ///
 /// ```
 /// use arenite::workers::Workers;
 ///
 /// struct Threads(usize);
 ///
-/// impl Workers for Threads {
-///     fn count(&self) -> usize {
-///         self.0
-///     }
+/// impl Workers for Threads { fn count(&self) -> usize { self.0 }
 ///
-///     fn run(&self, job: &(dyn Fn() + Sync)) {
-///         std::thread::scope(|scope| (0..self.0).for_each(|_| drop(scope.spawn(job))));
-///     }
-/// }
+/// fn run(&self, job: &(dyn Fn() + Sync)) { std::thread::scope(|scope| (0..self.0).for_each(|_|
+/// drop(scope.spawn(job)))); } }
 /// # use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// # let calls = AtomicUsize::new(0);
 /// # Threads(3).run(&|| drop(calls.fetch_add(1, Relaxed)));

@@ -35,7 +35,7 @@ pub struct Rules<'a> {
     no_timestamps: Option<TokenId>,
     /// The latest time that a text may begin with, in steps.
     latest_start: Option<u32>,
-    /// The end of a text. Tokens before it are text, those after it are not.
+    /// The token that ends a text. Lower ids are text, higher ids are not.
     end: TokenId,
 }
 
@@ -76,7 +76,7 @@ impl<'a> Rules<'a> {
     }
 
     /// Sets the logits of tokens that may not follow `generated`, the tokens after the prompt, to negative infinity.
-    /// With `timestamps` the text is divided by times.
+    /// With `timestamps`, timestamp tokens divide the text into segments.
     pub fn apply(&self, logits: &mut [f32], generated: &[TokenId], timestamps: bool) {
         if generated.is_empty() {
             suppress(logits, &self.begin_suppress);
@@ -96,12 +96,12 @@ impl<'a> Rules<'a> {
             [] => (false, true),
         };
         if last_is_time && one_before_is_time {
-            mask(logits, first, usize::MAX); // times come in pairs: the end of a part and the start of the next
+            mask(logits, first, usize::MAX); // times come in pairs: the end of a segment and the start of the next
         } else if last_is_time {
             mask(logits, 0, self.end as usize);
         }
         if let Some(time) = generated.iter().rev().find(|token| is_time(token)) {
-            // Times do not decrease, and a part is not empty.
+            // Times do not decrease, and a segment is not empty.
             let is_pair = last_is_time && !one_before_is_time;
             mask(logits, first, (*time as usize).saturating_add(usize::from(!is_pair)));
         }
@@ -128,7 +128,7 @@ fn suppress(logits: &mut [f32], list: &Option<Array<'_>>) {
     }
 }
 
-/// Masks the tokens from `start` to before `end`.
+/// Masks the tokens `start..end`.
 fn mask(logits: &mut [f32], start: usize, end: usize) {
     let end = end.min(logits.len());
     logits.get_mut(start.min(end)..end).unwrap_or_default().fill(f32::NEG_INFINITY);

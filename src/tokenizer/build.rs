@@ -111,7 +111,7 @@ impl<'a> Builder<'_, 'a> {
         place as usize
     }
 
-    /// After all entries are placed, each word holds the start of the next list: moves them up by one.
+    /// Moves the words up by one: after all entries are placed, each holds the start of the next list.
     fn places_to_starts(&mut self, at: usize, count: usize) {
         for at in (at + 1..=at + count).rev() {
             let start = get(self.words, at - 1);
@@ -150,7 +150,7 @@ impl<'a> Builder<'_, 'a> {
         }
     }
 
-    /// Fills what spellings determine: end of turn, changed types, ending tokens.
+    /// Fills the properties that follow from known spellings: end of turn, changed types, tokens that end an answer.
     fn names(&mut self, gguf: &Gguf<'_>, found: &Found) {
         let consequences = consequences(gguf, self.vocab, found);
         self.set(header::EOT, consequences.eot.unwrap_or(NONE));

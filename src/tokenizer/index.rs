@@ -1,7 +1,7 @@
-//! The index, which makes a vocabulary fast to search; in memory provided by the caller.
+//! The index, which makes a vocabulary fast to search. The caller provides its memory.
 //!
-//! An array of little-endian 32-bit words without pointers, the same on every target and of any alignment: it can be
-//! built in RAM or stored in flash. For V tokens and M merges:
+//! The index is an array of little-endian 32-bit words without pointers, the same on every target and of any alignment:
+//! it can be built in RAM or stored in flash. For V tokens and M merges:
 //!
 //! ```text
 //! header     16

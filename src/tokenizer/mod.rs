@@ -3,8 +3,7 @@
 //! Ids equal those of the model's own tokenizer; for bytes that are not UTF-8, llama.cpp's. The file may contain only a
 //! vocabulary. This module reads the vocabulary ([`Tokenizer`]), builds the index for searching it, finds special tokens,
 //! and implements SentencePiece's BPE and unigram, byte-level BPE with its pre-tokenizers, BPE over characters, WordPiece,
-//! and decoding ([`Decoder`]).
-//! It does not depend on models.
+//! and decoding ([`Decoder`]). This module does not depend on models.
 //!
 //! ```text
 //! vocab         the file's metadata           scan, pretokenizer   words, for BPE
@@ -504,13 +503,14 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         self.vocab.score(id)
     }
 
-    /// True if `add_special` adds [`bos`](Self::bos): `add_bos_token`, or by default yes for SentencePiece and Llama 3,
-    /// else no.
+    /// True if `add_special` adds [`bos`](Self::bos). The key `add_bos_token` decides; without it, true for
+    /// SentencePiece's BPE, WordPiece, Gemma 4, and some pre-tokenizers such as Llama 3's.
     pub const fn add_bos(&self) -> bool {
         self.vocab.add_bos
     }
 
-    /// True if `add_special` adds [`eos`](Self::eos). The key `add_eos_token` decides; without it, false.
+    /// True if `add_special` adds [`eos`](Self::eos). The key `add_eos_token` decides; without it, true for unigram and
+    /// WordPiece.
     pub const fn add_eos(&self) -> bool {
         self.vocab.add_eos
     }

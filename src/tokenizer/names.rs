@@ -20,7 +20,7 @@ enum Meaning {
     EndOfMessage,
     /// Ends an answer.
     End,
-    /// Part of fill-in-the-middle, with its role; for each role the first spelling found counts.
+    /// A token of fill-in-the-middle, with its role; for each role the first spelling found counts.
     Fill(Role),
     /// Printed like text although it looks like a control token.
     Shown,
@@ -211,7 +211,7 @@ impl Found {
             insert(&mut ends, id);
         }
 
-        // Families in which some token, unlike in others, does not end an answer.
+        // In some families, a token of the list does not end an answer.
         let is_end =
             |ends: &[Option<TokenId>], name: &[u8]| self.by_name(name).is_some_and(|id| ends.contains(&Some(id)));
         let call = is_end(&ends, b"<|call|>") || is_end(&ends, b"<|calls|>");

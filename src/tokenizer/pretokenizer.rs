@@ -6,7 +6,7 @@ use super::unicode::is_word;
 /// A chain of scanners, each a list of alternatives. Each splits the pieces produced by the one before.
 type Chain = &'static [&'static [Part]];
 
-/// The pre-tokenizer for a `tokenizer.ggml.pre`.
+/// The pre-tokenizer for a value of `tokenizer.ggml.pre`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PreTokenizer {
     chain: Chain,
@@ -46,7 +46,7 @@ const GPT2: &[Part] = &[
 ];
 const LLAMA3: &[Part] = &[CONTRACTION, WORD, numbers(3), SIGNS, Part::LineEnds, Part::Spaces];
 const QWEN2: &[Part] = &[CONTRACTION, WORD, ONE_NUMBER, SIGNS, Part::LineEnds, Part::Spaces];
-/// Marks belong to words.
+/// Like [`QWEN2`], but marks belong to words.
 const QWEN35: &[Part] = &[
     CONTRACTION,
     some(LETTER_MARK).after_any(BEFORE_WORD).part(),
@@ -72,8 +72,8 @@ const EXAONE_MOE: &[Part] = &[
 ];
 
 /// `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+` or the same with `+` and then `*`: words
-/// split before capitals, as in the models' own expressions. llama.cpp knows the capitals of ASCII only, and leaves marks
-/// out.
+/// split before capitals, as in the models' own expressions. llama.cpp only treats ASCII letters as capitals, and
+/// excludes marks.
 const fn cased(contraction: bool, most_digits: u8) -> [Part; 5] {
     [
         Part::Cased { upper: UPPER, lower: LOWER, contraction },
@@ -84,7 +84,7 @@ const fn cased(contraction: bool, most_digits: u8) -> [Part; 5] {
     ]
 }
 
-/// The same, but Chinese characters are words of their own.
+/// Like [`cased`], but Chinese characters are separate words.
 const KIMI_K2: &[Part] = &[
     some(Class::Set(is_han)).part(),
     Part::Cased { upper: Class::Set(is_upper_not_han), lower: Class::Set(is_lower_not_han), contraction: true },
@@ -287,7 +287,7 @@ pub(super) struct Words<'t> {
 struct State {
     /// End of its current piece, which contains `pos`.
     end: usize,
-    /// Note for its next piece.
+    /// Position that it caches for its next piece: see [`next`].
     known: usize,
 }
 

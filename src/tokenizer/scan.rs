@@ -1,10 +1,10 @@
 //! Scanners: each implements one regular expression of llama.cpp's pre-tokenizers, as a list of alternatives that are
 //! tried in order.
 //!
-//! Written by hand because the expressions look ahead (`\s+(?!\S)`), and because the tables of a general engine would
-//! be larger than this crate. A scanner finds the end of the piece that starts at `pos`. It sees no text before `pos`,
-//! and none after `end`, the end of the previous scanner's piece. Text without a match, up to the next match, is also a
-//! piece. Time is linear in the text.
+//! They are written by hand because the expressions look ahead (`\s+(?!\S)`), and because the tables of a general
+//! engine would be larger than this crate. A scanner finds the end of the piece that starts at `pos`. It sees no text
+//! before `pos`, and none after `end`, the end of the previous scanner's piece. Text without a match, up to the next
+//! match, is also a piece. Time is linear in the text.
 
 use super::unicode::{Group, first_char, group, is_space, is_word};
 
@@ -147,7 +147,7 @@ pub(super) enum Part {
     /// Digits split into groups of three from the end; the first group includes the text before it. llama.cpp's
     /// `\p{AFMoE_digits}`.
     Threes,
-    /// `(?=(\d{3})+(?!\d))`: the same for ASCII digits, with an additional split before the first.
+    /// `(?=(\d{3})+(?!\d))`: as [`Threes`](Self::Threes) for ASCII digits, with an additional split before the first.
     ThreesApart,
     /// `<sentinel:[0-9]+>`
     Sentinel,
@@ -258,7 +258,7 @@ impl View<'_> {
         (pos, count)
     }
 
-    /// The same with a limit as in [`Run`].
+    /// [`run`](Self::run) with a limit as in [`Run`].
     fn some(self, pos: usize, class: Class, most: u8) -> (usize, u32) {
         self.run(pos, class, if most == ALL { u32::MAX } else { most.into() })
     }
@@ -341,7 +341,7 @@ impl View<'_> {
         Some(end)
     }
 
-    /// `\s*[\r\n]+`. `known` caches how far the white space has no line end.
+    /// `\s*[\r\n]+`. `known` caches the end of white space without a line end.
     fn line_ends(self, pos: usize, known: &mut usize) -> Option<usize> {
         let (mut end, mut found) = (pos.max(*known), None);
         while let Some(seen) = self.at(end).filter(|seen| WHITE.has(*seen)) {
@@ -356,7 +356,8 @@ impl View<'_> {
         found
     }
 
-    /// Before other text, the last white space character is left for the next piece, unless it is the only one.
+    /// `\s+(?!\S)|\s+`: before other text, the last white space character is left for the next piece, unless it is the
+    /// only one.
     fn spaces(self, pos: usize) -> Option<usize> {
         let (mut last, mut end) = (pos, pos);
         while let Some(next) = self.one(end, WHITE) {

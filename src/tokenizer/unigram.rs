@@ -25,7 +25,8 @@ pub(super) const MOST_GROWTH: usize = 11;
 
 /// Words of memory for a text of `len` bytes after normalization.
 pub(super) const fn words_for(len: usize) -> usize {
-    // One for bytes left over, and one for rounding.
+    // Four more words: one more position, because the end of the text is only noticed while there is room, and
+    // rounding.
     len.saturating_mul(BYTES_PER_POSITION).div_ceil(4).saturating_add(4)
 }
 
@@ -39,7 +40,7 @@ fn normalized<'t>(vocab: &'t Vocab<'_>, text: &'t [u8], prefix: bool) -> impl It
     Escaped { bytes: Normalized::new(vocab.charsmap, spaces, text), rest: &[] }
 }
 
-/// The same bytes with spaces as `▁`, as tokens are spelled.
+/// Iterator over `bytes` with spaces as `▁`, as tokens are spelled.
 struct Escaped<I> {
     bytes: I,
     rest: &'static [u8],

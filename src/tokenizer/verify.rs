@@ -121,7 +121,7 @@ impl Check<'_, '_, '_> {
         self.unused(end, layout.bytes())
     }
 
-    /// Checks what spellings determine.
+    /// Checks the properties that follow from known spellings.
     fn names(&self, gguf: &Gguf<'_>, found: &Found) -> Option<()> {
         let layout = self.index.layout;
         let consequences = consequences(gguf, self.vocab, found);

@@ -93,10 +93,10 @@ pub(super) enum Model {
     },
     /// "gemma4": BPE over characters with merges, by line, with byte tokens for other characters.
     Lines {
-        /// True if several newlines are one token, if there is one.
+        /// True if several newlines become one token, if the vocabulary has it.
         newlines: bool,
     },
-    /// "t5": unigram, with SentencePiece's normalisation.
+    /// "t5": unigram, with SentencePiece's normalization.
     Unigram,
     /// "bert": WordPiece.
     WordPiece(wordpiece::Rules),

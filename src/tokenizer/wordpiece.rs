@@ -24,7 +24,7 @@ pub(super) struct Rules {
 }
 
 impl Rules {
-    /// The characters for one of a text, padded with zeros.
+    /// Returns the characters that replace `code`, padded with zeros.
     fn apply(self, code: u32) -> [u32; 3] {
         let same = [code, 0, 0];
         let mut lower = same;
@@ -89,7 +89,7 @@ pub(super) fn encode(
     word.finish(vocab, index, output)
 }
 
-/// Greatest number of characters of a word; a longer one is unknown.
+/// Maximum number of characters of a word; longer words are unknown.
 const MOST_CHARACTERS: usize = 100;
 
 /// True for characters that BERT treats as words: CJK ideographs.
@@ -141,7 +141,8 @@ impl Letters<'_> {
         (self.len, self.count) = (0, 0);
         let before = output.len;
         while !rest.is_empty() {
-            // A special token that is still in the text had to be a whole word, and is not: it is not used.
+            // Special tokens were cut out of the text before. One that is left must be a whole word and is not, so it
+            // is not used.
             let pieces = index.prefixes(vocab, rest).filter(|(_, id)| !vocab.file_type(*id).is_special());
             let Some((len, id)) = pieces.last().filter(|_| is_known) else {
                 output.len = before;

@@ -288,7 +288,7 @@ impl Shared {
                 hint::spin_loop();
             }
             let waited = start.elapsed();
-            // The look at `stop` ends the wait where the clock stands still.
+            // Checking `stop` ends the wait on systems whose clock stands still.
             if waited > LINGER || self.stop.load(Ordering::Relaxed) {
                 break;
             }
