@@ -492,7 +492,7 @@ fn index(number: &str) -> Option<usize> {
     number.parse().ok()
 }
 
-/// What a tensor holds of its role's weights.
+/// The weights of a role that a tensor holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
     /// All weights.
