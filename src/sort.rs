@@ -26,7 +26,7 @@ fn swap<T>(items: &mut [T], a: usize, b: usize) {
 
 /// Moves the item at `root` down to its position in the max-heap `items[..len]`.
 pub(crate) fn sink<T>(items: &mut [T], root: usize, len: usize, less: &mut impl FnMut(&T, &T) -> bool) {
-    // Down to a leaf, pulling up the larger child at each level.
+    // Moves the item down to a leaf, and the larger child up at each level.
     let mut at = root;
     loop {
         let child = 2 * at + 1;
@@ -40,7 +40,7 @@ pub(crate) fn sink<T>(items: &mut [T], root: usize, len: usize, less: &mut impl 
         swap(items, at, child);
         at = child;
     }
-    // Back up to the item's position.
+    // Moves the item back up to its position.
     while at > root {
         let parent = (at - 1) / 2;
         match (items.get(parent), items.get(at)) {

@@ -26,7 +26,7 @@ struct Header {
     kv_type: [u8; 4],
     position: [u8; 4],
     reached: [u8; 4],
-    /// Over the fields above and all following bytes.
+    /// Checksum of the fields above and all following bytes.
     checksum: [u8; 8],
 }
 

@@ -82,7 +82,7 @@ pub unsafe extern "C" fn arenite_session_embed(
     len: *mut usize,
     error: *mut arenite_error,
 ) -> arenite_status {
-    // No second text.
+    // No token has index `usize::MAX`, so there is no second text.
     // SAFETY: see the module.
     unsafe { arenite_session_embed_pair(session, tokens, count, usize::MAX, out, capacity, len, error) }
 }

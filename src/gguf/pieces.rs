@@ -170,7 +170,7 @@ mod split {
 
     /// Entries of the tensor directory of one piece.
     pub(in super::super) struct Directory<'a> {
-        /// Positioned at the first entry.
+        /// Reader at the first entry.
         pub reader: Reader<'a>,
         /// Number of entries.
         pub count: u64,

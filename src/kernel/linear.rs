@@ -17,8 +17,8 @@ pub(crate) type Product<'a> = (Option<Matrix<'a>>, usize);
 /// Matrices with the same input: `out[at + t * stride + r] = row r of w * token t of x` for each `(w, at)` of
 /// `products`.
 ///
-/// The outputs must not overlap. Consecutive products have their rows side by side within a stride, or all outputs of
-/// one end before those of the next begin.
+/// The outputs must not overlap. The outputs of a product are either beside those of the product before it, within the
+/// same stride, or after all of them.
 pub(crate) struct Batch<'a> {
     pub products: &'a [Product<'a>],
     pub x: Acts<'a>,

@@ -14,17 +14,17 @@ pub(crate) struct Scan<'a> {
     /// Number of neighbouring channels that share a step, a bias, a skip factor and one rate for all states; 1 if every
     /// channel has its own, with a rate per state.
     pub shared: usize,
-    /// `[channels][states]`, or one per group of channels: little-endian f32, all negative.
+    /// Little-endian f32, all negative: `[channels][states]`, or one for each group of `shared` channels.
     pub rates: &'a [u8],
-    /// One per group of channels, little-endian f32.
+    /// Little-endian f32, one for each group of `shared` channels.
     pub bias: &'a [u8],
-    /// One per group of channels, little-endian f32.
+    /// Little-endian f32, one for each group of `shared` channels.
     pub skip: &'a [u8],
     /// The first of the channels whose states are given.
     pub first: usize,
     pub channels: usize,
     pub states: usize,
-    /// One per token and group of channels.
+    /// One for each token and group: `[tokens][groups]`.
     pub steps: &'a [f32],
     /// `[tokens][channels]`.
     pub input: &'a [f32],

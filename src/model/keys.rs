@@ -474,7 +474,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         Ok(Spec { qkv_bias, linear_bias, output_bias, ..tri!(self.decoder(style)) })
     }
 
-    /// Reads the required number under `key`, which has no architecture's prefix: one for all layers, or an array.
+    /// Reads the required number under `key`, without the architecture's prefix: one for all layers, or an array.
     pub const fn numbers(&self, key: &'static str, layers: usize) -> Result<Numbers<'a>, Error> {
         match self.gguf.get(key) {
             Some(Value::Array(numbers)) if numbers.len() >= layers && numbers.get_f32(0).is_some() => {

@@ -350,7 +350,7 @@ impl Role {
             (Stack::Target { .. }, _) if role.is_shared() == is_mine => Place::Nowhere,
             (Stack::Target { .. }, _) => Place::Of(role, layer, piece),
             _ if is_mine => Place::Of(role, layer, piece),
-            // The name in files of NeoBERT.
+            // NeoBERT's files have this name.
             (Stack::Encoder, Self::OutputNorm) if prefix == "enc" => Place::Of(role, layer, piece),
             _ => Place::Nowhere,
         }

@@ -127,7 +127,7 @@ impl<'w> LogMel<'w> {
         while self.frames < Self::frames(self.window) {
             let mirrored = self.filled.checked_sub(back).and_then(|i| self.buffer.get(i)).copied();
             self.take(mirrored.unwrap_or(0.0), features);
-            // The end moves one sample forward, the mirrored sample one back. Shifting the buffer keeps their distance.
+            // For each sample that is appended, the mirrored one is one earlier: its distance from the end grows by 2.
             back += 2;
         }
         self.restart();
@@ -232,7 +232,7 @@ fn hertz(mel: f64) -> f64 {
 fn triangles(bins: usize, taps: &mut [Tap]) {
     let highest = 15.0 + libm::log(8.0) * 27.0 / libm::log(6.4);
     let corner = |i: usize| hertz(highest * i as f64 / (bins + 1) as f64);
-    let mut corners = [0.0, 0.0, corner(1), corner(2)]; // around the frequency: before, low, high, after
+    let mut corners = [0.0, 0.0, corner(1), corner(2)]; // two below the frequency and two above it
     let mut band = 1;
     for (k, tap) in taps.iter_mut().enumerate() {
         let f = (k * RATE) as f64 / SIZE as f64;

@@ -9,8 +9,8 @@ pub const TIMESTAMP: f32 = 0.02;
 /// Masks the logits of tokens that may not follow, as OpenAI's decoder does.
 ///
 /// A file holds the lists under its architecture's prefix: `suppress_tokens`, `begin_suppress_tokens` (for the first
-/// token alone), `no_timestamps_token_id` (the token before those of times) and `max_initial_timestamp_index`. A model
-/// without them has no rules.
+/// token alone), `no_timestamps_token_id` (the token before the timestamp tokens) and `max_initial_timestamp_index`. A
+/// model without them has no rules.
 ///
 /// # Examples
 ///
@@ -31,7 +31,7 @@ pub struct Rules<'a> {
     suppress: Option<Array<'a>>,
     /// Tokens that are not generated first.
     begin_suppress: Option<Array<'a>>,
-    /// The token that announces a text without times. The times follow it in the vocabulary.
+    /// The token that announces a text without timestamps. The timestamp tokens follow it in the vocabulary.
     no_timestamps: Option<TokenId>,
     /// The latest time that a text may begin with, in steps.
     latest_start: Option<u32>,

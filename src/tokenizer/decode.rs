@@ -20,7 +20,7 @@ pub struct Piece<'a> {
 
 #[derive(Clone, Copy, Debug)]
 enum Form {
-    /// As spelled.
+    /// The spelling itself.
     Raw,
     /// A single byte.
     Byte(u8),

@@ -334,7 +334,7 @@ impl<'a> Vocab<'a> {
         let tokens = self.len();
         let mut count = 0;
         let mut id = 0;
-        // Fast path for the usual width without calls, which count in constant evaluation.
+        // Fast path for the usual width. It makes no calls, because calls are slow in constant evaluation.
         if matches!(types.element(), ValueType::I32 | ValueType::U32) {
             let bytes = types.bytes();
             let (len, mut at) = (bytes.len(), 0);

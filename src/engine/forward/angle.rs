@@ -5,8 +5,8 @@ use core::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI, TAU};
 /// Upper limit of angles; no position in any context reaches it.
 const LIMIT: f32 = 134_217_728.0;
 
-/// The first multiples of pi/2, each after the largest angle that it is nearest to. One subtraction reduces angles up to
-/// the last of these. This saves time on microcontrollers, which compute f64 in software.
+/// The first multiples of pi/2, each after the largest angle that it is nearest to. One subtraction reduces angles up
+/// to the last of these. This saves time on microcontrollers, which compute f64 in software.
 const NEAR: [(f32, f64); 5] = [
     (FRAC_PI_4 as f32, 0.0),
     (3.0 * FRAC_PI_4 as f32, FRAC_PI_2),

@@ -174,7 +174,7 @@ impl<'m, 'w> Lora<'m, 'w> {
         }
     }
 
-    /// Makes row `row` of the pass the selected row `to`.
+    /// Selects row `row` of the pass: it becomes selected row `to`.
     pub fn select(&mut self, to: usize, row: usize) {
         let batch = self.batch();
         let owner = self.owners.get(..batch).and_then(|owners| owners.get(row)).copied();

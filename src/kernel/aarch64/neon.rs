@@ -235,8 +235,8 @@ impl Dot for Widening {
 }
 
 /// A panel has its rows one after another, as in the file; products run along a row.
-// SAFETY: `put` writes the 128 bytes of four rows; `products` reads the codes of eight rows and the quants that it
-// names.
+// SAFETY: `put` writes the 128 bytes of four rows; `products` reads the codes of eight rows and the quants that
+// `halves` selects.
 unsafe impl Along for Widening {
     #[inline(always)]
     fn put(to: &mut [u8; 128], rows: [[int8x16_t; 2]; 4]) {

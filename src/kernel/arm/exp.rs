@@ -57,8 +57,8 @@ macro_rules! inside {
     };
 }
 
-/// `9:` clamps s0 to s3 to the ends, one after the other. It turns any NaN into one whose low bits are 0, which
-/// [`parts`] leaves as they are.
+/// The code at label 9 clamps s0 to s3 to the ends, one after the other. It turns any NaN into one whose low bits are
+/// 0, which [`parts`] leaves as they are.
 macro_rules! ends {
     () => {
         concat!(
@@ -103,7 +103,8 @@ macro_rules! parts {
     };
 }
 
-/// The polynomial of r, or with VFMS of -r, in every second register.
+/// Evaluates the polynomial of r, or with VFMS of -r. Its coefficients and partial results are in every second
+/// register.
 macro_rules! polynomial {
     ($fma:literal, $r:literal, $($q:literal $next:literal),*) => {
         concat!($($fma, ".f32 ", $next, ", ", $q, ", ", $r, "\n",)*)
