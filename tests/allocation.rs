@@ -1,5 +1,5 @@
-//! Checks that nothing is allocated. The crate has no allocator; this counts calls that it could make through its
-//! dependencies.
+//! Checks that nothing is allocated. The crate has no allocator; the test counts calls that the crate could make
+//! through its dependencies.
 
 mod common;
 
@@ -73,7 +73,7 @@ fn loading_and_running_allocate_nothing() {
                 (gguf, Plan::new(&gguf, options).unwrap())
             });
             assert_eq!(calls_of_load, 0, "reading and planning");
-            // The caller's memory.
+            // The caller allocates the memory.
             let mut workspace = vec![Line::ZERO; plan.workspace.div_ceil(64)];
             let mut kv = vec![Line::ZERO; plan.kv.div_ceil(64)];
             let (calls, ()) = calls(|| {

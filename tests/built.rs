@@ -148,7 +148,7 @@ fn tokenizers() {
         if let (false, Err(error)) = (built, Tokenizer::new(&gguf, &mut [])) {
             assert!(matches!(error, Error::Unsupported { .. }), "{error}");
         }
-        // The compiler refuses it and names the feature; token ids alone work without it.
+        // The compiler refuses the file and names the feature; a model that gets token ids works without the feature.
         if has("llama") && has("kv-f16") {
             let words = refusal(&file);
             let named = feature.map(|feature| {
@@ -171,7 +171,7 @@ fn types() {
             Ok(_) => assert!(has(feature), "{kind}"),
             Err(error) => assert!(!has(feature) && matches!(error, Error::TensorType { .. }), "{kind}: {error}"),
         }
-        // The compiler refuses it and names the feature.
+        // The compiler refuses the file and names the feature.
         match Plan::new(&Gguf::parse(&file).unwrap(), Options::new()) {
             Ok(_) => assert!(has(feature), "{kind}"),
             Err(error) => assert_eq!((has(feature), error.missing_feature()), (false, Some(feature)), "{error}"),

@@ -1,6 +1,6 @@
 //! Measures how fast this machine reads memory: `bandwidth [THREADS] [MIB] [ROUNDS]`. Prints one JSON object.
 //!
-//! Each thread reads its own memory; the result is the median of the rounds. It limits the speed of decoding.
+//! Each thread reads its own memory; the result is the median of the rounds. This rate limits the speed of decoding.
 
 use std::sync::Barrier;
 use std::thread;

@@ -1,4 +1,4 @@
-//! The cost of a fork and join: `arenite::workers::Pool` beside the fastest way of rayon.
+//! Measures the cost of a fork and join: `arenite::workers::Pool` beside rayon's fastest way.
 //!
 //! `empty` is a job without work; a late helper is not waited for. In `both`, each thread waits for the other, so it
 //! measures how long a signal takes. `token` is 100 operations of 20 microseconds, 3 microseconds apart, as in a
@@ -22,7 +22,7 @@ fn main() {
 /// Rayon's `join`, called from a thread of its pool. From outside of the pool it takes ten times as long.
 struct Rayon;
 
-/// The pool of the calling thread, which cannot leave it.
+/// The pool that the calling thread belongs to; a thread cannot leave its pool.
 static RAYON: OnceLock<rayon::ThreadPool> = OnceLock::new();
 
 impl Workers for Rayon {

@@ -65,7 +65,7 @@ fn size(kind: TensorType) -> usize {
     SIDE * kind.row_bytes(SIDE).unwrap_or(0)
 }
 
-/// `count` matrices. Weights may have any bytes except for scales, which are all small and normal.
+/// Makes `count` matrices with arbitrary bytes, except for the scales, which are all small and normal.
 fn matrices(kind: TensorType, count: usize) -> Vec<u8> {
     let (_, block) = kind.block();
     let mut bytes = vec![0x21; size(kind) * count];
@@ -111,7 +111,7 @@ impl Input {
     }
 }
 
-/// The matrices in `all`, in turn, without end.
+/// Returns the next matrix in `all`, and the first one after the last.
 fn next<'a>(all: &'a [u8], size: usize, at: &Cell<usize>) -> &'a [u8] {
     let start = at.get();
     at.set(if start + 2 * size <= all.len() { start + size } else { 0 });

@@ -11,7 +11,7 @@ use arenite::quant::TensorType;
 
 /// Tokens of the two columns per instruction set: a single token, and a prompt.
 const TOKENS: [usize; 2] = [1, 64];
-/// A measurement is the shortest of the calls in this time, or of one call.
+/// A measurement is the time of the shortest call within this period, which has at least one call.
 const LONG: Duration = Duration::from_millis(60);
 
 /// The name of a type, and its speed-ups with each instruction set except the scalar one.

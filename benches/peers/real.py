@@ -141,7 +141,7 @@ QUESTIONS = [
 
 
 def rendered(messages):
-    """The prompt, by the template in the file."""
+    """Renders the prompt with the template in the file."""
     template = arenite_template()
     environment = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
     return environment.from_string(template).render(messages=messages, add_generation_prompt=True, bos_token="<|im_start|>", eos_token="<|im_end|>")

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Builds both engines, writes the models and compares: see README.md. Other arguments than this one go to compare.py:
+# Builds both engines, writes the models and compares: see README.md. Arguments other than `--models` go to compare.py:
 #
 #    --models A,B    the models, each a shape of models.py and a type, such as qwen3-0.6b-Q4_K_M
 set -euo pipefail

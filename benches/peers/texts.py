@@ -63,7 +63,7 @@ def mixed(count, seed=1):
 
 
 def ledger(seed=1):
-    """Sentences that say different things, without end."""
+    """Yields different sentences, without end."""
     choose = random.Random(seed)
     while True:
         yield (f"In {choose.randint(1801, 1899)} the {choose.choice(['baker', 'miller', 'smith', 'weaver', 'cooper', 'tanner'])} of "

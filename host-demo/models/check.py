@@ -29,7 +29,7 @@ PRONOUNS = {"she": {"she", "her", "hers", "herself"}, "he": {"he", "him", "his",
 
 
 def words(text):
-    """Removes the Will at the start of a question."""
+    """Returns the words. A "Will" that begins a question is lowercased, because Will is also a name."""
     return re.findall(r"[A-Za-z']+", re.sub(r"\bWill (?=(you|he|she|it|we|they|I|the|that|there|this|my|our)\b)", "will ", text))
 
 
@@ -161,12 +161,12 @@ def failures(texts, plots):
 
 def main():
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--arenite", type=Path, help="the command line, which tells the stories")
+    options.add_argument("--arenite", type=Path, help="path of `arenite`, which tells the stories")
     options.add_argument("--model", type=Path, default=Path(__file__).parent / "stories.gguf")
     options.add_argument("--stories", type=int, default=100)
     options.add_argument("--first", type=int, default=0, help="the first seed")
     options.add_argument("--grammar", action="store_true", help="check the grammar's own stories")
-    options.add_argument("--show", action="store_true", help="say what is wrong")
+    options.add_argument("--show", action="store_true", help="print the faults")
     args = options.parse_args()
     if not args.grammar and not args.arenite:
         options.error("--arenite or --grammar is needed")

@@ -144,8 +144,8 @@ def check(args):
 
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--steps", type=int, default=8000, help="the rate falls to nothing until then")
-    options.add_argument("--batch", type=int, default=64, help="sentences a step; each is seen once")
+    options.add_argument("--steps", type=int, default=8000, help="number of steps; the learning rate falls to zero over them")
+    options.add_argument("--batch", type=int, default=64, help="sentences per step; each is used once")
     options.add_argument("--rate", type=float, default=0.01)
     options.add_argument("--threads", type=int, default=1)
     options.add_argument("--seed", type=int, default=1)

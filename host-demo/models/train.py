@@ -357,15 +357,15 @@ def read_gguf(path, model, tokenizer):
 def options(doc, out):
     """The arguments of this script and of hybrid.py."""
     its = argparse.ArgumentParser(description=doc.splitlines()[0])
-    its.add_argument("--steps", type=int, default=4000, help="the rate falls to nothing until then")
-    its.add_argument("--batch", type=int, default=16, help="stories a step; each is seen once")
+    its.add_argument("--steps", type=int, default=4000, help="number of steps; the learning rate falls to zero over them")
+    its.add_argument("--batch", type=int, default=16, help="stories per step; each is used once")
     its.add_argument("--rate", type=float, default=0.006)
-    its.add_argument("--thread", type=float, default=0.2, help="what each loss of the thread weighs")
+    its.add_argument("--thread", type=float, default=0.2, help="weight of each loss of the thread")
     its.add_argument("--threads", type=int, default=1)
     its.add_argument("--seed", type=int, default=1)
-    its.add_argument("--from", type=Path, dest="old", help="goes on from this file's weights")
-    its.add_argument("--arenite", type=Path, help="the command line: now and then the model tells stories, and plots that it fails come more often")
-    its.add_argument("--state", type=Path, help="kept every 100 steps; if it exists, goes on from there")
+    its.add_argument("--from", type=Path, dest="old", help="continue from this file's weights")
+    its.add_argument("--arenite", type=Path, help="path of `arenite`: every 200 steps the model tells stories, and plots that it fails become more frequent")
+    its.add_argument("--state", type=Path, help="training state, written every 100 steps; if the file exists, training continues from it")
     its.add_argument("--out", type=Path, default=Path(__file__).parent / out)
     return its
 

@@ -35,7 +35,7 @@ SPECIALS = ["[UNK]", "[PAD]", "[SOS]", "[EOS]"]
 # --- pairs -----------------------------------------------------------------------------------
 
 def tidy(text):
-    """Normalizes spaces, full stops and quotes. नुक़्ता is composed alike."""
+    """Normalizes spaces, full stops and quotes. Composes नुक़्ता in one way."""
     text = unicodedata.normalize("NFC", text).replace("’", "'").replace("“", '"').replace("”", '"')
     text = re.sub(r"\s+([।.,!?;:])", r"\1", " ".join(text.split()))
     if re.search("[\u0900-\u097f]", text):
@@ -44,7 +44,7 @@ def tidy(text):
 
 
 def read_pairs(path):
-    """(English, Hindi) without repetitions."""
+    """Returns pairs of English and Hindi, without repetitions."""
     lines = (line.split("\t") for line in Path(path).read_text("utf-8").splitlines())
     return list(dict.fromkeys((tidy(fields[0]), tidy(fields[1])) for fields in lines if len(fields) > 1))
 
@@ -208,7 +208,7 @@ def train_tokenizer(pairs, path):
 
 
 def source_ids(tokenizer, english, rng):
-    """Cuts some words into other pieces, and drops some."""
+    """Tokenizes half of the sentences with BPE dropout, and replaces a few tokens by the unknown token."""
     tokenizer.model.dropout = 0.1 if rng.random() < 0.5 else None
     ids = tokenizer.encode(english).ids
     tokenizer.model.dropout = None
@@ -319,13 +319,13 @@ def main():
     parser.add_argument("pairs")
     parser.add_argument("out")
     parser.add_argument("--steps", type=int, default=8000)
-    parser.add_argument("--batch", type=int, default=48, help="pairs a step")
+    parser.add_argument("--batch", type=int, default=48, help="pairs per step")
     parser.add_argument("--rate", type=float, default=2e-3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--dropout", type=float, default=0.25)
-    parser.add_argument("--evaluate", action="store_true", help="translate what was held out instead of training")
+    parser.add_argument("--evaluate", action="store_true", help="translate the held-out sentences instead of training")
     parser.add_argument("--arenite", default="arenite")
-    parser.add_argument("--model", help="instead of the built-in one")
+    parser.add_argument("--model", help="model to use instead of the built-in one")
     parser.add_argument("--beams", default="1,4")
     parser.add_argument("--length-penalty")
     parser.add_argument("--show", action="store_true")

@@ -35,7 +35,7 @@ DE_DEVICES = {"light": "das:das:Licht: die:die:Lampe: die:die:Lampen:p die:die:B
               "blinds": "das:das:Rollo: die:die:Rollos:p die:die:Jalousien:p die:die:Jalousie: die:die:Vorhänge:p"}
 HI_DEVICES = {"light": "बत्ती:की लाइट:की लाइटें:की बत्तियाँ:की लैंप:का", "heating": "हीटर:का हीटिंग:की रेडिएटर:का",
               "blinds": "परदे:के ब्लाइंड्स:के पर्दे:के शटर:के"}
-# Devices that the house does not have: training has the first list of each, the evaluation has both. Places too.
+# Devices and places that the house does not have: training uses the first list of each, the evaluation uses both.
 EN_OTHERS = ("radio TV music fan oven door window alarm camera vacuum dishwasher heart book computer coffee_machine washing_machine phone car toaster "
              "speaker kettle printer water doorbell lock", "fridge television mixer fountain projector")
 EN_PLACES = "garden balcony street car neighbour's_house shed terrace school city yard pool stable", "park church greenhouse"
@@ -864,7 +864,7 @@ def expand(rng, text):
 
 
 def slots(rng, lang, room, devices):
-    """The slots of a room (forms of one room, or of another place) and of a device."""
+    """Returns the slots of a room (forms of one room, or of another place) and of a device."""
     room = rng.choice(room)
     device = rng.choice(devices.split()).replace("_", " ")
     if lang == "en":
@@ -901,7 +901,7 @@ def invented(rng, lang):
 
 
 def polish(rng, text, noise):
-    """Spaces, and the case and punctuation of a text that was typed or that a speech recognizer wrote."""
+    """Normalizes spaces, and varies case and punctuation as in text that was typed or that a speech recognizer wrote."""
     text = " ".join(text.split())
     if rng.random() < 0.5:
         text = text[0].upper() + text[1:]

@@ -15,7 +15,7 @@ function take(size) {
   return at;
 }
 
-// An object of the interface: its address.
+// Makes an object of the interface and returns its address.
 function place(kind, make) {
   const size = wasm[`arenite_${kind}_size`](), at = take(size), out = take(4);
   check(make(at, size, out));
@@ -85,7 +85,7 @@ async function help({ module, shared, stack }) {
   setTimeout(helper.web_help); // Starts after this worker has reported that it is ready.
 }
 
-// Opens a model: its plan, with sizes in bytes.
+// Opens a model and returns its plan, with sizes in bytes.
 let model, tokenizer, session, vocab, plan, beams;
 function open(file, options) {
   top_ = start;

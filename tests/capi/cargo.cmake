@@ -11,7 +11,7 @@ function(arenite_cargo target)
   # Searches the host's paths, even if the toolchain file restricts programs to the target's.
   find_program(ARENITE_CARGO cargo HINTS "$ENV{CARGO_HOME}/bin" "$ENV{HOME}/.cargo/bin" NO_CMAKE_FIND_ROOT_PATH)
   if(NOT ARENITE_CARGO)
-    message(FATAL_ERROR "arenite: there is no cargo: install Rust, or say -DARENITE_CARGO=/path/to/cargo")
+    message(FATAL_ERROR "arenite: there is no cargo: install Rust, or pass -DARENITE_CARGO=/path/to/cargo")
   endif()
   set(capi "${CMAKE_CURRENT_FUNCTION_LIST_DIR}")
   set(directory "${CMAKE_CURRENT_BINARY_DIR}/cargo")

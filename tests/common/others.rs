@@ -33,8 +33,8 @@ pub const OTHERS: [&str; 13] = [
     "dots1",
 ];
 
-/// Tensors of the layers, each a name and its dimensions; `.weight` is left out. A list that begins with `0` or `1` is of
-/// the first layer alone or of all others.
+/// Tensors of the layers, each a name and its dimensions; `.weight` is left out. A list that begins with `0` applies to
+/// the first layer alone, one that begins with `1` to all other layers.
 fn tensors(family: &str) -> Vec<&'static str> {
     match family {
         "command-r" => vec![ATTENTION, GATED, "attn_norm D; attn_q_norm H,N; attn_k_norm H,1"],

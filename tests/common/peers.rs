@@ -22,7 +22,7 @@ pub struct Peer {
 }
 
 const A: &str = "attn_q D,D; attn_k D,K; attn_v D,K; attn_output D,D";
-/// As many heads of keys and values as of queries.
+/// Attention with as many heads of keys and values as of queries.
 const M: &str = "attn_q D,D; attn_k D,D; attn_v D,D; attn_output D,D";
 const FUSED: &str = "attn_qkv D,Q; attn_output D,D";
 const FUSED_M: &str = "attn_qkv D,3D; attn_output D,D";
@@ -200,7 +200,7 @@ pub fn peer(family: &Peer) -> Builder {
 /// Families with layers that have a state.
 pub const STATEFUL: [&str; 4] = ["arwkv7", "rwkv6qwen2", "kimi-linear", "bailingmoe3"];
 
-/// True if a family is here and has a state or a window, so that a context cannot be rewound to any position.
+/// True if a family of [`PEERS`] has a state or a window, so that a context cannot be rewound to any position.
 pub fn forgets(name: &str) -> bool {
     let has_window = |family: &Peer| family.architecture == name && family.keys.contains("window");
     STATEFUL.contains(&name) || PEERS.iter().any(has_window)

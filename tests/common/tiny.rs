@@ -18,8 +18,8 @@ const PIECES: [&str; 29] = [
     "m", "w", "f", "g", "y", "p", "b", ".",
 ];
 
-/// Random F32 weights, an SPM vocabulary with byte tokens, BOS 1, EOS 2. It is correct in every respect; tests change
-/// one property.
+/// Builds a Llama with random F32 weights and an SPM vocabulary with byte tokens, BOS 1 and EOS 2. The file is correct
+/// in every respect; tests change one property.
 pub fn tiny_llama() -> Builder {
     let mut file = Builder::new();
     file.set("general.architecture", "llama")

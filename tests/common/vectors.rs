@@ -90,7 +90,7 @@ impl<'a> Owned<'a> {
         Self { tokenizer: Tokenizer::new(&gguf, unwritten(index)).unwrap() }
     }
 
-    /// The same, with the index inside the file.
+    /// Like [`new`](Self::new), with the index inside the file.
     pub fn packed(file: &[u8]) -> Self {
         let gguf = Gguf::parse(file).unwrap();
         let mut index = vec![0; Tokenizer::built_index_bytes(&gguf).unwrap()];

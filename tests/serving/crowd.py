@@ -13,7 +13,7 @@ import time
 from server import Server
 
 binary, seconds = sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 10
-# Only with a key does the server count prompts that were known.
+# The server counts known prompts only if it has a key.
 server = Server(binary, "--parallel", "8", "-c", "256", "--api-key", "secret")
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 0, "maximum": 99}}, "required": ["n"]}

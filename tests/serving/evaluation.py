@@ -23,12 +23,12 @@ sys.path.append(str(PEERS))
 from peer import Llama  # noqa: E402
 
 BINARY, MODEL = sys.argv[1:]
-# An offline program otherwise waits for the hub.
+# Without these variables, an offline program waits for the hub.
 ENVIRONMENT = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "OPENAI_API_KEY": "none", "TOKENIZERS_PARALLELISM": "false"}
 
 
 def documents():
-    """The last word of 40 passages, and the sentence that follows in 10, of four."""
+    """Returns two tasks: the last word of 40 passages, and the next sentence of 10 passages, of four choices."""
     text = (PEERS / "prose.txt").read_text().replace("\n", " ")
     sentences = [sentence.strip() for sentence in re.findall(r"[^.!?]+[.!?]", text) if len(sentence.split()) > 5]
     choose = random.Random(1)
@@ -67,7 +67,7 @@ def evaluate(folder, backend, arguments):
 
 
 def reference(tasks):
-    """The same figures from llama.cpp."""
+    """Computes the same figures with llama.cpp."""
     model = Llama(MODEL)
 
     def score(context, continuation):

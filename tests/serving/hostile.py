@@ -86,7 +86,7 @@ for i in range(connections):
         assert server.text(GOOD) == said
         slowest = max(slowest, time.time() - start)
 assert server.text(GOOD) == said
-print(f"{connections} connections held in {time.time() - began:.1f} s; who came meanwhile was served within {slowest:.2f} s")
+print(f"{connections} connections held in {time.time() - began:.1f} s; clients that came meanwhile were served within {slowest:.2f} s")
 [half.close() for half in held]
 assert server.text(GOOD) == said
 print(f"all refused, {server.memory()} kB")

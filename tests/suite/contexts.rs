@@ -292,7 +292,7 @@ fn a_thousand_schedules() {
         Way { contexts: 16, pages: 30, batch: 64, kv: KvType::F16, workers: 1, kernels: 9 },
         Way { contexts: 16, pages: 0, batch: 20, kv: KvType::F16, workers: 1, kernels: 0 },
     ];
-    // Emulators run fewer.
+    // Emulators run fewer schedules.
     let count = std::env::var("ARENITE_SCHEDULES").map_or(7, |count| count.parse().unwrap());
     for (seed, (name, file)) in (1..).zip(&models) {
         for way in ways {

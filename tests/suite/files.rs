@@ -250,7 +250,7 @@ fn pooling_of_rerankers() {
     assert_eq!(pooling(&file), Pooling::Mean);
     file.set("bert.pooling_type", 3u32);
     assert_eq!(pooling(&file), Pooling::Last);
-    // The only layer, under the first of two names.
+    // A head of one layer may have the name of the first layer or of the second.
     let score = |file: &Builder| {
         let file = file.build();
         let mut run = Run::new(&file, |options| options.context = 64);
@@ -311,7 +311,7 @@ fn what_other_programs_leave_out() {
     assert_eq!(bits(&none), bits(&zeros));
     none.set_f32("output.bias", &[288], &[0.5; 288]);
     assert_ne!(bits(&none), bits(&zeros));
-    // Granite without positions.
+    // Granite has no rotary positions if `finetuned` is false.
     let mut granite = decoder("granite");
     let turned = bits(&granite);
     granite.set("granite.rope.scaling.finetuned", true);
@@ -393,7 +393,7 @@ fn fused_queries_keys_and_values() {
     assert!(count >= 20, "{count} families");
 }
 
-/// The reverse: GPT-2 and Phi 3 with three tensors, and Phi 3 with a separate gate.
+/// q, k and v as three tensors, for GPT-2 and Phi 3, which store one; Phi 3 also gets a separate gate.
 #[test]
 fn separate_queries_keys_and_values() {
     for name in ["gpt2", "phi3"] {

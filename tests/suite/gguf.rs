@@ -266,7 +266,7 @@ fn what_a_file_says_of_itself() {
     assert_eq!((format!("{list:?}"), list.is_empty()), ("[U8; 2]".into(), false));
 }
 
-/// Returns the bytes before the tensors, the length of the file, and 64 bytes from the middle of each tensor.
+/// A fingerprint has the bytes before the tensors, the length of the file, and 64 bytes from the middle of each tensor.
 #[test]
 fn fingerprints() {
     let mut file = Builder::new();

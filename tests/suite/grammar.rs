@@ -135,7 +135,7 @@ fn an_end_token_with_a_text_may_come_near_the_end_of_the_stack() {
 
 #[test]
 fn places_that_are_alike_share_a_mask() {
-    // States must not lose their distinction by long texts earlier than by short ones.
+    // States that differ only for a long token must not share a mask.
     for places in [1, 3] {
         let seen = compare(&counted(60), false, places, (0..60).map(|_| A));
         let long = TEXTS.iter().position(|text| text.len() == 24).map(|at| END + at as TokenId).unwrap();

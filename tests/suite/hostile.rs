@@ -411,7 +411,7 @@ fn rows_that_are_not_whole_blocks() {
 
 #[test]
 fn sizes_whose_sum_wraps() {
-    // Two tensors of 2^63 - 32 bytes: the first one does not fit already.
+    // Two tensors of 2^63 - 32 bytes: even the first one does not fit.
     let size = (1 << 63) - 32;
     let mut file = small();
     for i in 0..2 {

@@ -265,7 +265,7 @@ fn each_context_has_the_bits_of_its_own() {
                         context
                     })
                     .collect();
-                // All but the last token, then one of each in one pass.
+                // Run all but the last token of each context, then the last tokens together in one pass.
                 let works = open.iter_mut().zip(&ids);
                 let mut works: Vec<_> =
                     works.map(|(context, ids)| Work::prefill(context, &ids[..ids.len() - 1])).collect();

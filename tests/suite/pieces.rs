@@ -140,7 +140,7 @@ fn damaged_pieces_are_refused() {
         let slices = [&pieces[0][..], &pieces[1][..len], &pieces[2]];
         assert!(Gguf::parse_split(&slices).is_err(), "{len} bytes");
     }
-    // An alignment of its own.
+    // A piece may have an alignment of its own.
     let mut aligned = Builder::new();
     let model = tiny("llama");
     aligned.set("split.no", 1u16).set("split.count", 2u16).set("general.alignment", 256u32);

@@ -92,8 +92,8 @@ fn every_fixture_every_way() {
     });
 }
 
-/// The tiny models of families without a fixture, with several kernels, batches and numbers of workers. Not on emulated
-/// processors, which run the same models in `built`.
+/// The tiny models of families without a fixture, with several kernels, batches and numbers of workers. Emulated
+/// processors skip this test, because they run the same models in `built`.
 #[test]
 fn every_family_without_a_fixture() {
     for (name, file) in all_peers() {

@@ -35,7 +35,7 @@ fn sample(
     (token, logits)
 }
 
-/// Instead of a token: none is possible, and logits are NaN.
+/// Stand for errors in place of a token: no token is possible, or all logits are NaN.
 const NONE: TokenId = TokenId::MAX;
 const NO_NUMBERS: TokenId = TokenId::MAX - 1;
 
@@ -371,7 +371,7 @@ fn only_what_is_allowed_counts() {
     assert_eq!(counts(Params { top_k: 2, ..PLAIN }, &[0]), [0, 5, 3, 0, 0]);
     // Fewer than k tokens are allowed: the draw is among those.
     assert_eq!(counts(Params { top_k: 3, ..PLAIN }, &[0, 1, 2]), [0, 0, 0, 4, 4]);
-    // The first has half of the rest, the second a quarter; a quarter of the best is 1.
+    // Without the first, the best has probability 1/2 and the second 1/4, half as much.
     assert_eq!(counts(Params { top_p: 0.49, ..PLAIN }, &[0]), [0, 8, 0, 0, 0]);
     assert_eq!(counts(Params { top_p: 0.51, ..PLAIN }, &[0]), [0, 5, 3, 0, 0]);
     assert_eq!(counts(Params { min_p: 0.4, ..PLAIN }, &[0]), [0, 5, 3, 0, 0]);
@@ -429,7 +429,7 @@ fn the_order_counts() {
 
 #[test]
 fn xorshift_draws_what_run_c_draws() {
-    // Printed by `random_u32` of llama2.c's run.c for these seeds.
+    // llama2.c's run.c prints these numbers with `random_u32` for this seed.
     let mut rng = Xorshift::new(1234);
     assert_eq!([rng.next_u32(), rng.next_u32(), rng.next_u32()], [3159758022, 1306163061, 1764681998]);
     let mut rng = Xorshift::new(1234);

@@ -163,7 +163,7 @@ fn panels_are_for_several_tokens_and_as_wide_as_what_is_multiplied() {
     let mut narrow = plain.clone();
     *narrow.tensors.iter_mut().find(|tensor| tensor.name == name).unwrap() = tensor(&whole);
     assert_eq!(scratch(&narrow, 2), 4 * 64 + panel / 2);
-    // Wider than any matrix that a layer multiplies, so it does not count.
+    // This tensor is wide, but no layer multiplies it, so it does not count.
     let mut others = tensor(&whole);
     (others.name, others.dims) = (b"wide".to_vec(), vec![128, 8]);
     narrow.tensors.push(others);
@@ -248,7 +248,7 @@ fn the_most_that_can_be_asked_for() {
         // 2^30 pages in total.
         (Options::new().context(long).contexts(8), Options::new().context(long).contexts(9)),
     ] {
-        // Too many bytes for 32 bits.
+        // 32-bit targets cannot hold so many bytes.
         if cfg!(target_pointer_width = "64") {
             assert!(plan(&llama, most).is_ok(), "{most:?}");
         }

@@ -146,7 +146,7 @@ fn after_going_back() {
                     restored.prefill(&[9; 64]).unwrap();
                     restored.restore(&snapshot).unwrap();
                     assert_eq!(restored.position(), position);
-                    // It can be rewound just as far.
+                    // The restored session can be rewound just as far.
                     for back in (0..=position).rev() {
                         let result = session.rewind(back);
                         assert_eq!(restored.rewind(back), result, "{reached} to {position} to {back}");

@@ -48,7 +48,7 @@ fn check_with(tokenizer: &Owned<'_>, vectors: &Vectors) {
     }
 }
 
-/// llama.cpp's own pairs of texts and ids.
+/// Checks llama.cpp's own pairs of texts and ids.
 fn check_shipped(name: &str, file: &[u8]) {
     let path = format!("tokenizers/ggml-vocab-{name}.gguf");
     let (Some(texts), Some(ids)) = (fixture(&format!("{path}.inp")), fixture(&format!("{path}.out"))) else { return };
@@ -103,7 +103,7 @@ tiny! {
     tiny_gemma4_e2b "gemma4_e2b"
 }
 
-/// Vocabularies that do not restore the text, by normalization or unknown tokens.
+/// Vocabularies that do not restore the text, because of normalization or unknown tokens.
 #[test]
 fn one_way_vocabularies() {
     for name in ["bert", "t5_relu"] {
@@ -382,7 +382,7 @@ fn memory_of_any_alignment_and_exactly_enough() {
             let count = tokenizer.encode(text, Encode::PROMPT, &mut scratch[shift..], &mut ids).unwrap();
             assert_eq!(ids[..count], expected);
             assert_eq!(memory[shift + bytes], 0xaa);
-            // The same index, borrowed; and refused for another vocabulary.
+            // The same index can be borrowed; if it is shifted or cut short, it is refused.
             assert!(Tokenizer::with_index(&gguf, &memory[shift..]).is_ok());
             assert_eq!(Tokenizer::with_index(&gguf, &memory[shift + 1..]).err(), Some(Error::ForeignIndex));
             assert_eq!(
@@ -433,7 +433,7 @@ fn an_index_by_its_hash() {
     }
 }
 
-/// The vocabulary of a model that runs: the plan needs no memory for the index.
+/// With an index in the file, the plan needs no memory for it.
 #[test]
 fn an_index_in_the_file() {
     let file = tiny_llama().build();

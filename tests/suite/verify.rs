@@ -3,7 +3,7 @@
 use arenite::gguf::{HASHES_KEY, Verify};
 use arenite::{Error, Gguf, Name};
 
-/// Three tensors; `hashes.py` beside it made it.
+/// A file with three tensors, made by `hashes.py` in its directory.
 const FILE: &[u8] = include_bytes!("../fixtures/hashes.gguf");
 
 /// The errors of all steps of `bytes` bytes each.

@@ -104,7 +104,8 @@ fn special_tokens_take_white_space_with_them() {
             assert_eq!(tokenizer.encode(text.as_bytes(), PARSE), *ids, "{text:?}");
         }
     };
-    // Phi-3: all but three tokens absorb the white space after them, and none before them.
+    // Phi-3: all special tokens but three absorb the white space after them, and no token absorbs white space before
+    // it.
     let phi = with_special("<|user|>", "Phi-3 mini", "default");
     check(
         &phi,

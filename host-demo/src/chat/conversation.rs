@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::dialect::{self, Call, Dialect, GateSettings, Marks, Own, Probe, Reader, Template, Tools};
 
-/// A model's conversation style: its template, and the forms of its thoughts and calls.
+/// A model's conversation style: the syntax of its thoughts and calls, and the properties of its template.
 #[derive(Clone)]
 pub struct Style {
     pub dialect: Arc<Dialect>,
@@ -25,13 +25,13 @@ pub struct Conversation {
     pub messages: Vec<Value>,
     /// Functions that are passed to the template.
     pub tools: Vec<Value>,
-    /// A warning if the template cannot show something, with the place where it is put instead.
+    /// A warning if the template cannot show functions: it names the message that lists them instead.
     pub warning: Option<&'static str>,
 }
 
 /// Names of template variables that turn thoughts on or off.
 const SWITCHES: [&str; 3] = ["enable_thinking", "thinking", "think"];
-/// Names of template variables that set an effort.
+/// Names of template variables that set the reasoning effort.
 const EFFORTS: [&str; 2] = ["reasoning_effort", "thinking_effort"];
 
 impl Style {
@@ -73,7 +73,7 @@ impl Style {
         Some(map).filter(|map| !map.is_empty())
     }
 
-    /// Returns the variables for an effort; `None` if the template has no such variable.
+    /// Returns the variables for a reasoning effort; `None` if the template has no such variable.
     pub fn effort(&self, effort: &str) -> Option<Map<String, Value>> {
         if effort == "none" {
             return self.thinking(false);
@@ -83,7 +83,8 @@ impl Style {
         Some(map).filter(|map| !map.is_empty()).or_else(|| self.thinking(true))
     }
 
-    /// Returns the gate at the end of the thought that the prompt has opened; `None` if no thought is open.
+    /// Returns the settings of a gate that waits for the end of the thought opened by `prompt`; `None` if no thought is
+    /// open.
     pub fn thought_gate(&self, prompt: &str) -> Option<GateSettings> {
         let form = self.dialect.opened_by(prompt.trim_end())?;
         Some(GateSettings { until: form.close.clone(), is_thought: true, then: None })
@@ -102,9 +103,9 @@ impl Style {
         if !tools.is_empty() && !self.probe.shows_tools && !self.probe.shows_calls {
             let text = self.instructions(&tools);
             warning = Some(if self.probe.refuses_system {
-                "the chat template shows no functions and no system message: they are in the first message"
+                "the chat template shows neither functions nor a system message: the first message lists the functions"
             } else {
-                "the chat template shows no functions: they are in the system message"
+                "the chat template shows no functions: the system message lists them"
             });
             let first = messages.first_mut().map(|first| (first["role"] == "system", first));
             match first.filter(|(is_system, _)| *is_system || self.probe.refuses_system) {
@@ -222,7 +223,7 @@ impl Style {
 
 /// Joins the texts of a message's parts.
 fn text_of(parts: &[Value]) -> Result<String, String> {
-    let wrong = || "only parts of text can be read, no images or sounds".to_string();
+    let wrong = || "only text parts are supported, no images or audio".to_string();
     let text = |part: &Value| {
         let text = part.get("text").or_else(|| part.get("refusal")).and_then(Value::as_str);
         text.or_else(|| part.as_str()).map(str::to_string).ok_or_else(wrong)

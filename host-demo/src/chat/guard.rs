@@ -1,9 +1,9 @@
 //! Keeps text written by users from being read as control tokens.
 //!
 //! Marks every control token spelled out in a conversation, and every text that could become one next to the template's
-//! own text, before the template is rendered. In the prompt the marks tell which control tokens are the template's own;
-//! the others are encoded as text. All other text is unchanged, so a prompt without such text has the same tokens as
-//! without this module.
+//! own text, before the template is rendered. In the rendered prompt, control tokens outside of marks are the
+//! template's own; the others are encoded as text. All other text is unchanged, so a prompt without such text has the
+//! same tokens as without this module.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ use crate::text;
 /// Start of a control token that a user wrote. The marks are noncharacters, which do not occur in text.
 const OPEN: char = '\u{fdd0}';
 const CLOSE: char = '\u{fdd1}';
-/// Marks a place where a user's text begins or ends with part of a control token.
+/// Marks the start or end of a user's text that could form a control token with the template's text beside it.
 const EDGE: char = '\u{fdd2}';
 const MARKS: [char; 3] = [OPEN, CLOSE, EDGE];
 
@@ -25,7 +25,7 @@ const MARKS: [char; 3] = [OPEN, CLOSE, EDGE];
 pub struct ControlTokens {
     /// Sorted, without duplicates.
     spelled: Vec<String>,
-    /// The same, each reversed, sorted.
+    /// The reversed spellings, sorted.
     backwards: Vec<String>,
     longest: usize,
 }
@@ -188,7 +188,7 @@ impl Prompt {
     /// Encodes the prompt. Adds BOS if the file requests it and the template has not written it.
     pub fn encode(&self, tokenizer: &Tokenizer<'_, '_>) -> Result<Vec<TokenId>> {
         let bos = tokenizer.bos().filter(|_| tokenizer.add_bos());
-        // The template's own BOS. A user's text may begin with its spelling, too.
+        // True if a BOS at the start is the template's own: a user's text may begin with the same spelling.
         let is_own = self.quoted.first().is_none_or(|quoted| quoted.start > 0);
         let missing = bos.filter(|bos| !(is_own && self.text.as_bytes().starts_with(tokenizer.spelling(*bos))));
         let mut ids = Vec::from_iter(missing);

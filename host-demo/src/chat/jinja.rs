@@ -154,7 +154,7 @@ mod tests {
         render(template, &Inputs { messages: &none, tools: &none, bos: "", eos: "", kwargs: &none, asks: true })
     }
 
-    /// From transformers 5.23 with Jinja2 3.1.6.
+    /// The expected texts come from transformers 5.23 with Jinja2 3.1.6.
     #[test]
     fn templates_say_what_they_say_in_python() {
         for (template, wanted) in [
@@ -285,7 +285,7 @@ mod tests {
         for make in makes {
             stops(make, 60, "{{ ns.x == ns.y }}");
         }
-        // Values of 4096 elements, which are cheap to make, used without end.
+        // Values of 4096 elements are cheap to make; these templates use them without end.
         for used in uses {
             stops(makes[0], 11, &format!("{{% for i in range(99999) %}}{used}{{% endfor %}}"));
         }

@@ -173,7 +173,7 @@ fn history_file() -> Option<PathBuf> {
     Some(given("XDG_STATE_HOME").or_else(state)?.join("arenite/history"))
 }
 
-/// Names the file of the history; if it is empty, no history is kept.
+/// The environment variable with the path of the history file; if it is empty, no history is kept.
 const HISTORY: &str = "ARENITE_HISTORY";
 /// Maximum number of lines in the history.
 const MOST_LINES: usize = 1000;

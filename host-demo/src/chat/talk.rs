@@ -1,4 +1,4 @@
-//! A conversation with its session: the messages, and the tokens of them that are in the context.
+//! A conversation with its session: the messages, and the tokens that the context already has.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,8 +40,9 @@ pub struct Rules {
 /// Counts and times of an answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Stats {
-    /// Tokens of the prompt that were already in the context, and those that were not.
+    /// Tokens of the prompt that were already in the context.
     pub kept: usize,
+    /// The other tokens of the prompt.
     pub prefilled: usize,
     pub prefill: Duration,
     pub decoded: usize,
@@ -66,7 +67,7 @@ pub struct Talk<'a, 'm, 'w> {
     pub messages: Vec<Value>,
     /// Tokens of the last prompt and its answer; the session has run those before its position.
     pub known: Vec<TokenId>,
-    /// Their text, if it contains the whole answer.
+    /// The text of `known`, if it contains the whole answer.
     pub known_text: Option<String>,
     pub last: Option<Stats>,
     /// Calls of the last answer that still need results.

@@ -34,7 +34,7 @@ pub fn tojson(value: &Value, args: Rest<ValueOrKwargs>) -> Result<String, Error>
     Ok(json.out)
 }
 
-/// Bytes of one JSON, which indentation and separators make longer than the value.
+/// Maximum length in bytes of one JSON text: indentation and separators can make it much longer than the value.
 const MOST_JSON: usize = 1 << 24;
 
 struct Json {

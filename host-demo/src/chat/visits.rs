@@ -16,7 +16,7 @@ use super::values::{flat, is_generator};
 const ELEMENTS: u64 = 2;
 /// Bytes of text that count as one element.
 const BYTES: usize = 1024;
-/// Elements of a value, shared ones counted each time.
+/// Maximum number of elements of a value; shared elements count each time.
 const MOST_ELEMENTS: u64 = 1_000_000;
 
 /// Filters whose operand needs no fuel: they read at most one item, or take the fuel themselves.
@@ -51,7 +51,7 @@ pub fn add_to(environment: &mut Environment<'_>) {
     });
 }
 
-/// `value`, after fuel is taken for all of it. An iterator becomes a list, because it may run only once.
+/// Takes fuel for all of `value` and returns it. An iterator becomes a list, because it may run only once.
 fn visit(state: &State<'_, '_>, value: Value) -> Result<Value, Error> {
     let value = if value.kind() == ValueKind::Iterable { flat(state, &value)? } else { value };
     pay(state, &value)?;

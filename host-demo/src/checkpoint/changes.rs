@@ -31,17 +31,17 @@ added! {
     plus_eleventh 0.089_442_72;
 }
 
-/// Decays from their logarithms: A = -exp(A_log).
+/// Computes decays from their logarithms: A = -exp(A_log).
 pub fn decay<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
     Ok(vec![view.then(Step::NegativeExp)])
 }
 
-/// Mamba 2's decays, as a column.
+/// Computes Mamba 2's decays as a column.
 pub fn decay_column<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     column(config, view.then(Step::NegativeExp))
 }
 
-/// A vector as a column.
+/// Reshapes a vector to a column.
 pub fn column<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
     let len = view.len();
     Ok(vec![view.squeeze().reshape(&[len, 1])?])
@@ -73,17 +73,17 @@ fn rotated<'f>(view: View<'f>, heads: usize) -> Changed<'f> {
     Ok(vec![view.reshape(&shape)?.swap(1, 2)?.seen_as(&dims)?])
 }
 
-/// The rows of queries, reordered for rotations of neighbours.
+/// Reorders the rows of queries for rotations of neighbours.
 pub fn rotated_q<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     rotated(view, config.heads()?)
 }
 
-/// The rows of keys, reordered for rotations of neighbours.
+/// Reorders the rows of keys for rotations of neighbours.
 pub fn rotated_k<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     rotated(view, config.key_heads()?)
 }
 
-/// Matrices with q, k and v of each head side by side: all q first, then all k, then all v.
+/// Splits a matrix in which each head has its q, k and v side by side into the q, the k and the v of all heads.
 pub fn by_heads<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let heads = config.heads()?;
     let dims = view.shape().to_vec();
@@ -96,7 +96,7 @@ pub fn by_heads<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     view.reshape(&shape)?.parts(1, 3)?.into_iter().map(|part| part.seen_as(&third)).collect()
 }
 
-/// Falcon's layout: in each group of heads the queries, then the key, then the value.
+/// Splits Falcon's layout, in which each group of heads has its queries, then the key, then the value.
 pub fn by_groups<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let groups = config.number(&["num_kv_heads", "n_head_kv"])?.unwrap_or(1) as usize;
     grouped(view, config.heads()?, groups)
@@ -231,7 +231,7 @@ pub fn experts_gate_up<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     halves(config, oriented(config, view, 2 * ff, width)?)
 }
 
-/// Down matrices of experts, with the same orientations.
+/// Like [`experts_gate_up`], for the down matrices, which are not split.
 pub fn experts_down<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let (width, ff) = (config.width()?, config.size(&["moe_intermediate_size"])?);
     Ok(vec![oriented(config, view, width, ff)?])
@@ -266,7 +266,7 @@ pub fn latent<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     Ok(vec![key.transpose()?, value])
 }
 
-/// The norm of a state-space mixer, with one row per group.
+/// Reshapes the norm of a state-space mixer to one row per group.
 pub fn by_ssm_groups<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let groups = config.number(&["n_groups", "mamba_n_groups", "num_groups"])?.unwrap_or(1) as usize;
     let len = view.len();
@@ -282,7 +282,8 @@ fn delta(config: &Config) -> Result<[usize; 4]> {
     Ok([keys, values / keys, size("linear_key_head_dim")?, size("linear_value_head_dim")?])
 }
 
-/// Reorders value heads: grouped by key head in, alternating between key heads out. A head has `width` rows.
+/// Reorders value heads that are grouped by key head, so that they alternate between the key heads. A head has `width`
+/// rows.
 fn heads_in_turns<'f>(config: &Config, view: View<'f>, width: usize) -> Result<View<'f>> {
     let [keys, shared, ..] = delta(config)?;
     let dims = view.shape().to_vec();
@@ -306,7 +307,7 @@ pub fn delta_decay<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     delta_heads(config, view.then(Step::NegativeExp))
 }
 
-/// Rows of queries, keys and values; value heads are reordered.
+/// Reorders the value heads in the rows of queries, keys and values.
 pub fn delta_qkv<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let [keys, shared, key, value] = delta(config)?;
     let mut parts = view.squeeze().split(0, &[2 * keys * key, keys * shared * value])?;
@@ -323,7 +324,7 @@ pub fn delta_columns<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     Ok(vec![view.reshape(&shape)?.swap(1, 2)?.seen_as(&dims)?])
 }
 
-/// Qwen 3 Next's layout: for each key head q, k, its values, and their gates.
+/// Splits Qwen 3 Next's layout, in which each key head has its q, its k, its values, and their gates.
 pub fn delta_groups<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let [keys, shared, key, value] = delta(config)?;
     let columns = view.size(1)?;
@@ -332,14 +333,14 @@ pub fn delta_groups<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     parts.map(|(part, rows)| part.seen_as(&[keys * rows, columns])).collect()
 }
 
-/// Learned positions from the first used one on.
+/// Drops the unused rows at the start of the learned positions.
 pub fn used_positions<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let unused = config.size(&["pad_token_id"])? + 1;
     let rows = view.size(0)?;
     Ok(vec![view.slice(0, unused, rows.saturating_sub(unused))?])
 }
 
-/// Nomic's experts, stored in one matrix.
+/// Reshapes Nomic's experts, which are stored in one matrix, to one matrix per expert.
 pub fn stacked_rows<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let (experts, rows, columns) = (config.experts()?, config.size(&["n_inner"])?, config.size(&["n_embd"])?);
     Ok(vec![view.reshape(&[experts, rows, columns])?])

@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value};
 
-/// A model's config. Fields of the text part take precedence.
+/// A model's config. Fields of a nested config of the text model take precedence.
 pub struct Config {
     values: Map<String, Value>,
     /// `rope_parameters` or `rope_scaling`, and older fields for the same settings.
@@ -27,7 +27,7 @@ impl Config {
         let inner = [&json["llm_config"], &json["lm_config"], &json["language_config"], &json["text_config"]];
         for inner in inner.into_iter().chain([&json["thinker_config"]["text_config"]]) {
             for (name, value) in inner.as_object().into_iter().flatten() {
-                // The class is that of the whole model.
+                // The class and the type stay those of the whole model.
                 if !matches!(name.as_str(), "architectures" | "model_type") || !values.contains_key(name) {
                     values.insert(name.clone(), value.clone());
                 }
@@ -124,7 +124,7 @@ impl Config {
         self.number(names)?.with_context(|| format!("config.json has no {}", names.join(" or ")))
     }
 
-    /// Returns the same as a size.
+    /// Returns a required non-negative integer as a size.
     pub fn size(&self, names: &[&str]) -> Result<usize> {
         Ok(self.need(names)? as usize)
     }
@@ -151,7 +151,7 @@ impl Config {
         part.get(name).filter(|value| !value.is_null())
     }
 
-    /// Returns a setting outside of those of global and local layers.
+    /// Returns a rotary setting that is not nested in the settings of global or local layers.
     pub fn rope_outer(&self, name: &str) -> Option<&Value> {
         self.rope.get(name).filter(|value| !value.is_null())
     }

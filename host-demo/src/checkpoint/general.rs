@@ -1,6 +1,6 @@
 //! `general.*`: the name, size and origin of a model, and its recommended sampling.
 //!
-//! They come from the model card (`README.md`), from the name in the config or of the directory, and from
+//! The values come from the model card (`README.md`), from the name in the config or of the directory, and from
 //! `generation_config.json`, by the rules of llama.cpp's converter.
 
 use std::collections::BTreeMap;
@@ -104,7 +104,8 @@ fn sampling(header: &mut Header, directory: &Path) {
     }
 }
 
-/// Abbreviates the number of weights; with experts, their number and the size of one with all shared weights.
+/// Returns the number of weights, abbreviated. With experts: the number of experts, and the size of one expert with all
+/// shared weights.
 fn size_label(outputs: &[Output<'_>]) -> String {
     let (mut shared, mut of_expert, mut counts, mut stacks) = (0u64, 0u64, 0u64, 0u64);
     for output in outputs {

@@ -16,7 +16,7 @@ pub enum Coding {
     I32,
     U8,
     I8,
-    /// BitNet's: two bits per weight, four matrix rows in each packed row; `rows` packed rows, and a factor.
+    /// BitNet's format: two bits per weight. Each of the `rows` packed rows holds four rows of the matrix.
     Ternary {
         rows: usize,
         columns: usize,
@@ -102,7 +102,7 @@ impl<'f> Leaf<'f> {
         }
     }
 
-    /// The blocks of whole rows. `len` values from `start` on.
+    /// Returns the stored blocks of the `len` values from `start` on, which must be whole rows.
     pub fn blocks(&self, kind: TensorType, start: usize, len: usize) -> &'f [u8] {
         let (values, bytes) = kind.block();
         self.bytes.get(start / values * bytes..(start + len).div_ceil(values) * bytes).unwrap_or_default()

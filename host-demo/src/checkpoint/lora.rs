@@ -1,4 +1,4 @@
-//! LoRA adapters of PEFT to GGUF, in llama.cpp's form: `X.lora_a`, `X.lora_b`, `adapter.lora.alpha`.
+//! Converts PEFT's LoRA adapters to GGUF, with llama.cpp's names: `X.lora_a`, `X.lora_b`, `adapter.lora.alpha`.
 
 use std::path::{Path, PathBuf};
 
@@ -86,7 +86,7 @@ fn check(settings: &Value) -> Result<()> {
     Ok(())
 }
 
-/// The config of the model that the adapter is for.
+/// Returns the path of the config of the adapter's base model.
 fn base_config(directory: &Path, base: Option<&Path>, settings: &Value) -> Result<PathBuf> {
     let named = settings["base_model_name_or_path"].as_str().map(PathBuf::from);
     let beside = named.as_ref().map(|named| directory.join(named));
@@ -113,12 +113,12 @@ fn rank(settings: &Value) -> Result<f64> {
 /// The alpha that llama.cpp divides by the rank.
 fn alpha(settings: &Value) -> Result<f32> {
     let alpha = settings["lora_alpha"].as_f64().context("adapter_config.json has no lora_alpha")?;
-    // Rank-stabilized adapters divide by the root.
+    // Rank-stabilized adapters divide by the square root of the rank.
     let more = if settings["use_rslora"] == true { rank(settings)?.sqrt() } else { 1.0 };
     Ok((alpha * more) as f32)
 }
 
-/// A factor for a matrix that has an alpha of its own.
+/// Returns the factor for a matrix: its own alpha, if it has one, divided by the adapter's.
 fn factor(settings: &Value, stem: &str) -> f32 {
     let own = settings["alpha_pattern"].as_object().into_iter().flatten();
     let own = own
@@ -130,7 +130,7 @@ fn factor(settings: &Value, stem: &str) -> f32 {
     }
 }
 
-/// The two matrices under the names of the model's tensors.
+/// Converts the matrices A and B of a module to tensors named after the model's tensors.
 fn pair<'f>(tables: &[&[Row]], config: &Config, stem: &str, a: View<'f>, b: View<'f>) -> Result<Vec<Output<'f>>> {
     let place = Place::of(&format!("{stem}.weight"));
     let found = names::find(tables, &place.layer, &place.rest).context("nothing is known about this module")?;

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `tensors`, `torch`, `whisper_cpp` | stored tensors, as views of mapped files |
 //! | `quantized` | tensors that are already quantized |
-//! | `view` | reshaped, sliced and transposed without copies |
+//! | `view` | reshapes, slices and transposes them without copies |
 //! | `changes` | changes of a tensor on its way to the new file |
 //! | `names`, `families` | names of tensors and settings in checkpoints and in GGUF |
 //! | `config`, `keys`, `general` | metadata |
@@ -82,7 +82,7 @@ pub fn convert(request: &Request<'_>) -> Result<Report> {
     Ok(Report { architecture: new.architecture.to_owned(), notes: new.notes })
 }
 
-/// Converts a file with all that a model needs to GGUF in memory.
+/// Converts a checkpoint that is one file to GGUF, in memory.
 pub fn in_memory(from: &Path) -> Result<Vec<u8>> {
     let files = Files::open(from)?;
     let mut checkpoint = Checkpoint::read(&files)?;
@@ -213,7 +213,7 @@ fn vocabulary(
 
 /// Chooses the type of each tensor.
 fn choose_types(outputs: &mut [Output<'_>], mix: Option<Mix>, config: &Config, architecture: &str) -> Result<()> {
-    // The type of most weights.
+    // The type of the largest matrix counts as the checkpoint's type.
     let natural = outputs.iter().filter(|output| output.shape.len() > 1).max_by_key(|output| output.len());
     let natural = natural.map_or(TensorType::F32, Output::stored);
     let natural = match natural {
@@ -224,7 +224,7 @@ fn choose_types(outputs: &mut [Output<'_>], mix: Option<Mix>, config: &Config, a
     let plain = match mix {
         None => Some(natural),
         Some(mix) if matches!(mix.kind(), TensorType::F32 | TensorType::F16 | TensorType::BF16) => Some(mix.kind()),
-        // llama.cpp's converter also writes this type, by its own rule.
+        // llama.cpp's converter can also write this type, with a rule other than that of `llama-quantize`.
         Some(Mix::Q8_0) => Some(TensorType::Q8_0),
         Some(_) => None,
     };
@@ -298,7 +298,7 @@ fn write(path: &Path, header: &Header, outputs: &[Output<'_>], notes: &mut Vec<S
     Ok(())
 }
 
-/// Writes metadata and tensors. `go_on` is called with the tensor and the size of each piece in bytes.
+/// Writes metadata and tensors. Calls `go_on` after each write with the tensor's name and the number of bytes.
 fn write_to(
     out: impl Write + Seek,
     header: &Header,

@@ -8,7 +8,8 @@ use super::config::Config;
 /// A name in checkpoints without its common prefix (`model.layers.3.`) and without `.weight` or `.bias`, the names in
 /// GGUF separated by spaces, and the change between them. `#` in a name is a number: tensors that differ only in it are
 /// stacked. `blk.` at the beginning restricts a row to tensors of layers. Rows with the same GGUF name are
-/// concatenated, and so are all views of a row with one name. An empty GGUF name drops the tensor; one that begins with `/` is not in the layer.
+/// concatenated, and so are all views of a row with one name. An empty GGUF name drops the tensor; a name that begins
+/// with `/` is outside of the layer.
 pub type Row = (&'static str, &'static str, Change);
 
 /// Prefixes that are dropped.
@@ -91,7 +92,7 @@ pub const COMMON: &[Row] = &[
     ("block_sparse_moe.experts.#.w1", "ffn_gate_exps", same),
     ("block_sparse_moe.experts.#.w2", "ffn_down_exps", same),
     ("block_sparse_moe.experts.#.w3", "ffn_up_exps", same),
-    // Rotations and masks can be computed.
+    // These tables of rotary frequencies and masks are computed instead.
     ("self_attn.rotary_emb.inv_freq", "", same),
     ("attn.bias", "", same),
     ("attn.masked_bias", "", same),
@@ -139,7 +140,7 @@ impl Place {
         Ok(Self { layer: format!("blk.{number}."), number: Some(number), rest: self.rest })
     }
 
-    /// The place of a layer's tensor.
+    /// Splits the name of a layer's tensor; `None` for other tensors.
     fn in_layer(name: &str) -> Option<Self> {
         LAYERS.iter().find_map(|(prefix, new, stack)| {
             let (number, rest) = name.strip_prefix(prefix)?.split_once('.')?;

@@ -77,7 +77,7 @@ impl Special {
     }
 }
 
-/// `non_speech_tokens` of OpenAI's tokenizer.
+/// Returns the ids of OpenAI's `non_speech_tokens`.
 fn no_speech(ranks: &Ranks<'_>) -> BTreeSet<u32> {
     let first = |text: &str| ranks.encode(text.as_bytes()).first().copied();
     let mut ids: BTreeSet<u32> = [" -", " '"].into_iter().filter_map(first).collect();

@@ -143,7 +143,7 @@ const EMBEDDINGS: &[&str] = &[
     "decoder.embed_tokens.weight",
 ];
 
-/// Returns true if it is a copy of the embedding, which the config also uses as the head.
+/// Returns true if the tensor is a head with the values of the embedding, and the config ties the two.
 fn is_tied_head(checkpoint: &Checkpoint<'_>, config: &Config, rest: &str, view: &View<'_>) -> bool {
     if !HEADS.contains(&rest) {
         return false;
@@ -187,7 +187,7 @@ fn add<'f>(
         views.len(),
         to.len()
     );
-    // Parts of one tensor, in another order.
+    // If there is only one name, all views are parts of that tensor.
     let to = to.into_iter().cycle();
     for (i, (view, to)) in views.into_iter().zip(to).enumerate().filter(|(_, (view, _))| view.len() > 0) {
         let (layer, to) = to.strip_prefix('/').map_or((place.layer.as_str(), to), |to| ("", to));
@@ -218,7 +218,7 @@ impl<'f> Output<'f> {
         Self { name, shape: shape.to_vec(), kind: TensorType::F32, values: Values::Made(values) }
     }
 
-    /// A tensor of these views, one under the other.
+    /// Makes a tensor from the rows of these views, one view after the other.
     pub fn of_views(name: String, shape: Vec<usize>, views: Vec<View<'f>>) -> Self {
         Self { name, shape, kind: TensorType::F32, values: Values::Views(views) }
     }
@@ -244,7 +244,7 @@ impl<'f> Output<'f> {
                 ensure!(*part == i, "{name} has no part {i} in this checkpoint");
                 ensure!(view.dims() == shape, "the parts of {name} have different shapes");
             }
-            // Factors have no dimensions.
+            // Factors are stored without dimensions.
             if shape == [1] && first.leaf().shape.iter().product::<usize>() == 1 && name.ends_with("scale") {
                 shape.clear();
             }
@@ -308,7 +308,7 @@ impl<'f> Output<'f> {
         self.shape.len() <= 1 || base.ends_with("_norm.weight") || KEPT.contains(&base) || !base.ends_with(".weight")
     }
 
-    /// Writes the tensor. `go_on` is called with the size of each piece in bytes.
+    /// Writes the tensor. Calls `go_on` after each write with the number of bytes.
     pub fn write(
         &self,
         threads: usize,

@@ -10,7 +10,7 @@ use super::keys::Keys;
 use super::output::Output;
 use super::tensors::{Checkpoint, Files};
 
-/// Returns the modules of a folder: the last component of each type, and its path.
+/// Returns the modules of a folder: the last component of each module's type, and the module's path.
 fn modules(directory: &Path) -> Result<Vec<(String, String)>> {
     let path = directory.join("modules.json");
     if !path.is_file() {

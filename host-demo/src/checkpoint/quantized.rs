@@ -106,7 +106,7 @@ fn factors(checkpoint: &mut Checkpoint<'_>, end: &str, block: &Value) -> Result<
     Ok(())
 }
 
-/// ModelOpt's NVFP4: two weights per byte, an 8-bit factor for 16 weights.
+/// Converts ModelOpt's NVFP4: two weights per byte, an 8-bit factor for 16 weights.
 fn nvfp4(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
     for stem in ending(checkpoint, "weight_scale") {
         let scales = format!("{stem}weight_scale");
@@ -130,7 +130,7 @@ fn nvfp4(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
     Ok(())
 }
 
-/// gpt-oss's MXFP4: blocks of 32 weights with one exponent each.
+/// Converts gpt-oss's MXFP4: blocks of 32 weights with one exponent each.
 fn mxfp4(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
     for stem in ending(checkpoint, "_blocks") {
         let scales = format!("{stem}_scales");
@@ -146,9 +146,9 @@ fn mxfp4(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
     Ok(())
 }
 
-/// BitNet's weights: -1, 0 and 1, and one number for each matrix. With the class `autobitlinear` it multiplies the weights,
-/// otherwise it divides them. In the mode `online` of this class, the weights are stored as trained, and the model rounds them
-/// whenever it uses them.
+/// Converts BitNet's weights: -1, 0 and 1, and one factor for each matrix. With the class `autobitlinear`, the factor
+/// multiplies the weights; otherwise it divides them. In the mode `online` of this class, the weights are stored as
+/// trained, and the model rounds them whenever it uses them.
 fn ternary(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
     let is_automatic = settings["linear_class"] == "autobitlinear";
     ensure!(settings["use_rms_norm"] != true, "its quantization has use_rms_norm, which is not supported");

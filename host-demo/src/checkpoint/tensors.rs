@@ -81,7 +81,7 @@ fn map(path: &Path) -> Result<Mmap> {
 /// The tensors of a checkpoint by name.
 #[derive(Default)]
 pub struct Checkpoint<'f> {
-    /// Ordered by the numbers in their names.
+    /// Sorted by name.
     pub tensors: BTreeMap<String, Arc<Leaf<'f>>>,
     /// Settings stored with the tensors: nanoGPT's, llama2.c's and OpenAI's.
     pub settings: Option<Value>,
@@ -133,7 +133,7 @@ impl<'f> Checkpoint<'f> {
                 Dtype::I8 => Coding::I8,
                 other => bail!("the tensor {name} has type {other:?}, which is not supported"),
             };
-            // The views of this file borrow from it; their data is in the map.
+            // A view borrows from `file`, but its data lies in `bytes`, which live longer.
             let start = view.data().as_ptr().addr() - bytes.as_ptr().addr();
             let data = bytes.get(start..start + view.data().len()).unwrap_or_default();
             self.insert(Leaf::new(name, data, coding, view.shape()))?;

@@ -226,7 +226,7 @@ impl Machine {
                 self.pop()?;
                 self.push(Object::Other)
             }
-            b'b' => drop(self.pop()?), // BUILD: attributes of what is below
+            b'b' => drop(self.pop()?), // BUILD: drops the attributes of the object below
             other => bail!("the operation {other:#x} is not one that tensors need: save the model as safetensors"),
         }
         Ok(())
@@ -415,7 +415,8 @@ impl Machine {
     fn set(&mut self, items: Vec<Item>) -> Result<()> {
         let depth = deeper(&items)?;
         let mut dict = self.pop()?;
-        // A dictionary memoized while empty is not shared by dictionaries with tensors.
+        // A memoized dictionary is copied: the memo keeps the dictionary without these items, which programs with
+        // tensors do not read.
         let mut pairs = match Rc::try_unwrap(dict.object) {
             Ok(Object::Dict(pairs)) => pairs,
             Ok(_) => Vec::new(),
@@ -462,7 +463,7 @@ fn storage(id: &Item) -> Result<Object> {
     Ok(Object::Storage(key.to_owned(), coding))
 }
 
-/// Evaluates a call: a tensor, an empty dictionary, or something else.
+/// Evaluates a call that makes a tensor, a parameter or an empty dictionary; any other call gives [`Object::Other`].
 fn call(function: &Item, args: &Item) -> Result<Item> {
     let Object::Global(name) = &*function.object else { return Ok(Item::new(Object::Other)) };
     let args = args.tuple();

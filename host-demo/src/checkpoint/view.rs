@@ -86,7 +86,7 @@ impl<'f> View<'f> {
         let mut strides = vec![0; shape.len()];
         let (mut from, mut to) = (0, 0);
         while from < old.len() {
-            // The smallest groups of old and new dimensions with the same number of values.
+            // Find the smallest groups of old and new dimensions with the same number of values.
             let (mut old_end, mut new_end) = (from + 1, to + 1);
             let (mut old_len, mut new_len) = (old[from].0, *shape.get(to).with_context(|| wrong(&self))?);
             while old_len != new_len {

@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn a_file_that_is_cut_short_is_refused() {
         let bytes = file();
-        // The matrix and the block each end a whole file.
+        // A file may end before, between or after the two tensors.
         let whole = [bytes.len() - 34 - 18, bytes.len() - 34 - 18 - 33, bytes.len()];
         for len in 4..bytes.len() {
             assert_eq!(read(&bytes[..len]).is_ok(), whole.contains(&len), "{len} bytes");

@@ -8,7 +8,7 @@ use super::automaton::{Letter, Node, merge_alike};
 use super::budget::Budget;
 use super::callee;
 
-/// The same as in `src/grammar/table.rs`.
+/// These constants equal those in `src/grammar/table.rs`.
 const MAGIC: u32 = u32::from_le_bytes(*b"arg\x01");
 const HEADER: usize = 4;
 const HAS_TOKENS: u32 = 1;

@@ -93,7 +93,7 @@ impl Expr {
         parts
     }
 
-    /// The rules it refers to, in the order of the text, with repetitions.
+    /// Returns the rules that the expression refers to, in the order of the text, with repetitions.
     pub fn rules(&self) -> Vec<usize> {
         let (mut rules, mut left) = (Vec::new(), vec![self]);
         while let Some(expr) = left.pop() {

@@ -120,8 +120,8 @@ fn compile(mut rules: Rules, root: usize, budget: &Budget) -> Result<Vec<u8>> {
     emit::table(all, starts, root, budget).context(place_of_root)
 }
 
-/// Finds the place to name in the error about a too large expression: the part that makes up most of it or is too
-/// large alone.
+/// Returns the source location for an error about a too large expression: that of the subexpression that makes up most
+/// of it or is too large alone.
 fn heaviest<'r>(rules: &'r Rules, rule: usize, called: &HashSet<usize>, sizes: &Sizes) -> &'r str {
     let (mut expr, mut place) = (&rules.0[rule].expr, rules.0[rule].place.as_str());
     loop {

@@ -104,8 +104,8 @@ fn parse(pattern: &str) -> Result<Ast> {
     }
 }
 
-/// Takes `(?!...)` and `(?=...)` after the `^` of an expression away. Returns them, each with whether it is negative, and
-/// the rest.
+/// Splits off the groups `(?!...)` and `(?=...)` after the `^` of an expression. Returns each with true if it is
+/// negative, and the expression without them.
 fn look_ahead(pattern: &str) -> (Vec<(bool, &str)>, Cow<'_, str>) {
     let (mut ahead, mut rest) = (Vec::new(), pattern.strip_prefix('^').unwrap_or_default());
     while let Some((is_negative, inner)) =
@@ -119,7 +119,7 @@ fn look_ahead(pattern: &str) -> (Vec<(bool, &str)>, Cow<'_, str>) {
     (ahead, rest)
 }
 
-/// The place of the `)` that ends a group.
+/// Returns the offset of the `)` that ends a group.
 fn end_of_group(text: &str) -> Option<usize> {
     let (mut open, mut in_class, mut is_escaped) = (0usize, false, false);
     for (at, byte) in text.bytes().enumerate() {
@@ -174,8 +174,8 @@ fn anything() -> Expr {
     one_of(&Chars::any()).repeat(0, None)
 }
 
-/// Matches texts in which the expression is found. Without anchors there may be any text around it; before it, only with
-/// `anywhere`.
+/// Matches texts in which the expression is found. Without anchors, any text may follow it; with `anywhere`, any text
+/// may also precede it.
 fn found(ast: &Ast, anywhere: bool, budget: &Budget) -> Result<Expr> {
     budget.steps(WAYS)?;
     match ast {
@@ -213,7 +213,7 @@ fn is_anchor(ast: &Ast, kinds: &[AssertionKind]) -> bool {
     matches!(ast, Ast::Assertion(assertion) if kinds.contains(&assertion.kind))
 }
 
-/// Matches exactly the expression.
+/// Matches the expression without text around it.
 fn whole(ast: &Ast, budget: &Budget) -> Result<Expr> {
     budget.steps(1)?;
     let one_of = |set: Chars| {

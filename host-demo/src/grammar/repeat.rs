@@ -1,7 +1,8 @@
-//! Large repetitions: calls of rules that repeat in powers of a base, instead of a copy for each time.
+//! Compiles large repetitions to calls of rules that repeat in powers of a base, instead of one copy per repetition.
 //!
-//! `x{0,65536}` becomes calls of `u ::= x{50}`, of `v ::= u{32}`, and of a rule for less than 50. The number of states
-//! grows with the logarithm of the number of repetitions, and all repetitions of an expression share the rules.
+//! `x{0,65536}` becomes calls of `u ::= x{50}`, of `v ::= u{32}`, and of a rule for fewer than 50 repetitions. The
+//! number of states grows with the logarithm of the number of repetitions, and all repetitions of an expression share
+//! the rules.
 
 use super::automaton::Nfa;
 use super::budget::Budget;
@@ -9,8 +10,8 @@ use super::expr::Expr;
 
 /// A [counted](is_counted) repetition is written out up to this many states.
 const COUNTED: usize = 2_000;
-/// Any other repetition is written out up to this many states. Each count that a text can have takes a stack of its
-/// own at run time, once the repetition is called.
+/// Any other repetition is written out up to this many states. If such a repetition is called instead, each count that
+/// a text can have takes a stack of its own at run time.
 const WRITTEN_OUT: usize = 20_000;
 /// Total number of states that repetitions larger than [`WRITTEN_OUT`] may take by expansion.
 const LARGE_WRITTEN_OUT: usize = 400_000;
@@ -134,7 +135,8 @@ impl<'a> Large<'a> {
     fn at_most(&mut self, inner: &Expr, levels: &[(Expr, u64)], mut left: u64) -> Expr {
         let up_to = |expr: &Expr, most: u64| expr.clone().repeat(0, most as u32);
         let mut before: Vec<Expr> = Vec::new();
-        // Fewer than `left`, by the first level that has fewer calls; less than one call of the last level follows.
+        // Alternatives for fewer than `left` repetitions: one for each level that makes fewer calls than `left` needs.
+        // Levels above it make all their calls, levels below any number; less than one call of the last level follows.
         let mut fewer: Vec<Expr> = Vec::new();
         for (at, (call, times)) in levels.iter().enumerate() {
             let calls = left / times;

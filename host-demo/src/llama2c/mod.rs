@@ -48,7 +48,7 @@ impl<'s> Converted<'s> {
         })
     }
 
-    /// Converts the checkpoint `model`; `vocabulary` writes the keys of a vocabulary for so many rows.
+    /// Converts the checkpoint `model`; `vocabulary` writes the keys of a vocabulary for the given number of rows.
     pub fn with(
         name: &str,
         model: &'s [u8],

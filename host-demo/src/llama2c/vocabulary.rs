@@ -62,7 +62,7 @@ impl Vocabulary {
         self.types.push(kind);
     }
 
-    /// BOS also ends a text, as in `run.c`: in training it separated texts.
+    /// Writes the keys of the vocabulary. BOS also ends a text, as in `run.c`, because it separated texts in training.
     pub fn keys(&self, header: &mut Header) {
         header.set("tokenizer.ggml.model", "llama");
         header.set("tokenizer.ggml.pre", "default");

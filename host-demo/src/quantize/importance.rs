@@ -97,8 +97,8 @@ impl Importance {
     }
 }
 
-/// Brings importances into a range in which sums of their products neither overflow nor vanish. They only count in
-/// relation to each other; columns of zeros alone say nothing, so all become equal.
+/// Scales importances so that sums of their products neither overflow nor vanish. Only their ratios matter.
+/// If all columns are zero, they become equal.
 fn usable(columns: &mut [f32]) {
     const RANGE: std::ops::Range<f32> = 1e-12..1e12;
     let most = columns.iter().copied().fold(0.0, f32::max);

@@ -263,7 +263,7 @@ impl<'a> Chooser<'a> {
         Ok(Self::of(&facts, names.iter().map(String::as_str), mix, options, has_importance))
     }
 
-    /// For a model of these `facts`, with tensors of these names.
+    /// Creates a chooser for a model with these `facts` and tensor names.
     pub fn of<'n>(
         facts: &Facts<'_>,
         names: impl Iterator<Item = &'n str>,

@@ -57,7 +57,8 @@ impl Fit {
     }
 }
 
-/// Finds codes from `-top` to `top - 1`, stored plus `top`, with a scale of either sign. Returns the scale.
+/// Finds codes from `-top` to `top - 1` and a scale of either sign; `top` is added to the stored codes. Returns the
+/// scale.
 pub fn symmetric(top: i32, x: &[f32], weights: &[f32], codes: &mut [u8]) -> f32 {
     let max = extreme(x);
     if max.abs() < TINY {

@@ -180,7 +180,7 @@ fn trits<const N: usize>(x: &[f32]) -> ([u8; N], [u8; 2]) {
 
 /// Encodes TQ1_0: five ternary digits in a byte.
 pub fn tq1_0(row: &[f32], out: &mut [u8]) {
-    // Stores the number as a fraction of 243 in 256ths, rounded up, so that multiplying by 3 yields the digits.
+    // Stores `digits / 243` in units of 1/256, rounded up: repeated multiplication by 3 yields the digits.
     let byte = |digits: u16| (digits * 256).div_ceil(243) as u8;
     for (x, out) in row.chunks_exact(256).zip(out.chunks_exact_mut(54)) {
         let (trits, d) = trits::<256>(x);

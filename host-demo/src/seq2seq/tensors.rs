@@ -100,6 +100,8 @@ impl<'s> Source<'s> {
         self.taken.insert(name.to_owned());
     }
 
+    /// Checks that every tensor was taken.
+    ///
     /// # Errors
     ///
     /// An error names a tensor that was not taken.

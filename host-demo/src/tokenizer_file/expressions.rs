@@ -103,7 +103,7 @@ fn collect<'v>(value: &'v Value, found: &mut Vec<&'v str>) -> Result<()> {
         "Digits" if value["individual_digits"] == true => found.push(DIGITS),
         "Punctuation" => found.push(PUNCTUATION),
         "Split" => match (&value["pattern"]["Regex"], &value["pattern"]["String"]) {
-            // As written in the files, or with escapes spelled out.
+            // Line breaks in the expression may be characters or escapes.
             (Value::String(expression), _) => found.push(known(expression)),
             (_, other) => bail!("splitting at {other} is not supported"),
         },

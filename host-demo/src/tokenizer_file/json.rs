@@ -35,7 +35,7 @@ pub fn read_file(model: &Model<'_>, path: &Path, file: &[u8]) -> Result<Vocabula
     Ok(vocabulary)
 }
 
-/// The tokens and merges; adds lines for people to `notes`.
+/// Reads the tokens and merges. Adds messages to `notes`.
 pub fn read(wanted: &Model<'_>, json: &Value, notes: &mut Vec<String>) -> Result<Vocabulary> {
     let mut vocabulary = Vocabulary::default();
     let model = &json["model"];
@@ -151,8 +151,8 @@ fn pieces_by_merges(wanted: &Model<'_>, json: &Value, vocabulary: &mut Vocabular
     Ok(())
 }
 
-/// Sets whether a space is added before a text, and the sum of the rules that limit it: 1 adds none before a text that
-/// begins with a space, 2 adds none after a special token.
+/// Sets whether a space is added before a text, and the flags that limit this: 1 adds none before a text that begins
+/// with a space, 2 adds none after a special token.
 fn space_prefix(json: &Value, vocabulary: &mut Vocabulary) {
     let adds = adds_space(json);
     vocabulary.key("add_space_prefix", adds);

@@ -117,7 +117,7 @@ pub fn header_with(gguf: &Gguf<'_>, tokenizer: &Path) -> Result<Header> {
     Ok(header)
 }
 
-/// Writes the tensors of `gguf` after that header.
+/// Writes `header` and the tensors of `gguf`.
 pub fn write(gguf: &Gguf<'_>, header: &Header, out: impl Write + Seek) -> Result<()> {
     let mut data = header.write(out)?;
     gguf.tensors().try_for_each(|tensor| data.write_all(tensor.data))?;

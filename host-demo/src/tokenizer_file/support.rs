@@ -116,7 +116,7 @@ fn added(json: &Value, normalizers: &[&Value], steps: &[Step], notes: &mut Vec<S
     Ok(())
 }
 
-/// The parts of a sequence of normalizers.
+/// Collects the elements of a possibly nested sequence.
 fn flatten<'v>(value: &'v Value, inner: &str, found: &mut Vec<&'v Value>) {
     match value["type"].as_str() {
         None => {}

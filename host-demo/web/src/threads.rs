@@ -35,7 +35,7 @@ const NEXT: u32 = OPEN << 1;
 /// Number of spins before a thread sleeps: longer than the sampling of a token takes.
 const LOOKS: u32 = 1 << 19;
 
-/// Waits until the gate is `right`, and returns it.
+/// Waits until `right` accepts the gate's value, and returns the value.
 fn look(right: impl Fn(u32) -> bool) -> u32 {
     for _ in 0..LOOKS {
         let gate = GATE.load(SeqCst);

@@ -16,11 +16,11 @@ fn main() {
         "mps2-an505" => println!("cargo::rustc-cfg=armv8m"),
         _ => {}
     }
-    // cortex-m-rt's script includes it by this name.
+    // cortex-m-rt's script includes the memory map by this name.
     let out = env::var("OUT_DIR").unwrap();
     let mut map = fs::read_to_string(format!("memory/{board}.x")).unwrap();
     if env::var_os("CARGO_FEATURE_SOUND").is_some() {
-        // Two models and a recording: 1.5 MiB of flash and 272 KiB of RAM.
+        // Two models and a recording need 1.5 MiB of flash and 272 KiB of RAM.
         for (one, two) in [("= 512K", "= 1536K"), ("= 16K", "= 32K"), ("4000, LENGTH = 112K", "8000, LENGTH = 240K")] {
             map = map.replace(one, two);
         }

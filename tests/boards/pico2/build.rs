@@ -4,7 +4,7 @@ use std::{env, fs, path::Path};
 
 fn main() {
     if env::var("CARGO_CFG_TARGET_ARCH").unwrap() == "arm" {
-        // cortex-m-rt's script includes it by this name.
+        // cortex-m-rt's script includes the memory map by this name.
         let out = env::var("OUT_DIR").unwrap();
         fs::copy("memory.x", Path::new(&out).join("memory.x")).unwrap();
         println!("cargo::rustc-link-search={out}");

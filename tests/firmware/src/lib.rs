@@ -1,4 +1,4 @@
-//! Parts that the programs for emulated boards share. A program that uses this crate links only if it cannot panic.
+//! Code that the programs for emulated boards share. A program that uses this crate links only if it cannot panic.
 #![no_std]
 
 use arenite::Error;

@@ -25,11 +25,11 @@ pub struct File {
 #[derive(Arbitrary, Debug)]
 pub struct Changes {
     changes: List<Change, 5>,
-    /// Bytes of the finished file to overwrite: where (of 65536 parts of the file), and with what.
+    /// Bytes of the finished file to overwrite: each has a position, in 65536ths of the file, and a new value.
     bytes: List<(u16, u8), 3>,
 }
 
-/// One change. Names and places are chosen by number among the existing ones.
+/// One change. Keys and tensors are chosen by number among the existing ones.
 #[derive(Arbitrary, Debug)]
 enum Change {
     Integer { key: u8, value: Number },

@@ -104,7 +104,7 @@ pub fn check(model: &Model<'_>, plan: Plan, run: &Run) {
     let mut memory = Memory::new(&plan, fill);
     let mut session = memory.session(model, plan).with_kernels(kernels);
     assert!(answer(&mut session, vocab, run) == want, "other logits by {} in memory of {fill:#x}", kernels.name);
-    // After another prompt.
+    // Run again after another prompt.
     let mut session = memory.session(model, plan);
     let before: Vec<_> = run.before.iter().map(|token| token.id(vocab)).collect();
     let _ = session.encode(&before);
@@ -119,7 +119,7 @@ pub fn check(model: &Model<'_>, plan: Plan, run: &Run) {
             panic!("what ran before shows in answer {at}: {:?} instead of {:?}", say(&got[at]), say(&want[at]));
         }
     }
-    // After saving and restoring a session. (Models with an encoder cannot be saved.)
+    // Run again after saving and restoring a session. (Sessions of models with an encoder cannot be saved.)
     let [Err(_), Ok(prompt), decoded @ ..] = &want[..] else { return };
     let mut session = memory.session(model, plan);
     let ids: Vec<_> = run.prompt.iter().map(|token| token.id(vocab)).collect();

@@ -94,7 +94,7 @@ fn take(step: &Step, engine: &mut Engine<'_, '_>, all: &mut Vec<Entry>) {
             }
         }
         Step::Run(which, tokens) => {
-            // Each of some contexts takes the tokens.
+            // Each chosen context takes the tokens.
             let tokens: Vec<u32> = tokens.iter().map(|token| (*token).into()).collect();
             let chosen: Vec<usize> = which.iter().map(|which| at(*which)).collect();
             let entries = all.iter_mut().enumerate().filter(|(i, _)| chosen.contains(i));

@@ -44,7 +44,7 @@ enum Step {
     Fork(u8),
     Close(u8),
     RewindContext(u8, u8),
-    /// Also rewinds to the nearest checkpoint.
+    /// Makes a checkpoint, then rewinds to the one nearest to a position.
     Checkpoint(u8, u8),
     Run(List<(u8, u8), 5>),
     Encode(List<Token, 30>),
@@ -213,7 +213,7 @@ fn take(
     let ids = |tokens: &[Token]| tokens.iter().map(|token| token.id(vocab)).collect::<Vec<_>>();
     let some = |contexts: &[(Buffer, *mut arenite_context)], number: u8| match contexts.len() {
         0 => null_mut(),
-        // Now and then the session's own.
+        // Null, the session's own context, is chosen from time to time.
         len => contexts.get(usize::from(number) % (len + 1)).map_or(null_mut(), |(_, context)| *context),
     };
     match step {
@@ -261,7 +261,7 @@ fn take(
         Step::Checkpoint(number, position) => {
             let context = some(contexts, *number);
             call!(arenite_context_checkpoint, session, context);
-            // SAFETY: both are there or null.
+            // SAFETY: both are valid or null.
             let nearest = unsafe { arenite_context_nearest(session, context, (*position).into()) };
             assert!(nearest <= (*position).into());
             assert!(session.is_null() || call!(arenite_context_rewind, session, context, nearest));
@@ -319,7 +319,7 @@ fn take(
             let (_memory, beams) =
                 object!(arenite_beams_size(), new, session, tokenizer, &raw const search, scratch.start(), given);
             let (mut count, mut score) = (0, 0.0);
-            // SAFETY: a search or null; ranks that there are, and one more.
+            // SAFETY: a search or null; all ranks that exist, and one more.
             unsafe {
                 for rank in 0..=arenite_beams_count(beams) {
                     let tokens = arenite_beams_tokens(beams, rank, &raw mut count, &raw mut score);

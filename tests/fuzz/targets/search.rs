@@ -16,7 +16,7 @@ use libfuzzer_sys::fuzz_target;
 #[derive(Arbitrary, Debug)]
 struct Case {
     family: u8,
-    /// A changed file of any family instead.
+    /// A changed file of any family, which replaces the unchanged file of `family`.
     file: Option<File>,
     kv: u8,
     context: u8,

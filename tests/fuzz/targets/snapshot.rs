@@ -12,7 +12,8 @@ use libfuzzer_sys::fuzz_target;
 struct Case {
     family: u8,
     run: Run,
-    /// Bytes to change: where, of 65536 parts of the snapshot (the first 64 one by one), and to what.
+    /// Bytes to change: each has a position and a new value. Positions below 64 are exact, others are in 65536ths of
+    /// the snapshot.
     changes: List<(u16, u8), 4>,
     /// Number of bytes to leave out at the end.
     cut: u16,

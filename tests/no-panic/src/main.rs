@@ -1,5 +1,5 @@
-//! Entry points of the core, each behind a feature. The linker keeps the functions, and the compiler knows nothing
-//! about their arguments, so they must handle any values.
+//! Entry points of the core, each behind a feature. The linker keeps the functions, and their callers are unknown, so
+//! they must handle any arguments.
 //!
 //! The panic handler calls a function that does not exist. If the optimizer could not prove that it is never called,
 //! linking fails.

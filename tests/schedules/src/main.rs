@@ -28,7 +28,7 @@ fn pieces<const N: usize>(workers: &dyn Workers) {
         }
         inside.fetch_sub(1, Relaxed);
     });
-    assert_eq!(inside.load(Relaxed), 0, "somebody is still at a job that is over");
+    assert_eq!(inside.load(Relaxed), 0, "a worker still runs a job that is over");
     assert!(done.iter().all(|piece| piece.load(Relaxed) == 1), "every piece is done once");
 }
 
@@ -37,7 +37,7 @@ fn pause() {
     (0..thread_rng().gen_range(0..200)).for_each(|_| thread::yield_now());
 }
 
-/// Two cores.
+/// The pair, which is for two cores.
 fn pair() {
     let mut pair = Pair::new();
     let (caller, mut helper) = pair.split();

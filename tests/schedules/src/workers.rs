@@ -17,7 +17,7 @@ mod pool;
 pub use pair::Pair;
 pub use pool::Pool;
 
-/// The same as in the core.
+/// The core's trait.
 #[allow(dead_code)] // `count` and `should_leave`
 pub trait Workers: Sync {
     fn count(&self) -> usize;

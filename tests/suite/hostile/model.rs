@@ -43,7 +43,7 @@ fn the_tiny_models_are_right() {
 
 // --- required keys ------------------------------------------------------------------------------
 
-/// The keys that a family cannot do without, but for its architecture.
+/// The keys that a family requires, besides `general.architecture`.
 fn required(family: &str) -> Vec<String> {
     let eps = if family == "gpt2" { "layer_norm_epsilon" } else { "layer_norm_rms_epsilon" };
     ["block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count"]

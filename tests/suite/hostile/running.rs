@@ -110,7 +110,7 @@ fn nan_and_infinity_in_weights() {
     let models = FAMILIES.map(|family| (family, tiny(family)));
     for (family, file) in models.into_iter().chain(DECODERS.map(|family| (family, decoder(family)))) {
         for (i, value) in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX].into_iter().enumerate() {
-            // One tensor each, so that all are covered in turn.
+            // Each of the four values goes into every fourth tensor.
             let mut file = file.clone();
             for tensor in file.tensors.iter_mut().skip(i).step_by(4).filter(|tensor| tensor.kind == 0) {
                 let middle = tensor.data.len() / 8 * 4;

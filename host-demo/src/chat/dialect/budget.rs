@@ -25,7 +25,7 @@ pub struct ThoughtBudget {
 }
 
 impl ThoughtBudget {
-    /// Creates the budget of an answer, of which `reader` has read nothing yet.
+    /// Creates the budget of an answer. `reader` must not have read any of the answer yet.
     pub fn new(reader: Reader, tokens: usize) -> Self {
         Self { reader, left: tokens, has_closed: false, forced: VecDeque::new() }
     }

@@ -9,7 +9,7 @@ use super::tools::{Call, Tool};
 use super::{CallForm, Dialect, Marks, Own, Syntax, Tag, unwrapped};
 use crate::grammar::Piece;
 
-/// The constraint of an answer.
+/// Builds the grammars of answers that must consist of calls or match a schema.
 pub struct Constraint<'r> {
     pub dialect: &'r Dialect,
     pub marks: &'r Marks,
@@ -19,7 +19,7 @@ pub struct Constraint<'r> {
 const MOST_CALLS: u32 = 8;
 
 impl Constraint<'_> {
-    /// A pattern: its text, with marks as token ids.
+    /// Returns the grammar of a pattern: marks that are tokens match by id, everything else as text.
     fn mark(&self, pattern: &str) -> Piece {
         let piece = |(is_mark, text): (bool, &str)| match self.marks.id_of(text).filter(|_| is_mark) {
             Some(id) => Piece::Token(id),
@@ -267,7 +267,7 @@ impl Constraint<'_> {
         }
     }
 
-    /// A mark followed by an identifier. MiroThinker's is the name of a server, in an element.
+    /// A mark followed by an identifier. MiroThinker's identifier is the name of a server, in an element.
     fn identifier(&self, mark: &str) -> Piece {
         if mark == "<server_name>" {
             return Piece::Text("\n<server_name>tools</server_name>\n".into());
@@ -376,7 +376,7 @@ fn after(piece: Piece, mark: &str) -> Piece {
     strip(piece, &mut pieces(mark).into_iter().collect())
 }
 
-/// Removes texts and tokens from the beginning.
+/// Removes `marks` from the beginning of a grammar.
 fn strip(piece: Piece, marks: &mut VecDeque<(bool, &str)>) -> Piece {
     match piece {
         Piece::Seq(list) => Piece::Seq(list.into_iter().map(|piece| strip(piece, marks)).collect()),

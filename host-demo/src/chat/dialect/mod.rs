@@ -1,4 +1,6 @@
-//! Dialects: tables of the ways in which models write thoughts and function calls, and a reader for answers.
+//! Dialects: tables of the ways in which models write thoughts and function calls, and a reader for answers. A
+//! *thought* is the reasoning before the content of an answer; a *mark* is a text that delimits it or a call, such as
+//! `<think>`; a *form* is one syntax of thoughts or calls.
 //!
 //! ```text
 //! table     all known forms        marks     marks that are tokens of a vocabulary

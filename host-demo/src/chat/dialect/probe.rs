@@ -36,7 +36,7 @@ const NAME: &str = "probe_function";
 const KEY: &str = "probe_key";
 const SAID: &str = "PROBE-QUESTION";
 
-/// Ways of passing a call to a template: arguments as text, content as null.
+/// Ways of passing a call to a template: whether the arguments are text, and whether the content is null.
 const GIVEN: [(bool, bool); 4] = [(false, true), (false, false), (true, true), (true, false)];
 
 fn tools() -> Value {

@@ -32,7 +32,7 @@ pub struct Reader {
     spaces: String,
     /// The mark that ends the content before the end of the answer.
     wrapper: String,
-    /// True after that mark: spaces after it are dropped.
+    /// True once that mark was read: spaces after the mark are dropped.
     has_ended: bool,
     /// True if text after that mark is dropped, too.
     drops_rest: bool,
@@ -43,7 +43,7 @@ pub struct Reader {
     /// True if only the first call counts.
     only_one: bool,
     calls: usize,
-    /// Length of the start of `held` that is the end of the prompt.
+    /// Number of bytes at the start of `held` that come from the end of the prompt.
     implied: usize,
 }
 
@@ -98,7 +98,7 @@ impl Reader {
         reader
     }
 
-    /// For an answer that a schema describes: all of it is content.
+    /// Treats the whole answer as content, for answers that follow a schema.
     pub fn without_thought(mut self) -> Self {
         if matches!(self.state, State::Start) {
             self.state = State::Content;
@@ -333,7 +333,7 @@ impl Reader {
             marks.push(wrapper);
         }
         let first = marks.iter().filter_map(|mark| Some((self.held.find(mark)?, *mark)));
-        // The longest of the marks that begin at the same position.
+        // If several marks begin at the same position, the longest one counts.
         let first = first.min_by_key(|(at, mark)| (*at, usize::MAX - mark.len()));
         let Some((at, mark)) = first else {
             let keep = if is_end { 0 } else { begun(&self.held, marks.iter().copied()) };
@@ -499,7 +499,7 @@ impl Reader {
                     return;
                 }
                 let text: String = self.held.drain(..len).collect();
-                // Arguments that were cut off are no call.
+                // Incomplete arguments are not a call.
                 let is_json = serde_json::from_str::<serde_json::Value>(&text).is_ok() || text.trim().is_empty();
                 let written = if is_json { None } else { self.message_calls(&text) };
                 match self.tools.find(name).filter(|_| is_json) {

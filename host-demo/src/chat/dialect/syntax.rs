@@ -8,7 +8,7 @@ use super::step::{Step, Unread};
 use super::tools::{Call, Tool, Tools};
 use super::{CallForm, Syntax, Tag};
 
-/// The end of the text that is parsed.
+/// How the parsed text ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// More text follows.

@@ -122,7 +122,7 @@ impl Answer {
         message
     }
 
-    /// Returns a prompt and the answer to it as a template writes it; `None` if the template cannot show it.
+    /// Returns a prompt and this answer to it as a template writes them; `None` if the template cannot show the answer.
     fn written(&self, template: &Source, dialect: &Dialect, probe: &Probe) -> Option<(String, String)> {
         let (tools, question) = (functions(), json!({ "role": "user", "content": QUESTION }));
         let alone = json!([question]);

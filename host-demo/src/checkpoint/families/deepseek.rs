@@ -61,7 +61,8 @@ fn keys(keys: &mut Keys<'_>) -> Result<()> {
     keys.maybe("expert_count", &["n_routed_experts"])?;
     keys.set("expert_shared_count", c.number(&["n_shared_experts"])?.unwrap_or(0));
     keys.maybe_float("expert_weights_scale", &["routed_scaling_factor"])?;
-    // The authors' code and llama.cpp divide the weights by their sum; transformers does not. It is false in published models.
+    // If `norm_topk_prob` is true, the authors' code and llama.cpp divide the weights by their sum, but transformers
+    // does not. Published models set it to false.
     let is_second = c.classes().contains(&"DeepseekV2ForCausalLM");
     ensure!(
         !is_second || c.flag("norm_topk_prob") != Some(true),

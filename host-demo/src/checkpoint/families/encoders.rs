@@ -46,7 +46,7 @@ const DISTILLED: &[Row] = &[
     ("classifier", "cls.output", same),
 ];
 
-/// Parts used only in training.
+/// Tensors used only in training.
 #[rustfmt::skip]
 const TRAINING: &[Row] = &[
     ("cls.predictions.bias", "", same),

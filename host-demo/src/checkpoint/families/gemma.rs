@@ -22,7 +22,8 @@ const SHORT_NORMS: &[Row] = &[
     ("self_attn.k_norm", "attn_k_norm", plus_one),
 ];
 
-/// Names of the norm after attention.
+/// `post_attention_layernorm` is the norm before the feed-forward in Gemma 1, and the norm after attention in the
+/// others.
 #[rustfmt::skip]
 const BEFORE_FFN: &[Row] = &[("post_attention_layernorm", "ffn_norm", plus_one)];
 #[rustfmt::skip]
@@ -147,7 +148,7 @@ fn fourth(keys: &mut Keys<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Divisors of frequencies: pairs that are not rotated have a huge one.
+/// Computes the divisors of rotary frequencies. Pairs that are not rotated get a huge divisor.
 fn frozen(config: &Config) -> Result<Vec<Made>> {
     let local = config.need(&["head_dim"])?;
     let width = of_global_layers(config, "head_dim", "global_head_dim")?.unwrap_or(local) as usize;
@@ -190,7 +191,7 @@ fn quantile(p: f64) -> f32 {
     f64::midpoint(low, high) as f32
 }
 
-/// The head, which is the embedding unless the config says otherwise.
+/// Drops the head, because it equals the embedding, unless the config says otherwise.
 fn unless_tied<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     let is_own = config.flag("tie_word_embeddings") == Some(false);
     Ok(vec![if is_own { view } else { view.nothing() }])
@@ -282,7 +283,7 @@ pub const ALL: &[Family] = &[
 mod tests {
     use super::quantile;
 
-    /// 0.95: the value of Python's `statistics.NormalDist().inv_cdf`, rounded to f32.
+    /// The value for 0.95 is that of Python's `statistics.NormalDist().inv_cdf`, rounded to f32.
     #[test]
     fn quantiles() {
         assert_eq!(quantile(0.95), 1.644_853_626_951_471_5_f64 as f32);

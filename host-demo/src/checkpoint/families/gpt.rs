@@ -155,7 +155,7 @@ fn by_width<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     Ok(vec![view.then(Step::Times(factor as f32))])
 }
 
-/// Checks that the slopes belong to a maximum bias of 8, by the first one.
+/// Checks that the first ALiBi slope is the one for a maximum bias of 8.
 fn standard_slopes<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     let heads = config.heads()?.max(1);
     let mut first = [0.0];
@@ -206,7 +206,7 @@ pub const ALL: &[Family] = &[
         architecture: "jais2",
         keys: |k| {
             k.common()?;
-            // The core would prefer the epsilon of RMS norms, which the model does not have.
+            // The core prefers the key for RMS norms, so the epsilon of this model's layer norms is also written there.
             if let Some(epsilon) = k.config.float(&["layer_norm_eps"])? {
                 k.set("attention.layer_norm_rms_epsilon", epsilon);
             }

@@ -11,19 +11,19 @@ use crate::checkpoint::names::{Place, Row};
 use crate::checkpoint::view::{Step, View};
 use crate::gguf_writer::Meta;
 
-/// A convolution of the channels of queries, keys or values.
+/// Reshapes a convolution of the channels of queries, keys or values to four dimensions.
 fn channels<'f>(_: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     let (rows, len) = (view.size(0)?, view.len());
     Ok(vec![view.reshape(&[1, rows, 1, len.checked_div(rows).unwrap_or(0)])?])
 }
 
-/// Rates of decay from their logarithms.
+/// Computes rates of decay from their logarithms.
 fn rates<'f>(_: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     let len = view.len();
     Ok(vec![view.then(Step::NegativeExp).reshape(&[1, 1, len, 1])?])
 }
 
-/// The same without the sign, as a column.
+/// Computes the same rates without the sign, as a column.
 fn positive_rates<'f>(_: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     let len = view.len();
     Ok(vec![view.then(Step::NegativeExp).then(Step::Times(-1.0)).reshape(&[len, 1])?])
@@ -78,14 +78,14 @@ const LING: &[Row] = &[
     ("mlp.gate.expert_bias", "exp_probs_b.bias", same),
 ];
 
-/// Gates of attention in layers that have it, else those of the delta net.
+/// Stores the gates as attention's in layers with attention, otherwise as the delta net's.
 fn gates<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     let layer = Place::of(view.name()).number.unwrap_or(0);
     let none = view.clone().nothing();
     Ok(if has_attention(config)?(layer) { vec![view, none] } else { vec![none, view] })
 }
 
-/// Ling's layers with attention: the last of each group, and those after the last whole group.
+/// Returns a test for Ling's layers with attention: the last of each group, and those after the last whole group.
 fn has_attention(config: &Config) -> Result<impl Fn(usize) -> bool + use<>> {
     let (layers, group) = (config.layers()?, config.size(&["layer_group_size"])?);
     ensure!(group > 0, "layer_group_size in config.json is 0");

@@ -10,7 +10,8 @@ use crate::checkpoint::keys::Keys;
 use crate::checkpoint::names::Row;
 use crate::gguf_writer::Meta;
 
-/// Rotations of neighbours; transformers stores pairs half a head apart.
+/// Queries and keys, which are rotated in pairs of neighbours; transformers stores the rows of a pair half a head
+/// apart.
 #[rustfmt::skip]
 pub const ROTATED: &[Row] = &[
     ("self_attn.q_proj", "attn_q", rotated_q),
@@ -74,7 +75,8 @@ fn logit_scale(keys: &mut Keys<'_>) -> Result<()> {
     keys.float("logit_scale", &["logit_scale"])
 }
 
-/// Writes the keys of SmolLM 3. Files do not store which layers lack rotary positions: every fourth one.
+/// Writes the keys of SmolLM 3. GGUF does not store which layers lack rotary positions: readers assume every fourth
+/// layer.
 fn smollm3(k: &mut Keys<'_>) -> Result<()> {
     let list = k.config.get("no_rope_layers").and_then(|list| list.as_array());
     let is_usual = |(layer, rotated): (usize, &Value)| rotated.as_u64() == Some(u64::from((layer + 1) % 4 != 0));
@@ -259,7 +261,7 @@ pub const ALL: &[Family] = &[
             logit_scale(k)?;
             k.number("attention.sliding_window", &["sliding_window"])?;
             k.vocab_size()?;
-            // llama.cpp and transformers treat other shares differently.
+            // llama.cpp and transformers treat other fractions differently.
             k.config.only("rotary_pct", &Value::from(1.0))?;
             let head = k.config.head_width()? as u32;
             k.set("rope.dimension_count", head);
@@ -375,7 +377,7 @@ pub const HUNYUAN: &[Row] = &[
     ("self_attn.key_layernorm", "attn_k_norm", same),
 ];
 
-/// Writes a base that is scaled permanently.
+/// Writes a rotary base that includes the scaling by `alpha`.
 pub fn stretched(keys: &mut Keys<'_>, default: f64) -> Result<()> {
     let c = keys.config;
     let alpha = c.rope_float("alpha").unwrap_or(default);
@@ -384,7 +386,7 @@ pub fn stretched(keys: &mut Keys<'_>, default: f64) -> Result<()> {
     keys.set("rope.freq_base", (base * alpha.powf(dim / (dim - 2.0))) as f32);
     keys.set("rope.scaling.type", "none");
     keys.set("rope.scaling.factor", 1.0f32);
-    // The published models, whose config has 32 thousand positions.
+    // The published models have 262144 positions, although some of their configs state 32768.
     if base == 10000.0 && matches!(c.number(&["max_position_embeddings"])?, Some(32768 | 262_144)) {
         keys.set("rope.scaling.original_context_length", 262_144u32);
         keys.set("context_length", 262_144u32);

@@ -76,7 +76,7 @@ fn turned_back<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     Ok(halves.into_iter().enumerate().map(signed).collect())
 }
 
-/// A number for each head.
+/// Reshapes a vector with one number per head to a column.
 fn by_head<'f>(_: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     let len = view.len();
     Ok(vec![view.reshape(&[len, 1])?])

@@ -531,7 +531,7 @@ fn bailing2(keys: &mut Keys<'_>, share: f64) -> Result<()> {
     Ok(())
 }
 
-/// DBRX's experts, stored in one matrix.
+/// Reshapes DBRX's experts, which are stored in one matrix, to one matrix per expert.
 fn dbrx_rows<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     let experts = config.get("ffn_config").and_then(|part| part["moe_num_experts"].as_u64());
     let experts = experts.context("config.json has no ffn_config.moe_num_experts")? as usize;

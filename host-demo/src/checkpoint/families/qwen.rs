@@ -46,7 +46,7 @@ const NEXT: &[Row] = &[
     ("linear_attn.out_proj", "ssm_out", same),
 ];
 
-/// Writes the common keys. GGUF has no windows for these architectures.
+/// Writes the common keys. GGUF defines no windows for these architectures.
 fn plain(keys: &mut Keys<'_>) -> Result<()> {
     let c = keys.config;
     let window = c.number(&["sliding_window"])?.zip(c.number(&["max_position_embeddings"])?);

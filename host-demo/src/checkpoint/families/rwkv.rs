@@ -168,7 +168,7 @@ const ARWKV7: &[Row] = &[
     ("self_attn.time_mixer.output", "time_mix_output", same),
 ];
 
-/// A vector, or a transposed matrix.
+/// Removes dimensions of size 1, and transposes a matrix.
 fn turned<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     let view = view.squeeze();
     if view.shape().len() > 1 { transposed(config, view) } else { Ok(vec![view]) }

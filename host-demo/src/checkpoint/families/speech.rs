@@ -156,7 +156,7 @@ fn moonshine(keys: &mut Keys<'_>) -> Result<()> {
     let share = c.rope_float("partial_rotary_factor").or(c.float(&["partial_rotary_factor"])?.map(f64::from));
     let rotated = (f64::from(head) * share.unwrap_or(0.9)) as u32;
     let base = c.rope_float("rope_theta").unwrap_or(10000.0);
-    // transformers rotates whole pairs, at frequencies for the odd number.
+    // transformers rotates whole pairs, but computes their frequencies from the number of elements even if it is odd.
     let even = rotated.next_multiple_of(2);
     keys.set("rope.dimension_count", even);
     keys.set("rope.freq_base", base.powf(f64::from(even) / f64::from(rotated.max(1))) as f32);

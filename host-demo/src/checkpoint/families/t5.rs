@@ -61,8 +61,8 @@ fn encoder(keys: &mut Keys<'_>) -> Result<()> {
     activation(keys)
 }
 
-/// Writes the activation function of the feed-forward, if it is not the usual one. With a gate, that is the approximate GELU;
-/// without a gate, ReLU.
+/// Writes the activation function of the feed-forward, if it is not the usual one. The usual function is the
+/// approximate GELU with a gate, and ReLU without.
 fn activation(keys: &mut Keys<'_>) -> Result<()> {
     let c = keys.config;
     let stated = c.text("feed_forward_proj").unwrap_or("relu");

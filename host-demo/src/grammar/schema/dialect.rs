@@ -26,7 +26,7 @@ pub(super) fn with_integers(mut schema: Value) -> Value {
     }
 }
 
-/// Returns whether a schema has such a switch.
+/// Returns true if [`without_switches`] changes the schema.
 pub(super) fn has_switch(schema: &Map<String, Value>) -> bool {
     let is_switch = |key: &str| schema.get(key).is_some_and(Value::is_boolean);
     LIMITS.iter().any(|(_, switch)| is_switch(switch))
@@ -51,7 +51,7 @@ fn asserting(schema: &Map<String, Value>) -> impl Iterator<Item = &str> {
     schema.keys().map(String::as_str).filter(is_asserting)
 }
 
-/// Returns the types that are left if `not` excludes only types, or nothing.
+/// Returns the types that remain if `not` excludes only types, or nothing.
 fn left_types(schema: &Map<String, Value>) -> Option<Vec<&'static str>> {
     let of = |schema: &Map<String, Value>| {
         let named = declared_types(schema, "").ok()?;

@@ -83,7 +83,7 @@ const MAX_NESTING: usize = 100;
 /// Number of listed elements that count as one level of nesting, because each contains the rest of the list.
 const ELEMENTS: usize = 4;
 
-/// Greatest number of listed values of which `uniqueItems` is kept; there is a rule for each set of them.
+/// Maximum number of listed values for which `uniqueItems` is enforced: each set of used values takes a rule.
 const MOST_DISTINCT: usize = 8;
 /// A limit beyond this many characters or elements is left out: no answer is so long.
 const BEYOND: u32 = 1 << 20;
@@ -133,7 +133,7 @@ fn comma() -> Expr {
     Expr::seq([Expr::text(","), space()])
 }
 
-/// The value of a keyword that is a whole number.
+/// Returns the value of a keyword that takes a whole number.
 fn count(schema: &Map<String, Value>, key: &str, path: &str) -> Result<Option<u32>> {
     let Some(value) = schema.get(key) else { return Ok(None) };
     match value.as_u64().map(|count| u32::try_from(count).unwrap_or(u32::MAX)) {
@@ -291,7 +291,7 @@ impl Reader<'_> {
                 anchored(self.root, anchor).ok_or_else(none)?
             }
         };
-        // The caller copies it.
+        // The caller copies the target.
         self.budget.copy(target).with_context(|| path.to_string())?;
         Ok(target)
     }
@@ -410,7 +410,8 @@ impl Reader<'_> {
         Ok(Expr::seq([Expr::text("["), space(), inner, space(), Expr::text("]")]))
     }
 
-    /// The values of a schema that lists at most [`MOST_DISTINCT`]; of any other, `uniqueItems` is a note.
+    /// Returns the values of a schema that lists at most [`MOST_DISTINCT`]; `None` for other schemas, whose
+    /// `uniqueItems` is not enforced.
     fn few_values(&self, schema: &Value, path: &str) -> Result<Option<Vec<Value>>> {
         let flat = if schema.get("$ref").is_some() { &self.flat(schema, path, 0)? } else { schema };
         let Some(values) = flat.get("enum").and_then(Value::as_array) else { return Ok(None) };
@@ -521,7 +522,7 @@ fn declared_types(schema: &Map<String, Value>, path: &str) -> Result<Vec<&'stati
     }
 }
 
-/// Without `type`, the types that the other keywords apply to.
+/// Returns the types that the keywords of a schema without `type` apply to.
 fn implied_types(schema: &Map<String, Value>) -> Vec<&'static str> {
     let mut types = Vec::new();
     for (name, keys) in [

@@ -11,6 +11,7 @@ use crate::grammar::expr::{Chars, Expr};
 
 /// Maximum size of a compiled name pattern in bytes, which also bounds its steps per byte of a name.
 const MAX_COMPILED: usize = 1 << 16;
+/// Budget steps to match one byte of a name with one pattern.
 pub(super) const LOOKS: usize = 200;
 /// Supported keywords of `propertyNames`.
 const OF_NAMES: [&str; 4] = ["minLength", "maxLength", "pattern", "format"];
@@ -77,13 +78,13 @@ impl Reader<'_> {
         max: Option<u32>,
         path: &str,
     ) -> Result<Expr> {
-        // More than `most` are not told apart.
+        // Counts above `most` are treated as `most`.
         let most = max.map_or(min, |max| max.saturating_add(1).max(min)).min(members.len() as u32 + min + 1);
         self.budget.states(members.len().saturating_mul(most as usize)).with_context(|| path.to_string())?;
         let rest = rest.map(|rest| Expr::Rule(self.rules.add(format!("{path}.additionalProperties"), rest)));
         let place = format!("{path} (counted properties)");
         let before = |count: u32| if count == 0 { Expr::empty() } else { comma() };
-        // After all listed members, by the number of those present.
+        // The expressions that follow the listed members, by the number of members present.
         let ends = (0..=most).map(|count| {
             let room = max.map(|max| max.saturating_sub(count));
             match &rest {

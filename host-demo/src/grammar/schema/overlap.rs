@@ -26,7 +26,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Returns whether clearly no value generated for `a` is valid under `b`.
+    /// Returns true if it is certain that no value generated for `a` is valid under `b`.
     fn excludes(&self, a: &Value, b: &Value, depth: usize) -> bool {
         let (Ok(a), Ok(b)) = (self.flat(a, "$", 0), self.flat(b, "$", 0)) else { return false };
         let (a, b) = match (&a, &b) {

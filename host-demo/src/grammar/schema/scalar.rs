@@ -12,7 +12,7 @@ use crate::grammar::pattern;
 /// Maximum number of patterns for one string.
 const MAX_PATTERNS: usize = 16;
 
-/// A text of a format may have this many characters.
+/// With a `maxLength` below this, formats use expressions with fewer states.
 const LONG: u32 = 1000;
 
 /// Matches the contents of a string, without the quotes.
@@ -35,7 +35,7 @@ pub(super) fn string(schema: &Map<String, Value>, path: &str, budget: &Budget) -
         let Some(pattern) = pattern.as_str() else { bail!("{}: this must be a string", place()) };
         conditions.push(pattern::matching(pattern, budget).with_context(place)?);
     }
-    // An unknown format is a note.
+    // An unknown format is ignored.
     let is_short = max.is_some_and(|max| max < LONG);
     if let Some(pattern) =
         schema.get("format").and_then(Value::as_str).and_then(|name| pattern::of_format(name, is_short))

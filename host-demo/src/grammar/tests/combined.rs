@@ -204,7 +204,8 @@ fn what_is_left_unevaluated() {
     let name = |name: &str| json!({ "properties": { name: { "type": "integer" } } });
     let mut closed = name("b");
     closed["unevaluatedProperties"] = json!(false);
-    // Inside a part, it forbids properties of other parts; next to `allOf`, it does not.
+    // Inside an element of `allOf`, `unevaluatedProperties` forbids properties of the other elements; next to `allOf`,
+    // it does not.
     both(name("a"), closed, &[json!({}), json!({ "b": 1 })], &[json!({ "a": 1 }), json!({ "a": 1, "b": 1 })]);
     exactly(
         &json!({ "allOf": [name("a"), name("b")], "unevaluatedProperties": false }),
@@ -274,7 +275,7 @@ fn switches() {
 #[test]
 fn alternatives_that_exclude_each_other() {
     let (integer, nothing) = (json!({ "type": "integer" }), json!({ "type": "null" }));
-    // Excluded by each of the alternatives inside one.
+    // The first alternative excludes both alternatives inside the second one.
     exactly(
         &json!({ "oneOf": [integer, { "anyOf": [{ "type": "string" }, nothing] }] }),
         &[json!(1), json!("a"), json!(null)],
@@ -326,7 +327,7 @@ fn patterns() {
     pattern("(?<year>[0-9]{2})", &["2012", "x20"], &["2", "x"]);
     pattern("^", &["", "a"], &[]);
     pattern("$", &["", "a"], &[]);
-    // The only line separator, and an empty set.
+    // `\p{Zl}` is one character, and `\P{Any}` is none.
     pattern("^\\p{Zl}$", &["\u{2028}"], &["\u{2029}", "a"]);
     pattern("^[\\p{Zl}a]$", &["\u{2028}", "a"], &["\u{2029}"]);
     pattern("^(a|\\P{Any})$", &["a"], &["b", ""]);

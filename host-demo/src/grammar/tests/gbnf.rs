@@ -36,7 +36,7 @@ fn sequences_and_repetitions() {
         &["yes", "no", "crwth", "four"],
         &["aye"],
     );
-    // Above the limit up to which repetitions are expanded.
+    // These repetitions are too large to be expanded.
     let long = "root ::= (.\"\u{e9}\"[\u{3b1}-\u{3c9}]){600,601}";
     let unit = "x\u{e9}\u{3b2}";
     gbnf(long, &[&unit.repeat(600), &unit.repeat(601)], &[&unit.repeat(599), &unit.repeat(602)]);
@@ -93,12 +93,12 @@ fn recursion_and_ambiguity() {
         ["+", "x + + y", "f(,)", "f(x y)", "(a + b", "x + y)", "42 +"],
     );
     gbnf(expressions, &good, &bad);
-    // Two parses that differ only at the end, with growing stacks for both.
+    // The parses of a palindrome differ only at the end, and the stacks of all of them grow.
     let palindromes = "root ::= \"a\" root \"a\" | \"b\" root \"b\" | [ab]?";
     gbnf(palindromes, &["", "a", "abba", "ababa", "aabaa"], &["ab", "abab", "aab"]);
     // A call at the end of a rule takes no stack: this can go on forever.
     gbnf("root ::= \"a\" root | \"b\" other\nother ::= \"c\" root | \"\"", &[&"abc".repeat(500)[..1499], "b"], &["c"]);
-    // Nests as deep as the stack allows, and can always return.
+    // This grammar nests as deep as the stack allows, and can always return.
     let nested = "root ::= \"[\" root \"]\" | \"x\"";
     let deep = |n: usize| format!("{}x{}", "[".repeat(n), "]".repeat(n));
     gbnf(nested, &[&deep(1), &deep(60)], &["[x", "[[x]", &deep(1000)]);

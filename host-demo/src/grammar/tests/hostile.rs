@@ -26,14 +26,14 @@ fn property(one: Value, says: &str) {
 fn repetitions_of_repetitions() {
     property(json!({ "pattern": "^((a{1,200}){1,200}){1,200}$" }), "$.properties.one: this is too");
     property(json!({ "pattern": "^(([a-z]{0,99}x?){0,99}y?){0,99}$" }), "$.properties.one: this is too");
-    // It makes no states but takes time.
+    // This repetition makes no states but takes time.
     property(json!({ "pattern": "^(){4000000000}$" }), "$.properties.one: this is too much work");
     let any = "{0,99})".repeat(5);
     gbnf(&format!("root ::= \"x\"\nroot ::= (((((([^x]*){any}"), "2:1: this is too much work");
     gbnf("root ::= \"a\"{1,10000000}", "1:16: more than 1000000 repetitions");
 }
 
-/// The states of a repetition whose ends are clear grow with the logarithm of its count.
+/// The number of states of a large counted repetition grows with the logarithm of its count.
 #[test]
 fn large_counts() {
     for schema in [
@@ -107,7 +107,7 @@ fn deep_nesting() {
         nested = json!({ "items": { "items": nested } });
     }
     schema(&nested, "more than 100 nested schemas");
-    // Nested digits.
+    // Limits with many digits nest deeply, but are allowed.
     let digits = json!({ "type": "number", "minimum": 5e-324, "maximum": 1e-300 });
     assert!(from_json_schema(&digits, &Budget::of_command()).is_ok());
 }
@@ -140,7 +140,7 @@ fn many_names() {
         &json!({ "allOf": [{ "required": names }, { "required": backwards }] }),
         "$.allOf[1].required: this is too much work",
     );
-    // Each listed element copies the other schema's rule for all others.
+    // Each listed property or element copies the other schema's rule for unlisted ones.
     let large = json!({ "enum": vec!["x".repeat(1000); 100] });
     schema(
         &json!({ "allOf": [{ "properties": all }, { "additionalProperties": large }] }),
@@ -150,7 +150,7 @@ fn many_names() {
         &json!({ "allOf": [{ "prefixItems": vec![json!({}); 3000] }, { "items": large }] }),
         "$.allOf[1].items: this is too much work",
     );
-    // A name that every place repeats.
+    // Every source location repeats this long name.
     let long = "n".repeat(1_000_000);
     let refs: Vec<Value> = (0..150).map(|i| json!({ "allOf": [{ "type": "string", "minLength": i }] })).collect();
     let inner: serde_json::Map<_, _> =
@@ -167,7 +167,7 @@ fn long_texts() {
     // Each rule starts with the next one, which takes one round per rule.
     let chain: String = (0..40_000).map(|i| format!("r{i} ::= r{}\n", i + 1)).collect();
     gbnf(&format!("root ::= r0\n{chain}r40000 ::= \"a\"?"), "1:1: this is too much work");
-    // Each place is counted from the one before.
+    // Each source location is counted from the one before, so the time is proportional to the text.
     let undefined: String = (0..100_000).map(|i| format!("u{i} ")).collect();
     gbnf(&format!("root ::= {undefined}"), "1:10: the rule `u0` is not defined");
     let class: String = "ab".repeat(250_000);

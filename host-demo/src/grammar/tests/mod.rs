@@ -15,7 +15,7 @@ use arenite::grammar::{Grammar, State};
 fn accepts(table: &[u8], text: &str) -> bool {
     let grammar = Grammar::new(table).unwrap();
     let mut state = State::new(&grammar);
-    // In two halves: the place of the cut must not matter.
+    // The text comes in two halves: the position of the cut must not matter.
     let (first, second) = text.as_bytes().split_at(text.len() / 2);
     state.accept(&grammar, first.iter().copied())
         && state.accept(&grammar, second.iter().copied())

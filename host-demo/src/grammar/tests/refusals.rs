@@ -130,7 +130,7 @@ fn of_combinations() {
     );
     schema(json!({ "oneOf": [{ "properties": { "p": {} }, "anyOf": kinds }, { "type": "string" }] }), &ambiguous(0, 1));
     schema(json!({ "oneOf": [{ "properties": { "p": {} }, "nullable": true }, { "type": "null" }] }), &ambiguous(0, 1));
-    // Properties nested deeper than the comparison looks.
+    // These properties are nested deeper than the comparison goes.
     let deep = |kind: &str| {
         (0..12).fold(
             json!({ "const": kind }),

@@ -155,11 +155,11 @@ fn strings() {
     refused(r#"{"pattern": "a\\b"}"#, "$.pattern: word boundaries");
     refused(r#"{"minLength": -1}"#, "$.minLength: this must be a whole number");
     refused(r#"{"pattern": "^(?!a)b|c$"}"#, "$.pattern: `^(?!a)b|c$`: look-ahead before alternatives");
-    // An unknown format is a note.
+    // An unknown format is ignored.
     schema(r#"{"type": "string", "format": "color"}"#, &["\"red\""], &["1"]);
 }
 
-/// As pydantic and zod write patterns of decimals and addresses.
+/// Patterns of decimals and addresses, as pydantic and zod write them.
 #[test]
 fn looking_ahead() {
     schema(
@@ -175,7 +175,7 @@ fn looking_ahead() {
     schema(r#"{"pattern": "^(?=[a-c])(?!b)[a-z]{1,2}$"}"#, &["\"a\"", "\"cz\""], &["\"b\"", "\"d\"", "\"abc\""]);
 }
 
-/// A length that a pattern keeps anyway costs nothing; a long one is counted by calls.
+/// A limit that the pattern implies costs nothing; a large limit is counted by calls.
 #[test]
 fn lengths() {
     let uri = |most: u32| format!(r#"{{"format": "uri", "minLength": 1, "maxLength": {most}}}"#);
@@ -282,7 +282,7 @@ fn arrays() {
         &["[1, true]", "[1, true, false]"],
         &["[1]", "[1, true, true, true]"],
     );
-    // Kept for a few listed values, otherwise a note.
+    // `uniqueItems` is enforced for a few listed values, and ignored otherwise.
     schema(
         r#"{"items": {"enum": ["a", "b", 3]}, "uniqueItems": true, "minItems": 1}"#,
         &[r#"["a"]"#, r#"["b", "a"]"#, r#"[3, "a", "b"]"#],
@@ -349,7 +349,7 @@ fn objects() {
     );
     schema(r#"{"type": "object", "propertyNames": {"pattern": "^[a-z]{2}$"}}"#, &[r#"{"ab": 1}"#], &[r#"{"a": 1}"#]);
     schema(r#"{"properties": {"a": false, "b": {"type": "null"}}}"#, &["{}", r#"{"b": null}"#], &[r#"{"a": 1}"#]);
-    // As zod writes z.never(), and optional values outside of objects.
+    // zod writes z.never(), and optional values outside of objects, in these ways.
     for never in [r#"{"not": {}}"#, r#"{"not": true}"#, r#"{"not": {"description": "x"}, "type": "string"}"#] {
         schema(
             &format!(r#"{{"properties": {{"a": {never}, "b": {{"type": "null"}}}}}}"#),

@@ -1,4 +1,4 @@
-//! The model: a command in, a call out.
+//! Runs the model that turns a command into a call.
 
 use arenite::grammar::{Constraint, Grammar};
 use arenite::sampler::{Params, Pcg32, Sampler};
@@ -27,7 +27,7 @@ static SCRATCH: Workspace<{ Tokenizer::scratch_bytes(crate::LONGEST) }> = Worksp
 /// Tokens of the longest call, and its bytes.
 const TOKENS: usize = 32;
 const BYTES: usize = 96;
-/// The most probable call.
+/// Parameters that give the most probable call.
 const GREEDY: Params = Params { temperature: 0.0, ..Params::DEFAULT };
 
 pub struct Assistant<'m, 'a> {
@@ -57,7 +57,7 @@ impl<'m, 'a> Assistant<'m, 'a> {
         })
     }
 
-    /// The call of a command, which ends with a line feed. Calls `step` after every layer.
+    /// Returns the call for a command, which ends with a line feed. Calls `step` after every layer.
     #[inline(never)]
     pub fn answer(&mut self, command: &[u8], mut step: impl FnMut()) -> Result<Answer, Error> {
         let prompt = self.read(command, &mut step)?;

@@ -69,7 +69,8 @@ fn serve(board: &mut Board) -> Result<Option<usize>, Error> {
     Ok(None)
 }
 
-/// Reads a line with its line feed. False at the end of the input. The rest of a line that is too long is dropped.
+/// Reads a line with its line feed. Returns false at the end of the input. The rest of a line that is too long is
+/// dropped.
 fn read_line(board: &mut Board, line: &mut Vec<u8, LONGEST>) -> bool {
     line.clear();
     loop {

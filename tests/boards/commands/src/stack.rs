@@ -1,4 +1,4 @@
-//! The stack in use: it is filled with a pattern at the start, and words that lost it were used.
+//! Measures the stack in use: fills it with a pattern at the start, and counts the words without the pattern.
 
 const PAINT: u32 = 0x5AD0_5AD0;
 
@@ -25,7 +25,7 @@ impl Stack {
     pub fn paint() -> Self {
         let here = 0u32;
         let lowest = (&raw const _stack_end).cast_mut();
-        // Some room for the loop itself.
+        // The loop itself needs some room.
         let words = ((&raw const here).addr() - lowest.addr()) / 4 - 32;
         for i in 0..words {
             // SAFETY: between the end of the stack and this frame, where nothing is yet.

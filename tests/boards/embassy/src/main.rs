@@ -53,7 +53,7 @@ async fn main(spawner: Spawner) {
     debug::exit(if is_well { debug::EXIT_SUCCESS } else { debug::EXIT_FAILURE });
 }
 
-/// Changes the LED at its times. A [`Ticker`] gives the time of every change, so that none is skipped unnoticed.
+/// Toggles the LED. A [`Ticker`] gives the time of every change, so that no change is skipped unnoticed.
 #[embassy_executor::task]
 async fn blink(start: Instant) {
     // The board's first LED.

@@ -15,8 +15,8 @@ use hal::pac;
 use hal::prelude::*;
 use stm32h7xx_hal as hal;
 
-/// Read in place, at 0x9000_0000. Replace it by yours, and the features in Cargo.toml by those that `arenite plan`
-/// prints.
+/// The model, read in place at 0x9000_0000. Replace it by yours, and the features in Cargo.toml by those that `arenite
+/// plan` prints.
 static MODEL: &[u8] = arenite::include_model!("../../../../host-demo/models/stories.gguf", section = unsafe(".qspi"));
 const PLAN: Plan = Plan::of(MODEL, Options::new().context(256).batch(4)).within(512 * 1024);
 static WORKSPACE: Workspace<{ PLAN.workspace }> = Workspace::new();
@@ -76,13 +76,13 @@ fn map(qspi: &pac::quadspi::RegisterBlock) {
     });
 }
 
-/// Zeroes the RAM that the run-time does not know about, before anything in it is used.
+/// Zeroes the RAM that the run-time does not clear, before anything in it is used.
 fn clear_axisram() {
     unsafe extern "C" {
         static mut _axisram_start: u32;
         static mut _axisram_end: u32;
     }
-    // SAFETY: words between two addresses of the linker's, of statics that nobody has looked at yet.
+    // SAFETY: the words between these two addresses of the linker belong to statics that are not in use yet.
     unsafe {
         let mut at = &raw mut _axisram_start;
         while at < &raw mut _axisram_end {

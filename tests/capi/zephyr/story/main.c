@@ -1,4 +1,4 @@
-/* On Zephyr. */
+/* Output, exit and entry point on Zephyr. */
 #include "platform.h"
 
 #include <zephyr/kernel.h>

@@ -12,7 +12,7 @@ use cortex_m_semihosting::hio;
 use firmware::{exit, token_mark};
 use heapless::String;
 
-/// Prepared by `arenite pack`: the tokenizer's index is in the file.
+/// The model, prepared by `arenite pack`: the tokenizer's index is in the file.
 #[cfg(not(external_flash))]
 static MODEL: &[u8] = include_model!(env!("ARENITE_MODEL"));
 #[cfg(external_flash)]

@@ -23,7 +23,7 @@ static SCRATCH: Workspace<4096> = Workspace::new();
 /// Tokens decoded greedily after the first one.
 const TOKENS: usize = 64;
 
-/// On a board the compiler does this, so none of it is on the measured stack.
+/// Makes the plan. On a board the compiler does this, so it is not part of the measured stack.
 #[inline(never)]
 fn make(plan: &mut Option<Plan>) -> Result<(), Error> {
     *plan = Some(Plan::new(&Gguf::parse(loaded())?, Options::new().context(128).batch(8).kv(KvType::F32))?);

@@ -34,11 +34,11 @@ impl<const MOST: usize> Words<MOST> {
     }
 }
 
-/// Changes to a document. Places are chosen by number among its values.
+/// Changes to a document. The values to change are chosen by number.
 #[derive(Arbitrary, Clone, Debug)]
 pub struct Edits {
     edits: List<Edit, 6>,
-    /// Bytes of the text to overwrite: where (of 65536 parts of it), and with what.
+    /// Bytes of the text to overwrite: each has a position, in 65536ths of the text, and a new value.
     bytes: List<(u16, u8), 2>,
 }
 
