@@ -1,4 +1,4 @@
-//! Files of LoRA adapters.
+//! Opens files of LoRA adapters.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use arenite::{Adapter, Gguf, Model, Options};
 
 use crate::model_file::{Load, ModelFile, Source};
 
-/// Splits `FILE:SCALE`. The scale is 1 if there is none.
+/// Splits `FILE:SCALE` into path and scale. The scale defaults to 1.
 pub fn scaled(text: &str) -> Result<(&Path, f32)> {
     match text.rsplit_once(':') {
         Some((path, scale)) if !Path::new(text).exists() => {
@@ -20,10 +20,11 @@ pub fn scaled(text: &str) -> Result<(&Path, f32)> {
     }
 }
 
-/// Adapters are copied into large pages: they are small, and with two threads small pages make them 1.6 times as slow.
+/// Adapters are copied to large pages: the copy is cheap, and with two threads an adapter in small pages is 1.6 times
+/// as slow.
 const LOAD: Load = if cfg!(target_os = "linux") { Load::Copy } else { Load::Map };
 
-/// Files of adapters, and their scales.
+/// Opened files of adapters, each with its scale.
 #[derive(Default)]
 pub struct AdapterFiles(Vec<(ModelFile, f32)>);
 
@@ -50,12 +51,12 @@ impl AdapterFiles {
         self.0.iter().enumerate().map(|(index, (_, scale))| (index, *scale)).collect()
     }
 
-    /// Bytes of all files.
+    /// Total size of all files in bytes.
     pub fn len(&self) -> usize {
         self.0.iter().map(|(file, _)| file.len()).sum()
     }
 
-    /// Returns the options with memory for the adapters.
+    /// Adds memory for the adapters to `options`.
     pub fn planned(&self, options: Options) -> Options {
         let ranks = self.0.iter().filter_map(|(file, _)| file.gguf().ok()).map(|gguf| largest_rank(&gguf));
         options.adapters(self.0.len()).rank(ranks.max().unwrap_or(0))
@@ -72,7 +73,7 @@ pub fn must_be_adapter(gguf: &Gguf<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Largest rank of an adapter that was not checked yet.
+/// Returns the largest rank in an adapter's file, before the file is checked.
 fn largest_rank(gguf: &Gguf<'_>) -> usize {
     let halves = gguf.tensors().filter(|tensor| tensor.name.ends_with(".lora_b"));
     halves.map(|tensor| tensor.dims[0] as usize).max().unwrap_or(0)

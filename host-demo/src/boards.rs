@@ -34,14 +34,14 @@ pub struct Speed {
     memory: u32,
 }
 
-/// Processors with counted instructions per token (`.ci/firmware`), or limited by memory bandwidth.
+/// The processor of a speed estimate. The estimate for a Cortex-M includes instructions, which `.ci/firmware` counts.
 #[derive(Clone, Copy, Debug)]
 pub enum Core {
     /// With the DSP extension.
     CortexM33,
     CortexM7,
     CortexM55,
-    /// A Linux processor.
+    /// A Linux processor, limited by memory bandwidth alone.
     Memory,
 }
 
@@ -82,7 +82,7 @@ const MIB: usize = 1024 * KIB;
 pub const STACK: usize = 16 * KIB;
 /// RAM reserved for the program's own statics.
 pub const STATICS: usize = KIB;
-/// A board with less RAM or flash to spare is called tight.
+/// Reports mark a board as tight if it has fewer bytes of RAM or flash than this to spare.
 pub const TIGHT: usize = 8 * KIB;
 
 const fn board(name: &'static str, chip: &'static str, flash: usize, ram: &'static [usize]) -> Board {
@@ -113,7 +113,7 @@ impl Board {
 }
 
 pub static BOARDS: &[Board] = &[
-    // Striped banks, and two small ones.
+    // RAM: four striped banks, and two small ones.
     board("Raspberry Pi Pico", "RP2040", 2 * MIB, &[256 * KIB, 4 * KIB, 4 * KIB]).builds_for(Thumbv6m),
     board("Raspberry Pi Pico 2", "RP2350", 4 * MIB, &[512 * KIB, 4 * KIB, 4 * KIB])
         .runs(Core::CortexM33, 150, 25)
@@ -133,7 +133,7 @@ pub static BOARDS: &[Board] = &[
         480,
         500,
     ),
-    // No internal flash: mapped octal flash. Contiguous RAM; PSRAM.
+    // Flash: an external octal chip, mapped. RAM: contiguous internal banks, and PSRAM.
     board("STM32N6570-DK", "STM32N657", 128 * MIB, &[4200 * KIB, 32 * MIB])
         .runs(Core::CortexM55, 800, 260)
         .builds_for(Thumbv8m),
@@ -149,7 +149,7 @@ pub static BOARDS: &[Board] = &[
     board("Raspberry Pi 5", "BCM2712", 0, &[8192 * MIB]).with_files().runs(Core::Memory, 2400, 9000),
 ];
 
-/// Bytes that a context of some length needs, each contiguous.
+/// Sizes in bytes of the blocks of memory that a context needs. Each block must be contiguous.
 #[derive(Clone, Copy, Debug)]
 pub struct Need {
     pub workspace: usize,
@@ -157,7 +157,7 @@ pub struct Need {
     pub tokenizer: usize,
 }
 
-/// The number of the board's RAM region that holds each block of memory.
+/// Index of the RAM region that holds each block of memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Regions {
     pub workspace: usize,
@@ -174,7 +174,7 @@ pub struct Regions {
 pub enum Fit {
     FlashTooSmall,
     RamTooSmall,
-    /// The longest context in positions, and bytes to spare with it.
+    /// The longest context in positions, and the bytes of RAM and flash to spare with it.
     Context {
         longest: usize,
         ram: usize,
@@ -190,7 +190,7 @@ impl Board {
 
     /// Returns the blocks of RAM that the program needs besides the model's memory: its statics, and a stack per worker.
     pub fn reserved(&self, workers: usize) -> Vec<usize> {
-        // An operating system has room for the stacks of threads.
+        // An operating system allocates the stacks of further threads.
         let stacks = if self.flash.is_some() { workers.max(1) } else { 1 };
         [vec![STATICS], vec![STACK; stacks]].concat()
     }
@@ -241,7 +241,7 @@ impl Board {
             return Fit::FlashTooSmall;
         }
         let mapped = if self.flash.is_none() { file } else { 0 };
-        // True if this context fits, next to `more` bytes in one region.
+        // Returns whether this context fits together with a block of `more` bytes.
         let fits = |context, more| {
             need(context).is_some_and(|n| {
                 let blocks = [vec![n.workspace, n.kv, n.tokenizer, mapped, more], self.reserved(workers)].concat();
@@ -256,7 +256,8 @@ impl Board {
     }
 }
 
-/// The largest number of `1..=most` for which `holds` is true, or 0. It holds for all smaller numbers, too.
+/// Returns the largest number in `1..=most` for which `holds` is true, or 0. `holds` must be true for all smaller
+/// numbers, too.
 fn last(most: usize, holds: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (0, most.saturating_add(1));
     while high - low > 1 {
@@ -266,18 +267,18 @@ fn last(most: usize, holds: impl Fn(usize) -> bool) -> usize {
     low
 }
 
-/// Returns whether all `blocks`, in descending order, fit into the RAM regions `pieces`, from piece `first` on for the
-/// first block. Tries every assignment; blocks of the same size are interchangeable. On success pushes the region of each
-/// block to `places`, starting with the last block.
-fn place(blocks: &[usize], pieces: &mut Vec<usize>, first: usize, places: &mut Vec<usize>) -> bool {
+/// Returns whether all `blocks`, in descending order of size, fit into RAM regions with `left` bytes each. The first
+/// block may only use the region `first` or a later one, because blocks of the same size are interchangeable. Tries
+/// every assignment. On success pushes the region of each block to `regions`, starting with the last block.
+fn place(blocks: &[usize], left: &mut Vec<usize>, first: usize, regions: &mut Vec<usize>) -> bool {
     let Some((&block, rest)) = blocks.split_first() else { return true };
-    (first..pieces.len()).any(|i| {
-        let Some(left) = pieces[i].checked_sub(block) else { return false };
-        let before = std::mem::replace(&mut pieces[i], left);
-        let placed = place(rest, pieces, if rest.first() == Some(&block) { i } else { 0 }, places);
-        pieces[i] = before;
+    (first..left.len()).any(|i| {
+        let Some(after) = left[i].checked_sub(block) else { return false };
+        let before = std::mem::replace(&mut left[i], after);
+        let placed = place(rest, left, if rest.first() == Some(&block) { i } else { 0 }, regions);
+        left[i] = before;
         if placed {
-            places.push(i);
+            regions.push(i);
         }
         placed
     })
@@ -307,7 +308,7 @@ mod tests {
         // 64 KiB for the KV cache leave the other region for workspace, stack and statics.
         assert_eq!(longest(two.fit(1000, PROGRAM, 1, 1000, need(16 * KIB, KIB))), 64);
         assert_eq!(longest(two.fit(1000, PROGRAM, 1, 50, need(16 * KIB, KIB))), 50);
-        // Larger than any single region, but smaller than both together.
+        // The workspace is larger than either region, but smaller than both together.
         assert_eq!(two.fit(1000, PROGRAM, 1, 50, need(65 * KIB, KIB)), Fit::RamTooSmall);
         assert_eq!(two.fit(MIB - PROGRAM + 1, PROGRAM, 1, 50, need(1, 1)), Fit::FlashTooSmall);
         assert_eq!(longest(two.fit(MIB - PROGRAM, PROGRAM, 1, 50, need(1, 1))), 50);
@@ -344,7 +345,7 @@ mod tests {
             assert_eq!(fit, Fit::Context { longest: context, ram: 0, flash: Some(MIB - PROGRAM - 1000) });
         }
         assert_eq!(board.fit(1000, PROGRAM, 4, 1000, need(KIB, KIB)), Fit::RamTooSmall);
-        // A stack does not fit into a small region, and the statics do.
+        // A stack does not fit into the small region, but the statics do.
         let fit = own(Some(MIB), &[64 * KIB, 4 * KIB]).fit(1000, PROGRAM, 2, 20, need(KIB, KIB));
         assert!(matches!(fit, Fit::Context { longest: 20, ram, .. } if ram == 12 * KIB), "{fit:?}");
     }

@@ -10,10 +10,10 @@ use arenite::quant::decode_row;
 
 use crate::workers;
 
-/// Elements that a thread decodes at a time.
-const PIECE: usize = 1 << 16;
+/// Number of elements that a thread decodes at a time.
+const DECODED: usize = 1 << 16;
 
-/// Bytes hashed at a time.
+/// Number of bytes hashed at a time.
 const STEP: usize = 1 << 20;
 
 /// Compares every tensor with its hash. Returns false if the file has no hashes.
@@ -38,11 +38,12 @@ pub fn verify(gguf: &Gguf<'_>) -> Result<bool> {
     }
 }
 
-/// Decodes every tensor on all cores, after a comparison with the hashes if the file has them.
+/// Compares every tensor with its hash if the file has hashes, then looks for NaN and infinity in all weights, on all
+/// cores.
 ///
 /// # Errors
 ///
-/// Names the first tensor that is damaged, or that has NaN or infinity.
+/// Names the first tensor that is damaged or has NaN or infinity.
 pub fn check(gguf: &Gguf<'_>) -> Result<()> {
     verify(gguf)?;
     let tensors: Vec<Tensor<'_>> = gguf.tensors().collect();
@@ -69,7 +70,7 @@ pub fn check(gguf: &Gguf<'_>) -> Result<()> {
 /// Returns true if all values are finite. Types without a decoder, such as integers, always are.
 fn is_finite(tensor: &Tensor<'_>) -> bool {
     let (elements, bytes) = tensor.kind.block();
-    let blocks = (PIECE / elements).max(1);
+    let blocks = (DECODED / elements).max(1);
     let mut values = vec![0.0; blocks * elements];
     tensor.data.chunks(blocks * bytes).all(|data| {
         let values = &mut values[..data.len() / bytes * elements];

@@ -1,4 +1,4 @@
-//! A long text for evaluating a model, split into chunks like in llama.cpp's tools.
+//! A long text for evaluating a model, split into chunks as in llama.cpp's tools.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::{output, text};
 /// Default chunk size in tokens.
 pub const DEFAULT_CHUNK: usize = 512;
 
-/// The tokens of a text. Tokens after the last complete chunk are not used.
+/// The tokens of a text in complete chunks.
 pub struct Corpus {
     pub tokens: Vec<TokenId>,
     /// Number of tokens per chunk.
@@ -22,7 +22,8 @@ pub struct Corpus {
 }
 
 impl Corpus {
-    /// Reads at most `limit` chunks of the file at `path`, without a newline at its end.
+    /// Reads at most `limit` chunks of the file at `path`. Drops a newline at the end of the file, and an incomplete
+    /// last chunk.
     pub fn read(path: &Path, tokenizer: &Tokenizer<'_, '_>, chunk: usize, limit: Option<usize>) -> Result<Self> {
         let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let text = text.strip_suffix(b"\n").unwrap_or(&text);
@@ -48,7 +49,7 @@ impl Corpus {
         self.tokens.len() / self.chunk
     }
 
-    /// The chunks as input for the model.
+    /// Returns the chunks, each with the BOS token as its first token if the vocabulary adds one.
     pub fn chunks(&self) -> impl Iterator<Item = Vec<TokenId>> {
         self.tokens.chunks_exact(self.chunk).map(|chunk| {
             let mut chunk = chunk.to_vec();
@@ -64,7 +65,7 @@ impl Corpus {
         if !output::watched() {
             return ProgressBar::hidden();
         }
-        let style = ProgressStyle::with_template("{bar:32} {pos}/{len} pieces {eta} {msg}");
+        let style = ProgressStyle::with_template("{bar:32} {pos}/{len} chunks {eta} {msg}");
         ProgressBar::new(self.count() as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
     }
 }

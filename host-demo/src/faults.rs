@@ -9,10 +9,10 @@ mod unix {
     use std::ptr::null_mut;
     use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-    /// Maximum number of mapped files that the handler knows; later ones are ignored.
+    /// Maximum number of registered mappings; later ones are not registered.
     const FILES: usize = 128;
 
-    /// Addresses of a mapping, and the message for a failed read.
+    /// Address range of a mapping, and the message that is printed if a read from it fails.
     struct Mapping {
         start: AtomicUsize,
         end: AtomicUsize,
@@ -38,7 +38,7 @@ mod unix {
         }
     }
 
-    /// Registers a mapping: a failure to read it will be reported with the file's name.
+    /// Registers a mapping, so that a failed read from it is reported with the file's name.
     pub fn mapped(bytes: &[u8], path: &Path) {
         let text = format!("error: {} was truncated while in use; run again with the complete file\n", path.display());
         let Ok(text) = CString::new(text) else { return };
@@ -53,7 +53,7 @@ mod unix {
         // SAFETY: the system passes a valid `info`. A message is a C string that is never freed.
         unsafe {
             let at = (*info).si_addr().addr();
-            // The newest first, because addresses may be reused.
+            // Search the newest mapping first: it may reuse the addresses of an older one.
             for mapping in MAPPINGS.iter().rev() {
                 if (mapping.start.load(Ordering::Acquire)..mapping.end.load(Ordering::Relaxed)).contains(&at) {
                     let message = mapping.message.load(Ordering::Relaxed);

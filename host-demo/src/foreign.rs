@@ -1,4 +1,4 @@
-//! Recognizes files and names that are not models to run, and names the command that helps.
+//! Recognizes files and paths that cannot be run as a model, and tells the user what to do with them.
 
 mod content;
 mod place;
@@ -24,7 +24,7 @@ pub fn quoted(path: &Path) -> String {
     if !text.is_empty() && text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
 
-/// The extension in lower case, or an empty text.
+/// The extension in lower case, or an empty string.
 fn extension(path: &Path) -> String {
     path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase()
 }
@@ -33,9 +33,9 @@ fn file_name(path: &Path) -> &str {
     path.file_name().and_then(OsStr::to_str).unwrap_or_default()
 }
 
-/// Says that an architecture is not supported, and names the most similar one.
+/// Returns the error message for an unsupported architecture, with the most similar supported one.
 pub fn architecture(name: &str) -> String {
-    /// Architectures of GGUF files that do not generate text.
+    /// Architectures of GGUF files for images, videos and speech, and what they make.
     const OTHERS: [(&[&str], &str); 3] = [
         (&["flux", "sd1", "sdxl", "sd3", "aura", "lumina2", "hidream", "qwen_image", "pig", "cow"], "makes images"),
         (&["wan", "ltxv", "hyvid", "cosmos"], "makes videos"),
@@ -64,7 +64,7 @@ fn nearest<'n>(name: &str, all: impl Iterator<Item = &'n str>) -> Option<&'n str
         .map(|(_, other)| other)
 }
 
-/// Replaces a command's error with a better one if its model file is GGUF, but not a model.
+/// Replaces a command's error if its model file is a GGUF file without a model to run, such as an adapter.
 pub fn explained(path: Option<&Path>, error: anyhow::Error) -> anyhow::Error {
     let why = || {
         let path = path?;
@@ -77,7 +77,7 @@ pub fn explained(path: Option<&Path>, error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// Describes a GGUF file that is not a model.
+/// Returns the error message for a GGUF file without a model to run, or `None` for a model.
 fn gguf(path: &Path, gguf: &Gguf<'_>) -> Option<String> {
     let text = |key: &str| match gguf.get(key) {
         Some(Value::Str(text)) => std::str::from_utf8(text).ok(),

@@ -31,11 +31,11 @@ pub struct Request<'a, 'w> {
     pub ignore_end: bool,
     /// A constraint on the output, with a mask cache for its grammar; needs `text`.
     pub constraint: Option<(Constraint<'a>, &'a mut Masks<'w>)>,
-    /// Tokens that are written as marks in the text, so that the parts of an answer can be told apart.
+    /// Special tokens that are written to the text as marks, which separate thoughts, tool calls and content.
     pub marks: Option<&'a Marks>,
-    /// The mark after which the constraint holds.
+    /// Waits for the mark after which the constraint applies.
     pub gate: Option<Gate>,
-    /// The budget of thoughts; needs `text`.
+    /// The limit on tokens of thoughts; needs `text`.
     pub thoughts: Option<ThoughtBudget>,
     /// Proposes tokens for speculative decoding.
     pub guesser: Option<Guesser<'a>>,
@@ -46,7 +46,7 @@ pub struct Request<'a, 'w> {
 impl Request<'_, '_> {
     fn is_end(&self, token: TokenId) -> bool {
         let is_own = || self.text.as_ref().is_some_and(|(tokenizer, _)| tokenizer.is_end(token));
-        // Within a grammar, an end token is the end of one of several messages.
+        // An end token before the end of the grammar ends one of several messages in the answer.
         let may_end = self.gate.is_some() || self.constraint.as_ref().is_none_or(|(grammar, _)| grammar.is_complete());
         self.stop_ids.contains(&token) || !self.ignore_end && may_end && is_own()
     }
@@ -83,9 +83,9 @@ pub struct Outcome {
     /// The new tokens, without the end token.
     pub ids: Vec<TokenId>,
     pub end: End,
-    /// True if the text matches the grammar, if there is one. A truncated text does not.
+    /// True if there is no grammar, or if the text matches all of it.
     pub is_whole: bool,
-    /// Number of prompt tokens that the session already had, and the time for the others.
+    /// Number of prompt tokens that the session already had, and the time to prefill the others.
     pub kept: usize,
     pub prefill: Duration,
     /// Number of passes after the prompt's, and their time including sampling.
@@ -121,7 +121,7 @@ pub fn run(
     }
 
     let mut stops = StopFilter::new(request.stops);
-    // The text that proposals are based on.
+    // The tokens that proposals are based on.
     let mut known = if request.guesser.is_some() { request.prompt.to_vec() } else { Vec::new() };
     let is_long = |ids: &[TokenId], limit: Option<usize>| limit.is_some_and(|limit| ids.len() >= limit);
     let start = Instant::now();
@@ -199,7 +199,7 @@ fn choose(
     }
 }
 
-/// Shows the text of a token. Returns whether it is the last one.
+/// Shows the text of a token. Returns the reason if generation ends with this token.
 fn take(
     token: TokenId,
     request: &mut Request<'_, '_>,

@@ -1,5 +1,5 @@
-//! Writing GGUF files: metadata and the tensor directory first, then the tensors' bytes as they come, then the hashes
-//! of the tensors into the metadata.
+//! Writes GGUF files: first the metadata and the tensor directory, then the tensors' bytes in order, and at last the
+//! tensors' hashes into the metadata.
 //!
 //! ```
 //! use std::io::{Cursor, Write};
@@ -15,7 +15,7 @@
 //! header.tensor("output_norm.weight", &[4], TensorType::F32)?;
 //!
 //! let mut tensors = header.write(Cursor::new(Vec::new()))?; // or a file
-//! // The bytes of all tensors in order, in pieces of any size; padding is put between them.
+//! // The bytes of all tensors in order, in chunks of any size. The writer adds the padding between tensors.
 //! for weight in 0..16u8 {
 //!     tensors.write_all(&f32::from(weight).to_le_bytes())?;
 //! }
@@ -68,7 +68,7 @@ impl Meta {
         Self::elements(ValueType::Str, len, &bytes)
     }
 
-    /// An array of `len` elements of one size that are encoded already.
+    /// An array of `len` elements of type `kind` whose encoding is `bytes`.
     pub(crate) fn raw_array(kind: ValueType, len: usize, bytes: &[u8]) -> Self {
         Self::elements(kind, len as u64, bytes)
     }
@@ -170,7 +170,7 @@ fn put_string(out: &mut Vec<u8>, string: &[u8]) {
 }
 
 const ALIGNMENT: &str = "general.alignment";
-/// Number of a piece of a split model, from 0; number of pieces; number of tensors in all of them.
+/// Keys in each file of a split model: index of the file, number of files, and number of tensors in all files.
 pub(crate) const SPLIT: [&str; 3] = ["split.no", "split.count", "split.tensors.count"];
 
 /// The header of a GGUF file: metadata and tensor directory.
@@ -205,8 +205,8 @@ impl Header {
         Self { keys: vec![], tensors: vec![], key_at: HashMap::new(), tensor_names: HashSet::new(), alignment: 32 }
     }
 
-    /// Sets a key. A key that exists keeps its position. [`HASHES_KEY`] and the keys of split models are ignored:
-    /// [`write`](Self::write) sets them, so wrong ones are never copied from another file.
+    /// Sets a key. A key that is already set keeps its position. [`HASHES_KEY`] and the keys of split models are
+    /// ignored: [`write`](Self::write) sets them, so wrong ones are never copied from another file.
     pub fn set(&mut self, key: &str, value: impl Into<Meta>) {
         if key == HASHES_KEY || SPLIT.contains(&key) {
             return;
@@ -262,8 +262,8 @@ impl Header {
         Ok(bytes)
     }
 
-    /// Writes the header to `out`. The returned writer takes the tensors' bytes, and stores their hashes in the header
-    /// when it is finished. If `out` cannot seek, as a pipe, the file has no hashes.
+    /// Writes the header to `out`. The returned writer takes the tensors' bytes, and [`finish`](Tensors::finish) stores
+    /// their hashes in the header. If `out` cannot seek (a pipe), the file has no hashes.
     ///
     /// # Errors
     ///
@@ -272,8 +272,8 @@ impl Header {
         self.write_split(vec![(out, self.tensors.len())])
     }
 
-    /// Like [`write`](Self::write), but to several files, as llama.cpp's `llama-gguf-split` does: each with a number of
-    /// tensors. The first has the keys, and the hashes of all tensors.
+    /// Like [`write`](Self::write), but splits the model into several files as llama.cpp's `llama-gguf-split` does.
+    /// Each file comes with its number of tensors. The first file has the keys, and the hashes of all tensors.
     ///
     /// # Errors
     ///
@@ -289,12 +289,12 @@ impl Header {
             if let Some(base) = base {
                 hashes = Some((base + hashes_at as u64, vec![self.directory_hash()]));
             }
-            later.push(Piece { out, header, sizes: own.iter().rev().map(|tensor| tensor.bytes).collect() });
+            later.push(PendingFile { out, header, sizes: own.iter().rev().map(|tensor| tensor.bytes).collect() });
             start += count;
         }
         ensure!(start == self.tensors.len() && pieces > 0, "the files have {start} of {} tensors", self.tensors.len());
         later.reverse();
-        let Piece { out, header, sizes } = later.pop().context("there is no file")?;
+        let PendingFile { out, header, sizes } = later.pop().context("there is no file")?;
         let mut tensors = Tensors {
             out,
             done: vec![],
@@ -313,8 +313,8 @@ impl Header {
         Ok(tensors)
     }
 
-    /// Returns a file with this header whose tensors are zeros, or `None` if the system has no memory for it. Only pages
-    /// that are read take memory.
+    /// Returns a file in memory with this header whose tensors are zeros, or `None` if the system has no memory for the
+    /// file. Only pages that are accessed take memory.
     ///
     /// # Errors
     ///
@@ -331,19 +331,20 @@ impl Header {
         Ok(Some(file))
     }
 
-    /// The header of a piece, and the position of the hashes in it.
-    fn header(&self, number: usize, pieces: usize, own: &[Entry], hashed: bool) -> Result<(Vec<u8>, usize)> {
+    /// Encodes the header of file `number` of `files`, with the tensors `own`. Also returns the offset of the hashes in
+    /// it.
+    fn header(&self, number: usize, files: usize, own: &[Entry], hashed: bool) -> Result<(Vec<u8>, usize)> {
         let mut keys: Vec<(&str, Meta)> = vec![];
         if number == 0 {
             keys.extend(self.keys.iter().map(|(key, value)| (key.as_str(), value.clone())));
         } else if let Some((key, value)) = self.key_at.get(ALIGNMENT).and_then(|at| self.keys.get(*at)) {
             keys.push((key.as_str(), value.clone()));
         }
-        if pieces > 1 {
+        if files > 1 {
             let [no, count, tensors] = SPLIT;
-            let few = || format!("{pieces} pieces are more than a split model can have");
+            let few = || format!("{files} pieces are more than a split model can have");
             keys.push((no, u16::try_from(number).with_context(few)?.into()));
-            keys.push((count, u16::try_from(pieces).with_context(few)?.into()));
+            keys.push((count, u16::try_from(files).with_context(few)?.into()));
             keys.push((tensors, i32::try_from(self.tensors.len())?.into()));
         }
         let hashes = self.tensors.len() + 1;
@@ -370,7 +371,7 @@ impl Header {
         Ok((bytes, hashes_at))
     }
 
-    /// The offset of the tensor after `tensor`.
+    /// The offset of the tensor after `tensor`, which is at `offset`.
     fn after(&self, offset: u64, tensor: &Entry) -> Result<u64> {
         let end = offset.checked_add(tensor.bytes).and_then(|end| end.checked_next_multiple_of(self.alignment));
         end.context("the tensors together are larger than any file")
@@ -385,7 +386,7 @@ impl Header {
         let mut pieces: Vec<usize> = vec![];
         let mut rest = &self.tensors[..];
         while !rest.is_empty() || pieces.is_empty() {
-            // With the keys of split models, whose length does not depend on the number of pieces.
+            // Size with the keys of split models, which is the same for any number of files above 1.
             let number = pieces.len().min(1);
             let empty = self.header(number, 2, &[], number == 0)?.0.len() as u64;
             let (mut count, mut entries, mut data) = (0, 0, 0);
@@ -416,7 +417,7 @@ impl Header {
         Ok(pieces)
     }
 
-    /// Element 0 of the hashes.
+    /// The hash of the tensor directory, which is element 0 of the hashes.
     fn directory_hash(&self) -> u64 {
         let mut hash = Xxh64::new();
         for tensor in &self.tensors {
@@ -427,12 +428,12 @@ impl Header {
     }
 }
 
-/// A file that is not yet begun.
+/// A file that has not been started.
 #[derive(Debug)]
-struct Piece<W> {
+struct PendingFile<W> {
     out: W,
     header: Vec<u8>,
-    /// Sizes of its tensors, in reverse order.
+    /// Sizes of the file's tensors, in reverse order.
     sizes: Vec<u64>,
 }
 
@@ -443,7 +444,7 @@ pub struct Tensors<W> {
     /// The files before the current one.
     done: Vec<W>,
     /// The files after the current one, in reverse order.
-    later: Vec<Piece<W>>,
+    later: Vec<PendingFile<W>>,
     alignment: u64,
     /// Sizes of the current file's tensors after the current one, in reverse order.
     sizes: Vec<u64>,
@@ -455,18 +456,18 @@ pub struct Tensors<W> {
     written: u64,
     /// Hash of the current tensor's bytes so far.
     hash: Option<Xxh64>,
-    /// Position of the hashes in the first file, and the finished ones.
+    /// Position of the hashes in the first file, and the hashes of all finished tensors.
     hashes: Option<(u64, Vec<u64>)>,
 }
 
 impl<W: Write + Seek> Tensors<W> {
-    /// Writes the hashes. Returns the finished file, the last if there are several.
+    /// Writes the hashes. Returns the finished file, or the last one of several.
     ///
     /// # Errors
     ///
-    /// If bytes of tensors are missing, and errors of the writer.
+    /// An error if bytes of tensors are missing, and errors of the file.
     pub fn finish(mut self) -> Result<W> {
-        let later = self.later.iter().flat_map(|piece| &piece.sizes);
+        let later = self.later.iter().flat_map(|file| &file.sizes);
         let missing = self.left + self.sizes.iter().chain(later).sum::<u64>();
         ensure!(missing == 0, "{missing} bytes of tensors were not written");
         if let Some((at, hashes)) = &self.hashes {
@@ -499,7 +500,7 @@ impl<W: Write> Tensors<W> {
         self.put(&vec![0; padding as usize])
     }
 
-    /// Moves on to the next tensor that has bytes once the current one is complete.
+    /// Once the current tensor is complete, moves on to the next tensor that has bytes.
     fn next(&mut self) -> io::Result<()> {
         while self.left == 0 {
             if let (Some(hash), Some((_, hashes))) = (self.hash.take(), &mut self.hashes) {
@@ -508,7 +509,7 @@ impl<W: Write> Tensors<W> {
             self.pad()?;
             if let Some(size) = self.sizes.pop() {
                 (self.left, self.hash) = (size, Some(Xxh64::new()));
-            } else if let Some(Piece { out, header, sizes }) = self.later.pop() {
+            } else if let Some(PendingFile { out, header, sizes }) = self.later.pop() {
                 self.done.push(std::mem::replace(&mut self.out, out));
                 (self.sizes, self.at) = (sizes, 0);
                 self.put(&header)?;
@@ -595,7 +596,7 @@ mod tests {
         assert_eq!(copy.keys, header.keys);
     }
 
-    /// For every maximum size: no piece is larger, and the pieces together have all tensors.
+    /// Tries every maximum size: no file is larger, and the files together have all tensors.
     #[test]
     fn pieces_are_at_most_as_large_as_asked() {
         let mut header = Header::new();

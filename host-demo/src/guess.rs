@@ -31,7 +31,7 @@ impl<'g> Guesser<'g> {
         Self::new(Box::new(|text, most| Ok(lookup(text, most).to_vec())), most)
     }
 
-    /// The logits for the next token. Before the first token they are those of the session.
+    /// The logits for the next token. Before the first call of `decode` they are those of the session.
     pub fn logits<'l>(&'l mut self, session: &'l mut Session<'_, '_>) -> &'l mut [f32] {
         if self.run.is_empty() { session.logits_mut() } else { &mut self.logits }
     }
@@ -42,7 +42,7 @@ impl<'g> Guesser<'g> {
     }
 
     /// Computes the logits after the last token of `text`. Runs a pass only if that token was not proposed. Returns
-    /// whether it was.
+    /// whether the token was proposed.
     pub fn decode(&mut self, session: &mut Session<'_, '_>, text: &[TokenId]) -> Result<bool> {
         let Some(&token) = text.last() else { return Ok(false) };
         let is_hit = self.run.get(self.right) == Some(&token);
@@ -85,7 +85,7 @@ impl<'m, 'w> Draft<'m, 'w> {
         Self { session, read: Vec::new() }
     }
 
-    /// Returns the most probable continuation of a text.
+    /// Returns the greedy continuation of a text, at most `most` tokens.
     pub fn guess(&mut self, text: &[TokenId], most: usize) -> Result<Vec<TokenId>> {
         let Self { session, read } = self;
         let most = most.min((session.context() + 1).saturating_sub(text.len()));

@@ -1,5 +1,5 @@
-//! Signals that end the process. Ctrl-C: the first one asks a command that checks [`asked`] to finish. A second one, or the first one in any other
-//! command, ends the process and removes unfinished files. SIGTERM and SIGHUP do so at once.
+//! Handles the signals that end the process. The first Ctrl-C asks a command that checks [`asked`] to finish. A second
+//! Ctrl-C, the first one in any other command, SIGTERM and SIGHUP remove unfinished files and end the process.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,8 +28,9 @@ pub fn prepare() {
     });
 }
 
-/// From now on Ctrl-C, SIGTERM and SIGHUP call `clean_up`, which removes unfinished files, before they end the process.
-/// Writers call this before they create a file; commands without files, such as the server, keep their own handling.
+/// Makes Ctrl-C, SIGTERM and SIGHUP call `clean_up`, which removes unfinished files, before they end the process.
+/// Writers of files call this function before they create a file; commands without files, such as the server, handle
+/// the signals themselves.
 pub fn clean_up_on_signals(clean_up: fn()) {
     CLEAN_UP.get_or_init(|| {
         // If this fails, the signals keep their default behaviour.
@@ -71,7 +72,7 @@ fn watch_signals() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Returns true if the process was started with the signal ignored. Only Linux tells; elsewhere the answer is false.
+/// Returns true if the process was started with the signal ignored. Returns false on systems other than Linux.
 #[cfg(unix)]
 fn is_ignored(kind: tokio::signal::unix::SignalKind) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -84,9 +85,9 @@ fn watch_signals() -> std::io::Result<()> {
     Ok(())
 }
 
-/// From now on Ctrl-C sets [`asked`].
+/// Makes Ctrl-C set [`asked`] instead of ending the process.
 ///
-/// Only commands that check [`asked`] between tokens call this. A command that waits for input should just end.
+/// For commands that check [`asked`] between tokens. While a command waits for input, Ctrl-C should end the process.
 pub fn listen() {
     LISTENING.store(true, Ordering::Relaxed);
 }
@@ -96,7 +97,7 @@ pub fn asked() -> bool {
     ASKED.load(Ordering::Relaxed)
 }
 
-/// Ctrl-C was handled: from now on it ends the process again.
+/// Makes Ctrl-C end the process again, after it was handled.
 pub fn answered() {
     LISTENING.store(false, Ordering::Relaxed);
     ASKED.store(false, Ordering::Relaxed);

@@ -1,9 +1,9 @@
-//! Model files in large pages.
+//! Holds model files in large pages.
 //!
-//! Decoding reads every weight for every token. From pages of 4 KB, walking the page tables takes about a third of
-//! that time under a hypervisor, and the page cache of most file systems has no larger ones. [`LargePages`] holds a
-//! file in anonymous memory of 2 MB pages: copied before it is used, or copied in the background while it is used.
-//! The bytes are the same all the time.
+//! Decoding reads every weight for every token. With pages of 4 KB, page table walks take about a third of the decoding
+//! time under a hypervisor, and most file systems have no larger pages in the page cache. [`LargePages`] copies a file
+//! to anonymous memory of 2 MB pages, before the file is used or in the background while it is used. Readers see the
+//! same bytes at all times.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -20,10 +20,10 @@ use std::time::Duration;
 const LARGE: usize = 2 << 20;
 /// Size of the smallest page that Linux uses.
 const SMALLEST: usize = 4 << 10;
-/// Bytes that are copied at a time.
+/// Number of bytes that are copied at a time.
 const CHUNK: usize = 16 * LARGE;
-/// Time to wait before copying in the background, from the start or from the last growth of the file's part in the page
-/// cache. A run that ends before then does not pay for the copy.
+/// The copy in the background starts when the number of the file's pages in the page cache has not grown for this time.
+/// A run that ends before then does not pay for the copy.
 const DELAY: Duration = Duration::from_millis(400);
 
 /// The bytes of a file, at an address that is a multiple of 2 MB.
@@ -120,7 +120,8 @@ impl Job {
         }
     }
 
-    /// Number of the file's pages in the page cache. Linux reports all pages of a file that the user neither owns nor may write.
+    /// Number of the file's pages in the page cache. For a file that the user neither owns nor may write, Linux reports
+    /// all pages as cached.
     fn cached(&self) -> usize {
         let mut pages = vec![0; self.len.div_ceil(SMALLEST)];
         // SAFETY: the file is mapped at `start`, and `pages` has a byte for each page, or more if pages are larger.
@@ -153,13 +154,13 @@ struct Aligned {
     len: usize,
 }
 
-// SAFETY: the memory belongs to this value and has no thread.
+// SAFETY: the memory belongs to this value and is not tied to a thread.
 unsafe impl Send for Aligned {}
 // SAFETY: shared references only read it.
 unsafe impl Sync for Aligned {}
 
 impl Aligned {
-    /// Reserves whole large pages for `len` bytes, without access.
+    /// Reserves the addresses of whole large pages for `len` bytes. Accesses fail until they are mapped.
     fn reserve(len: usize) -> io::Result<Self> {
         let all = len
             .checked_next_multiple_of(LARGE)
@@ -201,7 +202,7 @@ impl Aligned {
         Ok(range)
     }
 
-    /// Writable memory for large pages.
+    /// Allocates zeroed, writable memory in large pages.
     fn anonymous(len: usize) -> io::Result<Self> {
         let range = Self::reserve(len)?;
         // SAFETY: the range belongs to this value.
@@ -218,7 +219,7 @@ impl Aligned {
         self.at.addr()
     }
 
-    /// Number of bytes of its large pages.
+    /// Size in bytes, rounded up to whole large pages.
     fn size(&self) -> usize {
         self.len.next_multiple_of(LARGE)
     }
@@ -229,7 +230,7 @@ impl Aligned {
         unsafe { std::slice::from_raw_parts_mut(self.at.cast(), self.len) }
     }
 
-    /// Moves the memory to `to`, read-only, in place of the mapping there.
+    /// Makes the memory read-only and moves it to the address `to`, where it replaces the file's mapping.
     fn move_to(self, to: usize) -> io::Result<()> {
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
         // SAFETY: the memory belongs to this value. `to` is the start of a large page of the mapping of the file that `Job`

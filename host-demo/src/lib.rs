@@ -1,14 +1,14 @@
 //! The std companion of [`arenite`]: models for programs with an operating system.
 //!
-//! - [`Loaded`]: a model that owns its file, memory and threads. It continues texts, holds conversations, and gives
-//!   values of a JSON schema, embeddings and rankings.
+//! - [`Loaded`]: a model that owns its file, memory and threads. It continues texts, holds conversations, generates
+//!   JSON that matches a schema, and computes embeddings and rankings.
 //! - [`grammar`]: compiles JSON schemas and GBNF for [`arenite::grammar`].
 //! - [`gguf_writer`]: writes GGUF files.
 //! - [`main`]: the command line `arenite`, described in `host-demo/README.md`.
 #![deny(unsafe_code)]
 // Printing macros panic if a pipe was closed; use `output` instead.
 #![warn(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used, clippy::expect_used)]
-// Items that are public only for `untrusted`.
+// Many items are public only because `untrusted` re-exports them.
 #![allow(missing_docs, clippy::missing_errors_doc)]
 
 mod adapters;

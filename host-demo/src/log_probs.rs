@@ -12,7 +12,7 @@ use arenite::TokenId;
 
 const SHORT: &str = "the file of log-probabilities is truncated; make one with --save-logits";
 const MAGIC: &[u8; 8] = b"_logits_";
-/// Log-probabilities this far below the largest one are all stored as the same value.
+/// Log-probabilities this far or further below the largest one are all stored as the same value.
 const DEPTH: f32 = 16.0;
 
 /// Number of `u16` in a record, padded to an even count.
@@ -67,7 +67,7 @@ impl Head {
     }
 }
 
-/// Log-probabilities of a vocabulary in their stored form.
+/// Quantized log-probabilities of a vocabulary: token `i` has `least + step * steps[i]`.
 pub struct Record {
     step: f32,
     least: f32,
@@ -144,7 +144,8 @@ mod tests {
         for (id, &logit) in (0..4).zip(&logits) {
             assert!((back.log_prob(id) - (f64::from(logit) - sum.ln())).abs() < 2e-4, "{id}");
         }
-        // Against itself only the rounding remains, half a step. Against another one the definition applies.
+        // The same logits diverge by rounding only, at most half a step. Uniform logits diverge by `entropy +
+        // 5f64.ln()`.
         let (itself, same) = back.divergence(&logits);
         assert!(itself.abs() < f64::from(DEPTH) / 65535.0 / 2.0 && same, "{itself}");
         let (uniform, same) = back.divergence(&[0.0; 5]);

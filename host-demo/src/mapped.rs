@@ -8,7 +8,7 @@ use memmap2::Mmap;
 
 use crate::faults;
 
-/// Maps a file. Pages are read on first use and stay in the page cache.
+/// Maps a file read-only. Pages are read on first use and stay in the page cache.
 pub fn map(path: &Path) -> Result<Mmap> {
     // Checked before opening, because opening a pipe would wait for a writer.
     let kind = std::fs::metadata(path)?;
@@ -24,8 +24,8 @@ pub fn map(path: &Path) -> Result<Mmap> {
     let file = File::open(path)?;
     let map = map_read_only(&file)?;
     faults::mapped(&map, path);
-    // Asks for large pages in the page cache, which not every file system supports. Decoding reads every weight for
-    // every token, and walking the tables of small pages costs a quarter of the speed.
+    // Ask for large pages in the page cache, which not every file system supports. Decoding reads every weight for
+    // every token, and with small pages the page table walks cost a quarter of the speed.
     #[cfg(target_os = "linux")]
     let _ = map.advise(memmap2::Advice::HugePage); // only a hint: failure is harmless
     Ok(map)

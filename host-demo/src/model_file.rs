@@ -26,11 +26,12 @@ static TRANSLATOR: &[u8] = include_bytes!("../models/translator.gguf");
 /// A model's bytes and its name in messages.
 pub struct ModelFile {
     name: String,
-    /// The bytes of each of `held`. They borrow from it, so they never leave with a longer life than `self`.
+    /// The bytes of each element of `held`, from which they borrow: no method returns them with a longer lifetime than
+    /// that of `self`.
     pieces: Vec<&'static [u8]>,
     /// The files; several for a split model.
     held: Vec<Bytes>,
-    /// True if all weights are checked for NaN and infinity.
+    /// True if [`parse`](Self::parse) looks for NaN and infinity in all weights.
     check: bool,
 }
 
@@ -51,7 +52,7 @@ pub struct Source<'a> {
     pub tokenizer: Option<&'a Path>,
     /// Look for NaN and infinity in all weights.
     pub check: bool,
-    /// How the file is held in memory.
+    /// How to hold the file in memory.
     pub load: Load,
 }
 
@@ -73,10 +74,10 @@ impl<'a> From<&'a str> for Source<'a> {
     }
 }
 
-/// How a model's file is held in memory.
+/// How to hold a model's file in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Load {
-    /// Copy large models in the background where memory allows, map others.
+    /// Map the file, and copy a large model in the background if memory allows.
     Auto,
     /// Map the file.
     #[default]
@@ -155,7 +156,7 @@ impl ModelFile {
         &self.name
     }
 
-    /// Bytes of all files.
+    /// Total size of all files in bytes.
     #[allow(clippy::len_without_is_empty)] // a model file is never empty
     pub fn len(&self) -> usize {
         self.pieces.iter().map(|piece| piece.len()).sum()
@@ -236,17 +237,17 @@ impl Deref for Bytes {
     }
 }
 
-/// Models below this size are not copied by `auto`: few pages are enough for them.
+/// Size in bytes below which `auto` only maps a model, because small pages cost little there.
 #[cfg(target_os = "linux")]
 const SMALL: usize = 64 << 20;
 
-/// The way to load a model of `len` bytes: `auto` maps it if it is small or if memory is short.
+/// Turns `auto` into `Map` if the model, of `len` bytes, is small or if memory is short.
 #[cfg(target_os = "linux")]
 fn way_to_load(load: Load, len: usize) -> Result<Load> {
     Ok(if load == Load::Auto && (len < SMALL || available() < 2 * len) { Load::Map } else { load })
 }
 
-/// Holds a mapped file as the user asked; `auto` copies it in the background.
+/// Returns the mapping itself for `Map`, otherwise a copy in large pages, which `Auto` makes in the background.
 #[cfg(target_os = "linux")]
 fn loaded(path: &Path, map: Mmap, load: Load) -> Result<Bytes> {
     let len = map.len();
@@ -262,7 +263,7 @@ fn loaded(path: &Path, map: Mmap, load: Load) -> Result<Bytes> {
     Ok(Bytes::Large(pages))
 }
 
-/// Bytes of memory that the system can give without swapping; 0 if it does not say.
+/// Number of bytes that the system can allocate without swapping; 0 if unknown.
 #[cfg(target_os = "linux")]
 fn available() -> usize {
     let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -271,7 +272,7 @@ fn available() -> usize {
     kilobytes.unwrap_or(0).saturating_mul(1024)
 }
 
-/// This system has only one way to load a file.
+/// Other systems than Linux always map the file.
 #[cfg(not(target_os = "linux"))]
 fn way_to_load(load: Load, _: usize) -> Result<Load> {
     ensure!(load != Load::Copy, "--load copy needs Linux; leave it out");

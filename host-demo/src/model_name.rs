@@ -1,7 +1,7 @@
-//! Splits a model's name into its parts, by the rules of llama.cpp's package `gguf`:
-//! `Llama-3.2-1B-Instruct` has the base `Llama-3.2`, the size `1B` and the finetune `Instruct`.
+//! Splits a model's name into components, by the rules of llama.cpp's package `gguf`: `Llama-3.2-1B-Instruct` has the
+//! base name `Llama-3.2`, the size `1B` and the finetune `Instruct`.
 
-/// Parts of a model's name.
+/// Components of a model's name.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Components {
     name: Option<String>,
@@ -12,7 +12,7 @@ pub struct Components {
     size: Option<String>,
 }
 
-/// Roles of a part of a name. A part can have several.
+/// Roles of a part of a name. Parts are separated by dashes, and a part can have several roles.
 #[derive(Clone, Copy, Default)]
 struct Roles {
     base: bool,
@@ -59,7 +59,7 @@ impl Components {
         }
         let (finetune, version) = (joined(|roles| roles.finetune), joined(|roles| roles.version && !roles.base));
         let size = (!sizes.is_empty()).then(|| sizes.join("-"));
-        // A name without finetune, version and size may be anything: it is not a base name.
+        // A name that has neither finetune, version nor size has no base name.
         let named = finetune.is_some() || version.is_some() || size.is_some();
         Self {
             name: Some(title(name)),
@@ -117,7 +117,8 @@ fn mark_base(parts: &mut [(String, Roles)]) {
     }
 }
 
-/// Normalizes a size. Also returns true if it is far from the number of weights: then it is probably a context length.
+/// Normalizes a size. Also returns whether the size is probably a context length, because it is far from the number of
+/// weights.
 fn size_of(part: &str, weights: u64) -> (String, bool) {
     let mut size: Vec<char> = part.replace('_', ".").chars().collect();
     if let [.., unit, last] = size[..]
@@ -146,7 +147,7 @@ fn size_of(part: &str, weights: u64) -> (String, bool) {
     (size.into_iter().collect(), false)
 }
 
-/// True for numbers with points between them.
+/// Returns true for numbers with points between them, such as `3.2`.
 fn is_version(text: &str) -> bool {
     text.split('.').all(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }

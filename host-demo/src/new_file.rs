@@ -14,8 +14,8 @@ use crate::interrupt;
 const BUFFER: usize = 1 << 20;
 
 /// A file that is being written. The bytes go to a temporary file in the same directory, which replaces the old file in
-/// [`finish`](Self::finish). The old file may be read until then. Devices and pipes are written
-/// directly, and symbolic links are kept.
+/// [`finish`](Self::finish). Until then the old file can be read. Devices and pipes are written directly. A symbolic
+/// link is kept; the file that it points to is replaced.
 pub struct NewFile {
     /// The path as the user gave it, for messages.
     path: PathBuf,
@@ -74,7 +74,7 @@ impl NewFile {
         }
     }
 
-    /// Moves the file to its path, after all of it has reached the disk.
+    /// Moves the file to its path, after all of its bytes have reached the disk.
     pub fn finish(self) -> Result<()> {
         let Self { path, to } = self;
         let finish = || -> io::Result<()> {
@@ -204,12 +204,12 @@ fn followed(path: &Path) -> io::Result<PathBuf> {
 /// Temporary files to be removed if the process ends early.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// An entry of that list.
+/// An entry of [`UNFINISHED`].
 struct Unfinished(PathBuf);
 
 impl Unfinished {
-    /// Creates a temporary file and its entry. The list is locked meanwhile: a signal between the two would leave the
-    /// file behind.
+    /// Creates a temporary file and its entry. The list is locked meanwhile: without the lock, a signal after the
+    /// file's creation and before its entry would leave the file behind.
     fn create(create: impl FnOnce() -> io::Result<NamedTempFile>) -> io::Result<(NamedTempFile, Self)> {
         interrupt::clean_up_on_signals(abandon_all);
         let mut files = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -228,7 +228,8 @@ impl Drop for Unfinished {
     }
 }
 
-/// Removes all temporary files, because the process is about to end. No other can be created afterwards.
+/// Removes all temporary files, because the process is about to end. The list stays locked, so that no further file is
+/// created.
 fn abandon_all() {
     let files = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
     for file in files.iter() {

@@ -1,4 +1,4 @@
-//! Writing a model, which must open again.
+//! Writes models, and checks that they can be opened.
 
 use std::path::Path;
 
@@ -9,13 +9,14 @@ use arenite::tokenizer::Tokenizer;
 use crate::model_file::ModelFile;
 use crate::new_file::{self, NewFile};
 
-/// Writes a model to `path`: what `write` puts out, if this program can open it again.
+/// Writes the model that `write` produces to `path`, if this program can open the model.
 pub fn write_model(path: &Path, write: impl FnOnce(&mut NewFile) -> Result<()>) -> Result<()> {
     let refused = "the converted model cannot be opened: what it was made from is at fault";
     new_file::write_checked(path, write, |path| opens(path).context(refused))
 }
 
-/// As [`write_model`], but a model of an architecture that other programs run is written, too, with a line that says so.
+/// Like [`write_model`], but also writes a model whose architecture is not supported, which other programs may run.
+/// Returns a note about it.
 pub fn write_converted(path: &Path, write: impl FnOnce(&mut NewFile) -> Result<()>) -> Result<Option<String>> {
     let mut note = None;
     new_file::write_checked(path, write, |path| match opens(path) {

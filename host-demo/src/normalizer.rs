@@ -1,6 +1,7 @@
-//! Normalizers: conversions of a text before it is tokenized. The host applies them, because the core lacks the tables.
+//! Normalizers: conversions of a text before it is tokenized. The host applies them, because the core has no Unicode
+//! tables.
 //!
-//! Source: the normalizers of Hugging Face's `tokenizers`, whose names are also the names in files.
+//! Source: the normalizers of Hugging Face's `tokenizers`. GGUF files use the same names.
 
 use std::borrow::Cow;
 
@@ -12,7 +13,7 @@ use arenite::tokenizer::{Encode, TokenType, Tokenizer};
 use unicode_normalization::char::is_combining_mark;
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
-/// The key in a GGUF file. Its value is a list of names, separated by commas.
+/// The key in a GGUF file whose value is the list of steps: names, separated by commas.
 pub const KEY: &str = "tokenizer.ggml.normalizer.steps";
 
 /// A conversion of a text.
@@ -44,7 +45,7 @@ impl Step {
         Self::ALL.into_iter().find(|step| step.name() == name)
     }
 
-    /// Returns true if the step neither makes nor removes spaces, so that it may also come after spaces were replaced.
+    /// Returns true if the step neither adds nor removes spaces, so that it may also run after spaces were replaced.
     pub fn keeps_spaces(self) -> bool {
         !matches!(self, Self::Nfkc | Self::Nfkd)
     }
@@ -68,7 +69,7 @@ pub fn apply(steps: &[Step], text: &str) -> String {
 }
 
 /// Applies the vocabulary's steps to a text. As in Hugging Face's tokenizers, control tokens stay as they are, and the
-/// texts between them are converted separately. Bytes that are not UTF-8 stay.
+/// texts between them are converted separately. Bytes that are not UTF-8 stay as they are.
 pub fn normalized<'t>(tokenizer: &Tokenizer<'_, '_>, text: &'t [u8], how: Encode) -> Result<Cow<'t, [u8]>> {
     let steps = steps(tokenizer.normalizer())?;
     let is_nfc = || text.utf8_chunks().all(|chunk| is_nfc_quick(chunk.valid().chars()) == IsNormalized::Yes);
@@ -111,7 +112,7 @@ pub fn note(gguf: &Gguf<'_>) -> Option<String> {
     let steps = String::from_utf8_lossy(steps);
     (!steps.is_empty()).then(|| {
         format!(
-            "tokenizer: texts are first converted by {steps}. This program does so; a program on a device must do so \
+            "tokenizer: texts are first converted by {steps}. This program converts them; a program on a device must do so \
              itself, or texts that the conversion changes get other tokens."
         )
     })

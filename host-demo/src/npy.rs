@@ -25,7 +25,7 @@ pub fn header(out: &mut impl Write, shape: &[usize]) -> io::Result<()> {
         dims.truncate(dims.trim_end_matches(", ").len());
     }
     let dict = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}), }}", dims.trim_end());
-    // Magic, version, length and text with its final newline are padded to a multiple of 64 bytes.
+    // The header, from the magic bytes to the final newline, is padded to a multiple of 64 bytes.
     let before = 10;
     let total = (before + dict.len() + 1).next_multiple_of(64);
     let length = u16::try_from(total - before).map_err(|_| io::Error::other("too many dimensions for a .npy file"))?;

@@ -1,4 +1,4 @@
-//! A model's file, with everything that is read from it, and the threads that run it.
+//! An opened model: its file, the values that are read from the file, and the threads that run the model.
 
 use anyhow::{Context, Result, anyhow};
 use arenite::tokenizer::Tokenizer;
@@ -11,14 +11,14 @@ use crate::model_file::ModelFile;
 use crate::runtime::{self, Memory, RunOptions};
 use crate::{text, workers};
 
-/// A model that is ready to run: its file, its parts, and the options and threads to run it with.
+/// A model that is ready to run, with the options and threads to run it with.
 pub struct OpenModel {
     cell: Cell,
     pub options: RunOptions,
     workers: Box<dyn Workers + Send>,
 }
 
-/// The memory that the parts of a model borrow.
+/// The memory that [`Parsed`] borrows from.
 struct Files {
     model: ModelFile,
     lora: AdapterFiles,
@@ -26,8 +26,8 @@ struct Files {
     index: MutBorrow<Vec<u8>>,
 }
 
-/// The parts of a model, read from its files.
-struct Parts<'f> {
+/// The values that are read from the files of a model.
+struct Parsed<'f> {
     gguf: Gguf<'f>,
     model: Model<'f>,
     tokenizer: Result<Tokenizer<'f, 'f>>,
@@ -40,11 +40,11 @@ self_cell!(
     struct Cell {
         owner: Files,
         #[covariant]
-        dependent: Parts,
+        dependent: Parsed,
     }
 );
 
-impl<'f> Parts<'f> {
+impl<'f> Parsed<'f> {
     fn read(files: &'f Files) -> Result<Self> {
         let named = || files.model.name().to_owned();
         let gguf = files.model.parse()?;
@@ -60,7 +60,7 @@ impl OpenModel {
     pub fn new(file: ModelFile, options: RunOptions) -> Result<Self> {
         let lora = AdapterFiles::open(&options.lora)?;
         let cell =
-            Cell::try_new(Files { model: file, lora, index: MutBorrow::new(Vec::new()) }, |files| Parts::read(files))?;
+            Cell::try_new(Files { model: file, lora, index: MutBorrow::new(Vec::new()) }, |files| Parsed::read(files))?;
         let workers = workers::start(options.threads);
         Ok(Self { cell, options, workers })
     }
@@ -106,7 +106,7 @@ impl OpenModel {
         runtime::context(&self.options, self.model(), needed)
     }
 
-    /// The plan's options for a context of that many positions.
+    /// The options of a plan for `context` positions.
     pub fn plan_options(&self, context: usize) -> Options {
         let RunOptions { batch, kv, .. } = self.options;
         let kv = runtime::kv(kv, self.gguf());
@@ -123,7 +123,7 @@ impl OpenModel {
     pub fn session<'a>(&'a self, memory: &'a mut Memory, plan: Plan) -> Result<Session<'a, 'a>> {
         let session = memory.session(self.model(), plan)?;
         let mut session = session.with_kernels(self.options.kernels).with_workers(self.workers());
-        let Parts { adapters, scales, .. } = self.cell.borrow_dependent();
+        let Parsed { adapters, scales, .. } = self.cell.borrow_dependent();
         if !adapters.is_empty() {
             session = session.with_adapters(adapters)?;
             session.adapt(scales)?;
@@ -135,7 +135,7 @@ impl OpenModel {
     pub fn engine<'a>(&'a self, memory: &'a mut Memory, plan: Plan) -> Result<Engine<'a, 'a>> {
         let engine = memory.engine(self.model(), plan)?;
         let engine = engine.with_kernels(self.options.kernels).with_workers(self.workers());
-        let Parts { adapters, .. } = self.cell.borrow_dependent();
+        let Parsed { adapters, .. } = self.cell.borrow_dependent();
         Ok(if adapters.is_empty() { engine } else { engine.with_adapters(adapters)? })
     }
 }

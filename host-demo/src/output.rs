@@ -1,4 +1,5 @@
-//! Standard output and error, without the panics of `println!`, and safe for terminals.
+//! Writes to standard output and standard error. A failed write is an error instead of a panic, and a terminal is
+//! protected from control characters.
 //!
 //! Text from models and names in files may contain anything. On a terminal, control characters other than newline and
 //! tab, and characters that change the writing direction, are shown escaped. Pipes get the bytes unchanged, and so do
@@ -128,7 +129,7 @@ fn steers(c: char) -> bool {
         | '\u{2066}'..='\u{2069}')
 }
 
-/// Returns whether standard error is a terminal.
+/// Returns whether standard error is a terminal, so that progress can be shown on it.
 pub fn watched() -> bool {
     io::stderr().is_terminal()
 }
@@ -146,13 +147,13 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// An error and its causes on one line.
+/// Formats an error and its causes on one line.
 pub fn words(error: &anyhow::Error) -> String {
     one_line(&error.chain().map(in_words).collect::<Vec<_>>().join(": "))
 }
 
-/// The message of a cause, with advice where the system gives only an error code, and in terms of this program's
-/// options where the core speaks of its interface.
+/// Returns the message of a cause. Adds advice to the system's error codes, and puts the core's errors in terms of this
+/// program's options.
 fn in_words(cause: &(dyn std::error::Error + 'static)) -> String {
     use arenite::Error;
     use io::ErrorKind as Io;
@@ -195,7 +196,8 @@ pub fn usage(wrong: &str) -> ExitCode {
 /// Prints the requested help, or an error about the command line on one line.
 pub fn usage_error(told: &clap::Error) -> ExitCode {
     use clap::error::ErrorKind;
-    // Requested help is written to stdout, and a failed write is an error. Help for a missing command: stderr.
+    // Help that was requested goes to stdout, where a failed write is an error. Help because of a missing command goes
+    // to stderr.
     if !told.use_stderr() {
         let written = told.print().and_then(|()| io::stdout().flush());
         return match written {

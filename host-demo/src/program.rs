@@ -1,4 +1,4 @@
-//! Flash size of a microcontroller program, without the model.
+//! Computes the flash size of a microcontroller program, without the model.
 
 use std::collections::BTreeSet;
 
@@ -53,17 +53,19 @@ impl Target {
 
 /// Measured sizes, one per line.
 ///
-/// `program TARGET LEVEL BYTES` is the flash size of `tests/boards/fit`, a program that tells a story, with the features
-/// [`INCLUDED`]. `feature NAME BYTES` is the size that a feature adds to it for `thumbv7em` at level `s`, and `speed NAME BYTES` the
-/// same at level `3`, if it was measured. `index BYTES` is the size of the code that builds the tokenizer's index, which a packed
-/// model does not need. `.ci/boards sizes` measures these sizes and writes them here.
+/// `program TARGET LEVEL BYTES` is the flash size of `tests/boards/fit`, a program that tells a story, with the
+/// features [`INCLUDED`]. `feature NAME BYTES` is the size that a feature adds to this program for `thumbv7em` at level
+/// `s`, and `speed NAME BYTES` the size that it adds at level `3`, if that was measured. `index BYTES` is the size of
+/// the code that builds the tokenizer's index, which a packed model does not need. `.ci/boards sizes` measures these
+/// sizes and writes them to the file.
 const MEASURED: &str = include_str!("programs.txt");
 /// Features of the measured programs.
 const INCLUDED: [&str; 3] = ["llama", "q8_0", "kv-f16"];
 /// Estimate for a feature that was not measured: more than any measured family adds.
 const UNMEASURED: usize = 48 * 1024;
-/// Bytes of a feature at level `s` up to which its size at level `3` is scaled. The code of larger ones grows more than
-/// the program (`lfm2` 1.5 times as much), so twice the scaled size is an upper estimate.
+/// Largest size in bytes at level `s` of a feature whose unmeasured size at level `3` is scaled like the program's.
+/// Larger features grow more than the program does (`lfm2` 1.5 times as much) and are estimated at twice the scaled
+/// size.
 const SMALL: usize = 4 * 1024;
 
 /// Returns the last number of each line of [`MEASURED`] that starts with these words.
@@ -78,8 +80,8 @@ fn name<T: ValueEnum>(value: T) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_string())
 }
 
-/// Percentage of [`Flash::bytes`] that is reserved in addition: features have different sizes for other targets, levels and
-/// models. `.ci/boards fit` measures the differences.
+/// Percentage of [`Flash::bytes`] that is reserved in addition, because a feature's size depends on target, level and
+/// model. `.ci/boards fit` measures the differences.
 pub const MARGIN: usize = 3;
 
 /// Flash size of a program in bytes.
@@ -97,7 +99,7 @@ impl Flash {
     }
 }
 
-/// The features of the crate that a file needs, with a cache of this type.
+/// Returns the features of `arenite` that a file needs with a KV cache of type `kv`.
 pub fn features(gguf: &Gguf<'_>, kv: KvType) -> BTreeSet<&'static str> {
     let architecture = gguf.architecture().unwrap_or_default();
     let mut features: BTreeSet<_> = gguf.tensors().filter_map(|tensor| tensor.kind.feature()).collect();
@@ -112,8 +114,9 @@ pub fn features(gguf: &Gguf<'_>, kv: KvType) -> BTreeSet<&'static str> {
     features
 }
 
-/// Returns the flash size of a program with these features, for a packed model if `is_packed`. The sizes of parts are
-/// scaled with the size of the program. For a target or level that was not measured, the largest measured program is used.
+/// Returns the flash size of a program with these features, for a packed model if `is_packed`. The sizes of features
+/// and of the index are scaled by the size of the program. For a target or level that was not measured, the size of the
+/// largest measured program is used.
 pub fn flash(features: &BTreeSet<&'static str>, target: Target, level: Level, is_packed: bool) -> Flash {
     let program = |target, level| measured(&["program", &name(target), &name(level)]).next();
     let own = program(target, level);

@@ -1,4 +1,4 @@
-//! Relevance of documents to a query, by reranker models.
+//! Scores the relevance of documents to a query with reranker models.
 
 use anyhow::{Result, ensure};
 use arenite::tokenizer::{Encode, Tokenizer};
@@ -6,7 +6,7 @@ use arenite::{Gguf, Model, TokenId};
 
 use crate::text::{self, Frame};
 
-/// The file's settings for pairs of texts.
+/// Settings of a model's file for tokenizing a pair of texts.
 pub struct Ranking {
     /// A template with `{query}` and `{document}`, for models that answer yes or no.
     template: Option<String>,
@@ -69,7 +69,7 @@ impl Ranking {
     }
 }
 
-/// The tokens of a template's text. If there are more than `limit`, the document is cut.
+/// Fills in a template and tokenizes it. If there are more than `limit` tokens, cuts the document.
 fn in_template(
     template: &str,
     tokenizer: &Tokenizer<'_, '_>,
@@ -100,8 +100,8 @@ fn in_template(
     Ok(best)
 }
 
-/// The lengths to which two texts are cut, so that they have `room` tokens together: tokens are taken from the longer one
-/// (Hugging Face's `longest_first`).
+/// Returns the lengths to which two texts are cut, so that they have at most `room` tokens together. Removes tokens
+/// from the longer text first (Hugging Face's `longest_first`).
 fn longest_first(first: usize, second: usize, room: usize) -> (usize, usize) {
     if first + second <= room {
         return (first, second);
@@ -110,7 +110,7 @@ fn longest_first(first: usize, second: usize, room: usize) -> (usize, usize) {
     if first <= second { (short, room - short) } else { (room - short, short) }
 }
 
-/// The score from a model's output: the only value, or the probability of the first of two classes (yes and no).
+/// Returns the score in a model's output: the only value, or the probability of the first of two classes (yes and no).
 pub fn score(vector: &[f32]) -> f64 {
     match *vector {
         [yes, no] => 1.0 / (1.0 + (f64::from(no) - f64::from(yes)).exp()),
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn the_longer_text_is_cut() {
-        // From the package `tokenizers` with `strategy="longest_first"`.
+        // Expected values are those of the package `tokenizers` with `strategy="longest_first"`.
         for (texts, want) in [
             ((5, 100, 20), (5, 15)),
             ((100, 5, 20), (15, 5)),

@@ -65,14 +65,15 @@ pub fn context(options: &RunOptions, model: &Model<'_>, needed: usize) -> usize 
     warn_of_length(context, model);
     match options.context {
         Some(asked) if is_learned(model) && asked > spec.context => {
-            note(format_args!("the model has only {} positions: the context is not larger", spec.context));
+            note(format_args!("the context is limited to the model's {} positions", spec.context));
         }
         _ => {}
     }
     context
 }
 
-/// Warns if a context is longer than the model's own. (With learned positions, it cannot be longer.)
+/// Warns if a context is longer than the model's own. A model with learned positions gets no warning, because its
+/// context cannot be longer.
 pub fn warn_of_length(positions: usize, model: &Model<'_>) {
     let own = model.spec().context;
     if positions > own && !is_learned(model) {
@@ -82,8 +83,8 @@ pub fn warn_of_length(positions: usize, model: &Model<'_>) {
     }
 }
 
-/// Number of positions that a text may take: the user's context size or the model's own. With learned positions,
-/// it is at most the model's.
+/// Number of positions that a text may take: the user's context size or the model's own. With learned positions, the
+/// number is at most the model's own.
 pub fn positions(options: &RunOptions, model: &Model<'_>) -> usize {
     let own = model.spec().context;
     let asked = options.context.unwrap_or(own);
@@ -115,8 +116,9 @@ pub fn must_continue(model: &Model<'_>) -> Result<(), Error> {
     }
 }
 
-/// Data type of the KV cache: the user's choice, otherwise f16. The default is f32 for llama2.c models, whose programs
-/// have no other, and for encoders, which keep one text at a time: f16 would only cost accuracy.
+/// Returns the data type of the KV cache: the user's choice, otherwise f16. For llama2.c models the default is f32, as
+/// in llama2.c's own programs. For encoders it is f32, too: their cache holds only one text, so f16 would save little
+/// memory.
 pub fn kv(choice: Option<KvType>, gguf: &Gguf<'_>) -> KvType {
     let is_encoder = || Spec::read(gguf).is_ok_and(|spec| !spec.has_head());
     choice.unwrap_or(if gguf.get(llama2c::VERSION).is_some() || is_encoder() { KvType::F32 } else { KvType::F16 })
@@ -129,8 +131,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Allocates the memory for `plan`. The system provides pages on first write, so an unused part of a large
-    /// context costs nothing. (A vector of zeros with this alignment would be written at once.)
+    /// Allocates the memory for `plan`. The system provides pages on first write, so an unused part of a large context
+    /// costs nothing. (A zeroed vector with this alignment would write all pages at once.)
     pub fn new(plan: &Plan) -> Result<Self> {
         Ok(Self { workspace: pages("workspace", plan.workspace)?, kv: pages("KV cache", plan.kv)? })
     }
@@ -146,7 +148,7 @@ impl Memory {
     }
 }
 
-/// Maps zeroed memory on pages of its own.
+/// Maps zeroed, page-aligned memory.
 fn pages(what: &str, bytes: usize) -> Result<MmapMut> {
     match MmapMut::map_anon(bytes) {
         Ok(pages) => Ok(pages),
@@ -165,12 +167,13 @@ pub fn rewind_to(session: &mut Session<'_, '_>, known: &[TokenId], prompt: &[Tok
     if session.rewind(kept).is_ok() {
         return Ok(kept);
     }
-    // A sliding window no longer has the earlier positions.
+    // A sliding window no longer has the earlier positions: start over.
     session.rewind(0)?;
     Ok(0)
 }
 
-/// Checks that results are numbers: in a file with a damaged weight, or beyond the range of an f16 cache, they are NaN.
+/// Returns an error if a value is NaN, which results from a damaged weight or from values beyond the range of an f16
+/// cache.
 pub fn numbers(values: &[f32]) -> Result<(), Error> {
     if values.iter().any(|value| value.is_nan()) { Err(Error::NotNumbers) } else { Ok(()) }
 }

@@ -24,16 +24,16 @@ pub struct SessionFile {
     loaded: Option<(Head, Vec<u8>)>,
 }
 
-/// The part of a session that is not the snapshot.
+/// The JSON object in a session file.
 #[derive(Debug, Default, Deserialize, Serialize)]
 pub struct Head {
-    /// Number of positions.
+    /// Size of the context in positions.
     pub context: usize,
     pub tokens: Vec<TokenId>,
     /// The messages of a chat.
     #[serde(default)]
     pub messages: Vec<Value>,
-    /// The text of the tokens, if they end with a complete answer.
+    /// The text of `tokens`, if they end with a complete answer.
     #[serde(default)]
     pub text: Option<String>,
 }
@@ -51,29 +51,30 @@ impl SessionFile {
         Ok(Self { path: path.to_owned(), loaded })
     }
 
-    /// The options with the session's context size, if the user gives none.
+    /// Sets the context size in `options` to the session's, if the user gives none.
     pub fn sized(this: Option<&Self>, options: RunOptions) -> RunOptions {
         let own = this.and_then(|file| file.loaded.as_ref()).map(|(head, _)| head.context);
         RunOptions { context: options.context.or(own), ..options }
     }
 
-    /// Restores a context. Returns the rest of the session.
+    /// Restores a context from the snapshot. Returns the JSON object.
     pub fn restore(&mut self, engine: &mut Engine<'_, '_>, context: &mut Conversation) -> Result<Head> {
         let Some((head, snapshot)) = self.loaded.take() else { return Ok(Head::default()) };
         engine.restore(context, &snapshot).with_context(|| self.path.display().to_string())?;
         if context.position() != head.tokens.len() {
-            return Err(anyhow!("{} has other tokens than its snapshot: remove it", self.path.display()));
+            return Err(anyhow!("the tokens in {} do not match its snapshot: remove the file", self.path.display()));
         }
         Ok(head)
     }
 
-    /// Restores a session. Returns the rest of it.
+    /// Restores the context of `session` from the snapshot. Returns the JSON object.
     pub fn restore_session(this: Option<&mut Self>, session: &mut Session<'_, '_>) -> Result<Head> {
         let (engine, context) = session.parts();
         this.map_or_else(|| Ok(Head::default()), |file| file.restore(engine, context))
     }
 
-    /// Writes a context, whose tokens are the first ones of `head`.
+    /// Writes a snapshot of a context, and `head`. The tokens of `head` must start with those of the context; any
+    /// further tokens are dropped.
     pub fn write(&self, engine: &Engine<'_, '_>, context: &Conversation, mut head: Head) -> Result<()> {
         head.context = engine.plan().options.context;
         head.tokens.truncate(context.position());
@@ -89,7 +90,7 @@ impl SessionFile {
     }
 }
 
-/// Splits a file.
+/// Parses the bytes of a session file.
 fn parsed(bytes: &[u8]) -> Option<(Head, Vec<u8>)> {
     let (len, rest) = bytes.strip_prefix(MAGIC)?.split_first_chunk()?;
     let (json, snapshot) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*len)).ok()?)?;

@@ -1,5 +1,5 @@
-//! Models in several files, as llama.cpp's `llama-gguf-split` writes them: `NAME-00001-of-00003.gguf` and so on. The
-//! first piece has the metadata, each piece has some of the tensors.
+//! Opens models that are split into several files, called pieces, by llama.cpp's `llama-gguf-split`:
+//! `NAME-00001-of-00003.gguf` and so on. The first piece has the metadata, and each piece has some of the tensors.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ pub fn files(path: &Path, first: Mmap) -> Result<Vec<(PathBuf, Mmap)>> {
     let numbers = |gguf: &Gguf<'_>| -> Result<_, arenite::Error> {
         Ok((gguf.u32("", no)?.unwrap_or(0), gguf.u32("", count)?.unwrap_or(1).max(1), gguf.u32("", tensors)?))
     };
-    // Errors in the first file are reported where it is used.
+    // Errors in the first file are reported when the model is parsed.
     let (number, count, tensors) = match Gguf::parse(&first) {
         Ok(gguf) => numbers(&gguf)?,
         Err(_) => (0, 1, None),
@@ -60,12 +60,12 @@ fn sibling(path: &Path, from: u32, count: u32, to: u32) -> Option<PathBuf> {
     Some(path.with_file_name(format!("{base}{}", suffix(to, count))))
 }
 
-/// End of the name of piece `number`, from 0.
+/// End of the file name of piece `number`, counted from 0.
 fn suffix(number: u32, count: u32) -> String {
     format!("-{:05}-of-{count:05}.gguf", number + 1)
 }
 
-/// True if the file is a piece of a split file, but not the first.
+/// Returns true if the file's name is that of a second or later piece.
 pub fn is_later_piece(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let parts = name.strip_suffix(".gguf").map(|base| base.rsplitn(4, '-').collect::<Vec<_>>());
@@ -76,8 +76,8 @@ pub fn is_later_piece(path: &Path) -> bool {
     }
 }
 
-/// The paths of `count` pieces to be written for the output `path`: the path itself for one. `.gguf` and the numbers of
-/// a piece at its end are replaced.
+/// Returns the paths of `count` pieces to write: `path` itself for one piece, otherwise names derived from `path`,
+/// whose `.gguf` and piece numbers at the end, if any, are replaced.
 pub fn outputs(path: &Path, count: usize) -> Vec<PathBuf> {
     if count == 1 {
         return vec![path.to_owned()];
@@ -92,7 +92,7 @@ pub fn outputs(path: &Path, count: usize) -> Vec<PathBuf> {
     (0..count as u32).map(|number| path.with_file_name(format!("{base}{}", suffix(number, count as u32)))).collect()
 }
 
-/// The written files, for a message.
+/// Formats the paths of the written files for a message.
 pub fn listed(paths: &[PathBuf]) -> String {
     match paths {
         [path] => path.display().to_string(),
@@ -111,7 +111,7 @@ mod tests {
 
     const WHOLE: &[u8] = include_bytes!("../models/stories.gguf");
 
-    /// The built-in model cut at the given tensors.
+    /// Writes the built-in model in pieces that start at the given tensors. Returns the path of the first piece.
     fn cut(directory: &Path, at: &[usize]) -> PathBuf {
         let whole = Gguf::parse(WHOLE).unwrap();
         let mut header = Header::new();

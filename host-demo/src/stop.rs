@@ -1,11 +1,11 @@
-//! Stop strings: output ends before the first one, and no part of it is ever shown.
+//! Stop strings: output ends before the first one, of which not even a beginning is shown.
 
 /// Holds back text that may be the start of a stop string.
 #[derive(Debug, Default)]
 pub struct StopFilter {
     stops: Vec<String>,
     held: String,
-    /// The stop text that came.
+    /// The stop string that was found.
     found: Option<String>,
 }
 
@@ -19,7 +19,7 @@ impl StopFilter {
         }
     }
 
-    /// Adds a piece of output. Returns the text that may be shown, and whether a stop string was found.
+    /// Adds output. Returns the text that may be shown, and whether a stop string was found.
     pub fn push(&mut self, piece: &str) -> (String, bool) {
         self.held.push_str(piece);
         let first = self.stops.iter().filter_map(|stop| Some((self.held.find(stop)?, stop))).min();

@@ -1,4 +1,4 @@
-//! Text input and output: tokenizers with their memory, and JSON strings that are not valid Unicode.
+//! Converts between texts and tokens, and between JSON strings that are not valid Unicode and bytes.
 
 use std::fmt;
 
@@ -22,15 +22,15 @@ pub fn tokenizer<'a: 'i, 'i>(gguf: &Gguf<'a>, memory: &'i mut Vec<u8>) -> Result
 /// Normalizes `text` by the vocabulary's steps, and tokenizes it.
 pub fn encode(tokenizer: &Tokenizer<'_, '_>, text: &[u8], how: Encode) -> Result<Vec<TokenId>> {
     let text = &*normalized(tokenizer, text, how)?;
-    // Most texts need far less scratch memory than the bound: it starts small and doubles.
+    // Start with little scratch memory and double it: most texts need far less than the upper bound `most`.
     let most = tokenizer.scratch_bytes_for(text);
     let mut scratch = vec![0; most.min(text.len().saturating_add(FIRST_SCRATCH))];
-    // There are almost never more tokens than bytes. If there are, the error gives the number.
+    // A text almost never has more tokens than bytes. If it has, the error gives the number of tokens.
     let mut ids = vec![0; text.len().saturating_add(3)];
     loop {
         match tokenizer.encode(text, how, &mut scratch, &mut ids) {
             Err(Error::BufferTooSmall { given, .. }) if given == scratch.len() && given < most => {
-                // The old memory is freed first.
+                // Free the old memory first.
                 drop(std::mem::take(&mut scratch));
                 scratch = vec![0; most.min(given.saturating_mul(2))];
             }
@@ -116,8 +116,8 @@ pub fn in_vocabulary(ids: &[TokenId], vocab: usize) -> Result<(), Error> {
     }
 }
 
-/// Appends the text that token `id` completes. A model may have more rows than its vocabulary has tokens; such ids
-/// have no text.
+/// Appends the text that token `id` completes. Ids beyond the vocabulary, which occur if a model has more logits than
+/// tokens, have no text.
 pub fn push(decoder: &mut Decoder, id: TokenId, tokenizer: &Tokenizer<'_, '_>, text: &mut String) -> Result<()> {
     if (id as usize) < tokenizer.vocab_len() {
         decoder.push(id, tokenizer, |part| text.push_str(part))?;
@@ -178,7 +178,7 @@ pub fn json_line(value: &(impl Serialize + ?Sized)) -> Result<String, serde_json
     Ok(json)
 }
 
-/// Replaces surrogates, which are encoded like other characters: ED, then A0 to BF, then any continuation byte.
+/// Replaces surrogates as described for [`JsonBytes`]. Their encoding is ED, then A0 to BF, then any continuation byte.
 fn without_surrogates(mut bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     while let Some((&first, rest)) = bytes.split_first() {

@@ -7,7 +7,7 @@ pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Workers for `threads` threads.
+/// Starts workers for `threads` threads.
 pub fn start(threads: usize) -> Box<dyn Workers + Send> {
     match threads {
         0 | 1 => Box::new(Serial),
@@ -23,7 +23,7 @@ pub fn start(threads: usize) -> Box<dyn Workers + Send> {
 mod linux {
     use std::mem::{MaybeUninit, size_of};
 
-    /// Linux's scheduler, within the cores that the process may use.
+    /// Reads and changes the core of a thread through Linux's scheduler. Uses only cores that the process may use.
     #[derive(Debug)]
     pub struct System;
 

@@ -1,4 +1,4 @@
-//! Options that constrain the output: a grammar, a JSON schema, or any JSON object.
+//! Options that constrain the output to a grammar, to a JSON schema, or to any JSON object.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ pub struct ConstraintArgs {
     #[arg(long, value_name = "FILE", group = "form")]
     grammar: Option<String>,
 
-    /// Constrain the output to JSON that a schema allows; a file or the schema itself
+    /// Constrain the output to JSON that matches a schema, given as a file or as text
     #[arg(short = 'j', long, value_name = "FILE|TEXT", group = "form")]
     json_schema: Option<String>,
 
@@ -54,8 +54,8 @@ impl ConstraintArgs {
     }
 }
 
-/// Returns `source` itself if it is the text, otherwise the contents of the file it names. Also returns the file's
-/// name with a leading space, for messages.
+/// Returns `source` itself if `is_text` accepts it and no file has that name, otherwise the contents of the file
+/// `source`. Also returns the file's name with a leading space, for messages.
 fn read(source: &str, is_text: impl Fn(&str) -> bool) -> Result<(String, String)> {
     if is_text(source) && !Path::new(source).exists() {
         return Ok((String::new(), source.into()));

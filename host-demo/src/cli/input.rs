@@ -1,4 +1,4 @@
-//! Text input: the command line, a file or standard input; one text, or one per line.
+//! Reads one text, or one text per line, from the command line, a file or standard input.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
@@ -211,8 +211,9 @@ fn text_of(line: &[u8]) -> Result<(Option<Value>, Text)> {
     })
 }
 
-/// Answers every line of standard input, or of `file`, with one line of JSON. Answers come in order, each as soon as
-/// it is complete. A bad line gets an error as its answer, the others go on, and the exit code is 1.
+/// Answers every line of standard input, or of `file`, with one line of JSON. Answers come in order, each as soon as it
+/// is complete. A bad line gets an error as its answer and makes the exit code 1; the lines after it are still
+/// answered.
 pub fn each_line<T: Serialize>(file: Option<&Path>, mut answer: impl FnMut(Text) -> Result<T>) -> Result<ExitCode> {
     each(file, |line| {
         let (id, text) = text_of(line)?;
@@ -235,7 +236,7 @@ pub fn each<T: Serialize>(
     each_json(file, |line| answer(line).map(|(id, answer)| Answer { id, answer }))
 }
 
-/// Like [`each`], for answers that are any JSON value.
+/// Like [`each`], but an answer can be any JSON value, and has no `id`.
 pub fn each_json<T: Serialize>(file: Option<&Path>, mut answer: impl FnMut(&[u8]) -> Result<T>) -> Result<ExitCode> {
     #[derive(Serialize)]
     struct Wrong {

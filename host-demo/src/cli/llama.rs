@@ -16,14 +16,14 @@ enum Value {
     Maybe,
 }
 
-/// The meaning of a llama-cli flag here.
+/// How this program treats a llama-cli flag.
 #[derive(Clone, Copy)]
 enum Meaning {
-    /// Same as this flag.
+    /// Renamed to this flag.
     Alias(&'static str),
-    /// No effect, for this reason.
+    /// Accepted without an effect, for this reason.
     Ignored(&'static str),
-    /// Not supported, with advice.
+    /// Refused with this advice.
     Refused(&'static str),
 }
 
@@ -36,7 +36,7 @@ const NO_VECTORS: Meaning = Refused("control vectors are not supported: train an
 const NOT_HERE: Meaning = Refused("this sampling step is not supported: leave it out, or see --samplers");
 const ALREADY: Meaning = Ignored("this is the default");
 
-/// The flags by name, whether a value follows, and the meaning for `generate` and for `chat`.
+/// llama-cli's flags: their names, whether a value follows, and the meaning for `generate` and for `chat`.
 const FLAGS: &[(&[&str], Value, Meaning, Meaning)] = &[
     (&["--predict", "--n-predict"], Yes, Alias("--n-tokens"), Alias("--n-tokens")),
     (&["-ctk", "--cache-type-k"], Yes, Alias("--kv"), Alias("--kv")),
@@ -49,7 +49,7 @@ const FLAGS: &[(&[&str], Value, Meaning, Meaning)] = &[
     (&["-sys", "--system-prompt"], Yes, CHAT, Alias("--system")),
     (&["-r", "--reverse-prompt"], Yes, Alias("--stop"), Alias("--stop")),
     (&["-cnv", "--conversation", "-i", "--interactive", "-if", "--interactive-first"], No, CHAT, ALREADY),
-    (&["-no-cnv", "--no-conversation", "-st", "--single-turn"], No, ALREADY, Refused("take `arenite generate`")),
+    (&["-no-cnv", "--no-conversation", "-st", "--single-turn"], No, ALREADY, Refused("use `arenite generate`")),
     (&["-mli", "--multiline-input"], No, CHAT, Ignored("multi-line paste works, and a line that ends in \\ continues")),
     (
         &["--in-prefix", "--in-suffix"],
@@ -165,7 +165,7 @@ const OTHERS: &[(&[&str], &str)] = &[
     (&["cli", "main", "llama-cli"], "use `arenite chat` or `arenite generate`"),
     (&["server", "llama-server"], "use `arenite serve`"),
 ];
-/// Flags and commands as llama.cpp and ollama spell them, with their names here. Any command line may use them.
+/// llama.cpp's flags that every command accepts, with their names here.
 const SAME: &[(&[&str], &str)] = &[
     (&["-hf", "-hfr", "--hf-repo"], "--hf"),
     (&["-hff"], "--hf-file"),
@@ -250,7 +250,7 @@ pub fn understand(args: impl IntoIterator<Item = OsString>) -> Result<Typed, Str
     Ok(typed)
 }
 
-/// The name of a flag here, with its value if it has one.
+/// Renames a flag in [`SAME`] and keeps its value, if any. Returns other arguments unchanged.
 fn same(arg: OsString) -> OsString {
     let Some(text) = arg.to_str() else { return arg };
     let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
@@ -258,7 +258,7 @@ fn same(arg: OsString) -> OsString {
     value.map_or((*flag).into(), |value| format!("{flag}={value}").into())
 }
 
-/// Index of the command, or where it would be inserted.
+/// Index of the command, or the index at which a missing command is inserted.
 fn command_at(args: &[OsString]) -> usize {
     let mut at = 1;
     while let Some(arg) = args.get(at) {

@@ -63,7 +63,7 @@ impl ModelArgs {
 
 #[cfg(feature = "hub")]
 impl ModelArgs {
-    /// Fetches models that are on the hub or have an address, and sets their paths.
+    /// Downloads the models that are given as a name on the hub or as an address, and sets their paths.
     pub fn fetch(&mut self) -> Result<()> {
         use crate::hub;
 
@@ -94,7 +94,7 @@ impl ModelArgs {
     }
 }
 
-/// Hides `-m` and `--tokenizer` in the help of commands that name their files themselves.
+/// Hides `-m` and `--tokenizer` in the help of commands that do not use them.
 #[derive(Clone, Debug, Args)]
 pub struct NoModelArgs {
     #[arg(short, long, hide = true)]
@@ -142,7 +142,7 @@ pub struct RunArgs {
 }
 
 impl SessionArgs {
-    /// The options for running a model on that many threads.
+    /// The options for running a model on `threads` threads.
     pub fn options(&self, threads: usize) -> Result<RunOptions> {
         Ok(RunOptions {
             context: self.ctx_size,

@@ -64,7 +64,7 @@ pub fn beams(text: &str) -> Result<usize, String> {
     at_least_one(text).and_then(|n| if n <= MAX { Ok(n) } else { Err(format!("give at most {MAX}; 4 to 8 are usual")) })
 }
 
-/// Parses the size of a context, which must fit in 32 bits.
+/// Parses the size of a context, which must fit in an `i32`.
 pub fn context_size(text: &str) -> Result<usize, String> {
     const MAX: u64 = i32::MAX as u64;
     match text.parse::<u128>() {
@@ -75,7 +75,7 @@ pub fn context_size(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Parses a number of threads, with a limit: absurd numbers would only waste memory.
+/// Parses a number of threads, at most 1024: more would only waste memory.
 pub fn threads(text: &str) -> Result<usize, String> {
     const MAX: usize = 1024;
     match text.parse() {

@@ -82,7 +82,7 @@ pub enum RngKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed(Option<u64>);
 
-/// A list of sampling steps: true if penalties apply, and the steps after them.
+/// Sampling steps: `penalties` is true if penalties apply, which come first, and `order` has the other steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Samplers {
     penalties: bool,
@@ -176,8 +176,8 @@ impl FromStr for Samplers {
     }
 }
 
-/// A random seed, short enough to type. The keys of the standard library's hash maps come from the system's random
-/// numbers.
+/// Returns a random seed of at most nine digits, short enough to type. The source is the keys of the standard library's
+/// hash maps, which come from the system's random numbers.
 fn any_seed() -> u64 {
     1 + std::hash::RandomState::new().build_hasher().finish() % 999_999_999
 }

@@ -121,7 +121,8 @@ fn is_good(line: &Value) -> bool {
     line.pointer("/response/status_code") == Some(&json!(200))
 }
 
-/// Shared state of all lines. (The command sender must not outlive the last line.)
+/// State shared by all lines. It must be dropped after the last line, because the engine runs as long as `commands`
+/// exists.
 struct Batch {
     service: Service,
     commands: Sender<Command>,
@@ -144,7 +145,7 @@ type Receiver = oneshot::Receiver<std::result::Result<Vec<f32>, String>>;
 enum What {
     Text(Prepared, Vec<Inbox>),
     Vectors(Value, Vec<std::result::Result<Receiver, ApiError>>, usize),
-    /// A line that is not a request.
+    /// The error message for a line that is not JSON.
     Nonsense(String),
 }
 
@@ -190,7 +191,7 @@ impl Batch {
                     serde_json::from_slice::<Value>(&line).map_or(Value::Null, |line| line["custom_id"].clone());
                 if custom_id != done.custom_id {
                     bail!(
-                        "the output answers {} in line {number}, and the input asks {custom_id} there: they do not belong together",
+                        "line {number} of the output answers {}, but line {number} of the input is {custom_id}: give another output file",
                         done.custom_id
                     );
                 }

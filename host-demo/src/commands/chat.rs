@@ -35,7 +35,7 @@ use crate::{interrupt, new_file, text};
 
 On a terminal, lines can be edited, \\ at the end of a line continues it, pasted text may have several lines, Ctrl-C \
 stops an answer, Tab completes commands, and /help lists them. Lines are kept in ~/.local/state/arenite/history, or in the \
-file ARENITE_HISTORY (empty: nowhere). NO_COLOR turns colours off. From a pipe, each line is a turn.")]
+file that ARENITE_HISTORY names (if it is empty, in no file). NO_COLOR turns colours off. From a pipe, each line is a turn.")]
 pub struct Args {
     /// System message
     #[arg(long, value_name = "TEXT")]
@@ -283,7 +283,7 @@ impl Template {
     }
 }
 
-/// The variables of the template that the options give.
+/// The variables of the template that the options set.
 fn kwargs(args: &Args, style: &Style) -> Result<Value> {
     let mut kwargs = serde_json::Map::new();
     if let Some(switch) = args.think {
@@ -325,7 +325,7 @@ fn converse(talk: &mut Talk<'_, '_, '_>, lines: &mut Lines, args: &Args, file: &
             Input::End => return Ok(Next::End(ExitCode::SUCCESS)),
             Input::Interrupted if interrupted => return Ok(Next::End(ExitCode::SUCCESS)),
             Input::Interrupted => {
-                note("Ctrl-C again, Ctrl-D or /quit ends");
+                note("press Ctrl-C again to quit, or use Ctrl-D or /quit");
                 interrupted = true;
                 continue;
             }
@@ -346,7 +346,7 @@ fn converse(talk: &mut Talk<'_, '_, '_>, lines: &mut Lines, args: &Args, file: &
     }
 }
 
-/// Maximum number of answers in a row that are calls.
+/// Maximum number of consecutive answers that call functions.
 const MOST_ROUNDS: usize = 16;
 
 /// Generates an answer. While the answer is function calls, runs them and generates the next answer.
@@ -376,7 +376,7 @@ fn run_tool(program: &str, call: &Call) -> Result<String> {
     let arguments: serde_json::Value = serde_json::from_str(&call.arguments).unwrap_or_default();
     let asked = serde_json::json!({ "name": call.name, "arguments": arguments });
     if let Some(mut stdin) = child.stdin.take() {
-        // It is no error if the program does not read its input.
+        // Ignore errors: the program may end without reading its input.
         let _ = writeln!(stdin, "{asked}");
     }
     let output = child.wait_with_output().with_context(failed)?;
@@ -419,7 +419,7 @@ fn model(line: &str, args: &Args, present: &ModelFile) -> Result<Option<ModelFil
     }
     ensure!(args.session.is_none(), "the file of --session belongs to one model: start `arenite chat` again");
     let file = ModelFile::open(Source { model: Some(Path::new(name)), load: Load::Auto, ..Source::default() })?;
-    // If there is an error, the current model stays loaded.
+    // Check the new model first: after an error, the current model stays loaded.
     let gguf = file.parse()?;
     runtime::must_continue(&Model::new(&gguf).with_context(|| name.to_string())?)?;
     Ok(Some(file))
@@ -482,7 +482,7 @@ fn print_stats(talk: &Talk<'_, '_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// Tokens per second, if there were any tokens.
+/// Formats the speed for the statistics; empty if there were no tokens.
 fn rate(tokens: usize, time: Duration) -> String {
     if tokens == 0 || time.is_zero() {
         String::new()

@@ -52,7 +52,7 @@ Int8 weights become Q8_0, whose scales are f16. Other commands run the checkpoin
         tokenizer: PathBuf,
         /// GGUF file with the model
         input: PathBuf,
-        /// GGUF file to write; may be the same file
+        /// GGUF file to write; may be the input file
         output: PathBuf,
     },
     /// Convert a checkpoint of Hugging Face's transformers, nanoGPT, llama2.c or OpenAI's Whisper (safetensors or torch),

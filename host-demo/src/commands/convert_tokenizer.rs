@@ -9,7 +9,7 @@ use crate::new_model::write_model;
 use crate::output::note;
 use crate::tokenizer_file;
 
-/// Writes to `output` the model `input` with the vocabulary in the file `tokenizer`.
+/// Writes the model `input` with the vocabulary of the file `tokenizer` to `output`.
 pub fn run(tokenizer: &Path, input: &Path, output: &Path) -> Result<()> {
     let file = ModelFile::open(Some(input))?;
     let gguf = file.parse()?;

@@ -110,7 +110,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     Ok(code)
 }
 
-/// Output line for one of several texts.
+/// A line of output with `--jsonl`.
 #[derive(Serialize)]
 struct Answer {
     tokens: usize,

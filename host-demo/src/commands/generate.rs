@@ -80,8 +80,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = at_least_one, requires = "draft")]
     draft_max: usize,
 
-    /// Session file: read if it exists, written at the end. Tokens of the prompt that it contains are not
-    /// computed again
+    /// Session file: read if it exists, written at the end. Tokens at the start of the prompt that are also in the
+    /// session are not computed again
     #[arg(long, value_name = "FILE", conflicts_with_all = ["jsonl", "lookup", "draft"])]
     session: Option<PathBuf>,
 
@@ -236,7 +236,7 @@ fn plan(open: &OpenModel, context: usize, ahead: usize) -> Result<Plan> {
 /// Callback that receives the text as it is generated.
 type Show<'s> = &'s mut dyn FnMut(&str) -> Result<()>;
 
-/// Generates the answer to one line.
+/// Generates the answer to one line of `--jsonl`.
 fn answer(prompt: &Prompt, continued: impl FnOnce(Show<'_>) -> Result<Outcome>) -> Result<Answer> {
     let mut text = String::new();
     let outcome = continued(&mut |part| {
@@ -270,7 +270,7 @@ fn print(
     Ok(if outcome.end == End::Interrupted { ExitCode::from(output::INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
-/// The prompt, or `None` with `--jsonl`, which reads many.
+/// The prompt, or `None` with `--jsonl`, which reads many prompts.
 fn only_prompt(args: &Args, tokenizer: Option<&Tokenizer<'_, '_>>) -> Result<Option<Prompt>> {
     if args.text.jsonl {
         return Ok(None);
@@ -299,7 +299,7 @@ fn draft_model(path: &Path, open: &OpenModel) -> Result<OpenModel> {
     Ok(draft)
 }
 
-/// Configuration of a run, for its statistics.
+/// Configuration of a run, for the statistics.
 struct Setting<'a> {
     open: &'a OpenModel,
     plan: &'a Plan,
@@ -329,7 +329,7 @@ impl Setting<'_> {
     }
 }
 
-/// A prompt.
+/// A tokenized prompt.
 struct Prompt {
     ids: Vec<TokenId>,
     /// The text to display.
@@ -437,7 +437,7 @@ fn print_stats(stats: &Stats) {
     let count = |n: usize| format!("{n} token{}", if n == 1 { "" } else { "s" });
     // The first token comes from the prompt's pass, so a single token has no speed.
     let speed = |rate: f64| if rate > 0.0 { format!(", {rate:.1} tok/s") } else { String::new() };
-    let kept = if stats.kept_tokens > 0 { format!(" ({} of the session)", stats.kept_tokens) } else { String::new() };
+    let kept = if stats.kept_tokens > 0 { format!(" ({} from the session)", stats.kept_tokens) } else { String::new() };
     note(format_args!("prompt  {}{kept}{}", count(stats.prompt_tokens), speed(stats.prefill_tok_s)));
     note(format_args!("decode  {}{}, ended by {}", count(stats.tokens), speed(stats.decode_tok_s), stats.end));
     note(format_args!(
@@ -452,7 +452,7 @@ fn print_stats(stats: &Stats) {
     note(format_args!("run     --seed {} --isa {} --threads {}", stats.seed, stats.isa, stats.threads));
 }
 
-/// Tokens per second; 0 if there were none.
+/// Tokens per second; 0 if there were no tokens.
 fn rate(tokens: usize, time: Duration) -> f64 {
     if tokens == 0 { 0.0 } else { tokens as f64 / time.as_secs_f64().max(1e-9) }
 }

@@ -60,7 +60,7 @@ pub struct RmArgs {
     none: NoModelArgs,
 }
 
-/// Calls `each` for every name. An error does not stop the others.
+/// Calls `each` for every name, even after an error. Reports all errors.
 fn for_all(names: &[String], mut each: impl FnMut(&str) -> Result<()>) -> Result<ExitCode> {
     let mut failed = Vec::new();
     for name in names {
@@ -117,7 +117,7 @@ pub fn rm(args: &RmArgs) -> Result<ExitCode> {
             .collect();
         ensure!(!files.is_empty(), "{text} is not in the cache: `arenite list` shows the models that are");
         let freed = cache.repository(&name.repository).remove(&files).context("cannot remove the model")?;
-        note(format_args!("removed {text}: {} are free again", Bytes(freed as usize)));
+        note(format_args!("removed {text}, which frees {}", Bytes(freed as usize)));
         Ok(())
     })
 }

@@ -22,7 +22,7 @@ use crate::runtime::Memory;
 #[command(after_help = "Example:
   arenite imatrix -m model-f16.gguf -f text.txt -o imatrix.gguf
 
-The text should be typical for the model's use; some ten thousand tokens are enough. It is run in chunks of the context \
+The text should be typical for the model's use; some ten thousand tokens are enough. The text is run in chunks of the context \
 size (-c, or 512). The file has llama.cpp's format: for each column of every matrix in a layer, the sum of the squared \
 inputs.")]
 pub struct Args {
@@ -74,35 +74,35 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
         anyhow::bail!("the input of {name} is not finite: {} cannot run this text", open.name());
     }
     importance::write(&args.output, &sums, &args.file.to_string_lossy(), corpus.count(), chunk)?;
-    let (tensors, pieces) = (sums.len(), corpus.count());
-    note(format_args!("wrote    {}: {tensors} tensors, {pieces} pieces of {chunk} tokens", args.output.display()));
+    let (tensors, chunks) = (sums.len(), corpus.count());
+    note(format_args!("wrote    {}: {tensors} tensors, {chunks} chunks of {chunk} tokens", args.output.display()));
     Ok(ExitCode::SUCCESS)
 }
 
-/// Collects sums, keyed by the addresses of the matrices.
+/// Sums the squared inputs of each matrix. Recognizes a matrix by its address.
 struct Collector<'a> {
     /// Address, size, name, columns and number of matrices of each tensor, sorted by address.
-    places: Vec<(usize, usize, &'a str, usize, usize)>,
+    tensors: Vec<(usize, usize, &'a str, usize, usize)>,
     sums: Mutex<BTreeMap<String, Sums>>,
 }
 
 impl<'a> Collector<'a> {
     fn new(gguf: &Gguf<'a>) -> Self {
         let layers = gguf.tensors().filter(|tensor| tensor.name.starts_with("blk."));
-        let mut places: Vec<_> = layers
+        let mut tensors: Vec<_> = layers
             .map(|tensor| {
                 let [columns, _, matrices, _] = tensor.dims.map(|n| n as usize);
                 (tensor.data.as_ptr().addr(), tensor.data.len(), tensor.name, columns, matrices)
             })
             .collect();
-        places.sort_unstable();
-        Self { places, sums: Mutex::default() }
+        tensors.sort_unstable();
+        Self { tensors, sums: Mutex::default() }
     }
 
     fn see(&self, weights: &[u8], x: &[f32]) {
         let at = weights.as_ptr().addr();
-        let after = self.places.partition_point(|place| place.0 <= at);
-        let Some(&(start, len, name, columns, matrices)) = after.checked_sub(1).and_then(|i| self.places.get(i)) else {
+        let after = self.tensors.partition_point(|tensor| tensor.0 <= at);
+        let Some(&(start, len, name, columns, matrices)) = after.checked_sub(1).and_then(|i| self.tensors.get(i)) else {
             return;
         };
         if at >= start + len {

@@ -35,7 +35,8 @@ pub struct Args {
     #[arg(long, conflicts_with = "tensor")]
     json: bool,
 
-    /// Compare the tensor data with the hashes in the file; exit code 1 if it is damaged or has no hashes
+    /// Compare the tensor data with the hashes in the file; exit code 1 if the data is damaged or the file has no
+    /// hashes
     #[arg(long, conflicts_with_all = ["json", "tensor"])]
     verify: bool,
 

@@ -91,7 +91,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     interrupt::listen();
     let mut writer = Writer::new(args.format, Out::lock())?;
     let summary = transcriber.transcribe(&mut sound, &request, &mut |part| {
-        ensure!(args.mic || !interrupt::asked(), "stopped"); // Ctrl-C ends the sound of a microphone
+        ensure!(args.mic || !interrupt::asked(), "stopped"); // with --mic, Ctrl-C ends the recording instead
         Ok(writer.part(part)?)
     })?;
     writer.finish(&summary, args.translate)?;

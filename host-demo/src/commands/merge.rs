@@ -1,4 +1,4 @@
-//! `arenite merge`: a model with LoRA adapters added to its weights.
+//! `arenite merge`: adds LoRA adapters to a model's weights.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ struct Product<'a> {
 }
 
 impl Product<'_> {
-    /// `[rank][columns]` and `[rows][rank]`, as for a linear layer.
+    /// Returns both matrices in the layout for a linear layer: `[rank][columns]` and `[rows][rank]`.
     fn matrices(&self) -> Result<(Vec<f32>, Vec<f32>)> {
         let (a, b) = (values(&self.a)?, values(&self.b)?);
         if !self.is_lookup {
@@ -104,7 +104,7 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Adds the products of an adapter.
+/// Checks an adapter, and adds its products to `products`.
 fn add<'a>(model: &Gguf<'_>, adapter: &Gguf<'a>, scale: f32, products: &mut Vec<(String, Product<'a>)>) -> Result<()> {
     must_be_adapter(adapter)?;
     let (wanted, given) = (model.architecture()?, adapter.architecture()?);
@@ -130,16 +130,16 @@ fn add<'a>(model: &Gguf<'_>, adapter: &Gguf<'a>, scale: f32, products: &mut Vec<
             if is_lookup { (a.dims[0], [b.dims[1], a.dims[1]]) } else { (a.dims[1], [a.dims[0], b.dims[1]]) };
         ensure!(
             sizes == tensor.dims[..2] && b.dims[0] == rank && tensor.dims[2] == 1 && rank > 0,
-            "the adapter of {name} does not have the sizes of the model's"
+            "the sizes of the adapter's matrices for {name} do not match the model's tensor"
         );
-        // Without an alpha the products are added as they are.
+        // An alpha of 0 means that only `scale` applies.
         let factor = if alpha == 0.0 { scale } else { scale * alpha / rank as f32 };
         products.push((name.to_owned(), Product { a, b, factor, is_lookup }));
     }
     Ok(())
 }
 
-/// All values of an adapter's matrix.
+/// Decodes all values of an adapter's matrix.
 fn values(tensor: &Tensor<'_>) -> Result<Vec<f32>> {
     let columns = tensor.dims[0] as usize;
     let row_bytes = tensor.kind.row_bytes(columns).context("rows that are not whole blocks")?;
@@ -175,7 +175,7 @@ fn merged(tensor: &Tensor<'_>, products: &[&Product<'_>], out: &mut impl Write) 
         );
         ensure!(
             encode_values(tensor.kind, &row, &mut bytes),
-            "{} is {:?}, which is not written without an importance matrix: merge into another type",
+            "{} is {:?}, which needs an importance matrix: merge into a model of another type",
             tensor.name,
             tensor.kind
         );

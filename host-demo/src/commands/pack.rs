@@ -34,7 +34,7 @@ pub struct Args {
     #[arg(conflicts_with = "model")]
     input: PathBuf,
 
-    /// File to write; may be the same file
+    /// File to write; may be the input file
     output: PathBuf,
 
     /// Alignment of each tensor in bytes, a power of two
@@ -69,7 +69,7 @@ fn size(text: &str) -> Result<u64, &'static str> {
 /// Keys that are kept in addition to the architecture's own.
 const KEPT: [&str; 5] = [
     "general.architecture",
-    "general.name", // some tokenizers take their handling of spaces from it
+    "general.name", // decides how some tokenizers handle spaces
     "general.license",
     "general.file_type",
     "general.quantization_version",

@@ -28,8 +28,8 @@ use crate::runtime::{self, Memory};
   arenite perplexity -m model-q4.gguf --kl f16.logits     measure the loss by quantization
 
 The definition is that of llama-perplexity: the text is run in chunks of the context size (-c, or 512), and the second \
-half of each chunk is scored. --save-logits writes the format of llama-perplexity's --kl-divergence-base. It takes 2 bytes \
-per scored token and token of the vocabulary.")]
+half of each chunk is scored. --save-logits writes the format of llama-perplexity's --kl-divergence-base. The file takes 2 bytes \
+for each scored token and each token of the vocabulary.")]
 pub struct Args {
     /// Text; not needed with --kl, whose file contains the tokens
     #[arg(short, long, value_name = "FILE", required_unless_present = "kl")]
@@ -97,7 +97,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     if let Some(path) = &args.plot {
         let (y, points) =
             if base.is_some() { ("mean divergence (nats)", divergences) } else { ("perplexity", perplexities) };
-        Plot { title: open.name(), x: "pieces", y, curves: &[(y.to_owned(), points)] }.save(path)?;
+        Plot { title: open.name(), x: "chunks", y, curves: &[(y.to_owned(), points)] }.save(path)?;
     }
     scores.print(base.is_some())?;
     Ok(ExitCode::SUCCESS)
@@ -164,7 +164,7 @@ fn score(
     failed
 }
 
-/// Saved log-probabilities of another model.
+/// An opened file with the log-probabilities of another model.
 struct Base {
     path: PathBuf,
     head: Head,
@@ -218,8 +218,9 @@ impl Mean {
 struct Scores {
     /// Negative log-probability of each scored token.
     loss: Mean,
-    /// The same by the saved log-probabilities, and the difference from ours.
+    /// The same value by the saved log-probabilities.
     base: Mean,
+    /// Difference of the two values for each scored token.
     excess: Mean,
     divergence: Mean,
     divergences: Vec<f64>,

@@ -90,7 +90,7 @@ enum Position {
     Mean,
 }
 
-/// Output line for one of several texts.
+/// A line of output with `--jsonl`.
 #[derive(Serialize)]
 struct Answer {
     row: usize,

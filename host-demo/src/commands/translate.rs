@@ -144,12 +144,12 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Output line for one of several texts.
+/// A line of output with `--jsonl`.
 #[derive(Serialize)]
 struct Best {
     #[serde(flatten)]
     best: Translation,
-    /// With --n-best, the other translations.
+    /// The other translations, with `--n-best`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     others: Vec<Translation>,
 }
@@ -157,7 +157,7 @@ struct Best {
 /// Converts tokens to text.
 struct Speaker<'t> {
     tokenizer: Option<&'t Tokenizer<'t, 't>>,
-    /// True if the tokens do not record which words were separated by spaces.
+    /// True if the tokenizer splits texts at spaces and decodes every token with a space.
     forgets_spaces: bool,
 }
 
@@ -171,8 +171,8 @@ impl Speaker<'_> {
     }
 }
 
-/// A tokenizer that splits at every space puts one between all words and punctuation. Removes spaces before closing
-/// punctuation and around hyphens.
+/// Removes spaces before closing punctuation and around hyphens. They come from a tokenizer that puts a space between
+/// all words and punctuation.
 fn joined(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
