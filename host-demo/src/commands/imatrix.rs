@@ -102,7 +102,8 @@ impl<'a> Collector<'a> {
     fn see(&self, weights: &[u8], x: &[f32]) {
         let at = weights.as_ptr().addr();
         let after = self.tensors.partition_point(|tensor| tensor.0 <= at);
-        let Some(&(start, len, name, columns, matrices)) = after.checked_sub(1).and_then(|i| self.tensors.get(i)) else {
+        let Some(&(start, len, name, columns, matrices)) = after.checked_sub(1).and_then(|i| self.tensors.get(i))
+        else {
             return;
         };
         if at >= start + len {

@@ -1,4 +1,4 @@
-//! `arenite plan`: the memory that a model needs.
+//! `arenite plan`: computes the memory that a model needs.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -28,7 +28,7 @@ use crate::{normalizer, program, runtime};
 
 RAM sizes are exact and the same for every target, microcontrollers included. The program's flash size \
 is that of a small program that tells a story, linked for the board's target and optimization level; 3 % more is reserved. \
-For a target or feature that was not measured, it is an estimate, and the table says so. \
+For a target or feature that was not measured, the size is an estimate, and the table says so. \
 Your own code is not included. 16 KiB of RAM are reserved for the stack \
 of each worker and 1 KiB for the program's own statics. A board with less than 8 KiB of RAM or flash to \
 spare is called tight. Tokens per second are an estimate.")]
@@ -82,7 +82,7 @@ pub struct Args {
     plot: Option<PathBuf>,
 }
 
-/// A row of the table.
+/// A row of the table of RAM sizes.
 #[derive(Clone, Copy, Serialize)]
 struct Row {
     context: usize,
@@ -93,7 +93,7 @@ struct Row {
     kv_bytes: usize,
     tokenizer_bytes: usize,
     ram_bytes: usize,
-    /// RAM that the linker reports for these three statics.
+    /// RAM that the linker reports for workspace, KV cache and tokenizer index as statics.
     static_bytes: usize,
 }
 
@@ -108,7 +108,7 @@ struct BoardRow {
     fits: bool,
     /// Longest context that fits; 0 if none does.
     longest_context: usize,
-    /// RAM and flash to spare with this context.
+    /// RAM and flash to spare with the longest context.
     spare_ram_bytes: Option<usize>,
     spare_flash_bytes: Option<usize>,
     /// Flash size of a small program without the model.
@@ -116,7 +116,8 @@ struct BoardRow {
     /// Flash that is reserved for the program: its size and a margin.
     reserved_flash_bytes: usize,
     program_is_measured: bool,
-    /// RAM regions of the memory for the longest context; `None` for computers, and if no context fits.
+    /// RAM region of each block of memory with the longest context; `None` if the board's models are files, or if no
+    /// context fits.
     regions: Option<Regions>,
     /// `None` for processors on which no instructions were counted.
     estimated_tokens_per_second: Option<f64>,
@@ -129,7 +130,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
     let model = Model::new(&gguf).with_context(|| file.name().to_string())?;
     let longest = model.spec().context;
     let lora = AdapterFiles::open(&args.lora)?;
-    // Checks that the adapters fit the model.
+    // Check that the adapters fit the model.
     lora.adapters(&model)?;
     let plan_of = |context| row(args, &gguf, &lora, context).with_context(|| file.name().to_string());
 
@@ -168,7 +169,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
     }
 }
 
-/// Flash size of a program, and its estimated speed.
+/// The model's share in the flash size and the speed of a program.
 struct Program<'a> {
     /// Size of the model and its adapters in bytes.
     file: usize,
@@ -278,7 +279,7 @@ fn board_row(args: &Args, gguf: &Gguf<'_>, board: &Board, program: &Program<'_>,
         flash_bytes: board.flash,
         ram_bytes: board.ram_bytes(),
         ram_regions: board.ram.to_vec(),
-        // A requested context either fits or does not.
+        // With -c, only that context counts: a shorter one does not fit.
         fits: longest_context > 0 && (args.ctx_size.is_none() || longest_context == most),
         longest_context,
         spare_ram_bytes,
@@ -412,14 +413,14 @@ fn print_json(
 fn print_rust(out: &mut Out, file: &ModelFile, row: &Row) -> Result<()> {
     write!(
         out,
-        "// Memory of {}, as `arenite plan --rust` gives it.\n\
+        "// Memory of {}, printed by `arenite plan --rust`.\n\
          /// Bytes of the model file.\n\
          pub const MODEL_BYTES: usize = {};\n\
          /// Positions in the context.\n\
          pub const CONTEXT: usize = {};\n\
-         /// Most tokens that one pass takes.\n\
+         /// Maximum number of tokens in a pass.\n\
          pub const BATCH: usize = {};\n\
-         /// Threads or cores that work together.\n\
+         /// Number of threads or cores.\n\
          pub const WORKERS: usize = {};\n\
          /// Bytes of the workspace.\n\
          pub const WORKSPACE_BYTES: usize = {};\n\

@@ -180,7 +180,7 @@ impl Words {
 }
 
 impl Args {
-    /// The user's choices for single tensors.
+    /// The user's choices of types.
     fn type_options(&self, target: Target) -> Result<TypeOptions> {
         let mut overrides = self.tensor_type.clone();
         if let Some(path) = &self.tensor_type_file {
@@ -252,7 +252,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     };
     let file = ModelFile::open(Some(input.as_path()))?;
     let gguf = file.parse()?;
-    // Like llama-quantize: these mixes are useless without a matrix, even if short rows would force other types.
+    // Refuse as llama-quantize does: these mixes are useless without a matrix, even if short rows would force other
+    // types.
     ensure!(
         args.imatrix.is_some() || args.dry_run || !mix.wants_importance(),
         "{mix:?} needs an importance matrix: make one with `arenite imatrix` and give it with --imatrix"
@@ -338,7 +339,7 @@ fn bits(changes: &[Change<'_>]) -> String {
     format!("{:.2} bits per weight", 8.0 * bytes as f64 / (weights as f64).max(1.0))
 }
 
-/// Sorts the tensors by the piece that has them, and counts the tensors of each piece.
+/// Sorts the tensors by the piece of the input that contains them. Returns the number of tensors in each piece.
 fn kept_split(file: &ModelFile, changes: &mut [Change<'_>]) -> Vec<usize> {
     let ends: Vec<u64> = file
         .pieces()

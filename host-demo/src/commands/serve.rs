@@ -111,7 +111,7 @@ fn host(args: &Args, file: ModelFile) -> Result<Host> {
 /// Serves one model.
 fn one(args: &Args, file: ModelFile, program: &ProgramMemory) -> Result<()> {
     if args.within {
-        // The proxy process writes nothing. The pipe closes when that process ends.
+        // End with the proxy process: it writes nothing to the pipe, which closes when it ends.
         std::thread::spawn(|| {
             let _ = std::io::stdin().read_to_end(&mut Vec::new());
             std::process::exit(0);
@@ -161,7 +161,7 @@ fn one(args: &Args, file: ModelFile, program: &ProgramMemory) -> Result<()> {
     sockets.join().map_err(|_| anyhow!("the server thread panicked"))?
 }
 
-/// The files of the models. The files of a folder are sorted by name.
+/// Replaces each folder by the models in it, sorted by name.
 fn files(given: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in given {

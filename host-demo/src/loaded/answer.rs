@@ -1,4 +1,4 @@
-//! Answers, as they are generated.
+//! Answers, which return their text while it is generated.
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -9,7 +9,8 @@ use super::{Loaded, failed, gone};
 use crate::chat::{Part, Reader};
 use crate::server::{Choice, Endpoint, Event, Finish, Inbox, Prepared};
 
-/// An iterator over the text of an answer, in whole characters, as it is generated. Dropping it stops the generation.
+/// An iterator over the text of an answer, in whole characters, while it is generated. Dropping the iterator stops the
+/// generation.
 #[must_use = "an answer that is dropped is not generated"]
 pub struct Answer<'m> {
     events: Inbox,
@@ -27,7 +28,7 @@ pub struct Answer<'m> {
 /// The reason why an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerEnd {
-    /// An end token, a stop text, or the end of the grammar.
+    /// An end token, a stop string, or the end of the grammar.
     Stop,
     /// The maximum number of tokens, or a full context.
     Length,
@@ -57,7 +58,7 @@ impl Answer<'_> {
         })
     }
 
-    /// The part of the model's thought that has been generated. It is empty if the model does not think.
+    /// The model's thought, as much of it as has been generated; empty if the model does not think.
     pub fn thought(&self) -> &str {
         &self.thought
     }

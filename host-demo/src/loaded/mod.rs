@@ -1,7 +1,9 @@
-//! A model for programs: it continues texts, holds conversations, and gives values, embeddings and rankings.
+//! A model for programs: it continues texts, holds conversations, generates JSON that matches a schema, and computes
+//! embeddings and rankings.
 //!
-//! [`Loaded`] owns the file, its memory and a thread that runs it. Several threads can use it at the same time. An
-//! answer depends neither on other answers nor on the machine, only on its request and seed.
+//! [`Loaded`] owns the model's file, its memory and the thread that runs it. Several threads can use the same
+//! [`Loaded`] at the same time. An answer depends neither on other answers nor on the machine, only on its request and
+//! seed.
 
 mod answer;
 mod request;
@@ -27,7 +29,7 @@ use crate::server::{
     mailbox, unit,
 };
 
-/// A model that is loaded and answers. Dropping it frees its memory and closes its file.
+/// A loaded model. Dropping it frees its memory and closes its file.
 ///
 /// # Examples
 ///
@@ -80,8 +82,8 @@ impl Loaded {
         self.answer(Endpoint::Completions, request.into())
     }
 
-    /// Answers the last message of a conversation, in the model's own chat format. A text alone is the message of a user.
-    /// The common beginning of two conversations is computed once.
+    /// Answers the last message of a conversation, in the model's own chat format. A plain text counts as a message of
+    /// the user. The common beginning of two conversations is computed once.
     ///
     /// # Examples
     ///
@@ -102,8 +104,8 @@ impl Loaded {
         self.answer(Endpoint::Chat, request.into())
     }
 
-    /// Answers with a value that a JSON schema allows: in the model's chat format if it has one, otherwise by
-    /// continuing the text.
+    /// Generates a value that matches a JSON schema: as an answer in the model's chat format if it has one, otherwise
+    /// as a continuation of the text.
     ///
     /// # Examples
     ///

@@ -114,21 +114,22 @@ impl Request {
         self
     }
 
-    /// Samples from the most likely tokens whose probabilities sum to `p`. The default is 0.95; 1 disables it.
+    /// Samples from the most likely tokens whose probabilities sum to `p`. The default is 0.95; 1 disables this step.
     #[must_use]
     pub fn top_p(mut self, p: f32) -> Self {
         self.body.top_p = Some(p);
         self
     }
 
-    /// Samples from the `count` most likely tokens. The default is 40; 0 disables it.
+    /// Samples from the `count` most likely tokens. The default is 40; 0 disables this step.
     #[must_use]
     pub fn top_k(mut self, count: u32) -> Self {
         self.body.top_k = Some(count.into());
         self
     }
 
-    /// Divides the logits of recent tokens by this, so that they are repeated less. The default is 1.
+    /// Divides positive logits of recent tokens by `penalty`, and multiplies negative ones, so that the tokens are
+    /// repeated less. The default is 1.
     #[must_use]
     pub fn repeat_penalty(mut self, penalty: f32) -> Self {
         self.body.repeat_penalty = Some(penalty);
@@ -173,7 +174,7 @@ impl Request {
         self.body.messages.is_some()
     }
 
-    /// Converts the prompt to the form that the endpoint expects.
+    /// Converts a text to a message for the chat endpoint. Refuses messages for the other endpoints.
     pub(super) fn complete(&mut self, endpoint: Endpoint) -> Result<()> {
         if endpoint == Endpoint::Chat {
             if let Some(Value::String(prompt)) = self.body.prompt.take() {

@@ -19,7 +19,7 @@ pub struct Choice {
     /// Log-probabilities of the prompt's tokens, if requested.
     pub scored: Vec<Logprob>,
     pub end: Option<Finish>,
-    /// The stop text that ended the answer.
+    /// The stop string that ended the answer.
     pub stop: Option<String>,
     pub prompt: usize,
     pub cached: usize,
@@ -32,7 +32,7 @@ impl Choice {
         self.end == Some(Finish::Length)
     }
 
-    /// Returns the reason of the end of a chat's answer.
+    /// Returns the `finish_reason` of an answer in a chat.
     pub fn finish(&self, has_calls: bool) -> &'static str {
         match self.end.unwrap_or(Finish::Stop) {
             Finish::Stop if has_calls => "tool_calls",
@@ -58,7 +58,7 @@ impl ResponseMeta {
     }
 }
 
-/// The parts of an answer.
+/// An answer, split into content, thoughts and calls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Parts {
     pub content: String,
@@ -87,7 +87,7 @@ struct Message {
     tool_calls: Vec<ToolCall>,
 }
 
-/// A call in an answer; `index` is used in streams.
+/// A call in an answer. Streams need `index`.
 #[derive(Clone, Debug, Serialize)]
 pub struct ToolCall {
     index: usize,
@@ -147,7 +147,7 @@ impl Usage {
     }
 }
 
-/// The fields before the choices.
+/// The fields of an answer before `choices`.
 #[derive(Serialize)]
 struct Head<'s> {
     id: &'s str,
@@ -170,7 +170,7 @@ impl Service {
         answer
     }
 
-    /// Returns the fields before the choices.
+    /// Returns the fields of an answer before `choices`.
     pub fn head(&self, endpoint: Endpoint, meta: &ResponseMeta, is_chunk: bool) -> Value {
         let object = match endpoint {
             Endpoint::Chat if is_chunk => "chat.completion.chunk",
@@ -183,7 +183,7 @@ impl Service {
 }
 
 impl Prepared {
-    /// Splits an answer into its parts.
+    /// Splits an answer into content, thoughts and calls.
     pub fn parts(&self, index: usize, choice: &Choice) -> Parts {
         let mut reader = self.reader(index);
         let (mut list, mut parts) = (Vec::new(), Parts::default());

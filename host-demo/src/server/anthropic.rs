@@ -292,10 +292,10 @@ fn tool_use(call: &Call, id: &str, index: usize) -> Value {
     json!({ "type": "tool_use", "id": call_id(id, 0, index).replacen("call", "toolu", 1), "name": call.name, "input": input })
 }
 
-/// Returns the prepared request, and its stop texts.
+/// Returns the prepared request, and its stop strings.
 fn prepared(app: &App, body: Value) -> Result<(Prepared, Vec<String>)> {
     let asked: Asked =
-        serde_json::from_value(body).map_err(|error| ApiError::invalid(format!("the body makes no sense: {error}")))?;
+        serde_json::from_value(body).map_err(|error| ApiError::invalid(format!("the body is invalid: {error}")))?;
     let mut prepared = app.prepare(Endpoint::Chat, &asked.body()?)?;
     prepared.stream = asked.stream;
     Ok((prepared, asked.stop_sequences))

@@ -30,7 +30,7 @@ use super::service::{Endpoint, Prepared, Service};
 use super::vectors::token_count;
 use crate::ranking::Texts;
 
-/// Maximum number of open requests beyond the limit, each the only one of its client.
+/// Maximum number of open requests beyond [`App::most_open`], each the only one of its client.
 const MOST_FIRST: usize = 64;
 
 /// The state shared by all routes.
@@ -60,7 +60,7 @@ pub struct App {
 pub type Result<T> = std::result::Result<T, ApiError>;
 
 impl App {
-    /// Reads the body of a request. From then on the request is open.
+    /// Reads the body of a request, then opens the request.
     pub async fn receive(self: &Arc<Self>, request: Request<HttpBody>) -> Result<(OpenRequest, Received)> {
         let client = Client::of(self, &request);
         let body = self.memory.receive(request).await?;
@@ -79,7 +79,8 @@ impl App {
         work: impl FnOnce(&Self) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let app = self.clone();
-        let failed = || ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "this request made its thread fail");
+        let failed =
+            || ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "a thread failed while it processed this request");
         self.readers.run(open.asker.client, move || work(&app)).await.ok_or_else(failed)?
     }
 
@@ -108,7 +109,7 @@ impl App {
         self.response(open, text)
     }
 
-    /// Returns a response with this JSON. A long text counts toward the limit of answers until it is sent.
+    /// Returns a response with the JSON `text`. A long text counts toward the memory limit of answers until it is sent.
     fn response(&self, open: &OpenRequest, text: String) -> Result<Response> {
         let slot = || open.guard.as_ref().map(RequestGuard::slot);
         let text = match text.len() > LARGE_ANSWER {
@@ -149,7 +150,7 @@ impl App {
         std::mem::take(&mut prepared.jobs).into_iter().map(submit).collect()
     }
 
-    /// Begins the answer to a request that has only one.
+    /// Begins the answer to a request with exactly one answer.
     pub fn begin(&self, open: &OpenRequest, mut prepared: Prepared) -> Result<Answer> {
         let prompt_tokens = prepared.jobs.first().map_or(0, |(prompt, ..)| prompt.len());
         let events = self.submit(open, &mut prepared)?.pop().ok_or_else(|| ApiError::about("n", "n must be 1"))?;
@@ -189,21 +190,21 @@ impl App {
     }
 }
 
-/// Bytes for a text to embed, without its tokens.
+/// Bytes that a text to embed takes, without its tokens.
 const TEXT_BYTES: usize = 512;
-/// Bytes for a value of an embedding: as a number, as a JSON value and as text.
+/// Bytes that a value of an embedding takes: as a number, as a JSON value and as text.
 const VALUE_BYTES: usize = 48;
 /// An answer of more bytes than this is converted to JSON on a reader thread.
 const LARGE_ANSWER: usize = 128 << 10;
 
-/// Embeddings. They count toward the limit of answers until this is dropped.
+/// Embeddings, whose memory counts toward the limit of answers until this value is dropped.
 pub struct Vectors {
     pub vectors: Vec<Result<Vec<f32>>>,
     _memory: Arc<Meter>,
 }
 
 impl Vectors {
-    /// Upper bound for the bytes of their JSON.
+    /// Upper bound for the bytes of the embeddings' JSON.
     pub fn bytes(&self) -> usize {
         self.vectors.iter().flatten().map(|vector| vector.len() * VALUE_BYTES).sum()
     }
@@ -218,7 +219,7 @@ pub struct Answer {
 }
 
 fn crowded() -> ApiError {
-    let why = "there is no memory for so large a request beside the others: try again later, or ask for less at a time";
+    let why = "there is not enough memory for this request beside the others: try again later, or send a smaller one";
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, why)
 }
 
@@ -232,7 +233,7 @@ pub fn json(body: &Received) -> Result<Value> {
     Ok(with_integers(value))
 }
 
-/// Returns a body that is an object, to which fields can be added. Refuses any other.
+/// Returns the body if it is an object, to which fields can be added. Refuses any other body.
 pub fn object(body: Value) -> Result<Value> {
     if body.is_object() { Ok(body) } else { Err(ApiError::invalid("the body must be a JSON object")) }
 }
@@ -259,8 +260,8 @@ impl Client {
     }
 }
 
-/// Returns the part of an address that identifies a client. For IPv6 it is the first half, because one machine may use all
-/// addresses that share it.
+/// Returns the part of an address that identifies a client. An IPv6 client is identified by the first half, because one
+/// machine may use all addresses with the same first half.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
@@ -321,18 +322,18 @@ pub async fn whole(mut events: Inbox) -> Result<Choice> {
             return Ok(choice);
         }
     }
-    Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the engine gave no end"))
+    Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the engine stopped before the end of the answer"))
 }
 
 impl Choice {
-    /// Upper bound for the bytes of its JSON.
+    /// Upper bound for the bytes of the answer's JSON.
     pub fn bytes(&self) -> usize {
         let tokens = self.logprobs.iter().chain(&self.scored).map(|logprob| 100 * (1 + logprob.top.len()));
         self.text.len() + tokens.sum::<usize>()
     }
 
-    /// Applies an event of a streamed answer: keeps only its text and log-probabilities, which are sent at once. Returns
-    /// true if it was the last one.
+    /// Applies an event of a streamed answer: keeps only the text and log-probabilities of this event, which are sent
+    /// at once. Returns true for the last event.
     pub fn next(&mut self, event: Event) -> Result<bool> {
         self.text.clear();
         self.logprobs.clear();
@@ -340,7 +341,7 @@ impl Choice {
         self.take(event)
     }
 
-    /// Applies an event. Returns true if it was the last one.
+    /// Applies an event. Returns true for the last event.
     pub fn take(&mut self, event: Event) -> Result<bool> {
         match event {
             Event::Prompt(scored) => {

@@ -69,12 +69,14 @@ async fn answer(app: Arc<App>, request: Request, translate: bool) -> Result<Resp
     let late = |_| ApiError::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time");
     let Fields { file, mut wanted, format } = timeout(BODY_TIME, fields(&app, form)).await.map_err(late)??;
     wanted.translate = translate;
-    let (file, extension) = file.ok_or_else(|| ApiError::about("file", "there must be a file, a sound"))?;
+    let (file, extension) =
+        file.ok_or_else(|| ApiError::about("file", "the field `file` with a sound file is missing"))?;
     let name = format.as_deref().unwrap_or("json");
     let format = match name {
         "json" | "verbose_json" => Format::Json,
-        _ => Format::from_str(name, false)
-            .map_err(|_| ApiError::about("response_format", "it must be json, text, srt, vtt or verbose_json"))?,
+        _ => Format::from_str(name, false).map_err(|_| {
+            ApiError::about("response_format", "response_format must be json, text, srt, vtt or verbose_json")
+        })?,
     };
     let (sender, text) = tokio::sync::oneshot::channel();
     let job = Box::new(Transcription { file, extension, wanted, format, answer: sender, _permit: permit });
@@ -120,14 +122,15 @@ async fn fields(app: &App, mut form: Multipart) -> Result<Fields> {
     Ok(fields)
 }
 
-/// Answers requests in this thread until all senders of commands are dropped. Calls `ready` when the memory is there.
+/// Answers requests in this thread until all senders of commands are dropped. Calls `ready` when the memory is
+/// allocated.
 pub fn run(open: &OpenModel, plan: Plan, commands: &Receiver<Command>, ready: impl FnOnce()) -> anyhow::Result<()> {
     let mut memory = Memory::new(&plan)?;
     let session = open.session(&mut memory, plan)?;
     let mut transcriber = Transcriber::new(open.gguf(), open.model(), open.vocabulary()?, session)?;
     ready();
     while let Ok(command) = commands.recv() {
-        // Other requests are refused before they come here.
+        // The routes refuse all other requests.
         let Command::Transcribe(job) = command else { continue };
         let text = transcribe(&mut transcriber, &job);
         let _ = job.answer.send(text.map_err(|error| format!("{error:#}")));

@@ -1,23 +1,23 @@
 //! Divides the tokens of a pass among the conversations.
 //!
-//! A request that arrives during a pass waits for the end of the pass. Long prompts are therefore read in pieces of
-//! about the same duration, and the conversations closest to their next token come first.
+//! A request that arrives during a pass waits for the end of the pass. Long prompts are therefore read in pieces that
+//! take about the same time, one in each pass, and the conversations closest to their next token come first.
 
 use arenite::Model;
 
-/// Maximum number of prompt tokens in a pass. Beyond it, the cost per token hardly decreases.
+/// Maximum number of prompt tokens in a pass. With more tokens the cost per token hardly decreases.
 const PROMPTS: usize = 64;
-/// Tokens in the first piece of a long prompt. Smaller pieces read the weights too often.
+/// Number of tokens in the first piece of a long prompt. Smaller pieces read the weights too often.
 const PIECE: usize = 32;
-/// Pieces are multiples of this, the number of tokens that kernels process together.
+/// Number of tokens that kernels process together. The length of a piece is a multiple of it.
 const LEAST: usize = 8;
 
 /// Properties of a model that determine the division.
 #[derive(Clone, Copy, Debug)]
 pub struct PassBudget {
-    /// Tokens in a pass.
+    /// Maximum number of tokens in a pass.
     batch: usize,
-    /// The position at which attention takes as long as all other layers.
+    /// The position at which attention takes as long as the products with the weights.
     double: usize,
 }
 

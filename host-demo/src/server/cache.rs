@@ -7,7 +7,7 @@ pub fn shared(a: &[TokenId], b: &[TokenId]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// Tokens at the end of a prompt that its continuation may split in another way.
+/// Number of tokens at the end of a prompt that may become other tokens when the text is continued.
 const SPLIT_AGAIN: usize = 4;
 
 /// The client of a conversation, and the length of its last prompt.
@@ -20,7 +20,7 @@ pub struct Owner {
 struct Kept {
     context: Context,
     owner: Owner,
-    /// The adapters that its tokens were read with, and their scales.
+    /// The adapters that the tokens were read with, and their scales.
     lora: Vec<(usize, f32)>,
     ids: Vec<TokenId>,
     /// Time of the last use.
@@ -33,8 +33,8 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Returns the context of the same adapters with the longest common prefix with `prompt`, and the length of the
-    /// prefix.
+    /// Returns the index of the context that has these adapters and shares the longest prefix with `prompt`, and the
+    /// length of the prefix.
     pub fn best(&self, prompt: &[TokenId], lora: &[(usize, f32)]) -> Option<(usize, usize)> {
         let alike = self.kept.iter().enumerate().filter(|(_, kept)| kept.lora == lora);
         let each = alike.map(|(at, kept)| (at, shared(&kept.ids, prompt)));
@@ -42,9 +42,9 @@ impl Cache {
     }
 
     /// Returns how many tokens of `prompt` may be reported to its client as cached: the longest common prefix with a
-    /// conversation of the same client that `prompt` continues. It must contain all of that conversation's last prompt,
-    /// except for `SPLIT_AGAIN` tokens at the end. Clients behind one address count as one client; because of this rule
-    /// they can only confirm a prompt that they know almost completely.
+    /// conversation of the same client that `prompt` continues. The prefix must contain all of that conversation's last
+    /// prompt, except for `SPLIT_AGAIN` tokens at the end. Clients behind one address count as one client; because of
+    /// this rule they can only confirm a prompt that they know almost completely.
     pub fn known_to(&self, client: u64, prompt: &[TokenId], lora: &[(usize, f32)]) -> usize {
         let own = self.kept.iter().filter(|kept| kept.owner.client == client && kept.lora == lora);
         let continued = own.filter_map(|kept| {
@@ -60,7 +60,8 @@ impl Cache {
         &kept.context
     }
 
-    /// Caches a context, unless a cached one already contains its tokens. Returns the context that is not needed.
+    /// Caches a context, unless a cached one already contains its tokens. Returns a context that is no longer needed:
+    /// the new one, or a cached one that the new one continues.
     pub fn keep(
         &mut self,
         context: Context,
@@ -87,8 +88,8 @@ impl Cache {
         None
     }
 
-    /// Removes the context with these adapters that shares the longest prefix with another one. Returns it with its tokens
-    /// and the length of the prefix. If there is only one context, the prefix is all of its tokens.
+    /// Removes the context with these adapters that shares the longest prefix with another one. Returns the context,
+    /// its tokens and the length of the prefix. If there is only one context, the prefix is all of its tokens.
     pub fn take_most_shared(&mut self, lora: &[(usize, f32)]) -> Option<(Context, Vec<TokenId>, usize)> {
         let alike = || self.kept.iter().enumerate().filter(|(_, kept)| kept.lora == lora);
         let common = |at: usize, ids: &[TokenId]| {

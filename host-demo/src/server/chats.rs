@@ -16,7 +16,7 @@ use crate::grammar;
 
 /// The functions that must be called.
 enum Must {
-    /// None.
+    /// No function.
     No,
     Any,
     Named(String),
@@ -92,7 +92,7 @@ impl Service {
             ApiError::about("messages", format!("the chat template refuses this conversation: {why}"))
         })?;
         let stop = renderer.stop();
-        // If the stop text also ends thoughts, it does not end the answer.
+        // A stop string that also ends thoughts does not end the answer.
         let ends_thought = |form: &ThoughtForm<String>| unwrapped(&form.close) == stop;
         if !stop.is_empty() && !self.style.dialect.thoughts.iter().any(ends_thought) {
             settings.stops.push(stop.into());
@@ -100,7 +100,7 @@ impl Service {
         Ok((prompt, conversation.warning))
     }
 
-    /// Further variables of the template.
+    /// Returns the template's variables that the request sets.
     fn kwargs(&self, body: &Body) -> Result<Map<String, Value>, ApiError> {
         let mut kwargs = Map::new();
         if body.echo == Some(true) {
@@ -176,7 +176,7 @@ impl Service {
         Ok(())
     }
 
-    /// Returns the grammar in the request itself.
+    /// Compiles the grammar, choice or schema of a request.
     pub fn form(&self, body: &Body) -> Result<Option<Arc<[u8]>>, ApiError> {
         if let Some(text) = &body.grammar {
             let table = self.grammars.table(&Source::Gbnf(text, self.tokenizer()));

@@ -14,7 +14,7 @@ pub struct ConnectionSlot {
     busy: AtomicUsize,
     /// The client's address.
     pub client: IpAddr,
-    /// Time when it was accepted, or when its last answer finished.
+    /// Time when the connection was accepted, or when its last answer finished.
     since: Mutex<Instant>,
     task: OnceLock<AbortHandle>,
 }
@@ -62,7 +62,7 @@ pub struct Connections(Vec<Weak<ConnectionSlot>>);
 impl Connections {
     /// Adds a connection.
     pub fn add(&mut self, client: IpAddr) -> Arc<ConnectionSlot> {
-        // Removes closed connections before the list would grow.
+        // Remove closed connections before the list grows.
         if self.0.len() == self.0.capacity() {
             self.forget_closed();
         }

@@ -22,7 +22,7 @@ use crate::output::one_line;
 use crate::ranking::Texts;
 use crate::session_file::{Head, SessionFile};
 
-/// A request to the thread.
+/// A request to the engine's thread.
 pub enum Command {
     Generate(Box<Job>),
     Embed(Embedding),
@@ -47,14 +47,14 @@ pub struct Job {
     pub seed: u64,
     pub events: Outbox,
     pub record: Arc<Record>,
-    /// Identifies the client and its request, so that all take turns.
+    /// Identifies the client and its request. Clients, and the requests of a client, take turns.
     pub asker: Asker,
-    /// True if the answer reports all cached tokens of the prompt, which reveals the prompts of other clients; otherwise
-    /// only those of the client's own conversations.
+    /// True if the answer reports all cached tokens of the prompt, which can reveal prompts of other clients; false if
+    /// it reports only tokens from the client's own conversations.
     pub reports_all_cached: bool,
 }
 
-/// The client of a request, and the request.
+/// Identifiers of a client and of one of its requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Asker {
     pub client: u64,
@@ -73,7 +73,7 @@ pub enum Event {
     },
     Done {
         end: Finish,
-        /// The stop text that ended the answer.
+        /// The stop string that ended the answer.
         stop: Option<String>,
         text: String,
         prompt: usize,
@@ -117,7 +117,7 @@ pub struct Counters {
     pub free_pages: AtomicUsize,
     /// Seconds from a request to its first token.
     pub first_token: Histogram,
-    /// Tokens a second after the first one, of each answer.
+    /// Tokens per second of each answer, without its first token.
     pub token_rate: Histogram,
     /// True if the server is shutting down and refuses new requests.
     pub stopping: AtomicBool,
@@ -144,7 +144,7 @@ pub struct Scheduler<'a, 'm, 'w> {
     clock: u64,
 }
 
-/// An answer without a slot.
+/// An answer that waits for one of the `parallel` slots.
 enum Waiting {
     New(Box<Job>),
     /// An answer in progress whose slot went to another client.
@@ -160,7 +160,7 @@ impl Waiting {
     }
 }
 
-/// Numbers of recently used grammars, under which their masks are cached.
+/// Assigns numbers to grammars, which are the keys of their cached masks. Remembers recently used grammars.
 #[derive(Default)]
 struct Grammars {
     known: VecDeque<(u32, Arc<[u8]>)>,
@@ -194,7 +194,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         parallel: usize,
         counters: Arc<Counters>,
     ) -> Self {
-        // Large enough for all parameters: the history for penalties, and the whole vocabulary as candidates.
+        // Scratch memory for any parameters: the history for penalties, and the whole vocabulary as candidates.
         let scratch = vec![0; 8 * (engine.model().spec().vocab + 1024)];
         Self {
             budget: PassBudget::of(engine.model(), engine.plan().options.batch),
@@ -224,7 +224,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         Ok(())
     }
 
-    /// Writes the longest beginning that two conversations of the cache share, or the only conversation.
+    /// Writes the longest prefix that two cached conversations share, or the only conversation, to a session file.
     pub fn save(&mut self, file: &SessionFile, lora: &[(usize, f32)]) -> Result<()> {
         let Some((mut context, tokens, shared)) = self.cache.take_most_shared(lora) else { return Ok(()) };
         let position = self.engine.nearest(&context, shared);
@@ -245,7 +245,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
                     self.texts.push_back(text);
                     continue;
                 }
-                // Only models of speech take these, and they have another thread.
+                // Only speech models transcribe, and `audio::run` runs them.
                 Ok(Command::Transcribe(_)) => continue,
                 Err(TryRecvError::Disconnected) if is_idle => return,
                 Err(_) => {}
@@ -333,8 +333,9 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
     }
 
     /// Gives slots to waiting answers. The client with the fewest running answers comes first, and of its requests the
-    /// one with the fewest. If no slot is free, pauses an answer of the client with the most running answers, if it has at
-    /// least two more than the waiting client: so nobody waits for the long answers of another client.
+    /// one with the fewest running answers. If no slot is free, pauses an answer of the client with the most running
+    /// answers, if it has at least two more than the waiting client: so nobody waits for the long answers of another
+    /// client.
     fn admit(&mut self) {
         self.waiting.retain(|waiting| !waiting.job().events.is_closed());
         let mut refused = HashSet::new();
@@ -371,7 +372,8 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         }
     }
 
-    /// Returns true if another conversation is reading the same prefix: the job should wait and share it.
+    /// Returns true if another conversation is reading a prefix of the job's prompt: the job should wait, and then
+    /// share the prefix.
     fn is_coming(&self, job: &Job) -> bool {
         let most = job.prompt.len().saturating_sub(1);
         let known = self.best_shared(&job.prompt, &job.settings.lora).map_or(0, |(_, shared)| shared);
@@ -380,8 +382,8 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         coming.min(most) >= known + 16
     }
 
-    /// Finds the cached or running context with the same adapters that shares the longest prefix with `ids`. Returns it with
-    /// the length of the prefix, which is less than the length of `ids`.
+    /// Finds the cached or running context with the same adapters that shares the longest prefix with `ids`. Returns
+    /// the context and the length of the prefix, which is less than the length of `ids`.
     fn best_shared(&self, ids: &[TokenId], lora: &[(usize, f32)]) -> Option<(Source, usize)> {
         let cached = self.cache.best(ids, lora).map(|(at, shared)| (Source::Cached(at), shared));
         let alike = self.running.iter().enumerate().filter(|(_, running)| running.job.settings.lora == *lora);
@@ -401,7 +403,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         lora: &[(usize, f32)],
         is_fresh: bool,
     ) -> Result<(Context, usize), Error> {
-        // Room is made first, so that the cache does not evict the context to be shared.
+        // Make room first, so that the cache does not evict the context to be shared.
         let room = self.open()?;
         self.engine.close(room);
         let best = if is_fresh { None } else { self.best_shared(ids, lora) };
@@ -467,7 +469,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         }
     }
 
-    /// Reads the next piece of a prompt whose tokens are to be scored, with the logits of each.
+    /// Reads the next piece of a prompt whose tokens are to be scored, with the logits of each token.
     fn score_prompt(&mut self) -> Result<(), Error> {
         let Self { engine, running, tokenizer, .. } = self;
         let Some(running) = running.iter_mut().find(|running| running.scores && running.end.is_none()) else {
@@ -478,7 +480,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         let to = running.job.prompt.len().min(from + engine.plan().options.batch);
         let ids = running.ids[from..to].to_vec();
         let count = running.job.settings.logprobs.unwrap_or(0);
-        // Drops the scores of tokens that are read again, after pages were missing or the answer was paused.
+        // Drop the scores of tokens that are read again, after pages were missing or the answer was paused.
         running.scored.truncate(if from == 0 { 0 } else { from + 1 });
         if from == 0 {
             running.scored.push(Logprob::unknown(tokenizer, ids[0]));
@@ -502,7 +504,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         for running in self.running.iter_mut().filter(|running| running.job.events.is_closed()) {
             running.end = Some(Finish::Stop);
         }
-        // After the last piece of a scored prompt, its answer continues immediately.
+        // After the last piece of a scored prompt, sample the answer's first token immediately.
         let scored = self.running.iter().position(|running| running.scores && running.end.is_none());
         while let Err(error) = self.score_prompt() {
             if !matches!(error, Error::OutOfPages { .. }) || !self.evict() {
@@ -589,7 +591,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
     }
 }
 
-/// The context to share.
+/// The context to share, by its index.
 #[derive(Clone, Copy)]
 enum Source {
     Cached(usize),

@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 
 use crate::output::one_line;
 
-/// Maximum length of a message or the name of a field in characters.
+/// Maximum number of characters of a message or of a field's name.
 const MOST_SAID: usize = 1000;
 
-/// The interfaces, each with its own format of errors.
+/// The interfaces of the server, each with its own format of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interface {
     OpenAi,
@@ -51,17 +51,17 @@ impl ApiError {
         Self { status, message: short_line(message.into()), param: None, code: None }
     }
 
-    /// The request is invalid.
+    /// Makes the error for an invalid request.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, message)
     }
 
-    /// A field of the request is invalid. Its name may be from the request, too.
+    /// Makes the error for an invalid field, whose name may be quoted from the request, too.
     pub fn about(param: impl Into<String>, message: impl Into<String>) -> Self {
         Self { param: Some(short_line(param.into())), ..Self::invalid(message) }
     }
 
-    /// A field is not supported with this value and would change the answer.
+    /// Makes the error for a field that would change the answer but is not supported.
     pub fn unsupported(param: &str) -> Self {
         Self {
             code: Some("unsupported_parameter"),
@@ -69,13 +69,13 @@ impl ApiError {
         }
     }
 
-    /// There is no model of this name.
+    /// Makes the error for an unknown name of a model.
     pub fn no_model(name: &str, known: &str) -> Self {
         let message = format!("there is no model `{name}` here; there is `{known}`");
         Self { param: Some("model".into()), code: Some("model_not_found"), ..Self::new(StatusCode::NOT_FOUND, message) }
     }
 
-    /// A prompt does not fit in the context.
+    /// Makes the error for a prompt that does not fit in the context.
     pub fn too_long(param: &'static str, len: impl Display, context: usize) -> Self {
         // Clients recognise this error by its first words.
         let message = format!(
@@ -86,7 +86,7 @@ impl ApiError {
         Self { code: Some("context_length_exceeded"), ..Self::about(param, message) }
     }
 
-    /// Too many requests are waiting.
+    /// Makes the error for a request that finds too many others waiting.
     pub fn busy(waiting: usize) -> Self {
         Self::new(StatusCode::TOO_MANY_REQUESTS, format!("{waiting} requests are waiting already: try again later"))
     }
@@ -162,7 +162,7 @@ impl ApiError {
     }
 }
 
-/// In OpenAI's format; [`in_own_format`] replaces it.
+/// Makes a response in OpenAI's format, which [`in_own_format`] replaces.
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         self.response(Interface::OpenAi)

@@ -1,11 +1,11 @@
-//! Unsupported fields of requests. A field that would change the answer is refused. It is accepted with its neutral
-//! value, and so are fields that do not affect answers.
+//! Refuses unsupported fields of requests that would change the answer. Accepts such a field with a neutral value, and
+//! all fields that do not affect answers.
 
 use serde_json::{Map, Value};
 
 use super::error::ApiError;
 
-/// The values with which a field changes nothing.
+/// The values of a field that leave the answer unchanged.
 enum Neutral {
     /// Absent, null, false, or empty.
     Empty,

@@ -1,4 +1,4 @@
-//! Refuses requests that a web page from elsewhere makes a browser send.
+//! Refuses requests that a browser sends for a web page of another site.
 //!
 //! A server on loopback has no key, because only this machine reaches it. But a browser on this machine runs web pages of
 //! other sites. A page can send a request without reading the answer. It can also read the answer if its own host name
@@ -20,7 +20,7 @@ use super::error::ApiError;
 pub struct Gate {
     /// True if only this machine reaches the server.
     is_local: bool,
-    /// The name that the server was given.
+    /// The host name that the server was started with.
     host: String,
     origins: Vec<HeaderValue>,
 }
@@ -38,7 +38,7 @@ impl Gate {
         let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
         if let Some(host) = text(header::HOST).filter(|host| self.is_local && !self.is_own(host)) {
             return refused(format!(
-                "the Host `{host}` is not this server's: ask for localhost, or start it with --host"
+                "the Host `{host}` is not this server's: use localhost, or start the server with --host"
             ));
         }
         let origin = text(header::ORIGIN);
@@ -49,7 +49,7 @@ impl Gate {
         };
         let foreign = origin.filter(|origin| !allows(origin));
         if let Some(origin) = foreign.filter(|_| self.is_local && *method != Method::OPTIONS) {
-            return refused(format!("pages of `{origin}` may not ask this server: allow them with --cors-origin"));
+            return refused(format!("pages of `{origin}` may not use this server: allow them with --cors-origin"));
         }
         if *method == Method::POST {
             let kind = text(header::CONTENT_TYPE).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Grammars of requests, and a cache of those that were compiled lately.
+//! Compiles the grammars of requests, and caches them.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use crate::text;
 
 /// Maximum size of the cache in bytes.
 const MOST_BYTES: usize = 16 << 20;
-/// A source of more bytes than this is not cached.
+/// Size in bytes above which a source is not cached.
 const LARGE: usize = 1 << 20;
 
 /// The source of a grammar.
@@ -40,7 +40,7 @@ impl Source<'_> {
     }
 }
 
-/// Compiled grammars by their sources, the last used one at the end.
+/// Caches compiled grammars by their sources. The most recently used one is at the end.
 pub struct Grammars {
     known: Mutex<VecDeque<(String, Arc<[u8]>)>>,
     budget: fn() -> Budget,

@@ -36,7 +36,7 @@ const MOST_BUFFERED: usize = 32 << 10;
 /// Time limit for the head of a request, and for the time between two requests.
 const HEAD_TIME: Duration = Duration::from_secs(15);
 
-/// The address to listen on, and allowed origins.
+/// The address to listen on, and the allowed origins.
 #[derive(Clone, Debug)]
 pub struct Limits {
     pub host: String,
@@ -73,7 +73,7 @@ pub fn serve(
         asked_to_end().await?;
         accepting.abort();
         counters.stopping.store(true, Ordering::Relaxed);
-        note("ending: what is open is finished first; a second signal ends it at once");
+        note("shutting down after all open requests are answered; a second signal ends the server at once");
         tokio::select! {
             () = all_done(counters) => {}
             again = asked_to_end() => again?,
@@ -86,7 +86,7 @@ async fn all_done(counters: &Counters) {
     while counters.open.load(Ordering::Relaxed) > 0 {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    // Gives the last answer time to reach the socket.
+    // Give the last answer time to reach the socket.
     tokio::time::sleep(Duration::from_millis(100)).await;
 }
 
@@ -95,7 +95,7 @@ async fn accept(listener: TcpListener, routes: Router) {
     let mut connections = Connections::default();
     loop {
         let Ok((socket, peer)) = listener.accept().await else {
-            // For example too many open files: idle connections are closed.
+            // There may be too many open files: close an idle connection.
             connections.make_room();
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
@@ -113,7 +113,7 @@ async fn accept(listener: TcpListener, routes: Router) {
         let (routes, asking) = (TowerToHyperService::new(routes.clone()), slot.clone());
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(asking.clone());
-            if let Some(uri) = without_empty_parts(request.uri()) {
+            if let Some(uri) = without_empty_segments(request.uri()) {
                 *request.uri_mut() = uri;
             }
             routes.call(request)
@@ -183,15 +183,16 @@ impl AsyncWrite for Patient {
     }
 }
 
-/// Removes empty parts of a path (`//` and a `/` at the end), which clients make from a base address that ends in `/`.
-fn without_empty_parts(uri: &Uri) -> Option<Uri> {
+/// Removes empty segments of a path (`//` and a `/` at the end). Clients create them from a base address that ends in
+/// `/`.
+fn without_empty_segments(uri: &Uri) -> Option<Uri> {
     let path = uri.path();
     if path == "/" || !path.contains("//") && !path.ends_with('/') {
         return None;
     }
-    let parts: String = path.split('/').filter(|part| !part.is_empty()).map(|part| format!("/{part}")).collect();
+    let kept: String = path.split('/').filter(|part| !part.is_empty()).map(|part| format!("/{part}")).collect();
     let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-    format!("{}{query}", if parts.is_empty() { "/" } else { &parts }).parse().ok()
+    format!("{}{query}", if kept.is_empty() { "/" } else { &kept }).parse().ok()
 }
 
 #[cfg(unix)]

@@ -157,7 +157,7 @@ impl Service {
     /// Returns the prompt for the text between a prefix and a suffix, with the model's own tokens.
     fn infill_prompt(&self, asked: &Value) -> Result<Vec<u32>> {
         let Some([prefix, suffix, middle]) = self.infill else {
-            return Err(ApiError::invalid("this model has no tokens to fill in the middle with"));
+            return Err(ApiError::invalid("this model has no tokens for fill-in-the-middle"));
         };
         let text = |key: &'static str| match asked.get(key) {
             None | Some(Value::Null) => Ok(""),

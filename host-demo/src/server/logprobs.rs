@@ -58,7 +58,7 @@ fn lossy(bytes: &[u8]) -> String {
 }
 
 impl Logprob {
-    /// A token without a log-probability.
+    /// Returns a token without a log-probability.
     pub fn unknown(tokenizer: &Tokenizer<'_, '_>, id: TokenId) -> Self {
         Self { bytes: bytes(tokenizer, id), logprob: None, top: Vec::new(), offset: 0 }
     }
@@ -79,7 +79,8 @@ struct Completion {
     text_offset: Vec<usize>,
 }
 
-/// Returns the format used in completions. `start` is the offset of the answer's text, which begins with the prompt if that is echoed.
+/// Returns the format used in completions. `start` is the offset of the answer's text, which begins with the prompt if
+/// the request asks for an echo.
 pub fn completion(logprobs: &[Logprob], start: usize) -> Value {
     let top = |logprob: &Logprob| {
         let top = logprob.top.iter().rev().map(|(bytes, value)| (lossy(bytes), json!(value))).collect();

@@ -1,4 +1,4 @@
-//! Scales of adapters: in a request, or set for all other requests by llama.cpp's route.
+//! Scales of LoRA adapters, from a request, or set through llama.cpp's route for requests that give none.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,13 +19,13 @@ pub struct LoraScale {
     pub scale: f32,
 }
 
-/// The adapters, and the scales of requests that name none.
+/// The adapters, and the scales for requests that give none.
 pub struct LoraScales {
     paths: Vec<String>,
     scales: Mutex<Vec<f32>>,
 }
 
-/// An adapter in the list.
+/// An adapter in the answer to `GET /lora-adapters`.
 #[derive(Serialize)]
 struct LoraCard<'s> {
     id: usize,
@@ -34,24 +34,24 @@ struct LoraCard<'s> {
 }
 
 impl LoraScales {
-    /// The scales of a list of `FILE` or `FILE:SCALE`.
+    /// Reads the scales in a list of `FILE` or `FILE:SCALE`.
     pub fn new(lora: &[String]) -> anyhow::Result<Self> {
         let pairs = lora.iter().map(|text| scaled(text)).collect::<anyhow::Result<Vec<_>>>()?;
         let paths = pairs.iter().map(|(path, _)| path.display().to_string()).collect();
         Ok(Self { paths, scales: Mutex::new(pairs.iter().map(|(_, scale)| *scale).collect()) })
     }
 
-    /// The scales of a request. An adapter that its list leaves out is not used.
+    /// Returns the scales for a request with this `list`. An adapter that the list leaves out is not used.
     pub fn of_request(&self, list: Option<&[LoraScale]>) -> Result<Vec<(usize, f32)>> {
         list.map_or_else(|| Ok(self.usual()), |list| Ok(used(&self.complete(list)?)))
     }
 
-    /// The scales of requests that name none.
+    /// Returns the scales for requests that give none.
     pub fn usual(&self) -> Vec<(usize, f32)> {
         used(&self.lock())
     }
 
-    /// A scale for each adapter.
+    /// Returns the scale of each adapter, which is 0 if `list` leaves the adapter out.
     fn complete(&self, list: &[LoraScale]) -> Result<Vec<f32>> {
         let mut scales = vec![0.0; self.paths.len()];
         for LoraScale { id, scale } in list {
@@ -88,7 +88,7 @@ pub async fn list(State(app): State<Arc<App>>) -> Json<Value> {
     Json(app.service.lora.cards())
 }
 
-/// `POST /lora-adapters`: sets the scales of requests that name none.
+/// `POST /lora-adapters`: sets the scales for requests that give none.
 pub async fn set(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Json<Value>> {
     let read = |app: &App, body| {
         let list: Vec<LoraScale> = serde_json::from_value(body)

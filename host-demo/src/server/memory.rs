@@ -1,5 +1,5 @@
-//! Memory of requests: their bodies, their prompts, and answers that were not sent yet. There is a limit for all bodies,
-//! and one for all prompts and answers.
+//! Limits the memory of requests: there is a limit for all bodies, and one for all prompts and all answers that were
+//! not sent yet.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -33,10 +33,11 @@ const BODY_TIME: Duration = Duration::from_secs(10);
 const SLOW_TIME: Duration = Duration::from_secs(2);
 /// Maximum weight of the values in a body: see [`weight`].
 const MOST_WEIGHT: usize = 1_000_000;
-/// Upper bound for the memory of a body's values while it is read.
+/// Upper bound in bytes for the memory of a body's values while its JSON is parsed.
 const VALUES: usize = 96 << 20;
 /// Limit for the memory of all prompts and answers. A streamed answer counts only its events that were not sent yet.
 const ANSWERS: usize = 128 << 20;
+/// Limit for the unsent events of one streamed answer, in bytes.
 const UNREAD: usize = 2 << 20;
 
 /// Memory for the bodies and answers of all requests.
@@ -76,19 +77,19 @@ impl Pool {
     }
 }
 
-/// The bytes of a body. They count toward the limit until this is dropped.
+/// The bytes of a body. They count toward the limit until this value is dropped.
 pub struct Received {
     bytes: Bytes,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Received {
-    /// Returns the bytes, unless reading their JSON would take too much memory.
+    /// Returns the bytes, unless parsing their JSON would take too much memory.
     pub fn json(&self) -> Result<&[u8]> {
         if weight(&self.bytes) > MOST_WEIGHT {
             return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "the body has too many values: send fewer"));
         }
-        // Some programs write this mark before JSON.
+        // Some programs write a byte order mark before JSON.
         Ok(self.bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&self.bytes))
     }
 }
@@ -117,7 +118,7 @@ impl RequestMemory {
     /// Upper bound of all bodies in bytes.
     pub const BODIES: usize = SMALL_BODIES + LARGE_BODIES;
 
-    /// Upper bound in bytes, with `threads` that read bodies.
+    /// Upper bound in bytes for all requests, if `threads` threads parse bodies.
     pub fn most(threads: usize) -> usize {
         Self::BODIES + threads * VALUES + ANSWERS
     }
@@ -158,7 +159,7 @@ impl RequestMemory {
         if len <= SMALL { &self.small } else { &self.large }
     }
 
-    /// Waits until there is memory for a body of its announced length, or of `most` bytes if it announces none.
+    /// Waits until there is memory for a body of the announced length, or of `most` bytes if no length is announced.
     pub async fn reserve(&self, headers: &HeaderMap, most: usize) -> Result<OwnedSemaphorePermit> {
         let encoding = headers.get(header::CONTENT_ENCODING).filter(|encoding| *encoding != "identity");
         if let Some(encoding) = encoding {
@@ -192,8 +193,8 @@ fn too_long(most: usize) -> ApiError {
     ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the body has more than {most} bytes"))
 }
 
-/// The weight of a body's values, about 40 bytes each: 1 for a number or constant, 4 for a text, a key, a list or an
-/// object.
+/// Estimates the memory of a body's values in units of about 40 bytes: 1 for a number or constant, 4 for a text, a key,
+/// a list or an object.
 fn weight(json: &[u8]) -> usize {
     let (mut weight, mut in_text, mut is_escaped) = (0, false, false);
     for byte in json {
@@ -235,7 +236,7 @@ impl ProgramMemory {
     const STACK: usize = 2 << 20;
     /// Threads of a server: one that serves, the readers, those for blocking work, and one that waits for the end.
     const THREADS: usize = 2 + 2 * READERS;
-    /// Bytes of free memory between small values, which the allocator cannot return.
+    /// Bytes lost to fragmentation: free memory between small values, which the allocator cannot return.
     const GAPS: usize = 16 << 20;
 
     /// Measures the memory at the start, and limits the allocator.
@@ -260,7 +261,7 @@ impl ProgramMemory {
         self.start + Self::THREADS * Self::STACK + BUFFERS + Self::GAPS
     }
 
-    /// Upper bound in bytes for a server with `threads` that compute.
+    /// Upper bound in bytes for a server that runs a model on `threads` threads.
     pub fn of_model(&self, threads: usize) -> usize {
         self.of_proxy() + threads * Self::STACK
     }
@@ -326,7 +327,7 @@ impl Drop for Unsent {
     }
 }
 
-/// The text of a response. It counts until the connection has sent it.
+/// The text of a response. Its memory counts until the connection has sent it.
 struct ResponseText {
     text: String,
     _meter: Arc<Meter>,
@@ -384,8 +385,8 @@ impl Meter {
         fits
     }
 
-    /// Counts `bytes` toward the limit of all requests. If it is exceeded, ends the request that uses the most memory.
-    /// Returns false if that is this request.
+    /// Counts `bytes` toward the limit of all requests. If the limit is exceeded, ends the request that uses the most
+    /// memory. Returns false if that is this request.
     fn fits(&self, bytes: usize) -> bool {
         let all = self.all.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let fits = all <= ANSWERS || self.most == usize::MAX || self.all.make_room(self);
@@ -428,7 +429,8 @@ impl Drop for Meter {
     }
 }
 
-/// Bytes that an event takes until its answer is sent: its text is copied to a part of a message, a JSON value and JSON.
+/// Upper bound for the bytes that an event takes until it is sent: its text exists in the event, in a part of the
+/// message, in a JSON value and in the JSON.
 fn bytes(event: &Event) -> usize {
     const HEAD: usize = 400;
     let of = |logprob: &Logprob| 700 * (1 + logprob.top.len());
@@ -547,7 +549,7 @@ mod tests {
         assert_eq!(memory.answers.used.load(Ordering::Relaxed), 0);
     }
 
-    /// Bodies that do not arrive are refused for one that waits for their memory.
+    /// Bodies that do not arrive are refused if another body waits for their memory.
     #[test]
     fn slow_bodies_give_way() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();

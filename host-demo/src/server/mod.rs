@@ -104,20 +104,21 @@ impl Host {
         let (gguf, model, tokenizer, file) = (open.gguf(), open.model(), open.vocabulary()?, open.file());
         let parallel = open.options.parallel;
         let context = open.context(0);
-        // As many contexts again are cached for finished conversations; pages are planned for running ones.
+        // Each running answer needs a context, and as many contexts cache finished conversations. Pages are planned for
+        // running answers only.
         let options = open
             .plan_options(context)
             .contexts(2 * parallel + 1)
             .pages(parallel.saturating_mul(context.div_ceil(16)))
             .logits(parallel)
-            // For models with states: where conversations branch off, and near the end of each prompt.
+            // For recurrent models: checkpoints where conversations branch off, and near the end of each prompt.
             .checkpoints(3)
             .batch(open.options.batch.max(parallel));
         let hears = model.spec().sound().is_some();
         let options = if hears { options.contexts(1).pages(0).logits(1) } else { options };
         let plan = open.plan(options)?;
         let makes_text = matches!(model.spec().stack(), Stack::Alone);
-        // The key gives the way in which a decoder's states become an embedding.
+        // A decoder with this key can compute embeddings.
         let pooling = gguf.architecture().and_then(|name| gguf.u32(name, "pooling_type"));
         let makes_vectors =
             !hears && !makes_text || pooling.is_ok_and(|pooling| pooling.is_some_and(|pooling| pooling > 0));
@@ -149,8 +150,8 @@ impl Host {
         plan.workspace + plan.kv + MaskMemory::bytes(service.tokenizer()) + open.file().len() + requests + program
     }
 
-    /// Prints the memory that the process will use, and the routes that the model serves. `server` has the parameters of
-    /// [`bytes`](Self::bytes); without it, the sum leaves out the program and its requests.
+    /// Prints the memory that the process will use, and the routes of a model that does not generate text. `server` has
+    /// the parameters of [`bytes`](Self::bytes); without it, the sum leaves out the program and its requests.
     pub fn announce(&self, server: Option<(usize, usize)>) {
         let Self { open, plan, service } = self;
         let sum = match server {
@@ -192,7 +193,7 @@ fn token_bytes(gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_, '_>) -> Option<usize> 
     longest.filter(|_| keeps_text).map(|longest| SHRINKS * longest.max(4))
 }
 
-/// The name of a model in requests: that of its file, without the ending.
+/// The name of a model in requests: the name of its file without the extension.
 fn model_name(file: &str) -> String {
     std::path::Path::new(file).file_stem().map_or(file.into(), |stem| stem.to_string_lossy().into_owned())
 }
@@ -245,8 +246,8 @@ fn infill(gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_, '_>) -> Option<[TokenId; 3]
     Some([id(&NAMES[0])?, id(&NAMES[1])?, id(&NAMES[2])?])
 }
 
-/// Runs the engine in this thread until all senders of commands are dropped. Calls `ready` when its memory is there.
-/// `kept` is a session file with the common beginning of prompts, read at the start and written at the end.
+/// Runs the engine in this thread until all senders of commands are dropped. Calls `ready` when the engine's memory is
+/// allocated. `kept` is a session file with the common beginning of prompts, read at the start and written at the end.
 pub fn run_engine(
     open: &OpenModel,
     plan: Plan,

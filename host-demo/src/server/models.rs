@@ -1,5 +1,5 @@
-//! Several models within a budget of memory. Each loaded model runs in a process of its own: a failure ends only that
-//! process, and all of its memory returns to the system.
+//! Runs several models within a budget of memory. Each loaded model runs in a process of its own: a failure ends only
+//! that process, and all of its memory returns to the system.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ pub struct ModelEntry {
     /// Maximum number of positions of a conversation.
     pub context: usize,
     pub vocab: usize,
-    /// Maximum size of its process.
+    /// Maximum size of the model's process in bytes.
     pub bytes: usize,
 }
 
@@ -61,11 +61,11 @@ pub struct Models {
     budget: usize,
     /// Arguments of this process, which are passed on to the processes of the models.
     arguments: Vec<OsString>,
-    /// The process of each model. While a lock inside a [`ProcessSlot`] is held, this one is not taken.
+    /// The process of each model. Never locked while a lock inside a [`ProcessSlot`] is held.
     slots: Mutex<Vec<Option<Arc<ProcessSlot>>>>,
     /// Notified when memory may have become free.
     freed: Notify,
-    /// Locked by a request that has waited too long for memory; all others wait behind it.
+    /// Write-locked by a request that has waited too long for memory; all other requests wait until it has its memory.
     turn: RwLock<()>,
 }
 
@@ -84,7 +84,7 @@ struct Process {
     port: u16,
 }
 
-/// A model that stays loaded until this is dropped.
+/// Keeps a model loaded until the lease is dropped.
 pub struct Lease {
     models: Arc<Models>,
     at: usize,
@@ -105,8 +105,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Models {
-    /// Creates a list of models that are loaded within `memory` bytes, or without a limit. The process itself
-    /// takes `own` bytes of it.
+    /// Creates a list of models that are loaded within `memory` bytes, or without a limit. The server's own process
+    /// takes `own` of these bytes.
     ///
     /// # Errors
     ///
@@ -137,12 +137,12 @@ impl Models {
         })
     }
 
-    /// Memory for all processes of models together.
+    /// Memory for all processes of models together, in bytes.
     pub fn budget(&self) -> usize {
         self.budget
     }
 
-    /// Each model, with true if it is loaded.
+    /// Returns each model, and whether it is loaded.
     pub fn list(&self) -> Vec<(&ModelEntry, bool)> {
         let slots = lock(&self.slots);
         let loaded = slots.iter().map(|slot| slot.as_ref().is_some_and(|slot| slot.runs() == Some(true)));
@@ -179,7 +179,10 @@ impl Models {
                     self.taken(at).await
                 });
                 waited.await.map_err(|_| {
-                    let why = format!("other models take the memory of `{}`: try again later", self.models[at].name);
+                    let why = format!(
+                        "other models occupy the memory that `{}` needs: try again later",
+                        self.models[at].name
+                    );
                     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, why)
                 })?
             }
@@ -282,7 +285,7 @@ impl ProcessSlot {
 }
 
 impl Lease {
-    /// Ends the processes of `ended`, and starts this one unless another request has started it.
+    /// Ends the processes in `ended`, and starts the model's process unless another request has started it.
     async fn start(&self, ended: Vec<Arc<ProcessSlot>>) -> std::result::Result<(), String> {
         let start = || async {
             for slot in &ended {
@@ -290,7 +293,7 @@ impl Lease {
             }
             self.models.start(self.at).await.map_err(|error| error.to_string())
         };
-        // All requests that wait for this start share its error; the next request starts it again.
+        // All requests that wait for this start share its error; the next request starts the process again.
         let started = self.slot.process.get_or_init(start).await;
         started.as_ref().map(|_| ()).map_err(String::clone)
     }

@@ -169,7 +169,7 @@ struct Said {
     tool_calls: Vec<Value>,
 }
 
-/// The final counts of an answer; durations in nanoseconds.
+/// The fields that only the last line of an answer has. Durations are in nanoseconds.
 #[derive(Serialize)]
 struct End {
     done_reason: &'static str,
@@ -231,10 +231,10 @@ async fn answer(app: Arc<App>, request: Request<HttpBody>, is_chat: bool) -> Res
 
 type Lines = Events<Bytes>;
 
-/// Returns the prepared request; `None` for an empty one, which loads the model: it is already loaded.
+/// Returns the prepared request, or `None` for an empty one, which only asks to load the model.
 fn prepared(app: &App, body: Value, is_chat: bool) -> Result<Option<Prepared>> {
     let asked: Asked =
-        serde_json::from_value(body).map_err(|error| ApiError::invalid(format!("the body makes no sense: {error}")))?;
+        serde_json::from_value(body).map_err(|error| ApiError::invalid(format!("the body is invalid: {error}")))?;
     let is_empty = if is_chat { asked.messages.is_empty() } else { asked.prompt.as_deref().is_none_or(str::is_empty) };
     if is_empty {
         app.service.check_model(asked.body(Endpoint::Chat)?.model.as_deref())?;
@@ -341,7 +341,7 @@ fn send(out: &Lines, line: &Value) {
     out.send(Bytes::from(format!("{line}\n")));
 }
 
-/// A model in the list.
+/// A model in the answer to `/api/tags`.
 #[derive(Serialize)]
 struct ModelCard<'m> {
     name: &'m str,
@@ -379,7 +379,7 @@ pub async fn tags(State(app): State<Arc<App>>) -> Json<Value> {
     Json(json!({ "models": [tag(&app.service.name, &app.service.facts)] }))
 }
 
-/// A model in the list.
+/// Returns the entry of a model in the answer to `/api/tags`.
 pub fn tag(name: &str, facts: &Facts) -> Value {
     let (size, digest) = (facts.bytes, format!("{:064x}", facts.fingerprint));
     let (modified_at, details) = ("1970-01-01T00:00:00Z", details(facts));

@@ -17,8 +17,8 @@ const FILES: [(&str, &str, &str); 7] = [
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-/// The page loads its own files and nothing else. It contains no scripts or styles outside of these files, other pages
-/// cannot embed it, and its scripts cannot turn a text into markup.
+/// Content security policy: the page loads only its own files, contains no scripts or styles outside of these files,
+/// and cannot be embedded by other pages; its scripts cannot turn a text into markup.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
                       require-trusted-types-for 'script'; trusted-types 'none'";

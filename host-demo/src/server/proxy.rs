@@ -30,12 +30,12 @@ use super::{audio, ollama};
 
 /// Header with the client's address, for the process of a model.
 pub const CLIENT: HeaderName = HeaderName::from_static("x-arenite-client");
-/// Time after which an idle connection to a process is closed; the process itself closes it later.
+/// Time after which an idle connection to a process is closed. The process itself would close it after a longer time.
 const IDLE: Duration = Duration::from_secs(10);
 
 /// Headers that are not forwarded.
 const DROPPED: [HeaderName; 7] = [
-    CLIENT, // a client cannot name another one
+    CLIENT, // set by the proxy, never by a client
     header::CONNECTION,
     header::CONTENT_LENGTH,
     header::EXPECT,
@@ -142,7 +142,8 @@ async fn named(proxy: &Proxy, request: Request) -> Result<(Option<String>, Body)
         return Ok((name_in_form(&headers, body.clone()).await, Body::from(body)));
     }
     let body = proxy.memory.receive(request).await?;
-    let failed = |_| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "this request made its thread fail");
+    let failed =
+        |_| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "a thread failed while it processed this request");
     tokio::task::spawn_blocking(|| Ok((name_in_json(&body)?, Body::from(Bytes::from_owner(body)))))
         .await
         .map_err(failed)?
@@ -196,7 +197,7 @@ impl<B: hyper::body::Body + Unpin> hyper::body::Body for Answer<B> {
     }
 }
 
-/// The cards of all models.
+/// Returns the cards of all models, for `/v1/models`.
 fn cards(models: &Models) -> Vec<ModelCard<'_>> {
     let mut cards = Vec::new();
     for (model, is_loaded) in models.list() {
@@ -232,7 +233,8 @@ pub async fn health(State(proxy): State<Arc<Proxy>>) -> Response {
     health_of(&proxy.counters)
 }
 
-/// `GET /metrics`: with a `model` those of its process if it is loaded, without one a list of the models.
+/// `GET /metrics`: with the parameter `model`, the metrics of that model's process if it is loaded; otherwise the
+/// memory of all models, and whether each is loaded.
 pub async fn metrics(State(proxy): State<Arc<Proxy>>, request: Request) -> Result<Response> {
     let named = Query::<ModelName>::try_from_uri(request.uri()).ok().and_then(|Query(named)| named.model);
     let list = proxy.models.list();

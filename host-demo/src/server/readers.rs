@@ -18,7 +18,7 @@ const HALF: Duration = Duration::from_secs(5);
 /// Maximum number of clients whose used time is counted. At the limit, clients with little used time are removed.
 const MOST_CLIENTS: usize = 1024;
 
-/// The threads, which end when this is dropped.
+/// The threads, which end when this value is dropped.
 pub struct Readers(Arc<Queue>);
 
 #[derive(Default)]
@@ -29,13 +29,13 @@ struct Queue {
 
 #[derive(Default)]
 struct State {
-    /// In the order of their arrival.
+    /// Tasks in the order of their arrival.
     waiting: Vec<Task>,
     used: HashMap<u64, Used>,
     is_closed: bool,
 }
 
-/// A piece of work, and its client.
+/// Work for a request of a client.
 struct Task {
     client: u64,
     work: Box<dyn FnOnce() + Send>,
@@ -83,7 +83,7 @@ impl Queue {
         self.state.lock().unwrap_or_else(|broken| broken.into_inner())
     }
 
-    /// Runs tasks of clients that have used at most `most`.
+    /// Runs tasks of clients whose used time is at most `most`.
     fn run(&self, most: Duration) {
         let mut state = self.lock();
         while !state.is_closed {
@@ -123,7 +123,7 @@ impl Readers {
     pub async fn run<T: Send + 'static>(&self, client: u64, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let (sender, result) = oneshot::channel();
         let work = Box::new(move || {
-            // The work is skipped if the client has disconnected.
+            // Skip the work if the client has disconnected.
             if !sender.is_closed() {
                 let _ = sender.send(work());
             }

@@ -29,7 +29,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// Writes lines to standard error in a thread of its own, because its reader may be slow.
+/// Writes lines to standard error in a separate thread, because the reader of standard error may be slow.
 #[derive(Clone)]
 pub struct Log {
     format: LogFormat,
@@ -109,7 +109,7 @@ impl Record {
         &self.id
     }
 
-    /// Adds an answer that has ended.
+    /// Adds the tokens of a finished answer.
     pub fn answered(&self, prompt: usize, answer: usize) {
         self.prompt_tokens.fetch_max(prompt, Ordering::Relaxed);
         self.answer_tokens.fetch_add(answer, Ordering::Relaxed);
@@ -171,7 +171,7 @@ pub async fn record(State(log): State<Option<Log>>, mut request: Request<Body>, 
     response
 }
 
-/// Upper bounds of a histogram's buckets, for seconds and for tokens a second.
+/// Upper bounds of a histogram's buckets, for seconds and for tokens per second.
 const BOUNDS: [f64; 19] = [
     0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0,
     5000.0,
@@ -180,10 +180,10 @@ const BOUNDS: [f64; 19] = [
 /// A histogram for `/metrics`.
 #[derive(Debug, Default)]
 pub struct Histogram {
-    /// Number of values in each bucket; larger ones count only in `count`.
+    /// Number of values in each bucket; values above all bounds count only in `count`.
     buckets: [AtomicU64; BOUNDS.len()],
     count: AtomicU64,
-    /// Sum in millionths.
+    /// Sum of all values in millionths.
     sum: AtomicU64,
 }
 

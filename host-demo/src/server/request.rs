@@ -73,7 +73,7 @@ pub struct Body {
     pub reasoning_budget: Option<i64>,
     /// Scales of adapters.
     pub lora: Option<Vec<LoraScale>>,
-    /// Fields that are only checked for support.
+    /// All other fields, which are refused if they are unsupported and would change the answer.
     #[serde(flatten)]
     pub others: Map<String, Value>,
 }
@@ -107,11 +107,13 @@ pub enum Stop {
     Many(Vec<String>),
 }
 
-/// Maximum number of answers to one request, and of alternatives for a token.
+/// Maximum number of answers to one request.
 pub const MOST_CHOICES: usize = 128;
+/// Maximum number of alternatives for a token.
 const MOST_LOGPROBS: usize = 20;
-/// Maximum number of stop texts. All of them are searched with every token.
+/// Maximum number of stop strings. All of them are searched with every token.
 const MOST_STOPS: usize = 16;
+/// Maximum size of a stop string in bytes.
 const MOST_STOP_BYTES: usize = 512;
 /// Maximum number of tokens with a bias, and of tokens that end an answer.
 const MOST_BIASES: usize = 1024;
@@ -137,9 +139,9 @@ pub struct Settings {
     pub scores_prompt: bool,
     /// Mark tokens, for chat answers.
     pub marks: Option<Arc<Marks>>,
-    /// The mark after which the grammar applies.
+    /// The mark to wait for before the grammar applies.
     pub gate: Option<GateSettings>,
-    /// The budget of thoughts, as it is before the answer.
+    /// The limit on tokens of thoughts, in the state before the answer.
     pub thoughts: Option<ThoughtBudget>,
     /// The scale of each adapter.
     pub lora: Vec<(usize, f32)>,
@@ -169,18 +171,18 @@ impl Body {
         let Err(error) = Self::deserialize(&value) else {
             return serde_json::from_value(value).map_err(|error| ApiError::invalid(error.to_string()));
         };
-        // Finds the field that is invalid by itself.
+        // Find a field that is invalid by itself.
         let is_wrong = |(name, value): &(&String, &Value)| {
             let name = name.as_str();
             Self::deserialize(&json!({ name: value })).is_err()
         };
         Err(match value.as_object().and_then(|fields| fields.iter().find(is_wrong)) {
-            Some((name, _)) => ApiError::about(name.as_str(), format!("{name} makes no sense: {error}")),
-            None => ApiError::invalid(format!("the body makes no sense: {error}")),
+            Some((name, _)) => ApiError::about(name.as_str(), format!("{name} is invalid: {error}")),
+            None => ApiError::invalid(format!("the body is invalid: {error}")),
         })
     }
 
-    /// Returns the number of tokens of a prompt that are kept, for a context with room for `room` of them.
+    /// Returns the number of tokens of a prompt to keep, if the context has room for `room` tokens.
     pub fn kept_tokens(&self, room: usize) -> Result<usize, ApiError> {
         const FIELD: &str = "truncate_prompt_tokens";
         match self.truncate_prompt_tokens {
@@ -310,7 +312,7 @@ impl Body {
             };
             biases.push((id as TokenId, bias));
         }
-        // The order of a map is random, and sums depend on it.
+        // Sort by token: sums depend on the order, and the order of fields in a JSON object has no meaning.
         biases.sort_by_key(|(id, _)| *id);
         Ok(biases)
     }
@@ -385,7 +387,7 @@ impl Body {
         self.reasoning_budget.or_else(thinking).or_else(|| self.reasoning.as_ref()?.max_tokens)
     }
 
-    /// Returns the texts of which the answer must be one.
+    /// Returns the texts among which the answer must be chosen.
     pub fn choice(&self) -> Option<Vec<String>> {
         let outputs = self.structured_outputs.as_ref().and_then(|outputs| outputs.get("choice")?.as_array());
         let texts = |list: &Vec<Value>| list.iter().filter_map(|text| Some(text.as_str()?.to_string())).collect();

@@ -41,8 +41,8 @@ pub async fn responses(State(app): State<Arc<App>>, request: Request<HttpBody>) 
     Ok(response)
 }
 
-/// Returns the fields of a request that its answer repeats, as text, which takes less memory than values. Very long
-/// fields are not repeated, because each answer repeats them several times.
+/// Returns the fields of a request that its answer repeats, as JSON text, which takes less memory than values. Very
+/// long fields are not repeated, because each answer repeats them several times.
 fn shown(asked: &Value) -> String {
     const MOST_BYTES: usize = 64 << 10;
     const KEYS: [&str; 9] = [
@@ -65,7 +65,9 @@ fn shown(asked: &Value) -> String {
 pub fn to_chat(asked: &Value) -> Result<Value> {
     for key in ["previous_response_id", "conversation"] {
         if !asked[key].is_null() {
-            return Err(ApiError::invalid(format!("{key}: nothing is kept here: send the conversation as input")));
+            return Err(ApiError::invalid(format!(
+                "{key}: the server keeps no conversations: send the whole conversation as input"
+            )));
         }
     }
     let mut chat = Map::new();
@@ -185,7 +187,7 @@ fn part(text: &str) -> Value {
     json!({ "type": "output_text", "text": text, "annotations": [], "logprobs": [] })
 }
 
-/// Returns the complete object; without a choice, that of an answer that has just begun.
+/// Returns the response object; without `choice`, the one of an answer that has just begun.
 fn response(service: &Service, asked: &str, meta: &ResponseMeta, items: &[Value], choice: Option<&Choice>) -> Value {
     let asked: Value = serde_json::from_str(asked).unwrap_or_default();
     let given = |key: &str, default: Value| match &asked[key] {
@@ -234,12 +236,12 @@ struct Streamer {
     prepared: Prepared,
     meta: ResponseMeta,
     out: Events,
-    /// Number of events sent: each has a sequence number.
+    /// Number of events sent, which is also the sequence number of the next event.
     sent: usize,
     _open: OpenRequest,
 }
 
-/// The open item, and the number of items.
+/// The finished items of an answer, and the open item.
 #[derive(Default)]
 struct Progress {
     items: Vec<Value>,
@@ -317,7 +319,7 @@ impl Streamer {
         }
     }
 
-    /// Begins an item of this type, unless it is open.
+    /// Begins an item of this type, unless one is open.
     fn open(&mut self, progress: &mut Progress, kind: &'static str) {
         if progress.kind == kind {
             return;

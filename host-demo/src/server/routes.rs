@@ -30,7 +30,7 @@ use super::vectors::token_count;
 use super::{anthropic, audio, llama, lora, ollama, page, proxy, record};
 use crate::text;
 
-/// The paths of the server that need its key.
+/// Returns the paths that need the API key, and their handlers.
 fn table() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
     let limit = || DefaultBodyLimit::max(audio::MOST_BYTES);
     vec![
@@ -92,7 +92,7 @@ pub fn router_of_models(proxy: Proxy, own: Common) -> Router {
     own.router(routes, get(proxy::health), Arc::new(proxy))
 }
 
-/// The parts that a server of one model and a server of several models have in common.
+/// Settings of a server, for one model and for several models.
 pub struct Common {
     pub key: Option<String>,
     pub log: Option<Log>,
@@ -190,7 +190,7 @@ fn with_warning(mut response: Response, warning: Option<&'static str>) -> Respon
     response
 }
 
-/// Drops all other fields of a body.
+/// Drops all fields of a body except `keys`.
 fn keep(body: &mut Value, keys: &[&str]) {
     if let Some(fields) = body.as_object_mut() {
         fields.retain(|key, _| keys.contains(&key.as_str()));
@@ -225,7 +225,7 @@ async fn rerank(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Resu
     app.write(&open, bytes, move |app| app.service.ranking(&body, &made.vectors, tokens)).await
 }
 
-/// A model in the list.
+/// A model in the answer to `/v1/models`.
 #[derive(Serialize)]
 pub struct ModelCard<'s> {
     id: &'s str,
@@ -260,7 +260,7 @@ fn card(app: &App) -> ModelCard<'_> {
     ModelCard::new(&app.service.name, app.service.context, app.service.vocab)
 }
 
-/// The name in a path.
+/// The name of a model in a path.
 pub type ModelId = std::result::Result<Path<String>, PathRejection>;
 
 pub fn model_id(id: ModelId) -> Result<String> {
@@ -281,7 +281,7 @@ async fn tokenize(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Re
     app.answered(request, tokens_of).await
 }
 
-/// The tokens of a text. Numbers take an eighth of the memory of JSON values.
+/// The answer to `/tokenize`. The tokens are numbers, which take an eighth of the memory of JSON values.
 #[derive(Serialize)]
 struct Tokenized {
     count: usize,
@@ -318,7 +318,7 @@ fn text_of(app: &App, body: Value) -> Result<Value> {
     Ok(json!({ "content": text, "prompt": text }))
 }
 
-/// Special tokens, for evaluation programs.
+/// The answer to `/tokenizer_info`: special tokens, for evaluation programs.
 #[derive(Serialize)]
 struct TokenizerInfo {
     eos_token: Option<String>,
@@ -363,20 +363,20 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
     let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
     let size = |gauge: &std::sync::atomic::AtomicUsize| gauge.load(Ordering::Relaxed) as u64;
     let rows = [
-        ("requests_total", "counter", "Answers that were begun", load(&counters.requests)),
+        ("requests_total", "counter", "Answers that were started", load(&counters.requests)),
         ("answer_tokens_total", "counter", "Tokens of answers", load(&counters.answer_tokens)),
         ("passes_total", "counter", "Passes through the model", load(&counters.passes)),
         ("requests_open", "gauge", "Requests without an answer yet", size(&counters.open)),
-        ("answers_running", "gauge", "Answers in the making", size(&counters.running)),
+        ("answers_running", "gauge", "Answers being generated", size(&counters.running)),
         ("kv_pages_free", "gauge", "Pages of the KV cache that are free", size(&counters.free_pages)),
         ("workspace_bytes", "gauge", "Bytes of workspace", app.workspace as u64),
         ("kv_bytes", "gauge", "Bytes of KV cache", app.kv as u64),
         ("uptime_seconds", "gauge", "Seconds since the start", app.started.elapsed().as_secs()),
     ];
-    // These show which prompts other clients have sent.
+    // These counters can reveal prompts of other clients.
     let private = [
-        ("prompt_tokens_total", "counter", "Tokens of prompts that were computed", load(&counters.prompt_tokens)),
-        ("cached_tokens_total", "counter", "Tokens of prompts that were known", load(&counters.cached_tokens)),
+        ("prompt_tokens_total", "counter", "Prompt tokens that were computed", load(&counters.prompt_tokens)),
+        ("cached_tokens_total", "counter", "Prompt tokens that were found in the cache", load(&counters.cached_tokens)),
     ];
     let text: String = rows
         .iter()
@@ -386,6 +386,7 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
         })
         .collect();
     let first = counters.first_token.lines("first_token_seconds", "Seconds from a request to its first token");
-    let rate = counters.token_rate.lines("answer_tokens_per_second", "Tokens a second of an answer, after the first");
+    let rate =
+        counters.token_rate.lines("answer_tokens_per_second", "Tokens per second of an answer, after the first token");
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text + &first + &rate).into_response()
 }

@@ -137,19 +137,19 @@ fn measure(args: &Args, model: &ModelArgs, threads: usize, sequences: usize) -> 
             decoded.push(other);
         }
     }
-    // Measured before the profile, which uses memory of its own.
+    // Measure the memory before the profile, which allocates its own.
     let peak_rss_bytes = peak_rss();
     let profile = match args.profile {
         true => {
             let plan = open.plan(open.plan_options(context))?;
-            let number_34ths = match plan.options.kv {
+            let value_34ths = match plan.options.kv {
                 KvType::F32 => 4 * 34,
                 KvType::F16 => 2 * 34,
                 KvType::Q8_0 => 36 + 1,
                 KvType::Q8_0Q4_0 => 28,
                 KvType::Q4_0 => 19 + 1,
             };
-            let task = profile::Task { open: &open, plan, threads, prompt, decode, rounds: args.rounds, number_34ths };
+            let task = profile::Task { open: &open, plan, threads, prompt, decode, rounds: args.rounds, value_34ths };
             let Some(profile) = task.measure()? else { return Ok(None) };
             Some(profile)
         }
@@ -173,8 +173,8 @@ fn measure(args: &Args, model: &ModelArgs, threads: usize, sequences: usize) -> 
     }))
 }
 
-/// Returns the seconds of one prefill of the first conversation and of decoding all conversations, each from an empty
-/// context; `None` after Ctrl-C.
+/// Prefills the first conversation, then decodes all conversations, both from empty contexts. Returns the seconds of
+/// each; `None` after Ctrl-C.
 fn one_round(
     engine: &mut Engine<'_, '_>,
     contexts: &mut [Context],
@@ -205,8 +205,8 @@ fn one_round(
     Ok(Some((prefilled.as_secs_f64(), start.elapsed().as_secs_f64())))
 }
 
-/// Token ids that are the same in every run. Speed does not depend on their values, but embeddings should be read
-/// from different places.
+/// Returns pseudo-random token ids, the same in every run. Random ids read different rows of the embedding, as real
+/// text does.
 fn random_ids(count: usize, vocab: usize) -> Vec<TokenId> {
     let mut state = 1u64;
     let mut next = || {

@@ -106,12 +106,12 @@ pub struct Task<'t> {
     pub prompt: &'t [TokenId],
     pub decode: &'t [TokenId],
     pub rounds: usize,
-    /// Bytes per value of the KV cache, in 34ths of a byte.
-    pub number_34ths: u64,
+    /// Size of a value in the KV cache, in 34ths of a byte.
+    pub value_34ths: u64,
 }
 
 impl Task<'_> {
-    /// Runs the model with the clock; `None` after Ctrl-C.
+    /// Profiles prefill and decode; `None` after Ctrl-C.
     pub fn measure(&self) -> Result<Option<Profile>> {
         let timer = Timer::new();
         let mut memory = Memory::new(&self.plan)?;
@@ -132,13 +132,13 @@ impl Task<'_> {
             }
         }
         let batch = self.plan.options.batch;
-        let run = Run { tokens: self.prompt.len(), before: 0, batch, number_34ths: self.number_34ths };
+        let run = Run { tokens: self.prompt.len(), before: 0, batch, value_34ths: self.value_34ths };
         let prefill = self.pass(&timer, whole, None, self.rounds, run);
 
         timer.clear();
         let Some((whole, sampling)) = self.decode(&mut session, &timer)? else { return Ok(None) };
-        // One token in the middle of the text stands for all decoded tokens.
-        let run = Run { tokens: 1, before: self.decode.len() / 2, batch, number_34ths: self.number_34ths };
+        // Compute the traffic of one token in the middle of the text: an average of all decoded tokens.
+        let run = Run { tokens: 1, before: self.decode.len() / 2, batch, value_34ths: self.value_34ths };
         let decode = self.pass(&timer, whole, Some(sampling), self.rounds * self.decode.len(), run);
         Ok(Some(Profile { bandwidth_gb_s: traffic::bandwidth(self.threads) * 1e-9, prefill, decode }))
     }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use arenite::gguf::Tensor;
 use arenite::{Gguf, Model, Section};
 
-/// Bytes read and multiplications done.
+/// Number of bytes that are read and of multiplications that are done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     pub bytes: u64,
@@ -24,13 +24,13 @@ pub fn of(section: Section, gguf: &Gguf<'_>, model: &Model<'_>, run: &Run) -> Op
     }
 }
 
-/// A run, or several equal runs.
+/// A run of `tokens` tokens after `before` others, in passes of `batch` tokens.
 pub struct Run {
     pub tokens: usize,
     pub before: usize,
     pub batch: usize,
-    /// Bytes per value of the KV cache, in 34ths of a byte (a q8_0 value takes about 36 of them).
-    pub number_34ths: u64,
+    /// Size of a value in the KV cache, in 34ths of a byte (a q8_0 value takes about 36 of them).
+    pub value_34ths: u64,
 }
 
 fn matrices(section: Section, gguf: &Gguf<'_>, model: &Model<'_>, run: &Run) -> Traffic {
@@ -44,7 +44,7 @@ fn matrices(section: Section, gguf: &Gguf<'_>, model: &Model<'_>, run: &Run) -> 
             Some(chosen) if is_expert(&tensor) => (experts.max(1), (chosen.used as u64).min(experts.max(1))),
             _ => (1, 1),
         };
-        // Tokens of a pass choose different experts.
+        // Assume that the tokens of a pass choose different experts.
         let read = used.saturating_mul(tokens.div_ceil(passes.max(1))).min(all);
         sum.bytes += (tensor.data.len() as u64 / all).saturating_mul(read).saturating_mul(passes);
         sum.multiplications += columns.saturating_mul(rows).saturating_mul(used).saturating_mul(tokens);
@@ -81,7 +81,7 @@ fn attention(model: &Model<'_>, run: &Run) -> Traffic {
         sum.multiplications += 2 * seen * layer.q_dim() as u64;
         // Tokens of a pass attend to the same keys, which are read once for eight tokens.
         let rows = if run.tokens == 1 { seen } else { seen / 8 };
-        sum.bytes += 2 * rows * layer.kv_dim() as u64 * run.number_34ths / 34;
+        sum.bytes += 2 * rows * layer.kv_dim() as u64 * run.value_34ths / 34;
     }
     sum
 }
