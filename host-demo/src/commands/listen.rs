@@ -90,9 +90,9 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     };
     interrupt::listen();
     let mut writer = Writer::new(args.format, Out::lock())?;
-    let summary = transcriber.transcribe(&mut sound, &request, &mut |part| {
+    let summary = transcriber.transcribe(&mut sound, &request, &mut |segment| {
         ensure!(args.mic || !interrupt::asked(), "stopped"); // with --mic, Ctrl-C ends the recording instead
-        Ok(writer.part(part)?)
+        Ok(writer.segment(segment)?)
     })?;
     writer.finish(&summary, args.translate)?;
     Ok(ExitCode::SUCCESS)

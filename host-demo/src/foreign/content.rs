@@ -33,7 +33,7 @@ fn unread_version(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Describes a file that [`is_foreign`], and names the command that helps.
+/// Describes a file that [`is_foreign`], and says which command to use.
 pub fn content(path: &Path, bytes: &[u8]) -> String {
     let file = quoted(path);
     if bytes.starts_with(GGUF)
@@ -68,12 +68,12 @@ pub fn no_checkpoint(path: &Path) -> Option<String> {
     if bytes.starts_with(GGUF) {
         return Some(format!("this is GGUF already: give it with -m {}", quoted(path)));
     }
-    // A PyTorch file from before 2020, or text such as a git-lfs pointer.
+    // Refuse a PyTorch file from before 2020, and text such as a git-lfs pointer.
     let is_pickle = matches!(*bytes, [0x80, 2..=5, ..]);
     if is_pickle { weights(path, &bytes) } else { text(path, &bytes).filter(|_| bytes.first() != Some(&b'{')) }
 }
 
-/// Compressed files, archives and programs.
+/// Describes compressed files, archives and programs.
 fn archive(path: &Path, bytes: &[u8]) -> Option<String> {
     let file = quoted(path);
     let name = file_name(path);
@@ -141,7 +141,7 @@ fn other_framework(name: &str) -> String {
     )
 }
 
-/// Weights in other formats.
+/// Describes weights in other formats.
 fn weights(path: &Path, bytes: &[u8]) -> Option<String> {
     let file = quoted(path);
     let old = |what: &str| {
@@ -201,13 +201,13 @@ fn whisper() -> String {
         .into()
 }
 
-/// Files of text.
+/// Describes text files.
 fn text(path: &Path, bytes: &[u8]) -> Option<String> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let head = &bytes[..bytes.len().min(HEAD)];
     let head = match std::str::from_utf8(head) {
         Ok(head) => Cow::Borrowed(head),
-        // The last character is cut off.
+        // Only the last character is incomplete.
         Err(error) if error.error_len().is_none() => String::from_utf8_lossy(&head[..error.valid_up_to()]),
         Err(_) => return None,
     };
@@ -310,7 +310,7 @@ fn json(path: &Path, bytes: &[u8], head: &str) -> String {
     format!("this is a JSON file, and not a model: {FETCH}")
 }
 
-/// Formats that only the file name reveals.
+/// Describes files whose format only the file name reveals.
 fn by_name(path: &Path, bytes: &[u8]) -> Option<String> {
     let file = quoted(path);
     let (extension, name) = (extension(path), file_name(path));

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{FETCH, extension, file_name, nearest, quoted};
 
-/// Extensions of files.
+/// Extensions that mark a name as a file name.
 const FILES: &[&str] =
     &["gguf", "bin", "pt", "pth", "safetensors", "json", "txt", "zip", "gz", "ckpt", "model", "part"];
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! models--USER--REPO/blobs/HASH                  contents
-//! models--USER--REPO/snapshots/COMMIT/FILE       links to them
+//! models--USER--REPO/snapshots/COMMIT/FILE       links to the contents
 //! models--USER--REPO/refs/main                   the commit that was fetched last
 //! ```
 
@@ -22,7 +22,7 @@ pub fn home() -> Option<PathBuf> {
     given("HF_HOME").or_else(|| Some(given("XDG_CACHE_HOME").or_else(user)?.join("huggingface")))
 }
 
-/// The cache.
+/// The cache of downloaded models.
 pub struct Cache {
     root: PathBuf,
 }
@@ -48,7 +48,7 @@ impl Cache {
         Repository { directory: self.root.join(format!("models--{}", name.replace('/', "--"))) }
     }
 
-    /// All GGUF files.
+    /// Returns all GGUF files in the cache.
     pub fn entries(&self) -> Vec<Entry> {
         let mut entries = Vec::new();
         for name in names(&self.root) {
@@ -80,12 +80,12 @@ impl Repository {
         self.directory.join("snapshots").join(commit.trim())
     }
 
-    /// The path of a file.
+    /// The path of a file in the current snapshot.
     pub fn path(&self, file: &str) -> PathBuf {
         self.snapshot().join(file)
     }
 
-    /// The complete files in the cache.
+    /// Returns the files of the current snapshot whose contents are complete.
     pub fn files(&self) -> Vec<String> {
         let root = self.snapshot();
         let (mut files, mut folders) = (Vec::new(), vec![String::new()]);
@@ -126,8 +126,8 @@ impl Repository {
         write_file(&refs.join("main"), |out| Ok(std::io::Write::write_all(out, commit.as_bytes())?))
     }
 
-    /// Removes these files from all snapshots, with contents that no other file uses; everything if no model is left.
-    /// Returns the number of bytes that became free.
+    /// Removes these files from all snapshots, and contents that no other file uses. Removes the whole repository if no
+    /// model is left. Returns the number of freed bytes.
     pub fn remove(&self, files: &[String]) -> Result<u64> {
         let before = size(&self.directory);
         let snapshots: Vec<PathBuf> = names(&self.directory.join("snapshots"))
@@ -155,7 +155,7 @@ impl Repository {
     }
 }
 
-/// Names of the contents that the links in a directory point to.
+/// Adds the names of the contents that the links in a directory point to.
 fn used_blobs(directory: &Path, used: &mut BTreeSet<String>) {
     let mut folders = vec![directory.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -170,7 +170,7 @@ fn used_blobs(directory: &Path, used: &mut BTreeSet<String>) {
     }
 }
 
-/// Bytes of the contents.
+/// Total size of a repository's contents in bytes.
 fn size(directory: &Path) -> u64 {
     let blobs = directory.join("blobs");
     names(&blobs).iter().filter_map(|name| Some(fs::metadata(blobs.join(name)).ok()?.len())).sum()

@@ -14,7 +14,7 @@ use ureq::http::HeaderMap;
 const ENDPOINT: &str = "https://huggingface.co";
 const MOST_REDIRECTS: usize = 10;
 
-/// The hub cannot be reached.
+/// The error if the hub cannot be reached.
 #[derive(Debug)]
 pub struct Unreachable(String);
 
@@ -30,7 +30,7 @@ impl std::error::Error for Unreachable {}
 pub struct Client {
     agent: ureq::Agent,
     endpoint: String,
-    /// Sent only to the hub, not to hosts that it redirects to.
+    /// Access token. Sent only to the hub, not to hosts that the hub redirects to.
     token: Option<String>,
 }
 
@@ -116,7 +116,7 @@ impl Client {
         format!("{}/{repository}/resolve/main/{}", self.endpoint, encoded(file))
     }
 
-    /// The repository and the file of an address on the hub.
+    /// Splits the address of a file on the hub into its repository and its path there.
     pub fn file_of(&self, address: &str) -> Option<(String, String)> {
         let path = address.strip_prefix(&self.endpoint)?.strip_prefix('/')?;
         let path = path.split(['?', '#']).next()?;

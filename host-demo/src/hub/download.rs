@@ -1,4 +1,4 @@
-//! Downloads a file: resumed where it broke off, checked, and moved to its place as a whole.
+//! Downloads a file: resumes an interrupted download, checks the file, and moves it into the cache when it is complete.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -99,7 +99,7 @@ struct Transfer<'t> {
 }
 
 impl Transfer<'_> {
-    /// Writes the whole file. Resumes if the connection breaks off.
+    /// Writes the whole file. Resumes the download if the connection breaks off.
     fn run(&mut self, first: Reply) -> Result<()> {
         let mut have = self.part.metadata()?.len();
         let mut reply = Some(first).filter(|_| have == 0);
@@ -130,7 +130,7 @@ impl Transfer<'_> {
         }
     }
 
-    /// Writes the body of an answer. Returns the reason for another attempt if the file is not complete after it.
+    /// Writes the body of an answer. Returns the reason for another attempt if the file is still incomplete.
     fn take(&mut self, mut reply: Reply, have: &mut u64) -> Result<Option<String>> {
         match reply.status {
             206 if reply.start == *have => {}
@@ -164,13 +164,13 @@ impl Transfer<'_> {
             self.bar.set_position(*have);
         }
         match self.facts.size {
-            Some(size) if *have < size => Ok(Some("it ended early".to_owned())),
+            Some(size) if *have < size => Ok(Some("the answer ended early".to_owned())),
             _ => Ok(None),
         }
     }
 }
 
-/// Compares a file with its size and hash.
+/// Checks the size and the hash of a file.
 fn check(part: &mut File, facts: &Facts, name: &str) -> Result<()> {
     let len = part.metadata()?.len();
     if let Some(size) = facts.size {

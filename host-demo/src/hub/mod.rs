@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `mod` | names of models, and the files that they stand for |
 //! | `client` | requests, with redirects and access tokens |
-//! | `download` | a file: resumed, checked, and moved to its place as a whole |
+//! | `download` | downloads of files: resumed, checked, and moved into the cache when complete |
 //! | `cache` | the directories of the cache |
 
 mod cache;
@@ -66,13 +66,14 @@ pub fn is_address(model: &Path) -> bool {
     model.to_str().is_some_and(|text| text.starts_with("https://") || text.starts_with("http://"))
 }
 
-/// The file of a model, fetched if the cache does not have it. Further parts of a split model lie beside it.
+/// The file of a model, fetched if the cache does not have it. Further pieces of a split model are in the same
+/// directory.
 pub fn model(name: &Name, token: Option<&str>) -> Result<PathBuf> {
     let cached = Cache::open()?.repository(&name.repository);
     let found = cached.files();
     // Without a choice, the hub's list of files decides which one is meant.
     let has_choice = name.quant.is_some() || name.file.is_some();
-    let known = choose(&found, name, has_choice).ok().filter(|file| parts(&found, file).is_ok());
+    let known = choose(&found, name, has_choice).ok().filter(|file| pieces(&found, file).is_ok());
     match known {
         Some(file) if has_choice || file_has(&file, DEFAULT) => Ok(cached.path(&file)),
         _ => pull(name, token).or_else(|error| match choose(&found, name, false) {
@@ -95,12 +96,12 @@ pub fn pull(name: &Name, token: Option<&str>) -> Result<PathBuf> {
     let cache = Cache::open()?.repository(&name.repository);
     let listed = client.list(&name.repository)?;
     let file = choose(&listed.files, name, true).with_context(|| name.repository.clone())?;
-    let parts = parts(&listed.files, &file).with_context(|| name.repository.clone())?;
-    for part in &parts {
-        let url = client.address(&name.repository, part);
-        let fetched = download::fetch(&client, &url, &cache.blobs(), part)?;
+    let pieces = pieces(&listed.files, &file).with_context(|| name.repository.clone())?;
+    for piece in &pieces {
+        let url = client.address(&name.repository, piece);
+        let fetched = download::fetch(&client, &url, &cache.blobs(), piece)?;
         let commit = fetched.commit.as_deref().or(listed.commit.as_deref()).unwrap_or("main");
-        cache.link(commit, part, &fetched.blob)?;
+        cache.link(commit, piece, &fetched.blob)?;
     }
     Ok(cache.path(&file))
 }
@@ -129,23 +130,23 @@ pub fn pull_address(address: &str, token: Option<&str>) -> Result<PathBuf> {
     Ok(cache.path(&file))
 }
 
-/// Returns whether a file is a language model, or its first part.
+/// Returns whether a file is a language model, or the first piece of one.
 fn is_model(file: &str) -> bool {
     let name = file.rsplit('/').next().unwrap_or(file).to_ascii_lowercase();
     const OTHERS: [&str; 6] = ["mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-"];
     name.ends_with(".gguf")
         && !OTHERS.iter().any(|other| name.contains(other))
-        && split(file).is_none_or(|(_, part, _)| part == 1)
+        && split(file).is_none_or(|(_, piece, _)| piece == 1)
 }
 
-/// The start of the name of a part of a split model, the part's number and the number of parts.
+/// Splits the file name of a piece of a split model into its start, the piece's number and the number of pieces.
 fn split(file: &str) -> Option<(&str, usize, usize)> {
     let rest = file.strip_suffix(".gguf")?;
     let (rest, count) = rest.rsplit_once("-of-")?;
-    let (start, part) = rest.rsplit_once('-')?;
+    let (start, piece) = rest.rsplit_once('-')?;
     let is_number = |text: &str| text.len() == 5 && text.bytes().all(|digit| digit.is_ascii_digit());
-    (is_number(part) && is_number(count)).then_some(())?;
-    Some((start, part.parse().ok()?, count.parse().ok()?))
+    (is_number(piece) && is_number(count)).then_some(())?;
+    Some((start, piece.parse().ok()?, count.parse().ok()?))
 }
 
 /// Returns whether a file's name has the quantization.
@@ -164,7 +165,8 @@ pub fn quant_of(file: &str) -> Option<String> {
     Some(found.to_ascii_uppercase())
 }
 
-/// Chooses the file that a name stands for. If no file has the default quantization, `or_first` takes the first model.
+/// Chooses the file that a name stands for. If no file has the default quantization, takes the first model if
+/// `or_first`.
 fn choose(files: &[String], name: &Name, or_first: bool) -> Result<String> {
     if let Some(wanted) = &name.file {
         let found = files.iter().find(|file| file.eq_ignore_ascii_case(wanted));
@@ -197,15 +199,15 @@ fn list(files: &[String]) -> String {
     }
 }
 
-/// All parts of a model.
-fn parts(files: &[String], first: &str) -> Result<Vec<String>> {
+/// Returns all pieces of the model whose first piece is `first`.
+fn pieces(files: &[String], first: &str) -> Result<Vec<String>> {
     let Some((start, _, count)) = split(first) else { return Ok(vec![first.to_owned()]) };
-    let part = |number: usize| {
+    let piece = |number: usize| {
         let name = format!("{start}-{number:05}-of-{count:05}.gguf");
-        ensure!(files.contains(&name), "the part {name} of the model is missing");
+        ensure!(files.contains(&name), "the piece {name} of the model is missing");
         Ok(name)
     };
-    (1..=count).map(part).collect()
+    (1..=count).map(piece).collect()
 }
 
 #[cfg(test)]
@@ -240,8 +242,8 @@ mod tests {
         assert!(chosen(&["model.safetensors"], "a/b").unwrap_err().to_string().contains("convert hf"));
         let parts_of = ["Q8_0/m-Q8_0-00001-of-00002.gguf", "Q8_0/m-Q8_0-00002-of-00002.gguf"];
         let first = chosen(&parts_of, "a/b").unwrap();
-        assert_eq!(parts(&files(&parts_of), &first).unwrap(), parts_of);
-        assert!(parts(&files(&parts_of[..1]), &first).unwrap_err().to_string().contains("00002-of-00002.gguf"));
+        assert_eq!(pieces(&files(&parts_of), &first).unwrap(), parts_of);
+        assert!(pieces(&files(&parts_of[..1]), &first).unwrap_err().to_string().contains("00002-of-00002.gguf"));
         assert_eq!(chosen(&["m.BF16.gguf", "m.F16.gguf"], "a/b:F16").unwrap(), "m.F16.gguf");
         assert_eq!(quant_of("x/UD-Q4_K_XL/m-UD-Q4_K_XL-00001-of-00002.gguf").as_deref(), Some("UD-Q4_K_XL"));
         assert_eq!(quant_of("gemma-3-270m-it-q8_0.gguf").as_deref(), Some("Q8_0"));

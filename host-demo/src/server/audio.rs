@@ -20,7 +20,7 @@ use super::engine::Command;
 use super::error::ApiError;
 use crate::open_model::OpenModel;
 use crate::runtime::Memory;
-use crate::speech::{Format, Part, Request as Wanted, Sound, Transcriber, Writer};
+use crate::speech::{Format, Request as Wanted, Segment, Sound, Transcriber, Writer};
 
 /// Maximum size of a request in bytes, as in OpenAI's interface.
 pub const MOST_BYTES: usize = 25 << 20;
@@ -147,9 +147,9 @@ fn transcribe(transcriber: &mut Transcriber<'_, '_, '_, '_>, job: &Transcription
     wanted()?;
     let mut sound = Sound::read(job.file.clone(), job.extension.as_deref())?.at_most(MOST_SECONDS);
     let mut writer = Writer::new(job.format, Vec::new())?;
-    let summary = transcriber.transcribe(&mut sound, &job.wanted, &mut |part: &Part| {
+    let summary = transcriber.transcribe(&mut sound, &job.wanted, &mut |segment: &Segment| {
         wanted()?;
-        Ok(writer.part(part)?)
+        Ok(writer.segment(segment)?)
     })?;
     String::from_utf8(writer.finish(&summary, job.wanted.translate)?).context("the transcript is not UTF-8")
 }

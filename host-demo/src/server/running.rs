@@ -17,7 +17,8 @@ use crate::chat::dialect::{Gate, ThoughtBudget, plain};
 use crate::stop::StopFilter;
 use crate::text;
 
-/// Distance of a checkpoint from the end of a prompt, in tokens: the next turn's prompt often differs in the last ones.
+/// Distance of a checkpoint from the end of a prompt, in tokens: the next turn's prompt often differs in the last
+/// tokens.
 const BEFORE_END: usize = 12;
 
 /// An answer in progress, and its context.
@@ -26,8 +27,8 @@ pub struct Running {
     pub progress: Box<Progress>,
 }
 
-/// An answer in progress, without its context. A paused answer keeps only this. If the cache drops its context, the
-/// context is computed again from the tokens.
+/// An answer in progress, without its context. A paused answer keeps only this. If the cache drops the context
+/// meanwhile, the tokens are read again.
 pub struct Progress {
     pub job: Job,
     /// The prompt and the answer so far.
@@ -36,7 +37,7 @@ pub struct Progress {
     cached: usize,
     rng: Pcg32,
     state: Option<State>,
-    /// The number of its grammar, used to cache masks.
+    /// The number of the answer's grammar, which is the key of its cached masks.
     grammar: u32,
     decoder: Decoder,
     /// Number of complete characters of the prompt and the answer so far.
@@ -49,11 +50,11 @@ pub struct Progress {
     pub scored: Vec<Logprob>,
     /// True until all tokens of a prompt to be scored have their scores.
     pub scores: bool,
-    /// Positions at which states are saved, in order.
+    /// Positions at which the states of recurrent layers are saved, in order.
     checkpoints: Vec<usize>,
-    /// The mark after which the grammar applies; `None` once it was generated.
+    /// Waits for the mark after which the grammar applies; `None` once the mark was generated.
     gate: Option<Gate>,
-    /// The budget of thoughts, while a thought may follow.
+    /// The limit on tokens of thoughts, while a thought may follow.
     thoughts: Option<ThoughtBudget>,
     /// Time of the first token.
     first_token: Option<Instant>,
@@ -81,8 +82,8 @@ impl Running {
         Unread { left: if is_open { self.ids.len() - position } else { 0 }, position }
     }
 
-    /// Chooses the positions at which states are saved: where other conversations branched off, and at the end of the
-    /// prompt.
+    /// Chooses the positions at which states are saved: where another conversation branched off, [`BEFORE_END`] tokens
+    /// before the end of the prompt, and at its end.
     pub fn plan_checkpoints(&mut self, branch: usize) {
         let len = self.job.prompt.len();
         let points = [branch, len.saturating_sub(BEFORE_END), len];
@@ -139,7 +140,7 @@ impl Progress {
         }
     }
 
-    /// Tokens a second after the first one.
+    /// Tokens per second after the first token.
     pub fn token_rate(&self) -> Option<f64> {
         let seconds = self.first_token?.elapsed().as_secs_f64();
         (self.answer() > 1 && seconds > 0.0).then(|| (self.answer() - 1) as f64 / seconds)
@@ -164,14 +165,14 @@ impl Progress {
             return Ok(());
         }
         let logits = engine.logits_mut(context);
-        // Copied before penalties and temperature: log-probabilities are the model's own.
+        // Copy the logits before penalties and temperature change them: log-probabilities are the model's own.
         let plain = self.job.settings.logprobs.map(|_| logits.to_vec());
         let Some(token) = self.sample(logits, tokenizer, masks, scratch)? else {
             self.finish(Finish::Stop);
             return Ok(());
         };
         let settings = &self.job.settings;
-        // Within a grammar, an end token is the end of one of several messages.
+        // An end token before the end of the grammar ends one of several messages in the answer.
         let is_own_end = !settings.ignore_end && self.may_end() && tokenizer.is_end(token);
         let is_end = is_own_end || settings.stop_ids.contains(&token);
         if is_end {
@@ -213,7 +214,7 @@ impl Progress {
         let recent = self.ids.len().saturating_sub(params.repeat_last_n as usize);
         self.ids[recent..].iter().for_each(|id| sampler.accept(*id));
         let is_short = self.ids.len() - self.job.prompt.len() < *min_tokens;
-        // Within a thought the answer, which the grammar constrains, is still to come, so end tokens are excluded.
+        // Exclude end tokens within a thought, because the answer that the grammar constrains comes after the thought.
         let is_thought = table.is_some() && self.gate.as_ref().is_some_and(Gate::is_thought);
         let ends = |token| {
             tokenizer.is_end(token) && (*ignore_end || is_short || is_thought) || is_short && stop_ids.contains(&token)
@@ -243,7 +244,7 @@ impl Progress {
         }
     }
 
-    /// Returns true if no grammar requires more text.
+    /// Returns true if an end token may end the answer: no active grammar requires more text.
     fn may_end(&self) -> bool {
         match (&self.state, &self.job.settings.table) {
             (Some(state), Some(_)) => self.gate.is_some() || state.is_complete(),
@@ -290,7 +291,7 @@ impl Progress {
         self.finish_after(end, false);
     }
 
-    /// Ends the answer. Sends the text that was held back, unless it is a stop text.
+    /// Ends the answer. Sends the text that was held back, unless that is a stop string.
     fn finish_after(&mut self, end: Finish, stopped: bool) {
         let mut text = String::new();
         if !stopped {

@@ -41,7 +41,7 @@ impl Endpoint {
 pub struct Service {
     pub open: Arc<OpenModel>,
     pub renderer: Mutex<Renderer>,
-    /// Grammars that were compiled lately.
+    /// Compiles and caches grammars.
     pub grammars: grammars::Grammars,
     /// The model's conversation style.
     pub style: Style,
@@ -59,11 +59,11 @@ pub struct Service {
     pub makes_text: bool,
     /// True if the model embeds texts.
     pub makes_vectors: bool,
-    /// The format of pairs of texts, if the model ranks.
+    /// The settings for tokenizing pairs of texts, if the model ranks.
     pub ranking: Option<Ranking>,
     /// Tokens for fill-in-the-middle: before the prefix, before the suffix, and before the text between them.
     pub infill: Option<[TokenId; 3]>,
-    /// The adapters, and the scales of requests that name none.
+    /// The adapters, and the scales for requests that give none.
     pub lora: LoraScales,
     pub facts: Facts,
 }
@@ -132,7 +132,7 @@ impl Service {
         self.open.tokenizer().unwrap_or_else(|_| unreachable!("a host needs a tokenizer"))
     }
 
-    /// Checks the name of the model.
+    /// Refuses a request for another model.
     pub fn check_model(&self, model: Option<&str>) -> Result<(), ApiError> {
         match model {
             None | Some("default" | "") => Ok(()),
@@ -146,7 +146,8 @@ impl Service {
         self.renderer.lock().unwrap_or_else(|broken| broken.into_inner()).source().to_string()
     }
 
-    /// Refuses a text whose length proves that it has too many tokens. Counting them takes a second for some megabytes.
+    /// Refuses a text whose length proves that it has too many tokens, because tokenizing some megabytes takes a
+    /// second.
     pub fn check_len(&self, param: &'static str, text: &str) -> Result<(), ApiError> {
         let Some(token_bytes) = self.token_bytes.filter(|most| text.len() / most >= self.context) else {
             return Ok(());
@@ -160,11 +161,11 @@ impl Service {
         }
     }
 
-    /// Converts a text request.
+    /// Converts a text request to jobs.
     pub fn prepare(&self, endpoint: Endpoint, body: &Body, seed_by_chance: u64) -> Result<Prepared, ApiError> {
         self.check_model(body.model.as_deref())?;
         if !self.makes_text {
-            return Err(ApiError::invalid("this model makes embeddings (/v1/embeddings), and no text"));
+            return Err(ApiError::invalid("this model generates no text, only embeddings (/v1/embeddings)"));
         }
         let choices = body.choices()?;
         let mut settings = body.settings(self.vocab, seed_by_chance)?;
@@ -241,7 +242,7 @@ impl Prepared {
         prompts + self.jobs.len() * JOB + table + tools
     }
 
-    /// Returns the reader of an answer.
+    /// Returns a reader that splits an answer into content, thoughts and calls.
     pub fn reader(&self, index: usize) -> Reader {
         let mut reader = self.style.reader(&self.tools, &self.prompts[index]);
         if self.is_schema {
@@ -253,7 +254,7 @@ impl Prepared {
 
 /// Returns the bytes that a JSON value takes.
 fn bytes_of(value: &Value) -> usize {
-    /// Bytes of a value by itself.
+    /// Bytes of a value without its elements or text.
     const VALUE: usize = size_of::<Value>();
     /// Bytes of an object's entry without key and value.
     const ENTRY: usize = 64;
@@ -290,7 +291,7 @@ fn texts(value: Option<&Value>) -> impl Iterator<Item = &str> {
     value.into_iter().chain(list).filter_map(Value::as_str)
 }
 
-/// Reads texts or tokens, one or several.
+/// Reads a field that holds a text, a list of tokens, or a list of these.
 pub fn inputs(
     service: &Service,
     value: Option<&Value>,

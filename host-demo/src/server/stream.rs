@@ -23,7 +23,7 @@ use super::memory::{Inbox, Unsent};
 use super::service::{Endpoint, Prepared};
 use crate::chat::Part;
 
-/// Number of events that may wait for the client before the answer's next one is taken.
+/// Number of unread items up to which the next event of an answer is taken.
 const WAITING: usize = 64;
 /// Time after which the answer to a client that reads nothing is abandoned, and its connection is closed.
 pub const STALLED: Duration = Duration::from_secs(30);
@@ -32,7 +32,7 @@ pub const STALLED: Duration = Duration::from_secs(30);
 pub struct Events<T = Sse> {
     items: UnboundedSender<(T, Option<Unsent>)>,
     unread: Arc<Unread>,
-    /// The memory of events that are not part of an item yet.
+    /// The memory of events whose text is not in an item yet.
     unsent: Mutex<Option<Unsent>>,
 }
 
@@ -43,7 +43,7 @@ struct Unread {
     taken: Notify,
 }
 
-/// The items of a response's body.
+/// The receiving end of a response's body: its items.
 pub struct Items<T> {
     items: UnboundedReceiver<(T, Option<Unsent>)>,
     unread: Arc<Unread>,
@@ -63,14 +63,14 @@ impl<T> Stream for Items<T> {
 }
 
 impl<T> Events<T> {
-    /// Returns both ends of a body.
+    /// Returns the sending and the receiving end of a body.
     pub fn new() -> (Self, Items<T>) {
         let (items, received) = unbounded_channel();
         let unread = Arc::<Unread>::default();
         (Self { items, unread: unread.clone(), unsent: Mutex::default() }, Items { items: received, unread })
     }
 
-    /// Returns `false` if the client has disconnected.
+    /// Sends an item. Returns `false` if the client has disconnected.
     pub fn send(&self, item: T) -> bool {
         self.unread.count.fetch_add(1, Ordering::Relaxed);
         let unsent = self.unsent().take();
@@ -81,7 +81,8 @@ impl<T> Events<T> {
         self.unsent.lock().unwrap_or_else(|broken| broken.into_inner())
     }
 
-    /// Waits until the client has read nearly everything. Returns `false` if it has disconnected or reads no more.
+    /// Waits until the client has fewer than [`WAITING`] unread items. Returns `false` if the client has disconnected
+    /// or does not read.
     async fn has_room(&self) -> bool {
         let room = async {
             loop {
@@ -103,7 +104,7 @@ impl<T> Events<T> {
         if !self.has_room().await {
             return None;
         }
-        // Also detects a client that disconnects while no events arrive.
+        // The second branch detects a client that disconnects while no events arrive.
         let (event, unsent) = tokio::select! {
             received = events.recv_unsent() => received?,
             () = self.items.closed() => return None,
@@ -117,7 +118,7 @@ impl<T> Events<T> {
     }
 }
 
-/// Returns a response whose body is the events sent to the other value.
+/// Returns a sender of events, and a response whose body consists of the sent events.
 pub fn channel() -> (Events, Response) {
     let (out, events) = Events::new();
     let body = SseResponse::new(events).keep_alive(KeepAlive::default());
@@ -163,7 +164,7 @@ struct Streamer {
 }
 
 impl Streamer {
-    /// Returns `false` if the client has disconnected.
+    /// Sends a JSON value as an event. Returns `false` if the client has disconnected.
     fn send(&self, value: &Value) -> bool {
         self.out.send(Sse::default().data(value.to_string()))
     }
@@ -176,7 +177,7 @@ impl Streamer {
         head
     }
 
-    /// One chunk of a choice.
+    /// Sends one chunk of an answer.
     fn chunk(&self, index: usize, content: Value, logprobs: Value, finish: Option<&str>) -> bool {
         let mut chunk = self.head();
         let key = if self.prepared.endpoint == Endpoint::Chat { "delta" } else { "text" };
@@ -191,7 +192,7 @@ impl Streamer {
         }
     }
 
-    /// Applies an event; `None` if it is an error, which is sent.
+    /// Applies an event. Returns true for the last event, or `None` after sending an error.
     fn take(&self, choice: &mut Choice, event: Event) -> Option<bool> {
         match choice.next(event) {
             Ok(is_end) => Some(is_end),

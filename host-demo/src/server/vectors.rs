@@ -15,7 +15,8 @@ use crate::text::Frame;
 const MOST_TEXTS: usize = 2048;
 
 impl Service {
-    /// Returns the requested number of values per embedding: the first ones, normalized again.
+    /// Returns the requested number of values per embedding. Embeddings are cut to their first values and normalized
+    /// again.
     fn dimensions(&self, body: &Value) -> Result<Option<usize>, ApiError> {
         match body.get("dimensions") {
             None | Some(Value::Null) => Ok(None),
@@ -34,7 +35,7 @@ impl Service {
     pub fn embedding_inputs(&self, body: &Value) -> Result<Vec<Result<Texts, ApiError>>, ApiError> {
         self.check_model(body.get("model").and_then(Value::as_str))?;
         if !self.makes_vectors {
-            return Err(ApiError::invalid("this model makes text, and no embeddings"));
+            return Err(ApiError::invalid("this model computes no embeddings"));
         }
         let texts =
             inputs(self, body.get("input"), "input", MOST_TEXTS, Encode { add_special: true, parse_special: false })?;
@@ -80,20 +81,20 @@ impl Service {
         Frame::of(self.tokenizer()).unwrap_or_default()
     }
 
-    /// Returns the tokens of the pairs in a ranking request. A pair that is too long is an error of its own, unless no
-    /// pair fits.
+    /// Returns the tokens of the pairs in a ranking request. A pair that is too long gets its own error. If no pair
+    /// fits, the request fails.
     pub fn pairs(&self, body: &Value) -> Result<Vec<Result<Texts, ApiError>>, ApiError> {
         self.check_model(body.get("model").and_then(Value::as_str))?;
         let ranking = self.ranking.as_ref().ok_or_else(|| ApiError::invalid("this model does not rank"))?;
         let query = body.get("query").and_then(Value::as_str);
-        let query = query.ok_or_else(|| ApiError::about("query", "there must be a query, a text"))?;
+        let query = query.ok_or_else(|| ApiError::about("query", "query must be a text"))?;
         let documents = body.get("documents").and_then(Value::as_array);
-        let documents = documents.ok_or_else(|| ApiError::about("documents", "there must be a list of texts"))?;
+        let documents = documents.ok_or_else(|| ApiError::about("documents", "documents must be a list of texts"))?;
         few("documents", documents, MOST_TEXTS)?;
         let limit = self.truncation(body)?;
         let text = |document: &Value| -> Result<String, ApiError> {
             let text = document.as_str().or_else(|| document.get("text")?.as_str());
-            text.map(str::to_owned).ok_or_else(|| ApiError::about("documents", "each must be a text"))
+            text.map(str::to_owned).ok_or_else(|| ApiError::about("documents", "each document must be a text"))
         };
         let texts = documents.iter().map(text).collect::<Result<Vec<_>, _>>()?;
         let pair = |text: &String| {
@@ -180,7 +181,7 @@ fn some<T>(mut results: Vec<Result<T, ApiError>>) -> Result<Vec<Result<T, ApiErr
     }
 }
 
-/// Number of tokens of the texts that fit.
+/// Number of tokens of all texts without an error.
 pub fn token_count(texts: &[Result<Texts, ApiError>]) -> usize {
     texts.iter().flatten().map(|texts| texts.ids.len()).sum()
 }

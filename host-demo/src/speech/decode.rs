@@ -1,4 +1,4 @@
-//! The text of one window.
+//! Decodes the text of one window, a section of the sound that the encoder takes at once.
 
 use std::io::Write;
 
@@ -15,16 +15,16 @@ use crate::text::{self, log_of_sum};
 
 /// Temperatures that are tried in turn, as in OpenAI's program.
 const TEMPERATURES: [f32; 6] = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0];
-/// A text that is compressed by more than this repeats itself.
+/// A text with a higher compression ratio counts as repeating itself.
 const REPEATED: f32 = 2.4;
-/// A text with a lower mean of log-probabilities is not trusted.
+/// A text with a lower mean log-probability is not trusted.
 const UNLIKELY: f32 = -1.0;
-/// A window is silent if the no-speech token has this probability and the text is not trusted.
+/// A window is silent if the no-speech token has a higher probability than this and the text is not trusted.
 const SILENT: f32 = 0.6;
 
 /// A decoded window.
 pub struct Decoded {
-    /// Tokens without the end.
+    /// Tokens of the text, without the end token.
     pub tokens: Vec<TokenId>,
     pub temperature: f32,
     pub avg_logprob: f32,
@@ -52,7 +52,7 @@ pub struct Decoder<'d, 't, 's, 'm, 'w> {
 }
 
 impl Decoder<'_, '_, '_, '_, '_> {
-    /// The language that the sound is most likely in.
+    /// Returns the most likely language of the window.
     pub fn language(&mut self) -> Result<Option<(&str, TokenId)>> {
         self.session.rewind(0)?;
         self.session.prefill(&[self.marks.start])?;
@@ -82,7 +82,7 @@ impl Decoder<'_, '_, '_, '_, '_> {
         session.rewind(0)?;
         let mut prompt = Vec::new();
         if let (Some(previous), false) = (self.marks.previous, before.is_empty()) {
-            // Half of the context is for the text, as in OpenAI's program.
+            // Earlier windows take at most half of the context, as in OpenAI's program.
             let kept = (session.context() / 2).saturating_sub(1);
             prompt.push(previous);
             prompt.extend(&before[before.len().saturating_sub(kept)..]);

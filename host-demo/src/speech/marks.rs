@@ -6,11 +6,11 @@ use arenite::model::{Spec, Stack};
 use arenite::{Error, Gguf, TokenId};
 
 pub struct Marks {
-    /// First token of a transcript.
+    /// Token that starts a transcript.
     pub start: TokenId,
-    /// End of a transcript. Ids before it are text.
+    /// Token that ends a transcript. Smaller ids are text.
     pub end: TokenId,
-    /// Start of the text before a window.
+    /// Token that starts the text of earlier windows.
     pub previous: Option<TokenId>,
     pub transcribe: Option<TokenId>,
     pub translate: Option<TokenId>,

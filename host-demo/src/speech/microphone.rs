@@ -15,10 +15,10 @@ const CHECK: Duration = Duration::from_millis(100);
 
 type Block = Result<Vec<f32>>;
 
-/// Blocks of mono samples from an input device. They end with Ctrl-C.
+/// Blocks of mono samples from an input device, until Ctrl-C.
 struct Recording {
     blocks: Receiver<Block>,
-    /// Records until it is dropped.
+    /// Records until this value is dropped.
     _stream: Stream,
 }
 

@@ -5,17 +5,17 @@
 //! | `sound` | sounds from files and streams, as samples at 16 kHz |
 //! | `microphone` | the default input device, with the feature `microphone` |
 //! | `marks` | special tokens |
-//! | `decode` | the text of one window |
-//! | `parts` | division of a text by its times |
+//! | `decode` | decoding of one window |
+//! | `segments` | division of a window's text by its timestamps |
 //! | `transcriber` | a whole sound, window by window |
-//! | `voices` | search for the voices of a sound |
+//! | `voices` | search for voices in a sound |
 //! | `subtitles` | output formats |
 
 mod decode;
 mod marks;
 #[cfg(feature = "microphone")]
 mod microphone;
-mod parts;
+mod segments;
 mod sound;
 mod subtitles;
 mod transcriber;
@@ -23,7 +23,7 @@ mod voices;
 
 #[cfg(feature = "microphone")]
 pub use microphone::record;
-pub use parts::Part;
+pub use segments::Segment;
 pub use sound::Sound;
 pub use subtitles::{Format, Writer};
 pub use transcriber::{Request, Summary, Transcriber};

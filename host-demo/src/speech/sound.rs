@@ -1,4 +1,4 @@
-//! Sounds from files and streams, as mono samples at 16 kHz.
+//! Reads sounds from files and streams, as mono samples at 16 kHz.
 
 use std::fs;
 use std::io::{Cursor, Read};
@@ -16,7 +16,7 @@ use symphonia::core::io::MediaSourceStream;
 use symphonia::core::meta::MetadataOptions;
 use symphonia::core::probe::Hint;
 
-/// Samples that are converted to 16 kHz at a time.
+/// Number of samples that are converted to 16 kHz at a time.
 const CHUNK: usize = 4096;
 
 /// A sound that is read while it is transcribed, so that a long one takes little memory.
@@ -85,8 +85,8 @@ impl Sound {
         self
     }
 
-    /// Returns `len` samples from `start` on, or fewer at the end of the sound. Waits for those of a stream. Forgets all
-    /// samples before `start`.
+    /// Returns `len` samples from `start` on, or fewer at the end of the sound. Waits for the samples of a stream.
+    /// Drops all samples before `start`.
     pub fn samples(&mut self, start: usize, len: usize) -> Result<&[f32]> {
         let dropped = start.saturating_sub(self.start).min(self.samples.len());
         self.samples.drain(..dropped);
@@ -102,7 +102,7 @@ impl Sound {
         Ok(&self.samples[begin..end.saturating_sub(self.start).clamp(begin, self.samples.len())])
     }
 
-    /// Number of samples so far.
+    /// Number of samples read so far, including dropped ones.
     pub fn len(&self) -> usize {
         self.start + self.samples.len()
     }
@@ -203,8 +203,9 @@ pub fn mono(samples: &[f32], channels: usize) -> Vec<f32> {
 struct Converter {
     /// Samples that are not converted yet, fewer than [`CHUNK`] between two conversions.
     waiting: Vec<f32>,
-    /// Number of received samples, and of samples after the conversion.
+    /// Number of received samples.
     received: usize,
+    /// Number of samples after the conversion.
     written: usize,
     rate: u32,
     /// `None` at 16 kHz.
@@ -260,7 +261,7 @@ impl Converter {
         self.waiting.drain(..converted);
         self.written += samples.len() - before;
         if !is_open {
-            // The first sample is at time 0: a sound in whole chunks has no delay.
+            // The output starts without a delay, so only the padding at its end is cut.
             let len = (self.received as f64 * (RATE as f64 / f64::from(self.rate))).ceil() as usize;
             samples.truncate(samples.len().saturating_sub(self.written.saturating_sub(len)));
         }
@@ -314,7 +315,7 @@ mod tests {
             let stereo: Vec<i16> = tone(rate).into_iter().flat_map(|x| [x, x]).collect();
             let mut sound = Sound::read(wav(rate, 2, &stereo), None)?;
             assert_eq!(sound.samples(0, usize::MAX)?.len(), 16_000);
-            // The same tone, within one sample of its place: 385 periods in the middle.
+            // The 385 periods in the middle are the same tone, shifted by less than one sample.
             let step = 440.0 / 16_000.0 * std::f64::consts::TAU;
             let middle: Vec<f64> = sound.samples(1000, 14_000)?.iter().map(|x| f64::from(*x)).collect();
             let at = |i: usize| (1000 + i) as f64 * step;
@@ -356,7 +357,7 @@ mod tests {
             let mut samples = tone(rate);
             samples.extend(tone(rate));
             let right = Sound::read(wav(rate, 1, &samples), None)?.samples(0, usize::MAX)?.to_vec();
-            // Blocks of stereo, as a microphone gives them.
+            // Mix blocks of stereo samples, as `microphone` does.
             let stereo: Vec<f32> = samples.iter().flat_map(|x| [f32::from(*x) / 32768.0; 2]).collect();
             let blocks: Vec<_> = stereo.chunks(2 * 441).map(|block| Ok(mono(block, 2))).collect();
             let mut sound = Sound::live(rate, blocks.into_iter())?;

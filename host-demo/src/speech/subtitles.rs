@@ -1,11 +1,11 @@
-//! Formats of transcripts.
+//! Writes transcripts in several formats.
 
 use std::io::{self, Write};
 
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::{Part, Summary};
+use super::{Segment, Summary};
 
 /// Format of a transcript.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -20,11 +20,11 @@ pub enum Format {
     Json,
 }
 
-/// Writes a transcript, each part when it is known.
+/// Writes a transcript, each segment as soon as it is known.
 pub struct Writer<W> {
     format: Format,
     to: W,
-    parts: Vec<Part>,
+    segments: Vec<Segment>,
 }
 
 #[derive(Serialize)]
@@ -34,7 +34,7 @@ struct Transcript<'p> {
     language: Option<&'p str>,
     duration: f64,
     text: String,
-    segments: &'p [Part],
+    segments: &'p [Segment],
 }
 
 impl<W: Write> Writer<W> {
@@ -42,22 +42,22 @@ impl<W: Write> Writer<W> {
         if format == Format::Vtt {
             writeln!(to, "WEBVTT\n")?;
         }
-        Ok(Self { format, to, parts: Vec::new() })
+        Ok(Self { format, to, segments: Vec::new() })
     }
 
-    pub fn part(&mut self, part: &Part) -> io::Result<()> {
-        let text = part.text.trim();
+    pub fn segment(&mut self, segment: &Segment) -> io::Result<()> {
+        let text = segment.text.trim();
         match self.format {
             Format::Text => writeln!(self.to, "{text}")?,
             Format::Srt => {
-                let (start, end) = (clock(part.start, true, ','), clock(part.end, true, ','));
-                writeln!(self.to, "{}\n{start} --> {end}\n{}\n", part.id + 1, text.replace("-->", "->"))?;
+                let (start, end) = (clock(segment.start, true, ','), clock(segment.end, true, ','));
+                writeln!(self.to, "{}\n{start} --> {end}\n{}\n", segment.id + 1, text.replace("-->", "->"))?;
             }
             Format::Vtt => {
-                let (start, end) = (clock(part.start, false, '.'), clock(part.end, false, '.'));
+                let (start, end) = (clock(segment.start, false, '.'), clock(segment.end, false, '.'));
                 writeln!(self.to, "{start} --> {end}\n{}\n", text.replace("-->", "->"))?;
             }
-            Format::Json => self.parts.push(part.clone()),
+            Format::Json => self.segments.push(segment.clone()),
         }
         self.to.flush()
     }
@@ -68,8 +68,8 @@ impl<W: Write> Writer<W> {
                 task: if translate { "translate" } else { "transcribe" },
                 language: summary.language.as_deref(),
                 duration: summary.duration,
-                text: self.parts.iter().map(|part| part.text.as_str()).collect(),
-                segments: &self.parts,
+                text: self.segments.iter().map(|segment| segment.text.as_str()).collect(),
+                segments: &self.segments,
             };
             serde_json::to_writer_pretty(&mut self.to, &transcript).map_err(io::Error::from)?;
             writeln!(self.to)?;
@@ -79,7 +79,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// A time as hours (always, or if there are any), minutes, seconds and milliseconds.
+/// Formats a time as minutes, seconds and milliseconds, with hours if `hours` or if there are any.
 fn clock(seconds: f64, hours: bool, mark: char) -> String {
     let all = (seconds.max(0.0) * 1000.0).round() as u64;
     let (hour, minute, second, milli) = (all / 3_600_000, all / 60_000 % 60, all / 1000 % 60, all % 1000);

@@ -8,7 +8,7 @@ use arenite::{Error, Gguf, Line, Model, Session, TokenId};
 
 use super::decode::{Decoded, Decoder};
 use super::marks::Marks;
-use super::parts::{Part, divide};
+use super::segments::{Segment, divide};
 use super::sound::Sound;
 use super::voices::Voices;
 use crate::text;
@@ -16,13 +16,13 @@ use crate::text;
 /// Options of a transcription.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
-    /// Code of the language; detected if it is not given.
+    /// Code of the language; `None` to detect the language.
     pub language: Option<String>,
     /// True for a translation to English.
     pub translate: bool,
     /// Text that the sound continues.
     pub prompt: Option<String>,
-    /// First temperature.
+    /// Temperature of the first attempt.
     pub temperature: f32,
     /// True to begin a window where a voice begins, and end it where the voice ends.
     pub voice: bool,
@@ -32,7 +32,7 @@ pub struct Request {
 pub struct Summary {
     /// Code of the language, if the model knows several.
     pub language: Option<String>,
-    /// Seconds.
+    /// Length of the sound in seconds.
     pub duration: f64,
 }
 
@@ -43,7 +43,7 @@ pub struct Transcriber<'t, 's, 'm, 'w> {
     rules: Rules<'t>,
     marks: Marks,
     front: Front,
-    /// Samples of a window.
+    /// Maximum number of samples of a window.
     window: usize,
     memory: Vec<Line>,
     features: Vec<f32>,
@@ -51,9 +51,9 @@ pub struct Transcriber<'t, 's, 'm, 'w> {
 
 /// Longest window for Moonshine, in samples: 30 seconds.
 const LONGEST: usize = 30 * RATE;
-/// A window is cut at the quietest place within this many samples of its end.
+/// A window for Moonshine ends at the quietest position within this many samples of its maximum length.
 const CUT: usize = 5 * RATE;
-/// Number of samples whose energy is summed to find the quietest place.
+/// Number of samples whose energy is summed to find the quietest position.
 const PAUSE: usize = RATE / 10;
 /// Maximum number of tokens that Moonshine generates per second of sound, as in transformers.
 const TOKENS_PER_SECOND: f64 = 6.5;
@@ -83,12 +83,12 @@ impl<'t, 's, 'm, 'w> Transcriber<'t, 's, 'm, 'w> {
         })
     }
 
-    /// Transcribes a sound, and calls `each` with every part when it is known.
+    /// Transcribes a sound, and calls `each` with every segment as soon as it is known.
     pub fn transcribe(
         &mut self,
         sound: &mut Sound,
         request: &Request,
-        each: &mut dyn FnMut(&Part) -> Result<()>,
+        each: &mut dyn FnMut(&Segment) -> Result<()>,
     ) -> Result<Summary> {
         let mut language = self.check(request)?;
         let mut before = match &request.prompt {
@@ -139,7 +139,7 @@ impl<'t, 's, 'm, 'w> Transcriber<'t, 's, 'm, 'w> {
                             continue;
                         }
                         before.extend(slice.tokens);
-                        each(&part(id, offset, (slice.start, slice.end), text, slice.tokens, &decoded))?;
+                        each(&segment(id, offset, (slice.start, slice.end), text, slice.tokens, &decoded))?;
                         id += 1;
                     }
                     if decoded.temperature > 0.5 {
@@ -187,7 +187,7 @@ impl<'t, 's, 'm, 'w> Transcriber<'t, 's, 'm, 'w> {
         Ok(true)
     }
 
-    /// Ends a window of Moonshine, whose texts have no times, at the quietest place of its last seconds.
+    /// Cuts a window for Moonshine, whose texts have no timestamps, at the quietest position of its last seconds.
     fn cut<'p>(&self, piece: &'p [f32], is_last: bool) -> &'p [f32] {
         if is_last || matches!(self.front, Front::LogMel { .. }) || piece.len() < 2 * CUT {
             return piece;
@@ -199,7 +199,7 @@ impl<'t, 's, 'm, 'w> Transcriber<'t, 's, 'm, 'w> {
     }
 }
 
-/// The tokens before a text.
+/// Returns the tokens before the text of a window: start, language and task.
 fn head(marks: &Marks, language: Option<TokenId>, translate: bool) -> Vec<TokenId> {
     let mut head = vec![marks.start];
     if let Some(language) = language {
@@ -209,9 +209,16 @@ fn head(marks: &Marks, language: Option<TokenId>, translate: bool) -> Vec<TokenI
     head
 }
 
-fn part(id: usize, offset: f64, (start, end): (f64, f64), text: String, tokens: &[TokenId], from: &Decoded) -> Part {
+fn segment(
+    id: usize,
+    offset: f64,
+    (start, end): (f64, f64),
+    text: String,
+    tokens: &[TokenId],
+    from: &Decoded,
+) -> Segment {
     let round = |seconds: f64| (seconds * 1000.0).round() / 1000.0;
-    Part {
+    Segment {
         id,
         start: round(offset + start),
         end: round(offset + end),

@@ -1,4 +1,4 @@
-//! Finds the voices of a sound.
+//! Finds the voices in a sound: sections in which somebody speaks.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use super::sound::Sound;
 
 /// Number of samples that are read at a time.
 const CHUNK: usize = 1600;
-/// Minimum number of samples of a voice. The rest of a voice after a full window may be shorter; it is left out.
+/// Minimum number of samples of a voice. The rest of a voice after a full window is left out if it is shorter.
 const SHORTEST: usize = 160;
 
 /// Finds voices in a sound, one after the other.

@@ -2,7 +2,7 @@
 // page builds its nodes from the tree without HTML, so no text of a model becomes markup. Time and depth are bounded for
 // any text: parsing is linear in its length, up to a factor of DEEPEST.
 //
-// Supported: headings, paragraphs (a line break stays one), fenced code, lists, quotes, rules, tables, emphasis, strike,
+// Supported: headings, paragraphs (line breaks are kept), fenced code, lists, quotes, rules, tables, emphasis, strike,
 // code, links and bare addresses. HTML is text, except <br>. Images are links, because the page loads nothing.
 
 const DEEPEST = 12; // of nested lists and quotes, and of nested emphasis
@@ -121,7 +121,7 @@ const TOKEN = new RegExp(
   [
     /\\[!-/:-@[-`{-~]/, // an escaped mark
     /`+|\*+|_+|~~/,
-    /!?\[/, // a link, until the next
+    /!?\[/, // the start of a link; the next pattern is its end
     /\]\((?:[^()\s]|\([^()\s]*\))*(?:\s+"[^"\n]*")?\)/,
     /<br ?\/?>|\n/,
     /<https?:\/\/[^\s<>]+>|https?:\/\/[^\s<>`[\]]+/,

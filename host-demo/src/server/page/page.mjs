@@ -39,7 +39,7 @@ function draw(failure = "") {
   follow();
 }
 
-/** Asks for the answer to `asked`. If there is none, the conversation is restored, and the question returns to the
+/** Asks for the answer to `asked`. If no answer comes, the conversation is restored, and the question returns to the
     field. */
 async function answer(asked) {
   if (running) return;
@@ -150,7 +150,7 @@ function setText(text) {
   grow();
 }
 
-/** Fits the field to its text; newer browsers do it by CSS. */
+/** Fits the field to its text; newer browsers do so by CSS. */
 function grow() {
   if (CSS.supports("field-sizing", "content")) return;
   $("text").style.height = "auto";

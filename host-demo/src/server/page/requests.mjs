@@ -6,7 +6,7 @@ export class Refused extends Error {}
 let key = null;
 let askForKey = async () => null;
 
-/** Sets the key, and a function that asks the user for another one; it returns null if the user has none. */
+/** Sets the key, and a function that asks the user for another key and returns null if the user has none. */
 export function useKey(first, ask) {
   key = first;
   askForKey = ask;

@@ -3,7 +3,7 @@
 const form = document.querySelector("#settings form");
 const fields = () => Array.from(form.elements).filter((field) => field.name);
 
-/** Values that survive a reload; `where` is sessionStorage or localStorage. */
+/** Stores a value that survives a reload, or returns the stored value. `where` is sessionStorage or localStorage. */
 export function kept(where, name, value) {
   try {
     const storage = window[where];

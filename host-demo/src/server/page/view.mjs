@@ -41,7 +41,7 @@ async function copy(text) {
   }
 }
 
-/** Makes the node of a tree of markdown.mjs. */
+/** Makes the node for a tree of markdown.mjs. */
 function build(tree) {
   if (typeof tree == "string") return tree;
   const [tag, { href, language, side, start }, ...children] = tree;
@@ -80,7 +80,7 @@ function pretty(text) {
   }
 }
 
-/** The element of a message and a function that redraws it. `does` has the functions of the buttons. */
+/** Returns the element of a message, and a function that redraws the element. `does` has the functions of the buttons. */
 export function view(message, does) {
   return { user, assistant, tool }[message.role](message, does);
 }
@@ -135,7 +135,7 @@ function assistant(message, does) {
   return { element, update };
 }
 
-/** A call, with a field for its result. */
+/** Makes the element of a call, with a field for the call's result. */
 function call({ function: { name, arguments: text } }) {
   const field = make("textarea", "code only-last");
   Object.assign(field, { rows: 2, placeholder: "Result of the call" });

@@ -1,12 +1,12 @@
-//! Division of a window's text by its times.
+//! Divides the text of a window into segments by its timestamps.
 
 use arenite::TokenId;
 use arenite::sound::Rules;
 use serde::Serialize;
 
-/// A part of a transcript.
+/// A segment of a transcript.
 #[derive(Clone, Debug, Serialize)]
-pub struct Part {
+pub struct Segment {
     pub id: usize,
     /// Seconds from the start of the sound.
     pub start: f64,
@@ -19,7 +19,7 @@ pub struct Part {
     pub no_speech_prob: f32,
 }
 
-/// Times and tokens of a part, in seconds from the start of the window.
+/// Tokens of a segment, and its times in seconds from the start of the window.
 #[derive(Debug, PartialEq)]
 pub struct Slice<'t> {
     pub start: f64,
@@ -27,8 +27,8 @@ pub struct Slice<'t> {
     pub tokens: &'t [TokenId],
 }
 
-/// Divides the tokens of a window with `seconds` of sound, as OpenAI's program does. Returns the parts, and the time at
-/// which the next window begins.
+/// Divides the tokens of a window with `seconds` of sound, as OpenAI's program does. Returns the segments, and the
+/// time at which the next window begins.
 pub fn divide<'t>(tokens: &'t [TokenId], rules: &Rules<'_>, seconds: f64) -> (Vec<Slice<'t>>, f64) {
     let time = |token: &TokenId| rules.seconds(*token).map(f64::from);
     let ends_alone = match tokens {
@@ -52,7 +52,7 @@ pub fn divide<'t>(tokens: &'t [TokenId], rules: &Rules<'_>, seconds: f64) -> (Ve
         from = end;
     }
     let last = slices.last().map_or(seconds, |slice| slice.end);
-    // A window that ends with a pair has an unfinished part after it.
+    // Unless a single timestamp ends the window, its last segment is unfinished, and the next window begins with it.
     let next = if ends_alone || last <= 0.0 { seconds } else { last.min(seconds) };
     (slices, next)
 }
