@@ -399,7 +399,7 @@ fn ask_in_order(entries: &[Entry], texts: &[u8], constraint: &Constraint<'_>, ye
 fn alike_up_to(entries: &[Entry], texts: &[u8], len: usize) -> usize {
     let Some(start) = entries.first().and_then(|entry| entry.text(texts).get(..len)) else { return 1 };
     let begins_alike = |entry: &Entry| entry.text(texts).starts_with(start);
-    // Usually there are few; but a refused first byte excludes thousands.
+    // The bound is doubled first, because usually few texts begin alike, but thousands share a refused first byte.
     let mut bound = 1;
     while entries.get(bound).is_some_and(begins_alike) {
         bound *= 2;

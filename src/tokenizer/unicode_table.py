@@ -93,8 +93,8 @@ def plain_runs():
 
 
 def tails():
-    """Code points whose canonical decomposition has more after the first than nonspacing marks, each with one
-    of these."""
+    """Pairs of a code point and a code point of its canonical decomposition, after the first, that is not a
+    nonspacing mark."""
     for code in range(0x110000):
         if not (0xD800 <= code < 0xE000 or 0xAC00 <= code < 0xD7A4):  # surrogates; Hangul is computed
             for char in unicodedata.normalize("NFD", chr(code))[1:]:
@@ -126,7 +126,7 @@ def main():
     assert all(max(last, to) < 1 << 18 and step < 4 for _, last, step, to in runs)
     doc = "Runs of code points that differ from their plain form: last code point, plain form of the first, step, length - 1 (18, 18, 2, 16 bits)."
     emit(doc, "PLAIN", "u64", [last | to << 18 | step << 36 | (last - first) << 38 for first, last, step, to in runs])
-    doc = "Code points with more in their decomposition after the first code point than nonspacing marks, and what it is."
+    doc = "Pairs of a code point and a code point of its decomposition, after the first, that is not a nonspacing mark."
     emit(doc, "TAILS", "(u32, u32)", list(tails()))
 
 

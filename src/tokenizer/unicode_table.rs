@@ -593,7 +593,7 @@ pub(super) static PLAIN: [u64; 1490] = [
     79388146199, 79389456920, 79391291929, 79393913370, 79395748379, 79405447708, 114219481629,
 ];
 
-/// Code points with more in their decomposition after the first code point than nonspacing marks, and what it is.
+/// Pairs of a code point and a code point of its decomposition, after the first, that is not a nonspacing mark.
 pub(super) static TAILS: [(u32, u32); 60] = [
     (2507, 2494),
     (2508, 2519),

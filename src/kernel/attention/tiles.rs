@@ -51,7 +51,7 @@ impl<'a> Tiles<'a> {
     /// The four tiles of a block of positions.
     #[inline(always)]
     pub fn block(&self, block: usize) -> [Tile; TILES] {
-        // (Not `from_fn`, which compiles to a call, and computes `later` even if it is unused.)
+        // (`from_fn` would compile to a call, and compute `later` even if it is unused.)
         let first = block * TILES;
         [self.tile(first), self.tile(first + 1), self.tile(first + 2), self.tile(first + 3)]
     }
