@@ -134,7 +134,8 @@ pub(crate) struct Pair {
     /// Byte range of the tensor in the model's file.
     pub start: u64,
     pub end: u64,
-    /// `[slabs][rank][columns]`, in the adapter's file.
+    /// `[slabs][rank][columns]`, in the adapter's file. `slabs` is the third dimension of the tensor, such as its
+    /// experts.
     pub a: Entry,
     /// `[slabs][rows][rank]`
     pub b: Entry,

@@ -62,7 +62,8 @@ impl HeadSpec {
         Self { rope: Some(Rope { base, ..rope }), ..self }
     }
 
-    /// The same heads with a window in both directions. Files store its total width, without the token itself.
+    /// The same heads with a window in both directions. The file's number is the width of both sides together, without
+    /// the token itself.
     pub(crate) const fn with_window_both_ways(self) -> Self {
         let Some(both) = self.window else { return self };
         Self { window: Some(both / 2 + 1), ..self }

@@ -59,9 +59,12 @@ macro_rules! times {
     ($($x:literal)*) => { concat!($("vmul.f32 ", $x, ", ", $x, ", s28\n",)*) };
 }
 
-/// Updates the running maximum with r0 to r3, by the condition `$than`. A new maximum is rare, so its branch is out of
-/// line. While the maximum is negative (`or`), the first value that is not negative ends the comparison: the four are
-/// compared again by the other condition.
+/// Updates the running maximum with r0 to r3. A new maximum is rare, so the code for it is out of line.
+///
+/// - `$than` compares the four and branches if one is larger by this condition.
+/// - `or` is the code for a new maximum after a negative one. If it is not negative, the four are compared again by the
+///   other condition, from label 53 on.
+/// - `then` is the code for a new maximum after one that is not negative.
 macro_rules! larger {
     ($than:literal $($x:literal $then:literal $on:literal),*) => {
         concat!($("cmp ", $x, ", {top}\n", "b", $than, " ", $then, "f\n", $on, ":\n",)*)

@@ -206,7 +206,7 @@ unsafe fn two_rows(quants: &[[u32; 4]; 32], a: *const u8, b: *const u8, totals: 
             "mov r5, #0",
             "cmp r5, #0",
             "mov r6, #0",
-            "3:", // the flags count: "equal" in the first half of the 64 codes
+            "3:", // once per half of the 64 codes; the flags tell which: "equal" is the first
             ".rept 4",
             "ldmia r0!, {{r8, r9, r10, r11}}",
             eight!("r1", "r3", "r4"),
