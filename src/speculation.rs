@@ -17,8 +17,8 @@ const SHORTEST: usize = 2;
 /// Finds an earlier occurrence of the text's suffix and returns the tokens after it: at most `most`, or none.
 ///
 /// Among several occurrences it takes the last one with at least `most` tokens after it, so a text that repeats with a
-/// short period is guessed to the full length; if none has that many, the first one. Time is linear in the length of
-/// the text.
+/// short period is guessed to the full length. If none has that many, it takes the first one. Time is linear in the
+/// length of the text.
 ///
 /// # Examples
 ///

@@ -5,7 +5,7 @@
 
 /// Samples of a frame.
 pub(super) const SIZE: usize = 400;
-/// Frequencies from 0 to half of the sampling rate.
+/// Number of frequencies from 0 to half of the sampling rate.
 pub(super) const FREQUENCIES: usize = SIZE / 2 + 1;
 /// Complex numbers of each of the two buffers.
 pub(super) const HALF: usize = SIZE / 2;

@@ -75,7 +75,7 @@ pub(super) fn available() -> impl Iterator<Item = &'static Kernels> {
 
 formats_list!(choose products floats blocks);
 
-// (One function per type, not inlined: combined, all would have the largest stack frame.)
+// (`other_floats` and `blocks` are not inlined, so that each type only needs the stack frame of its own function.)
 #[inline(always)]
 unsafe fn floats<W: Weight>(job: &mut Job<'_>) {
     // SAFETY: the table's machine has the instructions, and the caller promises a valid job.
