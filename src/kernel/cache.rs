@@ -64,7 +64,7 @@ impl Place {
 /// The tile of a head, its key and its value.
 type Head<'a> = (&'a mut [u8], &'a [f32], &'a [f32]);
 
-// (One function per type, not inlined: combined, each would begin with the set-up of all three.)
+// (Each type has a function that is not inlined, so that it does not run the set-up of the others.)
 /// [`Kernels::store_floats`].
 #[inline(never)]
 pub(super) fn store_floats(at: &Place, tiles: &mut [u8], keys: &[f32], values: &[f32]) {

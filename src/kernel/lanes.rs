@@ -290,7 +290,7 @@ pub(super) fn store<V: Lanes>(v: V, x: &mut [f32], i: usize) {
     }
 }
 
-/// The `N` elements of `x` from `i`; zeros past its end. Out of line, because tails are rare and would slow down the
+/// The `N` elements of `x` from `i`; zeros past its end. Not inlined, because tails are rare and would slow down the
 /// loops.
 #[cold]
 #[inline(never)]

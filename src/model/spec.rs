@@ -174,7 +174,7 @@ impl<'a> Spec<'a> {
     #[inline(never)] // keeps its temporaries off the caller's stack
     pub const fn read(gguf: &Gguf<'a>) -> Result<Self, Error> {
         let mut keys = tri!(Keys::new(gguf));
-        // Changed in place: a copy would take half a kilobyte of stack.
+        // The spec is changed in place, because a copy would take half a kilobyte of stack.
         let mut result = families::read(&mut keys);
         if let Ok(spec) = &mut result {
             keys.settle(spec);

@@ -16,7 +16,8 @@ pub(super) struct Smmla;
 /// Adds the products of two tokens and two rows, eight bytes of each. The lanes are
 /// `[token 0 row 0, token 0 row 1, token 1 row 0, token 1 row 1]`.
 ///
-/// Not declared pure, because the compiler would then move all loads before all products and run out of registers.
+/// It is not declared pure, because the compiler would then move all loads before all products and run out of
+/// registers.
 #[inline(always)]
 unsafe fn smmla(sum: &mut int32x4_t, x: int8x16_t, w: int8x16_t) {
     // SAFETY: the caller promises the instruction, which uses registers only.
