@@ -379,7 +379,7 @@ fn layer_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
         tensors.push(("attn_output.weight", vec![q, DIM]));
     }
     if !attention {
-        // Replaced by the mixer.
+        // The mixer's tensors replace attention's.
     } else if latent {
         tensors.extend(latent_tensors(family));
     } else if matches!(family, "phi3" | "plamo2") {

@@ -32,7 +32,7 @@ struct Memory {
 
 impl Memory {
     fn new(plan: &Plan) -> Self {
-        // Filled with NaN, so that reads of unwritten memory show.
+        // The memory is filled with NaN, so that reads of unwritten memory change the result.
         let lines = |bytes: usize| {
             let mut lines = vec![Line::ZERO; bytes.div_ceil(64)];
             Line::bytes_mut(&mut lines).fill(0xff);

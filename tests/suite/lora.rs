@@ -62,7 +62,7 @@ fn bits(logits: &[f32]) -> Vec<u32> {
     logits.iter().map(|x| x.to_bits()).collect()
 }
 
-/// `lora.py` made the adapters, and the logits with PEFT.
+/// `lora.py` made the adapters, and computed the logits with PEFT.
 #[test]
 fn adapters_equal_peft() {
     let (base, first, second) = (fixture("qwen3/model.gguf"), fixture("lora/first.gguf"), fixture("lora/second.gguf"));
@@ -81,7 +81,7 @@ fn adapters_equal_peft() {
     }
 }
 
-/// `lora_llama_cpp.py` wrote the logits of llama.cpp with the same files.
+/// `lora_llama_cpp.py` wrote llama.cpp's logits with these adapters.
 #[test]
 fn adapters_equal_llama_cpp() {
     let (base, first, second) = (fixture("qwen3/model.gguf"), fixture("lora/first.gguf"), fixture("lora/second.gguf"));

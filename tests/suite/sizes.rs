@@ -193,9 +193,9 @@ fn an_encoder_with_other_heads_has_pages_of_its_own() {
     // The decoder has three layers, each with its own keys and values and those of the text.
     let decoder = 3 * 2 * 2 * TILES[0];
     assert_eq!(kv([2, 2, 2]), decoder);
-    assert_eq!(kv([2, 1, 2]), decoder + TILES[0]); // fewer heads
-    assert_eq!(kv([4, 2, 2]), decoder + 2 * TILES[1]); // smaller ones
-    assert_eq!(kv([4, 4, 2]), decoder + 4 * TILES[1]); // both
+    assert_eq!(kv([2, 1, 2]), decoder + TILES[0]); // fewer KV heads
+    assert_eq!(kv([4, 2, 2]), decoder + 2 * TILES[1]); // the same number, smaller
+    assert_eq!(kv([4, 4, 2]), decoder + 4 * TILES[1]); // more, smaller
 }
 
 #[test]

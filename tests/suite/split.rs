@@ -213,7 +213,8 @@ fn a_ring_goes_back_as_far_as_it_reaches() {
         let file = windowed(window as u32).build();
         let mut run = Run::new(&file, |options| (options.context, options.batch) = (64, batch));
         for reached in [10, 17, 48] {
-            // The result of a session that was never rewound, for `other` after `position` tokens.
+            // A rewound session must give the same logits for `other` after `position` tokens as a session that was
+            // never rewound.
             for position in 0..=reached + 1 {
                 let mut session = run.session();
                 session.prefill(&ids[..reached]).unwrap();

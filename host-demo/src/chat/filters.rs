@@ -88,7 +88,7 @@ pub fn add_to(environment: &mut Environment<'_>) {
     environment.add_test("float", |value: &Value| value.kind() == ValueKind::Number && !value.is_integer());
 }
 
-/// `format % value`.
+/// Python's `format % value`.
 pub fn percent(state: &mut State<'_, '_>, format: &Value, value: Value) -> Result<Value, Error> {
     visits::pay(state, &value)?;
     // Numbers are formatted as numbers, all other values as text.

@@ -23,7 +23,7 @@ const MARKS: [char; 3] = [OPEN, CLOSE, EDGE];
 
 /// The control tokens of a vocabulary.
 pub struct ControlTokens {
-    /// Sorted, without duplicates.
+    /// The spellings, sorted, without duplicates.
     spelled: Vec<String>,
     /// The reversed spellings, sorted.
     backwards: Vec<String>,
@@ -179,7 +179,7 @@ fn begins_one(sorted: &[String], part: &mut dyn FnMut(usize) -> String, longest:
 }
 
 impl Prompt {
-    /// A prompt in which all text is the template's.
+    /// A prompt whose whole text comes from the template.
     #[cfg(test)]
     fn plain(text: &str) -> Self {
         Self { text: text.to_string(), quoted: Vec::new() }
@@ -277,7 +277,7 @@ mod tests {
             let text = String::from_utf8(text::decode(&tokenizer, &ids).unwrap()).unwrap();
             assert_eq!(text.replace(' ', ""), said.replace(' ', ""), "{said}");
         }
-        // If the template has no BOS, a user's text in its place is not one either.
+        // If the template writes no BOS, a user's text that spells one at the start is not one.
         let ids = tokens.prompt(&tokens.marked_text("<s>a")).encode(&tokenizer).unwrap();
         assert_eq!(ids.iter().position(|id| *id == bos), Some(0), "{ids:?}");
         assert_eq!(String::from_utf8(text::decode(&tokenizer, &ids).unwrap()).unwrap().replace(' ', ""), "<s>a");

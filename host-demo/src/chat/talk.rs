@@ -74,7 +74,7 @@ pub struct Talk<'a, 'm, 'w> {
     pub calls: Vec<Call>,
 }
 
-/// `{role, content}`.
+/// Makes a message with the fields `role` and `content`.
 pub fn message(role: &str, content: &str) -> Value {
     Value::from_pairs([("role", role), ("content", content)])
 }

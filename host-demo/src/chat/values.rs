@@ -104,7 +104,7 @@ fn escape(text: &str) -> String {
     text.replace('\'', "&#39;").replace('"', "&#34;")
 }
 
-/// `str(value)`.
+/// Python's `str(value)`.
 pub fn string(value: &Value) -> String {
     match value.kind() {
         ValueKind::Number | ValueKind::Map => repr(value, 0),
@@ -113,7 +113,7 @@ pub fn string(value: &Value) -> String {
     }
 }
 
-/// `repr(value)`.
+/// Python's `repr(value)`.
 pub fn repr(value: &Value, depth: usize) -> String {
     let inner = |value: &Value| repr(value, depth + 1);
     let items = || value.try_iter().into_iter().flatten();

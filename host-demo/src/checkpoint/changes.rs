@@ -215,7 +215,7 @@ pub fn in_turns_transposed<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
     in_turns(view.transpose()?, 1)
 }
 
-/// The same for biases.
+/// Splits alternating biases into gate and up.
 pub fn in_turns_last<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
     in_turns(view, 1)
 }

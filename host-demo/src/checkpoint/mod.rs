@@ -259,7 +259,7 @@ fn choose_types(outputs: &mut [Output<'_>], mix: Option<Mix>, config: &Config, a
     Ok(())
 }
 
-/// `general.file_type`.
+/// Returns the value of `general.file_type`.
 fn file_type(outputs: &[Output<'_>], mix: Option<Mix>) -> u32 {
     let has = |kind| outputs.iter().any(|output| output.kind == kind);
     let plain = mix.is_none_or(|mix| matches!(mix.kind(), TensorType::F32 | TensorType::F16 | TensorType::BF16));

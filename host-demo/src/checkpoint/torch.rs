@@ -441,7 +441,7 @@ fn deeper(items: &[Item]) -> Result<u8> {
     Ok(depth)
 }
 
-/// `("storage", class, key, device, length)`.
+/// Reads the id of a storage: `("storage", class, key, device, length)`.
 fn storage(id: &Item) -> Result<Object> {
     let [kind, class, key, ..] = id.tuple() else { return Ok(Object::Other) };
     let (Some("storage"), Object::Global(class), Some(key)) = (kind.text(), &*class.object, key.text()) else {

@@ -70,7 +70,7 @@ pub fn quoted(inner: Expr) -> Expr {
 
 /// Texts in which a regular expression is found.
 pub struct Matching {
-    /// Matches them as the contents of JSON strings.
+    /// Matches the texts as the contents of JSON strings.
     pub expr: Expr,
     /// Least and greatest number of characters of these texts.
     pub least: u32,

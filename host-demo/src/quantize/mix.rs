@@ -576,7 +576,8 @@ fn fitting(kind: TensorType, tensor: &Shape<'_>) -> Result<TensorType> {
     Ok(if fits(smaller) { smaller } else { T::F16 })
 }
 
-/// A type with small blocks, of about as many bits as `kind` and at least as many, that rows of `columns` elements hold.
+/// Returns the smallest type with small blocks that has at least as many bits as `kind`, and whose blocks divide rows
+/// of `columns` elements.
 pub fn alternative(kind: TensorType, columns: u64) -> TensorType {
     use TensorType as T;
     let bits = |kind: TensorType| kind.block().1 as f64 / kind.block().0 as f64;

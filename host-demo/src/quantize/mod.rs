@@ -40,10 +40,10 @@ pub fn encode_values(kind: TensorType, row: &[f32], out: &mut [u8]) -> bool {
 /// A tensor and the type that it is converted to.
 pub struct Change<'a> {
     pub tensor: Tensor<'a>,
-    /// Its name in the new file.
+    /// Name of the tensor in the new file.
     pub name: String,
     pub to: TensorType,
-    /// The type that it would have if its rows were whole blocks of it.
+    /// The chosen type, before it was fitted to the tensor's rows.
     pub wanted: TensorType,
     /// Importance of each column, matrix after matrix.
     importance: Option<&'a [f32]>,

@@ -153,7 +153,7 @@ fn pairs(directory: &Path, model: &Model<'_>, header: &mut Header) -> Result<()>
         vocabulary.set(*id, token, 0.0, if Some(*token) == unknown { UNKNOWN } else { CONTROL })?;
     }
     let merges = bpe["merges"].as_array().context("tokenizer.json has no merges")?.iter().map(|merge| {
-        // A list of two, or in older files one string with a space.
+        // A merge is a list of two texts, or in older files one text with a space.
         let pair = match merge {
             Value::String(text) => text.split_once(' '),
             pair => pair[0].as_str().zip(pair[1].as_str()),

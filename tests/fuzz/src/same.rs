@@ -109,7 +109,7 @@ pub fn check(model: &Model<'_>, plan: Plan, run: &Run) {
     let before: Vec<_> = run.before.iter().map(|token| token.id(vocab)).collect();
     let _ = session.encode(&before);
     let _ = session.prefill(&before);
-    // If an encoder refuses a text, the one before stays in place.
+    // If the encoder refuses a text, the session keeps the previous text.
     let replaced = matches!(want.first(), Some(Ok(_) | Err(Error::NoPart { .. })));
     if replaced && session.rewind(0).is_ok() {
         let got = answer(&mut session, vocab, run);

@@ -1,4 +1,4 @@
-//! Any bytes, and nearly correct files, are refused as GGUF, or every accessor works.
+//! Arbitrary bytes and nearly correct files: either the GGUF parser refuses them, or every accessor works.
 #![no_main]
 
 use arbitrary::Arbitrary;

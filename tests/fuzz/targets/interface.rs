@@ -127,7 +127,7 @@ fn told(status: arenite_status, error: &arenite_error) -> bool {
     }
     for capacity in [0, 1, 5, 400] {
         let mut text = Buffer::new(capacity);
-        // SAFETY: as many bytes as it says.
+        // SAFETY: the buffer has `capacity` bytes.
         let len = unsafe { arenite_error_message(error, text.start().cast(), capacity) };
         assert!(len > 10 && len < 400, "a message of {len} bytes");
     }
@@ -164,7 +164,7 @@ macro_rules! call {
 fuzz_target!(|case: Case| {
     let bytes = case.file.as_ref().map_or_else(|| model(case.family.into()).into(), |file| Cow::from(file.build()));
     let (_model, model) = object!(arenite_model_size(), arenite_model_new, bytes.as_ptr(), bytes.len());
-    // SAFETY: a model or null, as in all calls below.
+    // SAFETY: the pointer is a valid model or null, as in all calls below.
     let vocab = unsafe { arenite_model_vocab(model) };
     let workers = arenite_workers { count: (case.threads % 4).into(), user: null_mut(), run: None, should_leave: None };
     let options = arenite_options {
@@ -197,7 +197,7 @@ fuzz_target!(|case: Case| {
         take(step, model, session, tokenizer, vocab, &mut contexts);
     }
     for (_, context) in contexts {
-        // SAFETY: each is closed once.
+        // SAFETY: each context is closed once.
         unsafe { arenite_context_close(session, context) };
     }
 });
@@ -220,7 +220,7 @@ fn take(
         Step::Prefill(tokens) => {
             let tokens = ids(tokens);
             if call!(arenite_session_prefill, session, tokens.as_ptr(), tokens.len()) {
-                // SAFETY: as many logits as words, after a pass.
+                // SAFETY: after a pass there are `vocab` logits.
                 let logits = unsafe { std::slice::from_raw_parts(arenite_session_logits(session), vocab) };
                 written(logits);
             }
@@ -228,7 +228,7 @@ fn take(
         Step::Decode(token) => _ = call!(arenite_session_decode, session, token.id(vocab)),
         Step::Rewind(position) => _ = call!(arenite_session_rewind, session, (*position).into()),
         Step::Save { less, change } => {
-            // SAFETY: a session or null.
+            // SAFETY: the pointer is a valid session or null.
             let size = unsafe { arenite_session_snapshot_size(session) };
             let (mut snapshot, given) = (Buffer::new(size), cut(size, *less));
             let mut written = 0;
@@ -251,7 +251,7 @@ fn take(
         Step::Close(number) => {
             if !contexts.is_empty() {
                 let (_memory, context) = contexts.swap_remove(usize::from(*number) % contexts.len());
-                // SAFETY: it is not used again.
+                // SAFETY: the context is not used again.
                 unsafe { arenite_context_close(session, context) };
             }
         }
@@ -276,7 +276,7 @@ fn take(
             let works: Vec<_> = parts.iter().map(work).collect();
             if call!(arenite_session_run, session, works.as_ptr(), works.len()) {
                 for work in &works {
-                    // SAFETY: a context of this session, or null for its own.
+                    // SAFETY: `work.context` is a context of this session, or null for the session's own.
                     unsafe {
                         assert!(arenite_context_position(session, work.context) >= work.count);
                         assert!(!arenite_context_logits(session, work.context).is_null());
@@ -288,16 +288,16 @@ fn take(
             let tokens = ids(tokens);
             call!(arenite_session_encode, session, tokens.as_ptr(), tokens.len());
             let mut count = 0;
-            // SAFETY: a session or null.
+            // SAFETY: the pointer is a valid session or null.
             let states = unsafe { arenite_session_states(session, &raw mut count) };
             if count > 0 {
-                // SAFETY: as many as it says.
+                // SAFETY: there are `count` states.
                 written(unsafe { std::slice::from_raw_parts(states, count) });
             }
         }
         Step::Embed(tokens, less) => {
             let tokens = ids(tokens);
-            // SAFETY: a session or null.
+            // SAFETY: the pointer is a valid session or null.
             let size = unsafe { arenite_session_vector_size(session) };
             let (mut vector, given, mut len) = (Buffer::new(size * 4), cut(size, *less), 0);
             let start = vector.start().cast();
@@ -312,14 +312,14 @@ fn take(
                 length: (*length).into(),
                 length_penalty: penalty.get(),
             };
-            // SAFETY: a session or null.
+            // SAFETY: the pointer is a valid session or null.
             let size = unsafe { arenite_beams_scratch_size(session) };
             let (mut scratch, given) = (Buffer::new(size), cut(size, *less));
             let new = arenite_beams_new;
             let (_memory, beams) =
                 object!(arenite_beams_size(), new, session, tokenizer, &raw const search, scratch.start(), given);
             let (mut count, mut score) = (0, 0.0);
-            // SAFETY: a search or null; all ranks that exist, and one more.
+            // SAFETY: the pointer is a valid search or null. The ranks are those that exist, and one more.
             unsafe {
                 for rank in 0..=arenite_beams_count(beams) {
                     let tokens = arenite_beams_tokens(beams, rank, &raw mut count, &raw mut score);
@@ -332,7 +332,7 @@ fn take(
             }
         }
         Step::Translate { text, capacity, less } => {
-            // SAFETY: a session or null.
+            // SAFETY: the pointer is a valid session or null.
             let size = unsafe { arenite_translate_scratch_size(session, text.len()) };
             let (mut scratch, given) = (Buffer::new(size), cut(size, *less));
             let (mut out, capacity, mut len) = (Buffer::new((*capacity).into()), (*capacity).into(), 0);
@@ -368,7 +368,7 @@ fn take(
                 if call!(arenite_decoder_push, decoder, token, out.start().cast(), capacity, &raw mut len) {
                     out.answered(len);
                 }
-                // SAFETY: a tokenizer or null.
+                // SAFETY: the pointer is a valid tokenizer or null.
                 let _ = unsafe { arenite_is_end(tokenizer, token) };
             }
         }
@@ -378,7 +378,7 @@ fn take(
             let mut params = arenite_params_default();
             (params.temperature, params.top_k) = (temperature.get(), (*top_k).into());
             (params.repeat_penalty, params.bias, params.bias_count) = (1.1, bias.as_ptr(), bias.len());
-            // SAFETY: parameters.
+            // SAFETY: the parameters are valid.
             let size = unsafe { arenite_sampler_scratch_size(&raw const params, vocab) };
             let (mut scratch, given) = (Buffer::new(size), cut(size, *less));
             let new = arenite_sampler_new;
@@ -389,7 +389,7 @@ fn take(
                 if call!(arenite_sampler_sample, sampler, logits.as_mut_ptr(), count, &raw mut token) {
                     assert!((token as usize) < vocab);
                 }
-                // SAFETY: a sampler or null.
+                // SAFETY: the pointer is a valid sampler or null.
                 unsafe { arenite_sampler_accept(sampler, token) };
             }
         }
@@ -397,7 +397,7 @@ fn take(
             let Ok(key) = std::ffi::CString::new(key.as_str()) else { return };
             let (mut len, mut number) = (0, 0.0);
             for key in [key.as_c_str(), c"tokenizer.ggml.model", c"general.architecture"] {
-                // SAFETY: a model or null, and a text.
+                // SAFETY: the first pointer is a valid model or null, the second a C string.
                 unsafe {
                     let text = arenite_model_text(model, key.as_ptr(), &raw mut len);
                     assert!(text.is_null() || len < 1 << 24);

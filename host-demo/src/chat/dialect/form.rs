@@ -49,7 +49,7 @@ impl Constraint<'_> {
         Piece::Seq(vec![header, self.mark(&self.dialect.channels.message), content])
     }
 
-    /// An optional message to itself, the thought.
+    /// An optional thought: a message of the model to itself.
     fn thought(&self) -> Piece {
         let content = Piece::Seq(vec![self.up_to(&self.dialect.channels.ends[3]), self.next_message()]);
         Piece::Repeat(Box::new(self.to("self", content)), 0, 1)

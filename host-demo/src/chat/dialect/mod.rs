@@ -41,7 +41,7 @@ pub use tools::{Call, Tools};
 /// A syntax of function calls.
 #[derive(Clone, Debug)]
 pub struct CallForm<S> {
-    /// The models that write it, for messages.
+    /// The models that write this form.
     pub family: &'static str,
     /// The mark before the calls; empty if the syntax begins with its own mark.
     pub open: S,

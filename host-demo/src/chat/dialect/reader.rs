@@ -232,7 +232,7 @@ impl Reader {
         self.begin_content(is_end);
     }
 
-    /// Removes a mark around the content. Returns true if this round is decided.
+    /// Removes a mark around the content. Returns true if it removed one, or if the text may still become one.
     fn begins_wrapper(&mut self, skipped: usize, is_end: bool) -> bool {
         let text = &self.held[skipped..];
         // Before or without a thought, a mark counts only if it is a token or cannot be ordinary text.

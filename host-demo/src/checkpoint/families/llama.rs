@@ -370,7 +370,7 @@ pub const ALL: &[Family] = &[
     },
 ];
 
-/// Norms of heads, after the rotation.
+/// Names of the norms of query and key heads, which HunYuan applies after the rotation.
 #[rustfmt::skip]
 pub const HUNYUAN: &[Row] = &[
     ("self_attn.query_layernorm", "attn_q_norm", same),

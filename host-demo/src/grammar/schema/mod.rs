@@ -231,7 +231,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The rule of a reference or combination, which is converted later.
+    /// Returns a call of the rule for a reference or combination, whose schema is converted later.
     fn named(&mut self, schema: &Map<String, Value>, path: &str) -> Result<Expr> {
         self.copy_of(schema, path)?;
         let asserting: Map<String, Value> = schema

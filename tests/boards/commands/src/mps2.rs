@@ -30,7 +30,7 @@ const SECONDS: u32 = 4;
 pub struct Board;
 
 fn read(address: usize) -> u32 {
-    // SAFETY: a register of the board.
+    // SAFETY: the address is a register of the board.
     unsafe { (address as *const u32).read_volatile() }
 }
 

@@ -38,7 +38,7 @@ impl Stack {
     pub fn used(&self) -> usize {
         let (lowest, highest) = (&raw const _stack_end, &raw const _stack_start);
         let words = (highest.addr() - lowest.addr()) / 4;
-        // SAFETY: words of the stack.
+        // SAFETY: the address is a word of the stack.
         let is_painted = |&i: &usize| unsafe { lowest.add(i).read_volatile() } == PAINT;
         (words - (0..words).take_while(is_painted).count()) * 4
     }

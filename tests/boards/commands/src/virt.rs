@@ -15,7 +15,7 @@ const FINISHER: *mut u32 = 0x0010_0000 as _;
 pub struct Board;
 
 fn state() -> u8 {
-    // SAFETY: a register of the board.
+    // SAFETY: the address is a register of the board.
     unsafe { STATE.read_volatile() }
 }
 

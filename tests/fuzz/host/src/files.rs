@@ -133,7 +133,7 @@ impl Tokens {
         Self(List(TOKENS.map(|token| (token.to_string(), Real::Whole(-2), 0)).to_vec()))
     }
 
-    /// `tokenizer.bin`.
+    /// The bytes of a `tokenizer.bin` for llama2.c.
     pub fn llama2c(&self, count: usize) -> Vec<u8> {
         let mut file = 40u32.to_le_bytes().to_vec();
         let others = (0..).map(|number| (format!("<0x{number:02X}>"), Real::Whole(0), 0));

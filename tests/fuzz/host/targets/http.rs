@@ -151,7 +151,7 @@ static REQUESTS: LazyLock<Vec<(&str, Value)>> = LazyLock::new(|| {
     ]
 });
 
-/// Words of forms with a sound.
+/// Words of multipart forms that contain a sound.
 const FORM: &[&str] = &[
     "--x\r\n",
     "--x--\r\n",
