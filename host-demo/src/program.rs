@@ -63,9 +63,9 @@ const MEASURED: &str = include_str!("programs.txt");
 const INCLUDED: [&str; 3] = ["llama", "q8_0", "kv-f16"];
 /// Estimate for a feature that was not measured: more than any measured family adds.
 const UNMEASURED: usize = 48 * 1024;
-/// Largest size in bytes at level `s` of a feature whose unmeasured size at level `3` is scaled like the program's.
-/// Larger features grow more than the program does (`lfm2` 1.5 times as much) and are estimated at twice the scaled
-/// size.
+/// Bound for the estimate of a feature's unmeasured size at level `3`. If the feature has at most this many bytes at
+/// level `s`, its size is scaled like the program's. Larger features grow more (`lfm2` 1.5 times as much as the
+/// program), so their estimate is twice the scaled size.
 const SMALL: usize = 4 * 1024;
 
 /// Returns the last number of each line of [`MEASURED`] that starts with these words.

@@ -76,8 +76,8 @@ pub fn is_later_piece(path: &Path) -> bool {
     }
 }
 
-/// Returns the paths of `count` pieces to write: `path` itself for one piece, otherwise names derived from `path`,
-/// whose `.gguf` and piece numbers at the end, if any, are replaced.
+/// Returns the paths to write `count` pieces to: `path` itself for one piece. For several, the numbers of each piece
+/// replace `.gguf` and any piece numbers at the end of `path`.
 pub fn outputs(path: &Path, count: usize) -> Vec<PathBuf> {
     if count == 1 {
         return vec![path.to_owned()];

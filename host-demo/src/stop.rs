@@ -1,4 +1,4 @@
-//! Stop strings: output ends before the first one, of which not even a beginning is shown.
+//! Stop strings: output ends before the first one. No part of a stop string is ever shown.
 
 /// Holds back text that may be the start of a stop string.
 #[derive(Debug, Default)]

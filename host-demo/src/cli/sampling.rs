@@ -82,7 +82,7 @@ pub enum RngKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed(Option<u64>);
 
-/// Sampling steps: `penalties` is true if penalties apply, which come first, and `order` has the other steps.
+/// Sampling steps in order: first the penalties, if `penalties` is true, then the steps in `order`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Samplers {
     penalties: bool,

@@ -35,7 +35,7 @@ use crate::{interrupt, new_file, text};
 
 On a terminal, lines can be edited, \\ at the end of a line continues it, pasted text may have several lines, Ctrl-C \
 stops an answer, Tab completes commands, and /help lists them. Lines are kept in ~/.local/state/arenite/history, or in the \
-file that ARENITE_HISTORY names (if it is empty, in no file). NO_COLOR turns colours off. From a pipe, each line is a turn.")]
+file that ARENITE_HISTORY names; if that is empty, lines are not kept. NO_COLOR turns colours off. From a pipe, each line is a turn.")]
 pub struct Args {
     /// System message
     #[arg(long, value_name = "TEXT")]

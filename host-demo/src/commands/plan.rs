@@ -169,7 +169,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
     }
 }
 
-/// The model's share in the flash size and the speed of a program.
+/// Properties of the model that determine a program's flash size and speed.
 struct Program<'a> {
     /// Size of the model and its adapters in bytes.
     file: usize,
@@ -279,7 +279,7 @@ fn board_row(args: &Args, gguf: &Gguf<'_>, board: &Board, program: &Program<'_>,
         flash_bytes: board.flash,
         ram_bytes: board.ram_bytes(),
         ram_regions: board.ram.to_vec(),
-        // With -c, only that context counts: a shorter one does not fit.
+        // With -c, the model fits only if that context does.
         fits: longest_context > 0 && (args.ctx_size.is_none() || longest_context == most),
         longest_context,
         spare_ram_bytes,

@@ -111,7 +111,7 @@ fn host(args: &Args, file: ModelFile) -> Result<Host> {
 /// Serves one model.
 fn one(args: &Args, file: ModelFile, program: &ProgramMemory) -> Result<()> {
     if args.within {
-        // End with the proxy process: it writes nothing to the pipe, which closes when it ends.
+        // Exit when the proxy process ends: that closes standard input, to which the proxy writes nothing.
         std::thread::spawn(|| {
             let _ = std::io::stdin().read_to_end(&mut Vec::new());
             std::process::exit(0);

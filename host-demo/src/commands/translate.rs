@@ -157,7 +157,7 @@ struct Best {
 /// Converts tokens to text.
 struct Speaker<'t> {
     tokenizer: Option<&'t Tokenizer<'t, 't>>,
-    /// True if the tokenizer splits texts at spaces and decodes every token with a space.
+    /// True if decoding puts a space between all words and punctuation marks.
     forgets_spaces: bool,
 }
 
@@ -171,8 +171,7 @@ impl Speaker<'_> {
     }
 }
 
-/// Removes spaces before closing punctuation and around hyphens. They come from a tokenizer that puts a space between
-/// all words and punctuation.
+/// Removes spaces before closing punctuation and around hyphens.
 fn joined(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

@@ -116,7 +116,7 @@ impl Client {
         format!("{}/{repository}/resolve/main/{}", self.endpoint, encoded(file))
     }
 
-    /// Splits the address of a file on the hub into its repository and its path there.
+    /// Splits the address of a file on the hub into the repository and the file's path in it.
     pub fn file_of(&self, address: &str) -> Option<(String, String)> {
         let path = address.strip_prefix(&self.endpoint)?.strip_prefix('/')?;
         let path = path.split(['?', '#']).next()?;

@@ -1,4 +1,4 @@
-//! Answers, which return their text while it is generated.
+//! Streams the text of an answer while it is generated.
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;

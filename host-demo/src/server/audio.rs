@@ -130,7 +130,7 @@ pub fn run(open: &OpenModel, plan: Plan, commands: &Receiver<Command>, ready: im
     let mut transcriber = Transcriber::new(open.gguf(), open.model(), open.vocabulary()?, session)?;
     ready();
     while let Ok(command) = commands.recv() {
-        // The routes refuse all other requests.
+        // The routes refuse all other requests to a speech model.
         let Command::Transcribe(job) = command else { continue };
         let text = transcribe(&mut transcriber, &job);
         let _ = job.answer.send(text.map_err(|error| format!("{error:#}")));

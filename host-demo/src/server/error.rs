@@ -86,7 +86,7 @@ impl ApiError {
         Self { code: Some("context_length_exceeded"), ..Self::about(param, message) }
     }
 
-    /// Makes the error for a request that finds too many others waiting.
+    /// Makes the error for a request while too many others are waiting.
     pub fn busy(waiting: usize) -> Self {
         Self::new(StatusCode::TOO_MANY_REQUESTS, format!("{waiting} requests are waiting already: try again later"))
     }

@@ -118,7 +118,7 @@ impl Host {
         let options = if hears { options.contexts(1).pages(0).logits(1) } else { options };
         let plan = open.plan(options)?;
         let makes_text = matches!(model.spec().stack(), Stack::Alone);
-        // A decoder with this key can compute embeddings.
+        // A decoder with a pooling type above 0 can compute embeddings.
         let pooling = gguf.architecture().and_then(|name| gguf.u32(name, "pooling_type"));
         let makes_vectors =
             !hears && !makes_text || pooling.is_ok_and(|pooling| pooling.is_some_and(|pooling| pooling > 0));

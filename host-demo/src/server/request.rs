@@ -141,7 +141,7 @@ pub struct Settings {
     pub marks: Option<Arc<Marks>>,
     /// The mark to wait for before the grammar applies.
     pub gate: Option<GateSettings>,
-    /// The limit on tokens of thoughts, in the state before the answer.
+    /// The limit on tokens of thoughts, before any are counted.
     pub thoughts: Option<ThoughtBudget>,
     /// The scale of each adapter.
     pub lora: Vec<(usize, f32)>,

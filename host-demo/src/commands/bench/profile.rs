@@ -137,7 +137,7 @@ impl Task<'_> {
 
         timer.clear();
         let Some((whole, sampling)) = self.decode(&mut session, &timer)? else { return Ok(None) };
-        // Compute the traffic of one token in the middle of the text: an average of all decoded tokens.
+        // The traffic of a token in the middle of the text serves as the average over all decoded tokens.
         let run = Run { tokens: 1, before: self.decode.len() / 2, batch, value_34ths: self.value_34ths };
         let decode = self.pass(&timer, whole, Some(sampling), self.rounds * self.decode.len(), run);
         Ok(Some(Profile { bandwidth_gb_s: traffic::bandwidth(self.threads) * 1e-9, prefill, decode }))
