@@ -22,9 +22,10 @@ const LARGE: usize = 2 << 20;
 const SMALLEST: usize = 4 << 10;
 /// Number of bytes that are copied at a time.
 const CHUNK: usize = 16 * LARGE;
-/// The copy in the background starts when the number of the file's pages in the page cache has not grown for this time.
-/// A run that ends before then does not pay for the copy.
+/// The copy in the background starts when the number of the file's pages in the page cache has not grown for this time. The
+/// first wait is this time for every [`BYTES_PER_DELAY`], so that a run of 16 tokens ends before the copy starts.
 const DELAY: Duration = Duration::from_millis(400);
+const BYTES_PER_DELAY: usize = 256 << 20;
 
 /// The bytes of a file, at an address that is a multiple of 2 MB.
 pub struct LargePages {
@@ -107,8 +108,10 @@ impl Job {
     /// Returns false if the number falls: there is too little memory for the file, and thus for a copy.
     fn wait(&self, cached: impl Fn() -> usize) -> bool {
         let mut before = cached();
+        let mut delay = DELAY * (self.len / BYTES_PER_DELAY).max(1) as u32;
         loop {
-            std::thread::park_timeout(DELAY);
+            std::thread::park_timeout(delay);
+            delay = DELAY;
             if self.stop.load(Ordering::Relaxed) {
                 return false;
             }

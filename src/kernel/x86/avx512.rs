@@ -45,12 +45,19 @@ unsafe fn four_rows(kind: TensorType, at: *const u8, stride: usize) -> __m512 {
 unsafe fn columns_of_halves(rows: *const u8, stride: usize) -> [__m512i; 4] {
     // SAFETY: the caller promises the rows.
     let row = |r: usize| unsafe { _mm_loadu_si128(rows.add(r * stride).cast()) };
-    // Loads rows `r`, `r + 4`, `r + 8` and `r + 12` side by side.
+    // Loads four rows from row `r` on, side by side.
     let four = |r: usize| {
-        let x = _mm512_inserti32x4::<1>(_mm512_castsi128_si512(row(r)), row(r + 4));
-        _mm512_inserti32x4::<3>(_mm512_inserti32x4::<2>(x, row(r + 8)), row(r + 12))
+        if stride == 16 {
+            // SAFETY: the rows follow each other, and the caller promises them.
+            return unsafe { _mm512_loadu_si512(rows.add(r * 16).cast()) };
+        }
+        let x = _mm512_inserti32x4::<1>(_mm512_castsi128_si512(row(r)), row(r + 1));
+        _mm512_inserti32x4::<3>(_mm512_inserti32x4::<2>(x, row(r + 2)), row(r + 3))
     };
-    let (a, b, c, d) = (four(0), four(1), four(2), four(3));
+    // The word of a pair's column 0 or 1 and row `r`, in the last step.
+    let words: [i16; 32] = core::array::from_fn(|i| (i % 4 * 8 + i / 16 * 4 + i % 16 / 4) as i16);
+    let order = must_cast(words);
+    let (a, b, c, d) = (four(0), four(4), four(8), four(12));
     let (low_ab, low_cd) = (_mm512_unpacklo_epi16(a, b), _mm512_unpacklo_epi16(c, d));
     let (high_ab, high_cd) = (_mm512_unpackhi_epi16(a, b), _mm512_unpackhi_epi16(c, d));
     let pairs = [
@@ -59,7 +66,7 @@ unsafe fn columns_of_halves(rows: *const u8, stride: usize) -> [__m512i; 4] {
         _mm512_unpacklo_epi32(high_ab, high_cd),
         _mm512_unpackhi_epi32(high_ab, high_cd),
     ];
-    pairs.map(|pair| _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), pair))
+    pairs.map(|pair| _mm512_permutexvar_epi16(order, pair))
 }
 
 /// Decodes pairs of columns of 16-bit weights.
