@@ -197,7 +197,7 @@ impl<F: Format, D: Dot> Rows<F, D> {
                 let q = x.q.as_ptr().add(i * 256);
                 let group_sums = group_sums::<F>(&*x.sums.as_ptr().add(i * 16).cast());
                 let scales = Scales::of::<F>(blocks);
-                // Both sums are computed before the loop below, which then needs no registers for their inputs.
+                // Computing both sums here frees the registers of their inputs for the loop below.
                 let mut total = vdupq_n_s32(0);
                 if bias::<F>() > 0 {
                     total = vmulq_n_s32(times_sums::<F>(scales.scales, group_sums), -i32::from(bias::<F>()));
