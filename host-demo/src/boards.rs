@@ -339,7 +339,8 @@ mod tests {
     #[test]
     fn every_worker_has_a_stack() {
         let board = own(Some(MIB), &[64 * KIB]);
-        // 64 KiB are one stack of 16, a KiB of statics, a KiB of workspace, and a cache of 46; or two stacks and 30.
+        // 64 KiB hold a stack of 16 KiB, 1 KiB of statics, 1 KiB of workspace and a cache of 46 KiB; with two stacks, a
+        // cache of 30 KiB.
         for (workers, context) in [(1, 46), (2, 30), (3, 14)] {
             let fit = board.fit(1000, PROGRAM, workers, 1000, need(KIB, KIB));
             assert_eq!(fit, Fit::Context { longest: context, ram: 0, flash: Some(MIB - PROGRAM - 1000) });

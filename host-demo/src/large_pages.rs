@@ -65,7 +65,7 @@ impl LargePages {
         self.copying.as_ref().is_some_and(|(thread, _)| !thread.is_finished())
     }
 
-    /// Number of bytes that have been copied. The others are read from the file's mapping.
+    /// Number of bytes that have been copied. The other bytes are read from the file's mapping.
     pub fn copied(&self) -> usize {
         self.copied.load(Ordering::Relaxed)
     }

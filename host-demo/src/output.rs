@@ -19,7 +19,7 @@ pub use crate::units::Bytes;
 /// Exit code after Ctrl-C: 128 plus the number of SIGINT, as in shells.
 pub const INTERRUPTED: u8 = 130;
 
-/// Standard output, locked. A closed pipe is an error like any other; [`report`] ends quietly for it.
+/// Standard output, locked. A write to a closed pipe returns an error, for which [`report`] prints nothing.
 pub struct Out {
     to: StdoutLock<'static>,
     is_terminal: bool,
@@ -41,7 +41,7 @@ impl Out {
         Self { to, is_terminal, has_colours: is_terminal && wants_colours() }
     }
 
-    /// Writes one of our own control sequences if the output is a terminal with colours.
+    /// Writes `sequence` without escaping if the output is a terminal with colours.
     pub fn style(&mut self, sequence: &'static str) -> io::Result<()> {
         if self.has_colours { self.to.write_all(sequence.as_bytes()).map_err(where_it_was) } else { Ok(()) }
     }

@@ -1,4 +1,4 @@
-//! Sessions on disk (`--session FILE`): the tokens of a context, its snapshot, and the messages of a chat.
+//! Stores sessions on disk (`--session FILE`): the tokens of a context, its snapshot, and the messages of a chat.
 //!
 //! A file is the line [`MAGIC`], the length of a JSON object (u64, little-endian), the object, and the snapshot of
 //! [`Engine::save`]. The snapshot identifies its model, adapters and type of KV cache.

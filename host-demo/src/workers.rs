@@ -19,7 +19,7 @@ pub fn start(threads: usize) -> Box<dyn Workers + Send> {
 }
 
 #[cfg(target_os = "linux")]
-#[allow(unsafe_code)] // libc's functions
+#[allow(unsafe_code)] // calls libc
 mod linux {
     use std::mem::{MaybeUninit, size_of};
 

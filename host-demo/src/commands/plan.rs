@@ -57,11 +57,11 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", requires = "ram", value_parser = memory_size)]
     flash: Option<usize>,
 
-    /// RAM sizes of that board, such as 256K,64K
+    /// RAM sizes of your own board, such as 256K,64K
     #[arg(long, value_name = "BYTES,...", value_delimiter = ',', value_parser = memory_size)]
     ram: Vec<usize>,
 
-    /// Target of that board
+    /// Target of your own board
     #[arg(long, value_enum, default_value = "thumbv7em", requires = "ram")]
     target: Target,
 

@@ -90,7 +90,8 @@ pub fn model(name: &Name, token: Option<&str>) -> Result<PathBuf> {
     }
 }
 
-/// Fetches a model, or its files that changed. Returns the path of its first file.
+/// Fetches the files of a model that are missing in the cache or have changed on the hub. Returns the path of its first
+/// file.
 pub fn pull(name: &Name, token: Option<&str>) -> Result<PathBuf> {
     let client = Client::new(token)?;
     let cache = Cache::open()?.repository(&name.repository);

@@ -48,7 +48,7 @@ struct Asked {
     output_config: Option<Value>,
     #[serde(default)]
     output_format: Option<Value>,
-    /// Fields that are only checked for support.
+    /// All other fields. Some of them are refused.
     #[serde(flatten)]
     others: Map<String, Value>,
 }

@@ -123,7 +123,7 @@ impl RequestMemory {
         Self::BODIES + threads * VALUES + ANSWERS
     }
 
-    /// Reads a body within its limits of size and time.
+    /// Reads a body within the limits of size and time.
     pub async fn receive(&self, request: Request<Body>) -> Result<Received> {
         self.receive_up_to(request, MOST_BYTES).await
     }
@@ -214,8 +214,8 @@ fn weight(json: &[u8]) -> usize {
     weight
 }
 
-/// Returns freed memory to the system. The allocator of glibc keeps freed memory of small values, a whole body's worth
-/// in each thread.
+/// Returns freed memory to the system. Without this, glibc's allocator keeps the memory of freed small values, as much
+/// as a whole body in each thread.
 pub fn trim() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     #[allow(unsafe_code)]

@@ -92,7 +92,7 @@ pub fn router_of_models(proxy: Proxy, own: Common) -> Router {
     own.router(routes, get(proxy::health), Arc::new(proxy))
 }
 
-/// Settings of a server, for one model and for several models.
+/// Settings that a server of one model and a server of several models have in common.
 pub struct Common {
     pub key: Option<String>,
     pub log: Option<Log>,
