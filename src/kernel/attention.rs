@@ -213,21 +213,25 @@ impl<S: Isa, K: Keys, E: Values, const R: usize, const N: usize> Work<S> for Row
 
         let mut softmax = Softmax::new(s, job, row);
         for block in all.lo / BLOCK..=(all.hi - 1) / BLOCK {
-            let seen = visible.map(|seen| seen.clip(block * BLOCK, BLOCK));
+            let (mut seen, mut at) = (visible, [core::ptr::null_mut(); R]);
             let tiles = tiles.block(block);
             let mut weights = [const { MaybeUninit::<[f32; BLOCK]>::uninit() }; R];
-            let at = weights.each_mut().map(|weights| weights.as_mut_ptr().cast::<f32>());
+            // (Loops, because `map` of an array compiles slowly.)
+            for ((seen, at), weights) in seen.iter_mut().zip(&mut at).zip(&mut weights) {
+                *seen = seen.clip(block * BLOCK, BLOCK);
+                *at = weights.as_mut_ptr().cast::<f32>();
+            }
             // SAFETY: the tiles are whole tiles of the head, and the layout's offsets stay inside a tile; each query
             // has `dim` elements; `sums` has R rows. `multiply` writes the scores of every tile that a row attends to,
             // before `finish`, `weights` and `weigh_rows` read them.
             unsafe {
                 multiply::<S, K, R, N>(s, &tiles, layout, &queries, Range { lo: seen[0].lo, hi: seen[R - 1].hi }, at);
-                let top = finish(s, job, row, block, &seen, at);
-                softmax.weights(s, &top, &seen, at, sums, width);
+                s.apart(Weights { softmax: &mut softmax, job, row, block, seen: &seen, scores: at, sums, width });
+                let sums = sums.as_mut_ptr();
                 if layout.shares() {
-                    weigh_keys::<S, K, R, N>(s, &tiles, layout, &weights, &seen, sums.as_mut_ptr(), values);
+                    weigh_keys::<S, K, R, N>(s, &tiles, layout, &weights, &seen, sums, values);
                 } else {
-                    weigh_rows::<S, E, R, N>(s, &tiles, layout, &weights, &seen, sums.as_mut_ptr());
+                    weigh_rows::<S, E, R, N>(s, &tiles, layout, &weights, &seen, sums);
                 }
             }
         }
@@ -295,7 +299,8 @@ unsafe fn multiply<S: Isa, K: Keys, const R: usize, const N: usize>(
     while let Some((&keys, rest)) = tiles.split_first() {
         // SAFETY: the caller promises these tiles, queries and room.
         unsafe {
-            let to = to.map(|to| to.add(t * TILE));
+            let mut to = to;
+            to.iter_mut().for_each(|to| *to = to.add(t * TILE));
             (tiles, t) = match tiles.split_first_chunk::<N>() {
                 Some((keys, rest)) if N > 1 => {
                     K::scores::<S, R, N>(s, *keys, layout, queries, to);
@@ -306,6 +311,32 @@ unsafe fn multiply<S: Isa, K: Keys, const R: usize, const N: usize>(
                     (rest, t + 1)
                 }
             };
+        }
+    }
+}
+
+/// Turns the scores of a block of positions into weights.
+///
+/// The scores of all tiles that a row attends to are written, and `sums` has R rows of `width`.
+struct Weights<'a, S: Isa, const R: usize> {
+    softmax: &'a mut Softmax<S, R>,
+    job: &'a Attention<'a>,
+    row: usize,
+    block: usize,
+    seen: &'a [Range; R],
+    scores: [*mut f32; R],
+    sums: &'a mut [f32],
+    width: usize,
+}
+
+impl<S: Isa, const R: usize> Work<S> for Weights<'_, S, R> {
+    #[inline(always)]
+    fn run(self, s: S) {
+        let Self { softmax, job, row, block, seen, scores, sums, width } = self;
+        // SAFETY: whoever builds `self` promises these scores and sums.
+        unsafe {
+            let top = finish(s, job, row, block, seen, scores);
+            softmax.weights(s, &top, seen, scores, sums, width);
         }
     }
 }
@@ -441,26 +472,25 @@ unsafe fn weigh_rows<S: Isa, E: Values, const R: usize, const N: usize>(
     sums: *mut f32,
 ) {
     if R == 1 {
-        // SAFETY: the caller promises the same.
-        return unsafe { weigh::<S, E, R, N>(s, tiles, layout, weights, seen[0], sums) };
+        return s.apart(Weigh::<E, R, N> { tiles, layout, weights, range: seen[0], sums, elements: PhantomData });
     }
     let common = Range { lo: seen[R - 1].lo, hi: seen[0].hi };
     let end = seen[R - 1].hi;
     let common = if common.lo < common.hi { common } else { Range { lo: end, hi: end } };
     for after in [false, true] {
-        if after {
-            // SAFETY: `common` is visible to all rows, and the caller promises the rest.
-            unsafe { weigh::<S, E, R, N>(s, tiles, layout, weights, common, sums) };
+        if after && common.lo < common.hi {
+            s.apart(Weigh::<E, R, N> { tiles, layout, weights, range: common, sums, elements: PhantomData });
         }
         for (r, (seen, weights)) in seen.iter().zip(weights).enumerate() {
-            let own = match after {
+            let range = match after {
                 false => Range { lo: seen.lo, hi: seen.hi.min(common.lo) },
                 true => Range { lo: seen.lo.max(common.hi), hi: seen.hi },
             };
-            // SAFETY: `own` is visible to this row, and `r` is one of the rows of `sums`.
-            unsafe {
-                let sums = sums.add(r * layout.padded());
-                weigh::<S, E, 1, N>(s, tiles, layout, core::array::from_ref(weights), own, sums);
+            if range.lo < range.hi {
+                // SAFETY: `r` is one of the rows of `sums`.
+                let sums = unsafe { sums.add(r * layout.padded()) };
+                let weights = core::array::from_ref(weights);
+                s.apart(Weigh::<E, 1, 1> { tiles, layout, weights, range, sums, elements: PhantomData });
             }
         }
     }
@@ -487,11 +517,34 @@ unsafe fn weigh_keys<S: Isa, K: Keys, const R: usize, const N: usize>(
     let Some(values) = values.get_mut(..TILE * width) else { return };
     for t in (Range { lo: seen[0].lo, hi: seen[R - 1].hi }).tiles() {
         let Some(tile) = tiles.get(t) else { return };
+        s.apart(Convert::<K> { tile: tile.at, layout, values, width, elements: PhantomData });
+        let at = values.as_ptr().cast::<u8>().wrapping_sub(rows.values());
+        let cut = |position: usize| position.max(t * TILE).min(t * TILE + TILE);
+        let mut seen = *seen;
+        seen.iter_mut().for_each(|seen| *seen = Range { lo: cut(seen.lo), hi: cut(seen.hi) });
+        // SAFETY: the visible positions are limited to this tile, whose values are the rows just written.
+        unsafe { weigh_rows::<S, F32, R, N>(s, &[Tile { at, later: at }; TILES], rows, weights, &seen, sums) };
+    }
+}
+
+/// Converts the first elements of the keys of a whole tile to rows of f32 of `width`.
+struct Convert<'a, K> {
+    tile: *const u8,
+    layout: HeadLayout,
+    values: &'a mut [f32],
+    width: usize,
+    elements: PhantomData<K>,
+}
+
+impl<S: Isa, K: Keys> Work<S> for Convert<'_, K> {
+    #[inline(always)]
+    fn run(self, s: S) {
+        let Self { tile, layout, values, width, .. } = self;
         for first in (0..layout.shared).step_by(16) {
             let mut columns = [[0.0f32; TILE]; 16];
             for (d, column) in (first..layout.shared).zip(&mut columns) {
                 // SAFETY: the tile is whole, and the key has this element.
-                unsafe { K::keys(s, tile.at, layout, d) }.store(column);
+                unsafe { K::keys(s, tile, layout, d) }.store(column);
             }
             for (slot, row) in values.chunks_exact_mut(width.max(1)).enumerate() {
                 for (to, column) in row.iter_mut().skip(first).zip(&columns) {
@@ -499,43 +552,41 @@ unsafe fn weigh_keys<S: Isa, K: Keys, const R: usize, const N: usize>(
                 }
             }
         }
-        let at = values.as_ptr().cast::<u8>().wrapping_sub(rows.values());
-        let cut = |position: usize| position.max(t * TILE).min(t * TILE + TILE);
-        let seen = seen.map(|seen| Range { lo: cut(seen.lo), hi: cut(seen.hi) });
-        // SAFETY: the visible positions are limited to this tile, whose values are the rows just written.
-        unsafe { weigh_rows::<S, F32, R, N>(s, &[Tile { at, later: at }; TILES], rows, weights, &seen, sums) };
     }
 }
 
-/// Adds the values at the positions `range` of a block, by weight, to R rows of sums, `N` registers at a time.
-#[inline(always)]
-unsafe fn weigh<S: Isa, E: Values, const R: usize, const N: usize>(
-    s: S,
-    tiles: &[Tile; TILES],
+/// Adds the values at the positions `range` of a block, by weight, to R rows of sums, `N` registers at a time. The
+/// conditions of [`weigh_rows`] hold, and all rows attend to `range`.
+struct Weigh<'a, E, const R: usize, const N: usize> {
+    tiles: &'a [Tile; TILES],
     layout: HeadLayout,
-    weights: &[MaybeUninit<[f32; BLOCK]>; R],
+    weights: &'a [MaybeUninit<[f32; BLOCK]>; R],
     range: Range,
     sums: *mut f32,
-) {
-    if range.lo >= range.hi {
-        return;
-    }
-    let width = layout.padded();
-    let mut i = 0;
-    // SAFETY: the caller promises the same; `width` and `i` are multiples of 16, so `i + 16 * N <= width` in the first
-    // branch and `i + 16 <= width` in the second.
-    unsafe {
-        while i < width {
-            i += if N > 1 && width - i >= 16 * N {
-                weigh_elements::<S, E, R, N>(s, tiles, layout, weights, range, sums, i)
-            } else {
-                weigh_elements::<S, E, R, 1>(s, tiles, layout, weights, range, sums, i)
-            };
+    elements: PhantomData<E>,
+}
+
+impl<S: Isa, E: Values, const R: usize, const N: usize> Work<S> for Weigh<'_, E, R, N> {
+    #[inline(always)]
+    fn run(self, s: S) {
+        let Self { tiles, layout, weights, range, sums, .. } = self;
+        let width = layout.padded();
+        let mut i = 0;
+        // SAFETY: the caller promises the same; `width` and `i` are multiples of 16, so `i + 16 * N <= width` in the
+        // first branch and `i + 16 <= width` in the second.
+        unsafe {
+            while i < width {
+                i += if N > 1 && width - i >= 16 * N {
+                    weigh_elements::<S, E, R, N>(s, tiles, layout, weights, range, sums, i)
+                } else {
+                    weigh_elements::<S, E, R, 1>(s, tiles, layout, weights, range, sums, i)
+                };
+            }
         }
     }
 }
 
-/// [`weigh`] for `16 * N` elements of the values, from `i` on.
+/// [`Weigh`] for `16 * N` elements of the values, from `i` on.
 #[inline(always)]
 unsafe fn weigh_elements<S: Isa, E: Values, const R: usize, const N: usize>(
     s: S,

@@ -9,7 +9,7 @@ use bytemuck::must_cast;
 use super::blocks::Dot;
 use super::bytes::{high_halves, join, low_halves};
 use super::panel::Along;
-use crate::kernel::lanes::{Isa, Lanes};
+use crate::kernel::lanes::{Isa, Lanes, Work};
 
 /// NEON, which every target that compiles this module has.
 #[derive(Clone, Copy)]
@@ -59,6 +59,14 @@ unsafe impl Isa for Neon {
     #[inline(always)]
     unsafe fn new() -> Self {
         Self
+    }
+    #[inline(always)]
+    fn apart<W: Work<Self>>(self, work: W) {
+        #[inline(never)]
+        fn apart<W: Work<Neon>>(work: W) {
+            work.run(Neon);
+        }
+        apart(work);
     }
     #[inline(always)]
     fn splat(self, x: f32) -> Floats {

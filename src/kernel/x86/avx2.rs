@@ -82,6 +82,7 @@ unsafe impl Isa for Avx2 {
     }
     #[inline(always)]
     fn apart<W: Work<Self>>(self, work: W) {
+        #[inline(never)]
         #[target_feature(enable = "avx2,fma,f16c")]
         fn apart<W: Work<Avx2>>(s: Avx2, work: W) {
             work.run(s);

@@ -97,6 +97,7 @@ unsafe impl Isa for Avx512 {
     }
     #[inline(always)]
     fn apart<W: Work<Self>>(self, work: W) {
+        #[inline(never)]
         #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
         fn apart<W: Work<Avx512>>(s: Avx512, work: W) {
             work.run(s);
