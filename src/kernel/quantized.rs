@@ -134,6 +134,19 @@ impl Tile<'_> {
     }
 }
 
+/// Pointers `by` bytes after `q`. (`map` of an array compiles slowly, and each of its closures again.)
+///
+/// # Safety
+///
+/// They stay inside of what `q` points to.
+#[allow(dead_code)] // not every instruction set multiplies several tokens
+#[inline(always)]
+pub(super) unsafe fn further<const T: usize>(mut q: [*const i8; T], by: usize) -> [*const i8; T] {
+    // SAFETY: the caller promises the same.
+    q.iter_mut().for_each(|q| *q = unsafe { q.add(by) });
+    q
+}
+
 /// A number of tokens, at most [`MAX_TOKENS`], and the function that multiplies so many at once.
 pub(super) type Multiply = (usize, unsafe fn(&Tile<'_>));
 

@@ -4,7 +4,7 @@
 use core::marker::PhantomData;
 use core::ops::Range;
 
-use super::lanes::{Isa, Lanes};
+use super::lanes::{Isa, Lanes, Work};
 use crate::quant;
 
 /// Operations that a target without SIMD may have its own instructions for. The defaults are plain Rust; the default
@@ -97,8 +97,23 @@ pub(super) unsafe trait Unit: Copy {
 #[derive(Clone, Copy)]
 pub(super) struct Portable;
 
-// SAFETY: overrides nothing, so the contract is that of the default methods.
-unsafe impl Unit for Portable {}
+// SAFETY: computes what the default methods do.
+unsafe impl Unit for Portable {
+    // Separate functions on computers, where every kernel is compiled for scalars as well, to shorten compile time.
+    #[cfg_attr(target_pointer_width = "64", inline(never))]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(always))]
+    fn fma_lanes(mut a: [f32; 16], b: [f32; 16], c: [f32; 16]) -> [f32; 16] {
+        for ((a, b), c) in a.iter_mut().zip(b).zip(c) {
+            *a = Self::fma(*a, b, c);
+        }
+        a
+    }
+    #[cfg_attr(target_pointer_width = "64", inline(never))]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(always))]
+    fn exp(x: &mut [f32; 16], less: f32) {
+        *x = super::lanes::exp(Scalar::<Self>::HERE, Array::new(x.map(|x| x - less))).0;
+    }
+}
 
 #[cfg(cortex_m_fpu)]
 pub(super) use super::arm::Fpu as Here;
@@ -151,6 +166,15 @@ unsafe impl<U: Unit> Isa for Scalar<U> {
     #[inline(always)]
     unsafe fn new() -> Self {
         Self::HERE
+    }
+    #[inline(always)]
+    fn apart<W: Work<Self>>(self, work: W) {
+        #[cfg_attr(target_pointer_width = "64", inline(never))]
+        #[cfg_attr(not(target_pointer_width = "64"), inline(always))]
+        fn apart<S, W: Work<S>>(s: S, work: W) {
+            work.run(s);
+        }
+        apart(self, work);
     }
     #[inline(always)]
     fn splat(self, x: f32) -> Array<U> {

@@ -49,7 +49,7 @@ unsafe impl<D: Dot, F: Format> Blocks for Rows<D, F> {
     unsafe fn dot(w: *const u8, row_bytes: usize, x: Row<'_>, out: *mut f32) {
         // SAFETY: the caller promises the features, and eight rows as long as `x`.
         unsafe {
-            let rows = EightRows { s: Ymm::new(), rows: core::array::from_fn(|r| w.add(r * row_bytes)), row_bytes };
+            let rows = EightRows::new(w, row_bytes);
             let next = Self::NEXT.contains(&row_bytes);
             let acc = if const { D::WIDE && wide::has::<F>() } {
                 Self::wide(&rows, x)
@@ -75,6 +75,20 @@ struct EightRows {
 }
 
 impl EightRows {
+    /// # Safety
+    ///
+    /// The processor has AVX2, and `w` is the first of eight rows.
+    #[inline(always)]
+    unsafe fn new(w: *const u8, row_bytes: usize) -> Self {
+        let mut rows = [w; 8];
+        for (r, row) in rows.iter_mut().enumerate() {
+            // SAFETY: the caller promises eight rows.
+            *row = unsafe { w.add(r * row_bytes) };
+        }
+        // SAFETY: the caller promises AVX2.
+        Self { s: unsafe { Ymm::new() }, rows, row_bytes }
+    }
+
     /// # Safety
     ///
     /// Every row has a block of format `F` at byte `at`.
@@ -168,7 +182,8 @@ impl<D: Dot, F: Format> Rows<D, F> {
     #[target_feature(enable = "avx2,fma,f16c")]
     fn halves(s: Ymm, a: &F::Block, b: &F::Block, chunk: usize) -> [__m256i; 2] {
         let two = |at: usize| {
-            let [a, b] = [a, b].map(|block| must_cast(*bytes_at::<16>(block.as_ref(), at)));
+            let half = |block: &F::Block| must_cast(*bytes_at::<16>(block.as_ref(), at));
+            let (a, b) = (half(a), half(b));
             _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(a), b)
         };
         match F::SHAPE {

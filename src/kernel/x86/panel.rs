@@ -8,7 +8,7 @@ use super::bytes::{in_order, opaque};
 use super::pack::{BlockLayout, CODES, LINE, chunk_size};
 use super::products::fits_i16;
 use crate::kernel::panel::{functions, scales};
-use crate::kernel::quantized::{Multiply, PackAndMultiply, Tile};
+use crate::kernel::quantized::{Multiply, PackAndMultiply, Tile, further};
 use crate::quant::Format;
 
 /// The sum of 32 activations, or of their first or second half, from two sums. Computed in integer registers, which are
@@ -178,12 +178,15 @@ unsafe fn chunks<E: EightRows, const T: usize, const SCALES: u8>(tile: &Tile<'_>
                 let w = tile.panel.add(b * size + half * (LINE / 2));
                 let floats = |line: usize| _mm256_loadu_ps(w.add(CODES + line * LINE).cast());
                 let of = |t: usize, selection| sum(sums[t].add(b * 2), selection);
-                let q = q.map(|q| q.add(b * 32));
+                let q = further(q, b * 32);
                 let d = |t: usize| *d[t].add(b);
                 if SCALES == scales::HALVES {
                     for (half, selection) in [Selection::First, Selection::Second].into_iter().enumerate() {
-                        let mut sums: [_; T] = core::array::from_fn(|t| _mm256_set1_epi32(less * of(t, selection)));
-                        let q = q.map(|q| q.add(half * 16));
+                        let mut sums = [_mm256_setzero_si256(); T];
+                        for (t, sums) in sums.iter_mut().enumerate() {
+                            *sums = _mm256_set1_epi32(less * of(t, selection));
+                        }
+                        let q = further(q, half * 16);
                         E::products::<T, 4>(&mut sums, w.add(half * 4 * LINE), q, None);
                         for (t, (acc, sums)) in acc.iter_mut().zip(sums).enumerate() {
                             *acc = add(*acc, floats(half), d(t), sums);
@@ -191,7 +194,10 @@ unsafe fn chunks<E: EightRows, const T: usize, const SCALES: u8>(tile: &Tile<'_>
                     }
                     continue;
                 }
-                let mut sums: [_; T] = core::array::from_fn(|t| _mm256_set1_epi32(less * of(t, Selection::Both)));
+                let mut sums = [_mm256_setzero_si256(); T];
+                for (t, sums) in sums.iter_mut().enumerate() {
+                    *sums = _mm256_set1_epi32(less * of(t, Selection::Both));
+                }
                 E::products::<T, 8>(&mut sums, w, q, None);
                 for (t, (acc, sums)) in acc.iter_mut().zip(sums).enumerate() {
                     *acc = add(*acc, floats(0), d(t), sums);
@@ -233,7 +239,7 @@ unsafe fn blocks<E: EightRows, const T: usize, const GROUP: usize, const MINIMUM
                 let mut total = if MINIMUMS || E::SIGNED { [_mm256_setzero_si256(); T] } else { pairs() };
                 for group in 0..256 / GROUP {
                     ahead.step();
-                    let q = q.map(|q| q.add(b * 256 + group * GROUP));
+                    let q = further(q, b * 256 + group * GROUP);
                     let scale = Some(_mm256_loadu_si256(w.add(BlockLayout::SCALES + group * LINE).cast()));
                     if GROUP == 32 {
                         E::products::<T, 8>(&mut total, w.add(group * 8 * LINE), q, scale);

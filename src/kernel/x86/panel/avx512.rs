@@ -8,7 +8,7 @@ use super::super::pack::{self, BlockLayout, CODES, LINE, chunk_size};
 use super::super::products::{fits_i16, words_by, words512};
 use super::prefetch;
 use crate::kernel::panel::{MAX_TOKENS, functions, scales};
-use crate::kernel::quantized::{Multiply, Pack, PackAndMultiply, Tile};
+use crate::kernel::quantized::{Multiply, Pack, PackAndMultiply, Tile, further};
 use crate::quant::Format;
 
 /// The functions for a format. Their first argument is true if a group's sum of products fits an i16.
@@ -168,12 +168,13 @@ unsafe fn chunks_of<S: Source, const T: usize, const SCALES: u8, const AHEAD: bo
             let w = tile.panel.add(b * size);
             let line = |line: usize| w.add(CODES + line * LINE);
             let of = |t: usize, factors| words_by(zero, factors, sums[t].add(b * 2));
-            let q = q.map(|q| q.add(b * 32));
+            let q = further(q, b * 32);
             let d = |t: usize| *d[t].add(b);
             if SCALES == scales::HALVES {
                 for (half, less) in [words(less, 0), words(0, less)].into_iter().enumerate() {
-                    let mut sums: [_; T] = core::array::from_fn(|t| of(t, less));
-                    products::<T, 4>(&mut sums, w.add(half * 4 * LINE), q.map(|q| q.add(half * 16)));
+                    let mut sums = [_mm512_setzero_si512(); T];
+                    sums.iter_mut().enumerate().for_each(|(t, sums)| *sums = of(t, less));
+                    products::<T, 4>(&mut sums, w.add(half * 4 * LINE), further(q, half * 16));
                     let scale = source.floats::<false>(line(half));
                     for (t, (acc, sums)) in acc.iter_mut().zip(sums).enumerate() {
                         *acc = add(*acc, scale, d(t), sums);
@@ -181,7 +182,8 @@ unsafe fn chunks_of<S: Source, const T: usize, const SCALES: u8, const AHEAD: bo
                 }
                 continue;
             }
-            let mut sums: [_; T] = core::array::from_fn(|t| of(t, words(less, less)));
+            let mut sums = [_mm512_setzero_si512(); T];
+            sums.iter_mut().enumerate().for_each(|(t, sums)| *sums = of(t, words(less, less)));
             products::<T, 8>(&mut sums, w, q);
             let scale = source.floats::<false>(line(0));
             for (t, (acc, sums)) in acc.iter_mut().zip(sums).enumerate() {
@@ -241,7 +243,7 @@ unsafe fn blocks_of<const SHORT: bool, const T: usize, const GROUP: usize, const
                     ahead.step();
                 }
                 let mut sums = [_mm512_setzero_si512(); T];
-                let q = q.map(|q| q.add(b * 256 + group * GROUP));
+                let q = further(q, b * 256 + group * GROUP);
                 if GROUP == 32 {
                     products::<T, 8>(&mut sums, w.add(group * 8 * LINE), q);
                 } else {
