@@ -62,14 +62,13 @@
 //!
 //! | features | enable |
 //! |---|---|
-//! | `llama`, `qwen`, `gpt2`, `gemma`, `phi3`, `stablelm`, `smollm3`, `olmo2`, `granite`, `exaone4`, `gpt-oss`, `hunyuan`, `mistral3`, `lfm2`, `qwen35`, `mamba2`, `rwkv`, `mla`, `nemotron-h`, `llama-like`, `gpt-like`, `mixtures`, `bitnet` | families of decoders |
-//! | `bert`, `nomic-bert`, `gemma-embedding`, `t5`, `seq2seq` | encoders and encoder-decoders |
+//! | `families` | all families of models. Each has its own feature: see [Supported models](guide::what_works) |
 //! | `experts` | mixture of experts, in families that support it |
-//! | `half-floats`, `q8_0`, `q4_0`, `q4_1`, `q5_0`, `q5_1`, `q2_k`, `q3_k`, `q4_k`, `q5_k`, `q6_k`, `iq1_s`, `iq1_m`, `iq2_xxs`, `iq2_xs`, `iq2_s`, `iq3_xxs`, `iq3_s`, `iq4_nl`, `iq4_xs`, `tq1_0`, `tq2_0`, `mxfp4`, `nvfp4`, `q1_0`, `q2_0`, `q8_groups` | types of weights (F32 is always enabled) |
+//! | `half-floats`; `q8_0`, `q4_k`, `iq4_xs` and so on, by the names of block formats; `q8_groups` | types of weights (F32 is always enabled) |
 //! | `lenient` | files of any converter: ignores keys without effect, and reads other layouts of the same tensors |
 //! | `verify` | [`Gguf::verify`]: compares tensor data with hashes in the file |
 //! | `split` | [`Gguf::parse_split`]: models in several slices |
-//! | `sound` | [speech](sound): log-mel features, and the families `whisper` and `moonshine` |
+//! | `sound` | [speech](sound): log-mel features, and the families `whisper` and `moonshine` (in `families`) |
 //! | `kv-f32`, `kv-f16`, `kv-q8_0`, `kv-q4_0` | types of the KV cache |
 //! | `lora` | adapters |
 //! | `bpe`, `unigram`, `wordpiece` | tokenizers (SentencePiece's BPE is always enabled) |

@@ -58,6 +58,30 @@ pub enum Link {
     Temperature,
 }
 
+impl Link {
+    /// All steps, in llama.cpp's order.
+    pub const ALL: [Self; 5] = [Self::TopK, Self::Typical, Self::TopP, Self::MinP, Self::Temperature];
+
+    /// The steps as a value for [`Params::order`].
+    ///
+    /// ```
+    /// use arenite::sampler::{Link, Params};
+    ///
+    /// let order = Link::order(&[Link::Temperature, Link::TopP]);
+    /// let params = Params { temperature: 1.5, top_p: 0.9, order, ..Params::DEFAULT };
+    /// # assert_eq!(params.order.into_iter().flatten().count(), 2);
+    /// ```
+    pub const fn order(mut links: &[Self]) -> [Option<Self>; Self::ALL.len()] {
+        let mut order = [None; Self::ALL.len()];
+        let mut places = order.as_mut_slice();
+        while let (Some((link, rest)), Some((place, others))) = (links.split_first(), places.split_first_mut()) {
+            *place = Some(*link);
+            (links, places) = (rest, others);
+        }
+        order
+    }
+}
+
 /// Sampling parameters.
 ///
 /// ```
@@ -82,7 +106,7 @@ pub struct Params {
     pub typical_p: f32,
     /// Steps after the penalties, in order. Steps not listed are skipped; without [`Link::Temperature`] the temperature
     /// is 1.
-    pub order: [Option<Link>; 5],
+    pub order: [Option<Link>; Link::ALL.len()],
     /// Divides positive logits of recent tokens, and multiplies negative ones; 1 is off.
     pub repeat_penalty: f32,
     /// Subtracted from a recent token's logit for each occurrence; 0 is off.
@@ -101,7 +125,7 @@ impl Params {
         top_p: 0.95,
         min_p: 0.05,
         typical_p: 1.0,
-        order: [Some(Link::TopK), Some(Link::Typical), Some(Link::TopP), Some(Link::MinP), Some(Link::Temperature)],
+        order: Link::order(&Link::ALL),
         repeat_penalty: 1.0,
         frequency_penalty: 0.0,
         presence_penalty: 0.0,
@@ -132,6 +156,17 @@ impl Params {
         if is_off { 0 } else { self.repeat_last_n as usize }
     }
 
+    /// True if the step removes tokens from a vocabulary of `vocab`.
+    const fn filters(&self, link: Link, vocab: usize) -> bool {
+        match link {
+            Link::TopK => self.top_k > 0 && (self.top_k as usize) < vocab,
+            Link::Typical => self.typical_p < 1.0,
+            Link::TopP => self.top_p < 1.0,
+            Link::MinP => self.min_p > 0.0,
+            Link::Temperature => false,
+        }
+    }
+
     /// Number of candidates to keep in memory; 0 if tokens can be drawn in one pass.
     const fn candidates(&self, vocab: usize) -> usize {
         if self.is_greedy() {
@@ -140,11 +175,11 @@ impl Params {
         let mut links: &[Option<Link>] = &self.order;
         while let [link, rest @ ..] = links {
             match link {
-                Some(Link::TopK) if self.top_k > 0 && (self.top_k as usize) < vocab => return self.top_k as usize,
-                Some(Link::TopP) if self.top_p < 1.0 => return vocab,
-                Some(Link::Typical) if self.typical_p < 1.0 => return vocab,
                 // min-p keeps the best tokens, as top-k does, so their order does not matter.
-                _ => {}
+                None | Some(Link::MinP) => {}
+                Some(link) if !self.filters(*link, vocab) => {}
+                Some(Link::TopK) => return self.top_k as usize,
+                Some(_) => return vocab,
             }
             links = rest;
         }
@@ -289,17 +324,10 @@ impl<'s> Sampler<'s> {
         }
         let (mut fresh, mut candidates) = (Some(&mut *self.slots), None);
         for link in params.order.into_iter().flatten() {
-            let is_on = match link {
-                Link::Temperature => {
-                    temperature = params.temperature;
-                    false
-                }
-                Link::TopK => params.top_k > 0 && (params.top_k as usize) < self.vocab,
-                Link::Typical => params.typical_p < 1.0,
-                Link::TopP => params.top_p < 1.0,
-                Link::MinP => params.min_p > 0.0,
-            };
-            if !is_on {
+            if link == Link::Temperature {
+                temperature = params.temperature;
+            }
+            if !params.filters(link, self.vocab) {
                 continue;
             }
             let kept = match (candidates.take(), fresh.take(), link) {

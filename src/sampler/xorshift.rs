@@ -14,7 +14,7 @@ use rand_core::TryRng;
 /// ```
 /// use arenite::sampler::{Link, Params, Xorshift};
 ///
-/// let order = [Some(Link::Temperature), Some(Link::TopP), None, None, None];
+/// let order = Link::order(&[Link::Temperature, Link::TopP]);
 /// let params = Params { temperature: 1.0, top_p: 0.9, order, ..Params::DEFAULT };
 /// let mut rng = Xorshift::new(1234);
 /// # let _ = (params, &mut rng);

@@ -323,14 +323,14 @@ fn agrees_with_the_naive_chain() {
 }
 
 /// The usual order in half of the rounds; otherwise a random one, sometimes with a step less.
-fn shuffled(round: usize, uniform: &mut impl FnMut() -> f64) -> [Option<Link>; 5] {
+fn shuffled(round: usize, uniform: &mut impl FnMut() -> f64) -> [Option<Link>; Link::ALL.len()] {
     let mut order = Params::DEFAULT.order;
     if round % 2 == 1 {
         for i in (1..order.len()).rev() {
             order.swap(i, (uniform() * (i + 1) as f64) as usize);
         }
         if round.is_multiple_of(3) {
-            order[(uniform() * 5.0) as usize] = None;
+            order[(uniform() * order.len() as f64) as usize] = None;
         }
     }
     order
@@ -417,10 +417,10 @@ fn the_order_counts() {
     let logits: Vec<f32> = [8.0f32, 4.0, 2.0, 1.0, 1.0].map(f32::ln).to_vec();
     let hot = Params { temperature: 2.0, top_p: 0.45, ..PLAIN };
     assert_eq!(support(hot, &logits), [0]);
-    let order = [Some(Link::Temperature), Some(Link::TopP), None, None, None];
+    let order = Link::order(&[Link::Temperature, Link::TopP]);
     assert_eq!(support(Params { order, ..hot }, &logits), [0, 1]);
     // A parameter whose step is missing has no effect, including temperature 0.
-    let order = [Some(Link::MinP), None, None, None, None];
+    let order = Link::order(&[Link::MinP]);
     assert_eq!(
         support(Params { order, top_p: 0.1, top_k: 1, temperature: 0.0, min_p: 0.2, ..PLAIN }, &logits),
         [0, 1, 2]

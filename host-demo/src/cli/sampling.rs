@@ -86,7 +86,7 @@ pub struct Seed(Option<u64>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Samplers {
     penalties: bool,
-    order: [Option<Link>; 5],
+    order: [Option<Link>; Link::ALL.len()],
 }
 
 impl SamplingArgs {
@@ -104,7 +104,7 @@ impl SamplingArgs {
             ensure!(self.seed != Some(Seed(Some(0))), "run.c takes --seed 0 as the current time: give another seed");
         }
         let usual = Samplers { penalties: true, order: default.order };
-        let run_c = Samplers { penalties: true, order: [Some(Link::Temperature), Some(Link::TopP), None, None, None] };
+        let run_c = Samplers { penalties: true, order: Link::order(&[Link::Temperature, Link::TopP]) };
         let samplers = self.samplers.unwrap_or(if is_run_c { run_c } else { usual });
         Ok(Params {
             temperature: self.temp.unwrap_or(if is_run_c { 1.0 } else { default.temperature }),
@@ -144,13 +144,11 @@ impl FromStr for Samplers {
     type Err = String;
 
     fn from_str(list: &str) -> Result<Self, String> {
-        let mut samplers = Self { penalties: false, order: [None; 5] };
-        let mut places = samplers.order.iter_mut();
-        let mut given = Vec::new();
+        let (mut penalties, mut given) = (false, Vec::new());
         for name in list.split([';', ',']).map(str::trim).filter(|name| !name.is_empty()) {
             let link = match name {
-                "penalties" if given.is_empty() && !samplers.penalties => {
-                    samplers.penalties = true;
+                "penalties" if given.is_empty() && !penalties => {
+                    penalties = true;
                     continue;
                 }
                 "penalties" => return Err("penalties must be the first step".to_string()),
@@ -168,11 +166,8 @@ impl FromStr for Samplers {
                 return Err(format!("{name} is listed twice"));
             }
             given.push(link);
-            if let Some(place) = places.next() {
-                *place = Some(link);
-            }
         }
-        Ok(samplers)
+        Ok(Self { penalties, order: Link::order(&given) })
     }
 }
 
@@ -225,7 +220,7 @@ mod tests {
         assert_eq!(samplers, Samplers { penalties: true, order: Params::DEFAULT.order });
         let samplers: Samplers = "temp, top-p".parse().unwrap();
         assert!(!samplers.penalties);
-        assert_eq!(samplers.order, [Some(Link::Temperature), Some(Link::TopP), None, None, None]);
+        assert_eq!(samplers.order, Link::order(&[Link::Temperature, Link::TopP]));
         for (list, word) in
             [("dry;top_k", "dry is not"), ("top_k;penalties", "first"), ("top_k;top_k", "twice"), ("x", "`x`")]
         {

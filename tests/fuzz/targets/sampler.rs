@@ -23,7 +23,7 @@ struct Sample {
     top_k: u32,
     few: bool,
     repeat_last_n: u8,
-    order: [u8; 5],
+    order: [u8; Link::ALL.len()],
     bias: List<(u8, Real), 6>,
     logits: List<Real, 80>,
     history: List<u8, 20>,
@@ -34,14 +34,7 @@ struct Sample {
 impl Sample {
     fn params(&self) -> Params {
         let [temperature, top_p, min_p, typical_p, repeat, frequency, presence] = self.reals.map(Real::get);
-        let link = |number: u8| match number % 6 {
-            0 => Some(Link::TopK),
-            1 => Some(Link::Typical),
-            2 => Some(Link::TopP),
-            3 => Some(Link::MinP),
-            4 => Some(Link::Temperature),
-            _ => None,
-        };
+        let link = |number: u8| Link::ALL.get(usize::from(number) % (Link::ALL.len() + 1)).copied();
         Params {
             temperature,
             top_k: if self.few { self.top_k % 64 } else { self.top_k },
