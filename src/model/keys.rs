@@ -596,20 +596,15 @@ impl<'g, 'a> Keys<'g, 'a> {
         if matches!(spec.activation, Activation::ClampedSwiglu) || matches!(spec.special, Special::Xielu(_)) {
             return Err(self.wrong(NAME, "is not supported for this architecture"));
         }
-        spec.activation = tri!(self.activation_of(NAME, name));
-        Ok(())
-    }
-
-    /// Returns the activation function with the name `value`. `name` is the key, for errors.
-    pub const fn activation_of(&self, name: &'static str, value: &[u8]) -> Result<Activation, Error> {
-        Ok(match value {
+        spec.activation = match name {
             b"silu" => Activation::Silu,
             b"gelu" => Activation::GeluErf,
             b"gelu_pytorch_tanh" => Activation::GeluTanh,
             b"relu" => Activation::Relu,
             b"relu2" => Activation::ReluSquared,
-            _ => return Err(self.wrong(name, "is not silu, gelu, gelu_pytorch_tanh, relu or relu2")),
-        })
+            _ => return Err(self.wrong(NAME, "is not silu, gelu, gelu_pytorch_tanh, relu or relu2")),
+        };
+        Ok(())
     }
 
     /// Reads the epsilon of the norms: some files have it under the name for RMS norms, some under that for layer norms.

@@ -7,6 +7,8 @@ extern const uint8_t model_file[], model_file_end[], calls[], calls_end[];
 
 /* Limits: context in tokens, bytes of a command, tokens of a call, bytes of a call. */
 enum { CONTEXT = 96, LINE = 256, TOKENS = 32, CALL = 96 };
+/* Drops the part of a line that was received: Ctrl-X. There is no time limit for a line. */
+enum { CANCEL = 24 };
 
 /* Objects and memory for all commands: `pass`, `constraint` and `decoder` are created again in the same memory for each. */
 static struct {
@@ -93,8 +95,9 @@ int commands(void) {
         size_t len = 0;
         int byte;
         while ((byte = get()) >= 0 && byte != '\n' && byte != '\r') {
+            if (byte == CANCEL) len = 0;
             /* The rest of a line that is too long is dropped. */
-            if (len < LINE - 1) line[len++] = (char)byte;
+            else if (len < LINE - 1) line[len++] = (char)byte;
         }
         if (byte < 0) return 0;
         line[len++] = '\n';

@@ -9,7 +9,7 @@ use arenite::kernel::Activation;
 use arenite::model::{Positions, RecurrentKind, Scaling, Spec, Stack};
 use serde_json::{Map, Value};
 
-use super::config::Config;
+use super::config::{self, Config};
 use super::keys::Keys;
 use crate::gguf_writer::{Header, Meta};
 
@@ -40,7 +40,7 @@ pub fn settle(header: &mut Header, config: &Config, architecture: &str) -> Resul
         let Ok(gguf) = Gguf::parse(&file) else { return Ok(()) };
         let Ok(spec) = Spec::read(&gguf) else { return Ok(()) };
         let checks: &[Check] = match spec.stack() {
-            Stack::Alone => &[activation, caps, windows, rope_base, rope_scaling, rotated, direction],
+            Stack::Alone => &[activation, caps, windows, rope_base, rope_scaling, rotated, direction, learned],
             Stack::Encoder => &[activation, windows, rope_base, rope_scaling],
             _ => &[],
         };
@@ -73,11 +73,7 @@ fn activation(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Diffe
     let name = match name {
         // The first configs of Gemma name the exact function, but the code computes the approximation.
         "gelu" if ["gemma", "spark2_5"].contains(&architecture) => "gelu_pytorch_tanh",
-        "gelu_new" | "gelu_fast" | "gelu_accurate" | "gelu_python_tanh" => "gelu_pytorch_tanh",
-        "gelu_python" => "gelu",
-        "swish" | "swiglu" | "SwiGLU" => "silu",
-        "geglu" => "gelu",
-        name => name,
+        name => config::activation(name),
     };
     let own = match spec.activation() {
         Activation::Silu => "silu",
@@ -179,6 +175,13 @@ fn rotated(spec: &Spec<'_>, _: &Gguf<'_>, config: &Config) -> Option<Difference>
     let own = (0..spec.layers).map(|index| spec.layer(index).head.rope.is_some());
     let is_same = list.iter().map(|layer| layer.as_bool().unwrap_or(layer.as_u64() != Some(0))).eq(own);
     (!is_same).then(|| Difference::new(FIELD, Value::from(list.clone()), Vec::new()))
+}
+
+/// Reports an MPT without ALiBi whose checkpoint has no learned positions.
+fn learned(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Difference> {
+    const FIELD: &str = "alibi";
+    let is_off = config.get("attn_config")?.get(FIELD)? == false && spec.positions() == Positions::Learned;
+    (is_off && gguf.tensor("position_embd.weight").is_none()).then(|| Difference::new(FIELD, false, Vec::new()))
 }
 
 /// Reports a decoder whose attention has both directions.

@@ -198,7 +198,7 @@ impl Config {
             as usize)
     }
 
-    /// Returns the field that names the activation function of the feed-forward, and its value.
+    /// Returns the field that names the activation function of the feed-forward, and its value. [`activation`] translates it.
     pub fn activation(&self) -> Option<(&'static str, &str)> {
         const FIELDS: &[&str] =
             &["hidden_activation", "mlp_hidden_act", "hidden_act", "activation_function", "activation"];
@@ -211,6 +211,16 @@ impl Config {
             Some(value) if !is_same(value, only) => bail!("{name} in config.json is {value}: only {only} is supported"),
             _ => Ok(()),
         }
+    }
+}
+
+/// Returns the name in GGUF of an activation function.
+pub fn activation(name: &str) -> &str {
+    match name {
+        "gelu_new" | "gelu_fast" | "gelu_accurate" | "gelu_python_tanh" => "gelu_pytorch_tanh",
+        "gelu_python" | "geglu" => "gelu",
+        "swish" | "swiglu" | "SwiGLU" => "silu",
+        name => name,
     }
 }
 

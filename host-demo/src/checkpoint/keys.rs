@@ -281,6 +281,17 @@ impl Keys<'_> {
         })
     }
 
+    /// Returns a note if the rotary positions of texts that are longer than the context are scaled.
+    pub fn dynamic_scaling(&self) -> Option<String> {
+        let is_dynamic =
+            self.config.rope_type() == Some("dynamic") || self.config.get("rotary_scaling_factor").is_some();
+        is_dynamic.then(|| {
+            "the rotary positions of texts that are longer than the context are not scaled, unlike in the checkpoint \
+             (dynamic scaling)"
+                .to_owned()
+        })
+    }
+
     /// Writes the pattern of local layers, if the config lists them.
     pub fn window_pattern(&mut self) {
         if let Some(types) = self.config.texts("layer_types") {

@@ -128,7 +128,8 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
     }
     let reranker = directory.filter(|directory| reranker::is(&config, directory));
     if let Some(directory) = reranker {
-        reranker::head(&config, directory, &mut outputs)?;
+        let tokenizer = folder::json_of(request.tokenizer.unwrap_or(directory));
+        reranker::head(&config, &tokenizer, &mut outputs)?;
         notes
             .push("its name is a reranker's: of the head, the file has only the rows of \"yes\" and \"no\"".to_owned());
     }
@@ -145,6 +146,7 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
     (family.keys)(&mut keys)?;
     notes.extend(keys.dropped_window());
     notes.extend(keys.other_slopes());
+    notes.extend(keys.dynamic_scaling());
     if let Some(directory) = directory {
         pooling::keys(directory, &mut keys)?;
     }
@@ -194,12 +196,10 @@ fn vocabulary(
         return Ok(Vec::new());
     }
     if is_speech {
-        let files = if wanted.directory.is_dir() { Some(wanted.directory) } else { wanted.directory.parent() };
-        let read = |name: &str| -> Result<Value> {
-            let path = files.map(|files| files.join(name)).filter(|path| path.is_file());
-            path.map_or(Ok(Value::Null), |path| config::json(&path))
-        };
-        let (mut settings, tokenizer) = (read("generation_config.json")?, read("tokenizer.json")?);
+        let tokenizer = folder::json_of(wanted.directory);
+        let read = |path: &Path| if path.is_file() { config::json(path) } else { Ok(Value::Null) };
+        let mut settings = read(&tokenizer.with_file_name("generation_config.json"))?;
+        let tokenizer = read(&tokenizer)?;
         if settings.is_null() && checkpoint.settings.is_some() {
             settings = openai_whisper::Special::new(rows as u32).settings(None);
         }

@@ -34,9 +34,9 @@ pub fn is(config: &Config, directory: &Path) -> bool {
         .any(|name| named.iter().any(|own| own.contains(name)) || card.contains(&format!("# {name}")))
 }
 
-/// Replaces the head by its rows for "yes" and "no".
-pub fn head(config: &Config, directory: &Path, outputs: &mut Vec<Output<'_>>) -> Result<()> {
-    let json = config::json(&directory.join("tokenizer.json"))?;
+/// Replaces the head by its rows for "yes" and "no", whose ids are in the file `tokenizer`.
+pub fn head(config: &Config, tokenizer: &Path, outputs: &mut Vec<Output<'_>>) -> Result<()> {
+    let json = config::json(tokenizer)?;
     let id = |token: &str| {
         let id = json["model"]["vocab"][token].as_u64();
         id.map(|id| id as usize)

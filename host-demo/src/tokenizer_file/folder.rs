@@ -42,6 +42,17 @@ pub fn has(directory: &Path) -> bool {
     FILES.iter().any(|name| directory.join(name).is_file())
 }
 
+/// Returns the path of the `tokenizer.json` of a folder, or of a file with a vocabulary: itself, or the one beside it.
+pub fn json_of(path: &Path) -> PathBuf {
+    if path.is_dir() {
+        path.join("tokenizer.json")
+    } else if path.extension().is_some_and(|kind| kind == "json") {
+        path.to_owned()
+    } else {
+        path.with_file_name("tokenizer.json")
+    }
+}
+
 /// Returns the file with the vocabulary.
 fn find(wanted: &Wanted<'_>) -> Result<PathBuf> {
     let directory = wanted.directory;
@@ -284,5 +295,118 @@ impl Vocabulary {
             header.set("tokenizer.chat_template", template.as_str());
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use arenite::Gguf;
+    use arenite::gguf::{Array, Value as Stored};
+    use prost::Message;
+    use serde_json::json;
+
+    use super::sentencepiece::{Piece, SentencePiece, Trainer};
+    use super::*;
+
+    /// `tokenizer.model` with BPE.
+    fn sentence_pieces() -> Vec<u8> {
+        let pieces = [("<unk>", 2), ("<s>", 3), ("</s>", 3), ("▁a", 1), ("▁", 1), ("a", 1)];
+        let pieces = pieces.map(|(text, kind)| Piece { piece: text.to_owned(), score: 0.0, kind: Some(kind) });
+        let trainer = Some(Trainer { model_type: Some(2) });
+        SentencePiece { pieces: pieces.into(), trainer, normalizer: None }.encode_to_vec()
+    }
+
+    fn added(tokens: &[(u32, &str, bool)]) -> Value {
+        tokens.iter().map(|(id, text, special)| json!({"id": id, "content": text, "special": special})).collect()
+    }
+
+    /// The same vocabulary as `tokenizer.json`, with further tokens.
+    fn merges() -> Value {
+        json!({
+            "added_tokens": added(&[(0, "<unk>", true), (6, "<|end|>", true), (7, "two words", false), (8, "<tool>", false)]),
+            "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+            "model": {
+                "type": "BPE", "unk_token": "<unk>", "byte_fallback": true, "merges": ["▁ a"],
+                "vocab": {"<unk>": 0, "<s>": 1, "</s>": 2, "▁a": 3, "▁": 4, "a": 5},
+            },
+        })
+    }
+
+    fn unigram() -> Value {
+        json!({
+            "added_tokens": added(&[
+                (0, "<s>", true), (1, "<pad>", true), (2, "</s>", true), (3, "<unk>", true), (5, "<mask>", true), (6, "<x>", false),
+            ]),
+            "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"},
+            "model": {"type": "Unigram", "unk_id": 3, "vocab": [
+                ["<s>", 0.0], ["<pad>", 0.0], ["</s>", 0.0], ["<unk>", 0.0], ["▁a", -1.0], ["<mask>", 0.0], ["<x>", -2.0],
+            ]},
+        })
+    }
+
+    /// A model's vocabulary in the files of a folder, as texts and types of tokens, and the number of merges.
+    fn vocabulary(wanted: &Wanted<'_>, files: &[(&str, &[u8])]) -> (Vec<String>, Vec<i32>, usize) {
+        files.iter().for_each(|(name, file)| fs::write(wanted.directory.join(name), file).unwrap());
+        let mut header = Header::new();
+        write(wanted, &mut header).unwrap();
+        let file = header.write(Cursor::new(Vec::new())).unwrap().finish().unwrap().into_inner();
+        let gguf = Gguf::parse(&file).unwrap();
+        let array = |name: &str| match gguf.get(&format!("tokenizer.ggml.{name}")) {
+            Some(Stored::Array(array)) => Some(array),
+            _ => None,
+        };
+        let texts = |array: Array<'_>| {
+            let mut strings = array.strings();
+            let text = |_| String::from_utf8(strings.next_string().unwrap().to_vec()).unwrap();
+            (0..array.len()).map(text).collect()
+        };
+        let kinds = array("token_type").unwrap();
+        let kinds = (0..kinds.len()).map(|id| kinds.get_i32(id).unwrap()).collect();
+        (texts(array("tokens").unwrap()), kinds, array("merges").map_or(0, |merges| merges.len()))
+    }
+
+    /// The expected tokens and types are those of llama.cpp's converter (in llama-cpp-python 0.3.36) for the same files:
+    /// the methods `set_vocab` of `Phi3MiniModel`, `LlamaModel`, `Gemma4Model` and `XLMRobertaModel`.
+    #[test]
+    fn added_tokens_and_merges_are_llama_cpps() {
+        let in_json = VocabularyRules { added_in_json: true, ..VocabularyRules::PLAIN };
+        let settings = json!({"added_tokens_decoder": {
+            "0": {"content": "<unk>", "special": true}, "6": {"content": "<|old|>", "special": false},
+        }});
+        let (model, merges, unigram, settings) =
+            (sentence_pieces(), merges().to_string(), unigram().to_string(), settings.to_string());
+        let both = [
+            ("tokenizer.model", &model[..]),
+            ("tokenizer.json", merges.as_bytes()),
+            ("tokenizer_config.json", settings.as_bytes()),
+        ];
+        let xlm_roberta = [("tokenizer.json", unigram.as_bytes())];
+        let six = ["<unk>", "<s>", "</s>", "▁a", "▁", "a"];
+        let roberta = ["<s>", "<pad>", "</s>", "<unk>", "▁a", "<mask>", "<x>"];
+        // A Gemma 4 has its merges. Of its types only that of <unk> is compared, because transformers changes the others.
+        for (architecture, rules, files, first, others, kinds, merges) in [
+            (
+                "phi3",
+                in_json,
+                &both[..],
+                &six[..],
+                &["<|end|>", "two words", "<tool>"][..],
+                &[3, 3, 3, 1, 1, 1, 3, 4, 4, 5][..],
+                0,
+            ),
+            ("llama", VocabularyRules::PLAIN, &both, &six, &["<|old|>", "[PAD7]"], &[3, 3, 3, 1, 1, 1, 3, 5, 5, 5], 0),
+            ("gemma4", VocabularyRules::PLAIN, &both, &six, &["<|end|>", "two words", "<tool>"], &[3], 1),
+            ("bert", VocabularyRules::PLAIN, &xlm_roberta, &roberta, &["[PAD7]"], &[3, 3, 3, 2, 1, 3, 4, 5, 5, 5], 0),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let (directory, config) = (folder.path(), &Value::Null);
+            let wanted = Wanted { directory, architecture, config, rows: 10, rules: &rules };
+            let (found, found_kinds, found_merges) = vocabulary(&wanted, files);
+            assert_eq!(found[..first.len() + others.len()], [first, others].concat(), "{architecture}");
+            assert_eq!(found_kinds[..kinds.len()], *kinds, "{architecture}");
+            assert_eq!(found_merges, merges, "{architecture}");
+        }
     }
 }

@@ -66,6 +66,12 @@ pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<Vec<Step>> {
     if json["model"]["type"] == "Unigram" && doubled && keeps_last {
         notes.push("a space at the end of a text is dropped, unlike in Hugging Face's tokenizer".to_owned());
     }
+    // Hugging Face looks up a character together with its marks, and accepts an entry for the first bytes of them.
+    if has("Precompiled") {
+        let note = "a combining mark after a replaced character, such as a full-width letter, is kept, as in SentencePiece; \
+                    Hugging Face's tokenizer drops it";
+        notes.push(note.to_owned());
+    }
     for name in ["continuing_subword_prefix", "end_of_word_suffix"] {
         if json["model"]["type"] == "BPE" && json["model"][name].as_str().is_some_and(|text| !text.is_empty()) {
             bail!("its model has {name}, which is not supported");
@@ -140,4 +146,37 @@ fn is_supported(json: &Value, kind: &str, normalizer: &Value) -> bool {
 
 fn replaces_space(normalizer: &Value) -> bool {
     normalizer["pattern"]["String"] == " " && normalizer["content"] == "▁"
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// With the rules nmt_nfkc, tokenizers 0.23 converts a full-width e with an acute accent (U+FF45 U+0301) to "e", and
+    /// SentencePiece to "é". SentencePiece drops a space at the end, which tokenizers keeps.
+    #[test]
+    fn differences_from_hugging_faces_tokenizer_are_said() {
+        let (map, spaces) = (json!({"type": "Precompiled"}), json!({"type": "Replace", "pattern": {"Regex": " {2,}"}}));
+        let strip = json!({"type": "Strip", "strip_left": false, "strip_right": true});
+        for (normalizers, has_space, has_mark) in [
+            (json!([]), false, false),
+            (json!([map]), false, true),
+            (json!([spaces]), true, false),
+            (json!([map, spaces]), true, true),
+            (json!([map, strip, spaces]), false, true),
+        ] {
+            let normalizer = json!({"type": "Sequence", "normalizers": normalizers});
+            let mut notes = Vec::new();
+            check(&json!({"normalizer": normalizer, "model": {"type": "Unigram"}}), &mut notes).unwrap();
+            let has = |text: &str| notes.iter().any(|note| note.contains(text));
+            let (space, mark) = (has("a space at the end of a text is dropped"), has("a combining mark after"));
+            assert_eq!(
+                (space, mark, notes.len()),
+                (has_space, has_mark, usize::from(has_space) + usize::from(has_mark)),
+                "{normalizer}"
+            );
+        }
+    }
 }

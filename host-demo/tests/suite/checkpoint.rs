@@ -108,6 +108,95 @@ fn tensors_and_metadata_are_llama_cpps() {
     }
 }
 
+/// Names, sizes and recommended sampling. The expected keys are those of llama.cpp's converter (in llama-cpp-python 0.3.36),
+/// without lists and texts of several lines, which Arenite does not write.
+#[test]
+fn general_keys_are_llama_cpps() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = directory.path().join("out.gguf");
+    // A folder's name, its README.md, the name in its config, its generation_config.json, and the keys.
+    for (name, card, stated, sampling, want) in [
+        (
+            "Own-Commands-0.2M-Instruct-v1.5",
+            "",
+            None,
+            serde_json::json!({}),
+            serde_json::json!({
+                "name": "Own Commands 0.2M Instruct v1.5", "version": "v1.5", "finetune": "Instruct",
+                "basename": "Own-Commands", "size_label": "0.2M",
+            }),
+        ),
+        (
+            "model",
+            "---\nlicense: apache-2.0\nmodel_name: \"Own commands\"\nmodel_creator: An Author\nversion: '2.0'\n\
+             license_name: mine\nlicense_link: https://example.com/licence # ours\ntags:\n- text\nlanguage: [en]\n\
+             finetune: null\ndescription: >\n  several\n  lines\n---\nname: not this\n",
+            None,
+            serde_json::json!({
+                "top_k": 20, "top_p": 0.8, "temperature": 0.6, "repetition_penalty": 1.05, "do_sample": true, "min_p": 0,
+                "max_new_tokens": 5,
+            }),
+            serde_json::json!({
+                "sampling.top_k": 20, "sampling.top_p": 0.8f32, "sampling.min_p": 0.0, "sampling.temp": 0.6f32,
+                "sampling.penalty_repeat": 1.05f32, "name": "Own commands", "author": "An Author", "version": "2.0",
+                "size_label": "181K", "license": "apache-2.0", "license.name": "mine",
+                "license.link": "https://example.com/licence",
+            }),
+        ),
+        (
+            "a-b",
+            "name: no front matter\n",
+            Some("Owner/Base-1.5-200K-chat"),
+            serde_json::json!({
+                "mirostat": 2, "mirostat_tau": 5, "mirostat_eta": 0.1, "penalty_last_n": 64, "penalty_repeat": 1.5,
+                "repetition_penalty": 1.1, "xtc_probability": 0.5, "xtc_threshold": 0.25,
+            }),
+            serde_json::json!({
+                "sampling.xtc_probability": 0.5, "sampling.xtc_threshold": 0.25, "sampling.penalty_last_n": 64,
+                "sampling.penalty_repeat": 1.5, "sampling.mirostat": 2, "sampling.mirostat_tau": 5.0,
+                "sampling.mirostat_eta": 0.1f32, "name": "Base 1.5 200K Chat", "organization": "Owner",
+                "finetune": "chat", "basename": "Base-1.5", "size_label": "200K",
+            }),
+        ),
+        (
+            "dir-7B",
+            "---\nbasename: theirs\nsize_label: 9B\norganization: Org\nauthor: Me\nmodel_type: llama\n---\n",
+            Some("/a/path/of/three"),
+            serde_json::json!({}),
+            serde_json::json!({
+                "name": "Dir 7B", "author": "Me", "organization": "Org", "finetune": "7b", "basename": "theirs",
+                "size_label": "9B",
+            }),
+        ),
+        (
+            "plain",
+            "---\nmodel_type: mine\nmodel_description: 'quoted: text'\n---\n",
+            Some("A name in words"),
+            serde_json::json!({}),
+            serde_json::json!({
+                "name": "A Name In Words", "basename": "mine", "description": "quoted: text", "size_label": "181K",
+            }),
+        ),
+    ] {
+        let (copy, mut config) = copied("own_commands", directory.path());
+        config["_name_or_path"] = stated.into();
+        fs::write(copy.join("config.json"), config.to_string()).unwrap();
+        fs::write(copy.join("README.md"), card).unwrap();
+        fs::write(copy.join("generation_config.json"), sampling.to_string()).unwrap();
+        let from = directory.path().join(name);
+        fs::rename(&copy, &from).unwrap();
+        stdout(&["convert", "hf", path(&from), path(&output)]);
+        let bytes = fs::read(&output).unwrap();
+        let gguf = Gguf::parse(&bytes).unwrap();
+        let others = ["architecture", "type", "file_type", "quantization_version"];
+        let own = gguf.keys().filter_map(|(key, found)| Some((key.strip_prefix("general.")?, value(&found))));
+        let found: serde_json::Map<_, _> =
+            own.filter(|(key, _)| !others.contains(key)).map(|(key, value)| (key.to_owned(), value)).collect();
+        assert_eq!(Value::from(found), want, "{name}");
+        fs::remove_dir_all(&from).unwrap();
+    }
+}
+
 /// The tokens that transformers 5.24 generates greedily.
 #[test]
 fn the_tokens_are_those_of_transformers() {
@@ -387,22 +476,108 @@ fn rare_settings_are_refused() {
         ("ModernBertForSequenceClassification", "classifier_activation", "mish".into()),
         ("T5ForConditionalGeneration", "feed_forward_proj", "mish".into()),
     ] {
-        let is_class = |case: &&Value| case["config"]["architectures"][0] == class;
-        let mut case = all["cases"].as_array().unwrap().iter().find(is_class).unwrap().clone();
+        let mut case = tiny(&all, class);
         case["config"][field] = value;
         write_tiny(&case, &folder);
         let message = error(&["convert", "hf", path(&folder), path(&model)]);
         assert!(message.contains(&format!("{field} in config.json is ")), "{message}");
     }
-    // MPT was trained with the slopes of the config, but transformers ignores them: the converter prints a note.
-    let is_mpt = |case: &&Value| case["config"]["architectures"][0] == "MptForCausalLM";
-    let mut case = all["cases"].as_array().unwrap().iter().find(is_mpt).unwrap().clone();
-    for (most, is_said) in [(8, false), (16, true)] {
-        case["config"]["attn_config"]["alibi_bias_max"] = most.into();
+    let mut case = tiny(&all, "MptForCausalLM");
+    case["config"]["attn_config"]["alibi"] = false.into();
+    write_tiny(&case, &folder);
+    let message = error(&["convert", "hf", path(&folder), path(&model)]);
+    assert!(message.contains("alibi in config.json is false: not supported for the architecture mpt"), "{message}");
+}
+
+/// A case of `tiny.json`.
+fn tiny(all: &Value, class: &str) -> Value {
+    let mut cases = all["cases"].as_array().unwrap().iter();
+    cases.find(|case| case["config"]["architectures"][0] == class).unwrap().clone()
+}
+
+/// MPT was trained with the slopes of the config, but transformers ignores them. Dynamic scaling begins after the context.
+#[test]
+fn settings_that_are_left_out_are_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let (folder, model) = (directory.path().join("model"), directory.path().join("model.gguf"));
+    fs::create_dir(&folder).unwrap();
+    let all: Value = serde_json::from_slice(&fs::read(checkpoint("tiny.json")).unwrap()).unwrap();
+    for (class, settings, field, value, note) in [
+        ("MptForCausalLM", Some("attn_config"), "alibi_bias_max", 8.into(), None),
+        ("MptForCausalLM", Some("attn_config"), "alibi_bias_max", 16.into(), Some("alibi_bias_max is 16")),
+        ("EuroBertModel", Some("rope_parameters"), "rope_type", "linear".into(), None),
+        ("EuroBertModel", Some("rope_parameters"), "rope_type", "dynamic".into(), Some("(dynamic scaling)")),
+        ("BertModel", None, "rotary_scaling_factor", Value::Null, None), // a setting of Nomic's models
+        ("BertModel", None, "rotary_scaling_factor", 2.into(), Some("(dynamic scaling)")),
+    ] {
+        let mut case = tiny(&all, class);
+        let config = &mut case["config"];
+        settings.map_or(&mut *config, |inner| &mut config[inner])[field] = value;
         write_tiny(&case, &folder);
         let ran = arenite(&["convert", "hf", path(&folder), path(&model)]);
         let stderr = String::from_utf8_lossy(&ran.stderr);
-        assert_eq!(stderr.contains("alibi_bias_max is 16"), is_said, "{stderr}");
+        assert!(ran.status.success(), "{stderr}");
+        let notes = ["alibi_bias_max", "(dynamic scaling)"];
+        assert_eq!(notes.iter().any(|note| stderr.contains(note)), note.is_some(), "{class} {field}: {stderr}");
+        assert!(note.is_none_or(|note| stderr.contains(note)), "{stderr}");
+    }
+}
+
+/// Activation functions have several names in checkpoints. In transformers 5.24 "swish" is "silu" and "gelu_new" has the formula
+/// of "gelu_pytorch_tanh".
+#[test]
+fn activation_functions_have_one_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let (folder, model) = (directory.path().join("model"), directory.path().join("model.gguf"));
+    fs::create_dir(&folder).unwrap();
+    let all: Value = serde_json::from_slice(&fs::read(checkpoint("tiny.json")).unwrap()).unwrap();
+    for (class, key, field, name, want) in [
+        ("ModernBertModel", "modern-bert.hidden_activation", "hidden_activation", "swish", Some("silu")),
+        (
+            "ModernBertModel",
+            "modern-bert.hidden_activation",
+            "hidden_activation",
+            "gelu_new",
+            Some("gelu_pytorch_tanh"),
+        ),
+        ("BertModel", "bert.hidden_activation", "hidden_act", "swish", Some("silu")),
+        ("T5ForConditionalGeneration", "t5.hidden_activation", "feed_forward_proj", "gated-swish", Some("silu")),
+        ("T5ForConditionalGeneration", "t5.hidden_activation", "feed_forward_proj", "gated-gelu_new", None),
+    ] {
+        let mut case = tiny(&all, class);
+        case["config"][field] = name.into();
+        write_tiny(&case, &folder);
+        stdout(&["convert", "hf", path(&folder), path(&model)]);
+        let bytes = fs::read(&model).unwrap();
+        let found = Gguf::parse(&bytes).unwrap().get(key).map(|found| value(&found));
+        assert_eq!(found, want.map(Value::from), "{class}: {name}");
+    }
+}
+
+/// The rows of a reranker's labels are those of the vocabulary that `--tokenizer` names.
+#[test]
+fn a_reranker_takes_its_labels_from_the_given_vocabulary() {
+    let directory = tempfile::tempdir().unwrap();
+    let (folder, other) = (directory.path().join("model"), directory.path().join("other"));
+    let (want, model) = (directory.path().join("want.gguf"), directory.path().join("model.gguf"));
+    let all: Value = serde_json::from_slice(&fs::read(checkpoint("tiny.json")).unwrap()).unwrap();
+    for directory in [&folder, &other] {
+        fs::create_dir(directory).unwrap();
+        write_tiny(&tiny(&all, "Qwen3ForCausalLM"), directory);
+    }
+    name_labels(&other, &all["labels"]);
+    stdout(&["convert", "hf", path(&other), path(&want)]);
+    // The model's own vocabulary has no labels. A file may have any name.
+    assert!(error(&["convert", "hf", path(&folder), path(&model)]).contains("which a reranker needs"));
+    let file = directory.path().join("labels.json");
+    fs::copy(other.join("tokenizer.json"), &file).unwrap();
+    for tokenizer in [&other, &file] {
+        stdout(&["convert", "hf", path(&folder), path(&model), "--tokenizer", path(tokenizer)]);
+        let head = |file: &Path| {
+            let bytes = fs::read(file).unwrap();
+            Gguf::parse(&bytes).unwrap().tensor("cls.output.weight").unwrap().data.to_vec()
+        };
+        assert_eq!(head(&model), head(&want));
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) const fn modern<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
     let spec = tri!(keys.ranked_encoder(PooledActivation::Gelu));
     let local = spec.global.with_window_both_ways();
     let spec = tri!(keys.windowed(Spec { local, ..spec }, Pattern::AllBut(3))); // llama.cpp's default
-    let (pooling, name) = (spec.pooling, "hidden_activation");
+    let pooling = spec.pooling;
     Ok(Spec {
         local_layers: match spec.local_layers {
             Pattern::AllBut(period) => Pattern::AllButFirst(period),
@@ -39,10 +39,7 @@ pub(super) const fn modern<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
         norm_eps: tri!(keys.norm_eps()),
         fused_qkv: true,
         gate: Gate::Fused,
-        activation: match tri!(keys.text(name)) {
-            Some(value) => tri!(keys.activation_of(name, value)),
-            None => Activation::GeluErf,
-        },
+        activation: Activation::GeluErf,
         ..spec
     })
 }

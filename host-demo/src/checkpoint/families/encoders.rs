@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{Family, Vocabulary};
 use crate::checkpoint::changes::{same, stacked_columns, stacked_rows, used_positions};
-use crate::checkpoint::config::Config;
+use crate::checkpoint::config::{self, Config};
 use crate::checkpoint::keys::Keys;
 use crate::checkpoint::names::Row;
 
@@ -126,6 +126,10 @@ fn nomic(keys: &mut Keys<'_>) -> Result<()> {
         _ if c.number(&["max_position_embeddings"])?.is_some() => {}
         (Some(8192), 2048) => keys.set("context_length", 2048u32),
         (Some(2048), 2048) => keys.set("context_length", 512u32),
+        // Longer texts have scaled positions.
+        (Some(positions), trained) if positions > trained && c.float(&["rotary_scaling_factor"])?.is_some() => {
+            keys.set("context_length", trained);
+        }
         _ => {}
     }
     for name in ["prenorm", "rotary_emb_interleaved", "causal", "parallel_block", "use_rms_norm"] {
@@ -350,7 +354,7 @@ fn modern(keys: &mut Keys<'_>) -> Result<()> {
     keys.unscaled();
     keys.vocab_size()?;
     if let Some(name) = c.text("hidden_activation") {
-        keys.set("hidden_activation", name);
+        keys.set("hidden_activation", config::activation(name));
     }
     match c.text("classifier_activation") {
         None | Some("gelu") => {}

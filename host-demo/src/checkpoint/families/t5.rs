@@ -1,10 +1,10 @@
 //! T5, mT5 and UMT5, and T5's encoder alone.
 
-use anyhow::{Result, bail};
+use anyhow::{Result, ensure};
 
 use super::Family;
 use crate::checkpoint::changes::same;
-use crate::checkpoint::config::Config;
+use crate::checkpoint::config::{self, Config};
 use crate::checkpoint::keys::Keys;
 use crate::checkpoint::names::Row;
 
@@ -69,14 +69,13 @@ fn activation(keys: &mut Keys<'_>) -> Result<()> {
     let (is_gated, name) = stated.strip_prefix("gated-").map_or((false, stated), |name| (true, name));
     let name = match c.text("dense_act_fn").unwrap_or(name) {
         "gelu" if is_gated && c.get("dense_act_fn").is_none() => "gelu_pytorch_tanh",
-        "gelu_new" | "gelu_pytorch_tanh" => "gelu_pytorch_tanh",
-        "swish" | "silu" => "silu",
-        name @ ("gelu" | "relu") => name,
-        _ => bail!(
-            "feed_forward_proj in config.json is {stated}: not supported for the architecture {}",
-            keys.architecture
-        ),
+        name => config::activation(name),
     };
+    ensure!(
+        matches!(name, "gelu" | "gelu_pytorch_tanh" | "silu" | "relu"),
+        "feed_forward_proj in config.json is {stated}: not supported for the architecture {}",
+        keys.architecture
+    );
     if name != if is_gated { "gelu_pytorch_tanh" } else { "relu" } {
         keys.set("hidden_activation", name);
     }

@@ -26,6 +26,8 @@ use stack::Stack;
 const LONGEST: usize = 256;
 /// Ends the program: end of transmission, Ctrl-D.
 const END: u8 = 4;
+/// Drops the part of a line that was received: cancel, Ctrl-X.
+const CANCEL: u8 = 24;
 
 /// Answers each line up to the end of the input, or up to a line that announces an update; returns the size of the update.
 /// Reports an error in a command and reads the next command.
@@ -70,12 +72,13 @@ fn serve(board: &mut Board) -> Result<Option<usize>, Error> {
 }
 
 /// Reads a line with its line feed. Returns false at the end of the input. The rest of a line that is too long is
-/// dropped.
+/// dropped. There is no time limit, because somebody may be typing.
 fn read_line(board: &mut Board, line: &mut Vec<u8, LONGEST>) -> bool {
     line.clear();
     loop {
         match board.read() {
             END => return false,
+            CANCEL => line.clear(),
             b'\n' | b'\r' if line.is_empty() => {}
             b'\n' | b'\r' => {
                 // The line feed, for which there is always room, ends a command for the model.
