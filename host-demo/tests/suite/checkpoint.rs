@@ -487,6 +487,10 @@ fn rare_settings_are_refused() {
     write_tiny(&case, &folder);
     let message = error(&["convert", "hf", path(&folder), path(&model)]);
     assert!(message.contains("alibi in config.json is false: not supported for the architecture mpt"), "{message}");
+    // Learned positions instead.
+    case["tensors"]["transformer.wpe.weight"] = serde_json::json!([64, 32]);
+    write_tiny(&case, &folder);
+    stdout(&["convert", "hf", path(&folder), path(&model)]);
 }
 
 /// A case of `tiny.json`.

@@ -91,7 +91,7 @@ pub(super) const fn jais<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
 /// MPT: ALiBi or learned positions, norms without biases.
 pub(super) const fn mpt<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(plain(keys, RopeStyle::Halves, Activation::GeluErf, Residual::Serial));
-    let positions = match tri!(keys.positive("attention.max_alibi_bias")) {
+    let positions = match tri!(keys.unless_zero("attention.max_alibi_bias")) {
         Some(bias) => Positions::Alibi { bias },
         None => Positions::Learned,
     };
