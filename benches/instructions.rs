@@ -7,7 +7,8 @@ use std::process::ExitCode;
 
 use arenite::{Gguf, Kernels, Line, Model, Options, Plan, Session};
 
-/// At every call, the plugin prints the number of instructions since the last call.
+/// Marks a point of the run: at every call, the qemu plugin (`instructions.c`) prints the number of instructions since
+/// the last call.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn token_mark() {

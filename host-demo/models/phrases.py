@@ -58,7 +58,7 @@ def named(english, hindi, female):
 NAMES = [named("Tom", "टॉम", False), named("Tom", "टॉम", False), named("Mary", "मैरी", True),
          named("John", "जॉन", False), named("Ram", "राम", False), named("Sita", "सीता", True)]
 
-# English, Hindi, its oblique form, and m, f or M (polite).
+# Each entry: English, Hindi, the oblique form of the Hindi, and its agreement: m, f or M (polite).
 KIN = [("mother", "माँ", "माँ", "f"), ("father", "पिताजी", "पिताजी", "M"), ("brother", "भाई", "भाई", "m"),
        ("sister", "बहन", "बहन", "f"), ("son", "बेटा", "बेटे", "m"), ("daughter", "बेटी", "बेटी", "f"),
        ("wife", "पत्नी", "पत्नी", "f"), ("husband", "पति", "पति", "M"), ("friend", "दोस्त", "दोस्त", "m"),
@@ -106,7 +106,7 @@ def to(oblique):
 
 # --- verbs -----------------------------------------------------------------------------------
 
-# Hindi stem: its perfective m, M, f.
+# The perfective forms m, M and f of each Hindi stem.
 VERBS = {
     "कर": ("किया", "किए", "की"), "जा": ("गया", "गए", "गई"), "खा": ("खाया", "खाए", "खाई"), "पी": ("पिया", "पिए", "पी"),
     "देख": ("देखा", "देखे", "देखी"), "पढ़": ("पढ़ा", "पढ़े", "पढ़ी"), "लिख": ("लिखा", "लिखे", "लिखी"),
@@ -117,7 +117,7 @@ VERBS = {
     "हँस": ("हँसा", "हँसे", "हँसी"), "रो": ("रोया", "रोए", "रोई"), "बेच": ("बेचा", "बेचे", "बेची"), "खोल": ("खोला", "खोले", "खोली"),
     "ढूँढ": ("ढूँढा", "ढूँढे", "ढूँढी"), "भूल": ("भूला", "भूले", "भूली"), "नाच": ("नाचा", "नाचे", "नाची"), "लौट": ("लौटा", "लौटे", "लौटी"), "समझ": ("समझा", "समझे", "समझी"),
 }
-# English: irregular third person, past and -ing forms.
+# Third person, past and -ing form of irregular English verbs.
 IRREGULAR = {
     "go": ("goes", "went", "going"), "eat": ("eats", "ate", "eating"), "drink": ("drinks", "drank", "drinking"),
     "see": ("sees", "saw", "seeing"), "read": ("reads", "read", "reading"), "write": ("writes", "wrote", "writing"),
@@ -132,8 +132,8 @@ IRREGULAR = {
     "dance": ("dances", "danced", "dancing"), "use": ("uses", "used", "using"),
     "miss": ("misses", "missed", "missing"), "smoke": ("smokes", "smoked", "smoking"), "wash": ("washes", "washed", "washing"),
 }
-# English verb and complement, Hindi before the verb, its stem, and the agreement of its perfective: m, M, f with an object; -
-# with the subject.
+# Each entry: English verb, English complement, Hindi text before the verb, stem of the Hindi verb, and agreement of the
+# verb's perfective. It agrees with an object that is m, M or f, or with the subject (-).
 ACTS = [
     ("go", "to school", "स्कूल", "जा", "-"), ("go", "to the market", "बाज़ार", "जा", "-"), ("go", "home", "घर", "जा", "-"),
     ("go", "to Delhi", "दिल्ली", "जा", "-"), ("go", "to India", "भारत", "जा", "-"), ("go", "to the hospital", "अस्पताल", "जा", "-"),
@@ -156,7 +156,8 @@ ACTS = [
     ("study", "English", "अंग्रेज़ी", "पढ़", "f"), ("do", "the work", "काम", "कर", "m"), ("smoke", "", "धूम्रपान", "कर", "m"), ("understand", "Hindi", "हिन्दी", "समझ", "-"),
     ("return", "home", "घर", "लौट", "-"), ("look", "for work", "काम", "ढूँढ", "m"), ("stay", "at home", "घर पर", "रह", "-"), ("stay", "here", "यहाँ", "रह", "-"),
 ]
-# Verbs with a person: the Hindi text around the person.
+# The same for verbs with a person. In the Hindi text, {} is the person, {to} the person as an object, and {of} the stem of
+# the person's possessive.
 DEEDS = [("love", "", "{} से प्यार", "कर", "m"), ("love", "", "{} से प्यार", "कर", "m"), ("help", "", "{of}ी मदद", "कर", "f"), ("hate", "", "{} से नफ़रत", "कर", "f"),
          ("see", "", "{to}", "देख", "m"), ("meet", "", "{} से", "मिल", "-"), ("trust", "", "{} पर भरोसा", "कर", "m"), ("miss", "", "{to} याद", "कर", "m"),
          ("wait", "for", "{of}ा इंतज़ार", "कर", "m"), ("talk", "to", "{} से बात", "कर", "f"), ("call", "", "{to} फ़ोन", "कर", "m"), ("visit", "", "{} से", "मिल", "-"),
@@ -278,7 +279,7 @@ OF_PEOPLE = [("happy", "खुश"), ("sad", "दुखी"), ("tired", "थक�
              ("sick", "बीमार"), ("strong", "ताकतवर"), ("good", "अच्छा"), ("beautiful", "सुंदर"), ("famous", "मशहूर"), ("angry", "गुस्सा"), ("ready", "तैयार"), ("right", "सही"), ("honest", "ईमानदार"), ("old", "बूढ़ा"), ("alone", "अकेला")]
 OF_THINGS = [("big", "बड़ा"), ("small", "छोटा"), ("new", "नया"), ("old", "पुराना"), ("good", "अच्छा"), ("beautiful", "सुंदर"), ("expensive", "महंगा"), ("cheap", "सस्ता"), ("red", "लाल"), ("white", "सफ़ेद"),
              ("black", "काला"), ("blue", "नीला"), ("heavy", "भारी"), ("interesting", "दिलचस्प"), ("clean", "साफ़"), ("bad", "बुरा")]
-# English, singular, plural, oblique, gender.
+# Each entry: English; Hindi singular, plural and oblique; gender.
 THINGS = [("book", "किताब", "किताबें", "किताब", "f"), ("house", "घर", "घर", "घर", "m"), ("car", "गाड़ी", "गाड़ियाँ", "गाड़ी", "f"), ("dog", "कुत्ता", "कुत्ते", "कुत्ते", "m"),
           ("cat", "बिल्ली", "बिल्लियाँ", "बिल्ली", "f"), ("room", "कमरा", "कमरे", "कमरे", "m"), ("pen", "कलम", "कलमें", "कलम", "f"), ("flower", "फूल", "फूल", "फूल", "m"),
           ("tree", "पेड़", "पेड़", "पेड़", "m"), ("chair", "कुर्सी", "कुर्सियाँ", "कुर्सी", "f"), ("table", "मेज़", "मेज़ें", "मेज़", "f"), ("bag", "थैला", "थैले", "थैले", "m"),

@@ -417,7 +417,8 @@ impl Header {
         Ok(pieces)
     }
 
-    /// The hash of the tensor directory, which is element 0 of the hashes.
+    /// Computes the hash of the tensor directory. It is the first element of the array at [`HASHES_KEY`], before the
+    /// tensors' hashes.
     fn directory_hash(&self) -> u64 {
         let mut hash = Xxh64::new();
         for tensor in &self.tensors {
@@ -456,7 +457,7 @@ pub struct Tensors<W> {
     written: u64,
     /// Hash of the current tensor's bytes so far.
     hash: Option<Xxh64>,
-    /// Position of the hashes in the first file, and the hashes of all finished tensors.
+    /// Position of the hashes in the first file, and the hashes so far: the directory's, then the finished tensors'.
     hashes: Option<(u64, Vec<u64>)>,
 }
 

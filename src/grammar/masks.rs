@@ -4,8 +4,8 @@
 //! on the stack below it. One walk over the vocabulary, in order of its texts, finds all of them; the result is cached.
 //! Only tokens that leave the rule are tested individually.
 //!
-//! A rule for a text of limited length has a node for every character. Until near the limit, these nodes have the same
-//! results for tokens of up to [`NEAR`] bytes, so they share a mask; longer tokens are tested individually.
+//! A rule for a text of limited length has a node for every character. Except near the limit, these nodes have the same
+//! results for tokens of up to [`NEAR`] bytes, so they share a mask. Longer tokens are tested individually.
 
 use bytemuck::{Pod, Zeroable};
 use heapless::Vec;

@@ -240,9 +240,9 @@ impl Numbers<'_> {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Xielu<'a> {
-    /// Curvature for negative inputs, before `beta + softplus`.
+    /// The curvature for negative inputs is `beta + softplus(alpha_n)`.
     pub alpha_n: Numbers<'a>,
-    /// Curvature for positive inputs, before `softplus`.
+    /// The curvature for positive inputs is `softplus(alpha_p)`.
     pub alpha_p: Numbers<'a>,
     /// Slope at 0.
     pub beta: Numbers<'a>,

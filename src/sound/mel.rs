@@ -127,7 +127,7 @@ impl<'w> LogMel<'w> {
         while self.frames < Self::frames(self.window) {
             let mirrored = self.filled.checked_sub(back).and_then(|i| self.buffer.get(i)).copied();
             self.take(mirrored.unwrap_or(0.0), features);
-            // For each sample that is appended, the mirrored one is one earlier: its distance from the end grows by 2.
+            // The next mirrored sample is one earlier, and the end is one later.
             back += 2;
         }
         self.restart();
@@ -157,7 +157,7 @@ impl<'w> LogMel<'w> {
             return;
         }
         if self.frames == 0 {
-            // The samples before the first are its mirror image.
+            // The samples before the first mirror those after it.
             for i in 1..=SIZE / 2 {
                 let mirrored = self.buffer.get(SIZE / 2 + i).copied().unwrap_or(0.0);
                 if let Some(place) = self.buffer.get_mut(SIZE / 2 - i) {

@@ -25,8 +25,8 @@ pub(super) const MOST_GROWTH: usize = 11;
 
 /// Words of memory for a text of `len` bytes after normalization.
 pub(super) const fn words_for(len: usize) -> usize {
-    // Four more words: one more position, because the end of the text is only noticed while there is room, and
-    // rounding.
+    // The four words hold one more position: `encode` notices the end of the text only if there is room for another
+    // byte.
     len.saturating_mul(BYTES_PER_POSITION).div_ceil(4).saturating_add(4)
 }
 

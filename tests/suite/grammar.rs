@@ -109,7 +109,7 @@ fn compare(
     for token in tokens.map(Some).chain([None]) {
         let want: Vec<_> = all.clone().filter(|token| constraint.allows(&tokenizer, *token)).collect();
         let mut mask = masks.at(&constraint, &tokenizer, 0);
-        // The first checks are made token by token.
+        // A mask tests its first tokens one by one. After this loop it looks up every token.
         all.clone().for_each(|token| _ = mask.allows(token));
         let found: Vec<_> = all.clone().filter(|token| mask.allows(*token)).collect();
         assert_eq!(found, want, "after {} tokens", seen.len());

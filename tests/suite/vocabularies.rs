@@ -56,7 +56,8 @@ fn characters_are_merged_within_words() {
     }
 }
 
-/// If tokens do not tell where words start, each is printed as a word, like `tokenizers` without a decoder.
+/// If a vocabulary does not mark the starts of words, each token is printed as a separate word, as by `tokenizers`
+/// without a decoder.
 #[test]
 fn tokens_that_do_not_tell_words_are_printed_apart() {
     let mut file = Builder::new();

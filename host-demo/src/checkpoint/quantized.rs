@@ -59,7 +59,7 @@ pub fn is_one(leaf: &Arc<Leaf<'_>>) -> bool {
     values(leaf).iter().all(|value| *value == 1.0)
 }
 
-/// Returns the names with this suffix, without the suffix.
+/// Returns the names that end with `end`, with `end` removed.
 fn ending(checkpoint: &Checkpoint<'_>, end: &str) -> Vec<String> {
     checkpoint.tensors.keys().filter_map(|name| Some(name.strip_suffix(end)?.to_owned())).collect()
 }
@@ -70,7 +70,8 @@ fn change<'f>(checkpoint: &mut Checkpoint<'f>, name: &str, f: impl FnOnce(&mut L
     f(Arc::make_mut(leaf)).with_context(|| format!("the tensor {name}"))
 }
 
-/// Attaches one factor for each tensor, row or block; the factors are a tensor of the same name with the suffix `end`.
+/// Attaches scale factors to weights. The factors of `NAME` are in the tensor `NAME` + `end`: one for the whole tensor,
+/// or one per row or block.
 fn factors(checkpoint: &mut Checkpoint<'_>, end: &str, block: &Value) -> Result<()> {
     for stem in ending(checkpoint, &format!("weight{end}")) {
         let name = format!("{stem}weight");

@@ -66,7 +66,7 @@ pub fn is_repository(name: &str) -> bool {
     parts.len() == 2 && parts.iter().all(|part| is_word(part, "")) && is_word(quant, "")
 }
 
-/// Advice for a model of Ollama: its file if it is on this machine.
+/// Advises how to run a model of Ollama: gives the path of the model's file if it is on this machine.
 pub fn ollama(name: &str) -> String {
     let (model, tag) = name.split_once(':').unwrap_or((name, "latest"));
     let model = if model.contains('/') { model.to_owned() } else { format!("library/{model}") };
@@ -91,7 +91,7 @@ fn folders() -> impl Iterator<Item = PathBuf> {
     own.into_iter().chain(home).chain([PathBuf::from("/usr/share/ollama/.ollama/models")])
 }
 
-/// The file of the model that Ollama's manifest at `path` names.
+/// Returns the model file that Ollama's manifest at `path` names, if the file exists.
 pub fn blob(manifest: &Value, path: &Path) -> Option<PathBuf> {
     // MODELS/manifests/HOST/USER/MODEL/TAG
     let own = path.canonicalize().ok().and_then(|path| path.ancestors().nth(5).map(Path::to_owned));

@@ -151,7 +151,7 @@ pub fn write_json(wanted: &Wanted<'_>, json: &Value, header: &mut Header) -> Res
 /// Writes a vocabulary by the family's rules.
 fn finish(wanted: &Wanted<'_>, mut vocabulary: Vocabulary, unknown: Option<u32>, header: &mut Header) -> Result<()> {
     adjust(wanted, &mut vocabulary);
-    // Written only if llama.cpp's default is another token.
+    // The id of the unknown token is written only if it is not llama.cpp's default.
     let default = if vocabulary.keys.contains(&("model", Meta::from("t5"))) { 2 } else { 0 };
     if let Some(unknown) = unknown.filter(|id| *id != default)
         && !header.has("tokenizer.ggml.unknown_token_id")

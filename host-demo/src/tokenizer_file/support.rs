@@ -23,8 +23,8 @@ pub fn is_byte_level(json: &Value) -> bool {
     part(&json["pre_tokenizer"], "ByteLevel").or(part(&json["decoder"], "ByteLevel")).is_some()
 }
 
-/// Returns the steps that convert a text before everything else. Refuses settings that would give other ids; one that
-/// changes few texts becomes a line in `notes`.
+/// Returns the steps that convert a text before everything else. Refuses settings that would give other ids. A setting
+/// that changes few texts is accepted and becomes a line in `notes`.
 pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<Vec<Step>> {
     let mut normalizers = Vec::new();
     flatten(&json["normalizer"], "normalizers", &mut normalizers);
@@ -47,7 +47,7 @@ pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<Vec<Step>> {
     for (it, kind) in pre_tokenizers.iter().zip(&kinds) {
         match json["model"]["type"].as_str() {
             Some("BPE") if is_byte_level(json) => {
-                // `expressions.rs` checks their expressions.
+                // `expressions.rs` checks the regular expressions of these pre-tokenizers.
                 if *kind == "ByteLevel" && it["add_prefix_space"] == true {
                     bail!("its pre-tokenizer has add_prefix_space, which is not supported for a byte-level vocabulary");
                 }
@@ -66,7 +66,7 @@ pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<Vec<Step>> {
     if json["model"]["type"] == "Unigram" && doubled && keeps_last {
         notes.push("a space at the end of a text is dropped, unlike in Hugging Face's tokenizer".to_owned());
     }
-    // Hugging Face looks up a character together with its marks, and accepts an entry for the first bytes of them.
+    // Hugging Face looks up the sequence of a character and its marks, and accepts an entry for its first bytes.
     if has("Precompiled") {
         let note = "a combining mark after a replaced character, such as a full-width letter, is kept, as in SentencePiece; \
                     Hugging Face's tokenizer drops it";

@@ -26,7 +26,7 @@ fn the_page_runs_only_its_own_scripts() {
         .into_iter()
         .chain(SCRIPTS.map(|name| (format!("/{name}"), "text/javascript", name)))
     {
-        // The page needs no key: it asks for it.
+        // The page is served without the key, and asks the user for it.
         let (head, body) = server.ask("GET", &path, "", b"");
         assert!(head.starts_with("HTTP/1.1 200"), "{path}: {head}");
         assert!(head.contains(&format!("content-type: {kind}; charset=utf-8")), "{path}: {head}");
@@ -36,7 +36,7 @@ fn the_page_runs_only_its_own_scripts() {
         assert!(policy.contains("require-trusted-types-for 'script'") && !policy.contains("unsafe"), "{policy}");
         assert_eq!(body, file(name), "{path}");
     }
-    // The policy would block scripts and styles in attributes and elements.
+    // The page has no inline scripts or styles, which the policy blocks.
     let page = file("index.html");
     assert!(!page.contains("style=") && !page.contains("<style"), "{page}");
     assert_eq!(page.matches("<script").count(), 1);

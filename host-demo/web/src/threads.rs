@@ -26,7 +26,7 @@ static GATE: AtomicU32 = AtomicU32::new(0);
 static TASK: AtomicPtr<Task> = AtomicPtr::new(null_mut());
 /// Number of sleeping threads.
 static ASLEEP: AtomicU32 = AtomicU32::new(0);
-/// Number of times helpers have joined.
+/// Number of times helpers have joined a job.
 static JOINED: AtomicU32 = AtomicU32::new(0);
 
 const RUNNING: u32 = OPEN - 1;

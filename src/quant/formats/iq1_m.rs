@@ -11,7 +11,7 @@ impl Format for Iq1M {
     type Block = [u8; 56];
     const ELEMENTS: usize = 256;
     const GROUP: usize = 16;
-    /// Codes are in eighths.
+    /// A code is the weight in eighths, plus 9.
     const BIAS: u8 = 9;
     const MAX: u8 = 18;
     const D: Option<(usize, f32)> = None;

@@ -10,7 +10,7 @@ pub(crate) struct Iq1S;
 impl Format for Iq1S {
     type Block = [u8; 50];
     const ELEMENTS: usize = 256;
-    /// Codes are in eighths.
+    /// A code is the weight in eighths, plus 9.
     const BIAS: u8 = 9;
     const MAX: u8 = 18;
     const D: Option<(usize, f32)> = Some((0, 0.125));

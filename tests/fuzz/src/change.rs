@@ -108,7 +108,7 @@ pub fn model(family: usize) -> &'static [u8] {
     MADE[family % KINDS].get_or_init(|| builder(family).build())
 }
 
-/// The file of [`model`] and its model, opened once.
+/// Parses the file of [`model`] and opens its model; cached.
 pub fn opened(family: usize) -> &'static (Gguf<'static>, Model<'static>) {
     static MADE: [OnceLock<(Gguf<'static>, Model<'static>)>; KINDS] = [const { OnceLock::new() }; KINDS];
     MADE[family % KINDS].get_or_init(|| {

@@ -1,4 +1,4 @@
-//! Writes calls in a model's own form: as the grammar of an answer that must be a call, and as text for prompts.
+//! Builds the grammar of an answer that must be a call, in the model's own form; also writes calls as text for prompts.
 
 use std::collections::VecDeque;
 
@@ -408,7 +408,7 @@ fn strip(piece: Piece, marks: &mut VecDeque<(bool, &str)>) -> Piece {
     }
 }
 
-/// Writes calls in the model's own form, for templates that do not write calls.
+/// Writes calls as JSON in `<tool_call>` elements, for templates that do not write calls.
 pub fn write(calls: &[Call]) -> String {
     let one = |call: &Call| {
         let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!(call.arguments));

@@ -114,9 +114,9 @@ struct Reader<'s> {
     root: &'s Value,
     budget: &'s Budget,
     rules: Rules,
-    /// References and combinations that have a rule, by their text.
+    /// Rules of the schemas with `$ref` or `allOf`, by the schema's text.
     named: HashMap<String, usize>,
-    /// Referenced schemas that are still to be converted.
+    /// Schemas with `$ref` or `allOf` that are still to be converted: rule, schema and path.
     left: VecDeque<(usize, Map<String, Value>, String)>,
     /// The rule for any value.
     value: Option<usize>,
@@ -231,7 +231,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Returns a call of the rule for a reference or combination, whose schema is converted later.
+    /// Returns a call of the rule for a schema with `$ref` or `allOf`. [`read`] converts the schema later.
     fn named(&mut self, schema: &Map<String, Value>, path: &str) -> Result<Expr> {
         self.copy_of(schema, path)?;
         let asserting: Map<String, Value> = schema
@@ -254,7 +254,7 @@ impl Reader<'_> {
         Ok(Expr::Rule(rule))
     }
 
-    /// Takes the budget for copying a schema.
+    /// Charges the budget for a copy of a schema.
     fn copy_of(&self, schema: &Map<String, Value>, path: &str) -> Result<()> {
         let each = schema.iter().try_for_each(|(key, value)| {
             self.budget.steps(key.len())?;
@@ -263,7 +263,8 @@ impl Reader<'_> {
         each.with_context(|| path.to_string())
     }
 
-    /// Resolves a reference or a combination.
+    /// Converts a schema with `$ref` or `allOf`: follows a `$ref` that stands alone, or combines all parts into one
+    /// schema.
     fn combined(&mut self, schema: &Map<String, Value>, path: &str) -> Result<Expr> {
         if let (1, Some(Value::String(reference))) = (schema.len(), schema.get("$ref")) {
             let target = self.target(reference, path)?.clone();
