@@ -6,8 +6,8 @@ use crate::quant::{Format, TensorType, formats, formats_list};
 /// Rows per panel, and the unit in which rows are divided among workers.
 pub(crate) const PANEL_ROWS: usize = 16;
 
-/// The most tokens that a function multiplies at once.
-pub(super) const MAX_TOKENS: usize = 8;
+/// The most tokens that a function multiplies at once: 16 under AMX, 8 elsewhere.
+pub(super) const MAX_TOKENS: usize = if cfg!(target_arch = "x86_64") { 16 } else { 8 };
 
 /// `tokens`, which the compiler rejects if it is more than [`MAX_TOKENS`].
 #[allow(dead_code)] // not every target has panels

@@ -8,6 +8,8 @@ mod edge;
 mod floats;
 mod products;
 mod recurrent;
+#[cfg(all(target_arch = "x86_64", target_os = "linux", not(memory_sanitizer)))]
+mod tiles;
 
 use std::{eprintln, string::String, vec, vec::Vec};
 

@@ -63,8 +63,8 @@ fn product(kernels: &Kernels, w: Matrix<'_>, x: &Acts<'_>, stride: usize) -> Vec
     out.to_vec()
 }
 
-/// Compares one matrix product of all tables.
-fn check_product(random: &mut Random, kind: TensorType, data: Data, rows: usize, cols: usize, tokens: usize) {
+/// Compares one matrix product of all tables, and of AMX.
+pub(super) fn check_product(random: &mut Random, kind: TensorType, data: Data, rows: usize, cols: usize, tokens: usize) {
     let form = Form::of(kind).unwrap();
     let skip = random.below(8);
     let bytes = random.weights(kind, data, rows, cols, skip);
@@ -75,7 +75,11 @@ fn check_product(random: &mut Random, kind: TensorType, data: Data, rows: usize,
     for out in want.chunks(stride).filter(|out| out.len() == stride) {
         assert!(out[rows..].iter().all(|&x| x == UNTOUCHED));
     }
-    for kernels in tables() {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux", not(memory_sanitizer)))]
+    let amx = super::tiles::table();
+    #[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(memory_sanitizer))))]
+    let amx = None;
+    for kernels in tables().into_iter().chain(amx) {
         let got = product(kernels, w, &x.acts(), stride);
         same(&got, &want, || {
             format!("{} {kind:?} {data:?}, {rows} rows, {cols} columns, {tokens} tokens", kernels.name)

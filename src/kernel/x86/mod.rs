@@ -1,4 +1,4 @@
-//! x86-64: AVX2 with FMA, AVX-VNNI, and AVX-512 with VNNI. Processors without AVX2 use the scalar kernels.
+//! x86-64: AVX2 with FMA, AVX-VNNI, AVX-512 with VNNI, and AMX. Processors without AVX2 use the scalar kernels.
 //!
 //! The byte products of x86 multiply unsigned by signed bytes, so weights stay unsigned codes. The contribution of the
 //! bias is subtracted with the help of the activations' sums. All of this is exact in integers. (AVX2 without VNNI
@@ -24,6 +24,7 @@ macro_rules! methods {
 }
 
 mod ahead;
+mod amx;
 mod avx2;
 mod avx512;
 mod bytes;
@@ -55,9 +56,14 @@ pub(super) fn available() -> impl Iterator<Item = &'static Kernels> {
     let leaf7 = avx2.then(|| (cpuid(7, 0), cpuid(7, 1)));
     let avx512 = has_avx512::get() && leaf7.is_some_and(|(leaf, _)| leaf.ecx >> 11 & 1 != 0);
     let vnni = leaf7.is_some_and(|(leaf, sub)| leaf.eax >= 1 && sub.eax >> 4 & 1 != 0);
-    [(avx512 && avx2, &AVX512), (vnni, &AVXVNNI), (avx2, &AVX2)]
+    [(avx512 && avx2 && amx::is_permitted(), &AMX), (avx512 && avx2, &AVX512), (vnni, &AVXVNNI), (avx2, &AVX2)]
         .into_iter()
         .filter_map(|(has, table)| has.then_some(table))
+}
+
+/// See [`Kernels::request_amx`].
+pub(super) fn request_amx() -> bool {
+    available().any(|kernels| kernels.name == AVX512.name) && amx::request()
 }
 
 /// Runs the CPUID instruction. `__cpuid_count` is unsafe in the minimum supported compiler version and safe in newer
@@ -72,11 +78,15 @@ fn cpuid(leaf: u32, sub_leaf: u32) -> CpuidResult {
 const OF_AVX2: Kernels = table!("avx2", avx2::Avx2, avx2_matmul, "avx2,fma,f16c");
 static AVX2: Kernels = OF_AVX2;
 static AVXVNNI: Kernels = Kernels { name: "avxvnni", matmul: avxvnni_matmul, ..OF_AVX2 };
-static AVX512: Kernels = table!("avx512", avx512::Avx512, avx512_matmul, "avx512dq,avx512bw,avx512vl,avx512vnni");
+/// The AVX-512 table, as a constant because [`AMX`] shares most of its functions.
+const OF_AVX512: Kernels = table!("avx512", avx512::Avx512, avx512_matmul, "avx512dq,avx512bw,avx512vl,avx512vnni");
+static AVX512: Kernels = OF_AVX512;
+pub(super) static AMX: Kernels = Kernels { name: "amx", matmul: amx_matmul, ..OF_AVX512 };
 
 formats_list!(choose avx2_matmul avx2_floats avx2_blocks);
 formats_list!(choose avxvnni_matmul avx2_floats avxvnni_blocks);
 formats_list!(choose avx512_matmul avx512_floats avx512_blocks);
+formats_list!(choose amx_matmul avx512_floats amx_blocks);
 
 /// Float weights, in tiles of 2 rows by 3 tokens.
 #[target_feature(enable = "avx2,fma,f16c")]
@@ -119,3 +129,21 @@ macro_rules! blocks {
 blocks!(avx2_blocks, "avx2,fma,f16c", Madd, 0 avx2, avx2, None);
 blocks!(avxvnni_blocks, "avx2,fma,f16c,avxvnni", Vnni, 0 avxvnni, avxvnni, None);
 blocks!(avx512_blocks, "avx512dq,avx512bw,avx512vl,avx512vnni", Vnni512, 4 avx512, avx512, panel::avx512_both::<F>());
+
+/// The matrix product of block formats under AMX. AVX-512 multiplies batches that do not fill a tile.
+unsafe fn amx_blocks<F: Format>(job: &mut Job<'_>) {
+    // SAFETY: the caller promises AVX-512 with VNNI and AMX; all functions are for format `F`, and read the panel that
+    // `pack::avx512` writes. Kernels do not panic.
+    unsafe {
+        if job.x.tokens < amx::TOKENS {
+            return avx512_blocks::<F>(job);
+        }
+        let panels = const { Panels { pack: pack::avx512::<F>, cost: 0, both: None, multiply: panel::amx::<F>() } };
+        let multiply = || quantized::prefill(job, F::BIAS, &panels);
+        if const { panel::amx_span::<F>() == 16 } {
+            amx::with_tiles::<16>(multiply);
+        } else {
+            amx::with_tiles::<32>(multiply);
+        }
+    }
+}

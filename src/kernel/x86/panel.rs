@@ -34,6 +34,7 @@ enum Selection {
     Second,
 }
 
+mod amx;
 mod avx512;
 
 /// Prefetches the outputs of the next tokens, a line of each, because the hardware prefetcher does not follow their
@@ -331,3 +332,9 @@ pub(super) const fn avx512<F: Format>() -> &'static [Multiply] {
 pub(super) const fn avx512_both<F: Format>() -> Option<PackAndMultiply> {
     avx512::both::<F>()
 }
+
+/// The functions for a format under AMX.
+pub(super) const fn amx<F: Format>() -> &'static [Multiply] {
+    amx::of::<F>()
+}
+pub(super) use amx::span as amx_span;

@@ -7,9 +7,12 @@ use super::super::ahead::Ahead;
 use super::super::pack::{self, BlockLayout, CODES, LINE, chunk_size};
 use super::super::products::{fits_i16, words_by, words512};
 use super::prefetch;
-use crate::kernel::panel::{MAX_TOKENS, functions, scales};
+use crate::kernel::panel::{functions, scales};
 use crate::kernel::quantized::{Multiply, Pack, PackAndMultiply, Tile, further};
 use crate::quant::Format;
+
+/// The most tokens that a function multiplies at once.
+const TOKENS: usize = 8;
 
 /// The functions for a format. Their first argument is true if a group's sum of products fits an i16.
 pub const fn of<F: Format>() -> &'static [Multiply] {
@@ -37,15 +40,15 @@ unsafe fn products<const T: usize, const STEPS: usize>(sums: &mut [__m512i; T], 
 /// `acc + sum * w * x`.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn add(acc: __m512, w: __m512, x: f32, sum: __m512i) -> __m512 {
+pub(super) fn add(acc: __m512, w: __m512, x: f32, sum: __m512i) -> __m512 {
     _mm512_fmadd_ps(_mm512_mul_ps(w, _mm512_set1_ps(x)), _mm512_cvtepi32_ps(sum), acc)
 }
 
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
-unsafe fn chunks<const SHORT: bool, const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
+pub(super) unsafe fn chunks<const SHORT: bool, const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
     // SAFETY: the caller promises the same.
     unsafe {
-        if T == MAX_TOKENS && tile.ahead.is_empty() {
+        if T == TOKENS && tile.ahead.is_empty() {
             chunks_of::<_, T, SCALES, false>(&Packed, tile);
         } else {
             chunks_of::<_, T, SCALES, true>(&Packed, tile);
@@ -58,18 +61,18 @@ pub const fn both<F: Format>() -> Option<PackAndMultiply> {
     if const { F::ELEMENTS == 256 } {
         None
     } else if const { F::M.is_some() } {
-        Some((MAX_TOKENS, packing::<F, { scales::MINIMUM }>))
+        Some((TOKENS, packing::<F, { scales::MINIMUM }>))
     } else if const { F::FLOAT_GROUPS } {
-        Some((MAX_TOKENS, packing::<F, { scales::HALVES }>))
+        Some((TOKENS, packing::<F, { scales::HALVES }>))
     } else {
-        Some((MAX_TOKENS, packing::<F, { scales::ONE }>))
+        Some((TOKENS, packing::<F, { scales::ONE }>))
     }
 }
 
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 unsafe fn packing<F: Format, const SCALES: u8>(pack: &Pack<'_>, tile: &Tile<'_>) {
     // SAFETY: the caller promises the same.
-    unsafe { chunks_of::<_, MAX_TOKENS, SCALES, true>(&Packing::<F>(pack, PhantomData), tile) }
+    unsafe { chunks_of::<_, TOKENS, SCALES, true>(&Packing::<F>(pack, PhantomData), tile) }
 }
 
 /// A source of a panel's chunks.
@@ -203,10 +206,10 @@ unsafe fn chunks_of<S: Source, const T: usize, const SCALES: u8, const AHEAD: bo
 }
 
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
-unsafe fn blocks<const SHORT: bool, const T: usize, const GROUP: usize, const MINIMUMS: bool>(tile: &Tile<'_>) {
+pub(super) unsafe fn blocks<const SHORT: bool, const T: usize, const GROUP: usize, const MINIMUMS: bool>(tile: &Tile<'_>) {
     // SAFETY: the caller promises the same.
     unsafe {
-        if T == MAX_TOKENS && tile.ahead.is_empty() {
+        if T == TOKENS && tile.ahead.is_empty() {
             blocks_of::<SHORT, T, GROUP, MINIMUMS, false>(tile);
         } else {
             blocks_of::<SHORT, T, GROUP, MINIMUMS, true>(tile);
