@@ -56,6 +56,7 @@ impl fmt::Display for Case {
 }
 
 fn cases() -> Vec<Case> {
+    Kernels::request_amx();
     let all = |kind| Kernels::available().map(move |kernels| Case { kind, kernels });
     types().flat_map(all).collect()
 }

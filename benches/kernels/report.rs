@@ -21,6 +21,7 @@ struct Row {
 }
 
 pub fn run(file: &str) {
+    Kernels::request_amx();
     let tables: Vec<_> = Kernels::available().filter(|kernels| kernels.name != "scalar").collect();
     let titles: Vec<_> =
         tables.iter().flat_map(|table| TOKENS.map(|tokens| format!("{} x{tokens}", table.name))).collect();

@@ -82,6 +82,7 @@ fn files() -> Vec<PathBuf> {
 
 #[test]
 fn every_fixture_every_way() {
+    Kernels::request_amx();
     println!("{:?}", Kernels::available().map(|kernels| kernels.name).collect::<Vec<_>>());
     let files = files();
     let next = AtomicUsize::new(0);

@@ -64,7 +64,14 @@ fn product(kernels: &Kernels, w: Matrix<'_>, x: &Acts<'_>, stride: usize) -> Vec
 }
 
 /// Compares one matrix product of all tables, and of AMX.
-pub(super) fn check_product(random: &mut Random, kind: TensorType, data: Data, rows: usize, cols: usize, tokens: usize) {
+pub(super) fn check_product(
+    random: &mut Random,
+    kind: TensorType,
+    data: Data,
+    rows: usize,
+    cols: usize,
+    tokens: usize,
+) {
     let form = Form::of(kind).unwrap();
     let skip = random.below(8);
     let bytes = random.weights(kind, data, rows, cols, skip);

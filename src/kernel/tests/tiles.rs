@@ -258,7 +258,8 @@ fn products() {
                     let (mut random, (_, before)) = (Random(kind as u64 + 71), state());
                     for tokens in 1..=40 {
                         let data = DATA[tokens % 3];
-                        let (rows, blocks) = (1 + random.below(40), 1 + random.below(if kind.block().0 < 256 { 9 } else { 3 }));
+                        let (rows, blocks) =
+                            (1 + random.below(40), 1 + random.below(if kind.block().0 < 256 { 9 } else { 3 }));
                         check_product(&mut random, kind, data, rows, kind.block().0 * blocks, tokens);
                     }
                     let (is_configured, after) = state();

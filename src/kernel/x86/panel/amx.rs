@@ -1,14 +1,14 @@
 //! Prefill with 16 rows by 16 tokens in a tile of Intel AMX. A panel is the same as for AVX-512: the codes of a group
 //! are a tile. AVX-512 multiplies the sums by scales, and multiplies the last tokens of a batch.
 
+use core::arch::asm;
 use core::arch::x86_64::*;
 
 use super::super::ahead::Ahead;
 use super::super::amx::{Scratch, TOKENS};
 use super::super::pack::{BlockLayout, CODES, LINE, chunk_size};
 use super::super::products::{fits_i16, words_by, words512};
-use super::avx512::{self, add};
-use super::prefetch;
+use super::{avx512, prefetch};
 use crate::kernel::panel::{functions, scales};
 use crate::kernel::quantized::{Multiply, Tile};
 use crate::quant::Format;
@@ -28,21 +28,48 @@ pub const fn of<F: Format>() -> &'static [Multiply] {
     }
 }
 
-/// Pointers to a value of each of 16 tokens. Four are stored, because 16 would not fit in registers.
-struct Each<T> {
-    fourth: [*const T; TOKENS / 4],
-    stride: usize,
+/// `acc + sum * w * x`. In this form of the instruction `acc` stays in its register; the compiler chooses others, copies
+/// all accumulators in every group, and keeps some in memory.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn add(mut acc: __m512, w: __m512, x: f32, sum: __m512i) -> __m512 {
+    let (w, sum) = (_mm512_mul_ps(w, _mm512_set1_ps(x)), _mm512_cvtepi32_ps(sum));
+    // SAFETY: uses registers.
+    unsafe {
+        asm!("vfmadd231ps {}, {}, {}", inout(zmm_reg) acc, in(zmm_reg) w, in(zmm_reg) sum, options(pure, nomem, nostack))
+    };
+    acc
 }
 
-impl<T> Each<T> {
-    #[inline(always)]
-    fn new(first: *const T, stride: usize) -> Self {
-        Self { fourth: core::array::from_fn(|i| first.wrapping_add(i * 4 * stride)), stride }
-    }
-    #[inline(always)]
-    fn at(&self, t: usize, i: usize) -> *const T {
-        self.fourth[t / 4].wrapping_add(t % 4 * self.stride + i)
-    }
+/// Returns `offset` and adds `stride` to it. Also a compiler barrier: otherwise the compiler would compute the offsets of
+/// all tokens beforehand and load the operands of all tokens at once, and run out of registers.
+#[inline(always)]
+fn next(offset: &mut usize, stride: usize) -> usize {
+    let at = *offset;
+    // SAFETY: adds two registers.
+    unsafe { asm!("add {}, {}", inout(reg) *offset, in(reg) stride, options(nostack)) };
+    at
+}
+
+/// Runs an expression for each token `t`, whose values are at byte `at` of an array: `stride` bytes after the token
+/// before. A loop would not be unrolled, and its accumulators would be in memory.
+macro_rules! each {
+    ($t:ident, ($at:ident, $first:expr, $stride:expr), $body:expr) => {{
+        let (mut offset, stride): (usize, usize) = ($first, $stride);
+        each!($t, {
+            let $at = next(&mut offset, stride);
+            $body;
+        });
+    }};
+    ($t:ident, $body:expr) => {
+        each!(@ $t, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
+    };
+    (@ $t:ident, $body:expr, $($n:literal)*) => {{
+        $(
+            let $t = $n;
+            $body;
+        )*
+    }};
 }
 
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
@@ -53,10 +80,7 @@ unsafe fn chunks<const SHORT: bool, const T: usize, const SCALES: u8>(tile: &Til
             return avx512::chunks::<SHORT, T, SCALES>(tile);
         }
         prefetch::<T>(tile);
-        let [d] = tile.d::<1>(32);
-        let [sums] = tile.sums::<1>();
-        let [q] = tile.q::<1>();
-        let (d, sums) = (Each::new(d, tile.cols / 32), Each::new(sums, tile.cols / 16));
+        let ([q], [d], [sums]) = (tile.q::<1>(), tile.d::<1>(32), tile.sums::<1>());
         let size = chunk_size(if SCALES == scales::ONE { 1 } else { 2 });
         let halves = if SCALES == scales::HALVES { 2 } else { 1 };
         let groups = tile.cols / 32 * halves;
@@ -81,21 +105,21 @@ unsafe fn chunks<const SHORT: bool, const T: usize, const SCALES: u8>(tile: &Til
             let b = g / halves;
             let floats = |line: usize| _mm512_loadu_ps(tile.panel.add(b * size + CODES + line * LINE).cast());
             let (scale, less) = (floats(g % halves), less[g % halves]);
-            for (t, acc) in acc.iter_mut().enumerate() {
-                let d = *d.at(t, b);
-                let of = |to, factors| words_by(to, factors, sums.at(t, b * 2));
+            let minimum = if SCALES == scales::MINIMUM { floats(1) } else { scale };
+            // A scale has as many bytes as two sums.
+            each!(t, (at, b * 4, tile.cols / 8), {
+                let d = *d.byte_add(at);
+                let of = |to, factors| words_by(to, factors, sums.byte_add(at));
                 let sum = scratch.token(g, t);
                 if SCALES == scales::MINIMUM {
-                    *acc = add(*acc, scale, d, sum);
-                    *acc = add(*acc, floats(1), d, of(zero, one));
+                    acc[t] = add(acc[t], scale, d, sum);
+                    acc[t] = add(acc[t], minimum, d, of(zero, one));
                 } else {
-                    *acc = add(*acc, scale, d, of(sum, less));
+                    acc[t] = add(acc[t], scale, d, of(sum, less));
                 }
-            }
+            });
         }
-        for (out, acc) in tile.out::<TOKENS>().into_iter().zip(acc) {
-            _mm512_storeu_ps(out, acc);
-        }
+        each!(t, _mm512_storeu_ps(tile.out.add(t * tile.stride), acc[t]));
     }
 }
 
@@ -108,10 +132,7 @@ unsafe fn blocks<const SHORT: bool, const T: usize, const GROUP: usize, const MI
         }
         prefetch::<T>(tile);
         let layout = const { BlockLayout::of(GROUP, MINIMUMS) };
-        let [d] = tile.d::<1>(256);
-        let [sums] = tile.sums::<1>();
-        let [q] = tile.q::<1>();
-        let (d, sums) = (Each::new(d, tile.cols / 256), Each::new(sums, tile.cols / 16));
+        let ([q], [d], [sums]) = (tile.q::<1>(), tile.d::<1>(256), tile.sums::<1>());
         let (groups, per_block) = (tile.cols / GROUP, 256 / GROUP);
         let mut ahead = Ahead::new(tile.ahead, groups);
         let mut scratch = Scratch::new();
@@ -127,9 +148,9 @@ unsafe fn blocks<const SHORT: bool, const T: usize, const GROUP: usize, const MI
                 let mut total = [_mm512_setzero_si512(); TOKENS];
                 for p in 0..8 {
                     let w = _mm512_loadu_si512(w.add(layout.pairs + p * LINE).cast());
-                    for (t, total) in total.iter_mut().enumerate() {
-                        *total = words_by(*total, w, sums.at(t, b * 16 + p * 2));
-                    }
+                    each!(t, (at, (b * 8 + p) * 4, tile.cols / 8), {
+                        total[t] = words_by(total[t], w, sums.byte_add(at));
+                    });
                 }
                 total
             };
@@ -143,28 +164,24 @@ unsafe fn blocks<const SHORT: bool, const T: usize, const GROUP: usize, const MI
                 let scale = _mm512_loadu_si512(w.add(BlockLayout::SCALES + group * LINE).cast());
                 // See `avx512::blocks`.
                 let scale = if SHORT { _mm512_maskz_mov_epi16(0x5555_5555, scale) } else { scale };
-                for (t, total) in total.iter_mut().enumerate() {
+                each!(t, {
                     let sums = scratch.token(g, t);
-                    *total = if SHORT {
-                        words512(*total, sums, scale)
+                    total[t] = if SHORT {
+                        words512(total[t], sums, scale)
                     } else {
-                        _mm512_add_epi32(*total, _mm512_mullo_epi32(sums, scale))
+                        _mm512_add_epi32(total[t], _mm512_mullo_epi32(sums, scale))
                     };
-                }
+                });
             }
             let mut finish = |line: usize, total: [__m512i; TOKENS]| {
                 let scale = _mm512_loadu_ps(w.add(line).cast());
-                for (t, (acc, total)) in acc.iter_mut().zip(total).enumerate() {
-                    *acc = add(*acc, scale, *d.at(t, b), total);
-                }
+                each!(t, (at, b * 4, tile.cols / 64), acc[t] = add(acc[t], scale, *d.byte_add(at), total[t]));
             };
             finish(layout.d, total);
             if MINIMUMS {
                 finish(layout.m, pairs());
             }
         }
-        for (out, acc) in tile.out::<TOKENS>().into_iter().zip(acc) {
-            _mm512_storeu_ps(out, acc);
-        }
+        each!(t, _mm512_storeu_ps(tile.out.add(t * tile.stride), acc[t]));
     }
 }

@@ -40,7 +40,7 @@ unsafe fn products<const T: usize, const STEPS: usize>(sums: &mut [__m512i; T], 
 /// `acc + sum * w * x`.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) fn add(acc: __m512, w: __m512, x: f32, sum: __m512i) -> __m512 {
+fn add(acc: __m512, w: __m512, x: f32, sum: __m512i) -> __m512 {
     _mm512_fmadd_ps(_mm512_mul_ps(w, _mm512_set1_ps(x)), _mm512_cvtepi32_ps(sum), acc)
 }
 
@@ -206,7 +206,9 @@ unsafe fn chunks_of<S: Source, const T: usize, const SCALES: u8, const AHEAD: bo
 }
 
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
-pub(super) unsafe fn blocks<const SHORT: bool, const T: usize, const GROUP: usize, const MINIMUMS: bool>(tile: &Tile<'_>) {
+pub(super) unsafe fn blocks<const SHORT: bool, const T: usize, const GROUP: usize, const MINIMUMS: bool>(
+    tile: &Tile<'_>,
+) {
     // SAFETY: the caller promises the same.
     unsafe {
         if T == TOKENS && tile.ahead.is_empty() {
