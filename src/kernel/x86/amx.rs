@@ -157,7 +157,7 @@ impl Scratch {
                 }
             };
         }
-        if g % 2 == 0 {
+        if g.is_multiple_of(2) {
             multiply!("tmm0" "tmm2" "tmm4");
         } else {
             multiply!("tmm1" "tmm3" "tmm5");

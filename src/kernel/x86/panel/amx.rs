@@ -173,13 +173,16 @@ unsafe fn blocks<const SHORT: bool, const T: usize, const GROUP: usize, const MI
                     };
                 });
             }
-            let mut finish = |line: usize, total: [__m512i; TOKENS]| {
-                let scale = _mm512_loadu_ps(w.add(line).cast());
-                each!(t, (at, b * 4, tile.cols / 64), acc[t] = add(acc[t], scale, *d.byte_add(at), total[t]));
-            };
-            finish(layout.d, total);
+            // A macro, because a closure is not inlined and would get the accumulators in memory.
+            macro_rules! finish {
+                ($line:expr, $total:expr) => {{
+                    let (scale, total) = (_mm512_loadu_ps(w.add($line).cast()), $total);
+                    each!(t, (at, b * 4, tile.cols / 64), acc[t] = add(acc[t], scale, *d.byte_add(at), total[t]));
+                }};
+            }
+            finish!(layout.d, total);
             if MINIMUMS {
-                finish(layout.m, pairs());
+                finish!(layout.m, pairs());
             }
         }
         each!(t, _mm512_storeu_ps(tile.out.add(t * tile.stride), acc[t]));
