@@ -222,7 +222,8 @@ impl Kernels {
     /// well. It refuses if an alternate signal stack is too small for such a frame
     /// ([documentation](https://docs.kernel.org/arch/x86/xstate.html)). On other systems the result is false.
     ///
-    /// The bits are those of all other tables. The speed of `amx` has not been measured yet.
+    /// The bits are those of all other tables. They were tested by emulation, not yet on a processor with AMX, and the
+    /// speed of `amx` has not been measured. `by_name("avx512")` avoids it.
     pub fn request_amx() -> bool {
         #[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(memory_sanitizer)))]
         return x86::request_amx();

@@ -1,7 +1,7 @@
 //! Intel AMX: the permission to use its tiles, their configuration, and the product of two tiles.
 //!
-//! A tile register has up to 16 rows of 64 bytes. The instructions are described in Intel's *Software Developer's
-//! Manual*, volume 1, chapter 18, and in volume 2 (`LDTILECFG`, `TILELOADD`, `TDPBSUD`, `TILESTORED`).
+//! A tile register has up to 16 rows of 64 bytes. Intel's *Software Developer's Manual* describes tiles in volume 1
+//! ("Programming with Intel AMX"), and the instructions in volume 2.
 
 use core::arch::asm;
 use core::arch::x86_64::*;
