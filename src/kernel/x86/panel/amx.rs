@@ -72,6 +72,12 @@ macro_rules! each {
     }};
 }
 
+/// The chunk of group `g`, and which half of the chunk it is if there are two.
+#[inline(always)]
+fn place<const SCALES: u8>(g: usize) -> (usize, usize) {
+    if SCALES == scales::HALVES { (g / 2, g % 2) } else { (g, 0) }
+}
+
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 unsafe fn chunks<const SHORT: bool, const T: usize, const SCALES: u8>(tile: &Tile<'_>) {
     // SAFETY: the caller promises AVX-512 with VNNI, and tiles; the tile has a packed panel and `T` tokens.
@@ -82,13 +88,13 @@ unsafe fn chunks<const SHORT: bool, const T: usize, const SCALES: u8>(tile: &Til
         prefetch::<T>(tile);
         let ([q], [d], [sums]) = (tile.q::<1>(), tile.d::<1>(32), tile.sums::<1>());
         let size = chunk_size(if SCALES == scales::ONE { 1 } else { 2 });
-        let halves = if SCALES == scales::HALVES { 2 } else { 1 };
-        let groups = tile.cols / 32 * halves;
+        let span = if SCALES == scales::HALVES { 16 } else { 32 };
+        let groups = if SCALES == scales::HALVES { tile.cols / 16 } else { tile.cols / 32 };
         let mut ahead = Ahead::new(tile.ahead, groups);
         let mut scratch = Scratch::new();
         let multiply = |scratch: &mut Scratch, g: usize| {
-            let w = tile.panel.add(g / halves * size + g % halves * (CODES / 2));
-            scratch.multiply(g, w, q.add(g * (32 / halves)), tile.cols);
+            let (b, half) = place::<SCALES>(g);
+            scratch.multiply(g, tile.panel.add(b * size + half * (CODES / 2)), q.add(g * span), tile.cols);
         };
         // Factors on two sums of activations, which subtract the bias of both halves or of one.
         let less = -i16::from(tile.bias);
@@ -102,9 +108,9 @@ unsafe fn chunks<const SHORT: bool, const T: usize, const SCALES: u8>(tile: &Til
             if g + 1 < groups {
                 multiply(&mut scratch, g + 1);
             }
-            let b = g / halves;
+            let (b, half) = place::<SCALES>(g);
             let floats = |line: usize| _mm512_loadu_ps(tile.panel.add(b * size + CODES + line * LINE).cast());
-            let (scale, less) = (floats(g % halves), less[g % halves]);
+            let (scale, less) = (floats(half), if half == 0 { less[0] } else { less[1] });
             let minimum = if SCALES == scales::MINIMUM { floats(1) } else { scale };
             // A scale has as many bytes as two sums.
             each!(t, (at, b * 4, tile.cols / 8), {
@@ -137,7 +143,9 @@ unsafe fn blocks<const SHORT: bool, const T: usize, const GROUP: usize, const MI
         let mut ahead = Ahead::new(tile.ahead, groups);
         let mut scratch = Scratch::new();
         let multiply = |scratch: &mut Scratch, g: usize| {
-            let w = tile.panel.add(g / per_block * layout.size + g % per_block * (GROUP / 4 * LINE));
+            // Constant divisors: a captured variable might be 0 for the compiler, if it does not inline the closure.
+            let (b, group) = (g / (256 / GROUP), g % (256 / GROUP));
+            let w = tile.panel.add(b * layout.size + group * (GROUP / 4 * LINE));
             scratch.multiply(g, w, q.add(g * GROUP), tile.cols);
         };
         let mut acc = [_mm512_setzero_ps(); TOKENS];
