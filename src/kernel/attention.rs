@@ -217,9 +217,9 @@ impl<S: Isa, K: Keys, E: Values, const R: usize, const N: usize> Work<S> for Row
             let tiles = tiles.block(block);
             let mut weights = [const { MaybeUninit::<[f32; BLOCK]>::uninit() }; R];
             // (Loops, because `map` of an array compiles slowly.)
-            for ((seen, at), weights) in seen.iter_mut().zip(&mut at).zip(&mut weights) {
-                *seen = seen.clip(block * BLOCK, BLOCK);
-                *at = weights.as_mut_ptr().cast::<f32>();
+            for (r, weights) in weights.iter_mut().enumerate() {
+                seen[r] = seen[r].clip(block * BLOCK, BLOCK);
+                at[r] = weights.as_mut_ptr().cast::<f32>();
             }
             // SAFETY: the tiles are whole tiles of the head, and the layout's offsets stay inside a tile; each query
             // has `dim` elements; `sums` has R rows. `multiply` writes the scores of every tile that a row attends to,
