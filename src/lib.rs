@@ -64,7 +64,7 @@
 //! |---|---|
 //! | `families` | all families of models. Each has its own feature: see [Supported models](guide::what_works) |
 //! | `experts` | mixture of experts, in families that support it |
-//! | `half-floats`; `q8_0`, `q4_k`, `iq4_xs` and so on, by the names of block formats; `q8_groups` | types of weights (F32 is always enabled) |
+//! | `half-floats`, `q8_groups`, and a feature for each block format with its name in lower case (`q8_0`, `q4_k`, `iq4_xs`) | types of weights (F32 is always enabled) |
 //! | `lenient` | files of any converter: ignores keys without effect, and reads other layouts of the same tensors |
 //! | `verify` | [`Gguf::verify`]: compares tensor data with hashes in the file |
 //! | `split` | [`Gguf::parse_split`]: models in several slices |

@@ -30,10 +30,15 @@ pub use pool::{Cores, Pool};
 ///
 /// struct Threads(usize);
 ///
-/// impl Workers for Threads { fn count(&self) -> usize { self.0 }
+/// impl Workers for Threads {
+///     fn count(&self) -> usize {
+///         self.0
+///     }
 ///
-/// fn run(&self, job: &(dyn Fn() + Sync)) { std::thread::scope(|scope| (0..self.0).for_each(|_|
-/// drop(scope.spawn(job)))); } }
+///     fn run(&self, job: &(dyn Fn() + Sync)) {
+///         std::thread::scope(|scope| (0..self.0).for_each(|_| drop(scope.spawn(job))));
+///     }
+/// }
 /// # use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// # let calls = AtomicUsize::new(0);
 /// # Threads(3).run(&|| drop(calls.fetch_add(1, Relaxed)));

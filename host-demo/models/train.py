@@ -364,7 +364,7 @@ def options(doc, out):
     its.add_argument("--threads", type=int, default=1)
     its.add_argument("--seed", type=int, default=1)
     its.add_argument("--from", type=Path, dest="old", help="continue from this file's weights")
-    its.add_argument("--arenite", type=Path, help="path of `arenite`: every 200 steps the model tells stories, and plots that it fails become more frequent")
+    its.add_argument("--arenite", type=Path, help="path of `arenite`: every 200 steps the model tells stories, and plots that it gets wrong become more frequent")
     its.add_argument("--state", type=Path, help="training state, written every 100 steps; if the file exists, training continues from it")
     its.add_argument("--out", type=Path, default=Path(__file__).parent / out)
     return its

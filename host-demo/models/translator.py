@@ -208,7 +208,7 @@ def train_tokenizer(pairs, path):
 
 
 def source_ids(tokenizer, english, rng):
-    """Tokenizes half of the sentences with BPE dropout, and replaces a few tokens by the unknown token."""
+    """Tokenizes a sentence, in half of the calls with BPE dropout, and replaces 3 % of its tokens by the unknown token."""
     tokenizer.model.dropout = 0.1 if rng.random() < 0.5 else None
     ids = tokenizer.encode(english).ids
     tokenizer.model.dropout = None

@@ -82,7 +82,7 @@ const MIB: usize = 1024 * KIB;
 pub const STACK: usize = 16 * KIB;
 /// RAM reserved for the program's own statics.
 pub const STATICS: usize = KIB;
-/// Reports mark a board as tight if it has fewer bytes of RAM or flash than this to spare.
+/// A board is reported as tight if fewer bytes of RAM or flash than this are left.
 pub const TIGHT: usize = 8 * KIB;
 
 const fn board(name: &'static str, chip: &'static str, flash: usize, ram: &'static [usize]) -> Board {

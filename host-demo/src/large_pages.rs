@@ -22,8 +22,8 @@ const LARGE: usize = 2 << 20;
 const SMALLEST: usize = 4 << 10;
 /// Number of bytes that are copied at a time.
 const CHUNK: usize = 16 * LARGE;
-/// The copy in the background starts when the number of the file's pages in the page cache has not grown for this time. The
-/// first wait is this time for every [`BYTES_PER_DELAY`], so that a run of 16 tokens ends before the copy starts.
+/// The copy in the background starts when the number of the file's pages in the page cache has not grown for this time.
+/// The first wait is this time for every [`BYTES_PER_DELAY`], so that a run of 16 tokens ends before the copy starts.
 const DELAY: Duration = Duration::from_millis(400);
 const BYTES_PER_DELAY: usize = 256 << 20;
 

@@ -78,7 +78,6 @@ use commands::Cli;
 pub fn main() -> ExitCode {
     faults::prepare();
     interrupt::prepare();
-    arenite::Kernels::request_amx(); // before any kernels are selected
     let typed = match cli::llama::understand(std::env::args_os()) {
         Ok(typed) => typed,
         Err(wrong) => return output::usage(&wrong),

@@ -50,6 +50,8 @@ pub fn kernels(isa: &str) -> Result<&'static Kernels> {
     if isa == "auto" {
         return Ok(Kernels::detect());
     }
+    // `auto` does not use AMX, because its speed has not been measured.
+    Kernels::request_amx();
     Kernels::by_name(isa).ok_or_else(|| {
         let names: Vec<_> = Kernels::available().map(|kernels| kernels.name).collect();
         anyhow!("--isa {isa} is not available on this machine; give auto or one of: {}", names.join(", "))
@@ -118,7 +120,7 @@ pub fn must_continue(model: &Model<'_>) -> Result<(), Error> {
 
 /// Returns the data type of the KV cache: the user's choice, otherwise f16. For llama2.c models the default is f32, as
 /// in llama2.c's own programs. For encoders it is f32, too: their cache holds only one text, so f16 would save little
-/// memory.
+/// memory and cost accuracy.
 pub fn kv(choice: Option<KvType>, gguf: &Gguf<'_>) -> KvType {
     let is_encoder = || Spec::read(gguf).is_ok_and(|spec| !spec.has_head());
     choice.unwrap_or(if gguf.get(llama2c::VERSION).is_some() || is_encoder() { KvType::F32 } else { KvType::F16 })

@@ -217,7 +217,7 @@ pub struct Tensors<'a> {
     reader: Reader<'a>,
     /// The current piece.
     data: &'a [u8],
-    /// First byte of its tensor data; 0 until the directory of a later piece has been walked.
+    /// First byte of its tensor data; in a later piece 0 until the piece's directory has been walked.
     data_at: usize,
     /// Entries left in its directory.
     left: u64,

@@ -189,7 +189,7 @@ fn scalar_floats<W: float::Weight>(job: &mut Job<'_>) {
 use dot::matmul as scalar_blocks;
 
 impl Kernels {
-    /// All tables that this machine can run, the fastest first.
+    /// All tables that this machine can run, the fastest first. After [`request_amx`](Self::request_amx) `amx` is the first.
     pub fn available() -> impl Iterator<Item = &'static Kernels> {
         #[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(memory_sanitizer)))]
         let simd = x86::available();
@@ -215,11 +215,12 @@ impl Kernels {
 
     /// Asks the operating system for the permission to use the tile registers of Intel AMX. Returns true if the
     /// processor has them (AMX-INT8, beside AVX-512 with VNNI) and the process now has the permission: then `amx` is the
-    /// first of the [available](Self::available) tables. It multiplies passes of 16 and more tokens by block formats.
+    /// first of the [available](Self::available) tables. It uses tiles for passes of 16 or more tokens with weights in
+    /// block formats, and AVX-512 for all others.
     ///
     /// Without this call the crate neither asks nor uses tiles. Call it once, at the start of the program. Linux
-    /// requires the permission because the state of a thread that uses tiles is 8 KB larger, in frames of signals as
-    /// well. It refuses if an alternate signal stack is too small for such a frame
+    /// requires the permission because the state of a thread that uses tiles is 8 KB larger, also in the frames of
+    /// signals. Linux refuses if an alternate signal stack is too small for such a frame
     /// ([documentation](https://docs.kernel.org/arch/x86/xstate.html)). On other systems the result is false.
     ///
     /// The bits are those of all other tables. They were tested by emulation, not yet on a processor with AMX, and the
@@ -231,7 +232,7 @@ impl Kernels {
         false
     }
 
-    /// The fastest table that this machine can run.
+    /// The first of the [available](Self::available) tables.
     pub fn detect() -> &'static Kernels {
         Self::available().next().unwrap_or(&SCALAR)
     }

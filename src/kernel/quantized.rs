@@ -147,10 +147,10 @@ pub(super) unsafe fn further<const T: usize>(mut q: [*const i8; T], by: usize) -
     q
 }
 
-/// A number of tokens, at most [`MAX_TOKENS`], and the function that multiplies so many at once.
+/// A number of tokens, at most [`MAX_TOKENS`], and the function that multiplies that many at once.
 pub(super) type Multiply = (usize, unsafe fn(&Tile<'_>));
 
-/// A number of tokens, and the function that packs while it multiplies so many, so that neither waits for the other.
+/// A number of tokens, and the function that packs while it multiplies that many, so that neither waits for the other.
 pub(super) type PackAndMultiply = (usize, unsafe fn(&Pack<'_>, &Tile<'_>));
 
 /// Number of tokens at the end of a batch that prefetch the next panel. This is early enough, and prefetching slows

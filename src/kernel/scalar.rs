@@ -99,17 +99,18 @@ pub(super) struct Portable;
 
 // SAFETY: computes what the default methods do.
 unsafe impl Unit for Portable {
-    // Separate functions on computers, where every kernel is compiled for scalars as well, to shorten compile time.
-    #[cfg_attr(target_pointer_width = "64", inline(never))]
-    #[cfg_attr(not(target_pointer_width = "64"), inline(always))]
+    // Separate functions on targets with other kernels. There the scalar kernels are a reference, and inlining would lengthen
+    // compile time.
+    #[cfg_attr(any(target_arch = "x86_64", target_arch = "aarch64"), inline(never))]
+    #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), inline(always))]
     fn fma_lanes(mut a: [f32; 16], b: [f32; 16], c: [f32; 16]) -> [f32; 16] {
         for ((a, b), c) in a.iter_mut().zip(b).zip(c) {
             *a = Self::fma(*a, b, c);
         }
         a
     }
-    #[cfg_attr(target_pointer_width = "64", inline(never))]
-    #[cfg_attr(not(target_pointer_width = "64"), inline(always))]
+    #[cfg_attr(any(target_arch = "x86_64", target_arch = "aarch64"), inline(never))]
+    #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), inline(always))]
     fn exp(x: &mut [f32; 16], less: f32) {
         *x = super::lanes::exp(Scalar::<Self>::HERE, Array::new(x.map(|x| x - less))).0;
     }
@@ -169,8 +170,8 @@ unsafe impl<U: Unit> Isa for Scalar<U> {
     }
     #[inline(always)]
     fn apart<W: Work<Self>>(self, work: W) {
-        #[cfg_attr(target_pointer_width = "64", inline(never))]
-        #[cfg_attr(not(target_pointer_width = "64"), inline(always))]
+        #[cfg_attr(any(target_arch = "x86_64", target_arch = "aarch64"), inline(never))]
+        #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), inline(always))]
         fn apart<S, W: Work<S>>(s: S, work: W) {
             work.run(s);
         }

@@ -69,7 +69,7 @@ pub enum RecurrentKind {
     Rwkv7,
     /// [RWKV-6](https://arxiv.org/abs/2404.05892).
     Rwkv6,
-    /// [Gated linear attention](https://arxiv.org/abs/2312.06635) with the inputs of RWKV-6 (QRWKV).
+    /// [Gated linear attention](https://arxiv.org/abs/2312.06635) with the projections of RWKV-6 (QRWKV).
     Qrwkv6,
     /// [Kimi delta attention](https://arxiv.org/abs/2510.26692).
     KimiDelta,

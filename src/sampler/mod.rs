@@ -62,7 +62,8 @@ impl Link {
     /// All steps, in llama.cpp's order.
     pub const ALL: [Self; 5] = [Self::TopK, Self::Typical, Self::TopP, Self::MinP, Self::Temperature];
 
-    /// The steps as a value for [`Params::order`].
+    /// The steps as a value for [`Params::order`]. Steps after the first five are ignored; without repetitions there are no
+    /// more.
     ///
     /// ```
     /// use arenite::sampler::{Link, Params};
@@ -156,7 +157,7 @@ impl Params {
         if is_off { 0 } else { self.repeat_last_n as usize }
     }
 
-    /// True if the step removes tokens from a vocabulary of `vocab`.
+    /// True if the step can remove tokens from a vocabulary of `vocab`.
     const fn filters(&self, link: Link, vocab: usize) -> bool {
         match link {
             Link::TopK => self.top_k > 0 && (self.top_k as usize) < vocab,

@@ -127,7 +127,7 @@ impl<'w> LogMel<'w> {
         while self.frames < Self::frames(self.window) {
             let mirrored = self.filled.checked_sub(back).and_then(|i| self.buffer.get(i)).copied();
             self.take(mirrored.unwrap_or(0.0), features);
-            // The next mirrored sample is one earlier, and the end is one later.
+            // The next mirrored sample is one earlier, and the end is one later. (If `take` shifts the buffer, it shifts both.)
             back += 2;
         }
         self.restart();

@@ -38,8 +38,8 @@ impl Fragment<'_, '_, '_, '_> {
         if end.saturating_sub(start) > self.index.longest() {
             return None;
         }
-        // User-defined tokens were cut out of the text before, except those that are only found as whole words. These
-        // are skipped here.
+        // User-defined tokens were cut out of the text before. One that is still found here may
+        // only be used as a whole word, and is none at this position.
         let is_piece = |id: &TokenId| !HAS_TABLES || self.vocab.file_type(*id) != TokenType::UserDefined;
         self.index.find(self.vocab, self.bytes(start, end)).filter(is_piece)
     }

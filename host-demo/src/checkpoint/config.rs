@@ -198,7 +198,8 @@ impl Config {
             as usize)
     }
 
-    /// Returns the field that names the activation function of the feed-forward, and its value. [`activation`] translates it.
+    /// Returns the field that names the activation function of the feed-forward, and its value, which [`activation`]
+    /// translates.
     pub fn activation(&self) -> Option<(&'static str, &str)> {
         const FIELDS: &[&str] =
             &["hidden_activation", "mlp_hidden_act", "hidden_act", "activation_function", "activation"];

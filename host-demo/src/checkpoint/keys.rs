@@ -283,9 +283,9 @@ impl Keys<'_> {
 
     /// Returns a note if the rotary positions of texts that are longer than the context are scaled.
     pub fn dynamic_scaling(&self) -> Option<String> {
-        let is_dynamic =
-            self.config.rope_type() == Some("dynamic") || self.config.get("rotary_scaling_factor").is_some();
-        is_dynamic.then(|| {
+        // The families write HunYuan's scaling by `alpha`, which does not depend on the length.
+        let is_dynamic = self.config.rope_type() == Some("dynamic") && self.config.rope("alpha").is_none();
+        (is_dynamic || self.config.get("rotary_scaling_factor").is_some()).then(|| {
             "the rotary positions of texts that are longer than the context are not scaled, unlike in the checkpoint \
              (dynamic scaling)"
                 .to_owned()

@@ -40,7 +40,7 @@ pub fn head(config: &Config, tokenizer: &Path, outputs: &mut Vec<Output<'_>>) ->
     let id = |token: &str| {
         let id = json["model"]["vocab"][token].as_u64();
         id.map(|id| id as usize)
-            .with_context(|| format!("tokenizer.json has no token {token:?}, which a reranker needs"))
+            .with_context(|| format!("{} has no token {token:?}, which a reranker needs", tokenizer.display()))
     };
     let rows = [id("yes")?, id("no")?];
     let place = |name: &str| outputs.iter().position(|output| output.name == name);

@@ -124,8 +124,7 @@ pub struct SessionArgs {
     #[arg(long, value_name = "FILE[:SCALE]", value_delimiter = ',')]
     pub lora: Vec<String>,
 
-    /// Instruction set of the kernels; `auto` selects the best available. The speed of `amx` has not been measured yet;
-    /// `avx512` avoids it
+    /// Instruction set of the kernels; `auto` selects the best available, but never `amx`, whose speed has not been measured
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub isa: String,
 }

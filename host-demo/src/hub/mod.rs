@@ -166,8 +166,8 @@ pub fn quant_of(file: &str) -> Option<String> {
     Some(found.to_ascii_uppercase())
 }
 
-/// Chooses the file that a name stands for. If no file has the default quantization, takes the first model if
-/// `or_first`.
+/// Chooses the file that a name stands for. With `or_first`, takes the first model if no file has the default
+/// quantization.
 fn choose(files: &[String], name: &Name, or_first: bool) -> Result<String> {
     if let Some(wanted) = &name.file {
         let found = files.iter().find(|file| file.eq_ignore_ascii_case(wanted));

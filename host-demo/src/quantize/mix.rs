@@ -577,7 +577,7 @@ fn fitting(kind: TensorType, tensor: &Shape<'_>) -> Result<TensorType> {
 }
 
 /// Returns the smallest type with small blocks that has at least as many bits as `kind`, and whose blocks divide rows
-/// of `columns` elements.
+/// of `columns` elements; F16 if there is none.
 pub fn alternative(kind: TensorType, columns: u64) -> TensorType {
     use TensorType as T;
     let bits = |kind: TensorType| kind.block().1 as f64 / kind.block().0 as f64;

@@ -57,7 +57,7 @@ impl Fit {
     }
 }
 
-/// Finds codes from `-top` to `top - 1` and a scale of either sign; `top` is added to the stored codes. Returns the
+/// Finds codes from `-top` to `top - 1` and a scale of either sign. Writes each code plus `top` to `codes`. Returns the
 /// scale.
 pub fn symmetric(top: i32, x: &[f32], weights: &[f32], codes: &mut [u8]) -> f32 {
     let max = extreme(x);

@@ -319,7 +319,8 @@ impl Streamer {
         }
     }
 
-    /// Begins an item of this type, unless one is open.
+    /// Begins an item of the type `kind`, after ending an open item of another type. Does nothing if an item of this type is
+    /// open.
     fn open(&mut self, progress: &mut Progress, kind: &'static str) {
         if progress.kind == kind {
             return;

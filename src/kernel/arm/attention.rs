@@ -62,8 +62,8 @@ macro_rules! times {
 /// Updates the running maximum with r0 to r3. A new maximum is rare, so the code for it is out of line.
 ///
 /// - `$than` compares the four and branches if one is larger by this condition.
-/// - `or` is the code for a new maximum after a negative one. If it is not negative, the four are compared again by the
-///   other condition, from label 53 on.
+/// - `or` is the code for a new maximum after a negative one. If the new maximum is not negative, the four are
+///   compared again by the other condition, from label 53 on.
 /// - `then` is the code for a new maximum after one that is not negative.
 macro_rules! larger {
     ($than:literal $($x:literal $then:literal $on:literal),*) => {

@@ -1,8 +1,8 @@
 //! Intel AMX. On processors without it, a handler of SIGILL executes its instructions.
 //!
 //! The handler is written from Intel's *Software Developer's Manual*, volume 2: `LDTILECFG`, `TILERELEASE`, `TILEZERO`,
-//! `TILELOADD`, `TILESTORED` and `TDPBSUD`. It ends the process at any other instruction, and where the manual has an
-//! exception.
+//! `TILELOADD`, `TILESTORED` and `TDPBSUD`. It ends the process at any other instruction, and in the cases for which
+//! the manual lists an exception.
 
 extern crate std;
 
@@ -18,7 +18,7 @@ use crate::kernel::SCALAR;
 use crate::kernel::x86::{AMX, request_amx};
 use crate::{Gguf, Kernels, Line, Model, Options, Plan, Session};
 
-/// The AMX table, if the processor has AMX or can emulate it: if it has AVX-512.
+/// The AMX table; `None` without AVX-512. Where tiles cannot be used, the handler emulates them.
 pub(super) fn table() -> Option<&'static Kernels> {
     static TABLE: LazyLock<Option<&Kernels>> = LazyLock::new(|| {
         if request_amx() {
@@ -34,7 +34,7 @@ pub(super) fn table() -> Option<&'static Kernels> {
     *TABLE
 }
 
-/// The tiles of a thread. A tile's row has its bytes in front and zeros behind.
+/// The tiles of a thread. The unused end of a row, and unused rows, are zero.
 struct Unit {
     is_configured: bool,
     row_bytes: [usize; 8],

@@ -114,7 +114,8 @@ impl Scratch {
         Self([MaybeUninit::uninit(); 2])
     }
 
-    /// The sums of group `g`, as long as it is one of the last two that were multiplied: a line of 16 rows per token.
+    /// The address of the sums of group `g`: a line of 16 rows per token. Only the last two groups that were multiplied are
+    /// kept.
     #[inline(always)]
     fn sums(&self, g: usize) -> *const __m512i {
         self.0.as_ptr().wrapping_add(g % 2).cast()

@@ -20,7 +20,7 @@ pub const fn span<F: Format>() -> usize {
 
 /// The functions for a format. Their first argument is true if a group's sum of products fits an i16.
 pub const fn of<F: Format>() -> &'static [Multiply] {
-    const { assert!(F::M.is_none() || F::BIAS == 0) }
+    const { assert!(F::M.is_none() || F::BIAS == 0 && !F::FLOAT_GROUPS) }
     if const { F::ELEMENTS == 256 && fits_i16::<F>(F::GROUP as u32) } {
         functions!(F, [true,], 16 8 4 2 1)
     } else {
@@ -28,8 +28,8 @@ pub const fn of<F: Format>() -> &'static [Multiply] {
     }
 }
 
-/// `acc + sum * w * x`. In this form of the instruction `acc` stays in its register; the compiler chooses others, copies
-/// all accumulators in every group, and keeps some in memory.
+/// `acc + sum * w * x`. This form of the instruction keeps `acc` in its register. With the forms that the compiler chooses,
+/// all accumulators are copied in every group, and some are in memory.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn add(mut acc: __m512, w: __m512, x: f32, sum: __m512i) -> __m512 {
