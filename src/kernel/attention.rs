@@ -317,7 +317,8 @@ unsafe fn multiply<S: Isa, K: Keys, const R: usize, const N: usize>(
 
 /// Turns the scores of a block of positions into weights.
 ///
-/// The scores of all tiles that a row attends to are written, and `sums` has R rows of `width`.
+/// Whoever builds it promises that the scores of all tiles that a row attends to are written, and that `sums` has R rows of
+/// `width`.
 struct Weights<'a, S: Isa, const R: usize> {
     softmax: &'a mut Softmax<S, R>,
     job: &'a Attention<'a>,
@@ -555,8 +556,8 @@ impl<S: Isa, K: Keys> Work<S> for Convert<'_, K> {
     }
 }
 
-/// Adds the values at the positions `range` of a block, by weight, to R rows of sums, `N` registers at a time. The
-/// conditions of [`weigh_rows`] hold, and all rows attend to `range`.
+/// Adds the values at the positions `range` of a block, by weight, to R rows of sums, `N` registers at a time.
+/// Whoever builds it promises what [`weigh_rows`] requires, and that all rows attend to `range`.
 struct Weigh<'a, E, const R: usize, const N: usize> {
     tiles: &'a [Tile; TILES],
     layout: HeadLayout,
@@ -572,7 +573,7 @@ impl<S: Isa, E: Values, const R: usize, const N: usize> Work<S> for Weigh<'_, E,
         let Self { tiles, layout, weights, range, sums, .. } = self;
         let width = layout.padded();
         let mut i = 0;
-        // SAFETY: the caller promises the same; `width` and `i` are multiples of 16, so `i + 16 * N <= width` in the
+        // SAFETY: whoever builds `self` promises the same; `width` and `i` are multiples of 16, so `i + 16 * N <= width` in the
         // first branch and `i + 16 <= width` in the second.
         unsafe {
             while i < width {

@@ -38,8 +38,8 @@ impl Fragment<'_, '_, '_, '_> {
         if end.saturating_sub(start) > self.index.longest() {
             return None;
         }
-        // User-defined tokens were cut out of the text before. One that is still found here may
-        // only be used as a whole word, and is none at this position.
+        // User-defined tokens were cut out of the text before. A token that is still found here
+        // matches only as a whole word, and this position is inside of one.
         let is_piece = |id: &TokenId| !HAS_TABLES || self.vocab.file_type(*id) != TokenType::UserDefined;
         self.index.find(self.vocab, self.bytes(start, end)).filter(is_piece)
     }

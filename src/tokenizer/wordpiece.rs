@@ -141,8 +141,8 @@ impl Letters<'_> {
         (self.len, self.count) = (0, 0);
         let before = output.len;
         while !rest.is_empty() {
-            // Special tokens were cut out of the text before. One that is still found here may only
-            // be used as a whole word, and is none at this position.
+            // Special tokens were cut out of the text before. A token that is still found here
+            // matches only as a whole word, and this position is inside of one.
             let pieces = index.prefixes(vocab, rest).filter(|(_, id)| !vocab.file_type(*id).is_special());
             let Some((len, id)) = pieces.last().filter(|_| is_known) else {
                 output.len = before;

@@ -48,7 +48,7 @@ struct Asked {
     output_config: Option<Value>,
     #[serde(default)]
     output_format: Option<Value>,
-    /// All other fields. Some of them are refused.
+    /// All other fields, some of which are refused.
     #[serde(flatten)]
     others: Map<String, Value>,
 }

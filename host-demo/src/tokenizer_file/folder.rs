@@ -385,7 +385,7 @@ mod tests {
         let xlm_roberta = [("tokenizer.json", unigram.as_bytes())];
         let six = ["<unk>", "<s>", "</s>", "▁a", "▁", "a"];
         let roberta = ["<s>", "<pad>", "</s>", "<unk>", "▁a", "<mask>", "<x>"];
-        // A Gemma 4 has its merges. Of its types only that of <unk> is compared, because transformers changes the others.
+        // Gemma 4 keeps its merges. Only the type of its <unk> is compared, because transformers changes the others.
         for (architecture, rules, files, first, others, kinds, merges) in [
             (
                 "phi3",

@@ -18,7 +18,7 @@ use crate::kernel::SCALAR;
 use crate::kernel::x86::{AMX, request_amx};
 use crate::{Gguf, Kernels, Line, Model, Options, Plan, Session};
 
-/// The AMX table; `None` without AVX-512. Where tiles cannot be used, the handler emulates them.
+/// The AMX table; `None` without AVX-512. The handler emulates tiles that the process cannot use.
 pub(super) fn table() -> Option<&'static Kernels> {
     static TABLE: LazyLock<Option<&Kernels>> = LazyLock::new(|| {
         if request_amx() {

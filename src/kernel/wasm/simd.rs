@@ -40,9 +40,9 @@ fn fma_but(a: v128, b: v128, c: v128) -> (v128, v128) {
     let result = i64x2_shuffle::<0, 2>(f32x4_demote_f64x2_zero(first), f32x4_demote_f64x2_zero(second));
     let ends = i32x4_shuffle::<0, 2, 4, 6>(first, second);
     let middle = i32x4_eq(v128_and(ends, i32x4_splat(0x1fff_ffff)), i32x4_splat(0x1000_0000));
-    // Small: below 2^-126 but not 0. `magnitude` is the upper half without the sign bit, 0x7020_0000 for 2^-126. Both
-    // sides are reduced by 1, so that 0 becomes the largest. Their highest bits are flipped, so that the signed comparison is
-    // an unsigned one.
+    // Small: below 2^-126 but not 0. `magnitude` is the upper half without the sign bit, 0x7020_0000 for 2^-126. The
+    // code subtracts 1 from both sides, which makes 0 the largest, and flips their highest bits, which makes the signed
+    // comparison an unsigned one.
     let magnitude = i32x4_shl(i32x4_shuffle::<1, 3, 5, 7>(first, second), 1);
     let small = i32x4_lt(i32x4_add(magnitude, i32x4_splat(0x7fff_ffff)), i32x4_splat(0x7020_0000 - 1 + i32::MIN));
     (result, v128_or(middle, small))
