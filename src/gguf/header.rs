@@ -33,7 +33,7 @@ impl Header {
         let tensor_count = tri!(reader.u64("the number of tensors"));
         let key_count = tri!(reader.u64("the number of metadata keys"));
 
-        // Refuses counts that the rest of the file cannot hold, before any walk.
+        // Refuses counts of keys and tensors that cannot fit in the rest of the file, before walking over them.
         let room = reader.left();
         let keys = key_count.saturating_mul(SMALLEST_KEY);
         if keys > room {

@@ -1,8 +1,8 @@
 //! The metadata: consecutive key-value pairs.
 //!
 //! A pair is a key (string), a value type (`u32`) and a value. The file has no table of positions, so every look-up
-//! walks from the first pair. A walk is fast except over an array of strings, whose end is only known after its last
-//! string: [`Skips`] stores the lengths of the longest.
+//! walks from the first pair. Only arrays of strings are slow to skip, because their end is known only after the last
+//! string; [`Skips`] stores the lengths of the four longest such arrays.
 
 use super::reader::{Reader, equal};
 use super::value::{Array, Value, ValueType, split_strings};
@@ -20,14 +20,14 @@ const LONGEST_KEY: usize = 65535;
 /// Lengths of the longest arrays of strings (in practice a vocabulary and its merges).
 #[derive(Clone, Copy)]
 pub(super) struct Skips {
-    /// First byte of an array's strings and their length; an unused entry has length 0.
+    /// Offset in the file and length in bytes of an array's strings; an unused entry has length 0.
     longest: [(usize, usize); 4],
 }
 
 impl Skips {
     pub(super) const NONE: Self = Self { longest: [(0, 0); 4] };
 
-    /// Stores an array in place of the shortest entry, if the array is longer.
+    /// Stores the strings from `start` on in place of the shortest entry, if they are longer.
     const fn note(&mut self, start: usize, len: usize) {
         let [a, b, c, d] = &mut self.longest;
         let ab = if a.1 <= b.1 { a } else { b };
@@ -55,7 +55,7 @@ impl Skips {
     }
 }
 
-/// Reads and checks every pair; returns the alignment of the tensor data and the skips.
+/// Reads and checks every pair; returns `general.alignment`, if the file has it, and the [`Skips`].
 pub(super) const fn check(reader: &mut Reader<'_>, count: u64) -> Result<(Option<u32>, Skips), Error> {
     let mut skips = Skips::NONE;
     let mut alignment = None;
@@ -163,7 +163,7 @@ const fn read_extent(reader: &mut Reader<'_>, key: &[u8], skips: &Skips) -> Resu
     }
     let at = reader.at();
     let count = tri!(reader.u64("the length of an array"));
-    // Each string takes at least the 8 bytes of its length, so this bounds both kinds of arrays.
+    // Bytes of the smallest element: a string takes at least the 8 bytes of its length.
     let smallest = match element.size() {
         Some(size) => size as u64,
         None => 8,
@@ -234,7 +234,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Adds the bytes of the pairs whose keys `is_wanted` accepts to a hash, in file order.
+    /// Appends to `hash` the bytes of all pairs whose keys satisfy `is_wanted`, in file order.
     pub(super) fn hash(mut self, hash: &mut Hash, is_wanted: impl Fn(&[u8]) -> bool) {
         let mut before = self.reader.rest();
         while let Some(key) = self.next_name() {
@@ -246,7 +246,8 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Finds the value of `prefix.suffix` (`suffix` if the prefix is empty) among the remaining pairs.
+    /// Finds `prefix.suffix` (`suffix` if the prefix is empty) among the remaining pairs. Returns its index among these
+    /// and its value.
     pub(super) const fn find(mut self, prefix: &[u8], suffix: &[u8]) -> Option<(usize, Value<'a>)> {
         let mut index = 0;
         let dot: &[u8] = if prefix.is_empty() { b"" } else { b"." };

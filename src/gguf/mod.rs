@@ -10,7 +10,7 @@
 //! specification](https://github.com/ggml-org/ggml/blob/master/docs/gguf.md), and llama.cpp's `gguf.cpp` where it is
 //! stricter: tensor names have at most 63 bytes, and tensors follow the order of the directory with no gaps other than
 //! padding. This parser is stricter than both: arrays of arrays, zero dimensions, empty tensor names and alignments
-//! above 1 MiB are errors. Like llama.cpp it accepts any power of two up to that as alignment (the specification
+//! above 1 MiB are errors. Like llama.cpp it accepts any power of two up to 1 MiB as alignment (the specification
 //! requires a multiple of 8).
 //!
 //! ```text
@@ -51,7 +51,7 @@ use metadata::Skips;
 use names::Names;
 use reader::Reader;
 
-/// Converts an optional value with one of its methods: `Ok(None)` if there is none.
+/// Calls a method of the value in an `Option<Value>`; `None` becomes `Ok(None)`.
 macro_rules! optional {
     ($value:expr, $convert:ident($($arguments:expr),*)) => {
         match $value {
@@ -105,8 +105,8 @@ impl<'a> Gguf<'a> {
     ///
     /// # Errors
     ///
-    /// An [`Error`] variant under "the file", with its position; or [`Error::KeyType`] or [`Error::KeyValue`]
-    /// for `general.alignment`.
+    /// Variants of [`Error`] for an invalid file, such as [`Error::Truncated`]; [`Error::KeyType`] or
+    /// [`Error::KeyValue`] for `general.alignment`.
     #[inline(never)] // keeps its temporaries off the caller's stack
     pub const fn parse(data: &'a [u8]) -> Result<Self, Error> {
         let mut reader = Reader::new(data, 0);
@@ -177,7 +177,7 @@ impl<'a> Gguf<'a> {
         }
     }
 
-    /// Adds the bytes of the metadata whose keys `is_wanted` accepts to a hash, in file order.
+    /// Appends to `hash` the bytes of all metadata pairs whose keys satisfy `is_wanted`, in file order.
     pub(crate) fn hash_keys(&self, hash: &mut Hash, is_wanted: impl Fn(&[u8]) -> bool) {
         self.keys().hash(hash, is_wanted);
     }
@@ -237,7 +237,7 @@ impl<'a> Gguf<'a> {
         }
     }
 
-    /// Like [`get2`](Self::get2), with the key's number in the file, from 0.
+    /// Like [`get2`](Self::get2), but also returns the key's index in the file, from 0.
     pub(crate) const fn find(&self, prefix: &str, suffix: &str) -> Option<(usize, Value<'a>)> {
         self.keys().find(prefix.as_bytes(), suffix.as_bytes())
     }

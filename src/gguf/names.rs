@@ -10,7 +10,7 @@ const HELD: usize = 128;
 /// Limit on passes over the names. It bounds the time for a file of a million tensors.
 const PASSES: usize = 32;
 
-/// The names of a directory, in file order.
+/// The names of all keys or of all tensors, in file order.
 #[derive(Clone, Copy)]
 pub(super) enum Names<'a> {
     Keys(Keys<'a>),
@@ -30,16 +30,16 @@ impl<'a> Names<'a> {
 ///
 /// Each pass holds the sorted hashes of the next 128 names and looks up all later names: one pass for up to 128 names,
 /// three for a model of 300 tensors. It stops after 32 passes, so a duplicate is found if its first occurrence is among
-/// the first 4096 names. Beyond those, a duplicate key is never read, and a duplicate tensor is one that no model uses,
-/// which `model` reports as an error.
+/// the first 4096 names. Among later names, the second of two equal keys is never read, and `model` reports a duplicate
+/// of a tensor that it reads.
 ///
-/// Names of one length with the same 64-bit hash count as equal without comparing bytes. This does not happen by
-/// chance, and a file crafted to cause it is refused quickly.
+/// Names with the same 64-bit hash, which covers their length, count as equal; their bytes are not compared. Unequal
+/// names do not collide by chance, and a file crafted to cause a collision is refused quickly.
 pub(super) const fn repeated(names: Names<'_>) -> Option<&[u8]> {
     search(names).0
 }
 
-/// Returns the name and the number of steps: words of names hashed plus hashes compared.
+/// Returns a repeated name, if there is one, and the number of steps: words hashed, hashes compared and hashes written.
 const fn search(mut names: Names<'_>) -> (Option<&[u8]>, u64) {
     let mut steps = 0;
     let mut pass = 0;
@@ -95,7 +95,8 @@ impl Held {
         (false, low, steps)
     }
 
-    /// Inserts `hash` at index `place`, if there is room. Returns how many hashes moved.
+    /// Inserts `hash` at index `place`, if there is room. Returns the number of hashes written: `hash` and those that
+    /// it moves.
     const fn insert(&mut self, place: usize, hash: u64) -> u64 {
         let (mut carried, mut at) = (hash, place);
         while at < HELD && at <= self.count {
@@ -202,9 +203,9 @@ mod tests {
     fn steps_are_words_and_comparisons() {
         let count = |names: &[&str]| steps(names.iter().map(|name| name.as_bytes().to_vec()));
         assert_eq!(count(&[]).1, 0);
-        // Two words and a remainder are hashed; the hash is inserted first.
+        // Hashing takes two words and a remainder; one hash is inserted.
         assert_eq!(count(&["four by 4"]).1, 3 + 1);
-        // The second is compared with one hash and moves one or none.
+        // The second hash is compared with the first and inserted before it (which moves the first) or after it.
         let two = count(&["four by 4", "four by 5"]).1;
         let first_moves = hash(b"four by 5") < hash(b"four by 4");
         assert_eq!(two, 4 + 3 + 1 + 1 + u64::from(first_moves));
@@ -219,7 +220,8 @@ mod tests {
 
     #[test]
     fn names_that_collide_by_intent_are_refused_at_once() {
-        // After these two words the states of both names agree in their upper half; a third word compensates.
+        // The hash states of a pair of names agree in their upper half after two words; the third word makes the lower
+        // halves agree.
         let mix = |h: u64, w: u32| {
             let product = (h ^ u64::from(w)).wrapping_mul(0x0000_0100_0000_01b3);
             product ^ product >> 32

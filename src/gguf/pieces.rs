@@ -73,16 +73,16 @@ mod split {
     use super::super::{DEFAULT_ALIGNMENT, Gguf, metadata, tensors};
     use crate::{Error, Name, tri};
 
-    /// Number of the piece, from 0.
+    /// Key for the number of the piece, from 0.
     const NUMBER: &str = "split.no";
-    /// Number of pieces.
+    /// Key for the number of pieces.
     const COUNT: &str = "split.count";
-    /// Number of tensors in all pieces.
+    /// Key for the number of tensors in all pieces.
     const TENSORS: &str = "split.tensors.count";
 
     impl<'a> Gguf<'a> {
-        /// Parses and checks a model in several slices: all files of `llama-gguf-split` or `arenite pack
-        /// --split-max-size`, in order. A device may have them in different memories. A single piece is a whole file.
+        /// Parses and checks a model in several slices, one per file: all files of `llama-gguf-split` or `arenite pack
+        /// --split-max-size`, in order. The slices may lie in different memories. A single slice must be a whole file.
         ///
         /// # Errors
         ///
@@ -139,7 +139,7 @@ mod split {
             Ok(gguf)
         }
 
-        /// Number of pieces according to the file.
+        /// Number of pieces that the file states; 1 if it has no such key.
         const fn count(&self) -> Result<u32, Error> {
             Ok(match tri!(self.u32("", COUNT)) {
                 Some(count) if count > 0 => count,
@@ -178,7 +178,7 @@ mod split {
     }
 
     impl<'a> Directory<'a> {
-        /// Reads the header of a piece up to its tensor directory.
+        /// Reads the header and the metadata of a piece, up to its tensor directory.
         pub const fn of(piece: &'a [u8]) -> Result<Self, Error> {
             let mut reader = Reader::new(piece, 0);
             let header = tri!(Header::read(&mut reader));

@@ -74,9 +74,9 @@ struct Entry {
     dims: [u64; 4],
     dim_count: u32,
     kind: TensorType,
-    /// Bytes from the start of the tensor data.
+    /// Byte offset from the start of the tensor data.
     offset: u64,
-    /// Bytes of data.
+    /// Size of the tensor's data in bytes.
     size: u64,
 }
 
@@ -111,7 +111,7 @@ pub(super) const fn check(data: &[u8], at: usize, count: u64, alignment: u32) ->
     if count == 0 {
         return Ok(directory_end as usize);
     }
-    // Only now the start of the data is known. If the data does not fit, a second walk finds the first truncated
+    // The start of the data is known only here. If the data does not fit, a second walk finds the first truncated
     // tensor.
     let start = padded(directory_end, alignment);
     if start > file || size > file - start {
@@ -215,11 +215,11 @@ pub(super) const fn data_at(mut reader: Reader<'_>, mut count: u64, alignment: u
 #[derive(Clone, Copy)]
 pub struct Tensors<'a> {
     reader: Reader<'a>,
-    /// The current piece.
+    /// Bytes of the current piece.
     data: &'a [u8],
-    /// First byte of its tensor data; in a later piece 0 until the piece's directory has been walked.
+    /// First byte of the current piece's tensor data; 0 in a later piece until the piece's directory has been walked.
     data_at: usize,
-    /// Entries left in its directory.
+    /// Entries left in the current piece's directory.
     left: u64,
     #[cfg(feature = "split")]
     later: Later<'a>,
@@ -230,7 +230,7 @@ pub struct Tensors<'a> {
 struct Later<'a> {
     /// The pieces after the current one.
     pieces: &'a [&'a [u8]],
-    /// Bytes of the pieces before it.
+    /// Bytes of the pieces before the current one.
     before: u64,
     /// Alignment of the current piece, if it is not the first.
     alignment: u32,
@@ -249,7 +249,7 @@ impl<'a> Tensors<'a> {
         }
     }
 
-    /// Goes on to the directory of the next piece, if there is one.
+    /// Goes on to the directory of the next piece; returns false if there is none.
     const fn next_piece(&mut self) -> bool {
         #[cfg(feature = "split")]
         if let Some((piece, after)) = self.later.pieces.split_first()
@@ -263,7 +263,7 @@ impl<'a> Tensors<'a> {
         false
     }
 
-    /// Consumes one entry of the directory, if necessary of the next piece. Returns false after the last.
+    /// Decrements `left`, after going on to the next piece if no entry is left. Returns false after the last entry.
     const fn take(&mut self) -> bool {
         while self.left == 0 {
             if !self.next_piece() {
@@ -297,8 +297,8 @@ impl<'a> Tensors<'a> {
 
     /// Finds the tensor called `wanted` among the remaining ones.
     ///
-    /// A model looks up each of its tensors, so the total work is quadratic in their number; for that reason this walk
-    /// also avoids calls.
+    /// A model looks up each of its tensors, so the total work is quadratic in their number. The walk therefore makes
+    /// no calls, for the reason in `reader.rs`.
     pub(super) const fn find(mut self, wanted: &[u8]) -> Option<Tensor<'a>> {
         loop {
             let found = self.find_here(wanted);
@@ -349,8 +349,7 @@ impl<'a> Tensors<'a> {
         None
     }
 
-    /// Reads the rest of an entry. All entries were checked before and their bytes are in the file, so this cannot
-    /// fail.
+    /// Reads the rest of an entry. All entries were checked before and their bytes are in the file, so no read fails.
     const fn describe(&mut self, name: &'a [u8]) -> Option<Tensor<'a>> {
         let Ok(Entry { dims, dim_count, kind, offset, size }) = read_entry(&mut self.reader, name) else {
             return None;
@@ -364,7 +363,7 @@ impl<'a> Tensors<'a> {
         let (Ok(()), Ok(data)) = (data.skip(offset, "tensor data"), data.bytes(size, "tensor data")) else {
             return None;
         };
-        let offset = offset + self.data_at as u64; // within the file
+        let offset = offset + self.data_at as u64; // in this piece
         #[cfg(feature = "split")]
         let offset = offset + self.later.before;
         Some(Tensor { name, dims, dim_count, kind, offset, data })
@@ -393,7 +392,7 @@ mod tests {
 
     use super::*;
 
-    /// Builds entries of one dimension of two floats, and returns where each ends; the data would follow.
+    /// Builds a directory of tensors with two floats each; returns its bytes and the end of each entry.
     fn directory(names: &[&str]) -> (Vec<u8>, Vec<usize>) {
         let (mut bytes, mut ends) = (Vec::new(), Vec::new());
         for (name, i) in names.iter().zip(0u64..) {
@@ -406,7 +405,7 @@ mod tests {
         (bytes, ends)
     }
 
-    /// [`check`] refuses all of these; a walk without it must still stay in bounds.
+    /// [`check`] refuses a truncated directory; a walk over an unchecked one must still stay in bounds.
     #[test]
     fn a_directory_that_is_cut() {
         let names = ["a", "long", "bc"];

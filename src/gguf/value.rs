@@ -73,7 +73,7 @@ impl ValueType {
     }
 }
 
-/// The error for the key `prefix.name` whose value has another type.
+/// The error for a key `prefix.name` whose value is not of the expected type.
 #[cold]
 #[inline(never)] // once instead of in every getter
 const fn wrong_type(prefix: &str, name: &str, expected: &'static str) -> Error {
@@ -222,7 +222,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// True if it is one of the eight integer types.
+    /// True if the value has one of the eight integer types.
     pub(super) const fn is_integer(&self) -> bool {
         use Value::*;
         matches!(self, U8(_) | I8(_) | U16(_) | I16(_) | U32(_) | I32(_) | U64(_) | I64(_))
@@ -238,7 +238,7 @@ pub struct Array<'a> {
 }
 
 impl<'a> Array<'a> {
-    /// The caller has checked that `bytes` holds exactly `len` elements.
+    /// An array of `len` elements; the caller has checked that they fill `bytes` exactly.
     pub(super) const fn new(element: ValueType, len: usize, bytes: &'a [u8]) -> Self {
         Self { element, len, bytes }
     }
@@ -273,7 +273,7 @@ impl<'a> Array<'a> {
         }
     }
 
-    /// The element, if the array has some and all have the same bytes.
+    /// The value of all elements, if they have the same bytes; `None` for an empty array and for strings.
     pub(crate) const fn same(&self) -> Option<Value<'a>> {
         let Some(size) = self.element.size() else { return None };
         let Some((first, mut rest)) = self.bytes.split_at_checked(size) else { return None };
@@ -306,8 +306,8 @@ impl<'a> Array<'a> {
 
     /// Element `i` of an array of any number type, as an integer.
     ///
-    /// Booleans give 0 and 1. `None` past the end, for strings, and for numbers that an `i32` cannot hold exactly (3
-    /// 000 000 000, 0.5).
+    /// Booleans give 0 and 1. `None` past the end, for strings, and for numbers that an `i32` cannot hold exactly
+    /// (3 000 000 000, 0.5).
     pub const fn get_i32(&self, i: usize) -> Option<i32> {
         match self.get(i) {
             Some(Value::Bool(v)) => Some(v as i32),
@@ -343,7 +343,7 @@ impl<'a> Array<'a> {
     }
 }
 
-/// Converts a whole number that fits in an `i32`.
+/// Converts `value` to an integer; `None` if it is not whole or does not fit in an `i32`.
 const fn whole(value: f64) -> Option<i32> {
     let whole = value as i32; // saturates; NaN gives 0
     if whole as f64 == value { Some(whole) } else { None }
@@ -407,8 +407,8 @@ pub(super) const fn split_strings(bytes: &[u8], count: u64) -> Result<&[u8], usi
         }
         let low = u32_at!(bytes, at);
         let high = u32_at!(bytes, at + 4);
-        // `low` fits even in a 32-bit `usize`, and a string inside the slice has no `high` there. (On 64 bits a string
-        // of 4 GiB is refused; no token or merge is that long.)
+        // `low` fits in a `usize` on every target. A string with a nonzero `high` has at least 4 GiB: a 32-bit slice
+        // cannot hold it, and no token or merge is that long.
         if high != 0 || low as usize > len - 8 - at {
             return Err(at);
         }

@@ -82,7 +82,7 @@ pub struct Verify<'a> {
 }
 
 impl Verify<'_> {
-    /// Hashes the next `bytes` bytes, or fewer at the end of a tensor, but at least one. Returns whether more are left.
+    /// Hashes the next `bytes` bytes (at least one), or fewer at the end of a tensor. Returns true if bytes are left.
     ///
     /// # Errors
     ///

@@ -22,7 +22,7 @@ const P5: u64 = 0x27d4_eb2f_1656_67c5;
 #[derive(Clone, Copy, Debug)]
 pub struct Xxh64 {
     lanes: [u64; 4],
-    /// The bytes after the last whole stripe.
+    /// The bytes after the last whole stripe of 32 bytes.
     rest: [u8; 32],
     /// Number of bytes so far.
     len: u64,

@@ -1,4 +1,4 @@
-//! The choices that an architecture makes: positions, norms, residuals, gates, experts, and the stacks of layers.
+//! Choices in which architectures differ: positions, norms, residuals, gates, experts, and the stacks of layers.
 
 use super::front::Front;
 use crate::TokenId;
@@ -10,9 +10,9 @@ use crate::kernel::Activation;
 pub enum Positions {
     /// Rotation of queries and keys, in layers where [`HeadSpec::rope`](super::HeadSpec::rope) is set.
     Rotary,
-    /// A learned embedding per position, added to the token's.
+    /// A learned embedding per position, added to the token's embedding.
     Learned,
-    /// Sines and cosines of the position times `10000^(-2 i / dim)`, added to the token's embedding.
+    /// Sines and cosines of the position times `10000^(-2 i / dim)` for each pair `i`, added to the token's embedding.
     Sinusoidal {
         /// True if all sines precede all cosines; false if they alternate.
         halves: bool,
@@ -41,9 +41,9 @@ pub enum Stack {
     Encoder,
     /// The encoder of an encoder-decoder; prefix `enc.`
     Source {
-        /// True if it has its own token embeddings.
+        /// True if the encoder has its own token embeddings.
         own_words: bool,
-        /// Front end, if it reads sounds instead of tokens.
+        /// Front end, if the encoder reads sounds instead of tokens.
         #[cfg(feature = "sound")]
         front: Option<Front>,
     },
@@ -51,7 +51,7 @@ pub enum Stack {
     Target {
         /// Sizes of the encoder.
         encoder: EncoderSizes,
-        /// First token of its input.
+        /// First token of the decoder's input.
         start: TokenId,
         /// Size of the encoder's vocabulary, if the encoder has its own embeddings.
         source_words: Option<usize>,
@@ -72,7 +72,7 @@ pub struct EncoderSizes {
     pub head_dim: usize,
     /// Width of the feed-forward layer.
     pub ffn: usize,
-    /// Front end and longest input, if it reads sounds instead of tokens.
+    /// Front end and longest input, if the encoder reads sounds instead of tokens.
     #[cfg(feature = "sound")]
     pub sound: Option<SoundSizes>,
 }
@@ -83,7 +83,7 @@ pub struct EncoderSizes {
 pub struct SoundSizes {
     /// Front end.
     pub front: Front,
-    /// Maximum number of positions: learned embeddings, or the length that the model was designed for.
+    /// Maximum number of positions: the number of learned embeddings, or the length that the model was designed for.
     pub positions: usize,
     /// Gate and activation of the feed-forward.
     pub feed_forward: (Gate, Activation),
@@ -105,7 +105,7 @@ pub enum Pooling {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PooledActivation {
-    /// None.
+    /// No activation.
     None,
     /// Hyperbolic tangent (BERT).
     Tanh,
@@ -117,8 +117,8 @@ pub enum PooledActivation {
     Silu,
 }
 
-/// Two linear layers after pooling, `second(norm(f(first)))`: for embeddings `dense_2` and `dense_3`, for reranking
-/// `cls` and `cls.output`.
+/// Two linear layers after pooling, `second(norm(f(first)))`. Their tensors are `dense_2` and `dense_3` in embedding
+/// models, `cls` and `cls.output` in rerankers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PooledHead {
@@ -136,7 +136,7 @@ pub struct PooledHead {
 pub enum Residual {
     /// The hidden state with attention's output added.
     Serial,
-    /// The hidden state that attention reads; both outputs are then added to it.
+    /// The hidden state that attention reads. The outputs of attention and feed-forward are then added to this state.
     Parallel {
         /// True if attention and feed-forward share one norm.
         one_norm: bool,
@@ -159,12 +159,12 @@ pub enum Norm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Placement {
-    /// On the input (Llama and most others).
+    /// Norm of the input (Llama and most others).
     pub pre_norm: bool,
-    /// On the output, before it is added to the hidden state (`post_attention_norm`, `post_ffw_norm`: Gemma 2 and
-    /// later, OLMo 2).
+    /// Norm of the output, before the output is added to the hidden state (`post_attention_norm`, `post_ffw_norm`:
+    /// Gemma 2 and later, OLMo 2).
     pub post_norm: bool,
-    /// On the hidden state after the addition (the original transformer, BERT, Marian).
+    /// Norm of the hidden state after the addition (the original transformer, BERT, Marian).
     pub residual_norm: bool,
 }
 
@@ -208,11 +208,11 @@ pub struct Temperature {
     pub length: usize,
     /// Added to the position before the division.
     pub offset: usize,
-    /// True if it does not apply to layers with rotary positions.
+    /// True if the temperature does not apply to layers with rotary positions.
     pub only_unrotated: bool,
 }
 
-/// Gates of the heads' output: a function of a linear layer of attention's input (`attn_gate`).
+/// Gates of the heads' output: sigmoid or softplus of a linear layer (`attn_gate`) that reads attention's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeadGate {
@@ -269,11 +269,11 @@ pub struct GroupExperts {
     pub scale: f32,
 }
 
-/// Values of heads whose keys are longer.
+/// Length of values and factor on them, for models whose values are shorter than keys or have a factor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Values {
-    /// Elements of a value, fewer than of a key.
+    /// Elements of a value: at most as many as of a key.
     pub width: usize,
     /// Factor on values.
     pub scale: f32,
@@ -305,8 +305,8 @@ pub enum Router {
         scale: f32,
         /// Number of groups of neighbouring experts.
         groups: usize,
-        /// Number of groups that a token may choose from: those with the best expert for [`Scores::Softmax`] (DeepSeek
-        /// 2), else those with the largest sum of their two best scores.
+        /// Number of groups that a token may choose from. Groups are ranked by their best score for [`Scores::Softmax`]
+        /// (DeepSeek 2), else by the sum of their two best scores.
         used_groups: usize,
     },
 }
@@ -317,7 +317,7 @@ pub enum Router {
 pub enum Scores {
     /// Softmax.
     Softmax,
-    /// Sigmoid of each.
+    /// Sigmoid of each score.
     Sigmoid,
     /// For each choice, a softmax over the scores that are near the best remaining one (SparseMixer-2,
     /// [Phi-3.5-MoE](https://arxiv.org/abs/2404.14219)).
@@ -334,7 +334,7 @@ pub struct SharedExperts {
     pub gated: bool,
     /// True if gate and up are the two halves of the rows of one matrix.
     pub fused: bool,
-    /// True if the layer's output is the mean of this output and that of the chosen experts.
+    /// True if the layer's output is the mean of the shared expert's output and the chosen experts' output.
     pub averaged: bool,
 }
 
@@ -358,13 +358,13 @@ pub struct Experts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Need {
-    /// It must be in the file.
+    /// The tensor must be in the file.
     Required,
-    /// It is used if it is in the file.
+    /// The tensor is used if it is in the file.
     Optional,
-    /// It may be in the file but is not used.
+    /// The tensor may be in the file but is not used.
     Unused,
-    /// It must not be in the file.
+    /// The tensor must not be in the file.
     Absent,
 }
 
@@ -376,7 +376,7 @@ impl SharedExperts {
 }
 
 impl Stack {
-    /// The same stack with an encoder of sounds.
+    /// Makes the encoder of a `Target` read sounds; other stacks stay as they are.
     pub(super) const fn hears(self, sizes: SoundSizes) -> Self {
         match self {
             #[cfg(feature = "sound")]

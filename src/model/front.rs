@@ -20,7 +20,7 @@ pub enum Front {
     Samples,
 }
 
-/// A convolution over time.
+/// A convolution over time. A row holds the elements of one time step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Convolution {
     /// Number of input rows that an output row depends on.
@@ -29,8 +29,9 @@ pub(crate) struct Convolution {
     pub stride: usize,
     /// Rows of zeros before and after the input.
     pub padding: usize,
-    /// Elements of a row of the input and of the output.
+    /// Elements of an input row.
     pub inputs: usize,
+    /// Elements of an output row.
     pub outputs: usize,
     /// Activation; `None` for the hyperbolic tangent and a norm over the whole sound.
     pub activation: Option<Activation>,
@@ -134,7 +135,7 @@ mod tests {
     fn positions_per_second() {
         let mel = Front::LogMel { bins: 80 };
         assert_eq!([3000, 300, 2, 1, 0].map(|frames| mel.positions(frames)), [1500, 150, 1, 1, 0]);
-        // transformers' lengths for the fixture's sounds.
+        // Numbers of positions that `transformers` computes for the fixture's sounds.
         assert_eq!([17_920, 6764, 31_614, 895, 894].map(|n| Front::Samples.positions(n)), [45, 16, 80, 1, 0]);
     }
 

@@ -34,7 +34,7 @@ pub(super) struct Keys<'g, 'a> {
     is_latent: bool,
 }
 
-/// Number of keys whose requests are recorded. The architecture's keys must be among the first ones of a file.
+/// Number of keys whose requests are recorded. The architecture's keys must be among the first 512 of the file.
 const MAX_KEYS: usize = 512;
 /// Largest width accepted. With it, no product of two sizes overflows 64 bits.
 const MAX_WIDTH: usize = 1 << 22;
@@ -310,7 +310,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         self.gguf.get2(self.architecture, name).is_some()
     }
 
-    /// Returns the array under `name`, one number per layer; `None` if there is no such key.
+    /// Returns the array under `name`, one number per layer; `None` if there is no array under that key.
     pub const fn floats(&mut self, name: &'static str, layers: usize) -> Result<Option<Array<'a>>, Error> {
         let Some(Value::Array(numbers)) = self.get(name) else { return Ok(None) };
         tri!(self.one_each(name, &numbers, layers));
@@ -320,12 +320,13 @@ impl<'g, 'a> Keys<'g, 'a> {
         Ok(Some(numbers))
     }
 
-    /// Records that `name` is known; it does not affect the forward pass.
+    /// Marks the key `name` as known, although the forward pass does not use it.
     pub const fn known(&mut self, name: &'static str) {
         _ = self.get(name);
     }
 
-    /// Reads the layers for which the array of booleans under `name` is true; `None` if the key is absent.
+    /// Reads the layers for which the array of booleans under `name` is true; `None` if there is no array under that
+    /// key.
     pub const fn layers_where(&mut self, name: &'static str, layers: usize) -> Result<Option<Pattern<'a>>, Error> {
         let Some(Value::Array(pattern)) = self.get(name) else { return Ok(None) };
         tri!(self.one_each(name, &pattern, layers));
@@ -351,7 +352,7 @@ impl<'g, 'a> Keys<'g, 'a> {
 
     /// Reads the keys common to all families and returns a spec like Llama's: RMS norms before attention and
     /// feed-forward, rotary positions in `style`, separate q, k and v without biases, a feed-forward gated by SiLU.
-    #[inline(never)] // makes the image smaller
+    #[inline(never)] // makes the binary smaller
     pub const fn decoder(&mut self, style: RopeStyle) -> Result<Spec<'a>, Error> {
         let dim = tri!(self.size("embedding_length", MAX_WIDTH));
         let layers = tri!(self.size("block_count", MAX_LAYERS));
@@ -457,13 +458,13 @@ impl<'g, 'a> Keys<'g, 'a> {
         })
     }
 
-    /// Reads a decoder as [`decoder`](Self::decoder) does, with RMS norms, and with biases if the file has them.
+    /// Like [`decoder`](Self::decoder), with the file's epsilon of RMS norms, and with biases if the file has them.
     pub const fn rms_decoder(&mut self, style: RopeStyle) -> Result<Spec<'a>, Error> {
         let norm_eps = tri!(self.required("attention.layer_norm_rms_epsilon"));
         Ok(Spec { norm_eps, ..tri!(self.decoder_with_biases(style)) })
     }
 
-    /// Reads a decoder as [`decoder`](Self::decoder) does, but with layer norms, and with biases if the file has them.
+    /// Like [`decoder`](Self::decoder), but with layer norms, and with biases if the file has them.
     pub const fn layer_norm_decoder(&mut self, style: RopeStyle) -> Result<Spec<'a>, Error> {
         let norm_eps = tri!(self.norm_eps());
         Ok(Spec { norm: Norm::Layer, norm_eps, ..tri!(self.decoder_with_biases(style)) })
@@ -474,7 +475,8 @@ impl<'g, 'a> Keys<'g, 'a> {
         Ok(Spec { qkv_bias, linear_bias, output_bias, ..tri!(self.decoder(style)) })
     }
 
-    /// Reads the required number under `key`, without the architecture's prefix: one for all layers, or an array.
+    /// Reads the required key `key`, which has no architecture prefix: one number for all layers, or an array with one
+    /// each.
     pub const fn numbers(&self, key: &'static str, layers: usize) -> Result<Numbers<'a>, Error> {
         match self.gguf.get(key) {
             Some(Value::Array(numbers)) if numbers.len() >= layers && numbers.get_f32(0).is_some() => {
@@ -486,8 +488,8 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Reads the pooling type from the key `name`. Returns `otherwise` if it is missing, and `ranked` for a reranker's
-    /// type.
+    /// Reads the pooling type from the key `name`. Returns `otherwise` if the key is missing or 0, and `ranked` for a
+    /// reranker's type.
     pub const fn pooling(&mut self, name: &'static str, otherwise: Pooling, ranked: Pooling) -> Result<Pooling, Error> {
         match tri!(self.nonzero(name, 4)) {
             None => Ok(otherwise),
@@ -504,7 +506,7 @@ impl<'g, 'a> Keys<'g, 'a> {
             return Err(self.wrong("attention.causal", "is true: not supported for this architecture"));
         }
         let PerLayer::All(_) = spec.kv_heads else {
-            // All layers use the same tiles, one after the other.
+            // Layers run one after the other in the same tiles, which have one size.
             return Err(self.wrong("attention.head_count_kv", "must be the same for all layers of an encoder"));
         };
         // Converters read the pooling from settings of sentence-transformers, which rerankers do not have.
@@ -526,7 +528,7 @@ impl<'g, 'a> Keys<'g, 'a> {
     pub const fn ranking(&mut self, activation: PooledActivation, spec: Spec<'a>) -> Result<Spec<'a>, Error> {
         const NAME: &str = "classifier.activation";
         const BOTH: &[(Role, Role)] = &[(Role::Cls, Role::Dense2), (Role::ClsOutput, Role::Dense3)];
-        // Early converters gave the only layer of Jina's rerankers the name of the first.
+        // Early converters gave the only layer of Jina's rerankers the name of the first of two layers, `cls`.
         const ONLY: &[(Role, Role)] = &[(Role::Cls, Role::Dense3), (Role::ClsBias, Role::ClsOutputBias)];
         let (inner, out, renamed) = match (self.rows("cls.weight"), self.rows("cls.output.weight")) {
             (0, 0) => return Ok(spec),
@@ -547,7 +549,8 @@ impl<'g, 'a> Keys<'g, 'a> {
         Ok(Spec { pooled_head: Some(PooledHead { inner, out, activation }), renamed, ..spec })
     }
 
-    /// Reads the length of values and the factor on them; `None` if they are as long as keys of `head` elements.
+    /// Reads the length of values and the factor on them; `None` if values have the `head` elements of keys and no
+    /// factor.
     const fn values(&mut self, head: usize) -> Result<Option<Values>, Error> {
         if !built::NARROW_VALUES {
             tri!(self.value_length("attention.value_length", head));
@@ -576,7 +579,7 @@ impl<'g, 'a> Keys<'g, 'a> {
     pub const fn without_next(&mut self, spec: Spec<'a>) -> Result<Spec<'a>, Error> {
         let unused_layers = match tri!(self.nonzero("nextn_predict_layers", MAX_LAYERS)) {
             Some(layers) if layers < spec.layers => {
-                // Some files count layers that were left out.
+                // Some files count prediction layers that they do not contain.
                 let first = spec.layers - layers;
                 let (ahead, ordinary) =
                     (self.has_in_layer(first, "nextn.eh_proj.weight"), self.has_in_layer(first, "attn_norm.weight"));

@@ -13,13 +13,14 @@ pub struct Latent {
     pub rank: usize,
     /// Elements of a head's query, and of its key, that are not rotated.
     pub nope: usize,
-    /// Elements of a head's query that are rotated, and of the key that all heads share.
+    /// Rotated elements of a head's query, and elements of the rotated key that all heads share.
     pub rope: usize,
     /// Elements of a head's value.
     pub value: usize,
-    /// True if the cache holds latent vectors, and each head's matrices are applied to queries and to sums.
+    /// True if the cache holds latent vectors. Each head's matrices are then applied to its query and to attention's
+    /// result.
     pub absorbed: bool,
-    /// Growth of queries and keys with the logarithm of YaRN's factor.
+    /// Queries and keys are multiplied by `1 + yarn * ln(factor)`, where `factor` is YaRN's.
     pub yarn: f32,
 }
 

@@ -8,25 +8,25 @@ use crate::gguf::Array;
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Layer {
-    /// Its number, from 0.
+    /// The layer's number, from 0.
     pub index: usize,
-    /// True if it is one of the [local layers](super::Spec::local_layers).
+    /// True if the layer is one of the [local layers](super::Spec::local_layers).
     pub is_local: bool,
     /// Query heads.
     pub heads: usize,
     /// Key and value heads.
     pub kv_heads: usize,
-    /// Parameters of its heads.
+    /// Parameters of the layer's heads.
     pub head: HeadSpec,
     /// Width of the feed-forward layer, or of each expert.
     pub ffn: usize,
     /// Width of each expert; 0 without experts.
     pub expert_width: usize,
-    /// True if its feed-forward has experts.
+    /// True if the layer's feed-forward has experts.
     pub has_experts: bool,
-    /// Its mixer of tokens.
+    /// The layer's mixer of tokens.
     pub mixer: Mixer,
-    /// True if it computes keys and values; otherwise it reads those of [`Spec::owner`](super::Spec::owner).
+    /// True if the layer computes keys and values; otherwise it reads those of [`Spec::owner`](super::Spec::owner).
     pub owns_kv: bool,
 }
 
@@ -40,7 +40,7 @@ pub struct HeadSpec {
     pub rope: Option<Rope>,
     /// Number of positions that a token attends to, including its own; `None`: all up to its own.
     pub window: Option<usize>,
-    /// Number of elements, from the start of a key, that are also its value; 0 if values are separate.
+    /// Number of elements, from the start of a key, that are also the value; 0 if values are separate.
     pub shared: usize,
 }
 
@@ -104,14 +104,14 @@ impl Layer {
             | (self.owns_kv as u32) << 4
     }
 
-    /// Number of the page pool that holds its KV cache: 1 for local layers, else 0.
+    /// Number of the page pool that holds the layer's KV cache: 1 for local layers, else 0.
     pub(crate) const fn pool(&self) -> usize {
         (built::LOCAL_LAYERS && self.is_local) as usize
     }
 
     /// Query heads that share a key and value head.
     pub const fn group(&self) -> usize {
-        // Without this the compiler emits a panic for division by 0.
+        // Without the condition the compiler emits a panic for division by 0.
         self.heads / if self.kv_heads > 0 { self.kv_heads } else { 1 }
     }
 
@@ -183,12 +183,12 @@ pub enum Pattern<'a> {
     AllButFirst(usize),
     /// Layer `first` and every `step`-th layer after it.
     Steps {
-        /// The first of them, counted from 0.
+        /// The first layer of the set, counted from 0.
         first: usize,
-        /// Distance between two of them, at least 1.
+        /// Distance between neighbours in the set, at least 1.
         step: usize,
     },
-    /// Any of the first 128 layers: bit `n % 32` of word `n / 32` is set for layer `n`.
+    /// A set of the first 128 layers: bit `n % 32` of word `n / 32` is set for layer `n`.
     Set([u32; 4]),
     /// Layers whose element of a metadata array is true.
     Where(Array<'a>),

@@ -1,4 +1,4 @@
-//! Models: [`Spec`] describes an architecture as data, and a table locates its weights in the file.
+//! Models: [`Spec`] describes an architecture as data, and a table locates the model's weights in the file.
 //!
 //! Each family has one small file (`families/llama.rs`, ...) that reads metadata into a [`Spec`]. The forward pass runs
 //! any spec; families contain no code that runs per token.
@@ -43,7 +43,7 @@ pub(crate) use weights::{Entry, Weights};
 #[cfg(feature = "lora")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TensorUse {
-    /// A linear layer, or several of them.
+    /// The weights of a linear layer, or of one linear layer per expert.
     Product,
     /// The token embedding: its rows are looked up.
     Embedding,
@@ -61,7 +61,7 @@ pub(crate) enum TensorUse {
 ///
 /// # let file = std::fs::read("tests/fixtures/stories.gguf").unwrap();
 /// let gguf = Gguf::parse(&file)?;
-/// let model = Model::new(&gguf)?; // what is missing, left over or of another shape is an error here
+/// let model = Model::new(&gguf)?; // a missing, unused or wrongly shaped tensor is an error
 /// let spec = model.spec();
 /// println!("{} layers of width {}, {} tokens", spec.layers, spec.dim, spec.vocab);
 /// # Ok::<(), arenite::Error>(())

@@ -16,7 +16,8 @@ use crate::{Error, Gguf, Name, tri};
 /// - `t`: true;
 /// - `=KEY`: the value of another key.
 ///
-/// A name that ends in a dot stands for all keys that begin with it. (One text: a table of strings takes more flash.)
+/// A name that ends in a dot stands for all keys that begin with it. The table is one text, because an array of strings
+/// takes more flash.
 const KEYS: &str = if built::LENIENT { ALL } else { USUAL };
 
 /// The keys that llama.cpp's converter writes for models that do not need them; none has an effect at any value.
@@ -117,11 +118,11 @@ audio. *
 mm. *
 ";
 
-/// Checks a key that its family did not request; `name` comes without the architecture.
+/// Checks a key that the family did not request; `name` is the key without the architecture's prefix.
 ///
 /// # Errors
 ///
-/// [`Error::UnexpectedKey`] if the table does not have it, [`Error::UnsupportedKey`] if its value has an effect.
+/// [`Error::UnexpectedKey`] if the table does not have the key, [`Error::UnsupportedKey`] if the value has an effect.
 pub(super) const fn check(gguf: &Gguf<'_>, architecture: &str, name: &[u8], value: Value<'_>) -> Result<(), Error> {
     let mut rest = KEYS.as_bytes();
     while let Some((line, after)) = cut(rest, b'\n') {
@@ -165,7 +166,7 @@ const fn is_neutral(gguf: &Gguf<'_>, architecture: &str, values: &[u8], value: V
     })
 }
 
-/// True if a value is this number or an array of it.
+/// True if `value` equals `number`, or is an array whose elements all do.
 const fn is_number(value: Value<'_>, number: i32) -> bool {
     let array = match value {
         Value::Array(array) => array,

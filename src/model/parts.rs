@@ -15,8 +15,8 @@ use super::spec::{Spec, Special};
 use crate::built::{self, Abilities};
 use crate::kernel::Activation;
 
-/// Defines the functions. Each entry has a field, its type, its plain value, and the patterns of other values with the
-/// ability that each needs.
+/// Defines the functions. Each entry has a field, its type, the value that needs no ability, and the patterns of other
+/// values with the ability that each needs.
 macro_rules! parts {
     ($($(#[$doc:meta])* $field:ident: $type:ty = $plain:expr, $($part:pat => $ability:ident),+;)*) => {
         impl<'a> Spec<'a> {
@@ -49,7 +49,7 @@ macro_rules! parts {
 }
 
 impl<'a> Spec<'a> {
-    /// Sizes of attention over a latent vector, which all layers then have.
+    /// Sizes of attention over latent vectors, if the model's layers have it.
     pub const fn latent(&self) -> Option<Latent> {
         match self.special {
             Special::Latent(latent) if built::LATENT => Some(latent),
@@ -57,7 +57,7 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// Sizes of the streams of hidden states beside the residual stream.
+    /// Sizes of alternating updates, if the model has several streams of hidden states.
     pub const fn altup(&self) -> Option<AltUp<'a>> {
         match self.special {
             Special::AltUp(altup) if built::ALTUP => Some(altup),
@@ -83,7 +83,7 @@ impl<'a> Spec<'a> {
 }
 
 impl Spec<'_> {
-    /// Experts that groups of experts share.
+    /// Shared experts, one for each group of experts.
     pub const fn group_experts(&self) -> Option<GroupExperts> {
         match self.special {
             Special::GroupExperts(group) if built::GROUP_EXPERTS => Some(group),
@@ -103,7 +103,7 @@ impl Spec<'_> {
 }
 
 impl Special<'_> {
-    /// Name of the part if its ability is not in `abilities`.
+    /// Name of the feature, if it needs an ability that is not in `abilities`.
     const fn lacks(&self, abilities: Abilities) -> Option<&'static str> {
         match self {
             Self::Latent(_) if built::LENIENT && !abilities.has(Abilities::LATENT) => Some("latent"),
@@ -125,7 +125,7 @@ parts! {
     stack: Stack = Stack::Alone,
         Stack::Encoder | Stack::Source { .. } => ENCODER,
         Stack::Target { .. } => CROSS_ATTENTION;
-    /// Local layers.
+    /// Layers that use the heads of `local`; the others use those of `global`.
     local_layers: Pattern<'a> = Pattern::Never,
         Pattern::Always | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::AllButFirst(_) | Pattern::Steps { .. } | Pattern::Set(_) | Pattern::Where(_) | Pattern::Zero(_) => LOCAL_LAYERS;
     /// Kind of position encoding.
@@ -133,7 +133,8 @@ parts! {
         Positions::Learned => LEARNED_POSITIONS,
         Positions::Sinusoidal { .. } => SINUSOIDAL_POSITIONS,
         Positions::Relative { .. } | Positions::Alibi { .. } => RELATIVE_POSITIONS;
-    /// Number of token types (segments), 0 for none. Each has an embedding; the first type's is added to every token.
+    /// Number of token types (segments), 0 for none. Each has an embedding; the first type's embedding is added to
+    /// every token.
     token_types: usize = 0, 1.. => TOKEN_TYPES;
     /// Requirement for weights of the embedding's norm; `Absent`: no norm.
     embedding_norm: Need = Need::Absent, Need::Required | Need::Optional | Need::Unused => TOKEN_TYPES;
@@ -171,14 +172,14 @@ parts! {
     /// Layers that have the recurrent mixer and no attention.
     recurrent_layers: Pattern<'a> = Pattern::Never,
         Pattern::Always | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::AllButFirst(_) | Pattern::Steps { .. } | Pattern::Set(_) | Pattern::Where(_) | Pattern::Zero(_) => STATES;
-    /// True if the matrix of q also computes a gate per head; the head's output is multiplied by the gate's sigmoid.
+    /// True if the matrix of q also computes gates; the heads' output is multiplied by the sigmoid of the gates.
     gated_query: bool = false, true => GATED_QUERY;
     /// True if each head of v is normed (without a weight).
     v_norm: bool = false, true => GEMMA4;
     /// True if a layer may lack the matrix of v: its values are then its keys before norm and rope.
     v_from_k: bool = false, true => GEMMA4;
-    /// Number of last layers without keys and values of their own. Each reads those of the last earlier layer that
-    /// computes them and is global or local like itself.
+    /// Number of last layers without keys and values of their own. Each reads the keys and values of the last earlier
+    /// layer of its type (global or local) that computes them.
     kv_shared: usize = 0, 1.. => GEMMA4;
     /// Attention scores become `cap * tanh(score / cap)`.
     attention_cap: Option<f32> = None, Some(_) => CAPS;
@@ -212,17 +213,17 @@ parts! {
     sub_norms: bool = false, true => SUB_NORMS;
     /// Gates of the heads' output, computed by a separate matrix.
     heads_gated: Option<HeadGate> = None, Some(_) => HEADS_GATED;
-    /// Length of values, if they are shorter than keys.
+    /// Length of values and factor on them, if values are shorter than keys or have a factor.
     values: Option<Values> = None, Some(_) => NARROW_VALUES;
     /// Layers that run several times.
     loops: Option<Loops> = None, Some(_) => LOOPS;
     /// Number of first layers that are global and rotate like local layers.
     rotated_first: usize = 0, 1.. => LOCAL_LAYERS;
-    /// True if layers with experts have a dense feed-forward beside them, each with norms of its own.
+    /// True if layers with experts have a dense feed-forward beside the experts, with separate norms for the two.
     experts_beside: bool = false, true => EXPERTS_BESIDE;
     /// True if the router reads the input of the layer instead of the feed-forward's.
     early_router: bool = false, true => EARLY_ROUTER;
-    /// True if an expert's weight multiplies its input instead of its output.
+    /// True if the weight of an expert multiplies the expert's input instead of its output.
     weighted_inputs: bool = false, true => LLAMA4;
     /// Length of the chunks of positions that layers with rotary positions attend within; a multiple of a tile.
     chunk: Option<usize> = None, Some(_) => LLAMA4;

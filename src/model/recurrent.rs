@@ -8,7 +8,7 @@ use crate::kernel::TILE;
 pub struct Recurrent {
     /// Kind of mixer.
     pub kind: RecurrentKind,
-    /// Positions covered by its convolution.
+    /// Positions covered by the mixer's convolution.
     pub taps: usize,
     /// Number of heads; the state of each is a matrix of `keys` rows and `width` columns.
     pub heads: usize,
@@ -23,20 +23,20 @@ pub struct Recurrent {
     pub ranks: [usize; 4],
     /// Norms of Mamba-1's step, and of its vectors `B` and `C`.
     pub step_norms: StepNorms,
-    /// Epsilon of these norms, if it differs from that of the others.
+    /// Epsilon of the `step_norms`, if it differs from that of other norms.
     pub step_eps: Option<f32>,
     /// Neighbouring channels of Mamba-1 that share a step, a factor on their input and one rate of decay; 1 if every channel
     /// has its own (PLaMo 2 calls them heads).
     pub shared: usize,
-    /// RWKV-6 halves hidden states after every so many layers; 0 for never.
+    /// RWKV-6 halves the hidden states after every `halved_every` layers; 0 for never.
     pub halved_every: usize,
-    /// True if RWKV's feed-forward mixes each row with the previous one as well.
+    /// True if RWKV's feed-forward also mixes the row of each token with that of the previous token.
     pub channel_mixing: bool,
     /// True if RWKV norms the output of each head.
     pub head_norms: bool,
     /// Lower bound on the logarithm of Kimi delta attention's decay; 0 for none.
     pub floor: f32,
-    /// True if head `i` belongs to group `i % groups` rather than to a run of neighbours.
+    /// True if head `i` belongs to group `i % groups`; false if the heads of a group are neighbours.
     pub in_turns: bool,
 }
 
@@ -105,8 +105,8 @@ impl Recurrent {
         self.inner() + 2 * self.groups * self.keys
     }
 
-    /// Elements of the convolution's saved inputs, `[taps - 1][channels]`; for RWKV, of the last row of time mixing and
-    /// of that of channel mixing.
+    /// Elements of the convolution's saved inputs, `[taps - 1][channels]`; for RWKV, of the last input row of time
+    /// mixing and, if any, of channel mixing.
     pub const fn window_len(&self) -> usize {
         match self.kind {
             RecurrentKind::Rwkv7 | RecurrentKind::Rwkv6 if self.channel_mixing => 2 * self.inner(),
@@ -115,7 +115,7 @@ impl Recurrent {
         }
     }
 
-    /// Largest of its ranks.
+    /// The largest of the mixer's `ranks`.
     pub const fn widest_rank(&self) -> usize {
         let (mut widest, mut i) = (0, 0);
         while i < self.ranks.len() {

@@ -20,7 +20,7 @@ macro_rules! roles {
 
             /// All roles with the names of their tensors, without `blk.N.`; an empty name if the build lacks the ability.
             fn names() -> impl Iterator<Item = (Self, &'static str)> {
-                // One string: a table of `&str` would take eight bytes of flash per role.
+                // The names are one string, because a table of `&str` would take eight bytes of flash per role.
                 const NAMES: &str = joined::<{ length(ALL) }>(&JOINED);
                 const ALL: &[&str] = &[$($(#[$cfg])? if true $(&& built::$ability)? { $name } else { "" }),*];
                 const JOINED: [u8; length(ALL)] = join(ALL);
@@ -312,7 +312,7 @@ pub fn is_other_modality(name: &str) -> bool {
 
 /// True if a tensor with this name may occur in any file and is not read.
 pub fn is_ignored(name: &str) -> bool {
-    // Layers for multi-token prediction. (`str::contains` takes kilobytes, and the compiler keeps its panic.)
+    // Layers for multi-token prediction. (`str::contains` would add kilobytes and a panic.)
     let (ahead, images) = (b".nextn.", b".vis_"); // CogVLM's layers have weights of their own for images
     is_other_modality(name)
         || IGNORED.iter().any(|end| name.ends_with(end))
@@ -321,7 +321,7 @@ pub fn is_ignored(name: &str) -> bool {
 }
 
 impl Role {
-    /// Number of layers that may have one; 1 for a role of the whole model.
+    /// Number of layers that may have a tensor of this role; 1 for a role of the whole model.
     pub(super) const fn layers(self, spec: &Spec<'_>) -> usize {
         if self.per_layer() { spec.own_layers() } else { 1 }
     }
@@ -341,7 +341,7 @@ impl Role {
         };
         let is_mine = prefix == own;
         match (stack, role) {
-            // Tensors without a prefix belong to the decoder; the encoder may share its embeddings.
+            // Tensors without a prefix belong to the decoder; the encoder may share the token embedding.
             (Stack::Source { own_words: false, .. }, Self::TokenEmbd) if prefix.is_empty() => {
                 Place::Of(role, layer, piece)
             }
@@ -350,14 +350,14 @@ impl Role {
             (Stack::Target { .. }, _) if role.is_shared() == is_mine => Place::Nowhere,
             (Stack::Target { .. }, _) => Place::Of(role, layer, piece),
             _ if is_mine => Place::Of(role, layer, piece),
-            // NeoBERT's files have this name.
+            // The name of the final norm in NeoBERT's files.
             (Stack::Encoder, Self::OutputNorm) if prefix == "enc" => Place::Of(role, layer, piece),
             _ => Place::Nowhere,
         }
     }
 
-    /// The norm before a layer's feed-forward, and its bias. If the layer has only a feed-forward, this is its first
-    /// norm.
+    /// The norm before a layer's feed-forward, and its bias. In a layer with only a feed-forward, this norm is the
+    /// first.
     pub const fn before_ffn(spec: &Spec<'_>, layer: &Layer) -> (Self, Self) {
         match (layer.mixer, spec.residual()) {
             (Mixer::None, _) if spec.one_part() => (Self::AttnNorm, Self::AttnNormBias),
@@ -376,24 +376,24 @@ impl Role {
             || matches!(self, AttnQB | AttnKvA | AttnKvANorm | AttnKvB | AttnKB | AttnVB)
     }
 
-    /// The role that this tensor has in `spec`'s family, which may use a name for another role.
+    /// The role, in `spec`'s family, of a tensor with this role's name.
     pub(super) fn in_family(self, spec: &Spec<'_>) -> Self {
         let renamed = if built::RENAMED { spec.renamed } else { &[] };
         renamed.iter().find(|(name, _)| *name == self).map_or(self, |(_, role)| *role)
     }
 
-    /// The role under whose name the family's files store this one.
+    /// The role under whose name the family's files store this role's tensor.
     pub(super) fn in_files(self, spec: &Spec<'_>) -> Self {
         let renamed = if built::RENAMED { spec.renamed } else { &[] };
         renamed.iter().find(|(_, role)| *role == self).map_or(self, |(name, _)| *name)
     }
 
-    /// True if its name has no prefix in an encoder-decoder.
+    /// True if the name of the role's tensor has no prefix in an encoder-decoder.
     const fn is_shared(self) -> bool {
         matches!(self, Self::TokenEmbd | Self::Output | Self::OutputBias)
     }
 
-    /// Name of its tensor as stored in files. `layer` is ignored for roles of the whole model.
+    /// Name of the role's tensor in files. `layer` is ignored for roles of the whole model.
     pub fn spelled(self, layer: usize, stack: Stack) -> Name {
         let prefix = match stack {
             Stack::Target { .. } if self.is_shared() => "",
@@ -412,7 +412,7 @@ impl Role {
         }
     }
 
-    /// Name of the tensor of one expert, in files that have one for each.
+    /// Name of the tensor of one expert, in files with one tensor per expert.
     pub(super) const fn of_expert(self, layer: usize, expert: usize) -> Name {
         let part = match self {
             Self::FfnGateExps => "ffn_gate",
@@ -422,7 +422,8 @@ impl Role {
         Name::layered("", layer, part).with(b".").with_number(expert).with(b".weight")
     }
 
-    /// Role and layer (0 for the whole model) of the tensor called `name`, without the stack's prefix.
+    /// Role, layer (0 for the whole model) and piece of the tensor called `name`, without the stack's prefix;
+    /// `prefixed` is true if the stack has one.
     fn named(name: &str, prefixed: bool) -> Option<(Self, usize, Piece)> {
         let (name, layer) = match name.strip_prefix("blk.") {
             Some(rest) => {
@@ -443,7 +444,7 @@ impl Role {
         (role.per_layer() == layer.is_some()).then_some((role, layer.unwrap_or(0), piece))
     }
 
-    /// Finds the role of a tensor that has factors of another tensor, or only one of several experts.
+    /// Finds the role of a tensor that holds factors on a matrix, or the matrix of only one expert.
     fn pieced(name: &str) -> Option<(Self, Piece)> {
         for (end, piece) in [(".scale", Piece::Scale), (".input_scale", Piece::InputScale)] {
             if let (true, Some(base)) = (built::SCALES, name.strip_suffix(end)) {
@@ -462,7 +463,7 @@ impl Role {
         Some((role, Piece::Expert(index(number)?)))
     }
 
-    /// The number of a role that has a tensor for each expert in some files, from 0.
+    /// Index, from 0, of a role that has one tensor per expert in some files; `None` for other roles.
     pub(super) const fn expert_slot(self) -> Option<usize> {
         match self {
             Self::FfnGateExps => Some(0),
@@ -472,7 +473,7 @@ impl Role {
         }
     }
 
-    /// True if rows of its tensor are looked up instead of multiplied.
+    /// True if rows of the role's tensor are looked up instead of multiplied.
     pub(super) const fn is_lookup(self) -> bool {
         matches!(self, Self::TokenEmbd | Self::PositionEmbd | Self::TokenTypes | Self::PerLayerTokenEmbd)
     }
@@ -484,7 +485,7 @@ fn split_at_dot(name: &str) -> Option<(&str, &str)> {
     Some((first, rest.strip_prefix('.')?))
 }
 
-/// A number in a name. Accepts only the spelling that writers use, so that no two names mean the same tensor.
+/// Parses a number in a name. Accepts only the spelling that writers use, so that no two names mean the same tensor.
 fn index(number: &str) -> Option<usize> {
     if number.len() > 1 && number.starts_with('0') || number.starts_with('+') {
         return None;
@@ -492,7 +493,7 @@ fn index(number: &str) -> Option<usize> {
     number.parse().ok()
 }
 
-/// The weights of a role that a tensor holds.
+/// Contents of a tensor, in relation to the weights of its role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
     /// All weights.
@@ -505,23 +506,23 @@ pub(super) enum Piece {
     InputScale,
 }
 
-/// Names of the attention output after `enc.` and `dec.`.
+/// Names of the attention output in stacks with a prefix (`enc.`, `dec.`).
 const SHORT_OUTPUT: &str = "attn_o.weight";
 const SHORT_OUTPUT_BIAS: &str = "attn_o.bias";
 
 /// Relation of a tensor to a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// It has this role in this layer, or a piece of it.
+    /// A tensor of this stack: its role, its layer, and the piece of the role's weights that it holds.
     Of(Role, usize, Piece),
-    /// It belongs to the other stack.
+    /// A tensor of the other stack.
     Elsewhere,
-    /// No model has it.
+    /// A tensor of no model.
     Nowhere,
 }
 
 impl Stack {
-    /// Prefix of its tensors' names, without the dot.
+    /// Prefix of the stack's tensor names, without the dot.
     const fn prefix(self) -> &'static str {
         match self {
             Self::Alone | Self::Encoder => "",

@@ -67,7 +67,7 @@ pub enum Scaling {
 }
 
 impl Scaling {
-    /// The same scaling with another `log_multiplier`, if it is YaRN's.
+    /// Replaces the `log_multiplier` of YaRN; any other scaling stays as it is.
     pub(super) const fn with_log_multiplier(mut self, multiplier: f32) -> Self {
         if let Self::Yarn { log_multiplier, .. } = &mut self {
             *log_multiplier = multiplier;

@@ -89,7 +89,7 @@ pub struct Spec<'a> {
     pub side_by_side: bool,
     /// True if layer norms have a bias.
     pub norm_bias: bool,
-    /// Last layers of the file, for multi-token prediction; they are not read.
+    /// Number of layers at the end of the file for multi-token prediction. These layers are not read.
     pub unused_layers: usize,
     /// Requirement for a bias of the head.
     pub output_bias: Need,
@@ -115,7 +115,7 @@ pub struct Spec<'a> {
     pub(super) qk_norm_after_rope: bool,
     pub(super) temperature: Option<Temperature>,
     pub(super) attention_sinks: Need,
-    /// Pairs of roles: files of this family store the second under the name of the first.
+    /// Pairs of roles: files of this family store the second role's tensor under the first role's name.
     pub(super) renamed: &'static [(Role, Role)],
     pub(super) recurrent: Option<Recurrent>,
     pub(super) recurrent_layers: Pattern<'a>,
@@ -313,8 +313,8 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// Longest context that counts as short. Models with LongRoPE use other rotary frequencies in longer contexts; for
-    /// all others this is the trained context.
+    /// Longest context that counts as short: the trained context length, except for LongRoPE, which has other rotary
+    /// frequencies in longer contexts.
     pub const fn short_context(&self) -> usize {
         match self.rope(false) {
             Some(Rope { scaling: Scaling::Long { original, .. }, .. }) if original < self.context => original,
@@ -377,7 +377,7 @@ impl<'a> Spec<'a> {
         matches!(self.loops(), Some(Loops { low_runs: 1.., .. }))
     }
 
-    /// Index of the rotary positions of a layer: 0 for those of global layers.
+    /// Index of a layer's rotary positions: 0 for those of global layers, 1 for those of local layers.
     pub(crate) const fn rotation(&self, layer: &Layer) -> usize {
         if layer.index < self.rotated_first() { 1 } else { layer.pool() }
     }
@@ -439,7 +439,8 @@ impl<'a> Spec<'a> {
         let mut index = 0;
         while index < self.layers {
             let layer = self.layer(index);
-            // With two mixers side by side, the layer's input is kept here for the second.
+            // Room for the layer's input, which is kept for the second of two mixers side by side or for the
+            // feed-forward.
             let held = if matches!(layer.mixer, Mixer::Both) || self.keeps_input() { self.dim } else { 0 };
             let attention = match self.latent() {
                 Some(latent) => {

@@ -21,14 +21,16 @@ use crate::{Error, Gguf, Name, built};
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct Entry {
-    /// [`Kind`] in the lowest byte; above it the offset in bytes from the start of the file.
+    /// [`Kind`] in the lowest byte, above it the byte offset in the file; for a converted vector, [`CONVERTED`] and the
+    /// byte offset in [`Weights::converted`].
     place: u64,
     rows: u32,
     cols: u32,
 }
 
 impl Entry {
-    /// The entry of an adapter's tensor, with the rows of all its matrices; `None` if they are too many.
+    /// The entry of an adapter's tensor, with the rows of all its matrices; `None` if there are too many rows, or if
+    /// this build lacks the type.
     #[cfg(feature = "lora")]
     pub fn of(tensor: &Tensor<'_>) -> Option<Self> {
         let [cols, rows, slabs, _] = tensor.dims;
@@ -62,7 +64,7 @@ struct Found<'t> {
 }
 
 impl Found<'_> {
-    /// Writes a vector in F16 or BF16 as little-endian f32 at `start`; returns where it ends.
+    /// Writes a vector in F16 or BF16 as little-endian f32 at `start`; returns the end of the written bytes.
     fn convert(&self, converted: &mut [u8], start: usize) -> Result<usize, Error> {
         let (halves, mut at) = (self.tensor.data.as_chunks::<2>().0, start);
         for half in halves {
@@ -86,7 +88,8 @@ impl Found<'_> {
     }
 }
 
-/// Checks every tensor and calls `found` with it. (Not generic, so that its code exists once.)
+/// Checks every tensor and calls `found` with each one that the stack uses. (Not generic, so that the code exists
+/// once.)
 fn walk(gguf: &Gguf<'_>, spec: &Spec<'_>, found: &mut dyn FnMut(Found<'_>) -> Result<(), Error>) -> Result<(), Error> {
     for tensor in gguf.tensors() {
         let name = Name::new(tensor.name.as_bytes());
@@ -162,7 +165,7 @@ fn shape_of(spec: &Spec<'_>, layer: &Layer, role: Role, piece: Piece) -> Option<
 /// the table is filled.)
 #[inline(never)] // keeps its temporaries off the caller's stack
 pub(super) fn check(gguf: &Gguf<'_>, spec: &Spec<'_>) -> Result<(), Error> {
-    // Tensors counted per role: a bit for each layer would take kilobytes of stack.
+    // Number of tensors of each role. (A bit for each layer would take kilobytes of stack.)
     let mut counts = [0u16; Role::ALL.len()];
     walk(gguf, spec, &mut |found| {
         let counts_for = found.need == Need::Required && found.piece != Piece::Scale;
@@ -237,7 +240,7 @@ struct Slots {
     loops: Option<Loops>,
     /// Number of table entries from a matrix to its scales; 0 if the file has none.
     scales: usize,
-    /// Index of the first expert's first matrix, if each expert has its own, and the number of experts.
+    /// Index of the first expert's first matrix, if each expert has its own matrices, and the number of experts.
     separate: (usize, usize),
 }
 
@@ -260,7 +263,7 @@ impl Slots {
         while number < Role::ALL.len() {
             let role = Role::ALL[number];
             if used[number] {
-                // Roles of layers come last.
+                // In `ALL`, roles of layers come after those of the whole model.
                 slots.first[number] = (slots.whole + slots.layer) as u8;
                 if role.per_layer() {
                     slots.layer += 1;
@@ -278,7 +281,7 @@ impl Slots {
         slots
     }
 
-    /// Index of the matrix of an expert that has its own.
+    /// Table index of the matrix of one expert, if each expert has its own.
     fn expert(&self, role: Role, layer: usize, expert: usize) -> Option<usize> {
         let (first, count) = self.separate;
         let slot = role.expert_slot().filter(|_| built::EXPERTS && count > 0)?;
@@ -313,7 +316,7 @@ impl Slots {
         Some(layer)
     }
 
-    /// Index of a tensor; `layer` is 0 for roles of the whole model.
+    /// Table index of a role's tensor; `layer` is 0 for roles of the whole model.
     fn place(&self, role: Role, layer: usize) -> Option<usize> {
         let first = *self.first.get(role as usize).filter(|first| **first != Self::NONE)?;
         Some(usize::from(first) + layer * self.layer)
@@ -387,7 +390,7 @@ impl<'m, 'w> Weights<'m, 'w> {
         self.at(self.slots.place(role, self.slots.own(layer)?)?)
     }
 
-    /// The `rows` rows of an expert of a matrix of all experts.
+    /// The matrix of one expert, of `rows` rows.
     pub fn expert(&self, role: Role, layer: usize, expert: usize, rows: usize) -> Option<Matrix<'m>> {
         match self.slots.expert(role, layer, expert) {
             Some(place) => self.at(place),
@@ -395,7 +398,7 @@ impl<'m, 'w> Weights<'m, 'w> {
         }
     }
 
-    /// The matrix at an index of the table, with its scales.
+    /// The matrix at an index of the table, with its scales if the file has any.
     fn at(&self, place: usize) -> Option<Matrix<'m>> {
         let entry = self.entry(place)?;
         if built::SCALES && place < self.slots.scales {

@@ -1,4 +1,4 @@
-//! Reads the layers with a sliding window.
+//! Reads which layers have a sliding window.
 
 use super::Spec;
 use super::keys::Keys;
@@ -7,9 +7,9 @@ use super::rope::Rope;
 use crate::{Error, tri};
 
 impl<'a> Keys<'_, 'a> {
-    /// Sets the window of the layers in the file's pattern, or in `otherwise` if the file has no pattern. Without a
-    /// window in the file, no layer has one. The file may have separate rotary positions for these layers; those of
-    /// `spec.local` are the default.
+    /// Makes the layers in the file's pattern local, or those in `otherwise` if the file has no pattern; local layers
+    /// have the window. If the file has no window, no layer is local. Keys of the file replace base and dimension of
+    /// the rotary positions in `spec.local`.
     pub const fn windowed(&mut self, spec: Spec<'a>, otherwise: Pattern<'a>) -> Result<Spec<'a>, Error> {
         let local_layers = match (spec.global.window, tri!(self.local_layers(spec.layers))) {
             (None, _) => Pattern::Never,

@@ -68,7 +68,7 @@ pub(crate) trait Format: Named + Copy + 'static {
     fn scale_words(_block: &Self::Block) -> [u64; 2] {
         [ONES; 2]
     }
-    /// The minimums of all groups, in the same layout.
+    /// The minimums of all groups, in the layout of [`scale_words`](Self::scale_words).
     #[inline(always)]
     fn minimum_words(_block: &Self::Block) -> [u64; 2] {
         [ONES; 2]
@@ -138,7 +138,7 @@ pub(crate) trait Bytes: Copy {
 #[derive(Clone, Copy)]
 pub(crate) struct Plain;
 
-/// [`Format::unpack`] in plain Rust. That of TQ1_0 is long, so it is compiled once instead of inlined.
+/// [`Format::unpack`] in plain Rust. The code for TQ1_0 is long, so it is compiled once instead of inlined.
 #[inline(always)]
 pub(crate) fn codes<F: Format>(block: &F::Block, chunk: usize) -> [u8; 32] {
     #[inline(never)]

@@ -40,7 +40,7 @@ const fn words<const N: usize>(indices: &[u16; N], values: &[u8; 8]) -> [u32; N]
     all
 }
 
-/// Expands four times seven sign bits to 32: the eighth sign of each makes the number of negative weights even.
+/// Expands four sets of seven sign bits to 32 bits. The eighth sign of a set makes its number of negative weights even.
 #[inline(always)]
 pub(super) fn signs(bits: u32) -> u32 {
     let seven = |i: u32| (bits >> (7 * i) & 0x7f) << (8 * i);
@@ -51,7 +51,7 @@ pub(super) fn signs(bits: u32) -> u32 {
     sevens | (sum & 0x0101_0101) << 7
 }
 
-/// Packs eight scales into bytes; each is twice its bits plus 1.
+/// Packs eight scales into bytes; scale `i` is `2 * bits(i) + 1`.
 #[inline(always)]
 pub(super) fn odd_scales(bits: impl Fn(usize) -> u32) -> u64 {
     (0..8).fold(ONES, |all, i| all | u64::from(bits(i)) << (8 * i + 1))

@@ -60,7 +60,7 @@ impl<'a> Builder<'_, 'a> {
         self.vocab.tokens.string_at(offset as usize)
     }
 
-    /// Fills the offsets and keys; finds the longest token and the known spellings.
+    /// Fills the offsets and counts the tokens of each bucket; finds the longest token and the known spellings.
     fn tokens(&mut self) -> Result<Found, Error> {
         let spelling = self.vocab.spelling();
         let mut found = Found::new();
@@ -94,7 +94,7 @@ impl<'a> Builder<'_, 'a> {
         Ok(found)
     }
 
-    /// Replaces the counts in `count + 1` words from `at` by the index of the first entry of each.
+    /// Replaces each of the `count + 1` counts from word `at` on by the sum of those before it: the start of its list.
     fn counts_to_places(&mut self, at: usize, count: usize) {
         let mut place = 0;
         for at in at..=at + count {
@@ -111,7 +111,8 @@ impl<'a> Builder<'_, 'a> {
         place as usize
     }
 
-    /// Moves the words up by one: after all entries are placed, each holds the start of the next list.
+    /// Restores the starts of the lists after all entries are placed. Each word then holds the start of the next list,
+    /// so the words move up by one.
     fn places_to_starts(&mut self, at: usize, count: usize) {
         for at in (at + 1..=at + count).rev() {
             let start = get(self.words, at - 1);
@@ -300,7 +301,7 @@ pub(super) fn note_gaps(gaps: &mut ByteSet, mut bytes: impl Iterator<Item = u8>)
     for byte in bytes {
         if byte == b' ' {
             gaps.insert(before);
-            // In a text this byte may also be the last one of a `▁`.
+            // In a text, the first space may also be a `▁`, whose last byte is 0x81.
             if before == b' ' {
                 gaps.insert(0x81);
             }
@@ -338,12 +339,11 @@ pub(super) fn byte_token(token: &[u8]) -> Option<u8> {
 #[derive(Clone, Copy)]
 pub(super) enum Rules<'a> {
     Nothing,
-    /// Ascending entries `8 * id + rule`, where the rule is a sum of constants of [`rule`]. `arenite convert` writes
-    /// them.
+    /// Ascending entries `8 * id + rule`, written by `arenite convert`. The rule is a sum of constants of [`rule`].
     Listed(&'a [Word]),
-    /// Most tokens absorb white space after them.
+    /// Most special tokens absorb white space after them.
     Phi3,
-    /// This token absorbs white space before it.
+    /// The special token with this text absorbs white space before it.
     Mask(&'static [u8]),
 }
 

@@ -1,7 +1,7 @@
 //! The canonical bytes of tokens, which the index uses for look-ups.
 //!
 //! A vocabulary spells a space as `▁` (SentencePiece) or every byte as a printable character (byte-level BPE). The
-//! index uses the bytes of text that these represent, so a look-up compares with the text directly.
+//! index uses the bytes of text that a spelling represents, so a look-up compares with the text directly.
 
 use core::cmp::Ordering;
 
@@ -35,7 +35,7 @@ impl Spelling {
         Bytes { spelling: self, rest: spelled }
     }
 
-    /// True if a text can contain this token, because it is spelled as the vocabulary spells. Other tokens (such as a
+    /// True if a text can contain this token, because the token has the vocabulary's spelling. Other tokens (such as a
     /// control token in raw UTF-8) are only found as special tokens.
     pub fn is_reachable(self, spelled: &[u8]) -> bool {
         match self {
@@ -98,7 +98,7 @@ pub(super) fn hash(bytes: impl Iterator<Item = u8>) -> u32 {
     hasher.hash()
 }
 
-/// The first four bytes as a big-endian number, which preserves their order.
+/// The first four bytes as a big-endian number; these numbers sort like the bytes.
 #[inline]
 pub(super) fn first_four(bytes: impl Iterator<Item = u8>) -> u32 {
     bytes.chain([0; 4]).take(4).fold(0, |key, byte| key << 8 | u32::from(byte))

@@ -6,8 +6,8 @@
 use super::canonical::SPACE;
 use super::unicode::first_char;
 
-/// Maximum length of sequences and replacements: several times what SentencePiece produces. It bounds the work that a
-/// damaged map can cause.
+/// Maximum length in bytes of a sequence and of a replacement: several times what SentencePiece produces. The limit
+/// bounds the work that a damaged map can cause.
 const LONGEST: usize = 256;
 
 /// The map in `tokenizer.ggml.precompiled_charsmap`; empty if the file has none.
@@ -37,10 +37,11 @@ impl<'a> Charsmap<'a> {
         self.nodes.get(at as usize).copied().map_or(0, u32::from_le_bytes)
     }
 
-    /// Finds the longest sequence of the map at the start of `text`; returns its replacement and its length.
+    /// Finds the longest sequence of the map at the start of `text`; returns the replacement and the length of the
+    /// sequence.
     fn longest(&self, text: &[u8]) -> Option<(&'a [u8], usize)> {
-        // Bits of a node: 0 to 7 its byte, 8 whether a sequence ends there, 9 whether the base is shifted, 10 and up
-        // the base. A node with bit 31 has the offset of a replacement instead.
+        // Bits of a node: 0 to 7 its byte, 8 whether a sequence ends there, 9 whether the base is shifted by 8, 10 and
+        // up the base. A node with bit 31 has the offset of a replacement instead.
         let base = |node: u32| (node >> 10) << ((node & 1 << 9) >> 6);
         let mut found = None;
         let mut at = base(self.node(0));
@@ -67,7 +68,7 @@ impl<'a> Charsmap<'a> {
 pub(super) struct Spaces {
     /// Adds a space before the text.
     pub prefix: bool,
-    /// Merges each run of white space into one space before a word, and drops it at the end.
+    /// Merges each run of white space before a word into one space, and drops a run at the end of the text.
     pub merge: bool,
 }
 
@@ -76,8 +77,9 @@ pub(super) struct Normalized<'a, 't> {
     map: Charsmap<'a>,
     spaces: Spaces,
     rest: &'t [u8],
-    /// Next bytes from the text or from a replacement.
+    /// Next bytes from the text.
     copied: &'t [u8],
+    /// Next bytes from a replacement.
     replaced: &'a [u8],
     /// A byte to output after a space.
     waiting: Option<u8>,

@@ -24,9 +24,9 @@ enum Form {
     Raw,
     /// A single byte.
     Byte(u8),
-    /// With spaces as `▁`.
+    /// The spelling, in which `▁` is a space.
     Escaped,
-    /// In the byte-level alphabet; other characters represent themselves.
+    /// The spelling in the byte-level alphabet; other characters represent themselves.
     ByteLevel,
 }
 
@@ -73,7 +73,7 @@ impl Iterator for Piece<'_> {
     }
 }
 
-/// Decodes a stream of tokens to text: [`Tokenizer::decoder`].
+/// Decodes a stream of tokens to text. Created by [`Tokenizer::decoder`].
 ///
 /// A character that is split between tokens is held back until it is complete. Invalid UTF-8 is output as U+FFFD
 /// ([`push`](Self::push)) or unchanged ([`push_bytes`](Self::push_bytes)).

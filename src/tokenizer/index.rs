@@ -18,8 +18,8 @@
 //! merges     3M     (right id, rank, result), sorted by left id, right id, rank
 //! ```
 //!
-//! An index from outside is verified word by word ([`super::verify`]). Reading does not rely on that: a damaged index
-//! gives wrong ids or errors, but no panic or endless loop.
+//! An index from outside is verified word by word ([`super::verify`]). Look-ups do not rely on the verification: a
+//! damaged index gives wrong ids or errors, but no panic or endless loop.
 
 use super::canonical::{Spelling, compare};
 use super::merge::Word;
@@ -30,7 +30,7 @@ use crate::TokenId;
 /// Word that means "no id".
 pub(super) const NONE: u32 = u32::MAX;
 
-/// First word of an index: "arti" with the version of the layout.
+/// First word of an index: "art" and the version of the layout.
 pub(super) const MAGIC: u32 = u32::from_le_bytes(*b"art\x03");
 
 /// Word offsets in the header.
@@ -40,16 +40,19 @@ pub(super) mod header {
     pub const TOKENS: usize = 1;
     /// Number of merges.
     pub const MERGES: usize = 2;
-    /// Bytes of the file's token array: a quick check that the index belongs to it.
+    /// Bytes of the file's token array: a quick check that the index belongs to the file.
     pub const TOKEN_BYTES: usize = 3;
     /// Bytes of the file's merge array.
     pub const MERGE_BYTES: usize = 4;
-    /// Number of entries used in each list.
+    /// Number of special tokens.
     pub const SPECIALS: usize = 5;
+    /// Number of entries in `types`.
     pub const TYPES: usize = 6;
+    /// Number of entries in `ends`.
     pub const ENDS: usize = 7;
-    /// Ids of end of turn and end of message.
+    /// Id of the end of turn.
     pub const EOT: usize = 8;
+    /// Id of the end of message.
     pub const EOM: usize = 9;
     /// Length of the longest spelling in bytes.
     pub const LONGEST: usize = 10;
@@ -58,7 +61,7 @@ pub(super) mod header {
     pub const WORDS: usize = 16;
 }
 
-/// Offsets of the sections, in words.
+/// Sizes of an index; the methods compute the offsets of its sections in words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub tokens: usize,
@@ -137,10 +140,10 @@ impl Layout {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Special {
     pub id: TokenId,
-    /// Length of its spelling in bytes.
+    /// Length of the spelling in bytes.
     pub len: usize,
     pub kind: TokenType,
-    /// First byte of its spelling.
+    /// First byte of the spelling.
     pub first: u8,
     /// A sum of constants of [`rule`].
     pub rule: u8,
@@ -148,11 +151,11 @@ pub(super) struct Special {
 
 /// Rules by which a special token is found.
 pub(super) mod rule {
-    /// Absorbs white space before it.
+    /// The token absorbs white space before it.
     pub const STRIPS_LEFT: u32 = 1;
-    /// Absorbs white space after it.
+    /// The token absorbs white space after it.
     pub const STRIPS_RIGHT: u32 = 2;
-    /// Has no letter, mark, digit or underscore beside it.
+    /// The token only matches without a letter, mark, digit or underscore beside it.
     pub const WHOLE_WORD: u32 = 4;
 }
 
@@ -184,7 +187,7 @@ impl Special {
     }
 }
 
-/// A finished index.
+/// An index in borrowed memory.
 #[derive(Clone, Copy)]
 pub(super) struct Index<'i> {
     pub words: &'i [Word],
@@ -380,8 +383,8 @@ impl<'i> Index<'i> {
     }
 }
 
-/// Narrows sorted `entries` to those with `byte` at one position, given that they are equal before it; `None` if there
-/// are none. `here` returns an entry's byte at that position, or `None` if it is shorter.
+/// Narrows `entries`, which are sorted and equal before one position, to those with `byte` at that position; `None` if
+/// there are none. `here` returns an entry's byte at the position, or `None` if the entry is shorter.
 pub(super) fn narrow<T>(entries: &[T], here: impl Fn(&T) -> Option<u8>, byte: u8) -> Option<&[T]> {
     let start = entries.partition_point(|entry| here(entry) < Some(byte));
     let entries = entries.get(start..)?;

@@ -50,8 +50,8 @@ pub(super) const fn words_for(slots: usize) -> usize {
 
 /// A sequence of symbols.
 pub(super) struct Row<'s> {
-    /// In a symbol's first slot: the symbol's end. In its last slot, if different: its start, which is less than the
-    /// slot's own index, so the two can be distinguished.
+    /// In a symbol's first slot, the symbol's end; in its last slot, if it has several, the symbol's start. Only a
+    /// start is less than the slot's own index, so the two can be distinguished.
     links: &'s mut [Word],
     ids: &'s mut [Word],
     /// In a symbol's first slot: the key of its pair with the next symbol.
@@ -194,7 +194,7 @@ impl<'s> Row<'s> {
         }
     }
 
-    /// Words of the level below.
+    /// Words of the level below `level`; for level 0, the keys.
     fn below(&self, level: usize) -> &[Word] {
         match level.checked_sub(1) {
             Some(level) => self.level(level),
@@ -249,7 +249,7 @@ mod tests {
 
     use super::*;
 
-    /// Test rules: digits merge if the sum of their ids, modulo a number, is small.
+    /// Test rules: two symbols merge if a weighted sum of their ids, modulo a number, is small.
     struct Sums(u32);
 
     impl Rules for Sums {
@@ -310,7 +310,7 @@ mod tests {
         }
     }
 
-    /// A word of any length requests at most three keys per symbol; the tree bounds the other work.
+    /// Merging a word of any length requests at most three keys per symbol; the tree bounds the other work.
     #[test]
     fn key_requests_are_linear() {
         struct Counted(Sums, core::cell::Cell<usize>);

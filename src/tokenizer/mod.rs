@@ -1,9 +1,9 @@
 //! Tokenization: text to token ids and back, with the vocabulary of a GGUF file and without a heap.
 //!
-//! Ids equal those of the model's own tokenizer; for bytes that are not UTF-8, llama.cpp's. The file may contain only a
-//! vocabulary. This module reads the vocabulary ([`Tokenizer`]), builds the index for searching it, finds special tokens,
-//! and implements SentencePiece's BPE and unigram, byte-level BPE with its pre-tokenizers, BPE over characters, WordPiece,
-//! and decoding ([`Decoder`]). This module does not depend on models.
+//! Ids equal those of the model's own tokenizer, or those of llama.cpp for bytes that are not UTF-8. The file may
+//! contain only a vocabulary. This module reads the vocabulary ([`Tokenizer`]), builds the index for searching it,
+//! finds special tokens, and implements SentencePiece's BPE and unigram, byte-level BPE with its pre-tokenizers, BPE
+//! over characters, WordPiece, and decoding ([`Decoder`]). This module does not depend on models.
 //!
 //! ```text
 //! vocab         the file's metadata           scan, pretokenizer   words, for BPE
@@ -148,7 +148,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         Ok(Layout::of(&vocab).words().saturating_mul(4))
     }
 
-    /// Checks that this build has the file's kind of tokenizer, without a look at its tokens.
+    /// Checks that this build has the file's kind of tokenizer, without reading the tokens.
     pub(crate) const fn check_kind(gguf: &Gguf<'_>) -> Result<(), Error> {
         Vocab::check_kind(gguf)
     }
@@ -175,8 +175,8 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
     /// checking every word of the index. This is faster, and a program that calls only this function contains neither the
     /// code that builds an index nor the code that checks one: 11 KB less on a Cortex-M4.
     ///
-    /// The hash finds accidental changes of the vocabulary or the index. A file that was made to deceive can have a wrong
-    /// index with the right hash; it gives wrong ids or errors.
+    /// The hash finds accidental changes of the vocabulary or the index. A file that was made to deceive can have a
+    /// wrong index with the right hash; such a file gives wrong ids or errors.
     ///
     /// # Errors
     ///
@@ -213,8 +213,8 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         Ok(Self { vocab, index })
     }
 
-    /// Uses an index that was built earlier by [`build_index`](Self::build_index) and is not in the file. Checks all of
-    /// it, which takes less time than building.
+    /// Uses an index that was built earlier by [`build_index`](Self::build_index) and is not in the file. Checks the
+    /// whole index, which takes less time than building one.
     ///
     /// # Errors
     ///
@@ -259,7 +259,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
     pub fn scratch_bytes_for(&self, text: &[u8]) -> usize {
         let words = match self.vocab.model {
             Model::Unigram if built::UNIGRAM => unigram::words_for_text(&self.vocab, text),
-            // A leading `▁`, and three bytes per invalid UTF-8 byte.
+            // Room for a leading `▁`, and for three bytes per invalid UTF-8 byte.
             Model::WordPiece(_) => text.len().saturating_mul(3).saturating_add(3).div_ceil(4),
             _ => words_for(text.len().saturating_mul(3).saturating_add(1)),
         };
@@ -274,8 +274,9 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
     ///
     /// # Errors
     ///
-    /// [`Error::BufferTooSmall`] if `scratch` was too short (at most [`scratch_bytes_for`](Self::scratch_bytes_for) the
-    /// text are needed) or `out` is; for `out` it has the exact number of ids. [`Error::TextTooLong`] from 1 GiB on.
+    /// [`Error::BufferTooSmall`] if `scratch` or `out` is too short. [`scratch_bytes_for`](Self::scratch_bytes_for) the
+    /// text is always enough for `scratch`; for `out` the error has the exact number of ids. [`Error::TextTooLong`]
+    /// from 1 GiB on.
     pub fn encode(
         &self,
         text: &[u8],
@@ -374,8 +375,8 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         }
     }
 
-    /// The bytes of text of a token, which may be only part of a character: to print tokens, use a [`Decoder`]. For a
-    /// control token, its spelling.
+    /// The bytes of text of a token, which may be only part of a character: to print tokens, use a [`Decoder`]. A
+    /// control token gives its spelling.
     ///
     /// # Errors
     ///
@@ -385,7 +386,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         Ok(Piece::new(self, id))
     }
 
-    /// A token's spelling in the vocabulary: `▁the`, `Ġthe`, `<0x0A>`; empty for ids outside.
+    /// A token's spelling in the vocabulary: `▁the`, `Ġthe`, `<0x0A>`; empty for ids outside the vocabulary.
     pub fn spelling(&self, id: TokenId) -> &'a [u8] {
         self.index.spelled(&self.vocab, id)
     }
@@ -455,7 +456,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         }
     }
 
-    /// Number of tokens. A model may have more rows than this, but no ids for them.
+    /// Number of tokens. A model's embedding may have more rows; the additional rows have no ids.
     pub const fn vocab_len(&self) -> usize {
         self.vocab.len()
     }
@@ -482,8 +483,8 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
     }
 
     /// True if generation ends with this token: [`eos`](Self::eos), [`eot`](Self::eot), [`eom`](Self::eom), or another
-    /// special token with a known spelling, because many files name only one of several. Ordinary text tokens never end
-    /// generation.
+    /// special token with a known spelling, because many files name only one of several such tokens. Ordinary text
+    /// tokens never end generation.
     pub fn is_end(&self, id: TokenId) -> bool {
         self.index.ends().any(|end| end == id)
     }
@@ -517,7 +518,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
 
     /// Returns the steps by which the model's own tokenizer converts a text before it searches for tokens, as names
     /// separated by commas: `NFC`, `NFD`, `NFKC`, `NFKD`, `Lowercase`, `StripAccents` of Hugging Face's tokenizers.
-    /// Returns an empty string if there are no steps. `arenite convert` writes them as the key
+    /// Returns an empty string if there are no steps. `arenite convert` writes the names under the key
     /// `tokenizer.ggml.normalizer.steps`.
     ///
     /// The caller converts the text; [`encode`](Self::encode) does not, because the tables would not fit on small devices.

@@ -1,12 +1,12 @@
 //! Tokens with spellings that llama.cpp knows.
 //!
-//! Many files name only one of several ids that end an answer, or mark such a token as ordinary text. llama.cpp then
-//! uses a list of spellings (`llama_vocab::impl::load`): such a token counts as a control token, which affects how
-//! texts are split, and most of them end generation.
+//! Many files name only one of several ids that end an answer, or mark such a token as ordinary text. llama.cpp
+//! therefore has a list of spellings (`llama_vocab::impl::load`): tokens with these spellings count as control tokens,
+//! which affects how texts are split, and most of these tokens end generation.
 //!
-//! To get the same ids, types follow the same list here. The tokens that end an answer come from the metadata first,
-//! and from a spelling only if the file marks the token as special. (llama.cpp stops at every `</s>`, which is HTML in
-//! Qwen's vocabulary; this crate does not.)
+//! To get the same ids, this crate changes types by the same list. The tokens that end an answer come from the metadata
+//! first, and from a spelling only if the file marks the token as special. (llama.cpp stops at every `</s>`, which is
+//! HTML in Qwen's vocabulary; this crate does not.)
 
 use super::vocab::TokenType;
 use crate::TokenId;
@@ -142,9 +142,9 @@ impl Found {
         Self { ids: [None; COUNT], marked: [false; COUNT] }
     }
 
-    /// Checks one token; must be called for all tokens in order of their ids.
+    /// Records a token whose spelling is known; must be called for all tokens in order of their ids.
     pub fn look(&mut self, id: TokenId, text: &[u8], kind: TokenType) {
-        // Fast path: almost no token begins and ends like a name.
+        // Fast path: almost no token begins and ends like a known spelling.
         let looks_so = match *text {
             [b'<' | b'[' | b'_' | 0xe2, .., b'>' | b']' | b'['] => text.len() <= 32,
             _ => false,
@@ -167,14 +167,14 @@ impl Found {
         NAMES.iter().zip(&self.ids).filter(|((_, m), _)| *m == meaning).find_map(|(_, id)| *id)
     }
 
-    /// The first such token that the file marks as special.
+    /// The first token with this meaning that the file marks as special.
     fn first_marked(&self, meaning: Meaning) -> Option<TokenId> {
         let names = NAMES.iter().zip(&self.ids).zip(&self.marked);
         names.filter(|(((_, m), _), marked)| *m == meaning && **marked).find_map(|((_, id), _)| *id)
     }
 
-    /// `known` has the ids from the metadata: end of sequence, of turn, of message. `key` returns the id under a
-    /// metadata key, if it is in the vocabulary.
+    /// Derives properties of tokens. `known` has the ids from the metadata: end of sequence, of turn, of message. `key`
+    /// returns the id under a metadata key, if the id is in the vocabulary.
     pub fn consequences(&self, known: [Option<TokenId>; 3], key: impl Fn(&str) -> Option<TokenId>) -> Consequences {
         let [eos, eot, eom] = known;
         let eot = eot.or_else(|| self.first_marked(EndOfTurn));

@@ -3,7 +3,7 @@
 use super::scan::*;
 use super::unicode::is_word;
 
-/// A chain of scanners, each a list of alternatives. Each splits the pieces produced by the one before.
+/// A chain of scanners. A scanner is a list of alternatives; it splits the pieces that the scanner before it produces.
 type Chain = &'static [&'static [Part]];
 
 /// The pre-tokenizer for a value of `tokenizer.ggml.pre`.
@@ -220,7 +220,7 @@ const BY_NAME: &[(&str, PreTokenizer)] = &[
     ),
 ];
 
-/// True if `name` is in the list, which must not be empty.
+/// True if `name` is one of the names in `list`, each of which ends with a space.
 const fn has_name(mut list: &[u8], name: &[u8]) -> bool {
     loop {
         let mut rest = name;
@@ -248,7 +248,7 @@ const fn has_name(mut list: &[u8], name: &[u8]) -> bool {
 impl PreTokenizer {
     /// Splits into lines and the newlines between them.
     pub const LINES: Self = plain(&[LINES]);
-    /// Hugging Face's `Whitespace`. Not in llama.cpp.
+    /// Hugging Face's `Whitespace`, which llama.cpp does not have.
     pub const WORDS: Self = plain(&[WORDS]);
 
     /// Finds a pre-tokenizer by its name in the file; `None` if it is not in [`BY_NAME`].
@@ -274,7 +274,7 @@ impl PreTokenizer {
 /// Maximum number of scanners in a chain.
 const MOST_SCANNERS: usize = 6;
 
-/// See [`PreTokenizer::words`].
+/// Iterator over the words of a text. Created by [`PreTokenizer::words`].
 pub(super) struct Words<'t> {
     text: &'t [u8],
     pos: usize,
@@ -285,9 +285,9 @@ pub(super) struct Words<'t> {
 /// State of one scanner.
 #[derive(Clone, Copy)]
 struct State {
-    /// End of its current piece, which contains `pos`.
+    /// End of the scanner's current piece, which contains `pos`.
     end: usize,
-    /// Position that it caches for its next piece: see [`next`].
+    /// Position that the scanner caches for its next piece: see [`next`].
     known: usize,
 }
 

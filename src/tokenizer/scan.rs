@@ -8,8 +8,8 @@
 
 use super::unicode::{Group, first_char, group, is_space, is_word};
 
-/// Kinds of code points that the expressions distinguish. Each code point has exactly one, so every class is a set of
-/// kinds.
+/// Kinds of code points that the expressions distinguish. Each code point has exactly one kind, so every class is a set
+/// of kinds.
 pub(super) mod kind {
     pub const SPACE: u32 = 1 << 0;
     pub const LINE_END: u32 = 1 << 1;
@@ -110,13 +110,13 @@ pub(super) struct Run {
     needs_before: bool,
     of: Class,
     least: u8,
-    /// [`ALL`] means no limit, here and below.
+    /// [`ALL`] means no limit, also in `after_most`.
     most: u8,
     after: Option<Class>,
     after_most: u8,
 }
 
-/// No limit.
+/// Stands for no limit in [`Run`].
 pub(super) const ALL: u8 = u8::MAX;
 
 /// One alternative of an expression.
@@ -263,7 +263,7 @@ impl View<'_> {
         self.run(pos, class, if most == ALL { u32::MAX } else { most.into() })
     }
 
-    /// End of `text` at `pos`; ASCII only.
+    /// End of the ASCII string `text`, if it is at `pos`.
     fn literal(self, mut pos: usize, text: &[u8]) -> Option<usize> {
         for byte in text {
             pos += self.at(pos).filter(|seen| seen.code == u32::from(*byte))?.len;
@@ -309,7 +309,8 @@ impl View<'_> {
 
     fn cased(self, pos: usize, upper: Class, lower: Class) -> Option<usize> {
         let starts = [self.one(pos, BEFORE_WORD), Some(pos)];
-        // `upper*lower+`: if the run is all `upper`, it ends with the last one that is also `lower`.
+        // `upper*lower+`: if no `lower` follows the run of `upper`, the match ends after the last code point of the run
+        // that is also `lower`.
         for start in starts.into_iter().flatten() {
             let (mut at, mut found) = (start, None);
             while let Some(seen) = self.at(at).filter(|seen| upper.has(*seen)) {
@@ -324,7 +325,7 @@ impl View<'_> {
                 _ => {}
             }
         }
-        // `upper+lower*`; no `lower` follows here.
+        // `upper+lower*`: no `lower` follows, or the loop above would have matched.
         starts.into_iter().flatten().find_map(|start| match self.run(start, upper, u32::MAX) {
             (_, 0) => None,
             (end, _) => Some(end),
@@ -389,7 +390,8 @@ impl View<'_> {
         (count > 0 && end >= self.text.len()).then_some(end)
     }
 
-    /// `known` is the end of the number being split, if it is after `pos`.
+    /// End of the next piece for [`Part::Threes`]. `known` is the end of the number that is being split, if that end is
+    /// after `pos`.
     fn threes(self, pos: usize, known: &mut usize) -> usize {
         let mut start = pos;
         let mut first = 3;
@@ -521,12 +523,12 @@ pub(super) fn is_han(code: u32) -> bool {
     )
 }
 
-/// [`UPPER`] without [`is_han`].
+/// True for [`UPPER`] except Chinese characters ([`is_han`]).
 pub(super) fn is_upper_not_han(code: u32) -> bool {
     UPPER.has(Seen { code, len: 0, kind: kind_of(code) }) && !is_han(code)
 }
 
-/// [`LOWER`] without [`is_han`].
+/// True for [`LOWER`] except Chinese characters ([`is_han`]).
 pub(super) fn is_lower_not_han(code: u32) -> bool {
     LOWER.has(Seen { code, len: 0, kind: kind_of(code) }) && !is_han(code)
 }

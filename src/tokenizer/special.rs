@@ -5,8 +5,8 @@
 //! the same, in one pass. (If two tokens of equal length overlap, llama.cpp's order depends on its library's sort; here
 //! the left one wins.) Each position at which special tokens start is a candidate with the longest of them, and a heap
 //! returns the longest candidate, leftmost first. If a token that was cut out overlaps the candidate, the candidate is
-//! reinserted with the longest token that fits before it. The overlapping token is longer than the candidate, so the
-//! free space at least halves each time: a position is reinserted a logarithmic number of times.
+//! reinserted with the longest token that fits before the overlap. The overlapping token is longer than the candidate,
+//! so the free space at least halves each time: a position is reinserted a logarithmic number of times.
 
 use super::index::{Index, Special, narrow, rule};
 use super::unicode::{first_char, is_word};
@@ -86,7 +86,8 @@ impl Specials<'_, '_, '_> {
         Ok(true)
     }
 
-    /// Marks the candidates that do not overlap.
+    /// Marks the special tokens: takes the longest candidate of `heap` in turn, and shortens one that overlaps marked
+    /// bytes.
     fn cut(&self, text: &[u8], marks: &mut [u8], heap: &mut [Candidate]) {
         let mut less = |a: &Candidate, b: &Candidate| u64::from_le_bytes(*a) < u64::from_le_bytes(*b);
         for root in (0..heap.len() / 2).rev() {
@@ -96,7 +97,7 @@ impl Specials<'_, '_, '_> {
         while let Some((len, pos)) = heap.get(..count).and_then(|heap| heap.first()).map(parts_of) {
             let span = marks.get(pos..).unwrap_or(&[]).iter().take(len);
             let free = span.take_while(|mark| **mark == mark::TEXT).count();
-            // A complete token is found again; an overlapped one is replaced by a shorter one.
+            // Finds the candidate's token again if all of its bytes are free, else a shorter token.
             let found = self.longest(text.get(pos..).and_then(|text| text.get(..free)).unwrap_or(&[]));
             let found = found.filter(|special| !is_part_of_word(special, text, pos));
             let next = match found {
@@ -139,7 +140,7 @@ impl Specials<'_, '_, '_> {
     }
 }
 
-/// Length and position in one number: the longest is the largest, then the leftmost.
+/// Length and position in one number: longer candidates have larger numbers, and so have earlier ones of equal length.
 type Candidate = [u8; 8];
 
 fn candidate(len: usize, pos: usize) -> Candidate {
@@ -151,8 +152,8 @@ fn parts_of(candidate: &Candidate) -> (usize, usize) {
     ((number >> 32) as usize, !(number as u32) as usize)
 }
 
-/// Returns true if the token at `pos` must be a whole word and is not. As in Hugging Face's tokenizers, the
-/// search then continues after it.
+/// Returns true if the token at `pos` must be a whole word and is not. As in Hugging Face's tokenizers, the search for
+/// special tokens then continues after this token.
 fn is_part_of_word(special: &Special, text: &[u8], pos: usize) -> bool {
     if !HAS_TABLES || !special.follows(rule::WHOLE_WORD) {
         return false;
@@ -165,7 +166,7 @@ fn is_part_of_word(special: &Special, text: &[u8], pos: usize) -> bool {
     before.is_some_and(|char| is_word(char.code)) || after.is_some_and(|char| is_word(char.code))
 }
 
-/// Marks a token at `pos`.
+/// Marks the bytes of a token at `pos`, and the white space that the token absorbs.
 fn take(marks: &mut [u8], text: &[u8], pos: usize, special: &Special) {
     let end = pos + special.len;
     let Some(span) = marks.get_mut(pos..end) else { return };

@@ -38,8 +38,8 @@ impl Fragment<'_, '_, '_, '_> {
         if end.saturating_sub(start) > self.index.longest() {
             return None;
         }
-        // User-defined tokens were cut out of the text before. A token that is still found here
-        // matches only as a whole word, and this position is inside of one.
+        // User-defined tokens were cut out of the text before. A token that is still in the text matches only as a
+        // whole word, and here it is part of a longer word.
         let is_piece = |id: &TokenId| !HAS_TABLES || self.vocab.file_type(*id) != TokenType::UserDefined;
         self.index.find(self.vocab, self.bytes(start, end)).filter(is_piece)
     }
@@ -140,8 +140,8 @@ fn key_of_score(score: f32) -> u32 {
 /// Number of bytes of the first symbol of `text`, which is not empty.
 ///
 /// llama.cpp replaces spaces by `▁` and then takes a character's length from its first byte (`unicode_len_utf8`). In
-/// invalid UTF-8 the first bytes of a `▁` may therefore become part of a symbol. Its other bytes stand alone and never
-/// merge, and are counted as part of the symbol here.
+/// invalid UTF-8 the first bytes of a `▁` may therefore become part of a symbol. The other bytes of the `▁` stand alone
+/// and never merge; they are counted as part of the symbol here.
 fn first_symbol(text: &[u8]) -> usize {
     let mut missing = match text.first() {
         Some(0xc0..=0xdf) => 1,

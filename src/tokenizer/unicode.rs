@@ -150,8 +150,8 @@ pub(super) const fn encode(code: u32) -> ([u8; 4], usize) {
     }
 }
 
-/// Iterator over the bytes of a text after decoding to code points and encoding as UTF-8; byte-level BPE processes
-/// these. For valid UTF-8 they equal the input.
+/// Iterator over the bytes that byte-level BPE processes: a text after decoding to code points and encoding as UTF-8.
+/// For valid UTF-8 these bytes equal the input.
 #[derive(Clone)]
 pub(super) struct Normalized<'t> {
     rest: &'t [u8],

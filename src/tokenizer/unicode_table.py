@@ -25,7 +25,7 @@ def group(code):
 
 
 def tables(limit, low, high):
-    """Three stages: `low` bits within a block of groups, `high` bits within a block of blocks."""
+    """Returns tables of three stages: `low` bits select a group in a block, `high` bits a block in a block of blocks."""
     blocks, middles, top, middle_of, block_of = [], [], [], {}, {}
     for start in range(0, limit, 1 << (low + high)):
         middle = []
@@ -58,7 +58,7 @@ def rows(values):
 def emit(doc, name, kind, values):
     print(f"\n/// {doc}")
     if kind == "u64":
-        print("#[rustfmt::skip]")  # it would give each of these long numbers a line
+        print("#[rustfmt::skip]")  # rustfmt would give each of these long numbers a line
     print(f"pub(super) static {name}: [{kind}; {len(values)}] = [")
     print("\n".join(rows(values)))
     print("];")

@@ -1,8 +1,8 @@
 //! Unigram: finds the segmentation into tokens with the largest sum of scores (Viterbi).
 //!
 //! Sources: llama.cpp's `llm_tokenizer_ugm_session`, after SentencePiece's `unigram_model.cc` ([Kudo
-//! 2018](https://arxiv.org/abs/1804.10959)). The text streams through the caller's memory: at a position that every
-//! segmentation has in common, the tokens before it are final.
+//! 2018](https://arxiv.org/abs/1804.10959)). The text streams through the caller's memory: once all segmentations pass
+//! through a position, the tokens before that position are final.
 
 use core::cell::Cell;
 
@@ -14,7 +14,7 @@ use super::merge::Word;
 use super::vocab::{TokenType, Vocab};
 use crate::TokenId;
 
-/// Penalty below the lowest score, for a character without a token.
+/// Subtracted from the lowest score, for a character without a token.
 const UNKNOWN_PENALTY: f32 = 10.0;
 
 /// Bytes of memory per byte of normalized text: the byte and a [`Step`].
@@ -25,8 +25,8 @@ pub(super) const MOST_GROWTH: usize = 11;
 
 /// Words of memory for a text of `len` bytes after normalization.
 pub(super) const fn words_for(len: usize) -> usize {
-    // The four words hold one more position: `encode` notices the end of the text only if there is room for another
-    // byte.
+    // The four additional words hold one more position: `encode` notices the end of the text only if there is room for
+    // another byte.
     len.saturating_mul(BYTES_PER_POSITION).div_ceil(4).saturating_add(4)
 }
 
@@ -40,7 +40,7 @@ fn normalized<'t>(vocab: &'t Vocab<'_>, text: &'t [u8], prefix: bool) -> impl It
     Escaped { bytes: Normalized::new(vocab.charsmap, spaces, text), rest: &[] }
 }
 
-/// Iterator over `bytes` with spaces as `▁`, as tokens are spelled.
+/// Iterator over `bytes` with `▁` for spaces, which is how tokens are spelled.
 struct Escaped<I> {
     bytes: I,
     rest: &'static [u8],
@@ -87,7 +87,7 @@ fn score_of(step: &Step) -> f64 {
 }
 
 /// Score of a token, if texts may contain it. A user-defined token remains in a text only if it must be a whole word
-/// and is part of a longer one.
+/// and is part of a longer word.
 fn score(vocab: &Vocab<'_>, id: TokenId) -> Option<f64> {
     match vocab.file_type(id) {
         // Tokens that are only for decoding have a score of minus infinity.
@@ -159,7 +159,7 @@ pub(super) fn encode(
     }
 }
 
-/// Normalized text that is not final yet, and the best segmentation up to each position.
+/// Normalized text whose tokens are not final yet, and the best segmentation up to each position.
 struct Lattice<'l, 'a, 'i> {
     vocab: &'l Vocab<'a>,
     index: &'l Index<'i>,
@@ -210,7 +210,8 @@ impl Lattice<'_, '_, '_> {
         }
     }
 
-    /// Extends the best segmentation at `at` by every token; returns the furthest end.
+    /// Extends the best segmentation at `at` by every token that starts there; returns the furthest end of these
+    /// tokens.
     fn advance(&mut self, at: usize, unknown: f64) -> Option<usize> {
         let (here, char_len) = (self.score_at(at), self.char_len(at));
         let text = self.bytes.get(at..self.len)?;
@@ -273,7 +274,7 @@ fn shift<T: Copy>(all: &mut [T], from: usize, to: usize) {
     }
 }
 
-/// Stores a segmentation whose last token has `len` bytes at `at`, if it is better.
+/// Stores a segmentation that ends with a token of `len` bytes at `at`, unless a better one is stored.
 fn offer(steps: &mut [Step], at: usize, len: usize, score: f64) {
     if let Some(there) = steps.get_mut(at + len - 1)
         && score > score_of(there)

@@ -1,8 +1,8 @@
 //! Verifies an index from outside, such as one in flash: word by word and without memory.
 //!
-//! An index that passes equals the one that [`super::build`] would build. It takes about as long as building without
-//! sorting: one pass over the tokens checks that the sorted order is strictly ascending and complete, and one over the
-//! merges finds each of them at its position.
+//! An index that passes equals the one that [`super::build`] would build. Verification takes about as long as building
+//! without sorting: one pass over the tokens checks that the sorted order is strictly ascending and complete, and one
+//! over the merges finds each merge at its position.
 
 use super::build::{byte_token, consequences, halves, note_gaps, rules, special};
 use super::canonical::compare;

@@ -20,13 +20,13 @@ const CHARSMAP: &str = "precompiled_charsmap";
 /// that only other tokenizers have.
 pub(super) const HAS_TABLES: bool = built::BPE || built::UNIGRAM || built::WORDPIECE;
 
-/// No space is added before a text that begins with one.
+/// Rule that no space is added before a text that begins with a space.
 const IF_ABSENT: u32 = 1;
-/// No space is added after a special token.
+/// Rule that no space is added after a special token.
 const AT_START: u32 = 2;
 
 /// Maximum length of tokens that are looked up at every position of a text: special tokens, and all tokens with unigram
-/// and WordPiece. They have less than 100 bytes in real models; the limit bounds the time that a file can cost.
+/// and WordPiece. In real models these tokens have less than 100 bytes; the limit bounds the time that a file can cost.
 pub(super) const LONGEST_LOOKED_FOR: usize = 512;
 
 /// Type of a token: `tokenizer.ggml.token_type`.
@@ -93,7 +93,7 @@ pub(super) enum Model {
     },
     /// "gemma4": BPE over characters with merges, by line, with byte tokens for other characters.
     Lines {
-        /// True if several newlines become one token, if the vocabulary has it.
+        /// True if several newlines become one token, where the vocabulary has such a token.
         newlines: bool,
     },
     /// "t5": unigram, with SentencePiece's normalization.
@@ -176,17 +176,17 @@ pub(super) struct Vocab<'a> {
     pub add_bos: bool,
     pub add_eos: bool,
     pub add_space_prefix: bool,
-    /// A sum of [`IF_ABSENT`] and [`AT_START`]: Hugging Face's `Metaspace`. Not in llama.cpp.
+    /// A sum of [`IF_ABSENT`] and [`AT_START`], as in Hugging Face's `Metaspace`; llama.cpp has no such rules.
     space_prefix_rule: u32,
     /// True if runs of spaces count as one.
     pub merge_spaces: bool,
     pub charsmap: Charsmap<'a>,
-    /// Steps by which the model's tokenizer converts texts first: see `Tokenizer::normalizer`.
+    /// Steps by which the model's own tokenizer first converts a text: see `Tokenizer::normalizer`.
     pub normalizer: &'a [u8],
 }
 
 impl<'a> Vocab<'a> {
-    /// Checks that this build has the file's kind of tokenizer, without a look at its tokens.
+    /// Checks that this build has the file's kind of tokenizer, without reading the tokens.
     pub const fn check_kind(gguf: &Gguf<'_>) -> Result<(), Error> {
         let Some(name) = tri!(gguf.str(PREFIX, "model")) else {
             return Err(Error::MissingKey { key: Name::key(PREFIX, "model") });
@@ -295,7 +295,7 @@ impl<'a> Vocab<'a> {
             || built::WORDPIECE && matches!(self.model, Model::WordPiece(_))
     }
 
-    /// The bytes by which the index finds a token.
+    /// The spelling whose bytes the index uses to find a token.
     pub const fn found_by(&self) -> Spelling {
         if self.finds_prefixes() { Spelling::Raw } else { self.spelling() }
     }
@@ -311,8 +311,8 @@ impl<'a> Vocab<'a> {
         self.add_space_prefix || self.merge_spaces || self.spaces_apart()
     }
 
-    /// True if decoding puts a space before every token, because tokens do not show where words begin. Hugging Face
-    /// does the same for a BPE without a decoder.
+    /// True if decoding puts a space before every token, because the vocabulary does not mark tokens that begin a word.
+    /// Hugging Face does the same for a BPE without a decoder.
     pub const fn spaces_apart(&self) -> bool {
         built::BPE && matches!(self.model, Model::Characters { .. }) && !self.add_space_prefix
     }
@@ -369,7 +369,8 @@ const fn strings<'a>(gguf: &Gguf<'a>, name: &str) -> Result<Option<Array<'a>>, E
     }
 }
 
-/// Reads an array with a number for every token, of any width. As in llama.cpp it may be longer; the rest is ignored.
+/// Reads an array with a number for every token, of any width. As in llama.cpp the array may be longer; the rest is
+/// ignored.
 const fn numbers<'a>(gguf: &Gguf<'a>, name: &str, len: usize, floats: bool) -> Result<Option<Array<'a>>, Error> {
     use ValueType::*;
     let Some(array) = tri!(gguf.array(PREFIX, name)) else { return Ok(None) };

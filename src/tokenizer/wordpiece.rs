@@ -1,7 +1,8 @@
-//! WordPiece: splits words greedily into the longest tokens; `▁` marks tokens that begin a word.
+//! WordPiece: splits words greedily into the longest tokens; `▁` marks tokens that begin a word. A word that cannot be
+//! split becomes one unknown token.
 //!
-//! Source: Hugging Face's `tokenizers` (`BertNormalizer`, `BertPreTokenizer`, `WordPiece`). llama.cpp differs: it leaves
-//! Hangul composed and strips all marks. A word that cannot be split becomes one unknown token.
+//! Source: Hugging Face's `tokenizers` (`BertNormalizer`, `BertPreTokenizer`, `WordPiece`). llama.cpp differs: it
+//! leaves Hangul composed and strips all marks.
 
 use super::Output;
 use super::canonical::SPACE;
@@ -141,8 +142,8 @@ impl Letters<'_> {
         (self.len, self.count) = (0, 0);
         let before = output.len;
         while !rest.is_empty() {
-            // Special tokens were cut out of the text before. A token that is still found here
-            // matches only as a whole word, and this position is inside of one.
+            // Special tokens were cut out of the text before. A token that is still in the text matches only as a whole
+            // word, and here it is part of a longer word.
             let pieces = index.prefixes(vocab, rest).filter(|(_, id)| !vocab.file_type(*id).is_special());
             let Some((len, id)) = pieces.last().filter(|_| is_known) else {
                 output.len = before;
@@ -162,7 +163,7 @@ impl Letters<'_> {
 mod tests {
     use super::*;
 
-    /// Blocks of BERT's `_is_chinese_char`; the sixth as in `tokenizers`.
+    /// Blocks of BERT's `_is_chinese_char`; the block at 2b920 begins as in `tokenizers`.
     #[test]
     fn ideographs_are_words() {
         let blocks = [

@@ -1,5 +1,5 @@
-//! Attention over latent vectors: DeepSeek 2 and 3 (also Kimi K2, GLM 4.7 Flash and others under this name), Mistral 4,
-//! MiniCPM 3 and PLM.
+//! Attention over latent vectors: DeepSeek 2 and 3 (and others with the same architecture name: Kimi K2, GLM 4.7
+//! Flash), Mistral 4, MiniCPM 3 and PLM.
 
 use super::gemma::root;
 use super::granite;
@@ -12,7 +12,7 @@ use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(keys.latent(RopeStyle::Adjacent));
-    // Recognizes files of GLM 4.7 Flash that lack the key for the function, by the same numbers as llama.cpp.
+    // Recognizes files of GLM 4.7 Flash without the key for the router's function, by the same numbers as llama.cpp.
     let scores = match spec.layers {
         47 | 48 if spec.vocab == 154_880 => Scores::Sigmoid,
         _ => Scores::Softmax,
@@ -26,7 +26,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     })
 }
 
-/// MiniCPM 3, whose scales are not in the file.
+/// MiniCPM 3. Files of llama.cpp have no keys for its scale factors, so defaults apply.
 pub(super) const fn minicpm3<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(keys.latent(RopeStyle::Halves));
     let rope = match spec.global.rope {
@@ -35,7 +35,6 @@ pub(super) const fn minicpm3<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Er
     };
     let norm_eps = tri!(keys.required("attention.layer_norm_rms_epsilon"));
     let spec = Spec { norm_eps, global: HeadSpec { rope, ..spec.global }, ..spec };
-    // Files of llama.cpp have no keys for the factors.
     granite::scaled(keys, spec, [12.0, 1.4 / root(spec.layers), spec.dim as f32 / 256.0])
 }
 

@@ -1,5 +1,5 @@
-//! Gemma 1 to 3: RMS norms (the converter has added the 1 to their weights), a feed-forward gated by the tanh form of
-//! GELU, embeddings scaled by the square root of their width, and the embedding as the head.
+//! Gemma 1 to 3: RMS norms (the converter has added 1 to their weights), a feed-forward gated by the tanh form of GELU,
+//! embeddings scaled by the square root of their width, and the embedding as the head.
 //!
 //! Gemma 2 and 3 also have norms on the outputs of attention and feed-forward, and local layers with a sliding window:
 //! every other layer in Gemma 2, five of six in Gemma 3. Gemma 2 caps scores and logits. Gemma 3 norms the heads of q
@@ -35,7 +35,8 @@ pub(super) const fn gemma2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
 }
 
 pub(super) const fn gemma3<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
-    // Ollama's names of the two bases. Its early files also have a cap that the model was not trained with.
+    // Files of Ollama have their own names for the two rotary bases. Early ones have a cap that Gemma 3 was not trained
+    // with.
     let of_ollama = tri!(keys.positive("rope.global.freq_base"));
     let local_base = tri!(keys.or("rope.local.freq_base", 10000.0));
     let cap = tri!(cap(keys, "final_logit_softcapping", None));
@@ -61,7 +62,7 @@ const fn cap(keys: &mut Keys<'_, '_>, name: &'static str, default: Option<f32>) 
 
 /// Spec shared by Gemma 2 and 3. The last layer of every `period` is global, unless the file has a pattern. Models with
 /// `largest` layers (27B) scale scores by `1 / sqrt(dim / heads)` instead of `1 / sqrt(head_dim)`. Files have no key
-/// for this; llama.cpp also decides by the number of layers.
+/// for the scale; llama.cpp also decides by the number of layers.
 const fn with_post_norms<'a>(
     keys: &mut Keys<'_, 'a>,
     spec: Spec<'a>,
@@ -76,7 +77,8 @@ const fn with_post_norms<'a>(
     Ok(Spec { placement: Placement::BOTH, attention_scale, ..spec })
 }
 
-/// Spec shared by Gemma 3n and 4: norms of the heads of v, keys and values shared by layers, and inputs of each layer.
+/// Spec shared by Gemma 3n and 4: norms of the heads of v, keys and values shared by layers, and an input for each
+/// layer.
 pub(super) const fn with_inputs<'a>(
     keys: &mut Keys<'_, 'a>,
     spec: Spec<'a>,
@@ -95,7 +97,7 @@ pub(super) const fn with_inputs<'a>(
     })
 }
 
-/// Square root of a width (`libm`'s is not a `const fn`).
+/// Square root of a width (`libm::sqrt` is not a `const fn`).
 pub(super) const fn root(width: usize) -> f32 {
     let n = width as f64;
     let (mut root, mut step) = (n, 0);

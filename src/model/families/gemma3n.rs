@@ -8,8 +8,9 @@ use crate::model::layers::Pattern;
 use crate::model::spec::Special;
 use crate::{Error, tri};
 
-/// Number of layers with their own keys and values, and of streams, in the published models.
+/// Number of layers with their own keys and values in the published models.
 const OWN: usize = 20;
+/// Number of streams in the published models.
 const STREAMS: usize = 4;
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {

@@ -23,7 +23,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     Ok(Spec { v_from_k: true, layer_scale: Need::Optional, experts_beside: experts.is_some(), experts, ..spec })
 }
 
-/// Changes heads to those of local layers, which have another width.
+/// Returns the heads of local layers: `heads` with the width and the rotary positions of local layers.
 const fn local_heads(keys: &mut Keys<'_, '_>, heads: HeadSpec) -> Result<HeadSpec, Error> {
     let dim = tri!(keys.size_or("attention.key_length_swa", Keys::MAX_WIDTH, heads.dim));
     tri!(keys.value_length("attention.value_length_swa", dim));

@@ -8,7 +8,7 @@ use crate::model::roles::Role;
 use crate::model::{Gate, Need, Positions, QkNorm, Residual, RopeStyle, Spec};
 use crate::{Error, tri};
 
-/// Layer norms, a plain feed-forward, and biases where the file has them.
+/// Reads a spec with layer norms, a feed-forward without a gate, and biases where the file has them.
 const fn plain<'a>(
     keys: &mut Keys<'_, 'a>,
     style: RopeStyle,

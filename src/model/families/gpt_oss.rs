@@ -27,8 +27,8 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     })
 }
 
-/// Selects the variant of YaRN's ramp. The published models, trained for 4096 positions, do not round its ends
-/// (`truncate: false`), but their files have no key for it: only `arenite convert hf` writes one.
+/// Sets whether YaRN's ramp begins and ends at whole pairs; `rounded` is the file's key. The published models, trained
+/// for 4096 positions, do not round (`truncate: false`), but only files of `arenite convert hf` have this key.
 const fn ramp(rope: Option<Rope>, rounded: Option<bool>) -> Option<Rope> {
     let Some(mut rope) = rope else { return None };
     if let Scaling::Yarn { original, whole_pairs, .. } = &mut rope.scaling {

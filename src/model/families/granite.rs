@@ -11,7 +11,8 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     scaled(keys, spec, [1.0; 3])
 }
 
-/// Removes rotary positions if the file has `rope.scaling.finetuned = false`, the converter's sign for none.
+/// Removes rotary positions if the file has `rope.scaling.finetuned = false`, which the converter writes for models
+/// without positions.
 pub(super) const fn positions<'a>(keys: &mut Keys<'_, 'a>, spec: Spec<'a>) -> Result<Spec<'a>, Error> {
     match tri!(keys.switch("rope.scaling.finetuned")) {
         Some(false) => Ok(Spec { global: spec.global.unrotated(), local: spec.local.unrotated(), ..spec }),

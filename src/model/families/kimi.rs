@@ -21,7 +21,7 @@ pub(super) const fn ling<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     if let Some(false) = tri!(keys.switch("kda.safe_gate")) {
         return Err(keys.wrong("kda.safe_gate", "is false: not supported"));
     }
-    // The model that also reads images has sections, which text does not need, and rotates other pairs.
+    // The variant that also reads images has sections, which text does not need, and pairs the two halves of a head.
     let style = if keys.has_key("rope.dimension_sections") { RopeStyle::Halves } else { RopeStyle::Adjacent };
     let floor = tri!(keys.negative("kda.gate_lower_bound"));
     let spec = tri!(delta(keys, style, false));

@@ -15,7 +15,7 @@ pub(super) const fn adjacent<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Er
     keys.rms_decoder(RopeStyle::Adjacent)
 }
 
-/// Exaone 3 and Pangu: the pairs of rotary positions are halves of the head.
+/// Exaone 3 and Pangu: each rotary pair has one element in each half of the head.
 pub(super) const fn halves<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     keys.rms_decoder(RopeStyle::Halves)
 }
@@ -76,7 +76,7 @@ pub(super) const fn plamo<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
     Ok(Spec { residual: Residual::Parallel { one_norm: true }, ..tri!(halves(keys)) })
 }
 
-/// Talkie: norms without weights, a factor for each head of q, and the token's embedding after every layer.
+/// Talkie: norms without weights, a factor for each head of q, and the token's embedding added after every layer.
 pub(super) const fn talkie<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     Ok(Spec {
         bare_norm: true,
@@ -136,7 +136,7 @@ pub(super) const fn glm4<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     Ok(Spec { placement: Placement::BOTH, gate: Gate::Fused, ..spec })
 }
 
-/// Qwen 1: q, k and v in one matrix; the file has the width of gate and up together.
+/// Qwen 1: q, k and v in one matrix; `feed_forward_length` is the width of gate and up together.
 pub(super) const fn qwen<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(halves(keys));
     let ffn = match spec.ffn {
@@ -146,7 +146,7 @@ pub(super) const fn qwen<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     Ok(Spec { fused_qkv: keys.has("blk.0.attn_qkv.weight"), ffn, ..spec })
 }
 
-/// MiniCPM 1 and 2: Granite's scales, which early files do not have.
+/// MiniCPM 1 and 2: Granite's scale factors, with defaults because early files have no keys for them.
 pub(super) const fn minicpm<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(adjacent(keys));
     granite::scaled(keys, spec, [12.0, 1.4 / root(spec.layers), spec.dim as f32 / 256.0])

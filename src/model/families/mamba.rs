@@ -38,7 +38,7 @@ pub(super) const fn plamo2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
     let spec = tri!(keys.hybrid(RopeStyle::Halves));
     let mixer = tri!(keys.selective());
     tri!(keys.nonzero("ssm.group_count", 1));
-    // Files store the number of heads in place of the step's rank, which follows from the width.
+    // Files store the number of heads as `ssm.time_step_rank`; the rank itself follows from the width.
     let shared = match mixer.width.checked_div(mixer.ranks[0]) {
         Some(shared) if shared > 1 && mixer.width == shared * mixer.ranks[0] => shared,
         _ => return Err(keys.wrong("ssm.time_step_rank", "does not divide ssm.inner_size")),

@@ -13,7 +13,7 @@ use crate::model::{
 };
 use crate::{Error, tri};
 
-/// OLMoE: norms of all of q and all of k; weights that do not sum to 1.
+/// OLMoE: norms of all of q and all of k; the weights of a token's experts do not sum to 1.
 pub(super) const fn olmoe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(halves(keys));
     Ok(Spec { qk_norm: QkNorm::Whole, ..tri!(keys.mixture(spec, Scores::Softmax, false)) })
@@ -41,7 +41,7 @@ pub(super) const fn ernie<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
     Ok(Spec { router, ..spec })
 }
 
-/// DeepSeek 1 and Ling: weights by softmax, divided by their sum only if a key says so.
+/// DeepSeek 1 and Ling: a softmax router, whose weights are divided by their sum only if a key says so.
 pub(super) const fn deepseek<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(adjacent(keys));
     keys.mixture(spec, Scores::Softmax, false)
@@ -53,7 +53,7 @@ pub(super) const fn deepseek_ocr<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>
     keys.mixture(spec, Scores::Softmax, false)
 }
 
-/// dots.llm1: norms of the heads of q and k, a router of sigmoids.
+/// dots.llm1: norms of the heads of q and k, a sigmoid router.
 pub(super) const fn dots1<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(halves(keys));
     Ok(Spec { qk_norm: QkNorm::Head, ..tri!(keys.mixture(spec, Scores::Sigmoid, false)) })
@@ -73,14 +73,14 @@ pub(super) const fn bailing2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Er
     Ok(Spec { qk_norm: QkNorm::Head, ..spec })
 }
 
-/// EXAONE 4 with experts: rotary positions in layers with a window only.
+/// EXAONE 4 with experts: rotary positions only in layers with a window.
 pub(super) const fn exaone<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let all = tri!(dots1(keys));
     let spec = tri!(keys.always_windowed(all, Pattern::AllBut(4)));
     Ok(Spec { global: spec.global.unrotated(), ..spec })
 }
 
-/// Mellum 2: Qwen 3 with experts, and local layers whose rotary positions are not stretched.
+/// Mellum 2: Qwen 3 with experts, and local layers whose rotary frequencies are not scaled.
 pub(super) const fn mellum<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(halves(keys));
     let spec = tri!(keys.mixture(spec, Scores::Softmax, true));
@@ -149,7 +149,7 @@ pub(super) const fn hunyuan<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Err
     Ok(Spec { qk_norm: QkNorm::Head, qk_norm_after_rope: true, ..spec })
 }
 
-/// MiniMax M2: norms of all of q and all of k, a router of sigmoids.
+/// MiniMax M2: norms of all of q and all of k, a sigmoid router.
 pub(super) const fn minimax_m2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(halves(keys));
     Ok(Spec { qk_norm: QkNorm::Whole, ..tri!(keys.mixture(spec, Scores::Sigmoid, true)) })
@@ -224,7 +224,7 @@ pub(super) const fn llama4<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
     chunks(keys, spec)
 }
 
-/// Reads Llama 4's chunks and temperature. llama.cpp has constants for them; a window of 0 turns both off.
+/// Reads Llama 4's chunks and temperature. The defaults are llama.cpp's constants; a window of 0 turns both off.
 const fn chunks<'a>(keys: &mut Keys<'_, 'a>, spec: Spec<'a>) -> Result<Spec<'a>, Error> {
     const MOST: usize = i32::MAX as usize;
     let is_chunked = spec.global.window.is_some() || !keys.has_key("attention.sliding_window");

@@ -88,6 +88,6 @@ pub(super) const fn neo<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> 
 const fn both_ways<'a>(keys: &mut Keys<'_, 'a>, style: RopeStyle) -> Result<Spec<'a>, Error> {
     let decoder = tri!(keys.rms_decoder(style));
     let encoder = tri!(keys.encoder(decoder));
-    keys.known("classifier.pooling_type"); // of rerankers
+    keys.known("classifier.pooling_type"); // a key of rerankers
     keys.ranking(PooledActivation::Gelu, encoder)
 }

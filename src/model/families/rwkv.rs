@@ -24,7 +24,7 @@ pub(super) const fn arwkv7<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
     in_qwen(keys, mixer)
 }
 
-/// QRWKV: the inputs of RWKV-6 and a state without its bonus, in Qwen 2.
+/// QRWKV: gated linear attention with the projections of RWKV-6, in Qwen 2.
 pub(super) const fn rwkv6qwen2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let mixer = tri!(six(keys, RecurrentKind::Qrwkv6));
     in_qwen(keys, mixer)
@@ -52,7 +52,7 @@ const fn six(keys: &mut Keys<'_, '_>, kind: RecurrentKind) -> Result<Recurrent, 
     Ok(Recurrent { kind, ranks, ..Recurrent::NONE })
 }
 
-/// RWKV itself: layer norms, and a feed-forward that mixes rows.
+/// RWKV itself: layer norms, and a feed-forward that also mixes each token with the previous one.
 const fn alone<'a>(keys: &mut Keys<'_, 'a>, mixer: Recurrent) -> Result<Spec<'a>, Error> {
     Ok(Spec {
         norm: Norm::Layer,
@@ -70,7 +70,7 @@ const fn alone<'a>(keys: &mut Keys<'_, 'a>, mixer: Recurrent) -> Result<Spec<'a>
     })
 }
 
-/// RWKV in place of attention: the norms and the feed-forward of Qwen 2. Several heads may share keys and values.
+/// RWKV in place of attention, with the norms and the feed-forward of Qwen 2. Several heads may share keys and values.
 const fn in_qwen<'a>(keys: &mut Keys<'_, 'a>, mixer: Recurrent) -> Result<Spec<'a>, Error> {
     let norm_eps = tri!(keys.required("attention.layer_norm_rms_epsilon"));
     let spec = tri!(with_heads(keys, mixer));

@@ -3,7 +3,7 @@
 //! - `norm.kind`: `layer`, `layer_unbiased` or `rms`; `norm.placement`: `pre` (before attention and feed-forward) or
 //!   `post` (on the hidden state after each); `norm.final`: whether each stack ends with a norm;
 //! - `activation`: `relu`, `silu`, `gelu` or `gelu_tanh`;
-//! - `position.kind`: `interleaved` or `halves`, both of sines and cosines;
+//! - `position.kind`: the order of sines and cosines, `interleaved` or `halves`;
 //! - `attention.decoder_head_count` and `decoder_feed_forward_length`: the decoder's sizes, if they differ from the
 //!   encoder's;
 //! - `embedding_scale`: a factor on embeddings; `bias`: whether linear layers have biases.
@@ -46,7 +46,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     })
 }
 
-/// Returns the value of the pair in `values` whose name the key holds.
+/// Reads the string under `name` and returns the value that `values` pairs with this string.
 const fn one_of<T: Copy>(keys: &mut Keys<'_, '_>, name: &'static str, values: &[(&str, T)]) -> Result<T, Error> {
     let Some(found) = tri!(keys.text(name)) else { return Err(keys.missing(name)) };
     let mut rest = values;

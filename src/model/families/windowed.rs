@@ -12,7 +12,7 @@ use crate::model::spec::Special;
 use crate::model::{Gate, HeadGate, Need, Norm, Placement, QkNorm, Residual, RopeStyle, Scores, SharedExperts, Spec};
 use crate::{Error, tri};
 
-/// Granite with windows and attention sinks, with and without experts. A pattern may exclude layers from rope.
+/// Granite with windows and attention sinks, with and without experts.
 pub(super) const fn granite<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(granite::spec(keys));
     let spec = tri!(keys.windowed(spec, Pattern::AllButFirst(4)));

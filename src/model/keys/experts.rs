@@ -6,7 +6,8 @@ use crate::model::{Experts, Router, Scores, SharedExperts};
 use crate::{Error, tri};
 
 impl<'a> Keys<'_, 'a> {
-    /// Reads the sizes of the feed-forward's experts; `None` if it has none.
+    /// Reads the sizes of the feed-forward's experts; `None` without experts. `normed` is the default for
+    /// [`Experts::normed`].
     pub const fn experts(&mut self, normed: bool) -> Result<Option<Experts>, Error> {
         let Some(count) = tri!(self.nonzero("expert_count", MAX_EXPERTS)) else { return Ok(None) };
         let normed = match tri!(self.switch("expert_weights_norm")) {
@@ -38,7 +39,7 @@ impl<'a> Keys<'_, 'a> {
         }
     }
 
-    /// Reads how the router computes weights. `scores` is the default for the function.
+    /// Reads how the router computes weights. `scores` is the function, unless the file names another.
     pub const fn router(&mut self, scores: Scores) -> Result<Router, Error> {
         let scale = match tri!(self.float("expert_weights_scale")) {
             Some(0.0) => 1.0, // some converters write 0 for none

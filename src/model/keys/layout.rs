@@ -1,4 +1,4 @@
-//! Detects the layout of a file's tensors, and which layers have them.
+//! Detects how a file lays out its tensors, and which layers have experts or attention.
 
 use super::Keys;
 use crate::gguf::{Value, equal};
@@ -45,8 +45,8 @@ impl<'a> Keys<'_, 'a> {
         }
     }
 
-    /// Returns the layers that have a router or experts: all layers, or a set of the first 128. A layer with only one of
-    /// the two counts, so that the other one is reported as missing.
+    /// Returns the layers that have a router or experts: all layers, or a set among the first 128. A layer with only
+    /// one of the two counts, so that the other one is reported as missing.
     pub const fn layers_with_experts(&self) -> Pattern<'a> {
         let (mut words, mut routers, mut experts) = ([0; 4], 0, 0);
         let mut tensors = self.gguf.tensors();
@@ -131,7 +131,7 @@ impl<'a> Keys<'_, 'a> {
         }
     }
 
-    /// Detects the layout of a layer's gate and up, for this width: one tensor or two.
+    /// Detects the layout of a layer's gate and up, of `width` rows each: one tensor or two.
     const fn gate_layout(&self, spec: &mut Spec<'a>, index: usize, width: usize) {
         if spec.experts.is_some() || matches!(spec.gate, Gate::None) {
             return;
@@ -143,7 +143,7 @@ impl<'a> Keys<'_, 'a> {
         }
     }
 
-    /// Looks for factors of matrices, and counts the elements of tensors in F16 or BF16 that may be vectors.
+    /// Detects factors of matrices (`.scale`), and counts the elements of tensors in F16 or BF16 that may be vectors.
     const fn conventions(&self, spec: &mut Spec<'a>) {
         let mut tensors = self.gguf.tensors();
         while let (true, Some(tensor)) = (built::SCALES || built::HALF_VECTORS, tensors.next_tensor()) {
@@ -151,7 +151,7 @@ impl<'a> Keys<'_, 'a> {
             spec.scaled |= built::SCALES && ends_with(name, b".scale");
             if built::HALF_VECTORS && matches!(tensor.kind, TensorType::F16 | TensorType::BF16) {
                 let [columns, rows, ..] = tensor.dims;
-                // The only vectors of two dimensions with such names.
+                // Tensors that are vectors although their names end in `.weight` and they have two dimensions.
                 let is_vectors = ends_with(name, b"norm.weight")
                     || ends_with(name, b"conv1d.weight")
                     || ends_with(name, b"shortconv.conv.weight")

@@ -9,8 +9,8 @@ use crate::model::{Latent, Recurrent, RecurrentKind, Spec, StepNorms};
 use crate::{Error, tri};
 
 impl<'a> Keys<'_, 'a> {
-    /// Like [`decoder`](Self::decoder), for a family whose layers may lack attention or a feed-forward, shown by a size
-    /// of 0.
+    /// Like [`decoder`](Self::decoder), for a family whose layers may lack attention or a feed-forward, which a size of
+    /// 0 indicates.
     pub const fn hybrid(&mut self, style: RopeStyle) -> Result<Spec<'a>, Error> {
         self.partial_layers = true;
         self.decoder(style)
@@ -80,7 +80,7 @@ impl<'a> Keys<'_, 'a> {
         Ok(Recurrent { kind, taps, heads: 1, keys, width, ranks, step_norms, step_eps, ..Recurrent::NONE })
     }
 
-    /// Reads the sizes of Mamba-2 or of gated delta nets, which share their keys.
+    /// Reads the sizes of Mamba-2 or of gated delta nets, which have the same metadata keys.
     pub const fn recurrent(&mut self, kind: RecurrentKind) -> Result<Recurrent, Error> {
         let taps = tri!(self.size("ssm.conv_kernel", MAX_TAPS));
         let inner = tri!(self.size("ssm.inner_size", MAX_WIDTH));

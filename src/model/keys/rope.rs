@@ -63,7 +63,7 @@ impl<'a> Keys<'_, 'a> {
         };
         match (kind, factor) {
             (Some(b"none"), _) | (None, None) => Ok(Scaling::None),
-            // Files older than the type key: a factor alone means linear.
+            // Files from before the type key have only a factor, which means linear.
             (Some(b"linear") | None, Some(factor)) => Ok(Scaling::Linear { factor }),
             (Some(b"linear"), None) => Ok(Scaling::Linear { factor: 1.0 }),
             (Some(b"yarn"), factor) => {

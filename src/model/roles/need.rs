@@ -50,7 +50,7 @@ impl Role {
             Some(latent) => (true, latent.absorbed, latent.q_rank > 0),
             None => (false, false, false),
         };
-        // Layers that share keys and values only have q.
+        // Layers that read the keys and values of another layer only have q.
         let fused = spec.fused_qkv() && layer.owns_kv;
         let apart = !fused && !latent;
         let altup = spec.altup().is_some();
@@ -78,12 +78,12 @@ impl Role {
             Self::Dense3 => required_if(pooled.1 > 0),
             Self::ClsBias | Self::ClsNorm => need_if(pooled.0 > 0, Optional),
             Self::ClsOutputBias => need_if(pooled.1 > 0, Optional),
-            Self::Cls | Self::ClsOutput => Need::Absent, // some families use these names for the two above
+            Self::Cls | Self::ClsOutput => Need::Absent, // other names of `Dense2` and `Dense3` in some families
             Self::OutputNorm => required_if(spec.final_norm && weighted),
             Self::TokenTypes => required_if(spec.token_types() > 0),
             Self::TokenEmbdNorm => spec.embedding_norm(),
             Self::TokenEmbdNormBias => required_if(normed && biased),
-            // In most models only the first layer has it; all layers share it.
+            // In most models only the first layer has this tensor, which all layers share.
             Self::AttnRelB => required_if(
                 matches!(spec.positions(), Positions::Relative { .. }) && (layer.index == 0 || spec.own_biases()),
             ),
@@ -108,7 +108,7 @@ impl Role {
             Self::AttnNormBias => required_if(pre_norm && biased && mixed),
             Self::FfnNorm => required_if(pre_norm && own_norm && weighted),
             Self::FfnNormBias => required_if(pre_norm && biased && own_norm),
-            // Other names for some of the roles above, see `in_family`.
+            // Other names of some roles, see `in_family`.
             Self::ExpProbsBare | Self::SsmDtNormBare | Self::SsmBNormBare | Self::SsmCNormBare => Need::Absent,
             Self::FfnNormBare | Self::PostAttentionNormBare | Self::PostFfwNormBare => Need::Absent,
             Self::AttnNorm2 | Self::AttnNorm2Bias => Need::Absent,
@@ -189,7 +189,7 @@ impl Role {
             Self::TimeMixLn | Self::TimeMixLnBias => required_if(rwkv && normed_heads),
             Self::TimeMixW0 | Self::TimeMixA0 | Self::TimeMixA1 | Self::TimeMixA2 => required_if(seven),
             Self::TimeMixKk | Self::TimeMixKa | Self::TimeMixRk => required_if(seven),
-            // The first layer does not use them.
+            // The first layer does not use these tensors.
             Self::TimeMixV0 | Self::TimeMixV1 | Self::TimeMixV2 => {
                 need_if(seven, if layer.index > 0 { Required } else { Optional })
             }

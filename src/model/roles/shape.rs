@@ -39,7 +39,7 @@ impl Shape {
         }
     }
 
-    /// True if its elements form vectors.
+    /// True if the tensor consists of vectors rather than matrices.
     pub const fn is_vector(self) -> bool {
         match self {
             Self::Vector(_) | Self::Vectors(..) | Self::Apart(..) => true,
@@ -51,7 +51,7 @@ impl Shape {
 }
 
 impl Role {
-    /// Shape of its tensor.
+    /// Shape of the role's tensor.
     pub(in crate::model) fn shape(self, spec: &Spec<'_>, layer: &Layer) -> Shape {
         use Shape::{Matrices, Matrix, Vector, Vectors};
         let (dim, ffn, width, input) = (spec.dim, layer.ffn, layer.expert_width, spec.per_layer_input());

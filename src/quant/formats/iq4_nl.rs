@@ -1,6 +1,6 @@
 use crate::quant::format::{Bytes, Format, Shape, bytes_at};
 
-/// The values of the 16 codes, plus 127 (`kvalues_iq4nl` in ggml-common.h).
+/// The codes of the 16 four-bit indices: the values of `kvalues_iq4nl` (ggml-common.h), plus 127.
 pub(crate) const TABLE: &[u8; 16] = &[0, 23, 44, 62, 78, 92, 105, 117, 128, 140, 152, 165, 180, 196, 216, 240];
 
 /// 32 weights: an f16 scale, then four bits each, which index [`TABLE`].

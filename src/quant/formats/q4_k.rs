@@ -38,7 +38,7 @@ pub(super) fn scales(block: &[u8]) -> [u64; 2] {
     eight(first & 0x3f3f_3f3f, rest & 0x0f0f_0f0f | first >> 2 & 0x3030_3030)
 }
 
-/// The eight minimums, from the same bytes.
+/// The eight minimums, from the same bytes as [`scales`].
 #[inline(always)]
 pub(super) fn minimums(block: &[u8]) -> [u64; 2] {
     let (first, rest) = (u32_at(block, 8), u32_at(block, 12));

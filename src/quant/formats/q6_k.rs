@@ -18,8 +18,9 @@ impl Format for Q6K {
         [192, 200].map(|at| u64_at(block, at))
     }
 
-    /// Each half of 128 weights has 64 bytes of low bits and 32 bytes of high bits. Chunk `k` of a half takes nibble `k
-    /// / 2` of the one and bits `2 * k ..` of the other.
+    /// Each half of 128 weights has 64 bytes of low bits and 32 bytes of high bits. Chunk `k` of a half takes nibble
+    /// `k / 2` of 32 bytes of low bits (the first 32 if `k` is even), and bits `2 * k` and `2 * k + 1` of the bytes of
+    /// high bits.
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 210], chunk: usize) -> S::V {
         let (half, k) = (chunk / 4, chunk % 4);
