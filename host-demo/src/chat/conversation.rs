@@ -16,7 +16,7 @@ pub struct Style {
     /// True if the template only accepts call identifiers of nine characters.
     wants_short_ids: bool,
     knows_thoughts: bool,
-    /// Variables of the template that turn thoughts on or off.
+    /// Variables of [`SWITCHES`] and [`EFFORTS`] that the template reads.
     switches: Vec<&'static str>,
 }
 
@@ -25,7 +25,7 @@ pub struct Conversation {
     pub messages: Vec<Value>,
     /// Functions that are passed to the template.
     pub tools: Vec<Value>,
-    /// A warning if the template cannot show functions: it names the message that lists them instead.
+    /// A warning if the template cannot show functions: says which message lists the functions instead.
     pub warning: Option<&'static str>,
 }
 
@@ -99,7 +99,7 @@ impl Style {
         let mut messages = messages.iter().map(|message| self.message(message)).collect::<Result<Vec<_>, _>>()?;
         let mut tools = tools.to_vec();
         let mut warning = None;
-        // A template that shows calls belongs to a model trained with calls: its prompt is left unchanged.
+        // A template that shows calls belongs to a model trained with calls: the prompt is left unchanged.
         if !tools.is_empty() && !self.probe.shows_tools && !self.probe.shows_calls {
             let text = self.instructions(&tools);
             warning = Some(if self.probe.refuses_system {
@@ -174,8 +174,8 @@ impl Style {
         Ok(Value::Object(object))
     }
 
-    /// Converts the calls of an earlier answer: arguments as the template expects them, or the whole call as text if
-    /// the template does not show calls.
+    /// Converts the calls of an earlier answer to the form that the template expects. If the template does not show
+    /// calls, they become part of the content.
     fn calls(&self, object: &mut Map<String, Value>, is_empty: bool) -> Result<(), String> {
         let mut calls = object.remove("tool_calls").unwrap_or_default();
         let mut written = Vec::new();
@@ -231,13 +231,12 @@ fn text_of(parts: &[Value]) -> Result<String, String> {
     parts.iter().map(text).collect::<Result<Vec<_>, _>>().map(|texts| texts.concat())
 }
 
-/// Returns true if `name` occurs in a template as a word.
+/// Returns true if a template reads the variable `name`: a whole word that is not an attribute, quoted text or a tag.
 fn is_word(source: &str, name: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     source.match_indices(name).any(|(at, _)| {
         let before = source[..at].chars().next_back();
         let after = source[at + name.len()..].chars().next();
-        // An attribute or a quoted text is not a variable.
         !before.is_some_and(|c| is_part(c) || ".'\"<".contains(c)) && !after.is_some_and(|c| is_part(c) || c == '>')
     })
 }

@@ -134,7 +134,7 @@ impl ControlTokens {
     }
 
     fn longest_at(&self, text: &str) -> Option<usize> {
-        // Prefixes of `text` sort at or before it, and close to it: all entries between share the prefix.
+        // Entries that are prefixes of `text` sort at or before `text`. All entries between share the first character.
         let after = self.spelled.partition_point(|token| token.as_str() <= text);
         let mut candidates = self.spelled[..after].iter().rev();
         let first = text.chars().next()?;
@@ -159,7 +159,7 @@ impl ControlTokens {
             }
         }
         let mut quoted = self.occurrences(&text);
-        // A mark at the very edge of a token does not overlap it.
+        // A mark that only touches a token does not overlap the token.
         quoted.retain(|token| marked.iter().any(|mark| mark.start < token.end && token.start < mark.end));
         Prompt { text, quoted }
     }
@@ -277,7 +277,7 @@ mod tests {
             let text = String::from_utf8(text::decode(&tokenizer, &ids).unwrap()).unwrap();
             assert_eq!(text.replace(' ', ""), said.replace(' ', ""), "{said}");
         }
-        // If the template writes no BOS, a user's text that spells one at the start is not one.
+        // If the template writes no BOS, a user's text that begins with the spelling of BOS does not replace it.
         let ids = tokens.prompt(&tokens.marked_text("<s>a")).encode(&tokenizer).unwrap();
         assert_eq!(ids.iter().position(|id| *id == bos), Some(0), "{ids:?}");
         assert_eq!(String::from_utf8(text::decode(&tokenizer, &ids).unwrap()).unwrap().replace(' ', ""), "<s>a");

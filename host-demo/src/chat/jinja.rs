@@ -11,8 +11,8 @@ use super::{filters, source, values};
 /// thousand steps.
 const FUEL: u64 = 4_000_000;
 
-/// Stack size. A template may nest lists as deep as it has steps, and dropping them is recursive. Untouched stack
-/// memory is free.
+/// Stack size in bytes. A template may nest lists as deep as it has steps, and dropping nested lists is recursive.
+/// Untouched stack memory is free.
 const STACK: usize = 1 << 29;
 /// Divisor of the stack and of the steps if there is no address space for the full stack (`ulimit -v`).
 const LESS: usize = 16;
@@ -234,8 +234,8 @@ mod tests {
         }
     }
 
-    /// A value that holds another one twice, which holds another one twice, sixty levels deep: visiting it takes 2^60 steps,
-    /// but it has only 120 elements in memory.
+    /// Values of sixty levels, each of which contains the next level twice: visiting such a value takes 2^60 steps, but
+    /// it has only 120 elements in memory.
     #[test]
     fn row_21_shared_values_cost_what_a_walk_over_them_costs() {
         let makes = [

@@ -81,7 +81,7 @@ impl Lines {
 /// Delimits a text of several lines.
 const QUOTES: &str = "\"\"\"";
 
-/// Returns the text of a complete line.
+/// Returns the text of a complete input, without [`QUOTES`] or backslashes at line ends.
 fn said(line: &str) -> String {
     match line.strip_prefix(QUOTES) {
         Some(quoted) => quoted.trim_end().trim_end_matches(QUOTES).trim_matches('\n').to_string(),
@@ -93,7 +93,8 @@ fn goes_on(line: &str) -> bool {
     line.strip_prefix(QUOTES).map_or(line.ends_with('\\'), |quoted| !quoted.trim_end().ends_with(QUOTES))
 }
 
-/// Continues a line that ends in a backslash, or that begins with [`QUOTES`] until they are closed. Completes commands.
+/// Continues a line that ends in a backslash, or that begins with [`QUOTES`] and does not end with them. Completes
+/// commands.
 pub struct LineHelper {
     /// A line for each command: its name, its argument, and a description.
     commands: &'static str,
@@ -178,7 +179,7 @@ const HISTORY: &str = "ARENITE_HISTORY";
 /// Maximum number of lines in the history.
 const MOST_LINES: usize = 1000;
 
-/// Reads the history. Returns its file if it can be written.
+/// Reads the history. Returns its file; `None` if no history is kept.
 fn restore(editor: &mut Editor<LineHelper, FileHistory>) -> Option<PathBuf> {
     let file = history_file()?;
     let read = file.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(ReadlineError::Io);

@@ -11,7 +11,7 @@ pub const WIDEST: usize = 1 << 16;
 
 /// Calls the method `name` of `value`. Methods not listed here are left to minijinja.
 pub fn call(state: &mut State<'_, '_>, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
-    // These read one item or return a view.
+    // Methods that read one item or return a view cost no fuel.
     if !matches!(name, "get" | "items" | "keys" | "values" | "copy") {
         visits::pay(state, value)?;
     }
@@ -36,7 +36,7 @@ pub fn bind<const N: usize>(args: &[Value], names: [&str; N]) -> Result<[Option<
     Ok(bound)
 }
 
-/// Like [`bind`], but `None` counts as a missing argument.
+/// Like [`bind`], but Python's `None` and undefined values count as missing arguments.
 pub fn bind_some<const N: usize>(args: &[Value], names: [&str; N]) -> Result<[Option<Value>; N], Error> {
     Ok(bind(args, names)?.map(|value| value.filter(|value| !value.is_none() && !value.is_undefined())))
 }
@@ -158,7 +158,7 @@ fn is_all(text: &str, is: impl Fn(char) -> bool) -> Value {
     (!text.is_empty() && text.chars().all(is)).into()
 }
 
-/// White space of Python's `str.strip`.
+/// Returns true for the white space that Python's `str.strip` removes.
 fn is_space(c: char) -> bool {
     c.is_whitespace() || ('\x1c'..='\x1f').contains(&c)
 }

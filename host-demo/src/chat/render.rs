@@ -156,7 +156,7 @@ impl Renderer {
         jinja::render(jinja, &inputs)
     }
 
-    /// Renders with the format; the users' texts are marked.
+    /// Renders with the well-known format, and marks control tokens in the messages' texts.
     fn with_format(&self, messages: &[Value]) -> String {
         let contents: Vec<_> = messages.iter().map(content).collect();
         let messages: Vec<_> = messages

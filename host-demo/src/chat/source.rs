@@ -4,10 +4,10 @@
 //! - Adjacent strings are one string: `'a' 'b'`.
 //! - A loop over `None` is an error in Python and an empty loop in minijinja: the value of a loop is passed
 //!   through [`EACH`].
-//! - `'%s' % x` is a [filter](PERCENT).
-//! - `'a'|safe + b` escapes `b` in Python, even where nothing is escaped on output: [`ADD`].
-//! - An operand of `+` or `*` is copied if it is a list, and the copy counts as steps: [`FLAT`].
-//! - An operand that an operator, a filter or a call visits as a whole costs fuel for each element: [`VISIT`].
+//! - `'%s' % x` becomes a [filter](PERCENT).
+//! - `'a'|safe + b` escapes `b` in Python, even where nothing is escaped on output: such sums call [`ADD`].
+//! - [`FLAT`] copies an operand of `+` or `*` that is a list, and counts the copied items as steps.
+//! - [`VISIT`] takes fuel for each element of an operand that an operator, a filter or a call visits as a whole.
 
 use std::ops::Range;
 
@@ -17,12 +17,13 @@ pub const EACH: &str = "py_each";
 pub const PERCENT: &str = "py_percent";
 /// The function that adds texts, some of them marked `|safe`.
 pub const ADD: &str = "py_add";
-/// The filter for the left operand of `+`. minijinja concatenates lists lazily and counts no steps, so a list that is
-/// repeatedly added to itself would exhaust the memory.
+/// The filter for the left operand of `+` and both operands of `*`. minijinja concatenates lists lazily and counts no
+/// steps, so a list that is repeatedly added to itself would exhaust the memory.
 pub const FLAT: &str = "py_flat";
 
-/// The filter that takes fuel for a value and everything in it. minijinja counts only the items of a list, not their items:
-/// a list that holds another one twice, sixty levels deep, would cost almost nothing and take forever.
+/// The filter that takes fuel for a value and everything in it. minijinja counts only the direct items of a list.
+/// Visiting sixty levels of lists, each of which contains the next level twice, would cost almost nothing and take
+/// forever.
 pub const VISIT: &str = "py_visit";
 
 /// Returns `source` rewritten for minijinja. Unknown syntax is unchanged, so that minijinja reports the error.
@@ -72,7 +73,7 @@ fn tag_end(tag: &str, end: &str) -> usize {
     let mut at = 2;
     let mut open = 0usize;
     while let Some(c) = tag.as_bytes().get(at) {
-        // `{{ {"a": {}} }}`: open braces are closed first.
+        // The braces of dictionaries are closed before the tag: `{{ {"a": {}} }}`.
         if open == 0 && tag[at..].starts_with(end) {
             return at + end.len();
         }
@@ -150,7 +151,7 @@ fn words(tag: &str) -> Vec<Range<usize>> {
     words
 }
 
-/// `{% for x in EXPRESSION if ... %}` with `EXPRESSION` passed through [`EACH`].
+/// Rewrites `{% for x in EXPRESSION if ... %}`: passes `EXPRESSION` through [`EACH`].
 fn for_each(tag: &str, words: &[Range<usize>]) -> String {
     let mut depth = 0;
     let (mut start, mut end) = (None, words.last().map_or(tag.len(), |last| last.end));
@@ -175,8 +176,8 @@ fn for_each(tag: &str, words: &[Range<usize>]) -> String {
     )
 }
 
-/// Replaces the operator in `'%s' % x` by a filter; only literals on its left count as texts. Inserts [`FLAT`] before
-/// each binary `+`.
+/// Replaces the operator in `'%s' % x` by the filter [`PERCENT`] if the left operand is a string literal. Adds [`FLAT`]
+/// to operands of `+` and `*`, and [`VISIT`] to operands that are visited as a whole.
 fn filled_in(tag: &str) -> String {
     let words = words(tag);
     let closing = closing(tag, &words);
@@ -346,7 +347,7 @@ mod tests {
         );
         assert_eq!(translate("{{ 'a' % 'b' % c }}"), "{{ 'a' |py_percent( 'b') |py_percent( c) }}");
         assert_eq!(translate("{{ 'a' % ('b' % c) }}"), "{{ 'a' |py_percent( ('b' |py_percent( c)|py_visit)) }}");
-        // The time is proportional to the size of the template.
+        // Large templates take time in proportion to their size.
         translate(&format!("{{{{ {} }}}}", "'a' % (".repeat(100_000)));
         translate(&format!("{{{{ {} }}}}", "'a' % b.c ~ ".repeat(100_000)));
         for same in ["{{ 7 % 3 }}", "{{ '%' }}", "{{ '%s' % }}", "{%- if 'a' %}", "{{ 'a' % (b }}"] {

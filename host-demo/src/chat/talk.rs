@@ -65,7 +65,7 @@ pub struct Talk<'a, 'm, 'w> {
     pub rules: Rules,
     /// All messages: `{role, content}` and the other fields of a loaded conversation.
     pub messages: Vec<Value>,
-    /// Tokens of the last prompt and its answer; the session has run those before its position.
+    /// Tokens of the last prompt and its answer. The context has the tokens before the session's position.
     pub known: Vec<TokenId>,
     /// The text of `known`, if it contains the whole answer.
     pub known_text: Option<String>,
@@ -151,7 +151,7 @@ impl Talk<'_, '_, '_> {
             self.known_text = (outcome.end != End::Stop && opening.is_none()).then(|| prompt.text + &said);
             self.last = Some(stats);
             match outcome.end {
-                // The answer is empty: the question is removed, too.
+                // No token was generated: the question is removed.
                 End::Interrupted if answered.is_empty() && self.unsay() => {}
                 _ if !calls.1.is_empty() => {
                     self.known_text = None;

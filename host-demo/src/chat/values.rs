@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use minijinja::value::{Enumerator, Object, ObjectRepr, Rest, Value, ValueKind};
 use minijinja::{Error, ErrorKind, State};
 
-/// Maximum nesting of values converted to text, because the conversion is recursive.
+/// Maximum nesting of values that are converted to text. It limits the recursion.
 pub const DEEPEST: usize = 200;
 
 /// An error with this message.
@@ -14,7 +14,7 @@ pub fn invalid(message: impl Into<String>) -> Error {
 }
 
 /// Returns the items of a loop. Looping over `None` is an error in Python. A text is split into characters, because
-/// minijinja does not mark the last one (`loop.last`).
+/// minijinja does not mark the last character (`loop.last`).
 pub fn each(value: Value) -> Result<Value, Error> {
     if value.is_none() {
         return Err(invalid("'NoneType' object is not iterable"));
@@ -80,8 +80,8 @@ pub fn flat(state: &State<'_, '_>, value: &Value) -> Result<Value, Error> {
     Ok(Value::from(value.try_iter()?.collect::<Vec<_>>()))
 }
 
-/// `a + b + ...` with at least one [safe](Value::is_safe) operand: the others are escaped, as Python's Markup does even
-/// if output is not escaped.
+/// Computes `a + b + ...` as Python's `Markup` does: text added to a [safe](Value::is_safe) operand is escaped, even if
+/// the template's output is not.
 pub fn add_markup(parts: Rest<Value>) -> Result<Value, Error> {
     let mut parts = parts.iter().cloned();
     let mut sum = parts.next().unwrap_or_default();
@@ -160,7 +160,7 @@ fn float_text(number: f64) -> String {
     }
 }
 
-/// `int(value)`, if it is an integer.
+/// Converts a value to an integer as Jinja2's filter `int` does; `None` if this is impossible.
 pub fn int(value: &Value) -> Option<i64> {
     match value.kind() {
         ValueKind::Number => i64::try_from(value.clone()).ok().or_else(|| Some(float(value)?.trunc() as i64)),

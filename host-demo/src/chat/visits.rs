@@ -12,7 +12,7 @@ use minijinja::{Environment, Error, State};
 use super::source::{self, may_be_list, operand_end, pair_is};
 use super::values::{flat, is_generator};
 
-/// Elements for one unit of fuel.
+/// Number of visited elements that cost one unit of fuel.
 const ELEMENTS: u64 = 2;
 /// Bytes of text that count as one element.
 const BYTES: usize = 1024;
@@ -21,10 +21,11 @@ const MOST_ELEMENTS: u64 = 1_000_000;
 
 /// Filters whose operand needs no fuel: they read at most one item, or take the fuel themselves.
 const CHEAP: [&str; 8] = ["length", "count", "first", "last", "default", "d", source::VISIT, source::FLAT];
-/// Tags whose words are names to bind.
+/// Tags that are left unchanged, because most of their words are names.
 const BINDING: [&str; 9] = ["macro", "call", "block", "import", "from", "include", "extends", "filter", "endblock"];
 
-/// Adds the filter, and the tests that compare, with fuel for both sides.
+/// Adds the filter [`VISIT`](source::VISIT), and comparing tests that take fuel: for the left value, and for both sides
+/// of `in`.
 pub fn add_to(environment: &mut Environment<'_>) {
     environment.add_filter(source::VISIT, |state: &mut State<'_, '_>, value: Value| visit(state, value));
     type Compare = fn(&Value, &Value) -> bool;
@@ -58,7 +59,7 @@ fn visit(state: &State<'_, '_>, value: Value) -> Result<Value, Error> {
     Ok(value)
 }
 
-/// Takes fuel for `value` and all elements in it. Numbers and short texts are free.
+/// Takes fuel for `value` and all elements in it. A single number or short text is free.
 pub fn pay(state: &State<'_, '_>, value: &Value) -> Result<(), Error> {
     let mut open = vec![];
     let (mut next, mut total, mut unpaid) = (Some(value.clone()), 0, 0);
@@ -136,7 +137,7 @@ pub fn visited(tag: &str, words: &[Range<usize>], closing: &[usize]) -> Vec<usiz
     places
 }
 
-/// The first word after the names that a tag binds.
+/// Returns the index of the first word after the names that a tag binds.
 fn bound(first: &str, tag: &str, words: &[Range<usize>], closing: &[usize]) -> usize {
     let until = match first {
         "for" if tag.starts_with("{%") => "in",
@@ -150,13 +151,13 @@ fn bound(first: &str, tag: &str, words: &[Range<usize>], closing: &[usize]) -> u
     at + 1
 }
 
-/// Returns true if an operand that may contain others ends with `word`.
+/// Returns true if an operand that ends with `word` may contain other values.
 fn is_operand(word: &str) -> bool {
     let constant = matches!(word, "true" | "false" | "none" | "True" | "False" | "None" | "recursive");
     word == "}" || (may_be_list(word) && !constant)
 }
 
-/// For each word that ends an operand, the first word of the operand: of `a.b(c)|d` that is `a`.
+/// Returns, for each word that ends an operand, the index of the operand's first word, which is `a` in `a.b(c)|d`.
 fn starts<'t>(word: &dyn Fn(usize) -> &'t str, closing: &[usize]) -> Vec<usize> {
     let mut starts: Vec<usize> = (0..closing.len()).collect();
     let mut opening = starts.clone();

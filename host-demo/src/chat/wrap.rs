@@ -6,7 +6,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 const CLOSING: &str =
     "\u{3001}\u{3002}\u{ff0c}\u{ff0e}\u{ff01}\u{ff1f}\u{ff1a}\u{ff1b}\u{ff09}\u{300d}\u{300f}\u{3011}\u{300b}";
 
-/// The position in the text, and the word that is not printed yet.
+/// The state of the wrapping: the position in the text, and the word that is not printed yet.
 #[derive(Default)]
 pub struct Wrap {
     /// The column after the printed text.

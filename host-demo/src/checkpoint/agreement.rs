@@ -71,7 +71,7 @@ fn activation(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Diffe
         architecture.starts_with("rwkv") || ["gpt-oss", "jais", "refact", "smallthinker"].contains(&architecture);
     let (field, name) = config.activation().filter(|_| !is_fixed && spec.xielu().is_none())?;
     let name = match name {
-        // The first configs of Gemma name the exact function, but the code computes the approximation.
+        // The first configs of Gemma name the exact GELU, but the published code computes the approximation.
         "gelu" if ["gemma", "spark2_5"].contains(&architecture) => "gelu_pytorch_tanh",
         name => config::activation(name),
     };
@@ -143,7 +143,7 @@ fn rope_scaling(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Dif
     let kind = config.rope_type()?;
     let rope = spec.rope(false).or(spec.rope(true)).filter(|_| spec.positions() == Positions::Rotary)?;
     let local = config.rope_outer("sliding_attention");
-    // Divisors in the file apply only to global layers, if global layers rotate.
+    // If global layers rotate, frequency divisors in the file apply only to these, and not to local layers.
     let is_shared = spec.rope(false).is_some() && spec.rope(true).is_some() && local.is_none();
     let follows = match kind {
         "linear" => matches!(rope.scaling, Scaling::Linear { .. }),

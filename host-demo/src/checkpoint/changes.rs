@@ -102,7 +102,8 @@ pub fn by_groups<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     grouped(view, config.heads()?, groups)
 }
 
-/// Splits the same layout in InternLM 2, and reorders queries and keys for rotations of neighbours.
+/// Splits InternLM 2's matrix, which also has Falcon's layout, and reorders queries and keys for rotations of
+/// neighbours.
 pub fn grouped_rotated<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let (heads, groups) = (config.heads()?, config.key_heads()?);
     let parts = grouped(view, heads, groups)?;
@@ -274,7 +275,7 @@ pub fn by_ssm_groups<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     Ok(vec![view.reshape(&[groups, len / groups])?])
 }
 
-/// Number of key heads, value heads per key head, and the widths of both, for a gated delta net.
+/// Sizes of a gated delta net: key heads, value heads per key head, width of a key, and width of a value.
 fn delta(config: &Config) -> Result<[usize; 4]> {
     let size = |name: &str| config.size(&[name]);
     let (keys, values) = (size("linear_num_key_heads")?, size("linear_num_value_heads")?);
@@ -292,7 +293,7 @@ fn heads_in_turns<'f>(config: &Config, view: View<'f>, width: usize) -> Result<V
     view.reshape(&shape)?.swap(0, 1)?.seen_as(&dims)
 }
 
-/// Reorders the rows of values.
+/// Reorders the value heads of a matrix whose rows belong to values.
 pub fn delta_values<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let width = delta(config)?[3];
     Ok(vec![heads_in_turns(config, view, width)?])
@@ -316,7 +317,7 @@ pub fn delta_qkv<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     Ok(parts)
 }
 
-/// Reorders the columns of values.
+/// Reorders the value heads of a matrix whose columns belong to values.
 pub fn delta_columns<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let [keys, shared, _, value] = delta(config)?;
     let dims = view.shape().to_vec();

@@ -145,7 +145,7 @@ impl Config {
         Some(self.get(name)?.as_array()?.iter().map(|text| text.as_str().unwrap_or_default()).collect())
     }
 
-    /// Returns a setting of the rotation; if local and global layers differ, that of the global ones.
+    /// Returns a rotary setting. If global layers have settings of their own, the value is that of the global layers.
     pub fn rope(&self, name: &str) -> Option<&Value> {
         let part = self.rope.get("full_attention").and_then(Value::as_object).unwrap_or(&self.rope);
         part.get(name).filter(|value| !value.is_null())

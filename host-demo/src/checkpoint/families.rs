@@ -57,7 +57,7 @@ pub struct Family {
     pub vocabulary: Vocabulary,
 }
 
-/// One number per layer, or for the whole model: the name of its tensor, and the key of the list or number.
+/// A tensor that becomes metadata, with one number per layer or one for the whole model: the tensor's name, and the key.
 pub type Scalar = (&'static str, &'static str);
 
 impl Family {

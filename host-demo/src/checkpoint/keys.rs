@@ -155,7 +155,7 @@ impl Keys<'_> {
         Ok(())
     }
 
-    /// Writes the rotation of positions and its scaling.
+    /// Writes the keys of rotary positions and their scaling.
     pub fn rope(&mut self) -> Result<()> {
         let c = self.config;
         let factor = c.rope_float("factor");
@@ -172,8 +172,8 @@ impl Keys<'_> {
                 let original =
                     original.context("the rope settings in config.json have no original_max_position_embeddings")?;
                 self.set("rope.scaling.original_context_length", original as u32);
-                // llama.cpp has no key for the rounding of the ramp's ends. This key is written only if it is not the
-                // family's default.
+                // llama.cpp has no key for rounding the ends of YaRN's ramp. `yarn_truncate` is written only if its value
+                // is not the architecture's default.
                 let rounded = c.rope("truncate").and_then(|rounded| rounded.as_bool()).unwrap_or(true);
                 if rounded != (self.architecture != "gpt-oss" || original != 4096) {
                     self.set("rope.scaling.yarn_truncate", rounded);
@@ -215,7 +215,8 @@ impl Keys<'_> {
         }
     }
 
-    /// Writes whether the weights of experts are divided by their sum, if it is not the architecture's `usual` way.
+    /// Writes whether the weights of experts are divided by their sum, if the config differs from the architecture's
+    /// `usual` value.
     pub fn normed_weights(&mut self, usual: bool) {
         if let Some(normed) = self.config.flag("norm_topk_prob").filter(|normed| *normed != usual) {
             self.set("expert_weights_norm", normed);

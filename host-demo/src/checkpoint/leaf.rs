@@ -102,7 +102,7 @@ impl<'f> Leaf<'f> {
         }
     }
 
-    /// Returns the stored blocks of the `len` values from `start` on, which must be whole rows.
+    /// Returns the stored blocks that contain the `len` values from `start` on.
     pub fn blocks(&self, kind: TensorType, start: usize, len: usize) -> &'f [u8] {
         let (values, bytes) = kind.block();
         self.bytes.get(start / values * bytes..(start + len).div_ceil(values) * bytes).unwrap_or_default()

@@ -118,7 +118,7 @@ fn alpha(settings: &Value) -> Result<f32> {
     Ok((alpha * more) as f32)
 }
 
-/// Returns the factor for a matrix: its own alpha, if it has one, divided by the adapter's.
+/// Returns the factor for a module's matrix B: the module's own alpha, if there is one, divided by the adapter's alpha.
 fn factor(settings: &Value, stem: &str) -> f32 {
     let own = settings["alpha_pattern"].as_object().into_iter().flatten();
     let own = own

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `tensors`, `torch`, `whisper_cpp` | stored tensors, as views of mapped files |
 //! | `quantized` | tensors that are already quantized |
-//! | `view` | reshapes, slices and transposes them without copies |
+//! | `view` | reshaped, sliced and transposed tensors, without copies |
 //! | `changes` | changes of a tensor on its way to the new file |
 //! | `names`, `families` | names of tensors and settings in checkpoints and in GGUF |
 //! | `config`, `keys`, `general` | metadata |
@@ -105,7 +105,7 @@ struct New<'f> {
 fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Result<New<'f>> {
     let folder = if request.from.is_dir() { Some(request.from) } else { request.from.parent() };
     let (config, family, directory) = match plain::config(checkpoint)? {
-        // A training script saves its weights in a separate folder: other files there are not the model's.
+        // Other files in the folder of a training script's checkpoint do not belong to the model.
         Some(config) => {
             let family = plain::family(&config)?;
             (config, family, None)

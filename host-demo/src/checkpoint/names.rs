@@ -6,10 +6,10 @@ use super::changes::{Change, experts_down, halves, same};
 use super::config::Config;
 
 /// A name in checkpoints without its common prefix (`model.layers.3.`) and without `.weight` or `.bias`, the names in
-/// GGUF separated by spaces, and the change between them. `#` in a name is a number: tensors that differ only in it are
-/// stacked. `blk.` at the beginning restricts a row to tensors of layers. Rows with the same GGUF name are
-/// concatenated, and so are all views of a row with one name. An empty GGUF name drops the tensor; a name that begins
-/// with `/` is outside of the layer.
+/// GGUF separated by spaces, and the change between them. `#` in a name is a number: tensors that differ only in this
+/// number are stacked. `blk.` at the beginning restricts a row to tensors of layers. Tensors with the same GGUF name are
+/// concatenated, and so are all views of a row that has one GGUF name. An empty GGUF name drops the tensor; a name that
+/// begins with `/` is outside of the layer.
 pub type Row = (&'static str, &'static str, Change);
 
 /// Prefixes that are dropped.
@@ -31,7 +31,7 @@ const PREFIXES: &[&str] = &[
     "rwkv.",
 ];
 
-/// Prefixes of a layer's tensors before the layer's number, and their replacements.
+/// Prefixes of a layer's tensors before the layer's number, their replacements, and a prefix for the remaining name.
 const LAYERS: &[(&str, &str, &str)] = &[
     ("model.encoder.layers.", "enc.blk.", "enc."),
     ("model.decoder.layers.", "dec.blk.", "dec."),

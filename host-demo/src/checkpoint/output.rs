@@ -155,7 +155,7 @@ fn is_tied_head(checkpoint: &Checkpoint<'_>, config: &Config, rest: &str, view: 
     same && config.flag("tie_word_embeddings") != Some(false)
 }
 
-/// Adds a stored tensor to the new tensors that it is part of.
+/// Adds a stored tensor as a part of one or several new tensors.
 fn add<'f>(
     found: &mut HashMap<String, Parts<'f>>,
     tables: &[&[Row]],
@@ -187,7 +187,7 @@ fn add<'f>(
         views.len(),
         to.len()
     );
-    // If there is only one name, all views are parts of that tensor.
+    // If the row has only one name, all views are parts of the same tensor.
     let to = to.into_iter().cycle();
     for (i, (view, to)) in views.into_iter().zip(to).enumerate().filter(|(_, (view, _))| view.len() > 0) {
         let (layer, to) = to.strip_prefix('/').map_or((place.layer.as_str(), to), |to| ("", to));
@@ -244,7 +244,7 @@ impl<'f> Output<'f> {
                 ensure!(*part == i, "{name} has no part {i} in this checkpoint");
                 ensure!(view.dims() == shape, "the parts of {name} have different shapes");
             }
-            // Factors are stored without dimensions.
+            // A stack of factors, which are stored without dimensions, is a vector.
             if shape == [1] && first.leaf().shape.iter().product::<usize>() == 1 && name.ends_with("scale") {
                 shape.clear();
             }
@@ -270,7 +270,7 @@ impl<'f> Output<'f> {
         self.shape.iter().product()
     }
 
-    /// The stored type of its values.
+    /// The type in which the values are stored; BF16 for 8-bit floats and ternary weights.
     pub fn stored(&self) -> TensorType {
         let Values::Views(views) = &self.values else { return TensorType::F32 };
         match views.first().map(|view| &view.leaf().coding) {

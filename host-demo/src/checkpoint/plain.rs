@@ -56,7 +56,7 @@ pub fn config(checkpoint: &Checkpoint<'_>) -> Result<Option<Config>> {
     Config::new(&config).map(Some)
 }
 
-/// Returns the family of such a checkpoint.
+/// Returns the family of a checkpoint that stores its settings.
 pub fn family(config: &Config) -> Result<&'static Family> {
     let class = config.classes().first().copied().unwrap_or_default();
     ALL.iter()
@@ -77,7 +77,7 @@ const GPT: &[Row] = &[
     ("mlp.c_proj", "ffn_down", same),
 ];
 
-/// Pairs that are rotated together are already neighbours.
+/// Tensor names of llama2.c. Rows that are rotated together are already neighbours.
 #[rustfmt::skip]
 const LLAMA: &[Row] = &[
     ("tok_embeddings", "token_embd", same),

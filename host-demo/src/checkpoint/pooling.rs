@@ -72,7 +72,7 @@ pub fn keys(directory: &Path, keys: &mut Keys<'_>) -> Result<()> {
             _ => {}
         }
     }
-    // Without a classifier the field has no effect, so other values are ignored.
+    // Without a classifier, `classifier_pooling` has no effect, so values other than mean and cls are ignored.
     let ranks = ranks(keys);
     match keys.config.text("classifier_pooling").filter(|name| ranks || matches!(*name, "mean" | "cls")) {
         Some("mean") => keys.set("classifier.pooling_type", 1u32),

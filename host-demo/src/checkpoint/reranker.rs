@@ -1,7 +1,7 @@
 //! Qwen 3's rerankers: decoders whose score compares the logits of "yes" and "no".
 //!
-//! Their class is that of a language model. As in llama.cpp's converter, a reranker is recognized by the name of its directory or
-//! in its config, or by a heading of the model card.
+//! Their class is that of a language model. As in llama.cpp's converter, a reranker is recognized by the name of its
+//! directory, by the name in its config, or by a heading of its model card.
 
 use std::fs;
 use std::path::Path;

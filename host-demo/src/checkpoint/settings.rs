@@ -1,7 +1,7 @@
 //! Checks the settings of `config.json` that no part of the conversion has read.
 //!
 //! Some settings change the results of a model. If a family does not read such a setting, the conversion continues only
-//! if it has the value that the architecture implies.
+//! if the setting has the value that the architecture implies.
 
 use anyhow::{Result, bail};
 use serde_json::Value;

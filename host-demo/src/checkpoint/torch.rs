@@ -415,8 +415,8 @@ impl Machine {
     fn set(&mut self, items: Vec<Item>) -> Result<()> {
         let depth = deeper(&items)?;
         let mut dict = self.pop()?;
-        // A memoized dictionary is copied: the memo keeps the dictionary without these items, which programs with
-        // tensors do not read.
+        // A memoized dictionary is copied, so the memo keeps the dictionary without these items. Programs with tensors
+        // do not read it from the memo.
         let mut pairs = match Rc::try_unwrap(dict.object) {
             Ok(Object::Dict(pairs)) => pairs,
             Ok(_) => Vec::new(),

@@ -207,8 +207,8 @@ impl<'f> View<'f> {
         }
     }
 
-    /// The stored blocks of type `kind` with `len` values from index `start` on, if the view is the whole tensor,
-    /// unchanged, and starts and ends with whole rows.
+    /// The stored blocks with the `len` values from index `start` on, if the view is a whole tensor of type `kind`,
+    /// unchanged. The values must be whole rows.
     pub fn blocks(&self, kind: TensorType, start: usize, len: usize) -> Option<&'f [u8]> {
         let is_whole = self.shape == self.leaf.shape && self.strides == self.leaf.strides && self.steps.is_empty();
         (is_whole && self.leaf.coding == Coding::Blocks(kind)).then(|| self.leaf.blocks(kind, start, len))

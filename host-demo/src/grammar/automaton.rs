@@ -38,7 +38,7 @@ impl<'r> Nfa<'r> {
     pub fn compile(expr: &'r Expr, inlined: &'r dyn Fn(usize) -> Option<&'r Expr>, budget: &'r Budget) -> Result<Dfa> {
         let mut nfa = Nfa { states: vec![State::default()], inlined, budget };
         let last = nfa.build(expr, 0)?;
-        // A state without transitions: the text may end in every set of states that contains it.
+        // A state without transitions. The text may end in each set of states that contains this state.
         let end = nfa.state()?;
         nfa.epsilon(last, end)?;
         nfa.determinize(end)
@@ -70,7 +70,7 @@ impl<'r> Nfa<'r> {
 
     /// Appends an expression to a state. Returns the state where the expression ends.
     fn build(&mut self, expr: &'r Expr, from: u32) -> Result<u32> {
-        // Even an expression without states takes time.
+        // Every expression costs a step, because even an expression without states takes time.
         self.budget.steps(1)?;
         Ok(match expr {
             Expr::Bytes(bytes) => {
@@ -127,7 +127,7 @@ impl<'r> Nfa<'r> {
         })
     }
 
-    /// Appends one character in UTF-8. Byte sequences with a common end share its states.
+    /// Appends one character in UTF-8. Byte sequences that end in the same bytes share states.
     fn chars(&mut self, chars: &Chars, from: u32) -> Result<u32> {
         let end = self.state()?;
         let mut ends: HashMap<(u8, u8, u32), u32> = HashMap::new();
@@ -161,7 +161,8 @@ impl<'r> Nfa<'r> {
         Ok(end)
     }
 
-    /// Appends the product of two automata over the same bytes.
+    /// Appends the product of two automata, which read the same bytes. The text may end at a pair of nodes if `ends`
+    /// returns true for the two nodes' `is_final`.
     fn product(&mut self, a: &'r Expr, b: &'r Expr, from: u32, ends: impl Fn(bool, bool) -> bool) -> Result<u32> {
         let (a, b) = (Self::compile(a, self.inlined, self.budget)?, Self::compile(b, self.inlined, self.budget)?);
         let end = self.state()?;
@@ -171,7 +172,7 @@ impl<'r> Nfa<'r> {
         while let Some((in_a, in_b)) = left.pop() {
             let here = places[&(in_a, in_b)];
             let (node, other) = (&a.nodes[in_a as usize], in_b.map(|b_node| &b.nodes[b_node as usize]));
-            // The operands consist of characters and digits only.
+            // The operands contain no tokens and no calls.
             debug_assert!(node.letters.is_empty() && other.is_none_or(|other| other.letters.is_empty()));
             if ends(node.is_final, other.is_some_and(|other| other.is_final)) {
                 self.epsilon(here, end)?;
@@ -254,7 +255,8 @@ impl<'r> Nfa<'r> {
         Ok(end)
     }
 
-    /// Returns the state where a member starts: at once without an earlier member, otherwise after a separator.
+    /// Returns the state where a member starts. The path from `some` to this state has a separator, the path from
+    /// `none_yet` has none.
     fn enter(&mut self, none_yet: Option<u32>, some: Option<u32>, separator: &'r Expr) -> Result<u32> {
         let start = self.state()?;
         if let Some(none_yet) = none_yet {
@@ -267,8 +269,8 @@ impl<'r> Nfa<'r> {
         Ok(start)
     }
 
-    /// The epsilon closure: sorted states that are reached without consuming anything and have other transitions, or
-    /// no transitions at all.
+    /// The epsilon closure: sorted states that are reached without consuming anything. States with only epsilon
+    /// transitions are left out.
     fn closure(&self, states: impl IntoIterator<Item = u32>, seen: &mut Vec<bool>) -> Result<Vec<u32>> {
         seen.resize(self.states.len(), false);
         let mut left: Vec<u32> = states.into_iter().collect();
@@ -325,7 +327,7 @@ impl<'r> Nfa<'r> {
     }
 }
 
-/// Splits overlapping ranges so that each byte is in one range with all its targets.
+/// Splits overlapping ranges so that each byte is in at most one range, which has all targets of the byte.
 fn split(ranges: impl Iterator<Item = (u8, u8, u32)> + Clone, budget: &Budget) -> Result<Vec<(u8, u8, Vec<u32>)>> {
     let mut starts: Vec<u16> =
         ranges.clone().flat_map(|(first, last, _)| [u16::from(first), u16::from(last) + 1]).collect();
@@ -405,9 +407,9 @@ pub struct Dfa {
     pub nodes: Vec<Node>,
 }
 
-/// Merges equal nodes until none are left, starting from the ends.
+/// Merges equal nodes until no two are equal, in at most 64 rounds.
 pub fn merge_alike(nodes: &mut [Node], starts: &mut [u32]) {
-    // Ends mostly have the highest numbers. Going down from there merges most chains in one round.
+    // Final nodes mostly have the highest numbers, so going down from there merges most chains in one round.
     for _ in 0..64 {
         let mut first_alike: HashMap<Node, u32> = HashMap::new();
         let mut same: Vec<u32> = (0..nodes.len() as u32).collect();

@@ -29,7 +29,7 @@ pub enum Expr {
     Both(Box<Expr>, Box<Expr>),
     /// Difference: texts of the first that the second does not match.
     Minus(Box<Expr>, Box<Expr>),
-    /// A whole number in digits that is divisible by this.
+    /// A whole number in decimal digits, with an optional `-`, that is divisible by this one.
     Multiple(u32),
     /// Members in this order with a separator between any two. Members whose flag is false are optional; `rest` may
     /// repeat at the end.

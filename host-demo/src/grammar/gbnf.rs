@@ -110,7 +110,7 @@ impl<'t> Parser<'t> {
         format!("{line}:{column}")
     }
 
-    /// Skips spaces and comments. Line ends are skipped only inside of a rule.
+    /// Skips spaces and comments, and line ends if `newlines` is true.
     fn space(&mut self, newlines: bool) {
         while let Some(char) = self.peek() {
             match char {
@@ -342,7 +342,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Parses `<think>` or `<[1000]>`, with `!` for any other token.
+    /// Parses `<think>` or `<[1000]>`. A `!` before it means any other token.
     fn special(&mut self) -> Result<Expr> {
         let start = self.at;
         let is_negated = self.eat("!");

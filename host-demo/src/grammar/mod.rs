@@ -87,7 +87,7 @@ pub fn from_json_schema(schema: &serde_json::Value, budget: &Budget) -> Result<V
 
 /// Errors name an expression with more states than this, even if it is a small share of the grammar.
 const LARGE: usize = 400_000;
-/// A rule of more states than this is called if it is used more than once.
+/// A rule with more states than this is called, not inlined, if it is used more than once.
 const CALLED: usize = 400;
 /// Maximum nesting of inlined rules.
 const MAX_INLINED: usize = 40;
@@ -120,8 +120,8 @@ fn compile(mut rules: Rules, root: usize, budget: &Budget) -> Result<Vec<u8>> {
     emit::table(all, starts, root, budget).context(place_of_root)
 }
 
-/// Returns the source location for an error about a too large expression: that of the subexpression that makes up most
-/// of it or is too large alone.
+/// Returns the source location for an error about a rule that is too large: the innermost subexpression that makes up
+/// more than half of the expression around it, or has more than [`LARGE`] states.
 fn heaviest<'r>(rules: &'r Rules, rule: usize, called: &HashSet<usize>, sizes: &Sizes) -> &'r str {
     let (mut expr, mut place) = (&rules.0[rule].expr, rules.0[rule].place.as_str());
     loop {
@@ -157,7 +157,7 @@ fn called(rules: &mut Rules, root: usize, budget: &Budget) -> (HashSet<usize>, S
     for rule in &order {
         rules.0[*rule].expr.rules().into_iter().for_each(|named| *uses.entry(named).or_default() += 1);
     }
-    // In the order of calls, callees first.
+    // `order` has callees before their callers.
     let mut sizes = Sizes::new();
     let mut known = repeat::Known::default();
     for rule in order {
@@ -241,7 +241,7 @@ fn measure(expr: &mut Expr, rules: &Sizes, mut large: Option<&mut Large<'_>>) ->
             (size.saturating_add(separators * each), depth)
         }
         Expr::Both(a, b) | Expr::Minus(a, b) => {
-            // Operands of these may not contain calls.
+            // The operands must not contain calls, so their repetitions are left as they are.
             let ((a, _), (b, _)) = (size_of(a, rules), size_of(b, rules));
             (a.saturating_mul(b).min(a + b + 10_000), 1)
         }

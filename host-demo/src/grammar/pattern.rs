@@ -68,7 +68,7 @@ pub fn quoted(inner: Expr) -> Expr {
     Expr::seq([Expr::text("\""), inner, Expr::text("\"")])
 }
 
-/// Texts in which a regular expression is found.
+/// The texts in which a regular expression finds a match.
 pub struct Matching {
     /// Matches the texts as the contents of JSON strings.
     pub expr: Expr,
@@ -104,8 +104,8 @@ fn parse(pattern: &str) -> Result<Ast> {
     }
 }
 
-/// Splits off the groups `(?!...)` and `(?=...)` after the `^` of an expression. Returns each with true if it is
-/// negative, and the expression without them.
+/// Splits off the groups `(?!...)` and `(?=...)` after the `^` of an expression. Returns the contents of each group,
+/// with true for `(?!...)`, and the expression without the groups.
 fn look_ahead(pattern: &str) -> (Vec<(bool, &str)>, Cow<'_, str>) {
     let (mut ahead, mut rest) = (Vec::new(), pattern.strip_prefix('^').unwrap_or_default());
     while let Some((is_negative, inner)) =
@@ -138,8 +138,8 @@ fn end_of_group(text: &str) -> Option<usize> {
     None
 }
 
-/// Least and greatest number of characters of the texts that an expression matches; with `is_found`, of the texts in
-/// which it is found.
+/// Least and greatest number of characters of the texts that an expression matches. With `is_found`, the text around
+/// the match counts, too.
 fn lengths(ast: &Ast, is_found: bool) -> (u32, Option<u32>) {
     let open = |(least, most): (u32, Option<u32>)| (least, most.filter(|_| !is_found));
     match ast {

@@ -17,7 +17,7 @@ pub enum Piece {
     Token(u32),
     /// Any text that does not contain this one.
     Without(String),
-    /// The same, with a minimum and a maximum number of characters.
+    /// Like [`Self::Without`], with a minimum and a maximum number of characters.
     Between(String, u32, Option<u32>),
     /// A JSON value that matches a schema.
     Schema(Value),
@@ -25,7 +25,7 @@ pub enum Piece {
     Alt(Vec<Piece>),
     /// A repetition, with a minimum and a maximum count.
     Repeat(Box<Piece>, u32, u32),
-    /// These pieces in order, separated by the last one. A piece with `false` is optional.
+    /// Pieces in this order, with the piece of the second field between any two. A piece with `false` is optional.
     Members(Vec<(Piece, bool)>, Box<Piece>),
 }
 

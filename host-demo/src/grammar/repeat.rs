@@ -13,14 +13,15 @@ const COUNTED: usize = 2_000;
 /// Any other repetition is written out up to this many states. If such a repetition is called instead, each count that
 /// a text can have takes a stack of its own at run time.
 const WRITTEN_OUT: usize = 20_000;
-/// Total number of states that repetitions larger than [`WRITTEN_OUT`] may take by expansion.
+/// Maximum number of states of all repetitions together that are written out although they exceed [`WRITTEN_OUT`].
 const LARGE_WRITTEN_OUT: usize = 400_000;
-/// Number of states in one call. Tokens that continue past the end of a call are tested one by one.
+/// Number of states in one call. It is large because tokens that continue past the end of a call are tested one by one.
 const CALL: usize = 2_000;
-/// Number of calls of one level in a call of the next.
+/// The rule of each level repeats the rule of the level below this many times.
 const BASE: u64 = 32;
 
-/// Number of states of a repetition that is written out. Even repeating an expression without states takes time.
+/// Number of states of a repetition that is written out. An expression without states counts as one state, because
+/// even repeating such an expression takes time.
 pub fn written_out(size: usize, min: u32, max: Option<u32>) -> usize {
     let times = max.unwrap_or(min.saturating_add(1)).max(1);
     size.max(1).saturating_mul(times as usize)
@@ -40,7 +41,8 @@ pub fn is_counted<'r>(expr: &'r Expr, inlined: &'r dyn Fn(usize) -> Option<&'r E
         })
 }
 
-/// Rules that were made before, which other repetitions share.
+/// The rules made so far, which other repetitions share, and the number of states that large repetitions took when
+/// they were written out.
 #[derive(Default)]
 pub struct Known(Vec<(Expr, usize)>, usize);
 
@@ -131,12 +133,13 @@ impl<'a> Large<'a> {
         Expr::Seq(parts)
     }
 
-    /// Matches up to `left` times `inner`.
+    /// Matches `inner` up to `left` times.
     fn at_most(&mut self, inner: &Expr, levels: &[(Expr, u64)], mut left: u64) -> Expr {
         let up_to = |expr: &Expr, most: u64| expr.clone().repeat(0, most as u32);
         let mut before: Vec<Expr> = Vec::new();
-        // Alternatives for fewer than `left` repetitions: one for each level that makes fewer calls than `left` needs.
-        // Levels above it make all their calls, levels below any number; less than one call of the last level follows.
+        // Alternatives for fewer than `left` repetitions, one for each level. This level makes fewer calls than `left`
+        // needs; larger levels make exactly as many as `left` needs, and smaller levels any number. Less than one call of
+        // the smallest level follows.
         let mut fewer: Vec<Expr> = Vec::new();
         for (at, (call, times)) in levels.iter().enumerate() {
             let calls = left / times;

@@ -115,7 +115,7 @@ impl Pruned {
 pub struct Edits {
     pub keys: Vec<KeyOverride>,
     pub pruned: Pruned,
-    /// Keep the file's type, because all tensors keep theirs.
+    /// True if the file keeps its type, because all tensors keep theirs.
     pub copy: bool,
 }
 

@@ -4,8 +4,9 @@ use arenite::quant::{TensorType, encode_row};
 
 use super::{iq1, iq4, k_quants, lattice, simple};
 
-/// Encodes `row` as one row of `kind` into `out`, which must have exactly its size. `importance` weighs the error of
-/// each column. Returns `false` if `kind` has no encoder, or none that works without an importance matrix.
+/// Encodes `row` as one row of type `kind` into `out`, which must have exactly the size of such a row. `importance`
+/// weighs the error of each column. Returns `false` if `kind` has no encoder, or none that works without an importance
+/// matrix.
 pub fn encode(kind: TensorType, row: &[f32], importance: Option<&[f32]>, out: &mut [u8]) -> bool {
     use TensorType::*;
     if kind.row_bytes(row.len()) != Some(out.len()) || importance.is_some_and(|columns| columns.len() != row.len()) {

@@ -24,7 +24,7 @@ const COUNTS: &str = ".counts";
 pub struct Importance {
     /// Importance of each column by tensor name. A tensor of experts has one set of columns per expert.
     pub columns: BTreeMap<String, Vec<f32>>,
-    /// Name of the first text that it was computed from.
+    /// Name of the first text that the matrix was computed from.
     pub dataset: Option<Vec<u8>>,
     pub chunks: u32,
 }

@@ -52,7 +52,7 @@ struct Affine {
     plain: Tries,
 }
 
-/// A block of such a format.
+/// A block of an [`Affine`] format.
 struct AffineBlock {
     codes: [u8; 256],
     scales: [u8; 16],

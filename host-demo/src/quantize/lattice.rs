@@ -29,9 +29,9 @@ impl Block {
 /// The codebook of a format: points of `D` weights, as levels. A magnitude is `2 * level + 1` times the scale.
 pub struct Codebook<const D: usize> {
     pub points: Vec<[u8; D]>,
-    /// The point with exactly these levels, if there is one, by [`key`](Self::key).
+    /// For each [`key`](Self::key) of levels: the point with exactly these levels, if there is one.
     on_grid: Vec<Option<u16>>,
-    /// For levels that are not a point: the range in `neighbours` of nearby points, by [`key`](Self::key).
+    /// For each [`key`](Self::key) of levels that are not a point: the range in `neighbours` of nearby points.
     near: Vec<(u32, u32)>,
     neighbours: Vec<u16>,
 }
@@ -141,16 +141,16 @@ pub struct Lattice<const D: usize> {
     /// Scales are tried up to `tries` steps below and above the first one.
     tries: i8,
     step: f32,
-    /// Start with the best scale of plain rounding instead of that of the largest magnitude.
+    /// True if the search starts with the best scale of plain rounding instead of the scale of the largest magnitude.
     rounded_first: bool,
     again: Again,
-    /// Seven of eight signs are stored; the number of negative signs must be even.
+    /// True if seven of eight signs are stored: the number of negative signs must be even.
     even_signs: bool,
     /// A group whose magnitudes are all below this counts as zeros.
     tiny: f32,
-    /// Fractions of the mean square added to each weight's error weight: with an importance matrix (`sigma`), and
-    /// without (`flat`).
+    /// Multiple of the block's mean square that [`weigh`] adds to the square of each weight, with an importance matrix.
     sigma: f32,
+    /// Multiple of `sigma` times the mean square that is added to the square of each weight without an importance matrix.
     flat: f32,
     /// Empirical factor from ggml for the final scale.
     fudge: f32,
@@ -373,7 +373,7 @@ impl<const D: usize> Lattice<D> {
         }
     }
 
-    /// Finds the points for the magnitudes of a group. Returns their scale, or `None` if all are zeros.
+    /// Finds the points for the magnitudes of a group. Returns the scale; `None` if the group counts as zeros.
     fn group_of(&self, x: &[f32], weights: &[f32], indices: &mut [u16]) -> Option<f32> {
         let codebook = self
             .codebook

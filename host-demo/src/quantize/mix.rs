@@ -246,7 +246,7 @@ pub struct Chooser<'a> {
 impl<'a> Chooser<'a> {
     pub fn new(gguf: &Gguf<'_>, mix: Mix, options: &'a TypeOptions, has_importance: bool) -> Result<Self> {
         let architecture = gguf.architecture()?;
-        // The value of a key. For a list by layer, its first element.
+        // Returns the value of a key, or the first element of a list by layer.
         let number = |key: &str| match gguf.get2(architecture, key) {
             Some(Value::Array(all)) => Ok(all.get_i32(0).and_then(|n| u32::try_from(n).ok())),
             _ => gguf.u32(architecture, key),

@@ -102,8 +102,8 @@ pub fn changes<'a>(
     tensors.into_iter().map(change).collect()
 }
 
-/// Builds the header of the new file, with the keys in llama.cpp's order. It records the importance matrix and the
-/// path it came from.
+/// Builds the header of the new file, with the keys in llama.cpp's order. The header describes the importance matrix
+/// and its file.
 pub fn header(
     gguf: &Gguf<'_>,
     mix: Mix,
@@ -150,8 +150,8 @@ impl Change<'_> {
         self.tensor.dims.iter().skip(1).product::<u64>() as usize
     }
 
-    /// Writes the tensor in its new type. Calls `go_on` with the size of every chunk written; its error stops the
-    /// conversion.
+    /// Writes the tensor in its new type. Calls `go_on` with the size of every chunk written; an error of `go_on` stops
+    /// the conversion.
     pub fn write(
         &self,
         threads: usize,

@@ -187,7 +187,7 @@ pub struct Tries {
     pub first: f32,
     pub step: f32,
     pub steps: i32,
-    /// Compare sums of magnitudes instead of squares.
+    /// True if the sums of the errors' magnitudes are compared instead of the sums of their squares.
     pub by_magnitude: bool,
 }
 

@@ -38,8 +38,8 @@ fn blocks<'a>(row: &'a [f32], importance: Option<&'a [f32]>) -> impl Iterator<It
     })
 }
 
-/// Encodes blocks of a scale and codes around the middle: Q4_0, Q5_0. Without an importance matrix, the largest
-/// magnitude gets the lowest code.
+/// Encodes Q4_0 and Q5_0: a scale for 32 weights, and codes whose middle stands for 0. Without an importance matrix,
+/// the largest magnitude gets the lowest code.
 pub fn centred<const BITS: u32>(row: &[f32], importance: Option<&[f32]>, out: &mut [u8]) {
     let top = 1 << (BITS - 1);
     let bytes = out.len() / (row.len() / 32);
@@ -60,7 +60,7 @@ pub fn centred<const BITS: u32>(row: &[f32], importance: Option<&[f32]>, out: &m
     }
 }
 
-/// Encodes blocks of a scale, a minimum and codes from 0: Q4_1, Q5_1.
+/// Encodes Q4_1 and Q5_1: a scale and a minimum for 32 weights, and codes from 0.
 pub fn with_minimum<const BITS: u32>(row: &[f32], importance: Option<&[f32]>, out: &mut [u8]) {
     let top = (1 << BITS) - 1;
     let bytes = out.len() / (row.len() / 32);

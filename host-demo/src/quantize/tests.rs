@@ -218,7 +218,7 @@ fn flags_choose_types() {
     assert_eq!((kept["output.weight"], kept["token_embd.weight"]), (TensorType::F32, TensorType::Q4_K));
     let copied = types(Mix::F32, &TypeOptions { copy: true, ..TypeOptions::default() });
     assert!(copied.values().all(|kind| *kind == TensorType::F32) && copied.len() == pure.len());
-    // The layers after a pruned one move up; the mixture follows the new numbers.
+    // The layers after a pruned layer get lower numbers, and the mix follows the new numbers.
     let options = TypeOptions { pruned: "0,5".parse().unwrap(), ..TypeOptions::default() };
     let pruned = types(Mix::Q4_K_M, &options);
     assert_eq!(pruned.len(), pure.len() / 16 * 14 + pure.len() % 16);

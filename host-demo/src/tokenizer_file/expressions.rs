@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use serde_json::Value;
 
 const GPT2: &str = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
-/// `\p{N}` and `[0-9]`, one digit at a time.
+/// One digit at a time. [`known`] converts `\d`, `\p{Nd}` and `[0-9]` to this expression.
 const DIGITS: &str = r"\p{N}";
 const NUMBERS_BY_THREE: &str = r"\p{N}{1,3}";
 const CJK: &str = "[一-龥\u{3040}-ゟ゠-ヿ]+";
@@ -103,7 +103,6 @@ fn collect<'v>(value: &'v Value, found: &mut Vec<&'v str>) -> Result<()> {
         "Digits" if value["individual_digits"] == true => found.push(DIGITS),
         "Punctuation" => found.push(PUNCTUATION),
         "Split" => match (&value["pattern"]["Regex"], &value["pattern"]["String"]) {
-            // Line breaks in the expression may be characters or escapes.
             (Value::String(expression), _) => found.push(known(expression)),
             (_, other) => bail!("splitting at {other} is not supported"),
         },
@@ -112,7 +111,8 @@ fn collect<'v>(value: &'v Value, found: &mut Vec<&'v str>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the equivalent expression in [`KNOWN`], if there is one, otherwise the expression itself.
+/// Returns the equivalent expression in [`KNOWN`], if there is one, otherwise the expression itself. Line breaks may
+/// be characters or escapes.
 fn known(expression: &str) -> &str {
     let same = |text: &str| {
         text.replace('\n', r"\n").replace('\r', r"\r") == expression.replace('\n', r"\n").replace('\r', r"\r")

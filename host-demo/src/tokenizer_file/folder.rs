@@ -42,7 +42,8 @@ pub fn has(directory: &Path) -> bool {
     FILES.iter().any(|name| directory.join(name).is_file())
 }
 
-/// Returns the path of the `tokenizer.json` of a folder, or of a file with a vocabulary: itself, or the one beside it.
+/// Returns the path of a `tokenizer.json`: in the folder `path`, or the file `path` itself if it is JSON, or beside
+/// the file `path`.
 pub fn json_of(path: &Path) -> PathBuf {
     if path.is_dir() {
         path.join("tokenizer.json")
@@ -248,7 +249,7 @@ fn word_list(file: &[u8], settings: &Value) -> Result<Vocabulary> {
         vocabulary.set(id, text, 0.0, kind)?;
     }
     vocabulary.key("model", "bert");
-    vocabulary.key("pre", "jina-v2-en"); // llama.cpp's name for all of these
+    vocabulary.key("pre", "jina-v2-en"); // llama.cpp's name for all WordPiece vocabularies
     let lowercase = settings["do_lower_case"] != false;
     vocabulary.key("normalizer.lowercase", lowercase);
     if let Some(strips) = settings["strip_accents"].as_bool().filter(|strips| *strips != lowercase) {

@@ -16,7 +16,7 @@ use crate::normalizer::Step;
 /// The model for which a vocabulary is read.
 pub struct Model<'m> {
     pub architecture: &'m str,
-    /// Its own pre-tokenizer, if it has a byte-level one.
+    /// The pre-tokenizer that the model's GGUF file names, if the file has a byte-level vocabulary.
     pub pre: Option<&'m [u8]>,
 }
 
@@ -207,12 +207,12 @@ fn word_pieces(json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
         vocabulary.set(id, text, 0.0, NORMAL)?;
     }
     vocabulary.key("model", "bert");
-    vocabulary.key("pre", "jina-v2-en"); // llama.cpp's name for all of these
+    vocabulary.key("pre", "jina-v2-en"); // llama.cpp's name for all WordPiece vocabularies
     let normalizer = part(&json["normalizer"], "BertNormalizer");
     let does = |name: &str| normalizer.is_some_and(|normalizer| normalizer[name] != false);
     let lowercase = does("lowercase");
     vocabulary.key("normalizer.lowercase", lowercase);
-    // Written only if llama.cpp's default differs.
+    // The key is written only if its value is not llama.cpp's default, which is the value of `lowercase`.
     let strips = normalizer.and_then(|normalizer| normalizer["strip_accents"].as_bool());
     if let Some(strips) = strips.filter(|strips| *strips != lowercase) {
         vocabulary.key("normalizer.strip_accents", strips);

@@ -94,7 +94,7 @@ pub fn with_tokenizer(gguf: &Gguf<'_>, tokenizer: &Path) -> Result<Vec<u8>> {
     Ok(bytes.into_inner())
 }
 
-/// The header of [`with_tokenizer`]'s file.
+/// Returns the header of the file that [`with_tokenizer`] makes.
 pub fn header_with(gguf: &Gguf<'_>, tokenizer: &Path) -> Result<Header> {
     let mut header = Header::new();
     // Keeps the ids of special tokens, such as BOS and EOS, and whether they are added, unless the new vocabulary sets

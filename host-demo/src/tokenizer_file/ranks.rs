@@ -38,7 +38,8 @@ impl<'t> Ranks<'t> {
         (0..).zip(self.tokens).filter_map(merge).collect()
     }
 
-    /// Merges neighbours whose token has the lowest rank, as long as it is below `end`.
+    /// Splits `piece` into bytes, and merges the neighbours whose token has the lowest rank, as long as this rank is
+    /// below `end`.
     fn parts(&self, piece: &[u8], end: u32) -> Vec<Range<usize>> {
         let mut parts: Vec<Range<usize>> = (0..piece.len()).map(|at| at..at + 1).collect();
         loop {

@@ -3,15 +3,15 @@
 /// Special rules for a family's vocabulary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VocabularyRules {
-    /// The size is rounded up to a multiple of this.
+    /// The size of the vocabulary is rounded up to a multiple of this number.
     pub multiple: usize,
     /// True if a space is added before a text; `None` follows the tokenizer.
     pub space_prefix: Option<bool>,
-    /// Additional ids.
+    /// Names and values of further `*_id` keys.
     pub ids: &'static [(&'static str, u32)],
     /// `add_*` flags that override the tokenizer's.
     pub adds: &'static [(&'static str, bool)],
-    /// `add_*` flags that the tokenizer's override.
+    /// `add_*` flags for tokenizers that do not set them.
     pub defaults: &'static [(&'static str, bool)],
     /// Tokens that look like control tokens but are visible.
     pub shown: &'static [&'static str],

@@ -7,7 +7,7 @@ use prost::Message;
 use super::{CONTROL, NORMAL, UNKNOWN, Vocabulary};
 use crate::gguf_writer::Meta;
 
-/// The fields that are used.
+/// The fields of `ModelProto` that are used.
 #[derive(Clone, PartialEq, Message)]
 pub struct SentencePiece {
     #[prost(message, repeated, tag = "1")]

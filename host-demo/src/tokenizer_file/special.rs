@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::gguf_writer::Header;
 
-/// Names of special tokens, here and in GGUF keys.
+/// Names of special tokens, in `tokenizer_config.json` and in GGUF keys.
 const NAMES: [(&str, &str); 8] = [
     ("bos", "bos"),
     ("eos", "eos"),
@@ -38,7 +38,7 @@ pub fn looks_special(text: &str) -> bool {
         || between("<unused", ">")
 }
 
-/// Returns the chat template: from its own file, or from the settings.
+/// Returns the chat template, from the settings or from a file of its own.
 pub fn chat_template(folder: &Path, settings: &Value) -> Result<Option<String>> {
     let template = &settings["chat_template"];
     if let Some(text) = template.as_str() {
@@ -195,7 +195,7 @@ fn template(processor: &Value, texts: &mut Texts) {
             texts.add("eos", true, true);
         }
     }
-    // A [sep] [eos] B
+    // Finds whether the template of a pair of texts has a separator: `A [sep] [eos] B`.
     let begin = usize::from(first.is_some() && token(pair.first()) == first);
     let end = pair.len() - usize::from(last.is_some() && token(pair.last()) == last).min(pair.len());
     let middle = pair.get(begin..end).unwrap_or_default();

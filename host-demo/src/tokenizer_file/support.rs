@@ -10,7 +10,7 @@ pub fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// Finds `value`, or an element of it, of the type `name`.
+/// Returns `value` if it has the type `name`, otherwise the first element inside it with this type.
 pub fn part<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
     if value["type"] == name {
         return Some(value);
@@ -54,7 +54,7 @@ pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<Vec<Step>> {
             }
             Some("BPE") if *kind == "Split" && it["pattern"]["String"] == " " => {}
             Some("BPE" | "Unigram") if *kind == "Metaspace" => {}
-            // The map converts other white space to spaces.
+            // The `precompiled_charsmap` converts other white space to spaces.
             Some("Unigram") if *kind == "WhitespaceSplit" && has("Precompiled") => {}
             Some("WordPiece") if *kind == "BertPreTokenizer" => {}
             _ => bail!("its pre-tokenizer {kind} is not supported for a vocabulary of this kind"),
@@ -66,7 +66,8 @@ pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<Vec<Step>> {
     if json["model"]["type"] == "Unigram" && doubled && keeps_last {
         notes.push("a space at the end of a text is dropped, unlike in Hugging Face's tokenizer".to_owned());
     }
-    // Hugging Face looks up the sequence of a character and its marks, and accepts an entry for its first bytes.
+    // Hugging Face looks up the sequence of a character and its marks, and accepts an entry for the sequence's first
+    // bytes.
     if has("Precompiled") {
         let note = "a combining mark after a replaced character, such as a full-width letter, is kept, as in SentencePiece; \
                     Hugging Face's tokenizer drops it";

@@ -11,8 +11,8 @@ use arenite::tokenizer::{Encode, Tokenizer};
 use super::reader::Reader;
 use crate::text;
 
-/// Counts the tokens of the thoughts in an answer: a thought that the prompt has opened, one at the start of the answer,
-/// and those in channels.
+/// Counts the tokens of an answer's thoughts, and closes a thought when none are left. The prompt, the start of the
+/// answer and messages in channels can open thoughts.
 #[derive(Clone, Debug)]
 pub struct ThoughtBudget {
     reader: Reader,
@@ -30,8 +30,8 @@ impl ThoughtBudget {
         Self { reader, left: tokens, has_closed: false, forced: VecDeque::new() }
     }
 
-    /// Returns the next token that closes the thought; `None` while the budget lasts. `constraint` is the grammar that
-    /// applies here: tokens that it does not allow are not forced.
+    /// Returns the next token of the text that closes the thought; `None` while the budget lasts. Tokens that the grammar
+    /// `constraint` does not allow are not forced.
     ///
     /// # Errors
     ///

@@ -115,7 +115,7 @@ impl Constraint<'_> {
                 let is_line = matches!(form.syntax, Syntax::Json { .. }) && !form.close.is_empty();
                 let line = || Piece::Text(if is_line { "\n" } else { "" }.into());
                 let one = Piece::Seq(vec![open, line(), one, line(), close]);
-                // Without a mark, an answer has only one call.
+                // Without an opening and a closing mark, an answer has only one call.
                 let most = if form.trigger().is_empty() || form.close.is_empty() { 1 } else { most };
                 let more = Piece::Seq(vec![line(), one.clone()]);
                 Piece::Seq(vec![one, Piece::Repeat(Box::new(more), 0, most - 1)])
@@ -259,7 +259,7 @@ impl Constraint<'_> {
         }
     }
 
-    /// Returns the name as the form writes it: Kimi K2 numbers its calls.
+    /// Returns a function's name as the form writes it. Kimi K2 adds a prefix and the number of the call.
     fn named(&self, between: &str, name: &str) -> String {
         match unwrapped(between).as_str() {
             "<|tool_call_argument_begin|>" => format!("functions.{name}:0"),
@@ -267,7 +267,7 @@ impl Constraint<'_> {
         }
     }
 
-    /// A mark followed by an identifier. MiroThinker's identifier is the name of a server, in an element.
+    /// A mark followed by an identifier. For MiroThinker, both are an element with the name of a server.
     fn identifier(&self, mark: &str) -> Piece {
         if mark == "<server_name>" {
             return Piece::Text("\n<server_name>tools</server_name>\n".into());
@@ -277,12 +277,12 @@ impl Constraint<'_> {
 
     fn tagged(&self, tool: &Tool, call: &Tag<String>, parameter: &Tag<String>, pad: &str) -> Piece {
         let text = |text: &str| Piece::Text(text.into());
-        // Elements are on separate lines in most forms; values only if the form says so.
+        // Most forms put each element on its own line. Values are on their own lines only if `pad` is a line break.
         let opening = unwrapped(&call.open);
         let is_tight = ["<function name", "<|open|>"].iter().any(|start| opening.starts_with(start));
         let line = if is_tight || opening.contains("steptml") { "" } else { "\n" };
         let pair = |name: &str| {
-            // The type attribute of some forms.
+            // Some forms write the type of the value as an attribute.
             let is_text = tool.is_text(name);
             let head = match (
                 unwrapped(&parameter.open).contains("ML\u{ff5c}"),
@@ -318,7 +318,7 @@ impl Constraint<'_> {
         Piece::Seq(vec![value_of(tool, name), self.mark(close)])
     }
 
-    /// An unquoted text that its schema allows, then the closing mark.
+    /// An unquoted text that the parameter's schema allows, then the closing mark.
     fn texts(&self, tool: &Tool, name: &str, close: &str) -> Piece {
         let schema = tool.schema(name).unwrap_or(&Value::Null);
         let values = schema.get("enum").and_then(Value::as_array).map(Vec::as_slice);
@@ -345,7 +345,7 @@ fn fence(form: &CallForm<String>) -> (&'static str, &'static str) {
 /// The value of an argument, in JSON.
 fn value_of(tool: &Tool, name: &str) -> Piece {
     let mut schema = tool.schema(name).cloned().unwrap_or(Value::Bool(true));
-    // References are resolved against the whole schema.
+    // Adds the definitions to which references in this part of the schema point.
     for key in ["$defs", "definitions"] {
         if let (Some(defs), Some(schema)) = (tool.parameters.get(key), schema.as_object_mut()) {
             schema.entry(key).or_insert_with(|| defs.clone());
@@ -354,7 +354,7 @@ fn value_of(tool: &Tool, name: &str) -> Piece {
     Piece::Schema(schema)
 }
 
-/// Returns each parameter with true if it is required.
+/// Returns the grammar of each parameter, and true if the parameter is required.
 fn pairs(tool: &Tool, pair: &dyn Fn(&str) -> Piece) -> Vec<(Piece, bool)> {
     let required = tool.parameters.get("required").and_then(Value::as_array);
     let is_required = |name: &str| required.is_some_and(|list| list.iter().any(|other| other == name));
@@ -362,7 +362,7 @@ fn pairs(tool: &Tool, pair: &dyn Fn(&str) -> Piece) -> Vec<(Piece, bool)> {
     properties.into_iter().flatten().map(|(name, _)| (pair(name), is_required(name))).collect()
 }
 
-/// The parameters in order.
+/// The grammars of all parameters in order; parameters that are not required may be left out.
 fn members(tool: &Tool, pair: &dyn Fn(&str) -> Piece) -> Piece {
     let each = pairs(tool, pair).into_iter().map(|(piece, is_required)| match is_required {
         true => piece,

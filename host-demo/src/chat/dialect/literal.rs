@@ -1,4 +1,4 @@
-//! Parses values in Python's syntax, and in Gemma's: keys without quotes, and tokens around texts.
+//! Parses values in Python's syntax, and in Gemma's, which has keys without quotes and a mark around texts.
 
 use serde_json::{Map, Number, Value};
 
@@ -17,7 +17,7 @@ pub struct Literals<'t> {
 
 /// Parses all of `text` as one value.
 pub fn whole(text: &str) -> Option<Value> {
-    // A word ends at a line break.
+    // The line break ends an unquoted word.
     let text = format!("{text}\n");
     let mut literals = Literals::new(&text, "");
     match literals.value(0) {
@@ -39,7 +39,7 @@ impl<'t> Literals<'t> {
         self.at = self.text.len() - self.rest().trim_start().len();
     }
 
-    /// Consumes `wanted`, after white space.
+    /// Skips white space, then consumes `wanted`.
     pub fn eat(&mut self, wanted: &str) -> Step<()> {
         self.skip_space();
         let rest = self.rest();
@@ -221,7 +221,7 @@ impl<'t> Literals<'t> {
     }
 }
 
-/// Returns the character of an escape. Unknown escapes are unchanged.
+/// Returns the text of an escape sequence. Unknown sequences keep their backslash.
 fn escape(escaped: char, quote: char) -> Vec<char> {
     match escaped {
         'n' => vec!['\n'],

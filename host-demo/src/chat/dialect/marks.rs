@@ -15,7 +15,7 @@ const CLOSE: char = '\u{fdd1}';
 const CLOSE_CONTROL: char = '\u{fdd2}';
 const ALL: [char; 3] = [OPEN, CLOSE, CLOSE_CONTROL];
 
-/// The mark tokens of a vocabulary.
+/// The mark tokens of a vocabulary. A *wrapped* spelling has the delimiters around it.
 #[derive(Clone, Debug, Default)]
 pub struct Marks {
     /// Wrapped spellings by token id.
@@ -99,7 +99,7 @@ pub fn unwrapped(text: &str) -> String {
     text.replace(ALL, "")
 }
 
-/// Returns the visible text: without control tokens.
+/// Returns the visible text, i.e. the original spelling without control tokens.
 pub fn shown(text: &str) -> String {
     let pieces = pieces(text).into_iter().filter(|(is_mark, piece)| !is_mark || !piece.ends_with(CLOSE_CONTROL));
     unwrapped(&pieces.map(|(_, piece)| piece).collect::<String>())

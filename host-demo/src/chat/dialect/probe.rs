@@ -9,7 +9,8 @@ use super::{CallForm, Dialect, Marks, Own};
 
 /// A chat template.
 pub trait Template {
-    /// Renders a prompt; `None` if the template rejects the conversation.
+    /// Renders a prompt; `None` if the template rejects the conversation. `asks` adds the start of an answer
+    /// (`add_generation_prompt`).
     fn render(&self, messages: &Value, tools: &Value, asks: bool) -> Option<String>;
     /// The Jinja source, or an empty text.
     fn source(&self) -> &str;
@@ -64,7 +65,7 @@ fn conversation(as_text: bool, is_null: bool, has_result: bool) -> Value {
     messages.into()
 }
 
-/// Probes a template, and keeps only the forms that it may have taught the model.
+/// Probes a template. Removes the forms from `dialect` that the template cannot have taught the model.
 pub fn look(template: &dyn Template, dialect: &mut Dialect) -> Probe {
     let tools = tools();
     let question = json!([{ "role": "user", "content": SAID }]);
@@ -77,7 +78,7 @@ pub fn look(template: &dyn Template, dialect: &mut Dialect) -> Probe {
         knows_developer: template.source().contains("developer"),
         refuses_system: refuses_system(template, &question),
     };
-    // Templates write marks as text.
+    // The marks are not wrapped, because templates write them as text.
     let written = Dialect::all(&Marks::default());
     let mut own = None;
     for (as_text, is_null) in GIVEN {
@@ -85,7 +86,7 @@ pub fn look(template: &dyn Template, dialect: &mut Dialect) -> Probe {
             .into_iter()
             .find_map(|has_result| template.render(&conversation(as_text, is_null, has_result), &tools, false));
         let Some(text) = rendered.as_deref().and_then(|text| Some(text.rsplit_once(SAID)?.1)) else { continue };
-        // A template that prints `null` as a word does not support it.
+        // A template that prints `null` as a word does not support it as content.
         let shows_null = is_null && (text.contains("None") || text.contains("null"));
         if let Some(found) = found(&written, text).filter(|_| !shows_null) {
             own = Some(found);

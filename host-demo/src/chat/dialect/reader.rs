@@ -32,13 +32,13 @@ pub struct Reader {
     spaces: String,
     /// The mark that ends the content before the end of the answer.
     wrapper: String,
-    /// True once that mark was read: spaces after the mark are dropped.
+    /// True once `wrapper` was read: spaces after this mark are dropped.
     has_ended: bool,
-    /// True if text after that mark is dropped, too.
+    /// True if all text after `wrapper` is dropped.
     drops_rest: bool,
     /// True if the limit of tokens ended the answer.
     is_cut: bool,
-    /// True if forms without a mark count as calls.
+    /// True if a call without a mark is accepted.
     reads_bare: bool,
     /// True if only the first call counts.
     only_one: bool,
@@ -51,8 +51,8 @@ pub struct Reader {
 enum State {
     /// Only spaces so far.
     Start,
-    /// Inside a thought, up to this mark. `has_begun` is true once text was returned; `end` is the mark after the
-    /// content.
+    /// Inside a thought, up to the mark `close`. `has_begun` is true once text of the thought was returned; `end` is the
+    /// mark after the content.
     Thought {
         close: String,
         has_begun: bool,
@@ -61,7 +61,7 @@ enum State {
     /// After a thought: leading spaces are dropped.
     AfterThought,
     Content,
-    /// `held` is a call from its mark on, in one of these forms.
+    /// `held` begins with a call in one of these forms (indices into the dialect's `calls`).
     Call(Vec<usize>),
     Channel(Channel),
 }
@@ -132,8 +132,9 @@ impl Reader {
         self.is_harmony() || matches!(self.state, State::Start | State::Thought { .. } | State::Channel(_))
     }
 
-    /// Returns the text that closes the open thought. In channels, it also begins the next message. The
-    /// model writes the header of this message, unless it can only be content or `is_last` is true.
+    /// Returns the text that closes the open thought. In channels, this text also begins the next message. If the
+    /// message can only be content (no functions are declared, or `is_last` is true), the text includes its header;
+    /// otherwise the model writes the header.
     pub fn closing(&self, is_last: bool) -> String {
         let Dialect { channels, has_recipients, .. } = &*self.dialect;
         match &self.state {
@@ -232,7 +233,8 @@ impl Reader {
         self.begin_content(is_end);
     }
 
-    /// Removes a mark around the content. Returns true if it removed one, or if the text may still become one.
+    /// Removes a wrapper's opening mark before the content. Returns true if a mark was removed, or if the text may still
+    /// become one.
     fn begins_wrapper(&mut self, skipped: usize, is_end: bool) -> bool {
         let text = &self.held[skipped..];
         // Before or without a thought, a mark counts only if it is a token or cannot be ordinary text.
@@ -296,7 +298,7 @@ impl Reader {
         let at = self.held.find(&close);
         let keep = if is_end || at.is_some() { 0 } else { begun(&self.held, [close.as_str()]) };
         let len = at.unwrap_or(self.held.len() - keep);
-        // Drops white space around the thought. At the end of the text it is held back until more follows.
+        // Drops white space around the thought. White space at the end of the text is held back until more follows.
         let text = if at.is_some() || is_end { self.held[..len].trim_end() } else { &self.held[..len] };
         let last = text.trim_end().len();
         let text = if has_begun { &text[..last] } else { text[..last].trim_start() };
@@ -371,8 +373,8 @@ impl Reader {
         self.dialect.has_channels
     }
 
-    /// Parses the calls that begin here. If there are none, the mark is content, unless the answer ends within a further
-    /// call.
+    /// Parses the calls at the start of `held`. If there are none, their mark is content. A further call that the end of
+    /// the answer cuts off is dropped.
     fn call(&mut self, parts: &mut Vec<Part>, forms: &[usize], is_end: bool) {
         let dialect = self.dialect.clone();
         let (mut is_open, mut is_cut) = (false, false);
@@ -408,7 +410,7 @@ impl Reader {
             return;
         }
         if is_cut && self.calls > 0 {
-            // The limit of tokens cut a further call.
+            // The answer ends within a further call.
             self.held.clear();
             self.state = State::Content;
             return;
@@ -433,7 +435,8 @@ impl Reader {
         }
     }
 
-    /// Returns content. If functions are declared, trailing spaces are returned only if more content follows.
+    /// Adds `text` to the content. If a call or a wrapper's closing mark may follow, trailing spaces wait in `spaces`
+    /// until more content follows.
     fn say(&mut self, text: &str, parts: &mut Vec<Part>) {
         let text = shown(text);
         if text.is_empty() || self.has_ended && self.drops_rest {

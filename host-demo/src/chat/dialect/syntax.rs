@@ -27,7 +27,7 @@ const CDATA: (&str, &str) = ("<![CDATA[", "]]>");
 /// Other keys of calls.
 const OTHERS: [&str; 4] = ["type", "id", "tool_call_id", "index"];
 
-/// Parses calls and their closing mark. Returns them with the length of the consumed text.
+/// Parses calls and their closing mark. Returns the calls and the length of the consumed text.
 pub fn read(form: &CallForm<String>, tools: &Tools, text: &str, end: End) -> Step<(Vec<Call>, usize)> {
     let is_end = end != End::Open;
     let mut input = Literals::new(text, quote(&form.syntax));
@@ -50,12 +50,12 @@ pub fn read(form: &CallForm<String>, tools: &Tools, text: &str, end: End) -> Ste
                 input.at += 1;
             }
         }
-        // An element without its closing mark may lack arguments if the limit has cut it.
+        // After a cut, an element without its closing mark is not accepted, because arguments may be missing.
         match item(form, tools, &mut input, end == End::Whole) {
             Ok(mut more) => calls.append(&mut more),
             Err(Unread::More) if !is_end => return Err(Unread::More),
             Err(why) => {
-                // The limit of tokens cut a further call.
+                // The answer ends within a further call.
                 let is_cut = why == Unread::More && !calls.is_empty();
                 input.at = if is_cut { text.len() } else { before };
                 break Err(why);
@@ -153,7 +153,7 @@ fn json_call(tools: &Tools, value: &Value, needs_arguments: bool) -> Option<Call
     tools.find(name).filter(|_| arguments.is_object() && !needs_arguments).map(|tool| tool.call_json(arguments))
 }
 
-/// Returns Ok if incomplete JSON may become a call without a mark: its first key is one of a call, and its name is
+/// Returns Ok if incomplete JSON may become a call without a mark: the first key is a key of calls, and the function is
 /// declared.
 fn may_be_call(tools: &Tools, text: &str) -> Step<()> {
     let object = text.strip_prefix('[').unwrap_or(text).trim_start();

@@ -40,7 +40,7 @@ const FUNCTION: Syntax<&str> = Syntax::Tagged {
     parameter: tag("<parameter=", ">", "</parameter>"),
     pad: "\n",
 };
-/// The same without line breaks around values.
+/// [`FUNCTION`] without line breaks around values.
 const FUNCTION_TIGHT: Syntax<&str> = Syntax::Tagged {
     call: tag("<function=", ">", "</function>"),
     parameter: tag("<parameter=", ">", "</parameter>"),

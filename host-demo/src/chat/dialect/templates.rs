@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::chat::jinja::{Inputs, render};
 
-/// A template, and the variables of a tokenizer.
+/// A template, rendered with `<s>` as BOS and `</s>` as EOS.
 struct Source(String);
 
 impl Template for Source {
@@ -27,7 +27,7 @@ impl Template for Source {
 }
 
 const QUESTION: &str = "What is the weather?";
-/// Marks after an answer, which end it.
+/// Marks that end an answer.
 const ENDS: &[&str] = &[
     "</s>",
     "<|im_end|>",

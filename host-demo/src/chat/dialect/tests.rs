@@ -47,7 +47,7 @@ fn read(text: &str) -> (String, String, Vec<(String, Value)>) {
     read_after("", text)
 }
 
-/// A call in each family's form. `CITY` is the text, `DAYS` a number.
+/// The same call in each family's form: `city` is a text, `days` a number.
 const FORMS: &[&str] = &[
     "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Oslo\", \"days\": 2}}\n</tool_call>",
     "<tool_call>\n<function=get_weather>\n<parameter=city>\nOslo\n</parameter>\n<parameter=days>\n2\n</parameter>\n</function>\n</tool_call>",
@@ -110,7 +110,7 @@ const FORMS: &[&str] = &[
     "[get_weather(city=\"Oslo\", days=\"2\")]",
 ];
 
-/// Returns true for forms without a mark, which are the whole answer.
+/// Returns true for a form without a mark: such a call must be the whole answer.
 fn is_bare(form: &str) -> bool {
     form.starts_with(['{', '[']) && !form.starts_with("[TOOL_CALLS]") && !form.starts_with("[unused")
 }
@@ -222,7 +222,7 @@ fn thoughts_in_every_form() {
             wanted,
             "{open}"
         );
-        // A thought without an end has no answer.
+        // After an unfinished thought there is no content.
         assert_eq!(read(&format!("{open}Hm, <b> well.")), (String::new(), wanted.1, vec![]), "{open}");
     }
     assert_eq!(read("<think>\nHm.\n</think>\n<answer>\nHello.\n</answer>").0, "Hello.");
@@ -343,7 +343,7 @@ fn a_call_that_the_limit_cut_is_no_call() {
     ] {
         assert_eq!((calls(text, false), calls(text, true)), (1, 0), "{text}");
     }
-    // Complete arguments are a call.
+    // A call with complete arguments counts, even without its closing mark.
     assert_eq!(calls("<tool_call>\n{\"name\": \"get_time\", \"arguments\": {}}\n", true), 1);
 }
 
@@ -391,7 +391,7 @@ fn a_call_that_the_limit_cut_after_another_is_not_content() {
     }
 }
 
-/// A vocabulary that cannot encode the text that closes a thought gives an error: the thought would not end.
+/// A vocabulary that cannot encode the text that closes a thought gives an error, because the thought cannot be ended.
 #[test]
 fn a_budget_reports_errors_of_the_vocabulary() {
     use crate::gguf_writer::{Header, Meta};

@@ -40,7 +40,7 @@ impl Tools {
             name_types(&mut parameters, 0);
             let has_others = ["$ref", "anyOf", "oneOf", "allOf", "additionalProperties", "patternProperties"];
             let names = parameters.get("properties").and_then(Value::as_object).map_or(0, Map::len);
-            // A function without parameters has no arguments.
+            // A function without parameters accepts no arguments.
             if names == 0 && !has_others.iter().any(|key| parameters.get(key).is_some()) {
                 parameters["additionalProperties"] = json!(false);
             }
@@ -57,7 +57,8 @@ impl Tools {
         self.0.is_empty()
     }
 
-    /// Returns the declared function of this name. A namespace before it and a number after it are removed.
+    /// Returns the declared function with this name. The prefix `functions.`, a number after a colon and the suffix
+    /// `.call` are ignored.
     pub fn find(&self, written: &str) -> Option<&Tool> {
         let written = written.trim().trim_matches(['"', '\'']);
         let exact = |name: &str| self.0.iter().find(|tool| tool.name == name);
@@ -85,7 +86,7 @@ impl Tool {
         self.call_json(&Value::Object(arguments))
     }
 
-    /// Makes a call from arguments as a JSON value; a text is parsed as JSON.
+    /// Makes a call from arguments as a JSON value, or as a string that contains JSON.
     pub fn call_json(&self, arguments: &Value) -> Call {
         let arguments = match arguments {
             Value::String(text) if text.trim().is_empty() => "{}".into(),
@@ -176,7 +177,7 @@ fn name_types(schema: &mut Value, depth: usize) {
     }
 }
 
-/// Returns the types that a schema allows; both if it does not say.
+/// Returns the types that a schema allows; both if the schema names none.
 fn types(schema: &Value, root: &Value, depth: usize) -> Types {
     let mut types = Types::default();
     let mut add = |is_string: bool| match is_string {

@@ -69,7 +69,7 @@ const TRAINING: &[Row] = &[
     ("decoder", "", same),
 ];
 
-/// The pooler is used only before a classifier.
+/// Drops the pooler, which is used only before a classifier.
 #[rustfmt::skip]
 const NO_POOLER: &[Row] = &[("pooler.dense", "", same)];
 
@@ -81,7 +81,7 @@ const CLASSIFIER: &[Row] = &[
     ("classifier.out_proj", "cls.output", same),
 ];
 
-/// Nomic's names.
+/// Tensor names of Nomic's models.
 #[rustfmt::skip]
 const NOMIC: &[Row] = &[
     ("emb_ln", "token_embd_norm", same),
@@ -126,7 +126,7 @@ fn nomic(keys: &mut Keys<'_>) -> Result<()> {
         _ if c.number(&["max_position_embeddings"])?.is_some() => {}
         (Some(8192), 2048) => keys.set("context_length", 2048u32),
         (Some(2048), 2048) => keys.set("context_length", 512u32),
-        // Longer texts have scaled positions.
+        // Texts longer than `trained` have scaled positions, so the context ends there.
         (Some(positions), trained) if positions > trained && c.float(&["rotary_scaling_factor"])?.is_some() => {
             keys.set("context_length", trained);
         }

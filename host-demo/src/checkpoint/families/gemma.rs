@@ -197,7 +197,8 @@ fn unless_tied<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     Ok(vec![if is_own { view } else { view.nothing() }])
 }
 
-/// Writes a factor on scores that does not follow from the sizes; llama.cpp has no key for it.
+/// Writes the factor of attention scores if it does not follow from the sizes; llama.cpp has no key for such a factor.
+/// It follows from width and heads in the model with `largest` layers, and from `head_dim` in all others.
 fn score_scale(keys: &mut Keys<'_>, largest: usize) -> Result<()> {
     let c = keys.config;
     let Some(scalar) = c.float(&["query_pre_attn_scalar"])? else { return Ok(()) };

@@ -49,7 +49,7 @@ const FALCON: &[Row] = &[
     ("ln_mlp", "attn_norm", same),
 ];
 
-/// `gpt_neox.layers.N.`
+/// Tensor names of GPT-NeoX.
 #[rustfmt::skip]
 const NEOX: &[Row] = &[
     ("embed_in", "token_embd", same),
@@ -61,7 +61,7 @@ const NEOX: &[Row] = &[
     ("mlp.dense_4h_to_h", "ffn_down", same),
 ];
 
-/// Writes the sizes of a GPT; the feed-forward follows from the width.
+/// Writes the sizes of a GPT. Without `n_inner`, the feed-forward is four times as wide as the model.
 fn sizes(keys: &mut Keys<'_>, context: &[&str]) -> Result<()> {
     let c = keys.config;
     keys.number("context_length", context)?;

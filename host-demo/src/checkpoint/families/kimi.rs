@@ -23,7 +23,7 @@ fn rates<'f>(_: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     Ok(vec![view.then(Step::NegativeExp).reshape(&[1, 1, len, 1])?])
 }
 
-/// Computes the same rates without the sign, as a column.
+/// Computes the absolute values of these rates, as a column.
 fn positive_rates<'f>(_: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     let len = view.len();
     Ok(vec![view.then(Step::NegativeExp).then(Step::Times(-1.0)).reshape(&[len, 1])?])
@@ -128,7 +128,7 @@ fn kimi(keys: &mut Keys<'_>) -> Result<()> {
     }
     keys.set("expert_shared_count", c.number(&["num_shared_experts"])?.unwrap_or(1));
     keys.set("expert_gating_func", SIGMOID);
-    // llama.cpp always divides the weights by their sum.
+    // The key is written only if it is false, because llama.cpp always divides the weights by their sum.
     if [c.flag("moe_renormalize"), c.flag("norm_topk_prob")].contains(&Some(false)) {
         keys.set("expert_weights_norm", false);
     }

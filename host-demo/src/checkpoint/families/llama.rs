@@ -26,7 +26,7 @@ pub const POST_NORMS: &[Row] = &[
 ];
 
 pub fn keys(keys: &mut Keys<'_>) -> Result<()> {
-    // Classes whose config has no head width compute it.
+    // Architectures whose head width is written even without `head_dim`, if the model type is `llama`.
     let has_width = matches!(keys.architecture, "llama" | "arcee" | "afmoe");
     keys.common()?;
     let width = keys.config.head_width()? as u32;
@@ -172,7 +172,7 @@ pub const ALL: &[Family] = &[
             if k.config.get("sliding_window").is_none() {
                 return Ok(());
             }
-            // Without a base of their own, local layers use the same base, without scaling.
+            // Local layers without a base of their own use the base of the global layers, without scaling.
             let base = k.config.rope_float("rope_theta").filter(|_| k.config.rope_outer("sliding_attention").is_none());
             if let Some(base) = base {
                 k.set("rope.freq_base_swa", base as f32);
@@ -343,7 +343,7 @@ pub const ALL: &[Family] = &[
             }
             let sections = c.rope_outer("xdrope_section").or(c.rope_outer("mrope_section"));
             let Some(sections) = sections.and_then(|list| list.as_array()) else { return stretched(k, 50.0) };
-            // llama.cpp stretches the base itself.
+            // llama.cpp applies `alpha` to the base itself.
             k.set("rope.scaling.alpha", c.rope_float("alpha").context("the rope settings in config.json have no alpha")? as f32);
             k.set("rope.scaling.type", "none");
             k.set("rope.scaling.factor", c.rope_float("factor").unwrap_or(1.0) as f32);

@@ -14,7 +14,7 @@ use crate::checkpoint::names::Row;
 use crate::checkpoint::view::{Step, View};
 use crate::gguf_writer::Meta;
 
-/// GPT-2's names, in Qwen 1 and Refact.
+/// Tensor names of GPT-2 that Qwen 1 and Refact also use.
 #[rustfmt::skip]
 const GPT: &[Row] = &[
     ("wte", "token_embd", same),

@@ -1,4 +1,4 @@
-//! Mixtures of experts of other vendors.
+//! Families with experts that have no file of their own.
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -48,7 +48,7 @@ pub const ALL: &[Family] = &[
             k.maybe("leading_dense_block_count", &["num_dense_layers"])?;
             k.flag("expert_weights_norm", "route_norm");
             k.maybe_float("expert_weights_scale", &["route_scale"])?;
-            // llama.cpp always scales embeddings.
+            // llama.cpp always scales the embeddings of this architecture; the key turns scaling off.
             if k.config.flag("mup_enabled") != Some(true) {
                 k.set("embedding_scale", 1.0f32);
             }
@@ -178,7 +178,7 @@ pub const ALL: &[Family] = &[
             ("mlp.experts.gate_up_proj_bias", "ffn_gate_exps.bias ffn_up_exps.bias", in_turns_last),
             ("mlp.experts.down_proj", "ffn_down_exps.weight", transposed),
             ("mlp.experts.down_proj_bias", "ffn_down_exps.bias", same),
-            // The published format: the rows of MXFP4 blocks.
+            // The published checkpoints store rows of MXFP4 blocks.
             ("mlp.experts.gate_up_proj_blocks", "ffn_gate_exps.weight ffn_up_exps.weight", in_turns_last),
             ("mlp.experts.down_proj_blocks", "ffn_down_exps.weight", same),
         ]],
@@ -496,7 +496,7 @@ fn llama4(keys: &mut Keys<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Ling's names.
+/// Tensor names of Ling.
 #[rustfmt::skip]
 const BAILING: &[Row] = &[
     ("word_embeddings", "token_embd", same),

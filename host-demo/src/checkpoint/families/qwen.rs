@@ -34,7 +34,7 @@ const DELTA: &[Row] = &[
     ("linear_attn.out_proj", "ssm_out", delta_columns),
 ];
 
-/// Qwen 3 Next, whose value heads are grouped by key head.
+/// Tensor names of Qwen 3 Next, whose value heads are grouped by key head.
 #[rustfmt::skip]
 const NEXT: &[Row] = &[
     ("linear_attn.norm", "ssm_norm", same),
@@ -46,7 +46,7 @@ const NEXT: &[Row] = &[
     ("linear_attn.out_proj", "ssm_out", same),
 ];
 
-/// Writes the common keys. GGUF defines no windows for these architectures.
+/// Writes the common keys. Refuses a window that has an effect, because GGUF defines none for these architectures.
 fn plain(keys: &mut Keys<'_>) -> Result<()> {
     let c = keys.config;
     let window = c.number(&["sliding_window"])?.zip(c.number(&["max_position_embeddings"])?);

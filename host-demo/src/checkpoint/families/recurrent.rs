@@ -74,7 +74,7 @@ fn mamba1(keys: &mut Keys<'_>) -> Result<()> {
     keys.set("ssm.time_step_rank", c.number(&["time_step_rank", "dt_rank"])?.unwrap_or(width.div_ceil(16)));
     norm(keys)?;
     keys.set("ssm.dt_b_c_rms", c.text("model_type") == Some("falcon_mamba"));
-    // llama.cpp has no key for this epsilon and uses the other one.
+    // llama.cpp has no key for the mixer's epsilon and uses that of the layer norms.
     let (own, other) = (c.float(&["mixer_rms_eps"])?, c.float(&["layer_norm_epsilon"])?);
     if let Some(own) = own.filter(|own| Some(*own) != other) {
         keys.set("ssm.dt_b_c_rms_epsilon", own);
@@ -144,7 +144,7 @@ fn by_ssm_in<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     Ok(parts.map(|(i, part)| part.then(Step::Times(factor_of(config, "ssm_multipliers", i)))).collect())
 }
 
-/// Types of Nemotron-H's layers: M for Mamba, E for experts, - for a feed-forward, * for attention.
+/// Types of Nemotron-H's layers: `M` for Mamba, `E` for experts, `-` for a feed-forward, `*` for attention.
 fn pattern(config: &Config) -> Result<Vec<char>> {
     if let Some(pattern) = config.text("hybrid_override_pattern") {
         return Ok(pattern.chars().collect());
@@ -203,7 +203,7 @@ fn nemotron_h(keys: &mut Keys<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Number of key heads in each layer; 0 for layers without attention.
+/// Writes the number of key heads of each layer; 0 for layers without attention.
 fn key_heads(keys: &mut Keys<'_>, attention: impl Fn(usize) -> bool) -> Result<()> {
     let (layers, heads) = (keys.config.layers()?, keys.config.key_heads()? as i32);
     keys.set("attention.head_count_kv", Meta::array((0..layers).map(|layer| if attention(layer) { heads } else { 0 })));

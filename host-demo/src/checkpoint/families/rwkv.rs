@@ -174,8 +174,8 @@ fn turned<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     if view.shape().len() > 1 { transposed(config, view) } else { Ok(vec![view]) }
 }
 
-/// In the first layer, also writes the tensor as one of the value mix: the layer does not use it, but llama.cpp
-/// requires it, and its converter writes the same copy.
+/// In the first layer, writes a second copy of the tensor as a tensor of the value mix. The layer does not use the copy,
+/// but llama.cpp requires it, and llama.cpp's converter writes the same copy.
 fn twice_in_first<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     let is_first = Place::of(view.name()).number == Some(0);
     let mut views = turned(config, view)?;
@@ -235,7 +235,8 @@ const QRWKV6: &[Row] = &[
     ("self_attn.o_proj", "time_mix_output", same),
 ];
 
-/// Transposes, and orders the five parts for decay, key, value, receptance and gate; the checkpoint begins with receptance.
+/// Transposes, and orders the five parts for decay, key, value, receptance and gate. In the checkpoint, the first part
+/// is for receptance and the fourth for decay.
 fn decay_first<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     let mut parts = Vec::new();
     for view in transposed(config, view)? {

@@ -11,7 +11,7 @@ use crate::checkpoint::keys::Keys;
 use crate::checkpoint::names::Row;
 use crate::gguf_writer::Meta;
 
-/// Names of both stacks.
+/// Tensor names that Whisper and Moonshine share.
 #[rustfmt::skip]
 const COMMON: &[Row] = &[
     ("encoder.conv1", "enc.conv1", convolution),
@@ -128,7 +128,7 @@ pub fn whisper(keys: &mut Keys<'_>) -> Result<()> {
     keys.number("decoder_start_token_id", &["decoder_start_token_id"])
 }
 
-/// Encoder positions of 30 seconds, the longest sound that Moonshine was trained with.
+/// Number of encoder positions for 30 seconds, the longest sound that Moonshine was trained with.
 const LONGEST: u32 = 1248;
 
 fn moonshine(keys: &mut Keys<'_>) -> Result<()> {

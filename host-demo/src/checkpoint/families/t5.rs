@@ -82,8 +82,8 @@ fn activation(keys: &mut Keys<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Returns true if the decoder's states are not scaled before the head. Readers of GGUF scale them if the file has no head, so
-/// this model's head is stored even if it equals the embedding.
+/// Returns true if the decoder's states are not scaled before the head. Readers of GGUF scale the states if the file
+/// has no head, so the head of such a model is stored even if it equals the embedding.
 fn is_unscaled(config: &Config) -> bool {
     let scales = config.flag("scale_decoder_outputs").or(config.flag("tie_word_embeddings"));
     scales == Some(false) || config.classes().contains(&"MT5ForConditionalGeneration")

@@ -29,7 +29,7 @@ fn rotated(keys: &mut Keys<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Number of layers without experts at the beginning.
+/// Number of layers at the beginning that have no experts.
 fn leading_dense(config: &Config) -> Option<u32> {
     let types = config.texts("mlp_layer_types")?;
     Some(types.iter().take_while(|kind| **kind == "dense").count() as u32)
@@ -144,7 +144,7 @@ fn mimo(keys: &mut Keys<'_>) -> Result<()> {
     keys.maybe_float("attention.value_scale", &["attention_value_scale"])
 }
 
-/// Returns a list of Step 3.5, with zeros for the layers that it lacks.
+/// Returns a list of Step 3.5 with one number per layer; missing numbers are 0.
 fn padded(config: &Config, name: &str) -> Result<Option<Vec<f32>>> {
     let Some(list) = config.get(name).and_then(|list| list.as_array()) else { return Ok(None) };
     let mut list: Vec<f32> = list.iter().map(|limit| limit.as_f64().unwrap_or(0.0) as f32).collect();

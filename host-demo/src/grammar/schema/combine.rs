@@ -7,9 +7,9 @@ use super::dialect::{self, without_switches};
 use super::object::LOOKS;
 use super::{ASSERTING, Reader, declared_types};
 
-/// Maximum nesting of references and combinations.
+/// Maximum nesting of `$ref` and `allOf`.
 const MAX_NESTING: usize = 64;
-/// Maximum number of alternatives that combining two lists of alternatives may give.
+/// Maximum number of alternatives that the combination of two `anyOf` lists may have.
 const MAX_ALTERNATIVES: usize = 256;
 
 impl Reader<'_> {
@@ -72,7 +72,7 @@ impl Reader<'_> {
             }
         }
         if a.contains_key("properties") || b.contains_key("properties") {
-            // Needed even if only one schema lists properties: the other may forbid them.
+            // Needed even if only one schema lists properties, because the other schema may forbid them.
             a.insert("properties".into(), self.properties(&a, &b, path)?);
         }
         if a.contains_key("prefixItems") || b.contains_key("prefixItems") {
@@ -105,8 +105,8 @@ impl Reader<'_> {
             Value::Array(values) => values.clone(),
             one => vec![one.clone()],
         };
-        // Each schema is copied once. Lists are also compared element by element, or copied for each element of the
-        // other.
+        // Each value is copied once. Two lists are also compared element by element, and an `anyOf` list is copied
+        // again for each element of the other list.
         let len = |value: &Value| value.as_array().map_or(1, Vec::len);
         let (times, other_times) = if key == "anyOf" { (1 + len(b), 1 + len(a)) } else { (1, 1) };
         let counted = self.budget.copies(a, times).and_then(|()| self.budget.copies(b, other_times));
@@ -188,8 +188,8 @@ impl Reader<'_> {
         Ok(Value::Object(all))
     }
 
-    /// Returns the other schema's rule for additional properties with these names; it does not apply to names that
-    /// match one of its patterns.
+    /// Returns a function from a name to the `additionalProperties` of `schema`; `None` if `schema` has none or if one
+    /// of its patterns matches the name. The budget is charged for one call with each of `names`.
     fn additional<'s>(
         &self,
         schema: &'s Map<String, Value>,
@@ -203,7 +203,8 @@ impl Reader<'_> {
         Ok(move |name: &str| others.filter(|_| !patterns.iter().any(|(regex, _)| regex.is_match(name))))
     }
 
-    /// Combines the first elements of both. Elements that only one schema lists fall under the `items` of the other.
+    /// Combines the `prefixItems` of both schemas. Elements that only one schema lists fall under the `items` of the
+    /// other.
     fn elements(&self, a: &Map<String, Value>, b: &Map<String, Value>, path: &str) -> Result<Value> {
         let of = |schema: &Map<String, Value>| match schema.get("prefixItems") {
             Some(Value::Array(elements)) => elements.clone(),
@@ -218,8 +219,8 @@ impl Reader<'_> {
         Ok(Value::Array(all))
     }
 
-    /// Returns the schema for unlisted elements or properties, which is copied for each one that the other schema
-    /// lists.
+    /// Returns the schema of the keyword `key`, which applies to unlisted elements or properties. The budget is charged
+    /// for `times` copies of this schema.
     fn of_others<'s>(
         &self,
         schema: &'s Map<String, Value>,

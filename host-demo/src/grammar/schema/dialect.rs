@@ -1,5 +1,5 @@
-//! Normalizes schemas, so that they can be compared and combined. Draft 4 and OpenAPI 3.0 have boolean switches for
-//! what later drafts express by a number and a type.
+//! Normalizes schemas, so that they can be compared and combined. Draft 4 and OpenAPI 3.0 have boolean switches
+//! (`exclusiveMinimum`, `exclusiveMaximum`, `nullable`); later drafts have a number or a type instead.
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
@@ -51,7 +51,7 @@ fn asserting(schema: &Map<String, Value>) -> impl Iterator<Item = &str> {
     schema.keys().map(String::as_str).filter(is_asserting)
 }
 
-/// Returns the types that remain if `not` excludes only types, or nothing.
+/// Returns the types that `not` leaves; `None` if there is no `not`, or if it may exclude more than types.
 fn left_types(schema: &Map<String, Value>) -> Option<Vec<&'static str>> {
     let of = |schema: &Map<String, Value>| {
         let named = declared_types(schema, "").ok()?;
@@ -66,7 +66,7 @@ fn left_types(schema: &Map<String, Value>) -> Option<Vec<&'static str>> {
     };
     let has = |name| excluded.contains(&name);
     let mut left = of(schema)?;
-    // Numbers that are not whole would need a check.
+    // Grammars cannot match only the numbers that are not whole.
     if has("integer") && !has("number") && left.contains(&"number") {
         return None;
     }
@@ -74,7 +74,7 @@ fn left_types(schema: &Map<String, Value>) -> Option<Vec<&'static str>> {
     Some(left)
 }
 
-/// Replaces the switches of a schema.
+/// Replaces the switches of a schema, and a `not` that excludes only types.
 pub(super) fn without_switches(mut schema: Map<String, Value>, path: &str) -> Result<Map<String, Value>> {
     for (limit, switch) in LIMITS {
         let Some(is_exclusive) = schema.get(switch).and_then(Value::as_bool) else { continue };

@@ -76,11 +76,12 @@ const ASSERTING: [&str; 33] = [
 
 const TYPES: [&str; 7] = ["object", "array", "string", "number", "integer", "boolean", "null"];
 
-/// Maximum number of referenced schemas. More indicate a reference cycle that grows.
+/// Maximum number of different schemas with `$ref` or `allOf`. A larger number indicates a reference cycle that grows.
 const MAX_RULES: usize = 4000;
 /// Maximum nesting of schemas.
 const MAX_NESTING: usize = 100;
-/// Number of listed elements that count as one level of nesting, because each contains the rest of the list.
+/// Number of listed elements that count as one level of nesting: an element's expression contains those of all later
+/// elements.
 const ELEMENTS: usize = 4;
 
 /// Maximum number of listed values for which `uniqueItems` is enforced: each set of used values takes a rule.
@@ -88,7 +89,7 @@ const MOST_DISTINCT: usize = 8;
 /// A limit beyond this many characters or elements is left out: no answer is so long.
 const BEYOND: u32 = 1 << 20;
 
-/// Converts a schema to rules. Returns the number of the first rule.
+/// Converts a schema to rules. Returns the rules and the number of the root rule.
 pub fn read(schema: &Value, budget: &Budget) -> Result<(Rules, usize)> {
     budget.copy(schema).context("$")?;
     let schema = &dialect::with_integers(schema.clone());
@@ -292,7 +293,7 @@ impl Reader<'_> {
                 anchored(self.root, anchor).ok_or_else(none)?
             }
         };
-        // The caller copies the target.
+        // Pays for the copy that the caller makes.
         self.budget.copy(target).with_context(|| path.to_string())?;
         Ok(target)
     }

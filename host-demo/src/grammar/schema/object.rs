@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::{ASSERTING, Reader, UNSUPPORTED, comma, count, list, pattern, short, space, string};
 use crate::grammar::expr::{Chars, Expr};
 
-/// Maximum size of a compiled name pattern in bytes, which also bounds its steps per byte of a name.
+/// Maximum size of a compiled name pattern in bytes. It also bounds the steps of a match for each byte of a name.
 const MAX_COMPILED: usize = 1 << 16;
 /// Budget steps to match one byte of a name with one pattern.
 pub(super) const LOOKS: usize = 200;
@@ -69,7 +69,7 @@ impl Reader<'_> {
         Ok(Expr::seq([Expr::text("{"), space(), inner, space(), Expr::text("}")]))
     }
 
-    /// Matches members of which `min` to `max` are present. Other names may repeat, so only one of them counts.
+    /// Matches `min` to `max` members. Unlisted names may repeat, so only one of them counts towards `min`.
     fn counted(
         &mut self,
         members: Vec<(Expr, bool)>,
@@ -125,7 +125,7 @@ impl Reader<'_> {
     ) -> Result<Option<Expr>> {
         let known: Vec<&str> = properties.keys().map(String::as_str).chain(required.iter().copied()).collect();
         let patterns = self.patterns(schema, path)?;
-        // Every pattern excludes all names and all other patterns.
+        // The expression of each pattern excludes all listed names and all other patterns.
         let parts = known.iter().map(|name| pattern::WAYS * name.len()).sum::<usize>()
             + patterns.iter().map(|(_, key, _)| key.parts()).sum::<usize>();
         self.budget.steps(parts * (1 + patterns.len())).with_context(|| format!("{path}.patternProperties"))?;

@@ -97,7 +97,7 @@ pub(super) fn number(mut is_integer: bool, schema: &Map<String, Value>, path: &s
     let expr = if is_integer {
         let whole = |limit: Option<Limit>, round: fn(f64) -> f64, step: i128| -> Result<Option<i128>> {
             let Some(Limit { value, is_exclusive }) = limit else { return Ok(None) };
-            // Without a limit, whole numbers have up to 16 digits.
+            // A limit beyond 1e18 has no effect, because whole numbers without a limit have up to 16 digits.
             if value.abs() > 1e18 && (value > 0.0) == (step < 0) {
                 return Ok(None);
             }
@@ -151,7 +151,8 @@ fn parts_of_one(value: f64) -> Option<Vec<String>> {
     (step > 0 && one.is_multiple_of(step) && one / step <= MAX).then(|| (1..=one / step).map(part).collect())
 }
 
-/// Returns a limit that is written as a whole number if it is the tightest one; an f64 might round it.
+/// Returns the limit `key` as an integer if the schema has it as a whole number and it is the tightest limit. Its
+/// `f64` may be rounded.
 fn exact(schema: &Map<String, Value>, key: &str, limit: Option<Limit>) -> Option<i128> {
     let limit = limit.filter(|limit| !limit.is_exclusive)?;
     let value = schema.get(key)?;

@@ -1,4 +1,4 @@
-//! Calls in every dialect: every text that its grammar allows is parsed as calls of these functions.
+//! Calls in every dialect: every text that the grammar of a dialect allows is parsed as calls of the declared functions.
 
 use std::sync::Arc;
 
@@ -84,7 +84,7 @@ fn every_dialect_reads_its_own_grammar() {
             assert!(!calls.is_empty() && !has_more, "{family}: {text:?}");
             check(family, &text, &calls);
             if let Some((mark, rest)) = &rest {
-                // With recipients, each message has one call and further marks follow it.
+                // With recipients, `rest` matches one call, but `text` may have further messages.
                 let (_, after) = text.split_once(mark.as_str()).unwrap();
                 assert!(has_recipients || super::accepts(rest, after), "{family}: {text:?}");
             }

@@ -11,7 +11,7 @@ mod schema;
 
 use arenite::grammar::{Grammar, State};
 
-/// Returns whether a table accepts the whole text, and no end before.
+/// Returns true if a table accepts a text and the text may end there.
 fn accepts(table: &[u8], text: &str) -> bool {
     let grammar = Grammar::new(table).unwrap();
     let mut state = State::new(&grammar);

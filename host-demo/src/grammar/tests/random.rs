@@ -75,7 +75,7 @@ pub fn random_text(grammar: &Grammar<'_>, random: &mut Random) -> Option<String>
         }
         let mut bytes: Vec<u8> = (0..=255).filter(|byte| state.allows(grammar, [*byte].into_iter())).collect();
         assert!(!bytes.is_empty() || state.is_complete(), "a dead end after {:?}", String::from_utf8_lossy(&text));
-        // Ends of strings and lists would be rare among all bytes.
+        // Bytes that end strings and lists are preferred: they would be rare among all bytes.
         let ends: Vec<u8> = bytes.iter().copied().filter(|byte| b"\"]},".contains(byte)).collect();
         if !ends.is_empty() && random.below(3) == 0 {
             bytes = ends;

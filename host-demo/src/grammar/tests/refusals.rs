@@ -122,7 +122,7 @@ fn of_combinations() {
         json!({ "oneOf": [{ "type": "null" }, { "type": "object", "required": ["a"] }, { "type": "object", "properties": { "a": {} } }] }),
         &ambiguous(1, 2),
     );
-    // Alternatives of one schema could also be valid under another.
+    // A value of the first alternative's own alternatives could also satisfy the second one.
     let kinds = json!([{ "properties": { "kind": { "type": "string" } } }, { "type": "string" }]);
     schema(
         json!({ "oneOf": [{ "properties": { "p": {} }, "anyOf": kinds }, { "type": "object", "required": ["kind"] }] }),
