@@ -73,7 +73,8 @@ impl Style {
         Some(map).filter(|map| !map.is_empty())
     }
 
-    /// Returns the variables for a reasoning effort; `None` if the template has no such variable.
+    /// Returns the variables for a reasoning effort: those of [`EFFORTS`], otherwise those that turn thoughts on; `None`
+    /// if the template reads neither.
     pub fn effort(&self, effort: &str) -> Option<Map<String, Value>> {
         if effort == "none" {
             return self.thinking(false);
@@ -208,7 +209,7 @@ impl Style {
         Ok(())
     }
 
-    /// Returns a call identifier that the template accepts.
+    /// Returns `id`, or a hash of nine characters if the template does not accept `id`.
     fn id(&self, id: &str) -> String {
         let is_short = id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
         if !self.wants_short_ids || is_short {

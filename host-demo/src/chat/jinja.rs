@@ -40,7 +40,6 @@ pub enum Failure {
     Refused(String),
 }
 
-/// Renders `template`.
 pub fn render(template: &str, inputs: &Inputs<'_>) -> Result<String, Failure> {
     render_with(FUEL, template, inputs)
 }

@@ -144,7 +144,7 @@ fn words(tag: &str) -> Vec<Range<usize>> {
         }
         at += len;
     }
-    // `-%}`: the mark is not part of the expression.
+    // The sign in `-%}` or `+%}` is not part of the expression.
     if words.last().is_some_and(|last| last.end == end && matches!(&tag[last.clone()], "-" | "+")) {
         words.pop();
     }

@@ -57,7 +57,6 @@ pub struct Talk<'a, 'm, 'w> {
     pub rng: AnyRng,
     pub tokenizer: &'a Tokenizer<'a, 'a>,
     pub renderer: Renderer,
-    /// The model's conversation style.
     pub style: Style,
     /// The declared functions, as JSON schemas and as parsed for the reader of answers.
     pub declared: Vec<serde_json::Value>,
@@ -249,8 +248,8 @@ impl Talk<'_, '_, '_> {
         prompt
     }
 
-    /// Encodes a prompt. If it continues after the last answer, the answer's own tokens are kept: encoding its text may
-    /// give other tokens.
+    /// Encodes a prompt. If the prompt continues after the last answer, the answer's own tokens are kept, because
+    /// encoding the answer's text may give other tokens.
     fn ids(&self, prompt: &Prompt) -> Result<Vec<TokenId>> {
         match &self.known_text {
             Some(known) if prompt.text.len() > known.len() && prompt.text.starts_with(known.as_str()) => {
@@ -271,7 +270,7 @@ impl Talk<'_, '_, '_> {
         true
     }
 
-    /// Drops everything but the system message.
+    /// Drops all messages but the system message, and all tokens.
     pub fn reset(&mut self) -> Result<()> {
         self.messages.retain(|message| is_from(message, "system"));
         self.forget_context()

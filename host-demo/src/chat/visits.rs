@@ -21,11 +21,11 @@ const MOST_ELEMENTS: u64 = 1_000_000;
 
 /// Filters whose operand needs no fuel: they read at most one item, or take the fuel themselves.
 const CHEAP: [&str; 8] = ["length", "count", "first", "last", "default", "d", source::VISIT, source::FLAT];
-/// Tags that are left unchanged, because most of their words are names.
+/// Tags whose words get no [`VISIT`](source::VISIT), because most of these words are names.
 const BINDING: [&str; 9] = ["macro", "call", "block", "import", "from", "include", "extends", "filter", "endblock"];
 
-/// Adds the filter [`VISIT`](source::VISIT), and comparing tests that take fuel: for the left value, and for both sides
-/// of `in`.
+/// Adds the filter [`VISIT`](source::VISIT), and the tests that compare values. These tests take fuel for the left
+/// value; `in` takes fuel for both values.
 pub fn add_to(environment: &mut Environment<'_>) {
     environment.add_filter(source::VISIT, |state: &mut State<'_, '_>, value: Value| visit(state, value));
     type Compare = fn(&Value, &Value) -> bool;

@@ -184,7 +184,7 @@ impl Config {
         self.size(&["hidden_size", "n_embd", "d_model", "n_embed", "dim"])
     }
 
-    /// Width of a head: the field, or the model's width divided by the number of heads.
+    /// Width of a head: the field `head_dim`, or the model's width divided by the number of heads.
     pub fn head_width(&self) -> Result<usize> {
         if let Some(width) = self.number(&["head_dim"])? {
             return Ok(width as usize);

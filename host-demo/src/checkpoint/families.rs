@@ -124,7 +124,6 @@ pub fn tables(family: &Family, config: &Config) -> Vec<&'static [Row]> {
     if alone { granite::WITHOUT_EXPERTS.to_vec() } else { family.names.to_vec() }
 }
 
-/// All families.
 const ALL: &[&[Family]] = &[
     llama::ALL,
     llama_like::ALL,

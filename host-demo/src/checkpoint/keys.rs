@@ -172,8 +172,8 @@ impl Keys<'_> {
                 let original =
                     original.context("the rope settings in config.json have no original_max_position_embeddings")?;
                 self.set("rope.scaling.original_context_length", original as u32);
-                // llama.cpp has no key for rounding the ends of YaRN's ramp. `yarn_truncate` is written only if its value
-                // is not the architecture's default.
+                // llama.cpp has no key for rounding the ends of YaRN's ramp. `yarn_truncate` is written only if its
+                // value is not the architecture's default.
                 let rounded = c.rope("truncate").and_then(|rounded| rounded.as_bool()).unwrap_or(true);
                 if rounded != (self.architecture != "gpt-oss" || original != 4096) {
                     self.set("rope.scaling.yarn_truncate", rounded);

@@ -114,7 +114,6 @@ pub const EXPERTS_EITHER_WAY: &[Row] = &[
 pub struct Place {
     /// `blk.3.`, or empty.
     pub layer: String,
-    /// The layer's number.
     pub number: Option<usize>,
     /// The remaining name.
     pub rest: String,

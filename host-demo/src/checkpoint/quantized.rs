@@ -64,7 +64,6 @@ fn ending(checkpoint: &Checkpoint<'_>, end: &str) -> Vec<String> {
     checkpoint.tensors.keys().filter_map(|name| Some(name.strip_suffix(end)?.to_owned())).collect()
 }
 
-/// Modifies a tensor.
 fn change<'f>(checkpoint: &mut Checkpoint<'f>, name: &str, f: impl FnOnce(&mut Leaf<'f>) -> Result<()>) -> Result<()> {
     let leaf = checkpoint.tensors.get_mut(name).with_context(|| format!("the tensor {name} is missing"))?;
     f(Arc::make_mut(leaf)).with_context(|| format!("the tensor {name}"))

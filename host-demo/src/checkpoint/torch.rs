@@ -22,7 +22,6 @@ pub struct TorchFile<'f> {
     pub settings: Option<Json>,
 }
 
-/// Reads a file.
 pub fn read(bytes: &[u8]) -> Result<TorchFile<'_>> {
     let entries = entries(bytes)?;
     let (name, program) = entries.iter().find(|(name, _)| name.ends_with("data.pkl")).context("it has no data.pkl")?;
@@ -77,7 +76,7 @@ fn add<'f>(
 ) -> Result<()> {
     for (key, value) in dict {
         let (Some(name), Object::Tensor(tensor)) = (key.text(), &*value.object) else { continue };
-        // Prefix added by torch.compile.
+        // `torch.compile` adds this prefix.
         let name = name.strip_prefix("_orig_mod.").unwrap_or(name);
         let bytes = files.get(format!("{folder}data/{}", tensor.key).as_str()).copied();
         let bytes = bytes.with_context(|| format!("the data of {name} is missing"))?;

@@ -43,7 +43,6 @@ pub fn is_model(bytes: &[u8]) -> bool {
     bytes.starts_with(b"lmgg") && matches!(rows, Some(51864..=51866))
 }
 
-/// Reads a file.
 pub fn read(bytes: &[u8]) -> Result<WhisperFile<'_>> {
     let mut reader = Reader { bytes, at: 4 };
     let mut sizes = serde_json::Map::new();
@@ -118,7 +117,7 @@ impl<'f> Reader<'f> {
 mod tests {
     use super::*;
 
-    /// A file with three tokens, a matrix of three rows in F16 and one of a row in Q8_0.
+    /// A file with three tokens, an F16 matrix of three rows, and a Q8_0 tensor of one row.
     fn file() -> Vec<u8> {
         let mut bytes = b"lmgg".to_vec();
         let sizes = [51864, 1500, 8, 2, 1, 448, 8, 2, 1, 80, 1, 2, 3];

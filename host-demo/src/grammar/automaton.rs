@@ -407,7 +407,7 @@ pub struct Dfa {
     pub nodes: Vec<Node>,
 }
 
-/// Merges equal nodes until no two are equal, in at most 64 rounds.
+/// Merges equal nodes. Stops when no two nodes are equal, or after 64 rounds.
 pub fn merge_alike(nodes: &mut [Node], starts: &mut [u32]) {
     // Final nodes mostly have the highest numbers, so going down from there merges most chains in one round.
     for _ in 0..64 {

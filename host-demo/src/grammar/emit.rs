@@ -127,7 +127,7 @@ fn needs(nodes: &[Node], starts: &HashMap<usize, u32>, budget: &Budget) -> Resul
     Ok(needs)
 }
 
-/// The nodes that can be reached from the first one.
+/// The nodes that can be reached from the node `first`.
 fn reached(nodes: &[Node], first: u32, start_of: &dyn Fn(usize) -> u32) -> Vec<u32> {
     let mut seen = vec![false; nodes.len()];
     let mut order = vec![first];

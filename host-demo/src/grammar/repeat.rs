@@ -138,8 +138,8 @@ impl<'a> Large<'a> {
         let up_to = |expr: &Expr, most: u64| expr.clone().repeat(0, most as u32);
         let mut before: Vec<Expr> = Vec::new();
         // Alternatives for fewer than `left` repetitions, one for each level. This level makes fewer calls than `left`
-        // needs; larger levels make exactly as many as `left` needs, and smaller levels any number. Less than one call of
-        // the smallest level follows.
+        // needs; larger levels make exactly as many as `left` needs, and smaller levels any number. Less than one call
+        // of the smallest level follows.
         let mut fewer: Vec<Expr> = Vec::new();
         for (at, (call, times)) in levels.iter().enumerate() {
             let calls = left / times;

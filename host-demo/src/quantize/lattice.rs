@@ -150,7 +150,8 @@ pub struct Lattice<const D: usize> {
     tiny: f32,
     /// Multiple of the block's mean square that [`weigh`] adds to the square of each weight, with an importance matrix.
     sigma: f32,
-    /// Multiple of `sigma` times the mean square that is added to the square of each weight without an importance matrix.
+    /// Multiple of `sigma` times the mean square that is added to the square of each weight, without an importance
+    /// matrix.
     flat: f32,
     /// Empirical factor from ggml for the final scale.
     fudge: f32,

@@ -17,7 +17,6 @@ pub struct Wanted<'w> {
     /// A folder, or the file itself.
     pub directory: &'w Path,
     pub architecture: &'w str,
-    /// The model's config.
     pub config: &'w Value,
     /// Rows of the embedding.
     pub rows: usize,

@@ -62,7 +62,7 @@ pub fn read(wanted: &Model<'_>, json: &Value, notes: &mut Vec<String>) -> Result
         let id = token["id"].as_u64().with_context(|| format!("the added token {text:?} has no id"))?;
         let unknown = model["unk_token"] == text || model["unk_id"] == id;
         let kind = match token["special"] == true || super::special::looks_special(text) {
-            // WordPiece's unknown token is one of the control tokens.
+            // The unknown token of WordPiece and BPE is one of the control tokens.
             _ if unknown && model["type"] != "WordPiece" && model["type"] != "BPE" => UNKNOWN,
             true => CONTROL,
             false => USER_DEFINED,
@@ -93,7 +93,7 @@ fn vocab(json: &Value) -> Result<impl Iterator<Item = Result<(&str, u64)>>> {
 /// The two halves of each merge.
 fn merges(json: &Value) -> Result<Vec<(&str, &str)>> {
     fn merge(merge: &Value) -> Result<(&str, &str)> {
-        // A list of two, or in older files one string with a space.
+        // A merge is a list of two texts, or in older files one text with a space.
         let pair = match merge {
             Value::String(text) => text.split_once(' '),
             pair => pair[0].as_str().zip(pair[1].as_str()),

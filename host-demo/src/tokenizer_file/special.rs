@@ -84,7 +84,7 @@ impl Texts {
 }
 
 impl Special {
-    /// Applies the rules to a tokenizer.json, if there is one, its settings and the model's config.
+    /// Applies the rules to a `tokenizer.json` (if there is one), to the settings, and to the model's config.
     pub fn of(json: Option<&Value>, settings: &Value, config: &Value, ids: &HashMap<String, u32>) -> Self {
         let mut texts = Texts { by_name: HashMap::new(), adds: Vec::new() };
         for name in ["bos", "eos", "unk", "sep", "pad", "mask", "cls"] {

@@ -30,8 +30,8 @@ impl ThoughtBudget {
         Self { reader, left: tokens, has_closed: false, forced: VecDeque::new() }
     }
 
-    /// Returns the next token of the text that closes the thought; `None` while the budget lasts. Tokens that the grammar
-    /// `constraint` does not allow are not forced.
+    /// Returns the next token of the text that closes the thought; `None` while the budget lasts. Tokens that the
+    /// grammar `constraint` does not allow are not forced.
     ///
     /// # Errors
     ///

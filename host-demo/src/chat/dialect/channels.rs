@@ -14,7 +14,7 @@ pub enum Channel {
     Between,
     Thought,
     Content,
-    /// The arguments of this function.
+    /// In the arguments of a call of this function.
     Call(String),
 }
 
@@ -64,7 +64,7 @@ impl Channels<String> {
 }
 
 impl Channel {
-    /// Returns the position at the end of the prompt, if the prompt ends inside a message.
+    /// Returns the position at the end of the prompt; `None` if the prompt does not end inside a message or its header.
     pub fn opened_by(prompt: &str, channels: &Channels<String>) -> Option<Self> {
         let [start, channel, message] =
             [&channels.start, &channels.channel, &channels.message].map(|mark| unwrapped(mark));

@@ -28,7 +28,7 @@ impl Constraint<'_> {
         Piece::Seq(pieces(pattern).into_iter().map(piece).collect())
     }
 
-    /// Any text before a mark, then the mark. The text has no other mark that is a control token.
+    /// Any text before a mark, then the mark. The text has no control tokens, because a grammar matches these only by id.
     fn up_to(&self, pattern: &str) -> Piece {
         Piece::Seq(vec![Piece::Without(unwrapped(pattern)), self.mark(pattern)])
     }
@@ -267,7 +267,7 @@ impl Constraint<'_> {
         }
     }
 
-    /// A mark followed by an identifier. For MiroThinker, both are an element with the name of a server.
+    /// A mark followed by an identifier. For MiroThinker, mark and identifier are an element with the name of a server.
     fn identifier(&self, mark: &str) -> Piece {
         if mark == "<server_name>" {
             return Piece::Text("\n<server_name>tools</server_name>\n".into());

@@ -60,8 +60,8 @@ pub enum Syntax<S> {
     Named { lead: S, before: S, id: S, between: S, after: S },
     /// A call element with one element for each parameter. `pad` surrounds values.
     Tagged { call: Tag<S>, parameter: Tag<S>, pad: &'static str },
-    /// A name, then pairs of a key and a value. If `call` is not empty, its marks are before each call,
-    /// after the name, and after the call.
+    /// A name, then pairs of a key and a value. The marks in `call` are before each call, after the name, and after
+    /// the call; they may be empty.
     Keyed { call: [S; 3], key: (S, S), value: (S, S) },
     /// `[name(key=value), ...]`, also without brackets.
     Python,
@@ -116,7 +116,7 @@ pub struct Dialect {
 /// The form in which a model writes forced calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Own {
-    /// The index of a form.
+    /// The index of a form in [`Dialect::calls`].
     Form(usize),
     /// Messages in channels.
     Channels,

@@ -1,4 +1,4 @@
-//! Finds the form of calls that a template writes: it renders a call and tries to parse the result.
+//! Finds the form of calls that a template writes: renders a call and tries to parse the result.
 
 use serde_json::{Value, json};
 

@@ -143,7 +143,7 @@ impl Reader {
         }
     }
 
-    /// Adds a piece of text and returns the parts that are complete.
+    /// Adds a piece of text, and appends the parts that are complete to `parts`.
     pub fn push(&mut self, piece: &str, parts: &mut Vec<Part>) {
         if piece.is_empty() {
             return;
@@ -159,8 +159,8 @@ impl Reader {
         self.advance(parts, false);
     }
 
-    /// Ends the answer and returns the text that was held back. `is_cut` is true if the limit of tokens ended it:
-    /// incomplete calls are content then.
+    /// Ends the answer, and appends the text that was held back to `parts`. `is_cut` is true if the limit of tokens ended
+    /// the answer: incomplete calls are content then.
     pub fn finish(&mut self, parts: &mut Vec<Part>, is_cut: bool) {
         self.is_cut = is_cut;
         self.advance(parts, true);

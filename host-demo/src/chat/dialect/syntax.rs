@@ -372,7 +372,7 @@ fn python(tools: &Tools, input: &mut Literals<'_>, is_bare: bool) -> Step<Vec<Ca
     }
 }
 
-/// `key=value, ...)`: values without a key are assigned to the first parameters.
+/// Parses `key=value, ...)`. A value without a key is assigned to the parameter at the value's position.
 fn python_arguments(tool: &Tool, input: &mut Literals<'_>) -> Step<Map<String, Value>> {
     let mut arguments = Map::new();
     loop {
@@ -404,7 +404,7 @@ fn python_arguments(tool: &Tool, input: &mut Literals<'_>) -> Step<Map<String, V
     }
 }
 
-/// `call:NAME{...}`
+/// Parses `call:NAME{...}`.
 fn braces(tools: &Tools, input: &mut Literals<'_>) -> Step<Call> {
     input.eat("call:")?;
     let rest = input.rest();

@@ -287,7 +287,7 @@ pub const THOUGHTS: &[ThoughtForm<&str>] = &[
     ThoughtForm { open: "Here are my reasoning steps:", close: "[BEGIN FINAL RESPONSE]", end: "[END FINAL RESPONSE]" },
 ];
 
-/// Marks around the content of an answer: the first is dropped at its start, the second at its end.
+/// Marks around the content of an answer: the first is dropped before the content, the second after the content.
 pub const WRAPPERS: &[(&str, &str)] = &[
     ("<answer>", "</answer>"),
     ("<response>", "</response>"),

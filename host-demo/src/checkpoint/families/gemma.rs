@@ -29,7 +29,7 @@ const BEFORE_FFN: &[Row] = &[("post_attention_layernorm", "ffn_norm", plus_one)]
 #[rustfmt::skip]
 const AFTER_ATTENTION: &[Row] = &[("post_attention_layernorm", "post_attention_norm", plus_one)];
 
-/// Tensors of Gemma 3n and 4; the head is the embedding.
+/// Tensor names of Gemma 3n and 4. The head is the embedding, unless the config says otherwise.
 #[rustfmt::skip]
 const PER_LAYER: &[Row] = &[
     ("pre_feedforward_layernorm", "ffn_norm", same),
@@ -102,7 +102,8 @@ fn third(keys: &mut Keys<'_>) -> Result<()> {
     keys.maybe("attention.sliding_window", &["sliding_window"])
 }
 
-/// Returns a setting of the global layers, if they have their own.
+/// Returns a setting of the global layers: the field `stated`, or the field `name` in `per_layer_config`. `None` if
+/// global layers have no setting of their own.
 fn of_global_layers(config: &Config, name: &str, stated: &str) -> Result<Option<u32>> {
     if let Some(value) = config.number(&[stated])? {
         return Ok(Some(value));

@@ -75,8 +75,8 @@ fn logit_scale(keys: &mut Keys<'_>) -> Result<()> {
     keys.float("logit_scale", &["logit_scale"])
 }
 
-/// Writes the keys of SmolLM 3. GGUF does not store which layers lack rotary positions: readers assume every fourth
-/// layer.
+/// Writes the keys of SmolLM 3. GGUF does not store which layers lack rotary positions: readers assume that every
+/// fourth layer does.
 fn smollm3(k: &mut Keys<'_>) -> Result<()> {
     let list = k.config.get("no_rope_layers").and_then(|list| list.as_array());
     let is_usual = |(layer, rotated): (usize, &Value)| rotated.as_u64() == Some(u64::from((layer + 1) % 4 != 0));

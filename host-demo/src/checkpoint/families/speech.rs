@@ -163,8 +163,8 @@ fn moonshine(keys: &mut Keys<'_>) -> Result<()> {
     keys.number("decoder_start_token_id", &["decoder_start_token_id", "bos_token_id"])
 }
 
-/// Writes the special tokens, and those that are never generated. `settings` is `generation_config.json`, and
-/// `tokenizer` is `tokenizer.json`.
+/// Writes the ids of special tokens, and of tokens that are never generated. `settings` is `generation_config.json`,
+/// and `tokenizer` is `tokenizer.json`.
 pub fn tokens(settings: &Value, tokenizer: &Value, keys: &mut Keys<'_>) {
     let config = keys.config.json();
     let find = |name: &str| [settings, &config].into_iter().map(|file| &file[name]).find(|value| !value.is_null());

@@ -57,9 +57,10 @@ impl Reader<'_> {
             _ => bail!("{path}: a schema must be an object, true or false"),
         };
         self.check_keywords(&b, path)?;
-        // Within `allOf`, `unevaluatedProperties` applies to all properties that this part does not list itself.
+        // Within `allOf`, `unevaluatedProperties` applies to all properties that `b` does not list itself.
         close(&mut b, path)?;
-        // A property that matches a pattern of one schema may be an additional property of the other.
+        // A property that matches a pattern of one schema may be an additional property of the other, so the other
+        // schema must allow all additional properties.
         let is_open = |schema: &Map<String, Value>| {
             schema.get("additionalProperties").is_none_or(|others| *others == Value::Bool(true))
         };

@@ -37,7 +37,8 @@ fn ways(value: &Value) -> Vec<String> {
     orders(&members).into_iter().map(|order| format!("{{{}}}", order.join(","))).collect()
 }
 
-/// Like `exactly`, for two schemas that must both hold: in either order, and next to each other.
+/// Like `exactly`, for two schemas that must both hold: in one `allOf` in either order, and with `b` in an `allOf`
+/// inside `a`.
 fn both(a: Value, b: Value, valid: &[Value], invalid: &[Value]) {
     exactly(&json!({ "allOf": [a, b] }), valid, invalid);
     exactly(&json!({ "allOf": [b, a] }), valid, invalid);

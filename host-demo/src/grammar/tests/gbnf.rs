@@ -36,7 +36,7 @@ fn sequences_and_repetitions() {
         &["yes", "no", "crwth", "four"],
         &["aye"],
     );
-    // These repetitions are too large to be expanded.
+    // These repetitions are too large to be written out.
     let long = "root ::= (.\"\u{e9}\"[\u{3b1}-\u{3c9}]){600,601}";
     let unit = "x\u{e9}\u{3b2}";
     gbnf(long, &[&unit.repeat(600), &unit.repeat(601)], &[&unit.repeat(599), &unit.repeat(602)]);

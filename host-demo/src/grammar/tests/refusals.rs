@@ -140,7 +140,7 @@ fn of_combinations() {
     schema(json!({ "oneOf": [deep("x"), deep("y")] }), &ambiguous(0, 1));
 }
 
-/// Contradictions are refused as a whole.
+/// The error of a contradiction names the whole schema.
 #[test]
 fn of_contradictions() {
     for one in [

@@ -459,7 +459,7 @@ fn names_by_pattern_with_others() {
     let open = r#"{"type": "object", "patternProperties": {"^x": {"type": "integer"}},
         "additionalProperties": {"type": "string"}}"#;
     schema(open, &[r#"{"x": 1, "z": "b"}"#, r#"{"": "b"}"#], &[r#"{"x": "b"}"#, r#"{"z": 1}"#]);
-    // A property whose name matches a pattern must satisfy both.
+    // A property whose name matches a pattern must satisfy its own schema and that of the pattern.
     let both = r#"{"properties": {"x1": {"minimum": 3}}, "required": ["x1", "x2"],
         "patternProperties": {"^x": {"type": "integer", "maximum": 5}}}"#;
     schema(
