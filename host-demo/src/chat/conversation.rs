@@ -25,7 +25,7 @@ pub struct Conversation {
     pub messages: Vec<Value>,
     /// Functions that are passed to the template.
     pub tools: Vec<Value>,
-    /// A warning if the template cannot show functions: says which message lists the functions instead.
+    /// A warning if the template cannot show functions. It names the message that lists the functions instead.
     pub warning: Option<&'static str>,
 }
 

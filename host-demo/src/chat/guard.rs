@@ -134,7 +134,8 @@ impl ControlTokens {
     }
 
     fn longest_at(&self, text: &str) -> Option<usize> {
-        // Entries that are prefixes of `text` sort at or before `text`. All entries between share the first character.
+        // Prefixes of `text` sort at or before `text`, and all entries between a prefix and `text` begin with the same
+        // character.
         let after = self.spelled.partition_point(|token| token.as_str() <= text);
         let mut candidates = self.spelled[..after].iter().rev();
         let first = text.chars().next()?;
@@ -277,7 +278,7 @@ mod tests {
             let text = String::from_utf8(text::decode(&tokenizer, &ids).unwrap()).unwrap();
             assert_eq!(text.replace(' ', ""), said.replace(' ', ""), "{said}");
         }
-        // If the template writes no BOS, a user's text that begins with the spelling of BOS does not replace it.
+        // If the template writes no BOS, one is added, even before a user's text that begins with the same spelling.
         let ids = tokens.prompt(&tokens.marked_text("<s>a")).encode(&tokenizer).unwrap();
         assert_eq!(ids.iter().position(|id| *id == bos), Some(0), "{ids:?}");
         assert_eq!(String::from_utf8(text::decode(&tokenizer, &ids).unwrap()).unwrap().replace(' ', ""), "<s>a");

@@ -9,7 +9,7 @@ use super::visits;
 /// Maximum width of padded text.
 pub const WIDEST: usize = 1 << 16;
 
-/// Calls the method `name` of `value`. Methods not listed here are left to minijinja.
+/// Calls the method `name` of `value`. Methods that this file does not implement are left to minijinja.
 pub fn call(state: &mut State<'_, '_>, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
     // Methods that read one item or return a view cost no fuel.
     if !matches!(name, "get" | "items" | "keys" | "values" | "copy") {
@@ -305,7 +305,7 @@ fn three(a: &str, b: &str, c: &str) -> Value {
 mod tests {
     use super::*;
 
-    /// From CPython.
+    /// The expected results come from CPython.
     #[test]
     fn texts_are_split_as_in_python() {
         assert_eq!(split(" a  b c ", None, usize::MAX), ["a", "b", "c"]);
@@ -317,7 +317,7 @@ mod tests {
         assert_eq!(lines("a\r\nb\n", true), ["a\r\n", "b\n"]);
     }
 
-    /// From CPython.
+    /// The expected results come from CPython.
     #[test]
     fn texts_are_filled_up_as_in_python() {
         assert_eq!(pad("ab", "center", 5, "*"), "**ab*");

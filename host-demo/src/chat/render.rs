@@ -14,7 +14,7 @@ use super::jinja::{self, Failure, Inputs};
 use super::story;
 use crate::output::note;
 
-/// The key of a model's own template.
+/// The GGUF key of a model's own template.
 const KEY: &str = "tokenizer.chat_template";
 
 /// Renders prompts from conversations.

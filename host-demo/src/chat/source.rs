@@ -1,6 +1,6 @@
 //! Rewrites Jinja2 syntax that minijinja lacks or treats differently.
 //!
-//! - `{% generation %}` marks the text used for training. It prints its body, like `{% with %}`.
+//! - `{% generation %}` marks the text used for training. It becomes `{% with %}`, which prints its body.
 //! - Adjacent strings are one string: `'a' 'b'`.
 //! - A loop over `None` is an error in Python and an empty loop in minijinja: the value of a loop is passed
 //!   through [`EACH`].
@@ -226,7 +226,8 @@ pub fn pair_is(tag: &str, words: &[Range<usize>], at: usize, operator: &str) -> 
     first.end == second.start && &tag[first.start..second.end] == operator
 }
 
-/// For each word: the index of its closing bracket if it is an opening bracket, otherwise its own index.
+/// Returns the index of the closing bracket for each word that is an opening bracket, and the word's own index for all
+/// others.
 fn closing(tag: &str, words: &[Range<usize>]) -> Vec<usize> {
     let mut places: Vec<_> = (0..words.len()).collect();
     let mut open = Vec::new();

@@ -163,7 +163,7 @@ impl Talk<'_, '_, '_> {
         }
     }
 
-    /// Renders the prompt of messages. If functions are declared, calls and results are converted for the template.
+    /// Renders the prompt for `messages`. If functions are declared, calls and results are converted for the template.
     fn rendered(&self, messages: &[Value]) -> Prompt {
         if self.tools.is_empty() {
             return self.renderer.prompt(messages);

@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn floats_are_pythons() {
-        // From CPython's `repr`.
+        // The expected texts come from CPython's `repr`.
         for (number, text) in [
             (0.0, "0.0"),
             (1.0, "1.0"),

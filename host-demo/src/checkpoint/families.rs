@@ -40,7 +40,7 @@ pub struct Made {
 pub struct Family {
     /// Classes of transformers in `architectures`.
     pub classes: &'static [&'static str],
-    /// `general.architecture`.
+    /// The value of `general.architecture`.
     pub architecture: &'static str,
     /// Another architecture for some configs.
     pub variant: fn(&Config) -> Option<&'static str>,

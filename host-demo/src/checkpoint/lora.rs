@@ -113,7 +113,7 @@ fn rank(settings: &Value) -> Result<f64> {
 /// The alpha that llama.cpp divides by the rank.
 fn alpha(settings: &Value) -> Result<f32> {
     let alpha = settings["lora_alpha"].as_f64().context("adapter_config.json has no lora_alpha")?;
-    // Rank-stabilized adapters divide by the square root of the rank.
+    // Rank-stabilized adapters divide alpha by the square root of the rank instead.
     let more = if settings["use_rslora"] == true { rank(settings)?.sqrt() } else { 1.0 };
     Ok((alpha * more) as f32)
 }

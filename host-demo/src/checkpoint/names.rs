@@ -12,7 +12,7 @@ use super::config::Config;
 /// begins with `/` is outside of the layer.
 pub type Row = (&'static str, &'static str, Change);
 
-/// Prefixes that are dropped.
+/// Prefixes of names in checkpoints that are dropped.
 const PREFIXES: &[&str] = &[
     "model.language_model.",
     "language_model.model.",

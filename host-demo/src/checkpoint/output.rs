@@ -36,7 +36,7 @@ enum Values<'f> {
 
 /// The parts of a new tensor.
 struct Parts<'f> {
-    /// Each part with its sort key: its index in a stack, or the row of the table and the index of its view.
+    /// Each part with a sort key: the index in a stack, or the indices of the row in the tables and of the view.
     parts: Vec<((usize, usize), View<'f>)>,
     stacked: bool,
 }

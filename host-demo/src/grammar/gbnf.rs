@@ -342,7 +342,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Parses `<think>` or `<[1000]>`. A `!` before it means any other token.
+    /// Parses `<think>` or `<[1000]>`. A leading `!` means any other token.
     fn special(&mut self) -> Result<Expr> {
         let start = self.at;
         let is_negated = self.eat("!");

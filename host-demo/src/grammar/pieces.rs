@@ -37,7 +37,7 @@ pub fn from_pieces(piece: &Piece, budget: &Budget) -> Result<Vec<u8>> {
     compile(rules, root, budget)
 }
 
-/// Converts a piece. `known` has the rule of each schema: calls of several functions repeat their schemas.
+/// Converts a piece. `known` has the rule of each schema, because lists of calls repeat the schemas of the functions.
 fn read<'p>(
     piece: &'p Piece,
     rules: &mut Rules,

@@ -115,7 +115,7 @@ impl Pruned {
 pub struct Edits {
     pub keys: Vec<KeyOverride>,
     pub pruned: Pruned,
-    /// True if the file keeps its type, because all tensors keep theirs.
+    /// True if `general.file_type` is kept, because all tensors keep their types.
     pub copy: bool,
 }
 

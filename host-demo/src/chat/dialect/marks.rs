@@ -8,10 +8,11 @@ use arenite::tokenizer::{TokenType, Tokenizer};
 use super::table::{CALLS, CHANNELS, THOUGHTS, WRAPPERS};
 use super::{Syntax, Tag};
 
-/// Start of a mark that is a token, inside an answer. The delimiters are noncharacters, which do not occur in text.
+/// Delimiter before a mark that is a token, in the text of an answer. The delimiters are noncharacters, which do not
+/// occur in other text.
 const OPEN: char = '\u{fdd0}';
 const CLOSE: char = '\u{fdd1}';
-/// The end of a mark that is a control token.
+/// Delimiter after a mark that is a control token; [`CLOSE`] is the one after other tokens.
 const CLOSE_CONTROL: char = '\u{fdd2}';
 const ALL: [char; 3] = [OPEN, CLOSE, CLOSE_CONTROL];
 

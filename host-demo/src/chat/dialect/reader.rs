@@ -30,7 +30,7 @@ pub struct Reader {
     held: String,
     /// Spaces after the last part of content; a call drops them.
     spaces: String,
-    /// The mark that ends the content before the end of the answer.
+    /// The mark that ends the content, from a wrapper or from the form of the thought; empty if there is none.
     wrapper: String,
     /// True once `wrapper` was read: spaces after this mark are dropped.
     has_ended: bool,
@@ -373,8 +373,8 @@ impl Reader {
         self.dialect.has_channels
     }
 
-    /// Parses the calls at the start of `held`. If there are none, their mark is content. A further call that the end of
-    /// the answer cuts off is dropped.
+    /// Parses the calls at the start of `held`. If this fails, the mark is content. A further call that the end of the
+    /// answer cuts off is dropped.
     fn call(&mut self, parts: &mut Vec<Part>, forms: &[usize], is_end: bool) {
         let dialect = self.dialect.clone();
         let (mut is_open, mut is_cut) = (false, false);

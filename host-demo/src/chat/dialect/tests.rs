@@ -20,7 +20,7 @@ fn reader(prompt: &str) -> Reader {
     Reader::new(Arc::new(Dialect::all(&Marks::default())), tools(), prompt)
 }
 
-/// Returns content, thought and calls of an answer. Checks that they do not depend on the sizes of the pieces.
+/// Returns content, thought and calls of an answer. Checks that the result does not depend on the size of the pieces.
 fn read_after(prompt: &str, text: &str) -> (String, String, Vec<(String, Value)>) {
     let chars: Vec<char> = text.chars().collect();
     let mut results = [usize::MAX, 1, 2, 3, 7].map(|size| {

@@ -23,7 +23,7 @@ fn rates<'f>(_: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     Ok(vec![view.then(Step::NegativeExp).reshape(&[1, 1, len, 1])?])
 }
 
-/// Computes the absolute values of these rates, as a column.
+/// Computes the absolute values of the [`rates`], as a column.
 fn positive_rates<'f>(_: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     let len = view.len();
     Ok(vec![view.then(Step::NegativeExp).then(Step::Times(-1.0)).reshape(&[len, 1])?])

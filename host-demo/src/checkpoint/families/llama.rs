@@ -26,7 +26,7 @@ pub const POST_NORMS: &[Row] = &[
 ];
 
 pub fn keys(keys: &mut Keys<'_>) -> Result<()> {
-    // Architectures whose head width is written even without `head_dim`, if the model type is `llama`.
+    // True for architectures whose head width is written even without `head_dim`, if the model type is `llama`.
     let has_width = matches!(keys.architecture, "llama" | "arcee" | "afmoe");
     keys.common()?;
     let width = keys.config.head_width()? as u32;

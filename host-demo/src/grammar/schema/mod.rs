@@ -293,7 +293,7 @@ impl Reader<'_> {
                 anchored(self.root, anchor).ok_or_else(none)?
             }
         };
-        // Pays for the copy that the caller makes.
+        // Charges the budget for the copy that the caller makes.
         self.budget.copy(target).with_context(|| path.to_string())?;
         Ok(target)
     }

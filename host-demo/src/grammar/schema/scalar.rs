@@ -151,8 +151,8 @@ fn parts_of_one(value: f64) -> Option<Vec<String>> {
     (step > 0 && one.is_multiple_of(step) && one / step <= MAX).then(|| (1..=one / step).map(part).collect())
 }
 
-/// Returns the limit `key` as an integer if the schema has it as a whole number and it is the tightest limit. Its
-/// `f64` may be rounded.
+/// Returns the limit `key` as an integer, if it is written as a whole number and is the tightest limit. The `f64` of
+/// `limit` may be rounded.
 fn exact(schema: &Map<String, Value>, key: &str, limit: Option<Limit>) -> Option<i128> {
     let limit = limit.filter(|limit| !limit.is_exclusive)?;
     let value = schema.get(key)?;
