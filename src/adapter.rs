@@ -18,7 +18,7 @@ use crate::kernel::Form;
 use crate::model::{Model, TensorUse};
 use crate::{Error, Gguf, Name};
 
-/// A LoRA adapter in a file: proof that each of its matrices fits a linear layer of a model.
+/// A LoRA adapter in a file. [`new`](Self::new) has checked that its matrices fit the tensors of a model.
 ///
 /// # Examples
 ///
@@ -96,7 +96,7 @@ impl<'a> Adapter<'a> {
         Ok(adapter)
     }
 
-    /// Largest rank of its pairs, for [`Options::rank`](crate::Options::rank).
+    /// Largest rank of the adapter's pairs: [`Options::rank`](crate::Options::rank) must be at least as large.
     pub fn rank(&self) -> usize {
         self.rank
     }
@@ -155,7 +155,7 @@ impl<'a> Adapter<'a> {
         if count == self.gguf.tensor_count() { Ok(()) } else { self.blame(model) }
     }
 
-    /// Finds a tensor that belongs to no pair.
+    /// Returns an error for the first tensor of the adapter that belongs to no tensor of the model.
     #[cold]
     fn blame(&self, model: &Model<'_>) -> Result<(), Error> {
         for tensor in self.gguf.tensors() {
@@ -169,7 +169,7 @@ impl<'a> Adapter<'a> {
 
     /// The tensor called `name` followed by `end`.
     fn half(&self, name: &str, end: &str) -> Option<Tensor<'a>> {
-        let mut bytes = [0; 64]; // names are shorter
+        let mut bytes = [0; 64]; // names of tensors have at most 63 bytes
         let whole = bytes.get_mut(..name.len() + end.len())?;
         whole.iter_mut().zip(name.bytes().chain(end.bytes())).for_each(|(to, from)| *to = from);
         self.gguf.tensor(core::str::from_utf8(whole).ok()?)

@@ -101,7 +101,7 @@ typedef enum arenite_status {
 typedef struct arenite_beams arenite_beams;
 
 /**
- * A grammar and the state of an answer in it.
+ * A grammar, and the state of an answer in this grammar.
  */
 typedef struct arenite_constraint arenite_constraint;
 
@@ -121,7 +121,7 @@ typedef struct arenite_decoder arenite_decoder;
 typedef struct arenite_model arenite_model;
 
 /**
- * Tokens that run in steps of one layer, so that the program can feed a watchdog or yield to other tasks in between.
+ * A run of tokens in steps of one layer. Between two steps the program can feed a watchdog or yield to other tasks.
  */
 typedef struct arenite_pass arenite_pass;
 
@@ -138,7 +138,7 @@ typedef struct arenite_pool arenite_pool;
 typedef struct arenite_sampler arenite_sampler;
 
 /**
- * Runs a model: has a KV cache, a position, and the last logits.
+ * A model that runs one or more contexts, with its KV cache and the last logits.
  */
 typedef struct arenite_session arenite_session;
 
@@ -181,8 +181,8 @@ typedef struct arenite_workers {
    */
   void (*run)(void *user, arenite_job job, const void *argument);
   /**
-   * Returns true if the calling thread should return from the job because the system will soon interrupt it; the other
-   * threads then do its work. Null for never.
+   * Returns true if the calling thread should return from the job, because the system will soon interrupt the
+   * thread; the other threads then do its work. May be null, which means never.
    */
   bool (*should_leave)(void *user);
 } arenite_workers;
@@ -263,7 +263,7 @@ typedef struct arenite_bias {
 } arenite_bias;
 
 /**
- * Sampling parameters, in llama.cpp's default chain. `arenite_params_default` returns the defaults.
+ * Sampling parameters. The steps run in llama.cpp's default order. `arenite_params_default` returns the defaults.
  */
 typedef struct arenite_params {
   /**
@@ -307,8 +307,8 @@ typedef struct arenite_params {
    */
   size_t bias_count;
   /**
-   * Typical sampling, after top-k: keeps the tokens whose probability is nearest to the expected one and that
-   * together have this probability; 1 keeps all.
+   * Typical sampling, after top-k: keeps the tokens whose log-probability is nearest to its expected value, until
+   * together they have this probability; 1 keeps all.
    */
   float typical_p;
 } arenite_params;
@@ -336,7 +336,7 @@ typedef struct arenite_work {
  */
 typedef struct arenite_search {
   /**
-   * Number of beams; the session's options need one more context than this.
+   * Number of beams; `arenite_options.contexts` must be at least one more.
    */
   size_t beams;
   /**
@@ -344,8 +344,8 @@ typedef struct arenite_search {
    */
   size_t length;
   /**
-   * Exponent of the length penalty: log-probabilities are divided by the length to this power. 0 ignores the length,
-   * 1 takes the mean.
+   * Exponent of the length penalty: the score of a result is its log-probability divided by its length to this
+   * power. With 0 the length has no influence, with 1 the score is the mean per token.
    */
   float length_penalty;
 } arenite_search;
@@ -405,23 +405,24 @@ enum arenite_status arenite_model_new(const uint8_t *file,
                                       struct arenite_error *error);
 
 /**
- * Size of the vocabulary, and number of logits. 0 for null.
+ * Size of the vocabulary, which is also the number of logits; 0 if `model` is null.
  */
 size_t arenite_model_vocab(const struct arenite_model *model);
 
 /**
- * The string under a metadata key, without a terminating zero, and its length. Null if the key is missing or not a
- * string.
+ * Returns the string under a metadata key, without a terminating zero, and stores the string's length in `len`.
+ * Returns null if the key is missing or its value is not a string.
  */
 const char *arenite_model_text(const struct arenite_model *model, const char *key, size_t *len);
 
 /**
- * Writes the number under a metadata key to `out`; booleans give 1 and 0. Returns false if there is no number.
+ * Writes the number under a metadata key to `out`, or 1 or 0 for a boolean. Returns false if the key is missing or has
+ * another value.
  */
 bool arenite_model_number(const struct arenite_model *model, const char *key, double *out);
 
 /**
- * The model's trained context, 16 tokens per pass, an f16 cache, one context, one thread.
+ * Returns the default options: the model's trained context, 16 tokens per pass, an f16 cache, one context, one thread.
  */
 struct arenite_options arenite_options_default(void);
 
@@ -464,12 +465,12 @@ enum arenite_status arenite_session_decode(struct arenite_session *session,
                                            struct arenite_error *error);
 
 /**
- * Logits of the last token, one per token of the vocabulary; may be modified. Null for null.
+ * Logits of the last token, one per token of the vocabulary, which may be modified. Returns null if `session` is null.
  */
 float *arenite_session_logits(struct arenite_session *session);
 
 /**
- * Number of tokens in the context. 0 for null.
+ * Number of tokens in the context; 0 if `session` is null.
  */
 size_t arenite_session_position(const struct arenite_session *session);
 
@@ -481,12 +482,13 @@ enum arenite_status arenite_session_rewind(struct arenite_session *session,
                                            struct arenite_error *error);
 
 /**
- * Bytes that `arenite_session_save` would write now. 0 for null.
+ * Bytes that `arenite_session_save` would write now; 0 if `session` is null.
  */
 size_t arenite_session_snapshot_size(const struct arenite_session *session);
 
 /**
- * Writes context and logits to `out`, and the number of bytes to `written`, which may be null.
+ * Writes a snapshot of the context and the logits to `out`, and the size of the snapshot to `written`, which may be
+ * null.
  */
 enum arenite_status arenite_session_save(struct arenite_session *session,
                                          uint8_t *out,
@@ -495,7 +497,7 @@ enum arenite_status arenite_session_save(struct arenite_session *session,
                                          struct arenite_error *error);
 
 /**
- * Restores a saved session. On error the session is unchanged.
+ * Restores the context and the logits from a snapshot. On error the session is unchanged.
  */
 enum arenite_status arenite_session_restore(struct arenite_session *session,
                                             const uint8_t *snapshot,
@@ -564,12 +566,13 @@ enum arenite_status arenite_detokenize(const struct arenite_tokenizer *tokenizer
                                        struct arenite_error *error);
 
 /**
- * True if generation ends with this token. False for null.
+ * True if generation ends with this token; false if `tokenizer` is null.
  */
 bool arenite_is_end(const struct arenite_tokenizer *tokenizer, uint32_t token);
 
 /**
- * Creates a decoder in `memory`, for a continuation (`after_prompt`) or a complete text. The tokenizer stays borrowed.
+ * Creates a decoder in `memory`: for the continuation of a prompt if `after_prompt` is true, else for a complete text.
+ * The tokenizer stays borrowed.
  */
 enum arenite_status arenite_decoder_new(const struct arenite_tokenizer *tokenizer,
                                         bool after_prompt,
@@ -590,8 +593,8 @@ enum arenite_status arenite_decoder_push(struct arenite_decoder *decoder,
                                          struct arenite_error *error);
 
 /**
- * Writes the bytes held back to `out`, at the end of a text, and their length to `len`. If `out` is too small, they
- * are still held back.
+ * Ends a text: writes the bytes that are still held back to `out`, and their number to `len`. If `out` is too small,
+ * the decoder is unchanged.
  */
 enum arenite_status arenite_decoder_finish(struct arenite_decoder *decoder,
                                            char *out,
@@ -600,7 +603,7 @@ enum arenite_status arenite_decoder_finish(struct arenite_decoder *decoder,
                                            struct arenite_error *error);
 
 /**
- * llama.cpp's defaults: temperature 0.8, top-k 40, top-p 0.95, min-p 0.05, no penalties.
+ * Returns llama.cpp's defaults: temperature 0.8, top-k 40, top-p 0.95, min-p 0.05, no penalties.
  */
 struct arenite_params arenite_params_default(void);
 
@@ -624,7 +627,8 @@ enum arenite_status arenite_sampler_new(const struct arenite_params *params,
                                         struct arenite_error *error);
 
 /**
- * Selects a token by `count` logits and stores it for the penalties. Applies bias and penalties to the logits.
+ * Selects a token from `count` logits, after applying bias and penalties to these logits. Stores the token for the
+ * penalties.
  */
 enum arenite_status arenite_sampler_sample(struct arenite_sampler *sampler,
                                            float *logits,
@@ -643,8 +647,9 @@ void arenite_sampler_reset(struct arenite_sampler *sampler);
 void arenite_sampler_accept(struct arenite_sampler *sampler, uint32_t token);
 
 /**
- * Writes the name of the instruction set with this number (0 is the fastest) among those of this machine to `out`,
- * terminated by a zero byte and cut to `capacity`. Returns its length, or 0 if there are fewer.
+ * Writes the name of one of this machine's instruction sets to `out`, terminated by a zero byte and cut to `capacity`.
+ * `number` selects the instruction set; 0 is the fastest. Returns the length of the name, or 0 if there is no such
+ * instruction set.
  */
 size_t arenite_isa(size_t number, char *out, size_t capacity);
 
@@ -658,7 +663,7 @@ size_t arenite_pool_size(void);
 #if defined(ARENITE_STD)
 /**
  * Starts `count - 1` threads, and creates a pool of them and the calling thread in `memory`. A pool is the only object
- * that must be freed, after the sessions that use it.
+ * that must be freed: with `arenite_pool_free`, after the last use of the sessions that use the pool.
  */
 enum arenite_status arenite_pool_new(size_t count,
                                      void *memory,
@@ -669,7 +674,7 @@ enum arenite_status arenite_pool_new(size_t count,
 
 #if defined(ARENITE_STD)
 /**
- * The pool as workers for a session. Null for null.
+ * Returns the pool as workers for a session, or null if `pool` is null.
  */
 const struct arenite_workers *arenite_pool_workers(const struct arenite_pool *pool);
 #endif
@@ -711,7 +716,7 @@ enum arenite_status arenite_context_fork(struct arenite_session *session,
 void arenite_context_close(struct arenite_session *session, struct arenite_context *context);
 
 /**
- * Number of tokens in a context; of the session's own for null.
+ * Number of tokens in a context, or in the session's own if `context` is null.
  */
 size_t arenite_context_position(const struct arenite_session *session, const struct arenite_context *context);
 
@@ -733,12 +738,12 @@ enum arenite_status arenite_context_checkpoint(struct arenite_session *session,
                                                struct arenite_error *error);
 
 /**
- * The last position at or before `position` that a context can be rewound to. 0 for a null session.
+ * The last position at or before `position` that a context can be rewound to; 0 if `session` is null.
  */
 size_t arenite_context_nearest(struct arenite_session *session, const struct arenite_context *context, size_t position);
 
 /**
- * Logits of the last token of a context; may be modified. Null for a null session.
+ * Logits of the last token of a context, which may be modified. Returns null if `session` is null.
  */
 float *arenite_context_logits(struct arenite_session *session, const struct arenite_context *context);
 
@@ -770,17 +775,17 @@ enum arenite_status arenite_pass_new(struct arenite_session *session,
                                      struct arenite_error *error);
 
 /**
- * Runs one step. Returns whether more steps remain; false for null.
+ * Runs one step. Returns true if more steps remain; false if `pass` is null.
  */
 bool arenite_pass_step(struct arenite_pass *pass);
 
 /**
- * Four beams, 128 tokens, length penalty 1.
+ * Returns the default parameters: four beams, 128 tokens, length penalty 1.
  */
 struct arenite_search arenite_search_default(void);
 
 /**
- * Size of a beam search's result in bytes, without scratch memory.
+ * Size of the results of a beam search in bytes, without scratch memory.
  */
 size_t arenite_beams_size(void);
 
@@ -793,7 +798,8 @@ enum arenite_status arenite_session_encode(struct arenite_session *session,
                                            struct arenite_error *error);
 
 /**
- * The encoder's output for the last text, `[tokens][dim]`, in all `count` floats. Null for null.
+ * Returns the encoder's output for the last text, `[tokens][dim]`, and stores the number of floats in `count`. Returns
+ * null if `session` is null.
  */
 const float *arenite_session_states(const struct arenite_session *session, size_t *count);
 
@@ -823,12 +829,12 @@ enum arenite_status arenite_session_embed_pair(struct arenite_session *session,
                                                struct arenite_error *error);
 
 /**
- * Number of floats that `arenite_session_embed` needs in `out`. 0 for null.
+ * Number of floats that `arenite_session_embed` needs in `out`; 0 if `session` is null.
  */
 size_t arenite_session_vector_size(struct arenite_session *session);
 
 /**
- * Bytes of scratch memory for a beam search. 0 for null.
+ * Bytes of scratch memory for a beam search; 0 if `session` is null.
  */
 size_t arenite_beams_scratch_size(struct arenite_session *session);
 
@@ -847,18 +853,18 @@ enum arenite_status arenite_beams_new(struct arenite_session *session,
                                       struct arenite_error *error);
 
 /**
- * Number of results. 0 for null.
+ * Number of results; 0 if `beams` is null.
  */
 size_t arenite_beams_count(const struct arenite_beams *beams);
 
 /**
- * Tokens of the result of this rank (0 for the best), with their number and the score. Valid until the next call with
- * `beams`. Null if there are fewer results.
+ * Returns the tokens of result `rank` (0 is the best), and stores their number in `count` and the result's score in
+ * `score`. The tokens are valid until the next call with `beams`. Returns null if there is no such result.
  */
 const uint32_t *arenite_beams_tokens(struct arenite_beams *beams, size_t rank, size_t *count, float *score);
 
 /**
- * Bytes of scratch memory to translate a text of `text_len` bytes. 0 for null.
+ * Bytes of scratch memory to translate a text of `text_len` bytes; 0 if `session` is null.
  */
 size_t arenite_translate_scratch_size(struct arenite_session *session, size_t text_len);
 
@@ -885,7 +891,7 @@ size_t arenite_constraint_size(void);
 
 /**
  * Creates a constraint in `memory`, for an answer without tokens yet. `table` is the output of `arenite grammar` for a
- * grammar or a JSON schema; it is checked, and stays borrowed.
+ * grammar or a JSON schema. The function checks the table, which stays borrowed.
  */
 enum arenite_status arenite_constraint_new(const uint8_t *table,
                                            size_t len,
@@ -895,12 +901,13 @@ enum arenite_status arenite_constraint_new(const uint8_t *table,
                                            struct arenite_error *error);
 
 /**
- * True if the answer is complete and may end here. False for null.
+ * True if the answer is complete and may end here; false if `constraint` is null.
  */
 bool arenite_constraint_is_complete(const struct arenite_constraint *constraint);
 
 /**
- * Like `arenite_sampler_sample`, among the allowed tokens; also advances the constraint by the chosen token.
+ * Like `arenite_sampler_sample`, but only chooses tokens that the constraint allows. Then advances the constraint by
+ * the chosen token.
  */
 enum arenite_status arenite_sampler_sample_where(struct arenite_sampler *sampler,
                                                  float *logits,

@@ -1,8 +1,8 @@
 //! Beam search: finds the most probable outputs of a decoder with cross-attention by following several hypotheses at
 //! once.
 //!
-//! Each hypothesis is a fork of the text's context. All share the text's keys and values and those of common prefixes,
-//! and one pass runs all hypotheses.
+//! Each hypothesis is a fork of the text's context. The forks share the keys and values of the text and of common
+//! prefixes, and one pass runs all hypotheses.
 //!
 //! # Examples
 //!
@@ -60,8 +60,8 @@ pub struct Search {
     pub beams: usize,
     /// Maximum number of tokens in a hypothesis; at most the context length.
     pub length: usize,
-    /// Exponent of the length penalty: a hypothesis of `n` tokens scores its log-probability divided by `n` to this
-    /// power. 0 ignores the length, 1 takes the mean.
+    /// Exponent of the length penalty: the score of a hypothesis of `n` tokens is its log-probability divided by
+    /// `n.powf(length_penalty)`. With 0 the length has no influence, with 1 the score is the mean per token.
     pub length_penalty: f32,
     /// First token of the decoder's input.
     pub start: TokenId,
@@ -103,9 +103,9 @@ struct Node {
 #[repr(C)]
 struct Found {
     score: f32,
-    /// Its number of nodes: one for each step.
+    /// Number of nodes of the hypothesis: one for each step.
     steps: u32,
-    /// Index of its last node among the nodes of the last step.
+    /// Index of the hypothesis's last node among the nodes of that node's step.
     beam: u32,
 }
 
@@ -118,8 +118,8 @@ struct Candidate {
     beam: u32,
 }
 
-/// Inserts into a list in descending order of score; drops the last item of a full list. Equal scores keep insertion
-/// order.
+/// Inserts `item` into the first `count` items of `list`, which are in descending order of score. A full list loses its
+/// last item. Items with equal scores stay in the order of insertion.
 fn insert<T: Copy>(list: &mut [T], count: &mut usize, item: T, score: impl Fn(&T) -> f32) {
     let Some(kept) = list.get(..*count) else { return };
     let at = kept.partition_point(|other| score(other) >= score(&item));
@@ -136,7 +136,8 @@ fn insert<T: Copy>(list: &mut [T], count: &mut usize, item: T, score: impl Fn(&T
 }
 
 impl<'w> Beams<'w> {
-    /// Number of beams that an engine with this plan supports: its contexts without the one that holds the text.
+    /// Number of beams that an engine with this plan supports: one less than the planned contexts, because one context
+    /// holds the text.
     pub const fn planned(plan: &Plan) -> usize {
         let contexts = plan.options.contexts.saturating_sub(1);
         if contexts < MAX_BEAMS { contexts } else { MAX_BEAMS }
@@ -203,7 +204,7 @@ impl<'w> Beams<'w> {
     }
 }
 
-/// Contexts of the active hypotheses.
+/// Contexts of the active hypotheses, in order.
 #[derive(Default)]
 struct Hypotheses(Vec<Option<Context>, MAX_BEAMS>);
 
@@ -215,8 +216,8 @@ impl Hypotheses {
         Ok(())
     }
 
-    /// Moves to the children of the given parents: each takes its parent's context, or a fork of it while the parent
-    /// has more children.
+    /// Replaces the contexts of the hypotheses by those of their children; `parents` has the index of each child's
+    /// parent. The last child of a parent gets the parent's context, the other children get forks of it.
     fn follow(&mut self, parents: &[u32], engine: &mut Engine<'_, '_>) -> Result<(), Error> {
         for (beam, context) in (0..).zip(&mut self.0) {
             if !parents.contains(&beam)
@@ -255,7 +256,8 @@ struct State<'w> {
     /// Number of results so far.
     count: usize,
     candidates: &'w mut [Candidate],
-    /// The first `live` entries describe the active hypotheses: score, parent, last token.
+    /// The first `live` entries of `scores`, `parents` and `inputs` are the scores, parents and last tokens of the
+    /// active hypotheses.
     scores: &'w mut [f32],
     parents: &'w mut [u32],
     inputs: &'w mut [TokenId],
@@ -267,7 +269,7 @@ struct State<'w> {
 }
 
 impl<'w> State<'w> {
-    /// Starts with one hypothesis of no tokens.
+    /// Returns a state with one active hypothesis, which has no tokens yet.
     fn new(search: &Search, beams: usize, plan: &Plan, memory: &'w mut [u8]) -> Result<Self, Error> {
         let needed = Beams::bytes(plan);
         let short = Error::BufferTooSmall { what: "memory for beam search", needed, given: memory.len() };
@@ -290,7 +292,7 @@ impl<'w> State<'w> {
         Ok(state)
     }
 
-    /// Makes a candidate of the last step active; its node is in row `row`.
+    /// Makes a candidate active. `row` is the index of the first node of the candidate's step.
     fn follow(&mut self, row: usize, candidate: Candidate) {
         let Candidate { score, token, beam } = candidate;
         let Self { nodes, scores, parents, inputs, live, .. } = self;
@@ -301,7 +303,7 @@ impl<'w> State<'w> {
         }
     }
 
-    /// Adds a token to every hypothesis; ends the search if none can continue.
+    /// Runs a step of the search: adds a token to every active hypothesis. Does nothing if no hypothesis is active.
     fn step(
         &mut self,
         step: usize,
@@ -329,7 +331,8 @@ impl<'w> State<'w> {
         for rank in 0..chosen {
             let Some(&candidate) = self.candidates.get(rank) else { break };
             if Some(candidate.token) == search.end {
-                // Finished candidates beyond the first `beams` are dropped, as in a list of that length.
+                // There are twice as many candidates as beams. A candidate that ends is dropped unless it is among the
+                // best `beams`.
                 if rank < self.beams {
                     let ended = Found { score: normed(candidate.score), steps: step as u32, beam: candidate.beam };
                     insert(self.found, &mut self.count, ended, |found| found.score);
@@ -357,7 +360,7 @@ impl<'w> State<'w> {
         Ok(())
     }
 
-    /// Finds the best continuations of all hypotheses and returns their number.
+    /// Stores the best continuations of all active hypotheses in `candidates`, best first, and returns their number.
     fn choose(&mut self, search: &Search, engine: &Engine<'_, '_>, hypotheses: &Hypotheses) -> usize {
         let mut chosen = 0;
         for ((beam, context), score) in (0..).zip(&hypotheses.0).zip(&*self.scores) {

@@ -1,15 +1,16 @@
-//! The contents of this build: the one list of model families, and the abilities that the built families need.
+//! The contents of this build: the list of all model families, and the abilities that the enabled families need. An
+//! ability is an operation or property of models that only some families have.
 //!
-//! Code tests the ability constants, so the optimizer removes everything that no built family needs. Opening a file
+//! Code tests the ability constants, so the optimizer removes all code that no enabled family needs. Opening a file
 //! that needs a missing ability fails with [`Error::Unsupported`](crate::Error::Unsupported). Weight types and KV cache
-//! types have their own test: `TensorType::is_built`, `KvType::is_built`.
+//! types are not abilities: see `TensorType::is_built` and `KvType::is_built`.
 
 use crate::gguf::equal;
 use crate::{Error, KvType};
 
-/// Calls `$then!` with the list of families. Each row has a file in `model/families/`, its crate feature, the abilities
-/// that it needs (see below), and its architectures (`general.architecture` in the file), each with the function that
-/// reads it.
+/// Calls `$then!` with the list of families. A row has the name of a file in `model/families/`, the crate feature of
+/// the family, the abilities that the family may need (see below), and the names of the family's architectures
+/// (`general.architecture` in a model file), each with the function that reads its `Spec`.
 macro_rules! families {
     ($then:ident) => {
         $then! {
@@ -136,7 +137,7 @@ abilities! {
     ENCODER,
     /// Decoders with cross-attention to an encoder's states.
     CROSS_ATTENTION,
-    /// Mixture of experts: a router and several feed-forward layers. Also a crate feature.
+    /// Mixture of experts: a router and several feed-forward layers. Also needs the crate feature `experts`.
     EXPERTS,
     LEARNED_POSITIONS,
     SINUSOIDAL_POSITIONS,
@@ -177,7 +178,7 @@ abilities! {
     RECURRENCE,
     /// Mamba-1.
     SELECTIVE,
-    /// RWKV: inputs mixed with those of the token before, and a state with a decay per row.
+    /// RWKV: each token's input mixed with the previous token's, and a state with a decay per row.
     RWKV,
     /// Attention over a latent vector.
     LATENT,
@@ -192,30 +193,30 @@ abilities! {
     /// Linear layers after pooling.
     POOLED_HEAD,
     RELU_SQUARED,
-    /// Routers with a bias on the choice, a factor, groups, or sigmoid scores.
+    /// Routers with a bias on the choice of experts, a factor on the weights, groups of experts, or sigmoid scores.
     SCORED_ROUTER,
     /// Feed-forward layers for every token, in addition to the experts.
     SHARED_EXPERTS,
-    /// Layers without experts among the layers with them.
+    /// Layers without experts among layers with experts.
     DENSE_LAYERS,
     /// Layers with either a mixer or a feed-forward.
     ONE_PART,
     /// Attention and feed-forward that read the same hidden state.
     PARALLEL,
-    /// Limits of queries, keys and values.
+    /// Queries, keys and values that are clamped to a limit.
     CLAMP,
     /// Norms without weights.
     BARE_NORM,
     XIELU,
     /// Norms inside attention and feed-forward.
     SUB_NORMS,
-    /// Gates of the heads' output, computed by a separate matrix.
+    /// Gates on the outputs of attention heads, computed by a separate matrix.
     HEADS_GATED,
     /// Values shorter than keys.
     NARROW_VALUES,
     /// Layers that run several times.
     LOOPS,
-    /// Layers without a mixer among others.
+    /// Layers without attention or another mixer, among layers that have one.
     NO_MIXER,
     /// A dense feed-forward beside experts (Gemma 4).
     EXPERTS_BESIDE,
@@ -224,11 +225,11 @@ abilities! {
     /// Llama 4's features: attention within chunks, norms of queries and keys without weights, weighted inputs of
     /// experts.
     LLAMA4,
-    /// Limits of the gates of feed-forwards.
+    /// Feed-forward layers whose gates are clamped to a limit.
     LIMITS,
     /// Kimi delta attention: delta nets with a decay for each element of a key.
     KIMI_DELTA,
-    /// Experts that groups of experts share.
+    /// Additional experts, one for each group of experts (Grove MoE).
     GROUP_EXPERTS,
     /// Experts that read the layer's input, beside a dense feed-forward (Arctic).
     EXPERTS_OF_INPUT,
@@ -253,18 +254,18 @@ impl Abilities {
         all
     }
 
-    /// True if `self` contains all of `other`.
+    /// True if `self` contains all abilities in `other`.
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// True if a spec of this build may need the ability. A family only needs abilities in its row of the list; builds with
-    /// all features check this.
+    /// True if a `Spec` in this build may need the ability. A family only needs the abilities in its row of the list;
+    /// builds with the feature `lenient` check each `Spec` for others.
     pub const fn may_be_needed(self) -> bool {
         LENIENT || LISTED.has(self)
     }
 
-    /// The intersection.
+    /// The abilities that are in both sets.
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
@@ -272,12 +273,13 @@ impl Abilities {
 
 macro_rules! all {
     ($($file:ident $feature:literal [$($ability:ident)*] $architectures:tt)*) => {
-        /// The abilities that the families in this build have in the list, whether or not their features are enabled.
+        /// All abilities in the list's rows of the enabled families, including those that need the feature `experts`.
         const LISTED: Abilities = Abilities::union(&[$(
             if cfg!(feature = $feature) { Abilities::union(&[$(Abilities::$ability),*]) } else { Abilities(0) }
         ),*]);
 
-        /// The abilities of the families in this build.
+        /// The abilities in this build: [`LISTED`] and [`LAYOUTS`]. Without the feature `experts`, those of experts are
+        /// left out.
         pub(crate) const ALL: Abilities = {
             let all = LISTED;
             let experts = Abilities::union(&[
@@ -297,14 +299,15 @@ macro_rules! all {
 }
 families!(all);
 
-/// True if the sigmoid function is needed by itself.
+/// True if the activation function `Sigmoid` is needed.
 pub(crate) const SIGMOID: bool = GATED_QUERY || HEADS_GATED || WKV;
 /// True if states have a decay for each element of a key.
 pub(crate) const WKV: bool = RWKV || KIMI_DELTA;
-/// Layouts of tensors that files of every family may have.
+/// Layouts of tensors that a lenient build accepts in files of every family.
 pub(crate) const LAYOUTS: Abilities =
     if LENIENT { Abilities::union(&[Abilities::FUSED_QKV, Abilities::FUSED_GATE]) } else { Abilities::union(&[]) };
-/// Activation functions that a file of any family may name in `hidden_activation`. A build has those that its families need.
+/// Activation functions that a lenient build accepts in the key `hidden_activation` of every family. A build only has
+/// the functions that its own families need.
 pub(crate) const ACTIVATIONS: Abilities = if LENIENT {
     Abilities::union(&[Abilities::GELU_TANH, Abilities::GELU_ERF, Abilities::RELU, Abilities::RELU_SQUARED])
 } else {
@@ -312,7 +315,7 @@ pub(crate) const ACTIVATIONS: Abilities = if LENIENT {
 };
 /// True if files of every converter are read: keys without effect, and other layouts of the same tensors.
 pub(crate) const LENIENT: bool = cfg!(feature = "lenient");
-/// True if matrices may have factors on their products (`.scale`), which come with NVFP4 and with Talkie.
+/// True if matrices may have a tensor `.scale`, a factor on their products, as in NVFP4 files and in Talkie.
 pub(crate) const SCALES: bool = cfg!(any(feature = "nvfp4", feature = "llama-like"));
 /// True if vectors may be F16 or BF16; they are converted when a session begins.
 pub(crate) const HALF_VECTORS: bool = cfg!(feature = "half-floats");
@@ -343,7 +346,7 @@ macro_rules! features {
 families!(features);
 
 impl Error {
-    /// The crate feature that would support the file, if this build only lacks that.
+    /// The crate feature whose absence from this build is the cause of the error; `None` for other errors.
     ///
     /// # Examples
     ///
@@ -388,7 +391,7 @@ pub const fn tokenizer_feature(model: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// The crate feature of this name, if a KV cache type has it.
+/// Returns `name` if it is the crate feature of a KV cache type.
 const fn kv(name: &[u8]) -> Option<&'static str> {
     let (mut kinds, mut found) = (KvType::ALL.as_slice(), None);
     while let Some((kind, rest)) = kinds.split_first() {

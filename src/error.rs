@@ -152,7 +152,7 @@ pub enum Error {
         /// The tensor.
         tensor: Name,
     },
-    /// The slices of a split model are not all of its pieces, in order.
+    /// The given slices are not all pieces of one split model, in order.
     #[cfg(feature = "split")]
     Piece {
         /// Number of the piece, from 1.
@@ -220,7 +220,8 @@ pub enum Error {
         /// Shape implied by the metadata.
         expected: [u64; 4],
     },
-    /// This build cannot run a tensor of this type in this role: it has no kernel for it, or a vector is not F32.
+    /// This build cannot run a tensor of this type in this role: it has no kernel for the type, or does not support the
+    /// type for vectors.
     TensorType {
         /// The tensor.
         tensor: Name,
@@ -272,12 +273,13 @@ pub enum Error {
     },
     /// `prefill` was given no tokens.
     EmptyPrompt,
-    /// The model lacks this part: an encoder computes no logits, and most models have no encoder.
+    /// The call needs an encoder or a decoder that the model does not have. (Most models have no encoder. An encoder
+    /// alone computes no logits.)
     NoPart {
         /// "encoder" or "decoder".
         part: &'static str,
     },
-    /// The decoder was run before its encoder had a text.
+    /// The decoder was run before the encoder had run on a text or sound.
     NoSource,
     /// All planned contexts are open.
     TooManyContexts {
@@ -307,7 +309,8 @@ pub enum Error {
         /// Beams requested.
         given: usize,
     },
-    /// A rewind to a position that was not reached, or that a sliding window's cache no longer holds.
+    /// The context cannot rewind to the position: it was not reached yet, or the keys or recurrent states that the next
+    /// token needs are no longer stored.
     CannotRewind {
         /// Requested position.
         position: usize,
@@ -378,7 +381,7 @@ pub enum Error {
     },
     /// The bytes are not a complete grammar table.
     DamagedGrammar {
-        /// Index of the word where the problem was found.
+        /// Index of the table's 4-byte word where the problem was found.
         at: usize,
         /// The problem with the table.
         why: &'static str,

@@ -9,7 +9,8 @@
 //! - [`tokenizer`]: text to token ids and back. [`sampler`]: logits to a token. [`grammar`]: constrained output.
 //! - [`Adapter`]: LoRA adapters, chosen by each context.
 //! - [`chat`]: well-known chat formats, from messages to a prompt.
-//! - [`Kernels`]: the same bits on every instruction set. [`workers`]: threads that the caller provides.
+//! - [`Kernels`]: the arithmetic for one instruction set; the bits are the same on all. [`workers`]: threads that the
+//!   caller provides.
 //! - [`Error`]: the only error type.
 //!
 //! The [`guide`] explains how the crate works.
@@ -56,13 +57,13 @@
 //! # Features
 //!
 //! By default all features for models are enabled. A firmware uses `default-features = false` and enables the features
-//! that its model needs. A file that needs a disabled feature gives an error that names it, at compile time if the plan
-//! is a `const`. [Supported models](guide::what_works) lists the features of each family; `arenite plan` lists those of a
-//! file.
+//! that its model needs. If a file needs a disabled feature, the error names this feature; if the plan is a `const`,
+//! the error comes at compile time. [Supported models](guide::what_works) lists the features of each family; `arenite
+//! plan` lists those of a file.
 //!
 //! | features | enable |
 //! |---|---|
-//! | `families` | all families of models. Each has its own feature: see [Supported models](guide::what_works) |
+//! | `families` | all families of models. Each family has its own feature: see [Supported models](guide::what_works) |
 //! | `experts` | mixture of experts, in families that support it |
 //! | `half-floats`, `q8_groups`, and a feature for each block format with its name in lower case (`q8_0`, `q4_k`, `iq4_xs`) | types of weights (F32 is always enabled) |
 //! | `lenient` | files of any converter: ignores keys without effect, and reads other layouts of the same tensors |

@@ -174,13 +174,13 @@ impl<'m, 'w> Session<'m, 'w> {
     ///
     /// # Errors
     ///
-    /// Same as [`Engine::run`]; nothing was run then.
+    /// Same as [`Engine::run`]. On error nothing was run.
     pub fn prefill(&mut self, tokens: &[TokenId]) -> Result<(), Error> {
         self.engine.run(&mut [Work::prefill(&mut self.context, tokens)])
     }
 
-    /// Like [`prefill`](Self::prefill); `observer` sees the hidden states of every batch. If it breaks, the context
-    /// keeps the completed batches only, and the logits do not change.
+    /// Like [`prefill`](Self::prefill), and shows `observer` the hidden states of every batch. If `observer` returns
+    /// `Break`, the context keeps only the completed batches, and the logits do not change.
     ///
     /// # Errors
     ///
@@ -249,7 +249,7 @@ impl<'m, 'w> Session<'m, 'w> {
         self.engine.rewind(&mut self.context, position)
     }
 
-    /// Bytes that [`save`](Self::save) would write now. [`Plan::snapshot_bytes`] computes it in advance.
+    /// Bytes that [`save`](Self::save) would write now. [`Plan::snapshot_bytes`] computes the size in advance.
     pub fn snapshot_bytes(&self) -> usize {
         self.engine.snapshot_bytes(&self.context)
     }

@@ -2,7 +2,8 @@
 
 /// Sorts `items`. `less` must be a strict order; with any other function the result is some permutation.
 ///
-/// About `n log2 n` comparisons in the worst case: sifting down only compares children, and the final way up is short.
+/// Makes about `n log2 n` comparisons in the worst case. An item moves down to a leaf with one comparison per level,
+/// between its two children, and then usually moves up only a short way.
 pub(crate) fn heapsort<T>(items: &mut [T], mut less: impl FnMut(&T, &T) -> bool) {
     let len = items.len();
     for root in (0..len / 2).rev() {

@@ -1,7 +1,8 @@
 //! Speculative decoding: runs guessed tokens in one pass with the last token, and keeps the correct ones.
 //!
-//! Guesses never change the result. Every token is chosen from the logits that it would have alone, because longer
-//! passes compute the same bits. A guess only costs additional rows in a pass that is limited by reading the weights.
+//! Guesses never change the result. Every token is chosen from the same logits as without guesses, because a pass with
+//! more tokens computes the same bits. A guess only costs additional rows in a pass that is limited by reading the
+//! weights.
 //!
 //! [`lookup`] guesses from the text itself (Saxena, "Prompt Lookup Decoding", 2023). A smaller model with the same
 //! vocabulary guesses better but costs more (Leviathan et al., "Fast Inference from Transformers via Speculative
@@ -16,9 +17,9 @@ const SHORTEST: usize = 2;
 
 /// Finds an earlier occurrence of the text's suffix and returns the tokens after it: at most `most`, or none.
 ///
-/// Among several occurrences it takes the last one with at least `most` tokens after it, so a text that repeats with a
-/// short period is guessed to the full length. If none has that many, it takes the first one. Time is linear in the
-/// length of the text.
+/// If there are several occurrences, the result follows the last one that has at least `most` tokens after it, so a
+/// text that repeats with a short period is guessed to the full length. If no occurrence has that many, the result
+/// follows the first one. Time is linear in the length of the text.
 ///
 /// # Examples
 ///

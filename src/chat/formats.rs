@@ -15,7 +15,7 @@ pub(super) struct Row {
     pub ask: &'static str,
     pub trim: Trim,
     pub systems: Systems,
-    /// Only messages after the second to last user message are written.
+    /// True if only the last user message and the messages after it are written.
     pub alone: bool,
 }
 

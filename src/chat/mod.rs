@@ -64,7 +64,8 @@ pub enum Piece<'a> {
 pub struct Format(&'static Row);
 
 impl Format {
-    /// No marks, for models that only continue text: only the last user message is written.
+    /// A format without marks, for models that only continue text. Writes only the last user message and the messages
+    /// after it.
     pub const PLAIN: Self = Self(&formats::PLAIN);
 
     /// Finds a format by the name that llama.cpp uses: `chatml`, `llama3`, `gemma`.
@@ -157,7 +158,7 @@ impl Format {
             }
             sink(Piece::Template(marks.before))?;
             if row.systems == Systems::Merged && message.role != Role::Assistant {
-                // Merges all system messages since the last one.
+                // Merges the system messages that follow the previous user or tool message.
                 let before = messages.get(merged..at).unwrap_or(&[]);
                 merged = at;
                 let mut any = false;

@@ -2,11 +2,11 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// A conversation of an [`Engine`](super::Engine): the tokens it has read so far.
+/// A conversation of an [`Engine`](super::Engine): the state after the tokens that the conversation has read so far.
 ///
-/// It only holds a slot number and a position; keys and values are in pages of the engine's KV memory. [`Engine::fork`]
-/// makes a copy that shares them, [`Engine::close`] frees them. A context that is dropped without being closed keeps
-/// its pages until the engine is dropped.
+/// A context only holds a slot number, positions and flags; keys and values are in pages of the engine's KV memory.
+/// [`Engine::fork`] makes a copy that shares the pages, [`Engine::close`] frees them. A context that is dropped without
+/// being closed keeps its pages until the engine is dropped.
 ///
 /// [`Engine::fork`]: super::Engine::fork
 /// [`Engine::close`]: super::Engine::close

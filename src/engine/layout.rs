@@ -69,7 +69,7 @@ pieces! {
     branch: f32,
     /// Intermediate values of a layer: q, k, v and attention output, or gate and up.
     inner: f32,
-    /// `[batch][layers][per_layer_input]`: the additional inputs of layers.
+    /// `[batch][layers][per_layer_input]`: the additional inputs of layers; then the vectors of [`Spec::beside`].
     inputs: f32,
     /// Quantized activations, their scales, and their sums per 16 elements.
     quants: i8,
@@ -81,12 +81,12 @@ pieces! {
     panels: u8,
     /// `[rows of logits][vocab]`.
     logits: f32,
-    /// Biases on scores by distance.
+    /// Biases on attention scores, by the distance of two positions.
     biases: f32,
     source_biases: f32,
     /// `[context][dim]`: the states of the encoder's text.
     states: f32,
-    /// Free lists of the page pools, page tables of all contexts, and flags of open contexts.
+    /// Flags of open contexts, positions of checkpoints, free lists of the page pools, and page tables of all contexts.
     pages: u32,
     /// Segments of a pass.
     segments: Segment,
@@ -134,8 +134,8 @@ pub(crate) struct Pair {
     /// Byte range of the tensor in the model's file.
     pub start: u64,
     pub end: u64,
-    /// `[slabs][rank][columns]`, in the adapter's file. `slabs` is the third dimension of the tensor, such as its
-    /// experts.
+    /// `[slabs][rank][columns]`, in the adapter's file. `slabs` is the third dimension of the tensor, such as the
+    /// number of experts.
     pub a: Entry,
     /// `[slabs][rows][rank]`
     pub b: Entry,
@@ -148,14 +148,16 @@ impl Pair {
     }
 }
 
-/// The page pools: global attention layers, layers with a sliding window, the encoder's text, and recurrent states.
+/// Number of page pools: one each for global attention layers, local attention layers, the encoder's text, and
+/// recurrent states.
 pub(crate) const POOLS: usize = 4;
 pub(crate) const SOURCE: usize = 2;
-/// Pool of recurrent states: per context one page in use, and its checkpoints.
+/// Pool of recurrent states: per context one page for the current state, and one for each checkpoint.
 pub(crate) const STATES: usize = 3;
 
-/// The KV cache. It stores, in this order: for every layer that computes keys and values, `[kv_heads][pages]` tiles of
-/// one head; the same for every layer with cross-attention; pages with the recurrent states of all layers.
+/// Layout of the KV cache. The cache stores, in this order: for every layer that computes keys and values,
+/// `[kv_heads][pages]` tiles of one head; the same for every layer with cross-attention; pages with the recurrent
+/// states of all layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Store {
     pub kind: KvType,
@@ -166,8 +168,8 @@ pub(crate) struct Store {
     pub pages: [usize; POOLS],
     /// Bytes per position in all layers that compute keys and values, by pool.
     pub position_bytes: [usize; 2],
-    /// Bytes of a layer of the encoder, stored at the end, if its heads differ from the decoder's. Otherwise 0, and the
-    /// encoder uses the tiles of the decoder's first cross-attention layer.
+    /// Bytes of the tiles of an encoder layer, stored at the end, if the encoder's heads differ from the decoder's.
+    /// Otherwise 0: the encoder then uses the tiles of the decoder's first cross-attention layer.
     pub encoder: usize,
     /// Bytes of a page of recurrent states, and the offset of the first page.
     pub state_bytes: usize,
@@ -175,7 +177,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Bytes of a layer's tiles in a pool. Cannot overflow: the plan has checked it.
+    /// Bytes of a layer's tiles in a pool. Cannot overflow: the plan has checked the product.
     pub fn layer_bytes(&self, layer: &Layer, pool: usize) -> usize {
         self.head_pages(layer, pool).unwrap_or(0)
     }
@@ -250,7 +252,7 @@ impl Store {
         Ok(total)
     }
 
-    /// Number of positions that the page tables of a pool cover.
+    /// Number of positions that a context's page table in pool `kind` covers.
     pub fn kept(&self, kind: usize) -> usize {
         self.tiles.get(kind).map_or(0, |tiles| tiles * TILE)
     }
@@ -268,7 +270,7 @@ impl Store {
     }
 }
 
-/// Layout of a tile of a layer's heads.
+/// Layout of a tile of one of a layer's KV heads.
 pub(crate) const fn head_layout(kind: KvType, layer: &Layer) -> HeadLayout {
     HeadLayout { kind, dim: layer.head.dim, shared: layer.head.shared }
 }
@@ -278,7 +280,7 @@ pub(crate) const fn distances(is_causal: bool, context: usize) -> usize {
     if is_causal { context } else { context.saturating_mul(2) - 1 }
 }
 
-/// Number of biases on scores of a stack.
+/// Number of biases on attention scores in an encoder or decoder.
 pub(crate) const fn biases(spec: &Spec<'_>, context: usize) -> Result<usize, Error> {
     match spec.positions() {
         Positions::Relative { .. } | Positions::Alibi { .. } => product(&[
@@ -290,7 +292,7 @@ pub(crate) const fn biases(spec: &Spec<'_>, context: usize) -> Result<usize, Err
     }
 }
 
-/// The product, or [`Error::PlanTooLarge`]; small enough that a few products can be added.
+/// The product, or [`Error::PlanTooLarge`] if it is so large that a few such products could not be added.
 pub(crate) const fn product(factors: &[usize]) -> Result<usize, Error> {
     let mut product = 1usize;
     let mut i = 0;
@@ -320,7 +322,7 @@ pub(super) const fn max(a: usize, b: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// Half of the address space, so that a few products can be added.
+    /// The largest accepted product: a few such products can be added without overflow.
     const MOST: usize = isize::MAX as usize / 2;
 
     #[test]

@@ -70,7 +70,7 @@ pub struct Engine<'m, 'w> {
     model: &'m Model<'m>,
     plan: Plan,
     forward: Forward<'m, 'w>,
-    /// 1 for each open context.
+    /// For each planned context, 1 if it is open.
     open: &'w mut [u32],
     /// `[contexts][checkpoints]`: positions of the saved states; 0 for none.
     marks: &'w mut [u32],
@@ -110,7 +110,7 @@ impl<'m, 'w> Engine<'m, 'w> {
     }
 
     /// Assembles an engine. Returns a `Result` like its callers, so that the large engine is not copied.
-    #[inline(never)] // keeps it off the stack while the tensors are read
+    #[inline(never)] // keeps the engine off the stack of `new` while `fill_tables` runs
     fn of(
         model: &'m Model<'_>,
         plan: Plan,
@@ -156,20 +156,20 @@ impl<'m, 'w> Engine<'m, 'w> {
     ///
     /// # Errors
     ///
-    /// [`Error::BufferTooSmall`] if there are more than [`Options::adapters`] or one has a larger rank than
-    /// [`Options::rank`]; the errors of [`Adapter::new`] if they were checked with another model.
+    /// [`Error::BufferTooSmall`] if there are more adapters than [`Options::adapters`], or if the rank of one exceeds
+    /// [`Options::rank`]; the errors of [`Adapter::new`] if an adapter does not fit this model.
     #[cfg(feature = "lora")]
     pub fn with_adapters(mut self, adapters: &'m [Adapter<'m>]) -> Result<Self, Error> {
         self.forward.compute.lora.set(adapters, self.model)?;
         Ok(self)
     }
 
-    /// Chooses the adapters of a context and the scale of each, in place of its earlier ones. The context restarts at
-    /// position 0. A new context has none, and a fork has those of its original.
+    /// Replaces the adapters of a context. `adapters` has the index and the scale of each. The context restarts at
+    /// position 0. A new context has no adapters, and a fork has those of its original.
     ///
     /// # Errors
     ///
-    /// [`Error::BufferTooSmall`] if there is no such adapter; [`Error::ForeignContext`].
+    /// [`Error::BufferTooSmall`] if there is no adapter with such an index; [`Error::ForeignContext`].
     #[cfg(feature = "lora")]
     pub fn adapt(&mut self, context: &mut Context, adapters: &[(usize, f32)]) -> Result<(), Error> {
         self.known(context)?;
@@ -210,8 +210,8 @@ impl<'m, 'w> Engine<'m, 'w> {
         Ok(Context { slot, engine, position: 0, reached: 0, torn: false, source: 0, logits: Rows::default() })
     }
 
-    /// Opens a copy of `context`: it has the same tokens and logits and shares the pages. A page is copied when one of
-    /// its owners first writes to it. The encoder's text stays shared.
+    /// Opens a copy of `context`. The copy has the same tokens and logits and shares the pages. A page is copied when
+    /// one of the contexts that share it first writes to it. The encoder's text stays shared.
     ///
     /// # Errors
     ///
@@ -239,7 +239,7 @@ impl<'m, 'w> Engine<'m, 'w> {
             pool.name((context.slot, entry), (fork.slot, 0));
         }
         for (kind, pool) in self.forward.pools.iter_mut().enumerate().take(STATES) {
-            // The tiles of a sliding window may be anywhere in its ring.
+            // The page table of a sliding window is a ring, so the tiles may be anywhere in the table.
             let tiles = if kind == SOURCE || self.plan.is_ring(self.model.spec(), kind) && position > 0 {
                 usize::MAX
             } else {
@@ -394,7 +394,7 @@ impl<'m, 'w> Engine<'m, 'w> {
         self.marks_mut(slot).fill(0);
     }
 
-    /// Index of a context's state for `position`: 0 for the current one, then the checkpoints.
+    /// Index of a context's recurrent state for `position`: 0 for the current state, `1 + i` for checkpoint `i`.
     fn state_at(&self, context: &Context, position: usize) -> Option<usize> {
         if !self.has_states() || position == 0 {
             return None;
@@ -445,7 +445,7 @@ impl<'m, 'w> Engine<'m, 'w> {
         (rows.count > 0).then(|| self.place(rows.first + rows.count - 1))
     }
 
-    /// Range of a row of logits.
+    /// Range of row `row` within all logits.
     fn place(&self, row: usize) -> core::ops::Range<usize> {
         let vocab = self.model.spec().vocab;
         row * vocab..(row + 1) * vocab
@@ -553,7 +553,8 @@ impl<'m, 'w> Engine<'m, 'w> {
         Ok(())
     }
 
-    /// Reserves pages for the next tokens of several contexts, given as slot, position and count: all or none.
+    /// Reserves pages for the next tokens of several contexts: for all of them or for none. `parts` has the slot,
+    /// position and number of tokens of each context.
     fn reserve(&mut self, parts: impl Iterator<Item = (usize, usize, usize)> + Clone) -> Result<(), Error> {
         let mut short = None;
         let written = || (0..POOLS).filter(|kind| *kind != SOURCE);

@@ -1,4 +1,4 @@
-//! The plan: how many bytes of memory a model needs, computed before it runs, at run time or at compile time.
+//! The plan: how many bytes of memory a model needs, computed from the model's file in a program or at compile time.
 
 #[cfg(feature = "lora")]
 use super::layout::{EMBEDDINGS, PAIRS};
@@ -41,7 +41,7 @@ pub struct Options {
     pub pages: usize,
     /// Rows of logits that a run can compute; 0 for one per context.
     pub logits: usize,
-    /// Encoder texts that can be kept at once, at least 1. Forks share one.
+    /// Maximum number of encoder texts or sounds in memory at once, at least 1. A context and its forks share one.
     pub sources: usize,
     /// Checkpoints per context, for models with recurrent layers: see
     /// [`Engine::checkpoint`](super::Engine::checkpoint).
@@ -160,12 +160,13 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Plans for the model in `file`, in a `const`: an error in the file stops compilation with its message.
+    /// Plans for the model in `file`. In a `const`, an error in the file stops compilation, and the compiler prints the
+    /// error's message.
     ///
     /// # Panics
     ///
-    /// If [`Gguf::parse`] or [`try_of`](Self::try_of) would fail, or if the file's tokenizer needs a disabled feature of
-    /// the crate. The message names the feature. (A program that works with token ids alone can use
+    /// If [`try_of`](Self::try_of) would fail, or if the file's tokenizer needs a disabled feature of the crate. The
+    /// message names a disabled feature that would help. (A program that works with token ids alone can use
     /// [`try_of`](Self::try_of).)
     pub const fn of(file: &[u8], options: Options) -> Self {
         match Self::with_tokenizer(file, options) {
@@ -190,7 +191,8 @@ impl Plan {
         }
     }
 
-    /// Like [`of`](Self::of), but returns an error instead of panicking, and plans for any tokenizer.
+    /// Like [`of`](Self::of), but returns an error instead of panicking, and accepts tokenizers that this build does
+    /// not support.
     ///
     /// # Errors
     ///
@@ -199,12 +201,12 @@ impl Plan {
         Self::new(&tri!(Gguf::parse(file)), options)
     }
 
-    /// Returns the plan if workspace, KV cache and tokenizer index together take at most `ram` bytes. For a `const`:
-    /// otherwise compilation fails.
+    /// Returns the plan if workspace, KV cache and tokenizer index together take at most `ram` bytes. Otherwise panics,
+    /// so that a `const` does not compile.
     ///
     /// # Panics
     ///
-    /// If they take more.
+    /// If the three together take more than `ram` bytes.
     #[must_use]
     pub const fn within(self, ram: usize) -> Self {
         let needed = self.workspace as u64 + self.kv as u64 + self.tokenizer as u64;
@@ -260,7 +262,7 @@ impl Plan {
         self.sealed(gguf, spec) == self.seal
     }
 
-    /// Hash that distinguishes plans for other models or options.
+    /// Hash of the model, the options and the sizes.
     const fn sealed(&self, gguf: &Gguf<'_>, spec: &Spec<'_>) -> u64 {
         let Options { context, batch, kv, workers, contexts, pages, logits, sources, checkpoints, .. } = self.options;
         let numbers = [
@@ -490,7 +492,7 @@ const fn attention_sums(spec: &Spec<'_>, batch: usize) -> usize {
         let layer = spec.layer(index);
         let rows = min(MAX_ROWS, batch.saturating_mul(layer.group()));
         let head = head_layout(KvType::F32, &layer);
-        // Values that are read from keys become rows of a tile.
+        // If the cache stores values as parts of keys, attention first copies the values of a tile into rows.
         let tile = if head.shares() { TILE } else { 0 };
         most = max(most, (rows + tile) * head.padded());
         index += 1;

@@ -33,7 +33,7 @@ struct Header {
 impl Header {
     const BYTES: usize = size_of::<Self>();
 
-    /// Checksum of a snapshot with this header.
+    /// Checksum of a snapshot with this header, followed by `rest`.
     fn sum(&self, rest: &[u8]) -> [u8; 8] {
         let mut hash = Hash::new();
         hash.bytes(bytemuck::bytes_of(&Self { checksum: [0; 8], ..*self }));
@@ -50,7 +50,7 @@ impl Plan {
         self.used_bytes([min(tokens, first * TILE), min(tokens, second * TILE)], tokens)
     }
 
-    /// Size of a snapshot at `position`, given the positions in use in the tables of each pool.
+    /// Size in bytes of a snapshot at `position`, in which `used` positions of each pool are saved.
     const fn used_bytes(&self, used: [usize; 2], position: usize) -> usize {
         let states = if position > 0 { self.store.state_bytes } else { 0 };
         Header::BYTES.saturating_add(self.row_bytes()).saturating_add(self.cache_bytes(used)).saturating_add(states)
@@ -101,13 +101,13 @@ const fn min(a: usize, b: usize) -> usize {
 /// The bits of NaN depend on the kernels and differ between instruction sets. All other values have the same bits
 /// everywhere.
 impl Engine<'_, '_> {
-    /// Bytes that [`save`](Self::save) would write now. [`Plan::snapshot_bytes`] computes it in advance.
+    /// Bytes that [`save`](Self::save) would write now. [`Plan::snapshot_bytes`] computes the size in advance.
     pub fn snapshot_bytes(&self, context: &Context) -> usize {
         self.plan.used_bytes(self.used(context.position, context.reached), context.position)
     }
 
-    /// Writes a snapshot of a context to the front of `out` and returns its length. It includes the logits, so a
-    /// restored context can be sampled at once.
+    /// Writes a snapshot of a context to the front of `out` and returns the snapshot's length. The snapshot includes
+    /// the logits, so a restored context can be sampled at once.
     ///
     /// # Errors
     ///
@@ -150,9 +150,9 @@ impl Engine<'_, '_> {
     ///
     /// # Errors
     ///
-    /// On error the context is unchanged. [`Error::DamagedSnapshot`]; [`Error::ForeignSnapshot`] if it was saved with
-    /// another model, context length, KV type or format version; [`Error::Unsupported`] for a model with an encoder;
-    /// [`Error::OutOfPages`]; [`Error::ForeignContext`].
+    /// On error the context is unchanged. [`Error::DamagedSnapshot`]; [`Error::ForeignSnapshot`] if the snapshot was
+    /// saved with another model, context length, KV type or format version; [`Error::Unsupported`] for a model with an
+    /// encoder; [`Error::OutOfPages`]; [`Error::ForeignContext`].
     pub fn restore(&mut self, context: &mut Context, snapshot: &[u8]) -> Result<(), Error> {
         self.known(context)?;
         self.can_be_saved()?;
@@ -200,7 +200,7 @@ impl Engine<'_, '_> {
         self.plan.store.state_page(page as usize)
     }
 
-    /// Checks a snapshot and returns its position, furthest position, and the bytes after the header.
+    /// Checks a snapshot and returns the fields `position` and `reached` of its header, and the bytes after the header.
     fn checked<'s>(&self, slot: usize, snapshot: &'s [u8]) -> Result<(usize, usize, &'s [u8]), Error> {
         let cut = Error::DamagedSnapshot { why: "is cut short" };
         let (head, rest) = snapshot.split_at_checked(Header::BYTES).ok_or(cut)?;
@@ -282,8 +282,8 @@ impl Engine<'_, '_> {
         }
     }
 
-    /// Number of positions in use at the start of each pool's tables: those of the context, or all once a ring has
-    /// wrapped.
+    /// Number of positions to save from the start of a context's table in each pool: those of the context's tokens, or
+    /// the whole table once a ring has wrapped.
     fn used(&self, position: usize, reached: usize) -> [usize; 2] {
         [0, 1].map(|kind| {
             let kept = self.plan.store.kept(kind);
@@ -291,7 +291,7 @@ impl Engine<'_, '_> {
         })
     }
 
-    /// Calls `each` with the byte ranges of the positions in use of every layer and head.
+    /// Calls `each` with the byte ranges of the first `used` positions in every layer and head.
     fn positions_in_use(&self, slot: usize, used: [usize; 2], mut each: impl FnMut(Range<usize>)) {
         let store = &self.plan.store;
         let mut start = 0;

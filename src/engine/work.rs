@@ -13,7 +13,7 @@ pub struct Work<'c> {
     pub(super) context: &'c mut Context,
     tokens: Tokens<'c>,
     wanted: Wanted,
-    /// Tokens processed by earlier passes of the run, and by this one.
+    /// Number of tokens that earlier passes of the run have processed, and number of tokens in the current pass.
     done: usize,
     taken: usize,
 }
@@ -77,9 +77,10 @@ impl<'c> Work<'c> {
     }
 }
 
-/// A run in steps of one layer: see [`Engine::begin`].
+/// A run in steps of one layer, returned by [`Engine::begin`]. A run consists of one or more passes through the layers,
+/// each with at most a batch of tokens.
 ///
-/// If it is dropped before the end, the contexts return to their state after the last complete pass.
+/// If a `Pass` is dropped before the end of the run, the contexts return to their state after the last complete pass.
 ///
 /// # Examples
 ///
@@ -121,13 +122,13 @@ impl core::fmt::Debug for Pass<'_, '_, '_, '_> {
 }
 
 impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
-    /// The caller has checked the works and reserved their pages.
+    /// Creates a run of `works`. The caller has checked these and reserved the pages that they need.
     pub(super) fn new(engine: &'p mut Engine<'m, 'w>, works: &'p mut [Work<'c>]) -> Self {
         Self { engine, works, layer: None, logits: 0 }
     }
 
-    /// Runs one step: sets up a pass, runs one layer on all its tokens, or computes logits. Returns whether more steps
-    /// remain.
+    /// Runs one step: sets up a pass, runs one layer on all tokens of the pass, or computes logits. Returns true if
+    /// more steps remain.
     pub fn step(&mut self) -> bool {
         matches!(self.step_observed(&mut ()), ControlFlow::Continue(true))
     }
@@ -137,8 +138,8 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
         while self.step() {}
     }
 
-    /// Like [`step`](Self::step); `observer` sees the hidden states. If it breaks, the contexts return to their state
-    /// after the last complete pass.
+    /// Like [`step`](Self::step), and shows `observer` the hidden states. If `observer` returns `Break`, the contexts
+    /// return to their state after the last complete pass.
     pub fn step_observed<O: Observer>(&mut self, observer: &mut O) -> ControlFlow<(), bool> {
         match self.layer {
             None => {
@@ -227,14 +228,15 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
 }
 
 impl<'m, 'w> Engine<'m, 'w> {
-    /// Runs all works in order, in passes of up to a batch; works that fit together share a pass. Every context gets
-    /// the same bits as when run alone. Afterwards [`logits`](Self::logits) returns each context's logits.
+    /// Runs all works in order, in passes of at most [`Options::batch`](crate::Options::batch) tokens; works that fit
+    /// together share a pass. Every context gets the same bits as when run alone. Afterwards [`logits`](Self::logits)
+    /// returns each context's logits.
     ///
     /// # Errors
     ///
     /// [`Error::EmptyPrompt`], [`Error::TokenOutOfRange`], [`Error::ContextFull`]; [`Error::OutOfPages`] and
-    /// [`Error::TooManyLogits`]; [`Error::NoPart`] if the model is an encoder, [`Error::NoSource`] if its decoder has
-    /// no text yet; [`Error::ForeignContext`]. On error nothing was run.
+    /// [`Error::TooManyLogits`]; [`Error::NoPart`] if the model is an encoder alone, [`Error::NoSource`] if it has an
+    /// encoder that has not run on a text yet; [`Error::ForeignContext`]. On error nothing was run.
     pub fn run(&mut self, works: &mut [Work<'_>]) -> Result<(), Error> {
         self.begin(works)?.finish();
         Ok(())

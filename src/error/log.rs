@@ -4,7 +4,7 @@ use defmt::{Debug2Format, Display2Format, Format, Formatter, write};
 
 use super::{Error, ErrorKind};
 
-/// The sentence, formatted on the device.
+/// Logs the error's sentence. The device formats it.
 impl Format for Error {
     fn format(&self, f: Formatter<'_>) {
         write!(f, "{}", Display2Format(self));

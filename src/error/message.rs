@@ -17,7 +17,7 @@ pub(super) enum Piece<'e> {
     /// A number that may be negative.
     Signed(&'e i64),
     Name(&'e Name),
-    /// A shape as the file has it: `[64, 2, 1, 1]`.
+    /// A tensor's shape, fastest dimension first: `[64, 2, 1, 1]`.
     Shape(&'e [u64; 4]),
     Type(&'e TensorType),
 }
@@ -109,7 +109,7 @@ const fn cut(template: &str) -> (&str, Option<&str>) {
     (template, None)
 }
 
-/// Splits an ASCII text into two bytes from `at` and the text after them.
+/// Returns the two bytes at `at` of an ASCII text, and the text after these.
 const fn tail(text: &str, at: usize) -> Option<(&str, &str)> {
     match text.split_at_checked(at) {
         Some((_, rest)) => rest.split_at_checked(2),

@@ -73,7 +73,8 @@ impl Name {
 }
 
 impl fmt::Display for Name {
-    /// Characters that could change how a terminal or log shows the rest of the line are escaped as `\u{1b}`.
+    /// Writes the name. Characters that could change how a terminal or log shows the rest of the line are escaped, for
+    /// example as `\u{1b}`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for chunk in self.bytes().utf8_chunks() {
             for c in chunk.valid().chars() {
@@ -93,8 +94,8 @@ impl fmt::Debug for Name {
     }
 }
 
-/// Control characters, line ends, invisible characters and characters that change text direction ([Trojan
-/// Source](https://trojansource.codes/)).
+/// True for control characters, line ends, invisible characters, and characters that change the direction of text
+/// ([Trojan Source](https://trojansource.codes/)).
 const fn is_deceptive(c: char) -> bool {
     matches!(c,
         '\0'..='\x1f' | '\x7f'..='\u{9f}' | '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
@@ -102,7 +103,7 @@ const fn is_deceptive(c: char) -> bool {
         | '\u{e0000}'..='\u{e007f}')
 }
 
-/// Writes `c` as `\u{1b}`.
+/// Writes the code of `c` in Rust's notation, such as `\u{1b}`.
 fn write_escaped(f: &mut fmt::Formatter<'_>, c: char) -> fmt::Result {
     f.write_str("\\u{")?;
     let digits = (1..6).rev().skip_while(|digit| c as u32 >> (4 * digit) == 0).chain([0]);
@@ -126,8 +127,8 @@ impl Digits {
         let mut free = bytes.as_mut_slice();
         let (mut high, mut low) = ((number >> 32) as u32, number as u32);
         while let Some((last, before)) = free.split_last_mut() {
-            // Long division by ten, 32, 16 and 16 bits at a time: 64-bit division is 512 bytes of code on 32-bit
-            // processors.
+            // Divides by ten in three steps, of the upper 32 bits and twice 16 bits, because 64-bit division is 512
+            // bytes of code on 32-bit processors.
             let middle = ((high % 10) << 16) | (low >> 16);
             let lowest = ((middle % 10) << 16) | (low & 0xffff);
             (high, low) = (high / 10, ((middle / 10) << 16) | (lowest / 10));

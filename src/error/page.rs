@@ -1,4 +1,4 @@
-//! Tests that the guide's table of errors shows each with its current sentence.
+//! Tests that the guide's table of errors has every error with its current sentence.
 
 extern crate std;
 
@@ -91,7 +91,7 @@ fn name(error: &Error) -> String {
 #[test]
 fn the_page_shows_each_message() {
     for error in examples() {
-        // In Markdown brackets would be links.
+        // Escapes brackets, which would be links in Markdown.
         let row = format!("\n| {} | `{}` | {error} |\n", error.number(), name(&error)).replace('[', "\\[");
         assert!(PAGE.contains(&row), "the page lacks this row:\n{row}");
     }

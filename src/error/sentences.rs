@@ -3,10 +3,11 @@
 use super::Error;
 use super::message::{Piece, Sentence};
 
-/// Defines the sentence of each variant and the fields that replace its `{}`. The texts become a table without code.
+/// Defines the sentence of each variant and the fields that replace the `{}` in it. The compiler makes a table of the
+/// texts, without code.
 macro_rules! sentences {
     ($($(#[$cfg:meta])? $name:ident $({ $($field:ident),* })? => $template:literal $(, $piece:ident($value:ident))*;)*) => {
-        /// Positions of all variants, including those of disabled features.
+        /// Position of each variant in the list, in which the variants of disabled features count as well.
         #[repr(u8)]
         #[allow(dead_code)]
         enum Position {

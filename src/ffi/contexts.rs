@@ -86,12 +86,12 @@ pub unsafe extern "C" fn arenite_context_close(session: *mut arenite_session, co
     if let Some(session) = unsafe { session.as_mut() }
         && !context.is_null()
     {
-        // SAFETY: a context, which is not used again.
+        // SAFETY: `context` points to a context, which is not used again.
         session.0.parts().0.close(unsafe { context.read() }.0);
     }
 }
 
-/// Number of tokens in a context; of the session's own for null.
+/// Number of tokens in a context, or in the session's own if `context` is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_context_position(
     session: *const arenite_session,
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn arenite_context_checkpoint(
     }
 }
 
-/// The last position at or before `position` that a context can be rewound to. 0 for a null session.
+/// The last position at or before `position` that a context can be rewound to; 0 if `session` is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_context_nearest(
     session: *mut arenite_session,
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn arenite_context_nearest(
     engine.nearest(unsafe { context.as_ref() }.map_or(&*own, |context| &context.0), position)
 }
 
-/// Logits of the last token of a context; may be modified. Null for a null session.
+/// Logits of the last token of a context, which may be modified. Returns null if `session` is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_context_logits(
     session: *mut arenite_session,
@@ -202,7 +202,7 @@ pub unsafe extern "C" fn arenite_session_run(
     }
 }
 
-/// Tokens that run in steps of one layer, so that the program can feed a watchdog or yield to other tasks in between.
+/// A run of tokens in steps of one layer. Between two steps the program can feed a watchdog or yield to other tasks.
 pub struct arenite_pass {
     work: Work<'static>,
     /// Borrows `work`. `None` until `work` is at its final address.
@@ -257,7 +257,7 @@ pub unsafe extern "C" fn arenite_pass_new(
     report(result, error)
 }
 
-/// Runs one step. Returns whether more steps remain; false for null.
+/// Runs one step. Returns true if more steps remain; false if `pass` is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_pass_step(pass: *mut arenite_pass) -> bool {
     if pass.is_null() {

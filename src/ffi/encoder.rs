@@ -19,12 +19,12 @@ use crate::{Error, Session, TokenId};
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct arenite_search {
-    /// Number of beams; the session's options need one more context than this.
+    /// Number of beams; `arenite_options.contexts` must be at least one more.
     pub beams: usize,
     /// Maximum number of tokens in a result.
     pub length: usize,
-    /// Exponent of the length penalty: log-probabilities are divided by the length to this power. 0 ignores the length,
-    /// 1 takes the mean.
+    /// Exponent of the length penalty: the score of a result is its log-probability divided by its length to this
+    /// power. With 0 the length has no influence, with 1 the score is the mean per token.
     pub length_penalty: f32,
 }
 
@@ -32,13 +32,13 @@ pub struct arenite_search {
 #[derive(Debug)]
 pub struct arenite_beams(Beams<'static>);
 
-/// Four beams, 128 tokens, length penalty 1.
+/// Returns the default parameters: four beams, 128 tokens, length penalty 1.
 #[unsafe(no_mangle)]
 pub extern "C" fn arenite_search_default() -> arenite_search {
     arenite_search { beams: 4, length: 128, length_penalty: 1.0 }
 }
 
-/// Size of a beam search's result in bytes, without scratch memory.
+/// Size of the results of a beam search in bytes, without scratch memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn arenite_beams_size() -> usize {
     size_of::<arenite_beams>()
@@ -60,7 +60,8 @@ pub unsafe extern "C" fn arenite_session_encode(
     }
 }
 
-/// The encoder's output for the last text, `[tokens][dim]`, in all `count` floats. Null for null.
+/// Returns the encoder's output for the last text, `[tokens][dim]`, and stores the number of floats in `count`. Returns
+/// null if `session` is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_session_states(session: *const arenite_session, count: *mut usize) -> *const f32 {
     // SAFETY: see the module.
@@ -111,14 +112,14 @@ pub unsafe extern "C" fn arenite_session_embed_pair(
     }
 }
 
-/// Number of floats that `arenite_session_embed` needs in `out`. 0 for null.
+/// Number of floats that `arenite_session_embed` needs in `out`; 0 if `session` is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_session_vector_size(session: *mut arenite_session) -> usize {
     // SAFETY: see the module.
     unsafe { session.as_mut() }.map_or(0, |session| session.0.parts().0.model().spec().embedding_buffer())
 }
 
-/// Bytes of scratch memory for a beam search. 0 for null.
+/// Bytes of scratch memory for a beam search; 0 if `session` is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_beams_scratch_size(session: *mut arenite_session) -> usize {
     // SAFETY: see the module.
@@ -151,15 +152,15 @@ pub unsafe extern "C" fn arenite_beams_new(
     report(result, error)
 }
 
-/// Number of results. 0 for null.
+/// Number of results; 0 if `beams` is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_beams_count(beams: *const arenite_beams) -> usize {
     // SAFETY: see the module.
     unsafe { beams.as_ref() }.map_or(0, |beams| beams.0.count())
 }
 
-/// Tokens of the result of this rank (0 for the best), with their number and the score. Valid until the next call with
-/// `beams`. Null if there are fewer results.
+/// Returns the tokens of result `rank` (0 is the best), and stores their number in `count` and the result's score in
+/// `score`. The tokens are valid until the next call with `beams`. Returns null if there is no such result.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_beams_tokens(
     beams: *mut arenite_beams,
@@ -177,7 +178,7 @@ pub unsafe extern "C" fn arenite_beams_tokens(
     found.map_or(null(), |found| found.tokens.as_ptr())
 }
 
-/// Bytes of scratch memory to translate a text of `text_len` bytes. 0 for null.
+/// Bytes of scratch memory to translate a text of `text_len` bytes; 0 if `session` is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_translate_scratch_size(session: *mut arenite_session, text_len: usize) -> usize {
     // SAFETY: see the module.
@@ -237,7 +238,8 @@ fn translate(
     found.hypothesis(0).map_or(Ok(0), |best| tokenizer.detokenize(best.tokens, false, out))
 }
 
-/// Runs a search with the model's start and end tokens, and without its padding token.
+/// Runs a beam search with the model's start and end tokens. Models of the architecture `seq2seq` never choose the
+/// padding token.
 fn find<'w>(
     session: &mut Session<'_, '_>,
     tokenizer: &Tokenizer<'_, '_>,
@@ -249,7 +251,7 @@ fn find<'w>(
     let Stack::Target { start, .. } = model.spec().stack() else {
         return Err(Error::NoPart { part: "decoder that attends to a text" });
     };
-    // T5 uses its padding token as start token.
+    // The other architecture, T5, starts with its padding token.
     let banned = match model.gguf().architecture()? {
         "seq2seq" => model.gguf().u32("tokenizer.ggml", "padding_token_id")?,
         _ => None,

@@ -14,7 +14,7 @@ use crate::Error;
 use crate::chat::{Format, Message, Piece, Role};
 use crate::grammar::{Constraint, Grammar};
 
-/// A grammar and the state of an answer in it.
+/// A grammar, and the state of an answer in this grammar.
 #[derive(Debug)]
 pub struct arenite_constraint(Constraint<'static>);
 
@@ -25,7 +25,7 @@ pub extern "C" fn arenite_constraint_size() -> usize {
 }
 
 /// Creates a constraint in `memory`, for an answer without tokens yet. `table` is the output of `arenite grammar` for a
-/// grammar or a JSON schema; it is checked, and stays borrowed.
+/// grammar or a JSON schema. The function checks the table, which stays borrowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_constraint_new(
     table: *const u8,
@@ -45,14 +45,15 @@ pub unsafe extern "C" fn arenite_constraint_new(
     report(result, error)
 }
 
-/// True if the answer is complete and may end here. False for null.
+/// True if the answer is complete and may end here; false if `constraint` is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_constraint_is_complete(constraint: *const arenite_constraint) -> bool {
     // SAFETY: see the module.
     unsafe { constraint.as_ref() }.is_some_and(|constraint| constraint.0.is_complete())
 }
 
-/// Like `arenite_sampler_sample`, among the allowed tokens; also advances the constraint by the chosen token.
+/// Like `arenite_sampler_sample`, but only chooses tokens that the constraint allows. Then advances the constraint by
+/// the chosen token.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_sampler_sample_where(
     sampler: *mut arenite_sampler,

@@ -65,7 +65,7 @@ pub struct arenite_plan {
 #[derive(Debug)]
 pub struct arenite_model(pub(super) Model<'static>);
 
-/// Runs a model: has a KV cache, a position, and the last logits.
+/// A model that runs one or more contexts, with its KV cache and the last logits.
 #[derive(Debug)]
 pub struct arenite_session(pub(super) Session<'static, 'static>);
 
@@ -102,15 +102,15 @@ pub unsafe extern "C" fn arenite_model_new(
     report(result, error)
 }
 
-/// Size of the vocabulary, and number of logits. 0 for null.
+/// Size of the vocabulary, which is also the number of logits; 0 if `model` is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_model_vocab(model: *const arenite_model) -> usize {
     // SAFETY: see the module.
     unsafe { model.as_ref() }.map_or(0, |model| model.0.spec().vocab)
 }
 
-/// The string under a metadata key, without a terminating zero, and its length. Null if the key is missing or not a
-/// string.
+/// Returns the string under a metadata key, without a terminating zero, and stores the string's length in `len`.
+/// Returns null if the key is missing or its value is not a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_model_text(
     model: *const arenite_model,
@@ -127,7 +127,8 @@ pub unsafe extern "C" fn arenite_model_text(
     text.map_or(ptr::null(), |text| text.as_ptr().cast())
 }
 
-/// Writes the number under a metadata key to `out`; booleans give 1 and 0. Returns false if there is no number.
+/// Writes the number under a metadata key to `out`, or 1 or 0 for a boolean. Returns false if the key is missing or has
+/// another value.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_model_number(model: *const arenite_model, key: *const c_char, out: *mut f64) -> bool {
     // SAFETY: see the module.
@@ -164,7 +165,7 @@ unsafe fn value(model: *const arenite_model, key: *const c_char) -> Option<Value
     model.0.gguf().get(key)
 }
 
-/// The model's trained context, 16 tokens per pass, an f16 cache, one context, one thread.
+/// Returns the default options: the model's trained context, 16 tokens per pass, an f16 cache, one context, one thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn arenite_options_default() -> arenite_options {
     let Options { context, batch, .. } = Options::DEFAULT;
@@ -172,7 +173,7 @@ pub extern "C" fn arenite_options_default() -> arenite_options {
     arenite_options { context, batch, kv: ARENITE_KV_F16, contexts: 1, pages: 0, workers, isa, checkpoints: 0 }
 }
 
-/// Computes the plan for `options`; null for the defaults.
+/// Computes the plan for `options`, or for the defaults if they are `None`.
 ///
 /// # Safety
 ///
@@ -291,14 +292,14 @@ pub unsafe extern "C" fn arenite_session_decode(
     unsafe { with_session(session, error, |session| session.decode(token)) }
 }
 
-/// Logits of the last token, one per token of the vocabulary; may be modified. Null for null.
+/// Logits of the last token, one per token of the vocabulary, which may be modified. Returns null if `session` is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_session_logits(session: *mut arenite_session) -> *mut f32 {
     // SAFETY: see the module.
     unsafe { session.as_mut() }.map_or(ptr::null_mut(), |session| session.0.logits_mut().as_mut_ptr())
 }
 
-/// Number of tokens in the context. 0 for null.
+/// Number of tokens in the context; 0 if `session` is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_session_position(session: *const arenite_session) -> usize {
     // SAFETY: see the module.
@@ -316,14 +317,15 @@ pub unsafe extern "C" fn arenite_session_rewind(
     unsafe { with_session(session, error, |session| session.rewind(position)) }
 }
 
-/// Bytes that `arenite_session_save` would write now. 0 for null.
+/// Bytes that `arenite_session_save` would write now; 0 if `session` is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_session_snapshot_size(session: *const arenite_session) -> usize {
     // SAFETY: see the module.
     unsafe { session.as_ref() }.map_or(0, |session| session.0.snapshot_bytes())
 }
 
-/// Writes context and logits to `out`, and the number of bytes to `written`, which may be null.
+/// Writes a snapshot of the context and the logits to `out`, and the size of the snapshot to `written`, which may be
+/// null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_session_save(
     session: *mut arenite_session,
@@ -342,7 +344,7 @@ pub unsafe extern "C" fn arenite_session_save(
     }
 }
 
-/// Restores a saved session. On error the session is unchanged.
+/// Restores the context and the logits from a snapshot. On error the session is unchanged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_session_restore(
     session: *mut arenite_session,

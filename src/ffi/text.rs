@@ -23,7 +23,7 @@ pub struct arenite_decoder {
     decoder: Decoder,
 }
 
-/// Sampling parameters, in llama.cpp's default chain. `arenite_params_default` returns the defaults.
+/// Sampling parameters. The steps run in llama.cpp's default order. `arenite_params_default` returns the defaults.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct arenite_params {
@@ -47,8 +47,8 @@ pub struct arenite_params {
     pub bias: *const arenite_bias,
     /// Number of biases.
     pub bias_count: usize,
-    /// Typical sampling, after top-k: keeps the tokens whose probability is nearest to the expected one and that
-    /// together have this probability; 1 keeps all.
+    /// Typical sampling, after top-k: keeps the tokens whose log-probability is nearest to its expected value, until
+    /// together they have this probability; 1 keeps all.
     pub typical_p: f32,
 }
 
@@ -173,14 +173,15 @@ pub unsafe extern "C" fn arenite_detokenize(
     report(result, error)
 }
 
-/// True if generation ends with this token. False for null.
+/// True if generation ends with this token; false if `tokenizer` is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_is_end(tokenizer: *const arenite_tokenizer, token: u32) -> bool {
     // SAFETY: see the module.
     unsafe { tokenizer.as_ref() }.is_some_and(|tokenizer| tokenizer.0.is_end(token))
 }
 
-/// Creates a decoder in `memory`, for a continuation (`after_prompt`) or a complete text. The tokenizer stays borrowed.
+/// Creates a decoder in `memory`: for the continuation of a prompt if `after_prompt` is true, else for a complete text.
+/// The tokenizer stays borrowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_decoder_new(
     tokenizer: *const arenite_tokenizer,
@@ -218,7 +219,8 @@ pub unsafe extern "C" fn arenite_decoder_push(
     }
 }
 
-/// Writes the output of a step of a decoder; the decoder only changes if there is room.
+/// Runs `step` on a decoder and writes the text of the step to `out`. The decoder only changes if there is room for the
+/// text.
 ///
 /// # Safety
 ///
@@ -249,8 +251,8 @@ unsafe fn decode(
     report(result, error)
 }
 
-/// Writes the bytes held back to `out`, at the end of a text, and their length to `len`. If `out` is too small, they
-/// are still held back.
+/// Ends a text: writes the bytes that are still held back to `out`, and their number to `len`. If `out` is too small,
+/// the decoder is unchanged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_decoder_finish(
     decoder: *mut arenite_decoder,
@@ -303,7 +305,7 @@ impl From<arenite_params> for Params {
     }
 }
 
-/// llama.cpp's defaults: temperature 0.8, top-k 40, top-p 0.95, min-p 0.05, no penalties.
+/// Returns llama.cpp's defaults: temperature 0.8, top-k 40, top-p 0.95, min-p 0.05, no penalties.
 #[unsafe(no_mangle)]
 pub extern "C" fn arenite_params_default() -> arenite_params {
     Params::DEFAULT.into()
@@ -359,7 +361,8 @@ pub unsafe extern "C" fn arenite_sampler_new(
     report(result, error)
 }
 
-/// Selects a token by `count` logits and stores it for the penalties. Applies bias and penalties to the logits.
+/// Selects a token from `count` logits, after applying bias and penalties to these logits. Stores the token for the
+/// penalties.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_sampler_sample(
     sampler: *mut arenite_sampler,

@@ -27,12 +27,12 @@ pub struct arenite_workers {
     /// Calls `job(argument)` on up to `count` threads at once, at least once, and returns when all calls have returned.
     /// The job divides itself: a late thread finds nothing to do.
     pub run: Option<unsafe extern "C" fn(user: *mut c_void, job: arenite_job, argument: *const c_void)>,
-    /// Returns true if the calling thread should return from the job because the system will soon interrupt it; the other
-    /// threads then do its work. Null for never.
+    /// Returns true if the calling thread should return from the job, because the system will soon interrupt the
+    /// thread; the other threads then do its work. May be null, which means never.
     pub should_leave: Option<unsafe extern "C" fn(user: *mut c_void) -> bool>,
 }
 
-// SAFETY: only used by the session that it was given to; the caller guarantees that its functions may be called there.
+// SAFETY: only the session that was given the workers calls their functions, and the caller guarantees that it may.
 unsafe impl Sync for arenite_workers {}
 
 impl Workers for arenite_workers {
@@ -72,8 +72,9 @@ pub(super) unsafe fn kernels(name: *const c_char) -> Result<&'static Kernels, Er
     name.and_then(Kernels::by_name).ok_or(argument("for the instruction set"))
 }
 
-/// Writes the name of the instruction set with this number (0 is the fastest) among those of this machine to `out`,
-/// terminated by a zero byte and cut to `capacity`. Returns its length, or 0 if there are fewer.
+/// Writes the name of one of this machine's instruction sets to `out`, terminated by a zero byte and cut to `capacity`.
+/// `number` selects the instruction set; 0 is the fastest. Returns the length of the name, or 0 if there is no such
+/// instruction set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_isa(number: usize, out: *mut c_char, capacity: usize) -> usize {
     // SAFETY: see the module.
@@ -102,7 +103,7 @@ pub extern "C" fn arenite_pool_size() -> usize {
 }
 
 /// Starts `count - 1` threads, and creates a pool of them and the calling thread in `memory`. A pool is the only object
-/// that must be freed, after the sessions that use it.
+/// that must be freed: with `arenite_pool_free`, after the last use of the sessions that use the pool.
 #[cfg(feature = "std")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_pool_new(
@@ -141,7 +142,7 @@ pub unsafe extern "C" fn arenite_pool_new(
     report(result, error)
 }
 
-/// The pool as workers for a session. Null for null.
+/// Returns the pool as workers for a session, or null if `pool` is null.
 #[cfg(feature = "std")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_pool_workers(pool: *const arenite_pool) -> *const arenite_workers {

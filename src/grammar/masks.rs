@@ -1,11 +1,11 @@
 //! Masks: the allowed tokens of a whole vocabulary at once.
 //!
-//! Most tokens stay within the bytes of a single rule. The result for them depends only on the top node, and not
-//! on the stack below it. One walk over the vocabulary, in order of its texts, finds all of them; the result is cached.
-//! Only tokens that leave the rule are tested individually.
+//! The bytes of most tokens stay within a single rule of the grammar. Whether such a token is allowed depends only on
+//! the node on top of the stack, and not on the frames below. One walk over the vocabulary, in the order of the tokens'
+//! texts, finds all of these tokens; the result is cached. Only tokens that leave the rule are tested individually.
 //!
-//! A rule for a text of limited length has a node for every character. Except near the limit, these nodes have the same
-//! results for tokens of up to [`NEAR`] bytes, so they share a mask. Longer tokens are tested individually.
+//! A rule for a text of limited length has a node for every character. Except near the limit, these nodes allow the
+//! same tokens of up to [`NEAR`] bytes, so they share a mask. Longer tokens are then tested individually.
 
 use bytemuck::{Pod, Zeroable};
 use heapless::Vec;
@@ -21,17 +21,18 @@ use crate::{Error, TokenId};
 const LONGEST: usize = 255;
 /// Number of tokens tested individually before a mask is computed.
 const FEW: usize = 64;
-/// Bytes ahead for which two nodes are compared.
+/// Two nodes are alike if they allow the same texts of up to this many bytes.
 const NEAR: usize = 16;
 /// Limit on compared node pairs. Beyond it the nodes count as different.
 const PAIRS: usize = 256;
-/// Limit on steps of a comparison. Beyond it the nodes count as different. Compiled tables take some thousands.
+/// Limit on steps of a comparison. Beyond it the nodes count as different. Nodes of compiled tables take some
+/// thousands.
 const STEPS: usize = 1 << 16;
-/// Number of bytes of the previous text for which states are kept, while texts are tested in order.
+/// While texts are tested in order, the states after up to this many bytes of the previous text are kept.
 const BEGINNINGS: usize = 8;
 const BITS: usize = u64::BITS as usize;
 
-/// A token and its text, the first `common` bytes of which equal those of the previous text in order.
+/// A token and its text. The first `common` bytes of the text are the same as in the previous entry.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 struct Entry {
@@ -48,7 +49,7 @@ impl Entry {
     }
 }
 
-/// Node and state of a cached mask.
+/// A cached mask: the node that it belongs to, and its properties.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 struct Slot {
@@ -56,7 +57,7 @@ struct Slot {
     node: Node,
     /// Time of the last use; 0 for an empty slot.
     used: u32,
-    /// Maximum stack need of the nodes reached in the walk.
+    /// Maximum [`need`](Head::need) of the nodes that the walk reached.
     need: u32,
     /// True if texts of more than [`NEAR`] bytes must be tested individually.
     asks_long: u32,
@@ -98,7 +99,8 @@ pub struct Masks<'w> {
     entries: &'w mut [Entry],
     texts: &'w mut [u8],
     slots: &'w mut [Slot],
-    /// `[slots + 1][2][words]`: the allowed tokens, and those to test. The last slot is for the current state.
+    /// `[slots + 1][2][words]`: the allowed tokens, and the tokens to test individually. The last slot is for the
+    /// current state.
     bits: &'w mut [u64],
     /// Tokens that end an answer.
     ends: &'w mut [u64],
@@ -116,7 +118,7 @@ pub struct Mask<'m, 'w> {
 }
 
 impl Mask<'_, '_> {
-    /// Same result as [`Constraint::allows`].
+    /// True if a token may come next: the same result as [`Constraint::allows`].
     #[inline]
     pub fn allows(&mut self, token: TokenId) -> bool {
         if self.tested < FEW {
@@ -143,8 +145,8 @@ impl<'w> Masks<'w> {
             .saturating_add(Arena::padded(8 * words))
     }
 
-    /// Sorts the vocabulary by text. `memory` has [`bytes`](Self::bytes) bytes and starts on an
-    /// [`ALIGN`](crate::memory::ALIGN) boundary.
+    /// Sorts the vocabulary by text, and starts without cached masks. `memory` has [`bytes`](Self::bytes) bytes and
+    /// starts on an [`ALIGN`](crate::memory::ALIGN) boundary.
     ///
     /// # Errors
     ///
@@ -189,7 +191,7 @@ impl<'w> Masks<'w> {
 
     /// Returns the allowed tokens in the state of `constraint`.
     ///
-    /// `grammar` is a number that identifies its grammar among those used with these masks.
+    /// `grammar` is a number that identifies the grammar of `constraint` among all grammars used with these masks.
     ///
     /// The first few tokens, for example the most probable ones, are tested individually. Computing a mask for a new
     /// node takes time proportional to the size of the vocabulary's texts.
@@ -207,7 +209,7 @@ impl<'w> Masks<'w> {
         Mask { masks: self, constraint, tokenizer, grammar, tested: if is_known { FEW } else { 0 } }
     }
 
-    /// Allowed tokens, and tokens to test, in the current state.
+    /// Allowed tokens, and tokens to test individually, in the current state.
     #[inline]
     fn found(&self) -> (&[u64], &[u64]) {
         let words = self.ends.len();
@@ -241,7 +243,7 @@ impl<'w> Masks<'w> {
             yes.fill(0);
             ask.fill(u64::MAX);
         }
-        // If a rule ends at the next character, as after white space, most tokens leave it.
+        // If a rule may end at the next character, as after white space, most tokens leave the rule.
         let count = |bits: &[u64]| bits.iter().map(|word| word.count_ones()).sum::<u32>();
         if !constraint.grammar.has_tokens() && count(ask) > count(yes) {
             ask_in_order(self.entries, self.texts, constraint, yes, ask);
@@ -251,7 +253,8 @@ impl<'w> Masks<'w> {
         }
     }
 
-    /// Finds or computes the slot of a node's mask; replaces the least recently used slot.
+    /// Returns the index of the slot with a node's mask. If the mask is not cached, computes it in the least recently
+    /// used slot.
     fn slot(&mut self, grammar: &Grammar<'_>, number: u32, node: Node) -> usize {
         self.clock = self.clock.checked_add(1).unwrap_or_else(|| {
             self.slots.iter_mut().for_each(|slot| slot.used = slot.used.min(1));
@@ -276,7 +279,8 @@ impl<'w> Masks<'w> {
                 });
                 slot.asks_long = 1;
             }
-            // Store the new node: in a long text each character has another equivalent one.
+            // Stores the new node in place of the equivalent one, because in a long text each character has a new
+            // equivalent node.
             slot.node = node;
             slot.used = self.clock;
         }
@@ -290,7 +294,7 @@ fn measure(tokenizer: &Tokenizer<'_, '_>) -> (usize, usize) {
     texts.fold((0, 0), |(count, len), text| (count + 1, len + text.count()))
 }
 
-/// True if texts of up to [`NEAR`] bytes have the same results from two nodes.
+/// True if two nodes allow the same texts of up to [`NEAR`] bytes.
 pub(super) fn alike(grammar: &Grammar<'_>, a: Node, b: Node) -> bool {
     let mut pairs: Vec<(Node, Node), PAIRS> = Vec::new();
     let _ = pairs.push((a, b));
@@ -301,7 +305,7 @@ pub(super) fn alike(grammar: &Grammar<'_>, a: Node, b: Node) -> bool {
             let Some(next) = grammar.side_by_side(*a, *b) else { return false };
             left = left.saturating_sub(grammar.head(*a).map_or(0, Head::ranges));
             for pair in next {
-                // Search from the end: most duplicates were added recently.
+                // Searches from the end, because most duplicates were added recently.
                 let place = pairs.iter().rev().position(|there| *there == pair);
                 left = left.saturating_sub(place.unwrap_or(pairs.len()));
                 if place.is_none() && pairs.push(pair).is_err() {
@@ -316,8 +320,8 @@ pub(super) fn alike(grammar: &Grammar<'_>, a: Node, b: Node) -> bool {
     true
 }
 
-/// Walks all texts from a node. Sets `yes` for texts within the rule and `ask` for texts that leave it. Returns the
-/// maximum stack need of the nodes reached.
+/// Walks all texts from a node. Sets `yes` for texts that stay within the rule and `ask` for texts that may leave the
+/// rule. Returns the maximum `need` of the nodes that the walk reached.
 fn walk(entries: &[Entry], texts: &[u8], grammar: &Grammar<'_>, node: Node, yes: &mut [u64], ask: &mut [u64]) -> u32 {
     yes.fill(0);
     ask.fill(0);
@@ -364,7 +368,8 @@ fn walk(entries: &[Entry], texts: &[u8], grammar: &Grammar<'_>, node: Node, yes:
     need
 }
 
-/// Tests the texts in `ask` in order; results for a prefix hold for all texts with that prefix.
+/// Tests the texts in `ask` in order, and moves the allowed ones to `yes`. If a prefix is refused, all texts with this
+/// prefix are.
 fn ask_in_order(entries: &[Entry], texts: &[u8], constraint: &Constraint<'_>, yes: &mut [u64], ask: &mut [u64]) {
     // States after the first bytes of the previous text.
     let mut states: Vec<State, BEGINNINGS> = Vec::new();

@@ -1,12 +1,12 @@
 //! Constrained output: a grammar determines the allowed tokens.
 //!
 //! A host compiles a grammar from GBNF or a JSON schema to a table ([`Grammar`]), which a device borrows from flash.
-//! The state of an answer is a small value ([`State`]) over bytes; copying it forks or rewinds. A [`Constraint`]
-//! combines grammar, state and vocabulary for a [`Sampler`](crate::sampler::Sampler); [`Masks`] make it fast for large
-//! vocabularies.
+//! The state of an answer is a small value ([`State`]) over bytes; a copy of it serves to fork or to rewind. A
+//! [`Constraint`] combines grammar, state and vocabulary for a [`Sampler`](crate::sampler::Sampler); [`Masks`] make it
+//! fast for large vocabularies.
 //!
-//! No heap is used, and the time per token is bounded by its bytes. Every answer that follows the grammar can be
-//! completed: paths that could not are refused at their start.
+//! No heap is used, and the time for a token is bounded by the number of its bytes. Every answer that follows the
+//! grammar can be completed: a path that could not be completed is refused at its start.
 //!
 //! # Examples
 //!
@@ -65,7 +65,7 @@ pub use table::Grammar;
 use crate::tokenizer::{Piece, TokenType, Tokenizer};
 use crate::{Error, TokenId};
 
-/// A grammar and a state in it, for tokens of a vocabulary.
+/// A grammar, and the state of an answer in this grammar. Advances by the tokens of a vocabulary.
 #[derive(Clone, Debug)]
 pub struct Constraint<'g> {
     grammar: Grammar<'g>,
@@ -78,7 +78,7 @@ impl<'g> Constraint<'g> {
         Self { grammar, state: State::new(&grammar) }
     }
 
-    /// Starts in a state that was reached earlier with this grammar.
+    /// Starts in a state that another constraint with this grammar has reached.
     pub fn at(grammar: Grammar<'g>, state: State) -> Self {
         Self { grammar, state }
     }
@@ -103,12 +103,12 @@ impl<'g> Constraint<'g> {
         Err(Error::TokenNotAllowed { token })
     }
 
-    /// The state; a copy allows returning to it.
+    /// The state. With a copy of it, [`at`](Self::at) returns to this point.
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// Extracts the state.
+    /// Returns the state by value.
     pub fn into_state(self) -> State {
         self.state
     }

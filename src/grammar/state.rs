@@ -12,7 +12,7 @@ const FRAMES: usize = 2 * DEPTH;
 /// Maximum number of stacks. If a grammar is so ambiguous that it needs more, some stacks are dropped, and output that
 /// only they allow is refused.
 const ITEMS: usize = 32;
-/// Maximum number of calls followed after a byte. Compiled tables fill the stacks with fewer.
+/// Maximum number of calls followed after a byte. In compiled tables, fewer calls already lead to [`ITEMS`] stacks.
 const CALLS: usize = 8 * ITEMS;
 
 /// The frame below all others.
@@ -35,9 +35,9 @@ struct Item {
     frame: u16,
 }
 
-/// A state in a grammar: the part of the written text that determines the allowed continuations.
+/// The state of an answer in a grammar: determines how the answer may continue.
 ///
-/// A value of about a kilobyte without pointers: a copy is a fork, and restoring an old copy is a rewind.
+/// A state is a value of about a kilobyte without pointers: a copy is a fork, and restoring an old copy is a rewind.
 #[derive(Clone, Debug)]
 pub struct State {
     frames: Vec<Frame, FRAMES>,
@@ -67,8 +67,8 @@ impl State {
 
     /// True if these bytes may follow.
     ///
-    /// With one stack most tokens stay among nodes that only have byte transitions and leave the stack unchanged. In
-    /// that case the state is not copied.
+    /// If there is one stack, most tokens only lead to nodes with byte transitions alone, so the frames do not change.
+    /// In that case the state is not copied.
     #[inline]
     pub fn allows(&self, grammar: &Grammar<'_>, mut bytes: impl Iterator<Item = u8>) -> bool {
         let mut after = Self::dead();
@@ -183,7 +183,8 @@ impl State {
         self.complete || !self.items.is_empty()
     }
 
-    /// Replaces this state by `next` without its unused frames, unless `next` is dead. Returns whether it was replaced.
+    /// Replaces this state by `next` without unused frames, unless `next` is dead. Returns true if the state was
+    /// replaced.
     fn replace(&mut self, next: &Self) -> bool {
         let is_alive = next.is_alive();
         if is_alive {
@@ -199,7 +200,7 @@ impl State {
         self.complete = false;
     }
 
-    /// Becomes a copy of `other`, without a temporary copy.
+    /// Replaces this state by a copy of `other`, without a temporary copy.
     fn copy(&mut self, other: &Self) {
         self.clear();
         let _ = self.frames.extend_from_slice(&other.frames);
@@ -246,7 +247,7 @@ impl State {
         self.close(grammar);
     }
 
-    /// Adds a stack, unless it is present or its rules cannot end within [`DEPTH`].
+    /// Adds a stack, unless the stack is present or its rules need more than [`DEPTH`] frames to end.
     fn add(&mut self, grammar: &Grammar<'_>, item: Item) {
         let fits = grammar.head(item.node).is_some_and(|head| self.depth(item.frame) + head.need() <= DEPTH);
         if fits && !self.items.contains(&item) {
@@ -254,7 +255,7 @@ impl State {
         }
     }
 
-    /// Follows calls and returns until every stack has a byte transition on top.
+    /// Follows calls and returns. Then keeps only the stacks whose top node has a transition on a byte or a token.
     fn close(&mut self, grammar: &Grammar<'_>) {
         let (mut at, mut calls) = (0, CALLS);
         while let Some(&item) = self.items.get(at) {
@@ -293,7 +294,7 @@ impl State {
         self.frames.get(usize::from(frame)).map_or(0, |frame| usize::from(frame.depth))
     }
 
-    /// Pushes a frame, if there is room.
+    /// Pushes a frame on a stack and returns the frame's index, if there is room.
     fn frame(&mut self, grammar: &Grammar<'_>, node: Node, below: u16) -> Option<u16> {
         let depth = self.depth(below);
         let need = grammar.head(node)?.need();
@@ -319,7 +320,7 @@ impl State {
         self.join(&before);
     }
 
-    /// Adds the stacks of another state with their frames, up to the limits.
+    /// Adds the stacks of another state and the frames that they use, up to the limits.
     fn join(&mut self, other: &Self) {
         let mut is_used = [false; FRAMES];
         let mut mark = |frame: u16| {
@@ -335,7 +336,7 @@ impl State {
                 *used = true;
             }
         }
-        // Frames come after the frames that they refer to, so each index is known when it is needed.
+        // A frame comes after the frame below, so the new index of the frame below is already known.
         let mut places = [None; FRAMES];
         let place_of = |places: &[Option<u16>; FRAMES], frame: u16| {
             if frame == BOTTOM { Some(BOTTOM) } else { places.get(usize::from(frame)).copied().flatten() }

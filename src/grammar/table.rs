@@ -1,18 +1,18 @@
 //! Compiled grammars: a table of words in flash, and its reader.
 //!
-//! A grammar is a set of automata over bytes, one per rule that must call or be called; the compiler inlines all other
-//! rules. Automata are deterministic over bytes, so most bytes cost one search in a short list. Only calls and the
-//! stack can be ambiguous.
+//! A grammar is a set of automata over bytes: one for the first rule, and one for each rule that is called. The
+//! compiler inlines rules where it can. Automata are deterministic over bytes, so most bytes cost one search in a short
+//! list. Only calls and the stack can be ambiguous.
 //!
 //! ```text
 //! header   4 words: magic, number of words, first node, flags
 //! node     a head: IS_HEAD | IS_FINAL | need << 21 | ranges << 12 | jumps
-//!          `ranges` words: last byte << 23 | node. A range starts after the previous one; node 0 means none.
+//!          `ranges` words: last byte << 23 | node. A range starts after the previous one; node 0 means no transition.
 //!          `jumps` times 2 words: kind << 29 | callee or token, then the node that follows
 //! ```
 //!
-//! A node is identified by the index of its head. `need` is the minimum stack growth from here to the end of the rule.
-//! Words are little-endian and may have any alignment.
+//! A node is identified by the index of its head. `need` is the minimum growth of the stack from the node to the end of
+//! the rule. Words are little-endian and may have any alignment.
 
 use crate::Error;
 
@@ -61,12 +61,12 @@ impl Head {
         self.0 & (IS_FINAL | JUMPS) == 0
     }
 
-    /// True if the rule can only return.
+    /// True if nothing can follow in the rule: the only way on is to return.
     pub fn only_returns(self) -> bool {
         self.is_final() && self.ranges() == 0 && self.jumps() == 0
     }
 
-    /// Minimum number of frames from here to the end of the rule.
+    /// Minimum number of frames that the rule pushes from here to its end.
     #[inline]
     pub fn need(self) -> usize {
         (self.0 >> 21 & 0xff) as usize
@@ -87,7 +87,7 @@ impl Head {
     }
 }
 
-/// A transition other than a byte.
+/// A transition other than on a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Jump {
     /// Calls another rule at its first node, then continues at `next`.
@@ -99,7 +99,7 @@ pub(super) enum Jump {
 }
 
 impl<'g> Grammar<'g> {
-    /// Borrows a table and checks it. The time is proportional to its size.
+    /// Borrows a table and checks it, in time proportional to the size of the table.
     ///
     /// # Errors
     ///
@@ -195,8 +195,8 @@ impl<'g> Grammar<'g> {
         (target != 0).then_some(target)
     }
 
-    /// Pairs of different nodes reached by the same byte from `a` and `b`. `None` if only one of them has a transition
-    /// on some byte, or if one has other transitions.
+    /// Pairs of different nodes that the same byte reaches from `a` and from `b`. `None` if the byte ranges of `a` and
+    /// `b` differ, or if one of them is not [plain](Head::is_plain).
     pub(super) fn side_by_side(&self, a: Node, b: Node) -> Option<impl Iterator<Item = (Node, Node)>> {
         let head = self.head(a).filter(|head| head.is_plain() && self.word(b as usize) == head.0)?;
         let ranges = |node: Node| self.words.get(node as usize + 1..)?.get(..head.ranges());
@@ -205,7 +205,7 @@ impl<'g> Grammar<'g> {
         pairs.clone().all(is_alike).then(|| pairs.map(|(a, b)| (a & TARGET, b & TARGET)).filter(|(a, b)| a != b))
     }
 
-    /// Transitions other than bytes.
+    /// Transitions of a node other than on bytes.
     pub(super) fn jumps(&self, node: Node, head: Head) -> impl Iterator<Item = Jump> {
         let start = node as usize + 1 + head.ranges();
         (start..start + 2 * head.jumps()).step_by(2).filter_map(|at| self.jump(at))

@@ -83,7 +83,7 @@ fn a_token_is_allowed_by_its_number_only_where_it_is_taken() {
     for (token, want) in [(6, false), (7, false), (8, true)] {
         assert_eq!(state.allows_token(&grammar, token, None::<std::iter::Empty<u8>>), want);
         assert_eq!(state.clone().accept_token(&grammar, token, None::<std::iter::Empty<u8>>), want);
-        // The token's bytes also lead there.
+        // The token's text, byte 0, leads to the same rule as token 8.
         assert!(state.allows_token(&grammar, token, Some([0].into_iter())));
         let mut state = state.clone();
         assert!(state.accept_token(&grammar, token, Some([0].into_iter())));
@@ -93,7 +93,8 @@ fn a_token_is_allowed_by_its_number_only_where_it_is_taken() {
 
 #[test]
 fn stacks_by_bytes_and_by_id_advance_together() {
-    // `A` calls 1 and returns to 3, both by byte 65 and by token 7.
+    // Token 7 has the text `A`, byte 65. The byte and the token lead to two nodes that call node 3. After the call, one
+    // continues at node 4 and the other at node 5.
     let first = Node { ranges: vec![(65, Some(1))], jumps: vec![(1, 7, 2)], ..Node::default() };
     let after = |last| Node { jumps: vec![(0, 3, if last == 1 { 4 } else { 5 })], need: 1, ..Node::default() };
     let table = table(&[first, after(1), after(2), byte(66, 6), byte(10, 6), byte(20, 6), end()]);
@@ -101,7 +102,7 @@ fn stacks_by_bytes_and_by_id_advance_together() {
     let mut state = State::new(&grammar);
     assert!(state.accept_token(&grammar, 7, Some([65].into_iter())));
     assert!(state.accept(&grammar, [66].into_iter()));
-    // Byte 15 is allowed after only one of them.
+    // Node 4 allows bytes up to 10, node 5 bytes up to 20.
     for (byte, want) in [(5, true), (15, true), (25, false)] {
         assert_eq!(state.allows(&grammar, [byte].into_iter()), want, "{byte}");
     }
@@ -125,7 +126,8 @@ fn endless_calls_are_dropped() {
 
 #[test]
 fn comparisons_of_nodes_are_bounded() {
-    // From two nodes, 256 bytes lead to all pairs of sixteen nodes and sixteen others, repeatedly.
+    // From a pair of one of the first sixteen nodes and one of the other sixteen, 256 bytes lead to all such pairs,
+    // again and again.
     let wide = |of: usize, to: fn(usize) -> usize| Node {
         ranges: (0..256).map(|byte| (byte, Some(of + to(byte as usize)))).collect(),
         ..Node::default()

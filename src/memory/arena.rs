@@ -171,6 +171,8 @@ pub(crate) struct Arena<'w> {
 }
 
 impl<'w> Arena<'w> {
+    /// Creates an arena over `memory`.
+    ///
     /// # Errors
     ///
     /// [`Error::Misaligned`] if `memory` does not start on an [`ALIGN`] boundary.
@@ -194,8 +196,8 @@ impl<'w> Arena<'w> {
         self.rest
     }
 
-    /// `bytes` rounded up to [`ALIGN`]. Saturates on overflow, which is easy to reach with 32 bits: the result then
-    /// exceeds any memory.
+    /// `bytes` rounded up to a multiple of [`ALIGN`]. If this overflows, which happens easily with 32 bits, the result
+    /// is larger than any memory.
     pub const fn padded(bytes: usize) -> usize {
         bytes.saturating_add(ALIGN - 1) & !(ALIGN - 1)
     }

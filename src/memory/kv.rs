@@ -8,10 +8,10 @@
 //! - **values** by row, `[16 positions][head_dim]`, each row padded to 16 elements: the weighted sum is computed with
 //!   dimensions as lanes.
 //!
-//! In q8_0 and q4_0 both are followed by one f16 scale per position and block of 32 dimensions: keys' scales
-//! `[blocks][16 positions]`, values' scales `[16 positions][blocks]`. In q8_0 an element is a byte. In q4_0 a block is 16
-//! bytes per position: byte `i` holds dimension `i` in its low four bits and dimension `i + 16` in its high ones, as codes
-//! from 0 to 15 for -8 to 7.
+//! In q8_0 and q4_0, the keys are followed by their scales, and the values by theirs: one f16 scale per position and
+//! block of 32 dimensions, `[blocks][16 positions]` for keys and `[16 positions][blocks]` for values. In q8_0 an
+//! element is a byte. In q4_0 a block is 16 bytes per position: byte `i` holds dimension `i` in its low four bits and
+//! dimension `i + 16` in its high ones, as codes from 0 to 15 for -8 to 7.
 //!
 //! Position `p` is in the page given by entry `p / 16 % entries` of the context's table, which covers the whole context
 //! or a sliding window.
@@ -61,7 +61,7 @@ enum Store {
 }
 
 impl Store {
-    /// Rows that `dim` elements of keys take, and the bytes per position in each.
+    /// Number of rows that keys of `dim` elements take, and bytes per position in each row.
     const fn key_rows(self, dim: usize) -> (usize, usize) {
         match self {
             Self::F32 => (dim, 4),
@@ -71,7 +71,7 @@ impl Store {
         }
     }
 
-    /// Bytes of `dim` elements of a value.
+    /// Bytes of a value of `dim` elements, with padding.
     const fn value_bytes(self, dim: usize) -> usize {
         let padded = dim.next_multiple_of(16);
         match self {
@@ -106,7 +106,7 @@ impl KvType {
     /// All types.
     pub const ALL: [Self; 5] = [Self::F32, Self::F16, Self::Q8_0, Self::Q4_0, Self::Q8_0Q4_0];
 
-    /// The name of the type. If keys and values have different types, both names with a comma.
+    /// The name of the type. If keys and values have different types, the two names are separated by a comma.
     pub const fn name(self) -> &'static str {
         match self {
             Self::F32 => "f32",
@@ -153,7 +153,7 @@ impl KvType {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeadLayout {
     pub kind: KvType,
-    /// Elements of a key, and of a value.
+    /// Elements of a key, and of a value that is stored separately.
     pub dim: usize,
     /// Number of elements, from the start of a key, that are also its value; 0 if values are stored separately.
     pub shared: usize,
@@ -231,7 +231,8 @@ mod tests {
 
     #[test]
     fn parts_of_a_tile_follow_each_other() {
-        // Bytes of a q4_0 tile's keys, and of its values, with 16 positions of 32 dimensions: 16 blocks of 18 bytes.
+        // With 16 positions of 64 dimensions, the keys of a q4_0 tile have 32 blocks of 18 bytes, and so have the
+        // values.
         let sizes = |kind| HeadLayout { kind, dim: 64, shared: 0 }.rows().map(|(rows, bytes)| 16 * rows * bytes);
         assert_eq!(sizes(KvType::Q4_0), [16 * 32, 16 * 4, 16 * 32, 16 * 4]);
         assert_eq!(sizes(KvType::Q8_0Q4_0), [16 * 64, 16 * 4, 16 * 32, 16 * 4]);

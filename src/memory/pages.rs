@@ -157,7 +157,7 @@ impl<'w> Pool<'w> {
         }
     }
 
-    /// Shares the first `tiles` pages of context `from` with context `to`, which has none.
+    /// Shares the first `tiles` pages of context `from` with context `to`, which has no pages yet.
     pub fn share(&mut self, from: usize, to: usize, tiles: usize) {
         let width = self.width;
         for tile in 0..width.min(tiles) {

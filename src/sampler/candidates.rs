@@ -25,7 +25,7 @@ fn token([_, token]: &Slot) -> TokenId {
     TokenId::from_le_bytes(*token)
 }
 
-/// Order of preference: the higher logit; for equal logits the lower id.
+/// True if `a` has the higher logit, or the same logit and the lower id.
 fn is_better(a: &Slot, b: &Slot) -> bool {
     logit(a) > logit(b) || (logit(a) == logit(b) && token(a) < token(b))
 }
@@ -35,7 +35,8 @@ pub(super) fn best(logits: &[f32]) -> TokenId {
     best_where(logits, &mut |_| true).unwrap_or(0)
 }
 
-/// The best possible and allowed token. Only calls `allowed` for tokens better than all before.
+/// The best token that `allowed` accepts and whose logit is above minus infinity. Only calls `allowed` for tokens that
+/// are better than the best one so far.
 pub(super) fn best_where(logits: &[f32], allowed: &mut impl FnMut(TokenId) -> bool) -> Option<TokenId> {
     const PART: usize = 256;
     let (mut best, mut token) = (f32::NEG_INFINITY, None);
@@ -110,7 +111,7 @@ impl<'s> Candidates<'s> {
         Self { slots }
     }
 
-    /// Collects the best tokens that together have probability `top_p`, out of all. The others remain unsorted.
+    /// Collects the best of all tokens, until together they have probability `top_p`. The other tokens remain unsorted.
     pub fn nucleus(slots: &'s mut [Slot], logits: &[f32], top_p: f32, temperature: f32) -> Self {
         let count = slots.len().min(logits.len());
         let slots = slots.get_mut(..count).unwrap_or(&mut []);
@@ -126,7 +127,7 @@ impl<'s> Candidates<'s> {
         // Moves the best from the front of the heap to its end, until the probability is reached.
         let mut left = count;
         let mut reached = 0.0;
-        // At least one, as in all filters.
+        // Like all filters, this one keeps at least one token.
         while left > 0 && (left == count || reached < f64::from(top_p) * total) {
             left -= 1;
             if let (Some(&first), Some(&last)) = (slots.first(), slots.get(left)) {
@@ -144,7 +145,7 @@ impl<'s> Candidates<'s> {
         Self { slots }
     }
 
-    /// Keeps the first `count`, at least one.
+    /// Keeps the first `count` candidates, at least one.
     fn keep(self, count: usize) -> Self {
         let count = count.clamp(self.slots.len().min(1), self.slots.len());
         Self { slots: self.slots.get_mut(..count).unwrap_or(&mut []) }
@@ -179,8 +180,8 @@ impl<'s> Candidates<'s> {
         }
     }
 
-    /// Keeps the candidates whose surprise is nearest to the expected surprise, until together they exceed probability
-    /// `typical_p` (Meister et al., "Locally Typical Sampling", 2022).
+    /// Keeps the candidates whose surprise (negative log-probability) is nearest to the expected surprise, until
+    /// together they exceed probability `typical_p` (Meister et al., "Locally Typical Sampling", 2022).
     ///
     /// Surprise increases along the candidates, so the kept ones are adjacent.
     pub fn typical(self, typical_p: f32, temperature: f32) -> Self {
@@ -190,7 +191,7 @@ impl<'s> Candidates<'s> {
         let expected: f64 =
             self.weights(temperature).filter(|weight| *weight > 0.0).map(|w| w / total * surprise(w)).sum();
         let at = |i: usize| self.slots.get(i).map(|s| weight(logit(s), highest, temperature));
-        // Start where surprise equals the expected one, and extend to both sides.
+        // Starts where the surprise equals the expected surprise, and extends to both sides.
         let middle = self.weights(temperature).take_while(|w| surprise(*w) <= expected).count();
         let (mut start, mut end, mut reached) = (middle, middle, 0.0);
         while start == end || reached <= f64::from(typical_p) * total {
@@ -225,14 +226,14 @@ impl<'s> Candidates<'s> {
     }
 }
 
-/// Maximum distance of a logit below the best.
+/// Lower limit of logits, as a difference from the highest logit.
 #[derive(Clone, Copy)]
 pub(super) struct Least(f32);
 
 impl Least {
     pub const NONE: Self = Self(f32::NEG_INFINITY);
 
-    /// The distance at which a token is `min_p` times as probable, at this temperature.
+    /// The limit at which a token is `min_p` times as probable as the best one, at this temperature.
     pub fn of(min_p: f32, temperature: f32) -> Self {
         if min_p > 0.0 { Self(libm::logf(min_p) * temperature) } else { Self::NONE }
     }
@@ -242,7 +243,7 @@ impl Least {
     }
 }
 
-/// Draws one of all tokens that are within `least`, at a temperature.
+/// Draws one of all tokens whose logits are not below the limit `least`, at a temperature.
 pub(super) fn draw_of_all(logits: &[f32], least: Least, temperature: f32, random: f64) -> Option<TokenId> {
     let highest = logits.get(best(logits) as usize).copied().map_or(f32::NEG_INFINITY, clean);
     let least = least.logit(highest);

@@ -48,7 +48,8 @@ use penalties::History;
 pub enum Link {
     /// Keeps the `top_k` best tokens.
     TopK,
-    /// Keeps tokens of about the expected surprise, together with probability `typical_p`.
+    /// Keeps the tokens whose surprise (negative log-probability) is nearest to the expected surprise, until together
+    /// they have probability `typical_p`.
     Typical,
     /// Keeps the best tokens that together have probability `top_p`.
     TopP,
@@ -62,7 +63,7 @@ impl Link {
     /// All steps, in llama.cpp's order.
     pub const ALL: [Self; 5] = [Self::TopK, Self::Typical, Self::TopP, Self::MinP, Self::Temperature];
 
-    /// The steps as a value for [`Params::order`]. Steps after the first five are ignored; without repetitions there are no
+    /// The steps as a value for [`Params::order`]. Only the first five steps count; without repetitions there are no
     /// more.
     ///
     /// ```
@@ -102,8 +103,8 @@ pub struct Params {
     pub top_p: f32,
     /// Min-p: keeps tokens at least this many times as probable as the best; 0 keeps all.
     pub min_p: f32,
-    /// Typical sampling: keeps the tokens whose surprise is nearest to the expected one and that together have this
-    /// probability; 1 keeps all.
+    /// Typical sampling: keeps the tokens whose surprise (negative log-probability) is nearest to the expected
+    /// surprise, until together they have this probability; 1 keeps all.
     pub typical_p: f32,
     /// Steps after the penalties, in order. Steps not listed are skipped; without [`Link::Temperature`] the temperature
     /// is 1.
@@ -157,7 +158,7 @@ impl Params {
         if is_off { 0 } else { self.repeat_last_n as usize }
     }
 
-    /// True if the step can remove tokens from a vocabulary of `vocab`.
+    /// True if the step can remove tokens from a vocabulary of `vocab` tokens.
     const fn filters(&self, link: Link, vocab: usize) -> bool {
         match link {
             Link::TopK => self.top_k > 0 && (self.top_k as usize) < vocab,
@@ -176,7 +177,7 @@ impl Params {
         let mut links: &[Option<Link>] = &self.order;
         while let [link, rest @ ..] = links {
             match link {
-                // min-p keeps the best tokens, as top-k does, so their order does not matter.
+                // Both min-p and top-k keep the best tokens, so the order of these two steps does not matter.
                 None | Some(Link::MinP) => {}
                 Some(link) if !self.filters(*link, vocab) => {}
                 Some(Link::TopK) => return self.top_k as usize,
@@ -254,8 +255,8 @@ impl<'s> Sampler<'s> {
     ///
     /// # Errors
     ///
-    /// [`Error::LogitsLength`] if the number of logits differs from the vocabulary size, or is 0. If no token is possible
-    /// (all logits are minus infinity or NaN), [`Error::NotNumbers`] if one is NaN, else [`Error::NoTokenAllowed`].
+    /// [`Error::LogitsLength`] if the number of logits differs from the vocabulary size, or is 0. If all logits are
+    /// minus infinity or NaN: [`Error::NotNumbers`] if there is a NaN, else [`Error::NoTokenAllowed`].
     pub fn sample(&mut self, logits: &mut [f32], rng: &mut impl Rng) -> Result<TokenId, Error> {
         let token = match self.choose(logits, rng, |_| true) {
             Err(Error::NoTokenAllowed) if logits.iter().any(|logit| logit.is_nan()) => return Err(Error::NotNumbers),
@@ -266,7 +267,7 @@ impl<'s> Sampler<'s> {
     }
 
     /// Like [`sample`](Self::sample), but only considers tokens that are `allowed`, as if all other logits were minus
-    /// infinity. Calls `allowed` rarely: for top-k, for a few hundred tokens out of a hundred thousand.
+    /// infinity. With top-k, calls `allowed` for only a few hundred tokens out of a hundred thousand.
     ///
     /// # Errors
     ///
@@ -302,7 +303,7 @@ impl<'s> Sampler<'s> {
             return best_where(logits, &mut allowed).ok_or(Error::NoTokenAllowed);
         }
 
-        // 53 random bits, in [0, 1).
+        // A number in [0, 1) with 53 random bits.
         let random = (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
         let weighs_all = self.slots.is_empty() || self.slots.len() == self.vocab;
         if weighs_all {

@@ -36,10 +36,11 @@ impl<'s> History<'s> {
 
     /// Lowers the logits of the tokens in the history.
     ///
-    /// Repetition divides positive logits and multiplies others, so both decrease (Keskar et al., "CTRL", 2019, with
-    /// llama.cpp's correction); frequency is subtracted per occurrence, presence once.
+    /// The repetition penalty divides positive logits and multiplies others, so that all decrease (Keskar et al.,
+    /// "CTRL", 2019, with llama.cpp's correction). The frequency penalty is subtracted once for each occurrence of a
+    /// token, the presence penalty once for each token.
     pub fn apply(&mut self, params: &Params, logits: &mut [f32]) {
-        // Sort so that equal tokens are adjacent and can be counted.
+        // Sorts the tokens, so that equal tokens are adjacent and can be counted.
         let (Some(recent), Some(sorted)) = (self.ring.get(..self.len), self.sorted.get_mut(..self.len)) else {
             return;
         };

@@ -1,13 +1,14 @@
 //! The Fourier transform of 400 real samples.
 //!
 //! Even and odd samples become real and imaginary parts of 200 complex numbers. Their transform has stages of radix 5,
-//! 5, 4 and 2 (Stockham's form, without bit reversal), and one more step separates the two halves.
+//! 5, 4 and 2 (Stockham's form, without bit reversal). One more step separates the transforms of even and odd samples,
+//! and combines them.
 
 /// Samples of a frame.
 pub(super) const SIZE: usize = 400;
 /// Number of frequencies from 0 to half of the sampling rate.
 pub(super) const FREQUENCIES: usize = SIZE / 2 + 1;
-/// Complex numbers of each of the two buffers.
+/// Number of complex numbers in each of the two buffers.
 pub(super) const HALF: usize = SIZE / 2;
 
 /// A complex number: real and imaginary part.
@@ -78,7 +79,8 @@ fn back(a: Complex) -> Complex {
     [a[1], -a[0]]
 }
 
-/// One stage: transforms of `P` numbers each. Each of `ROWS` interleaved rows has `P * COLUMNS` numbers.
+/// One stage of radix `P`. `small` is the transform of `P` numbers. Each of `ROWS` interleaved rows has `P * COLUMNS`
+/// numbers.
 fn stage<const P: usize, const COLUMNS: usize, const ROWS: usize>(
     from: &[Complex],
     to: &mut [Complex],

@@ -11,7 +11,7 @@ use crate::{Error, Name};
 const HOP: usize = 160;
 /// Maximum number of bands.
 const MAX_BINS: usize = 256;
-/// Samples in the buffer: a frame, and one that is needed to mirror the beginning of the sound.
+/// Samples in the buffer: a frame, and one more, which is needed to mirror the beginning of the sound.
 const BUFFER: usize = SIZE + 1;
 /// Largest accepted magnitude of a sample, 2^16 times full scale. Larger samples are a mistake, and could overflow.
 pub(super) const LOUDEST: f32 = 65_536.0;
@@ -20,7 +20,8 @@ pub(super) const LOUDEST: f32 = 65_536.0;
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 struct Tap {
-    /// One plus the index of the triangle on whose rising side the frequency lies. The triangle before it falls there.
+    /// One plus the index of the triangle on whose rising side the frequency lies. The previous triangle falls at this
+    /// frequency.
     band: u32,
     rising: f32,
     falling: f32,
@@ -28,9 +29,10 @@ struct Tap {
 
 /// Computes log-mel features of a window of sound, as OpenAI's Whisper defines them.
 ///
-/// Frames of 400 samples start every 160, weighted by a Hann window. The energies of their frequencies are summed in
-/// bands by Slaney's triangles, and the features are decimal logarithms. At the [end](Self::finish) they are
-/// clamped to 8 below the largest of the window, and scaled. The window is padded with zeros, and mirrored at both ends.
+/// Frames of 400 samples start every 160 samples and are weighted by a Hann window. The energies of a frame's
+/// frequencies are summed in bands by Slaney's triangles, and the features are the decimal logarithms of these sums. At
+/// the [end](Self::finish), features that are more than 8 below the largest feature of the window are raised to this
+/// limit, and all are scaled. The window is padded with zeros, and mirrored at both ends.
 ///
 /// See the [module](super) for an example.
 #[derive(Debug)]
@@ -39,7 +41,7 @@ pub struct LogMel<'w> {
     /// Length of the window in samples.
     window: usize,
     taps: &'w mut [Tap],
-    /// The last samples; the next frame begins at the first.
+    /// The latest samples. The next frame begins at the first one.
     buffer: &'w mut [f32],
     spectrum: &'w mut [Complex],
     /// Number of samples in the buffer.
@@ -112,8 +114,8 @@ impl<'w> LogMel<'w> {
         Ok(self.frames)
     }
 
-    /// Pads the window with zeros, computes the remaining frames, and clamps and scales all features. Then it is ready
-    /// for another sound.
+    /// Pads the window with zeros, computes the remaining frames, and clamps and scales all features. Afterwards
+    /// [`push`](Self::push) starts another sound.
     ///
     /// # Errors
     ///
@@ -147,7 +149,7 @@ impl<'w> LogMel<'w> {
         Ok(())
     }
 
-    /// Takes a sample; computes a frame if it is complete.
+    /// Takes a sample, and computes the next frame if this sample completes it.
     fn take(&mut self, sample: f32, features: &mut [f32]) {
         if let Some(place) = self.buffer.get_mut(self.filled) {
             *place = sample;
@@ -157,7 +159,7 @@ impl<'w> LogMel<'w> {
             return;
         }
         if self.frames == 0 {
-            // The samples before the first mirror those after it.
+            // The samples before the first sample of the sound mirror those after it.
             for i in 1..=SIZE / 2 {
                 let mirrored = self.buffer.get(SIZE / 2 + i).copied().unwrap_or(0.0);
                 if let Some(place) = self.buffer.get_mut(SIZE / 2 - i) {

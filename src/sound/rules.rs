@@ -33,7 +33,7 @@ pub struct Rules<'a> {
     begin_suppress: Option<Array<'a>>,
     /// The token that announces a text without timestamps. The timestamp tokens follow it in the vocabulary.
     no_timestamps: Option<TokenId>,
-    /// The latest time that a text may begin with, in steps.
+    /// The latest time that a text may begin with, in steps of [`TIMESTAMP`].
     latest_start: Option<u32>,
     /// The token that ends a text. Lower ids are text, higher ids are not.
     end: TokenId,
@@ -44,7 +44,7 @@ impl<'a> Rules<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::KeyType`] and [`Error::KeyValue`] for keys with other values.
+    /// [`Error::KeyType`] and [`Error::KeyValue`] for keys with values that are not token ids or numbers of steps.
     pub fn new(gguf: &Gguf<'a>) -> Result<Self, Error> {
         let prefix = gguf.architecture()?;
         let list = |name| -> Result<Option<Array<'a>>, Error> {
@@ -111,7 +111,7 @@ impl<'a> Rules<'a> {
                 mask(logits, first.saturating_add(latest as usize).saturating_add(1), usize::MAX);
             }
         }
-        // A time follows if all times together are more likely than the most likely text.
+        // A time follows if all times together are more likely than the most likely text token.
         let (text, times) = logits.split_at_checked(first).unwrap_or_default();
         if log_sum(times) > largest(text) {
             mask(logits, 0, first);

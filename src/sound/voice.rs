@@ -9,7 +9,7 @@ const FRAME: u32 = RATE as u32 / 100;
 const FIRST: (u32, f32) = (3, 8.0);
 /// A voice ends after this number of frames in a row with less than this multiple of the noise's energy.
 const LAST: (u32, f32) = (30, 4.0);
-/// Number of frames of a period: 2 seconds. The search for the quietest frame starts anew in each period.
+/// Number of frames in a period of 2 seconds. The search for the quietest frame starts anew in each period.
 const PERIOD: u32 = 200;
 /// Minimum energy of a frame, a sum of squares. It corresponds to a change of 1e-4 per sample.
 const FAINT: f32 = FRAME as f32 * 1e-8;

@@ -15,7 +15,8 @@ type Job<'j> = &'j (dyn Fn() + Sync);
 ///
 /// A pair needs only atomic loads, stores and fences, so it works on the RP2040. The cores wait for each other by polling.
 ///
-/// A job that runs another job on the same pair runs it alone: the helper is busy with the outer one.
+/// If a job runs another job on the same pair, the inner job runs on one core only, because the other core is busy with
+/// the outer job.
 ///
 /// # Examples
 ///
@@ -43,7 +44,8 @@ pub struct Pair {
     open: AtomicPtr<()>,
     /// True while the helper may access a job.
     inside: AtomicBool,
-    /// True if the helper's call of the open job panicked. (Without unwinding a panic never returns here.)
+    /// True if the helper's call of the open job panicked. (Without unwinding, the helper does not return from a
+    /// panic.)
     panicked: AtomicBool,
 }
 
@@ -87,7 +89,7 @@ impl Workers for Caller<'_> {
                 }
             }
         }
-        // A nested job on either core, or a second thread that uses this caller: the helper is busy.
+        // The helper is busy: this is a nested job (on either core), or another thread is using this caller.
         if self.0.inside.load(Ordering::Acquire) || !self.0.open.load(Ordering::Acquire).is_null() {
             return job();
         }
@@ -104,7 +106,7 @@ impl Workers for Caller<'_> {
 }
 
 impl Helper<'_> {
-    /// Runs the open job, if there is one; returns whether there was.
+    /// Runs the open job, if there is one. Returns true if it has run a job.
     ///
     /// Threads cannot share a helper:
     ///
@@ -141,9 +143,9 @@ impl Helper<'_> {
         let mut guard = Inside(self.0, false);
         let job = ptr::NonNull::new(open.load(Ordering::Acquire));
         if let Some(job) = job {
-            // SAFETY: `run` stored a pointer to its argument and neither returns nor unwinds before it has seen `inside`
-            // false after it took the pointer away. This is the only helper of the pair (`split` borrows it mutably),
-            // and `&mut self` makes this the only call of `step`, so nobody else resets `inside` meanwhile.
+            // SAFETY: `run` stored a pointer to its argument. It neither returns nor unwinds before it has cleared this
+            // pointer and has then seen that `inside` is false. This is the only helper of the pair (`split` borrows it
+            // mutably), and `&mut self` makes this the only call of `step`, so nobody else resets `inside` meanwhile.
             unsafe { (*job.cast::<Job<'_>>().as_ptr())() };
         }
         guard.1 = true;
@@ -167,7 +169,8 @@ mod tests {
     use super::*;
     use core::sync::atomic::AtomicUsize;
 
-    /// Each of many short jobs runs once and has ended when `run` returns, because its borrows end then.
+    /// Every chunk of many short jobs runs once, and every job has ended when `run` returns, because what the job
+    /// borrows ends then.
     #[test]
     fn jobs_end_before_run_returns() {
         let mut pair = Pair::new();
@@ -192,7 +195,7 @@ mod tests {
                 });
                 assert!(places.iter().all(|place| place.load(Ordering::Relaxed) == round + 1));
             }
-            // Repeat until the helper is in time.
+            // Repeats until the helper has joined a job.
             while helped.load(Ordering::Relaxed) == 0 {
                 caller.run(&std::thread::yield_now);
             }

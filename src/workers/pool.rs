@@ -28,9 +28,9 @@ use super::parts::{Instant, hint};
 const SPIN: Duration = Duration::from_micros(50);
 /// Time for which a thread yields before it sleeps: longer than sampling a token takes.
 const LINGER: Duration = Duration::from_micros(500);
-/// Time for which a thread of the pool runs jobs before it yields: between two jobs, or between two chunks if another
-/// program uses its core. Otherwise the system would interrupt the thread in the middle of a chunk (Linux after 2 to 4 ms),
-/// and the caller would wait for it for several milliseconds.
+/// Time for which a thread of the pool runs jobs before it yields its core. The thread yields between two jobs, or
+/// between two chunks if another program uses the core. Without yielding, the system would interrupt the thread in the
+/// middle of a chunk (Linux after 2 to 4 ms), and the caller would wait for this chunk for several milliseconds.
 const TURN: Duration = Duration::from_millis(2);
 /// If a yield takes longer than this, another program has used the core.
 const ABSENCE: Duration = Duration::from_micros(100);
@@ -69,7 +69,8 @@ impl Turn {
     }
 }
 
-/// Access to the scheduler of an operating system, for [`Pool::on`]: the core of a thread, and moving it to another one.
+/// Access to the scheduler of an operating system, for [`Pool::on`]: finds the core of a thread, and moves threads to
+/// other cores.
 pub trait Cores: Debug + Send + Sync {
     /// Number of the core on which the calling thread runs.
     fn current(&self) -> usize;
@@ -166,7 +167,8 @@ impl Workers for Pool {
     }
 
     fn should_leave(&self) -> bool {
-        // A thread that has its core to itself yields between jobs only, because it would miss the rest of this one.
+        // A thread that has its core to itself yields between jobs only, because a thread that yields misses the rest
+        // of the job.
         TURN_OF_THREAD.get().is_some_and(|turn| turn.shared && turn.began.elapsed() > TURN)
     }
 }
@@ -183,16 +185,16 @@ impl Drop for Pool {
 
 /// State shared by the threads.
 #[derive(Debug, Default)]
-#[repr(align(128))] // its own cache line and its own adjacent line, which is prefetched with it
+#[repr(align(128))] // two cache lines of its own, because some processors prefetch lines in pairs
 struct Shared {
     /// Number of the job, a bit that lets threads join ([`OPEN`]), and the count of threads that joined ([`RUNNING`]).
     gate: AtomicUsize,
-    /// The job, a `*const &(dyn Fn() + Sync)`; valid while the gate is open or threads are running it.
+    /// The job, a `*const &(dyn Fn() + Sync)`; valid while the gate is open or threads are running the job.
     job: AtomicPtr<()>,
     /// Number of sleeping threads.
     sleeping: AtomicUsize,
     cores: Option<&'static dyn Cores>,
-    /// The core on which the caller opened the latest job; set only if there are `cores`.
+    /// The core on which the caller opened the latest job; set only if `cores` is `Some`.
     callers_core: AtomicUsize,
     /// True while a caller runs a job.
     taken: AtomicBool,
@@ -314,16 +316,16 @@ impl Shared {
         gate
     }
 
-    /// Runs the job if the gate has not changed; returns whether it did.
+    /// Runs the job if the value of the gate is still `gate`. Returns true if it has run the job.
     fn join(&self, gate: usize) -> bool {
         // The gate is open. Adding one to its count keeps it open and keeps the caller from returning.
         if self.gate.compare_exchange(gate, gate + 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return false;
         }
         let job = self.job.load(Ordering::Relaxed).cast::<&(dyn Fn() + Sync)>();
-        // SAFETY: the pointer was stored before the gate was opened, which the exchange above has
-        // seen. It points into `run`, which borrows the job and cannot return, nor unwind, before
-        // `Open` has been dropped; and that waits until this thread is no longer counted, below.
+        // SAFETY: the pointer was stored before the gate was opened, and the exchange above has seen the open gate. The
+        // pointer points to the argument of `run`, which borrows the job and neither returns nor unwinds before `Open`
+        // is dropped. That drop waits until this thread is no longer counted, after the `fetch_sub` below.
         let job = unsafe { *job };
         if panic::catch_unwind(AssertUnwindSafe(job)).is_err() {
             self.panicked.store(true, Ordering::Relaxed);
@@ -370,7 +372,7 @@ mod tests {
             thread::sleep(Duration::from_millis(pause)); // the second time the thread is asleep
             let at_it = AtomicUsize::new(0);
             pool.run(&|| {
-                // Returns only after both threads have called it.
+                // Each call of the job waits until both threads have called it.
                 at_it.fetch_add(1, Ordering::Relaxed);
                 while at_it.load(Ordering::Relaxed) < 2 {
                     thread::yield_now();
@@ -451,7 +453,7 @@ mod tests {
         }
     }
 
-    /// A thread whose core another program uses leaves a job when its turn is over. The caller does not.
+    /// A thread whose core another program uses leaves a job when its turn is over. The calling thread does not.
     #[test]
     fn a_turn_on_a_shared_core_ends() {
         let pool = Pool::new(2);

@@ -2,8 +2,8 @@
 //! addition to the residual stream. A layer predicts all streams, runs on the predicted residual stream, and corrects
 //! all streams by the prediction's error. A low-rank path runs parallel to attention. Gemma 3n has both.
 //!
-//! In the memory `inputs`, three buffers follow the additional inputs of layers: the other streams,
-//! `[streams - 1][batch][dim]`, then the predicted residual stream and the low-rank path's output, each `[batch][dim]`.
+//! In `inputs`, three buffers follow the additional inputs of layers: the other streams, `[streams - 1][batch][dim]`,
+//! then the predicted residual stream and the low-rank path's output, each `[batch][dim]`.
 
 use super::{Forward, add, copy, norm_rows, rows, rows_mut, scale};
 use crate::engine::profile::Section;
@@ -19,7 +19,7 @@ impl Forward<'_, '_> {
     }
 
     /// Computes the other streams from the embeddings, scaled to the embeddings' magnitude.
-    #[inline(never)] // keeps its temporaries off the stack of layers without it
+    #[inline(never)] // keeps its temporaries off the stack of other layers
     pub(super) fn open_streams(&mut self) {
         let Some(altup) = self.spec.altup() else { return };
         let (at, batch) = (self.beside_at(), self.batch());
@@ -36,7 +36,7 @@ impl Forward<'_, '_> {
     }
 
     /// Predicts all streams, and computes the path parallel to attention.
-    #[inline(never)] // keeps its temporaries off the stack of layers without it
+    #[inline(never)] // keeps its temporaries off the stack of other layers
     pub(super) fn predict(&mut self, layer: &Layer) {
         let Some(altup) = self.spec.altup() else { return };
         let n = altup.streams;
@@ -87,8 +87,8 @@ impl Forward<'_, '_> {
         compute.done(Section::Qkv);
     }
 
-    /// Adds the low-rank path to attention's sum.
-    #[inline(never)] // keeps its temporaries off the stack of layers without it
+    /// Adds the low-rank path's output to the residual stream after attention, and divides the sum by `sqrt(2)`.
+    #[inline(never)] // keeps its temporaries off the stack of other layers
     pub(super) fn join(&mut self) {
         let Some(altup) = self.spec.altup() else { return };
         let start = self.beside_at() + altup.streams * self.batch() * self.spec.dim;
@@ -100,7 +100,7 @@ impl Forward<'_, '_> {
     }
 
     /// Corrects all streams by the error of the predicted residual stream.
-    #[inline(never)] // keeps its temporaries off the stack of layers without it
+    #[inline(never)] // keeps its temporaries off the stack of other layers
     pub(super) fn correct(&mut self, layer: &Layer) {
         let Some(altup) = self.spec.altup() else { return };
         let n = altup.streams;
@@ -138,7 +138,7 @@ impl Forward<'_, '_> {
 
     /// Replaces the residual stream by the mean of all streams, each projected and scaled to the magnitude of the
     /// residual stream.
-    #[inline(never)] // keeps its temporaries off the stack of layers without it
+    #[inline(never)] // keeps its temporaries off the stack of other layers
     pub(super) fn close_streams(&mut self) {
         let Some(altup) = self.spec.altup() else { return };
         let (at, batch) = (self.beside_at(), self.batch());
@@ -199,7 +199,7 @@ fn mean_square(x: &[f32]) -> f32 {
     lanes.iter().sum::<f32>() / x.len() as f32
 }
 
-/// Thresholds each row of gates at `times` standard deviations above its mean: `max(gate - mean - times * deviation,
+/// Thresholds a row of gates at `times` standard deviations above the row's mean: `max(gate - mean - times * deviation,
 /// 0)`.
 pub(super) fn sparsify(gate: &mut [f32], times: f32) {
     let mut lanes = [0.0f32; 16];

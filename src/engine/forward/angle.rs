@@ -5,8 +5,9 @@ use core::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI, TAU};
 /// Upper limit of angles; no position in any context reaches it.
 const LIMIT: f32 = 134_217_728.0;
 
-/// The first multiples of pi/2, each after the largest angle that it is nearest to. One subtraction reduces angles up
-/// to the last of these. This saves time on microcontrollers, which compute f64 in software.
+/// Pairs of an angle and a multiple of pi/2, in ascending order: the multiple is the nearest one to angles up to this
+/// angle. Angles up to the last pair's are reduced by one subtraction, which saves time on microcontrollers that
+/// compute f64 in software.
 const NEAR: [(f32, f64); 5] = [
     (FRAC_PI_4 as f32, 0.0),
     (3.0 * FRAC_PI_4 as f32, FRAC_PI_2),
@@ -35,7 +36,8 @@ pub(super) fn sine_cosine(angle: f32) -> (f32, f32) {
     (if angle.is_sign_negative() { -sine } else { sine }, cosine)
 }
 
-/// Sine and cosine of the angle reduced by the nearest multiple of pi/2, and that multiple.
+/// Subtracts the nearest multiple of pi/2 from `far`. Returns the sine and cosine of the difference, and the multiple's
+/// number. `near` is the multiple's index in [`NEAR`], if it is there.
 #[inline(never)]
 fn in_floats(far: f32, near: Option<usize>) -> (f32, f32, i32) {
     /// pi/2 in two parts: its first 25 bits, so that multiples are exact, and the remainder.
@@ -74,7 +76,7 @@ fn in_floats(far: f32, near: Option<usize>) -> (f32, f32, i32) {
 mod whole {
     use core::f64::consts::{FRAC_2_PI, FRAC_PI_2};
 
-    /// Bound on the difference to the f64 version: the reduced angle is accurate to 2^-45.
+    /// Bound on the difference from the f64 version, in units of 2^-62: the reduced angle is accurate to 2^-45.
     const ERROR: u64 = 1 << 18;
 
     const fn number(x: f64) -> u64 {
@@ -94,19 +96,18 @@ mod whole {
         number(0.499_999_997_251_031),
     ];
 
-    /// Sine, cosine and the multiple of pi/2; `None` for very small or large angles, and if the rounding is not
-    /// certain.
+    /// Returns the same as `in_floats`; `None` for very small or large angles, and if the rounding is not certain.
     pub fn sine_cosine(far: f32, near: Option<usize>) -> Option<(f32, f32, i32)> {
         let (exponent, mantissa) = (far.to_bits() >> 23, (far.to_bits() & 0x7f_ffff) | 0x80_0000);
         if !(113..136).contains(&exponent) {
             return None;
         }
-        // In units of 2^-53; below 2^62.
+        // `far` in units of 2^-53; below 2^62.
         let x = u64::from(mantissa) << (exponent - 97);
         let quarters = match near {
             Some(near) => near as u64,
             None => {
-                // In units of 2^-16.
+                // `far` divided by pi/2, in units of 2^-16.
                 let turns = ((x >> 37) * (FRAC_2_PI * (1u64 << 32) as f64) as u64) >> 32;
                 if (turns & 0xffff).abs_diff(0x8000) < 64 {
                     return None;

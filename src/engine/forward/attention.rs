@@ -38,7 +38,7 @@ pub(super) enum Part {
     Queries,
 }
 
-/// Weight and bias roles of an attention.
+/// Roles of the tensors of an attention; each pair is a weight and its bias.
 struct Roles {
     before: (Role, Role),
     q: (Role, Role),
@@ -269,7 +269,8 @@ fn norm_and_rotate(
     });
 }
 
-/// Spreads packed values to heads of `head_dim` elements, and fills the rest with zeros.
+/// Multiplies packed values by `scale`, and spreads them to heads of `head_dim` elements; the rest of each head becomes
+/// zero.
 fn spread(v: &mut [f32], head_dim: usize, Values { width, scale }: Values) {
     for at in (0..v.len()).rev() {
         let (Some(head), Some(i)) = (at.checked_div(head_dim), at.checked_rem(head_dim)) else { return };
@@ -292,8 +293,8 @@ fn gather(out: &mut [f32], (heads, head_dim): (usize, usize), width: usize) {
     }
 }
 
-/// Multiplies each head's output by its gates. A row's gates follow its values. With gated queries, each head's gates
-/// follow a copy of its query there.
+/// Multiplies each head's output by its gates. In a row of `qkv`, the gates follow the values. With gated queries, the
+/// gates of each head follow a copy of the head's query there.
 fn gate(compute: &Compute<'_, '_>, (spec, layer): (&Spec<'_>, &Layer), shape: Shape, qkv: &mut [f32], out: &mut [f32]) {
     let head_dim = layer.head.dim;
     let (width, at) = if spec.gated_query() { (2 * head_dim, head_dim) } else { (head_dim, 0) };
@@ -359,7 +360,7 @@ pub(super) fn store_rows(
     });
 }
 
-/// Parameters of attending with all queries.
+/// Parameters of attention for all queries of a pass.
 pub(super) struct Attend<'l> {
     pub spec: &'l Spec<'l>,
     pub layer: &'l Layer,
@@ -379,8 +380,8 @@ pub(super) struct Attend<'l> {
 }
 
 impl Attend<'_> {
-    /// Processes all segments. Workers divide the tokens of a long segment; of consecutive segments of one token, as in
-    /// decoding, they divide the rows and KV heads.
+    /// Processes all segments. Workers share the tokens of a long segment. They share the rows and KV heads of
+    /// consecutive segments of one token, as in decoding.
     pub fn all(&mut self, compute: &Compute<'_, '_>, mut segments: &[Segment], mut out: &mut [f32], sums: &mut [f32]) {
         let (out_dim, kv_heads) = (self.shape.out_dim, self.layer.kv_heads);
         let scratch = sums.len() / compute.threads.max(1);
@@ -423,8 +424,9 @@ impl Attend<'_> {
         (segment.tokens as usize).saturating_mul(2 * self.shape.q_dim).saturating_mul(seen)
     }
 
-    /// Computes some KV heads for some tokens of a segment. `first` is the first token and `row` its row; its output is
-    /// stored at the start of `out`. Tokens in different chunks of chunked attention are computed separately.
+    /// Computes some KV heads for some tokens of a segment. `first` is the index of the first token in the segment, and
+    /// `row` the index of its row in `qkv`. `out` starts with the output of this token. In chunked attention, tokens of
+    /// different chunks are computed separately.
     fn heads(
         &self,
         kernels: &Kernels,
@@ -448,7 +450,8 @@ impl Attend<'_> {
         }
     }
 
-    /// As [`heads`](Self::heads), for tokens that attend to positions from `start` on, the first position of a tile.
+    /// Like [`heads`](Self::heads), for tokens that attend to positions from `start` on. `start` is the first position
+    /// of a tile.
     fn chunk(
         &self,
         kernels: &Kernels,

@@ -137,7 +137,7 @@ impl<'m, 'w> Compute<'m, 'w> {
     }
 }
 
-/// Multiplies the outputs of matrices by their factors.
+/// Multiplies the outputs of each matrix by the matrix's factor, its tensor `.scale`.
 fn scale_products(products: &[Product<'_>], tokens: usize, out: &mut [f32], stride: usize) {
     for (w, at) in products.iter().filter_map(|(w, at)| Some((w.as_ref()?, *at))).filter(|(w, _)| w.scale() != 1.0) {
         for t in 0..tokens {

@@ -1,5 +1,5 @@
-//! Encoders: run all tokens of a text through the layers, each attending to all. For a decoder that follows, they also
-//! compute the cross-attention keys and values of the result, once per text.
+//! Encoders: run all tokens of a text through the layers; each token attends to all tokens. If the model also has a
+//! decoder, the encoder's output is converted to the keys and values of the decoder's cross-attention, once per text.
 //!
 //! A layer must store the keys and values of all tokens before the first token attends. Each layer therefore processes
 //! the batches twice: first for keys and values, then for the rest. An encoder layer's cache is only needed until the
@@ -16,8 +16,8 @@ use crate::model::{Layer, Spec, Weights};
 
 /// State of a model with an encoder.
 pub(crate) struct Source<'m, 'w> {
-    /// Spec, weights and biases of the encoder, swapped with the decoder's while it runs. `None` for an encoder without
-    /// a decoder.
+    /// Spec, weights and biases of the encoder, swapped with the decoder's while the encoder runs. `None` for an
+    /// encoder without a decoder.
     pub other: Option<(&'m Spec<'m>, Weights<'m, 'w>, Relative<'w>)>,
     /// `[context][dim]`: the states of the text.
     pub states: &'w mut [f32],

@@ -1,7 +1,8 @@
 //! Feed-forward with experts: a router sends each token to a few of many experts.
 //!
 //! For each expert in ascending order, the tokens that chose it are gathered and run together; the weights of unused
-//! experts are not read. A token's sum therefore has one order, whatever else is in the batch.
+//! experts are not read. The terms of a token's sum are therefore always added in the same order, whatever else is in
+//! the batch.
 
 use super::compute::Compute;
 use super::feed_forward::{Limit, activate};
@@ -121,7 +122,7 @@ impl Bank {
         Self { count, width, roles, biases, fused: spec.fused_experts() }
     }
 
-    /// The experts that groups share.
+    /// The shared experts, one for each group of experts.
     #[cfg(feature = "mixtures")]
     fn shared(count: usize, width: usize) -> Self {
         let roles = [Role::FfnGateChexps, Role::FfnUpChexps, Role::FfnDownChexps];
@@ -184,8 +185,9 @@ fn run_chosen(
     }
 }
 
-/// Computes the weights of the experts that groups share, from a router's scores. Each chosen expert selects the
-/// shared expert of its group. As in llama.cpp, the weight is the softmax's value at the index of the group.
+/// Computes the weights of the shared experts, one for each group of experts, from a router's scores. Each chosen
+/// expert adds to the weight of its group's shared expert. As in llama.cpp, it adds the softmax's value at the index of
+/// the group, not of the expert.
 fn choose_groups(scores: &[f32], used: usize, group: GroupExperts, weights: &mut [f32]) {
     let top = scores.iter().fold(f32::NEG_INFINITY, |top, &score| if score > top { score } else { top });
     let total: f32 = scores.iter().map(|score| libm::expf(score - top)).sum();
@@ -210,7 +212,7 @@ fn choose_groups(scores: &[f32], used: usize, group: GroupExperts, weights: &mut
             *weight += share;
         }
     }
-    const LEAST: f32 = 6.103_515_6e-5; // the smallest F16
+    const LEAST: f32 = 6.103_515_6e-5; // the smallest normal F16
     scale(weights, group.scale / if kept > LEAST { kept } else { LEAST });
 }
 
@@ -233,7 +235,7 @@ fn expert_of(
     x: &mut [f32],
     inner: &mut [f32],
 ) {
-    // Without a gate, up's output takes its place.
+    // Without a gate, the output of `up` is stored in the gate's place.
     let up_at = if w_gate.is_some() { n * width } else { 0 };
     compute.times_each((x, n), &[(w_gate, 0), (w_up, up_at)], inner, width);
     let Some((gate, rest)) = inner.split_at_mut_checked(n * width) else { return };
@@ -249,8 +251,8 @@ fn expert_of(
     compute.times((gate, n), w_down, x, spec.dim);
 }
 
-/// Turns a router's scores into weights: zeros for all but the `used` largest scores; of equal scores those with the
-/// lowest numbers are chosen. The bias only affects the choice.
+/// Turns a router's scores into weights: zeros for all but the `used` largest scores; of equal scores, those with the
+/// lowest indices are chosen. The bias only affects the choice.
 fn choose(scores: &mut [f32], experts: Experts, router: Router, bias: &[u8]) {
     if let Router::Scored { scores: Scores::Sparse, .. } = router {
         return choose_sparsely(scores, experts.used);
@@ -282,7 +284,7 @@ fn choose(scores: &mut [f32], experts: Experts, router: Router, bias: &[u8]) {
         }
         _ => (usize::MAX, [u64::MAX; GROUP_WORDS]),
     };
-    // The scores of chosen experts become negative.
+    // Negates the scores of chosen experts, as a mark.
     let mut kept = 0.0;
     for _ in 0..experts.used {
         let mut best: Option<(&mut f32, f32)> = None;
@@ -308,8 +310,9 @@ fn choose(scores: &mut [f32], experts: Experts, router: Router, bias: &[u8]) {
     }
 }
 
-/// As [`choose`] for [`Scores::Sparse`]: the weight of each choice is its share in the softmax over the experts that
-/// were not chosen before and whose score differs from the choice's by at most `NEAR` times the larger magnitude.
+/// Like [`choose`], for [`Scores::Sparse`]. The weight of a chosen expert is its share in a softmax over the experts
+/// that were not chosen before it and have nearly the same score. Two scores are nearly the same if they differ by at
+/// most `NEAR` times the larger magnitude.
 fn choose_sparsely(scores: &mut [f32], used: usize) {
     const NEAR: f32 = 0.02;
     let mut chosen: [Option<(usize, f32)>; MOST_SPARSE] = [None; MOST_SPARSE];
@@ -341,7 +344,7 @@ fn choose_sparsely(scores: &mut [f32], used: usize) {
 /// Maximum number of experts that [`choose_sparsely`] chooses.
 const MOST_SPARSE: usize = 8;
 
-/// Words of a set of groups of experts.
+/// Number of words of a bit set of groups of experts.
 const GROUP_WORDS: usize = 8;
 
 /// Returns the set of the `used` best groups of `size` experts. A group is rated by the sum of its `counted` best scores;
@@ -387,7 +390,8 @@ fn bit(set: &[u64; GROUP_WORDS], i: usize) -> bool {
 mod tests {
     use super::*;
 
-    /// Compares with the definition in f64. Arguments: softmax or sigmoid values, the chosen experts, and the divisor.
+    /// Compares weights with their definition in f64. `shares` are the softmax or sigmoid values, `chosen` the experts
+    /// that must be chosen, and `scale` is the factor on the weights.
     #[test]
     fn weights_of_the_chosen() {
         let logits = [0.5f32, -1.0, 2.0, 0.5, -3.0]; // of equal logits the first is chosen

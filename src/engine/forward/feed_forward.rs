@@ -31,7 +31,7 @@ impl Forward<'_, '_> {
             Gate::Separate => (weights.matrix(Role::FfnGate, index), up),
             Gate::Fused => (up.and_then(|w| w.part(0, ffn)), up.and_then(|w| w.part(ffn, ffn))),
         };
-        // Without a gate, up's output takes its place.
+        // Without a gate, the output of `up` is stored in the gate's place.
         let up_at = if gate_w.is_some() { tokens * ffn } else { 0 };
         compute.times_each((branch, tokens), &[(gate_w, 0), (up_w, up_at)], inner, ffn);
         let Some((gate, rest)) = inner.split_at_mut_checked(tokens * ffn) else { return };
@@ -111,8 +111,8 @@ impl Limit {
     }
 }
 
-/// Sets `gate` to `f(gate)`, or to `f(gate) * up` if there is an `up`. A limit then applies to `f(gate)` and to the absolute
-/// value of `up`.
+/// Sets `gate` to `f(gate)`, or to `f(gate) * up` if there is an `up`. With an `up`, `limit` is an upper bound on
+/// `f(gate)` and on the absolute value of `up`.
 pub(super) fn activate(kernels: &Kernels, f: Activation, limit: Option<Limit>, gate: &mut [f32], up: Option<&[f32]>) {
     let (true, Some(Limit { most, before }), Some(up)) = (built::LIMITS, limit, up) else {
         return kernels.activate(f, gate, up);

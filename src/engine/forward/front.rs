@@ -1,8 +1,8 @@
 //! Front ends of encoders: convolutions over time, as products of matrices.
 //!
-//! The rows of a convolution's input that one output depends on are adjacent in memory, so they are one input of a linear
-//! layer. For each batch of encoder positions, only the rows of earlier convolutions that it depends on are computed; a
-//! few rows at the border of two batches are computed twice.
+//! The rows of a convolution's input that one output depends on are adjacent in memory, so they are one input of a
+//! linear layer. For each batch of encoder positions, only the rows of earlier convolutions that the batch depends on
+//! are computed; a few rows at the border of two batches are computed twice.
 
 use core::ops::Range;
 
@@ -24,7 +24,7 @@ struct Statistics {
 }
 
 impl Statistics {
-    /// Leaves values as they are: for outputs without a norm.
+    /// Statistics that leave values as they are, for outputs without a norm.
     const NONE: Self = Self { mean: 0.0, scale: 1.0 };
 }
 
@@ -39,8 +39,8 @@ struct Input<'i> {
 }
 
 impl Forward<'_, '_> {
-    /// Runs the encoder on `frames` of a sound, and stores the cross-attention keys and values of its states in the
-    /// context's pages, which the caller has reserved.
+    /// Runs the encoder on a sound of `frames` frames, and stores the cross-attention keys and values of its states in
+    /// the context's pages, which the caller has reserved.
     pub fn listen(&mut self, context: usize, (front, frames): (Front, usize), sound: &[f32]) {
         let (n, batch) = (front.positions(frames), self.batch().max(1));
         if let Some(source) = &mut self.source {
@@ -109,7 +109,7 @@ fn split_scratch<'s>(
     scratch.split_at_mut_checked(batch * widest).unwrap_or_default()
 }
 
-/// Rows of each convolution's output that rows `wanted` of the last depend on.
+/// Rows of each convolution's output that rows `wanted` of the last convolution's output depend on.
 fn needed(
     stages: &[Option<Convolution>; MAX_STAGES],
     frames: usize,
@@ -157,7 +157,8 @@ fn run(
 }
 
 impl Input<'_> {
-    /// Copies the rows that row `row` of a convolution's output depends on.
+    /// Copies the input rows that row `row` of a convolution's output depends on to `patch`; rows outside the sound are
+    /// zeros.
     fn patch(&self, stage: &Convolution, row: usize, patch: &mut [f32]) {
         for (tap, to) in rows_mut(patch, stage.inputs).enumerate() {
             let row = (row * stage.stride + tap).checked_sub(stage.padding).filter(|row| *row < self.len);
@@ -170,7 +171,8 @@ impl Input<'_> {
     }
 }
 
-/// Computes a convolution's outputs for the whole sound, and their statistics. Sums of rows are f32, the rest is f64.
+/// Computes the first convolution's outputs for the whole sound, and returns their statistics. The sum of each row is
+/// f32, sums of several rows are f64.
 fn statistics(
     (compute, weights): (&mut Compute<'_, '_>, &Weights<'_, '_>),
     stages: &[Option<Convolution>; MAX_STAGES],

@@ -1,8 +1,8 @@
 //! Rotates heads by a Hadamard matrix, for quantized KV caches.
 //!
-//! A rotation spreads an outlier over its block, so that the block's scale fits all elements. Dot products of rotated
-//! queries and keys are those of the originals, and the matrix is its own inverse, which gives back the sums of values.
-//! (As in QuaRot, <https://arxiv.org/abs/2404.00456>; llama.cpp does the same.)
+//! A rotation spreads an outlier over its block, so that the block's scale fits all elements. Rotated queries and keys
+//! have the same dot products as the originals. The matrix is its own inverse, so rotating the weighted sum of rotated
+//! values gives the sum of the originals. (As in QuaRot, <https://arxiv.org/abs/2404.00456>; llama.cpp does the same.)
 
 use super::rows_mut;
 use crate::kernel::sqrt;
@@ -10,8 +10,8 @@ use crate::kernel::sqrt;
 /// The largest block that is rotated as one.
 const LARGEST: usize = 64;
 
-/// Multiplies each block of `heads` by the normalized Hadamard matrix. Blocks have the largest power of two of elements,
-/// up to 64, that divides `head_dim`.
+/// Multiplies each block of `heads` by the normalized Hadamard matrix. The length of a block is the largest power of
+/// two, up to 64, that divides `head_dim`.
 pub(super) fn rotate(heads: &mut [f32], head_dim: usize) {
     let block = LARGEST.min(1 << head_dim.trailing_zeros().min(31));
     let scale = 1.0 / sqrt(block as f32);
@@ -34,7 +34,7 @@ pub(super) fn rotate(heads: &mut [f32], head_dim: usize) {
 mod tests {
     use super::*;
 
-    /// Against the matrix written out: the sign of entry `(i, j)` is the parity of `i & j`.
+    /// Compares with the matrix written out: entry `(i, j)` is negative if `i & j` has an odd number of ones.
     #[test]
     fn a_rotation_is_the_product_with_the_matrix() {
         for (head_dim, block) in [(64, 64), (128, 64), (96, 32), (80, 16), (6, 2), (7, 1)] {

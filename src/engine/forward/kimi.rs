@@ -31,7 +31,7 @@ const LOW: [(Role, Role); 2] = [(Role::AttnQ, Role::AttnQ); 2];
 
 impl Forward<'_, '_> {
     /// `x += output(gate * norm(heads(norm(x))))`; also advances the states over the rows.
-    #[inline(never)] // keeps its temporaries off the stack of layers without it
+    #[inline(never)] // keeps its temporaries off the stack of other layers
     pub(super) fn kimi_delta(&mut self, layer: &Layer, mixer: &Recurrent) {
         let Self { spec, weights, compute, hidden, branch, inner, rows: count, .. } = self;
         let (index, dim, count) = (layer.index, spec.dim, *count);

@@ -1,8 +1,9 @@
 //! Adapters: adds `factor * B (A x)` to the outputs of linear layers, for rows whose context has chosen the adapter.
 //!
 //! A weight matrix is identified by its offset in the model's file: the table of pairs is sorted by the offsets of the
-//! model's tensors. Parts of a tensor (in fused projections, or experts) find their rows of `B` the same way, and only
-//! [`Compute`] handles adapters. Each row stores its context, and consecutive rows with the same scale share a product.
+//! model's tensors. For a part of a tensor (of a fused projection, or one expert), the offset also gives the rows of
+//! `B`. Only [`Compute`] handles adapters. `owners` has the context of each row of a pass, and consecutive rows with
+//! the same scale share a product.
 //!
 //! Each worker adds the products with `B` to the outputs of `W x` that it has computed, see [`LowRank`]. Per output, the
 //! sum is one chain of fma over the columns of `B` that starts with the output of `W`; adapters are added in their order.
@@ -247,7 +248,7 @@ impl<'m, 'w> Lora<'m, 'w> {
 }
 
 impl Compute<'_, '_> {
-    /// [`times_each`](Self::times_each) with the products of adapters added.
+    /// Like [`times_each`](Self::times_each), and adds the products of adapters.
     #[inline(never)] // keeps its temporaries off the stack of passes without adapters
     pub(super) fn adapted(
         &mut self,
@@ -257,7 +258,8 @@ impl Compute<'_, '_> {
         stride: usize,
     ) {
         let cols = x.len().checked_div(tokens).unwrap_or(0);
-        // The products are computed together with the first pairs, unless their outputs are scaled afterwards.
+        // The products are computed together with the first pairs, unless a matrix has a factor: the factor must not
+        // scale the products of adapters.
         let mut is_base_left = products.iter().filter_map(|(w, _)| *w).all(|w| w.scale() == 1.0);
         if !is_base_left {
             self.products((x, tokens), products, (out, stride), &());

@@ -1,5 +1,5 @@
-//! Mamba-1: a gated convolution over the channels, then a scan. Its step, inputs and outputs are projections of the
-//! channels.
+//! Mamba-1: a convolution over the channels, then a scan, whose output is multiplied by a gate. The scan's steps,
+//! inputs and outputs are projections of the channels.
 //!
 //! In each layer, the state of a context contains the convolution's earlier inputs, `[taps - 1][channels]`, and the
 //! states of the channels in tiles of sixteen, `[tiles][states][16]`.
@@ -13,7 +13,7 @@ use crate::model::{Layer, Recurrent, Role, StepNorms, Weights};
 
 impl Forward<'_, '_> {
     /// `x += output(silu(gate) * scan(convolution(norm(x))))`; also advances the states.
-    #[inline(never)] // keeps its temporaries off the stack of layers without it
+    #[inline(never)] // keeps its temporaries off the stack of other layers
     pub(super) fn mamba(&mut self, layer: &Layer, mixer: &Recurrent) {
         let Self { spec, weights, compute, hidden, branch, inner, rows: count, .. } = self;
         let (index, dim, count) = (layer.index, spec.dim, *count);
@@ -164,7 +164,8 @@ impl Selective<'_> {
         compute.times((low, count), w_steps, steps, self.groups());
     }
 
-    /// Advances the state of a context over its rows `x`, in place; `out` is `[tiles][tokens][16]`.
+    /// Advances the state of a context over its rows `x`, and replaces these by the scan's output. `out` is a buffer
+    /// for the output, `[tiles][tokens][16]`.
     fn scan(
         &self,
         compute: &Compute<'_, '_>,

@@ -19,7 +19,7 @@ const EPS: f32 = 1e-6;
 
 impl Forward<'_, '_> {
     /// `x += output(attention(norm(x)))`; also adds the rows' keys and values to the cache.
-    #[inline(never)] // keeps its temporaries off the stack of layers without it
+    #[inline(never)] // keeps its temporaries off the stack of other layers
     pub(super) fn latent_attention(&mut self, layer: &Layer, latent: &Latent, view: &View) {
         let Self { spec, weights, compute, hidden, branch, inner, rows: count, .. } = self;
         let shape = Shape {
@@ -98,7 +98,7 @@ struct Heads<'a> {
 }
 
 impl Heads<'_> {
-    /// Multiplies each head's value by the sigmoid of a linear layer of attention's input.
+    /// Multiplies each head's value by the sigmoid of a gate, which a linear layer computes from attention's input.
     fn gate(&self, compute: &mut Compute<'_, '_>, input: &[f32], pieces: &mut Pieces<'_>) {
         let Pieces { qkv, out, .. } = pieces;
         let (heads, value) = (self.layer.heads, self.latent.value);
@@ -173,9 +173,9 @@ impl Heads<'_> {
     }
 
     /// Assembles queries, keys and values. If latent vectors are cached, a query is the output of
-    /// [`expand`](Self::expand), then its rotated part; the latent vector, then the rotated key, is the key, and its
-    /// first elements are the value. Otherwise queries and keys have a part without rotation and a rotated one, and the
-    /// shorter vectors are padded with zeros.
+    /// [`expand`](Self::expand), followed by the query's rotated part; the key is the latent vector, followed by the
+    /// rotated key; the value is the first part of the key. Otherwise queries and keys have a part without rotation and
+    /// a rotated part, and vectors that are shorter than the head are padded with zeros.
     fn place(&self, pieces: &mut Pieces<'_>) {
         let Latent { rank, nope, rope, value, absorbed, .. } = *self.latent;
         let (shape, width) = (self.shape, self.shape.head.dim);
@@ -228,7 +228,7 @@ impl Heads<'_> {
     }
 }
 
-/// Copies `width` elements from offset `at` of each `stride` elements, one after the other.
+/// Copies `width` elements from offset `at` of each row of `stride` elements. The copies are adjacent.
 fn gather(from: &[f32], count: usize, (stride, at): (usize, usize), to: &mut [f32], width: usize) {
     for (to, from) in rows_mut(to, width).zip(rows(from, stride)).take(count) {
         copy(to, from.get(at..).unwrap_or(&[]));

@@ -71,7 +71,7 @@ pub(crate) struct Forward<'m, 'w> {
     branch: &'w mut [f32],
     /// Intermediate values of attention or feed-forward.
     inner: &'w mut [f32],
-    /// `[batch][layers][per_layer_input]`: additional inputs of layers.
+    /// `[batch][layers][per_layer_input]`: additional inputs of layers; then the vectors of [`Spec::beside`].
     inputs: &'w mut [f32],
     /// Scratch of attention, in equal shares per worker.
     sums: &'w mut [f32],
@@ -215,7 +215,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         first
     }
 
-    /// Runs one layer on all rows and stores their keys and values in its cache.
+    /// Runs one layer on all rows and stores their keys and values in the layer's part of the cache.
     pub fn layer<O: Observer>(&mut self, index: usize, observer: &mut O) -> ControlFlow<()> {
         let layer = self.spec.layer(index);
         let has_streams = self.spec.altup().is_some();
@@ -273,7 +273,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         self.show(Stage::After, index, observer)
     }
 
-    /// Applies the final norm after the last layer of a run, if the layers run again.
+    /// Applies the final norm between two runs of the layers, in models whose layers run several times.
     fn norm_between(&mut self, index: usize) {
         let Self { spec, weights, compute, hidden, rows, .. } = self;
         if let (Some(loops), Some(hidden)) = (spec.loops(), hidden.get_mut(..*rows * spec.dim))
@@ -457,7 +457,8 @@ fn enter(
     compute.done(Section::Norms);
 }
 
-/// Adds the output of attention or feed-forward to the hidden state, normed first if the model has a post-norm.
+/// Adds the output of attention or feed-forward to the hidden state. Before that, the output is normed if the model has
+/// a post-norm, and multiplied by `residual_scale`.
 fn leave(
     compute: &Compute<'_, '_>,
     spec: &Spec<'_>,

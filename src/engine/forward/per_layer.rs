@@ -47,8 +47,8 @@ impl Forward<'_, '_> {
         scale(inputs, core::f32::consts::FRAC_1_SQRT_2);
     }
 
-    /// `x += norm(projection(f(gate(x)) * input))`, then `x *= scale`, or `x += scale * embedding`; each only if the model
-    /// has it.
+    /// `x += norm(projection(f(gate(x)) * input))`, then `x *= scale` or `x += scale * embedding`. Steps that the model
+    /// does not have are left out.
     pub(super) fn layer_end(&mut self, layer: &Layer, tokens: usize) {
         let at = self.beside_at();
         let Self { spec, weights, compute, hidden, branch, inner, inputs, .. } = self;

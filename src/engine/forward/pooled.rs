@@ -20,7 +20,7 @@ impl Forward<'_, '_> {
                 PooledActivation::None => {}
                 PooledActivation::Tanh => between.iter_mut().for_each(|x| *x = libm::tanhf(*x)),
                 PooledActivation::Gelu => compute.kernels.activate(Activation::GeluErf, between, None),
-                // Computed here because `activate` lacks ReLU in some builds. NaN passes through in both.
+                // Computed here because `activate` lacks ReLU in some builds. NaN passes through, as it does there.
                 PooledActivation::Relu => between.iter_mut().filter(|x| **x <= 0.0).for_each(|x| *x = 0.0),
                 PooledActivation::Silu => compute.kernels.activate(Activation::Silu, between, None),
             }

@@ -2,9 +2,9 @@
 //!
 //! A token's row holds the outputs of its projections: for a short convolution, two gates and the channels; otherwise
 //! the gate `z`, the channels (delta net: queries, keys, values; Mamba-2: values, keys, queries) and two values per
-//! head, which determine the decay of its state and the factor on new values.
+//! head, which determine the decay of the head's state and the factor on new values.
 //!
-//! A context's states are in one page. For each layer it holds the previous inputs of the convolution, `[taps -
+//! A context's states are in one page. For each layer, the page holds the previous inputs of the convolution, `[taps -
 //! 1][channels]`, and the matrices of the heads, each in tiles of 16 columns, `[tiles][keys][16]`.
 
 use super::compute::Compute;
@@ -16,7 +16,7 @@ use crate::memory::Pool;
 use crate::model::{Layer, Recurrent, RecurrentKind, Role, Spec, Weights};
 use crate::quant::le_f32;
 
-/// Offsets in a row, except for short convolutions.
+/// Offsets in a token's row. Short convolutions do not use them.
 #[derive(Clone, Copy)]
 struct Row {
     channels: usize,
@@ -38,7 +38,7 @@ impl Row {
         Self { channels, decay, factor: decay + mixer.heads, queries, keys, values }
     }
 
-    /// Group of a head.
+    /// Index of the group that a head belongs to.
     fn group(mixer: &Recurrent, head: usize) -> usize {
         let group = match mixer.in_turns {
             true => head.checked_rem(mixer.groups),
@@ -47,7 +47,8 @@ impl Row {
         group.unwrap_or(0)
     }
 
-    /// Offsets of a head's decay and factor. If one matrix computes both, those of a group are adjacent, factors first.
+    /// Offsets of a head's decay and factor. If one matrix computes both, a group's factors are adjacent, and the
+    /// group's decays follow.
     fn gates(&self, mixer: &Recurrent, head: usize) -> (usize, usize) {
         if mixer.kind != RecurrentKind::DeltaNet || mixer.in_turns {
             return (self.decay + head, self.factor + head);
@@ -61,7 +62,7 @@ impl Row {
 impl Forward<'_, '_> {
     /// `x += output(mix(projections(norm(x))))`; also advances the states. In a layer that also has attention, the
     /// input is the one saved by [`hold`](Self::hold).
-    #[inline(never)] // keeps its temporaries off the stack of layers without it
+    #[inline(never)] // keeps its temporaries off the stack of other layers
     pub(super) fn recurrent(&mut self, layer: &Layer, mixer: &Recurrent) {
         let Self { spec, weights, compute, hidden, branch, inner, rows: count, .. } = self;
         let (index, dim, count) = (layer.index, spec.dim, *count);
@@ -132,8 +133,8 @@ pub(super) fn state_of<'k>(
     bytemuck::try_cast_slice_mut(kv.get_mut(range)?).ok()
 }
 
-/// Advances the matrices of a context's heads by `tokens` tokens; workers share the heads. `update` describes the work on a
-/// head; it takes `cost` operations per element and token. `out` is `[heads][tokens][width]`.
+/// Advances the matrices of a context's heads by `tokens` tokens; workers share the heads. `update` describes the work
+/// on a head, which takes `cost` operations per element and token. `out` is `[heads][tokens][width]`.
 pub(super) fn advance_heads<'u>(
     compute: &Compute<'_, '_>,
     mixer: &Recurrent,
@@ -292,7 +293,7 @@ impl Mixer<'_> {
         }
     }
 
-    /// Stores the output of token `t` in place of its gate. `out` is `[heads][tokens][width]`.
+    /// Replaces the gate of token `t` by the output of the token. `out` is `[heads][tokens][width]`.
     fn combine(&self, (kernels, eps): (&Kernels, f32), x: &mut [f32], out: &[f32], (t, tokens): (usize, usize)) {
         let (mixer, row) = (self.mixer, self.row);
         let vector = |role| self.weights.vector(role, self.index);

@@ -1,7 +1,7 @@
 //! Positions as biases on scores, by distance: learned (T5) or linear (ALiBi).
 //!
-//! The biases of all distances are computed once, per head in order of distance, so that those for a query's keys are
-//! consecutive.
+//! The biases of all distances are computed once. For each head they are in order of distance, so that the biases for a
+//! query's keys are consecutive.
 
 use super::rows_mut;
 use crate::built;
@@ -10,7 +10,7 @@ use crate::kernel::Bias;
 use crate::model::{Positions, Role, Spec, Weights};
 use crate::quant::le_f32;
 
-/// Distances from here on share the last bucket. All files use this value.
+/// Distances from this one on share T5's last bucket. All files use this value.
 const FURTHEST: usize = 128;
 
 /// Biases of one stack: `[heads][distances]` of all layers or of each layer, in the order of the keys' positions.
@@ -21,7 +21,7 @@ pub(crate) struct Relative<'w> {
     stride: usize,
     /// Index of distance 0.
     middle: usize,
-    /// Distance between the biases of consecutive layers, in heads; 0 if all layers share them.
+    /// Number of heads in the table per layer; 0 if all layers share the biases.
     layer: usize,
 }
 
@@ -39,7 +39,7 @@ impl<'w> Relative<'w> {
             let (layer, head) = (row.checked_div(heads).unwrap_or(0), row.checked_rem(heads).unwrap_or(0));
             let learned = weights.vector(Role::AttnRelB, layer);
             for (i, number) in numbers.iter_mut().enumerate() {
-                // Distance of the key before or after the query.
+                // Distance from the query back to an earlier key, or ahead to a later one.
                 let (back, ahead) = (middle.saturating_sub(i), i.saturating_sub(middle));
                 let ahead = if causal { 0 } else { ahead };
                 *number = match buckets {

@@ -99,7 +99,8 @@ impl<'w> Rotary<'w> {
 struct Scaled {
     scaling: Scaling,
     factor: f32,
-    /// Pairs between which YaRN blends from original to divided frequencies.
+    /// YaRN keeps the frequencies of pairs up to `low`, divides those of pairs from `high` on, and blends both in
+    /// between.
     low: f32,
     high: f32,
 }

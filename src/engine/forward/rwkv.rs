@@ -2,8 +2,8 @@
 //! mixing and channel mixing combine each row with the previous one. QRWKV has the projections of RWKV-6, and heads
 //! that share keys and values.
 //!
-//! In each layer, the state of a context contains the last row of time mixing, that of channel mixing if there is any,
-//! and the matrices of the heads in tiles of sixteen columns, `[tiles][keys][16]`.
+//! In each layer, the state of a context contains the last row of time mixing, the last row of channel mixing if the
+//! model has channel mixing, and the matrices of the heads in tiles of sixteen columns, `[tiles][keys][16]`.
 
 use super::compute::Compute;
 use super::recurrent::{advance_heads, state_of};
@@ -22,7 +22,7 @@ const KEY_EPS: f32 = 1e-24;
 
 /// Intermediate values of a layer, each `[rows][dim]`.
 struct Pieces<'a> {
-    /// Each row's difference from the previous row; later the value that replaces the removed one.
+    /// Each row's difference from the previous row; later the replacement keys.
     shift: &'a mut [f32],
     /// Input of a matrix product; later the removal keys, and finally the output.
     x: &'a mut [f32],
@@ -39,7 +39,7 @@ struct Pieces<'a> {
 
 impl Forward<'_, '_> {
     /// `x += output(gate * heads(norm(x)))`; also advances the states over the rows.
-    #[inline(never)] // keeps its temporaries off the stack of layers without it
+    #[inline(never)] // keeps its temporaries off the stack of other layers
     pub(super) fn time_mix(&mut self, layer: &Layer, mixer: &Recurrent) {
         let at = self.beside_at();
         let Self { spec, weights, compute, hidden, branch, inner, inputs, rows: count, .. } = self;
@@ -120,7 +120,7 @@ impl Forward<'_, '_> {
 
 impl Forward<'_, '_> {
     /// `x += sigmoid(receptance) * value(relu(key)^2)`: the channel mixing of RWKV-6.
-    #[inline(never)] // keeps its temporaries off the stack of layers without it
+    #[inline(never)] // keeps its temporaries off the stack of other layers
     pub(super) fn channel_mix(&mut self, layer: &Layer) {
         let Self { spec, weights, compute, hidden, branch, inner, rows: count, .. } = self;
         let (index, dim, ffn, count) = (layer.index, spec.dim, layer.ffn, *count);
@@ -184,7 +184,7 @@ impl Mixing<'_> {
         self.weights.vector(role, self.index)
     }
 
-    /// `x = row + lerp * (previous row - row)`, with the lerp of this number.
+    /// `x = row + lerp * (previous row - row)`, with vector `number` of the layer's `lerp` vectors.
     fn lerp(&self, compute: &Compute<'_, '_>, rows_in: &[f32], shift: &[f32], number: usize, x: &mut [f32]) {
         let all = self.vector(Role::TimeMixLerp);
         let lerp = all.get(4 * number * self.dim..).unwrap_or(&[]);
@@ -337,7 +337,7 @@ impl Mixing<'_> {
         compute.by_tokens(rate, dim, &|_, x| compute.kernels.activate(Activation::Sigmoid, x, None));
     }
 
-    /// Computes a row's removal keys, each of length 1, their replacements, and the keys for the state.
+    /// Computes a row's removal keys, each of length 1, the replacement keys, and the keys for the state.
     fn keys(&self, kernels: &Kernels, key: &mut [f32], rate: &[f32], removal: &mut [f32], replace: &mut [f32]) {
         let (k_k, k_a) = (self.vector(Role::TimeMixKk), self.vector(Role::TimeMixKa));
         let n = self.mixer.keys as f32;
@@ -345,7 +345,7 @@ impl Mixing<'_> {
             *removal = key * f32::from_le_bytes(*k_k);
         }
         for head in rows_mut(removal, self.mixer.keys) {
-            // Divides by the root of the sum of squares, not of their mean.
+            // Divides by the root of the sum of squares instead of their mean.
             kernels.rms_norm(head, &[], KEY_EPS / n);
             super::scale(head, 1.0 / libm::sqrtf(n));
         }
@@ -357,7 +357,7 @@ impl Mixing<'_> {
         }
     }
 
-    /// Advances the state of a context over some rows.
+    /// Advances the state of a context over the rows in `range`. The outputs of the state replace the learning rates.
     fn advance(
         &self,
         compute: &Compute<'_, '_>,
@@ -391,7 +391,8 @@ impl Mixing<'_> {
         }
     }
 
-    /// Returns the output of token `t` of a context: each head's normed output, plus the contribution of its own key.
+    /// Stores the output of token `t` of a context in `out`: each head's normed output and, in RWKV-7, the contribution
+    /// of the token's own key.
     fn combine_row(
         &self,
         kernels: &Kernels,
@@ -424,7 +425,7 @@ impl Mixing<'_> {
     }
 }
 
-/// `x += lerp * shift`, in each `dim` elements.
+/// `x += lerp * shift`, for each row of `dim` elements.
 fn mix(x: &mut [f32], shift: &[f32], lerp: &[u8], dim: usize) {
     for (x, shift) in rows_mut(x, dim).zip(rows(shift, dim)) {
         for ((x, shift), lerp) in x.iter_mut().zip(shift).zip(lerp.as_chunks().0) {

@@ -1,9 +1,10 @@
-//! Two stacks of layers that run in turns ([HRM](https://arxiv.org/abs/2506.21734)): each has a hidden state. One
-//! begins as the token's embedding, the other as a learned vector. A run of a stack takes the sum of both, and its
-//! output replaces the hidden state of this stack. This file also stores the embeddings for models that add them after
-//! every layer.
+//! Two stacks of layers that run in turns ([HRM](https://arxiv.org/abs/2506.21734)). Each stack has a hidden state. One
+//! state begins as the token's embedding, the other as a learned vector. The input of a stack is the sum of both
+//! states, and the output replaces the stack's own state. This file also stores the embeddings for models that add them
+//! after every layer.
 //!
-//! The residual stream holds the hidden state of the stack that ran last; the buffers of a pass hold the other one.
+//! The residual stream holds the hidden state of the stack that ran last; `inputs` holds the other one (see
+//! `Spec::beside`).
 
 use super::{Forward, copy};
 #[cfg(feature = "llama-like")]
