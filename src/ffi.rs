@@ -215,7 +215,7 @@ unsafe fn place<T>(
 
 /// # Safety
 ///
-/// `out` points to a `T`, or is null: then nothing is written.
+/// `out` points to a `T`, or is null. (If it is null, nothing is written.)
 unsafe fn give<T>(out: *mut T, value: T) {
     if !out.is_null() {
         // SAFETY: as for this function.

@@ -224,7 +224,7 @@ impl<'m, 'w> Session<'m, 'w> {
         self.engine.logits(&self.context)
     }
 
-    /// Mutable logits: a sampler works in place.
+    /// The same as [`logits`](Self::logits), but mutable, because a sampler changes logits in place.
     pub fn logits_mut(&mut self) -> &mut [f32] {
         self.engine.logits_mut(&self.context)
     }

@@ -420,7 +420,7 @@ impl<'m, 'w> Engine<'m, 'w> {
         self.row(context).and_then(|row| self.forward.logits.get(row)).unwrap_or(&[])
     }
 
-    /// Mutable logits: a sampler works in place.
+    /// The same as [`logits`](Self::logits), but mutable, because a sampler changes logits in place.
     pub fn logits_mut(&mut self, context: &Context) -> &mut [f32] {
         let row = self.row(context);
         row.and_then(|row| self.forward.logits.get_mut(row)).unwrap_or_default()

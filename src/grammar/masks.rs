@@ -1,7 +1,7 @@
 //! Masks: the allowed tokens of a whole vocabulary at once.
 //!
-//! The bytes of most tokens stay within a single rule of the grammar. Whether such a token is allowed depends only on
-//! the node on top of the stack, and not on the frames below. One walk over the vocabulary, in the order of the tokens'
+//! The bytes of most tokens stay within a single rule of the grammar. The node on top of the stack alone determines if
+//! such a token is allowed; the frames below do not matter. One walk over the vocabulary, in the order of the tokens'
 //! texts, finds all of these tokens; the result is cached. Only tokens that leave the rule are tested individually.
 //!
 //! A rule for a text of limited length has a node for every character. Except near the limit, these nodes allow the
@@ -230,7 +230,7 @@ impl<'w> Masks<'w> {
                 break;
             }
             let slot = self.slot(&constraint.grammar, grammar, node);
-            // Near the depth limit, the result depends on the stack.
+            // Near the depth limit, the result also depends on the frames below the node.
             asks_all = self.slots.get(slot).is_none_or(|slot| slot.need as usize > room);
             if let Some((kept, all)) = self.bits.split_at_mut_checked(last) {
                 all.iter_mut().zip(kept.get(slot * 2 * words..).unwrap_or(&[])).for_each(|(all, kept)| *all |= kept);

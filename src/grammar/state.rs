@@ -22,7 +22,7 @@ const BOTTOM: u16 = u16::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Frame {
     node: Node,
-    /// Index of the frame below, which always comes earlier.
+    /// Index of the frame below, which is always lower than this frame's index.
     below: u16,
     /// Number of frames from here to the bottom.
     depth: u16,
@@ -130,7 +130,8 @@ impl State {
         (grammar.has_tokens() && by_number()) || bytes.is_some_and(|bytes| self.allows(grammar, bytes))
     }
 
-    /// Advances by this token, by its bytes (if it stands for text), by its id, or by both.
+    /// Advances by a token: by its bytes (if it stands for text), by its id, or by both. Returns false, without a
+    /// change, if the token may not follow.
     pub(super) fn accept_token(
         &mut self,
         grammar: &Grammar<'_>,

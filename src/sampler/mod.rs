@@ -177,7 +177,7 @@ impl Params {
         let mut links: &[Option<Link>] = &self.order;
         while let [link, rest @ ..] = links {
             match link {
-                // Both min-p and top-k keep the best tokens, so the order of these two steps does not matter.
+                // Min-p and top-k both keep the best tokens, so the order of these two steps does not matter.
                 None | Some(Link::MinP) => {}
                 Some(link) if !self.filters(*link, vocab) => {}
                 Some(Link::TopK) => return self.top_k as usize,

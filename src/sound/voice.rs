@@ -155,10 +155,10 @@ mod tests {
     #[test]
     fn noise_is_not_a_voice_for_long() {
         assert!(changes(sound(8, 0.002, 0.0, &[])).is_empty());
-        // Louder noise may be a voice at first.
+        // A louder noise may count as a voice at first.
         let found = changes(sound(8, 0.2, 0.0, &[]));
         assert!(found.len() == 2 && found[1] < 4 * RATE, "{found:?}");
-        // A noise that becomes louder later is a voice for some seconds, too.
+        // A noise that becomes louder later also counts as a voice for some seconds.
         let found = changes(sound(12, 0.001, 0.1, &[(3 * RATE, 12 * RATE)]));
         assert!(found.len() == 2 && found[1] < 8 * RATE, "{found:?}");
     }

@@ -160,7 +160,7 @@ impl Forward<'_, '_> {
     }
 }
 
-/// Projects queries, keys and values of all rows, as required by the view.
+/// Projects the queries, keys and values of all rows, or only those that `view.part` needs.
 ///
 /// The q, k and v of a row are adjacent, whether they come from one matrix or from three. A layer that shares another
 /// layer's keys and values only projects q.

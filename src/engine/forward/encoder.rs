@@ -125,7 +125,7 @@ impl Forward<'_, '_> {
     /// Sets up the pass with these rows of the context's text as its only segment.
     pub(super) fn set_rows(&mut self, context: usize, rows: Range<usize>) {
         let source = self.source.as_ref().map_or(0, |source| source.tokens);
-        let count = rows.end.saturating_sub(rows.start); // the assertion in `rows.len()` is not always removed
+        let count = rows.end.saturating_sub(rows.start); // `rows.len()` has an assertion that the compiler may keep
         let numbers = [context, rows.start, count, source].map(|number| number as u32);
         let [context, position, tokens, source] = numbers;
         self.clear();

@@ -26,7 +26,7 @@ pub(crate) struct Relative<'w> {
 }
 
 impl<'w> Relative<'w> {
-    /// Fills `table`, which has [`biases`](crate::engine::layout::biases) elements.
+    /// Computes the biases and stores them in `table`, which has [`biases`](crate::engine::layout::biases) elements.
     pub fn new(spec: &Spec<'_>, weights: &Weights<'_, '_>, context: usize, table: &'w mut [f32]) -> Self {
         let (buckets, steepest) = match spec.positions() {
             Positions::Relative { buckets } => (Some(buckets), 0.0),
