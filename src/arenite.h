@@ -148,7 +148,8 @@ typedef struct arenite_session arenite_session;
 typedef struct arenite_tokenizer arenite_tokenizer;
 
 /**
- * Details of an error, for `arenite_error_message`. Filled by failing calls if not null.
+ * Details of an error, for `arenite_error_message`. A failing call stores the details here, unless its argument
+ * `error` is null.
  */
 typedef struct arenite_error {
   /**

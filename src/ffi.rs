@@ -53,7 +53,8 @@ pub enum arenite_status {
     Snapshot = 6,
 }
 
-/// Details of an error, for `arenite_error_message`. Filled by failing calls if not null.
+/// Details of an error, for `arenite_error_message`. A failing call stores the details here, unless its argument
+/// `error` is null.
 #[repr(C)]
 #[derive(Debug)]
 pub struct arenite_error {

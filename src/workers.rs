@@ -55,8 +55,9 @@ pub trait Workers: Sync {
     /// A call may wait for another one that has begun, so threads must not keep each other from running.
     fn run(&self, job: &(dyn Fn() + Sync));
 
-    /// Returns true if the calling thread should return from the job instead of taking another chunk, because the system
-    /// will soon interrupt it. The remaining threads then take its chunks. By default false.
+    /// Returns true if the calling thread should return from the job instead of taking another chunk, because the
+    /// system will soon interrupt the thread. The other threads then take the chunks that are left. The default
+    /// implementation returns false.
     fn should_leave(&self) -> bool {
         false
     }

@@ -88,7 +88,7 @@ impl Format {
         self.0.names.first().copied().unwrap_or("")
     }
 
-    /// Text that models write at the end of an answer; empty if it is just the end token.
+    /// Text that models write at the end of an answer; empty if models only generate the end token there.
     pub fn stop(self) -> &'static str {
         self.0.marks(Role::Assistant).map_or("", |marks| marks.after).trim_ascii()
     }
@@ -179,7 +179,7 @@ impl Format {
 }
 
 impl Trim {
-    /// The content as written in this format.
+    /// Returns the content of a message, trimmed if the format trims messages of this role.
     fn of<'a>(self, message: &Message<'a>) -> &'a str {
         let is_cut = match self {
             Self::None => false,

@@ -13,9 +13,9 @@ use core::sync::atomic::{AtomicU32, Ordering};
 #[derive(Debug)]
 #[must_use = "a context has pages until it is closed"]
 pub struct Context {
-    /// Its slot number in the engine.
+    /// Slot number of the context in the engine.
     pub(super) slot: usize,
-    /// The engine that opened it.
+    /// Identity of the engine that opened the context.
     pub(super) engine: Id,
     /// Position of the next token.
     pub(super) position: usize,

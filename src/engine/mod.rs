@@ -367,8 +367,8 @@ impl<'m, 'w> Engine<'m, 'w> {
         Ok(())
     }
 
-    /// True if the model has recurrent layers. After an aborted pass or a rewind they return to a
-    /// [`checkpoint`](Self::checkpoint).
+    /// True if the model has recurrent layers. After an aborted pass or a rewind, the states of these layers return to
+    /// a [`checkpoint`](Self::checkpoint).
     pub(crate) fn has_states(&self) -> bool {
         built::STATES && self.plan.store.state_bytes > 0
     }

@@ -1,4 +1,4 @@
-//! Names from a file and numbers, as shown in errors.
+//! Names from a file, and numbers, in the form in which errors show them.
 
 use core::fmt::{self, Write};
 

@@ -32,7 +32,8 @@ pub struct arenite_workers {
     pub should_leave: Option<unsafe extern "C" fn(user: *mut c_void) -> bool>,
 }
 
-// SAFETY: only the session that was given the workers calls their functions, and the caller guarantees that it may.
+// SAFETY: only the session that was given the workers calls their functions. The caller guarantees that this is allowed
+// on all threads that run jobs.
 unsafe impl Sync for arenite_workers {}
 
 impl Workers for arenite_workers {

@@ -2,8 +2,8 @@
 //!
 //! A host compiles a grammar from GBNF or a JSON schema to a table ([`Grammar`]), which a device borrows from flash.
 //! The state of an answer is a small value ([`State`]) over bytes; a copy of it serves to fork or to rewind. A
-//! [`Constraint`] combines grammar, state and vocabulary for a [`Sampler`](crate::sampler::Sampler); [`Masks`] make it
-//! fast for large vocabularies.
+//! [`Constraint`] combines grammar, state and vocabulary for a [`Sampler`](crate::sampler::Sampler); [`Masks`] make a
+//! constraint fast for large vocabularies.
 //!
 //! No heap is used, and the time for a token is bounded by the number of its bytes. Every answer that follows the
 //! grammar can be completed: a path that could not be completed is refused at its start.

@@ -150,7 +150,7 @@ impl State {
         self.replace(&next)
     }
 
-    /// State after this token, by its id.
+    /// State after a token, if only the transitions on its id are followed.
     #[inline(never)] // keeps the states off the callers' stacks: few grammars name tokens
     fn after_token(&self, grammar: &Grammar<'_>, token: TokenId) -> Self {
         let mut after = Self { frames: self.frames.clone(), ..Self::dead() };
@@ -161,7 +161,7 @@ impl State {
         after
     }
 
-    /// Stacks after a token, by its id.
+    /// Stacks after a token, if only the transitions on its id are followed.
     fn token_jumps(&self, grammar: &Grammar<'_>, by: TokenId) -> impl Iterator<Item = Item> {
         let jumps = move |item: &Item| {
             let (node, frame) = (item.node, item.frame);
@@ -305,7 +305,7 @@ impl State {
         self.place(Frame { node, below, depth: depth as u16 + 1 })
     }
 
-    /// Index of a frame, which is added if it is new and there is room.
+    /// Returns the index of a frame. Adds the frame if it is new and there is room.
     fn place(&mut self, frame: Frame) -> Option<u16> {
         if let Some(place) = self.frames.iter().rposition(|there| *there == frame) {
             return Some(place as u16);

@@ -155,7 +155,8 @@ pub(crate) struct HeadLayout {
     pub kind: KvType,
     /// Elements of a key, and of a value that is stored separately.
     pub dim: usize,
-    /// Number of elements, from the start of a key, that are also its value; 0 if values are stored separately.
+    /// Number of elements from the start of a key that are also the value of the position; 0 if values are stored
+    /// separately.
     pub shared: usize,
 }
 

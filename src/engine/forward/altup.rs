@@ -35,7 +35,7 @@ impl Forward<'_, '_> {
         compute.done(Section::Embedding);
     }
 
-    /// Predicts all streams, and computes the path parallel to attention.
+    /// Predicts all streams, and computes the low-rank path.
     #[inline(never)] // keeps its temporaries off the stack of other layers
     pub(super) fn predict(&mut self, layer: &Layer) {
         let Some(altup) = self.spec.altup() else { return };

@@ -130,7 +130,8 @@ impl Bank {
     }
 }
 
-/// Adds the outputs of the chosen experts to `sum`: those with a weight that is not 0 in `chosen`, `[tokens][experts]`.
+/// Adds the outputs of the chosen experts, times their weights, to `sum`. `chosen`, `[tokens][experts]`, has the
+/// weights; an expert is chosen if its weight is not 0.
 fn run_chosen(
     compute: &mut Compute<'_, '_>,
     (spec, weights, index): (&Spec<'_>, &Weights<'_, '_>, usize),

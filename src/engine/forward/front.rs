@@ -99,7 +99,8 @@ fn convolve(
     }
 }
 
-/// Divides scratch memory into the inputs of a batch for any convolution, and the rest.
+/// Splits scratch memory: the first part has room for a batch of inputs of any convolution, the second part is the
+/// rest.
 fn split_scratch<'s>(
     scratch: &'s mut [f32],
     stages: &[Option<Convolution>; MAX_STAGES],

@@ -5,8 +5,9 @@
 //! `B`. Only [`Compute`] handles adapters. `owners` has the context of each row of a pass, and consecutive rows with
 //! the same scale share a product.
 //!
-//! Each worker adds the products with `B` to the outputs of `W x` that it has computed, see [`LowRank`]. Per output, the
-//! sum is one chain of fma over the columns of `B` that starts with the output of `W`; adapters are added in their order.
+//! Each worker adds the products with `B` to the outputs of `W x` that it has computed, see [`LowRank`]. Per output,
+//! the sum is one chain of fma over the columns of `B` that starts with the output of `W`; adapters are added in the
+//! order of their indices.
 
 use super::compute::Compute;
 use super::{rows_mut, scale};
@@ -167,7 +168,7 @@ impl<'m, 'w> Lora<'m, 'w> {
         if is_used { hash.finish() } else { 0 }
     }
 
-    /// Sets the context of rows of the pass.
+    /// Sets the context of `rows` rows of the pass, from row `first` on.
     pub fn own(&mut self, first: usize, rows: usize, context: u32) {
         let batch = self.batch();
         for owner in self.owners.iter_mut().take(batch).skip(first).take(rows) {

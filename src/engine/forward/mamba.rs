@@ -92,7 +92,7 @@ impl Selective<'_> {
         [channels, channels, self.made, self.mixer.ranks[0], channels, channels.next_multiple_of(TILE)]
     }
 
-    /// Groups of channels that share a step.
+    /// Number of groups of channels; the channels of a group share a step.
     fn groups(&self) -> usize {
         self.mixer.width.checked_div(self.mixer.shared).unwrap_or(0)
     }

@@ -51,8 +51,8 @@ use rope::Rotary;
 
 /// A model with its workspace and the pages of all contexts; runs layers on the rows of a pass.
 ///
-/// Rows belong to one or more contexts; consecutive rows of one context are a [`Segment`]. All operations except
-/// attention process all rows at once; attention reads the pages of each row's context.
+/// The rows of a pass belong to one or more contexts; consecutive rows of one context are a [`Segment`]. All operations
+/// except attention process all rows at once; attention reads the pages of each row's context.
 pub(crate) struct Forward<'m, 'w> {
     pub spec: &'m Spec<'m>,
     weights: Weights<'m, 'w>,

@@ -63,8 +63,8 @@ pub trait Observer {
         true
     }
 
-    /// Receives `states`, `[tokens][dim]`; the first token is at `position`. `Break` stops the pass: the session stays
-    /// where it was before this batch.
+    /// Receives `states`, `[tokens][dim]`; the first token is at `position`. `Break` stops the pass, and the contexts
+    /// return to their state before this batch.
     fn observe(&mut self, stage: Stage, layer: usize, position: usize, states: &[f32]) -> ControlFlow<()>;
 }
 
