@@ -1,5 +1,5 @@
-//! Checks that nothing is allocated. The crate has no allocator; the test counts calls that the crate could make
-//! through its dependencies.
+//! Checks that loading and running a model allocate nothing: counts the calls of the global allocator, which also includes
+//! calls by the crate's dependencies.
 
 mod common;
 
@@ -22,7 +22,7 @@ thread_local! {
 }
 
 fn count() {
-    // A thread that is ending has no counter any more.
+    // `try_with` fails in a thread that is ending, whose counter is already destroyed.
     let _ = CALLS.try_with(|calls| calls.set(calls.get() + 1));
 }
 
@@ -94,7 +94,7 @@ fn loading_and_running_allocate_nothing() {
     }
 }
 
-/// Tokenizes, samples with all steps on, and streams the text.
+/// Checks that tokenizing, sampling with penalties, and decoding the text allocate nothing. Skips a model without a tokenizer.
 fn tells_without_allocating(file: &[u8], name: &str) {
     let gguf = Gguf::parse(file).unwrap();
     let Ok(index) = Tokenizer::index_bytes(&gguf) else { return };

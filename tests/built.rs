@@ -88,7 +88,8 @@ fn experts() {
     }
 }
 
-/// Prints a checksum of each model's logits. `.ci/firmware` compares those of few features with those of all.
+/// Prints a checksum of each model's logits. `.ci/firmware` compares the checksums of a build with few features with those of
+/// a build with all features.
 #[test]
 fn runs() {
     println!(); // ends the line with the test's name
@@ -116,7 +117,7 @@ fn runs() {
     }
 }
 
-/// The message with which the compiler would refuse a file.
+/// Returns the message with which `Plan::of` panics for a file it refuses. In a `const` this is a compile error.
 fn refusal(file: &[u8]) -> Option<String> {
     let planned = std::panic::catch_unwind(|| Plan::of(file, Options::new()));
     planned.err().and_then(|words| words.downcast::<String>().ok()).map(|words| *words)
@@ -148,7 +149,7 @@ fn tokenizers() {
         if let (false, Err(error)) = (built, Tokenizer::new(&gguf, &mut [])) {
             assert!(matches!(error, Error::Unsupported { .. }), "{error}");
         }
-        // The compiler refuses the file and names the feature; a model that gets token ids works without the feature.
+        // `Plan::of` refuses the file and names the feature. `Plan::try_of` accepts it: a program may pass token ids.
         if has("llama") && has("kv-f16") {
             let words = refusal(&file);
             let named = feature.map(|feature| {
@@ -171,7 +172,7 @@ fn types() {
             Ok(_) => assert!(has(feature), "{kind}"),
             Err(error) => assert!(!has(feature) && matches!(error, Error::TensorType { .. }), "{kind}: {error}"),
         }
-        // The compiler refuses the file and names the feature.
+        // `Plan::new` and `Plan::of` refuse the file and name the feature.
         match Plan::new(&Gguf::parse(&file).unwrap(), Options::new()) {
             Ok(_) => assert!(has(feature), "{kind}"),
             Err(error) => assert_eq!((has(feature), error.missing_feature()), (false, Some(feature)), "{error}"),

@@ -3,7 +3,7 @@
 #
 # Variables:
 #   ARENITE_FEATURES  the crate's features that the model needs, as `arenite plan` prints them ("kv-f16, llama, q8_0");
-#                     without it, all. Fewer features make a smaller program.
+#                     all features by default. Fewer features make a smaller program.
 #   ARENITE_OPT       optimization level: 3 (the default) for speed, s or z for size
 #   ARENITE_CARGO     the cargo to use instead of the first one found. Its compiler must have the library of TARGET
 #                     (`rustup target add TARGET`).

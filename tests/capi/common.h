@@ -25,7 +25,7 @@ static void put_number(size_t number) {
     put(digits + at);
 }
 
-/* Prints the error, if there is one. */
+/* Returns true if the status is OK. Otherwise prints the error. */
 static bool ok(arenite_status status, const arenite_error *error) {
     char text[160];
     if (status == ARENITE_STATUS_OK) return true;

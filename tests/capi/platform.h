@@ -8,7 +8,7 @@ void put(const char *text);
 /* Restarts the watchdog, if there is one. */
 void feed(void);
 
-/* Waits for a byte of the input. Returns -1 at its end. */
+/* Waits for a byte of the input. Returns -1 at the end of the input. */
 int get(void);
 
 /* Ends a program on a board. */
@@ -20,7 +20,7 @@ int commands(void);
 int freertos(void);
 int arduino(void);
 
-/* Function that runs the selected program. */
+/* The program to run: one of the functions above. */
 #ifndef PROGRAM
 #define PROGRAM story
 #endif

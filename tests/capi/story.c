@@ -1,5 +1,5 @@
-/* Runs a model from C, from a file in flash to text, in memory of a fixed size: the same text on the host and on a
- * board. Also tests the errors of wrong calls. */
+/* Runs a model from C: reads it in flash, and generates text in memory of a fixed size. The text is the same on the host and on
+ * a board. Also tests that wrong calls return errors. */
 #define POOL (1024 * 1024)
 #include "common.h"
 
@@ -47,8 +47,8 @@ static void run_twice(void *user, arenite_job job, const void *argument) {
     job(argument);
 }
 
-/* Two conversations with a common prefix in one session, with workers, a bias and the smallest instruction set; metadata
- * of the file. */
+/* Tests two conversations with a common prefix in one session, workers, a token's bias, the smallest instruction set, and the
+ * metadata of the file. */
 static int two(arenite_model *model, const uint32_t *ids, size_t count, size_t vocab) {
     arenite_error error = {0};
     arenite_session *session;
@@ -120,7 +120,7 @@ static const uint32_t yes_or_no[] = {
     0x37000000, 0x3780000f, 0x80002000, 0x32000000, 0x32800010, 0xc0000000, 0x80002000, 0x39000000, 0x3980000f,
 };
 
-/* Prints a piece of a prompt; pieces of the format are in brackets. */
+/* Prints a piece of a prompt. A piece of the chat template is in brackets. */
 static void piece(void *user, const char *text, size_t len, bool is_template) {
     ++*(size_t *)user;
     put(is_template ? "[" : "");
@@ -128,7 +128,7 @@ static void piece(void *user, const char *text, size_t len, bool is_template) {
     put(is_template ? "]" : "");
 }
 
-/* A chat prompt, an answer constrained to Yes or No, and rewinding. */
+/* Tests a chat prompt, an answer constrained to Yes or No, and rewinding. */
 static int answer(arenite_session *session, const arenite_tokenizer *tokenizer, size_t vocab) {
     arenite_error error = {0};
     arenite_message messages[2] = {{ARENITE_ROLE_SYSTEM, "Be brief.", 9}, {ARENITE_ROLE_USER, "Shall we?", 9}};
@@ -215,7 +215,7 @@ int story(void) {
                             arenite_sampler_size(), &random, &error));
     memory = take(arenite_decoder_size());
 
-    /* Greedy decoding, then again from the snapshot; then other samplers. */
+    /* Tells three stories from the snapshot: two by greedy decoding, which must be equal, and a random one. */
     static uint32_t told[3][ANSWER];
     arenite_sampler *samplers[3] = {greedy, greedy, random};
     for (int i = 0; i < 3; i++) {

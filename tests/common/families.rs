@@ -4,7 +4,7 @@ use super::gguf::{Builder, Meta};
 use super::others::{OTHERS, other};
 use super::tiny::{DIM, FFN, HEADS, Random, VOCAB, tiny_llama};
 
-/// Number of layers, enough for every pattern of local and sharing layers.
+/// Number of layers: enough for every pattern of local layers, and of layers that share keys and values.
 pub const LAYERS: u64 = 4;
 /// Window of local layers.
 pub const WINDOW: u64 = 20;
@@ -73,9 +73,10 @@ const SSM: (u64, u64, u64, u64) = (4, 2, 8, 6);
 const SCAN: (u64, u64, u64) = (20, 18, 3);
 /// Ranks of RWKV-7: decay, learning rate, value mix, gate.
 const RANKS: [u64; 4] = [3, 5, 4, 6];
-/// Sizes of latent attention: ranks of queries and of latent vectors, both parts of a key, a value.
+/// Sizes of latent attention: ranks of queries and of latent vectors; elements of a key that are not rotated, elements that are
+/// rotated, and elements of a value.
 const LATENT: (u64, u64, u64, u64, u64) = (12, 10, 8, 4, 14);
-/// Streams of Gemma 3n, and the rank of its path beside attention.
+/// Gemma 3n: number of streams (AltUp), and rank of the path beside attention (LAuReL).
 const ALTUP: (u64, u64) = (3, 7);
 
 /// True if a family has local layers.
@@ -86,7 +87,8 @@ pub fn is_windowed(family: &str) -> bool {
     )
 }
 
-/// Gemma 4's layers: whether the layer is local, number of KV heads, and whether it has its own.
+/// Gemma 4's layers: whether the layer is local, the width of a head, the number of KV heads, and whether the layer has its own
+/// keys and values.
 pub const GEMMA4: [(bool, u64, u64, bool); 4] =
     [(true, HEAD, HEADS, true), (false, 2 * HEAD, 1, true), (true, HEAD, HEADS, false), (false, 2 * HEAD, 1, false)];
 
@@ -398,7 +400,7 @@ fn layer_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
         }
     }
     if nemotron && layer.is_multiple_of(2) {
-        // No feed-forward.
+        // Nemotron's even layers have no feed-forward.
     } else if has_experts(family) && !has_dense(family, layer) {
         tensors.push(("ffn_gate_inp.weight", vec![DIM, EXPERTS]));
         if !nemotron {
@@ -484,7 +486,7 @@ fn layer_tensors(family: &str, layer: u64) -> Vec<(&'static str, Vec<u64>)> {
     tensors
 }
 
-/// True if this layer has a dense feed-forward, between layers with experts.
+/// True if this layer has a dense feed-forward while other layers have experts.
 fn has_dense(family: &str, layer: u64) -> bool {
     match family {
         "lfm2moe" | "deepseek2" => layer == 0,

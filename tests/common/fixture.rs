@@ -23,10 +23,10 @@ pub struct Prompt {
     logits: Vec<f32>,
 }
 
-/// llama.cpp's results for one prompt on a quantized file, for the last position.
+/// Logits of a prompt's last position, for a quantized file.
 pub struct Quant {
     pub llama_cpp: Vec<f32>,
-    /// f32 arithmetic on the stored weights.
+    /// Logits computed with f32 arithmetic from the stored weights.
     pub exact: Vec<f32>,
 }
 

@@ -271,7 +271,7 @@ impl Builder {
         self.build_marked().0
     }
 
-    /// The file, and the start of each field with its name in errors.
+    /// Returns the file, and for each field its start and the name that error messages use.
     pub fn build_marked(&self) -> (Vec<u8>, Vec<(usize, &'static str)>) {
         let mut out = Writer::default();
         out.put("the magic number", &self.magic);

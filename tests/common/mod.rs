@@ -1,4 +1,4 @@
-//! Code that several test programs share. Each uses a part of it.
+//! Code that several test programs share. No program uses all of the code.
 #![allow(dead_code)]
 
 pub mod encoders;

@@ -1,4 +1,4 @@
-//! Tiny models of decoder families that are listed by their tensors.
+//! Tiny models of further decoder families, built from a list of tensors and keys for each family.
 
 use super::gguf::{Builder, Meta};
 use super::tiny::{DIM, FFN, HEADS, Random, tiny_llama};

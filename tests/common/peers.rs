@@ -17,7 +17,7 @@ pub struct Peer {
     pub architecture: &'static str,
     keys: &'static str,
     tensors: &'static [&'static str],
-    /// True if the result of llama.cpp is less accurate: it looks up GELU in a table.
+    /// True if llama.cpp's logits are less accurate, because llama.cpp looks up GELU in a table.
     pub is_rough: bool,
 }
 
@@ -156,7 +156,7 @@ pub fn peer(family: &Peer) -> Builder {
     let mut add = |name: &str, dims: &[u64]| {
         let norm = name.contains("norm") && !name.ends_with(".bias");
         let (base, spread) = match name.ends_with("ssm_a") {
-            // A decay is negative, except Ling's, which is a factor.
+            // Kimi Linear's `ssm_a` is negative. Ling's (`bailingmoe3`) is a positive factor.
             true => (if architecture == "kimi-linear" { -1.0 } else { 1.0 }, 0.5),
             false if norm => (1.0, 0.5),
             false => (0.0, 1.5 / (dims[0] as f32).sqrt()),

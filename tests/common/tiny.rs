@@ -9,10 +9,10 @@ pub const KV_HEADS: u64 = 1;
 pub const HEAD_DIM: u64 = DIM / HEADS;
 pub const FFN: u64 = 64;
 pub const CONTEXT: u64 = 64;
-/// Three control tokens, the 256 bytes, and [`PIECES`].
+/// Size of the vocabulary: three control tokens, the 256 byte tokens, and [`PIECES`].
 pub const VOCAB: u64 = 3 + 256 + PIECES.len() as u64;
 
-/// Pieces of text, the best first.
+/// Pieces of text, by falling score.
 const PIECES: [&str; 29] = [
     "▁t", "he", "▁the", "in", "er", "▁a", "on", "▁", "e", "t", "a", "o", "i", "n", "s", "r", "h", "l", "d", "u", "c",
     "m", "w", "f", "g", "y", "p", "b", ".",

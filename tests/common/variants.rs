@@ -1,4 +1,4 @@
-//! [`tiny_llama`] as other families, weight types and windows.
+//! Variants of [`tiny_llama`]: other families, weight types, windows and sizes.
 
 use super::gguf::Builder;
 use super::tiny::{CONTEXT, DIM, FFN, HEAD_DIM, HEADS, KV_HEADS, LAYERS, Random, tiny_llama};

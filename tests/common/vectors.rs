@@ -22,7 +22,7 @@ pub fn fixture(path: &str) -> Option<Vec<u8>> {
     Some(read(&full))
 }
 
-/// Reads a published vocabulary from the larger set, in the form of llama.cpp's test files.
+/// Reads a published vocabulary from the larger set: a GGUF file, named as in llama.cpp's tests, or the same file compressed.
 pub fn vocabulary(name: &str) -> Option<Vec<u8>> {
     let path = |ending| -> Option<PathBuf> { Some(external()?.join(format!("tokenizers/ggml-vocab-{name}{ending}"))) };
     let plain = path(".gguf")?;
@@ -46,7 +46,7 @@ pub fn tiny(name: &str) -> Option<(Vec<u8>, Vectors)> {
 /// Texts and their ids.
 pub struct Vectors {
     pub cases: Vec<(Vec<u8>, Vec<u32>)>,
-    /// "Hello" with special tokens added.
+    /// Ids of "Hello" with special tokens added.
     pub hello_special: Option<Vec<u32>>,
 }
 

@@ -4,7 +4,7 @@ use std::thread;
 
 use arenite::workers::Workers;
 
-/// This number of threads, started for every job.
+/// Starts this number of threads for every job.
 pub struct Scoped(pub usize);
 
 impl Workers for Scoped {

@@ -1,5 +1,5 @@
-//! A program like on a microcontroller: the model is part of the program, the compiler computes its memory, and a
-//! model that does not fit does not compile.
+//! Runs a model as a microcontroller does: the model is part of the program, the compiler computes how much memory it needs, and
+//! a model that does not fit does not compile.
 //!
 //!     cargo run --release --example statics
 

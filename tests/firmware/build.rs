@@ -30,7 +30,7 @@ fn main() {
     println!("cargo:rustc-link-arg-bins=-Tlink.x");
     println!("cargo:rerun-if-changed=memory");
 
-    // The adapters. Without a directory they are empty files: the program builds, for Clippy, and refuses them.
+    // The directory of the adapters. If ARENITE_ADAPTERS is not set, empty files let the program build for Clippy.
     println!("cargo:rerun-if-env-changed=ARENITE_ADAPTERS");
     let adapters = env::var("ARENITE_ADAPTERS").unwrap_or_else(|_| {
         for name in ["first.gguf", "second.gguf"] {

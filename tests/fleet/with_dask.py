@@ -1,4 +1,4 @@
-"""Dask: python with_dask.py BINARY OUT.jsonl"""
+"""Answers the requests of lines.py with Dask: python with_dask.py BINARY OUT.jsonl"""
 
 import os
 import signal

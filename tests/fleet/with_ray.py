@@ -1,4 +1,4 @@
-"""Ray Data: python with_ray.py BINARY OUT.jsonl"""
+"""Answers the requests of lines.py with Ray Data: python with_ray.py BINARY OUT.jsonl"""
 
 import os
 import signal

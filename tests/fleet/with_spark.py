@@ -1,4 +1,4 @@
-"""Spark: python with_spark.py BINARY OUT.jsonl"""
+"""Answers the requests of lines.py with Spark: python with_spark.py BINARY OUT.jsonl"""
 
 import os
 import pathlib

@@ -13,7 +13,7 @@ import time
 from server import Server
 
 binary, seconds = sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 10
-# The server counts known prompts only if it has a key.
+# The server counts only the prompt tokens that it computes, but without a key it counts all of them.
 server = Server(binary, "--parallel", "8", "-c", "256", "--api-key", "secret")
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 0, "maximum": 99}}, "required": ["n"]}
@@ -51,7 +51,7 @@ def client(seed, until):
 
 
 sizes = []
-# The last count runs twice: the second time, nothing is allocated for the first time.
+# 64 clients run twice: in the second run memory must not grow, because everything has been allocated once.
 for clients in [1, 8, 32, 64, 64]:
     before = served[0]
     until = time.time() + seconds / 5
@@ -67,7 +67,7 @@ for clients in [1, 8, 32, 64, 64]:
 assert sizes[-1] - sizes[-2] < 512, "memory grows"
 assert server.text(KINDS[0]) == alone[0]
 
-# A common prefix is read once.
+# If a prompt is repeated, only its last token is computed again.
 base = {"prompt": "a b c d e f g h " * 10, "max_tokens": 2, "temperature": 0}
 counts = [server.metric("prompt_tokens_total")]
 for _ in range(2):

@@ -75,7 +75,7 @@ called = chat(seed=1, max_tokens=150, tools=[tool], tool_choice="required").choi
 assert called.finish_reason == "tool_calls" and called.message.tool_calls[0].function.name == "look_up", called
 call = called.message.tool_calls[0]
 jsonschema.validate(json.loads(call.function.arguments), SCHEMA)
-# Streamed; the function's result continues the conversation.
+# The same call as a stream. The function's result continues the conversation.
 pieces = list(chat(seed=1, max_tokens=150, tools=[tool], tool_choice="required", stream=True))
 streamed = [call for piece in pieces for call in piece.choices[0].delta.tool_calls or []]
 assert [one.function.arguments for one in streamed] == [call.function.arguments], streamed

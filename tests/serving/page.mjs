@@ -65,7 +65,7 @@ function browser() {
 const chromium = browser();
 
 class Page {
-  /** Opens `url`. Errors of the page, also violations of its policy, are collected. */
+  /** Opens `url`. Collects errors of the page and violations of its Content-Security-Policy in `errors`. */
   static async open(url, { width, height, isPhone = false, isDark = false }) {
     const { targetId } = await chromium.call("Target.createTarget", { url: "about:blank" });
     const { sessionId } = await chromium.call("Target.attachToTarget", { targetId, flatten: true });
@@ -198,7 +198,7 @@ fn main() {
 
 async function streams(page, name) {
   await page.slow(6000);
-  // A phone begins a line with Enter; the button sends.
+  // On a phone, Enter begins a new line, and the button sends the message.
   await page.type("Tell me about a fish.");
   if (name.startsWith("phone")) await page.click("#send");
   else {

@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 
-# The key is for servers that are started with one; others ignore it.
+# "secret" is the key of servers that are started with `--api-key secret`. Servers without a key ignore it.
 HEADERS = {"Content-Type": "application/json", "Authorization": "Bearer secret"}
 
 

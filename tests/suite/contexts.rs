@@ -83,7 +83,7 @@ struct Conversation {
     text: Vec<TokenId>,
 }
 
-/// How to run a schedule.
+/// Options of a schedule.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     contexts: usize,
@@ -104,7 +104,7 @@ struct Schedule<'e, 'm, 'w> {
 }
 
 impl Schedule<'_, '_, '_> {
-    /// Random tokens, often the same ones.
+    /// Returns up to `most` tokens: one of five sequences, so that contexts often have common prefixes.
     fn tokens(&mut self, most: usize) -> Vec<TokenId> {
         let (count, start) = (1 + self.random.below(most), self.random.below(5));
         (0..count).map(|i| ((start + i) * 37 % self.vocab) as TokenId).collect()
@@ -239,7 +239,7 @@ fn schedules(name: &str, file: &Builder, way: Way, count: usize, seed: u64) {
         }
         assert_eq!(engine.free_pages(), free, "{name} {way:?}: pages are lost");
     }
-    // All pages are free again, so contexts can be filled up. Windows have lost none either.
+    // All pages are free again, those of windows as well: the contexts can be filled up.
     let mut all: Vec<_> = (0..contexts).map(|_| engine.open().unwrap()).collect();
     let tokens = vec![7; CONTEXT.min(if free > 0 { free / contexts * 16 } else { CONTEXT })];
     if !has_text && !tokens.is_empty() {
@@ -335,7 +335,7 @@ fn a_common_beginning_is_stored_once() {
     });
 }
 
-/// Pages of windows do not count, as there are always enough.
+/// `free_pages` does not count pages of windows, of which there are always enough.
 #[test]
 fn free_pages_are_those_that_were_asked_for() {
     for (file, free) in [(tiny("llama"), 2), (decoder("gemma3"), 2), (windowed(5), 0)] {
@@ -474,7 +474,8 @@ fn a_run_in_steps() {
     });
 }
 
-/// A snapshot that needs more pages than are free changes nothing. The context's own pages count as free.
+/// Restoring a snapshot that needs more pages than are free is an error and changes nothing. The pages of the context itself count
+/// as free.
 #[test]
 fn a_snapshot_without_pages_for_it() {
     with_engine(Options::new().context(64).contexts(2).pages(4), |engine| {

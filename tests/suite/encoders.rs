@@ -13,7 +13,7 @@ use arenite::beam::{Beams, Search};
 use arenite::{Error, Gguf, Kernels, KvType, Line, Model, Name, Options, Plan};
 use serde_json::Value;
 
-/// With f32 weights and f32 cache, only sums are rounded.
+/// Tolerance for f32 weights and an f32 cache, with which only sums are rounded.
 const TOLERANCE: f64 = 2e-5;
 
 fn run(file: &[u8]) -> Run<'_> {
@@ -289,7 +289,7 @@ fn a_score_of_a_pair() {
     assert!((f64::from(score[0]) - want).abs() < 1e-5, "{} {want}", score[0]);
 }
 
-/// With fewer than four buckets of distances, none would be left for later positions.
+/// A T5 with fewer than four buckets of distances is refused: no bucket would be left for later positions.
 #[test]
 fn t5_with_too_few_buckets() {
     for buckets in [1u32, 2, 3] {
@@ -434,7 +434,7 @@ fn beams_are_what_their_definition_gives() {
                     assert!((f64::from(got.score) - score).abs() < 1e-4, "{kind} {search:?} {rank}: {got:?} {score}");
                 }
                 assert_eq!(found.hypothesis(want.len()), None);
-                // Greedy decoding again: the search must leave nothing behind.
+                // The session still works after the search.
                 session.prefill(&[1]).unwrap();
             }
             let (mut memory, mut session) = (vec![Line::ZERO; 4], run.session());

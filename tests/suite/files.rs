@@ -1,7 +1,7 @@
 //! Files as other programs write them: keys without effect, and other layouts of the same tensors.
 //!
-//! Each file is compared with the same model in its present layout, whose logits the reference cases check against
-//! other programs. The bits must be equal.
+//! The logits of each file must equal, bit for bit, those of the same model in its usual layout. The reference cases check the
+//! usual layout against other programs.
 
 use arenite::model::{Pooling, Scaling, Spec};
 use arenite::{Error, Gguf, Model, Name};
@@ -93,7 +93,7 @@ fn keys_that_mean_nothing() {
         let mut more = file;
         for (key, value) in neutral() {
             let key = format!("{architecture}.{key}");
-            // Keys of a family are tested with the family.
+            // Keys that have an effect in this family are left out.
             let own = match name.as_str() {
                 "gemma2" => key.ends_with("softcapping"),
                 "qwen35" | "qwen35moe" | "qwen3next" => key.ends_with("recurrent_layers"),
@@ -268,7 +268,7 @@ fn pooling_of_rerankers() {
     assert_eq!(pooling(&file), Pooling::Last);
 }
 
-/// A StableLM is sequential if it has a norm before the feed-forward, whatever the key says.
+/// A StableLM with a norm before the feed-forward is sequential, even if the key `use_parallel_residual` is true.
 #[test]
 fn stablelm_by_its_norms() {
     let mut file = decoder("stablelm");
@@ -299,7 +299,7 @@ fn what_other_programs_leave_out() {
     assert_eq!(bits(&without("gemma2", &caps)), bits(&gemma2));
     gemma2.set("gemma2.attn_logit_softcapping", 0f32).set("gemma2.final_logit_softcapping", 0f32);
     assert_ne!(bits(&gemma2), bits(&without("gemma2", &caps)));
-    // A Qwen 2 file without biases runs as if they were zero; one with a bias of the head is another model.
+    // A Qwen 2 file without biases runs as if all biases were zero. A bias of the head changes the logits.
     let mut zeros = tiny("qwen2");
     let mut none = zeros.clone();
     for tensor in &mut zeros.tensors {
@@ -320,7 +320,7 @@ fn what_other_programs_leave_out() {
     assert_ne!(bits(&granite), turned);
 }
 
-/// Ollama's names of Gemma 3's rotary bases, and a cap in its early files that the model does not have.
+/// Gemma 3 in files of Ollama: other names of the rotary bases, and in early files a cap that has no effect.
 #[test]
 fn gemma_3_of_ollama() {
     let mut file = decoder("gemma3");
@@ -338,16 +338,16 @@ fn layers_that_are_counted_as_others() {
     let want = bits(&file);
     file.set("qwen35.nextn_predict_layers", 1u32);
     assert_eq!(bits(&file), want);
-    // The layer is counted but its tensors are missing.
+    // `block_count` includes the layer, but its tensors are missing.
     file.set("qwen35.block_count", 5u32);
     assert_eq!(bits(&file), want);
-    // The tensors are there.
+    // The layer's tensors are present and have no effect.
     file.set_f32("blk.4.nextn.eh_proj.weight", &[2 * DIM, DIM], &vec![0.0; 2 * (DIM * DIM) as usize]);
     file.set_f32("blk.4.attn_norm.weight", &[DIM], &[1.0; DIM as usize]);
     assert_eq!(bits(&file), want);
 }
 
-/// Returns the bytes of a tensor and removes it from the file.
+/// Removes a tensor from the file and returns its dimensions, type and bytes.
 fn take(file: &mut Builder, name: &str) -> Option<(Vec<u64>, u32, Vec<u8>)> {
     let at = file.tensors.iter().position(|tensor| tensor.name == name.as_bytes())?;
     let tensor = file.tensors.remove(at);
@@ -478,7 +478,7 @@ fn a_tensor_for_each_expert() {
 fn factors_of_matrices() {
     for (name, file) in all() {
         if name.starts_with("rwkv") {
-            continue; // Many of its tables of numbers are no matrices.
+            continue; // Many tensors of RWKV with two dimensions are not matrices.
         }
         let mut scaled = file.clone();
         let mut factors = vec![];
@@ -490,7 +490,7 @@ fn factors_of_matrices() {
             }
             let Some(base) = name.strip_suffix(".weight") else { continue };
             if base.starts_with("enc.") || base.starts_with("dec.") {
-                continue; // The output has another name there.
+                continue; // In encoder-decoders, the output matrix of attention has another name.
             }
             for value in tensor.data.chunks_exact_mut(4) {
                 let number = f32::from_le_bytes(value.try_into().unwrap());
@@ -552,14 +552,14 @@ fn vectors_in_half_floats() {
     }
 }
 
-/// The F16 of a number that it represents exactly.
+/// Converts a number that F16 represents exactly.
 fn to_f16(x: f32) -> u16 {
     let bits = x.to_bits();
     let sign = (bits >> 16 & 0x8000) as u16;
     if x == 0.0 { sign } else { sign | (((bits >> 23 & 255) - 112) << 10) as u16 | (bits >> 13 & 0x3ff) as u16 }
 }
 
-/// Tensors for vision and audio next to the language model.
+/// Tensors for vision and audio next to the language model have no effect.
 #[test]
 fn tensors_of_other_modalities() {
     for (name, file) in all() {

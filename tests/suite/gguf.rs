@@ -14,7 +14,7 @@ use arenite::{Error, Gguf, Name};
 
 static LLAMA: &[u8] = include_bytes!("../fixtures/llama_mha/F16.gguf");
 
-/// Parsing at compile time, as firmware does.
+/// The fixture, parsed at compile time as in firmware.
 const CONST: Gguf<'static> = match Gguf::parse(LLAMA) {
     Ok(gguf) => gguf,
     Err(_) => panic!("the fixture is not a GGUF file"),
@@ -31,7 +31,7 @@ fn the_compiler_reads_a_file() {
     assert_eq!((CONST.key_count(), CONST.tensor_count()), (27, 30));
 }
 
-/// A file with as many tensors as a model of 32 layers, built at compile time.
+/// Number of tensors in a file that is built at compile time: as many as in a model of 32 layers.
 const MANY: usize = 300;
 const ENTRY: usize = 8 + 20 + 4 + 16 + 4 + 8;
 const MANY_DATA: usize = (24 + MANY * ENTRY).next_multiple_of(32);
@@ -66,7 +66,7 @@ const fn many_tensors<const N: usize>() -> [u8; N] {
     file
 }
 
-/// Total size of all tensors, in one pass.
+/// Total size of the tensors of [`MANY_TENSORS`], computed in one pass.
 const MANY_BYTES: usize = match Gguf::parse(&MANY_TENSORS) {
     Ok(gguf) => {
         let (mut tensors, mut bytes) = (gguf.tensors(), 0);
@@ -78,7 +78,7 @@ const MANY_BYTES: usize = match Gguf::parse(&MANY_TENSORS) {
     Err(_) => panic!("the file is not a GGUF file"),
 };
 
-/// The same with one look-up by name for each tensor, as a model does.
+/// The same total, computed with one look-up by name for each tensor, as a model does.
 const MANY_FOUND: usize = match Gguf::parse(&MANY_TENSORS) {
     Ok(gguf) => {
         let (mut tensors, mut found) = (gguf.tensors(), 0);
@@ -266,7 +266,7 @@ fn what_a_file_says_of_itself() {
     assert_eq!((format!("{list:?}"), list.is_empty()), ("[U8; 2]".into(), false));
 }
 
-/// A fingerprint has the bytes before the tensors, the length of the file, and 64 bytes from the middle of each tensor.
+/// A fingerprint depends on the bytes before the tensors, the length of the file, and 64 bytes from the middle of each tensor.
 #[test]
 fn fingerprints() {
     let mut file = Builder::new();

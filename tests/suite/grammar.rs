@@ -127,7 +127,7 @@ fn an_end_token_with_a_text_may_come_near_the_end_of_the_stack() {
     let seen = compare(&nested(), false, 4, (0..70).map(|_| A));
     let may = |at: usize, token: TokenId| seen[at].contains(&token);
     assert!(!may(0, END) && (1..=70).all(|at| may(at, END)));
-    // The rule may call itself 64 levels deep. Beyond that, this reading of the text is dropped.
+    // The rule may call itself 64 levels deep. Beyond that, the constraint drops this parse of the text.
     let c = TokenId::from(b'c');
     assert!((0..=64).all(|at| may(at, c)) && (65..=70).all(|at| !may(at, c)));
     assert!((0..=70).all(|at| may(at, A)));

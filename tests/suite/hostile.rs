@@ -31,7 +31,7 @@ fn broken(change: impl FnOnce(&mut Builder)) -> Vec<u8> {
     file.build()
 }
 
-/// Returns the error for `file`. (The number of steps is checked in `gguf/names.rs`.)
+/// Returns the error for `file`. (`src/gguf/names.rs` tests how many steps the parser takes.)
 #[track_caller]
 fn refused(file: &[u8]) -> Error {
     let error = Gguf::parse(file).expect_err("the file is wrong");
@@ -195,7 +195,7 @@ fn the_length_of_a_tensor_name() {
 fn an_array_longer_than_the_file() {
     let types = [(0, 1), (2, 2), (4, 4), (6, 4), (7, 1), (8, 8), (10, 8), (12, 8)];
     for (element, size) in types {
-        // Multiplied by the size, the first one wraps to 0 and the second one to `size`.
+        // Multiplied by `size`, the first count wraps to 0 and the second one to `size`.
         let wraps = (1u128 << 64) / size;
         for count in [wraps, wraps + 1, 1 << 63, 1 << 40, 9].map(|count| count.min(u64::MAX as u128) as u64) {
             let mut file = Builder::new();
@@ -421,7 +421,7 @@ fn sizes_whose_sum_wraps() {
     let bytes = file.build();
     let expected = |size| Error::TensorData { tensor: name("first"), offset: 0, size, file: bytes.len() as u64 };
     assert_eq!(refused(&bytes), expected(size));
-    // Rounded up to the alignment, this would be negative.
+    // Rounded up to the alignment, this size would be negative.
     file.tensors[0].dims = vec![i64::MAX as u64];
     assert_eq!(refused(&file.build()), expected(i64::MAX as u64));
 }
@@ -484,7 +484,7 @@ fn two_tensors_in_one_place() {
 
 // --- arbitrary bytes ----------------------------------------------------------------------------
 
-/// Uses every accessor on what was read.
+/// Calls every accessor of a parsed file.
 fn use_it(gguf: &Gguf) {
     assert_eq!(gguf.keys().count() as u64, gguf.key_count());
     assert_eq!(gguf.tensors().count() as u64, gguf.tensor_count());
@@ -524,6 +524,6 @@ fn any_byte_changed_to_any_value() {
         }
         bytes[i] = right;
     }
-    // Letters in names and values may change.
+    // Many of the files parse, because letters in names and values may change.
     assert!(read > data_start, "{read}");
 }

@@ -26,7 +26,7 @@ fn key(name: &str) -> Name {
     Name::key("tokenizer.ggml", name)
 }
 
-/// Two letters, their pair, and one merge.
+/// A vocabulary of byte-level BPE: two letters, their pair, and one merge.
 fn tiny_bpe() -> Builder {
     let mut file = Builder::new();
     file.set("tokenizer.ggml.model", "gpt2")
@@ -231,7 +231,7 @@ fn small_buffers() {
     let result = tokenizer.encode(b"a", Encode::PROMPT, &mut [], &mut [0; 2]);
     assert_eq!(result, Err(Error::BufferTooSmall { what, needed, given: 0 }));
     assert_eq!(Tokenizer::scratch_bytes(usize::MAX), usize::MAX);
-    // Beyond 32 bits the size saturates.
+    // On 32-bit targets, a larger size saturates.
     assert!(Tokenizer::scratch_bytes(1 << 29) as u64 > (1 << 34).min(usize::MAX as u64 / 2));
 }
 

@@ -135,7 +135,7 @@ fn adapter(base: &Builder, seed: u64, kind: u32) -> Builder {
 }
 
 fn half(x: f32) -> [u8; 2] {
-    // A normal number, truncated.
+    // Converts a normal number by truncation.
     let bits = x.to_bits();
     let exponent = (bits >> 23 & 255) as i32 - 112;
     let magnitude = if exponent <= 0 { 0 } else { (exponent as u32) << 10 | bits >> 13 & 1023 };
@@ -177,7 +177,7 @@ fn merged(base: &Builder, adapter: &Builder, factor: f64) -> Builder {
         let is_lookup = name.ends_with("token_embd.weight");
         let mut rest = b;
         if is_lookup {
-            // W = A B^T: exchange the roles.
+            // The adapter of an embedding is A B^T instead of B A^T: exchange the two matrices.
             let columns = rest;
             rest = core::mem::take(&mut a);
             a = (0..rank * cols).map(|i| columns[i % cols * rank + i / cols]).collect();
@@ -195,7 +195,7 @@ fn merged(base: &Builder, adapter: &Builder, factor: f64) -> Builder {
     merged
 }
 
-/// Every linear layer of every family, with experts, fused matrices and mixers.
+/// Adapters of every linear layer of every family, with experts, fused matrices and mixers.
 #[test]
 fn adapters_equal_merged_models() {
     let mut kinds = 0;

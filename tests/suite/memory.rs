@@ -11,7 +11,7 @@ use crate::common::workers::Scoped;
 use arenite::memory::{ALIGN, Aligned};
 use arenite::{Error, Gguf, KvType, Line, Model, Options, Plan, Session, Workspace};
 
-/// Fills memory after the planned bytes.
+/// Value of the bytes after the planned ones.
 const POISON: u8 = 0xA5;
 /// Number of poisoned bytes after the planned ones.
 const BEYOND: usize = 4096;
@@ -159,7 +159,7 @@ fn a_model_without_a_tokenizer() {
     assert_eq!((unknown.workspace, unknown.kv), (known.workspace, known.kv));
 }
 
-/// In Mamba 2 the recurrent states are the only memory.
+/// In Mamba 2, earlier tokens affect the logits only through the recurrent states.
 #[test]
 fn a_state_tells_what_came_before() {
     let file = decoder("mamba2").build();

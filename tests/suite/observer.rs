@@ -115,7 +115,7 @@ fn the_first_and_the_last_stage_are_what_they_say() {
     assert!(error < 1e-6, "{error:e}");
 }
 
-/// `hidden.bin` of a fixture; `tests/fixtures/hidden.py` describes its contents.
+/// The observed states equal those in a fixture's `hidden.bin`, whose contents `tests/fixtures/hidden.py` describes.
 #[test]
 fn the_states_are_those_of_transformers() {
     for name in ["qwen3", "gpt2"] {

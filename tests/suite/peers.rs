@@ -7,7 +7,7 @@ use crate::common::fixtures::committed;
 use crate::common::peers::{PEERS, peer, text};
 use crate::common::run::Run;
 
-/// The first logits of the last token of a text.
+/// The first 32 logits of a text's last token equal llama.cpp's.
 #[test]
 fn logits_of_llama_cpp() {
     let file = std::fs::read_to_string(committed().join("peers.json")).unwrap();

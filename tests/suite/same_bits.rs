@@ -16,7 +16,7 @@ use arenite::{Error, Gguf, Kernels, KvType, Model, Options, Plan};
 const PROMPT: usize = 90;
 const DECODED: usize = 3;
 
-/// How a prompt is run.
+/// Settings with which a prompt is run.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     kernels: &'static Kernels,

@@ -176,7 +176,8 @@ const TILES: [usize; 2] = [16 * 2 * (16 + 16), 16 * 2 * (8 + 16)];
 #[test]
 fn a_window_and_a_batch_end_where_a_page_does() {
     let kv = |batch| plan(&windowed(16), Options::new().context(64).batch(batch)).unwrap().kv;
-    // Two layers of one head. The first of 17 tokens attends to 15 before it, and so does that of 18.
+    // Two layers of one head. The first token of a batch attends to 15 positions before the batch: 15 + 17 positions are two
+    // pages, 15 + 18 are three.
     assert_eq!([1, 2, 17, 18].map(kv), [1, 2, 2, 3].map(|pages| 2 * pages * TILES[0]));
 }
 
@@ -229,7 +230,7 @@ fn what_options_become() {
     let few = resolved(Options::new().workers(0).contexts(0));
     assert_eq!((few.workers, few.contexts), (1, 1));
     assert_eq!([0, 1, 2, 5].map(|beams| Options::new().beams(beams).contexts), [2, 2, 3, 6]);
-    // At most as many positions as the model was trained for, unless positions are not learned.
+    // A context longer than the trained one is allowed, except for a model with learned positions.
     let context = |family, context| plan(&tiny(family), Options::new().context(context)).unwrap().options.context;
     assert_eq!([0, 63, 65].map(|asked| context("llama", asked)), [64, 63, 65]);
     assert_eq!([0, 63, 65].map(|asked| context("gpt2", asked)), [64, 63, 64]);
@@ -267,7 +268,7 @@ fn a_budget_is_kept_to_the_byte() {
     assert!(text.contains(&format!("{all} bytes of RAM, more than the budget of {}", all - 1)), "{text}");
 }
 
-/// Two models whose plans have the same numbers, and whose tensors have the same names and shapes.
+/// A plan fits only its own model: another model with the same planned sizes, and tensors of the same names and shapes, is refused.
 #[test]
 fn a_plan_is_its_models() {
     let session = |model: &Builder, plan: Plan| {

@@ -318,7 +318,7 @@ fn forged_positions() {
             bad[36..40].copy_from_slice(&u32::to_le_bytes(reached));
             refused(&mut session, &bad, Error::DamagedSnapshot { why: "is at an impossible position" });
         }
-        // With the right checksum everything else is accepted; the worst result is wrong logits.
+        // With the right checksum any contents are accepted; the worst result is wrong logits.
         let plan = here.plan;
         let mut session = here.session();
         for position in [0, 1, 33, 64] {

@@ -209,7 +209,7 @@ fn special_tokens_are_found_where_they_should_be() {
     assert_eq!(parsed("<|user|>"), [288]);
     assert!(text("<|user|>").len() > 3);
     assert_eq!(text("  "), [290]);
-    // The longest match comes first, wherever it starts. A space is added before text that follows one.
+    // The longest match comes first, wherever it starts. A space is added before text that follows a special token.
     assert_eq!(parsed("<|user|><|user|>")[0], 289);
     assert_eq!(parsed("<|user|>a"), [&[288][..], &a].concat());
     assert_eq!(parsed("a<|user|>a"), [&a[..], &[288], &a].concat());
@@ -512,7 +512,7 @@ fn lists_and_texts_without_a_heap() {
     assert_eq!(tokenizer.decode_text::<6>(&ids, false), Err(Error::TextRefused));
     let error = tokenizer.encode_list::<2>(b"the the the", Encode::PROMPT, &mut scratch).err();
     assert!(matches!(error, Some(Error::BufferTooSmall { given: 2, .. })), "{error:?}");
-    // The rest at the end counts, too.
+    // `write_rest` writes the bytes of an incomplete character as U+FFFD.
     let mut decoder = tokenizer.decoder();
     let mut text = String::new();
     decoder.write(3 + 0xe8, &tokenizer, &mut text).unwrap();

@@ -162,7 +162,7 @@ fn parts_of_fill_in_the_middle() {
     };
     let pad = "tokenizer.ggml.fim_pad_token_id";
     for (spelled, key, kind, ends) in [
-        ("<fim_pad>", "", Control, false), // the file does not mark it as one
+        ("<fim_pad>", "", Control, false), // no key names the padding token
         ("<fim_pad>", pad, Normal, true),
         ("<PRE>", "", Control, false),
         ("<PRE>", "tokenizer.ggml.prefix_token_id", Normal, false),
@@ -223,7 +223,7 @@ fn a_text_longer_than_the_memory() {
     assert!(less > 0);
 }
 
-/// A token that is longer than the buffer in front of the sink.
+/// A token that is longer than the decoder's buffer is passed on in parts.
 #[test]
 fn a_long_token_comes_in_parts() {
     let name = "word ".repeat(40);

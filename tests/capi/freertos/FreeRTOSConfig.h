@@ -21,7 +21,7 @@
 #define INCLUDE_xTaskDelayUntil 1
 #define INCLUDE_uxTaskGetStackHighWaterMark 1
 
-/* The chip has 3 bits of priority: 7 is the lowest. Interrupts from 5 on may call FreeRTOS. */
+/* The chip has 3 bits of priority: 7 is the lowest. Interrupts of priority 5 to 7 may call functions of FreeRTOS. */
 #define configPRIO_BITS 3
 #define configKERNEL_INTERRUPT_PRIORITY (7 << (8 - configPRIO_BITS))
 #define configMAX_SYSCALL_INTERRUPT_PRIORITY (5 << (8 - configPRIO_BITS))

@@ -22,10 +22,10 @@ static volatile uint8_t *const priorities = (volatile uint8_t *)0xE000E400;
 static volatile uint32_t *const enable_interrupts = (volatile uint32_t *)0xE000E100;
 static volatile uint32_t *const pend_interrupts = (volatile uint32_t *)0xE000E200;
 
-/* Tick of the latest progress of the model, and whether it waits for a command. */
+/* Tick of the latest progress of the model, and whether the model's task waits for a command. */
 static volatile TickType_t alive;
 static volatile bool is_waiting;
-/* Number of changes of the LED, and the maximum delay of one in cycles. */
+/* Number of changes of the LED, and the maximum delay of a change in cycles. */
 static volatile uint32_t changes, latest;
 
 static StreamBufferHandle_t received;

@@ -1,4 +1,4 @@
-//! A microcontroller tells a story: the model is in flash, and the compiler sizes its memory.
+//! Tells a story on a microcontroller: the model is in flash, and the compiler computes how much RAM it needs.
 //!
 //! It runs on a Cortex-M under qemu and prints over semihosting. For your own board, replace the memory map
 //! (`memory/`) and the printing.

@@ -137,7 +137,7 @@ fn make(family: usize) -> Builder {
     }
 }
 
-/// Number of the first family with an encoder. Those come last.
+/// Number of the first family with an encoder. The families with an encoder come last.
 pub const FIRST_ENCODER: usize = KINDS - ENCODERS.len();
 
 impl File {

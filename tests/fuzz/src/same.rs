@@ -6,7 +6,7 @@ use arenite::{Engine, Error, Gguf, Kernels, KvType, Line, Model, Options, Plan, 
 use crate::list::{List, Token};
 use crate::unwritten::unwritten;
 
-/// How a model is run.
+/// Options and tokens for running a model.
 #[derive(Arbitrary, Debug)]
 pub struct Run {
     context: u8,
@@ -21,7 +21,7 @@ pub struct Run {
     pub decoded: List<Token, 5>,
 }
 
-/// Maximum memory of a case.
+/// Maximum size of the workspace, and of the cache, in bytes.
 const MOST: usize = 32 << 20;
 
 impl Run {
@@ -34,7 +34,7 @@ impl Run {
         (kernels, if self.other.is_multiple_of(2) { 0x3c } else { 0xff })
     }
 
-    /// The plan, if a fuzzer can afford it.
+    /// Returns the plan, unless its workspace or cache is larger than [`MOST`].
     pub fn plan(&self, gguf: &Gguf<'_>) -> Option<Plan> {
         self.plan_with(gguf, |options| options)
     }

@@ -10,7 +10,7 @@ use libfuzzer_sys::fuzz_target;
 enum Case {
     File(File),
     Bytes(Vec<u8>),
-    /// After a correct header.
+    /// A correct header (version, number of tensors, number of keys), followed by arbitrary bytes.
     Rest(u32, u8, u8, Vec<u8>),
 }
 

@@ -35,7 +35,7 @@ enum Step {
     Prefill(List<Token, 30>),
     Decode(Token),
     Rewind(u16),
-    /// Saves and restores, with a byte changed.
+    /// Saves the session and restores it, possibly after changing a byte of the snapshot.
     Save {
         less: u8,
         change: Option<(u16, u8)>,
@@ -94,7 +94,7 @@ impl Buffer {
         unwritten(&mut Line::bytes_mut(&mut buffer.0)[..bytes]);
         buffer
     }
-    /// Memory that a kernel may read before writing.
+    /// Memory for a KV cache, which kernels may read before they write it.
     fn cache(bytes: usize) -> Self {
         let mut lines = vec![Line::ZERO; bytes.div_ceil(64) + 1];
         Line::bytes_mut(&mut lines).fill(0xa5);
@@ -103,7 +103,7 @@ impl Buffer {
     fn start(&mut self) -> *mut u8 {
         Line::bytes_mut(&mut self.0).as_mut_ptr()
     }
-    /// Marks the first `len` bytes as a result.
+    /// Checks that the first `len` bytes have been written.
     fn answered(&mut self, len: usize) {
         written(&Line::bytes_mut(&mut self.0)[..self.1][..len]);
     }
@@ -120,7 +120,7 @@ fn cut(bytes: usize, less: u8) -> usize {
     if less < 200 { bytes } else { bytes.saturating_sub(usize::from(less - 199)) }
 }
 
-/// Returns the status, after reading its message in full and truncated.
+/// Returns true if the status is Ok. Otherwise reads the error's message into buffers of several sizes.
 fn told(status: arenite_status, error: &arenite_error) -> bool {
     if status == arenite_status::Ok {
         return true;
@@ -142,7 +142,7 @@ macro_rules! object {
         let mut out = null_mut();
         // SAFETY: all zeros are an error that is not filled.
         let mut error: arenite_error = unsafe { std::mem::zeroed() };
-        // SAFETY: the arguments are what the function asks for.
+        // SAFETY: the arguments meet the function's requirements.
         let status = unsafe { $make($($argument,)* memory.start().cast(), size, &raw mut out, &raw mut error) };
         let made = told(status, &error);
         assert_eq!(made, !out.is_null());
@@ -155,7 +155,7 @@ macro_rules! call {
     ($function:path $(, $argument:expr)*) => {{
         // SAFETY: as above.
         let mut error: arenite_error = unsafe { std::mem::zeroed() };
-        // SAFETY: the arguments are what the function asks for.
+        // SAFETY: the arguments meet the function's requirements.
         let status = unsafe { $function($($argument,)* &raw mut error) };
         told(status, &error)
     }};

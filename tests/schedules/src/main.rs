@@ -37,7 +37,7 @@ fn pause() {
     (0..thread_rng().gen_range(0..200)).for_each(|_| thread::yield_now());
 }
 
-/// The pair, which is for two cores.
+/// Tests [`Pair`], which is for two cores.
 fn pair() {
     let mut pair = Pair::new();
     let (caller, mut helper) = pair.split();
@@ -46,7 +46,7 @@ fn pair() {
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
                 helper.step();
-                thread::yield_now(); // otherwise it might find the same job forever
+                thread::yield_now(); // otherwise the helper might find the same job forever
             }
         });
         pieces::<1>(&caller);
@@ -56,7 +56,7 @@ fn pair() {
     });
 }
 
-/// Threads that sleep, are woken, and finally stopped.
+/// Tests a pool whose threads sleep, are woken, and are finally stopped.
 fn pool<const THREADS: usize>() {
     let pool = Pool::new(THREADS);
     pieces::<1>(&pool);
@@ -66,13 +66,13 @@ fn pool<const THREADS: usize>() {
     pause();
 }
 
-/// A pool without work.
+/// Tests a pool without work.
 fn idle() {
     let _pool = Pool::new(3);
     pause();
 }
 
-/// A job that returns only once the other thread has joined, which may be asleep.
+/// Tests a job that returns only when both threads run it. The other thread may be asleep at first.
 fn all_come() {
     let pool = Pool::new(2);
     for _ in 0..5 {
@@ -83,7 +83,7 @@ fn all_come() {
     }
 }
 
-/// Two callers, and nested jobs.
+/// Tests two callers, and a job that runs another job.
 fn callers() {
     let pool = Pool::new(2);
     thread::scope(|scope| {
@@ -93,7 +93,7 @@ fn callers() {
     });
 }
 
-/// A job that panics on any thread.
+/// Tests a job that panics on every thread, and a job after it.
 fn panics() {
     let pool = Pool::new(2);
     let caught = panic::catch_unwind(AssertUnwindSafe(|| pool.run(&|| panic::resume_unwind(Box::new("a job")))));

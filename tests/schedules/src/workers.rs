@@ -17,7 +17,7 @@ mod pool;
 pub use pair::Pair;
 pub use pool::Pool;
 
-/// The core's trait.
+/// A copy of the core's trait `Workers`.
 #[allow(dead_code)] // `count` and `should_leave`
 pub trait Workers: Sync {
     fn count(&self) -> usize;

@@ -212,7 +212,7 @@ fn sizes_that_are_too_large() {
         itself(key, u32::MAX, LARGE);
         itself(key, 1u32 << 31, LARGE);
     }
-    // Each is within its own limit, but their product is not.
+    // The key length and the number of heads are within their limits, but their product is not.
     hyperparameter("attention.key_length", 1u32 << 22, "attention.head_count", LARGE);
 }
 
@@ -221,7 +221,7 @@ fn wrong_numbers_of_layers() {
     for layers in [513, 1 << 31, u32::MAX] {
         itself("block_count", layers, LARGE);
     }
-    // These numbers are within the limit, but the file has tensors for two layers.
+    // These numbers of layers are within the limit, but the file has tensors for two layers.
     let error = wrong("llama", |file| {
         file.set("llama.block_count", 512u32);
     });

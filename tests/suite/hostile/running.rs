@@ -70,7 +70,7 @@ fn saved_sessions_that_are_cut_or_foreign() {
     }
     refused(&saved(&other, 64, KvType::F16), "another model");
     refused(&saved(&file, 32, KvType::F16), "another context");
-    // The same number of bytes, holding another type.
+    // A snapshot with the same number of bytes as the right one: half the context with elements of twice the size.
     refused(&saved(&file, 32, KvType::F32), "another type of cache");
     refused(&[0xff; 4096], "no snapshot");
     session.restore(&snapshot).unwrap();

@@ -45,7 +45,7 @@ pub struct Answer {
 }
 
 impl<'m, 'a> Assistant<'m, 'a> {
-    /// Takes the static memory.
+    /// Creates the assistant in the static memory, which can be taken once.
     #[inline(never)]
     pub fn new(gguf: &'a Gguf<'a>, model: &'m Model<'_>) -> Result<Self, Error> {
         let plan = Plan::new(gguf, OPTIONS)?; // an update may have another plan
@@ -63,7 +63,7 @@ impl<'m, 'a> Assistant<'m, 'a> {
         let prompt = self.read(command, &mut step)?;
         mark();
         let vocabulary = self.tokenizer.vocab_len();
-        let mut scratch = [0; Sampler::scratch_bytes(&GREEDY, 0)]; // greedy: no scratch per token of the vocabulary
+        let mut scratch = [0; Sampler::scratch_bytes(&GREEDY, 0)]; // a greedy sampler needs no scratch for the vocabulary
         let mut sampler = Sampler::new(GREEDY, &[], vocabulary, &mut scratch)?;
         let mut random = Pcg32::new(0); // not used: the call is the most probable one
         let mut constraint = Constraint::new(self.grammar);
@@ -89,7 +89,7 @@ impl<'m, 'a> Assistant<'m, 'a> {
     #[inline(never)]
     fn read(&mut self, command: &[u8], step: &mut impl FnMut()) -> Result<usize, Error> {
         let mut ids = [0; PLAN.options.context];
-        // Text of a user has no control tokens.
+        // The text comes from a user, so names of control tokens in it are plain text.
         let encode = Encode { parse_special: false, ..Encode::PROMPT };
         let count = self.tokenizer.encode(command, encode, self.scratch, &mut ids)?;
         self.session.rewind(0)?;

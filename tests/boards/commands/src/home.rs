@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-/// A call, in the form of `host-demo/models/commands.gbnf`.
+/// A call, as the grammar `host-demo/models/commands.gbnf` defines it.
 #[derive(Deserialize)]
 struct Call {
     device: Device,

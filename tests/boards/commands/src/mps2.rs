@@ -24,7 +24,7 @@ const LEDS: usize = IO;
 /// Counts cycles.
 const COUNTER: usize = IO + 0x18;
 const MEGAHERTZ: u32 = 25;
-/// Without a feed for this time the watchdog interrupts the program, and after the same time again it resets the board.
+/// Time after which a watchdog that was not fed interrupts the program. After the same time again it resets the board.
 const SECONDS: u32 = 4;
 
 pub struct Board;

@@ -10,7 +10,7 @@ use crate::board::Board;
 
 /// Bytes of the second partition.
 pub const BYTES: usize = 512 * 1024;
-/// Bytes that are confirmed with one line.
+/// Number of bytes of an update that `receive` confirms with one line.
 const BLOCK: usize = 4096;
 
 /// Reasons not to run a model.
@@ -51,7 +51,7 @@ fn start() -> *mut u8 {
 /// Returns the update if it is whole and fits into the statics, and otherwise the model in the program.
 #[inline(never)]
 pub fn choose(board: &mut Board) -> Result<&'static [u8], Error> {
-    // SAFETY: memory of the board. It is written only by `receive`, after which the board restarts.
+    // SAFETY: the partition is memory of the board. Only `receive` writes to it, and the board restarts after that.
     let update: &'static [u8] = unsafe { core::slice::from_raw_parts(start(), BYTES) };
     // Erased flash does not begin like a GGUF file.
     if update.starts_with(b"GGUF") {
@@ -65,7 +65,7 @@ pub fn choose(board: &mut Board) -> Result<&'static [u8], Error> {
     }
     match check(MODEL, board) {
         Err(Refusal::Model(error)) => Err(error),
-        // The model in the program has hashes, and the compiler has checked its memory.
+        // `NoHashes` and `TooLarge` are impossible: MODEL has hashes, and the compiler has compared its plan with the statics.
         _ => Ok(MODEL),
     }
 }
@@ -104,7 +104,7 @@ pub fn announced(line: &[u8]) -> Option<usize> {
 /// afterwards.
 #[inline(never)]
 pub fn receive(board: &mut Board, bytes: usize) {
-    // SAFETY: memory of the board. If a model in it was running, it is not used any more.
+    // SAFETY: the partition is memory of the board. A model in the partition is not used any more.
     let partition = unsafe { core::slice::from_raw_parts_mut(start(), BYTES) };
     partition.fill(0xff); // erased
     let _ = writeln!(board, "# 0 of {bytes}");

@@ -43,7 +43,7 @@ pub struct Recognizer<'m, 'a> {
 }
 
 impl<'m, 'a> Recognizer<'m, 'a> {
-    /// Takes the static memory.
+    /// Creates the recognizer in the static memory, which can be taken once.
     #[inline(never)]
     pub fn new(gguf: &'a Gguf<'a>, model: &'m Model<'m>) -> Result<Self, Error> {
         let part = Error::NoPart { part: "encoder of sounds" };
@@ -62,8 +62,8 @@ impl<'m, 'a> Recognizer<'m, 'a> {
         })
     }
 
-    /// Takes samples. At the end of a voice, or of its window, calls `heard` with the text, which is empty for sounds that are
-    /// not a command.
+    /// Takes samples. When the voice ends or the window is full, calls `heard` with the recognized text, which is empty for
+    /// sounds that are not a command.
     pub fn push(&mut self, samples: &[i16], mut heard: impl FnMut(&str)) -> Result<(), Error> {
         for sample in samples {
             let is_voice = self.voice.push(*sample);

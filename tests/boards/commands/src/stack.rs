@@ -28,7 +28,7 @@ impl Stack {
         // The loop itself needs some room.
         let words = ((&raw const here).addr() - lowest.addr()) / 4 - 32;
         for i in 0..words {
-            // SAFETY: between the end of the stack and this frame, where nothing is yet.
+            // SAFETY: the word is between the end of the stack and this frame, where nothing is stored yet.
             unsafe { lowest.add(i).write_volatile(PAINT) };
         }
         Self

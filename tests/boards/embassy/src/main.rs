@@ -18,7 +18,7 @@ use heapless::String;
 
 /// The model in flash. Replace it by yours, and the features in Cargo.toml by those that `arenite plan` prints.
 static MODEL: &[u8] = arenite::include_model!("../../../../host-demo/models/hybrid.gguf");
-/// A small batch makes short steps.
+/// The plan, with batches of one token: a step then takes little time.
 const PLAN: Plan = Plan::of(MODEL, Options::new().context(256).batch(1)).within(192 * 1024);
 static WORKSPACE: Workspace<{ PLAN.workspace }> = Workspace::new();
 static KV: Workspace<{ PLAN.kv }> = Workspace::new();

@@ -26,7 +26,7 @@ use static_cell::StaticCell;
 #[unsafe(link_section = ".start_block")]
 #[used]
 pub static IMAGE: hal::block::ImageDef = hal::block::ImageDef::secure_exe();
-// The same for RISC-V, where an image starts with its first instruction: the block follows the code.
+// The same block for RISC-V, where an image starts with its first instruction. The block follows the startup code.
 #[cfg(target_arch = "riscv32")]
 core::arch::global_asm!(
     ".pushsection .init.rust, \"ax\"",
@@ -36,7 +36,7 @@ core::arch::global_asm!(
 );
 
 /// The model in flash, which is read in place. Replace it by yours, and the features in Cargo.toml by those that
-/// `arenite plan` prints. If it does not fit, this does not compile.
+/// `arenite plan` prints. A model that needs more RAM than `within` allows does not compile.
 static MODEL: &[u8] = arenite::include_model!("../../../../host-demo/models/stories.gguf");
 const PLAN: Plan = Plan::of(MODEL, Options::new().context(256).batch(4).workers(2)).within(448 * 1024);
 static WORKSPACE: Workspace<{ PLAN.workspace }> = Workspace::new();
@@ -45,7 +45,7 @@ static INDEX: Workspace<{ PLAN.tokenizer }> = Workspace::new();
 const VOCABULARY: usize = 2048;
 const PROMPT: &str = "One day, a little fox";
 
-/// 16 KiB for the second core.
+/// The second core's stack: 4096 words, or 16 KiB.
 #[cfg(target_arch = "arm")]
 static STACK: Stack<4096> = Stack::new();
 #[cfg(target_arch = "arm")]

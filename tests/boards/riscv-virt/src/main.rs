@@ -22,7 +22,7 @@ const TOKENS: usize = 64;
 
 static PAIR: StaticCell<Pair> = StaticCell::new();
 static HELPER: StaticCell<Helper<'static>> = StaticCell::new();
-/// Null until the first core has everything ready for the second.
+/// The second core's helper. Null until the first core has initialized it.
 static READY: AtomicPtr<Helper<'static>> = AtomicPtr::new(core::ptr::null_mut());
 
 // Each core gets its stack, and the first one starts. Entries 0 and 1 of the physical memory protection forbid any access

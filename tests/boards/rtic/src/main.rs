@@ -5,7 +5,7 @@
 
 use cortex_m_rt as _; // the start-up
 
-/// The constant of a device crate that RTIC needs. Replace it by the crate of your chip.
+/// Stands in for a chip's device crate, of which RTIC needs this constant. Replace it by the device crate of your chip.
 mod device {
     pub const NVIC_PRIO_BITS: u8 = 3;
 }
@@ -79,7 +79,7 @@ mod app {
         }
     }
 
-    /// Changes the LED.
+    /// Toggles the LED.
     #[task(binds = SysTick, shared = [blinks])]
     fn blink(mut cx: blink::Context) {
         // The timer counts down from its reload value.

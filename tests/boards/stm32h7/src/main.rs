@@ -46,7 +46,7 @@ fn main() -> ! {
     );
     let qspi = chip.QUADSPI.bank1(pins, 66.MHz(), &ccdr.clocks, ccdr.peripheral.QSPI);
     map(qspi.inner());
-    // Enabled only now, so that the processor does not prefetch from flash that is not mapped yet.
+    // The caches are enabled after `map`, so that the processor does not prefetch from flash that is not mapped yet.
     core.SCB.enable_icache();
     core.SCB.enable_dcache(&mut core.CPUID);
 

@@ -1,4 +1,4 @@
-/* The serial port, and the program that runs a sketch. It ends at Ctrl-D. */
+/* A stub of Arduino's serial port, and the program that runs a sketch until Ctrl-D is read. */
 #include <Arduino.h>
 
 extern "C" {

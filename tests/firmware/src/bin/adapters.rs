@@ -1,6 +1,6 @@
 //! One model in flash and two adapters: conversations with different adapters in one pass, then a switch.
 //!
-//! Prints the most probable tokens of each for `.ci/firmware`, which compares them with the host's.
+//! Prints the most probable tokens of each conversation for `.ci/firmware`, which compares them with the host's.
 #![no_std]
 #![no_main]
 

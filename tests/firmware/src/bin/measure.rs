@@ -54,7 +54,7 @@ fn measure(plan: &mut Option<Plan>) -> Result<(), Error> {
     let mut session = Session::new(&model, *plan, workspace, kv)?;
     stack.report("session");
 
-    // The first token, then the most probable ones; the plugin counts between marks.
+    // Runs BOS, then the most probable tokens. Instructions are counted between calls of `token_mark`.
     let tokenizer = Tokenizer::new(&gguf, INDEX.take()?)?;
     stack.report("index");
     let mut token: TokenId = tokenizer.bos().unwrap_or_default();

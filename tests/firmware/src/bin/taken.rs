@@ -1,4 +1,4 @@
-//! Tests static memory without compare-and-swap: a critical section makes sure that it is handed out once.
+//! Tests `Workspace` on a processor without compare-and-swap: a critical section ensures that its memory can be taken only once.
 #![no_std]
 #![no_main]
 

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::Edits;
 
-/// Bytes to overwrite, and an end to cut off or add.
+/// Damage to a file: bytes to overwrite (position and new value), and the number of bytes to append, or to cut off if negative.
 #[derive(Arbitrary, Clone, Debug)]
 pub struct Damage {
     bytes: List<(u16, u8), 4>,
@@ -128,7 +128,7 @@ pub struct Tokens(List<(String, Real, u8), 20>);
 pub const TOKENS: [&str; 12] = ["<unk>", "<s>", "</s>", "<pad>", "▁", "▁he", "l", "lo", "▁hello", "w", "or", "ld"];
 
 impl Tokens {
-    /// [`TOKENS`], without faults.
+    /// Returns [`TOKENS`] with valid scores.
     pub fn few() -> Self {
         Self(List(TOKENS.map(|token| (token.to_string(), Real::Whole(-2), 0)).to_vec()))
     }
@@ -145,7 +145,7 @@ impl Tokens {
         file
     }
 
-    /// SentencePiece's file: a unigram model is of type 1, BPE of type 2.
+    /// The bytes of a SentencePiece file. The model type is 1 for unigram and 2 for BPE.
     pub fn sentencepiece(&self, model_type: i32) -> Vec<u8> {
         let kind = |number: usize, kind: u8| match number {
             0 => Some(2),
@@ -170,7 +170,7 @@ impl Tokens {
     }
 }
 
-/// Ids of tokens in their order.
+/// A JSON object that maps each token to its position in the list.
 pub fn ids<S: AsRef<str>>(tokens: &[S]) -> Value {
     tokens
         .iter()
@@ -262,7 +262,7 @@ impl Families {
         })
     }
 
-    /// Names and shapes of its tensors.
+    /// Names and shapes of the family's tensors.
     fn tensors(self) -> Vec<(String, Vec<usize>)> {
         let mut all = vec![];
         let mut put = |name: String, shape: &[usize]| all.push((name, shape.to_vec()));

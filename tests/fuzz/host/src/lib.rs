@@ -72,7 +72,7 @@ impl Atom {
             Self::Small(value) => (*value).into(),
             Self::Whole(value) => (*value).into(),
             Self::Large(value) => (*value).into(),
-            Self::Real(value) => value.get().into(), // null, where JSON has no such number
+            Self::Real(value) => value.get().into(), // NaN and infinity become null
             Self::Text(text) => text.as_str().into(),
             Self::List => Value::Array(vec![]),
             Self::Object => Value::Object(Map::new()),

@@ -1,5 +1,5 @@
 //! Any HTTP body and any batch line is refused, or gives jobs that the engine can run: tokens of the vocabulary that
-//! fit into the context, valid sampling parameters, a valid table. Any generated text gives a response.
+//! fit into the context, valid sampling parameters, a valid grammar table. Any generated text gives a response.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -67,7 +67,7 @@ static REQUESTS: LazyLock<[Value; 4]> = LazyLock::new(|| {
 struct Case {
     request: u8,
     edits: Edits,
-    /// Send it as a batch line.
+    /// If present, the request becomes a batch line, to which these edits are applied.
     line: Option<Edits>,
     answer: Words<20>,
 }

@@ -91,7 +91,8 @@ fn schema(u: &mut Unstructured<'_>, depth: usize) -> Result<Value> {
     Ok(map.into())
 }
 
-/// Generates a text that the grammar allows, if it ends. Every state on the way must have a continuation.
+/// Generates a text that the grammar allows. Returns None if the text does not end soon enough. Every state on the way must have
+/// a continuation.
 fn told(table: &[u8], walk: &[u8]) -> Option<Vec<u8>> {
     let grammar = Grammar::new(table).expect("the core takes what the compiler makes");
     let mut constraint = Constraint::new(grammar);
