@@ -13,7 +13,7 @@ import time
 from server import Server
 
 binary, seconds = sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 10
-# The server counts only the prompt tokens that it computes, but without a key it counts all of them.
+# /metrics has the counter `prompt_tokens_total` only if the server has a key.
 server = Server(binary, "--parallel", "8", "-c", "256", "--api-key", "secret")
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 0, "maximum": 99}}, "required": ["n"]}
