@@ -1,5 +1,5 @@
-//! Tests which files a build with fewer features opens, and its errors for others. `.ci/firmware` runs this with the
-//! fewest features, `.ci/firmware sizes` with each feature alone. With all features nothing is refused.
+//! Tests which files a build with fewer features opens, and the errors for other files. `.ci/firmware` runs
+//! this test with the fewest features, and `.ci/firmware sizes` with each feature alone. With all features nothing is refused.
 
 mod common;
 

@@ -26,14 +26,14 @@ import utterances
 HERE = Path(__file__).parent
 GRAMMAR = HERE / "commands.gbnf"
 VOCAB, CONTEXT, DIM, LAYERS, HEADS, KV_HEADS, HIDDEN = 640, 128, 96, 3, 3, 1, 128
-# Each is one token. A line feed ends a command and begins its call.
+# Texts that are one token each. A line feed ends a command and begins its call.
 SYMBOLS = ["\n", '{"device":"', '","room":"', '","action":"', '","value":', '"}']
 
 
 # --- training --------------------------------------------------------------------------------
 
 def train_tokenizer(count):
-    """A SentencePiece BPE model without byte tokens: a character that is not in it is unknown."""
+    """Trains a SentencePiece BPE model without byte tokens: a character that is not in it is unknown."""
     import sentencepiece
     rng, model = random.Random(1), io.BytesIO()
     texts = [text for i in range(count) for text in utterances.sentence(rng, utterances.LANGUAGES[i % 3])]
@@ -46,7 +46,7 @@ def train_tokenizer(count):
 
 
 def rows(tokenizer, pairs):
-    """Each pair's tokens, and the number of them that come before its call."""
+    """Yields each pair's tokens, and the number of tokens before the call."""
     commands = tokenizer.encode([f"{text}\n" for text, _ in pairs])
     whole = tokenizer.encode([f"{text}\n{call}" for text, call in pairs])
     for command, tokens in zip(commands, whole):
@@ -55,7 +55,7 @@ def rows(tokenizer, pairs):
 
 
 def padded(batch):
-    """Tokens, and targets with -1 where nothing is learned."""
+    """Returns the tokens of a batch, and targets that are -1 where nothing is learned."""
     import torch
     longest = max(len(tokens) for tokens, _ in batch)
     tokens = torch.tensor([tokens + [2] * (longest - len(tokens)) for tokens, _ in batch])
@@ -64,7 +64,7 @@ def padded(batch):
 
 
 def batches(tokenizer, size, seed):
-    """Endless batches of new sentences of similar length, in random order."""
+    """Yields endless batches of new sentences of similar length, in random order."""
     rng = random.Random(seed)
     while True:
         pool = sorted(rows(tokenizer, [utterances.sentence(rng, utterances.LANGUAGES[i % 3]) for i in range(32 * size)]), key=lambda row: len(row[0]))
@@ -74,7 +74,7 @@ def batches(tokenizer, size, seed):
 
 
 def share(model, batch):
-    """The share of calls of which every token is the most probable one."""
+    """Returns the share of calls of which every token is the most probable one."""
     import torch
     tokens, targets = padded(batch)
     with torch.no_grad():

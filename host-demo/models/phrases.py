@@ -10,7 +10,8 @@ import sys
 # --- people ----------------------------------------------------------------------------------
 
 class Who:
-    """A subject. `kind` is the agreement of a Hindi verb: m, f (singular), M, F (plural or polite), i (I), t (you)."""
+    """A subject. `kind` is the agreement of a Hindi verb: m or f (masculine or feminine singular), M or F (the same in the plural or
+    as a polite form), i (I), t (you)."""
     def __init__(self, english, hindi, agent, dative, possessive, kind, female=False, be="is"):
         self.english, self.hindi, self.agent, self.dative = english, hindi, agent, dative
         self.possessive, self.kind, self.female, self.be = possessive, kind, female, be
@@ -25,7 +26,7 @@ class Who:
 
     @property
     def ending(self):
-        """The ending of participles: ता, ते, ती."""
+        """The ending of Hindi participles, as in ता, ते, ती."""
         return "ी" if self.female else "ा" if self.kind in "mi" else "े"
 
     @property
@@ -34,7 +35,7 @@ class Who:
 
     @property
     def had(self):
-        """था, थे, थी."""
+        """The past of the Hindi "to be": था, थे, थी or थीं."""
         if self.female:
             return "थीं" if self.kind == "F" else "थी"
         return "था" if self.kind in "mi" else "थे"
@@ -70,12 +71,12 @@ BELOVED = [*KIN[:14], KIN[14], ("country", "देश", "देश", "m"), ("dog
 
 
 def of(stem, gender, oblique=False):
-    """मेरा, मेरे, मेरी."""
+    """Returns a possessive in agreement with a noun, such as मेरा, मेरे or मेरी of the stem मेर."""
     return stem + {"f": "ी", "F": "ी", "M": "े"}.get(gender, "े" if oblique else "ा")
 
 
 def relative(rng):
-    """"my mother" as a subject."""
+    """Returns a relative as a subject, such as "my mother"."""
     (owner, stem), (english, hindi, oblique, gender) = rng.choice(OWNERS), rng.choice(KIN)
     whose = of(stem, gender, True) + " " + oblique
     return Who(f"{owner} {english}", of(stem, gender) + " " + hindi, whose + " ने", whose + " को", whose + " क",
@@ -133,7 +134,7 @@ IRREGULAR = {
     "miss": ("misses", "missed", "missing"), "smoke": ("smokes", "smoked", "smoking"), "wash": ("washes", "washed", "washing"),
 }
 # Each entry: English verb, English complement, Hindi text before the verb, stem of the Hindi verb, and agreement of the
-# verb's perfective. It agrees with an object that is m, M or f, or with the subject (-).
+# verb's perfective: m, M or f if the perfective agrees with such an object, "-" if it agrees with the subject.
 ACTS = [
     ("go", "to school", "स्कूल", "जा", "-"), ("go", "to the market", "बाज़ार", "जा", "-"), ("go", "home", "घर", "जा", "-"),
     ("go", "to Delhi", "दिल्ली", "जा", "-"), ("go", "to India", "भारत", "जा", "-"), ("go", "to the hospital", "अस्पताल", "जा", "-"),
@@ -312,7 +313,7 @@ def agreement_of(who):
 
 
 def be(rng, who):
-    """English be, and its Hindi form with नहीं."""
+    """Returns a form of the English "be" and its Hindi equivalent, sometimes negated (not, नहीं)."""
     no, past = rng.random() < 0.25, rng.random() < 0.25
     verb, end = (who.was, who.had) if past else (who.be, who.am)
     return verb + (" not" if no else ""), ("नहीं " if no else "") + end

@@ -103,7 +103,7 @@ def flite(text, voice, stretch):
 
 
 def festival(voice, texts):
-    """Speaks sentences with their stretches in one process of festival."""
+    """Speaks sentences, each stretched by its own factor, in one process of festival."""
     with tempfile.TemporaryDirectory() as directory:
         script = [f"(voice_{voice})"]
         for i, (text, stretch) in enumerate(texts):
@@ -423,7 +423,7 @@ def held_out(path, seed, variants, voices):
     rng = random.Random(seed)
     texts = [text for text in COMMANDS for _ in range(8)] + HELD_OTHERS
     rng.shuffle(texts)
-    # flite speaks half of them.
+    # flite speaks half of the texts, espeak-ng's variants the other half.
     voices = [voice for i in range(42) for voice in (voices[i % len(voices)], variants[i % len(variants)])]
     made = list(utterances(seed, texts, voices))
     sound, starts = recorded([clip for _, clip in made], 0.8)

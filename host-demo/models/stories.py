@@ -56,7 +56,7 @@ def cast(rng):
 # --- the grammar's machinery ---------------------------------------------------------------
 
 def parse(text):
-    """Text with choices as a tree: a list of strings, ("field", name) and ("choice", options);
+    """Parses a text with choices into a tree: a list of strings, ("field", name) and ("choice", options);
     an option is its world ("" for both) and its tree."""
     tokens = iter(re.findall(r"(?:(?<=[\[|])|^)[CA]:|[\[\]|]|\{[^}]*\}|[^\[\]|{]+", text))
 

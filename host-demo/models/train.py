@@ -45,7 +45,7 @@ BOS, EOS = 1, 2
 # --- text and tokens -----------------------------------------------------------------------
 
 def train_tokenizer(texts, often):
-    """A SentencePiece BPE model with Llama's conventions, as its serialized bytes.
+    """Trains a SentencePiece BPE model with Llama's conventions, and returns its serialized bytes.
 
     It is trained on paragraphs, so the line feed is a byte token and not part of a piece. Each name is repeated often after a
     quote, which like a line feed is not a space: then a name is one piece at the start of a paragraph, too. The model rarely
@@ -160,7 +160,7 @@ class Block(nn.Module):
 
 
 class Llama(nn.Module):
-    """The parameters have the names of GGUF tensors. The head is the embedding."""
+    """A Llama. The parameters have the names of GGUF tensors, and the embedding is also the head."""
 
     def __init__(self):
         super().__init__()
@@ -175,7 +175,7 @@ class Llama(nn.Module):
                 nn.init.normal_(p, std=0.02 / math.sqrt(2 * LAYERS) if into else 0.02)
 
     def forward(self, tokens):
-        """The input of the head: the logits are its product with the embedding."""
+        """Returns the input of the head. The logits are the product of this input and the embedding."""
         x = self.token_embd(tokens)
         for block in self.blk:
             x = block(x, self.table)

@@ -10,7 +10,8 @@ enum { CONTEXT = 96, LINE = 256, TOKENS = 32, CALL = 96 };
 /* Drops the part of a line that was received: Ctrl-X. There is no time limit for a line. */
 enum { CANCEL = 24 };
 
-/* Objects and memory for all commands: `pass`, `constraint` and `decoder` are created again in the same memory for each. */
+/* Objects and memory for all commands: `pass`, `constraint` and `decoder` are created again in the same memory for each
+ * command. */
 static struct {
     arenite_session *session;
     arenite_tokenizer *tokenizer;

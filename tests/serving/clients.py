@@ -67,7 +67,7 @@ def openai_python(chat, encoder):
         assert text == client.chat.completions.create(**common).choices[0].message.content
 
     def tools():
-        # Small models repeat their calls: eight are the most.
+        # Small models repeat a call until the server's limit of eight calls.
         forced = common | dict(max_tokens=400, tools=[TOOL], tool_choice="required")
         answer = client.chat.completions.create(**forced).choices[0]
         assert answer.finish_reason == "tool_calls", answer
@@ -98,7 +98,7 @@ def anthropic(chat, encoder):
     client = anthropic.Anthropic(base_url=chat, api_key="none", max_retries=0)
     common = dict(model="default", messages=ASK, max_tokens=60, extra_body={"temperature": 0})
     tool = {"name": "get_weather", "description": "The weather in a city", "input_schema": PARAMETERS}
-    # Small models repeat their calls: eight are the most.
+    # Small models repeat a call until the server's limit of eight calls.
     forced = common | dict(max_tokens=400, tools=[tool], tool_choice={"type": "any"})
 
     def stream():

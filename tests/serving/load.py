@@ -272,7 +272,7 @@ def short_requests(port, count, seed, alone, failed, done):
                 connection.request("POST", "/v1/completions", chance.choice(hostile), HEADERS)
                 response = connection.getresponse()
                 response.read()
-                # A long grammar may still be within the budget.
+                # Status 200 is right, too: a long grammar may be within the server's limits.
                 if response.status not in (200, 400, 413):
                     failed.value += 1
                     print("hostile:", response.status)

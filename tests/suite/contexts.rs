@@ -328,7 +328,7 @@ fn a_common_beginning_is_stored_once() {
         assert_eq!(engine.free_pages(), 3);
         forks.into_iter().for_each(|fork| engine.close(fork));
         assert_eq!(engine.free_pages(), 7);
-        // At the end of a page nothing is copied.
+        // A fork at the end of a page copies nothing.
         let mut fork = engine.fork_at(&first, 32).unwrap();
         engine.run(&mut [Work::decode(&mut fork, 1)]).unwrap();
         assert_eq!(engine.free_pages(), 6);
@@ -460,7 +460,7 @@ fn a_run_in_steps() {
         while pass.step() {
             steps += 1;
         }
-        assert_eq!(steps, 2 * (1 + 2 + 1)); // two passes of a layout, two layers, and an end
+        assert_eq!(steps, 2 * (1 + 2 + 1)); // two passes, each with a step for the layout, two for layers, and one for the end
         assert_eq!(bits(engine.logits(&context)), want);
         // An abandoned pass can be repeated.
         engine.rewind(&mut context, 0).unwrap();
@@ -498,8 +498,8 @@ fn a_snapshot_without_pages_for_it() {
     });
 }
 
-/// Checkpoints keep the states of recurrent layers, the latest ones first. A context rewinds to a checkpoint, and a
-/// fork starts there, with the same bits as a context that has run no further.
+/// Two checkpoints keep the states of recurrent layers, and a third replaces the oldest one. A context rewinds to a
+/// checkpoint, and a fork starts there, with the same bits as a context that has run no further.
 #[test]
 fn checkpoints_are_where_a_context_goes_back_to() {
     let tokens: Vec<TokenId> = (0..12).map(|i| i * 37 % 280).collect();

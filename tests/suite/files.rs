@@ -137,7 +137,7 @@ fn keys_that_mean_something() {
     assert!(said.starts_with("the metadata key qwen2.expert_count requires experts"), "{said}");
 }
 
-/// A size that is equal in all layers, given as an array.
+/// A size that is equal in all layers may be given as an array.
 #[test]
 fn sizes_as_arrays_of_equal_numbers() {
     for (name, file) in all() {
@@ -155,7 +155,7 @@ fn sizes_as_arrays_of_equal_numbers() {
     file.set("llama.rope.dimension_count", Meta::array([16u32, 8]));
     let key = Name::new(b"llama.rope.dimension_count");
     assert_eq!(error(&file), Error::KeyValue { key, why: "must be the same for all layers" });
-    // An encoder's layers use the same tiles.
+    // An encoder accepts such an array, too: all of its layers use the same tiles.
     let mut file = encoder("bert");
     let want = bits(&file);
     file.set("bert.attention.head_count_kv", Meta::array([2u32, 2]));

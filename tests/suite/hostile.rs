@@ -292,7 +292,7 @@ fn names_that_occur_twice() {
 
 #[test]
 fn names_that_occur_twice_far_apart() {
-    // Positions inside of one group of names that are compared at once, and across groups.
+    // Pairs of positions in one group of names that are compared at once, and in different groups.
     for (first, second) in [(0, 1), (0, 299), (127, 128), (128, 129), (130, 256), (298, 299), (255, 299)] {
         let mut file = Builder::new();
         for i in 0..300 {
@@ -378,7 +378,7 @@ fn dimensions_whose_product_overflows() {
         [1 << 32, 1 << 32, 1 << 32, 1 << 32], // 0 when it wraps
         [1 << 16, 1 << 16, 1 << 16, 1 << 16], // 0 when it wraps
         [3, huge, 3, 3],
-        [huge, 1, 1, 1], // fits, but not its bytes
+        [huge, 1, 1, 1], // the number of elements fits, the number of bytes does not
         [1 << 61, 1, 1, 1],
     ] {
         let file = broken(|file| file.tensors[0].dims = dims.into());

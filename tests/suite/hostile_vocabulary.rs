@@ -14,7 +14,7 @@ fn built(mut file: Builder, change: impl FnOnce(&mut Builder) -> &mut Builder) -
     let gguf = Gguf::parse(&file).unwrap();
     let mut index = vec![0; Tokenizer::index_bytes(&gguf)?];
     Tokenizer::new(&gguf, &mut index).map(|tokenizer| {
-        // If it builds, it must work.
+        // A tokenizer that can be built must work.
         let mut scratch = vec![0; Tokenizer::scratch_bytes(20)];
         let mut ids = [0; 64];
         let count = tokenizer.encode("the \u{e9}\0</s>x".as_bytes(), Encode::PROMPT, &mut scratch, &mut ids).unwrap();
@@ -247,7 +247,7 @@ fn a_text_of_millions_of_bytes() {
 
 // --- other damage -------------------------------------------------------------------------------
 
-/// Every byte of a vocabulary changed: an error, or a tokenizer that works.
+/// After a change of any byte, a vocabulary gives an error or a tokenizer that works.
 #[test]
 fn every_byte_changed() {
     for small in [tiny_bpe(), {
@@ -302,7 +302,7 @@ fn every_word_of_an_index_changed() {
     }
 }
 
-/// An index for a vocabulary with the same sizes but other texts.
+/// An index is refused for a vocabulary with the same sizes and other contents.
 #[test]
 fn an_index_of_another_vocabulary() {
     let index_of = |file: &Builder| {

@@ -62,7 +62,7 @@ fn models() -> Vec<(String, Builder)> {
     models
 }
 
-/// All KV types, with and without batches and other workers.
+/// Options with three KV types, with and without batches, and with one worker or three.
 fn options() -> impl Iterator<Item = Options> {
     let kv = [KvType::F32, KvType::F16, KvType::Q8_0];
     kv.into_iter().flat_map(|kv| {
@@ -297,7 +297,7 @@ fn a_plan_that_the_compiler_refuses() {
 
 #[test]
 fn the_numbers_are_the_same_on_every_target() {
-    // Fixed numbers, so that a target with other sizes shows. They must be updated when the workspace's contents
+    // The numbers are fixed, so that the test fails on a target with other sizes. They must be updated when the workspace's contents
     // change.
     let file = std::fs::read(fixtures::committed().join("qwen3/model.gguf")).unwrap();
     let gguf = Gguf::parse(&file).unwrap();

@@ -97,7 +97,7 @@ fn the_first_and_the_last_stage_are_what_they_say() {
     let want = ids.iter().flat_map(|&id| embeddings[id as usize * WIDTH..][..WIDTH].iter().map(|&x| x as f32));
     assert_eq!(record.seen[0].3, want.collect::<Vec<_>>());
 
-    // The logits are the last token's final state, normed, times the head.
+    // The logits are the product of the head and the last token's final state after the norm.
     let [.., after, before_logits] = &record.seen[..] else { panic!("too few stages") };
     let (stage, layer, _, states) = after;
     assert_eq!((*stage, *layer), (Stage::After, LAYERS as usize - 1));

@@ -1,4 +1,4 @@
-//! Families without a fixture, compared with llama.cpp: `tests/fixtures/peers.py` wrote its logits to `peers.json`.
+//! Compares families without a fixture with llama.cpp, whose logits `tests/fixtures/peers.py` wrote to `peers.json`.
 
 use arenite::KvType;
 use arenite::model::family_feature;
@@ -29,7 +29,7 @@ fn logits_of_llama_cpp() {
 #[test]
 fn list_of_architectures() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/peers/README.md");
-    let Ok(text) = std::fs::read_to_string(path) else { return }; // the published crate does not have it
+    let Ok(text) = std::fs::read_to_string(path) else { return }; // the published crate does not contain this file
     let list = text.split("<!-- architectures -->").nth(1).unwrap().split("<!-- end -->").next().unwrap();
     let (runs, others) = list.split_once("| does not run").unwrap();
     let names: Vec<&str> = runs.split('`').skip(1).step_by(2).collect();

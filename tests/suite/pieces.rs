@@ -25,7 +25,7 @@ pub fn slices(pieces: &[Vec<u8>]) -> Vec<&[u8]> {
     pieces.iter().map(Vec::as_slice).collect()
 }
 
-/// Positions of six cuts among `tensors` tensors; two of them are equal, so a piece has no tensors.
+/// Six positions at which `tensors` tensors are cut into pieces. Two positions are equal, so a piece has no tensors.
 fn six(tensors: usize, seed: usize) -> Vec<usize> {
     let mut cuts: Vec<usize> = (0..5).map(|i| (seed * 7 + i * i * 5 + i) % (tensors + 1)).collect();
     cuts.push(cuts[0]);

@@ -39,7 +39,7 @@ fn sample(
 const NONE: TokenId = TokenId::MAX;
 const NO_NUMBERS: TokenId = TokenId::MAX - 1;
 
-/// A fake random number from 0 to 1.
+/// A generator that always returns this number, from 0 to 1.
 struct Fixed(f64);
 
 impl TryRng for Fixed {
@@ -118,7 +118,7 @@ fn penalties_by_hand() {
         repeat_last_n: 4,
         ..Params::GREEDY
     };
-    // Token 9 is too long ago; 1 occurred twice, 2 and 0 once.
+    // Among the last four tokens, 1 occurs twice, 2 and 0 once. Token 9 occurs only earlier.
     let history = [9, 9, 1, 2, 1, 0];
     let logits = [0.0, 4.0, -3.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
     let (_, found) = sample(params, &[], &history, &logits, &mut Untouched);
@@ -170,7 +170,7 @@ fn top_p_and_min_p_by_hand() {
     let logits: Vec<f32> = [8.0f32, 4.0, 2.0, 1.0, 1.0].map(f32::ln).to_vec();
     let top_p = |p| support(Params { top_p: p, ..PLAIN }, &logits).len();
     assert_eq!([top_p(0.0), top_p(0.49), top_p(0.51), top_p(0.74), top_p(0.76), top_p(0.9)], [1, 1, 2, 2, 3, 4]);
-    // Among the best three the first one has probability 4/7.
+    // Among the three most probable tokens, the first one has probability 4/7.
     let top_k_p = |p| support(Params { top_k: 3, top_p: p, ..PLAIN }, &logits).len();
     assert_eq!([top_k_p(0.5), top_k_p(0.58), top_k_p(0.9)], [1, 2, 3]);
     for top_k in [0, 5, 4] {
@@ -322,7 +322,7 @@ fn agrees_with_the_naive_chain() {
     }
 }
 
-/// The usual order in half of the rounds; otherwise a random one, sometimes with a step less.
+/// Returns the usual order in half of the rounds, otherwise a random order, sometimes without one of the steps.
 fn shuffled(round: usize, uniform: &mut impl FnMut() -> f64) -> [Option<Link>; Link::ALL.len()] {
     let mut order = Params::DEFAULT.order;
     if round % 2 == 1 {
@@ -355,7 +355,7 @@ fn sample_where(
 
 #[test]
 fn only_what_is_allowed_counts() {
-    // Weights 8, 4, 2, 1, 1. Without the first: 4, 2, 1, 1 of 8; without the second, too: 2, 1, 1 of 4.
+    // Weights 8, 4, 2, 1, 1 of 16. Without the first token: 4, 2, 1, 1 of 8. Without the first two: 2, 1, 1 of 4.
     let logits: Vec<f32> = [8.0f32, 4.0, 2.0, 1.0, 1.0].map(f32::ln).to_vec();
     let counts = |params, forbidden: &[TokenId]| {
         let mut counts = [0; 5];
@@ -367,11 +367,11 @@ fn only_what_is_allowed_counts() {
     };
     assert_eq!(counts(PLAIN, &[0]), [0, 4, 2, 1, 1]);
     assert_eq!(counts(PLAIN, &[0, 1]), [0, 0, 4, 2, 2]);
-    // The two best of those: 4 and 2 of 6, so 5 of 8 evenly spaced numbers draw the first.
+    // The two best allowed tokens have the weights 4 and 2 of 6, so 5 of 8 evenly spaced numbers draw the better one.
     assert_eq!(counts(Params { top_k: 2, ..PLAIN }, &[0]), [0, 5, 3, 0, 0]);
-    // Fewer than k tokens are allowed: the draw is among those.
+    // Fewer than k tokens are allowed: one of them is drawn.
     assert_eq!(counts(Params { top_k: 3, ..PLAIN }, &[0, 1, 2]), [0, 0, 0, 4, 4]);
-    // Without the first, the best has probability 1/2 and the second 1/4, half as much.
+    // Without token 0, token 1 has probability 1/2 and token 2 has 1/4, half as much.
     assert_eq!(counts(Params { top_p: 0.49, ..PLAIN }, &[0]), [0, 8, 0, 0, 0]);
     assert_eq!(counts(Params { top_p: 0.51, ..PLAIN }, &[0]), [0, 5, 3, 0, 0]);
     assert_eq!(counts(Params { min_p: 0.4, ..PLAIN }, &[0]), [0, 5, 3, 0, 0]);
@@ -379,7 +379,7 @@ fn only_what_is_allowed_counts() {
     for params in [PLAIN, Params::GREEDY, Params::default(), Params { top_p: 0.5, ..PLAIN }] {
         let all = [0, 1, 2, 3, 4];
         assert_eq!(sample_where(params, &all, &logits, &mut Fixed(0.5)).0, Err(Error::NoTokenAllowed));
-        // The allowed tokens are impossible.
+        // The allowed tokens have the logits negative infinity and NaN, so none of them can be drawn.
         let impossible = [1.0, f32::NEG_INFINITY, f32::NAN, 1.0, 1.0];
         assert_eq!(sample_where(params, &[0, 3, 4], &impossible, &mut Fixed(0.5)).0, Err(Error::NoTokenAllowed));
     }

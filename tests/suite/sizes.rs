@@ -25,8 +25,8 @@ fn models() -> Vec<(String, Builder)> {
     models
 }
 
-/// Size of the workspace, and of the cache by element type. Fixed numbers, so that a changed size shows on any
-/// target. Tests that run models show that a run needs no more.
+/// Size of the workspace, and of the cache by element type. The numbers are fixed, so that the test finds a
+/// changed size on any target. Tests that run models check that a run needs no more.
 const SIZES: &[(&str, usize, [usize; 3])] = &[
     ("llama", 13952, [36864, 18432, 10368]),
     ("qwen2", 13888, [36864, 18432, 10368]),
@@ -157,7 +157,7 @@ fn panels_are_for_several_tokens_and_as_wide_as_what_is_multiplied() {
     // 16 rows of two blocks, of 32 bytes and a scale each. A single token needs no panel.
     let panel = 16 * 2 * (32 + 4);
     assert_eq!([1, 2, 16].map(|batch| scratch(&whole, batch)), [2 * 64, 4 * 64 + panel, 8 * 64 + panel]);
-    // Rows of one block, if the widest matrix has no blocks.
+    // The panel has rows of one block if the only matrix in blocks is narrow.
     let name = b"blk.0.attn_q.weight";
     let tensor = |file: &Builder| file.tensors.iter().find(|tensor| tensor.name == name).unwrap().clone();
     let mut narrow = plain.clone();
@@ -216,7 +216,7 @@ fn what_options_become() {
     let llama = tiny("llama");
     let resolved = |options: Options| plan(&llama, options.context(24)).unwrap().options;
     let batch = |batch, contexts| resolved(Options::new().batch(batch).contexts(contexts)).batch;
-    // At least one token per context, at most all that they hold.
+    // A batch has at least one token per context, and at most as many tokens as all contexts hold.
     let cases = [(0, 1, 1), (1, 1, 1), (23, 1, 23), (24, 1, 24), (25, 1, 24), (1, 3, 3), (72, 3, 72), (73, 3, 72)];
     for (asked, contexts, given) in cases {
         assert_eq!(batch(asked, contexts), given, "{asked} for {contexts} contexts");

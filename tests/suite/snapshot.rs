@@ -146,7 +146,7 @@ fn after_going_back() {
                     restored.prefill(&[9; 64]).unwrap();
                     restored.restore(&snapshot).unwrap();
                     assert_eq!(restored.position(), position);
-                    // The restored session can be rewound just as far.
+                    // The restored session can be rewound to the same positions as the saved one.
                     for back in (0..=position).rev() {
                         let result = session.rewind(back);
                         assert_eq!(restored.rewind(back), result, "{reached} to {position} to {back}");
@@ -228,7 +228,8 @@ fn snapshots_of_other_sessions() {
     refused(&mut session, &of(&file, 64, KvType::Q8_0, 8), foreign("type of KV cache"));
     refused(&mut session, &of(&file, 64, KvType::F16, 16), foreign("batch size"));
 
-    // Another architecture; other metadata; the same metadata with other weights, or with one other matrix.
+    // Snapshots of other models: another architecture, other metadata, and the same metadata with another embedding or with
+    // another matrix.
     refused(&mut session, &of(&tiny("qwen2").build(), 64, KvType::F16, 8), foreign("model or adapter"));
     let mut renamed = windowed(20);
     renamed.set("general.name", "tony");

@@ -28,7 +28,7 @@ impl Case {
         self.json["hf_config"][key].as_u64().unwrap() as usize
     }
 
-    /// Samples of the fixture's window.
+    /// Number of samples of the fixture's window.
     fn window(&self) -> usize {
         self.size("max_source_positions") * 320
     }
@@ -250,7 +250,7 @@ fn the_same_bits_with_all_kernels_and_batches() {
     for name in MODELS {
         let (Some(case), Some(file)) = (Case::load(name), model(name)) else { continue };
         let gguf = Gguf::parse(&file).unwrap();
-        // Half a second.
+        // Half a second of the sound.
         let mut input = case.input(&case.sounds()[1]);
         input.truncate(if name == "moonshine_a" { 8000 } else { 50 * case.size("num_mel_bins") });
         let run = |batch, kernels| {

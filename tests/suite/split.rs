@@ -1,4 +1,4 @@
-//! The same bits, however a prompt is split, rewound, divided among workers or limited by a window.
+//! Checks that the bits are the same, however a prompt is split, rewound, divided among workers or limited by a window.
 
 use crate::common::families::{DECODERS, RECURRENT, decoder, is_windowed};
 use crate::common::gguf::Builder;
@@ -89,7 +89,8 @@ fn prompts_in_any_pieces() {
 
 #[test]
 fn any_number_of_workers() {
-    // Long and wide enough that every operation is divided among workers, for one token and for several.
+    // The prompt is so long, and the model so wide, that every operation is divided among workers, for one token and for
+    // several.
     let ids = prompt(600);
     for file in [wide(), quantized(wide(), "Q8_0")] {
         let file = file.build();
@@ -172,7 +173,7 @@ fn a_ring_equals_a_cache_that_keeps_everything() {
     for window in [1, 15, 16, 17, 33] {
         let file = windowed(window).build();
         for kv in KV_TYPES {
-            // A batch of the whole context keeps all of it.
+            // With a batch as long as the context, the ring holds all positions.
             let mut run = Run::new(&file, |options| *options = Options::new().context(64).batch(64).kv(kv).workers(1));
             let want: Vec<_> = run.all(&ids).iter().map(|logits| bits(logits)).collect();
             for batch in [1, 5, 16, 31] {
@@ -257,7 +258,7 @@ fn a_ring_goes_back_twice() {
     session.rewind(earliest).unwrap();
     session.prefill(&ids[earliest..50]).unwrap();
     let got = bits(session.logits());
-    // From the very start everything can be repeated.
+    // From position 0, everything can be repeated.
     session.rewind(0).unwrap();
     session.prefill(&ids[..50]).unwrap();
     assert!(bits(session.logits()) == got);

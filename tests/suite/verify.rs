@@ -50,7 +50,7 @@ fn each_flipped_bit_is_found_and_names_its_tensor() {
         }
     }
     assert_eq!(flipped, 8 * (68 + 20 + 48));
-    // Erased flash at the end: two tensors.
+    // Erased flash at the end of the file damages two tensors.
     let mut file = FILE.to_vec();
     file[FILE.len() - 70..].fill(0xff);
     assert_eq!(verify(&file, 1000).len(), 2);

@@ -123,7 +123,7 @@ fn special_tokens_take_white_space_with_them() {
     );
     let other = with_special("<|user|>", "Phi-2", "default");
     check(&other, &[("a <|user|> \na", &[A, SPACE, SPECIAL, SPACE, SPACE, line, 269]), ("</s> a", &[2, SPACE, A])]);
-    // White space before a mask token, by the pre-tokenizer or the model's name.
+    // Mask tokens absorb the white space before them, depending on the pre-tokenizer or the model's name.
     for (mask, name, pre) in [("<mask>", "x", "jina-v2-de"), ("[MASK]", "Modern-BERT", "default")] {
         let file = with_special(mask, name, pre);
         let text = |text: &str| text.replace('M', mask);
@@ -152,7 +152,7 @@ fn parts_of_fill_in_the_middle() {
         else {
             panic!()
         };
-        // The last token, which is `.`.
+        // Replaces the last token, which is `.`.
         tokens.truncate(tokens.len() - 9);
         tokens.extend([&(spelled.len() as u64).to_le_bytes()[..], spelled.as_bytes()].concat());
         if !key.is_empty() {

@@ -1,5 +1,6 @@
-"""Makes vectors.txt and types.txt, which say what llama.cpp does: `python3 make.py`, with llama-cpp-python
-(0.3.36), gguf and numpy installed. `src/quantize/tests.rs` makes the same rows and models and compares."""
+"""Writes vectors.txt (blocks that llama.cpp encodes) and types.txt (the types that llama.cpp chooses for tensors):
+`python3 make.py`, with llama-cpp-python (0.3.36), gguf and numpy installed. `src/quantize/tests.rs` makes the same rows and
+models, and compares its results with these files."""
 
 import ctypes
 import os
@@ -10,7 +11,7 @@ import llama_cpp
 import numpy as np
 from gguf import GGMLQuantizationType as Type
 
-if "Q2_0" not in Type.__members__:  # gguf-py may not know it yet
+if "Q2_0" not in Type.__members__:  # missing in older versions of gguf-py
     q2_0 = int.__new__(Type, 42)
     q2_0._name_, q2_0._value_ = "Q2_0", 42
     Type._member_map_["Q2_0"] = Type._value2member_map_[42] = q2_0
@@ -118,7 +119,8 @@ class Importance(ctypes.Structure):
 
 
 def quantized(path, out, mix, importance):
-    """Types by role, of all layers one after the other; `refused` if llama.cpp wants an importance matrix."""
+    """Quantizes a model with llama.cpp. Returns for each role of tensors the types in all layers, in order, or `refused` if
+    llama.cpp requires an importance matrix."""
     params = llama_cpp.llama_model_quantize_default_params()
     params.ftype = FILE_TYPES[mix]
     if importance:

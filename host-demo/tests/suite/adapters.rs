@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::common::{arenite, committed, error, json as output, npy, path, stdout};
 use crate::serve::Server;
 
-/// Two adapters for the built-in model, by the script of the firmware's test.
+/// Makes two adapters for the built-in model with a script of the firmware's tests.
 fn adapters(directory: &std::path::Path) -> [PathBuf; 2] {
     ["1", "2"].map(|seed| {
         let file = directory.join(format!("{seed}.gguf"));
@@ -51,7 +51,7 @@ fn adapters_and_scales() {
     assert!(with["features"].as_array().unwrap().contains(&json!("lora")), "{with}");
 }
 
-/// An adapter of the token embedding and of the head, merged and at run time.
+/// An adapter of the token embedding and of the head gives the same logits at run time and merged.
 #[test]
 fn merged_embeddings() {
     let directory = tempfile::tempdir().unwrap();

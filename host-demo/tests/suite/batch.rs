@@ -70,7 +70,7 @@ fn answers_are_whole_in_order_and_the_same_for_any_number_at_once() {
     }
     assert_eq!(text.lines().count(), 12);
 
-    // Killed after some milliseconds, and once in the middle of a line.
+    // Kills the command after some milliseconds. Once, the output also ends in the middle of a line.
     for after in [0, 50, 150, 400, 900] {
         let out = dir.path().join("out");
         let _ = fs::remove_file(&out);

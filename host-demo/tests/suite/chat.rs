@@ -42,7 +42,7 @@ fn with_template(template: &str) -> Vec<u8> {
     const KEY: &str = "tokenizer.chat_template";
     let long = |n: usize| (n as u64).to_le_bytes();
     let len = 8 + KEY.len() + 4 + 8 + template.len();
-    // A comment of spaces keeps the tensors aligned.
+    // A comment of spaces in the template keeps the tensors aligned.
     let template = format!("{{#{}#}}{template}", " ".repeat((32 - (len + 4) % 32) % 32));
     let entry = [&long(KEY.len())[..], KEY.as_bytes(), &8u32.to_le_bytes(), &long(template.len()), template.as_bytes()];
     let (header, rest) = STORIES.split_at(24);
@@ -65,7 +65,7 @@ fn public_templates_give_the_prompts_that_transformers_gives() {
     let directory = directory();
     for case in &cases {
         let template = file(&directory, "t.jinja", case["template"].as_str().expect("a template"));
-        // In the file's order; `serde_json` would sort the keys.
+        // The JSON texts are taken from the file, because `serde_json` would sort the keys.
         let text = |key: &str| raw(&json, case["name"].as_str().expect("a name"), key);
         let messages = file(&directory, "m.json", text("messages"));
         let tools = file(&directory, "tools.json", text("tools"));
@@ -228,7 +228,7 @@ fn five_turns_with_a_template_prefill_only_themselves() {
 
 #[test]
 fn ctrl_c_stops_the_answer_and_not_the_program() {
-    // No end token, and room for minutes of text.
+    // The end token is banned, and the context has room for minutes of text.
     let mut terminal = Terminal::start(&["chat", "--temp", "0", "-c", "60000", "--logit-bias", "2=-inf"]);
     terminal.says("Once upon a time");
     terminal.wait_for("there");
@@ -402,7 +402,7 @@ fn lines_are_kept_completed_and_coloured() {
     terminal.types("\x15/quit\r");
     assert!(terminal.ends());
 
-    // Without a history, and without colours.
+    // This conversation has neither a history nor colours.
     let mut terminal = Terminal::start_with(&args, 200, &[("NO_COLOR", "1")]);
     terminal.is_asked();
     terminal.types("\x1b[A\x15/quit\r");

@@ -108,8 +108,8 @@ fn tensors_and_metadata_are_llama_cpps() {
     }
 }
 
-/// Names, sizes and recommended sampling. The expected keys are those of llama.cpp's converter (in llama-cpp-python 0.3.36),
-/// without lists and texts of several lines, which Arenite does not write.
+/// The keys of names, sizes and recommended sampling are those of llama.cpp's converter (in llama-cpp-python 0.3.36), without
+/// lists and texts of several lines, which Arenite does not write.
 #[test]
 fn general_keys_are_llama_cpps() {
     let directory = tempfile::tempdir().unwrap();
@@ -197,7 +197,7 @@ fn general_keys_are_llama_cpps() {
     }
 }
 
-/// The tokens that transformers 5.24 generates greedily.
+/// Converted models generate the tokens that transformers 5.24 generates greedily.
 #[test]
 fn the_tokens_are_those_of_transformers() {
     let directory = tempfile::tempdir().unwrap();
@@ -254,7 +254,7 @@ fn types_are_chosen() {
     }
 }
 
-/// A checkpoint of nanoGPT, with GPT-2's logits from transformers.
+/// A converted checkpoint of nanoGPT generates the tokens that transformers generates with the same weights as GPT-2.
 #[test]
 fn torch_files_are_read_without_running_them() {
     let directory = tempfile::tempdir().unwrap();
@@ -336,7 +336,7 @@ fn a_window_that_is_left_out_is_said() {
     let directory = tempfile::tempdir().unwrap();
     let output = directory.path().join("out.gguf");
     let (from, mut config) = copied("own_commands", directory.path());
-    // No window, one as long as the context, and a shorter one, which the file of a Mistral keeps.
+    // No window, a window as long as the context, and a shorter window, which is left out for Qwen 2 but not for Mistral.
     let (qwen, mistral) = ("Qwen2ForCausalLM", "MistralForCausalLM");
     for (class, window, is_said) in
         [(qwen, Value::Null, false), (qwen, 256.into(), false), (qwen, 32.into(), true), (mistral, 32.into(), false)]
@@ -411,7 +411,7 @@ fn write_tiny(case: &Value, folder: &Path) {
     fs::write(folder.join("modules.json"), modules).unwrap();
 }
 
-/// Gives two tokens the names of a reranker's labels. No merge makes them: none is left.
+/// Gives two tokens the names of a reranker's labels, "yes" and "no". Removes all merges, which may refer to the old names.
 fn name_labels(folder: &Path, ids: &Value) {
     let file = folder.join("tokenizer.json");
     let mut json: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
@@ -487,7 +487,7 @@ fn rare_settings_are_refused() {
     write_tiny(&case, &folder);
     let message = error(&["convert", "hf", path(&folder), path(&model)]);
     assert!(message.contains("alibi in config.json is false: not supported for the architecture mpt"), "{message}");
-    // Learned positions instead.
+    // With learned positions, ALiBi may be off.
     case["tensors"]["transformer.wpe.weight"] = serde_json::json!([64, 32]);
     write_tiny(&case, &folder);
     stdout(&["convert", "hf", path(&folder), path(&model)]);
@@ -499,7 +499,8 @@ fn tiny(all: &Value, class: &str) -> Value {
     cases.find(|case| case["config"]["architectures"][0] == class).unwrap().clone()
 }
 
-/// MPT was trained with the slopes of the config, but transformers ignores them. Dynamic scaling begins after the context.
+/// A note names each setting that is left out: slopes of MPT other than 8, which transformers ignores, and dynamic scaling, which
+/// begins after the context.
 #[test]
 fn settings_that_are_left_out_are_said() {
     let directory = tempfile::tempdir().unwrap();
@@ -574,7 +575,7 @@ fn a_reranker_takes_its_labels_from_the_given_vocabulary() {
     }
     name_labels(&other, &all["labels"]);
     stdout(&["convert", "hf", path(&other), path(&want)]);
-    // The model's own vocabulary has no labels. A file may have any name.
+    // The model's own vocabulary has no labels. `--tokenizer` accepts a file of any name.
     assert!(error(&["convert", "hf", path(&folder), path(&model)]).contains("which a reranker needs"));
     let file = directory.path().join("labels.json");
     fs::copy(other.join("tokenizer.json"), &file).unwrap();
@@ -624,7 +625,7 @@ fn adapters_are_converted_and_merged() {
         ])
     };
     assert_eq!(ids(&merged), serde_json::json!([456, 268, 259, 317, 262, 282, 259, 288]));
-    // At run time, also with a scale, and twice half of it.
+    // The adapter at run time, alone and as two halves, gives the logits of the merged model.
     let with = |lora: &[&str]| {
         let out = directory.path().join("logits.npy");
         let loras = lora.iter().flat_map(|text| ["--lora", text]).collect::<Vec<_>>();
@@ -643,7 +644,7 @@ fn adapters_are_converted_and_merged() {
     let half = format!("{}:0.5", path(&adapter));
     assert!(near(&with(&[&half, &half]), &expected));
     assert_eq!(with(&[&format!("{}:0", path(&adapter))]), plain);
-    // There and back.
+    // Subtracting the adapter from the merged model gives the tokens of the original model.
     let back = directory.path().join("back.gguf");
     stdout(&["merge", path(&merged), &format!("{}:-1", path(&adapter)), path(&back)]);
     assert_eq!(ids(&back), ids(&model));

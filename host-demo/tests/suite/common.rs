@@ -1,5 +1,5 @@
 //! Runs the binary as a user does.
-#![allow(dead_code)] // No test program uses all of it.
+#![allow(dead_code)] // No test uses all of this module.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -69,7 +69,7 @@ pub fn npy(file: &Path) -> (String, Vec<f32>) {
     (shape.to_string(), values.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect())
 }
 
-/// A model in the repository.
+/// The path of a file in the repository.
 pub fn committed(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name)
 }

@@ -95,7 +95,7 @@ fn guesses_change_nothing() {
     let prompts: String = (0..50)
         .map(|i| {
             let (a, b) = (words[i % 5], words[i / 5 % 5]);
-            // Some prompts repeat themselves.
+            // Some prompts contain a sentence several times.
             let again = format!("The {a} and the {b}. ").repeat(i % 4);
             format!("\"{again}The {a} and\"\n")
         })

@@ -46,7 +46,7 @@ impl Files {
     }
 }
 
-/// Every `arenite COMMAND` in a message has a help text.
+/// Checks that every `arenite COMMAND` in a message has a help text.
 fn commands_exist(message: &str) {
     for quoted in message.split('`').skip(1).step_by(2) {
         let mut words = quoted.split_whitespace();
@@ -290,7 +290,7 @@ fn a_long_text_of_an_encoder_is_cut_or_refused() {
     };
     assert_eq!(vector(&["-p", &text, "--truncate"]), by_ids(512));
     assert_eq!(vector(&["-p", &text, "--truncate", "-c", "40"]), by_ids(40));
-    // One long text of several.
+    // The second of three texts is too long.
     let input = format!("\"a\"\n{}\n\"b\"\n", Value::from(text.as_str()));
     let output = arenite_with(&embed!(&["--jsonl"]), input.as_bytes());
     let answers = lines(&String::from_utf8(output.stdout).expect("UTF-8"));
@@ -390,7 +390,7 @@ fn files_in_the_wrong_place() {
     let output = arenite_with(&["score", "--jsonl"], b"{\"text\": \"a\"}\n");
     says(&String::from_utf8_lossy(&output.stderr), &["`prompt` and `continuation`"]);
     assert!(!files.at("out.gguf").exists());
-    // An importance matrix in its older form is no GGUF file, and is read.
+    // An importance matrix in the older format, which is not GGUF, is read.
     let name = "blk.0.ffn_up.weight";
     let mut old = [&1i32.to_le_bytes()[..], &(name.len() as i32).to_le_bytes(), name.as_bytes()].concat();
     old.extend([1i32.to_le_bytes(), 4i32.to_le_bytes()].concat());

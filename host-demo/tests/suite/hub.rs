@@ -14,18 +14,18 @@ use serde_json::{Value, json};
 
 use crate::common::committed;
 
-/// How the server behaves.
+/// Faults and other behaviour of the server.
 #[derive(Clone, Copy, Default)]
 struct Manners {
     /// Number of answers that break off in the middle.
     broken: usize,
     /// The server gives the hash of another file.
     lies: bool,
-    /// Files are at another address.
+    /// Requests for files are redirected to another address.
     redirects: bool,
     /// Status of every answer, with the name of the error.
     refuses: Option<(u16, &'static str)>,
-    /// Ranges are ignored.
+    /// The server ignores ranges in requests and sends whole files.
     whole: bool,
 }
 
@@ -36,7 +36,7 @@ struct Hub {
     home: tempfile::TempDir,
 }
 
-/// The SHA-256 of a file, by the system's program.
+/// The SHA-256 of a file, computed by the program `sha256sum`.
 fn sha256(bytes: &[u8]) -> String {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x");
@@ -90,7 +90,7 @@ impl Hub {
         self.run_with(args, &[])
     }
 
-    /// The line that a pull prints.
+    /// Pulls a model, which must succeed, and returns the path that is printed.
     fn pull(&self, name: &str) -> PathBuf {
         let output = self.run(&["pull", name]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -215,7 +215,7 @@ fn a_model_is_fetched_into_the_shared_cache() {
     assert_eq!(fs::read_link(&path).unwrap(), Path::new("../../blobs").join(sha256(&model())));
     assert_eq!(fs::read_to_string(hub.repository().join("refs/main")).unwrap(), COMMIT);
     assert_eq!(hub.blobs(), [sha256(&model())]);
-    // Parts of a model are fetched together, and other files are left alone.
+    // The pieces of a split model are fetched together, and other files are left alone.
     let first = hub.pull("me/small:f16");
     assert_eq!(first, snapshot.join("two/small-F16-00001-of-00002.gguf"));
     assert_eq!(fs::read(snapshot.join("two/small-F16-00002-of-00002.gguf")).unwrap(), vec![4; 5000]);
@@ -240,7 +240,7 @@ fn a_model_of_the_hub_runs() {
     let by_path = committed("tests/fixtures/stories.gguf");
     let want = hub.run(&["generate", "-m", by_path.to_str().unwrap(), "-p", "Once", "-n", "5", "--temp", "0"]);
     assert_eq!(output.stdout, want.stdout);
-    // The token goes to the hub only.
+    // The access token is sent to the hub only.
     assert!(
         hub.seen("/me/small/resolve/main/small-Q4_K_M.gguf token") == 1
             && hub.seen("/elsewhere/small-Q4_K_M.gguf token") == 0
@@ -264,7 +264,7 @@ fn a_download_that_breaks_off_continues() {
     let path = hub.pull("me/small:Q8_0");
     assert_eq!(fs::read(path).unwrap(), some()[3].1);
     assert_eq!((hub.seen("from 100000"), hub.seen("from 150000"), hub.seen("from 175000")), (1, 1, 1));
-    // A part from another process.
+    // The beginning of a file, downloaded by another process.
     let hub = Hub::new(some(), Manners { redirects: true, ..Manners::default() });
     let blobs = hub.repository().join("blobs");
     fs::create_dir_all(&blobs).unwrap();

@@ -127,7 +127,7 @@ fn a_conversion_is_what_it_should_be() {
         assert_eq!(metadata["tokenizer.ggml.eot_token_id"], 1);
     }
 
-    // Other programs read int8 as Q8_0; a command that reads the checkpoint keeps the groups.
+    // Converted int8 weights are Q8_0. A command that reads the checkpoint itself keeps the groups of 64.
     let types = |report: Value| -> Vec<String> {
         let tensors = report["tensors"].as_array().expect("tensors").iter();
         tensors.map(|tensor| tensor["type"].to_string()).filter(|kind| kind != "\"F32\"").collect()

@@ -18,7 +18,7 @@ fn send(server: &Server, path: &str, body: &[u8], sent: usize) -> TcpStream {
     socket
 }
 
-/// Requests whose bodies take long to understand.
+/// Requests whose bodies take long to process.
 fn slow_requests() -> Vec<Value> {
     let schema = json!({ "pattern": "^(([a-z]{0,99}x?){0,99}y?){0,99}$" });
     let value = (0..60).fold(json!(1), |inner, _| json!([inner]));
@@ -59,7 +59,7 @@ fn nobody_waits_for_slow_requests() {
     assert_eq!(server.text(&good()), said);
 }
 
-/// Bytes after a label: `12.5 MiB`.
+/// Returns the number of bytes that `text` states after a label, such as `12.5 MiB`.
 fn bytes_after(text: &str, label: &str) -> f64 {
     let rest = &text[text.find(label).unwrap_or_else(|| panic!("no {label}: {text}")) + label.len()..];
     let mut words = rest.split_whitespace();
@@ -78,15 +78,15 @@ fn memory_stays_within_what_was_printed() {
     let server = Server::start(&["--parallel", "2"]);
     let said = server.text(&good());
     let large = vec![b' '; 8_000_000];
-    // Bodies that never end.
+    // Clients send bodies that never end.
     let unfinished: Vec<_> = (0..60).map(|_| send(&server, "/v1/completions", &large, large.len() - 1)).collect();
-    // Answers that nobody reads.
+    // Clients do not read their answers.
     let stalled = json!({ "prompt": "a", "n": 128, "logprobs": 20, "stream": true, "max_tokens": 100,
         "ignore_eos": true })
     .to_string();
     let stalled: Vec<_> = (0..3).map(|_| send(&server, "/v1/completions", stalled.as_bytes(), stalled.len())).collect();
     drop(unfinished);
-    // Many small values.
+    // Bodies have many small values.
     for values in ["{\"messages\": [", "{\"tools\": ["] {
         for element in ["{},", "{\"a\":0},", "[[]],", "0,"] {
             let body = [values, &element.repeat(6_000_000 / element.len()), "0]}"].concat();
@@ -164,7 +164,7 @@ fn stalled_readers_lose_their_place() {
         assert!(began.elapsed() < Duration::from_secs(120), "answers that nobody reads still run");
         std::thread::sleep(Duration::from_millis(100));
     }
-    // Not all 128 answers were made.
+    // Not all 128 answers were generated in full.
     let tokens = server.metric("answer_tokens_total");
     assert!(tokens < 64 * 150, "{tokens} tokens were made for clients that read nothing");
     drop(stalled);

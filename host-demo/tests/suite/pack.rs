@@ -84,7 +84,7 @@ fn packing_drops_what_a_device_does_not_need() {
     }
     assert!(after.contains(&"arenite.tokenizer.index".to_string()) && !after.contains(&"general.type".to_string()));
 
-    // `--keep` keeps more, and a file may be replaced by its packed form.
+    // `--keep` keeps more keys, and a file may be replaced by its packed form.
     let once = std::fs::read(&out).unwrap();
     let status = arenite(&["pack", path(&out), path(&out)]).status;
     assert!(status.success() && std::fs::read(&out).unwrap() == once);
@@ -162,13 +162,13 @@ fn a_wrong_byte_names_its_tensor() {
                 assert!(error.contains(tensor["name"].as_str().unwrap()) && error.contains("is damaged"), "{error}");
             }
         }
-        // A flash that was not written to its end; every command finds it with `--check-tensors`.
+        // Flash that was not written to its end. With `--check-tensors` every command finds this damage.
         let len = std::fs::metadata(&file).unwrap().len() as usize;
         let damaged = damaged(&file, len - 5000, |bytes| bytes.fill(0xff));
         assert!(error(&["inspect", path(&damaged), "--verify"]).contains("is damaged"));
         assert!(error(&["generate", "-m", path(&damaged), "-p", "a", "--check-tensors"]).contains("is damaged"));
     }
-    // Files of other programs have no hashes; files rewritten by them have those of other tensors.
+    // Files of other programs have no hashes. If another program renames a tensor, the hashes do not match the tensors.
     assert!(error(&["inspect", path(&file), "--verify"]).contains("has no hashes"));
     let packed = packed(&file, directory.path()).0;
     let bytes = std::fs::read(&packed).unwrap();

@@ -36,7 +36,7 @@ fn the_page_runs_only_its_own_scripts() {
         assert!(policy.contains("require-trusted-types-for 'script'") && !policy.contains("unsafe"), "{policy}");
         assert_eq!(body, file(name), "{path}");
     }
-    // The page has no inline scripts or styles, which the policy blocks.
+    // The page has no inline scripts or styles, which its Content-Security-Policy blocks.
     let page = file("index.html");
     assert!(!page.contains("style=") && !page.contains("<style"), "{page}");
     assert_eq!(page.matches("<script").count(), 1);
@@ -78,7 +78,7 @@ fn the_scripts_parse() {
     }
 }
 
-/// Prints the tree of each text as HTML.
+/// A module that parses TEXTS as Markdown and prints the resulting HTML of each text as JSON.
 const HTML: &str = r##"
 import { markdown } from "PAGE/markdown.mjs";
 const escape = (text) => text.replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
@@ -91,8 +91,8 @@ const html = (node) => {
 console.log(JSON.stringify(TEXTS.map((text) => markdown(text).map(html).join(""))));
 "##;
 
-/// Texts, and the HTML that CommonMark with GitHub's tables defines. Line breaks stay, and code blocks have their
-/// language.
+/// Markdown texts, and the HTML that CommonMark with GitHub's tables defines for them. In addition, line breaks stay, and code
+/// blocks have the name of their language.
 const MARKDOWN: &[(&str, &str)] = &[
     (
         "# A *b*\n\ntext **bold _it_**\nnext",

@@ -44,7 +44,8 @@ fn pieces_run_and_are_quantized_and_joined() {
     assert!(stdout(&["inspect", path(&first)]).contains(&format!("in {count} pieces")));
     assert!(stdout(&["inspect", path(&first), "--verify"]).contains("all 30 tensors"));
 
-    // Quantized to one file, and to as many files: the same logits as from the whole model, and correct hashes.
+    // A split model that is quantized to one file, or to as many files, has the logits of the quantized whole model and
+    // correct hashes.
     let quantized = |model: &Path, name: &str, more: &[&str]| {
         let out = at(name);
         stdout(&[&["quantize", path(model), path(&out), "Q8_0"], more].concat());
@@ -60,14 +61,14 @@ fn pieces_run_and_are_quantized_and_joined() {
         assert!(stdout(&["inspect", path(model), "--verify"]).contains("all 30 tensors"));
     }
 
-    // Joined by `pack`, which drops the keys of pieces.
+    // `pack` joins the pieces and drops their keys.
     let packed = at("packed.gguf");
     stdout(&["pack", path(&first), path(&packed)]);
     assert!(logits(&packed) == logits(&whole));
     let keys = json(&["inspect", "--json", path(&packed)])["metadata"].clone();
     assert!(keys.as_object().unwrap().keys().all(|key| !key.starts_with("split.")));
 
-    // A wrong byte in any piece; a missing piece; another piece than the first; sizes that are too small.
+    // Errors: a wrong byte in a piece, a missing piece, a piece other than the first, and sizes that are too small.
     let last = at(&format!("m-{count:05}-of-{count:05}.gguf"));
     let bytes = std::fs::read(&last).unwrap();
     let mut damaged = bytes.clone();

@@ -69,7 +69,7 @@ fn files_are_those_of_llama_quantize() {
     let case = Path::new(&fixtures).join("q_llama");
     let types = "Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q2_K Q3_K_M Q4_K_M Q5_K_M Q6_K IQ4_NL IQ4_XS TQ1_0 TQ2_0";
     for kind in types.split(' ') {
-        // A pipe gets no hashes, which llama-quantize's files do not have.
+        // llama-quantize's files have no hashes, and `arenite quantize` writes none to a pipe.
         let output = arenite(&["quantize", path(&case.join("model.gguf")), "/dev/stdout", kind]);
         let want = fs::read(case.join(format!("{kind}.gguf"))).expect("the fixture");
         assert!(output.status.success() && output.stdout == want, "{kind} differs from llama-quantize's file");
@@ -162,10 +162,10 @@ fn what_people_type_for_llama_quantize() {
     let model = path(&model);
     let out = at("out.gguf");
     let out = path(&out);
-    // Flags before the words, a number for the type, and a number of threads.
+    // Flags before the files, a number for the type, and a number of threads.
     stdout(&["quantize", "--output-tensor-type", "q8_0", "--token-embedding-type", "f16", model, out, "15", "2"]);
     assert_eq!(listing(&at("out.gguf"))["metadata"]["general.file_type"], 15);
-    // Without a name the file lies beside the model.
+    // Without a name for the output, the new file is beside the model.
     stdout(&["quantize", model, "Q8_0", "1"]);
     assert!(kinds(&at("ggml-model-Q8_0.gguf")).values().any(|kind| kind == "Q8_0"));
     stdout(&["quantize", "--pure", model, out, "q4_k_m"]);
@@ -198,7 +198,7 @@ fn what_people_type_for_llama_quantize() {
         (&"Mine".into(), &7.into(), &0.5.into(), &true.into())
     );
     assert_eq!(keys["general.file_type"], 15);
-    // A rehearsal writes nothing and gives the size of the file.
+    // A dry run writes nothing and prints the size of the file.
     let before = entries(directory.path());
     let rehearsed = arenite(&["quantize", "--dry-run", model, "IQ2_XXS"]);
     let told = String::from_utf8_lossy(&rehearsed.stderr).into_owned();

@@ -5,7 +5,7 @@ use std::path::Path;
 
 /// A script and its vocabulary.
 pub struct Scripted<'s> {
-    /// The tokens of the answer, without repetitions.
+    /// The tokens of the answer. No token may occur twice.
     pub script: &'s [&'s str],
     /// The control tokens, and the user-defined tokens.
     pub control: &'s [&'s str],

@@ -16,7 +16,7 @@ pub struct Server {
     address: String,
     /// Headers of all requests.
     pub headers: &'static str,
-    /// File with its standard error.
+    /// File that receives the server's standard error.
     log: PathBuf,
 }
 
@@ -63,7 +63,7 @@ impl Server {
         self.address.rsplit(':').next().unwrap()
     }
 
-    /// Its standard error.
+    /// The server's standard error so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
     }
@@ -144,7 +144,7 @@ fn answers_are_those_that_come_alone() {
                 for i in 0..6 {
                     let kind = (seed + i * i) % kinds.len();
                     if (seed + i) % 5 == 0 {
-                        // Disconnects in the middle.
+                        // This client disconnects before the end of the answer.
                         let mut body = kinds[kind].clone();
                         body["stream"] = json!(true);
                         let body = body.to_string();
@@ -323,7 +323,7 @@ fn keys_and_origins() {
     assert!(!head.contains("https://b.example"), "{head}");
 }
 
-/// A web page from elsewhere, in a browser on this machine.
+/// Requests of web pages from other sites, in a browser on this machine, are refused.
 #[test]
 fn pages_from_elsewhere_ask_for_nothing() {
     let server = Server::start(&[]);
@@ -395,7 +395,8 @@ fn harmless_forms_of_requests_are_accepted_and_others_are_refused_in_a_line() {
     assert!(answer.contains(" 400 ") && answer.contains("incomplete or not encoded"), "{answer}");
 }
 
-/// The number of cached tokens tells a client what others have asked.
+/// Without a key, a client sees cached tokens of its own conversations only. Cached tokens of other conversations would
+/// reveal the prompts of other clients.
 #[test]
 fn without_a_key_nobody_learns_which_prompts_are_known() {
     let server = Server::start(&[]);
@@ -405,11 +406,11 @@ fn without_a_key_nobody_learns_which_prompts_are_known() {
     };
     let secret = "a b c d e f g h i j k l m n o p q r s t ".repeat(4);
     assert_eq!(cached(&secret), 0);
-    // Right guesses of its beginning are reported like wrong ones.
+    // A prompt that begins like the secret one, but continues differently, is answered as if nothing were cached.
     for guess in [120, 100, 60, 20].map(|len| &secret[..len]) {
         assert_eq!(cached(&format!("{guess}z")), 0, "{guess}");
     }
-    // The conversation goes on.
+    // A prompt that continues the whole conversation may use the cache.
     assert!(cached(&format!("{secret} and then a dog")) > 70);
     assert!(!server.ask("GET", "/metrics", "", b"").1.contains("cached_tokens_total"));
 }

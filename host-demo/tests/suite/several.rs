@@ -88,7 +88,7 @@ fn models_take_turns_in_their_memory() {
         ("two", &["three", "two"]),
         ("", &["first", "two"]),
     ] {
-        // The names of Ollama's clients end in `:latest`.
+        // Clients of Ollama append `:latest` to names.
         assert_eq!(server.text(&of(name.trim_end_matches(":latest"), good())), alone);
         assert_eq!(loaded(&server), then, "{name}");
     }
@@ -109,7 +109,7 @@ fn models_take_turns_in_their_memory() {
     assert!(server.ask("GET", "/v1/models/four", "", b"").0.contains(" 404 "));
     assert!(server.ask("GET", "/v1/models/two", "", b"").1.contains("\"state\":\"loaded\""));
     assert!(server.ask("GET", "/health", "", b"").1.contains("ok"));
-    // None of these loads another model.
+    // None of these requests loads another model.
     assert!(server.ask("GET", "/favicon.ico", "", b"").0.contains(" 404 "));
     assert!(server.ask("GET", "/metrics", "", b"").1.contains("arenite_model_loaded{model=\"three\"} 0\n"));
     assert!(server.ask("GET", "/metrics?model=three", "", b"").0.contains(" 503 "));
@@ -139,12 +139,12 @@ fn answers_go_on_while_others_are_loaded() {
     let count = |socket| rest(socket).matches("data:").count();
     let whole = count(stream(&server, &of("one", long())));
     assert!(whole > 100, "{whole}");
-    // There is memory for both.
+    // There is memory for both models.
     let streamed = stream(&server, &of("one", long()));
     let said = server.text(&of("two", good()));
     assert_eq!(count(streamed), whole);
     assert_eq!(loaded(&server), ["one", "two"]);
-    // There is memory for one of them: the second waits for the answer of the first.
+    // There is memory for one model: the second waits for the answer of the first.
     let server = start(folder.path(), &["--memory", "900M"]);
     let streamed = stream(&server, &of("one", long()));
     std::thread::scope(|scope| {
@@ -167,7 +167,8 @@ fn a_client_that_leaves_ends_its_answer() {
     assert!(metrics().contains("arenite_requests_open 0\n"), "{}", metrics());
 }
 
-/// A client that could take another one's name would learn which prompts of the other are cached.
+/// A client cannot choose the name under which the server knows it. With another client's name it would learn which prompts of that
+/// client are cached.
 #[test]
 fn a_client_cannot_name_itself() {
     let folder = folder(&["one.gguf", "two.gguf"]);
@@ -181,7 +182,7 @@ fn a_client_cannot_name_itself() {
     let forged = "X-Arenite-Client: 10.0.0.1\r\nx-arenite-client: 10.0.0.2\r\n";
     let prompt = "a b c d e f g h i j k l m n o p q r s t ".repeat(4);
     assert_eq!(cached(forged, &prompt), 0);
-    // The conversation continues one of the same address, whatever its requests say.
+    // A prompt may continue a conversation of the same address, whatever headers the request has.
     assert!(cached("", &format!("{prompt} and then a dog")) > 70);
     assert!(cached(forged, &format!("{prompt} and then a dog and a bird")) > 70);
 }

@@ -140,7 +140,7 @@ fn required_and_strict_calls_have_the_own_form() {
     assert_eq!(answer["message"]["tool_calls"][0]["function"]["name"], "get_weather", "{answer}");
 }
 
-/// Strict functions in channels, and after a thought whose budget is limited.
+/// Strict functions constrain calls in channels, and calls after a thought whose budget is limited.
 #[test]
 fn strict_calls_after_thoughts_and_in_channels() {
     let mut tool = function("get_weather");
@@ -443,7 +443,7 @@ fn calls_are_run_from_the_command_line() {
         .write(path("m.gguf").as_ref());
     std::fs::write(path("tools.json"), json!([function("get_weather")]).to_string()).unwrap();
     let seen = path("seen");
-    // After the first result the script repeats: the number of rounds is limited.
+    // The script repeats the call after each result, until the limit on rounds.
     let command = format!("cat >> {seen}; echo 3");
     let args = ["chat", "-m", &path("m.gguf"), "--temp", "0", "--tools", &path("tools.json"), "--tool-cmd", &command];
     let output = arenite_with(&args, b"hi\n");

@@ -23,7 +23,7 @@ impl Terminal {
         Self::start_with(args, 200, &[])
     }
 
-    /// Starts with a width in columns and environment variables.
+    /// Starts `arenite` on a terminal of `cols` columns, with these environment variables.
     pub fn start_with(args: &[&str], cols: u16, variables: &[(&str, &str)]) -> Self {
         let size = PtySize { rows: 40, cols, pixel_width: 0, pixel_height: 0 };
         let pty = native_pty_system().openpty(size).expect("a pseudo-terminal");

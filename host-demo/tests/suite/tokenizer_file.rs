@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::common::{committed, error, json, path, stdout};
 use serde_json::{Map, Value, json};
 
-/// A model with 512 rows; its output does not matter here.
+/// A model whose embedding has 512 rows. The tests use only its file, not its output.
 fn model() -> PathBuf {
     committed("tests/fixtures/llama_mha/F16.gguf")
 }
@@ -157,7 +157,7 @@ fn whole_words() {
     }
 }
 
-/// Added tokens that absorb the white space before or after them.
+/// Added tokens may absorb the white space before or after them.
 #[test]
 fn white_space_around_added_tokens() {
     let mut tokenizer = byte_level(LLAMA3);

@@ -84,7 +84,7 @@ fn converted_models_equal_their_originals() {
             let args = ["translate", "--ids", &ids, "--beams", "1", "-n", &length, "--ignore-eos", "--format", "ids"];
             let got: Value = serde_json::from_slice(&arenite(&[&args[..], &common].concat())).unwrap();
             assert_eq!(got, prompt["greedy"], "{name} prompt {i}");
-            // The tokenizer.
+            // The tokenizer gives the ids of the case.
             let text = prompt["text"].as_str().unwrap();
             let got: Value =
                 serde_json::from_slice(&arenite(&["tokenize", "-m", &model, "-p", text, "--add-special", "--json"]))

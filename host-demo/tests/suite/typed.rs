@@ -215,7 +215,7 @@ fn ctrl_c_ends_every_command_with_its_code() {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the binary starts");
-        // The handler is installed first.
+        // Wait until the program has installed its signal handler.
         std::thread::sleep(std::time::Duration::from_millis(300));
         let mut left = 0;
         while child.try_wait().expect("a state").is_none() && left < 20 {

@@ -44,8 +44,8 @@ fn look(right: impl Fn(u32) -> bool) -> u32 {
         }
         spin_loop();
     }
-    // Sequentially consistent: either this thread sees the new gate, or the thread that changes it sees that this one
-    // sleeps.
+    // Sequentially consistent: either this thread sees the new gate, or the thread that changes the gate sees that a
+    // thread sleeps.
     ASLEEP.fetch_add(1, SeqCst);
     let gate = loop {
         let gate = GATE.load(SeqCst);
@@ -58,7 +58,7 @@ fn look(right: impl Fn(u32) -> bool) -> u32 {
     gate
 }
 
-/// Must be called after a change of the gate.
+/// Wakes sleeping threads. Must be called after every change of the gate that a thread may wait for.
 fn changed() {
     if ASLEEP.load(SeqCst) > 0 {
         wake(&GATE);

@@ -19,7 +19,7 @@ static MODEL: &[u8] = include_model!(env!("ARENITE_MODEL"));
 #[cfg(external_flash)]
 static MODEL: &[u8] = include_model!(env!("ARENITE_MODEL"), section = unsafe(".external"));
 
-/// The compiler reads the model's header. A damaged file, or one that needs more RAM than this, does not compile.
+/// The compiler reads the model's header. A damaged file, or one that needs more RAM than the limit, does not compile.
 const PLAN: Plan = Plan::of(MODEL, Options::new().context(256).batch(8)).within(512 * 1024);
 
 // All memory except the stack.

@@ -115,7 +115,7 @@ impl Drop for Buffer {
     }
 }
 
-/// Shortens a buffer's size by some bytes, sometimes.
+/// Reduces a size by `less - 199` bytes if `less` is at least 200.
 fn cut(bytes: usize, less: u8) -> usize {
     if less < 200 { bytes } else { bytes.saturating_sub(usize::from(less - 199)) }
 }
@@ -134,7 +134,7 @@ fn told(status: arenite_status, error: &arenite_error) -> bool {
     false
 }
 
-/// An object of this interface, in memory of its own.
+/// Creates an object of this interface in memory of its own. Evaluates to the memory and the object.
 macro_rules! object {
     ($size:expr, $make:path $(, $argument:expr)*) => {{
         let size = $size;
@@ -150,7 +150,7 @@ macro_rules! object {
     }};
 }
 
-/// A call that may fail.
+/// Calls a function that may fail. Evaluates to true if the call succeeds.
 macro_rules! call {
     ($function:path $(, $argument:expr)*) => {{
         // SAFETY: as above.

@@ -32,7 +32,7 @@ fn pieces<const N: usize>(workers: &dyn Workers) {
     assert!(done.iter().all(|piece| piece.load(Relaxed) == 1), "every piece is done once");
 }
 
-/// Lets other threads run for a while: until they sleep, are about to, or are still polling.
+/// Lets other threads run for a random time. Afterwards a worker may sleep, be about to sleep, or still poll.
 fn pause() {
     (0..thread_rng().gen_range(0..200)).for_each(|_| thread::yield_now());
 }

@@ -254,7 +254,7 @@ fn wrong_rotary_positions() {
     for base in [0.0, -1.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         itself("rope.freq_base", base, "must be a positive number");
         if base != 0.0 {
-            itself("rope.scaling.factor", base, "must be a positive number"); // 0: none
+            itself("rope.scaling.factor", base, "must be a positive number"); // 0 means no scaling
         }
         itself("rope.freq_base", f64::from(base), "must be a positive number");
     }
@@ -317,7 +317,7 @@ fn extreme_numbers_that_are_allowed() {
 
 #[test]
 fn any_two_numbers() {
-    // No panic and no overflow for any two values.
+    // Checks that no two values cause a panic or an overflow.
     let keys = [
         "block_count",
         "context_length",
@@ -362,8 +362,8 @@ fn extreme_options() {
         for kv in KvType::ALL {
             for (i, &context) in values.iter().enumerate() {
                 for (j, &batch) in values.iter().enumerate() {
-                    // Each model runs with all pairs of context and batch. Running it with all triples would take fifteen
-                    // times as long, so a triple runs with every fifteenth model.
+                    // Each model is planned with all pairs of context and batch. All combinations with the number of workers would
+                    // take fifteen times as long, so each combination is tried with every fifteenth model.
                     let workers = values[(i + j + shift) % values.len()];
                     let options = Options::new().context(context).batch(batch).kv(kv).workers(workers);
                     match Plan::new(&gguf, options) {
@@ -588,7 +588,7 @@ fn every_tensor_of_another_type() {
 
 #[test]
 fn a_tensor_twice_behind_thousands() {
-    // The parser stops looking for repeated names after some distance; the model's own check does not.
+    // The parser finds duplicates of the first 4096 names only. `Model::new` finds a later duplicate, which it does not use.
     let mut file = tiny("llama");
     let twice = file.tensor_mut("blk.1.ffn_down.weight").clone();
     let mut padding: Vec<_> = (0..4200)

@@ -16,7 +16,7 @@ static CALLS: &[u8] = include_bytes!(env!("ARENITE_GRAMMAR"));
 
 pub const OPTIONS: Options = Options::new().context(96).batch(8);
 const PLAN: Plan = Plan::of(MODEL, OPTIONS);
-/// The plan of the largest model that an update may bring. Only the compiler reads that file; it takes no flash.
+/// The plan of the largest model that an update may bring. Only the compiler reads that model's file; the file takes no flash.
 pub const LARGEST: Plan = Plan::of(include_bytes!(env!("ARENITE_LARGEST")), OPTIONS).within(80 * 1024);
 const _: () = assert!(PLAN.workspace <= LARGEST.workspace && PLAN.kv <= LARGEST.kv, "ARENITE_LARGEST is too small");
 static WORKSPACE: Workspace<{ LARGEST.workspace }> = Workspace::new();

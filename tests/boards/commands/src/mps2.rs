@@ -21,7 +21,7 @@ const WATCHDOG_LOAD: usize = WATCHDOG;
 const WATCHDOG_CONTROL: usize = WATCHDOG + 8;
 const WATCHDOG_CLEAR: usize = WATCHDOG + 12;
 const LEDS: usize = IO;
-/// Counts cycles.
+/// Register that counts cycles.
 const COUNTER: usize = IO + 0x18;
 const MEGAHERTZ: u32 = 25;
 /// Time after which a watchdog that was not fed interrupts the program. After the same time again it resets the board.

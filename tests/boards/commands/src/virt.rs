@@ -7,9 +7,9 @@ use semihosting::process;
 /// A 16550 UART: its data, and its state.
 const DATA: *mut u8 = 0x1000_0000 as _;
 const STATE: *mut u8 = 0x1000_0005 as _;
-/// Counts tenths of a microsecond.
+/// Register that counts tenths of a microsecond.
 const TIME: *const u32 = 0x0200_bff8 as _;
-/// Ends or resets the emulated machine.
+/// Register that ends or resets the emulated machine.
 const FINISHER: *mut u32 = 0x0010_0000 as _;
 
 pub struct Board;

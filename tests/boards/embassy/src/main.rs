@@ -28,7 +28,7 @@ const TOKENS: usize = 64;
 
 /// Time between two changes of the LED.
 const BLINK: Duration = Duration::from_millis(50);
-/// Number of changes so far, and the delay of the latest one in microseconds.
+/// Number of changes so far, and the maximum delay of a change in microseconds.
 static CHANGES: AtomicU32 = AtomicU32::new(0);
 static LATEST: AtomicU32 = AtomicU32::new(0);
 
@@ -113,7 +113,7 @@ async fn run(session: &mut Session<'_, '_>, tokens: &[arenite::TokenId]) -> Resu
     Ok(())
 }
 
-/// Our code does not panic, but embassy's has panics for cases that cannot happen.
+/// This program's code does not panic, but embassy's contains panics for cases that cannot happen.
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     debug::exit(debug::EXIT_FAILURE);

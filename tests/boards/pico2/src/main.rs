@@ -106,7 +106,7 @@ fn tell(
 
     let (mut scratch, mut ids) = ([0; 1024], [0; 32]);
     let count = tokenizer.encode(PROMPT.as_bytes(), Encode::PROMPT, &mut scratch, &mut ids)?;
-    // Run in steps of one layer, so that there is time for other work in between.
+    // Each pass runs in steps of one layer, so that there is time for other work between the steps.
     let (engine, context) = session.parts();
     let works = &mut [Work::prefill(context, ids.get(..count).unwrap_or(&[]))];
     let mut pass = engine.begin(works)?;

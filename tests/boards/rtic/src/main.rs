@@ -3,7 +3,7 @@
 #![no_std]
 #![no_main]
 
-use cortex_m_rt as _; // the start-up
+use cortex_m_rt as _; // the startup code
 
 /// Stands in for a chip's device crate, of which RTIC needs this constant. Replace it by the device crate of your chip.
 mod device {

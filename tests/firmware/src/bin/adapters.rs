@@ -1,4 +1,5 @@
-//! One model in flash and two adapters: conversations with different adapters in one pass, then a switch.
+//! Runs one model in flash with two adapters: two conversations with different adapters in the same passes, and again after
+//! their adapters have changed.
 //!
 //! Prints the most probable tokens of each conversation for `.ci/firmware`, which compares them with the host's.
 #![no_std]

@@ -1,4 +1,4 @@
-//! The story of `main.rs` as the smallest program: from a packed model, and with numbers instead of sentences for errors.
+//! Tells the story of `main.rs` with the smallest program: the model is packed, and errors are numbers instead of sentences.
 #![no_std]
 #![no_main]
 

@@ -20,7 +20,7 @@ static KV: Workspace<{ 1 << 20 }> = Workspace::new();
 static INDEX: Workspace<{ 1 << 18 }> = Workspace::new();
 static SCRATCH: Workspace<4096> = Workspace::new();
 
-/// Tokens decoded greedily after the first one.
+/// Number of tokens decoded greedily after the first one.
 const TOKENS: usize = 64;
 
 /// Makes the plan. On a board the compiler does this, so it is not part of the measured stack.
@@ -92,8 +92,8 @@ fn measure(plan: &mut Option<Plan>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The memory at the address where the model was loaded. It is longer than the file, but the header gives all
-/// positions.
+/// The memory at the address where the model was loaded. The slice is longer than the file, but the header
+/// gives all positions.
 fn loaded() -> &'static [u8] {
     unsafe extern "C" {
         static _model: u8;
@@ -114,7 +114,7 @@ impl Stack {
     #[inline(never)]
     fn paint() -> Self {
         let here = 0u32;
-        // Below this frame, with some room for the loop itself.
+        // The pattern ends below this frame, with some room for the loop itself.
         let painted = (&raw const here).cast_mut().wrapping_sub(Self::WORDS + 16);
         for i in 0..Self::WORDS {
             // SAFETY: the board's RAM has megabytes between the statics and the stack pointer.

@@ -71,7 +71,7 @@ impl Checkpoint {
         [4, 8, 32, 64, 5, 1][usize::from(self.group) % 6]
     }
 
-    /// Sizes of the matrices in order, after the norms.
+    /// Number of weights of each matrix, in the order in which the matrices follow the norms.
     fn matrices(&self) -> Vec<usize> {
         let [dim, hidden, layers, heads, kv_heads, vocab, _] = self.numbers();
         let kv = dim / heads * kv_heads;

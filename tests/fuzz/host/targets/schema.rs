@@ -101,8 +101,8 @@ fn told(table: &[u8], walk: &[u8]) -> Option<Vec<u8>> {
         if constraint.is_complete() && choice % 4 == 0 {
             return Some(text);
         }
-        // Chooses the first allowed byte from `choice` on. After the end of `walk` this is the lowest one, which ends most
-        // texts. Each byte has a token, after three control tokens.
+        // Chooses the first allowed byte from `choice` on. After the end of `walk`, this is the lowest allowed byte, which
+        // ends most texts. Each byte has a token, after three control tokens.
         let token = |byte: u8| 3 + u32::from(byte);
         let mut bytes = (0..=255).map(|number| choice.wrapping_add(number));
         let Some(byte) = bytes.find(|byte| constraint.allows(&TOKENIZER, token(*byte))) else {
