@@ -20,8 +20,8 @@ pub fn scaled(text: &str) -> Result<(&Path, f32)> {
     }
 }
 
-/// Adapters are copied to large pages: the copy is cheap, and with two threads an adapter in small pages is 1.6 times
-/// as slow.
+/// How adapter files are held in memory: on Linux, copied to large pages. The copy is cheap, and with two threads an
+/// adapter in small pages is 1.6 times as slow.
 const LOAD: Load = if cfg!(target_os = "linux") { Load::Copy } else { Load::Map };
 
 /// Opened files of adapters, each with its scale.
@@ -73,7 +73,7 @@ pub fn must_be_adapter(gguf: &Gguf<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the largest rank in an adapter's file, before the file is checked.
+/// Returns the largest rank in an adapter's file, or 0 if the file has none.
 fn largest_rank(gguf: &Gguf<'_>) -> usize {
     let halves = gguf.tensors().filter(|tensor| tensor.name.ends_with(".lora_b"));
     halves.map(|tensor| tensor.dims[0] as usize).max().unwrap_or(0)

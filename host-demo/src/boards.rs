@@ -1,4 +1,4 @@
-//! Well-known boards, and the models that fit on them.
+//! Describes well-known boards, and computes which models and contexts fit on them.
 //!
 //! Sizes are from the vendors' data sheets. RAM that is not contiguous is listed region by region: workspace and KV
 //! cache may lie in different regions, but neither is ever split.
@@ -18,7 +18,7 @@ pub struct Board {
     pub flash: Option<usize>,
     /// Sizes of the RAM regions.
     pub ram: Cow<'static, [usize]>,
-    /// Target of the program, which determines its size.
+    /// Compilation target, which determines the program's size.
     pub target: Target,
     pub speed: Option<Speed>,
 }
@@ -34,7 +34,8 @@ pub struct Speed {
     memory: u32,
 }
 
-/// The processor of a speed estimate. The estimate for a Cortex-M includes instructions, which `.ci/firmware` counts.
+/// The processor of a speed estimate. The estimate for a Cortex-M includes the time of the instructions, which
+/// `.ci/firmware` counts.
 #[derive(Clone, Copy, Debug)]
 pub enum Core {
     /// With the DSP extension.
@@ -52,21 +53,22 @@ pub struct Work {
     pub quantized: u64,
     /// Number of F32, F16 and BF16 weights.
     pub floats: u64,
-    /// Size of both in bytes.
+    /// Size in bytes of all these weights.
     pub bytes: u64,
 }
 
 impl Speed {
     /// Estimates tokens per second from the time of the instructions and the time to read the weights.
     pub fn estimate(self, work: Work) -> f64 {
-        // Instructions per weight, counted on whole models under qemu (0.657 M for 0.26 M weights in F32, 3.364 M for
-        // 1.8 M in Q8_0), and cycles per instruction.
+        // Instructions per weight, counted on whole models under qemu: 0.657 million for 0.26 million weights in F32,
+        // and 3.364 million for 1.8 million weights in Q8_0.
         const QUANTIZED: f64 = 2.0;
         const FLOAT: f64 = 2.5;
+        // Cycles per instruction.
         let cycles = match self.core {
             Core::CortexM33 => 1.25,
             Core::CortexM55 => 1.0,
-            Core::CortexM7 => 0.75, // sometimes issues two per cycle
+            Core::CortexM7 => 0.75, // sometimes issues two instructions per cycle
             Core::Memory => 0.0,
         };
         let instructions = QUANTIZED * work.quantized as f64 + FLOAT * work.floats as f64;
@@ -78,9 +80,9 @@ impl Speed {
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 
-/// RAM reserved for the stack of each worker. The model uses at most 10528 bytes (`.ci/firmware`).
+/// RAM in bytes reserved for each worker's stack. `.ci/firmware` fails if a model uses more than 10544 bytes of stack.
 pub const STACK: usize = 16 * KIB;
-/// RAM reserved for the program's own statics.
+/// RAM in bytes reserved for the program's own statics.
 pub const STATICS: usize = KIB;
 /// A board is reported as tight if fewer bytes of RAM or flash than this are left.
 pub const TIGHT: usize = 8 * KIB;
@@ -188,7 +190,8 @@ impl Board {
         self.ram.iter().sum()
     }
 
-    /// Returns the blocks of RAM that the program needs besides the model's memory: its statics, and a stack per worker.
+    /// Returns the sizes of the RAM blocks that the program needs besides the model's memory: one for statics, and one
+    /// stack per worker.
     pub fn reserved(&self, workers: usize) -> Vec<usize> {
         // An operating system allocates the stacks of further threads.
         let stacks = if self.flash.is_some() { workers.max(1) } else { 1 };
@@ -205,7 +208,7 @@ impl Board {
             return None;
         }
         let mut regions = vec![0; blocks.len()];
-        // `place` pushes the last block first.
+        // `place` pushes the region of the last block first.
         order.iter().rev().zip(places).for_each(|(&block, region)| regions[block] = region);
         Some(regions)
     }
@@ -224,10 +227,10 @@ impl Board {
     }
 
     /// Finds the longest context, up to `longest`, for a model of `file` bytes and a program of `program` bytes with
-    /// this number of workers.
+    /// `workers` workers.
     ///
-    /// `need` returns the memory for a context and must grow with it; `None` means that this context cannot be
-    /// planned.
+    /// `need` returns the memory for a context, and must return more for a longer context; `None` means that this
+    /// context cannot be planned.
     pub fn fit(
         &self,
         file: usize,

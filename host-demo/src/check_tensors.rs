@@ -20,7 +20,7 @@ const STEP: usize = 1 << 20;
 ///
 /// # Errors
 ///
-/// Names the first tensor that is damaged, and counts the others.
+/// Names the first damaged tensor, and says how many tensors are damaged.
 pub fn verify(gguf: &Gguf<'_>) -> Result<bool> {
     let Some(mut verify) = gguf.verify()? else { return Ok(false) };
     let mut errors = Vec::new();
@@ -67,7 +67,7 @@ pub fn check(gguf: &Gguf<'_>) -> Result<()> {
     }
 }
 
-/// Returns true if all values are finite. Types without a decoder, such as integers, always are.
+/// Returns true if all values are finite. A tensor of a type without a decoder, such as integers, counts as finite.
 fn is_finite(tensor: &Tensor<'_>) -> bool {
     let (elements, bytes) = tensor.kind.block();
     let blocks = (DECODED / elements).max(1);

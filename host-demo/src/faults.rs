@@ -1,4 +1,5 @@
-//! Turns two signals into ordinary errors: a mapped file that shrinks (SIGBUS), and the limit on file size (SIGXFSZ).
+//! Turns two signals into ordinary errors: SIGBUS, raised by a read from a mapped file that was truncated, and SIGXFSZ,
+//! raised by a write beyond the limit on file size.
 
 #[cfg(unix)]
 mod unix {
@@ -12,7 +13,7 @@ mod unix {
     /// Maximum number of registered mappings; later ones are not registered.
     const FILES: usize = 128;
 
-    /// Address range of a mapping, and the message that is printed if a read from it fails.
+    /// Address range of a mapping, and the message that is printed if a read from this range fails.
     struct Mapping {
         start: AtomicUsize,
         end: AtomicUsize,

@@ -56,7 +56,7 @@ pub fn architecture(name: &str) -> String {
 fn nearest<'n>(name: &str, all: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let plain = |name: &str| name.to_lowercase().replace(['-', '_', '.', ' '], "");
     let name = plain(name);
-    // Ties go to a name of the same length, then to the last name in order (the newest version).
+    // A tie goes to a name of the same length, then to the alphabetically last name, which is the newest version.
     let near = all.map(|other| (strsim::normalized_levenshtein(&name, &plain(other)), other));
     let order = |other: &'n str| (plain(other).len() == name.len(), other);
     near.filter(|(score, _)| *score > 0.6)
@@ -64,7 +64,7 @@ fn nearest<'n>(name: &str, all: impl Iterator<Item = &'n str>) -> Option<&'n str
         .map(|(_, other)| other)
 }
 
-/// Replaces a command's error if its model file is a GGUF file without a model to run, such as an adapter.
+/// Replaces a command's error if the model file at `path` is a GGUF file without a model to run, such as an adapter.
 pub fn explained(path: Option<&Path>, error: anyhow::Error) -> anyhow::Error {
     let why = || {
         let path = path?;

@@ -15,11 +15,11 @@ use crate::guess::Guesser;
 use crate::stop::StopFilter;
 use crate::{interrupt, output, runtime, text};
 
-/// The prompt, and when to stop.
+/// The prompt and the settings of a generation.
 pub struct Request<'a, 'w> {
     pub prompt: &'a [TokenId],
-    /// The vocabulary, and a decoder that has decoded the prompt. Without it there are no text, stop strings or end
-    /// tokens.
+    /// The vocabulary, and a decoder that has decoded the prompt. `None` disables text, stop strings and the
+    /// vocabulary's end tokens.
     pub text: Option<(&'a Tokenizer<'a, 'a>, Decoder)>,
     /// Maximum number of tokens to generate; `None` means no limit.
     pub limit: Option<usize>,
@@ -46,7 +46,7 @@ pub struct Request<'a, 'w> {
 impl Request<'_, '_> {
     fn is_end(&self, token: TokenId) -> bool {
         let is_own = || self.text.as_ref().is_some_and(|(tokenizer, _)| tokenizer.is_end(token));
-        // An end token before the end of the grammar ends one of several messages in the answer.
+        // While the grammar is not complete, an end token ends only one of several messages in the answer.
         let may_end = self.gate.is_some() || self.constraint.as_ref().is_none_or(|(grammar, _)| grammar.is_complete());
         self.stop_ids.contains(&token) || !self.ignore_end && may_end && is_own()
     }
@@ -121,7 +121,7 @@ pub fn run(
     }
 
     let mut stops = StopFilter::new(request.stops);
-    // The tokens that proposals are based on.
+    // Prompt and generated tokens, for which the guesser proposes the next tokens.
     let mut known = if request.guesser.is_some() { request.prompt.to_vec() } else { Vec::new() };
     let is_long = |ids: &[TokenId], limit: Option<usize>| limit.is_some_and(|limit| ids.len() >= limit);
     let start = Instant::now();
@@ -161,7 +161,7 @@ pub fn run(
     if outcome.end != End::Stop
         && let Some((_, decoder)) = &mut request.text
     {
-        // Text that was held back: an incomplete character, or the possible start of a stop string.
+        // Show the text that was held back: an incomplete character, or the possible start of a stop string.
         let mut rest = String::new();
         decoder.finish(|text| rest += text);
         show(&stops.push(&rest).0)?;

@@ -371,7 +371,7 @@ impl Header {
         Ok((bytes, hashes_at))
     }
 
-    /// The offset of the tensor after `tensor`, which is at `offset`.
+    /// Returns the offset of the tensor that follows `tensor`, given the `offset` of `tensor`.
     fn after(&self, offset: u64, tensor: &Entry) -> Result<u64> {
         let end = offset.checked_add(tensor.bytes).and_then(|end| end.checked_next_multiple_of(self.alignment));
         end.context("the tensors together are larger than any file")
@@ -386,7 +386,8 @@ impl Header {
         let mut pieces: Vec<usize> = vec![];
         let mut rest = &self.tensors[..];
         while !rest.is_empty() || pieces.is_empty() {
-            // Size with the keys of split models, which is the same for any number of files above 1.
+            // Size of the header without tensors. The keys of a split model have the same size for any number of files
+            // above 1.
             let number = pieces.len().min(1);
             let empty = self.header(number, 2, &[], number == 0)?.0.len() as u64;
             let (mut count, mut entries, mut data) = (0, 0, 0);
@@ -451,9 +452,9 @@ pub struct Tensors<W> {
     sizes: Vec<u64>,
     /// Bytes still missing from the current tensor.
     left: u64,
-    /// Position in the file.
+    /// Position in the current file.
     at: u64,
-    /// Bytes of all files.
+    /// Number of bytes written to all files.
     written: u64,
     /// Hash of the current tensor's bytes so far.
     hash: Option<Xxh64>,

@@ -26,7 +26,8 @@ impl<'g> Guesser<'g> {
         Self { guess, most, run: Vec::new(), from: 0, right: 0, logits: Vec::new() }
     }
 
-    /// Proposes the tokens that followed the last few tokens when these occurred earlier in the text.
+    /// Creates a guesser that proposes the tokens that followed an earlier occurrence of the last few tokens in the
+    /// text.
     pub fn lookup(most: usize) -> Self {
         Self::new(Box::new(|text, most| Ok(lookup(text, most).to_vec())), most)
     }

@@ -87,7 +87,8 @@ fn watch_signals() -> std::io::Result<()> {
 
 /// Makes Ctrl-C set [`asked`] instead of ending the process.
 ///
-/// For commands that check [`asked`] between tokens. While a command waits for input, Ctrl-C should end the process.
+/// A command calls this function only while it checks [`asked`] between tokens. While a command waits for input, Ctrl-C
+/// should end the process.
 pub fn listen() {
     LISTENING.store(true, Ordering::Relaxed);
 }

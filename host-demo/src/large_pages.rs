@@ -23,7 +23,8 @@ const SMALLEST: usize = 4 << 10;
 /// Number of bytes that are copied at a time.
 const CHUNK: usize = 16 * LARGE;
 /// The copy in the background starts when the number of the file's pages in the page cache has not grown for this time.
-/// The first wait is this time for every [`BYTES_PER_DELAY`], so that a run of 16 tokens ends before the copy starts.
+/// The first wait is longer: this time for every [`BYTES_PER_DELAY`] of the file, so that a run of 16 tokens ends
+/// before the copy starts.
 const DELAY: Duration = Duration::from_millis(400);
 const BYTES_PER_DELAY: usize = 256 << 20;
 
@@ -104,8 +105,9 @@ struct Job {
 }
 
 impl Job {
-    /// Waits until the number of `cached` pages has not grown for [`DELAY`]. By then the first passes have read the file.
-    /// Returns false if the number falls: there is too little memory for the file, and thus for a copy.
+    /// Waits until the number of `cached` pages has not grown for [`DELAY`]. By then the first passes have read the
+    /// file. Returns false if the job is stopped, or if the number falls: there is too little memory for the file, and
+    /// thus for a copy.
     fn wait(&self, cached: impl Fn() -> usize) -> bool {
         let mut before = cached();
         let mut delay = DELAY * (self.len / BYTES_PER_DELAY).max(1) as u32;
@@ -159,7 +161,7 @@ struct Aligned {
 
 // SAFETY: the memory belongs to this value and is not tied to a thread.
 unsafe impl Send for Aligned {}
-// SAFETY: shared references only read it.
+// SAFETY: shared references only read the memory.
 unsafe impl Sync for Aligned {}
 
 impl Aligned {
@@ -200,7 +202,8 @@ impl Aligned {
         if mapped == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the range belongs to this value. Some file systems read a file in large pages; it is only a hint.
+        // SAFETY: the range belongs to this value. Some file systems then read the file in large pages; others ignore
+        // the advice.
         unsafe { libc::madvise(range.at, len, libc::MADV_HUGEPAGE) };
         Ok(range)
     }

@@ -89,7 +89,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// The Rust code of the project's README.
+/// Runs the Rust code of the project's README as doctests.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 pub struct Readme;

@@ -110,8 +110,8 @@ impl Record {
             .map_or(f64::NEG_INFINITY, |&steps| f64::from(self.step * f32::from(steps) + self.least))
     }
 
-    /// The Kullback-Leibler divergence of a model's logits from these, in nats, and whether both have the same most
-    /// probable token.
+    /// Returns the Kullback-Leibler divergence of a model's logits from this record, in nats, and whether both have the
+    /// same most probable token.
     pub fn divergence(&self, logits: &[f32]) -> (f64, bool) {
         let (top, log_sum) = log_sum(logits);
         let norm = f64::from(top) + log_sum;

@@ -26,12 +26,13 @@ static TRANSLATOR: &[u8] = include_bytes!("../models/translator.gguf");
 /// A model's bytes and its name in messages.
 pub struct ModelFile {
     name: String,
-    /// The bytes of each element of `held`, from which they borrow: no method returns them with a longer lifetime than
-    /// that of `self`.
+    /// The bytes of each element of `held`. These slices borrow from `held`, so no method may return them with a longer
+    /// lifetime than that of `self`.
     pieces: Vec<&'static [u8]>,
     /// The files; several for a split model.
     held: Vec<Bytes>,
-    /// True if [`parse`](Self::parse) looks for NaN and infinity in all weights.
+    /// True if [`parse`](Self::parse) compares the tensors with their hashes and looks for NaN and infinity in all
+    /// weights.
     check: bool,
 }
 
@@ -50,7 +51,7 @@ pub struct Source<'a> {
     pub model: Option<&'a Path>,
     /// A file that replaces or supplies the vocabulary.
     pub tokenizer: Option<&'a Path>,
-    /// Look for NaN and infinity in all weights.
+    /// Compare the tensors with the hashes in the file, if any, and look for NaN and infinity in all weights.
     pub check: bool,
     /// How to hold the file in memory.
     pub load: Load,
@@ -87,12 +88,12 @@ pub enum Load {
 }
 
 impl ModelFile {
-    /// Opens the file of `source`, or the built-in story model if it names none.
+    /// Opens the file of `source`, or the built-in story model if `source` names no file.
     pub fn open<'a>(source: impl Into<Source<'a>>) -> Result<Self> {
         Self::open_or(source.into(), STORIES)
     }
 
-    /// Opens the file of `source`, or the built-in English to Hindi translator if it names none.
+    /// Opens the file of `source`, or the built-in English to Hindi translator if `source` names no file.
     pub fn open_translator<'a>(source: impl Into<Source<'a>>) -> Result<Self> {
         Self::open_or(source.into(), TRANSLATOR)
     }
@@ -167,7 +168,7 @@ impl ModelFile {
         &self.pieces
     }
 
-    /// How the bytes are held, for the statistics.
+    /// Describes how the bytes are held, for the statistics.
     pub fn held(&self) -> &'static str {
         #[cfg(target_os = "linux")]
         {
@@ -209,7 +210,7 @@ impl ModelFile {
         Gguf::parse_split(self.pieces()).with_context(|| self.name.clone())
     }
 
-    /// Parses the file as GGUF, and checks its weights if the user asked for it. Errors name the file.
+    /// Parses the file as GGUF, and checks the weights if the user asked for that. Errors name the file.
     pub fn parse(&self) -> Result<Gguf<'_>> {
         let gguf = self.gguf()?;
         if self.check {
@@ -237,7 +238,7 @@ impl Deref for Bytes {
     }
 }
 
-/// Size in bytes below which `auto` only maps a model, because small pages cost little there.
+/// Size in bytes below which `auto` only maps a model, because small pages slow a small model down little.
 #[cfg(target_os = "linux")]
 const SMALL: usize = 64 << 20;
 
@@ -272,14 +273,14 @@ fn available() -> usize {
     kilobytes.unwrap_or(0).saturating_mul(1024)
 }
 
-/// Other systems than Linux always map the file.
+/// Returns `Map`, the only way on systems other than Linux. Refuses `Copy`.
 #[cfg(not(target_os = "linux"))]
 fn way_to_load(load: Load, _: usize) -> Result<Load> {
     ensure!(load != Load::Copy, "--load copy needs Linux; leave it out");
     Ok(Load::Map)
 }
 
-/// Holds a mapped file.
+/// Returns the mapping itself.
 #[cfg(not(target_os = "linux"))]
 fn loaded(_: &Path, map: Mmap, _: Load) -> Result<Bytes> {
     Ok(Bytes::Mapped(map))

@@ -29,7 +29,7 @@ impl Roles {
 }
 
 impl Components {
-    /// Splits `owner/name` or `name` of a model with this number of weights.
+    /// Splits the name `owner/name` or `name` of a model with `weights` weights.
     pub fn of(id: &str, weights: u64) -> Self {
         if id.contains(' ') {
             return Self { name: Some(title(id)), ..Self::default() };

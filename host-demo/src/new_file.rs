@@ -23,7 +23,7 @@ pub struct NewFile {
 }
 
 enum To {
-    /// The temporary file, and the path that it will replace.
+    /// The temporary file, its entry in [`UNFINISHED`], and the path to which the file is moved at the end.
     Beside(NamedTempFile, Unfinished, PathBuf),
     Through(File),
 }
@@ -127,7 +127,7 @@ pub fn write_files(paths: &[PathBuf], write: impl FnOnce(&mut [NewFile]) -> Resu
     files.into_iter().try_for_each(NewFile::finish)
 }
 
-/// Like [`write_file`], but the file is kept only if `check`, called with its path, succeeds.
+/// Like [`write_file`], but `path` changes only if `check`, called with the path of the temporary file, succeeds.
 pub fn write_checked(
     path: &Path,
     write: impl FnOnce(&mut NewFile) -> Result<()>,

@@ -16,7 +16,7 @@ pub fn write_model(path: &Path, write: impl FnOnce(&mut NewFile) -> Result<()>) 
 }
 
 /// Like [`write_model`], but also writes a model whose architecture is not supported, which other programs may run.
-/// Returns a note about it.
+/// Returns a note if the architecture is not supported.
 pub fn write_converted(path: &Path, write: impl FnOnce(&mut NewFile) -> Result<()>) -> Result<Option<String>> {
     let mut note = None;
     new_file::write_checked(path, write, |path| match opens(path) {

@@ -6,7 +6,7 @@ use arenite::{Gguf, KvType, model, tokenizer};
 
 use clap::ValueEnum;
 
-/// Targets of programs, named after Rust's.
+/// Compilation targets of programs, named after Rust's targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Target {
     /// Cortex-M0+

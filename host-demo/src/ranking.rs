@@ -10,7 +10,7 @@ use crate::text::{self, Frame};
 pub struct Ranking {
     /// A template with `{query}` and `{document}`, for models that answer yes or no.
     template: Option<String>,
-    /// True if the second text starts with its own separator (`</s></s>`, XLM-RoBERTa).
+    /// True if the end token of the first text is repeated before the second text (`</s></s>`, as in XLM-RoBERTa).
     separated: bool,
 }
 

@@ -54,7 +54,7 @@ pub enum Text {
 type Tokenizing<'t, 'f, 'i> = Result<&'t Tokenizer<'f, 'i>, &'t anyhow::Error>;
 
 impl TextArgs {
-    /// Reads the lines of a file, or of standard input, without empty ones.
+    /// Reads the non-empty lines of a file or of standard input.
     pub fn lines(file: Option<&Path>) -> Result<Vec<String>> {
         let bytes = match file.filter(|path| *path != Path::new("-")) {
             Some(path) => std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?,
@@ -116,8 +116,8 @@ impl Text {
     }
 }
 
-/// Returns whether standard input is a pipe or a file. Anything else, such as a closed input or a device, is not
-/// read.
+/// Returns whether standard input is a pipe, a socket or a file. Anything else, such as a closed input or a device, is
+/// not read.
 fn is_piped() -> bool {
     if io::stdin().is_terminal() {
         return false;

@@ -1,6 +1,6 @@
-//! Compatibility with llama-cli and ollama: flags with one dash and several letters, and other names for flags and
-//! commands. Flags without an effect are accepted with a message; flags that cannot be honoured are refused with
-//! advice.
+//! Accepts command lines written for llama-cli and ollama: translates flags with one dash and several letters, and
+//! other names of flags and commands. Flags without an effect are accepted with a message; flags that cannot be
+//! honoured are refused with advice.
 
 use std::ffi::{OsStr, OsString};
 
@@ -12,7 +12,7 @@ use Value::{Maybe, No, Yes};
 enum Value {
     No,
     Yes,
-    /// Optional: on, off or auto.
+    /// Optional: on, off, auto, 0 or 1.
     Maybe,
 }
 
@@ -27,7 +27,7 @@ enum Meaning {
     Refused(&'static str),
 }
 
-/// `generate` refuses flags for conversations.
+/// Advice of `generate` for flags that need a conversation.
 const CHAT: Meaning = Refused("use `arenite chat` for a conversation");
 const NO_GPU: Meaning = Ignored("the model runs on the CPU");
 const MAPPED: Meaning = Ignored("--load map maps the file, --load copy copies it to memory");
@@ -165,7 +165,7 @@ const OTHERS: &[(&[&str], &str)] = &[
     (&["cli", "main", "llama-cli"], "use `arenite chat` or `arenite generate`"),
     (&["server", "llama-server"], "use `arenite serve`"),
 ];
-/// llama.cpp's flags that every command accepts, with their names here.
+/// llama.cpp's flags that every command accepts, and this program's name for each.
 const SAME: &[(&[&str], &str)] = &[
     (&["-hf", "-hfr", "--hf-repo"], "--hf"),
     (&["-hff"], "--hf-file"),

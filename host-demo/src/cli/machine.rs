@@ -55,7 +55,8 @@ pub struct ModelArgs {
 }
 
 impl ModelArgs {
-    /// The file of the model; `None` for the built-in one. As with other options, the last one given counts.
+    /// The model file, or `None` for the built-in model. If `-m` is repeated, the last one counts, as with other
+    /// options.
     pub fn file(&self) -> Option<&Path> {
         self.model.last().map(PathBuf::as_path)
     }
@@ -94,7 +95,7 @@ impl ModelArgs {
     }
 }
 
-/// Hides `-m` and `--tokenizer` in the help of commands that do not use them.
+/// Options that hide `-m` and `--tokenizer` in the help of commands that do not use them.
 #[derive(Clone, Debug, Args)]
 pub struct NoModelArgs {
     #[arg(short, long, hide = true)]

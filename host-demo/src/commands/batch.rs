@@ -99,7 +99,8 @@ struct Answered {
     is_good: bool,
 }
 
-/// Reads the complete lines that an earlier run wrote, and opens the file to append to.
+/// Reads the complete lines that an earlier run wrote, cuts off an incomplete last line, and opens the file to append
+/// to.
 fn resume(path: &Path) -> Result<(File, Vec<Answered>)> {
     let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
     let mut text = Vec::new();
@@ -176,7 +177,8 @@ impl Batch {
         Ok(failed)
     }
 
-    /// Starts all lines that have no answer yet, as far ahead as the window allows.
+    /// Starts to answer all lines that have no answer yet, as far ahead as the window allows. Fails if an answer from
+    /// an earlier run has another `custom_id` than its line.
     fn read_all(&self, input: impl BufRead, done: Vec<Answered>, begun: SyncSender<Pending>) -> Result<()> {
         let mut done = done.into_iter();
         let mut number = 0;
@@ -263,7 +265,7 @@ impl Batch {
         self.commands.send(command).map_err(|_| anyhow!("the engine has stopped"))
     }
 
-    /// Writes an answer. Returns `false` if it is an error.
+    /// Waits for an answer and writes it. Returns `false` if the answer is an error.
     fn finish(&self, pending: Pending, output: &mut impl Write) -> Result<bool> {
         let Pending { hash, custom_id, what } = pending;
         let id = if self.reproducible { hash } else { by_chance() };

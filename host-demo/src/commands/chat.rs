@@ -245,7 +245,7 @@ fn rules(args: &Args, renderer: &Renderer, tokenizer: &Tokenizer<'_, '_>, step: 
     })
 }
 
-/// Prints the prompt of `--messages`. The file need not have weights.
+/// Prints the prompt for the conversation in `--messages`. The model file need not have weights.
 fn print_prompt(args: &Args, file: &ModelFile) -> Result<Next> {
     let gguf = file.parse()?;
     let mut index = Vec::new();
@@ -299,7 +299,7 @@ fn kwargs(args: &Args, style: &Style) -> Result<Value> {
 
 const NO_SWITCH: &str = "the chat template has no switch for thoughts; leave out --think";
 
-/// Takes turns until the input ends or another model is chosen.
+/// Reads messages and commands, and answers the messages, until the conversation ends or another model is chosen.
 fn converse(talk: &mut Talk<'_, '_, '_>, lines: &mut Lines, args: &Args, file: &ModelFile) -> Result<Next> {
     let is_terminal = lines.is_terminal();
     let mut interrupted = false;
@@ -349,7 +349,8 @@ fn converse(talk: &mut Talk<'_, '_, '_>, lines: &mut Lines, args: &Args, file: &
 /// Maximum number of consecutive answers that call functions.
 const MOST_ROUNDS: usize = 16;
 
-/// Generates an answer. While the answer is function calls, runs them and generates the next answer.
+/// Generates an answer. While the answer calls functions and `--tool-cmd` is given, runs the calls and generates the
+/// next answer.
 fn answer_with_tools(talk: &mut Talk<'_, '_, '_>, args: &Args) -> Result<End> {
     for _ in 0..MOST_ROUNDS {
         let end = answer(talk, args.reasoning)?;
@@ -410,7 +411,8 @@ fn answer(talk: &mut Talk<'_, '_, '_>, reasoning: Reasoning) -> Result<End> {
     Ok(end)
 }
 
-/// Opens the model that `/model FILE` names; without a file, prints the name of the current one.
+/// Opens the model that `/model FILE` names. Without a file name, prints the name of the current model and returns
+/// `None`.
 fn model(line: &str, args: &Args, present: &ModelFile) -> Result<Option<ModelFile>> {
     let name = line.trim_start_matches("/model").trim();
     if name.is_empty() {

@@ -226,8 +226,8 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     print(args, &prompt, &setting, |show| continued(&prompt, &mut session, show))
 }
 
-/// Plans a context. A pass that verifies `ahead` proposed tokens needs the logits of all of them, and a checkpoint to
-/// return to.
+/// Plans the memory for `context` positions. A pass that verifies `ahead` proposed tokens needs logits at every
+/// position, and a checkpoint to return to.
 fn plan(open: &OpenModel, context: usize, ahead: usize) -> Result<Plan> {
     let options = open.plan_options(context).logits(1 + ahead);
     open.plan(if ahead > 0 { options.checkpoints(1) } else { options })

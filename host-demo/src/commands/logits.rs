@@ -133,7 +133,7 @@ fn save_all(session: &mut Session<'_, '_>, ids: &[TokenId], vocab: usize, path: 
     Ok(())
 }
 
-/// The tokens with the highest logits; ties in the order of their ids.
+/// Returns the `count` tokens with the highest logits, the highest first. Tokens with equal logits are ordered by id.
 fn best(logits: &[f32], count: usize, tokenizer: Option<&Tokenizer<'_, '_>>) -> Result<Vec<Next>> {
     let mut order: Vec<usize> = (0..logits.len()).collect();
     let count = count.min(order.len());

@@ -38,7 +38,7 @@ pub struct Args {
     none: NoModelArgs,
 }
 
-/// An adapter's two matrices for a tensor, with their factor.
+/// The product of an adapter's two matrices, which is added to a tensor after scaling by `factor`.
 struct Product<'a> {
     a: Tensor<'a>,
     b: Tensor<'a>,
@@ -150,7 +150,7 @@ fn values(tensor: &Tensor<'_>) -> Result<Vec<f32>> {
     Ok(values)
 }
 
-/// Writes a tensor with products added, row by row.
+/// Adds products to a tensor and writes the sum, row by row.
 fn merged(tensor: &Tensor<'_>, products: &[&Product<'_>], out: &mut impl Write) -> Result<()> {
     let columns = tensor.dims[0] as usize;
     let row_bytes = tensor.kind.row_bytes(columns).context("rows that are not whole blocks")?;

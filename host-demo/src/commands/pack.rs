@@ -125,7 +125,7 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether a device may need this key.
+/// Returns whether to keep a key: a device may need the key, or it starts with one of the prefixes in `also`.
 fn is_kept(key: &str, value: Value<'_>, architecture: &str, gguf: &Gguf<'_>, also: &[String]) -> bool {
     let is_scores_of_zeros = key == "tokenizer.ggml.scores"
         && matches!(gguf.get("tokenizer.ggml.model"), Some(Value::Str(b"gpt2")))
@@ -136,7 +136,8 @@ fn is_kept(key: &str, value: Value<'_>, architecture: &str, gguf: &Gguf<'_>, als
         || key.starts_with(KEPT_PREFIX) && !is_scores_of_zeros
 }
 
-/// Builds the tokenizer's index as 32-bit words, and its hash; `None` if the file has no tokenizer.
+/// Builds the tokenizer's index as 32-bit words, and computes the hash of the index; `None` if the file has no
+/// tokenizer.
 fn index(vocabulary: &Gguf<'_>) -> Result<Option<(Vec<u32>, u64)>> {
     if vocabulary.get("tokenizer.ggml.model").is_none() {
         return Ok(None);

@@ -213,14 +213,14 @@ impl Mean {
     }
 }
 
-/// Sums of the measurements.
+/// Running means over the scored tokens.
 #[derive(Default)]
 struct Scores {
     /// Negative log-probability of each scored token.
     loss: Mean,
-    /// The same value by the saved log-probabilities.
+    /// Negative log-probability of each scored token in the saved log-probabilities.
     base: Mean,
-    /// Difference of the two values for each scored token.
+    /// `loss` minus `base` of each scored token.
     excess: Mean,
     divergence: Mean,
     divergences: Vec<f64>,

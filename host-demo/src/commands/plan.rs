@@ -178,9 +178,9 @@ struct Program<'a> {
     level: Level,
     /// True if the file contains the tokenizer's index: the program then has no code that builds one.
     is_packed: bool,
-    /// Work per token; `None` for encoders and experts.
+    /// Work per token; `None` for encoders and for models with experts.
     work: Option<Work>,
-    /// A line about the tokenizer.
+    /// Note that texts must be normalized before they are tokenized, if the tokenizer needs it.
     note: Option<String>,
 }
 

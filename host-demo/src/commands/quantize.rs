@@ -203,7 +203,7 @@ impl Args {
         })
     }
 
-    /// The importance matrix, for the chosen tensors.
+    /// Reads the importance matrix, and keeps the entries of the tensors that the options choose.
     fn importance(&self) -> Result<Option<Importance>> {
         let Some(path) = &self.imatrix else { return Ok(None) };
         let mut importance = Importance::read(path)?;
@@ -252,8 +252,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     };
     let file = ModelFile::open(Some(input.as_path()))?;
     let gguf = file.parse()?;
-    // Refuse as llama-quantize does: these mixes are useless without a matrix, even if short rows would force other
-    // types.
+    // Like llama-quantize, refuse a mix that needs an importance matrix if there is none, even if short rows would
+    // force other types.
     ensure!(
         args.imatrix.is_some() || args.dry_run || !mix.wants_importance(),
         "{mix:?} needs an importance matrix: make one with `arenite imatrix` and give it with --imatrix"
@@ -332,7 +332,7 @@ fn print_types(changes: &[Change<'_>]) {
     note(format_args!("tensors  {}", types.join(", ")));
 }
 
-/// The mean number of bits of a weight.
+/// Formats the mean number of bits per weight.
 fn bits(changes: &[Change<'_>]) -> String {
     let weights: u64 = changes.iter().map(|change| change.tensor.dims.iter().product::<u64>()).sum();
     let bytes: usize = changes.iter().map(Change::bytes).sum();

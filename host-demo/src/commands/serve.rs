@@ -87,7 +87,7 @@ impl Args {
     }
 
     fn limits(&self) -> Limits {
-        // The proxy process handles origins.
+        // If this process serves one of several models, the proxy process handles the origins.
         let origins = if self.within { Vec::new() } else { self.cors_origin.clone() };
         Limits { host: self.host.clone(), port: self.port, origins }
     }

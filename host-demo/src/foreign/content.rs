@@ -10,7 +10,7 @@ use crate::units::Bytes;
 
 /// The start of every GGUF file.
 const GGUF: &[u8] = b"GGUF";
-/// Number of bytes of a text file that are examined.
+/// Number of bytes of a text or of a safetensors header that are examined.
 const HEAD: usize = 1 << 16;
 
 /// Returns true unless the file is GGUF of a supported version and byte order.
@@ -33,7 +33,7 @@ fn unread_version(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Describes a file that [`is_foreign`], and says which command to use.
+/// Describes a file for which [`is_foreign`] is true, and says which command to use.
 pub fn content(path: &Path, bytes: &[u8]) -> String {
     let file = quoted(path);
     if bytes.starts_with(GGUF)
@@ -62,7 +62,7 @@ pub fn content(path: &Path, bytes: &[u8]) -> String {
     })
 }
 
-/// Describes a file that `arenite convert hf` cannot read; `None` if the format is unknown.
+/// Describes a file that `arenite convert hf` cannot read; `None` if the file may be a checkpoint.
 pub fn no_checkpoint(path: &Path) -> Option<String> {
     let bytes = crate::mapped::map(path).ok()?;
     if bytes.starts_with(GGUF) {
@@ -252,7 +252,7 @@ fn text(path: &Path, bytes: &[u8]) -> Option<String> {
     })
 }
 
-/// The model that a Modelfile starts from.
+/// Returns the model that the FROM line of an Ollama Modelfile names; `None` if `text` is not a Modelfile.
 fn modelfile(text: &str) -> Option<&str> {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let (word, from) = lines.next()?.split_once(char::is_whitespace)?;

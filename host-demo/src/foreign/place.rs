@@ -53,7 +53,8 @@ fn missing(path: &Path) -> String {
     }
 }
 
-/// Returns whether a text consists of letters, digits and a few marks.
+/// Returns whether a text starts with a letter or digit and contains only letters, digits, `.`, `_`, `-` and the
+/// characters in `more`.
 fn is_word(text: &str, more: &str) -> bool {
     let first = |c: char| c.is_ascii_alphanumeric();
     text.starts_with(first) && text.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c) || more.contains(c))
@@ -93,7 +94,7 @@ fn folders() -> impl Iterator<Item = PathBuf> {
 
 /// Returns the model file that Ollama's manifest at `path` names, if the file exists.
 pub fn blob(manifest: &Value, path: &Path) -> Option<PathBuf> {
-    // MODELS/manifests/HOST/USER/MODEL/TAG
+    // A manifest's path is MODELS/manifests/HOST/USER/MODEL/TAG.
     let own = path.canonicalize().ok().and_then(|path| path.ancestors().nth(5).map(Path::to_owned));
     own.into_iter().chain(folders()).find_map(|folder| blob_in(manifest, &folder))
 }

@@ -106,7 +106,7 @@ impl Repository {
         files
     }
 
-    /// Links `file` in the snapshot of `commit` to the contents `blob`, and makes `commit` the current one.
+    /// Links `file` in the snapshot of `commit` to the contents `blob`, and makes `commit` the current commit.
     pub fn link(&self, commit: &str, file: &str, blob: &Path) -> Result<()> {
         let link = self.directory.join("snapshots").join(commit).join(file);
         let cannot = || format!("cannot write {}", link.display());
@@ -155,7 +155,7 @@ impl Repository {
     }
 }
 
-/// Adds the names of the contents that the links in a directory point to.
+/// Adds to `used` the names of the contents that the links in a directory point to.
 fn used_blobs(directory: &Path, used: &mut BTreeSet<String>) {
     let mut folders = vec![directory.to_owned()];
     while let Some(folder) = folders.pop() {

@@ -127,7 +127,7 @@ impl Client {
         (is_file && crate::foreign::is_repository(&name)).then(|| Some((name, parts.next()?.to_owned())))?
     }
 
-    /// The files of a repository.
+    /// Requests the list of a repository's files.
     pub fn list(&self, repository: &str) -> Result<Listing> {
         let base = format!("{}/api/models/{repository}", self.endpoint);
         let mut last = None;

@@ -135,7 +135,8 @@ impl Transfer<'_> {
         match reply.status {
             206 if reply.start == *have => {}
             200 => *have = 0,
-            // Range not satisfiable: the file is complete, or the downloaded part does not belong to it.
+            // Status 416 means that the range cannot be satisfied: the file is complete, or the downloaded part does
+            // not belong to the file.
             416 if self.facts.size == Some(*have) => return Ok(None),
             416 | 206 => {
                 *have = 0;

@@ -29,7 +29,7 @@ const DEFAULT: &str = "Q4_K_M";
 pub struct Name {
     pub repository: String,
     pub quant: Option<String>,
-    /// A file of the repository, instead of one with the quantization.
+    /// File of the repository to use instead of the one with the quantization.
     pub file: Option<String>,
 }
 
@@ -66,12 +66,12 @@ pub fn is_address(model: &Path) -> bool {
     model.to_str().is_some_and(|text| text.starts_with("https://") || text.starts_with("http://"))
 }
 
-/// The file of a model, fetched if the cache does not have it. Further pieces of a split model are in the same
-/// directory.
+/// Returns the path of a model's first file, and fetches the model if the cache does not have it. Further files of a
+/// split model are in the same directory.
 pub fn model(name: &Name, token: Option<&str>) -> Result<PathBuf> {
     let cached = Cache::open()?.repository(&name.repository);
     let found = cached.files();
-    // Without a choice, the hub's list of files decides which one is meant.
+    // If the name has neither quantization nor file, the hub's list of files decides which file is meant.
     let has_choice = name.quant.is_some() || name.file.is_some();
     let known = choose(&found, name, has_choice).ok().filter(|file| pieces(&found, file).is_ok());
     match known {

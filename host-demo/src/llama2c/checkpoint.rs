@@ -30,7 +30,7 @@ pub struct Checkpoint<'s> {
     kv_heads: usize,
     pub vocab: usize,
     context: usize,
-    /// Weights per scale in version 2.
+    /// Weights per scale in version 2; 0 in the other versions.
     group: usize,
     tensors: Vec<(String, Vec<u64>, Data<'s>)>,
 }
@@ -163,7 +163,7 @@ impl<'s> Checkpoint<'s> {
         }
     }
 
-    /// Splits versions 1 and 2.
+    /// Splits the matrices of a version 1 or 2 file into tensors.
     fn cut(&mut self, rest: &mut Rest<'s>, tied: bool) -> Result<()> {
         let (dim, vocab, group) = (self.dim, self.vocab, self.group);
         self.norms(rest, "attn_norm");
@@ -300,7 +300,7 @@ fn kept_type(group: usize, dims: &[u64]) -> Option<TensorType> {
     }
 }
 
-/// Interleaves groups: the scale, then the group's values.
+/// Interleaves the groups: each group's scale, then the group's values.
 fn interleaved(numbers: &[u8], scales: &[u8], group: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(numbers.len() + scales.len());
     for (numbers, scale) in numbers.chunks(group).zip(scales.as_chunks::<4>().0) {
@@ -318,8 +318,8 @@ fn widened(numbers: &[u8], scales: &[u8], group: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Converts groups to q8_0 blocks with the same values and f16 scales. Returns `None` if a block would need two
-/// scales, or f16 cannot hold a scale with its full 11 bits.
+/// Converts groups to q8_0 blocks with the same values and f16 scales. Returns `None` if a block would need two scales,
+/// or if a scale is outside the range in which f16 has its full precision of 11 bits.
 fn q8_0(numbers: &[u8], scales: &[u8], group: usize, row: Option<u64>) -> Option<Vec<u8>> {
     let fits = |scale: f32| scale == 0.0 || (f16::MIN_POSITIVE.to_f32()..=f16::MAX.to_f32()).contains(&scale.abs());
     let is_whole = group.is_multiple_of(BLOCK) && row.is_some_and(|row| row.is_multiple_of(BLOCK as u64));

@@ -1,4 +1,4 @@
-//! Model families: the names in their configs and of their tensors.
+//! Reads the model families: the fields in the `config.json` of each family, and the names of the family's tensors.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -69,7 +69,7 @@ impl Model<'_> {
     }
 }
 
-/// Reads `config.json`. Errors contain its field names.
+/// Reads fields of `config.json`. Errors name the field.
 struct Config<'c>(&'c Value);
 
 impl Config<'_> {

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `block_count`, `decoder_block_count` | layers of the encoder and of the decoder |
 //! | `attention.decoder_head_count`, `decoder_feed_forward_length` | if different from the encoder's |
-//! | `norm.kind` | `layer`: `(x - mean) / sqrt(variance + eps)`; `layer_unbiased`: `(x - mean) / (std + eps)` with the std of n - 1; `rms` |
+//! | `norm.kind` | `layer`: `(x - mean) / sqrt(variance + eps)`; `layer_unbiased`: `(x - mean) / (std + eps)`, where the divisor of the variance is n - 1; `rms` |
 //! | `norm.placement` | `pre`: before each sublayer; `post`: after the sublayer's residual |
 //! | `norm.final` | whether each stack ends with a norm |
 //! | `attention.layer_norm_epsilon` | |
@@ -39,8 +39,8 @@ use crate::tensor::Tensor;
 use families::Family;
 use tensors::Source;
 
-/// Converts the model in `directory` to `out`, with matrices in q8_0 if `q8_0` is set. Returns the name of its
-/// family. Strings in the config's object `general` (license, attribution, ...) become keys of that name.
+/// Converts the model in `directory` to `out`, with matrices in q8_0 if `q8_0` is set. Returns the name of the model's
+/// family. Strings in the config's object `general` (license, attribution, ...) become keys under `general.`.
 pub fn convert(directory: &Path, out: &Path, q8_0: bool) -> Result<&'static str> {
     let bytes = read(directory, "model.safetensors")?;
     let config: Value = serde_json::from_slice(&read(directory, "config.json")?).context("config.json is not JSON")?;

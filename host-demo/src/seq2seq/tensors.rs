@@ -50,7 +50,7 @@ impl<'s> Source<'s> {
         self.take_part(name, 0, 1, new)
     }
 
-    /// Takes one of `parts` equal parts of a matrix's rows or of a vector.
+    /// Divides a vector, or the rows of a matrix, into `parts` equal parts, and takes part number `part` as `new`.
     pub fn take_part(&mut self, name: &str, part: usize, parts: usize, new: impl Into<String>) -> Result<()> {
         let view = self.view(name)?;
         self.taken.insert(name.to_owned());

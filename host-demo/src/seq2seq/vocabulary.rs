@@ -74,13 +74,14 @@ fn pieces(directory: &Path, family: Family, model: &Model<'_>, header: &mut Head
         let ids: HashMap<String, u64> =
             serde_json::from_slice(&read_file(directory, "vocab.json")?).context("vocab.json is not a list of ids")?;
         let found: HashMap<&str, &Piece> = source.pieces.iter().map(|piece| (piece.piece.as_str(), piece)).collect();
-        // A piece without an id would be an unknown token, and must not be produced here.
+        // Refuse a piece without an id: Marian would encode the piece as the unknown token.
         for piece in &source.pieces {
             let known = ids.contains_key(&piece.piece) || kind_of(piece) != NORMAL;
             ensure!(known, "the piece {:?} of source.spm is not in vocab.json", piece.piece);
         }
         for (token, id) in &ids {
-            // Tokens that only the target language has are marked so that they match no source text.
+            // A token that only the target language has gets a score of minus infinity, so that the token matches no
+            // source text.
             let (score, kind) = match found.get(token.as_str()) {
                 Some(piece) => (piece.score, kind_of(piece)),
                 None if token == "<pad>" => (0.0, CONTROL),

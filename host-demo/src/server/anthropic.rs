@@ -176,7 +176,7 @@ impl Asked {
         });
         let thinks = self.thinking.as_ref().map(|thinking| thinking.kind != "disabled");
         let mut others = Map::new();
-        // A model without a switch always or never thinks, so only `disabled` needs a switch.
+        // Only `disabled` needs a switch in the template: without a switch, a model always or never thinks.
         others.extend(thinks.filter(|thinks| !thinks).map(|off| ("enable_thinking".to_string(), json!(off))));
         let config = self.output_config.as_ref().and_then(|config| config.pointer("/format/schema"));
         let schema = config.or_else(|| self.output_format.as_ref()?.get("schema")).cloned();
@@ -202,7 +202,7 @@ impl Asked {
 }
 
 impl Said {
-    /// Appends this message as chat messages: each tool result becomes its own message.
+    /// Appends this message as chat messages: each tool result becomes a message of its own.
     fn add_to(&self, messages: &mut Vec<Value>) -> Result<()> {
         let blocks = match &self.content {
             Content::Text(text) => {

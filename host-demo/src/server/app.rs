@@ -30,7 +30,8 @@ use super::service::{Endpoint, Prepared, Service};
 use super::vectors::token_count;
 use crate::ranking::Texts;
 
-/// Maximum number of open requests beyond [`App::most_open`], each the only one of its client.
+/// Maximum number of open requests beyond [`App::most_open`]. Each of these must be the only open request of its
+/// client.
 const MOST_FIRST: usize = 64;
 
 /// The state shared by all routes.
@@ -95,7 +96,8 @@ impl App {
         Ok((open, done))
     }
 
-    /// Writes an answer as JSON, on a reader thread if it has many `bytes`.
+    /// Converts an answer to JSON, and returns the response. `bytes` is an upper bound for the size of the JSON; a
+    /// large answer is converted on a reader thread.
     pub async fn write(
         self: &Arc<Self>,
         open: &OpenRequest,
@@ -150,7 +152,7 @@ impl App {
         std::mem::take(&mut prepared.jobs).into_iter().map(submit).collect()
     }
 
-    /// Begins the answer to a request with exactly one answer.
+    /// Sends a request with exactly one answer to the engine, and returns that answer in progress.
     pub fn begin(&self, open: &OpenRequest, mut prepared: Prepared) -> Result<Answer> {
         let prompt_tokens = prepared.jobs.first().map_or(0, |(prompt, ..)| prompt.len());
         let events = self.submit(open, &mut prepared)?.pop().ok_or_else(|| ApiError::about("n", "n must be 1"))?;
@@ -162,7 +164,7 @@ impl App {
         self.service.prepare(endpoint, body, super::by_chance())
     }
 
-    /// Embeds the texts of a request. Returns a vector or an error for each of them.
+    /// Embeds the texts of a request. Returns a vector or an error for each text.
     pub async fn vectors(&self, open: &OpenRequest, inputs: Vec<Result<Texts>>) -> Result<Vectors> {
         let memory = self.memory.meter(false);
         let bytes = inputs.len() * (TEXT_BYTES + self.service.embedding_len * VALUE_BYTES);

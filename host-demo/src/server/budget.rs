@@ -9,7 +9,7 @@ use arenite::Model;
 const PROMPTS: usize = 64;
 /// Number of tokens in the first piece of a long prompt. Smaller pieces read the weights too often.
 const PIECE: usize = 32;
-/// Number of tokens that kernels process together. The length of a piece is a multiple of it.
+/// Number of tokens that kernels process together. The length of a piece is a multiple of this number.
 const LEAST: usize = 8;
 
 /// Properties of a model that determine the division.
@@ -58,7 +58,8 @@ impl PassBudget {
             let count = match left {
                 0 | 1 => left,
                 _ if left <= piece => left.min(for_prompts),
-                // A long prompt completes the group of eight left incomplete by the others, at little cost to them.
+                // The other conversations leave a group of eight tokens incomplete: a long prompt fills the group,
+                // which costs the others little.
                 _ if for_prompts < PROMPTS => for_prompts.min(LEAST - (self.batch - room) % LEAST),
                 _ => piece,
             };

@@ -116,7 +116,7 @@ impl Service {
         if let Some(effort) = effort {
             let unknown = || ApiError::unsupported("reasoning_effort");
             kwargs.extend(match effort {
-                // A template without switches always or never thinks: "medium" is its normal behaviour.
+                // Without switches in the template, the model always or never thinks: "medium" is its normal behaviour.
                 "medium" => self.style.effort(effort).unwrap_or_default(),
                 effort => self.style.effort(effort).ok_or_else(unknown)?,
             });
@@ -134,13 +134,13 @@ impl Service {
         Ok(kwargs)
     }
 
-    /// The grammar of a chat's answer.
+    /// Compiles the grammar of a chat's answer; `None` if the answer is not constrained.
     fn chat_form(&self, body: &Body, must: Must, prepared: &Prepared) -> Result<Option<Arc<[u8]>>, ApiError> {
         let style = &self.style;
         let constraint = Constraint { dialect: &style.dialect, marks: &style.marks };
         let named = match must {
             Must::No => {
-                // In channels, a schema describes the last message.
+                // In a dialect with channels or recipients, a schema describes only the last message.
                 let in_messages = style.dialect.has_recipients || style.dialect.own == Own::Channels;
                 if let (Some((param, schema)), true) = (body.schema()?, in_messages) {
                     let table = self.grammars.table(&Source::Pieces(&constraint.content(&schema)));
@@ -161,7 +161,7 @@ impl Service {
         table.map(Some).map_err(|error| ApiError::about("tools", format!("tools: {error:#}")))
     }
 
-    /// Sets the grammar of calls, which applies after the opening mark.
+    /// Sets the grammar of calls, which applies after the opening mark of a call.
     fn strict_calls(&self, settings: &mut Settings, prepared: &Prepared) -> Result<(), ApiError> {
         let constraint = Constraint { dialect: &self.style.dialect, marks: &self.style.marks };
         let tools: Vec<_> = prepared.tools.0.iter().collect();
@@ -232,7 +232,8 @@ fn declared(body: &Body) -> Result<(Vec<Value>, Must), ApiError> {
     Ok((tools, must))
 }
 
-/// `{"allowed_tools": {"mode": ..., "tools": [...]}}`: a subset of the functions.
+/// Keeps the functions that `{"allowed_tools": {"mode": ..., "tools": [...]}}` lists. Returns them, and whether one
+/// must be called.
 fn allowed_tools(mut tools: Vec<Value>, allowed: &Value) -> Result<(Vec<Value>, Must), ApiError> {
     let names = allowed.get("tools").and_then(Value::as_array).into_iter().flatten();
     let names: Vec<&Value> = names.filter_map(|tool| tool.pointer("/function/name")).collect();

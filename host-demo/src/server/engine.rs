@@ -160,7 +160,7 @@ impl Waiting {
     }
 }
 
-/// Assigns numbers to grammars, which are the keys of their cached masks. Remembers recently used grammars.
+/// Assigns a number to each grammar: the key of the grammar's cached masks. Remembers recently used grammars.
 #[derive(Default)]
 struct Grammars {
     known: VecDeque<(u32, Arc<[u8]>)>,
@@ -214,7 +214,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         }
     }
 
-    /// Adds the context of a session to the cache.
+    /// Restores the context in a session file, and adds this context to the cache.
     pub fn restore(&mut self, file: &mut SessionFile, lora: &[(usize, f32)]) -> Result<()> {
         let mut context = self.open_with(lora)?;
         let head = file.restore(&mut self.engine, &mut context)?;
@@ -332,10 +332,10 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         }
     }
 
-    /// Gives slots to waiting answers. The client with the fewest running answers comes first, and of its requests the
-    /// one with the fewest running answers. If no slot is free, pauses an answer of the client with the most running
-    /// answers, if it has at least two more than the waiting client: so nobody waits for the long answers of another
-    /// client.
+    /// Gives slots to waiting answers. The client with the fewest running answers comes first, and of this client's
+    /// requests the one with the fewest running answers. If no slot is free, but the client with the most running
+    /// answers has at least two more than the waiting client, pauses one of these answers. Thus no client waits for the
+    /// long answers of another.
     fn admit(&mut self) {
         self.waiting.retain(|waiting| !waiting.job().events.is_closed());
         let mut refused = HashSet::new();
@@ -395,8 +395,8 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         Some((best.0, best.1.min(ids.len().saturating_sub(1)))).filter(|(_, shared)| *shared > 0)
     }
 
-    /// Opens a context for `ids`. Unless `is_fresh`, it starts with tokens that another context has already read. Also
-    /// returns the length of the prefix that `ids` and that context share.
+    /// Opens a context for `ids`. Unless `is_fresh`, the new context starts with tokens that another context has
+    /// already read. Also returns the length of the prefix that `ids` and the other context share.
     fn context_of(
         &mut self,
         ids: &[TokenId],
@@ -423,7 +423,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             true => job.prompt.len(),
             false => self.cache.known_to(job.asker.client, &job.prompt, &job.settings.lora),
         };
-        // Scoring a prompt needs the logits of all its tokens.
+        // Scoring a prompt needs the logits of all its tokens, so the context of such a prompt starts empty.
         let (context, branch) = match self.context_of(&job.prompt, &job.settings.lora, job.settings.scores_prompt) {
             Ok(context) => context,
             Err(error) => {

@@ -46,7 +46,8 @@ pub struct ApiError {
 }
 
 impl ApiError {
-    /// Makes an error. Messages may quote the request, so their line breaks become spaces and long ones are truncated.
+    /// Makes an error. The message may quote the request, so its line breaks become spaces, and a long message is
+    /// truncated.
     pub fn new(status: StatusCode, message: impl Into<String>) -> Self {
         Self { status, message: short_line(message.into()), param: None, code: None }
     }
@@ -56,7 +57,8 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, message)
     }
 
-    /// Makes the error for an invalid field, whose name may be quoted from the request, too.
+    /// Makes the error for an invalid field. The field's name may come from the request, so it is shortened like a
+    /// message.
     pub fn about(param: impl Into<String>, message: impl Into<String>) -> Self {
         Self { param: Some(short_line(param.into())), ..Self::invalid(message) }
     }

@@ -183,8 +183,8 @@ impl AsyncWrite for Patient {
     }
 }
 
-/// Removes empty segments of a path (`//` and a `/` at the end). Clients create them from a base address that ends in
-/// `/`.
+/// Removes empty segments of a path (`//` and a `/` at the end). Clients create such segments from a base address that
+/// ends in `/`.
 fn without_empty_segments(uri: &Uri) -> Option<Uri> {
     let path = uri.path();
     if path == "/" || !path.contains("//") && !path.ends_with('/') {

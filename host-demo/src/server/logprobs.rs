@@ -20,7 +20,8 @@ fn bytes(tokenizer: &Tokenizer<'_, '_>, id: TokenId) -> Vec<u8> {
     tokenizer.piece(id).map(Iterator::collect).unwrap_or_default()
 }
 
-/// Returns the log-probability of a token, computed from the model's unmodified logits.
+/// Returns a token with its log-probability and the `count` likeliest tokens, computed from the model's unmodified
+/// logits.
 pub fn logprob(tokenizer: &Tokenizer<'_, '_>, logits: &[f32], token: TokenId, count: usize, offset: usize) -> Logprob {
     let highest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let total: f64 = logits.iter().map(|logit| f64::from(logit - highest).exp()).sum();

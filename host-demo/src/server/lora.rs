@@ -1,4 +1,5 @@
-//! Scales of LoRA adapters, from a request, or set through llama.cpp's route for requests that give none.
+//! Scales of LoRA adapters: those in a request, or the default scales, which llama.cpp's route `/lora-adapters` shows
+//! and sets.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,7 +20,7 @@ pub struct LoraScale {
     pub scale: f32,
 }
 
-/// The adapters, and the scales for requests that give none.
+/// The adapters, and the default scales, for requests that give no scales.
 pub struct LoraScales {
     paths: Vec<String>,
     scales: Mutex<Vec<f32>>,
@@ -41,12 +42,13 @@ impl LoraScales {
         Ok(Self { paths, scales: Mutex::new(pairs.iter().map(|(_, scale)| *scale).collect()) })
     }
 
-    /// Returns the scales for a request with this `list`. An adapter that the list leaves out is not used.
+    /// Returns the scales for a request with this `list`, or the default scales if there is no list. An adapter that
+    /// the list leaves out is not used.
     pub fn of_request(&self, list: Option<&[LoraScale]>) -> Result<Vec<(usize, f32)>> {
         list.map_or_else(|| Ok(self.usual()), |list| Ok(used(&self.complete(list)?)))
     }
 
-    /// Returns the scales for requests that give none.
+    /// Returns the default scales, for requests that give no scales.
     pub fn usual(&self) -> Vec<(usize, f32)> {
         used(&self.lock())
     }
@@ -88,7 +90,7 @@ pub async fn list(State(app): State<Arc<App>>) -> Json<Value> {
     Json(app.service.lora.cards())
 }
 
-/// `POST /lora-adapters`: sets the scales for requests that give none.
+/// `POST /lora-adapters`: sets the default scales.
 pub async fn set(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Json<Value>> {
     let read = |app: &App, body| {
         let list: Vec<LoraScale> = serde_json::from_value(body)

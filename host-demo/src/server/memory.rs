@@ -23,7 +23,8 @@ use super::readers::READERS;
 
 /// Maximum size of a body in bytes.
 const MOST_BYTES: usize = 8 << 20;
-/// Bodies of up to this size have memory of their own, so that large ones cannot keep them waiting.
+/// Maximum size in bytes of a small body. Small bodies have memory of their own, so that large bodies cannot keep them
+/// waiting.
 const SMALL: usize = 64 << 10;
 const SMALL_BODIES: usize = 16 << 20;
 const LARGE_BODIES: usize = 32 << 20;
@@ -386,7 +387,7 @@ impl Meter {
     }
 
     /// Counts `bytes` toward the limit of all requests. If the limit is exceeded, ends the request that uses the most
-    /// memory. Returns false if that is this request.
+    /// memory. Returns false if this request uses the most.
     fn fits(&self, bytes: usize) -> bool {
         let all = self.all.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let fits = all <= ANSWERS || self.most == usize::MAX || self.all.make_room(self);

@@ -198,7 +198,7 @@ fn model_name(file: &str) -> String {
     std::path::Path::new(file).file_stem().map_or(file.into(), |stem| stem.to_string_lossy().into_owned())
 }
 
-/// The tokens of a prefix, a suffix and the text between them.
+/// Returns the special tokens that mark a prefix, a suffix and the text between them, for fill-in-the-middle.
 fn infill(gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_, '_>) -> Option<[TokenId; 3]> {
     const NAMES: [(&str, [&str; 6]); 3] = [
         (

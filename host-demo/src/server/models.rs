@@ -65,7 +65,8 @@ pub struct Models {
     slots: Mutex<Vec<Option<Arc<ProcessSlot>>>>,
     /// Notified when memory may have become free.
     freed: Notify,
-    /// Write-locked by a request that has waited too long for memory; all other requests wait until it has its memory.
+    /// Write-locked by a request that has waited too long for memory. All other requests then wait until this request
+    /// has its memory.
     turn: RwLock<()>,
 }
 
@@ -210,7 +211,7 @@ impl Models {
         }
     }
 
-    /// Returns a slot for a model, and the slots that must end first. `None` if there is no memory for it.
+    /// Returns a slot for a model, and the slots that must end first. `None` if there is no memory for the model.
     fn take(self: &Arc<Self>, at: usize) -> Option<(Lease, Vec<Arc<ProcessSlot>>)> {
         let mut slots = lock(&self.slots);
         for slot in &mut *slots {

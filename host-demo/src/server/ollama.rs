@@ -99,7 +99,7 @@ impl Asked {
             messages: Some(messages),
             prompt: self.prompt.clone().filter(|_| endpoint != Endpoint::Chat).map(Value::String),
             model: self.model.as_deref().map(|name| name.trim_end_matches(":latest").to_string()),
-            // -2 fills the context.
+            // Ollama's -2 means to fill the context, which is the same as no limit (-1) here.
             max_tokens: num_predict.map(|limit| limit.max(-1)),
             temperature: temperature.or(Some(0.8)),
             top_k,

@@ -30,7 +30,7 @@ const HEADERS: [(HeaderName, &str); 4] = [
     (header::CACHE_CONTROL, "no-cache"),
 ];
 
-/// Returns the routes of the page. They need no key: the page asks for it.
+/// Returns the routes of the page. These routes need no key: the page asks the user for the key.
 pub fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
     FILES.into_iter().fold(Router::new(), |routes, (path, kind, content)| {
         let headers = HEADERS.into_iter().chain([(header::CONTENT_TYPE, kind)]);

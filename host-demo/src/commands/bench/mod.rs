@@ -173,8 +173,8 @@ fn measure(args: &Args, model: &ModelArgs, threads: usize, sequences: usize) -> 
     }))
 }
 
-/// Prefills the first conversation, then decodes all conversations, both from empty contexts. Returns the seconds of
-/// each; `None` after Ctrl-C.
+/// Prefills the first conversation, then decodes all conversations; empties the contexts before each. Returns the
+/// seconds of the prefill and of the decoding; `None` after Ctrl-C.
 fn one_round(
     engine: &mut Engine<'_, '_>,
     contexts: &mut [Context],
@@ -230,7 +230,8 @@ fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// Peak resident memory of this process, including the mapped model. Known on Linux only.
+/// Peak resident memory of this process in bytes, including the mapped model. `None` if it is unknown, as on systems
+/// other than Linux.
 fn peak_rss() -> Option<usize> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -58,7 +58,7 @@ impl Profiler for Timer {
 /// The profile of a model on this machine.
 #[derive(Serialize)]
 pub struct Profile {
-    /// Bandwidth of reading memory with the same number of threads.
+    /// Measured bandwidth of reading memory, with as many threads as the passes use.
     bandwidth_gb_s: f64,
     prefill: Pass,
     decode: Pass,
@@ -143,7 +143,8 @@ impl Task<'_> {
         Ok(Some(Profile { bandwidth_gb_s: traffic::bandwidth(self.threads) * 1e-9, prefill, decode }))
     }
 
-    /// Returns the time of all passes and samplings, and of the samplings alone.
+    /// Decodes all tokens in every round, and samples after each token. Returns the time of decoding and sampling
+    /// together, and of sampling alone; `None` after Ctrl-C.
     fn decode(&self, session: &mut Session<'_, '_>, timer: &Timer) -> Result<Option<(Duration, Duration)>> {
         let vocab = self.open.model().spec().vocab;
         let mut scratch = vec![0; Sampler::scratch_bytes(&Params::DEFAULT, vocab)];
@@ -187,7 +188,7 @@ impl Task<'_> {
                 let seconds = timer.seconds(section) / times as f64;
                 part(name(section), seconds, traffic::of(section, self.open.gguf(), self.open.model(), &run))
             })
-            .filter(|part| part.ms > 0.0) // sections that the model has
+            .filter(|part| part.ms > 0.0) // drops sections that the model does not have
             .collect();
         parts.extend(sampling.map(|sampling| part("sampling", sampling.as_secs_f64() / times as f64, None)));
         Pass { tokens: run.tokens, ms: whole * 1e3, parts }

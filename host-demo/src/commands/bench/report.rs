@@ -88,11 +88,11 @@ impl Measured {
     }
 }
 
-/// The names of [`Measured`]'s fields.
+/// Header line of CSV: the names of [`Measured`]'s fields, without the profile.
 const CSV: &str = "model,isa,threads,sequences,prefill_tokens,decode_tokens,prefill_tok_s,decode_tok_s,first_token_ms,\
                    load_ms,workspace_bytes,kv_bytes,peak_rss_bytes";
 
-/// Prints each line as soon as it is measured, if the format allows it.
+/// Prints the measurements: JSON at the end, other formats line by line as they are measured.
 pub struct Report {
     format: Format,
     results: Vec<Measured>,

@@ -1,4 +1,5 @@
-//! Counts the bytes and multiplications of the sections of a pass from the file, and measures memory bandwidth.
+//! Computes from a model file how many bytes each section of a pass reads and how many multiplications it does, and
+//! measures memory bandwidth.
 
 use std::time::Instant;
 
@@ -12,8 +13,8 @@ pub struct Traffic {
     pub multiplications: u64,
 }
 
-/// Returns the traffic of a section in a run of `tokens` tokens after `before` others, in passes of `batch`, with the
-/// logits of the last token. `None` for sections that are not counted.
+/// Returns the traffic of `section` in `run`, which computes the logits of its last token only. `None` for sections
+/// that are not counted.
 pub fn of(section: Section, gguf: &Gguf<'_>, model: &Model<'_>, run: &Run) -> Option<Traffic> {
     match section {
         Section::Qkv | Section::Output | Section::FeedForward | Section::Head => {
@@ -56,7 +57,8 @@ fn is_expert(tensor: &Tensor<'_>) -> bool {
     tensor.name.contains("_exps.")
 }
 
-/// The section that multiplies by a tensor of the decoder.
+/// Returns the section that multiplies by a tensor of the decoder. `tied` means that the token embedding is also the
+/// output matrix.
 fn section_of(name: &str, tied: bool) -> Option<Section> {
     let part = name.split('.').rev().nth(1)?;
     if !name.ends_with(".weight") || name.starts_with("enc.") {
