@@ -40,7 +40,7 @@ impl AdapterFiles {
         lora.iter().map(open).collect::<Result<_>>().map(Self)
     }
 
-    /// The adapters, checked for `model`.
+    /// Creates the adapters, and checks that they fit `model`.
     pub fn adapters(&self, model: &Model<'_>) -> Result<Vec<Adapter<'_>>> {
         let files = self.0.iter().map(|(file, _)| file);
         files.map(|file| Adapter::new(&file.gguf()?, model).with_context(|| file.name().to_owned())).collect()

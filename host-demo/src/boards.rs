@@ -139,7 +139,7 @@ pub static BOARDS: &[Board] = &[
     board("STM32N6570-DK", "STM32N657", 128 * MIB, &[4200 * KIB, 32 * MIB])
         .runs(Core::CortexM55, 800, 260)
         .builds_for(Thumbv8m),
-    // Tightly coupled RAM1 and RAM2; the PSRAM is an optional chip.
+    // RAM1 (tightly coupled) and RAM2. The PSRAM is an optional chip and is not counted.
     board("Teensy 4.1", "i.MX RT1062", 7936 * KIB, &[512 * KIB, 512 * KIB]).runs(Core::CortexM7, 600, 44),
     board("ESP32-C3-DevKitM-1", "ESP32-C3", 4 * MIB, &[384 * KIB]).builds_for(Riscv32imc),
     board("ESP32-C6-DevKitC-1", "ESP32-C6", 8 * MIB, &[512 * KIB]).builds_for(Riscv32imac),

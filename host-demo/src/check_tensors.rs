@@ -1,5 +1,5 @@
-//! `--check-tensors` and `inspect --verify`: look for values that are not finite in the weights of a model, and for
-//! bytes that do not match the hashes in its file.
+//! Checks the tensors of a model. `inspect --verify` compares their bytes with the hashes in the file;
+//! `--check-tensors` also looks for values that are not finite.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;

@@ -88,7 +88,7 @@ pub struct Outcome {
     /// Number of prompt tokens that the session already had, and the time to prefill the others.
     pub kept: usize,
     pub prefill: Duration,
-    /// Number of passes after the prompt's, and their time including sampling.
+    /// Number of passes after the prefill, and the time of these passes, including sampling.
     pub decodes: usize,
     pub decode: Duration,
 }

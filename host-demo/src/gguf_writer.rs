@@ -206,7 +206,7 @@ impl Header {
     }
 
     /// Sets a key. A key that is already set keeps its position. [`HASHES_KEY`] and the keys of split models are
-    /// ignored: [`write`](Self::write) sets them, so wrong ones are never copied from another file.
+    /// ignored: [`write`](Self::write) sets them, so that the values of another file are never copied.
     pub fn set(&mut self, key: &str, value: impl Into<Meta>) {
         if key == HASHES_KEY || SPLIT.contains(&key) {
             return;
@@ -277,7 +277,7 @@ impl Header {
     ///
     /// # Errors
     ///
-    /// The errors of [`write`](Self::write), and one if the counts do not add up to the number of tensors.
+    /// The errors of [`write`](Self::write), and an error if the counts do not add up to the number of tensors.
     pub fn write_split<W: Write + Seek>(&self, files: Vec<(W, usize)>) -> Result<Tensors<W>> {
         let pieces = files.len();
         let mut later = Vec::with_capacity(pieces);
@@ -377,7 +377,7 @@ impl Header {
         end.context("the tensors together are larger than any file")
     }
 
-    /// Divides the tensors among files of at most `most` bytes, in order. Returns the number of tensors in each.
+    /// Divides the tensors among files of at most `most` bytes, in order. Returns the number of tensors in each file.
     ///
     /// # Errors
     ///

@@ -8,7 +8,7 @@ use crate::output::INTERRUPTED;
 
 static LISTENING: AtomicBool = AtomicBool::new(false);
 static ASKED: AtomicBool = AtomicBool::new(false);
-/// Removes unfinished files.
+/// Function that removes unfinished files.
 static CLEAN_UP: OnceLock<fn()> = OnceLock::new();
 
 fn clean_up() {

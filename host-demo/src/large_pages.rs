@@ -202,8 +202,8 @@ impl Aligned {
         if mapped == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the range belongs to this value. Some file systems then read the file in large pages; others ignore
-        // the advice.
+        // SAFETY: the range belongs to this value. The advice makes some file systems read the file in large pages; it
+        // changes no bytes.
         unsafe { libc::madvise(range.at, len, libc::MADV_HUGEPAGE) };
         Ok(range)
     }

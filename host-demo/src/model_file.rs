@@ -238,7 +238,7 @@ impl Deref for Bytes {
     }
 }
 
-/// Size in bytes below which `auto` only maps a model, because small pages slow a small model down little.
+/// Size in bytes below which `auto` only maps a model, because small pages hardly slow down a small model.
 #[cfg(target_os = "linux")]
 const SMALL: usize = 64 << 20;
 

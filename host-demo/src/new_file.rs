@@ -171,7 +171,7 @@ impl To {
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
-            builder.permissions(fs::Permissions::from_mode(0o666)); // minus the umask
+            builder.permissions(fs::Permissions::from_mode(0o666)); // the system subtracts the umask
         }
         builder.prefix(".arenite-");
         let (file, unfinished) =

@@ -1,5 +1,5 @@
-//! Normalizers: conversions of a text before it is tokenized. The host applies them, because the core has no Unicode
-//! tables.
+//! Normalizers: conversions of a text before it is tokenized. This program applies them, because the core has no
+//! Unicode tables.
 //!
 //! Source: the normalizers of Hugging Face's `tokenizers`. GGUF files use the same names.
 
@@ -106,7 +106,7 @@ fn steps(names: &[u8]) -> Result<Vec<Step>> {
     names.split(',').filter(|name| !name.trim().is_empty()).map(step).collect()
 }
 
-/// Returns a note for the user if the host does part of the tokenization.
+/// Returns a note for the user if texts must be normalized before they are tokenized.
 pub fn note(gguf: &Gguf<'_>) -> Option<String> {
     let Some(Value::Str(steps)) = gguf.get(KEY) else { return None };
     let steps = String::from_utf8_lossy(steps);

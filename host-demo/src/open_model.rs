@@ -56,7 +56,7 @@ impl<'f> Parsed<'f> {
 }
 
 impl OpenModel {
-    /// Reads the model of a file and its adapters, and starts the threads. Errors name the file.
+    /// Reads the model in `file` and the adapters in `options`, and starts the threads. Errors name the file.
     pub fn new(file: ModelFile, options: RunOptions) -> Result<Self> {
         let lora = AdapterFiles::open(&options.lora)?;
         let cell =

@@ -17,7 +17,7 @@ pub struct Ranking {
 /// The tokens of one text or of a pair.
 pub struct Texts {
     pub ids: Vec<TokenId>,
-    /// Index of the second text's first token.
+    /// Index of the second text's first token; the number of tokens if there is only one text.
     pub second: usize,
 }
 

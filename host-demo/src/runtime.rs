@@ -50,7 +50,7 @@ pub fn kernels(isa: &str) -> Result<&'static Kernels> {
     if isa == "auto" {
         return Ok(Kernels::detect());
     }
-    // `auto` does not use AMX, because its speed has not been measured.
+    // Make AMX available by name. `auto` does not select AMX, because its speed has not been measured.
     Kernels::request_amx();
     Kernels::by_name(isa).ok_or_else(|| {
         let names: Vec<_> = Kernels::available().map(|kernels| kernels.name).collect();
@@ -126,7 +126,7 @@ pub fn kv(choice: Option<KvType>, gguf: &Gguf<'_>) -> KvType {
     choice.unwrap_or(if gguf.get(llama2c::VERSION).is_some() || is_encoder() { KvType::F32 } else { KvType::F16 })
 }
 
-/// The memory of one session.
+/// The memory of one session or engine.
 pub struct Memory {
     workspace: MmapMut,
     kv: MmapMut,

@@ -10,8 +10,8 @@ use memmap2::Mmap;
 use crate::gguf_writer::SPLIT;
 use crate::mapped::map;
 
-/// Returns the files of a model in order: `first` at `path`, and the other pieces in its directory if it is the first
-/// piece of several.
+/// Returns the files of a model in order: `first`, which was mapped from `path`, and the other pieces in the same
+/// directory if `first` is the first piece of several.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Converts between texts and tokens, and between JSON strings that are not valid Unicode and bytes.
+//! Converts between texts and tokens, and converts JSON strings, which may not be valid Unicode, to bytes.
 
 use std::fmt;
 
@@ -132,7 +132,7 @@ pub fn piece(tokenizer: &Tokenizer<'_, '_>, id: TokenId) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The logarithm of the sum of the exponentials.
+/// Returns the logarithm of the sum of the logits' exponentials.
 pub fn log_of_sum(logits: &[f32]) -> f64 {
     let top = logits.iter().fold(f32::NEG_INFINITY, |top, &logit| top.max(logit));
     let sum: f64 = logits.iter().map(|&logit| (f64::from(logit) - f64::from(top)).exp()).sum();

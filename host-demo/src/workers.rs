@@ -39,8 +39,8 @@ mod linux {
             }
             let size = size_of::<libc::cpu_set_t>();
             let mut allowed = MaybeUninit::<libc::cpu_set_t>::zeroed();
-            // SAFETY: a set of zeros is valid, and both functions get its size. The affinity of the
-            // process's first thread is the user's, because a pool moves only its own threads.
+            // SAFETY: a set of zeros is valid, and both functions get its size. The affinity of the process's first
+            // thread is the one that the user set, because a pool moves only its own threads.
             unsafe {
                 if libc::sched_getaffinity(libc::getpid(), size, allowed.as_mut_ptr()) == 0 {
                     let mut others = allowed.assume_init();

@@ -27,7 +27,7 @@ pub struct ConstraintArgs {
 }
 
 impl ConstraintArgs {
-    /// Compiles the grammar or schema into a table for the sampler. Returns `None` if the output is not constrained.
+    /// Compiles the grammar or schema into a table. Returns `None` if the output is not constrained.
     pub fn table(&self, tokenizer: Option<&Tokenizer<'_, '_>>) -> Result<Option<Vec<u8>>> {
         if self.grammar.is_none() && self.json_schema.is_none() && !self.json {
             return Ok(None);

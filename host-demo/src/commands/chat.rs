@@ -283,7 +283,7 @@ impl Template {
     }
 }
 
-/// The variables of the template that the options set.
+/// The template variables that the options set.
 fn kwargs(args: &Args, style: &Style) -> Result<Value> {
     let mut kwargs = serde_json::Map::new();
     if let Some(switch) = args.think {

@@ -226,8 +226,8 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     print(args, &prompt, &setting, |show| continued(&prompt, &mut session, show))
 }
 
-/// Plans the memory for `context` positions. A pass that verifies `ahead` proposed tokens needs logits at every
-/// position, and a checkpoint to return to.
+/// Plans the memory for `context` positions. A pass that verifies `ahead` proposed tokens needs the logits of all its
+/// tokens, and a checkpoint to return to.
 fn plan(open: &OpenModel, context: usize, ahead: usize) -> Result<Plan> {
     let options = open.plan_options(context).logits(1 + ahead);
     open.plan(if ahead > 0 { options.checkpoints(1) } else { options })
@@ -289,7 +289,7 @@ fn warn_cut(outcome: &Outcome, what: &str, advice: &str) {
     }
 }
 
-/// Opens the draft model, which runs on the threads of the large one.
+/// Opens the draft model, which runs on the threads of the large model.
 fn draft_model(path: &Path, open: &OpenModel) -> Result<OpenModel> {
     // The adapters belong to the large model.
     let options = RunOptions { lora: Vec::new(), threads: 1, ..open.options.clone() };

@@ -119,7 +119,7 @@ struct BoardRow {
     /// RAM region of each block of memory with the longest context; `None` if the board's models are files, or if no
     /// context fits.
     regions: Option<Regions>,
-    /// `None` for processors on which no instructions were counted.
+    /// `None` if the speed of the board or of this kind of model cannot be estimated.
     estimated_tokens_per_second: Option<f64>,
     #[serde(skip)]
     fit: Fit,
@@ -180,7 +180,7 @@ struct Program<'a> {
     is_packed: bool,
     /// Work per token; `None` for encoders and for models with experts.
     work: Option<Work>,
-    /// Note that texts must be normalized before they are tokenized, if the tokenizer needs it.
+    /// A note for the user, if texts must be normalized before they are tokenized.
     note: Option<String>,
 }
 

@@ -177,7 +177,7 @@ struct Probe {
     position: Position,
     tokens: usize,
     dim: usize,
-    /// States as `[layers][positions][dim]`. For a mean, the sum so far.
+    /// States as `[layers][positions][dim]`; for a mean, the sums of the states so far.
     states: Vec<f64>,
 }
 

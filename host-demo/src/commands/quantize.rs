@@ -180,7 +180,7 @@ impl Words {
 }
 
 impl Args {
-    /// The user's choices of types.
+    /// Collects the options that determine the types of the tensors.
     fn type_options(&self, target: Target) -> Result<TypeOptions> {
         let mut overrides = self.tensor_type.clone();
         if let Some(path) = &self.tensor_type_file {

@@ -12,7 +12,7 @@ use super::{FETCH, extension, file_name, nearest, quoted};
 const FILES: &[&str] =
     &["gguf", "bin", "pt", "pth", "safetensors", "json", "txt", "zip", "gz", "ckpt", "model", "part"];
 
-/// Describes a path without a file (a directory, or nothing), and gives advice.
+/// Describes a path without a file (a directory, or nothing), and gives advice; `None` if there is a file.
 pub fn path(path: &Path) -> Option<String> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => Some(folder(path)),

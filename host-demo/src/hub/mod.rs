@@ -42,7 +42,7 @@ impl Name {
             "`{text}` is not a name of a model: give USER/REPO or USER/REPO:QUANT, such as ggml-org/Qwen3-0.6B-GGUF:Q8_0"
         );
         let (repository, quant) = match text.split_once(':') {
-            // In Ollama's names, `latest` stands for the default.
+            // In Ollama's names, `latest` stands for the default quantization.
             Some((repository, "latest")) => (repository, None),
             Some((repository, quant)) => (repository, Some(quant.to_owned())),
             None => (text, None),
@@ -150,7 +150,7 @@ fn split(file: &str) -> Option<(&str, usize, usize)> {
     Some((start, piece.parse().ok()?, count.parse().ok()?))
 }
 
-/// Returns whether a file's name has the quantization.
+/// Returns whether a file's name contains the quantization `quant`.
 pub fn file_has(file: &str, quant: &str) -> bool {
     let pattern = |before: &str| Regex::new(&format!("(?i){before}{}[-./]", regex_lite::escape(quant)));
     let has = |before: &str| pattern(before).is_ok_and(|pattern| pattern.is_match(file));

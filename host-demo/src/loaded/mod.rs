@@ -195,7 +195,7 @@ impl Drop for Loaded {
         // The engine ends when all senders are dropped. No answer is left, because answers borrow from `self`.
         self.commands = None;
         if let Some(engine) = self.engine.take() {
-            let _ = engine.join(); // the answers have reported its error
+            let _ = engine.join(); // the answers have reported the engine's error
         }
     }
 }

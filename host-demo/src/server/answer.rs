@@ -27,7 +27,7 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Returns true if the limit of tokens ended the answer.
+    /// Returns true if the maximum number of tokens or a full context ended the answer.
     pub fn is_cut(&self) -> bool {
         self.end == Some(Finish::Length)
     }

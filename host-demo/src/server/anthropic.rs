@@ -176,7 +176,8 @@ impl Asked {
         });
         let thinks = self.thinking.as_ref().map(|thinking| thinking.kind != "disabled");
         let mut others = Map::new();
-        // Only `disabled` needs a switch in the template: without a switch, a model always or never thinks.
+        // Only `disabled` needs a switch for thoughts in the template. All other types become the effort "medium",
+        // which works with every template.
         others.extend(thinks.filter(|thinks| !thinks).map(|off| ("enable_thinking".to_string(), json!(off))));
         let config = self.output_config.as_ref().and_then(|config| config.pointer("/format/schema"));
         let schema = config.or_else(|| self.output_format.as_ref()?.get("schema")).cloned();

@@ -244,7 +244,7 @@ pub fn not_json(error: &serde_json::Error) -> ApiError {
     ApiError::invalid(format!("the body is not JSON: {error}"))
 }
 
-/// The origin of a request.
+/// The client and the connection of a request, and the request's record.
 struct Client {
     slot: Option<Arc<ConnectionSlot>>,
     record: Arc<Record>,
@@ -262,8 +262,8 @@ impl Client {
     }
 }
 
-/// Returns the part of an address that identifies a client. An IPv6 client is identified by the first half, because one
-/// machine may use all addresses with the same first half.
+/// Returns the part of an address that identifies a client. An IPv6 client is identified by the first half of the
+/// address, because one machine may use all addresses with the same first half.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),

@@ -38,7 +38,7 @@ pub struct Transcription {
     pub wanted: Wanted,
     pub format: Format,
     pub answer: tokio::sync::oneshot::Sender<std::result::Result<String, String>>,
-    /// Counts the file toward the limit, also after the client has disconnected.
+    /// Counts the file toward the memory limit of bodies, also after the client has disconnected.
     pub _permit: OwnedSemaphorePermit,
 }
 

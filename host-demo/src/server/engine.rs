@@ -300,7 +300,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         done.and_then(|()| crate::runtime::numbers(&vector)).map(|()| vector)
     }
 
-    /// Opens a context, evicting the oldest one of the cache if necessary.
+    /// Opens a context. If necessary, evicts the least recently used context of the cache.
     fn open(&mut self) -> Result<Context, Error> {
         loop {
             match self.engine.open() {

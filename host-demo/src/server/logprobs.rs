@@ -64,7 +64,7 @@ impl Logprob {
         Self { bytes: bytes(tokenizer, id), logprob: None, top: Vec::new(), offset: 0 }
     }
 
-    /// Returns the format used in chats.
+    /// Returns the token in the format of chats.
     pub fn chat(&self) -> Value {
         let top = self.top.iter().map(|(bytes, logprob)| ChatToken::of(bytes, *logprob, None)).collect();
         json!(ChatToken::of(&self.bytes, self.logprob.unwrap_or_default(), Some(top)))
@@ -80,8 +80,8 @@ struct Completion {
     text_offset: Vec<usize>,
 }
 
-/// Returns the format used in completions. `start` is the offset of the answer's text, which begins with the prompt if
-/// the request asks for an echo.
+/// Returns tokens in the format of completions. `start` is the offset of the answer's text, which begins with the
+/// prompt if the request asks for an echo.
 pub fn completion(logprobs: &[Logprob], start: usize) -> Value {
     let top = |logprob: &Logprob| {
         let top = logprob.top.iter().rev().map(|(bytes, value)| (lossy(bytes), json!(value))).collect();

@@ -235,17 +235,17 @@ pub struct ProgramMemory {
 impl ProgramMemory {
     /// Size of a thread's stack in bytes, which is Rust's default.
     const STACK: usize = 2 << 20;
-    /// Threads of a server: one that serves, the readers, those for blocking work, and one that waits for the end.
+    /// Threads of a server: one that serves, the readers, those for blocking work, and one that waits for a signal.
     const THREADS: usize = 2 + 2 * READERS;
     /// Bytes lost to fragmentation: free memory between small values, which the allocator cannot return.
     const GAPS: usize = 16 << 20;
 
     /// Measures the memory at the start, and limits the allocator.
     ///
-    /// By default, glibc gives each thread an arena of its own and reserves 64 MiB of addresses for each. Once large
-    /// values were freed, it also stops returning each of them to the system. One arena and a fixed threshold keep the
-    /// addresses in use near the bytes in use, so that the printed bound also holds as a limit of addresses (`ulimit
-    /// -v`).
+    /// By default, glibc gives each thread an arena of its own and reserves 64 MiB of addresses for each arena. Once
+    /// large values were freed, glibc also stops returning such values to the system. One arena and a fixed threshold
+    /// keep the addresses in use near the bytes in use, so that the printed bound also holds as a limit of addresses
+    /// (`ulimit -v`).
     pub fn at_start() -> Self {
         #[cfg(all(target_os = "linux", target_env = "gnu"))]
         #[allow(unsafe_code)]

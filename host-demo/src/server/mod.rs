@@ -13,7 +13,7 @@
 //! engine      the thread, pass by pass      running      a conversation in progress
 //! budget      tokens of a pass              cache        contexts of finished conversations
 //! logprobs    log-probabilities             error        errors
-//! gate        requests of foreign web pages
+//! gate        requests of foreign web pages  lora       scales of adapters
 //! memory      bodies and answers            record       request ids, the log, histograms
 //! grammars    compiled grammars
 //! models      several models, each in a process

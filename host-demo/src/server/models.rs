@@ -150,7 +150,7 @@ impl Models {
         self.models.iter().zip(loaded).collect()
     }
 
-    /// Returns the index of the model of this name. Requests without a name get the first one.
+    /// Returns the index of the model of this name. Requests without a name get the first model.
     pub fn find(&self, name: Option<&str>) -> app::Result<usize> {
         let Some(name) = name.filter(|name| !matches!(*name, "" | "default")) else { return Ok(0) };
         let is_named = |model: &ModelEntry| name == model.name || name.strip_suffix(":latest") == Some(&model.name);

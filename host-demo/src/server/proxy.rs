@@ -60,7 +60,7 @@ impl Proxy {
     }
 }
 
-/// The field of a request that names its model.
+/// The field of a request that names the model.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ModelName {

@@ -48,7 +48,7 @@ impl Log {
     }
 }
 
-/// One request, from its head to the end of its answer. Dropping the last reference writes the line.
+/// One request, from its head to the end of its answer. Dropping the last reference writes the log line.
 pub struct Record {
     log: Option<Log>,
     id: String,

@@ -64,9 +64,9 @@ pub struct Body {
     pub parallel_tool_calls: Option<bool>,
     pub chat_template_kwargs: Option<Map<String, Value>>,
     pub reasoning_effort: Option<String>,
-    /// `{"effort": ..., "max_tokens": ...}`
+    /// Settings of thoughts: `{"effort": ..., "max_tokens": ..., "enabled": true or false}`.
     pub reasoning: Option<Reasoning>,
-    /// `{"type": "enabled" or "disabled", "budget_tokens": ...}`
+    /// Settings of thoughts: `{"type": "enabled" or "disabled", "budget_tokens": ...}`.
     pub thinking: Option<Thinking>,
     /// Maximum number of tokens of a thought.
     #[serde(alias = "thinking_budget_tokens", alias = "thinking_budget")]

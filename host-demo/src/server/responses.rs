@@ -41,8 +41,8 @@ pub async fn responses(State(app): State<Arc<App>>, request: Request<HttpBody>) 
     Ok(response)
 }
 
-/// Returns the fields of a request that its answer repeats, as JSON text, which takes less memory than values. Very
-/// long fields are not repeated, because each answer repeats them several times.
+/// Returns the fields of a request that the answer repeats, as JSON text, which takes less memory than values. Leaves
+/// out very long fields, because a streamed answer contains these fields several times.
 fn shown(asked: &Value) -> String {
     const MOST_BYTES: usize = 64 << 10;
     const KEYS: [&str; 9] = [
@@ -187,7 +187,7 @@ fn part(text: &str) -> Value {
     json!({ "type": "output_text", "text": text, "annotations": [], "logprobs": [] })
 }
 
-/// Returns the response object; without `choice`, the one of an answer that has just begun.
+/// Returns the response object. `choice` is `None` if the answer has just begun.
 fn response(service: &Service, asked: &str, meta: &ResponseMeta, items: &[Value], choice: Option<&Choice>) -> Value {
     let asked: Value = serde_json::from_str(asked).unwrap_or_default();
     let given = |key: &str, default: Value| match &asked[key] {

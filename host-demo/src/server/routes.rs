@@ -129,7 +129,7 @@ impl Common {
             false => AllowOrigin::list(origins),
         };
         let cors = CorsLayer::new().allow_origin(origins).allow_methods([Method::GET, Method::POST]);
-        // Clients' libraries add headers of their own.
+        // Allow all requested headers: clients' libraries add headers of their own.
         routes.layer(cors.allow_headers(AllowHeaders::mirror_request()))
     }
 }
@@ -150,7 +150,7 @@ async fn with_key(State(key): State<Option<String>>, headers: HeaderMap, request
     }
 }
 
-/// Compares in a time independent of the position of the first difference.
+/// Compares two keys in a time that does not depend on the position of the first difference.
 fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0
 }
@@ -293,7 +293,7 @@ fn tokens_of(app: &App, body: Value) -> Result<Tokenized> {
     let text = ["content", "text", "prompt"].iter().find_map(|key| body.get(*key)?.as_str());
     let text = text.ok_or_else(|| ApiError::about("content", "content must be a text"))?;
     let switch = |keys: [&str; 2], default| keys.iter().find_map(|key| body.get(*key)?.as_bool()).unwrap_or(default);
-    // vLLM's field is on by default, llama.cpp's is off.
+    // By default, the two switches are on in vLLM's requests, which have the field `prompt`, and off in llama.cpp's.
     let add_special = switch(["add_special", "add_special_tokens"], body.get("prompt").is_some());
     let parse_special = switch(["parse_special", "parse_special_tokens"], body.get("prompt").is_some());
     let how = arenite::tokenizer::Encode { add_special, parse_special };
@@ -373,7 +373,7 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
         ("kv_bytes", "gauge", "Bytes of KV cache", app.kv as u64),
         ("uptime_seconds", "gauge", "Seconds since the start", app.started.elapsed().as_secs()),
     ];
-    // These counters can reveal prompts of other clients.
+    // These counters can reveal prompts of other clients, so they are shown only if the server has a key.
     let private = [
         ("prompt_tokens_total", "counter", "Prompt tokens that were computed", load(&counters.prompt_tokens)),
         ("cached_tokens_total", "counter", "Prompt tokens that were found in the cache", load(&counters.cached_tokens)),

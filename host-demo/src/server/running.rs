@@ -27,8 +27,8 @@ pub struct Running {
     pub progress: Box<Progress>,
 }
 
-/// An answer in progress, without its context. A paused answer keeps only this. If the cache drops the context
-/// meanwhile, the tokens are read again.
+/// The state of an answer in progress, without its context. Only this state is kept of a paused answer. If the cache
+/// drops the context meanwhile, the tokens are read again.
 pub struct Progress {
     pub job: Job,
     /// The prompt and the answer so far.
@@ -37,7 +37,7 @@ pub struct Progress {
     cached: usize,
     rng: Pcg32,
     state: Option<State>,
-    /// The number of the answer's grammar, which is the key of its cached masks.
+    /// The number of the answer's grammar: the key of the grammar's cached masks.
     grammar: u32,
     decoder: Decoder,
     /// Number of complete characters of the prompt and the answer so far.
@@ -172,7 +172,7 @@ impl Progress {
             return Ok(());
         };
         let settings = &self.job.settings;
-        // An end token before the end of the grammar ends one of several messages in the answer.
+        // While the grammar is not complete, an end token ends only one of several messages in the answer.
         let is_own_end = !settings.ignore_end && self.may_end() && tokenizer.is_end(token);
         let is_end = is_own_end || settings.stop_ids.contains(&token);
         if is_end {
@@ -252,7 +252,8 @@ impl Progress {
         }
     }
 
-    /// Returns the text of a token: a mark in its wrapped spelling, everything else as text without marks.
+    /// Returns the text of a token. A mark is enclosed in noncharacters (see `dialect/marks.rs`), which are replaced in
+    /// the text of all other tokens.
     fn text_of(&mut self, token: TokenId, tokenizer: &Tokenizer<'_, '_>) -> Result<String, Error> {
         let mut piece = String::new();
         if (token as usize) < tokenizer.vocab_len() {

@@ -1,4 +1,4 @@
-//! Converts text requests to jobs for the engine. The server and `batch` share it.
+//! Converts text requests to jobs for the engine, for the server, `arenite batch` and `Loaded`.
 
 use std::sync::{Arc, Mutex};
 
@@ -63,7 +63,7 @@ pub struct Service {
     pub ranking: Option<Ranking>,
     /// Tokens for fill-in-the-middle: before the prefix, before the suffix, and before the text between them.
     pub infill: Option<[TokenId; 3]>,
-    /// The adapters, and the scales for requests that give none.
+    /// The adapters, and the default scales, for requests that give no scales.
     pub lora: LoraScales,
     pub facts: Facts,
 }
@@ -107,7 +107,7 @@ pub struct Prepared {
     pub endpoint: Endpoint,
     /// A prompt, settings and a seed for each answer.
     pub jobs: Vec<(Arc<[TokenId]>, Arc<Settings>, u64)>,
-    /// The text of each prompt, which may have opened a thought.
+    /// The text of each answer's prompt, which may have opened a thought.
     pub prompts: Vec<Arc<str>>,
     /// Number of prompts in the request. Each has the same number of answers.
     pub prompt_count: usize,
@@ -118,7 +118,7 @@ pub struct Prepared {
     pub echo: bool,
     /// True if the tokens of the prompts are reported before those of the answers.
     pub scores_prompts: bool,
-    /// True if a schema constrains the answer: then all of it is content.
+    /// True if a schema constrains the answer: then the whole answer is content.
     pub is_schema: bool,
     pub is_parallel: bool,
     pub style: Style,

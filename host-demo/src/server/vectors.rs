@@ -136,8 +136,8 @@ impl Service {
         })
     }
 
-    /// Returns the answer to an embedding request: lists of numbers, or base64 of their bytes. A text without an
-    /// embedding has an empty one and its error.
+    /// Returns the answer to an embedding request: lists of numbers, or base64 of their bytes. A text that could not be
+    /// embedded gets an empty embedding and its error.
     pub fn embeddings(&self, body: &Value, vectors: &[Result<Vec<f32>, ApiError>], tokens: usize) -> Value {
         let is_base64 = body.get("encoding_format").and_then(Value::as_str) == Some("base64");
         let dimensions = self.dimensions(body).ok().flatten().unwrap_or(usize::MAX);

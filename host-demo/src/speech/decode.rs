@@ -62,8 +62,8 @@ impl Decoder<'_, '_, '_, '_, '_> {
         Ok(best.map(|(name, id)| (name.as_str(), *id)))
     }
 
-    /// Decodes after `before` (the text of earlier windows) and `head`, at rising temperatures until the text is
-    /// plausible.
+    /// Decodes the text that follows `before` (the text of earlier windows) and `head` (start, language and task).
+    /// Tries rising temperatures, beginning with `first`, until the text is plausible.
     pub fn decode(&mut self, before: &[TokenId], head: &[TokenId], first: f32) -> Result<Decoded> {
         let later = TEMPERATURES.into_iter().filter(|t| *t > first);
         let mut decoded = self.attempt(before, head, first)?;

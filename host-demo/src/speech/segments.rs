@@ -52,7 +52,8 @@ pub fn divide<'t>(tokens: &'t [TokenId], rules: &Rules<'_>, seconds: f64) -> (Ve
         from = end;
     }
     let last = slices.last().map_or(seconds, |slice| slice.end);
-    // Unless a single timestamp ends the window, its last segment is unfinished, and the next window begins with it.
+    // Unless a single timestamp ends the window, the text after the last slice is unfinished, and the next window
+    // begins at the end of that slice.
     let next = if ends_alone || last <= 0.0 { seconds } else { last.min(seconds) };
     (slices, next)
 }

@@ -19,7 +19,7 @@ use symphonia::core::probe::Hint;
 /// Number of samples that are converted to 16 kHz at a time.
 const CHUNK: usize = 4096;
 
-/// A sound that is read while it is transcribed, so that a long one takes little memory.
+/// A sound that is read while it is transcribed, so that a long sound takes little memory.
 pub struct Sound {
     /// The samples read so far, from `start` on.
     samples: Vec<f32>,
@@ -50,7 +50,7 @@ impl Sound {
         Ok(Self::of(Source::File(Box::new(SoundFile::new(bytes, extension)?))))
     }
 
-    /// A stream of raw 16-bit little-endian mono samples at 16 kHz.
+    /// Creates a sound from a stream of raw 16-bit little-endian mono samples at 16 kHz.
     pub fn stream(mut from: Box<dyn Read>) -> Result<Self> {
         let mut half = None; // the first byte of an incomplete sample
         let block = move || {
@@ -68,7 +68,8 @@ impl Sound {
         Self::live(RATE as u32, iter::from_fn(block))
     }
 
-    /// A live sound: blocks of mono samples at `rate`, as a microphone records them. The sound ends with the iterator.
+    /// Creates a sound from blocks of mono samples at `rate`, as a microphone records them. The sound ends with the
+    /// iterator.
     pub fn live(rate: u32, blocks: impl Iterator<Item = Result<Vec<f32>>> + 'static) -> Result<Self> {
         let mut converter = Converter::default();
         converter.set_rate(rate)?;
@@ -255,7 +256,7 @@ impl Converter {
         }
         if !is_open {
             take(resampler.process_partial(Some(&[rest]), None)?);
-            take(resampler.process_partial::<&[f32]>(None, None)?); // the end of the filter
+            take(resampler.process_partial::<&[f32]>(None, None)?); // the samples that the filter still holds
         }
         let converted = chunks.len() * CHUNK;
         self.waiting.drain(..converted);

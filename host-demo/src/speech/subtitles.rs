@@ -79,7 +79,8 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Formats a time as minutes, seconds and milliseconds, with hours if `hours` or if there are any.
+/// Formats a time as minutes, seconds and milliseconds. Adds the hours if `hours` is set or the time is at least an
+/// hour.
 fn clock(seconds: f64, hours: bool, mark: char) -> String {
     let all = (seconds.max(0.0) * 1000.0).round() as u64;
     let (hour, minute, second, milli) = (all / 3_600_000, all / 60_000 % 60, all / 1000 % 60, all % 1000);

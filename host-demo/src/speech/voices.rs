@@ -9,7 +9,8 @@ use super::sound::Sound;
 
 /// Number of samples that are read at a time.
 const CHUNK: usize = 1600;
-/// Minimum number of samples of a voice. The rest of a voice after a full window is left out if it is shorter.
+/// Minimum number of samples of a voice. If a voice is longer than a window, the rest after the window is left out if
+/// that rest is shorter than this.
 const SHORTEST: usize = 160;
 
 /// Finds voices in a sound, one after the other.

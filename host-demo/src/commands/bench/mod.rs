@@ -137,7 +137,7 @@ fn measure(args: &Args, model: &ModelArgs, threads: usize, sequences: usize) -> 
             decoded.push(other);
         }
     }
-    // Measure the memory before the profile, which allocates its own.
+    // Measure the memory before the profile, which allocates memory of its own.
     let peak_rss_bytes = peak_rss();
     let profile = match args.profile {
         true => {
@@ -173,8 +173,8 @@ fn measure(args: &Args, model: &ModelArgs, threads: usize, sequences: usize) -> 
     }))
 }
 
-/// Prefills the first conversation, then decodes all conversations; empties the contexts before each. Returns the
-/// seconds of the prefill and of the decoding; `None` after Ctrl-C.
+/// Prefills the first conversation, then empties all contexts and decodes all conversations. Returns the seconds of the
+/// prefill and of the decoding; `None` after Ctrl-C.
 fn one_round(
     engine: &mut Engine<'_, '_>,
     contexts: &mut [Context],

@@ -88,7 +88,7 @@ fn attention(model: &Model<'_>, run: &Run) -> Traffic {
     sum
 }
 
-/// Measures the bytes per second that a number of threads read from memory together; the best of three tries.
+/// Measures how many bytes per second `threads` threads together read from memory: the best of three tries.
 pub fn bandwidth(threads: usize) -> f64 {
     const BYTES: usize = 256 << 20;
     let memory = vec![1u64; BYTES / 8];
