@@ -6,17 +6,18 @@ use super::Kernels;
 
 /// Additions to the outputs of a matrix product. `()` adds nothing.
 pub(crate) trait Addend: Sync {
-    /// True if all outputs are inside `len` floats.
+    /// True if all outputs that are added to are inside `len` floats, with `stride` floats per token.
     fn fits(&self, len: usize, stride: usize) -> bool;
-    /// Computes the part that does not depend on the outputs, unless other workers have begun it.
+    /// Computes the part of the additions that does not depend on the outputs, except the work that other workers have
+    /// begun.
     fn prepare(&self, kernels: &Kernels);
-    /// Adds to the outputs in `range` of each token. Waits until other workers have finished the part of
-    /// [`prepare`](Self::prepare).
+    /// Adds to the outputs in `range` of each token, after waiting until other workers have finished their work of
+    /// [`prepare`](Self::prepare). The outputs of token `t` begin at `out + t * stride`.
     ///
     /// # Safety
     ///
-    /// [`fits`](Self::fits) is true for `out` and `stride`, nobody else accesses the outputs in `range` of any token, and
-    /// [`prepare`](Self::prepare) has returned.
+    /// [`fits`](Self::fits) is true for the length of `out` and for `stride`, nobody else accesses the outputs in
+    /// `range` of any token, and [`prepare`](Self::prepare) has returned.
     unsafe fn add(&self, kernels: &Kernels, out: *mut f32, stride: usize, range: Range<usize>);
 }
 

@@ -1,12 +1,14 @@
-//! Attention of query rows over KV heads, one head after another, defined once over [`Isa`].
+//! Attention of query rows over KV heads, one head after another, defined once over [`Isa`]. A query row is one query
+//! head of one token.
 //!
 //! A block of positions is 64 positions: four tiles of the KV cache. Blocks are processed in order of position:
 //!
 //! - The score of a position is `scale` times one chain of fused multiply-adds over `head_dim`. For q8_0 keys there is
 //!   a chain per 32 dimensions, then one fma with the tile's scale. The score is capped if `cap` is set, then the bias
 //!   is added.
-//! - The softmax is computed online, per tile in 16 lanes, one lane per position: `m' = max(m, scores)`,
-//!   `p = exp(score - m')`, `l = l * exp(m - m') + p`.
+//! - The softmax is computed online. `m` is the largest score so far, `l` the sum of the weights in 16 lanes. A block
+//!   sets `m' = max(m, scores)` and `l = l * exp(m - m')`. Then each tile adds its 16 weights `p = exp(score - m')` to
+//!   `l`, one position per lane.
 //! - `out = out * exp(m - m')`, then `out = fma(p * value scale, value, out)` for each position in order.
 //!
 //! The result is `out * (1 / sum(l))`. Only visible positions are read, so the result depends neither on the rest of
@@ -26,13 +28,14 @@ use crate::quant::le_f32;
 use element::{F16, F32, Keys, Q4, Q8, Values, value_at};
 use tiles::{BLOCK, Range, TILES, Tile, Tiles};
 
-/// The query rows of some KV heads: for each of `tokens` consecutive positions, `group` query heads per KV head.
+/// The operands of attention for `heads` KV heads. The query rows are those of `tokens` consecutive positions, with
+/// `group` query heads per KV head.
 pub(crate) struct Attention<'a> {
     /// Number of KV heads.
     pub heads: usize,
     /// The tiles of all heads: for each head, one tile per page.
     pub tiles: &'a [u8],
-    /// The page of each tile of the context. If it is shorter than the context, it is used as a ring.
+    /// The page of each tile of the context. A list shorter than the context is used as a ring.
     pub pages: &'a [u32],
     /// Layout of a tile.
     pub layout: HeadLayout,
@@ -48,13 +51,13 @@ pub(crate) struct Attention<'a> {
     pub position: usize,
     /// A token attends to itself and to the `window - 1` positions before it.
     pub window: usize,
-    /// With `Some(end)`, a token also attends to as many positions after it, up to `end` (exclusive).
+    /// With `Some(end)`, a token also attends to the `window - 1` positions after it, up to `end` (exclusive).
     pub reach: Option<usize>,
     /// Factor on every score.
     pub scale: f32,
     /// Soft cap: scores become `cap * tanh(score / cap)`.
     pub cap: Option<f32>,
-    /// Added to every score.
+    /// Values added to the scores.
     pub bias: Bias<'a>,
     /// A learned score per query head, little-endian f32, that counts in the sum of the softmax but has no value; empty
     /// for none.
@@ -95,7 +98,7 @@ impl Attention<'_> {
         (!built::CAPS || self.cap.is_none()) && self.bias.is_none() && (!built::GPT_OSS || self.sinks.is_empty())
     }
 
-    /// The token of a row, and its query head within the group.
+    /// The token of a row, and the index of the row's query head within the group.
     #[inline(always)]
     fn token_and_head(&self, row: usize) -> (usize, usize) {
         let group = self.group.max(1);
@@ -103,7 +106,7 @@ impl Attention<'_> {
     }
 }
 
-/// Values added to scores. The bias of head `g`, token `t` and position `s` is at `g * stride + start - t + s`.
+/// Values added to scores. The bias of head `g`, token `t` and position `s` is `table[g * stride + start - t + s]`.
 #[derive(Clone, Copy)]
 pub(crate) struct Bias<'a> {
     pub table: &'a [f32],
@@ -128,8 +131,9 @@ impl Bias<'_> {
     }
 }
 
-/// Computes all rows of `job`, or none if a value is longer than the key that it is part of. The output of query head `g`
-/// of token `t` starts at `out[t * out_stride + g * head_dim]`. `scratch` holds `S::ROWS` padded rows.
+/// Computes all rows of `job`, or none if a value is longer than the key that it is part of. The output of query head
+/// `g` of token `t` starts at `out[t * out_stride + g * head_dim]`. `scratch` has room for `S::ROWS` padded rows, and
+/// for 16 more if values are parts of keys.
 #[inline(always)]
 pub(super) fn attend<S: Isa>(s: S, job: &Attention<'_>, out: &mut [f32], out_stride: usize, scratch: &mut [f32]) {
     if job.layout.shares() && job.layout.shared > job.layout.dim {
@@ -186,8 +190,8 @@ fn attend_rows<S: Isa, K: Keys, E: Values, const R: usize, const N: usize>(
     R
 }
 
-/// The arguments for `R` rows. A fused multiply-add takes several cycles and a sum is a chain of them, so with few rows
-/// `N` registers per row are summed at a time.
+/// The arguments of attention for `R` rows. A sum is a chain of fused multiply-adds, each of which takes several
+/// cycles, so with few rows `N` registers per row are summed at a time.
 struct Rows<'a, K, E, const R: usize, const N: usize> {
     job: &'a Attention<'a>,
     row: usize,
@@ -317,8 +321,8 @@ unsafe fn multiply<S: Isa, K: Keys, const R: usize, const N: usize>(
 
 /// Turns the scores of a block of positions into weights.
 ///
-/// Whoever builds it promises that the scores of all tiles that a row attends to are written, and that `sums` has R rows of
-/// `width`.
+/// Whoever builds a `Weights` promises that the scores of all tiles that a row attends to are written, and that `sums`
+/// has R rows of `width`.
 struct Weights<'a, S: Isa, const R: usize> {
     softmax: &'a mut Softmax<S, R>,
     job: &'a Attention<'a>,
@@ -342,8 +346,8 @@ impl<S: Isa, const R: usize> Work<S> for Weights<'_, S, R> {
     }
 }
 
-/// Scales the scores of a block of positions, caps them and adds the bias, if there are any. Returns the largest score
-/// of each row.
+/// Scales the scores of a block of positions, caps them if there is a cap, and adds the bias if there is one. Returns
+/// the largest score of each row.
 ///
 /// # Safety
 ///
@@ -366,7 +370,7 @@ unsafe fn finish<S: Isa, const R: usize>(
             if R > 1 && lanes.is_empty() {
                 continue; // only other rows attend to this tile
             }
-            // SAFETY: the row has a tile of scores there.
+            // SAFETY: row `r` attends to tile `t`, so the caller promises that the scores of this tile are written.
             unsafe {
                 let at = scores[r].add(t * TILE);
                 if cap.is_none() && job.bias.is_none() {
@@ -414,7 +418,8 @@ impl<S: Isa, const R: usize> Softmax<S, R> {
         new
     }
 
-    /// Turns the scores of a block of positions, whose largest are `top`, into weights, and rescales `sums`.
+    /// Turns the scores of a block of positions into weights. `top` is the largest score of each row in the block; if
+    /// it is the row's largest so far, `sums` and the total are rescaled to it.
     ///
     /// # Safety
     ///
@@ -453,12 +458,13 @@ impl<S: Isa, const R: usize> Softmax<S, R> {
     }
 }
 
-/// Queries with fewer elements than this are copied, to a distance a little above a power of two.
+/// Queries with fewer elements than this are copied to arrays of this length, whose distance is a little above a power
+/// of two.
 const NARROW: usize = 128 + 16;
 
-/// Adds the values of a block of positions, by weight. Positions common to all rows are processed for all rows
-/// together, those before and after them row by row. Invisible positions are not read, because they may hold anything,
-/// even NaN.
+/// Adds the values of a block of positions, times their weights, to `sums`. Positions common to all rows are processed
+/// for all rows together, those before and after them row by row. Invisible positions are not read, because they may
+/// hold anything, even NaN.
 ///
 /// # Safety
 ///
@@ -497,8 +503,8 @@ unsafe fn weigh_rows<S: Isa, E: Values, const R: usize, const N: usize>(
     }
 }
 
-/// [`weigh_rows`] for values that are the first elements of the keys. They are converted to rows of f32 in `values`,
-/// one tile at a time.
+/// [`weigh_rows`] for values that are the first elements of the keys. These elements are converted to rows of f32 in
+/// `values`, one tile at a time.
 ///
 /// # Safety
 ///
@@ -556,8 +562,8 @@ impl<S: Isa, K: Keys> Work<S> for Convert<'_, K> {
     }
 }
 
-/// Adds the values at the positions `range` of a block, by weight, to R rows of sums, `N` registers at a time.
-/// Whoever builds it promises what [`weigh_rows`] requires, and that all rows attend to `range`.
+/// Adds the values at the positions `range` of a block, times their weights, to R rows of sums, `N` registers at a
+/// time. Whoever builds a `Weigh` promises what [`weigh_rows`] requires, and that all rows attend to `range`.
 struct Weigh<'a, E, const R: usize, const N: usize> {
     tiles: &'a [Tile; TILES],
     layout: HeadLayout,
@@ -573,8 +579,8 @@ impl<S: Isa, E: Values, const R: usize, const N: usize> Work<S> for Weigh<'_, E,
         let Self { tiles, layout, weights, range, sums, .. } = self;
         let width = layout.padded();
         let mut i = 0;
-        // SAFETY: whoever builds `self` promises the same; `width` and `i` are multiples of 16, so `i + 16 * N <= width` in the
-        // first branch and `i + 16 <= width` in the second.
+        // SAFETY: whoever builds `self` promises the same; `width` and `i` are multiples of 16, so
+        // `i + 16 * N <= width` in the first branch and `i + 16 <= width` in the second.
         unsafe {
             while i < width {
                 i += if N > 1 && width - i >= 16 * N {
@@ -587,7 +593,7 @@ impl<S: Isa, E: Values, const R: usize, const N: usize> Work<S> for Weigh<'_, E,
     }
 }
 
-/// [`Weigh`] for `16 * N` elements of the values, from `i` on.
+/// [`Weigh`] for `16 * N` elements of the values, from `i` on. Returns `16 * N`.
 #[inline(always)]
 unsafe fn weigh_elements<S: Isa, E: Values, const R: usize, const N: usize>(
     s: S,

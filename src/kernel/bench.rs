@@ -15,16 +15,17 @@ pub struct Activations<'a>(Acts<'a>);
 /// activations.
 #[derive(Debug)]
 pub struct Memory<'a> {
-    /// Quants.
+    /// Quantized activations.
     pub q: &'a mut [i8],
     /// Scales.
     pub d: &'a mut [f32],
-    /// Sums.
+    /// Sums of 16 quantized activations each.
     pub sums: &'a mut [i16],
 }
 
 impl<'a> Activations<'a> {
-    /// `x` is `[tokens][cols]`. `None` if this build has no kernel for the weight type, or `memory` is too small.
+    /// Quantizes `x`, `[tokens][cols]`, for weights of type `kind`. Returns `None` if this build has no kernel for the
+    /// weight type, or `memory` is too small.
     pub fn new(kernels: &Kernels, kind: TensorType, x: &'a [f32], tokens: usize, memory: Memory<'a>) -> Option<Self> {
         let form = Form::of(kind)?;
         let quantized = if form == Form::F32 { 0 } else { x.len() };
@@ -36,7 +37,7 @@ impl<'a> Activations<'a> {
     }
 }
 
-/// Bytes of scratch per worker for several tokens.
+/// Bytes of scratch that each worker needs to multiply a matrix with several tokens.
 pub const fn panel_bytes(kind: TensorType, cols: usize) -> usize {
     panel::panel_bytes(kind, cols)
 }

@@ -4,8 +4,8 @@ use super::{Form, Kernels};
 use crate::memory::{HeadLayout, KvType, TILE};
 use crate::quant::{TensorType, encode_row};
 
-/// Stores the keys and values of `position` for some heads. Each head has `head_bytes` bytes of tiles. `pages` is the
-/// context's table of pages and selects the tile.
+/// Stores the keys and values of `position` for one or more heads. Each head has `head_bytes` bytes of tiles. `pages`
+/// is the context's table of pages and selects the tile.
 pub(crate) fn store(
     kernels: &Kernels,
     layout: HeadLayout,
@@ -43,7 +43,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The tile of each head, its key and its value.
+    /// The tile, the key and the value of each head.
     #[inline(always)]
     fn heads<'a>(
         &self,
@@ -61,15 +61,15 @@ impl Place {
     }
 }
 
-/// The tile of a head, its key and its value.
+/// The tile, the key and the value of a head.
 type Head<'a> = (&'a mut [u8], &'a [f32], &'a [f32]);
 
-// (Each type has a function that is not inlined, so that it does not run the set-up of the others.)
-/// [`Kernels::store_floats`].
+// (Each KV type has a function that is not inlined, so that storing one type does not run the set-up of the others.)
+/// [`Kernels::store_floats`] in plain Rust.
 #[inline(never)]
 pub(super) fn store_floats(at: &Place, tiles: &mut [u8], keys: &[f32], values: &[f32]) {
     if const { !KvType::F32.is_built() } {
-        return; // only the table refers to this function
+        return; // this build never calls the function, but its table refers to it
     }
     let (layout, slot, width) = (at.layout, at.slot, at.layout.padded());
     for (tile, key, value) in at.heads(tiles, keys, values) {
@@ -151,7 +151,7 @@ fn parts(layout: HeadLayout, tile: &mut [u8]) -> Option<[&mut [u8]; 4]> {
     Some([keys, key_scales, values, value_scales])
 }
 
-/// The row of `slot` in rows of `bytes` bytes.
+/// Row `slot` of `rows`, each of which has `bytes` bytes.
 fn row(rows: &mut [u8], slot: usize, bytes: usize) -> &mut [u8] {
     rows.get_mut(slot * bytes..(slot + 1) * bytes).unwrap_or_default()
 }
@@ -174,7 +174,7 @@ impl Codes {
     }
 }
 
-/// Quantizes up to 32 elements as Q8_0 or, in 4 bits, as Q4_0: codes and an f16 scale.
+/// Quantizes up to 32 elements as Q8_0 or, in 4 bits, as Q4_0. Returns the codes and the f16 scale.
 fn quantize(kernels: &Kernels, block: &[f32], in_4_bits: bool) -> (Codes, [u8; 2]) {
     let mut x = [0.0; 32];
     for (x, v) in x.iter_mut().zip(block) {

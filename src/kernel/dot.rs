@@ -11,7 +11,8 @@ use crate::quant::{Format, codes};
 /// The dot product of a row of weights with one token.
 pub(super) fn dot<F: Format>(row: &[u8], x: Row<'_>) -> f32 {
     let blocks: &[F::Block] = bytemuck::try_cast_slice(row).unwrap_or_default();
-    // (Zipping two iterators of chunks would divide by their lengths, and builds for size keep a panic for that.)
+    // (Zipping two chunk iterators would divide by the chunk lengths, and builds for size keep the panic of a
+    // division.)
     let mut sums = x.sums.chunks_exact(F::ELEMENTS / 16);
     let mut d = x.d.iter().copied();
     let mut acc = 0.0;
@@ -26,7 +27,8 @@ pub(super) fn dot<F: Format>(row: &[u8], x: Row<'_>) -> f32 {
     acc
 }
 
-/// Adds a block of 256 to `acc`. Integer sums are multiplied by their integer scales before the conversion to float.
+/// Adds the products of a block of 256 weights to `acc`. The integer sums of the groups are multiplied by the groups'
+/// integer scales before the conversion to float.
 #[inline(always)]
 fn add_block<F: Format>(block: &F::Block, q: &[i8], sums: &[i16], dx: f32, mut acc: f32) -> f32 {
     let mut scales = F::scales(block).into_iter().map(i32::from);
@@ -46,8 +48,8 @@ fn add_block<F: Format>(block: &F::Block, q: &[i8], sums: &[i16], dx: f32, mut a
     acc
 }
 
-/// Adds a smaller block to `acc`. The activations have a scale per 32 elements, so the sum of each chunk is converted
-/// to float.
+/// Adds the products of a smaller block to `acc`. The activations have a scale per 32 elements, so the sum of each
+/// chunk is converted to float.
 #[inline(always)]
 fn add_chunks<F: Format>(
     block: &F::Block,
@@ -74,7 +76,8 @@ fn add_chunks<F: Format>(
     acc
 }
 
-/// Sums of the first and of the last 16 products. (Fixed lengths, so that the compiler uses the target's vectors.)
+/// Sums of the first and of the last 16 products. (The lengths are fixed so that the compiler uses the target's
+/// vectors.)
 #[inline(always)]
 fn products<F: Format>(codes: [u8; 32], q: &[i8; 32]) -> [i32; 2] {
     let ([a, b], [x, y]): ([[u8; 16]; 2], [[i8; 16]; 2]) = (bytemuck::must_cast(codes), bytemuck::must_cast(*q));

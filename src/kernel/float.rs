@@ -63,8 +63,8 @@ fn gelu_tanh<S: Isa>(s: S, x: S::V) -> S::V {
     x.div(s.splat(1.0).add(s.exp(minus_2u)))
 }
 
-/// Exact GELU, `x / 2 (1 + erf(x / sqrt(2)))`: absolute error below 3e-7 of `x`. By Abramowitz and Stegun 7.1.26,
-/// `erf(u) = 1 - P(t) exp(-u^2)` with `t = 1 / (1 + 0.3275911 u)` for positive `u`.
+/// Exact GELU, `x / 2 (1 + erf(x / sqrt(2)))`, with an error below 3e-7 times `|x|`. Computes `erf` by formula 7.1.26
+/// of Abramowitz and Stegun: `erf(u) = 1 - P(t) exp(-u^2)` with `t = 1 / (1 + 0.3275911 u)` for positive `u`.
 #[inline(always)]
 fn gelu_erf<S: Isa>(s: S, x: S::V) -> S::V {
     let u = x.abs().mul(s.splat(core::f32::consts::FRAC_1_SQRT_2));
@@ -79,8 +79,8 @@ fn gelu_erf<S: Isa>(s: S, x: S::V) -> S::V {
     x.mul(s.splat(0.5)).add(half.sub(half.mul(rest)))
 }
 
-/// True for SiLU. Activations left out of this build are treated as SiLU, here and in [`activate`], so that a build with
-/// SiLU alone has no other branch.
+/// True for SiLU. Activations left out of this build are treated as SiLU, here and in [`activate`], so that a build
+/// with SiLU alone has no other branch.
 #[cfg(arm_fpu)]
 pub(super) fn is_silu(f: Activation) -> bool {
     match f {
@@ -299,6 +299,8 @@ fn tile_rows<S: Isa, W: Weight, const R: usize, const T: usize>(s: S, job: &mut 
     }
 }
 
+/// Multiplies `R` rows with `T` tokens.
+///
 /// # Safety
 ///
 /// The job has rows `r..r + R` and tokens `t..t + T`.
@@ -351,8 +353,8 @@ unsafe fn tile<S: Isa, W: Weight, const R: usize, const T: usize>(s: S, job: &mu
     }
 }
 
-/// `out[t * stride + r] += row r of w * token t`: one chain of fma over the columns, which starts with the output. Lanes
-/// are rows, so that rows with few columns need no sums of lanes.
+/// `out[t * stride + r] += row r of w * token t`: one chain of fma over the columns, which starts with the output.
+/// Lanes are rows, so that rows with few columns need no sums of lanes.
 #[cfg(feature = "lora")]
 #[inline(always)]
 pub(super) fn add_product<S: Isa, W: Weight>(s: S, job: &mut Job<'_>) {
@@ -388,7 +390,8 @@ fn eight_columns<S: Isa, W: Weight>(s: S, w: &[u8], first: usize, cols: usize) -
     unsafe { s.eight_columns(W::KIND, w.as_ptr().add(at), stride) }
 }
 
-/// [`eight_columns`] of 16 rows that begin in `w`, with zeros past its end.
+/// [`eight_columns`] near the end of the matrix: `w` begins with the weights of the first row, and bytes past the end
+/// of `w` are zeros.
 #[cfg(feature = "lora")]
 #[inline(always)]
 fn last_columns<S: Isa, W: Weight>(s: S, w: &[u8], stride: usize) -> [S::V; 8] {

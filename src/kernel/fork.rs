@@ -18,13 +18,13 @@ use crate::workers::Workers;
 #[cfg_attr(not(target_has_atomic = "ptr"), allow(dead_code))]
 pub(super) const SERIAL_BELOW: usize = 1 << 15;
 
-/// Items per worker that a matrix product is divided into, so that a worker can take items of one that is slow or late.
-/// Two and four are equally fast; one is 2 or 3 % faster while no other program needs a core.
+/// Items per worker that a matrix product is divided into, so that a worker can take items of another that is slow or
+/// late. Two and four are equally fast; one is 2 or 3 % faster while no other program needs a core.
 pub(super) const ITEMS_PER_WORKER: usize = 4;
 
 /// Weights per item of a large matrix product, approximately. Small items shorten the wait for the last one. On a
-/// processor whose two threads read memory twice as fast as one (Zen 4), this makes a 0.6 B model 1 % faster (its
-/// output matrix has 156 M weights); it makes no difference where two threads read hardly faster than one.
+/// processor whose two threads read memory twice as fast as one (Zen 4), items of this size make a 0.6 B model 1 %
+/// faster (its output matrix has 156 M weights). They make no difference where two threads read hardly faster than one.
 pub(super) const ITEM_WEIGHTS: usize = 1 << 21;
 
 /// Maximum number of tokens that an item of [`ITEM_WEIGHTS`] weights multiplies. With more tokens, items have fewer
@@ -32,7 +32,7 @@ pub(super) const ITEM_WEIGHTS: usize = 1 << 21;
 /// last item, and longer if the worker that has it is interrupted.
 pub(super) const ITEM_TOKENS: usize = 16;
 
-/// The most workers that have a share.
+/// Maximum number of shares. Further workers only help with the shares of others.
 #[cfg(target_has_atomic = "ptr")]
 const MAX_SHARES: usize = 16;
 
@@ -48,8 +48,9 @@ pub(super) struct Parts<'a, T> {
     slice: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: all access is through `part`, whose callers promise that parts in use at the same time do not overlap: a thread
-// that has a part has the only reference to its elements. That is the same as sending them, which `T: Send` allows.
+// SAFETY: all access is through `part`, whose callers promise that parts in use at the same time do not overlap: a
+// thread that has a part has the only reference to its elements, as if they had been sent to it, which `T: Send`
+// allows.
 unsafe impl<T: Send> Sync for Parts<'_, T> {}
 
 impl<'a, T> Parts<'a, T> {
@@ -74,10 +75,10 @@ impl<'a, T> Parts<'a, T> {
 /// Runs `f(item, scratch)` once for each item, on as many workers as there are chunks of `per_worker` elements in
 /// `scratch`. `work` is the cost of all items, in the unit of [`SERIAL_BELOW`].
 ///
-/// Each worker first takes the items of its share in order, so that it reads one long stream of memory. This is worth 1
-/// to 4 % of the speed of a 0.6 B model and 3 to 7 % of a 135 M one (Zen 4, two threads). Then it takes remaining items
-/// of other shares, so that an interrupted worker does not delay the end. No implementation of [`Workers`] can make an
-/// item run twice or leave one out.
+/// Each worker first takes the items of its share in order, so that it reads one long stream of memory. This order is
+/// worth 1 to 4 % of the speed of a 0.6 B model and 3 to 7 % of a 135 M one (Zen 4, two threads). Then the worker takes
+/// remaining items of other shares, so that an interrupted worker does not delay the end. No implementation of
+/// [`Workers`] can make an item run twice or leave one out.
 pub(crate) fn fork<S: Send>(
     workers: &dyn Workers,
     items: usize,
@@ -92,8 +93,8 @@ pub(crate) fn fork<S: Send>(
         let slots = scratch.len().checked_div(per_worker).unwrap_or(usize::MAX);
         let shared = Parts::new(scratch);
         return run_shares(workers, items, slots, &|slot, item| {
-            // SAFETY: `run_shares` gives each thread a slot of its own below `slots`, which is the number of whole parts of
-            // `per_worker` elements in `scratch`. (With `per_worker == 0` all parts are empty.)
+            // SAFETY: `run_shares` gives each thread a slot of its own below `slots`, which is the number of whole
+            // parts of `per_worker` elements in `scratch`. (With `per_worker == 0` all parts are empty.)
             f(item, unsafe { shared.part(slot.wrapping_mul(per_worker), per_worker) });
         });
     }
@@ -132,15 +133,17 @@ fn run_shares(workers: &dyn Workers, items: usize, slots: usize, f: &(dyn Fn(usi
         }
     };
     workers.run(&|| job(true));
-    // `run` has returned, so all calls of `job` have. This thread runs the remaining items, and does not leave.
+    // `run` has returned, so all its calls of `job` have returned too. This thread runs the remaining items, and does
+    // not leave.
     slot.store(0, Ordering::Relaxed);
     job(false);
 }
 
-/// The function that is called with the index of a chunk, the chunk, and a worker's scratch.
+/// The argument `f` of [`fork_chunks`], called with the index of a chunk, the chunk, and a worker's scratch.
 type OfChunk<'f, T, S> = &'f (dyn Fn(usize, &mut [T], &mut [S]) + Sync);
 
-/// Runs `f(index, chunk, scratch)` for each chunk of `data`; the last one may be shorter. `work` is as for [`fork`].
+/// Runs `f(index, part, scratch)` for every `chunk` elements of `data`; the last part may be shorter. `work`, `scratch`
+/// and `per_worker` are as for [`fork`].
 pub(crate) fn fork_chunks<T: Send, S: Send>(
     workers: &dyn Workers,
     data: &mut [T],
@@ -180,8 +183,8 @@ pub(crate) fn fork_pairs<T: Send>(
     let count = chunks(a.len(), a_chunk).min(chunks(b.len(), b_chunk));
     let (a, b) = (Parts::new(a), Parts::new(b));
     fork(workers, count, work, &mut [(); 0], 0, &|i, _| {
-        // SAFETY: both slices have at least `count` whole chunks, and `i < count`. `fork` runs each item once, so chunk `i`
-        // of each slice has one user.
+        // SAFETY: both slices have at least `count` whole chunks, and `i < count`. `fork` runs each item once, so chunk
+        // `i` of each slice has one user.
         unsafe { f(i, a.part(i * a_chunk, a_chunk), b.part(i * b_chunk, b_chunk)) };
     });
 }
@@ -211,7 +214,7 @@ mod tests {
         }
     }
 
-    /// One thread, the caller's, that is told to leave after every item.
+    /// Workers that are only the caller's thread, which is told to leave after every item.
     struct Leaving;
 
     impl Workers for Leaving {

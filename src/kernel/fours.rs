@@ -19,8 +19,8 @@ pub(super) unsafe trait Vectors: Unit {
 
     fn store(codes: <Self::Bytes as Bytes>::V, to: &mut [u8; 32]);
 
-    /// For each of four rows, the dot product of `N` codes (16 or 32), minus `bias`, with the same `N` quants. A code
-    /// minus `bias` fits a signed byte.
+    /// For each of four rows, the dot product of `N` codes (16 or 32), each minus `bias`, with the same `N` quants. A
+    /// code minus `bias` fits a signed byte.
     ///
     /// # Safety
     ///
@@ -140,7 +140,7 @@ unsafe fn add_block<F: Format, U: Vectors, const T: usize>(
     }
 }
 
-/// Accumulates a chunk of four rows, for formats with other blocks. `i` is the chunk's number in the row.
+/// Accumulates a chunk of four rows, for formats with smaller blocks. `i` is the chunk's number in the row.
 ///
 /// # Safety
 ///
@@ -182,8 +182,8 @@ unsafe fn add_chunk<F: Format, U: Vectors, const T: usize>(
     }
 }
 
-/// Pointers to a chunk's codes of four blocks, and their bias. The codes are read in place if the blocks hold signed
-/// bytes; otherwise they are unpacked to `room`.
+/// Pointers to the codes of a chunk of each of four blocks, and the bias of the codes. They are read in place, as
+/// signed bytes without a bias, if the format stores signed bytes. Otherwise they are unpacked to `room`.
 #[inline(always)]
 fn codes<F: Format, U: Vectors>(
     blocks: [&F::Block; 4],

@@ -10,9 +10,9 @@ use crate::quant::TensorType;
 /// The activations of some tokens, as floats and in one quantized form.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Acts<'a> {
-    /// `[tokens][cols]`.
+    /// The floats, `[tokens][cols]`.
     pub x: &'a [f32],
-    /// `[tokens][cols]`, from -127 to 127. `q`, `d` and `sums` are empty for `Form::F32`.
+    /// The quants, `[tokens][cols]`, from -127 to 127. `q`, `d` and `sums` are empty for `Form::F32`.
     pub q: &'a [i8],
     /// Scales, `[tokens][cols / span]`.
     pub d: &'a [f32],
@@ -41,7 +41,7 @@ impl<'a> Acts<'a> {
         all.get(t * n..(t + 1) * n).unwrap_or(&[])
     }
 
-    /// True if the slices hold `cols` elements of every token in this form.
+    /// True if the slices hold `cols` elements of every token, quantized as `form`.
     fn has(&self, form: Form, cols: usize) -> bool {
         let elements = self.tokens.saturating_mul(cols);
         self.x.len() == elements
@@ -55,16 +55,16 @@ impl<'a> Acts<'a> {
 /// One worker's share of a matrix product: some rows of weights times all tokens of `x`.
 ///
 /// [`new`](Self::new) establishes these promises, which kernels rely on and nobody can break afterwards: `kind`, `w`,
-/// `rows` and `cols` describe a valid [`Matrix`] of at least one row and one block; `x` has `cols` elements per token, in
-/// the form of the weight type; `out + t * stride + r` may be written for every row `r` and token `t`; and the panel has
-/// [`panel_bytes`] if there are several tokens.
+/// `rows` and `cols` describe a valid [`Matrix`] of at least one row and one block; `x` has `cols` elements per token,
+/// in the form of the weight type; `out + t * stride + r` may be written for every row `r` and token `t`; and the panel
+/// has [`panel_bytes`] if there are several tokens.
 pub(super) struct Job<'a> {
     operands: Operands<'a>,
     #[allow(dead_code)] // the scalar kernels do not pack
     panel: &'a mut [u8],
 }
 
-/// The operands of a [`Job`], for reading.
+/// The operands of a [`Job`], which kernels can read but not replace.
 pub(super) struct Operands<'a> {
     pub kind: TensorType,
     pub w: &'a [u8],
@@ -84,7 +84,7 @@ impl<'a> Deref for Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// Returns `None` if the matrix has no rows or the shapes do not match.
+    /// The product of `w` with all tokens of `x`. Returns `None` if the matrix has no rows or the shapes do not match.
     ///
     /// # Safety
     ///

@@ -14,8 +14,8 @@ use crate::quant::{TensorType, le_f16};
 ///
 /// # Safety
 ///
-/// Stores write every element of their argument, and the methods with pointers access only what their documentation
-/// names.
+/// A store writes every element of the array that it is given. A method with pointers accesses only the memory that its
+/// documentation names.
 pub(super) unsafe trait Isa: Copy {
     /// The vector of 16 floats.
     type V: Lanes;
@@ -112,8 +112,8 @@ pub(super) unsafe trait Isa: Copy {
         scaled.store(scores);
         *top = top.max(scaled);
     }
-    /// Replaces the scores in `lanes` by the weights `exp(score - best)`, and adds these to `total`. The scores in other
-    /// lanes may be overwritten.
+    /// Replaces the scores in `lanes` by the weights `exp(score - best)`, and adds these to `total`. The scores in
+    /// other lanes may be overwritten.
     ///
     /// # Safety
     ///
@@ -141,7 +141,7 @@ pub(super) unsafe trait Isa: Copy {
 ///
 /// # Safety
 ///
-/// Their bytes may be read.
+/// The bytes of the four weights may be read.
 #[cfg(feature = "lora")]
 #[inline(always)]
 unsafe fn four(kind: TensorType, at: *const u8) -> [f32; 4] {
@@ -155,8 +155,8 @@ unsafe fn four(kind: TensorType, at: *const u8) -> [f32; 4] {
     }
 }
 
-/// A function body for [`Isa::apart`]. Separate functions shorten compile time, which grows faster than the size of a
-/// function.
+/// A function body for [`Isa::apart`]. Separate functions shorten compile time, which grows faster than linearly with
+/// the size of a function.
 pub(super) trait Work<S> {
     /// The implementation is always inlined.
     fn run(self, s: S);

@@ -18,7 +18,7 @@ pub(crate) type Product<'a> = (Option<Matrix<'a>>, usize);
 /// `products`.
 ///
 /// The outputs must not overlap. The outputs of a product are either beside those of the product before it, within the
-/// same stride, or after all of them.
+/// same stride, or after the outputs of all products before it.
 pub(crate) struct Batch<'a> {
     pub products: &'a [Product<'a>],
     pub x: Acts<'a>,
@@ -64,8 +64,8 @@ pub(crate) fn linear(
         for (w, at) in batch.products() {
             if let Some((first, w)) = part(w, &mut range) {
                 let at = at + first;
-                // SAFETY: each item has its own rows, so nobody else writes these outputs; `fit` and `fits` checked that they
-                // are inside `out`.
+                // SAFETY: each item has its own rows, so nobody else writes these outputs; `fit` and `fits` checked
+                // that they are inside `out`.
                 unsafe {
                     rows(kernels, &w, &x, (out.at(at), stride), panel);
                     addend.add(kernels, out.at(0), stride, at..at + w.rows());
@@ -75,7 +75,7 @@ pub(crate) fn linear(
     });
 }
 
-/// The panels of an item. Items are whole panels, divided as evenly as possible.
+/// The panels of item `item`. An item consists of whole panels, and all items have equally many, give or take one.
 pub(super) fn share(item: usize, items: usize, panels: usize) -> Range<usize> {
     let begin = |item: usize| (item * panels).checked_div(items).unwrap_or(0);
     begin(item)..begin(item + 1)
@@ -121,7 +121,7 @@ pub(crate) fn linear_alone(
 ///
 /// For every row `r` and token `t`, `out + t * stride + r` may be written and nobody else accesses it.
 pub(super) unsafe fn rows(kernels: &Kernels, w: &Matrix<'_>, x: &Acts<'_>, out: (*mut f32, usize), panel: &mut [u8]) {
-    // SAFETY: the caller promises this.
+    // SAFETY: the caller promises the same.
     let job = unsafe { Job::new(w, x, out, panel) };
     debug_assert!(job.is_some(), "linear: the shapes do not match");
     if let Some(mut job) = job {

@@ -13,8 +13,8 @@ use super::matrix::Matrix;
 use super::panel::PANEL_ROWS;
 use crate::workers::Workers;
 
-/// Time of a multiplication with an adapter's weight relative to one with a quantized row. It is longer because it reads
-/// a float.
+/// Cost of a multiplication with an adapter's weight, relative to one with a quantized weight. An adapter's weight is a
+/// float, which takes longer to read.
 const COST: usize = 4;
 
 /// `out[at + t * stride + r] += row r of b * low[i][t]` for each `(b, at)` with index `i` in `b`, where
@@ -30,11 +30,11 @@ pub(crate) struct LowRank<'a> {
     rank: usize,
     /// Index in `out` where the outputs of the first token of `x` begin.
     first: usize,
-    /// `[b][tokens][rank]`
+    /// The products with `a`, `[b][tokens][rank]`.
     low: Out,
-    /// Panels of all matrices of `a`.
+    /// Number of panels of all matrices of `a`.
     panels: usize,
-    /// Number of these panels that workers have taken, and number of those that are done.
+    /// Number of these panels that workers have taken, and number of panels that are done.
     taken: AtomicUsize,
     done: AtomicUsize,
 }
@@ -64,12 +64,13 @@ impl<'a> LowRank<'a> {
         Self { a, b, x, factor, rank, first, low, panels, taken: AtomicUsize::new(0), done: AtomicUsize::new(0) }
     }
 
-    /// Yields `(index, b, at)` of each matrix.
+    /// Yields `(index, b, at)` of each matrix in `b`.
     fn b(&self) -> impl Iterator<Item = (usize, &Matrix<'a>, usize)> {
         self.b.iter().enumerate().filter_map(|(i, (b, at))| Some((i, b.as_ref()?, *at)))
     }
 
-    /// Yields the rows of `b` for the outputs in `range`: the index of the matrix, the rows, and the first of the outputs.
+    /// Yields the rows of `b` for the outputs in `range`: the index of the matrix, the rows, and the first of the
+    /// outputs.
     fn parts(&self, range: &Range<usize>) -> impl Iterator<Item = (usize, Matrix<'a>, usize)> {
         self.b().filter_map(|(i, b, at)| {
             let (begin, end) = (range.start.max(at), range.end.min(at + b.rows()));
@@ -119,8 +120,8 @@ impl Addend for LowRank<'_> {
             if let Some((Some(a), at)) = self.a.get(i)
                 && let Some(a) = a.part(first, count)
             {
-                // SAFETY: `new` checked that the outputs of all matrices are inside `low`, side by side. `take` returned `panel` to
-                // this worker only, and nobody reads its outputs before it is done.
+                // SAFETY: `new` checked that the outputs of all matrices are inside `low`, side by side. `take`
+                // returned `panel` to this worker only, and nobody reads the panel's outputs before it is done.
                 unsafe {
                     rows(kernels, &a, &self.x, (self.low.at(at + first), self.rank), &mut []);
                     for t in 0..self.x.tokens {
@@ -134,15 +135,17 @@ impl Addend for LowRank<'_> {
     }
 
     unsafe fn add(&self, kernels: &Kernels, out: *mut f32, stride: usize, range: Range<usize>) {
-        // Another worker is computing each panel that is not done, and does not wait for others while it does.
+        // Each panel that is not done is being computed by another worker, which waits for nobody meanwhile.
         while self.done.load(Ordering::Acquire) < self.panels {
             core::hint::spin_loop();
         }
         for (i, b, at) in self.parts(&range) {
-            // SAFETY: `low` has the products of all matrices and tokens, see `new`. They are done, so nobody writes them.
+            // SAFETY: `low` has the products of all matrices and tokens, see `new`. All panels are done, so nobody
+            // writes `low`.
             let x = unsafe { core::slice::from_raw_parts(self.low.at(i * self.len()), self.len()) };
             let x = Acts { x, q: &[], d: &[], sums: &[], tokens: self.x.tokens };
-            // SAFETY: `fits` says that these outputs exist, and nobody else accesses them: both are the caller's promises.
+            // SAFETY: `fits` says that these outputs exist, and nobody else accesses them: both are the caller's
+            // promises.
             if let Some(mut job) = unsafe { Job::new(&b, &x, (out.add(self.first + at), stride), &mut []) } {
                 kernels.add_product(&mut job);
             }

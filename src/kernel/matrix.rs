@@ -5,7 +5,8 @@ use crate::quant::{TensorType, formats_list, le_f32};
 
 /// A weight matrix in the layout of the file: `rows` outputs, each with a row of `cols` weights.
 ///
-/// `data` holds exactly these rows, which are not empty, and the type is built: [`Kind::matrix`] checks it.
+/// [`Kind::matrix`] checks that `data` holds exactly these rows, that the rows are not empty and that the type is
+/// built.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Matrix<'a> {
     kind: TensorType,
@@ -30,7 +31,7 @@ impl<'a> Matrix<'a> {
         self.kind
     }
 
-    /// The form of the activations that it is multiplied with.
+    /// The form of the activations that the matrix is multiplied with.
     pub fn form(&self) -> Form {
         self.form
     }
@@ -63,7 +64,7 @@ impl<'a> Matrix<'a> {
         Some(Self { rows, data, ..*self })
     }
 
-    /// The matrix of an expert, which has `rows` rows of this one.
+    /// The matrix of expert `expert`: `rows` rows of this matrix, from row `expert * rows` on.
     pub fn expert(&self, expert: usize, rows: usize) -> Option<Self> {
         let scales = match self.scales.as_chunks::<4>().0.get(expert) {
             Some(scale) => scale,
@@ -77,7 +78,7 @@ impl<'a> Matrix<'a> {
         Self { scales, ..self }
     }
 
-    /// The factor on its products.
+    /// The factor on the products of this matrix: the first of its scales, or 1.
     pub fn scale(&self) -> f32 {
         if self.scales.is_empty() { 1.0 } else { le_f32(self.scales, 0) }
     }

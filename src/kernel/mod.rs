@@ -1,7 +1,7 @@
-//! The arithmetic: one table of functions per instruction set.
+//! The arithmetic: one table of functions ([`Kernels`]) per instruction set.
 //!
-//! [`Kernels`] is that table. [`Kernels::detect`] picks the fastest one that the running machine supports;
-//! [`Kernels::by_name`] selects one by name. All tables compute the same bits. The operations are defined once: float
+//! [`Kernels::detect`] picks the fastest table that the running machine supports; [`Kernels::by_name`] selects a table
+//! by name. All tables compute the same bits. The operations are defined once: float
 //! operations in `lanes`, `float` and `attention`, quantized dot products in `dot`.
 //!
 //! Block, group, chunk and code are defined in `quant/format.rs`. The other terms of the kernels are:
@@ -74,7 +74,7 @@ pub(crate) use wkv::Wkv;
 use crate::quant::formats_list;
 use job::Job;
 
-/// The most query rows that attention processes at once in any table; its scratch memory has room for these.
+/// The most query rows that the attention of any table processes at once. Its scratch memory has room for that many.
 pub(crate) const MAX_ROWS: usize = 8;
 
 /// `x = y`, up to the shorter length.
@@ -117,8 +117,8 @@ pub enum Activation {
     ReluSquared,
     /// `1 / (1 + exp(-x))`.
     Sigmoid,
-    /// `min(x, 7) * sigmoid(1.702 min(x, 7))`, multiplied by `up + 1` with `up` clamped to -7..7. The SwiGLU variant of
-    /// [gpt-oss](https://arxiv.org/abs/2508.10925).
+    /// The SwiGLU variant of [gpt-oss](https://arxiv.org/abs/2508.10925): `min(x, 7) * sigmoid(1.702 min(x, 7))`,
+    /// multiplied by `up + 1`, where `up` is the other input of the gated layer, clamped to -7..7.
     ClampedSwiglu,
     /// `exp(-exp(-1/2) / (1 + exp(-x)))`: the decay of [RWKV-7](https://arxiv.org/abs/2503.14456).
     Decay,
@@ -126,7 +126,7 @@ pub enum Activation {
     DoubleExponential,
 }
 
-/// The divisor of a layer norm.
+/// The divisor of a layer norm, computed from the `n` differences from the mean.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Deviation {
     /// `sqrt(mean of squares + eps)`, the usual one.
@@ -160,10 +160,10 @@ pub(crate) enum Deviation {
 /// # Ok::<(), arenite::Error>(())
 /// ```
 pub struct Kernels {
-    /// Name of the instruction set, as `--isa` takes it.
+    /// Name of the instruction set: the value of the command-line option `--isa`.
     pub name: &'static str,
     matmul: unsafe fn(&mut Job<'_>),
-    #[allow(clippy::type_complexity)] // five slices, described at `Kernels::quantize`
+    #[allow(clippy::type_complexity)] // the arguments are described at `Kernels::quantize`
     quantize: unsafe fn(Form, &[f32], &mut [i8], &mut [f32], &mut [i16]),
     rms_norm: unsafe fn(&mut [f32], &[u8], f32),
     layer_norm: unsafe fn(&mut [f32], &[u8], &[u8], Deviation),
@@ -189,7 +189,8 @@ fn scalar_floats<W: float::Weight>(job: &mut Job<'_>) {
 use dot::matmul as scalar_blocks;
 
 impl Kernels {
-    /// All tables that this machine can run, the fastest first. After [`request_amx`](Self::request_amx) `amx` is the first.
+    /// All tables that this machine can run, the fastest first. If [`request_amx`](Self::request_amx) has returned
+    /// true, `amx` is the first.
     pub fn available() -> impl Iterator<Item = &'static Kernels> {
         #[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(memory_sanitizer)))]
         let simd = x86::available();
@@ -214,17 +215,17 @@ impl Kernels {
     }
 
     /// Asks the operating system for the permission to use the tile registers of Intel AMX. Returns true if the
-    /// processor has them (AMX-INT8, beside AVX-512 with VNNI) and the process now has the permission: then `amx` is the
-    /// first of the [available](Self::available) tables. It uses tiles for passes of 16 or more tokens with weights in
-    /// block formats, and AVX-512 for all others.
+    /// processor has them (AMX-INT8, beside AVX-512 with VNNI) and the process now has the permission: then `amx` is
+    /// the first of the [available](Self::available) tables. It uses tiles for passes of 16 or more tokens with weights
+    /// in block formats, and AVX-512 for all others.
     ///
     /// Without this call the crate neither asks nor uses tiles. Call it once, at the start of the program. Linux
-    /// requires the permission because the state of a thread that uses tiles is 8 KB larger, also in the frames of
-    /// signals. Linux refuses if an alternate signal stack is too small for such a frame
+    /// requires the permission because tiles add 8 KB to the state of a thread, which signal frames also contain.
+    /// Linux refuses if an alternate signal stack is too small for such a frame
     /// ([documentation](https://docs.kernel.org/arch/x86/xstate.html)). On other systems the result is false.
     ///
-    /// The bits are those of all other tables. They were tested by emulation, not yet on a processor with AMX, and the
-    /// speed of `amx` has not been measured. `by_name("avx512")` avoids it.
+    /// `amx` computes the same bits as all other tables. This was tested by emulation, not yet on a processor with AMX,
+    /// and the speed of `amx` has not been measured. `by_name("avx512")` selects AVX-512 without tiles.
     pub fn request_amx() -> bool {
         #[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(memory_sanitizer)))]
         return x86::request_amx();
@@ -244,8 +245,8 @@ impl Kernels {
 
     #[inline]
     fn matmul(&self, job: &mut Job<'_>) {
-        // SAFETY: a table can only be obtained from `available`, which checks the processor for its instruction set.
-        // `Job::new` checked the shapes, and its caller promised that the outputs may be written.
+        // SAFETY: `available` returns a table only if the processor has the table's instruction set. `Job::new` checked
+        // the shapes, and the caller of `Job::new` promised that the outputs may be written.
         unsafe { (self.matmul)(job) }
     }
 
@@ -300,21 +301,21 @@ impl Kernels {
         unsafe { (self.to_f16)(x, out) }
     }
 
-    /// Stores f32 keys and values of some heads in the KV cache.
+    /// Stores f32 keys and values of one or more heads at `at` in the KV cache.
     #[inline]
     fn store_floats(&self, at: &cache::Place, tiles: &mut [u8], keys: &[f32], values: &[f32]) {
         // SAFETY: the instruction set is available, see `matmul`; the kernel checks the length of its slices.
         unsafe { (self.store_floats)(at, tiles, keys, values) }
     }
 
-    /// Causal convolution of some tokens; see [`CausalConvolution`] for the shapes.
+    /// Causal convolution of consecutive tokens; see [`CausalConvolution`] for the shapes.
     #[inline]
     pub(crate) fn convolve(&self, job: &CausalConvolution<'_>, x: &mut [f32], stride: usize, state: &mut [f32]) {
         // SAFETY: the instruction set is available, see `matmul`; the kernel checks the length of its slices.
         unsafe { (self.convolve)(job, x, stride, state) }
     }
 
-    /// Updates a recurrent state with some tokens; see [`Update`]'s variants for the shapes.
+    /// Updates a recurrent state with consecutive tokens; see the variants of [`Update`] for the shapes.
     #[inline]
     pub(crate) fn recur(&self, job: &Update<'_>, state: &mut [f32], out: &mut [f32]) {
         // SAFETY: the instruction set is available, see `matmul`; the kernel checks the length of its slices.

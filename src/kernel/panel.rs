@@ -1,15 +1,15 @@
-//! Panels: 16 rows of weights, packed for an instruction set. This module has their size, and selects the functions
-//! that multiply them.
+//! Panels: 16 rows of weights, packed for an instruction set. This module defines the size of a panel, and selects the
+//! functions that multiply panels.
 
 use crate::quant::{Format, TensorType, formats, formats_list};
 
 /// Rows per panel, and the unit in which rows are divided among workers.
 pub(crate) const PANEL_ROWS: usize = 16;
 
-/// The most tokens that a function multiplies at once: 16 under AMX, 8 elsewhere.
+/// The most tokens that a function multiplies a panel with at once: 16 under AMX, 8 elsewhere.
 pub(super) const MAX_TOKENS: usize = if cfg!(target_arch = "x86_64") { 16 } else { 8 };
 
-/// `tokens`, which the compiler rejects if it is more than [`MAX_TOKENS`].
+/// Returns `tokens`. In a constant, 0 or more than [`MAX_TOKENS`] is a compile-time error.
 #[allow(dead_code)] // not every target has panels
 pub(super) const fn at_most(tokens: usize) -> usize {
     assert!(0 < tokens && tokens <= MAX_TOKENS);
@@ -61,7 +61,7 @@ pub(super) mod scales {
 macro_rules! functions {
     ($f:ident, $e:tt, $($tokens:literal)*) => {{
         use $crate::kernel::panel::scales;
-        // Separate conditions, so that the compiler omits the functions of other layouts.
+        // Each layout has its own condition, so that the compiler omits the functions of all other layouts.
         if const { $f::ELEMENTS == 256 && $f::GROUP == 16 && $f::M.is_some() } {
             &[$(functions!(@ blocks $e $tokens 16 true)),*]
         } else if const { $f::ELEMENTS == 256 && $f::GROUP == 16 } {

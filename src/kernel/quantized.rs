@@ -4,8 +4,8 @@
 //! - **Prefill**, for several tokens: packs 16 rows into a panel that suits the instruction set, then multiplies the
 //!   panel with every token.
 //!
-//! This module has the loops over rows and tokens; the instruction sets implement the inner loops. The results of both
-//! algorithms are bit-equal to [`super::dot`].
+//! This module has the loops over rows and tokens; the modules of the instruction sets have the inner loops. The
+//! results of both algorithms are bit-equal to [`super::dot`].
 
 use core::mem::MaybeUninit;
 
@@ -42,7 +42,7 @@ pub(super) unsafe fn decode<B: Blocks>(job: &mut Job<'_>, tokens: usize) {
         // SAFETY: the scalar kernel needs no instruction set.
         return unsafe { super::dot::matmul::<B::Format>(job) };
     }
-    // The first token's activations are located once. In a decode step there are no others.
+    // The first token's activations are located once, before the loop. A decode step has no other token.
     let first = job.x.row(0);
     let mut r = 0;
     while r < job.rows {
@@ -138,7 +138,7 @@ impl Tile<'_> {
 ///
 /// # Safety
 ///
-/// They stay inside of what `q` points to.
+/// The new pointers stay inside the quants that `q` points into.
 #[allow(dead_code)] // not every instruction set multiplies several tokens
 #[inline(always)]
 pub(super) unsafe fn further<const T: usize>(mut q: [*const i8; T], by: usize) -> [*const i8; T] {
@@ -150,7 +150,8 @@ pub(super) unsafe fn further<const T: usize>(mut q: [*const i8; T], by: usize) -
 /// A number of tokens, at most [`MAX_TOKENS`], and the function that multiplies that many at once.
 pub(super) type Multiply = (usize, unsafe fn(&Tile<'_>));
 
-/// A number of tokens, and the function that packs while it multiplies that many, so that neither waits for the other.
+/// A number of tokens, and the function that packs a panel while it multiplies the panel with that many tokens, so that
+/// neither packing nor multiplying waits for the other.
 pub(super) type PackAndMultiply = (usize, unsafe fn(&Pack<'_>, &Tile<'_>));
 
 /// Number of tokens at the end of a batch that prefetch the next panel. This is early enough, and prefetching slows
@@ -161,8 +162,8 @@ const PREFETCHING: usize = 16;
 ///
 /// # Safety
 ///
-/// The processor has the instruction set of the functions, which are for the job's format, have the same panel layout and
-/// multiply as many tokens as they are listed with, at most [`MAX_TOKENS`].
+/// The processor has the instruction set of the functions, which are for the job's format, have the same panel layout
+/// and multiply as many tokens as they are listed with, at most [`MAX_TOKENS`].
 pub(super) unsafe fn prefill(job: &mut Job<'_>, bias: u8, panels: &Panels) {
     let row_bytes = job.w.len() / job.rows.max(1);
     let panel = job.panel().as_mut_ptr();

@@ -21,7 +21,7 @@ pub(crate) struct CausalConvolution<'a> {
     pub channels: usize,
     /// Number of positions in the sum, including the token's own; at most [`MAX_TAPS`].
     pub taps: usize,
-    /// Applies SiLU to the sum.
+    /// True if SiLU is applied to the sum.
     pub silu: bool,
 }
 
@@ -94,7 +94,7 @@ fn convolve_taps<S: Isa, const N: usize>(
 pub(crate) const TILE: usize = 16;
 
 /// The update of a head's state `S`, a matrix of `keys` rows and `width` columns, by each token: `S = decay S`, then
-/// `S += key (outer) new`, then `out = query S`.
+/// `S += key (outer) new`, then `out = query S`. The field `delta` defines `new`.
 #[derive(Clone, Copy)]
 pub(crate) struct Recurrence<'a> {
     /// Keys, queries and values of token `t` begin at `t * stride`.
@@ -192,7 +192,7 @@ fn recur_tile<S: Isa, const DELTA: bool>(
     }
 }
 
-/// The update of a state by some tokens, for each kind of mixer.
+/// The update of a state by consecutive tokens, for each kind of recurrent layer.
 pub(crate) enum Update<'a> {
     /// Mamba-2 and delta nets: the state of a head.
     Matrix(Recurrence<'a>),

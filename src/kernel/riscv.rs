@@ -97,7 +97,8 @@ unsafe impl Unit for Rvv {
     }
 }
 
-/// Multiplies the quants with the codes of one row, into v16, v20, v24 or v28.
+/// Instructions that multiply the quants in v8 with the codes of one row, minus the bias. The products go to v16, v20,
+/// v24 or v28.
 macro_rules! multiply {
     ($codes:literal, $products:literal) => {
         concat!("vle8.v v12, (", $codes, ")\nvsub.vx v12, v12, {bias}\nvwmul.vv ", $products, ", v12, v8\n")
@@ -151,7 +152,7 @@ unsafe impl Vectors for Rvv {
     }
 }
 
-/// Eight bytes in each of four core registers. They are loaded by vector instructions, because not every processor
+/// Byte operations on 32 bytes in four core registers. Vector instructions load the bytes, because not every processor
 /// loads unaligned words.
 #[derive(Clone, Copy)]
 struct Words;
@@ -230,7 +231,7 @@ impl Bytes for Words {
     fn xor(self, a: [u64; 4], b: [u64; 4]) -> [u64; 4] {
         zip(a, b, |a, b| a ^ b)
     }
-    /// Clearing the top bits prevents carries from byte to byte.
+    /// The top bits are cleared before the addition and added by xor, so that no carry goes from byte to byte.
     #[inline(always)]
     fn add(self, a: [u64; 4], b: [u64; 4]) -> [u64; 4] {
         zip(a, b, |a, b| ((a & !TOP) + (b & !TOP)) ^ ((a ^ b) & TOP))

@@ -99,8 +99,8 @@ pub(super) struct Portable;
 
 // SAFETY: computes what the default methods do.
 unsafe impl Unit for Portable {
-    // Separate functions on targets with other kernels. There the scalar kernels are a reference, and inlining would lengthen
-    // compile time.
+    // On x86-64 and AArch64 the functions below are not inlined: there the scalar kernels are only a reference, and
+    // inlining would lengthen compile time.
     #[cfg_attr(any(target_arch = "x86_64", target_arch = "aarch64"), inline(never))]
     #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), inline(always))]
     fn fma_lanes(mut a: [f32; 16], b: [f32; 16], c: [f32; 16]) -> [f32; 16] {
@@ -122,16 +122,16 @@ pub(super) use super::arm::Fpu as Here;
 #[cfg(not(cortex_m_fpu))]
 pub(super) use Portable as Here;
 
-/// 1.5 * 2^23. The last bit of a float of this size is worth 1, so adding it rounds to an integer, which is in the low
-/// bits.
+/// 1.5 * 2^23. The last bit of a float of this size is worth 1, so adding the constant to a small float rounds it to an
+/// integer, which is then in the low bits.
 const INTEGERS: f32 = 12_582_912.0;
 
-/// The instruction set of a processor without SIMD.
+/// The instruction set of a processor without SIMD, with the operations of `U`.
 #[derive(Clone, Copy)]
 pub(super) struct Scalar<U: Unit = Portable>(PhantomData<U>);
 
 impl<U: Unit> Scalar<U> {
-    /// The value of the type; it needs no proof.
+    /// The only value of this type.
     pub const HERE: Self = Self(PhantomData);
 }
 
@@ -222,7 +222,7 @@ unsafe impl<U: Unit> Isa for Scalar<U> {
     }
     #[inline(always)]
     unsafe fn scale(self, at: *mut f32, factor: f32, lanes: Range<usize>, top: &mut Array<U>) {
-        // One lane of `top` suffices.
+        // Raising one lane of `top` suffices, because only the largest lane matters.
         let [top, ..] = &mut top.0;
         for i in lanes {
             // SAFETY: the caller promises 16 floats.

@@ -20,7 +20,7 @@ pub(crate) struct Scan<'a> {
     pub bias: &'a [u8],
     /// Little-endian f32, one for each group of `shared` channels.
     pub skip: &'a [u8],
-    /// The first of the channels whose states are given.
+    /// The channel that the first tile of the state begins with.
     pub first: usize,
     pub channels: usize,
     pub states: usize,
@@ -41,14 +41,14 @@ pub(super) fn scan<S: Isa>(s: S, job: &Scan<'_>, state: &mut [f32], out: &mut [f
     let tiles = state.as_chunks_mut().0.chunks_exact_mut(job.states.max(1));
     let tokens = out.len().checked_div(tiles.len() * TILE).unwrap_or(0);
     let channels = (job.first..).step_by(TILE);
-    // (The order matters: a `Zip` of two chunk iterators divides by their sizes, and the compiler keeps a panic for
-    // that.)
+    // (The order matters: a `Zip` of two chunk iterators divides by the chunk sizes, and the compiler keeps the panic
+    // of a division by zero.)
     for ((tile, channel), out) in tiles.zip(channels).zip(out.as_chunks_mut().0.chunks_exact_mut(tokens.max(1))) {
         scan_tile(s, job, tile, channel, out);
     }
 }
 
-/// Updates one tile with all tokens, sixteen states at a time, so that their rates are transposed to lanes.
+/// Updates one tile with all tokens, sixteen states at a time, whose rates are first transposed to lanes.
 #[inline(always)]
 fn scan_tile<S: Isa>(s: S, job: &Scan<'_>, tile: &mut [[f32; TILE]], channel: usize, out: &mut [[f32; TILE]]) {
     let Scan { channels, states, stride, .. } = *job;
@@ -84,7 +84,8 @@ fn scan_tile<S: Isa>(s: S, job: &Scan<'_>, tile: &mut [[f32; TILE]], channel: us
     }
 }
 
-/// Sixteen values from channel `i` on: `own(i)` if every channel has its own, otherwise those of the channels' groups.
+/// The values of the sixteen channels from `i` on: `own(i)` if every channel has its own value, otherwise `group` of
+/// the group of each channel.
 #[inline(always)]
 fn of_groups<S: Isa>(
     s: S,
@@ -103,7 +104,8 @@ fn of_groups<S: Isa>(
     s.load(&lanes)
 }
 
-/// The rates of sixteen states of sixteen channels, by state; zeros past the end of either.
+/// The rates of the sixteen states from `first` on, for the sixteen channels from `channel` on: a row per state, a lane
+/// per channel. Lanes past the last channel are zeros.
 #[inline(always)]
 fn columns(job: &Scan<'_>, channel: usize, first: usize) -> [[f32; TILE]; TILE] {
     let mut rows = [[0.0f32; TILE]; TILE];

@@ -1,7 +1,7 @@
 //! Macros that build a table of [`Kernels`](super::Kernels).
 
 /// Defines the matrix product of one table, which selects the function by weight type: `$floats` for float types,
-/// `$blocks` for block formats. Called by the list of formats.
+/// `$blocks` for block formats. `formats_list!` calls this macro with the list of formats.
 macro_rules! choose {
     (
         { $name:ident $floats:ident $blocks:ident }

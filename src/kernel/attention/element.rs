@@ -11,7 +11,8 @@ use crate::quant::le_f16;
 ///
 /// `scores` writes the scores of every tile. All reads are inside a tile of the layout.
 pub unsafe trait Keys {
-    /// For each query, stores the dot products with the 16 keys of each tile, in groups of 16 from `to` on.
+    /// Stores the dot products of each query with the 16 keys of each tile, tile after tile, at the query's pointer in
+    /// `to`.
     unsafe fn scores<S: Isa, const R: usize, const N: usize>(
         s: S,
         tiles: [Tile; N],
@@ -34,20 +35,20 @@ pub unsafe trait Values {
     fn offset(i: usize) -> usize;
     /// Elements `i..i + 16` of the value at `at`, without their scale.
     unsafe fn value<S: Isa>(s: S, at: *const u8, i: usize) -> S::V;
-    /// The scale of these elements of the value at `position`.
+    /// The scale of elements `i..i + 16` of the value at `position` of a tile.
     #[inline(always)]
     unsafe fn value_scale(_tile: *const u8, _layout: HeadLayout, _position: usize, _i: usize) -> f32 {
         1.0
     }
 }
 
-/// The address of the value at `position`.
+/// The address of the value at `position` of a tile.
 #[inline(always)]
 pub fn value_at(tile: *const u8, layout: HeadLayout, position: usize) -> *const u8 {
     tile.wrapping_add(layout.values() + position * layout.value_bytes())
 }
 
-/// The scale of element `i` of the value at `position`.
+/// The scale of element `i` of the value at `position` of a tile.
 ///
 /// # Safety
 ///
@@ -112,12 +113,14 @@ macro_rules! float_element {
 float_element!(F32, 4, load_f32);
 float_element!(F16, 2, load_f16);
 
-/// Scores of keys in blocks of 32 dimensions: for each block, the exact codes times the query in order of dimension, then
-/// one fma with the scale. `codes` gives the codes of dimension `i` of block `block`.
+/// The dot products of quantized keys with queries. Each block of 32 dimensions is one chain of fma over its
+/// dimensions, codes times query, then one fma with the block's scale. `codes` returns the 16 keys' codes in dimension
+/// `i` of block `block`.
 ///
 /// # Safety
 ///
-/// `codes` and the key scales are inside a tile for each block of the layout, and `to` has room for `16 * N` floats each.
+/// For each block of the layout, `codes` reads inside a tile and the key scales are inside the tile. Each pointer of
+/// `to` has room for `16 * N` floats.
 #[inline(always)]
 unsafe fn block_scores<S: Isa, const R: usize, const N: usize>(
     s: S,
@@ -242,7 +245,7 @@ unsafe impl Values for Q4 {
     }
 }
 
-/// The low or high four bits of 16 bytes, minus 8.
+/// The low or high four bits of each of 16 bytes, minus 8.
 #[inline(always)]
 fn nibbles<S: Isa>(s: S, bytes: &[u8; 16], high: bool) -> S::V {
     let shift = if high { 4 } else { 0 };

@@ -22,15 +22,15 @@ pub struct Tiles<'a> {
     tile_bytes: usize,
     /// Number of tiles in the cache.
     pages: usize,
-    /// The first tile that a row attends to, and the number of such tiles.
+    /// The first tile that any row attends to, and the number of tiles from there to the last one.
     first: usize,
     count: usize,
-    /// Distance from a tile to the one that is prefetched meanwhile, in tiles.
+    /// Number of tiles from the one in use to the one that is prefetched.
     distance: usize,
 }
 
 impl<'a> Tiles<'a> {
-    /// `None` if the cache has no tiles.
+    /// The tiles of `job` that `reach` touches; `None` if the cache has no tiles.
     #[inline(always)]
     pub fn new(job: &'a Attention<'a>, reach: Range, distance: usize) -> Option<Self> {
         let tile_bytes = job.layout.tile_bytes();
@@ -43,7 +43,7 @@ impl<'a> Tiles<'a> {
     #[inline(always)]
     fn at(&self, tile: usize) -> *const u8 {
         let entry = tile.checked_rem(self.job.pages.len()).and_then(|entry| self.job.pages.get(entry));
-        // An entry without a page belongs to positions that no row attends to. Any page will do.
+        // An entry without a page belongs to positions that no row attends to, so any page will do.
         let page = entry.map_or(0, |page| *page as usize).min(self.pages - 1);
         self.job.tiles.as_ptr().wrapping_add(page * self.tile_bytes)
     }

@@ -2,7 +2,7 @@
 
 use core::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
 
-/// Prefetches the line at an address, which may be any.
+/// Prefetches the cache line at `at`. Any address is allowed.
 #[inline(always)]
 pub(super) fn prefetch<const HINT: i32>(at: *const u8) {
     // SAFETY: a prefetch never faults, and every processor of this architecture has the instruction.

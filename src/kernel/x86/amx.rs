@@ -22,10 +22,10 @@ pub(super) fn is_permitted() -> bool {
     PERMITTED.load(Ordering::Relaxed)
 }
 
-/// Asks the kernel for the permission to use tiles. Returns true if the processor has AMX with int8 products, and the
-/// process now has the permission.
+/// Asks the operating system for the permission to use tiles. Returns true if the processor has AMX with int8 products,
+/// and the process now has the permission.
 pub(super) fn request() -> bool {
-    // CPUID: AMX-TILE and AMX-INT8. XCR0: the system saves the configuration and the data of the tiles.
+    // CPUID reports AMX-TILE and AMX-INT8. XCR0 reports that the system saves the configuration and the data of tiles.
     let has_tiles = cpuid(7, 0).edx >> 24 & 3 == 3 && cpuid(1, 0).ecx >> 27 & 1 != 0 && {
         // SAFETY: CPUID's bit 27 (OSXSAVE) says that the instruction is enabled.
         let saved = unsafe { xcr0() };
@@ -42,7 +42,7 @@ fn xcr0() -> u64 {
     unsafe { _xgetbv(0) }
 }
 
-/// The system call `arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA)`.
+/// Makes the system call `arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA)`. Returns true if it succeeds.
 #[cfg(target_os = "linux")]
 fn ask() -> bool {
     const ARCH_PRCTL: isize = 158;
@@ -57,7 +57,7 @@ fn ask() -> bool {
     result == 0
 }
 
-/// Other systems are not supported.
+/// Returns false: tiles are used under Linux only.
 #[cfg(not(target_os = "linux"))]
 fn ask() -> bool {
     false
@@ -74,7 +74,8 @@ struct Configuration {
 }
 
 impl Configuration {
-    /// Two tiles each of sums (tmm0, tmm1), activations (tmm2, tmm3) and codes (tmm4, tmm5), for groups of `span`.
+    /// Two tiles each of sums (tmm0, tmm1), activations (tmm2, tmm3) and codes (tmm4, tmm5), for groups of `span`
+    /// weights.
     const fn of(span: usize) -> Self {
         let mut this = Self { palette: 1, start_row: 0, reserved: [0; 14], row_bytes: [0; 16], rows: [0; 16] };
         let mut set = 0;
@@ -88,7 +89,7 @@ impl Configuration {
     }
 }
 
-/// Runs `f` with tiles for groups of `SPAN` activations. Releases the tiles at the end, so that the system need not save
+/// Runs `f` with tiles for groups of `SPAN` weights. Releases the tiles at the end, so that the system need not save
 /// their 8 KB when it switches to another thread.
 ///
 /// # Safety
@@ -97,8 +98,8 @@ impl Configuration {
 #[inline(always)]
 pub(super) unsafe fn with_tiles<const SPAN: usize>(f: impl FnOnce()) {
     let configuration = const { &Configuration::of(SPAN) };
-    // SAFETY: the configuration is valid, and no code but `Scratch::multiply` uses tiles. Compiled code neither uses nor
-    // changes them.
+    // SAFETY: the configuration is valid, and no code but `Scratch::multiply` uses tiles. Compiled code neither uses
+    // nor changes them.
     unsafe { asm!("ldtilecfg [{}]", in(reg) configuration, options(readonly, nostack, preserves_flags)) };
     f();
     // SAFETY: the tiles that are used are declared as overwritten.
@@ -114,8 +115,8 @@ impl Scratch {
         Self([MaybeUninit::uninit(); 2])
     }
 
-    /// The address of the sums of group `g`: a line of 16 rows per token. Only the last two groups that were multiplied are
-    /// kept.
+    /// The address of the sums of group `g`: a line of 16 rows per token. Only the last two groups that were multiplied
+    /// are kept.
     #[inline(always)]
     fn sums(&self, g: usize) -> *const __m512i {
         self.0.as_ptr().wrapping_add(g % 2).cast()
@@ -137,7 +138,7 @@ impl Scratch {
     ///
     /// # Safety
     ///
-    /// Called inside of [`with_tiles`]; the codes and activations are as long as its groups.
+    /// The call is inside of [`with_tiles`]. The codes and the activations are as long as the groups of its tiles.
     #[inline(always)]
     pub unsafe fn multiply(&mut self, g: usize, w: *const u8, q: *const i8, cols: usize) {
         let to = self.0.as_mut_ptr().wrapping_add(g % 2);

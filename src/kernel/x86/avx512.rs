@@ -54,7 +54,7 @@ unsafe fn columns_of_halves(rows: *const u8, stride: usize) -> [__m512i; 4] {
         let x = _mm512_inserti32x4::<1>(_mm512_castsi128_si512(row(r)), row(r + 1));
         _mm512_inserti32x4::<3>(_mm512_inserti32x4::<2>(x, row(r + 2)), row(r + 3))
     };
-    // The word of a pair's column 0 or 1 and row `r`, in the last step.
+    // The last step's source of each word: word `i` of the result is row `i % 16` of column `i / 16` of the pair.
     let words: [i16; 32] = core::array::from_fn(|i| (i % 4 * 8 + i / 16 * 4 + i % 16 / 4) as i16);
     let order = must_cast(words);
     let (a, b, c, d) = (four(0), four(4), four(8), four(12));

@@ -14,7 +14,7 @@ pub(super) struct Ymm(());
 impl Ymm {
     /// # Safety
     ///
-    /// The caller has AVX2 and F16C.
+    /// The processor has AVX2 and F16C.
     #[inline(always)]
     pub unsafe fn new() -> Self {
         Self(())
@@ -45,8 +45,8 @@ impl Bytes for Ymm {
             let x = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(x), _mm_srli_epi16::<4>(x));
             _mm256_and_si256(x, _mm256_set1_epi8(15))
         }
-        /// The first word is hidden from the compiler. Otherwise it gathers all eight words under AVX-512, which takes
-        /// twice as long as eight loads.
+        /// The first word is hidden from the compiler. Otherwise, under AVX-512, the compiler would gather all eight
+        /// words, which takes twice as long as eight loads.
         fn grid(_s, words: [u32; 8]) -> __m256i {
             let [mut a, b, c, d, e, f, g, h] = words;
             // SAFETY: contains no instruction.
@@ -96,8 +96,8 @@ impl Bytes for Ymm {
     }
 }
 
-/// Hides from the compiler that it knows the contents of `x`, so that it reads them back from memory: a load broadcasts
-/// for free, but broadcasting a register takes a shuffle.
+/// Makes the compiler forget the contents of `x`, so that it reads them from memory: a load broadcasts for free, but
+/// broadcasting a register takes a shuffle.
 #[inline(always)]
 pub(super) fn hide<T>(x: &T) {
     // SAFETY: contains no instruction.
@@ -112,8 +112,8 @@ pub(super) fn in_order() {
     unsafe { asm!("", options(nostack, preserves_flags)) };
 }
 
-/// Returns `x`, and hides from the compiler how it was computed. If the compiler knows that scales were widened and
-/// then shuffled, it shuffles first and widens each result, which takes five instructions for one.
+/// Returns `x`, and hides from the compiler how `x` was computed. If the compiler knows that scales were widened and
+/// then shuffled, it shuffles first and widens each result, which takes five instructions instead of one.
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(super) fn opaque(mut x: __m256i) -> __m256i {

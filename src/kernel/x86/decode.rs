@@ -2,9 +2,9 @@
 //!
 //! Two rows share a 256-bit register, 16 bytes of each. The partial sums of eight rows are then four registers with
 //! four lanes per row; one tree sums them across lanes, and one fused multiply-add serves all eight rows. Wider
-//! registers gain nothing here. Eight rows are contiguous in memory, but they are read as eight short streams, which
-//! the hardware prefetcher does not follow. Therefore later rows are prefetched line by line while eight rows are
-//! computed.
+//! registers gain nothing, except in the formats of [`wide`] and [`q6k`]. Eight rows are contiguous in memory, but they
+//! are read as eight short streams, which the hardware prefetcher does not follow. Therefore later rows are prefetched
+//! line by line while eight rows are computed.
 
 use core::arch::x86_64::*;
 use core::marker::PhantomData;
@@ -29,14 +29,14 @@ impl<D: Dot, F: Format> Rows<D, F> {
     /// True if the sums of the next block are computed before the sums of this one are accumulated, so that loads and
     /// products overlap with the latency of the accumulation.
     const AHEAD: bool = matches!(F::SHAPE, Shape::Nibbles(..));
-    /// The row lengths, in bytes, for which the next eight rows are prefetched into the first-level cache, which has
-    /// room for both: memory is then read in order of address. Worth 3 to 11 % of the speed of a 0.6 B model in Q4_0,
-    /// 16 % in Q6_K (Zen 5). Longer rows would be evicted before their use; shorter ones arrive early enough from the
-    /// second level.
+    /// The row lengths, in bytes, for which the next eight rows are prefetched into the first-level cache, so that
+    /// memory is read in order of address. The cache has room for these and the current eight rows. This prefetch is
+    /// worth 3 to 11 % of the speed of a 0.6 B model in Q4_0, 16 % in Q6_K (Zen 5). Longer rows would be evicted before
+    /// their use; shorter rows arrive early enough from the second level.
     const NEXT: Range<usize> = if matches!(F::SHAPE, Shape::Bytes(_)) { 1024..2049 } else { 512..2049 };
-    /// For all other rows: how many bytes ahead a row is prefetched into the first-level cache, for rows shorter than a
-    /// kilobyte and for longer ones. 0 means no prefetch, for formats whose computation takes longer than their loads.
-    /// The first distance would cost long rows of Q8_0 2 to 5 % of a model's speed (Zen 4).
+    /// Bytes ahead at which a row of any other length is prefetched into the first-level cache: first for rows shorter
+    /// than a kilobyte, then for longer rows. 0 means no prefetch, for formats whose computation takes longer than
+    /// their loads. With the first distance for long rows, a model in Q8_0 would be 2 to 5 % slower (Zen 4).
     const NEAR: [usize; 2] = if matches!(F::SHAPE, Shape::Bytes(_)) { [576, 384] } else { [0; 2] };
 }
 
@@ -100,7 +100,8 @@ impl EightRows {
 }
 
 impl<D: Dot, F: Format> Rows<D, F> {
-    /// Formats with blocks of less than 256. If `next`, the next eight rows are prefetched: see [`Self::NEXT`].
+    /// The dot products of eight rows, even rows first, for formats with blocks of less than 256. If `next`, the next
+    /// eight rows are prefetched: see [`Self::NEXT`].
     #[inline(always)]
     unsafe fn chunks(rows: &EightRows, x: Row<'_>, next: bool) -> __m256 {
         // SAFETY: the caller promises the features, and eight rows as long as `x`.
@@ -204,7 +205,8 @@ impl<D: Dot, F: Format> Rows<D, F> {
         }
     }
 
-    /// Formats with blocks of 256. If `next`, the next eight rows are prefetched: see [`Self::NEXT`].
+    /// The dot products of eight rows, even rows first, for formats with blocks of 256. If `next`, the next eight rows
+    /// are prefetched: see [`Self::NEXT`].
     #[inline(always)]
     unsafe fn blocks(rows: &EightRows, x: Row<'_>, next: bool) -> __m256 {
         // SAFETY: the caller promises the features, and eight rows as long as `x`.
@@ -245,8 +247,8 @@ impl<D: Dot, F: Format> Rows<D, F> {
         }
     }
 
-    /// Formats that [`wide`] has a kernel for. It does not prefetch into the first-level cache, because whole models did
-    /// not become faster.
+    /// The dot products of eight rows, even rows first, for the formats of the module [`wide`]. Nothing is prefetched
+    /// into the first-level cache, because that made no whole model faster.
     #[inline(always)]
     unsafe fn wide(rows: &EightRows, x: Row<'_>) -> __m256 {
         // SAFETY: the caller promises AVX-512 with VNNI, and eight rows as long as `x`.
@@ -256,7 +258,7 @@ impl<D: Dot, F: Format> Rows<D, F> {
                 let at = b * Self::BYTES;
                 let (q, sums) = (x.q.as_ptr().add(b * 256).cast(), x.sums.as_ptr().add(b * 16).cast());
                 let (x, blocks) = (wide::Activations::new::<F>(&*q, &*sums), rows.blocks::<F>(at));
-                // Three times eight rows ahead. Whole models lose 1 % with twice or four times eight.
+                // Prefetches 24 rows ahead. Whole models lose 1 % with 16 or 32 rows.
                 let ahead = rows.rows[0].wrapping_add(3 * 8 * rows.row_bytes + 8 * at);
                 let [sums, of_minimums] = x.dots::<F>(&blocks, ahead);
                 let [scales, minimums] = Self::scales_and_minimums(rows.s, &blocks, 0, _mm256_set1_ps(*dx));
@@ -304,7 +306,7 @@ impl<D: Dot, F: Format> Rows<D, F> {
 
     /// Prefetches for later rows while pair `i` of the eight blocks at byte `at` is computed. Every eight rows are
     /// contiguous in memory, and a pair prefetches a quarter of the lines that correspond to these blocks. All lines at
-    /// once would wait for each other: 7 % of the speed of Q6_K.
+    /// once would wait for each other, which costs 7 % of the speed of Q6_K.
     ///
     /// Second-level cache: prefetch at least 10 to 15 KB ahead. Less costs 10 % with rows of 324 bytes and 5 % with
     /// rows of 612 bytes. First-level cache: the next eight rows for row lengths in [`Self::NEXT`], otherwise the
@@ -367,8 +369,8 @@ fn twice([scales, _]: [u64; 2]) -> [i32; 8] {
 
 /// The sums of the activations of a block, per group of 16 or 32.
 struct Sums {
-    /// As i16. With groups of 16, even groups in the lower half and odd groups in the upper; with groups of 32, the
-    /// same eight in both halves.
+    /// The sums as i16. With groups of 16, even groups are in the lower half and odd groups in the upper; with groups
+    /// of 32, the same eight sums are in both halves.
     words: __m256i,
     /// With groups of 32, the sums times minus the bias.
     less: __m256i,

@@ -1,11 +1,11 @@
 //! x86-64: AVX2 with FMA, AVX-VNNI, AVX-512 with VNNI, and AMX. Processors without AVX2 use the scalar kernels.
 //!
 //! The byte products of x86 multiply unsigned by signed bytes, so weights stay unsigned codes. The contribution of the
-//! bias is subtracted with the help of the activations' sums. All of this is exact in integers. (AVX2 without VNNI
+//! bias is subtracted with the help of the activations' sums. These integer operations are exact. (AVX2 without VNNI
 //! multiplies signed weights in some formats: see [`products::signed`].)
 
-/// Defines methods of a trait whose bodies are compiled for an instruction set. A value of the type proves that the
-/// processor has it.
+/// Defines methods whose bodies are compiled for an instruction set. A value of `$type` proves that the processor has
+/// the instruction set.
 macro_rules! methods {
     (
         $type:ty, $features:literal;
@@ -50,7 +50,7 @@ cpufeatures::new!(has_avx512, "avx512f", "avx512dq", "avx512bw", "avx512vl");
 
 /// The tables that this machine can run, the fastest first.
 pub(super) fn available() -> impl Iterator<Item = &'static Kernels> {
-    // Detected here because `cpufeatures` does not know them: F16C, AVX-512 VNNI and AVX-VNNI.
+    // `cpufeatures` does not detect F16C, AVX-512 VNNI and AVX-VNNI, so their CPUID bits are read here.
     let f16c = cpuid(1, 0).ecx >> 29 & 1 != 0;
     let avx2 = has_avx2::get() && f16c;
     let leaf7 = avx2.then(|| (cpuid(7, 0), cpuid(7, 1)));
@@ -88,14 +88,14 @@ formats_list!(choose avxvnni_matmul avx2_floats avxvnni_blocks);
 formats_list!(choose avx512_matmul avx512_floats avx512_blocks);
 formats_list!(choose amx_matmul avx512_floats amx_blocks);
 
-/// Float weights, in tiles of 2 rows by 3 tokens.
+/// The matrix product of float weights, in tiles of 2 rows by 3 tokens.
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn avx2_floats<W: float::Weight>(job: &mut Job<'_>) {
     // SAFETY: the caller promises the features.
     float::matmul::<_, W, 2, 3>(unsafe { avx2::Avx2::new() }, job);
 }
 
-/// Float weights, in tiles of 4 rows by 5 tokens.
+/// The matrix product of float weights, in tiles of 4 rows by 5 tokens.
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 unsafe fn avx512_floats<W: float::Weight>(job: &mut Job<'_>) {
     // SAFETY: the caller promises the features.
@@ -130,10 +130,10 @@ blocks!(avx2_blocks, "avx2,fma,f16c", Madd, 0 avx2, avx2, None);
 blocks!(avxvnni_blocks, "avx2,fma,f16c,avxvnni", Vnni, 0 avxvnni, avxvnni, None);
 blocks!(avx512_blocks, "avx512dq,avx512bw,avx512vl,avx512vnni", Vnni512, 4 avx512, avx512, panel::avx512_both::<F>());
 
-/// The matrix product of block formats under AMX. AVX-512 multiplies batches that do not fill a tile.
+/// The matrix product of block formats under AMX. Batches with too few tokens to fill a tile are multiplied by AVX-512.
 unsafe fn amx_blocks<F: Format>(job: &mut Job<'_>) {
     // SAFETY: the caller promises AVX-512 with VNNI and AMX; all functions are for format `F`, and read the panel that
-    // `pack::avx512` writes. Kernels do not panic.
+    // `pack::avx512` writes. `multiply` does not panic, because no kernel does.
     unsafe {
         if job.x.tokens < amx::TOKENS {
             return avx512_blocks::<F>(job);

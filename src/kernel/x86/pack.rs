@@ -15,14 +15,15 @@ use crate::kernel::panel::PANEL_ROWS;
 use crate::kernel::quantized::Pack;
 use crate::quant::{Bytes, Format};
 
-/// Bytes of the codes of a chunk of every row.
+/// Bytes of the codes of a chunk, for all 16 rows.
 pub(super) const CODES: usize = PANEL_ROWS * 32;
 /// Bytes of a line of a panel: four bytes or one f32 per row.
 pub(super) const LINE: usize = PANEL_ROWS * 4;
 
-/// Layout of a panel for one block of 256. First the codes of eight chunks, then per group a line of i32 scales, then
-/// at `pairs` eight lines of two i16 per row, one line per chunk. The i16 belong to the halves of a chunk: their
-/// minimums, or in formats without minimums their scales times minus the bias. Then a line of `d`, and one of `m`.
+/// Layout of a panel for one block of 256, as byte offsets. The codes of eight chunks come first, then a line of i32
+/// scales per group. At `pairs` are eight lines, one per chunk, with two i16 per row. The i16 belong to the halves of
+/// the chunk: their minimums, or in formats without minimums their scales times minus the bias. A line of `d` follows,
+/// and in formats with minimums a line of `m`.
 pub(super) struct BlockLayout {
     pub pairs: usize,
     pub d: usize,
@@ -40,14 +41,14 @@ impl BlockLayout {
     }
 }
 
-/// Bytes of a panel per chunk of other formats: codes, then lines of `d` and, in formats that have them, of `m` or of
-/// the `d` of the second half.
+/// Bytes of a panel per chunk of formats with smaller blocks: the codes, then `floats` lines. The first line has `d`. A
+/// second line, in formats that have one, has `m` or the `d` of the second half of the chunk.
 pub(super) const fn chunk_size(floats: usize) -> usize {
     CODES + floats * LINE
 }
 
-/// Writes eight dwords of every row transposed: line `k` has dword `k` of all rows. A macro, because a closure that is
-/// not inlined would be compiled without the instruction set.
+/// Writes eight dwords of every row transposed: line `k` has dword `k` of all rows. This is a macro, because a closure
+/// that is not inlined would be compiled without the instruction set.
 macro_rules! transpose {
     ($to:expr, |$r:ident| $row:expr) => {{
         let to: *mut u8 = $to;
@@ -193,7 +194,7 @@ impl SixteenRows {
     }
     /// # Safety
     ///
-    /// Every row has a block of format `F` here.
+    /// [`at`](Self::at) is the address of a block of format `F`.
     #[inline(always)]
     unsafe fn row<'a, F: Format>(self, r: usize) -> &'a F::Block {
         // SAFETY: the caller promises the block; it is an array of bytes, so any address and contents are valid.
@@ -201,7 +202,7 @@ impl SixteenRows {
     }
 }
 
-/// Prefetches lines into the first-level cache.
+/// Prefetches `bytes` bytes into the first-level cache.
 #[inline(always)]
 fn prefetch_near(from: *const u8, bytes: usize) {
     for line in 0..bytes.div_ceil(64) {
@@ -276,7 +277,7 @@ unsafe fn halves(blocks: SixteenRows, (offset, factor): (usize, f32), to: *mut u
     // SAFETY: the caller promises F16C, blocks with an f16 at `offset`, and room for a line.
     unsafe {
         for r in (0..PANEL_ROWS).step_by(8) {
-            // A macro, because a closure might not be inlined.
+            // This is a macro, because a closure might not be inlined.
             macro_rules! h {
                 ($i:literal) => {
                     blocks.at(r + $i).add(offset).cast::<i16>().read_unaligned()

@@ -11,8 +11,8 @@ use crate::kernel::panel::{functions, scales};
 use crate::kernel::quantized::{Multiply, PackAndMultiply, Tile, further};
 use crate::quant::Format;
 
-/// The sum of 32 activations, or of their first or second half, from two sums. Computed in integer registers, which are
-/// otherwise idle: in vector registers it takes 8 % of the total time.
+/// The sum of 32 activations, or of their first or second half, from two sums of 16. It is computed in integer
+/// registers, which are otherwise idle: in vector registers it takes 8 % of the total time.
 #[inline(always)]
 unsafe fn sum(sums: *const i16, selection: Selection) -> i32 {
     // SAFETY: the caller promises two sums.
@@ -37,8 +37,7 @@ enum Selection {
 mod amx;
 mod avx512;
 
-/// Prefetches the outputs of the next tokens, a line of each, because the hardware prefetcher does not follow their
-/// distance.
+/// Prefetches a line of the outputs of each of the next `T` tokens. They are too far apart for the hardware prefetcher.
 #[inline(always)]
 fn prefetch<const T: usize>(tile: &Tile<'_>) {
     for t in T..2 * T {
@@ -99,8 +98,8 @@ unsafe impl EightRows for Vnni {
     }
 }
 
-/// Products by AVX2, for codes of which `2 * FIT` products fit an i16. If not even two do, `FIT` is 0, and the codes
-/// are signed.
+/// Products by AVX2, for codes such that the sum of `2 * FIT` products with activations fits an i16. `FIT` is 0 if not
+/// even two products do; the codes are then signed.
 struct Madd<const FIT: usize>;
 // SAFETY: reads `STEPS` lines of codes, and four activations per line.
 unsafe impl<const FIT: usize> EightRows for Madd<FIT> {
@@ -266,8 +265,8 @@ unsafe fn blocks<E: EightRows, const T: usize, const GROUP: usize, const MINIMUM
     }
 }
 
-/// The largest power of two for which `2 * fit` products of codes and activations fit an i16, at most 8; 0 if not even
-/// two do.
+/// The largest power of two, at most 8, for which the sum of `2 * fit` products of codes and activations fits an i16; 0
+/// if not even two products do.
 const fn fit<F: Format>() -> usize {
     let mut fit = 8;
     while fit > 0 && !fits_i16::<F>(2 * fit) {

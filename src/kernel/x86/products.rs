@@ -46,7 +46,7 @@ pub(super) fn pairs<F: Format>(codes: __m256i, x: __m256i) -> __m256i {
     _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w))
 }
 
-/// AVX2.
+/// Products by AVX2.
 pub(super) struct Madd;
 impl Dot for Madd {
     #[inline(always)]
@@ -65,7 +65,7 @@ impl Dot for Madd {
     }
 }
 
-/// AVX-VNNI.
+/// Products by AVX-VNNI.
 pub(super) struct Vnni;
 impl Dot for Vnni {
     #[inline]
@@ -80,7 +80,7 @@ impl Dot for Vnni {
     }
 }
 
-/// AVX-512 with VNNI and VL.
+/// Products by AVX-512 with VNNI and VL.
 pub(super) struct Vnni512;
 impl Dot for Vnni512 {
     const WIDE: bool = true;
@@ -112,11 +112,11 @@ macro_rules! words {
     };
 }
 words!(
-    /// With 512-bit vectors.
+    /// `acc` plus the products of i16, summed in pairs, in 512-bit vectors.
     words512, "avx512f,avx512vnni", __m512i, zmm_reg, __m512i, zmm_reg, "vpdpwssd {}, {}, {}"
 );
 words!(
-    /// With 512-bit vectors `acc` and `a`, and the two i16 at `b` in every lane.
+    /// [`words512`] with the two i16 at `b` in every lane of the second factor.
     ///
     /// # Safety
     ///
@@ -124,7 +124,7 @@ words!(
     words_by, "avx512f,avx512vnni", __m512i, zmm_reg, *const i16, reg, "vpdpwssd {}, {}, dword ptr [{}]{{1to16}}", unsafe
 );
 words!(
-    /// With 256-bit vectors.
+    /// `acc` plus the products of i16, summed in pairs, in 256-bit vectors.
     words256, "avx512f,avx512vl,avx512vnni", __m256i, ymm_reg, __m256i, ymm_reg, "vpdpwssd {}, {}, {}"
 );
 

@@ -1,4 +1,4 @@
-//! Q6_K under AVX-512: the integer dot product of a row's block, faster than the general function.
+//! Q6_K under AVX-512: the integer dot product of a row's block, faster than the general code of `decode::block_sums`.
 
 use core::arch::x86_64::*;
 
@@ -8,8 +8,8 @@ use super::products::words512;
 use crate::quant::bytes_at;
 
 /// Eight i32 whose sum is the dot product. The sum of four products of 6 by 8 bits fits an i16, so the sums of two
-/// times 64 weights are packed to i16 and multiplied with their scales by one instruction. `extra` is the contribution
-/// of the bias, which is subtracted.
+/// times 64 weights are packed to i16, and one instruction multiplies them with their scales. `extra` is the
+/// contribution of the bias, which is subtracted.
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 pub(super) fn sums512(block: &[u8], x: &[i8; 256], extra: __m256i) -> __m256i {
@@ -19,7 +19,8 @@ pub(super) fn sums512(block: &[u8], x: &[i8; 256], extra: __m256i) -> __m256i {
     let scales = _mm256_cvtepi8_epi16(scales);
     let scales = _mm512_castsi256_si512(scales);
     let mut acc = _mm512_setzero_si512();
-    // Each scale fills four words: a scale of the first 64 weights, then one of the second 64.
+    // `pick` repeats each scale in four words, in the order of the packed sums: a scale of the first 64 weights, then
+    // one of the second 64.
     const fn four(scale: i64) -> i64 {
         scale * 0x0001_0001_0001_0001
     }
@@ -40,7 +41,8 @@ pub(super) fn sums512(block: &[u8], x: &[i8; 256], extra: __m256i) -> __m256i {
     _mm256_sub_epi32(acc, extra)
 }
 
-/// Sums of four products of 64 weights. A weight is a low nibble of `low` and two bits of `high`.
+/// The products of 64 weights with `x`, each i32 lane with the sum of four. A weight is a low nibble of `low` and two
+/// bits of `high`.
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 fn dot512(low: __m512i, high: __m512i, x: __m512i) -> __m512i {

@@ -10,20 +10,20 @@ use crate::quant::{Bytes, Format, bytes_at};
 /// [`Bytes`] of four blocks at once: one register has 16 bytes of each block in its quarters, a second register the
 /// next 16. A value proves that the processor has AVX-512.
 ///
-/// `load` and `nibbles` take their bytes from the first block, as [`Format::BYTEWISE`] says, and read the other blocks at
-/// the same offset. Bytes outside the blocks are zeros.
+/// `load` and `nibbles` take their bytes from the first block, as [`Format::BYTEWISE`] says, and read the other blocks
+/// at the same offset. Bytes outside the blocks are zeros.
 #[derive(Clone, Copy)]
 pub(super) struct Quad<'a>([&'a [u8]; 4]);
 
-/// The codes of a chunk of 16 blocks of a [bytewise](Format::BYTEWISE) format, interleaved: codes 0 to 3 of each block in
-/// the first register, codes 4 to 7 in the second, and so on.
+/// The codes of a chunk of 16 blocks of a [bytewise](Format::BYTEWISE) format, interleaved: codes 0 to 3 of each block
+/// in the first register, codes 4 to 7 in the second, and so on.
 ///
 /// # Safety
 ///
-/// The caller has AVX-512 (F, DQ, BW, VL).
+/// The processor has AVX-512 (F, DQ, BW, VL).
 #[inline(always)]
 pub(super) unsafe fn transposed<F: Format>(blocks: [&F::Block; 16], chunk: usize) -> [__m512i; 8] {
-    // Rows that are four apart, so that interleaving dwords puts adjacent rows side by side.
+    // Unpacks rows that are four apart. Interleaving their dwords then puts adjacent rows side by side.
     macro_rules! rows {
         ($r:literal) => {{
             let [a, b, c, d] = [blocks[$r], blocks[$r + 4], blocks[$r + 8], blocks[$r + 12]];
@@ -57,7 +57,7 @@ impl Quad<'_> {
 
 impl Bytes for Quad<'_> {
     type V = [__m512i; 2];
-    /// A word or bits belong to the first block only; bytewise formats have no use for them.
+    /// Bytewise formats use neither `words` nor `spread`, whose arguments can only come from the first block.
     #[inline(always)]
     fn words(self, _: [u64; 4]) -> Self::V {
         debug_assert!(false, "a bytewise format used `words`");

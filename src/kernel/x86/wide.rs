@@ -15,7 +15,7 @@ use super::products::{self, join, words512};
 use crate::quant::formats::iq4_nl::TABLE;
 use crate::quant::{Format, TensorType, bytes_at};
 
-/// True if there are functions for the format here.
+/// True if this module has functions for the format.
 pub(super) const fn has<F: Format>() -> bool {
     matches!(F::KIND, TensorType::Q2_K | TensorType::Q3_K | TensorType::Q4_K | TensorType::IQ4_XS)
 }
@@ -24,8 +24,8 @@ pub(super) const fn has<F: Format>() -> bool {
 pub(super) struct Activations {
     /// 64 activations per register, arranged by [`order`].
     q: [__m512i; 4],
-    /// Their sums as i16. With groups of 32, eight in each quarter; with groups of 16, even groups in a quarter and odd
-    /// groups in the next.
+    /// The sums of the activations of each group, as i16. With groups of 32, each quarter has all eight sums. With
+    /// groups of 16, a quarter has the sums of the even groups and the next quarter those of the odd groups.
     sums: __m512i,
 }
 
@@ -56,8 +56,8 @@ impl Activations {
         Self { q: [two(a), two(b), two(c), two(d)], sums }
     }
 
-    /// The integer dot products of eight rows' blocks, and the sums for their minimums: even rows, then
-    /// odd rows. Meanwhile, as many bytes from `ahead` on are prefetched into the second-level cache.
+    /// The integer dot products of eight rows' blocks, and the sums for their minimums: even rows, then odd rows.
+    /// Meanwhile, eight blocks' bytes from `ahead` on are prefetched into the second-level cache.
     #[inline]
     #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
     pub fn dots<F: Format>(&self, blocks: &[&F::Block; 8], ahead: *const u8) -> [__m256i; 2] {
@@ -130,8 +130,8 @@ impl Activations {
     }
 }
 
-/// Prefetches row `row`'s eighth of the eight blocks at `at`. All at once would delay the loads of the rows: 4 % of
-/// the speed of Q4_K.
+/// Prefetches row `row`'s eighth of the eight blocks at `at`. Prefetching all at once would delay the loads of the
+/// rows, which costs 4 % of the speed of Q4_K.
 #[inline(always)]
 fn prefetch<F: Format>(at: *const u8, row: usize) {
     let lines = (8 * size_of::<F::Block>()).div_ceil(64);
@@ -169,8 +169,9 @@ fn add_across([first, last]: [__m512i; 2]) -> __m256i {
     _mm512_castsi512_si256(_mm512_permutexvar_epi32(order, both))
 }
 
-/// Scales and minimums of four rows as i16. With groups of 32, a row's eight are in its quarter. With groups of 16, a
-/// row's even groups are in a quarter and its odd groups in the next, two rows per register.
+/// Scales and minimums of four rows as i16. With groups of 32, each row has a quarter of the first register. With
+/// groups of 16, each row has two quarters, one for its even groups and one for its odd groups, so a register has two
+/// rows.
 struct FourRows {
     scales: [__m512i; 2],
     minimums: [__m512i; 2],
@@ -253,7 +254,7 @@ impl FourRows {
     }
 }
 
-/// Sixteen bytes of each of four blocks, from byte `at`.
+/// Sixteen bytes, from byte `at`, of each of four blocks, from block `first`.
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 fn quarters<F: Format>(blocks: &[&F::Block; 8], first: usize, at: usize) -> __m512i {

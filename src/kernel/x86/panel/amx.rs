@@ -1,5 +1,6 @@
-//! Prefill with 16 rows by 16 tokens in a tile of Intel AMX. A panel is the same as for AVX-512: the codes of a group
-//! are a tile. AVX-512 multiplies the sums by scales, and multiplies the last tokens of a batch.
+//! Prefill with 16 rows by 16 tokens in a tile of Intel AMX. The panel is the same as for AVX-512: the codes of a group
+//! fill a tile. AVX-512 multiplies the sums by scales, and also multiplies the last tokens of a batch, which fill no
+//! tile.
 
 use core::arch::asm;
 use core::arch::x86_64::*;
@@ -13,12 +14,12 @@ use crate::kernel::panel::{functions, scales};
 use crate::kernel::quantized::{Multiply, Tile};
 use crate::quant::Format;
 
-/// Activations that a tile multiplies: the weights of a row that share a scale.
+/// Number of weights of a row, all with the same scale, that one tile product multiplies.
 pub const fn span<F: Format>() -> usize {
     if F::ELEMENTS == 256 && F::GROUP == 16 || F::FLOAT_GROUPS { 16 } else { 32 }
 }
 
-/// The functions for a format. Their first argument is true if a group's sum of products fits an i16.
+/// The functions for a format. Their first generic argument is true if a group's sum of products fits an i16.
 pub const fn of<F: Format>() -> &'static [Multiply] {
     const { assert!(F::M.is_none() || F::BIAS == 0 && !F::FLOAT_GROUPS) }
     if const { F::ELEMENTS == 256 && fits_i16::<F>(F::GROUP as u32) } {
@@ -28,8 +29,8 @@ pub const fn of<F: Format>() -> &'static [Multiply] {
     }
 }
 
-/// `acc + sum * w * x`. This form of the instruction keeps `acc` in its register. With the forms that the compiler chooses,
-/// all accumulators are copied in every group, and some are in memory.
+/// `acc + sum * w * x`. This form of the instruction keeps `acc` in its register. With the forms that the compiler
+/// chooses, all accumulators are copied in every group, and some are in memory.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn add(mut acc: __m512, w: __m512, x: f32, sum: __m512i) -> __m512 {
@@ -41,8 +42,8 @@ fn add(mut acc: __m512, w: __m512, x: f32, sum: __m512i) -> __m512 {
     acc
 }
 
-/// Returns `offset` and adds `stride` to it. Also a compiler barrier: otherwise the compiler would compute the offsets of
-/// all tokens beforehand and load the operands of all tokens at once, and run out of registers.
+/// Returns `offset` and adds `stride` to it. This is also a compiler barrier: otherwise the compiler would compute the
+/// offsets of all tokens beforehand and load the operands of all tokens at once, and run out of registers.
 #[inline(always)]
 fn next(offset: &mut usize, stride: usize) -> usize {
     let at = *offset;
@@ -51,8 +52,8 @@ fn next(offset: &mut usize, stride: usize) -> usize {
     at
 }
 
-/// Runs an expression for each token `t`, whose values are at byte `at` of an array: `stride` bytes after the token
-/// before. A loop would not be unrolled, and its accumulators would be in memory.
+/// Runs an expression for each token `t`. The values of the token are at byte `at` of an array, `stride` bytes after
+/// those of the token before. A loop would not be unrolled, and its accumulators would be in memory.
 macro_rules! each {
     ($t:ident, ($at:ident, $first:expr, $stride:expr), $body:expr) => {{
         let (mut offset, stride): (usize, usize) = ($first, $stride);
@@ -72,7 +73,7 @@ macro_rules! each {
     }};
 }
 
-/// The chunk of group `g`, and which half of the chunk it is if there are two.
+/// The chunk that contains group `g`, and the half of the chunk (0 or 1) if a chunk has two groups.
 #[inline(always)]
 fn place<const SCALES: u8>(g: usize) -> (usize, usize) {
     if SCALES == scales::HALVES { (g / 2, g % 2) } else { (g, 0) }
@@ -112,7 +113,7 @@ unsafe fn chunks<const SHORT: bool, const T: usize, const SCALES: u8>(tile: &Til
             let floats = |line: usize| _mm512_loadu_ps(tile.panel.add(b * size + CODES + line * LINE).cast());
             let (scale, less) = (floats(half), if half == 0 { less[0] } else { less[1] });
             let minimum = if SCALES == scales::MINIMUM { floats(1) } else { scale };
-            // A scale has as many bytes as two sums.
+            // `at` serves scales and sums, because a scale has as many bytes as two sums.
             each!(t, (at, b * 4, tile.cols / 8), {
                 let d = *d.byte_add(at);
                 let of = |to, factors| words_by(to, factors, sums.byte_add(at));
@@ -143,7 +144,8 @@ unsafe fn blocks<const SHORT: bool, const T: usize, const GROUP: usize, const MI
         let mut ahead = Ahead::new(tile.ahead, groups);
         let mut scratch = Scratch::new();
         let multiply = |scratch: &mut Scratch, g: usize| {
-            // Constant divisors: a captured variable might be 0 for the compiler, if it does not inline the closure.
+            // The divisors are constants: the compiler must assume that a captured variable can be 0, if it does not
+            // inline the closure.
             let (b, group) = (g / (256 / GROUP), g % (256 / GROUP));
             let w = tile.panel.add(b * layout.size + group * (GROUP / 4 * LINE));
             scratch.multiply(g, w, q.add(g * GROUP), tile.cols);
@@ -181,7 +183,7 @@ unsafe fn blocks<const SHORT: bool, const T: usize, const GROUP: usize, const MI
                     };
                 });
             }
-            // A macro, because a closure is not inlined and would get the accumulators in memory.
+            // This is a macro, because a closure is not inlined and would get the accumulators in memory.
             macro_rules! finish {
                 ($line:expr, $total:expr) => {{
                     let (scale, total) = (_mm512_loadu_ps(w.add($line).cast()), $total);

@@ -14,7 +14,7 @@ use crate::quant::Format;
 /// The most tokens that a function multiplies at once.
 const TOKENS: usize = 8;
 
-/// The functions for a format. Their first argument is true if a group's sum of products fits an i16.
+/// The functions for a format. Their first generic argument is true if a group's sum of products fits an i16.
 pub const fn of<F: Format>() -> &'static [Multiply] {
     if const { F::ELEMENTS == 256 && fits_i16::<F>(F::GROUP as u32) } {
         functions!(F, [true,], 8 4 2 1)
@@ -23,7 +23,8 @@ pub const fn of<F: Format>() -> &'static [Multiply] {
     }
 }
 
-/// Adds to `sums` the products of `STEPS` lines of codes at `w`, with four codes of 16 rows each, with the activations.
+/// Adds to `sums` the products of the activations with `STEPS` lines of codes at `w`. A line has four codes of each of
+/// 16 rows.
 #[inline(always)]
 unsafe fn products<const T: usize, const STEPS: usize>(sums: &mut [__m512i; T], w: *const u8, q: [*const i8; T]) {
     // SAFETY: the caller promises AVX-512 with VNNI, the codes and the activations.
@@ -117,8 +118,8 @@ struct Packing<'a, F>(&'a Pack<'a>, PhantomData<F>);
 
 // SAFETY: a block is packed when its first chunk is requested.
 unsafe impl<F: Format> Source for Packing<'_, F> {
-    /// One chunk ahead: the floats of a line are stored one by one, and a vector load that follows at once would wait
-    /// for these stores.
+    /// A chunk is packed one step ahead: the floats of a line are stored one by one, and a vector load that follows at
+    /// once would wait for these stores.
     const LEAD: usize = 1;
     #[inline(always)]
     unsafe fn chunk(&self, b: usize) {
@@ -255,7 +256,8 @@ unsafe fn blocks_of<const SHORT: bool, const T: usize, const GROUP: usize, const
                     products::<T, 4>(&mut sums, w.add(group * 4 * LINE), q);
                 }
                 let scale = _mm512_loadu_si512(w.add(BlockLayout::SCALES + group * LINE).cast());
-                // The sum is an i16 in the lower word and its sign in the upper, which is multiplied by zero.
+                // A short sum is an i16 in the lower word of its lane. The upper word has only its sign, and is
+                // multiplied by zero.
                 let scale = if SHORT { _mm512_maskz_mov_epi16(0x5555_5555, scale) } else { scale };
                 for (total, sums) in total.iter_mut().zip(sums) {
                     *total = if SHORT {
