@@ -1,6 +1,6 @@
 #!/bin/bash
-# Instructions of a token by function, on a Cortex-M4F: those between the marks of `measure` in tests/firmware. They are
-# counted under qemu, so the counts are exact and the same on every machine.
+# Prints the instructions of a token by function, on a Cortex-M4F: those between the marks of the program `measure` in
+# tests/firmware. They are counted under qemu, so the counts are exact and the same on every machine.
 #
 #     benches/functions.sh MODEL.gguf
 set -euo pipefail

@@ -3,11 +3,12 @@
        gcc -O2 -shared -fPIC -o libinstructions.so instructions.c
        qemu-... -plugin ./libinstructions.so,mark=0xADDRESS
 
-   Each time before the instruction at the mark runs, prints the count since the last time to stderr. With `,spans=FILE`,
-   writes how often each instruction ran in the spans from every odd mark to the next, as lines `ADDRESS COUNT`, for
-   benches/functions.py.
+   Whenever the instruction at the mark is about to run, the plugin prints the count since the last time to stderr. With
+   `,spans=FILE`, it also writes how often each instruction ran in the spans from every odd mark to the next, as lines
+   `ADDRESS COUNT`, for benches/functions.py.
 
-   The declarations are copied from qemu-plugin.h, version 1 (qemu 4.2 to 9), because it is not installed everywhere. */
+   The declarations are copied from qemu-plugin.h, version 1 (qemu 4.2 to 9), because not every installation of qemu has
+   this header. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

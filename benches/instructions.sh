@@ -1,5 +1,6 @@
 #!/bin/bash
-# Instructions per token with each table of kernels, counted under qemu: exact, and the same on every machine.
+# Prints the instructions per token with each table of kernels. They are counted under qemu, so the counts are exact and
+# the same on every machine.
 #
 #     benches/instructions.sh MODEL.gguf [TARGET]      aarch64-unknown-linux-gnu unless given; also
 #                                                      riscv64gc-unknown-linux-gnu, armv7-unknown-linux-gnueabihf
@@ -16,7 +17,7 @@ case $target in
     *) echo "error: no tables are known for $target" >&2; exit 2 ;;
 esac
 eval "$(.ci/target "$target")"
-# The mark needs fixed addresses.
+# The address of the mark must not change when the program is loaded.
 flags=CARGO_TARGET_$(tr a-z- A-Z_ <<<"$target")_RUSTFLAGS
 export "$flags=${!flags} -C relocation-model=static"
 program=$("$XCARGO" bench "${XFLAGS[@]}" -p arenite --bench instructions --no-run --message-format=json |

@@ -7,7 +7,7 @@
 //!
 //!    cargo bench -p kernel-benches --bench kernels -- one_token
 //!
-//! With `--report` it prints a table of speed-ups over scalar code, and writes a chart.
+//! With `--report`, this program prints a table of speed-ups over scalar code, and writes a chart.
 
 mod report;
 

@@ -2,7 +2,7 @@
 
 /// Reads all of `bytes`, with as little computation as possible.
 pub fn read(bytes: &[u8]) -> u64 {
-    // Sums in 16 lanes, which the compiler vectorizes on every target, so that loading is what takes the time.
+    // The compiler vectorizes sums in 16 lanes on every target, so loads take most of the time.
     let mut sums = [0u64; 16];
     let (chunks, _) = bytes.as_chunks::<128>();
     for chunk in chunks {

@@ -60,7 +60,7 @@ fn measure(kind: TensorType, tables: &[&'static Kernels]) -> Row {
     Row { name, speedups }
 }
 
-/// Bars on a logarithmic scale, up to a factor of 256.
+/// Draws the chart as SVG: bars on a logarithmic scale, up to a factor of 256.
 fn picture(rows: &[Row], titles: &[String]) -> String {
     const COLOURS: [&str; 8] = ["#1b4965", "#62b6cb", "#7a4b2a", "#d9a066", "#3a6b35", "#a3c585", "#5b3758", "#c08497"];
     let (bar, left, width) = (7, 90, 640);

@@ -61,7 +61,7 @@ class Peers:
         return run([sys.executable, HERE / "llama.py", model, threads, prefill, decode, self.context])
 
     def rounds(self, model, threads):
-        """Returns pairs of results, bandwidths, and pairs of results for a first token."""
+        """Measures all rounds. Returns pairs of results, bandwidths, and pairs of results for a first token; a pair is ours, theirs."""
         speed, bandwidth, first = [], [], []
         for number in range(self.options.rounds):
             work = (model, threads, self.options.prefill, self.options.decode)
@@ -111,7 +111,7 @@ def main():
     for model in options.files:
         for threads in map(int, options.threads.split(",")):
             speed, bandwidth, first = peers.rounds(model, threads)
-            # The embedding is also the output matrix, so every token reads all weights.
+            # In models whose embedding is also the output matrix, every token reads all weights of the file.
             rate = statistics.median(ours["decode_tok_s"] for ours, _ in speed) * model.stat().st_size / 1e9
             limit = statistics.median(bandwidth)
             row([

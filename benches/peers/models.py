@@ -1,6 +1,6 @@
 """Writes a model with the shape of a public one and random weights: models.py SHAPE TYPE OUT.gguf
 
-Needs numpy, gguf and llama_cpp, which quantizes.
+Needs numpy and gguf, and llama_cpp, which quantizes the model.
 """
 
 import ctypes
@@ -21,9 +21,9 @@ SHAPES = {
     "gpt2-124m": ("gpt2", 50257, 768, 12, 12, 12, 64, 3072, 0),
     "gemma-4-e2b": ("gemma4", 262144, 1536, 35, 8, 1, 256, 6144, 1e6),
 }
-# The layers with attention, for architectures where not all have it.
+# The layers with attention, for architectures in which not all layers have attention.
 ATTENTION = {"lfm2": {2, 5, 8, 10, 12, 14}, "qwen35": set(range(3, 24, 4)), "granitehybrid": {10, 13, 17, 27}}
-# Taps of the convolution, state size, groups, heads and inner width of the other layers.
+# Taps of the convolution, state size, groups, heads and inner width of the layers without attention.
 STATES = {"qwen35": (4, 128, 16, 16, 2048), "granitehybrid": (4, 128, 1, 48, 1536)}
 CONTEXT = 2048
 
@@ -106,7 +106,7 @@ def write(shape, out):
     out.add_rope_freq_base(base)
 
     def mixer(block):
-        """Writes the mixer of a layer without attention."""
+        """Writes the matrices and vectors that a layer without attention has in place of attention."""
         if arch == "lfm2":
             out.matrix(block + "shortconv.in_proj", 3 * width, width)
             out.vector(block + "shortconv.conv.weight", width, 3)

@@ -1,4 +1,4 @@
-"""llama.cpp on one file, through the low-level interface of its Python package, and the files that comparisons need."""
+"""Runs llama.cpp on one file through the low-level interface of its Python package, and writes the files that comparisons need."""
 
 import ctypes
 
@@ -67,7 +67,7 @@ class Llama:
         parameters.n_ctx = length
         parameters.n_batch = parameters.n_ubatch = 512
         parameters.n_threads = parameters.n_threads_batch = threads
-        # Quantized values need flash attention. Without it an f16 cache is more accurate.
+        # Quantized values need flash attention. An f16 cache is more accurate without flash attention.
         parameters.flash_attn_type = 1 if kv.startswith("q") else 0
         parameters.type_k = parameters.type_v = TYPES[kv]
         context = llama_cpp.llama_init_from_model(self.model, parameters)
@@ -75,7 +75,7 @@ class Llama:
         return context
 
     def decode(self, context, ids, position, every):
-        """Runs tokens; returns the logits of every one of them, or of the last."""
+        """Runs the tokens `ids`. Returns the logits of every token if `every` is true, otherwise those of the last token."""
         batch = llama_cpp.llama_batch_init(len(ids), 0, 1)
         batch.n_tokens = len(ids)
         for i, token in enumerate(ids):

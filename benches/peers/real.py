@@ -28,7 +28,7 @@ DECODERS = ["smollm2", "gemma3"]
 # 256 tokens it differs from a forward pass in F64 (numpy) by 4.0e-7, and by 3.2e-11 if compiled without GGML_GELU_FP16.
 NEAR = {"smollm2": 1e-9, "gemma3": 2e-6}
 
-# Tokens of prose.txt over which KL is a mean.
+# Number of tokens of prose.txt over which KL is averaged.
 TOKENS = 1024
 
 failures = []
@@ -52,7 +52,7 @@ def file_of(name):
 
 
 def exact_file(name):
-    """The same weights in F32."""
+    """A file with the weights of the model decoded to F32. The first call writes the file."""
     path = MODELS / f"{name}-F32.gguf"
     if not path.exists():
         new = path.with_suffix(".new")
@@ -67,7 +67,7 @@ def tokens(model, lines, *flags):
 
 
 def check_ids():
-    """The ids of 3000 texts over many scripts."""
+    """Compares the ids of 3000 texts over many scripts with llama.cpp's."""
     lines = list(texts.mixed(3000))
     for name in DECODERS:
         model = Llama(file_of(name))
@@ -106,7 +106,7 @@ def prose(model, count):
 
 
 def check_kl():
-    """The divergence from the logits of the same weights in F32, over 1024 tokens, with each type of cache."""
+    """Measures the divergence from the logits of the same weights in F32, over 1024 tokens, with each type of cache."""
     for name in DECODERS:
         path, exact = Llama(file_of(name)), Llama(exact_file(name))
         ids = prose(path, TOKENS)
@@ -121,7 +121,7 @@ def check_kl():
 
 
 def check_cache():
-    """The divergence of a quantized cache from the f16 cache, on weights in F32."""
+    """Measures the divergence of a quantized cache from the f16 cache, with weights in F32."""
     for name in DECODERS:
         exact = Llama(exact_file(name))
         ids = prose(exact, TOKENS)
@@ -154,7 +154,8 @@ def arenite_template():
 
 
 def near_tie(exact, prompt, ours, theirs):
-    """The difference of the exact logits where the two continuations part; 0 if they do not."""
+    """The index at which two continuations of `prompt` differ first, and the difference of the two tokens' exact logits there (0 if
+    the continuations do not differ)."""
     for i, (a, b) in enumerate(zip(ours, theirs)):
         if a != b:
             last = exact.logits(prompt + ours[:i])[-1]
@@ -163,7 +164,8 @@ def near_tie(exact, prompt, ours, theirs):
 
 
 def check_chat():
-    """Greedy answers: the prompt is the template's, and the answers part from llama.cpp's at near-ties only."""
+    """Checks that prompts are rendered as by the template, and that greedy answers differ from llama.cpp's only where the exact
+    logits of two tokens are nearly equal."""
     path, exact = Llama(file_of("smollm2")), Llama(exact_file("smollm2"))
     equal, largest, prompts = 0, 0.0, 0
     for question in QUESTIONS:
@@ -209,7 +211,7 @@ SCHEMAS = [
 
 
 def check_schema():
-    """Answers under JSON schemas."""
+    """Checks that answers under JSON schemas are valid."""
     lines = []
     for seed in range(8):
         for i, (question, schema) in enumerate(SCHEMAS):
@@ -233,7 +235,7 @@ FACT = "The password of the old lighthouse is 48213."
 
 
 def check_context():
-    """A fact among 4000 tokens, at five depths."""
+    """Checks that a fact among 4000 tokens is found, at five depths, wherever llama.cpp finds it."""
     for name in DECODERS:
         model = Llama(file_of(name))
         found, missed = [0, 0], []
@@ -266,7 +268,7 @@ def check_context():
 
 
 def check_embeddings():
-    """all-MiniLM-L6-v2, converted by `arenite convert hf`, beside transformers."""
+    """Compares ids and embeddings of all-MiniLM-L6-v2, converted by `arenite convert hf`, with those of transformers."""
     import torch
     import transformers
 

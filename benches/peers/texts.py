@@ -1,4 +1,4 @@
-"""Texts for comparisons of tokenizers and of long contexts, the same ones every time."""
+"""Texts for comparisons of tokenizers and of long contexts. They are the same in every run."""
 
 import random
 
@@ -41,7 +41,7 @@ SPACES = [" ", " ", " ", "  ", "   ", "\n", "\n\n", "\t", " \n", "\r\n", "\u00a0
 
 
 def mixed(count, seed=1):
-    """Strings of several kinds over many scripts: sentences, their words in any order, code points of a range, numbers."""
+    """Yields `count` strings over many scripts, made of sentences, single words, numbers, and code points of a range."""
     choose = random.Random(seed)
     words = [word for sentence in SENTENCES for word in sentence.split(" ")]
     sentences = [sentence.replace("\\n", "\n") for sentence in SENTENCES]

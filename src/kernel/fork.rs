@@ -142,8 +142,8 @@ fn run_shares(workers: &dyn Workers, items: usize, slots: usize, f: &(dyn Fn(usi
 /// The argument `f` of [`fork_chunks`], called with the index of a chunk, the chunk, and a worker's scratch.
 type OfChunk<'f, T, S> = &'f (dyn Fn(usize, &mut [T], &mut [S]) + Sync);
 
-/// Runs `f(index, part, scratch)` for every `chunk` elements of `data`; the last part may be shorter. `work`, `scratch`
-/// and `per_worker` are as for [`fork`].
+/// Runs `f(index, chunk, scratch)` for each chunk of `chunk` elements of `data`; the last chunk may be shorter. `work`,
+/// `scratch` and `per_worker` are as for [`fork`].
 pub(crate) fn fork_chunks<T: Send, S: Send>(
     workers: &dyn Workers,
     data: &mut [T],

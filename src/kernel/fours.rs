@@ -182,8 +182,8 @@ unsafe fn add_chunk<F: Format, U: Vectors, const T: usize>(
     }
 }
 
-/// Pointers to the codes of a chunk of each of four blocks, and the bias of the codes. They are read in place, as
-/// signed bytes without a bias, if the format stores signed bytes. Otherwise they are unpacked to `room`.
+/// Pointers to the codes of a chunk of each of four blocks, and the bias of the codes. If the format stores signed
+/// bytes, the codes are read in place and have no bias; otherwise they are unpacked to `room`.
 #[inline(always)]
 fn codes<F: Format, U: Vectors>(
     blocks: [&F::Block; 4],

@@ -1,8 +1,8 @@
 //! The arithmetic: one table of functions ([`Kernels`]) per instruction set.
 //!
 //! [`Kernels::detect`] picks the fastest table that the running machine supports; [`Kernels::by_name`] selects a table
-//! by name. All tables compute the same bits. The operations are defined once: float
-//! operations in `lanes`, `float` and `attention`, quantized dot products in `dot`.
+//! by name. All tables compute the same bits. The operations are defined once: float operations in `lanes`, `float` and
+//! `attention`, quantized dot products in `dot`.
 //!
 //! Block, group, chunk and code are defined in `quant/format.rs`. The other terms of the kernels are:
 //!
@@ -74,7 +74,7 @@ pub(crate) use wkv::Wkv;
 use crate::quant::formats_list;
 use job::Job;
 
-/// The most query rows that the attention of any table processes at once. Its scratch memory has room for that many.
+/// The most query rows that attention processes at once in any table. The scratch memory has room for that many.
 pub(crate) const MAX_ROWS: usize = 8;
 
 /// `x = y`, up to the shorter length.

@@ -18,7 +18,7 @@ pub(crate) struct Wkv<'a> {
     pub key: &'a [f32],
     pub value: &'a [f32],
     /// `removal` is the key, of length 1, whose value is read from the state. `replace` is the key under which that
-    /// value is subtracted. Both are empty in RWKV-6.
+    /// value is subtracted. RWKV-6 has neither: both slices are empty.
     pub removal: &'a [f32],
     pub replace: &'a [f32],
     /// The factors on a token's own key in RWKV-6, `keys` little-endian f32; empty for RWKV-7.

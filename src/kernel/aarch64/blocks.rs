@@ -289,8 +289,8 @@ impl Run {
     }
 }
 
-/// Returns `blocks` unchanged. The compiler cannot tell that they are the same, so it loads their bytes again.
-/// Otherwise it would keep more of them than there are registers for.
+/// Returns `blocks` unchanged. The compiler cannot tell that the references are the same, so it loads the bytes of the
+/// blocks again. Otherwise it would keep more bytes than there are registers for.
 #[inline(always)]
 fn reread<B>(blocks: [&B; 4]) -> [&B; 4] {
     blocks.map(|block| {
@@ -311,7 +311,7 @@ fn pinned(mut x: int32x4_t) -> int32x4_t {
     x
 }
 
-/// [`join`], computed at this place. The compiler would delay it, and copy the running sums.
+/// [`join`], computed here instead of at its use. The compiler would delay the computation, and copy the running sums.
 #[inline(always)]
 fn join_now([a, b, c, d]: [int32x4_t; 4]) -> int32x4_t {
     let x;

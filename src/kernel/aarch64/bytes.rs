@@ -7,7 +7,7 @@ use bytemuck::must_cast;
 
 use crate::quant::{Bytes, Format};
 
-/// NEON, which every target that compiles this module has.
+/// [`Bytes`] in two registers. It needs no detection: every target that compiles this module has NEON.
 #[derive(Clone, Copy)]
 pub(super) struct Pair;
 

@@ -1,5 +1,5 @@
-//! Products of byte matrices, 2 x 8 times 8 x 2, by `smmla`, in assembly because its intrinsic is not stable. Used for
-//! panels; a single token gains nothing from it.
+//! Products of byte matrices, 2 x 8 times 8 x 2, by `smmla`, in assembly because its intrinsic is not stable. The
+//! instruction multiplies panels only, because a single token gains nothing from it.
 
 use super::safe::*;
 use core::arch::aarch64::vld4q_lane_s64;
@@ -16,7 +16,7 @@ pub(super) struct Smmla;
 /// Adds the products of two tokens and two rows, eight bytes of each. The lanes are
 /// `[token 0 row 0, token 0 row 1, token 1 row 0, token 1 row 1]`.
 ///
-/// It is not declared pure, because the compiler would then move all loads before all products and run out of
+/// The assembly is not declared pure, because the compiler would then move all loads before all products and run out of
 /// registers.
 #[inline(always)]
 unsafe fn smmla(sum: &mut int32x4_t, x: int8x16_t, w: int8x16_t) {
@@ -36,8 +36,8 @@ unsafe fn smmla(sum: &mut int32x4_t, x: int8x16_t, w: int8x16_t) {
 /// odd last token is paired with itself.
 type Pairs<V, const T: usize> = [[V; 4]; T];
 
-/// The index of the first token of each pair. In this form the compiler knows that it is below `T` even without
-/// unrolling.
+/// The index of the first token of each pair, computed such that the compiler knows, even without unrolling, that the
+/// index is below `T`.
 #[inline(always)]
 fn evens<const T: usize>() -> impl Iterator<Item = usize> {
     (0..T.div_ceil(2)).map(|pair| 2 * pair)
@@ -183,7 +183,6 @@ unsafe impl Panel for Smmla {
     ) {
         for t in evens::<T>() {
             for pair in 0..4 {
-                // SAFETY: every target of this module has NEON.
                 acc[t][pair] = vfmaq_f32(acc[t][pair], vmulq_f32(w[pair], x[t]), vcvtq_f32_s32(sums[t][pair]));
             }
         }

@@ -1,6 +1,6 @@
 //! 64-bit Arm: tables for NEON, which every core has, for dot products (`sdot`) and for matrix products (`smmla`).
 
-// A closure names the operands of an instruction.
+// Closures around intrinsics are kept, because they name the operands.
 #![allow(clippy::redundant_closure)]
 
 mod blocks;
@@ -39,7 +39,8 @@ formats_list!(choose neon_matmul floats neon_blocks);
 formats_list!(choose dotprod_matmul floats dotprod_blocks);
 formats_list!(choose i8mm_matmul floats i8mm_blocks);
 
-/// Float weights. A sum takes four registers, so a tile of four sums leaves registers for its inputs.
+/// The matrix product of float weights. A sum takes four registers, so a tile of four sums leaves registers for its
+/// inputs.
 fn floats<W: float::Weight>(job: &mut Job<'_>) {
     if job.x.tokens == 1 {
         float::matmul::<_, W, 4, 1>(Neon, job);
@@ -54,7 +55,7 @@ unsafe fn neon_decode<F: Format>(job: &mut Job<'_>) {
     unsafe { quantized::decode::<Rows<F, Widening>>(job, 1) }
 }
 
-/// Multiplies rows of blocks with one token, by `sdot`. Products of matrices gain nothing with a single token.
+/// Multiplies rows of blocks with one token, by `sdot`. (`smmla` gains nothing with a single token.)
 #[target_feature(enable = "dotprod")]
 unsafe fn dotprod_decode<F: Format>(job: &mut Job<'_>) {
     // SAFETY: the caller promises the same.

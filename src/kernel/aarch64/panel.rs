@@ -50,8 +50,8 @@ pub(super) unsafe trait Panel {
     /// Reads a float of each row.
     fn line(w: &[u8; LINE]) -> Self::Line;
     /// The sums of the products of a chunk of eight rows with each token; moves `codes` to the end of the chunk.
-    /// `halves` selects the first 16 codes of the chunk, the last 16, or both. The caller promises that the memory of
-    /// `q` is still valid and that the processor has the instruction.
+    /// `halves` selects the first 16 codes of the chunk, the last 16, or both. The caller promises that the quants that
+    /// `q` was made from are still valid and that the processor has the instruction.
     unsafe fn products<const T: usize>(
         codes: &mut *const u8,
         q: Self::Quants<T>,
@@ -186,8 +186,9 @@ unsafe impl<A: Along> Panel for A {
     }
 }
 
-/// Layout of a block of 256 of eight rows: the codes of eight chunks; per group a line of i32 scales; in formats with
-/// minimums, per group eight i16 minimums; then a line of `d`, and one of `m`.
+/// Layout of a block of 256 of eight rows, as byte offsets. In order: the codes of eight chunks; per group a line of
+/// i32 scales; in formats with minimums, per group eight i16 minimums; a line of `d`; in formats with minimums, a line
+/// of `m`.
 pub(super) struct BlockLayout {
     pub minimums: usize,
     pub d: usize,

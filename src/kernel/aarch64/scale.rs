@@ -30,7 +30,8 @@ impl Scales {
         Self { scales, minimums, d, m }
     }
 
-    /// For Q4_K and Q5_K, whose first 16 bytes hold `d`, `m`, all scales and all minimums.
+    /// [`of`](Self::of) for Q4_K and Q5_K. The first 16 bytes of their blocks hold `d`, `m`, all scales and all
+    /// minimums.
     #[inline(always)]
     fn of_six_bits<F: Format>(blocks: [&F::Block; 4]) -> Self {
         let [a, b, c, d] = blocks.map(|block| must_cast(*bytes_at::<16>(block.as_ref(), 0)));
@@ -41,8 +42,8 @@ impl Scales {
         let (scales, minimums) = (bytes(vtrn1q_u64(ab13, cd13)), bytes(vtrn2q_u64(ab02, cd02)));
         let rest = bytes(vtrn2q_u64(ab13, cd13));
 
-        // The first four values have six bits; the others have four, and their high two bits are the high bits of
-        // the first.
+        // The low six bits of `first` are values 0 to 3. Values 4 to 7 have their low four bits in `rest` and their
+        // high two bits in the high bits of `first`.
         let columns = |first, rest| {
             let second = vsliq_n_u8::<4>(rest, vshrq_n_u8::<6>(first));
             let both = [vandq_u8(first, vdupq_n_u8(0x3f)), second].map(|x| vreinterpretq_s32_u8(x));

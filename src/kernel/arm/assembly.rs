@@ -3,14 +3,14 @@
 /// The start values of sums.
 pub(super) static ZEROS: [f32; 16] = [0.0; 16];
 
-/// Enables instructions in the assembler that are detected at run time.
+/// The directive that enables, in the assembler, the instructions that are detected at run time.
 #[cfg(arm_linux)]
 macro_rules! unit {
     () => {
         ".fpu neon-vfpv4"
     };
 }
-/// Empty, because the target has the instructions.
+/// No directive, because the target has the instructions.
 #[cfg(not(arm_linux))]
 macro_rules! unit {
     () => {
@@ -19,8 +19,8 @@ macro_rules! unit {
 }
 pub(super) use unit;
 
-/// Aligns code that takes addresses of its own labels. The assembler computes them relative to a word boundary, but
-/// functions may begin at a half word.
+/// Aligns code that takes addresses of its own labels. The assembler computes these addresses relative to a word
+/// boundary, but functions may begin at a half word.
 macro_rules! on_words {
     () => {
         ".p2align 2"
@@ -28,7 +28,7 @@ macro_rules! on_words {
 }
 pub(super) use on_words;
 
-/// `asm!` that clobbers all registers of the unit.
+/// `asm!` that clobbers all registers of the floating-point unit.
 macro_rules! fpu {
     ($($code:expr,)* ; $($operands:tt)*) => {
         core::arch::asm!(
@@ -46,7 +46,7 @@ macro_rules! fpu {
 }
 pub(super) use fpu;
 
-/// Adds a register to each of several others.
+/// For each pair of registers, adds the second to the first.
 macro_rules! sums {
     ($($x:literal $y:literal),*) => { concat!($("vadd.f32 ", $x, ", ", $x, ", ", $y, "\n",)*) };
 }

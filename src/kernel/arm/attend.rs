@@ -52,16 +52,16 @@ pub(super) unsafe fn attend(job: &Attention<'_>, out: &mut [f32], out_stride: us
     }
 }
 
-/// Attention in all other cases.
+/// Attention in all cases that [`attend`] has no assembly for.
 #[inline(never)]
 fn any(job: &Attention<'_>, out: &mut [f32], out_stride: usize, scratch: &mut [f32]) {
     attention::attend(Scalar::<Fpu>::HERE, job, out, out_stride, scratch);
 }
 
-/// The locations of each head's tiles.
+/// The locations of the tiles in the memory of a head; they are the same for each head.
 struct Tiles<'a> {
     pages: &'a [u32],
-    /// Bytes per head, and per tile.
+    /// Bytes per head, bytes per tile, and the index of a head's last tile.
     head: usize,
     bytes: usize,
     last: usize,
@@ -78,7 +78,8 @@ impl<'a> Tiles<'a> {
         (!is_empty).then_some(Self { pages: job.pages, head, bytes, last, values: job.layout.values() / 4 })
     }
 
-    /// Distance of a tile from its head's start, in bytes. It is inside the head, whatever the page table contains.
+    /// Distance in bytes from the start of a head to a tile. The tile is inside the head, whatever the page table
+    /// contains.
     #[inline(always)]
     fn at(&self, tile: usize) -> *const f32 {
         let entry = tile.checked_rem(self.pages.len()).and_then(|entry| self.pages.get(entry));
@@ -96,7 +97,7 @@ struct Shape<'a> {
     sums: *mut f32,
 }
 
-/// The positions of a block that a token attends to, relative to the first tile that contains one.
+/// The positions of a block that a token attends to, relative to the first tile that contains such a position.
 struct BlockRange {
     /// The distance of each tile from its head's start.
     at: [*const f32; BLOCK / TILE],
@@ -121,8 +122,8 @@ impl BlockRange {
     }
 }
 
-/// Attends with one query to its visible positions, at least one, of the head whose tiles begin at `base`: to the first
-/// block, which may have all of them, then to the others.
+/// Attends with the query at `q` to its visible positions in one head, whose tiles begin at `base`. `first` is the
+/// first block with visible positions and has at least one; [`later`] attends to the other blocks, up to position `hi`.
 ///
 /// # Safety
 ///
@@ -150,7 +151,7 @@ unsafe fn row(shape: &Shape<'_>, first: &BlockRange, hi: usize, base: *const f32
     }
 }
 
-/// Attends to the other blocks. A larger score rescales the sums so far.
+/// Attends to the blocks from position `block` to `hi`. A score larger than `best` rescales the sums so far.
 ///
 /// # Safety
 ///
@@ -183,7 +184,8 @@ unsafe fn later(
     }
 }
 
-/// Adds the values of a block by weight to the sums. The sums so far are at `from`, `step` floats apart.
+/// Adds the values of a block, times their weights, to the sums. The sums so far are read from `from`; for every 16
+/// elements of a value, `from` moves on by `step` floats.
 ///
 /// # Safety
 ///

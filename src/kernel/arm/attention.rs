@@ -1,4 +1,4 @@
-//! The steps of attention of one query row over f32 keys and values.
+//! The steps of attention for one query row over f32 keys and values.
 
 use super::assembly::{ZEROS, fpu, sums, tree};
 
@@ -61,10 +61,11 @@ macro_rules! times {
 
 /// Updates the running maximum with r0 to r3. A new maximum is rare, so the code for it is out of line.
 ///
-/// - `$than` compares the four and branches if one is larger by this condition.
-/// - `or` is the code for a new maximum after a negative one. If the new maximum is not negative, the four are
-///   compared again by the other condition, from label 53 on.
-/// - `then` is the code for a new maximum after one that is not negative.
+/// - With a condition first, compares the four registers with the maximum, and branches to `$then` if the condition
+///   says that a register is larger.
+/// - With `or` first, emits the branches' targets for a negative maximum. If the new maximum is not negative, the four
+///   registers are compared again by the other condition, from label 53 on.
+/// - With `then` first, emits the branches' targets for a maximum that is not negative.
 macro_rules! larger {
     ($than:literal $($x:literal $then:literal $on:literal),*) => {
         concat!($("cmp ", $x, ", {top}\n", "b", $than, " ", $then, "f\n", $on, ":\n",)*)
@@ -77,7 +78,7 @@ macro_rules! larger {
     };
 }
 
-/// The largest of `n` floats.
+/// Computes the largest of the `n` floats at `at`, into `top`.
 ///
 /// Floats are compared as integers. A float is larger than a negative maximum if it is lower as an unsigned integer,
 /// and larger than any other maximum if it is greater as a signed integer.
@@ -110,7 +111,7 @@ macro_rules! largest {
             "sub {at}, {at}, #16\n",
             "mov {n}, #0\n",
             "b 50b\n",
-            // Fewer than four floats in total.
+            // The code for fewer than four floats in total.
             "57:\n",
             "adds {n}, {n}, #4\n",
             "58:\n",
@@ -204,10 +205,10 @@ pub(super) unsafe fn scores(
     f32::from_bits(top)
 }
 
-/// `to = from + sum(row[i] * x[i])` for `all` rows of 16 floats, with one fma per row, in order. `at` has the distance of
-/// each tile's rows from `base`, in bytes; rows are `stride` floats apart. The first tile contributes `first` rows,
-/// beginning `skip` floats later; every other tile contributes up to sixteen. Only the first `lanes` lanes of the result
-/// are needed.
+/// `to = from + sum(row[i] * x[i])` for `all` rows of 16 floats, with one fma per row, in order. `at` has the distance
+/// of each tile's rows from `base`, in bytes; rows are `stride` floats apart. The first tile contributes `first` rows,
+/// beginning `skip` floats after its first row; every other tile contributes up to sixteen rows. Only the first `lanes`
+/// lanes of the result are needed.
 ///
 /// # Safety
 ///
@@ -239,7 +240,7 @@ pub(super) unsafe fn add_rows(
             "sub {all}, {all}, {n}",
             "cmp {lanes}, #8",
             "bls 6f",
-            // Four rows at a time, then single rows.
+            // Adds four rows at a time, then single rows.
             "b 3f",
             "2:",
             "vldmia {x}!, {{s24-s27}}",

@@ -14,13 +14,14 @@ use crate::quant::{Format, Shape};
 /// Blocks that are processed at once: 256 columns.
 const BLOCKS: usize = 8;
 
-/// A block of a token's quants, prepared for all rows: as pairs of i16. Four bytes become two pairs: bytes 0 and 2, and
-/// bytes 1 and 3.
+/// A block of a token's quants as pairs of i16, prepared once for all rows. Four bytes become two pairs: bytes 0 and 2,
+/// and bytes 1 and 3.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Spread {
     /// For formats with nibbles, the start value of the integer sums, `-256 * bias * sum(quants)`. For rows that are
-    /// read in words, the first of two blocks has the bits of the second block's scale here. Otherwise 0.
+    /// read in words, the first of two blocks stores the bits of the second block's scale in this field. The field is 0
+    /// in all other cases.
     start: i32,
     scale: f32,
     pairs: [[u32; 4]; 4],
@@ -131,9 +132,9 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
                 let next = if in_words && n % 2 == 1 { d.get(n).copied() } else { None };
                 Spread::write::<F>(spread, q, *sums, *scale, next);
             }
-            // SAFETY: the token has an output per row. `n` blocks, at least one, are written, and each row has as many from
-            // `w` on; rows are `row_bytes` apart. With `in_words`, `row_bytes` is a multiple of 4, so the number of blocks
-            // of 34 bytes in a row is even, and so is every `n`.
+            // SAFETY: the token has an output per row. `n` blocks, at least one, are written, and each row has as many
+            // from `w` on; rows are `row_bytes` apart. With `in_words`, `row_bytes` is a multiple of 4, so the number
+            // of blocks of 34 bytes in a row is even, and so is every `n`.
             unsafe {
                 let out = job.out.add(t * job.stride);
                 if chunk == 0 {
@@ -191,8 +192,8 @@ unsafe fn clear(at: *mut f32, n: usize) {
 }
 
 /// Defines a kernel, which adds the dot products of one or more blocks of rows to the outputs. `$start` runs first.
-/// `$block` multiplies a block (or several) of the token at r0 with those of two rows at r1 and r2; s0 and s1 are the
-/// sums. It may use s4 to s11, and r12 keeps what `$start` stored there.
+/// `$block` multiplies one or two blocks of the token at r0 with those of two rows at r1 and r2; s0 and s1 are the
+/// sums. `$block` may use s4 to s11. Code outside of `$block` leaves r12 as `$start` set it.
 macro_rules! kernel {
     ($name:ident, $start:literal, $($block:expr,)*) => {
         /// # Safety
@@ -279,7 +280,8 @@ macro_rules! eight {
     };
 }
 
-/// Multiplies eight weights of both rows; `words` is for weights that are aligned to four bytes.
+/// Loads eight quants, and eight weights of each of two rows, and multiplies them. With `words`, the weights are
+/// aligned to four bytes.
 macro_rules! eights {
     ($($first:ident)?) => {
         concat!(
@@ -323,15 +325,16 @@ macro_rules! first {
     };
 }
 
-/// Loads the scales of both rows' blocks, which precede the weights, to s6 and s8.
+/// Loads the scales of both rows' blocks to s6 and s8. A block's scale precedes its weights.
 macro_rules! scales {
     () => {
         concat!("ldrh r6, [r1], #2\n", "vmov s6, r6\n", "ldrh r6, [r2], #2\n", "vmov s8, r6\n")
     };
 }
 
-/// Adds a block of both rows by one multiply-add each. Their scales are in the bottom or top halves of `$a` and `$b`,
-/// the token's scale is in `$x`, and the sums are in r3 and r4, with `$fraction` low bits to be dropped.
+/// Adds a block of each of two rows to the sums in s0 and s1, by one multiply-add each. The scales of the rows are in
+/// the bottom or top halves of `$a` and `$b`, the token's scale is in `$x`. The integer sums are in r3 and r4, with as
+/// many bits after the binary point as `$fraction` says (none if it is empty).
 macro_rules! add {
     ($half:literal, $a:literal, $b:literal, $x:literal, $fraction:literal) => {
         concat!(

@@ -8,7 +8,7 @@ use crate::kernel::scalar::Scalar;
 use crate::kernel::{Activation, float};
 use crate::memory::KvType;
 
-/// [`Kernels::activate`](crate::kernel::Kernels): SiLU in assembly, the other functions over [`Fpu`].
+/// [`Kernels::activate`](crate::kernel::Kernels): SiLU in assembly, the other activations over [`Fpu`].
 pub(super) unsafe fn activate(f: Activation, x: &mut [f32], up: Option<&[f32]>) {
     if !float::is_silu(f) {
         return other_activation(f, x, up);
@@ -56,7 +56,8 @@ pub(super) unsafe fn store_floats(at: &Place, tiles: &mut [u8], keys: &[f32], va
     }
 }
 
-/// Stores keys and values of a `dim` that is a multiple of four. Returns false for others, and if a slice is too short.
+/// Stores keys and values if `dim` is a multiple of four and values are not parts of keys. Returns false in other
+/// cases, and if a slice is too short.
 fn store_fast(at: &Place, tiles: &mut [u8], keys: &[f32], values: &[f32]) -> bool {
     let Some(Ok(tiles)) = tiles.get_mut(at.start..).map(bytemuck::try_cast_slice_mut::<_, f32>) else { return false };
     let (dim, slot, apart) = (at.layout.dim, at.slot, at.head_bytes / 4);

@@ -5,8 +5,8 @@ use super::assembly::{ZEROS, fpu, on_words};
 /// The constants of [`exp`](crate::kernel::lanes::exp), for x or for -x.
 #[repr(C)]
 struct Constants {
-    /// In s22 to s27: the first coefficient of the polynomial, the constants of `n` and `r`, and a number below the
-    /// square of either end.
+    /// The constants that stay in s22 to s27: the first coefficient of the polynomial, the constants of `n` and `r`,
+    /// and a number below the square of either end.
     kept: [f32; 6],
     /// The start value of `n`, for four floats.
     whole: [f32; 4],
@@ -189,8 +189,8 @@ pub(super) unsafe fn exp(x: *mut f32, best: f32, fours: usize) {
     }
 }
 
-/// `exp(score - best)` of the scores `lane..end`, in place; `lane` is in the first sixteen. The other elements of the
-/// scores' sixteens become zeros, which do not change the total.
+/// `exp(score - best)` of the scores `lane..end`, in place; `lane` is in the first sixteen. The scores before `lane`
+/// and the 16 floats from `end` on become zeros, which do not change a total of whole sixteens.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! Float arithmetic with the instructions of the unit: VFMA rounds once, VLDM loads several floats.
+//! Float arithmetic with the instructions of the floating-point unit: VFMA rounds once, VLDM loads several floats.
 
 use core::arch::asm;
 use core::mem::MaybeUninit;
@@ -33,7 +33,8 @@ macro_rules! of_one {
     }};
 }
 
-/// Sixteen or eight multiply-adds of the floats at two pointers, which move on.
+/// Sixteen or eight multiply-adds of the floats at the pointers `$a` and `$b`, which move on. The sums are in s0 to
+/// s15.
 macro_rules! products {
     (16, $a:literal, $b:literal) => {
         concat!(

@@ -1,6 +1,7 @@
 //! Blocks of 256 four-bit codes by SMLAD: see [`Shape::Halves`](crate::quant::Shape).
 //!
-//! Codes are multiplied at their bit position in a word, as in `dsp.rs`. The sum of a group is less than 2^24.
+//! Codes are multiplied at their bit position in a word, as in `dsp.rs`, so all products are multiplied by 256. With
+//! this factor, the sum of a group is less than 2^24.
 
 use core::arch::asm;
 
@@ -19,7 +20,8 @@ struct Token {
     /// The quants in their order.
     #[cfg(helium)]
     quants: [i8; 256],
-    /// The sums of the groups as pairs of i16: of every four groups, the even ones and the odd ones.
+    /// The sums of the groups as pairs of i16. For every four groups: the sums of the even groups, then of the odd
+    /// ones.
     sums: [[u32; 2]; 2],
 }
 

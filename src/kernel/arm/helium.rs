@@ -70,15 +70,16 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) -> bool {
     true
 }
 
-/// Defines a kernel. `$row` multiplies a block of one row, whose address is in the first register, with the token's block
-/// in q0 and q1, and writes the sum to the second register. `$bias` corrects the sums in q5.
+/// Defines a kernel that multiplies four rows at a time. `$row` takes two registers: it multiplies the block of a row
+/// at the address in the first register with the token's block in q0 and q1, and writes the sum to the second register.
+/// `$bias` corrects the sums in q5.
 macro_rules! kernel {
     ($name:ident, $row:ident, $bias:literal) => {
         /// # Safety
         ///
-        /// `operands` has the activations of a token and their scales, and the number of blocks in each, not 0. `w` points
-        /// to the first row's weights, whose rows are `row_bytes` apart. There are as many rows as floats from `out` to
-        /// the operands' `end`, a multiple of four and not 0.
+        /// `operands` has the activations of a token and their scales, and the number of blocks of the token and of
+        /// each row, not 0. `w` points to the first row's weights; rows are `row_bytes` apart. There are as many rows
+        /// as floats from `out` to the operands' `end`, a multiple of four and not 0.
         #[inline(never)]
         unsafe fn $name(operands: &Operands, w: *const u8, row_bytes: usize, out: *mut f32) {
             // Each group of four begins with a step over three rows, from the end of the group before.

@@ -6,14 +6,14 @@ use super::assembly::{ZEROS, fpu, on_words, sums, tree};
 use crate::kernel::Job;
 
 /// The data that is loaded at the start of every row: the first 24 floats of a token, in groups of eight, and zeros as
-/// start values of sums. Their order lets one load fill several groups of registers: first group, third group, zeros,
-/// second group, zeros.
+/// start values of sums. The order is first group, third group, zeros, second group, zeros, so that one load fills
+/// several groups of registers.
 struct Start(MaybeUninit<[[f32; 8]; 5]>);
 
 impl Start {
     const EMPTY: Self = Self(MaybeUninit::uninit());
 
-    /// Writes the data and returns its address. (It goes through registers, because the compiler would copy it twice.)
+    /// Writes the data and returns its address. (This is assembly, because the compiler would copy the data twice.)
     ///
     /// # Safety
     ///
@@ -61,13 +61,13 @@ pub(super) unsafe fn matmul(job: &mut Job<'_>) {
     }
 }
 
-/// A multiply-add for each sum.
+/// For each sum, adds the product of two registers.
 macro_rules! fmas {
     ($($sum:literal $w:literal $x:literal),*) => { concat!($("vfma.f32 ", $sum, ", ", $w, ", ", $x, "\n",)*) };
 }
 
-/// Multiplies eight columns, into the sums of the lower or the upper lanes. `$x` points to the token's floats; with `!`
-/// it moves on.
+/// Multiplies eight columns, into the sums of the lower or the upper lanes. `$x` points to the token's floats; with a
+/// `!`, the pointer moves on.
 macro_rules! eight {
     (@ low) => {
         concat!(
@@ -138,7 +138,8 @@ unsafe fn times_64(job: &Job<'_>, start: *const f32, x: *const f32, out: *mut f3
     // SAFETY: reads 64 floats of the token and of each row, and writes a float per row.
     unsafe {
         fpu!(
-            // Four rows per iteration. The remaining rows come first, by a jump into the loop.
+            // An iteration multiplies four rows. If `rows` is not a multiple of four, the first iteration multiplies
+            // the remaining one to three rows, by a jump into the loop.
             "ands {over}, {rows}, #3",
             "add {rows}, {rows}, #3",
             "lsr {rows}, {rows}, #2",
@@ -197,11 +198,11 @@ unsafe fn times(job: &Job<'_>, start: *const f32, x: *const f32, out: *mut f32) 
     unsafe {
         fpu!(
             on_words!(),
-            // The entry into the loop after the first 24 columns, at the second half of a sixteen. The loop is unrolled
-            // five times, with 80 bytes of code per sixteen.
+            // `after` becomes the address at which each row enters the loop after its first 24 columns, at the second
+            // half of a sixteen. The loop is unrolled five times, with 80 bytes of code per sixteen.
             "adr {go}, 5f",
             "add {after}, {after}, {go}",
-            // The code for the remaining columns.
+            // `go` becomes the address of the code for the remaining columns.
             "adr {go}, 8f",
             "cmp {rest}, #8",
             "it eq",
@@ -252,7 +253,7 @@ unsafe fn times(job: &Job<'_>, start: *const f32, x: *const f32, out: *mut f32) 
             end = in(reg) x.add(16 * sixteens),
             rest = in(reg) rest,
             go = out(reg) _,
-            // -n modulo 5 is 4 n modulo 5.
+            // With n = sixteens - 1: -n modulo 5 is 4 n modulo 5.
             after = inout(reg) sixteens.wrapping_sub(1).wrapping_mul(4) % 5 * 80 + 40 => _,
         );
     }

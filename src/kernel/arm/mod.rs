@@ -2,9 +2,9 @@
 //! products per instruction), Helium or NEON. These kernels use instructions that the compiler does not generate from
 //! plain Rust.
 //!
-//! `target.rs` determines the first two from the name of the target; Linux reports NEON at run time. The assembly names
-//! the registers of a Cortex-M's unit directly, because register operands need a target feature that these targets do
-//! not have.
+//! `target.rs` determines the instructions of a Cortex-M at build time; Linux reports NEON at run time. The assembly
+//! names the floating-point registers of a Cortex-M directly, because register operands need a target feature that
+//! these targets do not have.
 
 #[cfg(arm_fpu)]
 mod assembly;
@@ -50,8 +50,8 @@ use float::Fpu as Here;
 #[cfg(arm_linux)]
 pub(super) use neon::available;
 
-/// The table. A function is in assembly if that takes fewer instructions (`benches/functions.sh` counts them for a
-/// token of stories260K).
+/// The table of this target. A function is in assembly if that takes fewer instructions (`benches/functions.sh` counts
+/// the instructions of a token, here with the model stories260K).
 const OF_UNIT: Kernels = Kernels {
     #[cfg(arm_fpu)]
     attend: attend::attend,
@@ -67,7 +67,7 @@ const OF_UNIT: Kernels = Kernels {
 #[cfg(not(arm_linux))]
 static CORTEX_M: Kernels = OF_UNIT;
 
-/// The table that the build was compiled for.
+/// Yields the table that the build was compiled for.
 #[cfg(not(arm_linux))]
 pub(super) fn available() -> impl Iterator<Item = &'static Kernels> {
     core::iter::once(&CORTEX_M)

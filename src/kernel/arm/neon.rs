@@ -2,8 +2,8 @@
 //!
 //! NEON flushes denormal floats to zero, so it is used for integers only; floats are computed by the floating-point
 //! unit, as on a Cortex-M. Rust has no stable type for eight bytes in a register, but f64 is held in the same registers
-//! and moves unchanged. (Only d0 to d15: whether the compiler uses the others depends on its options, and cannot be
-//! queried.)
+//! and moves unchanged. (The code uses only d0 to d15: whether the compiler uses the other registers depends on its
+//! options, and cannot be queried.)
 
 use core::arch::asm;
 use core::mem::MaybeUninit;
@@ -138,7 +138,7 @@ unsafe impl Vectors for Fpu {
     }
 }
 
-/// Eight bytes in each of four registers.
+/// Byte operations on 32 bytes, eight in each of four registers.
 #[derive(Clone, Copy)]
 pub(in crate::kernel) struct Neon;
 

@@ -1,8 +1,8 @@
-//! Quants as pairs of i16, as SMLAD multiplies them.
+//! Quants as pairs of i16, the operands of SMLAD.
 
 use core::arch::asm;
 
-/// Spreads four bytes to two pairs of i16: the even ones, then the odd ones.
+/// Spreads four bytes to two pairs of i16: bytes 0 and 2, then bytes 1 and 3.
 #[inline(always)]
 pub(super) fn spread(four: u32) -> [u32; 2] {
     let (even, odd);
@@ -20,9 +20,10 @@ pub(super) fn spread(four: u32) -> [u32; 2] {
     [even, odd]
 }
 
-/// The quants for a word of nibbles: four for the low halves of its bytes, four for the high halves. Nibbles are
-/// multiplied at their bit position in the word, except that the odd high halves are shifted to the position of the low
-/// ones. The quants are scaled to compensate for the position, so that all products are 256 times the true ones.
+/// The quants that a word of nibbles is multiplied with: four (`low`) for the low halves of its bytes, four (`high`)
+/// for the high halves. Nibbles are multiplied at their bit position in the word, except that the high halves of odd
+/// bytes are shifted to the position of the low halves. The quants are scaled to compensate for the position, so that
+/// every product is 256 times the true product.
 #[inline(always)]
 pub(super) fn of_nibbles(low: u32, high: u32) -> [u32; 4] {
     let ([even, odd], [high_even, high_odd]) = (spread(low), spread(high));

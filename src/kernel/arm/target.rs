@@ -10,7 +10,8 @@
 //!   together with NEON.
 //! - `arm_fpu`: `cortex_m_fpu` or `arm_linux`.
 //!
-//! It only declares `memory_sanitizer`, which limits a build to the scalar kernels; `.ci/instrument memory` sets it.
+//! The script declares one more cfg, `memory_sanitizer`, but does not set it. `.ci/instrument memory` sets this cfg,
+//! which limits a build to the scalar kernels.
 
 use std::env::var;
 
@@ -33,7 +34,8 @@ fn main() {
     let (mut cpu_has_dsp, mut dsp) = (false, None);
     for (name, value) in settings(&flags) {
         match name {
-            // The compiler would use vector instructions that flush denormals, which changes results.
+            // For these processors the compiler would use vector instructions that flush denormals, which changes
+            // results.
             "target-cpu" if ["cortex-m52", "cortex-m55", "cortex-m85"].contains(&value) => refuse_vectors(name, value),
             "target-cpu" => cpu_has_dsp = ["cortex-m33", "cortex-m35p"].contains(&value),
             "target-feature" => {

@@ -35,9 +35,9 @@ pub(super) unsafe fn copy(x: *mut f32, y: *const f32, n: usize) {
     }
 }
 
-/// Writes keys and values of several heads to position `slot` of their tiles, `apart` floats from head to head. `dim` is
-/// a multiple of four. The tiles have the f32 layout of [`HeadLayout`](crate::memory::HeadLayout): a key is a column of
-/// rows of 16, a value is a row padded with zeros.
+/// Writes keys and values of several heads to position `slot` of their tiles, `apart` floats from head to head. `dim`
+/// is a multiple of four. The tiles have the f32 layout of [`HeadLayout`](crate::memory::HeadLayout): a key is a column
+/// of rows of 16, a value is a row padded with zeros.
 ///
 /// # Safety
 ///
@@ -132,7 +132,7 @@ pub(super) unsafe fn add(x: *mut f32, y: *const f32, n: usize) {
     }
 }
 
-/// Rotates pairs by cosines and sines, into other registers. (VMLA and VMLS round the product as well.)
+/// Rotates pairs by cosines and sines, into other registers. (VMLA and VMLS round the product before the sum.)
 macro_rules! turned {
     ($($a:literal $b:literal, $cos:literal $sin:literal, $x:literal $y:literal);*) => {
         concat!($(

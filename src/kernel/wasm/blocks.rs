@@ -118,7 +118,7 @@ impl<F: Format> Rows<F> {
     #[inline(always)]
     fn codes(block: &F::Block, chunk: usize) -> [v128; 4] {
         if let Shape::Bytes(offset) = F::SHAPE {
-            // SAFETY: the block has 32 bytes from there, as `quant/types.rs` checks.
+            // SAFETY: the block has 32 bytes from `offset` on, as `quant/types.rs` checks.
             return unsafe { quants((&raw const *block).cast::<i8>().add(offset)) };
         }
         let [a, b] = F::unpack(Pair, block, chunk);
@@ -172,11 +172,11 @@ impl<F: Format> Rows<F> {
     }
 }
 
-/// The f16 at byte `offset` of four blocks, times `factor`. The format has an f16 there.
+/// The f16 at byte `offset` of each of four blocks, times `factor`. The format has an f16 at this offset.
 #[inline(always)]
 fn halves<F: Format>(blocks: [&F::Block; 4], offset: usize, factor: f32) -> v128 {
     let [a, b, c, d] = blocks.map(|block| {
-        // SAFETY: two bytes from there are inside the block, as `quant/types.rs` checks.
+        // SAFETY: two bytes from `offset` on are inside the block, as `quant/types.rs` checks.
         let half = unsafe { (&raw const *block).cast::<u8>().add(offset).cast::<u16>().read_unaligned() };
         u32::from(half)
     });
@@ -201,7 +201,7 @@ fn dot32(codes: [v128; 4], quants: [v128; 4]) -> v128 {
     i32x4_add(dot16(codes, quants, 0), dot16(codes, quants, 1))
 }
 
-/// [`dot32`] of the first or the second 16.
+/// [`dot32`] of the first or the second 16 codes and quants.
 #[inline(always)]
 fn dot16(codes: [v128; 4], quants: [v128; 4], half: usize) -> v128 {
     let [a, b, c, d] = codes;

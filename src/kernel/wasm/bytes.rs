@@ -4,7 +4,7 @@ use core::arch::wasm32::*;
 
 use crate::quant::Bytes;
 
-/// [`Bytes`] in two 128-bit vectors. They need no detection: this file is compiled only for targets that have them.
+/// [`Bytes`] in two 128-bit vectors. It needs no detection: this file is compiled only for targets with such vectors.
 #[derive(Clone, Copy)]
 pub(super) struct Pair;
 

@@ -13,12 +13,13 @@ pub(super) static SIMD128: Kernels = table!("simd128", Simd128, matmul);
 
 formats_list!(choose matmul floats rows);
 
-/// Float weights. Two rows share the conversion of an activation to f64; a third sum does not fit in the registers.
+/// The matrix product of float weights. Two rows share the conversion of an activation to f64; the sum of a third row
+/// does not fit in the registers.
 fn floats<W: float::Weight>(job: &mut Job<'_>) {
     float::matmul::<_, W, 2, 1>(Simd128, job);
 }
 
-/// Block formats: multiplies the rows as they are in the file, for any number of tokens.
+/// The matrix product of block formats: multiplies the rows as they are in the file, for any number of tokens.
 unsafe fn rows<F: Format>(job: &mut Job<'_>) {
     // SAFETY: the caller promises a valid job, and the module is compiled for vectors.
     unsafe { quantized::decode::<blocks::Rows<F>>(job, job.x.tokens) }

@@ -4,7 +4,7 @@ use core::arch::wasm32::*;
 
 use crate::kernel::lanes::{Isa, Lanes};
 
-/// Vectors of 128 bits, which the module is compiled for.
+/// The instruction set with vectors of 128 bits, which the module is compiled for.
 #[derive(Clone, Copy)]
 pub(super) struct Simd128;
 
@@ -26,8 +26,8 @@ fn upper(x: v128) -> v128 {
     i64x2_shuffle::<1, 1>(x, x)
 }
 
-/// Returns `a * b + c` of four f32, computed in f64, and a vector that is not zero in lanes where rounding twice may give
-/// another result than rounding once.
+/// Returns `a * b + c` of four f32, computed in f64, and a vector that is not zero in lanes where rounding twice may
+/// give another result than rounding once.
 ///
 /// In f64 the product is exact, so the sum is rounded to 53 bits and then to 24. Only two cases may differ from
 /// rounding once: the rounded sum is exactly between two f32, or it is so small that an f32 has fewer than 24 bits.
@@ -40,9 +40,9 @@ fn fma_but(a: v128, b: v128, c: v128) -> (v128, v128) {
     let result = i64x2_shuffle::<0, 2>(f32x4_demote_f64x2_zero(first), f32x4_demote_f64x2_zero(second));
     let ends = i32x4_shuffle::<0, 2, 4, 6>(first, second);
     let middle = i32x4_eq(v128_and(ends, i32x4_splat(0x1fff_ffff)), i32x4_splat(0x1000_0000));
-    // Small: below 2^-126 but not 0. `magnitude` is the upper half without the sign bit, 0x7020_0000 for 2^-126. The
-    // code subtracts 1 from both sides, which makes 0 the largest, and flips their highest bits, which makes the signed
-    // comparison an unsigned one.
+    // A lane is small if its sum is below 2^-126 but not 0. `magnitude` is the upper half of the f64, shifted to drop
+    // the sign bit; it is 0x7020_0000 for 2^-126. The code subtracts 1 from both sides of the comparison, which makes 0
+    // the largest, and flips the highest bit of both, which makes the signed comparison an unsigned one.
     let magnitude = i32x4_shl(i32x4_shuffle::<1, 3, 5, 7>(first, second), 1);
     let small = i32x4_lt(i32x4_add(magnitude, i32x4_splat(0x7fff_ffff)), i32x4_splat(0x7020_0000 - 1 + i32::MIN));
     (result, v128_or(middle, small))
@@ -86,7 +86,8 @@ fn words(bytes: &[u8; 32]) -> [v128; 4] {
     unsafe { [0, 8, 16, 24].map(|at| u32x4_load_extend_u16x4(p.add(at).cast())) }
 }
 
-/// 1.5 * 2^23. The last bit of a float of this size is worth 1, so adding it leaves an integer in the low bits.
+/// 1.5 * 2^23. The last bit of a float of this size is worth 1, so adding the constant to a small float leaves an
+/// integer in the low bits.
 const INTEGERS: f32 = 12_582_912.0;
 
 // SAFETY: the module is compiled for vectors, and every store method of `Floats` writes the whole array.

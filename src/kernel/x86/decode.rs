@@ -247,8 +247,8 @@ impl<D: Dot, F: Format> Rows<D, F> {
         }
     }
 
-    /// The dot products of eight rows, even rows first, for the formats of the module [`wide`]. Nothing is prefetched
-    /// into the first-level cache, because that made no whole model faster.
+    /// The dot products of eight rows, even rows first, for the formats of the module [`wide`]. Rows are not prefetched
+    /// into the first-level cache, because whole models did not become faster.
     #[inline(always)]
     unsafe fn wide(rows: &EightRows, x: Row<'_>) -> __m256 {
         // SAFETY: the caller promises AVX-512 with VNNI, and eight rows as long as `x`.
