@@ -1,5 +1,5 @@
 //! The work that `instructions.sh` counts: decodes 16 tokens at positions 24 to 39, then prefills a batch of 64 and
-//! computes the logits of its last token. One thread, f16 cache.
+//! computes the logits of its last token. It runs on one thread, with an f16 cache.
 //!
 //! `instructions MODEL.gguf [ISA]`
 

@@ -13,7 +13,7 @@ use arenite::workers::{Pool, Serial, Workers};
 use divan::Bencher;
 
 fn main() {
-    // The report is about kernels, but `cargo bench` passes its arguments to every benchmark.
+    // `--report` is for the benchmark `kernels`, but `cargo bench` passes its arguments to every benchmark.
     if !std::env::args().any(|argument| argument == "--report") {
         divan::main();
     }
@@ -34,7 +34,7 @@ impl Workers for Rayon {
     }
 }
 
-/// Two threads of the given kind.
+/// The workers of this name: two threads, or for "serial" only the calling thread.
 fn threads(kind: &str) -> Box<dyn Workers> {
     match kind {
         "pool" => Box::new(Pool::new(2)),

@@ -31,7 +31,7 @@ fn main() {
     report::run(file.as_deref().unwrap_or(concat!(env!("CARGO_TARGET_TMPDIR"), "/kernels.svg")));
 }
 
-/// Rows, and columns, of the matrices.
+/// Number of rows, and of columns, of a matrix.
 const SIDE: usize = 4096;
 /// Tokens in a batch.
 const TOKENS: usize = 64;

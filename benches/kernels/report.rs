@@ -9,7 +9,7 @@ use super::{Case, Input, SIDE, matrices};
 use arenite::Kernels;
 use arenite::quant::TensorType;
 
-/// Tokens of the two columns per instruction set: a single token, and a prompt.
+/// Number of tokens in each of the two columns of an instruction set: a single token, and a prompt.
 const TOKENS: [usize; 2] = [1, 64];
 /// A measurement is the time of the shortest call within this period, which has at least one call.
 const LONG: Duration = Duration::from_millis(60);

@@ -2,7 +2,7 @@
 
 real.py ARENITE DIRECTORY [CHECK...]
 
-DIRECTORY has smollm2.gguf, gemma3.gguf and the folder minilm. Without names of checks, all run. Prints a table for
+DIRECTORY has smollm2.gguf, gemma3.gguf and the folder minilm. Without a CHECK, all checks run. Prints a table for
 README.md; the exit code is 1 if a check failed.
 """
 

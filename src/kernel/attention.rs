@@ -41,7 +41,7 @@ pub(crate) struct Attention<'a> {
     pub layout: HeadLayout,
     /// Queries. Query head `g` of token `t` starts at `t * q_stride + g * head_dim`.
     pub q: &'a [f32],
-    /// Distance between two tokens in `q`.
+    /// Distance between consecutive tokens in `q`.
     pub q_stride: usize,
     /// Query heads per KV head.
     pub group: usize,
@@ -65,7 +65,7 @@ pub(crate) struct Attention<'a> {
 }
 
 impl Attention<'_> {
-    /// The same job for one KV head.
+    /// The same operands for KV head `head` only.
     #[inline(always)]
     fn head(&self, head: usize) -> Option<Self> {
         let (bytes, first) = (self.tiles.len().checked_div(self.heads)?, head * self.group);
@@ -438,7 +438,7 @@ impl<S: Isa, const R: usize> Softmax<S, R> {
         for r in 0..R {
             let top = top[r];
             if top > self.best[r] {
-                // In the first block the sums are still zero.
+                // Before the first score the sums are zero, and are not rescaled.
                 if self.best[r] > f32::NEG_INFINITY {
                     let rescale = s.exp(s.splat(self.best[r] - top));
                     self.total[r] = self.total[r].mul(rescale);

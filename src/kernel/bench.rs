@@ -1,4 +1,4 @@
-//! A single matrix product, for the benchmarks. Not part of the public interface.
+//! A single matrix product, for the benchmarks. This module is not part of the public interface.
 
 use super::form::SUM_SPAN;
 use super::linear::{Batch, linear};

@@ -223,7 +223,7 @@ pub(super) fn quantize_q8<S: Isa>(s: S, x: &[f32], q: &mut [i8], d: &mut [f32], 
 pub(super) fn quantize_q8k<S: Isa>(s: S, x: &[f32], q: &mut [i8], d: &mut [f32], sums: &mut [i16]) {
     let blocks = x.as_chunks::<256>().0.iter().zip(q.as_chunks_mut::<256>().0);
     for (((x, q), d), sums) in blocks.zip(d).zip(sums.as_chunks_mut::<16>().0) {
-        *d = 1.0 / (127.0 / s.quantize_block(x, q, sums)); // 0 if all are 0
+        *d = 1.0 / (127.0 / s.quantize_block(x, q, sums)); // 0 if the whole block is 0
     }
 }
 

@@ -13,8 +13,9 @@ use crate::workers::Workers;
 /// Work, in multiplications, below which an operation runs on the calling thread only.
 ///
 /// Measured with two spinning threads (Zen 5): a fork and a join take 0.2 microseconds, as long as about 10000
-/// multiplications of a quantized row. Microseconds per token of a 15 M model, whose layers have 83000 and 221000
-/// multiplications, with different limits: 0: 230, 2^14: 215, 2^16: 216, 2^17: 262, 2^18: 290, always serial: 514.
+/// multiplications of a quantized row. A token of a 15 M model, whose layers have 83000 and 221000 multiplications,
+/// takes these microseconds with different limits: 0: 230, 2^14: 215, 2^16: 216, 2^17: 262, 2^18: 290, always serial:
+/// 514.
 #[cfg_attr(not(target_has_atomic = "ptr"), allow(dead_code))]
 pub(super) const SERIAL_BELOW: usize = 1 << 15;
 

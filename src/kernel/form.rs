@@ -50,7 +50,7 @@ impl Form {
     };
 
     /// The form for a weight type; `None` for types that this build does not run.
-    #[inline(always)] // one load
+    #[inline(always)] // compiles to one load
     pub const fn of(kind: TensorType) -> Option<Self> {
         let id = kind as usize;
         if id < Self::ALL.len() {

@@ -7,7 +7,7 @@ use super::matrix::Matrix;
 use super::panel::panel_bytes;
 use crate::quant::TensorType;
 
-/// The activations of some tokens, as floats and in one quantized form.
+/// The activations of one or more tokens, as floats and in one quantized form.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Acts<'a> {
     /// The floats, `[tokens][cols]`.
@@ -30,7 +30,7 @@ pub(super) struct Row<'a> {
 }
 
 impl<'a> Acts<'a> {
-    /// Token `t`.
+    /// The quantized activations of token `t`.
     pub(super) fn row(&self, t: usize) -> Row<'a> {
         Row { q: self.part(self.q, t), d: self.part(self.d, t), sums: self.part(self.sums, t) }
     }

@@ -158,7 +158,7 @@ unsafe fn four(kind: TensorType, at: *const u8) -> [f32; 4] {
 /// A function body for [`Isa::apart`]. Separate functions shorten compile time, which grows faster than linearly with
 /// the size of a function.
 pub(super) trait Work<S> {
-    /// The implementation is always inlined.
+    /// Runs the body. Implementations are always inlined.
     fn run(self, s: S);
 }
 
@@ -290,8 +290,8 @@ pub(super) fn store<V: Lanes>(v: V, x: &mut [f32], i: usize) {
     }
 }
 
-/// The `N` elements of `x` from `i`; zeros past its end. Not inlined, because tails are rare and would slow down the
-/// loops.
+/// The `N` elements of `x` from `i`; zeros past its end. The function is not inlined, because tails are rare and their
+/// code would slow down the loops.
 #[cold]
 #[inline(never)]
 pub(super) fn padded<T: Copy + Default, const N: usize>(x: &[T], i: usize) -> [T; N] {

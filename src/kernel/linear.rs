@@ -129,7 +129,7 @@ pub(super) unsafe fn rows(kernels: &Kernels, w: &Matrix<'_>, x: &Acts<'_>, out: 
     }
 }
 
-/// True if the outputs of all products are inside `len` floats and do not overlap: see [`linear`].
+/// True if the outputs of all products are inside `len` floats and do not overlap: see [`Batch`].
 pub(super) fn fit<'a>(
     products: impl Iterator<Item = (&'a Matrix<'a>, usize)>,
     tokens: usize,

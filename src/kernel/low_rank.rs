@@ -91,7 +91,7 @@ impl<'a> LowRank<'a> {
         }
         #[cfg(target_has_atomic = "ptr")]
         let taken = self.taken.fetch_add(1, Ordering::Relaxed);
-        #[cfg(not(target_has_atomic = "ptr"))] // the only thread
+        #[cfg(not(target_has_atomic = "ptr"))] // such targets have one thread
         self.taken.store(taken + 1, Ordering::Relaxed);
         (taken < self.panels).then_some(taken)
     }
@@ -100,7 +100,7 @@ impl<'a> LowRank<'a> {
     fn finish(&self) {
         #[cfg(target_has_atomic = "ptr")]
         self.done.fetch_add(1, Ordering::Release);
-        #[cfg(not(target_has_atomic = "ptr"))] // the only thread
+        #[cfg(not(target_has_atomic = "ptr"))] // such targets have one thread
         self.done.store(self.done.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 }

@@ -21,7 +21,7 @@ pub(crate) struct Matrix<'a> {
 impl<'a> Matrix<'a> {
     /// The matrix that begins at byte `start` of `file`; `None` if it would extend past the end of the file, or if the
     /// type is not built.
-    #[cfg(any(test, feature = "bench"))] // a model looks up the type's number only once
+    #[cfg(any(test, feature = "bench"))] // models call `Kind::matrix`
     pub fn at(kind: TensorType, shape: (usize, usize), file: &'a [u8], start: usize) -> Option<Self> {
         Kind::number(kind)?.matrix(shape, file, start)
     }

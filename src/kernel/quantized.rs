@@ -25,7 +25,7 @@ pub(super) unsafe trait Blocks {
     /// Rows per call of `dot`.
     const ROWS: usize;
 
-    /// The dot products of `ROWS` rows with one token, to `out[..ROWS]`.
+    /// Writes the dot products of `ROWS` rows with one token to `out[..ROWS]`.
     unsafe fn dot(w: *const u8, row_bytes: usize, x: Row<'_>, out: *mut f32);
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct Scan<'a> {
     pub first: usize,
     pub channels: usize,
     pub states: usize,
-    /// One for each token and group: `[tokens][groups]`.
+    /// One step for each token and group of channels: `[tokens][groups]`.
     pub steps: &'a [f32],
     /// `[tokens][channels]`.
     pub input: &'a [f32],

@@ -173,7 +173,7 @@ pub(super) unsafe fn scores(
             "subs {n}, {n}, #16",
             "bhi 20b",
             "b 9f",
-            // Half of the lanes is enough.
+            // For at most eight positions, half of the lanes is enough.
             "7:",
             "vldmia {x}!, {{s24-s27}}",
             half!("{k}", "s24"),
@@ -259,7 +259,7 @@ pub(super) unsafe fn add_rows(
             "subs {n}, {n}, #1",
             "bne 4b",
             "b 8f",
-            // Half of the lanes is enough.
+            // For at most eight lanes of the result, half of a row is enough.
             "7:",
             "vldmia {x}!, {{s24-s27}}",
             half!("{rows}", "s24"),
@@ -356,8 +356,8 @@ pub(super) unsafe fn sum(x: *const f32) -> f32 {
     f32::from_bits(sum)
 }
 
-/// Divides `n` floats by the sum of the sixteen at `total`, and stores them to `to`. `n` is a multiple of four, and not
-/// 0.
+/// Multiplies the `n` floats at `from` by `1 / sum`, where `sum` is the sum of the sixteen floats at `total`, and
+/// stores them to `to`. `n` is a multiple of four, and not 0.
 ///
 /// # Safety
 ///

@@ -11,7 +11,7 @@ use super::pairs::of_nibbles;
 use crate::kernel::Job;
 use crate::quant::{Format, Shape};
 
-/// Blocks that are processed at once: 256 columns.
+/// Number of blocks that are processed at once. They have 256 columns.
 const BLOCKS: usize = 8;
 
 /// A block of a token's quants as pairs of i16, prepared once for all rows. Four bytes become two pairs: bytes 0 and 2,
@@ -92,7 +92,7 @@ impl Spread {
     }
 }
 
-/// True if there is a kernel for the format: Q8_0, Q4_0, Q4_K.
+/// True if this module or `halves.rs` has a kernel for the format: for Q8_0, Q4_0 and Q4_K.
 pub(super) const fn has<F: Format>() -> bool {
     is_nibbles::<F>() || matches!(F::SHAPE, Shape::Bytes(2) | Shape::Halves(_))
 }
@@ -113,7 +113,7 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
         return unsafe { super::halves::matmul::<F>(job, place) };
     }
     let row_bytes = job.w.len() / job.rows.max(1);
-    // (Two blocks of 34 bytes are 17 words.)
+    // Rows with an even number of blocks can be read in words: two blocks of 34 bytes are 17 words.
     let in_words = !is_nibbles::<F>() && (job.w.as_ptr().addr() | row_bytes).is_multiple_of(4);
     let kernel = match in_words {
         _ if is_nibbles::<F>() => two_rows_of_nibbles,
@@ -148,7 +148,7 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
                     kernel(x, w, w.add(row_bytes), x.add(n), step, out, out.add(pairs));
                 }
                 if pairs < job.rows {
-                    // The last row is both of the two rows.
+                    // An odd last row is passed as both of the two rows.
                     let (w, out) = (w.add(pairs * row_bytes), out.add(pairs));
                     let mut both = [*out; 2];
                     kernel(x, w, w, x.add(n), 0, both.as_mut_ptr(), both.as_mut_ptr().add(2));
@@ -159,7 +159,7 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
     }
 }
 
-/// Writes `n` zeros, at least one. (The function that the compiler calls takes four instructions per float.)
+/// Writes `n` zeros, at least one. (The function that the compiler would call takes four instructions per float.)
 ///
 /// # Safety
 ///
@@ -260,7 +260,8 @@ macro_rules! quants {
     };
 }
 
-/// Multiplies eight weights of a row in r6 and r11 with the quants; with `first` a sum begins, by SMUAD.
+/// Multiplies eight weights of a row, in r6 and r11, with the quants, and adds the products to `$sum`. With `first`,
+/// the products begin a new sum, by SMUAD.
 macro_rules! eight {
     ($sum:literal) => {
         concat!("sxtb16 r12, r6\n", "smlad ", $sum, ", r12, r5, ", $sum, "\n", eight!(@ $sum))
@@ -298,7 +299,7 @@ macro_rules! eights {
         concat!(quants!(), eights!(@ $on))
     };
     (words first) => {
-        // Loads the start and the scale as well, which are not used.
+        // This also loads the fields `start` and `scale` of the block, which are not used.
         concat!("ldmia r0!, {{r3, r4, r5, r8, r9, r10}}\n", eights!(@ "8" first))
     };
     (@ $on:literal $($first:ident)?) => {

@@ -12,7 +12,7 @@ struct Constants {
     whole: [f32; 4],
     /// The coefficients that the steps of two polynomials add.
     polynomials: [[f32; 2]; 7],
-    /// NaN, and the two ends.
+    /// NaN, and the two ends of the range that arguments are clamped to.
     ends: [f32; 3],
 }
 
@@ -90,8 +90,8 @@ macro_rules! ends {
     };
 }
 
-/// Splits x: replaces it by r, and leaves n in the low bits of a register that begins as 1.5 * 2^23. (The last bit of a
-/// float of this size is worth 1.) Clobbers s29.
+/// Replaces x by the r of `lanes::exp_parts`, and leaves n in the low bits of a register that begins as 1.5 * 2^23.
+/// (The last bit of a float of this size is worth 1.) Clobbers s29.
 macro_rules! parts {
     ($($x:literal $n:literal),*) => {
         concat!($(

@@ -17,7 +17,7 @@ struct Token {
     /// The quants for each word of codes.
     #[cfg(not(helium))]
     quants: [[u32; 4]; 32],
-    /// The quants in their order.
+    /// The quants in order.
     #[cfg(helium)]
     quants: [i8; 256],
     /// The sums of the groups as pairs of i16. For every four groups: the sums of the even groups, then of the odd
@@ -208,7 +208,7 @@ unsafe fn two_rows(quants: &[[u32; 4]; 32], a: *const u8, b: *const u8, totals: 
             "mov r5, #0",
             "cmp r5, #0",
             "mov r6, #0",
-            "3:", // once per half of the 64 codes; the flags tell which: "equal" is the first
+            "3:", // runs once per half of the 64 codes; the flag "equal" is set for the first half
             ".rept 4",
             "ldmia r0!, {{r8, r9, r10, r11}}",
             eight!("r1", "r3", "r4"),
@@ -222,7 +222,7 @@ unsafe fn two_rows(quants: &[[u32; 4]; 32], a: *const u8, b: *const u8, totals: 
             "vmov r9, r10, s1, s2",
             scaled!("r3", "r5"),
             scaled!("r4", "r6"),
-            "tst r8, #7", // aligned again after eight scales
+            "tst r8, #7", // r8 is a multiple of 8 again after eight scales
             "bne 2b",
             "strd r9, r10, [r8, #8]",
             "pop {{r6, r7}}",

@@ -1,17 +1,18 @@
-//! Products of blocks of 32 elements with Helium, the M-profile vector extension: one instruction multiplies 16 pairs
-//! of bytes and adds the products.
+//! Products of blocks of 32 elements, and the integer sums of Q4_K, with Helium, the M-profile vector extension: one
+//! instruction multiplies 16 pairs of bytes and adds the products.
 //!
-//! Four rows are computed at a time; each has one lane for the float part. Helium flushes denormals to zero, and the
-//! reference does not, so [`matmul`] leaves products that could yield a denormal to `dsp.rs`. For the same reason the
-//! program must be compiled for a processor without Helium: the compiler would otherwise use it for floats.
+//! With blocks of 32, four rows are computed at a time; each has one lane for the float part. Helium flushes denormals
+//! to zero, and the reference does not, so [`matmul`] leaves products that could yield a denormal to `dsp.rs`. For the
+//! same reason the program must be compiled for a processor without Helium: the compiler would otherwise use it for
+//! floats.
 
 use super::assembly::fpu;
 use crate::kernel::Job;
 use crate::quant::{Format, Shape};
 
-/// Minimum scale of activations, 2^-76. The scale of a block of weights is 0 or at least 2^-24, so their rounded
-/// product is 0 or at least 2^-100, and therefore a multiple of 2^-123. All sums are then multiples of 2^-123, and none
-/// is denormal.
+/// Minimum scale of activations, 2^-76. The scale of a block of weights is 0 or at least 2^-24, so the rounded product
+/// of both scales is 0 or at least 2^-100, and therefore a multiple of 2^-123. All sums are then multiples of 2^-123,
+/// and none is denormal.
 const SMALLEST: f32 = f32::from_bits((127 - 76) << 23);
 
 /// The operands of a kernel that stay the same for all rows. `step` is the size of three rows in bytes, and `end` the

@@ -174,7 +174,7 @@ unsafe fn times_64(job: &Job<'_>, start: *const f32, x: *const f32, out: *mut f3
     }
 }
 
-/// Multiplies four columns, into the sums that are named.
+/// Multiplies four columns, into the sums in the registers `$a` to `$d`.
 macro_rules! four {
     ($a:literal, $b:literal, $c:literal, $d:literal) => {
         concat!(

@@ -20,7 +20,7 @@ pub struct Tile {
 pub struct Tiles<'a> {
     job: &'a Attention<'a>,
     tile_bytes: usize,
-    /// Number of tiles in the cache.
+    /// Number of tiles of the head in the cache.
     pages: usize,
     /// The first tile that any row attends to, and the number of tiles from there to the last one.
     first: usize,

@@ -332,10 +332,10 @@ impl<D: Dot, F: Format> Rows<D, F> {
             }
         }
         if Self::NEAR[0] > 0 && !next {
-            // Past the end of a row, continue in the row eight rows later.
+            // Past the end of a row, the prefetch continues in the row eight rows later.
             let near = at + Self::NEAR[usize::from(*row_bytes >= 1024)];
             let near = if near < *row_bytes { near } else { near + 7 * row_bytes };
-            // Once per cache line.
+            // Each cache line is prefetched once.
             if near % 64 < Self::BYTES {
                 for row in &rows[2 * i..2 * i + 2] {
                     ahead::prefetch::<_MM_HINT_T0>(row.wrapping_add(near - near % 64));
@@ -438,7 +438,7 @@ unsafe fn block_sums<D: Dot, F: Format>(
             _ => _mm256_mullo_epi32(_mm256_srai_epi32::<16>(must_cast(*scales)), sums.less),
         };
         let chunks: &[__m256i; 8] = &must_cast(*x);
-        // With groups of 16, byte indices of the first scale.
+        // With groups of 16, the byte indices that select the first scale for every word.
         let first = opaque(_mm256_set1_epi16(0x0100));
         macro_rules! chunks {
             ($($chunk:literal)*) => { $({

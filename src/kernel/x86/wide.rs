@@ -3,7 +3,7 @@
 //!
 //! The bottleneck of these formats is the number of instructions per block and not memory: scales of six bits take as
 //! many instructions as the products. Therefore scales and minimums are unpacked for four rows at once, each row in a
-//! quarter of a register, and multiplied with sums of four products, packed to i16.
+//! quarter of a register, and multiplied with sums of four products, which are packed to i16 if they fit.
 
 use core::arch::x86_64::*;
 

@@ -172,7 +172,7 @@ unsafe fn blocks<const SHORT: bool, const T: usize, const GROUP: usize, const MI
                     multiply(&mut scratch, g + 1);
                 }
                 let scale = _mm512_loadu_si512(w.add(BlockLayout::SCALES + group * LINE).cast());
-                // See `avx512::blocks`.
+                // See the comment in `avx512::blocks_of`.
                 let scale = if SHORT { _mm512_maskz_mov_epi16(0x5555_5555, scale) } else { scale };
                 each!(t, {
                     let sums = scratch.token(g, t);

@@ -90,7 +90,7 @@ unsafe trait Source {
     ///
     /// The processor has AVX-512, and this was called for all earlier chunks.
     unsafe fn chunk(&self, b: usize);
-    /// The floats of a panel line, `d` or `m` of each row. Called once per line.
+    /// The floats of a panel line, `d` or `m` of each row. This is called once per line.
     ///
     /// # Safety
     ///
