@@ -77,7 +77,7 @@ pub(super) unsafe trait Panel {
 ///
 /// # Safety
 ///
-/// As for [`Panel`].
+/// The conditions of [`Panel`] hold.
 pub(super) unsafe trait Along {
     /// [`Panel::put`].
     fn put(to: &mut [u8; 128], rows: [[int8x16_t; 2]; 4]);

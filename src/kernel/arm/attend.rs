@@ -99,7 +99,7 @@ struct Shape<'a> {
 
 /// The positions of a block that a token attends to, relative to the first tile that contains such a position.
 struct BlockRange {
-    /// The distance of each tile from its head's start.
+    /// The distance in bytes from the start of a head to each tile.
     at: [*const f32; BLOCK / TILE],
     /// The first position, and one past the last.
     lane: usize,
@@ -127,7 +127,7 @@ impl BlockRange {
 ///
 /// # Safety
 ///
-/// There are a query at `q`, room for a value at `out`, and room for a padded value at the shape's sums. The head has
+/// `q` points to a query, `out` to room for a value, and the sums of `shape` to room for a padded value. The head has
 /// all tiles, each with a row of sixteen keys per element of the query, and with sixteen value rows of the shape's
 /// width.
 #[inline(always)]

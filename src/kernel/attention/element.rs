@@ -1,4 +1,4 @@
-//! Reading keys and values of each element type of the KV cache.
+//! Reads keys and values of each element type of the KV cache.
 
 use super::tiles::Tile;
 use crate::kernel::lanes::{Isa, Lanes};

@@ -12,7 +12,7 @@ use crate::kernel::lanes::{Isa, Lanes, Work};
 #[cfg(feature = "lora")]
 use crate::quant::TensorType;
 
-/// A proof that the processor has AVX-512 (F, DQ, BW, VL).
+/// A proof that the processor has AVX-512 (F, DQ, BW, VL, VNNI).
 #[derive(Clone, Copy)]
 pub(super) struct Avx512(());
 

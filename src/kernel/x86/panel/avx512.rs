@@ -76,7 +76,7 @@ unsafe fn packing<F: Format, const SCALES: u8>(pack: &Pack<'_>, tile: &Tile<'_>)
     unsafe { chunks_of::<_, TOKENS, SCALES, true>(&Packing::<F>(pack, PhantomData), tile) }
 }
 
-/// A source of a panel's chunks.
+/// A panel whose chunks are packed beforehand ([`Packed`]) or on demand ([`Packing`]).
 ///
 /// # Safety
 ///
