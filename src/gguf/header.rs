@@ -16,7 +16,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Bytes of the header; the first key follows.
+    /// Length of the header in bytes; the first key follows.
     pub(super) const LEN: usize = 24;
 
     pub(super) const fn read(reader: &mut Reader<'_>) -> Result<Self, Error> {

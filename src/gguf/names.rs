@@ -30,8 +30,8 @@ impl<'a> Names<'a> {
 ///
 /// Each pass holds the sorted hashes of the next 128 names and looks up all later names: one pass for up to 128 names,
 /// three for a model of 300 tensors. It stops after 32 passes, so a duplicate is found if its first occurrence is among
-/// the first 4096 names. Among later names, the second of two equal keys is never read, and `model` reports a duplicate
-/// of a tensor that it reads.
+/// the first 4096 names. Among later names, look-ups find only the first of two equal keys, and `model` reports a
+/// duplicate of a tensor that it reads.
 ///
 /// Names with the same 64-bit hash, which covers their length, count as equal; their bytes are not compared. Unequal
 /// names do not collide by chance, and a file crafted to cause a collision is refused quickly.

@@ -42,7 +42,7 @@ impl<'a> Pieces<'a> {
         (self.first, offset)
     }
 
-    /// Offset of `bytes`, which must lie within a piece.
+    /// Offset of `bytes` in the file; `None` if `bytes` does not start within a piece.
     #[cfg(feature = "lora")]
     pub(crate) fn offset(&self, bytes: &[u8]) -> Option<u64> {
         let within = |piece: &[u8]| {

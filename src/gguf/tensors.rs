@@ -46,12 +46,12 @@ pub struct Tensor<'a> {
     pub dims: [u64; 4],
     /// Number of dimensions in the file, 1 to 4.
     pub dim_count: u32,
-    /// Type of its elements.
+    /// Type of the elements.
     pub kind: TensorType,
-    /// Byte offset of its data from the start of the file; in a split model from the start of the first piece, as if the
-    /// pieces followed each other.
+    /// Byte offset of the tensor's data from the start of the file; in a split model from the start of the first piece,
+    /// as if the pieces followed each other.
     pub offset: u64,
-    /// Its bytes, row after row, of any alignment in memory.
+    /// Bytes of the tensor, row after row, of any alignment in memory.
     pub data: &'a [u8],
 }
 
@@ -83,7 +83,7 @@ struct Entry {
 /// Reads and checks every entry; returns the start of the tensor data.
 ///
 /// Each tensor must start where the previous one ends, rounded up to the alignment, as in llama.cpp
-/// (`gguf_init_from_reader`). One walk therefore proves that no two overlap.
+/// (`gguf_init_from_reader`). One walk therefore proves that no two tensors overlap.
 pub(super) const fn check(data: &[u8], at: usize, count: u64, alignment: u32) -> Result<usize, Error> {
     let file = data.len() as u64;
     let mut reader = Reader::new(data, at);
@@ -179,7 +179,7 @@ const fn read_entry(reader: &mut Reader<'_>, name: &[u8]) -> Result<Entry, Error
     };
     let (block, block_bytes) = kind.block();
     let [row, ..] = dims;
-    // Block lengths are powers of two (`quant/types.rs` checks it). A 64-bit division would be 512 bytes of code on
+    // Block lengths are powers of two, which `quant/types.rs` checks. A 64-bit division would be 512 bytes of code on
     // 32-bit processors.
     if row & (block as u64).wrapping_sub(1) != 0 {
         return Err(Error::TensorBlock { tensor: Name::new(name), row, block: block as u32 });
@@ -298,7 +298,7 @@ impl<'a> Tensors<'a> {
     /// Finds the tensor called `wanted` among the remaining ones.
     ///
     /// A model looks up each of its tensors, so the total work is quadratic in their number. The walk therefore makes
-    /// no calls, for the reason in `reader.rs`.
+    /// no calls for entries with other names, for the reason given in `reader.rs`.
     pub(super) const fn find(mut self, wanted: &[u8]) -> Option<Tensor<'a>> {
         loop {
             let found = self.find_here(wanted);
@@ -451,7 +451,7 @@ mod tests {
         for dims in [0u32, 2, 4, 5, 1 << 16, u32::MAX] {
             assert!(!found(&with(9, &dims.to_le_bytes())), "{dims}");
         }
-        // The second entry is the wanted one, with a wrong name, type and offset.
+        // The second entry is the wanted one, with a wrong name, type or offset.
         let start = ends[0];
         assert!(!found(&with(start + 8, b"\xff")));
         assert!(!found(&with(start + 22, &99u32.to_le_bytes())));

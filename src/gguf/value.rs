@@ -24,11 +24,11 @@ pub enum ValueType {
     I32 = 5,
     /// A 32-bit float.
     F32 = 6,
-    /// One byte; like in llama.cpp, any value but 0 is true.
+    /// A boolean in one byte; as in llama.cpp, any value but 0 is true.
     Bool = 7,
-    /// A length in bytes (`u64`), then the bytes.
+    /// A string: its length in bytes (`u64`), then the bytes.
     Str = 8,
-    /// An element type, a count, and the elements.
+    /// An array: the element type, the count (`u64`), then the elements.
     Array = 9,
     /// A 64-bit unsigned integer.
     U64 = 10,
@@ -330,7 +330,7 @@ impl<'a> Array<'a> {
     /// The string that starts at `byte_offset` within [`bytes`](Self::bytes). This gives random access with the offsets
     /// returned by [`Strings::offset`].
     ///
-    /// Any other offset returns an empty string or unrelated bytes of the array; it never panics.
+    /// Any other offset returns an empty string or unrelated bytes of the array, without a panic.
     pub const fn string_at(&self, byte_offset: usize) -> &'a [u8] {
         let rest = match self.bytes.split_at_checked(byte_offset) {
             Some((_, rest)) if matches!(self.element, ValueType::Str) => rest,

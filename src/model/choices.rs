@@ -185,15 +185,15 @@ impl Placement {
 pub enum QkNorm {
     /// No norm.
     None,
-    /// Each head, with one weight shared by all heads.
+    /// Norm of each head, with one weight shared by all heads.
     Head,
-    /// Each head with its own weight, if the file has it.
+    /// Norm of each head with the head's own weight, if the file has these weights.
     EachHead,
-    /// All heads of q together, and all heads of k together.
+    /// Norm over all heads of q together, and over all heads of k together.
     Whole,
-    /// Each head without a weight, in layers with rotary positions.
+    /// Norm of each head without a weight, in layers with rotary positions.
     Unweighted,
-    /// Each head without a weight; each head of q is then multiplied by a factor.
+    /// Norm of each head without a weight; each head of q is then multiplied by a factor.
     Gain,
 }
 
@@ -297,7 +297,7 @@ pub enum Gate {
 pub enum Router {
     /// Softmax over all experts.
     Softmax,
-    /// [`Scores`] of the experts. A learned bias (`exp_probs_b`) affects the choice but not the weights.
+    /// One of the [`Scores`] functions. A learned bias (`exp_probs_b`) affects the choice but not the weights.
     Scored {
         /// The function that is applied to the router's scores.
         scores: Scores,
@@ -328,9 +328,9 @@ pub enum Scores {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SharedExperts {
-    /// Width of its feed-forward.
+    /// Width of the expert's feed-forward.
     pub width: usize,
-    /// True if its output is multiplied by the sigmoid of a learned dot product with the input.
+    /// True if the expert's output is multiplied by the sigmoid of a learned dot product with the input.
     pub gated: bool,
     /// True if gate and up are the two halves of the rows of one matrix.
     pub fused: bool,

@@ -506,10 +506,11 @@ impl<'g, 'a> Keys<'g, 'a> {
             return Err(self.wrong("attention.causal", "is true: not supported for this architecture"));
         }
         let PerLayer::All(_) = spec.kv_heads else {
-            // Layers run one after the other in the same tiles, which have one size.
+            // Layers of an encoder use the same tiles one after the other, so the tiles must have one size.
             return Err(self.wrong("attention.head_count_kv", "must be the same for all layers of an encoder"));
         };
-        // Converters read the pooling from settings of sentence-transformers, which rerankers do not have.
+        // Converters read the pooling from settings of sentence-transformers. Rerankers have no such settings, so their
+        // default is the first token.
         let ranks = self.rows("cls.output.weight") > 0 || self.rows("cls.weight") > 0;
         let otherwise = if ranks { Pooling::First } else { Pooling::Mean };
         let pooling = tri!(self.pooling("pooling_type", otherwise, Pooling::First));

@@ -31,7 +31,7 @@ impl Latent {
     /// Elements per token of each buffer of intermediate values:
     ///
     /// 1. queries, keys and values in the layout of attention; after attention, the values of all heads
-    /// 2. projected queries; after attention, its output
+    /// 2. projected queries; after attention, attention's output
     /// 3. latent vectors
     /// 4. inputs of one head's matrices
     /// 5. keys and values of all heads

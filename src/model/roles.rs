@@ -326,7 +326,7 @@ impl Role {
         if self.per_layer() { spec.own_layers() } else { 1 }
     }
 
-    /// Finds the role of the tensor called `name` in a stack.
+    /// Finds the [`Place`] of the tensor called `name` in a stack.
     pub(super) fn of(name: &str, stack: Stack) -> Place {
         let (prefix, rest) = match split_at_dot(name) {
             Some((prefix @ ("enc" | "dec"), rest)) => (prefix, rest),
@@ -500,7 +500,7 @@ pub(super) enum Piece {
     Whole,
     /// The matrix of one expert.
     Expert(usize),
-    /// A factor on the products of the matrix, one for each expert.
+    /// Factors on the outputs of a matrix: one, or one for each expert.
     Scale,
     /// A hint for quantizing inputs, which is not used.
     InputScale,
@@ -517,7 +517,7 @@ pub(super) enum Place {
     Of(Role, usize, Piece),
     /// A tensor of the other stack.
     Elsewhere,
-    /// A tensor of no model.
+    /// A tensor that no stack of this kind has.
     Nowhere,
 }
 

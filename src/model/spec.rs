@@ -66,7 +66,7 @@ pub struct Spec<'a> {
     pub ffn: PerLayer<'a>,
     /// Context length that the model was trained with.
     pub context: usize,
-    // Scalars and small differences.
+    // Scalars and switches.
     /// Epsilon of norms on outputs, if it differs from `norm_eps`.
     pub post_norm_eps: Option<f32>,
     /// True if the last layer is followed by a norm.
@@ -107,7 +107,7 @@ pub struct Spec<'a> {
     pub(super) separate_experts: bool,
     pub(super) fused_experts: bool,
     pub(super) own_biases: bool,
-    /// True if products of matrices have factors.
+    /// True if matrices have factors on their outputs (`.scale` tensors).
     pub(super) scaled: bool,
     /// Upper bound on the elements of vectors in F16 or BF16.
     pub(crate) half_vectors: usize,

@@ -69,8 +69,8 @@ pub(super) fn encode_bytes(
     Some(())
 }
 
-/// Like [`encode_bytes`], with characters: one that the vocabulary lacks becomes an unknown token. Words begin with a
-/// space (`▁`) if the vocabulary spells them that way.
+/// Like [`encode_bytes`], with characters: a character that the vocabulary lacks becomes an unknown token. Words begin
+/// with a space (`▁`) if the vocabulary spells them that way.
 pub(super) fn encode_characters(
     vocab: &Vocab<'_>,
     index: &Index<'_>,

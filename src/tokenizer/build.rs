@@ -104,7 +104,7 @@ impl<'a> Builder<'_, 'a> {
         }
     }
 
-    /// Returns the next free index of the list whose start is in word `at`, and advances it.
+    /// Returns the next free index of the list whose start is in word `at`, and increments that word.
     fn next_place(&mut self, at: usize) -> usize {
         let place = get(self.words, at);
         self.set(at, place + 1);
@@ -359,7 +359,7 @@ pub(super) fn rules<'a>(gguf: &Gguf<'a>) -> Result<Rules<'a>, Error> {
         }
         return Ok(Rules::Listed(words));
     }
-    // Without a list, the names that llama.cpp checks decide.
+    // Without a list, the names of pre-tokenizer and model decide, as in llama.cpp.
     let is_in = |prefix: &str, name: &str, part: &[u8]| {
         let text = gguf.str(prefix, name).ok().flatten().unwrap_or(&[]);
         let starts = |at: usize| text.get(at..at + part.len()).is_some_and(|here| here.eq_ignore_ascii_case(part));

@@ -2,7 +2,7 @@
 //! symbols.
 //!
 //! n symbols take O(n log n): the best pair is the minimum in a tree with a fan-out of 16. llama.cpp keeps a queue of
-//! all pairs ever seen and skips stale ones; the pair it takes is always the best present one, leftmost first, so the
+//! all pairs ever seen and skips stale ones. It always takes the best of the present pairs, leftmost first, so the
 //! result is the same.
 //!
 //! Symbols are stored in the slots of the bytes that they cover: three words per slot, and the tree.
@@ -50,8 +50,8 @@ pub(super) const fn words_for(slots: usize) -> usize {
 
 /// A sequence of symbols.
 pub(super) struct Row<'s> {
-    /// In a symbol's first slot, the symbol's end; in its last slot, if it has several, the symbol's start. Only a
-    /// start is less than the slot's own index, so the two can be distinguished.
+    /// In the first slot of a symbol, the symbol's end; in the last of several slots, the symbol's start. Only a start
+    /// is less than the slot's own index, so the two can be distinguished.
     links: &'s mut [Word],
     ids: &'s mut [Word],
     /// In a symbol's first slot: the key of its pair with the next symbol.

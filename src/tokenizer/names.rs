@@ -14,9 +14,9 @@ use crate::TokenId;
 /// Meaning of a spelling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
-    /// Ends an answer; the end-of-turn token if the file names none.
+    /// Ends an answer; serves as the end-of-turn token if the file names none.
     EndOfTurn,
-    /// Ends a message; the end-of-message token if the file names none.
+    /// Ends a message; serves as the end-of-message token if the file names none.
     EndOfMessage,
     /// Ends an answer.
     End,

@@ -16,11 +16,11 @@ pub(super) mod kind {
     pub const OTHER_WHITE: u32 = 1 << 2;
     pub const ASCII_UPPER: u32 = 1 << 3;
     pub const ASCII_LOWER: u32 = 1 << 4;
-    /// Lu, Lt.
+    /// General categories Lu and Lt outside ASCII.
     pub const OTHER_UPPER: u32 = 1 << 15;
-    /// Ll.
+    /// General category Ll outside ASCII.
     pub const OTHER_LOWER: u32 = 1 << 16;
-    /// Lm, Lo.
+    /// General categories Lm and Lo.
     pub const OTHER_LETTER: u32 = 1 << 5;
     pub const MARK: u32 = 1 << 6;
     pub const DIGIT: u32 = 1 << 7;
@@ -103,7 +103,7 @@ impl Class {
     }
 }
 
-/// `before? of{least,most} after{0,after_most}`
+/// The expression `before? of{least,most} after{0,after_most}`. If `needs_before` is true, `before` is not optional.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     before: Option<Class>,
@@ -128,13 +128,14 @@ pub(super) enum Part {
         any_case: bool,
     },
     Run(Run),
-    /// `before?upper*lower+|before?upper+lower*`, optionally followed by a contraction.
+    /// `before?upper*lower+|before?upper+lower*` with [`BEFORE_WORD`] as `before`, optionally followed by a
+    /// contraction.
     Cased {
         upper: Class,
         lower: Class,
         contraction: bool,
     },
-    /// `before?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+`: several words.
+    /// `before?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+` with [`BEFORE_WORD`] as `before`: several words.
     Phrase,
     /// `\s*[\r\n]+`, which matches the same as `\s*[\r\n]`.
     LineEnds,
@@ -144,8 +145,8 @@ pub(super) enum Part {
     SpacesByPowers,
     /// `\s+$`
     SpacesAtEnd,
-    /// Digits split into groups of three from the end; the first group includes the text before it. llama.cpp's
-    /// `\p{AFMoE_digits}`.
+    /// Digits split into groups of three from the end; the piece of the first group begins with the text before the
+    /// digits. llama.cpp's `\p{AFMoE_digits}`.
     Threes,
     /// `(?=(\d{3})+(?!\d))`: as [`Threes`](Self::Threes) for ASCII digits, with an additional split before the first.
     ThreesApart,
@@ -533,7 +534,7 @@ pub(super) fn is_lower_not_han(code: u32) -> bool {
     LOWER.has(Seen { code, len: 0, kind: kind_of(code) }) && !is_han(code)
 }
 
-/// Code points that are neither word characters nor white space.
+/// True for code points that are neither word characters nor white space.
 pub(super) fn is_between_words(code: u32) -> bool {
     !is_word(code) && !is_space(code)
 }
@@ -545,7 +546,7 @@ pub(super) fn is_bloom_word(code: u32) -> bool {
     !mark && !is_space(code)
 }
 
-/// Letters of DeepSeek LLM with lowercase and uppercase forms: `[A-Za-zµÀ-ÖØ-öø-ƺ...]`.
+/// True for letters of DeepSeek LLM with lowercase and uppercase forms: `[A-Za-zµÀ-ÖØ-öø-ƺ...]`.
 pub(super) fn is_deepseek_letter(code: u32) -> bool {
     matches!(
         code,

@@ -77,7 +77,7 @@ fn check(name: &str, model: &str, tokens: &[String], kind: i32, text: &str) {
     assert!(built <= 8 * log * file.len() as u64, "{name}: {built} steps for an index, file {}", file.len());
 }
 
-/// Tokens of `before` and a run of `a`, with increasing lengths up to the longest.
+/// Tokens of `before` and a run of `a`, with increasing lengths up to the longest allowed.
 fn ladder(before: &str, step: usize) -> Vec<String> {
     (1..=LONGEST_LOOKED_FOR - before.len()).step_by(step).map(|len| format!("{before}{}", "a".repeat(len))).collect()
 }

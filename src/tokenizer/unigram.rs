@@ -30,7 +30,7 @@ pub(super) const fn words_for(len: usize) -> usize {
     len.saturating_mul(BYTES_PER_POSITION).div_ceil(4).saturating_add(4)
 }
 
-/// Words of memory that suffice for a text with any vocabulary.
+/// Words of memory that suffice for `text`, whatever tokens the vocabulary has.
 pub(super) fn words_for_text(vocab: &Vocab<'_>, text: &[u8]) -> usize {
     words_for(normalized(vocab, text, true).count())
 }
@@ -265,7 +265,7 @@ impl Lattice<'_, '_, '_> {
     }
 }
 
-/// Moves `from..to` to the front.
+/// Moves the elements `from..to` to the front.
 fn shift<T: Copy>(all: &mut [T], from: usize, to: usize) {
     // Uses cells because the compiler cannot rule out a panic in `copy_within`.
     let cells = Cell::from_mut(all).as_slice_of_cells();

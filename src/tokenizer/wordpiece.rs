@@ -38,7 +38,7 @@ impl Rules {
             (true, true) => plain(code),
             (false, true) => match plain(code) {
                 parts if parts == lower => same,
-                // The parts are in lowercase.
+                // `plain` returns lowercase.
                 [first, rest @ ..] if group(code) == Group::Upper => {
                     let upper = char::from_u32(first).and_then(|first| first.to_uppercase().next());
                     let [second, third] = rest;

@@ -200,7 +200,7 @@ pub(super) const fn smallthinker<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>
 /// positions; it has no rotary positions, and its queries grow with the position.
 pub(super) const fn llama4<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(adjacent(keys));
-    // The model with 128 experts has no norms of q and k; files of llama.cpp have no key for this.
+    // The model with 128 experts has no norms of q and k; files of llama.cpp have no key for the norms.
     let spec = Spec { experts: tri!(keys.experts(false)), expert_layers: keys.expert_layers(), ..spec };
     let is_normed = match tri!(keys.switch("use_qk_norm")) {
         Some(is_normed) => is_normed,

@@ -47,7 +47,8 @@ impl<'a> Keys<'_, 'a> {
         };
         let scores = match tri!(self.nonzero("expert_gating_func", 8)) {
             None => scores,
-            // The softmax over the chosen experts equals the softmax over all, divided by the sum of the chosen.
+            // The softmax over the chosen experts equals the softmax over all experts, divided by its sum over the
+            // chosen ones.
             Some(1 | 3) => Scores::Softmax,
             Some(2) => Scores::Sigmoid,
             Some(_) => return Err(self.wrong("expert_gating_func", "has an unknown value")),

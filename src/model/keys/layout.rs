@@ -37,7 +37,7 @@ impl<'a> Keys<'_, 'a> {
         }
     }
 
-    /// Rows of a matrix that must be there.
+    /// Rows of a matrix that the file must have.
     pub const fn needed_rows(&self, tensor: &str) -> Result<usize, Error> {
         match self.rows(tensor) {
             0 => Err(Error::MissingTensor { tensor: Name::new(tensor.as_bytes()) }),

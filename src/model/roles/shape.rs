@@ -11,7 +11,7 @@ use crate::model::{Gate, HeadGate, Latent, Positions, QkNorm, Recurrent, Recurre
 /// A tensor's shape, with dimensions in the file's order: a matrix's inputs come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::model) enum Shape {
-    /// A vector of this length, F32.
+    /// A vector of this length.
     Vector(usize),
     /// Vectors: length and count.
     Vectors(usize, usize),
