@@ -297,7 +297,7 @@ pub enum Gate {
 pub enum Router {
     /// Softmax over all experts.
     Softmax,
-    /// One of the [`Scores`] functions. A learned bias (`exp_probs_b`) affects the choice but not the weights.
+    /// The function in `scores`. A learned bias (`exp_probs_b`) affects the choice but not the weights.
     Scored {
         /// The function that is applied to the router's scores.
         scores: Scores,
