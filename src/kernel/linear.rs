@@ -59,11 +59,12 @@ pub(crate) fn linear(
     let large = work.checked_div(x.tokens.min(ITEM_TOKENS) * ITEM_WEIGHTS).unwrap_or(0);
     let items = workers.count().saturating_mul(ITEMS_PER_WORKER).max(large).min(all_panels);
     fork(workers, items, work, panels, panel, &|item, panel| {
-        addend.prepare(kernels);
         let mut range = share(item, items, all_panels);
         for (w, at) in batch.products() {
             if let Some((first, w)) = part(w, &mut range) {
                 let at = at + first;
+                addend.prefetch(kernels, at..at + w.rows());
+                addend.prepare(kernels);
                 // SAFETY: each item has its own rows, so nobody else writes these outputs; `fit` and `fits` checked
                 // that they are inside `out`.
                 unsafe {
@@ -106,11 +107,12 @@ pub(crate) fn linear_alone(
         debug_assert!(false, "linear: the shapes do not match");
         return;
     }
-    addend.prepare(kernels);
+    addend.prefetch(kernels, at..at + w.rows());
     let out = out.as_mut_ptr();
     // SAFETY: the check above keeps the outputs inside `out`, which is borrowed mutably.
     unsafe {
         rows(kernels, w, x, (out.add(at), stride), panel);
+        addend.prepare(kernels); // after the rows, which give the prefetches time
         addend.add(kernels, out, stride, at..at + w.rows());
     }
 }

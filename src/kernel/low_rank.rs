@@ -112,6 +112,13 @@ impl Addend for LowRank<'_> {
             && len.checked_sub(self.first).is_some_and(|len| fit(products, self.x.tokens, len, stride))
     }
 
+    fn prefetch(&self, kernels: &Kernels, range: Range<usize>) {
+        if self.taken.load(Ordering::Relaxed) < self.panels {
+            self.a.iter().filter_map(|(a, _)| a.as_ref()).for_each(|a| kernels.prefetch(a.data()));
+        }
+        self.parts(&range).for_each(|(_, b, _)| kernels.prefetch(b.data()));
+    }
+
     fn prepare(&self, kernels: &Kernels) {
         let each = self.rank.div_ceil(PANEL_ROWS).max(1);
         while let Some(panel) = self.take() {

@@ -173,6 +173,8 @@ pub struct Kernels {
     store_floats: unsafe fn(&cache::Place, &mut [u8], &[f32], &[f32]),
     #[cfg(feature = "lora")]
     add_product: unsafe fn(&mut Job<'_>),
+    #[cfg(feature = "lora")]
+    prefetch: unsafe fn(&[u8]),
     convolve: unsafe fn(&CausalConvolution<'_>, &mut [f32], usize, &mut [f32]),
     recur: unsafe fn(&Update<'_>, &mut [f32], &mut [f32]),
     attend: unsafe fn(&Attention<'_>, &mut [f32], usize, &mut [f32]),
@@ -256,6 +258,14 @@ impl Kernels {
     fn add_product(&self, job: &mut Job<'_>) {
         // SAFETY: see `matmul`.
         unsafe { (self.add_product)(job) }
+    }
+
+    /// Prefetches `bytes` into the second-level cache, if the table has an instruction for it.
+    #[cfg(feature = "lora")]
+    #[inline]
+    fn prefetch(&self, bytes: &[u8]) {
+        // SAFETY: see `matmul`.
+        unsafe { (self.prefetch)(bytes) }
     }
 
     /// Quantizes the activations of one or more tokens. `q` is as long as `x`, `d` has a scale per span of `form`, and

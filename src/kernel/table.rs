@@ -49,7 +49,7 @@ macro_rules! table {
         use $crate::built;
         use $crate::kernel::{Activation, Attention, CausalConvolution, Deviation, Form, Update, attention, float, recurrent};
         #[cfg(feature = "lora")]
-        use $crate::quant::TensorType;
+        use $crate::{kernel::lanes::Isa, quant::TensorType};
         $crate::kernel::Kernels {
             name: $name,
             matmul: $matmul,
@@ -87,6 +87,9 @@ macro_rules! table {
                     }
                     _ => float::add_product::<_, float::F32>(s, job),
                 }),
+            #[cfg(feature = "lora")]
+            prefetch: entry!(prefetch, $isa, [$($feature)?],
+                |s, bytes: &[u8]| bytes.chunks(64).for_each(|line| s.prefetch(line.as_ptr()))),
             to_f16: entry!(to_f16, $isa, [$($feature)?], |s, x: &[f32], out: &mut [u8]| float::to_f16(s, x, out)),
             convolve: entry!(convolve, $isa, [$($feature)?],
                 |s, job: &CausalConvolution<'_>, x: &mut [f32], stride: usize, state: &mut [f32]| if built::CONVOLUTION {
