@@ -225,7 +225,7 @@ impl<S: Isa, K: Keys, E: Values, const R: usize, const N: usize> Work<S> for Row
                 seen[r] = seen[r].clip(block * BLOCK, BLOCK);
                 at[r] = weights.as_mut_ptr().cast::<f32>();
             }
-            // SAFETY: the tiles are whole tiles of the head, and the layout's offsets stay inside a tile; each query
+            // SAFETY: the tiles are complete tiles of the head, and the layout's offsets stay inside a tile; each query
             // has `dim` elements; `sums` has R rows. `multiply` writes the scores of every tile that a row attends to,
             // before `finish`, `weights` and `weigh_rows` read them.
             unsafe {
@@ -287,8 +287,8 @@ fn rows<'a, const R: usize>(
 ///
 /// # Safety
 ///
-/// The tiles are whole, each query has the elements of a key, and there is room for a block of scores at each pointer
-/// of `to`.
+/// Each of `tiles` is a complete tile of `layout`, each query has the elements of a key, and there is room for a block
+/// of scores at each pointer of `to`.
 #[inline(always)]
 unsafe fn multiply<S: Isa, K: Keys, const R: usize, const N: usize>(
     s: S,
@@ -468,7 +468,8 @@ const NARROW: usize = 128 + 16;
 ///
 /// # Safety
 ///
-/// The tiles are whole, the weights of all visible positions are written, and `sums` has `R` rows.
+/// The values of each tile are readable at the offsets of `layout`, the weights of all visible positions are written,
+/// and `sums` has `R` rows.
 #[inline(always)]
 unsafe fn weigh_rows<S: Isa, E: Values, const R: usize, const N: usize>(
     s: S,
@@ -508,7 +509,7 @@ unsafe fn weigh_rows<S: Isa, E: Values, const R: usize, const N: usize>(
 ///
 /// # Safety
 ///
-/// The conditions of [`weigh_rows`] hold.
+/// Each of `tiles` is a complete tile of `layout`, and the other conditions of [`weigh_rows`] hold.
 #[inline(always)]
 unsafe fn weigh_keys<S: Isa, K: Keys, const R: usize, const N: usize>(
     s: S,
@@ -550,7 +551,7 @@ impl<S: Isa, K: Keys> Work<S> for Convert<'_, K> {
         for first in (0..layout.shared).step_by(16) {
             let mut columns = [[0.0f32; TILE]; 16];
             for (d, column) in (first..layout.shared).zip(&mut columns) {
-                // SAFETY: the tile is whole, and the key has this element.
+                // SAFETY: the tile is complete, and the key has this element.
                 unsafe { K::keys(s, tile, layout, d) }.store(column);
             }
             for (slot, row) in values.chunks_exact_mut(width.max(1)).enumerate() {
@@ -605,8 +606,8 @@ unsafe fn weigh_elements<S: Isa, E: Values, const R: usize, const N: usize>(
     i: usize,
 ) -> usize {
     let width = layout.padded();
-    // SAFETY: the caller's tiles are whole, `hi <= BLOCK`, all weights in the range are written, and `sums` has R rows
-    // of `width`, which contain elements `i..i + 16 * N`.
+    // SAFETY: the values of the caller's tiles are readable, `hi <= BLOCK`, all weights in the range are written, and
+    // `sums` has R rows of `width`, which contain elements `i..i + 16 * N`.
     unsafe {
         let mut acc = [[s.splat(0.0); R]; N];
         for (n, acc) in acc.iter_mut().enumerate() {

@@ -134,8 +134,8 @@ fn run_shares(workers: &dyn Workers, items: usize, slots: usize, f: &(dyn Fn(usi
         }
     };
     workers.run(&|| job(true));
-    // `run` has returned, so all its calls of `job` have returned too. This thread runs the remaining items, and does
-    // not leave.
+    // `run` has returned, so all its calls of `job` have returned too. Now this thread runs all remaining items, even
+    // if `should_leave` returns true.
     slot.store(0, Ordering::Relaxed);
     job(false);
 }

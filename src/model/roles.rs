@@ -388,7 +388,8 @@ impl Role {
         renamed.iter().find(|(_, role)| *role == self).map_or(self, |(name, _)| *name)
     }
 
-    /// True if the name of the role's tensor has no prefix in an encoder-decoder.
+    /// True for the token embedding and the head. In an encoder-decoder, their names have no prefix, except the name of
+    /// an encoder's own token embedding (`enc.`).
     const fn is_shared(self) -> bool {
         matches!(self, Self::TokenEmbd | Self::Output | Self::OutputBias)
     }

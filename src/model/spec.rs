@@ -95,7 +95,8 @@ pub struct Spec<'a> {
     pub output_bias: Need,
     /// Pooling of a text's states into one vector.
     pub pooling: Pooling,
-    // Fields that need an ability, which a build may leave out. Functions with the same names read them (`parts.rs`).
+    // Some values of these fields need an ability (see `built.rs`), which a build may leave out. A field without a
+    // comment is read with the function of the same name in `parts.rs`; `special` has a function for each feature.
     pub(super) stack: Stack,
     pub(super) local_layers: Pattern<'a>,
     pub(super) positions: Positions,

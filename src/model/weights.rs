@@ -130,7 +130,7 @@ fn walk(gguf: &Gguf<'_>, spec: &Spec<'_>, found: &mut dyn FnMut(Found<'_>) -> Re
     Ok(())
 }
 
-/// Use of a tensor in a stack.
+/// Returns how the forward pass of the stack that `spec` describes uses the tensor called `name`.
 #[cfg(feature = "lora")]
 pub(super) fn use_of(spec: &Spec<'_>, name: &str) -> TensorUse {
     let Place::Of(role, layer, piece) = Role::of(name, spec.stack()) else { return TensorUse::Other };

@@ -285,7 +285,7 @@ pub(super) fn halves(merge: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((merge.get(..space)?, merge.get(space + 1..)?))
 }
 
-/// Properties that follow from known spellings and from the ids in the metadata.
+/// Derives properties of tokens from the known spellings in `found` and from the ids in the metadata.
 pub(super) fn consequences(gguf: &Gguf<'_>, vocab: &Vocab<'_>, found: &Found) -> Consequences {
     // As in llama.cpp, ids outside the vocabulary are ignored here.
     let key = |name: &str| match gguf.u32(PREFIX, name) {

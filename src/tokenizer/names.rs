@@ -127,7 +127,7 @@ pub(super) struct Found {
     marked: [bool; COUNT],
 }
 
-/// Properties of tokens, derived from their known spellings.
+/// Properties of tokens, derived from their known spellings and from the metadata.
 pub(super) struct Consequences {
     pub eot: Option<TokenId>,
     pub eom: Option<TokenId>,

@@ -289,7 +289,8 @@ fn a_score_of_a_pair() {
     assert!((f64::from(score[0]) - want).abs() < 1e-5, "{} {want}", score[0]);
 }
 
-/// A T5 with fewer than four buckets of distances is refused: no bucket would be left for later positions.
+/// A T5 with fewer than four buckets of distances is refused. Half of the encoder's buckets are for later positions,
+/// and half of each half are for single distances.
 #[test]
 fn t5_with_too_few_buckets() {
     for buckets in [1u32, 2, 3] {

@@ -129,7 +129,7 @@ enum Again {
     Off,
 }
 
-/// Parameters of a format of this family.
+/// Parameters of one of the five formats.
 pub struct Lattice<const D: usize> {
     kind: TensorType,
     /// Number of weights that share a scale.

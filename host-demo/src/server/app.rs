@@ -192,9 +192,9 @@ impl App {
     }
 }
 
-/// Bytes that a text to embed takes, without its tokens.
+/// Memory for one text of an embedding request, in bytes, besides its tokens.
 const TEXT_BYTES: usize = 512;
-/// Bytes that a value of an embedding takes: as a number, as a JSON value and as text.
+/// Memory for one value of an embedding, in bytes: the number, its JSON value and its text.
 const VALUE_BYTES: usize = 48;
 /// An answer of more bytes than this is converted to JSON on a reader thread.
 const LARGE_ANSWER: usize = 128 << 10;

@@ -20,7 +20,7 @@ pub struct LoraScale {
     pub scale: f32,
 }
 
-/// The adapters, and the default scales, for requests that give no scales.
+/// The adapters, and their default scales. The defaults apply to requests that give no scales.
 pub struct LoraScales {
     paths: Vec<String>,
     scales: Mutex<Vec<f32>>,

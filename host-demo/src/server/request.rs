@@ -337,7 +337,8 @@ impl Body {
         }
     }
 
-    /// Returns the schema of the answer, and the name of its field.
+    /// Returns the JSON schema for the answer, and the name of the request's field that has it. Returns `None` if the
+    /// request has no schema.
     pub fn schema(&self) -> Result<Option<(&'static str, Value)>, ApiError> {
         if let Some(schema) = self.json_schema.as_ref().filter(|schema| !schema.is_null()) {
             let parsed = schema.as_str().and_then(|text| serde_json::from_str(text).ok());

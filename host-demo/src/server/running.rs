@@ -27,8 +27,8 @@ pub struct Running {
     pub progress: Box<Progress>,
 }
 
-/// The state of an answer in progress, without its context. Only this state is kept of a paused answer. If the cache
-/// drops the context meanwhile, the tokens are read again.
+/// The state of an answer in progress, without its context. While an answer is paused, its context is in the cache. If
+/// the cache drops the context, the answer's tokens are prefilled again.
 pub struct Progress {
     pub job: Job,
     /// The prompt and the answer so far.

@@ -63,7 +63,7 @@ pub struct Service {
     pub ranking: Option<Ranking>,
     /// Tokens for fill-in-the-middle: before the prefix, before the suffix, and before the text between them.
     pub infill: Option<[TokenId; 3]>,
-    /// The adapters, and the default scales, for requests that give no scales.
+    /// The adapters, and their default scales. The defaults apply to requests that give no scales.
     pub lora: LoraScales,
     pub facts: Facts,
 }
@@ -229,7 +229,7 @@ impl Service {
 }
 
 impl Prepared {
-    /// Returns the bytes that the request takes until its end, without its answers.
+    /// Returns the memory that the request takes until it ends, in bytes, without its answers.
     pub fn bytes(&self) -> usize {
         /// Bytes of a job and of the channel of its events.
         const JOB: usize = 4096;
@@ -252,7 +252,7 @@ impl Prepared {
     }
 }
 
-/// Returns the bytes that a JSON value takes.
+/// Returns the memory that a JSON value takes, in bytes.
 fn bytes_of(value: &Value) -> usize {
     /// Bytes of a value without its elements or text.
     const VALUE: usize = size_of::<Value>();

@@ -196,7 +196,8 @@ fn choose_groups(scores: &[f32], used: usize, group: GroupExperts, weights: &mut
     let mut kept = 0.0;
     let mut last: Option<(usize, f32)> = None;
     for _ in 0..used.min(weights.len()) {
-        // The next expert by score: lower than the last one, or equal with a higher index.
+        // True for the experts that rank after the last chosen one: those with a lower score, or with the same score
+        // and a higher index.
         let is_after = |i: usize, score: f32| last.is_none_or(|(at, best)| score < best || score == best && i > at);
         let mut best: Option<(usize, f32)> = None;
         for (i, &score) in scores.iter().enumerate().filter(|(i, score)| is_after(*i, **score)) {

@@ -2,8 +2,8 @@
 //! computed from one vector `c` per position; a short rotated key is shared by all heads.
 //!
 //! If the file stores the two matrices of each head separately, the cache holds `c` and the rotated key as its only key and
-//! value head: the key's matrix is applied to the query, and the value's to the weighted sum of `c`. Otherwise the cache
-//! holds keys and values of all heads.
+//! value head: a head's key matrix is applied to its query, and its value matrix to the weighted sum of `c`. Otherwise
+//! the cache holds keys and values of all heads.
 
 use super::attention::{Attend, Shape, View, position_of, store_rows};
 use super::compute::Compute;
@@ -118,7 +118,7 @@ impl Heads<'_> {
         self.layer.heads * (self.latent.nope + self.latent.rope)
     }
 
-    /// Projects queries, through a low rank or directly, and latent vectors.
+    /// Computes the queries (with one matrix, or with two of low rank), and the latent vectors with their keys.
     fn project(&self, compute: &mut Compute<'_, '_>, input: &[f32], pieces: &mut Pieces<'_>) {
         let Latent { q_rank, rank, rope, .. } = *self.latent;
         let count = self.count;

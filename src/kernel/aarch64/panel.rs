@@ -63,7 +63,8 @@ pub(super) unsafe trait Panel {
     fn add_scaled<const T: usize>(totals: &mut Self::Sums<T>, sums: Self::Sums<T>, scale: &[u8; LINE]);
     /// For each token, the sum of its 32 quants, repeated for every row. `sums` are the sums of 16 quants each.
     fn of_chunk<const T: usize>(sums: [&[i16; 2]; T]) -> Self::Sums<T>;
-    /// For each row and token, the sum of minimums times the sums of the groups. `w` has eight i16 per group.
+    /// For each row and token, the sum over the groups of a block of `minimum * (sum of the group's quants)`. `w` has
+    /// the minimums of eight rows per group, as i16. `sums` are the sums of 16 quants each.
     fn minimums<const T: usize, const GROUP: usize>(w: &[[u8; 16]], sums: [&[i16; 16]; T]) -> Self::Sums<T>;
     /// Zeros.
     fn zero<const T: usize>() -> Self::Floats<T>;

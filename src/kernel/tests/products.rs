@@ -155,7 +155,8 @@ impl Workers for Three {
     }
 }
 
-/// The product of several matrices equals the products of each, side by side in memory and one after the other.
+/// Multiplying several matrices at once gives the same outputs as multiplying each alone, whether the matrices share
+/// the rows of `out` or have rows of their own.
 #[test]
 fn several_products() {
     let mut random = Random(7);
@@ -186,8 +187,8 @@ fn several_products() {
     }
 }
 
-/// Products of adapters are a chain of fma per output that starts with the output: together with the products of a
-/// matrix, and after them.
+/// An adapter adds its product to each output as one chain of fma that starts with the output of the model's matrix.
+/// This holds if both products are computed in one call, and if the adapter's is added in a second call.
 #[cfg(feature = "lora")]
 #[test]
 fn products_of_adapters() {

@@ -200,8 +200,9 @@ pub(super) const fn smallthinker<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>
 /// positions; it has no rotary positions, and its queries grow with the position.
 pub(super) const fn llama4<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(adjacent(keys));
-    // The model with 128 experts has no norms of q and k; files of llama.cpp have no key for the norms.
     let spec = Spec { experts: tri!(keys.experts(false)), expert_layers: keys.expert_layers(), ..spec };
+    // llama.cpp's converter does not write this key. Without it, the number of experts decides: the model with 128 has
+    // no norms of q and k.
     let is_normed = match tri!(keys.switch("use_qk_norm")) {
         Some(is_normed) => is_normed,
         None => !matches!(spec.experts, Some(Experts { count: 128, .. })),

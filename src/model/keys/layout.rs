@@ -83,7 +83,8 @@ impl<'a> Keys<'_, 'a> {
         }
     }
 
-    /// Removes a window that the family's layers do not have, and detects the layout of the file's tensors.
+    /// Removes a sliding window of all layers unless the family has called `window_everywhere`. Then detects the layout
+    /// of the file's tensors.
     #[inline(never)] // keeps its temporaries off the stack while the family reads its keys
     pub const fn settle(&self, spec: &mut Spec<'a>) {
         if spec.global.window.is_some() && !self.window_everywhere {

@@ -13,7 +13,7 @@ use libfuzzer_sys::fuzz_target;
 #[derive(Arbitrary, Debug)]
 struct Case {
     family: u8,
-    /// Tensors of the model, chosen by number, with the rank of their pair and the type of its weights.
+    /// For each pair of LoRA matrices: the number of a matrix of the model, the rank, and the type of the weights.
     pairs: List<(u8, u8, u8), 4>,
     alpha: Real,
     weights: List<Real, 8>,

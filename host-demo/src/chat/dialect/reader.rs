@@ -28,7 +28,8 @@ pub struct Reader {
     state: State,
     /// Text that is not yet classified.
     held: String,
-    /// Spaces after the last part of content; a call drops them.
+    /// White space at the end of the content so far. It is returned when more content or the end of the answer follows,
+    /// and dropped when a function call or the wrapper's closing mark follows.
     spaces: String,
     /// The mark that ends the content, from a wrapper or from the form of the thought; empty if there is none.
     wrapper: String,

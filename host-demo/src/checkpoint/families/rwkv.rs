@@ -14,7 +14,7 @@ fn flat<'f>(_: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     Ok(vec![view.reshape(&[len])?])
 }
 
-/// Reshapes a vector with one value for each mixed stream to four dimensions.
+/// Reshapes the mixing factors of one projection's input to `[1, 1, 1, len]`: one row of the fused tensor.
 fn mixed<'f>(_: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     let len = view.len();
     Ok(vec![view.reshape(&[1, 1, 1, len])?])

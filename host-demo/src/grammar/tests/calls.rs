@@ -21,7 +21,7 @@ fn tools() -> Tools {
     Tools::of(&[function("get_weather", weather), function("get_time", json!({ "type": "object", "properties": {} }))])
 }
 
-/// Returns the calls of an answer, and true if it contains anything else.
+/// Returns the calls of an answer, and true if the answer also has content.
 fn read(dialect: &Arc<Dialect>, tools: &Arc<Tools>, prompt: &str, text: &str) -> (Vec<(String, Value)>, bool) {
     let mut reader = Reader::new(dialect.clone(), tools.clone(), prompt);
     let mut parts = Vec::new();

@@ -1,4 +1,4 @@
-//! Code shared by the host's fuzz targets: nearly correct JSON documents, and texts of words.
+//! Code shared by the host's fuzz targets: nearly correct JSON documents, and texts that consist of known words.
 #![allow(missing_docs)]
 
 pub mod files;
@@ -10,7 +10,7 @@ use fuzz::change::Real;
 use fuzz::list::List;
 use serde_json::{Map, Value};
 
-/// A text: words from a target's list, and arbitrary ones.
+/// A text that consists of words from the fuzz target's list and of arbitrary characters.
 #[derive(Arbitrary, Clone, Debug)]
 pub struct Words<const MOST: usize>(List<Word, MOST>);
 
