@@ -1,10 +1,10 @@
-"""Prints the instructions that a firmware spends in each function, from counts of the qemu plugin `benches/instructions.c`.
+"""Prints the instructions that a firmware spends in each function, from counts of the qemu plugin in instructions.c.
 
     python3 benches/functions.py IMAGE COUNTS TOKENS
 
-COUNTS is the file that the plugin wrote for its argument `spans=`. The output has the instructions per token of each function
-in the image and, below it, of each source function that was inlined into it. Functions with at most one in 200 instructions are
-left out.
+COUNTS is the file that the plugin wrote for its argument `spans=`. The output has the instructions per token of each
+function in the image and, below it, of each source function that was inlined into it. Functions with at most one in
+200 instructions are left out.
 """
 
 import bisect

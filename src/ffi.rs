@@ -167,7 +167,7 @@ unsafe fn slice<'a, T>(data: *const T, len: usize) -> Option<&'a [T]> {
 
 /// # Safety
 ///
-/// Same as [`slice`], with exclusive access.
+/// Same as [`slice`](fn@slice), with exclusive access.
 unsafe fn slice_mut<'a, T>(data: *mut T, len: usize) -> Option<&'a mut [T]> {
     if len == 0 {
         return Some(&mut []);

@@ -6,8 +6,8 @@ converts the model to Q8_0 and Q4_K_M, and both engines compute the logits of al
 The exact result is computed by `arenite` from the same weights in F32, decoded by the gguf package. Its F32 results are within
 3e-6 of transformers (tests/suite/reference.rs). The error of llama.cpp on the F32 file is printed as well.
 
-The error is the relative L2 error over all positions of all prompts and of random texts. Many positions are needed because a
-router that chooses another expert causes a large difference.
+The error is the relative L2 error over all positions of all prompts and of random texts. Many positions are needed
+because a router that chooses another expert causes a large difference.
 """
 
 import json

@@ -1,8 +1,8 @@
 """Writes the list of llama.cpp's architectures into README.md: architectures.py [--check]
 
-The names are those of the `gguf` package (MODEL_ARCH), which comes with each version of llama.cpp. src/built.rs has the names of
-the architectures that run. The program fails if an architecture neither runs nor has a reason below, and with --check if README.md
-differs.
+The names are those of the `gguf` package (MODEL_ARCH), which comes with each version of llama.cpp. src/built.rs has the
+names of the architectures that run. The program fails if an architecture neither runs nor has a reason below, and with
+--check if README.md differs.
 
     pip install gguf
 """

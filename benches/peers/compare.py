@@ -61,7 +61,8 @@ class Peers:
         return run([sys.executable, HERE / "llama.py", model, threads, prefill, decode, self.context])
 
     def rounds(self, model, threads):
-        """Measures all rounds. Returns pairs of results, bandwidths, and pairs of results for a first token; a pair is ours, theirs."""
+        """Measures all rounds. Returns pairs of results, bandwidths, and pairs of results for a first token. A pair is
+        ours, theirs."""
         speed, bandwidth, first = [], [], []
         for number in range(self.options.rounds):
             work = (model, threads, self.options.prefill, self.options.decode)

@@ -2,8 +2,8 @@
 
 load.py ARENITE FILE... [--rounds N] [--threads N]
 
-A cold run starts after the system was told to drop the file's pages from its cache; a warm run starts after the file was read.
-Each time is that of a whole process. The ways to load run in turns; the table has medians.
+A cold run starts after the system was told to drop the file's pages from its cache; a warm run starts after the file
+was read. Each time is that of a whole process. The ways to load run in turns; the table has medians.
 """
 
 import argparse

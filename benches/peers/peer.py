@@ -1,4 +1,5 @@
-"""Runs llama.cpp on one file through the low-level interface of its Python package, and writes the files that comparisons need."""
+"""Runs llama.cpp on one file through the low-level interface of its Python package, and writes the files that
+comparisons need."""
 
 import ctypes
 
@@ -75,7 +76,7 @@ class Llama:
         return context
 
     def decode(self, context, ids, position, every):
-        """Runs the tokens `ids`. Returns the logits of every token if `every` is true, otherwise those of the last token."""
+        """Runs the tokens `ids`. Returns the logits of every token if `every` is true, otherwise those of the last."""
         batch = llama_cpp.llama_batch_init(len(ids), 0, 1)
         batch.n_tokens = len(ids)
         for i, token in enumerate(ids):

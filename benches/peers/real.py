@@ -154,8 +154,8 @@ def arenite_template():
 
 
 def near_tie(exact, prompt, ours, theirs):
-    """The index at which two continuations of `prompt` differ first, and the difference of the two tokens' exact logits there (0 if
-    the continuations do not differ)."""
+    """The index at which two continuations of `prompt` differ first, and the difference of the two tokens' exact logits
+    there (0 if the continuations do not differ)."""
     for i, (a, b) in enumerate(zip(ours, theirs)):
         if a != b:
             last = exact.logits(prompt + ours[:i])[-1]
@@ -164,8 +164,8 @@ def near_tie(exact, prompt, ours, theirs):
 
 
 def check_chat():
-    """Checks that prompts are rendered as by the template, and that greedy answers differ from llama.cpp's only where the exact
-    logits of two tokens are nearly equal."""
+    """Checks that prompts are rendered as by the template, and that greedy answers differ from llama.cpp's only where
+    the exact logits of two tokens are nearly equal."""
     path, exact = Llama(file_of("smollm2")), Llama(exact_file("smollm2"))
     equal, largest, prompts = 0, 0.0, 0
     for question in QUESTIONS:
@@ -268,7 +268,7 @@ def check_context():
 
 
 def check_embeddings():
-    """Compares ids and embeddings of all-MiniLM-L6-v2, converted by `arenite convert hf`, with those of transformers."""
+    """Compares ids and embeddings of all-MiniLM-L6-v2, converted by `arenite convert hf`, with transformers'."""
     import torch
     import transformers
 

@@ -41,7 +41,7 @@ SPACES = [" ", " ", " ", "  ", "   ", "\n", "\n\n", "\t", " \n", "\r\n", "\u00a0
 
 
 def mixed(count, seed=1):
-    """Yields `count` strings over many scripts, made of sentences, single words, numbers, and code points of a range."""
+    """Yields `count` strings over many scripts, made of sentences, words, numbers, and code points of a range."""
     choose = random.Random(seed)
     words = [word for sentence in SENTENCES for word in sentence.split(" ")]
     sentences = [sentence.replace("\\n", "\n") for sentence in SENTENCES]

@@ -262,7 +262,7 @@ impl Plan {
         self.sealed(gguf, spec) == self.seal
     }
 
-    /// Hash of the model, the options and the sizes.
+    /// Hash of the model, the options and the sizes, by which plans for other models or options are recognized.
     const fn sealed(&self, gguf: &Gguf<'_>, spec: &Spec<'_>) -> u64 {
         let Options { context, batch, kv, workers, contexts, pages, logits, sources, checkpoints, .. } = self.options;
         let numbers = [

@@ -363,7 +363,7 @@ impl<'a> Tensors<'a> {
         let (Ok(()), Ok(data)) = (data.skip(offset, "tensor data"), data.bytes(size, "tensor data")) else {
             return None;
         };
-        let offset = offset + self.data_at as u64; // in this piece
+        let offset = offset + self.data_at as u64; // in this piece, so the sum cannot overflow
         #[cfg(feature = "split")]
         let offset = offset + self.later.before;
         Some(Tensor { name, dims, dim_count, kind, offset, data })

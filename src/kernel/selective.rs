@@ -105,7 +105,7 @@ fn of_groups<S: Isa>(
 }
 
 /// The rates of the sixteen states from `first` on, for the sixteen channels from `channel` on: a row per state, a lane
-/// per channel. Lanes past the last channel are zeros.
+/// per channel. Lanes past the last channel are zeros; so are rows past the last state, unless channels share rates.
 #[inline(always)]
 fn columns(job: &Scan<'_>, channel: usize, first: usize) -> [[f32; TILE]; TILE] {
     let mut rows = [[0.0f32; TILE]; TILE];

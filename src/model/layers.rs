@@ -188,7 +188,7 @@ pub enum Pattern<'a> {
         /// Distance between neighbours in the set, at least 1.
         step: usize,
     },
-    /// A set of the first 128 layers: bit `n % 32` of word `n / 32` is set for layer `n`.
+    /// A subset of the first 128 layers: bit `n % 32` of word `n / 32` is set for layer `n`.
     Set([u32; 4]),
     /// Layers whose element of a metadata array is true.
     Where(Array<'a>),

@@ -61,7 +61,7 @@ pub(crate) enum TensorUse {
 ///
 /// # let file = std::fs::read("tests/fixtures/stories.gguf").unwrap();
 /// let gguf = Gguf::parse(&file)?;
-/// let model = Model::new(&gguf)?; // a missing, unused or wrongly shaped tensor is an error
+/// let model = Model::new(&gguf)?; // a missing, unexpected or wrongly shaped tensor is an error
 /// let spec = model.spec();
 /// println!("{} layers of width {}, {} tokens", spec.layers, spec.dim, spec.vocab);
 /// # Ok::<(), arenite::Error>(())

@@ -356,8 +356,8 @@ impl Role {
         }
     }
 
-    /// The norm before a layer's feed-forward, and its bias. In a layer with only a feed-forward, this norm is the
-    /// first.
+    /// The norm before a layer's feed-forward, and its bias. In a layer with only a feed-forward, this is the layer's
+    /// first norm.
     pub const fn before_ffn(spec: &Spec<'_>, layer: &Layer) -> (Self, Self) {
         match (layer.mixer, spec.residual()) {
             (Mixer::None, _) if spec.one_part() => (Self::AttnNorm, Self::AttnNormBias),

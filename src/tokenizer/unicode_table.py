@@ -25,7 +25,7 @@ def group(code):
 
 
 def tables(limit, low, high):
-    """Returns tables of three stages: `low` bits select a group in a block, `high` bits a block in a block of blocks."""
+    """Returns three tables: `low` bits select a group in a block, `high` bits a block in a block of blocks."""
     blocks, middles, top, middle_of, block_of = [], [], [], {}, {}
     for start in range(0, limit, 1 << (low + high)):
         middle = []

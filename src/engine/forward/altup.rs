@@ -19,7 +19,7 @@ impl Forward<'_, '_> {
     }
 
     /// Computes the other streams from the embeddings, scaled to the embeddings' magnitude.
-    #[inline(never)] // keeps its temporaries off the stack of other layers
+    #[inline(never)] // keeps its temporaries off the stack of models with one stream
     pub(super) fn open_streams(&mut self) {
         let Some(altup) = self.spec.altup() else { return };
         let (at, batch) = (self.beside_at(), self.batch());
@@ -36,7 +36,7 @@ impl Forward<'_, '_> {
     }
 
     /// Predicts all streams, and computes the low-rank path.
-    #[inline(never)] // keeps its temporaries off the stack of other layers
+    #[inline(never)] // keeps its temporaries off the stack of models with one stream
     pub(super) fn predict(&mut self, layer: &Layer) {
         let Some(altup) = self.spec.altup() else { return };
         let n = altup.streams;
@@ -88,7 +88,7 @@ impl Forward<'_, '_> {
     }
 
     /// Adds the low-rank path's output to the residual stream after attention, and divides the sum by `sqrt(2)`.
-    #[inline(never)] // keeps its temporaries off the stack of other layers
+    #[inline(never)] // keeps its temporaries off the stack of models with one stream
     pub(super) fn join(&mut self) {
         let Some(altup) = self.spec.altup() else { return };
         let start = self.beside_at() + altup.streams * self.batch() * self.spec.dim;
@@ -100,7 +100,7 @@ impl Forward<'_, '_> {
     }
 
     /// Corrects all streams by the error of the predicted residual stream.
-    #[inline(never)] // keeps its temporaries off the stack of other layers
+    #[inline(never)] // keeps its temporaries off the stack of models with one stream
     pub(super) fn correct(&mut self, layer: &Layer) {
         let Some(altup) = self.spec.altup() else { return };
         let n = altup.streams;
@@ -138,7 +138,7 @@ impl Forward<'_, '_> {
 
     /// Replaces the residual stream by the mean of all streams, each projected and scaled to the magnitude of the
     /// residual stream.
-    #[inline(never)] // keeps its temporaries off the stack of other layers
+    #[inline(never)] // keeps its temporaries off the stack of models with one stream
     pub(super) fn close_streams(&mut self) {
         let Some(altup) = self.spec.altup() else { return };
         let (at, batch) = (self.beside_at(), self.batch());

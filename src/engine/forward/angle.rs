@@ -5,9 +5,9 @@ use core::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI, TAU};
 /// Upper limit of angles; no position in any context reaches it.
 const LIMIT: f32 = 134_217_728.0;
 
-/// Pairs of an angle and a multiple of pi/2, in ascending order: the multiple is the nearest one to angles up to this
-/// angle. Angles up to the last pair's are reduced by one subtraction, which saves time on microcontrollers that
-/// compute f64 in software.
+/// Pairs of an angle and a multiple of pi/2, in ascending order: this multiple is the nearest one for angles above the
+/// previous pair's angle, up to this pair's. Angles up to the last pair's are reduced by one subtraction, which saves
+/// time on microcontrollers that compute f64 in software.
 const NEAR: [(f32, f64); 5] = [
     (FRAC_PI_4 as f32, 0.0),
     (3.0 * FRAC_PI_4 as f32, FRAC_PI_2),

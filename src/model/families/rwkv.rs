@@ -24,7 +24,7 @@ pub(super) const fn arwkv7<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
     in_qwen(keys, mixer)
 }
 
-/// QRWKV: gated linear attention with the projections of RWKV-6, in Qwen 2.
+/// QRWKV: gated linear attention with the projections of RWKV-6 but without a bonus for the token's own key, in Qwen 2.
 pub(super) const fn rwkv6qwen2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let mixer = tri!(six(keys, RecurrentKind::Qrwkv6));
     in_qwen(keys, mixer)
