@@ -14,7 +14,7 @@ mod report;
 use std::cell::Cell;
 use std::fmt;
 
-use arenite::kernel::bench::{Activations, Memory, panel_bytes, product};
+use arenite::kernel::internals::{Acts, Batch, Form, Functions, Matrix, SUM_SPAN, linear, panel_bytes};
 use arenite::quant::TensorType;
 use arenite::workers::Serial;
 use arenite::{Kernels, Line};
@@ -90,11 +90,13 @@ struct Input {
 impl Input {
     fn new(kind: TensorType, tokens: usize) -> Self {
         let n = SIDE * tokens;
+        let form = Form::of(kind).expect("a kernel");
+        let quantized = if form == Form::F32 { 0 } else { n };
         Self {
             x: (0..n).map(|i| (i * 29 % 83) as f32 / 41.0 - 1.0).collect(),
-            q: vec![0; n],
-            d: vec![0.0; n / 16],
-            sums: vec![0; n / 16],
+            q: vec![0; quantized],
+            d: vec![0.0; quantized / form.span()],
+            sums: vec![0; quantized / SUM_SPAN],
             panel: vec![Line::ZERO; panel_bytes(kind, SIDE).div_ceil(64)],
             out: vec![0.0; n],
             tokens,
@@ -103,11 +105,13 @@ impl Input {
 
     /// Quantizes, then calls `bench` with a function that multiplies with given weights.
     fn with(&mut self, case: &Case, bench: impl FnOnce(&mut dyn FnMut(&[u8]))) {
-        let memory = Memory { q: &mut self.q, d: &mut self.d, sums: &mut self.sums };
-        let x = Activations::new(case.kernels, case.kind, &self.x, self.tokens, memory).expect("a kernel");
-        let (panel, out) = (Line::bytes_mut(&mut self.panel), &mut self.out);
+        let Self { x, q, d, sums, panel, out, tokens } = self;
+        case.kernels.quantize(Form::of(case.kind).expect("a kernel"), x, q, d, sums);
+        let x = Acts { x, q, d, sums, tokens: *tokens };
+        let panel = Line::bytes_mut(panel);
         bench(&mut |weights| {
-            product(case.kernels, &Serial, case.kind, (SIDE, SIDE), black_box(weights), &x, panel, out);
+            let products = &[(Matrix::at(case.kind, (SIDE, SIDE), black_box(weights), 0), 0)];
+            linear(case.kernels, &Serial, panel, Batch { products, x, out, stride: SIDE }, &());
         });
     }
 }

@@ -5,7 +5,7 @@ use core::ops::Range;
 use super::Kernels;
 
 /// Additions to the outputs of a matrix product. `()` adds nothing.
-pub(crate) trait Addend: Sync {
+pub trait Addend: Sync {
     /// True if all outputs that are added to are inside `len` floats, with `stride` floats per token.
     fn fits(&self, len: usize, stride: usize) -> bool;
     /// Prefetches the weights that [`prepare`](Self::prepare) and [`add`](Self::add) will read for the outputs in `range`.

@@ -30,7 +30,7 @@ use tiles::{BLOCK, Range, TILES, Tile, Tiles};
 
 /// The operands of attention for `heads` KV heads. The query rows are those of `tokens` consecutive positions, with
 /// `group` query heads per KV head.
-pub(crate) struct Attention<'a> {
+pub struct Attention<'a> {
     /// Number of KV heads.
     pub heads: usize,
     /// The tiles of all heads: for each head, one tile per page.
@@ -108,7 +108,7 @@ impl Attention<'_> {
 
 /// Values added to scores. The bias of head `g`, token `t` and position `s` is `table[g * stride + start - t + s]`.
 #[derive(Clone, Copy)]
-pub(crate) struct Bias<'a> {
+pub struct Bias<'a> {
     pub table: &'a [f32],
     pub stride: usize,
     pub start: usize,

@@ -6,7 +6,7 @@ use crate::quant::{TensorType, encode_row};
 
 /// Stores the keys and values of `position` for one or more heads. Each head has `head_bytes` bytes of tiles. `pages`
 /// is the context's table of pages and selects the tile.
-pub(crate) fn store(
+pub fn store(
     kernels: &Kernels,
     layout: HeadLayout,
     (tiles, head_bytes): (&mut [u8], usize),

@@ -4,7 +4,7 @@
 use bytemuck::Zeroable;
 
 use super::lanes::{Isa, Lanes, copy, exp_parts, load, padded, store};
-use super::{Activation, Deviation, Job};
+use super::{Activation, Job};
 use crate::built;
 #[cfg(feature = "lora")]
 use crate::quant::TensorType;
@@ -144,6 +144,15 @@ pub(super) fn rms_norm<S: Isa>(s: S, x: &mut [f32], weight: &[u8], eps: f32) {
     }
     let scale = 1.0 / libm::sqrtf(sum.sum() / x.len() as f32 + eps);
     affine(s, x, 0.0, scale, weight, &[]);
+}
+
+/// The divisor of a layer norm, computed from the `n` differences from the mean.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Deviation {
+    /// `sqrt(mean of squares + eps)`, the usual one.
+    Within(f32),
+    /// `sqrt(sum of squares / (n - 1)) + eps`.
+    Unbiased(f32),
 }
 
 /// Layer norm: `(x - mean) / deviation * weight + bias`.

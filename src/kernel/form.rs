@@ -4,7 +4,7 @@ use crate::quant::{Format, TensorType, formats, formats_list};
 
 /// The representation of activations that a weight type is multiplied with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub enum Form {
     /// Floats, not quantized.
     F32,
     /// Signed bytes with an f16 scale per 32.
@@ -18,7 +18,7 @@ pub(crate) enum Form {
 }
 
 /// Activations per element of `sums`, in every quantized form.
-pub(crate) const SUM_SPAN: usize = 16;
+pub const SUM_SPAN: usize = 16;
 
 macro_rules! form_of {
     ({} $($name:ident = $number:literal, $module:ident :: $format:ident, $feature:literal;)*) => {

@@ -9,7 +9,7 @@ use crate::quant::TensorType;
 
 /// The activations of one or more tokens, as floats and in one quantized form.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Acts<'a> {
+pub struct Acts<'a> {
     /// The floats, `[tokens][cols]`.
     pub x: &'a [f32],
     /// The quants, `[tokens][cols]`, from -127 to 127. `q`, `d` and `sums` are empty for `Form::F32`.

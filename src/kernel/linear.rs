@@ -12,14 +12,14 @@ use super::panel::{PANEL_ROWS, panel_bytes};
 use crate::workers::Workers;
 
 /// An optional matrix, and the index in `out` where the outputs of the first token begin.
-pub(crate) type Product<'a> = (Option<Matrix<'a>>, usize);
+pub type Product<'a> = (Option<Matrix<'a>>, usize);
 
 /// Matrices with the same input: `out[at + t * stride + r] = row r of w * token t of x` for each `(w, at)` of
 /// `products`.
 ///
 /// The outputs must not overlap. The outputs of a product are either beside those of the product before it, within the
 /// same stride, or after the outputs of all products before it.
-pub(crate) struct Batch<'a> {
+pub struct Batch<'a> {
     pub products: &'a [Product<'a>],
     pub x: Acts<'a>,
     pub out: &'a mut [f32],
@@ -37,13 +37,7 @@ impl<'a> Batch<'a> {
 ///
 /// `panels` has room for one panel per worker that takes part. Each row is computed by one worker, so the result does
 /// not depend on the number of workers.
-pub(crate) fn linear(
-    kernels: &Kernels,
-    workers: &dyn Workers,
-    panels: &mut [u8],
-    batch: Batch<'_>,
-    addend: &impl Addend,
-) {
+pub fn linear(kernels: &Kernels, workers: &dyn Workers, panels: &mut [u8], batch: Batch<'_>, addend: &impl Addend) {
     let Batch { x, stride, .. } = batch;
     if !fit(batch.products(), x.tokens, batch.out.len(), stride) || !addend.fits(batch.out.len(), stride) {
         debug_assert!(false, "linear: the shapes do not match");
@@ -202,5 +196,23 @@ impl Out {
     pub(super) unsafe fn at(&self, r: usize) -> *mut f32 {
         // SAFETY: the caller passes an index inside the output.
         unsafe { self.0.add(r) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quant::TensorType;
+
+    /// Outputs that overlap, or that are out of bounds, are rejected.
+    #[test]
+    fn outputs_of_products() {
+        let w = Matrix::at(TensorType::F32, (4, 1), &[0; 16], 0).unwrap();
+        let fits = |at: &[usize], tokens| fit(at.iter().map(|&at| (&w, at)), tokens, 32, 10);
+        assert!(fits(&[], 1) && fits(&[28], 1) && fits(&[0, 4, 8, 12], 1));
+        assert!(!fits(&[29], 1) && !fits(&[usize::MAX], 1) && !fits(&[0, 3], 1) && !fits(&[4, 0], 1));
+        assert!(fits(&[8], 3) && fits(&[2, 8], 3) && fits(&[0, 14, 18], 2) && fits(&[0, 4, 18], 2));
+        assert!(!fits(&[9], 3) && !fits(&[0, 7], 3) && !fits(&[0, 10], 2) && !fits(&[0, 6, 18], 2));
+        assert!(!fit([(&w, 0)].into_iter(), 2, 32, 3), "its own next token");
     }
 }

@@ -22,7 +22,7 @@ const COST: usize = 4;
 ///
 /// The workers divide the rows of `a` among themselves before they add to outputs. Per output, the sum is one chain of
 /// fma over the columns of `b`.
-pub(crate) struct LowRank<'a> {
+pub struct LowRank<'a> {
     a: &'a [Product<'a>],
     b: &'a [Product<'a>],
     x: Acts<'a>,
@@ -161,13 +161,7 @@ impl Addend for LowRank<'_> {
 }
 
 /// Adds the products of an adapter to outputs that were computed before.
-pub(crate) fn add_low_rank(
-    kernels: &Kernels,
-    workers: &dyn Workers,
-    low_rank: &LowRank<'_>,
-    out: &mut [f32],
-    stride: usize,
-) {
+pub fn add_low_rank(kernels: &Kernels, workers: &dyn Workers, low_rank: &LowRank<'_>, out: &mut [f32], stride: usize) {
     if !low_rank.fits(out.len(), stride) {
         debug_assert!(false, "add_low_rank: the shapes do not match");
         return;

@@ -8,7 +8,7 @@ use crate::quant::{TensorType, formats_list, le_f32};
 /// [`Kind::matrix`] checks that `data` holds exactly these rows, that the rows are not empty and that the type is
 /// built.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Matrix<'a> {
+pub struct Matrix<'a> {
     kind: TensorType,
     form: Form,
     rows: usize,
@@ -21,7 +21,7 @@ pub(crate) struct Matrix<'a> {
 impl<'a> Matrix<'a> {
     /// The matrix that begins at byte `start` of `file`; `None` if it would extend past the end of the file, or if the
     /// type is not built.
-    #[cfg(any(test, feature = "bench"))] // models call `Kind::matrix`
+    #[cfg(any(test, feature = "internals"))] // models call `Kind::matrix`
     pub fn at(kind: TensorType, shape: (usize, usize), file: &'a [u8], start: usize) -> Option<Self> {
         Kind::number(kind)?.matrix(shape, file, start)
     }

@@ -13,6 +13,7 @@
 //! - A **tile** of a product is `R` rows by `T` tokens of outputs, computed together in registers. A tile of the KV
 //!   cache is 16 positions of one KV head. A tile of a recurrent state is 16 of its columns.
 #![allow(unsafe_code)]
+#![cfg_attr(feature = "internals", allow(missing_docs))] // fields of types that are not public without it
 
 #[macro_use]
 mod table;
@@ -23,9 +24,6 @@ mod addend;
 #[cfg(any(arm_fpu, cortex_m_dsp))]
 mod arm;
 mod attention;
-#[cfg(feature = "bench")]
-#[doc(hidden)]
-pub mod bench;
 mod cache;
 mod dot;
 mod float;
@@ -33,6 +31,9 @@ mod fork;
 mod form;
 #[cfg(any(all(target_arch = "riscv64", target_os = "linux"), arm_linux))]
 mod fours;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod internals;
 mod job;
 mod lanes;
 mod linear;
@@ -48,8 +49,6 @@ mod recurrent;
 mod riscv;
 mod scalar;
 mod selective;
-#[cfg(test)]
-mod tests;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 mod wasm;
 mod wkv;
@@ -59,6 +58,7 @@ mod x86;
 pub(crate) use addend::Addend;
 pub(crate) use attention::{Attention, Bias};
 pub(crate) use cache::store;
+pub(crate) use float::Deviation;
 pub(crate) use fork::{fork_chunks, fork_pairs};
 pub(crate) use form::Form;
 pub(crate) use job::Acts;
@@ -124,15 +124,6 @@ pub enum Activation {
     Decay,
     /// `exp(-exp(x))`: the decay of [RWKV-6](https://arxiv.org/abs/2404.05892).
     DoubleExponential,
-}
-
-/// The divisor of a layer norm, computed from the `n` differences from the mean.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Deviation {
-    /// `sqrt(mean of squares + eps)`, the usual one.
-    Within(f32),
-    /// `sqrt(sum of squares / (n - 1)) + eps`.
-    Unbiased(f32),
 }
 
 /// The functions of one instruction set. All tables compute the same bits.

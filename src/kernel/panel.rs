@@ -20,7 +20,7 @@ macro_rules! panel_bytes {
     ({} $($name:ident = $number:literal, $module:ident :: $format:ident, $feature:literal;)*) => {
         /// Bytes of scratch that a worker needs to multiply a matrix of this type with several tokens. The size is the
         /// same on every target.
-        pub(crate) const fn panel_bytes(kind: TensorType, cols: usize) -> usize {
+        pub const fn panel_bytes(kind: TensorType, cols: usize) -> usize {
             match kind {
                 $(TensorType::$name => PANEL_ROWS * cols.div_ceil(32) * panel_chunk::<formats::$module::$format>(),)*
                 _ => 0,

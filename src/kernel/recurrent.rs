@@ -13,7 +13,7 @@ pub(crate) const MAX_TAPS: usize = 8;
 /// A causal convolution per channel: `y[t] = bias + sum over j < taps of weight[j] * x[t - taps + 1 + j]`, oldest
 /// position first.
 #[derive(Clone, Copy)]
-pub(crate) struct CausalConvolution<'a> {
+pub struct CausalConvolution<'a> {
     /// `[channels][taps]`, little-endian f32.
     pub weight: &'a [u8],
     /// `[channels]`, little-endian f32; empty for none.
@@ -96,7 +96,7 @@ pub(crate) const TILE: usize = 16;
 /// The update of a head's state `S`, a matrix of `keys` rows and `width` columns, by each token: `S = decay S`, then
 /// `S += key (outer) new`, then `out = query S`. The field `delta` defines `new`.
 #[derive(Clone, Copy)]
-pub(crate) struct Recurrence<'a> {
+pub struct Recurrence<'a> {
     /// Keys, queries and values of token `t` begin at `t * stride`.
     pub key: &'a [f32],
     pub query: &'a [f32],
@@ -193,7 +193,7 @@ fn recur_tile<S: Isa, const DELTA: bool>(
 }
 
 /// The update of a state by consecutive tokens, for each kind of recurrent layer.
-pub(crate) enum Update<'a> {
+pub enum Update<'a> {
     /// Mamba-2 and delta nets: the state of a head.
     Matrix(Recurrence<'a>),
     /// Mamba-1: the states of some channels.

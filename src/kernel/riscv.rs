@@ -11,7 +11,7 @@ use super::scalar::{Scalar, Unit};
 use super::{Job, Kernels, float};
 use crate::quant::{Bytes, Format, formats_list};
 
-static RVV: Kernels = table!("rvv", Scalar<Rvv>, matmul);
+const RVV: Kernels = table!("rvv", Scalar<Rvv>, matmul);
 
 /// The table, if the machine supports it.
 pub(super) fn available() -> impl Iterator<Item = &'static Kernels> {

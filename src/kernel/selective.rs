@@ -10,7 +10,7 @@ use crate::quant::le_f32;
 /// `h = exp(step * rate) h + step * input * write`, then the output `skip * input + sum of read * h`, over the states
 /// in order.
 #[derive(Clone, Copy)]
-pub(crate) struct Scan<'a> {
+pub struct Scan<'a> {
     /// Number of neighbouring channels that share a step, a bias, a skip factor and one rate for all states; 1 if every
     /// channel has its own, with a rate per state.
     pub shared: usize,

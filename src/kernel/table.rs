@@ -43,7 +43,8 @@ macro_rules! entry {
     }};
 }
 
-/// Builds a table: every float kernel, compiled for one instruction set with its target features.
+/// Builds a table: every float kernel, compiled for one instruction set with its target features. (Most tables are
+/// constants, because a `static` is compiled even if nothing uses it: in the program of the unit tests.)
 macro_rules! table {
     ($name:literal, $isa:ty, $matmul:path $(, $feature:literal)?) => {{
         use $crate::built;

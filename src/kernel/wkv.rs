@@ -11,7 +11,7 @@ use super::recurrent::TILE;
 ///
 /// `decay` and `bonus` multiply each row by its own factor.
 #[derive(Clone, Copy)]
-pub(crate) struct Wkv<'a> {
+pub struct Wkv<'a> {
     /// The vectors of token `t` begin at `t * stride`.
     pub query: &'a [f32],
     pub decay: &'a [f32],

@@ -151,7 +151,8 @@ impl KvType {
 
 /// Layout of one KV head's tile.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct HeadLayout {
+pub struct HeadLayout {
+    /// Type of keys and values.
     pub kind: KvType,
     /// Elements of a key, and of a value that is stored separately.
     pub dim: usize,

@@ -2,7 +2,7 @@
 //! cache. This module does not depend on models: [`crate::Plan`] computes the sizes.
 
 mod arena;
-mod kv;
+pub(crate) mod kv;
 mod pages;
 
 pub(crate) use arena::Arena;

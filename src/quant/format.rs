@@ -275,3 +275,43 @@ pub(super) fn spread_pairs(bits: u16) -> u64 {
 pub(super) fn minus(bytes: u64, less: u8) -> u64 {
     ((bytes | (128 * ONES)) - u64::from(less) * ONES) ^ (128 * ONES)
 }
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::{vec, vec::Vec};
+
+    use super::*;
+    use crate::quant::{formats, formats_list};
+
+    macro_rules! codes {
+        ({} $($name:ident = $number:literal, $module:ident :: $format:ident, $feature:literal;)*) => {
+            /// Codes never exceed `Format::MAX`, whatever the bytes of a block. The proofs of `.ci/bounds` start from this.
+            #[test]
+            fn codes_are_at_most_their_maximum() {
+                $(largest_code::<formats::$module::$format>(stringify!($name));)*
+            }
+        };
+    }
+    formats_list!(codes);
+
+    fn largest_code<F: Format>(name: &str) {
+        let (mut state, mut largest) = (41u64, 0);
+        let mut random = || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 56) as u8
+        };
+        let mut take = |bytes: &[u8]| {
+            let block: F::Block = bytemuck::pod_read_unaligned(bytes);
+            let codes = (0..F::ELEMENTS / 32).flat_map(|chunk| F::unpack(Plain, &block, chunk));
+            largest = largest.max(codes.max().unwrap_or(0));
+        };
+        (0..=255).for_each(|byte| take(&vec![byte; size_of::<F::Block>()]));
+        // Each of the 2048 entries of the largest table occurs about 300 times.
+        for _ in 0..20_000 {
+            take(&(0..size_of::<F::Block>()).map(|_| random()).collect::<Vec<_>>());
+        }
+        assert_eq!(largest, F::MAX, "{name}");
+    }
+}

@@ -22,11 +22,9 @@ use dotprod::Sdot;
 use i8mm::Smmla;
 use neon::{Neon, Widening};
 
-/// The NEON table, as a constant because the other tables share most of its functions.
-const OF_NEON: Kernels = table!("neon", Neon, neon_matmul);
-static NEON: Kernels = OF_NEON;
-static DOTPROD: Kernels = Kernels { name: "dotprod", matmul: dotprod_matmul, ..OF_NEON };
-static I8MM: Kernels = Kernels { name: "i8mm", matmul: i8mm_matmul, ..OF_NEON };
+const NEON: Kernels = table!("neon", Neon, neon_matmul);
+const DOTPROD: Kernels = Kernels { name: "dotprod", matmul: dotprod_matmul, ..NEON };
+const I8MM: Kernels = Kernels { name: "i8mm", matmul: i8mm_matmul, ..NEON };
 
 /// The tables that this machine can run, the fastest first.
 pub(super) fn available() -> impl Iterator<Item = &'static Kernels> {

@@ -15,7 +15,7 @@ use crate::kernel::Kernels;
 use crate::kernel::fours::Vectors;
 use crate::quant::Bytes;
 
-static NEON: Kernels = Kernels { name: "neon", ..OF_UNIT };
+const NEON: Kernels = Kernels { name: "neon", ..OF_UNIT };
 
 /// The table, if the machine supports it.
 pub(in crate::kernel) fn available() -> impl Iterator<Item = &'static Kernels> {

@@ -62,7 +62,7 @@ pub(super) fn available() -> impl Iterator<Item = &'static Kernels> {
 }
 
 /// See [`Kernels::request_amx`].
-pub(super) fn request_amx() -> bool {
+pub fn request_amx() -> bool {
     available().any(|kernels| kernels.name == AVX512.name) && amx::request()
 }
 
@@ -74,14 +74,11 @@ fn cpuid(leaf: u32, sub_leaf: u32) -> CpuidResult {
     unsafe { __cpuid_count(leaf, sub_leaf) }
 }
 
-/// The AVX2 table, as a constant because [`AVXVNNI`] shares most of its functions.
-const OF_AVX2: Kernels = table!("avx2", avx2::Avx2, avx2_matmul, "avx2,fma,f16c");
-static AVX2: Kernels = OF_AVX2;
-static AVXVNNI: Kernels = Kernels { name: "avxvnni", matmul: avxvnni_matmul, ..OF_AVX2 };
-/// The AVX-512 table, as a constant because [`AMX`] shares most of its functions.
-const OF_AVX512: Kernels = table!("avx512", avx512::Avx512, avx512_matmul, "avx512dq,avx512bw,avx512vl,avx512vnni");
-static AVX512: Kernels = OF_AVX512;
-pub(super) static AMX: Kernels = Kernels { name: "amx", matmul: amx_matmul, ..OF_AVX512 };
+const AVX2: Kernels = table!("avx2", avx2::Avx2, avx2_matmul, "avx2,fma,f16c");
+const AVXVNNI: Kernels = Kernels { name: "avxvnni", matmul: avxvnni_matmul, ..AVX2 };
+const AVX512: Kernels = table!("avx512", avx512::Avx512, avx512_matmul, "avx512dq,avx512bw,avx512vl,avx512vnni");
+/// The table of AMX.
+pub const AMX: Kernels = Kernels { name: "amx", matmul: amx_matmul, ..AVX512 };
 
 formats_list!(choose avx2_matmul avx2_floats avx2_blocks);
 formats_list!(choose avxvnni_matmul avx2_floats avxvnni_blocks);

@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn bytes_outside_the_blocks_are_zeros() {
-        if !crate::Kernels::available().any(|kernels| kernels.name == "avx512") {
+        if !crate::kernel::x86::has_avx512::get() {
             return;
         }
         // SAFETY: the processor has AVX-512.

@@ -5,7 +5,7 @@
 
 use arenite::Kernels;
 use arenite::kernel::SCALAR;
-use arenite::kernel::bench::{Activations, Memory, product};
+use arenite::kernel::internals::{Acts, Batch, Form, Functions, Matrix, SUM_SPAN, linear};
 use arenite::quant::TensorType;
 use arenite::workers::Serial;
 use cortex_m_rt::entry;
@@ -36,10 +36,15 @@ fn products(
     x: &[f32],
 ) -> Option<[f32; ROWS * TOKENS]> {
     let (mut q, mut d, mut sums) = ([0; COLS * TOKENS], [0.0; COLS * TOKENS / 16], [0; COLS * TOKENS / 16]);
-    let memory = Memory { q: &mut q, d: &mut d, sums: &mut sums };
-    let x = Activations::new(kernels, kind, x, tokens, memory)?;
+    let form = Form::of(kind)?;
+    let q = q.get_mut(..x.len())?;
+    let d = d.get_mut(..x.len() / form.span())?;
+    let sums = sums.get_mut(..x.len() / SUM_SPAN)?;
+    kernels.quantize(form, x, q, d, sums);
     let (mut panels, mut out) = ([0; 1 << 16], [12345.678; ROWS * TOKENS]);
-    product(kernels, &Serial, kind, (rows, cols), weights, &x, &mut panels, out.get_mut(..rows * tokens)?);
+    let products = &[(Matrix::at(kind, (rows, cols), weights, 0), 0)];
+    let x = Acts { x, q, d, sums, tokens };
+    linear(kernels, &Serial, &mut panels, Batch { products, x, out: out.get_mut(..rows * tokens)?, stride: rows }, &());
     Some(out)
 }
 

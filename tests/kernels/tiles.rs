@@ -4,22 +4,21 @@
 //! `TILELOADD`, `TILESTORED` and `TDPBSUD`. It ends the process at any other instruction, and in the cases for which
 //! the manual lists an exception.
 
-extern crate std;
-
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
+use std::process;
 use std::sync::LazyLock;
-use std::{eprintln, format, process, thread_local, vec, vec::Vec};
 
-use super::products::check_product;
-use super::{DATA, Random, block_types, same};
-use crate::kernel::SCALAR;
-use crate::kernel::x86::{AMX, request_amx};
-use crate::{Gguf, Kernels, Line, Model, Options, Plan, Session};
+use arenite::kernel::SCALAR;
+use arenite::kernel::internals::{AMX, request_amx};
+use arenite::{Gguf, Kernels, Line, Model, Options, Plan, Session};
+
+use crate::products::check_product;
+use crate::{DATA, Random, block_types, same};
 
 /// The AMX table; `None` without AVX-512. The handler emulates tiles that the process cannot use.
-pub(super) fn table() -> Option<&'static Kernels> {
+pub fn table() -> Option<&'static Kernels> {
     static TABLE: LazyLock<Option<&Kernels>> = LazyLock::new(|| {
         if request_amx() {
             eprintln!("AMX: the processor's own tiles");

@@ -1,13 +1,11 @@
 //! Attention, with every type of the KV cache.
 
-extern crate std;
+use arenite::kernel::SCALAR;
+use arenite::kernel::internals::{Attention, Bias, Functions, HeadLayout, MAX_ROWS, store};
+use arenite::{Kernels, KvType};
 
-use std::{format, vec, vec::Vec};
-
-use super::edge::Edge;
-use super::{Data, Random, UNTOUCHED, same, tables};
-use crate::kernel::{Attention, Bias, Kernels, MAX_ROWS, SCALAR, store};
-use crate::memory::{HeadLayout, KvType};
+use crate::edge::Edge;
+use crate::{Data, Random, UNTOUCHED, same, tables};
 
 /// Some tokens' attention over some KV heads.
 #[derive(Clone, Copy, Debug)]

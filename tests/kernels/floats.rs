@@ -1,14 +1,13 @@
 //! Quantization of activations, norms, activation functions, and rounding to f16.
 
-extern crate std;
+use arenite::Kernels;
+use arenite::kernel::internals::{Deviation, Form, Functions};
+use arenite::kernel::{Activation, SCALAR};
+use arenite::quant::TensorType;
 
-use std::{format, vec, vec::Vec};
-
-use super::edge::Edge;
-use super::products::Tokens;
-use super::{DATA, Data, Random, WILD, same, tables};
-use crate::kernel::{Activation, Deviation, Form, Kernels, SCALAR};
-use crate::quant::TensorType;
+use crate::edge::Edge;
+use crate::products::Tokens;
+use crate::{DATA, Data, Random, WILD, same, tables};
 
 #[test]
 fn quantization_of_activations() {

@@ -1,8 +1,6 @@
 //! Compares every table with the scalar one, on random and on adversarial data. The bits must be equal, except that any
 //! NaN equals any other.
 
-extern crate std;
-
 mod attention;
 mod edge;
 mod floats;
@@ -11,10 +9,9 @@ mod recurrent;
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(memory_sanitizer)))]
 mod tiles;
 
-use std::{eprintln, string::String, vec, vec::Vec};
-
-use crate::kernel::Kernels;
-use crate::quant::{Format, TensorType, formats, formats_list};
+use arenite::Kernels;
+use arenite::kernel::internals::halves;
+use arenite::quant::TensorType;
 
 /// The tables that this machine can run, without the scalar one.
 fn tables() -> Vec<&'static Kernels> {
@@ -132,27 +129,11 @@ impl Random {
     }
 }
 
-macro_rules! of_formats {
-    ({} $($name:ident = $number:literal, $module:ident :: $format:ident, $feature:literal;)*) => {
-        /// All block formats of this build.
-        fn block_types() -> Vec<TensorType> {
-            [$(TensorType::$name),*].into_iter().filter(|kind| kind.is_built()).collect()
-        }
-
-        /// The offsets of the f16 fields in a block.
-        fn halves(kind: TensorType) -> impl Iterator<Item = usize> {
-            let offsets = match kind {
-                $(TensorType::$name => {
-                    type F = formats::$module::$format;
-                    [F::D, F::M]
-                })*
-                _ => panic!("{kind:?} is not a block format"),
-            };
-            offsets.into_iter().flatten().map(|(offset, _)| offset)
-        }
-    };
+/// All block formats of this build.
+fn block_types() -> Vec<TensorType> {
+    let is_block = |kind: &TensorType| kind.is_built() && kind.block().0 > 1;
+    (0..256).filter_map(TensorType::from_id).filter(is_block).collect()
 }
-formats_list!(of_formats);
 
 /// Asserts equal bits, or NaN in both.
 fn same(got: &[f32], want: &[f32], what: impl Fn() -> String) {

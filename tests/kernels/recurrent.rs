@@ -1,12 +1,11 @@
 //! Convolutions, and recurrent states of fixed size.
 
-extern crate std;
+use arenite::Kernels;
+use arenite::kernel::SCALAR;
+use arenite::kernel::internals::{CausalConvolution, Functions, Recurrence, Scan, Update, Wkv};
 
-use std::{format, vec, vec::Vec};
-
-use super::edge::Edge;
-use super::{Data, Random, same, tables};
-use crate::kernel::{CausalConvolution, Kernels, Recurrence, SCALAR, Scan, Update, Wkv};
+use crate::edge::Edge;
+use crate::{Data, Random, same, tables};
 
 /// A convolution of all tokens at once and in two passes, by every table, compared with its definition in f64.
 #[test]

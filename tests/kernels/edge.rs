@@ -1,11 +1,9 @@
 //! Memory that ends at an inaccessible page.
 
-extern crate std;
-
 use core::ops::{Deref, DerefMut};
 
 /// A copy of a slice. An access past its last element is a fault.
-pub(super) struct Edge<T> {
+pub struct Edge<T> {
     start: *mut T,
     len: usize,
     #[allow(dead_code)] // freed when it is dropped

@@ -1,21 +1,18 @@
 //! Matrix products, with every weight type.
 
-extern crate std;
-
-use std::{format, vec, vec::Vec};
-
-use super::edge::Edge;
-use super::{DATA, Data, Random, UNTOUCHED, block_types, same, tables};
-use crate::kernel::form::SUM_SPAN;
-use crate::kernel::linear::fit;
-use crate::kernel::{Acts, Batch, Form, Kernels, Matrix, SCALAR, linear, panel_bytes};
+use arenite::Kernels;
+use arenite::kernel::SCALAR;
+use arenite::kernel::internals::{Acts, Batch, Form, Functions, Matrix, SUM_SPAN, linear, panel_bytes};
 #[cfg(feature = "lora")]
-use crate::kernel::{LowRank, add_low_rank};
-use crate::quant::{Format, Plain, TensorType, decode_row, formats, formats_list};
-use crate::workers::{Serial, Workers};
+use arenite::kernel::internals::{LowRank, add_low_rank};
+use arenite::quant::{TensorType, decode_row};
+use arenite::workers::{Serial, Workers};
+
+use crate::edge::Edge;
+use crate::{DATA, Data, Random, UNTOUCHED, block_types, same, tables};
 
 /// Activations as floats and in a quantized form.
-pub(super) struct Tokens {
+pub struct Tokens {
     pub x: Vec<f32>,
     pub q: Vec<i8>,
     pub d: Vec<f32>,
@@ -64,14 +61,7 @@ fn product(kernels: &Kernels, w: Matrix<'_>, x: &Acts<'_>, stride: usize) -> Vec
 }
 
 /// Compares one matrix product of all tables, and of AMX.
-pub(super) fn check_product(
-    random: &mut Random,
-    kind: TensorType,
-    data: Data,
-    rows: usize,
-    cols: usize,
-    tokens: usize,
-) {
+pub fn check_product(random: &mut Random, kind: TensorType, data: Data, rows: usize, cols: usize, tokens: usize) {
     let form = Form::of(kind).unwrap();
     let skip = random.below(8);
     let bytes = random.weights(kind, data, rows, cols, skip);
@@ -83,7 +73,7 @@ pub(super) fn check_product(
         assert!(out[rows..].iter().all(|&x| x == UNTOUCHED));
     }
     #[cfg(all(target_arch = "x86_64", target_os = "linux", not(memory_sanitizer)))]
-    let amx = super::tiles::table();
+    let amx = crate::tiles::table();
     #[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(memory_sanitizer))))]
     let amx = None;
     for kernels in tables().into_iter().chain(amx) {
@@ -115,32 +105,6 @@ fn check_products(kind: TensorType) {
         // A row length with a different prefetch on x86-64.
         check_product(&mut random, kind, data, 33, 1024, 1);
     }
-}
-
-macro_rules! codes {
-    ({} $($name:ident = $number:literal, $module:ident :: $format:ident, $feature:literal;)*) => {
-        /// Codes never exceed `Format::MAX`, whatever the bytes of a block. The proofs of `.ci/bounds` start from this.
-        #[test]
-        fn codes_are_at_most_their_maximum() {
-            $(largest_code::<formats::$module::$format>(stringify!($name));)*
-        }
-    };
-}
-formats_list!(codes);
-
-fn largest_code<F: Format>(name: &str) {
-    let (mut random, mut largest) = (Random(41), 0);
-    let mut take = |bytes: &[u8]| {
-        let block: F::Block = bytemuck::pod_read_unaligned(bytes);
-        let codes = (0..F::ELEMENTS / 32).flat_map(|chunk| F::unpack(Plain, &block, chunk));
-        largest = largest.max(codes.max().unwrap_or(0));
-    };
-    (0..=255).for_each(|byte| take(&vec![byte; size_of::<F::Block>()]));
-    // Each of the 2048 entries of the largest table occurs about 300 times.
-    for _ in 0..20_000 {
-        take(&(0..size_of::<F::Block>()).map(|_| random.bits() as u8).collect::<Vec<_>>());
-    }
-    assert_eq!(largest, F::MAX, "{name}");
 }
 
 /// Three threads.
@@ -265,18 +229,6 @@ fn products_of_adapters() {
             }
         }
     }
-}
-
-/// Outputs that overlap, or that are out of bounds, are rejected.
-#[test]
-fn outputs_of_products() {
-    let w = Matrix::at(TensorType::F32, (4, 1), &[0; 16], 0).unwrap();
-    let fits = |at: &[usize], tokens| fit(at.iter().map(|&at| (&w, at)), tokens, 32, 10);
-    assert!(fits(&[], 1) && fits(&[28], 1) && fits(&[0, 4, 8, 12], 1));
-    assert!(!fits(&[29], 1) && !fits(&[usize::MAX], 1) && !fits(&[0, 3], 1) && !fits(&[4, 0], 1));
-    assert!(fits(&[8], 3) && fits(&[2, 8], 3) && fits(&[0, 14, 18], 2) && fits(&[0, 4, 18], 2));
-    assert!(!fits(&[9], 3) && !fits(&[0, 7], 3) && !fits(&[0, 10], 2) && !fits(&[0, 6, 18], 2));
-    assert!(!fit([(&w, 0)].into_iter(), 2, 32, 3), "its own next token");
 }
 
 /// Sums of negative products that round to -0. The sum is -0, or +0 if zeros fill up the last sixteen lanes.
