@@ -13,7 +13,8 @@
 //! - A **tile** of a product is `R` rows by `T` tokens of outputs, computed together in registers. A tile of the KV
 //!   cache is 16 positions of one KV head. A tile of a recurrent state is 16 of its columns.
 #![allow(unsafe_code)]
-#![cfg_attr(feature = "internals", allow(missing_docs))] // fields of types that are not public without it
+// Types that are not public without this feature.
+#![cfg_attr(feature = "internals", allow(missing_docs, rustdoc::private_intra_doc_links))]
 
 #[macro_use]
 mod table;
