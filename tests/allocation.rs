@@ -1,5 +1,5 @@
-//! Checks that loading and running a model allocate nothing: counts the calls of the global allocator, which also includes
-//! calls by the crate's dependencies.
+//! Checks that loading and running a model allocate nothing. The crate itself has no allocator; the test counts the
+//! calls of the global allocator that the crate could make through its dependencies.
 
 mod common;
 
@@ -94,7 +94,8 @@ fn loading_and_running_allocate_nothing() {
     }
 }
 
-/// Checks that tokenizing, sampling with penalties, and decoding the text allocate nothing. Skips a model without a tokenizer.
+/// Checks that tokenizing, sampling with penalties, and decoding the text allocate nothing. Skips a model without a
+/// tokenizer.
 fn tells_without_allocating(file: &[u8], name: &str) {
     let gguf = Gguf::parse(file).unwrap();
     let Ok(index) = Tokenizer::index_bytes(&gguf) else { return };

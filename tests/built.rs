@@ -1,5 +1,6 @@
 //! Tests which files a build with fewer features opens, and the errors for other files. `.ci/firmware` runs
-//! this test with the fewest features, and `.ci/firmware sizes` with each feature alone. With all features nothing is refused.
+//! this test with the fewest features, and `.ci/firmware sizes` with each feature alone. With all features nothing is
+//! refused.
 
 mod common;
 
@@ -88,8 +89,8 @@ fn experts() {
     }
 }
 
-/// Prints a checksum of each model's logits. `.ci/firmware` compares the checksums of a build with few features with those of
-/// a build with all features.
+/// Prints a checksum of each model's logits. `.ci/firmware` compares the checksums of a build with few features with
+/// those of a build with all features.
 #[test]
 fn runs() {
     println!(); // ends the line with the test's name

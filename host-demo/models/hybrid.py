@@ -83,7 +83,8 @@ class Block(nn.Module):
 
 
 class Hybrid(nn.Module):
-    """A model of LFM2's architecture. The parameters have the names of GGUF tensors, and the embedding is also the head."""
+    """A model of LFM2's architecture. The parameters have the names of GGUF tensors, and the embedding is also the
+    head."""
 
     def __init__(self):
         super().__init__()

@@ -10,8 +10,8 @@ import sys
 # --- people ----------------------------------------------------------------------------------
 
 class Who:
-    """A subject. `kind` is the agreement of a Hindi verb: m or f (masculine or feminine singular), M or F (the same in the plural or
-    as a polite form), i (I), t (you)."""
+    """A subject. `kind` is the agreement of a Hindi verb: m or f (masculine or feminine singular), M or F (the same in
+    the plural or as a polite form), i (I), t (you)."""
     def __init__(self, english, hindi, agent, dative, possessive, kind, female=False, be="is"):
         self.english, self.hindi, self.agent, self.dative = english, hindi, agent, dative
         self.possessive, self.kind, self.female, self.be = possessive, kind, female, be

@@ -73,7 +73,7 @@ pub fn must_be_adapter(gguf: &Gguf<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the largest rank in an adapter's file, or 0 if the file has none.
+/// Returns the largest rank in an adapter's file, which need not have been checked; 0 if the file has none.
 fn largest_rank(gguf: &Gguf<'_>) -> usize {
     let halves = gguf.tensors().filter(|tensor| tensor.name.ends_with(".lora_b"));
     halves.map(|tensor| tensor.dims[0] as usize).max().unwrap_or(0)

@@ -1,6 +1,6 @@
 // Runs a model through the C interface (src/arenite.h), outside of the page's own thread. All memory belongs to the
-// module: a model is placed after the program, and the next model replaces it. With several threads, more workers with this
-// script are helpers.
+// module: a model is placed after the program, and the next model replaces it. With several threads, more workers with
+// this script are helpers.
 "use strict";
 
 let wasm, memory, start, top_, helpers;
@@ -119,8 +119,8 @@ function open(file, options) {
   return plan;
 }
 
-// Returns the address and the number of the ids. A byte becomes at most three ids (a space that becomes U+2581 has three
-// bytes). Some more ids begin and end the text.
+// Returns the address and the number of the ids. A byte becomes at most three ids (a space that becomes U+2581 has
+// three bytes). Some more ids begin and end the text.
 function tokens(text) {
   const [at, length] = put(text), room = 3 * length + 16, ids = take(4 * room), count = take(4);
   const size = wasm.arenite_tokenize_scratch_size(length), scratch = take(size);

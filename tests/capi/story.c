@@ -1,5 +1,5 @@
-/* Runs a model from C: reads it in flash, and generates text in memory of a fixed size. The text is the same on the host and on
- * a board. Also tests that wrong calls return errors. */
+/* Runs a model from C: reads it in place from flash, and generates text in memory of a fixed size. The text is the same
+ * on the host and on a board. Also tests that wrong calls return errors. */
 #define POOL (1024 * 1024)
 #include "common.h"
 
@@ -47,8 +47,8 @@ static void run_twice(void *user, arenite_job job, const void *argument) {
     job(argument);
 }
 
-/* Tests two conversations with a common prefix in one session, workers, a token's bias, the smallest instruction set, and the
- * metadata of the file. */
+/* Tests two conversations with a common prefix in one session, workers, a token's bias, the smallest instruction set,
+ * and the metadata of the file. */
 static int two(arenite_model *model, const uint32_t *ids, size_t count, size_t vocab) {
     arenite_error error = {0};
     arenite_session *session;

@@ -73,8 +73,8 @@ const SSM: (u64, u64, u64, u64) = (4, 2, 8, 6);
 const SCAN: (u64, u64, u64) = (20, 18, 3);
 /// Ranks of RWKV-7: decay, learning rate, value mix, gate.
 const RANKS: [u64; 4] = [3, 5, 4, 6];
-/// Sizes of latent attention: ranks of queries and of latent vectors; elements of a key that are not rotated, elements that are
-/// rotated, and elements of a value.
+/// Sizes of latent attention: ranks of queries and of latent vectors; elements of a key that are not rotated, elements
+/// that are rotated, and elements of a value.
 const LATENT: (u64, u64, u64, u64, u64) = (12, 10, 8, 4, 14);
 /// Gemma 3n: number of streams (AltUp), and rank of the path beside attention (LAuReL).
 const ALTUP: (u64, u64) = (3, 7);
@@ -87,8 +87,8 @@ pub fn is_windowed(family: &str) -> bool {
     )
 }
 
-/// Gemma 4's layers: whether the layer is local, the width of a head, the number of KV heads, and whether the layer has its own
-/// keys and values.
+/// Gemma 4's layers: whether the layer is local, the width of a head, the number of KV heads, and whether the layer has
+/// its own keys and values.
 pub const GEMMA4: [(bool, u64, u64, bool); 4] =
     [(true, HEAD, HEADS, true), (false, 2 * HEAD, 1, true), (true, HEAD, HEADS, false), (false, 2 * HEAD, 1, false)];
 

@@ -8,8 +8,8 @@ pub fn committed() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }
 
-/// Returns the directory of the larger set of fixtures, if `ARENITE_FIXTURES` names it. The tests then also run with the larger
-/// models and published vocabularies of that set.
+/// Returns the directory of the larger set of fixtures, if `ARENITE_FIXTURES` names it. The tests then also run with
+/// the larger models and published vocabularies of that set.
 pub fn external() -> Option<PathBuf> {
     std::env::var_os("ARENITE_FIXTURES").map(PathBuf::from)
 }

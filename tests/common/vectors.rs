@@ -22,7 +22,8 @@ pub fn fixture(path: &str) -> Option<Vec<u8>> {
     Some(read(&full))
 }
 
-/// Reads a published vocabulary from the larger set: a GGUF file, named as in llama.cpp's tests, or the same file compressed.
+/// Reads a published vocabulary from the larger set: a GGUF file, named as in llama.cpp's tests, or the same file
+/// compressed.
 pub fn vocabulary(name: &str) -> Option<Vec<u8>> {
     let path = |ending| -> Option<PathBuf> { Some(external()?.join(format!("tokenizers/ggml-vocab-{name}{ending}"))) };
     let plain = path(".gguf")?;

@@ -1,5 +1,5 @@
-//! Runs a model as a microcontroller does: the model is part of the program, the compiler computes how much memory it needs, and
-//! a model that does not fit does not compile.
+//! Runs a model as a microcontroller does: the model is part of the program, the compiler computes how much memory it
+//! needs, and a model that does not fit does not compile.
 //!
 //!     cargo run --release --example statics
 

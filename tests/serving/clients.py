@@ -300,8 +300,9 @@ CLIENTS = {
 
 
 def conversations(url):
-    """Runs 40 conversations in which a tool must be called. Returns the number of conversations whose calls are valid and that can
-    be continued, and how many of these reached the limit of tokens during the calls (the model repeats its call)."""
+    """Runs 40 conversations in which a tool must be called. Returns the number of conversations whose calls are valid
+    and that can be continued, and how many of these reached the limit of tokens during the calls (the model repeats its
+    call)."""
     import openai
 
     client = openai.OpenAI(base_url=url + "/v1", api_key="none", max_retries=0)

@@ -5,9 +5,9 @@ python load.py BINARY kinds [SECONDS] [FLAGS OF serve...]
 python load.py BINARY requests [COUNT] [FLAGS OF serve...]
 
 `attack`: four clients with different addresses send 20 hostile requests a second in total: grammars, schemas, many values,
-large bodies, bodies that never end, and answers that are not read. Periods with and without hostile requests alternate. Prints
-for both kinds of periods the time to the first token of an honest client, percentiles of the time of /health, and the resident
-memory beside the bound that the server prints.
+large bodies, bodies that never end, and answers that are not read. Periods with and without hostile requests alternate.
+Prints for both kinds of periods the time to the first token of an honest client, percentiles of the time of /health,
+and the resident memory beside the bound that the server prints.
 
 `kinds`: sends each kind of hostile request alone, to a server of its own, for SECONDS. Prints a table of the same measurements.
 
@@ -121,8 +121,8 @@ def hostile_requests(chance):
 
 
 def attacker(port, source, rate, running, seed, only=None):
-    """Sends `rate` hostile requests a second from an address while `running` is set: of the kind `only`, or of all kinds equally
-    often."""
+    """Sends `rate` hostile requests a second from an address while `running` is set: of the kind `only`, or of a random
+    kind."""
     chance = random.Random(seed)
     held = []
     jobs = [job for name, job in hostile_requests(chance).items() if only in (None, name)]

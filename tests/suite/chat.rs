@@ -79,7 +79,8 @@ fn templates_are_recognised() {
     assert_eq!(Format::detect("{{ messages }}"), None);
 }
 
-/// The formats recognized for the templates in the fixtures. The expected formats follow from llama.cpp's rules, applied by hand.
+/// The formats recognized for the templates in the fixtures. The expected formats follow from llama.cpp's rules,
+/// applied by hand.
 #[test]
 fn public_templates_are_recognised() {
     let Some(root) = external() else { return };

@@ -460,7 +460,7 @@ fn a_run_in_steps() {
         while pass.step() {
             steps += 1;
         }
-        assert_eq!(steps, 2 * (1 + 2 + 1)); // two passes, each with a step for the layout, two for layers, and one for the end
+        assert_eq!(steps, 2 * (1 + 2 + 1)); // two passes: each has a layout, two layers, and an end
         assert_eq!(bits(engine.logits(&context)), want);
         // An abandoned pass can be repeated.
         engine.rewind(&mut context, 0).unwrap();
@@ -474,8 +474,8 @@ fn a_run_in_steps() {
     });
 }
 
-/// Restoring a snapshot that needs more pages than are free is an error and changes nothing. The pages of the context itself count
-/// as free.
+/// Restoring a snapshot that needs more pages than are free is an error and changes nothing. The pages of the context
+/// itself count as free.
 #[test]
 fn a_snapshot_without_pages_for_it() {
     with_engine(Options::new().context(64).contexts(2).pages(4), |engine| {

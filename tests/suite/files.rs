@@ -1,7 +1,7 @@
 //! Files as other programs write them: keys without effect, and other layouts of the same tensors.
 //!
-//! The logits of each file must equal, bit for bit, those of the same model in its usual layout. The reference cases check the
-//! usual layout against other programs.
+//! The logits of each file must equal, bit for bit, those of the same model in its usual layout. The reference cases
+//! check the usual layout against other programs.
 
 use arenite::model::{Pooling, Scaling, Spec};
 use arenite::{Error, Gguf, Model, Name};

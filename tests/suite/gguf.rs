@@ -266,7 +266,8 @@ fn what_a_file_says_of_itself() {
     assert_eq!((format!("{list:?}"), list.is_empty()), ("[U8; 2]".into(), false));
 }
 
-/// A fingerprint depends on the bytes before the tensors, the length of the file, and 64 bytes from the middle of each tensor.
+/// A fingerprint depends on the bytes before the tensors, the length of the file, and 64 bytes from the middle of each
+/// tensor.
 #[test]
 fn fingerprints() {
     let mut file = Builder::new();

@@ -297,8 +297,8 @@ fn a_plan_that_the_compiler_refuses() {
 
 #[test]
 fn the_numbers_are_the_same_on_every_target() {
-    // The numbers are fixed, so that the test fails on a target with other sizes. They must be updated when the workspace's contents
-    // change.
+    // The numbers are fixed, so that the test fails on a target with other sizes. They must be updated when the
+    // workspace's contents change.
     let file = std::fs::read(fixtures::committed().join("qwen3/model.gguf")).unwrap();
     let gguf = Gguf::parse(&file).unwrap();
     let bytes = |kv, batch, workers| {

@@ -50,8 +50,8 @@ fn is_deep(name: &str) -> bool {
 }
 
 /// Compares with llama.cpp on the same quantized file. Since both programs quantize activations, neither gives the
-/// exact logits of the stored weights. Arenite's logits may deviate from these a tenth more than llama.cpp's. The matrices of
-/// `mixed` have many different types.
+/// exact logits of the stored weights. Arenite's logits may deviate from these a tenth more than llama.cpp's. The
+/// matrices of `mixed` have many different types.
 #[test]
 fn quantized_models_are_as_near_as_llama_cpp() {
     let larger = [

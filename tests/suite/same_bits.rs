@@ -139,8 +139,8 @@ fn every_way(files: &[PathBuf], next: &AtomicUsize) {
                     if kv != KvType::F16 && batch != 7 || !all && (workers == 1) != (batch == 512) {
                         continue;
                     }
-                    // An emulated machine runs a file in two ways with F16, and in one with another type. The ways differ from
-                    // file to file.
+                    // An emulated machine runs a file in two ways with F16, and in one with another type. The ways
+                    // differ from file to file.
                     let few = if kv == KvType::F16 { [at % 4, 4 + at / 4 % 4] } else { [2 + at % 2; 2] };
                     if is_emulated && !few.contains(&i) {
                         continue;

@@ -176,8 +176,8 @@ const TILES: [usize; 2] = [16 * 2 * (16 + 16), 16 * 2 * (8 + 16)];
 #[test]
 fn a_window_and_a_batch_end_where_a_page_does() {
     let kv = |batch| plan(&windowed(16), Options::new().context(64).batch(batch)).unwrap().kv;
-    // Two layers of one head. The first token of a batch attends to 15 positions before the batch: 15 + 17 positions are two
-    // pages, 15 + 18 are three.
+    // Two layers of one head. The first token of a batch attends to 15 positions before the batch: 15 + 17 positions
+    // are two pages, 15 + 18 are three.
     assert_eq!([1, 2, 17, 18].map(kv), [1, 2, 2, 3].map(|pages| 2 * pages * TILES[0]));
 }
 
@@ -268,7 +268,8 @@ fn a_budget_is_kept_to_the_byte() {
     assert!(text.contains(&format!("{all} bytes of RAM, more than the budget of {}", all - 1)), "{text}");
 }
 
-/// A plan fits only its own model: another model with the same planned sizes, and tensors of the same names and shapes, is refused.
+/// A plan fits only its own model: another model with the same planned sizes, and tensors of the same names and shapes,
+/// is refused.
 #[test]
 fn a_plan_is_its_models() {
     let session = |model: &Builder, plan: Plan| {

@@ -228,8 +228,8 @@ fn snapshots_of_other_sessions() {
     refused(&mut session, &of(&file, 64, KvType::Q8_0, 8), foreign("type of KV cache"));
     refused(&mut session, &of(&file, 64, KvType::F16, 16), foreign("batch size"));
 
-    // Snapshots of other models: another architecture, other metadata, and the same metadata with another embedding or with
-    // another matrix.
+    // Snapshots of other models: another architecture, other metadata, and the same metadata with another embedding or
+    // with another matrix.
     refused(&mut session, &of(&tiny("qwen2").build(), 64, KvType::F16, 8), foreign("model or adapter"));
     let mut renamed = windowed(20);
     renamed.set("general.name", "tony");

@@ -89,8 +89,8 @@ fn prompts_in_any_pieces() {
 
 #[test]
 fn any_number_of_workers() {
-    // The prompt is so long, and the model so wide, that every operation is divided among workers, for one token and for
-    // several.
+    // The prompt is so long, and the model so wide, that every operation is divided among workers, for one token and
+    // for several.
     let ids = prompt(600);
     for file in [wide(), quantized(wide(), "Q8_0")] {
         let file = file.build();

@@ -73,8 +73,8 @@ impl Style {
         Some(map).filter(|map| !map.is_empty())
     }
 
-    /// Returns the variables for a reasoning effort: those of [`EFFORTS`], otherwise those that turn thoughts on; `None`
-    /// if the template reads neither.
+    /// Returns the variables for a reasoning effort: those of [`EFFORTS`], otherwise those that turn thoughts on;
+    /// `None` if the template reads neither.
     pub fn effort(&self, effort: &str) -> Option<Map<String, Value>> {
         if effort == "none" {
             return self.thinking(false);

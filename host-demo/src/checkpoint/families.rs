@@ -57,7 +57,8 @@ pub struct Family {
     pub vocabulary: Vocabulary,
 }
 
-/// A tensor that becomes metadata, with one number per layer or one for the whole model: the tensor's name, and the key.
+/// A tensor that becomes metadata, with one number per layer or one for the whole model: the tensor's name, and the
+/// key.
 pub type Scalar = (&'static str, &'static str);
 
 impl Family {

@@ -7,9 +7,9 @@ use super::config::Config;
 
 /// A name in checkpoints without its common prefix (`model.layers.3.`) and without `.weight` or `.bias`, the names in
 /// GGUF separated by spaces, and the change between them. `#` in a name is a number: tensors that differ only in this
-/// number are stacked. `blk.` at the beginning restricts a row to tensors of layers. Tensors with the same GGUF name are
-/// concatenated, and so are all views of a row that has one GGUF name. An empty GGUF name drops the tensor; a name that
-/// begins with `/` is outside of the layer.
+/// number are stacked. `blk.` at the beginning restricts a row to tensors of layers. Tensors with the same GGUF name
+/// are concatenated, and so are all views of a row that has one GGUF name. An empty GGUF name drops the tensor; a name
+/// that begins with `/` is outside of the layer.
 pub type Row = (&'static str, &'static str, Change);
 
 /// Prefixes of names in checkpoints that are dropped.

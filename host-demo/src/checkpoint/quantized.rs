@@ -11,7 +11,8 @@ use super::leaf::{Coding, FourBits, Leaf, Scale};
 use super::tensors::Checkpoint;
 use super::view::View;
 
-/// Attaches factors to the quantized tensors. Drops the factors of activations, except an `input_scale` that is not 1.
+/// Attaches factors to the quantized tensors. Drops the factors of activations, keys and values,
+/// except an `input_scale` that is not 1.
 pub fn prepare(config: &Config, directory: Option<&Path>, checkpoint: &mut Checkpoint<'_>) -> Result<()> {
     let other = directory.map(|directory| directory.join("hf_quant_config.json")).filter(|path| path.is_file());
     let method = match (config.get("quantization_config"), other) {

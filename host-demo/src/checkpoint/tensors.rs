@@ -113,7 +113,8 @@ impl<'f> Checkpoint<'f> {
             (self.settings, self.tokens) = (Some(file.dims), file.tokens);
             return file.tensors.into_iter().try_for_each(|leaf| self.insert(leaf));
         }
-        // A safetensors file may begin with the same bytes, as a part of the 8-byte length, but JSON follows the length.
+        // A safetensors file may begin with the same bytes, as a part of the 8-byte length, but JSON follows the
+        // length.
         if bytes.starts_with(b"\x80\x02") && bytes.get(8) != Some(&b'{') {
             bail!("this torch file is older than version 1.6: load it and save it again, preferably as safetensors");
         }

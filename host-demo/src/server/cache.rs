@@ -44,7 +44,7 @@ impl Cache {
     /// Returns how many tokens of `prompt` may be reported to its client as cached: the longest common prefix with a
     /// conversation of the same client that `prompt` continues. The prefix must contain all of that conversation's last
     /// prompt, except for `SPLIT_AGAIN` tokens at the end. People behind one address count as one client; because of
-    /// this rule, one of them can recognize a prompt of another only if almost all of that prompt is known already.
+    /// this rule, one of them can confirm a prompt of another only by sending almost all of it.
     pub fn known_to(&self, client: u64, prompt: &[TokenId], lora: &[(usize, f32)]) -> usize {
         let own = self.kept.iter().filter(|kept| kept.owner.client == client && kept.lora == lora);
         let continued = own.filter_map(|kept| {

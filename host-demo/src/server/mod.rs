@@ -9,11 +9,11 @@
 //! stream      streamed answers              responses    the Responses API
 //! anthropic   chats in Anthropic's format   ollama       Ollama's interface
 //! llama       llama.cpp's routes            page         the page at `/`
-//! audio       speech to text
+//! audio       speech to text                lora         scales of adapters
 //! engine      the thread, pass by pass      running      a conversation in progress
 //! budget      tokens of a pass              cache        contexts of finished conversations
 //! logprobs    log-probabilities             error        errors
-//! gate        requests of foreign web pages  lora       scales of adapters
+//! gate        requests of foreign web pages
 //! memory      bodies and answers            record       request ids, the log, histograms
 //! grammars    compiled grammars
 //! models      several models, each in a process

@@ -23,7 +23,7 @@ use super::memory::{Inbox, Unsent};
 use super::service::{Endpoint, Prepared};
 use crate::chat::Part;
 
-/// Maximum number of items that the client has not read yet. At the maximum, no further event of the answer is taken.
+/// The next event of an answer is taken only while the client has fewer unread items than this.
 const WAITING: usize = 64;
 /// Time after which the answer to a client that reads nothing is abandoned, and its connection is closed.
 pub const STALLED: Duration = Duration::from_secs(30);

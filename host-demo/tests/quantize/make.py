@@ -1,6 +1,6 @@
 """Writes vectors.txt (blocks that llama.cpp encodes) and types.txt (the types that llama.cpp chooses for tensors):
-`python3 make.py`, with llama-cpp-python (0.3.36), gguf and numpy installed. `src/quantize/tests.rs` makes the same rows and
-models, and compares its results with these files."""
+`python3 make.py`, with llama-cpp-python (0.3.36), gguf and numpy installed. `src/quantize/tests.rs` makes the same rows
+and models, and compares its results with these files."""
 
 import ctypes
 import os
@@ -119,8 +119,8 @@ class Importance(ctypes.Structure):
 
 
 def quantized(path, out, mix, importance):
-    """Quantizes a model with llama.cpp. Returns for each role of tensors the types in all layers, in order, or `refused` if
-    llama.cpp requires an importance matrix."""
+    """Quantizes a model with llama.cpp. Returns for each role of tensors the types in all layers, in order, or
+    `refused` if llama.cpp requires an importance matrix."""
     params = llama_cpp.llama_model_quantize_default_params()
     params.ftype = FILE_TYPES[mix]
     if importance:

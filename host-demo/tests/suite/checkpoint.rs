@@ -108,8 +108,8 @@ fn tensors_and_metadata_are_llama_cpps() {
     }
 }
 
-/// The keys of names, sizes and recommended sampling are those of llama.cpp's converter (in llama-cpp-python 0.3.36), without
-/// lists and texts of several lines, which Arenite does not write.
+/// The keys of names, sizes and recommended sampling are those of llama.cpp's converter (in llama-cpp-python 0.3.36),
+/// without lists and texts of several lines, which Arenite does not write.
 #[test]
 fn general_keys_are_llama_cpps() {
     let directory = tempfile::tempdir().unwrap();
@@ -336,7 +336,8 @@ fn a_window_that_is_left_out_is_said() {
     let directory = tempfile::tempdir().unwrap();
     let output = directory.path().join("out.gguf");
     let (from, mut config) = copied("own_commands", directory.path());
-    // No window, a window as long as the context, and a shorter window, which is left out for Qwen 2 but not for Mistral.
+    // No window, a window as long as the context, and a shorter window, which is left out for Qwen 2 but not for
+    // Mistral.
     let (qwen, mistral) = ("Qwen2ForCausalLM", "MistralForCausalLM");
     for (class, window, is_said) in
         [(qwen, Value::Null, false), (qwen, 256.into(), false), (qwen, 32.into(), true), (mistral, 32.into(), false)]
@@ -411,7 +412,8 @@ fn write_tiny(case: &Value, folder: &Path) {
     fs::write(folder.join("modules.json"), modules).unwrap();
 }
 
-/// Gives two tokens the names of a reranker's labels, "yes" and "no". Removes all merges, which may refer to the old names.
+/// Gives two tokens the names of a reranker's labels, "yes" and "no". Removes all merges, which may refer to the old
+/// names.
 fn name_labels(folder: &Path, ids: &Value) {
     let file = folder.join("tokenizer.json");
     let mut json: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
@@ -499,8 +501,8 @@ fn tiny(all: &Value, class: &str) -> Value {
     cases.find(|case| case["config"]["architectures"][0] == class).unwrap().clone()
 }
 
-/// A note names each setting that is left out: slopes of MPT other than 8, which transformers ignores, and dynamic scaling, which
-/// begins after the context.
+/// A note names each setting that is left out: slopes of MPT other than 8, which transformers ignores, and dynamic
+/// scaling, which begins after the context.
 #[test]
 fn settings_that_are_left_out_are_said() {
     let directory = tempfile::tempdir().unwrap();

@@ -91,8 +91,8 @@ const html = (node) => {
 console.log(JSON.stringify(TEXTS.map((text) => markdown(text).map(html).join(""))));
 "##;
 
-/// Markdown texts, and the HTML that CommonMark with GitHub's tables defines for them. In addition, line breaks stay, and code
-/// blocks have the name of their language.
+/// Markdown texts, and the HTML that CommonMark with GitHub's tables defines for them. In addition, line breaks stay,
+/// and code blocks have the name of their language.
 const MARKDOWN: &[(&str, &str)] = &[
     (
         "# A *b*\n\ntext **bold _it_**\nnext",

@@ -167,8 +167,8 @@ fn a_client_that_leaves_ends_its_answer() {
     assert!(metrics().contains("arenite_requests_open 0\n"), "{}", metrics());
 }
 
-/// A client cannot choose the name under which the server knows it. With another client's name it would learn which prompts of that
-/// client are cached.
+/// A client cannot choose the name under which the server knows it. With another client's name it would learn which
+/// prompts of that client are cached.
 #[test]
 fn a_client_cannot_name_itself() {
     let folder = folder(&["one.gguf", "two.gguf"]);

@@ -1,5 +1,5 @@
-//! `libcapi.a` and `libcapi.so`: arenite's C interface, to be linked to programs in C. `install` installs these files as
-//! `libarenite.a` and `libarenite.so`.
+//! `libcapi.a` and `libcapi.so`: arenite's C interface, to be linked to programs in C. `install` installs these files
+//! as `libarenite.a` and `libarenite.so`.
 #![cfg_attr(target_os = "none", no_std)]
 
 pub use arenite::ffi::*;

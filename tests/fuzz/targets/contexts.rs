@@ -1,5 +1,5 @@
-//! Contexts are opened, forked, run together, rewound and closed in any order. The logits of a context must be those of its
-//! tokens in a session of their own, and no page may be lost.
+//! Contexts are opened, forked, run together, rewound and closed in any order. The logits of a context must be those of
+//! its tokens in a session of their own, and no page may be lost.
 #![no_main]
 
 use arbitrary::Arbitrary;

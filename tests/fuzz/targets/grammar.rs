@@ -76,7 +76,7 @@ impl Case {
         for byte in self.text.iter() {
             let yes: Vec<_> = all.clone().filter(|token| constraint.allows(tokenizer, *token)).collect();
             let mut mask = masks.at(&constraint, tokenizer, 0);
-            // A mask tests the first tokens one by one. After these calls, for a token without text, it looks up every token.
+            // A mask tests the first tokens one by one. These calls use up these tests, on a token without text.
             (0..512).for_each(|_| _ = mask.allows(0));
             let by_mask = all.clone().filter(|token| mask.allows(*token));
             assert!(by_mask.eq(yes.iter().copied()), "a mask differs");

@@ -1,8 +1,8 @@
 //! Entry points of the core, each behind a feature. The linker keeps the functions, and their callers are unknown, so
 //! they must handle any arguments.
 //!
-//! The panic handler calls a function that does not exist. Linking fails unless the optimizer removes this call, because no
-//! entry point can panic.
+//! The panic handler calls a function that does not exist. Linking fails unless the optimizer
+//! proves that it is never called.
 #![no_std]
 #![no_main]
 #![allow(dead_code, unused_imports)]
@@ -47,7 +47,8 @@ entry!("session", (model: &'static Model<'_>, plan: Plan, workspace: Memory, kv:
     Session::new(model, plan, workspace, kv)
 });
 
-// Each of the following entries creates its session: for a session that is passed in, the linker could not see the kernels.
+// Each of the following entries creates its session: for a session that is passed in, the linker could not see the
+// kernels.
 
 entry!("prefill", (model: &Model<'_>, plan: Plan, workspace: Memory, kv: Memory, tokens: &[TokenId]) -> Result<f32, Error> {
     let mut session = Session::new(model, plan, workspace, kv)?;

@@ -362,8 +362,9 @@ fn extreme_options() {
         for kv in KvType::ALL {
             for (i, &context) in values.iter().enumerate() {
                 for (j, &batch) in values.iter().enumerate() {
-                    // Each model is planned with all pairs of context and batch. All combinations with the number of workers would
-                    // take fifteen times as long, so each combination is tried with every fifteenth model.
+                    // Each model is planned with all pairs of context and batch. All combinations with the number of
+                    // workers would take fifteen times as long, so each combination is tried with every fifteenth
+                    // model.
                     let workers = values[(i + j + shift) % values.len()];
                     let options = Options::new().context(context).batch(batch).kv(kv).workers(workers);
                     match Plan::new(&gguf, options) {
@@ -588,7 +589,8 @@ fn every_tensor_of_another_type() {
 
 #[test]
 fn a_tensor_twice_behind_thousands() {
-    // The parser finds duplicates of the first 4096 names only. `Model::new` finds a later duplicate, which it does not use.
+    // The parser finds duplicates of the first 4096 names only. `Model::new` finds a later duplicate of a tensor that
+    // it reads.
     let mut file = tiny("llama");
     let twice = file.tensor_mut("blk.1.ffn_down.weight").clone();
     let mut padding: Vec<_> = (0..4200)

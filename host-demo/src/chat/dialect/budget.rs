@@ -11,8 +11,8 @@ use arenite::tokenizer::{Encode, Tokenizer};
 use super::reader::Reader;
 use crate::text;
 
-/// Counts the tokens of an answer's thoughts, and closes a thought when none are left. The prompt, the start of the
-/// answer and messages in channels can open thoughts.
+/// Counts the tokens of an answer's thoughts, and closes an open thought when the budget is used up. The prompt, the
+/// start of the answer and messages in channels can open thoughts.
 #[derive(Clone, Debug)]
 pub struct ThoughtBudget {
     reader: Reader,

@@ -28,7 +28,8 @@ impl Constraint<'_> {
         Piece::Seq(pieces(pattern).into_iter().map(piece).collect())
     }
 
-    /// Any text before a mark, then the mark. The text has no control tokens, because a grammar matches these only by id.
+    /// Any text before a mark, then the mark. The text has no control tokens, because a grammar matches these only by
+    /// id.
     fn up_to(&self, pattern: &str) -> Piece {
         Piece::Seq(vec![Piece::Without(unwrapped(pattern)), self.mark(pattern)])
     }

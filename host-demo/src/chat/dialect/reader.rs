@@ -52,8 +52,8 @@ pub struct Reader {
 enum State {
     /// Only spaces so far.
     Start,
-    /// Inside a thought, up to the mark `close`. `has_begun` is true once text of the thought was returned; `end` is the
-    /// mark after the content.
+    /// Inside a thought, up to the mark `close`. `has_begun` is true once text of the thought was returned; `end` is
+    /// the mark after the content.
     Thought {
         close: String,
         has_begun: bool,
@@ -160,8 +160,8 @@ impl Reader {
         self.advance(parts, false);
     }
 
-    /// Ends the answer, and appends the text that was held back to `parts`. `is_cut` is true if the limit of tokens ended
-    /// the answer: incomplete calls are content then.
+    /// Ends the answer, and appends the text that was held back to `parts`. `is_cut` is true if the limit of tokens
+    /// ended the answer: incomplete calls are content then.
     pub fn finish(&mut self, parts: &mut Vec<Part>, is_cut: bool) {
         self.is_cut = is_cut;
         self.advance(parts, true);
@@ -234,8 +234,8 @@ impl Reader {
         self.begin_content(is_end);
     }
 
-    /// Removes a wrapper's opening mark before the content. Returns true if a mark was removed, or if the text may still
-    /// become one.
+    /// Removes a wrapper's opening mark before the content. Returns true if a mark was removed, or if the text may
+    /// still become one.
     fn begins_wrapper(&mut self, skipped: usize, is_end: bool) -> bool {
         let text = &self.held[skipped..];
         // Before or without a thought, a mark counts only if it is a token or cannot be ordinary text.

@@ -66,7 +66,7 @@ fn left_types(schema: &Map<String, Value>) -> Option<Vec<&'static str>> {
     };
     let has = |name| excluded.contains(&name);
     let mut left = of(schema)?;
-    // Grammars cannot match only the numbers that are not whole.
+    // Only numbers that are not whole would be left, and a grammar cannot match just these.
     if has("integer") && !has("number") && left.contains(&"number") {
         return None;
     }

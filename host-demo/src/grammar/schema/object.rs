@@ -36,8 +36,8 @@ impl Reader<'_> {
             members.push((member(literal_key(name), value), is_required.contains(name.as_str())));
         }
         let rest = self.others(schema, properties, &required, path)?;
-        // A required property that `properties` does not list has the schema of the patterns that its name matches, or of
-        // `additionalProperties`, or any value.
+        // A required property that `properties` does not list has the schema of the patterns that its name matches, or
+        // of `additionalProperties`, or any value.
         for name in required.iter().filter(|name| !properties.contains_key(**name)) {
             let by_pattern = self.with_patterns(name, &Value::Bool(true), &patterned);
             let by_pattern = by_pattern.with_context(|| format!("{path}.required"))?;

@@ -1,4 +1,5 @@
-//! Calls in every dialect: every text that the grammar of a dialect allows is parsed as calls of the declared functions.
+//! Calls in every dialect: every text that the grammar of a dialect allows is parsed as calls of the declared
+//! functions.
 
 use std::sync::Arc;
 

@@ -16,7 +16,8 @@ static CALLS: &[u8] = include_bytes!(env!("ARENITE_GRAMMAR"));
 
 pub const OPTIONS: Options = Options::new().context(96).batch(8);
 const PLAN: Plan = Plan::of(MODEL, OPTIONS);
-/// The plan of the largest model that an update may bring. Only the compiler reads that model's file; the file takes no flash.
+/// The plan of the largest model that an update may bring. Only the compiler reads that model's file; the file takes no
+/// flash.
 pub const LARGEST: Plan = Plan::of(include_bytes!(env!("ARENITE_LARGEST")), OPTIONS).within(80 * 1024);
 const _: () = assert!(PLAN.workspace <= LARGEST.workspace && PLAN.kv <= LARGEST.kv, "ARENITE_LARGEST is too small");
 static WORKSPACE: Workspace<{ LARGEST.workspace }> = Workspace::new();
@@ -63,7 +64,7 @@ impl<'m, 'a> Assistant<'m, 'a> {
         let prompt = self.read(command, &mut step)?;
         mark();
         let vocabulary = self.tokenizer.vocab_len();
-        let mut scratch = [0; Sampler::scratch_bytes(&GREEDY, 0)]; // a greedy sampler needs no scratch for the vocabulary
+        let mut scratch = [0; Sampler::scratch_bytes(&GREEDY, 0)]; // greedy: no scratch for tokens of the vocabulary
         let mut sampler = Sampler::new(GREEDY, &[], vocabulary, &mut scratch)?;
         let mut random = Pcg32::new(0); // not used: the call is the most probable one
         let mut constraint = Constraint::new(self.grammar);

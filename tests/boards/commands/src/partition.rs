@@ -65,7 +65,8 @@ pub fn choose(board: &mut Board) -> Result<&'static [u8], Error> {
     }
     match check(MODEL, board) {
         Err(Refusal::Model(error)) => Err(error),
-        // `NoHashes` and `TooLarge` are impossible: MODEL has hashes, and the compiler has compared its plan with the statics.
+        // `NoHashes` and `TooLarge` are impossible: MODEL has hashes, and the compiler has compared its plan with the
+        // statics.
         _ => Ok(MODEL),
     }
 }

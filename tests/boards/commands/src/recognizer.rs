@@ -62,8 +62,8 @@ impl<'m, 'a> Recognizer<'m, 'a> {
         })
     }
 
-    /// Takes samples. When the voice ends or the window is full, calls `heard` with the recognized text, which is empty for
-    /// sounds that are not a command.
+    /// Takes samples. When the voice ends or the window is full, calls `heard` with the recognized text, which is empty
+    /// for sounds that are not a command.
     pub fn push(&mut self, samples: &[i16], mut heard: impl FnMut(&str)) -> Result<(), Error> {
         for sample in samples {
             let is_voice = self.voice.push(*sample);

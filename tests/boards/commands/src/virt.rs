@@ -69,8 +69,8 @@ pub fn exit(is_well: bool) -> ! {
 }
 
 // Write-protects the flash, which is RAM here, so that a stack that overflows into it causes a fault. Entry 1 of the physical
-// memory protection covers the range from the address in entry 0 to the address in entry 1; the range is locked, readable and
-// executable. Then clears .bss.
+// memory protection covers the range from the address in entry 0 to the address in entry 1; the range is locked,
+// readable and executable. Then clears .bss.
 core::arch::global_asm!(
     ".section .start, \"ax\"",
     ".globl _start",

@@ -1,5 +1,5 @@
-//! Runs one model in flash with two adapters: two conversations with different adapters in the same passes, and again after
-//! their adapters have changed.
+//! Runs one model in flash with two adapters: two conversations with different adapters in the same passes, and again
+//! after their adapters have changed.
 //!
 //! Prints the most probable tokens of each conversation for `.ci/firmware`, which compares them with the host's.
 #![no_std]

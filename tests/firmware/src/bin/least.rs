@@ -1,4 +1,5 @@
-//! Tells the story of `main.rs` with the smallest program: the model is packed, and errors are numbers instead of sentences.
+//! Tells the story of `main.rs` with the smallest program: the model is packed, and errors are numbers instead of
+//! sentences.
 #![no_std]
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Tests `Workspace` on a processor without compare-and-swap: a critical section ensures that its memory can be taken only once.
+//! Tests `Workspace` on a processor without compare-and-swap: a critical section ensures that its memory can be taken
+//! only once.
 #![no_std]
 #![no_main]
 

@@ -11,7 +11,8 @@ use serde_json::{Map, Value, json};
 
 use crate::Edits;
 
-/// Damage to a file: bytes to overwrite (position and new value), and the number of bytes to append, or to cut off if negative.
+/// Damage to a file: bytes to overwrite (position and new value), and the number of bytes to append, or to cut off if
+/// negative.
 #[derive(Arbitrary, Clone, Debug)]
 pub struct Damage {
     bytes: List<(u16, u8), 4>,

@@ -91,8 +91,8 @@ fn schema(u: &mut Unstructured<'_>, depth: usize) -> Result<Value> {
     Ok(map.into())
 }
 
-/// Generates a text that the grammar allows. Returns None if the text does not end soon enough. Every state on the way must have
-/// a continuation.
+/// Generates a text that the grammar allows. Returns None if the text does not end soon enough. Every state on the way
+/// must have a continuation.
 fn told(table: &[u8], walk: &[u8]) -> Option<Vec<u8>> {
     let grammar = Grammar::new(table).expect("the core takes what the compiler makes");
     let mut constraint = Constraint::new(grammar);
@@ -101,8 +101,8 @@ fn told(table: &[u8], walk: &[u8]) -> Option<Vec<u8>> {
         if constraint.is_complete() && choice % 4 == 0 {
             return Some(text);
         }
-        // Chooses the first allowed byte from `choice` on. After the end of `walk`, this is the lowest allowed byte, which
-        // ends most texts. Each byte has a token, after three control tokens.
+        // Chooses the first allowed byte from `choice` on. After the end of `walk`, this is the lowest allowed byte,
+        // which ends most texts. Each byte has a token, after three control tokens.
         let token = |byte: u8| 3 + u32::from(byte);
         let mut bytes = (0..=255).map(|number| choice.wrapping_add(number));
         let Some(byte) = bytes.find(|byte| constraint.allows(&TOKENIZER, token(*byte))) else {

@@ -109,8 +109,8 @@ fuzz_target!(|case: Case| match &case.what {
             let ids = renderer.prompt(&list(case.messages(text))).encode(&TOKENIZER).expect("a text of bytes");
             ids.into_iter().filter(|id| TOKENIZER.token_type(*id) == TokenType::Control).collect::<Vec<_>>()
         };
-        // Replaces the text of a user by "a", which must not change the control tokens. A format may treat empty text specially,
-        // so empty text stays empty.
+        // Replaces the text of a user by "a", which must not change the control tokens. A format may treat empty text
+        // specially, so empty text stays empty.
         let harmless = |words: &Words<12>| {
             let said = words.text(SAID).replace(['\u{fdd0}', '\u{fdd1}', '\u{fdd2}'], "");
             if said.trim().is_empty() { said } else { "a".to_string() }
