@@ -25,10 +25,21 @@ pub enum Step {
     Nfkd,
     Lowercase,
     StripAccents,
+    Nmt,
+    WhitespaceSplit,
 }
 
 impl Step {
-    const ALL: [Self; 6] = [Self::Nfc, Self::Nfd, Self::Nfkc, Self::Nfkd, Self::Lowercase, Self::StripAccents];
+    const ALL: [Self; 8] = [
+        Self::Nfc,
+        Self::Nfd,
+        Self::Nfkc,
+        Self::Nfkd,
+        Self::Lowercase,
+        Self::StripAccents,
+        Self::Nmt,
+        Self::WhitespaceSplit,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -38,6 +49,8 @@ impl Step {
             Self::Nfkd => "NFKD",
             Self::Lowercase => "Lowercase",
             Self::StripAccents => "StripAccents",
+            Self::Nmt => "Nmt",
+            Self::WhitespaceSplit => "WhitespaceSplit",
         }
     }
 
@@ -47,7 +60,7 @@ impl Step {
 
     /// Returns true if the step neither adds nor removes spaces, so that it may also run after spaces were replaced.
     pub fn keeps_spaces(self) -> bool {
-        !matches!(self, Self::Nfkc | Self::Nfkd)
+        !matches!(self, Self::Nfkc | Self::Nfkd | Self::Nmt | Self::WhitespaceSplit)
     }
 
     fn apply(self, text: &str) -> String {
@@ -59,7 +72,20 @@ impl Step {
             // Converts each character separately: `str::to_lowercase` treats a sigma at the end of a word differently.
             Self::Lowercase => text.chars().flat_map(char::to_lowercase).collect(),
             Self::StripAccents => text.chars().filter(|char| !is_combining_mark(*char)).collect(),
+            Self::Nmt => text.chars().filter_map(nmt).collect(),
+            // A pre-tokenizer in Hugging Face's files. The core splits at spaces.
+            Self::WhitespaceSplit => text.replace(char::is_whitespace, " "),
         }
+    }
+}
+
+/// The rules of machine translation: drops control characters, and converts white space and `▁` to a space.
+fn nmt(char: char) -> Option<char> {
+    match char {
+        '\u{1}'..='\u{8}' | '\u{b}' | '\u{e}'..='\u{1f}' | '\u{7f}' | '\u{8f}' | '\u{9f}' => None,
+        '\t' | '\n' | '\u{c}' | '\r' | '\u{1680}' | '\u{200b}'..='\u{200f}' => Some(' '),
+        '\u{2028}' | '\u{2029}' | '▁' | '\u{feff}' | '\u{fffd}' => Some(' '),
+        char => Some(char),
     }
 }
 

@@ -89,22 +89,26 @@ impl Fragment<'_, '_, '_, '_> {
             rest = rest.get(symbol..)?;
         }
         row.merge(self);
+        let mut after_unknown = false;
         for (start, end, _) in row.symbols() {
             match self.find(start, end) {
-                Some(id) => output.push(id),
-                None => self.spell_out(start, end, output),
+                Some(id) => {
+                    output.push(id);
+                    after_unknown = false;
+                }
+                None => after_unknown = self.spell_out(start, end, after_unknown, output),
             }
         }
         Some(())
     }
 
-    /// Appends byte tokens for a symbol that is not in the vocabulary.
-    fn spell_out(&self, start: usize, end: usize, output: &mut Output<'_>) {
-        let mut push = |byte| {
-            // llama.cpp stops if there are no byte tokens; SentencePiece gives "unknown".
-            if let Some(id) = self.index.byte(byte).or(self.vocab.unknown) {
-                output.push(id);
-            }
+    /// Appends byte tokens for a symbol that is not in the vocabulary. If they are not in the vocabulary either, appends the
+    /// unknown token and returns true.
+    fn spell_out(&self, start: usize, end: usize, after_unknown: bool, output: &mut Output<'_>) -> bool {
+        let mut is_unknown = false;
+        let mut push = |byte| match self.index.byte(byte) {
+            Some(id) => output.push(id),
+            None => is_unknown = true,
         };
         for byte in self.bytes(start, end) {
             match byte {
@@ -112,6 +116,14 @@ impl Fragment<'_, '_, '_, '_> {
                 byte => push(byte),
             }
         }
+        // llama.cpp stops if there are no byte tokens.
+        if is_unknown
+            && !(after_unknown && self.vocab.fuse_unknown)
+            && let Some(id) = self.vocab.unknown
+        {
+            output.push(id);
+        }
+        is_unknown
     }
 }
 

@@ -13,6 +13,8 @@ pub struct Config {
     values: Map<String, Value>,
     /// `rope_parameters` or `rope_scaling`, and older fields for the same settings.
     rope: Map<String, Value>,
+    /// `model_type` of a nested config.
+    text_type: Option<String>,
     /// Names of the fields that were read.
     read: RefCell<BTreeSet<String>>,
 }
@@ -25,7 +27,9 @@ impl Config {
     pub fn new(json: &Value) -> Result<Self> {
         let mut values = json.as_object().context("config.json is not a JSON object")?.clone();
         let inner = [&json["llm_config"], &json["lm_config"], &json["language_config"], &json["text_config"]];
+        let mut text_type = None;
         for inner in inner.into_iter().chain([&json["thinker_config"]["text_config"]]) {
+            text_type = inner["model_type"].as_str().map(str::to_owned).or(text_type);
             for (name, value) in inner.as_object().into_iter().flatten() {
                 // The class and the type stay those of the whole model.
                 if !matches!(name.as_str(), "architectures" | "model_type") || !values.contains_key(name) {
@@ -70,7 +74,7 @@ impl Config {
                 rope.insert("sliding_attention".to_owned(), serde_json::json!({ "rope_theta": local }));
             }
         }
-        Ok(Self { values, rope, read: RefCell::default() })
+        Ok(Self { values, rope, text_type, read: RefCell::default() })
     }
 
     /// Returns the config as JSON.
@@ -87,6 +91,16 @@ impl Config {
             .flatten()
             .filter_map(Value::as_str)
             .collect()
+    }
+
+    /// Returns a field of a model that has no nested config.
+    pub fn stated(&self, name: &str) -> Option<&Value> {
+        self.get(name).filter(|_| self.text_type.is_none())
+    }
+
+    /// Returns the type of the text model inside of a model that also reads pictures or sounds.
+    pub fn text_type(&self) -> Option<&str> {
+        self.text_type.as_deref()
     }
 
     pub fn get(&self, name: &str) -> Option<&Value> {

@@ -75,15 +75,22 @@ impl Family {
         vocabulary: Vocabulary::PLAIN,
     };
 
-    /// Returns the family of a class.
+    /// Returns the family of a class. A model without a head belongs to the family of the one with a head.
     fn of_class(class: &str) -> Option<&'static Self> {
-        ALL.iter().copied().flatten().find(|family| family.classes.contains(&class))
+        let named = |class: &str| ALL.iter().copied().flatten().find(|family| family.classes.contains(&class));
+        named(class).or_else(|| named(&format!("{}ForCausalLM", class.strip_suffix("Model")?)))
     }
 
     /// Returns the family of a model.
     pub fn of(config: &Config, checkpoint: &Checkpoint<'_>) -> Result<&'static Self> {
         let classes = config.classes();
         if let Some(family) = classes.iter().find_map(|class| Self::of_class(class)) {
+            return Ok(family);
+        }
+        if classes.iter().any(|class| AROUND_TEXT.contains(class))
+            && let Some(family) = config.text_type().and_then(Self::of_type)
+            && ["llama", "qwen2", "qwen3"].contains(&family.architecture)
+        {
             return Ok(family);
         }
         if classes.is_empty()
@@ -124,6 +131,17 @@ pub fn tables(family: &Family, config: &Config) -> Vec<&'static [Row]> {
         family.classes.contains(&"GraniteMoeHybridForCausalLM") && config.experts().is_ok_and(|experts| experts == 0);
     if alone { granite::WITHOUT_EXPERTS.to_vec() } else { family.names.to_vec() }
 }
+
+/// Classes of models with pictures around an unchanged Llama, Mistral or Qwen, whose type is in the nested config. Around other
+/// text models they leave out the steps after the head.
+const AROUND_TEXT: &[&str] = &[
+    "Idefics3ForConditionalGeneration",
+    "InternVLForConditionalGeneration",
+    "LlavaForConditionalGeneration",
+    "LlavaNextForConditionalGeneration",
+    "LlavaOnevisionForConditionalGeneration",
+    "SmolVLMForConditionalGeneration",
+];
 
 const ALL: &[&[Family]] = &[
     llama::ALL,

@@ -168,9 +168,9 @@ impl Keys<'_> {
             (Some("yarn"), Some(factor)) => {
                 self.set("rope.scaling.type", "yarn");
                 self.set("rope.scaling.factor", factor as f32);
-                let original = c.rope("original_max_position_embeddings").and_then(|n| n.as_u64());
-                let original =
-                    original.context("the rope settings in config.json have no original_max_position_embeddings")?;
+                let original = c.rope("original_max_position_embeddings").or(c.get("max_position_embeddings"));
+                let original = original.and_then(|n| n.as_u64());
+                let original = original.context("config.json has no original_max_position_embeddings")?;
                 self.set("rope.scaling.original_context_length", original as u32);
                 // llama.cpp has no key for rounding the ends of YaRN's ramp. `yarn_truncate` is written only if its
                 // value is not the architecture's default.

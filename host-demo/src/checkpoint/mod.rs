@@ -149,6 +149,7 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
     notes.extend(keys.dynamic_scaling());
     if let Some(directory) = directory {
         pooling::keys(directory, &mut keys)?;
+        notes.extend(pooling::notes(directory)?);
     }
     if reranker.is_some() {
         reranker::keys(&mut keys);

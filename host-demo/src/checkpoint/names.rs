@@ -17,6 +17,7 @@ const PREFIXES: &[&str] = &[
     "model.language_model.",
     "language_model.model.",
     "language_model.",
+    "text_model.",
     "thinker.model.",
     "base_model.model.",
     "model.",
@@ -198,8 +199,10 @@ pub fn of_another_modality(name: &str) -> bool {
         "token2wav.",
         "code2wav.",
         "projector.",
+        "connector.",
         "image_newline",
         "patch_embed",
+        "mlp_AR.",
     ];
     PARTS.iter().any(|part| name.contains(part))
 }

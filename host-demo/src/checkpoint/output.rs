@@ -1,6 +1,6 @@
 //! The tensors of the new file: assembles them from stored ones, and writes them in their new types.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Write;
 use std::thread;
 
@@ -115,6 +115,7 @@ pub fn assemble<'f>(
     }
     outputs.extend(made.into_iter().map(Output::made));
     outputs.sort_by(|a, b| crate::quantize::mix::order(&a.name).cmp(&crate::quantize::mix::order(&b.name)));
+    complete(&outputs, config)?;
     let scalars = family.scalars.iter().filter_map(|(_, key)| {
         let mut values = scalars.remove(key)?;
         values.sort_by_key(|(layer, _)| *layer);
@@ -125,6 +126,27 @@ pub fn assemble<'f>(
     });
     let scalars = scalars.collect();
     Ok(Assembled { outputs, scalars, notes })
+}
+
+/// Refuses a checkpoint without its head, or without the bias of some layers. Readers of GGUF would use the embedding, or no bias.
+fn complete(outputs: &[Output<'_>], config: &Config) -> Result<()> {
+    let names: HashSet<&str> = outputs.iter().map(|output| output.name.as_str()).collect();
+    let has_head = config.classes().iter().any(|class| class.ends_with("ForCausalLM"));
+    ensure!(
+        !has_head || config.stated("tie_word_embeddings") != Some(&false.into()) || names.contains("output.weight"),
+        "the checkpoint has no head, and tie_word_embeddings in config.json is false"
+    );
+    let of_layer = |name: &str| Some(name.strip_prefix("blk.")?.split_once('.')?.1.strip_suffix(".bias")?.to_owned());
+    for tensor in names.iter().filter_map(|name| of_layer(name)).collect::<HashSet<_>>() {
+        for layer in 0..config.layers().unwrap_or(0) {
+            let name = format!("blk.{layer}.{tensor}");
+            ensure!(
+                !names.contains(&*format!("{name}.weight")) || names.contains(&*format!("{name}.bias")),
+                "the checkpoint has biases for {tensor}, but none for layer {layer}"
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Names of heads and of embeddings in checkpoints.

@@ -50,6 +50,24 @@ pub fn dense(directory: &Path, outputs: &mut Vec<Output<'_>>) -> Result<()> {
     Ok(())
 }
 
+/// Describes what sentence-transformers does to a text before the tokenizer: a file cannot express it.
+pub fn notes(directory: &Path) -> Result<Vec<String>> {
+    let read = |name: &str| {
+        let path = directory.join(name);
+        if path.is_file() { json(&path) } else { Ok(Value::Null) }
+    };
+    let mut notes = Vec::new();
+    let settings = read("config_sentence_transformers.json")?;
+    let prompt = settings["default_prompt_name"].as_str().and_then(|name| settings["prompts"][name].as_str());
+    if let Some(prompt) = prompt.filter(|prompt| !prompt.is_empty()) {
+        notes.push(format!("sentence-transformers puts {prompt:?} before each text: give texts with it"));
+    }
+    if read("sentence_bert_config.json")?["do_lower_case"] == true {
+        notes.push("sentence-transformers converts each text to lower case: give texts in lower case".to_owned());
+    }
+    Ok(notes)
+}
+
 /// Writes the type of pooling, and the sizes of linear layers.
 pub fn keys(directory: &Path, keys: &mut Keys<'_>) -> Result<()> {
     let mut layers = ["dense_2", "dense_3"].into_iter();
@@ -69,7 +87,8 @@ pub fn keys(directory: &Path, keys: &mut Keys<'_>) -> Result<()> {
                 keys.set(&format!("{name}_feat_in"), before);
                 keys.set(&format!("{name}_feat_out"), after);
             }
-            _ => {}
+            "Transformer" | "Normalize" | "Dropout" => {}
+            other => bail!("modules.json has a module {other}, which is not supported"),
         }
     }
     // Without a classifier, `classifier_pooling` has no effect, so values other than mean and cls are ignored.

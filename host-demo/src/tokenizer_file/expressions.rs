@@ -1,11 +1,13 @@
 //! Finds the name of llama.cpp's pre-tokenizer that corresponds to a `tokenizer.json`.
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use serde_json::Value;
 
 const GPT2: &str = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 /// One digit at a time. [`known`] converts `\d`, `\p{Nd}` and `[0-9]` to this expression.
 const DIGITS: &str = r"\p{N}";
+/// Expressions that match fewer characters than [`DIGITS`]: they leave out characters such as ½ and Ⅷ.
+pub const SOME_DIGITS: [&str; 3] = [r"\d", r"\p{Nd}", r"[0-9]"];
 const NUMBERS_BY_THREE: &str = r"\p{N}{1,3}";
 const CJK: &str = "[一-龥\u{3040}-ゟ゠-ヿ]+";
 const PUNCTUATION: &str = "punctuation";
@@ -101,9 +103,20 @@ fn collect<'v>(value: &'v Value, found: &mut Vec<&'v str>) -> Result<()> {
         "ByteLevel" if value["use_regex"] != false => found.push(GPT2),
         "ByteLevel" => {}
         "Digits" if value["individual_digits"] == true => found.push(DIGITS),
-        "Punctuation" => found.push(PUNCTUATION),
+        "Punctuation" if value["behavior"] == "Contiguous" => found.push(PUNCTUATION),
+        "Punctuation" => bail!("the pre-tokenizer type Punctuation is supported with the behavior Contiguous only"),
         "Split" => match (&value["pattern"]["Regex"], &value["pattern"]["String"]) {
-            (Value::String(expression), _) => found.push(known(expression)),
+            (Value::String(expression), _) => {
+                let (behavior, is_inverted) = (value["behavior"].as_str(), value["invert"] == true);
+                // An expression that ends with white space matches every character, so no text is removed.
+                let keeps_all = match behavior {
+                    Some("Removed") => is_inverted && expression.ends_with(r"|\s+"),
+                    _ => matches!(behavior, None | Some("Isolated")) && !is_inverted,
+                };
+                let behavior = behavior.unwrap_or_default();
+                ensure!(keeps_all, "splitting at {expression} with the behavior {behavior} is not supported");
+                found.push(known(expression));
+            }
             (_, other) => bail!("splitting at {other} is not supported"),
         },
         other => bail!("the pre-tokenizer type {other} is not supported"),
@@ -124,7 +137,7 @@ fn known(expression: &str) -> &str {
     if gpt2.contains(&expression) {
         return GPT2;
     }
-    if [r"\d", r"\p{Nd}", r"[0-9]"].contains(&expression) {
+    if SOME_DIGITS.contains(&expression) {
         return DIGITS;
     }
     KNOWN.iter().flat_map(|(_, expressions)| expressions.iter().copied()).find(|text| same(text)).unwrap_or(expression)

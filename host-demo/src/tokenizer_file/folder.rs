@@ -184,8 +184,10 @@ fn finish(wanted: &Wanted<'_>, mut vocabulary: Vocabulary, unknown: Option<u32>,
     for (name, value) in wanted.rules.adds {
         header.set(&format!("tokenizer.ggml.{name}"), *value);
     }
-    if let Some(space) = wanted.rules.space_prefix {
-        header.set("tokenizer.ggml.add_space_prefix", space);
+    // A tokenizer.json says whether a space is added.
+    let key = "tokenizer.ggml.add_space_prefix";
+    if let Some(space) = wanted.rules.space_prefix.filter(|_| !header.has(key)) {
+        header.set(key, space);
     }
     Ok(())
 }

@@ -147,6 +147,10 @@ fn pieces_by_merges(wanted: &Model<'_>, json: &Value, vocabulary: &mut Vocabular
         vocabulary.key("model", "llama");
         vocabulary.key("pre", "default");
         space_prefix(json, vocabulary);
+        // Written only if it is not SentencePiece's rule and has an effect.
+        if json["model"]["fuse_unk"] != true && json["model"]["byte_fallback"] != true {
+            vocabulary.key("fuse_unk", false);
+        }
     }
     Ok(())
 }

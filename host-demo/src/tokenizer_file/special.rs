@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
+use super::support::part;
 use crate::gguf_writer::Header;
 
 /// Names of special tokens, in `tokenizer_config.json` and in GGUF keys.
@@ -130,6 +131,11 @@ impl Special {
                 special.ids.push((key, id));
             }
         }
+        if json.is_some_and(|json| is_explicit(json, settings)) {
+            for name in ["bos", "eos"] {
+                texts.add(name, false, false);
+            }
+        }
         special.adds = texts.adds;
         special
     }
@@ -142,6 +148,15 @@ impl Special {
             header.set(&format!("tokenizer.ggml.add_{name}_token"), *adds);
         }
     }
+}
+
+/// Returns true if a text gets no other special tokens than those of the post-processor: if there is a template, or if the
+/// settings name no class that has its own rule.
+fn is_explicit(json: &Value, settings: &Value) -> bool {
+    let class = settings["tokenizer_class"].as_str();
+    let is_plain = matches!(class, None | Some("PreTrainedTokenizerFast" | "TokenizersBackend"));
+    let processor = &json["post_processor"];
+    part(processor, "TemplateProcessing").is_some() || processor.is_null() && is_plain
 }
 
 /// Reads the special tokens that a post-processor adds to a text.

@@ -3,6 +3,7 @@
 use anyhow::{Result, bail};
 use serde_json::Value;
 
+use super::expressions::SOME_DIGITS;
 use super::special::looks_special;
 use crate::normalizer::{Step, apply};
 
@@ -29,12 +30,19 @@ pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<Vec<Step>> {
     let mut normalizers = Vec::new();
     flatten(&json["normalizer"], "normalizers", &mut normalizers);
     let mut steps = Vec::new();
+    let splits = part(&json["pre_tokenizer"], "WhitespaceSplit").is_some();
+    let strips_spaces = json["model"]["type"] == "Unigram" && (splits || normalizers.iter().any(merges_spaces));
+    if part(&json["normalizer"], "Strip").is_some() && !splits && !normalizers.iter().any(converts_spaces) {
+        notes
+            .push("line breaks and tabs at the ends of a text are kept, unlike in Hugging Face's tokenizer".to_owned());
+    }
     for (at, normalizer) in normalizers.iter().enumerate() {
         let kind = normalizer["type"].as_str().unwrap_or("of no type");
         match Step::by_name(kind) {
             // The host applies steps first, so a step may only follow normalizers that do not change its result.
             Some(step) if normalizers[..at].iter().all(|before| commute(before, step)) => steps.push(step),
             Some(_) => bail!("its normalizer {kind} comes after one of another kind, which is not supported"),
+            None if kind == "Strip" && strips_spaces => {}
             None if is_supported(json, kind, normalizer) => {}
             None => bail!("its normalizer {kind} is not supported for a vocabulary of this kind"),
         }
@@ -44,7 +52,17 @@ pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<Vec<Step>> {
     flatten(&json["pre_tokenizer"], "pretokenizers", &mut pre_tokenizers);
     let kinds: Vec<&str> = pre_tokenizers.iter().map(|it| it["type"].as_str().unwrap_or("of no type")).collect();
     let has = |kind: &str| normalizers.iter().any(|it| it["type"] == kind);
+    let splits_digits = |it: &&Value| it["pattern"]["Regex"].as_str().is_some_and(|it| SOME_DIGITS.contains(&it));
+    if pre_tokenizers.iter().any(splits_digits) {
+        notes.push(
+            "numbers that are no digits, such as ½, are split like digits, unlike in Hugging Face's tokenizer"
+                .to_owned(),
+        );
+    }
     for (it, kind) in pre_tokenizers.iter().zip(&kinds) {
+        if *kind == "Metaspace" && it["replacement"].as_str().is_some_and(|text| text != "▁") {
+            bail!("its pre-tokenizer replaces spaces by {}: only \"▁\" is supported", it["replacement"]);
+        }
         match json["model"]["type"].as_str() {
             Some("BPE") if is_byte_level(json) => {
                 // `expressions.rs` checks the regular expressions of these pre-tokenizers.
@@ -54,15 +72,19 @@ pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<Vec<Step>> {
             }
             Some("BPE") if *kind == "Split" && it["pattern"]["String"] == " " => {}
             Some("BPE" | "Unigram") if *kind == "Metaspace" => {}
-            // The `precompiled_charsmap` converts other white space to spaces.
-            Some("Unigram") if *kind == "WhitespaceSplit" && has("Precompiled") => {}
+            // The `precompiled_charsmap` or the step converts other white space to spaces.
+            Some("Unigram") if *kind == "WhitespaceSplit" => {
+                if !has("Precompiled") {
+                    steps.push(Step::WhitespaceSplit);
+                }
+            }
             Some("WordPiece") if *kind == "BertPreTokenizer" => {}
             _ => bail!("its pre-tokenizer {kind} is not supported for a vocabulary of this kind"),
         }
     }
     // If SentencePiece merges repeated spaces, it also drops spaces at the end.
     let keeps_last = has("Replace") && !has("Prepend") && !has("Strip") && !kinds.contains(&"WhitespaceSplit");
-    let doubled = normalizers.iter().any(|it| it["pattern"]["Regex"] == " {2,}");
+    let doubled = normalizers.iter().any(merges_spaces);
     if json["model"]["type"] == "Unigram" && doubled && keeps_last {
         notes.push("a space at the end of a text is dropped, unlike in Hugging Face's tokenizer".to_owned());
     }
@@ -72,6 +94,26 @@ pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<Vec<Step>> {
         let note = "a combining mark after a replaced character, such as a full-width letter, is kept, as in SentencePiece; \
                     Hugging Face's tokenizer drops it";
         notes.push(note.to_owned());
+    }
+    let marks_spaces = kinds.contains(&"Metaspace") || normalizers.iter().any(|it| replaces_space(it));
+    if json["model"]["type"] != "WordPiece" && !is_byte_level(json) && !marks_spaces {
+        bail!("it has no Metaspace and does not replace spaces by \"▁\", which is not supported");
+    }
+    let is_unusual = |name: &str, value: &Value| match name {
+        "max_input_chars_per_word" => *value != 100,
+        _ => *value == "",
+    };
+    for name in ["max_input_chars_per_word", "continuing_subword_prefix"] {
+        let value = &json["model"][name];
+        if json["model"]["type"] == "WordPiece" && !value.is_null() && is_unusual(name, value) {
+            bail!("its model has {name} {value}, which is not supported");
+        }
+    }
+    let template =
+        part(&json["post_processor"], "TemplateProcessing").map(|it| list(&it["single"]).collect::<Vec<_>>());
+    let is_text = |it: &&Value| it["Sequence"].is_object();
+    if template.is_some_and(|all| all.split(is_text).any(|special| special.len() > 1)) {
+        notes.push("of several special tokens at an end of a text, only the outermost one is added".to_owned());
     }
     for name in ["continuing_subword_prefix", "end_of_word_suffix"] {
         if json["model"]["type"] == "BPE" && json["model"][name].as_str().is_some_and(|text| !text.is_empty()) {
@@ -139,10 +181,19 @@ fn is_supported(json: &Value, kind: &str, normalizer: &Value) -> bool {
         (Some("BPE"), "Replace") => replaces_space(normalizer),
         (Some("Unigram"), "Precompiled") => true,
         (Some("Unigram"), "Replace") => normalizer["pattern"]["Regex"] == " {2,}" || replaces_space(normalizer),
-        (Some("Unigram"), "Strip") => normalizer["strip_left"] == false || normalizer["strip_right"] == true,
         (Some("WordPiece"), "BertNormalizer") => true,
         _ => false,
     }
+}
+
+/// Returns true if runs of spaces become one. Files with this rule get SentencePiece's, which also drops spaces at both ends.
+fn merges_spaces(normalizer: &&Value) -> bool {
+    normalizer["pattern"]["Regex"] == " {2,}"
+}
+
+/// Returns true if other white space becomes spaces.
+fn converts_spaces(normalizer: &&Value) -> bool {
+    normalizer["type"] == "Precompiled" || normalizer["type"] == "Nmt"
 }
 
 fn replaces_space(normalizer: &Value) -> bool {
@@ -170,7 +221,9 @@ mod tests {
         ] {
             let normalizer = json!({"type": "Sequence", "normalizers": normalizers});
             let mut notes = Vec::new();
-            check(&json!({"normalizer": normalizer, "model": {"type": "Unigram"}}), &mut notes).unwrap();
+            let words = json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"});
+            let file = json!({"normalizer": normalizer, "pre_tokenizer": words, "model": {"type": "Unigram"}});
+            check(&file, &mut notes).unwrap();
             let has = |text: &str| notes.iter().any(|note| note.contains(text));
             let (space, mark) = (has("a space at the end of a text is dropped"), has("a combining mark after"));
             assert_eq!(

@@ -321,14 +321,83 @@ fn what_cannot_be_converted_is_said() {
         &|json| json["pre_tokenizer"] = serde_json::json!({"type": "Sequence", "pretokenizers": [split.clone(), {"type": "ByteLevel", "use_regex": false}]}),
     );
     assert!(message.contains("[a-f]+"), "{message}");
-    let message = copy(none, &|json| json["normalizer"] = serde_json::json!({"type": "Nmt"}));
-    assert!(message.contains("its normalizer Nmt is not supported"), "{message}");
+    let message = copy(none, &|json| json["normalizer"] = serde_json::json!({"type": "Strip"}));
+    assert!(message.contains("its normalizer Strip is not supported"), "{message}");
     let message = copy(none, &|json| {
         json["normalizer"] = serde_json::json!({"type": "Lowercase"});
         json["added_tokens"][0]["normalized"] = true.into();
     });
     assert!(message.contains("is found after normalization"), "{message}");
     assert!(!output.exists());
+}
+
+/// Tensors without which a model would differ from the checkpoint, and modules after the encoder.
+#[test]
+fn what_is_missing_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let (folder, model) = (directory.path().join("model"), directory.path().join("model.gguf"));
+    fs::create_dir(&folder).unwrap();
+    let all: Value = serde_json::from_slice(&fs::read(checkpoint("tiny.json")).unwrap()).unwrap();
+    let converted = |case: &Value, modules: &str| {
+        write_tiny(case, &folder);
+        fs::write(folder.join("modules.json"), modules).unwrap();
+        error(&["convert", "hf", path(&folder), path(&model)])
+    };
+    let mut case = tiny(&all, "OlmoForCausalLM");
+    case["config"]["tie_word_embeddings"] = false.into();
+    case["tensors"].as_object_mut().unwrap().remove("lm_head.weight");
+    let message = converted(&case, "[]");
+    assert!(message.contains("the checkpoint has no head"), "{message}");
+    let mut case = tiny(&all, "BertModel");
+    case["tensors"].as_object_mut().unwrap().remove("encoder.layer.1.attention.self.query.bias");
+    let message = converted(&case, "[]");
+    assert!(message.contains("has biases for attn_q, but none for layer 1"), "{message}");
+    let message =
+        converted(&tiny(&all, "BertModel"), r#"[{"type": "sentence_transformers.models.LayerNorm", "path": "2"}]"#);
+    assert!(message.contains("modules.json has a module LayerNorm"), "{message}");
+    fs::write(folder.join("modules.json"), "[]").unwrap();
+    fs::write(folder.join("sentence_bert_config.json"), r#"{"do_lower_case": true}"#).unwrap();
+    let prompts = r#"{"prompts": {"query": "query: "}, "default_prompt_name": "query"}"#;
+    fs::write(folder.join("config_sentence_transformers.json"), prompts).unwrap();
+    let ran = arenite(&["convert", "hf", path(&folder), path(&model)]);
+    let stderr = String::from_utf8_lossy(&ran.stderr);
+    assert!(stderr.contains(r#"puts "query: " before each text"#) && stderr.contains("to lower case"), "{stderr}");
+}
+
+/// The text model inside of a model with pictures, by its type, and special tokens without a post-processor.
+#[test]
+fn text_models_and_special_tokens_are_recognized() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = directory.path().join("out.gguf");
+    let (from, plain) = copied("own_commands", directory.path());
+    let around = |kind: &str| {
+        let mut text = plain.clone();
+        text["model_type"] = kind.into();
+        let class = "LlavaForConditionalGeneration";
+        let config = serde_json::json!({"architectures": [class], "model_type": "llava", "text_config": text});
+        fs::write(from.join("config.json"), config.to_string()).unwrap();
+    };
+    around("gemma");
+    let message = error(&["convert", "hf", path(&from), path(&output)]);
+    assert!(message.contains("LlavaForConditionalGeneration are not supported"), "{message}");
+    around("llama");
+    let file = from.join("tokenizer.json");
+    let mut json: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    let settings = r#"{"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>"}"#;
+    fs::write(from.join("tokenizer_config.json"), settings).unwrap();
+    let text = |id: &str| serde_json::json!({"Sequence": {"id": id, "type_id": 0}});
+    let template =
+        serde_json::json!({"type": "TemplateProcessing", "single": [text("A")], "pair": [text("A"), text("B")]});
+    for processor in [Value::Null, template] {
+        json["post_processor"] = processor;
+        fs::write(&file, json.to_string()).unwrap();
+        stdout(&["convert", "hf", path(&from), path(&output)]);
+        let bytes = fs::read(&output).unwrap();
+        let gguf = Gguf::parse(&bytes).unwrap();
+        for key in ["tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_eos_token"] {
+            assert!(matches!(gguf.get(key), Some(Meta::Bool(false))), "{key}");
+        }
+    }
 }
 
 #[test]

@@ -129,6 +129,37 @@ fn texts_are_converted_step_by_step() {
     }
 }
 
+#[test]
+fn white_space_is_converted() {
+    let mut tokenizer = byte_level(LLAMA3);
+    tokenizer["normalizer"] = json!({"type": "Nmt"});
+    let text = "hello\tworld\n\u{200b}▁\u{7}\u{8f}1\u{2028}<|bos|>\u{feff}23";
+    assert_eq!(ids(&tokenizer, text), json!([0, 260, 263, 76, 68, 221, 221, 221, 17, 221, 0, 221, 18, 19]));
+}
+
+/// Behaviors of a split other than the usual one.
+#[test]
+fn how_texts_are_split() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("tokenizer.json");
+    let mut tokenizer = byte_level(LLAMA3);
+    let same = ids(&tokenizer, "hello world 123");
+    let split = "/pre_tokenizer/pretokenizers/0";
+    for (behavior, is_inverted, is_same) in
+        [("Removed", true, true), ("Removed", false, false), ("Isolated", true, false), ("Contiguous", false, false)]
+    {
+        let split = tokenizer.pointer_mut(split).expect("a split");
+        (split["behavior"], split["invert"]) = (behavior.into(), is_inverted.into());
+        if is_same {
+            assert_eq!(ids(&tokenizer, "hello world 123"), same);
+            continue;
+        }
+        std::fs::write(&file, tokenizer.to_string()).expect("a file");
+        let message = error(&["tokenize", "-p", "a", "-m", path(&model()), "--tokenizer", path(&file)]);
+        assert!(message.contains(&format!("with the behavior {behavior} is not supported")), "{message}");
+    }
+}
+
 /// Added tokens with `single_word` are found only as whole words.
 #[test]
 fn whole_words() {
@@ -196,6 +227,47 @@ fn pieces_with_merges() {
     });
     let found = ids(&tokenizer, "hello world é");
     assert_eq!(found, json!([1, 271, 259, 264, 263, 265, 262, 266, 259, 198, 172]));
+}
+
+/// Without byte tokens, each unknown character or each run of them becomes an unknown token. SentencePiece's BPE has no words that
+/// are marked otherwise than by `▁`.
+#[test]
+fn pieces_without_bytes() {
+    let merges = ["▁ h", "e l", "▁h el", "l o", "▁hel lo"];
+    let mut tokens: Vec<String> = ["<unk>", "<s>", "</s>"].map(String::from).to_vec();
+    tokens.extend("▁helowrd".chars().map(String::from));
+    tokens.extend(merges.map(|merge| merge.replace(' ', "")));
+    let mut tokenizer = json!({
+        "added_tokens": added(&[(0, "<unk>", true), (1, "<s>", true), (2, "</s>", true)]),
+        "normalizer": {"type": "Sequence", "normalizers": [
+            {"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+        ]},
+        "post_processor": template(Some(("<s>", 1)), None),
+        "model": {"type": "BPE", "unk_token": "<unk>", "vocab": list(&tokens),
+            "merges": merges.map(|merge| merge.split(' ').collect::<Vec<_>>())},
+    });
+    for (is_fused, wanted) in [
+        (true, json!([1, 15, 3, 0, 3, 8, 0, 9, 6, 10, 3, 0])),
+        (false, json!([1, 15, 3, 0, 0, 3, 8, 0, 9, 6, 10, 3, 0, 0])),
+    ] {
+        tokenizer["model"]["fuse_unk"] = is_fused.into();
+        assert_eq!(ids(&tokenizer, "hello éü wörld 中文"), wanted, "{is_fused}");
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("tokenizer.json");
+    for (normalizer, words, told) in [
+        (Value::Null, Value::Null, "has no Metaspace"),
+        (
+            Value::Null,
+            json!({"type": "Metaspace", "replacement": "_", "prepend_scheme": "always"}),
+            "replaces spaces by",
+        ),
+    ] {
+        (tokenizer["normalizer"], tokenizer["pre_tokenizer"]) = (normalizer, words);
+        std::fs::write(&file, tokenizer.to_string()).expect("a file");
+        let message = error(&["tokenize", "-p", "a", "-m", path(&model()), "--tokenizer", path(&file)]);
+        assert!(message.contains(told), "{message}");
+    }
 }
 
 #[test]

@@ -154,6 +154,10 @@ fn frozen(config: &Config) -> Result<Vec<Made>> {
     let local = config.need(&["head_dim"])?;
     let width = of_global_layers(config, "head_dim", "global_head_dim")?.unwrap_or(local) as usize;
     let share = config.rope_float("partial_rotary_factor").unwrap_or(1.0);
+    ensure!(
+        config.rope_type() != Some("llama3"),
+        "rope_type in config.json is llama3: not supported for this architecture"
+    );
     let turning = (width as f64 * share / 2.0) as usize;
     let values = (0..width / 2).map(|pair| if pair < turning { 1.0 } else { 1e30 }).collect();
     Ok(vec![Made { name: "rope_freqs.weight".into(), values }])

@@ -90,7 +90,7 @@ fn smollm3(k: &mut Keys<'_>) -> Result<()> {
 #[rustfmt::skip]
 pub const ALL: &[Family] = &[
     Family {
-        classes: &["LlamaForCausalLM", "LLaMAForCausalLM", "LlamaModel", "MistralForCausalLM", "MixtralForCausalLM", "VLlama3ForCausalLM", "LlavaForConditionalGeneration", "VoxtralForConditionalGeneration", "IQuestCoderForCausalLM", "InternLM3ForCausalLM"],
+        classes: &["LlamaForCausalLM", "LLaMAForCausalLM", "LlamaModel", "MistralForCausalLM", "MixtralForCausalLM", "VLlama3ForCausalLM", "VoxtralForConditionalGeneration", "IQuestCoderForCausalLM", "InternLM3ForCausalLM"],
         architecture: "llama",
         names: &[ROTATED],
         keys,
@@ -324,10 +324,9 @@ pub const ALL: &[Family] = &[
             ("mlp.ffn_sub_norm", "ffn_sub_norm", same),
         ]],
         keys: |k| {
-            k.common()?;
             k.set("rope.scaling.type", "linear");
             k.set("rope.scaling.factor", 1.0f32);
-            Ok(())
+            k.common()
         },
         ..Family::PLAIN
     },

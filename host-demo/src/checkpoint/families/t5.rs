@@ -103,5 +103,5 @@ pub const ALL: &[Family] = &[
         own_head: is_unscaled,
         ..Family::PLAIN
     },
-    Family { classes: &["T5EncoderModel"], architecture: "t5encoder", names: &[T5], keys: encoder, ..Family::PLAIN },
+    Family { classes: &["T5EncoderModel", "MT5EncoderModel", "UMT5EncoderModel"], architecture: "t5encoder", names: &[T5], keys: encoder, ..Family::PLAIN },
 ];
