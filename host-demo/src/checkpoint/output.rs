@@ -72,6 +72,12 @@ pub fn assemble<'f>(
         let predicts = place.number.is_some_and(|number| number >= layers)
             || name.starts_with("mtp.")
             || name.starts_with("model.mtp");
+        let is_shared = |shared: View<'_>| shared.leaf().bytes == leaf.bytes;
+        ensure!(
+            !["encoder.embed_tokens.weight", "decoder.embed_tokens.weight"].contains(&name.as_str())
+                || checkpoint.view("shared.weight").is_none_or(is_shared),
+            "the tensor {name} differs from shared.weight, which is not supported"
+        );
         if predicts && !place.layer.starts_with("dec.") {
             later += 1;
             continue;

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::support::part;
+use super::support::{is_byte_level, part};
 use crate::gguf_writer::Header;
 
 /// Names of special tokens, in `tokenizer_config.json` and in GGUF keys.
@@ -131,7 +131,8 @@ impl Special {
                 special.ids.push((key, id));
             }
         }
-        if json.is_some_and(|json| is_explicit(json, settings)) {
+        // Byte-level vocabularies get no tokens by default.
+        if json.is_some_and(|json| !is_byte_level(json) && is_explicit(json, settings)) {
             for name in ["bos", "eos"] {
                 texts.add(name, false, false);
             }
