@@ -98,8 +98,14 @@ pub fn by_heads<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
 
 /// Splits Falcon's layout, in which each group of heads has its queries, then the key, then the value.
 pub fn by_groups<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
-    let groups = config.number(&["num_kv_heads", "n_head_kv"])?.unwrap_or(1) as usize;
-    grouped(view, config.heads()?, groups)
+    grouped(view, config.heads()?, falcon_groups(config)?)
+}
+
+/// Number of Falcon's key heads. Older layers with `multi_query` have one, whatever `num_kv_heads` says.
+pub fn falcon_groups(config: &Config) -> Result<usize> {
+    let has_one = config.flag("multi_query") == Some(true) && config.flag("new_decoder_architecture") != Some(true);
+    let stated = config.number(&["num_kv_heads", "n_head_kv"])?;
+    Ok(stated.filter(|_| !has_one).map_or(1, |groups| groups as usize))
 }
 
 /// Splits InternLM 2's matrix, which also has Falcon's layout, and reorders queries and keys for rotations of

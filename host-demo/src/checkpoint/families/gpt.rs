@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail, ensure};
 
 use super::{Family, Made, Vocabulary};
-use crate::checkpoint::changes::{by_groups, by_heads, same, transposed};
+use crate::checkpoint::changes::{by_groups, by_heads, falcon_groups, same, transposed};
 use crate::checkpoint::config::Config;
 use crate::checkpoint::keys::Keys;
 use crate::checkpoint::names::Row;
@@ -328,7 +328,7 @@ pub const ALL: &[Family] = &[
             k.set("feed_forward_length", c.number(&["ffn_hidden_size"])?.unwrap_or(4 * c.width()? as u32));
             k.block_count()?;
             k.set("attention.head_count", c.heads()? as u32);
-            k.set("attention.head_count_kv", c.number(&["num_kv_heads", "n_head_kv"])?.unwrap_or(1));
+            k.set("attention.head_count_kv", falcon_groups(c)? as u32);
             norm(k)
         },
         ..Family::PLAIN
