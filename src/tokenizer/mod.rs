@@ -517,10 +517,9 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
     }
 
     /// Returns the steps by which the model's own tokenizer converts a text before it searches for tokens, as names
-    /// separated by commas: `NFC`, `NFD`, `NFKC`, `NFKD`, `Lowercase`, `StripAccents`, `Nmt` of Hugging Face's tokenizers, and
-    /// `WhitespaceSplit`, which converts white space to spaces.
-    /// Returns an empty string if there are no steps. `arenite convert` writes them as the key
-    /// `tokenizer.ggml.normalizer.steps`.
+    /// separated by commas: `NFC`, `NFD`, `NFKC`, `NFKD`, `Lowercase`, `StripAccents`, `Nmt` of Hugging Face's
+    /// tokenizers, and `WhitespaceSplit`, which converts white space to spaces. Returns an empty string if there are no
+    /// steps. `arenite convert` writes the names under the key `tokenizer.ggml.normalizer.steps`.
     ///
     /// The caller converts the text; [`encode`](Self::encode) does not, because the tables would not fit on small devices.
     /// A build without the features `bpe`, `unigram` and `wordpiece` does not read the key.

@@ -102,8 +102,8 @@ impl Fragment<'_, '_, '_, '_> {
         Some(())
     }
 
-    /// Appends byte tokens for a symbol that is not in the vocabulary. If they are not in the vocabulary either, appends the
-    /// unknown token and returns true.
+    /// Appends byte tokens for a symbol that is not in the vocabulary. If they are not in the vocabulary either,
+    /// appends the unknown token and returns true.
     fn spell_out(&self, start: usize, end: usize, after_unknown: bool, output: &mut Output<'_>) -> bool {
         let mut is_unknown = false;
         let mut push = |byte| match self.index.byte(byte) {

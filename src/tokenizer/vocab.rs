@@ -178,7 +178,8 @@ pub(super) struct Vocab<'a> {
     pub add_space_prefix: bool,
     /// A sum of [`IF_ABSENT`] and [`AT_START`], as in Hugging Face's `Metaspace`; llama.cpp has no such rules.
     space_prefix_rule: u32,
-    /// True if consecutive characters that the vocabulary lacks become one unknown token, as in SentencePiece. Not in llama.cpp.
+    /// True if consecutive characters that the vocabulary lacks become one unknown token, as in SentencePiece. Not in
+    /// llama.cpp.
     pub fuse_unknown: bool,
     /// True if runs of spaces count as one.
     pub merge_spaces: bool,

@@ -132,8 +132,8 @@ pub fn tables(family: &Family, config: &Config) -> Vec<&'static [Row]> {
     if alone { granite::WITHOUT_EXPERTS.to_vec() } else { family.names.to_vec() }
 }
 
-/// Classes of models with pictures around an unchanged Llama, Mistral or Qwen, whose type is in the nested config. Around other
-/// text models they leave out the steps after the head.
+/// Classes of models with pictures around an unchanged Llama, Mistral or Qwen, whose type is in the nested config.
+/// Around other text models they leave out the steps after the head.
 const AROUND_TEXT: &[&str] = &[
     "Idefics3ForConditionalGeneration",
     "InternVLForConditionalGeneration",

@@ -134,7 +134,8 @@ pub fn assemble<'f>(
     Ok(Assembled { outputs, scalars, notes })
 }
 
-/// Refuses a checkpoint without its head, or without the bias of some layers. Readers of GGUF would use the embedding, or no bias.
+/// Refuses a checkpoint without its head, or without the bias of some layers. Readers of GGUF would use the embedding,
+/// or no bias.
 fn complete(outputs: &[Output<'_>], config: &Config) -> Result<()> {
     let names: HashSet<&str> = outputs.iter().map(|output| output.name.as_str()).collect();
     let has_head = config.classes().iter().any(|class| class.ends_with("ForCausalLM"));

@@ -369,8 +369,8 @@ mod tests {
         (texts(array("tokens").unwrap()), kinds, array("merges").map_or(0, |merges| merges.len()))
     }
 
-    /// The expected tokens and types are those of llama.cpp's converter (in llama-cpp-python 0.3.36) for the same files:
-    /// the methods `set_vocab` of `Phi3MiniModel`, `LlamaModel`, `Gemma4Model` and `XLMRobertaModel`.
+    /// The expected tokens and types are those of llama.cpp's converter (in llama-cpp-python 0.3.36) for the same
+    /// files: the methods `set_vocab` of `Phi3MiniModel`, `LlamaModel`, `Gemma4Model` and `XLMRobertaModel`.
     #[test]
     fn added_tokens_and_merges_are_llama_cpps() {
         let in_json = VocabularyRules { added_in_json: true, ..VocabularyRules::PLAIN };

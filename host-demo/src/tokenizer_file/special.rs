@@ -151,8 +151,8 @@ impl Special {
     }
 }
 
-/// Returns true if a text gets no other special tokens than those of the post-processor: if there is a template, or if the
-/// settings name no class that has its own rule.
+/// Returns true if a text gets no other special tokens than those of the post-processor: if there is a template, or if
+/// the settings name no class that has its own rule.
 fn is_explicit(json: &Value, settings: &Value) -> bool {
     let class = settings["tokenizer_class"].as_str();
     let is_plain = matches!(class, None | Some("PreTrainedTokenizerFast" | "TokenizersBackend"));

@@ -190,7 +190,8 @@ fn is_supported(json: &Value, kind: &str, normalizer: &Value) -> bool {
     }
 }
 
-/// Returns true if runs of spaces become one. Files with this rule get SentencePiece's, which also drops spaces at both ends.
+/// Returns true if runs of spaces become one. Files with this rule get SentencePiece's, which also drops spaces at both
+/// ends.
 fn merges_spaces(normalizer: &&Value) -> bool {
     normalizer["pattern"]["Regex"] == " {2,}"
 }
@@ -210,8 +211,8 @@ mod tests {
 
     use super::*;
 
-    /// With the rules nmt_nfkc, tokenizers 0.23 converts a full-width e with an acute accent (U+FF45 U+0301) to "e", and
-    /// SentencePiece to "é". SentencePiece drops a space at the end, which tokenizers keeps.
+    /// With the rules nmt_nfkc, tokenizers 0.23 converts a full-width e with an acute accent (U+FF45 U+0301) to "e",
+    /// and SentencePiece to "é". SentencePiece drops a space at the end, which tokenizers keeps.
     #[test]
     fn differences_from_hugging_faces_tokenizer_are_said() {
         let (map, spaces) = (json!({"type": "Precompiled"}), json!({"type": "Replace", "pattern": {"Regex": " {2,}"}}));

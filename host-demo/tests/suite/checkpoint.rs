@@ -495,7 +495,8 @@ fn name_labels(folder: &Path, ids: &Value) {
     fs::write(&file, json.to_string()).unwrap();
 }
 
-/// Encoders, T5 and others have the results of transformers with settings that few models have. `tiny.py` wrote the results.
+/// Encoders, T5 and others have the results of transformers with settings that few models have. `tiny.py` wrote the
+/// results.
 #[test]
 fn rare_settings_are_followed() {
     let directory = tempfile::tempdir().unwrap();
@@ -604,8 +605,8 @@ fn settings_that_are_left_out_are_said() {
     }
 }
 
-/// Activation functions have several names in checkpoints. In transformers 5.24 "swish" is "silu" and "gelu_new" has the formula
-/// of "gelu_pytorch_tanh".
+/// Activation functions have several names in checkpoints. In transformers 5.24 "swish" is "silu" and "gelu_new" has
+/// the formula of "gelu_pytorch_tanh".
 #[test]
 fn activation_functions_have_one_name() {
     let directory = tempfile::tempdir().unwrap();
@@ -662,8 +663,8 @@ fn a_reranker_takes_its_labels_from_the_given_vocabulary() {
     }
 }
 
-/// A random LoRA of PEFT 0.21 for own_commands: its file by llama.cpp's convert_lora_to_gguf.py has the same tensors, and
-/// the merged model generates what transformers generates with the adapter merged.
+/// A random LoRA of PEFT 0.21 for own_commands: its file by llama.cpp's convert_lora_to_gguf.py has the same tensors,
+/// and the merged model generates what transformers generates with the adapter merged.
 #[test]
 fn adapters_are_converted_and_merged() {
     let directory = tempfile::tempdir().unwrap();

@@ -229,8 +229,8 @@ fn pieces_with_merges() {
     assert_eq!(found, json!([1, 271, 259, 264, 263, 265, 262, 266, 259, 198, 172]));
 }
 
-/// Without byte tokens, each unknown character or each run of them becomes an unknown token. SentencePiece's BPE has no words that
-/// are marked otherwise than by `▁`.
+/// Without byte tokens, each unknown character or each run of them becomes an unknown token. SentencePiece's BPE has no
+/// words that are marked otherwise than by `▁`.
 #[test]
 fn pieces_without_bytes() {
     let merges = ["▁ h", "e l", "▁h el", "l o", "▁hel lo"];
