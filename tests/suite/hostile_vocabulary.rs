@@ -211,8 +211,8 @@ fn tokens_that_are_strange_but_harmless() {
     file.set("tokenizer.ggml.token_type", Meta::array([1i32; 13])).set("tokenizer.ggml.add_space_prefix", false);
     let file = file.build();
     assert_eq!(Owned::new(&file).encode(b"a", Encode::TEXT), [5]);
-    // Without byte tokens, everything that cannot be spelled is the unknown token.
-    assert_eq!(Owned::new(&file).encode("é".as_bytes(), Encode::TEXT), [0, 0]);
+    // Without byte tokens, consecutive characters that the vocabulary lacks are one unknown token, as in SentencePiece.
+    assert_eq!(Owned::new(&file).encode("éüaé".as_bytes(), Encode::TEXT), [0, 5, 0]);
 }
 
 // --- small buffers, huge texts ------------------------------------------------------------------

@@ -103,6 +103,7 @@ fn collect<'v>(value: &'v Value, found: &mut Vec<&'v str>) -> Result<()> {
         "ByteLevel" if value["use_regex"] != false => found.push(GPT2),
         "ByteLevel" => {}
         "Digits" if value["individual_digits"] == true => found.push(DIGITS),
+        "Digits" => {} // `support.rs` refuses it if it has an effect
         "Punctuation" if value["behavior"] == "Contiguous" => found.push(PUNCTUATION),
         "Punctuation" => bail!("the pre-tokenizer type Punctuation is supported with the behavior Contiguous only"),
         "Split" => match (&value["pattern"]["Regex"], &value["pattern"]["String"]) {

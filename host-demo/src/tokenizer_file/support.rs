@@ -59,7 +59,7 @@ pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<Vec<Step>> {
                 .to_owned(),
         );
     }
-    for (it, kind) in pre_tokenizers.iter().zip(&kinds) {
+    for (at, (it, kind)) in pre_tokenizers.iter().zip(&kinds).enumerate() {
         if *kind == "Metaspace" && it["replacement"].as_str().is_some_and(|text| text != "▁") {
             bail!("its pre-tokenizer replaces spaces by {}: only \"▁\" is supported", it["replacement"]);
         }
@@ -68,6 +68,12 @@ pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<Vec<Step>> {
                 // `expressions.rs` checks the regular expressions of these pre-tokenizers.
                 if *kind == "ByteLevel" && it["add_prefix_space"] == true {
                     bail!("its pre-tokenizer has add_prefix_space, which is not supported for a byte-level vocabulary");
+                }
+                // Words that were split at numbers have the same tokens as before if no token mixes numbers with other
+                // characters. (Falcon's vocabulary was trained with words that were split so.)
+                let is_after_bytes = kinds.iter().take(at).any(|kind| *kind == "ByteLevel");
+                if *kind == "Digits" && it["individual_digits"] != true && !(is_after_bytes && !mixes_numbers(json)) {
+                    bail!("its pre-tokenizer Digits separates numbers from other characters, which is not supported");
                 }
             }
             Some("BPE") if *kind == "Split" && it["pattern"]["String"] == " " => {}
@@ -199,6 +205,12 @@ fn merges_spaces(normalizer: &&Value) -> bool {
 /// Returns true if other white space becomes spaces.
 fn converts_spaces(normalizer: &&Value) -> bool {
     normalizer["type"] == "Precompiled" || normalizer["type"] == "Nmt"
+}
+
+/// Returns true if a token of the model's vocabulary has numbers and other characters.
+fn mixes_numbers(json: &Value) -> bool {
+    let mixes = |token: &String| token.contains(char::is_numeric) && token.contains(|c: char| !c.is_numeric());
+    json["model"]["vocab"].as_object().is_some_and(|vocab| vocab.keys().any(mixes))
 }
 
 fn replaces_space(normalizer: &Value) -> bool {

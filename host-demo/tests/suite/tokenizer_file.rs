@@ -160,6 +160,36 @@ fn how_texts_are_split() {
     }
 }
 
+/// Falcon's pre-tokenizer.
+#[test]
+fn numbers_are_separated() {
+    let mut tokenizer = byte_level(LLAMA3);
+    tokenizer["pre_tokenizer"]["pretokenizers"] = json!([
+        {"type": "Punctuation", "behavior": "Contiguous"},
+        {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+        {"type": "Digits", "individual_digits": false},
+        {"type": "Split", "pattern": {"Regex": "[0-9][0-9][0-9]"}, "behavior": "Isolated", "invert": false},
+    ]);
+    tokenizer["model"]["ignore_merges"] = false.into();
+    assert_eq!(
+        ids(&tokenizer, "hello world 1234 12  x12y ½²3a"),
+        json!([0, 260, 263, 76, 68, 221, 265, 20, 221, 264, 221, 221, 88, 264, 89, 221, 127, 122, 127, 111, 19, 65])
+    );
+
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("tokenizer.json");
+    let refused = |tokenizer: &Value| {
+        std::fs::write(&file, tokenizer.to_string()).expect("a file");
+        let message = error(&["tokenize", "-p", "a", "-m", path(&model()), "--tokenizer", path(&file)]);
+        assert!(message.contains("Digits separates numbers"), "{message}");
+    };
+    let mut mixed = tokenizer.clone();
+    mixed["model"]["vocab"]["Ġ1"] = 267.into();
+    refused(&mixed);
+    tokenizer["pre_tokenizer"]["pretokenizers"].as_array_mut().expect("a list").swap(1, 2);
+    refused(&tokenizer);
+}
+
 /// Added tokens with `single_word` are found only as whole words.
 #[test]
 fn whole_words() {

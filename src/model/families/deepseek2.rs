@@ -6,7 +6,6 @@ use super::granite;
 use crate::kernel::Activation;
 use crate::model::keys::Keys;
 use crate::model::mixture::SharedWidth;
-use crate::model::rope::{Rope, Scaling};
 use crate::model::{Gate, HeadSpec, RopeStyle, Scores, Spec};
 use crate::{Error, tri};
 
@@ -29,10 +28,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
 /// MiniCPM 3. Files of llama.cpp have no keys for its scale factors, so defaults apply.
 pub(super) const fn minicpm3<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(keys.latent(RopeStyle::Halves));
-    let rope = match spec.global.rope {
-        Some(rope) => Some(Rope { scaling: Scaling::Long { original: spec.context, attn_factor: 1.0 }, ..rope }),
-        None => None,
-    };
+    let rope = tri!(super::phi3::long(keys, &spec));
     let norm_eps = tri!(keys.required("attention.layer_norm_rms_epsilon"));
     let spec = Spec { norm_eps, global: HeadSpec { rope, ..spec.global }, ..spec };
     granite::scaled(keys, spec, [12.0, 1.4 / root(spec.layers), spec.dim as f32 / 256.0])

@@ -128,6 +128,7 @@ pub const ALL: &[Family] = &[
             k.vocab_size()?;
             k.maybe("attention.q_lora_rank", &["q_lora_rank"])?;
             k.set("attention.key_length", c.need(&["qk_nope_head_dim"])? + c.need(&["qk_rope_head_dim"])?);
+            super::gpt::long(k)?; // llama.cpp has neither key for this architecture
             // llama.cpp has these factors as constants. They are written only if config.json has other values.
             let factor = |name: &str, default: f32| Ok::<f32, anyhow::Error>(c.float(&[name])?.unwrap_or(default));
             let (scale, depth, base) = (factor("scale_emb", 12.0)?, factor("scale_depth", 1.4)?, factor("dim_model_base", 256.0)?);

@@ -80,8 +80,6 @@ fn norm(keys: &mut Keys<'_>) -> Result<()> {
 pub fn phi3(keys: &mut Keys<'_>) -> Result<()> {
     let c = keys.config;
     keys.number("context_length", &["n_positions", "max_position_embeddings"])?;
-    let original = original(c)?.or(c.number(&["max_position_embeddings"])?);
-    keys.set("rope.scaling.original_context_length", original.context("config.json has no max_position_embeddings")?);
     keys.set("embedding_length", c.width()? as u32);
     keys.number("feed_forward_length", &["intermediate_size"])?;
     keys.block_count()?;
@@ -91,6 +89,14 @@ pub fn phi3(keys: &mut Keys<'_>) -> Result<()> {
     keys.set("rope.dimension_count", turned(c)?);
     keys.set("rope.freq_base", c.rope_float("rope_theta").unwrap_or(10000.0) as f32);
     keys.set("attention.sliding_window", c.number(&["sliding_window"])?.unwrap_or(0));
+    long(keys)
+}
+
+/// Keys of LongRoPE scaling: the original context and the factor on attention scores.
+pub fn long(keys: &mut Keys<'_>) -> Result<()> {
+    let c = keys.config;
+    let original = original(c)?.or(c.number(&["max_position_embeddings"])?);
+    keys.set("rope.scaling.original_context_length", original.context("config.json has no max_position_embeddings")?);
     if c.rope("long_factor").is_some() {
         let context = f64::from(c.need(&["n_positions", "max_position_embeddings"])?);
         let original = original.map_or(context, f64::from);
