@@ -8,7 +8,8 @@ use super::Kernels;
 pub trait Addend: Sync {
     /// True if all outputs that are added to are inside `len` floats, with `stride` floats per token.
     fn fits(&self, len: usize, stride: usize) -> bool;
-    /// Prefetches the weights that [`prepare`](Self::prepare) and [`add`](Self::add) will read for the outputs in `range`.
+    /// Prefetches the weights that [`prepare`](Self::prepare) and [`add`](Self::add) will read for the outputs in
+    /// `range`.
     fn prefetch(&self, kernels: &Kernels, range: Range<usize>);
     /// Computes the part of the additions that does not depend on the outputs, except the work that other workers have
     /// begun.

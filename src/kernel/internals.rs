@@ -1,4 +1,5 @@
-//! The kernels, for tests/kernels, benches/kernels and tests/firmware. Not part of the public interface.
+//! The kernels, for tests/kernels, benches/kernels and tests/firmware. Not part of the public interface: the functions
+//! trust that the shapes of their operands agree.
 
 pub use super::attention::{Attention, Bias};
 pub use super::cache::store;
@@ -14,7 +15,7 @@ pub use super::recurrent::{CausalConvolution, Recurrence, Update};
 pub use super::selective::Scan;
 pub use super::wkv::Wkv;
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(memory_sanitizer)))]
-pub use super::x86::{AMX, request_amx};
+pub use super::x86::amx_table;
 pub use crate::memory::kv::HeadLayout;
 
 use super::{Activation, Kernels};

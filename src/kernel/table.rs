@@ -44,7 +44,7 @@ macro_rules! entry {
 }
 
 /// Builds a table: every float kernel, compiled for one instruction set with its target features. (Most tables are
-/// constants, because a `static` is compiled even if nothing uses it: in the program of the unit tests.)
+/// constants. A `static` would be compiled for the unit tests, which do not use it.)
 macro_rules! table {
     ($name:literal, $isa:ty, $matmul:path $(, $feature:literal)?) => {{
         use $crate::built;

@@ -287,7 +287,8 @@ mod tests {
 
     macro_rules! codes {
         ({} $($name:ident = $number:literal, $module:ident :: $format:ident, $feature:literal;)*) => {
-            /// Codes never exceed `Format::MAX`, whatever the bytes of a block. The proofs of `.ci/bounds` start from this.
+            /// Codes never exceed `Format::MAX`, whatever the bytes of a block. The proofs of `.ci/bounds` start from
+            /// this.
             #[test]
             fn codes_are_at_most_their_maximum() {
                 $(largest_code::<formats::$module::$format>(stringify!($name));)*

@@ -116,7 +116,6 @@ impl Fragment<'_, '_, '_, '_> {
                 byte => push(byte),
             }
         }
-        // llama.cpp stops if there are no byte tokens.
         if is_unknown
             && !(after_unknown && self.vocab.fuse_unknown)
             && let Some(id) = self.vocab.unknown

@@ -11,7 +11,7 @@ use std::process;
 use std::sync::LazyLock;
 
 use arenite::kernel::SCALAR;
-use arenite::kernel::internals::{AMX, request_amx};
+use arenite::kernel::internals::amx_table;
 use arenite::{Gguf, Kernels, Line, Model, Options, Plan, Session};
 
 use crate::products::check_product;
@@ -20,7 +20,7 @@ use crate::{DATA, Random, block_types, same};
 /// The AMX table; `None` without AVX-512. The handler emulates tiles that the process cannot use.
 pub fn table() -> Option<&'static Kernels> {
     static TABLE: LazyLock<Option<&Kernels>> = LazyLock::new(|| {
-        if request_amx() {
+        if Kernels::request_amx() {
             eprintln!("AMX: the processor's own tiles");
         } else if Kernels::by_name("avx512").is_none() {
             eprintln!("SKIP: AMX: this processor has no AVX-512 with VNNI");
@@ -28,7 +28,8 @@ pub fn table() -> Option<&'static Kernels> {
         } else {
             prepare();
         }
-        Some(&AMX)
+        // SAFETY: the processor has AVX-512, and AMX or the handler of `prepare`.
+        Some(unsafe { amx_table() })
     });
     *TABLE
 }
@@ -241,7 +242,7 @@ fn state() -> (bool, usize) {
 
 /// True if the instructions are emulated.
 fn is_emulated() -> bool {
-    table().is_some() && !request_amx()
+    table().is_some() && !Kernels::request_amx()
 }
 
 /// Every format, with batches that fill tiles and batches that do not, rows that fill panels and rows that do not.

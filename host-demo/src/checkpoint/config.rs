@@ -93,7 +93,7 @@ impl Config {
             .collect()
     }
 
-    /// Returns a field of a model that has no nested config.
+    /// Returns a field, unless a nested config names a type of its own.
     pub fn stated(&self, name: &str) -> Option<&Value> {
         self.get(name).filter(|_| self.text_type.is_none())
     }

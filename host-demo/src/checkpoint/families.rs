@@ -133,7 +133,7 @@ pub fn tables(family: &Family, config: &Config) -> Vec<&'static [Row]> {
 }
 
 /// Classes of models with pictures around an unchanged Llama, Mistral or Qwen, whose type is in the nested config.
-/// Around other text models they leave out the steps after the head.
+/// Around other text models they leave out soft caps and factors on logits.
 const AROUND_TEXT: &[&str] = &[
     "Idefics3ForConditionalGeneration",
     "InternVLForConditionalGeneration",

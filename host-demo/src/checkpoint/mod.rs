@@ -123,9 +123,12 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
     let architecture = family.architecture(&config);
     let tables = families::tables(family, &config);
     let Assembled { mut outputs, scalars, mut notes } = output::assemble(checkpoint, family, &tables, &config)?;
+    let mut pools = false;
     if let Some(directory) = directory {
         pooling::dense(directory, &mut outputs)?;
+        pools = pooling::pools(directory)?;
     }
+    output::complete(&outputs, &config, pools)?;
     let reranker = directory.filter(|directory| reranker::is(&config, directory));
     if let Some(directory) = reranker {
         let tokenizer = folder::json_of(request.tokenizer.unwrap_or(directory));

@@ -121,7 +121,6 @@ pub fn assemble<'f>(
     }
     outputs.extend(made.into_iter().map(Output::made));
     outputs.sort_by(|a, b| crate::quantize::mix::order(&a.name).cmp(&crate::quantize::mix::order(&b.name)));
-    complete(&outputs, config)?;
     let scalars = family.scalars.iter().filter_map(|(_, key)| {
         let mut values = scalars.remove(key)?;
         values.sort_by_key(|(layer, _)| *layer);
@@ -135,13 +134,14 @@ pub fn assemble<'f>(
 }
 
 /// Refuses a checkpoint without its head, or without the bias of some layers. Readers of GGUF would use the embedding,
-/// or no bias.
-fn complete(outputs: &[Output<'_>], config: &Config) -> Result<()> {
+/// or no bias. A model with pooling (`pools`) needs no head.
+pub fn complete(outputs: &[Output<'_>], config: &Config, pools: bool) -> Result<()> {
     let names: HashSet<&str> = outputs.iter().map(|output| output.name.as_str()).collect();
-    let has_head = config.classes().iter().any(|class| class.ends_with("ForCausalLM"));
+    let needs_head = !pools && config.classes().iter().any(|class| class.ends_with("ForCausalLM"));
     ensure!(
-        !has_head || config.stated("tie_word_embeddings") != Some(&false.into()) || names.contains("output.weight"),
-        "the checkpoint has no head, and tie_word_embeddings in config.json is false"
+        !needs_head || config.stated("tie_word_embeddings") != Some(&false.into()) || names.contains("output.weight"),
+        "the checkpoint has no head, and tie_word_embeddings in config.json is false: change it to true if the embedding \
+         is the head, too"
     );
     let of_layer = |name: &str| Some(name.strip_prefix("blk.")?.split_once('.')?.1.strip_suffix(".bias")?.to_owned());
     for tensor in names.iter().filter_map(|name| of_layer(name)).collect::<HashSet<_>>() {

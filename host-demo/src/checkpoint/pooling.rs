@@ -25,6 +25,11 @@ fn modules(directory: &Path) -> Result<Vec<(String, String)>> {
     Ok(list.iter().filter_map(module).collect())
 }
 
+/// Returns true if the folder has a module for pooling.
+pub fn pools(directory: &Path) -> Result<bool> {
+    Ok(modules(directory)?.iter().any(|(kind, _)| kind == "Pooling"))
+}
+
 /// Adds the linear layers after the pooling: `dense_2` and `dense_3`.
 pub fn dense(directory: &Path, outputs: &mut Vec<Output<'_>>) -> Result<()> {
     let dense: Vec<String> =
@@ -87,7 +92,8 @@ pub fn keys(directory: &Path, keys: &mut Keys<'_>) -> Result<()> {
                 keys.set(&format!("{name}_feat_in"), before);
                 keys.set(&format!("{name}_feat_out"), after);
             }
-            "Transformer" | "Normalize" | "Dropout" => {}
+            // Rerankers read the logits of two tokens (`LogitScore`): see `reranker.rs`.
+            "Transformer" | "Normalize" | "Dropout" | "LogitScore" => {}
             other => bail!("modules.json has a module {other}, which is not supported"),
         }
     }

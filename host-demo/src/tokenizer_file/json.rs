@@ -188,11 +188,8 @@ fn unigram(json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
     vocabulary.key("model", "t5");
     vocabulary.key("pre", "default");
     space_prefix(json, vocabulary);
-    let merges_spaces = part(&json["normalizer"], "Replace").is_some_and(|it| it["pattern"]["Regex"] == " {2,}");
     let precompiled = part(&json["normalizer"], "Precompiled").and_then(|it| it["precompiled_charsmap"].as_str());
-    // Hugging Face splits at white space first, so only single spaces remain.
-    let splits = part(&json["pre_tokenizer"], "WhitespaceSplit").is_some();
-    vocabulary.key("remove_extra_whitespaces", merges_spaces || splits);
+    vocabulary.key("remove_extra_whitespaces", support::has_single_spaces(json));
     if let Some(map) = precompiled {
         vocabulary.key("precompiled_charsmap", Meta::array(BASE64.decode(map).context("its charsmap is not base64")?));
     }

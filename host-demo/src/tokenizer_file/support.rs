@@ -31,7 +31,7 @@ pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<Vec<Step>> {
     flatten(&json["normalizer"], "normalizers", &mut normalizers);
     let mut steps = Vec::new();
     let splits = part(&json["pre_tokenizer"], "WhitespaceSplit").is_some();
-    let strips_spaces = json["model"]["type"] == "Unigram" && (splits || normalizers.iter().any(merges_spaces));
+    let strips_spaces = json["model"]["type"] == "Unigram" && has_single_spaces(json);
     if part(&json["normalizer"], "Strip").is_some() && !splits && !normalizers.iter().any(converts_spaces) {
         notes
             .push("line breaks and tabs at the ends of a text are kept, unlike in Hugging Face's tokenizer".to_owned());
@@ -81,6 +81,13 @@ pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<Vec<Step>> {
             // The `precompiled_charsmap` or the step converts other white space to spaces.
             Some("Unigram") if *kind == "WhitespaceSplit" => {
                 if !has("Precompiled") {
+                    let texts = list(&json["added_tokens"]).filter(|token| token["special"] != true);
+                    let mut texts = texts.filter_map(|token| token["content"].as_str());
+                    if let Some(text) = texts.find(|text| apply(&[Step::WhitespaceSplit], text) != *text) {
+                        bail!(
+                            "its added token {text:?} has white space, which is not supported beside WhitespaceSplit"
+                        );
+                    }
                     steps.push(Step::WhitespaceSplit);
                 }
             }
@@ -90,8 +97,7 @@ pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<Vec<Step>> {
     }
     // If SentencePiece merges repeated spaces, it also drops spaces at the end.
     let keeps_last = has("Replace") && !has("Prepend") && !has("Strip") && !kinds.contains(&"WhitespaceSplit");
-    let doubled = normalizers.iter().any(merges_spaces);
-    if json["model"]["type"] == "Unigram" && doubled && keeps_last {
+    if json["model"]["type"] == "Unigram" && has_single_spaces(json) && keeps_last {
         notes.push(
             "a space at the end of a text (or what becomes one) is dropped, unlike in Hugging Face's tokenizer"
                 .to_owned(),
@@ -196,10 +202,13 @@ fn is_supported(json: &Value, kind: &str, normalizer: &Value) -> bool {
     }
 }
 
-/// Returns true if runs of spaces become one. Files with this rule get SentencePiece's, which also drops spaces at both
-/// ends.
-fn merges_spaces(normalizer: &&Value) -> bool {
-    normalizer["pattern"]["Regex"] == " {2,}"
+/// Returns true if a run of spaces becomes one: by a normalizer, or because words are split at white space. Files with
+/// this rule get SentencePiece's, which also drops spaces at both ends.
+pub fn has_single_spaces(json: &Value) -> bool {
+    let mut normalizers = Vec::new();
+    flatten(&json["normalizer"], "normalizers", &mut normalizers);
+    normalizers.iter().any(|it| it["pattern"]["Regex"] == " {2,}")
+        || part(&json["pre_tokenizer"], "WhitespaceSplit").is_some()
 }
 
 /// Returns true if other white space becomes spaces.
@@ -207,10 +216,13 @@ fn converts_spaces(normalizer: &&Value) -> bool {
     normalizer["type"] == "Precompiled" || normalizer["type"] == "Nmt"
 }
 
-/// Returns true if a token of the model's vocabulary has numbers and other characters.
+/// Returns true if a token of the model's vocabulary has numbers and other characters. Added tokens are found before
+/// words are split.
 fn mixes_numbers(json: &Value) -> bool {
-    let mixes = |token: &String| token.contains(char::is_numeric) && token.contains(|c: char| !c.is_numeric());
-    json["model"]["vocab"].as_object().is_some_and(|vocab| vocab.keys().any(mixes))
+    let added: Vec<_> = list(&json["added_tokens"]).filter_map(|token| token["content"].as_str()).collect();
+    let mixes = |token: &str| token.contains(char::is_numeric) && token.contains(|c: char| !c.is_numeric());
+    let is_mixed = |token: &String| mixes(token) && !added.contains(&token.as_str());
+    json["model"]["vocab"].as_object().is_some_and(|vocab| vocab.keys().any(is_mixed))
 }
 
 fn replaces_space(normalizer: &Value) -> bool {

@@ -348,6 +348,10 @@ fn what_is_missing_is_said() {
     case["tensors"].as_object_mut().unwrap().remove("lm_head.weight");
     let message = converted(&case, "[]");
     assert!(message.contains("the checkpoint has no head"), "{message}");
+    // An embedding model needs none.
+    let pooling = r#"[{"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}]"#;
+    fs::write(folder.join("modules.json"), pooling).unwrap();
+    stdout(&["convert", "hf", path(&folder), path(&model)]);
     let mut case = tiny(&all, "BertModel");
     case["tensors"].as_object_mut().unwrap().remove("encoder.layer.1.attention.self.query.bias");
     let message = converted(&case, "[]");

@@ -62,7 +62,7 @@ pub(super) fn available() -> impl Iterator<Item = &'static Kernels> {
 }
 
 /// See [`Kernels::request_amx`].
-pub fn request_amx() -> bool {
+pub(super) fn request_amx() -> bool {
     available().any(|kernels| kernels.name == AVX512.name) && amx::request()
 }
 
@@ -77,8 +77,18 @@ fn cpuid(leaf: u32, sub_leaf: u32) -> CpuidResult {
 const AVX2: Kernels = table!("avx2", avx2::Avx2, avx2_matmul, "avx2,fma,f16c");
 const AVXVNNI: Kernels = Kernels { name: "avxvnni", matmul: avxvnni_matmul, ..AVX2 };
 const AVX512: Kernels = table!("avx512", avx512::Avx512, avx512_matmul, "avx512dq,avx512bw,avx512vl,avx512vnni");
-/// The table of AMX.
-pub const AMX: Kernels = Kernels { name: "amx", matmul: amx_matmul, ..AVX512 };
+const AMX: Kernels = Kernels { name: "amx", matmul: amx_matmul, ..AVX512 };
+
+/// The table of AMX, without asking for the permission.
+///
+/// # Safety
+///
+/// The processor has AVX-512 with VNNI. It also has AMX and the process may use it, or something else executes the
+/// instructions.
+#[cfg(feature = "internals")]
+pub unsafe fn amx_table() -> &'static Kernels {
+    &AMX
+}
 
 formats_list!(choose avx2_matmul avx2_floats avx2_blocks);
 formats_list!(choose avxvnni_matmul avx2_floats avxvnni_blocks);
