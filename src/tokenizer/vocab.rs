@@ -231,6 +231,15 @@ impl<'a> Vocab<'a> {
             Model::WordPiece(_) => tri!(id(gguf, "seperator_token_id", eos, len)), // the misspelling is the format's
             _ => eos,
         };
+        let [add_bos, add_eos, fuse_unknown, merge_spaces] = tri!(switches(
+            gguf,
+            [
+                ("add_bos_token", add_bos),
+                ("add_eos_token", add_eos),
+                ("fuse_unk", true),
+                ("remove_extra_whitespaces", false)
+            ]
+        ));
         let vocab = Self {
             model,
             tokens,
@@ -242,8 +251,8 @@ impl<'a> Vocab<'a> {
             eot: tri!(id(gguf, "eot_token_id", None, len)),
             eom: tri!(id(gguf, "eom_token_id", None, len)),
             unknown: tri!(id(gguf, "unknown_token_id", unknown, len)),
-            add_bos: tri!(switch(gguf, "add_bos_token", add_bos)),
-            add_eos: tri!(switch(gguf, "add_eos_token", add_eos)),
+            add_bos,
+            add_eos,
             // Byte-level BPE never adds a space, whatever the file says; WordPiece always does.
             add_space_prefix: match model {
                 Model::Bpe(_) | Model::WordPiece(_) => add_space_prefix,
@@ -253,8 +262,8 @@ impl<'a> Vocab<'a> {
                 Some(rule) => rule,
                 None => 0,
             },
-            fuse_unknown: tri!(switch(gguf, "fuse_unk", true)),
-            merge_spaces: tri!(switch(gguf, "remove_extra_whitespaces", false)),
+            fuse_unknown,
+            merge_spaces,
             charsmap: tri!(charsmap(gguf)),
             normalizer: match gguf.str(PREFIX, "normalizer.steps") {
                 Ok(Some(steps)) if HAS_TABLES => steps,
@@ -410,6 +419,18 @@ const fn switch(gguf: &Gguf<'_>, name: &str, default: bool) -> Result<bool, Erro
         Some(value) => Ok(value),
         None => Ok(default),
     }
+}
+
+/// Reads several switches, each with its default. (One call of [`switch`] in a loop needs less stack than several.)
+const fn switches<const N: usize>(gguf: &Gguf<'_>, keys: [(&str, bool); N]) -> Result<[bool; N], Error> {
+    let mut values = [false; N];
+    let mut i = 0;
+    while i < N {
+        let (name, default) = keys[i];
+        values[i] = tri!(switch(gguf, name, default));
+        i += 1;
+    }
+    Ok(values)
 }
 
 /// Reads the normalization table, if there is one.
