@@ -72,7 +72,8 @@ pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<Vec<Step>> {
                 // Words that were split at numbers have the same tokens as before if no token mixes numbers with other
                 // characters. (Falcon's vocabulary was trained with words that were split so.)
                 let is_after_bytes = kinds.iter().take(at).any(|kind| *kind == "ByteLevel");
-                if *kind == "Digits" && it["individual_digits"] != true && !(is_after_bytes && !mixes_numbers(json)) {
+                let separates = *kind == "Digits" && it["individual_digits"] != true;
+                if separates && (!is_after_bytes || mixes_numbers(json)) {
                     bail!("its pre-tokenizer Digits separates numbers from other characters, which is not supported");
                 }
             }
