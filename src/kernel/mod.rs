@@ -240,8 +240,8 @@ impl Kernels {
     #[inline]
     fn matmul(&self, job: &mut Job<'_>) {
         // SAFETY: `available` returns a table only if the processor has the table's instruction set, and callers of
-        // `internals::amx_table` promise it. `Job::new` checked the shapes, and its caller promised that the outputs may be
-        // written.
+        // `internals::amx_table` promise it. `Job::new` checked the shapes, and its caller promised that the outputs
+        // may be written.
         unsafe { (self.matmul)(job) }
     }
 

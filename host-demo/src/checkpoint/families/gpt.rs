@@ -92,7 +92,7 @@ pub fn phi3(keys: &mut Keys<'_>) -> Result<()> {
     long(keys)
 }
 
-/// Keys of LongRoPE scaling: the original context and the factor on attention scores.
+/// Writes the keys of LongRoPE scaling: the original context, and the factor on rotated queries and keys.
 pub fn long(keys: &mut Keys<'_>) -> Result<()> {
     let c = keys.config;
     let original = original(c)?.or(c.number(&["max_position_embeddings"])?);
