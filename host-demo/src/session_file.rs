@@ -1,21 +1,23 @@
 //! Stores sessions on disk (`--session FILE`): the tokens of a context, its snapshot, and the messages of a chat.
 //!
-//! A file is the line [`MAGIC`], the length of a JSON object (u64, little-endian), the object, and the snapshot of
-//! [`Engine::save`]. The snapshot identifies its model, adapters and type of KV cache.
+//! A file is the line [`MAGIC`], the length of a JSON object (u64, little-endian), the object's CRC-32 (u32), the object,
+//! and the snapshot of [`Engine::save`]. The snapshot identifies its model, adapters and type of KV cache, and has a
+//! checksum of its own.
 
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use arenite::{Context as Conversation, Engine, Session, TokenId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::new_file::write_file;
+use crate::new_file::{NewFile, write_file};
 use crate::runtime::RunOptions;
 
-const MAGIC: &[u8] = b"arenite session 1\n";
+const NO_SESSION: &str = "this is not a session of arenite";
+const MAGIC: &[u8] = b"arenite session 2\n";
 
 /// A session on disk.
 pub struct SessionFile {
@@ -39,15 +41,19 @@ pub struct Head {
 }
 
 impl SessionFile {
-    /// Reads the file, if it exists.
+    /// Reads the file, if it exists and is not empty.
     pub fn open(path: &Path) -> Result<Self> {
         let bytes = match fs::read(path) {
-            Ok(bytes) => Some(bytes),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Ok(bytes) => Some(bytes).filter(|bytes| !bytes.is_empty()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                // Fails now and not after the computation if the file cannot be written.
+                NewFile::create(path)?;
+                None
+            }
             Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
         };
-        let wrong = || anyhow!("{} is not a session of arenite: give another file, or remove it", path.display());
-        let loaded = bytes.map(|bytes| parsed(&bytes).ok_or_else(wrong)).transpose()?;
+        let loaded = bytes.map(|bytes| parsed(&bytes)).transpose();
+        let loaded = loaded.with_context(|| format!("{}: give another file, or remove it", path.display()))?;
         Ok(Self { path: path.to_owned(), loaded })
     }
 
@@ -84,6 +90,7 @@ impl SessionFile {
         write_file(&self.path, |file| {
             file.write_all(MAGIC)?;
             file.write_all(&(json.len() as u64).to_le_bytes())?;
+            file.write_all(&rawzip::crc32(&json).to_le_bytes())?;
             file.write_all(&json)?;
             Ok(file.write_all(&snapshot)?)
         })
@@ -91,8 +98,16 @@ impl SessionFile {
 }
 
 /// Parses the bytes of a session file.
-fn parsed(bytes: &[u8]) -> Option<(Head, Vec<u8>)> {
-    let (len, rest) = bytes.strip_prefix(MAGIC)?.split_first_chunk()?;
-    let (json, snapshot) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*len)).ok()?)?;
-    Some((serde_json::from_slice(json).ok()?, snapshot.to_vec()))
+fn parsed(bytes: &[u8]) -> Result<(Head, Vec<u8>)> {
+    let (version, rest) = bytes.split_at_checked(MAGIC.len()).context(NO_SESSION)?;
+    ensure!(version.starts_with(b"arenite session "), NO_SESSION);
+    ensure!(version == MAGIC, "this is a session of another version of arenite");
+    let head = || {
+        let (len, rest) = rest.split_first_chunk()?;
+        let (sum, rest) = rest.split_first_chunk()?;
+        let (json, snapshot) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*len)).ok()?)?;
+        let head = serde_json::from_slice(json).ok().filter(|_| rawzip::crc32(json) == u32::from_le_bytes(*sum))?;
+        Some((head, snapshot.to_vec()))
+    };
+    head().context("the session is damaged")
 }

@@ -13,6 +13,21 @@ use crate::normalizer::normalized;
 /// Bytes of scratch memory for the first attempt to tokenize a text, in addition to its length.
 const FIRST_SCRATCH: usize = 64 << 10;
 
+/// Decodes `%41` and the like in an address.
+pub fn percent_decoded(text: &str) -> String {
+    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
+    while let Some((first, after)) = rest.split_first() {
+        let hex = after.get(..2).and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
+        let (byte, len) = match hex {
+            Some(byte) if *first == b'%' => (byte, 3),
+            _ => (*first, 1),
+        };
+        bytes.push(byte);
+        rest = &rest[len..];
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 /// Opens the tokenizer of a file. `memory` holds its index.
 pub fn tokenizer<'a: 'i, 'i>(gguf: &Gguf<'a>, memory: &'i mut Vec<u8>) -> Result<Tokenizer<'a, 'i>> {
     memory.resize(Tokenizer::index_bytes(gguf)?, 0);

@@ -75,7 +75,7 @@ impl ModelArgs {
             self.model.push(hub::model(&name, token)?);
         }
         for model in self.model.iter_mut().filter(|model| hub::is_address(model)) {
-            *model = hub::pull_address(&model.to_string_lossy(), token)?;
+            *model = hub::model_at(&model.to_string_lossy(), token)?;
         }
         Ok(())
     }

@@ -76,7 +76,7 @@ fn for_all(names: &[String], mut each: impl FnMut(&str) -> Result<()>) -> Result
 pub fn pull(args: &PullArgs, token: Option<&str>) -> Result<ExitCode> {
     for_all(&args.names, |name| {
         let path = match hub::is_address(Path::new(name)) {
-            true => hub::pull_address(name, token)?,
+            true => hub::pull_from(name, token)?,
             false => hub::pull(&Name::parse(name)?, token)?,
         };
         Ok(writeln!(Out::lock(), "{}", path.display())?)
@@ -108,15 +108,22 @@ pub fn rm(args: &RmArgs) -> Result<ExitCode> {
     for_all(&args.names, |text| {
         let name = Name::parse(text)?;
         let cache = Cache::open()?;
-        let files: Vec<String> = cache
-            .entries()
-            .into_iter()
-            .filter(|entry| entry.repository == name.repository)
-            .map(|entry| entry.file)
-            .filter(|file| name.quant.as_deref().is_none_or(|quant| hub::file_has(file, quant)))
-            .collect();
-        ensure!(!files.is_empty(), "{text} is not in the cache: `arenite list` shows the models that are");
-        let freed = cache.repository(&name.repository).remove(&files).context("cannot remove the model")?;
+        let missing = || format!("{text} is not in the cache: `arenite list` shows the models that are");
+        let repository = cache.repository(&name.repository);
+        let freed = match &name.quant {
+            Some(quant) => {
+                let entries = cache.entries().into_iter().filter(|entry| entry.repository == name.repository);
+                let files: Vec<String> = entries.map(|entry| entry.file).collect();
+                let files = hub::with_quant(&files.iter().collect::<Vec<_>>(), quant);
+                ensure!(!files.is_empty(), missing());
+                repository.remove(&files)
+            }
+            None => {
+                ensure!(repository.exists(), missing());
+                repository.remove_all()
+            }
+        };
+        let freed = freed.context("cannot remove the model")?;
         note(format_args!("removed {text}, which frees {}", Bytes(freed as usize)));
         Ok(())
     })

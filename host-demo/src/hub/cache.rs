@@ -8,18 +8,31 @@
 
 use std::collections::BTreeSet;
 use std::env;
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
 use crate::new_file::write_file;
 
+/// A variable of the environment that names a directory or a file. As in the package, `~` stands for the home directory.
+pub fn given(name: &str) -> Option<PathBuf> {
+    let value = env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)?;
+    match (value.strip_prefix("~"), user()) {
+        (Ok(rest), Some(user)) => Some(user.join(rest)),
+        _ => Some(value),
+    }
+}
+
+fn user() -> Option<PathBuf> {
+    let value = |name: &&str| env::var_os(name).filter(|value| !value.is_empty());
+    ["HOME", "USERPROFILE"].iter().find_map(value).map(PathBuf::from)
+}
+
 /// The directory of `huggingface_hub`'s files.
 pub fn home() -> Option<PathBuf> {
-    let given = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let user = || given("HOME").or_else(|| given("USERPROFILE")).map(|home| home.join(".cache"));
-    given("HF_HOME").or_else(|| Some(given("XDG_CACHE_HOME").or_else(user)?.join("huggingface")))
+    let caches = || given("XDG_CACHE_HOME").or_else(|| Some(user()?.join(".cache")));
+    given("HF_HOME").or_else(|| Some(caches()?.join("huggingface")))
 }
 
 /// The cache of downloaded models.
@@ -38,79 +51,102 @@ pub struct Entry {
 
 impl Cache {
     pub fn open() -> Result<Self> {
-        let given = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let root = given("HF_HUB_CACHE").or_else(|| given("HUGGINGFACE_HUB_CACHE"));
+        let root = ["LLAMA_CACHE", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"].into_iter().find_map(given);
         let root = root.or_else(|| Some(home()?.join("hub")));
         Ok(Self { root: root.context("there is no home directory for the cache: set HF_HOME")? })
     }
 
     pub fn repository(&self, name: &str) -> Repository {
-        Repository { directory: self.root.join(format!("models--{}", name.replace('/', "--"))) }
+        Repository { root: self.root.clone(), name: format!("models--{}", name.replace('/', "--")) }
     }
 
-    /// Returns all GGUF files in the cache.
+    /// Returns all models in the cache: GGUF files, and files of plain addresses. A file of several snapshots is listed
+    /// once.
     pub fn entries(&self) -> Vec<Entry> {
         let mut entries = Vec::new();
         for name in names(&self.root) {
             let Some(repository) = name.strip_prefix("models--") else { continue };
             let repository = repository.replacen("--", "/", 1);
-            let cached = self.repository(&repository);
-            for file in cached.files().into_iter().filter(|file| file.ends_with(".gguf")) {
-                let path = cached.path(&file);
-                let bytes = fs::metadata(&path).map_or(0, |found| found.len());
-                entries.push(Entry { repository: repository.clone(), file, path, bytes });
+            let mut known = BTreeSet::new();
+            for snapshot in self.repository(&repository).snapshots() {
+                let is_plain = snapshot.directory.ends_with(Path::new("snapshots").join(PLAIN));
+                for file in snapshot.files.iter().filter(|file| is_plain || super::is_gguf(file)) {
+                    if known.insert(file.clone()) {
+                        let path = snapshot.directory.join(file);
+                        let bytes = fs::metadata(&path).map_or(0, |found| found.len());
+                        entries.push(Entry { repository: repository.clone(), file: file.clone(), path, bytes });
+                    }
+                }
             }
         }
         entries
     }
 }
 
+/// The name of the only snapshot of repositories without commits.
+pub const PLAIN: &str = "main";
+
 /// A repository in the cache.
 pub struct Repository {
-    directory: PathBuf,
+    /// The directory of the cache.
+    root: PathBuf,
+    /// The name of the repository's directory.
+    name: String,
+}
+
+/// The files of a commit.
+pub struct Snapshot {
+    pub directory: PathBuf,
+    /// The files whose contents are complete.
+    pub files: Vec<String>,
 }
 
 impl Repository {
-    pub fn blobs(&self) -> PathBuf {
-        self.directory.join("blobs")
+    fn directory(&self) -> PathBuf {
+        self.root.join(&self.name)
     }
 
-    fn snapshot(&self) -> PathBuf {
-        let commit = fs::read_to_string(self.directory.join("refs/main")).unwrap_or_default();
-        self.directory.join("snapshots").join(commit.trim())
+    pub fn blobs(&self) -> PathBuf {
+        self.directory().join("blobs")
+    }
+
+    /// Waits until no other process fetches the contents `blob`, by the same lock as `huggingface_hub`. Calls `wait` if
+    /// another process does.
+    pub fn lock(&self, blob: &str, wait: impl FnOnce()) -> std::io::Result<File> {
+        let locks = self.root.join(".locks").join(&self.name);
+        fs::create_dir_all(&locks)?;
+        let lock = File::options().write(true).create(true).truncate(false).open(locks.join(format!("{blob}.lock")))?;
+        // Some file systems have no locks. The package takes them as free, too.
+        if let Err(TryLockError::WouldBlock) = lock.try_lock() {
+            wait();
+            lock.lock()?;
+        }
+        Ok(lock)
     }
 
     /// The path of a file in the current snapshot.
     pub fn path(&self, file: &str) -> PathBuf {
-        self.snapshot().join(file)
+        let commit = fs::read_to_string(self.directory().join("refs/main")).unwrap_or_default();
+        self.directory().join("snapshots").join(commit.trim()).join(file)
     }
 
-    /// Returns the files of the current snapshot whose contents are complete.
-    pub fn files(&self) -> Vec<String> {
-        let root = self.snapshot();
-        let (mut files, mut folders) = (Vec::new(), vec![String::new()]);
-        if !self.directory.join("refs/main").is_file() {
-            return files;
-        }
-        while let Some(folder) = folders.pop() {
-            for name in names(&root.join(&folder)) {
-                let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };
-                match fs::metadata(root.join(&path)) {
-                    Ok(found) if found.is_dir() => folders.push(path),
-                    Ok(_) => files.push(path),
-                    Err(_) => {} // a dangling link
-                }
-            }
-        }
-        files.sort();
-        files
+    /// Returns the snapshots: first the current one, then the others, the newest first.
+    pub fn snapshots(&self) -> Vec<Snapshot> {
+        let root = self.directory().join("snapshots");
+        let current = self.path("");
+        let mut directories: Vec<PathBuf> = names(&root).into_iter().map(|name| root.join(name)).collect();
+        directories.sort_by_key(|path| {
+            let time = fs::metadata(path).and_then(|found| found.modified()).ok();
+            std::cmp::Reverse((*path == current, time))
+        });
+        directories.into_iter().map(Snapshot::read).collect()
     }
 
-    /// Links `file` in the snapshot of `commit` to the contents `blob`, and makes `commit` the current commit.
+    /// Links `file` in the snapshot of `commit` to the contents `blob`.
     pub fn link(&self, commit: &str, file: &str, blob: &Path) -> Result<()> {
-        let link = self.directory.join("snapshots").join(commit).join(file);
+        let link = self.directory().join("snapshots").join(commit).join(file);
         let cannot = || format!("cannot write {}", link.display());
-        fs::create_dir_all(link.parent().unwrap_or(&self.directory)).with_context(cannot)?;
+        fs::create_dir_all(link.parent().unwrap_or(&link)).with_context(cannot)?;
         let name = blob.file_name().unwrap_or_default();
         let up = "../".repeat(file.split('/').count() + 1);
         let target = Path::new(&up).join("blobs").join(name);
@@ -121,37 +157,80 @@ impl Repository {
             #[cfg(not(unix))]
             fs::hard_link(blob, &link).or_else(|_| fs::copy(blob, &link).map(|_| ())).with_context(cannot)?;
         }
-        let refs = self.directory.join("refs");
-        fs::create_dir_all(&refs).with_context(cannot)?;
-        write_file(&refs.join("main"), |out| Ok(std::io::Write::write_all(out, commit.as_bytes())?))
+        Ok(())
+    }
+
+    /// Makes `commit` the current commit.
+    pub fn set_current(&self, commit: &str) -> Result<()> {
+        let path = self.directory().join("refs/main");
+        // A cache that cannot be written is not written without need.
+        if fs::read_to_string(&path).is_ok_and(|current| current == commit) {
+            return Ok(());
+        }
+        fs::create_dir_all(self.directory().join("refs"))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        write_file(&path, |out| Ok(std::io::Write::write_all(out, commit.as_bytes())?))
     }
 
     /// Removes these files from all snapshots, and contents that no other file uses. Removes the whole repository if no
-    /// model is left. Returns the number of freed bytes.
-    pub fn remove(&self, files: &[String]) -> Result<u64> {
-        let before = size(&self.directory);
-        let snapshots: Vec<PathBuf> = names(&self.directory.join("snapshots"))
-            .into_iter()
-            .map(|name| self.directory.join("snapshots").join(name))
-            .collect();
-        for snapshot in &snapshots {
-            for file in files {
-                let _ = fs::remove_file(snapshot.join(file));
+    /// file is left. Returns the number of freed bytes.
+    pub fn remove(&self, files: &[&String]) -> Result<u64> {
+        let before = size(&self.blobs());
+        for snapshot in self.snapshots() {
+            for path in files.iter().map(|file| snapshot.directory.join(file)) {
+                match fs::remove_file(&path) {
+                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                        return Err(error).with_context(|| format!("cannot remove {}", path.display()));
+                    }
+                    _ => {}
+                }
             }
         }
-        if !self.files().iter().any(|file| file.ends_with(".gguf")) {
-            fs::remove_dir_all(&self.directory)
-                .with_context(|| format!("cannot remove {}", self.directory.display()))?;
-            return Ok(before);
+        let left = self.snapshots();
+        if left.iter().all(|snapshot| snapshot.files.is_empty()) {
+            return self.remove_all();
         }
         let mut used = BTreeSet::new();
-        for snapshot in &snapshots {
-            used_blobs(snapshot, &mut used);
+        for snapshot in left {
+            used_blobs(&snapshot.directory, &mut used);
         }
-        for name in names(&self.blobs()).into_iter().filter(|name| !used.contains(name)) {
+        // Unfinished downloads may be those of another process.
+        let is_unused = |name: &String| !used.contains(name) && !name.ends_with(".incomplete");
+        for name in names(&self.blobs()).into_iter().filter(is_unused) {
             let _ = fs::remove_file(self.blobs().join(name));
         }
-        Ok(before.saturating_sub(size(&self.directory)))
+        Ok(before.saturating_sub(size(&self.blobs())))
+    }
+
+    /// Removes the repository with all of its files. Returns the number of freed bytes.
+    pub fn remove_all(&self) -> Result<u64> {
+        let (directory, before) = (self.directory(), size(&self.blobs()));
+        fs::remove_dir_all(&directory).with_context(|| format!("cannot remove {}", directory.display()))?;
+        let _ = fs::remove_dir_all(self.root.join(".locks").join(&self.name));
+        Ok(before)
+    }
+
+    /// Returns whether the cache has anything of the repository, such as an unfinished download.
+    pub fn exists(&self) -> bool {
+        self.directory().is_dir()
+    }
+}
+
+impl Snapshot {
+    fn read(directory: PathBuf) -> Self {
+        let (mut files, mut folders) = (Vec::new(), vec![String::new()]);
+        while let Some(folder) = folders.pop() {
+            for name in names(&directory.join(&folder)) {
+                let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };
+                match fs::metadata(directory.join(&path)) {
+                    Ok(found) if found.is_dir() => folders.push(path),
+                    Ok(_) => files.push(path),
+                    Err(_) => {} // a dangling link
+                }
+            }
+        }
+        files.sort();
+        Self { directory, files }
     }
 }
 
@@ -170,10 +249,10 @@ fn used_blobs(directory: &Path, used: &mut BTreeSet<String>) {
     }
 }
 
-/// Total size of a repository's contents in bytes.
-fn size(directory: &Path) -> u64 {
-    let blobs = directory.join("blobs");
-    names(&blobs).iter().filter_map(|name| Some(fs::metadata(blobs.join(name)).ok()?.len())).sum()
+/// Total size of contents in bytes. Links lead to contents that other repositories share.
+fn size(blobs: &Path) -> u64 {
+    let files = names(blobs).into_iter().filter_map(|name| fs::symlink_metadata(blobs.join(name)).ok());
+    files.filter(|found| found.is_file()).map(|found| found.len()).sum()
 }
 
 /// The names in a directory, in order.

@@ -4,23 +4,34 @@ use std::env;
 use std::fmt;
 use std::fs;
 use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::Value;
 use ureq::http::HeaderMap;
 
+use crate::text::percent_decoded;
+
 /// Address of the hub; the environment variable `HF_ENDPOINT` replaces it.
 const ENDPOINT: &str = "https://huggingface.co";
 const MOST_REDIRECTS: usize = 10;
+const MOST_FILES: usize = 1 << 20;
+
+/// Number of further attempts if the server is busy or breaks off the connection.
+const MORE_ATTEMPTS: u32 = 2;
 
 /// The error if the hub cannot be reached.
 #[derive(Debug)]
-pub struct Unreachable(String);
+pub struct Unreachable {
+    why: String,
+    /// The connection broke off, so another attempt may succeed.
+    broke_off: bool,
+}
 
 impl fmt::Display for Unreachable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.why)
     }
 }
 
@@ -39,6 +50,10 @@ pub struct Reply {
     pub status: u16,
     /// Scheme, host and port of the first request.
     host: String,
+    /// Address of the next page of a list.
+    next: Option<String>,
+    /// The body is a web page.
+    pub is_page: bool,
     pub facts: Facts,
     /// Position of the body's first byte in the file.
     pub start: u64,
@@ -50,7 +65,8 @@ pub struct Reply {
 pub struct Facts {
     pub commit: Option<String>,
     pub size: Option<u64>,
-    /// The hub's name for the file's contents: the SHA-256 of large files.
+    /// The hub's name for the file's contents: the SHA-256 of large files, and Git's hash of others. Other servers have
+    /// names of their own, or at least a time.
     pub etag: Option<String>,
     is_linked: bool,
     /// The hub's error code.
@@ -61,10 +77,11 @@ impl Facts {
     fn take(&mut self, headers: &HeaderMap, is_last: bool) {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let plain = |etag: String| etag.trim_start_matches("W/").trim_matches('"').to_owned();
-        if let Some(etag) = text("x-linked-etag") {
+        // The hub's statement precedes those of servers to which it redirects.
+        if let Some(etag) = text("x-linked-etag").filter(|_| !self.is_linked) {
             (self.etag, self.is_linked) = (Some(plain(etag)), true);
         } else if !self.is_linked && is_last {
-            self.etag = text("etag").map(plain);
+            self.etag = text("etag").or_else(|| text("last-modified")).map(plain);
         }
         self.commit = self.commit.take().or(text("x-repo-commit"));
         self.error = text("x-error-code").or(self.error.take());
@@ -74,14 +91,15 @@ impl Facts {
         self.size = self.size.or(linked).or(whole).or_else(length);
     }
 
-    /// The SHA-256 that the contents must have.
-    pub fn sha256(&self) -> Option<&str> {
-        self.etag.as_deref().filter(|etag| etag.len() == 64 && etag.bytes().all(|c| c.is_ascii_hexdigit()))
+    /// Returns whether a hub answered. Its names for contents are hashes.
+    pub fn is_hub(&self) -> bool {
+        self.is_linked || self.commit.is_some()
     }
 }
 
 /// The files of a repository.
 pub struct Listing {
+    /// The commit that has these files.
     pub commit: Option<String>,
     pub files: Vec<String>,
 }
@@ -103,28 +121,35 @@ impl Client {
             "HF_ENDPOINT is {endpoint}: give an address that begins with https://"
         );
         let saved = || {
-            let path = given("HF_TOKEN_PATH").map(Into::into).or_else(|| Some(super::cache::home()?.join("token")));
-            fs::read_to_string::<std::path::PathBuf>(path?).ok()
+            let path = super::cache::given("HF_TOKEN_PATH").or_else(|| Some(super::cache::home()?.join("token")));
+            fs::read_to_string(path?).ok()
         };
-        let token = token.map(str::to_owned).or_else(|| given("HF_TOKEN")).or_else(saved);
-        let token = token.map(|token| token.trim().to_owned()).filter(|token| !token.is_empty());
+        let token = token.map(str::to_owned).or_else(|| given("HF_TOKEN")).or_else(|| given("HUGGING_FACE_HUB_TOKEN"));
+        let token = token.or_else(saved).map(|token| token.trim().to_owned()).filter(|token| !token.is_empty());
+        ensure!(
+            token.iter().all(|token| token.bytes().all(|byte| byte.is_ascii_graphic())),
+            "the access token has characters that no token has: check HF_TOKEN"
+        );
         Ok(Self { agent: config.into(), endpoint: endpoint.trim_end_matches('/').to_owned(), token })
     }
 
-    /// The address of a file.
-    pub fn address(&self, repository: &str, file: &str) -> String {
-        format!("{}/{repository}/resolve/main/{}", self.endpoint, encoded(file))
+    /// The address of a file at a commit.
+    pub fn address(&self, repository: &str, commit: &str, file: &str) -> String {
+        format!("{}/{repository}/resolve/{commit}/{}", self.endpoint, encoded(file))
     }
 
-    /// Splits the address of a file on the hub into the repository and the file's path in it.
-    pub fn file_of(&self, address: &str) -> Option<(String, String)> {
+    /// Splits an address on the hub into the repository and the file's path in it. The page of a repository has no file.
+    pub fn file_of(&self, address: &str) -> Option<(String, Option<String>)> {
         let path = address.strip_prefix(&self.endpoint)?.strip_prefix('/')?;
-        let path = path.split(['?', '#']).next()?;
-        let mut parts = path.splitn(5, '/');
-        let (user, repository, how, revision) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        let path = path.split(['?', '#']).next()?.trim_end_matches('/');
+        let parts: Vec<&str> = path.splitn(5, '/').collect();
+        let (user, repository, file) = match parts[..] {
+            [user, repository] | [user, repository, "tree", "main"] => (user, repository, None),
+            [user, repository, "resolve" | "blob" | "raw", "main", file] => (user, repository, Some(file)),
+            _ => return None,
+        };
         let name = format!("{user}/{repository}");
-        let is_file = ["resolve", "blob", "raw"].contains(&how) && revision == "main";
-        (is_file && crate::foreign::is_repository(&name)).then(|| Some((name, parts.next()?.to_owned())))?
+        crate::foreign::is_repository(&name).then(|| (name, file.map(percent_decoded)))
     }
 
     /// Requests the list of a repository's files.
@@ -132,17 +157,26 @@ impl Client {
         let base = format!("{}/api/models/{repository}", self.endpoint);
         let mut last = None;
         for address in [format!("{base}/revision/main"), base.clone(), format!("{base}/tree/main?recursive=true")] {
-            let mut reply = self.get(&address, 0)?;
+            let mut reply = self.first(&address)?;
             if reply.status == 404 {
                 last = Some(reply);
                 continue;
             }
-            if reply.status != 200 {
-                return Err(self.refused(repository, &reply));
+            let mut all = Listing { commit: None, files: Vec::new() };
+            loop {
+                if reply.status != 200 {
+                    return Err(self.refused(repository, &reply));
+                }
+                let text = reply.body.with_config().limit(64 << 20).read_to_string();
+                let text = text.with_context(|| format!("cannot read the list of {repository}"))?;
+                let page = listing(&text).with_context(|| format!("{address} is not the list of a repository"))?;
+                all.commit = all.commit.or(page.commit);
+                all.files.extend(page.files);
+                match reply.next.filter(|_| all.files.len() < MOST_FILES) {
+                    Some(next) => reply = self.first(&next)?,
+                    None => return Ok(all),
+                }
             }
-            let text = reply.body.with_config().limit(64 << 20).read_to_string();
-            let text = text.with_context(|| format!("cannot read the list of {repository}"))?;
-            return listing(&text).with_context(|| format!("{address} is not the list of a repository"));
         }
         match last {
             Some(reply) => Err(self.refused(repository, &reply)),
@@ -150,12 +184,27 @@ impl Client {
         }
     }
 
+    /// Requests a file or a list. Tries again if the server is busy or breaks off the connection.
+    pub fn first(&self, address: &str) -> Result<Reply> {
+        for attempt in 0..MORE_ATTEMPTS {
+            let reply = self.get(address, 0);
+            let may_succeed = match &reply {
+                Ok(reply) => matches!(reply.status, 429 | 500..=599),
+                Err(error) => error.downcast_ref::<Unreachable>().is_some_and(|error| error.broke_off),
+            };
+            if !may_succeed {
+                return reply;
+            }
+            thread::sleep(Duration::from_millis(250 << attempt));
+        }
+        self.get(address, 0)
+    }
+
     /// Requests a file from byte `start` on.
     pub fn get(&self, address: &str, start: u64) -> Result<Reply> {
-        ensure!(
-            !matches!(env::var("HF_HUB_OFFLINE").as_deref(), Ok("1" | "true" | "TRUE" | "yes" | "on")),
-            Unreachable("HF_HUB_OFFLINE is set, so nothing is fetched".to_owned())
-        );
+        if let Some(name) = ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"].into_iter().find(|name| is_set(name)) {
+            bail!(Unreachable { why: format!("{name} is set, so nothing is fetched"), broke_off: false });
+        }
         let mut facts = Facts::default();
         let mut url = address.to_owned();
         for _ in 0..MOST_REDIRECTS {
@@ -181,10 +230,17 @@ impl Client {
                 url = next;
                 continue;
             }
-            let range = headers.get("content-range").and_then(|range| range.to_str().ok());
-            let first = range.and_then(|range| range.strip_prefix("bytes ")?.split('-').next()?.parse().ok());
+            let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+            if let Some(packed) = text("content-encoding").filter(|packed| *packed != "identity") {
+                bail!("{} sends the file compressed ({packed}), which is not supported", origin(&url));
+            }
+            let first =
+                text("content-range").and_then(|range| range.strip_prefix("bytes ")?.split('-').next()?.parse().ok());
             let start = if status == 206 { first.unwrap_or(start) } else { 0 };
-            return Ok(Reply { status, host: origin(address).to_owned(), facts, start, body: response.into_body() });
+            let next = text("link").and_then(next_page).map(|next| joined(&url, next));
+            let is_page = text("content-type").is_some_and(|kind| kind.starts_with("text/html"));
+            let host = origin(address).to_owned();
+            return Ok(Reply { status, host, next, is_page, facts, start, body: response.into_body() });
         }
         bail!("{address} redirects more than {MOST_REDIRECTS} times")
     }
@@ -196,27 +252,47 @@ impl Client {
             (_, Some("GatedRepo"), false) => anyhow!(
                 "{what} is gated: accept its terms at {endpoint}/{what}, then set HF_TOKEN to a token of your account"
             ),
-            (_, Some("GatedRepo"), true) | (403, ..) => {
+            (_, Some("GatedRepo"), true) => {
                 anyhow!("{what} is gated, and your account has no access yet: accept its terms at {endpoint}/{what}")
             }
-            (401, Some("RepoNotFound") | None, false) => anyhow!(
+            (401, Some("RepoNotFound") | None, false) if *endpoint == origin(&self.endpoint) => anyhow!(
                 "{endpoint} has no repository {what}, or it is private: check the name, or set HF_TOKEN to a token of \
                  your account"
             ),
-            (401, ..) => anyhow!("{endpoint} refuses the token: check HF_TOKEN"),
+            (401, ..) if *endpoint == origin(&self.endpoint) => anyhow!("{endpoint} refuses the token: check HF_TOKEN"),
+            (status @ (401 | 403), ..) => anyhow!("{endpoint} answers {status} for {what}: you have no access to it"),
             (404, ..) => anyhow!("{endpoint} has no {what}: check the name"),
-            (429, ..) => anyhow!("{endpoint} has had too many requests: try again later, or set HF_TOKEN"),
-            (status, ..) => anyhow!("{endpoint} answers {status} for {what}: try again later"),
+            (status, ..) => {
+                let why = match status {
+                    429 => format!("{endpoint} has had too many requests: try again later, or set HF_TOKEN"),
+                    _ => format!("{endpoint} answers {status} for {what}: try again later"),
+                };
+                Unreachable { why, broke_off: false }.into()
+            }
         }
     }
 }
 
 fn unreachable(url: &str, error: &ureq::Error) -> anyhow::Error {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+
     let host = origin(url);
-    Unreachable(format!(
-        "cannot reach {host} ({error}): check the connection; `arenite list` shows the models that are here"
-    ))
-    .into()
+    let broken = [BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof];
+    let broke_off = matches!(error, ureq::Error::Io(error) if broken.contains(&error.kind()));
+    let why =
+        format!("cannot reach {host} ({error}): check the connection; `arenite list` shows the models that are here");
+    Unreachable { why, broke_off }.into()
+}
+
+/// Returns whether a variable of the environment has one of the values that the package takes for true.
+fn is_set(name: &str) -> bool {
+    env::var(name).is_ok_and(|value| ["1", "on", "yes", "true"].contains(&&*value.to_ascii_lowercase()))
+}
+
+/// The address of the next page in the header `Link`.
+fn next_page(link: &str) -> Option<&str> {
+    let next = link.split(',').find(|part| part.contains("rel=\"next\""))?;
+    Some(next.split_once('<')?.1.split_once('>')?.0)
 }
 
 /// Scheme, host and port of an address.
@@ -238,6 +314,11 @@ fn joined(from: &str, to: &str) -> String {
         let path = from.split(['?', '#']).next().unwrap_or(from);
         format!("{}/{to}", path.rsplit_once('/').map_or(path, |(folder, _)| folder))
     }
+}
+
+/// Returns true if `text` is safe as a file name.
+pub fn is_plain(text: &str) -> bool {
+    !text.is_empty() && !text.starts_with('.') && text.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
 }
 
 /// Percent-encodes the characters of a path that an address cannot contain.
@@ -262,10 +343,12 @@ fn listing(text: &str) -> Result<Listing> {
         _ => None,
     };
     let names = names.context("it names no files")?;
-    let is_safe =
-        |name: &&str| Path::new(name).components().all(|part| matches!(part, std::path::Component::Normal(_)));
+    let is_safe = |name: &&str| {
+        Path::new(name).components().all(|part| matches!(part, std::path::Component::Normal(_)))
+            && !name.contains(char::is_control)
+    };
     let files = names.into_iter().filter(is_safe).map(str::to_owned).collect();
-    Ok(Listing { commit: json["sha"].as_str().map(str::to_owned), files })
+    Ok(Listing { commit: json["sha"].as_str().filter(|commit| is_plain(commit)).map(str::to_owned), files })
 }
 
 #[cfg(test)]
@@ -293,5 +376,12 @@ mod tests {
         let tree = listing(r#"[{"type": "directory", "path": "x"}, {"type": "file", "path": "x/a.gguf"}]"#).unwrap();
         assert_eq!(tree.files, ["x/a.gguf"]);
         assert!(listing("{}").is_err() && listing("<html>").is_err());
+        let evil = listing(r#"{"sha": "../../x", "siblings": [{"rfilename": "a\u001b[31m.gguf"}]}"#).unwrap();
+        assert!(evil.commit.is_none() && evil.files.is_empty());
+        let link = r#"</a>; rel="first", <https://h.example/x?cursor=2>; rel="next""#;
+        assert_eq!(
+            (next_page(link), next_page("</a>; rel=\"xet-auth\"")),
+            (Some("https://h.example/x?cursor=2"), None)
+        );
     }
 }

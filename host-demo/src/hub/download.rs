@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
@@ -10,11 +10,21 @@ use anyhow::{Context, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use ring::digest;
 
-use super::client::{Client, Facts, Reply};
+use super::cache::Repository;
+use super::client::{Client, Facts, Reply, is_plain};
 use crate::output::{self, Bytes, note};
 
 /// Maximum number of consecutive attempts without progress.
 const MOST_FAILURES: u32 = 5;
+
+/// A file on a server.
+pub struct Remote<'r> {
+    pub url: &'r str,
+    /// The repository on the hub; `None` for a plain address.
+    pub repository: Option<&'r str>,
+    /// The file's name, for messages.
+    pub name: &'r str,
+}
 
 /// A file in the cache.
 pub struct Fetched {
@@ -22,32 +32,34 @@ pub struct Fetched {
     pub commit: Option<String>,
 }
 
-/// Fetches a file into the directory `blobs`, under the hub's name for its contents. `name` is for messages.
-pub fn fetch(client: &Client, url: &str, blobs: &Path, name: &str) -> Result<Fetched> {
-    let reply = client.get(url, 0)?;
+/// Fetches a file into the blobs of `cache`, under the hub's name for its contents.
+pub fn fetch(client: &Client, remote: &Remote<'_>, cache: &Repository) -> Result<Fetched> {
+    let reply = client.first(remote.url)?;
     if reply.status != 200 {
-        return Err(client.refused(name, &reply));
+        return Err(remote.refused(client, &reply));
     }
+    ensure!(!reply.is_page, "{} is a web page, and not a model: give the address of the file", remote.url);
     let facts = reply.facts.clone();
-    let blob = blobs.join(blob_name(&facts, url));
-    let fetched = Fetched { blob: blob.clone(), commit: facts.commit.clone().filter(|commit| is_plain(commit)) };
-    if blob.exists() {
-        return Ok(fetched);
+    let (blobs, blob) = (cache.blobs(), blob_name(&facts, remote.url));
+    let unfinished = blobs.join(format!("{blob}.incomplete"));
+    let cannot = || format!("cannot write {}", blobs.join(&blob).display());
+    let fetched =
+        || Fetched { blob: blobs.join(&blob), commit: facts.commit.clone().filter(|commit| is_plain(commit)) };
+    let is_whole =
+        || fs::metadata(blobs.join(&blob)).is_ok_and(|found| facts.size.is_none_or(|size| size == found.len()));
+    if is_whole() {
+        return Ok(fetched());
     }
-    let cannot = || format!("cannot write {}", blob.display());
-    fs::create_dir_all(blobs).with_context(cannot)?;
-    let unfinished = blobs.join(format!("{}.incomplete", blob.file_name().unwrap_or_default().to_string_lossy()));
+    fs::create_dir_all(&blobs).with_context(cannot)?;
+    let name = remote.name;
+    let lock = cache.lock(&blob, || note(format_args!("{name}: another process fetches this file; waiting for it")));
+    let _lock = lock.with_context(cannot)?;
+    if is_whole() {
+        return Ok(fetched());
+    }
     let mut part =
         File::options().read(true).write(true).create(true).truncate(false).open(&unfinished).with_context(cannot)?;
-    if part.try_lock().is_err() {
-        note(format_args!("{name}: another process fetches this file; waiting for it"));
-        part.lock().with_context(cannot)?;
-    }
-    if blob.exists() {
-        let _ = fs::remove_file(&unfinished);
-        return Ok(fetched);
-    }
-    let mut transfer = Transfer { client, url, name, facts: &facts, part: &mut part, bar: bar(name, facts.size) };
+    let mut transfer = Transfer { client, remote, facts: &facts, part: &mut part, bar: bar(name, facts.size) };
     transfer.run(reply)?;
     transfer.bar.finish_and_clear();
     if let Err(error) = check(&mut part, &facts, name) {
@@ -55,20 +67,29 @@ pub fn fetch(client: &Client, url: &str, blobs: &Path, name: &str) -> Result<Fet
         return Err(error);
     }
     part.sync_all().with_context(cannot)?;
-    fs::rename(&unfinished, &blob).with_context(cannot)?;
-    Ok(fetched)
+    fs::rename(&unfinished, blobs.join(&blob)).with_context(cannot)?;
+    Ok(fetched())
 }
 
-/// Returns true if `text` is safe as a file name.
-fn is_plain(text: &str) -> bool {
-    !text.is_empty() && !text.starts_with('.') && text.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
+impl Remote<'_> {
+    fn refused(&self, client: &Client, reply: &Reply) -> anyhow::Error {
+        // The hub refuses repositories; only a file can be missing.
+        client.refused(self.repository.filter(|_| reply.status != 404).unwrap_or(self.name), reply)
+    }
 }
 
+/// The name of the contents in the cache. Names of a server that is not a hub distinguish only the versions of one
+/// address.
 fn blob_name(facts: &Facts, url: &str) -> String {
     match &facts.etag {
-        Some(etag) if is_plain(etag) && etag.len() <= 128 => etag.clone(),
-        _ => hex(digest::digest(&digest::SHA256, url.as_bytes()).as_ref()),
+        Some(etag) if facts.is_hub() && is_plain(etag) && etag.len() <= 128 => etag.clone(),
+        etag => sha256(&format!("{url}\n{}", etag.as_deref().unwrap_or_default())),
     }
+}
+
+/// The SHA-256 of a text, in hexadecimal digits.
+pub fn sha256(text: &str) -> String {
+    hex(digest::digest(&digest::SHA256, text.as_bytes()).as_ref())
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -91,8 +112,7 @@ fn bar(name: &str, size: Option<u64>) -> ProgressBar {
 /// A download in progress.
 struct Transfer<'t> {
     client: &'t Client,
-    url: &'t str,
-    name: &'t str,
+    remote: &'t Remote<'t>,
     facts: &'t Facts,
     part: &'t mut File,
     bar: ProgressBar,
@@ -107,7 +127,7 @@ impl Transfer<'_> {
         loop {
             let next = match reply.take() {
                 Some(reply) => Ok(reply),
-                None => self.client.get(self.url, have),
+                None => self.client.get(self.remote.url, have),
             };
             let broken = match next {
                 Ok(reply) => match self.take(reply, &mut have)? {
@@ -122,7 +142,7 @@ impl Transfer<'_> {
                 let whole = self.facts.size.map_or(String::new(), |size| format!(" of {}", Bytes(size as usize)));
                 bail!(
                     "{}: the connection broke off ({broken}) with {}{whole} here: the same command continues from there",
-                    self.name,
+                    self.remote.name,
                     Bytes(have as usize)
                 );
             }
@@ -144,9 +164,9 @@ impl Transfer<'_> {
                 return Ok(Some(format!("answer {}", reply.status)));
             }
             429 | 500..=599 => return Ok(Some(format!("answer {}", reply.status))),
-            _ => return Err(self.client.refused(self.name, &reply)),
+            _ => return Err(self.remote.refused(self.client, &reply)),
         }
-        ensure!(reply.facts.etag == self.facts.etag, "{} changed on the server: try again", self.name);
+        ensure!(reply.facts.etag == self.facts.etag, "{} changed on the server: try again", self.remote.name);
         self.part.set_len(*have)?;
         self.part.seek(SeekFrom::Start(*have))?;
         self.bar.set_position(*have);
@@ -160,9 +180,13 @@ impl Transfer<'_> {
             };
             self.part
                 .write_all(&buffer[..count])
-                .with_context(|| format!("cannot write {} to the cache", self.name))?;
+                .with_context(|| format!("cannot write {} to the cache", self.remote.name))?;
             *have += count as u64;
             self.bar.set_position(*have);
+            // More than the whole file, possibly without an end: the size is wrong.
+            if self.facts.size.is_some_and(|size| *have > size) {
+                return Ok(None);
+            }
         }
         match self.facts.size {
             Some(size) if *have < size => Ok(Some("the answer ended early".to_owned())),
@@ -177,8 +201,16 @@ fn check(part: &mut File, facts: &Facts, name: &str) -> Result<()> {
     if let Some(size) = facts.size {
         ensure!(len == size, "{name} has {len} bytes and should have {size}: nothing was kept; fetch it again");
     }
-    let Some(want) = facts.sha256() else { return Ok(()) };
-    let mut hash = digest::Context::new(&digest::SHA256);
+    let Some(want) = facts.etag.as_deref().filter(|_| facts.is_hub()) else { return Ok(()) };
+    let is_hash = want.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let (kind, mut hash) = match want.len() {
+        64 if is_hash => ("SHA-256", digest::Context::new(&digest::SHA256)),
+        40 if is_hash => ("Git hash", digest::Context::new(&digest::SHA1_FOR_LEGACY_USE_ONLY)),
+        _ => return Ok(()),
+    };
+    if want.len() == 40 {
+        hash.update(format!("blob {len}\0").as_bytes());
+    }
     part.seek(SeekFrom::Start(0))?;
     let mut buffer = vec![0; 1 << 18];
     loop {
@@ -190,7 +222,7 @@ fn check(part: &mut File, facts: &Facts, name: &str) -> Result<()> {
     let found = hex(hash.finish().as_ref());
     ensure!(
         found.eq_ignore_ascii_case(want),
-        "{name} is damaged: its SHA-256 is {found}, and the hub says {want}; nothing was kept, fetch it again"
+        "{name} is damaged: its {kind} is {found}, and the hub says {want}; nothing was kept, fetch it again"
     );
     Ok(())
 }

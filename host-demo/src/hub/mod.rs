@@ -16,13 +16,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use regex_lite::Regex;
 
+use cache::PLAIN;
 pub use cache::{Cache, Entry};
 use client::Client;
+use download::Remote;
 
 use crate::foreign;
 
-/// Preferred quantization for names without one.
-const DEFAULT: &str = "Q4_K_M";
+/// Preferred quantizations for names without one, as in llama.cpp.
+const DEFAULTS: [&str; 2] = ["Q4_K_M", "Q8_0"];
 
 /// A model on the hub: `USER/REPO` or `USER/REPO:QUANT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +37,7 @@ pub struct Name {
 
 impl Name {
     pub fn parse(text: &str) -> Result<Self> {
-        let hosts = ["https://huggingface.co/", "hf.co/", "huggingface.co/"];
+        let hosts = ["https://huggingface.co/", "https://hf.co/", "hf.co/", "huggingface.co/"];
         let text = hosts.iter().find_map(|host| text.strip_prefix(host)).unwrap_or(text).trim_end_matches('/');
         ensure!(
             foreign::is_repository(text),
@@ -69,25 +71,26 @@ pub fn is_address(model: &Path) -> bool {
 /// Returns the path of a model's first file, and fetches the model if the cache does not have it. Further files of a
 /// split model are in the same directory.
 pub fn model(name: &Name, token: Option<&str>) -> Result<PathBuf> {
-    let cached = Cache::open()?.repository(&name.repository);
-    let found = cached.files();
-    // If the name has neither quantization nor file, the hub's list of files decides which file is meant.
-    let has_choice = name.quant.is_some() || name.file.is_some();
-    let known = choose(&found, name, has_choice).ok().filter(|file| pieces(&found, file).is_ok());
-    match known {
-        Some(file) if has_choice || file_has(&file, DEFAULT) => Ok(cached.path(&file)),
-        _ => pull(name, token).or_else(|error| match choose(&found, name, false) {
-            // The hub cannot be reached, but the cache has another file of the repository.
-            Ok(file) if error.is::<client::Unreachable>() => {
-                crate::output::note(format_args!(
-                    "{error:#}: {} is taken from the cache",
-                    cached.path(&file).display()
-                ));
-                Ok(cached.path(&file))
-            }
-            _ => Err(error),
-        }),
+    let snapshots = Cache::open()?.repository(&name.repository).snapshots();
+    let in_cache = |is_meant: &dyn Fn(&str) -> bool| {
+        snapshots.iter().find_map(|snapshot| {
+            let pieces = choose(&snapshot.files, name).and_then(|file| pieces(&snapshot.files, &file)).ok()?;
+            is_meant(&pieces[0]).then(|| snapshot.directory.join(&pieces[0]))
+        })
+    };
+    // A name without quantization may mean another file than those in the cache: the hub's list decides.
+    let quant = name.quant.as_deref().unwrap_or(DEFAULTS[0]);
+    if let Some(path) = in_cache(&|file| name.file.is_some() || has_quant(file, quant)) {
+        return Ok(path);
     }
+    pull(name, token).or_else(|error| match in_cache(&|_| true) {
+        // The hub cannot be reached, but the cache has another file of the repository.
+        Some(path) if error.is::<client::Unreachable>() => {
+            crate::output::note(format_args!("{error:#}: {} is taken from the cache", path.display()));
+            Ok(path)
+        }
+        _ => Err(error),
+    })
 }
 
 /// Fetches the files of a model that are missing in the cache or have changed on the hub. Returns the path of its first
@@ -96,48 +99,87 @@ pub fn pull(name: &Name, token: Option<&str>) -> Result<PathBuf> {
     let client = Client::new(token)?;
     let cache = Cache::open()?.repository(&name.repository);
     let listed = client.list(&name.repository)?;
-    let file = choose(&listed.files, name, true).with_context(|| name.repository.clone())?;
+    let file = choose(&listed.files, name).with_context(|| name.repository.clone())?;
     let pieces = pieces(&listed.files, &file).with_context(|| name.repository.clone())?;
+    let mut commit = listed.commit;
     for piece in &pieces {
-        let url = client.address(&name.repository, piece);
-        let fetched = download::fetch(&client, &url, &cache.blobs(), piece)?;
-        let commit = fetched.commit.as_deref().or(listed.commit.as_deref()).unwrap_or("main");
+        let url = client.address(&name.repository, commit.as_deref().unwrap_or("main"), piece);
+        let remote = Remote { url: &url, repository: Some(&name.repository), name: piece };
+        let fetched = download::fetch(&client, &remote, &cache)?;
+        // All pieces are from the same commit.
+        let commit = commit.get_or_insert(fetched.commit.unwrap_or_else(|| PLAIN.to_owned()));
         cache.link(commit, piece, &fetched.blob)?;
     }
+    cache.set_current(commit.as_deref().unwrap_or(PLAIN))?;
+    Ok(cache.path(&pieces[0]))
+}
+
+/// Fetches a file from any address, if the cache does not have it. Returns its path.
+pub fn model_at(address: &str, token: Option<&str>) -> Result<PathBuf> {
+    let (repository, file) = match place(address, &Client::new(token)?)? {
+        Place::Hub(name) => return model(&name, token),
+        Place::Plain(repository, file) => (repository, file),
+    };
+    let known = Cache::open()?.repository(&repository).path(&file);
+    if known.exists() { Ok(known) } else { pull_from(address, token) }
+}
+
+/// Fetches a file from any address, if the cache does not have it or it has changed. Returns its path.
+pub fn pull_from(address: &str, token: Option<&str>) -> Result<PathBuf> {
+    let client = Client::new(token)?;
+    let (repository, file) = match place(address, &client)? {
+        Place::Hub(name) => return pull(&name, token),
+        Place::Plain(repository, file) => (repository, file),
+    };
+    let cache = Cache::open()?.repository(&repository);
+    let url = address.split('#').next().unwrap_or(address);
+    let fetched = download::fetch(&client, &Remote { url, repository: None, name: &file }, &cache)?;
+    cache.link(PLAIN, &file, &fetched.blob)?;
+    cache.set_current(PLAIN)?;
     Ok(cache.path(&file))
 }
 
-/// Fetches a file from any address. Returns its path.
-pub fn pull_address(address: &str, token: Option<&str>) -> Result<PathBuf> {
-    let client = Client::new(token)?;
+/// What an address leads to.
+enum Place {
+    Hub(Name),
+    /// The repository of the cache, and the file's name in it.
+    Plain(String, String),
+}
+
+fn place(address: &str, client: &Client) -> Result<Place> {
     if let Some((repository, file)) = client.file_of(address) {
-        let name = Name { repository, quant: None, file: Some(file) };
-        return model(&name, token);
+        return Ok(Place::Hub(Name { repository, quant: None, file }));
     }
-    let plain = address.split(['?', '#']).next().unwrap_or(address);
-    let (host, path) =
-        plain.split_once("://").and_then(|(_, rest)| rest.split_once('/')).context("the address names no file")?;
+    let address = address.split('#').next().unwrap_or(address);
+    let (plain, query) = address.split_once('?').unwrap_or((address, ""));
+    let parts = plain.split_once("://").and_then(|(_, rest)| rest.split_once('/'));
+    let (host, path) = parts.with_context(|| format!("the address {address} names no file"))?;
+    let host = host.rsplit_once('@').map_or(host, |(_password, host)| host);
     let safe = |text: &str| text.replace(|c: char| !c.is_ascii_alphanumeric() && !"._-".contains(c), "-");
     let (folder, file) = path.rsplit_once('/').unwrap_or(("files", path));
-    let file = safe(file);
+    let is_exact = query.is_empty() && safe(path) == path.replacen('/', "-", 1);
+    let (mut folder, file) = (safe(folder), safe(file));
     ensure!(!file.is_empty() && !file.starts_with('.'), "the address {address} names no file");
-    let cache = Cache::open()?.repository(&format!("{}/{}", safe(host), safe(folder)));
-    let known = cache.path(&file);
-    if known.exists() {
-        return Ok(known);
+    if !is_exact {
+        // Other addresses have the same names: a hash tells them apart.
+        folder += &format!("-{}", &download::sha256(address)[..8]);
     }
-    let fetched = download::fetch(&client, address, &cache.blobs(), &file)?;
-    cache.link("main", &file, &fetched.blob)?;
-    Ok(cache.path(&file))
+    Ok(Place::Plain(format!("{}/{folder}", safe(host)), file))
 }
 
 /// Returns whether a file is a language model, or the first piece of one.
 fn is_model(file: &str) -> bool {
-    let name = file.rsplit('/').next().unwrap_or(file).to_ascii_lowercase();
+    let name = file.rsplit('/').next().unwrap_or(file);
+    // In upper case, `MTP-` is part of the names of whole models.
     const OTHERS: [&str; 6] = ["mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-"];
-    name.ends_with(".gguf")
+    is_gguf(name)
         && !OTHERS.iter().any(|other| name.contains(other))
         && split(file).is_none_or(|(_, piece, _)| piece == 1)
+}
+
+/// Returns whether a file's name ends in `.gguf`.
+pub fn is_gguf(file: &str) -> bool {
+    file.to_ascii_lowercase().ends_with(".gguf")
 }
 
 /// Splits the file name of a piece of a split model into its start, the piece's number and the number of pieces.
@@ -150,11 +192,20 @@ fn split(file: &str) -> Option<(&str, usize, usize)> {
     Some((start, piece.parse().ok()?, count.parse().ok()?))
 }
 
-/// Returns whether a file's name contains the quantization `quant`.
-pub fn file_has(file: &str, quant: &str) -> bool {
+/// Returns the files with the quantization `quant`, or else those whose names contain it.
+pub fn with_quant<'f>(files: &[&'f String], quant: &str) -> Vec<&'f String> {
     let pattern = |before: &str| Regex::new(&format!("(?i){before}{}[-./]", regex_lite::escape(quant)));
-    let has = |before: &str| pattern(before).is_ok_and(|pattern| pattern.is_match(file));
-    has("(^|[^a-zA-Z0-9])") || !quant.starts_with('F') && has("")
+    let all = |is_meant: &dyn Fn(&str) -> bool| files.iter().copied().filter(|file| is_meant(file)).collect::<Vec<_>>();
+    let named = |before: &str| pattern(before).map_or(Vec::new(), |pattern| all(&|file| pattern.is_match(file)));
+    let exact = all(&|file| has_quant(file, quant));
+    let found = if exact.is_empty() { named("(^|[^a-zA-Z0-9])") } else { exact };
+    // `BF16` contains `F16`.
+    if found.is_empty() && !quant.starts_with(['F', 'f']) { named("") } else { found }
+}
+
+/// Returns whether `quant` is the quantization in a file's name.
+fn has_quant(file: &str, quant: &str) -> bool {
+    quant_of(file).is_some_and(|own| own.eq_ignore_ascii_case(quant))
 }
 
 /// The quantization in a file's name.
@@ -166,26 +217,27 @@ pub fn quant_of(file: &str) -> Option<String> {
     Some(found.to_ascii_uppercase())
 }
 
-/// Chooses the file that a name stands for. With `or_first`, takes the first model if no file has the default
-/// quantization.
-fn choose(files: &[String], name: &Name, or_first: bool) -> Result<String> {
+/// Chooses the file that a name stands for.
+fn choose(files: &[String], name: &Name) -> Result<String> {
     if let Some(wanted) = &name.file {
         let found = files.iter().find(|file| file.eq_ignore_ascii_case(wanted));
         return found.cloned().with_context(|| format!("it has no file {wanted}: {}", list(files)));
     }
     let models: Vec<&String> = files.iter().filter(|file| is_model(file)).collect();
-    let with = |quant: &str| models.iter().find(|file| file_has(file, quant)).map(|file| (*file).clone());
-    if let Some(quant) = &name.quant {
-        return with(quant).with_context(|| format!("it has no {quant}: {}", list(files)));
-    }
-    match with(DEFAULT).or_else(|| models.first().filter(|_| or_first).map(|file| (*file).clone())) {
-        Some(file) => Ok(file),
-        None if files.iter().any(|file| file.ends_with(".safetensors") || file.ends_with(".bin")) => bail!(
+    let with = |quant: &str| with_quant(&models, quant).first().copied();
+    let found = match &name.quant {
+        Some(quant) => with(quant),
+        None => DEFAULTS.iter().find_map(|quant| with(quant)).or(models.first().copied()),
+    };
+    match (found, &name.quant) {
+        (Some(file), _) => Ok(file.clone()),
+        (None, Some(quant)) if !models.is_empty() => bail!("it has no {quant}: {}", list(files)),
+        _ if files.iter().any(|file| file.ends_with(".safetensors") || file.ends_with(".bin")) => bail!(
             "it has no GGUF file, but a checkpoint: look for a repository with GGUF in its name, or download the checkpoint \
              (`hf download {} --local-dir DIR`) and use `arenite convert hf DIR OUT.gguf`",
             name.repository
         ),
-        None => bail!("it has no GGUF file: look for a repository with GGUF in its name"),
+        _ => bail!("it has no GGUF file: look for a repository with GGUF in its name"),
     }
 }
 
@@ -220,7 +272,7 @@ mod tests {
     }
 
     fn chosen(names: &[&str], name: &str) -> Result<String> {
-        choose(&files(names), &Name::parse(name)?, true)
+        choose(&files(names), &Name::parse(name)?)
     }
 
     #[test]
@@ -239,15 +291,25 @@ mod tests {
         assert_eq!(chosen(&all, "a/b").unwrap(), "m-Q4_K_M.gguf");
         assert_eq!(chosen(&all, "a/b:q8_0").unwrap(), "m-Q8_0.gguf");
         assert_eq!(chosen(&all[..3], "a/b").unwrap(), "m-Q2_K.gguf");
+        assert_eq!(chosen(&["m-Q2_K.gguf", "m-Q8_0.gguf"], "a/b").unwrap(), "m-Q8_0.gguf");
+        assert_eq!(chosen(&["m-MTP-Q4_K_M.gguf", "mtp-m-Q8_0.gguf"], "a/b").unwrap(), "m-MTP-Q4_K_M.gguf");
+        assert!(chosen(&["mtp-m-Q8_0.gguf"], "a/b").is_err());
         assert!(chosen(&all, "a/b:Q4_K").unwrap_err().to_string().contains("give one of Q2_K, Q4_K_M, Q8_0"));
-        assert!(chosen(&["model.safetensors"], "a/b").unwrap_err().to_string().contains("convert hf"));
+        for name in ["a/b", "a/b:Q4_K_M"] {
+            assert!(chosen(&["model.safetensors"], name).unwrap_err().to_string().contains("convert hf"));
+        }
         let parts_of = ["Q8_0/m-Q8_0-00001-of-00002.gguf", "Q8_0/m-Q8_0-00002-of-00002.gguf"];
         let first = chosen(&parts_of, "a/b").unwrap();
         assert_eq!(pieces(&files(&parts_of), &first).unwrap(), parts_of);
         assert!(pieces(&files(&parts_of[..1]), &first).unwrap_err().to_string().contains("00002-of-00002.gguf"));
-        assert_eq!(chosen(&["m.BF16.gguf", "m.F16.gguf"], "a/b:F16").unwrap(), "m.F16.gguf");
+        for name in ["a/b:F16", "a/b:f16"] {
+            assert_eq!(chosen(&["m.BF16.gguf", "m.F16.gguf"], name).unwrap(), "m.F16.gguf");
+        }
         assert_eq!(quant_of("x/UD-Q4_K_XL/m-UD-Q4_K_XL-00001-of-00002.gguf").as_deref(), Some("UD-Q4_K_XL"));
         assert_eq!(quant_of("gemma-3-270m-it-q8_0.gguf").as_deref(), Some("Q8_0"));
         assert_eq!(quant_of("model.gguf"), None);
+        let both = ["m-UD-Q4_K_M.gguf", "m-Q4_K_M.gguf", "m-UD-Q8_K_XL.gguf"];
+        assert_eq!(chosen(&both, "a/b:Q4_K_M").unwrap(), "m-Q4_K_M.gguf");
+        assert_eq!(chosen(&both, "a/b:Q8_K_XL").unwrap(), "m-UD-Q8_K_XL.gguf");
     }
 }

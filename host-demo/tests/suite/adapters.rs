@@ -140,6 +140,19 @@ fn sessions_on_disk() {
     assert_eq!(fs::read(&file).unwrap(), written);
     fs::write(&file, &written[..written.len() - 1]).unwrap();
     assert!(error(&["generate", "-p", prompt, "--session", path(&file)]).contains("cut short"));
+    // A flipped bit anywhere is found.
+    for at in (0..written.len()).step_by(written.len() / 40).chain([20, 27, 32, 40, 50]) {
+        let mut damaged = written.clone();
+        damaged[at] ^= 1;
+        fs::write(&file, &damaged).unwrap();
+        assert!(error(&["generate", "-p", prompt, "--session", path(&file)]).contains(path(&file)), "{at}");
+    }
+    fs::write(&file, [b"arenite session 1\n", &written[18..]].concat()).unwrap();
+    assert!(error(&["generate", "-p", prompt, "--session", path(&file)]).contains("another version"));
+    let nowhere = directory.path().join("no/session.bin");
+    assert!(error(&["generate", "-p", prompt, "--session", path(&nowhere)]).contains("create it first"));
+    fs::write(&file, "").unwrap();
+    assert_eq!(generate(&["--session", path(&file)])["text"], plain["text"]);
     fs::write(&file, "a text").unwrap();
     assert!(error(&["generate", "-p", prompt, "--session", path(&file)]).contains("not a session"));
     assert!(!arenite(&["generate", "--session", path(&file), "--jsonl"]).status.success());

@@ -25,6 +25,14 @@ struct Manners {
     redirects: bool,
     /// Status of every answer, with the name of the error.
     refuses: Option<(u16, &'static str)>,
+    /// Lists are given all the same.
+    lists: bool,
+    /// Number of answers 503 before others.
+    busy: usize,
+    /// The hash is Git's, as of small files.
+    git: bool,
+    /// Files have neither length nor end.
+    endless: bool,
     /// The server ignores ranges in requests and sends whole files.
     whole: bool,
 }
@@ -36,13 +44,17 @@ struct Hub {
     home: tempfile::TempDir,
 }
 
-/// The SHA-256 of a file, computed by the program `sha256sum`.
-fn sha256(bytes: &[u8]) -> String {
+/// The hash of a file, computed by another program.
+fn hash(command: &[&str], bytes: &[u8]) -> String {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x");
     fs::write(&path, bytes).unwrap();
-    let output = Command::new("sha256sum").arg(path).output().unwrap();
-    String::from_utf8(output.stdout).unwrap()[..64].to_owned()
+    let output = Command::new(command[0]).args(&command[1..]).arg(path).output().unwrap();
+    String::from_utf8(output.stdout).unwrap().split_whitespace().next().unwrap().to_owned()
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    hash(&["sha256sum"], bytes)
 }
 
 type Files = Vec<(&'static str, Vec<u8>)>;
@@ -52,15 +64,17 @@ impl Hub {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let seen = Arc::new(Mutex::new(Vec::new()));
+        let hash_of = |bytes: &[u8]| if manners.git { hash(&["git", "hash-object"], bytes) } else { sha256(bytes) };
         let files: HashMap<String, (Vec<u8>, String)> =
-            files.into_iter().map(|(name, bytes)| (name.to_owned(), (bytes.clone(), sha256(&bytes)))).collect();
-        let (files, told, broken) = (Arc::new(files), seen.clone(), Arc::new(AtomicUsize::new(manners.broken)));
+            files.into_iter().map(|(name, bytes)| (name.to_owned(), (bytes.clone(), hash_of(&bytes)))).collect();
+        let left = [manners.broken, manners.busy].map(AtomicUsize::new);
+        let (files, told, left) = (Arc::new(files), seen.clone(), Arc::new(left));
         let own = address.clone();
         std::thread::spawn(move || {
             for socket in listener.incoming() {
-                let (files, told, broken, own) = (files.clone(), told.clone(), broken.clone(), own.clone());
+                let (files, told, left, own) = (files.clone(), told.clone(), left.clone(), own.clone());
                 std::thread::spawn(move || {
-                    let _ = serve(socket.unwrap(), &files, manners, &told, &broken, &own);
+                    let _ = serve(socket.unwrap(), &files, manners, &told, &left, &own);
                 });
             }
         });
@@ -71,8 +85,12 @@ impl Hub {
         let mut command = Command::new(env!("CARGO_BIN_EXE_arenite"));
         for name in [
             "HF_TOKEN",
+            "HUGGING_FACE_HUB_TOKEN",
+            "LLAMA_CACHE",
             "HF_HUB_CACHE",
+            "HUGGINGFACE_HUB_CACHE",
             "HF_HUB_OFFLINE",
+            "TRANSFORMERS_OFFLINE",
             "http_proxy",
             "https_proxy",
             "all_proxy",
@@ -130,7 +148,7 @@ fn serve(
     files: &HashMap<String, (Vec<u8>, String)>,
     manners: Manners,
     told: &Mutex<Vec<String>>,
-    broken: &AtomicUsize,
+    [broken, busy]: &[AtomicUsize; 2],
     own: &str,
 ) -> std::io::Result<()> {
     let mut reader = BufReader::new(socket.try_clone()?);
@@ -156,7 +174,12 @@ fn serve(
         socket.write_all(head.as_bytes())?;
         socket.write_all(if cut { &body[..body.len() / 2] } else { body })
     };
-    if let Some((status, error)) = manners.refuses {
+    let one_of =
+        |left: &AtomicUsize| left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+    if one_of(busy).is_ok() {
+        return answer("503 Busy", "", b"", false);
+    }
+    if let Some((status, error)) = manners.refuses.filter(|_| !(manners.lists && path.starts_with("/api/"))) {
         return answer(&format!("{status} No"), &format!("X-Error-Code: {error}\r\n"), b"{}", false);
     }
     if path.starts_with("/api/models/me/small") {
@@ -165,20 +188,40 @@ fn serve(
         let names: Vec<Value> = names.iter().map(|name| json!({ "rfilename": name })).collect();
         return answer("200 OK", "", json!({ "sha": COMMIT, "siblings": names }).to_string().as_bytes(), false);
     }
-    let file = ["/me/small/resolve/main/", "/elsewhere/"].iter().find_map(|start| path.strip_prefix(start));
+    if path == "/page.gguf" {
+        return answer("200 OK", "Content-Type: text/html; charset=utf-8\r\n", b"<html>", false);
+    }
+    let files_at =
+        [&format!("/me/small/resolve/{COMMIT}/"), "/elsewhere/", "/else/where/", "/else-where/", "/get?file="];
+    let file = files_at.iter().find_map(|start| path.strip_prefix(*start));
     let Some((bytes, hash)) = file.and_then(|file| files.get(file)) else {
         return answer("404 Not Found", "X-Error-Code: RepoNotFound\r\n", b"Repository not found", false);
     };
     let hash = if manners.lies { &hash.chars().rev().collect() } else { hash };
-    let linked = format!("X-Repo-Commit: {COMMIT}\r\nX-Linked-Etag: \"{hash}\"\r\nX-Linked-Size: {}\r\n", bytes.len());
+    let linked = match manners.git {
+        true => format!("X-Repo-Commit: {COMMIT}\r\nETag: W/\"{hash}\"\r\n"),
+        false => {
+            format!("X-Repo-Commit: {COMMIT}\r\nX-Linked-Etag: \"{hash}\"\r\nX-Linked-Size: {}\r\n", bytes.len())
+        }
+    };
     if manners.redirects && path.starts_with("/me/") {
         // Another name for the same machine is another host.
         let host = own.replace("127.0.0.1", "localhost");
         let location = format!("{linked}Location: {host}/elsewhere/{}\r\n", file.unwrap_or_default());
         return answer("302 Found", &location, b"", false);
     }
-    let linked = if path.starts_with("/elsewhere/") { "ETag: \"other\"\r\n" } else { &linked };
-    let cut = broken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
+    // Other servers have ETags that look like hashes and are none. What they say of the hub's hashes does not count.
+    let other = ["ETag", "X-Linked-Etag"][usize::from(manners.redirects)];
+    let other = format!("{other}: \"{}\"\r\n", "ab".repeat(32));
+    let linked = if path.starts_with("/me/") { &linked } else { &other };
+    let bytes = if path.starts_with("/else-where/") { &files["README.md"].0 } else { bytes };
+    if manners.endless {
+        socket.write_all(format!("HTTP/1.1 200 OK\r\nConnection: close\r\n{linked}\r\n").as_bytes())?;
+        loop {
+            socket.write_all(&[0; 1 << 16])?;
+        }
+    }
+    let cut = one_of(broken).is_ok();
     match range {
         Some(from) if from >= bytes.len() => answer("416 Range Not Satisfiable", linked, b"", false),
         Some(from) => {
@@ -242,7 +285,7 @@ fn a_model_of_the_hub_runs() {
     assert_eq!(output.stdout, want.stdout);
     // The access token is sent to the hub only.
     assert!(
-        hub.seen("/me/small/resolve/main/small-Q4_K_M.gguf token") == 1
+        hub.seen(&format!("/me/small/resolve/{COMMIT}/small-Q4_K_M.gguf token")) == 1
             && hub.seen("/elsewhere/small-Q4_K_M.gguf token") == 0
     );
     assert!(hub.seen("/elsewhere/small-Q4_K_M.gguf") == 1);
@@ -253,9 +296,12 @@ fn a_model_of_the_hub_runs() {
         assert_eq!(again.stdout, want.stdout, "{}", String::from_utf8_lossy(&again.stderr));
     }
     assert_eq!(hub.seen(""), asked);
-    let address = format!("{}/me/small/resolve/main/small-Q4_K_M.gguf", hub.address);
+    let address = format!("{}/me/small/resolve/main/small%2DQ4_K_M.gguf?download=true", hub.address);
     let output = hub.run(&["inspect", "-m", &address]);
     assert!(output.status.success() && hub.seen("") == asked, "{}", String::from_utf8_lossy(&output.stderr));
+    for page in ["/me/small", "/me/small/", "/me/small/tree/main"] {
+        assert!(hub.pull(&format!("{}{page}", hub.address)).ends_with("small-Q4_K_M.gguf"));
+    }
 }
 
 #[test]
@@ -292,6 +338,72 @@ fn a_wrong_hash_leaves_nothing() {
         "{error}"
     );
     assert!(hub.blobs().is_empty() && !hub.repository().join("snapshots").exists());
+    let hub = Hub::new(some(), Manners { lies: true, git: true, ..Manners::default() });
+    assert!(hub.error(&["pull", "me/small"]).contains("Git hash") && hub.blobs().is_empty());
+    let hub = Hub::new(some(), Manners { git: true, ..Manners::default() });
+    assert_eq!(fs::read(hub.pull("me/small")).unwrap(), model());
+    let hub = Hub::new(some(), Manners { endless: true, ..Manners::default() });
+    assert!(hub.error(&["pull", "me/small"]).contains(&format!("should have {}", model().len())));
+    assert!(hub.blobs().is_empty());
+}
+
+#[test]
+fn a_busy_server_is_asked_again() {
+    let hub = Hub::new(some(), Manners { busy: 2, ..Manners::default() });
+    assert_eq!(fs::read(hub.pull("me/small")).unwrap(), model());
+}
+
+/// Files of earlier commits, of other programs and with similar names stay when a model is removed.
+#[test]
+fn other_files_stay() {
+    let mut files = some();
+    files.extend([("small-BF16.gguf", vec![5; 500]), ("small-UD-Q8_0.gguf", vec![6; 600])]);
+    let hub = Hub::new(files, Manners::default());
+    hub.pull("me/small:Q8_0");
+    let snapshots = hub.repository().join("snapshots");
+    fs::rename(snapshots.join(COMMIT), snapshots.join("0".repeat(40))).unwrap();
+    ["me/small", "me/small:bf16", "me/small:f16", "me/small:UD-Q8_0"].map(|name| hub.pull(name));
+    let listed = || String::from_utf8(hub.run(&["list"]).stdout).unwrap();
+    assert!(listed().contains("me/small:Q8_0 ") && listed().lines().count() == 6, "{}", listed());
+    // The hub cannot be reached, and the file is that of the earlier commit.
+    let output = hub.run_with(&["inspect", "-hf", "me/small:Q8_0"], &[("HF_HUB_OFFLINE", "True")]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains(&"0".repeat(40)), "{output:?}");
+    let weights = snapshots.join(COMMIT).join("model.safetensors");
+    fs::write(hub.repository().join("blobs/other"), "x").unwrap();
+    fs::write(hub.repository().join("blobs/hash.incomplete"), "x").unwrap();
+    std::os::unix::fs::symlink("../../blobs/other", &weights).unwrap();
+    for (name, left) in [("f16", 4), ("Q4_K_M", 3), ("Q8_0", 2), ("UD-Q8_0", 1), ("BF16", 0)] {
+        assert!(hub.run(&["rm", &format!("me/small:{name}")]).status.success(), "{name}");
+        assert_eq!(listed().lines().count(), left, "{name}: {}", listed());
+    }
+    assert_eq!(fs::read(&weights).unwrap(), b"x");
+    let mut blobs = hub.blobs();
+    blobs.sort();
+    assert_eq!(blobs, ["hash.incomplete", "other"]);
+    assert!(hub.run(&["rm", "me/small"]).status.success() && !hub.repository().exists());
+}
+
+#[test]
+fn the_cache_is_where_others_have_it() {
+    let hub = Hub::new(some(), Manners::default());
+    let at = |name: &str| hub.home.path().join(name).to_str().unwrap().to_owned();
+    let (a, b) = (at("a"), at("b"));
+    for (environment, place) in [
+        (&[("LLAMA_CACHE", &*a), ("HF_HUB_CACHE", &b)][..], "a"),
+        (&[("HF_HUB_CACHE", &b), ("HUGGINGFACE_HUB_CACHE", &a)], "b"),
+        (&[("HF_HUB_CACHE", "~/c")], "c"),
+        (&[("HF_HOME", "~/d")], "d/hub"),
+    ] {
+        let environment = [environment, &[("HOME", &at(""))]].concat();
+        let output = hub.run_with(&["pull", "me/small"], &environment);
+        let path = String::from_utf8(output.stdout).unwrap();
+        assert!(path.starts_with(&at(place)), "{environment:?}: {path}");
+    }
+    // Without a network, another file of the repository is better than none.
+    hub.pull("me/small:Q8_0");
+    let output = hub.run_with(&["inspect", "-hf", "me/small"], &[("HF_ENDPOINT", "http://127.0.0.1:9")]);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("small-Q8_0.gguf is taken from the cache"), "{stderr}");
 }
 
 #[test]
@@ -304,6 +416,11 @@ fn refusals_are_one_line() {
         (429, "", &["too many requests"]),
         (500, "", &["answers 500"]),
     ] {
+        if code == "GatedRepo" {
+            // The list of a gated repository is public.
+            let manners = Manners { refuses: Some((status, code)), lists: true, ..Manners::default() };
+            assert!(Hub::new(some(), manners).error(&["pull", "me/small"]).contains("/me/small"));
+        }
         let hub = Hub::new(vec![], Manners { refuses: Some((status, code)), ..Manners::default() });
         for args in [&["pull", "me/small"][..], &["generate", "-hf", "me/small", "-p", "a"]] {
             let error = hub.error(args);
@@ -319,11 +436,12 @@ fn refusals_are_one_line() {
     assert!(bare.error(&["pull", "me/small"]).contains("`arenite convert hf DIR OUT.gguf`"));
     // Without a network, the error comes at once.
     let began = std::time::Instant::now();
-    for environment in [("HF_ENDPOINT", "http://127.0.0.1:9"), ("HF_HUB_OFFLINE", "1")] {
+    for environment in [("HF_ENDPOINT", "http://127.0.0.1:9"), ("HF_HUB_OFFLINE", "On"), ("TRANSFORMERS_OFFLINE", "1")]
+    {
         let output = hub.run_with(&["pull", "me/small"], &[environment]);
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.code() == Some(1) && stderr.lines().count() == 1, "{stderr}");
-        assert!(stderr.contains("cannot reach http://127.0.0.1:9") || stderr.contains("HF_HUB_OFFLINE"), "{stderr}");
+        assert!(stderr.contains("cannot reach http://127.0.0.1:9") || stderr.contains("_OFFLINE is set"), "{stderr}");
     }
     assert!(began.elapsed().as_secs() < 20);
 }
@@ -348,9 +466,25 @@ fn any_address_is_fetched() {
     let output = hub.run(&["generate", "-m", &address, "-p", "Once", "-n", "2"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let asked = hub.seen("");
-    assert_eq!(fs::read(hub.pull(&address)).unwrap(), model());
+    assert!(hub.run(&["inspect", "-m", &address]).status.success());
     assert_eq!(hub.seen(""), asked);
+    // `pull` looks for a newer file.
+    assert_eq!(fs::read(hub.pull(&address)).unwrap(), model());
+    assert_eq!(hub.seen(""), asked + 1);
     let listed = String::from_utf8(hub.run(&["list", "--json"]).stdout).unwrap();
     assert!(listed.contains("elsewhere:Q4_K_M"), "{listed}");
     assert!(hub.error(&["pull", &format!("{}/elsewhere/none.gguf", hub.address)]).contains("has no none.gguf"));
+    // Files of similar addresses are different files.
+    for (at, want) in [
+        ("elsewhere/small-Q8_0.gguf", &some()[3].1),
+        ("else/where/small-Q8_0.gguf", &some()[3].1),
+        ("else-where/small-Q8_0.gguf", &some()[0].1),
+        ("get?file=small-Q4_K_M.gguf", &model()),
+        ("get?file=small-Q8_0.gguf", &some()[3].1),
+        ("else/where/small-Q4_K_M.gguf", &model()),
+    ] {
+        assert_eq!(&fs::read(hub.pull(&format!("{}/{at}", hub.address))).unwrap(), want, "{at}");
+    }
+    let error = hub.error(&["pull", &format!("{}/page.gguf", hub.address)]);
+    assert!(error.contains("is a web page"), "{error}");
 }

@@ -17,6 +17,7 @@ use serde_json::{Map, Value};
 use super::budget::Budget;
 use super::expr::{Chars, Expr, Rules};
 use super::{number, pattern, short};
+use crate::text::percent_decoded;
 use scalar::string;
 
 /// Keywords that would need a check which grammars cannot express.
@@ -492,20 +493,6 @@ fn anchored<'s>(root: &'s Value, anchor: &str) -> Option<&'s Value> {
         }
     }
     None
-}
-
-fn percent_decoded(text: &str) -> String {
-    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
-    while let Some((first, after)) = rest.split_first() {
-        let hex = after.get(..2).and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
-        let (byte, len) = match hex {
-            Some(byte) if *first == b'%' => (byte, 3),
-            _ => (*first, 1),
-        };
-        bytes.push(byte);
-        rest = &rest[len..];
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// The types that a schema lists.
