@@ -18,7 +18,7 @@ use crate::output::{self, Bytes, Out, note};
   arenite pull https://example.org/model.gguf
   arenite generate -hf ggml-org/Qwen3-0.6B-GGUF:Q8_0 -p \"The sea\"
 
-QUANT is a quantization in the file's name [default: Q4_K_M, otherwise the first file]. An interrupted download \
+QUANT is a quantization in the file's name [default: Q4_K_M, otherwise Q8_0 or the first file]. An interrupted download \
 is resumed, and its SHA-256 is checked. Split models are fetched whole. The cache is that of the Python package \
 huggingface_hub: HF_HUB_CACHE, HF_HOME/hub or ~/.cache/huggingface/hub. HF_ENDPOINT is another hub's address, HF_TOKEN an \
 access token for gated and private repositories. Prints the path of each model.")]

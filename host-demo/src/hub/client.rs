@@ -144,7 +144,8 @@ impl Client {
         let path = path.split(['?', '#']).next()?.trim_end_matches('/');
         let parts: Vec<&str> = path.splitn(5, '/').collect();
         let (user, repository, file) = match parts[..] {
-            [user, repository] | [user, repository, "tree", "main"] => (user, repository, None),
+            [user, repository] if !super::is_gguf(repository) => (user, repository, None),
+            [user, repository, "tree", "main"] => (user, repository, None),
             [user, repository, "resolve" | "blob" | "raw", "main", file] => (user, repository, Some(file)),
             _ => return None,
         };

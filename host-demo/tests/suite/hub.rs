@@ -394,7 +394,7 @@ fn the_cache_is_where_others_have_it() {
         (&[("HF_HUB_CACHE", "~/c")], "c"),
         (&[("HF_HOME", "~/d")], "d/hub"),
     ] {
-        let environment = [environment, &[("HOME", &at(""))]].concat();
+        let environment = [environment, &[("HOME", hub.home.path().to_str().unwrap())]].concat();
         let output = hub.run_with(&["pull", "me/small"], &environment);
         let path = String::from_utf8(output.stdout).unwrap();
         assert!(path.starts_with(&at(place)), "{environment:?}: {path}");
