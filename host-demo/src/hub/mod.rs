@@ -157,7 +157,7 @@ fn place(address: &str, client: &Client) -> Result<Place> {
     let host = host.rsplit_once('@').map_or(host, |(_password, host)| host);
     let safe = |text: &str| text.replace(|c: char| !c.is_ascii_alphanumeric() && !"._-".contains(c), "-");
     let (folder, file) = path.rsplit_once('/').unwrap_or(("files", path));
-    let is_exact = query.is_empty() && safe(path) == path.replacen('/', "-", 1);
+    let is_exact = query.is_empty() && path.contains('/') && safe(path) == path.replacen('/', "-", 1);
     let (mut folder, file) = (safe(folder), safe(file));
     ensure!(!file.is_empty() && !file.starts_with('.'), "the address {address} names no file");
     if !is_exact {
