@@ -362,7 +362,9 @@ fn other_files_stay() {
     hub.pull("me/small:Q8_0");
     let snapshots = hub.repository().join("snapshots");
     fs::rename(snapshots.join(COMMIT), snapshots.join("0".repeat(40))).unwrap();
-    ["me/small", "me/small:bf16", "me/small:f16", "me/small:UD-Q8_0"].map(|name| hub.pull(name));
+    for name in ["me/small", "me/small:bf16", "me/small:f16", "me/small:UD-Q8_0"] {
+        hub.pull(name);
+    }
     let listed = || String::from_utf8(hub.run(&["list"]).stdout).unwrap();
     assert!(listed().contains("me/small:Q8_0 ") && listed().lines().count() == 6, "{}", listed());
     // The hub cannot be reached, and the file is that of the earlier commit.
