@@ -52,8 +52,8 @@ impl SessionFile {
             }
             Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
         };
-        let loaded = bytes.map(|bytes| parsed(&bytes)).transpose();
-        let loaded = loaded.with_context(|| format!("{}: give another file, or remove it", path.display()))?;
+        let wrong = |error| anyhow!("{}: {error}: give another file, or remove it", path.display());
+        let loaded = bytes.map(|bytes| parsed(&bytes).map_err(wrong)).transpose()?;
         Ok(Self { path: path.to_owned(), loaded })
     }
 
