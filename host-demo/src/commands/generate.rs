@@ -158,7 +158,8 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let mut memory = Memory::new(&plan)?;
     let mut session = open.session(&mut memory, plan)?;
     if let Some(prompt) = &single {
-        runtime::fits(prompt.ids.len(), session.context(), model, "").with_context(|| open.name().to_string())?;
+        let more = if kept_file.is_some() { ", and a new file for the session" } else { "" };
+        runtime::fits(prompt.ids.len(), session.context(), model, more).with_context(|| open.name().to_string())?;
     }
     let mut known = SessionFile::restore_session(kept_file.as_mut(), &mut session)?.tokens;
     let small = args.draft.as_deref().map(|path| draft_model(path, &open)).transpose()?;

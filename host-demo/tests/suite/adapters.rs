@@ -151,6 +151,10 @@ fn sessions_on_disk() {
     assert!(error(&["generate", "-p", prompt, "--session", path(&file)]).contains("another version"));
     let nowhere = directory.path().join("no/session.bin");
     assert!(error(&["generate", "-p", prompt, "--session", path(&nowhere)]).contains("create it first"));
+    let small = directory.path().join("small.bin");
+    stdout(&["generate", "-p", "Once", "-n", "2", "-c", "16", "--session", path(&small)]);
+    let long = error(&["generate", "-p", &prompt.repeat(2), "--session", path(&small)]);
+    assert!(long.contains("a new file for the session"), "{long}");
     fs::write(&file, "").unwrap();
     assert_eq!(generate(&["--session", path(&file)])["text"], plain["text"]);
     fs::write(&file, "a text").unwrap();
