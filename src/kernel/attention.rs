@@ -468,8 +468,8 @@ const NARROW: usize = 128 + 16;
 ///
 /// # Safety
 ///
-/// The values of each tile are readable at the offsets of `layout`, the weights of all visible positions are written,
-/// and `sums` has `R` rows.
+/// The values of each tile are readable at the offsets of `layout`, the weights of all tiles that a row attends to are
+/// written, and `sums` has `R` rows.
 #[inline(always)]
 unsafe fn weigh_rows<S: Isa, E: Values, const R: usize, const N: usize>(
     s: S,
@@ -606,8 +606,8 @@ unsafe fn weigh_elements<S: Isa, E: Values, const R: usize, const N: usize>(
     i: usize,
 ) -> usize {
     let width = layout.padded();
-    // SAFETY: the values of the caller's tiles are readable, `hi <= BLOCK`, all weights in the range are written, and
-    // `sums` has R rows of `width`, which contain elements `i..i + 16 * N`.
+    // SAFETY: the values and scales of the caller's tiles are readable, `hi <= BLOCK`, the weights of all tiles that the
+    // range touches are written, and `sums` has R rows of `width`, which contain elements `i..i + 16 * N`.
     unsafe {
         let mut acc = [[s.splat(0.0); R]; N];
         for (n, acc) in acc.iter_mut().enumerate() {
@@ -619,17 +619,28 @@ unsafe fn weigh_elements<S: Isa, E: Values, const R: usize, const N: usize>(
             let (Some(tile), lanes) = (tiles.get(t), range.lanes(t)) else { break };
             let mut at = value_at(tile.at, layout, lanes.start);
             let mut later = value_at(tile.later, layout, lanes.start).wrapping_add(E::offset(i));
+            // Of each row, the weights of the tile, times the scales of the values if they have scales.
+            let mut scaled = [[MaybeUninit::<[f32; TILE]>::uninit(); R]; N];
+            let mut factors = [[core::ptr::null::<f32>(); R]; N];
+            for (n, (factors, scaled)) in factors.iter_mut().zip(&mut scaled).enumerate() {
+                let scales = E::scales(s, tile.at, layout, i + 16 * n);
+                for ((factors, scaled), weights) in factors.iter_mut().zip(scaled).zip(weights) {
+                    *factors = weights.as_ptr().cast::<f32>().add(t * TILE);
+                    if let Some(scales) = scales {
+                        s.load(&*factors.cast()).mul(scales).store(&mut *scaled.as_mut_ptr());
+                        *factors = scaled.as_ptr().cast();
+                    }
+                }
+            }
             for slot in lanes {
                 if R < 4 {
                     s.prefetch(later);
                     later = later.wrapping_add(layout.value_bytes());
                 }
-                for (n, acc) in acc.iter_mut().enumerate() {
+                for (n, (acc, factors)) in acc.iter_mut().zip(&factors).enumerate() {
                     let value = E::value(s, at, i + 16 * n);
-                    let scale = E::value_scale(tile.at, layout, slot, i + 16 * n);
-                    for (acc, weights) in acc.iter_mut().zip(weights) {
-                        let weight = *weights.as_ptr().cast::<f32>().add(t * TILE + slot);
-                        *acc = value.fma(s.splat(weight * scale), *acc);
+                    for (acc, factors) in acc.iter_mut().zip(factors) {
+                        *acc = value.fma(s.splat(*factors.add(slot)), *acc);
                     }
                 }
                 at = at.wrapping_add(layout.value_bytes());

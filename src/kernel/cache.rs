@@ -122,10 +122,9 @@ fn store_blocks<'a>(kernels: &Kernels, layout: HeadLayout, slot: usize, heads: i
     };
     for (tile, key, value) in heads {
         let Some([keys, key_scales, values, value_scales]) = parts(layout, tile) else { return };
-        let scales = row(value_scales, slot, 2 * layout.blocks());
         let mut row = row(values, slot, layout.value_bytes()).iter_mut();
         let value = if layout.shares() { &[] } else { value };
-        for (block, scale) in value.chunks(32).zip(scales.as_chunks_mut::<2>().0) {
+        for (block, scale) in value.chunks(32).zip(column(value_scales, slot)) {
             let (codes, d) = quantize(kernels, block, values_in_4_bits);
             *scale = d;
             codes.bytes().zip(&mut row).for_each(|(code, to)| *to = code);
@@ -156,7 +155,7 @@ fn row(rows: &mut [u8], slot: usize, bytes: usize) -> &mut [u8] {
     rows.get_mut(slot * bytes..(slot + 1) * bytes).unwrap_or_default()
 }
 
-/// The element of `slot` in each row of a tile's keys. A row has an element of `B` bytes per position.
+/// The element of `slot` in each row of a tile's keys or scales. A row has an element of `B` bytes per position.
 fn column<const B: usize>(rows: &mut [u8], slot: usize) -> impl Iterator<Item = &mut [u8; B]> {
     rows.as_chunks_mut().0.as_chunks_mut::<TILE>().0.iter_mut().map(move |row| &mut row[slot % TILE])
 }

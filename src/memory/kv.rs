@@ -196,7 +196,7 @@ impl HeadLayout {
             keys.key_rows(self.dim),
             (keys.scales(self.dim), 2),
             (value_rows, values.value_bytes(self.dim)),
-            (value_rows, 2 * values.scales(self.dim)),
+            (value_rows * values.scales(self.dim), 2),
         ]
     }
 

@@ -3,7 +3,6 @@
 use super::tiles::Tile;
 use crate::kernel::lanes::{Isa, Lanes};
 use crate::memory::{HeadLayout, TILE};
-use crate::quant::le_f16;
 
 /// An element type of keys.
 ///
@@ -35,10 +34,10 @@ pub unsafe trait Values {
     fn offset(i: usize) -> usize;
     /// Elements `i..i + 16` of the value at `at`, without their scale.
     unsafe fn value<S: Isa>(s: S, at: *const u8, i: usize) -> S::V;
-    /// The scale of elements `i..i + 16` of the value at `position` of a tile.
+    /// The scales of elements `i..i + 16` of the 16 values of a tile; `None` if this element type has no scales.
     #[inline(always)]
-    unsafe fn value_scale(_tile: *const u8, _layout: HeadLayout, _position: usize, _i: usize) -> f32 {
-        1.0
+    unsafe fn scales<S: Isa>(_s: S, _tile: *const u8, _layout: HeadLayout, _i: usize) -> Option<S::V> {
+        None
     }
 }
 
@@ -48,17 +47,15 @@ pub fn value_at(tile: *const u8, layout: HeadLayout, position: usize) -> *const 
     tile.wrapping_add(layout.values() + position * layout.value_bytes())
 }
 
-/// The scale of element `i` of the value at `position` of a tile.
+/// The scales of element `i` of the 16 values of a tile.
 ///
 /// # Safety
 ///
-/// `tile` is a tile of this layout, whose values have scales; `position` and `i` are inside it.
+/// `tile` is a tile of this layout, whose values have scales, and values have an element `i`.
 #[inline(always)]
-unsafe fn scale_at(tile: *const u8, layout: HeadLayout, position: usize, i: usize) -> f32 {
-    // SAFETY: the values are followed by 16 rows of `blocks` f16, and element `i` is in block `i / 32`.
-    unsafe {
-        le_f16(tile.add(layout.value_scales() + (position * layout.blocks() + i / 32) * 2).cast::<[u8; 2]>().read())
-    }
+unsafe fn value_scales<S: Isa>(s: S, tile: *const u8, layout: HeadLayout, i: usize) -> S::V {
+    // SAFETY: the values are followed by a row of 16 f16 per block, and element `i` is in block `i / 32`.
+    unsafe { s.load_f16(&*tile.add(layout.value_scales() + i / 32 * TILE * 2).cast()) }
 }
 
 macro_rules! float_element {
@@ -193,9 +190,9 @@ unsafe impl Values for Q8 {
         unsafe { s.load_i8(&*at.add(i).cast()) }
     }
     #[inline(always)]
-    unsafe fn value_scale(tile: *const u8, layout: HeadLayout, position: usize, i: usize) -> f32 {
+    unsafe fn scales<S: Isa>(s: S, tile: *const u8, layout: HeadLayout, i: usize) -> Option<S::V> {
         // SAFETY: the caller passes a tile of a layout with scales.
-        unsafe { scale_at(tile, layout, position, i) }
+        Some(unsafe { value_scales(s, tile, layout, i) })
     }
 }
 
@@ -239,9 +236,9 @@ unsafe impl Values for Q4 {
         unsafe { nibbles(s, &*at.add(Self::offset(i)).cast(), i & 16 != 0) }
     }
     #[inline(always)]
-    unsafe fn value_scale(tile: *const u8, layout: HeadLayout, position: usize, i: usize) -> f32 {
+    unsafe fn scales<S: Isa>(s: S, tile: *const u8, layout: HeadLayout, i: usize) -> Option<S::V> {
         // SAFETY: the caller passes a tile of a layout with scales.
-        unsafe { scale_at(tile, layout, position, i) }
+        Some(unsafe { value_scales(s, tile, layout, i) })
     }
 }
 
