@@ -1,14 +1,17 @@
 //! Converts PEFT's LoRA adapters to GGUF, with llama.cpp's names: `X.lora_a`, `X.lora_b`, `adapter.lora.alpha`.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
-use arenite::quant::TensorType;
+use regex_lite::Regex;
 use serde_json::Value;
 
-use super::changes::Change;
+use super::changes::{Change, halves_transposed, in_turns_transposed, transposed};
 use super::config::{Config, json};
 use super::families::{self, Family};
+use super::leaf::{Coding, Leaf};
 use super::names::{self, COMMON, Place, Row};
 use super::output::Output;
 use super::tensors::{Checkpoint, Files};
@@ -16,35 +19,45 @@ use super::view::{Step, View};
 use crate::gguf_writer::Header;
 use crate::new_file;
 
-/// Converts the adapter in `directory` for the model in `base`. Returns the architecture and the number of matrices.
-pub fn convert(directory: &Path, base: Option<&Path>, output: &Path) -> Result<(String, usize)> {
-    let settings = json(&directory.join("adapter_config.json"))?;
-    check(&settings)?;
-    let base = base_config(directory, base, &settings)?;
+/// A summary of the conversion, for messages.
+pub struct Report {
+    pub architecture: &'static str,
+    /// Number of adapted matrices.
+    pub count: usize,
+    pub notes: Vec<String>,
+}
+
+/// Converts the adapter in `directory` for the model in `base`.
+pub fn convert(directory: &Path, base: Option<&Path>, output: &Path) -> Result<Report> {
+    let settings = Settings::read(directory)?;
+    let base = base_config(directory, base, &settings.0)?;
     let config = Config::read(&base)?;
     let files = weights(directory)?;
     let checkpoint = Checkpoint::read(&files)?;
     let family = Family::of(&config, &checkpoint)?;
     let mut tables = families::tables(family, &config);
     tables.push(COMMON);
-    let mut outputs = Vec::new();
+    let mut pairs = Pairs { checkpoint: &checkpoint, settings: &settings, tables, config: &config, found: BTreeMap::new() };
+    let mut skipped = 0;
     for name in checkpoint.tensors.keys() {
-        let Some(stem) = [".lora_A.weight", ".lora_A.default.weight"].iter().find_map(|end| name.strip_suffix(end))
-        else {
-            ensure!(
-                name.contains(".lora_B."),
-                "the tensor {name} is no part of a plain LoRA: DoRA, embeddings and whole modules are not supported"
-            );
+        if names::of_another_modality(name) {
+            skipped += 1;
             continue;
-        };
-        let view = |name: String| checkpoint.view(&name).with_context(|| format!("the tensor {name} is missing"));
-        let (a, b) = (view(name.clone())?, view(name.replace(".lora_A.", ".lora_B."))?);
-        let b = b.then(Step::Times(factor(&settings, stem)));
-        let pair = pair(&tables, &config, stem, a, b);
-        outputs.extend(pair.with_context(|| format!("the adapter of {stem}"))?);
+        }
+        if let Some((stem, end)) = FIRST.iter().find_map(|end| Some((name.strip_suffix(end)?, *end))) {
+            pairs.add(stem, end).with_context(|| format!("the adapter of {stem}"))?;
+            continue;
+        }
+        let first = name.replace("lora_B", "lora_A").replace("lora_embedding_B", "lora_embedding_A");
+        let is_frozen = [".base_layer.weight", ".base_layer.bias"].iter().any(|end| name.ends_with(end));
+        ensure!(
+            is_frozen || FIRST.iter().any(|end| first.ends_with(end)),
+            "the tensor {name} is no part of a plain LoRA: DoRA and whole modules are not supported"
+        );
+        ensure!(is_frozen || checkpoint.tensors.contains_key(&first), "the tensor {first} is missing");
     }
+    let outputs = pairs.outputs()?;
     ensure!(!outputs.is_empty(), "the adapter has no tensors");
-    let count = outputs.len() / 2;
     let architecture = family.architecture(&config);
     let mut header = Header::new();
     header.set("general.architecture", architecture);
@@ -55,7 +68,7 @@ pub fn convert(directory: &Path, base: Option<&Path>, output: &Path) -> Result<(
         header.set("general.name", name);
     }
     header.set("adapter.type", "lora");
-    header.set("adapter.lora.alpha", alpha(&settings)?);
+    header.set("adapter.lora.alpha", settings.stored_alpha()? as f32);
     header.set("general.file_type", 0u32);
     header.set("general.quantization_version", 2u32);
     for output in &outputs {
@@ -66,24 +79,101 @@ pub fn convert(directory: &Path, base: Option<&Path>, output: &Path) -> Result<(
         outputs.iter().try_for_each(|output| output.write(1, &mut data, |_| Ok(())))?;
         data.finish().map(|_| ())
     })?;
-    Ok((architecture.to_owned(), count))
+    let notes = (skipped > 0).then(|| format!("left out {skipped} tensors for pictures or sounds"));
+    Ok(Report { architecture, count: outputs.len() / 2, notes: notes.into_iter().collect() })
 }
 
-/// Refuses adapters that are more than a product added to a matrix.
-fn check(settings: &Value) -> Result<()> {
-    ensure!(
-        settings["peft_type"] == "LORA",
-        "adapter_config.json is of a {} adapter: only LORA is supported",
-        settings["peft_type"].as_str().unwrap_or("nameless")
-    );
-    for name in ["use_dora", "lora_bias"] {
-        ensure!(settings[name] != true, "{name} in adapter_config.json is true: not supported");
+/// Ends of the names of first matrices. The second matrix has B instead of A.
+const FIRST: &[&str] = &[".lora_A.weight", ".lora_A.default.weight", ".lora_embedding_A", ".lora_embedding_A.default"];
+
+/// PEFT's adapter_config.json.
+struct Settings(Value);
+
+impl Settings {
+    /// Reads the settings. Refuses adapters that are more than a product added to a matrix.
+    fn read(directory: &Path) -> Result<Self> {
+        let settings = json(&directory.join("adapter_config.json"))?;
+        ensure!(
+            settings["peft_type"] == "LORA",
+            "adapter_config.json is of a {} adapter: only LORA is supported",
+            settings["peft_type"].as_str().unwrap_or("nameless")
+        );
+        for name in ["use_dora", "lora_bias", "use_qalora"] {
+            ensure!(settings[name] != true, "{name} in adapter_config.json is true: not supported");
+        }
+        let bias = settings["bias"].as_str().unwrap_or("none");
+        ensure!(bias == "none", "bias in adapter_config.json is {bias}: only none is supported");
+        let is_set = |name: &str| match &settings[name] {
+            Value::Null | Value::Bool(false) => false,
+            Value::Array(list) => !list.is_empty(),
+            _ => true,
+        };
+        ensure!(
+            !is_set("modules_to_save"),
+            "modules_to_save in adapter_config.json names whole modules: not supported"
+        );
+        for name in [
+            "alora_invocation_tokens",
+            "invocation_string",
+            "layer_replication",
+            "trainable_token_indices",
+            "use_bdlora",
+            "arrow_config",
+            "kasa_config",
+            "monteclora_config",
+        ] {
+            ensure!(!is_set(name), "{name} in adapter_config.json is set: not supported");
+        }
+        let start = settings["init_lora_weights"].as_str().unwrap_or_default();
+        ensure!(
+            !["pissa", "olora", "corda", "loftq", "lora_ga"].iter().any(|name| start.starts_with(name)),
+            "init_lora_weights in adapter_config.json is {start}, which also changes the model's weights: save it as a plain \
+             LoRA (PEFT's path_initial_model_for_weight_conversion)"
+        );
+        Ok(Self(settings))
     }
-    let bias = settings["bias"].as_str().unwrap_or("none");
-    ensure!(bias == "none", "bias in adapter_config.json is {bias}: only none is supported");
-    let saved = settings["modules_to_save"].as_array().is_some_and(|modules| !modules.is_empty());
-    ensure!(!saved, "modules_to_save in adapter_config.json names whole modules: not supported");
-    Ok(())
+
+    fn alpha(&self) -> Result<f64> {
+        self.0["lora_alpha"].as_f64().context("adapter_config.json has no lora_alpha")
+    }
+
+    fn is_stabilized(&self) -> bool {
+        self.0["use_rslora"] == true
+    }
+
+    /// The alpha in the new file. It is not 0, which would mean that there is no factor.
+    fn stored_alpha(&self) -> Result<f64> {
+        let alpha = self.alpha()?;
+        // Rank-stabilized adapters divide alpha by the square root of the rank instead.
+        let rank = self.0["r"].as_f64().filter(|rank| *rank > 0.0);
+        let more = if self.is_stabilized() { rank.context("adapter_config.json has no rank r")?.sqrt() } else { 1.0 };
+        Ok(if alpha == 0.0 { 1.0 } else { alpha * more })
+    }
+
+    /// Returns the factor for a module's matrix B, in addition to the stored alpha divided by the rank.
+    fn factor(&self, module: &str, rank: usize) -> Result<f32> {
+        let module = module.strip_prefix("base_model.model.").unwrap_or(module);
+        let weight = format!("{module}.weight");
+        let module = if self.is_parameter(&weight) { &weight } else { module };
+        let mut alpha = self.alpha()?;
+        for (pattern, own) in self.0["alpha_pattern"].as_object().into_iter().flatten() {
+            let pattern = format!(r"^(?:(?:.*\.)?(?:{pattern}))$");
+            let pattern =
+                Regex::new(&pattern).with_context(|| format!("alpha_pattern in adapter_config.json has {pattern}"))?;
+            if pattern.is_match(module) {
+                alpha = own.as_f64().context("alpha_pattern in adapter_config.json has no number")?;
+                break;
+            }
+        }
+        let more = if self.is_stabilized() { (rank as f64).sqrt() } else { 1.0 };
+        Ok((alpha * more / self.stored_alpha()?) as f32)
+    }
+
+    /// Returns true if PEFT adapts the parameter called `name` of a module, instead of a whole module.
+    fn is_parameter(&self, name: &str) -> bool {
+        let mut names = self.0["target_parameters"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        names.any(|target| name == target || name.ends_with(&format!(".{target}")))
+    }
 }
 
 /// Returns the path of the config of the adapter's base model.
@@ -106,59 +196,164 @@ fn weights(directory: &Path) -> Result<Files> {
     bail!("{} has no adapter_model.safetensors and no adapter_model.bin", directory.display())
 }
 
-fn rank(settings: &Value) -> Result<f64> {
-    settings["r"].as_f64().filter(|rank| *rank > 0.0).context("adapter_config.json has no rank r")
+/// The pairs of an adapter, renamed and reordered as the model's tensors are.
+struct Pairs<'a, 'f> {
+    checkpoint: &'a Checkpoint<'f>,
+    settings: &'a Settings,
+    tables: Vec<&'static [Row]>,
+    config: &'a Config,
+    /// For each new name: index in a stack, A, and the parts of B.
+    found: BTreeMap<String, Vec<Part<'f>>>,
 }
 
-/// The alpha that llama.cpp divides by the rank.
-fn alpha(settings: &Value) -> Result<f32> {
-    let alpha = settings["lora_alpha"].as_f64().context("adapter_config.json has no lora_alpha")?;
-    // Rank-stabilized adapters divide alpha by the square root of the rank instead.
-    let more = if settings["use_rslora"] == true { rank(settings)?.sqrt() } else { 1.0 };
-    Ok((alpha * more) as f32)
+struct Part<'f> {
+    index: Option<usize>,
+    a: View<'f>,
+    b: Vec<View<'f>>,
 }
 
-/// Returns the factor for a module's matrix B: the module's own alpha, if there is one, divided by the adapter's alpha.
-fn factor(settings: &Value, stem: &str) -> f32 {
-    let own = settings["alpha_pattern"].as_object().into_iter().flatten();
-    let own = own
-        .filter(|(name, _)| stem == *name || stem.ends_with(&format!(".{name}")))
-        .find_map(|(_, alpha)| alpha.as_f64());
-    match (own, settings["lora_alpha"].as_f64()) {
-        (Some(own), Some(alpha)) if alpha != 0.0 => (own / alpha) as f32,
-        _ => 1.0,
+/// The two factors of a module's tensor.
+struct Module<'f> {
+    /// The tensor's name.
+    name: String,
+    /// The tensor's shape.
+    shape: Vec<usize>,
+    /// The factors with the columns and the rows, see [`View::factors`].
+    factors: [View<'f>; 2],
+}
+
+impl Module<'_> {
+    fn transpose(mut self) -> Result<Self> {
+        let columns = self.shape.len() - 1;
+        self.shape.swap(columns - 1, columns);
+        let [a, b] = self.factors;
+        self.factors = [a.swap(columns - 1, columns)?, b.swap(columns - 1, columns)?];
+        Ok(self)
     }
 }
 
-/// Converts the matrices A and B of a module to tensors named after the model's tensors.
-fn pair<'f>(tables: &[&[Row]], config: &Config, stem: &str, a: View<'f>, b: View<'f>) -> Result<Vec<Output<'f>>> {
-    let place = Place::of(&format!("{stem}.weight"));
-    let found = names::find(tables, &place.layer, &place.rest).context("nothing is known about this module")?;
-    ensure!(found.part.is_none(), "adapters of experts are not supported");
-    let to: Vec<&str> = found.row.1.split(' ').filter(|name| !name.is_empty()).collect();
-    // The adapter of a Conv1D is stored as that of a linear layer.
-    let transposed = std::ptr::fn_addr_eq(found.row.2, super::changes::transposed as Change);
-    let rows = if transposed { vec![b] } else { (found.row.2)(config, b)? };
-    ensure!(rows.len() == to.len(), "its rows do not fit the model");
-    let mut outputs = Vec::new();
-    let mut merged: Vec<(&str, Vec<View<'f>>)> = Vec::new();
-    for (to, rows) in to.into_iter().zip(rows) {
-        match merged.iter_mut().find(|(name, _)| *name == to) {
-            Some((_, parts)) => parts.push(rows),
-            None => merged.push((to, vec![rows])),
+impl<'f> Pairs<'_, 'f> {
+    fn view(&self, name: &str) -> Result<View<'f>> {
+        let view = self.checkpoint.view(name).with_context(|| format!("the tensor {name} is missing"))?;
+        let mut row = vec![0.0; view.len()];
+        view.read(0, &mut row);
+        ensure!(row.iter().all(|x| x.is_finite()), "the tensor {name} has a value that is not finite");
+        Ok(view)
+    }
+
+    /// Adds the pair whose first matrix is called `stem` and `end`.
+    fn add(&mut self, stem: &str, end: &str) -> Result<()> {
+        let a = self.view(&format!("{stem}{end}"))?;
+        let b = self.view(&format!("{stem}{}", end.replace('A', "B")))?;
+        let sizes = [a.size(0)?, a.size(1)?, b.size(0)?, b.size(1)?];
+        ensure!(sizes[0] == sizes[3], "lora_A and lora_B have different ranks");
+        ensure!(sizes[0] > 0, "lora_A and lora_B have no values");
+        let module = if stem.ends_with(".experts") || stem.ends_with(".base_layer") {
+            self.experts(stem, a, b, sizes)?
+        } else {
+            let b = b.then(Step::Times(self.settings.factor(stem, sizes[0])?));
+            let (name, shape) = (format!("{stem}.weight"), vec![sizes[2], sizes[1]]);
+            if end.contains("embedding") {
+                // The embedding is the transposed product.
+                let factors = [b.repeat(0, sizes[1]), a.transpose()?.repeat(1, sizes[2])];
+                Module { name, shape: vec![sizes[1], sizes[2]], factors }
+            } else {
+                Module { name, shape, factors: [a.transpose()?.repeat(0, sizes[2]), b.repeat(1, sizes[1])] }
+            }
+        };
+        self.insert(module)
+    }
+
+    /// Returns the factors of all experts' matrices, which PEFT stores side by side.
+    fn experts(&self, stem: &str, a: View<'f>, b: View<'f>, sizes: [usize; 4]) -> Result<Module<'f>> {
+        let module = stem.trim_end_matches(".base_layer");
+        // The parameters of a module are adapted in the order in which the module has them, the innermost first.
+        let inner = stem[module.len()..].matches(".base_layer").count();
+        let levels = (0..).take_while(|n| {
+            let wrapped = format!("{module}{}", ".base_layer".repeat(*n));
+            FIRST.iter().any(|end| self.checkpoint.tensors.contains_key(&format!("{wrapped}{end}")))
+        });
+        let index = levels.count().checked_sub(inner + 1).context("nothing is known about this module")?;
+        let name = ["gate_up_proj", "down_proj"]
+            .iter()
+            .map(|name| format!("{module}.{name}"))
+            .filter(|name| self.settings.is_parameter(name))
+            .nth(index)
+            .context("nothing is known about this module")?;
+        let count = self.config.experts()?;
+        let [low, columns, rows, _] = sizes;
+        ensure!(count > 0 && low.is_multiple_of(count), "its matrices are not of {count} experts");
+        let rank = low / count;
+        let b = b.then(Step::Times(self.settings.factor(&name, rank)?));
+        let a = a.reshape(&[count, rank, columns])?.transpose()?;
+        let b = b.reshape(&[rows, rank, count])?.swap(0, 2)?.transpose()?;
+        let factors = [a.repeat(1, rows), b.repeat(2, columns)];
+        Ok(Module { name, shape: vec![count, rows, columns], factors })
+    }
+
+    /// Renames a pair, and reorders its rows and columns.
+    fn insert(&mut self, mut module: Module<'f>) -> Result<()> {
+        let place = Place::of(&module.name).behind(self.config)?;
+        let found =
+            names::find(&self.tables, &place.layer, &place.rest).context("nothing is known about this module")?;
+        // The factors of a tensor that is stored transposed are those of a linear layer.
+        let changes: [Change; 3] = [transposed, halves_transposed, in_turns_transposed];
+        if changes.iter().any(|change| std::ptr::fn_addr_eq(found.row.2, *change)) {
+            module = module.transpose()?;
         }
+        let whole = Leaf::new(&module.name, &[], Coding::F32, &module.shape);
+        let views = (found.row.2)(self.config, View::new(Arc::new(whole)))?;
+        let to: Vec<&str> = found.row.1.split(' ').filter(|name| !name.is_empty()).collect();
+        ensure!(to.len() <= 1 || to.len() == views.len(), "its rows do not fit the model");
+        let mut parts: BTreeMap<String, Part<'f>> = BTreeMap::new();
+        for (view, to) in views.into_iter().zip(to.into_iter().cycle()) {
+            let [a, b] = view.factors(&module.factors)?;
+            let (layer, to) = to.strip_prefix('/').map_or((place.layer.as_str(), to), |to| ("", to));
+            let name = format!("{layer}{}.weight", to.strip_suffix(".weight").unwrap_or(to));
+            parts.entry(name).or_insert_with(|| Part { index: found.part, a, b: Vec::new() }).b.push(b);
+        }
+        for (name, part) in parts {
+            self.found.entry(name).or_default().push(part);
+        }
+        Ok(())
     }
-    for (to, parts) in merged {
-        let to = to.strip_suffix(".weight").unwrap_or(to);
-        let name = format!("{}{to}.weight", place.layer);
-        let rank = a.size(0)?;
-        ensure!(parts.iter().all(|part| part.dims().get(1) == Some(&rank)), "lora_A and lora_B have different ranks");
-        outputs.push(Output::of_views(format!("{name}.lora_a"), a.dims().to_vec(), vec![a.clone()]));
-        let rows = parts.iter().filter_map(|part| part.dims().first()).sum();
-        outputs.push(Output::of_views(format!("{name}.lora_b"), vec![rows, rank], parts));
+
+    /// Assembles the tensors of the new file.
+    fn outputs(self) -> Result<Vec<Output<'f>>> {
+        let mut outputs = Vec::new();
+        for (name, mut parts) in self.found {
+            parts.sort_by_key(|part| part.index);
+            let [first, ..] = &parts[..] else { continue };
+            let is_stack = first.index.is_some();
+            ensure!(is_stack || parts.len() == 1, "{name} has several adapters");
+            let shapes = |part: &Part<'f>| {
+                let (a, mut b) = (part.a.dims().to_vec(), part.b[0].dims().to_vec());
+                let rows = b.len() - 2;
+                b[rows] = part.b.iter().map(|b| b.dims()[rows]).sum();
+                ensure!(rows == 0 || part.b.len() == 1, "{name} is split in an unknown way");
+                Ok([a, b])
+            };
+            let [mut a, mut b] = shapes(first)?;
+            if is_stack {
+                for (i, part) in parts.iter().enumerate() {
+                    ensure!(part.index == Some(i), "{name} has no adapter for part {i}, or several");
+                    ensure!(shapes(part)? == [a.clone(), b.clone()], "the adapters of {name} have different shapes");
+                }
+                a.insert(0, parts.len());
+                b.insert(0, parts.len());
+            }
+            let (of_a, of_b) = parts.into_iter().map(|part| (part.a, part.b)).unzip::<_, _, Vec<_>, Vec<_>>();
+            let mut of_b: Vec<View<'f>> = of_b.into_iter().flatten().collect();
+            let mut of_a = of_a;
+            if name == "token_embd.weight" {
+                // Rows are looked up in the first factor.
+                let (columns, rows) = (of_a.pop().context("no factor")?.transpose()?, of_b.pop().context("no factor")?);
+                (a, b) = (b, columns.dims().to_vec());
+                (of_a, of_b) = (vec![rows], vec![columns]);
+            }
+            outputs.push(Output::of_views(format!("{name}.lora_a"), a, of_a));
+            outputs.push(Output::of_views(format!("{name}.lora_b"), b, of_b));
+        }
+        Ok(outputs)
     }
-    for output in &mut outputs {
-        output.kind = TensorType::F32;
-    }
-    Ok(outputs)
 }

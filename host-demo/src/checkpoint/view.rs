@@ -176,6 +176,68 @@ impl<'f> View<'f> {
         self.split(dim, &vec![size / parts; parts])
     }
 
+    /// Adds a dimension `dim` in which `size` indices have the same values.
+    pub fn repeat(mut self, dim: usize, size: usize) -> Self {
+        self.shape.insert(dim, size);
+        self.strides.insert(dim, 0);
+        self
+    }
+
+    /// Changes the factors of a stored tensor as this view changes the tensor. The tensor is the product of the factors,
+    /// summed over the rank. A factor has the tensor's dimensions, which are repeated if it does not depend on them, and
+    /// the rank. Returns `[.., rank, columns]` and `[.., rows, rank]`.
+    pub fn factors(&self, factors: &[Self; 2]) -> Result<[Self; 2]> {
+        let wrong = || format!("the factors of {} cannot be reordered as the model's tensor is", self.name());
+        ensure!(self.steps.is_empty() && factors.iter().all(|half| half.dims.is_none()), wrong());
+        let axes = &self.leaf.strides;
+        let axis_of = |stride: usize| axes.iter().position(|axis| *axis <= stride).unwrap_or(0);
+        // Start and stride of a factor for each dimension of the view.
+        let mut starts = factors.each_ref().map(|half| half.start);
+        let mut left = self.start;
+        for (axis, stride) in axes.iter().enumerate() {
+            (0..2).for_each(|half| starts[half] += left / stride * factors[half].strides[axis]);
+            left %= stride;
+        }
+        let mut strides = Vec::new();
+        for (&size, &stride) in self.shape.iter().zip(&self.strides) {
+            let axis = axis_of(stride);
+            let step = stride / axes[axis];
+            ensure!(size == 1 || (size - 1) * step < self.leaf.shape[axis], wrong());
+            strides.push(factors.each_ref().map(|half| if size == 1 { 0 } else { half.strides[axis] * step }));
+        }
+        // Dimensions of the view for the columns, for the rows, and for several matrices.
+        let mut ends = [self.shape.len(); 3];
+        for (group, dim) in self.dims().iter().rev().take(2).enumerate() {
+            let (mut at, mut len) = (ends[group], 1);
+            while len < *dim && at > 0 {
+                at -= 1;
+                len *= self.shape[at];
+            }
+            ensure!(len == *dim, wrong());
+            ends[group + 1..].fill(at);
+        }
+        let [all, columns, rows] = ends;
+        let depends = |half: usize, dims: std::ops::Range<usize>| strides[dims].iter().any(|dim| dim[half] > 0);
+        let of_columns = usize::from(!depends(0, columns..all));
+        let of_rows = 1 - of_columns;
+        ensure!(!depends(of_rows, columns..all) && !depends(of_columns, rows..columns), wrong());
+        let pick = |half: usize, dims: std::ops::Range<usize>, is_last: bool| {
+            let rank = factors[half].shape.len() - 1;
+            let mut view = Self { start: starts[half], ..factors[half].clone() };
+            let (size, stride) = (view.shape[rank], view.strides[rank]);
+            view.shape = [&self.shape[..rows], &self.shape[dims.clone()]].concat();
+            view.strides = (0..rows).chain(dims.clone()).map(|dim| strides[dim][half]).collect();
+            let place = if is_last { view.shape.len() } else { rows };
+            view.shape.insert(place, size);
+            view.strides.insert(place, stride);
+            let len = self.shape[dims].iter().product();
+            let mut dims = self.shape[..rows].to_vec();
+            dims.extend(if is_last { [len, size] } else { [size, len] });
+            if view.shape == dims { Ok(view) } else { view.seen_as(&dims) }
+        };
+        Ok([pick(of_columns, columns..all, false)?, pick(of_rows, rows..columns, true)?])
+    }
+
     /// Removes dimensions of size 1.
     pub fn squeeze(mut self) -> Self {
         let kept: Vec<usize> = (0..self.shape.len()).filter(|&dim| self.shape[dim] != 1).collect();

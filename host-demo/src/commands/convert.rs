@@ -142,8 +142,10 @@ pub fn run(args: &Args) -> Result<()> {
             note(format_args!("{}: {}", output.display(), report.architecture));
         }
         From::Lora { directory, output, base } => {
-            let (architecture, count) = checkpoint::lora::convert(directory, base.as_deref(), output)
+            let report = checkpoint::lora::convert(directory, base.as_deref(), output)
                 .with_context(|| directory.display().to_string())?;
+            report.notes.iter().for_each(note);
+            let (count, architecture) = (report.count, report.architecture);
             note(format_args!("{}: an adapter for {count} matrices of {architecture}", output.display()));
         }
         From::Tokenizer { tokenizer, input, output } => convert_tokenizer::run(tokenizer, input, output)?,
