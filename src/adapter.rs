@@ -11,6 +11,9 @@
 //! NAME.lora_b              [rank, rows of NAME]; for token_embd.weight [rank, columns of NAME]
 //! ```
 //!
+//! If a model's token embedding is also its head, `token_embd.weight` changes only the embedding, and `output.weight` only
+//! the head.
+//!
 //! For a tensor with one matrix per expert, the third dimension counts the experts. `A` and `B` are F32, F16 or BF16.
 
 use crate::gguf::{Tensor, Value};
@@ -124,35 +127,50 @@ impl<'a> Adapter<'a> {
     pub(crate) fn each_pair(&self, model: &Model<'_>, each: &mut dyn FnMut(Pair<'_>)) -> Result<(), Error> {
         let mut count = 0;
         for tensor in model.gguf().tensors() {
-            let (a, b) = match (self.half(tensor.name, A), self.half(tensor.name, B)) {
-                (None, None) => continue,
-                (Some(a), Some(b)) => (a, b),
-                (None, _) => return Err(missing(tensor.name, A)),
-                (_, None) => return Err(missing(tensor.name, B)),
-            };
-            let is_lookup = match model.use_of(tensor.name) {
-                TensorUse::Product => false,
-                TensorUse::Embedding => true,
-                TensorUse::Other => return Err(unexpected(&a)),
-            };
-            let [cols, rows, slabs, more] = tensor.dims;
-            let rank = if is_lookup { a.dims[0] } else { a.dims[1] };
-            let shapes = if is_lookup { ([rank, rows], [rank, cols]) } else { ([cols, rank], [rank, rows]) };
-            for (half, [x, y]) in [(&a, shapes.0), (&b, shapes.1)] {
-                let expected = [x, y, slabs, more];
-                if half.dims != expected {
-                    let tensor = Name::new(half.name.as_bytes());
-                    return Err(Error::TensorShape { tensor, found: half.dims, expected });
-                }
-                if Form::of(half.kind) != Some(Form::F32) {
-                    return Err(Error::TensorType { tensor: Name::new(half.name.as_bytes()), kind: half.kind });
-                }
+            let is_head = tensor.name == EMBEDDING && is_tied(model);
+            for name in [Some(tensor.name), is_head.then_some(HEAD)].into_iter().flatten() {
+                count += self.pair(model, name, &tensor, each)?;
             }
-            let rank = usize::try_from(rank).map_err(|_| Error::PlanTooLarge)?;
-            count += 2;
-            each(Pair { tensor, is_lookup, a, b, rank });
         }
         if count == self.gguf.tensor_count() { Ok(()) } else { self.blame(model) }
+    }
+
+    /// Calls `each` with the pair for `tensor`, which is called `name` in the adapter. Returns the number of the
+    /// adapter's tensors.
+    fn pair(
+        &self,
+        model: &Model<'_>,
+        name: &str,
+        tensor: &Tensor<'_>,
+        each: &mut dyn FnMut(Pair<'_>),
+    ) -> Result<u64, Error> {
+        let (a, b) = match (self.half(name, A), self.half(name, B)) {
+            (None, None) => return Ok(0),
+            (Some(a), Some(b)) => (a, b),
+            (None, _) => return Err(missing(name, A)),
+            (_, None) => return Err(missing(name, B)),
+        };
+        let is_lookup = match model.use_of(tensor.name) {
+            TensorUse::Product => false,
+            TensorUse::Embedding => name == tensor.name,
+            TensorUse::Other => return Err(unexpected(&a)),
+        };
+        let [cols, rows, slabs, more] = tensor.dims;
+        let rank = if is_lookup { a.dims[0] } else { a.dims[1] };
+        let shapes = if is_lookup { ([rank, rows], [rank, cols]) } else { ([cols, rank], [rank, rows]) };
+        for (half, [x, y]) in [(&a, shapes.0), (&b, shapes.1)] {
+            let expected = [x, y, slabs, more];
+            if half.dims != expected {
+                let tensor = Name::new(half.name.as_bytes());
+                return Err(Error::TensorShape { tensor, found: half.dims, expected });
+            }
+            if Form::of(half.kind) != Some(Form::F32) {
+                return Err(Error::TensorType { tensor: Name::new(half.name.as_bytes()), kind: half.kind });
+            }
+        }
+        let rank = usize::try_from(rank).map_err(|_| Error::PlanTooLarge)?;
+        each(Pair { tensor: *tensor, is_lookup, a, b, rank });
+        Ok(2)
     }
 
     /// Returns an error for the first tensor of the adapter that belongs to no tensor of the model.
@@ -160,7 +178,8 @@ impl<'a> Adapter<'a> {
     fn blame(&self, model: &Model<'_>) -> Result<(), Error> {
         for tensor in self.gguf.tensors() {
             let base = tensor.name.strip_suffix(A).or_else(|| tensor.name.strip_suffix(B));
-            if base.is_none_or(|base| model.gguf().tensor(base).is_none()) {
+            let is_known = |base| model.gguf().tensor(base).is_some() || base == HEAD && is_tied(model);
+            if !base.is_some_and(is_known) {
                 return Err(unexpected(&tensor));
             }
         }
@@ -179,6 +198,15 @@ impl<'a> Adapter<'a> {
 /// Suffixes of the names of a pair's tensors.
 const A: &str = ".lora_a";
 const B: &str = ".lora_b";
+
+/// Names of the token embedding and of the head.
+const EMBEDDING: &str = "token_embd.weight";
+const HEAD: &str = "output.weight";
+
+/// True if the token embedding is the head, too. Adapters call it by both names.
+fn is_tied(model: &Model<'_>) -> bool {
+    model.spec().has_head() && model.gguf().tensor(HEAD).is_none()
+}
 
 fn missing(name: &str, end: &str) -> Error {
     Error::MissingTensor { tensor: Name::joined(name.as_bytes(), end.as_bytes()) }

@@ -1,11 +1,14 @@
 //! Opens files of LoRA adapters.
 
+use std::io::{Cursor, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use arenite::gguf::Value;
+use arenite::gguf::{Tensor, Value};
+use arenite::quant::{TensorType, decode_row};
 use arenite::{Adapter, Gguf, Model, Options};
 
+use crate::gguf_writer::Header;
 use crate::model_file::{Load, ModelFile, Source};
 
 /// Splits `FILE:SCALE` into path and scale. The scale defaults to 1.
@@ -31,13 +34,7 @@ pub struct AdapterFiles(Vec<(ModelFile, f32)>);
 impl AdapterFiles {
     /// Opens the files of a list of `FILE` or `FILE:SCALE`.
     pub fn open(lora: &[String]) -> Result<Self> {
-        let open = |text: &String| {
-            let (path, scale) = scaled(text)?;
-            let file = ModelFile::open(Source { model: Some(path), load: LOAD, ..Source::default() })?;
-            file.parse().and_then(|gguf| must_be_adapter(&gguf)).with_context(|| file.name().to_owned())?;
-            Ok((file, scale))
-        };
-        lora.iter().map(open).collect::<Result<_>>().map(Self)
+        lora.iter().map(|text| open(text)).collect::<Result<_>>().map(Self)
     }
 
     /// Creates the adapters, and checks that they fit `model`.
@@ -63,8 +60,48 @@ impl AdapterFiles {
     }
 }
 
+/// Opens the file in a `FILE` or `FILE:SCALE`. Quantized matrices are decoded, because the core runs adapters of floats.
+pub fn open(text: &str) -> Result<(ModelFile, f32)> {
+    let (path, scale) = scaled(text)?;
+    let file = ModelFile::open(Source { model: Some(path), load: LOAD, ..Source::default() })?;
+    let read = |gguf: &Gguf<'_>| must_be_adapter(gguf).and_then(|()| decoded(gguf));
+    let made = file.parse().and_then(|gguf| read(&gguf)).with_context(|| file.name().to_owned())?;
+    Ok((made.map_or_else(|| file, |bytes| ModelFile::made(path, bytes)), scale))
+}
+
+/// Returns a file with F32 matrices, if some are quantized.
+fn decoded(gguf: &Gguf<'_>) -> Result<Option<Vec<u8>>> {
+    if gguf.tensors().all(|tensor| matches!(tensor.kind, TensorType::F32 | TensorType::F16 | TensorType::BF16)) {
+        return Ok(None);
+    }
+    let mut header = Header::new();
+    gguf.keys().for_each(|(key, value)| header.set(key, value));
+    header.align(32)?;
+    for tensor in gguf.tensors() {
+        header.tensor(tensor.name, &tensor.dims[..tensor.dim_count as usize], TensorType::F32)?;
+    }
+    let mut bytes = Cursor::new(Vec::new());
+    let mut data = header.write(&mut bytes)?;
+    for tensor in gguf.tensors() {
+        values(&tensor)?.iter().try_for_each(|value| data.write_all(&value.to_le_bytes()))?;
+    }
+    data.finish()?;
+    Ok(Some(bytes.into_inner()))
+}
+
+/// Decodes all values of an adapter's matrix.
+pub fn values(tensor: &Tensor<'_>) -> Result<Vec<f32>> {
+    let columns = tensor.dims[0] as usize;
+    let row_bytes = tensor.kind.row_bytes(columns).context("rows that are not whole blocks")?;
+    let mut values = vec![0.0; tensor.dims.iter().product::<u64>() as usize];
+    for (bytes, row) in tensor.data.chunks_exact(row_bytes).zip(values.chunks_exact_mut(columns)) {
+        ensure!(decode_row(tensor.kind, bytes, row), "this build does not read {:?}", tensor.kind);
+    }
+    Ok(values)
+}
+
 /// Refuses a file that is not an adapter.
-pub fn must_be_adapter(gguf: &Gguf<'_>) -> Result<()> {
+fn must_be_adapter(gguf: &Gguf<'_>) -> Result<()> {
     let is_lora = matches!(gguf.get("adapter.type"), Some(Value::Str(b"lora")));
     ensure!(
         is_lora,

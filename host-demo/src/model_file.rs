@@ -141,6 +141,11 @@ impl ModelFile {
         Ok(Self::of(name, held, check))
     }
 
+    /// A file in memory that was made from the file at `path`.
+    pub fn made(path: &Path, bytes: Vec<u8>) -> Self {
+        Self::of(path.display().to_string(), vec![Bytes::Made(bytes)], false)
+    }
+
     #[allow(unsafe_code)]
     fn of(name: String, held: Vec<Bytes>, check: bool) -> Self {
         let pieces = held.iter().map(|bytes| {

@@ -37,7 +37,8 @@ pub fn convert(directory: &Path, base: Option<&Path>, output: &Path) -> Result<R
     let family = Family::of(&config, &checkpoint)?;
     let mut tables = families::tables(family, &config);
     tables.push(COMMON);
-    let mut pairs = Pairs { checkpoint: &checkpoint, settings: &settings, tables, config: &config, found: BTreeMap::new() };
+    let mut pairs =
+        Pairs { checkpoint: &checkpoint, settings: &settings, tables, config: &config, found: BTreeMap::new() };
     let mut skipped = 0;
     for name in checkpoint.tensors.keys() {
         if names::of_another_modality(name) {

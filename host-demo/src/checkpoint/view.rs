@@ -207,9 +207,10 @@ impl<'f> View<'f> {
         }
         // Dimensions of the view for the columns, for the rows, and for several matrices.
         let mut ends = [self.shape.len(); 3];
-        for (group, dim) in self.dims().iter().rev().take(2).enumerate() {
+        let dims = self.dims();
+        for (group, dim) in dims.iter().rev().take(2).enumerate() {
             let (mut at, mut len) = (ends[group], 1);
-            while len < *dim && at > 0 {
+            while at > 0 && (len < *dim || group + 1 == dims.len()) {
                 at -= 1;
                 len *= self.shape[at];
             }

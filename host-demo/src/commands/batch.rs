@@ -224,8 +224,10 @@ impl Batch {
             return Ok(Err(ApiError::about("url", format!("unknown url `{url}`"))));
         };
         if endpoint == Endpoint::Embeddings {
-            let inputs = match self.service.embedding_inputs(&request["body"]) {
-                Ok(inputs) => inputs,
+            let (inputs, lora) =
+                (self.service.embedding_inputs(&request["body"]), self.service.lora.of_body(&request["body"]));
+            let (inputs, lora) = match inputs.and_then(|inputs| Ok((inputs, lora?))) {
+                Ok(both) => both,
                 Err(error) => return Ok(Err(error)),
             };
             let tokens = token_count(&inputs);
@@ -235,7 +237,7 @@ impl Batch {
                     Err(error) => Err(error),
                     Ok(texts) => {
                         let (answer, vector) = oneshot::channel();
-                        let (client, lora) = (0, self.service.lora.usual());
+                        let (client, lora) = (0, lora.clone());
                         self.send(Command::Embed(Embedding { texts, client, lora, answer }))?;
                         Ok(vector)
                     }

@@ -164,8 +164,13 @@ impl App {
         self.service.prepare(endpoint, body, super::by_chance())
     }
 
-    /// Embeds the texts of a request. Returns a vector or an error for each text.
-    pub async fn vectors(&self, open: &OpenRequest, inputs: Vec<Result<Texts>>) -> Result<Vectors> {
+    /// Embeds the texts of a request with these adapters. Returns a vector or an error for each text.
+    pub async fn vectors(
+        &self,
+        open: &OpenRequest,
+        inputs: Vec<Result<Texts>>,
+        lora: &[(usize, f32)],
+    ) -> Result<Vectors> {
         let memory = self.memory.meter(false);
         let bytes = inputs.len() * (TEXT_BYTES + self.service.embedding_len * VALUE_BYTES);
         if !memory.hold(bytes + token_count(&inputs) * size_of::<TokenId>()) {
@@ -180,7 +185,7 @@ impl App {
                 Err(error) => Err(error),
                 Ok(texts) => {
                     let (answer, vector) = oneshot::channel();
-                    let (client, lora) = (open.asker.client, self.service.lora.usual());
+                    let (client, lora) = (open.asker.client, lora.to_vec());
                     let text = Embedding { texts, client, lora, answer };
                     self.commands.send(Command::Embed(text)).map_err(|_| gone())?;
                     Ok(vector.await.map_err(|_| gone())?.map_err(ApiError::invalid)?)

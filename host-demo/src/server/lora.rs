@@ -48,6 +48,13 @@ impl LoraScales {
         list.map_or_else(|| Ok(self.usual()), |list| Ok(used(&self.complete(list)?)))
     }
 
+    /// Returns the scales for a request with this body, whose `lora` is optional.
+    pub fn of_body(&self, body: &Value) -> Result<Vec<(usize, f32)>> {
+        let list = body.get("lora").map(Option::<Vec<LoraScale>>::deserialize).transpose();
+        let list = list.map_err(|error| ApiError::about("lora", format!("lora is invalid: {error}")))?;
+        self.of_request(list.flatten().as_deref())
+    }
+
     /// Returns the default scales, for requests that give no scales.
     pub fn usual(&self) -> Vec<(usize, f32)> {
         used(&self.lock())

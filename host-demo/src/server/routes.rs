@@ -200,12 +200,13 @@ fn keep(body: &mut Value, keys: &[&str]) {
 async fn embeddings(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
     let read = |app: &App, mut body: Value| {
         let inputs = app.service.embedding_inputs(&body)?;
+        let lora = app.service.lora.of_body(&body)?;
         keep(&mut body, &["encoding_format", "dimensions"]);
-        Ok((body, inputs))
+        Ok((body, inputs, lora))
     };
-    let (open, (body, inputs)) = app.asked(request, read).await?;
+    let (open, (body, inputs, lora)) = app.asked(request, read).await?;
     let tokens = token_count(&inputs);
-    let made = app.vectors(&open, inputs).await?;
+    let made = app.vectors(&open, inputs, &lora).await?;
     let bytes = made.bytes();
     app.write(&open, bytes, move |app| app.service.embeddings(&body, &made.vectors, tokens)).await
 }
@@ -213,13 +214,14 @@ async fn embeddings(State(app): State<Arc<App>>, request: Request<HttpBody>) -> 
 async fn rerank(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
     let read = |app: &App, mut body: Value| {
         let pairs = app.service.pairs(&body)?;
+        let lora = app.service.lora.of_body(&body)?;
         let returns = body.get("return_documents").and_then(Value::as_bool) == Some(true);
         keep(&mut body, &["top_n", "top_k", "return_documents", if returns { "documents" } else { "" }]);
-        Ok((body, pairs))
+        Ok((body, pairs, lora))
     };
-    let (open, (body, pairs)) = app.asked(request, read).await?;
+    let (open, (body, pairs, lora)) = app.asked(request, read).await?;
     let tokens = token_count(&pairs);
-    let made = app.vectors(&open, pairs).await?;
+    let made = app.vectors(&open, pairs, &lora).await?;
     // An answer that contains the documents may be long.
     let bytes = if body.get("documents").is_some() { usize::MAX } else { made.bytes() };
     app.write(&open, bytes, move |app| app.service.ranking(&body, &made.vectors, tokens)).await

@@ -69,6 +69,73 @@ fn merged_embeddings() {
     assert!(differs(&logits(&["-m", path(&merged)])) < 1e-5);
 }
 
+/// Quantizes the adapter IN to Q8_0, and writes the values of the blocks as F32, too: DIRECTORY IN Q8_0 F32.
+const QUANTIZE: &str = r#"
+import array, struct, sys
+sys.path.insert(0, sys.argv[1])
+from gguf_file import Gguf
+blocks, floats = Gguf(sys.argv[2]), Gguf(sys.argv[2])
+for name, (dims, kind, data) in list(blocks.tensors.items()):
+    packed, values = b"", array.array("f")
+    numbers = array.array("f", bytes(data))
+    for start in range(0, len(numbers), 32):
+        block = numbers[start:start + 32]
+        scale = struct.pack("<e", max(map(abs, block)) / 127)
+        factor, = struct.unpack("<e", scale)
+        codes = array.array("b", [max(-127, min(127, round(x / factor))) for x in block])
+        packed += scale + codes.tobytes()
+        values.extend(factor * code for code in codes)
+    blocks.tensors[name] = (dims, 8, packed)
+    floats.tensors[name] = (dims, kind, values.tobytes())
+blocks.write(sys.argv[3])
+floats.write(sys.argv[4])
+"#;
+
+/// A Q8_0 adapter, which llama.cpp's converter can write, gives the bits of its decoded values.
+#[test]
+fn quantized_adapters() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let [plain, blocks, floats, out] = ["plain.gguf", "q8.gguf", "f32.gguf", "out.npy"].map(at);
+    let run = |args: &[&str]| assert!(std::process::Command::new("python3").args(args).status().unwrap().success());
+    let scripts = committed("tests/firmware");
+    let stories = committed("host-demo/models/stories.gguf");
+    run(&[path(&scripts.join("random_adapter.py")), path(&stories), path(&plain), "32", "3"]);
+    run(&["-c", QUANTIZE, path(&scripts), path(&plain), path(&blocks), path(&floats)]);
+    let logits = |more: &[&str]| {
+        stdout(&[&["logits", "--ids", "1,403,77", "--kv", "f32", "-o", path(&out)], more].concat());
+        npy(&out).1
+    };
+    let expected = logits(&["--lora", path(&floats)]);
+    assert_ne!(expected, logits(&["--lora", path(&plain)]));
+    assert_eq!(expected, logits(&["--lora", path(&blocks)]));
+    assert_eq!(expected, logits(&["--lora", path(&blocks), "--load", "copy"]));
+}
+
+/// Embedding requests choose adapters, too.
+#[test]
+fn embedding_requests_choose_adapters() {
+    let directory = tempfile::tempdir().unwrap();
+    let (model, lora) = (committed("tests/fixtures/qwen3_embedding/model.gguf"), directory.path().join("lora.gguf"));
+    let script = committed("tests/firmware/random_adapter.py");
+    let made = std::process::Command::new("python3").args([path(&script), path(&model), path(&lora), "2", "1"]).status();
+    assert!(made.unwrap().success());
+    let server = Server::start_with(&["-m", path(&model), "--lora", &format!("{}:0", path(&lora))]);
+    let embedded = |more: &[&str]| output(&[&["embed", "-m", path(&model), "-p", "a cold day"], more].concat());
+    let ask = |scale: f32| {
+        let body = json!({ "input": "a cold day", "lora": [{ "id": 0, "scale": scale }] });
+        let (status, answer) = server.post("/v1/embeddings", body.to_string().as_bytes());
+        assert_eq!(status, 200, "{answer}");
+        answer["data"][0]["embedding"].as_array().unwrap()[0].as_f64().unwrap()
+    };
+    let first = |vector: Value| vector.as_array().unwrap()[0].as_f64().unwrap();
+    let (plain, with) = (first(embedded(&[])), first(embedded(&["--lora", path(&lora)])));
+    assert!((plain - with).abs() > 1e-3);
+    assert!((ask(0.0) - plain).abs() < 1e-6 && (ask(1.0) - with).abs() < 1e-6);
+    assert_eq!(server.post("/v1/embeddings", br#"{"input": "a", "lora": [{"id": 1, "scale": 1}]}"#).0, 400);
+    assert_eq!(server.post("/v1/embeddings", br#"{"input": "a", "lora": 1}"#).0, 400);
+}
+
 /// Requests choose adapters; cached prompts are reused only with the same adapters.
 #[test]
 fn requests_choose_adapters() {

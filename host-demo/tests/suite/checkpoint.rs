@@ -466,10 +466,10 @@ fn weights(name: &str, shape: &[usize]) -> Vec<u8> {
     (0..shape.iter().product()).flat_map(|_: usize| next().to_le_bytes()).collect()
 }
 
-/// Writes a checkpoint of `tiny.json`, with the tokenizer of own_commands, and mean pooling for encoders.
-fn write_tiny(case: &Value, folder: &Path) {
+/// Writes tensors of these shapes, with values derived from their names.
+fn write_tensors(shapes: &Value, path: &Path) {
     let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
-    for (name, shape) in case["tensors"].as_object().unwrap() {
+    for (name, shape) in shapes.as_object().unwrap() {
         let shape: Vec<usize> = shape.as_array().unwrap().iter().map(|n| n.as_u64().unwrap() as usize).collect();
         let start = data.len();
         data.extend(weights(name, &shape));
@@ -477,8 +477,12 @@ fn write_tiny(case: &Value, folder: &Path) {
         header.insert(name.clone(), tensor);
     }
     let header = Value::from(header).to_string().into_bytes();
-    let file = [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat();
-    fs::write(folder.join("model.safetensors"), file).unwrap();
+    fs::write(path, [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat()).unwrap();
+}
+
+/// Writes a checkpoint of `tiny.json`, with the tokenizer of own_commands, and mean pooling for encoders.
+fn write_tiny(case: &Value, folder: &Path) {
+    write_tensors(&case["tensors"], &folder.join("model.safetensors"));
     fs::write(folder.join("config.json"), case["config"].to_string()).unwrap();
     for name in ["tokenizer.json", "tokenizer_config.json"] {
         fs::copy(checkpoint("own_commands").join(name), folder.join(name)).unwrap();
@@ -727,6 +731,89 @@ fn adapters_are_converted_and_merged() {
     stdout(&["merge", path(&merged), &format!("{}:-1", path(&adapter)), path(&back)]);
     assert_eq!(ids(&back), ids(&model));
     assert!(error(&["merge", path(&model), path(&model), path(&back)]).contains("adapter"));
+}
+
+/// Adapters of PEFT with many settings have the logits of transformers, at run time and merged. `adapters.py` wrote the
+/// logits.
+#[test]
+fn adapters_of_many_kinds_are_converted() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let [base, lora, model, adapter, merged, out] =
+        ["base", "lora", "model.gguf", "lora.gguf", "merged.gguf", "out.npy"].map(at);
+    [&base, &lora].map(|folder| fs::create_dir(folder).unwrap());
+    let all: Value = serde_json::from_slice(&fs::read(checkpoint("adapters.json")).unwrap()).unwrap();
+    let tokens = all["tokens"].as_array().unwrap().iter().map(Value::to_string).collect::<Vec<_>>().join(",");
+    for case in all["cases"].as_array().unwrap() {
+        write_tiny(case, &base);
+        fs::write(lora.join("adapter_config.json"), case["lora"].to_string()).unwrap();
+        write_tensors(&case["pairs"], &lora.join("adapter_model.safetensors"));
+        stdout(&["convert", "hf", path(&base), path(&model)]);
+        stdout(&["convert", "lora", path(&lora), path(&adapter), "--base", path(&base)]);
+        stdout(&["merge", path(&model), path(&adapter), path(&merged)]);
+        for run in [&["-m", path(&model), "--lora", path(&adapter)][..], &["-m", path(&merged)]] {
+            stdout(&[&["logits", "--ids", &tokens, "--kv", "f32", "-o", path(&out)], run].concat());
+            for (got, want) in crate::common::npy(&out).1.iter().zip(case["result"].as_array().unwrap()) {
+                let want = want.as_f64().unwrap();
+                let near = (f64::from(*got) - want).abs() < 3e-5 * want.abs().max(1.0);
+                assert!(near, "{got}, not {want}: {} {} {run:?}", case["config"]["model_type"], case["lora"]);
+            }
+        }
+    }
+}
+
+/// Adapters that are incomplete, or that are more than a product added to a matrix, are refused.
+#[test]
+fn other_adapters_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let (lora, output) = (directory.path().join("lora"), directory.path().join("out.gguf"));
+    fs::create_dir(&lora).unwrap();
+    let read = |name: &str| fs::read(checkpoint("lora").join(name)).unwrap();
+    let plain: Value = serde_json::from_slice(&read("adapter_config.json")).unwrap();
+    let weights = read("adapter_model.safetensors");
+    let refused = |settings: &Value, weights: &[u8]| {
+        fs::write(lora.join("adapter_config.json"), settings.to_string()).unwrap();
+        fs::write(lora.join("adapter_model.safetensors"), weights).unwrap();
+        error(&["convert", "lora", path(&lora), path(&output), "--base", path(&checkpoint("own_commands"))])
+    };
+    for (name, value) in [
+        ("alora_invocation_tokens", serde_json::json!([1, 2])),
+        ("layer_replication", serde_json::json!([[0, 2], [1, 3]])),
+        ("init_lora_weights", "pissa_niter_4".into()),
+        ("use_qalora", true.into()),
+        ("use_dora", true.into()),
+        ("bias", "all".into()),
+        ("trainable_token_indices", serde_json::json!([5])),
+        ("alpha_pattern", serde_json::json!({ "(": 8 })),
+    ] {
+        let mut settings = plain.clone();
+        settings[name] = value;
+        let message = refused(&settings, &weights);
+        assert!(message.contains(name), "{message}");
+    }
+    let file = lora.join("other.safetensors");
+    let name = |half: &str| format!("base_model.model.model.layers.0.self_attn.q_proj.{half}.weight");
+    let of = |halves: &[(&str, [usize; 2])]| {
+        let shapes = halves.iter().map(|(half, shape)| (name(half), serde_json::json!(shape)));
+        write_tensors(&shapes.collect::<serde_json::Map<_, _>>().into(), &file);
+        refused(&plain, &fs::read(&file).unwrap())
+    };
+    let (a, b) = (("lora_A", [4, 64]), ("lora_B", [64, 4]));
+    for (halves, says) in [
+        (&[a][..], "lora_B.weight is missing"),
+        (&[b], "lora_A.weight is missing"),
+        (&[a, b, ("lora_M", [1, 1])], "no part of a plain LoRA"),
+        (&[a, ("lora_B", [64, 8])], "different ranks"),
+        (&[], "no tensors"),
+    ] {
+        let message = of(halves);
+        assert!(message.contains(says), "{message}");
+    }
+    let mut broken = weights.clone();
+    let end = broken.len();
+    broken[end - 4..].copy_from_slice(&f32::NAN.to_le_bytes());
+    let message = refused(&plain, &broken);
+    assert!(message.contains("is not finite"), "{message}");
 }
 
 /// A unigram vocabulary whose post-processor adds `<s>` and `</s>`, as XLM-RoBERTa's does. The expected ids are from
