@@ -8,7 +8,6 @@ use anyhow::{Context, Result, bail, ensure};
 use regex_lite::Regex;
 use serde_json::Value;
 
-use super::changes::{Change, halves_transposed, in_turns_transposed, transposed};
 use super::config::{Config, json};
 use super::families::{self, Family};
 use super::leaf::{Coding, Leaf};
@@ -221,15 +220,17 @@ struct Module<'f> {
     shape: Vec<usize>,
     /// The factors with the columns and the rows, see [`View::factors`].
     factors: [View<'f>; 2],
+    /// Index of the factor that is multiplied with the inputs.
+    inputs: usize,
 }
 
 impl Module<'_> {
-    fn transpose(mut self) -> Result<Self> {
+    fn transpose(&self) -> Result<Self> {
         let columns = self.shape.len() - 1;
-        self.shape.swap(columns - 1, columns);
-        let [a, b] = self.factors;
-        self.factors = [a.swap(columns - 1, columns)?, b.swap(columns - 1, columns)?];
-        Ok(self)
+        let mut shape = self.shape.clone();
+        shape.swap(columns - 1, columns);
+        let [a, b] = self.factors.each_ref().map(|half| half.clone().swap(columns - 1, columns));
+        Ok(Self { name: self.name.clone(), shape, factors: [a?, b?], inputs: self.inputs })
     }
 }
 
@@ -257,12 +258,13 @@ impl<'f> Pairs<'_, 'f> {
             if end.contains("embedding") {
                 // The embedding is the transposed product.
                 let factors = [b.repeat(0, sizes[1]), a.transpose()?.repeat(1, sizes[2])];
-                Module { name, shape: vec![sizes[1], sizes[2]], factors }
+                Module { name, shape: vec![sizes[1], sizes[2]], factors, inputs: 0 }
             } else {
-                Module { name, shape, factors: [a.transpose()?.repeat(0, sizes[2]), b.repeat(1, sizes[1])] }
+                let factors = [a.transpose()?.repeat(0, sizes[2]), b.repeat(1, sizes[1])];
+                Module { name, shape, factors, inputs: 0 }
             }
         };
-        self.insert(module)
+        self.insert(&module)
     }
 
     /// Returns the factors of all experts' matrices, which PEFT stores side by side.
@@ -289,28 +291,44 @@ impl<'f> Pairs<'_, 'f> {
         let a = a.reshape(&[count, rank, columns])?.transpose()?;
         let b = b.reshape(&[rows, rank, count])?.swap(0, 2)?.transpose()?;
         let factors = [a.repeat(1, rows), b.repeat(2, columns)];
-        Ok(Module { name, shape: vec![count, rows, columns], factors })
+        // PEFT takes the second dimension for the outputs in most classes, even if it has the inputs.
+        let width = self.config.width()?;
+        let inputs = usize::from(if name.ends_with("down_proj") { rows != width } else { columns != width });
+        Ok(Module { name, shape: vec![count, rows, columns], factors, inputs })
     }
 
     /// Renames a pair, and reorders its rows and columns.
-    fn insert(&mut self, mut module: Module<'f>) -> Result<()> {
+    fn insert(&mut self, module: &Module<'f>) -> Result<()> {
         let place = Place::of(&module.name).behind(self.config)?;
         let found =
             names::find(&self.tables, &place.layer, &place.rest).context("nothing is known about this module")?;
-        // The factors of a tensor that is stored transposed are those of a linear layer.
-        let changes: [Change; 3] = [transposed, halves_transposed, in_turns_transposed];
-        if changes.iter().any(|change| std::ptr::fn_addr_eq(found.row.2, *change)) {
-            module = module.transpose()?;
-        }
-        let whole = Leaf::new(&module.name, &[], Coding::F32, &module.shape);
-        let views = (found.row.2)(self.config, View::new(Arc::new(whole)))?;
         let to: Vec<&str> = found.row.1.split(' ').filter(|name| !name.is_empty()).collect();
-        ensure!(to.len() <= 1 || to.len() == views.len(), "its rows do not fit the model");
+        let change = |module: &Module<'f>| {
+            let whole = View::new(Arc::new(Leaf::new(&module.name, &[], Coding::F32, &module.shape)));
+            let views = (found.row.2)(self.config, whole.clone())?;
+            ensure!(to.len() <= 1 || to.len() == views.len(), "its rows do not fit the model");
+            // A head that the checkpoint leaves out, because it is the embedding, can have an adapter.
+            let views = if views.iter().all(|view| view.len() == 0) { vec![whole] } else { views };
+            let named = views.into_iter().zip(to.iter().copied().cycle()).filter(|(view, _)| view.len() > 0);
+            named.map(|(view, to)| Ok((view.factors(&module.factors)?, to))).collect::<Result<Vec<_>>>()
+        };
+        // A tensor may be stored transposed. Its inputs nevertheless belong to the columns of the new tensor.
+        let is_wrong = |changed: &Result<Vec<_>>| match changed {
+            Ok(changed) => changed.iter().all(|((_, of_columns), _)| *of_columns != module.inputs),
+            Err(_) => true,
+        };
+        let mut changed = change(&module);
+        if is_wrong(&changed) {
+            let transposed = change(&module.transpose()?);
+            changed = if is_wrong(&transposed) { changed } else { transposed };
+        }
         let mut parts: BTreeMap<String, Part<'f>> = BTreeMap::new();
-        for (view, to) in views.into_iter().zip(to.into_iter().cycle()) {
-            let [a, b] = view.factors(&module.factors)?;
+        for (([a, b], _), to) in changed? {
             let (layer, to) = to.strip_prefix('/').map_or((place.layer.as_str(), to), |to| ("", to));
-            let name = format!("{layer}{}.weight", to.strip_suffix(".weight").unwrap_or(to));
+            let to = to.strip_suffix(".weight").unwrap_or(to);
+            let is_scaled = self.tables.iter().copied().flatten().any(|row| row.1 == format!("{to}.scale"));
+            ensure!(!is_scaled, "the model scales its outputs, and those of an adapter would not be scaled");
+            let name = format!("{layer}{to}.weight");
             parts.entry(name).or_insert_with(|| Part { index: found.part, a, b: Vec::new() }).b.push(b);
         }
         for (name, part) in parts {

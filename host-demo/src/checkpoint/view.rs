@@ -185,10 +185,11 @@ impl<'f> View<'f> {
 
     /// Changes the factors of a stored tensor as this view changes the tensor. The tensor is the product of the factors,
     /// summed over the rank. A factor has the tensor's dimensions, which are repeated if it does not depend on them, and
-    /// the rank. Returns `[.., rank, columns]` and `[.., rows, rank]`.
-    pub fn factors(&self, factors: &[Self; 2]) -> Result<[Self; 2]> {
+    /// the rank. Returns `[.., rank, columns]` and `[.., rows, rank]`, and the index of the factor with the columns.
+    pub fn factors(&self, factors: &[Self; 2]) -> Result<([Self; 2], usize)> {
         let wrong = || format!("the factors of {} cannot be reordered as the model's tensor is", self.name());
-        ensure!(self.steps.is_empty() && factors.iter().all(|half| half.dims.is_none()), wrong());
+        let is_scaled = self.steps.iter().all(|step| matches!(step, Step::Times(_)));
+        ensure!(is_scaled && factors.iter().all(|half| half.dims.is_none()), wrong());
         let axes = &self.leaf.strides;
         let axis_of = |stride: usize| axes.iter().position(|axis| *axis <= stride).unwrap_or(0);
         // Start and stride of a factor for each dimension of the view.
@@ -236,7 +237,9 @@ impl<'f> View<'f> {
             dims.extend(if is_last { [len, size] } else { [size, len] });
             if view.shape == dims { Ok(view) } else { view.seen_as(&dims) }
         };
-        Ok([pick(of_columns, columns..all, false)?, pick(of_rows, rows..columns, true)?])
+        let mut of_rows = pick(of_rows, rows..columns, true)?;
+        of_rows.steps.extend(&self.steps);
+        Ok(([pick(of_columns, columns..all, false)?, of_rows], of_columns))
     }
 
     /// Removes dimensions of size 1.

@@ -67,6 +67,10 @@ pub fn run(args: &Args) -> Result<()> {
     let embedding = gguf.tensor(EMBEDDING).filter(|_| is_tied);
     let head = embedding.filter(|_| products.iter().any(|(name, _)| [EMBEDDING, HEAD].contains(&name.as_str())));
     let head = head.map(|embedding| Tensor { name: HEAD, ..embedding });
+    ensure!(
+        head.is_none() || gguf.architecture()? != "t5",
+        "the adapter changes the token embedding or the head, which are one tensor in this model: run it with --lora"
+    );
     let tensors = || gguf.tensors().chain(head);
     let mut header = Header::new();
     gguf.keys().for_each(|(key, value)| header.set(key, value));

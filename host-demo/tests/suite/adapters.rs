@@ -118,7 +118,8 @@ fn embedding_requests_choose_adapters() {
     let directory = tempfile::tempdir().unwrap();
     let (model, lora) = (committed("tests/fixtures/qwen3_embedding/model.gguf"), directory.path().join("lora.gguf"));
     let script = committed("tests/firmware/random_adapter.py");
-    let made = std::process::Command::new("python3").args([path(&script), path(&model), path(&lora), "2", "1"]).status();
+    let made =
+        std::process::Command::new("python3").args([path(&script), path(&model), path(&lora), "2", "1"]).status();
     assert!(made.unwrap().success());
     let server = Server::start_with(&["-m", path(&model), "--lora", &format!("{}:0", path(&lora))]);
     let embedded = |more: &[&str]| output(&[&["embed", "-m", path(&model), "-p", "a cold day"], more].concat());
