@@ -1,4 +1,4 @@
-//! Converts PEFT's LoRA adapters to GGUF, with llama.cpp's names: `X.lora_a`, `X.lora_b`, `adapter.lora.alpha`.
+//! Converts LoRA adapters of PEFT and mlx_lm to GGUF, with llama.cpp's names: `X.lora_a`, `X.lora_b`, `adapter.lora.alpha`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,8 @@ pub fn convert(directory: &Path, base: Option<&Path>, output: &Path) -> Result<R
             pairs.add(stem, end).with_context(|| format!("the adapter of {stem}"))?;
             continue;
         }
-        let first = name.replace("lora_B", "lora_A").replace("lora_embedding_B", "lora_embedding_A");
+        let first = [("lora_B", "lora_A"), ("lora_embedding_B", "lora_embedding_A"), (".lora_b", MLX)];
+        let first = first.iter().fold(name.clone(), |name, (second, first)| name.replace(second, first));
         let is_frozen = [".base_layer.weight", ".base_layer.bias"].iter().any(|end| name.ends_with(end));
         ensure!(
             is_frozen || FIRST.iter().any(|end| first.ends_with(end)),
@@ -84,7 +85,11 @@ pub fn convert(directory: &Path, base: Option<&Path>, output: &Path) -> Result<R
 }
 
 /// Ends of the names of first matrices. The second matrix has B instead of A.
-const FIRST: &[&str] = &[".lora_A.weight", ".lora_A.default.weight", ".lora_embedding_A", ".lora_embedding_A.default"];
+const FIRST: &[&str] =
+    &[".lora_A.weight", ".lora_A.default.weight", ".lora_embedding_A", ".lora_embedding_A.default", MLX];
+
+/// End of the names of mlx_lm's first matrices, which are stored transposed.
+const MLX: &str = ".lora_a";
 
 /// PEFT's adapter_config.json.
 struct Settings(Value);
@@ -92,7 +97,15 @@ struct Settings(Value);
 impl Settings {
     /// Reads the settings. Refuses adapters that are more than a product added to a matrix.
     fn read(directory: &Path) -> Result<Self> {
-        let settings = json(&directory.join("adapter_config.json"))?;
+        let mut settings = json(&directory.join("adapter_config.json"))?;
+        if let (Some(rank), Some(scale)) =
+            (settings["lora_parameters"]["rank"].as_f64(), settings["lora_parameters"]["scale"].as_f64())
+        {
+            let kind = settings["fine_tune_type"].as_str().unwrap_or("lora");
+            ensure!(kind == "lora", "fine_tune_type in adapter_config.json is {kind}: only lora is supported");
+            settings["peft_type"] = "LORA".into();
+            (settings["r"], settings["lora_alpha"]) = (rank.into(), (rank * scale).into());
+        }
         ensure!(
             settings["peft_type"] == "LORA",
             "adapter_config.json is of a {} adapter: only LORA is supported",
@@ -178,7 +191,7 @@ impl Settings {
 
 /// Returns the path of the config of the adapter's base model.
 fn base_config(directory: &Path, base: Option<&Path>, settings: &Value) -> Result<PathBuf> {
-    let named = settings["base_model_name_or_path"].as_str().map(PathBuf::from);
+    let named = settings["base_model_name_or_path"].as_str().or(settings["model"].as_str()).map(PathBuf::from);
     let beside = named.as_ref().map(|named| directory.join(named));
     let places = [base.map(Path::to_owned), Some(directory.to_owned()), named.clone(), beside];
     let found = places.into_iter().flatten().map(|place| place.join("config.json")).find(|path| path.is_file());
@@ -187,7 +200,7 @@ fn base_config(directory: &Path, base: Option<&Path>, settings: &Value) -> Resul
 }
 
 fn weights(directory: &Path) -> Result<Files> {
-    for name in ["adapter_model.safetensors", "adapter_model.bin"] {
+    for name in ["adapter_model.safetensors", "adapter_model.bin", "adapters.safetensors"] {
         let path = directory.join(name);
         if path.is_file() {
             return Files::open(&path);
@@ -246,7 +259,9 @@ impl<'f> Pairs<'_, 'f> {
     /// Adds the pair whose first matrix is called `stem` and `end`.
     fn add(&mut self, stem: &str, end: &str) -> Result<()> {
         let a = self.view(&format!("{stem}{end}"))?;
-        let b = self.view(&format!("{stem}{}", end.replace('A', "B")))?;
+        let b = self.view(&format!("{stem}{}", end.replace('A', "B").replace("_a", "_b")))?;
+        ensure!(a.shape().len() == 2 && b.shape().len() == 2, "lora_A and lora_B are not matrices");
+        let (a, b) = if end == MLX { (a.transpose()?, b.transpose()?) } else { (a, b) };
         let sizes = [a.size(0)?, a.size(1)?, b.size(0)?, b.size(1)?];
         ensure!(sizes[0] == sizes[3], "lora_A and lora_B have different ranks");
         ensure!(sizes[0] > 0, "lora_A and lora_B have no values");
@@ -255,7 +270,7 @@ impl<'f> Pairs<'_, 'f> {
         } else {
             let b = b.then(Step::Times(self.settings.factor(stem, sizes[0])?));
             let (name, shape) = (format!("{stem}.weight"), vec![sizes[2], sizes[1]]);
-            if end.contains("embedding") {
+            if end.contains("embedding") || end == MLX && stem.ends_with("embed_tokens") {
                 // The embedding is the transposed product.
                 let factors = [b.repeat(0, sizes[1]), a.transpose()?.repeat(1, sizes[2])];
                 Module { name, shape: vec![sizes[1], sizes[2]], factors, inputs: 0 }

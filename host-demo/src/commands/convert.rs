@@ -78,12 +78,12 @@ tokenizer.json, tokenizer.model, vocab.txt or llama2.c's tokenizer.bin.")]
         #[arg(long, value_name = "PATH")]
         tokenizer: Option<PathBuf>,
     },
-    /// Convert a LoRA adapter of PEFT
+    /// Convert a LoRA adapter of PEFT or mlx_lm
     #[command(after_help = "Example:
   arenite convert lora my-adapter adapter.gguf --base SmolLM2-135M
   arenite merge smollm2.gguf adapter.gguf merged.gguf")]
     Lora {
-        /// Folder with adapter_config.json and adapter_model.safetensors
+        /// Folder with adapter_config.json and adapter_model.safetensors or adapters.safetensors
         #[arg(value_name = "DIR")]
         directory: PathBuf,
         /// GGUF file to write
