@@ -741,7 +741,7 @@ fn adapters_of_many_kinds_are_converted() {
     let at = |name: &str| directory.path().join(name);
     let [base, lora, model, adapter, merged, out] =
         ["base", "lora", "model.gguf", "lora.gguf", "merged.gguf", "out.npy"].map(at);
-    [&base, &lora].map(|folder| fs::create_dir(folder).unwrap());
+    [&base, &lora].into_iter().for_each(|folder| fs::create_dir(folder).unwrap());
     let all: Value = serde_json::from_slice(&fs::read(checkpoint("adapters.json")).unwrap()).unwrap();
     let tokens = all["tokens"].as_array().unwrap().iter().map(Value::to_string).collect::<Vec<_>>().join(",");
     for case in all["cases"].as_array().unwrap() {
