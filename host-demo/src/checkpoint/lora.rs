@@ -341,8 +341,11 @@ impl<'f> Pairs<'_, 'f> {
         for (([a, b], _), to) in changed? {
             let (layer, to) = to.strip_prefix('/').map_or((place.layer.as_str(), to), |to| ("", to));
             let to = to.strip_suffix(".weight").unwrap_or(to);
-            let is_scaled = self.tables.iter().copied().flatten().any(|row| row.1 == format!("{to}.scale"));
-            ensure!(!is_scaled, "the model scales its outputs, and those of an adapter would not be scaled");
+            let is_scaled = |row: &Row| to.ends_with("_exps") && row.1 == format!("{to}.scale");
+            ensure!(
+                !self.tables.iter().copied().flatten().any(is_scaled),
+                "the model scales its outputs, and those of an adapter would not be scaled"
+            );
             let name = format!("{layer}{to}.weight");
             parts.entry(name).or_insert_with(|| Part { index: found.part, a, b: Vec::new() }).b.push(b);
         }
