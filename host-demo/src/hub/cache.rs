@@ -4,6 +4,7 @@
 //! models--USER--REPO/blobs/HASH                  contents
 //! models--USER--REPO/snapshots/COMMIT/FILE       links to the contents
 //! models--USER--REPO/refs/main                   the commit that was fetched last
+//! .locks/models--USER--REPO/HASH.lock            locked while the contents are fetched
 //! ```
 
 use std::collections::BTreeSet;
