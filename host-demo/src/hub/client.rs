@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::Value;
 use ureq::http::HeaderMap;
+use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 use crate::text::percent_decoded;
 
@@ -106,7 +107,12 @@ pub struct Listing {
 
 impl Client {
     pub fn new(token: Option<&str>) -> Result<Self> {
+        let tls = match authorities() {
+            Some(authorities) => TlsConfig::builder().root_certs(authorities).build(),
+            None => TlsConfig::default(),
+        };
         let config = ureq::Agent::config_builder()
+            .tls_config(tls)
             .user_agent(concat!("arenite/", env!("CARGO_PKG_VERSION")))
             .http_status_as_error(false)
             .max_redirects(0)
@@ -274,14 +280,29 @@ impl Client {
     }
 }
 
+/// The certificates in `SSL_CERT_FILE`, which replace Mozilla's, as with OpenSSL and Python.
+fn authorities() -> Option<RootCerts> {
+    let pem = fs::read(super::cache::given("SSL_CERT_FILE")?).ok()?;
+    let certificate = |item| match item {
+        Ok(PemItem::Certificate(certificate)) => Some(certificate),
+        _ => None,
+    };
+    let all: Vec<_> = parse_pem(&pem).filter_map(certificate).collect();
+    (!all.is_empty()).then(|| all.into())
+}
+
 fn unreachable(url: &str, error: &ureq::Error) -> anyhow::Error {
     use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
 
     let host = origin(url);
     let broken = [BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof];
     let broke_off = matches!(error, ureq::Error::Io(error) if broken.contains(&error.kind()));
-    let why =
-        format!("cannot reach {host} ({error}): check the connection; `arenite list` shows the models that are here");
+    let error = error.to_string();
+    let advice = match error.contains("UnknownIssuer") {
+        true => "set SSL_CERT_FILE to a file with the certificate of the server's authority",
+        false => "check the connection; `arenite list` shows the models that are here",
+    };
+    let why = format!("cannot reach {host} ({error}): {advice}");
     Unreachable { why, broke_off }.into()
 }
 

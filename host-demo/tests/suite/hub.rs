@@ -490,3 +490,49 @@ fn any_address_is_fetched() {
     let error = hub.error(&["pull", &format!("{}/page.gguf", hub.address)]);
     assert!(error.contains("is a web page"), "{error}");
 }
+
+/// A hub with a certificate of its own authority, which OpenSSL issues and Python serves.
+#[test]
+#[allow(clippy::print_stderr)] // for a test that cannot run
+fn a_hub_with_its_own_authority() {
+    let hub = Hub::new(vec![], Manners::default());
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "key.pem", "-out", "own.pem", "-days", "2"])
+        .args(["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+        .current_dir(hub.home.path())
+        .output();
+    if !made.is_ok_and(|made| made.status.success()) {
+        eprintln!("SKIP: there is no openssl here");
+        return;
+    }
+    let program = "import http.server, ssl
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_error(404)
+    def log_message(self, *args):
+        pass
+server = http.server.HTTPServer(('127.0.0.1', 0), Handler)
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain('own.pem', 'key.pem')
+server.socket = context.wrap_socket(server.socket, server_side=True)
+print(server.server_port, flush=True)
+server.serve_forever()";
+    let mut server = Command::new("python3")
+        .args(["-c", program])
+        .current_dir(hub.home.path())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut port = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut port).unwrap();
+    let endpoint = format!("https://localhost:{}", port.trim());
+    let own = hub.home.path().join("own.pem");
+    let told = ["/nowhere.pem", own.to_str().unwrap()].map(|file| {
+        let output = hub.run_with(&["pull", "me/small"], &[("HF_ENDPOINT", &endpoint), ("SSL_CERT_FILE", file)]);
+        String::from_utf8(output.stderr).unwrap()
+    });
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(told[0].contains("set SSL_CERT_FILE") && told[1].contains("has no me/small"), "{told:?}");
+}
