@@ -1,4 +1,4 @@
-//! Accepts command lines written for llama-cli and ollama: translates flags with one dash and several letters, and
+//! Accepts command lines written for llama.cpp's programs and ollama: translates flags with one dash and several letters, and
 //! other names of flags and commands. Flags without an effect are accepted with a message; flags that cannot be
 //! honoured are refused with advice.
 
@@ -16,7 +16,7 @@ enum Value {
     Maybe,
 }
 
-/// How this program treats a llama-cli flag.
+/// How this program treats a flag of llama.cpp.
 #[derive(Clone, Copy)]
 enum Meaning {
     /// Renamed to this flag.
@@ -35,17 +35,123 @@ const IN_FILE: Meaning = Refused("these values come from the model file: change 
 const NO_VECTORS: Meaning = Refused("control vectors are not supported: train an adapter, and give it with --lora");
 const NOT_HERE: Meaning = Refused("this sampling step is not supported: leave it out, or see --samplers");
 const ALREADY: Meaning = Ignored("this is the default");
+const SHARED: Meaning = Ignored("prompts share one cache, and common beginnings are always reused");
 
-/// llama-cli's flags: their names, whether a value follows, and the meaning for `generate` and for `chat`.
-const FLAGS: &[(&[&str], Value, Meaning, Meaning)] = &[
-    (&["--predict", "--n-predict"], Yes, Alias("--n-tokens"), Alias("--n-tokens")),
-    (&["-ctk", "--cache-type-k"], Yes, Alias("--kv"), Alias("--kv")),
+/// A flag of llama.cpp: its names, whether a value follows, and its meaning.
+type Flag = (&'static [&'static str], Value, Meaning);
+
+/// Flags for the model and the machine, for all commands that run a model.
+const MACHINE: &[Flag] = &[
+    (&["-ctk", "--cache-type-k"], Yes, Alias("--kv")),
+    (&["-ctv", "--cache-type-v"], Yes, Ignored("--kv sets both keys and values")),
+    (&["-ngl", "--gpu-layers", "--n-gpu-layers"], Yes, NO_GPU),
+    (&["-dev", "--device", "-sm", "--split-mode", "-ts", "--tensor-split", "-mg", "--main-gpu"], Yes, NO_GPU),
+    (&["-ot", "--override-tensor", "-ncmoe", "--n-cpu-moe", "-fit", "--fit"], Yes, NO_GPU),
+    (&["-nkvo", "--no-kv-offload", "-cmoe", "--cpu-moe"], No, NO_GPU),
+    (&["-fa", "--flash-attn"], Maybe, Ignored("attention is always computed in one pass over the cache")),
+    (&["-ub", "--ubatch-size"], Yes, Ignored("-b sets the size of a pass")),
+    (&["-tb", "--threads-batch"], Yes, Ignored("-t also applies to the prompt")),
+    (&["--mlock", "--no-mmap", "--mmap", "--direct-io"], No, MAPPED),
+    (&["-mmp"], Yes, MAPPED),
     (
-        &["-ctv", "--cache-type-v"],
+        &["--numa", "--prio", "--poll", "-C", "--cpu-mask", "-Cr", "--cpu-range", "--cpu-strict"],
         Yes,
-        Ignored("--kv sets both keys and values"),
-        Ignored("--kv sets both keys and values"),
+        Ignored("the operating system schedules the threads"),
     ),
+    (&["--no-warmup", "--warmup"], No, Ignored("there is no warm-up")),
+    (
+        &["--no-escape", "--perf", "--no-perf", "--simple-io", "--log-disable", "-v", "--verbose"],
+        No,
+        Ignored("this is the default or has no counterpart"),
+    ),
+    (&["-lv", "--verbosity", "--log-verbosity"], Yes, Ignored("there is no log")),
+    (&["--offline"], No, Refused("set HF_HUB_OFFLINE=1 in the environment")),
+    (
+        &[
+            "--rope-scaling",
+            "--rope-scale",
+            "--rope-freq-base",
+            "--rope-freq-scale",
+            "--yarn-orig-ctx",
+            "--yarn-ext-factor",
+            "--yarn-attn-factor",
+            "--yarn-beta-slow",
+            "--yarn-beta-fast",
+            "--override-kv",
+        ],
+        Yes,
+        IN_FILE,
+    ),
+    (&["--lora-scaled"], Yes, Alias("--lora")),
+    (&["--control-vector", "--control-vector-scaled"], Yes, NO_VECTORS),
+];
+
+/// Flags of llama-server, for `serve`.
+const SERVER: &[Flag] = &[
+    (&["-np", "--n-parallel"], Yes, Alias("--parallel")),
+    (&["-a"], Yes, Alias("--alias")),
+    (&["--models-dir"], Yes, Alias("--model")),
+    (&["-cb", "--cont-batching", "--jinja", "--metrics", "--webui", "--no-context-shift", "--no-mmproj"], No, ALREADY),
+    (&["-nocb", "--no-cont-batching"], No, Ignored("answers do not depend on other requests")),
+    (&["--no-webui"], No, Ignored("the page at / is always served")),
+    (&["--slots", "--no-slots"], No, Ignored("/metrics reports the server's activity")),
+    (&["--props"], No, Ignored("/props can be read only")),
+    (
+        &["--embedding", "--embeddings", "--rerank", "--reranking"],
+        No,
+        Ignored("the model determines whether the server embeds or ranks texts"),
+    ),
+    (&["--pooling"], Yes, IN_FILE),
+    (
+        &["--cache-prompt", "--no-cache-prompt", "-kvu", "--kv-unified", "-no-kvu", "--no-kv-unified", "--swa-full"],
+        No,
+        SHARED,
+    ),
+    (&["--cache-reuse", "-sps", "--slot-prompt-similarity", "-cram", "--cache-ram"], Yes, SHARED),
+    (&["-to", "--timeout", "--threads-http"], Yes, Ignored("the server has its own limits")),
+    (&["--reasoning-format"], Yes, Ignored("thoughts are returned in `reasoning_content`")),
+    (&["--context-shift"], No, Refused("an answer ends when the context is full: give a larger -c")),
+    (&["--keep"], Yes, Ignored("the context is never shifted")),
+    (&["--api-key-file"], Yes, Refused("give the key with --api-key, or in ARENITE_API_KEY")),
+    (&["--ssl-key-file", "--ssl-cert-file"], Yes, Refused("use a proxy for https, such as nginx")),
+    (&["--path", "--api-prefix"], Yes, Refused("use a proxy for other paths, such as nginx")),
+    (&["-mm", "--mmproj", "-mmu", "--mmproj-url"], Yes, Refused("images are not supported: leave it out")),
+    (&["--slot-save-path"], Yes, Refused("the server saves no conversations: leave it out")),
+    (&["-md", "--model-draft"], Yes, Refused("draft models work with `arenite generate` only: leave it out")),
+    (
+        &["--chat-template", "--chat-template-file"],
+        Yes,
+        Refused(
+            "the model's own template is used: change it in the file with \
+             `arenite quantize --override-kv tokenizer.chat_template=str:TEXT IN OUT COPY`",
+        ),
+    ),
+    (&["--chat-template-kwargs"], Yes, Refused("send `chat_template_kwargs` in requests")),
+    (&["--reasoning-budget"], Yes, Refused("send `reasoning_budget` in requests")),
+    (&["-n", "--predict", "--n-predict"], Yes, Refused("send `max_tokens` in requests")),
+    (
+        &[
+            "--temp",
+            "--temperature",
+            "--top-k",
+            "--top-p",
+            "--min-p",
+            "--typical",
+            "--repeat-penalty",
+            "--repeat-last-n",
+            "--presence-penalty",
+            "--frequency-penalty",
+            "-s",
+            "--seed",
+        ],
+        Yes,
+        Refused("send it in requests, such as `temperature`"),
+    ),
+];
+
+/// Flags of llama-cli: their names, whether a value follows, and the meaning for `generate` and for `chat`.
+const TEXT: &[(&[&str], Value, Meaning, Meaning)] = &[
+    (&["--predict", "--n-predict"], Yes, Alias("--n-tokens"), Alias("--n-tokens")),
     (&["-sys", "--system-prompt"], Yes, CHAT, Alias("--system")),
     (&["-r", "--reverse-prompt"], Yes, Alias("--stop"), Alias("--stop")),
     (&["-cnv", "--conversation", "-i", "--interactive", "-if", "--interactive-first"], No, CHAT, ALREADY),
@@ -60,40 +166,9 @@ const FLAGS: &[(&[&str], Value, Meaning, Meaning)] = &[
     (&["--in-prefix-bos"], No, CHAT, Refused("the chat template sets the text around a turn; see --template")),
     (&["--jinja"], No, CHAT, ALREADY),
     (&["-co", "--color"], Maybe, Ignored("output has no colours"), Ignored("colours are used on a terminal only")),
-    (&["-ngl", "--gpu-layers", "--n-gpu-layers"], Yes, NO_GPU, NO_GPU),
-    (&["-dev", "--device", "-sm", "--split-mode", "-ts", "--tensor-split", "-mg", "--main-gpu"], Yes, NO_GPU, NO_GPU),
-    (&["-nkvo", "--no-kv-offload"], No, NO_GPU, NO_GPU),
-    (
-        &["-fa", "--flash-attn"],
-        Maybe,
-        Ignored("attention is always computed in one pass over the cache"),
-        Ignored("attention is always computed in one pass over the cache"),
-    ),
-    (&["-ub", "--ubatch-size"], Yes, Ignored("-b sets the size of a pass"), Ignored("-b sets the size of a pass")),
-    (
-        &["-tb", "--threads-batch"],
-        Yes,
-        Ignored("-t also applies to the prompt"),
-        Ignored("-t also applies to the prompt"),
-    ),
-    (&["--mlock", "--no-mmap", "--mmap", "--direct-io"], No, MAPPED, MAPPED),
-    (
-        &["--numa", "--prio", "--poll", "-C", "--cpu-mask", "-Cr", "--cpu-range", "--cpu-strict"],
-        Yes,
-        Ignored("the operating system schedules the threads"),
-        Ignored("the operating system schedules the threads"),
-    ),
-    (&["--no-warmup", "--warmup"], No, Ignored("there is no warm-up"), Ignored("there is no warm-up")),
     (&["--no-context-shift"], No, ALREADY, ALREADY),
     (&["--context-shift"], No, Refused("generation ends when the context is full: give a larger -c"), Alias("--shift")),
     (&["--keep"], Yes, Ignored("the context is never shifted"), Ignored("the system prompt is always kept")),
-    (
-        &["--no-escape", "--perf", "--no-perf", "--simple-io", "--log-disable", "-v", "--verbose"],
-        No,
-        Ignored("this is the default or has no counterpart"),
-        Ignored("this is the default or has no counterpart"),
-    ),
-    (&["-lv", "--verbosity", "--log-verbosity"], Yes, Ignored("there is no log"), Ignored("there is no log")),
     (&["--grammar-file"], Yes, Alias("--grammar"), Alias("--grammar")),
     (
         &["--mirostat"],
@@ -131,30 +206,27 @@ const FLAGS: &[(&[&str], Value, Meaning, Meaning)] = &[
         Refused("list the steps with --samplers"),
         Refused("list the steps with --samplers"),
     ),
-    (
-        &[
-            "--rope-scaling",
-            "--rope-scale",
-            "--rope-freq-base",
-            "--rope-freq-scale",
-            "--yarn-orig-ctx",
-            "--yarn-ext-factor",
-            "--yarn-attn-factor",
-            "--yarn-beta-slow",
-            "--yarn-beta-fast",
-            "--override-kv",
-        ],
-        Yes,
-        IN_FILE,
-        IN_FILE,
-    ),
-    (&["--lora-scaled"], Yes, Alias("--lora"), Alias("--lora")),
-    (&["--control-vector", "--control-vector-scaled"], Yes, NO_VECTORS, NO_VECTORS),
     (&["--prompt-cache"], Yes, Alias("--session"), Alias("--session")),
 ];
 
-/// Commands that accept llama-cli's flags.
-const COMMANDS: [&str; 3] = ["generate", "chat", "run"];
+/// Commands that run a model and accept the flags in [`MACHINE`].
+const COMMANDS: [&str; 15] = [
+    "generate",
+    "chat",
+    "run",
+    "serve",
+    "batch",
+    "bench",
+    "embed",
+    "rerank",
+    "perplexity",
+    "logits",
+    "probe",
+    "score",
+    "translate",
+    "listen",
+    "imatrix",
+];
 /// Commands of ollama and programs of llama.cpp, and the replacement for each.
 const OTHERS: &[(&[&str], &str)] = &[
     (&["push", "cp"], "models are files in the cache of the Hugging Face hub; see `arenite pull`"),
@@ -213,7 +285,7 @@ pub fn understand(args: impl IntoIterator<Item = OsString>) -> Result<Typed, Str
     if !COMMANDS.contains(&command) {
         return Ok(Typed { args, notes: Vec::new() });
     }
-    let is_chat = command != "generate";
+    let command = command.to_owned();
     let mut typed = Typed::default();
     let mut rest = args.into_iter().peekable();
     while let Some(arg) = rest.next() {
@@ -222,7 +294,7 @@ pub fn understand(args: impl IntoIterator<Item = OsString>) -> Result<Typed, Str
             typed.args.extend(rest);
             break;
         }
-        let Some((name, value, meaning)) = known(&arg, is_chat) else {
+        let Some((name, value, meaning)) = known(&arg, &command) else {
             typed.args.push(arg);
             continue;
         };
@@ -275,12 +347,18 @@ fn command_at(args: &[OsString]) -> usize {
     at
 }
 
-fn known(arg: &OsStr, is_chat: bool) -> Option<(&'static str, Value, Meaning)> {
+/// Returns the name of a flag of llama.cpp, whether a value follows, and its meaning for a command.
+fn known(arg: &OsStr, command: &str) -> Option<(&'static str, Value, Meaning)> {
     let name = arg.to_str()?.split('=').next()?;
-    FLAGS.iter().find_map(|(names, value, generate, chat)| {
-        let name = names.iter().find(|known| **known == name)?;
-        Some((*name, *value, if is_chat { *chat } else { *generate }))
-    })
+    let find = |names: &'static [&'static str]| names.iter().find(|known| **known == name).copied();
+    let own = match command {
+        "generate" | "chat" | "run" => TEXT.iter().find_map(|(names, value, generate, chat)| {
+            Some((find(names)?, *value, if command == "generate" { *generate } else { *chat }))
+        }),
+        "serve" => SERVER.iter().find_map(|(names, value, meaning)| Some((find(names)?, *value, *meaning))),
+        _ => None,
+    };
+    own.or_else(|| MACHINE.iter().find_map(|(names, value, meaning)| Some((find(names)?, *value, *meaning))))
 }
 
 #[cfg(test)]
@@ -307,6 +385,8 @@ mod tests {
         same("a -hf u/r:Q8_0 -p x", "a --hf u/r:Q8_0 generate -p x", 0);
         same("a serve -hfr=u/r -hff f.gguf", "a serve --hf=u/r --hf-file f.gguf", 0);
         same("a ls", "a list", 0);
+        same("a serve -m f -ngl 99 -np 4 -fa on --jinja -ctk q8_0", "a serve -m f --parallel 4 --kv q8_0", 3);
+        same("a bench -ngl 99 -fa 1 -r 5", "a bench -r 5", 2);
         same("a -mu https://a/b.gguf inspect", "a --model https://a/b.gguf inspect", 0);
         same("a generate -p x -- -ngl 4", "a generate -p x -- -ngl 4", 0);
     }
@@ -334,6 +414,9 @@ mod tests {
             ("a generate --mirostat 2", "--min-p"),
             ("a generate --control-vector x", "--lora"),
             ("a chat -no-cnv", "generate"),
+            ("a serve --temp 0.6", "temperature"),
+            ("a serve --mmproj x.gguf", "images"),
+            ("a embed --rope-freq-base 1", "file"),
             ("a login", "HF_TOKEN"),
             ("a cp a b", "arenite pull"),
             ("a show", "inspect"),
@@ -344,10 +427,14 @@ mod tests {
 
     #[test]
     fn no_flag_is_there_twice() {
-        let names: Vec<_> = FLAGS.iter().flat_map(|(names, ..)| *names).collect();
-        let mut once = names.clone();
-        once.sort();
-        once.dedup();
-        assert_eq!(once.len(), names.len());
+        let machine = || MACHINE.iter().flat_map(|(names, ..)| *names);
+        let text = machine().chain(TEXT.iter().flat_map(|(names, ..)| *names));
+        let server = machine().chain(SERVER.iter().flat_map(|(names, ..)| *names));
+        for names in [text.collect::<Vec<_>>(), server.collect()] {
+            let mut once = names.clone();
+            once.sort();
+            once.dedup();
+            assert_eq!(once.len(), names.len());
+        }
     }
 }
