@@ -57,10 +57,12 @@ impl<'f> Parsed<'f> {
 
 impl OpenModel {
     /// Reads the model in `file` and the adapters in `options`, and starts the threads. Errors name the file.
-    pub fn new(file: ModelFile, options: RunOptions) -> Result<Self> {
+    pub fn new(file: ModelFile, mut options: RunOptions) -> Result<Self> {
         let lora = AdapterFiles::open(&options.lora)?;
         let cell =
             Cell::try_new(Files { model: file, lora, index: MutBorrow::new(Vec::new()) }, |files| Parsed::read(files))?;
+        let own = cell.borrow_dependent().model.spec().context;
+        options.context = options.context.map(|context| if context == 0 { own } else { context });
         let workers = workers::start(options.threads);
         Ok(Self { cell, options, workers })
     }

@@ -15,7 +15,7 @@ const DEFAULT_CONTEXT: usize = 4096;
 /// Options for running a model.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
-    /// Maximum number of tokens of a conversation; by default the model's own, at most 4096.
+    /// Maximum number of tokens of a conversation; by default the model's own, at most 4096. 0 means the model's own.
     pub context: Option<usize>,
     /// Maximum number of tokens per pass. Longer prompts are split, with the same result.
     pub batch: usize,

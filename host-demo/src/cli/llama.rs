@@ -118,35 +118,11 @@ const SERVER: &[Flag] = &[
     (&["-mm", "--mmproj", "-mmu", "--mmproj-url"], Yes, Refused("images are not supported: leave it out")),
     (&["--slot-save-path"], Yes, Refused("the server saves no conversations: leave it out")),
     (&["-md", "--model-draft"], Yes, Refused("draft models work with `arenite generate` only: leave it out")),
-    (
-        &["--chat-template", "--chat-template-file"],
-        Yes,
-        Refused(
-            "the model's own template is used: change it in the file with \
-             `arenite quantize --override-kv tokenizer.chat_template=str:TEXT IN OUT COPY`",
-        ),
-    ),
+    (&["--chat-template-file"], Yes, Alias("--chat-template")),
     (&["--chat-template-kwargs"], Yes, Refused("send `chat_template_kwargs` in requests")),
     (&["--reasoning-budget"], Yes, Refused("send `reasoning_budget` in requests")),
     (&["-n", "--predict", "--n-predict"], Yes, Refused("send `max_tokens` in requests")),
-    (
-        &[
-            "--temp",
-            "--temperature",
-            "--top-k",
-            "--top-p",
-            "--min-p",
-            "--typical",
-            "--repeat-penalty",
-            "--repeat-last-n",
-            "--presence-penalty",
-            "--frequency-penalty",
-            "-s",
-            "--seed",
-        ],
-        Yes,
-        Refused("send it in requests, such as `temperature`"),
-    ),
+    (&["-s", "--seed"], Yes, Refused("send `seed` in requests")),
 ];
 
 /// Flags of llama-cli: their names, whether a value follows, and the meaning for `generate` and for `chat`.
@@ -414,7 +390,7 @@ mod tests {
             ("a generate --mirostat 2", "--min-p"),
             ("a generate --control-vector x", "--lora"),
             ("a chat -no-cnv", "generate"),
-            ("a serve --temp 0.6", "temperature"),
+            ("a serve --seed 7", "requests"),
             ("a serve --mmproj x.gguf", "images"),
             ("a embed --rope-freq-base 1", "file"),
             ("a login", "HF_TOKEN"),

@@ -109,8 +109,9 @@ pub struct NoModelArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Memory and machine")]
 pub struct SessionArgs {
-    /// Size of the context in tokens [default: the model's own, at most 4096]
-    #[arg(short, long, value_name = "CTX", allow_negative_numbers = true, value_parser = context_size)]
+    /// Size of the context in tokens; 0 for the model's own [default: the model's own, at most 4096]
+    #[arg(short, long, value_name = "CTX", allow_negative_numbers = true,
+        value_parser = |size: &str| if size == "0" { Ok(0) } else { context_size(size) })]
     pub ctx_size: Option<usize>,
 
     /// Maximum number of tokens per pass; longer prompts are split, with the same result

@@ -11,11 +11,11 @@ use clap::{Args, ValueEnum};
 use super::number::{count_or, finite, not_negative, positive, probability};
 use crate::rng::AnyRng;
 
-/// Sampling options.
+/// Options of the sampling steps.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Sampling")]
-pub struct SamplingArgs {
-    /// Temperature; 0 always takes the most likely token [default: 0.8]
+pub struct StepArgs {
+    /// Temperature; 0 always takes the most likely token [default: 0.8, and 1 for `serve`]
     #[arg(long, visible_alias = "temperature", value_name = "T", allow_negative_numbers = true, value_parser = not_negative)]
     pub temp: Option<f32>,
 
@@ -53,14 +53,22 @@ pub struct SamplingArgs {
     #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true, value_parser = finite)]
     pub presence_penalty: f32,
 
-    /// Add B to the logit of token ID, such as 13=-2.5 or 13=-inf; may be repeated
-    #[arg(short, long, value_name = "ID=B", value_parser = bias)]
-    pub logit_bias: Vec<(TokenId, f32)>,
-
     /// Sampling steps in order, such as top_k;top_p;temperature; steps not listed are skipped [default:
     /// penalties;top_k;typ_p;top_p;min_p;temperature]
     #[arg(long, value_name = "LIST")]
     pub samplers: Option<Samplers>,
+}
+
+/// Sampling options.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Sampling")]
+pub struct SamplingArgs {
+    #[command(flatten)]
+    steps: StepArgs,
+
+    /// Add B to the logit of token ID, such as 13=-2.5 or 13=-inf; may be repeated
+    #[arg(short, long, value_name = "ID=B", value_parser = bias)]
+    pub logit_bias: Vec<(TokenId, f32)>,
 
     /// Random seed [default: random, printed at the end]
     #[arg(short, long, value_name = "S", allow_negative_numbers = true, value_parser = seed)]
@@ -89,33 +97,14 @@ pub struct Samplers {
     order: [Option<Link>; Link::ALL.len()],
 }
 
-impl SamplingArgs {
-    /// The sampler's parameters.
-    pub fn params(&self) -> Result<Params> {
-        let default = Params::DEFAULT;
-        let is_run_c = self.rng == RngKind::Llama2c;
-        if is_run_c {
-            let others = self.top_k.is_some() || self.min_p.is_some() || self.typical.is_some();
-            ensure!(
-                !others && self.samplers.is_none(),
-                "--rng llama2c samples like run.c, with --temp and --top-p only: leave out --top-k, --min-p, \
-                 --typical and --samplers"
-            );
-            ensure!(self.seed != Some(Seed(Some(0))), "run.c takes --seed 0 as the current time: give another seed");
-        }
-        let usual = Samplers { penalties: true, order: default.order };
-        let run_c = Samplers { penalties: true, order: Link::order(&[Link::Temperature, Link::TopP]) };
-        let samplers = self.samplers.unwrap_or(if is_run_c { run_c } else { usual });
-        Ok(Params {
-            temperature: self.temp.unwrap_or(if is_run_c { 1.0 } else { default.temperature }),
+impl StepArgs {
+    /// The sampler's parameters. `default` has those that were not given.
+    pub fn params(&self, default: Params) -> Params {
+        let samplers = self.samplers.unwrap_or(Samplers { penalties: true, order: default.order });
+        Params {
+            temperature: self.temp.unwrap_or(default.temperature),
             top_k: self.top_k.unwrap_or(default.top_k),
-            // In run.c a top-p of 0 also disables the step.
-            top_p: match self.top_p {
-                Some(0.0) if is_run_c => 1.0,
-                Some(p) => p,
-                None if is_run_c => 0.9,
-                None => default.top_p,
-            },
+            top_p: self.top_p.unwrap_or(default.top_p),
             min_p: self.min_p.unwrap_or(default.min_p),
             typical_p: self.typical.unwrap_or(default.typical_p),
             order: samplers.order,
@@ -123,7 +112,28 @@ impl SamplingArgs {
             frequency_penalty: self.frequency_penalty,
             presence_penalty: self.presence_penalty,
             repeat_last_n: if samplers.penalties { self.repeat_last_n } else { 0 },
-        })
+        }
+    }
+}
+
+impl SamplingArgs {
+    /// The sampler's parameters.
+    pub fn params(&self) -> Result<Params> {
+        let Self { steps, rng, seed, .. } = self;
+        if *rng == RngKind::Pcg {
+            return Ok(steps.params(Params::DEFAULT));
+        }
+        let others = steps.top_k.is_some() || steps.min_p.is_some() || steps.typical.is_some();
+        ensure!(
+            !others && steps.samplers.is_none(),
+            "--rng llama2c samples like run.c, with --temp and --top-p only: leave out --top-k, --min-p, --typical and \
+             --samplers"
+        );
+        ensure!(*seed != Some(Seed(Some(0))), "run.c takes --seed 0 as the current time: give another seed");
+        let order = Link::order(&[Link::Temperature, Link::TopP]);
+        let params = steps.params(Params { temperature: 1.0, top_p: 0.9, order, ..Params::DEFAULT });
+        // In run.c a top-p of 0 also disables the step.
+        Ok(Params { top_p: if params.top_p == 0.0 { 1.0 } else { params.top_p }, ..params })
     }
 
     /// The seed that was given, or a random one.

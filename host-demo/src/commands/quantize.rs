@@ -45,7 +45,7 @@ Examples:
 pub struct Args {
     /// Model to read (F32, F16 or BF16 gives the best result), file to write [default: ggml-model-TYPE.gguf beside the
     /// model], target type such as Q4_K_M or its number, and number of threads
-    #[arg(value_name = "IN [OUT] TYPE [THREADS]", required = true, num_args = 2..=4, conflicts_with = "model")]
+    #[arg(value_name = "IN [OUT] TYPE [THREADS]", required = true, num_args = 1..=4, conflicts_with = "model")]
     words: Vec<OsString>,
 
     /// Importance matrix of this model, made by `arenite imatrix` or llama.cpp

@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use axum::http::HeaderValue;
 
-use crate::cli::{ModelArgs, RunArgs, at_least_one, memory_size};
+use crate::cli::{ModelArgs, RunArgs, StepArgs, at_least_one, memory_size};
 use crate::model_file::{ModelFile, Source};
 use crate::open_model::OpenModel;
 use crate::output::{Bytes, note};
@@ -33,14 +33,17 @@ interfaces are under /v1, Ollama's under /api; /props, /apply-template, /infill,
 finishes all running answers and exits.
 
 With several models, or a folder of them, the field `model` of a request chooses one; /v1/models lists them. Each is \
-loaded in a process of its own when a request needs it.")]
+loaded in a process of its own when a request needs it.
+
+The sampling options apply to requests without these fields.")]
 pub struct Args {
     /// Address to listen on; 0.0.0.0 accepts connections from other machines
     #[arg(long, value_name = "H", default_value = "127.0.0.1")]
     host: String,
 
     /// Port; 0 selects a free one
-    #[arg(long, value_name = "P", default_value_t = 8080)]
+    #[arg(long, value_name = "P", default_value_t = 8080, allow_negative_numbers = true,
+        value_parser = |port: &str| port.parse::<u16>().map_err(|_| "give a number from 0 to 65535"))]
     port: u16,
 
     /// Number of answers that are generated at once
@@ -50,6 +53,14 @@ pub struct Args {
     /// Name of the model in requests and answers [default: the file's name]; with several models, one name each
     #[arg(long, value_name = "NAME")]
     alias: Vec<String>,
+
+    /// Chat format: auto for the model's own template, or a well-known one, such as chatml or llama3
+    #[arg(long, value_name = "NAME|auto", default_value = "auto")]
+    template: String,
+
+    /// Jinja template to use instead of the model's own
+    #[arg(long, value_name = "F.jinja", conflicts_with = "template")]
+    chat_template: Option<PathBuf>,
 
     /// Maximum memory of the server and its loaded models, such as 6G. To load another model, the server unloads the one
     /// that has been idle the longest [default: no limit]
@@ -75,6 +86,9 @@ pub struct Args {
     /// Allow requests from web pages of this origin, such as https://example.org; * for all. May be repeated
     #[arg(long, value_name = "ORIGIN")]
     cors_origin: Vec<HeaderValue>,
+
+    #[command(flatten)]
+    steps: StepArgs,
 
     #[command(flatten)]
     run: RunArgs,
@@ -105,7 +119,16 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<()> {
 /// Opens and plans a model.
 fn host(args: &Args, file: ModelFile) -> Result<Host> {
     let options = RunOptions { parallel: args.parallel, ..args.run.options()? };
-    Host::new(OpenModel::new(file, options)?, true)
+    let mut host = Host::new(OpenModel::new(file, options)?, true)?;
+    host.service.params = args.steps.params(host.service.params);
+    if args.template != "auto" || args.chat_template.is_some() {
+        let template = args
+            .chat_template
+            .as_deref()
+            .map(|path| std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display())));
+        host.service.use_template(&args.template, template.transpose()?)?;
+    }
+    Ok(host)
 }
 
 /// Serves one model.

@@ -227,7 +227,7 @@ fn declared(body: &Body) -> Result<(Vec<Value>, Must), ApiError> {
         }
     };
     if tools.is_empty() && !matches!(must, Must::No) {
-        return Err(ApiError::about("tool_choice", "there is no such function among the tools"));
+        return Err(ApiError::about("tool_choice", "tool_choice requires a call, but there are no tools"));
     }
     Ok((tools, must))
 }

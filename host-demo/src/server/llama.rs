@@ -1,4 +1,4 @@
-//! llama.cpp's routes: properties, rendered templates, and fill-in-the-middle.
+//! llama.cpp's routes: properties, rendered templates, completions, and fill-in-the-middle.
 
 use std::sync::Arc;
 
@@ -50,9 +50,9 @@ pub async fn props(State(app): State<Arc<App>>) -> Json<Value> {
     let spelled = |id: Option<u32>| {
         id.map(|id| String::from_utf8_lossy(service.tokenizer().spelling(id)).into_owned()).unwrap_or_default()
     };
-    let params = arenite::sampler::Params::DEFAULT;
+    let params = &service.params;
     let params = json!({
-        "temperature": 1.0, "top_k": params.top_k, "top_p": params.top_p, "min_p": params.min_p,
+        "temperature": params.temperature, "top_k": params.top_k, "top_p": params.top_p, "min_p": params.min_p,
         "typical_p": params.typical_p, "repeat_last_n": params.repeat_last_n, "repeat_penalty": params.repeat_penalty,
     });
     Json(json!(Props {
@@ -79,17 +79,40 @@ pub async fn apply_template(State(app): State<Arc<App>>, request: Request<HttpBo
 
 /// `POST /infill`: the text between a prefix and a suffix.
 pub async fn infill(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
-    let read = |app: &App, asked: Value| {
-        let mut asked = object(asked)?;
+    complete(app, request, |app, mut asked| {
         let ids = app.service.infill_prompt(&asked)?;
         asked["prompt"] = json!(ids);
         asked["n"] = json!(1);
         for key in ["input_prefix", "input_suffix", "input_extra"] {
             asked.as_object_mut().and_then(|asked| asked.remove(key));
         }
-        app.prepare(Endpoint::Completions, &Body::of(asked)?)
+        Ok(asked)
+    })
+    .await
+}
+
+/// `POST /completion`: the continuation of a prompt.
+pub async fn completion(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
+    complete(app, request, |_, asked| Ok(asked)).await
+}
+
+/// Answers a request in llama.cpp's own format. `read` converts it to a request for a completion.
+async fn complete(
+    app: Arc<App>,
+    request: Request<HttpBody>,
+    read: impl FnOnce(&App, Value) -> Result<Value> + Send + 'static,
+) -> Result<Response> {
+    let prepare = |app: &App, asked: Value| {
+        let prepared = app.prepare(Endpoint::Completions, &Body::of(read(app, object(asked)?)?)?)?;
+        match prepared.jobs.len() {
+            1 => Ok(prepared),
+            _ => Err(ApiError::about(
+                "prompt",
+                "this path gives one answer to one prompt; /v1/completions gives several",
+            )),
+        }
     };
-    let (open, prepared) = app.asked(request, read).await?;
+    let (open, prepared) = app.asked(request, prepare).await?;
     let answer = app.begin(&open, prepared)?;
     if answer.prepared.stream {
         let (out, response) = channel();

@@ -79,6 +79,7 @@ use service::Facts;
 
 use anyhow::Result;
 use arenite::model::Stack;
+use arenite::sampler::Params;
 use arenite::tokenizer::Tokenizer;
 use arenite::{Gguf, Plan, TokenId};
 
@@ -127,6 +128,7 @@ impl Host {
             open: open.clone(),
             style: Style::of(&renderer, tokenizer),
             renderer: renderer.into(),
+            params: Params { temperature: 1.0, ..Params::DEFAULT },
             grammars: grammars::Grammars::new(if serves { Budget::of_request } else { Budget::of_command }),
             name: model_name(file.name()),
             context,

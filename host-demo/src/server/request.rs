@@ -15,7 +15,7 @@ use crate::chat::dialect::{GateSettings, Marks, ThoughtBudget};
 
 /// The body of a text request.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, expecting = "an object")]
 pub struct Body {
     pub messages: Option<Vec<Value>>,
     pub prompt: Option<Value>,
@@ -205,7 +205,8 @@ impl Body {
     }
 
     /// Returns the settings, without the grammar.
-    pub fn settings(&self, vocab: usize, by_chance: u64) -> Result<Settings, ApiError> {
+    /// `usual` has the sampler's parameters that the request does not set.
+    pub fn settings(&self, vocab: usize, usual: &Params, by_chance: u64) -> Result<Settings, ApiError> {
         fields::check(&self.others)?;
         let limit = self.limit()?;
         let logprobs = match &self.logprobs {
@@ -224,7 +225,7 @@ impl Body {
             return Err(ApiError::about("stop_token_ids", "stop_token_ids names a token that does not exist"));
         }
         Ok(Settings {
-            params: self.params()?,
+            params: self.params(usual)?,
             bias: self.biases(vocab)?,
             seed: self.seed.filter(|seed| *seed != -1).map_or(by_chance, |seed| seed as u64),
             limit,
@@ -237,7 +238,7 @@ impl Body {
         })
     }
 
-    fn params(&self) -> Result<Params, ApiError> {
+    fn params(&self, usual: &Params) -> Result<Params, ApiError> {
         let ranged =
             |name: &'static str, value: Option<f32>, default: f32, range: std::ops::RangeInclusive<f32>| match value {
                 None => Ok(default),
@@ -253,19 +254,23 @@ impl Body {
             Some(value) => u32::try_from(value)
                 .map_err(|_| ApiError::about(name, format!("{name} is {value}, and must be -1 or a count"))),
         };
-        let default = Params::DEFAULT;
         Ok(Params {
-            temperature: ranged("temperature", self.temperature, 1.0, 0.0..=100.0)?,
-            top_p: ranged("top_p", self.top_p, default.top_p, 0.0..=1.0)?,
-            min_p: ranged("min_p", self.min_p, default.min_p, 0.0..=1.0)?,
-            typical_p: ranged("typical_p", self.typical_p, default.typical_p, 0.0..=1.0)?,
-            top_k: counted("top_k", self.top_k, default.top_k, 0)?,
-            repeat_penalty: ranged("repeat_penalty", self.repeat_penalty, 1.0, 0.01..=100.0)?,
+            temperature: ranged("temperature", self.temperature, usual.temperature, 0.0..=100.0)?,
+            top_p: ranged("top_p", self.top_p, usual.top_p, 0.0..=1.0)?,
+            min_p: ranged("min_p", self.min_p, usual.min_p, 0.0..=1.0)?,
+            typical_p: ranged("typical_p", self.typical_p, usual.typical_p, 0.0..=1.0)?,
+            top_k: counted("top_k", self.top_k, usual.top_k, 0)?,
+            repeat_penalty: ranged("repeat_penalty", self.repeat_penalty, usual.repeat_penalty, 0.01..=100.0)?,
             // The limit is the room in the engine's scratch memory.
-            repeat_last_n: counted("repeat_last_n", self.repeat_last_n, default.repeat_last_n, 1024)?.min(1024),
-            frequency_penalty: ranged("frequency_penalty", self.frequency_penalty, 0.0, -2.0..=2.0)?,
-            presence_penalty: ranged("presence_penalty", self.presence_penalty, 0.0, -2.0..=2.0)?,
-            ..default
+            repeat_last_n: counted("repeat_last_n", self.repeat_last_n, usual.repeat_last_n, 1024)?.min(1024),
+            frequency_penalty: ranged(
+                "frequency_penalty",
+                self.frequency_penalty,
+                usual.frequency_penalty,
+                -2.0..=2.0,
+            )?,
+            presence_penalty: ranged("presence_penalty", self.presence_penalty, usual.presence_penalty, -2.0..=2.0)?,
+            ..*usual
         })
     }
 

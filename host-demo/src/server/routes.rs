@@ -37,10 +37,14 @@ fn table() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
         ("/v1/chat/completions", post(chat)),
         ("/chat/completions", post(chat)),
         ("/v1/completions", post(completions)),
+        ("/completion", post(llama::completion)),
+        ("/completions", post(llama::completion)),
         ("/v1/responses", post(responses)),
         ("/v1/embeddings", post(embeddings)),
         ("/v1/rerank", post(rerank)),
         ("/rerank", post(rerank)),
+        ("/v1/reranking", post(rerank)),
+        ("/reranking", post(rerank)),
         ("/v1/audio/transcriptions", post(audio::transcriptions).layer(limit())),
         ("/v1/audio/translations", post(audio::translations).layer(limit())),
         ("/v1/models", get(models)),
@@ -111,7 +115,8 @@ impl Common {
         let routes = guarded.into_iter().fold(Router::new(), |routes, (path, methods)| routes.route(path, methods));
         let routes = routes
             .route_layer(middleware::from_fn_with_state(key, with_key))
-            .route("/health", health)
+            .route("/health", health.clone())
+            .route("/v1/health", health)
             .merge(page::routes())
             .fallback(|| async { ApiError::new(StatusCode::NOT_FOUND, "there is nothing at this path") })
             .method_not_allowed_fallback(|| async {
@@ -288,7 +293,15 @@ async fn tokenize(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Re
 struct Tokenized {
     count: usize,
     max_model_len: usize,
-    tokens: Vec<u32>,
+    tokens: TokenList,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum TokenList {
+    Ids(Vec<u32>),
+    /// For llama.cpp's field `with_pieces`.
+    Pieces(Vec<Value>),
 }
 
 fn tokens_of(app: &App, body: Value) -> Result<Tokenized> {
@@ -301,7 +314,19 @@ fn tokens_of(app: &App, body: Value) -> Result<Tokenized> {
     let how = arenite::tokenizer::Encode { add_special, parse_special };
     let ids = text::encode(app.service.tokenizer(), text.as_bytes(), how);
     let tokens = ids.map_err(|error| ApiError::invalid(error.to_string()))?;
-    Ok(Tokenized { count: tokens.len(), max_model_len: app.service.context, tokens })
+    let (count, max_model_len) = (tokens.len(), app.service.context);
+    if body.get("with_pieces") != Some(&Value::Bool(true)) {
+        return Ok(Tokenized { count, max_model_len, tokens: TokenList::Ids(tokens) });
+    }
+    let piece = |id: u32| {
+        let bytes =
+            text::decode(app.service.tokenizer(), &[id]).map_err(|error| ApiError::invalid(error.to_string()))?;
+        // As in llama.cpp, part of a character is a list of bytes.
+        let piece = String::from_utf8(bytes).map_or_else(|part| json!(part.as_bytes()), Value::String);
+        Ok(json!({ "id": id, "piece": piece }))
+    };
+    let pieces = tokens.into_iter().map(piece).collect::<Result<_>>()?;
+    Ok(Tokenized { count, max_model_len, tokens: TokenList::Pieces(pieces) })
 }
 
 async fn detokenize(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use arenite::sampler::Params;
 use arenite::tokenizer::{Encode, Tokenizer};
 use arenite::{Gguf, TokenId};
 use serde_json::Value;
@@ -45,6 +46,8 @@ pub struct Service {
     pub grammars: grammars::Grammars,
     /// The model's conversation style.
     pub style: Style,
+    /// The sampler's parameters that requests do not set.
+    pub params: Params,
     /// The model's name in requests.
     pub name: String,
     /// Maximum number of positions of a conversation.
@@ -141,6 +144,15 @@ impl Service {
         }
     }
 
+    /// Replaces the chat template: by the format `name`, or by Jinja source.
+    pub fn use_template(&mut self, name: &str, template: Option<String>) -> anyhow::Result<()> {
+        let open = self.open.clone();
+        let renderer = Renderer::new(open.gguf(), open.vocabulary()?, name, template)?;
+        self.style = Style::of(&renderer, open.vocabulary()?);
+        self.renderer = renderer.into();
+        Ok(())
+    }
+
     /// Returns the source of the chat template, or an empty text.
     pub fn source(&self) -> String {
         self.renderer.lock().unwrap_or_else(|broken| broken.into_inner()).source().to_string()
@@ -168,7 +180,7 @@ impl Service {
             return Err(ApiError::invalid("this model generates no text, only embeddings (/v1/embeddings)"));
         }
         let choices = body.choices()?;
-        let mut settings = body.settings(self.vocab, seed_by_chance)?;
+        let mut settings = body.settings(self.vocab, &self.params, seed_by_chance)?;
         settings.lora = self.lora.of_request(body.lora.as_deref())?;
         let mut prepared = Prepared {
             endpoint,
@@ -307,8 +319,15 @@ pub fn inputs(
                 Ok((text.clone(), ids.map_err(|error| ApiError::about(name, error.to_string()))?))
             }
             Value::Array(ids) => {
-                let id = |id: &Value| id.as_u64().filter(|id| (*id as usize) < service.vocab).map(|id| id as TokenId);
-                let ids: Vec<TokenId> = ids.iter().map(id).collect::<Option<_>>().ok_or_else(wrong)?;
+                let id = |value: &Value| match value.as_u64() {
+                    Some(id) if id < service.vocab as u64 => Ok(id as TokenId),
+                    _ if value.is_i64() || value.is_u64() => {
+                        let message = format!("{name}: {value} is not a token of the vocabulary of {}", service.vocab);
+                        Err(ApiError::about(name, message))
+                    }
+                    _ => Err(wrong()),
+                };
+                let ids = ids.iter().map(id).collect::<Result<Vec<TokenId>, _>>()?;
                 let text = text::decode(service.tokenizer(), &ids).unwrap_or_default();
                 Ok((String::from_utf8_lossy(&text).into_owned(), ids))
             }

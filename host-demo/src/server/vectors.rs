@@ -40,6 +40,11 @@ impl Service {
         let texts =
             inputs(self, body.get("input"), "input", MOST_TEXTS, Encode { add_special: true, parse_special: false })?;
         self.dimensions(body)?;
+        if !matches!(body.get("encoding_format"), None | Some(Value::Null))
+            && !["float", "base64"].iter().any(|format| body["encoding_format"] == *format)
+        {
+            return Err(ApiError::about("encoding_format", "encoding_format must be float or base64"));
+        }
         let limit = self.truncation(body)?;
         let one = |(_, ids): (String, Vec<TokenId>)| {
             let ids = limit.map_or(Ok(ids.clone()), |limit| self.frame().cut(ids, limit)).map_err(invalid)?;
