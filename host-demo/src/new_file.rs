@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use tempfile::NamedTempFile;
 
 use crate::interrupt;
@@ -137,6 +137,13 @@ pub fn write_checked(
     file.fill(|file| write(file).and_then(|()| Ok(file.flush()?)))?;
     file.check(check)?;
     file.finish()
+}
+
+/// Refuses to replace `input`, from which the file at `path` is computed with a loss.
+pub fn must_not_replace(path: &Path, input: &Path) -> Result<()> {
+    let is_same = input.canonicalize().is_ok_and(|input| path.canonicalize().is_ok_and(|path| path == input));
+    ensure!(!is_same, "{} is the input, which cannot be recovered from the result: give another name", path.display());
+    Ok(())
 }
 
 fn cannot(path: &Path) -> String {

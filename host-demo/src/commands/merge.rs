@@ -12,6 +12,7 @@ use crate::adapters::{self, values};
 use crate::cli::NoModelArgs;
 use crate::gguf_writer::Header;
 use crate::model_file::ModelFile;
+use crate::new_file::must_not_replace;
 use crate::new_model::write_model;
 use crate::output::note;
 use crate::quantize::encode_values;
@@ -54,11 +55,13 @@ const HEAD: &str = "output.weight";
 
 pub fn run(args: &Args) -> Result<()> {
     let (output, adapters) = args.files.split_last().context("give a file to write")?;
+    must_not_replace(output.as_ref(), &args.input)?;
     let file = ModelFile::open(Some(args.input.as_path()))?;
     let gguf = file.parse()?;
     let model = Model::new(&gguf)?;
     let mut products: Vec<(String, Product)> = Vec::new();
     for text in adapters {
+        must_not_replace(output.as_ref(), adapters::scaled(text)?.0)?;
         let (adapter, scale) = adapters::open(text)?;
         add(&model, &adapter.gguf()?, scale, &mut products).with_context(|| adapter.name().to_owned())?;
     }

@@ -158,6 +158,17 @@ mod tests {
     }
 
     #[test]
+    fn no_flag_of_llama_cpp_hides_an_own_flag() {
+        for command in Cli::command().get_subcommands() {
+            for own in command.get_arguments().filter_map(clap::Arg::get_long) {
+                let typed = ["arenite", command.get_name(), &format!("--{own}=1")].map(std::ffi::OsString::from);
+                let kept = crate::cli::llama::understand(typed.clone());
+                assert_eq!(kept.map(|typed| typed.args).as_deref(), Ok(&typed[..]), "{} --{own}", command.get_name());
+            }
+        }
+    }
+
+    #[test]
     fn every_command_shows_an_example() {
         fn check(command: &clap::Command, name: &str) {
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();

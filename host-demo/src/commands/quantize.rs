@@ -264,6 +264,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         .with_context(|| file.name().to_owned())?;
     let pieces = if args.keep_split { kept_split(&file, &mut changes) } else { vec![changes.len()] };
     let outputs = split::outputs(&output, pieces.len());
+    if !options.copy && !args.dry_run {
+        outputs.iter().try_for_each(|output| new_file::must_not_replace(output, &input))?;
+    }
     let importance = importance.as_ref().zip(args.imatrix.as_deref());
     let mut header = header(&gguf, mix, &changes, importance)?;
     let edits = Edits { keys: args.override_kv.clone(), pruned: options.pruned.clone(), copy: options.copy };

@@ -16,7 +16,8 @@ pub struct Logprob {
     pub offset: usize,
 }
 
-fn bytes(tokenizer: &Tokenizer<'_, '_>, id: TokenId) -> Vec<u8> {
+/// The bytes of text of a token; a control token gives its spelling.
+pub fn bytes(tokenizer: &Tokenizer<'_, '_>, id: TokenId) -> Vec<u8> {
     tokenizer.piece(id).map(Iterator::collect).unwrap_or_default()
 }
 

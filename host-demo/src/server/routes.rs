@@ -27,7 +27,7 @@ use super::responses::responses;
 use super::service::Endpoint;
 use super::stream::stream;
 use super::vectors::token_count;
-use super::{anthropic, audio, llama, lora, ollama, page, proxy, record};
+use super::{anthropic, audio, llama, logprobs, lora, ollama, page, proxy, record};
 use crate::text;
 
 /// Returns the paths that need the API key, and their handlers.
@@ -318,14 +318,12 @@ fn tokens_of(app: &App, body: Value) -> Result<Tokenized> {
     if body.get("with_pieces") != Some(&Value::Bool(true)) {
         return Ok(Tokenized { count, max_model_len, tokens: TokenList::Ids(tokens) });
     }
-    let piece = |id: u32| {
-        let bytes =
-            text::decode(app.service.tokenizer(), &[id]).map_err(|error| ApiError::invalid(error.to_string()))?;
-        // As in llama.cpp, part of a character is a list of bytes.
-        let piece = String::from_utf8(bytes).map_or_else(|part| json!(part.as_bytes()), Value::String);
-        Ok(json!({ "id": id, "piece": piece }))
+    let piece = |id| {
+        // As in llama.cpp, a part of a character is a list of bytes.
+        let piece = String::from_utf8(logprobs::bytes(app.service.tokenizer(), id));
+        json!({ "id": id, "piece": piece.map_or_else(|part| json!(part.as_bytes()), Value::String) })
     };
-    let pieces = tokens.into_iter().map(piece).collect::<Result<_>>()?;
+    let pieces = tokens.into_iter().map(piece).collect();
     Ok(Tokenized { count, max_model_len, tokens: TokenList::Pieces(pieces) })
 }
 

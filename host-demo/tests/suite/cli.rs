@@ -143,6 +143,16 @@ fn errors_say_what_where_and_what_to_do() {
     assert!(error(&["generate", "-p", "a", "--stop-id", "99999"]).contains("99999"));
     assert!(error(&["translate", "-p", "a", "--n-best", "3", "--beams", "2"]).contains("--beams"));
 
+    // The input of a lossy conversion is not replaced.
+    let model = directory.path().join("model.gguf");
+    std::fs::copy(committed("tests/fixtures/stories.gguf"), &model).expect("a copy");
+    let before = std::fs::read(&model).expect("a model");
+    let again = error(&["quantize", path(&model), path(&model), "Q4_0", "--allow-requantize"]);
+    assert!(again.contains("is the input") && std::fs::read(&model).expect("a model") == before, "{again}");
+    let merged = error(&["merge", path(&model), path(&model), path(&model)]);
+    assert!(merged.contains("is the input"), "{merged}");
+    stdout(&["quantize", path(&model), path(&model), "COPY", "--override-kv", "general.name=str:Mine"]);
+
     let model = committed("tests/fixtures/nomic_bert/model.gguf");
     for command in [&["generate", "-p", "a", "-m"][..], &["chat", "-m"], &["score", "--jsonl", "-m"]] {
         assert!(error(&[command, &[path(&model)]].concat()).contains("arenite embed"), "{command:?}");

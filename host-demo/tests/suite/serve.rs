@@ -242,6 +242,63 @@ fn bodies_that_are_no_objects_are_refused() {
             let (status, answer) = server.post(path, body.as_bytes());
             assert!(status == 400 && answer.to_string().contains("must be a JSON object"), "{path} {body}: {answer}");
         }
+        let (status, answer) = server.post("/v1/completions", body.as_bytes());
+        assert!(status == 400 && answer.to_string().contains("expected an object"), "{body}: {answer}");
+    }
+}
+
+#[test]
+fn flags_of_llama_server_work() {
+    let plain = Server::start(&[]);
+    let mut ask = json!({ "prompt": "The sun", "max_tokens": 8, "seed": 3, "temperature": 0 });
+    let greedy = plain.text(&ask);
+    ask["temperature"] = json!(1.5);
+    let warm = plain.text(&ask);
+    assert_ne!(warm, greedy);
+    let args = ["-ngl", "99", "-np", "3", "-fa", "on", "--jinja", "-cb", "--no-webui", "-a", "tiny", "--temp", "0"];
+    let server = Server::start(&[&args[..], &["--template", "chatml"]].concat());
+    let props: Value = serde_json::from_str(&server.ask("GET", "/props", "", b"").1).unwrap();
+    assert_eq!((&props["total_slots"], &props["model_alias"]), (&json!(3), &json!("tiny")));
+    assert_eq!(props["default_generation_settings"]["params"]["temperature"], json!(0.0));
+    assert_eq!(server.text(&ask), warm, "the request's temperature");
+    ask.as_object_mut().unwrap().remove("temperature");
+    assert_eq!(server.text(&ask), greedy, "the server's temperature");
+    let chat = json!({ "messages": [{ "role": "user", "content": "a" }] }).to_string();
+    let prompt = "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n";
+    assert_eq!(server.post("/apply-template", chat.as_bytes()).1["prompt"], prompt);
+    // A context of 0 means the model's own.
+    let own = Server::start_with(&["-c", "0"]);
+    let props: Value = serde_json::from_str(&own.ask("GET", "/props", "", b"").1).unwrap();
+    assert_eq!(props["default_generation_settings"]["n_ctx"], json!(512));
+}
+
+/// The pieces are those of llama.cpp's `llama_token_to_piece`.
+#[test]
+fn tokens_with_their_pieces() {
+    let server = Server::start(&[]);
+    let body = json!({ "content": "One \u{e9} day", "with_pieces": true }).to_string();
+    let (_, answer) = server.post("/tokenize", body.as_bytes());
+    assert_eq!(
+        answer["tokens"],
+        json!([
+            { "id": 455, "piece": " One" },
+            { "id": 1989, "piece": " " },
+            { "id": 198, "piece": [0xc3] },
+            { "id": 172, "piece": [0xa9] },
+            { "id": 371, "piece": " day" },
+        ])
+    );
+    let (status, answer) = server.post("/v1/completions", json!({ "prompt": [1, 2048] }).to_string().as_bytes());
+    assert!(status == 400 && answer.to_string().contains("2048 is not a token"), "{answer}");
+}
+
+#[test]
+fn embeddings_in_unknown_formats_are_refused() {
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/nomic_bert/model.gguf");
+    let server = Server::start_with(&["-m", model]);
+    for (format, status) in [("float", 200), ("base64", 200), ("int8", 400)] {
+        let body = json!({ "input": "a", "encoding_format": format }).to_string();
+        assert_eq!(server.post("/v1/embeddings", body.as_bytes()).0, status, "{format}");
     }
 }
 

@@ -425,6 +425,16 @@ fn llamas_routes() {
         (&filled["content"], &filled["tokens_evaluated"], &filled["stop_type"]),
         (&json!("Once upon"), &json!(7), &json!("eos"))
     );
+    for path in ["/completion", "/completions"] {
+        let filled = talk.good(path, &json!({ "prompt": "ab", "n_predict": 1, "temperature": 0 }));
+        assert_eq!(
+            (&filled["content"], &filled["stop"], &filled["stop_type"]),
+            (&json!("Once"), &json!(true), &json!("limit"))
+        );
+        let (status, answer) = talk.server.post(path, json!({ "prompt": ["a", "b"] }).to_string().as_bytes());
+        assert!(status == 400 && answer.to_string().contains("/v1/completions"), "{answer}");
+    }
+    assert_eq!(talk.server.ask("GET", "/v1/health", "", b"").1, r#"{"status":"ok"}"#);
     drop(talk);
     let talk = start(&["a"], &[], &[], CHATML);
     let body = json!({ "input_prefix": "a", "input_suffix": "b" }).to_string();
