@@ -25,7 +25,7 @@ impl Corpus {
     /// Reads at most `limit` chunks of the file at `path`. Drops a newline at the end of the file, and an incomplete
     /// last chunk.
     pub fn read(path: &Path, tokenizer: &Tokenizer<'_, '_>, chunk: usize, limit: Option<usize>) -> Result<Self> {
-        let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let text = text::read(path)?;
         let text = text.strip_suffix(b"\n").unwrap_or(&text);
         let mut tokens = text::encode(tokenizer, text, Encode { add_special: true, parse_special: false })?;
         ensure!(

@@ -1,8 +1,9 @@
 //! Converts between texts and tokens, and converts JSON strings, which may not be valid Unicode, to bytes.
 
-use std::fmt;
+use std::path::Path;
+use std::{fmt, fs};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use arenite::tokenizer::{Decoder, Encode, Tokenizer};
 use arenite::{Error, Gguf, TokenId};
 use serde::Serialize;
@@ -76,6 +77,22 @@ pub fn decode(tokenizer: &Tokenizer<'_, '_>, ids: &[TokenId]) -> Result<Vec<u8>>
         decoder.push_bytes(id, tokenizer, |bytes| text.extend_from_slice(bytes))?;
     }
     decoder.finish_bytes(|bytes| text.extend_from_slice(bytes));
+    Ok(text)
+}
+
+/// Reads a text file. The text may contain bytes that are not UTF-8.
+pub fn read(path: &Path) -> Result<Vec<u8>> {
+    let read = || not_utf16(fs::read(path)?);
+    read().with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// Refuses text in UTF-16, which some editors and shells write on Windows. It begins with a byte order mark, which is
+/// not UTF-8.
+pub fn not_utf16(text: Vec<u8>) -> Result<Vec<u8>> {
+    ensure!(
+        !text.starts_with(b"\xff\xfe") && !text.starts_with(b"\xfe\xff"),
+        "this is text in UTF-16: save it as UTF-8"
+    );
     Ok(text)
 }
 
@@ -221,6 +238,14 @@ mod tests {
 
     fn bytes(json: &[u8]) -> Vec<u8> {
         serde_json::from_slice::<JsonBytes>(json).unwrap().0
+    }
+
+    #[test]
+    fn utf16_is_refused() {
+        let text = |units: Vec<u8>| not_utf16(units).is_ok();
+        let little: Vec<u8> = "\u{feff}The sea".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let big: Vec<u8> = "\u{feff}The sea".encode_utf16().flat_map(u16::to_be_bytes).collect();
+        assert!(!text(little) && !text(big) && text("\u{feff}The sea".into()) && text(vec![]));
     }
 
     #[test]

@@ -77,12 +77,10 @@ impl TextArgs {
             (Some(text), _) if text != "-" => {
                 return Ok(Some(Text::Bytes(if self.escape { unescaped(text) } else { text.clone().into_bytes() })));
             }
-            (_, Some(path)) if path != Path::new("-") => {
-                without_newline(std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?)
-            }
+            (_, Some(path)) if path != Path::new("-") => without_newline(text::read(path)?),
             (None, None) if !is_piped() => return Ok(None),
             (given, file) => {
-                let bytes = without_newline(stdin()?);
+                let bytes = without_newline(text::not_utf16(stdin()?).context("cannot read standard input")?);
                 if bytes.is_empty() && given.is_none() && file.is_none() {
                     return Ok(None);
                 }
