@@ -28,8 +28,8 @@ use crate::{foreign, split};
   arenite serve -m small.gguf -m large.gguf --memory 6G
 
 The first line of standard output is `listening on http://HOST:PORT`. A chat page is at /. OpenAI's and Anthropic's \
-interfaces are under /v1, Ollama's under /api; /props, /apply-template, /infill, /tokenize, /detokenize, /health and \
-/metrics are llama.cpp's. Answers do not depend on other requests running at the same time. On SIGTERM the server \
+interfaces are under /v1, Ollama's under /api; /completion, /props, /apply-template, /infill, /tokenize, /detokenize, \
+/health and /metrics are llama.cpp's. Answers do not depend on other requests running at the same time. On SIGTERM the server \
 finishes all running answers and exits.
 
 With several models, or a folder of them, the field `model` of a request chooses one; /v1/models lists them. Each is \
