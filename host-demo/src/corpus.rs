@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use arenite::TokenId;
 use arenite::tokenizer::{Encode, Tokenizer};
 use indicatif::{ProgressBar, ProgressStyle};
