@@ -318,6 +318,10 @@ fn tokens_of(app: &App, body: Value) -> Result<Tokenized> {
     if body.get("with_pieces") != Some(&Value::Bool(true)) {
         return Ok(Tokenized { count, max_model_len, tokens: TokenList::Ids(tokens) });
     }
+    // Pieces take a hundred times the memory of ids.
+    if count > max_model_len {
+        return Err(ApiError::too_long("content", count, max_model_len));
+    }
     let piece = |id| {
         // As in llama.cpp, a part of a character is a list of bytes.
         let piece = String::from_utf8(logprobs::bytes(app.service.tokenizer(), id));

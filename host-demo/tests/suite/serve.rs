@@ -288,6 +288,8 @@ fn tokens_with_their_pieces() {
             { "id": 371, "piece": " day" },
         ])
     );
+    let long = json!({ "content": "One ".repeat(300), "with_pieces": true }).to_string();
+    assert_eq!(server.post("/tokenize", long.as_bytes()).0, 400);
     let (status, answer) = server.post("/v1/completions", json!({ "prompt": [1, 2048] }).to_string().as_bytes());
     assert!(status == 400 && answer.to_string().contains("2048 is not a token"), "{answer}");
 }
