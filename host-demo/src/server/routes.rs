@@ -320,7 +320,8 @@ fn tokens_of(app: &App, body: Value) -> Result<Tokenized> {
     }
     // Pieces take a hundred times the memory of ids.
     if count > max_model_len {
-        return Err(ApiError::too_long("content", count, max_model_len));
+        let message = format!("content has {count} tokens, and with_pieces takes at most {max_model_len}");
+        return Err(ApiError::about("content", message));
     }
     let piece = |id| {
         // As in llama.cpp, a part of a character is a list of bytes.
