@@ -38,7 +38,8 @@ impl Gate {
         let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
         if let Some(host) = text(header::HOST).filter(|host| self.is_local && !self.is_own(host)) {
             return refused(format!(
-                "the Host `{host}` is not this server's: use localhost, or start the server with --host"
+                "the Host `{host}` is not this server's: use localhost, make your proxy send `Host: localhost`, or start the \
+                 server with --host"
             ));
         }
         let origin = text(header::ORIGIN);
