@@ -123,6 +123,10 @@ fn errors_say_what_where_and_what_to_do() {
     let target = error(&["logits", "--ids", "1", "-o", path(&directory.path().join("none/x.npy"))]);
     assert!(target.contains("x.npy") && target.contains("create it first") && !target.contains("os error"), "{target}");
 
+    let session = arenite(&["generate", "-n", "1", "--session", path(&directory.path().join("none/session"))]);
+    let said = String::from_utf8_lossy(&session.stderr);
+    assert!(session.stdout.is_empty() && said.contains("create it first"), "{said}");
+
     // System errors are put into words, whichever command reads.
     let none = path(&file).to_string() + ".none";
     for args in [
