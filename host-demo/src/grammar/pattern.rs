@@ -382,5 +382,13 @@ pub fn of_format(format: &str, is_short: bool) -> Option<&'static str> {
 
 /// Matches exactly this text as the contents of a string.
 pub fn literal(text: &str) -> Expr {
-    Expr::seq(text.chars().map(|char| one_of(&Chars::one(char))))
+    let mut written = String::new();
+    for char in text.chars() {
+        match SHORT.iter().find(|(short, _)| *short == char) {
+            Some((_, letter)) => written.extend(['\\', *letter]),
+            None if char.is_ascii_control() => written += &format!("\\u{:04x}", u32::from(char)),
+            None => written.push(char),
+        }
+    }
+    Expr::text(&written)
 }

@@ -330,7 +330,7 @@ impl Reader<'_> {
     fn values(&mut self, values: &[Value], schema: &Map<String, Value>, path: &str) -> Result<Expr> {
         let mut allowed = Vec::new();
         for value in values {
-            self.budget.copies(value, pattern::WAYS).with_context(|| path.to_string())?;
+            self.budget.copy(value).with_context(|| path.to_string())?;
             if !is_allowed(value, values, schema, path)? {
                 continue;
             }
