@@ -238,6 +238,7 @@ struct Module<'f> {
 }
 
 impl Module<'_> {
+    /// Exchanges the last two dimensions.
     fn transpose(&self) -> Result<Self> {
         let columns = self.shape.len() - 1;
         let mut shape = self.shape.clone();
@@ -248,11 +249,12 @@ impl Module<'_> {
 }
 
 impl<'f> Pairs<'_, 'f> {
+    /// Returns a tensor, whose values must be finite.
     fn view(&self, name: &str) -> Result<View<'f>> {
         let view = self.checkpoint.view(name).with_context(|| format!("the tensor {name} is missing"))?;
-        let mut row = vec![0.0; view.len()];
-        view.read(0, &mut row);
-        ensure!(row.iter().all(|x| x.is_finite()), "the tensor {name} has a value that is not finite");
+        let mut values = vec![0.0; view.len()];
+        view.read(0, &mut values);
+        ensure!(values.iter().all(|x| x.is_finite()), "the tensor {name} has a value that is not finite");
         Ok(view)
     }
 
@@ -332,7 +334,7 @@ impl<'f> Pairs<'_, 'f> {
             Ok(changed) => changed.iter().all(|((_, of_columns), _)| *of_columns != module.inputs),
             Err(_) => true,
         };
-        let mut changed = change(&module);
+        let mut changed = change(module);
         if is_wrong(&changed) {
             let transposed = change(&module.transpose()?);
             changed = if is_wrong(&transposed) { changed } else { transposed };
@@ -379,9 +381,8 @@ impl<'f> Pairs<'_, 'f> {
                 a.insert(0, parts.len());
                 b.insert(0, parts.len());
             }
-            let (of_a, of_b) = parts.into_iter().map(|part| (part.a, part.b)).unzip::<_, _, Vec<_>, Vec<_>>();
-            let mut of_b: Vec<View<'f>> = of_b.into_iter().flatten().collect();
-            let mut of_a = of_a;
+            let (mut of_a, of_b): (Vec<_>, Vec<_>) = parts.into_iter().map(|part| (part.a, part.b)).unzip();
+            let mut of_b = of_b.into_iter().flatten().collect::<Vec<_>>();
             if name == "token_embd.weight" {
                 // Rows are looked up in the first factor.
                 let (columns, rows) = (of_a.pop().context("no factor")?.transpose()?, of_b.pop().context("no factor")?);
