@@ -139,7 +139,7 @@ pub fn pull_from(address: &str, token: Option<&str>) -> Result<PathBuf> {
     Ok(cache.path(&file))
 }
 
-/// What an address leads to.
+/// The place to which an address leads.
 enum Place {
     Hub(Name),
     /// The repository of the cache, and the file's name in it.
