@@ -104,7 +104,8 @@ def main():
     others = os.getloadavg()[0]
     if others > 0.5:
         print(f"warning: this machine is busy (load {others:.1f}); the figures will not be reliable", file=sys.stderr)
-    print(f"arenite by llama.cpp: medians of {options.rounds} pairs (minimum-maximum); tokens per second, ours / theirs\n")
+    print(f"Arenite's speed divided by llama.cpp's: the median of {options.rounds} pairs of runs (minimum-maximum). "
+          "Other columns: Arenite's value / llama.cpp's value.\n")
     row(["model", "threads", f"prefill {options.prefill}", "tok/s", f"decode {options.decode}", "tok/s",
          "decode GB/s", "of reading", "first token", "ms", "memory then", "MB", "memory at most", "MB"])
     row(["---"] * 14)
