@@ -7,6 +7,39 @@ use arenite::kernel::internals::{CausalConvolution, Functions, Recurrence, Scan,
 use crate::edge::Edge;
 use crate::{Data, Random, same, tables};
 
+/// Compares `run` by every table and for every length of the first pass with the scalar kernels' single pass, and
+/// returns the latter's outputs and states.
+fn at_once_and_in_two_passes(
+    tokens: usize,
+    run: impl Fn(&Kernels, usize) -> Vec<f32>,
+    shape: impl Fn() -> String,
+) -> Vec<f32> {
+    let want = run(&SCALAR, tokens);
+    for kernels in tables().into_iter().chain([&SCALAR]) {
+        for first in 0..=tokens {
+            same(&run(kernels, first), &want, || format!("{} {} {first}", kernels.name, shape()));
+        }
+    }
+    want
+}
+
+/// Runs the first tokens and then the others from the state `before`, which is in tiles of sixteen columns. `update` gets
+/// the first token of a pass. Returns the outputs and the state.
+fn two_passes<'u>(
+    before: &[f32],
+    tokens: usize,
+    width: usize,
+    update: impl Fn(usize) -> Update<'u>,
+) -> impl Fn(&Kernels, usize) -> Vec<f32> {
+    move |kernels, first| {
+        let (mut state, mut out) = (Edge::of(before), Edge::of(&vec![0.0; tokens * width]));
+        let (head, tail) = out.split_at_mut(first * width);
+        kernels.recur(&update(0), &mut state, head);
+        kernels.recur(&update(first), &mut state, tail);
+        [&out[..], &state].concat()
+    }
+}
+
 /// A convolution of all tokens at once and in two passes, by every table, compared with its definition in f64.
 #[test]
 fn convolutions() {
@@ -26,12 +59,7 @@ fn convolutions() {
             kernels.convolve(&job, tail, stride, &mut state);
             [&x[..], &state].concat()
         };
-        let want = run(&SCALAR, tokens);
-        for kernels in tables().into_iter().chain([&SCALAR]) {
-            for first in 0..=tokens {
-                same(&run(kernels, first), &want, || format!("{} {channels} {taps} {first}", kernels.name));
-            }
-        }
+        let want = at_once_and_in_two_passes(tokens, run, || format!("{channels} {taps}"));
         for c in 0..channels {
             let input = |t: isize| match usize::try_from(t) {
                 Ok(t) => f64::from(x[t * stride + c]),
@@ -71,19 +99,8 @@ fn recurrences() {
             gate_stride: 2,
             delta,
         };
-        let run = |kernels: &Kernels, first: usize| {
-            let (mut state, mut out) = (Edge::of(&before), Edge::of(&vec![0.0; tokens * width]));
-            let (head, tail) = out.split_at_mut(first * width);
-            kernels.recur(&Update::Matrix(job(0)), &mut state, head);
-            kernels.recur(&Update::Matrix(job(first)), &mut state, tail);
-            [&out[..], &state].concat()
-        };
-        let want = run(&SCALAR, tokens);
-        for kernels in tables().into_iter().chain([&SCALAR]) {
-            for first in 0..=tokens {
-                same(&run(kernels, first), &want, || format!("{} {keys} {width} {first}", kernels.name));
-            }
-        }
+        let run = two_passes(&before, tokens, width, |from| Update::Matrix(job(from)));
+        let want = at_once_and_in_two_passes(tokens, run, || format!("{keys} {width}"));
         let mut state: Vec<f64> = before.iter().map(|x| f64::from(*x)).collect();
         for t in 0..tokens {
             let of = |i: usize| f64::from(x[t * stride + i]);
@@ -159,12 +176,7 @@ fn scans() {
             all.extend_from_slice(&state);
             all
         };
-        let want = run(&SCALAR, tokens);
-        for kernels in tables().into_iter().chain([&SCALAR]) {
-            for first in 0..=tokens {
-                same(&run(kernels, first), &want, || format!("{} {channels} {states} {first}", kernels.name));
-            }
-        }
+        let want = at_once_and_in_two_passes(tokens, run, || format!("{channels} {states}"));
         for c in 0..channels {
             let place = |i: usize| (c / 16 * states + i) * 16 + c % 16;
             let mut state: Vec<f64> = (0..states).map(|i| f64::from(before[place(i)])).collect();
@@ -208,19 +220,8 @@ fn states_with_a_decay_for_each_row() {
             keys,
             width,
         };
-        let run = |kernels: &Kernels, first: usize| {
-            let (mut state, mut out) = (Edge::of(&before), Edge::of(&vec![0.0; tokens * width]));
-            let (head, tail) = out.split_at_mut(first * width);
-            kernels.recur(&Update::Wkv(job(0)), &mut state, head);
-            kernels.recur(&Update::Wkv(job(first)), &mut state, tail);
-            [&out[..], &state].concat()
-        };
-        let want = run(&SCALAR, tokens);
-        for kernels in tables().into_iter().chain([&SCALAR]) {
-            for first in 0..=tokens {
-                same(&run(kernels, first), &want, || format!("{} {keys} {width} {first}", kernels.name));
-            }
-        }
+        let run = two_passes(&before, tokens, width, |from| Update::Wkv(job(from)));
+        let want = at_once_and_in_two_passes(tokens, run, || format!("{keys} {width}"));
         for w in 0..width {
             let place = |key: usize| (w / 16 * keys + key) * 16 + w % 16;
             let mut state: Vec<f64> = (0..keys).map(|i| f64::from(before[place(i)])).collect();
@@ -261,19 +262,8 @@ fn states_with_a_bonus_for_new_keys() {
             keys,
             width,
         };
-        let run = |kernels: &Kernels, first: usize| {
-            let (mut state, mut out) = (Edge::of(&before), Edge::of(&vec![0.0; tokens * width]));
-            let (head, tail) = out.split_at_mut(first * width);
-            kernels.recur(&Update::Wkv(job(0)), &mut state, head);
-            kernels.recur(&Update::Wkv(job(first)), &mut state, tail);
-            [&out[..], &state].concat()
-        };
-        let want = run(&SCALAR, tokens);
-        for kernels in tables().into_iter().chain([&SCALAR]) {
-            for first in 0..=tokens {
-                same(&run(kernels, first), &want, || format!("{} {keys} {width} {first}", kernels.name));
-            }
-        }
+        let run = two_passes(&before, tokens, width, |from| Update::Wkv(job(from)));
+        let want = at_once_and_in_two_passes(tokens, run, || format!("{keys} {width}"));
         for w in 0..width {
             let place = |key: usize| (w / 16 * keys + key) * 16 + w % 16;
             let mut state: Vec<f64> = (0..keys).map(|i| f64::from(before[place(i)])).collect();
