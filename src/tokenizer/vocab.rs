@@ -123,12 +123,15 @@ impl Model {
             b"t5" if built::UNIGRAM => Model::Unigram,
             b"bert" if built::WORDPIECE => {
                 let lowercase = tri!(switch(gguf, "normalizer.lowercase", true));
-                Model::WordPiece(wordpiece::Rules {
-                    lowercase,
-                    strips_accents: tri!(switch(gguf, "normalizer.strip_accents", lowercase)),
-                    cleans: tri!(switch(gguf, "normalizer.clean_text", true)),
-                    parts_ideographs: tri!(switch(gguf, "normalizer.handle_chinese_chars", true)),
-                })
+                let [strips_accents, cleans, parts_ideographs] = tri!(switches(
+                    gguf,
+                    [
+                        ("normalizer.strip_accents", lowercase),
+                        ("normalizer.clean_text", true),
+                        ("normalizer.handle_chinese_chars", true)
+                    ]
+                ));
+                Model::WordPiece(wordpiece::Rules { lowercase, strips_accents, cleans, parts_ideographs })
             }
             b"bpe" if built::BPE => match tri!(gguf.str(PREFIX, "pre")) {
                 Some(b"whitespace") => tri!(Model::characters(gguf)),
