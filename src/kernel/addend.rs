@@ -6,8 +6,9 @@ use super::Kernels;
 
 /// Additions to the outputs of a matrix product. `()` adds nothing.
 pub trait Addend: Sync {
-    /// True if all outputs that are added to are inside `len` floats, with `stride` floats per token.
-    fn fits(&self, len: usize, stride: usize) -> bool;
+    /// True if all outputs that are added to are those of `tokens` tokens inside `len` floats, with `stride` floats per
+    /// token.
+    fn fits(&self, tokens: usize, len: usize, stride: usize) -> bool;
     /// Prefetches the weights that [`prepare`](Self::prepare) and [`add`](Self::add) will read for the outputs in
     /// `range`.
     fn prefetch(&self, kernels: &Kernels, range: Range<usize>);
@@ -19,14 +20,14 @@ pub trait Addend: Sync {
     ///
     /// # Safety
     ///
-    /// [`fits`](Self::fits) is true for the length of `out` and for `stride`, nobody else accesses the outputs in
-    /// `range` of any token, and [`prepare`](Self::prepare) has returned.
+    /// [`fits`](Self::fits) is true for a number of tokens, the length of `out` and `stride`, nobody else accesses the
+    /// outputs in `range` of any of these tokens, and [`prepare`](Self::prepare) has returned.
     unsafe fn add(&self, kernels: &Kernels, out: *mut f32, stride: usize, range: Range<usize>);
 }
 
 impl Addend for () {
     #[inline(always)]
-    fn fits(&self, _: usize, _: usize) -> bool {
+    fn fits(&self, _: usize, _: usize, _: usize) -> bool {
         true
     }
     #[inline(always)]

@@ -39,7 +39,7 @@ impl<'a> Batch<'a> {
 /// not depend on the number of workers.
 pub fn linear(kernels: &Kernels, workers: &dyn Workers, panels: &mut [u8], batch: Batch<'_>, addend: &impl Addend) {
     let Batch { x, stride, .. } = batch;
-    if !fit(batch.products(), x.tokens, batch.out.len(), stride) || !addend.fits(batch.out.len(), stride) {
+    if !fit(batch.products(), x.tokens, batch.out.len(), stride) || !addend.fits(x.tokens, batch.out.len(), stride) {
         debug_assert!(false, "linear: the shapes do not match");
         return;
     }
@@ -97,7 +97,7 @@ pub(crate) fn linear_alone(
     addend: &impl Addend,
 ) {
     let last = x.tokens.saturating_sub(1).saturating_mul(stride);
-    if at.saturating_add(last).saturating_add(w.rows()) > out.len() || !addend.fits(out.len(), stride) {
+    if at.saturating_add(last).saturating_add(w.rows()) > out.len() || !addend.fits(x.tokens, out.len(), stride) {
         debug_assert!(false, "linear: the shapes do not match");
         return;
     }

@@ -106,9 +106,11 @@ impl<'a> LowRank<'a> {
 }
 
 impl Addend for LowRank<'_> {
-    fn fits(&self, len: usize, stride: usize) -> bool {
+    fn fits(&self, tokens: usize, len: usize, stride: usize) -> bool {
         let products = self.b().map(|(_, b, at)| (b, at));
+        let end = self.x.tokens.saturating_mul(stride).saturating_add(self.first);
         self.first.is_multiple_of(stride)
+            && end <= tokens.saturating_mul(stride)
             && len.checked_sub(self.first).is_some_and(|len| fit(products, self.x.tokens, len, stride))
     }
 
@@ -162,7 +164,7 @@ impl Addend for LowRank<'_> {
 
 /// Adds the products of an adapter to outputs that were computed before.
 pub fn add_low_rank(kernels: &Kernels, workers: &dyn Workers, low_rank: &LowRank<'_>, out: &mut [f32], stride: usize) {
-    if !low_rank.fits(out.len(), stride) {
+    if !low_rank.fits(usize::MAX, out.len(), stride) {
         debug_assert!(false, "add_low_rank: the shapes do not match");
         return;
     }
@@ -183,4 +185,22 @@ pub fn add_low_rank(kernels: &Kernels, workers: &dyn Workers, low_rank: &LowRank
             }
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quant::TensorType;
+
+    /// Tokens that the model's product does not have are rejected, because other workers may write their outputs.
+    #[test]
+    fn tokens_of_the_product() {
+        let b = [(Matrix::at(TensorType::F32, (4, 1), &[0; 16], 0), 0)];
+        let x = Acts { x: &[], q: &[], d: &[], sums: &[], tokens: 2 };
+        let mut low = [0.0; 2];
+        let pairs = LowRank::new((&[], &b), x, (&mut low, 1), 1.0, 10);
+        assert!(pairs.fits(3, 24, 10) && pairs.fits(4, 40, 10));
+        assert!(!pairs.fits(2, 40, 10), "the second token is the product's third");
+        assert!(!pairs.fits(3, 23, 10) && !pairs.fits(9, 90, 3));
+    }
 }
