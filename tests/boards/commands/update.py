@@ -1,9 +1,9 @@
 """Sends updates of the model to a board under qemu, also with a power failure in the middle.
 
-    update.py UPDATE.gguf[:PERCENT]... -- QEMU...
+    update.py UPDATE.gguf[:PERCENT[stop]]... -- QEMU...
 
 QEMU is the command that starts the board, with its UART on standard input and output. With `:PERCENT` the power fails after
-this share of the file. After the start and after each update, sends a command. Prints the board's answers.
+this share of the file; with `:PERCENTstop` the sender stops, in the middle of a block. After the start and after each update, sends a command. Prints the board's answers.
 """
 import socket
 import subprocess
@@ -41,16 +41,20 @@ class Board:
         self.send(f"{COMMAND}\n".encode())
         self.wait("#")
 
-    def update(self, path, percent):
+    def update(self, path, percent, stops):
         data = open(path, "rb").read()
         most = len(data) if percent == 100 else len(data) * percent // 100 // BLOCK * BLOCK
-        print(f"> update with {len(data)} bytes" + (f", power failure after {percent} %" if percent < 100 else ""), flush=True)
+        end = "" if percent == 100 else f", {'the sender stops' if stops else 'power failure'} after {percent} %"
+        print(f"> update with {len(data)} bytes{end}", flush=True)
         self.send(f"update {len(data)}\n".encode())
         for at in range(0, most, BLOCK):
             self.wait(f"# {at} of", show=False)
             self.send(data[at:min(at + BLOCK, most)])
         self.wait(f"# {most} of", show=False)
-        if percent < 100:
+        if stops:
+            self.send(data[most:most + BLOCK // 2])
+            self.wait("error: no byte")
+        elif percent < 100:
             self.fail()
 
     def fail(self):
@@ -70,7 +74,7 @@ def main():
         board.command()
         for each in sys.argv[1:split]:
             path, _, percent = each.partition(":")
-            board.update(path, int(percent or 100))
+            board.update(path, int(percent.removesuffix("stop") or 100), percent.endswith("stop"))
             board.command()
         board.send(b"\4")
         sys.exit(board.qemu.wait())

@@ -50,10 +50,23 @@ impl Board {
 
     /// Waits for a byte.
     pub fn read(&mut self) -> u8 {
+        loop {
+            if let Some(byte) = self.read_within(1) {
+                return byte;
+            }
+        }
+    }
+
+    /// Waits for a byte for at most this number of seconds.
+    pub fn read_within(&mut self, seconds: u32) -> Option<u8> {
+        let start = read(COUNTER);
         while read(UART_STATE) & 2 == 0 {
+            if read(COUNTER).wrapping_sub(start) > seconds * MEGAHERTZ * 1_000_000 {
+                return None;
+            }
             self.feed_watchdog();
         }
-        read(UART_DATA) as u8
+        Some(read(UART_DATA) as u8)
     }
 
     pub fn led(&mut self, is_on: bool) {

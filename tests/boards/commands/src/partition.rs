@@ -13,6 +13,9 @@ pub const BYTES: usize = 512 * 1024;
 /// Number of bytes of an update that `receive` confirms with one line.
 const BLOCK: usize = 4096;
 
+/// Maximum time between two bytes of an update, in seconds.
+const PATIENCE: u32 = 5;
+
 /// Reasons not to run a model.
 enum Refusal {
     Model(Error),
@@ -101,8 +104,8 @@ pub fn announced(line: &[u8]) -> Option<usize> {
 }
 
 /// Reads an update from the UART into the partition. Under qemu the partition is RAM; on a board, replace the writes with
-/// calls of your flash driver. Confirms every block, because the sender has to wait while flash is written. Restart the board
-/// afterwards.
+/// calls of your flash driver. Confirms every block, because the sender has to wait while flash is written. If the sender
+/// stops, the rest stays erased. Restart the board afterwards: it runs the update only if all of it has arrived.
 #[inline(never)]
 pub fn receive(board: &mut Board, bytes: usize) {
     // SAFETY: the partition is memory of the board. A model in the partition is not used any more.
@@ -111,9 +114,18 @@ pub fn receive(board: &mut Board, bytes: usize) {
     let _ = writeln!(board, "# 0 of {bytes}");
     let mut at = 0;
     for block in partition.get_mut(..bytes).unwrap_or_default().chunks_mut(BLOCK) {
-        block.fill_with(|| board.read());
+        for byte in block {
+            let Some(received) = board.read_within(PATIENCE) else {
+                let _ = writeln!(
+                    board,
+                    "error: no byte for {PATIENCE} seconds, after {at} of {bytes}: send the update again"
+                );
+                return;
+            };
+            *byte = received;
+            at += 1;
+        }
         board.feed_watchdog();
-        at += block.len();
         let _ = writeln!(board, "# {at} of {bytes}");
     }
 }

@@ -26,11 +26,25 @@ impl Board {
 
     /// Waits for a byte.
     pub fn read(&mut self) -> u8 {
+        loop {
+            if let Some(byte) = self.read_within(1) {
+                return byte;
+            }
+        }
+    }
+
+    /// Waits for a byte for at most this number of seconds.
+    pub fn read_within(&mut self, seconds: u32) -> Option<u8> {
+        // SAFETY: as above.
+        let time = || unsafe { TIME.read_volatile() };
+        let start = time();
         while state() & 1 == 0 {
-            core::hint::spin_loop();
+            if time().wrapping_sub(start) > seconds * 10_000_000 {
+                return None;
+            }
         }
         // SAFETY: as above.
-        unsafe { DATA.read_volatile() }
+        Some(unsafe { DATA.read_volatile() })
     }
 
     pub fn led(&mut self, _: bool) {}
