@@ -112,8 +112,9 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
         }
         None => {
             let path = folder.map(|folder| folder.join("config.json")).filter(|path| path.is_file());
-            let path = path
-                .with_context(|| format!("there is no config.json in the directory of {}", request.from.display()))?;
+            let path = path.with_context(|| {
+                format!("there is no config.json beside {}: copy the model's there", request.from.display())
+            })?;
             let config = Config::read(&path)?;
             let family = Family::of(&config, checkpoint)?;
             (config, family, folder)
@@ -150,6 +151,7 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
     notes.extend(keys.dropped_window());
     notes.extend(keys.other_slopes());
     notes.extend(keys.dynamic_scaling());
+    notes.extend(dropped_bias(checkpoint));
     if let Some(directory) = directory {
         pooling::keys(directory, &mut keys)?;
         notes.extend(pooling::notes(directory)?);
@@ -179,11 +181,15 @@ fn vocabulary(
 ) -> Result<Vec<String>> {
     let is_speech = matches!(family.architecture, "whisper" | "moonshine");
     let embedding = outputs.iter().find(|output| output.name == "token_embd.weight");
-    let rows =
-        embedding.and_then(|output| output.shape.first().copied()).context("the checkpoint has no token embedding")?;
+    let rows = embedding
+        .and_then(|output| output.shape.first().copied())
+        .context("the checkpoint has no token embedding: give the folder of the whole model")?;
     let architecture = family.architecture(config);
     let wanted = folder::Wanted {
-        directory: request.tokenizer.or(folder).context("there is no directory with a tokenizer")?,
+        directory: request
+            .tokenizer
+            .or(folder)
+            .context("the checkpoint comes without a tokenizer: give a folder with one with --tokenizer")?,
         architecture,
         config: &config.json(),
         rows,
@@ -277,6 +283,22 @@ fn file_type(outputs: &[Output<'_>], mix: Option<Mix>) -> u32 {
             quantized.map(|output| Mix::of(output.kind)).into_iter().chain(mixes).next().unwrap_or(Mix::F32).number()
         }
     }
+}
+
+/// Returns a note if the experts of a Nomic model have a bias, which is added to their sum.
+fn dropped_bias(checkpoint: &Checkpoint<'_>) -> Option<String> {
+    let mut biases = checkpoint.tensors.keys().filter(|name| name.ends_with(".mlp.experts.bias"));
+    let has_values = |name: &String| {
+        checkpoint.view(name).is_some_and(|view| {
+            let mut values = vec![0.0; view.len()];
+            view.read(0, &mut values);
+            values.iter().any(|value| *value != 0.0)
+        })
+    };
+    biases.any(has_values).then(|| {
+        "the experts' bias is left out, because GGUF has no tensor for it: the results differ from the checkpoint's"
+            .to_owned()
+    })
 }
 
 fn write(path: &Path, header: &Header, outputs: &[Output<'_>], notes: &mut Vec<String>) -> Result<()> {

@@ -594,6 +594,8 @@ fn settings_that_are_left_out_are_said() {
         ("MptForCausalLM", Some("attn_config"), "alibi_bias_max", 16.into(), Some("alibi_bias_max is 16")),
         ("EuroBertModel", Some("rope_parameters"), "rope_type", "linear".into(), None),
         ("EuroBertModel", Some("rope_parameters"), "rope_type", "dynamic".into(), Some("(dynamic scaling)")),
+        ("HunYuanDenseV1ForCausalLM", Some("rope_parameters"), "alpha", 100.0.into(), None),
+        ("HunYuanDenseV1ForCausalLM", Some("rope_parameters"), "alpha", Value::Null, Some("(dynamic scaling)")),
         ("BertModel", None, "rotary_scaling_factor", Value::Null, None), // a setting of Nomic's models
         ("BertModel", None, "rotary_scaling_factor", 2.into(), Some("(dynamic scaling)")),
     ] {
@@ -611,6 +613,61 @@ fn settings_that_are_left_out_are_said() {
         assert_eq!(notes.iter().any(|note| stderr.contains(note)), note.is_some(), "{class} {field}: {stderr}");
         assert!(note.is_none_or(|note| stderr.contains(note)), "{stderr}");
     }
+}
+
+/// A published checkpoint of Nomic's mixture of experts stores all experts in one matrix, the second one transposed:
+/// `w1.view(experts, inner, width)[i].T` and `w2.view(experts, inner, width)[i]` are the factors of expert `i`. A note
+/// says that the bias of their sum is left out.
+#[test]
+fn experts_in_one_matrix_are_cut() {
+    let directory = tempfile::tempdir().unwrap();
+    let (folder, model) = (directory.path().join("model"), directory.path().join("model.gguf"));
+    fs::create_dir(&folder).unwrap();
+    let (experts, inner, width) = (3, 64, 32);
+    let mut tensors = serde_json::json!({
+        "embeddings.word_embeddings.weight": [365, width], "embeddings.token_type_embeddings.weight": [1, width],
+        "emb_ln.weight": [width], "emb_ln.bias": [width],
+        "encoder.layers.0.mlp.fc1.weight": [inner, width], "encoder.layers.0.mlp.fc1.bias": [inner],
+        "encoder.layers.0.mlp.fc2.weight": [width, inner], "encoder.layers.0.mlp.fc2.bias": [width],
+        "encoder.layers.1.mlp.router.layer.weight": [experts, width],
+        "encoder.layers.1.mlp.experts.mlp.w1": [experts * inner, width],
+        "encoder.layers.1.mlp.experts.mlp.w2": [experts * inner, width],
+        "encoder.layers.1.mlp.experts.bias": [width],
+    });
+    for layer in 0..2 {
+        for (name, rows) in [("attn.Wqkv", 3 * width), ("attn.out_proj", width), ("norm1", 1), ("norm2", 1)] {
+            let shape = if rows == 1 { serde_json::json!([width]) } else { serde_json::json!([rows, width]) };
+            tensors[format!("encoder.layers.{layer}.{name}.weight")] = shape;
+            tensors[format!("encoder.layers.{layer}.{name}.bias")] = serde_json::json!([rows.max(width)]);
+        }
+    }
+    let config = serde_json::json!({
+        "architectures": ["NomicBertModel"], "vocab_size": 365, "n_embd": width, "n_inner": inner, "n_layer": 2,
+        "n_head": 2, "n_positions": 64, "layer_norm_epsilon": 1e-5, "type_vocab_size": 1, "rotary_emb_base": 10000,
+        "activation_function": "gelu", "moe_every_n_layers": 2, "moe_top_k": 2, "num_experts": experts,
+    });
+    write_tiny(&serde_json::json!({ "config": config, "tensors": tensors }), &folder);
+    let ran = arenite(&["convert", "hf", path(&folder), path(&model)]);
+    let stderr = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success() && stderr.contains("the experts' bias is left out"), "{stderr}");
+
+    let bytes = fs::read(&model).unwrap();
+    let gguf = Gguf::parse(&bytes).unwrap();
+    let stored = |name: &str| weights(&format!("encoder.layers.1.mlp.experts.mlp.{name}"), &[experts * inner, width]);
+    let up = gguf.tensor("blk.1.ffn_up_exps.weight").unwrap();
+    assert_eq!((up.dims, up.data), ([width as u64, inner as u64, experts as u64, 1], &stored("w1")[..]));
+    let (down, w2) = (gguf.tensor("blk.1.ffn_down_exps.weight").unwrap(), stored("w2"));
+    assert_eq!(down.dims, [inner as u64, width as u64, experts as u64, 1]);
+    let (down, w2) = (down.data.as_chunks::<4>().0, w2.as_chunks::<4>().0);
+    for (i, value) in down.iter().enumerate() {
+        let (expert, row, column) = (i / (width * inner), i / inner % width, i % inner);
+        assert_eq!(*value, w2[(expert * inner + column) * width + row], "expert {expert}, row {row}");
+    }
+    // Without the bias there is nothing to say.
+    tensors.as_object_mut().unwrap().remove("encoder.layers.1.mlp.experts.bias");
+    write_tiny(&serde_json::json!({ "config": config, "tensors": tensors }), &folder);
+    let ran = arenite(&["convert", "hf", path(&folder), path(&model)]);
+    assert!(ran.status.success() && !String::from_utf8_lossy(&ran.stderr).contains("bias"), "{ran:?}");
 }
 
 /// Activation functions have several names in checkpoints. In transformers 5.24 "swish" is "silu" and "gelu_new" has
