@@ -272,7 +272,7 @@ impl<'w> State<'w> {
     /// Returns a state with one active hypothesis, which has no tokens yet.
     fn new(search: &Search, beams: usize, plan: &Plan, memory: &'w mut [u8]) -> Result<Self, Error> {
         let needed = Beams::bytes(plan);
-        let short = Error::BufferTooSmall { what: "memory for beam search", needed, given: memory.len() };
+        let short = Error::BufferTooSmall { what: "bytes for beam search", needed, given: memory.len() };
         let length = search.length.min(plan.options.context).max(1);
         let mut arena = Arena::new(memory)?;
         let mut state = Self {

@@ -256,11 +256,11 @@ pub enum Error {
     WorkspaceTaken,
     /// A buffer provided by the caller is too small.
     BufferTooSmall {
-        /// Name of the buffer.
+        /// The counted items: "token ids", "bytes of the snapshot", ...
         what: &'static str,
-        /// Elements needed (bytes for byte buffers).
+        /// Number of items needed.
         needed: usize,
-        /// Elements provided.
+        /// Number of items for which there is room.
         given: usize,
     },
     // --- running ------------------------------------------------------------------------------

@@ -203,7 +203,7 @@ unsafe fn place<T>(
         return Err(Error::Misaligned { align: align_of::<T>() });
     }
     if capacity < needed {
-        return Err(Error::BufferTooSmall { what: "memory for the object", needed, given: capacity });
+        return Err(Error::BufferTooSmall { what: "bytes of the object", needed, given: capacity });
     }
     let value = make()?;
     // SAFETY: as for this function; size and alignment were checked.

@@ -9,10 +9,11 @@ use arenite::tokenizer::Tokenizer;
 use crate::model_file::ModelFile;
 use crate::new_file::{self, NewFile};
 
+const REFUSED: &str = "nothing was written, because the converted model could not be opened: correct the input";
+
 /// Writes the model that `write` produces to `path`, if this program can open the model.
 pub fn write_model(path: &Path, write: impl FnOnce(&mut NewFile) -> Result<()>) -> Result<()> {
-    let refused = "the converted model cannot be opened: what it was made from is at fault";
-    new_file::write_checked(path, write, |path| opens(path).context(refused))
+    new_file::write_checked(path, write, |path| opens(path).context(REFUSED))
 }
 
 /// Like [`write_model`], but also writes a model whose architecture is not supported, which other programs may run.
@@ -25,7 +26,7 @@ pub fn write_converted(path: &Path, write: impl FnOnce(&mut NewFile) -> Result<(
                 note = Some(format!("the architecture {name} is not one that this program runs"));
                 Ok(())
             }
-            _ => Err(error.context("the converted model cannot be opened")),
+            _ => Err(error.context(REFUSED)),
         },
         Ok(()) => Ok(()),
     })?;

@@ -45,7 +45,7 @@ pub fn files(path: &Path, first: Mmap) -> Result<Vec<(PathBuf, Mmap)>> {
         let found = Gguf::parse(&map).and_then(|gguf| numbers(&gguf)).with_context(which)?;
         ensure!(
             found.0 == number && found.1 == count && (found.2.is_none() || tensors.is_none() || found.2 == tensors),
-            "{} belongs to another model",
+            "{} belongs to another model: give the pieces of one model",
             which()
         );
         files.push((path, map));

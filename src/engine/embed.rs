@@ -134,7 +134,7 @@ impl Engine<'_, '_> {
     fn pool<'b>(&self, tokens: usize, buffer: &'b mut [f32]) -> Result<Pool<'b>, Error> {
         let spec = self.forward.spec;
         let (needed, given) = (spec.embedding_buffer(), buffer.len());
-        let short = Error::BufferTooSmall { what: "buffer for the embedding", needed, given };
+        let short = Error::BufferTooSmall { what: "floats of the embedding", needed, given };
         let out = buffer.get_mut(..needed).and_then(|out| out.get_mut(..spec.dim)).ok_or(short)?;
         Ok(Pool { pooling: spec.pooling, tokens, out })
     }

@@ -117,7 +117,7 @@ impl Engine<'_, '_> {
         self.known(context)?;
         self.can_be_saved()?;
         let (needed, given) = (self.snapshot_bytes(context), out.len());
-        let short = Error::BufferTooSmall { what: "buffer for the snapshot", needed, given };
+        let short = Error::BufferTooSmall { what: "bytes of the snapshot", needed, given };
         let out = out.get_mut(..needed).ok_or(short)?;
         let (head, rest) = out.split_at_mut_checked(Header::BYTES).ok_or(short)?;
         let (logits, mut cache) = rest.split_at_mut_checked(self.plan.row_bytes()).ok_or(short)?;

@@ -54,7 +54,7 @@ fn examples() -> Vec<Error> {
         Error::KvTooSmall { needed: 65536, given: 0 },
         Error::Misaligned { align: 64 },
         Error::WorkspaceTaken,
-        Error::BufferTooSmall { what: "buffer for the tokens", needed: 12, given: 8 },
+        Error::BufferTooSmall { what: "token ids", needed: 12, given: 8 },
         Error::TokenOutOfRange { token: 32000, vocab: 32000 },
         Error::EmptyPrompt,
         Error::NoPart { part: "encoder" },

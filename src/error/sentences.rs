@@ -90,15 +90,15 @@ sentences! {
     DamagedTensor { tensor } => "the data of the tensor {} is damaged, as its hash shows: fetch the file or write the flash again", Name(tensor);
     #[cfg(feature = "split")]
     Piece { number, count, why } => "piece {} of {} {}: give all pieces of one model, in order", Small(number), Small(count), Text(why);
-    MissingKey { key } => "the metadata key {} is missing: the file cannot be run without it", Name(key);
-    KeyType { key, expected } => "the metadata key {} must hold {}", Name(key), Text(expected);
+    MissingKey { key } => "the metadata key {} is missing: convert the file again", Name(key);
+    KeyType { key, expected } => "the metadata key {} must hold {}: convert the file again", Name(key), Text(expected);
     KeyValue { key, why } => "the metadata key {} {}", Name(key), Text(why);
     UnexpectedKey { key } => "the metadata key {} is unknown to this architecture: running without it could give wrong results", Name(key);
     UnsupportedKey { key, what } => "the metadata key {} requires {}, which is not supported for this architecture: running without it would give wrong results", Name(key), Text(what);
     Unsupported { what, name } => "the {} '{}' is not supported", Text(what), Name(name);
-    MissingTensor { tensor } => "the tensor {} is missing: the file is incomplete", Name(tensor);
+    MissingTensor { tensor } => "the tensor {} is missing: convert the file again", Name(tensor);
     UnexpectedTensor { tensor } => "the tensor {} is unknown to this architecture: running without it would give wrong results", Name(tensor);
-    TensorShape { tensor, found, expected } => "the tensor {} has shape {}, but the metadata requires {}", Name(tensor), Shape(found), Shape(expected);
+    TensorShape { tensor, found, expected } => "the tensor {} has shape {}, but the metadata requires {}: convert the file again", Name(tensor), Shape(found), Shape(expected);
     TensorType { tensor, kind } => "the tensor {} has type {}, which this build cannot run: enable its feature or quantize the model to another type", Name(tensor), Type(kind);
     PlanTooLarge => "the plan needs more memory than this machine can address: plan a smaller context or batch";
     PlanMismatch => "the plan was made for another model: plan again with this one";
@@ -106,7 +106,7 @@ sentences! {
     KvTooSmall { needed, given } => "the KV memory has {} bytes, but the plan needs {}: provide more memory or plan a smaller context", Size(given), Size(needed);
     Misaligned { align } => "the memory must start on a {}-byte boundary: use `Workspace` or `Line`", Size(align);
     WorkspaceTaken => "this static workspace is already in use: give each session its own memory";
-    BufferTooSmall { what, needed, given } => "the {} has room for {} and needs {}", Text(what), Size(given), Size(needed);
+    BufferTooSmall { what, needed, given } => "there is room for {} {}, but {} are needed: provide more room or less input", Size(given), Text(what), Size(needed);
     TokenOutOfRange { token, vocab } => "token id {} is outside the vocabulary of {}: ids begin at 0", Small(token), Small(vocab);
     EmptyPrompt => "the prompt is empty: give at least one token";
     NoPart { part } => "the model has no {}: use a model that has one", Text(part);
@@ -128,9 +128,9 @@ sentences! {
     ForeignIndex => "the tokenizer index was not built for this vocabulary: build it again or pack the file again";
     TextRefused => "the text does not fit into its destination: use a larger one";
     TextTooLong { bytes, limit } => "the text has {} bytes, but the tokenizer takes at most {} at a time: split it", Size(bytes), Size(limit);
-    LogitsLength { vocab, given } => "there are {} logits, but the sampler was made for a vocabulary of {}", Size(given), Size(vocab);
+    LogitsLength { vocab, given } => "there are {} logits, but the sampler was made for a vocabulary of {}: create it for this model", Size(given), Size(vocab);
     DamagedGrammar { at, why } => "the grammar's table {}, at word {}: compile the grammar again", Text(why), Size(at);
     TokenNotAllowed { token } => "the grammar does not allow token {} here: sample with the constraint", Small(token);
-    NoTokenAllowed => "no token may follow here: the grammar allows none, or all logits are NaN";
+    NoTokenAllowed => "no token may follow here: the grammar allows none of the vocabulary, or all logits are NaN; change the grammar";
     NotNumbers => "the model's results are not numbers (NaN): keys beyond 65504 do not fit an f16 KV cache, so use f32 for it (--kv f32); if that does not help, a weight in the file is damaged (--check-tensors finds it)";
 }

@@ -194,7 +194,7 @@ pub unsafe extern "C" fn arenite_session_run(
                     Some(context) => &mut context.0,
                     None => own.take().ok_or(argument("for the context"))?,
                 };
-                let full = Error::BufferTooSmall { what: "list of works", needed: count, given: MOST };
+                let full = Error::BufferTooSmall { what: "works", needed: count, given: MOST };
                 works.push(Work::prefill(context, tokens)).map_err(|_| full)?;
             }
             engine.run(&mut works)

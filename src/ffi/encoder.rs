@@ -228,7 +228,7 @@ fn translate(
     out: &mut [u8],
 ) -> Result<usize, Error> {
     let (given, bytes) = (scratch.len(), Tokenizer::scratch_bytes(text.len()));
-    let short = Error::BufferTooSmall { what: "scratch memory for the text", needed: bytes, given };
+    let short = Error::BufferTooSmall { what: "bytes of scratch memory", needed: bytes, given };
     let mut arena = Arena::new(scratch)?;
     let tokens: &mut [TokenId] = arena.take(session.context()).ok_or(short)?;
     let words: &mut [u8] = arena.take(bytes).ok_or(short)?;

@@ -146,7 +146,7 @@ unsafe fn chat(
             _ => return Err(argument("for a message's role")),
         };
         let content = text(message.content, message.len).ok_or(argument("for a message's text"))?;
-        let full = Error::BufferTooSmall { what: "list of messages", needed: count, given: MOST };
+        let full = Error::BufferTooSmall { what: "messages", needed: count, given: MOST };
         messages.push(Message { role, content }).map_err(|_| full)?;
     }
     format.pieces(&messages, |part| {

@@ -241,7 +241,7 @@ unsafe fn decode(
         let mut next = state.decoder.clone();
         step(state.tokenizer, &mut next, &mut text)?;
         if text.len > capacity {
-            return Err(Error::BufferTooSmall { what: "buffer for the text", needed: text.len, given: capacity });
+            return Err(Error::BufferTooSmall { what: "bytes of text", needed: text.len, given: capacity });
         }
         state.decoder = next;
         // SAFETY: as for this function.

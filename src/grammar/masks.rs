@@ -153,7 +153,7 @@ impl<'w> Masks<'w> {
     /// [`Error::BufferTooSmall`] and [`Error::Misaligned`] for `memory`.
     pub fn new(tokenizer: &Tokenizer<'_, '_>, places: usize, memory: &'w mut [u8]) -> Result<Self, Error> {
         let needed = Self::bytes(tokenizer, places);
-        let short = Error::BufferTooSmall { what: "memory for masks", needed, given: memory.len() };
+        let short = Error::BufferTooSmall { what: "bytes of masks", needed, given: memory.len() };
         let (count, len) = measure(tokenizer);
         let words = tokenizer.vocab_len().div_ceil(BITS);
         let mut arena = Arena::new(memory)?;

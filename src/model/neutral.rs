@@ -38,11 +38,11 @@ embedding_length_out =embedding_length outputs of another width
 rope.scaling.finetuned *
 rope.scaling.yarn_ext_factor 1 another ramp of YaRN
 rope.scaling.yarn_truncate t a ramp of YaRN with unrounded ends
-rope.scaling.alpha 1 a stretched rotation
-rope.freq_scale 1 a stretched rotation
-rope.freq_base_swa =rope.freq_base a rotation of local layers
-rope.local.freq_base =rope.freq_base a rotation of local layers
-rope.global.freq_base =rope.freq_base another rotation
+rope.scaling.alpha 1 a scaled base of the rotary positions
+rope.freq_scale 1 scaled rotary positions
+rope.freq_base_swa =rope.freq_base another rotary base in local layers
+rope.local.freq_base =rope.freq_base another rotary base in local layers
+rope.global.freq_base =rope.freq_base another rotary base in global layers
 rope.dimension_count_swa =rope.dimension_count local layers with other heads
 rope.dimension_sections *
 rope.mrope_section *

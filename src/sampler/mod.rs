@@ -227,7 +227,7 @@ impl<'s> Sampler<'s> {
             return Err(Error::TokenOutOfRange { token: *token, vocab });
         }
         let too_small = Error::BufferTooSmall {
-            what: "sampler's scratch memory",
+            what: "bytes of scratch memory",
             needed: Self::scratch_bytes(&params, vocab),
             given: scratch.len(),
         };

@@ -77,7 +77,7 @@ impl<'w> LogMel<'w> {
         if window < SIZE {
             return Err(Error::Unsupported { what: "window of samples", name: Name::new(b"").with_number(window) });
         }
-        let short = Error::BufferTooSmall { what: "memory for the features", needed: Self::BYTES, given: memory.len() };
+        let short = Error::BufferTooSmall { what: "bytes for the features", needed: Self::BYTES, given: memory.len() };
         let mut arena = Arena::new(memory.get_mut(..Self::BYTES).ok_or(short)?)?;
         let taps = arena.take(FREQUENCIES).ok_or(short)?;
         let buffer = arena.take(BUFFER).ok_or(short)?;
@@ -144,7 +144,7 @@ impl<'w> LogMel<'w> {
     fn check(&self, features: &[f32]) -> Result<(), Error> {
         let (needed, given) = (Self::frames(self.window).saturating_mul(self.bins), features.len());
         if given < needed {
-            return Err(Error::BufferTooSmall { what: "buffer for the features", needed, given });
+            return Err(Error::BufferTooSmall { what: "floats of features", needed, given });
         }
         Ok(())
     }

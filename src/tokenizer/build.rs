@@ -17,7 +17,7 @@ pub(super) fn build<'i>(gguf: &Gguf<'_>, vocab: &Vocab<'_>, memory: &'i mut [u8]
     let needed = layout.words().saturating_mul(4);
     let given = memory.len();
     let Some(memory) = memory.get_mut(..needed) else {
-        return Err(Error::BufferTooSmall { what: "memory for the tokenizer index", needed, given });
+        return Err(Error::BufferTooSmall { what: "bytes of the tokenizer index", needed, given });
     };
     let words = memory.as_chunks_mut::<4>().0;
     words.fill(NONE.to_le_bytes());

@@ -294,7 +294,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         }
         let done = self.encode_text(text, options.parse_special, scratch, &mut output);
         done.ok_or_else(|| Error::BufferTooSmall {
-            what: "tokenizer's scratch memory",
+            what: "bytes of scratch memory",
             needed: self.scratch_bytes_for(text),
             given,
         })?;
@@ -424,7 +424,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         }
         decoder.finish_bytes(&mut write);
         if len > given {
-            return Err(Error::BufferTooSmall { what: "buffer for the text", needed: len, given });
+            return Err(Error::BufferTooSmall { what: "bytes of text", needed: len, given });
         }
         Ok(len)
     }
@@ -552,7 +552,7 @@ impl Output<'_> {
     fn finish(self) -> Result<usize, Error> {
         if self.len > self.ids.len() {
             let (needed, given) = (self.len, self.ids.len());
-            return Err(Error::BufferTooSmall { what: "buffer for the token ids", needed, given });
+            return Err(Error::BufferTooSmall { what: "token ids", needed, given });
         }
         Ok(self.len)
     }

@@ -197,7 +197,7 @@ fn memory_for_masks_is_as_much_as_was_said() {
     let memory = Line::bytes_mut(&mut memory);
     assert!(Masks::new(&tokenizer, 3, &mut memory[..needed]).is_ok());
     let error = Masks::new(&tokenizer, 3, &mut memory[..needed - 64]).unwrap_err();
-    assert_eq!(error, Error::BufferTooSmall { what: "memory for masks", needed, given: needed - 64 });
+    assert_eq!(error, Error::BufferTooSmall { what: "bytes of masks", needed, given: needed - 64 });
     let error = Masks::new(&tokenizer, 3, &mut memory[1..=needed]).unwrap_err();
     assert!(matches!(error, Error::Misaligned { .. }), "{error}");
 }

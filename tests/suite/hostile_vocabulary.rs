@@ -221,11 +221,11 @@ fn tokens_that_are_strange_but_harmless() {
 fn small_buffers() {
     let file = tiny_llama().build();
     let tokenizer = Owned::new(&file).tokenizer;
-    let what = "buffer for the token ids";
+    let what = "token ids";
     let mut scratch = vec![0; Tokenizer::scratch_bytes(1)];
     let result = tokenizer.encode(b"a", Encode::PROMPT, &mut scratch, &mut []);
     assert_eq!(result, Err(Error::BufferTooSmall { what, needed: 2, given: 0 }));
-    let what = "tokenizer's scratch memory";
+    let what = "bytes of scratch memory";
     let needed = tokenizer.scratch_bytes_for(b"a");
     assert!(needed <= Tokenizer::scratch_bytes(1));
     let result = tokenizer.encode(b"a", Encode::PROMPT, &mut [], &mut [0; 2]);

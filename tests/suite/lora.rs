@@ -301,7 +301,7 @@ fn choices_belong_to_contexts() {
     let mut context = engine.open().unwrap();
     assert_eq!(
         engine.adapt(&mut context, &[(1, 1.0)]),
-        Err(Error::BufferTooSmall { what: "list of adapters", needed: 2, given: 1 })
+        Err(Error::BufferTooSmall { what: "adapters in the list", needed: 2, given: 1 })
     );
     engine.adapt(&mut context, &[(0, 1.0)]).unwrap();
     engine.run(&mut [Work::prefill(&mut context, &[5, 6])]).unwrap();
@@ -352,9 +352,9 @@ fn plans_are_exact() {
         let (workspace, kv) = (Line::bytes_mut(&mut workspace), Line::bytes_mut(&mut kv));
         Engine::new(&model, plan, workspace, kv).unwrap().with_adapters(&adapters).unwrap_err()
     };
-    let what = "plan (Options::adapters)";
+    let what = "planned adapters (Options::adapters)";
     assert_eq!(refused(plan(1, 3)), Error::BufferTooSmall { what, needed: 2, given: 1 });
-    let what = "plan (Options::rank)";
+    let what = "planned rows per adapter (Options::rank)";
     assert_eq!(refused(plan(2, 2)), Error::BufferTooSmall { what, needed: 3, given: 2 });
     assert_eq!(refused(plan(2, 0)), Error::BufferTooSmall { what, needed: 3, given: 0 });
     assert_eq!(Plan::new(&gguf, options().adapters(usize::MAX)), Err(Error::PlanTooLarge));
@@ -398,7 +398,7 @@ fn hostile_adapters() {
         ("adapter.lora.alpha is missing", &|file| {
             file.remove("adapter.lora.alpha");
         }),
-        ("adapter.lora.alpha must hold a float", &|file| {
+        ("adapter.lora.alpha must hold a float: convert the file again", &|file| {
             file.set("adapter.lora.alpha", 3u32);
         }),
         ("adapter.lora.alpha is not a finite", &|file| {
@@ -426,10 +426,10 @@ fn hostile_adapters() {
             file.set_f32("blk.0.attn_norm.weight.lora_a", &[32, 1], &[1.0; 32]);
             file.set_f32("blk.0.attn_norm.weight.lora_b", &[1], &[1.0]);
         }),
-        ("lora_a has shape [31, 3, 1, 1], but the metadata requires [32, 3, 1, 1]", &|file| {
+        ("lora_a has shape [31, 3, 1, 1], but the metadata requires [32, 3, 1, 1]: convert the file again", &|file| {
             file.set_f32(&format!("{q}.lora_a"), &[31, 3], &[1.0; 93]);
         }),
-        ("lora_b has shape [2, 32, 1, 1], but the metadata requires [3, 32, 1, 1]", &|file| {
+        ("lora_b has shape [2, 32, 1, 1], but the metadata requires [3, 32, 1, 1]: convert the file again", &|file| {
             file.set_f32(&format!("{q}.lora_b"), &[2, 32], &[1.0; 64]);
         }),
         ("lora_b has shape [3, 33, 1, 1]", &|file| {

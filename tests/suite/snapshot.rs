@@ -177,7 +177,7 @@ fn the_size_is_known_beforehand() {
                 let needed = session.snapshot_bytes();
                 assert_eq!(needed, plan.snapshot_bytes(len), "{name} {kv:?} {len}");
                 let mut out = vec![0xA5; needed + 100];
-                let short = |given| Err(Error::BufferTooSmall { what: "buffer for the snapshot", needed, given });
+                let short = |given| Err(Error::BufferTooSmall { what: "bytes of the snapshot", needed, given });
                 for given in [0, 1, HEADER, needed - 1] {
                     assert_eq!(session.save(&mut out[..given]), short(given));
                 }

@@ -392,7 +392,7 @@ fn memory_of_any_alignment_and_exactly_enough() {
             memory[..shift + bytes].fill(0xaa);
         }
         let error = Tokenizer::new(&gguf, &mut memory[..bytes - 1]).err();
-        let what = "memory for the tokenizer index";
+        let what = "bytes of the tokenizer index";
         assert_eq!(error, Some(Error::BufferTooSmall { what, needed: bytes, given: bytes - 1 }));
     }
 }
@@ -474,7 +474,7 @@ fn too_little_room_is_said_exactly() {
             for given in 0..expected.len() {
                 let mut ids = vec![77; given + 1];
                 let result = tokenizer.tokenizer.encode(text, Encode::PROMPT, &mut scratch, &mut ids[..given]);
-                let what = "buffer for the token ids";
+                let what = "token ids";
                 assert_eq!(result, Err(Error::BufferTooSmall { what, needed: expected.len(), given }));
                 assert_eq!(ids[given], 77);
             }
@@ -483,7 +483,7 @@ fn too_little_room_is_said_exactly() {
                 match tokenizer.tokenizer.encode(text, Encode::PROMPT, &mut scratch[..given], &mut ids) {
                     Ok(count) => assert_eq!(ids[..count], expected),
                     Err(error) => {
-                        let what = "tokenizer's scratch memory";
+                        let what = "bytes of scratch memory";
                         let needed = tokenizer.tokenizer.scratch_bytes_for(text);
                         assert!(needed <= scratch.len());
                         assert_eq!(error, Error::BufferTooSmall { what, needed, given });

@@ -199,7 +199,7 @@ fn a_text_longer_than_the_memory() {
                 least = given;
             }
             Err(error) => {
-                let what = "tokenizer's scratch memory";
+                let what = "bytes of scratch memory";
                 assert_eq!(error, Error::BufferTooSmall { what, needed, given });
             }
         }

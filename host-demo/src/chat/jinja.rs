@@ -53,8 +53,10 @@ fn render_with(fuel: u64, template: &str, inputs: &Inputs<'_>) -> Result<String,
         };
         match start(1).or_else(|_| start(LESS)).map(std::thread::ScopedJoinHandle::join) {
             Ok(Ok(rendered)) => rendered,
-            Ok(Err(_)) => broken("it makes the renderer fail"),
-            Err(_) => broken("there is no memory to render it"),
+            Ok(Err(_)) => {
+                broken("rendering it fails because of a bug in the renderer: choose a format with --template")
+            }
+            Err(_) => broken("there is not enough memory to render it: close other programs"),
         }
     })
 }
@@ -77,7 +79,9 @@ fn render_here(fuel: u64, template: &str, inputs: &Inputs<'_>) -> Result<String,
         _ => template.render(own),
     };
     rendered.map_err(|error| match error.kind() {
-        ErrorKind::OutOfFuel => Failure::Broken(anyhow!("it takes too many steps")),
+        ErrorKind::OutOfFuel => Failure::Broken(anyhow!(
+            "rendering it takes more than {fuel} steps: shorten the conversation, or simplify the template"
+        )),
         _ => Failure::Refused(said(&error).to_string()),
     })
 }

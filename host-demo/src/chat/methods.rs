@@ -26,7 +26,11 @@ pub fn call(state: &mut State<'_, '_>, value: &Value, name: &str, args: &[Value]
 pub fn bind<const N: usize>(args: &[Value], names: [&str; N]) -> Result<[Option<Value>; N], Error> {
     let (places, named): (&[Value], Kwargs) = from_args(args)?;
     if places.len() > N {
-        return Err(invalid(format!("at most {N} arguments are taken, not {}", places.len())));
+        return Err(invalid(format!(
+            "a method or filter was called with {} arguments, but has only {N} ({}): correct the chat template",
+            places.len(),
+            names.join(", ")
+        )));
     }
     let mut bound = [const { None }; N];
     for (n, (argument, name)) in bound.iter_mut().zip(names).enumerate() {

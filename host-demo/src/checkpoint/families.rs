@@ -102,8 +102,14 @@ impl Family {
             return Self::of_type("gpt2").ok_or_else(|| anyhow::anyhow!("GPT-2 is not in the list of families"));
         }
         match classes.first() {
-            Some(class) => bail!("models of the class {class} are not supported"),
-            None => bail!("config.json names no class in architectures, and no known model_type"),
+            Some(class) => bail!(
+                "models of the class {class} are not supported: `arenite inspect --architectures` lists the \
+                 supported architectures"
+            ),
+            None => bail!(
+                "config.json has neither a class in architectures nor a known model_type: add the \
+                 model's class in transformers"
+            ),
         }
     }
 

@@ -265,7 +265,7 @@ impl<'f> Pairs<'_, 'f> {
         ensure!(a.shape().len() == 2 && b.shape().len() == 2, "lora_A and lora_B are not matrices");
         let (a, b) = if end == MLX { (a.transpose()?, b.transpose()?) } else { (a, b) };
         let sizes = [a.size(0)?, a.size(1)?, b.size(0)?, b.size(1)?];
-        ensure!(sizes[0] == sizes[3], "lora_A and lora_B have different ranks");
+        ensure!(sizes[0] == sizes[3], "lora_A and lora_B have different ranks: save the adapter again");
         ensure!(sizes[0] > 0, "lora_A and lora_B have no values");
         let module = if stem.ends_with(".experts") || stem.ends_with(".base_layer") {
             self.experts(stem, a, b, sizes)?
@@ -293,13 +293,16 @@ impl<'f> Pairs<'_, 'f> {
             let wrapped = format!("{module}{}", ".base_layer".repeat(*n));
             FIRST.iter().any(|end| self.checkpoint.tensors.contains_key(&format!("{wrapped}{end}")))
         });
-        let index = levels.count().checked_sub(inner + 1).context("nothing is known about this module")?;
+        let index = levels
+            .count()
+            .checked_sub(inner + 1)
+            .context("the model has no such module: give the folder of the adapter's own model with --base")?;
         let name = ["gate_up_proj", "down_proj"]
             .iter()
             .map(|name| format!("{module}.{name}"))
             .filter(|name| self.settings.is_parameter(name))
             .nth(index)
-            .context("nothing is known about this module")?;
+            .context("the model has no such module: give the folder of the adapter's own model with --base")?;
         let count = self.config.experts()?;
         let [low, columns, rows, _] = sizes;
         ensure!(count > 0 && low.is_multiple_of(count), "its matrices are not of {count} experts");
@@ -317,13 +320,16 @@ impl<'f> Pairs<'_, 'f> {
     /// Renames a pair, and reorders its rows and columns.
     fn insert(&mut self, module: &Module<'f>) -> Result<()> {
         let place = Place::of(&module.name).behind(self.config)?;
-        let found =
-            names::find(&self.tables, &place.layer, &place.rest).context("nothing is known about this module")?;
+        let found = names::find(&self.tables, &place.layer, &place.rest)
+            .context("the model has no such module: give the folder of the adapter's own model with --base")?;
         let to: Vec<&str> = found.row.1.split(' ').filter(|name| !name.is_empty()).collect();
         let change = |module: &Module<'f>| {
             let whole = View::new(Arc::new(Leaf::new(&module.name, &[], Coding::F32, &module.shape)));
             let views = (found.row.2)(self.config, whole.clone())?;
-            ensure!(to.len() <= 1 || to.len() == views.len(), "its rows do not fit the model");
+            ensure!(
+                to.len() <= 1 || to.len() == views.len(),
+                "its rows do not match the model's: give the folder of the adapter's own model with --base"
+            );
             // A head that the checkpoint leaves out, because it is the embedding, can have an adapter.
             let views = if views.iter().all(|view| view.len() == 0) { vec![whole] } else { views };
             let named = views.into_iter().zip(to.iter().copied().cycle()).filter(|(view, _)| view.len() > 0);

@@ -103,7 +103,7 @@ pub fn assemble<'f>(
             continue;
         }
         add(&mut found, &tables, config, &place, view).with_context(|| {
-            format!("the tensor {name} cannot become one of the architecture {}", family.architecture(config))
+            format!("the tensor {name} cannot be converted for the architecture {}", family.architecture(config))
         })?;
     }
     let mut notes = Vec::new();
@@ -149,7 +149,7 @@ pub fn complete(outputs: &[Output<'_>], config: &Config, pools: bool) -> Result<
             let name = format!("blk.{layer}.{tensor}");
             ensure!(
                 !names.contains(&*format!("{name}.weight")) || names.contains(&*format!("{name}.bias")),
-                "the checkpoint has biases for {tensor}, but none for layer {layer}"
+                "the checkpoint has biases for {tensor}, but none for layer {layer}: fetch it again"
             );
         }
     }
@@ -196,15 +196,15 @@ fn add<'f>(
     for (stored, new) in [(".weight_scale_2", ".scale"), (".input_scale", ".input_scale")] {
         let Some(stem) = place.rest.strip_suffix(stored) else { continue };
         let row = names::find(tables, &place.layer, &format!("{stem}.weight"))
-            .context("it is a factor of an unknown tensor")?;
+            .context("it scales a tensor whose name the converter does not know")?;
         for to in row.row.1.split(' ') {
             let to = to.strip_suffix(".weight").unwrap_or(to);
             push(found, format!("{}{to}{new}", place.layer), row.part, (0, 0), view.clone().squeeze());
         }
         return Ok(());
     }
-    let row =
-        names::find(tables, &place.layer, &place.rest).context("this name is unknown: the tensor would be lost")?;
+    let row = names::find(tables, &place.layer, &place.rest)
+        .context("the converter does not know its name, and leaving it out would change the results")?;
     let views = (row.row.2)(config, view)?;
     if row.row.1.is_empty() {
         return Ok(());
@@ -212,7 +212,7 @@ fn add<'f>(
     let to: Vec<&str> = row.row.1.split(' ').collect();
     ensure!(
         views.len() == to.len() || to.len() == 1,
-        "it is split into {} tensors instead of {}",
+        "it makes {} tensors instead of {}: config.json does not match it",
         views.len(),
         to.len()
     );
@@ -264,14 +264,14 @@ impl<'f> Output<'f> {
 
     fn of_parts(name: String, mut parts: Parts<'f>) -> Result<Self> {
         parts.parts.sort_by_key(|(order, _)| *order);
-        let (_, first) = parts.parts.first().context("a tensor of no parts")?;
+        let (_, first) = parts.parts.first().context("a tensor without parts")?;
         let mut shape = first.dims().to_vec();
         let inner = shape.get(1..).unwrap_or_default().to_vec();
         let count = parts.parts.len();
         if parts.stacked {
             for (i, ((part, _), view)) in parts.parts.iter().enumerate() {
-                ensure!(*part == i, "{name} has no part {i} in this checkpoint");
-                ensure!(view.dims() == shape, "the parts of {name} have different shapes");
+                ensure!(*part == i, "expert {i} of {name} is missing in this checkpoint: fetch it again");
+                ensure!(view.dims() == shape, "the experts of {name} have different shapes: not supported");
             }
             // A stack of factors, which are stored without dimensions, is a vector.
             if shape == [1] && first.leaf().shape.iter().product::<usize>() == 1 && name.ends_with("scale") {
@@ -280,7 +280,7 @@ impl<'f> Output<'f> {
             shape.insert(0, count);
         } else if count > 1 {
             let same = parts.parts.iter().all(|(_, view)| view.dims().get(1..).unwrap_or_default() == inner);
-            ensure!(same, "the parts of {name} have different widths");
+            ensure!(same, "the matrices that form {name} have different widths: not supported");
             shape[0] = parts.parts.iter().filter_map(|(_, view)| view.dims().first()).sum();
         }
         if shape.is_empty() {

@@ -61,7 +61,7 @@ pub fn family(config: &Config) -> Result<&'static Family> {
     let class = config.classes().first().copied().unwrap_or_default();
     ALL.iter()
         .find(|family| family.classes.contains(&class))
-        .context("the settings are not those of a known training script")
+        .context("the file has the settings of an unknown training script: nanoGPT's and llama2.c's are supported")
 }
 
 #[rustfmt::skip]

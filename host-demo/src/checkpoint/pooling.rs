@@ -34,7 +34,11 @@ pub fn pools(directory: &Path) -> Result<bool> {
 pub fn dense(directory: &Path, outputs: &mut Vec<Output<'_>>) -> Result<()> {
     let dense: Vec<String> =
         modules(directory)?.into_iter().filter(|(kind, _)| kind == "Dense").map(|(_, path)| path).collect();
-    ensure!(dense.len() <= 2, "modules.json has {} linear layers: two are possible", dense.len());
+    ensure!(
+        dense.len() <= 2,
+        "modules.json has {} linear layers after the pooling: at most 2 are supported",
+        dense.len()
+    );
     for (folder, name) in dense.iter().zip(["dense_2", "dense_3"]) {
         let folder = directory.join(folder);
         let mut read = || -> Result<()> {
@@ -113,7 +117,7 @@ fn pooling(settings: &Value) -> Result<u32> {
     let on = |name: &str| settings[format!("pooling_mode_{name}")] == true;
     let others = ["max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens"];
     if let Some(other) = others.iter().find(|name| on(name)) {
-        bail!("the pooling {other} is not supported");
+        bail!("the pooling {other} is not supported: mean, cls and the last token are");
     }
     Ok(match settings["pooling_mode"].as_str() {
         _ if on("mean_tokens") => 1,

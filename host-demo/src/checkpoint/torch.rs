@@ -24,16 +24,21 @@ pub struct TorchFile<'f> {
 
 pub fn read(bytes: &[u8]) -> Result<TorchFile<'_>> {
     let entries = entries(bytes)?;
-    let (name, program) = entries.iter().find(|(name, _)| name.ends_with("data.pkl")).context("it has no data.pkl")?;
+    let (name, program) = entries
+        .iter()
+        .find(|(name, _)| name.ends_with("data.pkl"))
+        .context("it has no data.pkl: save the model with torch.save or as safetensors")?;
     let folder = name.strip_suffix("data.pkl").unwrap_or_default();
     if let Some((_, order)) = entries.iter().find(|(name, _)| *name == format!("{folder}byteorder")) {
         ensure!(*order == b"little", "it was written on a big-endian machine: not supported");
     }
     let files: HashMap<&str, &[u8]> = entries.iter().map(|(name, data)| (name.as_str(), *data)).collect();
-    let top = Machine::default().run(program).context("data.pkl")?;
+    let top = Machine::default().run(program).context("its data.pkl cannot be read; save the model as safetensors")?;
     let mut tensors = Vec::new();
     let mut settings = Map::new();
-    let Object::Dict(dict) = &*top.object else { bail!("data.pkl is not a dictionary of tensors") };
+    let Object::Dict(dict) = &*top.object else {
+        bail!("its data.pkl is not a dictionary of tensors: save the model's state_dict")
+    };
     let state = dict.iter().find_map(|(key, value)| {
         matches!(key.text(), Some("model" | "state_dict" | "model_state_dict")).then_some(&*value.object)
     });
@@ -320,7 +325,11 @@ impl Machine {
                 self.tuple(items)?
             }
             0x85..=0x87 => {
-                let at = self.stack.len().checked_sub(usize::from(op - 0x84)).context("the stack is empty")?;
+                let at = self
+                    .stack
+                    .len()
+                    .checked_sub(usize::from(op - 0x84))
+                    .context("it takes a value from an empty stack")?;
                 let items = self.stack.split_off(at);
                 self.tuple(items)?;
             }
@@ -355,7 +364,7 @@ impl Machine {
     }
 
     fn pop(&mut self) -> Result<Item> {
-        self.stack.pop().context("the stack is empty")
+        self.stack.pop().context("it takes a value from an empty stack")
     }
 
     /// Removes and returns the values above the last mark.
@@ -386,7 +395,7 @@ impl Machine {
     }
 
     fn remember(&mut self, at: u32) -> Result<()> {
-        let item = self.stack.last().context("the stack is empty")?.clone();
+        let item = self.stack.last().context("it takes a value from an empty stack")?.clone();
         self.memo.insert(at, item);
         Ok(())
     }

@@ -63,7 +63,7 @@ impl<'f> View<'f> {
     pub fn seen_as(mut self, dims: &[usize]) -> Result<Self> {
         ensure!(
             dims.iter().product::<usize>() == self.len(),
-            "the tensor {} has shape {:?}, which is not {dims:?}",
+            "the tensor {} has shape {:?}, but config.json requires {dims:?}",
             self.name(),
             self.leaf.shape
         );
@@ -74,7 +74,13 @@ impl<'f> View<'f> {
     /// The size of dimension `dim`.
     pub fn size(&self, dim: usize) -> Result<usize> {
         let size = self.shape.get(dim).copied();
-        size.with_context(|| format!("the tensor {} has {} dimensions only", self.name(), self.shape.len()))
+        size.with_context(|| {
+            format!(
+                "the tensor {} has only {} dimensions: config.json does not match it",
+                self.name(),
+                self.shape.len()
+            )
+        })
     }
 
     /// Changes the dimensions. The values and their order do not change.
@@ -131,7 +137,7 @@ impl<'f> View<'f> {
         let last = len.checked_sub(1).map_or(start, |last| start + last * step);
         ensure!(
             len > 0 && last < self.size(dim)?,
-            "the tensor {} has shape {:?}, too few for its part from {start}",
+            "the tensor {} has shape {:?}, which is smaller than config.json requires",
             self.name(),
             self.leaf.shape
         );
@@ -157,7 +163,7 @@ impl<'f> View<'f> {
         let all: usize = sizes.iter().sum();
         ensure!(
             all == self.size(dim)?,
-            "the tensor {} has shape {:?}: its dimension {dim} should have {all}",
+            "the tensor {} has shape {:?}, but config.json requires {all} in dimension {dim}",
             self.name(),
             self.leaf.shape
         );
@@ -172,7 +178,11 @@ impl<'f> View<'f> {
     /// Splits dimension `dim` into `parts` equal parts.
     pub fn parts(self, dim: usize, parts: usize) -> Result<Vec<Self>> {
         let size = self.size(dim)?;
-        ensure!(size.is_multiple_of(parts), "the tensor {} cannot be split into {parts} parts", self.name());
+        ensure!(
+            size.is_multiple_of(parts),
+            "the tensor {} cannot be divided into {parts} equal parts, as config.json requires",
+            self.name()
+        );
         self.split(dim, &vec![size / parts; parts])
     }
 

@@ -342,7 +342,9 @@ struct Prompt {
 
 impl Prompt {
     fn new(text: Text, tokenizer: Option<&Tokenizer<'_, '_>>) -> Result<Self> {
-        let no_vocabulary = anyhow::anyhow!("the model has no vocabulary");
+        let no_vocabulary = anyhow::anyhow!(
+            "the model has no vocabulary: give tokens with --ids, or add a vocabulary with `arenite convert tokenizer`"
+        );
         let ids = text.tokens(tokenizer.ok_or(&no_vocabulary), Encode::PROMPT)?;
         ensure!(!ids.is_empty(), "the prompt is empty: give a text with -p, or tokens with --ids");
         let Some(tokenizer) = tokenizer else { return Ok(Self { ids, shown: String::new(), decoder: None }) };

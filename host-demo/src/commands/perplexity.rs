@@ -143,8 +143,11 @@ fn score(
             runtime::numbers(logits)?;
             let token = tokens[position + 1];
             let (top, log_sum) = log_sum(logits);
-            let logit =
-                logits.get(token as usize).with_context(|| format!("token {token} is not in the vocabulary"))?;
+            let logit = logits.get(token as usize).with_context(|| {
+                format!(
+                    "token {token} is outside the model's vocabulary: give a file whose vocabulary matches the model"
+                )
+            })?;
             let loss = f64::from(top) + log_sum - f64::from(*logit);
             scores.loss.add(loss);
             if let Some(base) = base.as_deref_mut() {

@@ -127,7 +127,7 @@ fn score(session: &mut Session<'_, '_>, ids: &[TokenId], given: usize) -> Result
     })?;
     numbers?;
     if let Some(token) = outside {
-        bail!("token {token} is not in the vocabulary");
+        bail!("token {token} is outside the model's vocabulary: give ids of this model");
     }
     Ok(Score { logprob: logprobs.iter().sum(), tokens, logprobs, greedy })
 }

@@ -84,7 +84,7 @@ pub fn matching(pattern: &str, budget: &Budget) -> Result<Matching> {
     let (least, most) = lengths(&ast, true);
     let mut expr = found(&ast, true, budget)?;
     if !ahead.is_empty() && matches!(ast, Ast::Alternation(_)) {
-        bail!("`{}`: look-ahead before alternatives is not supported", short(pattern));
+        bail!("`{}`: look-ahead before alternatives is not supported: write the pattern without it", short(pattern));
     }
     for (is_negative, pattern) in ahead {
         let texts = Box::new(found(&parse(pattern)?, false, budget)?);
@@ -238,7 +238,7 @@ fn whole(ast: &Ast, budget: &Budget) -> Result<Expr> {
         Ast::Assertion(_) if is_anchor(ast, &ANCHORS) => {
             bail!("`^` and `$` are supported only at the ends of the expression or of its alternatives")
         }
-        Ast::Assertion(_) => bail!("word boundaries (`\\b`) are not supported"),
+        Ast::Assertion(_) => bail!("word boundaries (`\\b`) are not supported: leave them out"),
         Ast::Flags(_) => bail!(NO_FLAGS),
         Ast::ClassUnicode(class) => one_of(unicode(class)?)?,
     })

@@ -74,7 +74,7 @@ impl<'s> Rest<'s> {
     fn finish(self) -> Result<()> {
         let (missing, more) = (self.missing, self.bytes.len());
         ensure!(missing == 0, "the file is truncated: {missing} bytes of matrices are missing; download it again");
-        ensure!(more == 0, "{more} bytes follow the last matrix: this is not a checkpoint of this version");
+        ensure!(more == 0, "{more} bytes follow the last matrix: the file is damaged, or is not a llama2.c checkpoint");
         Ok(())
     }
 }
@@ -89,15 +89,18 @@ impl<'s> Checkpoint<'s> {
             rest.finish()?;
             return Ok(checkpoint);
         }
-        let version = word(4).context("the file is truncated")?;
+        let version = word(4).context("the file is truncated: download it again")?;
         let (mut checkpoint, _) = Self::numbers(file, 8)?;
-        let tied = *file.get(36).context("the file is truncated")? != 0;
+        let tied = *file.get(36).context("the file is truncated: download it again")? != 0;
         checkpoint.version = version;
         match version {
             1 => {}
             2 => {
                 let group = word(37).and_then(|group| usize::try_from(group).ok()).unwrap_or(0);
-                ensure!((1..=1 << 20).contains(&group), "groups of {group} weights are not supported");
+                ensure!(
+                    (1..=1 << 20).contains(&group),
+                    "groups of {group} weights are not supported: export the model with smaller ones"
+                );
                 checkpoint.group = group;
             }
             _ => bail!("unknown checkpoint version {version}: export the model as version 0, 1 or 2"),
@@ -110,7 +113,10 @@ impl<'s> Checkpoint<'s> {
 
     /// Reads the seven dimensions, and whether the sign of the vocabulary size says that the output matrix is tied.
     fn numbers(file: &[u8], at: usize) -> Result<(Self, bool)> {
-        let words = file.get(at..).and_then(|rest| rest.first_chunk::<28>()).context("the file is truncated")?;
+        let words = file
+            .get(at..)
+            .and_then(|rest| rest.first_chunk::<28>())
+            .context("the file is truncated: download it again")?;
         let words: [i32; 7] =
             std::array::from_fn(|i| words.as_chunks().0.get(i).map_or(0, |word| i32::from_le_bytes(*word)));
         let tied = words[5] > 0;

@@ -23,15 +23,16 @@ pub struct Vocabulary {
 
 /// Reads a vocabulary of `len` tokens.
 pub fn read(file: &[u8], len: usize) -> Result<Vocabulary> {
-    let (_, mut rest) = number(file).context("the file is truncated")?;
+    let (_, mut rest) = number(file).context("the file is truncated: download it again")?;
     let mut vocabulary = Vocabulary { tokens: Vec::new(), scores: Vec::new(), types: Vec::new() };
     while !rest.is_empty() && vocabulary.tokens.len() <= len {
         let (score, length, after) = number(rest)
             .and_then(|(score, rest)| number(rest).map(|(length, rest)| (f32::from_le_bytes(score), length, rest)))
-            .with_context(|| format!("it ends inside token {}", vocabulary.tokens.len()))?;
+            .with_context(|| format!("it ends inside token {}: download it again", vocabulary.tokens.len()))?;
         let length = usize::try_from(i32::from_le_bytes(length)).ok();
         let token = length.and_then(|length| after.split_at_checked(length));
-        let (token, after) = token.with_context(|| format!("it ends inside token {}", vocabulary.tokens.len()))?;
+        let (token, after) =
+            token.with_context(|| format!("it ends inside token {}: download it again", vocabulary.tokens.len()))?;
         vocabulary.push(token, score);
         rest = after;
     }

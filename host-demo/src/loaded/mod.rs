@@ -58,7 +58,11 @@ impl Loaded {
     /// The file cannot be read, the model is not supported or is a speech model, or there is too little memory.
     pub fn open<'a>(source: impl Into<Source<'a>>, options: RunOptions) -> Result<Self> {
         let open = OpenModel::new(ModelFile::open(source)?, options)?;
-        ensure!(open.model().spec().sound().is_none(), "{}: this model transcribes speech only", open.name());
+        ensure!(
+            open.model().spec().sound().is_none(),
+            "{}: this is a speech model, which generates no texts: open a language model",
+            open.name()
+        );
         let Host { open, plan, service } = Host::new(open, false)?;
         let (commands, asked) = channel();
         let (ready, is_ready) = channel();

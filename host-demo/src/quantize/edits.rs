@@ -79,7 +79,9 @@ impl Pruned {
             return Ok(());
         }
         let architecture = gguf.architecture()?;
-        let layers = gguf.u32(architecture, "block_count")?.context("the file has no number of layers")? as usize;
+        let layers = gguf
+            .u32(architecture, "block_count")?
+            .with_context(|| format!("the file has no {architecture}.block_count"))? as usize;
         let last = self.0.last().copied().unwrap_or(0);
         ensure!(last < layers, "there is no layer {last}: the model has the layers 0 to {}", layers - 1);
         ensure!(self.0.len() < layers, "--prune-layers leaves no layer");

@@ -36,7 +36,8 @@ impl Importance {
             true => Self::from_gguf(&Gguf::parse(&bytes).with_context(|| path.display().to_string())?),
             false => Self::from_legacy(&bytes),
         };
-        let mut read = read.with_context(|| format!("{} is not an importance matrix", path.display()))?;
+        let mut read = read
+            .with_context(|| format!("{} is not an importance matrix (`arenite imatrix` makes one)", path.display()))?;
         for (name, columns) in &mut read.columns {
             ensure!(
                 columns.iter().all(|x| x.is_finite() && *x >= 0.0),
@@ -79,7 +80,7 @@ impl Importance {
         };
         let word = |bytes: &[u8]| bytes.first_chunk().map_or(0, |word| u32::from_le_bytes(*word)) as usize;
         let entries = word(next(4)?);
-        ensure!((1..1 << 20).contains(&entries), "it is neither GGUF nor a .dat file; make one with `arenite imatrix`");
+        ensure!((1..1 << 20).contains(&entries), "it is neither a GGUF nor a .dat file");
         let mut columns = BTreeMap::new();
         for _ in 0..entries {
             let len = word(next(4)?);

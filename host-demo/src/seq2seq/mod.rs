@@ -46,7 +46,7 @@ pub fn convert(directory: &Path, out: &Path, q8_0: bool) -> Result<&'static str>
     let config: Value = serde_json::from_slice(&read(directory, "config.json")?).context("config.json is not JSON")?;
     let mut source = Source::new(&bytes)?;
     let Some(family) = Family::of(&config, &source) else {
-        bail!("no model that can be converted: it is neither Marian, torch's nn.Transformer nor English-Hindi");
+        bail!("this is not a model of Marian, torch's nn.Transformer or English-Hindi: try `arenite convert hf`");
     };
     let mut header = Header::new();
     header.set("general.architecture", "seq2seq");

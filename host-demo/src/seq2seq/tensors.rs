@@ -107,7 +107,9 @@ impl<'s> Source<'s> {
     /// An error names a tensor that was not taken.
     pub fn all_taken(&self) -> Result<()> {
         match self.file.names().into_iter().find(|name| !self.taken.contains(*name)) {
-            Some(name) => bail!("the tensor {name} is unknown in this model family and would be lost"),
+            Some(name) => {
+                bail!("the converter does not know the tensor {name}, and leaving it out would change the results")
+            }
             None => Ok(()),
         }
     }

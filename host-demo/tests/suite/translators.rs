@@ -143,7 +143,7 @@ fn what_cannot_be_converted_is_said_in_one_line() {
     std::fs::write(scratch.path().join("model.safetensors"), b"\x02\0\0\0\0\0\0\0{}").unwrap();
     assert!(run().contains("config.json"));
     std::fs::write(scratch.path().join("config.json"), b"{}").unwrap();
-    assert!(run().contains("no model that can be converted"));
+    assert!(run().contains("try `arenite convert hf`"));
     std::fs::write(scratch.path().join("config.json"), br#"{"model_type": "marian"}"#).unwrap();
     assert!(run().contains("embed_tokens"));
     std::fs::write(scratch.path().join("model.safetensors"), b"\xff\0\0\0\0\0\0\0{}").unwrap();

@@ -92,14 +92,14 @@ impl<'m, 'w> Lora<'m, 'w> {
     pub fn set(&mut self, adapters: &'m [Adapter<'m>], model: &Model<'_>) -> Result<(), Error> {
         let (planned, rank) = (self.planned(), self.rank());
         if adapters.len() > planned {
-            let what = "plan (Options::adapters)";
+            let what = "planned adapters (Options::adapters)";
             return Err(Error::BufferTooSmall { what, needed: adapters.len(), given: planned });
         }
         self.adapters = &[];
         let stride = self.pairs.len().checked_div(planned).unwrap_or(0);
         for (adapter, table) in adapters.iter().zip(rows_mut(self.pairs, stride)) {
             if adapter.rank() > rank {
-                let what = "plan (Options::rank)";
+                let what = "planned rows per adapter (Options::rank)";
                 return Err(Error::BufferTooSmall { what, needed: adapter.rank(), given: rank });
             }
             table.fill(Pair { start: u64::MAX, ..Pair::zeroed() });
@@ -133,7 +133,7 @@ impl<'m, 'w> Lora<'m, 'w> {
     pub fn choose(&mut self, context: usize, chosen: &[(usize, f32)]) -> Result<(), Error> {
         let given = self.adapters.len();
         if let Some((most, _)) = chosen.iter().max_by_key(|(adapter, _)| *adapter).filter(|(most, _)| *most >= given) {
-            return Err(Error::BufferTooSmall { what: "list of adapters", needed: most.saturating_add(1), given });
+            return Err(Error::BufferTooSmall { what: "adapters in the list", needed: most.saturating_add(1), given });
         }
         let scales = self.scales_mut(context);
         scales.fill(0.0);
