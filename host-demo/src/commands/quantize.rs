@@ -15,9 +15,10 @@ use crate::cli::{NoModelArgs, at_least_one};
 use crate::model_file::ModelFile;
 use crate::new_file;
 use crate::output::{self, Bytes, INTERRUPTED, note};
-use crate::quantize::edits::{Edits, KeyOverride, Pruned};
+use crate::quantize::edits::{Edits, KeyOverride};
 use crate::quantize::importance::Importance;
 use crate::quantize::mix::{self, Mix, Override, TypeOptions};
+use crate::quantize::pruned::Pruned;
 use crate::quantize::{Change, changes, header};
 use crate::{interrupt, split, workers};
 

@@ -8,7 +8,7 @@ use arenite::gguf::{Gguf, Value};
 use arenite::quant::TensorType;
 use regex_lite::Regex;
 
-use super::edits::Pruned;
+use super::pruned::Pruned;
 
 macro_rules! mixes {
     ($($mix:ident = $number:literal: $kind:ident),* $(,)?) => {

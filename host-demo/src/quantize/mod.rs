@@ -8,6 +8,7 @@ mod iq4;
 mod k_quants;
 mod lattice;
 pub mod mix;
+pub mod pruned;
 mod search;
 mod simple;
 #[cfg(test)]

@@ -212,7 +212,7 @@ fn added(vocabulary: &mut Vocabulary, folder: &Path, settings: &Value, wanted: &
     }
     for (id, token) in settings["added_tokens_decoder"].as_object().into_iter().flatten() {
         let (Ok(id), Some(text)) = (id.parse(), token["content"].as_str()) else { continue };
-        let control = token["special"] == true || special::looks_special(text);
+        let control = token["special"] == true || support::looks_special(text);
         let text = if control { text.to_owned() } else { text.replace('▁', " ") };
         tokens.insert(id, (text, if control { CONTROL } else { USER_DEFINED }));
     }

@@ -61,7 +61,7 @@ pub fn read(wanted: &Model<'_>, json: &Value, notes: &mut Vec<String>) -> Result
         let text = token["content"].as_str().context("an added token has no text")?;
         let id = token["id"].as_u64().with_context(|| format!("the added token {text:?} has no id"))?;
         let unknown = model["unk_token"] == text || model["unk_id"] == id;
-        let kind = match token["special"] == true || super::special::looks_special(text) {
+        let kind = match token["special"] == true || support::looks_special(text) {
             // The unknown token of WordPiece and BPE is one of the control tokens.
             _ if unknown && model["type"] != "WordPiece" && model["type"] != "BPE" => UNKNOWN,
             true => CONTROL,

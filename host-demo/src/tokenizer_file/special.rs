@@ -28,17 +28,6 @@ pub fn config(folder: &Path) -> Value {
     file.and_then(|file| serde_json::from_slice(&file).ok()).unwrap_or(Value::Null)
 }
 
-/// Returns true for added tokens that are always control tokens.
-pub fn looks_special(text: &str) -> bool {
-    let between = |first: &str, last: &str| {
-        text.starts_with(first) && text.ends_with(last) && text.len() >= first.len() + last.len()
-    };
-    matches!(text, "<pad>" | "<mask>" | "<2mass>" | "[@BOS@]")
-        || between("<|", "|>")
-        || between("<｜", "｜>")
-        || between("<unused", ">")
-}
-
 /// Returns the chat template, from the settings or from a file of its own.
 pub fn chat_template(folder: &Path, settings: &Value) -> Result<Option<String>> {
     let template = &settings["chat_template"];

@@ -4,7 +4,6 @@ use anyhow::{Result, bail};
 use serde_json::Value;
 
 use super::expressions::SOME_DIGITS;
-use super::special::looks_special;
 use crate::normalizer::{Step, apply};
 
 pub fn list(value: &Value) -> impl Iterator<Item = &Value> {
@@ -22,6 +21,17 @@ pub fn part<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
 
 pub fn is_byte_level(json: &Value) -> bool {
     part(&json["pre_tokenizer"], "ByteLevel").or(part(&json["decoder"], "ByteLevel")).is_some()
+}
+
+/// Returns true for added tokens that are always control tokens.
+pub fn looks_special(text: &str) -> bool {
+    let between = |first: &str, last: &str| {
+        text.starts_with(first) && text.ends_with(last) && text.len() >= first.len() + last.len()
+    };
+    matches!(text, "<pad>" | "<mask>" | "<2mass>" | "[@BOS@]")
+        || between("<|", "|>")
+        || between("<｜", "｜>")
+        || between("<unused", ">")
 }
 
 /// Returns the steps that convert a text before everything else. Refuses settings that would give other ids. A setting
