@@ -1,9 +1,10 @@
 //! Conversations: templates compared with transformers' prompts, and chats on a pseudo-terminal.
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
+use crate::common::arenite_with;
 use crate::terminal::Terminal;
 use flate2::read::GzDecoder;
 use serde_json::{Value, json};
@@ -11,15 +12,7 @@ use serde_json::{Value, json};
 const STORIES: &[u8] = include_bytes!("../../models/stories.gguf");
 
 fn arenite(args: &[&str], input: &str) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_arenite"))
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the binary starts");
-    let _ = child.stdin.take().expect("a pipe").write_all(input.as_bytes());
-    child.wait_with_output().expect("the binary ends")
+    arenite_with(args, input.as_bytes())
 }
 
 fn stderr(output: &Output) -> String {
