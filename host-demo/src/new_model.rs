@@ -9,7 +9,7 @@ use arenite::tokenizer::Tokenizer;
 use crate::model_file::ModelFile;
 use crate::new_file::{self, NewFile};
 
-const REFUSED: &str = "nothing was written, because the converted model could not be opened: correct the input";
+const REFUSED: &str = "the converted model was not written, because it could not be opened; correct the input";
 
 /// Writes the model that `write` produces to `path`, if this program can open the model.
 pub fn write_model(path: &Path, write: impl FnOnce(&mut NewFile) -> Result<()>) -> Result<()> {

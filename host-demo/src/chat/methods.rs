@@ -27,7 +27,7 @@ pub fn bind<const N: usize>(args: &[Value], names: [&str; N]) -> Result<[Option<
     let (places, named): (&[Value], Kwargs) = from_args(args)?;
     if places.len() > N {
         return Err(invalid(format!(
-            "a method or filter was called with {} arguments, but has only {N} ({}): correct the chat template",
+            "a method or filter was called with {} arguments, but takes at most {N} ({}): correct the chat template",
             places.len(),
             names.join(", ")
         )));
