@@ -116,7 +116,7 @@ fn keys_that_mean_something() {
         ("attention.max_alibi_bias", Meta::from(8f32), "ALiBi"),
         ("attention.kv_lora_rank", Meta::from(512u32), "latent attention"),
         ("attention.key_length_swa", Meta::from(8u32), "local layers with other heads"),
-        ("rope.freq_base_swa", Meta::from(77f32), "a rotation of local layers"),
+        ("rope.freq_base_swa", Meta::from(77f32), "another rotary base in local layers"),
         ("use_parallel_residual", Meta::from(true), "attention and feed-forward side by side"),
         ("attention.causal", Meta::from(false), "attention to later tokens"),
         ("attention.recurrent_layers", Meta::array([false, true]), "recurrent layers"),
