@@ -27,10 +27,15 @@ pub enum Step {
     StripAccents,
     Nmt,
     WhitespaceSplit,
+    /// The file's character map.
+    Precompiled,
+    /// Merges spaces, and drops them at both ends.
+    SingleSpaces,
+    SpacePrefix,
 }
 
 impl Step {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 11] = [
         Self::Nfc,
         Self::Nfd,
         Self::Nfkc,
@@ -39,6 +44,9 @@ impl Step {
         Self::StripAccents,
         Self::Nmt,
         Self::WhitespaceSplit,
+        Self::Precompiled,
+        Self::SingleSpaces,
+        Self::SpacePrefix,
     ];
 
     pub fn name(self) -> &'static str {
@@ -51,11 +59,23 @@ impl Step {
             Self::StripAccents => "StripAccents",
             Self::Nmt => "Nmt",
             Self::WhitespaceSplit => "WhitespaceSplit",
+            Self::Precompiled => "Precompiled",
+            Self::SingleSpaces => "SingleSpaces",
+            Self::SpacePrefix => "SpacePrefix",
         }
     }
 
-    pub fn by_name(name: &str) -> Option<Self> {
+    fn by_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|step| step.name() == name)
+    }
+
+    /// Returns the step with the result of a normalizer in Hugging Face's files.
+    pub fn of_normalizer(kind: &str) -> Option<Self> {
+        Self::by_name(kind).filter(|step| !step.is_sentencepieces() && *step != Self::WhitespaceSplit)
+    }
+
+    fn is_sentencepieces(self) -> bool {
+        matches!(self, Self::Precompiled | Self::SingleSpaces | Self::SpacePrefix)
     }
 
     /// Returns true if the step neither adds nor removes spaces, so that it may also run after spaces were replaced.
@@ -75,6 +95,13 @@ impl Step {
             Self::Nmt => text.chars().filter_map(nmt).collect(),
             // A pre-tokenizer in Hugging Face's files. The core splits at spaces.
             Self::WhitespaceSplit => text.replace(char::is_whitespace, " "),
+            Self::Precompiled => text.to_owned(), // `normalized` applies the map, which is in the tokenizer
+            Self::SingleSpaces => {
+                let words = text.trim_end_matches([' ', '▁']).split(' ').filter(|word| !word.is_empty());
+                words.collect::<Vec<_>>().join(" ")
+            }
+            Self::SpacePrefix if text.is_empty() => String::new(),
+            Self::SpacePrefix => format!(" {text}"),
         }
     }
 }
@@ -102,22 +129,46 @@ pub fn normalized<'t>(tokenizer: &Tokenizer<'_, '_>, text: &'t [u8], how: Encode
     if steps.is_empty() || steps == [Step::Nfc] && is_nfc() {
         return Ok(Cow::Borrowed(text));
     }
-    let is_control = |id: &TokenId| matches!(tokenizer.token_type(*id), TokenType::Control | TokenType::Unknown);
-    let ids = (0..tokenizer.vocab_len() as TokenId).filter(|_| how.parse_special).filter(is_control);
-    let spelled = ids.map(|id| tokenizer.spelling(id)).filter(|token| !token.is_empty());
-    let control = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(spelled)?;
+    let control =
+        tokens(tokenizer, |kind| how.parse_special && matches!(kind, TokenType::Control | TokenType::Unknown))?;
+    let shown = tokens(tokenizer, |kind| kind == TokenType::UserDefined)?;
+    let mapped =
+        |text: &str| String::from_utf8_lossy(&tokenizer.mapped(text.as_bytes()).collect::<Vec<_>>()).into_owned();
+    let convert = |text: &str| {
+        steps.iter().fold(text.to_owned(), |text, step| match step {
+            Step::Precompiled => between(&shown, &text, mapped),
+            step => step.apply(&text),
+        })
+    };
     let mut out = Vec::with_capacity(text.len());
     for chunk in text.utf8_chunks() {
-        let (text, mut start) = (chunk.valid(), 0);
-        for found in control.find_iter(text) {
-            out.extend(apply(&steps, &text[start..found.start()]).into_bytes());
-            out.extend(text[found.range()].bytes());
-            start = found.end();
-        }
-        out.extend(apply(&steps, &text[start..]).into_bytes());
+        out.extend(between(&control, chunk.valid(), convert).into_bytes());
         out.extend(chunk.invalid());
     }
     Ok(Cow::Owned(out))
+}
+
+/// Returns a search for the tokens of some types.
+fn tokens(tokenizer: &Tokenizer<'_, '_>, is_wanted: impl Fn(TokenType) -> bool) -> Result<AhoCorasick> {
+    let ids = (0..tokenizer.vocab_len() as TokenId).filter(|id| is_wanted(tokenizer.token_type(*id)));
+    let spelled = ids.map(|id| tokenizer.spelling(id)).filter(|token| !token.is_empty());
+    Ok(AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(spelled)?)
+}
+
+/// Converts the texts between tokens.
+fn between(tokens: &AhoCorasick, text: &str, convert: impl Fn(&str) -> String) -> String {
+    let (mut out, mut start) = (String::new(), 0);
+    for found in tokens.find_iter(text) {
+        out.push_str(&convert(&text[start..found.start()]));
+        out.push_str(&text[found.range()]);
+        start = found.end();
+    }
+    out + &convert(&text[start..])
+}
+
+/// Returns the names of steps, as in a file.
+pub fn names(steps: impl IntoIterator<Item = Step>) -> String {
+    steps.into_iter().map(Step::name).collect::<Vec<_>>().join(",")
 }
 
 /// Parses the list of steps in a file.

@@ -84,13 +84,14 @@ pub(super) struct Normalized<'a, 't> {
     /// A byte to output after a space.
     waiting: Option<u8>,
     in_word: bool,
-    started: bool,
+    /// True if a space precedes the next word when white space is merged.
+    spaced: bool,
 }
 
 impl<'a, 't> Normalized<'a, 't> {
     pub fn new(map: Charsmap<'a>, spaces: Spaces, text: &'t [u8]) -> Self {
         let (copied, replaced): (&[u8], &[u8]) = (&[], &[]);
-        Self { map, spaces, rest: text, copied, replaced, waiting: None, in_word: false, started: false }
+        Self { map, spaces, rest: text, copied, replaced, waiting: None, in_word: false, spaced: spaces.prefix }
     }
 
     /// Returns the next byte before white space is processed, and whether it is white space.
@@ -139,6 +140,9 @@ impl Iterator for Normalized<'_, '_> {
         if let Some(byte) = self.waiting.take() {
             return Some(byte);
         }
+        if !self.spaces.merge && core::mem::take(&mut self.spaces.prefix) && !self.rest.is_empty() {
+            return Some(b' ');
+        }
         loop {
             let (byte, is_space) = self.next_raw()?;
             if is_space {
@@ -146,11 +150,11 @@ impl Iterator for Normalized<'_, '_> {
                 if !self.spaces.merge {
                     return Some(b' ');
                 }
+                self.spaced = true;
                 continue;
             }
-            let first = !core::mem::replace(&mut self.in_word, true);
-            if first && (self.spaces.merge || self.spaces.prefix && !self.started) {
-                self.started = true;
+            let is_first = !core::mem::replace(&mut self.in_word, true);
+            if is_first && self.spaces.merge && core::mem::replace(&mut self.spaced, true) {
                 self.waiting = Some(byte);
                 return Some(b' ');
             }
@@ -173,8 +177,12 @@ mod tests {
     #[test]
     fn white_space() {
         assert_eq!(normal(true, true, b"  a  b "), b" a b");
-        assert_eq!(normal(false, true, b"a  b"), b" a b");
+        // SentencePiece 0.2.3 gives "▁▁" for a space that is kept, and no space before a first word without a prefix.
+        assert_eq!(normal(false, true, b"a  b"), b"a b");
+        assert_eq!(normal(false, true, b"  a  b"), b" a b");
         assert_eq!(normal(true, false, b"  a  b "), b"   a  b ");
+        assert_eq!(normal(true, false, b" "), b"  ");
+        assert_eq!(normal(true, false, b""), b"");
         assert_eq!(normal(false, false, b" a"), b" a");
         assert_eq!(normal(true, true, b"   "), b"");
     }
@@ -182,7 +190,7 @@ mod tests {
     #[test]
     fn invalid_utf8_is_replaced() {
         assert_eq!(normal(false, false, b"a\xffb\xe2\x96"), "a\u{fffd}b\u{fffd}\u{fffd}".as_bytes());
-        assert_eq!(normal(false, true, "a▁▁b".as_bytes()), b" a  b");
+        assert_eq!(normal(false, true, "a▁▁b".as_bytes()), b"a  b");
     }
 
     #[test]

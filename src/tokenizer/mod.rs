@@ -68,6 +68,7 @@ pub use crate::built::tokenizer_feature;
 use crate::gguf::{Value, ValueType};
 use crate::hash::Hash;
 use crate::{Error, Gguf, Name, TokenId, built, tri};
+use charsmap::{Normalized, Spaces};
 use index::{Index, Layout};
 use merge::{Word, words_for};
 use special::{Specials, mark};
@@ -518,13 +519,22 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
 
     /// Returns the steps by which the model's own tokenizer converts a text before it searches for tokens, as names
     /// separated by commas: `NFC`, `NFD`, `NFKC`, `NFKD`, `Lowercase`, `StripAccents`, `Nmt` of Hugging Face's
-    /// tokenizers, and `WhitespaceSplit`, which converts white space to spaces. Returns an empty string if there are no
-    /// steps. `arenite convert` writes the names under the key `tokenizer.ggml.normalizer.steps`.
+    /// tokenizers; `WhitespaceSplit`, which converts white space to spaces; `Precompiled` ([`mapped`](Self::mapped)),
+    /// `SingleSpaces` (merges spaces, and drops them at both ends) and `SpacePrefix` (adds a space before a text) of
+    /// SentencePiece. Returns an empty string if there are no steps. `arenite convert` writes the names under the key
+    /// `tokenizer.ggml.normalizer.steps`.
     ///
     /// The caller converts the text; [`encode`](Self::encode) does not, because the tables would not fit on small devices.
     /// A build without the features `bpe`, `unigram` and `wordpiece` does not read the key.
     pub const fn normalizer(&self) -> &'a [u8] {
         self.vocab.normalizer
+    }
+
+    /// Returns a text converted by SentencePiece's character map in the file (`tokenizer.ggml.precompiled_charsmap`), with
+    /// spaces for `▁`. [`encode`](Self::encode) does so for unigram vocabularies. For others it is the step `Precompiled`
+    /// of the [`normalizer`](Self::normalizer). A build without the feature `unigram` does not read the map.
+    pub fn mapped<'t>(&self, text: &'t [u8]) -> impl Iterator<Item = u8> + use<'a, 't> {
+        Normalized::new(self.vocab.charsmap, Spaces { prefix: false, merge: false }, text)
     }
 }
 

@@ -64,16 +64,17 @@ impl Fragment<'_, '_, '_, '_> {
 
     /// Appends the ids; `None` if `memory` is too small.
     pub fn encode(&self, memory: &mut [Word], output: &mut Output<'_>) -> Option<()> {
-        let mut rest = Self { ..*self };
+        let (mut rest, mut after_unknown) = (Self { ..*self }, false);
         while rest.slots() > 0 {
             let part;
             (part, rest) = rest.split();
-            part.encode_part(memory, output)?;
+            after_unknown = part.encode_part(after_unknown, memory, output)?;
         }
         Some(())
     }
 
-    fn encode_part(&self, memory: &mut [Word], output: &mut Output<'_>) -> Option<()> {
+    /// Appends the ids of a part. Takes and returns whether the last token was the unknown token.
+    fn encode_part(&self, mut after_unknown: bool, memory: &mut [Word], output: &mut Output<'_>) -> Option<bool> {
         let slots = self.slots();
         let mut row = Row::new(memory, slots)?;
         let mut start = 0;
@@ -89,7 +90,6 @@ impl Fragment<'_, '_, '_, '_> {
             rest = rest.get(symbol..)?;
         }
         row.merge(self);
-        let mut after_unknown = false;
         for (start, end, _) in row.symbols() {
             match self.find(start, end) {
                 Some(id) => {
@@ -99,7 +99,7 @@ impl Fragment<'_, '_, '_, '_> {
                 None => after_unknown = self.spell_out(start, end, after_unknown, output),
             }
         }
-        Some(())
+        Some(after_unknown)
     }
 
     /// Appends byte tokens for a symbol that is not in the vocabulary. If they are not in the vocabulary either,

@@ -243,7 +243,12 @@ impl Lattice<'_, '_, '_> {
             let len = len_of(self.steps.get(start)?).max(1);
             let token = self.bytes.get(start..start + len)?;
             let id = self.index.find(self.vocab, token.iter().copied());
-            if let Some(id) = id.filter(|id| score(self.vocab, *id).is_some()).or(self.vocab.unknown) {
+            let id = id.filter(|id| score(self.vocab, *id).is_some());
+            // A vocabulary with byte tokens has no unknown characters.
+            if id.is_none() && token.iter().all(|byte| self.byte(*byte).is_some()) {
+                token.iter().filter_map(|byte| self.byte(*byte)).for_each(|id| output.push(id));
+                self.after_unknown = false;
+            } else if let Some(id) = id.or(self.vocab.unknown) {
                 // Consecutive unknown characters become one token.
                 let unknown = Some(id) == self.vocab.unknown;
                 if !(core::mem::replace(&mut self.after_unknown, unknown) && unknown) {
@@ -253,6 +258,11 @@ impl Lattice<'_, '_, '_> {
             start += len;
         }
         Some(())
+    }
+
+    /// The token `<0x41>` of a byte.
+    fn byte(&self, byte: u8) -> Option<TokenId> {
+        self.index.byte(byte).filter(|id| self.vocab.file_type(*id) == TokenType::Byte)
     }
 
     /// Removes the first `count` bytes.

@@ -69,7 +69,12 @@ fn activation(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Diffe
     // The published code of these architectures ignores the field; gpt-oss has a variant of SiLU.
     let is_fixed =
         architecture.starts_with("rwkv") || ["gpt-oss", "jais", "refact", "smallthinker"].contains(&architecture);
-    let (field, name) = config.activation().filter(|_| !is_fixed && spec.xielu().is_none())?;
+    let named = match architecture {
+        // transformers ignores the field `hidden_activation` of these configs.
+        "gemma" => Some(("hidden_act", config.text("hidden_act").unwrap_or("gelu_pytorch_tanh"))),
+        _ => config.activation(),
+    };
+    let (field, name) = named.filter(|_| !is_fixed && spec.xielu().is_none())?;
     let name = match name {
         // The first configs of Gemma name the exact GELU, but the published code computes the approximation.
         "gelu" if ["gemma", "spark2_5"].contains(&architecture) => "gelu_pytorch_tanh",

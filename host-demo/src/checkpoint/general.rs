@@ -49,6 +49,8 @@ const INTEGERS: [&str; 3] = ["top_k", "penalty_last_n", "mirostat"];
 pub fn write(header: &mut Header, path: &Path, directory: Option<&Path>, config: &Config, outputs: &[Output<'_>]) {
     let mut values = directory.map(card).unwrap_or_default();
     let stated = config.text("_name_or_path").filter(|name| name.matches('/').count() <= 1 && !name.is_empty());
+    let here = |path| if path == Path::new("") { Path::new(".") } else { path };
+    let path = directory.map_or(path, here);
     let own = path.canonicalize().ok();
     let own = own.as_deref().unwrap_or(path);
     let own = if own.is_dir() { own.file_name() } else { own.file_stem() };

@@ -31,7 +31,7 @@ mod quantized;
 mod reranker;
 mod settings;
 mod tensors;
-mod torch;
+pub mod torch;
 mod view;
 pub mod whisper_cpp;
 
@@ -113,7 +113,8 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
         None => {
             let path = folder.map(|folder| folder.join("config.json")).filter(|path| path.is_file());
             let path = path.with_context(|| {
-                format!("there is no config.json beside {}: copy the model's there", request.from.display())
+                let from = request.from.display();
+                format!("there is no config.json beside {from}, and no settings of nanoGPT or llama2.c: copy the model's there")
             })?;
             let config = Config::read(&path)?;
             let family = Family::of(&config, checkpoint)?;

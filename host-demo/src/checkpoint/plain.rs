@@ -1,11 +1,11 @@
 //! Checkpoints that store their settings with the tensors: nanoGPT's, llama2.c's, and OpenAI's Whisper.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::changes::same;
 use super::config::Config;
-use super::families::{Family, speech};
+use super::families::{Family, Made, speech};
 use super::keys::Keys;
 use super::names::Row;
 use super::openai_whisper;
@@ -21,9 +21,11 @@ pub fn config(checkpoint: &Checkpoint<'_>) -> Result<Option<Config>> {
     if let Some(dims) = settings("dims") {
         return Config::new(&openai_whisper::config(dims, WHISPER)).map(Some);
     }
-    let Some(settings) = settings("model_args") else {
-        return Ok(None);
-    };
+    // nanoGPT and llama2.c store `model_args`. build-nanogpt stores an object, and approximates GELU.
+    let has_heads = |(settings, _): &(&Value, _)| settings["n_head"].is_u64() || settings["n_heads"].is_u64();
+    let found = [("model_args", "gelu"), ("config", "gelu_pytorch_tanh")].into_iter();
+    let mut found = found.filter_map(|(name, activation)| Some((settings(name)?, activation)));
+    let Some((settings, activation)) = found.find(has_heads) else { return Ok(None) };
     let size = |name: &str, dim: usize| checkpoint.tensors.get(name).and_then(|leaf| leaf.shape.get(dim)).copied();
     let config = if let Some(rows) = size("transformer.wte.weight", 0) {
         json!({
@@ -34,6 +36,8 @@ pub fn config(checkpoint: &Checkpoint<'_>) -> Result<Option<Config>> {
             "n_positions": settings["block_size"],
             "vocab_size": rows,
             "layer_norm_epsilon": 1e-5,
+            "activation_function": activation,
+            "bias": size("transformer.ln_f.bias", 0).is_some(),
         })
     } else if let Some(rows) = size("tok_embeddings.weight", 0) {
         let heads = &settings["n_heads"];
@@ -105,6 +109,21 @@ fn gpt(keys: &mut Keys<'_>) -> Result<()> {
     keys.float("attention.layer_norm_epsilon", &["layer_norm_epsilon"])
 }
 
+/// The biases of a model without biases: GPT-2's are not optional.
+fn no_biases(config: &Config) -> Result<Vec<Made>> {
+    if config.get("bias") != Some(&Value::Bool(false)) {
+        return Ok(Vec::new());
+    }
+    let (width, layers) = (config.width()?, config.layers()?);
+    ensure!(width <= 1 << 16 && layers <= 1 << 12, "its sizes are larger than any model's");
+    let zeros =
+        |name: String, times: usize| Made { name: format!("{name}.bias").into(), values: vec![0.0; times * width] };
+    let names =
+        [("attn_norm", 1), ("attn_qkv", 3), ("attn_output", 1), ("ffn_norm", 1), ("ffn_up", 4), ("ffn_down", 1)];
+    let layers = (0..layers).flat_map(|i| names.map(|(name, times)| zeros(format!("blk.{i}.{name}"), times)));
+    Ok(layers.chain([zeros("output_norm".to_owned(), 1)]).collect())
+}
+
 fn llama(keys: &mut Keys<'_>) -> Result<()> {
     keys.common()?;
     keys.vocab_size()?;
@@ -115,7 +134,7 @@ fn llama(keys: &mut Keys<'_>) -> Result<()> {
 
 #[rustfmt::skip]
 const ALL: &[Family] = &[
-    Family { classes: &[NANO_GPT], architecture: "gpt2", names: &[GPT], keys: gpt, ..Family::PLAIN },
+    Family { classes: &[NANO_GPT], architecture: "gpt2", names: &[GPT], keys: gpt, made: no_biases, ..Family::PLAIN },
     Family { classes: &[WHISPER], architecture: "whisper", names: &[speech::OPENAI], keys: speech::whisper, ..Family::PLAIN },
     Family { classes: &[LLAMA2C], architecture: "llama", names: &[LLAMA], keys: llama, ..Family::PLAIN },
 ];

@@ -92,7 +92,7 @@ fn factors(checkpoint: &mut Checkpoint<'_>, end: &str, block: &Value) -> Result<
                 } else if blocks == len {
                     1
                 } else {
-                    stated.unwrap_or_else(|| len.div_ceil(blocks))
+                    stated.unwrap_or(128) // the default of transformers
                 }
             };
             let block = [size(rows, down, stated(0)), size(columns, across, stated(1))];

@@ -19,9 +19,14 @@ use super::{torch, whisper_cpp};
 pub struct Files(Vec<(PathBuf, Mmap)>);
 
 impl Files {
-    /// Opens the weights in a directory, or one file.
+    /// Opens the weights in a directory, those named by an index, or one file.
     pub fn open(path: &Path) -> Result<Self> {
-        let files = if path.is_dir() { weights(path)? } else { vec![path.to_owned()] };
+        let is_index = path.to_str().is_some_and(|path| path.ends_with(".index.json"));
+        let files = match path {
+            directory if directory.is_dir() => weights(directory)?,
+            index if is_index => indexed(index)?,
+            file => vec![file.to_owned()],
+        };
         let map = |path: PathBuf| -> Result<(PathBuf, Mmap)> {
             let map = map(&path).with_context(|| format!("cannot read {}", path.display()))?;
             Ok((path, map))
@@ -35,19 +40,7 @@ fn weights(directory: &Path) -> Result<Vec<PathBuf>> {
     for stem in ["model.safetensors", "pytorch_model.bin"] {
         let index = directory.join(format!("{stem}.index.json"));
         if index.is_file() {
-            let text = fs::read(&index).with_context(|| format!("cannot read {}", index.display()))?;
-            let json: Value =
-                serde_json::from_slice(&text).with_context(|| format!("{} is not JSON", index.display()))?;
-            let map = json["weight_map"].as_object();
-            let map = map.with_context(|| format!("{} has no weight_map", index.display()))?;
-            let mut names: Vec<&str> = map.values().filter_map(Value::as_str).collect();
-            names.sort_unstable();
-            names.dedup();
-            let plain = |name: &&str| Path::new(name).file_name().is_some_and(|file| file.to_str() == Some(*name));
-            if let Some(name) = names.iter().find(|name| !plain(name)) {
-                bail!("{} names {name:?}, which is not a file in the same directory", index.display());
-            }
-            return Ok(names.into_iter().map(|name| directory.join(name)).collect());
+            return indexed(&index);
         }
         if directory.join(stem).is_file() {
             return Ok(vec![directory.join(stem)]);
@@ -56,17 +49,37 @@ fn weights(directory: &Path) -> Result<Vec<PathBuf>> {
     let mut found: Vec<PathBuf> = fs::read_dir(directory)
         .with_context(|| format!("cannot read {}", directory.display()))?
         .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.extension().is_some_and(|kind| kind == "safetensors" || kind == "pt"))
+        .filter(|path| {
+            let kind = path.extension().and_then(|kind| kind.to_str());
+            kind.is_some_and(|kind| ["safetensors", "pt", "pth", "ckpt", "bin"].contains(&kind))
+                && !path.ends_with("tokenizer.bin")
+        })
         .collect();
     found.sort();
     match found.len() {
         0 => bail!("{} has no model.safetensors and no pytorch_model.bin", directory.display()),
         1 => Ok(found),
         _ => bail!(
-            "{} has several files of weights and no model.safetensors.index.json: give one of them",
+            "{} has several files of weights and no index such as model.safetensors.index.json: give one of them",
             directory.display()
         ),
     }
+}
+
+/// Returns the files that an index names.
+fn indexed(index: &Path) -> Result<Vec<PathBuf>> {
+    let text = fs::read(index).with_context(|| format!("cannot read {}", index.display()))?;
+    let json: Value = serde_json::from_slice(&text).with_context(|| format!("{} is not JSON", index.display()))?;
+    let map = json["weight_map"].as_object();
+    let map = map.with_context(|| format!("{} has no weight_map", index.display()))?;
+    let mut names: Vec<&str> = map.values().filter_map(Value::as_str).collect();
+    names.sort_unstable();
+    names.dedup();
+    let plain = |name: &&str| Path::new(name).file_name().is_some_and(|file| file.to_str() == Some(*name));
+    if let Some(name) = names.iter().find(|name| !plain(name)) {
+        bail!("{} names {name:?}, which is not a file in the same directory", index.display());
+    }
+    Ok(names.into_iter().map(|name| index.with_file_name(name)).collect())
 }
 
 #[allow(unsafe_code)]
@@ -100,7 +113,7 @@ impl<'f> Checkpoint<'f> {
     }
 
     fn add(&mut self, bytes: &'f [u8]) -> Result<()> {
-        if bytes.starts_with(b"PK\x03\x04") {
+        if torch::is_torch(bytes) {
             let file = torch::read(bytes)?;
             self.settings = file.settings.or_else(|| self.settings.take());
             for leaf in file.tensors {
@@ -112,11 +125,6 @@ impl<'f> Checkpoint<'f> {
             let file = whisper_cpp::read(bytes)?;
             (self.settings, self.tokens) = (Some(file.dims), file.tokens);
             return file.tensors.into_iter().try_for_each(|leaf| self.insert(leaf));
-        }
-        // A safetensors file may begin with the same bytes, as a part of the 8-byte length, but JSON follows the
-        // length.
-        if bytes.starts_with(b"\x80\x02") && bytes.get(8) != Some(&b'{') {
-            bail!("this torch file is older than version 1.6: load it and save it again, preferably as safetensors");
         }
         let file =
             SafeTensors::deserialize(bytes).context("this is not a safetensors or torch file, or it is damaged")?;

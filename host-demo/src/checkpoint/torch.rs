@@ -1,7 +1,6 @@
-//! torch's zip files (`.pt`, `.pth`, `.bin`): reads the tensors without executing code.
+//! torch's files (`.pt`, `.pth`, `.bin`): reads the tensors without executing code.
 //!
-//! The file's `data.pkl` is a program for Python's pickle machine. This module implements only the operations that
-//! build tensors, numbers, texts and collections of them. A call of anything else gives a value that is not a tensor;
+//! A file contains a program for Python's pickle machine. This module implements only the operations that build tensors, numbers, texts and collections of them. A call of anything else gives a value that is not a tensor;
 //! the named function is never run.
 
 use std::collections::HashMap;
@@ -14,6 +13,8 @@ use super::leaf::{Coding, Leaf};
 
 /// Maximum nesting of values.
 const DEPTH: u8 = 60;
+/// Maximum number of copied references to values: many times what the dictionary of the largest models needs.
+const COPIES: usize = 1 << 26;
 
 /// The tensors of a file.
 pub struct TorchFile<'f> {
@@ -22,7 +23,46 @@ pub struct TorchFile<'f> {
     pub settings: Option<Json>,
 }
 
+/// First bytes of the number that begins a file of torch before version 1.6.
+const OLD: &[u8] = b"\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
+
+/// Returns true for a torch file: a zip file, or the form before version 1.6.
+pub fn is_torch(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"PK\x03\x04") || is_old(bytes)
+}
+
+fn is_old(bytes: &[u8]) -> bool {
+    bytes.first() == Some(&0x80) && bytes.windows(OLD.len()).take(16).any(|begin| begin == OLD)
+}
+
 pub fn read(bytes: &[u8]) -> Result<TorchFile<'_>> {
+    let (top, files) = if is_old(bytes) { old(bytes)? } else { zipped(bytes)? };
+    let mut tensors = Vec::new();
+    let mut settings = Map::new();
+    let Object::Dict(dict) = &*top.object else {
+        bail!("its data.pkl is not a dictionary of tensors: save the model's state_dict")
+    };
+    let state = dict.iter().find_map(|(key, value)| {
+        matches!(key.text(), Some("model" | "state_dict" | "model_state_dict" | "module")).then_some(&*value.object)
+    });
+    if let Some(Object::Dict(state)) = state {
+        add(&mut tensors, state, &files)?;
+        for (key, value) in dict {
+            if let (Some(key), Object::Dict(inner)) = (key.text(), &*value.object) {
+                settings.insert(key.to_owned(), plain(inner));
+            }
+        }
+    } else {
+        add(&mut tensors, dict, &files)?;
+    }
+    ensure!(!tensors.is_empty(), "it has no tensors: save the model's state_dict()");
+    Ok(TorchFile { tensors, settings: (!settings.is_empty()).then_some(Json::Object(settings)) })
+}
+
+/// The bytes of storages by their key.
+type Storages<'f> = HashMap<String, &'f [u8]>;
+
+fn zipped(bytes: &[u8]) -> Result<(Item, Storages<'_>)> {
     let entries = entries(bytes)?;
     let (name, program) = entries
         .iter()
@@ -32,28 +72,37 @@ pub fn read(bytes: &[u8]) -> Result<TorchFile<'_>> {
     if let Some((_, order)) = entries.iter().find(|(name, _)| *name == format!("{folder}byteorder")) {
         ensure!(*order == b"little", "it was written on a big-endian machine: not supported");
     }
-    let files: HashMap<&str, &[u8]> = entries.iter().map(|(name, data)| (name.as_str(), *data)).collect();
-    let top = Machine::default().run(program).context("its data.pkl cannot be read; save the model as safetensors")?;
-    let mut tensors = Vec::new();
-    let mut settings = Map::new();
-    let Object::Dict(dict) = &*top.object else {
-        bail!("its data.pkl is not a dictionary of tensors: save the model's state_dict")
-    };
-    let state = dict.iter().find_map(|(key, value)| {
-        matches!(key.text(), Some("model" | "state_dict" | "model_state_dict")).then_some(&*value.object)
-    });
-    if let Some(Object::Dict(state)) = state {
-        add(&mut tensors, state, &files, folder)?;
-        for (key, value) in dict {
-            if let (Some(key), Object::Dict(inner)) = (key.text(), &*value.object) {
-                settings.insert(key.to_owned(), plain(inner));
-            }
-        }
-    } else {
-        add(&mut tensors, dict, &files, folder)?;
+    let top = Machine::default()
+        .run(&mut &**program)
+        .context("its data.pkl cannot be read; save the model as safetensors")?;
+    let folder = format!("{folder}data/");
+    let storage = |(name, data): &(String, _)| Some((name.strip_prefix(&folder)?.to_owned(), *data));
+    Ok((top, entries.iter().filter_map(storage).collect()))
+}
+
+/// Reads a file of torch before version 1.6: a number, a version, facts about the machine, the dictionary, the keys of
+/// the storages, and for each key the number of values and the values.
+fn old(bytes: &[u8]) -> Result<(Item, Storages<'_>)> {
+    let mut rest = bytes;
+    let mut machine = Machine::default();
+    let mut next = |rest: &mut &[u8]| machine.run(rest);
+    next(&mut rest)?;
+    next(&mut rest)?;
+    let Object::Dict(facts) = &*next(&mut rest)?.object else { bail!("it is damaged") };
+    let is_big = facts
+        .iter()
+        .any(|(key, value)| key.text() == Some("little_endian") && matches!(*value.object, Object::Bool(false)));
+    ensure!(!is_big, "it was written on a big-endian machine: not supported");
+    let (top, keys) = (next(&mut rest)?, next(&mut rest)?);
+    let mut storages = HashMap::new();
+    for key in keys.tuple() {
+        let key = key.text().context("the key of a storage is not text")?;
+        let size = machine.sizes.get(key).context("a tensor has an unsupported type: save the model as safetensors")?;
+        let count = usize::try_from(u64::from_le_bytes(array(&mut rest)?)).ok();
+        let len = count.and_then(|count| count.checked_mul(*size)).context("it is cut short")?;
+        storages.insert(key.to_owned(), take(&mut rest, len)?);
     }
-    ensure!(!tensors.is_empty(), "it has no tensors");
-    Ok(TorchFile { tensors, settings: (!settings.is_empty()).then_some(Json::Object(settings)) })
+    Ok((top, storages))
 }
 
 /// Lists the files in a zip file, which torch does not compress.
@@ -73,24 +122,28 @@ fn entries(bytes: &[u8]) -> Result<Vec<(String, &[u8])>> {
     Ok(entries)
 }
 
-fn add<'f>(
-    tensors: &mut Vec<Leaf<'f>>,
-    dict: &[(Item, Item)],
-    files: &HashMap<&str, &'f [u8]>,
-    folder: &str,
-) -> Result<()> {
+fn add<'f>(tensors: &mut Vec<Leaf<'f>>, dict: &[(Item, Item)], storages: &Storages<'f>) -> Result<()> {
     for (key, value) in dict {
-        let (Some(name), Object::Tensor(tensor)) = (key.text(), &*value.object) else { continue };
-        // `torch.compile` adds this prefix.
-        let name = name.strip_prefix("_orig_mod.").unwrap_or(name);
-        let bytes = files.get(format!("{folder}data/{}", tensor.key).as_str()).copied();
-        let bytes = bytes.with_context(|| format!("the data of {name} is missing"))?;
-        let last: usize =
-            tensor.shape.iter().zip(&tensor.strides).map(|(n, stride)| n.saturating_sub(1) * stride).sum();
+        let Some(mut name) = key.text() else { continue };
+        // Distributed training and `torch.compile` add these prefixes.
+        while let Some(rest) = ["module.", "_orig_mod."].iter().find_map(|prefix| name.strip_prefix(prefix)) {
+            name = rest;
+        }
+        let tensor = match &*value.object {
+            Object::Tensor(tensor) => tensor,
+            Object::Unsupported(what) => {
+                bail!("the tensor {name} needs {what}, which is not supported: save the model as safetensors")
+            }
+            _ => continue,
+        };
+        let bytes = storages.get(&tensor.key).with_context(|| format!("the data of {name} is missing"))?;
         let size = tensor.coding.size();
-        let end = tensor.offset.checked_add(last).and_then(|end| end.checked_add(1)?.checked_mul(size));
+        let mut dims = tensor.shape.iter().zip(&tensor.strides);
+        let end = dims
+            .try_fold(tensor.offset + 1, |end, (n, stride)| n.saturating_sub(1).checked_mul(*stride)?.checked_add(end));
+        let end = end.and_then(|end| end.checked_mul(size));
         ensure!(
-            tensor.shape.iter().product::<usize>() == 0 || end.is_some_and(|end| end <= bytes.len()),
+            tensor.shape.contains(&0) || end.is_some_and(|end| end <= bytes.len()),
             "the data of {name} is cut short"
         );
         let mut leaf =
@@ -141,7 +194,9 @@ enum Object {
     Global(String),
     Storage(String, Coding),
     Tensor(Tensor),
-    /// The result of an unsupported operation.
+    /// A tensor or a storage that cannot be read, and why.
+    Unsupported(String),
+    /// The result of any other operation.
     Other,
 }
 
@@ -185,17 +240,21 @@ struct Machine {
     /// Positions of marks on the stack.
     marks: Vec<usize>,
     memo: HashMap<u32, Item>,
+    /// Bytes per value of each storage.
+    sizes: HashMap<String, usize>,
+    copies: usize,
 }
 
 impl Machine {
-    fn run(mut self, program: &[u8]) -> Result<Item> {
-        let mut rest = program;
+    /// Runs the program at the start of `rest`, and removes it.
+    fn run(&mut self, rest: &mut &[u8]) -> Result<Item> {
+        (self.stack, self.marks, self.memo) = Default::default();
         while let Some((op, after)) = rest.split_first() {
-            rest = after;
+            *rest = after;
             if *op == b'.' {
                 return self.pop();
             }
-            self.step(*op, &mut rest)?;
+            self.step(*op, rest)?;
         }
         bail!("it is cut short")
     }
@@ -217,7 +276,10 @@ impl Machine {
             }
             b'Q' => {
                 let id = self.pop()?;
-                let storage = storage(&id)?;
+                let storage = storage(&id);
+                if let Object::Storage(key, coding) = &storage {
+                    self.sizes.insert(key.clone(), coding.size());
+                }
                 self.push(storage)
             }
             b'R' => {
@@ -228,9 +290,9 @@ impl Machine {
             0x81 => {
                 self.pop()?;
                 self.pop()?;
-                self.push(Object::Other)
+                self.push(Object::Dict(Vec::new())) // an object without attributes
             }
-            b'b' => drop(self.pop()?), // BUILD: drops the attributes of the object below
+            b'b' => self.build()?,
             other => bail!("the operation {other:#x} is not one that tensors need: save the model as safetensors"),
         }
         Ok(())
@@ -267,7 +329,11 @@ impl Machine {
                 let n = take(rest, 1)?[0];
                 self.text(rest, n.into())?
             }
-            b'C' | b'U' => {
+            b'U' => {
+                let n = take(rest, 1)?[0];
+                self.text(rest, n.into())?
+            }
+            b'C' => {
                 let n = take(rest, 1)?[0];
                 take(rest, n.into())?;
                 self.push(Object::Other)
@@ -414,9 +480,27 @@ impl Machine {
 
     fn append(&mut self, items: Vec<Item>) -> Result<()> {
         let list = self.pop()?;
+        self.copied(list.tuple().len())?;
         let mut all = list.tuple().to_vec();
         all.extend(items);
         self.tuple(all)
+    }
+
+    /// Counts copied references: their number grows with the square of the number of steps.
+    fn copied(&mut self, count: usize) -> Result<()> {
+        self.copies += count;
+        ensure!(self.copies < COPIES, "it builds its dictionary in too many steps");
+        Ok(())
+    }
+
+    /// Sets the attributes of an object. Drops those of a dictionary.
+    fn build(&mut self) -> Result<()> {
+        let attributes = self.pop()?;
+        let object = self.pop()?;
+        let is_empty = matches!(&*object.object, Object::Dict(pairs) if pairs.is_empty());
+        let has_names = matches!(&*attributes.object, Object::Dict(_));
+        self.stack.push(if is_empty && has_names { attributes } else { object });
+        Ok(())
     }
 
     /// Adds alternating keys and values to the dictionary on the stack.
@@ -429,7 +513,10 @@ impl Machine {
             Ok(Object::Dict(pairs)) => pairs,
             Ok(_) => Vec::new(),
             Err(shared) => match &*shared {
-                Object::Dict(pairs) => pairs.clone(),
+                Object::Dict(pairs) => {
+                    self.copied(pairs.len())?;
+                    pairs.clone()
+                }
                 _ => Vec::new(),
             },
         };
@@ -450,54 +537,91 @@ fn deeper(items: &[Item]) -> Result<u8> {
 }
 
 /// Reads the id of a storage: `("storage", class, key, device, length)`.
-fn storage(id: &Item) -> Result<Object> {
-    let [kind, class, key, ..] = id.tuple() else { return Ok(Object::Other) };
+fn storage(id: &Item) -> Object {
+    let [kind, class, key, _, _, rest @ ..] = id.tuple() else { return Object::Other };
     let (Some("storage"), Object::Global(class), Some(key)) = (kind.text(), &*class.object, key.text()) else {
-        return Ok(Object::Other);
+        return Object::Other;
     };
-    let coding = match class.as_str() {
-        "torch.FloatStorage" => Coding::F32,
-        "torch.DoubleStorage" => Coding::F64,
-        "torch.HalfStorage" => Coding::F16,
-        "torch.BFloat16Storage" => Coding::BF16,
-        "torch.LongStorage" => Coding::I64,
-        "torch.IntStorage" => Coding::I32,
-        "torch.CharStorage" => Coding::I8,
-        "torch.ByteStorage" | "torch.BoolStorage" => Coding::U8,
-        "torch.Float8_e4m3fnStorage" => Coding::F8E4M3,
-        "torch.Float8_e5m2Storage" => Coding::F8E5M2,
-        _ => return Ok(Object::Other),
-    };
-    Ok(Object::Storage(key.to_owned(), coding))
+    if rest.iter().any(|view| !matches!(*view.object, Object::None)) {
+        return Object::Unsupported("a view of a storage".to_owned());
+    }
+    match coding(class) {
+        Some(coding) => Object::Storage(key.to_owned(), coding),
+        None => Object::Unsupported(class.clone()),
+    }
 }
 
-/// Evaluates a call that makes a tensor, a parameter or an empty dictionary; any other call gives [`Object::Other`].
+/// Returns the encoding for the class of a storage or for a type.
+fn coding(class: &str) -> Option<Coding> {
+    Some(match class {
+        "torch.FloatStorage" | "torch.float32" => Coding::F32,
+        "torch.DoubleStorage" | "torch.float64" => Coding::F64,
+        "torch.HalfStorage" | "torch.float16" => Coding::F16,
+        "torch.BFloat16Storage" | "torch.bfloat16" => Coding::BF16,
+        "torch.LongStorage" | "torch.int64" => Coding::I64,
+        "torch.IntStorage" | "torch.int32" => Coding::I32,
+        "torch.CharStorage" | "torch.int8" => Coding::I8,
+        "torch.ByteStorage" | "torch.BoolStorage" | "torch.uint8" | "torch.bool" => Coding::U8,
+        "torch.storage.UntypedStorage" | "torch.UntypedStorage" => Coding::U8,
+        "torch.Float8_e4m3fnStorage" | "torch.float8_e4m3fn" => Coding::F8E4M3,
+        "torch.Float8_e5m2Storage" | "torch.float8_e5m2" => Coding::F8E5M2,
+        _ => return None,
+    })
+}
+
+/// Evaluates a call that makes a tensor, a parameter or an empty dictionary. The result of another call that makes a
+/// tensor is [`Object::Unsupported`], and that of any other call [`Object::Other`].
 fn call(function: &Item, args: &Item) -> Result<Item> {
     let Object::Global(name) = &*function.object else { return Ok(Item::new(Object::Other)) };
     let args = args.tuple();
-    match (name.as_str(), args) {
-        ("torch._utils._rebuild_tensor_v2" | "torch._utils._rebuild_tensor", [storage, offset, shape, strides, ..]) => {
-            let sizes = |item: &Item| item.tuple().iter().map(Item::int).collect::<Option<Vec<usize>>>();
-            let (Object::Storage(key, coding), Some(offset), Some(shape), Some(strides)) =
-                (&*storage.object, offset.int(), sizes(shape), sizes(strides))
-            else {
-                return Ok(Item::new(Object::Other));
-            };
-            ensure!(shape.len() == strides.len() && shape.len() <= 8, "a tensor's shape and strides do not fit");
-            let most = 1usize << 40;
-            ensure!(
-                offset < most
-                    && shape.iter().chain(&strides).all(|n| *n < most)
-                    && shape.iter().try_fold(1usize, |all, n| all.checked_mul(*n)).is_some_and(|all| all < most),
-                "a tensor is larger than any file"
-            );
-            let tensor = Tensor { key: key.clone(), coding: coding.clone(), offset, shape, strides };
-            Ok(Item::new(Object::Tensor(tensor)))
+    let object = match (name.as_str(), args) {
+        ("torch._utils._rebuild_tensor_v3", [_, _, _, _, _, _, kind, rest @ ..]) => match &*kind.object {
+            Object::Global(kind) => tensor(args, coding(kind).ok_or(kind.as_str()).map(Some), rest)?,
+            _ => Object::Other,
+        },
+        ("torch._utils._rebuild_tensor_v2" | "torch._utils._rebuild_tensor", _) => {
+            tensor(args, Ok(None), args.get(6..).unwrap_or_default())?
         }
-        ("torch._utils._rebuild_parameter", [tensor, ..]) => Ok(tensor.clone()),
-        ("collections.OrderedDict", []) => Ok(Item::new(Object::Dict(Vec::new()))),
-        _ => Ok(Item::new(Object::Other)),
+        ("torch._utils._rebuild_parameter" | "torch._utils._rebuild_parameter_with_state", [tensor, ..]) => {
+            return Ok(tensor.clone());
+        }
+        ("collections.OrderedDict", []) => Object::Dict(Vec::new()),
+        (name, _) if name.starts_with("torch.") && name.contains("._rebuild_") => Object::Unsupported(name.to_owned()),
+        _ => Object::Other,
+    };
+    Ok(Item::new(object))
+}
+
+/// Builds a tensor from a storage, an offset, a shape and strides. `kind` is the encoding if the storage has none, or
+/// the name of an unsupported one. `metadata` lists changes of the values.
+fn tensor(args: &[Item], kind: Result<Option<Coding>, &str>, metadata: &[Item]) -> Result<Object> {
+    let sizes = |item: &Item| item.tuple().iter().map(Item::int).collect::<Option<Vec<usize>>>();
+    let [storage, offset, shape, strides, ..] = args else { return Ok(Object::Other) };
+    let (key, stored) = match &*storage.object {
+        Object::Storage(key, coding) => (key, coding),
+        Object::Unsupported(what) => return Ok(Object::Unsupported(what.clone())),
+        _ => return Ok(Object::Other),
+    };
+    let coding = match kind {
+        Ok(kind) => kind.unwrap_or_else(|| stored.clone()),
+        Err(kind) => return Ok(Object::Unsupported(kind.to_owned())),
+    };
+    // Views of negated or conjugated values store the values before the change.
+    if metadata.iter().any(|changes| matches!(&*changes.object, Object::Dict(changes) if !changes.is_empty())) {
+        return Ok(Object::Unsupported("the metadata of a view".to_owned()));
     }
+    let (Some(offset), Some(shape), Some(strides)) = (offset.int(), sizes(shape), sizes(strides)) else {
+        return Ok(Object::Other);
+    };
+    ensure!(shape.len() == strides.len() && shape.len() <= 8, "a tensor's shape and strides do not fit");
+    let most = 1usize << 40;
+    ensure!(
+        offset < most
+            && shape.iter().chain(&strides).all(|n| *n < most)
+            && shape.iter().try_fold(1usize, |all, n| all.checked_mul(*n)).is_some_and(|all| all < most),
+        "a tensor is larger than any file"
+    );
+    Ok(Object::Tensor(Tensor { key: key.clone(), coding, offset, shape, strides }))
 }
 
 fn take<'b>(rest: &mut &'b [u8], len: usize) -> Result<&'b [u8]> {
@@ -527,12 +651,12 @@ mod tests {
     #[test]
     fn nothing_is_run() {
         let plain = b"\x80\x02}q\x00(X\x01\x00\x00\x00aq\x01K\x01X\x01\x00\x00\x00bq\x02]q\x03(\x88Neu.";
-        let top = Machine::default().run(plain).unwrap();
+        let top = Machine::default().run(&mut &plain[..]).unwrap();
         let Object::Dict(dict) = &*top.object else { panic!() };
         assert_eq!((dict[0].0.text(), dict[0].1.int()), (Some("a"), Some(1)));
         assert_eq!(dict[1].1.tuple().len(), 2);
         let hostile = b"\x80\x02cposix\nsystem\nX\x04\x00\x00\x00true\x85R.";
-        assert!(matches!(*Machine::default().run(hostile).unwrap().object, Object::Other));
+        assert!(matches!(*Machine::default().run(&mut &hostile[..]).unwrap().object, Object::Other));
     }
 
     #[test]
@@ -540,12 +664,80 @@ mod tests {
         for program in
             [&b"\x80\x02"[..], b"u.", b"R.", b"q\x00.", b"h\x07.", b"t.", b"i.", b"X\xff\xff\xff\xff.", b"0."]
         {
-            assert!(Machine::default().run(program).is_err(), "{program:?}");
+            assert!(Machine::default().run(&mut &program[..]).is_err(), "{program:?}");
         }
+        let slow = [&b"}q\x00"[..], &b"NNs".repeat(1 << 14), b"."].concat();
+        assert!(Machine::default().run(&mut &slow[..]).is_err());
         let mut deep = b"N".to_vec();
         deep.extend([0x85; 100]);
         deep.push(b'.');
-        assert!(Machine::default().run(&deep).is_err());
+        assert!(Machine::default().run(&mut &deep[..]).is_err());
         assert!(read(b"PK\x03\x04").is_err());
+    }
+
+    /// The beginning of torch.save's files with `_use_new_zipfile_serialization=False`, by torch 2.15.
+    const BEGIN: &[u8] =
+        b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.\x80\x02}q\x00(X\x10\x00\x00\x00protocol_v\
+              ersionq\x01M\xe9\x03X\r\x00\x00\x00little_endianq\x02\x88X\n\x00\x00\x00type_sizesq\x03}q\x04(X\x05\
+              \x00\x00\x00shortq\x05K\x02X\x03\x00\x00\x00intq\x06K\x04X\x04\x00\x00\x00longq\x07K\x04uu.";
+
+    /// `{"module._orig_mod.a": torch.arange(6, dtype=torch.bfloat16).view(2, 3).t(),
+    /// "b": torch.tensor([1.5, -2.0]).to(torch.float8_e4m3fn)}`.
+    const OLD_FORM: &[u8] =
+        b"\x80\x02}q\x00(X\x12\x00\x00\x00module._orig_mod.aq\x01ctorch._utils\n_rebuild_tensor_v2\nq\x02((X\
+              \x07\x00\x00\x00storageq\x03ctorch\nBFloat16Storage\nq\x04X\x0e\x00\x00\x0094378975907040q\x05X\x03\
+              \x00\x00\x00cpuq\x06K\x06Ntq\x07QK\x00K\x03K\x02\x86q\x08K\x01K\x03\x86q\t\x89ccollections\nOrderedD\
+              ict\nq\n)Rq\x0btq\x0cRq\rX\x01\x00\x00\x00bq\x0ectorch._utils\n_rebuild_tensor_v3\nq\x0f((h\x03ctorc\
+              h.storage\nUntypedStorage\nq\x10X\x0e\x00\x00\x0094378859576416q\x11h\x06K\x02Ntq\x12QK\x00K\x02\x85\
+              q\x13K\x01\x85q\x14\x89h\n)Rq\x15ctorch\nfloat8_e4m3fn\nq\x16tq\x17Rq\x18u.\x80\x02]q\x00(X\x0e\x00\
+              \x00\x0094378859576416q\x01X\x0e\x00\x00\x0094378975907040q\x02e.\x02\x00\x00\x00\x00\x00\x00\x00<\
+              \xc0\x06\x00\x00\x00\x00\x00\x00\x00\x00\x00\x80?\x00@@@\x80@\xa0@";
+    /// `{"a": torch._neg_view(torch.ones(2))}`.
+    const NEGATED: &[u8] =
+        b"\x80\x02}q\x00X\x01\x00\x00\x00aq\x01ctorch._utils\n_rebuild_tensor_v2\nq\x02((X\x07\x00\x00\x00stor\
+              ageq\x03ctorch\nFloatStorage\nq\x04X\x0e\x00\x00\x0094378975914432q\x05X\x03\x00\x00\x00cpuq\x06K\
+              \x02Ntq\x07QK\x00K\x02\x85q\x08K\x01\x85q\t\x89ccollections\nOrderedDict\nq\n)Rq\x0b}q\x0cX\x03\x00\
+              \x00\x00negq\r\x88stq\x0eRq\x0fs.\x80\x02]q\x00X\x0e\x00\x00\x0094378975914432q\x01a.\x02\x00\x00\
+              \x00\x00\x00\x00\x00\x00\x00\x80?\x00\x00\x80?";
+    /// `{"a": torch.eye(2).to_sparse()}`.
+    const SPARSE: &[u8] =
+        b"\x80\x02}q\x00X\x01\x00\x00\x00aq\x01ctorch._utils\n_rebuild_sparse_tensor\nq\x02ctorch.serializatio\
+              n\n_get_layout\nq\x03X\x10\x00\x00\x00torch.sparse_cooq\x04\x85q\x05Rq\x06(ctorch._utils\n_rebuild_t\
+              ensor_v2\nq\x07((X\x07\x00\x00\x00storageq\x08ctorch\nLongStorage\nq\tX\x0e\x00\x00\x009437897610302\
+              4q\nX\x03\x00\x00\x00cpuq\x0bK\x04Ntq\x0cQK\x00K\x02K\x02\x86q\rK\x02K\x01\x86q\x0e\x89ccollections\
+              \nOrderedDict\nq\x0f)Rq\x10tq\x11Rq\x12h\x07((h\x08ctorch\nFloatStorage\nq\x13X\x0e\x00\x00\x0094378\
+              859733568q\x14h\x0bK\x02Ntq\x15QK\x00K\x02\x85q\x16K\x01\x85q\x17\x89h\x0f)Rq\x18tq\x19Rq\x1actorch\
+              \nSize\nq\x1bK\x02K\x02\x86q\x1c\x85q\x1dRq\x1e\x88tq\x1f\x86q Rq!s.\x80\x02]q\x00(X\x0e\x00\x00\x00\
+              94378859733568q\x01X\x0e\x00\x00\x0094378976103024q\x02e.\x02\x00\x00\x00\x00\x00\x00\x00\x00\x00\
+              \x80?\x00\x00\x80?\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\
+              \x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00";
+
+    #[test]
+    fn the_form_before_version_1_6() {
+        let file = [BEGIN, OLD_FORM].concat();
+        assert!(is_torch(&file));
+        let tensors = read(&file).unwrap().tensors;
+        let values = |leaf: &Leaf<'_>| {
+            let mut out = vec![0.0; leaf.shape.iter().product()];
+            leaf.decode(0, 1, &mut out);
+            out
+        };
+        let [a, b] = &tensors[..] else { panic!("two tensors") };
+        assert_eq!((a.name.as_str(), &a.shape[..], &a.strides[..]), ("a", &[3, 2][..], &[1, 3][..]));
+        assert_eq!(values(a), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+        assert_eq!((b.name.as_str(), values(b)), ("b", vec![1.5, -2.0]));
+        for end in 0..file.len() {
+            assert!(read(&file[..end]).is_err(), "{end}");
+        }
+    }
+
+    #[test]
+    fn tensors_that_cannot_be_read_are_named() {
+        for (file, says) in
+            [(NEGATED, "the tensor a needs the metadata"), (SPARSE, "the tensor a needs torch._utils._rebuild_sparse")]
+        {
+            let error = read(&[BEGIN, file].concat()).err().unwrap().to_string();
+            assert!(error.contains(says), "{error}");
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::{FETCH, extension, file_name, place, quoted};
+use crate::checkpoint::torch::is_torch;
 use crate::units::Bytes;
 
 /// The start of every GGUF file.
@@ -68,8 +69,8 @@ pub fn no_checkpoint(path: &Path) -> Option<String> {
     if bytes.starts_with(GGUF) {
         return Some(format!("this is GGUF already: give it with -m {}", quoted(path)));
     }
-    // Refuse a PyTorch file from before 2020, and text such as a git-lfs pointer.
-    let is_pickle = matches!(*bytes, [0x80, 2..=5, ..]);
+    // Refuse another pickle, and text such as a git-lfs pointer.
+    let is_pickle = matches!(*bytes, [0x80, 2..=5, ..]) && !is_torch(&bytes);
     if is_pickle { weights(path, &bytes) } else { text(path, &bytes).filter(|_| bytes.first() != Some(&b'{')) }
 }
 
@@ -160,12 +161,12 @@ fn weights(path: &Path, bytes: &[u8]) -> Option<String> {
             "this is an old LoRA adapter of llama.cpp: convert the original with `arenite convert lora DIR OUT.gguf`"
                 .into(),
         ),
-        [0x80, 2..=5, ..] => Some(format!(
-            "this is a checkpoint of PyTorch in its format from before 2020, or another pickle: save it again with \
-             `python3 -c \"import torch; torch.save(torch.load('{name}', 'cpu'), 'new.pt')\"`, then use `arenite \
-             convert hf new.pt OUT.gguf`",
-            name = path.display()
-        )),
+        [0x80, 2..=5, ..] if is_torch(bytes) => Some(torch(path)),
+        [0x80, 2..=5, ..] => Some(
+            "this is a pickle, but not a checkpoint of PyTorch: save the model with `torch.save(model.state_dict(), \
+             'new.pt')`, then use `arenite convert hf new.pt OUT.gguf`"
+                .into(),
+        ),
         [0x89, b'H', b'D', b'F', ..] => Some(other_framework("Keras or TensorFlow (HDF5)")),
         [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => {
             Some("this is a file of numpy, and not a model: it cannot be converted".into())

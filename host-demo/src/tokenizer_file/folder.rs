@@ -121,15 +121,21 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
             let mut vocabulary = sentencepiece::read(file)?;
             unknown = vocabulary.unknown();
             added(&mut vocabulary, folder, &settings, wanted)?;
-            // Ids come from the settings, as in llama.cpp. Default values are not written.
+            let special = Special::of(None, &settings, wanted.config, &vocabulary.ids());
+            special.write(header);
+            // As in llama.cpp, the settings take precedence, and default values are not written.
             let is_spm = vocabulary.keys.contains(&("model", Meta::from("llama")));
+            // A tokenizer.json that is not used here shows that Hugging Face's tokenizer does not normalize.
+            let is_plain = is_spm && wanted.directory.is_dir() && folder.join("tokenizer.json").is_file();
             vocabulary.keys.retain(|(key, value)| match *key {
                 "add_space_prefix" if is_spm => *value == Meta::from(false),
                 "remove_extra_whitespaces" => !is_spm,
+                "normalizer.steps" | "add_space_prefix_rule" | "precompiled_charsmap" => !is_plain,
+                "bos_token_id" if is_spm => *value != Meta::from(1u32) && !header.has("tokenizer.ggml.bos_token_id"),
+                "eos_token_id" if is_spm => *value != Meta::from(2u32) && !header.has("tokenizer.ggml.eos_token_id"),
+                "add_bos_token" | "add_eos_token" => !header.has(&format!("tokenizer.ggml.{key}")),
                 _ => !key.ends_with("_token_id"),
             });
-            let special = Special::of(None, &settings, wanted.config, &vocabulary.ids());
-            special.write(header);
             vocabulary
         }
     };
@@ -316,7 +322,7 @@ mod tests {
     fn sentence_pieces() -> Vec<u8> {
         let pieces = [("<unk>", 2), ("<s>", 3), ("</s>", 3), ("▁a", 1), ("▁", 1), ("a", 1)];
         let pieces = pieces.map(|(text, kind)| Piece { piece: text.to_owned(), score: 0.0, kind: Some(kind) });
-        let trainer = Some(Trainer { model_type: Some(2) });
+        let trainer = Some(Trainer { model_type: Some(2), ..Trainer::default() });
         SentencePiece { pieces: pieces.into(), trainer, normalizer: None }.encode_to_vec()
     }
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::support::{is_byte_level, list, part};
 use super::{BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Vocabulary, expressions, support};
 use crate::gguf_writer::Meta;
-use crate::normalizer::Step;
+use crate::normalizer;
 
 /// The model for which a vocabulary is read.
 pub struct Model<'m> {
@@ -27,7 +27,8 @@ pub fn read_file(model: &Model<'_>, path: &Path, file: &[u8]) -> Result<Vocabula
     let mut vocabulary = read(model, &json, &mut notes)?;
     notes.iter().for_each(crate::output::note);
     let ids = vocabulary.ids();
-    ends(&json["post_processor"], &mut vocabulary);
+    let folder = path.parent().unwrap_or(Path::new("."));
+    ends(&json, super::special::adds_no_others(&json, &super::special::config(folder)), &mut vocabulary);
     config(path, &ids, &mut vocabulary);
     if let Some(id) = vocabulary.tokens.iter().find(|(_, token)| token.kind == UNKNOWN).map(|(id, _)| *id) {
         vocabulary.key("unknown_token_id", id);
@@ -48,8 +49,7 @@ pub fn read(wanted: &Model<'_>, json: &Value, notes: &mut Vec<String>) -> Result
         other => bail!("its model is {}: BPE, Unigram and WordPiece are supported", other.unwrap_or("without a type")),
     }
     if !steps.is_empty() {
-        let names: Vec<_> = steps.into_iter().map(Step::name).collect();
-        vocabulary.key("normalizer.steps", names.join(",").as_str());
+        vocabulary.key("normalizer.steps", normalizer::names(steps).as_str());
     }
     if let Some(unknown) =
         model["unk_token"].as_str().or_else(|| model["vocab"][model["unk_id"].as_u64()? as usize][0].as_str())
@@ -134,9 +134,8 @@ fn pieces_by_merges(wanted: &Model<'_>, json: &Value, vocabulary: &mut Vocabular
     }
     for token in vocab(json)? {
         let (token, id) = token?;
-        let is_byte = token.len() == 6 && token.starts_with("<0x") && token.ends_with('>');
         let score = -(ranks.get(token).copied().unwrap_or(merges.len()) as f32);
-        vocabulary.set(id, token.to_owned(), score, if is_byte { BYTE } else { NORMAL })?;
+        vocabulary.set(id, token.to_owned(), score, if is_byte(token) { BYTE } else { NORMAL })?;
     }
     if wanted.architecture == "gemma4" {
         // The merges determine the result; the scores are llama.cpp's placeholder.
@@ -153,6 +152,11 @@ fn pieces_by_merges(wanted: &Model<'_>, json: &Value, vocabulary: &mut Vocabular
         }
     }
     Ok(())
+}
+
+/// Returns whether a token is spelled like `<0x41>`.
+fn is_byte(token: &str) -> bool {
+    token.len() == 6 && token.starts_with("<0x") && token.ends_with('>')
 }
 
 /// Sets whether a space is added before a text, and the flags that limit this: 1 adds none before a text that begins
@@ -183,7 +187,8 @@ fn unigram(json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
         let (Some(token), Some(score)) = (entry[0].as_str(), entry[1].as_f64()) else {
             bail!("{entry} is not a pair of token and score");
         };
-        vocabulary.set(id, token.to_owned(), score as f32, NORMAL)?;
+        let is_byte = json["model"]["byte_fallback"] == true && is_byte(token);
+        vocabulary.set(id, token.to_owned(), score as f32, if is_byte { BYTE } else { NORMAL })?;
     }
     vocabulary.key("model", "t5");
     vocabulary.key("pre", "default");
@@ -233,8 +238,9 @@ fn word_pieces(json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
     Ok(())
 }
 
-/// Reads the special tokens before and after a text.
-fn ends(processor: &Value, vocabulary: &mut Vocabulary) {
+/// Reads the special tokens before and after a text. If `is_complete`, a text gets no others.
+fn ends(json: &Value, is_complete: bool, vocabulary: &mut Vocabulary) {
+    let processor = &json["post_processor"];
     let template = part(processor, "TemplateProcessing");
     let (first, last) = match template {
         Some(template) => {
@@ -257,7 +263,7 @@ fn ends(processor: &Value, vocabulary: &mut Vocabulary) {
             if key == "eos_token_id" {
                 vocabulary.key("seperator_token_id", id); // the format's spelling
             }
-        } else if template.is_some() {
+        } else if template.is_some() || is_complete {
             vocabulary.key(adds, false);
         }
     }

@@ -120,8 +120,7 @@ impl Special {
                 special.ids.push((key, id));
             }
         }
-        // Byte-level vocabularies get no tokens by default.
-        if json.is_some_and(|json| !is_byte_level(json) && is_explicit(json, settings)) {
+        if json.is_some_and(|json| adds_no_others(json, settings)) {
             for name in ["bos", "eos"] {
                 texts.add(name, false, false);
             }
@@ -141,12 +140,13 @@ impl Special {
 }
 
 /// Returns true if a text gets no other special tokens than those of the post-processor: if there is a template, or if
-/// the settings name no class that has its own rule.
-fn is_explicit(json: &Value, settings: &Value) -> bool {
+/// the settings name no class that has its own rule. Byte-level vocabularies get no tokens by default.
+pub fn adds_no_others(json: &Value, settings: &Value) -> bool {
     let class = settings["tokenizer_class"].as_str();
     let is_plain = matches!(class, None | Some("PreTrainedTokenizerFast" | "TokenizersBackend"));
     let processor = &json["post_processor"];
-    part(processor, "TemplateProcessing").is_some() || processor.is_null() && is_plain
+    let is_explicit = part(processor, "TemplateProcessing").is_some() || processor.is_null() && is_plain;
+    is_explicit && !is_byte_level(json)
 }
 
 /// Reads the special tokens that a post-processor adds to a text.

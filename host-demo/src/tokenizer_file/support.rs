@@ -37,8 +37,19 @@ pub fn looks_special(text: &str) -> bool {
 /// Returns the steps that convert a text before everything else. Refuses settings that would give other ids. A setting
 /// that changes few texts is accepted and becomes a line in `notes`.
 pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<Vec<Step>> {
-    let mut normalizers = Vec::new();
+    let (mut normalizers, mut pre_tokenizers) = (Vec::new(), Vec::new());
     flatten(&json["normalizer"], "normalizers", &mut normalizers);
+    flatten(&json["pre_tokenizer"], "pretokenizers", &mut pre_tokenizers);
+    let mut steps = normalization(json, &normalizers, notes)?;
+    added(json, &normalizers, &steps, notes)?;
+    words(json, &normalizers, &pre_tokenizers, &mut steps, notes)?;
+    spaces(json, &normalizers, &pre_tokenizers, notes)?;
+    model(json, notes)?;
+    Ok(steps)
+}
+
+/// Checks the normalizers, and returns those that become steps.
+fn normalization(json: &Value, normalizers: &[&Value], notes: &mut Vec<String>) -> Result<Vec<Step>> {
     let mut steps = Vec::new();
     let splits = part(&json["pre_tokenizer"], "WhitespaceSplit").is_some();
     let strips_spaces = json["model"]["type"] == "Unigram" && has_single_spaces(json);
@@ -48,7 +59,7 @@ pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<Vec<Step>> {
     }
     for (at, normalizer) in normalizers.iter().enumerate() {
         let kind = normalizer["type"].as_str().unwrap_or("of no type");
-        match Step::by_name(kind) {
+        match Step::of_normalizer(kind) {
             // The host applies steps first, so a step may only follow normalizers that do not change its result.
             Some(step) if normalizers[..at].iter().all(|before| commute(before, step)) => steps.push(step),
             Some(_) => bail!("its normalizer {kind} comes after one of another kind, which is not supported"),
@@ -57,11 +68,26 @@ pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<Vec<Step>> {
             None => bail!("its normalizer {kind} is not supported for a vocabulary of this kind"),
         }
     }
-    added(json, &normalizers, &steps, notes)?;
-    let mut pre_tokenizers = Vec::new();
-    flatten(&json["pre_tokenizer"], "pretokenizers", &mut pre_tokenizers);
-    let kinds: Vec<&str> = pre_tokenizers.iter().map(|it| it["type"].as_str().unwrap_or("of no type")).collect();
-    let has = |kind: &str| normalizers.iter().any(|it| it["type"] == kind);
+    // Hugging Face looks up the sequence of a character and its marks, and accepts an entry for the sequence's first
+    // bytes.
+    if normalizers.iter().any(|it| it["type"] == "Precompiled") {
+        let note = "a combining mark after a replaced character, such as a full-width letter, is kept, as in SentencePiece; \
+                    Hugging Face's tokenizer drops it";
+        notes.push(note.to_owned());
+    }
+    Ok(steps)
+}
+
+/// Checks the pre-tokenizers, and adds those that become steps.
+fn words(
+    json: &Value,
+    normalizers: &[&Value],
+    pre_tokenizers: &[&Value],
+    steps: &mut Vec<Step>,
+    notes: &mut Vec<String>,
+) -> Result<()> {
+    let kinds = kinds(pre_tokenizers);
+    let has_map = normalizers.iter().any(|it| it["type"] == "Precompiled");
     let splits_digits = |it: &&Value| it["pattern"]["Regex"].as_str().is_some_and(|it| SOME_DIGITS.contains(&it));
     if pre_tokenizers.iter().any(splits_digits) {
         notes.push(
@@ -91,7 +117,7 @@ pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<Vec<Step>> {
             Some("BPE" | "Unigram") if *kind == "Metaspace" => {}
             // The `precompiled_charsmap` or the step converts other white space to spaces.
             Some("Unigram") if *kind == "WhitespaceSplit" => {
-                if !has("Precompiled") {
+                if !has_map {
                     let texts = list(&json["added_tokens"]).filter(|token| token["special"] != true);
                     let mut texts = texts.filter_map(|token| token["content"].as_str());
                     if let Some(text) = texts.find(|text| apply(&[Step::WhitespaceSplit], text) != *text) {
@@ -106,6 +132,13 @@ pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<Vec<Step>> {
             _ => bail!("its pre-tokenizer {kind} is not supported for a vocabulary of this kind"),
         }
     }
+    Ok(())
+}
+
+/// Checks how spaces are kept and marked.
+fn spaces(json: &Value, normalizers: &[&Value], pre_tokenizers: &[&Value], notes: &mut Vec<String>) -> Result<()> {
+    let kinds = kinds(pre_tokenizers);
+    let has = |kind: &str| normalizers.iter().any(|it| it["type"] == kind);
     // If SentencePiece merges repeated spaces, it also drops spaces at the end.
     let keeps_last = has("Replace") && !has("Prepend") && !has("Strip") && !kinds.contains(&"WhitespaceSplit");
     if json["model"]["type"] == "Unigram" && has_single_spaces(json) && keeps_last {
@@ -114,18 +147,20 @@ pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<Vec<Step>> {
                 .to_owned(),
         );
     }
-    // Hugging Face looks up the sequence of a character and its marks, and accepts an entry for the sequence's first
-    // bytes.
-    if has("Precompiled") {
-        let note = "a combining mark after a replaced character, such as a full-width letter, is kept, as in SentencePiece; \
-                    Hugging Face's tokenizer drops it";
-        notes.push(note.to_owned());
-    }
     let marks_spaces = kinds.contains(&"Metaspace") || normalizers.iter().any(|it| replaces_space(it));
     let needs_marks = json["model"]["type"] == "BPE" && !is_byte_level(json) || json["model"]["type"] == "Unigram";
     if needs_marks && !marks_spaces {
         bail!("it has no Metaspace and does not replace spaces by \"▁\", which is not supported");
     }
+    Ok(())
+}
+
+fn kinds<'v>(parts: &[&'v Value]) -> Vec<&'v str> {
+    parts.iter().map(|it| it["type"].as_str().unwrap_or("of no type")).collect()
+}
+
+/// Checks the settings of the model, and the special tokens that a text gets.
+fn model(json: &Value, notes: &mut Vec<String>) -> Result<()> {
     let is_unusual = |name: &str, value: &Value| match name {
         "max_input_chars_per_word" => *value != 100,
         _ => *value == "",
@@ -147,12 +182,12 @@ pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<Vec<Step>> {
             bail!("its model has {name}, which is not supported");
         }
     }
-    Ok(steps)
+    Ok(())
 }
 
 /// Returns true if `step` has the same result before and after `normalizer`.
 fn commute(normalizer: &Value, step: Step) -> bool {
-    let is_step = normalizer["type"].as_str().is_some_and(|kind| Step::by_name(kind).is_some());
+    let is_step = normalizer["type"].as_str().is_some_and(|kind| Step::of_normalizer(kind).is_some());
     is_step || step.keeps_spaces() && (normalizer["type"] == "Prepend" || replaces_space(normalizer))
 }
 

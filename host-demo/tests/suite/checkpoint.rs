@@ -254,28 +254,37 @@ fn types_are_chosen() {
     }
 }
 
-/// A converted checkpoint of nanoGPT generates the tokens that transformers generates with the same weights as GPT-2.
+/// A folder, its file of weights, and an index that names this file give the same tensors and metadata.
+#[test]
+fn weights_may_be_named_by_an_index() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = directory.path().join("out.gguf");
+    let (from, _) = copied("own_commands", directory.path());
+    fs::write(from.join("all.index.json"), r#"{"weight_map": {"x": "model.safetensors"}}"#).unwrap();
+    let [folder, file, index] = ["", "model.safetensors", "all.index.json"].map(|name| {
+        stdout(&["convert", "hf", path(&from.join(name)), path(&output)]);
+        fs::read(&output).unwrap()
+    });
+    assert!(folder == file && folder == index);
+}
+
+/// Converted checkpoints of training scripts generate the tokens that transformers generates with the same weights as
+/// GPT-2: nanoGPT's, and build-nanogpt's without biases, in torch's old form.
 #[test]
 fn torch_files_are_read_without_running_them() {
     let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("nano.gguf");
-    stdout(&["convert", "hf", path(&checkpoint("nanogpt.pt")), path(&file)]);
-    let args = [
-        "generate",
-        "-m",
-        path(&file),
-        "--ids",
-        "1,5,9,33,63,2",
-        "-n",
-        "8",
-        "--temp",
-        "0",
-        "--kv",
-        "f32",
-        "--format",
-        "ids",
-    ];
-    assert_eq!(json(&args), serde_json::json!([32, 46, 63, 46, 63, 46, 46, 63]));
+    let file = directory.path().join("model.gguf");
+    for (name, ids, activation) in [
+        ("nanogpt.pt", [32, 46, 63, 46, 63, 46, 46, 63], Some("gelu")),
+        ("no_bias.pt", [46, 60, 11, 60, 46, 42, 45, 42], None),
+    ] {
+        stdout(&["convert", "hf", path(&checkpoint(name)), path(&file)]);
+        let how = ["generate", "--ids", "1,5,9,33,63,2", "-n", "8", "--temp", "0", "--kv", "f32", "--format", "ids"];
+        assert_eq!(json(&[&how[..], &["-m", path(&file)]].concat()), serde_json::json!(ids), "{name}");
+        let bytes = fs::read(&file).unwrap();
+        let found = Gguf::parse(&bytes).unwrap().get("gpt2.hidden_activation").map(|found| value(&found));
+        assert_eq!(found, activation.map(Value::from), "{name}");
+    }
 }
 
 #[test]
@@ -698,6 +707,27 @@ fn activation_functions_have_one_name() {
         let bytes = fs::read(&model).unwrap();
         let found = Gguf::parse(&bytes).unwrap().get(key).map(|found| value(&found));
         assert_eq!(found, want.map(Value::from), "{class}: {name}");
+    }
+}
+
+/// In transformers 5.24 the class GemmaMLP uses `hidden_act`, and ignores `hidden_activation`.
+#[test]
+fn gemma_has_one_field_for_its_activation_function() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = directory.path().join("out.gguf");
+    let (from, mut config) = copied("own_commands", directory.path());
+    config["architectures"] = serde_json::json!(["GemmaForCausalLM"]);
+    config["head_dim"] =
+        (config["hidden_size"].as_u64().unwrap() / config["num_attention_heads"].as_u64().unwrap()).into();
+    for (act, activation, want) in
+        [("gelu_pytorch_tanh", "silu", None), ("silu", "gelu_pytorch_tanh", Some("silu")), ("gelu", "gelu", None)]
+    {
+        (config["hidden_act"], config["hidden_activation"]) = (act.into(), activation.into());
+        fs::write(from.join("config.json"), config.to_string()).unwrap();
+        stdout(&["convert", "hf", path(&from), path(&output)]);
+        let bytes = fs::read(&output).unwrap();
+        let found = Gguf::parse(&bytes).unwrap().get("gemma.hidden_activation").map(|found| value(&found));
+        assert_eq!(found, want.map(Value::from), "{act} and {activation}");
     }
 }
 

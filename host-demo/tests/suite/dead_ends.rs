@@ -131,7 +131,12 @@ fn weights_in_other_formats() {
     for name in ["pytorch_model.bin", "consolidated.00.pth", "ckpt.pt"] {
         of(&files.file(name, torch), &["checkpoint of PyTorch", "arenite convert hf", name]);
     }
-    of(&files.file("legacy.bin", b"\x80\x02\x8a\nl\xfc\x9c"), &["before 2020", "torch.save", "arenite convert hf"]);
+    of(
+        &files.file("legacy.bin", b"\x80\x02\x8a\nl\xfc\x9c"),
+        &["this is a pickle", "torch.save", "arenite convert hf"],
+    );
+    let old = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.";
+    of(&files.file("old.pt", old), &["checkpoint of PyTorch", "arenite convert hf", "old.pt"]);
     of(&files.file("model.h5", b"\x89HDF\r\n\x1a\n"), &["Keras", "save_pretrained"]);
     of(&files.file("m.tflite", b"\x1c\0\0\0TFL3"), &["TensorFlow Lite"]);
     of(&files.file("a.mp3", b"ID3\x04\0\0\xff\xfb"), &["this is sound", "arenite listen"]);
@@ -382,7 +387,7 @@ fn files_in_the_wrong_place() {
     says(&error(&["merge", model, model, out]), &["no LoRA adapter"]);
     says(&error(&["convert", "hf", model, out]), &["this is GGUF already", &format!("-m {model}")]);
     let legacy = files.file("pytorch_model.bin", b"\x80\x02\x8a\nl\xfc\x9c");
-    says(&error(&["convert", "hf", path(&legacy), out]), &["before 2020", "torch.save"]);
+    says(&error(&["convert", "hf", path(&legacy), out]), &["this is a pickle", "torch.save"]);
     let pointer = files.file("model.safetensors", "version https://git-lfs.github.com/spec/v1\nsize 5\n");
     says(&error(&["convert", "hf", path(&pointer), out]), &["git-lfs pointer"]);
     let output = arenite(&["quantize", model, out]);

@@ -302,7 +302,7 @@ fn pieces_without_bytes() {
 
 #[test]
 fn unigram() {
-    let tokenizer = json!({
+    let mut tokenizer = json!({
         "added_tokens": added(&[(0, "<pad>", true), (1, "</s>", true), (2, "<unk>", true)]),
         "normalizer": {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "},
         "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true},
@@ -313,6 +313,17 @@ fn unigram() {
         ]},
     });
     assert_eq!(ids(&tokenizer, "hello  world hélo"), json!([7, 3, 8, 9, 10, 5, 11, 3, 2, 6, 1]));
+    // Without a post-processor, a text gets no other tokens. Without a prefix, the first word has no space.
+    tokenizer["post_processor"] = Value::Null;
+    assert_eq!(ids(&tokenizer, "lo lo"), json!([3, 6, 3, 6]));
+    tokenizer["pre_tokenizer"]["prepend_scheme"] = "never".into();
+    assert_eq!(ids(&tokenizer, "lo lo"), json!([6, 3, 6]));
+    assert_eq!(ids(&tokenizer, "  lo"), json!([3, 6]));
+    let bytes = (0..256).map(|byte| json!([format!("<0x{byte:02X}>"), -9.0]));
+    tokenizer["model"]["vocab"].as_array_mut().unwrap().extend(bytes);
+    assert_eq!(ids(&tokenizer, "wé語o"), json!([8, 2, 9]));
+    tokenizer["model"]["byte_fallback"] = true.into();
+    assert_eq!(ids(&tokenizer, "wé語o"), json!([8, 207, 181, 244, 182, 170, 9]));
 }
 
 #[test]
