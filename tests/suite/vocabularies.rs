@@ -185,9 +185,9 @@ fn a_text_longer_than_the_memory() {
     let file = file.build();
     let tokenizer = Owned::new(&file).tokenizer;
     // Scores are the negative rank. " the": `▁t` and `he` (0 - 1) beat `▁the` (-2). " a": `▁a`. " on": `▁` and `on`
-    // (-7 - 6) beat `▁`, `o`, `n`. Consecutive characters without a token give one unknown token.
+    // (-7 - 6) beat `▁`, `o`, `n`. As in SentencePiece, characters without a token become byte tokens (3 and the byte).
     let text = " the a on é語".repeat(200);
-    let ids = [259, 260, 264, 266, 265, 266, 0].repeat(200);
+    let ids = [259, 260, 264, 266, 265, 266, 198, 172, 235, 173, 161].repeat(200);
     let mut found = vec![0; ids.len()];
     let needed = tokenizer.scratch_bytes_for(text.as_bytes());
     let mut least = needed;
