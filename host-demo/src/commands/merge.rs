@@ -112,7 +112,9 @@ fn add(model: &Model<'_>, gguf: &Gguf<'_>, scale: f32, products: &mut Vec<(Strin
     };
     for a in gguf.tensors() {
         let Some(name) = a.name.strip_suffix(".lora_a") else { continue };
-        let scaling = name.strip_suffix("weight").map(|stem| format!("{stem}scale"));
+        // The router's scale multiplies its input.
+        let stem = name.strip_suffix("weight").filter(|stem| !stem.ends_with("ffn_gate_inp."));
+        let scaling = stem.map(|stem| format!("{stem}scale"));
         ensure!(
             scaling.is_none_or(|scaling| model.gguf().tensor(&scaling).is_none()),
             "{name} has a factor beside its weights: merge into a model of another type"
