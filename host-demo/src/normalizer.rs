@@ -131,7 +131,8 @@ pub fn normalized<'t>(tokenizer: &Tokenizer<'_, '_>, text: &'t [u8], how: Encode
     }
     let control =
         tokens(tokenizer, |kind| how.parse_special && matches!(kind, TokenType::Control | TokenType::Unknown))?;
-    let shown = tokens(tokenizer, |kind| kind == TokenType::UserDefined)?;
+    let has_map = steps.contains(&Step::Precompiled);
+    let shown = tokens(tokenizer, |kind| has_map && kind == TokenType::UserDefined)?;
     let mapped =
         |text: &str| String::from_utf8_lossy(&tokenizer.mapped(text.as_bytes()).collect::<Vec<_>>()).into_owned();
     let convert = |text: &str| {

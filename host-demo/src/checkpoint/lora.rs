@@ -29,15 +29,21 @@ pub struct Report {
 /// Converts the adapter in `directory` for the model in `base`.
 pub fn convert(directory: &Path, base: Option<&Path>, output: &Path) -> Result<Report> {
     let settings = Settings::read(directory)?;
-    let base = base_config(directory, base, &settings.0)?;
+    let base = base_config(directory, base, &settings.json)?;
     let config = Config::read(&base)?;
     let files = weights(directory)?;
     let checkpoint = Checkpoint::read(&files)?;
     let family = Family::of(&config, &checkpoint)?;
     let mut tables = families::tables(family, &config);
     tables.push(COMMON);
-    let mut pairs =
-        Pairs { checkpoint: &checkpoint, settings: &settings, tables, config: &config, found: BTreeMap::new() };
+    let mut pairs = Pairs {
+        checkpoint: &checkpoint,
+        settings: &settings,
+        tables,
+        config: &config,
+        found: BTreeMap::new(),
+        unused: 0,
+    };
     let mut skipped = 0;
     for name in checkpoint.tensors.keys() {
         if names::of_another_modality(name) {
@@ -57,8 +63,9 @@ pub fn convert(directory: &Path, base: Option<&Path>, output: &Path) -> Result<R
         );
         ensure!(is_frozen || checkpoint.tensors.contains_key(&first), "the tensor {first} is missing");
     }
+    let unused = pairs.unused;
     let outputs = pairs.outputs()?;
-    ensure!(!outputs.is_empty(), "the adapter has no tensors");
+    ensure!(!outputs.is_empty(), "the adapter has no tensors for the text model");
     let architecture = family.architecture(&config);
     let mut header = Header::new();
     header.set("general.architecture", architecture);
@@ -80,8 +87,14 @@ pub fn convert(directory: &Path, base: Option<&Path>, output: &Path) -> Result<R
         outputs.iter().try_for_each(|output| output.write(1, &mut data, |_| Ok(())))?;
         data.finish().map(|_| ())
     })?;
-    let notes = (skipped > 0).then(|| format!("left out {skipped} tensors for pictures or sounds"));
-    Ok(Report { architecture, count: outputs.len() / 2, notes: notes.into_iter().collect() })
+    let mut notes = Vec::new();
+    if skipped > 0 {
+        notes.push(format!("left out {skipped} tensors for pictures or sounds"));
+    }
+    if unused > 0 {
+        notes.push(format!("left out the adapters of {unused} modules that the converted model does not use"));
+    }
+    Ok(Report { architecture, count: outputs.len() / 2, notes })
 }
 
 /// Ends of the names of first matrices. The second matrix has B instead of A.
@@ -92,7 +105,11 @@ const FIRST: &[&str] =
 const MLX: &str = ".lora_a";
 
 /// PEFT's adapter_config.json.
-struct Settings(Value);
+struct Settings {
+    json: Value,
+    /// The expressions of `alpha_pattern` and their values.
+    alphas: Vec<(Regex, f64)>,
+}
 
 impl Settings {
     /// Reads the settings. Refuses adapters that are more than a product added to a matrix.
@@ -119,6 +136,7 @@ impl Settings {
         let is_set = |name: &str| match &settings[name] {
             Value::Null | Value::Bool(false) => false,
             Value::Array(list) => !list.is_empty(),
+            Value::Object(map) => !map.is_empty(),
             _ => true,
         };
         ensure!(
@@ -137,28 +155,29 @@ impl Settings {
         ] {
             ensure!(!is_set(name), "{name} in adapter_config.json is set: not supported");
         }
-        let start = settings["init_lora_weights"].as_str().unwrap_or_default();
+        let start = settings["init_lora_weights"].as_str().unwrap_or_default().to_ascii_lowercase();
         ensure!(
             !["pissa", "olora", "corda", "loftq", "lora_ga"].iter().any(|name| start.starts_with(name)),
             "init_lora_weights in adapter_config.json is {start}, which also changes the model's weights: save it as a plain \
              LoRA (PEFT's path_initial_model_for_weight_conversion)"
         );
-        Ok(Self(settings))
+        let alphas = alphas(&settings)?;
+        Ok(Self { json: settings, alphas })
     }
 
     fn alpha(&self) -> Result<f64> {
-        self.0["lora_alpha"].as_f64().context("adapter_config.json has no lora_alpha")
+        self.json["lora_alpha"].as_f64().context("adapter_config.json has no lora_alpha")
     }
 
     fn is_stabilized(&self) -> bool {
-        self.0["use_rslora"] == true
+        self.json["use_rslora"] == true
     }
 
     /// The alpha in the new file. It is not 0, which would mean that there is no factor.
     fn stored_alpha(&self) -> Result<f64> {
         let alpha = self.alpha()?;
         // Rank-stabilized adapters divide alpha by the square root of the rank instead.
-        let rank = self.0["r"].as_f64().filter(|rank| *rank > 0.0);
+        let rank = self.json["r"].as_f64().filter(|rank| *rank > 0.0);
         let more = if self.is_stabilized() { rank.context("adapter_config.json has no rank r")?.sqrt() } else { 1.0 };
         Ok(if alpha == 0.0 { 1.0 } else { alpha * more })
     }
@@ -168,25 +187,30 @@ impl Settings {
         let module = module.strip_prefix("base_model.model.").unwrap_or(module);
         let weight = format!("{module}.weight");
         let module = if self.is_parameter(&weight) { &weight } else { module };
-        let mut alpha = self.alpha()?;
-        for (pattern, own) in self.0["alpha_pattern"].as_object().into_iter().flatten() {
-            let pattern = format!(r"^(?:(?:.*\.)?(?:{pattern}))$");
-            let pattern =
-                Regex::new(&pattern).with_context(|| format!("alpha_pattern in adapter_config.json has {pattern}"))?;
-            if pattern.is_match(module) {
-                alpha = own.as_f64().context("alpha_pattern in adapter_config.json has no number")?;
-                break;
-            }
-        }
+        let own = self.alphas.iter().find(|(pattern, _)| pattern.is_match(module)).map(|(_, own)| *own);
+        let alpha = own.map_or_else(|| self.alpha(), Ok)?;
         let more = if self.is_stabilized() { (rank as f64).sqrt() } else { 1.0 };
         Ok((alpha * more / self.stored_alpha()?) as f32)
     }
 
     /// Returns true if PEFT adapts the parameter called `name` of a module, instead of a whole module.
     fn is_parameter(&self, name: &str) -> bool {
-        let mut names = self.0["target_parameters"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let mut names = self.json["target_parameters"].as_array().into_iter().flatten().filter_map(Value::as_str);
         names.any(|target| name == target || name.ends_with(&format!(".{target}")))
     }
+}
+
+/// Compiles the expressions of `alpha_pattern`. As in PEFT, one may match the end of a module's name.
+fn alphas(settings: &Value) -> Result<Vec<(Regex, f64)>> {
+    let compiled = settings["alpha_pattern"].as_object().into_iter().flatten().map(|(pattern, alpha)| {
+        let regex = Regex::new(&format!(r"^(?:(?:.*\.)?(?:{pattern}))$"))
+            .with_context(|| format!("alpha_pattern in adapter_config.json has {pattern}, which is not supported"))?;
+        let alpha = alpha
+            .as_f64()
+            .with_context(|| format!("alpha_pattern in adapter_config.json has no number for {pattern}"))?;
+        Ok((regex, alpha))
+    });
+    compiled.collect()
 }
 
 /// Returns the path of the config of the adapter's base model.
@@ -206,7 +230,7 @@ fn weights(directory: &Path) -> Result<Files> {
             return Files::open(&path);
         }
     }
-    bail!("{} has no adapter_model.safetensors and no adapter_model.bin", directory.display())
+    bail!("{} has no adapter_model.safetensors, adapter_model.bin or adapters.safetensors", directory.display())
 }
 
 /// The pairs of an adapter, renamed and reordered as the model's tensors are.
@@ -217,6 +241,8 @@ struct Pairs<'a, 'f> {
     config: &'a Config,
     /// For each new name: index in a stack, A, and the parts of B.
     found: BTreeMap<String, Vec<Part<'f>>>,
+    /// Number of adapted modules that the converted model does not use.
+    unused: usize,
 }
 
 struct Part<'f> {
@@ -266,7 +292,11 @@ impl<'f> Pairs<'_, 'f> {
         let (a, b) = if end == MLX { (a.transpose()?, b.transpose()?) } else { (a, b) };
         let sizes = [a.size(0)?, a.size(1)?, b.size(0)?, b.size(1)?];
         ensure!(sizes[0] == sizes[3], "lora_A and lora_B have different ranks: save the adapter again");
-        ensure!(sizes[0] > 0, "lora_A and lora_B have no values");
+        ensure!(!sizes.contains(&0), "lora_A and lora_B have no values");
+        ensure!(
+            end != MLX || !stem.ends_with("embed_tokens") || self.config.flag("tie_word_embeddings") == Some(false),
+            "mlx_lm also applies the adapter of the embedding to the head if the two are one tensor: not supported"
+        );
         let module = if stem.ends_with(".experts") || stem.ends_with(".base_layer") {
             self.experts(stem, a, b, sizes)?
         } else {
@@ -319,10 +349,16 @@ impl<'f> Pairs<'_, 'f> {
 
     /// Renames a pair, and reorders its rows and columns.
     fn insert(&mut self, module: &Module<'f>) -> Result<()> {
-        let place = Place::of(&module.name).behind(self.config)?;
+        let name = module.name.strip_prefix("base_model.model.").unwrap_or(&module.name);
+        let place = Place::of(name).behind(self.config)?;
         let found = names::find(&self.tables, &place.layer, &place.rest)
             .context("the model has no such module: give the folder of the adapter's own model with --base")?;
         let to: Vec<&str> = found.row.1.split(' ').filter(|name| !name.is_empty()).collect();
+        if to.is_empty() {
+            ensure!(!name.contains("embed_tokens"), "an adapter of one use of a shared embedding is not supported");
+            self.unused += 1;
+            return Ok(());
+        }
         let change = |module: &Module<'f>| {
             let whole = View::new(Arc::new(Leaf::new(&module.name, &[], Coding::F32, &module.shape)));
             let views = (found.row.2)(self.config, whole.clone())?;

@@ -79,7 +79,7 @@ fn factors(checkpoint: &mut Checkpoint<'_>, end: &str, block: &Value) -> Result<
         let (values, shape) = (values(&scale), scale.shape.clone());
         change(checkpoint, &name, |leaf| {
             let [rows, columns] = leaf.shape[..] else { bail!("it has a factor but is not a matrix") };
-            let stated = |at: usize| block[at].as_u64().map(|n| n as usize);
+            let stated = |at: usize| block[at].as_u64().filter(|n| *n > 0).map(|n| n as usize);
             let (down, across) = match shape[..] {
                 [] | [1] => (1, 1),
                 [n] | [n, 1] if n == rows => (rows, 1),

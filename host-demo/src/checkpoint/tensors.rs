@@ -56,6 +56,11 @@ fn weights(directory: &Path) -> Result<Vec<PathBuf>> {
         })
         .collect();
     found.sort();
+    // Trainers store further files beside the weights, such as training_args.bin.
+    let is_usual = |path: &PathBuf| path.extension().is_some_and(|kind| kind == "safetensors" || kind == "pt");
+    if found.iter().any(is_usual) {
+        found.retain(is_usual);
+    }
     match found.len() {
         0 => bail!("{} has no model.safetensors and no pytorch_model.bin", directory.display()),
         1 => Ok(found),

@@ -207,6 +207,10 @@ entry!("encode", (tokenizer: &Tokenizer<'_, '_>, text: &[u8], options: Encode, s
     tokenizer.encode(text, options, scratch, ids)
 });
 
+entry!("mapped", (tokenizer: &Tokenizer<'_, '_>, text: &[u8]) -> usize {
+    tokenizer.mapped(text).count()
+});
+
 entry!("detokenize", (tokenizer: &Tokenizer<'_, '_>, ids: &[TokenId], text: &mut [u8]) -> Result<usize, Error> {
     tokenizer.detokenize(ids, true, text)
 });
