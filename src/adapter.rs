@@ -203,7 +203,7 @@ const B: &str = ".lora_b";
 const EMBEDDING: &str = "token_embd.weight";
 const HEAD: &str = "output.weight";
 
-/// True if the token embedding is the head, too. Adapters call it by both names.
+/// True if the token embedding is also the head. An adapter can then have a pair under each of the two names.
 fn is_tied(model: &Model<'_>) -> bool {
     model.spec().has_head() && model.gguf().tensor(HEAD).is_none()
 }

@@ -27,10 +27,11 @@ pub enum Step {
     StripAccents,
     Nmt,
     WhitespaceSplit,
-    /// The file's character map.
+    /// Applies the file's character map.
     Precompiled,
     /// Merges spaces, and drops them at both ends.
     SingleSpaces,
+    /// Adds a space before a text that is not empty.
     SpacePrefix,
 }
 
@@ -122,7 +123,8 @@ pub fn apply(steps: &[Step], text: &str) -> String {
 }
 
 /// Applies the vocabulary's steps to a text. As in Hugging Face's tokenizers, control tokens stay as they are, and the
-/// texts between them are converted separately. Bytes that are not UTF-8 stay as they are.
+/// texts between them are converted separately. The character map leaves user-defined tokens as they are. Bytes that
+/// are not UTF-8 stay as they are.
 pub fn normalized<'t>(tokenizer: &Tokenizer<'_, '_>, text: &'t [u8], how: Encode) -> Result<Cow<'t, [u8]>> {
     let steps = steps(tokenizer.normalizer())?;
     let is_nfc = || text.utf8_chunks().all(|chunk| is_nfc_quick(chunk.valid().chars()) == IsNormalized::Yes);

@@ -9,9 +9,9 @@
 //!   dimensions as lanes.
 //!
 //! In q8_0 and q4_0, the keys are followed by their scales, and the values by theirs: one f16 scale per position and
-//! block of 32 dimensions, `[blocks][16 positions]` for keys and `[16 positions][blocks]` for values. In q8_0 an
-//! element is a byte. In q4_0 a block is 16 bytes per position: byte `i` holds dimension `i` in its low four bits and
-//! dimension `i + 16` in its high ones, as codes from 0 to 15 for -8 to 7.
+//! block of 32 dimensions, `[blocks][16 positions]`. In q8_0 an element is a byte. In q4_0 a block is 16 bytes per
+//! position: byte `i` holds dimension `i` in its low four bits and dimension `i + 16` in its high ones, as codes from 0
+//! to 15 for -8 to 7.
 //!
 //! Position `p` is in the page given by entry `p / 16 % entries` of the context's table, which covers the whole context
 //! or a sliding window.

@@ -56,6 +56,7 @@ pub fn convert(directory: &Path, base: Option<&Path>, output: &Path) -> Result<R
         }
         let first = [("lora_B", "lora_A"), ("lora_embedding_B", "lora_embedding_A"), (".lora_b", MLX)];
         let first = first.iter().fold(name.clone(), |name, (second, first)| name.replace(second, first));
+        // PEFT repeats the model's own weights of adapted embeddings and heads, which are not trained.
         let is_frozen = [".base_layer.weight", ".base_layer.bias"].iter().any(|end| name.ends_with(end));
         ensure!(
             is_frozen || FIRST.iter().any(|end| first.ends_with(end)),
@@ -104,7 +105,7 @@ const FIRST: &[&str] =
 /// End of the names of mlx_lm's first matrices, which are stored transposed.
 const MLX: &str = ".lora_a";
 
-/// PEFT's adapter_config.json.
+/// The settings in adapter_config.json. Those of mlx_lm are converted to PEFT's.
 struct Settings {
     json: Value,
     /// The expressions of `alpha_pattern` and their values.
@@ -173,10 +174,10 @@ impl Settings {
         self.json["use_rslora"] == true
     }
 
-    /// The alpha in the new file. It is not 0, which would mean that there is no factor.
+    /// The alpha in the new file. It replaces an alpha of 0, with which readers would leave out `alpha / rank`, by 1.
     fn stored_alpha(&self) -> Result<f64> {
         let alpha = self.alpha()?;
-        // Rank-stabilized adapters divide alpha by the square root of the rank instead.
+        // In rank-stabilized adapters, alpha is divided by the square root of the rank instead of the rank.
         let rank = self.json["r"].as_f64().filter(|rank| *rank > 0.0);
         let more = if self.is_stabilized() { rank.context("adapter_config.json has no rank r")?.sqrt() } else { 1.0 };
         Ok(if alpha == 0.0 { 1.0 } else { alpha * more })
@@ -239,15 +240,18 @@ struct Pairs<'a, 'f> {
     settings: &'a Settings,
     tables: Vec<&'static [Row]>,
     config: &'a Config,
-    /// For each new name: index in a stack, A, and the parts of B.
+    /// The pair, or the pairs of a stack, for each new name.
     found: BTreeMap<String, Vec<Part<'f>>>,
     /// Number of adapted modules that the converted model does not use.
     unused: usize,
 }
 
+/// A pair for a whole matrix, or for one matrix of a stack.
 struct Part<'f> {
+    /// Index in the stack.
     index: Option<usize>,
     a: View<'f>,
+    /// Views whose rows are concatenated to B.
     b: Vec<View<'f>>,
 }
 
@@ -275,7 +279,7 @@ impl Module<'_> {
 }
 
 impl<'f> Pairs<'_, 'f> {
-    /// Returns a tensor, whose values must be finite.
+    /// Returns a tensor. Refuses values that are not finite.
     fn view(&self, name: &str) -> Result<View<'f>> {
         let view = self.checkpoint.view(name).with_context(|| format!("the tensor {name} is missing"))?;
         let mut values = vec![0.0; view.len()];
@@ -335,13 +339,14 @@ impl<'f> Pairs<'_, 'f> {
             .context("the model has no such module: give the folder of the adapter's own model with --base")?;
         let count = self.config.experts()?;
         let [low, columns, rows, _] = sizes;
-        ensure!(count > 0 && low.is_multiple_of(count), "its matrices are not of {count} experts");
+        ensure!(count > 0 && low.is_multiple_of(count), "lora_A has {low} rows, which {count} experts cannot share");
         let rank = low / count;
         let b = b.then(Step::Times(self.settings.factor(&name, rank)?));
         let a = a.reshape(&[count, rank, columns])?.transpose()?;
         let b = b.reshape(&[rows, rank, count])?.swap(0, 2)?.transpose()?;
         let factors = [a.repeat(1, rows), b.repeat(2, columns)];
-        // PEFT takes the second dimension for the outputs in most classes, even if it has the inputs.
+        // Unless a class has `is_transposed`, PEFT takes a parameter's second dimension as the outputs, even where it
+        // has the inputs. The width of the model shows which factor is multiplied with the inputs.
         let width = self.config.width()?;
         let inputs = usize::from(if name.ends_with("down_proj") { rows != width } else { columns != width });
         Ok(Module { name, shape: vec![count, rows, columns], factors, inputs })
@@ -388,7 +393,7 @@ impl<'f> Pairs<'_, 'f> {
             let is_scaled = |row: &Row| to.ends_with("_exps") && row.1 == format!("{to}.scale");
             ensure!(
                 !self.tables.iter().copied().flatten().any(is_scaled),
-                "the model scales its outputs, and those of an adapter would not be scaled"
+                "the model scales the outputs of this module, but would not scale those of an adapter: not supported"
             );
             let name = format!("{layer}{to}.weight");
             parts.entry(name).or_insert_with(|| Part { index: found.part, a, b: Vec::new() }).b.push(b);
@@ -411,7 +416,7 @@ impl<'f> Pairs<'_, 'f> {
                 let (a, mut b) = (part.a.dims().to_vec(), part.b[0].dims().to_vec());
                 let rows = b.len() - 2;
                 b[rows] = part.b.iter().map(|b| b.dims()[rows]).sum();
-                ensure!(rows == 0 || part.b.len() == 1, "{name} is split in an unknown way");
+                ensure!(rows == 0 || part.b.len() == 1, "a matrix of {name} has several parts: not supported");
                 Ok([a, b])
             };
             let [mut a, mut b] = shapes(first)?;

@@ -109,7 +109,7 @@ fn gpt(keys: &mut Keys<'_>) -> Result<()> {
     keys.float("attention.layer_norm_epsilon", &["layer_norm_epsilon"])
 }
 
-/// The biases of a model without biases: GPT-2's are not optional.
+/// Zeros for a model without biases, because the architecture `gpt2` requires biases.
 fn no_biases(config: &Config) -> Result<Vec<Made>> {
     if config.get("bias") != Some(&Value::Bool(false)) {
         return Ok(Vec::new());

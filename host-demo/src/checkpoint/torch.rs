@@ -1,7 +1,8 @@
 //! torch's files (`.pt`, `.pth`, `.bin`): reads the tensors without executing code.
 //!
-//! A file contains a program for Python's pickle machine. This module implements only the operations that build tensors, numbers, texts and collections of them. A call of anything else gives a value that is not a tensor;
-//! the named function is never run.
+//! A file contains a program for Python's pickle machine. This module implements only the operations that build
+//! tensors, numbers, texts and collections of them. A call of anything else gives a value that is not a tensor; the
+//! named function is never run.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -493,7 +494,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Sets the attributes of an object. Drops those of a dictionary.
+    /// Sets the attributes of an object without attributes. Drops the attributes of a dictionary.
     fn build(&mut self) -> Result<()> {
         let attributes = self.pop()?;
         let object = self.pop()?;

@@ -125,7 +125,7 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
             special.write(header);
             // As in llama.cpp, the settings take precedence, and default values are not written.
             let is_spm = vocabulary.keys.contains(&("model", Meta::from("llama")));
-            // A tokenizer.json that is not used here shows that Hugging Face's tokenizer does not normalize.
+            // Hugging Face's tokenizer, in the tokenizer.json beside this file, leaves out the normalization.
             let is_plain = is_spm && wanted.directory.is_dir() && folder.join("tokenizer.json").is_file();
             vocabulary.keys.retain(|(key, value)| match *key {
                 "add_space_prefix" if is_spm => *value == Meta::from(false),

@@ -154,7 +154,7 @@ fn pieces_by_merges(wanted: &Model<'_>, json: &Value, vocabulary: &mut Vocabular
     Ok(())
 }
 
-/// Returns whether a token is spelled like `<0x41>`.
+/// Returns true if a token is spelled like `<0x41>`.
 fn is_byte(token: &str) -> bool {
     token.len() == 6 && token.starts_with("<0x") && token.ends_with('>')
 }

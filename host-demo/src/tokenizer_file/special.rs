@@ -140,7 +140,8 @@ impl Special {
 }
 
 /// Returns true if a text gets no other special tokens than those of the post-processor: if there is a template, or if
-/// the settings name no class that has its own rule. Byte-level vocabularies get no tokens by default.
+/// the settings name no class that has its own rule. Returns false for byte-level vocabularies, whose texts get no
+/// special tokens by default.
 pub fn adds_no_others(json: &Value, settings: &Value) -> bool {
     let class = settings["tokenizer_class"].as_str();
     let is_plain = matches!(class, None | Some("PreTrainedTokenizerFast" | "TokenizersBackend"));

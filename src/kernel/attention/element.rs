@@ -28,7 +28,7 @@ pub unsafe trait Keys {
 /// # Safety
 ///
 /// A value is a row of [`HeadLayout::value_bytes`] bytes of a tile. For every `i` that is a multiple of 16 below the
-/// padded width, all reads are inside the value at `at`.
+/// padded width, `value` reads only the value at `at`, and `scales` reads only the tile.
 pub unsafe trait Values {
     /// Offset in bytes of elements `i..i + 16` of a value.
     fn offset(i: usize) -> usize;

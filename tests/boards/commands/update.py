@@ -3,7 +3,8 @@
     update.py UPDATE.gguf[:PERCENT[stop]]... -- QEMU...
 
 QEMU is the command that starts the board, with its UART on standard input and output. With `:PERCENT` the power fails after
-this share of the file; with `:PERCENTstop` the sender stops, in the middle of a block. After the start and after each update, sends a command. Prints the board's answers.
+this share of the file; with `:PERCENTstop` the sender stops, in the middle of a block. After the start and after each
+update, sends a command. Prints the board's answers.
 """
 import socket
 import subprocess
