@@ -139,7 +139,7 @@ pub fn write_checked(
     file.finish()
 }
 
-/// Refuses to replace `input`, from which the file at `path` is computed with a loss.
+/// Returns an error if `path` is the file `input`: the new file could not replace it without losing information.
 pub fn must_not_replace(path: &Path, input: &Path) -> Result<()> {
     let is_same = input.canonicalize().is_ok_and(|input| path.canonicalize().is_ok_and(|path| path == input));
     ensure!(!is_same, "{} is the input, which cannot be recovered from the result: give another name", path.display());

@@ -1,7 +1,8 @@
 //! Normalizers: conversions of a text before it is tokenized. This program applies them, because the core has no
 //! Unicode tables.
 //!
-//! Source: the normalizers of Hugging Face's `tokenizers`. GGUF files use the same names.
+//! Sources: the normalizers of Hugging Face's `tokenizers`, whose names GGUF files use, and SentencePiece's normalizer,
+//! for the last three steps.
 
 use std::borrow::Cow;
 
@@ -70,7 +71,7 @@ impl Step {
         Self::ALL.into_iter().find(|step| step.name() == name)
     }
 
-    /// Returns the step with the result of a normalizer in Hugging Face's files.
+    /// Returns the step that has the result of a normalizer in Hugging Face's files.
     pub fn of_normalizer(kind: &str) -> Option<Self> {
         Self::by_name(kind).filter(|step| !step.is_sentencepieces() && *step != Self::WhitespaceSplit)
     }

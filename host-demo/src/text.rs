@@ -14,7 +14,7 @@ use crate::normalizer::normalized;
 /// Bytes of scratch memory for the first attempt to tokenize a text, in addition to its length.
 const FIRST_SCRATCH: usize = 64 << 10;
 
-/// Decodes `%41` and the like in an address.
+/// Decodes percent-encoded bytes in an address, such as `%41`.
 pub fn percent_decoded(text: &str) -> String {
     let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
     while let Some((first, after)) = rest.split_first() {
@@ -86,8 +86,8 @@ pub fn read(path: &Path) -> Result<Vec<u8>> {
     read().with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Refuses text in UTF-16, which some editors and shells write on Windows. It begins with a byte order mark, which is
-/// not UTF-8.
+/// Refuses text in UTF-16, which some editors and shells write on Windows. Its byte order mark cannot begin a text in
+/// UTF-8.
 pub fn not_utf16(text: Vec<u8>) -> Result<Vec<u8>> {
     ensure!(
         !text.starts_with(b"\xff\xfe") && !text.starts_with(b"\xfe\xff"),

@@ -1,6 +1,6 @@
-//! Accepts command lines written for llama.cpp's programs and ollama: translates flags with one dash and several letters, and
-//! other names of flags and commands. Flags without an effect are accepted with a message; flags that cannot be
-//! honoured are refused with advice.
+//! Accepts command lines written for llama.cpp's programs and ollama: translates flags with one dash and several
+//! letters, and other names of flags and commands. Flags without an effect are accepted with a message; flags that
+//! cannot be honoured are refused with advice.
 
 use std::ffi::{OsStr, OsString};
 
@@ -35,7 +35,7 @@ const IN_FILE: Meaning = Refused("these values come from the model file: change 
 const NO_VECTORS: Meaning = Refused("control vectors are not supported: train an adapter, and give it with --lora");
 const NOT_HERE: Meaning = Refused("this sampling step is not supported: leave it out, or see --samplers");
 const ALREADY: Meaning = Ignored("this is the default");
-const SHARED: Meaning = Ignored("prompts share one cache, and common beginnings are always reused");
+const SHARED: Meaning = Ignored("prompts share one cache, and common prefixes are always reused");
 
 /// A flag of llama.cpp: its names, whether a value follows, and its meaning.
 type Flag = (&'static [&'static str], Value, Meaning);
@@ -95,7 +95,7 @@ const SERVER: &[Flag] = &[
     (&["-nocb", "--no-cont-batching"], No, Ignored("answers do not depend on other requests")),
     (&["--no-webui"], No, Ignored("the page at / is always served")),
     (&["--slots", "--no-slots"], No, Ignored("/metrics reports the server's activity")),
-    (&["--props"], No, Ignored("/props can be read only")),
+    (&["--props"], No, Ignored("/props is read-only")),
     (
         &["--embedding", "--embeddings", "--rerank", "--reranking"],
         No,

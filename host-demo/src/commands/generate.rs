@@ -152,7 +152,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let ahead = args.lookup.or(args.draft.as_ref().map(|_| args.draft_max)).unwrap_or(0);
     let limit = args.n_tokens.and_then(|Limit(limit)| limit);
     let wanted = single.as_ref().map_or(0, |prompt| prompt.ids.len()).saturating_add(limit.unwrap_or(0));
-    // A session keeps its context size: the power of two leaves room for longer prompts.
+    // A session file keeps its context size, so the power of two leaves room for longer prompts.
     let context = open.context(kept_file.as_ref().and(wanted.checked_next_power_of_two()).unwrap_or(wanted));
     let plan = plan(&open, context, ahead)?;
     let mut memory = Memory::new(&plan)?;

@@ -19,9 +19,10 @@ use crate::output::{self, Bytes, Out, note};
   arenite generate -hf ggml-org/Qwen3-0.6B-GGUF:Q8_0 -p \"The sea\"
 
 QUANT is a quantization in the file's name [default: Q4_K_M, otherwise Q8_0 or the first file]. An interrupted download \
-is resumed, and its SHA-256 is checked. Split models are fetched whole. The cache is that of the Python package \
-huggingface_hub: HF_HUB_CACHE, HF_HOME/hub or ~/.cache/huggingface/hub. HF_ENDPOINT is another hub's address, HF_TOKEN an \
-access token for gated and private repositories. Prints the path of each model.")]
+is resumed, and its hash is checked. Split models are fetched whole. The cache is that of the Python package \
+huggingface_hub: LLAMA_CACHE, HF_HUB_CACHE, HF_HOME/hub or ~/.cache/huggingface/hub. HF_ENDPOINT is another hub's address, \
+HF_TOKEN an access token for gated and private repositories. SSL_CERT_FILE is a file with certificates of authorities to \
+trust in place of Mozilla's. Prints the path of each model.")]
 pub struct PullArgs {
     /// Models to fetch
     #[arg(required = true, value_name = "USER/REPO[:QUANT]|URL")]
@@ -50,7 +51,7 @@ pub struct ListArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   arenite rm ggml-org/Qwen3-0.6B-GGUF:Q8_0
-  arenite rm ggml-org/Qwen3-0.6B-GGUF                all of the repository")]
+  arenite rm ggml-org/Qwen3-0.6B-GGUF                all files, also those of other programs")]
 pub struct RmArgs {
     /// Models, as `arenite list` shows them
     #[arg(required = true, value_name = "USER/REPO[:QUANT]")]

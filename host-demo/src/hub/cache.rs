@@ -16,7 +16,7 @@ use anyhow::{Context, Result};
 
 use crate::new_file::write_file;
 
-/// A variable of the environment that names a directory or a file. As in the package, `~` stands for the home directory.
+/// Returns the path in a variable of the environment. As in `huggingface_hub`, `~` stands for the home directory.
 pub fn given(name: &str) -> Option<PathBuf> {
     let value = env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)?;
     match (value.strip_prefix("~"), user()) {
@@ -61,8 +61,8 @@ impl Cache {
         Repository { root: self.root.clone(), name: format!("models--{}", name.replace('/', "--")) }
     }
 
-    /// Returns all models in the cache: GGUF files, and files of plain addresses. A file of several snapshots is listed
-    /// once.
+    /// Returns all models in the cache: GGUF files, and files of plain addresses. Lists a file once, even if several
+    /// snapshots have it.
     pub fn entries(&self) -> Vec<Entry> {
         let mut entries = Vec::new();
         for name in names(&self.root) {
@@ -84,7 +84,7 @@ impl Cache {
     }
 }
 
-/// The name of the only snapshot of repositories without commits.
+/// The name of the snapshot of a repository without commits; it has no others.
 pub const PLAIN: &str = "main";
 
 /// A repository in the cache.
@@ -111,13 +111,13 @@ impl Repository {
         self.directory().join("blobs")
     }
 
-    /// Waits until no other process fetches the contents `blob`, by the same lock as `huggingface_hub`. Calls `wait` if
-    /// another process does.
+    /// Locks the contents `blob` with the lock of `huggingface_hub`. If another process fetches them, calls `wait`, and
+    /// waits for that process.
     pub fn lock(&self, blob: &str, wait: impl FnOnce()) -> std::io::Result<File> {
         let locks = self.root.join(".locks").join(&self.name);
         fs::create_dir_all(&locks)?;
         let lock = File::options().write(true).create(true).truncate(false).open(locks.join(format!("{blob}.lock")))?;
-        // Some file systems have no locks. The package takes them as free, too.
+        // Some file systems have no locks: there the file is fetched without one.
         if let Err(TryLockError::WouldBlock) = lock.try_lock() {
             wait();
             lock.lock()?;
@@ -164,7 +164,7 @@ impl Repository {
     /// Makes `commit` the current commit.
     pub fn set_current(&self, commit: &str) -> Result<()> {
         let path = self.directory().join("refs/main");
-        // A cache that cannot be written is not written without need.
+        // Nothing is written if nothing changes, because the cache may be read-only.
         if fs::read_to_string(&path).is_ok_and(|current| current == commit) {
             return Ok(());
         }
@@ -250,7 +250,8 @@ fn used_blobs(directory: &Path, used: &mut BTreeSet<String>) {
     }
 }
 
-/// Total size of contents in bytes. Links lead to contents that other repositories share.
+/// Total size of a repository's own contents in bytes. Links are not counted: they lead to contents that several
+/// repositories share.
 fn size(blobs: &Path) -> u64 {
     let files = names(blobs).into_iter().filter_map(|name| fs::symlink_metadata(blobs.join(name)).ok());
     files.filter(|found| found.is_file()).map(|found| found.len()).sum()

@@ -26,7 +26,7 @@ const MORE_ATTEMPTS: u32 = 2;
 #[derive(Debug)]
 pub struct Unreachable {
     why: String,
-    /// The connection broke off, so another attempt may succeed.
+    /// Whether the connection broke off, so that another attempt may succeed.
     broke_off: bool,
 }
 
@@ -53,7 +53,7 @@ pub struct Reply {
     host: String,
     /// Address of the next page of a list.
     next: Option<String>,
-    /// The body is a web page.
+    /// Whether the body is a web page.
     pub is_page: bool,
     pub facts: Facts,
     /// Position of the body's first byte in the file.
@@ -66,8 +66,8 @@ pub struct Reply {
 pub struct Facts {
     pub commit: Option<String>,
     pub size: Option<u64>,
-    /// The hub's name for the file's contents: the SHA-256 of large files, and Git's hash of others. Other servers have
-    /// names of their own, or at least a time.
+    /// The hub's name for the file's contents: the SHA-256 of a large file, Git's hash of another. From other servers,
+    /// the ETag, or else the time of the last change.
     pub etag: Option<String>,
     is_linked: bool,
     /// The hub's error code.
@@ -78,7 +78,7 @@ impl Facts {
     fn take(&mut self, headers: &HeaderMap, is_last: bool) {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let plain = |etag: String| etag.trim_start_matches("W/").trim_matches('"').to_owned();
-        // The hub's statement precedes those of servers to which it redirects.
+        // The hub's header takes precedence over those of servers to which it redirects.
         if let Some(etag) = text("x-linked-etag").filter(|_| !self.is_linked) {
             (self.etag, self.is_linked) = (Some(plain(etag)), true);
         } else if !self.is_linked && is_last {
@@ -92,7 +92,7 @@ impl Facts {
         self.size = self.size.or(linked).or(whole).or_else(length);
     }
 
-    /// Returns whether a hub answered. Its names for contents are hashes.
+    /// Returns whether a hub answered, whose names for contents are hashes.
     pub fn is_hub(&self) -> bool {
         self.is_linked || self.commit.is_some()
     }
@@ -134,7 +134,7 @@ impl Client {
         let token = token.or_else(saved).map(|token| token.trim().to_owned()).filter(|token| !token.is_empty());
         ensure!(
             token.iter().all(|token| token.bytes().all(|byte| byte.is_ascii_graphic())),
-            "the access token has characters that no token has: check HF_TOKEN"
+            "the access token has a space or a character beyond ASCII: check HF_TOKEN"
         );
         Ok(Self { agent: config.into(), endpoint: endpoint.trim_end_matches('/').to_owned(), token })
     }
@@ -144,7 +144,8 @@ impl Client {
         format!("{}/{repository}/resolve/{commit}/{}", self.endpoint, encoded(file))
     }
 
-    /// Splits an address on the hub into the repository and the file's path in it. The page of a repository has no file.
+    /// Splits an address on the hub into the repository and the file's path in it. The address of a repository's page
+    /// has no file.
     pub fn file_of(&self, address: &str) -> Option<(String, Option<String>)> {
         let path = address.strip_prefix(&self.endpoint)?.strip_prefix('/')?;
         let path = path.split(['?', '#']).next()?.trim_end_matches('/');
@@ -280,7 +281,8 @@ impl Client {
     }
 }
 
-/// The certificates in `SSL_CERT_FILE`, which replace Mozilla's, as with OpenSSL and Python.
+/// The certificates in `SSL_CERT_FILE`, which replace Mozilla's, as with OpenSSL and Python. `None` if the variable is
+/// not set, or if its file cannot be read or has no certificates.
 fn authorities() -> Option<RootCerts> {
     let pem = fs::read(super::cache::given("SSL_CERT_FILE")?).ok()?;
     let certificate = |item| match item {
@@ -306,7 +308,7 @@ fn unreachable(url: &str, error: &ureq::Error) -> anyhow::Error {
     Unreachable { why, broke_off }.into()
 }
 
-/// Returns whether a variable of the environment has one of the values that the package takes for true.
+/// Returns whether a variable of the environment has one of the values that `huggingface_hub` takes for true.
 fn is_set(name: &str) -> bool {
     env::var(name).is_ok_and(|value| ["1", "on", "yes", "true"].contains(&&*value.to_ascii_lowercase()))
 }

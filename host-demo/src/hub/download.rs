@@ -73,13 +73,14 @@ pub fn fetch(client: &Client, remote: &Remote<'_>, cache: &Repository) -> Result
 
 impl Remote<'_> {
     fn refused(&self, client: &Client, reply: &Reply) -> anyhow::Error {
-        // The hub refuses repositories; only a file can be missing.
+        // The hub refuses access to a whole repository. Status 404 concerns the file, because the hub has listed the
+        // repository.
         client.refused(self.repository.filter(|_| reply.status != 404).unwrap_or(self.name), reply)
     }
 }
 
-/// The name of the contents in the cache. Names of a server that is not a hub distinguish only the versions of one
-/// address.
+/// The name of the contents in the cache. The ETags of a server that is not a hub distinguish only the versions of one
+/// address, so the name is a hash of both.
 fn blob_name(facts: &Facts, url: &str) -> String {
     match &facts.etag {
         Some(etag) if facts.is_hub() && is_plain(etag) && etag.len() <= 128 => etag.clone(),
@@ -183,7 +184,7 @@ impl Transfer<'_> {
                 .with_context(|| format!("cannot write {} to the cache", self.remote.name))?;
             *have += count as u64;
             self.bar.set_position(*have);
-            // More than the whole file, possibly without an end: the size is wrong.
+            // The body is longer than the file and may have no end. `check` reports the wrong size.
             if self.facts.size.is_some_and(|size| *have > size) {
                 return Ok(None);
             }

@@ -78,7 +78,8 @@ pub fn model(name: &Name, token: Option<&str>) -> Result<PathBuf> {
             is_meant(&pieces[0]).then(|| snapshot.directory.join(&pieces[0]))
         })
     };
-    // A name without quantization may mean another file than those in the cache: the hub's list decides.
+    // Without a quantization, only a file with the preferred one is taken from the cache. Otherwise the hub's list
+    // decides.
     let quant = name.quant.as_deref().unwrap_or(DEFAULTS[0]);
     if let Some(path) = in_cache(&|file| name.file.is_some() || has_quant(file, quant)) {
         return Ok(path);
@@ -124,7 +125,7 @@ pub fn model_at(address: &str, token: Option<&str>) -> Result<PathBuf> {
     if known.exists() { Ok(known) } else { pull_from(address, token) }
 }
 
-/// Fetches a file from any address, if the cache does not have it or it has changed. Returns its path.
+/// Fetches a file from any address, if the cache does not have it or the file has changed. Returns its path.
 pub fn pull_from(address: &str, token: Option<&str>) -> Result<PathBuf> {
     let client = Client::new(token)?;
     let (repository, file) = match place(address, &client)? {
@@ -161,7 +162,7 @@ fn place(address: &str, client: &Client) -> Result<Place> {
     let (mut folder, file) = (safe(folder), safe(file));
     ensure!(!file.is_empty() && !file.starts_with('.'), "the address {address} names no file");
     if !is_exact {
-        // Other addresses have the same names: a hash tells them apart.
+        // Several addresses give these names: a hash tells them apart.
         folder += &format!("-{}", &download::sha256(address)[..8]);
     }
     Ok(Place::Plain(format!("{}/{folder}", safe(host)), file))

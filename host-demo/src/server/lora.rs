@@ -48,7 +48,7 @@ impl LoraScales {
         list.map_or_else(|| Ok(self.usual()), |list| Ok(used(&self.complete(list)?)))
     }
 
-    /// Returns the scales for a request with this body, whose `lora` is optional.
+    /// Returns the scales for a request with this body. The field `lora` is optional.
     pub fn of_body(&self, body: &Value) -> Result<Vec<(usize, f32)>> {
         let list = body.get("lora").map(Option::<Vec<LoraScale>>::deserialize).transpose();
         let list = list.map_err(|error| ApiError::about("lora", format!("lora is invalid: {error}")))?;

@@ -204,7 +204,7 @@ impl Body {
         }
     }
 
-    /// Returns the settings, without the grammar. `usual` has the sampler's parameters that the request does not set.
+    /// Returns the settings, without the grammar. Parameters that the request does not set are taken from `usual`.
     pub fn settings(&self, vocab: usize, usual: &Params, by_chance: u64) -> Result<Settings, ApiError> {
         fields::check(&self.others)?;
         let limit = self.limit()?;

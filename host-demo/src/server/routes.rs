@@ -318,9 +318,9 @@ fn tokens_of(app: &App, body: Value) -> Result<Tokenized> {
     if body.get("with_pieces") != Some(&Value::Bool(true)) {
         return Ok(Tokenized { count, max_model_len, tokens: TokenList::Ids(tokens) });
     }
-    // Pieces take a hundred times the memory of ids.
+    // The pieces of a text take a hundred times the memory of its ids.
     if count > max_model_len {
-        let message = format!("content has {count} tokens, and with_pieces takes at most {max_model_len}");
+        let message = format!("content has {count} tokens, but with_pieces takes at most {max_model_len}: shorten it");
         return Err(ApiError::about("content", message));
     }
     let piece = |id| {

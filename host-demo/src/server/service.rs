@@ -144,7 +144,7 @@ impl Service {
         }
     }
 
-    /// Replaces the chat template: by the format `name`, or by Jinja source.
+    /// Replaces the chat template by the Jinja source `template`, or else by the format `name`.
     pub fn use_template(&mut self, name: &str, template: Option<String>) -> anyhow::Result<()> {
         let open = self.open.clone();
         let renderer = Renderer::new(open.gguf(), open.vocabulary()?, name, template)?;
@@ -322,7 +322,8 @@ pub fn inputs(
                 let id = |value: &Value| match value.as_u64() {
                     Some(id) if id < service.vocab as u64 => Ok(id as TokenId),
                     _ if value.is_i64() || value.is_u64() => {
-                        let message = format!("{name}: {value} is not a token of the vocabulary of {}", service.vocab);
+                        let vocab = service.vocab;
+                        let message = format!("{name}: {value} is not a token id: the vocabulary has {vocab} tokens");
                         Err(ApiError::about(name, message))
                     }
                     _ => Err(wrong()),

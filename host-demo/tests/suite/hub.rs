@@ -25,13 +25,13 @@ struct Manners {
     redirects: bool,
     /// Status of every answer, with the name of the error.
     refuses: Option<(u16, &'static str)>,
-    /// Lists are given all the same.
+    /// Lists are not refused.
     lists: bool,
-    /// Number of answers 503 before others.
+    /// Number of requests that get status 503 before the first other answer.
     busy: usize,
-    /// The hash is Git's, as of small files.
+    /// The hash is Git's, as the hub gives for small files.
     git: bool,
-    /// Files have neither length nor end.
+    /// Bodies of files have no length and do not end.
     endless: bool,
     /// The server ignores ranges in requests and sends whole files.
     whole: bool,
@@ -210,7 +210,7 @@ fn serve(
         let location = format!("{linked}Location: {host}/elsewhere/{}\r\n", file.unwrap_or_default());
         return answer("302 Found", &location, b"", false);
     }
-    // Other servers have ETags that look like hashes and are none. What they say of the hub's hashes does not count.
+    // Other servers may have ETags that look like hashes, and their `X-Linked-Etag` does not count.
     let other = ["ETag", "X-Linked-Etag"][usize::from(manners.redirects)];
     let other = format!("{other}: \"{}\"\r\n", "ab".repeat(32));
     let linked = if path.starts_with("/me/") { &linked } else { &other };
@@ -401,7 +401,7 @@ fn the_cache_is_where_others_have_it() {
         let path = String::from_utf8(output.stdout).unwrap();
         assert!(path.starts_with(&at(place)), "{environment:?}: {path}");
     }
-    // Without a network, another file of the repository is better than none.
+    // Without a network, another file of the repository is taken.
     hub.pull("me/small:Q8_0");
     let output = hub.run_with(&["inspect", "-hf", "me/small"], &[("HF_ENDPOINT", "http://127.0.0.1:9")]);
     let stderr = String::from_utf8(output.stderr).unwrap();

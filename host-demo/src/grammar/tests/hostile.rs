@@ -22,7 +22,8 @@ fn property(one: Value, says: &str) {
     schema(&json!({ "type": "object", "properties": properties }), says);
 }
 
-/// OpenAI's limit is a thousand values; the texts of a linear congruential generator have few common beginnings.
+/// A thousand values are OpenAI's limit. The texts come from a linear congruential generator and have few common
+/// prefixes.
 #[test]
 fn a_thousand_listed_values_are_cheap() {
     let mut state = 1u32;
