@@ -82,7 +82,7 @@ impl Step {
 
     /// Returns true if the step neither adds nor removes spaces, so that it may also run after spaces were replaced.
     pub fn keeps_spaces(self) -> bool {
-        !matches!(self, Self::Nfkc | Self::Nfkd | Self::Nmt | Self::WhitespaceSplit)
+        !matches!(self, Self::Nfkc | Self::Nfkd | Self::Nmt | Self::WhitespaceSplit) && !self.is_sentencepieces()
     }
 
     fn apply(self, text: &str) -> String {

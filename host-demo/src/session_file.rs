@@ -1,8 +1,8 @@
 //! Stores sessions on disk (`--session FILE`): the tokens of a context, its snapshot, and the messages of a chat.
 //!
-//! A file is the line [`MAGIC`], the length of a JSON object (u64, little-endian), the object's CRC-32 (u32), the object,
-//! and the snapshot of [`Engine::save`]. The snapshot identifies its model, adapters and type of KV cache, and has a
-//! checksum of its own.
+//! A file is the line [`MAGIC`], the length of a JSON object (u64, little-endian), the object's CRC-32 (u32), the
+//! object, and the snapshot of [`Engine::save`]. The snapshot identifies its model, adapters and type of KV cache, and
+//! has a checksum of its own.
 
 use std::fs;
 use std::io::Write;
@@ -41,19 +41,17 @@ pub struct Head {
 }
 
 impl SessionFile {
-    /// Reads the file, if it exists and is not empty.
+    /// Reads the file, if it exists and is not empty. Returns an error if the file cannot be written.
     pub fn open(path: &Path) -> Result<Self> {
         let bytes = match fs::read(path) {
             Ok(bytes) => Some(bytes).filter(|bytes| !bytes.is_empty()),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                // Fails now and not after the computation if the file cannot be written.
-                NewFile::create(path)?;
-                None
-            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
             Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
         };
         let wrong = |error| anyhow!("{}: {error}: give another file, or remove it", path.display());
         let loaded = bytes.map(|bytes| parsed(&bytes).map_err(wrong)).transpose()?;
+        // If the file cannot be written, this fails now and not after the computation.
+        NewFile::create(path)?;
         Ok(Self { path: path.to_owned(), loaded })
     }
 

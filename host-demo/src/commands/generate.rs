@@ -157,8 +157,8 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let plan = plan(&open, context, ahead)?;
     let mut memory = Memory::new(&plan)?;
     let mut session = open.session(&mut memory, plan)?;
+    let more = if kept_file.is_some() { ", and start a new file for the session" } else { "" };
     if let Some(prompt) = &single {
-        let more = if kept_file.is_some() { ", and a new file for the session" } else { "" };
         runtime::fits(prompt.ids.len(), session.context(), model, more).with_context(|| open.name().to_string())?;
     }
     let mut known = SessionFile::restore_session(kept_file.as_mut(), &mut session)?.tokens;
@@ -220,7 +220,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let Some(prompt) = single else {
         return each_line(args.text.file.as_deref(), |text| {
             let prompt = Prompt::new(text, tokenizer)?;
-            runtime::fits(prompt.ids.len(), session.context(), model, "")?;
+            runtime::fits(prompt.ids.len(), session.context(), model, more)?;
             answer(&prompt, |show| continued(&prompt, &mut session, show))
         });
     };

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
-use arenite::tokenizer::Tokenizer;
 use arenite::{Session, TokenId};
 
 use crate::cli::{RunArgs, at_least_one};
@@ -57,10 +56,9 @@ pub struct Args {
 
 pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let open = OpenModel::new(file, args.run.options()?)?;
-    let (model, tokenizer) = (open.model(), open.vocabulary()?);
-    let vocab = model.spec().vocab;
+    let vocab = open.model().spec().vocab;
     let mut base = args.kl.as_deref().map(|path| Base::open(path, vocab)).transpose()?;
-    let corpus = corpus(args, tokenizer, base.as_ref(), DEFAULT_CHUNK.min(model.spec().context))?;
+    let corpus = corpus(args, &open, base.as_ref())?;
     let chunk = corpus.chunk;
 
     let mut saved = match &args.save_logits {
@@ -104,15 +102,16 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
 }
 
 /// The tokens to run: those of the text, or those saved with the other model's log-probabilities.
-fn corpus(args: &Args, tokenizer: &Tokenizer<'_, '_>, base: Option<&Base>, usual: usize) -> Result<Corpus> {
+fn corpus(args: &Args, open: &OpenModel, base: Option<&Base>) -> Result<Corpus> {
+    let (context, tokenizer) = (open.options.context, open.vocabulary()?);
     let Some(base) = base else {
         let path = args.file.as_deref().context("give a text file with -f")?;
-        let chunk = args.run.session.ctx_size.unwrap_or(usual);
+        let chunk = context.unwrap_or(DEFAULT_CHUNK.min(open.model().spec().context));
         ensure!(chunk > 1, "the first token of a chunk is not scored: give -c 2 or more");
         return Corpus::read(path, tokenizer, chunk, args.chunks);
     };
     let Head { chunk, tokens, .. } = &base.head;
-    if let Some(context) = args.run.session.ctx_size {
+    if let Some(context) = context {
         ensure!(context == *chunk, "{} was made with -c {chunk}: give the same, or leave -c out", base.path.display());
     }
     let limit = args.chunks.map_or(tokens.len(), |chunks| chunks.saturating_mul(*chunk));

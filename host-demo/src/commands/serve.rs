@@ -121,6 +121,7 @@ fn host(args: &Args, file: ModelFile) -> Result<Host> {
     let options = RunOptions { parallel: args.parallel, ..args.run.options()? };
     let mut host = Host::new(OpenModel::new(file, options)?, true)?;
     host.service.params = args.steps.params(host.service.params);
+    host.service.temperature = args.steps.temp;
     if args.template != "auto" || args.chat_template.is_some() {
         let template = args
             .chat_template

@@ -151,10 +151,14 @@ impl Repository {
         let name = blob.file_name().unwrap_or_default();
         let up = "../".repeat(file.split('/').count() + 1);
         let target = Path::new(&up).join("blobs").join(name);
-        if fs::read_link(&link).ok().as_deref() != Some(&target) {
+        let is_linked = || fs::read_link(&link).ok().as_deref() == Some(&target);
+        if !is_linked() {
             let _ = fs::remove_file(&link);
             #[cfg(unix)]
-            std::os::unix::fs::symlink(&target, &link).with_context(cannot)?;
+            std::os::unix::fs::symlink(&target, &link)
+                // Another process that waited for the same contents may have made the link meanwhile.
+                .or_else(|error| if is_linked() { Ok(()) } else { Err(error) })
+                .with_context(cannot)?;
             #[cfg(not(unix))]
             fs::hard_link(blob, &link).or_else(|_| fs::copy(blob, &link).map(|_| ())).with_context(cannot)?;
         }
@@ -173,8 +177,8 @@ impl Repository {
         write_file(&path, |out| Ok(std::io::Write::write_all(out, commit.as_bytes())?))
     }
 
-    /// Removes these files from all snapshots, and contents that no other file uses. Removes the whole repository if no
-    /// file is left. Returns the number of freed bytes.
+    /// Removes these files from all snapshots, and contents that no other file uses. Removes the whole repository if
+    /// neither a file nor an unfinished download is left. Returns the number of freed bytes.
     pub fn remove(&self, files: &[&String]) -> Result<u64> {
         let before = size(&self.blobs());
         for snapshot in self.snapshots() {
@@ -188,15 +192,16 @@ impl Repository {
             }
         }
         let left = self.snapshots();
-        if left.iter().all(|snapshot| snapshot.files.is_empty()) {
+        // An unfinished download may be that of another process.
+        let is_unfinished = |name: &String| name.ends_with(".incomplete");
+        if left.iter().all(|snapshot| snapshot.files.is_empty()) && !names(&self.blobs()).iter().any(is_unfinished) {
             return self.remove_all();
         }
         let mut used = BTreeSet::new();
         for snapshot in left {
             used_blobs(&snapshot.directory, &mut used);
         }
-        // Unfinished downloads may be those of another process.
-        let is_unused = |name: &String| !used.contains(name) && !name.ends_with(".incomplete");
+        let is_unused = |name: &String| !used.contains(name) && !is_unfinished(name);
         for name in names(&self.blobs()).into_iter().filter(is_unused) {
             let _ = fs::remove_file(self.blobs().join(name));
         }

@@ -18,6 +18,7 @@ use crate::text::percent_decoded;
 const ENDPOINT: &str = "https://huggingface.co";
 const MOST_REDIRECTS: usize = 10;
 const MOST_FILES: usize = 1 << 20;
+const MOST_PAGES: usize = 1 << 12;
 
 /// Number of further attempts if the server is busy or breaks off the connection.
 const MORE_ATTEMPTS: u32 = 2;
@@ -171,7 +172,7 @@ impl Client {
                 continue;
             }
             let mut all = Listing { commit: None, files: Vec::new() };
-            loop {
+            for _ in 0..MOST_PAGES {
                 if reply.status != 200 {
                     return Err(self.refused(repository, &reply));
                 }
@@ -185,6 +186,7 @@ impl Client {
                     None => return Ok(all),
                 }
             }
+            bail!("the list of {repository} has more than {MOST_PAGES} pages: check HF_ENDPOINT");
         }
         match last {
             Some(reply) => Err(self.refused(repository, &reply)),
@@ -328,7 +330,9 @@ fn origin(url: &str) -> &str {
 
 /// The address that a redirect leads to.
 fn joined(from: &str, to: &str) -> String {
-    if to.contains("://") {
+    // A relative address may have `://` in its query.
+    let has_scheme = |(scheme, _): (&str, &str)| scheme.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    if to.split_once("://").is_some_and(has_scheme) {
         to.to_owned()
     } else if let Some(rest) = to.strip_prefix("//") {
         format!("{}://{rest}", from.split("://").next().unwrap_or("https"))
@@ -384,6 +388,7 @@ mod tests {
         for (to, want) in [
             ("https://b.example/x", "https://b.example/x"),
             ("/x?y", "https://a.example:8/x?y"),
+            ("/x?y=https://z", "https://a.example:8/x?y=https://z"),
             ("x", "https://a.example:8/p/x"),
             ("//c.example/x", "https://c.example/x"),
         ] {

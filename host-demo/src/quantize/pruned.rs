@@ -51,7 +51,7 @@ impl Pruned {
             .u32(architecture, "block_count")?
             .with_context(|| format!("the file has no {architecture}.block_count"))? as usize;
         let last = self.0.last().copied().unwrap_or(0);
-        ensure!(last < layers, "there is no layer {last}: the model has the layers 0 to {}", layers - 1);
+        ensure!(last < layers, "there is no layer {last}: the model has the layers 0 to {}", layers.saturating_sub(1));
         ensure!(self.0.len() < layers, "--prune-layers leaves no layer");
         let prefix = format!("{architecture}.");
         header.set(&format!("{prefix}block_count"), (layers - self.0.len()) as u32);

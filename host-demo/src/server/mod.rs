@@ -129,6 +129,7 @@ impl Host {
             style: Style::of(&renderer, tokenizer),
             renderer: renderer.into(),
             params: Params { temperature: 1.0, ..Params::DEFAULT },
+            temperature: None,
             grammars: grammars::Grammars::new(if serves { Budget::of_request } else { Budget::of_command }),
             name: model_name(file.name()),
             context,

@@ -62,8 +62,8 @@ struct Options {
 }
 
 impl Asked {
-    /// Converts the request to OpenAI's format.
-    fn body(&self, endpoint: Endpoint) -> Result<Body> {
+    /// Converts the request to OpenAI's format. `usual` is the command line's temperature, for a request without one.
+    fn body(&self, endpoint: Endpoint, usual: Option<f32>) -> Result<Body> {
         for (name, is_given) in [
             ("suffix", self.suffix.as_ref().is_some_and(|suffix| !suffix.is_empty())),
             ("template", self.template.as_ref().is_some_and(|template| !template.is_empty())),
@@ -101,7 +101,7 @@ impl Asked {
             model: self.model.as_deref().map(|name| name.trim_end_matches(":latest").to_string()),
             // Ollama's -2 means to fill the context, which is the same as no limit (-1) here.
             max_tokens: num_predict.map(|limit| limit.max(-1)),
-            temperature: temperature.or(Some(0.8)),
+            temperature: temperature.or(usual).or(Some(0.8)),
             top_k,
             top_p,
             min_p,
@@ -236,12 +236,13 @@ fn prepared(app: &App, body: Value, is_chat: bool) -> Result<Option<Prepared>> {
     let asked: Asked =
         serde_json::from_value(body).map_err(|error| ApiError::invalid(format!("the body is invalid: {error}")))?;
     let is_empty = if is_chat { asked.messages.is_empty() } else { asked.prompt.as_deref().is_none_or(str::is_empty) };
+    let usual = app.service.temperature;
     if is_empty {
-        app.service.check_model(asked.body(Endpoint::Chat)?.model.as_deref())?;
+        app.service.check_model(asked.body(Endpoint::Chat, usual)?.model.as_deref())?;
         return Ok(None);
     }
     let endpoint = if asked.raw { Endpoint::Completions } else { Endpoint::Chat };
-    let mut prepared = app.prepare(endpoint, &asked.body(endpoint)?)?;
+    let mut prepared = app.prepare(endpoint, &asked.body(endpoint, usual)?)?;
     prepared.stream = asked.stream != Some(false);
     Ok(Some(prepared))
 }

@@ -48,6 +48,8 @@ pub struct Service {
     pub style: Style,
     /// The sampler's parameters that requests do not set.
     pub params: Params,
+    /// The temperature of the command line, if any. It replaces Ollama's default, which is not that of `params`.
+    pub temperature: Option<f32>,
     /// The model's name in requests.
     pub name: String,
     /// Maximum number of positions of a conversation.

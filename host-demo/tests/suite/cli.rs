@@ -489,7 +489,7 @@ fn results_in_every_form_and_as_pictures() {
     let lines: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
     assert_eq!(lines.iter().map(Vec::len).collect::<Vec<_>>(), [13, 13, 13]);
     assert_eq!((lines[0][3], lines[1][3], lines[2][3]), ("sequences", "1", "3"));
-    assert_eq!(bench(&["-o", "md"]).lines().count(), 3);
+    assert_eq!(bench(&["-o", "md", "-c", "0"]).lines().count(), 3);
     assert!(bench(&["-o", "json"]).contains("\"results\""));
 
     let states = ["probe", "-p", "The sun", "--plot", path(&plot)];

@@ -263,6 +263,10 @@ fn flags_of_llama_server_work() {
     assert_eq!(server.text(&ask), warm, "the request's temperature");
     ask.as_object_mut().unwrap().remove("temperature");
     assert_eq!(server.text(&ask), greedy, "the server's temperature");
+    let options = json!({ "num_predict": 8 });
+    let ollama = json!({ "prompt": "The sun", "raw": true, "stream": false, "options": options });
+    let (_, answer) = server.post("/api/generate", ollama.to_string().as_bytes());
+    assert_eq!(answer["response"], greedy.as_str(), "the server's temperature in Ollama's format");
     let chat = json!({ "messages": [{ "role": "user", "content": "a" }] }).to_string();
     let prompt = "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n";
     assert_eq!(server.post("/apply-template", chat.as_bytes()).1["prompt"], prompt);

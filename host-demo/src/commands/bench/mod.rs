@@ -105,7 +105,7 @@ fn measure(args: &Args, model: &ModelArgs, threads: usize, sequences: usize) -> 
     let open = OpenModel::new(ModelFile::open(model)?, args.session.options(threads)?)?;
     let model = open.model();
     let longest = args.prompt.max(args.n_tokens);
-    let context = args.session.ctx_size.unwrap_or(longest);
+    let context = open.options.context.unwrap_or(longest);
     ensure!(
         context >= longest,
         "a context of {context} is too short for -p {} and -n {}: give a larger -c",
