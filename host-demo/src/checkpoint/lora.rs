@@ -105,7 +105,7 @@ const FIRST: &[&str] =
 /// End of the names of mlx_lm's first matrices, which are stored transposed.
 const MLX: &str = ".lora_a";
 
-/// The settings in adapter_config.json. Those of mlx_lm are converted to PEFT's.
+/// The settings in adapter_config.json. Settings of mlx_lm are converted to PEFT's.
 struct Settings {
     json: Value,
     /// The expressions of `alpha_pattern` and their values.

@@ -98,7 +98,7 @@ pub struct Samplers {
 }
 
 impl StepArgs {
-    /// The sampler's parameters. Those that were not given are taken from `default`.
+    /// The sampler's parameters. Parameters that were not given are taken from `default`.
     pub fn params(&self, default: Params) -> Params {
         let samplers = self.samplers.unwrap_or(Samplers { penalties: true, order: default.order });
         Params {

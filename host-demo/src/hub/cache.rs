@@ -168,7 +168,7 @@ impl Repository {
     /// Makes `commit` the current commit.
     pub fn set_current(&self, commit: &str) -> Result<()> {
         let path = self.directory().join("refs/main");
-        // Nothing is written if nothing changes, because the cache may be read-only.
+        // The cache may be read-only, so the file is only written if it changes.
         if fs::read_to_string(&path).is_ok_and(|current| current == commit) {
             return Ok(());
         }

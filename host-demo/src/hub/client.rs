@@ -27,7 +27,7 @@ const MORE_ATTEMPTS: u32 = 2;
 #[derive(Debug)]
 pub struct Unreachable {
     why: String,
-    /// Whether the connection broke off, so that another attempt may succeed.
+    /// The connection broke off, so another attempt may succeed.
     broke_off: bool,
 }
 
@@ -54,7 +54,7 @@ pub struct Reply {
     host: String,
     /// Address of the next page of a list.
     next: Option<String>,
-    /// Whether the body is a web page.
+    /// True if the body is a web page.
     pub is_page: bool,
     pub facts: Facts,
     /// Position of the body's first byte in the file.
