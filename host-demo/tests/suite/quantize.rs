@@ -210,7 +210,7 @@ fn what_people_type_for_llama_quantize() {
     for (args, words) in [
         (&["quantize", model, out, "Q4_0", "many"][..], "many is not a number of threads"),
         (&["quantize", model, "Q9_9"], "`Q9_9`: unknown type; give one of"),
-        (&["quantize", model], "2"),
+        (&["quantize", model], "give a type after the model"),
         (&["quantize", "--override-kv", "a=7", model, out, "Q4_0"], "KEY=TYPE:VALUE"),
         (&["quantize", "--prune-layers", "a", model, out, "Q4_0"], "layer numbers"),
         (&["quantize", "--include-weights", "a", model, out, "Q4_0"], "--imatrix"),
