@@ -13,6 +13,7 @@ use arenite::gguf::{Gguf, Value};
 use arenite::tokenizer::{Encode, TokenType, Tokenizer};
 use unicode_normalization::char::is_combining_mark;
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
+use unicode_segmentation::UnicodeSegmentation;
 
 /// The key in a GGUF file whose value is the list of steps: names, separated by commas.
 pub const KEY: &str = "tokenizer.ggml.normalizer.steps";
@@ -27,9 +28,11 @@ pub enum Step {
     Lowercase,
     StripAccents,
     Nmt,
+    /// Applies the file's character map to graphemes.
+    Precompiled,
     WhitespaceSplit,
     /// Applies the file's character map.
-    Precompiled,
+    Charsmap,
     /// Merges spaces, and drops them at both ends.
     SingleSpaces,
     /// Adds a space before a text that is not empty.
@@ -37,7 +40,7 @@ pub enum Step {
 }
 
 impl Step {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Nfc,
         Self::Nfd,
         Self::Nfkc,
@@ -45,8 +48,9 @@ impl Step {
         Self::Lowercase,
         Self::StripAccents,
         Self::Nmt,
-        Self::WhitespaceSplit,
         Self::Precompiled,
+        Self::WhitespaceSplit,
+        Self::Charsmap,
         Self::SingleSpaces,
         Self::SpacePrefix,
     ];
@@ -60,8 +64,9 @@ impl Step {
             Self::Lowercase => "Lowercase",
             Self::StripAccents => "StripAccents",
             Self::Nmt => "Nmt",
-            Self::WhitespaceSplit => "WhitespaceSplit",
             Self::Precompiled => "Precompiled",
+            Self::WhitespaceSplit => "WhitespaceSplit",
+            Self::Charsmap => "Charsmap",
             Self::SingleSpaces => "SingleSpaces",
             Self::SpacePrefix => "SpacePrefix",
         }
@@ -77,12 +82,16 @@ impl Step {
     }
 
     fn is_sentencepieces(self) -> bool {
-        matches!(self, Self::Precompiled | Self::SingleSpaces | Self::SpacePrefix)
+        matches!(self, Self::Charsmap | Self::SingleSpaces | Self::SpacePrefix)
     }
 
     /// Returns true if the step neither adds nor removes spaces, so that it may also run after spaces were replaced.
     pub fn keeps_spaces(self) -> bool {
-        !matches!(self, Self::Nfkc | Self::Nfkd | Self::Nmt | Self::WhitespaceSplit) && !self.is_sentencepieces()
+        matches!(self, Self::Nfc | Self::Nfd | Self::Lowercase | Self::StripAccents)
+    }
+
+    fn is_map(self) -> bool {
+        matches!(self, Self::Precompiled | Self::Charsmap)
     }
 
     fn apply(self, text: &str) -> String {
@@ -97,7 +106,8 @@ impl Step {
             Self::Nmt => text.chars().filter_map(nmt).collect(),
             // A pre-tokenizer in Hugging Face's files. The core splits at spaces.
             Self::WhitespaceSplit => text.replace(char::is_whitespace, " "),
-            Self::Precompiled => text.to_owned(), // `normalized` applies the map, which is in the tokenizer
+            // `normalized` applies the map, which is in the tokenizer.
+            Self::Precompiled | Self::Charsmap => text.to_owned(),
             Self::SingleSpaces => {
                 let words = text.trim_end_matches([' ', '▁']).split(' ').filter(|word| !word.is_empty());
                 words.collect::<Vec<_>>().join(" ")
@@ -123,24 +133,31 @@ pub fn apply(steps: &[Step], text: &str) -> String {
     steps.iter().fold(text.to_owned(), |text, step| step.apply(&text))
 }
 
-/// Applies the vocabulary's steps to a text. As in Hugging Face's tokenizers, control tokens stay as they are, and the
-/// texts between them are converted separately. The character map leaves user-defined tokens as they are. Bytes that
-/// are not UTF-8 stay as they are.
-pub fn normalized<'t>(tokenizer: &Tokenizer<'_, '_>, text: &'t [u8], how: Encode) -> Result<Cow<'t, [u8]>> {
+/// Applies the vocabulary's steps to a text. Returns the text, and the tokenizer for it: without the character map if a
+/// step has applied it. As in Hugging Face's tokenizers, control tokens stay as they are, and the texts between them are
+/// converted separately. The character map leaves user-defined tokens as they are. Bytes that are not UTF-8 stay as they
+/// are.
+pub fn normalized<'t, 'a: 'i, 'i>(
+    tokenizer: &Tokenizer<'a, 'i>,
+    text: &'t [u8],
+    how: Encode,
+) -> Result<(Cow<'t, [u8]>, Tokenizer<'a, 'i>)> {
     let steps = steps(tokenizer.normalizer())?;
     let is_nfc = || text.utf8_chunks().all(|chunk| is_nfc_quick(chunk.valid().chars()) == IsNormalized::Yes);
     if steps.is_empty() || steps == [Step::Nfc] && is_nfc() {
-        return Ok(Cow::Borrowed(text));
+        return Ok((Cow::Borrowed(text), *tokenizer));
     }
     let control =
         tokens(tokenizer, |kind| how.parse_special && matches!(kind, TokenType::Control | TokenType::Unknown))?;
-    let has_map = steps.contains(&Step::Precompiled);
+    let has_map = steps.iter().any(|step| step.is_map());
     let shown = tokens(tokenizer, |kind| has_map && kind == TokenType::UserDefined)?;
-    let mapped =
-        |text: &str| String::from_utf8_lossy(&tokenizer.mapped(text.as_bytes()).collect::<Vec<_>>()).into_owned();
     let convert = |text: &str| {
         steps.iter().fold(text.to_owned(), |text, step| match step {
-            Step::Precompiled => between(&shown, &text, mapped),
+            Step::Precompiled => between(&shown, &text, |text| with_graphemes_mapped(tokenizer, text)),
+            Step::Charsmap => {
+                let mapped = |text: &str| tokenizer.mapped(text.as_bytes()).collect::<Vec<_>>();
+                between(&shown, &text, |text| String::from_utf8_lossy(&mapped(text)).into_owned())
+            }
             step => step.apply(&text),
         })
     };
@@ -149,7 +166,23 @@ pub fn normalized<'t>(tokenizer: &Tokenizer<'_, '_>, text: &'t [u8], how: Encode
         out.extend(between(&control, chunk.valid(), convert).into_bytes());
         out.extend(chunk.invalid());
     }
-    Ok(Cow::Owned(out))
+    Ok((Cow::Owned(out), if has_map { tokenizer.without_map() } else { *tokenizer }))
+}
+
+/// Applies the character map as Hugging Face's tokenizers do: to each grapheme of fewer than six bytes, of which only
+/// the first bytes need be in the map, and otherwise to each character.
+fn with_graphemes_mapped(tokenizer: &Tokenizer<'_, '_>, text: &str) -> String {
+    let replacement = |text: &str| tokenizer.replacement(text.as_bytes()).map(String::from_utf8_lossy);
+    let mut out = String::with_capacity(text.len());
+    for grapheme in text.graphemes(true) {
+        match replacement(grapheme).filter(|_| grapheme.len() < 6) {
+            Some(text) => out.push_str(&text),
+            None => grapheme.split_inclusive(|_| true).for_each(|char| {
+                out.push_str(&replacement(char).unwrap_or(char.into()));
+            }),
+        }
+    }
+    out
 }
 
 /// Returns a search for the tokens of some types.
@@ -197,4 +230,71 @@ pub fn note(gguf: &Gguf<'_>) -> Option<String> {
              itself, or texts that the conversion changes get other tokens."
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+    use crate::gguf_writer::{Header, Meta};
+    use crate::text;
+
+    /// The texts are those of tokenizers 0.23's `Precompiled` with the same map, which sentencepiece 0.2 made of the rules
+    /// "\u{ff45}" to "e", "e\u{301}" to "é", "か\u{3099}" to "が", "ﬁ" to "fi" and "1" to "2".
+    #[test]
+    fn graphemes_are_replaced_as_by_hugging_face() {
+        let mut nodes = [0u32; 256];
+        for (at, node) in [
+            (0, 0xc000),
+            (1, 0xd31),
+            (2, 1 << 31),
+            (3, 0x218cc),
+            (4, 0x581),
+            (5, 1 << 31 | 7),
+            (6, 0x22881),
+            (7, 0x3b08b),
+            (8, 0x20ce3),
+            (9, 0x26882),
+            (10, 0x599),
+            (11, 1 << 31 | 10),
+            (12, 0x20cac),
+            (13, 1 << 31 | 4),
+            (14, 0xd81),
+            (15, 0x7d85),
+            (16, 1 << 31 | 2),
+            (29, 0x25cbd),
+            (85, 0x26865),
+            (211, 0x150e3),
+            (223, 0x1fcef),
+        ] {
+            nodes[at] = node;
+        }
+        let size = 4 * nodes.len() as u32;
+        let map = [size].into_iter().chain(nodes).flat_map(u32::to_le_bytes);
+        let map: Vec<u8> = map.chain("2\0e\0fi\0é\0が\0".bytes()).collect();
+        let mut header = Header::new();
+        header.set("tokenizer.ggml.model", "t5");
+        header.set("tokenizer.ggml.tokens", Meta::strings(["<unk>", "a"]));
+        header.set("tokenizer.ggml.scores", Meta::array([0f32, -1.0]));
+        header.set("tokenizer.ggml.token_type", Meta::array([2i32, 1]));
+        header.set("tokenizer.ggml.precompiled_charsmap", Meta::array(map));
+        header.set(KEY, "Precompiled");
+        let file = header.write(Cursor::new(Vec::new())).unwrap().finish().unwrap().into_inner();
+        let (gguf, mut memory) = (Gguf::parse(&file).unwrap(), Vec::new());
+        let tokenizer = text::tokenizer(&gguf, &mut memory).unwrap();
+        for (text, wanted) in [
+            ("1x", "2x"),
+            ("e\u{301}x", "éx"),
+            ("e\u{301}\u{302}x", "éx"),
+            ("\u{ff45}\u{301}x", "ex"),
+            ("ﬁ\u{301}", "fi"),
+            ("か\u{3099}x", "か\u{3099}x"),
+            ("か\u{3099}\u{301}", "か\u{3099}\u{301}"),
+        ] {
+            let (found, tokenizer) = normalized(&tokenizer, text.as_bytes(), Encode::TEXT).unwrap();
+            assert_eq!(String::from_utf8_lossy(&found), wanted, "{text:?}");
+            assert_eq!(tokenizer.mapped(&found).collect::<Vec<_>>(), *found, "the map is not applied again");
+        }
+    }
 }

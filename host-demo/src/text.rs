@@ -38,7 +38,7 @@ pub fn tokenizer<'a: 'i, 'i>(gguf: &Gguf<'a>, memory: &'i mut Vec<u8>) -> Result
 
 /// Normalizes `text` by the vocabulary's steps, and tokenizes it.
 pub fn encode(tokenizer: &Tokenizer<'_, '_>, text: &[u8], how: Encode) -> Result<Vec<TokenId>> {
-    let text = &*normalized(tokenizer, text, how)?;
+    let (text, tokenizer) = &normalized(tokenizer, text, how)?;
     // Start with little scratch memory and double it: most texts need far less than the upper bound `most`.
     let most = tokenizer.scratch_bytes_for(text);
     let mut scratch = vec![0; most.min(text.len().saturating_add(FIRST_SCRATCH))];

@@ -37,29 +37,43 @@ impl<'a> Charsmap<'a> {
         self.nodes.get(at as usize).copied().map_or(0, u32::from_le_bytes)
     }
 
-    /// Finds the longest sequence of the map at the start of `text`; returns the replacement and the length of the
-    /// sequence.
-    fn longest(&self, text: &[u8]) -> Option<(&'a [u8], usize)> {
+    /// Returns the sequences of the map at the start of `text`, shorter ones first: the offset of the replacement and the
+    /// length of the sequence.
+    fn sequences<'t>(&self, text: &'t [u8]) -> impl Iterator<Item = (u32, usize)> + use<'a, 't> {
         // Bits of a node: 0 to 7 its byte, 8 whether a sequence ends there, 9 whether the base is shifted by 8, 10 and
         // up the base. A node with bit 31 has the offset of a replacement instead.
         let base = |node: u32| (node >> 10) << ((node & 1 << 9) >> 6);
-        let mut found = None;
-        let mut at = base(self.node(0));
-        for (i, byte) in text.iter().take(LONGEST).enumerate() {
+        let map = *self;
+        let mut at = base(map.node(0));
+        let ends = text.iter().take(LONGEST).enumerate().map_while(move |(i, byte)| {
             at ^= u32::from(*byte);
-            let node = self.node(at);
+            let node = map.node(at);
             if *byte == 0 || node & (1 << 31 | 0xff) != u32::from(*byte) {
-                break;
+                return None;
             }
             at ^= base(node);
-            if node >> 8 & 1 != 0 {
-                found = Some((self.node(at) & !(1 << 31), i + 1));
-            }
-        }
-        let (place, len) = found?;
+            Some((node >> 8 & 1 != 0).then(|| (map.node(at) & !(1 << 31), i + 1)))
+        });
+        ends.flatten()
+    }
+
+    fn replacement(&self, place: u32) -> Option<&'a [u8]> {
         let replacement = self.replacements.get(place as usize..)?;
         let end = replacement.iter().take(LONGEST).take_while(|byte| **byte != 0).count();
-        Some((replacement.get(..end)?, len))
+        replacement.get(..end)
+    }
+
+    /// Finds the longest sequence of the map at the start of `text`; returns the replacement and the length of the
+    /// sequence.
+    fn longest(&self, text: &[u8]) -> Option<(&'a [u8], usize)> {
+        let (place, len) = self.sequences(text).last()?;
+        Some((self.replacement(place)?, len))
+    }
+
+    /// Finds the shortest sequence of the map at the start of `text`; returns the replacement.
+    pub fn shortest(&self, text: &[u8]) -> Option<&'a [u8]> {
+        let (place, _) = self.sequences(text).next()?;
+        self.replacement(place)
     }
 }
 

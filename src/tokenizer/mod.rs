@@ -518,11 +518,11 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
     }
 
     /// Returns the steps by which the model's own tokenizer converts a text before it searches for tokens, as names
-    /// separated by commas: `NFC`, `NFD`, `NFKC`, `NFKD`, `Lowercase`, `StripAccents`, `Nmt` of Hugging Face's
-    /// tokenizers; `WhitespaceSplit`, which converts white space to spaces; `Precompiled` ([`mapped`](Self::mapped)),
-    /// `SingleSpaces` (merges spaces, and drops them at both ends) and `SpacePrefix` (adds a space before a text) of
-    /// SentencePiece. Returns an empty string if there are no steps. `arenite convert` writes the names under the key
-    /// `tokenizer.ggml.normalizer.steps`.
+    /// separated by commas: `NFC`, `NFD`, `NFKC`, `NFKD`, `Lowercase`, `StripAccents`, `Nmt` and `Precompiled`
+    /// ([`replacement`](Self::replacement)) of Hugging Face's tokenizers; `WhitespaceSplit`, which converts white space to
+    /// spaces; `Charsmap` ([`mapped`](Self::mapped)), `SingleSpaces` (merges spaces, and drops them at both ends) and
+    /// `SpacePrefix` (adds a space before a text) of SentencePiece. Returns an empty string if there are no steps. `arenite
+    /// convert` writes the names under the key `tokenizer.ggml.normalizer.steps`.
     ///
     /// The caller converts the text; [`encode`](Self::encode) does not, because the tables would not fit on small devices.
     /// A build without the features `bpe`, `unigram` and `wordpiece` does not read the key.
@@ -531,10 +531,27 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
     }
 
     /// Returns a text converted by SentencePiece's character map in the file (`tokenizer.ggml.precompiled_charsmap`), with
-    /// spaces for `▁`. [`encode`](Self::encode) does so for unigram vocabularies. For others it is the step `Precompiled`
+    /// spaces for `▁`. [`encode`](Self::encode) does so for unigram vocabularies. For others it is the step `Charsmap`
     /// of the [`normalizer`](Self::normalizer). A build without the feature `unigram` does not read the map.
     pub fn mapped<'t>(&self, text: &'t [u8]) -> impl Iterator<Item = u8> + use<'a, 't> {
         Normalized::new(self.vocab.charsmap, Spaces { prefix: false, merge: false }, text)
+    }
+
+    /// Returns what the character map has for the shortest sequence of bytes at the start of `text`; `None` if it has no
+    /// such sequence. ([`mapped`](Self::mapped) replaces the longest one.)
+    ///
+    /// Hugging Face's step `Precompiled` replaces each grapheme of fewer than six bytes by this, and otherwise each
+    /// character. Its result and SentencePiece's differ in a few texts with combining marks.
+    pub fn replacement(&self, text: &[u8]) -> Option<&'a [u8]> {
+        self.vocab.charsmap.shortest(text)
+    }
+
+    /// Returns this tokenizer without its character map, for texts that the caller has converted by `Precompiled` or
+    /// `Charsmap`.
+    #[must_use]
+    pub const fn without_map(mut self) -> Self {
+        self.vocab.charsmap = charsmap::Charsmap::NONE;
+        self
     }
 }
 

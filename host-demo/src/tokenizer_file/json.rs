@@ -51,6 +51,10 @@ pub fn read(wanted: &Model<'_>, json: &Value, notes: &mut Vec<String>) -> Result
     if !steps.is_empty() {
         vocabulary.key("normalizer.steps", normalizer::names(steps).as_str());
     }
+    let precompiled = part(&json["normalizer"], "Precompiled").and_then(|it| it["precompiled_charsmap"].as_str());
+    if let Some(map) = precompiled {
+        vocabulary.key("precompiled_charsmap", Meta::array(BASE64.decode(map).context("its charsmap is not base64")?));
+    }
     if let Some(unknown) =
         model["unk_token"].as_str().or_else(|| model["vocab"][model["unk_id"].as_u64()? as usize][0].as_str())
         && let Some(token) = vocabulary.tokens.values_mut().find(|token| token.text == unknown)
@@ -193,11 +197,7 @@ fn unigram(json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
     vocabulary.key("model", "t5");
     vocabulary.key("pre", "default");
     space_prefix(json, vocabulary);
-    let precompiled = part(&json["normalizer"], "Precompiled").and_then(|it| it["precompiled_charsmap"].as_str());
     vocabulary.key("remove_extra_whitespaces", support::has_single_spaces(json));
-    if let Some(map) = precompiled {
-        vocabulary.key("precompiled_charsmap", Meta::array(BASE64.decode(map).context("its charsmap is not base64")?));
-    }
     vocabulary.key("add_bos_token", false);
     Ok(())
 }
