@@ -125,6 +125,26 @@ const SERVER: &[Flag] = &[
     (&["-s", "--seed"], Yes, Refused("send `seed` in requests")),
 ];
 
+/// Flags for the choice of tokens, for `generate`, `chat` and `serve`.
+const SAMPLING: &[Flag] = &[
+    (&["--mirostat"], Yes, Refused("mirostat is not supported: use --typical or --min-p")),
+    (&["--mirostat-lr", "--mirostat-ent"], Yes, Ignored("mirostat is not supported")),
+    (&["--top-nsigma", "--top-n-sigma", "--xtc-probability", "--dynatemp-range", "--dry-multiplier"], Yes, NOT_HERE),
+    (
+        &[
+            "--xtc-threshold",
+            "--dynatemp-exp",
+            "--dry-base",
+            "--dry-allowed-length",
+            "--dry-penalty-last-n",
+            "--dry-sequence-breaker",
+        ],
+        Yes,
+        Ignored("it belongs to a sampling step that is not supported"),
+    ),
+    (&["--sampler-seq", "--sampling-seq"], Yes, Refused("list the steps with --samplers")),
+];
+
 /// Flags of llama-cli: their names, whether a value follows, and the meaning for `generate` and for `chat`.
 const TEXT: &[(&[&str], Value, Meaning, Meaning)] = &[
     (&["--predict", "--n-predict"], Yes, Alias("--n-tokens"), Alias("--n-tokens")),
@@ -146,43 +166,23 @@ const TEXT: &[(&[&str], Value, Meaning, Meaning)] = &[
     (&["--context-shift"], No, Refused("generation ends when the context is full: give a larger -c"), Alias("--shift")),
     (&["--keep"], Yes, Ignored("the context is never shifted"), Ignored("the system prompt is always kept")),
     (&["--grammar-file"], Yes, Alias("--grammar"), Alias("--grammar")),
-    (
-        &["--mirostat"],
-        Yes,
-        Refused("mirostat is not supported: use --typical or --min-p"),
-        Refused("mirostat is not supported: use --typical or --min-p"),
-    ),
-    (
-        &["--mirostat-lr", "--mirostat-ent"],
-        Yes,
-        Ignored("mirostat is not supported"),
-        Ignored("mirostat is not supported"),
-    ),
-    (
-        &[
-            "--top-nsigma",
-            "--top-n-sigma",
-            "--xtc-probability",
-            "--xtc-threshold",
-            "--dynatemp-range",
-            "--dynatemp-exp",
-            "--dry-multiplier",
-            "--dry-base",
-            "--dry-allowed-length",
-            "--dry-penalty-last-n",
-            "--dry-sequence-breaker",
-        ],
-        Yes,
-        NOT_HERE,
-        NOT_HERE,
-    ),
-    (
-        &["--sampler-seq", "--sampling-seq"],
-        Yes,
-        Refused("list the steps with --samplers"),
-        Refused("list the steps with --samplers"),
-    ),
     (&["--prompt-cache"], Yes, Alias("--session"), Alias("--session")),
+];
+
+/// Values of refused flags that mean what this program does without the flag.
+const DEFAULTS: &[(&str, f64)] = &[
+    ("--mirostat", 0.0),
+    ("--top-nsigma", -1.0),
+    ("--top-n-sigma", -1.0),
+    ("--xtc-probability", 0.0),
+    ("--dynatemp-range", 0.0),
+    ("--dry-multiplier", 0.0),
+    ("-n", -1.0),
+    ("--predict", -1.0),
+    ("--n-predict", -1.0),
+    ("-s", -1.0),
+    ("--seed", -1.0),
+    ("--reasoning-budget", -1.0),
 ];
 
 /// Commands that run a model and accept the flags in [`MACHINE`].
@@ -289,13 +289,17 @@ pub fn understand(args: impl IntoIterator<Item = OsString>) -> Result<Typed, Str
                 typed.args.push(flag.into());
                 typed.args.extend(value);
             }
-            // Mirostat 0 means off.
-            Refused(_) if name == "--mirostat" && value.as_deref() == Some(OsStr::new("0")) => {}
+            Refused(_) if is_default(name, value.as_deref()) => {}
             Refused(what) => return Err(format!("{name}: {what}")),
             Ignored(why) => typed.notes.push(format!("{name} has no effect: {why}")),
         }
     }
     Ok(typed)
+}
+
+fn is_default(name: &str, value: Option<&OsStr>) -> bool {
+    let number = value.and_then(|value| value.to_str()?.parse::<f64>().ok());
+    number.is_some_and(|number| DEFAULTS.contains(&(name, number)))
 }
 
 /// Renames a flag in [`SAME`] and keeps its value, if any. Returns other arguments unchanged.
@@ -327,14 +331,17 @@ fn command_at(args: &[OsString]) -> usize {
 fn known(arg: &OsStr, command: &str) -> Option<(&'static str, Value, Meaning)> {
     let name = arg.to_str()?.split('=').next()?;
     let find = |names: &'static [&'static str]| names.iter().find(|known| **known == name).copied();
+    let find_in =
+        |flags: &[Flag]| flags.iter().find_map(|(names, value, meaning)| Some((find(names)?, *value, *meaning)));
     let own = match command {
         "generate" | "chat" | "run" => TEXT.iter().find_map(|(names, value, generate, chat)| {
             Some((find(names)?, *value, if command == "generate" { *generate } else { *chat }))
         }),
-        "serve" => SERVER.iter().find_map(|(names, value, meaning)| Some((find(names)?, *value, *meaning))),
+        "serve" => find_in(SERVER),
         _ => None,
     };
-    own.or_else(|| MACHINE.iter().find_map(|(names, value, meaning)| Some((find(names)?, *value, *meaning))))
+    let sampling = || if matches!(command, "generate" | "chat" | "run" | "serve") { find_in(SAMPLING) } else { None };
+    own.or_else(sampling).or_else(|| find_in(MACHINE))
 }
 
 #[cfg(test)]
@@ -362,6 +369,7 @@ mod tests {
         same("a serve -hfr=u/r -hff f.gguf", "a serve --hf=u/r --hf-file f.gguf", 0);
         same("a ls", "a list", 0);
         same("a serve -m f -ngl 99 -np 4 -fa on --jinja -ctk q8_0", "a serve -m f --parallel 4 --kv q8_0", 3);
+        same("a serve -m f -n -1 -s -1 --reasoning-budget -1 --dry-multiplier 0.0 --dry-base 1.75", "a serve -m f", 1);
         same("a bench -ngl 99 -fa 1 -r 5", "a bench -r 5", 2);
         same("a -mu https://a/b.gguf inspect", "a --model https://a/b.gguf inspect", 0);
         same("a generate -p x -- -ngl 4", "a generate -p x -- -ngl 4", 0);
@@ -391,6 +399,8 @@ mod tests {
             ("a generate --control-vector x", "--lora"),
             ("a chat -no-cnv", "generate"),
             ("a serve --seed 7", "requests"),
+            ("a serve -n 5", "max_tokens"),
+            ("a serve --xtc-probability 0.5", "--samplers"),
             ("a serve --mmproj x.gguf", "images"),
             ("a embed --rope-freq-base 1", "file"),
             ("a login", "HF_TOKEN"),
@@ -403,9 +413,9 @@ mod tests {
 
     #[test]
     fn no_flag_is_there_twice() {
-        let machine = || MACHINE.iter().flat_map(|(names, ..)| *names);
-        let text = machine().chain(TEXT.iter().flat_map(|(names, ..)| *names));
-        let server = machine().chain(SERVER.iter().flat_map(|(names, ..)| *names));
+        let shared = || MACHINE.iter().chain(SAMPLING).flat_map(|(names, ..)| *names);
+        let text = shared().chain(TEXT.iter().flat_map(|(names, ..)| *names));
+        let server = shared().chain(SERVER.iter().flat_map(|(names, ..)| *names));
         for names in [text.collect::<Vec<_>>(), server.collect()] {
             let mut once = names.clone();
             once.sort();

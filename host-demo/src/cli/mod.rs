@@ -6,9 +6,11 @@ pub mod llama;
 mod machine;
 mod number;
 mod sampling;
+mod template;
 
 pub use constraint::ConstraintArgs;
 pub use input::{Text, TextArgs, each, each_json, each_line};
 pub use machine::{Kv, ModelArgs, NoModelArgs, RunArgs, SessionArgs};
 pub use number::{Ids, Limit, at_least_one, beams, context_size, finite, memory_size, threads};
 pub use sampling::{SamplingArgs, StepArgs};
+pub use template::TemplateArgs;

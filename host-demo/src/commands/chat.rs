@@ -16,7 +16,7 @@ use minijinja::value::{Value, ValueKind};
 
 use crate::chat::dialect::{Call, Tools};
 use crate::chat::{ChatEvent, Input, Lines, Reasoning, Renderer, Rules, Screen, Stats, Style, Talk};
-use crate::cli::{ConstraintArgs, Limit, RunArgs, SamplingArgs};
+use crate::cli::{ConstraintArgs, Limit, RunArgs, SamplingArgs, TemplateArgs};
 use crate::generation::End;
 use crate::model_file::{Load, ModelFile, Source};
 use crate::open_model::OpenModel;
@@ -41,13 +41,8 @@ pub struct Args {
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
 
-    /// Chat format: auto for the model's own template, or a well-known one, such as chatml, llama3 or plain
-    #[arg(long, value_name = "NAME|auto", default_value = "auto")]
-    template: String,
-
-    /// Jinja template to use instead of the model's own
-    #[arg(long, value_name = "F.jinja", conflicts_with = "template")]
-    chat_template: Option<PathBuf>,
+    #[command(flatten)]
+    template: TemplateArgs,
 
     /// Initial messages: a JSON list of {"role": ..., "content": ...}
     #[arg(long, value_name = "F.json")]
@@ -265,9 +260,9 @@ struct Template {
 
 impl Template {
     fn new(args: &Args, gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_, '_>) -> Result<Self> {
-        let template = args.chat_template.as_deref().map(read).transpose()?;
-        let mut renderer = Renderer::new(gguf, tokenizer, &args.template, template)?;
-        if args.template == "auto" {
+        let (name, template) = args.template.read()?;
+        let mut renderer = Renderer::new(gguf, tokenizer, name, template)?;
+        if name == "auto" {
             renderer.tell_stories(gguf);
         } else {
             renderer.is_chosen = true;
@@ -493,17 +488,14 @@ fn rate(tokens: usize, time: Duration) -> String {
     }
 }
 
-fn read(path: &Path) -> Result<String> {
-    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
-}
-
 /// Reads a JSON list of objects.
 fn list(path: &Path) -> Result<Vec<Value>> {
     let wanted = || {
         let path = path.display();
         format!("{path} is not a JSON list of objects, such as [{{\"role\": \"user\", \"content\": \"Hello\"}}]")
     };
-    let list: Vec<Value> = serde_json::from_str(&read(path)?).with_context(wanted)?;
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let list: Vec<Value> = serde_json::from_str(&text).with_context(wanted)?;
     ensure!(list.iter().all(|item| item.kind() == ValueKind::Map), wanted());
     Ok(list)
 }

@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use axum::http::HeaderValue;
 
-use crate::cli::{ModelArgs, RunArgs, StepArgs, at_least_one, memory_size};
+use crate::cli::{ModelArgs, RunArgs, StepArgs, TemplateArgs, at_least_one, memory_size};
 use crate::model_file::{ModelFile, Source};
 use crate::open_model::OpenModel;
 use crate::output::{Bytes, note};
@@ -54,13 +54,8 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     alias: Vec<String>,
 
-    /// Chat format: auto for the model's own template, or a well-known one, such as chatml or llama3
-    #[arg(long, value_name = "NAME|auto", default_value = "auto")]
-    template: String,
-
-    /// Jinja template to use instead of the model's own
-    #[arg(long, value_name = "F.jinja", conflicts_with = "template")]
-    chat_template: Option<PathBuf>,
+    #[command(flatten)]
+    template: TemplateArgs,
 
     /// Maximum memory of the server and its loaded models, such as 6G. To load another model, the server unloads the one
     /// that has been idle the longest [default: no limit]
@@ -122,12 +117,9 @@ fn host(args: &Args, file: ModelFile) -> Result<Host> {
     let mut host = Host::new(OpenModel::new(file, options)?, true)?;
     host.service.params = args.steps.params(host.service.params);
     host.service.temperature = args.steps.temp;
-    if args.template != "auto" || args.chat_template.is_some() {
-        let template = args
-            .chat_template
-            .as_deref()
-            .map(|path| std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display())));
-        host.service.use_template(&args.template, template.transpose()?)?;
+    let (name, template) = args.template.read()?;
+    if name != "auto" || template.is_some() {
+        host.service.use_template(name, template)?;
     }
     Ok(host)
 }

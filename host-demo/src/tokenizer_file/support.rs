@@ -134,8 +134,11 @@ fn words(
 fn spaces(json: &Value, normalizers: &[&Value], pre_tokenizers: &[&Value], notes: &mut Vec<String>) -> Result<()> {
     let kinds = kinds(pre_tokenizers);
     let has = |kind: &str| normalizers.iter().any(|it| it["type"] == kind);
-    // If SentencePiece merges repeated spaces, it also drops spaces at the end.
-    let keeps_last = has("Replace") && !has("Prepend") && !has("Strip") && !kinds.contains(&"WhitespaceSplit");
+    // If SentencePiece merges repeated spaces, it also drops spaces at the end. `Strip` drops them, too, unless it comes
+    // before a map that converts other characters to spaces.
+    let place = |kind: &str| normalizers.iter().position(|it| it["type"] == kind);
+    let drops_last = place("Strip") > place("Precompiled") || kinds.contains(&"WhitespaceSplit");
+    let keeps_last = has("Replace") && !has("Prepend") && !drops_last;
     if json["model"]["type"] == "Unigram" && has_single_spaces(json) && keeps_last {
         notes.push(
             "a space at the end of a text (or what becomes one) is dropped, unlike in Hugging Face's tokenizer"
@@ -291,7 +294,7 @@ mod tests {
             (json!([spaces]), true, false),
             (json!([map, spaces]), true, true),
             (json!([map, strip, spaces]), false, true),
-            (json!([strip, map, spaces]), false, true),
+            (json!([strip, map, spaces]), true, true),
         ] {
             let normalizer = json!({"type": "Sequence", "normalizers": normalizers});
             let mut notes = Vec::new();

@@ -127,16 +127,23 @@ fn well_known_formats_are_named_and_found() {
         json!([{"role": "system", "content": "Be brief."}, {"role": "user", "content": [{"type": "text", "text": "Hi"}]}])
             .to_string(),
     );
-    let prompt = |template: &str| {
-        let output = arenite(&["chat", "--messages", &messages, "--template", template, "--print-prompt"], "");
+    let prompt_by = |flag: &str, template: &str| {
+        let output = arenite(&["chat", "--messages", &messages, flag, template, "--print-prompt"], "");
         assert!(output.status.success(), "{}", stderr(&output));
         String::from_utf8(output.stdout).expect("UTF-8")
     };
+    let prompt = |template: &str| prompt_by("--template", template);
     assert_eq!(
         prompt("chatml"),
         "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
     );
     assert_eq!(prompt("gemma"), "<start_of_turn>user\nBe brief.\n\nHi<end_of_turn>\n<start_of_turn>model\n");
+    // As in llama.cpp.
+    assert_eq!(prompt_by("--chat-template", "gemma"), prompt("gemma"));
+    assert_eq!(prompt_by("--chat-template", "{{ messages[0].content }}"), "Be brief.");
+    let missing = arenite(&["chat", "--chat-template", "morse"], "");
+    assert_eq!(stderr(&missing).lines().count(), 1, "{}", stderr(&missing));
+    assert!(stderr(&missing).contains("cannot read morse"), "{}", stderr(&missing));
     let unknown = arenite(&["chat", "--template", "morse"], "");
     assert_eq!(unknown.status.code(), Some(1));
     assert!(stderr(&unknown).contains("chatml"), "{}", stderr(&unknown));

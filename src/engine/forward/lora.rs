@@ -208,11 +208,13 @@ impl<'m, 'w> Lora<'m, 'w> {
         if start >= pair.end {
             return None;
         }
-        let (a, b) = (pair.a.matrix(file)?, pair.b.matrix(file)?);
-        let row_bytes = w.data().len().checked_div(w.rows())?;
-        let row = usize::try_from(start - pair.start).ok()?.checked_div(row_bytes)?;
-        let rank = pair.rank();
-        let slab = row.checked_div(b.rows().checked_div(a.rows().checked_div(rank)?)?)?;
+        let (a, b, rank) = (pair.a.matrix(file)?, pair.b.matrix(file)?, pair.rank());
+        let (mut slab, mut row) = (0, 0);
+        if start > pair.start {
+            let row_bytes = w.data().len().checked_div(w.rows())?;
+            row = usize::try_from(start - pair.start).ok()?.checked_div(row_bytes)?;
+            slab = row.checked_div(b.rows().checked_div(a.rows().checked_div(rank)?)?)?;
+        }
         Some(Found { a: a.part(slab * rank, rank)?, b: b.part(row, w.rows())?, rank })
     }
 
