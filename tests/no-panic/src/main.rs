@@ -211,6 +211,10 @@ entry!("mapped", (tokenizer: &Tokenizer<'_, '_>, text: &[u8]) -> usize {
     tokenizer.mapped(text).count()
 });
 
+entry!("replacement", (tokenizer: &Tokenizer<'_, '_>, text: &[u8]) -> usize {
+    tokenizer.replacement(text).unwrap_or_default().len()
+});
+
 entry!("detokenize", (tokenizer: &Tokenizer<'_, '_>, ids: &[TokenId], text: &mut [u8]) -> Result<usize, Error> {
     tokenizer.detokenize(ids, true, text)
 });
