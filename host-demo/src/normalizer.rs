@@ -28,10 +28,10 @@ pub enum Step {
     Lowercase,
     StripAccents,
     Nmt,
-    /// Applies the file's character map to graphemes.
+    /// Applies the file's character map as Hugging Face does: by grapheme, with the shortest entry.
     Precompiled,
     WhitespaceSplit,
-    /// Applies the file's character map.
+    /// Applies the file's character map as SentencePiece does: with the longest entry.
     Charsmap,
     /// Merges spaces, and drops them at both ends.
     SingleSpaces,
@@ -133,8 +133,8 @@ pub fn apply(steps: &[Step], text: &str) -> String {
     steps.iter().fold(text.to_owned(), |text, step| step.apply(&text))
 }
 
-/// Applies the vocabulary's steps to a text. Returns the text, and the tokenizer for it: without the character map if a
-/// step has applied it. As in Hugging Face's tokenizers, control tokens stay as they are, and the texts between them are
+/// Applies the vocabulary's steps to a text. Returns the converted text, and the tokenizer to encode it with, whose
+/// character map is removed if a step applied it. As in Hugging Face's tokenizers, control tokens stay as they are, and the texts between them are
 /// converted separately. The character map leaves user-defined tokens as they are. Bytes that are not UTF-8 stay as they
 /// are.
 pub fn normalized<'t, 'a: 'i, 'i>(
@@ -147,10 +147,10 @@ pub fn normalized<'t, 'a: 'i, 'i>(
     if steps.is_empty() || steps == [Step::Nfc] && is_nfc() {
         return Ok((Cow::Borrowed(text), *tokenizer));
     }
-    let control =
-        tokens(tokenizer, |kind| how.parse_special && matches!(kind, TokenType::Control | TokenType::Unknown))?;
     let has_map = steps.iter().any(|step| step.is_map());
-    let shown = tokens(tokenizer, |kind| has_map && kind == TokenType::UserDefined)?;
+    let control: &[TokenType] = if how.parse_special { &[TokenType::Control, TokenType::Unknown] } else { &[] };
+    let control = tokens(tokenizer, control)?;
+    let shown = tokens(tokenizer, if has_map { &[TokenType::UserDefined] } else { &[] })?;
     let convert = |text: &str| {
         steps.iter().fold(text.to_owned(), |text, step| match step {
             Step::Precompiled => between(&shown, &text, |text| with_graphemes_mapped(tokenizer, text)),
@@ -169,15 +169,16 @@ pub fn normalized<'t, 'a: 'i, 'i>(
     Ok((Cow::Owned(out), if has_map { tokenizer.without_map() } else { *tokenizer }))
 }
 
-/// Applies the character map as Hugging Face's tokenizers do: to each grapheme of fewer than six bytes, of which only
-/// the first bytes need be in the map, and otherwise to each character.
+/// Applies the character map as Hugging Face's tokenizers do. An entry for the first bytes of a grapheme of fewer than
+/// six bytes replaces the whole grapheme. In other graphemes, entries replace single characters.
 fn with_graphemes_mapped(tokenizer: &Tokenizer<'_, '_>, text: &str) -> String {
     let replacement = |text: &str| tokenizer.replacement(text.as_bytes()).map(String::from_utf8_lossy);
     let mut out = String::with_capacity(text.len());
     for grapheme in text.graphemes(true) {
         match replacement(grapheme).filter(|_| grapheme.len() < 6) {
             Some(text) => out.push_str(&text),
-            None => grapheme.split_inclusive(|_| true).for_each(|char| {
+            None => grapheme.char_indices().for_each(|(at, char)| {
+                let char = &grapheme[at..at + char.len_utf8()];
                 out.push_str(&replacement(char).unwrap_or(char.into()));
             }),
         }
@@ -185,9 +186,10 @@ fn with_graphemes_mapped(tokenizer: &Tokenizer<'_, '_>, text: &str) -> String {
     out
 }
 
-/// Returns a search for the tokens of some types.
-fn tokens(tokenizer: &Tokenizer<'_, '_>, is_wanted: impl Fn(TokenType) -> bool) -> Result<AhoCorasick> {
-    let ids = (0..tokenizer.vocab_len() as TokenId).filter(|id| is_wanted(tokenizer.token_type(*id)));
+/// Returns a search for the tokens of `types`.
+fn tokens(tokenizer: &Tokenizer<'_, '_>, types: &[TokenType]) -> Result<AhoCorasick> {
+    let len = if types.is_empty() { 0 } else { tokenizer.vocab_len() };
+    let ids = (0..len as TokenId).filter(|id| types.contains(&tokenizer.token_type(*id)));
     let spelled = ids.map(|id| tokenizer.spelling(id)).filter(|token| !token.is_empty());
     Ok(AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(spelled)?)
 }
@@ -224,6 +226,12 @@ fn steps(names: &[u8]) -> Result<Vec<Step>> {
 pub fn note(gguf: &Gguf<'_>) -> Option<String> {
     let Some(Value::Str(steps)) = gguf.get(KEY) else { return None };
     let steps = String::from_utf8_lossy(steps);
+    if steps == Step::Precompiled.name() {
+        let note = "tokenizer: texts are first converted by Precompiled. This program converts them as Hugging Face's tokenizer \
+                    does; a program on a device converts them as SentencePiece does, which gives a few texts with \
+                    combining marks other tokens.";
+        return Some(note.to_owned());
+    }
     (!steps.is_empty()).then(|| {
         format!(
             "tokenizer: texts are first converted by {steps}. This program converts them; a program on a device must do so \
@@ -240,8 +248,8 @@ mod tests {
     use crate::gguf_writer::{Header, Meta};
     use crate::text;
 
-    /// The texts are those of tokenizers 0.23's `Precompiled` with the same map, which sentencepiece 0.2 made of the rules
-    /// "\u{ff45}" to "e", "e\u{301}" to "é", "か\u{3099}" to "が", "ﬁ" to "fi" and "1" to "2".
+    /// The expected texts are from tokenizers 0.23's `Precompiled`. sentencepiece 0.2 built the map from the rules
+    /// "\u{ff45}" to "e", "e\u{301}" to "é", "か\u{3099}" to "が", "ﬁ" to "fi", "1" to "2" and "1\u{301}" to "3".
     #[test]
     fn graphemes_are_replaced_as_by_hugging_face() {
         let mut nodes = [0u32; 256];
@@ -249,30 +257,33 @@ mod tests {
             (0, 0xc000),
             (1, 0xd31),
             (2, 1 << 31),
-            (3, 0x218cc),
-            (4, 0x581),
-            (5, 1 << 31 | 7),
-            (6, 0x22881),
-            (7, 0x3b08b),
-            (8, 0x20ce3),
-            (9, 0x26882),
-            (10, 0x599),
-            (11, 1 << 31 | 10),
-            (12, 0x20cac),
-            (13, 1 << 31 | 4),
-            (14, 0xd81),
-            (15, 0x7d85),
-            (16, 1 << 31 | 2),
-            (29, 0x25cbd),
-            (85, 0x26865),
-            (211, 0x150e3),
-            (223, 0x1fcef),
+            (3, 0x1d81),
+            (4, 1 << 31 | 2),
+            (5, 0x208cc),
+            (6, 0x581),
+            (7, 1 << 31 | 9),
+            (8, 0x22481),
+            (9, 0x21ce3),
+            (10, 0x3808b),
+            (11, 0x1999),
+            (12, 0x27882),
+            (13, 1 << 31 | 12),
+            (14, 0x27cac),
+            (15, 1 << 31 | 6),
+            (16, 0x7d81),
+            (17, 0xd85),
+            (18, 1 << 31 | 4),
+            (31, 0x22cbd),
+            (85, 0x27065),
+            (206, 0x130cc),
+            (211, 0x168e3),
+            (223, 0x1f4ef),
         ] {
             nodes[at] = node;
         }
         let size = 4 * nodes.len() as u32;
         let map = [size].into_iter().chain(nodes).flat_map(u32::to_le_bytes);
-        let map: Vec<u8> = map.chain("2\0e\0fi\0é\0が\0".bytes()).collect();
+        let map: Vec<u8> = map.chain("2\03\0e\0fi\0é\0が\0".bytes()).collect();
         let mut header = Header::new();
         header.set("tokenizer.ggml.model", "t5");
         header.set("tokenizer.ggml.tokens", Meta::strings(["<unk>", "a"]));
@@ -285,6 +296,8 @@ mod tests {
         let tokenizer = text::tokenizer(&gguf, &mut memory).unwrap();
         for (text, wanted) in [
             ("1x", "2x"),
+            ("1\u{301}x", "2x"),
+            ("1\u{301}\u{302}\u{303}", "2\u{301}\u{302}\u{303}"),
             ("e\u{301}x", "éx"),
             ("e\u{301}\u{302}x", "éx"),
             ("\u{ff45}\u{301}x", "ex"),

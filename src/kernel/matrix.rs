@@ -60,7 +60,7 @@ impl<'a> Matrix<'a> {
     /// The matrix of rows `first..first + rows`; `None` if they are out of range.
     pub fn part(&self, first: usize, rows: usize) -> Option<Self> {
         if first == 0 && rows == self.rows {
-            return Some(*self); // without a division
+            return Some(*self); // avoids the division
         }
         let bytes = self.data.len() / self.rows.max(1);
         let data = self.data.get(first.checked_mul(bytes)?..)?.get(..rows.checked_mul(bytes)?)?;

@@ -91,9 +91,11 @@ macro_rules! table {
             #[cfg(feature = "lora")]
             prefetch: entry!(prefetch, $isa, [$($feature)?],
                 |s, bytes: &[u8]| {
+                    let prefetch = |line: &[u8]| s.prefetch(line.as_ptr());
+                    // Groups of eight lines: the compiler unrolls the inner loop.
                     let (groups, rest) = bytes.as_chunks::<512>();
-                    groups.iter().for_each(|group| group.as_chunks::<64>().0.iter().for_each(|line| s.prefetch(line.as_ptr())));
-                    rest.chunks(64).for_each(|line| s.prefetch(line.as_ptr()));
+                    groups.iter().for_each(|group| group.chunks(64).for_each(prefetch));
+                    rest.chunks(64).for_each(prefetch);
                 }),
             to_f16: entry!(to_f16, $isa, [$($feature)?], |s, x: &[f32], out: &mut [u8]| float::to_f16(s, x, out)),
             convolve: entry!(convolve, $isa, [$($feature)?],

@@ -37,9 +37,9 @@ impl<'a> Charsmap<'a> {
         self.nodes.get(at as usize).copied().map_or(0, u32::from_le_bytes)
     }
 
-    /// Returns the sequences of the map at the start of `text`, shorter ones first: the offset of the replacement and the
-    /// length of the sequence.
-    fn sequences<'t>(&self, text: &'t [u8]) -> impl Iterator<Item = (u32, usize)> + use<'a, 't> {
+    /// Yields the entries of the map that `text` starts with, the shortest first: the offset of the replacement, and the
+    /// entry's length in bytes.
+    fn entries<'t>(&self, text: &'t [u8]) -> impl Iterator<Item = (u32, usize)> + use<'a, 't> {
         // Bits of a node: 0 to 7 its byte, 8 whether a sequence ends there, 9 whether the base is shifted by 8, 10 and
         // up the base. A node with bit 31 has the offset of a replacement instead.
         let base = |node: u32| (node >> 10) << ((node & 1 << 9) >> 6);
@@ -57,23 +57,23 @@ impl<'a> Charsmap<'a> {
         ends.flatten()
     }
 
-    fn replacement(&self, place: u32) -> Option<&'a [u8]> {
-        let replacement = self.replacements.get(place as usize..)?;
+    /// Returns the zero-terminated replacement at `offset`.
+    fn replacement(&self, offset: u32) -> Option<&'a [u8]> {
+        let replacement = self.replacements.get(offset as usize..)?;
         let end = replacement.iter().take(LONGEST).take_while(|byte| **byte != 0).count();
         replacement.get(..end)
     }
 
-    /// Finds the longest sequence of the map at the start of `text`; returns the replacement and the length of the
-    /// sequence.
+    /// Returns the replacement and the length of the longest entry that `text` starts with.
     fn longest(&self, text: &[u8]) -> Option<(&'a [u8], usize)> {
-        let (place, len) = self.sequences(text).last()?;
-        Some((self.replacement(place)?, len))
+        let (offset, len) = self.entries(text).last()?;
+        Some((self.replacement(offset)?, len))
     }
 
-    /// Finds the shortest sequence of the map at the start of `text`; returns the replacement.
+    /// Returns the replacement of the shortest entry that `text` starts with.
     pub fn shortest(&self, text: &[u8]) -> Option<&'a [u8]> {
-        let (place, _) = self.sequences(text).next()?;
-        self.replacement(place)
+        let (offset, _) = self.entries(text).next()?;
+        self.replacement(offset)
     }
 }
 

@@ -525,29 +525,32 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
     /// convert` writes the names under the key `tokenizer.ggml.normalizer.steps`.
     ///
     /// The caller converts the text; [`encode`](Self::encode) does not, because the tables would not fit on small devices.
+    /// After a step that applies the character map, encode with [`without_map`](Self::without_map).
     /// A build without the features `bpe`, `unigram` and `wordpiece` does not read the key.
     pub const fn normalizer(&self) -> &'a [u8] {
         self.vocab.normalizer
     }
 
     /// Returns a text converted by SentencePiece's character map in the file (`tokenizer.ggml.precompiled_charsmap`), with
-    /// spaces for `▁`. [`encode`](Self::encode) does so for unigram vocabularies. For others it is the step `Charsmap`
-    /// of the [`normalizer`](Self::normalizer). A build without the feature `unigram` does not read the map.
+    /// spaces for `▁`. [`encode`](Self::encode) does so for unigram vocabularies. In files with the step `Charsmap` of
+    /// the [`normalizer`](Self::normalizer), the caller does so. A build without the feature `unigram` does not read the
+    /// map.
     pub fn mapped<'t>(&self, text: &'t [u8]) -> impl Iterator<Item = u8> + use<'a, 't> {
         Normalized::new(self.vocab.charsmap, Spaces { prefix: false, merge: false }, text)
     }
 
-    /// Returns what the character map has for the shortest sequence of bytes at the start of `text`; `None` if it has no
-    /// such sequence. ([`mapped`](Self::mapped) replaces the longest one.)
+    /// Returns the replacement for the shortest entry of the character map that `text` starts with, or `None` if there is
+    /// no such entry. ([`mapped`](Self::mapped) uses the longest entry.)
     ///
-    /// Hugging Face's step `Precompiled` replaces each grapheme of fewer than six bytes by this, and otherwise each
-    /// character. Its result and SentencePiece's differ in a few texts with combining marks.
+    /// Hugging Face's step `Precompiled` replaces a grapheme of fewer than six bytes by its replacement. If the grapheme
+    /// has none or is longer, the step replaces each of its characters. The result differs from SentencePiece's in a few
+    /// texts with combining marks.
     pub fn replacement(&self, text: &[u8]) -> Option<&'a [u8]> {
         self.vocab.charsmap.shortest(text)
     }
 
-    /// Returns this tokenizer without its character map, for texts that the caller has converted by `Precompiled` or
-    /// `Charsmap`.
+    /// Removes the character map, so that [`encode`](Self::encode) does not apply it again. Use it for texts that the
+    /// caller has converted by the step `Precompiled` or `Charsmap`.
     #[must_use]
     pub const fn without_map(mut self) -> Self {
         self.vocab.charsmap = charsmap::Charsmap::NONE;

@@ -4,7 +4,7 @@
 
 use std::ffi::{OsStr, OsString};
 
-use Meaning::{Alias, Ignored, Refused};
+use Meaning::{Alias, Ignored, Refused, Unless};
 use Value::{Maybe, No, Yes};
 
 /// The value of a flag: none, required or optional.
@@ -25,6 +25,8 @@ enum Meaning {
     Ignored(&'static str),
     /// Refused with this advice.
     Refused(&'static str),
+    /// Accepted with this value, which turns the step or the limit off; otherwise refused with this advice.
+    Unless(f64, &'static str),
 }
 
 /// Advice of `generate` for flags that need a conversation.
@@ -33,7 +35,7 @@ const NO_GPU: Meaning = Ignored("the model runs on the CPU");
 const MAPPED: Meaning = Ignored("--load map maps the file, --load copy copies it to memory");
 const IN_FILE: Meaning = Refused("these values come from the model file: change them with a converter");
 const NO_VECTORS: Meaning = Refused("control vectors are not supported: train an adapter, and give it with --lora");
-const NOT_HERE: Meaning = Refused("this sampling step is not supported: leave it out, or see --samplers");
+const NOT_HERE: &str = "this sampling step is not supported: leave it out, or see --samplers";
 const ALREADY: Meaning = Ignored("this is the default");
 const SHARED: Meaning = Ignored("prompts share one cache, and common prefixes are always reused");
 
@@ -120,16 +122,17 @@ const SERVER: &[Flag] = &[
     (&["-md", "--model-draft"], Yes, Refused("draft models work with `arenite generate` only: leave it out")),
     (&["--chat-template-file"], Yes, Alias("--chat-template")),
     (&["--chat-template-kwargs"], Yes, Refused("send `chat_template_kwargs` in requests")),
-    (&["--reasoning-budget"], Yes, Refused("send `reasoning_budget` in requests")),
-    (&["-n", "--predict", "--n-predict"], Yes, Refused("send `max_tokens` in requests")),
-    (&["-s", "--seed"], Yes, Refused("send `seed` in requests")),
+    (&["--reasoning-budget"], Yes, Unless(-1.0, "send `reasoning_budget` in requests")),
+    (&["-n", "--predict", "--n-predict"], Yes, Unless(-1.0, "send `max_tokens` in requests")),
+    (&["-s", "--seed"], Yes, Unless(-1.0, "send `seed` in requests")),
 ];
 
-/// Flags for the choice of tokens, for `generate`, `chat` and `serve`.
+/// Flags of sampling steps, for `generate`, `chat` and `serve`.
 const SAMPLING: &[Flag] = &[
-    (&["--mirostat"], Yes, Refused("mirostat is not supported: use --typical or --min-p")),
+    (&["--mirostat"], Yes, Unless(0.0, "mirostat is not supported: use --typical or --min-p")),
     (&["--mirostat-lr", "--mirostat-ent"], Yes, Ignored("mirostat is not supported")),
-    (&["--top-nsigma", "--top-n-sigma", "--xtc-probability", "--dynatemp-range", "--dry-multiplier"], Yes, NOT_HERE),
+    (&["--top-nsigma", "--top-n-sigma"], Yes, Unless(-1.0, NOT_HERE)),
+    (&["--xtc-probability", "--dynatemp-range", "--dry-multiplier"], Yes, Unless(0.0, NOT_HERE)),
     (
         &[
             "--xtc-threshold",
@@ -140,7 +143,7 @@ const SAMPLING: &[Flag] = &[
             "--dry-sequence-breaker",
         ],
         Yes,
-        Ignored("it belongs to a sampling step that is not supported"),
+        Ignored("this sampling step is not supported"),
     ),
     (&["--sampler-seq", "--sampling-seq"], Yes, Refused("list the steps with --samplers")),
 ];
@@ -161,28 +164,13 @@ const TEXT: &[(&[&str], Value, Meaning, Meaning)] = &[
     ),
     (&["--in-prefix-bos"], No, CHAT, Refused("the chat template sets the text around a turn; see --template")),
     (&["--jinja"], No, CHAT, ALREADY),
+    (&["--chat-template-file"], Yes, CHAT, Alias("--chat-template")),
     (&["-co", "--color"], Maybe, Ignored("output has no colours"), Ignored("colours are used on a terminal only")),
     (&["--no-context-shift"], No, ALREADY, ALREADY),
     (&["--context-shift"], No, Refused("generation ends when the context is full: give a larger -c"), Alias("--shift")),
     (&["--keep"], Yes, Ignored("the context is never shifted"), Ignored("the system prompt is always kept")),
     (&["--grammar-file"], Yes, Alias("--grammar"), Alias("--grammar")),
     (&["--prompt-cache"], Yes, Alias("--session"), Alias("--session")),
-];
-
-/// Values of refused flags that mean what this program does without the flag.
-const DEFAULTS: &[(&str, f64)] = &[
-    ("--mirostat", 0.0),
-    ("--top-nsigma", -1.0),
-    ("--top-n-sigma", -1.0),
-    ("--xtc-probability", 0.0),
-    ("--dynatemp-range", 0.0),
-    ("--dry-multiplier", 0.0),
-    ("-n", -1.0),
-    ("--predict", -1.0),
-    ("--n-predict", -1.0),
-    ("-s", -1.0),
-    ("--seed", -1.0),
-    ("--reasoning-budget", -1.0),
 ];
 
 /// Commands that run a model and accept the flags in [`MACHINE`].
@@ -289,17 +277,12 @@ pub fn understand(args: impl IntoIterator<Item = OsString>) -> Result<Typed, Str
                 typed.args.push(flag.into());
                 typed.args.extend(value);
             }
-            Refused(_) if is_default(name, value.as_deref()) => {}
-            Refused(what) => return Err(format!("{name}: {what}")),
+            Unless(off, _) if value.as_deref().and_then(|it| it.to_str()?.parse().ok()) == Some(off) => {}
+            Refused(what) | Unless(_, what) => return Err(format!("{name}: {what}")),
             Ignored(why) => typed.notes.push(format!("{name} has no effect: {why}")),
         }
     }
     Ok(typed)
-}
-
-fn is_default(name: &str, value: Option<&OsStr>) -> bool {
-    let number = value.and_then(|value| value.to_str()?.parse::<f64>().ok());
-    number.is_some_and(|number| DEFAULTS.contains(&(name, number)))
 }
 
 /// Renames a flag in [`SAME`] and keeps its value, if any. Returns other arguments unchanged.

@@ -13,7 +13,7 @@ pub struct TemplateArgs {
     #[arg(long, value_name = "NAME|auto", default_value = "auto")]
     template: String,
 
-    /// Jinja template to use instead of the model's own
+    /// Jinja template to use instead of the model's own: a file, the template itself, or the name of a chat format
     #[arg(long, value_name = "F.jinja", conflicts_with = "template")]
     chat_template: Option<String>,
 }
@@ -26,7 +26,14 @@ impl TemplateArgs {
         match fs::read_to_string(given) {
             Err(_) if Format::by_name(given).is_some() => Ok((given, None)),
             Err(_) if given.contains("{{") || given.contains("{%") => Ok((&self.template, Some(given.clone()))),
-            text => Ok((&self.template, Some(text.with_context(|| format!("cannot read {given}"))?))),
+            text => {
+                Ok((
+                    &self.template,
+                    Some(text.with_context(|| {
+                        format!("cannot read {given}, which is not the name of a chat format, either")
+                    })?),
+                ))
+            }
         }
     }
 }

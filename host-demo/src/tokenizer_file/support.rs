@@ -42,7 +42,7 @@ pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<Vec<Step>> {
     flatten(&json["pre_tokenizer"], "pretokenizers", &mut pre_tokenizers);
     let mut steps = normalization(json, &normalizers, notes)?;
     added(json, &normalizers, &steps, notes)?;
-    words(json, &normalizers, &pre_tokenizers, &mut steps, notes)?;
+    words(json, &pre_tokenizers, &mut steps, notes)?;
     spaces(json, &normalizers, &pre_tokenizers, notes)?;
     model(json, notes)?;
     Ok(steps)
@@ -56,6 +56,9 @@ fn normalization(json: &Value, normalizers: &[&Value], notes: &mut Vec<String>) 
     if part(&json["normalizer"], "Strip").is_some() && !splits && !normalizers.iter().any(converts_spaces) {
         notes
             .push("line breaks and tabs at the ends of a text are kept, unlike in Hugging Face's tokenizer".to_owned());
+    }
+    if normalizers.iter().filter(|it| it["type"] == "Precompiled").count() > 1 {
+        bail!("it has several normalizers Precompiled: one is supported");
     }
     for (at, normalizer) in normalizers.iter().enumerate() {
         let kind = normalizer["type"].as_str().unwrap_or("of no type");
@@ -74,15 +77,8 @@ fn normalization(json: &Value, normalizers: &[&Value], notes: &mut Vec<String>) 
 }
 
 /// Checks the pre-tokenizers, and adds those that become steps.
-fn words(
-    json: &Value,
-    normalizers: &[&Value],
-    pre_tokenizers: &[&Value],
-    steps: &mut Vec<Step>,
-    notes: &mut Vec<String>,
-) -> Result<()> {
+fn words(json: &Value, pre_tokenizers: &[&Value], steps: &mut Vec<Step>, notes: &mut Vec<String>) -> Result<()> {
     let kinds = kinds(pre_tokenizers);
-    let has_map = normalizers.iter().any(|it| it["type"] == "Precompiled");
     let splits_digits = |it: &&Value| it["pattern"]["Regex"].as_str().is_some_and(|it| SOME_DIGITS.contains(&it));
     if pre_tokenizers.iter().any(splits_digits) {
         notes.push(
@@ -110,18 +106,13 @@ fn words(
             }
             Some("BPE") if *kind == "Split" && it["pattern"]["String"] == " " => {}
             Some("BPE" | "Unigram") if *kind == "Metaspace" => {}
-            // The `precompiled_charsmap` or the step converts other white space to spaces.
             Some("Unigram") if *kind == "WhitespaceSplit" => {
-                if !has_map {
-                    let texts = list(&json["added_tokens"]).filter(|token| token["special"] != true);
-                    let mut texts = texts.filter_map(|token| token["content"].as_str());
-                    if let Some(text) = texts.find(|text| apply(&[Step::WhitespaceSplit], text) != *text) {
-                        bail!(
-                            "its added token {text:?} has white space, which is not supported beside WhitespaceSplit"
-                        );
-                    }
-                    steps.push(Step::WhitespaceSplit);
+                let texts = list(&json["added_tokens"]).filter(|token| token["special"] != true);
+                let mut texts = texts.filter_map(|token| token["content"].as_str());
+                if let Some(text) = texts.find(|text| apply(&[Step::WhitespaceSplit], text) != *text) {
+                    bail!("its added token {text:?} has white space, which is not supported beside WhitespaceSplit");
                 }
+                steps.push(Step::WhitespaceSplit);
             }
             Some("WordPiece") if *kind == "BertPreTokenizer" => {}
             _ => bail!("its pre-tokenizer {kind} is not supported for a vocabulary of this kind"),
@@ -134,10 +125,11 @@ fn words(
 fn spaces(json: &Value, normalizers: &[&Value], pre_tokenizers: &[&Value], notes: &mut Vec<String>) -> Result<()> {
     let kinds = kinds(pre_tokenizers);
     let has = |kind: &str| normalizers.iter().any(|it| it["type"] == kind);
-    // If SentencePiece merges repeated spaces, it also drops spaces at the end. `Strip` drops them, too, unless it comes
-    // before a map that converts other characters to spaces.
-    let place = |kind: &str| normalizers.iter().position(|it| it["type"] == kind);
-    let drops_last = place("Strip") > place("Precompiled") || kinds.contains(&"WhitespaceSplit");
+    // Repeated spaces are merged as in SentencePiece, which also drops a space at the end. In Hugging Face's tokenizer,
+    // `Strip` drops it if it comes after the map, which converts other characters to spaces.
+    let after_map = normalizers.iter().rev().take_while(|it| it["type"] != "Precompiled");
+    let strips = after_map.into_iter().any(|it| it["type"] == "Strip" && it["strip_right"] != false);
+    let drops_last = strips || kinds.contains(&"WhitespaceSplit");
     let keeps_last = has("Replace") && !has("Prepend") && !drops_last;
     if json["model"]["type"] == "Unigram" && has_single_spaces(json) && keeps_last {
         notes.push(
@@ -183,8 +175,9 @@ fn model(json: &Value, notes: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// Returns true if `step` has the same result before and after `normalizer`. (The map converts white space to spaces. If
-/// spaces at the ends are dropped, `Strip` may come before or after it.)
+/// Returns true if the host may apply `step` although `normalizer`, which the core replaces, comes before it in the file.
+/// (The map converts white space to spaces. If the core drops spaces at the ends, the order of `Strip` and the map does
+/// not matter.)
 fn commute(normalizer: &Value, step: Step, strips_spaces: bool) -> bool {
     let is_step = normalizer["type"].as_str().is_some_and(|kind| Step::of_normalizer(kind).is_some());
     let is_strip = normalizer["type"] == "Strip" && strips_spaces;
@@ -198,7 +191,9 @@ fn commute(normalizer: &Value, step: Step, strips_spaces: bool) -> bool {
 fn added(json: &Value, normalizers: &[&Value], steps: &[Step], notes: &mut Vec<String>) -> Result<()> {
     let lowers = |it: &&Value| it["type"] == "BertNormalizer" && it["lowercase"] != false;
     let prepends = normalizers.iter().any(|it| it["type"] == "Prepend");
-    // The map leaves tokens as they are.
+    let has_map = steps.contains(&Step::Precompiled);
+    // `apply` has no map. The usual maps convert to NFKC.
+    let changes = |text: &str| apply(steps, text) != text || has_map && apply(&[Step::Nfkc], text) != text;
     let only_composes = steps.iter().all(|step| matches!(step, Step::Nfc | Step::Precompiled));
     for token in list(&json["added_tokens"]) {
         let text = token["content"].as_str().unwrap_or_default();
@@ -219,8 +214,11 @@ fn added(json: &Value, normalizers: &[&Value], steps: &[Step], notes: &mut Vec<S
         if is_late && !is_control && normalizers.iter().any(lowers) {
             notes.push(format!("the added token {text:?} is found in this spelling only, not in other cases"));
         }
-        if is_late && apply(steps, text) != text {
+        if is_late && changes(text) {
             bail!("its added token {text:?} is changed by the normalizer, which is not supported");
+        }
+        if has_map && !is_late && !is_control {
+            notes.push(format!("the added token {text:?} is also found in texts that the normalizer converts to it"));
         }
         if !only_composes && is_late == is_control {
             let place = if is_late { "after" } else { "before" };

@@ -138,11 +138,11 @@ fn well_known_formats_are_named_and_found() {
         "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
     );
     assert_eq!(prompt("gemma"), "<start_of_turn>user\nBe brief.\n\nHi<end_of_turn>\n<start_of_turn>model\n");
-    // As in llama.cpp.
+    // `--chat-template` also takes a name or a template, as in llama.cpp.
     assert_eq!(prompt_by("--chat-template", "gemma"), prompt("gemma"));
     assert_eq!(prompt_by("--chat-template", "{{ messages[0].content }}"), "Be brief.");
     let missing = arenite(&["chat", "--chat-template", "morse"], "");
-    assert_eq!(stderr(&missing).lines().count(), 1, "{}", stderr(&missing));
+    assert_eq!((missing.status.code(), stderr(&missing).lines().count()), (Some(1), 1), "{}", stderr(&missing));
     assert!(stderr(&missing).contains("cannot read morse"), "{}", stderr(&missing));
     let unknown = arenite(&["chat", "--template", "morse"], "");
     assert_eq!(unknown.status.code(), Some(1));

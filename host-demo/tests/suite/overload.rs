@@ -11,7 +11,7 @@ use crate::serve::{Server, good};
 /// Sends a request and reads no answer.
 fn send(server: &Server, path: &str, body: &[u8], sent: usize) -> TcpStream {
     let mut socket = server.connect();
-    // Otherwise Linux keeps up to 32 megabytes that the client has not read.
+    // A small buffer: by default, Linux accepts up to 32 megabytes (tcp_rmem) that the client has not read.
     socket2::SockRef::from(&socket).set_recv_buffer_size(1 << 16).unwrap();
     socket.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
     let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len());

@@ -210,6 +210,7 @@ impl<'m, 'w> Lora<'m, 'w> {
         }
         let (a, b, rank) = (pair.a.matrix(file)?, pair.b.matrix(file)?, pair.rank());
         let (mut slab, mut row) = (0, 0);
+        // Most matrices are whole tensors and need no divisions.
         if start > pair.start {
             let row_bytes = w.data().len().checked_div(w.rows())?;
             row = usize::try_from(start - pair.start).ok()?.checked_div(row_bytes)?;
