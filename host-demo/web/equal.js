@@ -68,7 +68,10 @@ async function main() {
   WebAssembly.Memory = null;
   await load(2);
   if (!run(fs.readFileSync(models[0])).equals(expected[0]) || plan.threads !== 1) throw new Error("no shared memory, no story");
-  process.exit();
+  process.exit(0);
 }
 
-if (isMainThread) main();
+if (isMainThread) {
+  process.exitCode = 1; // if a promise never settles
+  main();
+}

@@ -130,14 +130,14 @@ async fn accept(listener: TcpListener, routes: Router) {
 }
 
 /// A socket that fails if its client reads nothing for the time `patience`. This frees the memory of an unread answer.
-struct Patient {
-    socket: TcpStream,
+struct Patient<S> {
+    socket: S,
     patience: Duration,
     /// Deadline of a write that waits for the client.
     end: Option<Pin<Box<Sleep>>>,
 }
 
-impl Patient {
+impl<S> Patient<S> {
     fn waited<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.end = None;
@@ -149,13 +149,13 @@ impl Patient {
     }
 }
 
-impl AsyncRead for Patient {
+impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.socket).poll_read(context, into)
     }
 }
 
-impl AsyncWrite for Patient {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.socket).poll_write(context, bytes);
         self.waited(context, written)
@@ -221,10 +221,8 @@ mod tests {
     fn a_client_that_reads_nothing_is_given_up() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-            let (socket, _) = listener.accept().await.unwrap();
-            let mut server = Patient { socket, patience: Duration::from_millis(300), end: None };
+            let (mut client, socket) = tokio::io::duplex(50_000);
+            let mut server = Patient { socket, patience: Duration::from_secs(2), end: None };
             let writes = tokio::spawn(async move {
                 loop {
                     if let Err(error) = server.write_all(&[0; 10_000]).await {
@@ -232,10 +230,10 @@ mod tests {
                     }
                 }
             });
-            // The socket does not fail while the client reads slowly.
-            for _ in 0..10 {
+            // The socket does not fail while the client reads slowly, in all for longer than one write may wait.
+            for _ in 0..30 {
                 tokio::time::sleep(Duration::from_millis(100)).await;
-                client.read_exact(&mut vec![0; 1_000_000]).await.unwrap();
+                client.read_exact(&mut vec![0; 50_000]).await.unwrap();
             }
             assert!(!writes.is_finished());
             assert_eq!(writes.await.unwrap(), io::ErrorKind::TimedOut);

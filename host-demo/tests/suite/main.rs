@@ -28,3 +28,6 @@ mod terminal;
 mod tokenizer_file;
 mod translators;
 mod typed;
+
+/// Longer than anything takes on a busy machine; only a failing test waits this long.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(600);

@@ -6,13 +6,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::PATIENCE;
 use crate::serve::{Server, good};
 
 /// Sends a request and reads no answer.
 fn send(server: &Server, path: &str, body: &[u8], sent: usize) -> TcpStream {
-    let mut socket = server.connect();
-    // A small buffer: by default, Linux accepts up to 32 megabytes (tcp_rmem) that the client has not read.
-    socket2::SockRef::from(&socket).set_recv_buffer_size(1 << 16).unwrap();
+    let mut socket = connect_from("127.0.0.1", server);
     socket.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
     let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len());
     // The server may stop reading from this client.
@@ -184,7 +183,8 @@ fn requests_have_identifiers_and_lines() {
     // The answer is sent before the engine counts it.
     for line in ["arenite_first_token_seconds_count 1\n", "arenite_answer_tokens_per_second_bucket{le=\"+Inf\"} 1\n"] {
         while !server.ask("GET", "/metrics", "", b"").1.contains(line) {
-            assert!(began.elapsed() < Duration::from_secs(10), "{line}");
+            assert!(began.elapsed() < PATIENCE, "{line}");
+            std::thread::sleep(Duration::from_millis(10));
         }
     }
     let began = Instant::now();
@@ -195,7 +195,7 @@ fn requests_have_identifiers_and_lines() {
             assert!(!log.contains("secret") && !log.contains("Once upon"), "{log}");
             break lines;
         }
-        assert!(began.elapsed() < Duration::from_secs(10), "{log}");
+        assert!(began.elapsed() < PATIENCE, "{log}");
         std::thread::sleep(Duration::from_millis(20));
     };
     let line = lines.iter().find(|line| line["id"] == "mine-7").unwrap();
@@ -205,17 +205,19 @@ fn requests_have_identifiers_and_lines() {
     assert!(lines.iter().any(|line| line["status"] == 404 && line["path"] == "/v1/other"), "{lines:?}");
 }
 
-/// Connects from another address.
+/// Connects from an address. The receive buffer is small: by default, Linux accepts up to 32 megabytes (tcp_rmem) that
+/// the client has not read.
 fn connect_from(source: &str, server: &Server) -> TcpStream {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let socket = runtime.block_on(async {
         let socket = tokio::net::TcpSocket::new_v4()?;
+        socket.set_recv_buffer_size(1 << 16)?;
         socket.bind(format!("{source}:0").parse().unwrap())?;
         socket.connect(format!("127.0.0.1:{}", server.port()).parse().unwrap()).await?.into_std()
     });
     let socket = socket.unwrap();
     socket.set_nonblocking(false).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
     socket
 }
 
@@ -263,12 +265,12 @@ fn a_client_with_many_texts_does_not_delay_others() {
     let server = Server::start_with(&["-m", model]);
     let many = json!({ "query": "a", "documents": vec!["b c d e f g h i j k l m n o p"; 2000] }).to_string();
     let greedy: Vec<_> = (0..8).map(|_| send(&server, "/v1/rerank", many.as_bytes(), many.len())).collect();
-    while server.metric("requests_open") < 8 {
+    while server.metric("requests_open") == 0 {
         std::thread::sleep(Duration::from_millis(10));
     }
     let one = json!({ "query": "a", "documents": ["b"] });
     assert!(ask_from("127.0.0.2", &server, "/v1/rerank", &one).starts_with("HTTP/1.1 200"));
-    assert_eq!(server.metric("requests_open"), 8);
+    assert!(server.metric("requests_open") > 0, "the other client waited for all 16000 texts");
     drop(greedy);
 }
 
@@ -276,7 +278,7 @@ fn a_client_with_many_texts_does_not_delay_others() {
 #[test]
 fn clients_take_turns() {
     let server = Server::start_with(&["--parallel", "2", "-c", "256", "--host", "0.0.0.0"]);
-    let many = json!({ "prompt": "a", "n": 100, "max_tokens": 20, "ignore_eos": true, "stream": true }).to_string();
+    let many = json!({ "prompt": "a", "n": 100, "max_tokens": 200, "ignore_eos": true, "stream": true }).to_string();
     let greedy = send(&server, "/v1/completions", many.as_bytes(), many.len());
     while server.metric("answers_running") < 2 {
         std::thread::sleep(Duration::from_millis(10));

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 
-/// Longer than anything takes on a busy machine; only a failing test waits this long.
-const PATIENCE: Duration = Duration::from_secs(120);
+use crate::PATIENCE;
 
 pub struct Terminal {
     child: Box<dyn Child + Send + Sync>,
@@ -96,8 +95,8 @@ impl Terminal {
     pub fn remainder(&mut self) -> String {
         self.ends();
         let mut all = std::mem::take(&mut self.seen);
-        // The output ends soon after the program.
-        while let Ok(bytes) = self.output.recv_timeout(Duration::from_millis(300)) {
+        // The output ends when its reader sees that the program has ended.
+        while let Ok(bytes) = self.output.recv_timeout(PATIENCE) {
             all += &String::from_utf8_lossy(&bytes);
         }
         all

@@ -215,8 +215,17 @@ fn ctrl_c_ends_every_command_with_its_code() {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the binary starts");
-        // Wait until the program has installed its signal handler.
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        // Wait until the program has installed its handler of SIGINT, which is signal 2.
+        let status = format!("/proc/{}/status", child.id());
+        let is_caught = || {
+            let status = std::fs::read_to_string(&status).unwrap_or_default();
+            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("2").trim();
+            u64::from_str_radix(caught, 16).expect("a mask") & 1 << 1 != 0
+        };
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        while !is_caught() && child.try_wait().expect("a state").is_none() {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
         let mut left = 0;
         while child.try_wait().expect("a state").is_none() && left < 20 {
             let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
