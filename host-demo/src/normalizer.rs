@@ -283,7 +283,7 @@ mod tests {
         }
         let size = 4 * nodes.len() as u32;
         let map = [size].into_iter().chain(nodes).flat_map(u32::to_le_bytes);
-        let map: Vec<u8> = map.chain("2\03\0e\0fi\0é\0が\0".bytes()).collect();
+        let map: Vec<u8> = map.chain(["2", "3", "e", "fi", "é", "が", ""].join("\0").bytes()).collect();
         let mut header = Header::new();
         header.set("tokenizer.ggml.model", "t5");
         header.set("tokenizer.ggml.tokens", Meta::strings(["<unk>", "a"]));
