@@ -134,9 +134,10 @@ pub fn apply(steps: &[Step], text: &str) -> String {
 }
 
 /// Applies the vocabulary's steps to a text. Returns the converted text, and the tokenizer to encode it with, whose
-/// character map is removed if a step applied it. As in Hugging Face's tokenizers, control tokens stay as they are, and the texts between them are
-/// converted separately. The character map leaves user-defined tokens as they are. Bytes that are not UTF-8 stay as they
-/// are.
+/// character map is removed if a step applied it.
+///
+/// As in Hugging Face's tokenizers, control tokens stay as they are, and the texts between them are converted separately.
+/// The character map leaves user-defined tokens as they are. Bytes that are not UTF-8 stay as they are.
 pub fn normalized<'t, 'a: 'i, 'i>(
     tokenizer: &Tokenizer<'a, 'i>,
     text: &'t [u8],
@@ -226,11 +227,13 @@ fn steps(names: &[u8]) -> Result<Vec<Step>> {
 pub fn note(gguf: &Gguf<'_>) -> Option<String> {
     let Some(Value::Str(steps)) = gguf.get(KEY) else { return None };
     let steps = String::from_utf8_lossy(steps);
-    if steps == Step::Precompiled.name() {
-        let note = "tokenizer: texts are first converted by Precompiled. This program converts them as Hugging Face's tokenizer \
-                    does; a program on a device converts them as SentencePiece does, which gives a few texts with \
-                    combining marks other tokens.";
-        return Some(note.to_owned());
+    // `WhitespaceSplit` converts the little white space that the map leaves.
+    let as_sentencepiece = [names([Step::Precompiled]), names([Step::Precompiled, Step::WhitespaceSplit])];
+    if as_sentencepiece.iter().any(|known| *known == steps) {
+        return Some(format!(
+            "tokenizer: texts are first converted by {steps}. This program converts them as Hugging Face's tokenizer does; a \
+             program on a device converts them as SentencePiece does, which gives a few texts other tokens."
+        ));
     }
     (!steps.is_empty()).then(|| {
         format!(
