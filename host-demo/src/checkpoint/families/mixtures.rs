@@ -136,7 +136,6 @@ pub const ALL: &[Family] = &[
     Family {
         classes: &["PhimoeForCausalLM", "PhiMoEForCausalLM"],
         architecture: "phimoe",
-        names: &[&[("mlp.router", "ffn_gate_inp", same)]], // in adapters
         vocabulary: Vocabulary { added_in_json: true, ..Vocabulary::PLAIN },
         keys: |k| {
             super::gpt::phi3(k)?;
