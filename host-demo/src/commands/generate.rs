@@ -165,12 +165,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let small = args.draft.as_deref().map(|path| draft_model(path, &open)).transpose()?;
     let mut draft_memory = None;
     let mut draft = match &small {
-        Some(small) => {
-            let context = context.min(small.model().spec().context);
-            let plan = small.plan(small.plan_options(context).workers(open.workers().count()))?;
-            let session = small.session(draft_memory.insert(Memory::new(&plan)?), plan)?;
-            Some(Draft::new(session.with_workers(open.workers())))
-        }
+        Some(small) => Some(draft_session(small, &open, context, &mut draft_memory)?),
         None => None,
     };
 
@@ -299,6 +294,19 @@ fn draft_model(path: &Path, open: &OpenModel) -> Result<OpenModel> {
     let (small, own) = (draft.model().spec().vocab, open.model().spec().vocab);
     ensure!(small == own, "the draft model has {small} tokens and the model {own}: they need the same vocabulary");
     Ok(draft)
+}
+
+/// Opens a session of the draft model, which runs on the threads of the large model. `memory` holds the session.
+fn draft_session<'a>(
+    small: &'a OpenModel,
+    open: &'a OpenModel,
+    context: usize,
+    memory: &'a mut Option<Memory>,
+) -> Result<Draft<'a, 'a>> {
+    let options = small.plan_options(context.min(small.model().spec().context));
+    let plan = small.plan(options.workers(open.workers().count()))?;
+    let session = small.session(memory.insert(Memory::new(&plan)?), plan)?;
+    Ok(Draft::new(session.with_workers(open.workers())))
 }
 
 /// Configuration of a run, for the statistics.

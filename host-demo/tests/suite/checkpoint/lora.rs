@@ -1,0 +1,156 @@
+//! Adapters of PEFT: converted, merged, and refused.
+
+use std::fs;
+use std::path::Path;
+
+use arenite::Gguf;
+use serde_json::Value;
+
+use super::tiny::{write_tensors, write_tiny};
+use super::{checkpoint, converted, fnv};
+use crate::common::{error, json, path, stdout};
+
+/// A random LoRA of PEFT 0.21 for own_commands: its file by llama.cpp's convert_lora_to_gguf.py has the same tensors,
+/// and the merged model generates what transformers generates with the adapter merged.
+#[test]
+fn adapters_are_converted_and_merged() {
+    let directory = tempfile::tempdir().unwrap();
+    let model = converted("own_commands", &[], directory.path());
+    let (adapter, merged) = (directory.path().join("adapter.gguf"), directory.path().join("merged.gguf"));
+    let base = checkpoint("own_commands");
+    stdout(&["convert", "lora", path(&checkpoint("lora")), path(&adapter), "--base", path(&base)]);
+    let bytes = fs::read(&adapter).unwrap();
+    let listing = fs::read_to_string(checkpoint("lora.txt")).unwrap();
+    let gguf = Gguf::parse(&bytes).unwrap();
+    for line in listing.lines() {
+        let [_, _, name, _, _, hash] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        assert_eq!(fnv(gguf.tensor(name).unwrap_or_else(|| panic!("{name}")).data), hash, "{name}");
+    }
+    assert_eq!(gguf.tensors().count(), listing.lines().count());
+    stdout(&["merge", path(&model), path(&adapter), path(&merged)]);
+    let ids = |model: &Path| {
+        json(&[
+            "generate",
+            "-m",
+            path(model),
+            "--ids",
+            "340,220,47,346,70,388,76",
+            "-n",
+            "8",
+            "--temp",
+            "0",
+            "--kv",
+            "f32",
+            "--format",
+            "ids",
+        ])
+    };
+    assert_eq!(ids(&merged), serde_json::json!([456, 268, 259, 317, 262, 282, 259, 288]));
+    // The adapter at run time, alone and as two halves, gives the logits of the merged model.
+    let with = |lora: &[&str]| {
+        let out = directory.path().join("logits.npy");
+        let loras = lora.iter().flat_map(|text| ["--lora", text]).collect::<Vec<_>>();
+        let args = ["logits", "--ids", "340,220,47,346", "--kv", "f32", "-o", path(&out)];
+        let model = if lora == ["merged"] { path(&merged) } else { path(&model) };
+        stdout(&[&args[..], &["-m", model], if lora == ["merged"] { &[] } else { &loras }].concat());
+        crate::common::npy(&out).1
+    };
+    let near = |a: &[f32], b: &[f32]| {
+        let scale = b.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+        a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-5 * scale)
+    };
+    let (plain, expected) = (with(&[]), with(&["merged"]));
+    assert!(!near(&plain, &expected));
+    assert!(near(&with(&[path(&adapter)]), &expected));
+    let half = format!("{}:0.5", path(&adapter));
+    assert!(near(&with(&[&half, &half]), &expected));
+    assert_eq!(with(&[&format!("{}:0", path(&adapter))]), plain);
+    // Subtracting the adapter from the merged model gives the tokens of the original model.
+    let back = directory.path().join("back.gguf");
+    stdout(&["merge", path(&merged), &format!("{}:-1", path(&adapter)), path(&back)]);
+    assert_eq!(ids(&back), ids(&model));
+    assert!(error(&["merge", path(&model), path(&model), path(&back)]).contains("adapter"));
+}
+
+/// Adapters of PEFT with many settings have the logits of transformers, at run time and merged. `adapters.py` wrote the
+/// logits.
+#[test]
+fn adapters_of_many_kinds_are_converted() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let [base, lora, model, adapter, merged, out] =
+        ["base", "lora", "model.gguf", "lora.gguf", "merged.gguf", "out.npy"].map(at);
+    [&base, &lora].into_iter().for_each(|folder| fs::create_dir(folder).unwrap());
+    let all: Value = serde_json::from_slice(&fs::read(checkpoint("adapters.json")).unwrap()).unwrap();
+    let tokens = all["tokens"].as_array().unwrap().iter().map(Value::to_string).collect::<Vec<_>>().join(",");
+    for case in all["cases"].as_array().unwrap() {
+        write_tiny(case, &base);
+        fs::write(lora.join("adapter_config.json"), case["lora"].to_string()).unwrap();
+        write_tensors(&case["pairs"], &lora.join("adapter_model.safetensors"));
+        stdout(&["convert", "hf", path(&base), path(&model)]);
+        stdout(&["convert", "lora", path(&lora), path(&adapter), "--base", path(&base)]);
+        stdout(&["merge", path(&model), path(&adapter), path(&merged)]);
+        for run in [&["-m", path(&model), "--lora", path(&adapter)][..], &["-m", path(&merged)]] {
+            stdout(&[&["logits", "--ids", &tokens, "--kv", "f32", "-o", path(&out)], run].concat());
+            for (got, want) in crate::common::npy(&out).1.iter().zip(case["result"].as_array().unwrap()) {
+                let want = want.as_f64().unwrap();
+                let near = (f64::from(*got) - want).abs() < 3e-5 * want.abs().max(1.0);
+                assert!(near, "{got}, not {want}: {} {} {run:?}", case["config"]["model_type"], case["lora"]);
+            }
+        }
+    }
+}
+
+/// Adapters that are incomplete, or that are more than a product added to a matrix, are refused.
+#[test]
+fn other_adapters_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let (lora, output) = (directory.path().join("lora"), directory.path().join("out.gguf"));
+    fs::create_dir(&lora).unwrap();
+    let read = |name: &str| fs::read(checkpoint("lora").join(name)).unwrap();
+    let plain: Value = serde_json::from_slice(&read("adapter_config.json")).unwrap();
+    let weights = read("adapter_model.safetensors");
+    let refused = |settings: &Value, weights: &[u8]| {
+        fs::write(lora.join("adapter_config.json"), settings.to_string()).unwrap();
+        fs::write(lora.join("adapter_model.safetensors"), weights).unwrap();
+        error(&["convert", "lora", path(&lora), path(&output), "--base", path(&checkpoint("own_commands"))])
+    };
+    for (name, value) in [
+        ("alora_invocation_tokens", serde_json::json!([1, 2])),
+        ("layer_replication", serde_json::json!([[0, 2], [1, 3]])),
+        ("init_lora_weights", "pissa_niter_4".into()),
+        ("use_qalora", true.into()),
+        ("use_dora", true.into()),
+        ("bias", "all".into()),
+        ("trainable_token_indices", serde_json::json!([5])),
+        ("alpha_pattern", serde_json::json!({ "(": 8 })),
+    ] {
+        let mut settings = plain.clone();
+        settings[name] = value;
+        let message = refused(&settings, &weights);
+        assert!(message.contains(name), "{message}");
+    }
+    let file = lora.join("other.safetensors");
+    let name = |half: &str| format!("base_model.model.model.layers.0.self_attn.q_proj.{half}.weight");
+    let of = |halves: &[(&str, [usize; 2])]| {
+        let shapes = halves.iter().map(|(half, shape)| (name(half), serde_json::json!(shape)));
+        write_tensors(&shapes.collect::<serde_json::Map<_, _>>().into(), &file);
+        refused(&plain, &fs::read(&file).unwrap())
+    };
+    let (a, b) = (("lora_A", [4, 64]), ("lora_B", [64, 4]));
+    for (halves, says) in [
+        (&[a][..], "lora_B.weight is missing"),
+        (&[b], "lora_A.weight is missing"),
+        (&[a, b, ("lora_M", [1, 1])], "no part of a plain LoRA"),
+        (&[a, ("lora_B", [64, 8])], "different ranks"),
+        (&[], "no tensors"),
+    ] {
+        let message = of(halves);
+        assert!(message.contains(says), "{message}");
+    }
+    let mut broken = weights.clone();
+    let end = broken.len();
+    broken[end - 4..].copy_from_slice(&f32::NAN.to_le_bytes());
+    let message = refused(&plain, &broken);
+    assert!(message.contains("is not finite"), "{message}");
+}

@@ -1,0 +1,290 @@
+//! Settings in `config.json`: those that are followed, refused, and left out with a note.
+
+use std::fs;
+use std::path::Path;
+
+use arenite::Gguf;
+use serde_json::Value;
+
+use super::tiny::{tiny, weights, write_tiny};
+use super::{checkpoint, copied, value};
+use crate::common::{arenite, error, path, stdout};
+
+/// Settings for which llama.cpp has no key give the logits of transformers, which `settings.py` wrote.
+#[test]
+fn settings_without_a_key_are_followed() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = directory.path().join("out.gguf");
+    let (from, plain) = copied("own_commands", directory.path());
+    let all: Value = serde_json::from_slice(&fs::read(checkpoint("settings.json")).unwrap()).unwrap();
+    let numbers = |list: &Value| list.as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect::<Vec<_>>();
+    let ids: Vec<String> = numbers(&all["tokens"]).iter().map(|id| id.to_string()).collect();
+    for case in all["cases"].as_array().unwrap() {
+        let mut config = plain.clone();
+        config.as_object_mut().unwrap().extend(case["settings"].as_object().unwrap().clone());
+        fs::write(from.join("config.json"), config.to_string()).unwrap();
+        stdout(&["convert", "hf", path(&from), path(&output)]);
+        let out = directory.path().join("logits.npy");
+        stdout(&["logits", "-m", path(&output), "--ids", &ids.join(","), "--all", "--kv", "f32", "-o", path(&out)]);
+        let (_, logits) = crate::common::npy(&out);
+        let rows: Vec<&[f32]> = logits.chunks(logits.len() / ids.len()).collect();
+        for (position, want) in numbers(&all["positions"]).into_iter().zip(case["logits"].as_array().unwrap()) {
+            for (got, want) in rows[position as usize].iter().zip(numbers(want)) {
+                // The logits in the file have five decimals.
+                assert!((f64::from(*got) - want).abs() < 3e-5, "{}: {got}, not {want}", case["settings"]);
+            }
+        }
+    }
+}
+
+/// Gives two tokens the names of a reranker's labels, "yes" and "no". Removes all merges, which may refer to the old
+/// names.
+fn name_labels(folder: &Path, ids: &Value) {
+    let file = folder.join("tokenizer.json");
+    let mut json: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    let vocab = json["model"]["vocab"].as_object_mut().unwrap();
+    vocab.retain(|_, id| !ids.as_array().unwrap().contains(id));
+    vocab.extend([("yes".to_owned(), ids[0].clone()), ("no".to_owned(), ids[1].clone())]);
+    json["model"]["merges"] = Value::from(Vec::<Value>::new());
+    fs::write(&file, json.to_string()).unwrap();
+}
+
+/// Encoders, T5 and others have the results of transformers with settings that few models have. `tiny.py` wrote the
+/// results.
+#[test]
+fn rare_settings_are_followed() {
+    let directory = tempfile::tempdir().unwrap();
+    let (folder, model) = (directory.path().join("model"), directory.path().join("model.gguf"));
+    let out = directory.path().join("out.npy");
+    fs::create_dir(&folder).unwrap();
+    let all: Value = serde_json::from_slice(&fs::read(checkpoint("tiny.json")).unwrap()).unwrap();
+    let ids = |name: &str| all[name].as_array().unwrap().iter().map(Value::to_string).collect::<Vec<_>>().join(",");
+    let (tokens, decoder) = (ids("tokens"), ids("decoder"));
+    for case in all["cases"].as_array().unwrap() {
+        write_tiny(case, &folder);
+        let class = case["config"]["architectures"][0].as_str().unwrap();
+        let reranker = case["config"]["_name_or_path"].as_str().is_some_and(|name| name.contains("Reranker"));
+        if reranker {
+            name_labels(&folder, &all["labels"]);
+        }
+        stdout(&["convert", "hf", path(&folder), path(&model)]);
+        let which: &[&str] = match class {
+            _ if class.ends_with("ForConditionalGeneration") => {
+                &["logits", "--encoder-ids", &tokens, "--ids", &decoder]
+            }
+            _ if class.ends_with("ForCausalLM") && !reranker => &["logits", "--ids", &tokens],
+            _ => &["embed", "--ids", &tokens, "--no-normalize"],
+        };
+        stdout(&[which, &["-m", path(&model), "--kv", "f32", "-o", path(&out)]].concat());
+        let (_, values) = crate::common::npy(&out);
+        let result = case["result"].as_array().unwrap();
+        assert!(values.len() >= result.len(), "{} values: {}", values.len(), case["config"]);
+        for (got, want) in values.iter().zip(result) {
+            let want = want.as_f64().unwrap();
+            // The results in the file have five decimals.
+            assert!(
+                (f64::from(*got) - want).abs() < 3e-5 * want.abs().max(1.0),
+                "{}: {got}, not {want}",
+                case["config"]
+            );
+        }
+    }
+}
+
+/// Settings that an architecture cannot follow are refused by name.
+#[test]
+fn rare_settings_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let (folder, model) = (directory.path().join("model"), directory.path().join("model.gguf"));
+    fs::create_dir(&folder).unwrap();
+    let all: Value = serde_json::from_slice(&fs::read(checkpoint("tiny.json")).unwrap()).unwrap();
+    for (class, field, value) in [
+        ("BertModel", "hidden_act", Value::from("tanh")),
+        ("Gemma3TextModel", "use_bidirectional_attention", false.into()),
+        ("ModernBertForSequenceClassification", "classifier_activation", "mish".into()),
+        ("T5ForConditionalGeneration", "feed_forward_proj", "mish".into()),
+    ] {
+        let mut case = tiny(&all, class);
+        case["config"][field] = value;
+        write_tiny(&case, &folder);
+        let message = error(&["convert", "hf", path(&folder), path(&model)]);
+        assert!(message.contains(&format!("{field} in config.json is ")), "{message}");
+    }
+    let mut case = tiny(&all, "MptForCausalLM");
+    case["config"]["attn_config"]["alibi"] = false.into();
+    write_tiny(&case, &folder);
+    let message = error(&["convert", "hf", path(&folder), path(&model)]);
+    assert!(message.contains("alibi in config.json is false: not supported for the architecture mpt"), "{message}");
+    // With learned positions, ALiBi may be off.
+    case["tensors"]["transformer.wpe.weight"] = serde_json::json!([64, 32]);
+    write_tiny(&case, &folder);
+    stdout(&["convert", "hf", path(&folder), path(&model)]);
+}
+
+/// A note names each setting that is left out: slopes of MPT other than 8, which transformers ignores, and dynamic
+/// scaling, which begins after the context.
+#[test]
+fn settings_that_are_left_out_are_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let (folder, model) = (directory.path().join("model"), directory.path().join("model.gguf"));
+    fs::create_dir(&folder).unwrap();
+    let all: Value = serde_json::from_slice(&fs::read(checkpoint("tiny.json")).unwrap()).unwrap();
+    for (class, settings, field, value, note) in [
+        ("MptForCausalLM", Some("attn_config"), "alibi_bias_max", 8.into(), None),
+        ("MptForCausalLM", Some("attn_config"), "alibi_bias_max", 16.into(), Some("alibi_bias_max is 16")),
+        ("EuroBertModel", Some("rope_parameters"), "rope_type", "linear".into(), None),
+        ("EuroBertModel", Some("rope_parameters"), "rope_type", "dynamic".into(), Some("(dynamic scaling)")),
+        ("HunYuanDenseV1ForCausalLM", Some("rope_parameters"), "alpha", 100.0.into(), None),
+        ("HunYuanDenseV1ForCausalLM", Some("rope_parameters"), "alpha", Value::Null, Some("(dynamic scaling)")),
+        ("BertModel", None, "rotary_scaling_factor", Value::Null, None), // a setting of Nomic's models
+        ("BertModel", None, "rotary_scaling_factor", 2.into(), Some("(dynamic scaling)")),
+    ] {
+        let mut case = tiny(&all, class);
+        let config = &mut case["config"];
+        match settings {
+            Some(inner) => config[inner][field] = value,
+            None => config[field] = value,
+        }
+        write_tiny(&case, &folder);
+        let ran = arenite(&["convert", "hf", path(&folder), path(&model)]);
+        let stderr = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.success(), "{stderr}");
+        let notes = ["alibi_bias_max", "(dynamic scaling)"];
+        assert_eq!(notes.iter().any(|note| stderr.contains(note)), note.is_some(), "{class} {field}: {stderr}");
+        assert!(note.is_none_or(|note| stderr.contains(note)), "{stderr}");
+    }
+}
+
+/// A published checkpoint of Nomic's mixture of experts stores all experts in one matrix, the second one transposed:
+/// `w1.view(experts, inner, width)[i].T` and `w2.view(experts, inner, width)[i]` are the factors of expert `i`. A note
+/// says that the bias of their sum is left out.
+#[test]
+fn experts_in_one_matrix_are_cut() {
+    let directory = tempfile::tempdir().unwrap();
+    let (folder, model) = (directory.path().join("model"), directory.path().join("model.gguf"));
+    fs::create_dir(&folder).unwrap();
+    let (experts, inner, width) = (3, 64, 32);
+    let mut tensors = serde_json::json!({
+        "embeddings.word_embeddings.weight": [365, width], "embeddings.token_type_embeddings.weight": [1, width],
+        "emb_ln.weight": [width], "emb_ln.bias": [width],
+        "encoder.layers.0.mlp.fc1.weight": [inner, width], "encoder.layers.0.mlp.fc1.bias": [inner],
+        "encoder.layers.0.mlp.fc2.weight": [width, inner], "encoder.layers.0.mlp.fc2.bias": [width],
+        "encoder.layers.1.mlp.router.layer.weight": [experts, width],
+        "encoder.layers.1.mlp.experts.mlp.w1": [experts * inner, width],
+        "encoder.layers.1.mlp.experts.mlp.w2": [experts * inner, width],
+        "encoder.layers.1.mlp.experts.bias": [width],
+    });
+    for layer in 0..2 {
+        for (name, rows) in [("attn.Wqkv", 3 * width), ("attn.out_proj", width), ("norm1", 1), ("norm2", 1)] {
+            let shape = if rows == 1 { serde_json::json!([width]) } else { serde_json::json!([rows, width]) };
+            tensors[format!("encoder.layers.{layer}.{name}.weight")] = shape;
+            tensors[format!("encoder.layers.{layer}.{name}.bias")] = serde_json::json!([rows.max(width)]);
+        }
+    }
+    let config = serde_json::json!({
+        "architectures": ["NomicBertModel"], "vocab_size": 365, "n_embd": width, "n_inner": inner, "n_layer": 2,
+        "n_head": 2, "n_positions": 64, "layer_norm_epsilon": 1e-5, "type_vocab_size": 1, "rotary_emb_base": 10000,
+        "activation_function": "gelu", "moe_every_n_layers": 2, "moe_top_k": 2, "num_experts": experts,
+    });
+    write_tiny(&serde_json::json!({ "config": config, "tensors": tensors }), &folder);
+    let ran = arenite(&["convert", "hf", path(&folder), path(&model)]);
+    let stderr = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success() && stderr.contains("the experts' bias is left out"), "{stderr}");
+
+    let bytes = fs::read(&model).unwrap();
+    let gguf = Gguf::parse(&bytes).unwrap();
+    let stored = |name: &str| weights(&format!("encoder.layers.1.mlp.experts.mlp.{name}"), &[experts * inner, width]);
+    let up = gguf.tensor("blk.1.ffn_up_exps.weight").unwrap();
+    assert_eq!((up.dims, up.data), ([width as u64, inner as u64, experts as u64, 1], &stored("w1")[..]));
+    let (down, w2) = (gguf.tensor("blk.1.ffn_down_exps.weight").unwrap(), stored("w2"));
+    assert_eq!(down.dims, [inner as u64, width as u64, experts as u64, 1]);
+    let (down, w2) = (down.data.as_chunks::<4>().0, w2.as_chunks::<4>().0);
+    for (i, value) in down.iter().enumerate() {
+        let (expert, row, column) = (i / (width * inner), i / inner % width, i % inner);
+        assert_eq!(*value, w2[(expert * inner + column) * width + row], "expert {expert}, row {row}");
+    }
+    // Without the bias there is nothing to say.
+    tensors.as_object_mut().unwrap().remove("encoder.layers.1.mlp.experts.bias");
+    write_tiny(&serde_json::json!({ "config": config, "tensors": tensors }), &folder);
+    let ran = arenite(&["convert", "hf", path(&folder), path(&model)]);
+    assert!(ran.status.success() && !String::from_utf8_lossy(&ran.stderr).contains("bias"), "{ran:?}");
+}
+
+/// Activation functions have several names in checkpoints. In transformers 5.24 "swish" is "silu" and "gelu_new" has
+/// the formula of "gelu_pytorch_tanh".
+#[test]
+fn activation_functions_have_one_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let (folder, model) = (directory.path().join("model"), directory.path().join("model.gguf"));
+    fs::create_dir(&folder).unwrap();
+    let all: Value = serde_json::from_slice(&fs::read(checkpoint("tiny.json")).unwrap()).unwrap();
+    for (class, key, field, name, want) in [
+        ("ModernBertModel", "modern-bert.hidden_activation", "hidden_activation", "swish", Some("silu")),
+        (
+            "ModernBertModel",
+            "modern-bert.hidden_activation",
+            "hidden_activation",
+            "gelu_new",
+            Some("gelu_pytorch_tanh"),
+        ),
+        ("BertModel", "bert.hidden_activation", "hidden_act", "swish", Some("silu")),
+        ("T5ForConditionalGeneration", "t5.hidden_activation", "feed_forward_proj", "gated-swish", Some("silu")),
+        ("T5ForConditionalGeneration", "t5.hidden_activation", "feed_forward_proj", "gated-gelu_new", None),
+    ] {
+        let mut case = tiny(&all, class);
+        case["config"][field] = name.into();
+        write_tiny(&case, &folder);
+        stdout(&["convert", "hf", path(&folder), path(&model)]);
+        let bytes = fs::read(&model).unwrap();
+        let found = Gguf::parse(&bytes).unwrap().get(key).map(|found| value(&found));
+        assert_eq!(found, want.map(Value::from), "{class}: {name}");
+    }
+}
+
+/// In transformers 5.24 the class GemmaMLP uses `hidden_act`, and ignores `hidden_activation`.
+#[test]
+fn gemma_has_one_field_for_its_activation_function() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = directory.path().join("out.gguf");
+    let (from, mut config) = copied("own_commands", directory.path());
+    config["architectures"] = serde_json::json!(["GemmaForCausalLM"]);
+    config["head_dim"] =
+        (config["hidden_size"].as_u64().unwrap() / config["num_attention_heads"].as_u64().unwrap()).into();
+    for (act, activation, want) in
+        [("gelu_pytorch_tanh", "silu", None), ("silu", "gelu_pytorch_tanh", Some("silu")), ("gelu", "gelu", None)]
+    {
+        (config["hidden_act"], config["hidden_activation"]) = (act.into(), activation.into());
+        fs::write(from.join("config.json"), config.to_string()).unwrap();
+        stdout(&["convert", "hf", path(&from), path(&output)]);
+        let bytes = fs::read(&output).unwrap();
+        let found = Gguf::parse(&bytes).unwrap().get("gemma.hidden_activation").map(|found| value(&found));
+        assert_eq!(found, want.map(Value::from), "{act} and {activation}");
+    }
+}
+
+/// The rows of a reranker's labels are those of the vocabulary that `--tokenizer` names.
+#[test]
+fn a_reranker_takes_its_labels_from_the_given_vocabulary() {
+    let directory = tempfile::tempdir().unwrap();
+    let (folder, other) = (directory.path().join("model"), directory.path().join("other"));
+    let (want, model) = (directory.path().join("want.gguf"), directory.path().join("model.gguf"));
+    let all: Value = serde_json::from_slice(&fs::read(checkpoint("tiny.json")).unwrap()).unwrap();
+    for directory in [&folder, &other] {
+        fs::create_dir(directory).unwrap();
+        write_tiny(&tiny(&all, "Qwen3ForCausalLM"), directory);
+    }
+    name_labels(&other, &all["labels"]);
+    stdout(&["convert", "hf", path(&other), path(&want)]);
+    // The model's own vocabulary has no labels. `--tokenizer` accepts a file of any name.
+    assert!(error(&["convert", "hf", path(&folder), path(&model)]).contains("which a reranker needs"));
+    let file = directory.path().join("labels.json");
+    fs::copy(other.join("tokenizer.json"), &file).unwrap();
+    for tokenizer in [&other, &file] {
+        stdout(&["convert", "hf", path(&folder), path(&model), "--tokenizer", path(tokenizer)]);
+        let head = |file: &Path| {
+            let bytes = fs::read(file).unwrap();
+            Gguf::parse(&bytes).unwrap().tensor("cls.output.weight").unwrap().data.to_vec()
+        };
+        assert_eq!(head(&model), head(&want));
+    }
+}
