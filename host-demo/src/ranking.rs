@@ -12,6 +12,7 @@ pub struct Ranking {
     template: Option<String>,
     /// True if the end token of the first text is repeated before the second text (`</s></s>`, as in XLM-RoBERTa).
     separated: bool,
+    frame: Frame,
 }
 
 /// The tokens of one text or of a pair.
@@ -29,13 +30,14 @@ impl From<Vec<TokenId>> for Texts {
 
 impl Ranking {
     /// Reads the settings of a reranker.
-    pub fn new(gguf: &Gguf<'_>, model: &Model<'_>) -> Result<Self> {
+    pub fn new(gguf: &Gguf<'_>, model: &Model<'_>, tokenizer: &Tokenizer<'_, '_>) -> Result<Self> {
         let spec = model.spec();
         ensure!(spec.ranks(), "this model does not score pairs of texts; give a reranker with -m");
         let template = gguf.str("tokenizer", "chat_template.rerank").ok().flatten();
         Ok(Self {
             template: template.map(|template| String::from_utf8_lossy(template).into_owned()),
             separated: matches!(gguf.str("tokenizer.ggml", "model"), Ok(Some(b"t5"))),
+            frame: Frame::of(tokenizer)?,
         })
     }
 
@@ -53,10 +55,11 @@ impl Ranking {
         let how = Encode { add_special: true, parse_special: false };
         let mut ids = text::encode(tokenizer, query.as_bytes(), how)?;
         let mut second = text::encode(tokenizer, document.as_bytes(), how)?;
+        let frame = &self.frame;
+        // The second text has no start token of its own, but may have a separator.
+        let start = frame.before_len();
         if let Some(limit) = limit {
-            let frame = Frame::of(tokenizer)?;
-            // The second text has no start token of its own, but may have a separator.
-            let special = 2 * frame.len() - 1 + usize::from(self.separated);
+            let special = 2 * frame.len() - start + usize::from(self.separated);
             ensure!(limit > special, "{limit} tokens are too few: a pair has {special} special ones");
             let (one, two) = longest_first(frame.inner_len(&ids), frame.inner_len(&second), limit - special);
             (ids, second) = (frame.cut(ids, one + frame.len())?, frame.cut(second, two + frame.len())?);
@@ -64,7 +67,7 @@ impl Ranking {
         let first = ids.len();
         // If texts are separated, the end token of the first text is repeated before the second.
         ids.extend(ids.last().copied().filter(|_| self.separated));
-        ids.extend(second.iter().skip(1));
+        ids.extend(second.iter().skip(start));
         Ok(Texts { ids, second: first })
     }
 }

@@ -114,6 +114,11 @@ impl Frame {
         Ok(Self { before: before.to_vec(), after: after.to_vec() })
     }
 
+    /// Number of special tokens before a text.
+    pub fn before_len(&self) -> usize {
+        self.before.len()
+    }
+
     /// Number of special tokens.
     pub fn len(&self) -> usize {
         self.before.len() + self.after.len()

@@ -64,7 +64,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let open = OpenModel::new(file, args.run.options()?)?;
     let named = || open.name().to_string();
     let (model, tokenizer) = (open.model(), open.vocabulary()?);
-    let ranking = Ranking::new(open.gguf(), model).with_context(named)?;
+    let ranking = Ranking::new(open.gguf(), model, tokenizer).with_context(named)?;
     let texts = TextArgs::lines(args.file.as_deref())?;
     let limit = runtime::positions(&open.options, model);
     let most = args.truncate.then_some(limit);

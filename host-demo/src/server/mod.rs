@@ -136,7 +136,7 @@ impl Host {
             vocab: model.spec().vocab,
             token_bytes: token_bytes(gguf, tokenizer),
             embedding_len: model.spec().embedding_len(),
-            ranking: Ranking::new(gguf, model).ok(),
+            ranking: Ranking::new(gguf, model, tokenizer).ok(),
             makes_text,
             makes_vectors,
             infill: infill(gguf, tokenizer),

@@ -104,8 +104,15 @@ fn deepstack(keys: &mut Keys<'_>) {
 pub const ALL: &[Family] = &[
     Family { classes: &["Qwen2ForCausalLM", "Qwen2Model", "KORMoForCausalLM", "DotsOCRForCausalLM", "Qwen2AudioForConditionalGeneration", "AudioFlamingo3ForConditionalGeneration"], architecture: "qwen2", keys: plain, ..Family::PLAIN },
     Family {
-        classes: &["Qwen3ForCausalLM", "Qwen3Model", "Qwen3ForSequenceClassification"],
+        classes: &["Qwen3ForCausalLM", "Qwen3Model"],
         architecture: "qwen3",
+        keys: plain,
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["Qwen3ForSequenceClassification"],
+        architecture: "qwen3",
+        names: &[&[("score", "cls.output", same)]],
         keys: plain,
         ..Family::PLAIN
     },
