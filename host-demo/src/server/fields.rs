@@ -48,7 +48,6 @@ const UNSUPPORTED: &[(&str, Neutral)] = &[
     ("use_beam_search", Empty),
     ("length_penalty", Number(1.0)),
     ("early_stopping", Empty),
-    ("samplers", Empty),
     ("sampler_seq", Empty),
     ("guided_regex", Empty),
     ("guided_grammar", Empty),

@@ -12,6 +12,7 @@ use super::error::ApiError;
 use super::fields;
 use super::lora::LoraScale;
 use crate::chat::dialect::{GateSettings, Marks, ThoughtBudget};
+use crate::cli::Samplers;
 
 /// The body of a text request.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -44,6 +45,8 @@ pub struct Body {
     pub repeat_last_n: Option<i64>,
     pub frequency_penalty: Option<f32>,
     pub presence_penalty: Option<f32>,
+    /// The sampling steps in order: a list of names, or a text with a letter for each step.
+    pub samplers: Option<Value>,
     /// An object, or a list of pairs of a token and its bias.
     pub logit_bias: Option<Value>,
     /// A boolean in chats, a number in completions.
@@ -253,7 +256,7 @@ impl Body {
             Some(value) => u32::try_from(value)
                 .map_err(|_| ApiError::about(name, format!("{name} is {value}, and must be -1 or a count"))),
         };
-        Ok(Params {
+        let params = Params {
             temperature: ranged("temperature", self.temperature, usual.temperature, 0.0..=100.0)?,
             top_p: ranged("top_p", self.top_p, usual.top_p, 0.0..=1.0)?,
             min_p: ranged("min_p", self.min_p, usual.min_p, 0.0..=1.0)?,
@@ -270,7 +273,14 @@ impl Body {
             )?,
             presence_penalty: ranged("presence_penalty", self.presence_penalty, usual.presence_penalty, -2.0..=2.0)?,
             ..*usual
-        })
+        };
+        let Some(list) = self.samplers.as_ref().filter(|list| !list.is_null()) else { return Ok(params) };
+        let Params { repeat_penalty, frequency_penalty, presence_penalty, .. } = params;
+        let has_penalties = repeat_penalty != 1.0 || frequency_penalty != 0.0 || presence_penalty != 0.0;
+        match Samplers::of_request(list, has_penalties && params.repeat_last_n > 0) {
+            Ok(samplers) => Ok(samplers.apply(params)),
+            Err(why) => Err(ApiError::about("samplers", format!("samplers: {why}"))),
+        }
     }
 
     /// Maximum number of tokens of the answer: -1 means no limit, 0 only scores the prompt.
