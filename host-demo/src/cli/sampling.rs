@@ -7,6 +7,7 @@ use anyhow::{Result, ensure};
 use arenite::TokenId;
 use arenite::sampler::{Link, Params, Pcg32, Xorshift};
 use clap::{Args, ValueEnum};
+use serde_json::Value;
 
 use super::number::{count_or, finite, not_negative, positive, probability};
 use crate::rng::AnyRng;
@@ -100,19 +101,19 @@ pub struct Samplers {
 impl StepArgs {
     /// The sampler's parameters. Parameters that were not given are taken from `default`.
     pub fn params(&self, default: Params) -> Params {
-        let samplers = self.samplers.unwrap_or(Samplers { penalties: true, order: default.order });
-        Params {
+        let params = Params {
             temperature: self.temp.unwrap_or(default.temperature),
             top_k: self.top_k.unwrap_or(default.top_k),
             top_p: self.top_p.unwrap_or(default.top_p),
             min_p: self.min_p.unwrap_or(default.min_p),
             typical_p: self.typical.unwrap_or(default.typical_p),
-            order: samplers.order,
+            order: default.order,
             repeat_penalty: self.repeat_penalty,
             frequency_penalty: self.frequency_penalty,
             presence_penalty: self.presence_penalty,
-            repeat_last_n: if samplers.penalties { self.repeat_last_n } else { 0 },
-        }
+            repeat_last_n: self.repeat_last_n,
+        };
+        self.samplers.map_or(params, |samplers| samplers.apply(params))
     }
 }
 
@@ -150,34 +151,88 @@ impl SamplingArgs {
     }
 }
 
+impl Samplers {
+    /// Reads the `samplers` of a request as llama-server does: a list of names, or a text with a letter for each step.
+    /// Steps that do not exist here are skipped; requests cannot turn them on. If the penalties of the request are off,
+    /// their position does not matter.
+    pub fn of_request(list: &Value, has_penalties: bool) -> Result<Self, String> {
+        let names = match list {
+            Value::String(letters) => Some(letters.chars().filter_map(name_of_letter).collect()),
+            Value::Array(names) => names.iter().map(Value::as_str).collect::<Option<Vec<_>>>(),
+            _ => None,
+        };
+        let names = names.ok_or("give a list of names, such as [\"top_k\", \"temperature\"]")?;
+        let counts = |name: &&str| if *name == PENALTIES { has_penalties } else { link(name).is_some() };
+        names.into_iter().filter(counts).try_fold(Self::NONE, Self::with)
+    }
+
+    const NONE: Self = Self { penalties: false, order: [None; Link::ALL.len()] };
+
+    /// Adds a step.
+    fn with(mut self, name: &str) -> Result<Self, String> {
+        let given = self.order.iter().flatten().count();
+        if name == PENALTIES && (given > 0 || self.penalties) {
+            return Err("penalties must be the first step: list it once, before the others".to_string());
+        }
+        if name == PENALTIES {
+            return Ok(Self { penalties: true, ..self });
+        }
+        let link = link(name)
+            .ok_or_else(|| format!("`{name}` is not one of penalties, top_k, typ_p, top_p, min_p, temperature"))?;
+        if self.order.contains(&Some(link)) {
+            return Err(format!("{name} is listed twice: list each step once"));
+        }
+        if let Some(place) = self.order.get_mut(given) {
+            *place = Some(link);
+        }
+        Ok(self)
+    }
+
+    /// Returns the parameters with these steps. The penalties are off if they are not listed.
+    pub fn apply(self, params: Params) -> Params {
+        let repeat_last_n = if self.penalties { params.repeat_last_n } else { 0 };
+        Params { order: self.order, repeat_last_n, ..params }
+    }
+}
+
+const PENALTIES: &str = "penalties";
+
+/// Returns the step with this name.
+fn link(name: &str) -> Option<Link> {
+    match name {
+        "top_k" | "top-k" => Some(Link::TopK),
+        "typ_p" | "typical" | "typical_p" | "typical-p" => Some(Link::Typical),
+        "top_p" | "top-p" => Some(Link::TopP),
+        "min_p" | "min-p" => Some(Link::MinP),
+        "temperature" | "temp" => Some(Link::Temperature),
+        _ => None,
+    }
+}
+
+/// Returns the name of the step with this letter in llama.cpp.
+fn name_of_letter(letter: char) -> Option<&'static str> {
+    match letter {
+        'e' => Some(PENALTIES),
+        'k' => Some("top_k"),
+        'y' => Some("typ_p"),
+        'p' => Some("top_p"),
+        'm' => Some("min_p"),
+        't' => Some("temperature"),
+        _ => None,
+    }
+}
+
 impl FromStr for Samplers {
     type Err = String;
 
     fn from_str(list: &str) -> Result<Self, String> {
-        let (mut penalties, mut given) = (false, Vec::new());
-        for name in list.split([';', ',']).map(str::trim).filter(|name| !name.is_empty()) {
-            let link = match name {
-                "penalties" if given.is_empty() && !penalties => {
-                    penalties = true;
-                    continue;
-                }
-                "penalties" => return Err("penalties must be the first step".to_string()),
-                "top_k" | "top-k" => Link::TopK,
-                "typ_p" | "typical" | "typical_p" | "typical-p" => Link::Typical,
-                "top_p" | "top-p" => Link::TopP,
-                "min_p" | "min-p" => Link::MinP,
-                "temperature" | "temp" => Link::Temperature,
-                "dry" | "xtc" | "top_n_sigma" | "infill" | "adaptive_p" => {
-                    return Err(format!("{name} is not supported: leave it out; it is off by default"));
-                }
-                _ => return Err(format!("`{name}` is not one of penalties, top_k, typ_p, top_p, min_p, temperature")),
-            };
-            if given.contains(&link) {
-                return Err(format!("{name} is listed twice"));
+        let mut names = list.split([';', ',']).map(str::trim).filter(|name| !name.is_empty());
+        names.try_fold(Self::NONE, |samplers, name| match name {
+            "dry" | "xtc" | "top_n_sigma" | "infill" | "adaptive_p" => {
+                Err(format!("{name} is not supported: leave it out; it is off by default"))
             }
-            given.push(link);
-        }
-        Ok(Self { penalties, order: Link::order(&given) })
+            _ => samplers.with(name),
+        })
     }
 }
 
@@ -236,5 +291,23 @@ mod tests {
         {
             assert!(list.parse::<Samplers>().unwrap_err().contains(word), "{list}");
         }
+    }
+
+    /// The names and letters are those of llama.cpp's `common/sampling.cpp`.
+    #[test]
+    fn orders_in_requests_are_read() {
+        let read = |list: Value| Samplers::of_request(&list, true);
+        let all = Samplers { penalties: true, order: Params::DEFAULT.order };
+        let names = ["penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature"];
+        assert_eq!((read(names.into()), read("edskypmxt".into())), (Ok(all), Ok(all)));
+        let some = Samplers { penalties: false, order: Link::order(&[Link::Temperature, Link::TopK]) };
+        assert_eq!((read("t?k".into()), read(vec!["tfs_z", "temperature", "top_k"].into())), (Ok(some), Ok(some)));
+        assert_eq!(read(Value::Array(vec![])), Ok(Samplers::NONE));
+        for (list, word) in [(vec!["top_k", "penalties"], "first"), (vec!["top_k", "top_k"], "twice")] {
+            assert!(read(list.into()).unwrap_err().contains(word));
+        }
+        assert!(read(3.into()).unwrap_err().contains("a list of names"));
+        let last = Samplers { penalties: false, order: Link::order(&[Link::TopK]) };
+        assert_eq!(Samplers::of_request(&vec!["top_k", "penalties"].into(), false), Ok(last));
     }
 }

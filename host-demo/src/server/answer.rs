@@ -2,6 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use arenite::TokenId;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -15,6 +16,7 @@ use crate::chat::{Call, Part};
 pub struct Choice {
     /// The text. Tokens that are marks are enclosed in noncharacters (see `dialect/marks.rs`).
     pub text: String,
+    pub tokens: Vec<TokenId>,
     pub logprobs: Vec<Logprob>,
     /// Log-probabilities of the prompt's tokens, if requested.
     pub scored: Vec<Logprob>,

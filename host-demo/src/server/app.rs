@@ -336,13 +336,14 @@ impl Choice {
     /// Upper bound for the bytes of the answer's JSON.
     pub fn bytes(&self) -> usize {
         let tokens = self.logprobs.iter().chain(&self.scored).map(|logprob| 100 * (1 + logprob.top.len()));
-        self.text.len() + tokens.sum::<usize>()
+        self.text.len() + 12 * self.tokens.len() + tokens.sum::<usize>()
     }
 
-    /// Applies an event of a streamed answer: keeps only the text and log-probabilities of this event, which are sent
-    /// at once. Returns true for the last event.
+    /// Applies an event of a streamed answer: keeps only the text, tokens and log-probabilities of this event, which
+    /// are sent at once. Returns true for the last event.
     pub fn next(&mut self, event: Event) -> Result<bool> {
         self.text.clear();
+        self.tokens.clear();
         self.logprobs.clear();
         self.scored.clear();
         self.take(event)
@@ -355,7 +356,8 @@ impl Choice {
                 self.scored = scored;
                 Ok(false)
             }
-            Event::Token { text, logprob } => {
+            Event::Token { id, text, logprob } => {
+                self.tokens.push(id);
                 self.text += &text;
                 self.logprobs.extend(logprob);
                 Ok(false)

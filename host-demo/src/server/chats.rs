@@ -178,7 +178,7 @@ impl Service {
 
     /// Compiles the grammar, choice or schema of a request.
     pub fn form(&self, body: &Body) -> Result<Option<Arc<[u8]>>, ApiError> {
-        if let Some(text) = &body.grammar {
+        if let Some(text) = body.grammar.as_ref().filter(|text| !text.is_empty()) {
             let table = self.grammars.table(&Source::Gbnf(text, self.tokenizer()));
             return table.map(Some).map_err(|error| ApiError::about("grammar", format!("grammar: {error:#}")));
         }

@@ -68,6 +68,7 @@ pub enum Event {
     Prompt(Vec<Logprob>),
     /// The next token. Its text may be empty (held back), or include text held back earlier.
     Token {
+        id: TokenId,
         text: String,
         logprob: Option<Logprob>,
     },

@@ -11,11 +11,15 @@ enum Neutral {
     Empty,
     /// The values of `Empty`, or this number.
     Number(f64),
+    /// The values of `Empty`, or a negative number.
+    Negative,
+    /// The values of `Empty`, 0, or a negative number.
+    NotPositive,
     /// The values of `Empty`, or this text.
     Text(&'static str),
 }
 
-use Neutral::{Empty, Number, Text};
+use Neutral::{Empty, Negative, NotPositive, Number, Text};
 
 /// Fields of OpenAI's, vLLM's and llama.cpp's requests that would change the answer.
 const UNSUPPORTED: &[(&str, Neutral)] = &[
@@ -30,10 +34,10 @@ const UNSUPPORTED: &[(&str, Neutral)] = &[
     ("xtc_probability", Number(0.0)),
     ("dry_multiplier", Number(0.0)),
     ("dynatemp_range", Number(0.0)),
-    ("top_n_sigma", Number(-1.0)),
+    ("top_n_sigma", NotPositive),
     ("top_a", Number(0.0)),
     ("tfs_z", Number(1.0)),
-    ("adaptive_target", Number(-1.0)),
+    ("adaptive_target", Negative),
     ("smoothing_factor", Number(0.0)),
     ("epsilon_cutoff", Number(0.0)),
     ("eta_cutoff", Number(0.0)),
@@ -44,7 +48,6 @@ const UNSUPPORTED: &[(&str, Neutral)] = &[
     ("use_beam_search", Empty),
     ("length_penalty", Number(1.0)),
     ("early_stopping", Empty),
-    ("samplers", Empty),
     ("sampler_seq", Empty),
     ("guided_regex", Empty),
     ("guided_grammar", Empty),
@@ -59,10 +62,8 @@ const UNSUPPORTED: &[(&str, Neutral)] = &[
     ("include_stop_str_in_output", Empty),
     ("chat_template", Empty),
     ("image_data", Empty),
-    ("n_indent", Number(0.0)),
-    ("t_max_predict_ms", Number(0.0)),
     ("prompt_logprobs", Empty),
-    ("n_probs", Number(0.0)),
+    ("post_sampling_probs", Empty),
     ("prefix", Empty),
     ("thinking_forced_open", Empty),
     ("min_keep", Number(0.0)),
@@ -75,9 +76,7 @@ const UNSUPPORTED: &[(&str, Neutral)] = &[
     ("grammar_triggers", Empty),
     ("logit_bias_exp", Empty),
     ("output_logits", Empty),
-    ("response_fields", Empty),
     ("return_token_ids", Empty),
-    ("return_tokens", Empty),
     ("reasoning_format", Text("auto")),
     ("safe_prompt", Empty),
     ("prompt_mode", Empty),
@@ -120,6 +119,8 @@ fn is_neutral(value: &Value, neutral: &Neutral) -> bool {
         || match neutral {
             Empty => false,
             Number(number) => value.as_f64() == Some(*number),
+            Negative => value.as_f64().is_some_and(|number| number < 0.0),
+            NotPositive => value.as_f64().is_some_and(|number| number <= 0.0),
             Text(text) => value == text,
         }
 }
@@ -145,5 +146,9 @@ mod tests {
         let harmless =
             json!({ "mirostat": 0, "suffix": null, "user": "me", "store": true, "tfs_z": 1.0, "xtc_probability": 0 });
         assert_eq!(refused(harmless), None);
+        // llama.cpp's steps are off at these values.
+        assert_eq!(refused(json!({ "top_n_sigma": 0, "adaptive_target": -0.01 })), None);
+        assert_eq!(refused(json!({ "top_n_sigma": 0.5 })).as_deref(), Some("top_n_sigma"));
+        assert_eq!(refused(json!({ "adaptive_target": 0 })).as_deref(), Some("adaptive_target"));
     }
 }

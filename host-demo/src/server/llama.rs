@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use arenite::TokenId;
+use arenite::sampler::Params;
 use axum::Json;
 use axum::body::Body as HttpBody;
 use axum::extract::{Request, State};
+use axum::response::Response;
 use axum::response::sse::Event as Sse;
-use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -14,8 +16,9 @@ use super::answer::Choice;
 use super::app::{Answer, App, OpenRequest, Result, object, whole};
 use super::engine::Finish;
 use super::error::ApiError;
+use super::logprobs::Logprob;
 use super::request::Body;
-use super::service::{Endpoint, Service};
+use super::service::{Endpoint, Prepared, Service};
 use super::stream::{Events, channel};
 
 /// The server's properties.
@@ -50,13 +53,8 @@ pub async fn props(State(app): State<Arc<App>>) -> Json<Value> {
     let spelled = |id: Option<u32>| {
         id.map(|id| String::from_utf8_lossy(service.tokenizer().spelling(id)).into_owned()).unwrap_or_default()
     };
-    let params = &service.params;
-    let params = json!({
-        "temperature": params.temperature, "top_k": params.top_k, "top_p": params.top_p, "min_p": params.min_p,
-        "typical_p": params.typical_p, "repeat_last_n": params.repeat_last_n, "repeat_penalty": params.repeat_penalty,
-    });
     Json(json!(Props {
-        default_generation_settings: Defaults { n_ctx: service.context, params },
+        default_generation_settings: Defaults { n_ctx: service.context, params: sampling(&service.params) },
         total_slots: app.parallel,
         model_alias: &service.name,
         model_path: &service.name,
@@ -66,6 +64,14 @@ pub async fn props(State(app): State<Arc<App>>) -> Json<Value> {
         eos_token: spelled(service.tokenizer().eos()),
         build_info: concat!("arenite ", env!("CARGO_PKG_VERSION")),
     }))
+}
+
+/// Returns the sampler's parameters by llama.cpp's names.
+fn sampling(params: &Params) -> Value {
+    json!({
+        "temperature": params.temperature, "top_k": params.top_k, "top_p": params.top_p, "min_p": params.min_p,
+        "typical_p": params.typical_p, "repeat_last_n": params.repeat_last_n, "repeat_penalty": params.repeat_penalty,
+    })
 }
 
 /// `POST /apply-template`: the prompt of a chat.
@@ -82,7 +88,6 @@ pub async fn infill(State(app): State<Arc<App>>, request: Request<HttpBody>) -> 
     complete(app, request, |app, mut asked| {
         let ids = app.service.infill_prompt(&asked)?;
         asked["prompt"] = json!(ids);
-        asked["n"] = json!(1);
         for key in ["input_prefix", "input_suffix", "input_extra"] {
             asked.as_object_mut().and_then(|asked| asked.remove(key));
         }
@@ -103,45 +108,76 @@ async fn complete(
     read: impl FnOnce(&App, Value) -> Result<Value> + Send + 'static,
 ) -> Result<Response> {
     let prepare = |app: &App, asked: Value| {
-        let prepared = app.prepare(Endpoint::Completions, &Body::of(read(app, object(asked)?)?)?)?;
-        match prepared.jobs.len() {
-            1 => Ok(prepared),
-            _ => Err(ApiError::about(
-                "prompt",
-                "this path gives one answer to one prompt; /v1/completions gives several",
-            )),
+        let body = Body::of(read(app, object(asked)?)?)?;
+        let prepared = app.prepare(Endpoint::Completions, &body)?;
+        if prepared.stream && prepared.jobs.len() > 1 {
+            let message = "this path streams one answer to one prompt; /v1/completions streams several";
+            return Err(ApiError::about("stream", message));
         }
+        let format = Format::new(body, &prepared, app.service.context);
+        Ok((prepared, format))
     };
-    let (open, prepared) = app.asked(request, prepare).await?;
-    let answer = app.begin(&open, prepared)?;
-    if answer.prepared.stream {
+    let (open, (mut prepared, format)) = app.asked(request, prepare).await?;
+    if prepared.stream {
+        let answer = app.begin(&open, prepared)?;
         let (out, response) = channel();
-        tokio::spawn(stream(app, answer, out, open));
+        tokio::spawn(stream(app, answer, format, out, open));
         return Ok(response);
     }
-    let choice = whole(answer.events).await?;
-    Ok(Json(json!(Filled::of(&app.service, &choice, choice.text.clone(), true))).into_response())
+    let mut choices = Vec::new();
+    for answer in app.submit(&open, &mut prepared)? {
+        choices.push(whole(answer).await?);
+    }
+    let bytes = choices.iter().map(Choice::bytes).sum();
+    app.write(&open, bytes, move |app| format.all(&app.service, &choices)).await
 }
 
-/// An answer in llama.cpp's own format.
-#[derive(Serialize)]
-struct Filled<'s> {
-    content: String,
-    stop: bool,
-    model: &'s str,
-    tokens_predicted: usize,
-    tokens_evaluated: usize,
-    tokens_cached: usize,
-    stop_type: &'static str,
-    stopping_word: String,
-    truncated: bool,
+/// The parts of an answer in llama.cpp's own format that depend on the request.
+struct Format {
+    /// Paths of the fields to return. If there are none, all fields are returned.
+    fields: Vec<String>,
+    has_tokens: bool,
+    settings: Value,
 }
 
-impl<'s> Filled<'s> {
-    fn of(service: &'s Service, choice: &Choice, content: String, is_end: bool) -> Self {
+impl Format {
+    fn new(body: Body, prepared: &Prepared, context: usize) -> Self {
+        let mut settings = prepared.jobs.first().map_or(json!({}), |(_, settings, _)| sampling(&settings.params));
+        settings["n_ctx"] = json!(context);
         Self {
-            content,
-            stop: is_end,
+            fields: body.response_fields.unwrap_or_default(),
+            has_tokens: prepared.stream || body.return_tokens == Some(true),
+            settings,
+        }
+    }
+
+    /// Returns the complete answers: an object, or a list if there are several.
+    fn all(&self, service: &Service, choices: &[Choice]) -> Value {
+        match choices {
+            [choice] => self.end(service, choice, 0),
+            _ => choices.iter().enumerate().map(|(index, choice)| self.end(service, choice, index)).collect(),
+        }
+    }
+
+    /// Returns a complete answer, or the end of a streamed one.
+    fn end(&self, service: &Service, choice: &Choice, index: usize) -> Value {
+        let mut answer = self.part(service, choice, index);
+        answer["generation_settings"] = self.settings.clone();
+        if self.fields.is_empty() {
+            return answer;
+        }
+        // A path such as `timings/prompt_n` is also the name of the field that is returned.
+        let field = |path: &String| Some((path.clone(), answer.pointer(&format!("/{path}"))?.clone()));
+        Value::Object(self.fields.iter().filter_map(field).collect())
+    }
+
+    /// Returns what is known of an answer.
+    fn part(&self, service: &Service, choice: &Choice, index: usize) -> Value {
+        json!(Filled {
+            index,
+            content: &choice.text,
+            tokens: if self.has_tokens { &choice.tokens } else { &[] },
+            stop: choice.end.is_some(),
             model: &service.name,
             tokens_predicted: choice.answer,
             tokens_evaluated: choice.prompt,
@@ -152,21 +188,38 @@ impl<'s> Filled<'s> {
                 (Some(Finish::Stop), Some(_)) => "word",
                 (Some(Finish::Stop), None) => "eos",
             },
-            stopping_word: choice.stop.clone().unwrap_or_default(),
+            stopping_word: choice.stop.as_deref().unwrap_or_default(),
             truncated: false,
-        }
+            completion_probabilities: choice.logprobs.iter().map(Logprob::chat).collect(),
+        })
     }
 }
 
-async fn stream(app: Arc<App>, mut answer: Answer, out: Events, _open: OpenRequest) {
+/// An answer in llama.cpp's own format.
+#[derive(Serialize)]
+struct Filled<'s> {
+    index: usize,
+    content: &'s str,
+    tokens: &'s [TokenId],
+    stop: bool,
+    model: &'s str,
+    tokens_predicted: usize,
+    tokens_evaluated: usize,
+    tokens_cached: usize,
+    stop_type: &'static str,
+    stopping_word: &'s str,
+    truncated: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    completion_probabilities: Vec<Value>,
+}
+
+async fn stream(app: Arc<App>, mut answer: Answer, format: Format, out: Events, _open: OpenRequest) {
     let mut choice = Choice::default();
     loop {
         let Some(event) = out.next(&mut answer.events).await else { return };
         let line = match choice.next(event) {
-            Ok(is_end) => {
-                let text = choice.text.clone();
-                (json!(Filled::of(&app.service, &choice, text, is_end)), is_end)
-            }
+            Ok(true) => (format.end(&app.service, &choice, 0), true),
+            Ok(false) => (format.part(&app.service, &choice, 0), false),
             Err(error) => (error.body(), true),
         };
         out.send(Sse::default().data(line.0.to_string()));

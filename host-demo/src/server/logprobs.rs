@@ -8,12 +8,21 @@ use serde_json::{Map, Value, json};
 /// A token with its log-probability and its likeliest alternatives.
 #[derive(Clone, Debug)]
 pub struct Logprob {
+    pub id: TokenId,
     pub bytes: Vec<u8>,
     /// `None` for the first token of a text, because nothing predicts it.
     pub logprob: Option<f64>,
-    pub top: Vec<(Vec<u8>, f64)>,
+    pub top: Vec<Alternative>,
     /// Number of complete characters of prompt and answer before the token.
     pub offset: usize,
+}
+
+/// A likely token with its log-probability.
+#[derive(Clone, Debug)]
+pub struct Alternative {
+    pub id: TokenId,
+    pub bytes: Vec<u8>,
+    pub logprob: f64,
 }
 
 /// The bytes of text of a token; a control token gives its spelling.
@@ -35,13 +44,18 @@ pub fn logprob(tokenizer: &Tokenizer<'_, '_>, logits: &[f32], token: TokenId, co
     }
     ids.truncate(count);
     ids.sort_unstable_by(by_logit);
-    let top = ids.into_iter().map(|id| (bytes(tokenizer, id as TokenId), of(id))).collect();
-    Logprob { bytes: bytes(tokenizer, token), logprob: Some(of(token as usize)), top, offset }
+    let alternative = |at: usize| {
+        let id = at as TokenId;
+        Alternative { id, bytes: bytes(tokenizer, id), logprob: of(at) }
+    };
+    let top = ids.into_iter().map(alternative).collect();
+    Logprob { id: token, bytes: bytes(tokenizer, token), logprob: Some(of(token as usize)), top, offset }
 }
 
-/// The format of a token in chats.
+/// The format of a token in chats, and in llama.cpp's own format. Like llama-server, it has the token's id.
 #[derive(Serialize)]
 struct ChatToken<'l> {
+    id: TokenId,
     token: String,
     logprob: f64,
     bytes: &'l [u8],
@@ -50,8 +64,8 @@ struct ChatToken<'l> {
 }
 
 impl<'l> ChatToken<'l> {
-    fn of(bytes: &'l [u8], logprob: f64, top_logprobs: Option<Vec<Self>>) -> Self {
-        Self { token: lossy(bytes), logprob, bytes, top_logprobs }
+    fn of(id: TokenId, bytes: &'l [u8], logprob: f64, top_logprobs: Option<Vec<Self>>) -> Self {
+        Self { id, token: lossy(bytes), logprob, bytes, top_logprobs }
     }
 }
 
@@ -62,13 +76,13 @@ fn lossy(bytes: &[u8]) -> String {
 impl Logprob {
     /// Returns a token without a log-probability.
     pub fn unknown(tokenizer: &Tokenizer<'_, '_>, id: TokenId) -> Self {
-        Self { bytes: bytes(tokenizer, id), logprob: None, top: Vec::new(), offset: 0 }
+        Self { id, bytes: bytes(tokenizer, id), logprob: None, top: Vec::new(), offset: 0 }
     }
 
-    /// Returns the token in the format of chats.
+    /// Returns the token in the format of chats and of llama.cpp.
     pub fn chat(&self) -> Value {
-        let top = self.top.iter().map(|(bytes, logprob)| ChatToken::of(bytes, *logprob, None)).collect();
-        json!(ChatToken::of(&self.bytes, self.logprob.unwrap_or_default(), Some(top)))
+        let top = self.top.iter().map(|token| ChatToken::of(token.id, &token.bytes, token.logprob, None)).collect();
+        json!(ChatToken::of(self.id, &self.bytes, self.logprob.unwrap_or_default(), Some(top)))
     }
 }
 
@@ -85,7 +99,7 @@ struct Completion {
 /// prompt if the request asks for an echo.
 pub fn completion(logprobs: &[Logprob], start: usize) -> Value {
     let top = |logprob: &Logprob| {
-        let top = logprob.top.iter().rev().map(|(bytes, value)| (lossy(bytes), json!(value))).collect();
+        let top = logprob.top.iter().rev().map(|token| (lossy(&token.bytes), json!(token.logprob))).collect();
         logprob.logprob.map(|_| top)
     };
     json!(Completion {

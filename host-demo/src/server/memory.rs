@@ -437,7 +437,7 @@ fn bytes(event: &Event) -> usize {
     let of = |logprob: &Logprob| 700 * (1 + logprob.top.len());
     match event {
         Event::Prompt(scored) => scored.iter().map(of).sum(),
-        Event::Token { text, logprob } => HEAD + 4 * text.len() + logprob.as_ref().map_or(0, of),
+        Event::Token { text, logprob, .. } => HEAD + 4 * text.len() + logprob.as_ref().map_or(0, of),
         Event::Done { text, .. } => HEAD + 4 * text.len(),
         Event::Failed(_) | Event::Overflow => HEAD,
     }
@@ -517,7 +517,7 @@ mod tests {
     use crate::server::connections::Connections;
 
     fn token(text: &str) -> Event {
-        Event::Token { text: text.into(), logprob: None }
+        Event::Token { id: 0, text: text.into(), logprob: None }
     }
 
     #[test]

@@ -13,7 +13,7 @@
 //! engine      the thread, pass by pass      running      a conversation in progress
 //! budget      tokens of a pass              cache        contexts of finished conversations
 //! logprobs    log-probabilities             error        errors
-//! gate        requests of foreign web pages
+//! gate        foreign web pages             indent       indentation of lines
 //! memory      bodies and answers            record       request ids, the log, histograms
 //! grammars    compiled grammars
 //! models      several models, each in a process
@@ -35,6 +35,7 @@ mod fields;
 mod gate;
 mod grammars;
 mod http;
+mod indent;
 mod llama;
 mod logprobs;
 mod lora;

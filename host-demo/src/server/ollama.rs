@@ -99,8 +99,8 @@ impl Asked {
             messages: Some(messages),
             prompt: self.prompt.clone().filter(|_| endpoint != Endpoint::Chat).map(Value::String),
             model: self.model.as_deref().map(|name| name.trim_end_matches(":latest").to_string()),
-            // Ollama's -2 means to fill the context, which is the same as no limit (-1) here.
-            max_tokens: num_predict.map(|limit| limit.max(-1)),
+            // In Ollama, only a positive number is a limit.
+            max_tokens: num_predict.filter(|limit| *limit > 0),
             temperature: temperature.or(usual).or(Some(0.8)),
             top_k,
             top_p,

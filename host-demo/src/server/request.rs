@@ -1,6 +1,7 @@
 //! Fields of text requests, and the engine settings derived from them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arenite::TokenId;
 use arenite::sampler::Params;
@@ -12,6 +13,7 @@ use super::error::ApiError;
 use super::fields;
 use super::lora::LoraScale;
 use crate::chat::dialect::{GateSettings, Marks, ThoughtBudget};
+use crate::cli::Samplers;
 
 /// The body of a text request.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -44,15 +46,27 @@ pub struct Body {
     pub repeat_last_n: Option<i64>,
     pub frequency_penalty: Option<f32>,
     pub presence_penalty: Option<f32>,
+    /// The sampling steps in order: a list of names, or a text with a letter for each step.
+    pub samplers: Option<Value>,
     /// An object, or a list of pairs of a token and its bias.
     pub logit_bias: Option<Value>,
     /// A boolean in chats, a number in completions.
     pub logprobs: Option<Value>,
     pub top_logprobs: Option<usize>,
+    /// llama.cpp's name for the number of alternatives; 0 reports nothing.
+    pub n_probs: Option<usize>,
     pub echo: Option<bool>,
     /// Number of tokens to keep from the end of a prompt; -1 keeps as many as fit.
     pub truncate_prompt_tokens: Option<i64>,
     pub ignore_eos: Option<bool>,
+    /// Minimum number of spaces and tabs at the beginning of a line, after the first line.
+    pub n_indent: Option<usize>,
+    /// Time in milliseconds after which the next line break ends the answer; 0 and -1 mean no limit.
+    pub t_max_predict_ms: Option<i64>,
+    /// Fields of the answer to return, in llama.cpp's own format.
+    pub response_fields: Option<Vec<String>>,
+    /// True if the answer's tokens are returned, in llama.cpp's own format.
+    pub return_tokens: Option<bool>,
     pub response_format: Option<Value>,
     #[serde(alias = "guided_json")]
     pub json_schema: Option<Value>,
@@ -107,6 +121,20 @@ pub enum Stop {
     Many(Vec<String>),
 }
 
+/// Pairs of names of one field. If a request has both names, the value of the first one counts, as in llama-server.
+const SYNONYMS: &[(&str, &str)] = &[
+    ("n_predict", "max_completion_tokens"),
+    ("n_predict", "max_tokens"),
+    ("n_cmpl", "n"),
+    ("repeat_penalty", "repetition_penalty"),
+    ("typical_p", "typ_p"),
+    ("seed", "random_seed"),
+    ("json_schema", "guided_json"),
+    ("thinking_budget_tokens", "thinking_budget"),
+    ("reasoning_budget", "thinking_budget_tokens"),
+    ("reasoning_budget", "thinking_budget"),
+];
+
 /// Maximum number of answers to one request.
 pub const MOST_CHOICES: usize = 128;
 /// Maximum number of alternatives for a token.
@@ -131,6 +159,10 @@ pub struct Settings {
     /// Tokens that end the answer, in addition to the vocabulary's.
     pub stop_ids: Vec<TokenId>,
     pub ignore_end: bool,
+    /// Minimum indentation of the lines after the first one.
+    pub indent: usize,
+    /// Time after which the next line break ends the answer.
+    pub time: Option<Duration>,
     /// A compiled grammar.
     pub table: Option<Arc<[u8]>>,
     /// Number of alternatives reported with each token.
@@ -159,6 +191,20 @@ pub fn with_integers(mut body: Value) -> Value {
     body
 }
 
+/// Removes the second name of each field that a request gives twice.
+fn without_synonyms(mut body: Value) -> Value {
+    if let Some(fields) = body.as_object_mut() {
+        for (name, other) in SYNONYMS {
+            match fields.get(*name) {
+                None => {}
+                Some(Value::Null) => drop(fields.remove(*name)),
+                Some(_) => drop(fields.remove(*other)),
+            }
+        }
+    }
+    body
+}
+
 impl Body {
     pub fn parse(bytes: &[u8]) -> Result<Self, ApiError> {
         let value = serde_json::from_slice(bytes);
@@ -167,7 +213,7 @@ impl Body {
 
     /// Converts a body that is already parsed as JSON.
     pub fn of(value: Value) -> Result<Self, ApiError> {
-        let value = with_integers(value);
+        let value = without_synonyms(with_integers(value));
         let Err(error) = Self::deserialize(&value) else {
             return serde_json::from_value(value).map_err(|error| ApiError::invalid(error.to_string()));
         };
@@ -208,17 +254,7 @@ impl Body {
     pub fn settings(&self, vocab: usize, usual: &Params, by_chance: u64) -> Result<Settings, ApiError> {
         fields::check(&self.others)?;
         let limit = self.limit()?;
-        let logprobs = match &self.logprobs {
-            None | Some(Value::Null | Value::Bool(false)) => None,
-            Some(Value::Bool(true)) => Some(self.top_logprobs.unwrap_or(0)),
-            Some(number) => match number.as_u64() {
-                Some(number) => Some(number as usize),
-                None => return Err(ApiError::about("logprobs", "logprobs must be true, false or a count")),
-            },
-        };
-        if logprobs.is_some_and(|count| count > MOST_LOGPROBS) {
-            return Err(ApiError::about("logprobs", format!("at most {MOST_LOGPROBS} alternatives are reported")));
-        }
+        let logprobs = self.alternatives()?;
         let stop_ids = self.stop_token_ids.clone().unwrap_or_default();
         if stop_ids.len() > MOST_BIASES || stop_ids.iter().any(|id| *id as usize >= vocab) {
             return Err(ApiError::about("stop_token_ids", "stop_token_ids names a token that does not exist"));
@@ -232,9 +268,28 @@ impl Body {
             stops: self.stops()?.to_vec(),
             stop_ids,
             ignore_end: self.ignore_eos.unwrap_or(false),
+            indent: self.n_indent.unwrap_or(0),
+            time: self.t_max_predict_ms.filter(|time| *time > 0).map(|time| Duration::from_millis(time as u64)),
             logprobs,
             ..Settings::default()
         })
+    }
+
+    /// Number of alternatives to report with each token; `None` if no log-probabilities are reported.
+    fn alternatives(&self) -> Result<Option<usize>, ApiError> {
+        let (name, count) = match (self.n_probs, &self.logprobs) {
+            (Some(count @ 1..), _) => ("n_probs", count),
+            (_, None | Some(Value::Null | Value::Bool(false))) => return Ok(None),
+            (_, Some(Value::Bool(true))) => ("top_logprobs", self.top_logprobs.unwrap_or(0)),
+            (_, Some(number)) => match number.as_u64() {
+                Some(number) => ("logprobs", number as usize),
+                None => return Err(ApiError::about("logprobs", "logprobs must be true, false or a count")),
+            },
+        };
+        match count {
+            0..=MOST_LOGPROBS => Ok(Some(count)),
+            _ => Err(ApiError::about(name, format!("{name} is {count}, and at most {MOST_LOGPROBS} are possible"))),
+        }
     }
 
     fn params(&self, usual: &Params) -> Result<Params, ApiError> {
@@ -253,7 +308,7 @@ impl Body {
             Some(value) => u32::try_from(value)
                 .map_err(|_| ApiError::about(name, format!("{name} is {value}, and must be -1 or a count"))),
         };
-        Ok(Params {
+        let params = Params {
             temperature: ranged("temperature", self.temperature, usual.temperature, 0.0..=100.0)?,
             top_p: ranged("top_p", self.top_p, usual.top_p, 0.0..=1.0)?,
             min_p: ranged("min_p", self.min_p, usual.min_p, 0.0..=1.0)?,
@@ -270,16 +325,20 @@ impl Body {
             )?,
             presence_penalty: ranged("presence_penalty", self.presence_penalty, usual.presence_penalty, -2.0..=2.0)?,
             ..*usual
-        })
+        };
+        let Some(list) = self.samplers.as_ref().filter(|list| !list.is_null()) else { return Ok(params) };
+        let Params { repeat_penalty, frequency_penalty, presence_penalty, .. } = params;
+        let has_penalties = repeat_penalty != 1.0 || frequency_penalty != 0.0 || presence_penalty != 0.0;
+        match Samplers::of_request(list, has_penalties && params.repeat_last_n > 0) {
+            Ok(samplers) => Ok(samplers.apply(params)),
+            Err(why) => Err(ApiError::about("samplers", format!("samplers: {why}"))),
+        }
     }
 
-    /// Maximum number of tokens of the answer: -1 means no limit, 0 only scores the prompt.
+    /// Maximum number of tokens of the answer: -1 means no limit, 0 only processes the prompt.
     fn limit(&self) -> Result<Option<usize>, ApiError> {
         match self.max_completion_tokens.or(self.max_tokens) {
             None | Some(-1) => Ok(None),
-            Some(0) if self.echo != Some(true) => {
-                Err(ApiError::about("max_tokens", "max_tokens is 0, and must be at least 1 without echo"))
-            }
             Some(limit) => usize::try_from(limit).map(Some).map_err(|_| {
                 ApiError::about("max_tokens", format!("max_tokens is {limit}, and must be -1 or a count"))
             }),

@@ -11,6 +11,7 @@ use arenite::{Context, Engine, Error, TokenId};
 
 use super::budget::Unread;
 use super::engine::{Counters, Event, Finish, Job};
+use super::indent::IndentFilter;
 use super::logprobs::{Logprob, logprob};
 use super::request::Settings;
 use crate::chat::dialect::{Gate, ThoughtBudget, plain};
@@ -44,6 +45,7 @@ pub struct Progress {
     chars: usize,
     /// Number of complete characters before each token of a prompt that is scored.
     pub prompt_offsets: Vec<usize>,
+    indents: IndentFilter,
     stops: StopFilter,
     pub end: Option<Finish>,
     /// Log-probabilities of the prompt's tokens so far.
@@ -128,6 +130,7 @@ impl Progress {
             decoder,
             chars,
             prompt_offsets,
+            indents: IndentFilter::new(settings.indent),
             stops: StopFilter::new(&settings.stops),
             end: None,
             scored: Vec::new(),
@@ -184,8 +187,10 @@ impl Progress {
         let logprob =
             plain.zip(settings.logprobs).map(|(logits, count)| logprob(tokenizer, &logits, token, count, offset));
         let piece = self.text_of(token, tokenizer)?;
-        let (text, stopped) = self.stops.push(&piece);
-        self.job.events.send(Event::Token { text, logprob });
+        let (shown, is_outdented) = self.indents.push(&piece);
+        let (text, stopped) = self.stops.push(shown);
+        let is_cut = is_outdented || text.contains('\n') && self.is_late();
+        self.job.events.send(Event::Token { id: token, text, logprob });
         if self.first_token.is_none() {
             self.first_token = Some(Instant::now());
             self.job.record.first_token().inspect(|time| counters.first_token.add(time.as_secs_f64()));
@@ -194,10 +199,18 @@ impl Progress {
         let limit = self.job.settings.limit;
         if stopped || is_over {
             self.finish_after(Finish::Stop, stopped);
-        } else if limit.is_some_and(|limit| self.answer() >= limit) || self.ids.len() > engine.plan().options.context {
+        } else if is_cut
+            || limit.is_some_and(|limit| self.answer() >= limit)
+            || self.ids.len() > engine.plan().options.context
+        {
             self.finish(Finish::Length);
         }
         Ok(())
+    }
+
+    /// Returns true if the time for the answer has passed since its first token.
+    fn is_late(&self) -> bool {
+        self.first_token.zip(self.job.settings.time).is_some_and(|(first, time)| first.elapsed() > time)
     }
 
     /// Samples the next token; `None` if the grammar has ended.

@@ -5,6 +5,7 @@ mod batch;
 mod chat;
 mod checkpoint;
 mod cli;
+mod clients;
 mod common;
 mod constrained;
 mod dead_ends;

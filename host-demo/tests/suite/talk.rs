@@ -7,13 +7,15 @@ use crate::scripted::{CHATML, Scripted};
 use crate::serve::Server;
 
 const IM: [&str; 2] = ["<|im_start|>", "<|im_end|>"];
+/// The tokens for fill-in-the-middle.
+pub const FIM: [&str; 3] = ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"];
 
-struct Talk {
+pub struct Talk {
     server: Server,
     _directory: tempfile::TempDir,
 }
 
-fn start(script: &[&str], control: &[&str], user: &[&str], template: &str) -> Talk {
+pub fn start(script: &[&str], control: &[&str], user: &[&str], template: &str) -> Talk {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("m.gguf");
     let control = [&IM[..], control].concat();
@@ -34,13 +36,13 @@ fn asked(more: Value) -> Value {
 }
 
 impl Talk {
-    fn good(&self, path: &str, body: &Value) -> Value {
+    pub fn good(&self, path: &str, body: &Value) -> Value {
         let (status, answer) = self.server.post(path, body.to_string().as_bytes());
         assert_eq!(status, 200, "{answer}");
         answer
     }
 
-    fn refused(&self, path: &str, body: &Value) -> Value {
+    pub fn refused(&self, path: &str, body: &Value) -> Value {
         let (status, answer) = self.server.post(path, body.to_string().as_bytes());
         assert_eq!(status, 400, "{answer}");
         answer["error"].clone()
@@ -51,7 +53,7 @@ impl Talk {
     }
 
     /// The JSON of each event of a stream.
-    fn stream(&self, path: &str, body: &Value) -> Vec<Value> {
+    pub fn stream(&self, path: &str, body: &Value) -> Vec<Value> {
         let mut body = body.clone();
         body["stream"] = json!(true);
         let (_, text) = self.server.ask("POST", path, "", body.to_string().as_bytes());
@@ -386,6 +388,11 @@ fn ollamas_interface() {
         &json!({ "model": "m", "prompt": "hi", "stream": false, "options": { "temperature": 0, "num_predict": 2 } }),
     );
     assert_eq!((&whole["response"], &whole["done_reason"]), (&json!("Once upon"), &json!("length")));
+    // Only a positive number is a limit.
+    for limit in [0, -1, -2] {
+        let body = json!({ "model": "m", "prompt": "hi", "stream": false, "options": { "temperature": 0, "num_predict": limit } });
+        assert_eq!(talk.good("/api/generate", &body)["response"], "Once upon a", "{limit}");
+    }
     let raw = talk.good(
         "/api/generate",
         &json!({ "model": "m", "prompt": "hi", "raw": true, "stream": false, "options": { "temperature": 0 } }),
@@ -414,7 +421,7 @@ fn ollamas_interface() {
 
 #[test]
 fn llamas_routes() {
-    let talk = start(&["Once", " upon"], &["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"], &[], CHATML);
+    let talk = start(&["Once", " upon"], &FIM, &[], CHATML);
     let props: Value = serde_json::from_str(&talk.server.ask("GET", "/props", "", b"").1).unwrap();
     assert_eq!(
         (&props["chat_template"], &props["default_generation_settings"]["n_ctx"]),
@@ -431,8 +438,9 @@ fn llamas_routes() {
             (&filled["content"], &filled["stop"], &filled["stop_type"]),
             (&json!("Once"), &json!(true), &json!("limit"))
         );
-        let (status, answer) = talk.server.post(path, json!({ "prompt": ["a", "b"] }).to_string().as_bytes());
-        assert!(status == 400 && answer.to_string().contains("/v1/completions"), "{answer}");
+        // As in llama-server, the answers to several prompts are a list.
+        let filled = talk.good(path, &json!({ "prompt": ["a", "b"], "n_predict": 1, "temperature": 0 }));
+        assert_eq!((&filled[0]["content"], &filled[1]["index"], &filled[2]), (&json!("Once"), &json!(1), &Value::Null));
     }
     assert_eq!(talk.server.ask("GET", "/v1/health", "", b"").1, r#"{"status":"ok"}"#);
     drop(talk);
