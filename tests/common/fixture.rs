@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::fixtures::skip;
 use super::gguf::Builder;
 
 /// A directory with a model and its reference values.
@@ -151,7 +152,7 @@ impl Case {
             }
         }
         if cases.is_empty() {
-            println!("SKIP {name}/{file}: set ARENITE_FIXTURES to the directory of reference cases");
+            skip(&format!("{name}/{file}"));
         }
         cases
     }

@@ -14,6 +14,20 @@ pub fn external() -> Option<PathBuf> {
     std::env::var_os("ARENITE_FIXTURES").map(PathBuf::from)
 }
 
+/// Like [`external`], for a test whose only cases are those of `path` in the larger set: prints SKIP without that set.
+pub fn needed(path: &str) -> Option<PathBuf> {
+    let root = external();
+    if root.is_none() {
+        skip(path);
+    }
+    root
+}
+
+/// Prints that the cases of `path` are skipped. `.ci/run` counts these lines.
+pub fn skip(path: &str) {
+    println!("SKIP {path}: set ARENITE_FIXTURES to the directory of reference cases");
+}
+
 /// Reads a file, and unpacks it if its name ends in `.gz`.
 pub fn read(path: &Path) -> Vec<u8> {
     if path.extension().is_some_and(|extension| extension == "gz") {

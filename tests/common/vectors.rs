@@ -1,33 +1,28 @@
 //! Texts and their token ids from other programs.
 
-use std::path::PathBuf;
-
 use arenite::tokenizer::{Encode, INDEX_KEY, Tokenizer};
 use arenite::{Error, Gguf, TokenId};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::fixture::numbers;
-use super::fixtures::{committed, external, read};
+use super::fixtures::{committed, needed, read};
 use super::gguf::{Meta, with_key};
 use super::unwritten::unwritten;
 
 /// Reads a file of the repository or of the larger set.
 pub fn fixture(path: &str) -> Option<Vec<u8>> {
     let small = committed().join(path);
-    if small.exists() {
-        return Some(read(&small));
-    }
-    let full = external()?.join(path);
-    Some(read(&full))
+    let file = if small.exists() { small } else { needed(path)?.join(path) };
+    Some(read(&file))
 }
 
 /// Reads a published vocabulary from the larger set: a GGUF file, named as in llama.cpp's tests, or the same file
 /// compressed.
 pub fn vocabulary(name: &str) -> Option<Vec<u8>> {
-    let path = |ending| -> Option<PathBuf> { Some(external()?.join(format!("tokenizers/ggml-vocab-{name}{ending}"))) };
-    let plain = path(".gguf")?;
-    if plain.exists() { Some(read(&plain)) } else { Some(read(&path(".gguf.gz")?)) }
+    let path = format!("tokenizers/ggml-vocab-{name}.gguf");
+    let plain = needed(&path)?.join(path);
+    Some(read(&if plain.exists() { plain } else { plain.with_extension("gguf.gz") }))
 }
 
 /// Reads a tiny vocabulary of the repository, and texts with their ids. The published crate does not contain them.

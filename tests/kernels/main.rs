@@ -22,6 +22,13 @@ fn tables() -> Vec<&'static Kernels> {
     tables
 }
 
+/// Prints the tables of this machine, for `.ci/cross`.
+#[test]
+fn names() {
+    let names: Vec<_> = Kernels::available().map(|kernels| kernels.name).collect();
+    println!("\ntables {}", names.join(" "));
+}
+
 /// The kind of values in a test case.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Data {

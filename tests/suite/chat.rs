@@ -2,7 +2,7 @@
 
 use arenite::chat::{Format, Message, Piece, Role};
 
-use crate::common::fixtures::external;
+use crate::common::fixtures::needed;
 
 const TALK: [Message<'_>; 6] = [
     Message { role: Role::System, content: "You are a helpful assistant" },
@@ -83,7 +83,7 @@ fn templates_are_recognised() {
 /// applied by hand.
 #[test]
 fn public_templates_are_recognised() {
-    let Some(root) = external() else { return };
+    let Some(root) = needed("templates") else { return };
     let unpacked = std::process::Command::new("gzip")
         .args(["-dc", root.join("templates/cases.json.gz").to_str().expect("UTF-8")])
         .output();

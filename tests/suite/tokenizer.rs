@@ -51,9 +51,7 @@ fn check_with(tokenizer: &Owned<'_>, vectors: &Vectors) {
 /// Checks llama.cpp's own pairs of texts and ids.
 fn check_shipped(name: &str, file: &[u8]) {
     let path = format!("tokenizers/ggml-vocab-{name}.gguf");
-    let (Some(texts), Some(ids)) = (fixture(&format!("{path}.inp")), fixture(&format!("{path}.out"))) else { return };
-    let texts = String::from_utf8(texts).unwrap();
-    let ids = String::from_utf8(ids).unwrap();
+    let [texts, ids] = ["inp", "out"].map(|end| String::from_utf8(fixture(&format!("{path}.{end}")).unwrap()).unwrap());
     let tokenizer = Owned::packed(file);
     let mut count = 0;
     for (text, ids) in texts.split("\n__ggml_vocab_test__\n").zip(ids.lines()) {

@@ -1,10 +1,10 @@
 //! Conversations: templates compared with transformers' prompts, and chats on a pseudo-terminal.
 
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Output;
 
-use crate::common::arenite_with;
+use crate::common::{arenite_with, fixtures};
 use crate::terminal::Terminal;
 use flate2::read::GzDecoder;
 use serde_json::{Value, json};
@@ -48,10 +48,8 @@ const TURNS: &str =
 
 #[test]
 fn public_templates_give_the_prompts_that_transformers_gives() {
-    let Some(root) = std::env::var_os("ARENITE_FIXTURES") else {
-        return;
-    };
-    let packed = std::fs::read(PathBuf::from(root).join("templates/cases.json.gz")).expect("the cases");
+    let Some(cases) = fixtures("templates/cases.json.gz") else { return };
+    let packed = std::fs::read(cases).expect("the cases");
     let mut json = String::new();
     GzDecoder::new(&packed[..]).read_to_string(&mut json).expect("gzip");
     let cases: Vec<Value> = serde_json::from_str(&json).expect("JSON");

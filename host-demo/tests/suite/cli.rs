@@ -471,7 +471,8 @@ fn a_profile_adds_up() {
         let parts = pass["parts"].as_array().expect("parts");
         let sum: f64 = parts.iter().map(|part| part["ms"].as_f64().expect("ms")).sum();
         let whole = pass["ms"].as_f64().expect("ms");
-        assert!((sum - whole).abs() < 0.03 * whole, "{sum} of {whole}");
+        // The process may be interrupted between its parts.
+        assert!(sum > 0.5 * whole && sum < 1.001 * whole, "{sum} of {whole}");
         for part in ["q, k, v", "attention", "output", "feed-forward", "head"] {
             let part = parts.iter().find(|other| other["part"] == part).unwrap_or_else(|| panic!("{part}"));
             assert!(part["gmul_s"].as_f64().expect("a rate") > 0.0, "{part}");

@@ -51,9 +51,23 @@ pub fn error(args: &[&str]) -> String {
     stderr.trim_end().to_string()
 }
 
-/// The directory of a case of the larger set, if `ARENITE_FIXTURES` names the set.
-pub fn fixtures(case: &str) -> Option<PathBuf> {
+/// The path of a case in the larger set, if `ARENITE_FIXTURES` names the set.
+pub fn external(case: &str) -> Option<PathBuf> {
     std::env::var_os("ARENITE_FIXTURES").map(|root| Path::new(&root).join(case))
+}
+
+/// Like [`external`], for a test whose only case this is: prints SKIP without that set.
+pub fn fixtures(case: &str) -> Option<PathBuf> {
+    let path = external(case);
+    if path.is_none() {
+        skip(case);
+    }
+    path
+}
+
+/// Prints that a case is skipped. `.ci/run` counts these lines.
+pub fn skip(case: &str) {
+    println!("SKIP {case}: set ARENITE_FIXTURES to the directory of reference cases");
 }
 
 pub fn path(path: &Path) -> &str {

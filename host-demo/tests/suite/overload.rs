@@ -46,14 +46,16 @@ fn nobody_waits_for_slow_requests() {
             })
             .collect();
         std::thread::sleep(Duration::from_millis(50));
-        let mut longest = Duration::ZERO;
-        while slow.iter().any(|slow| !slow.is_finished()) {
-            let began = Instant::now();
+        // If `/health` waited for a slow request, one would end during each of its requests.
+        let ended = || slow.iter().filter(|slow| slow.is_finished()).count();
+        let (mut asked, mut waited) = (0, 0);
+        while ended() < slow.len() {
+            let before = ended();
             assert!(server.ask("GET", "/health", "", b"").1.contains("ok"));
-            longest = longest.max(began.elapsed());
-            std::thread::sleep(Duration::from_millis(20));
+            asked += 1;
+            waited += usize::from(ended() > before);
         }
-        assert!(longest < Duration::from_secs(1), "/health took {longest:?} beside slow requests");
+        assert!(2 * waited <= asked, "{waited} of {asked} requests to /health waited for a slow one");
         let statuses: Vec<u16> = slow.into_iter().map(|slow| slow.join().unwrap()).collect();
         assert!(statuses.iter().all(|status| matches!(status, 400 | 413)), "statuses of slow requests: {statuses:?}");
     });
@@ -99,11 +101,14 @@ fn memory_stays_within_what_was_printed() {
     }
     drop(stalled);
     assert_eq!(server.text(&good()), said);
-    let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
-    let (printed, highest) = (bytes_after(&server.log(), "in all up to "), bytes_after(&status, "VmHWM:"));
+    let used = |label| bytes_after(&std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap(), label);
+    let (printed, highest) = (bytes_after(&server.log(), "in all up to "), used("VmHWM:"));
     assert!(highest < 1.1 * printed + 67_108_864.0, "{highest} bytes were in use, and {printed} were printed");
-    let now = bytes_after(&status, "VmRSS:");
-    assert!(now < 167_772_160.0, "{now} bytes are still in use after the requests");
+    let began = Instant::now();
+    while used("VmRSS:") >= 167_772_160.0 {
+        assert!(began.elapsed() < PATIENCE, "{} bytes are still in use after the requests", used("VmRSS:"));
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }
 
 /// The server survives large requests if its addresses are limited to the printed number of bytes.
@@ -162,7 +167,7 @@ fn stalled_readers_lose_their_place() {
     let stalled: Vec<_> = (0..2).map(|_| send(&server, "/v1/completions", body.as_bytes(), body.len())).collect();
     let began = Instant::now();
     while server.metric("answers_running") > 0 || server.metric("requests_total") < 4 {
-        assert!(began.elapsed() < Duration::from_secs(120), "answers that nobody reads still run");
+        assert!(began.elapsed() < PATIENCE, "answers that nobody reads still run");
         std::thread::sleep(Duration::from_millis(100));
     }
     // Not all 128 answers were generated in full.
@@ -237,9 +242,9 @@ fn ask_from(source: &str, server: &Server, path: &str, body: &Value) -> String {
 /// If one client has all slots, another one gets a slot at once. The paused answer continues with the same text.
 #[test]
 fn a_new_client_does_not_wait_for_long_answers() {
-    let server = Server::start(&["--parallel", "2"]);
+    let server = Server::start_with(&["-c", "1024", "--parallel", "2"]);
     for (scores, gives) in [(false, "paused while it answers"), (true, "paused while its prompt is scored")] {
-        let long = json!({ "prompt": "a b c d e f g h ".repeat(10), "n": 3, "max_tokens": 100, "ignore_eos": true,
+        let long = json!({ "prompt": "a b c d e f g h ".repeat(10), "n": 3, "max_tokens": 300, "ignore_eos": true,
             "seed": 5, "echo": scores, "logprobs": 1 });
         let alone = server.post("/v1/completions", long.to_string().as_bytes()).1["choices"].clone();
         std::thread::scope(|scope| {
@@ -252,7 +257,8 @@ fn a_new_client_does_not_wait_for_long_answers() {
                 assert!(ask_from(source, &server, "/v1/completions", &good()).starts_with("HTTP/1.1 200"));
             }
             let made = server.metric("answer_tokens_total") - made;
-            assert!(made < 250, "{made} of 324 tokens were made before the other clients had their answers");
+            // Without pauses, the first of the others waits for two answers of 300 tokens.
+            assert!(made < 600, "{made} of 924 tokens were made before the other clients had their answers");
             assert!(answer.join().unwrap() == alone, "{gives}");
         });
     }

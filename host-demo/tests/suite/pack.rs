@@ -6,7 +6,7 @@ use std::process::Command;
 use arenite::Gguf;
 use arenite::tokenizer::Tokenizer;
 
-use crate::common::{arenite, committed, error, fixtures, json, path, stdout, stdout_with};
+use crate::common::{arenite, committed, error, external, json, path, stdout, stdout_with};
 
 /// Packs `file`. Returns the new file and the messages.
 fn packed(file: &Path, directory: &Path) -> (PathBuf, String) {
@@ -99,7 +99,7 @@ fn packing_drops_what_a_device_does_not_need() {
 fn packed_vocabularies_of_every_kind() {
     let directory = tempfile::tempdir().unwrap();
     let mut kinds = 0;
-    let published = fixtures("tokenizers").into_iter();
+    let published = external("tokenizers").into_iter();
     let directories = published.chain([committed("tests/fixtures/tokenizers")]);
     for entry in directories.flat_map(|directory| std::fs::read_dir(directory).unwrap()) {
         let mut file = entry.unwrap().path();

@@ -7,6 +7,8 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
+use crate::common::fixtures;
+
 fn arenite(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_arenite")).args(args).stdin(Stdio::null()).output().expect("the binary starts")
 }
@@ -63,10 +65,7 @@ fn large_model(at: &Path, rows: u64) {
 
 #[test]
 fn files_are_those_of_llama_quantize() {
-    let Some(fixtures) = std::env::var_os("ARENITE_FIXTURES") else {
-        return;
-    };
-    let case = Path::new(&fixtures).join("q_llama");
+    let Some(case) = fixtures("q_llama") else { return };
     let types = "Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q2_K Q3_K_M Q4_K_M Q5_K_M Q6_K IQ4_NL IQ4_XS TQ1_0 TQ2_0";
     for kind in types.split(' ') {
         // llama-quantize's files have no hashes, and `arenite quantize` writes none to a pipe.

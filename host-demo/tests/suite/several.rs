@@ -25,7 +25,8 @@ fn folder(names: &[&str]) -> TempDir {
 
 /// Serves the models of a folder.
 fn start(folder: &Path, more: &[&str]) -> Server {
-    Server::start_with(&[&["-m", path(folder), "-c", "256", "--parallel", "2"], more].concat())
+    // With more threads, a model takes more memory.
+    Server::start_with(&[&["-m", path(folder), "-c", "256", "--parallel", "2", "-t", "2"], more].concat())
 }
 
 /// The names of the models that are loaded.

@@ -6,6 +6,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::common::fixtures;
+
 /// As in `tests/suite/encoders.rs`: only sums are rounded.
 const TOLERANCE: f64 = 2e-5;
 
@@ -18,11 +20,7 @@ fn arenite(args: &[&str]) -> Vec<u8> {
 
 fn case(name: &str) -> Option<(PathBuf, Value)> {
     let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures").join(name);
-    let directory = match std::env::var_os("ARENITE_FIXTURES") {
-        _ if committed.exists() => committed,
-        Some(root) => Path::new(&root).join(name),
-        None => return None,
-    };
+    let directory = if committed.exists() { committed } else { fixtures(name)? };
     let text = std::fs::read_to_string(directory.join("ref.json")).unwrap();
     Some((directory, serde_json::from_str(&text).unwrap()))
 }
