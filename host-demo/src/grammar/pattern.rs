@@ -1,6 +1,7 @@
 //! JSON strings: characters with their escapes, and regular expressions over them.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
 use regex_syntax::ast::{
@@ -177,12 +178,24 @@ fn anything() -> Expr {
 /// Matches texts in which the expression is found. Without anchors, any text may follow it; with `anywhere`, any text
 /// may also precede it.
 fn found(ast: &Ast, anywhere: bool, budget: &Budget) -> Result<Expr> {
+    let mut by_ends = ByEnds::new();
+    alternatives(ast, anywhere, &mut by_ends, budget)?;
+    let ways = by_ends.into_iter().map(|((start, end), each)| Expr::seq([open(start), Expr::Alt(each), open(end)]));
+    Ok(Expr::Alt(ways.collect()))
+}
+
+/// Alternatives without their anchors, by whether any text may precede and follow them. Those with the same ends share
+/// the states for the text around them: otherwise a deterministic automaton has a node for every set of alternatives
+/// that a text may contain.
+type ByEnds = BTreeMap<(bool, bool), Vec<Expr>>;
+
+fn alternatives(ast: &Ast, anywhere: bool, by_ends: &mut ByEnds, budget: &Budget) -> Result<()> {
     budget.steps(WAYS)?;
-    match ast {
+    let (inner, start, end) = match ast {
         Ast::Alternation(alternation) => {
-            Ok(Expr::Alt(alternation.asts.iter().map(|ast| found(ast, anywhere, budget)).collect::<Result<_>>()?))
+            return alternation.asts.iter().try_for_each(|ast| alternatives(ast, anywhere, by_ends, budget));
         }
-        Ast::Group(group) => found(inner(group)?, anywhere, budget),
+        Ast::Group(group) => return alternatives(inner(group)?, anywhere, by_ends, budget),
         Ast::Concat(concat) => {
             let (mut parts, mut start, mut end) = (concat.asts.as_slice(), anywhere, true);
             while let [first, rest @ ..] = parts
@@ -196,11 +209,13 @@ fn found(ast: &Ast, anywhere: bool, budget: &Budget) -> Result<Expr> {
                 (parts, end) = (rest, false);
             }
             let inner = parts.iter().map(|ast| whole(ast, budget)).collect::<Result<Vec<_>>>()?;
-            Ok(Expr::seq([open(start), Expr::Seq(inner), open(end)]))
+            (Expr::Seq(inner), start, end)
         }
-        Ast::Assertion(_) if is_anchor(ast, &ANCHORS) => Ok(anything()),
-        _ => Ok(Expr::seq([open(anywhere), whole(ast, budget)?, anything()])),
-    }
+        Ast::Assertion(_) if is_anchor(ast, &ANCHORS) => (Expr::empty(), false, true),
+        _ => (whole(ast, budget)?, anywhere, true),
+    };
+    by_ends.entry((start, end)).or_default().push(inner);
+    Ok(())
 }
 
 fn open(is_open: bool) -> Expr {

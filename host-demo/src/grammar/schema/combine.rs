@@ -153,7 +153,7 @@ impl Reader<'_> {
             }
             "items" if !a.is_array() && !b.is_array() => all(),
             "additionalProperties" if *a == json!(false) || *b == json!(false) => json!(false),
-            "additionalProperties" => all(),
+            "additionalProperties" | "propertyNames" => all(),
             "anyOf" => {
                 let (ours, theirs) = (list(a), list(b));
                 if ours.len() * theirs.len() > MAX_ALTERNATIVES {

@@ -75,6 +75,25 @@ const ASSERTING: [&str; 33] = [
     "unevaluatedProperties",
 ];
 
+/// Keywords that constrain values of one type and assert nothing about others.
+const OF_TYPES: [(&str, &[&str]); 4] = [
+    (
+        "object",
+        &[
+            "properties",
+            "required",
+            "additionalProperties",
+            "patternProperties",
+            "propertyNames",
+            "minProperties",
+            "maxProperties",
+        ],
+    ),
+    ("array", &["items", "prefixItems", "additionalItems", "minItems", "maxItems"]),
+    ("string", &["minLength", "maxLength", "pattern", "format"]),
+    ("number", &["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"]),
+];
+
 const TYPES: [&str; 7] = ["object", "array", "string", "number", "integer", "boolean", "null"];
 
 /// Maximum number of different schemas with `$ref` or `allOf`. A larger number indicates a reference cycle that grows.
@@ -277,7 +296,7 @@ impl Reader<'_> {
         self.schema(&flat, path)
     }
 
-    /// Finds the target of a reference: a JSON pointer, an `$anchor`, or the whole schema.
+    /// Finds the target of a reference: a JSON pointer, an anchor, or the whole schema.
     fn target(&self, reference: &str, path: &str) -> Result<&Value> {
         let own = self.root.get("$id").or_else(|| self.root.get("id")).and_then(Value::as_str);
         let within = own.and_then(|own| reference.strip_prefix(own.trim_end_matches('#'))).unwrap_or(reference);
@@ -373,7 +392,7 @@ impl Reader<'_> {
         };
         if schema.get("uniqueItems") == Some(&Value::Bool(true))
             && let (true, Some((others, _))) = (first.is_empty(), others)
-            && let Some(values) = self.few_values(others, path)?
+            && let Some(values) = self.few_values(others, &format!("{path}.items"))?
         {
             let inner = self.distinct(&values, min, max, path);
             return Ok(Expr::seq([Expr::text("["), space(), inner, space(), Expr::text("]")]));
@@ -422,6 +441,7 @@ impl Reader<'_> {
             return Ok(None);
         }
         let Value::Object(flat) = flat else { return Ok(None) };
+        self.check_keywords(flat, path)?;
         let mut distinct = Vec::new();
         for value in values {
             let is_string = value.is_string() && (flat.contains_key("pattern") || flat.contains_key("format"));
@@ -474,13 +494,15 @@ impl Reader<'_> {
     }
 }
 
-/// The schema with this `$anchor`.
+/// The schema with this `$anchor`. Before 2019-09, an `$id` (in draft 4, `id`) of `#` and the name had this purpose.
 fn anchored<'s>(root: &'s Value, anchor: &str) -> Option<&'s Value> {
     let mut left = vec![root];
     while let Some(schema) = left.pop() {
         match schema {
             Value::Object(object) => {
-                if object.get("$anchor").and_then(Value::as_str) == Some(anchor) {
+                let text = |key| object.get(key).and_then(Value::as_str);
+                let is_id = |key| text(key).and_then(|id: &str| id.strip_prefix('#')) == Some(anchor);
+                if text("$anchor") == Some(anchor) || is_id("$id") || is_id("id") {
                     return Some(schema);
                 }
                 // Listed values are not schemas.
@@ -514,23 +536,7 @@ fn declared_types(schema: &Map<String, Value>, path: &str) -> Result<Vec<&'stati
 /// Returns the types that the keywords of a schema without `type` apply to.
 fn implied_types(schema: &Map<String, Value>) -> Vec<&'static str> {
     let mut types = Vec::new();
-    for (name, keys) in [
-        (
-            "object",
-            &[
-                "properties",
-                "required",
-                "additionalProperties",
-                "patternProperties",
-                "propertyNames",
-                "minProperties",
-                "maxProperties",
-            ][..],
-        ),
-        ("array", &["items", "prefixItems", "additionalItems", "minItems", "maxItems"]),
-        ("string", &["minLength", "maxLength", "pattern", "format"]),
-        ("number", &["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"]),
-    ] {
+    for (name, keys) in OF_TYPES {
         if keys.iter().any(|key| schema.contains_key(*key)) {
             types.push(name);
         }
@@ -597,6 +603,8 @@ fn is_allowed(value: &Value, all: &[Value], schema: &Map<String, Value>, path: &
             "type" | "nullable" | "pattern" | "format" => true,
             "unevaluatedProperties" => !value.is_object(),
             "unevaluatedItems" => !value.is_array(),
+            "uniqueItems" if !value.is_array() => true,
+            other if OF_TYPES.iter().any(|(name, keys)| keys.contains(&other) && !is_of_type(value, name)) => true,
             other if ASSERTING.contains(&other) => {
                 bail!("{path}: `{other}` together with listed values is not supported")
             }

@@ -6,14 +6,15 @@ use anyhow::{Context, Result, bail};
 use regex_lite::{Regex, RegexBuilder};
 use serde_json::{Map, Value, json};
 
-use super::{ASSERTING, Reader, UNSUPPORTED, comma, count, list, pattern, short, space, string};
+use super::overlap::listed;
+use super::{ASSERTING, Reader, UNSUPPORTED, comma, count, is_allowed, list, pattern, short, space, string};
 use crate::grammar::expr::{Chars, Expr};
 
 /// Maximum size of a compiled name pattern in bytes. It also bounds the steps of a match for each byte of a name.
 const MAX_COMPILED: usize = 1 << 16;
 /// Budget steps to match one byte of a name with one pattern.
 pub(super) const LOOKS: usize = 200;
-/// Supported keywords of `propertyNames`.
+/// Supported keywords of a `propertyNames` that lists no names.
 const OF_NAMES: [&str; 4] = ["minLength", "maxLength", "pattern", "format"];
 
 impl Reader<'_> {
@@ -26,29 +27,44 @@ impl Reader<'_> {
         };
         let required = names(schema, "required", path)?;
         let is_required: HashSet<&str> = required.iter().copied().collect();
-        let has_names = !properties.is_empty() || !required.is_empty();
-        let patterned = if has_names { self.patterned(schema, path)? } else { Vec::new() };
+        let listed = self.listed_names(schema, path)?;
+        let only: Option<HashSet<&str>> = listed.as_ref().map(|names| names.iter().map(String::as_str).collect());
+        let is_forbidden = |name: &str| only.as_ref().is_some_and(|only| !only.contains(name));
+        let mut unlisted: Vec<&str> =
+            listed.iter().flatten().map(String::as_str).chain(required.iter().copied()).collect();
+        let mut seen: HashSet<&str> = properties.keys().map(String::as_str).collect();
+        unlisted.retain(|name| seen.insert(*name));
+        let patterned = if seen.is_empty() { Vec::new() } else { self.patterned(schema, path)? };
         let mut members = Vec::new();
         for (name, property) in properties {
             let path = format!("{path}.properties.{}", short(name));
             let property = self.with_patterns(name, property, &patterned).with_context(|| path.clone())?;
-            let value = self.schema(&property, &path)?;
+            let value = if is_forbidden(name) { Expr::never() } else { self.schema(&property, &path)? };
             members.push((member(literal_key(name), value), is_required.contains(name.as_str())));
         }
-        let rest = self.others(schema, properties, &required, path)?;
-        // A required property that `properties` does not list has the schema of the patterns that its name matches, or
-        // of `additionalProperties`, or any value.
-        for name in required.iter().filter(|name| !properties.contains_key(**name)) {
+        let rest = if listed.is_some() { None } else { self.others(schema, properties, &required, path)? };
+        // A property that only `required` or `propertyNames` lists has the schema of the patterns that its name matches,
+        // or of `additionalProperties`, or any value.
+        let mut additional = None;
+        for name in unlisted {
             let by_pattern = self.with_patterns(name, &Value::Bool(true), &patterned);
             let by_pattern = by_pattern.with_context(|| format!("{path}.required"))?;
             let value = match schema.get("additionalProperties") {
+                _ if is_forbidden(name) => Expr::never(),
                 _ if by_pattern != Value::Bool(true) => {
                     self.schema(&by_pattern, &format!("{path}.patternProperties"))?
                 }
-                Some(others) => self.schema(others, &format!("{path}.additionalProperties"))?,
+                Some(others) => match &additional {
+                    Some(rule) => Expr::Rule(*rule),
+                    None => {
+                        let path = format!("{path}.additionalProperties");
+                        let value = self.schema(others, &path)?;
+                        Expr::Rule(*additional.insert(self.rules.add(path, value)))
+                    }
+                },
                 None => self.any_value(),
             };
-            members.push((member(literal_key(name), value), true));
+            members.push((member(literal_key(name), value), is_required.contains(name)));
         }
         let (min, max) = (count(schema, "minProperties", path)?.unwrap_or(0), count(schema, "maxProperties", path)?);
         let least = members.iter().filter(|(_, required)| *required).count() as u32;
@@ -158,11 +174,12 @@ impl Reader<'_> {
 
     /// Matches the names that `propertyNames` allows.
     fn property_names(&self, schema: &Map<String, Value>, is_alone: bool, path: &str) -> Result<Option<Expr>> {
+        let Some(names) = schema.get("propertyNames") else { return Ok(None) };
         let path = format!("{path}.propertyNames");
-        let names = match schema.get("propertyNames") {
-            None | Some(Value::Bool(true)) => return Ok(None),
-            Some(Value::Object(names)) => names,
-            Some(_) => bail!("{path}: this must be an object, with {}", OF_NAMES.join(", ")),
+        let names = match self.flat(names, &path, 0)? {
+            Value::Bool(true) => return Ok(None),
+            Value::Object(names) => names,
+            _ => bail!("{path}: this must be an object, with enum, {}", OF_NAMES.join(", ")),
         };
         if !is_alone {
             bail!("{path}: this is supported only without `properties`, `required` and `patternProperties`");
@@ -170,9 +187,35 @@ impl Reader<'_> {
         let is_known = |key: &str, value: &Value| OF_NAMES.contains(&key) || (key == "type" && value == "string");
         let is_note = |key: &str| !ASSERTING.contains(&key) && !UNSUPPORTED.contains(&key);
         if let Some((other, _)) = names.iter().find(|(key, value)| !is_known(key, value) && !is_note(key)) {
-            bail!("{path}.{other}: this keyword is not supported here: use one of {}", OF_NAMES.join(", "));
+            bail!("{path}.{other}: this keyword is not supported here: use one of enum, {}", OF_NAMES.join(", "));
         }
-        string(names, &path, self.budget).map(Some)
+        string(&names, &path, self.budget).map(Some)
+    }
+
+    /// The names that `propertyNames` lists in `enum` or `const`; `None` without such a list.
+    fn listed_names(&self, schema: &Map<String, Value>, path: &str) -> Result<Option<Vec<String>>> {
+        let Some(names) = schema.get("propertyNames") else { return Ok(None) };
+        let path = format!("{path}.propertyNames");
+        let Value::Object(names) = self.flat(names, &path, 0)? else { return Ok(None) };
+        let Some(values) = listed(&names) else { return Ok(None) };
+        self.check_keywords(&names, &path)?;
+        if let Some(other) = ["pattern", "format"].into_iter().find(|key| names.contains_key(*key)) {
+            bail!("{path}: `{other}` together with listed names is not supported");
+        }
+        if !values.iter().any(Value::is_string) {
+            bail!(
+                "{path}: a name is a string, and no string is listed: list names, or use only `additionalProperties`"
+            );
+        }
+        let mut allowed = Vec::new();
+        for value in values {
+            if let Value::String(name) = value
+                && is_allowed(value, values, &names, &path)?
+            {
+                allowed.push(name.clone());
+            }
+        }
+        Ok(Some(allowed))
     }
 
     /// The compiled patterns of names, with the schemas of their values.

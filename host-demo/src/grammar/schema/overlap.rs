@@ -94,6 +94,7 @@ impl Reader<'_> {
         let ours = required(a);
         let writes_others = a.contains_key("additionalProperties") && !is_closed(a)
             || a.contains_key("patternProperties")
+            || a.contains_key("propertyNames")
             || has_alternatives(a)
             || !describes(a);
         let never_written = |name: &String| {
@@ -118,7 +119,7 @@ fn has_alternatives(schema: &Map<String, Value>) -> bool {
 }
 
 /// The values that a schema lists.
-fn listed(schema: &Map<String, Value>) -> Option<&[Value]> {
+pub(super) fn listed(schema: &Map<String, Value>) -> Option<&[Value]> {
     match (schema.get("const"), schema.get("enum")) {
         (Some(value), _) => Some(std::slice::from_ref(value)),
         (None, Some(Value::Array(values))) => Some(values),

@@ -326,6 +326,10 @@ fn patterns() {
     pattern("(ab|^c)", &["ab", "xaby", "cx"], &["xc", "ba"]);
     pattern("(?:(b$)|^)", &["b", "xb", "x"], &[]);
     pattern("(?<year>[0-9]{2})", &["2012", "x20"], &["2", "x"]);
+    // Alternatives with different ends, of which several may be found in a text.
+    pattern("ab|^c|d$|^e$|(?:cd|^$)", &["xabx", "cx", "xd", "e", "abcd", ""], &["xc", "dx", "xe", "ex"]);
+    let words: Vec<String> = (0..40).map(|n| format!("word_{n}")).collect();
+    pattern(&words.join("|"), &["word_7", "x word_39 word_3"], &["word_", "word-1"]);
     pattern("^", &["", "a"], &[]);
     pattern("$", &["", "a"], &[]);
     // `\p{Zl}` is one character, and `\P{Any}` is none.

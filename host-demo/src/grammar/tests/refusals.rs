@@ -40,6 +40,16 @@ fn of_keywords() {
         "$.allOf[0].not: this keyword is not supported",
     );
     schema(json!({ "prefixItems": { "type": "string" } }), "$.prefixItems: this must be a list of schemas");
+    schema(
+        json!({ "items": { "enum": ["a"], "if": {} }, "uniqueItems": true }),
+        "$.items.if: this keyword is not supported",
+    );
+    for (key, value) in [("properties", json!({ "a": 1 })), ("items", json!([1])), ("uniqueItems", json!([1]))] {
+        schema(
+            json!({ "enum": ["a", value], key: {} }),
+            &format!("$.enum: `{key}` together with listed values is not supported"),
+        );
+    }
     schema(json!({ "properties": ["a"] }), "$.properties: this must be an object");
     schema(json!({ "patternProperties": ["^a"] }), "$.patternProperties: this must be an object");
     schema(json!({ "properties": { "a": { "minimum": "3" } } }), "$.properties.a.minimum: this must be a number");
@@ -64,16 +74,29 @@ fn of_numbers_and_names_of_properties() {
     schema(json!({ "propertyNames": names, "required": ["b"], "additionalProperties": true }), alone);
     schema(json!({ "propertyNames": names, "patternProperties": { "b": {} } }), alone);
     schema(
-        json!({ "propertyNames": { "enum": ["a", "b"] } }),
-        "$.propertyNames.enum: this keyword is not supported here: use one of minLength, maxLength, pattern, format",
+        json!({ "propertyNames": { "anyOf": [{ "const": "a" }] } }),
+        "$.propertyNames.anyOf: this keyword is not supported here: use one of enum, minLength, maxLength, pattern, format",
     );
     schema(
         json!({ "propertyNames": { "type": "integer" } }),
-        "$.propertyNames.type: this keyword is not supported here: use one of minLength, maxLength, pattern, format",
+        "$.propertyNames.type: this keyword is not supported here: use one of enum, minLength, maxLength, pattern, format",
     );
     schema(
         json!({ "propertyNames": false }),
-        "$.propertyNames: this must be an object, with minLength, maxLength, pattern, format",
+        "$.propertyNames: this must be an object, with enum, minLength, maxLength, pattern, format",
+    );
+    schema(
+        json!({ "propertyNames": { "enum": ["a", "b"], "pattern": "^a" } }),
+        "$.propertyNames: `pattern` together with listed names is not supported",
+    );
+    schema(
+        json!({ "propertyNames": { "enum": ["a"], "if": {} } }),
+        "$.propertyNames.if: this keyword is not supported",
+    );
+    // pydantic writes this for `dict` with an `IntEnum`.
+    schema(
+        json!({ "propertyNames": { "$ref": "#/$defs/e" }, "$defs": { "e": { "enum": [1, 2], "type": "integer" } } }),
+        "$.propertyNames: a name is a string, and no string is listed: list names, or use only `additionalProperties`",
     );
 }
 

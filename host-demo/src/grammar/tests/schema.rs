@@ -147,6 +147,7 @@ fn strings() {
         &["\"Aα9!\"", "\"Ж-\"", "\"É٣.\""],
         &["\"aα!\"", "\"Ab!\"", "\"AαB\""],
     );
+    schema(r#"{"pattern": "^\\p{Emoji_Component}$"}"#, &["\"\u{1f3fb}\"", "\"#\""], &["\"a\""]);
     refused(r#"{"pattern": "\\p{Klingon}"}"#, "$.pattern: `\\p`: Unicode property not found");
     refused(
         r#"{"properties": {"when": {"pattern": "(?=x)"}}}"#,
@@ -171,6 +172,11 @@ fn looking_ahead() {
         r#"{"format": "email", "pattern": "^(?!\\.)(?!.*\\.\\.)([A-Za-z0-9_'+\\-\\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\\-]*\\.)+[A-Za-z]{2,}$"}"#,
         &["\"a.b@example.com\""],
         &["\".a@example.com\"", "\"a..b@example.com\"", "\"a@b\""],
+    );
+    schema(
+        r#"{"pattern": "^(?=[\\s\\S]*[\\p{Extended_Pictographic}\\p{Regional_Indicator}\\u20E3])[\\p{Extended_Pictographic}\\p{Emoji_Component}]+$"}"#,
+        &["\"\u{1f600}\"", "\"\u{1f1e9}\u{1f1ea}\"", "\"1\u{20e3}\""],
+        &["\"\"", "\"1\"", "\"\u{1f600}a\""],
     );
     schema(r#"{"pattern": "^(?=[a-c])(?!b)[a-z]{1,2}$"}"#, &["\"a\"", "\"cz\""], &["\"b\"", "\"d\"", "\"abc\""]);
 }
@@ -469,6 +475,85 @@ fn names_by_pattern_with_others() {
     );
 }
 
+/// Names that `propertyNames` lists, as zod and pydantic write them.
+#[test]
+fn listed_names() {
+    let record = r#"{"type": "object", "propertyNames": {"type": "string", "enum": ["a", "b"]},
+        "additionalProperties": {"type": "number"}, "required": ["a", "b"]}"#;
+    schema(
+        record,
+        &[r#"{"a": 1, "b": 2.5}"#],
+        &["{}", r#"{"a": 1}"#, r#"{"b": 1}"#, r#"{"a": "x", "b": 1}"#, r#"{"a": 1, "b": 1, "c": 1}"#],
+    );
+    for partial in [
+        r#"{"propertyNames": {"enum": ["a", "b", 1, "a", "abc"], "maxLength": 2}, "additionalProperties": {"type": "integer"}}"#,
+        r##"{"propertyNames": {"$ref": "#/$defs/e"}, "additionalProperties": {"type": "integer"}, "$defs": {"e": {"enum": ["a", "b"]}}}"##,
+    ] {
+        schema(
+            partial,
+            &["{}", r#"{"a": 1}"#, r#"{"b": 1}"#, r#"{"a": 1, "b": 2}"#],
+            &[r#"{"c": 1}"#, r#"{"abc": 1}"#, r#"{"a": "x"}"#, r#"{"a": 1, "a": 2}"#],
+        );
+    }
+    schema(r#"{"propertyNames": {"const": "a"}}"#, &["{}", r#"{"a": [1]}"#], &[r#"{"b": 1}"#]);
+    schema(
+        r#"{"propertyNames": {"enum": ["a", "b", "c"]}, "additionalProperties": {"type": "null"}, "minProperties": 1, "maxProperties": 2}"#,
+        &[r#"{"a": null}"#, r#"{"b": null, "c": null}"#],
+        &["{}", r#"{"a": null, "b": null, "c": null}"#],
+    );
+    // A listed property keeps its own schema and those of the patterns that match its name. All others are forbidden.
+    schema(
+        r#"{"propertyNames": {"enum": ["a", "x1", "x2", "b"]}, "properties": {"c": {}, "a": {"type": "null"}, "x1": {"minimum": 3}},
+            "patternProperties": {"^x": {"type": "integer"}}, "additionalProperties": {"type": "boolean"}}"#,
+        &["{}", r#"{"a": null, "x1": 3, "x2": 0, "b": true}"#],
+        &[r#"{"c": 1}"#, r#"{"a": true}"#, r#"{"x1": 2}"#, r#"{"x2": true}"#, r#"{"x3": 1}"#, r#"{"b": 1}"#],
+    );
+    schema(
+        r#"{"propertyNames": {"enum": ["a", "b"]}, "properties": {"a": {"type": "null"}}, "additionalProperties": false}"#,
+        &["{}", r#"{"a": null}"#],
+        &[r#"{"b": 1}"#],
+    );
+    schema(
+        r#"{"allOf": [{"propertyNames": {"enum": ["a", "b"]}}, {"propertyNames": {"enum": ["b", "c"]}, "additionalProperties": {"type": "null"}}]}"#,
+        &["{}", r#"{"b": null}"#],
+        &[r#"{"a": null}"#, r#"{"c": null}"#, r#"{"b": 1}"#],
+    );
+    refused(r#"{"propertyNames": {"enum": ["a"]}, "required": ["b"]}"#, "no text can satisfy this");
+    refused(
+        r#"{"propertyNames": {"enum": ["a"]}, "properties": {"b": {}}, "required": ["b"]}"#,
+        "no text can satisfy this",
+    );
+    // The first alternative can have a `b`.
+    refused(
+        r#"{"oneOf": [{"properties": {"a": {}}, "propertyNames": {"enum": ["a", "b"]}}, {"type": "object", "required": ["b"]}]}"#,
+        "$.oneOf[0]: a value could also satisfy oneOf[1]",
+    );
+    // Other conditions of names may come from a reference, too.
+    schema(
+        r##"{"propertyNames": {"$ref": "#/$defs/e"}, "additionalProperties": {"type": "null"}, "$defs": {"e": {"pattern": "^x"}}}"##,
+        &["{}", r#"{"x1": null}"#],
+        &[r#"{"y": null}"#],
+    );
+}
+
+#[test]
+fn listed_values_beside_keywords_of_other_types() {
+    for beside in [
+        r#""additionalProperties": false"#,
+        r#""additionalProperties": true, "properties": {}, "required": ["x"], "minProperties": 3"#,
+        r#""items": {"type": "string"}, "minItems": 3, "uniqueItems": true"#,
+        r#""minimum": 3, "multipleOf": 2"#,
+    ] {
+        schema(&format!(r#"{{"type": "string", "enum": ["a", "b"], {beside}}}"#), &["\"a\"", "\"b\""], &["\"c\"", "1"]);
+        schema(&format!(r#"{{"const": null, {beside}}}"#), &["null"], &["1"]);
+    }
+    schema(
+        r#"{"enum": [[1], {"a": 1}, 3], "type": ["array", "integer"], "required": ["b"]}"#,
+        &["[1]", "3"],
+        &[r#"{"a": 1}"#],
+    );
+}
+
 #[test]
 fn references_by_name_and_listed_texts_with_patterns() {
     schema(r##"{"$defs": {"x": {"$anchor": "foo", "type": "integer"}}, "$ref": "#foo"}"##, &["1"], &["\"a\"", "1.5"]);
@@ -477,6 +562,14 @@ fn references_by_name_and_listed_texts_with_patterns() {
         &["1"],
         &["\"a\""],
     );
+    // The anchors of drafts 6 and 7, and of draft 4.
+    for (draft, key) in [("draft-07", "$id"), ("draft-06", "$id"), ("draft-04", "id")] {
+        let old = format!(
+            r##"{{"$schema": "http://json-schema.org/{draft}/schema#", "{key}": "http://x/y", "definitions":
+                {{"x": {{"{key}": "#foo", "type": "integer"}}}}, "properties": {{"id": {{"$ref": "#foo"}}, "b": {{"$ref": "http://x/y#foo"}}}}}}"##
+        );
+        schema(&old, &[r#"{"id": 1, "b": 2}"#], &[r#"{"id": "a"}"#, r#"{"b": "a"}"#]);
+    }
     refused(r##"{"$ref": "#foo", "enum": [{"$anchor": "foo"}]}"##, "$.$ref: there is no #foo in the schema");
     schema(r#"{"enum": ["ab", "cd", 1], "pattern": "^a"}"#, &["\"ab\"", "1"], &["\"cd\""]);
 }
