@@ -226,6 +226,13 @@ impl Header {
         self.key_at.contains_key(key)
     }
 
+    /// Returns a key's value, if it is set to a u32.
+    pub fn u32(&self, key: &str) -> Option<u32> {
+        let (_, Meta(bytes)) = self.keys.get(*self.key_at.get(key)?)?;
+        let value = u32::from_le_bytes(*bytes.last_chunk()?);
+        (*bytes == Meta::from(value).0).then_some(value)
+    }
+
     /// Aligns every tensor to a multiple of `alignment` bytes.
     ///
     /// # Errors

@@ -109,6 +109,11 @@ impl Config {
         Some(value)
     }
 
+    /// True for a field whose value is null. [`get`](Self::get) treats it as missing.
+    pub fn is_null(&self, name: &str) -> bool {
+        self.values.get(name).is_some_and(Value::is_null)
+    }
+
     /// Returns the fields that were not read, and their values.
     pub fn unread(&self) -> impl Iterator<Item = (&str, &Value)> {
         let read = self.read.borrow();

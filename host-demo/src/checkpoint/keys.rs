@@ -23,6 +23,11 @@ impl Keys<'_> {
         self.header.set(&format!("{}.{name}", self.architecture), value);
     }
 
+    /// Returns the length of the context, if it is set.
+    pub fn context_length(&self) -> Option<u32> {
+        self.header.u32(&format!("{}.context_length", self.architecture))
+    }
+
     /// Copies an integer that the config must have.
     pub fn number(&mut self, name: &str, from: &[&str]) -> Result<()> {
         let value = self.config.need(from)?;

@@ -60,7 +60,7 @@ pub fn convert(directory: &Path, base: Option<&Path>, output: &Path) -> Result<R
         let is_frozen = [".base_layer.weight", ".base_layer.bias"].iter().any(|end| name.ends_with(end));
         ensure!(
             is_frozen || FIRST.iter().any(|end| first.ends_with(end)),
-            "the tensor {name} is no part of a plain LoRA: DoRA and whole modules are not supported"
+            "the tensor {name} is no part of a plain LoRA: DoRA and whole modules are not supported, {INSTEAD}"
         );
         ensure!(is_frozen || checkpoint.tensors.contains_key(&first), "the tensor {first} is missing");
     }
@@ -105,6 +105,9 @@ const FIRST: &[&str] =
 /// End of the names of mlx_lm's first matrices, which are stored transposed.
 const MLX: &str = ".lora_a";
 
+/// Advice for adapters that are more than a product added to a matrix.
+const INSTEAD: &str = "so merge it with PEFT's merge_and_unload(), and convert the merged model";
+
 /// The settings in adapter_config.json. Settings of mlx_lm are converted to PEFT's.
 struct Settings {
     json: Value,
@@ -130,7 +133,7 @@ impl Settings {
             settings["peft_type"].as_str().unwrap_or("nameless")
         );
         for name in ["use_dora", "lora_bias", "use_qalora"] {
-            ensure!(settings[name] != true, "{name} in adapter_config.json is true: not supported");
+            ensure!(settings[name] != true, "{name} in adapter_config.json is true: not supported, {INSTEAD}");
         }
         let bias = settings["bias"].as_str().unwrap_or("none");
         ensure!(bias == "none", "bias in adapter_config.json is {bias}: only none is supported");
@@ -142,7 +145,7 @@ impl Settings {
         };
         ensure!(
             !is_set("modules_to_save"),
-            "modules_to_save in adapter_config.json names whole modules: not supported"
+            "modules_to_save in adapter_config.json names whole modules: not supported, {INSTEAD}"
         );
         for name in [
             "alora_invocation_tokens",
@@ -154,7 +157,7 @@ impl Settings {
             "kasa_config",
             "monteclora_config",
         ] {
-            ensure!(!is_set(name), "{name} in adapter_config.json is set: not supported");
+            ensure!(!is_set(name), "{name} in adapter_config.json is set: not supported, {INSTEAD}");
         }
         let start = settings["init_lora_weights"].as_str().unwrap_or_default().to_ascii_lowercase();
         ensure!(
@@ -394,6 +397,10 @@ impl<'f> Pairs<'_, 'f> {
             ensure!(
                 !self.tables.iter().copied().flatten().any(is_scaled),
                 "the model scales the outputs of this module, but would not scale those of an adapter: not supported"
+            );
+            ensure!(
+                !to.ends_with("position_embd") && to != "token_types",
+                "adapters of the embeddings of positions and of types are not supported, {INSTEAD}"
             );
             let name = format!("{layer}{to}.weight");
             parts.entry(name).or_insert_with(|| Part { index: found.part, a, b: Vec::new() }).b.push(b);

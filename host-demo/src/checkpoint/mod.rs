@@ -155,7 +155,7 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
     notes.extend(dropped_bias(checkpoint));
     if let Some(directory) = directory {
         pooling::keys(directory, &mut keys)?;
-        notes.extend(pooling::notes(directory)?);
+        notes.extend(pooling::notes(directory, keys.context_length())?);
     }
     if reranker.is_some() {
         reranker::keys(&mut keys);

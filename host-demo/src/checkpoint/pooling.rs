@@ -59,8 +59,9 @@ pub fn dense(directory: &Path, outputs: &mut Vec<Output<'_>>) -> Result<()> {
     Ok(())
 }
 
-/// Describes what sentence-transformers does to a text before the tokenizer: a file cannot express it.
-pub fn notes(directory: &Path) -> Result<Vec<String>> {
+/// Describes what sentence-transformers does to texts and embeddings and a file cannot express. `context` is the length
+/// of the model's context.
+pub fn notes(directory: &Path, context: Option<u32>) -> Result<Vec<String>> {
     let read = |name: &str| {
         let path = directory.join(name);
         if path.is_file() { json(&path) } else { Ok(Value::Null) }
@@ -71,7 +72,25 @@ pub fn notes(directory: &Path) -> Result<Vec<String>> {
     if let Some(prompt) = prompt.filter(|prompt| !prompt.is_empty()) {
         notes.push(format!("sentence-transformers puts {prompt:?} before each text: give texts with it"));
     }
-    if read("sentence_bert_config.json")?["do_lower_case"] == true {
+    let transformer = read("sentence_bert_config.json")?;
+    if directory.join("modules.json").is_file() {
+        // Version 6 stores the length only in the tokenizer's settings.
+        let length = match transformer["max_seq_length"].as_u64() {
+            Some(length) => Some(length),
+            None => read("tokenizer_config.json")?["model_max_length"].as_u64(),
+        };
+        if let Some(length) = length.filter(|length| context.is_some_and(|context| *length < context.into())) {
+            notes.push(format!(
+                "sentence-transformers cuts texts after {length} tokens: give texts of at most this length"
+            ));
+        }
+    }
+    if let Some(size) = settings["truncate_dim"].as_u64() {
+        notes.push(format!(
+            "sentence-transformers cuts embeddings after {size} values (truncate_dim): the model gives all"
+        ));
+    }
+    if transformer["do_lower_case"] == true {
         notes.push("sentence-transformers converts each text to lower case: give texts in lower case".to_owned());
     }
     Ok(notes)

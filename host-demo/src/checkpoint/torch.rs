@@ -1,6 +1,6 @@
 //! torch's files (`.pt`, `.pth`, `.bin`): reads the tensors without executing code.
 
-mod pickle;
+pub mod pickle;
 
 use std::collections::HashMap;
 

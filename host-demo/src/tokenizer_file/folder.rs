@@ -8,7 +8,10 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::special::{self, Special};
-use super::{CONTROL, NORMAL, Token, UNKNOWN, USER_DEFINED, Vocabulary, VocabularyRules, json, sentencepiece, support};
+use super::{
+    CONTROL, NORMAL, Token, UNKNOWN, USER_DEFINED, Vocabulary, VocabularyRules, characters, json, sentencepiece,
+    support,
+};
 use crate::gguf_writer::{Header, Meta};
 use crate::llama2c;
 
@@ -24,8 +27,15 @@ pub struct Wanted<'w> {
 }
 
 /// Files with a vocabulary, in order of preference.
-const FILES: [&str; 6] =
-    ["tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "vocab.txt", "tokenizer.bin"];
+const FILES: [&str; 7] = [
+    "tokenizer.json",
+    "tokenizer.model",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "vocab.txt",
+    "tokenizer.bin",
+    "meta.pkl",
+];
 
 /// Writes the vocabulary. Returns messages.
 pub fn write(wanted: &Wanted<'_>, header: &mut Header) -> Result<Vec<String>> {
@@ -93,14 +103,14 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
             let json: Value = serde_json::from_slice(file).context("it is not JSON")?;
             let model = json::Model { architecture: wanted.architecture, pre: None };
             let vocabulary = json::read(&model, &json, &mut notes)?;
-            let special = Special::of(Some(&json), &settings, wanted.config, &vocabulary.ids());
-            special.write(header);
+            let special = Special::of(Some(&json), &settings, wanted, &vocabulary.ids());
+            notes.extend(special.write(header));
             vocabulary
         }
         _ if path.extension().is_some_and(|kind| kind == "txt") => {
             let vocabulary = word_list(file, &settings)?;
-            let special = Special::of(None, &settings, wanted.config, &vocabulary.ids());
-            special.write(header);
+            let special = Special::of(None, &settings, wanted, &vocabulary.ids());
+            notes.extend(special.write(header));
             for (name, text) in [
                 ("bos", "[CLS]"),
                 ("eos", "[SEP]"),
@@ -117,12 +127,13 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
             header.set("tokenizer.ggml.add_eos_token", true);
             vocabulary
         }
+        _ if characters::is(file) => characters::read(file)?,
         _ => {
             let mut vocabulary = sentencepiece::read(file)?;
             unknown = vocabulary.unknown();
             added(&mut vocabulary, folder, &settings, wanted)?;
-            let special = Special::of(None, &settings, wanted.config, &vocabulary.ids());
-            special.write(header);
+            let special = Special::of(None, &settings, wanted, &vocabulary.ids());
+            notes.extend(special.write(header));
             // As in llama.cpp, the settings take precedence, and default values are not written.
             let is_spm = vocabulary.keys.contains(&("model", Meta::from("llama")));
             // Hugging Face's tokenizer, in the tokenizer.json beside this file, leaves out the normalization.
@@ -141,7 +152,17 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
     };
     vocabulary.chat_template = special::chat_template(folder, &settings)?;
     let unknown = unknown.or(vocabulary.unknown());
+    // Without the key, readers take this token for the end of a text.
+    let default = match &vocabulary {
+        byte_level if byte_level.keys.contains(&("model", Meta::from("gpt2"))) => Some(11),
+        _ if characters::is(file) => Some(2),
+        _ => None,
+    };
+    let default = default.and_then(|id| Some((id, vocabulary.tokens.get(&id)?.text.clone())));
     finish(wanted, vocabulary, unknown, header)?;
+    if let Some((id, text)) = default.filter(|_| !header.has("tokenizer.ggml.eos_token_id")) {
+        notes.push(format!("no token ends a text, but readers take {text:?} (token {id}) for one: use --ignore-eos"));
+    }
     Ok(notes)
 }
 
@@ -149,7 +170,7 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
 pub fn write_json(wanted: &Wanted<'_>, json: &Value, header: &mut Header) -> Result<()> {
     let model = json::Model { architecture: wanted.architecture, pre: None };
     let vocabulary = json::read(&model, json, &mut Vec::new())?;
-    Special::of(Some(json), &Value::Null, wanted.config, &vocabulary.ids()).write(header);
+    Special::of(Some(json), &Value::Null, wanted, &vocabulary.ids()).write(header);
     let unknown = vocabulary.unknown();
     finish(wanted, vocabulary, unknown, header)
 }

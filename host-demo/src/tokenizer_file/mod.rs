@@ -1,5 +1,7 @@
-//! Reads vocabularies from tokenizer files: `tokenizer.json`, `tokenizer.model`, and llama2.c's `tokenizer.bin`.
+//! Reads vocabularies from tokenizer files: `tokenizer.json`, `tokenizer.model`, llama2.c's `tokenizer.bin`, and nanoGPT's
+//! `meta.pkl`.
 
+mod characters;
 mod expressions;
 pub mod folder;
 mod json;
@@ -142,6 +144,7 @@ fn vocabulary(gguf: &Gguf<'_>, path: &Path, file: &[u8], header: &mut Header) ->
             let pre = text("tokenizer.ggml.pre").filter(|_| text("tokenizer.ggml.model") == Some(b"gpt2"));
             json::read_file(&json::Model { architecture: gguf.architecture().unwrap_or_default(), pre }, path, file)?
         }
+        _ if characters::is(file) => characters::read(file)?,
         _ => sentencepiece::read(file)?,
     }
     .write(rows, header)

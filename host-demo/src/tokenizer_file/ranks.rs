@@ -52,7 +52,7 @@ impl<'t> Ranks<'t> {
 }
 
 /// Converts bytes to GPT-2's characters: printable bytes keep their character, the others get one from U+0100 on.
-fn text(token: &[u8]) -> String {
+pub fn text(token: &[u8]) -> String {
     let is_own = |byte: u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     let character = |byte: u8| match is_own(byte) {
         true => char::from(byte),

@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
+use super::folder::Wanted;
 use super::support::{is_byte_level, part};
 use crate::gguf_writer::Header;
 
@@ -51,6 +52,8 @@ pub fn chat_template(folder: &Path, settings: &Value) -> Result<Option<String>> 
 pub struct Special {
     ids: Vec<(&'static str, u32)>,
     adds: Vec<(&'static str, bool)>,
+    /// Messages about ids that are left out.
+    notes: Vec<String>,
 }
 
 /// Texts of the tokens, updated by each rule.
@@ -75,7 +78,7 @@ impl Texts {
 
 impl Special {
     /// Applies the rules to a `tokenizer.json` (if there is one), to the settings, and to the model's config.
-    pub fn of(json: Option<&Value>, settings: &Value, config: &Value, ids: &HashMap<String, u32>) -> Self {
+    pub fn of(json: Option<&Value>, settings: &Value, wanted: &Wanted<'_>, ids: &HashMap<String, u32>) -> Self {
         let mut texts = Texts { by_name: HashMap::new(), adds: Vec::new() };
         for name in ["bos", "eos", "unk", "sep", "pad", "mask", "cls"] {
             let entry = &settings[format!("{name}_token")];
@@ -112,12 +115,16 @@ impl Special {
                 texts.add(name, adds, false);
             }
             let id = texts.get(name).and_then(added);
-            let stated = || {
-                let id = &config[format!("{name}_token_id")];
-                id.as_u64().and_then(|id| u32::try_from(id).ok())
-            };
-            if let Some(id) = id.or_else(stated) {
-                special.ids.push((key, id));
+            let field = format!("{name}_token_id");
+            match (id, wanted.config[&field].as_u64()) {
+                (Some(id), _) => special.ids.push((key, id)),
+                (None, Some(id)) if id < wanted.rows as u64 => special.ids.push((key, id as u32)),
+                // The default of a config class, for its family's usual vocabulary.
+                (None, Some(id)) => special.notes.push(format!(
+                    "{field} in config.json is {id}, but the model has {} tokens: it is left out",
+                    wanted.rows
+                )),
+                (None, None) => {}
             }
         }
         if json.is_some_and(|json| adds_no_others(json, settings)) {
@@ -129,13 +136,15 @@ impl Special {
         special
     }
 
-    pub fn write(&self, header: &mut Header) {
+    /// Writes the keys. Returns messages.
+    pub fn write(self, header: &mut Header) -> Vec<String> {
         for (name, id) in &self.ids {
             header.set(&format!("tokenizer.ggml.{name}_token_id"), *id);
         }
         for (name, adds) in &self.adds {
             header.set(&format!("tokenizer.ggml.add_{name}_token"), *adds);
         }
+        self.notes
     }
 }
 

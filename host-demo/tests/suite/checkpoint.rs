@@ -292,6 +292,33 @@ fn torch_files_are_read_without_running_them() {
     }
 }
 
+/// nanoGPT's vocabularies of characters. The expected ids are those of its `encode`; the generated text has the
+/// characters of the ids that transformers generates.
+#[test]
+fn characters_have_nano_gpts_ids() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("model.gguf");
+    let nano = checkpoint("nanogpt.pt");
+    for (vocabulary, text, ids) in [
+        ("letters.pkl", "a b\n  ä語 😀cßé", serde_json::json!([2, 1, 3, 0, 1, 1, 6, 8, 1, 9, 4, 5, 7])),
+        (
+            "meta.pkl",
+            "Exeunt,\n  BAZ & Co?",
+            serde_json::json!([16, 61, 42, 58, 51, 57, 6, 0, 1, 1, 13, 12, 37, 1, 4, 1, 14, 52, 11]),
+        ),
+    ] {
+        let vocabulary = checkpoint(vocabulary);
+        let ran = arenite(&["convert", "hf", path(&nano), path(&file), "--tokenizer", path(&vocabulary)]);
+        let stderr = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.success() && stderr.contains("use --ignore-eos"), "{stderr}");
+        let found = json(&["tokenize", "-m", path(&file), "--add-special", "--json", "-p", text]);
+        assert_eq!(found, ids, "{text:?}");
+    }
+    let how = ["generate", "--ids", "1,5,9,33,63,2", "-n", "8", "--temp", "0", "--kv", "f32", "--ignore-eos"];
+    let text = stdout(&[&how[..], &["-m", path(&file)]].concat());
+    assert!(text.trim_end().ends_with("Uiziziiz"), "{text:?}");
+}
+
 #[test]
 fn what_cannot_be_converted_is_said() {
     let directory = tempfile::tempdir().unwrap();

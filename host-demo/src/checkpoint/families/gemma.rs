@@ -215,6 +215,15 @@ fn score_scale(keys: &mut Keys<'_>, largest: usize) -> Result<()> {
     Ok(())
 }
 
+/// Writes a soft cap. Without the key, readers take the cap of the published models; 0 means none.
+fn cap(keys: &mut Keys<'_>, name: &str) -> Result<()> {
+    if keys.config.is_null(name) {
+        keys.set(name, 0f32);
+        return Ok(());
+    }
+    keys.float(name, &[name])
+}
+
 #[rustfmt::skip]
 pub const ALL: &[Family] = &[
     Family {
@@ -235,8 +244,8 @@ pub const ALL: &[Family] = &[
         keys: |k| {
             first(k)?;
             score_scale(k, 46)?;
-            k.float("attn_logit_softcapping", &["attn_logit_softcapping"])?;
-            k.float("final_logit_softcapping", &["final_logit_softcapping"])?;
+            cap(k, "attn_logit_softcapping")?;
+            cap(k, "final_logit_softcapping")?;
             k.number("attention.sliding_window", &["sliding_window"])
         },
         vocabulary: NO_SPACE,

@@ -61,7 +61,7 @@ impl Item {
         }
     }
 
-    fn int(&self) -> Option<usize> {
+    pub fn int(&self) -> Option<usize> {
         match *self.object {
             Object::Int(value) => usize::try_from(value).ok(),
             _ => None,
@@ -136,7 +136,7 @@ impl Machine {
                 self.push(Object::Dict(Vec::new())) // an object without attributes
             }
             b'b' => self.build()?,
-            other => bail!("the operation {other:#x} is not one that tensors need: save the model as safetensors"),
+            other => bail!("the operation {other:#x} is not one that tensors and settings need"),
         }
         Ok(())
     }

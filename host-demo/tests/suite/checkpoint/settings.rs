@@ -155,6 +155,62 @@ fn settings_that_are_left_out_are_said() {
     }
 }
 
+/// transformers loads and runs models whose config has ids of special tokens outside of the vocabulary, such as the
+/// default values of GPT-2's config class.
+#[test]
+fn special_tokens_outside_of_the_vocabulary_are_left_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let (folder, model) = (directory.path().join("model"), directory.path().join("model.gguf"));
+    fs::create_dir(&folder).unwrap();
+    let all: Value = serde_json::from_slice(&fs::read(checkpoint("tiny.json")).unwrap()).unwrap();
+    let mut case = tiny(&all, "MptForCausalLM");
+    for field in ["bos_token_id", "eos_token_id", "pad_token_id"] {
+        case["config"][field] = 50256.into();
+    }
+    write_tiny(&case, &folder);
+    // The tokenizer's own settings name the tokens that begin and end a text, but none for padding.
+    for left_out in [&["pad_token_id"][..], &["bos_token_id", "eos_token_id", "pad_token_id"]] {
+        let ran = arenite(&["convert", "hf", path(&folder), path(&model)]);
+        let stderr = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.success(), "{stderr}");
+        let bytes = fs::read(&model).unwrap();
+        for (field, key) in [("bos_token_id", "bos"), ("eos_token_id", "eos"), ("pad_token_id", "padding")] {
+            let is_out = left_out.contains(&field);
+            let note = format!("{field} in config.json is 50256, but the model has 365 tokens");
+            assert_eq!(stderr.contains(&note), is_out, "{stderr}");
+            let key = format!("tokenizer.ggml.{key}_token_id");
+            assert_eq!(Gguf::parse(&bytes).unwrap().get(&key).is_some(), !is_out, "{key}");
+        }
+        fs::write(folder.join("tokenizer_config.json"), "{}").unwrap();
+    }
+}
+
+/// sentence-transformers 6.2 cuts texts after `max_seq_length` tokens (or the tokenizer's `model_max_length`), and
+/// embeddings after `truncate_dim` values.
+#[test]
+fn lengths_of_sentence_transformers_are_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let (folder, model) = (directory.path().join("model"), directory.path().join("model.gguf"));
+    fs::create_dir(&folder).unwrap();
+    let all: Value = serde_json::from_slice(&fs::read(checkpoint("tiny.json")).unwrap()).unwrap();
+    write_tiny(&tiny(&all, "BertModel"), &folder);
+    for (file, json, note) in [
+        ("sentence_bert_config.json", r#"{"max_seq_length": 64}"#, None),
+        ("sentence_bert_config.json", r#"{"max_seq_length": 32}"#, Some("cuts texts after 32 tokens")),
+        ("sentence_bert_config.json", "{}", None),
+        ("tokenizer_config.json", r#"{"model_max_length": 16}"#, Some("cuts texts after 16 tokens")),
+        ("tokenizer_config.json", "{}", None),
+        ("config_sentence_transformers.json", r#"{"truncate_dim": 8}"#, Some("cuts embeddings after 8 values")),
+    ] {
+        fs::write(folder.join(file), json).unwrap();
+        let ran = arenite(&["convert", "hf", path(&folder), path(&model)]);
+        let stderr = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.success(), "{stderr}");
+        assert_eq!(stderr.contains(" cuts "), note.is_some(), "{stderr}");
+        assert!(note.is_none_or(|note| stderr.contains(note)), "{stderr}");
+    }
+}
+
 /// A published checkpoint of Nomic's mixture of experts stores all experts in one matrix, the second one transposed:
 /// `w1.view(experts, inner, width)[i].T` and `w2.view(experts, inner, width)[i]` are the factors of expert `i`. A note
 /// says that the bias of their sum is left out.
