@@ -2,6 +2,7 @@
 
 use super::{Form, Kernels};
 use crate::memory::{HeadLayout, KvType, TILE};
+use crate::quant::{TensorType, encode_row};
 
 /// Stores the keys and values of `position` for one or more heads. Each head has `head_bytes` bytes of tiles. `pages`
 /// is the context's table of pages and selects the tile.
@@ -179,119 +180,13 @@ fn quantize(kernels: &Kernels, block: &[f32], in_4_bits: bool) -> (Codes, [u8; 2
         *x = *v;
     }
     if in_4_bits {
-        let (codes, d) = closest_in_4_bits(&x);
-        return (Codes { codes, bytes: 16 }, d);
+        let (mut out, mut codes) = ([0; 18], [0; 32]);
+        encode_row(TensorType::Q4_0, &x, &mut out);
+        let [d0, d1, low_and_high @ ..] = out;
+        codes.iter_mut().zip(low_and_high).for_each(|(to, byte)| *to = byte);
+        return (Codes { codes, bytes: 16 }, [d0, d1]);
     }
     let (mut q, mut d, mut sums) = ([0; 32], [0.0], [0; 2]);
     kernels.quantize(Form::Q8, &x, &mut q, &mut d, &mut sums);
     (Codes { codes: q.map(|q| q as u8), bytes: 32 }, half::f16::from_f32_const(d[0]).to_le_bytes())
-}
-
-/// The scales that [`closest_in_4_bits`] tries, relative to the scale of ggml's Q4_0. For normally distributed elements,
-/// these three leave 0.90 times the squared error of that scale.
-const SCALES: [f32; 3] = [1.0, 0.94, 1.12];
-
-/// Quantizes a block as Q4_0, with the least squared error of several scales. Returns the codes, in the first 16 bytes,
-/// and the f16 scale.
-fn closest_in_4_bits(x: &[f32; 32]) -> ([u8; 32], [u8; 2]) {
-    let top = x.iter().fold(0.0, |top: f32, &x| if x.abs() > top.abs() { x } else { top });
-    // The scale of a block of zeros is 0. NaN, if an element is not finite, makes the logits NaN.
-    let (mut most, mut best, mut d) = (0.0, [0.0; 32], product(x, &[0.0; 32]));
-    for scale in SCALES {
-        let scale = -8.0 / (top * scale);
-        let q = x.map(|x| nearest((x * scale).clamp(-8.0, 7.0)));
-        // The squared error, `sum((x - d * q)^2)`, is least for `d = xq / qq`. It is `sum(x^2) - xq^2 / qq` then.
-        let (xq, qq) = (product(x, &q), product(&q, &q));
-        let explained = xq * xq / qq;
-        if explained > most {
-            (most, best, d) = (explained, q, xq / qq);
-        }
-    }
-    let mut codes = [0; 32];
-    let (low, high) = best.split_at(16);
-    for ((code, low), high) in codes.iter_mut().zip(low).zip(high) {
-        *code = (low + 8.0) as u8 | ((high + 8.0) as u8) << 4;
-    }
-    (codes, half::f16::from_f32_const(d).to_le_bytes())
-}
-
-/// Rounds to the nearest integer, halves to even ones. `x` is far below 2^22.
-fn nearest(x: f32) -> f32 {
-    // From 1.5 * 2^23, the distance of two f32 is 1.
-    const LARGE: f32 = 12_582_912.0;
-    x + LARGE - LARGE
-}
-
-/// The sum of products, in eight partial sums, which the compiler keeps in a vector.
-fn product(a: &[f32; 32], b: &[f32; 32]) -> f32 {
-    let mut sums = [0.0; 8];
-    for (a, b) in a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0) {
-        for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
-            *sum += a * b;
-        }
-    }
-    sums.iter().sum()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::quant::{TensorType, decode_row, encode_row};
-
-    /// The expected blocks are from numpy, in f64. The best scale is the first, the second and the third.
-    #[test]
-    fn the_best_scale_is_chosen() {
-        for (k, scale, codes) in [
-            (
-                3,
-                0x3a61,
-                [0xd0, 0x22, 0xa7, 0x5f, 0x3b, 0x5a, 0x9c, 0x11, 0xc9, 0xa5, 0xb3, 0xf5, 0x7a, 0x22, 0x0d, 0x1c],
-            ), // 1.0
-            (
-                18,
-                0x39f3,
-                [0xf0, 0xcd, 0xbc, 0xef, 0x33, 0xcc, 0x77, 0x66, 0x77, 0xcc, 0x33, 0xfe, 0xcb, 0xdc, 0x0f, 0x75],
-            ), // 0.94
-            (
-                8,
-                0x3af5,
-                [0x81, 0x51, 0xfe, 0x8a, 0xd4, 0x2a, 0x4f, 0x33, 0xf4, 0xa2, 0x4d, 0xa8, 0xef, 0x15, 0x18, 0xd9],
-            ), // 1.12
-        ] {
-            let x = core::array::from_fn(|i| ((i * i * 37 * k + i * k) % 101) as f32 / 8.0 - 6.25);
-            let (got, d) = closest_in_4_bits(&x);
-            assert_eq!((&got[..16], u16::from_le_bytes(d)), (&codes[..], scale), "{k}");
-        }
-        assert_eq!(closest_in_4_bits(&[0.0; 32]).1, [0, 0]);
-        for odd in [f32::NAN, f32::INFINITY] {
-            let (_, d) = closest_in_4_bits(&core::array::from_fn(|i| if i == 7 { odd } else { 1.0 }));
-            assert!(half::f16::from_le_bytes(d).is_nan(), "{odd}");
-        }
-    }
-
-    /// Blocks of sums of uniform numbers, which are close to normally distributed.
-    #[test]
-    fn the_error_is_less_than_that_of_q4_0() {
-        let mut state = 1u32;
-        let mut uniform = || {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (state >> 8) as f32 / 16_777_216.0 - 0.5
-        };
-        let (mut ours, mut plain) = (0.0, 0.0);
-        for _ in 0..500 {
-            let x: [f32; 32] = core::array::from_fn(|_| (0..12).map(|_| uniform()).sum());
-            let error = |block: &[u8]| {
-                let mut back = [0.0; 32];
-                assert!(decode_row(TensorType::Q4_0, block, &mut back));
-                x.iter().zip(back).map(|(x, y)| (x - y) * (x - y)).sum::<f32>()
-            };
-            let (codes, d) = closest_in_4_bits(&x);
-            let mut block = [0; 18];
-            assert!(encode_row(TensorType::Q4_0, &x, &mut block));
-            let (best, first) = (error(&[&d[..], &codes[..16]].concat()), error(&block));
-            assert!(best <= first * 1.001, "{best} {first}");
-            (ours, plain) = (ours + best, plain + first);
-        }
-        assert!(ours < 0.92 * plain, "{ours} {plain}");
-    }
 }
