@@ -14,7 +14,7 @@ pub fn external() -> Option<PathBuf> {
     std::env::var_os("ARENITE_FIXTURES").map(PathBuf::from)
 }
 
-/// Like [`external`], for a test whose only cases are those of `path` in the larger set: prints SKIP without that set.
+/// Like [`external`], for a test that has no cases outside the larger set. Prints SKIP if the set is missing.
 pub fn needed(path: &str) -> Option<PathBuf> {
     let root = external();
     if root.is_none() {

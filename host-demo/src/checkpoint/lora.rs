@@ -60,7 +60,7 @@ pub fn convert(directory: &Path, base: Option<&Path>, output: &Path) -> Result<R
         let is_frozen = [".base_layer.weight", ".base_layer.bias"].iter().any(|end| name.ends_with(end));
         ensure!(
             is_frozen || FIRST.iter().any(|end| first.ends_with(end)),
-            "the tensor {name} is no part of a plain LoRA: DoRA and whole modules are not supported, {INSTEAD}"
+            "the tensor {name} is not part of a plain LoRA: DoRA and whole modules are not supported, {INSTEAD}"
         );
         ensure!(is_frozen || checkpoint.tensors.contains_key(&first), "the tensor {first} is missing");
     }
@@ -106,7 +106,7 @@ const FIRST: &[&str] =
 const MLX: &str = ".lora_a";
 
 /// Advice for adapters that are more than a product added to a matrix.
-const INSTEAD: &str = "so merge it with PEFT's merge_and_unload(), and convert the merged model";
+const INSTEAD: &str = "so merge the adapter with PEFT's merge_and_unload(), and convert the merged model";
 
 /// The settings in adapter_config.json. Settings of mlx_lm are converted to PEFT's.
 struct Settings {
@@ -132,7 +132,7 @@ impl Settings {
             "adapter_config.json is of a {} adapter: only LORA is supported",
             settings["peft_type"].as_str().unwrap_or("nameless")
         );
-        for name in ["use_dora", "lora_bias", "use_qalora"] {
+        for name in ["use_dora", "lora_bias"] {
             ensure!(settings[name] != true, "{name} in adapter_config.json is true: not supported, {INSTEAD}");
         }
         let bias = settings["bias"].as_str().unwrap_or("none");
@@ -147,17 +147,12 @@ impl Settings {
             !is_set("modules_to_save"),
             "modules_to_save in adapter_config.json names whole modules: not supported, {INSTEAD}"
         );
-        for name in [
-            "alora_invocation_tokens",
-            "invocation_string",
-            "layer_replication",
-            "trainable_token_indices",
-            "use_bdlora",
-            "arrow_config",
-            "kasa_config",
-            "monteclora_config",
-        ] {
+        for name in ["layer_replication", "trainable_token_indices", "use_bdlora", "kasa_config", "monteclora_config"] {
             ensure!(!is_set(name), "{name} in adapter_config.json is set: not supported, {INSTEAD}");
+        }
+        // PEFT does not merge these.
+        for name in ["use_qalora", "alora_invocation_tokens", "invocation_string", "arrow_config"] {
+            ensure!(!is_set(name), "{name} in adapter_config.json is set: not supported");
         }
         let start = settings["init_lora_weights"].as_str().unwrap_or_default().to_ascii_lowercase();
         ensure!(

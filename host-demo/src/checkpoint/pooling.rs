@@ -59,8 +59,8 @@ pub fn dense(directory: &Path, outputs: &mut Vec<Output<'_>>) -> Result<()> {
     Ok(())
 }
 
-/// Describes what sentence-transformers does to texts and embeddings and a file cannot express. `context` is the length
-/// of the model's context.
+/// Describes the steps of sentence-transformers that a GGUF file cannot express. `context` is the length of the model's
+/// context.
 pub fn notes(directory: &Path, context: Option<u32>) -> Result<Vec<String>> {
     let read = |name: &str| {
         let path = directory.join(name);
@@ -87,7 +87,7 @@ pub fn notes(directory: &Path, context: Option<u32>) -> Result<Vec<String>> {
     }
     if let Some(size) = settings["truncate_dim"].as_u64() {
         notes.push(format!(
-            "sentence-transformers cuts embeddings after {size} values (truncate_dim): the model gives all"
+            "sentence-transformers cuts embeddings after {size} values (truncate_dim): this model returns all values"
         ));
     }
     if transformer["do_lower_case"] == true {

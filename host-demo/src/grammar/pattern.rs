@@ -184,9 +184,9 @@ fn found(ast: &Ast, anywhere: bool, budget: &Budget) -> Result<Expr> {
     Ok(Expr::Alt(ways.collect()))
 }
 
-/// Alternatives without their anchors, by whether any text may precede and follow them. Those with the same ends share
-/// the states for the text around them: otherwise a deterministic automaton has a node for every set of alternatives
-/// that a text may contain.
+/// Groups alternatives, without their anchors, by whether any text may precede and follow them. Alternatives of a group
+/// share the states for the text around them: otherwise a deterministic automaton has a node for every set of
+/// alternatives that a text may contain.
 type ByEnds = BTreeMap<(bool, bool), Vec<Expr>>;
 
 fn alternatives(ast: &Ast, anywhere: bool, by_ends: &mut ByEnds, budget: &Budget) -> Result<()> {

@@ -132,7 +132,7 @@ async fn complete(
     app.write(&open, bytes, move |app| format.all(&app.service, &choices)).await
 }
 
-/// The parts of an answer in llama.cpp's own format that depend on the request.
+/// Request settings that determine the fields of an answer in llama.cpp's own format.
 struct Format {
     /// Paths of the fields to return. If there are none, all fields are returned.
     fields: Vec<String>,
@@ -171,7 +171,7 @@ impl Format {
         Value::Object(self.fields.iter().filter_map(field).collect())
     }
 
-    /// Returns what is known of an answer.
+    /// Returns the answer's fields, complete or not.
     fn part(&self, service: &Service, choice: &Choice, index: usize) -> Value {
         json!(Filled {
             index,

@@ -60,7 +60,7 @@ pub struct Body {
     pub truncate_prompt_tokens: Option<i64>,
     pub ignore_eos: Option<bool>,
     /// Minimum number of spaces and tabs at the beginning of a line, after the first line.
-    pub n_indent: Option<usize>,
+    pub n_indent: Option<i64>,
     /// Time in milliseconds after which the next line break ends the answer; 0 and -1 mean no limit.
     pub t_max_predict_ms: Option<i64>,
     /// Fields of the answer to return, in llama.cpp's own format.
@@ -121,7 +121,8 @@ pub enum Stop {
     Many(Vec<String>),
 }
 
-/// Pairs of names of one field. If a request has both names, the value of the first one counts, as in llama-server.
+/// Pairs of names of one field. If a request has both, the first name takes precedence unless its value is null, as in
+/// llama-server.
 const SYNONYMS: &[(&str, &str)] = &[
     ("n_predict", "max_completion_tokens"),
     ("n_predict", "max_tokens"),
@@ -268,7 +269,7 @@ impl Body {
             stops: self.stops()?.to_vec(),
             stop_ids,
             ignore_end: self.ignore_eos.unwrap_or(false),
-            indent: self.n_indent.unwrap_or(0),
+            indent: self.n_indent.and_then(|least| usize::try_from(least).ok()).unwrap_or(0),
             time: self.t_max_predict_ms.filter(|time| *time > 0).map(|time| Duration::from_millis(time as u64)),
             logprobs,
             ..Settings::default()

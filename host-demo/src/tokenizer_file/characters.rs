@@ -1,4 +1,4 @@
-//! nanoGPT's vocabulary of characters, `meta.pkl`: a pickled dictionary whose entry `itos` has the character of each id.
+//! Reads nanoGPT's character vocabulary, `meta.pkl`: a pickled dictionary whose entry `itos` maps ids to characters.
 
 use anyhow::{Context, Result, ensure};
 
@@ -12,9 +12,9 @@ pub fn is(file: &[u8]) -> bool {
     matches!(file, [0x80, 2..=5, ..])
 }
 
-/// Reads the characters. No two characters merge, so each one of a text becomes a token of its own.
+/// Reads the characters. There are no merges, so each character of a text becomes one token.
 pub fn read(file: &[u8]) -> Result<Vocabulary> {
-    let top = Machine::default().run(&mut &*file).context("it is no pickled vocabulary of nanoGPT")?;
+    let top = Machine::default().run(&mut &*file).context("it is not a vocabulary pickled by nanoGPT")?;
     let characters = entry(&top, "itos").context("it has no dictionary itos: give the meta.pkl of nanoGPT")?;
     let mut vocabulary = Vocabulary::default();
     for (id, character) in characters {
@@ -50,7 +50,7 @@ pub fn read(file: &[u8]) -> Result<Vocabulary> {
     Ok(vocabulary)
 }
 
-/// Returns an entry of a dictionary that is a dictionary, too.
+/// Returns the dictionary stored under `name`.
 fn entry<'i>(dict: &'i Item, name: &str) -> Option<&'i [(Item, Item)]> {
     let Object::Dict(entries) = &*dict.object else { return None };
     let (_, value) = entries.iter().find(|(key, _)| key.text() == Some(name))?;

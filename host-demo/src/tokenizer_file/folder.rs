@@ -152,7 +152,7 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
     };
     vocabulary.chat_template = special::chat_template(folder, &settings)?;
     let unknown = unknown.or(vocabulary.unknown());
-    // Without the key, readers take this token for the end of a text.
+    // Without the key, readers use this token as the end token.
     let default = match &vocabulary {
         byte_level if byte_level.keys.contains(&("model", Meta::from("gpt2"))) => Some(11),
         _ if characters::is(file) => Some(2),
@@ -161,7 +161,9 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
     let default = default.and_then(|id| Some((id, vocabulary.tokens.get(&id)?.text.clone())));
     finish(wanted, vocabulary, unknown, header)?;
     if let Some((id, text)) = default.filter(|_| !header.has("tokenizer.ggml.eos_token_id")) {
-        notes.push(format!("no token ends a text, but readers take {text:?} (token {id}) for one: use --ignore-eos"));
+        notes.push(format!(
+            "the vocabulary has no end token, and readers treat token {id} ({text:?}) as one: use --ignore-eos"
+        ));
     }
     Ok(notes)
 }

@@ -56,7 +56,7 @@ pub fn external(case: &str) -> Option<PathBuf> {
     std::env::var_os("ARENITE_FIXTURES").map(|root| Path::new(&root).join(case))
 }
 
-/// Like [`external`], for a test whose only case this is: prints SKIP without that set.
+/// Like [`external`], for a test that has no other case. Prints SKIP if the set is missing.
 pub fn fixtures(case: &str) -> Option<PathBuf> {
     let path = external(case);
     if path.is_none() {

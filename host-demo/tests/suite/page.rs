@@ -165,7 +165,8 @@ function time(begin, piece, length) {
   const { user, system } = process.cpuUsage(start);
   return user + system;
 }
-// Ten times the length may take thirty times as long, besides a second; quadratic time would be a hundred times as long.
+// A text of ten times the length may take thirty times as long plus one second. Quadratic time would take a hundred
+// times as long.
 for (const piece of pieces) {
   for (const begin of [piece, "https://" + piece, "| a\n" + piece]) {
     if (time(begin, piece, 100000) > 1e6 + 30 * time(begin, piece, 10000)) slow.push(begin);

@@ -215,7 +215,8 @@ fn score_scale(keys: &mut Keys<'_>, largest: usize) -> Result<()> {
     Ok(())
 }
 
-/// Writes a soft cap. Without the key, readers take the cap of the published models; 0 means none.
+/// Writes a soft cap. Without the key, readers use the published models' cap. Here 0 disables it; llama.cpp does not
+/// support that for attention.
 fn cap(keys: &mut Keys<'_>, name: &str) -> Result<()> {
     if keys.config.is_null(name) {
         keys.set(name, 0f32);

@@ -136,7 +136,7 @@ impl Machine {
                 self.push(Object::Dict(Vec::new())) // an object without attributes
             }
             b'b' => self.build()?,
-            other => bail!("the operation {other:#x} is not one that tensors and settings need"),
+            other => bail!("the operation {other:#x} is not supported: tensors and settings do not need it"),
         }
         Ok(())
     }

@@ -494,7 +494,7 @@ impl Reader<'_> {
     }
 }
 
-/// The schema with this `$anchor`. Before 2019-09, an `$id` (in draft 4, `id`) of `#` and the name had this purpose.
+/// The schema with this `$anchor`. Drafts before 2019-09 write an `$id` of `#name` instead; draft 4 writes `id`.
 fn anchored<'s>(root: &'s Value, anchor: &str) -> Option<&'s Value> {
     let mut left = vec![root];
     while let Some(schema) = left.pop() {

@@ -48,7 +48,10 @@ impl Reader<'_> {
         let mut additional = None;
         for name in unlisted {
             let by_pattern = self.with_patterns(name, &Value::Bool(true), &patterned);
-            let by_pattern = by_pattern.with_context(|| format!("{path}.required"))?;
+            let by_pattern = by_pattern.with_context(|| {
+                let list = if is_required.contains(name) { "required" } else { "propertyNames" };
+                format!("{path}.{list}")
+            })?;
             let value = match schema.get("additionalProperties") {
                 _ if is_forbidden(name) => Expr::never(),
                 _ if by_pattern != Value::Bool(true) => {
@@ -203,9 +206,7 @@ impl Reader<'_> {
             bail!("{path}: `{other}` together with listed names is not supported");
         }
         if !values.iter().any(Value::is_string) {
-            bail!(
-                "{path}: a name is a string, and no string is listed: list names, or use only `additionalProperties`"
-            );
+            bail!("{path}: names are strings, and no string is listed: list strings, or remove `propertyNames`");
         }
         let mut allowed = Vec::new();
         for value in values {

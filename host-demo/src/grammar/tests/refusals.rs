@@ -96,7 +96,7 @@ fn of_numbers_and_names_of_properties() {
     // pydantic writes this for `dict` with an `IntEnum`.
     schema(
         json!({ "propertyNames": { "$ref": "#/$defs/e" }, "$defs": { "e": { "enum": [1, 2], "type": "integer" } } }),
-        "$.propertyNames: a name is a string, and no string is listed: list names, or use only `additionalProperties`",
+        "$.propertyNames: names are strings, and no string is listed: list strings, or remove `propertyNames`",
     );
 }
 

@@ -141,7 +141,7 @@ fn other_adapters_are_refused() {
     for (halves, says) in [
         (&[a][..], "lora_B.weight is missing"),
         (&[b], "lora_A.weight is missing"),
-        (&[a, b, ("lora_M", [1, 1])], "no part of a plain LoRA"),
+        (&[a, b, ("lora_M", [1, 1])], "not part of a plain LoRA"),
         (&[a, ("lora_B", [64, 8])], "different ranks"),
         (&[], "no tensors"),
     ] {

@@ -188,7 +188,7 @@ fn special_tokens_outside_of_the_vocabulary_are_left_out() {
 /// sentence-transformers 6.2 cuts texts after `max_seq_length` tokens (or the tokenizer's `model_max_length`), and
 /// embeddings after `truncate_dim` values.
 #[test]
-fn lengths_of_sentence_transformers_are_said() {
+fn lengths_of_sentence_transformers_are_reported() {
     let directory = tempfile::tempdir().unwrap();
     let (folder, model) = (directory.path().join("model"), directory.path().join("model.gguf"));
     fs::create_dir(&folder).unwrap();
