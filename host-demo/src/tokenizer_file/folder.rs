@@ -27,15 +27,8 @@ pub struct Wanted<'w> {
 }
 
 /// Files with a vocabulary, in order of preference.
-const FILES: [&str; 7] = [
-    "tokenizer.json",
-    "tokenizer.model",
-    "spiece.model",
-    "sentencepiece.bpe.model",
-    "vocab.txt",
-    "tokenizer.bin",
-    "meta.pkl",
-];
+const FILES: [&str; 6] =
+    ["tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "vocab.txt", "tokenizer.bin"];
 
 /// Writes the vocabulary. Returns messages.
 pub fn write(wanted: &Wanted<'_>, header: &mut Header) -> Result<Vec<String>> {
