@@ -119,7 +119,7 @@ impl Special {
             match (id, wanted.config[&field].as_u64()) {
                 (Some(id), _) => special.ids.push((key, id)),
                 (None, Some(id)) if id < wanted.rows as u64 => special.ids.push((key, id as u32)),
-                // Such an id is often the default of a config class, which assumes the family's usual vocabulary.
+                // Many config classes set such an id by default, for a larger vocabulary.
                 (None, Some(id)) => special.notes.push(format!(
                     "{field} in config.json is {id}, but the model has {} tokens: it is left out",
                     wanted.rows
