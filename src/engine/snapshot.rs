@@ -12,7 +12,7 @@ use crate::memory::{HeadLayout, KvType, TILE};
 use crate::{Error, Name};
 
 const MAGIC: [u8; 4] = *b"ARSN";
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 /// Header of a snapshot; logits follow. Integers are little-endian.
 #[derive(Clone, Copy, PartialEq, Pod, Zeroable)]
@@ -85,7 +85,7 @@ const fn min(a: usize, b: usize) -> usize {
 ///
 /// ```text
 /// "ARSN"       4    magic
-/// version      4    4
+/// version      4    5
 /// model        8    fingerprint of the file: Gguf::fingerprint; differs with the context's adapters
 /// KV bytes     8    size of a full context
 /// context      4    positions

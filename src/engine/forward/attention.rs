@@ -133,7 +133,7 @@ impl Forward<'_, '_> {
         attend.all(compute, segments, out, self.sums);
         if shape.head.kind.is_rotated() {
             fork_chunks(compute.workers, out, shape.q_dim, rows * shape.q_dim * 10, &mut [(); 0], 0, &|_, out, _| {
-                hadamard::rotate(out, shape.head.dim);
+                hadamard::rotate(out, hadamard::values(shape.head.dim));
             });
         }
         if spec.gated_query() || spec.heads_gated().is_some() {
@@ -264,7 +264,8 @@ fn norm_and_rotate(
             }
         }
         if shape.head.kind.is_rotated() {
-            [q, k, v].into_iter().for_each(|heads| hadamard::rotate(heads, head_dim));
+            [q, k].into_iter().for_each(|heads| hadamard::rotate(heads, hadamard::keys(head_dim)));
+            hadamard::rotate(v, hadamard::values(head_dim));
         }
     });
 }

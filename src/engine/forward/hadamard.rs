@@ -7,13 +7,19 @@
 use super::rows_mut;
 use crate::kernel::sqrt;
 
-/// The largest block that is rotated as one.
-const LARGEST: usize = 64;
+/// Returns the length of the blocks of queries and keys: the largest power of two that divides `head_dim`.
+pub(super) fn keys(head_dim: usize) -> usize {
+    1 << head_dim.trailing_zeros().min(31)
+}
 
-/// Multiplies each block of `heads` by the normalized Hadamard matrix. The length of a block is the largest power of
-/// two, up to 64, that divides `head_dim`.
-pub(super) fn rotate(heads: &mut [f32], head_dim: usize) {
-    let block = LARGEST.min(1 << head_dim.trailing_zeros().min(31));
+/// Returns the length of the blocks of values: as for keys, but at most 64, because longer blocks make q4_0 less accurate
+/// (Gemma 3 270M: KL to f16 0.150 instead of 0.103). For heads of 64, 128 or 256 elements, llama.cpp uses the same lengths.
+pub(super) fn values(head_dim: usize) -> usize {
+    keys(head_dim).min(64)
+}
+
+/// Multiplies each block of `block` elements by the normalized Hadamard matrix. `block` is a power of two.
+pub(super) fn rotate(heads: &mut [f32], block: usize) {
     let scale = 1.0 / sqrt(block as f32);
     for x in rows_mut(heads, block) {
         let mut half = 1;
@@ -37,10 +43,11 @@ mod tests {
     /// Compares with the matrix written out: entry `(i, j)` is negative if `i & j` has an odd number of ones.
     #[test]
     fn a_rotation_is_the_product_with_the_matrix() {
-        for (head_dim, block) in [(64, 64), (128, 64), (96, 32), (80, 16), (6, 2), (7, 1)] {
-            let x: [f32; 128] = core::array::from_fn(|i| (i * 37 % 101) as f32 - 50.0);
+        for (head_dim, block) in [(64, 64), (256, 256), (192, 64), (96, 32), (80, 16), (6, 2), (7, 1)] {
+            assert_eq!((keys(head_dim), values(head_dim)), (block, block.min(64)));
+            let x: [f32; 256] = core::array::from_fn(|i| (i * 37 % 101) as f32 - 50.0);
             let (x, mut got) = (&x[..head_dim], x);
-            rotate(&mut got[..head_dim], head_dim);
+            rotate(&mut got[..head_dim], block);
             for (i, got) in got[..head_dim].iter().enumerate() {
                 let first = i / block * block;
                 let term = |j: usize| {

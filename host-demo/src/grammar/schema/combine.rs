@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::dialect::{self, without_switches};
 use super::object::LOOKS;
-use super::{ASSERTING, Reader, declared_types};
+use super::{Reader, declared_types, is_assertion};
 
 /// Maximum nesting of `$ref` and `allOf`.
 const MAX_NESTING: usize = 64;
@@ -84,12 +84,10 @@ impl Reader<'_> {
                 continue;
             }
             let both = match a.get(&key) {
-                Some(ours) if *ours != theirs && ASSERTING.contains(&key.as_str()) => {
-                    match self.joined(&key, ours, &theirs, path)? {
-                        Some(both) => both,
-                        None => return Ok(Value::Bool(false)),
-                    }
-                }
+                Some(ours) if *ours != theirs && is_assertion(&key) => match self.joined(&key, ours, &theirs, path)? {
+                    Some(both) => both,
+                    None => return Ok(Value::Bool(false)),
+                },
                 Some(_) => continue,
                 None => theirs,
             };

@@ -4,7 +4,7 @@
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 
-use super::{ASSERTING, TYPES, UNSUPPORTED, declared_types, implied_types};
+use super::{TYPES, UNSUPPORTED, declared_types, implied_types, is_assertion};
 
 const LIMITS: [(&str, &str); 2] = [("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")];
 
@@ -47,7 +47,7 @@ fn allows_all(schema: &Value) -> bool {
 }
 
 fn asserting(schema: &Map<String, Value>) -> impl Iterator<Item = &str> {
-    let is_asserting = |key: &&str| ASSERTING.contains(key) || UNSUPPORTED.contains(key);
+    let is_asserting = |key: &&str| is_assertion(key) || UNSUPPORTED.contains(key);
     schema.keys().map(String::as_str).filter(is_asserting)
 }
 

@@ -38,8 +38,8 @@ const UNSUPPORTED: [&str; 14] = [
     "unevaluatedProperties",
 ];
 
-/// Keywords that constrain values. All others are annotations.
-const ASSERTING: [&str; 33] = [
+/// Keywords that constrain values of several types. All keywords that are in no list here are annotations.
+const OF_ALL: [&str; 12] = [
     "$ref",
     "allOf",
     "anyOf",
@@ -48,28 +48,7 @@ const ASSERTING: [&str; 33] = [
     "enum",
     "const",
     "nullable",
-    "properties",
-    "required",
-    "additionalProperties",
-    "patternProperties",
-    "propertyNames",
-    "minProperties",
-    "maxProperties",
-    "items",
-    "prefixItems",
-    "additionalItems",
-    "minItems",
-    "maxItems",
     "uniqueItems",
-    "minLength",
-    "maxLength",
-    "pattern",
-    "format",
-    "minimum",
-    "maximum",
-    "exclusiveMinimum",
-    "exclusiveMaximum",
-    "multipleOf",
     "not",
     "unevaluatedItems",
     "unevaluatedProperties",
@@ -257,7 +236,7 @@ impl Reader<'_> {
         self.copy_of(schema, path)?;
         let asserting: Map<String, Value> = schema
             .iter()
-            .filter(|(key, _)| ASSERTING.contains(&key.as_str()))
+            .filter(|(key, _)| is_assertion(key))
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect();
         let name = serde_json::to_string(&asserting)?;
@@ -328,7 +307,7 @@ impl Reader<'_> {
         let Value::Array(alternatives) = alternatives else { bail!("{path}.{key}: this must be a list of schemas") };
         let mut rest = schema.clone();
         rest.remove(key);
-        rest.retain(|key, _| ASSERTING.contains(&key.as_str()));
+        rest.retain(|key, _| is_assertion(key));
         let mut each = Vec::new();
         for (i, alternative) in alternatives.iter().enumerate() {
             let path = format!("{path}.{key}[{i}]");
@@ -533,6 +512,11 @@ fn declared_types(schema: &Map<String, Value>, path: &str) -> Result<Vec<&'stati
     }
 }
 
+/// Returns whether a keyword constrains values.
+fn is_assertion(key: &str) -> bool {
+    OF_ALL.contains(&key) || OF_TYPES.iter().any(|(_, keys)| keys.contains(&key))
+}
+
 /// Returns the types that the keywords of a schema without `type` apply to.
 fn implied_types(schema: &Map<String, Value>) -> Vec<&'static str> {
     let mut types = Vec::new();
@@ -605,7 +589,7 @@ fn is_allowed(value: &Value, all: &[Value], schema: &Map<String, Value>, path: &
             "unevaluatedItems" => !value.is_array(),
             "uniqueItems" if !value.is_array() => true,
             other if OF_TYPES.iter().any(|(name, keys)| keys.contains(&other) && !is_of_type(value, name)) => true,
-            other if ASSERTING.contains(&other) => {
+            other if is_assertion(other) => {
                 bail!("{path}: `{other}` together with listed values is not supported")
             }
             _ => true,

@@ -7,7 +7,7 @@ use regex_lite::{Regex, RegexBuilder};
 use serde_json::{Map, Value, json};
 
 use super::overlap::listed;
-use super::{ASSERTING, Reader, UNSUPPORTED, comma, count, is_allowed, list, pattern, short, space, string};
+use super::{Reader, UNSUPPORTED, comma, count, is_allowed, is_assertion, list, pattern, short, space, string};
 use crate::grammar::expr::{Chars, Expr};
 
 /// Maximum size of a compiled name pattern in bytes. It also bounds the steps of a match for each byte of a name.
@@ -188,7 +188,7 @@ impl Reader<'_> {
             bail!("{path}: this is supported only without `properties`, `required` and `patternProperties`");
         }
         let is_known = |key: &str, value: &Value| OF_NAMES.contains(&key) || (key == "type" && value == "string");
-        let is_note = |key: &str| !ASSERTING.contains(&key) && !UNSUPPORTED.contains(&key);
+        let is_note = |key: &str| !is_assertion(key) && !UNSUPPORTED.contains(&key);
         if let Some((other, _)) = names.iter().find(|(key, value)| !is_known(key, value) && !is_note(key)) {
             bail!("{path}.{other}: this keyword is not supported here: use one of enum, {}", OF_NAMES.join(", "));
         }
