@@ -1,8 +1,9 @@
 //! Rotates heads by a Hadamard matrix, for quantized KV caches.
 //!
-//! A rotation spreads an outlier over its block, so that the block's scale fits all elements. Rotated queries and keys
-//! have the same dot products as the originals. The matrix is its own inverse, so rotating the weighted sum of rotated
-//! values gives the sum of the originals. (As in QuaRot, <https://arxiv.org/abs/2404.00456>; llama.cpp does the same.)
+//! A rotation spreads an outlier over many elements, so that the scales of the quantized blocks fit. Rotated queries and
+//! keys have the same dot products as the originals. The matrix is its own inverse, so rotating the weighted sum of
+//! rotated values gives the sum of the originals. (As in QuaRot, <https://arxiv.org/abs/2404.00456>. llama.cpp rotates
+//! heads whose length is a multiple of 64, in the same blocks.)
 
 use super::rows_mut;
 use crate::kernel::sqrt;
@@ -12,8 +13,8 @@ pub(super) fn keys(head_dim: usize) -> usize {
     1 << head_dim.trailing_zeros().min(31)
 }
 
-/// Returns the length of the blocks of values: as for keys, but at most 64, because longer blocks make q4_0 less accurate
-/// (Gemma 3 270M: KL to f16 0.150 instead of 0.103). For heads of 64, 128 or 256 elements, llama.cpp uses the same lengths.
+/// Returns the length of the blocks of values: as for keys, but at most 64. Longer blocks make q4_0 less accurate (Gemma 3
+/// 270M: KL to f16 0.150 instead of 0.103).
 pub(super) fn values(head_dim: usize) -> usize {
     keys(head_dim).min(64)
 }

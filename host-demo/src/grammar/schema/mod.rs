@@ -38,8 +38,9 @@ const UNSUPPORTED: [&str; 14] = [
     "unevaluatedProperties",
 ];
 
-/// Keywords that constrain values of several types. All keywords that are in no list here are annotations.
-const OF_ALL: [&str; 12] = [
+/// Keywords that constrain values, and from which no type is inferred. Keywords that are neither here nor in [`OF_TYPES`] or
+/// [`UNSUPPORTED`] are annotations.
+const UNTYPED: [&str; 12] = [
     "$ref",
     "allOf",
     "anyOf",
@@ -512,9 +513,9 @@ fn declared_types(schema: &Map<String, Value>, path: &str) -> Result<Vec<&'stati
     }
 }
 
-/// Returns whether a keyword constrains values.
+/// Returns whether a keyword is in [`UNTYPED`] or [`OF_TYPES`].
 fn is_assertion(key: &str) -> bool {
-    OF_ALL.contains(&key) || OF_TYPES.iter().any(|(_, keys)| keys.contains(&key))
+    UNTYPED.contains(&key) || OF_TYPES.iter().any(|(_, keys)| keys.contains(&key))
 }
 
 /// Returns the types that the keywords of a schema without `type` apply to.
