@@ -605,7 +605,7 @@ unsafe fn weigh_elements<S: Isa, E: Values, const R: usize, const N: usize>(
     sums: *mut f32,
     i: usize,
 ) -> usize {
-    let width = layout.padded();
+    let (width, bytes) = (layout.padded(), layout.value_bytes());
     // SAFETY: the values and scales of the caller's tiles are readable, `hi <= BLOCK`, the weights of all tiles that the
     // range touches are written, and `sums` has R rows of `width`, which contain elements `i..i + 16 * N`.
     unsafe {
@@ -635,7 +635,7 @@ unsafe fn weigh_elements<S: Isa, E: Values, const R: usize, const N: usize>(
             for slot in lanes {
                 if R < 4 {
                     s.prefetch(later);
-                    later = later.wrapping_add(layout.value_bytes());
+                    later = later.wrapping_add(bytes);
                 }
                 for (n, (acc, factors)) in acc.iter_mut().zip(&factors).enumerate() {
                     let value = E::value(s, at, i + 16 * n);
@@ -643,7 +643,7 @@ unsafe fn weigh_elements<S: Isa, E: Values, const R: usize, const N: usize>(
                         *acc = value.fma(s.splat(*factors.add(slot)), *acc);
                     }
                 }
-                at = at.wrapping_add(layout.value_bytes());
+                at = at.wrapping_add(bytes);
             }
         }
         for (n, acc) in acc.into_iter().enumerate() {

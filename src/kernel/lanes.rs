@@ -47,6 +47,12 @@ pub(super) unsafe trait Isa: Copy {
     fn load_f16(self, bytes: &[u8; 32]) -> Self::V;
     fn load_bf16(self, bytes: &[u8; 32]) -> Self::V;
     fn load_i8(self, bytes: &[u8; 16]) -> Self::V;
+    /// The low or high four bits of each of 16 bytes, minus 8.
+    #[inline(always)]
+    fn load_i4(self, bytes: &[u8; 16], high: bool) -> Self::V {
+        let shift = if high { 4 } else { 0 };
+        self.load_i8(&bytes.map(|byte| ((byte >> shift) & 15).wrapping_sub(8)))
+    }
     /// The first four weights of 16 rows, column by column. Rows are `stride` bytes apart; `kind` is a float type.
     ///
     /// # Safety

@@ -1,5 +1,7 @@
 //! Reads keys and values of each element type of the KV cache.
 
+use core::ops::Range;
+
 use super::tiles::Tile;
 use crate::kernel::lanes::{Isa, Lanes};
 use crate::memory::{HeadLayout, TILE};
@@ -111,8 +113,8 @@ float_element!(F32, 4, load_f32);
 float_element!(F16, 2, load_f16);
 
 /// The dot products of quantized keys with queries. Each block of 32 dimensions is one chain of fma over its
-/// dimensions, codes times query, then one fma with the block's scale. `codes` returns the 16 keys' codes in dimension
-/// `i` of block `block`.
+/// dimensions, codes times query, then one fma with the block's scale. `codes` returns the 16 keys' codes in a dimension,
+/// which is in the first or, with `true`, in the second half of a block.
 ///
 /// # Safety
 ///
@@ -125,21 +127,17 @@ unsafe fn block_scores<S: Isa, const R: usize, const N: usize>(
     layout: HeadLayout,
     queries: &[&[f32]; R],
     to: [*mut f32; R],
-    codes: impl Fn(*const u8, usize, usize) -> S::V,
+    codes: impl Fn(*const u8, usize, bool) -> S::V,
 ) {
     // SAFETY: after the keys come one row of 16 f16 per block; each query has `dim` elements.
     unsafe {
         let mut acc = [[s.splat(0.0); R]; N];
         for block in 0..layout.blocks() {
             let mut sums = [[s.splat(0.0); R]; N];
-            for i in 0..32.min(layout.dim - block * 32) {
-                for (tile, sums) in tiles.iter().zip(&mut sums) {
-                    let key = codes(tile.at, block, i);
-                    for (sum, q) in sums.iter_mut().zip(queries) {
-                        *sum = key.fma(s.splat(*q.get_unchecked(block * 32 + i)), *sum);
-                    }
-                }
-            }
+            let (first, end) = (block * 32, layout.dim.min(block * 32 + 32));
+            let middle = end.min(first + 16);
+            add_codes(s, &tiles, queries, first..middle, &mut sums, |tile, d| codes(tile, d, false));
+            add_codes(s, &tiles, queries, middle..end, &mut sums, |tile, d| codes(tile, d, true));
             for (tile, (acc, sums)) in tiles.iter().zip(acc.iter_mut().zip(sums)) {
                 let scale = s.load_f16(&*tile.at.add(layout.key_scales() + block * TILE * 2).cast());
                 for (acc, sum) in acc.iter_mut().zip(sums) {
@@ -148,6 +146,31 @@ unsafe fn block_scores<S: Isa, const R: usize, const N: usize>(
             }
         }
         store_all(acc, to);
+    }
+}
+
+/// Adds the products of keys and queries in the dimensions `range`, in order, to the sums of each tile and query.
+///
+/// # Safety
+///
+/// `codes` reads inside a tile, and each query has these dimensions.
+#[inline(always)]
+unsafe fn add_codes<S: Isa, const R: usize, const N: usize>(
+    s: S,
+    tiles: &[Tile; N],
+    queries: &[&[f32]; R],
+    range: Range<usize>,
+    sums: &mut [[S::V; R]; N],
+    codes: impl Fn(*const u8, usize) -> S::V,
+) {
+    for d in range {
+        for (tile, sums) in tiles.iter().zip(&mut *sums) {
+            let key = codes(tile.at, d);
+            for (sum, q) in sums.iter_mut().zip(queries) {
+                // SAFETY: the caller promises this dimension.
+                *sum = key.fma(s.splat(unsafe { *q.get_unchecked(d) }), *sum);
+            }
+        }
     }
 }
 
@@ -162,11 +185,9 @@ unsafe impl Keys for Q8 {
         queries: &[&[f32]; R],
         to: [*mut f32; R],
     ) {
-        // SAFETY: the keys of a tile are `dim` rows of 16 bytes, and `block * 32 + i` is below `dim`.
+        // SAFETY: the keys of a tile are `dim` rows of 16 bytes, and `d` is below `dim`.
         unsafe {
-            block_scores(s, tiles, layout, queries, to, |tile, block, i| {
-                s.load_i8(&*tile.add((block * 32 + i) * TILE).cast())
-            });
+            block_scores(s, tiles, layout, queries, to, |tile, d, _| s.load_i8(&*tile.add(d * TILE).cast()));
         }
     }
     #[inline(always)]
@@ -209,8 +230,8 @@ unsafe impl Keys for Q4 {
     ) {
         // SAFETY: the keys of a tile are `16 * blocks` rows of 16 bytes.
         unsafe {
-            block_scores(s, tiles, layout, queries, to, |tile, block, i| {
-                nibbles(s, &*tile.add((block * 16 + i % 16) * TILE).cast(), i >= 16)
+            block_scores(s, tiles, layout, queries, to, |tile, d, high| {
+                s.load_i4(&*tile.add((d / 32 * 16 + d % 16) * TILE).cast(), high)
             });
         }
     }
@@ -220,7 +241,7 @@ unsafe impl Keys for Q4 {
         // SAFETY: each block is 16 rows of 16 bytes; after all of them comes one row of 16 f16 per block.
         unsafe {
             let scale = s.load_f16(&*tile.add(layout.key_scales() + block * TILE * 2).cast());
-            nibbles(s, &*tile.add((block * 16 + i % 16) * TILE).cast(), i >= 16).mul(scale)
+            s.load_i4(&*tile.add((block * 16 + i % 16) * TILE).cast(), i >= 16).mul(scale)
         }
     }
 }
@@ -233,20 +254,13 @@ unsafe impl Values for Q4 {
     #[inline(always)]
     unsafe fn value<S: Isa>(s: S, at: *const u8, i: usize) -> S::V {
         // SAFETY: the caller passes a value with these 16 elements.
-        unsafe { nibbles(s, &*at.add(Self::offset(i)).cast(), i & 16 != 0) }
+        unsafe { s.load_i4(&*at.add(Self::offset(i)).cast(), i & 16 != 0) }
     }
     #[inline(always)]
     unsafe fn scales<S: Isa>(s: S, tile: *const u8, layout: HeadLayout, i: usize) -> Option<S::V> {
         // SAFETY: the caller passes a tile of a layout with scales.
         Some(unsafe { value_scales(s, tile, layout, i) })
     }
-}
-
-/// The low or high four bits of each of 16 bytes, minus 8.
-#[inline(always)]
-fn nibbles<S: Isa>(s: S, bytes: &[u8; 16], high: bool) -> S::V {
-    let shift = if high { 4 } else { 0 };
-    s.load_i8(&bytes.map(|byte| ((byte >> shift) & 15).wrapping_sub(8)))
 }
 
 /// Stores the scores of `N` tiles, tile after tile, for each row.
