@@ -117,7 +117,7 @@ int freertos(void) {
     (void)xTaskCreateStatic(light, "light", LIGHT_STACK, NULL, 2, light_stack, &tasks[1]);
     priorities[0] = configMAX_SYSCALL_INTERRUPT_PRIORITY;
 #ifdef EARLY_BYTE
-    for (uint32_t i = 0; i < 12000000; i++) watchdog[3] = 1; /* a byte arrives before the interrupt is enabled */
+    while (!(uart[1] & 2)) watchdog[3] = 1; /* a byte arrives before the interrupt is enabled */
 #endif
     uart[2] |= 8; /* interrupt for received bytes */
     enable_interrupts[0] = 1;
