@@ -15,51 +15,42 @@ mod adapters;
 mod boards;
 mod chat;
 mod check_tensors;
-mod checkpoint;
 mod cli;
 mod commands;
 mod corpus;
-mod faults;
 mod foreign;
 mod generation;
-#[warn(missing_docs, clippy::missing_errors_doc)]
-pub mod gguf_writer;
-pub mod grammar;
 mod guess;
-#[cfg(feature = "hub")]
-mod hub;
 mod interrupt;
 #[cfg(target_os = "linux")]
 mod large_pages;
-mod llama2c;
 mod loaded;
 mod log_probs;
-mod mapped;
 mod model_file;
-mod model_name;
-mod new_file;
-mod new_model;
-mod normalizer;
 mod npy;
 mod open_model;
 mod output;
 mod plot;
 mod program;
-mod quantize;
+mod progress;
 mod ranking;
 mod rng;
 mod runtime;
-mod seq2seq;
 mod server;
 mod session_file;
-mod speech;
 mod split;
 mod stop;
-mod tensor;
-mod text;
-mod tokenizer_file;
-mod units;
 mod workers;
+
+use arenite_convert::{checkpoint, llama2c, seq2seq, tokenizer_file};
+use arenite_files::{self as mapped, self as new_file, self as units, faults};
+pub use arenite_gguf_writer as gguf_writer;
+pub use arenite_grammar as grammar;
+#[cfg(feature = "hub")]
+use arenite_hub as hub;
+use arenite_quantize as quantize;
+use arenite_speech as speech;
+use arenite_text::{self as text, normalizer};
 
 pub use anyhow::{Error, Result};
 pub use arenite;
@@ -78,6 +69,8 @@ use commands::Cli;
 pub fn main() -> ExitCode {
     faults::prepare();
     interrupt::prepare();
+    output::show_log();
+    new_file::clean_up_on_signals(interrupt::clean_up_on_signals);
     let typed = match cli::llama::understand(std::env::args_os()) {
         Ok(typed) => typed,
         Err(wrong) => return output::usage(&wrong),

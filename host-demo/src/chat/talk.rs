@@ -10,14 +10,14 @@ use arenite::tokenizer::{Decoder, Tokenizer};
 use arenite::{Session, TokenId};
 use minijinja::value::Value;
 
-use super::conversation::Style;
 use super::dialect::{Call, Gate, Part, ThoughtBudget, Tools, shown};
-use super::guard::Prompt;
-use super::render::{Renderer, content};
 use crate::generation::{self, End, Request};
 use crate::grammar::MaskMemory;
 use crate::rng::AnyRng;
 use crate::{runtime, text};
+use arenite_chat::Prompt;
+use arenite_chat::Style;
+use arenite_chat::{Renderer, content};
 
 /// Settings of every answer.
 pub struct Rules {

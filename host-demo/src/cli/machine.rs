@@ -67,15 +67,16 @@ impl ModelArgs {
     /// Downloads the models that are given as a name on the hub or as an address, and sets their paths.
     pub fn fetch(&mut self) -> Result<()> {
         use crate::hub;
+        use crate::progress::DownloadBar;
 
-        let token = self.hf_token.as_deref();
+        let access = hub::Access { token: self.hf_token.as_deref(), progress: &DownloadBar::default() };
         if let Some(name) = &self.hf {
             anyhow::ensure!(self.model.is_empty(), "-m and -hf both name a model: give one of them");
             let name = hub::Name { file: self.hf_file.clone(), ..hub::Name::parse(name)? };
-            self.model.push(hub::model(&name, token)?);
+            self.model.push(hub::model(&name, access)?);
         }
         for model in self.model.iter_mut().filter(|model| hub::is_address(model)) {
-            *model = hub::model_at(&model.to_string_lossy(), token)?;
+            *model = hub::model_at(&model.to_string_lossy(), access)?;
         }
         Ok(())
     }

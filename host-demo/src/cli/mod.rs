@@ -1,5 +1,6 @@
 //! Options that commands share. A command's own options are in its file.
 
+mod choice;
 mod constraint;
 mod input;
 pub mod llama;
@@ -8,6 +9,7 @@ mod number;
 mod sampling;
 mod template;
 
+pub use choice::one_of;
 pub use constraint::ConstraintArgs;
 pub use input::{Text, TextArgs, each, each_json, each_line};
 pub use machine::{Kv, ModelArgs, NoModelArgs, RunArgs, SessionArgs};

@@ -5,9 +5,9 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use crate::model_file::ModelFile;
-use crate::new_model::write_model;
 use crate::output::note;
 use crate::tokenizer_file;
+use arenite_convert::write_model;
 
 /// Writes the model `input` with the vocabulary of the file `tokenizer` to `output`.
 pub fn run(tokenizer: &Path, input: &Path, output: &Path) -> Result<()> {

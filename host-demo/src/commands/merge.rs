@@ -13,9 +13,9 @@ use crate::cli::NoModelArgs;
 use crate::gguf_writer::Header;
 use crate::model_file::ModelFile;
 use crate::new_file::must_not_replace;
-use crate::new_model::write_model;
 use crate::output::note;
 use crate::quantize::encode_values;
+use arenite_convert::write_model;
 
 /// Add LoRA adapters to a model's weights
 #[derive(Debug, clap::Args)]
