@@ -11,36 +11,25 @@
 // Many items are public only because `untrusted` re-exports them.
 #![allow(missing_docs, clippy::missing_errors_doc)]
 
-mod adapters;
 mod boards;
 mod chat;
-mod check_tensors;
 mod cli;
 mod commands;
 mod corpus;
 mod foreign;
+mod formats;
 mod generation;
 mod guess;
 mod interrupt;
-#[cfg(target_os = "linux")]
-mod large_pages;
 mod loaded;
 mod log_probs;
-mod model_file;
 mod npy;
-mod open_model;
 mod output;
 mod plot;
 mod program;
 mod progress;
-mod ranking;
-mod rng;
-mod runtime;
 mod server;
-mod session_file;
-mod split;
 mod stop;
-mod workers;
 
 use arenite_convert::{checkpoint, llama2c, seq2seq, tokenizer_file};
 use arenite_files::{self as mapped, self as new_file, self as units, faults};
@@ -49,6 +38,9 @@ pub use arenite_grammar as grammar;
 #[cfg(feature = "hub")]
 use arenite_hub as hub;
 use arenite_quantize as quantize;
+use arenite_run::{
+    adapters, check_tensors, model_file, open_model, ranking, rng, runtime, session_file, split, workers,
+};
 use arenite_speech as speech;
 use arenite_text::{self as text, normalizer};
 
@@ -70,6 +62,7 @@ pub fn main() -> ExitCode {
     faults::prepare();
     interrupt::prepare();
     output::show_log();
+    formats::register();
     new_file::clean_up_on_signals(interrupt::clean_up_on_signals);
     let typed = match cli::llama::understand(std::env::args_os()) {
         Ok(typed) => typed,

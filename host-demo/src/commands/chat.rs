@@ -415,7 +415,7 @@ fn model(line: &str, args: &Args, present: &ModelFile) -> Result<Option<ModelFil
         return Ok(None);
     }
     ensure!(args.session.is_none(), "the file of --session belongs to one model: start `arenite chat` again");
-    let file = ModelFile::open(Source { model: Some(Path::new(name)), load: Load::Auto, ..Source::default() })?;
+    let file = ModelFile::open(Source { load: Load::Auto, ..Source::from(Path::new(name)) })?;
     // Check the new model first: after an error, the current model stays loaded.
     let gguf = file.parse()?;
     runtime::must_continue(&Model::new(&gguf).with_context(|| name.to_string())?)?;

@@ -7,8 +7,8 @@ use anyhow::{Context, Result, bail, ensure};
 use arenite::gguf::Gguf;
 use memmap2::Mmap;
 
-use crate::gguf_writer::SPLIT;
-use crate::mapped::map;
+use arenite_files::map;
+use arenite_gguf_writer::SPLIT;
 
 /// Returns the files of a model in order: `first`, which was mapped from `path`, and the other pieces in the same
 /// directory if `first` is the first piece of several.
@@ -106,10 +106,10 @@ mod tests {
     use std::io::{Cursor, Write};
 
     use super::*;
-    use crate::gguf_writer::Header;
     use crate::model_file::ModelFile;
+    use arenite_gguf_writer::Header;
 
-    const WHOLE: &[u8] = include_bytes!("../models/stories.gguf");
+    const WHOLE: &[u8] = include_bytes!("../../../models/stories.gguf");
 
     /// Writes the built-in model in pieces that start at the given tensors. Returns the path of the first piece.
     fn cut(directory: &Path, at: &[usize]) -> PathBuf {
@@ -137,7 +137,7 @@ mod tests {
         let count = whole.tensor_count() as usize;
         for at in [&[1][..], &[count - 1], &[0, 3], &[1, 2, 3, 4, 5, 6], &[]] {
             let directory = tempfile::tempdir().unwrap();
-            let file = ModelFile::open(Some(cut(directory.path(), at).as_path())).unwrap();
+            let file = ModelFile::open(cut(directory.path(), at).as_path()).unwrap();
             assert_eq!(file.pieces().len(), at.len() + 1);
             let gguf = file.parse().unwrap();
             for (ours, theirs) in gguf.tensors().zip(whole.tensors()) {
@@ -158,7 +158,7 @@ mod tests {
         let first = cut(directory.path(), &[2, 5]);
         let path = |piece: usize| directory.path().join(format!("m-{piece:05}-of-00003.gguf"));
         let says = |path: &Path, what: &str| {
-            let error = format!("{:#}", ModelFile::open(Some(path)).err().unwrap());
+            let error = format!("{:#}", ModelFile::open(path).err().unwrap());
             assert!(error.contains(what), "{error}");
         };
         says(&path(2), "this is piece 2 of 3: give ");
@@ -170,7 +170,7 @@ mod tests {
         std::fs::remove_file(path(3)).unwrap();
         says(&first, "m-00003-of-00003.gguf, piece 3 of 3");
         std::fs::write(path(3), third).unwrap();
-        assert!(ModelFile::open(Some(first.as_path())).is_ok());
+        assert!(ModelFile::open(first.as_path()).is_ok());
         let other = directory.path().join("other.gguf");
         std::fs::copy(&first, &other).unwrap();
         says(&other, "name them NAME-00001-of-00003.gguf");

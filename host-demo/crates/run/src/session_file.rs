@@ -13,8 +13,8 @@ use arenite::{Context as Conversation, Engine, Session, TokenId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::new_file::{NewFile, write_file};
 use crate::runtime::RunOptions;
+use arenite_files::{NewFile, write_file};
 
 const NO_SESSION: &str = "this is not a session of arenite";
 const MAGIC: &[u8] = b"arenite session 2\n";

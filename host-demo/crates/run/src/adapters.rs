@@ -8,8 +8,8 @@ use arenite::gguf::{Tensor, Value};
 use arenite::quant::{TensorType, decode_row};
 use arenite::{Adapter, Gguf, Model, Options};
 
-use crate::gguf_writer::Header;
 use crate::model_file::{Load, ModelFile, Source};
+use arenite_gguf_writer::Header;
 
 /// Splits `FILE:SCALE` into path and scale. The scale defaults to 1.
 pub fn scaled(text: &str) -> Result<(&Path, f32)> {
@@ -63,7 +63,7 @@ impl AdapterFiles {
 /// Opens the file in a `FILE` or `FILE:SCALE`. Quantized matrices are decoded, because the core runs adapters of floats.
 pub fn open(text: &str) -> Result<(ModelFile, f32)> {
     let (path, scale) = scaled(text)?;
-    let file = ModelFile::open(Source { model: Some(path), load: LOAD, ..Source::default() })?;
+    let file = ModelFile::open(Source { load: LOAD, ..Source::from(path) })?;
     let read = |gguf: &Gguf<'_>| must_be_adapter(gguf).and_then(|()| decoded(gguf));
     let made = file.parse().and_then(|gguf| read(&gguf)).with_context(|| file.name().to_owned())?;
     Ok((made.map_or_else(|| file, |bytes| ModelFile::made(path, bytes)), scale))

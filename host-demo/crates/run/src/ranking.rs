@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use arenite::tokenizer::{Encode, Tokenizer};
 use arenite::{Gguf, Model, TokenId};
 
-use crate::text::{self, Frame};
+use arenite_text::{self as text, Frame};
 
 /// Settings of a model's file for tokenizing a pair of texts.
 pub struct Ranking {

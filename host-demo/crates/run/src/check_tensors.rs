@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_value_that_is_not_finite_is_found() {
-        let whole = include_bytes!("../models/stories.gguf").to_vec();
+        let whole = include_bytes!("../../../models/stories.gguf").to_vec();
         assert!(check(&Gguf::parse(&whole).unwrap()).is_ok());
         let gguf = Gguf::parse(&whole).unwrap();
         let places: Vec<(String, usize)> = gguf

@@ -1,27 +1,19 @@
-//! Opens models: a mapped file, a file converted in memory, or a model built into the binary.
+//! Opens models: a mapped file, a file converted in memory, or bytes of the program.
 
 use std::fs::File;
-use std::io::Cursor;
 use std::ops::Deref;
 use std::path::Path;
+use std::sync::OnceLock;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use arenite::gguf::Gguf;
 use arenite::model::is_other_modality;
-use clap::ValueEnum;
 use memmap2::Mmap;
 
-use crate::checkpoint::{self, whisper_cpp};
 #[cfg(target_os = "linux")]
 use crate::large_pages::LargePages;
-use crate::mapped::map;
-use crate::output::note;
-use crate::tokenizer_file::with_tokenizer;
-use crate::{check_tensors, faults, foreign, llama2c, split};
-
-/// The built-in models, trained by the scripts in `models/`.
-static STORIES: &[u8] = include_bytes!("../models/stories.gguf");
-static TRANSLATOR: &[u8] = include_bytes!("../models/translator.gguf");
+use crate::{check_tensors, split};
+use arenite_files::{faults, map};
 
 /// A model's bytes and its name in messages.
 pub struct ModelFile {
@@ -37,7 +29,7 @@ pub struct ModelFile {
 }
 
 enum Bytes {
-    BuiltIn(&'static [u8]),
+    Static(&'static [u8]),
     Mapped(Mmap),
     #[cfg(target_os = "linux")]
     Large(LargePages),
@@ -45,10 +37,10 @@ enum Bytes {
 }
 
 /// The model to open, and a tokenizer file that replaces or supplies its vocabulary.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
-    /// The model's file; `None` means the built-in story model.
-    pub model: Option<&'a Path>,
+    /// The model's file.
+    pub model: &'a Path,
     /// A file that replaces or supplies the vocabulary.
     pub tokenizer: Option<&'a Path>,
     /// Compare the tensors with the hashes in the file, if any, and look for NaN and infinity in all weights.
@@ -57,15 +49,9 @@ pub struct Source<'a> {
     pub load: Load,
 }
 
-impl<'a> From<Option<&'a Path>> for Source<'a> {
-    fn from(model: Option<&'a Path>) -> Self {
-        Self { model, ..Self::default() }
-    }
-}
-
 impl<'a> From<&'a Path> for Source<'a> {
     fn from(model: &'a Path) -> Self {
-        Some(model).into()
+        Self { model, tokenizer: None, check: false, load: Load::default() }
     }
 }
 
@@ -76,7 +62,7 @@ impl<'a> From<&'a str> for Source<'a> {
 }
 
 /// How to hold a model's file in memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Load {
     /// Map the file, and copy a large model in the background if memory allows.
     Auto,
@@ -87,48 +73,50 @@ pub enum Load {
     Copy,
 }
 
+impl Load {
+    /// All ways by name.
+    pub const ALL: [(&str, Self); 3] = [("auto", Self::Auto), ("map", Self::Map), ("copy", Self::Copy)];
+}
+
+/// Files other than GGUF that a program opens as models.
+#[derive(Clone, Copy, Debug)]
+pub struct Formats {
+    /// Says why a path names no file, with advice; `None` if there is a file.
+    pub no_file: fn(&Path) -> Option<String>,
+    /// Converts a file in memory, given its path, its bytes and a file with a vocabulary; `None` for GGUF.
+    pub convert: fn(&Path, &[u8], Option<&Path>) -> Option<Result<Vec<u8>>>,
+    /// Returns a copy of a model with the vocabulary of a file.
+    pub with_vocabulary: fn(&Gguf<'_>, &Path) -> Result<Vec<u8>>,
+}
+
+/// The formats of this program.
+static FORMATS: OnceLock<Formats> = OnceLock::new();
+
+/// Sets the formats that [`ModelFile::open`] reads besides GGUF. Later calls have no effect.
+pub fn register(formats: Formats) {
+    let _ = FORMATS.set(formats);
+}
+
 impl ModelFile {
-    /// Opens the file of `source`, or the built-in story model if `source` names no file.
+    /// Opens the file of `source`: GGUF, or a format that the program has [registered](register).
     pub fn open<'a>(source: impl Into<Source<'a>>) -> Result<Self> {
-        Self::open_or(source.into(), STORIES)
-    }
-
-    /// Opens the file of `source`, or the built-in English to Hindi translator if `source` names no file.
-    pub fn open_translator<'a>(source: impl Into<Source<'a>>) -> Result<Self> {
-        Self::open_or(source.into(), TRANSLATOR)
-    }
-
-    fn open_or(source: Source<'_>, built_in: &'static [u8]) -> Result<Self> {
-        let Source { model, tokenizer, check, load } = source;
-        let Some(path) = model else {
-            ensure!(
-                tokenizer.is_none(),
-                "the built-in model has its own vocabulary: give --tokenizer together with -m"
-            );
-            return Ok(Self::of("built-in".to_string(), vec![Bytes::BuiltIn(built_in)], check));
-        };
+        let Source { model: path, tokenizer, check, load } = source.into();
         let name = path.display().to_string();
-        if let Some(why) = foreign::path(path) {
+        if let Some(why) = FORMATS.get().and_then(|formats| (formats.no_file)(path)) {
             bail!("{name}: {why}");
         }
         let map = map(path).with_context(|| format!("cannot read the model {name}"))?;
-        if whisper_cpp::is_model(&map) {
-            let made = checkpoint::in_memory(path)?;
-            return Ok(Self::of(name, vec![Bytes::Made(made)], check));
-        }
-        if foreign::is_foreign(&map) && !llama2c::is_checkpoint(&map) {
-            bail!("{name}: {}", foreign::content(path, &map));
-        }
-        if llama2c::is_checkpoint(&map) {
-            let made = converted(path, &map, tokenizer).with_context(|| name.clone())?;
+        if let Some(made) = FORMATS.get().and_then(|formats| (formats.convert)(path, &map, tokenizer)) {
+            let made = made.with_context(|| name.clone())?;
             return Ok(Self::of(name, vec![Bytes::Made(made)], check));
         }
         let maps = split::files(path, map).with_context(|| name.clone())?;
         if let Some(tokenizer) = tokenizer {
+            let formats = FORMATS.get().context("this program reads no vocabulary files: give only a model")?;
             let pieces: Vec<&[u8]> = maps.iter().map(|(_, map)| &map[..]).collect();
             let made = Gguf::parse_split(&pieces)
                 .map_err(anyhow::Error::from)
-                .and_then(|gguf| with_tokenizer(&gguf, tokenizer));
+                .and_then(|gguf| (formats.with_vocabulary)(&gguf, tokenizer));
             return Ok(Self::of(name.clone(), vec![Bytes::Made(made.context(name)?)], check));
         }
         let bytes = maps.iter().map(|(_, map)| map.len()).sum();
@@ -139,6 +127,11 @@ impl ModelFile {
         });
         let held = held.collect::<Result<_>>()?;
         Ok(Self::of(name, held, check))
+    }
+
+    /// A model in the program's own memory. `name` stands for it in messages.
+    pub fn from_static(name: &str, bytes: &'static [u8], check: bool) -> Self {
+        Self::of(name.to_owned(), vec![Bytes::Static(bytes)], check)
     }
 
     /// A file in memory that was made from the file at `path`.
@@ -223,7 +216,7 @@ impl ModelFile {
         }
         let others = gguf.tensors().filter(|tensor| is_other_modality(tensor.name)).count();
         if others > 0 {
-            note(format_args!("{}: {others} tensors of its vision or audio part are not used", self.name));
+            log::warn!("{}: {others} tensors of its vision or audio part are not used", self.name);
         }
         Ok(gguf)
     }
@@ -234,7 +227,7 @@ impl Deref for Bytes {
 
     fn deref(&self) -> &[u8] {
         match self {
-            Bytes::BuiltIn(bytes) => bytes,
+            Bytes::Static(bytes) => bytes,
             Bytes::Mapped(map) => map,
             #[cfg(target_os = "linux")]
             Bytes::Large(pages) => pages,
@@ -289,17 +282,4 @@ fn way_to_load(load: Load, _: usize) -> Result<Load> {
 #[cfg(not(target_os = "linux"))]
 fn loaded(_: &Path, map: Mmap, _: Load) -> Result<Bytes> {
     Ok(Bytes::Mapped(map))
-}
-
-/// Converts a llama2.c checkpoint to GGUF in memory.
-fn converted(path: &Path, checkpoint: &[u8], tokenizer: Option<&Path>) -> Result<Vec<u8>> {
-    let tokenizer =
-        tokenizer.context("this is a llama2.c checkpoint: give its vocabulary with --tokenizer tokenizer.bin")?;
-    let vocabulary = map(tokenizer).with_context(|| format!("cannot read the tokenizer {}", tokenizer.display()))?;
-    let name = path.file_stem().unwrap_or_default().to_string_lossy();
-    let converted = llama2c::Converted::new(&name, checkpoint, &vocabulary, llama2c::Int8::Kept)?;
-    converted.notes.iter().for_each(note);
-    let mut bytes = Cursor::new(Vec::with_capacity(checkpoint.len() + vocabulary.len() + (1 << 16)));
-    converted.write(&mut bytes)?;
-    Ok(bytes.into_inner())
 }

@@ -9,7 +9,9 @@ use self_cell::{MutBorrow, self_cell};
 use crate::adapters::AdapterFiles;
 use crate::model_file::ModelFile;
 use crate::runtime::{self, Memory, RunOptions};
-use crate::{text, workers};
+use arenite_text as text;
+
+use crate::workers;
 
 /// A model that is ready to run, with the options and threads to run it with.
 pub struct OpenModel {

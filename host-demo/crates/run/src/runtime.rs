@@ -5,8 +5,9 @@ use arenite::model::{Positions, Spec};
 use arenite::{Engine, Error, Gguf, Kernels, KvType, Model, Plan, Session, TokenId};
 use memmap2::MmapMut;
 
-use crate::output::{Bytes, note};
-use crate::{llama2c, workers};
+use arenite_files::Bytes;
+
+use crate::workers;
 
 /// Default maximum size of a context. Many models allow a hundred thousand positions, which would need too much
 /// memory.
@@ -67,7 +68,7 @@ pub fn context(options: &RunOptions, model: &Model<'_>, needed: usize) -> usize 
     warn_of_length(context, model);
     match options.context {
         Some(asked) if is_learned(model) && asked > spec.context => {
-            note(format_args!("the context is limited to the model's {} positions", spec.context));
+            log::warn!("the context is limited to the model's {} positions", spec.context);
         }
         _ => {}
     }
@@ -79,9 +80,7 @@ pub fn context(options: &RunOptions, model: &Model<'_>, needed: usize) -> usize 
 pub fn warn_of_length(positions: usize, model: &Model<'_>) {
     let own = model.spec().context;
     if positions > own && !is_learned(model) {
-        note(format_args!(
-            "warning: {positions} positions are more than the model's {own}: output after them may be nonsense"
-        ));
+        log::warn!("warning: {positions} positions are more than the model's {own}: output after them may be nonsense");
     }
 }
 
@@ -123,8 +122,11 @@ pub fn must_continue(model: &Model<'_>) -> Result<(), Error> {
 /// memory and cost accuracy.
 pub fn kv(choice: Option<KvType>, gguf: &Gguf<'_>) -> KvType {
     let is_encoder = || Spec::read(gguf).is_ok_and(|spec| !spec.has_head());
-    choice.unwrap_or(if gguf.get(llama2c::VERSION).is_some() || is_encoder() { KvType::F32 } else { KvType::F16 })
+    choice.unwrap_or(if gguf.get(LLAMA2C_VERSION).is_some() || is_encoder() { KvType::F32 } else { KvType::F16 })
 }
+
+/// The key that only converted checkpoints of llama2.c have.
+const LLAMA2C_VERSION: &str = "llama2c.version";
 
 /// The memory of one session or engine.
 pub struct Memory {
