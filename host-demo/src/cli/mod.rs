@@ -7,6 +7,7 @@ mod machine;
 mod number;
 mod sampling;
 mod template;
+mod watch;
 
 pub use constraint::ConstraintArgs;
 pub use input::{Text, TextArgs, each, each_json, each_line};
@@ -14,3 +15,4 @@ pub use machine::{Kv, ModelArgs, NoModelArgs, RunArgs, SessionArgs};
 pub use number::{Ids, Limit, at_least_one, beams, context_size, finite, memory_size, threads};
 pub use sampling::{Samplers, SamplingArgs, StepArgs};
 pub use template::TemplateArgs;
+pub use watch::Watcher;
