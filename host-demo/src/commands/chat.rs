@@ -308,7 +308,11 @@ impl Template {
 fn kwargs(args: &Args, style: &Style) -> Result<Value> {
     let mut kwargs = serde_json::Map::new();
     if let Some(switch) = args.think {
-        kwargs.extend(style.thinking(switch == Switch::On).context(NO_SWITCH)?);
+        // Without a switch in the template, a budget of 0 tokens still turns thoughts off.
+        match style.thinking(switch == Switch::On) {
+            None if switch == Switch::On => bail!(NO_SWITCH),
+            variables => kwargs.extend(variables.unwrap_or_default()),
+        }
     }
     if args.reasoning_budget == Some(0) {
         kwargs.extend(style.thinking(false).unwrap_or_default());
