@@ -18,8 +18,6 @@ mod commands;
 mod corpus;
 mod foreign;
 mod formats;
-mod generation;
-mod guess;
 mod interrupt;
 mod loaded;
 mod log_probs;
@@ -29,7 +27,6 @@ mod plot;
 mod program;
 mod progress;
 mod server;
-mod stop;
 
 use arenite_convert::{checkpoint, llama2c, seq2seq, tokenizer_file};
 use arenite_files::{self as mapped, self as new_file, self as units, faults};
@@ -39,7 +36,8 @@ pub use arenite_grammar as grammar;
 use arenite_hub as hub;
 use arenite_quantize as quantize;
 use arenite_run::{
-    adapters, check_tensors, model_file, open_model, ranking, rng, runtime, session_file, split, workers,
+    adapters, check_tensors, generation, guess, model_file, open_model, ranking, rng, runtime, session_file, split,
+    workers,
 };
 use arenite_speech as speech;
 use arenite_text::{self as text, normalizer};

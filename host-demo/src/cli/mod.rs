@@ -8,6 +8,7 @@ mod machine;
 mod number;
 mod sampling;
 mod template;
+mod watch;
 
 pub use choice::one_of;
 pub use constraint::ConstraintArgs;
@@ -16,3 +17,4 @@ pub use machine::{Kv, ModelArgs, NoModelArgs, RunArgs, SessionArgs};
 pub use number::{Ids, Limit, at_least_one, beams, context_size, finite, memory_size, threads};
 pub use sampling::{Samplers, SamplingArgs, StepArgs};
 pub use template::TemplateArgs;
+pub use watch::Watcher;

@@ -8,11 +8,13 @@ use serde_json::{Map, Value};
 
 use super::error::ApiError;
 use super::grammars::Source;
-use super::request::{Body, Settings};
+use super::request::Body;
 use super::service::{Prepared, Service};
 use crate::chat::Prompt;
-use crate::chat::dialect::{Constraint, GateSettings, Own, ThoughtBudget, ThoughtForm, Tools, unwrapped};
-use crate::grammar;
+use crate::chat::dialect::Tools;
+use crate::generation::Settings;
+use crate::generation::{StrictCalls, ThoughtLimit, Wanted};
+use crate::{grammar, text};
 
 /// The functions that must be called.
 enum Must {
@@ -40,31 +42,17 @@ impl Service {
             self.check_len("messages", &prompt.text)?;
         }
         let ids = prompt.encode(self.tokenizer()).map_err(|error| ApiError::invalid(error.to_string()))?;
-        settings.marks = Some(self.style.marks.clone()).filter(|marks| !marks.is_empty());
-        for stop in settings.stops.clone() {
-            let resolved = self.style.marks.resolve(&stop);
-            if resolved != stop {
-                settings.stops.push(resolved);
-            }
-        }
         let is_free = matches!(must, Must::No);
         settings.table = self.chat_form(body, must, prepared)?;
-        // Without a budget, a thought before a constrained answer gets half of the available tokens.
-        let room = self.context.saturating_sub(ids.len());
-        let half = settings.table.is_some().then(|| settings.limit.unwrap_or(room).min(room) / 2);
-        let budget = match body.thought_budget() {
-            Some(budget) => usize::try_from(budget).ok(),
-            None if body.effort().1 == Some(false) => Some(0),
-            None => half,
+        let strict = if is_free && settings.table.is_none() { self.strict_calls(prepared)? } else { None };
+        let thoughts = match body.thought_budget() {
+            Some(budget) => usize::try_from(budget).map_or(ThoughtLimit::Unlimited, ThoughtLimit::UpTo),
+            None if body.effort().1 == Some(false) => ThoughtLimit::UpTo(0),
+            None => ThoughtLimit::Usual,
         };
-        let is_strict = is_free && settings.table.is_none() && prepared.tools.0.iter().any(|tool| tool.strict);
-        let has_grammar = is_strict || settings.table.is_some();
-        settings.gate = if has_grammar { self.style.thought_gate(&prompt.text) } else { None };
-        let reader = || self.style.reader(&prepared.tools, &prompt.text);
-        settings.thoughts = budget.map(|budget| ThoughtBudget::new(reader(), budget));
-        if is_strict {
-            self.strict_calls(settings, prepared)?;
-        }
+        let room = self.context.saturating_sub(ids.len());
+        let wanted = Wanted { prompt: &prompt.text, tools: &prepared.tools, thoughts, room, strict };
+        wanted.complete(&self.style, settings);
         Ok((prompt.text, ids))
     }
 
@@ -92,10 +80,9 @@ impl Service {
             ApiError::about("messages", format!("the chat template refuses this conversation: {why}"))
         })?;
         let stop = renderer.stop();
-        // A stop string that also ends thoughts does not end the answer.
-        let ends_thought = |form: &ThoughtForm<String>| unwrapped(&form.close) == stop;
-        if !stop.is_empty() && !self.style.dialect.thoughts.iter().any(ends_thought) {
+        if self.style.ends_answer(stop) {
             settings.stops.push(stop.into());
+            settings.stop_ids.extend(text::token(self.tokenizer(), stop));
         }
         Ok((prompt, conversation.warning))
     }
@@ -136,14 +123,12 @@ impl Service {
 
     /// Compiles the grammar of a chat's answer; `None` if the answer is not constrained.
     fn chat_form(&self, body: &Body, must: Must, prepared: &Prepared) -> Result<Option<Arc<[u8]>>, ApiError> {
-        let style = &self.style;
-        let constraint = Constraint { dialect: &style.dialect, marks: &style.marks };
         let named = match must {
             Must::No => {
-                // In a dialect with channels or recipients, a schema describes only the last message.
-                let in_messages = style.dialect.has_recipients || style.dialect.own == Own::Channels;
-                if let (Some((param, schema)), true) = (body.schema()?, in_messages) {
-                    let table = self.grammars.table(&Source::Pieces(&constraint.content(&schema)));
+                if let Some((param, schema)) = body.schema()?
+                    && let Some(piece) = self.style.schema_in_messages(&schema)
+                {
+                    let table = self.grammars.table(&Source::Pieces(&piece));
                     return table.map(Some).map_err(|error| ApiError::about(param, format!("{param}: {error:#}")));
                 }
                 return self.form(body);
@@ -157,23 +142,18 @@ impl Service {
             return Err(ApiError::about("tool_choice", "there is no such function among the tools"));
         }
         let is_parallel = prepared.is_parallel && named.is_none();
-        let table = self.grammars.table(&Source::Pieces(&constraint.calls(&wanted, is_parallel)));
+        let table = self.grammars.table(&Source::Pieces(&self.style.constraint().calls(&wanted, is_parallel)));
         table.map(Some).map_err(|error| ApiError::about("tools", format!("tools: {error:#}")))
     }
 
-    /// Sets the grammar of calls, which applies after the opening mark of a call.
-    fn strict_calls(&self, settings: &mut Settings, prepared: &Prepared) -> Result<(), ApiError> {
-        let constraint = Constraint { dialect: &self.style.dialect, marks: &self.style.marks };
-        let tools: Vec<_> = prepared.tools.0.iter().collect();
-        let Some((until, calls)) = constraint.after_mark(&tools, prepared.is_parallel) else { return Ok(()) };
+    /// Compiles the grammar of calls that applies after their opening mark.
+    fn strict_calls(&self, prepared: &Prepared) -> Result<Option<StrictCalls>, ApiError> {
+        let Some((until, calls)) = self.style.strict_calls(&prepared.tools, prepared.is_parallel) else {
+            return Ok(None);
+        };
         let table = self.grammars.table(&Source::Pieces(&calls));
-        settings.table = Some(table.map_err(|error| ApiError::about("tools", format!("tools: {error:#}")))?);
-        let gate = GateSettings { until, is_thought: false, then: None };
-        match &mut settings.gate {
-            Some(thought) => thought.then = Some(Box::new(gate)),
-            none => *none = Some(gate),
-        }
-        Ok(())
+        let table = table.map_err(|error| ApiError::about("tools", format!("tools: {error:#}")))?;
+        Ok(Some(StrictCalls { until, table }))
     }
 
     /// Compiles the grammar, choice or schema of a request.

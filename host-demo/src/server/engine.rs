@@ -13,11 +13,10 @@ use arenite::{Context, Engine, Error, TokenId, Work};
 use super::audio::Transcription;
 use super::budget::PassBudget;
 use super::cache::{Cache, Owner, shared};
-use super::logprobs::{Logprob, logprob};
 use super::memory::Outbox;
 use super::record::{Histogram, Record};
-use super::request::Settings;
 use super::running::{Progress, Running};
+use crate::generation::{Logprob, Settings, Workbench, logprob};
 use crate::output::one_line;
 use crate::ranking::Texts;
 use crate::session_file::{Head, SessionFile};
@@ -389,7 +388,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         let cached = self.cache.best(ids, lora).map(|(at, shared)| (Source::Cached(at), shared));
         let alike = self.running.iter().enumerate().filter(|(_, running)| running.job.settings.lora == *lora);
         let running = alike.map(|(at, running)| {
-            let read = &running.ids[..running.context.position()];
+            let read = &running.ids()[..running.context.position()];
             (Source::Running(at), shared(read, ids))
         });
         let best = cached.into_iter().chain(running).max_by_key(|(_, shared)| *shared)?;
@@ -436,7 +435,14 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         self.counters.requests.fetch_add(1, Ordering::Relaxed);
         self.counters.cached_tokens.fetch_add(cached as u64, Ordering::Relaxed);
         let grammar = job.settings.table.as_ref().map_or(0, |table| self.grammars.number(table));
-        let progress = Box::new(Progress::new(job, cached.min(known), grammar, self.tokenizer));
+        let progress = match Progress::new(job, cached.min(known), grammar, self.tokenizer) {
+            Ok(progress) => Box::new(progress),
+            Err((job, error)) => {
+                self.engine.close(context);
+                job.events.send(Event::Failed(one_line(&format!("{error:#}"))));
+                return;
+            }
+        };
         let mut running = Running { context, progress };
         if self.engine.model().spec().recurrent().is_some() {
             running.plan_checkpoints(branch);
@@ -447,7 +453,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
     /// Takes the slot from an answer, and moves its context to the cache.
     fn pause(&mut self, at: usize) {
         let Running { context, progress } = self.running.swap_remove(at);
-        let ids = progress.ids[..context.position()].to_vec();
+        let ids = progress.ids()[..context.position()].to_vec();
         self.keep(context, &progress.job, ids);
         self.waiting.push_back(Waiting::Paused(progress));
     }
@@ -455,7 +461,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
     /// Gives a slot to a paused answer.
     fn resume(&mut self, progress: Box<Progress>) {
         self.clock += 1;
-        match self.context_of(&progress.ids, &progress.job.settings.lora, progress.scores) {
+        match self.context_of(progress.ids(), &progress.job.settings.lora, progress.scores) {
             Ok((context, _)) => self.running.push(Running { context, progress }),
             Err(error) => progress.job.events.send(Event::Failed(error.to_string())),
         }
@@ -479,7 +485,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         let Running { context, progress: running } = running;
         let from = context.position();
         let to = running.job.prompt.len().min(from + engine.plan().options.batch);
-        let ids = running.ids[from..to].to_vec();
+        let ids = running.ids()[from..to].to_vec();
         let count = running.job.settings.logprobs.unwrap_or(0);
         // Drop the scores of tokens that are read again, after pages were missing or the answer was paused.
         running.scored.truncate(if from == 0 { 0 } else { from + 1 });
@@ -525,8 +531,8 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             for (running, count) in self.running.iter_mut().zip(&counts).filter(|(_, count)| **count > 0) {
                 let Running { context, progress } = running;
                 let from = context.position();
-                let tokens = &progress.ids[from..from + count];
-                let is_last = from + count == progress.ids.len();
+                let tokens = &progress.generation.ids()[from..from + count];
+                let is_last = from + count == progress.generation.ids().len();
                 let work = Work::prefill(context, tokens);
                 works.push(if is_last { work } else { work.no_logits() });
             }
@@ -563,11 +569,13 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
     fn sample(&mut self, at: usize) {
         let Self { engine, tokenizer, running, masks, scratch, counters, .. } = self;
         let Running { context, progress: running } = &mut running[at];
-        match running.choose(context, engine, tokenizer, masks, scratch, counters) {
+        let context_len = engine.plan().options.context;
+        let mut bench = Workbench { tokenizer: Some(tokenizer), masks: Some(masks), scratch, context: context_len };
+        match running.choose(engine.logits_mut(context), &mut bench, counters) {
             Ok(()) => {
                 counters.answer_tokens.fetch_add(1, Ordering::Relaxed);
                 if running.end.is_some() {
-                    running.token_rate().inspect(|rate| counters.token_rate.add(*rate));
+                    running.generation.token_rate().inspect(|rate| counters.token_rate.add(*rate));
                 }
             }
             Err(error) => {
@@ -586,7 +594,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
                 continue;
             }
             let Running { context, progress } = self.running.swap_remove(at);
-            let ids = progress.ids[..context.position()].to_vec();
+            let ids = progress.ids()[..context.position()].to_vec();
             self.keep(context, &progress.job, ids);
         }
     }

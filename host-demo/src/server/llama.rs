@@ -16,7 +16,7 @@ use super::answer::Choice;
 use super::app::{Answer, App, OpenRequest, Result, object, whole};
 use super::engine::Finish;
 use super::error::ApiError;
-use super::logprobs::Logprob;
+use super::logprobs;
 use super::request::Body;
 use super::service::{Endpoint, Prepared, Service};
 use super::stream::{Events, channel};
@@ -190,7 +190,7 @@ impl Format {
             },
             stopping_word: choice.stop.as_deref().unwrap_or_default(),
             truncated: false,
-            completion_probabilities: choice.logprobs.iter().map(Logprob::chat).collect(),
+            completion_probabilities: choice.logprobs.iter().map(logprobs::chat).collect(),
         })
     }
 }

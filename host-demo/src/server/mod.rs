@@ -13,9 +13,8 @@
 //! engine      the thread, pass by pass      running      a conversation in progress
 //! budget      tokens of a pass              cache        contexts of finished conversations
 //! logprobs    log-probabilities             error        errors
-//! gate        foreign web pages             indent       indentation of lines
+//! gate        foreign web pages             grammars     compiled grammars
 //! memory      bodies and answers            record       request ids, the log, histograms
-//! grammars    compiled grammars
 //! models      several models, each in a process
 //! proxy       the routes for several models
 //! readers     threads that read requests
@@ -35,7 +34,6 @@ mod fields;
 mod gate;
 mod grammars;
 mod http;
-mod indent;
 mod llama;
 mod logprobs;
 mod lora;

@@ -1,6 +1,5 @@
 //! Fields of text requests, and the engine settings derived from them.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use arenite::TokenId;
@@ -12,8 +11,8 @@ use super::app::not_json;
 use super::error::ApiError;
 use super::fields;
 use super::lora::LoraScale;
-use crate::chat::dialect::{GateSettings, Marks, ThoughtBudget};
 use crate::cli::Samplers;
+use crate::generation::Settings;
 
 /// The body of a text request.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -146,39 +145,6 @@ const MOST_STOPS: usize = 16;
 const MOST_STOP_BYTES: usize = 512;
 /// Maximum number of tokens with a bias, and of tokens that end an answer.
 const MOST_BIASES: usize = 1024;
-
-/// The settings of one answer.
-#[derive(Clone, Debug, Default)]
-pub struct Settings {
-    pub params: Params,
-    pub bias: Vec<(TokenId, f32)>,
-    pub seed: u64,
-    pub limit: Option<usize>,
-    /// Number of tokens before an end is allowed.
-    pub min_tokens: usize,
-    pub stops: Vec<String>,
-    /// Tokens that end the answer, in addition to the vocabulary's.
-    pub stop_ids: Vec<TokenId>,
-    pub ignore_end: bool,
-    /// Minimum indentation of the lines after the first one.
-    pub indent: usize,
-    /// Time after which the next line break ends the answer.
-    pub time: Option<Duration>,
-    /// A compiled grammar.
-    pub table: Option<Arc<[u8]>>,
-    /// Number of alternatives reported with each token.
-    pub logprobs: Option<usize>,
-    /// True if log-probabilities of the prompt's tokens are reported, too.
-    pub scores_prompt: bool,
-    /// Mark tokens, for chat answers.
-    pub marks: Option<Arc<Marks>>,
-    /// The mark to wait for before the grammar applies.
-    pub gate: Option<GateSettings>,
-    /// The limit on tokens of thoughts, before any are counted.
-    pub thoughts: Option<ThoughtBudget>,
-    /// The scale of each adapter.
-    pub lora: Vec<(usize, f32)>,
-}
 
 /// Converts whole numbers with a decimal point, as some programs write all numbers, to integers.
 pub fn with_integers(mut body: Value) -> Value {

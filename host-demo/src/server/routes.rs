@@ -27,7 +27,7 @@ use super::responses::responses;
 use super::service::Endpoint;
 use super::stream::stream;
 use super::vectors::token_count;
-use super::{anthropic, audio, llama, logprobs, lora, ollama, page, proxy, record};
+use super::{anthropic, audio, llama, lora, ollama, page, proxy, record};
 use crate::text;
 
 /// Returns the paths that need the API key, and their handlers.
@@ -325,7 +325,7 @@ fn tokens_of(app: &App, body: Value) -> Result<Tokenized> {
     }
     let piece = |id| {
         // As in llama.cpp, a part of a character is a list of bytes.
-        let piece = String::from_utf8(logprobs::bytes(app.service.tokenizer(), id));
+        let piece = String::from_utf8(crate::generation::bytes(app.service.tokenizer(), id));
         json!({ "id": id, "piece": piece.map_or_else(|part| json!(part.as_bytes()), Value::String) })
     };
     let pieces = tokens.into_iter().map(piece).collect();

@@ -10,9 +10,10 @@ use serde_json::Value;
 use super::error::ApiError;
 use super::grammars;
 use super::lora::LoraScales;
-use super::request::{Body, MOST_CHOICES, Settings};
+use super::request::{Body, MOST_CHOICES};
 use crate::chat::dialect::{Template, Tools};
 use crate::chat::{Reader, Renderer, Style};
+use crate::generation::Settings;
 use crate::model_file::ModelFile;
 use crate::open_model::OpenModel;
 use crate::ranking::Ranking;
@@ -258,11 +259,7 @@ impl Prepared {
 
     /// Returns a reader that splits an answer into content, thoughts and calls.
     pub fn reader(&self, index: usize) -> Reader {
-        let mut reader = self.style.reader(&self.tools, &self.prompts[index]);
-        if self.is_schema {
-            reader = reader.without_thought().only_marked();
-        }
-        if self.is_parallel { reader } else { reader.only_one_call() }
+        self.style.answer_reader(&self.tools, &self.prompts[index], self.is_schema, self.is_parallel)
     }
 }
 

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use arenite::tokenizer::Tokenizer;
 use serde_json::{Map, Value, json};
 
-use super::dialect::{self, Call, Dialect, GateSettings, Marks, Own, Probe, Reader, Template, Tools};
+use super::dialect::{
+    self, Call, Constraint, Dialect, GateSettings, Marks, Own, Probe, Reader, Template, ThoughtForm, Tools, unwrapped,
+};
+use arenite_grammar::Piece;
 
 /// A model's conversation style: the syntax of its thoughts and calls, and the properties of its template.
 #[derive(Clone)]
@@ -56,6 +59,42 @@ impl Style {
     /// Returns the reader for an answer to `prompt`.
     pub fn reader(&self, tools: &Arc<Tools>, prompt: &str) -> Reader {
         Reader::new(self.dialect.clone(), tools.clone(), prompt)
+    }
+
+    /// Returns true if the text `stop` at the end of a turn ends an answer: it may also be the mark after a thought.
+    pub fn ends_answer(&self, stop: &str) -> bool {
+        let ends_thought = |form: &ThoughtForm<String>| unwrapped(&form.close) == stop;
+        !stop.is_empty() && !self.dialect.thoughts.iter().any(ends_thought)
+    }
+
+    /// Returns the grammar of an answer that follows a schema, if the schema describes only the last of several
+    /// messages: in dialects with channels or recipients.
+    pub fn schema_in_messages(&self, schema: &Value) -> Option<Piece> {
+        let in_messages = self.dialect.has_recipients || self.dialect.own == Own::Channels;
+        in_messages.then(|| self.constraint().content(schema))
+    }
+
+    /// Returns the mark before calls and their grammar, if an answer without another constraint may call functions
+    /// with strict parameters.
+    pub fn strict_calls(&self, tools: &Tools, is_parallel: bool) -> Option<(String, Piece)> {
+        if !tools.0.iter().any(|tool| tool.strict) {
+            return None;
+        }
+        self.constraint().after_mark(&tools.0.iter().collect::<Vec<_>>(), is_parallel)
+    }
+
+    /// Returns the reader that divides an answer to `prompt` into content, thoughts and calls. An answer that follows a
+    /// schema is content after its thought.
+    pub fn answer_reader(&self, tools: &Arc<Tools>, prompt: &str, is_schema: bool, is_parallel: bool) -> Reader {
+        let mut reader = self.reader(tools, prompt);
+        if is_schema {
+            reader = reader.without_thought().only_marked();
+        }
+        if is_parallel { reader } else { reader.only_one_call() }
+    }
+
+    pub fn constraint(&self) -> Constraint<'_> {
+        Constraint { dialect: &self.dialect, marks: &self.marks }
     }
 
     /// Returns true if the template supports thoughts.

@@ -7,6 +7,7 @@
 //! | [`adapters`] | LoRA adapters |
 //! | [`open_model`] | a model with its file, tokenizer, adapters and threads |
 //! | [`runtime`], [`workers`] | options for running a model; memory; threads |
+//! | [`generation`], [`guess`], [`stop`] | logits to tokens, text and the end of an answer; drafts; stop strings |
 //! | [`session_file`] | conversations kept in files |
 //! | [`ranking`] | scores of documents for a query |
 //! | [`rng`] | random number generators |
@@ -15,6 +16,8 @@
 
 pub mod adapters;
 pub mod check_tensors;
+pub mod generation;
+pub mod guess;
 #[cfg(target_os = "linux")]
 mod large_pages;
 pub mod model_file;
@@ -24,4 +27,5 @@ pub mod rng;
 pub mod runtime;
 pub mod session_file;
 pub mod split;
+pub mod stop;
 pub mod workers;

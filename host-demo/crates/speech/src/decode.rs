@@ -1,6 +1,7 @@
 //! Decodes the text of one window, a section of the sound that the encoder takes at once.
 
 use std::io::Write;
+use std::sync::Arc;
 
 use anyhow::Result;
 use arenite::sampler::{Params, Pcg32, Sampler};
@@ -11,6 +12,8 @@ use flate2::Compression;
 use flate2::write::ZlibEncoder;
 
 use super::marks::Marks;
+use arenite_run::generation::{End, Generation, Settings, Workbench};
+use arenite_run::rng::AnyRng;
 use arenite_text::{decode as text_of, log_of_sum};
 
 /// Temperatures that are tried in turn, as in OpenAI's program.
@@ -97,31 +100,35 @@ impl Decoder<'_, '_, '_, '_, '_> {
             session.prefill(rest)?;
         }
 
+        prompt.extend(rest);
         let params = Params { temperature, top_k: 0, top_p: 1.0, min_p: 0.0, ..Params::DEFAULT };
-        let vocab = session.logits().len();
-        let mut scratch = vec![0; Sampler::scratch_bytes(&params, vocab)];
-        let mut sampler = Sampler::new(params, &[], vocab, &mut scratch)?;
-        let mut random = Pcg32::new(u64::from(temperature.to_bits()));
-        let (mut tokens, mut sum, mut count) = (Vec::new(), 0.0, 0);
-        while tokens.len() < self.most {
-            self.rules.apply(session.logits_mut(), &tokens, self.timestamps);
+        let mut scratch = vec![0; Sampler::scratch_bytes(&params, session.logits().len())];
+        let (limit, stop_ids) = (Some(self.most), vec![self.marks.end]);
+        let settings = Arc::new(Settings { params, limit, stop_ids, ..Settings::default() });
+        let rng = AnyRng::Pcg(Pcg32::new(u64::from(temperature.to_bits())));
+        let mut generation = Generation::new(settings, &prompt, rng, 0, None)?;
+        let mut bench = Workbench { tokenizer: None, masks: None, scratch: &mut scratch, context: session.context() };
+        let (mut sum, mut count) = (0.0, 0);
+        while generation.end().is_none() {
+            self.rules.apply(session.logits_mut(), generation.answer(), self.timestamps);
             let all = log_of_sum(session.logits());
             if all.is_nan() {
                 return Err(Error::NotNumbers.into());
             }
             let logits = session.logits().to_vec();
-            let token = sampler.sample(session.logits_mut(), &mut random)?;
+            let step = generation.step(session.logits_mut(), &mut bench)?;
+            let token = match (&step.token, step.end) {
+                (Some(token), _) => token.id,
+                (None, Some(End::Token)) => self.marks.end,
+                (None, _) => break,
+            };
             sum += f64::from(logits.get(token as usize).copied().unwrap_or(0.0)) - all;
             count += 1;
-            if token == self.marks.end {
-                break;
+            if step.end.is_none() {
+                session.decode(token)?;
             }
-            tokens.push(token);
-            if session.position() >= session.context() {
-                break;
-            }
-            session.decode(token)?;
         }
+        let tokens = generation.answer().to_vec();
         let text = self.text(&tokens)?;
         Ok(Decoded {
             compression_ratio: compression_ratio(&text)?,

@@ -29,6 +29,16 @@ impl Gate {
         self.settings.is_thought
     }
 
+    /// Returns the text after the mark if the next token, with the text `piece`, completes it.
+    pub fn rest_after(&self, piece: &str) -> Option<String> {
+        let mut last = self.settings.then.as_deref().unwrap_or(&self.settings);
+        while let Some(then) = &last.then {
+            last = then;
+        }
+        let may_end = last.until.chars().next_back().is_none_or(|end| piece.contains(end));
+        if may_end { self.clone().push(piece) } else { None }
+    }
+
     /// Adds the text of a token. Returns the text after the mark once the mark is complete.
     pub fn push(&mut self, piece: &str) -> Option<String> {
         let until = &self.settings.until;

@@ -37,11 +37,6 @@ impl<'g> Guesser<'g> {
         if self.run.is_empty() { session.logits_mut() } else { &mut self.logits }
     }
 
-    /// Number of accepted tokens in the context.
-    pub fn position(&self, session: &Session<'_, '_>) -> usize {
-        if self.run.is_empty() { session.position() } else { self.from + self.right }
-    }
-
     /// Computes the logits after the last token of `text`. Runs a pass only if that token was not proposed. Returns
     /// whether the token was proposed.
     pub fn decode(&mut self, session: &mut Session<'_, '_>, text: &[TokenId]) -> Result<bool> {
