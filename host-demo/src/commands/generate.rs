@@ -302,11 +302,9 @@ fn draft_model(path: &Path, open: &OpenModel) -> Result<OpenModel> {
 
 /// Returns true if two vocabularies of different sizes have the same tokens, and then tokens without use.
 fn is_padded(a: &Gguf<'_>, b: &Gguf<'_>) -> bool {
-    let strings = |gguf: &Gguf<'_>| match gguf.get("tokenizer.ggml.tokens") {
-        Some(Value::Array(tokens)) => Some(tokens),
-        _ => None,
+    let [Some(Value::Array(a)), Some(Value::Array(b))] = [a, b].map(|gguf| gguf.get("tokenizer.ggml.tokens")) else {
+        return false;
     };
-    let (Some(a), Some(b)) = (strings(a), strings(b)) else { return false };
     let (mut a, mut b) = (a.strings(), b.strings());
     loop {
         match (a.next_string(), b.next_string()) {
