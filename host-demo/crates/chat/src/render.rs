@@ -15,10 +15,14 @@ use super::story;
 
 /// The GGUF key of a model's own template.
 const KEY: &str = "tokenizer.chat_template";
+/// The key of a template for conversations with functions.
+const TOOL_USE: &str = "tokenizer.chat_template.tool_use";
 
 /// Renders prompts from conversations.
 pub struct Renderer {
     jinja: Option<String>,
+    /// The model's template for conversations with functions, if it has one of its own.
+    tool_use: Option<String>,
     /// The format used if there is no template or if it fails.
     format: Format,
     control_tokens: ControlTokens,
@@ -41,14 +45,15 @@ impl Renderer {
         let spelled = |id: Option<u32>| {
             id.map(|id| String::from_utf8_lossy(tokenizer.spelling(id)).into_owned()).unwrap_or_default()
         };
-        let (jinja, format) = match (template, name) {
-            (Some(jinja), _) => (Some(jinja), None),
-            (None, "auto") => (own_template(gguf), None),
-            (None, name) => (None, Some(named(name)?)),
+        let (jinja, tool_use, format) = match (template, name) {
+            (Some(jinja), _) => (Some(jinja), None, None),
+            (None, "auto") => (own_template(gguf, KEY), own_template(gguf, TOOL_USE), None),
+            (None, name) => (None, None, Some(named(name)?)),
         };
         let format = format.or_else(|| Format::detect(jinja.as_deref()?)).unwrap_or(Format::PLAIN);
         Ok(Self {
             jinja,
+            tool_use,
             format,
             tells_stories: false,
             is_chosen: false,
@@ -151,6 +156,9 @@ impl Renderer {
     }
 
     fn jinja_inputs(&self, jinja: &str, messages: &Value, tools: &Value, asks: bool) -> Result<String, Failure> {
+        // As in transformers and llama.cpp, functions select the template that is made for them.
+        let has_tools = tools.len().is_some_and(|count| count > 0);
+        let jinja = self.tool_use.as_deref().filter(|_| has_tools).unwrap_or(jinja);
         let inputs = Inputs { messages, tools, bos: &self.bos, eos: &self.eos, kwargs: &self.kwargs, asks };
         jinja::render(jinja, &inputs)
     }
@@ -200,9 +208,9 @@ fn named(name: &str) -> Result<Format> {
     })
 }
 
-/// Returns the template in the file.
-fn own_template(gguf: &Gguf<'_>) -> Option<String> {
-    match gguf.keys().find(|(key, _)| *key == KEY)?.1 {
+/// Returns a template in the file.
+fn own_template(gguf: &Gguf<'_>, name: &str) -> Option<String> {
+    match gguf.keys().find(|(key, _)| *key == name)?.1 {
         Meta::Str(text) => Some(String::from_utf8_lossy(text).into_owned()),
         _ => None,
     }

@@ -73,28 +73,31 @@ impl<'g> Guesser<'g> {
 /// A smaller model that proposes tokens, and the tokens in its context.
 pub struct Draft<'m, 'w> {
     session: Session<'m, 'w>,
+    /// Number of ids that both models have. One of them may have more rows, which pad its vocabulary.
+    shared: usize,
     read: Vec<TokenId>,
 }
 
 impl<'m, 'w> Draft<'m, 'w> {
-    pub fn new(session: Session<'m, 'w>) -> Self {
-        Self { session, read: Vec::new() }
+    pub fn new(session: Session<'m, 'w>, shared: usize) -> Self {
+        Self { session, shared, read: Vec::new() }
     }
 
-    /// Returns the greedy continuation of a text, at most `most` tokens.
+    /// Returns the greedy continuation of a text, at most `most` tokens, or none if the smaller model lacks one of the
+    /// text's tokens.
     pub fn guess(&mut self, text: &[TokenId], most: usize) -> Result<Vec<TokenId>> {
-        let Self { session, read } = self;
+        let Self { session, shared, read } = self;
         let most = most.min((session.context() + 1).saturating_sub(text.len()));
-        if most == 0 {
+        if most == 0 || text.iter().any(|token| *token as usize >= *shared) {
             return Ok(Vec::new());
         }
-        let shared = read.iter().zip(text).take_while(|(a, b)| a == b).count().min(text.len() - 1);
-        session.rewind(shared)?;
-        read.truncate(shared);
-        session.prefill(&text[shared..])?;
-        read.extend(&text[shared..]);
+        let known = read.iter().zip(text).take_while(|(a, b)| a == b).count().min(text.len() - 1);
+        session.rewind(known)?;
+        read.truncate(known);
+        session.prefill(&text[known..])?;
+        read.extend(&text[known..]);
         let mut guessed = Vec::new();
-        while let Some(token) = argmax(session.logits()) {
+        while let Some(token) = session.logits().get(..*shared).and_then(argmax) {
             guessed.push(token);
             if guessed.len() >= most {
                 break;

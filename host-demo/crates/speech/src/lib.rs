@@ -2,6 +2,7 @@
 //!
 //! | file | |
 //! |---|---|
+//! | `wave` | headers of WAV files |
 //! | `sound` | sounds from files and streams, as samples at 16 kHz |
 //! | `microphone` | the default input device, with the feature `microphone` |
 //! | `marks` | special tokens |
@@ -23,6 +24,7 @@ mod sound;
 mod subtitles;
 mod transcriber;
 mod voices;
+mod wave;
 
 #[cfg(feature = "microphone")]
 pub use microphone::record;

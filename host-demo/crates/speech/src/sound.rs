@@ -16,6 +16,8 @@ use symphonia::core::io::MediaSourceStream;
 use symphonia::core::meta::MetadataOptions;
 use symphonia::core::probe::Hint;
 
+use super::wave;
+
 /// Number of samples that are converted to 16 kHz at a time.
 const CHUNK: usize = 4096;
 
@@ -47,7 +49,11 @@ impl Sound {
     /// Reads the bytes of a sound file. The extension of its name is a hint.
     pub fn read(bytes: impl AsRef<[u8]> + Send + Sync + 'static, extension: Option<&str>) -> Result<Self> {
         ensure!(!bytes.as_ref().is_empty(), "the file is empty");
-        Ok(Self::of(Source::File(Box::new(SoundFile::new(bytes, extension)?))))
+        let file = match wave::repaired(bytes.as_ref()) {
+            Some(repaired) => SoundFile::new(repaired, Some("wav"))?,
+            None => SoundFile::new(bytes, extension)?,
+        };
+        Ok(Self::of(Source::File(Box::new(file))))
     }
 
     /// Creates a sound from a stream of raw 16-bit little-endian mono samples at 16 kHz.

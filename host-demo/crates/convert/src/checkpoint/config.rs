@@ -8,6 +8,8 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value};
 
+use super::defaults;
+
 /// A model's config. Fields of a nested config of the text model take precedence.
 pub struct Config {
     values: Map<String, Value>,
@@ -26,10 +28,13 @@ impl Config {
 
     pub fn new(json: &Value) -> Result<Self> {
         let mut values = json.as_object().context("config.json is not a JSON object")?.clone();
+        let own_type = json["model_type"].as_str().unwrap_or_default();
+        let default_type = defaults::text_type(own_type);
         let inner = [&json["llm_config"], &json["lm_config"], &json["language_config"], &json["text_config"]];
         let mut text_type = None;
         for inner in inner.into_iter().chain([&json["thinker_config"]["text_config"]]) {
-            text_type = inner["model_type"].as_str().map(str::to_owned).or(text_type);
+            let default = default_type.filter(|_| inner.is_object());
+            text_type = inner["model_type"].as_str().or(text_type).or(default);
             for (name, value) in inner.as_object().into_iter().flatten() {
                 // The class and the type stay those of the whole model.
                 if !matches!(name.as_str(), "architectures" | "model_type") || !values.contains_key(name) {
@@ -37,44 +42,12 @@ impl Config {
                 }
             }
         }
-        let rope = ["rope_parameters", "rope_scaling"].iter().find_map(|name| values.get(*name)?.as_object());
-        let mut rope = rope.cloned().unwrap_or_default();
-        if !rope.contains_key("full_attention") && !rope.contains_key("sliding_attention") {
-            let find =
-                |names: &[&str]| names.iter().find_map(|name| values.get(*name)).filter(|value| !value.is_null());
-            let local = find(&[
-                "local_rope_theta",
-                "rope_local_theta",
-                "rope_theta_local",
-                "swa_rope_theta",
-                "rope_local_base_freq",
-            ]);
-            for (name, value) in [
-                (
-                    "rope_theta",
-                    find(&[
-                        "global_rope_theta",
-                        "rope_global_theta",
-                        "rope_theta_global",
-                        "rope_theta",
-                        "rotary_emb_base",
-                    ]),
-                ),
-                ("partial_rotary_factor", find(&["partial_rotary_factor", "rope_pct", "rotary_pct", "rope_percent"])),
-                ("original_max_position_embeddings", find(&["original_max_position_embeddings"])),
-                ("rope_type", rope.get("type").cloned().as_ref()),
-            ] {
-                if let Some(value) = value
-                    && !rope.contains_key(name)
-                {
-                    rope.insert(name.to_owned(), value.clone());
-                }
-            }
-            if let Some(local) = local {
-                rope.insert("sliding_attention".to_owned(), serde_json::json!({ "rope_theta": local }));
-            }
+        let kind = text_type.or(default_type).unwrap_or(own_type);
+        let rope = rope(kind, &values);
+        for kind in [kind, own_type] {
+            defaults::fill(kind, &mut values);
         }
-        Ok(Self { values, rope, text_type, read: RefCell::default() })
+        Ok(Self { values, rope, text_type: text_type.map(str::to_owned), read: RefCell::default() })
     }
 
     /// Returns the config as JSON.
@@ -232,6 +205,32 @@ impl Config {
             _ => Ok(()),
         }
     }
+}
+
+/// Returns the rotary settings, in the form of `rope_parameters`.
+fn rope(kind: &str, values: &Map<String, Value>) -> Map<String, Value> {
+    let stated = ["rope_parameters", "rope_scaling"].iter().find_map(|name| values.get(*name)?.as_object());
+    let mut rope = stated.cloned().unwrap_or_default();
+    let is_nested = rope.contains_key("full_attention") || rope.contains_key("sliding_attention");
+    let find = |names: &[&str]| names.iter().find_map(|name| values.get(*name)).filter(|value| !value.is_null());
+    let global = ["global_rope_theta", "rope_global_theta", "rope_theta_global", "rope_theta", "rotary_emb_base"];
+    let share = ["partial_rotary_factor", "rope_pct", "rotary_pct", "rope_percent"];
+    for (name, value) in [
+        ("rope_theta", find(&global)),
+        ("partial_rotary_factor", find(&share)),
+        ("original_max_position_embeddings", find(&["original_max_position_embeddings"])),
+        ("rope_type", rope.get("type").cloned().as_ref()),
+    ] {
+        if let Some(value) = value.filter(|_| !is_nested) {
+            rope.entry(name).or_insert_with(|| value.clone());
+        }
+    }
+    let local = ["local_rope_theta", "rope_local_theta", "rope_theta_local", "swa_rope_theta", "rope_local_base_freq"];
+    if let Some(local) = find(&local).filter(|_| !is_nested) {
+        rope.insert("sliding_attention".to_owned(), serde_json::json!({ "rope_theta": local }));
+    }
+    defaults::fill_rope(kind, stated.is_some_and(|stated| !stated.is_empty()), &mut rope);
+    rope
 }
 
 /// Returns the name in GGUF of an activation function.

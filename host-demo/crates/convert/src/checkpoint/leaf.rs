@@ -1,7 +1,11 @@
 //! A stored tensor: its bytes, the encoding of its values, and their order.
 
+use std::sync::Arc;
+
 use arenite::quant::{TensorType, decode_row};
 use half::{bf16, f16};
+
+use super::packed::Packed;
 
 /// The encoding of a stored tensor's values.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +30,8 @@ pub enum Coding {
     Four(FourBits),
     /// GGUF's blocks.
     Blocks(TensorType),
+    /// Integers with factors: see [`Leaf::packed`].
+    Packed,
 }
 
 /// Formats of 4-bit weights.
@@ -83,6 +89,8 @@ pub struct Leaf<'f> {
     pub scale: Option<Scale>,
     /// Factors of groups of 4-bit weights.
     pub groups: &'f [u8],
+    /// Integers of another program, if the coding is [`Coding::Packed`].
+    pub packed: Option<Arc<Packed<'f>>>,
     /// If set, each value is multiplied by this number, rounded to -1, 0 or 1, and divided by the number.
     pub rounding: Option<f32>,
 }
@@ -98,8 +106,16 @@ impl<'f> Leaf<'f> {
             strides,
             scale: None,
             groups: &[],
+            packed: None,
             rounding: None,
         }
+    }
+
+    /// Returns a matrix of integers with factors.
+    pub fn of_packed(name: &str, rows: usize, packed: Packed<'f>) -> Self {
+        let mut leaf = Self::new(name, packed.codes.bytes, Coding::Packed, &[rows, packed.columns]);
+        leaf.packed = Some(Arc::new(packed));
+        leaf
     }
 
     /// Returns the stored blocks that contain the `len` values from `start` on.
@@ -168,6 +184,10 @@ impl<'f> Leaf<'f> {
                 }
             }
             Coding::Blocks(kind) => self.decode_blocks(kind, start, stride, out),
+            Coding::Packed => match &self.packed {
+                Some(packed) => packed.decode(start, stride, out),
+                None => out.fill(0.0),
+            },
         }
         if let Some(scale) = &self.scale {
             for (i, out) in out.iter_mut().enumerate() {

@@ -3,11 +3,11 @@
 //! | file | |
 //! |---|---|
 //! | `tensors`, `torch`, `whisper_cpp` | stored tensors, as views of mapped files |
-//! | `quantized` | tensors that are already quantized |
+//! | `quantized`, `integers`, `packed` | tensors that are already quantized |
 //! | `view` | reshaped, sliced and transposed tensors, without copies |
 //! | `changes` | changes of a tensor on its way to the new file |
 //! | `names`, `families` | names of tensors and settings in checkpoints and in GGUF |
-//! | `config`, `keys`, `general` | metadata |
+//! | `config`, `defaults`, `keys`, `general` | metadata |
 //! | `agreement` | checks that the model that the core reads follows the config |
 //! | `settings` | checks that settings that were not read have no effect |
 //! | `plain`, `openai_whisper` | checkpoints that store their settings with the tensors |
@@ -17,14 +17,17 @@
 mod agreement;
 mod changes;
 mod config;
+mod defaults;
 mod families;
 mod general;
+mod integers;
 mod keys;
 mod leaf;
 pub mod lora;
 mod names;
 mod openai_whisper;
 mod output;
+mod packed;
 mod plain;
 mod pooling;
 mod quantized;
@@ -43,7 +46,7 @@ use arenite::quant::TensorType;
 use serde_json::Value;
 
 use crate::tokenizer_file::ranks::Ranks;
-use crate::tokenizer_file::{VocabularyRules, folder};
+use crate::tokenizer_file::{VocabularyRules, files, folder};
 use crate::written::write_converted;
 use arenite_gguf_writer::Header;
 use arenite_quantize::mix::{Chooser, Facts, Mix, Shape, TypeOptions};
@@ -128,10 +131,11 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
             (config, family, folder)
         }
     };
-    quantized::prepare(&config, directory, checkpoint)?;
+    let integers = quantized::prepare(&config, directory, checkpoint)?;
     let architecture = family.architecture(&config);
     let tables = families::tables(family, &config);
     let Assembled { mut outputs, scalars, mut notes } = output::assemble(checkpoint, family, &tables, &config)?;
+    notes.extend(integers.filter(|_| request.mix.is_none()));
     let mut pools = false;
     if let Some(directory) = directory {
         pooling::dense(directory, &mut outputs)?;
@@ -140,8 +144,7 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
     output::complete(&outputs, &config, pools)?;
     let reranker = directory.filter(|directory| reranker::is(&config, directory));
     if let Some(directory) = reranker {
-        let tokenizer = folder::json_of(request.tokenizer.unwrap_or(directory));
-        reranker::head(&config, &tokenizer, &mut outputs)?;
+        reranker::head(&config, request.tokenizer.unwrap_or(directory), &mut outputs)?;
         notes
             .push("its name is a reranker's: of the head, the file has only the rows of \"yes\" and \"no\"".to_owned());
     }
@@ -214,10 +217,14 @@ fn vocabulary(
         return Ok(Vec::new());
     }
     if is_speech {
-        let tokenizer = folder::json_of(wanted.directory);
-        let read = |path: &Path| if path.is_file() { config::json(path) } else { Ok(Value::Null) };
-        let mut settings = read(&tokenizer.with_file_name("generation_config.json"))?;
-        let tokenizer = read(&tokenizer)?;
+        let tokenizer = files::tokenizer(wanted.directory)?.unwrap_or(Value::Null);
+        let settings = if wanted.directory.is_dir() {
+            wanted.directory
+        } else {
+            wanted.directory.parent().unwrap_or(wanted.directory)
+        };
+        let path = settings.join("generation_config.json");
+        let mut settings = if path.is_file() { config::json(&path)? } else { Value::Null };
         if settings.is_null() && checkpoint.settings.is_some() {
             settings = openai_whisper::Special::new(rows as u32).settings(None);
         }
@@ -263,6 +270,8 @@ fn choose_types(outputs: &mut [Output<'_>], mix: Option<Mix>, config: &Config, a
             _ if four => output.stored(),
             _ if output.stays_f32() => TensorType::F32,
             _ if mix.is_none() && output.stored().block().0 > 1 => output.stored(),
+            // Products of integers and factors need more bits than half precision has.
+            _ if mix.is_none() && output.is_integer() => TensorType::F32,
             Some(kind) => {
                 let whole = output.shape.last().is_some_and(|columns| columns.is_multiple_of(kind.block().0));
                 if whole { kind } else { TensorType::F16 }

@@ -312,6 +312,12 @@ impl<'f> Output<'f> {
         }
     }
 
+    /// Returns true if another program has quantized the weights to integers.
+    pub fn is_integer(&self) -> bool {
+        let Values::Views(views) = &self.values else { return false };
+        views.iter().any(|view| matches!(view.leaf().coding, Coding::Packed | Coding::I8))
+    }
+
     /// Returns true if the tensor is always F32, as in llama.cpp's converter.
     pub fn stays_f32(&self) -> bool {
         const KEPT: &[&str] = &[

@@ -1,6 +1,6 @@
 //! Modules after a sentence-transformers encoder: pooling and linear layers, in separate folders.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -9,6 +9,7 @@ use super::config::json;
 use super::keys::Keys;
 use super::output::Output;
 use super::tensors::{Checkpoint, Files};
+use super::view::View;
 
 /// Returns the modules of a folder: the last component of each module's type, and the module's path.
 fn modules(directory: &Path) -> Result<Vec<(String, String)>> {
@@ -30,28 +31,63 @@ pub fn pools(directory: &Path) -> Result<bool> {
     Ok(modules(directory)?.iter().any(|(kind, _)| kind == "Pooling"))
 }
 
-/// Adds the linear layers after the pooling: `dense_2` and `dense_3`.
+/// Returns the folders of the linear layers after the pooling, and the names of their tensors: `dense_2` and `dense_3`, or
+/// `dense_3` alone.
+fn dense_layers(directory: &Path) -> Result<Vec<(PathBuf, &'static str)>> {
+    let modules = modules(directory)?;
+    let steps: Vec<&str> = modules.iter().map(|(kind, _)| kind.as_str()).collect();
+    let steps = steps.iter().filter(|kind| ["Pooling", "Dense", "Normalize"].contains(kind)).copied();
+    let steps: Vec<&str> = steps.collect();
+    let names = match steps[..] {
+        ["Pooling", "Dense", "Dense"] | ["Pooling", "Dense", "Dense", "Normalize"] => &["dense_2", "dense_3"][..],
+        ["Pooling", "Dense"] | ["Pooling", "Dense", "Normalize"] => &["dense_3"],
+        _ if !steps.contains(&"Dense") => &[],
+        _ => bail!(
+            "modules.json has the steps {}: at most 2 linear layers between pooling and normalization are supported",
+            steps.join(", ")
+        ),
+    };
+    let folders = modules.iter().filter(|(kind, _)| kind == "Dense").map(|(_, path)| directory.join(path));
+    Ok(folders.zip(names.iter().copied()).collect())
+}
+
+/// Returns the name in GGUF of the activation after a linear layer.
+fn activation(settings: &Value) -> Result<Option<&'static str>> {
+    let name = match settings.get("activation_function") {
+        None => "Tanh", // the default of sentence-transformers
+        Some(name) => name.as_str().and_then(|name| name.rsplit('.').next()).unwrap_or("Identity"),
+    };
+    Ok(match name {
+        "Identity" => None,
+        "Tanh" => Some("tanh"),
+        "GELU" => Some("gelu"),
+        "ReLU" => Some("relu"),
+        "SiLU" => Some("silu"),
+        other => bail!("its activation {other} is not supported"),
+    })
+}
+
+/// Adds the linear layers after the pooling.
 pub fn dense(directory: &Path, outputs: &mut Vec<Output<'_>>) -> Result<()> {
-    let dense: Vec<String> =
-        modules(directory)?.into_iter().filter(|(kind, _)| kind == "Dense").map(|(_, path)| path).collect();
-    ensure!(
-        dense.len() <= 2,
-        "modules.json has {} linear layers after the pooling: at most 2 are supported",
-        dense.len()
-    );
-    for (folder, name) in dense.iter().zip(["dense_2", "dense_3"]) {
-        let folder = directory.join(folder);
+    for (folder, name) in dense_layers(directory)? {
         let mut read = || -> Result<()> {
             let settings = json(&folder.join("config.json"))?;
-            let activation = settings["activation_function"].as_str().unwrap_or("torch.nn.modules.linear.Identity");
-            ensure!(activation.ends_with("Identity"), "its activation {activation} is not supported");
+            let input = settings["module_input_name"].as_str().unwrap_or("sentence_embedding");
+            ensure!(input == "sentence_embedding", "its input is {input}: only sentence_embedding is supported");
             let files = Files::open(&folder)?;
             let checkpoint = Checkpoint::read(&files)?;
-            ensure!(!checkpoint.has("linear.bias"), "it has a bias, which is not supported");
-            let view = checkpoint.view("linear.weight").context("it has no linear.weight")?;
-            let mut values = vec![0.0; view.len()];
-            view.read(0, &mut values);
-            outputs.push(Output::of_values(format!("{name}.weight"), view.dims(), values));
+            ensure!(checkpoint.has("linear.weight"), "it has no linear.weight");
+            for (stored, leaf) in &checkpoint.tensors {
+                let end = match stored.as_str() {
+                    "linear.weight" => "weight",
+                    "linear.bias" => "bias",
+                    other => bail!("it has the tensor {other}, which is not supported"),
+                };
+                let view = View::new(leaf.clone());
+                let mut values = vec![0.0; view.len()];
+                view.read(0, &mut values);
+                outputs.push(Output::of_values(format!("{name}.{end}"), view.dims(), values));
+            }
             Ok(())
         };
         read().with_context(|| folder.display().to_string())?;
@@ -96,9 +132,20 @@ pub fn notes(directory: &Path, context: Option<u32>) -> Result<Vec<String>> {
     Ok(notes)
 }
 
-/// Writes the type of pooling, and the sizes of linear layers.
+/// Writes the type of pooling, and the sizes and activations of linear layers.
 pub fn keys(directory: &Path, keys: &mut Keys<'_>) -> Result<()> {
-    let mut layers = ["dense_2", "dense_3"].into_iter();
+    for (folder, name) in dense_layers(directory)? {
+        let settings = json(&folder.join("config.json"))?;
+        let size = |name: &str| settings[name].as_u64().map(|size| size as u32);
+        let sizes = size("in_features").zip(size("out_features"));
+        let (before, after) =
+            sizes.with_context(|| format!("{} has no sizes", folder.join("config.json").display()))?;
+        keys.set(&format!("{name}_feat_in"), before);
+        keys.set(&format!("{name}_feat_out"), after);
+        if let Some(activation) = activation(&settings).with_context(|| folder.display().to_string())? {
+            keys.set(&format!("{name}_activation"), activation);
+        }
+    }
     for (kind, path) in modules(directory)? {
         match kind.as_str() {
             "Pooling" => {
@@ -107,16 +154,8 @@ pub fn keys(directory: &Path, keys: &mut Keys<'_>) -> Result<()> {
                 let kind = if file.is_file() { pooling(&json(&file)?)? } else { 1 };
                 keys.set("pooling_type", kind);
             }
-            "Dense" => {
-                let settings = json(&directory.join(&path).join("config.json"))?;
-                let size = |name: &str| settings[name].as_u64().map(|size| size as u32);
-                let sizes = size("in_features").zip(size("out_features")).zip(layers.next());
-                let ((before, after), name) = sizes.with_context(|| format!("{path}/config.json has no sizes"))?;
-                keys.set(&format!("{name}_feat_in"), before);
-                keys.set(&format!("{name}_feat_out"), after);
-            }
             // Rerankers read the logits of two tokens (`LogitScore`): see `reranker.rs`.
-            "Transformer" | "Normalize" | "Dropout" | "LogitScore" => {}
+            "Transformer" | "Dense" | "Normalize" | "Dropout" | "LogitScore" => {}
             other => bail!("modules.json has a module {other}, which is not supported"),
         }
     }
@@ -132,20 +171,31 @@ pub fn keys(directory: &Path, keys: &mut Keys<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Returns the number of the pooling that a config selects: in older files by flags, in newer ones by name.
 fn pooling(settings: &Value) -> Result<u32> {
-    let on = |name: &str| settings[format!("pooling_mode_{name}")] == true;
-    let others = ["max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens"];
-    if let Some(other) = others.iter().find(|name| on(name)) {
-        bail!("the pooling {other} is not supported: mean, cls and the last token are");
+    const FLAG: &str = "pooling_mode_";
+    let flags = settings.as_object().into_iter().flatten().filter(|(_, is_on)| **is_on == true);
+    let mut modes: Vec<&str> = flags.filter_map(|(name, _)| name.strip_prefix(FLAG)).collect();
+    // A missing flag for the mean counts as set.
+    if settings["pooling_mode"].is_null() && settings["pooling_mode_mean_tokens"].is_null() {
+        modes.push("mean_tokens");
     }
-    Ok(match settings["pooling_mode"].as_str() {
-        _ if on("mean_tokens") => 1,
-        _ if on("cls_token") => 2,
-        _ if on("lasttoken") => 3,
-        Some("mean") => 1,
-        Some("cls") => 2,
-        Some("lasttoken") => 3,
-        _ => bail!("the pooling config selects none of mean, cls and last token"),
+    if modes.is_empty() {
+        modes = match &settings["pooling_mode"] {
+            Value::Array(list) => list.iter().filter_map(Value::as_str).collect(),
+            one => one.as_str().into_iter().collect(),
+        };
+    }
+    Ok(match modes[..] {
+        ["mean_tokens" | "mean"] => 1,
+        ["cls_token" | "cls"] => 2,
+        ["lasttoken"] => 3,
+        [] => bail!("the pooling config selects none of mean, cls and last token"),
+        [other] => bail!("the pooling {other} is not supported: mean, cls and the last token are"),
+        _ => bail!(
+            "the poolings {} together are not supported: one of mean, cls and the last token is",
+            modes.join(" and ")
+        ),
     })
 }
 

@@ -1,4 +1,5 @@
-//! Checkpoints that are already quantized, read exactly: FP8 with factors, NVFP4, MXFP4, BitNet's ternary.
+//! Checkpoints that are already quantized, read exactly: FP8 and 8-bit integers with factors, NVFP4, MXFP4, BitNet's
+//! ternary.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,20 +8,25 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::config::{Config, json};
+use super::integers;
 use super::leaf::{Coding, FourBits, Leaf, Scale};
 use super::tensors::Checkpoint;
 use super::view::View;
 
-/// Attaches factors to the quantized tensors. Drops the factors of activations, keys and values,
-/// except an `input_scale` that is not 1.
-pub fn prepare(config: &Config, directory: Option<&Path>, checkpoint: &mut Checkpoint<'_>) -> Result<()> {
+/// Attaches factors to the quantized tensors. Drops the factors of activations, keys and values, except an
+/// `input_scale` that is not 1. Returns a message about integers.
+pub fn prepare(config: &Config, directory: Option<&Path>, checkpoint: &mut Checkpoint<'_>) -> Result<Option<String>> {
     let other = directory.map(|directory| directory.join("hf_quant_config.json")).filter(|path| path.is_file());
-    let method = match (config.get("quantization_config"), other) {
+    let settings = config.find(&["quantization_config", "quantization"]);
+    let method = match (settings, other) {
+        (Some(settings), _) if settings["quant_method"].is_null() && settings["group_size"].is_u64() => {
+            "mlx".to_owned()
+        }
         (Some(settings), _) => settings["quant_method"].as_str().unwrap_or("").to_owned(),
         (None, Some(path)) => json(&path)?["producer"]["name"].as_str().unwrap_or("").to_owned(),
-        (None, None) => return Ok(()),
+        (None, None) => return Ok(None),
     };
-    let settings = config.get("quantization_config").unwrap_or(&Value::Null);
+    let settings = settings.unwrap_or(&Value::Null);
     match method.as_str() {
         "mxfp4" => mxfp4(checkpoint)?,
         "bitnet" => ternary(checkpoint, settings)?,
@@ -29,26 +35,50 @@ pub fn prepare(config: &Config, directory: Option<&Path>, checkpoint: &mut Check
             nvfp4(checkpoint)?;
             factors(checkpoint, "_scale", &Value::Null)?;
         }
-        "compressed-tensors" => match settings["format"].as_str().unwrap_or("") {
-            "float-quantized" | "naive-quantized" => {
-                let groups = settings["config_groups"].as_object();
-                let block =
-                    groups.and_then(|groups| groups.values().next()).map(|group| &group["weights"]["block_structure"]);
-                factors(checkpoint, "_scale", block.unwrap_or(&Value::Null))?;
-            }
-            other => bail!("its weights are quantized by compressed-tensors as {other}: save the model unquantized"),
+        "gptq" => integers::gptq(checkpoint, settings)?,
+        "awq" => integers::awq(checkpoint, settings)?,
+        "auto-round" | "intel/auto-round" => match settings["packing_format"].as_str().unwrap_or("") {
+            "auto_round:auto_gptq" => integers::gptq(checkpoint, settings)?,
+            "auto_round:auto_awq" => integers::awq(checkpoint, settings)?,
+            other => bail!("its weights are quantized by auto-round as {other}: save the model unquantized"),
         },
+        "mlx" => integers::mlx(checkpoint, settings)?,
+        "bitsandbytes" => integers::bitsandbytes(checkpoint)?,
+        "compressed-tensors" => compressed(checkpoint, settings)?,
         other => bail!("its weights are quantized by {other}, which is not supported: save the model unquantized"),
     }
-    let left = ["input_scale", "k_scale", "v_scale", "activation_scale"];
+    let left = ["input_scale", "input_zero_point", "k_scale", "v_scale", "activation_scale"];
     checkpoint.tensors.retain(|name, leaf| {
         let end = name.rsplit('.').next().unwrap_or("");
         !left.contains(&end) || end == "input_scale" && !is_one(leaf)
     });
-    Ok(())
+    let is_integer = |leaf: &Arc<Leaf<'_>>| matches!(leaf.coding, Coding::Packed | Coding::I8) && leaf.shape.len() == 2;
+    Ok(checkpoint.tensors.values().any(is_integer).then(|| {
+        format!("its weights are integers of {method}: without --type, they are written as F32, which loses nothing")
+    }))
 }
 
-fn values(leaf: &Arc<Leaf<'_>>) -> Vec<f32> {
+/// Attaches the factors of compressed-tensors.
+fn compressed(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
+    let format = settings["format"].as_str().unwrap_or("");
+    let groups = settings["config_groups"].as_object();
+    let weights = groups.and_then(|groups| groups.values().next()).map_or(&Value::Null, |group| &group["weights"]);
+    match format {
+        "pack-quantized" => integers::compressed(checkpoint),
+        "float-quantized" | "naive-quantized" | "int-quantized" => {
+            integers::shifted(checkpoint)?;
+            let block = match weights["group_size"].as_u64() {
+                Some(size) if weights["strategy"] == "group" => Value::from(vec![1, size]),
+                _ => weights["block_structure"].clone(),
+            };
+            factors(checkpoint, "_scale", &block)
+        }
+        other => bail!("its weights are quantized by compressed-tensors as {other}: save the model unquantized"),
+    }
+}
+
+/// Returns the values of a tensor.
+pub fn values(leaf: &Arc<Leaf<'_>>) -> Vec<f32> {
     let view = View::new(leaf.clone());
     let mut values = vec![0.0; view.len()];
     view.read(0, &mut values);
@@ -61,11 +91,16 @@ pub fn is_one(leaf: &Arc<Leaf<'_>>) -> bool {
 }
 
 /// Returns the names that end with `end`, with `end` removed.
-fn ending(checkpoint: &Checkpoint<'_>, end: &str) -> Vec<String> {
+pub fn ending(checkpoint: &Checkpoint<'_>, end: &str) -> Vec<String> {
     checkpoint.tensors.keys().filter_map(|name| Some(name.strip_suffix(end)?.to_owned())).collect()
 }
 
-fn change<'f>(checkpoint: &mut Checkpoint<'f>, name: &str, f: impl FnOnce(&mut Leaf<'f>) -> Result<()>) -> Result<()> {
+/// Changes a tensor.
+pub fn change<'f>(
+    checkpoint: &mut Checkpoint<'f>,
+    name: &str,
+    f: impl FnOnce(&mut Leaf<'f>) -> Result<()>,
+) -> Result<()> {
     let leaf = checkpoint.tensors.get_mut(name).with_context(|| format!("the tensor {name} is missing"))?;
     f(Arc::make_mut(leaf)).with_context(|| format!("the tensor {name}"))
 }

@@ -8,9 +8,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::config::{self, Config};
+use super::config::Config;
 use super::keys::Keys;
 use super::output::Output;
+use crate::tokenizer_file::files;
 use arenite_gguf_writer::Meta;
 
 /// The published prompt, as a template for a query and a document.
@@ -34,9 +35,9 @@ pub fn is(config: &Config, directory: &Path) -> bool {
         .any(|name| named.iter().any(|own| own.contains(name)) || card.contains(&format!("# {name}")))
 }
 
-/// Replaces the head by its rows for "yes" and "no", whose ids are in the file `tokenizer`.
+/// Replaces the head by its rows for "yes" and "no", whose ids are in the file or folder `tokenizer`.
 pub fn head(config: &Config, tokenizer: &Path, outputs: &mut Vec<Output<'_>>) -> Result<()> {
-    let json = config::json(tokenizer)?;
+    let json = files::tokenizer(tokenizer)?.unwrap_or_default();
     let id = |token: &str| {
         let id = json["model"]["vocab"][token].as_u64();
         id.map(|id| id as usize)

@@ -1,7 +1,7 @@
 //! The tensors of a checkpoint, as views of mapped files: safetensors (one file or several), torch's zip files, and
 //! whisper.cpp's files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,15 +35,22 @@ impl Files {
     }
 }
 
-/// Returns the files with weights in a directory: those named by an index, otherwise those with the usual names.
+/// Returns the files with weights in a directory, in transformers' order: one file, those that an index names, or shards
+/// without an index.
 fn weights(directory: &Path) -> Result<Vec<PathBuf>> {
-    for stem in ["model.safetensors", "pytorch_model.bin"] {
-        let index = directory.join(format!("{stem}.index.json"));
-        if index.is_file() {
-            return indexed(&index);
+    for (stem, kind) in [("model", "safetensors"), ("pytorch_model", "bin")] {
+        let single = directory.join(format!("{stem}.{kind}"));
+        if single.is_file() {
+            return Ok(vec![single]);
         }
-        if directory.join(stem).is_file() {
-            return Ok(vec![directory.join(stem)]);
+        let index = directory.join(format!("{stem}.{kind}.index.json"));
+        let named = if index.is_file() { Some(indexed(&index)?) } else { None };
+        let shards = shards(directory, stem, kind)?;
+        // An index may belong to older shards, which these replaced.
+        match named {
+            Some(named) if shards.is_empty() || named.iter().all(|path| path.is_file()) => return Ok(named),
+            _ if !shards.is_empty() => return Ok(shards),
+            _ => {}
         }
     }
     let mut found: Vec<PathBuf> = fs::read_dir(directory)
@@ -71,6 +78,25 @@ fn weights(directory: &Path) -> Result<Vec<PathBuf>> {
     }
 }
 
+/// Returns the files `STEM-00001-of-00002.KIND` and so on, or none if one of them is missing.
+fn shards(directory: &Path, stem: &str, kind: &str) -> Result<Vec<PathBuf>> {
+    let read = fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))?;
+    let count = |name: &str| -> Option<usize> {
+        let name = name.strip_prefix(stem)?.strip_prefix('-')?.strip_suffix(kind)?.strip_suffix('.')?;
+        name.split_once("-of-")?.1.parse().ok()
+    };
+    let names: Vec<String> = read.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+    let counts: BTreeSet<usize> = names.iter().filter_map(|name| count(name)).collect();
+    for all in counts.into_iter().filter(|all| *all <= names.len()) {
+        let paths: Vec<PathBuf> =
+            (1..=all).map(|shard| directory.join(format!("{stem}-{shard:05}-of-{all:05}.{kind}"))).collect();
+        if all > 0 && paths.iter().all(|path| path.is_file()) {
+            return Ok(paths);
+        }
+    }
+    Ok(Vec::new())
+}
+
 /// Returns the files that an index names.
 fn indexed(index: &Path) -> Result<Vec<PathBuf>> {
     let text = fs::read(index).with_context(|| format!("cannot read {}", index.display()))?;
@@ -94,6 +120,20 @@ fn map(path: &Path) -> Result<Mmap> {
     // SAFETY: the map is read-only and private to this process. A file that another program modifies meanwhile gives
     // other weights, just as if it were read in pieces.
     Ok(unsafe { Mmap::map(&file)? })
+}
+
+/// Removes what training adds to the names of tensors: `torch.compile`, distributed training, Lightning, checkpoints of
+/// activations and PEFT.
+fn own_name(name: &str) -> String {
+    const PREFIXES: [&str; 2] = ["module.", "base_model.model."];
+    const WRAPPERS: [&str; 4] = ["_orig_mod", "_forward_module", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"];
+    let parts: Vec<&str> = name.split('.').filter(|part| !WRAPPERS.contains(part)).collect();
+    let name = parts.join(".");
+    let mut rest = name.as_str();
+    while let Some(shorter) = PREFIXES.iter().find_map(|prefix| rest.strip_prefix(prefix)) {
+        rest = shorter;
+    }
+    rest.to_owned()
 }
 
 /// The tensors of a checkpoint by name.
@@ -142,7 +182,7 @@ impl<'f> Checkpoint<'f> {
                 Dtype::F8_E4M3 => Coding::F8E4M3,
                 Dtype::F8_E5M2 => Coding::F8E5M2,
                 Dtype::I64 => Coding::I64,
-                Dtype::I32 => Coding::I32,
+                Dtype::I32 | Dtype::U32 => Coding::I32,
                 Dtype::U8 | Dtype::BOOL => Coding::U8,
                 Dtype::I8 => Coding::I8,
                 other => bail!("the tensor {name} has type {other:?}, which is not supported"),
@@ -155,8 +195,10 @@ impl<'f> Checkpoint<'f> {
         Ok(())
     }
 
-    fn insert(&mut self, leaf: Leaf<'f>) -> Result<()> {
-        let name = leaf.name.clone();
+    /// Inserts a tensor by its name in the model, without what trainers add.
+    fn insert(&mut self, mut leaf: Leaf<'f>) -> Result<()> {
+        let name = own_name(&leaf.name);
+        leaf.name.clone_from(&name);
         ensure!(self.tensors.insert(name.clone(), Arc::new(leaf)).is_none(), "there are two tensors {name}");
         Ok(())
     }

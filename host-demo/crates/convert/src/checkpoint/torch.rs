@@ -118,11 +118,7 @@ fn entries(bytes: &[u8]) -> Result<Vec<(String, &[u8])>> {
 
 fn add<'f>(tensors: &mut Vec<Leaf<'f>>, dict: &[(Item, Item)], storages: &Storages<'f>) -> Result<()> {
     for (key, value) in dict {
-        let Some(mut name) = key.text() else { continue };
-        // Distributed training and `torch.compile` add these prefixes.
-        while let Some(rest) = ["module.", "_orig_mod."].iter().find_map(|prefix| name.strip_prefix(prefix)) {
-            name = rest;
-        }
+        let Some(name) = key.text() else { continue };
         let tensor = match &*value.object {
             Object::Tensor(tensor) => tensor,
             Object::Unsupported(what) => {
@@ -215,7 +211,7 @@ mod tests {
             out
         };
         let [a, b] = &tensors[..] else { panic!("two tensors") };
-        assert_eq!((a.name.as_str(), &a.shape[..], &a.strides[..]), ("a", &[3, 2][..], &[1, 3][..]));
+        assert_eq!((a.name.as_str(), &a.shape[..], &a.strides[..]), ("module._orig_mod.a", &[3, 2][..], &[1, 3][..]));
         assert_eq!(values(a), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
         assert_eq!((b.name.as_str(), values(b)), ("b", vec![1.5, -2.0]));
         for end in 0..file.len() {

@@ -10,6 +10,12 @@ const DIGITS: &str = r"\p{N}";
 pub const SOME_DIGITS: [&str; 3] = [r"\d", r"\p{Nd}", r"[0-9]"];
 const NUMBERS_BY_THREE: &str = r"\p{N}{1,3}";
 const CJK: &str = "[一-龥\u{3040}-ゟ゠-ヿ]+";
+/// The words of Qwen 2.
+pub const QWEN2: &str =
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// The words of DeepSeek LLM: letters of alphabets with cases. [`known`] shortens the expression to its beginning.
+const CASED_LETTERS: &str = r"\s?[A-Za-zµÀ-ÖØ-öø-ƺ";
+const CJK_HANGUL: &str = "[一-龥ࠀ-一가-\u{d7ff}]+";
 const PUNCTUATION: &str = "punctuation";
 
 /// Values of `tokenizer.ggml.pre`, each with the expressions of a `tokenizer.json` in order.
@@ -22,12 +28,7 @@ const KNOWN: &[(&str, &[&str])] = &[
             r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
         ],
     ),
-    (
-        "qwen2",
-        &[
-            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-        ],
-    ),
+    ("qwen2", &[QWEN2]),
     (
         "qwen35",
         &[
@@ -77,6 +78,13 @@ const KNOWN: &[(&str, &[&str])] = &[
             "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+",
         ],
     ),
+    ("deepseek-coder", &[r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", CJK_HANGUL, DIGITS]),
+    // Vocabularies whose numbers are split into digits have no longer tokens of digits.
+    ("deepseek-llm", &[r"[\r\n]", CASED_LETTERS, "\\s?[!-/:-~！-／：-～‘-‟\u{3000}-。]+", r"\s+$", CJK_HANGUL, DIGITS]),
+    (
+        "deepseek-llm",
+        &[r"[\r\n]", CASED_LETTERS, "\\s?[!-/:-~！-／：-～‘-‟\u{3000}-。]+", r"\s+$", CJK_HANGUL, r"\p{N}+"],
+    ),
     ("falcon", &[PUNCTUATION, GPT2, "[0-9][0-9][0-9]"]),
     ("superbpe", &[r"\p{N}+", r"(?=(\d{3})+(?!\d))"]),
     ("bloom", &[" ?[^(\\s|[.,!?…。，、।۔،])]+"]),
@@ -92,6 +100,12 @@ pub fn name(pre_tokenizer: &Value, ignore_merges: bool) -> Result<&'static str> 
         None if found.is_empty() => bail!("its pre-tokenizer does not split texts into words, which is not supported"),
         None => bail!("unknown pre-tokenizer: {}", found.join("  then  ")),
     }
+}
+
+/// Returns whether a word that is a token becomes that token without merges, if the name of the pre-tokenizer does not
+/// imply it.
+pub fn ignores_merges(name: &str, ignores: bool) -> Option<bool> {
+    (ignores != matches!(name, "llama-bpe" | "tekken" | "minicpm5")).then_some(ignores)
 }
 
 /// Collects the expressions of a pre-tokenizer in order.
@@ -140,6 +154,9 @@ fn known(expression: &str) -> &str {
     }
     if SOME_DIGITS.contains(&expression) {
         return DIGITS;
+    }
+    if expression.starts_with(CASED_LETTERS) {
+        return CASED_LETTERS;
     }
     KNOWN.iter().flat_map(|(_, expressions)| expressions.iter().copied()).find(|text| same(text)).unwrap_or(expression)
 }

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::special::{self, Special};
 use super::{
-    CONTROL, NORMAL, Token, UNKNOWN, USER_DEFINED, Vocabulary, VocabularyRules, characters, json, sentencepiece,
-    support,
+    CONTROL, NORMAL, Token, UNKNOWN, USER_DEFINED, Vocabulary, VocabularyRules, characters, files, json, sentencepiece,
+    support, write_templates,
 };
 use crate::llama2c;
 use arenite_gguf_writer::{Header, Meta};
@@ -27,16 +27,26 @@ pub struct Wanted<'w> {
 }
 
 /// Files with a vocabulary, in order of preference.
-const FILES: [&str; 6] =
-    ["tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "vocab.txt", "tokenizer.bin"];
+const FILES: [&str; 8] = [
+    "tokenizer.json",
+    "tokenizer.model",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "vocab.txt",
+    "tokenizer.bin",
+    "tekken.json",
+    "vocab.json",
+];
 
 /// Writes the vocabulary. Returns messages.
 pub fn write(wanted: &Wanted<'_>, header: &mut Header) -> Result<Vec<String>> {
-    let path = find(wanted)?;
+    let mut notes = Vec::new();
+    let path = find(wanted, &mut notes)?;
     let name = || format!("the tokenizer {}", path.display());
     let file = fs::read(&path).with_context(|| format!("cannot read {}", name()))?;
     let folder = path.parent().unwrap_or(Path::new("."));
-    read(wanted, &path, folder, &file, header).with_context(name)
+    notes.extend(read(wanted, &path, folder, &file, header).with_context(name)?);
+    Ok(notes)
 }
 
 /// Returns whether a folder has a vocabulary.
@@ -44,42 +54,44 @@ pub fn has(directory: &Path) -> bool {
     FILES.iter().any(|name| directory.join(name).is_file())
 }
 
-/// Returns the path of a `tokenizer.json`: in the folder `path`, or the file `path` itself if it is JSON, or beside
-/// the file `path`.
-pub fn json_of(path: &Path) -> PathBuf {
-    if path.is_dir() {
-        path.join("tokenizer.json")
-    } else if path.extension().is_some_and(|kind| kind == "json") {
-        path.to_owned()
-    } else {
-        path.with_file_name("tokenizer.json")
-    }
-}
-
 /// Returns the file with the vocabulary.
-fn find(wanted: &Wanted<'_>) -> Result<PathBuf> {
+fn find(wanted: &Wanted<'_>, notes: &mut Vec<String>) -> Result<PathBuf> {
     let directory = wanted.directory;
     if directory.is_file() {
         return Ok(directory.to_owned());
     }
     let found: Vec<PathBuf> = FILES.iter().map(|name| directory.join(name)).filter(|path| path.is_file()).collect();
-    // SentencePiece's own file has scores, which a tokenizer.json of the same vocabulary lacks.
-    let is_byte_level = |path: &PathBuf| {
-        let json = fs::read(path).ok().and_then(|file| serde_json::from_slice::<Value>(&file).ok());
-        json.is_some_and(|json| support::is_byte_level(&json) || json["model"]["type"] != "BPE")
+    let [first, others @ ..] = &found[..] else {
+        bail!("there is no tokenizer in {}: none of {}", directory.display(), FILES.join(", "))
     };
-    match &found[..] {
-        [] => bail!("there is no tokenizer in {}: none of {}", directory.display(), FILES.join(", ")),
-        [json, model, ..]
-            if json.ends_with("tokenizer.json")
-                && wanted.architecture != "gemma4" // its merges are only in tokenizer.json
-                && !is_byte_level(json)
-                && model.extension().is_some_and(|kind| kind == "model") =>
-        {
-            Ok(model.clone())
-        }
-        [first, ..] => Ok(first.clone()),
+    let model = others.first().filter(|path| path.extension().is_some_and(|kind| kind == "model"));
+    // The merges of Gemma 4 are only in tokenizer.json.
+    let Some(model) = model.filter(|_| first.ends_with("tokenizer.json") && wanted.architecture != "gemma4") else {
+        return Ok(first.clone());
+    };
+    let json = fs::read(first).ok().and_then(|file| serde_json::from_slice::<Value>(&file).ok());
+    let Some(json) = json.filter(|json| !support::is_byte_level(json) && json["model"]["type"] == "BPE") else {
+        return Ok(first.clone());
+    };
+    // SentencePiece's own file has scores, which a tokenizer.json of the same vocabulary lacks.
+    if fs::read(model).is_ok_and(|file| is_same(&json, &file)) {
+        return Ok(model.clone());
     }
+    let name = model.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    notes.push(format!("{name} has another vocabulary than tokenizer.json: it is ignored, as by transformers"));
+    Ok(first.clone())
+}
+
+/// Returns true if the tokens of a `tokenizer.json` are those of a SentencePiece file, apart from added tokens.
+fn is_same(json: &Value, model: &[u8]) -> bool {
+    let Ok(model) = sentencepiece::read(model) else { return false };
+    let added: Vec<_> = support::list(&json["added_tokens"]).filter_map(|token| token["content"].as_str()).collect();
+    let Some(vocabulary) = json["model"]["vocab"].as_object() else { return false };
+    vocabulary.iter().all(|(text, id)| {
+        let id = id.as_u64().and_then(|id| u32::try_from(id).ok());
+        let piece = id.and_then(|id| model.tokens.get(&id));
+        added.contains(&text.as_str()) || piece.is_some_and(|piece| piece.text == *text)
+    })
 }
 
 fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &mut Header) -> Result<Vec<String>> {
@@ -93,7 +105,7 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
             return Ok(notes);
         }
         _ if file.trim_ascii_start().starts_with(b"{") => {
-            let json: Value = serde_json::from_slice(file).context("it is not JSON")?;
+            let json = files::parse(path, file)?;
             let model = json::Model { architecture: wanted.architecture, pre: None };
             let vocabulary = json::read(&model, &json, &mut notes)?;
             let special = Special::of(Some(&json), &settings, wanted, &vocabulary.ids());
@@ -134,7 +146,7 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
             vocabulary.keys.retain(|(key, value)| match *key {
                 "add_space_prefix" if is_spm => *value == Meta::from(false),
                 "remove_extra_whitespaces" => !is_spm,
-                "normalizer.steps" | "add_space_prefix_rule" | "precompiled_charsmap" => !is_plain,
+                "normalizer.steps" | "precompiled_charsmap" => !is_plain,
                 "bos_token_id" if is_spm => *value != Meta::from(1u32) && !header.has("tokenizer.ggml.bos_token_id"),
                 "eos_token_id" if is_spm => *value != Meta::from(2u32) && !header.has("tokenizer.ggml.eos_token_id"),
                 "add_bos_token" | "add_eos_token" => !header.has(&format!("tokenizer.ggml.{key}")),
@@ -143,7 +155,13 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
             vocabulary
         }
     };
-    vocabulary.chat_template = special::chat_template(folder, &settings)?;
+    // Without the key, readers add a start token for these pre-tokenizers.
+    let adds_start = ["llama-bpe", "tekken"].map(|name| ("pre", Meta::from(name)));
+    let adds_start = vocabulary.keys.iter().any(|key| adds_start.contains(key));
+    if adds_start && !header.has("tokenizer.ggml.add_bos_token") {
+        header.set("tokenizer.ggml.add_bos_token", false);
+    }
+    vocabulary.chat_templates = special::chat_templates(folder, &settings)?;
     let unknown = unknown.or(vocabulary.unknown());
     // Without the key, readers use this token as the end token.
     let default = match &vocabulary {
@@ -152,7 +170,16 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
         _ => None,
     };
     let default = default.and_then(|id| Some((id, vocabulary.tokens.get(&id)?.text.clone())));
-    finish(wanted, vocabulary, unknown, header)?;
+    notes.extend(finish(wanted, vocabulary, unknown, header)?);
+    let ends = special::ends(folder, wanted.config, wanted.rows);
+    let key = "tokenizer.ggml.eos_token_id";
+    let named = header.u32(key);
+    if let [first, ..] = ends[..] {
+        header.set(key, named.unwrap_or(first));
+        if ends.len() > 1 || named.is_some_and(|named| named != first) {
+            header.set("tokenizer.ggml.eos_token_ids", Meta::array(ends));
+        }
+    }
     if let Some((id, text)) = default.filter(|_| !header.has("tokenizer.ggml.eos_token_id")) {
         notes.push(format!(
             "the vocabulary has no end token, and readers treat token {id} ({text:?}) as one: use --ignore-eos"
@@ -167,11 +194,16 @@ pub fn write_json(wanted: &Wanted<'_>, json: &Value, header: &mut Header) -> Res
     let vocabulary = json::read(&model, json, &mut Vec::new())?;
     Special::of(Some(json), &Value::Null, wanted, &vocabulary.ids()).write(header);
     let unknown = vocabulary.unknown();
-    finish(wanted, vocabulary, unknown, header)
+    finish(wanted, vocabulary, unknown, header).map(|_| ())
 }
 
-/// Writes a vocabulary by the family's rules.
-fn finish(wanted: &Wanted<'_>, mut vocabulary: Vocabulary, unknown: Option<u32>, header: &mut Header) -> Result<()> {
+/// Writes a vocabulary by the family's rules. Returns a message about tokens that are left out.
+fn finish(
+    wanted: &Wanted<'_>,
+    mut vocabulary: Vocabulary,
+    unknown: Option<u32>,
+    header: &mut Header,
+) -> Result<Option<String>> {
     adjust(wanted, &mut vocabulary);
     // The id of the unknown token is written only if it is not llama.cpp's default.
     let default = if vocabulary.keys.contains(&("model", Meta::from("t5"))) { 2 } else { 0 };
@@ -192,6 +224,7 @@ fn finish(wanted: &Wanted<'_>, mut vocabulary: Vocabulary, unknown: Option<u32>,
         let types = wanted.config["type_vocab_size"].as_u64().unwrap_or(1);
         header.set("tokenizer.ggml.token_type_count", types as u32);
     }
+    let left_out = vocabulary.leave_out(rows);
     vocabulary.write_as_llama(rows, header)?;
     for (name, value) in wanted.rules.ids {
         if (*value as usize) < rows {
@@ -211,7 +244,7 @@ fn finish(wanted: &Wanted<'_>, mut vocabulary: Vocabulary, unknown: Option<u32>,
     if let Some(space) = wanted.rules.space_prefix.filter(|_| !header.has(key)) {
         header.set(key, space);
     }
-    Ok(())
+    Ok(left_out)
 }
 
 /// Applies the family's rules to the tokens.
@@ -238,14 +271,21 @@ fn added(vocabulary: &mut Vocabulary, folder: &Path, settings: &Value, wanted: &
         let text = if control { text.to_owned() } else { text.replace('▁', " ") };
         tokens.insert(id, (text, if control { CONTROL } else { USER_DEFINED }));
     }
-    if wanted.rules.added_in_json
+    // transformers reads tokenizer.json alone if it exists.
+    if wanted.directory.is_dir()
         && let Ok(file) = fs::read(folder.join("tokenizer.json"))
     {
         let json: Value = serde_json::from_slice(&file).context("tokenizer.json is not JSON")?;
-        for token in json["added_tokens"].as_array().into_iter().flatten() {
+        tokens.clear();
+        for token in support::list(&json["added_tokens"]) {
             let (Some(id), Some(text)) = (token["id"].as_u64(), token["content"].as_str()) else { continue };
-            tokens.insert(id, (text.to_owned(), if token["special"] == true { CONTROL } else { USER_DEFINED }));
+            let control = token["special"] == true || support::looks_special(text);
+            let text = if control { text.to_owned() } else { text.replace('▁', " ") };
+            tokens.insert(id, (text, if control { CONTROL } else { USER_DEFINED }));
         }
+        json::rules(&json, vocabulary);
+        vocabulary.keys.retain(|(key, _)| !key.starts_with("add_space_prefix"));
+        json::space_prefix(&json, vocabulary);
     }
     for (id, (text, kind)) in tokens {
         let at = u32::try_from(id).ok().filter(|id| (*id as usize) < wanted.rows);
@@ -282,6 +322,19 @@ fn word_list(file: &[u8], settings: &Value) -> Result<Vocabulary> {
 }
 
 impl Vocabulary {
+    /// Removes added tokens without a row in the embedding, such as those for pictures beside a model for text. A text
+    /// that has them cannot be computed anyway. Returns a message.
+    fn leave_out(&mut self, rows: usize) -> Option<String> {
+        let beyond: Vec<u32> = self.tokens.range(rows as u32..).map(|(id, _)| *id).collect();
+        let is_added = |id: &u32| matches!(self.tokens[id].kind, CONTROL | USER_DEFINED | super::UNUSED);
+        if beyond.is_empty() || !beyond.iter().all(is_added) {
+            return None;
+        }
+        let texts: Vec<String> =
+            beyond.iter().filter_map(|id| Some(format!("{:?}", self.tokens.remove(id)?.text))).collect();
+        Some(format!("the model has no rows for the added tokens {}: they are left out", texts.join(", ")))
+    }
+
     fn unknown(&self) -> Option<u32> {
         self.tokens.iter().find(|(_, token)| token.kind == UNKNOWN).map(|(id, _)| *id)
     }
@@ -315,9 +368,7 @@ impl Vocabulary {
             header.set("tokenizer.ggml.scores", Meta::array(tokens.iter().map(|token| token.score)));
         }
         header.set("tokenizer.ggml.token_type", Meta::array(tokens.iter().map(|token| token.kind)));
-        if let Some(template) = self.chat_template {
-            header.set("tokenizer.chat_template", template.as_str());
-        }
+        write_templates(&self.chat_templates, header);
         Ok(())
     }
 }
@@ -392,10 +443,10 @@ mod tests {
     }
 
     /// The expected tokens and types are those of llama.cpp's converter (in llama-cpp-python 0.3.36) for the same
-    /// files: the methods `set_vocab` of `Phi3MiniModel`, `LlamaModel`, `Gemma4Model` and `XLMRobertaModel`.
+    /// files: the methods `set_vocab` of `Phi3MiniModel`, `LlamaModel`, `Gemma4Model` and `XLMRobertaModel`. (With a
+    /// `tokenizer.json`, Llama's added tokens are read as Phi 3's.)
     #[test]
     fn added_tokens_and_merges_are_llama_cpps() {
-        let in_json = VocabularyRules { added_in_json: true, ..VocabularyRules::PLAIN };
         let settings = json!({"added_tokens_decoder": {
             "0": {"content": "<unk>", "special": true}, "6": {"content": "<|old|>", "special": false},
         }});
@@ -410,23 +461,23 @@ mod tests {
         let six = ["<unk>", "<s>", "</s>", "▁a", "▁", "a"];
         let roberta = ["<s>", "<pad>", "</s>", "<unk>", "▁a", "<mask>", "<x>"];
         // Gemma 4 keeps its merges. Only the type of its <unk> is compared, because transformers changes the others.
-        for (architecture, rules, files, first, others, kinds, merges) in [
+        for (architecture, files, first, others, kinds, merges) in [
             (
                 "phi3",
-                in_json,
                 &both[..],
                 &six[..],
                 &["<|end|>", "two words", "<tool>"][..],
                 &[3, 3, 3, 1, 1, 1, 3, 4, 4, 5][..],
                 0,
             ),
-            ("llama", VocabularyRules::PLAIN, &both, &six, &["<|old|>", "[PAD7]"], &[3, 3, 3, 1, 1, 1, 3, 5, 5, 5], 0),
-            ("gemma4", VocabularyRules::PLAIN, &both, &six, &["<|end|>", "two words", "<tool>"], &[3], 1),
-            ("bert", VocabularyRules::PLAIN, &xlm_roberta, &roberta, &["[PAD7]"], &[3, 3, 3, 2, 1, 3, 4, 5, 5, 5], 0),
+            ("llama", &both[..1], &six, &["[PAD6]", "[PAD7]"], &[2, 3, 3, 1, 1, 1, 5, 5, 5, 5], 0),
+            ("llama", &[both[0], both[2]], &six, &["<|old|>", "[PAD7]"], &[3, 3, 3, 1, 1, 1, 3, 5, 5, 5], 0),
+            ("gemma4", &both, &six, &["<|end|>", "two words", "<tool>"], &[3], 1),
+            ("bert", &xlm_roberta, &roberta, &["[PAD7]"], &[3, 3, 3, 2, 1, 3, 4, 5, 5, 5], 0),
         ] {
             let folder = tempfile::tempdir().unwrap();
             let (directory, config) = (folder.path(), &Value::Null);
-            let wanted = Wanted { directory, architecture, config, rows: 10, rules: &rules };
+            let wanted = Wanted { directory, architecture, config, rows: 10, rules: &VocabularyRules::PLAIN };
             let (found, found_kinds, found_merges) = vocabulary(&wanted, files);
             assert_eq!(found[..first.len() + others.len()], [first, others].concat(), "{architecture}");
             assert_eq!(found_kinds[..kinds.len()], *kinds, "{architecture}");

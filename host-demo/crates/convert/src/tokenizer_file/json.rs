@@ -22,7 +22,7 @@ pub struct Model<'m> {
 
 /// Reads a vocabulary file, with the settings in the same directory.
 pub fn read_file(model: &Model<'_>, path: &Path, file: &[u8]) -> Result<Vocabulary> {
-    let json: Value = serde_json::from_slice(file).context("it is not JSON")?;
+    let json = super::files::parse(path, file)?;
     let mut notes = Vec::new();
     let mut vocabulary = read(model, &json, &mut notes)?;
     notes.iter().for_each(|note| log::warn!("{note}"));
@@ -77,6 +77,12 @@ pub fn read(wanted: &Model<'_>, json: &Value, notes: &mut Vec<String>) -> Result
         let text = if kind == USER_DEFINED { text.replace('▁', " ") } else { text.to_owned() };
         vocabulary.set(id, text, score, kind)?;
     }
+    rules(json, &mut vocabulary);
+    Ok(vocabulary)
+}
+
+/// Adds the rules by which added tokens are found: white space that they absorb, and whole words.
+pub fn rules(json: &Value, vocabulary: &mut Vocabulary) {
     let entry = |token: &Value| {
         let bits = ["lstrip", "rstrip", "single_word"].iter().zip([1, 2, 4]);
         let rule: u32 = bits.filter(|(name, _)| token[**name] == true).map(|(_, bit)| bit).sum();
@@ -86,7 +92,6 @@ pub fn read(wanted: &Model<'_>, json: &Value, notes: &mut Vec<String>) -> Result
     if !rules.is_empty() {
         vocabulary.key("added_tokens.rules", Meta::array(rules));
     }
-    Ok(vocabulary)
 }
 
 fn vocab(json: &Value) -> Result<impl Iterator<Item = Result<(&str, u64)>>> {
@@ -117,13 +122,17 @@ fn byte_level(wanted: &Model<'_>, json: &Value, vocabulary: &mut Vocabulary) -> 
         vocabulary.set(id, token.to_owned(), 0.0, NORMAL)?;
     }
     vocabulary.key("model", "gpt2");
-    let name = expressions::name(&json["pre_tokenizer"], json["model"]["ignore_merges"] == true);
+    let ignores_merges = json["model"]["ignore_merges"] == true;
+    let name = expressions::name(&json["pre_tokenizer"], ignores_merges);
     let name = match (name, wanted.pre) {
         // For an unknown expression, use the name in the model's file.
         (Err(_), Some(pre)) => String::from_utf8_lossy(pre).into_owned(),
         (name, _) => name?.to_owned(),
     };
     vocabulary.key("pre", name.as_str());
+    if let Some(ignores) = expressions::ignores_merges(&name, ignores_merges) {
+        vocabulary.key("ignore_merges", ignores);
+    }
     vocabulary.key("merges", joined(&merges(json)?));
     Ok(())
 }
@@ -165,7 +174,7 @@ fn is_byte(token: &str) -> bool {
 
 /// Sets whether a space is added before a text, and the flags that limit this: 1 adds none before a text that begins
 /// with a space, 2 adds none after a special token.
-fn space_prefix(json: &Value, vocabulary: &mut Vocabulary) {
+pub fn space_prefix(json: &Value, vocabulary: &mut Vocabulary) {
     let adds = adds_space(json);
     vocabulary.key("add_space_prefix", adds);
     if !adds || part(&json["normalizer"], "Prepend").is_some() {
@@ -285,5 +294,6 @@ fn config(path: &Path, ids: &HashMap<String, u32>, vocabulary: &mut Vocabulary) 
             vocabulary.key(key, adds);
         }
     }
-    vocabulary.chat_template = json["chat_template"].as_str().map(str::to_owned);
+    let template = json["chat_template"].as_str();
+    vocabulary.chat_templates = template.map(|text| (String::new(), text.to_owned())).into_iter().collect();
 }

@@ -1,8 +1,9 @@
-//! Reads vocabularies from tokenizer files: `tokenizer.json`, `tokenizer.model`, llama2.c's `tokenizer.bin`, and nanoGPT's
-//! `meta.pkl`.
+//! Reads vocabularies from tokenizer files: `tokenizer.json`, `tokenizer.model`, `tekken.json`, `vocab.json` with
+//! `merges.txt`, llama2.c's `tokenizer.bin`, and nanoGPT's `meta.pkl`.
 
 mod characters;
 mod expressions;
+pub mod files;
 pub mod folder;
 mod json;
 pub mod ranks;
@@ -39,8 +40,8 @@ struct Vocabulary {
     tokens: BTreeMap<u32, Token>,
     /// Metadata of the vocabulary, under `tokenizer.ggml`.
     keys: Vec<(&'static str, Meta)>,
-    /// The chat template from a file in the same directory.
-    chat_template: Option<String>,
+    /// The chat templates from files in the same directory: names and sources. The default one has an empty name.
+    chat_templates: Vec<(String, String)>,
 }
 
 struct Token {
@@ -82,10 +83,24 @@ impl Vocabulary {
         for (name, value) in self.keys {
             header.set(&format!("tokenizer.ggml.{name}"), value);
         }
-        if let Some(template) = self.chat_template {
-            header.set("tokenizer.chat_template", template.as_str());
-        }
+        write_templates(&self.chat_templates, header);
         Ok(())
+    }
+}
+
+/// Writes chat templates, by llama.cpp's keys.
+fn write_templates(templates: &[(String, String)], header: &mut Header) {
+    let named: Vec<_> = templates.iter().filter(|(name, _)| !name.is_empty()).collect();
+    if !named.is_empty() {
+        header.set("tokenizer.chat_templates", Meta::strings(named.iter().map(|(name, _)| name)));
+    }
+    for (name, source) in templates {
+        let key = if name.is_empty() {
+            "tokenizer.chat_template".to_owned()
+        } else {
+            format!("tokenizer.chat_template.{name}")
+        };
+        header.set(&key, source.as_str());
     }
 }
 

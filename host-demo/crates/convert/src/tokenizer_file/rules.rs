@@ -19,8 +19,6 @@ pub struct VocabularyRules {
     pub token_types: bool,
     /// True if `eod_token_id` of the config ends a text.
     pub end_of_document: bool,
-    /// True if a `tokenizer.json` beside a SentencePiece file has further added tokens.
-    pub added_in_json: bool,
 }
 
 impl VocabularyRules {
@@ -33,6 +31,5 @@ impl VocabularyRules {
         shown: &[],
         token_types: false,
         end_of_document: false,
-        added_in_json: false,
     };
 }

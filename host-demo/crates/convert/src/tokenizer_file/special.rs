@@ -23,28 +23,73 @@ const NAMES: [(&str, &str); 8] = [
     ("eom", "eom"),
 ];
 
-/// Returns `tokenizer_config.json`, or null.
+/// Returns `tokenizer_config.json`, or null. As in transformers, `special_tokens_map.json` has the tokens that it does not
+/// name.
 pub fn config(folder: &Path) -> Value {
-    let file = fs::read(folder.join("tokenizer_config.json")).ok();
-    file.and_then(|file| serde_json::from_slice(&file).ok()).unwrap_or(Value::Null)
+    let read =
+        |name: &str| fs::read(folder.join(name)).ok().and_then(|file| serde_json::from_slice::<Value>(&file).ok());
+    let mut settings = read("tokenizer_config.json").unwrap_or(Value::Null);
+    let map = read("special_tokens_map.json").unwrap_or(Value::Null);
+    for (name, token) in map.as_object().into_iter().flatten().filter(|(name, _)| name.ends_with("_token")) {
+        if settings.is_object() && settings[name].is_null() {
+            settings[name] = token.clone();
+        }
+    }
+    settings
 }
 
-/// Returns the chat template, from the settings or from a file of its own.
-pub fn chat_template(folder: &Path, settings: &Value) -> Result<Option<String>> {
-    let template = &settings["chat_template"];
-    if let Some(text) = template.as_str() {
-        return Ok(Some(text.to_owned()));
-    }
+/// Returns the chat templates with their names; the default one has an empty name. As in transformers, files of their
+/// own replace the template in the settings.
+pub fn chat_templates(folder: &Path, settings: &Value) -> Result<Vec<(String, String)>> {
+    let read = |path: &Path| fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()));
+    let default = |text: &str| vec![(String::new(), text.to_owned())];
     let path = folder.join("chat_template.jinja");
     if path.is_file() {
-        return fs::read_to_string(&path).map(Some).with_context(|| format!("cannot read {}", path.display()));
+        let mut templates = default(&read(&path)?);
+        let more = fs::read_dir(folder.join("additional_chat_templates")).into_iter().flatten();
+        let mut more: Vec<_> = more.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        more.sort();
+        for path in more.iter().filter(|path| path.extension().is_some_and(|kind| kind == "jinja")) {
+            let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
+            templates.push((key_name(name), read(path)?));
+        }
+        return Ok(templates);
+    }
+    let template = &settings["chat_template"];
+    if let Some(text) = template.as_str() {
+        return Ok(default(text));
+    }
+    if let Some(list) = template.as_array() {
+        let named = |template: &Value| {
+            let name = template["name"].as_str().filter(|name| *name != "default").unwrap_or_default();
+            Some((key_name(name), template["template"].as_str()?.to_owned()))
+        };
+        return Ok(list.iter().filter_map(named).collect());
     }
     if let Ok(file) = fs::read(folder.join("chat_template.json")) {
         let json: Value = serde_json::from_slice(&file).context("chat_template.json is not JSON")?;
-        return Ok(json["chat_template"].as_str().map(str::to_owned));
+        return Ok(json["chat_template"].as_str().map(default).unwrap_or_default());
     }
-    let default = template.as_array().into_iter().flatten().find(|template| template["name"] == "default");
-    Ok(default.and_then(|template| template["template"].as_str()).map(str::to_owned))
+    Ok(Vec::new())
+}
+
+/// Returns a template's name as llama.cpp spells it in a key.
+fn key_name(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
+}
+
+/// Returns all ids that end an answer: those of `generation_config.json`, or else of `config.json`. transformers stops at
+/// each of them.
+pub fn ends(folder: &Path, config: &Value, rows: usize) -> Vec<u32> {
+    let file = fs::read(folder.join("generation_config.json")).ok();
+    let generation: Value = file.and_then(|file| serde_json::from_slice(&file).ok()).unwrap_or(Value::Null);
+    let found = [&generation["eos_token_id"], &config["eos_token_id"]].into_iter().find(|ids| !ids.is_null());
+    let ids = match found {
+        Some(Value::Array(list)) => list.iter().filter_map(Value::as_u64).collect(),
+        Some(one) => one.as_u64().into_iter().collect::<Vec<_>>(),
+        None => Vec::new(),
+    };
+    ids.into_iter().filter(|id| *id < rows as u64).map(|id| id as u32).collect()
 }
 
 /// Special tokens of a vocabulary.
@@ -112,9 +157,9 @@ impl Special {
             if let Some(adds) = settings[format!("add_{name}_token")].as_bool()
                 && matches!(name, "bos" | "eos" | "sep")
             {
-                texts.add(name, adds, false);
+                texts.add(name, adds, builds_processor(settings));
             }
-            let id = texts.get(name).and_then(added);
+            let id = texts.get(name).and_then(added).filter(|id| (*id as usize) < wanted.rows);
             let field = format!("{name}_token_id");
             match (id, wanted.config[&field].as_u64()) {
                 (Some(id), _) => special.ids.push((key, id)),
@@ -146,6 +191,14 @@ impl Special {
         }
         self.notes
     }
+}
+
+/// Returns true for the classes of transformers 4 whose settings replace the post-processor of a `tokenizer.json`. Their
+/// vocabularies are those of Llama and of DeepSeek's models.
+fn builds_processor(settings: &Value) -> bool {
+    let class = settings["tokenizer_class"].as_str().unwrap_or_default();
+    let class = class.strip_suffix("Fast").unwrap_or(class);
+    matches!(class, "LlamaTokenizer" | "CodeLlamaTokenizer" | "GemmaTokenizer" | "CohereTokenizer")
 }
 
 /// Returns true if a text gets no other special tokens than those of the post-processor: if there is a template, or if

@@ -398,7 +398,6 @@ pub const ALL: &[Family] = &[
     Family {
         classes: &["Phi3ForCausalLM"],
         architecture: "phi3",
-        vocabulary: Vocabulary { added_in_json: true, ..Vocabulary::PLAIN },
         names: &[&[
             ("mlp.gate_up_proj", "ffn_up", same),
         ]],

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail, ensure};
 
 use super::llama::{HUNYUAN, ROTATED, stretched};
-use super::{Family, Vocabulary, llama};
+use super::{Family, llama};
 use crate::checkpoint::changes::{
     halves_transposed, in_turns_last, in_turns_transposed, qkv_rotated, same, transposed,
 };
@@ -136,7 +136,6 @@ pub const ALL: &[Family] = &[
     Family {
         classes: &["PhimoeForCausalLM", "PhiMoEForCausalLM"],
         architecture: "phimoe",
-        vocabulary: Vocabulary { added_in_json: true, ..Vocabulary::PLAIN },
         keys: |k| {
             super::gpt::phi3(k)?;
             // The published code chooses two experts, and leaves out those that are too far from the best one.
