@@ -11,7 +11,7 @@ mod template;
 mod watch;
 
 pub use choice::one_of;
-pub use constraint::ConstraintArgs;
+pub use constraint::{ConstraintArgs, Form};
 pub use input::{Text, TextArgs, each, each_json, each_line};
 pub use machine::{Kv, ModelArgs, NoModelArgs, RunArgs, SessionArgs};
 pub use number::{Ids, Limit, at_least_one, beams, context_size, finite, memory_size, threads};

@@ -16,7 +16,7 @@ use minijinja::value::{Value, ValueKind};
 
 use crate::chat::dialect::{Call, Tools};
 use crate::chat::{ChatEvent, Input, Lines, Reasoning, Renderer, Rules, Screen, Stats, Style, Talk};
-use crate::cli::{ConstraintArgs, Limit, RunArgs, SamplingArgs, TemplateArgs};
+use crate::cli::{ConstraintArgs, Form, Limit, RunArgs, SamplingArgs, TemplateArgs};
 use crate::generation::ThoughtLimit;
 use crate::generation::{End, Settings};
 use crate::model_file::{Load, ModelFile, Source};
@@ -246,6 +246,7 @@ fn rules(
     let form = args.constraint.read()?;
     let table = form.as_ref().map(|form| form.table(Some(tokenizer), |schema| style.schema_in_messages(schema)));
     settings.table = table.transpose()?;
+    settings.is_json = form.as_ref().is_some_and(Form::is_schema) && !style.is_in_messages();
     let strict = match (&settings.table, style.strict_calls(tools, true)) {
         (None, Some((until, calls))) => {
             let table = grammar::from_pieces(&calls, &grammar::Budget::of_command()).context("--tools")?;

@@ -44,6 +44,7 @@ impl Service {
         let ids = prompt.encode(self.tokenizer()).map_err(|error| ApiError::invalid(error.to_string()))?;
         let is_free = matches!(must, Must::No);
         settings.table = self.chat_form(body, must, prepared)?;
+        settings.is_json = is_free && schema.is_some() && !self.style.is_in_messages();
         let strict = if is_free && settings.table.is_none() { self.strict_calls(prepared)? } else { None };
         let thoughts = match body.thought_budget() {
             Some(budget) => usize::try_from(budget).map_or(ThoughtLimit::Unlimited, ThoughtLimit::UpTo),

@@ -204,6 +204,7 @@ impl Service {
             Endpoint::Chat => vec![self.chat(body, &mut settings, &mut prepared)?],
             _ => {
                 settings.table = self.form(body)?;
+                settings.is_json = body.schema()?.is_some();
                 settings.scores_prompt = prepared.echo && settings.logprobs.is_some();
                 prepared.scores_prompts = settings.scores_prompt;
                 if body.truncate_prompt_tokens.is_none() {

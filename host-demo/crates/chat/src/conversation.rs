@@ -67,11 +67,15 @@ impl Style {
         !stop.is_empty() && !self.dialect.thoughts.iter().any(ends_thought)
     }
 
+    /// True if an answer is one or several messages, each with its own marks.
+    pub fn is_in_messages(&self) -> bool {
+        self.dialect.has_recipients || self.dialect.own == Own::Channels
+    }
+
     /// Returns the grammar of an answer that follows a schema, if the schema describes only the last of several
     /// messages: in dialects with channels or recipients.
     pub fn schema_in_messages(&self, schema: &Value) -> Option<Piece> {
-        let in_messages = self.dialect.has_recipients || self.dialect.own == Own::Channels;
-        in_messages.then(|| self.constraint().content(schema))
+        self.is_in_messages().then(|| self.constraint().content(schema))
     }
 
     /// Returns the mark before calls and their grammar, if an answer without another constraint may call functions
