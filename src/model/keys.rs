@@ -578,7 +578,9 @@ impl<'g, 'a> Keys<'g, 'a> {
             [before, inner, after, out] if before == spec.dim && inner == after && inner > 0 && out > 0 => (inner, out),
             [0, 0, before, out] if before == spec.dim && out > 0 => (0, out),
             _ => {
-                return Err(self.wrong("dense_3_feat_in", "and the other sizes of the dense layers do not fit together"));
+                return Err(
+                    self.wrong("dense_3_feat_in", "and the other sizes of the dense layers do not fit together")
+                );
             }
         };
         let activation = tri!(self.pooled_activation("dense_2_activation", PooledActivation::None));
