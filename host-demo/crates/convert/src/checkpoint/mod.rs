@@ -13,6 +13,7 @@
 //! | `plain`, `openai_whisper` | checkpoints that store their settings with the tensors |
 //! | `reranker`, `pooling` | heads that are not those of a language model |
 //! | `output` | the new file's tensors |
+//! | `lora`, `whole` | adapters |
 
 mod agreement;
 mod changes;
@@ -37,6 +38,7 @@ mod tensors;
 pub mod torch;
 mod view;
 pub mod whisper_cpp;
+mod whole;
 
 use std::io::{Cursor, Seek, Write};
 use std::path::Path;
@@ -149,6 +151,7 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
             .push("its name is a reranker's: of the head, the file has only the rows of \"yes\" and \"no\"".to_owned());
     }
     choose_types(&mut outputs, request.mix, &config, architecture)?;
+    notes.extend(outputs.iter_mut().filter_map(Output::keep_small));
 
     let mut header = Header::new();
     header.set("general.architecture", architecture);
