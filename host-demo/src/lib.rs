@@ -57,6 +57,8 @@ mod split;
 mod stop;
 mod tensor;
 mod text;
+#[warn(missing_docs, clippy::missing_errors_doc)]
+mod text_request;
 mod tokenizer_file;
 mod units;
 mod workers;
@@ -110,8 +112,8 @@ pub mod untrusted {
     pub use crate::quantize::{Change, changes, header};
     pub use crate::seq2seq::convert;
     pub use crate::server::{
-        App, Body, Choice, Command, Counters, Endpoint, Event, Finish, Gate, Host, Readers, RequestMemory,
-        ResponseMeta, Service, router, to_chat,
+        App, Choice, Command, Counters, Endpoint, Event, Finish, Gate, Host, Readers, RequestMemory, ResponseMeta,
+        Service, faces, router,
     };
     pub use crate::text::tokenizer;
     pub use crate::tokenizer_file::{sentencepiece, with_tokenizer};

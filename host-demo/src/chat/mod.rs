@@ -21,6 +21,6 @@ pub use conversation::Style;
 pub use dialect::{Call, Part, Reader};
 pub use guard::Prompt;
 pub use lines::{Input, Lines};
-pub use render::Renderer;
+pub use render::{Arguments, Renderer};
 pub use screen::{Reasoning, Screen};
 pub use talk::{ChatEvent, Rules, Stats, Talk};

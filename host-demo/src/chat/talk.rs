@@ -13,10 +13,11 @@ use minijinja::value::Value;
 use super::conversation::Style;
 use super::dialect::{Call, Gate, Part, ThoughtBudget, Tools, shown};
 use super::guard::Prompt;
-use super::render::{Renderer, content};
+use super::render::{Arguments, Renderer, content};
 use crate::generation::{self, End, Request};
 use crate::grammar::MaskMemory;
 use crate::rng::AnyRng;
+use crate::text_request::Message;
 use crate::{runtime, text};
 
 /// Settings of every answer.
@@ -60,6 +61,8 @@ pub struct Talk<'a, 'm, 'w> {
     pub style: Style,
     /// The declared functions, as JSON schemas and as parsed for the reader of answers.
     pub declared: Vec<serde_json::Value>,
+    /// Variables of the template.
+    pub kwargs: serde_json::Map<String, serde_json::Value>,
     pub tools: Arc<Tools>,
     pub rules: Rules,
     /// All messages: `{role, content}` and the other fields of a loaded conversation.
@@ -165,17 +168,13 @@ impl Talk<'_, '_, '_> {
 
     /// Renders the prompt for `messages`. If functions are declared, calls and results are converted for the template.
     fn rendered(&self, messages: &[Value]) -> Prompt {
-        if self.tools.is_empty() {
-            return self.renderer.prompt(messages);
-        }
-        let plain = messages.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>().unwrap_or_default();
-        match self.style.conversation(&plain, &self.declared) {
-            Ok(conversation) => {
-                let value = |message| serde_json::from_value::<Value>(message).unwrap_or_default();
-                self.renderer.prompt(&conversation.messages.into_iter().map(value).collect::<Vec<_>>())
-            }
-            Err(_) => self.renderer.prompt(messages),
-        }
+        let plain = |message: &Value| Message::of(&serde_json::to_value(message).unwrap_or_default());
+        let plain: Result<Vec<Message>, String> = messages.iter().map(plain).collect();
+        let prompt = plain.and_then(|messages| {
+            let conversation = self.style.conversation(&messages, &self.declared);
+            self.style.prompt(&self.renderer, conversation, &self.kwargs, false)
+        });
+        prompt.map_or_else(|_| self.renderer.prompt(messages, &Arguments::default()), |(prompt, _)| prompt)
     }
 
     /// Returns the content and the calls of an answer; without declared functions there are no calls.

@@ -15,7 +15,7 @@ use clap::ValueEnum;
 use minijinja::value::{Value, ValueKind};
 
 use crate::chat::dialect::{Call, Tools};
-use crate::chat::{ChatEvent, Input, Lines, Reasoning, Renderer, Rules, Screen, Stats, Style, Talk};
+use crate::chat::{Arguments, ChatEvent, Input, Lines, Reasoning, Renderer, Rules, Screen, Stats, Style, Talk};
 use crate::cli::{ConstraintArgs, Limit, RunArgs, SamplingArgs, TemplateArgs};
 use crate::generation::End;
 use crate::model_file::{Load, ModelFile, Source};
@@ -155,7 +155,7 @@ fn talk_with(file: ModelFile, args: &Args, before: Option<Vec<Value>>, lines: &m
     let mut kept = args.session.as_deref().map(SessionFile::open).transpose()?;
     let open = OpenModel::new(file, SessionFile::sized(kept.as_ref(), args.run.options()?))?;
     let (gguf, model, tokenizer) = (open.gguf(), open.model(), open.vocabulary()?);
-    let Template { renderer, style, declared, messages } = Template::new(args, gguf, tokenizer)?;
+    let Template { renderer, style, declared, kwargs, messages } = Template::new(args, gguf, tokenizer)?;
     runtime::must_continue(model).with_context(|| open.name().to_string())?;
     let context = open.context(0);
     let plan = open.plan(open.plan_options(context))?;
@@ -173,7 +173,6 @@ fn talk_with(file: ModelFile, args: &Args, before: Option<Vec<Value>>, lines: &m
     let sampler = Sampler::new(params, &args.sampling.logit_bias, vocab, &mut scratch)?;
     text::in_vocabulary(&args.stop_id, vocab)?;
     let rules = rules(args, &renderer, tokenizer, plan.options.batch)?;
-    let declared = declared.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>()?;
     let mut talk = Talk {
         session,
         sampler,
@@ -182,6 +181,7 @@ fn talk_with(file: ModelFile, args: &Args, before: Option<Vec<Value>>, lines: &m
         style,
         tools: Arc::new(Tools::of(&declared)),
         declared,
+        kwargs,
         renderer,
         rules,
         messages,
@@ -245,8 +245,10 @@ fn print_prompt(args: &Args, file: &ModelFile) -> Result<Next> {
     let gguf = file.parse()?;
     let mut index = Vec::new();
     let tokenizer = text::tokenizer(&gguf, &mut index).with_context(|| file.name().to_string())?;
-    let Template { renderer, messages, .. } = Template::new(args, &gguf, &tokenizer)?;
-    Out::lock().now(renderer.exact(&messages)?.as_bytes())?;
+    let Template { renderer, declared, kwargs, messages, .. } = Template::new(args, &gguf, &tokenizer)?;
+    let tools = if declared.is_empty() { Value::from(()) } else { serde_json::from_value(declared.into())? };
+    let arguments = Arguments { tools, kwargs: serde_json::from_value(kwargs.into())? };
+    Out::lock().now(renderer.exact(&messages, &arguments)?.as_bytes())?;
     Ok(Next::End(ExitCode::SUCCESS))
 }
 
@@ -254,7 +256,8 @@ fn print_prompt(args: &Args, file: &ModelFile) -> Result<Next> {
 struct Template {
     renderer: Renderer,
     style: Style,
-    declared: Vec<Value>,
+    declared: Vec<serde_json::Value>,
+    kwargs: serde_json::Map<String, serde_json::Value>,
     messages: Vec<Value>,
 }
 
@@ -268,18 +271,16 @@ impl Template {
             renderer.is_chosen = true;
         }
         let declared = args.tools.as_deref().map(list).transpose()?.unwrap_or_default();
+        let declared = declared.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>()?;
         let style = Style::of(&renderer, tokenizer);
-        if !declared.is_empty() && (args.print_prompt || style.probe.shows_tools || style.probe.shows_calls) {
-            renderer.tools = declared.clone().into();
-        }
-        renderer.kwargs = kwargs(args, &style)?;
+        let kwargs = kwargs(args, &style)?;
         let messages = args.messages.as_deref().map(list).transpose()?.unwrap_or_default();
-        Ok(Self { renderer, style, declared, messages })
+        Ok(Self { renderer, style, declared, kwargs, messages })
     }
 }
 
 /// The template variables that the options set.
-fn kwargs(args: &Args, style: &Style) -> Result<Value> {
+fn kwargs(args: &Args, style: &Style) -> Result<serde_json::Map<String, serde_json::Value>> {
     let mut kwargs = serde_json::Map::new();
     if let Some(switch) = args.think {
         kwargs.extend(style.thinking(switch == Switch::On).context(NO_SWITCH)?);
@@ -289,7 +290,7 @@ fn kwargs(args: &Args, style: &Style) -> Result<Value> {
             serde_json::from_str(text).context("--chat-template-kwargs must be a JSON object")?;
         kwargs.extend(more);
     }
-    Ok(serde_json::from_value(kwargs.into())?)
+    Ok(kwargs)
 }
 
 const NO_SWITCH: &str = "the chat template has no switch for thoughts; leave out --think";
@@ -448,8 +449,7 @@ fn command(talk: &mut Talk<'_, '_, '_>, line: &str) -> Result<bool> {
                 "off" => false,
                 _ => bail!("/think needs on or off"),
             };
-            let map = talk.style.thinking(switch).context("the chat template has no switch for thoughts")?;
-            talk.renderer.kwargs = serde_json::from_value(map.into())?;
+            talk.kwargs = talk.style.thinking(switch).context("the chat template has no switch for thoughts")?;
             talk.known_text = None;
         }
         "/stats" => print_stats(talk)?,

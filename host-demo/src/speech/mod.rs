@@ -5,6 +5,7 @@
 //! | `sound` | sounds from files and streams, as samples at 16 kHz |
 //! | `microphone` | the default input device, with the feature `microphone` |
 //! | `marks` | special tokens |
+//! | `language` | names of languages |
 //! | `decode` | decoding of one window |
 //! | `segments` | division of a window's text by its timestamps |
 //! | `transcriber` | a whole sound, window by window |
@@ -12,6 +13,7 @@
 //! | `subtitles` | output formats |
 
 mod decode;
+mod language;
 mod marks;
 #[cfg(feature = "microphone")]
 mod microphone;
@@ -21,6 +23,7 @@ mod subtitles;
 mod transcriber;
 mod voices;
 
+pub use language::language_code;
 #[cfg(feature = "microphone")]
 pub use microphone::record;
 pub use segments::Segment;
