@@ -15,6 +15,6 @@ pub use constraint::{ConstraintArgs, Form};
 pub use input::{Text, TextArgs, each, each_json, each_line};
 pub use machine::{Kv, ModelArgs, NoModelArgs, RunArgs, SessionArgs};
 pub use number::{Ids, Limit, at_least_one, beams, context_size, finite, memory_size, threads};
-pub use sampling::{Samplers, SamplingArgs, StepArgs};
+pub use sampling::{SamplingArgs, StepArgs};
 pub use template::TemplateArgs;
 pub use watch::Watcher;

@@ -10,13 +10,15 @@ use axum::body::Bytes;
 use axum::extract::{FromRequest, Multipart, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::app::{App, Result};
 use super::engine::Command;
 use super::error::ApiError;
+use super::faces;
+use super::faces::audio::Transcribe;
 use crate::open_model::OpenModel;
 use crate::runtime::Memory;
 use crate::speech::{Format, Request as Wanted, Segment, Sound, Transcriber, Writer};
@@ -49,14 +51,6 @@ pub async fn translations(State(app): State<Arc<App>>, request: Request) -> Resu
     answer(app, request, true).await
 }
 
-/// Fields of a request.
-#[derive(Default)]
-struct Fields {
-    file: Option<(Bytes, Option<String>)>,
-    wanted: Wanted,
-    format: Option<String>,
-}
-
 async fn answer(app: Arc<App>, request: Request, translate: bool) -> Result<Response> {
     let _open = app.open(&request)?;
     let permit = app.memory.reserve(request.headers(), MOST_BYTES).await?;
@@ -66,23 +60,19 @@ async fn answer(app: Arc<App>, request: Request, translate: bool) -> Result<Resp
     let form = Multipart::from_request(request, &app).await;
     let form = form.map_err(|error| ApiError::new(error.status(), error.body_text()))?;
     let late = |_| ApiError::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time");
-    let Fields { file, mut wanted, format } = timeout(BODY_TIME, fields(&app, form)).await.map_err(late)??;
-    wanted.translate = translate;
+    let (file, fields) = timeout(BODY_TIME, parts(form)).await.map_err(late)??;
+    let mut asked = faces::audio::transcription(&fields)?;
+    app.service.check_model(asked.model.as_deref())?;
+    asked.wanted.translate = translate;
     let (file, extension) =
         file.ok_or_else(|| ApiError::about("file", "the field `file` with a sound file is missing"))?;
-    let name = format.as_deref().unwrap_or("json");
-    let format = match name {
-        "json" | "verbose_json" => Format::Json,
-        _ => Format::by_name(name).ok_or_else(|| {
-            ApiError::about("response_format", "response_format must be json, text, srt, vtt or verbose_json")
-        })?,
-    };
+    let Transcribe { wanted, format, is_brief, .. } = asked;
     let (sender, text) = tokio::sync::oneshot::channel();
     let job = Box::new(Transcription { file, extension, wanted, format, answer: sender, _permit: permit });
     let gone = || ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the engine has ended");
     app.commands.send(Command::Transcribe(job)).map_err(|_| gone())?;
     let text = text.await.map_err(|_| gone())?.map_err(ApiError::invalid)?;
-    if name == "json" {
+    if is_brief {
         let whole: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
         return Ok(axum::Json(json!({ "text": whole["text"].as_str().unwrap_or_default().trim() })).into_response());
     }
@@ -90,35 +80,28 @@ async fn answer(app: Arc<App>, request: Request, translate: bool) -> Result<Resp
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
 }
 
-/// Reads the fields of a request.
-async fn fields(app: &App, mut form: Multipart) -> Result<Fields> {
-    let mut fields = Fields::default();
+/// The sound with the extension of its name, and the other fields. A field that comes several times is a list.
+type Parts = (Option<(Bytes, Option<String>)>, Map<String, Value>);
+
+/// Receives the parts of a form.
+async fn parts(mut form: Multipart) -> Result<Parts> {
+    let (mut file, mut fields) = (None, Map::new());
     let failed = |error: axum::extract::multipart::MultipartError| ApiError::new(error.status(), error.body_text());
     while let Some(field) = form.next_field().await.map_err(failed)? {
-        let name = field.name().unwrap_or_default().to_owned();
+        let name = field.name().unwrap_or_default().trim_end_matches("[]").to_owned();
         if name == "file" {
             let extension = field.file_name().and_then(|name| Some(name.rsplit_once('.')?.1.to_owned()));
-            fields.file = Some((field.bytes().await.map_err(failed)?, extension));
+            file = Some((field.bytes().await.map_err(failed)?, extension));
             continue;
         }
-        let text = field.text().await.map_err(failed)?;
-        match name.as_str() {
-            "model" => app.service.check_model(Some(&text))?,
-            "language" if !text.is_empty() => fields.wanted.language = Some(text),
-            "prompt" if !text.is_empty() => fields.wanted.prompt = Some(text),
-            "language" | "prompt" => {}
-            "response_format" => fields.format = Some(text),
-            "temperature" => {
-                let temperature = text.parse().ok().filter(|t| (0.0..=1.0).contains(t));
-                let wrong = || ApiError::about("temperature", "temperature must be a number from 0 to 1");
-                fields.wanted.temperature = temperature.ok_or_else(wrong)?;
-            }
-            "timestamp_granularities[]" | "timestamp_granularities" if text == "segment" => {}
-            "stream" if text == "false" => {}
-            _ => return Err(ApiError::unsupported(&name)),
+        let text = Value::String(field.text().await.map_err(failed)?);
+        match fields.get_mut(&name) {
+            Some(Value::Array(list)) => list.push(text),
+            Some(first) => *first = Value::Array(vec![first.take(), text]),
+            None => _ = fields.insert(name, text),
         }
     }
-    Ok(fields)
+    Ok((file, fields))
 }
 
 /// Answers requests in this thread until all senders of commands are dropped. Calls `ready` when the memory is
