@@ -78,6 +78,13 @@ use commands::Cli;
 pub fn main() -> ExitCode {
     faults::prepare();
     interrupt::prepare();
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        // A panic of a sound's decoder is an error of that sound, which is reported as such.
+        if std::thread::current().name() != Some(speech::DECODER) {
+            report(panic);
+        }
+    }));
     let typed = match cli::llama::understand(std::env::args_os()) {
         Ok(typed) => typed,
         Err(wrong) => return output::usage(&wrong),

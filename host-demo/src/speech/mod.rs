@@ -2,6 +2,7 @@
 //!
 //! | file | |
 //! |---|---|
+//! | `container` | the parts of a sound file that decoding needs |
 //! | `sound` | sounds from files and streams, as samples at 16 kHz |
 //! | `microphone` | the default input device, with the feature `microphone` |
 //! | `marks` | special tokens |
@@ -11,6 +12,7 @@
 //! | `voices` | search for voices in a sound |
 //! | `subtitles` | output formats |
 
+mod container;
 mod decode;
 mod marks;
 #[cfg(feature = "microphone")]
@@ -24,6 +26,6 @@ mod voices;
 #[cfg(feature = "microphone")]
 pub use microphone::record;
 pub use segments::Segment;
-pub use sound::Sound;
+pub use sound::{DECODER, Sound, SoundFile};
 pub use subtitles::{Format, Writer};
-pub use transcriber::{Request, Summary, Transcriber};
+pub use transcriber::{Progress, Request, Summary, Transcriber};
