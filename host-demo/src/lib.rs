@@ -12,6 +12,8 @@
 #![allow(missing_docs, clippy::missing_errors_doc)]
 
 mod adapters;
+#[cfg(target_os = "linux")]
+mod available_memory;
 mod boards;
 mod chat;
 mod check_tensors;
