@@ -103,6 +103,30 @@ pub fn note(line: impl fmt::Display) {
     let _ = to.write_all(&line);
 }
 
+/// Prints what the libraries of this program report.
+struct LogNotes;
+
+impl log::Log for LogNotes {
+    fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
+        metadata.level() <= log::Level::Warn && metadata.target().starts_with("arenite")
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        if self.enabled(record.metadata()) {
+            note(record.args());
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+/// Prints warnings of the libraries as notes from now on.
+pub fn show_log() {
+    if log::set_logger(&LogNotes).is_ok() {
+        log::set_max_level(log::LevelFilter::Warn);
+    }
+}
+
 /// Makes one line of a log out of text that others may have chosen: it cannot control a terminal on which the log is
 /// shown, now or later, and it cannot begin another line.
 pub fn log_line(text: &str) -> String {

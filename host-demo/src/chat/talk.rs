@@ -8,16 +8,13 @@ use arenite::tokenizer::Tokenizer;
 use arenite::{Session, TokenId};
 use minijinja::value::Value;
 
-use super::conversation::Style;
 use super::dialect::{Call, Part, Reader, Tools, shown};
-use super::guard::Prompt;
-use super::render::{Renderer, content};
-use super::rules::{StrictCalls, ThoughtLimit, Wanted};
 use crate::cli::Watcher;
-use crate::generation::{self, End, Generation, Settings, Workbench};
+use crate::generation::{self, End, Generation, Settings, StrictCalls, ThoughtLimit, Wanted, Workbench};
 use crate::grammar::MaskMemory;
 use crate::rng::AnyRng;
 use crate::runtime;
+use arenite_chat::{Prompt, Renderer, Style, content};
 
 /// Settings of every answer.
 pub struct Rules {
@@ -153,7 +150,7 @@ impl Talk<'_, '_, '_> {
         let strict = self.rules.strict.clone().map(|(until, table)| StrictCalls { until, table });
         let room = self.session.context().saturating_sub(len);
         let wanted = Wanted { prompt, tools: &self.tools, thoughts: self.rules.thoughts, room, strict };
-        self.style.complete(&mut settings, wanted);
+        wanted.complete(&self.style, &mut settings);
         settings
     }
 

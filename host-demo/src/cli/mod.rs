@@ -1,5 +1,6 @@
 //! Options that commands share. A command's own options are in its file.
 
+mod choice;
 mod constraint;
 mod input;
 pub mod llama;
@@ -9,6 +10,7 @@ mod sampling;
 mod template;
 mod watch;
 
+pub use choice::one_of;
 pub use constraint::ConstraintArgs;
 pub use input::{Text, TextArgs, each, each_json, each_line};
 pub use machine::{Kv, ModelArgs, NoModelArgs, RunArgs, SessionArgs};

@@ -15,8 +15,9 @@ use clap::ValueEnum;
 use minijinja::value::{Value, ValueKind};
 
 use crate::chat::dialect::{Call, Tools};
-use crate::chat::{ChatEvent, Input, Lines, Reasoning, Renderer, Rules, Screen, Stats, Style, Talk, ThoughtLimit};
+use crate::chat::{ChatEvent, Input, Lines, Reasoning, Renderer, Rules, Screen, Stats, Style, Talk};
 use crate::cli::{ConstraintArgs, Limit, RunArgs, SamplingArgs, TemplateArgs};
+use crate::generation::ThoughtLimit;
 use crate::generation::{End, Settings};
 use crate::model_file::{Load, ModelFile, Source};
 use crate::open_model::OpenModel;
@@ -449,7 +450,7 @@ fn model(line: &str, args: &Args, present: &ModelFile) -> Result<Option<ModelFil
         return Ok(None);
     }
     ensure!(args.session.is_none(), "the file of --session belongs to one model: start `arenite chat` again");
-    let file = ModelFile::open(Source { model: Some(Path::new(name)), load: Load::Auto, ..Source::default() })?;
+    let file = ModelFile::open(Source { load: Load::Auto, ..Source::from(Path::new(name)) })?;
     // Check the new model first: after an error, the current model stays loaded.
     let gguf = file.parse()?;
     runtime::must_continue(&Model::new(&gguf).with_context(|| name.to_string())?)?;

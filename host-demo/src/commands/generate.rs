@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use arenite::gguf::{Gguf, Value};
 use arenite::sampler::Sampler;
 use arenite::tokenizer::{Encode, Tokenizer};
 use arenite::{Plan, Session, TokenId};
@@ -303,8 +304,26 @@ fn draft_model(path: &Path, open: &OpenModel) -> Result<OpenModel> {
     let options = RunOptions { lora: Vec::new(), threads: 1, ..open.options.clone() };
     let draft = OpenModel::new(ModelFile::open(path)?, options)?;
     let (small, own) = (draft.model().spec().vocab, open.model().spec().vocab);
-    ensure!(small == own, "the draft model has {small} tokens and the model {own}: they need the same vocabulary");
+    ensure!(
+        small == own || is_padded(draft.gguf(), open.gguf()),
+        "the draft model has {small} tokens and the model {own}: they need the same vocabulary"
+    );
     Ok(draft)
+}
+
+/// Returns true if two vocabularies of different sizes have the same tokens, and then tokens without use.
+fn is_padded(a: &Gguf<'_>, b: &Gguf<'_>) -> bool {
+    let [Some(Value::Array(a)), Some(Value::Array(b))] = [a, b].map(|gguf| gguf.get("tokenizer.ggml.tokens")) else {
+        return false;
+    };
+    let (mut a, mut b) = (a.strings(), b.strings());
+    loop {
+        match (a.next_string(), b.next_string()) {
+            (Some(a), Some(b)) if a == b => {}
+            (Some(_), Some(_)) => return false,
+            _ => return true,
+        }
+    }
 }
 
 /// Opens a session of the draft model, which runs on the threads of the large model. `memory` holds the session.
@@ -317,7 +336,8 @@ fn draft_session<'a>(
     let options = small.plan_options(context.min(small.model().spec().context));
     let plan = small.plan(options.workers(open.workers().count()))?;
     let session = small.session(memory.insert(Memory::new(&plan)?), plan)?;
-    Ok(Draft::new(session.with_workers(open.workers())))
+    let shared = small.model().spec().vocab.min(open.model().spec().vocab);
+    Ok(Draft::new(session.with_workers(open.workers()), shared))
 }
 
 /// Configuration of a run, for the statistics.

@@ -19,7 +19,7 @@ use crate::server::{
     App, CacheScope, Common, Counters, HISTORIES, Host, Limits, Log, LogFormat, ModelEntry, Models, ProgramMemory,
     Proxy, READERS, Readers, RequestMemory, SOUNDS, Sounds, router, router_of_models, run_engine, serve,
 };
-use crate::{foreign, split};
+use crate::{foreign, formats, split};
 
 /// Start an OpenAI-compatible HTTP server
 #[derive(Debug, clap::Args)]
@@ -118,7 +118,7 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<()> {
     let program = ProgramMemory::at_start();
     let files = files(&model.model)?;
     match &files[..] {
-        [] | [_] => one(args, ModelFile::open(&ModelArgs { model: files, ..model.clone() })?, &program),
+        [] | [_] => one(args, formats::open(&ModelArgs { model: files, ..model.clone() })?, &program),
         _ => several(args, model, &files, &program),
     }
 }
@@ -218,7 +218,7 @@ fn several(args: &Args, model: &ModelArgs, files: &[PathBuf], program: &ProgramM
     let mut models = Vec::new();
     for path in files {
         // The file is mapped: copying it here would take too long.
-        let source = Source { model: Some(path), tokenizer: model.tokenizer.as_deref(), ..Source::default() };
+        let source = Source { tokenizer: model.tokenizer.as_deref(), ..Source::from(path.as_path()) };
         let planned = ModelFile::open(source).and_then(|file| Ok(ModelEntry::new(path, &host(args, file)?, program)));
         match planned.map_err(|error| foreign::explained(Some(path), error)) {
             Ok(planned) => models.push(planned),

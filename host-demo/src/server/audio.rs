@@ -11,7 +11,6 @@ use axum::body::Bytes;
 use axum::extract::{FromRequest, Multipart, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use clap::ValueEnum;
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
@@ -121,7 +120,7 @@ async fn answer(app: Arc<App>, request: Request, translate: bool) -> Result<Resp
     let name = format.as_deref().unwrap_or("json");
     let format = match name {
         "json" | "verbose_json" => Format::Json,
-        _ => Format::from_str(name, false).map_err(|_| {
+        _ => Format::by_name(name).ok_or_else(|| {
             ApiError::about("response_format", "response_format must be json, text, srt, vtt or verbose_json")
         })?,
     };

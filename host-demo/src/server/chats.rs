@@ -10,9 +10,10 @@ use super::error::ApiError;
 use super::grammars::Source;
 use super::request::Body;
 use super::service::{Prepared, Service};
+use crate::chat::Prompt;
 use crate::chat::dialect::Tools;
-use crate::chat::{Prompt, StrictCalls, ThoughtLimit, Wanted};
 use crate::generation::Settings;
+use crate::generation::{StrictCalls, ThoughtLimit, Wanted};
 use crate::{grammar, text};
 
 /// The functions that must be called.
@@ -51,7 +52,7 @@ impl Service {
         };
         let room = self.context.saturating_sub(ids.len());
         let wanted = Wanted { prompt: &prompt.text, tools: &prepared.tools, thoughts, room, strict };
-        self.style.complete(settings, wanted);
+        wanted.complete(&self.style, settings);
         Ok((prompt.text, ids))
     }
 

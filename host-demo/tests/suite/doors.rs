@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use host_demo::untrusted::Body;
-use host_demo::{AnswerEnd, Loaded, Request, RunOptions, Source};
+use host_demo::{AnswerEnd, Loaded, Request, RunOptions};
 use serde_json::{Value, json};
 
 use crate::common::{arenite_with, lines, path};
@@ -143,7 +143,7 @@ impl Case {
 
     fn loaded(&self) -> Vec<Answer> {
         let options = RunOptions { context: Some(1024), threads: 1, parallel: 2, ..RunOptions::default() };
-        let model = Loaded::open(Source { model: Some(&self.model), ..Source::default() }, options).unwrap();
+        let model = Loaded::open(self.model.as_path(), options).unwrap();
         let ask = |body: &Value| {
             let request = Request::from(Body::of(body.clone()).unwrap());
             let is_chat = Self::url(body) == "/v1/chat/completions";
