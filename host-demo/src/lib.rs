@@ -60,6 +60,13 @@ use commands::Cli;
 pub fn main() -> ExitCode {
     faults::prepare();
     interrupt::prepare();
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        // A panic of a sound's decoder is an error of that sound, which is reported as such.
+        if std::thread::current().name() != Some(arenite_speech::DECODER) {
+            report(panic);
+        }
+    }));
     output::show_log();
     formats::register();
     new_file::clean_up_on_signals(interrupt::clean_up_on_signals);

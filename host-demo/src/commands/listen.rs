@@ -88,10 +88,9 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     };
     interrupt::listen();
     let mut writer = Writer::new(args.format, Out::lock())?;
-    let summary = transcriber.transcribe(&mut sound, &request, &mut |segment| {
-        ensure!(args.mic || !interrupt::asked(), "stopped"); // with --mic, Ctrl-C ends the recording instead
-        Ok(writer.segment(segment)?)
-    })?;
+    let goes_on = || args.mic || !interrupt::asked(); // with --mic, Ctrl-C ends the recording instead
+    let summary =
+        transcriber.transcribe(&mut sound, &request, &goes_on, &mut |segment| Ok(writer.segment(segment)?))?;
     writer.finish(&summary, args.translate)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,11 +1,12 @@
 //! Requests to the hub, with redirects and access tokens.
 
+use std::collections::HashSet;
 use std::env;
 use std::fmt;
 use std::fs;
 use std::path::Path;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use percent_encoding::percent_decode_str;
@@ -18,8 +19,10 @@ use super::is_repository;
 /// Address of the hub; the environment variable `HF_ENDPOINT` replaces it.
 const ENDPOINT: &str = "https://huggingface.co";
 const MOST_REDIRECTS: usize = 10;
-const MOST_FILES: usize = 1 << 20;
-const MOST_PAGES: usize = 1 << 12;
+const MOST_FILES: usize = 1 << 17;
+const MOST_PAGES: usize = 1 << 8;
+/// Maximum time for all pages of a list.
+const LIST_TIME: Duration = Duration::from_secs(30);
 
 /// Number of further attempts if the server is busy or breaks off the connection.
 const MORE_ATTEMPTS: u32 = 2;
@@ -172,17 +175,25 @@ impl Client {
                 last = Some(reply);
                 continue;
             }
-            let mut all = Listing { commit: None, files: Vec::new() };
+            let (mut all, mut addresses) = (Listing { commit: None, files: Vec::new() }, HashSet::new());
+            let began = Instant::now();
             for _ in 0..MOST_PAGES {
+                ensure!(began.elapsed() < LIST_TIME, "the list of {repository} takes too long: check HF_ENDPOINT");
                 if reply.status != 200 {
                     return Err(self.refused(repository, &reply));
                 }
                 let text = reply.body.with_config().limit(64 << 20).read_to_string();
                 let text = text.with_context(|| format!("cannot read the list of {repository}"))?;
                 let page = listing(&text).with_context(|| format!("{address} is not the list of a repository"))?;
+                let seen = addresses.insert(reply.next.clone());
+                ensure!(
+                    seen && !page.files.is_empty() || reply.next.is_none(),
+                    "the list of {repository} does not end: check HF_ENDPOINT"
+                );
                 all.commit = all.commit.or(page.commit);
                 all.files.extend(page.files);
-                match reply.next.filter(|_| all.files.len() < MOST_FILES) {
+                ensure!(all.files.len() <= MOST_FILES, "the list of {repository} has more than {MOST_FILES} files");
+                match reply.next {
                     Some(next) => reply = self.first(&next)?,
                     None => return Ok(all),
                 }
@@ -372,9 +383,11 @@ fn listing(text: &str) -> Result<Listing> {
         _ => None,
     };
     let names = names.context("it names no files")?;
+    // Names as they are in a repository, so that each is one path in the cache: no empty, `.` or `..` parts.
     let is_safe = |name: &&str| {
-        Path::new(name).components().all(|part| matches!(part, std::path::Component::Normal(_)))
-            && !name.contains(char::is_control)
+        name.split('/').all(|part| !matches!(part, "" | "." | ".."))
+            && Path::new(name).components().all(|part| matches!(part, std::path::Component::Normal(_)))
+            && !name.contains(|c: char| c.is_control() || c == '\\')
     };
     let files = names.into_iter().filter(is_safe).map(str::to_owned).collect();
     Ok(Listing { commit: json["sha"].as_str().filter(|commit| is_plain(commit)).map(str::to_owned), files })
@@ -406,7 +419,11 @@ mod tests {
         let tree = listing(r#"[{"type": "directory", "path": "x"}, {"type": "file", "path": "x/a.gguf"}]"#).unwrap();
         assert_eq!(tree.files, ["x/a.gguf"]);
         assert!(listing("{}").is_err() && listing("<html>").is_err());
-        let evil = listing(r#"{"sha": "../../x", "siblings": [{"rfilename": "a\u001b[31m.gguf"}]}"#).unwrap();
+        let evil = listing(
+            r#"{"sha": "../../x", "siblings": [{"rfilename": "a\u001b[31m.gguf"},
+            {"rfilename": "a//b/m.gguf"}, {"rfilename": "a/./m.gguf"}, {"rfilename": "/m.gguf"}, {"rfilename": "m.gguf/"}]}"#,
+        );
+        let evil = evil.unwrap();
         assert!(evil.commit.is_none() && evil.files.is_empty());
         let link = r#"</a>; rel="first", <https://h.example/x?cursor=2>; rel="next""#;
         assert_eq!(

@@ -15,6 +15,8 @@
 #![allow(missing_docs, clippy::missing_errors_doc)]
 
 pub mod adapters;
+#[cfg(target_os = "linux")]
+mod available_memory;
 pub mod check_tensors;
 pub mod generation;
 pub mod guess;

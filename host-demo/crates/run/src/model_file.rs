@@ -11,6 +11,8 @@ use arenite::model::is_other_modality;
 use memmap2::Mmap;
 
 #[cfg(target_os = "linux")]
+use crate::available_memory::available_memory;
+#[cfg(target_os = "linux")]
 use crate::large_pages::LargePages;
 use crate::{check_tensors, split};
 use arenite_files::{faults, map};
@@ -243,7 +245,7 @@ const SMALL: usize = 64 << 20;
 /// Turns `auto` into `Map` if the model, of `len` bytes, is small or if memory is short.
 #[cfg(target_os = "linux")]
 fn way_to_load(load: Load, len: usize) -> Result<Load> {
-    Ok(if load == Load::Auto && (len < SMALL || available() < 2 * len) { Load::Map } else { load })
+    Ok(if load == Load::Auto && (len < SMALL || available_memory() < 2 * len) { Load::Map } else { load })
 }
 
 /// Returns the mapping itself for `Map`, otherwise a copy in large pages, which `Auto` makes in the background.
@@ -260,15 +262,6 @@ fn loaded(path: &Path, map: Mmap, load: Load) -> Result<Bytes> {
     let pages = LargePages::open(File::open(path)?, len, later, threads)?;
     faults::mapped(&pages, path);
     Ok(Bytes::Large(pages))
-}
-
-/// Number of bytes that the system can allocate without swapping; 0 if unknown.
-#[cfg(target_os = "linux")]
-fn available() -> usize {
-    let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<usize>().ok());
-    kilobytes.unwrap_or(0).saturating_mul(1024)
 }
 
 /// Returns `Map`, the only way on systems other than Linux. Refuses `Copy`.

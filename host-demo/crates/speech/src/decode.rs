@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use arenite::sampler::{Params, Pcg32, Sampler};
 use arenite::sound::Rules;
 use arenite::tokenizer::Tokenizer;
@@ -12,6 +12,7 @@ use flate2::Compression;
 use flate2::write::ZlibEncoder;
 
 use super::marks::Marks;
+use super::transcriber::STOPPED;
 use arenite_run::generation::{End, Generation, Settings, Workbench};
 use arenite_run::rng::AnyRng;
 use arenite_text::{decode as text_of, log_of_sum};
@@ -52,6 +53,8 @@ pub struct Decoder<'d, 't, 's, 'm, 'w> {
     pub timestamps: bool,
     /// Maximum number of tokens generated for a window.
     pub most: usize,
+    /// Asked before each pass; false ends the transcription.
+    pub goes_on: &'d dyn Fn() -> bool,
 }
 
 impl Decoder<'_, '_, '_, '_, '_> {
@@ -110,6 +113,7 @@ impl Decoder<'_, '_, '_, '_, '_> {
         let mut bench = Workbench { tokenizer: None, masks: None, scratch: &mut scratch, context: session.context() };
         let (mut sum, mut count) = (0.0, 0);
         while generation.end().is_none() {
+            ensure!((self.goes_on)(), STOPPED);
             self.rules.apply(session.logits_mut(), generation.answer(), self.timestamps);
             let all = log_of_sum(session.logits());
             if all.is_nan() {

@@ -2,6 +2,7 @@
 //!
 //! | file | |
 //! |---|---|
+//! | `container` | the parts of a sound file that decoding needs |
 //! | `wave` | headers of WAV files |
 //! | `sound` | sounds from files and streams, as samples at 16 kHz |
 //! | `microphone` | the default input device, with the feature `microphone` |
@@ -16,6 +17,7 @@
 #![deny(unsafe_code)]
 #![allow(missing_docs, clippy::missing_errors_doc)]
 
+mod container;
 mod decode;
 mod language;
 mod marks;
@@ -32,6 +34,6 @@ pub use language::language_code;
 #[cfg(feature = "microphone")]
 pub use microphone::record;
 pub use segments::Segment;
-pub use sound::Sound;
+pub use sound::{DECODER, Sound, SoundFile};
 pub use subtitles::{Format, Writer};
-pub use transcriber::{Request, Summary, Transcriber};
+pub use transcriber::{Progress, Request, Summary, Transcriber};

@@ -1,25 +1,34 @@
 //! Reads sounds from files and streams, as mono samples at 16 kHz.
 
-use std::fs;
-use std::io::{Cursor, Read};
-use std::iter;
+use std::io::Read;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::time::Duration;
+use std::{fs, iter};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use arenite::sound::RATE;
 use rubato::{Resampler, SincFixedIn, SincInterpolationParameters, SincInterpolationType, WindowFunction};
 use symphonia::core::audio::SampleBuffer;
 use symphonia::core::codecs::{Decoder, DecoderOptions};
-use symphonia::core::errors::Error as Decoding;
+use symphonia::core::errors::{Error, Result as Decoding};
 use symphonia::core::formats::{FormatOptions, FormatReader};
 use symphonia::core::io::MediaSourceStream;
-use symphonia::core::meta::MetadataOptions;
-use symphonia::core::probe::Hint;
+use symphonia::default::formats::{FlacReader, MpaReader, WavReader};
 
+use super::container::{Container, Kind, check_rate};
 use super::wave;
 
 /// Number of samples that are converted to 16 kHz at a time.
 const CHUNK: usize = 4096;
+/// Name of the threads that decode. The program does not report their panics, which are errors of their sounds.
+pub const DECODER: &str = "sound";
+/// Maximum number of samples of a decoded block, and maximum number of blocks that wait for the caller.
+const BLOCK: usize = 16 << 10;
+const WAITING: usize = 16;
+/// Maximum time for a block of a file.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A sound that is read while it is transcribed, so that a long sound takes little memory.
 pub struct Sound {
@@ -34,7 +43,7 @@ pub struct Sound {
 }
 
 enum Source {
-    File(Box<SoundFile>),
+    File(SoundFile),
     Live(Box<dyn Iterator<Item = Result<Vec<f32>>>>, Box<Converter>),
 }
 
@@ -42,18 +51,12 @@ impl Sound {
     /// Reads a sound file: WAV, FLAC or MP3, of any rate and number of channels.
     pub fn open(path: &Path) -> Result<Self> {
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let extension = path.extension().and_then(|extension| extension.to_str());
-        Self::read(bytes, extension).with_context(|| path.display().to_string())
+        Self::read(bytes).with_context(|| path.display().to_string())
     }
 
-    /// Reads the bytes of a sound file. The extension of its name is a hint.
-    pub fn read(bytes: impl AsRef<[u8]> + Send + Sync + 'static, extension: Option<&str>) -> Result<Self> {
-        ensure!(!bytes.as_ref().is_empty(), "the file is empty");
-        let file = match wave::repaired(bytes.as_ref()) {
-            Some(repaired) => SoundFile::new(repaired, Some("wav"))?,
-            None => SoundFile::new(bytes, extension)?,
-        };
-        Ok(Self::of(Source::File(Box::new(file))))
+    /// Reads the bytes of a sound file.
+    pub fn read(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Result<Self> {
+        SoundFile::new(bytes).map(Self::from)
     }
 
     /// Creates a sound from a stream of raw 16-bit little-endian mono samples at 16 kHz.
@@ -95,18 +98,32 @@ impl Sound {
     /// Returns `len` samples from `start` on, or fewer at the end of the sound. Waits for the samples of a stream.
     /// Drops all samples before `start`.
     pub fn samples(&mut self, start: usize, len: usize) -> Result<&[f32]> {
+        let end = start.saturating_add(len);
+        self.fill(start, end, true)?;
+        let begin = start.saturating_sub(self.start).min(self.samples.len());
+        Ok(&self.samples[begin..end.saturating_sub(self.start).clamp(begin, self.samples.len())])
+    }
+
+    /// Returns true if [`samples`](Self::samples) would not wait. Drops all samples before `start`.
+    pub fn is_ready(&mut self, start: usize, len: usize) -> Result<bool> {
+        self.fill(start, start.saturating_add(len), false)
+    }
+
+    /// Drops the samples before `start`, and reads those before `end`. Returns false if samples are not there yet; if it
+    /// `waits`, they are.
+    fn fill(&mut self, start: usize, end: usize, waits: bool) -> Result<bool> {
         let dropped = start.saturating_sub(self.start).min(self.samples.len());
         self.samples.drain(..dropped);
         self.start += dropped;
-        let end = start.saturating_add(len);
         while let Some(source) = self.source.as_mut().filter(|_| self.start + self.samples.len() < end) {
-            if !source.more(&mut self.samples)? {
-                self.source = None;
+            match source.more(&mut self.samples, waits)? {
+                Some(true) => {}
+                Some(false) => self.source = None,
+                None => return Ok(false),
             }
             ensure!(self.len() <= self.most, "the sound is longer than {} seconds: divide it", self.most / RATE);
         }
-        let begin = start.saturating_sub(self.start).min(self.samples.len());
-        Ok(&self.samples[begin..end.saturating_sub(self.start).clamp(begin, self.samples.len())])
+        Ok(true)
     }
 
     /// Number of samples read so far, including dropped ones.
@@ -116,23 +133,144 @@ impl Sound {
 }
 
 impl Source {
-    /// Appends further samples. Returns false at the end of the sound.
-    fn more(&mut self, samples: &mut Vec<f32>) -> Result<bool> {
+    /// Appends further samples. Returns false at the end of the sound. Without `waits`, a file whose next samples are not
+    /// there yet returns `None`.
+    fn more(&mut self, samples: &mut Vec<f32>, waits: bool) -> Result<Option<bool>> {
         match self {
-            Self::File(file) => file.more(samples),
+            Self::File(file) => file.more(samples, waits),
             Self::Live(blocks, converter) => {
                 let block = blocks.next().transpose()?;
                 let is_open = block.is_some();
                 converter.push(block.unwrap_or_default());
                 converter.convert(is_open, samples)?;
-                Ok(is_open)
+                Ok(Some(is_open))
             }
         }
     }
 }
 
-/// A sound file, decoded packet by packet.
-struct SoundFile {
+/// A message of the thread that decodes a file.
+enum Decoded {
+    Samples(Vec<f32>),
+    /// The end of the file, with the number of parts that were damaged.
+    End(usize),
+    Failed(String),
+}
+
+/// A sound file that is decoded by a thread of its own. A panic of the decoder ends only this sound, a decoder that gets
+/// stuck does not hold the caller for long, and the channel bounds the samples that wait.
+pub struct SoundFile {
+    blocks: Receiver<Decoded>,
+    /// The first samples, which show that the file can be decoded.
+    first: Vec<f32>,
+    /// False after the end of the file.
+    is_open: bool,
+}
+
+impl From<SoundFile> for Sound {
+    fn from(mut file: SoundFile) -> Self {
+        let samples = std::mem::take(&mut file.first);
+        Self { samples, source: file.is_open.then_some(Source::File(file)), start: 0, most: usize::MAX }
+    }
+}
+
+impl SoundFile {
+    /// Starts to decode the bytes of a file, and waits for its first samples.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are not a sound file, or it is damaged.
+    pub fn new(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Result<Self> {
+        ensure!(!bytes.as_ref().is_empty(), "the file is empty");
+        match wave::repaired(bytes.as_ref()) {
+            Some(repaired) => {
+                drop(bytes);
+                Self::start(Container::new(repaired)?)
+            }
+            None => Self::start(Container::new(bytes)?),
+        }
+    }
+
+    fn start<B: AsRef<[u8]> + Send + Sync + 'static>(container: Container<B>) -> Result<Self> {
+        let (out, blocks) = sync_channel(WAITING);
+        let work = move || {
+            let decode = AssertUnwindSafe(|| decode(container, &out));
+            let failed = match catch_unwind(decode) {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => format!("{error:#}"),
+                Err(payload) => {
+                    std::mem::forget(payload); // its drop may panic, too
+                    "the file is damaged: it cannot be decoded".into()
+                }
+            };
+            let _ = out.send(Decoded::Failed(failed));
+        };
+        std::thread::Builder::new().name(DECODER.into()).spawn(work).context("cannot start a thread for the sound")?;
+        let (mut file, mut first) = (Self { blocks, first: Vec::new(), is_open: true }, Vec::new());
+        file.is_open = file.more(&mut first, true)?.unwrap_or(true);
+        Ok(Self { first, ..file })
+    }
+
+    /// Appends the samples of the next block; returns false at the end of the file. Without `waits`, returns `None` if
+    /// the block is not there yet.
+    fn more(&mut self, samples: &mut Vec<f32>, waits: bool) -> Result<Option<bool>> {
+        let block = match waits {
+            true => self.blocks.recv_timeout(PATIENCE).map_err(|error| error == RecvTimeoutError::Timeout),
+            false => self.blocks.try_recv().map_err(|error| error == TryRecvError::Empty),
+        };
+        match block {
+            Ok(Decoded::Samples(mut block)) => samples.append(&mut block),
+            Ok(Decoded::End(damaged)) => {
+                if damaged > 0 {
+                    let told = format_args!("warning: {damaged} damaged parts of the sound were left out");
+                    log::warn!("{told}");
+                }
+                return Ok(Some(false));
+            }
+            Ok(Decoded::Failed(why)) => bail!(why),
+            Err(true) if !waits => return Ok(None),
+            Err(true) => bail!("the file takes too long to decode: convert it"),
+            Err(false) => bail!("the thread that decodes the sound has ended"),
+        }
+        Ok(Some(true))
+    }
+}
+
+/// Decodes a file, and sends its samples at 16 kHz until the receiver is dropped.
+fn decode<B: AsRef<[u8]> + Send + Sync + 'static>(container: Container<B>, out: &SyncSender<Decoded>) -> Result<()> {
+    let kind = container.kind;
+    let stream = MediaSourceStream::new(Box::new(container), Default::default());
+    let options = FormatOptions::default();
+    let format: Decoding<Box<dyn FormatReader>> = match kind {
+        Kind::Wav => WavReader::try_new(stream, &options).map(|reader| Box::new(reader) as _),
+        Kind::Flac => FlacReader::try_new(stream, &options).map(|reader| Box::new(reader) as _),
+        Kind::Mpeg => MpaReader::try_new(stream, &options).map(|reader| Box::new(reader) as _),
+    };
+    let format = format.map_err(|_| anyhow!("this is not a WAV, FLAC or MP3 file"))?;
+    let track = format.default_track().context("the file has no sound")?;
+    let (track, parameters) = (track.id, track.codec_params.clone());
+    let decoder = symphonia::default::get_codecs().make(&parameters, &DecoderOptions::default());
+    let decoder = decoder.map_err(|_| anyhow!("the codec is not supported: convert the file to WAV"))?;
+    let mut packets = Packets { format, decoder, track, damaged: 0, converter: Converter::default() };
+    let mut is_open = true;
+    while is_open {
+        is_open = packets.next()?;
+        let mut samples = Vec::new();
+        packets.converter.convert(is_open, &mut samples)?;
+        for block in samples.chunks(BLOCK) {
+            if out.send(Decoded::Samples(block.to_vec())).is_err() {
+                return Ok(());
+            }
+        }
+    }
+    let has_sound = packets.damaged == 0 || packets.converter.received > 0;
+    ensure!(has_sound, "the file is damaged: no part of it can be decoded");
+    let _ = out.send(Decoded::End(packets.damaged));
+    Ok(())
+}
+
+/// The packets of a file, and their samples.
+struct Packets {
     format: Box<dyn FormatReader>,
     decoder: Box<dyn Decoder>,
     track: u32,
@@ -140,32 +278,12 @@ struct SoundFile {
     converter: Converter,
 }
 
-impl SoundFile {
-    fn new(bytes: impl AsRef<[u8]> + Send + Sync + 'static, extension: Option<&str>) -> Result<Self> {
-        let mut hint = Hint::new();
-        if let Some(extension) = extension {
-            hint.with_extension(extension);
-        }
-        let stream = MediaSourceStream::new(Box::new(Cursor::new(bytes)), Default::default());
-        let probe = symphonia::default::get_probe();
-        let probed = probe.format(&hint, stream, &FormatOptions::default(), &MetadataOptions::default());
-        let format = probed.map_err(|_| anyhow!("this is not a WAV, FLAC or MP3 file"))?.format;
-        let track = format.default_track().context("the file has no sound")?;
-        let (id, parameters) = (track.id, track.codec_params.clone());
-        let decoder = symphonia::default::get_codecs().make(&parameters, &DecoderOptions::default());
-        let decoder = decoder.map_err(|_| anyhow!("the codec is not supported: convert the file to WAV"))?;
-        let mut file = Self { format, decoder, track: id, damaged: 0, converter: Converter::default() };
-        // The first packet has the rate, and shows that the file can be decoded.
-        while file.converter.received == 0 && file.packet()? {}
-        ensure!(file.damaged == 0 || file.converter.received > 0, "the file is damaged: no part of it can be decoded");
-        Ok(file)
-    }
-
+impl Packets {
     /// Decodes a packet. Returns false at the end of the file.
-    fn packet(&mut self) -> Result<bool> {
+    fn next(&mut self) -> Result<bool> {
         let packet = match self.format.next_packet() {
             Ok(packet) => packet,
-            Err(Decoding::IoError(error)) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(false),
+            Err(Error::IoError(error)) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(false),
             Err(error) => bail!("the file is damaged: {error}"),
         };
         if packet.track_id() != self.track {
@@ -182,21 +300,10 @@ impl SoundFile {
                 }
                 self.converter.push(mono(buffer.samples(), channels));
             }
-            Err(Decoding::DecodeError(_)) => self.damaged += 1,
+            Err(Error::DecodeError(_)) => self.damaged += 1,
             Err(error) => bail!("the file is damaged: {error}"),
         }
         Ok(true)
-    }
-
-    /// Appends the samples of the next packet. Returns false at the end of the file, and warns of damage.
-    fn more(&mut self, samples: &mut Vec<f32>) -> Result<bool> {
-        let is_open = self.packet()?;
-        self.converter.convert(is_open, samples)?;
-        if !is_open && self.damaged > 0 {
-            let damaged = self.damaged;
-            log::warn!("warning: {damaged} damaged parts of the sound were left out");
-        }
-        Ok(is_open)
     }
 }
 
@@ -227,10 +334,7 @@ impl Converter {
         ensure!(self.rate == 0, "the sampling rate changes within the file: convert the file");
         self.rate = rate;
         if rate as usize != RATE {
-            ensure!(
-                (1000..=768_000).contains(&rate),
-                "the sampling rate {rate} Hz is not supported: use one from 1000 to 768000 Hz"
-            );
+            check_rate(rate)?;
             let parameters = SincInterpolationParameters {
                 sinc_len: 256,
                 f_cutoff: 0.95,
@@ -308,7 +412,7 @@ mod tests {
     #[test]
     fn sixteen_kilohertz_are_unchanged() -> Result<()> {
         let samples = tone(16_000);
-        let mut sound = Sound::read(wav(16_000, 1, &samples), Some("wav"))?;
+        let mut sound = Sound::read(wav(16_000, 1, &samples))?;
         let right: Vec<f32> = samples.iter().map(|x| f32::from(*x) / 32768.0).collect();
         assert_eq!(sound.samples(0, usize::MAX)?, right);
         assert_eq!(sound.samples(15_990, 100)?.len(), 10);
@@ -320,7 +424,7 @@ mod tests {
     fn other_rates_and_channels() -> Result<()> {
         for rate in [8000, 22_050, 44_100, 48_000] {
             let stereo: Vec<i16> = tone(rate).into_iter().flat_map(|x| [x, x]).collect();
-            let mut sound = Sound::read(wav(rate, 2, &stereo), None)?;
+            let mut sound = Sound::read(wav(rate, 2, &stereo))?;
             assert_eq!(sound.samples(0, usize::MAX)?.len(), 16_000);
             // The 385 periods in the middle are the same tone, shifted by less than one sample.
             let step = 440.0 / 16_000.0 * std::f64::consts::TAU;
@@ -339,13 +443,13 @@ mod tests {
 
     #[test]
     fn long_sounds_take_little_memory() -> Result<()> {
-        let whole = Sound::read(wav(8000, 1, &tone(8000).repeat(20)), None)?.samples(0, usize::MAX)?.to_vec();
-        let mut sound = Sound::read(wav(8000, 1, &tone(8000).repeat(20)), None)?;
+        let whole = Sound::read(wav(8000, 1, &tone(8000).repeat(20)))?.samples(0, usize::MAX)?.to_vec();
+        let mut sound = Sound::read(wav(8000, 1, &tone(8000).repeat(20)))?;
         for start in (0..whole.len()).step_by(10_000) {
             assert_eq!(sound.samples(start, 15_000)?, &whole[start..whole.len().min(start + 15_000)]);
             assert!(sound.samples.len() <= 40_000, "{}", sound.samples.len());
         }
-        let mut long = Sound::read(wav(16000, 1, &[0; 16000].repeat(4)), None)?.at_most(3);
+        let mut long = Sound::read(wav(16000, 1, &[0; 16000].repeat(4)))?.at_most(3);
         assert!(long.samples(0, usize::MAX).unwrap_err().to_string().contains("longer than 3 seconds"));
         Ok(())
     }
@@ -353,9 +457,9 @@ mod tests {
     #[test]
     fn what_is_no_sound_is_refused() {
         for file in [&b""[..], b"some text that is not a sound", &[0; 4096]] {
-            assert!(Sound::read(file.to_vec(), Some("wav")).is_err());
+            assert!(Sound::read(file.to_vec()).is_err());
         }
-        assert!(Sound::read(wav(100, 1, &[1, 2, 3]), None).is_err());
+        assert!(Sound::read(wav(100, 1, &[1, 2, 3])).is_err());
     }
 
     #[test]
@@ -363,7 +467,7 @@ mod tests {
         for rate in [16_000, 44_100, 48_000] {
             let mut samples = tone(rate);
             samples.extend(tone(rate));
-            let right = Sound::read(wav(rate, 1, &samples), None)?.samples(0, usize::MAX)?.to_vec();
+            let right = Sound::read(wav(rate, 1, &samples))?.samples(0, usize::MAX)?.to_vec();
             // Mix blocks of stereo samples, as `microphone` does.
             let stereo: Vec<f32> = samples.iter().flat_map(|x| [f32::from(*x) / 32768.0; 2]).collect();
             let blocks: Vec<_> = stereo.chunks(2 * 441).map(|block| Ok(mono(block, 2))).collect();

@@ -49,6 +49,31 @@ pub struct Transcriber<'t, 's, 'm, 'w> {
     features: Vec<f32>,
 }
 
+/// The state of a transcription between two windows.
+pub struct Progress {
+    /// The language, once it is known.
+    language: Option<(String, TokenId)>,
+    /// Tokens of the text so far.
+    before: Vec<TokenId>,
+    /// First sample of the next window.
+    start: usize,
+    /// Number of segments so far.
+    id: usize,
+    voices: Option<Voices>,
+    translate: bool,
+    temperature: f32,
+}
+
+impl Progress {
+    /// Returns the facts about a sound that is transcribed.
+    pub fn summary(self, sound: &Sound) -> Summary {
+        Summary { language: self.language.map(|(name, _)| name), duration: sound.len() as f64 / RATE as f64 }
+    }
+}
+
+/// The error of a transcription that was stopped.
+pub const STOPPED: &str = "stopped";
+
 /// Longest window for Moonshine, in samples: 30 seconds.
 const LONGEST: usize = 30 * RATE;
 /// A window for Moonshine ends at the quietest position within this many samples of its maximum length.
@@ -83,79 +108,115 @@ impl<'t, 's, 'm, 'w> Transcriber<'t, 's, 'm, 'w> {
         })
     }
 
-    /// Transcribes a sound, and calls `each` with every segment as soon as it is known.
+    /// Transcribes a sound, and calls `each` with every segment as soon as it is known. `goes_on` is asked before each
+    /// step; once it returns false, the transcription ends with an error.
     pub fn transcribe(
         &mut self,
         sound: &mut Sound,
         request: &Request,
+        goes_on: &dyn Fn() -> bool,
         each: &mut dyn FnMut(&Segment) -> Result<()>,
     ) -> Result<Summary> {
-        let mut language = self.check(request)?;
-        let mut before = match &request.prompt {
+        let mut progress = self.begin(request)?;
+        while self.window(&mut progress, sound, goes_on, each)? {}
+        Ok(progress.summary(sound))
+    }
+
+    /// Begins a transcription, whose windows may alternate with those of others.
+    pub fn begin(&self, request: &Request) -> Result<Progress> {
+        let language = self.check(request)?;
+        let before = match &request.prompt {
             Some(prompt) if self.marks.previous.is_some() => {
                 let how = Encode { add_special: false, parse_special: false };
                 text::encode(self.tokenizer, format!(" {}", prompt.trim()).as_bytes(), how)?
             }
             _ => Vec::new(),
         };
-        let (mut start, mut id) = (0, 0);
-        let mut voices = request.voice.then(Voices::default);
-        loop {
-            let mut most = self.window;
-            if let Some(voices) = &mut voices {
-                let Some(voice) = voices.next(sound, start, self.window)? else { break };
-                (start, most) = (voice.start, voice.len());
-            }
-            let piece = sound.samples(start, most + 1)?;
-            let is_last = piece.len() <= most;
-            let piece = &piece[..piece.len().min(most)];
-            let piece = if voices.is_some() { piece } else { self.cut(piece, is_last) };
-            if piece.len() < 160 {
-                break;
-            }
-            let (seconds, offset) = (piece.len() as f64 / RATE as f64, start as f64 / RATE as f64);
-            let is_heard = self.listen(piece)?;
-            let length = piece.len();
-            let mut next = length;
-            if is_heard {
-                let timestamps = self.marks.no_timestamps.is_some();
-                let most = match self.front {
-                    Front::LogMel { .. } => self.session.context() / 2,
-                    _ => ((seconds * TOKENS_PER_SECOND) as usize).clamp(1, self.session.context() - 1),
-                };
-                let Self { session, rules, marks, tokenizer, .. } = self;
-                let mut decoder = Decoder { session, rules, marks, tokenizer, timestamps, most };
-                if language.is_none() {
-                    language = decoder.language()?.map(|(name, id)| (name.to_owned(), id));
-                }
-                let head = head(marks, language.as_ref().map(|(_, id)| *id), request.translate);
-                let decoded = decoder.decode(&before, &head, request.temperature)?;
-                if !decoded.is_silent() {
-                    let (slices, until) = divide(&decoded.tokens, rules, seconds);
-                    next = ((until * RATE as f64) as usize).min(next);
-                    for slice in slices {
-                        let text = decoder.text(slice.tokens)?;
-                        if slice.start == slice.end || text.trim().is_empty() {
-                            continue;
-                        }
-                        before.extend(slice.tokens);
-                        each(&segment(id, offset, (slice.start, slice.end), text, slice.tokens, &decoded))?;
-                        id += 1;
-                    }
-                    if decoded.temperature > 0.5 {
-                        before.clear();
-                    }
-                }
-            }
-            if voices.as_ref().is_some_and(|voices| !voices.is_within()) {
-                next = length;
-            }
-            if is_last && next >= sound.len() - start {
-                break;
-            }
-            start += next.max(160);
+        let voices = request.voice.then(Voices::default);
+        let Request { translate, temperature, .. } = *request;
+        Ok(Progress { language, before, start: 0, id: 0, voices, translate, temperature })
+    }
+
+    /// Returns `Some` if the samples of the next window are there, so that [`window`](Self::window) does not wait.
+    pub fn is_ready(&self, progress: &Progress, sound: &mut Sound) -> Result<Option<()>> {
+        Ok(sound.is_ready(progress.start, self.window + 1)?.then_some(()))
+    }
+
+    /// Transcribes the next window of a sound. Returns false at the end of the sound.
+    pub fn window(
+        &mut self,
+        progress: &mut Progress,
+        sound: &mut Sound,
+        goes_on: &dyn Fn() -> bool,
+        each: &mut dyn FnMut(&Segment) -> Result<()>,
+    ) -> Result<bool> {
+        ensure!(goes_on(), STOPPED);
+        let mut most = self.window;
+        if let Some(voices) = &mut progress.voices {
+            let Some(voice) = voices.next(sound, progress.start, self.window)? else { return Ok(false) };
+            (progress.start, most) = (voice.start, voice.len());
         }
-        Ok(Summary { language: language.map(|(name, _)| name), duration: sound.len() as f64 / RATE as f64 })
+        let piece = sound.samples(progress.start, most + 1)?;
+        let is_last = piece.len() <= most;
+        let piece = &piece[..piece.len().min(most)];
+        let piece = if progress.voices.is_some() { piece } else { self.cut(piece, is_last) };
+        if piece.len() < 160 {
+            return Ok(false);
+        }
+        let length = piece.len();
+        let mut next = length;
+        if self.listen(piece)? {
+            next = self.decode(progress, length, goes_on, each)?.min(length);
+        }
+        if progress.voices.as_ref().is_some_and(|voices| !voices.is_within()) {
+            next = length;
+        }
+        if is_last && next >= sound.len() - progress.start {
+            return Ok(false);
+        }
+        progress.start += next.max(160);
+        Ok(true)
+    }
+
+    /// Decodes the text of the window of `length` samples whose encoder has run. Returns the number of samples before
+    /// the next window.
+    fn decode(
+        &mut self,
+        progress: &mut Progress,
+        length: usize,
+        goes_on: &dyn Fn() -> bool,
+        each: &mut dyn FnMut(&Segment) -> Result<()>,
+    ) -> Result<usize> {
+        let (seconds, offset) = (length as f64 / RATE as f64, progress.start as f64 / RATE as f64);
+        let timestamps = self.marks.no_timestamps.is_some();
+        let most = match self.front {
+            Front::LogMel { .. } => self.session.context() / 2,
+            _ => ((seconds * TOKENS_PER_SECOND) as usize).clamp(1, self.session.context() - 1),
+        };
+        let Self { session, rules, marks, tokenizer, .. } = self;
+        let mut decoder = Decoder { session, rules, marks, tokenizer, timestamps, most, goes_on };
+        if progress.language.is_none() {
+            progress.language = decoder.language()?.map(|(name, id)| (name.to_owned(), id));
+        }
+        let head = head(marks, progress.language.as_ref().map(|(_, id)| *id), progress.translate);
+        let decoded = decoder.decode(&progress.before, &head, progress.temperature)?;
+        if decoded.is_silent() {
+            return Ok(length);
+        }
+        let (slices, until) = divide(&decoded.tokens, rules, seconds);
+        for slice in slices {
+            let text = decoder.text(slice.tokens)?;
+            if slice.start == slice.end || text.trim().is_empty() {
+                continue;
+            }
+            progress.before.extend(slice.tokens);
+            each(&segment(progress.id, offset, (slice.start, slice.end), text, slice.tokens, &decoded))?;
+            progress.id += 1;
+        }
+        if decoded.temperature > 0.5 {
+            progress.before.clear();
+        }
+        Ok((until * RATE as f64) as usize)
     }
 
     /// Checks a request; returns the language.
