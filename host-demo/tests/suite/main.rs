@@ -10,6 +10,7 @@ mod common;
 mod constrained;
 mod dead_ends;
 mod faults;
+mod folders;
 mod hub;
 mod listen;
 mod llama2c;
