@@ -46,6 +46,20 @@ impl Whole {
         let (magnitudes, tokens) =
             ([ending(MAGNITUDE), ending(&format!("{MAGNITUDE}.default.weight"))].concat(), ending(TOKENS));
         let saved: Vec<String> = adapter.tensors.keys().filter(is_saved).cloned().collect();
+        let is_set = |name: &str| match &settings.json[name] {
+            Value::Null | Value::Bool(false) => false,
+            Value::Array(list) => !list.is_empty(),
+            Value::Object(map) => !map.is_empty(),
+            _ => true,
+        };
+        for (name, found) in
+            [("use_dora", &magnitudes), ("trainable_token_indices", &tokens), ("modules_to_save", &saved)]
+        {
+            ensure!(
+                !is_set(name) || !found.is_empty(),
+                "{name} in adapter_config.json is set, but the adapter has no such tensors"
+            );
+        }
         let mut whole = Self::default();
         if magnitudes.is_empty() && tokens.is_empty() && saved.is_empty() {
             return Ok(whole);
