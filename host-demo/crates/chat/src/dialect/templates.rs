@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::jinja::{Compiled, Inputs};
-use crate::jinja::{Inputs, render};
 
 /// A template, rendered with `<s>` as BOS and `</s>` as EOS.
 struct Source(Compiled);
