@@ -24,6 +24,7 @@ use crate::model_file::{ModelFile, Source};
 use crate::open_model::OpenModel;
 use crate::ranking::{self, Texts};
 use crate::runtime::RunOptions;
+use crate::server::faces::rerank::Ranked;
 use crate::server::{
     self, ApiError, Asker, Command, Counters, Embedding, Host, Job, Meter, Record, Service, by_chance, mailbox, unit,
 };
@@ -162,7 +163,9 @@ impl Loaded {
     ///
     /// The model ranks no documents, or a pair of query and document does not fit in its context.
     pub fn rerank(&self, query: &str, documents: &[&str]) -> Result<Vec<f64>> {
-        let pairs = self.service.pairs(&json!({ "query": query, "documents": documents })).map_err(failed)?;
+        let texts = documents.iter().map(|text| text.to_string()).collect();
+        let asked = Ranked { query: query.into(), field: "documents", texts, ..Ranked::default() };
+        let pairs = self.service.pairs(&asked).map_err(failed)?;
         Ok(self.vectors(pairs)?.iter().map(|vector| ranking::score(vector)).collect())
     }
 

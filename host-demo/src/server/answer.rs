@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::engine::Finish;
 use super::logprobs::{self, Logprob};
 use super::service::{Endpoint, Prepared, Service};
-use crate::chat::{Call, Part};
+use crate::chat::{Call, Part, Reader};
 
 /// A complete answer.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +17,8 @@ pub struct Choice {
     /// The text. Tokens that are marks are enclosed in noncharacters (see `dialect/marks.rs`).
     pub text: String,
     pub tokens: Vec<TokenId>,
+    /// The end in `text` of each token's text.
+    pub ends: Vec<usize>,
     pub logprobs: Vec<Logprob>,
     /// Log-probabilities of the prompt's tokens, if requested.
     pub scored: Vec<Logprob>,
@@ -26,6 +28,8 @@ pub struct Choice {
     pub prompt: usize,
     pub cached: usize,
     pub answer: usize,
+    /// Number of tokens of thoughts, once the answer was split into parts.
+    pub thought: usize,
 }
 
 impl Choice {
@@ -66,6 +70,8 @@ pub struct Parts {
     pub content: String,
     pub reasoning: String,
     pub calls: Vec<Call>,
+    /// For each token, true if it belongs to a thought.
+    pub is_thought: Vec<bool>,
 }
 
 impl Parts {
@@ -124,12 +130,19 @@ pub struct Usage {
     pub completion_tokens: usize,
     pub total_tokens: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub completion_tokens_details: Option<CompletionDetails>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_tokens_details: Option<PromptDetails>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct PromptDetails {
     pub cached_tokens: usize,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct CompletionDetails {
+    pub reasoning_tokens: usize,
 }
 
 impl Usage {
@@ -140,10 +153,13 @@ impl Usage {
         let prompt_tokens = first().map(|choice| choice.prompt).sum();
         let completion_tokens = choices.iter().map(|choice| choice.answer).sum();
         let cached_tokens = first().map(|choice| choice.cached).sum();
+        let reasoning_tokens = choices.iter().map(|choice| choice.thought).sum();
+        let has_thoughts = reasoning_tokens > 0;
         Self {
             prompt_tokens,
             completion_tokens,
             total_tokens: prompt_tokens + completion_tokens,
+            completion_tokens_details: has_thoughts.then_some(CompletionDetails { reasoning_tokens }),
             prompt_tokens_details: reports_cached.then_some(PromptDetails { cached_tokens }),
         }
     }
@@ -161,13 +177,14 @@ struct Head<'s> {
 
 impl Service {
     /// Returns the complete answer to a request.
-    pub fn answer(&self, prepared: &Prepared, choices: &[Choice], meta: &ResponseMeta) -> Value {
-        let each = choices.iter().enumerate().map(|(index, choice)| match prepared.endpoint {
+    pub fn answer(&self, prepared: &Prepared, choices: &mut [Choice], meta: &ResponseMeta) -> Value {
+        let each = choices.iter_mut().enumerate().map(|(index, choice)| match prepared.endpoint {
             Endpoint::Chat => chat_choice(prepared, choice, meta, index),
             _ => completion_choice(prepared, choice, index),
         });
+        let each: Value = each.collect();
         let mut answer = self.head(prepared.endpoint, meta, false);
-        answer["choices"] = each.collect();
+        answer["choices"] = each;
         answer["usage"] = json!(Usage::of(choices, prepared.prompt_count, meta.reports_cached));
         answer
     }
@@ -185,19 +202,56 @@ impl Service {
 }
 
 impl Prepared {
-    /// Splits an answer into content, thoughts and calls.
-    pub fn parts(&self, index: usize, choice: &Choice) -> Parts {
-        let mut reader = self.reader(index);
-        let (mut list, mut parts) = (Vec::new(), Parts::default());
-        reader.push(&choice.text, &mut list);
-        reader.finish(&mut list, choice.is_cut());
+    /// Splits an answer into content, thoughts and calls. Counts the tokens of thoughts.
+    pub fn parts(&self, index: usize, choice: &mut Choice) -> Parts {
+        let mut splitter = self.splitter(index);
+        let (mut list, mut parts, mut start) = (Vec::new(), Parts::default(), 0);
+        for end in choice.ends.iter().copied() {
+            parts.is_thought.push(splitter.push(&choice.text[start..end], 1, &mut list));
+            start = end;
+        }
+        splitter.push(&choice.text[start..], 0, &mut list);
+        splitter.reader.finish(&mut list, choice.is_cut());
+        choice.thought = splitter.thought;
         list.into_iter().for_each(|part| parts.add(part));
         parts
     }
+
+    /// Returns a splitter for an answer.
+    pub fn splitter(&self, index: usize) -> Splitter {
+        Splitter { reader: self.reader(index), thought: 0 }
+    }
 }
 
-fn chat_choice(prepared: &Prepared, choice: &Choice, meta: &ResponseMeta, index: usize) -> Value {
-    let Parts { content, reasoning, calls } = prepared.parts(index, choice);
+/// Splits an answer into parts while it arrives, and counts the tokens of thoughts.
+pub struct Splitter {
+    reader: Reader,
+    thought: usize,
+}
+
+impl Splitter {
+    /// Adds the text of `tokens` tokens. Returns true if they belong to a thought, with its marks.
+    fn push(&mut self, text: &str, tokens: usize, parts: &mut Vec<Part>) -> bool {
+        let before = self.reader.is_thinking();
+        self.reader.push(text, parts);
+        let is_thought = before || self.reader.is_thinking();
+        self.thought += if is_thought { tokens } else { 0 };
+        is_thought
+    }
+
+    /// Adds an event of a streamed answer. Returns true if its token belongs to a thought.
+    pub fn next(&mut self, choice: &mut Choice, is_end: bool, parts: &mut Vec<Part>) -> bool {
+        let is_thought = self.push(&choice.text, choice.tokens.len(), parts);
+        if is_end {
+            self.reader.finish(parts, choice.is_cut());
+        }
+        choice.thought = self.thought;
+        is_thought
+    }
+}
+
+fn chat_choice(prepared: &Prepared, choice: &mut Choice, meta: &ResponseMeta, index: usize) -> Value {
+    let Parts { content, reasoning, calls, .. } = prepared.parts(index, choice);
     let finish = choice.finish(!calls.is_empty());
     let content = (!content.is_empty() || calls.is_empty()).then_some(content);
     let calls = calls.into_iter().enumerate().map(|(at, call)| ToolCall::new(call, at, &meta.id, index));

@@ -331,7 +331,7 @@ impl Choice {
     /// Upper bound for the bytes of the answer's JSON.
     pub fn bytes(&self) -> usize {
         let tokens = self.logprobs.iter().chain(&self.scored).map(|logprob| 100 * (1 + logprob.top.len()));
-        self.text.len() + 12 * self.tokens.len() + tokens.sum::<usize>()
+        self.text.len() + 20 * self.tokens.len() + tokens.sum::<usize>()
     }
 
     /// Applies an event of a streamed answer: keeps only the text, tokens and log-probabilities of this event, which
@@ -339,6 +339,7 @@ impl Choice {
     pub fn next(&mut self, event: Event) -> Result<bool> {
         self.text.clear();
         self.tokens.clear();
+        self.ends.clear();
         self.logprobs.clear();
         self.scored.clear();
         self.take(event)
@@ -354,6 +355,7 @@ impl Choice {
             Event::Token { id, text, logprob } => {
                 self.tokens.push(id);
                 self.text += &text;
+                self.ends.push(self.text.len());
                 self.logprobs.extend(logprob);
                 Ok(false)
             }

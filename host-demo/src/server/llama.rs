@@ -20,6 +20,7 @@ use super::faces::{Asked, openai};
 use super::logprobs::Logprob;
 use super::service::{Prepared, Service};
 use super::stream::{Events, channel};
+use super::vectors::unit;
 use crate::text_request::Refusal;
 
 /// The server's properties.
@@ -219,4 +220,13 @@ async fn stream(app: Arc<App>, mut answer: Answer, format: Format, out: Events, 
             return;
         }
     }
+}
+
+/// Returns embeddings in llama.cpp's own format, as lists of one vector each.
+pub fn embeddings(vectors: &[Result<Vec<f32>>]) -> Value {
+    let row = |(index, vector): (usize, &Result<Vec<f32>>)| match vector {
+        Ok(vector) => json!({ "index": index, "embedding": [unit(vector)] }),
+        Err(error) => json!({ "index": index, "embedding": [], "error": error.body()["error"] }),
+    };
+    vectors.iter().enumerate().map(row).collect()
 }

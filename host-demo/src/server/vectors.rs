@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 
 use super::error::ApiError;
 use super::faces::Field;
+use super::faces::rerank::Ranked;
 use super::service::{Service, few};
 use crate::ranking::{self, Texts};
-use crate::text::Frame;
-use crate::text_request::Refusal;
+use crate::text::{self, Frame};
+use crate::text_request::{Keep, Refusal};
 
 /// Maximum number of texts in a request.
 const MOST_TEXTS: usize = 2048;
@@ -41,12 +42,17 @@ impl Service {
         if !self.makes_vectors {
             return Err(ApiError::invalid("this model computes no embeddings"));
         }
-        let field = |value| Field { name: "input", value };
-        let prompts =
-            body.get("input").map_or(Err(Refusal::about("input", NO_INPUT)), |value| field(value).prompts())?;
-        few("input", prompts.len(), MOST_TEXTS)?;
+        // llama.cpp's own routes have another name for the texts.
+        let given = |name| Some(Field { name, value: body.get(name).filter(|value| !value.is_null())? });
+        let field = ["input", "content"].into_iter().find_map(given);
+        let field = field.ok_or_else(|| Refusal::about("input", NO_INPUT))?;
+        let prompts = field.prompts()?;
+        few(field.name, prompts.len(), MOST_TEXTS)?;
+        if body.get("embd_normalize").is_some_and(|norm| !norm.is_null() && *norm != 2) {
+            return Err(Refusal::unsupported("embd_normalize").into());
+        }
         let how = Encode { add_special: true, parse_special: false };
-        let tokens = |prompt| self.tokens("input", prompt, how);
+        let tokens = |prompt| self.tokens(field.name, prompt, how);
         let texts = prompts.iter().map(tokens).collect::<Result<Vec<_>, _>>()?;
         self.dimensions(body)?;
         if !matches!(body.get("encoding_format"), None | Some(Value::Null))
@@ -57,7 +63,7 @@ impl Service {
         let limit = self.truncation(body)?;
         let one = |(_, ids): (String, Vec<TokenId>)| {
             let ids = limit.map_or(Ok(ids.clone()), |limit| self.frame().cut(ids, limit)).map_err(invalid)?;
-            self.fitting("input", "a text", ids.into())
+            self.fitting(field.name, "a text", ids.into())
         };
         some(texts.into_iter().map(one).collect())
     }
@@ -97,55 +103,68 @@ impl Service {
 
     /// Returns the tokens of the pairs in a ranking request. A pair that is too long gets its own error. If no pair
     /// fits, the request fails.
-    pub fn pairs(&self, body: &Value) -> Result<Vec<Result<Texts, ApiError>>, ApiError> {
-        self.check_model(body.get("model").and_then(Value::as_str))?;
+    pub fn pairs(&self, asked: &Ranked) -> Result<Vec<Result<Texts, ApiError>>, ApiError> {
+        self.check_model(asked.model.as_deref())?;
         let ranking = self.ranking.as_ref().ok_or_else(|| ApiError::invalid("this model does not rank"))?;
-        let query = body.get("query").and_then(Value::as_str);
-        let query = query.ok_or_else(|| ApiError::about("query", "query must be a text"))?;
-        let documents = body.get("documents").and_then(Value::as_array);
-        let documents = documents.ok_or_else(|| ApiError::about("documents", "documents must be a list of texts"))?;
-        few("documents", documents.len(), MOST_TEXTS)?;
-        let limit = self.truncation(body)?;
-        let text = |document: &Value| -> Result<String, ApiError> {
-            let text = document.as_str().or_else(|| document.get("text")?.as_str());
-            text.map(str::to_owned).ok_or_else(|| ApiError::about("documents", "each document must be a text"))
+        few(asked.field, asked.texts.len(), MOST_TEXTS)?;
+        let limit = match asked.keep {
+            Keep::All => None,
+            Keep::Fitting => Some(self.context),
+            Keep::Last(limit) => Some(self.context.min(limit)),
         };
-        let texts = documents.iter().map(text).collect::<Result<Vec<_>, _>>()?;
         let pair = |text: &String| {
-            let pair = ranking.pair(self.tokenizer(), query, text, limit).map_err(invalid)?;
-            self.fitting("documents", "a pair of query and document", pair)
+            let text = asked.most_tokens.map_or(Ok(text.clone()), |most| self.cut(text, most)).map_err(invalid)?;
+            let pair = ranking.pair(self.tokenizer(), &asked.query, &text, limit).map_err(invalid)?;
+            self.fitting(asked.field, "a pair of query and document", pair)
         };
-        some(texts.iter().map(pair).collect())
+        some(asked.texts.iter().map(pair).collect())
+    }
+
+    /// Returns the text of the first `most` tokens of a document.
+    fn cut(&self, text: &str, most: usize) -> anyhow::Result<String> {
+        let how = Encode { add_special: false, parse_special: false };
+        let ids = text::encode(self.tokenizer(), text.as_bytes(), how)?;
+        match ids.len() > most {
+            true => Ok(String::from_utf8_lossy(&text::decode(self.tokenizer(), &ids[..most])?).into_owned()),
+            false => Ok(text.to_string()),
+        }
     }
 
     /// Returns the answer to a ranking request, with the best document first. Documents without a score come last, each
     /// with its error.
-    pub fn ranking(&self, body: &Value, vectors: &[Result<Vec<f32>, ApiError>], tokens: usize) -> Value {
-        let score = |vector: &Result<Vec<f32>, ApiError>| vector.as_ref().ok().map(|vector| ranking::score(vector));
+    pub fn ranking(&self, asked: &Ranked, vectors: &[Result<Vec<f32>, ApiError>], tokens: usize) -> Value {
+        let score = |vector: &Result<Vec<f32>, ApiError>| {
+            let vector = vector.as_ref().ok()?;
+            Some(if asked.is_share { ranking::share(vector) } else { ranking::score(vector) })
+        };
         let mut scores: Vec<_> = vectors.iter().map(score).enumerate().collect();
         let order = |score: Option<f64>| score.unwrap_or(f64::NEG_INFINITY);
         scores.sort_by(|a, b| order(b.1).total_cmp(&order(a.1)));
-        let top = body
-            .get("top_n")
-            .or_else(|| body.get("top_k"))
-            .and_then(Value::as_u64)
-            .map_or(usize::MAX, |top| top as usize);
-        let results = scores.iter().take(top).map(|(index, score)| {
-            let mut result = json!({ "index": index, "relevance_score": score });
+        let results = scores.iter().take(asked.most.unwrap_or(usize::MAX)).map(|(index, score)| {
+            let mut result = match asked.is_list {
+                true => json!({ "index": index, "score": score }),
+                false => json!({ "index": index, "relevance_score": score }),
+            };
             if let Err(error) = &vectors[*index] {
                 result["error"] = error.body()["error"].take();
             }
-            if body.get("return_documents").and_then(Value::as_bool) == Some(true) {
-                // Cohere returns an object, even if the request has a text.
-                let document = &body["documents"][*index];
-                result["document"] = if document.is_string() { json!({ "text": document }) } else { document.clone() };
+            match (asked.returns_documents, asked.is_list) {
+                (true, true) => result["text"] = json!(asked.texts[*index]),
+                (true, false) => result["document"] = asked.documents[*index].clone(),
+                (false, _) => {}
             }
             result
         });
+        let results: Vec<Value> = results.collect();
+        if asked.is_list {
+            return results.into();
+        }
         json!({
+            "id": format!("rerank-{:016x}", super::by_chance()),
             "object": "list",
             "model": self.name,
-            "results": results.collect::<Vec<_>>(),
+            "results": results,
+            "meta": { "api_version": { "version": "2" }, "billed_units": { "search_units": 1 } },
             "usage": { "prompt_tokens": tokens, "total_tokens": tokens },
         })
     }
