@@ -410,9 +410,7 @@ pub fn of_format(format: &str, is_limited: bool) -> Option<Cow<'static, str>> {
             "^P([0-9]{1,9}W|([0-9]{1,9}Y([0-9]{1,9}M)?([0-9]{1,9}D)?|[0-9]{1,9}M([0-9]{1,9}D)?|[0-9]{1,9}D)(T([0-9]{1,9}H([0-9]{1,9}M)?([0-9]{1,9}S)?|[0-9]{1,9}M([0-9]{1,9}S)?|[0-9]{1,9}S))?|T([0-9]{1,9}H([0-9]{1,9}M)?([0-9]{1,9}S)?|[0-9]{1,9}M([0-9]{1,9}S)?|[0-9]{1,9}S))$"
         }
         "email" if is_limited => concat!("^", atom!(), "(\\.", atom!(), ")*@", host!(), "$"),
-        "uri" if is_limited => {
-            "^[A-Za-z][A-Za-z0-9+.-]*:(//\\[[0-9A-Fa-f:.]+\\])?[A-Za-z0-9._~!$&'()*+,;=:@/?%-]*(#[A-Za-z0-9._~!$&'()*+,;=:@/?%-]*)?$"
-        }
+        "uri" if is_limited => "^[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9._~!$&'()*+,;=:@/?#\\[\\]%-]*$",
         // RFC 5321: dotted atoms or a quoted text; a domain or an address in brackets.
         "email" => concat!(
             "^(",
