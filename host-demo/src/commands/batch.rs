@@ -288,7 +288,7 @@ impl Batch {
                     .into_iter()
                     .map(whole)
                     .collect::<std::result::Result<Vec<_>, _>>()
-                    .map(|choices| faces::answer(&self.service, &prepared, &choices, &meta)),
+                    .map(|mut choices| faces::answer(&self.service, &prepared, &mut choices, &meta)),
             ),
             Ok(What::Vectors(body, vectors, tokens)) => {
                 let gone = |_| ApiError::invalid("the engine has stopped");

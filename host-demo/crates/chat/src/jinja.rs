@@ -56,10 +56,10 @@ impl Compiled {
 
     fn with_fuel(source: String, fuel: u64) -> Self {
         let (jobs, waiting) = channel();
-        let translated = source::translate(&source);
+        let translated = source::checked(&source);
         let builder = std::thread::Builder::new().name("template".into()).stack_size(STACK);
         // If the thread does not start, its end of the channel is dropped, and every prompt is an error.
-        _ = builder.spawn(move || run(fuel, &translated, &waiting));
+        _ = builder.spawn(move || run(fuel, translated.as_deref(), &waiting));
         Self { source, jobs }
     }
 
@@ -79,9 +79,10 @@ impl Compiled {
 }
 
 /// Renders prompts until all senders of jobs are dropped.
-fn run(fuel: u64, source: &str, jobs: &Receiver<Job>) {
+fn run(fuel: u64, source: Result<&str, &&str>, jobs: &Receiver<Job>) {
     let environment = environment(fuel);
-    let template = environment.template_from_str(source).map_err(|error| said(&error).to_string());
+    let compile = |source| environment.template_from_str(source).map_err(|error| said(&error).to_string());
+    let template = source.map_err(ToString::to_string).and_then(compile);
     for (inputs, answer) in jobs {
         let rendered = match &template {
             // A panic in the template engine ends only this prompt.

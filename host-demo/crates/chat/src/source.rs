@@ -26,8 +26,29 @@ pub const FLAT: &str = "py_flat";
 /// forever.
 pub const VISIT: &str = "py_visit";
 
+/// Maximum number of words in a tag. Each operator nests the expression by one level, and compiling it is recursive.
+const MOST_WORDS: usize = 4_000;
+/// Maximum number of assignments. Each of them may nest a value by one level.
+const MOST_ASSIGNMENTS: usize = 4_000;
+
+/// Returns `source` rewritten for minijinja, or why it is too large.
+pub fn checked(source: &str) -> Result<String, &'static str> {
+    match rewritten(source) {
+        (_, words, _) if words > MOST_WORDS => Err("one of its tags has more than 4000 words"),
+        (_, _, assignments) if assignments > MOST_ASSIGNMENTS => Err("it has more than 4000 assignments"),
+        (text, ..) => Ok(text),
+    }
+}
+
 /// Returns `source` rewritten for minijinja. Unknown syntax is unchanged, so that minijinja reports the error.
-pub fn translate(source: &str) -> String {
+#[cfg(test)]
+fn translate(source: &str) -> String {
+    rewritten(source).0
+}
+
+/// Returns `source` rewritten for minijinja, the number of words of its longest tag, and the number of assignments.
+fn rewritten(source: &str) -> (String, usize, usize) {
+    let (mut most_words, mut assignments) = (0, 0);
     let source = source.replace("\r\n", "\n").replace('\r', "\n");
     let mut out = String::with_capacity(source.len() + source.len() / 8);
     let mut rest = source.as_str();
@@ -50,6 +71,8 @@ pub fn translate(source: &str) -> String {
         let tag = filled.as_str();
         let words = words(tag);
         let word = |n: usize| words.get(n).map(|range| &tag[range.clone()]);
+        most_words = most_words.max(words.len());
+        assignments += usize::from(word(0) == Some("set"));
         match word(0) {
             Some("raw") => {
                 let end = raw_end(rest);
@@ -66,7 +89,7 @@ pub fn translate(source: &str) -> String {
         }
     }
     out += rest;
-    out
+    (out, most_words, assignments)
 }
 
 /// Returns the end of the tag at the start of `tag`: the position after the first `end` outside of strings.

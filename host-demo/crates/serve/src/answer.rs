@@ -74,12 +74,19 @@ pub struct Usage {
     pub completion_tokens: usize,
     pub total_tokens: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub completion_tokens_details: Option<CompletionDetails>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_tokens_details: Option<PromptDetails>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct PromptDetails {
     pub cached_tokens: usize,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct CompletionDetails {
+    pub reasoning_tokens: usize,
 }
 
 impl Usage {
@@ -90,10 +97,13 @@ impl Usage {
         let prompt_tokens = first().map(|choice| choice.prompt).sum();
         let completion_tokens = choices.iter().map(|choice| choice.answer).sum();
         let cached_tokens = first().map(|choice| choice.cached).sum();
+        let reasoning_tokens = choices.iter().map(|choice| choice.thought).sum();
+        let has_thoughts = reasoning_tokens > 0;
         Self {
             prompt_tokens,
             completion_tokens,
             total_tokens: prompt_tokens + completion_tokens,
+            completion_tokens_details: has_thoughts.then_some(CompletionDetails { reasoning_tokens }),
             prompt_tokens_details: reports_cached.then_some(PromptDetails { cached_tokens }),
         }
     }
@@ -110,13 +120,14 @@ struct Head<'s> {
 }
 
 /// Returns the complete answer to a request.
-pub fn answer(service: &Service, prepared: &Prepared, choices: &[Choice], meta: &ResponseMeta) -> Value {
-    let each = choices.iter().enumerate().map(|(index, choice)| match prepared.endpoint {
+pub fn answer(service: &Service, prepared: &Prepared, choices: &mut [Choice], meta: &ResponseMeta) -> Value {
+    let each = choices.iter_mut().enumerate().map(|(index, choice)| match prepared.endpoint {
         Endpoint::Chat => chat_choice(prepared, choice, meta, index),
         _ => completion_choice(prepared, choice, index),
     });
+    let each: Value = each.collect();
     let mut answer = head(service, prepared.endpoint, meta, false);
-    answer["choices"] = each.collect();
+    answer["choices"] = each;
     answer["usage"] = json!(Usage::of(choices, prepared.prompt_count, meta.reports_cached));
     answer
 }
@@ -132,8 +143,8 @@ pub fn head(service: &Service, endpoint: Endpoint, meta: &ResponseMeta, is_chunk
     json!(Head { id: &meta.id, object, created: meta.created, model: &service.name, system_fingerprint })
 }
 
-fn chat_choice(prepared: &Prepared, choice: &Choice, meta: &ResponseMeta, index: usize) -> Value {
-    let Parts { content, reasoning, calls } = prepared.parts(index, choice);
+fn chat_choice(prepared: &Prepared, choice: &mut Choice, meta: &ResponseMeta, index: usize) -> Value {
+    let Parts { content, reasoning, calls, .. } = prepared.parts(index, choice);
     let finish = choice.finish(!calls.is_empty());
     let content = (!content.is_empty() || calls.is_empty()).then_some(content);
     let calls = calls.into_iter().enumerate().map(|(at, call)| ToolCall::new(call, at, &meta.id, index));

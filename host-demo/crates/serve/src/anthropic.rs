@@ -86,8 +86,8 @@ pub async fn messages(State(app): State<Arc<App>>, request: Request<HttpBody>) -
         tokio::spawn(streamer.run(answer));
         return Ok(with_warning(response, warning));
     }
-    let choice = whole(answer.events).await?;
-    let parts = answer.prepared.parts(0, &choice);
+    let mut choice = whole(answer.events).await?;
+    let parts = answer.prepared.parts(0, &mut choice);
     let mut content = Vec::new();
     if !parts.reasoning.is_empty() {
         content.push(json!({ "type": "thinking", "thinking": parts.reasoning, "signature": "" }));
@@ -133,7 +133,7 @@ struct Streamer {
 impl Streamer {
     async fn run(mut self, mut answer: Answer) {
         self.start(answer.prompt_tokens);
-        let mut reader = answer.prepared.reader(0);
+        let mut splitter = answer.prepared.splitter(0);
         let (mut choice, mut parts, mut calls) = (Choice::default(), Vec::new(), 0);
         loop {
             let Some(event) = self.out.next(&mut answer.events).await else { return };
@@ -141,10 +141,7 @@ impl Streamer {
                 Ok(is_end) => is_end,
                 Err(error) => return self.send("error", error.body_of(Interface::Anthropic)),
             };
-            reader.push(&choice.text, &mut parts);
-            if is_end {
-                reader.finish(&mut parts, choice.is_cut());
-            }
+            splitter.next(&mut choice, is_end, &mut parts);
             for part in parts.drain(..) {
                 self.part(part, &mut calls);
             }

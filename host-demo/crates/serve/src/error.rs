@@ -28,7 +28,7 @@ impl Interface {
     fn of(path: &str) -> Self {
         match path {
             path if path.starts_with("/api/") => Self::Ollama,
-            path if path == "/v1/messages" || path.starts_with("/v1/messages/") => Self::Anthropic,
+            path if ["/v1/messages", "/messages"].iter().any(|start| path.starts_with(start)) => Self::Anthropic,
             _ => Self::OpenAi,
         }
     }

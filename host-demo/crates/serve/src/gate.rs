@@ -22,12 +22,17 @@ pub struct Gate {
     is_local: bool,
     /// The host name that the server was started with.
     host: String,
+    /// The name of this machine.
+    machine: Option<String>,
     origins: Vec<HeaderValue>,
 }
 
+/// Schemes of pages that belong to programs of this machine. No web site has an origin with such a scheme.
+const PROGRAMS: [&str; 6] = ["app", "capacitor", "file", "tauri", "vscode-file", "vscode-webview"];
+
 impl Gate {
     pub fn new(address: IpAddr, host: &str, origins: Vec<HeaderValue>) -> Self {
-        Self { is_local: address.is_loopback(), host: host.to_ascii_lowercase(), origins }
+        Self { is_local: address.is_loopback(), host: host.to_ascii_lowercase(), machine: machine(), origins }
     }
 
     fn check(&self, method: &Method, headers: &HeaderMap) -> Result<()> {
@@ -36,19 +41,14 @@ impl Gate {
             return Err(ApiError::invalid("the request has several Host headers"));
         }
         let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
-        if let Some(host) = text(header::HOST).filter(|host| self.is_local && !self.is_own(host)) {
+        if let Some(host) = text(header::HOST).filter(|host| self.is_local && !self.is_own(host) && !self.is_near(host))
+        {
             return refused(format!(
                 "the Host `{host}` is not this server's: use localhost, make your proxy send `Host: localhost`, or start the \
                  server with --host"
             ));
         }
-        let origin = text(header::ORIGIN);
-        let allows = |origin: &str| {
-            let listed = self.origins.iter().any(|allowed| allowed == "*" || allowed == origin);
-            let own = origin.split_once("://").map(|(_, host)| host);
-            listed || own.is_some_and(|own| text(header::HOST) == Some(own) || self.is_local && self.is_own(own))
-        };
-        let foreign = origin.filter(|origin| !allows(origin));
+        let foreign = text(header::ORIGIN).filter(|origin| !self.trusts(origin, text(header::HOST)));
         if let Some(origin) = foreign.filter(|_| self.is_local && *method != Method::OPTIONS) {
             return refused(format!("pages of `{origin}` may not use this server: allow them with --cors-origin"));
         }
@@ -66,19 +66,50 @@ impl Gate {
         Ok(())
     }
 
+    /// Returns true if pages of `origin` may use this server, which the request calls `host`: listed origins, the
+    /// server's own page, and on a server for this machine, pages of this machine and of its programs.
+    pub fn trusts(&self, origin: &str, host: Option<&str>) -> bool {
+        let listed = self.origins.iter().any(|allowed| allowed == "*" || allowed == origin);
+        let Some((scheme, own)) = origin.split_once("://") else { return listed };
+        listed || host == Some(own) || self.is_local && (self.is_own(own) || PROGRAMS.contains(&scheme))
+    }
+
     /// Returns true if `host`, perhaps with a port, is a name of this machine that no DNS server can redirect.
     fn is_own(&self, host: &str) -> bool {
-        let name = match host.rsplit_once(':') {
-            Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,
-            _ => host,
-        };
-        let name = name.trim_end_matches('.').to_ascii_lowercase();
+        let name = without_port(host);
         let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(&name);
         name == "localhost"
             || name.ends_with(".localhost")
             || name == self.host
             || address.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
     }
+}
+
+impl Gate {
+    /// Returns true if `host`, perhaps with a port, is a name for which no public DNS server can answer: a name of
+    /// containers' hosts (`host.docker.internal`), of the local network, or of this machine. Other machines may have
+    /// such names, so that pages from there are not trusted.
+    fn is_near(&self, host: &str) -> bool {
+        let name = without_port(host);
+        let is_reserved = [".internal", ".local"].iter().any(|end| name.ends_with(end));
+        is_reserved || self.machine.as_deref() == Some(name.as_str())
+    }
+}
+
+/// Returns a host's name in lower case, without a port and a point at its end.
+fn without_port(host: &str) -> String {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,
+        _ => host,
+    };
+    name.trim_end_matches('.').to_ascii_lowercase()
+}
+
+/// Returns the name of this machine, if the system tells it.
+fn machine() -> Option<String> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let name = name.or_else(|| ["HOSTNAME", "COMPUTERNAME"].iter().find_map(|key| std::env::var(key).ok()))?;
+    Some(name.trim().to_ascii_lowercase()).filter(|name| !name.is_empty())
 }
 
 /// Rejects forbidden requests, and passes on all others.

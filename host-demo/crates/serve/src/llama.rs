@@ -19,8 +19,8 @@ use super::logprobs;
 use super::stream::{Events, channel};
 use arenite_request::Refusal;
 use arenite_run::scheduler::Finish;
-use arenite_run::service::Choice;
-use arenite_run::service::Service;
+use arenite_run::service::unit;
+use arenite_run::service::{Choice, Service};
 
 /// The server's properties.
 #[derive(Serialize)]
@@ -219,4 +219,13 @@ async fn stream(app: Arc<App>, mut answer: Answer, format: Format, out: Events, 
             return;
         }
     }
+}
+
+/// Returns embeddings in llama.cpp's own format, as lists of one vector each.
+pub fn embeddings(vectors: &[Result<Vec<f32>>]) -> Value {
+    let row = |(index, vector): (usize, &Result<Vec<f32>>)| match vector {
+        Ok(vector) => json!({ "index": index, "embedding": [unit(vector)] }),
+        Err(error) => json!({ "index": index, "embedding": [], "error": error.body()["error"] }),
+    };
+    vectors.iter().enumerate().map(row).collect()
 }

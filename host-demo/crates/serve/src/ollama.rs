@@ -295,11 +295,17 @@ fn shown(app: &App, body: Value) -> Result<Value> {
     let family = &service.facts.family;
     let info = json!({
         "general.architecture": family,
+        // Clients show this as the model's name.
+        "general.basename": service.facts.basename.as_deref().unwrap_or(&service.name),
+        "general.parameter_count": service.facts.parameters,
         format!("{family}.context_length"): service.context,
         format!("{family}.embedding_length"): service.embedding_len,
     });
     Ok(json!({
+        "license": "",
         "modelfile": format!("FROM {}\n", service.name),
+        "modified_at": "1970-01-01T00:00:00Z",
+        "system": "",
         "parameters": "",
         "template": service.source(),
         "details": details(&service.facts),

@@ -12,6 +12,7 @@ use super::answer::{ResponseMeta, call_id};
 use super::app::{App, OpenRequest, Ready, Result, whole};
 use super::error::ApiError;
 use super::faces;
+use super::logprobs;
 use super::memory::Inbox;
 use super::routes::with_warning;
 use super::stream::{Events, channel};
@@ -29,10 +30,10 @@ pub async fn responses(State(app): State<Arc<App>>, request: Request<HttpBody>) 
     };
     let warning = prepared.warning;
     if !prepared.reply.stream {
-        let choice = whole(events).await?;
+        let mut choice = whole(events).await?;
         let bytes = asked.len() + choice.bytes();
         let answer = move |app: &App| {
-            let items = items(&prepared, &choice, &meta);
+            let items = items(&prepared, &mut choice, &meta);
             response(&app.service, &asked, &meta, &items, Some(&choice))
         };
         return Ok(with_warning(app.write(&open, bytes, answer).await?, warning));
@@ -64,7 +65,7 @@ fn shown(asked: &Value) -> String {
 }
 
 /// Returns the items of an answer: a thought, a message, and calls.
-fn items(prepared: &Ready, choice: &Choice, meta: &ResponseMeta) -> Vec<Value> {
+fn items(prepared: &Ready, choice: &mut Choice, meta: &ResponseMeta) -> Vec<Value> {
     let parts = prepared.parts(0, choice);
     let id = meta.id.trim_start_matches("resp_");
     let mut items = Vec::new();
@@ -72,7 +73,9 @@ fn items(prepared: &Ready, choice: &Choice, meta: &ResponseMeta) -> Vec<Value> {
         items.push(thought(id, &parts.reasoning));
     }
     if !parts.content.is_empty() || parts.calls.is_empty() {
-        items.push(message(id, &parts.content, status(choice)));
+        let tokens = choice.logprobs.iter().zip(&parts.is_thought).filter(|(_, is_thought)| !**is_thought);
+        let logprobs = tokens.map(|(token, _)| logprobs::chat(token)).collect();
+        items.push(message(id, &parts.content, status(choice), logprobs));
     }
     items.extend(parts.calls.iter().enumerate().map(|(index, call)| function_call(id, index, call)));
     items
@@ -98,13 +101,13 @@ fn thought(id: &str, text: &str) -> Value {
     json!({ "id": format!("rs_{id}"), "type": "reasoning", "summary": [], "content": content })
 }
 
-fn message(id: &str, text: &str, status: &str) -> Value {
-    let content = json!([part(text)]);
+fn message(id: &str, text: &str, status: &str, logprobs: Vec<Value>) -> Value {
+    let content = json!([part(text, logprobs)]);
     json!({ "id": format!("msg_{id}"), "type": "message", "role": "assistant", "status": status, "content": content })
 }
 
-fn part(text: &str) -> Value {
-    json!({ "type": "output_text", "text": text, "annotations": [], "logprobs": [] })
+fn part(text: &str, logprobs: Vec<Value>) -> Value {
+    json!({ "type": "output_text", "text": text, "annotations": [], "logprobs": logprobs })
 }
 
 /// Returns the response object. `choice` is `None` if the answer has just begun.
@@ -120,7 +123,7 @@ fn response(service: &Service, asked: &str, meta: &ResponseMeta, items: &[Value]
             "input_tokens": choice.prompt,
             "input_tokens_details": { "cached_tokens": choice.cached },
             "output_tokens": choice.answer,
-            "output_tokens_details": { "reasoning_tokens": 0 },
+            "output_tokens_details": { "reasoning_tokens": choice.thought },
             "total_tokens": choice.prompt + choice.answer,
         })
     });
@@ -167,6 +170,9 @@ struct Progress {
     items: Vec<Value>,
     /// The text of the open item.
     text: String,
+    /// Log-probabilities of the open item's tokens, and those that were not sent yet.
+    logprobs: Vec<Value>,
+    unsent: Vec<Value>,
     kind: &'static str,
     calls: usize,
 }
@@ -176,7 +182,7 @@ impl Streamer {
         for kind in ["response.created", "response.in_progress"] {
             self.response(kind, &[], None);
         }
-        let mut reader = self.prepared.reader(0);
+        let mut splitter = self.prepared.splitter(0);
         let (mut choice, mut parts, mut progress) = (Choice::default(), Vec::new(), Progress::default());
         loop {
             let Some(event) = self.out.next(&mut events).await else { return };
@@ -187,9 +193,8 @@ impl Streamer {
                     return self.send("error", json!({ "code": "server_error", "message": message, "param": null }));
                 }
             };
-            reader.push(&choice.text, &mut parts);
-            if is_end {
-                reader.finish(&mut parts, choice.is_cut());
+            if !splitter.next(&mut choice, is_end, &mut parts) {
+                progress.unsent.extend(choice.logprobs.iter().map(logprobs::chat));
             }
             for part in parts.drain(..) {
                 self.part(&mut progress, part);
@@ -219,7 +224,9 @@ impl Streamer {
                 progress.text += &text;
                 let id = format!("msg_{}", self.id());
                 let place = json!({ "item_id": id, "output_index": index(progress), "content_index": 0 });
-                self.send("response.output_text.delta", with(place, json!({ "delta": text, "logprobs": [] })));
+                let logprobs = std::mem::take(&mut progress.unsent);
+                progress.logprobs.extend(logprobs.iter().cloned());
+                self.send("response.output_text.delta", with(place, json!({ "delta": text, "logprobs": logprobs })));
             }
             Part::Thought(text) => {
                 self.open(progress, "reasoning");
@@ -248,7 +255,7 @@ impl Streamer {
         self.close(progress, "completed");
         progress.kind = kind;
         let id = self.id();
-        let item = if kind == "message" { message(&id, "", "in_progress") } else { thought(&id, "") };
+        let item = if kind == "message" { message(&id, "", "in_progress", Vec::new()) } else { thought(&id, "") };
         self.begin(progress.items.len(), &item);
     }
 
@@ -257,7 +264,11 @@ impl Streamer {
         let (id, text) = (self.id(), std::mem::take(&mut progress.text));
         let item = match std::mem::take(&mut progress.kind) {
             "" => return,
-            "message" => message(&id, &text, status),
+            "message" => {
+                let mut logprobs = std::mem::take(&mut progress.logprobs);
+                logprobs.append(&mut progress.unsent);
+                message(&id, &text, status, logprobs)
+            }
             _ => thought(&id, &text),
         };
         self.end(progress.items.len(), &item);
@@ -278,7 +289,7 @@ impl Streamer {
         self.send("response.output_item.added", json!({ "output_index": index, "item": begun }));
         if is_message {
             let place = json!({ "item_id": item["id"], "output_index": index, "content_index": 0 });
-            self.send("response.content_part.added", with(place, json!({ "part": part("") })));
+            self.send("response.content_part.added", with(place, json!({ "part": part("", Vec::new()) })));
         }
     }
 
@@ -288,7 +299,7 @@ impl Streamer {
             Some("message") => {
                 let place = with(place, json!({ "content_index": 0 }));
                 let part = &item["content"][0];
-                let text = json!({ "text": part["text"], "logprobs": [] });
+                let text = json!({ "text": part["text"], "logprobs": part["logprobs"] });
                 self.send("response.output_text.done", with(place.clone(), text));
                 self.send("response.content_part.done", with(place, json!({ "part": part })));
             }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use axum::body::Body as HttpBody;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{DefaultBodyLimit, Path, Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
@@ -15,44 +15,38 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
-use super::answer;
 use super::answer::ResponseMeta;
 use super::app::{App, CacheScope, Result, whole};
 use super::error::{self, ApiError};
-use super::faces::read_json;
+use super::faces::{self, read_json};
 use super::gate::{self, Gate};
 use super::proxy::Proxy;
 use super::record::Log;
 use super::responses::responses;
 use super::stream::stream;
-use super::vectors;
-use super::{anthropic, audio, body, llama, lora, ollama, page, proxy, record};
+use super::{answer, anthropic, audio, body, llama, lora, ollama, page, proxy, record, vectors};
 use arenite_run::scheduler::Counters;
-use arenite_run::service::Choice;
-use arenite_run::service::Endpoint;
-use arenite_run::service::by_chance;
-use arenite_run::service::token_count;
+use arenite_run::service::{Choice, Endpoint, by_chance, token_count};
 use arenite_text as text;
 
-/// Returns the paths that need the API key, and their handlers.
+/// Returns the paths that need the API key, and their handlers. Every path that begins with `/v1` also exists without
+/// it, for clients whose base address lacks it.
 fn table() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
     let limit = || DefaultBodyLimit::max(audio::MOST_BYTES);
-    vec![
+    let mut table = vec![
         ("/v1/chat/completions", post(chat)),
-        ("/chat/completions", post(chat)),
         ("/v1/completions", post(completions)),
         ("/completion", post(llama::completion)),
         ("/completions", post(llama::completion)),
         ("/v1/responses", post(responses)),
         ("/v1/embeddings", post(embeddings)),
+        ("/embedding", post(embeddings)),
         ("/v1/rerank", post(rerank)),
-        ("/rerank", post(rerank)),
+        ("/v2/rerank", post(rerank)),
         ("/v1/reranking", post(rerank)),
-        ("/reranking", post(rerank)),
         ("/v1/audio/transcriptions", post(audio::transcriptions).layer(limit())),
         ("/v1/audio/translations", post(audio::translations).layer(limit())),
         ("/v1/models", get(models)),
-        ("/models", get(models)),
         ("/v1/models/{*id}", get(model)),
         ("/tokenize", post(tokenize)),
         ("/detokenize", post(detokenize)),
@@ -72,7 +66,15 @@ fn table() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
         ("/apply-template", post(llama::apply_template)),
         ("/infill", post(llama::infill)),
         ("/metrics", get(metrics)),
-    ]
+    ];
+    for at in 0..table.len() {
+        let (path, handler) = &table[at];
+        let short = path.strip_prefix("/v1").filter(|short| table.iter().all(|(other, _)| other != short));
+        if let Some(short) = short {
+            table.push((short, handler.clone()));
+        }
+    }
+    table
 }
 
 /// Returns the routes. Browsers may send requests from `origins` and from the server's own page.
@@ -116,6 +118,7 @@ impl Common {
         state: S,
     ) -> Router {
         let Self { key, log, origins, gate } = self;
+        let gate = Arc::new(gate);
         let routes = guarded.into_iter().fold(Router::new(), |routes, (path, methods)| routes.route(path, methods));
         let routes = routes
             .route_layer(middleware::from_fn_with_state(key, with_key))
@@ -127,19 +130,21 @@ impl Common {
                 ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "this path takes another method")
             })
             .with_state(state)
-            .layer(middleware::from_fn_with_state(Arc::new(gate), gate::check))
+            .layer(middleware::from_fn_with_state(gate.clone(), gate::check))
             .layer(middleware::from_fn(error::in_own_format))
             .layer(middleware::from_fn_with_state(log, record::record));
-        if origins.is_empty() {
-            return routes;
-        }
         let origins = match origins.iter().any(|origin| origin == "*") {
             true => AllowOrigin::any(),
-            false => AllowOrigin::list(origins),
+            false => AllowOrigin::predicate(move |origin, request| {
+                let host = request.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+                origin.to_str().is_ok_and(|origin| gate.trusts(origin, host))
+            }),
         };
         let cors = CorsLayer::new().allow_origin(origins).allow_methods([Method::GET, Method::POST]);
-        // Allow all requested headers: clients' libraries add headers of their own.
-        routes.layer(cors.allow_headers(AllowHeaders::mirror_request()))
+        // Allow all requested headers: clients' libraries add headers of their own. A page of a public site may reach a
+        // server on this machine only with the last one.
+        let cors = cors.allow_headers(AllowHeaders::mirror_request()).allow_private_network(true);
+        routes.layer(cors.expose_headers([HeaderName::from_static("x-warning")]))
     }
 }
 
@@ -188,7 +193,8 @@ async fn generate(app: Arc<App>, endpoint: Endpoint, request: Request<HttpBody>)
         choices.push(whole(answer).await?);
     }
     let bytes = choices.iter().map(Choice::bytes).sum();
-    let response = app.write(&open, bytes, move |app| answer::answer(&app.service, &prepared, &choices, &meta)).await?;
+    let response =
+        app.write(&open, bytes, move |app| answer::answer(&app.service, &prepared, &mut choices, &meta)).await?;
     Ok(with_warning(response, warning))
 }
 
@@ -211,30 +217,34 @@ async fn embeddings(State(app): State<Arc<App>>, request: Request<HttpBody>) -> 
     let read = |app: &App, mut body: Value| {
         let inputs = vectors::embedding_inputs(&app.service, &body)?;
         let lora = lora::of_body(&app.service.lora, &body)?;
+        // llama.cpp's own field, which has its own format of answers.
+        let is_llama = body.get("input").is_none_or(Value::is_null) && body.get("content").is_some();
         keep(&mut body, &["encoding_format", "dimensions"]);
-        Ok((body, inputs, lora))
+        Ok((body, inputs, lora, is_llama))
     };
-    let (open, (body, inputs, lora)) = app.asked(request, read).await?;
+    let (open, (body, inputs, lora, is_llama)) = app.asked(request, read).await?;
     let tokens = token_count(&inputs);
     let made = app.vectors(&open, inputs, &lora).await?;
     let bytes = made.bytes();
-    app.write(&open, bytes, move |app| vectors::embeddings(&app.service, &body, &made.vectors, tokens)).await
+    let answer = move |app: &App| match is_llama {
+        true => llama::embeddings(&made.vectors),
+        false => vectors::embeddings(&app.service, &body, &made.vectors, tokens),
+    };
+    app.write(&open, bytes, answer).await
 }
 
 async fn rerank(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
-    let read = |app: &App, mut body: Value| {
-        let pairs = vectors::pairs(&app.service, &body)?;
+    let read = |app: &App, body: Value| {
+        let ranked = faces::rerank::ranking(&body)?;
         let lora = lora::of_body(&app.service.lora, &body)?;
-        let returns = body.get("return_documents").and_then(Value::as_bool) == Some(true);
-        keep(&mut body, &["top_n", "top_k", "return_documents", if returns { "documents" } else { "" }]);
-        Ok((body, pairs, lora))
+        Ok((vectors::pairs(&app.service, &ranked)?, ranked, lora))
     };
-    let (open, (body, pairs, lora)) = app.asked(request, read).await?;
+    let (open, (pairs, ranked, lora)) = app.asked(request, read).await?;
     let tokens = token_count(&pairs);
     let made = app.vectors(&open, pairs, &lora).await?;
     // An answer that contains the documents may be long.
-    let bytes = if body.get("documents").is_some() { usize::MAX } else { made.bytes() };
-    app.write(&open, bytes, move |app| vectors::ranking(&app.service, &body, &made.vectors, tokens)).await
+    let bytes = if ranked.returns_documents { usize::MAX } else { made.bytes() };
+    app.write(&open, bytes, move |app| vectors::ranking(&app.service, &ranked, &made.vectors, tokens)).await
 }
 
 /// A model in the answer to `/v1/models`.

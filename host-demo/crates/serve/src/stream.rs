@@ -245,7 +245,7 @@ impl Streamer {
 
     async fn chat(&self, index: usize, mut events: Inbox) -> Option<Choice> {
         self.chunk(index, json!({ "role": "assistant", "content": "" }), Value::Null, None);
-        let mut reader = self.prepared.reader(index);
+        let mut splitter = self.prepared.splitter(index);
         let (mut choice, mut parts, mut calls) = (Choice::default(), Vec::new(), 0);
         loop {
             let event = self.out.next(&mut events).await?;
@@ -254,10 +254,7 @@ impl Streamer {
                 _ => Value::Null,
             };
             let is_end = self.take(&mut choice, event)?;
-            reader.push(&choice.text, &mut parts);
-            if is_end {
-                reader.finish(&mut parts, choice.is_cut());
-            }
+            splitter.next(&mut choice, is_end, &mut parts);
             if parts.is_empty() && !logprobs.is_null() {
                 parts.push(Part::Content(String::new()));
             }

@@ -2,13 +2,14 @@
 
 use arenite_request::Refusal;
 use arenite_run::ranking::{self, Texts};
-use arenite_run::service::{Service, unit};
+use arenite_run::service::{Pairs, Service, by_chance, unit};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use serde_json::{Value, json};
 
 use super::error::ApiError;
 use super::faces::Field;
+use super::faces::rerank::Ranked;
 
 /// The message for a request without texts.
 const NO_INPUT: &str = "input must be a text, tokens, or a list of these";
@@ -36,15 +37,21 @@ pub fn embedding_inputs(service: &Service, body: &Value) -> Result<Inputs, ApiEr
     if !service.makes_vectors {
         return Err(ApiError::invalid("this model computes no embeddings"));
     }
-    let field = |value| Field { name: "input", value };
-    let prompts = body.get("input").map_or(Err(Refusal::about("input", NO_INPUT)), |value| field(value).prompts())?;
+    // llama.cpp's own routes have another name for the texts.
+    let given = |name| Some(Field { name, value: body.get(name).filter(|value| !value.is_null())? });
+    let field = ["input", "content"].into_iter().find_map(given);
+    let field = field.ok_or_else(|| Refusal::about("input", NO_INPUT))?;
+    let prompts = field.prompts()?;
+    if body.get("embd_normalize").is_some_and(|norm| !norm.is_null() && *norm != 2) {
+        return Err(Refusal::unsupported("embd_normalize").into());
+    }
     dimensions(service, body)?;
     if !matches!(body.get("encoding_format"), None | Some(Value::Null))
         && !["float", "base64"].iter().any(|format| body["encoding_format"] == *format)
     {
         return Err(ApiError::about("encoding_format", "encoding_format must be float or base64"));
     }
-    Ok(service.texts(&prompts, truncation(service, body)?)?)
+    Ok(service.texts(field.name, &prompts, truncation(service, body)?)?)
 }
 
 /// Returns the number of tokens that longer texts are cut to, or `None` if they are not cut. The fields are vLLM's
@@ -64,49 +71,47 @@ fn truncation(service: &Service, body: &Value) -> Result<Option<usize>, ApiError
 }
 
 /// Returns the tokens of the pairs in a ranking request.
-pub fn pairs(service: &Service, body: &Value) -> Result<Inputs, ApiError> {
-    service.check_model(body.get("model").and_then(Value::as_str))?;
-    if service.ranking.is_none() {
-        return Err(ApiError::invalid("this model does not rank"));
-    }
-    let query = body.get("query").and_then(Value::as_str);
-    let query = query.ok_or_else(|| ApiError::about("query", "query must be a text"))?;
-    let documents = body.get("documents").and_then(Value::as_array);
-    let documents = documents.ok_or_else(|| ApiError::about("documents", "documents must be a list of texts"))?;
-    let text = |document: &'_ Value| -> Result<String, ApiError> {
-        let text = document.as_str().or_else(|| document.get("text")?.as_str());
-        text.map(str::to_owned).ok_or_else(|| ApiError::about("documents", "each document must be a text"))
-    };
-    let texts = documents.iter().map(text).collect::<Result<Vec<_>, _>>()?;
-    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    Ok(service.pairs(query, &texts, truncation(service, body)?)?)
+pub fn pairs(service: &Service, asked: &Ranked) -> Result<Inputs, ApiError> {
+    service.check_model(asked.model.as_deref())?;
+    let Ranked { query, field, texts, keep, most_tokens, .. } = asked;
+    Ok(service.pairs(&Pairs { query, field, texts, keep: *keep, most_tokens: *most_tokens })?)
 }
 
 /// Returns the answer to a ranking request, with the best document first. Documents without a score come last, each
 /// with its error.
-pub fn ranking(service: &Service, body: &Value, vectors: &[Result<Vec<f32>, ApiError>], tokens: usize) -> Value {
-    let score = |vector: &Result<Vec<f32>, ApiError>| vector.as_ref().ok().map(|vector| ranking::score(vector));
+pub fn ranking(service: &Service, asked: &Ranked, vectors: &[Result<Vec<f32>, ApiError>], tokens: usize) -> Value {
+    let score = |vector: &Result<Vec<f32>, ApiError>| {
+        let vector = vector.as_ref().ok()?;
+        Some(if asked.is_share { ranking::share(vector) } else { ranking::score(vector) })
+    };
     let mut scores: Vec<_> = vectors.iter().map(score).enumerate().collect();
     let order = |score: Option<f64>| score.unwrap_or(f64::NEG_INFINITY);
     scores.sort_by(|a, b| order(b.1).total_cmp(&order(a.1)));
-    let top =
-        body.get("top_n").or_else(|| body.get("top_k")).and_then(Value::as_u64).map_or(usize::MAX, |top| top as usize);
-    let results = scores.iter().take(top).map(|(index, score)| {
-        let mut result = json!({ "index": index, "relevance_score": score });
+    let results = scores.iter().take(asked.most.unwrap_or(usize::MAX)).map(|(index, score)| {
+        let mut result = match asked.is_list {
+            true => json!({ "index": index, "score": score }),
+            false => json!({ "index": index, "relevance_score": score }),
+        };
         if let Err(error) = &vectors[*index] {
             result["error"] = error.body()["error"].take();
         }
-        if body.get("return_documents").and_then(Value::as_bool) == Some(true) {
-            // Cohere returns an object, even if the request has a text.
-            let document = &body["documents"][*index];
-            result["document"] = if document.is_string() { json!({ "text": document }) } else { document.clone() };
+        match (asked.returns_documents, asked.is_list) {
+            (true, true) => result["text"] = json!(asked.texts[*index]),
+            (true, false) => result["document"] = asked.documents[*index].clone(),
+            (false, _) => {}
         }
         result
     });
+    let results: Vec<Value> = results.collect();
+    if asked.is_list {
+        return results.into();
+    }
     json!({
+        "id": format!("rerank-{:016x}", by_chance()),
         "object": "list",
         "model": service.name,
-        "results": results.collect::<Vec<_>>(),
+        "results": results,
+        "meta": { "api_version": { "version": "2" }, "billed_units": { "search_units": 1 } },
         "usage": { "prompt_tokens": tokens, "total_tokens": tokens },
     })
 }

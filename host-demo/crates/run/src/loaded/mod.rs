@@ -25,8 +25,8 @@ use crate::open_model::OpenModel;
 use crate::ranking::{self, Texts};
 use crate::runtime::RunOptions;
 use crate::scheduler::{Asker, Client, Command, Counters, Embedding, Event, Job};
-use crate::service::{AnswerError, Host, Service, by_chance, run_engine, unit};
-use arenite_request::{Form, Named, Prompt, Refusal};
+use crate::service::{AnswerError, Host, Pairs, Service, by_chance, run_engine, unit};
+use arenite_request::{Form, Keep, Named, Prompt, Refusal};
 
 /// A loaded model. Dropping it frees its memory and closes its file.
 ///
@@ -150,7 +150,7 @@ impl Loaded {
     ///
     /// The model makes no embeddings, or the text does not fit in its context.
     pub fn embed(&self, text: &str) -> Result<Vec<f32>> {
-        let texts = self.service.texts(&[Prompt::Text(text.into())], None).map_err(refused)?;
+        let texts = self.service.texts("text", &[Prompt::Text(text.into())], None).map_err(refused)?;
         let vectors = self.vectors(texts)?;
         vectors.first().map(|vector| unit(vector)).context("there is no embedding")
     }
@@ -161,7 +161,9 @@ impl Loaded {
     ///
     /// The model ranks no documents, or a pair of query and document does not fit in its context.
     pub fn rerank(&self, query: &str, documents: &[&str]) -> Result<Vec<f64>> {
-        let pairs = self.service.pairs(query, documents, None).map_err(refused)?;
+        let texts: Vec<String> = documents.iter().map(|text| text.to_string()).collect();
+        let pairs = Pairs { query, field: "documents", texts: &texts, keep: Keep::All, most_tokens: None };
+        let pairs = self.service.pairs(&pairs).map_err(refused)?;
         Ok(self.vectors(pairs)?.iter().map(|vector| ranking::score(vector)).collect())
     }
 

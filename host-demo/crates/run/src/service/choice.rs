@@ -1,7 +1,7 @@
 //! Complete answers.
 
 use arenite::TokenId;
-use arenite_chat::{Call, Part};
+use arenite_chat::{Call, Part, Reader};
 
 use super::Prepared;
 use crate::generation::Logprob;
@@ -22,6 +22,8 @@ pub struct Choice {
     /// The text. Tokens that are marks are enclosed in noncharacters (see `dialect/marks.rs`).
     pub text: String,
     pub tokens: Vec<TokenId>,
+    /// The end in `text` of each token's text.
+    pub ends: Vec<usize>,
     pub logprobs: Vec<Logprob>,
     /// Log-probabilities of the prompt's tokens, if requested.
     pub scored: Vec<Logprob>,
@@ -31,6 +33,8 @@ pub struct Choice {
     pub prompt: usize,
     pub cached: usize,
     pub answer: usize,
+    /// Number of tokens of thoughts, once the answer was split into parts.
+    pub thought: usize,
 }
 
 impl Choice {
@@ -42,7 +46,7 @@ impl Choice {
     /// Upper bound for the bytes of the answer's JSON.
     pub fn bytes(&self) -> usize {
         let tokens = self.logprobs.iter().chain(&self.scored).map(|logprob| 100 * (1 + logprob.top.len()));
-        self.text.len() + 12 * self.tokens.len() + tokens.sum::<usize>()
+        self.text.len() + 20 * self.tokens.len() + tokens.sum::<usize>()
     }
 
     /// Applies an event of a streamed answer: keeps only the text, tokens and log-probabilities of this event, which
@@ -50,6 +54,7 @@ impl Choice {
     pub fn next(&mut self, event: Event) -> Result<bool, AnswerError> {
         self.text.clear();
         self.tokens.clear();
+        self.ends.clear();
         self.logprobs.clear();
         self.scored.clear();
         self.take(event)
@@ -65,6 +70,7 @@ impl Choice {
             Event::Token { id, text, logprob } => {
                 self.tokens.push(id);
                 self.text += &text;
+                self.ends.push(self.text.len());
                 self.logprobs.extend(logprob);
                 Ok(false)
             }
@@ -94,6 +100,8 @@ pub struct Parts {
     pub content: String,
     pub reasoning: String,
     pub calls: Vec<Call>,
+    /// For each token, true if it belongs to a thought.
+    pub is_thought: Vec<bool>,
 }
 
 impl Parts {
@@ -107,13 +115,50 @@ impl Parts {
 }
 
 impl Prepared {
-    /// Splits an answer into content, thoughts and calls.
-    pub fn parts(&self, index: usize, choice: &Choice) -> Parts {
-        let mut reader = self.reader(index);
-        let (mut list, mut parts) = (Vec::new(), Parts::default());
-        reader.push(&choice.text, &mut list);
-        reader.finish(&mut list, choice.is_cut());
+    /// Splits an answer into content, thoughts and calls. Counts the tokens of thoughts.
+    pub fn parts(&self, index: usize, choice: &mut Choice) -> Parts {
+        let mut splitter = self.splitter(index);
+        let (mut list, mut parts, mut start) = (Vec::new(), Parts::default(), 0);
+        for end in choice.ends.iter().copied() {
+            parts.is_thought.push(splitter.push(&choice.text[start..end], 1, &mut list));
+            start = end;
+        }
+        splitter.push(&choice.text[start..], 0, &mut list);
+        splitter.reader.finish(&mut list, choice.is_cut());
+        choice.thought = splitter.thought;
         list.into_iter().for_each(|part| parts.add(part));
         parts
+    }
+
+    /// Returns a splitter for an answer.
+    pub fn splitter(&self, index: usize) -> Splitter {
+        Splitter { reader: self.reader(index), thought: 0 }
+    }
+}
+
+/// Splits an answer into parts while it arrives, and counts the tokens of thoughts.
+pub struct Splitter {
+    reader: Reader,
+    thought: usize,
+}
+
+impl Splitter {
+    /// Adds the text of `tokens` tokens. Returns true if they belong to a thought, with its marks.
+    fn push(&mut self, text: &str, tokens: usize, parts: &mut Vec<Part>) -> bool {
+        let before = self.reader.is_thinking();
+        self.reader.push(text, parts);
+        let is_thought = before || self.reader.is_thinking();
+        self.thought += if is_thought { tokens } else { 0 };
+        is_thought
+    }
+
+    /// Adds an event of a streamed answer. Returns true if its token belongs to a thought.
+    pub fn next(&mut self, choice: &mut Choice, is_end: bool, parts: &mut Vec<Part>) -> bool {
+        let is_thought = self.push(&choice.text, choice.tokens.len(), parts);
+        if is_end {
+            self.reader.finish(parts, choice.is_cut());
+        }
+        choice.thought = self.thought;
+        is_thought
     }
 }

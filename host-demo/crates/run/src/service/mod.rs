@@ -19,9 +19,9 @@ mod scales;
 mod settings;
 mod texts;
 
-pub use choice::{AnswerError, Choice, Parts};
+pub use choice::{AnswerError, Choice, Parts, Splitter};
 pub use host::{Host, by_chance, run_engine};
-pub use texts::{token_count, unit};
+pub use texts::{Pairs, token_count, unit};
 
 use std::sync::Arc;
 
@@ -101,6 +101,10 @@ pub struct Service {
 pub struct Facts {
     /// The architecture's name.
     pub family: String,
+    /// The model's name without size and version, if the file has one.
+    pub basename: Option<String>,
+    /// Number of weights.
+    pub parameters: u64,
     pub size_label: String,
     pub quantization: String,
     pub bytes: u64,
@@ -113,6 +117,8 @@ impl Facts {
             |key: &str| gguf.str("general", key).ok().flatten().map(|text| String::from_utf8_lossy(text).into_owned());
         Self {
             family: text("architecture").unwrap_or_default(),
+            basename: text("basename").or_else(|| text("name")).filter(|name| !name.is_empty()),
+            parameters: gguf.tensors().map(|tensor| tensor.dims.iter().product::<u64>()).sum(),
             size_label: text("size_label").unwrap_or_default(),
             quantization: quantization(gguf),
             bytes: file.len() as u64,

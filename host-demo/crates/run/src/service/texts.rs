@@ -2,8 +2,8 @@
 
 use arenite::TokenId;
 use arenite::tokenizer::Encode;
-use arenite_request::{Prompt, Refusal, RefusalKind};
-use arenite_text::Frame;
+use arenite_request::{Keep, Prompt, Refusal, RefusalKind};
+use arenite_text::{self as text, Frame};
 
 use super::{Service, few};
 use crate::ranking::Texts;
@@ -11,47 +11,77 @@ use crate::ranking::Texts;
 /// Maximum number of texts in a request.
 const MOST_TEXTS: usize = 2048;
 
+/// A query, and documents to rank.
+#[derive(Clone, Copy, Debug)]
+pub struct Pairs<'a> {
+    /// The query.
+    pub query: &'a str,
+    /// The name of the field with the documents, for errors.
+    pub field: &'a str,
+    /// The documents.
+    pub texts: &'a [String],
+    /// The tokens of a pair to keep.
+    pub keep: Keep,
+    /// Number of tokens to which each document is cut.
+    pub most_tokens: Option<usize>,
+}
+
 impl Service {
-    /// Returns the tokens of texts to embed, cut to `limit` tokens. A text that is too long gets its own error.
+    /// Returns the tokens of texts to embed, cut to `limit` tokens. `field` names them in errors. A text that is too long gets its own error.
     ///
     /// # Errors
     ///
     /// The model computes no embeddings, a token is not in its vocabulary, or no text fits in its context.
-    pub fn texts(&self, prompts: &[Prompt], limit: Option<usize>) -> Result<Vec<Result<Texts, Refusal>>, Refusal> {
+    pub fn texts(
+        &self,
+        field: &str,
+        prompts: &[Prompt],
+        limit: Option<usize>,
+    ) -> Result<Vec<Result<Texts, Refusal>>, Refusal> {
         if !self.makes_vectors {
             return Err(Refusal::invalid("this model computes no embeddings"));
         }
-        few("input", prompts.len(), MOST_TEXTS)?;
+        few(field, prompts.len(), MOST_TEXTS)?;
         let how = Encode { add_special: true, parse_special: false };
-        let tokens = |prompt| self.tokens("input", prompt, how);
+        let tokens = |prompt| self.tokens(field, prompt, how);
         let texts = prompts.iter().map(tokens).collect::<Result<Vec<_>, _>>()?;
         let frame = Frame::of(self.tokenizer()).unwrap_or_default();
         let one = |(_, ids): (String, Vec<TokenId>)| {
             let ids = limit.map_or(Ok(ids.clone()), |limit| frame.cut(ids, limit)).map_err(invalid)?;
-            self.fitting("input", "a text", ids.into())
+            self.fitting(field, "a text", ids.into())
         };
         some(texts.into_iter().map(one).collect())
     }
 
-    /// Returns the tokens of the pairs of a query and each document, cut to `limit` tokens. A pair that is too long gets
-    /// its own error.
+    /// Returns the tokens of the pairs of a query and each document. A pair that is too long gets its own error.
     ///
     /// # Errors
     ///
     /// The model does not rank, or no pair fits in its context.
-    pub fn pairs(
-        &self,
-        query: &str,
-        documents: &[&str],
-        limit: Option<usize>,
-    ) -> Result<Vec<Result<Texts, Refusal>>, Refusal> {
+    pub fn pairs(&self, asked: &Pairs<'_>) -> Result<Vec<Result<Texts, Refusal>>, Refusal> {
         let ranking = self.ranking.as_ref().ok_or_else(|| Refusal::invalid("this model does not rank"))?;
-        few("documents", documents.len(), MOST_TEXTS)?;
-        let pair = |text: &&str| {
-            let pair = ranking.pair(self.tokenizer(), query, text, limit).map_err(invalid)?;
-            self.fitting("documents", "a pair of query and document", pair)
+        few(asked.field, asked.texts.len(), MOST_TEXTS)?;
+        let limit = match asked.keep {
+            Keep::All => None,
+            Keep::Fitting => Some(self.context),
+            Keep::Last(limit) => Some(self.context.min(limit)),
         };
-        some(documents.iter().map(pair).collect())
+        let pair = |text: &String| {
+            let text = asked.most_tokens.map_or(Ok(text.clone()), |most| self.cut(text, most)).map_err(invalid)?;
+            let pair = ranking.pair(self.tokenizer(), asked.query, &text, limit).map_err(invalid)?;
+            self.fitting(asked.field, "a pair of query and document", pair)
+        };
+        some(asked.texts.iter().map(pair).collect())
+    }
+
+    /// Returns the text of the first `most` tokens of a document.
+    fn cut(&self, text: &str, most: usize) -> anyhow::Result<String> {
+        let how = Encode { add_special: false, parse_special: false };
+        let ids = text::encode(self.tokenizer(), text.as_bytes(), how)?;
+        match ids.len() > most {
+            true => Ok(String::from_utf8_lossy(&text::decode(self.tokenizer(), &ids[..most])?).into_owned()),
+            false => Ok(text.to_string()),
+        }
     }
 
     /// Checks that the tokens of a text or of a pair fit in the context.

@@ -9,6 +9,7 @@ mod field;
 pub mod ollama;
 pub mod openai;
 mod refused;
+pub mod rerank;
 pub mod responses;
 mod tools;
 

@@ -400,14 +400,7 @@ pub const ANSWER: &[Row<Asked>] = &[
     Row(
         &["truncate_prompt_tokens"],
         Use::Reads(|asked, field| {
-            asked.request.keep = match field.whole()? {
-                -1 => Keep::Fitting,
-                count @ 1.. => Keep::Last(count as usize),
-                count => {
-                    let name = field.name;
-                    return Err(field.refused(format!("{name} is {count}: give a number of tokens, or -1")));
-                }
-            };
+            asked.request.keep = kept(field)?;
             Ok(())
         }),
     ),
@@ -441,6 +434,18 @@ pub const ANSWER: &[Row<Asked>] = &[
         }),
     ),
 ];
+
+/// Reads the number of tokens of a prompt to keep; -1 means as many as fit.
+pub fn kept(field: &Field<'_>) -> Result<Keep> {
+    match field.whole()? {
+        -1 => Ok(Keep::Fitting),
+        count @ 1.. => Ok(Keep::Last(count as usize)),
+        count => {
+            let name = field.name;
+            Err(field.refused(format!("{name} is {count}: give a number of tokens, or -1")))
+        }
+    }
+}
 
 fn alternatives(field: &Field<'_>) -> Result<usize> {
     match field.count()? {
