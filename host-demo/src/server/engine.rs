@@ -109,6 +109,9 @@ impl Finish {
     }
 }
 
+/// The error of answers that a shutdown ends.
+pub const STOPPED: &str = "the server is shutting down";
+
 /// Counters for `/metrics`.
 #[derive(Debug, Default)]
 pub struct Counters {
@@ -129,6 +132,8 @@ pub struct Counters {
     pub token_rate: Histogram,
     /// True if the server is shutting down and refuses new requests.
     pub stopping: AtomicBool,
+    /// True if the time for the requests that were open then has passed: their answers end with [`STOPPED`].
+    pub ended: AtomicBool,
 }
 
 /// State of the engine's thread: requests that wait or run, and cached contexts.
@@ -269,6 +274,10 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
                 Err(TryRecvError::Disconnected) if is_idle => return,
                 Err(_) => {}
             }
+            if self.counters.ended.load(Ordering::Relaxed) {
+                self.fail_all();
+                continue;
+            }
             self.embed_next();
             self.admit();
             if let Err(error) = self.pass() {
@@ -281,6 +290,17 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             self.retire();
             self.counters.running.store(self.running.len(), Ordering::Relaxed);
             self.counters.free_pages.store(self.engine.free_pages(), Ordering::Relaxed);
+        }
+    }
+
+    /// Ends all answers with an error.
+    fn fail_all(&mut self) {
+        let failed = || Event::Failed(STOPPED.into());
+        self.waiting.drain(..).for_each(|waiting| waiting.job().events.send(failed()));
+        self.texts.drain(..).for_each(|text| _ = text.answer.send(Err(STOPPED.into())));
+        for running in self.running.drain(..) {
+            running.job.events.send(failed());
+            self.engine.close(running.context);
         }
     }
 

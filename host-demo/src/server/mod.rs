@@ -263,7 +263,7 @@ pub fn run_engine(
     ready: impl FnOnce(),
 ) -> Result<()> {
     if open.model().spec().sound().is_some() {
-        return audio::run(open, plan, commands, ready);
+        return audio::run(open, plan, &counters, commands, ready);
     }
     let tokenizer = open.vocabulary()?;
     let mut memory = Memory::new(&plan)?;
