@@ -136,8 +136,10 @@ async fn answer(app: Arc<App>, request: Request, translate: bool) -> Result<Resp
     app.commands.send(Command::Transcribe(Box::new(job))).map_err(|_| gone())?;
     let text = text.await.map_err(|_| gone())?.map_err(ApiError::invalid)?;
     if name == "json" {
-        let whole: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
-        return Ok(axum::Json(json!({ "text": whole["text"].as_str().unwrap_or_default().trim() })).into_response());
+        let whole: std::result::Result<serde_json::Value, _> = serde_json::from_str(&text);
+        let text = whole.as_ref().ok().and_then(|whole| whole["text"].as_str());
+        let lost = || ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the transcript has no text");
+        return Ok(axum::Json(json!({ "text": text.ok_or_else(lost)?.trim() })).into_response());
     }
     let kind = if format == Format::Json { "application/json" } else { "text/plain; charset=utf-8" };
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
