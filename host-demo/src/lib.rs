@@ -35,6 +35,7 @@ pub use arenite_grammar as grammar;
 #[cfg(feature = "hub")]
 use arenite_hub as hub;
 use arenite_quantize as quantize;
+use arenite_request as text_request;
 use arenite_run::{
     adapters, check_tensors, generation, guess, model_file, open_model, ranking, rng, runtime, session_file, split,
     workers,
@@ -101,8 +102,8 @@ pub mod untrusted {
     pub use crate::quantize::{Change, changes, header};
     pub use crate::seq2seq::convert;
     pub use crate::server::{
-        App, Body, Choice, Command, Counters, Endpoint, Event, Finish, Gate, Host, Readers, RequestMemory,
-        ResponseMeta, Service, router, to_chat,
+        App, Choice, Command, Counters, Endpoint, Event, Finish, Gate, Host, Readers, RequestMemory, ResponseMeta,
+        Service, faces, router,
     };
     pub use crate::text::tokenizer;
     pub use crate::tokenizer_file::{sentencepiece, with_tokenizer};

@@ -14,7 +14,8 @@ use crate::generation::{self, End, Generation, Settings, StrictCalls, ThoughtLim
 use crate::grammar::MaskMemory;
 use crate::rng::AnyRng;
 use crate::runtime;
-use arenite_chat::{Prompt, Renderer, Style, content};
+use crate::text_request::Message;
+use arenite_chat::{Arguments, Prompt, Renderer, Style, content};
 
 /// Settings of every answer.
 pub struct Rules {
@@ -55,6 +56,8 @@ pub struct Talk<'a, 'm, 'w> {
     pub style: Style,
     /// The declared functions, as JSON schemas and as parsed for the reader of answers.
     pub declared: Vec<serde_json::Value>,
+    /// Variables of the template.
+    pub kwargs: serde_json::Map<String, serde_json::Value>,
     pub tools: Arc<Tools>,
     pub rules: Rules,
     /// All messages: `{role, content}` and the other fields of a loaded conversation.
@@ -161,14 +164,13 @@ impl Talk<'_, '_, '_> {
 
     /// Renders the prompt for `messages`, in the form that the template accepts.
     fn rendered(&self, messages: &[Value]) -> Prompt {
-        let plain = messages.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>().unwrap_or_default();
-        match self.style.conversation(&plain, &self.declared) {
-            Ok(conversation) => {
-                let value = |message| serde_json::from_value::<Value>(message).unwrap_or_default();
-                self.renderer.prompt(&conversation.messages.into_iter().map(value).collect::<Vec<_>>())
-            }
-            Err(_) => self.renderer.prompt(messages),
-        }
+        let plain = |message: &Value| Message::of(&serde_json::to_value(message).unwrap_or_default());
+        let plain: Result<Vec<Message>, String> = messages.iter().map(plain).collect();
+        let prompt = plain.and_then(|messages| {
+            let conversation = self.style.conversation(&messages, &self.declared);
+            self.style.prompt(&self.renderer, conversation, &self.kwargs, false)
+        });
+        prompt.map_or_else(|_| self.renderer.prompt(messages, &Arguments::default()), |(prompt, _)| prompt)
     }
 
     /// Returns the content and the calls of an answer; without declared functions there are no calls.

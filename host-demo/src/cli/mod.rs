@@ -11,10 +11,10 @@ mod template;
 mod watch;
 
 pub use choice::one_of;
-pub use constraint::ConstraintArgs;
+pub use constraint::{ConstraintArgs, Form};
 pub use input::{Text, TextArgs, each, each_json, each_line};
 pub use machine::{Kv, ModelArgs, NoModelArgs, RunArgs, SessionArgs};
 pub use number::{Ids, Limit, at_least_one, beams, context_size, finite, memory_size, threads};
-pub use sampling::{Samplers, SamplingArgs, StepArgs};
+pub use sampling::{SamplingArgs, StepArgs};
 pub use template::TemplateArgs;
 pub use watch::Watcher;

@@ -15,10 +15,9 @@ use clap::ValueEnum;
 use minijinja::value::{Value, ValueKind};
 
 use crate::chat::dialect::{Call, Tools};
-use crate::chat::{ChatEvent, Input, Lines, Reasoning, Renderer, Rules, Screen, Stats, Style, Talk};
-use crate::cli::{ConstraintArgs, Limit, RunArgs, SamplingArgs, TemplateArgs};
-use crate::generation::ThoughtLimit;
-use crate::generation::{End, Settings};
+use crate::chat::{Arguments, ChatEvent, Input, Lines, Reasoning, Renderer, Rules, Screen, Stats, Style, Talk};
+use crate::cli::{ConstraintArgs, Form, Limit, RunArgs, SamplingArgs, TemplateArgs};
+use crate::generation::{End, Settings, ThoughtLimit};
 use crate::model_file::{Load, ModelFile, Source};
 use crate::open_model::OpenModel;
 use crate::output::{self, Out, note};
@@ -156,7 +155,7 @@ fn talk_with(file: ModelFile, args: &Args, before: Option<Vec<Value>>, lines: &m
     let mut kept = args.session.as_deref().map(SessionFile::open).transpose()?;
     let open = OpenModel::new(file, SessionFile::sized(kept.as_ref(), args.run.options()?))?;
     let (gguf, model, tokenizer) = (open.gguf(), open.model(), open.vocabulary()?);
-    let Template { renderer, style, declared, messages } = Template::new(args, gguf, tokenizer)?;
+    let Template { renderer, style, declared, kwargs, messages } = Template::new(args, gguf, tokenizer)?;
     runtime::must_continue(model).with_context(|| open.name().to_string())?;
     let context = open.context(0);
     let plan = open.plan(open.plan_options(context))?;
@@ -173,7 +172,6 @@ fn talk_with(file: ModelFile, args: &Args, before: Option<Vec<Value>>, lines: &m
     let mut scratch = vec![0; Sampler::scratch_bytes(&params, vocab)];
     Sampler::new(params, &args.sampling.logit_bias, vocab, &mut scratch)?; // reports wrong options at the start
     text::in_vocabulary(&args.stop_id, vocab)?;
-    let declared = declared.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>()?;
     let tools = Arc::new(Tools::of(&declared));
     let rules = rules(args, &renderer, (&style, &tools), tokenizer, plan.options.batch)?;
     let mut talk = Talk {
@@ -184,6 +182,7 @@ fn talk_with(file: ModelFile, args: &Args, before: Option<Vec<Value>>, lines: &m
         style,
         tools,
         declared,
+        kwargs,
         renderer,
         rules,
         messages,
@@ -246,6 +245,7 @@ fn rules(
     let form = args.constraint.read()?;
     let table = form.as_ref().map(|form| form.table(Some(tokenizer), |schema| style.schema_in_messages(schema)));
     settings.table = table.transpose()?;
+    settings.is_json = form.as_ref().is_some_and(Form::is_schema) && !style.is_in_messages();
     let strict = match (&settings.table, style.strict_calls(tools, true)) {
         (None, Some((until, calls))) => {
             let table = grammar::from_pieces(&calls, &grammar::Budget::of_command()).context("--tools")?;
@@ -272,8 +272,10 @@ fn print_prompt(args: &Args, file: &ModelFile) -> Result<Next> {
     let gguf = file.parse()?;
     let mut index = Vec::new();
     let tokenizer = text::tokenizer(&gguf, &mut index).with_context(|| file.name().to_string())?;
-    let Template { renderer, messages, .. } = Template::new(args, &gguf, &tokenizer)?;
-    Out::lock().now(renderer.exact(&messages)?.as_bytes())?;
+    let Template { renderer, declared, kwargs, messages, .. } = Template::new(args, &gguf, &tokenizer)?;
+    let tools = if declared.is_empty() { Value::from(()) } else { serde_json::from_value(declared.into())? };
+    let arguments = Arguments { tools, kwargs: serde_json::from_value(kwargs.into())? };
+    Out::lock().now(renderer.exact(&messages, &arguments)?.as_bytes())?;
     Ok(Next::End(ExitCode::SUCCESS))
 }
 
@@ -281,7 +283,8 @@ fn print_prompt(args: &Args, file: &ModelFile) -> Result<Next> {
 struct Template {
     renderer: Renderer,
     style: Style,
-    declared: Vec<Value>,
+    declared: Vec<serde_json::Value>,
+    kwargs: serde_json::Map<String, serde_json::Value>,
     messages: Vec<Value>,
 }
 
@@ -295,18 +298,16 @@ impl Template {
             renderer.is_chosen = true;
         }
         let declared = args.tools.as_deref().map(list).transpose()?.unwrap_or_default();
+        let declared = declared.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>()?;
         let style = Style::of(&renderer, tokenizer);
-        if !declared.is_empty() && (args.print_prompt || style.probe.shows_tools || style.probe.shows_calls) {
-            renderer.tools = declared.clone().into();
-        }
-        renderer.kwargs = kwargs(args, &style)?;
+        let kwargs = kwargs(args, &style)?;
         let messages = args.messages.as_deref().map(list).transpose()?.unwrap_or_default();
-        Ok(Self { renderer, style, declared, messages })
+        Ok(Self { renderer, style, declared, kwargs, messages })
     }
 }
 
 /// The template variables that the options set.
-fn kwargs(args: &Args, style: &Style) -> Result<Value> {
+fn kwargs(args: &Args, style: &Style) -> Result<serde_json::Map<String, serde_json::Value>> {
     let mut kwargs = serde_json::Map::new();
     if let Some(switch) = args.think {
         // Without a switch in the template, a budget of 0 tokens still turns thoughts off.
@@ -323,7 +324,7 @@ fn kwargs(args: &Args, style: &Style) -> Result<Value> {
             serde_json::from_str(text).context("--chat-template-kwargs must be a JSON object")?;
         kwargs.extend(more);
     }
-    Ok(serde_json::from_value(kwargs.into())?)
+    Ok(kwargs)
 }
 
 const NO_SWITCH: &str = "the chat template has no switch for thoughts; leave out --think";
@@ -483,8 +484,7 @@ fn command(talk: &mut Talk<'_, '_, '_>, line: &str) -> Result<bool> {
                 "off" => false,
                 _ => bail!("/think needs on or off"),
             };
-            let map = talk.style.thinking(switch).context("the chat template has no switch for thoughts")?;
-            talk.renderer.kwargs = serde_json::from_value(map.into())?;
+            talk.kwargs = talk.style.thinking(switch).context("the chat template has no switch for thoughts")?;
             talk.rules.thoughts = if switch { ThoughtLimit::Usual } else { ThoughtLimit::UpTo(0) };
             talk.known_text = None;
         }

@@ -13,7 +13,9 @@ use arenite::{Plan, Session, TokenId};
 use clap::ValueEnum;
 use serde::Serialize;
 
-use crate::cli::{ConstraintArgs, Limit, RunArgs, SamplingArgs, Text, TextArgs, Watcher, at_least_one, each_line};
+use crate::cli::{
+    ConstraintArgs, Form, Limit, RunArgs, SamplingArgs, Text, TextArgs, Watcher, at_least_one, each_line,
+};
 use crate::generation::{self, End, Generation, Settings, Workbench};
 use crate::grammar::MaskMemory;
 use crate::guess::{Draft, Guesser};
@@ -148,6 +150,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     };
     let single = only_prompt(args, tokenizer)?;
     let form = args.form.read()?;
+    let is_json = form.as_ref().is_some_and(Form::is_schema);
     let table = form.map(|form| form.table(tokenizer, |_| None)).transpose()?;
 
     let ahead = args.lookup.or(args.draft.as_ref().map(|_| args.draft_max)).unwrap_or(0);
@@ -184,6 +187,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
         stop_ids: args.stop_id.clone(),
         ignore_end: args.ignore_eos,
         table,
+        is_json,
         ..Settings::default()
     });
     let mut mask_memory = tokenizer.filter(|_| settings.table.is_some()).map(MaskMemory::new);

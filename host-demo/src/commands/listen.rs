@@ -12,7 +12,7 @@ use crate::model_file::ModelFile;
 use crate::open_model::OpenModel;
 use crate::output::Out;
 use crate::runtime::Memory;
-use crate::speech::{Format, Request, Sound, Transcriber, Writer};
+use crate::speech::{Format, Request, Sound, Transcriber, Writer, language_code};
 
 /// Transcribe speech with a Whisper or Moonshine model
 #[derive(Debug, clap::Args)]
@@ -80,7 +80,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let mut transcriber = Transcriber::new(open.gguf(), open.model(), open.vocabulary()?, session)
         .with_context(|| open.name().to_string())?;
     let request = Request {
-        language: args.language.clone(),
+        language: args.language.as_deref().and_then(language_code),
         translate: args.translate,
         prompt: args.prompt.clone(),
         temperature: 0.0,

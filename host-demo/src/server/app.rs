@@ -22,12 +22,12 @@ use super::audio::Sounds;
 use super::connections::{ConnectionSlot, RequestGuard};
 use super::engine::{Asker, Command, Counters, Embedding, Event, Job};
 use super::error::ApiError;
+use super::faces::Asked;
 use super::memory::{Inbox, Meter, Received, RequestMemory, mailbox};
 use super::proxy::CLIENT;
 use super::readers::Readers;
 use super::record::{Log, Record};
-use super::request::{Body, with_integers};
-use super::service::{Endpoint, Prepared, Service};
+use super::service::{Prepared, Service};
 use super::vectors::token_count;
 use crate::ranking::Texts;
 
@@ -151,7 +151,7 @@ impl App {
 
     /// Sends the jobs of a request to the engine.
     pub fn submit(&self, open: &OpenRequest, prepared: &mut Prepared) -> Result<Vec<Inbox>> {
-        let meter = self.memory.meter(prepared.stream);
+        let meter = self.memory.meter(prepared.reply.stream);
         if !meter.hold(prepared.bytes()) {
             return Err(crowded());
         }
@@ -174,8 +174,8 @@ impl App {
     }
 
     /// Prepares a text request.
-    pub fn prepare(&self, endpoint: Endpoint, body: &Body) -> Result<Prepared> {
-        self.service.prepare(endpoint, body, super::by_chance())
+    pub fn prepare(&self, asked: Asked) -> Result<Prepared> {
+        Ok(self.service.prepare(asked, super::by_chance())?)
     }
 
     /// Embeds the texts of a request with these adapters. Returns a vector or an error for each text.
@@ -250,17 +250,12 @@ fn gone() -> ApiError {
 
 /// Parses a body.
 pub fn json(body: &Received) -> Result<Value> {
-    let value = serde_json::from_slice(body.json()?).map_err(|error| not_json(&error))?;
-    Ok(with_integers(value))
+    super::body::parse(body.json()?)
 }
 
 /// Returns the body if it is an object, to which fields can be added. Refuses any other body.
 pub fn object(body: Value) -> Result<Value> {
     if body.is_object() { Ok(body) } else { Err(ApiError::invalid("the body must be a JSON object")) }
-}
-
-pub fn not_json(error: &serde_json::Error) -> ApiError {
-    ApiError::invalid(format!("the body is not JSON: {error}"))
 }
 
 /// The client and the connection of a request, and the request's record.

@@ -12,13 +12,15 @@ use axum::body::Bytes;
 use axum::extract::{FromRequest, Multipart, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::app::{App, Result};
 use super::engine::{Command, Counters, STOPPED};
 use super::error::ApiError;
+use super::faces;
+use super::faces::audio::Transcribe;
 use super::memory::RequestMemory;
 use crate::open_model::OpenModel;
 use crate::runtime::Memory;
@@ -98,14 +100,6 @@ pub async fn translations(State(app): State<Arc<App>>, request: Request) -> Resu
     answer(app, request, true).await
 }
 
-/// Fields of a request.
-#[derive(Default)]
-struct Fields {
-    file: Option<Bytes>,
-    wanted: Wanted,
-    format: Option<String>,
-}
-
 async fn answer(app: Arc<App>, request: Request, translate: bool) -> Result<Response> {
     let open = app.open(&request)?;
     if !app.hears {
@@ -119,23 +113,19 @@ async fn answer(app: Arc<App>, request: Request, translate: bool) -> Result<Resp
     let form = Multipart::from_request(request, &app).await;
     let form = form.map_err(|error| ApiError::new(error.status(), error.body_text()))?;
     let late = |_| ApiError::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time");
-    let Fields { file, mut wanted, format } = timeout(BODY_TIME, fields(&app, form)).await.map_err(late)??;
-    wanted.translate = translate;
+    let (file, fields) = timeout(BODY_TIME, parts(form)).await.map_err(late)??;
+    let mut asked = faces::audio::transcription(&fields)?;
+    app.service.check_model(asked.model.as_deref())?;
+    asked.wanted.translate = translate;
     let file = file.ok_or_else(|| ApiError::about("file", "the field `file` with a sound file is missing"))?;
-    let name = format.as_deref().unwrap_or("json");
-    let format = match name {
-        "json" | "verbose_json" => Format::Json,
-        _ => Format::by_name(name).ok_or_else(|| {
-            ApiError::about("response_format", "response_format must be json, text, srt, vtt or verbose_json")
-        })?,
-    };
+    let Transcribe { wanted, format, is_brief, .. } = asked;
     let (sender, text) = tokio::sync::oneshot::channel();
     let wrong = |error: anyhow::Error| ApiError::about("file", format!("{error:#}"));
     let sound = app.aside(&open, move |_| SoundFile::new(file).map_err(wrong)).await?;
     let job = Transcription { sound, client, wanted, format, answer: sender, _turn: turn };
     app.commands.send(Command::Transcribe(Box::new(job))).map_err(|_| gone())?;
     let text = text.await.map_err(|_| gone())?.map_err(ApiError::invalid)?;
-    if name == "json" {
+    if is_brief {
         let whole: std::result::Result<serde_json::Value, _> = serde_json::from_str(&text);
         let text = whole.as_ref().ok().and_then(|whole| whole["text"].as_str());
         let lost = || ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the transcript has no text");
@@ -145,9 +135,12 @@ async fn answer(app: Arc<App>, request: Request, translate: bool) -> Result<Resp
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
 }
 
-/// Reads the fields of a request.
-async fn fields(app: &App, mut form: Multipart) -> Result<Fields> {
-    let mut fields = Fields::default();
+/// The sound, and the other fields. A field that comes several times is a list.
+type Parts = (Option<Bytes>, Map<String, Value>);
+
+/// Receives the parts of a form.
+async fn parts(mut form: Multipart) -> Result<Parts> {
+    let (mut file, mut fields) = (None, Map::new());
     let failed = |error: axum::extract::multipart::MultipartError| ApiError::new(error.status(), error.body_text());
     let mut count = 0;
     while let Some(mut field) = form.next_field().await.map_err(failed)? {
@@ -155,12 +148,12 @@ async fn fields(app: &App, mut form: Multipart) -> Result<Fields> {
         if count > MOST_FIELDS {
             return Err(ApiError::invalid(format!("the form has more than {MOST_FIELDS} fields")));
         }
-        let name = field.name().unwrap_or_default().to_owned();
+        let name = field.name().unwrap_or_default().trim_end_matches("[]").to_owned();
         if name == "file" {
-            if fields.file.is_some() {
+            if file.is_some() {
                 return Err(ApiError::about("file", "the form has two files: send one"));
             }
-            fields.file = Some(field.bytes().await.map_err(failed)?);
+            file = Some(field.bytes().await.map_err(failed)?);
             continue;
         }
         let mut text = Vec::new();
@@ -172,24 +165,14 @@ async fn fields(app: &App, mut form: Multipart) -> Result<Fields> {
             text.extend_from_slice(&part);
         }
         let not_text = |_| ApiError::about(name.as_str(), "the field is not text in UTF-8");
-        let text = String::from_utf8(text).map_err(not_text)?;
-        match name.as_str() {
-            "model" => app.service.check_model(Some(&text))?,
-            "language" if !text.is_empty() => fields.wanted.language = Some(text),
-            "prompt" if !text.is_empty() => fields.wanted.prompt = Some(text),
-            "language" | "prompt" => {}
-            "response_format" => fields.format = Some(text),
-            "temperature" => {
-                let temperature = text.parse().ok().filter(|t| (0.0..=1.0).contains(t));
-                let wrong = || ApiError::about("temperature", "temperature must be a number from 0 to 1");
-                fields.wanted.temperature = temperature.ok_or_else(wrong)?;
-            }
-            "timestamp_granularities[]" | "timestamp_granularities" if text == "segment" => {}
-            "stream" if text == "false" => {}
-            _ => return Err(ApiError::unsupported(&name)),
+        let text = Value::String(String::from_utf8(text).map_err(not_text)?);
+        match fields.get_mut(&name) {
+            Some(Value::Array(list)) => list.push(text),
+            Some(first) => *first = Value::Array(vec![first.take(), text]),
+            None => _ = fields.insert(name, text),
         }
     }
-    Ok(fields)
+    Ok((file, fields))
 }
 
 /// A sound that is transcribed.

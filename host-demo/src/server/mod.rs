@@ -3,7 +3,7 @@
 //! ```text
 //! http        sockets, limits, shutdown     connections  open connections
 //! routes      the paths of the server       app          state of all routes, open requests
-//! request     fields of requests            fields       unsupported fields
+//! request     settings of an answer         faces        tables of fields of each interface
 //! service     requests to jobs              chats        prompts and grammars of chats
 //! vectors     embeddings and rankings       answer       answers in OpenAI's format
 //! stream      streamed answers              responses    the Responses API
@@ -25,13 +25,14 @@ mod answer;
 mod anthropic;
 mod app;
 mod audio;
+mod body;
 mod budget;
 mod cache;
 mod chats;
 mod connections;
 mod engine;
 mod error;
-mod fields;
+pub mod faces;
 mod gate;
 mod grammars;
 mod history;
@@ -63,6 +64,7 @@ pub use app::{App, CacheScope};
 pub use audio::{SOUNDS, Sounds};
 pub use engine::{Asker, Command, Counters, Embedding, Event, Finish, Job, Scheduler};
 pub use error::ApiError;
+pub use faces::read_json;
 pub use gate::Gate;
 pub use history::HISTORIES;
 pub use http::{Limits, serve};
@@ -71,8 +73,6 @@ pub use models::{ModelEntry, Models};
 pub use proxy::Proxy;
 pub use readers::{READERS, Readers};
 pub use record::{Log, LogFormat, Record};
-pub use request::{Body, Stop};
-pub use responses::to_chat;
 pub use routes::{Common, router, router_of_models};
 pub use service::{Endpoint, Prepared, Service};
 pub use vectors::{token_count, unit};
@@ -130,7 +130,7 @@ impl Host {
         let service = Service {
             open: open.clone(),
             style: Style::of(&renderer, tokenizer),
-            renderer: renderer.into(),
+            renderer,
             params: Params { temperature: 1.0, ..Params::DEFAULT },
             temperature: None,
             grammars: grammars::Grammars::new(if serves { Budget::of_request } else { Budget::of_command }),

@@ -19,7 +19,8 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::app::{Result, not_json};
+use super::app::Result;
+use super::body;
 use super::connections::{ConnectionSlot, RequestGuard};
 use super::engine::Counters;
 use super::error::ApiError;
@@ -151,11 +152,11 @@ async fn named(proxy: &Proxy, request: Request) -> Result<(Option<String>, Body)
 }
 
 fn name_in_json(body: &Received) -> Result<Option<String>> {
-    match serde_json::from_slice::<ModelName>(body.json()?) {
+    match serde_json::from_slice::<ModelName>(&body::well_formed(body.json()?)) {
         Ok(ModelName { model, name }) => Ok(model.or(name)),
         // Without a name, the request would go to the first model, which may answer it.
         Err(error) if error.is_data() => Err(ApiError::about("model", format!("model is invalid: {error}"))),
-        Err(error) => Err(not_json(&error)),
+        Err(error) => Err(body::not_json(&error)),
     }
 }
 

@@ -19,15 +19,15 @@ use super::answer::{Choice, ResponseMeta};
 use super::app::{App, CacheScope, Result, whole};
 use super::engine::Counters;
 use super::error::{self, ApiError};
+use super::faces::read_json;
 use super::gate::{self, Gate};
 use super::proxy::Proxy;
 use super::record::Log;
-use super::request::Body;
 use super::responses::responses;
 use super::service::Endpoint;
 use super::stream::stream;
 use super::vectors::token_count;
-use super::{anthropic, audio, llama, lora, ollama, page, proxy, record};
+use super::{anthropic, audio, body, llama, lora, ollama, page, proxy, record};
 use crate::text;
 
 /// Returns the paths that need the API key, and their handlers.
@@ -170,12 +170,13 @@ async fn completions(State(app): State<Arc<App>>, request: Request<HttpBody>) ->
 
 async fn generate(app: Arc<App>, endpoint: Endpoint, request: Request<HttpBody>) -> Result<Response> {
     let (open, body) = app.receive(request).await?;
-    let mut prepared = app.aside(&open, move |app| app.prepare(endpoint, &Body::parse(body.json()?)?)).await?;
+    let read = move |app: &App| app.prepare(read_json(endpoint, &body::parse(body.json()?)?)?);
+    let mut prepared = app.aside(&open, read).await?;
     let prefix = if endpoint == Endpoint::Chat { "chatcmpl" } else { "cmpl" };
     let meta = ResponseMeta::new(format!("{prefix}-{:016x}", super::by_chance()));
     let answers = app.submit(&open, &mut prepared)?;
     let warning = prepared.warning.take();
-    if prepared.stream {
+    if prepared.reply.stream {
         return Ok(with_warning(stream(app, prepared, meta, answers, open), warning));
     }
     let mut choices = Vec::new();
@@ -188,7 +189,7 @@ async fn generate(app: Arc<App>, endpoint: Endpoint, request: Request<HttpBody>)
 }
 
 /// Adds a warning for the client as a header.
-fn with_warning(mut response: Response, warning: Option<&'static str>) -> Response {
+pub fn with_warning(mut response: Response, warning: Option<&'static str>) -> Response {
     if let Some(warning) = warning {
         response.headers_mut().insert("x-warning", HeaderValue::from_static(warning));
     }

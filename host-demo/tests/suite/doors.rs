@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use host_demo::untrusted::Body;
+use host_demo::untrusted::{Endpoint, faces};
 use host_demo::{AnswerEnd, Loaded, Request, RunOptions};
 use serde_json::{Value, json};
 
@@ -145,8 +145,9 @@ impl Case {
         let options = RunOptions { context: Some(1024), threads: 1, parallel: 2, ..RunOptions::default() };
         let model = Loaded::open(self.model.as_path(), options).unwrap();
         let ask = |body: &Value| {
-            let request = Request::from(Body::of(body.clone()).unwrap());
             let is_chat = Self::url(body) == "/v1/chat/completions";
+            let endpoint = if is_chat { Endpoint::Chat } else { Endpoint::Completions };
+            let request = Request::from(faces::read_json(endpoint, body).unwrap().request);
             let mut answer = if is_chat { model.chat(request) } else { model.generate(request) }.unwrap();
             let content = answer.by_ref().collect::<Result<String, _>>().unwrap();
             let finish = if answer.end() == Some(AnswerEnd::Length) { "length" } else { "stop" };

@@ -11,6 +11,7 @@ mod constrained;
 mod dead_ends;
 mod doors;
 mod faults;
+mod folders;
 mod hub;
 mod listen;
 mod llama2c;

@@ -1,14 +1,18 @@
-//! Converts the messages of a client to the form that the model's template accepts.
+//! Converts messages to the form that the model's template accepts.
 
 use std::sync::Arc;
 
 use arenite::tokenizer::Tokenizer;
+use minijinja::value::Value as Jinja;
 use serde_json::{Map, Value, json};
 
 use super::dialect::{
     self, Call, Constraint, Dialect, GateSettings, Marks, Own, Probe, Reader, Template, ThoughtForm, Tools, unwrapped,
 };
+use super::guard::Prompt;
+use super::render::{Arguments, Renderer};
 use arenite_grammar::Piece;
+use arenite_request::{EarlierCall, Message};
 
 /// A model's conversation style: the syntax of its thoughts and calls, and the properties of its template.
 #[derive(Clone)]
@@ -24,11 +28,12 @@ pub struct Style {
 }
 
 /// A conversation in the form that a template accepts.
+#[derive(Clone)]
 pub struct Conversation {
-    pub messages: Vec<Value>,
+    pub messages: Vec<Message>,
     /// Functions that are passed to the template.
     pub tools: Vec<Value>,
-    /// A warning if the template cannot show functions. It names the message that lists the functions instead.
+    /// A warning if the conversation was rewritten for the template.
     pub warning: Option<&'static str>,
 }
 
@@ -67,11 +72,15 @@ impl Style {
         !stop.is_empty() && !self.dialect.thoughts.iter().any(ends_thought)
     }
 
+    /// True if an answer is one or several messages, each with its own marks.
+    pub fn is_in_messages(&self) -> bool {
+        self.dialect.has_recipients || self.dialect.own == Own::Channels
+    }
+
     /// Returns the grammar of an answer that follows a schema, if the schema describes only the last of several
     /// messages: in dialects with channels or recipients.
     pub fn schema_in_messages(&self, schema: &Value) -> Option<Piece> {
-        let in_messages = self.dialect.has_recipients || self.dialect.own == Own::Channels;
-        in_messages.then(|| self.constraint().content(schema))
+        self.is_in_messages().then(|| self.constraint().content(schema))
     }
 
     /// Returns the mark before calls and their grammar, if an answer without another constraint may call functions
@@ -102,18 +111,17 @@ impl Style {
         self.knows_thoughts
     }
 
-    /// Returns the variables that turn thoughts on or off; `None` if the template has no switch.
+    /// Returns the variables that turn thoughts on or off; `None` if the template has no switch and the model does the
+    /// opposite.
     pub fn thinking(&self, is_on: bool) -> Option<Map<String, Value>> {
-        if !is_on && !self.knows_thoughts {
-            return Some(Map::new());
-        }
         let found = SWITCHES.iter().filter(|name| self.switches.contains(name));
         let map: Map<String, Value> = found.map(|name| (name.to_string(), json!(is_on))).collect();
-        Some(map).filter(|map| !map.is_empty())
+        // Without a switch, a model that knows thoughts always thinks.
+        Some(map).filter(|map| !map.is_empty() || is_on == self.knows_thoughts)
     }
 
     /// Returns the variables for a reasoning effort: those of [`EFFORTS`], otherwise those that turn thoughts on;
-    /// `None` if the template reads neither.
+    /// `None` if the template reads neither and the model does not think.
     pub fn effort(&self, effort: &str) -> Option<Map<String, Value>> {
         if effort == "none" {
             return self.thinking(false);
@@ -131,34 +139,58 @@ impl Style {
     }
 
     /// Returns the conversation in the form that the template accepts.
+    pub fn conversation(&self, messages: &[Message], tools: &[Value]) -> Conversation {
+        let messages = messages.iter().map(|message| self.message(message.clone())).collect();
+        let mut conversation = Conversation { messages, tools: tools.to_vec(), warning: None };
+        // A template that shows calls belongs to a model trained with calls: the prompt is left unchanged.
+        if !tools.is_empty() && !self.probe.shows_tools && !self.probe.shows_calls {
+            let text = self.instructions(tools);
+            let messages = &mut conversation.messages;
+            match messages.first_mut().filter(|first| first.role == "system") {
+                Some(system) => join(system, Message::new("system", text)),
+                None => messages.insert(0, Message::new("system", text)),
+            }
+            conversation.tools.clear();
+            conversation.warning = Some("the chat template shows no functions: the system message lists them");
+        }
+        if self.probe.refuses_system {
+            let has_tools = !tools.is_empty() && conversation.tools.is_empty();
+            conversation.system_to_user(has_tools);
+        }
+        conversation
+    }
+
+    /// Renders the prompt. If the template refuses the conversation, it is rewritten as little as possible.
     ///
     /// # Errors
     ///
-    /// A message is invalid.
-    pub fn conversation(&self, messages: &[Value], tools: &[Value]) -> Result<Conversation, String> {
-        let mut messages = messages.iter().map(|message| self.message(message)).collect::<Result<Vec<_>, _>>()?;
-        let mut tools = tools.to_vec();
-        let mut warning = None;
-        // A template that shows calls belongs to a model trained with calls: the prompt is left unchanged.
-        if !tools.is_empty() && !self.probe.shows_tools && !self.probe.shows_calls {
-            let text = self.instructions(&tools);
-            warning = Some(if self.probe.refuses_system {
-                "the chat template shows neither functions nor a system message: the first message lists the functions"
-            } else {
-                "the chat template shows no functions: the system message lists them"
-            });
-            let first = messages.first_mut().map(|first| (first["role"] == "system", first));
-            match first.filter(|(is_system, _)| *is_system || self.probe.refuses_system) {
-                Some((is_system, message)) => {
-                    let content = message["content"].as_str().unwrap_or_default();
-                    let parts = if is_system { [content, &text] } else { [&text, content] };
-                    message["content"] = json!(parts.join("\n\n"));
-                }
-                None => messages.insert(0, json!({ "role": "system", "content": text })),
+    /// The template's reason, if it refuses every form.
+    pub fn prompt(
+        &self,
+        renderer: &Renderer,
+        conversation: Conversation,
+        kwargs: &Map<String, Value>,
+        continues: bool,
+    ) -> Result<(Prompt, Option<&'static str>), String> {
+        let render = |conversation: &Conversation| {
+            let messages = conversation.messages.iter().map(|message| jinja(self.json(message))).collect();
+            let tools = match conversation.tools.is_empty() {
+                true => Jinja::from(()),
+                false => jinja(conversation.tools.clone().into()),
+            };
+            let arguments = Arguments { tools, kwargs: jinja(kwargs.clone().into()) };
+            renderer.try_prompt(messages, &arguments, continues)
+        };
+        let refused = match render(&conversation) {
+            Ok(prompt) => return Ok((prompt, conversation.warning)),
+            Err(why) => why,
+        };
+        for rewritten in conversation.rewritten() {
+            if let Ok(prompt) = render(&rewritten) {
+                return Ok((prompt, rewritten.warning));
             }
-            tools.clear();
         }
-        Ok(Conversation { messages, tools, warning })
+        Err(refused)
     }
 
     /// Describes the functions as text, for a system message.
@@ -174,78 +206,63 @@ impl Style {
         text
     }
 
-    fn message(&self, message: &Value) -> Result<Value, String> {
-        let object = message.as_object().ok_or("a message must be an object")?;
-        let role = object.get("role").and_then(Value::as_str).ok_or("a message needs a role")?.to_string();
-        let mut object = object.clone();
-        let has_calls = object.get("tool_calls").and_then(Value::as_array).is_some_and(|calls| !calls.is_empty());
-        if !has_calls {
-            object.remove("tool_calls");
+    /// Returns a message with a role, calls and identifiers that the template shows.
+    fn message(&self, mut message: Message) -> Message {
+        if message.role == "developer" && !self.probe.knows_developer {
+            message.role = "system".into();
         }
-        if role == "developer" && !self.probe.knows_developer {
-            object.insert("role".into(), json!("system"));
-        }
-        let content = match object.get("content") {
-            Some(Value::Array(parts)) => Some(text_of(parts)?),
-            Some(Value::String(text)) => Some(text.clone()),
-            None | Some(Value::Null) => None,
-            Some(_) => return Err("the content of a message must be a text or a list of parts".into()),
-        };
-        let keeps_null = has_calls && self.probe.shows_calls && self.probe.takes_null;
-        let is_empty = content.as_deref().is_none_or(str::is_empty);
-        let content = match content {
-            None if keeps_null => Value::Null,
-            Some(text) if text.is_empty() && keeps_null => Value::Null,
-            content => json!(content.unwrap_or_default()),
-        };
-        object.insert("content".into(), content);
-        if has_calls {
-            self.calls(&mut object, is_empty)?;
-        }
-        if let Some(id) = object.get("tool_call_id").and_then(Value::as_str) {
-            let id = json!(self.id(id));
-            object.insert("tool_call_id".into(), id);
-        }
-        if role == "tool" && !self.probe.shows_tools && !self.probe.shows_calls {
-            let text = object["content"].as_str().unwrap_or_default();
-            let text = format!("<tool_response>\n{text}\n</tool_response>");
-            return Ok(json!({ "role": "user", "content": text }));
-        }
-        Ok(Value::Object(object))
-    }
-
-    /// Converts the calls of an earlier answer to the form that the template expects. If the template does not show
-    /// calls, they become part of the content.
-    fn calls(&self, object: &mut Map<String, Value>, is_empty: bool) -> Result<(), String> {
-        let mut calls = object.remove("tool_calls").unwrap_or_default();
-        let mut written = Vec::new();
-        for call in calls.as_array_mut().into_iter().flatten() {
-            if let Some(id) = call.get("id").and_then(Value::as_str) {
-                call["id"] = json!(self.id(id));
-            }
-            let Some(function) = call.get_mut("function").filter(|function| function.is_object()) else {
-                return Err("a call in tool_calls needs a function".into());
-            };
-            let arguments = function.get("arguments").cloned().unwrap_or_else(|| json!({}));
-            let text = match &arguments {
-                Value::String(text) if text.trim().is_empty() => "{}".to_string(),
-                Value::String(text) => text.clone(),
-                value => value.to_string(),
-            };
-            written.push(Call { name: function["name"].as_str().unwrap_or_default().into(), arguments: text.clone() });
-            function["arguments"] = match self.probe.wants_text {
-                true => json!(text),
-                false => serde_json::from_str(&text).unwrap_or(arguments),
-            };
+        if self.probe.shows_tools || self.probe.shows_calls || message.role != "tool" {
+            message.call_id = message.call_id.map(|id| self.id(&id));
+        } else {
+            let text = format!("<tool_response>\n{}\n</tool_response>", message.text.unwrap_or_default());
+            message = Message::new("user", text);
         }
         if self.probe.shows_calls {
-            object.insert("tool_calls".into(), calls);
-            return Ok(());
+            message.calls.iter_mut().for_each(|call| call.id = call.id.take().map(|id| self.id(&id)));
+        } else if !message.calls.is_empty() {
+            let calls = std::mem::take(&mut message.calls).into_iter();
+            let calls: Vec<Call> =
+                calls.map(|call| Call { arguments: as_text(&call.arguments), name: call.name }).collect();
+            let text = dialect::write(&calls);
+            message.text = match message.text.take().filter(|text| !text.is_empty()) {
+                None => Some(text),
+                Some(before) => Some(format!("{before}\n{text}")),
+            };
         }
-        let before = object["content"].as_str().unwrap_or_default().to_string();
-        let text = dialect::write(&written);
-        object.insert("content".into(), json!(if is_empty { text } else { format!("{before}\n{text}") }));
-        Ok(())
+        message
+    }
+
+    /// Returns a message in the notation of templates.
+    fn json(&self, message: &Message) -> Value {
+        let has_calls = !message.calls.is_empty();
+        let text = message.text.as_deref().filter(|text| !text.is_empty());
+        let keeps_null = has_calls && self.probe.shows_calls && self.probe.takes_null;
+        let mut object = Map::from_iter([
+            ("role".to_string(), json!(message.role)),
+            ("content".to_string(), if keeps_null { json!(text) } else { json!(text.unwrap_or_default()) }),
+        ]);
+        let texts =
+            [("name", &message.name), ("tool_call_id", &message.call_id), ("reasoning_content", &message.thought)];
+        object.extend(texts.iter().filter_map(|(key, text)| Some((key.to_string(), json!(text.as_ref()?)))));
+        if has_calls {
+            object.insert("tool_calls".into(), message.calls.iter().map(|call| self.call(call)).collect());
+        }
+        object.extend(message.others.clone());
+        Value::Object(object)
+    }
+
+    /// Returns a call in the notation of templates.
+    fn call(&self, call: &EarlierCall) -> Value {
+        let text = as_text(&call.arguments);
+        let arguments = match self.probe.wants_text {
+            true => json!(text),
+            false => serde_json::from_str(&text).unwrap_or_else(|_| call.arguments.clone()),
+        };
+        let function = json!({ "name": call.name, "arguments": arguments });
+        match &call.id {
+            Some(id) => json!({ "id": id, "type": "function", "function": function }),
+            None => json!({ "type": "function", "function": function }),
+        }
     }
 
     /// Returns `id`, or a hash of nine characters if the template does not accept `id`.
@@ -261,14 +278,100 @@ impl Style {
     }
 }
 
-/// Joins the texts of a message's parts.
-fn text_of(parts: &[Value]) -> Result<String, String> {
-    let wrong = || "only text parts are supported, no images or audio".to_string();
-    let text = |part: &Value| {
-        let text = part.get("text").or_else(|| part.get("refusal")).and_then(Value::as_str);
-        text.or_else(|| part.as_str()).map(str::to_string).ok_or_else(wrong)
+impl Conversation {
+    /// Puts the text of system messages before the first user message, for templates without a system message. Later
+    /// system messages become user messages.
+    fn system_to_user(&mut self, lists_functions: bool) {
+        let is_system = |message: &Message| message.role == "system";
+        if !self.messages.iter().any(is_system) {
+            return;
+        }
+        let count = self.messages.iter().take_while(|message| is_system(message)).count();
+        let mut first = Message::new("user", "");
+        self.messages.drain(..count).for_each(|system| join(&mut first, system));
+        self.messages.iter_mut().filter(|message| is_system(message)).for_each(|message| message.role = "user".into());
+        if count > 0 {
+            match self.messages.first_mut().filter(|message| message.role == "user") {
+                Some(user) => {
+                    join(&mut first, std::mem::take(user));
+                    *user = first;
+                }
+                None => self.messages.insert(0, first),
+            }
+        }
+        self.warning = Some(match lists_functions {
+            true => {
+                "the chat template shows neither functions nor a system message: the first message lists the functions"
+            }
+            false => "the chat template has no system message: its text is before the first user message",
+        });
+    }
+
+    /// Joins all system messages to the first message, for templates with only one.
+    fn one_system(&mut self) {
+        let (system, others): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.messages).into_iter().partition(|message| message.role == "system");
+        let joined = system.into_iter().reduce(|mut first, next| {
+            join(&mut first, next);
+            first
+        });
+        self.messages = joined.into_iter().chain(others).collect();
+        self.warning = Some("the chat template has one system message: all system messages are joined to it");
+    }
+
+    /// Joins neighbouring messages of the same author, for templates in which authors must alternate.
+    fn joined(&mut self) {
+        let mut messages: Vec<Message> = Vec::new();
+        for message in std::mem::take(&mut self.messages) {
+            let is_same = |last: &&mut Message| last.role == message.role && message.role != "tool";
+            match messages.last_mut().filter(is_same) {
+                Some(last) => join(last, message),
+                None => messages.push(message),
+            }
+        }
+        self.messages = messages;
+        self.warning.get_or_insert("the chat template wants alternating authors: neighbouring messages are joined");
+    }
+
+    /// Returns other forms of a conversation that a template refuses, the most similar one first.
+    fn rewritten(&self) -> Vec<Self> {
+        let mut forms: Vec<Self> = Vec::new();
+        for system in [|_: &mut Self| {}, Self::one_system, |form: &mut Self| form.system_to_user(false)] {
+            let mut form = self.clone();
+            system(&mut form);
+            let mut joined = form.clone();
+            joined.joined();
+            forms.extend([form, joined]);
+        }
+        forms.retain(|form| form.messages != self.messages);
+        forms
+    }
+}
+
+/// Adds the text, the thought and the calls of the next message to a message.
+fn join(message: &mut Message, next: Message) {
+    let both = |first: Option<String>, second: Option<String>| match (first, second) {
+        (Some(first), Some(second)) if !first.is_empty() && !second.is_empty() => Some(format!("{first}\n\n{second}")),
+        (first, second) => first.filter(|text| !text.is_empty()).or(second),
     };
-    parts.iter().map(text).collect::<Result<Vec<_>, _>>().map(|texts| texts.concat())
+    message.text = both(message.text.take(), next.text);
+    message.thought = both(message.thought.take(), next.thought);
+    message.calls.extend(next.calls);
+    message.is_open = next.is_open;
+}
+
+/// Returns arguments as JSON text.
+fn as_text(arguments: &Value) -> String {
+    match arguments {
+        Value::String(text) if text.trim().is_empty() => "{}".to_string(),
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    }
+}
+
+/// Converts a value for templates.
+fn jinja(value: Value) -> Jinja {
+    serde_json::from_value(value).unwrap_or_default()
 }
 
 /// Returns true if a template reads the variable `name`: a whole word that is not an attribute, quoted text or a tag.

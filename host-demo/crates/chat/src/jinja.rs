@@ -1,32 +1,30 @@
 //! Renders a model's own chat template (Jinja) as transformers renders it.
 
+use std::sync::mpsc::{Receiver, Sender, channel};
+
 use anyhow::{Result, anyhow};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Value, ValueKind};
-use minijinja::{Environment, ErrorKind, context};
+use minijinja::{Environment, ErrorKind, Template, context};
 
 use super::{filters, source, values};
 
 /// Maximum number of steps of a template; generated text counts by its length. A long conversation takes some hundred
 /// thousand steps.
 const FUEL: u64 = 4_000_000;
-
-/// Stack size in bytes. A template may nest lists as deep as it has steps, and dropping nested lists is recursive.
-/// Untouched stack memory is free.
-const STACK: usize = 1 << 29;
-/// Divisor of the stack and of the steps if there is no address space for the full stack (`ulimit -v`).
-const LESS: usize = 16;
+/// Stack size in bytes, for macros that call each other and for nested values (see [`visits`](super::visits)).
+const STACK: usize = 16 << 20;
 
 /// The inputs of a template.
-pub struct Inputs<'a> {
+pub struct Inputs {
     /// A list of messages: `role`, `content` and other fields that the template reads.
-    pub messages: &'a Value,
+    pub messages: Value,
     /// JSON schemas of functions; `None` without tools.
-    pub tools: &'a Value,
-    pub bos: &'a str,
-    pub eos: &'a str,
+    pub tools: Value,
+    pub bos: String,
+    pub eos: String,
     /// Further variables by name (`chat_template_kwargs`), or `None`.
-    pub kwargs: &'a Value,
+    pub kwargs: Value,
     /// True if the prompt ends with the start of an answer (`add_generation_prompt`).
     pub asks: bool,
 }
@@ -40,39 +38,74 @@ pub enum Failure {
     Refused(String),
 }
 
-pub fn render(template: &str, inputs: &Inputs<'_>) -> Result<String, Failure> {
-    render_with(FUEL, template, inputs)
+/// A compiled template. It runs in a thread of its own, which has a stack for hostile templates and ends with this
+/// value.
+pub struct Compiled {
+    source: String,
+    jobs: Sender<Job>,
 }
 
-fn render_with(fuel: u64, template: &str, inputs: &Inputs<'_>) -> Result<String, Failure> {
-    let broken = |why: &str| Err(Failure::Broken(anyhow!("{why}")));
-    std::thread::scope(|scope| {
-        let start = |parts: usize| {
-            let builder = std::thread::Builder::new().stack_size(STACK / parts);
-            builder.spawn_scoped(scope, move || render_here(fuel / parts as u64, template, inputs))
-        };
-        match start(1).or_else(|_| start(LESS)).map(std::thread::ScopedJoinHandle::join) {
-            Ok(Ok(rendered)) => rendered,
-            Ok(Err(_)) => {
-                broken("rendering it fails because of a bug in the renderer: choose a format with --template")
-            }
-            Err(_) => broken("there is not enough memory to render it: close other programs"),
-        }
-    })
+/// Inputs, and the channel for the rendered prompt.
+type Job = (Inputs, Sender<Result<String, Failure>>);
+
+impl Compiled {
+    /// Compiles a template. An error is reported when it is rendered.
+    pub fn new(source: String) -> Self {
+        Self::with_fuel(source, FUEL)
+    }
+
+    fn with_fuel(source: String, fuel: u64) -> Self {
+        let (jobs, waiting) = channel();
+        let translated = source::translate(&source);
+        let builder = std::thread::Builder::new().name("template".into()).stack_size(STACK);
+        // If the thread does not start, its end of the channel is dropped, and every prompt is an error.
+        _ = builder.spawn(move || run(fuel, &translated, &waiting));
+        Self { source, jobs }
+    }
+
+    /// The template as it was given.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Renders a prompt.
+    pub fn render(&self, inputs: Inputs) -> Result<String, Failure> {
+        let (answer, rendered) = channel();
+        let sent = self.jobs.send((inputs, answer));
+        sent.ok().and_then(|()| rendered.recv().ok()).unwrap_or_else(|| {
+            Err(Failure::Broken(anyhow!("the thread that renders it failed: choose a format with --chat-template")))
+        })
+    }
 }
 
-fn render_here(fuel: u64, template: &str, inputs: &Inputs<'_>) -> Result<String, Failure> {
-    let source = source::translate(template);
+/// Renders prompts until all senders of jobs are dropped.
+fn run(fuel: u64, source: &str, jobs: &Receiver<Job>) {
     let environment = environment(fuel);
-    let template = environment.template_from_str(&source).map_err(|error| Failure::Broken(said(&error)))?;
+    let template = environment.template_from_str(source).map_err(|error| said(&error).to_string());
+    for (inputs, answer) in jobs {
+        let rendered = match &template {
+            // A panic in the template engine ends only this prompt.
+            Ok(template) => {
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| rendered(template, fuel, &inputs)))
+                    .unwrap_or_else(|_| {
+                        Err(Failure::Broken(anyhow!("rendering it fails because of a bug in the renderer")))
+                    })
+            }
+            Err(why) => Err(Failure::Broken(anyhow!("{why}"))),
+        };
+        _ = answer.send(rendered); // the asker may have ended
+    }
+}
+
+fn rendered(template: &Template<'_, '_>, fuel: u64, inputs: &Inputs) -> Result<String, Failure> {
     let documents = inputs.kwargs.get_attr("documents").ok().filter(|documents| !documents.is_undefined());
     let own = context! {
-        messages => with_reasoning(inputs.messages),
-        tools => inputs.tools,
+        messages => with_reasoning(&inputs.messages),
+        tools => inputs.tools.clone(),
         documents => documents.unwrap_or_else(|| Value::from(())),
         add_generation_prompt => inputs.asks,
-        bos_token => inputs.bos,
-        eos_token => inputs.eos,
+        bos_token => inputs.bos.as_str(),
+        eos_token => inputs.eos.as_str(),
     };
     let rendered = match inputs.kwargs.kind() {
         ValueKind::Map => template.render(context! { ..own, ..inputs.kwargs.clone() }),
@@ -153,8 +186,14 @@ mod tests {
     use super::*;
 
     fn rendered(template: &str) -> Result<String, Failure> {
-        let none = Value::from(());
-        render(template, &Inputs { messages: &none, tools: &none, bos: "", eos: "", kwargs: &none, asks: true })
+        rendered_with(FUEL, template)
+    }
+
+    fn rendered_with(fuel: u64, template: &str) -> Result<String, Failure> {
+        let none = || Value::from(());
+        let (messages, tools, kwargs) = (none(), none(), none());
+        let inputs = Inputs { messages, tools, bos: String::new(), eos: String::new(), kwargs, asks: true };
+        Compiled::with_fuel(template.into(), fuel).render(inputs)
     }
 
     /// The expected texts come from transformers 5.23 with Jinja2 3.1.6.
@@ -271,8 +310,6 @@ mod tests {
             "{{ ns.x|pprint|length }}",
             "{{ ns.x }}",
         ];
-        let none = Value::from(());
-        let inputs = Inputs { messages: &none, tools: &none, bos: "", eos: "", kwargs: &none, asks: true };
         let mut wrong = Vec::new();
         let mut stops = |make: &str, doublings: usize, used: &str| {
             let set = |name: &str| format!("{{% set ns.{name} = {} %}}", make.replace("ns.x", &format!("ns.{name}")));
@@ -281,7 +318,7 @@ mod tests {
                 set("x"),
                 set("y")
             );
-            if !matches!(render_with(200_000, &template, &inputs), Err(Failure::Broken(_))) {
+            if !matches!(rendered_with(200_000, &template), Err(Failure::Broken(_))) {
                 wrong.push(template);
             }
         };

@@ -26,4 +26,4 @@ mod visits;
 pub use conversation::{Conversation, Style};
 pub use dialect::{Call, Part, Reader};
 pub use guard::Prompt;
-pub use render::{Renderer, content};
+pub use render::{Arguments, Renderer, content};

@@ -1,6 +1,6 @@
 //! The template of a conversation: the model's own, a template from a file, or a well-known format.
 
-use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, anyhow};
 use arenite::chat::{Format, Message, Piece, Role};
@@ -10,7 +10,7 @@ use minijinja::value::{Value, ValueKind};
 
 use super::dialect::Template;
 use super::guard::{ControlTokens, Prompt};
-use super::jinja::{self, Failure, Inputs};
+use super::jinja::{Compiled, Failure, Inputs};
 use super::story;
 
 /// The GGUF key of a model's own template.
@@ -20,9 +20,9 @@ const TOOL_USE: &str = "tokenizer.chat_template.tool_use";
 
 /// Renders prompts from conversations.
 pub struct Renderer {
-    jinja: Option<String>,
+    jinja: Option<Compiled>,
     /// The model's template for conversations with functions, if it has one of its own.
-    tool_use: Option<String>,
+    tool_use: Option<Compiled>,
     /// The format used if there is no template or if it fails.
     format: Format,
     control_tokens: ControlTokens,
@@ -32,11 +32,16 @@ pub struct Renderer {
     pub is_chosen: bool,
     bos: String,
     eos: String,
+    warned: AtomicBool,
+}
+
+/// The inputs of a template besides the messages.
+#[derive(Clone, Debug, Default)]
+pub struct Arguments {
     /// JSON schemas of functions, or `None`.
     pub tools: Value,
     /// Further variables of the template by name, or `None`.
     pub kwargs: Value,
-    warned: Cell<bool>,
 }
 
 impl Renderer {
@@ -52,17 +57,15 @@ impl Renderer {
         };
         let format = format.or_else(|| Format::detect(jinja.as_deref()?)).unwrap_or(Format::PLAIN);
         Ok(Self {
-            jinja,
-            tool_use,
+            jinja: jinja.map(Compiled::new),
+            tool_use: tool_use.map(Compiled::new),
             format,
             tells_stories: false,
             is_chosen: false,
             control_tokens: ControlTokens::of(tokenizer),
             bos: spelled(tokenizer.bos()),
             eos: spelled(tokenizer.eos()),
-            tools: Value::from(()),
-            kwargs: Value::from(()),
-            warned: Cell::new(false),
+            warned: AtomicBool::new(false),
         })
     }
 
@@ -80,7 +83,7 @@ impl Renderer {
     /// Describes the template or format in use.
     pub fn name(&self) -> String {
         match self.jinja {
-            Some(_) if !self.warned.get() => "its Jinja template".to_string(),
+            Some(_) if !self.warned.load(Ordering::Relaxed) => "its Jinja template".to_string(),
             _ if self.tells_stories => "stories: say what about, or how one begins".to_string(),
             _ => format!("the format {}", self.format.name()),
         }
@@ -92,9 +95,9 @@ impl Renderer {
     }
 
     /// Renders the prompt; a template that fails is an error.
-    pub fn exact(&self, messages: &[Value]) -> Result<String> {
+    pub fn exact(&self, messages: &[Value], arguments: &Arguments) -> Result<String> {
         match &self.jinja {
-            Some(jinja) => self.with_jinja(jinja, messages).map_err(|failure| match failure {
+            Some(jinja) => self.with_jinja(jinja, messages, arguments, true).map_err(|failure| match failure {
                 Failure::Broken(error) => error.context("the chat template does not work"),
                 Failure::Refused(why) => anyhow!("the chat template refuses this conversation: {why}"),
             }),
@@ -109,58 +112,83 @@ impl Renderer {
 
     /// Renders the prompt. If the template fails or rejects the conversation, the closest format is used, with a
     /// warning.
-    pub fn prompt(&self, messages: &[Value]) -> Prompt {
-        self.try_prompt(messages).unwrap_or_else(|why| {
+    pub fn prompt(&self, messages: &[Value], arguments: &Arguments) -> Prompt {
+        self.try_prompt(messages.to_vec(), arguments, false).unwrap_or_else(|why| {
             self.warn(&format!("refuses this conversation: {why}"));
             self.control_tokens.prompt(&self.with_format(messages))
         })
     }
 
-    /// Renders the prompt, or returns the template's reason for rejecting the conversation.
-    pub fn try_prompt(&self, messages: &[Value]) -> Result<Prompt, String> {
-        if let Some(opening) = self.opening(messages) {
+    /// Renders the prompt, or returns the template's reason for rejecting the conversation. If `continues` is set, the
+    /// prompt ends with the text of the last message, which the answer continues.
+    pub fn try_prompt(
+        &self,
+        mut messages: Vec<Value>,
+        arguments: &Arguments,
+        continues: bool,
+    ) -> Result<Prompt, String> {
+        if let Some(opening) = self.opening(&messages).filter(|_| !continues) {
             return Ok(self.control_tokens.prompt(&opening));
         }
-        let marked: Option<Vec<Value>> = {
-            let marks: Vec<_> = messages.iter().map(|message| self.control_tokens.mark(message)).collect();
-            let any = marks.iter().any(Option::is_some);
-            any.then(|| {
-                marks.into_iter().zip(messages).map(|(marked, plain)| marked.unwrap_or(plain.clone())).collect()
-            })
-        };
+        for message in &mut messages {
+            if let Some(marked) = self.control_tokens.mark(message) {
+                *message = marked;
+            }
+        }
         let rendered = match &self.jinja {
-            Some(jinja) => match self.with_jinja(jinja, marked.as_deref().unwrap_or(messages)) {
+            Some(jinja) => match self.with_jinja(jinja, &messages, arguments, !continues) {
+                Ok(rendered) if continues => self.up_to_last(rendered, &messages)?,
                 Ok(rendered) => rendered,
                 Err(Failure::Refused(why)) => return Err(why),
                 Err(Failure::Broken(error)) => {
                     self.warn(&format!("does not work: {error:#}"));
-                    self.with_format(messages)
+                    self.with_format_of(&messages, continues)
                 }
             },
-            None => self.with_format(messages),
+            None => self.with_format_of(&messages, continues),
         };
         Ok(self.control_tokens.prompt(&rendered))
     }
 
+    /// Cuts a rendered conversation after the text of its last message, as `continue_final_message` of transformers
+    /// does.
+    fn up_to_last(&self, mut rendered: String, messages: &[Value]) -> Result<String, String> {
+        let text = messages.last().map(content).unwrap_or_default();
+        let shown = text.trim();
+        let at = rendered.rfind(shown).ok_or("the template does not show the answer that is to be continued")?;
+        rendered.truncate(at + shown.len());
+        Ok(rendered + &text[text.trim_end().len()..])
+    }
+
+    /// Renders with the well-known format. If `continues` is set, the prompt ends with the text of the last message.
+    fn with_format_of(&self, messages: &[Value], continues: bool) -> String {
+        match messages.split_last().filter(|_| continues) {
+            Some((last, before)) => self.with_format(before) + &content(last),
+            None => self.with_format(messages),
+        }
+    }
+
     /// Warns once that the format replaces the template.
     fn warn(&self, why: &str) {
-        if !self.warned.replace(true) {
+        if !self.warned.swap(true, Ordering::Relaxed) {
             let name = self.format.name();
             log::warn!("warning: the chat template {why}; the format `{name}` takes its place");
         }
     }
 
-    fn with_jinja(&self, jinja: &str, messages: &[Value]) -> Result<String, Failure> {
-        let messages = Value::from(messages.to_vec());
-        self.jinja_inputs(jinja, &messages, &self.tools, true)
-    }
-
-    fn jinja_inputs(&self, jinja: &str, messages: &Value, tools: &Value, asks: bool) -> Result<String, Failure> {
+    fn with_jinja(
+        &self,
+        jinja: &Compiled,
+        messages: &[Value],
+        arguments: &Arguments,
+        asks: bool,
+    ) -> Result<String, Failure> {
+        let Arguments { tools, kwargs } = arguments.clone();
+        let (bos, eos) = (self.bos.clone(), self.eos.clone());
         // As in transformers and llama.cpp, functions select the template that is made for them.
         let has_tools = tools.len().is_some_and(|count| count > 0);
-        let jinja = self.tool_use.as_deref().filter(|_| has_tools).unwrap_or(jinja);
-        let inputs = Inputs { messages, tools, bos: &self.bos, eos: &self.eos, kwargs: &self.kwargs, asks };
-        jinja::render(jinja, &inputs)
+        let jinja = self.tool_use.as_ref().filter(|_| has_tools).unwrap_or(jinja);
+        jinja.render(Inputs { messages: Value::from(messages.to_vec()), tools, bos, eos, kwargs, asks })
     }
 
     /// Renders with the well-known format, and marks control tokens in the messages' texts.
@@ -186,18 +214,16 @@ impl Renderer {
 impl Template for Renderer {
     fn render(&self, messages: &serde_json::Value, tools: &serde_json::Value, asks: bool) -> Option<String> {
         let value = |value: &serde_json::Value| serde_json::from_value::<Value>(value.clone()).ok();
-        let (messages, tools) = (value(messages)?, value(tools)?);
+        let messages: Vec<Value> = value(messages)?.try_iter().ok()?.collect();
+        let arguments = Arguments { tools: value(tools)?, ..Arguments::default() };
         match &self.jinja {
-            Some(jinja) => self.jinja_inputs(jinja, &messages, &tools, asks).ok(),
-            None => {
-                let messages: Vec<Value> = messages.try_iter().ok()?.collect();
-                Some(self.control_tokens.prompt(&self.with_format(&messages)).text)
-            }
+            Some(jinja) => self.with_jinja(jinja, &messages, &arguments, asks).ok(),
+            None => Some(self.control_tokens.prompt(&self.with_format(&messages)).text),
         }
     }
 
     fn source(&self) -> &str {
-        self.jinja.as_deref().unwrap_or_default()
+        self.jinja.as_ref().map_or("", Compiled::source)
     }
 }
 

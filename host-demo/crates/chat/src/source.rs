@@ -60,6 +60,7 @@ pub fn translate(source: &str) -> String {
             Some("generation") => out += &tag.replacen("generation", "with", 1),
             Some("endgeneration") => out += &tag.replacen("endgeneration", "endwith", 1),
             Some("for") => out += &for_each(tag, &words),
+            Some("set") if tag.starts_with("{%") => out += &kept(tag, &words),
             _ if tag.starts_with("{{") && tag.contains("safe") => out += &added(tag, &words),
             _ => out += &joined(tag, &words),
         }
@@ -174,6 +175,17 @@ fn for_each(tag: &str, words: &[Range<usize>]) -> String {
         joined_in(tag, words, start..end),
         joined_in(tag, words, end..tag.len())
     )
+}
+
+/// Rewrites `{% set a.b = EXPRESSION %}`: passes `EXPRESSION` through [`VISIT`], which limits its nesting. Only values
+/// of namespaces outlive a loop and can grow with each round.
+fn kept(tag: &str, words: &[Range<usize>]) -> String {
+    let is = |at: usize, text: &str| words.get(at).is_some_and(|word| &tag[word.clone()] == text);
+    let (Some(equals), Some(last)) = (words.get(4).filter(|_| is(2, ".") && is(4, "=")), words.last()) else {
+        return joined(tag, words);
+    };
+    let value = joined_in(tag, words, equals.end..last.end);
+    format!("{}({value})|{VISIT}{}", &tag[..equals.end], &tag[last.end..])
 }
 
 /// Replaces the operator in `'%s' % x` by the filter [`PERCENT`] if the left operand is a string literal. Adds [`FLAT`]

@@ -64,6 +64,11 @@ pub fn is_generator(value: &Value) -> bool {
     value.downcast_object_ref::<Generator>().is_some()
 }
 
+/// Returns the items of a generator without consuming them.
+pub fn generated(value: &Value) -> Option<Vec<Value>> {
+    value.downcast_object_ref::<Generator>().map(|generator| generator.items().clone())
+}
+
 /// Returns true for lists and for minijinja's result of adding two lists.
 pub fn is_list(value: &Value) -> bool {
     match value.kind() {

@@ -2,7 +2,7 @@
 //!
 //! Values share their items, so a short template can make a value that takes an age to walk: `[x, x]` bound to `x`
 //! again and again. Each operand that is walked as a whole goes through the filter [`VISIT`](super::source::VISIT),
-//! which takes fuel for all elements first.
+//! which takes fuel for all elements first. It also limits the nesting of values, because dropping them is recursive.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use minijinja::value::{Value, ValueKind};
 use minijinja::{Environment, Error, State};
 
 use super::source::{self, may_be_list, operand_end, pair_is};
-use super::values::{flat, is_generator};
+use super::values::{DEEPEST, flat, generated, invalid};
 
 /// Number of visited elements that cost one unit of fuel.
 const ELEMENTS: u64 = 2;
@@ -73,6 +73,9 @@ pub fn pay(state: &State<'_, '_>, value: &Value) -> Result<(), Error> {
             continue;
         };
         unpaid += u64::from(!open.is_empty());
+        if open.len() > DEEPEST {
+            return Err(invalid(format!("a value has more than {DEEPEST} levels")));
+        }
         match value.kind() {
             ValueKind::String => unpaid += (value.as_str().map_or(0, str::len) / BYTES) as u64,
             ValueKind::Map => {
@@ -85,9 +88,11 @@ pub fn pay(state: &State<'_, '_>, value: &Value) -> Result<(), Error> {
                 open.push(Box::new(pairs) as Box<dyn Iterator<Item = Value>>);
             }
             ValueKind::Seq => open.push(Box::new(value.try_iter()?)),
-            ValueKind::Iterable if !is_generator(&value) && value.len().is_some() => {
-                open.push(Box::new(value.try_iter()?));
-            }
+            ValueKind::Iterable => match generated(&value) {
+                Some(items) => open.push(Box::new(items.into_iter())),
+                None if value.len().is_some() => open.push(Box::new(value.try_iter()?)),
+                None => {}
+            },
             _ => {}
         }
         if unpaid >= 1024 {
@@ -95,7 +100,7 @@ pub fn pay(state: &State<'_, '_>, value: &Value) -> Result<(), Error> {
             state.consume_fuel(unpaid / ELEMENTS)?;
             unpaid = 0;
             if total > MOST_ELEMENTS {
-                return Err(super::values::invalid(format!("a value has more than {MOST_ELEMENTS} elements")));
+                return Err(invalid(format!("a value has more than {MOST_ELEMENTS} elements")));
             }
         }
     }

@@ -15,6 +15,7 @@ mod search;
 mod simple;
 #[cfg(test)]
 mod tests;
+pub mod underflow;
 
 use std::io::Write;
 use std::ops::Range;
@@ -48,6 +49,8 @@ pub struct Change<'a> {
     pub to: TensorType,
     /// The chosen type, before it was fitted to the tensor's rows.
     pub wanted: TensorType,
+    /// The type that is too imprecise for weights as small as these, so that the tensor keeps its own.
+    pub too_coarse: Option<TensorType>,
     /// Importance of each column, matrix after matrix.
     importance: Option<&'a [f32]>,
 }
@@ -70,7 +73,7 @@ pub fn changes<'a>(
         let to = chooser.choose(&Shape { name: &new_name, dims: tensor.dims, kind })?;
         let wanted = chooser.wanted;
         if to == kind {
-            return Ok(Change { tensor, name: new_name, to, wanted, importance: None });
+            return Ok(Change { tensor, name: new_name, to, wanted, too_coarse: None, importance: None });
         }
         ensure!(
             tensor.dims[0].is_multiple_of(to.block().0 as u64),
@@ -100,7 +103,11 @@ pub fn changes<'a>(
                  and give it with --imatrix"
             );
         }
-        Ok(Change { tensor, name: new_name, to, wanted, importance })
+        let mut change = Change { tensor, name: new_name, to, wanted, too_coarse: None, importance };
+        if plain && !options.is_dry && change.underflows() {
+            (change.too_coarse, change.to, change.wanted) = (Some(to), kind, kind);
+        }
+        Ok(change)
     };
     tensors.into_iter().map(change).collect()
 }
@@ -153,6 +160,27 @@ impl Change<'_> {
         self.tensor.dims.iter().skip(1).product::<u64>() as usize
     }
 
+    /// The importance of the columns of a row.
+    fn importance(&self, row: usize) -> Option<&[f32]> {
+        let columns = self.columns();
+        self.importance.map(|all| &all[row / self.tensor.dims[1] as usize * columns..][..columns])
+    }
+
+    /// The stored bytes of a row.
+    fn row(&self, row: usize) -> &[u8] {
+        let (values, bytes) = self.tensor.kind.block();
+        let size = self.columns() / values * bytes;
+        self.tensor.data.get(row * size..(row + 1) * size).unwrap_or_default()
+    }
+
+    /// Returns true if the new type is too coarse for the size of the weights.
+    fn underflows(&self) -> bool {
+        underflow::underflows(self.to, [self.rows(), self.columns()], |row, to| {
+            decode_row(self.tensor.kind, self.row(row), to);
+            self.importance(row)
+        })
+    }
+
     /// Writes the tensor in its new type. Calls `go_on` with the size of every chunk written; an error of `go_on` stops
     /// the conversion.
     pub fn write(
@@ -193,8 +221,6 @@ impl Change<'_> {
 
     fn encode_part(&self, first: usize, out: &mut [u8]) -> Result<()> {
         let (columns, name) = (self.columns(), &self.name);
-        let from = self.tensor.kind.block();
-        let from = columns / from.0 * from.1;
         let to = columns / self.to.block().0 * self.to.block().1;
         // Most formats store f16 scales, and searching for a scale sums squares: larger weights would overflow.
         let most = match self.to {
@@ -204,19 +230,18 @@ impl Change<'_> {
         };
         let mut row = vec![0.0; columns];
         for (i, out) in (first..).zip(out.chunks_exact_mut(to)) {
-            let bytes = self.tensor.data.get(i * from..(i + 1) * from).unwrap_or_default();
-            ensure!(decode_row(self.tensor.kind, bytes, &mut row), "this build does not read {:?}", self.tensor.kind);
+            ensure!(
+                decode_row(self.tensor.kind, self.row(i), &mut row),
+                "this build does not read {:?}",
+                self.tensor.kind
+            );
             ensure!(row.iter().all(|x| x.is_finite()), "{name} has a weight that is not finite, in row {i}");
             ensure!(
                 row.iter().all(|x| x.abs() <= most),
                 "{name} has a weight beyond {most:e} in row {i}, too large for {:?}: keep it with --tensor-type {name}=F32",
                 self.to
             );
-            let importance = self.importance.map(|all| {
-                let matrix = i / self.tensor.dims[1] as usize;
-                &all[matrix * columns..][..columns]
-            });
-            ensure!(encode::encode(self.to, &row, importance, out), "this build does not write {:?}", self.to);
+            ensure!(encode::encode(self.to, &row, self.importance(i), out), "this build does not write {:?}", self.to);
         }
         Ok(())
     }

@@ -7,6 +7,7 @@
 //! | `sound` | sounds from files and streams, as samples at 16 kHz |
 //! | `microphone` | the default input device, with the feature `microphone` |
 //! | `marks` | special tokens |
+//! | `language` | names of languages |
 //! | `decode` | decoding of one window |
 //! | `segments` | division of a window's text by its timestamps |
 //! | `transcriber` | a whole sound, window by window |
@@ -18,6 +19,7 @@
 
 mod container;
 mod decode;
+mod language;
 mod marks;
 #[cfg(feature = "microphone")]
 mod microphone;
@@ -28,6 +30,7 @@ mod transcriber;
 mod voices;
 mod wave;
 
+pub use language::language_code;
 #[cfg(feature = "microphone")]
 pub use microphone::record;
 pub use segments::Segment;

@@ -30,6 +30,16 @@ impl ThoughtBudget {
         Self { reader, left: tokens, has_closed: false, forced: VecDeque::new() }
     }
 
+    /// Returns true while a thought is open.
+    pub fn is_thinking(&self) -> bool {
+        self.reader.is_thinking()
+    }
+
+    /// Uses up the budget, so that the open thought is closed.
+    pub fn close(&mut self) {
+        self.left = 0;
+    }
+
     /// Returns the next token of the text that closes the thought; `None` while the budget lasts. Tokens that the
     /// grammar `constraint` does not allow are not forced.
     ///

@@ -8,21 +8,22 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::jinja::{Compiled, Inputs};
 use crate::jinja::{Inputs, render};
 
 /// A template, rendered with `<s>` as BOS and `</s>` as EOS.
-struct Source(String);
+struct Source(Compiled);
 
 impl Template for Source {
     fn render(&self, messages: &Value, tools: &Value, asks: bool) -> Option<String> {
         let value = |value: &Value| serde_json::from_value::<minijinja::Value>(value.clone()).ok();
         let (messages, tools, kwargs) = (value(messages)?, value(tools)?, minijinja::Value::from(()));
-        render(&self.0, &Inputs { messages: &messages, tools: &tools, bos: "<s>", eos: "</s>", kwargs: &kwargs, asks })
-            .ok()
+        let (bos, eos) = ("<s>".to_string(), "</s>".to_string());
+        self.0.render(Inputs { messages, tools, bos, eos, kwargs, asks }).ok()
     }
 
     fn source(&self) -> &str {
-        &self.0
+        self.0.source()
     }
 }
 
@@ -230,14 +231,14 @@ fn templates() -> Vec<(String, Source)> {
             let text = |key: &str| case[key].as_str().unwrap_or_default().to_string();
             let name = text("name").split('/').next().unwrap_or_default().to_string();
             if all.last().is_none_or(|(last, _)| *last != name) {
-                all.push((name, Source(text("template"))));
+                all.push((name, Source(Compiled::new(text("template")))));
             }
         }
     }
     if let Some(directory) = std::env::var_os("ARENITE_TEMPLATES") {
         for entry in std::fs::read_dir(directory).expect("a directory").flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            all.push((name, Source(std::fs::read_to_string(entry.path()).expect("a template"))));
+            all.push((name, Source(Compiled::new(std::fs::read_to_string(entry.path()).expect("a template")))));
         }
         all.sort_by(|a, b| a.0.cmp(&b.0));
     }

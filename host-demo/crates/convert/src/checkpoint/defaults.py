@@ -24,6 +24,8 @@ SOURCE = "".join(open(f, encoding="utf8").read() for f in sorted(glob.glob(f"{HE
 NAMES = set(re.findall(r'"(\w+)"', SOURCE))
 # The tying of the head and the number of token types follow from the tensors, ids of tokens from the vocabulary.
 LEFT_OUT = {"architectures", "id2label", "model_type", "rope_parameters", "rope_scaling", "rope_theta", "tie_word_embeddings", "type_vocab_size"}
+# Configs of dense models of this type have no fields of experts.
+MAY_BE_DENSE = {"nemotron_h"}
 NESTED = ("text_config", "llm_config", "lm_config", "language_config", "thinker_config")
 
 
@@ -65,6 +67,8 @@ def fields(config):
 def entry(kind, config):
     """What is known of a type."""
     out = {"fields": fields(config)}
+    if kind in MAY_BE_DENSE:
+        out["fields"] = {name: value for name, value in out["fields"].items() if "expert" not in name}
     alias = {old: new for old, new in (getattr(config, "attribute_map", None) or {}).items() if old != new}
     alias = {old: new for old, new in alias.items() if old in NAMES or new in NAMES}
     if alias:

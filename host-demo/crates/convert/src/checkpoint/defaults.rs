@@ -36,6 +36,10 @@ pub fn fill(kind: &str, values: &mut Map<String, Value>) {
 pub fn fill_rope(kind: &str, is_stated: bool, rope: &mut Map<String, Value>) {
     let (global, local) = ("full_attention", "sliding_attention");
     let defaults = &TABLE[kind]["rope"];
+    if let (true, Some(whole)) = (rope.is_empty(), defaults.as_object()) {
+        rope.clone_from(whole);
+        return;
+    }
     let always = ["rope_theta", "partial_rotary_factor"];
     let complete = |part: &mut Map<String, Value>, defaults: &Value| {
         for (name, value) in defaults.as_object().into_iter().flatten() {
@@ -80,8 +84,8 @@ mod tests {
         for (kind, stated, whole) in [
             (
                 "gemma3_text",
-                json!({}),
-                json!({"rope_theta": 1e6, "rope_type": "default", "sliding_attention": {"rope_theta": 1e4}}),
+                json!({"rope_theta": 5}),
+                json!({"rope_theta": 5, "rope_type": "default", "sliding_attention": {"rope_theta": 1e4}}),
             ),
             (
                 "gemma3_text",

@@ -15,6 +15,7 @@ use super::names::{self, COMMON, Place, Row};
 use super::output::Output;
 use super::tensors::{Checkpoint, Files};
 use super::view::{Step, View};
+use super::whole::Whole;
 use arenite_files::write_file;
 use arenite_gguf_writer::Header;
 
@@ -26,13 +27,16 @@ pub struct Report {
     pub notes: Vec<String>,
 }
 
-/// Converts the adapter in `directory` for the model in `base`.
+/// Converts the adapter in `directory` for the model in `base`. If it changes whole matrices, the model's weights are
+/// needed.
 pub fn convert(directory: &Path, base: Option<&Path>, output: &Path) -> Result<Report> {
     let settings = Settings::read(directory)?;
     let base = base_config(directory, base, &settings.json)?;
     let config = Config::read(&base)?;
     let files = weights(directory)?;
-    let checkpoint = Checkpoint::read(&files)?;
+    let whole = Whole::of(&Checkpoint::read(&files)?, &settings, &config, base.parent().unwrap_or(Path::new(".")))?;
+    let mut checkpoint = Checkpoint::read(&files)?;
+    whole.put(&mut checkpoint);
     let family = Family::of(&config, &checkpoint)?;
     let mut tables = families::tables(family, &config);
     tables.push(COMMON);
@@ -60,7 +64,7 @@ pub fn convert(directory: &Path, base: Option<&Path>, output: &Path) -> Result<R
         let is_frozen = [".base_layer.weight", ".base_layer.bias"].iter().any(|end| name.ends_with(end));
         ensure!(
             is_frozen || FIRST.iter().any(|end| first.ends_with(end)),
-            "the tensor {name} is not part of a plain LoRA: DoRA and whole modules are not supported, {INSTEAD}"
+            "the tensor {name} is not part of a LoRA, {INSTEAD}"
         );
         ensure!(is_frozen || checkpoint.tensors.contains_key(&first), "the tensor {first} is missing");
     }
@@ -109,8 +113,8 @@ const MLX: &str = ".lora_a";
 const INSTEAD: &str = "so merge the adapter with PEFT's merge_and_unload(), and convert the merged model";
 
 /// The settings in adapter_config.json. Settings of mlx_lm are converted to PEFT's.
-struct Settings {
-    json: Value,
+pub struct Settings {
+    pub json: Value,
     /// The expressions of `alpha_pattern` and their values.
     alphas: Vec<(Regex, f64)>,
 }
@@ -132,9 +136,7 @@ impl Settings {
             "adapter_config.json is of a {} adapter: only LORA is supported",
             settings["peft_type"].as_str().unwrap_or("nameless")
         );
-        for name in ["use_dora", "lora_bias"] {
-            ensure!(settings[name] != true, "{name} in adapter_config.json is true: not supported, {INSTEAD}");
-        }
+        ensure!(settings["lora_bias"] != true, "lora_bias in adapter_config.json is true: not supported, {INSTEAD}");
         let bias = settings["bias"].as_str().unwrap_or("none");
         ensure!(bias == "none", "bias in adapter_config.json is {bias}: only none is supported");
         let is_set = |name: &str| match &settings[name] {
@@ -143,11 +145,7 @@ impl Settings {
             Value::Object(map) => !map.is_empty(),
             _ => true,
         };
-        ensure!(
-            !is_set("modules_to_save"),
-            "modules_to_save in adapter_config.json names whole modules: not supported, {INSTEAD}"
-        );
-        for name in ["layer_replication", "trainable_token_indices", "use_bdlora", "kasa_config", "monteclora_config"] {
+        for name in ["layer_replication", "use_bdlora", "kasa_config", "monteclora_config"] {
             ensure!(!is_set(name), "{name} in adapter_config.json is set: not supported, {INSTEAD}");
         }
         // PEFT does not merge these.
@@ -190,6 +188,11 @@ impl Settings {
         let alpha = own.map_or_else(|| self.alpha(), Ok)?;
         let more = if self.is_stabilized() { (rank as f64).sqrt() } else { 1.0 };
         Ok((alpha * more / self.stored_alpha()?) as f32)
+    }
+
+    /// Returns the factor on the product of a module's matrices.
+    pub fn scale(&self, module: &str, rank: usize) -> Result<f32> {
+        Ok(self.factor(module, rank)? * (self.stored_alpha()? / rank as f64) as f32)
     }
 
     /// Returns true if PEFT adapts the parameter called `name` of a module, instead of a whole module.

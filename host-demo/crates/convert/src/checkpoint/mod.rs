@@ -13,6 +13,7 @@
 //! | `plain`, `openai_whisper` | checkpoints that store their settings with the tensors |
 //! | `reranker`, `pooling` | heads that are not those of a language model |
 //! | `output` | the new file's tensors |
+//! | `lora`, `whole` | adapters |
 
 mod agreement;
 mod changes;
@@ -37,6 +38,7 @@ mod tensors;
 pub mod torch;
 mod view;
 pub mod whisper_cpp;
+mod whole;
 
 use std::io::{Cursor, Seek, Write};
 use std::path::Path;
@@ -138,7 +140,8 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
     notes.extend(integers.filter(|_| request.mix.is_none()));
     let mut pools = false;
     if let Some(directory) = directory {
-        pooling::dense(directory, &mut outputs)?;
+        let prefix = if architecture == "t5encoder" { "enc." } else { "" };
+        pooling::dense(directory, prefix, &mut outputs)?;
         pools = pooling::pools(directory)?;
     }
     output::complete(&outputs, &config, pools)?;
@@ -149,6 +152,7 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
             .push("its name is a reranker's: of the head, the file has only the rows of \"yes\" and \"no\"".to_owned());
     }
     choose_types(&mut outputs, request.mix, &config, architecture)?;
+    notes.extend(outputs.iter_mut().filter_map(Output::keep_small));
 
     let mut header = Header::new();
     header.set("general.architecture", architecture);
@@ -270,8 +274,9 @@ fn choose_types(outputs: &mut [Output<'_>], mix: Option<Mix>, config: &Config, a
             _ if four => output.stored(),
             _ if output.stays_f32() => TensorType::F32,
             _ if mix.is_none() && output.stored().block().0 > 1 => output.stored(),
-            // Products of integers and factors need more bits than half precision has.
-            _ if mix.is_none() && output.is_integer() => TensorType::F32,
+            // Products of integers and factors need more bits than half precision has; layers after pooling come from
+            // other files than the model.
+            _ if mix.is_none() && (output.is_integer() || output.name.contains("dense_")) => TensorType::F32,
             Some(kind) => {
                 let whole = output.shape.last().is_some_and(|columns| columns.is_multiple_of(kind.block().0));
                 if whole { kind } else { TensorType::F16 }

@@ -15,6 +15,7 @@ use super::tensors::Checkpoint;
 use super::view::View;
 use arenite_gguf_writer::Meta;
 use arenite_quantize::encode_values;
+use arenite_quantize::underflow::underflows;
 
 /// Number of elements that a thread encodes at a time.
 const PIECE: usize = 1 << 18;
@@ -341,6 +342,23 @@ impl<'f> Output<'f> {
             None => self.name.trim_start_matches("enc.").trim_start_matches("dec."),
         };
         self.shape.len() <= 1 || base.ends_with("_norm.weight") || KEPT.contains(&base) || !base.ends_with(".weight")
+    }
+
+    /// Keeps a precise type if the weights are too small for the chosen one. Returns a message.
+    pub fn keep_small(&mut self) -> Option<String> {
+        let columns = self.shape.last().copied().filter(|columns| *columns > 0)?;
+        let kept = if self.stored() == TensorType::BF16 { TensorType::BF16 } else { TensorType::F32 };
+        let is_copied = self.kind == self.stored();
+        let is_small = !is_copied
+            && underflows(self.kind, [self.len() / columns, columns], |row, to| {
+                self.read(row * columns, to);
+                None
+            });
+        let kind = self.kind;
+        is_small.then(|| {
+            self.kind = kept;
+            format!("the weights of {} are too small for {kind:?}: it becomes {kept:?}", self.name)
+        })
     }
 
     /// Writes the tensor. Calls `go_on` after each write with the number of bytes.

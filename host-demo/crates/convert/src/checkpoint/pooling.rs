@@ -67,8 +67,8 @@ fn activation(settings: &Value) -> Result<Option<&'static str>> {
     })
 }
 
-/// Adds the linear layers after the pooling.
-pub fn dense(directory: &Path, outputs: &mut Vec<Output<'_>>) -> Result<()> {
+/// Adds the linear layers after the pooling. Names of the tensors begin with `prefix`.
+pub fn dense(directory: &Path, prefix: &str, outputs: &mut Vec<Output<'_>>) -> Result<()> {
     for (folder, name) in dense_layers(directory)? {
         let mut read = || -> Result<()> {
             let settings = json(&folder.join("config.json"))?;
@@ -86,7 +86,7 @@ pub fn dense(directory: &Path, outputs: &mut Vec<Output<'_>>) -> Result<()> {
                 let view = View::new(leaf.clone());
                 let mut values = vec![0.0; view.len()];
                 view.read(0, &mut values);
-                outputs.push(Output::of_values(format!("{name}.{end}"), view.dims(), values));
+                outputs.push(Output::of_values(format!("{prefix}{name}.{end}"), view.dims(), values));
             }
             Ok(())
         };

@@ -21,7 +21,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use arenite::grammar::{Constraint, Grammar, Masks, State};
-use arenite::sampler::Sampler;
+use arenite::sampler::{Sampler, argmax};
 use arenite::tokenizer::{Decoder, Tokenizer};
 use arenite::{Error, TokenId};
 
@@ -311,11 +311,18 @@ impl Generation {
             let ends = |token| is_short && stop_ids.contains(&token);
             return Ok(Some(sampler.sample_where(logits, &mut self.rng, |token| !ends(token))?));
         };
-        // Exclude end tokens within a thought, because the answer that the grammar constrains comes after the thought.
+        // An end token within a thought closes the thought, because the answer that the grammar constrains follows it.
         let is_thought = table.is_some() && self.gate.as_ref().is_some_and(Gate::is_thought);
+        let may_close = is_thought && self.thoughts.as_ref().is_some_and(ThoughtBudget::is_thinking);
         let ends = |token| {
-            tokenizer.is_end(token) && (*ignore_end || is_short || is_thought) || is_short && stop_ids.contains(&token)
+            let is_barred = *ignore_end || is_short || is_thought && !may_close;
+            tokenizer.is_end(token) && is_barred || is_short && stop_ids.contains(&token)
         };
+        // Some models continue with line breaks for ever where a schema keeps them from ending, so line breaks between
+        // the elements of JSON are only taken where they are the model's first choice.
+        let first_choice = if settings.is_json { argmax(logits) } else { None };
+        let is_padding =
+            |token: TokenId| settings.is_json && Some(token) != first_choice && is_line_break(&bytes(tokenizer, token));
         let constraint = match (&self.state, table) {
             (Some(state), Some(table)) if self.gate.is_none() => {
                 Some(Constraint::at(Grammar::checked_before(table)?, state.clone()))
@@ -344,15 +351,23 @@ impl Generation {
             (None, _) => sampler.sample(logits, &mut self.rng),
             (Some(constraint), Some(masks)) => {
                 let mut mask = masks.at(constraint, tokenizer, self.grammar);
-                sampler.sample_where(logits, &mut self.rng, |token| mask.allows(token) && !ends(token))
+                let allows = |token| mask.allows(token) && !ends(token) && !is_padding(token);
+                sampler.sample_where(logits, &mut self.rng, allows)
             }
             (Some(constraint), None) => {
-                let allows = |token| constraint.allows(tokenizer, token) && !ends(token);
+                let allows = |token| constraint.allows(tokenizer, token) && !ends(token) && !is_padding(token);
                 sampler.sample_where(logits, &mut self.rng, allows)
             }
         };
         match token {
             Err(Error::NoTokenAllowed) if constraint.as_ref().is_some_and(Constraint::is_complete) => Ok(None),
+            Ok(token) if may_close && tokenizer.is_end(token) => match &mut self.thoughts {
+                Some(thoughts) => {
+                    thoughts.close();
+                    Ok(thoughts.forced(tokenizer, None)?.or(Some(token)))
+                }
+                None => Ok(Some(token)),
+            },
             token => Ok(Some(token?)),
         }
     }
@@ -406,6 +421,11 @@ fn spelled(token: TokenId, marks: Option<&Marks>, tokenizer: &Tokenizer<'_, '_>)
         Some(mark) => mark.to_string(),
         None => plain(String::from_utf8_lossy(&bytes(tokenizer, token)).into_owned()),
     }
+}
+
+/// True for white space with a line break or a tab, which no JSON string contains.
+fn is_line_break(bytes: &[u8]) -> bool {
+    bytes.iter().all(u8::is_ascii_whitespace) && bytes.iter().any(|byte| *byte != b' ')
 }
 
 /// Returns the state of a grammar after `rest`, the text after a mark. White space before the grammar's text does not

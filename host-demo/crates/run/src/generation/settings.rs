@@ -27,6 +27,8 @@ pub struct Settings {
     pub time: Option<Duration>,
     /// A compiled grammar.
     pub table: Option<Arc<[u8]>>,
+    /// True if the grammar is that of a JSON schema, in which white space is optional.
+    pub is_json: bool,
     /// Number of alternatives reported with each token.
     pub logprobs: Option<usize>,
     /// True if log-probabilities of the prompt's tokens are reported, too.

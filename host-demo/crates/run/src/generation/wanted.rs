@@ -46,13 +46,14 @@ impl Wanted<'_> {
                 settings.stops.push(resolved);
             }
         }
+        let is_constrained = strict.is_some() || settings.table.is_some();
         let budget = match thoughts {
             ThoughtLimit::UpTo(tokens) => Some(tokens),
-            ThoughtLimit::Unlimited => None,
+            // A limit that is never reached: the budget also closes a thought in which the model ends.
+            ThoughtLimit::Unlimited => settings.table.is_some().then_some(usize::MAX),
             ThoughtLimit::Usual => settings.table.is_some().then(|| settings.limit.unwrap_or(room).min(room) / 2),
         };
         settings.thoughts = budget.map(|budget| ThoughtBudget::new(style.reader(tools, prompt), budget));
-        let is_constrained = strict.is_some() || settings.table.is_some();
         settings.gate = if is_constrained { style.thought_gate(prompt) } else { None };
         let Some(StrictCalls { until, table }) = strict else { return };
         settings.table = Some(table);
