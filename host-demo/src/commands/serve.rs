@@ -4,8 +4,8 @@ use std::hash::RandomState;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::channel;
-use std::time::Instant;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use arenite_serve::HeaderValue;
@@ -33,7 +33,7 @@ use arenite_serve::{
 The first line of standard output is `listening on http://HOST:PORT`. A chat page is at /. OpenAI's and Anthropic's \
 interfaces are under /v1, Ollama's under /api; /completion, /props, /apply-template, /infill, /tokenize, /detokenize, \
 /health and /metrics are llama.cpp's. Answers do not depend on other requests running at the same time. On SIGTERM the server \
-finishes all running answers and exits.
+exits within two seconds: answers that are not finished by then end with an error.
 
 With several models, or a folder of them, the field `model` of a request chooses one; /v1/models lists them. Each is \
 loaded in a process of its own when a request needs it.
@@ -119,11 +119,14 @@ impl Args {
             origins,
             listening: |address| Ok(Out::lock().now(format!("listening on http://{address}\n").as_bytes())?),
             stopping: || {
-                note("shutting down after all open requests are answered; a second signal ends the server at once");
+                note("shutting down: open requests have two seconds; a second signal ends the server at once");
             },
         }
     }
 }
+
+/// Time for the engine to end after the last request.
+const LAST_PASS: Duration = Duration::from_millis(200);
 
 pub fn run(args: &Args, model: &ModelArgs) -> Result<()> {
     let program = ProgramMemory::at_start();
@@ -198,15 +201,22 @@ fn one(args: &Args, file: ModelFile, program: &ProgramMemory) -> Result<()> {
     // From here on, Ctrl-C does not end the process at once: the server first answers all open requests.
     crate::interrupt::listen();
     let served = counters.clone();
+    let (running, has_ended) = channel::<()>();
     let sockets = std::thread::spawn(move || {
         let origins = limits.origins.clone();
-        serve(|gate| router(app, origins, gate), &served, &limits, is_ready)
+        let done = serve(|gate| router(app, origins, gate), &served, &limits, is_ready);
+        // Nobody waits for the pass that may still be running.
+        if done.is_ok() && has_ended.recv_timeout(LAST_PASS) == Err(RecvTimeoutError::Timeout) {
+            std::process::exit(0);
+        }
+        done
     });
     let ready = || _ = ready.send(());
     match open.model().spec().sound() {
-        Some(_) => transcribe(&open, plan, &sounds_asked, ready)?,
+        Some(_) => transcribe(&open, plan, &counters, &sounds_asked, ready)?,
         None => run_engine(&open, plan, None, counters, &asked, ready)?,
     }
+    drop(running);
     sockets.join().map_err(|_| anyhow!("the server thread panicked"))?
 }
 

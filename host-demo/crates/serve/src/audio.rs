@@ -1,11 +1,12 @@
 //! OpenAI's interface for speech: `/v1/audio/transcriptions` and `/v1/audio/translations`.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use arenite::Plan;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Multipart, Request, State};
@@ -19,8 +20,10 @@ use super::app::{App, Result};
 use super::error::ApiError;
 use super::faces;
 use super::faces::audio::Transcribe;
+use super::memory::RequestMemory;
 use arenite_run::open_model::OpenModel;
 use arenite_run::runtime::Memory;
+use arenite_run::scheduler::{Counters, STOPPED};
 use arenite_speech::{Format, Progress, Request as Wanted, Segment, Sound, SoundFile, Transcriber, Writer};
 
 /// Maximum size of a request in bytes, as in OpenAI's interface.
@@ -37,13 +40,14 @@ const MOST_FIELD: usize = 16 << 10;
 /// Maximum number of fields of a form.
 const MOST_FIELDS: usize = 32;
 
-/// Maximum number of sounds that are decoded and transcribed in turns, in all and of one client. Further ones wait.
-const MOST_SOUNDS: usize = 8;
-const MOST_OF_CLIENT: usize = 2;
+/// Maximum number of sounds that are received, decoded and transcribed in turns, in all and of one client. Further ones
+/// wait before their bodies are read.
+const MOST_SOUNDS: usize = 6;
+const MOST_OF_CLIENT: usize = 1;
 /// Upper bound in bytes for the decoder, the thread and the samples of a sound, besides its file.
-const SOUND_BYTES: usize = 16 << 20;
-/// Upper bound in bytes for all sounds, besides their files.
-pub const SOUNDS: usize = MOST_SOUNDS * SOUND_BYTES;
+const SOUND_BYTES: usize = 8 << 20;
+/// Upper bound in bytes for all sounds.
+pub const SOUNDS: usize = MOST_SOUNDS * (MOST_BYTES + SOUND_BYTES);
 /// Time after which the engine looks again whether samples are decoded.
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -54,8 +58,6 @@ pub struct Transcription {
     pub wanted: Wanted,
     pub format: Format,
     pub answer: tokio::sync::oneshot::Sender<std::result::Result<String, String>>,
-    /// Counts the file toward the memory limit of bodies, also after the client has disconnected.
-    pub _permit: OwnedSemaphorePermit,
     pub _turn: Turn,
 }
 
@@ -103,7 +105,11 @@ async fn answer(app: Arc<App>, request: Request, translate: bool) -> Result<Resp
     if !app.hears {
         return Err(ApiError::invalid("this model does not transcribe speech: serve a Whisper or Moonshine model"));
     }
-    let permit = app.memory.reserve(request.headers(), MOST_BYTES).await?;
+    RequestMemory::announced(request.headers(), MOST_BYTES)?;
+    // The body is read once the client has its turn, so the memory of files is that of the turns.
+    let gone = || ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the engine has ended");
+    let client = open.client();
+    let turn = app.sounds.turn(client).await.ok_or_else(gone)?;
     let form = Multipart::from_request(request, &app).await;
     let form = form.map_err(|error| ApiError::new(error.status(), error.body_text()))?;
     let late = |_| ApiError::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time");
@@ -114,17 +120,16 @@ async fn answer(app: Arc<App>, request: Request, translate: bool) -> Result<Resp
     let file = file.ok_or_else(|| ApiError::about("file", "the field `file` with a sound file is missing"))?;
     let Transcribe { wanted, format, is_brief, .. } = asked;
     let (sender, text) = tokio::sync::oneshot::channel();
-    let client = open.client();
-    let gone = || ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the engine has ended");
-    let turn = app.sounds.turn(client).await.ok_or_else(gone)?;
     let wrong = |error: anyhow::Error| ApiError::about("file", format!("{error:#}"));
     let sound = app.aside(&open, move |_| SoundFile::new(file).map_err(wrong)).await?;
-    let job = Transcription { sound, client, wanted, format, answer: sender, _permit: permit, _turn: turn };
+    let job = Transcription { sound, client, wanted, format, answer: sender, _turn: turn };
     app.transcriptions.send(job).map_err(|_| gone())?;
     let text = text.await.map_err(|_| gone())?.map_err(ApiError::invalid)?;
     if is_brief {
-        let whole: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
-        return Ok(axum::Json(json!({ "text": whole["text"].as_str().unwrap_or_default().trim() })).into_response());
+        let whole: std::result::Result<serde_json::Value, _> = serde_json::from_str(&text);
+        let text = whole.as_ref().ok().and_then(|whole| whole["text"].as_str());
+        let lost = || ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the transcript has no text");
+        return Ok(axum::Json(json!({ "text": text.ok_or_else(lost)?.trim() })).into_response());
     }
     let kind = if format == Format::Json { "application/json" } else { "text/plain; charset=utf-8" };
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
@@ -178,20 +183,19 @@ struct Active {
     progress: Progress,
     writer: Writer<Vec<u8>>,
     answer: tokio::sync::oneshot::Sender<std::result::Result<String, String>>,
-    _permit: OwnedSemaphorePermit,
     _turn: Turn,
 }
 
 impl Active {
     /// Begins a transcription, or answers with the error.
     fn new(transcriber: &Transcriber<'_, '_, '_, '_>, job: Transcription) -> Option<Self> {
-        let Transcription { sound, client, wanted, format, answer, _permit, _turn } = job;
+        let Transcription { sound, client, wanted, format, answer, _turn } = job;
         let sound = Sound::from(sound).at_most(MOST_SECONDS);
         let begun = || anyhow::Ok((transcriber.begin(&wanted)?, Writer::new(format, Vec::new())?));
         match begun() {
             Ok((progress, writer)) => {
                 let translates = wanted.translate;
-                Some(Self { sound, client, translates, progress, writer, answer, _permit, _turn })
+                Some(Self { sound, client, translates, progress, writer, answer, _turn })
             }
             Err(error) => {
                 let _ = answer.send(Err(format!("{error:#}")));
@@ -220,7 +224,13 @@ impl Active {
 
 /// Answers requests in this thread until all senders of sounds are dropped. Calls `ready` when the memory is
 /// allocated. Sounds take turns, a window each; the client that was served longest ago comes first.
-pub fn run(open: &OpenModel, plan: Plan, sounds: &Receiver<Transcription>, ready: impl FnOnce()) -> anyhow::Result<()> {
+pub fn run(
+    open: &OpenModel,
+    plan: Plan,
+    counters: &Counters,
+    sounds: &Receiver<Transcription>,
+    ready: impl FnOnce(),
+) -> anyhow::Result<()> {
     let mut memory = Memory::new(&plan)?;
     let session = open.session(&mut memory, plan)?;
     let mut transcriber = Transcriber::new(open.gguf(), open.model(), open.vocabulary()?, session)?;
@@ -245,6 +255,10 @@ pub fn run(open: &OpenModel, plan: Plan, sounds: &Receiver<Transcription>, ready
             Err(TryRecvError::Empty) => {}
         }
         active.retain(|active| !active.answer.is_closed());
+        if counters.ended.load(Ordering::Relaxed) {
+            active.drain(..).for_each(|active| active.finish(Err(anyhow!(STOPPED))));
+            continue;
+        }
         let ready = active.iter_mut().enumerate().find_map(|(at, Active { sound, progress, .. })| {
             let ready = transcriber.is_ready(progress, sound).transpose()?;
             Some((at, ready))

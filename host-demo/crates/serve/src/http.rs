@@ -32,6 +32,10 @@ const MOST_CONNECTIONS: usize = 512;
 pub const BUFFERS: usize = MOST_CONNECTIONS * 2 * MOST_BUFFERED;
 /// Maximum size of a connection's buffer, which also limits the head of a request.
 const MOST_BUFFERED: usize = 32 << 10;
+/// Time in which open requests may still be answered after a signal to stop, and the time to send their errors after
+/// that.
+const DRAIN: Duration = Duration::from_millis(1300);
+const LAST_ERRORS: Duration = Duration::from_millis(200);
 /// Time limit for the head of a request, and for the time between two requests.
 const HEAD_TIME: Duration = Duration::from_secs(15);
 
@@ -48,7 +52,7 @@ pub struct Limits {
     pub stopping: fn(),
 }
 
-/// Serves until the process receives a signal to stop and all open requests are answered.
+/// Serves until the process receives a signal to stop, and all open requests are answered or [`DRAIN`] has passed.
 ///
 /// Prints the address when `ready` reports that the engine has its memory. `routes` gets the hosts and origins that
 /// requests may name.
@@ -80,6 +84,10 @@ pub fn serve(
         tokio::select! {
             () = all_done(counters) => {}
             again = asked_to_end() => again?,
+            () = tokio::time::sleep(DRAIN) => {
+                counters.ended.store(true, Ordering::Relaxed);
+                tokio::time::sleep(LAST_ERRORS).await;
+            }
         }
         Ok(())
     })

@@ -162,6 +162,14 @@ impl RequestMemory {
 
     /// Waits until there is memory for a body of the announced length, or of `most` bytes if no length is announced.
     pub async fn reserve(&self, headers: &HeaderMap, most: usize) -> Result<OwnedSemaphorePermit> {
+        let len = Self::announced(headers, most)?;
+        let why = "the bodies of other requests take all memory for them: try again later";
+        let crowded = || ApiError::new(StatusCode::SERVICE_UNAVAILABLE, why);
+        self.pool(len).acquire(len).await.ok_or_else(crowded)
+    }
+
+    /// Returns the announced length of a body, or `most` if none is announced. Refuses a longer one.
+    pub fn announced(headers: &HeaderMap, most: usize) -> Result<usize> {
         let encoding = headers.get(header::CONTENT_ENCODING).filter(|encoding| *encoding != "identity");
         if let Some(encoding) = encoding {
             let why = format!("a body with the Content-Encoding {encoding:?} cannot be read: send it as it is");
@@ -169,12 +177,7 @@ impl RequestMemory {
         }
         let announced = headers.get(header::CONTENT_LENGTH).and_then(|len| len.to_str().ok()?.parse().ok());
         let len: usize = announced.unwrap_or(most);
-        if len > most {
-            return Err(too_long(most));
-        }
-        let why = "the bodies of other requests take all memory for them: try again later";
-        let crowded = || ApiError::new(StatusCode::SERVICE_UNAVAILABLE, why);
-        self.pool(len).acquire(len).await.ok_or_else(crowded)
+        if len > most { Err(too_long(most)) } else { Ok(len) }
     }
 
     /// Creates the meter of a request. Events of a streamed answer count until they are sent, other answers until the

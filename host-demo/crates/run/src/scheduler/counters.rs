@@ -31,6 +31,9 @@ pub struct Counters {
     pub token_rate: Histogram,
     /// True if the server is shutting down and refuses new requests.
     pub stopping: AtomicBool,
+    /// True if the time for the requests that were open then has passed: their answers end with
+    /// [`STOPPED`](super::STOPPED).
+    pub ended: AtomicBool,
 }
 
 /// A histogram for `/metrics`.

@@ -168,6 +168,9 @@ impl Finish {
     }
 }
 
+/// The error of answers that a shutdown ends.
+pub const STOPPED: &str = "the server is shutting down";
+
 /// State of the engine's thread: requests that wait or run, and cached contexts.
 pub struct Scheduler<'a, 'm, 'w> {
     pub engine: Engine<'m, 'w>,
@@ -304,6 +307,10 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
                 Err(TryRecvError::Disconnected) if is_idle => return,
                 Err(_) => {}
             }
+            if self.counters.ended.load(Ordering::Relaxed) {
+                self.fail_all();
+                continue;
+            }
             self.embed_next();
             self.admit();
             if let Err(error) = self.pass() {
@@ -316,6 +323,17 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             self.retire();
             self.counters.running.store(self.running.len(), Ordering::Relaxed);
             self.counters.free_pages.store(self.engine.free_pages(), Ordering::Relaxed);
+        }
+    }
+
+    /// Ends all answers with an error.
+    fn fail_all(&mut self) {
+        let failed = || Event::Failed(STOPPED.into());
+        self.waiting.drain(..).for_each(|waiting| waiting.job().client.send(failed()));
+        self.texts.drain(..).for_each(|text| _ = text.answer.send(Err(STOPPED.into())));
+        for running in self.running.drain(..) {
+            running.job.client.send(failed());
+            self.engine.close(running.context);
         }
     }
 
