@@ -1,16 +1,15 @@
 //! Sampling options, with llama-cli's names and defaults.
 
 use std::hash::{BuildHasher, Hasher};
-use std::str::FromStr;
 
 use anyhow::{Result, ensure};
 use arenite::TokenId;
 use arenite::sampler::{Link, Params, Pcg32, Xorshift};
 use clap::{Args, ValueEnum};
-use serde_json::Value;
 
 use super::number::{count_or, finite, not_negative, positive, probability};
 use crate::rng::AnyRng;
+use crate::text_request::Samplers;
 
 /// Options of the sampling steps.
 #[derive(Clone, Debug, Args)]
@@ -91,13 +90,6 @@ pub enum RngKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed(Option<u64>);
 
-/// Sampling steps in order: first the penalties, if `penalties` is true, then the steps in `order`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Samplers {
-    penalties: bool,
-    order: [Option<Link>; Link::ALL.len()],
-}
-
 impl StepArgs {
     /// The sampler's parameters. Parameters that were not given are taken from `default`.
     pub fn params(&self, default: Params) -> Params {
@@ -151,91 +143,6 @@ impl SamplingArgs {
     }
 }
 
-impl Samplers {
-    /// Reads the `samplers` of a request as llama-server does: a list of names, or a text with a letter for each step.
-    /// Steps that do not exist here are skipped; requests cannot turn them on. If the penalties of the request are off,
-    /// their position does not matter.
-    pub fn of_request(list: &Value, has_penalties: bool) -> Result<Self, String> {
-        let names = match list {
-            Value::String(letters) => Some(letters.chars().filter_map(name_of_letter).collect()),
-            Value::Array(names) => names.iter().map(Value::as_str).collect::<Option<Vec<_>>>(),
-            _ => None,
-        };
-        let names = names.ok_or("give a list of names, such as [\"top_k\", \"temperature\"]")?;
-        let counts = |name: &&str| if *name == PENALTIES { has_penalties } else { link(name).is_some() };
-        names.into_iter().filter(counts).try_fold(Self::NONE, Self::with)
-    }
-
-    const NONE: Self = Self { penalties: false, order: [None; Link::ALL.len()] };
-
-    /// Adds a step.
-    fn with(mut self, name: &str) -> Result<Self, String> {
-        let given = self.order.iter().flatten().count();
-        if name == PENALTIES && (given > 0 || self.penalties) {
-            return Err("penalties must be the first step: list it once, before the others".to_string());
-        }
-        if name == PENALTIES {
-            return Ok(Self { penalties: true, ..self });
-        }
-        let link = link(name)
-            .ok_or_else(|| format!("`{name}` is not one of penalties, top_k, typ_p, top_p, min_p, temperature"))?;
-        if self.order.contains(&Some(link)) {
-            return Err(format!("{name} is listed twice: list each step once"));
-        }
-        if let Some(place) = self.order.get_mut(given) {
-            *place = Some(link);
-        }
-        Ok(self)
-    }
-
-    /// Returns the parameters with these steps. The penalties are off if they are not listed.
-    pub fn apply(self, params: Params) -> Params {
-        let repeat_last_n = if self.penalties { params.repeat_last_n } else { 0 };
-        Params { order: self.order, repeat_last_n, ..params }
-    }
-}
-
-const PENALTIES: &str = "penalties";
-
-/// Returns the step with this name.
-fn link(name: &str) -> Option<Link> {
-    match name {
-        "top_k" | "top-k" => Some(Link::TopK),
-        "typ_p" | "typical" | "typical_p" | "typical-p" => Some(Link::Typical),
-        "top_p" | "top-p" => Some(Link::TopP),
-        "min_p" | "min-p" => Some(Link::MinP),
-        "temperature" | "temp" => Some(Link::Temperature),
-        _ => None,
-    }
-}
-
-/// Returns the name of the step with this letter in llama.cpp.
-fn name_of_letter(letter: char) -> Option<&'static str> {
-    match letter {
-        'e' => Some(PENALTIES),
-        'k' => Some("top_k"),
-        'y' => Some("typ_p"),
-        'p' => Some("top_p"),
-        'm' => Some("min_p"),
-        't' => Some("temperature"),
-        _ => None,
-    }
-}
-
-impl FromStr for Samplers {
-    type Err = String;
-
-    fn from_str(list: &str) -> Result<Self, String> {
-        let mut names = list.split([';', ',']).map(str::trim).filter(|name| !name.is_empty());
-        names.try_fold(Self::NONE, |samplers, name| match name {
-            "dry" | "xtc" | "top_n_sigma" | "infill" | "adaptive_p" => {
-                Err(format!("{name} is not supported: leave it out; it is off by default"))
-            }
-            _ => samplers.with(name),
-        })
-    }
-}
-
 /// Returns a random seed of at most nine digits, short enough to type. The source is the keys of the standard library's
 /// hash maps, which come from the system's random numbers.
 fn any_seed() -> u64 {
@@ -277,37 +184,5 @@ mod tests {
         for wrong in ["13", "x=1", "1=x", "-1=1", "1=nan", "1+x", "-1"] {
             assert!(bias(wrong).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn orders_are_read() {
-        let samplers: Samplers = "penalties;top_k;typ_p;top_p;min_p;temperature".parse().unwrap();
-        assert_eq!(samplers, Samplers { penalties: true, order: Params::DEFAULT.order });
-        let samplers: Samplers = "temp, top-p".parse().unwrap();
-        assert!(!samplers.penalties);
-        assert_eq!(samplers.order, Link::order(&[Link::Temperature, Link::TopP]));
-        for (list, word) in
-            [("dry;top_k", "dry is not"), ("top_k;penalties", "first"), ("top_k;top_k", "twice"), ("x", "`x`")]
-        {
-            assert!(list.parse::<Samplers>().unwrap_err().contains(word), "{list}");
-        }
-    }
-
-    /// The names and letters are those of llama.cpp's `common/sampling.cpp`.
-    #[test]
-    fn orders_in_requests_are_read() {
-        let read = |list: Value| Samplers::of_request(&list, true);
-        let all = Samplers { penalties: true, order: Params::DEFAULT.order };
-        let names = ["penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature"];
-        assert_eq!((read(names.into()), read("edskypmxt".into())), (Ok(all), Ok(all)));
-        let some = Samplers { penalties: false, order: Link::order(&[Link::Temperature, Link::TopK]) };
-        assert_eq!((read("t?k".into()), read(vec!["tfs_z", "temperature", "top_k"].into())), (Ok(some), Ok(some)));
-        assert_eq!(read(Value::Array(vec![])), Ok(Samplers::NONE));
-        for (list, word) in [(vec!["top_k", "penalties"], "first"), (vec!["top_k", "top_k"], "twice")] {
-            assert!(read(list.into()).unwrap_err().contains(word));
-        }
-        assert!(read(3.into()).unwrap_err().contains("a list of names"));
-        let last = Samplers { penalties: false, order: Link::order(&[Link::TopK]) };
-        assert_eq!(Samplers::of_request(&vec!["top_k", "penalties"].into(), false), Ok(last));
     }
 }

@@ -19,8 +19,8 @@ use crate::open_model::OpenModel;
 use crate::output::{self, note};
 use crate::runtime::RunOptions;
 use crate::server::{
-    ApiError, Asker, Body, Choice, Command, Counters, Embedding, Endpoint, Host, Inbox, Job, Meter, Prepared, Record,
-    ResponseMeta, Service, by_chance, mailbox, run_engine, token_count,
+    ApiError, Asker, Choice, Command, Counters, Embedding, Endpoint, Host, Inbox, Job, Meter, Prepared, Record,
+    ResponseMeta, Service, by_chance, mailbox, read_json, run_engine, token_count,
 };
 use crate::session_file::SessionFile;
 
@@ -245,9 +245,9 @@ impl Batch {
             }
             return Ok(Ok(What::Vectors(request["body"].clone(), vectors, tokens)));
         }
-        let body = Body::of(request["body"].clone());
-        let prepared =
-            body.and_then(|body| self.service.prepare(endpoint, &body, hash(custom_id.to_string().as_bytes())));
+        let seed = hash(custom_id.to_string().as_bytes());
+        let asked = read_json(endpoint, &request["body"]);
+        let prepared = asked.and_then(|asked| self.service.prepare(asked, seed)).map_err(ApiError::from);
         let mut prepared = match prepared {
             Ok(prepared) => prepared,
             Err(error) => return Ok(Err(error)),
@@ -256,7 +256,7 @@ impl Batch {
         for (prompt, settings, seed) in std::mem::take(&mut prepared.jobs) {
             let (events, answer) = mailbox(Meter::unlimited());
             let (record, asker) = (Arc::new(Record::none()), Asker::default());
-            let job = Job { prompt, settings, seed, events, record, asker, reports_all_cached: false };
+            let job = Job { prompt, settings, seed, events, record, asker, scope: None };
             self.send(Command::Generate(Box::new(job)))?;
             answers.push(answer);
         }

@@ -261,7 +261,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         Target::Copy => Mix::F32,
         Target::Mix(mix) => mix,
     };
-    let file = ModelFile::open(Some(input.as_path()))?;
+    let file = ModelFile::open(input.as_path())?;
     let gguf = file.parse()?;
     // Like llama-quantize, refuse a mix that needs an importance matrix if there is none, even if short rows would
     // force other types.

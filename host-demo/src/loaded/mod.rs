@@ -25,9 +25,9 @@ use crate::open_model::OpenModel;
 use crate::ranking::{self, Texts};
 use crate::runtime::RunOptions;
 use crate::server::{
-    self, ApiError, Asker, Command, Counters, Embedding, Endpoint, Host, Job, Meter, Record, Service, by_chance,
-    mailbox, unit,
+    self, ApiError, Asker, Command, Counters, Embedding, Host, Job, Meter, Record, Service, by_chance, mailbox, unit,
 };
+use crate::text_request::{Form, Named};
 
 /// A loaded model. Dropping it frees its memory and closes its file.
 ///
@@ -83,7 +83,9 @@ impl Loaded {
     /// The model generates no text, the prompt does not fit in the context, or a setting is invalid. Errors while the
     /// text is generated come from the [`Answer`].
     pub fn generate(&self, request: impl Into<Request>) -> Result<Answer<'_>> {
-        self.answer(Endpoint::Completions, request.into())
+        let request = request.into();
+        request.must_be_text()?;
+        self.answer(&request)
     }
 
     /// Answers the last message of a conversation, in the model's own chat format. A plain text counts as a message of
@@ -105,7 +107,7 @@ impl Loaded {
     ///
     /// The errors of [`generate`](Self::generate), and an error if the chat template refuses the messages.
     pub fn chat(&self, request: impl Into<Request>) -> Result<Answer<'_>> {
-        self.answer(Endpoint::Chat, request.into())
+        self.answer(&request.into().into_chat())
     }
 
     /// Generates a value that matches a JSON schema: as an answer in the model's chat format if it has one, otherwise
@@ -130,10 +132,11 @@ impl Loaded {
     pub fn json<T: DeserializeOwned>(&self, request: impl Into<Request>, schema: &str) -> Result<T> {
         let schema: Value = serde_json::from_str(schema).context("the schema is not JSON")?;
         let mut request = request.into();
-        request.body.json_schema = Some(schema);
-        let has_format = self.service.renderer.lock().is_ok_and(|renderer| renderer.has_own_format());
-        let endpoint = if has_format || request.has_messages() { Endpoint::Chat } else { Endpoint::Completions };
-        let mut answer = self.answer(endpoint, request)?;
+        request.request.form = Some(Named { field: "schema", value: Form::Schema(schema) });
+        if self.service.renderer.has_own_format() {
+            request = request.into_chat();
+        }
+        let mut answer = self.answer(&request)?;
         let text = answer.by_ref().collect::<Result<String>>()?;
         ensure!(
             answer.end() != Some(AnswerEnd::Length),
@@ -164,13 +167,13 @@ impl Loaded {
     }
 
     /// Sends a request to the engine.
-    fn answer(&self, endpoint: Endpoint, mut request: Request) -> Result<Answer<'_>> {
-        request.complete(endpoint)?;
-        let mut prepared = self.service.prepare(endpoint, &request.body, by_chance()).map_err(failed)?;
+    fn answer(&self, request: &Request) -> Result<Answer<'_>> {
+        let prepared = self.service.jobs(&request.request, by_chance());
+        let mut prepared = prepared.map_err(|refusal| anyhow!(refusal.message))?;
         let (prompt, settings, seed) = prepared.jobs.pop().context("the request has no prompt")?;
         let (events, inbox) = mailbox(Meter::unlimited());
         let (record, asker) = (Arc::new(Record::none()), Asker::default());
-        let job = Job { prompt, settings, seed, events, record, asker, reports_all_cached: true };
+        let job = Job { prompt, settings, seed, events, record, asker, scope: None };
         self.send(Command::Generate(Box::new(job)))?;
         Ok(Answer::new(prepared, inbox))
     }

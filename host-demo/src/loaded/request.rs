@@ -3,9 +3,8 @@
 use anyhow::{Result, ensure};
 use arenite::TokenId;
 use arenite::sampler::Params;
-use serde_json::{Value, json};
 
-use crate::server::{Body, Endpoint, Stop};
+use crate::text_request::{Biased, Form, Input, Named, Prompt, Sampling, TextRequest};
 
 /// A text or a conversation, and the settings of its answer.
 ///
@@ -22,7 +21,7 @@ use crate::server::{Body, Endpoint, Stop};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Request {
-    pub(super) body: Body,
+    pub(super) request: TextRequest,
 }
 
 /// A message of a conversation.
@@ -75,7 +74,7 @@ impl Message {
 
 impl From<&str> for Request {
     fn from(prompt: &str) -> Self {
-        Body { prompt: Some(prompt.into()), temperature: Some(Params::DEFAULT.temperature), ..Body::default() }.into()
+        Input::Texts(vec![Prompt::Text(prompt.into())]).into()
     }
 }
 
@@ -87,15 +86,22 @@ impl From<String> for Request {
 
 impl From<&[Message]> for Request {
     fn from(messages: &[Message]) -> Self {
-        let message = |Message { role, content }: &Message| json!({ "role": role.name(), "content": content });
-        let messages = Some(messages.iter().map(message).collect());
-        Body { messages, temperature: Some(Params::DEFAULT.temperature), ..Body::default() }.into()
+        let message = |message: &Message| crate::text_request::Message::new(message.role.name(), &message.content);
+        Input::Chat(messages.iter().map(message).collect()).into()
     }
 }
 
-impl From<Body> for Request {
-    fn from(body: Body) -> Self {
-        Self { body }
+/// The whole request, with everything that a client of the server may ask.
+impl From<TextRequest> for Request {
+    fn from(request: TextRequest) -> Self {
+        Self { request }
+    }
+}
+
+impl From<Input> for Request {
+    fn from(input: Input) -> Self {
+        let sampling = Sampling { temperature: Some(Params::DEFAULT.temperature), ..Sampling::default() };
+        Self { request: TextRequest { input, sampling, ..TextRequest::default() } }
     }
 }
 
@@ -103,28 +109,28 @@ impl Request {
     /// Ends the answer after `count` tokens.
     #[must_use]
     pub fn max_tokens(mut self, count: usize) -> Self {
-        self.body.max_tokens = Some(i64::try_from(count).unwrap_or(i64::MAX));
+        self.request.limit = Some(count);
         self
     }
 
     /// Sets the temperature; with 0 every token is the most likely one. The default is 0.8.
     #[must_use]
     pub fn temperature(mut self, temperature: f32) -> Self {
-        self.body.temperature = Some(temperature);
+        self.request.sampling.temperature = Some(temperature);
         self
     }
 
     /// Samples from the most likely tokens whose probabilities sum to `p`. The default is 0.95; 1 disables this step.
     #[must_use]
     pub fn top_p(mut self, p: f32) -> Self {
-        self.body.top_p = Some(p);
+        self.request.sampling.top_p = Some(p);
         self
     }
 
     /// Samples from the `count` most likely tokens. The default is 40; 0 disables this step.
     #[must_use]
     pub fn top_k(mut self, count: u32) -> Self {
-        self.body.top_k = Some(count.into());
+        self.request.sampling.top_k = Some(count.into());
         self
     }
 
@@ -132,56 +138,55 @@ impl Request {
     /// repeated less. The default is 1.
     #[must_use]
     pub fn repeat_penalty(mut self, penalty: f32) -> Self {
-        self.body.repeat_penalty = Some(penalty);
+        self.request.sampling.repeat_penalty = Some(penalty);
         self
     }
 
     /// Adds `bias` to the logit of a token.
     #[must_use]
     pub fn logit_bias(mut self, token: TokenId, bias: f32) -> Self {
-        self.body.logit_bias.get_or_insert_with(|| json!({}))[token.to_string()] = json!(bias.clamp(-100.0, f32::MAX));
+        let bias = if bias <= -100.0 { f32::NEG_INFINITY } else { bias.min(f32::MAX) };
+        self.request.bias.push((Biased::Token(token), bias));
         self
     }
 
     /// Sets the seed: the same request with the same seed has the same answer.
     #[must_use]
     pub fn seed(mut self, seed: u32) -> Self {
-        self.body.seed = Some(seed.into());
+        self.request.seed = Some(seed.into());
         self
     }
 
     /// Ends the answer before `text`. May be called several times.
     #[must_use]
     pub fn stop(mut self, text: impl Into<String>) -> Self {
-        let mut stops = match self.body.stop.take() {
-            Some(Stop::Many(stops)) => stops,
-            Some(Stop::One(stop)) => vec![stop],
-            None => Vec::new(),
-        };
-        stops.push(text.into());
-        self.body.stop = Some(Stop::Many(stops));
+        self.request.stops.push(text.into());
         self
     }
 
     /// Constrains the answer by a grammar in GBNF, the notation of llama.cpp.
     #[must_use]
     pub fn grammar(mut self, gbnf: impl Into<String>) -> Self {
-        self.body.grammar = Some(gbnf.into());
+        self.request.form = Some(Named { field: "grammar", value: Form::Gbnf(gbnf.into()) });
         self
     }
 
     pub(super) fn has_messages(&self) -> bool {
-        self.body.messages.is_some()
+        matches!(self.request.input, Input::Chat(_))
     }
 
-    /// Converts a text to a message for the chat endpoint. Refuses messages for the other endpoints.
-    pub(super) fn complete(&mut self, endpoint: Endpoint) -> Result<()> {
-        if endpoint == Endpoint::Chat {
-            if let Some(Value::String(prompt)) = self.body.prompt.take() {
-                self.body.messages = Some(vec![json!({ "role": "user", "content": prompt })]);
-            }
-            return Ok(());
+    /// Converts a text to a message of the user.
+    pub(super) fn into_chat(mut self) -> Self {
+        if let Input::Texts(texts) = &self.request.input
+            && let [Prompt::Text(text)] = &texts[..]
+        {
+            self.request.input = Input::Chat(vec![crate::text_request::Message::new("user", text)]);
         }
+        self
+    }
+
+    /// Refuses a conversation.
+    pub(super) fn must_be_text(&self) -> Result<()> {
         ensure!(!self.has_messages(), "a conversation cannot be continued as a text: use `chat`");
         Ok(())
     }

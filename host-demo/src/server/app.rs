@@ -18,21 +18,32 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::answer::Choice;
+use super::audio::Sounds;
 use super::connections::{ConnectionSlot, RequestGuard};
 use super::engine::{Asker, Command, Counters, Embedding, Event, Job};
 use super::error::ApiError;
+use super::faces::Asked;
 use super::memory::{Inbox, Meter, Received, RequestMemory, mailbox};
 use super::proxy::CLIENT;
 use super::readers::Readers;
 use super::record::{Log, Record};
-use super::request::{Body, with_integers};
-use super::service::{Endpoint, Prepared, Service};
+use super::service::{Prepared, Service};
 use super::vectors::token_count;
 use crate::ranking::Texts;
 
 /// Maximum number of open requests beyond [`App::most_open`]. Each of these must be the only open request of its
 /// client.
 const MOST_FIRST: usize = 64;
+
+/// The clients that share the cache of conversations, and what each is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum CacheScope {
+    /// A prompt continues conversations of the same client only. What a client is told does not depend on the prompts of
+    /// others
+    Client,
+    /// All clients share the conversations and see all metrics
+    Server,
+}
 
 /// The state shared by all routes.
 pub struct App {
@@ -44,10 +55,12 @@ pub struct App {
     /// Number of answers that are generated at the same time.
     pub parallel: usize,
     pub key: Option<String>,
+    pub scope: CacheScope,
     /// True if this process serves one of several models and its requests come through the proxy process.
     pub is_within: bool,
     /// True if the model transcribes speech.
     pub hears: bool,
+    pub sounds: Sounds,
     pub workspace: usize,
     pub kv: usize,
     pub started: Instant,
@@ -138,14 +151,15 @@ impl App {
 
     /// Sends the jobs of a request to the engine.
     pub fn submit(&self, open: &OpenRequest, prepared: &mut Prepared) -> Result<Vec<Inbox>> {
-        let meter = self.memory.meter(prepared.stream);
+        let meter = self.memory.meter(prepared.reply.stream);
         if !meter.hold(prepared.bytes()) {
             return Err(crowded());
         }
         let submit = |(prompt, settings, seed)| -> Result<_> {
             let (events, answer) = mailbox(meter.clone());
-            let (record, asker, reports_all_cached) = (open.record.clone(), open.asker, self.key.is_some());
-            let job = Box::new(Job { prompt, settings, seed, events, record, asker, reports_all_cached });
+            let (record, asker) = (open.record.clone(), open.asker);
+            let scope = (self.scope == CacheScope::Client).then_some(asker.client);
+            let job = Box::new(Job { prompt, settings, seed, events, record, asker, scope });
             self.commands.send(Command::Generate(job)).map_err(|_| gone())?;
             Ok(answer)
         };
@@ -160,8 +174,8 @@ impl App {
     }
 
     /// Prepares a text request.
-    pub fn prepare(&self, endpoint: Endpoint, body: &Body) -> Result<Prepared> {
-        self.service.prepare(endpoint, body, super::by_chance())
+    pub fn prepare(&self, asked: Asked) -> Result<Prepared> {
+        Ok(self.service.prepare(asked, super::by_chance())?)
     }
 
     /// Embeds the texts of a request with these adapters. Returns a vector or an error for each text.
@@ -236,17 +250,12 @@ fn gone() -> ApiError {
 
 /// Parses a body.
 pub fn json(body: &Received) -> Result<Value> {
-    let value = serde_json::from_slice(body.json()?).map_err(|error| not_json(&error))?;
-    Ok(with_integers(value))
+    super::body::parse(body.json()?)
 }
 
 /// Returns the body if it is an object, to which fields can be added. Refuses any other body.
 pub fn object(body: Value) -> Result<Value> {
     if body.is_object() { Ok(body) } else { Err(ApiError::invalid("the body must be a JSON object")) }
-}
-
-pub fn not_json(error: &serde_json::Error) -> ApiError {
-    ApiError::invalid(format!("the body is not JSON: {error}"))
 }
 
 /// The client and the connection of a request, and the request's record.
@@ -300,7 +309,12 @@ impl OpenRequest {
         };
         // The only request of a client is accepted even if other clients have reached the limit.
         let most = app.most_open + if is_first { MOST_FIRST } else { 0 };
-        if before >= most { Err(ApiError::busy(before)) } else { Ok(open) }
+        if before >= most { Err(ApiError::busy()) } else { Ok(open) }
+    }
+
+    /// Identifies the client.
+    pub fn client(&self) -> u64 {
+        self.asker.client
     }
 
     fn of_clients(&self) -> MutexGuard<'_, HashMap<u64, usize>> {

@@ -1,7 +1,5 @@
 //! Errors of requests, in the format of the interface that the request used.
 
-use std::fmt::Display;
-
 use axum::Json;
 use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -11,6 +9,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::output::one_line;
+use crate::text_request::{Refusal, RefusalKind};
 
 /// Maximum number of characters of a message or of a field's name.
 const MOST_SAID: usize = 1000;
@@ -63,34 +62,9 @@ impl ApiError {
         Self { param: Some(short_line(param.into())), ..Self::invalid(message) }
     }
 
-    /// Makes the error for a field that would change the answer but is not supported.
-    pub fn unsupported(param: &str) -> Self {
-        Self {
-            code: Some("unsupported_parameter"),
-            ..Self::about(param, format!("{param} is not supported here: leave it out"))
-        }
-    }
-
-    /// Makes the error for an unknown name of a model.
-    pub fn no_model(name: &str, known: &str) -> Self {
-        let message = format!("there is no model `{name}` here; there is `{known}`");
-        Self { param: Some("model".into()), code: Some("model_not_found"), ..Self::new(StatusCode::NOT_FOUND, message) }
-    }
-
-    /// Makes the error for a prompt that does not fit in the context.
-    pub fn too_long(param: &'static str, len: impl Display, context: usize) -> Self {
-        // Clients recognise this error by its first words.
-        let message = format!(
-            "This model's maximum context length is {context} tokens. However, the prompt has {len} tokens, and the \
-             context has room for {} with an answer: shorten it",
-            context.saturating_sub(1)
-        );
-        Self { code: Some("context_length_exceeded"), ..Self::about(param, message) }
-    }
-
     /// Makes the error for a request while too many others are waiting.
-    pub fn busy(waiting: usize) -> Self {
-        Self::new(StatusCode::TOO_MANY_REQUESTS, format!("{waiting} requests are waiting already: try again later"))
+    pub fn busy() -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "too many requests are waiting already: try again later")
     }
 
     /// Returns the type of the error, with OpenAI's name.
@@ -133,6 +107,19 @@ impl ApiError {
         let (message, param) = (self.message.as_str(), self.param.as_deref());
         let error = ErrorBody { message, kind: self.kind(), param, code: self.code.or(by_status) };
         json!({ "error": error })
+    }
+}
+
+impl From<Refusal> for ApiError {
+    fn from(refusal: Refusal) -> Self {
+        let Refusal { field, message, kind } = refusal;
+        let (status, code) = match kind {
+            RefusalKind::Invalid => (StatusCode::BAD_REQUEST, None),
+            RefusalKind::Unsupported => (StatusCode::BAD_REQUEST, Some("unsupported_parameter")),
+            RefusalKind::TooLong => (StatusCode::BAD_REQUEST, Some("context_length_exceeded")),
+            RefusalKind::NoModel => (StatusCode::NOT_FOUND, Some("model_not_found")),
+        };
+        Self { param: field.map(short_line), code, ..Self::new(status, message) }
     }
 }
 
@@ -187,9 +174,9 @@ mod tests {
 
     #[test]
     fn a_message_that_quotes_a_request_is_one_line() {
-        let error = ApiError::no_model("a\r\n\nb", "built-in");
+        let error = ApiError::from(Refusal::no_model("a\r\n\nb", "built-in"));
         assert_eq!(error.message, "there is no model `a b` here; there is `built-in`");
-        let error = ApiError::unsupported("a\rb\u{2028}c");
+        let error = ApiError::from(Refusal::unsupported("a\rb\u{2028}c"));
         assert_eq!(error.message, "a b c is not supported here: leave it out");
         assert_eq!(error.param.as_deref(), Some("a b c"));
     }

@@ -13,13 +13,14 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::answer::Choice;
-use super::app::{Answer, App, OpenRequest, Result, object, whole};
+use super::app::{Answer, App, OpenRequest, Result, whole};
 use super::engine::Finish;
 use super::error::ApiError;
-use super::logprobs::Logprob;
-use super::request::Body;
-use super::service::{Endpoint, Prepared, Service};
+use super::faces::{Asked, openai};
+use super::logprobs;
+use super::service::{Prepared, Service};
 use super::stream::{Events, channel};
+use crate::text_request::Refusal;
 
 /// The server's properties.
 #[derive(Serialize)]
@@ -77,7 +78,7 @@ fn sampling(params: &Params) -> Value {
 /// `POST /apply-template`: the prompt of a chat.
 pub async fn apply_template(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
     let render = |app: &App, body| {
-        let prepared = app.prepare(Endpoint::Chat, &Body::of(body)?)?;
+        let prepared = app.prepare(openai::chat(&body)?)?;
         Ok(json!({ "prompt": prepared.prompts.first().map(|prompt| &**prompt) }))
     };
     app.answered(request, render).await
@@ -85,40 +86,31 @@ pub async fn apply_template(State(app): State<Arc<App>>, request: Request<HttpBo
 
 /// `POST /infill`: the text between a prefix and a suffix.
 pub async fn infill(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
-    complete(app, request, |app, mut asked| {
-        let ids = app.service.infill_prompt(&asked)?;
-        asked["prompt"] = json!(ids);
-        for key in ["input_prefix", "input_suffix", "input_extra"] {
-            asked.as_object_mut().and_then(|asked| asked.remove(key));
-        }
-        Ok(asked)
-    })
-    .await
+    complete(app, request, openai::infill).await
 }
 
 /// `POST /completion`: the continuation of a prompt.
 pub async fn completion(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
-    complete(app, request, |_, asked| Ok(asked)).await
+    complete(app, request, openai::completion).await
 }
 
-/// Answers a request in llama.cpp's own format. `read` converts it to a request for a completion.
+/// Answers a request in llama.cpp's own format. `read` reads the request.
 async fn complete(
     app: Arc<App>,
     request: Request<HttpBody>,
-    read: impl FnOnce(&App, Value) -> Result<Value> + Send + 'static,
+    read: fn(&Value) -> std::result::Result<Asked, Refusal>,
 ) -> Result<Response> {
-    let prepare = |app: &App, asked: Value| {
-        let body = Body::of(read(app, object(asked)?)?)?;
-        let prepared = app.prepare(Endpoint::Completions, &body)?;
-        if prepared.stream && prepared.jobs.len() > 1 {
+    let prepare = move |app: &App, body: Value| {
+        let prepared = app.prepare(read(&body)?)?;
+        if prepared.reply.stream && prepared.jobs.len() > 1 {
             let message = "this path streams one answer to one prompt; /v1/completions streams several";
             return Err(ApiError::about("stream", message));
         }
-        let format = Format::new(body, &prepared, app.service.context);
+        let format = Format::new(&prepared, app.service.context);
         Ok((prepared, format))
     };
     let (open, (mut prepared, format)) = app.asked(request, prepare).await?;
-    if prepared.stream {
+    if prepared.reply.stream {
         let answer = app.begin(&open, prepared)?;
         let (out, response) = channel();
         tokio::spawn(stream(app, answer, format, out, open));
@@ -141,12 +133,12 @@ struct Format {
 }
 
 impl Format {
-    fn new(body: Body, prepared: &Prepared, context: usize) -> Self {
+    fn new(prepared: &Prepared, context: usize) -> Self {
         let mut settings = prepared.jobs.first().map_or(json!({}), |(_, settings, _)| sampling(&settings.params));
         settings["n_ctx"] = json!(context);
         Self {
-            fields: body.response_fields.unwrap_or_default(),
-            has_tokens: prepared.stream || body.return_tokens == Some(true),
+            fields: prepared.reply.fields.clone(),
+            has_tokens: prepared.reply.stream || prepared.reply.has_tokens,
             settings,
         }
     }
@@ -190,7 +182,7 @@ impl Format {
             },
             stopping_word: choice.stop.as_deref().unwrap_or_default(),
             truncated: false,
-            completion_probabilities: choice.logprobs.iter().map(Logprob::chat).collect(),
+            completion_probabilities: choice.logprobs.iter().map(logprobs::chat).collect(),
         })
     }
 }
@@ -226,36 +218,5 @@ async fn stream(app: Arc<App>, mut answer: Answer, format: Format, out: Events, 
         if line.1 {
             return;
         }
-    }
-}
-
-impl Service {
-    /// Returns the prompt for the text between a prefix and a suffix, with the model's own tokens.
-    fn infill_prompt(&self, asked: &Value) -> Result<Vec<u32>> {
-        let Some([prefix, suffix, middle]) = self.infill else {
-            return Err(ApiError::invalid("this model has no tokens for fill-in-the-middle"));
-        };
-        let text = |key: &'static str| match asked.get(key) {
-            None | Some(Value::Null) => Ok(""),
-            Some(Value::String(text)) => self.check_len(key, text).map(|()| text.as_str()),
-            Some(_) => Err(ApiError::about(key, format!("{key} must be a text"))),
-        };
-        let encode = |text: &str| {
-            let how = arenite::tokenizer::Encode { add_special: false, parse_special: false };
-            crate::text::encode(self.tokenizer(), text.as_bytes(), how)
-                .map_err(|error| ApiError::invalid(error.to_string()))
-        };
-        let mut ids = Vec::from_iter(self.tokenizer().bos().filter(|_| self.tokenizer().add_bos()));
-        for extra in asked.get("input_extra").and_then(Value::as_array).into_iter().flatten() {
-            let part = |key: &str| extra.get(key).and_then(Value::as_str).unwrap_or_default();
-            ids.extend(encode(&format!("--- {} ---\n{}\n", part("filename"), part("text")))?);
-        }
-        ids.push(prefix);
-        ids.extend(encode(text("input_prefix")?)?);
-        ids.push(suffix);
-        ids.extend(encode(text("input_suffix")?)?);
-        ids.push(middle);
-        ids.extend(encode(text("prompt")?)?);
-        Ok(ids)
     }
 }

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::app::{App, Result};
 use super::error::ApiError;
 use crate::adapters::scaled;
+use crate::text_request::Refusal;
 
 /// The scale of an adapter, in requests.
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -44,7 +45,7 @@ impl LoraScales {
 
     /// Returns the scales for a request with this `list`, or the default scales if there is no list. An adapter that
     /// the list leaves out is not used.
-    pub fn of_request(&self, list: Option<&[LoraScale]>) -> Result<Vec<(usize, f32)>> {
+    pub fn of_request(&self, list: Option<&[(usize, f32)]>) -> std::result::Result<Vec<(usize, f32)>, Refusal> {
         list.map_or_else(|| Ok(self.usual()), |list| Ok(used(&self.complete(list)?)))
     }
 
@@ -52,7 +53,8 @@ impl LoraScales {
     pub fn of_body(&self, body: &Value) -> Result<Vec<(usize, f32)>> {
         let list = body.get("lora").map(Option::<Vec<LoraScale>>::deserialize).transpose();
         let list = list.map_err(|error| ApiError::about("lora", format!("lora is invalid: {error}")))?;
-        self.of_request(list.flatten().as_deref())
+        let pairs = list.flatten().map(pairs);
+        Ok(self.of_request(pairs.as_deref())?)
     }
 
     /// Returns the default scales, for requests that give no scales.
@@ -61,15 +63,15 @@ impl LoraScales {
     }
 
     /// Returns the scale of each adapter, which is 0 if `list` leaves the adapter out.
-    fn complete(&self, list: &[LoraScale]) -> Result<Vec<f32>> {
+    fn complete(&self, list: &[(usize, f32)]) -> std::result::Result<Vec<f32>, Refusal> {
         let mut scales = vec![0.0; self.paths.len()];
-        for LoraScale { id, scale } in list {
+        for (id, scale) in list {
             let count = scales.len();
             let place = scales.get_mut(*id).ok_or_else(|| {
-                ApiError::about("lora", format!("there is no adapter {id}: the server was started with {count}"))
+                Refusal::about("lora", format!("there is no adapter {id}: the server was started with {count}"))
             })?;
             if !scale.is_finite() {
-                return Err(ApiError::about("lora", format!("the scale of adapter {id} is not a finite number")));
+                return Err(Refusal::about("lora", format!("the scale of adapter {id} is not a finite number")));
             }
             *place = *scale;
         }
@@ -85,6 +87,10 @@ impl LoraScales {
         let cards = self.paths.iter().zip(scales.iter()).enumerate();
         json!(cards.map(|(id, (path, scale))| LoraCard { id, path, scale: *scale }).collect::<Vec<_>>())
     }
+}
+
+fn pairs(list: Vec<LoraScale>) -> Vec<(usize, f32)> {
+    list.into_iter().map(|LoraScale { id, scale }| (id, scale)).collect()
 }
 
 /// The adapters whose scale is not 0.
@@ -103,7 +109,7 @@ pub async fn set(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Res
         let list: Vec<LoraScale> = serde_json::from_value(body)
             .map_err(|error| ApiError::invalid(format!("the body must be a list of {{id, scale}}: {error}")))?;
         let lora = &app.service.lora;
-        let scales = lora.complete(&list)?;
+        let scales = lora.complete(&pairs(list))?;
         *lora.lock() = scales;
         Ok(())
     };

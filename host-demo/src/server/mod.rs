@@ -3,7 +3,7 @@
 //! ```text
 //! http        sockets, limits, shutdown     connections  open connections
 //! routes      the paths of the server       app          state of all routes, open requests
-//! request     fields of requests            fields       unsupported fields
+//! request     settings of an answer         faces        tables of fields of each interface
 //! service     requests to jobs              chats        prompts and grammars of chats
 //! vectors     embeddings and rankings       answer       answers in OpenAI's format
 //! stream      streamed answers              responses    the Responses API
@@ -13,9 +13,9 @@
 //! engine      the thread, pass by pass      running      a conversation in progress
 //! budget      tokens of a pass              cache        contexts of finished conversations
 //! logprobs    log-probabilities             error        errors
-//! gate        foreign web pages             indent       indentation of lines
+//! history     what clients sent before
+//! gate        foreign web pages             grammars     compiled grammars
 //! memory      bodies and answers            record       request ids, the log, histograms
-//! grammars    compiled grammars
 //! models      several models, each in a process
 //! proxy       the routes for several models
 //! readers     threads that read requests
@@ -25,17 +25,18 @@ mod answer;
 mod anthropic;
 mod app;
 mod audio;
+mod body;
 mod budget;
 mod cache;
 mod chats;
 mod connections;
 mod engine;
 mod error;
-mod fields;
+pub mod faces;
 mod gate;
 mod grammars;
+mod history;
 mod http;
-mod indent;
 mod llama;
 mod logprobs;
 mod lora;
@@ -59,18 +60,19 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 pub use answer::{Choice, ResponseMeta};
-pub use app::App;
+pub use app::{App, CacheScope};
+pub use audio::{SOUNDS, Sounds};
 pub use engine::{Asker, Command, Counters, Embedding, Event, Finish, Job, Scheduler};
 pub use error::ApiError;
+pub use faces::read_json;
 pub use gate::Gate;
+pub use history::HISTORIES;
 pub use http::{Limits, serve};
 pub use memory::{Inbox, Meter, ProgramMemory, RequestMemory, mailbox};
 pub use models::{ModelEntry, Models};
 pub use proxy::Proxy;
 pub use readers::{READERS, Readers};
 pub use record::{Log, LogFormat, Record};
-pub use request::{Body, Stop};
-pub use responses::to_chat;
 pub use routes::{Common, router, router_of_models};
 pub use service::{Endpoint, Prepared, Service};
 pub use vectors::{token_count, unit};
@@ -128,7 +130,7 @@ impl Host {
         let service = Service {
             open: open.clone(),
             style: Style::of(&renderer, tokenizer),
-            renderer: renderer.into(),
+            renderer,
             params: Params { temperature: 1.0, ..Params::DEFAULT },
             temperature: None,
             grammars: grammars::Grammars::new(if serves { Budget::of_request } else { Budget::of_command }),

@@ -21,6 +21,7 @@ use super::readers::READERS;
 use super::service::Facts;
 use super::{Host, app};
 use crate::output::Bytes;
+use crate::text_request::Refusal;
 
 /// Time that a request waits for memory before it gets priority over others.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -156,7 +157,7 @@ impl Models {
         let is_named = |model: &ModelEntry| name == model.name || name.strip_suffix(":latest") == Some(&model.name);
         self.models.iter().position(is_named).ok_or_else(|| {
             let known: Vec<_> = self.models.iter().map(|model| model.name.as_str()).collect();
-            ApiError::no_model(name, &known.join("`, `"))
+            Refusal::no_model(name, &known.join("`, `")).into()
         })
     }
 

@@ -2,147 +2,24 @@
 
 use std::sync::Arc;
 
+use arenite::TokenId;
 use axum::Json;
 use axum::body::{Body as HttpBody, Bytes};
 use axum::extract::{Request, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::answer::Choice;
 use super::app::{Answer, App, OpenRequest, Result, object};
 use super::engine::Finish;
-use super::error::ApiError;
-use super::request::{Body, Stop};
+use super::faces;
+use super::routes::with_warning;
 use super::service::{Endpoint, Facts, Prepared};
-use super::stream::Events;
+use super::stream::{Events, unbuffered};
 use super::vectors::token_count;
 use crate::chat::{Call, Part};
-
-/// The body of `/api/chat` and `/api/generate`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Asked {
-    model: Option<String>,
-    messages: Vec<Value>,
-    prompt: Option<String>,
-    system: Option<String>,
-    suffix: Option<String>,
-    template: Option<String>,
-    raw: bool,
-    tools: Vec<Value>,
-    format: Option<Value>,
-    options: Options,
-    stream: Option<bool>,
-    think: Option<Value>,
-    images: Vec<Value>,
-    context: Option<Vec<Value>>,
-    logprobs: Option<bool>,
-}
-
-/// Supported options. Other options that would change the answer are refused.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Options {
-    num_predict: Option<i64>,
-    temperature: Option<f32>,
-    top_k: Option<i64>,
-    top_p: Option<f32>,
-    min_p: Option<f32>,
-    typical_p: Option<f32>,
-    seed: Option<i64>,
-    stop: Option<Stop>,
-    repeat_penalty: Option<f32>,
-    repeat_last_n: Option<i64>,
-    presence_penalty: Option<f32>,
-    frequency_penalty: Option<f32>,
-    #[serde(flatten)]
-    others: Map<String, Value>,
-}
-
-impl Asked {
-    /// Converts the request to OpenAI's format. `usual` is the command line's temperature, for a request without one.
-    fn body(&self, endpoint: Endpoint, usual: Option<f32>) -> Result<Body> {
-        for (name, is_given) in [
-            ("suffix", self.suffix.as_ref().is_some_and(|suffix| !suffix.is_empty())),
-            ("template", self.template.as_ref().is_some_and(|template| !template.is_empty())),
-            ("images", !self.images.is_empty()),
-            ("context", self.context.as_ref().is_some_and(|ids| !ids.is_empty())),
-            ("logprobs", self.logprobs.unwrap_or(false)),
-        ] {
-            if is_given {
-                return Err(ApiError::unsupported(name));
-            }
-        }
-        let Options { num_predict, temperature, top_k, top_p, min_p, typical_p, seed, .. } = self.options;
-        let mut messages = self.messages.iter().map(message).collect::<Result<Vec<_>>>()?;
-        if let (Endpoint::Chat, Some(prompt)) = (endpoint, &self.prompt) {
-            messages.extend(self.system.iter().map(|system| json!({ "role": "system", "content": system })));
-            messages.push(json!({ "role": "user", "content": prompt }));
-        }
-        let mut others = self.options.others.clone();
-        let mut effort = None;
-        match &self.think {
-            Some(Value::Bool(switch)) => _ = others.insert("enable_thinking".into(), json!(switch)),
-            Some(Value::String(level)) => effort = Some(level.clone()),
-            _ => {}
-        }
-        let (format, schema) = match &self.format {
-            Some(Value::String(name)) if name == "json" => (Some(json!({ "type": "json_object" })), None),
-            Some(schema @ Value::Object(_)) => (None, Some(schema.clone())),
-            None | Some(Value::Null) => (None, None),
-            Some(Value::String(name)) if name.is_empty() => (None, None),
-            Some(_) => return Err(ApiError::about("format", "format must be json or a schema")),
-        };
-        Ok(Body {
-            messages: Some(messages),
-            prompt: self.prompt.clone().filter(|_| endpoint != Endpoint::Chat).map(Value::String),
-            model: self.model.as_deref().map(|name| name.trim_end_matches(":latest").to_string()),
-            // In Ollama, only a positive number is a limit.
-            max_tokens: num_predict.filter(|limit| *limit > 0),
-            temperature: temperature.or(usual).or(Some(0.8)),
-            top_k,
-            top_p,
-            min_p,
-            typical_p,
-            seed,
-            stop: self.options.stop.clone(),
-            repeat_penalty: self.options.repeat_penalty,
-            repeat_last_n: self.options.repeat_last_n,
-            presence_penalty: self.options.presence_penalty,
-            frequency_penalty: self.options.frequency_penalty,
-            response_format: format,
-            json_schema: schema,
-            reasoning_effort: effort,
-            tools: Some(self.tools.clone()).filter(|tools| !tools.is_empty()),
-            others,
-            ..Body::default()
-        })
-    }
-}
-
-/// Converts a message: Ollama's calls have no type or identifier, and its thoughts have another field name.
-fn message(message: &Value) -> Result<Value> {
-    let mut message = message.clone();
-    let has_images = message.get("images").and_then(Value::as_array).is_some_and(|images| !images.is_empty());
-    if has_images {
-        return Err(ApiError::unsupported("images"));
-    }
-    if let Some(thinking) = message.get("thinking").cloned() {
-        message["reasoning_content"] = thinking;
-    }
-    if let Some(name) = message.get("tool_name").cloned() {
-        message["name"] = name;
-    }
-    for (index, call) in message.get_mut("tool_calls").and_then(Value::as_array_mut).into_iter().flatten().enumerate() {
-        if call.get("id").is_none() && call.is_object() {
-            call["id"] = json!(format!("call{index:05}"));
-            call["type"] = json!("function");
-        }
-    }
-    Ok(message)
-}
 
 #[derive(Serialize)]
 struct Line<'l> {
@@ -172,6 +49,8 @@ struct Said {
 /// The fields that only the last line of an answer has. Durations are in nanoseconds.
 #[derive(Serialize)]
 struct End {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<Vec<TokenId>>,
     done_reason: &'static str,
     total_duration: u64,
     load_duration: u64,
@@ -201,61 +80,63 @@ pub async fn generate(State(app): State<Arc<App>>, request: Request<HttpBody>) -
 }
 
 async fn answer(app: Arc<App>, request: Request<HttpBody>, is_chat: bool) -> Result<Response> {
-    let (open, prepared) = app.asked(request, move |app, body| prepared(app, body, is_chat)).await?;
-    let Some(prepared) = prepared else {
-        let said = || Said { role: "assistant", ..Said::default() };
-        let (message, response) = if is_chat { (Some(said()), None) } else { (None, Some(String::new())) };
-        let line = Line {
-            model: &app.service.name,
-            created_at: now(),
-            message,
-            response,
-            thinking: None,
-            done: true,
-            end: None,
-        };
-        let mut line = json!(line);
-        line["done_reason"] = json!("load");
-        return Ok(Json(line).into_response());
+    let (open, prepared) = app.asked(request, move |app, body| prepared(app, &body, is_chat)).await?;
+    let prepared = match prepared {
+        Ok(prepared) => prepared,
+        Err(reason) => return Ok(Json(empty(&app, is_chat, reason)).into_response()),
     };
+    let warning = prepared.warning;
+    let prompt = prepared.jobs.first().map(|(prompt, ..)| prompt.clone()).filter(|_| !is_chat);
     let answer = app.begin(&open, prepared)?;
-    let streamer = Streamer { app, is_chat, _open: open };
-    if !answer.prepared.stream {
-        return Ok(Json(streamer.whole(answer).await?).into_response());
+    // As in Ollama, a raw prompt has no context.
+    let context = prompt.filter(|_| answer.prepared.endpoint == Endpoint::Chat).map(|prompt| prompt.to_vec());
+    let mut streamer = Streamer { app, is_chat, context, _open: open };
+    if !answer.prepared.reply.stream {
+        return Ok(with_warning(Json(streamer.whole(answer).await?).into_response(), warning));
     }
     let (out, lines) = Events::new();
     tokio::spawn(async move { streamer.run(answer, &out).await });
     let body = HttpBody::from_stream(lines);
-    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response())
+    let response = unbuffered(([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response());
+    Ok(with_warning(response, warning))
+}
+
+/// Returns the answer to a request without a text.
+fn empty(app: &App, is_chat: bool, reason: &str) -> Value {
+    let said = || Said { role: "assistant", ..Said::default() };
+    let (message, response) = if is_chat { (Some(said()), None) } else { (None, Some(String::new())) };
+    let (model, created_at) = (&app.service.name, now());
+    let mut line = json!(Line { model, created_at, message, response, thinking: None, done: true, end: None });
+    line["done_reason"] = json!(reason);
+    line
 }
 
 type Lines = Events<Bytes>;
 
-/// Returns the prepared request, or `None` for an empty one, which only asks to load the model.
-fn prepared(app: &App, body: Value, is_chat: bool) -> Result<Option<Prepared>> {
-    let asked: Asked =
-        serde_json::from_value(body).map_err(|error| ApiError::invalid(format!("the body is invalid: {error}")))?;
-    let is_empty = if is_chat { asked.messages.is_empty() } else { asked.prompt.as_deref().is_none_or(str::is_empty) };
-    let usual = app.service.temperature;
-    if is_empty {
-        app.service.check_model(asked.body(Endpoint::Chat, usual)?.model.as_deref())?;
-        return Ok(None);
+/// Returns the prepared request, or the reason of the answer to an empty one, which only asks to load or unload the
+/// model.
+fn prepared(app: &App, body: &Value, is_chat: bool) -> Result<std::result::Result<Prepared, &'static str>> {
+    let mut read = faces::ollama::asked(body, is_chat)?;
+    if read.is_empty() {
+        app.service.check_model(read.asked.request.model.as_deref())?;
+        return Ok(Err(if read.unloads { "unload" } else { "load" }));
     }
-    let endpoint = if asked.raw { Endpoint::Completions } else { Endpoint::Chat };
-    let mut prepared = app.prepare(endpoint, &asked.body(endpoint, usual)?)?;
-    prepared.stream = asked.stream != Some(false);
-    Ok(Some(prepared))
+    // The command line's temperature replaces Ollama's default.
+    read.asked.request.sampling.temperature.get_or_insert(app.service.temperature.unwrap_or(0.8));
+    Ok(Ok(app.prepare(read.asked)?))
 }
 
 /// Sends an answer as one line per event.
 struct Streamer {
     app: Arc<App>,
     is_chat: bool,
+    /// The tokens of prompt and answer so far, for `context`.
+    context: Option<Vec<TokenId>>,
     _open: OpenRequest,
 }
 
 impl Streamer {
-    async fn run(self, mut answer: Answer, out: &Lines) {
+    async fn run(mut self, mut answer: Answer, out: &Lines) {
         let mut reader = answer.prepared.reader(0);
         let is_raw = answer.prepared.endpoint != Endpoint::Chat;
         let (mut choice, mut parts, mut first) = (Choice::default(), Vec::new(), None);
@@ -266,6 +147,7 @@ impl Streamer {
                 Ok(is_end) => is_end,
                 Err(error) => return send(out, &json!({ "error": error.message })),
             };
+            self.context.iter_mut().for_each(|context| context.extend(&choice.tokens));
             let text = &choice.text;
             if is_raw {
                 parts.extend((!text.is_empty()).then(|| Part::Content(text.into())));
@@ -279,12 +161,12 @@ impl Streamer {
                 send(out, &self.line(vec![part], None));
             }
             if is_end {
-                return send(out, &self.line(Vec::new(), Some(end(&answer, &choice, first))));
+                return send(out, &self.line(Vec::new(), Some(self.end(&answer, &choice, first))));
             }
         }
     }
 
-    async fn whole(&self, answer: Answer) -> Result<Value> {
+    async fn whole(&mut self, answer: Answer) -> Result<Value> {
         let Answer { prepared, mut events, prompt_tokens, began } = answer;
         let (mut choice, mut first) = (Choice::default(), None);
         while let Some(event) = events.recv().await {
@@ -301,8 +183,9 @@ impl Streamer {
         } else {
             parts.push(Part::Content(choice.text.clone()));
         }
+        self.context.iter_mut().for_each(|context| context.extend(&choice.tokens));
         let answer = Answer { prepared, events, prompt_tokens, began };
-        Ok(self.line(parts, Some(end(&answer, &choice, first))))
+        Ok(self.line(parts, Some(self.end(&answer, &choice, first))))
     }
 
     fn line(&self, parts: Vec<Part>, end: Option<End>) -> Value {
@@ -321,20 +204,21 @@ impl Streamer {
         let model = &self.app.service.name;
         json!(Line { model, created_at: now(), message, response, thinking, done: end.is_some(), end })
     }
-}
 
-fn end(answer: &Answer, choice: &Choice, first: Option<std::time::Duration>) -> End {
-    let total = answer.began.elapsed();
-    let first = first.unwrap_or(total);
-    let nanos = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    End {
-        done_reason: choice.end.map_or("stop", Finish::name),
-        total_duration: nanos(total),
-        load_duration: 0,
-        prompt_eval_count: choice.prompt,
-        prompt_eval_duration: nanos(first),
-        eval_count: choice.answer,
-        eval_duration: nanos(total.saturating_sub(first)),
+    fn end(&self, answer: &Answer, choice: &Choice, first: Option<std::time::Duration>) -> End {
+        let total = answer.began.elapsed();
+        let first = first.unwrap_or(total);
+        let nanos = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        End {
+            context: self.context.clone(),
+            done_reason: choice.end.map_or("stop", Finish::name),
+            total_duration: nanos(total),
+            load_duration: 0,
+            prompt_eval_count: choice.prompt,
+            prompt_eval_duration: nanos(first),
+            eval_count: choice.answer,
+            eval_duration: nanos(total.saturating_sub(first)),
+        }
     }
 }
 
@@ -465,7 +349,10 @@ pub async fn embed(State(app): State<Arc<App>>, request: Request<HttpBody>) -> R
     app.write(&open, bytes, answer).await
 }
 
+/// The version of Ollama whose interface the server speaks. Clients refuse lower versions than those that they need.
+const INTERFACE: &str = "0.14.0";
+
 /// `GET /api/version`.
 pub async fn version() -> Json<Value> {
-    Json(json!({ "version": env!("CARGO_PKG_VERSION") }))
+    Json(json!({ "version": INTERFACE, "arenite": env!("CARGO_PKG_VERSION") }))
 }

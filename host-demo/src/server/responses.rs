@@ -1,5 +1,4 @@
-//! `/v1/responses`: OpenAI's Responses API. A request is converted to a chat request, and the answer to a list of
-//! items. The server stores no state between requests.
+//! `/v1/responses`: OpenAI's Responses API. An answer is a list of items. The server stores no state between requests.
 
 use std::sync::Arc;
 
@@ -12,33 +11,34 @@ use serde_json::{Map, Value, json};
 use super::answer::{Choice, ResponseMeta, call_id};
 use super::app::{App, OpenRequest, Result, whole};
 use super::error::ApiError;
+use super::faces;
 use super::memory::Inbox;
-use super::request::Body;
-use super::service::{Endpoint, Prepared, Service};
+use super::routes::with_warning;
+use super::service::{Prepared, Service};
 use super::stream::{Events, channel};
 use crate::chat::{Call, Part};
 
 pub async fn responses(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
-    let read =
-        |app: &App, asked: Value| Ok((app.prepare(Endpoint::Chat, &Body::of(to_chat(&asked)?)?)?, shown(&asked)));
+    let read = |app: &App, body: Value| Ok((app.prepare(faces::responses::response(&body)?)?, shown(&body)));
     let (open, (mut prepared, asked)) = app.asked(request, read).await?;
     let meta = ResponseMeta::new(format!("resp_{:016x}", super::by_chance()));
     let Some(events) = app.submit(&open, &mut prepared)?.pop() else {
         return Err(ApiError::invalid("n must be 1"));
     };
-    if !prepared.stream {
+    let warning = prepared.warning;
+    if !prepared.reply.stream {
         let choice = whole(events).await?;
         let bytes = asked.len() + choice.bytes();
         let answer = move |app: &App| {
             let items = items(&prepared, &choice, &meta);
             response(&app.service, &asked, &meta, &items, Some(&choice))
         };
-        return app.write(&open, bytes, answer).await;
+        return Ok(with_warning(app.write(&open, bytes, answer).await?, warning));
     }
     let (out, response) = channel();
     let streamer = Streamer { app, asked, prepared, meta, out, sent: 0, _open: open };
     tokio::spawn(streamer.run(events));
-    Ok(response)
+    Ok(with_warning(response, warning))
 }
 
 /// Returns the fields of a request that the answer repeats, as JSON text, which takes less memory than values. Leaves
@@ -59,88 +59,6 @@ fn shown(asked: &Value) -> String {
     let fields = KEYS.iter().map(|key| (key.to_string(), asked[*key].clone()));
     let fields = fields.filter(|(_, value)| value.to_string().len() <= MOST_BYTES);
     Value::from(Map::from_iter(fields)).to_string()
-}
-
-/// Converts the request to a chat request.
-pub fn to_chat(asked: &Value) -> Result<Value> {
-    for key in ["previous_response_id", "conversation"] {
-        if !asked[key].is_null() {
-            return Err(ApiError::invalid(format!(
-                "{key}: the server keeps no conversations: send the whole conversation as input"
-            )));
-        }
-    }
-    let mut chat = Map::new();
-    for key in ["model", "stream", "temperature", "top_p", "seed", "parallel_tool_calls", "top_logprobs"] {
-        chat.insert(key.into(), asked[key].clone());
-    }
-    if !asked["top_logprobs"].is_null() {
-        chat.insert("logprobs".into(), true.into());
-    }
-    if let Some(effort) = asked["reasoning"]["effort"].as_str() {
-        chat.insert("reasoning_effort".into(), effort.into());
-    }
-    chat.insert("max_tokens".into(), asked["max_output_tokens"].clone());
-    chat.insert("messages".into(), messages(asked)?.into());
-    let tools = asked["tools"].as_array().map_or(&[][..], Vec::as_slice);
-    if !tools.is_empty() {
-        chat.insert("tools".into(), tools.iter().map(tool).collect::<Result<_>>()?);
-        let choice = &asked["tool_choice"];
-        let named = json!({ "function": { "name": choice["name"] } });
-        chat.insert("tool_choice".into(), if choice.is_object() { named } else { choice.clone() });
-    }
-    let format = &asked["text"]["format"];
-    if !format.is_null() {
-        chat.insert("response_format".into(), json!({ "type": format["type"], "json_schema": format }));
-    }
-    Ok(chat.into())
-}
-
-/// Converts a function to its format in chats.
-fn tool(tool: &Value) -> Result<Value> {
-    match tool["type"].as_str() {
-        Some("function") => {
-            let keys = ["name", "description", "parameters"].into_iter().filter(|key| !tool[*key].is_null());
-            let function: Map<_, _> = keys.map(|key| (key.to_string(), tool[key].clone())).collect();
-            Ok(json!({ "type": "function", "function": function }))
-        }
-        _ => Err(ApiError::about("tools", "only functions can be called")),
-    }
-}
-
-/// Converts instructions and input to messages.
-fn messages(asked: &Value) -> Result<Vec<Value>> {
-    let mut messages = Vec::new();
-    if let Some(instructions) = asked["instructions"].as_str() {
-        messages.push(json!({ "role": "system", "content": instructions }));
-    }
-    let items = match &asked["input"] {
-        Value::String(text) => return Ok([messages, vec![json!({ "role": "user", "content": text })]].concat()),
-        Value::Array(items) => items,
-        _ => return Err(ApiError::about("input", "input must be a text or a list of items")),
-    };
-    for item in items {
-        match item["type"].as_str().unwrap_or("message") {
-            "message" => {
-                messages.push(json!({ "role": item["role"], "content": item["content"] }));
-            }
-            "function_call" => {
-                let function = json!({ "name": item["name"], "arguments": item["arguments"] });
-                let call = json!({ "id": item["call_id"], "type": "function", "function": function });
-                match messages.last_mut().and_then(|last| last.get_mut("tool_calls")?.as_array_mut()) {
-                    Some(calls) => calls.push(call),
-                    None => messages.push(json!({ "role": "assistant", "content": "", "tool_calls": [call] })),
-                }
-            }
-            "function_call_output" => {
-                let output = &item["output"];
-                messages.push(json!({ "role": "tool", "tool_call_id": item["call_id"], "content": output }));
-            }
-            "reasoning" => {}
-            other => return Err(ApiError::about("input", format!("an item of type `{other}` cannot be read"))),
-        }
-    }
-    Ok(messages)
 }
 
 /// Returns the items of an answer: a thought, a message, and calls.

@@ -16,18 +16,18 @@ use serde_json::{Value, json};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
 use super::answer::{Choice, ResponseMeta};
-use super::app::{App, Result, whole};
+use super::app::{App, CacheScope, Result, whole};
 use super::engine::Counters;
 use super::error::{self, ApiError};
+use super::faces::read_json;
 use super::gate::{self, Gate};
 use super::proxy::Proxy;
 use super::record::Log;
-use super::request::Body;
 use super::responses::responses;
 use super::service::Endpoint;
 use super::stream::stream;
 use super::vectors::token_count;
-use super::{anthropic, audio, llama, logprobs, lora, ollama, page, proxy, record};
+use super::{anthropic, audio, body, llama, lora, ollama, page, proxy, record};
 use crate::text;
 
 /// Returns the paths that need the API key, and their handlers.
@@ -170,12 +170,13 @@ async fn completions(State(app): State<Arc<App>>, request: Request<HttpBody>) ->
 
 async fn generate(app: Arc<App>, endpoint: Endpoint, request: Request<HttpBody>) -> Result<Response> {
     let (open, body) = app.receive(request).await?;
-    let mut prepared = app.aside(&open, move |app| app.prepare(endpoint, &Body::parse(body.json()?)?)).await?;
+    let read = move |app: &App| app.prepare(read_json(endpoint, &body::parse(body.json()?)?)?);
+    let mut prepared = app.aside(&open, read).await?;
     let prefix = if endpoint == Endpoint::Chat { "chatcmpl" } else { "cmpl" };
     let meta = ResponseMeta::new(format!("{prefix}-{:016x}", super::by_chance()));
     let answers = app.submit(&open, &mut prepared)?;
     let warning = prepared.warning.take();
-    if prepared.stream {
+    if prepared.reply.stream {
         return Ok(with_warning(stream(app, prepared, meta, answers, open), warning));
     }
     let mut choices = Vec::new();
@@ -188,7 +189,7 @@ async fn generate(app: Arc<App>, endpoint: Endpoint, request: Request<HttpBody>)
 }
 
 /// Adds a warning for the client as a header.
-fn with_warning(mut response: Response, warning: Option<&'static str>) -> Response {
+pub fn with_warning(mut response: Response, warning: Option<&'static str>) -> Response {
     if let Some(warning) = warning {
         response.headers_mut().insert("x-warning", HeaderValue::from_static(warning));
     }
@@ -325,7 +326,7 @@ fn tokens_of(app: &App, body: Value) -> Result<Tokenized> {
     }
     let piece = |id| {
         // As in llama.cpp, a part of a character is a list of bytes.
-        let piece = String::from_utf8(logprobs::bytes(app.service.tokenizer(), id));
+        let piece = String::from_utf8(crate::generation::bytes(app.service.tokenizer(), id));
         json!({ "id": id, "piece": piece.map_or_else(|part| json!(part.as_bytes()), Value::String) })
     };
     let pieces = tokens.into_iter().map(piece).collect();
@@ -393,24 +394,25 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
     let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
     let size = |gauge: &std::sync::atomic::AtomicUsize| gauge.load(Ordering::Relaxed) as u64;
     let rows = [
+        ("workspace_bytes", "gauge", "Bytes of workspace", app.workspace as u64),
+        ("kv_bytes", "gauge", "Bytes of KV cache", app.kv as u64),
+        ("uptime_seconds", "gauge", "Seconds since the start", app.started.elapsed().as_secs()),
+    ];
+    // All other values depend on the requests of other clients.
+    let shared = [
         ("requests_total", "counter", "Answers that were started", load(&counters.requests)),
         ("answer_tokens_total", "counter", "Tokens of answers", load(&counters.answer_tokens)),
         ("passes_total", "counter", "Passes through the model", load(&counters.passes)),
         ("requests_open", "gauge", "Requests without an answer yet", size(&counters.open)),
         ("answers_running", "gauge", "Answers being generated", size(&counters.running)),
         ("kv_pages_free", "gauge", "Pages of the KV cache that are free", size(&counters.free_pages)),
-        ("workspace_bytes", "gauge", "Bytes of workspace", app.workspace as u64),
-        ("kv_bytes", "gauge", "Bytes of KV cache", app.kv as u64),
-        ("uptime_seconds", "gauge", "Seconds since the start", app.started.elapsed().as_secs()),
-    ];
-    // These counters can reveal prompts of other clients, so they are shown only if the server has a key.
-    let private = [
         ("prompt_tokens_total", "counter", "Prompt tokens that were computed", load(&counters.prompt_tokens)),
         ("cached_tokens_total", "counter", "Prompt tokens that were found in the cache", load(&counters.cached_tokens)),
     ];
+    let shows_all = app.scope == CacheScope::Server;
     let text: String = rows
         .iter()
-        .chain(private.iter().filter(|_| app.key.is_some()))
+        .chain(shared.iter().filter(|_| shows_all))
         .map(|(name, kind, help, value)| {
             format!("# HELP arenite_{name} {help}\n# TYPE arenite_{name} {kind}\narenite_{name} {value}\n")
         })
@@ -418,5 +420,6 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
     let first = counters.first_token.lines("first_token_seconds", "Seconds from a request to its first token");
     let rate =
         counters.token_rate.lines("answer_tokens_per_second", "Tokens per second of an answer, after the first token");
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text + &first + &rate).into_response()
+    let histograms = if shows_all { first + &rate } else { String::new() };
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text + &histograms).into_response()
 }

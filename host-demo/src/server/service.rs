@@ -1,22 +1,24 @@
 //! Converts text requests to jobs for the engine, for the server, `arenite batch` and `Loaded`.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use arenite::sampler::Params;
 use arenite::tokenizer::{Encode, Tokenizer};
 use arenite::{Gguf, TokenId};
 use serde_json::Value;
 
-use super::error::ApiError;
+use super::faces::{Asked, Reply};
 use super::grammars;
 use super::lora::LoraScales;
-use super::request::{Body, MOST_CHOICES, Settings};
+use super::request::settings;
 use crate::chat::dialect::{Template, Tools};
 use crate::chat::{Reader, Renderer, Style};
+use crate::generation::Settings;
 use crate::model_file::ModelFile;
 use crate::open_model::OpenModel;
 use crate::ranking::Ranking;
 use crate::text;
+use crate::text_request::{Infill, Input, MOST_CHOICES, Prompt, Refusal, TextRequest};
 
 /// Endpoints of text requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +43,7 @@ impl Endpoint {
 /// The model, and everything that requests need from it.
 pub struct Service {
     pub open: Arc<OpenModel>,
-    pub renderer: Mutex<Renderer>,
+    pub renderer: Renderer,
     /// Compiles and caches grammars.
     pub grammars: grammars::Grammars,
     /// The model's conversation style.
@@ -116,8 +118,7 @@ pub struct Prepared {
     pub prompts: Vec<Arc<str>>,
     /// Number of prompts in the request. Each has the same number of answers.
     pub prompt_count: usize,
-    pub stream: bool,
-    pub include_usage: bool,
+    pub reply: Reply,
     /// The functions that may be called.
     pub tools: Arc<Tools>,
     pub echo: bool,
@@ -127,7 +128,7 @@ pub struct Prepared {
     pub is_schema: bool,
     pub is_parallel: bool,
     pub style: Style,
-    /// A warning for the client.
+    /// A warning for the client about the prompt.
     pub warning: Option<&'static str>,
 }
 
@@ -138,11 +139,11 @@ impl Service {
     }
 
     /// Refuses a request for another model.
-    pub fn check_model(&self, model: Option<&str>) -> Result<(), ApiError> {
+    pub fn check_model(&self, model: Option<&str>) -> Result<(), Refusal> {
         match model {
             None | Some("default" | "") => Ok(()),
             Some(model) if model == self.name => Ok(()),
-            Some(model) => Err(ApiError::no_model(model, &self.name)),
+            Some(model) => Err(Refusal::no_model(model, &self.name)),
         }
     }
 
@@ -151,18 +152,18 @@ impl Service {
         let open = self.open.clone();
         let renderer = Renderer::new(open.gguf(), open.vocabulary()?, name, template)?;
         self.style = Style::of(&renderer, open.vocabulary()?);
-        self.renderer = renderer.into();
+        self.renderer = renderer;
         Ok(())
     }
 
     /// Returns the source of the chat template, or an empty text.
     pub fn source(&self) -> String {
-        self.renderer.lock().unwrap_or_else(|broken| broken.into_inner()).source().to_string()
+        self.renderer.source().to_string()
     }
 
     /// Refuses a text whose length proves that it has too many tokens, because tokenizing some megabytes takes a
     /// second.
-    pub fn check_len(&self, param: &'static str, text: &str) -> Result<(), ApiError> {
+    pub fn check_len(&self, param: &str, text: &str) -> Result<(), Refusal> {
         let Some(token_bytes) = self.token_bytes.filter(|most| text.len() / most >= self.context) else {
             return Ok(());
         };
@@ -170,45 +171,54 @@ impl Service {
         let bytes: usize = text.chars().filter(|c| !c.is_whitespace()).map(char::len_utf8).sum();
         let least = bytes / token_bytes;
         match least >= self.context {
-            true => Err(ApiError::too_long(param, format_args!("at least {least}"), self.context)),
+            true => Err(Refusal::too_long(param, format_args!("at least {least}"), self.context)),
             false => Ok(()),
         }
     }
 
+    /// Converts a request in the format of an interface to jobs.
+    pub fn prepare(&self, asked: Asked, seed_by_chance: u64) -> Result<Prepared, Refusal> {
+        let mut prepared = self.jobs(&asked.request, seed_by_chance)?;
+        prepared.warning = prepared.warning.or(asked.reply.warning);
+        prepared.reply = asked.reply;
+        Ok(prepared)
+    }
+
     /// Converts a text request to jobs.
-    pub fn prepare(&self, endpoint: Endpoint, body: &Body, seed_by_chance: u64) -> Result<Prepared, ApiError> {
-        self.check_model(body.model.as_deref())?;
+    pub fn jobs(&self, request: &TextRequest, seed_by_chance: u64) -> Result<Prepared, Refusal> {
+        self.check_model(request.model.as_deref())?;
         if !self.makes_text {
-            return Err(ApiError::invalid("this model generates no text, only embeddings (/v1/embeddings)"));
+            return Err(Refusal::invalid("this model generates no text, only embeddings (/v1/embeddings)"));
         }
-        let choices = body.choices()?;
-        let mut settings = body.settings(self.vocab, &self.params, seed_by_chance)?;
-        settings.lora = self.lora.of_request(body.lora.as_deref())?;
+        let choices = request.count.unwrap_or(1);
+        let mut settings = settings(request, self.tokenizer(), self.vocab, &self.params, seed_by_chance)?;
+        settings.lora = self.lora.of_request(request.lora.as_deref())?;
+        if request.context.iter().any(|id| *id as usize >= self.vocab) {
+            return Err(Refusal::about("context", "context names a token that does not exist"));
+        }
+        let is_chat = matches!(request.input, Input::Chat(_));
         let mut prepared = Prepared {
-            endpoint,
+            endpoint: if is_chat { Endpoint::Chat } else { Endpoint::Completions },
             jobs: Vec::new(),
             prompts: Vec::new(),
             prompt_count: 1,
-            stream: body.stream.unwrap_or(false),
-            include_usage: body.stream_options.is_some_and(|options| options.include_usage),
+            reply: Reply::default(),
             tools: Arc::default(),
-            echo: endpoint == Endpoint::Completions && body.echo.unwrap_or(false),
+            echo: request.echo,
             scores_prompts: false,
             is_schema: false,
-            is_parallel: body.parallel_tool_calls.unwrap_or(true),
+            is_parallel: request.is_parallel.unwrap_or(true),
             style: self.style.clone(),
             warning: None,
         };
-        let prompts = match endpoint {
-            Endpoint::Chat => vec![self.chat(body, &mut settings, &mut prepared)?],
-            _ => {
-                settings.table = self.form(body)?;
+        let prompts = match &request.input {
+            Input::Chat(_) => vec![self.chat(request, &mut settings, &mut prepared)?],
+            input => {
+                settings.table = self.form(request)?;
+                settings.is_json = request.schema().is_some();
                 settings.scores_prompt = prepared.echo && settings.logprobs.is_some();
                 prepared.scores_prompts = settings.scores_prompt;
-                if body.truncate_prompt_tokens.is_none() {
-                    texts(body.prompt.as_ref()).try_for_each(|text| self.check_len("prompt", text))?;
-                }
-                inputs(self, body.prompt.as_ref(), "prompt", MOST_CHOICES / choices, Encode::PROMPT)?
+                self.prompts(input, request.kept_tokens(0) == usize::MAX, MOST_CHOICES / choices)?
             }
         };
         prepared.prompt_count = prompts.len();
@@ -216,9 +226,9 @@ impl Service {
         let settings = Arc::new(settings);
         for (mut text, mut ids) in prompts {
             if ids.is_empty() {
-                return Err(ApiError::about("prompt", "the prompt is empty"));
+                return Err(Refusal::about("prompt", "the prompt is empty"));
             }
-            let cut = ids.len().saturating_sub(body.kept_tokens(self.context.saturating_sub(1))?);
+            let cut = ids.len().saturating_sub(request.kept_tokens(self.context.saturating_sub(1)));
             if cut > 0 {
                 ids.drain(..cut);
                 if prepared.echo {
@@ -229,8 +239,8 @@ impl Service {
             // A prompt that is only scored may fill the context.
             let room = self.context + usize::from(settings.limit == Some(0));
             if ids.len() >= room {
-                let param = if endpoint == Endpoint::Chat { "messages" } else { "prompt" };
-                return Err(ApiError::too_long(param, ids.len(), self.context));
+                let param = if is_chat { "messages" } else { "prompt" };
+                return Err(Refusal::too_long(param, ids.len(), self.context));
             }
             let (text, ids): (Arc<str>, Arc<[TokenId]>) = (text.into(), ids.into());
             for i in 0..choices {
@@ -239,6 +249,76 @@ impl Service {
             }
         }
         Ok(prepared)
+    }
+
+    /// Returns the texts and tokens of the prompts of a completion, at most `most`. If `is_whole` is set, no prompt is
+    /// cut.
+    fn prompts(&self, input: &Input, is_whole: bool, most: usize) -> Result<Vec<(String, Vec<TokenId>)>, Refusal> {
+        match input {
+            Input::Infill(infill) => Ok(vec![(String::new(), self.infill_prompt(infill)?)]),
+            Input::Texts(prompts) => {
+                few("prompt", prompts.len(), most)?;
+                for prompt in prompts.iter().filter(|_| is_whole) {
+                    if let Prompt::Text(text) = prompt {
+                        self.check_len("prompt", text)?;
+                    }
+                }
+                prompts.iter().map(|prompt| self.tokens("prompt", prompt, Encode::PROMPT)).collect()
+            }
+            Input::Chat(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// Returns the text and the tokens of a prompt from the field `name`.
+    pub fn tokens(&self, name: &str, prompt: &Prompt, how: Encode) -> Result<(String, Vec<TokenId>), Refusal> {
+        match prompt {
+            Prompt::Text(text) => {
+                let ids = text::encode(self.tokenizer(), text.as_bytes(), how);
+                Ok((text.clone(), ids.map_err(|error| Refusal::about(name, error.to_string()))?))
+            }
+            Prompt::Tokens(ids) => {
+                if let Some(id) = ids.iter().find(|id| **id as usize >= self.vocab) {
+                    let message = format!("{name}: {id} is not a token id: the vocabulary has {} tokens", self.vocab);
+                    return Err(Refusal::about(name, message));
+                }
+                let text = text::decode(self.tokenizer(), ids).unwrap_or_default();
+                Ok((String::from_utf8_lossy(&text).into_owned(), ids.clone()))
+            }
+        }
+    }
+
+    /// Returns the prompt for the text between a prefix and a suffix, with the model's own tokens.
+    fn infill_prompt(&self, infill: &Infill) -> Result<Vec<TokenId>, Refusal> {
+        let Infill { prefix, suffix, start, files } = infill;
+        let Some([before, after, middle]) = self.infill else {
+            let why = "this model has no tokens for fill-in-the-middle";
+            return Err(match suffix {
+                Some(suffix) => Refusal::about(suffix.field, format!("{}: {why}", suffix.field)),
+                None => Refusal::invalid(why),
+            });
+        };
+        for part in [prefix, suffix].into_iter().flatten() {
+            self.check_len(part.field, &part.value)?;
+        }
+        self.check_len("prompt", start)?;
+        let text = |part: &Option<crate::text_request::Named<String>>| {
+            part.as_ref().map(|part| part.value.clone()).unwrap_or_default()
+        };
+        let encode = |text: &str| {
+            let how = Encode { add_special: false, parse_special: false };
+            text::encode(self.tokenizer(), text.as_bytes(), how).map_err(|error| Refusal::invalid(error.to_string()))
+        };
+        let mut ids = Vec::from_iter(self.tokenizer().bos().filter(|_| self.tokenizer().add_bos()));
+        for (name, text) in files {
+            ids.extend(encode(&format!("--- {name} ---\n{text}\n"))?);
+        }
+        ids.push(before);
+        ids.extend(encode(&text(prefix))?);
+        ids.push(after);
+        ids.extend(encode(&text(suffix))?);
+        ids.push(middle);
+        ids.extend(encode(start)?);
+        Ok(ids)
     }
 }
 
@@ -258,11 +338,7 @@ impl Prepared {
 
     /// Returns a reader that splits an answer into content, thoughts and calls.
     pub fn reader(&self, index: usize) -> Reader {
-        let mut reader = self.style.reader(&self.tools, &self.prompts[index]);
-        if self.is_schema {
-            reader = reader.without_thought().only_marked();
-        }
-        if self.is_parallel { reader } else { reader.only_one_call() }
+        self.style.answer_reader(&self.tools, &self.prompts[index], self.is_schema, self.is_parallel)
     }
 }
 
@@ -289,60 +365,12 @@ fn bytes_of(value: &Value) -> usize {
 }
 
 /// Refuses a list that is too long.
-pub fn few(name: &'static str, list: &[Value], most: usize) -> Result<(), ApiError> {
-    match list.len() {
-        len if len > most => Err(ApiError::about(
-            name,
-            format!("{name} has {len} texts, and at most {most} are possible in one request"),
-        )),
-        _ => Ok(()),
-    }
-}
-
-/// Returns the texts of a field that holds a text or a list of texts.
-fn texts(value: Option<&Value>) -> impl Iterator<Item = &str> {
-    let list = value.and_then(Value::as_array).into_iter().flatten();
-    value.into_iter().chain(list).filter_map(Value::as_str)
-}
-
-/// Reads a field that holds a text, a list of tokens, or a list of these.
-pub fn inputs(
-    service: &Service,
-    value: Option<&Value>,
-    name: &'static str,
-    most: usize,
-    how: Encode,
-) -> Result<Vec<(String, Vec<TokenId>)>, ApiError> {
-    let wrong = || ApiError::about(name, format!("{name} must be a text, tokens, or a list of these"));
-    let one = |value: &Value| -> Result<(String, Vec<TokenId>), ApiError> {
-        match value {
-            Value::String(text) => {
-                let ids = text::encode(service.tokenizer(), text.as_bytes(), how);
-                Ok((text.clone(), ids.map_err(|error| ApiError::about(name, error.to_string()))?))
-            }
-            Value::Array(ids) => {
-                let id = |value: &Value| match value.as_u64() {
-                    Some(id) if id < service.vocab as u64 => Ok(id as TokenId),
-                    _ if value.is_i64() || value.is_u64() => {
-                        let vocab = service.vocab;
-                        let message = format!("{name}: {value} is not a token id: the vocabulary has {vocab} tokens");
-                        Err(ApiError::about(name, message))
-                    }
-                    _ => Err(wrong()),
-                };
-                let ids = ids.iter().map(id).collect::<Result<Vec<TokenId>, _>>()?;
-                let text = text::decode(service.tokenizer(), &ids).unwrap_or_default();
-                Ok((String::from_utf8_lossy(&text).into_owned(), ids))
-            }
-            _ => Err(wrong()),
+pub fn few(name: &str, len: usize, most: usize) -> Result<(), Refusal> {
+    match len > most {
+        true => {
+            let message = format!("{name} has {len} texts, and at most {most} are possible in one request");
+            Err(Refusal::about(name, message))
         }
-    };
-    match value {
-        Some(Value::Array(list)) if !list.is_empty() && !list[0].is_number() => {
-            few(name, list, most)?;
-            list.iter().map(one).collect()
-        }
-        Some(value) => Ok(vec![one(value)?]),
-        None => Err(wrong()),
+        false => Ok(()),
     }
 }

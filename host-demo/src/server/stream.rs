@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::http::{HeaderValue, header};
 use axum::response::sse::{Event as Sse, KeepAlive};
 use axum::response::{IntoResponse, Response, Sse as SseResponse};
 use serde_json::{Value, json};
@@ -122,7 +123,16 @@ impl<T> Events<T> {
 pub fn channel() -> (Events, Response) {
     let (out, events) = Events::new();
     let body = SseResponse::new(events).keep_alive(KeepAlive::default());
-    (out, body.into_response())
+    (out, unbuffered(body.into_response()))
+}
+
+/// Marks a streamed answer, so that no proxy keeps its parts back.
+pub fn unbuffered(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    // nginx's header for answers of a server behind it.
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
 }
 
 /// Streams the answers to a request.
@@ -144,7 +154,7 @@ pub fn stream(
         for task in each.collect::<Vec<_>>() {
             choices.extend(task.await.ok().flatten());
         }
-        if streamer.prepared.include_usage {
+        if streamer.prepared.reply.include_usage {
             let mut last = streamer.head();
             last["choices"] = json!([]);
             last["usage"] = json!(Usage::of(&choices, streamer.prepared.prompt_count, true));
@@ -171,7 +181,7 @@ impl Streamer {
 
     fn head(&self) -> Value {
         let mut head = self.app.service.head(self.prepared.endpoint, &self.meta, true);
-        if self.prepared.include_usage {
+        if self.prepared.reply.include_usage {
             head["usage"] = Value::Null;
         }
         head
@@ -245,7 +255,7 @@ impl Streamer {
         loop {
             let event = self.out.next(&mut events).await?;
             let mut logprobs = match &event {
-                Event::Token { logprob: Some(logprob), .. } => json!({ "content": [logprob.chat()] }),
+                Event::Token { logprob: Some(logprob), .. } => json!({ "content": [logprobs::chat(logprob)] }),
                 _ => Value::Null,
             };
             let is_end = self.take(&mut choice, event)?;

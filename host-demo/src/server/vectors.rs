@@ -7,12 +7,16 @@ use base64::prelude::BASE64_STANDARD as BASE64;
 use serde_json::{Value, json};
 
 use super::error::ApiError;
-use super::service::{Service, few, inputs};
+use super::faces::Field;
+use super::service::{Service, few};
 use crate::ranking::{self, Texts};
 use crate::text::Frame;
+use crate::text_request::Refusal;
 
 /// Maximum number of texts in a request.
 const MOST_TEXTS: usize = 2048;
+/// The message for a request without texts.
+const NO_INPUT: &str = "input must be a text, tokens, or a list of these";
 
 impl Service {
     /// Returns the requested number of values per embedding. Embeddings are cut to their first values and normalized
@@ -37,8 +41,13 @@ impl Service {
         if !self.makes_vectors {
             return Err(ApiError::invalid("this model computes no embeddings"));
         }
-        let texts =
-            inputs(self, body.get("input"), "input", MOST_TEXTS, Encode { add_special: true, parse_special: false })?;
+        let field = |value| Field { name: "input", value };
+        let prompts =
+            body.get("input").map_or(Err(Refusal::about("input", NO_INPUT)), |value| field(value).prompts())?;
+        few("input", prompts.len(), MOST_TEXTS)?;
+        let how = Encode { add_special: true, parse_special: false };
+        let tokens = |prompt| self.tokens("input", prompt, how);
+        let texts = prompts.iter().map(tokens).collect::<Result<Vec<_>, _>>()?;
         self.dimensions(body)?;
         if !matches!(body.get("encoding_format"), None | Some(Value::Null))
             && !["float", "base64"].iter().any(|format| body["encoding_format"] == *format)
@@ -95,7 +104,7 @@ impl Service {
         let query = query.ok_or_else(|| ApiError::about("query", "query must be a text"))?;
         let documents = body.get("documents").and_then(Value::as_array);
         let documents = documents.ok_or_else(|| ApiError::about("documents", "documents must be a list of texts"))?;
-        few("documents", documents, MOST_TEXTS)?;
+        few("documents", documents.len(), MOST_TEXTS)?;
         let limit = self.truncation(body)?;
         let text = |document: &Value| -> Result<String, ApiError> {
             let text = document.as_str().or_else(|| document.get("text")?.as_str());

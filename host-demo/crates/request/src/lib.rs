@@ -1,0 +1,223 @@
+//! A request for text: a prompt or a conversation, and how to answer it.
+//!
+//! Every interface of the server, batches and [`Loaded`](crate::Loaded) parse their requests to a [`TextRequest`]. It
+//! knows neither HTTP nor the field names of an interface. Where the name of a field matters for a later error, it
+//! travels with the value ([`Named`]).
+
+mod message;
+mod order;
+mod refusal;
+mod sampling;
+
+use std::time::Duration;
+
+use arenite::TokenId;
+use serde_json::{Map, Value};
+
+pub use message::{EarlierCall, Message, function, text_of};
+pub use order::Samplers;
+pub use refusal::{Refusal, RefusalKind};
+pub use sampling::Sampling;
+
+/// Maximum number of answers to one request.
+pub const MOST_CHOICES: usize = 128;
+
+/// A value with the name of the field that it comes from, in the words of the client's interface.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Named<T> {
+    /// The field's name.
+    pub field: &'static str,
+    /// The value.
+    pub value: T,
+}
+
+/// A request for text.
+#[derive(Clone, Debug, Default)]
+pub struct TextRequest {
+    /// The model's name; `None` for the only one.
+    pub model: Option<String>,
+    /// The text to continue or to answer.
+    pub input: Input,
+    /// Tokens before the rendered conversation.
+    pub context: Vec<TokenId>,
+    /// True if the last message is an answer that is to be continued.
+    pub continues: bool,
+    /// Functions in the notation of templates (see [`function`]).
+    pub tools: Vec<Value>,
+    /// The functions that may or must be called.
+    pub choice: ToolChoice,
+    /// True if an answer may have several calls; the default is true.
+    pub is_parallel: Option<bool>,
+    /// The constraint of the answer.
+    pub form: Option<Named<Form>>,
+    /// The settings of thoughts.
+    pub thinking: Thinking,
+    /// Further variables of the template.
+    pub arguments: Map<String, Value>,
+    /// The sampler's parameters.
+    pub sampling: Sampling,
+    /// Biases of tokens' logits.
+    pub bias: Vec<(Biased, f32)>,
+    /// The seed; `None` for a random one.
+    pub seed: Option<u64>,
+    /// Number of answers to each prompt; the default is 1.
+    pub count: Option<usize>,
+    /// Maximum number of tokens of the answer; `None` for no limit.
+    pub limit: Option<usize>,
+    /// Number of tokens before an end is allowed.
+    pub min_tokens: usize,
+    /// Texts that end the answer.
+    pub stops: Vec<String>,
+    /// Tokens that end the answer, in addition to the vocabulary's.
+    pub stop_ids: Vec<TokenId>,
+    /// Number of alternatives reported with each token; `None` if no log-probabilities are reported.
+    pub logprobs: Option<usize>,
+    /// True if the answer begins with the prompt.
+    pub echo: bool,
+    /// Part of a long prompt that is kept.
+    pub keep: Keep,
+    /// True if end tokens do not end the answer.
+    pub ignore_end: bool,
+    /// Minimum indentation of the lines after the first one.
+    pub indent: usize,
+    /// Time after which the next line break ends the answer.
+    pub time: Option<Duration>,
+    /// Scales of adapters by number; `None` for the default scales.
+    pub lora: Option<Vec<(usize, f32)>>,
+}
+
+/// The text to continue or to answer.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// Texts that are continued.
+    Texts(Vec<Prompt>),
+    /// A conversation whose last message is answered.
+    Chat(Vec<Message>),
+    /// A gap in a text.
+    Infill(Infill),
+}
+
+/// A text that is continued.
+#[derive(Clone, Debug)]
+pub enum Prompt {
+    /// A text.
+    Text(String),
+    /// Tokens.
+    Tokens(Vec<TokenId>),
+}
+
+/// A gap in a text that is filled in.
+#[derive(Clone, Debug, Default)]
+pub struct Infill {
+    /// The text before the gap, with the name of its field.
+    pub prefix: Option<Named<String>>,
+    /// The text after the gap.
+    pub suffix: Option<Named<String>>,
+    /// The start of the text in the gap.
+    pub start: String,
+    /// Names and texts of other files.
+    pub files: Vec<(String, String)>,
+}
+
+/// The functions that may or must be called.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ToolChoice {
+    /// The functions that must be called.
+    pub must: Must,
+    /// Names of the functions that may be called; `None` for all.
+    pub allowed: Option<Vec<String>>,
+}
+
+/// The functions that must be called.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Must {
+    /// The model chooses.
+    #[default]
+    Auto,
+    /// The model sees no functions.
+    Never,
+    /// At least one.
+    Any,
+    /// This function.
+    Named(String),
+}
+
+/// The constraint of an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Form {
+    /// A value that matches a JSON schema.
+    Schema(Value),
+    /// A grammar in GBNF.
+    Gbnf(String),
+    /// One of these texts.
+    Choice(Vec<String>),
+}
+
+/// The settings of thoughts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Thinking {
+    /// Turns thoughts on or off. A template without a switch is an error.
+    pub switch: Option<Named<bool>>,
+    /// Turns thoughts on or off where the template has a switch.
+    pub wish: Option<bool>,
+    /// An effort that is used where the template has a variable for it.
+    pub hint: Option<String>,
+    /// The effort: `none`, `minimal`, `low`, `medium`, `high` or another word of the template.
+    pub effort: Option<Named<String>>,
+    /// Maximum number of tokens of a thought; a negative number means no limit.
+    pub budget: Option<i64>,
+}
+
+/// The token or tokens of a bias.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Biased {
+    /// A token.
+    Token(TokenId),
+    /// All tokens of a text.
+    Text(String),
+}
+
+/// Part of a long prompt that is kept: the end of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keep {
+    /// All; a prompt that is too long is an error.
+    #[default]
+    All,
+    /// As many tokens as fit.
+    Fitting,
+    /// This number of tokens.
+    Last(usize),
+}
+
+impl Default for Input {
+    fn default() -> Self {
+        Self::Texts(Vec::new())
+    }
+}
+
+impl TextRequest {
+    /// Returns the messages of a conversation.
+    pub fn messages(&self) -> &[Message] {
+        match &self.input {
+            Input::Chat(messages) => messages,
+            _ => &[],
+        }
+    }
+
+    /// Returns the schema that constrains the answer.
+    pub fn schema(&self) -> Option<(&'static str, &Value)> {
+        match self.form.as_ref()? {
+            Named { field, value: Form::Schema(schema) } => Some((field, schema)),
+            _ => None,
+        }
+    }
+
+    /// Returns the number of tokens of a prompt to keep, if the context has room for `room` tokens.
+    pub fn kept_tokens(&self, room: usize) -> usize {
+        match self.keep {
+            Keep::All => usize::MAX,
+            Keep::Fitting => room,
+            Keep::Last(count) => count,
+        }
+    }
+}

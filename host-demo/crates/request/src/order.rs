@@ -1,0 +1,137 @@
+//! The order of the sampling steps, by llama.cpp's names.
+
+use std::str::FromStr;
+
+use arenite::sampler::{Link, Params};
+
+/// Sampling steps in order: first the penalties, if `penalties` is true, then the steps in `order`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Samplers {
+    penalties: bool,
+    order: [Option<Link>; Link::ALL.len()],
+}
+
+impl Samplers {
+    /// Reads the names of a request as llama-server does. Steps that do not exist here are skipped; requests cannot turn
+    /// them on. If the penalties of the request are off, their position does not matter.
+    ///
+    /// # Errors
+    ///
+    /// A step is listed twice, or the penalties are not the first step.
+    pub fn of_names(names: &[String], has_penalties: bool) -> Result<Self, String> {
+        let counts = |name: &&str| if *name == PENALTIES { has_penalties } else { link(name).is_some() };
+        names.iter().map(String::as_str).filter(counts).try_fold(Self::NONE, Self::with)
+    }
+
+    /// Returns the names of the steps with these letters in llama.cpp. Unknown letters are skipped.
+    pub fn names_of_letters(letters: &str) -> Vec<String> {
+        letters.chars().filter_map(name_of_letter).map(str::to_string).collect()
+    }
+
+    const NONE: Self = Self { penalties: false, order: [None; Link::ALL.len()] };
+
+    /// Adds a step.
+    fn with(mut self, name: &str) -> Result<Self, String> {
+        let given = self.order.iter().flatten().count();
+        if name == PENALTIES && (given > 0 || self.penalties) {
+            return Err("penalties must be the first step: list it once, before the others".to_string());
+        }
+        if name == PENALTIES {
+            return Ok(Self { penalties: true, ..self });
+        }
+        let link = link(name)
+            .ok_or_else(|| format!("`{name}` is not one of penalties, top_k, typ_p, top_p, min_p, temperature"))?;
+        if self.order.contains(&Some(link)) {
+            return Err(format!("{name} is listed twice: list each step once"));
+        }
+        if let Some(place) = self.order.get_mut(given) {
+            *place = Some(link);
+        }
+        Ok(self)
+    }
+
+    /// Returns the parameters with these steps. The penalties are off if they are not listed.
+    pub fn apply(self, params: Params) -> Params {
+        let repeat_last_n = if self.penalties { params.repeat_last_n } else { 0 };
+        Params { order: self.order, repeat_last_n, ..params }
+    }
+}
+
+const PENALTIES: &str = "penalties";
+
+/// Returns the step with this name.
+fn link(name: &str) -> Option<Link> {
+    match name {
+        "top_k" | "top-k" => Some(Link::TopK),
+        "typ_p" | "typical" | "typical_p" | "typical-p" => Some(Link::Typical),
+        "top_p" | "top-p" => Some(Link::TopP),
+        "min_p" | "min-p" => Some(Link::MinP),
+        "temperature" | "temp" => Some(Link::Temperature),
+        _ => None,
+    }
+}
+
+/// Returns the name of the step with this letter in llama.cpp.
+fn name_of_letter(letter: char) -> Option<&'static str> {
+    match letter {
+        'e' => Some(PENALTIES),
+        'k' => Some("top_k"),
+        'y' => Some("typ_p"),
+        'p' => Some("top_p"),
+        'm' => Some("min_p"),
+        't' => Some("temperature"),
+        _ => None,
+    }
+}
+
+impl FromStr for Samplers {
+    type Err = String;
+
+    fn from_str(list: &str) -> Result<Self, String> {
+        let mut names = list.split([';', ',']).map(str::trim).filter(|name| !name.is_empty());
+        names.try_fold(Self::NONE, |samplers, name| match name {
+            "dry" | "xtc" | "top_n_sigma" | "infill" | "adaptive_p" => {
+                Err(format!("{name} is not supported: leave it out; it is off by default"))
+            }
+            _ => samplers.with(name),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_are_read() {
+        let samplers: Samplers = "penalties;top_k;typ_p;top_p;min_p;temperature".parse().unwrap();
+        assert_eq!(samplers, Samplers { penalties: true, order: Params::DEFAULT.order });
+        let samplers: Samplers = "temp, top-p".parse().unwrap();
+        assert!(!samplers.penalties);
+        assert_eq!(samplers.order, Link::order(&[Link::Temperature, Link::TopP]));
+        for (list, word) in
+            [("dry;top_k", "dry is not"), ("top_k;penalties", "first"), ("top_k;top_k", "twice"), ("x", "`x`")]
+        {
+            assert!(list.parse::<Samplers>().unwrap_err().contains(word), "{list}");
+        }
+    }
+
+    /// The names and letters are those of llama.cpp's `common/sampling.cpp`.
+    #[test]
+    fn orders_in_requests_are_read() {
+        let read =
+            |names: &[&str]| Samplers::of_names(&names.iter().map(|name| name.to_string()).collect::<Vec<_>>(), true);
+        let letters = |letters: &str| Samplers::of_names(&Samplers::names_of_letters(letters), true);
+        let all = Samplers { penalties: true, order: Params::DEFAULT.order };
+        let names = ["penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature"];
+        assert_eq!((read(&names), letters("edskypmxt")), (Ok(all), Ok(all)));
+        let some = Samplers { penalties: false, order: Link::order(&[Link::Temperature, Link::TopK]) };
+        assert_eq!((letters("t?k"), read(&["tfs_z", "temperature", "top_k"])), (Ok(some), Ok(some)));
+        assert_eq!(read(&[]), Ok(Samplers::NONE));
+        for (list, word) in [(["top_k", "penalties"], "first"), (["top_k", "top_k"], "twice")] {
+            assert!(read(&list).unwrap_err().contains(word));
+        }
+        let last = Samplers { penalties: false, order: Link::order(&[Link::TopK]) };
+        assert_eq!(Samplers::of_names(&["top_k".to_string(), "penalties".to_string()], false), Ok(last));
+    }
+}
