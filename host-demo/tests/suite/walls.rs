@@ -416,3 +416,25 @@ fn the_cache_is_shared_only_if_the_operator_says_so() {
         assert_eq!(metrics.contains("arenite_passes_total"), is_shared, "{scope:?}");
     }
 }
+
+/// The start of the server renders a template many times, to learn how it writes calls.
+#[test]
+fn a_hostile_template_does_not_delay_the_start() {
+    use crate::scripted::Scripted;
+    let folder = tempfile::tempdir().unwrap();
+    for (name, template) in [
+        ("loops", "{% for a in range(99999) %}{% for b in range(99999) %}x{% endfor %}{% endfor %}".to_string()),
+        ("macros", "{% macro m() %}{{ m() }}{{ m() }}{% endmacro %}{{ m() }}".to_string()),
+        ("concatenates", format!("{{{{ {}1 }}}}", "1~".repeat(16_000))),
+    ] {
+        let model = folder.path().join(format!("{name}.gguf"));
+        Scripted { script: &["Hello"], control: &[], user: &[], template: &template }.write(&model);
+        let began = Instant::now();
+        let server = Server::start_with(&["-m", path(&model), "-c", "64", "-t", "1"]);
+        // A second on a quiet machine.
+        assert!(began.elapsed() < Duration::from_secs(10), "{name}: {:?}", began.elapsed());
+        let body = json!({ "messages": [{ "role": "user", "content": "hi" }], "max_tokens": 2 });
+        let (status, told) = server.post("/v1/chat/completions", body.to_string().as_bytes());
+        assert!([200, 400].contains(&status), "{name}: {status} {told}");
+    }
+}
