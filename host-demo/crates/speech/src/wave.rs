@@ -11,10 +11,10 @@ pub fn repaired(file: &[u8]) -> Option<Vec<u8>> {
     match file.get(..4)? {
         b"RIFF" => without_length(file),
         b"RF64" | b"BW64" => {
-            let (format, data) = chunks(file)?;
+            let (format, _, data) = chunks(file)?;
             let sizes = file.get(12..).filter(|chunk| chunk.starts_with(b"ds64"))?;
             let size = u64::from_le_bytes(sizes.get(16..24)?.try_into().ok()?);
-            Some(plain(format, cut(data.1, size)))
+            Some(plain(format, cut(data, size)))
         }
         b"riff" if file.get(4..16) == Some(&W64_FILE) => of_w64(file),
         _ => None,
@@ -24,7 +24,7 @@ pub fn repaired(file: &[u8]) -> Option<Vec<u8>> {
 /// Returns a file with the right lengths, if those in its header are wrong: recorders write 0, or the largest number, if they
 /// cannot return to the header. A file that really has no data ends, or continues with other chunks.
 fn without_length(file: &[u8]) -> Option<Vec<u8>> {
-    let (format, (length, data)) = chunks(file)?;
+    let (format, length, data) = chunks(file)?;
     let is_empty = {
         let mut rest = data;
         while let Some((_, size)) = chunk(rest) {
@@ -47,7 +47,7 @@ fn chunk(rest: &[u8]) -> Option<(&[u8], u32)> {
 }
 
 /// Returns the format, the length of the data in its header, and everything from the data on.
-fn chunks(file: &[u8]) -> Option<(&[u8], (u32, &[u8]))> {
+fn chunks(file: &[u8]) -> Option<(&[u8], u32, &[u8])> {
     let mut rest = file.get(12..)?;
     let mut format = None;
     loop {
@@ -55,7 +55,7 @@ fn chunks(file: &[u8]) -> Option<(&[u8], (u32, &[u8]))> {
         let body = rest.get(8..)?;
         match id {
             b"fmt " => format = Some(body.get(..size as usize)?),
-            b"data" => return Some((format?, (size, body))),
+            b"data" => return Some((format?, size, body)),
             _ => {}
         }
         rest = body.get(size as usize + size as usize % 2..)?;

@@ -80,7 +80,7 @@ pub fn gptq(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
         let groups_of = match listed {
             Some(list) => {
                 ensure!(list.iter().all(|group| (*group as usize) < groups), "{stem}g_idx has a group without factors");
-                // Without groups of its own, a column belongs to those of its neighbours.
+                // Consecutive columns are decoded faster than listed ones.
                 if list.iter().enumerate().all(|(at, group)| *group as usize == at / size) {
                     Groups::OfColumns(size)
                 } else {
@@ -165,7 +165,7 @@ pub fn compressed(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
             scales.shape
         );
         let listed = listed.map(|list| values(&list).into_iter().map(|group| group as u32).collect::<Vec<_>>());
-        // In older files, a list of -1 says that there is no list.
+        // Older files have a list of -1 if there are no groups to list.
         let groups_of = match listed {
             Some(list)
                 if list.len() == columns && list.iter().all(|group| (*group as usize) < groups) && groups > 1 =>
