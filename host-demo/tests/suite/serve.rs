@@ -65,6 +65,11 @@ impl Server {
         self.address.rsplit(':').next().unwrap()
     }
 
+    /// Waits for the end of the process.
+    pub fn wait(&mut self) -> std::process::ExitStatus {
+        self.process.wait().unwrap()
+    }
+
     /// The server's standard error so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
@@ -134,7 +139,7 @@ pub fn good() -> Value {
 
 #[test]
 fn answers_are_those_that_come_alone() {
-    let server = Server::start(&["--parallel", "3"]);
+    let server = Server::start(&["--parallel", "3", "--cache-scope", "server"]);
     let schema = json!({ "type": "object", "properties": { "n": { "type": "integer", "minimum": 0, "maximum": 99 } }, "required": ["n"] });
     let kinds = [
         good(),

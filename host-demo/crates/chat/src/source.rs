@@ -26,8 +26,16 @@ pub const FLAT: &str = "py_flat";
 /// forever.
 pub const VISIT: &str = "py_visit";
 
-/// Returns `source` rewritten for minijinja. Unknown syntax is unchanged, so that minijinja reports the error.
-pub fn translate(source: &str) -> String {
+/// Maximum number of words of a tag. minijinja parses a chain such as `a ~ b ~ c` or `a.b.c` to as many levels, and
+/// compiles and drops them recursively, without a limit of its own: a longer chain could exhaust the stack.
+const MOST_WORDS: usize = 4096;
+/// Maximum number of assignments. Each of them may nest a value by one level.
+const MOST_ASSIGNMENTS: usize = 4096;
+
+/// Returns `source` rewritten for minijinja, or an error if an expression is too long or there are too many assignments.
+/// Other faults and unknown syntax are unchanged, so that minijinja reports the error.
+pub fn translate(source: &str) -> Result<String, String> {
+    let mut assignments = 0;
     let source = source.replace("\r\n", "\n").replace('\r', "\n");
     let mut out = String::with_capacity(source.len() + source.len() / 8);
     let mut rest = source.as_str();
@@ -49,7 +57,14 @@ pub fn translate(source: &str) -> String {
         let filled = filled_in(tag);
         let tag = filled.as_str();
         let words = words(tag);
+        if words.len() > MOST_WORDS {
+            return Err(format!("an expression has more than {MOST_WORDS} words"));
+        }
         let word = |n: usize| words.get(n).map(|range| &tag[range.clone()]);
+        assignments += usize::from(word(0) == Some("set"));
+        if assignments > MOST_ASSIGNMENTS {
+            return Err(format!("it has more than {MOST_ASSIGNMENTS} assignments"));
+        }
         match word(0) {
             Some("raw") => {
                 let end = raw_end(rest);
@@ -66,7 +81,7 @@ pub fn translate(source: &str) -> String {
         }
     }
     out += rest;
-    out
+    Ok(out)
 }
 
 /// Returns the end of the tag at the start of `tag`: the position after the first `end` outside of strings.
@@ -320,7 +335,10 @@ fn joined_in(tag: &str, words: &[Range<usize>], part: Range<usize>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    /// The rewritten text of a template whose expressions are short enough.
+    fn translate(source: &str) -> String {
+        super::translate(source).unwrap()
+    }
 
     #[test]
     fn text_stays_as_it_is() {
@@ -361,8 +379,10 @@ mod tests {
         assert_eq!(translate("{{ 'a' % 'b' % c }}"), "{{ 'a' |py_percent( 'b') |py_percent( c) }}");
         assert_eq!(translate("{{ 'a' % ('b' % c) }}"), "{{ 'a' |py_percent( ('b' |py_percent( c)|py_visit)) }}");
         // Large templates take time in proportion to their size.
-        translate(&format!("{{{{ {} }}}}", "'a' % (".repeat(100_000)));
-        translate(&format!("{{{{ {} }}}}", "'a' % b.c ~ ".repeat(100_000)));
+        for long in ["'a' % (", "'a' % b.c ~ ", "1~", "a.", "a|f|", "not "] {
+            assert!(super::translate(&format!("{{{{ {} }}}}", long.repeat(100_000))).is_err());
+            translate(&format!("{{{{ {} }}}}", long.repeat(200)));
+        }
         for same in ["{{ 7 % 3 }}", "{{ '%' }}", "{{ '%s' % }}", "{%- if 'a' %}", "{{ 'a' % (b }}"] {
             assert!(translate(same).len() >= same.len());
         }

@@ -28,8 +28,8 @@ pub fn read_file(model: &Model<'_>, path: &Path, file: &[u8]) -> Result<Vocabula
     notes.iter().for_each(|note| log::warn!("{note}"));
     let ids = vocabulary.ids();
     let folder = path.parent().unwrap_or(Path::new("."));
-    ends(&json, super::special::adds_no_others(&json, &super::special::config(folder)), &mut vocabulary);
-    config(path, &ids, &mut vocabulary);
+    ends(&json, super::special::adds_no_others(&json, &super::special::config(folder)?), &mut vocabulary);
+    config(path, &ids, &mut vocabulary)?;
     if let Some(id) = vocabulary.tokens.iter().find(|(_, token)| token.kind == UNKNOWN).map(|(id, _)| *id) {
         vocabulary.key("unknown_token_id", id);
     }
@@ -314,9 +314,8 @@ fn ends(json: &Value, is_complete: bool, vocabulary: &mut Vocabulary) {
 }
 
 /// Reads `tokenizer_config.json`, if it exists.
-fn config(path: &Path, ids: &HashMap<String, u32>, vocabulary: &mut Vocabulary) {
-    let file = std::fs::read(path.with_file_name("tokenizer_config.json")).ok();
-    let Some(json) = file.and_then(|file| serde_json::from_slice::<Value>(&file).ok()) else { return };
+fn config(path: &Path, ids: &HashMap<String, u32>, vocabulary: &mut Vocabulary) -> Result<()> {
+    let json = super::special::optional_json(&path.with_file_name("tokenizer_config.json"))?;
     for (name, key) in [("bos_token", "bos_token_id"), ("eos_token", "eos_token_id"), ("pad_token", "padding_token_id")]
     {
         let text = json[name].as_str().or_else(|| json[name]["content"].as_str());
@@ -331,4 +330,5 @@ fn config(path: &Path, ids: &HashMap<String, u32>, vocabulary: &mut Vocabulary) 
     }
     let template = json["chat_template"].as_str();
     vocabulary.chat_templates = template.map(|text| (String::new(), text.to_owned())).into_iter().collect();
+    Ok(())
 }
