@@ -102,8 +102,8 @@ pub mod untrusted {
     pub use crate::quantize::{Change, changes, header};
     pub use crate::seq2seq::convert;
     pub use crate::server::{
-        App, Choice, Command, Counters, Endpoint, Event, Finish, Gate, Host, Readers, RequestMemory, ResponseMeta,
-        Service, faces, router,
+        App, CacheScope, Choice, Command, Counters, Endpoint, Event, Finish, Gate, Host, Readers, RequestMemory,
+        ResponseMeta, Service, Sounds, faces, router,
     };
     pub use crate::text::tokenizer;
     pub use crate::tokenizer_file::{sentencepiece, with_tokenizer};
