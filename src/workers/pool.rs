@@ -472,7 +472,8 @@ mod tests {
 
     #[test]
     fn a_panic_about_cores_neither_takes_the_pool_nor_ends_its_threads() {
-        let cores: &'static Angry = std::boxed::Box::leak(std::boxed::Box::new(Angry(AtomicUsize::new(0))));
+        static ANGRY: Angry = Angry(AtomicUsize::new(0));
+        let cores: &'static Angry = &ANGRY;
         let pool = Pool::on(cores, 2);
         let (mut joined, caller) = (0, thread::current().id());
         for _ in 0..500 {

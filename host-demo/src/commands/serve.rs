@@ -8,18 +8,21 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use axum::http::HeaderValue;
+use arenite_serve::HeaderValue;
 
-use crate::cli::{ModelArgs, RunArgs, StepArgs, TemplateArgs, at_least_one, memory_size};
+use crate::announce::announce;
+use crate::cli::{ModelArgs, RunArgs, StepArgs, TemplateArgs, at_least_one, memory_size, one_of};
 use crate::model_file::{ModelFile, Source};
 use crate::open_model::OpenModel;
-use crate::output::{Bytes, note};
+use crate::output::{Bytes, Out, note};
 use crate::runtime::RunOptions;
-use crate::server::{
-    App, CacheScope, Common, Counters, HISTORIES, Host, Limits, Log, LogFormat, ModelEntry, Models, ProgramMemory,
-    Proxy, READERS, Readers, RequestMemory, SOUNDS, Sounds, router, router_of_models, run_engine, serve,
-};
 use crate::{foreign, formats, split};
+use arenite_run::scheduler::{Counters, HISTORIES};
+use arenite_run::service::{Host, run_engine};
+use arenite_serve::{
+    App, CacheScope, Common, Limits, Log, LogFormat, ModelEntry, Models, ProgramMemory, Proxy, READERS, Readers,
+    RequestMemory, SOUNDS, Sounds, router, router_of_models, serve, transcribe,
+};
 
 /// Start an OpenAI-compatible HTTP server
 #[derive(Debug, clap::Args)]
@@ -77,11 +80,11 @@ pub struct Args {
     /// Clients that share the cache of conversations: those with the same address (client), or all (server). With
     /// `server`, the speed and the counts of cached tokens tell a client about the prompts of others [default: server
     /// with --api-key, otherwise client]
-    #[arg(long, value_enum, value_name = "client|server", hide_possible_values = true)]
+    #[arg(long, value_parser = one_of(&CacheScope::ALL), value_name = "client|server", hide_possible_values = true)]
     cache_scope: Option<CacheScope>,
 
     /// Write a line about each request to standard error, without its text
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_parser = one_of(&LogFormat::ALL), value_name = "FORMAT")]
     log_format: Option<LogFormat>,
 
     /// Allow requests from web pages of this origin, such as https://example.org; * for all. May be repeated
@@ -110,7 +113,15 @@ impl Args {
     fn limits(&self) -> Limits {
         // If this process serves one of several models, the proxy process handles the origins.
         let origins = if self.within { Vec::new() } else { self.cors_origin.clone() };
-        Limits { host: self.host.clone(), port: self.port, origins }
+        Limits {
+            host: self.host.clone(),
+            port: self.port,
+            origins,
+            listening: |address| Ok(Out::lock().now(format!("listening on http://{address}\n").as_bytes())?),
+            stopping: || {
+                note("shutting down: open requests have two seconds; a second signal ends the server at once");
+            },
+        }
     }
 }
 
@@ -157,8 +168,9 @@ fn one(args: &Args, file: ModelFile, program: &ProgramMemory) -> Result<()> {
         let (bytes, memory) = (Bytes(bytes), Bytes(memory));
         bail!("the model takes {bytes}, and --memory is {memory}: give more, or a smaller -c or --parallel");
     }
-    host.announce(Some((requests, program)));
+    announce(&host, Some((requests, program)));
     let (commands, asked) = channel();
+    let (transcriptions, sounds_asked) = channel();
     let counters = Arc::new(Counters::default());
     let Host { open, plan, mut service } = host;
     if let Some(alias) = if args.within { args.alias.last() } else { args.alias.first() } {
@@ -167,6 +179,7 @@ fn one(args: &Args, file: ModelFile, program: &ProgramMemory) -> Result<()> {
     let app = Arc::new(App {
         service,
         commands,
+        transcriptions,
         counters: counters.clone(),
         most_open: args.parallel + args.queue,
         parallel: args.parallel,
@@ -180,7 +193,7 @@ fn one(args: &Args, file: ModelFile, program: &ProgramMemory) -> Result<()> {
         started: Instant::now(),
         memory: RequestMemory::default(),
         readers: Readers::start(),
-        log: args.log_format.map(Log::new),
+        log: args.log_format.map(|format| Log::new(format, std::io::stderr())),
         hasher: RandomState::new(),
     });
     let limits = args.limits();
@@ -198,7 +211,11 @@ fn one(args: &Args, file: ModelFile, program: &ProgramMemory) -> Result<()> {
         }
         done
     });
-    run_engine(&open, plan, None, counters, &asked, || _ = ready.send(()))?;
+    let ready = || _ = ready.send(());
+    match open.model().spec().sound() {
+        Some(_) => transcribe(&open, plan, &counters, &sounds_asked, ready)?,
+        None => run_engine(&open, plan, None, counters, &asked, ready)?,
+    }
     drop(running);
     sockets.join().map_err(|_| anyhow!("the server thread panicked"))?
 }
@@ -256,7 +273,7 @@ fn several(args: &Args, model: &ModelArgs, files: &[PathBuf], program: &ProgramM
     let counters = Arc::new(Counters::default());
     let proxy = Proxy::new(models, counters.clone());
     let limits = args.limits();
-    let (origins, log) = (limits.origins.clone(), args.log_format.map(Log::new));
+    let (origins, log) = (limits.origins.clone(), args.log_format.map(|format| Log::new(format, std::io::stderr())));
     let routes = |gate| router_of_models(proxy, Common { key: args.api_key.clone(), log, origins, gate });
     let (ready, is_ready) = tokio::sync::oneshot::channel();
     let _ = ready.send(());

@@ -29,10 +29,13 @@ pub const VISIT: &str = "py_visit";
 /// Maximum number of words of a tag. minijinja parses a chain such as `a ~ b ~ c` or `a.b.c` to as many levels, and
 /// compiles and drops them recursively, without a limit of its own: a longer chain could exhaust the stack.
 const MOST_WORDS: usize = 4096;
+/// Maximum number of assignments. Each of them may nest a value by one level.
+const MOST_ASSIGNMENTS: usize = 4096;
 
-/// Returns `source` rewritten for minijinja, or an error if an expression is too long. Other faults and unknown syntax
-/// are unchanged, so that minijinja reports the error.
+/// Returns `source` rewritten for minijinja, or an error if an expression is too long or there are too many assignments.
+/// Other faults and unknown syntax are unchanged, so that minijinja reports the error.
 pub fn translate(source: &str) -> Result<String, String> {
+    let mut assignments = 0;
     let source = source.replace("\r\n", "\n").replace('\r', "\n");
     let mut out = String::with_capacity(source.len() + source.len() / 8);
     let mut rest = source.as_str();
@@ -58,6 +61,10 @@ pub fn translate(source: &str) -> Result<String, String> {
             return Err(format!("an expression has more than {MOST_WORDS} words"));
         }
         let word = |n: usize| words.get(n).map(|range| &tag[range.clone()]);
+        assignments += usize::from(word(0) == Some("set"));
+        if assignments > MOST_ASSIGNMENTS {
+            return Err(format!("it has more than {MOST_ASSIGNMENTS} assignments"));
+        }
         match word(0) {
             Some("raw") => {
                 let end = raw_end(rest);

@@ -1,6 +1,7 @@
 //! Converts expressions to nondeterministic automata over bytes, tokens and calls, and makes those deterministic.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
 
 use anyhow::Result;
@@ -410,28 +411,65 @@ pub struct Dfa {
 /// Merges equal nodes. Stops when no two nodes are equal, or after 64 rounds.
 pub fn merge_alike(nodes: &mut [Node], starts: &mut [u32]) {
     // Final nodes mostly have the highest numbers, so going down from there merges most chains in one round.
+    let mut same: Vec<u32> = (0..nodes.len() as u32).collect();
     for _ in 0..64 {
-        let mut first_alike: HashMap<Node, u32> = HashMap::new();
-        let mut same: Vec<u32> = (0..nodes.len() as u32).collect();
+        // The last node with each hash. Nodes whose hashes are equal by chance stay apart.
+        let mut alike: HashMap<u64, u32, BuildHasherDefault<Hashed>> = HashMap::default();
         let mut merged = false;
-        for at in (0..nodes.len()).rev() {
-            let mut node = nodes[at].clone();
+        for at in (0..nodes.len()).rev().filter(|at| same[*at] == *at as u32).collect::<Vec<_>>() {
+            let mut node = std::mem::take(&mut nodes[at]);
             node.targets_mut().for_each(|to| *to = same[*to as usize]);
             node.join_ranges();
-            let place = *first_alike.entry(node.clone()).or_insert(at as u32);
-            merged |= place != at as u32 && nodes[at] != Node::default();
-            same[at] = place;
-            nodes[at] = node;
+            let place = *alike.entry(node.hashed()).or_insert(at as u32);
+            if place != at as u32 && nodes[place as usize] == node {
+                (same[at], merged) = (place, true);
+            } else {
+                nodes[at] = node;
+            }
         }
         starts.iter_mut().for_each(|start| *start = same[*start as usize]);
-        for (at, node) in nodes.iter_mut().enumerate() {
-            if same[at] != at as u32 {
-                *node = Node::default();
-            }
+        for node in nodes.iter_mut() {
             node.targets_mut().for_each(|to| *to = same[*to as usize]);
         }
         if !merged {
             break;
         }
+    }
+}
+
+impl Node {
+    /// A hash of the node. It is computed for all nodes in every round, so it is a simple one.
+    fn hashed(&self) -> u64 {
+        let mix = |hash: u64, value: u64| (hash.rotate_left(5) ^ value).wrapping_mul(0x517c_c1b7_2722_0a95);
+        let start = u64::from(self.is_final) | (self.ranges.len() as u64) << 1 | (self.letters.len() as u64) << 32;
+        let ranges = self
+            .ranges
+            .iter()
+            .flat_map(|(first, last, to)| [u64::from(*first) << 40 | u64::from(*last) << 32 | u64::from(*to)]);
+        let letters = self.letters.iter().flat_map(|(letter, to)| {
+            let (kind, number) = match letter {
+                Letter::Call(rule) => (1u64, *rule as u64),
+                Letter::Token(token) => (2, u64::from(*token)),
+                Letter::NotToken(token) => (3, u64::from(*token)),
+            };
+            [kind << 56 | number, u64::from(*to)]
+        });
+        ranges.chain(letters).fold(mix(0, start), mix)
+    }
+}
+
+/// Passes a hash on as it is.
+#[derive(Default)]
+struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {}
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
     }
 }

@@ -43,7 +43,7 @@ impl Budget {
 
     /// The budget of a grammar in a request: some hundredths of a second.
     pub fn of_request() -> Self {
-        Self { states: Part::new(150_000), steps: Part::new(500_000) }
+        Self { states: Part::new(300_000), steps: Part::new(1_000_000) }
     }
 
     /// Takes `count` states.

@@ -25,6 +25,7 @@ mod pattern;
 mod pieces;
 mod repeat;
 mod schema;
+mod share;
 
 use std::collections::{HashMap, HashSet};
 
@@ -88,8 +89,13 @@ pub fn from_json_schema(schema: &serde_json::Value, budget: &Budget) -> Result<V
 
 /// Errors name an expression with more states than this, even if it is a small share of the grammar.
 const LARGE: usize = 400_000;
+/// In a grammar with more states than this, parts that occur often become rules that are called. A call makes the masks of
+/// tokens slower to compute, so smaller grammars stay as they are.
+const SHARED: usize = 12_000;
 /// A rule with more states than this is called, not inlined, if it is used more than once.
 const CALLED: usize = 400;
+/// A rule whose copies would have more states than this together is called, too.
+const COPIES: usize = 12_000;
 /// Maximum nesting of inlined rules.
 const MAX_INLINED: usize = 40;
 
@@ -102,7 +108,12 @@ fn compile(mut rules: Rules, root: usize, budget: &Budget) -> Result<Vec<u8>> {
             rules.0[rule].place
         );
     }
-    let (called, sizes) = called(&mut rules, root, budget);
+    let states = rules.0.iter().map(|rule| size_of(&rule.expr, &Sizes::new()).0).fold(0, usize::saturating_add);
+    let shared = match states > SHARED {
+        true => share::repeated_parts(&mut rules, budget).with_context(|| place_of_root.clone())?,
+        false => Vec::new(),
+    };
+    let (called, sizes) = called(&mut rules, root, shared, budget);
     let mut all: Vec<Node> = Vec::new();
     let mut starts: HashMap<usize, u32> = HashMap::new();
     let inlined = |rule: usize| (!called.contains(&rule)).then(|| &rules.0[rule].expr);
@@ -152,8 +163,11 @@ type Sizes = HashMap<usize, (usize, usize)>;
 
 /// Returns the rules that must be called: recursive ones, and large ones that are used several times. Large
 /// repetitions become calls of rules of their own.
-fn called(rules: &mut Rules, root: usize, budget: &Budget) -> (HashSet<usize>, Sizes) {
+///
+/// The rules in `shared` are called in any case.
+fn called(rules: &mut Rules, root: usize, shared: Vec<usize>, budget: &Budget) -> (HashSet<usize>, Sizes) {
     let (order, mut called) = post_order(rules, root);
+    called.extend(shared);
     let mut uses: HashMap<usize, usize> = HashMap::new();
     for rule in &order {
         rules.0[*rule].expr.rules().into_iter().for_each(|named| *uses.entry(named).or_default() += 1);
@@ -172,7 +186,8 @@ fn called(rules: &mut Rules, root: usize, budget: &Budget) -> (HashSet<usize>, S
             called.insert(rules.add(place, inner));
         }
         rules.0[rule].expr = expr;
-        if depth > MAX_INLINED || (size > CALLED && uses.get(&rule).is_some_and(|uses| *uses > 1)) {
+        let uses = uses.get(&rule).copied().unwrap_or(0);
+        if depth > MAX_INLINED || (size > CALLED && uses > 1) || (uses > 1 && size.saturating_mul(uses) > COPIES) {
             called.insert(rule);
         }
         let is_called = called.contains(&rule);

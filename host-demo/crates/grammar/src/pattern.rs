@@ -349,50 +349,147 @@ fn set_item(item: &ClassSetItem, budget: &Budget) -> Result<Chars> {
     Ok(set)
 }
 
-/// The regular expression of a known `format`. With `is_short` it has few states, for texts whose length is limited.
-pub fn of_format(format: &str, is_short: bool) -> Option<&'static str> {
-    // Every date that this matches is valid, but not every valid date matches: February 29 and leap seconds
-    // are missing.
+/// Returns a pattern for a format; `None` for an unknown one. A pattern allows the values of the format's RFC, with some
+/// limits: numbers have up to 9 digits and fractions of seconds up to 12, and a leap second has an offset of whole hours.
+/// The labels of host names may be longer than the RFC allows. With `is_limited`, links and addresses have fewer states, for
+/// texts whose length is limited: then some texts are allowed that the RFC does not.
+pub fn of_format(format: &str, is_limited: bool) -> Option<Cow<'static, str>> {
+    // RFC 3339.
     macro_rules! date {
         () => {
-            "[0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))"
+            concat!(
+                "([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)",
+                "|02-(0[1-9]|1[0-9]|2[0-8]))",
+                "|([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][48]|[2468]0|[13579][26])00)-02-29)"
+            )
         };
     }
-    macro_rules! time {
+    // RFC 1123.
+    macro_rules! host {
         () => {
-            "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
+            "[A-Za-z0-9]+(-+[A-Za-z0-9]+)*(\\.[A-Za-z0-9]+(-+[A-Za-z0-9]+)*)*"
         };
     }
-    macro_rules! label {
+    macro_rules! ipv4 {
         () => {
-            "[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?"
+            "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])(\\.(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])){3}"
         };
     }
-    macro_rules! octet {
+    // RFC 4291: sixteen bits, and `::` in place of one or more of them.
+    macro_rules! h {
         () => {
-            "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+            "[0-9a-fA-F]{1,4}"
         };
     }
-    Some(match format {
+    // The number of groups before `::`, and at most that of groups after it; then an IPv4 address may take two of them.
+    macro_rules! compressed {
+        ($before:literal, $after:literal) => {
+            concat!("|(", h!(), ":)", $before, "(:", h!(), ")", $after)
+        };
+        ($before:literal, $after:literal, ipv4) => {
+            concat!("|(", h!(), ":)", $before, ":(", h!(), ":)", $after, ipv4!())
+        };
+    }
+    // RFC 3986: characters of user, path, query and fragment.
+    macro_rules! uri_char {
+        ($more:literal) => {
+            concat!("([A-Za-z0-9._~!$&'()*+,;=", $more, "-]|%[0-9A-Fa-f]{2})*")
+        };
+    }
+    macro_rules! atom {
+        () => {
+            "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
+        };
+    }
+    let pattern = match format {
         "date" => concat!("^", date!(), "$"),
-        "time" => concat!("^", time!(), "$"),
-        "date-time" => concat!("^", date!(), "T", time!(), "$"),
+        "time" => return Some(format!("^{}$", time()).into()),
+        "date-time" => return Some(format!("^{}[Tt]{}$", date!(), time()).into()),
+        // RFC 3339, appendix A; a unit between two others may be left out.
         "duration" => {
-            "^P([0-9]{1,9}W|[0-9]{1,9}D(T([0-9]{1,9}H([0-9]{1,9}M([0-9]{1,9}S)?)?|[0-9]{1,9}M([0-9]{1,9}S)?|[0-9]{1,9}S))?|T([0-9]{1,9}H([0-9]{1,9}M([0-9]{1,9}S)?)?|[0-9]{1,9}M([0-9]{1,9}S)?|[0-9]{1,9}S))$"
+            "^P([0-9]{1,9}W|([0-9]{1,9}Y([0-9]{1,9}M)?([0-9]{1,9}D)?|[0-9]{1,9}M([0-9]{1,9}D)?|[0-9]{1,9}D)(T([0-9]{1,9}H([0-9]{1,9}M)?([0-9]{1,9}S)?|[0-9]{1,9}M([0-9]{1,9}S)?|[0-9]{1,9}S))?|T([0-9]{1,9}H([0-9]{1,9}M)?([0-9]{1,9}S)?|[0-9]{1,9}M([0-9]{1,9}S)?|[0-9]{1,9}S))$"
         }
-        "email" => {
-            concat!("^[A-Za-z0-9_+-]{1,30}(\\.[A-Za-z0-9_+-]{1,30}){0,1}@", label!(), "(\\.", label!(), "){1,3}$")
-        }
-        "hostname" => concat!("^", label!(), "(\\.", label!(), "){0,3}$"),
-        "ipv4" => concat!("^", octet!(), "(\\.", octet!(), "){3}$"),
-        "ipv6" => "^[0-9a-fA-F]{1,4}(:[0-9a-fA-F]{1,4}){7}$",
-        "uri" if is_short => concat!("^[a-z]{1,8}://", label!(), "(\\.", label!(), "){0,3}(/[A-Za-z0-9._~-]*)*$"),
-        "uri" => {
-            concat!("^[a-z][a-z0-9+.-]{0,15}://", label!(), "(\\.", label!(), "){0,3}(/[A-Za-z0-9._~-]{0,60}){0,10}$")
-        }
+        "email" if is_limited => concat!("^", atom!(), "(\\.", atom!(), ")*@", host!(), "$"),
+        "uri" if is_limited => "^[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9._~!$&'()*+,;=:@/?#\\[\\]%-]*$",
+        // RFC 5321: dotted atoms or a quoted text; a domain or an address in brackets.
+        "email" => concat!(
+            "^(",
+            atom!(),
+            "(\\.",
+            atom!(),
+            ")*|\"([ !#-\\[\\]-~]|\\\\[ -~])*\")@",
+            "(",
+            host!(),
+            "|\\[(",
+            ipv4!(),
+            "|IPv6:[0-9a-fA-F:.]{2,45})\\])$"
+        ),
+        "hostname" => concat!("^", host!(), "$"),
+        "ipv4" => concat!("^", ipv4!(), "$"),
+        "ipv6" => concat!(
+            "^((",
+            h!(),
+            ":){7}",
+            h!(),
+            "|(",
+            h!(),
+            ":){6}",
+            ipv4!(),
+            "|(",
+            h!(),
+            ":){1,7}:|::|:(:",
+            h!(),
+            "){1,7}",
+            compressed!("{1}", "{1,6}"),
+            compressed!("{2}", "{1,5}"),
+            compressed!("{3}", "{1,4}"),
+            compressed!("{4}", "{1,3}"),
+            compressed!("{5}", "{1,2}"),
+            compressed!("{6}", "{1}"),
+            "|::(",
+            h!(),
+            ":){0,5}",
+            ipv4!(),
+            compressed!("{1}", "{0,4}", ipv4),
+            compressed!("{2}", "{0,3}", ipv4),
+            compressed!("{3}", "{0,2}", ipv4),
+            compressed!("{4}", "{0,1}", ipv4),
+            compressed!("{5}", "{0}", ipv4),
+            ")$"
+        ),
+        "uri" => concat!(
+            "^[A-Za-z][A-Za-z0-9+.-]*:(//(",
+            uri_char!(":"),
+            "@)?(\\[[0-9A-Fa-f:.]{2,45}\\]|",
+            uri_char!(""),
+            ")(:[0-9]*)?",
+            "(/",
+            uri_char!(":@/"),
+            ")?|/|(/?([A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})",
+            uri_char!(":@/"),
+            ")?)",
+            "(\\?",
+            uri_char!(":@/?"),
+            ")?(#",
+            uri_char!(":@/?"),
+            ")?$"
+        ),
         "uuid" => "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$",
         _ => return None,
-    })
+    };
+    Some(pattern.into())
+}
+
+/// The pattern of a time with its offset from UTC (RFC 3339). A leap second is the last second of a day in UTC, so its hour
+/// follows from the offset.
+fn time() -> String {
+    let mut leaps = String::new();
+    for hour in 0..24 {
+        leaps += &format!("|{hour:02}:59:60(\\.[0-9]{{1,3}})?(\\+{:02}|-{:02}):00", (hour + 1) % 24, 23 - hour);
+    }
+    let hour = "([01][0-9]|2[0-3])";
+    let second = "[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,12})?";
+    format!("({hour}:{second}([Zz]|[+-]{hour}:[0-5][0-9])|23:59:60(\\.[0-9]{{1,3}})?[Zz]{leaps})")
 }
 
 /// Matches exactly this text as the contents of a string.

@@ -1,6 +1,7 @@
 //! Grammars assembled from texts, tokens and schemas, for answers with a model's own marks.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use anyhow::Result;
 use serde_json::Value;
@@ -28,25 +29,29 @@ pub enum Piece {
     Alt(Vec<Piece>),
     /// A repetition, with a minimum and a maximum count.
     Repeat(Box<Piece>, u32, u32),
+    /// A piece that occurs several times: it becomes one rule, so that its occurrences do not multiply the states.
+    Rule(Arc<Piece>),
     /// Pieces in this order, with the piece of the second field between any two. A piece with `false` is optional.
     Members(Vec<(Piece, bool)>, Box<Piece>),
 }
 
 /// Returns the table of a grammar.
 pub fn from_pieces(piece: &Piece, budget: &Budget) -> Result<Vec<u8>> {
-    let (mut rules, mut known) = (Rules::default(), HashMap::new());
+    let (mut rules, mut known) = (Rules::default(), Known::default());
     let expr = read(piece, &mut rules, &mut known, budget)?;
     let root = rules.add("$", expr);
     compile(rules, root, budget)
 }
 
-/// Converts a piece. `known` has the rule of each schema, because lists of calls repeat the schemas of the functions.
-fn read<'p>(
-    piece: &'p Piece,
-    rules: &mut Rules,
-    known: &mut HashMap<&'p Value, usize>,
-    budget: &Budget,
-) -> Result<Expr> {
+/// The rules of schemas and of shared pieces, which lists of calls repeat. A shared piece is known by its address.
+#[derive(Default)]
+struct Known<'p> {
+    schemas: HashMap<&'p Value, usize>,
+    pieces: HashMap<*const Piece, usize>,
+}
+
+/// Converts a piece.
+fn read<'p>(piece: &'p Piece, rules: &mut Rules, known: &mut Known<'p>, budget: &Budget) -> Result<Expr> {
     let mut all = |pieces: &'p [Piece], rules: &mut Rules| -> Result<Vec<Expr>> {
         pieces.iter().map(|piece| read(piece, rules, known, budget)).collect()
     };
@@ -59,18 +64,27 @@ fn read<'p>(
             Expr::Both(Box::new(counted), Box::new(without(text)))
         }
         Piece::Schema(schema) => {
-            if let Some(rule) = known.get(schema) {
+            if let Some(rule) = known.schemas.get(schema) {
                 return Ok(Expr::Rule(*rule));
             }
             let (more, root) = schema::read(schema, budget)?;
             let first = rules.0.len();
-            known.insert(schema, first + root);
+            known.schemas.insert(schema, first + root);
             for mut rule in more.0 {
                 shift(&mut rule.expr, first);
                 rules.0.push(rule);
             }
             Expr::Rule(first + root)
         }
+        Piece::Rule(piece) => match known.pieces.get(&Arc::as_ptr(piece)) {
+            Some(rule) => Expr::Rule(*rule),
+            None => {
+                let expr = read(piece, rules, known, budget)?;
+                let rule = rules.add("$", expr);
+                known.pieces.insert(Arc::as_ptr(piece), rule);
+                Expr::Rule(rule)
+            }
+        },
         Piece::Seq(pieces) => Expr::Seq(all(pieces, rules)?),
         Piece::Alt(pieces) => Expr::Alt(all(pieces, rules)?),
         Piece::Repeat(piece, least, most) => read(piece, rules, known, budget)?.repeat(*least, *most),

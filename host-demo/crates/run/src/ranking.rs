@@ -122,6 +122,14 @@ pub fn score(vector: &[f32]) -> f64 {
     }
 }
 
+/// Returns the score as a share from 0 to 1: the probability, or the logistic function of the only value.
+pub fn share(vector: &[f32]) -> f64 {
+    match *vector {
+        [_, _] => score(vector),
+        _ => 1.0 / (1.0 + (-score(vector)).exp()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::longest_first;

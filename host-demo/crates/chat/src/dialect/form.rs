@@ -1,6 +1,7 @@
 //! Builds the grammar of an answer that must be a call, in the model's own form; also writes calls as text for prompts.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -75,7 +76,7 @@ impl Constraint<'_> {
         };
         if self.dialect.has_recipients {
             let message = |tool: &&Tool| self.to(&tool.name, self.calls_in(form, &[tool], false));
-            let one = Piece::Alt(tools.iter().map(message).collect());
+            let one = Piece::Rule(Arc::new(Piece::Alt(tools.iter().map(message).collect())));
             let end = self.mark(&self.dialect.channels.ends[3]);
             let more = Piece::Seq(vec![end, self.next_message(), one.clone()]);
             let most = if is_parallel { MOST_CALLS } else { 1 };
@@ -87,7 +88,9 @@ impl Constraint<'_> {
     /// One or more calls in a form.
     fn calls_in(&self, form: &CallForm<String>, tools: &[&Tool], is_parallel: bool) -> Piece {
         let most = if is_parallel { MOST_CALLS } else { 1 };
-        let one = Piece::Alt(tools.iter().map(|tool| self.call(form, tool)).collect());
+        // The start of a call stands before the rule, so that a grammar without its mark has the same rule.
+        let calls = Piece::Alt(tools.iter().map(|tool| self.call(form, tool)).collect());
+        let one = Piece::Seq(vec![self.head(form), Piece::Rule(Arc::new(calls))]);
         let several = |between: &str| {
             let more = Piece::Seq(vec![self.mark(between), one.clone()]);
             Piece::Seq(vec![one.clone(), Piece::Repeat(Box::new(more), 0, most - 1)])
@@ -194,7 +197,19 @@ impl Constraint<'_> {
         Piece::Seq(all)
     }
 
-    /// One call, without the marks around the whole list.
+    /// The marks before the name of a function.
+    fn head(&self, form: &CallForm<String>) -> Piece {
+        match &form.syntax {
+            Syntax::Named { lead, before, .. } => {
+                let lead = if lead.is_empty() { Piece::Text(String::new()) } else { self.identifier(lead) };
+                Piece::Seq(vec![lead, self.mark(before)])
+            }
+            Syntax::Tagged { call, .. } => self.mark(&call.open),
+            _ => Piece::Text(String::new()),
+        }
+    }
+
+    /// One call, without the marks around the whole list and those before the name.
     fn call(&self, form: &CallForm<String>, tool: &Tool) -> Piece {
         let text = |text: String| Piece::Text(text);
         let schema = || Piece::Schema(tool.parameters.clone());
@@ -206,16 +221,8 @@ impl Constraint<'_> {
                 let before = format!("{{\"{name}\": {}, \"{arguments}\": ", json!(tool.name));
                 Piece::Seq(vec![text(before), schema(), text("}".into())])
             }
-            Syntax::Named { lead, before, id: _, between, after } => {
-                let lead = if lead.is_empty() { Piece::Text(String::new()) } else { self.identifier(lead) };
-                Piece::Seq(vec![
-                    lead,
-                    self.mark(before),
-                    text(self.named(between, &tool.name)),
-                    self.mark(between),
-                    schema(),
-                    self.mark(after),
-                ])
+            Syntax::Named { between, after, .. } => {
+                Piece::Seq(vec![text(self.named(between, &tool.name)), self.mark(between), schema(), self.mark(after)])
             }
             Syntax::Tagged { call, parameter, pad } => self.tagged(tool, call, parameter, pad),
             Syntax::Keyed { call: [open, separator, end], key, value } => {
@@ -307,7 +314,7 @@ impl Constraint<'_> {
             };
             Piece::Seq(vec![self.mark(&parameter.open), text(name), head, value, text(line)])
         };
-        let head = vec![self.mark(&call.open), text(&tool.name), self.mark(&call.head), text(line)];
+        let head = vec![text(&tool.name), self.mark(&call.head), text(line)];
         Piece::Seq([head, vec![members(tool, &pair), self.mark(&call.close)]].concat())
     }
 
@@ -380,6 +387,8 @@ fn after(piece: Piece, mark: &str) -> Piece {
 /// Removes `marks` from the beginning of a grammar.
 fn strip(piece: Piece, marks: &mut VecDeque<(bool, &str)>) -> Piece {
     match piece {
+        piece if marks.is_empty() => piece,
+        Piece::Rule(piece) => strip((*piece).clone(), marks),
         Piece::Seq(list) => Piece::Seq(list.into_iter().map(|piece| strip(piece, marks)).collect()),
         Piece::Alt(list) => {
             let mut left = marks.clone();

@@ -70,8 +70,10 @@ pub fn look(template: &dyn Template, dialect: &mut Dialect) -> Probe {
     let tools = tools();
     let question = json!([{ "role": "user", "content": SAID }]);
     let with_tools = template.render(&question, &tools, true);
+    let without_tools = template.render(&question, &Value::Null, true);
     let mut probe = Probe {
-        shows_tools: with_tools.is_some_and(|text| text.contains(NAME)),
+        // A template that only counts the functions, for example, is for models that know them from elsewhere.
+        shows_tools: with_tools.is_some_and(|text| text.contains(NAME) || Some(&text) != without_tools.as_ref()),
         shows_calls: false,
         wants_text: false,
         takes_null: true,

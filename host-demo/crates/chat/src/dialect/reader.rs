@@ -224,6 +224,11 @@ impl Reader {
             return;
         }
         let thoughts = dialect.thoughts.iter().flat_map(|form| [form.open.as_str(), form.close.as_str()]);
+        if is_end && self.is_cut && text.chars().nth(1).is_some() && thoughts.clone().any(|mark| mark.starts_with(text))
+        {
+            self.held.clear();
+            return;
+        }
         let mut marks = thoughts.chain(headers);
         if !is_end && marks.any(|mark| mark.starts_with(text)) {
             return;
@@ -339,7 +344,12 @@ impl Reader {
         // If several marks begin at the same position, the longest one counts.
         let first = first.min_by_key(|(at, mark)| (*at, usize::MAX - mark.len()));
         let Some((at, mark)) = first else {
-            let keep = if is_end { 0 } else { begun(&self.held, marks.iter().copied()) };
+            let marks: Vec<String> = marks.into_iter().map(str::to_string).collect();
+            let marks = || marks.iter().map(String::as_str);
+            if is_end {
+                self.drop_begun(marks());
+            }
+            let keep = if is_end { 0 } else { begun(&self.held, marks()) };
             let len = self.held.len() - keep;
             let text: String = self.held.drain(..len).collect();
             self.say(&text, parts);
@@ -410,9 +420,11 @@ impl Reader {
         if is_open {
             return;
         }
-        if is_cut && self.calls > 0 {
-            // The answer ends within a further call.
+        let is_bare = forms.iter().all(|at| dialect.calls[*at].trigger().is_empty());
+        if is_cut && (self.calls > 0 || self.is_cut && (!is_bare || self.names_function())) {
+            // The answer ends within a call.
             self.held.clear();
+            self.implied = 0;
             self.state = State::Content;
             return;
         }
@@ -424,6 +436,20 @@ impl Reader {
         self.implied = 0;
         self.state = State::Content;
         self.say(&text, parts);
+    }
+
+    /// Returns true if the text that was held back has the name of a function in quotes, as calls without a mark do.
+    fn names_function(&self) -> bool {
+        self.tools.0.iter().any(|tool| self.held.contains(&format!("\"{}\"", tool.name)))
+    }
+
+    /// Drops the start of a mark at the end of an answer that the limit of tokens ended. A single character may be
+    /// ordinary text.
+    fn drop_begun<'m>(&mut self, marks: impl IntoIterator<Item = &'m str>) {
+        let len = begun(&self.held, marks);
+        if self.is_cut && self.held[self.held.len() - len..].chars().nth(1).is_some() {
+            self.held.truncate(self.held.len() - len);
+        }
     }
 
     fn give(&mut self, calls: Vec<Call>, parts: &mut Vec<Part>) {
@@ -508,6 +534,8 @@ impl Reader {
                 let written = if is_json { None } else { self.message_calls(&text) };
                 match self.tools.find(name).filter(|_| is_json) {
                     _ if written.is_some() => self.give(written.unwrap_or_default(), parts),
+                    // The answer ends within a call.
+                    _ if !is_json && self.is_cut => {}
                     Some(tool) => {
                         let call = tool.call_json(&serde_json::Value::String(text.trim().into()));
                         self.give(vec![call], parts);

@@ -410,3 +410,51 @@ fn a_budget_reports_errors_of_the_vocabulary() {
     let error = format!("{:#}", budget.forced(&tokenizer, None).unwrap_err());
     assert!(error.contains("cannot close the thought") && error.contains("Upside"), "{error}");
 }
+
+/// As many functions as an agent with several servers of tools has, in each form in which a call can be forced: the
+/// grammar stays within the budget of a request.
+#[test]
+fn many_functions_are_within_the_budget_of_a_request() {
+    // In this form each argument has marks with its own name.
+    const LARGE: [&str; 1] = ["MiniMax M3"];
+    let schemas = |at: usize| {
+        let (path, list) = (format!("path{at}"), json!({ "type": "array", "items": { "type": "string" } }));
+        let text = json!({ "type": "string", "description": "A path" });
+        let options = json!({
+            "type": "object", "additionalProperties": false, "required": ["depth", "hidden"],
+            "properties": { "depth": { "type": "number" }, "hidden": { "type": ["boolean", "null"] } },
+        });
+        let kind = json!({ "type": "string", "enum": ["file", "folder"] });
+        [
+            json!({ "type": "object", "properties": {} }),
+            json!({ "type": "object", "properties": { path.as_str(): text, "limit": { "type": "integer" } }, "required": [path] }),
+            json!({
+                "type": "object", "additionalProperties": false, "required": [path, "kind", "tags", "options"],
+                "properties": { path.as_str(): text, "kind": kind, "tags": list, "options": options },
+            }),
+        ]
+    };
+    let marks = Marks::default();
+    let mut dialect = Dialect::all(&marks);
+    let mut large = Vec::new();
+    for kind in 0..3 {
+        let name = |at: usize| format!("mcp__server_{}__tool_{at}", at % 9);
+        let function = |at: usize| json!({ "name": name(at), "parameters": schemas(at)[kind] });
+        let tools = Tools::of(&(0..130).map(function).collect::<Vec<_>>());
+        let tools: Vec<_> = tools.0.iter().collect();
+        for own in (0..dialect.calls.len()).map(Own::Form).chain([Own::Channels]) {
+            if matches!(own, Own::Form(at) if LARGE.contains(&dialect.calls[at].family)) {
+                continue;
+            }
+            dialect.own = own;
+            let constraint = Constraint { dialect: &dialect, marks: &marks };
+            let after = constraint.after_mark(&tools, true).map(|(_, calls)| calls);
+            for piece in [constraint.calls(&tools, true)].iter().chain(&after) {
+                if let Err(error) = arenite_grammar::from_pieces(piece, &arenite_grammar::Budget::of_request()) {
+                    large.push(format!("{kind} {own:?}: {error:#}"));
+                }
+            }
+        }
+    }
+    assert!(large.is_empty(), "{large:#?}");
+}

@@ -148,7 +148,10 @@ impl Reader<'_> {
         // The expression of each pattern excludes all listed names and all other patterns.
         let parts = known.iter().map(|name| pattern::WAYS * name.len()).sum::<usize>()
             + patterns.iter().map(|(_, key, _)| key.parts()).sum::<usize>();
-        self.budget.steps(parts * (1 + patterns.len())).with_context(|| format!("{path}.patternProperties"))?;
+        // Nothing is built if there are no patterns and no other names.
+        let is_closed = schema.get("additionalProperties").is_none_or(|others| *others == Value::Bool(false));
+        let times = if is_closed { patterns.len() } else { 1 + patterns.len() };
+        self.budget.steps(parts * times).with_context(|| format!("{path}.patternProperties"))?;
         let names = known.iter().map(|name| pattern::literal(name));
         let mut members = Vec::new();
         for (i, (name, key, value)) in patterns.iter().enumerate() {

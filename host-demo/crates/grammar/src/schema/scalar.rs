@@ -12,9 +12,6 @@ use crate::pattern;
 /// Maximum number of patterns for one string.
 const MAX_PATTERNS: usize = 16;
 
-/// With a `maxLength` below this, formats use expressions with fewer states.
-const LONG: u32 = 1000;
-
 /// Matches the contents of a string, without the quotes.
 pub(super) fn string(schema: &Map<String, Value>, path: &str, budget: &Budget) -> Result<Expr> {
     let (min, max) = (count(schema, "minLength", path)?.unwrap_or(0), count(schema, "maxLength", path)?);
@@ -36,11 +33,9 @@ pub(super) fn string(schema: &Map<String, Value>, path: &str, budget: &Budget) -
         conditions.push(pattern::matching(pattern, budget).with_context(place)?);
     }
     // An unknown format is ignored.
-    let is_short = max.is_some_and(|max| max < LONG);
-    if let Some(pattern) =
-        schema.get("format").and_then(Value::as_str).and_then(|name| pattern::of_format(name, is_short))
-    {
-        conditions.push(pattern::matching(pattern, budget).with_context(|| format!("{path}.format"))?);
+    let format = schema.get("format").and_then(Value::as_str);
+    if let Some(pattern) = format.and_then(|name| pattern::of_format(name, max.is_some())) {
+        conditions.push(pattern::matching(&pattern, budget).with_context(|| format!("{path}.format"))?);
     }
     if conditions.is_empty() {
         return Ok(pattern::any_char().repeat(min, max));
