@@ -299,6 +299,10 @@ macro_rules! all {
 }
 families!(all);
 
+/// The abilities of embedding models, which files of all families may need.
+pub(crate) const MODULES: Abilities =
+    if LENIENT { Abilities::union(&[Abilities::ENCODER, Abilities::POOLED_HEAD]) } else { Abilities(0) };
+
 /// True if the activation function `Sigmoid` is needed.
 pub(crate) const SIGMOID: bool = GATED_QUERY || HEADS_GATED || WKV;
 /// True if states have a decay for each element of a key.

@@ -5,9 +5,9 @@ use std::path::Path;
 use anyhow::{Result, ensure};
 use arenite::TokenId;
 use arenite::tokenizer::{Encode, Tokenizer};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
-use crate::{output, text};
+use crate::{progress, text};
 
 /// Default chunk size in tokens.
 pub const DEFAULT_CHUNK: usize = 512;
@@ -62,10 +62,6 @@ impl Corpus {
 
     /// A progress bar for chunks; hidden if standard error is not a terminal.
     pub fn bar(&self) -> ProgressBar {
-        if !output::watched() {
-            return ProgressBar::hidden();
-        }
-        let style = ProgressStyle::with_template("{bar:32} {pos}/{len} chunks {eta} {msg}");
-        ProgressBar::new(self.count() as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+        progress::bar(self.count() as u64, "{bar:32} {pos}/{len} chunks {eta} {msg}")
     }
 }

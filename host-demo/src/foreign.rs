@@ -10,8 +10,6 @@ use arenite::gguf::{Gguf, Value};
 use arenite::model::ARCHITECTURES;
 
 pub use content::{content, is_foreign, no_checkpoint};
-#[cfg(feature = "hub")]
-pub use place::is_repository;
 pub use place::path;
 
 /// Advice on getting a model.

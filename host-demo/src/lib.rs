@@ -11,57 +11,37 @@
 // Many items are public only because `untrusted` re-exports them.
 #![allow(missing_docs, clippy::missing_errors_doc)]
 
-mod adapters;
 mod boards;
 mod chat;
-mod check_tensors;
-mod checkpoint;
 mod cli;
 mod commands;
 mod corpus;
-mod faults;
 mod foreign;
-mod generation;
-#[warn(missing_docs, clippy::missing_errors_doc)]
-pub mod gguf_writer;
-pub mod grammar;
-mod guess;
-#[cfg(feature = "hub")]
-mod hub;
+mod formats;
 mod interrupt;
-#[cfg(target_os = "linux")]
-mod large_pages;
-mod llama2c;
 mod loaded;
 mod log_probs;
-mod mapped;
-mod model_file;
-mod model_name;
-mod new_file;
-mod new_model;
-mod normalizer;
 mod npy;
-mod open_model;
 mod output;
 mod plot;
 mod program;
-mod quantize;
-mod ranking;
-mod rng;
-mod runtime;
-mod seq2seq;
+mod progress;
 mod server;
-mod session_file;
-mod speech;
-mod split;
-mod stop;
-mod tensor;
-mod text;
-#[warn(missing_docs, clippy::missing_errors_doc)]
-mod text_request;
-mod tokenizer_file;
-mod units;
-mod workers;
+
+use arenite_convert::{checkpoint, llama2c, seq2seq, tokenizer_file};
+use arenite_files::{self as mapped, self as new_file, self as units, faults};
+pub use arenite_gguf_writer as gguf_writer;
+pub use arenite_grammar as grammar;
+#[cfg(feature = "hub")]
+use arenite_hub as hub;
+use arenite_quantize as quantize;
+use arenite_request as text_request;
+use arenite_run::{
+    adapters, check_tensors, generation, guess, model_file, open_model, ranking, rng, runtime, session_file, split,
+    workers,
+};
+use arenite_speech as speech;
+use arenite_text::{self as text, normalizer};
 
 pub use anyhow::{Error, Result};
 pub use arenite;
@@ -80,6 +60,16 @@ use commands::Cli;
 pub fn main() -> ExitCode {
     faults::prepare();
     interrupt::prepare();
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        // A panic of a sound's decoder is an error of that sound, which is reported as such.
+        if std::thread::current().name() != Some(arenite_speech::DECODER) {
+            report(panic);
+        }
+    }));
+    output::show_log();
+    formats::register();
+    new_file::clean_up_on_signals(interrupt::clean_up_on_signals);
     let typed = match cli::llama::understand(std::env::args_os()) {
         Ok(typed) => typed,
         Err(wrong) => return output::usage(&wrong),

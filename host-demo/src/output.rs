@@ -103,11 +103,54 @@ pub fn note(line: impl fmt::Display) {
     let _ = to.write_all(&line);
 }
 
-/// Escapes characters that control a terminal.
-fn for_terminal(bytes: &[u8]) -> Cow<'_, [u8]> {
-    if RAW.load(Ordering::Relaxed) {
-        return Cow::Borrowed(bytes);
+/// Prints what the libraries of this program report.
+struct LogNotes;
+
+impl log::Log for LogNotes {
+    fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
+        metadata.level() <= log::Level::Warn && metadata.target().starts_with("arenite")
     }
+
+    fn log(&self, record: &log::Record<'_>) {
+        if self.enabled(record.metadata()) {
+            note(record.args());
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+/// Prints warnings of the libraries as notes from now on.
+pub fn show_log() {
+    if log::set_logger(&LogNotes).is_ok() {
+        log::set_max_level(log::LevelFilter::Warn);
+    }
+}
+
+/// Makes one line of a log out of text that others may have chosen: it cannot control a terminal on which the log is
+/// shown, now or later, and it cannot begin another line.
+pub fn log_line(text: &str) -> String {
+    let text = text.trim_end_matches('\n').replace(['\n', '\r', '\t'], " ");
+    String::from_utf8_lossy(&escaped(text.as_bytes())).into_owned() + "\n"
+}
+
+/// Like [`log_line`], for JSON: the escapes are those of JSON.
+pub fn log_json(json: &str) -> String {
+    let mut line = String::with_capacity(json.len() + 1);
+    for c in json.chars() {
+        // In JSON, these characters can only be in strings. None of them is beyond the basic plane.
+        if c.is_control() || steers(c) { _ = write!(line, "\\u{:04x}", u32::from(c)) } else { line.push(c) }
+    }
+    line + "\n"
+}
+
+/// Escapes characters that control a terminal, unless the user wants the bytes unchanged.
+fn for_terminal(bytes: &[u8]) -> Cow<'_, [u8]> {
+    if RAW.load(Ordering::Relaxed) { Cow::Borrowed(bytes) } else { escaped(bytes) }
+}
+
+/// Escapes characters that control a terminal.
+fn escaped(bytes: &[u8]) -> Cow<'_, [u8]> {
     let mut shown = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {
@@ -238,6 +281,14 @@ mod tests {
         assert_eq!(shown(b"\x1b[2J\r\x7f\0"), "\\x1b[2J\\x0d\\x7f\\x00");
         assert_eq!(shown("\u{9b}2J\u{202e}abc\u{2066}".as_bytes()), "\\u{9b}2J\\u{202e}abc\\u{2066}");
         assert_eq!(shown(b"\x9b2J"), "\\x9b2J");
+    }
+
+    #[test]
+    fn a_log_line_is_one_line_that_steers_nothing() {
+        assert_eq!(log_line("a\u{9b}2J\x1b[31m\nb\n"), "a\\u{9b}2J\\x1b[31m b\n");
+        let json = serde_json::to_string("\u{9b}2J\u{202e}\x1b\x7f\u{e9}").unwrap();
+        assert_eq!(log_json(&json), "\"\\u009b2J\\u202e\\u001b\\u007f\u{e9}\"\n");
+        assert_eq!(serde_json::from_str::<String>(&log_json(&json)).unwrap(), "\u{9b}2J\u{202e}\x1b\x7f\u{e9}");
     }
 
     #[test]

@@ -101,7 +101,7 @@ pub enum Pooling {
     Last,
 }
 
-/// Activation between the two linear layers after pooling.
+/// Activation after a linear layer that follows the pooling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PooledActivation {
@@ -117,7 +117,7 @@ pub enum PooledActivation {
     Silu,
 }
 
-/// Two linear layers after pooling, `second(norm(f(first)))`. Their tensors are `dense_2` and `dense_3` in embedding
+/// Two linear layers after pooling, `g(second(norm(f(first))))`. Their tensors are `dense_2` and `dense_3` in embedding
 /// models, `cls` and `cls.output` in rerankers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -128,6 +128,10 @@ pub struct PooledHead {
     pub out: usize,
     /// Activation between the two layers.
     pub activation: PooledActivation,
+    /// Activation after the second layer.
+    pub last: PooledActivation,
+    /// True if the result is a score for each class.
+    pub scores: bool,
 }
 
 /// Input of a layer's feed-forward.

@@ -54,7 +54,7 @@ families!(dispatch);
 
 /// Checks that the spec only needs abilities that its family has and this build includes.
 pub(super) const fn check(spec: &Spec<'_>, architecture: &str) -> Result<(), Error> {
-    let own = Abilities::union(&[abilities(architecture), built::ACTIVATIONS]).and(built::ALL);
+    let own = Abilities::union(&[abilities(architecture), built::ACTIVATIONS, built::MODULES]).and(built::ALL);
     let lacking = spec.lacks(Abilities::union(&[own, built::LAYOUTS]));
     match lacking {
         Some(part) if built::NARROW_VALUES && equal(part, "values") => {

@@ -527,27 +527,89 @@ impl<'g, 'a> Keys<'g, 'a> {
     /// Adds the layers that compute a score from the pooled state, if the file has them, and the names of their
     /// tensors. `activation` is the function between the layers, unless the file names another.
     pub const fn ranking(&mut self, activation: PooledActivation, spec: Spec<'a>) -> Result<Spec<'a>, Error> {
-        const NAME: &str = "classifier.activation";
-        const BOTH: &[(Role, Role)] = &[(Role::Cls, Role::Dense2), (Role::ClsOutput, Role::Dense3)];
+        const BOTH: &[(Role, Role)] = &[
+            (Role::Cls, Role::Dense2),
+            (Role::ClsOutput, Role::Dense3),
+            (Role::ClsBias, Role::Dense2Bias),
+            (Role::ClsOutputBias, Role::Dense3Bias),
+        ];
         // Early converters gave the only layer of Jina's rerankers the name of the first of two layers, `cls`.
-        const ONLY: &[(Role, Role)] = &[(Role::Cls, Role::Dense3), (Role::ClsBias, Role::ClsOutputBias)];
+        const ONLY: &[(Role, Role)] = &[(Role::Cls, Role::Dense3), (Role::ClsBias, Role::Dense3Bias)];
         let (inner, out, renamed) = match (self.rows("cls.weight"), self.rows("cls.output.weight")) {
             (0, 0) => return Ok(spec),
             (out, 0) => (0, out, ONLY),
             (inner, out) => (inner, out, BOTH),
         };
-        let activation = match tri!(self.text(NAME)) {
-            None => activation,
+        let activation = tri!(self.pooled_activation("classifier.activation", activation));
+        let (last, scores) = (PooledActivation::None, true);
+        Ok(Spec { pooled_head: Some(PooledHead { inner, out, activation, last, scores }), renamed, ..spec })
+    }
+
+    /// Reads the activation after a linear layer.
+    const fn pooled_activation(
+        &mut self,
+        name: &'static str,
+        otherwise: PooledActivation,
+    ) -> Result<PooledActivation, Error> {
+        Ok(match tri!(self.text(name)) {
+            None => otherwise,
             Some(b"tanh") => PooledActivation::Tanh,
             Some(b"gelu") if !built::GELU_ERF => {
-                return Err(self.wrong(NAME, "is gelu, which this build does not have"));
+                return Err(self.wrong(name, "is gelu, which this build does not have"));
             }
             Some(b"gelu") => PooledActivation::Gelu,
             Some(b"relu") => PooledActivation::Relu,
             Some(b"silu") => PooledActivation::Silu,
-            Some(_) => return Err(self.wrong(NAME, "is not tanh, gelu, relu or silu")),
+            Some(_) => return Err(self.wrong(name, "is not tanh, gelu, relu or silu")),
+        })
+    }
+
+    /// Adds the linear layers after the pooling of an embedding model, if the file has their sizes: `dense_2` and
+    /// `dense_3`, or `dense_3` alone.
+    pub const fn dense(&mut self, spec: &mut Spec<'a>) -> Result<(), Error> {
+        let sizes = [
+            tri!(self.count("dense_2_feat_in", MAX_WIDTH)),
+            tri!(self.count("dense_2_feat_out", MAX_WIDTH)),
+            tri!(self.count("dense_3_feat_in", MAX_WIDTH)),
+            tri!(self.count("dense_3_feat_out", MAX_WIDTH)),
+        ];
+        let (inner, out) = match sizes {
+            [0, 0, 0, 0] => return Ok(()),
+            [before, inner, after, out] if before == spec.dim && inner == after && inner > 0 && out > 0 => (inner, out),
+            [0, 0, before, out] if before == spec.dim && out > 0 => (0, out),
+            _ => {
+                return Err(
+                    self.wrong("dense_3_feat_in", "and the other sizes of the dense layers do not fit together")
+                );
+            }
         };
-        Ok(Spec { pooled_head: Some(PooledHead { inner, out, activation }), renamed, ..spec })
+        let activation = tri!(self.pooled_activation("dense_2_activation", PooledActivation::None));
+        let last = tri!(self.pooled_activation("dense_3_activation", PooledActivation::None));
+        spec.pooled_head = Some(PooledHead { inner, out, activation, last, scores: false });
+        Ok(())
+    }
+
+    /// Reads what makes an embedding model of any family: attention to later tokens, and linear layers after pooling.
+    pub const fn modules(&mut self, spec: &mut Spec<'a>) -> Result<(), Error> {
+        const CAUSAL: &str = "attention.causal";
+        if built::ENCODER
+            && matches!(spec.stack, Stack::Alone)
+            && let Some(false) = tri!(self.switch(CAUSAL))
+        {
+            let is_plain = matches!(spec.kv_heads, PerLayer::All(_))
+                && spec.recurrent.is_none()
+                && spec.global.window.is_none()
+                && spec.local.window.is_none()
+                && matches!(spec.special, Special::None)
+                && spec.loops.is_none()
+                && spec.chunk.is_none()
+                && spec.kv_shared == 0;
+            if !is_plain {
+                return Err(self.wrong(CAUSAL, "is false: not supported for this architecture"));
+            }
+            spec.stack = Stack::Encoder;
+        }
+        if built::POOLED_HEAD && spec.pooled_head.is_none() { self.dense(spec) } else { Ok(()) }
     }
 
     /// Reads the length of values and the factor on them; `None` if values have the `head` elements of keys and no

@@ -120,7 +120,9 @@ roles! {
     #[cfg(feature = "llama-like")]
     HrmInit "hrm.z_l_init" false LOOPS,
     Dense2 "dense_2.weight" false,
+    Dense2Bias "dense_2.bias" false,
     Dense3 "dense_3.weight" false,
+    Dense3Bias "dense_3.bias" false,
     Cls "cls.weight" false,
     ClsBias "cls.bias" false,
     ClsNorm "cls.norm.weight" false,

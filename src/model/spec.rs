@@ -2,8 +2,8 @@
 
 use super::altup::AltUp;
 use super::choices::{
-    EncoderSizes, Experts, Gate, GroupExperts, HeadGate, Loops, Need, Norm, Placement, PooledActivation, PooledHead,
-    Pooling, Positions, QkNorm, Residual, Router, SharedExperts, SoundSizes, Stack, Temperature, Values,
+    EncoderSizes, Experts, Gate, GroupExperts, HeadGate, Loops, Need, Norm, Placement, PooledHead, Pooling, Positions,
+    QkNorm, Residual, Router, SharedExperts, SoundSizes, Stack, Temperature, Values,
 };
 use super::families;
 use super::front::Front;
@@ -179,6 +179,11 @@ impl<'a> Spec<'a> {
         let mut result = families::read(&mut keys);
         if let Ok(spec) = &mut result {
             keys.settle(spec);
+            if built::LENIENT
+                && let Err(error) = keys.modules(spec)
+            {
+                return Err(error);
+            }
             let named = if built::LENIENT { keys.activation(spec) } else { Ok(()) };
             let checked = match named {
                 Ok(()) => spec.check_all(&keys),
@@ -343,7 +348,7 @@ impl<'a> Spec<'a> {
     /// True if the model is a reranker: its result for a text is scores.
     pub const fn ranks(&self) -> bool {
         match self.pooled_head() {
-            Some(head) => head.inner == 0 || !matches!(head.activation, PooledActivation::None),
+            Some(head) => head.scores,
             None => false,
         }
     }

@@ -292,7 +292,15 @@ pub(super) fn consequences(gguf: &Gguf<'_>, vocab: &Vocab<'_>, found: &Found) ->
         Ok(Some(id)) if !name.is_empty() && (id as usize) < vocab.len() => Some(id),
         _ => None,
     };
-    found.consequences([vocab.eos, vocab.eot, vocab.eom], key)
+    let mut consequences = found.consequences([vocab.eos, vocab.eot, vocab.eom], key);
+    // A list of all end tokens, which ollama and `arenite convert` write.
+    let list = gguf.array(PREFIX, "eos_token_ids").ok().flatten();
+    let list = list.filter(|list| matches!(list.element(), ValueType::U32 | ValueType::I32));
+    for at in 0..list.map_or(0, |list| list.len()) {
+        let id = list.and_then(|list| list.get_i32(at)).and_then(|id| u32::try_from(id).ok());
+        consequences.end(id.filter(|id| (*id as usize) < vocab.len()));
+    }
+    consequences
 }
 
 /// Collects the bytes that precede a space within a token.

@@ -264,8 +264,8 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
             Model::WordPiece(_) => text.len().saturating_mul(3).saturating_add(3).div_ceil(4),
             _ => words_for(text.len().saturating_mul(3).saturating_add(1)),
         };
-        // Room for the marks and candidates of special tokens; the memory after the marks is reused for words.
-        text.len().saturating_add(words.saturating_mul(4).max(text.len().saturating_mul(8)))
+        // Room for the marks of special tokens, and for words.
+        text.len().saturating_add(words.saturating_mul(4))
     }
 
     /// Encodes a text to the front of `out` and returns the number of ids.

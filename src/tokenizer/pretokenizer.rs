@@ -10,7 +10,8 @@ type Chain = &'static [&'static [Part]];
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PreTokenizer {
     chain: Chain,
-    /// True if a word that is a token becomes that token without applying merges.
+    /// True if a word that is a token becomes that token without applying merges. The key `ignore_merges`, which
+    /// `arenite convert` writes, replaces the value that the name implies.
     pub ignore_merges: bool,
     /// True if a text begins with BOS by default.
     pub add_bos: bool,

@@ -1,18 +1,13 @@
 //! Finds special tokens in a text, before the rest is tokenized.
 //!
-//! llama.cpp processes special tokens in order of length, longest first, and cuts out each occurrence in the remaining
-//! text (`tokenizer_st_partition`): a longer token wins over a shorter one that starts before it. The result here is
-//! the same, in one pass. (If two tokens of equal length overlap, llama.cpp's order depends on its library's sort; here
-//! the left one wins.) Each position at which special tokens start is a candidate with the longest of them, and a heap
-//! returns the longest candidate, leftmost first. If a token that was cut out overlaps the candidate, the candidate is
-//! reinserted with the longest token that fits before the overlap. The overlapping token is longer than the candidate,
-//! so the free space at least halves each time: a position is reinserted a logarithmic number of times.
+//! As in Hugging Face's tokenizers, a text is searched from left to right, and the longest token at a place is taken.
+//! Control tokens are searched first, other added tokens in the text between them. (llama.cpp 0.3.36 takes the longest
+//! token of the whole text first; the two differ only if tokens overlap.)
 
 use super::index::{Index, Special, narrow, rule};
 use super::unicode::{first_char, is_word};
-use super::vocab::{HAS_TABLES, TokenType, Vocab};
+use super::vocab::{HAS_TABLES, LONGEST_LOOKED_FOR, TokenType, Vocab};
 use crate::TokenId;
-use crate::sort::sink;
 
 /// Mark of a byte of the text.
 pub(super) mod mark {
@@ -53,73 +48,47 @@ pub(super) struct Specials<'v, 'a, 'i> {
 }
 
 impl Specials<'_, '_, '_> {
-    fn counts(&self, special: &Special) -> bool {
-        self.parse_special || special.kind == TokenType::UserDefined
-    }
-
-    /// Marks every byte of `text` in the front of `memory`, which needs eight more bytes per position at which a
-    /// special token starts. `Ok(false)` if there is none; then `memory` is unchanged. `Err` if `memory` is too short.
+    /// Marks every byte of `text` in the front of `memory`. `Ok(false)` if there is no special token; then `memory` is
+    /// unchanged. `Err` if `memory` is too short.
     pub fn mark(&self, text: &[u8], memory: &mut [u8]) -> Result<bool, ()> {
-        let mut firsts = ByteSet::EMPTY;
-        for special in self.index.specials().iter().map(Special::from_words).filter(|special| self.counts(special)) {
-            firsts.insert(special.first);
-        }
-        let mut parts = memory.split_at_mut_checked(text.len());
-        let (mut count, mut next) = (0, 0);
-        for (pos, _) in text.iter().enumerate().filter(|(_, byte)| firsts.contains(**byte)) {
-            if let Some(special) = self.longest(text.get(pos..).unwrap_or(&[])).filter(|_| pos >= next) {
-                if is_part_of_word(&special, text, pos) {
-                    next = pos + special.len;
+        let (mut marks, mut is_any) = (memory.get_mut(..text.len()), false);
+        for is_control in [true, false] {
+            if is_control && !self.parse_special {
+                continue;
+            }
+            let counts = |special: &Special| (special.kind != TokenType::UserDefined) == is_control;
+            let mut firsts = ByteSet::EMPTY;
+            for special in self.index.specials().iter().map(Special::from_words).filter(counts) {
+                firsts.insert(special.first);
+            }
+            let mut next = 0;
+            for (pos, _) in text.iter().enumerate().filter(|(_, byte)| firsts.contains(**byte)) {
+                if pos < next {
                     continue;
                 }
-                let (_, heap) = parts.as_mut().ok_or(())?;
-                *heap.as_chunks_mut().0.get_mut(count).ok_or(())? = candidate(special.len, pos);
-                count += 1;
-            }
-        }
-        if count == 0 {
-            return Ok(false);
-        }
-        let (marks, heap) = parts.ok_or(())?;
-        marks.fill(mark::TEXT);
-        self.cut(text, marks, heap.as_chunks_mut().0.get_mut(..count).ok_or(())?);
-        Ok(true)
-    }
-
-    /// Marks the special tokens: takes the longest candidate of `heap` in turn, and shortens one that overlaps marked
-    /// bytes.
-    fn cut(&self, text: &[u8], marks: &mut [u8], heap: &mut [Candidate]) {
-        let mut less = |a: &Candidate, b: &Candidate| u64::from_le_bytes(*a) < u64::from_le_bytes(*b);
-        for root in (0..heap.len() / 2).rev() {
-            sink(heap, root, heap.len(), &mut less);
-        }
-        let mut count = heap.len();
-        while let Some((len, pos)) = heap.get(..count).and_then(|heap| heap.first()).map(parts_of) {
-            let span = marks.get(pos..).unwrap_or(&[]).iter().take(len);
-            let free = span.take_while(|mark| **mark == mark::TEXT).count();
-            // Finds the candidate's token again if all of its bytes are free, else a shorter token.
-            let found = self.longest(text.get(pos..).and_then(|text| text.get(..free)).unwrap_or(&[]));
-            let found = found.filter(|special| !is_part_of_word(special, text, pos));
-            let next = match found {
-                Some(special) if free == len => {
-                    take(marks, text, pos, &special);
-                    None
+                let free = match &marks {
+                    Some(marks) if is_any => free(marks, pos),
+                    _ => text.len() - pos,
+                };
+                let rest = text.get(pos..).and_then(|text| text.get(..free)).unwrap_or(&[]);
+                let Some(special) = self.longest(rest, counts) else { continue };
+                next = pos + special.len;
+                if is_part_of_word(&special, text, pos) {
+                    continue;
                 }
-                found => found,
-            };
-            let next = next.map(|special| candidate(special.len, pos)).or_else(|| {
-                count -= 1;
-                heap.get(count).copied()
-            });
-            if let (Some(next), Some(first)) = (next, heap.first_mut()) {
-                *first = next;
+                let marks = marks.as_deref_mut().ok_or(())?;
+                if !is_any {
+                    marks.fill(mark::TEXT);
+                    is_any = true;
+                }
+                next = take(marks, text, pos, &special);
             }
-            sink(heap, 0, count, &mut less);
         }
+        Ok(is_any)
     }
 
     /// The longest special token at the start of `text`.
-    fn longest(&self, text: &[u8]) -> Option<Special> {
+    fn longest(&self, text: &[u8], counts: impl Fn(&Special) -> bool) -> Option<Special> {
         let (mut range, mut found) = (self.index.specials(), None);
         for (depth, byte) in text.iter().enumerate() {
             let here = |words: &_| self.index.spelled(self.vocab, Special::from_words(words).id).get(depth).copied();
@@ -127,7 +96,7 @@ impl Specials<'_, '_, '_> {
             range = narrower;
             // Tokens that end here come first.
             let ends = range.first().map(Special::from_words).filter(|special| special.len == depth + 1);
-            found = ends.filter(|special| self.counts(special)).or(found);
+            found = ends.filter(&counts).or(found);
         }
         found
     }
@@ -135,21 +104,16 @@ impl Specials<'_, '_, '_> {
     /// The token marked at the start of `text`, and its length.
     pub fn at(&self, text: &[u8], marks: &[u8]) -> Option<(TokenId, usize)> {
         let len = 1 + marks.iter().skip(1).take_while(|mark| **mark == mark::INSIDE).count();
-        let special = self.longest(text.get(..len)?)?;
+        let counts = |special: &Special| self.parse_special || special.kind == TokenType::UserDefined;
+        let special = self.longest(text.get(..len)?, counts)?;
         Some((special.id, special.len))
     }
 }
 
-/// Length and position in one number: longer candidates have larger numbers, and so have earlier ones of equal length.
-type Candidate = [u8; 8];
-
-fn candidate(len: usize, pos: usize) -> Candidate {
-    ((len as u64) << 32 | u64::from(!(pos as u32))).to_le_bytes()
-}
-
-fn parts_of(candidate: &Candidate) -> (usize, usize) {
-    let number = u64::from_le_bytes(*candidate);
-    ((number >> 32) as usize, !(number as u32) as usize)
+/// Number of bytes from `pos` on that belong to no special token, as far as a token can reach.
+fn free(marks: &[u8], pos: usize) -> usize {
+    let reach = marks.get(pos..).unwrap_or(&[]).iter().take(LONGEST_LOOKED_FOR);
+    reach.take_while(|mark| **mark == mark::TEXT).count()
 }
 
 /// Returns true if the token at `pos` must be a whole word and is not. As in Hugging Face's tokenizers, the search for
@@ -166,10 +130,10 @@ fn is_part_of_word(special: &Special, text: &[u8], pos: usize) -> bool {
     before.is_some_and(|char| is_word(char.code)) || after.is_some_and(|char| is_word(char.code))
 }
 
-/// Marks the bytes of a token at `pos`, and the white space that the token absorbs.
-fn take(marks: &mut [u8], text: &[u8], pos: usize, special: &Special) {
+/// Marks the bytes of a token at `pos`, and the white space that the token absorbs. Returns the position after both.
+fn take(marks: &mut [u8], text: &[u8], pos: usize, special: &Special) -> usize {
     let end = pos + special.len;
-    let Some(span) = marks.get_mut(pos..end) else { return };
+    let Some(span) = marks.get_mut(pos..end) else { return end };
     span.fill(mark::INSIDE);
     if let Some(first) = span.first_mut() {
         *first = mark::START;
@@ -183,6 +147,7 @@ fn take(marks: &mut [u8], text: &[u8], pos: usize, special: &Special) {
         marks.iter_mut().skip(at).take(len).for_each(|mark| *mark = mark::STRIPPED);
         at += len;
     }
+    let after = at;
     at = pos;
     while special.follows(rule::STRIPS_LEFT)
         && is_text(marks, at.wrapping_sub(1))
@@ -191,6 +156,7 @@ fn take(marks: &mut [u8], text: &[u8], pos: usize, special: &Special) {
         at -= len;
         marks.iter_mut().skip(at).take(len).for_each(|mark| *mark = mark::STRIPPED);
     }
+    after
 }
 
 /// Length of the white space character (by Unicode) at `at`, if there is one.

@@ -115,7 +115,10 @@ impl Model {
                     (b"gemma4" | b"granite-embed-multi-311m", _) => Model::Lines { newlines: true },
                     (b"sarvam-moe", _) => Model::Lines { newlines: false },
                     (b"whitespace", _) => tri!(Model::characters(gguf)),
-                    (_, Some(pre)) => Model::Bpe(pre),
+                    (_, Some(mut pre)) => {
+                        pre.ignore_merges = tri!(switch(gguf, "ignore_merges", pre.ignore_merges));
+                        Model::Bpe(pre)
+                    }
                     (_, None) => return Err(Error::Unsupported { what: "pre-tokenizer", name: Name::new(pre) }),
                 }
             }
@@ -405,12 +408,13 @@ const fn numbers<'a>(gguf: &Gguf<'a>, name: &str, len: usize, floats: bool) -> R
     Ok(Some(array))
 }
 
-/// Reads the id under a key, or returns the default if the vocabulary has it.
+/// Reads the id under a key, or returns the default if the vocabulary has it. As in llama.cpp, an id outside of the
+/// vocabulary (such as -1, by which programs write that there is none) counts as absent.
 const fn id(gguf: &Gguf<'_>, name: &str, default: Option<TokenId>, len: usize) -> Result<Option<TokenId>, Error> {
-    match tri!(gguf.u32(PREFIX, name)) {
-        Some(id) if (id as usize) < len => Ok(Some(id)),
-        Some(_) => Err(Error::KeyValue { key: Name::key(PREFIX, name), why: "is not the id of a token" }),
-        None => match default {
+    match gguf.u32(PREFIX, name) {
+        Ok(Some(id)) if (id as usize) < len => Ok(Some(id)),
+        Err(error @ Error::KeyType { .. }) => Err(error),
+        _ => match default {
             Some(id) if (id as usize) < len => Ok(Some(id)),
             _ => Ok(None),
         },

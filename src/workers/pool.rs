@@ -12,6 +12,7 @@
 
 use core::cell::Cell;
 use core::fmt::Debug;
+use core::mem;
 use core::time::Duration;
 use std::format;
 use std::panic::{self, AssertUnwindSafe};
@@ -155,10 +156,15 @@ impl Workers for Pool {
 
     fn run(&self, job: &(dyn Fn() + Sync)) {
         // A nested job, or a second caller at the same time, runs without helpers.
-        if self.threads.is_empty() || self.shared.taken.swap(true, Ordering::Acquire) {
+        if self.threads.is_empty() {
             return job();
         }
-        let open = Open::new(self, &job);
+        // Before the pool is taken, because a panic here would leave it taken.
+        let core = self.shared.cores.map(Cores::current);
+        if self.shared.taken.swap(true, Ordering::Acquire) {
+            return job();
+        }
+        let open = Open::new(self, core, &job);
         job();
         drop(open);
         if self.shared.panicked.load(Ordering::Relaxed) {
@@ -216,11 +222,12 @@ const MOST: usize = 1 << 12;
 struct Open<'p>(&'p Shared);
 
 impl<'p> Open<'p> {
-    fn new(pool: &'p Pool, job: &&(dyn Fn() + Sync)) -> Self {
+    /// `core` is the caller's, if it matters.
+    fn new(pool: &'p Pool, core: Option<usize>, job: &&(dyn Fn() + Sync)) -> Self {
         let shared = &*pool.shared;
         shared.panicked.store(false, Ordering::Relaxed);
-        if let Some(cores) = shared.cores {
-            shared.callers_core.store(cores.current(), Ordering::Relaxed);
+        if let Some(core) = core {
+            shared.callers_core.store(core, Ordering::Relaxed);
         }
         shared.job.store((&raw const *job).cast_mut().cast(), Ordering::Relaxed);
         // Only one caller can be here, and no thread runs the previous job any more.
@@ -259,7 +266,10 @@ impl Shared {
         let mut done = 0;
         Turn::begin(false);
         while let Some(gate) = self.next(done) {
-            self.leave_callers_core();
+            // A panic here concerns only the choice of the core: the thread goes on.
+            if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(|| self.leave_callers_core())) {
+                mem::forget(payload);
+            }
             if self.join(gate) {
                 done = gate & !(OPEN | RUNNING);
             }
@@ -327,8 +337,10 @@ impl Shared {
         // pointer points to the argument of `run`, which borrows the job and neither returns nor unwinds before `Open`
         // is dropped. That drop waits until this thread is no longer counted, after the `fetch_sub` below.
         let job = unsafe { *job };
-        if panic::catch_unwind(AssertUnwindSafe(job)).is_err() {
+        if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(job)) {
             self.panicked.store(true, Ordering::Relaxed);
+            // Dropping the payload runs code of the job, which may panic again and skip the line below.
+            mem::forget(payload);
         }
         self.gate.fetch_sub(1, Ordering::Release);
         true
@@ -412,6 +424,72 @@ mod tests {
             assert!(caught.is_err());
             assert_eq!(sum(&pool, 10), 45);
         }
+    }
+
+    /// A panic payload whose `Drop` panics as well.
+    struct Bomb;
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            assert!(thread::panicking(), "a payload");
+        }
+    }
+
+    #[test]
+    fn a_payload_that_panics_when_dropped_does_not_stop_the_pool() {
+        let (pool, caller) = (Pool::new(2), thread::current().id());
+        for _ in 0..20 {
+            let has_panicked = AtomicBool::new(false);
+            let caught = panic::catch_unwind(AssertUnwindSafe(|| {
+                pool.run(&|| {
+                    if thread::current().id() != caller {
+                        has_panicked.store(true, Ordering::Relaxed);
+                        panic::panic_any(Bomb);
+                    }
+                    let start = Instant::now();
+                    while !has_panicked.load(Ordering::Relaxed) && start.elapsed() < Duration::from_secs(5) {
+                        thread::yield_now();
+                    }
+                })
+            }));
+            assert!(caught.is_err());
+            assert_eq!(sum(&pool, 10), 45);
+        }
+    }
+
+    /// Panics in every call with an odd number.
+    #[derive(Debug)]
+    struct Angry(AtomicUsize);
+
+    impl Cores for Angry {
+        fn current(&self) -> usize {
+            assert!(self.0.fetch_add(1, Ordering::Relaxed).is_multiple_of(2), "no core");
+            0
+        }
+
+        fn leave(&self, _: usize) {}
+    }
+
+    #[test]
+    fn a_panic_about_cores_neither_takes_the_pool_nor_ends_its_threads() {
+        let cores: &'static Angry = Box::leak(Box::new(Angry(AtomicUsize::new(0))));
+        let pool = Pool::on(cores, 2);
+        let (mut panics, mut joined, caller) = (0, 0, thread::current().id());
+        for _ in 0..2000 {
+            let is_joined = AtomicBool::new(false);
+            let run = panic::catch_unwind(AssertUnwindSafe(|| {
+                pool.run(&|| {
+                    if thread::current().id() != caller {
+                        is_joined.store(true, Ordering::Relaxed);
+                    } else {
+                        thread::sleep(Duration::from_micros(300));
+                    }
+                })
+            }));
+            panics += usize::from(run.is_err());
+            joined += usize::from(is_joined.into_inner());
+        }
+        assert!(panics > 100 && joined > 100, "{panics} panics, {joined} jobs with two threads");
     }
 
     #[test]

@@ -182,3 +182,34 @@ fn the_bits_of_all_machines() {
         }
     }
 }
+
+/// Reports another number of threads with each call, and calls each job once.
+struct Changing(&'static [usize], AtomicUsize);
+
+impl arenite::workers::Workers for Changing {
+    fn count(&self) -> usize {
+        self.0[self.1.fetch_add(1, Ordering::Relaxed) % self.0.len()]
+    }
+
+    fn run(&self, job: &(dyn Fn() + Sync)) {
+        job();
+    }
+}
+
+#[test]
+fn workers_that_change_their_count_give_the_same_bits() {
+    for path in ["llama_mha/F16.gguf", "qwen3/model.gguf"] {
+        let file = read(&committed().join(path));
+        let logits = |workers: &dyn arenite::workers::Workers| {
+            let mut run = Run::new(&file, |options| *options = Options::new().context(128).batch(32).workers(3));
+            let mut session = run.session().with_workers(workers);
+            session.prefill(&(0..40).map(|i| i * 7 % 200).collect::<Vec<u32>>()).unwrap();
+            session.decode(5).unwrap();
+            session.logits().iter().map(|logit| logit.to_bits()).collect::<Vec<_>>()
+        };
+        let want = logits(&arenite::workers::Serial);
+        for counts in [&[2, 0][..], &[3, 3, 0], &[0], &[1, 2, 3, 16, 100, 0, usize::MAX]] {
+            assert!(logits(&Changing(counts, AtomicUsize::new(0))) == want, "{path} {counts:?}");
+        }
+    }
+}

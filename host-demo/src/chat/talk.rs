@@ -4,38 +4,32 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use arenite::grammar::{Constraint, Grammar};
-use arenite::sampler::Sampler;
-use arenite::tokenizer::{Decoder, Tokenizer};
+use arenite::tokenizer::Tokenizer;
 use arenite::{Session, TokenId};
 use minijinja::value::Value;
 
-use super::conversation::Style;
-use super::dialect::{Call, Gate, Part, ThoughtBudget, Tools, shown};
-use super::guard::Prompt;
-use super::render::{Arguments, Renderer, content};
-use crate::generation::{self, End, Request};
+use super::dialect::{Call, Part, Reader, Tools, shown};
+use crate::cli::Watcher;
+use crate::generation::{self, End, Generation, Settings, StrictCalls, ThoughtLimit, Wanted, Workbench};
 use crate::grammar::MaskMemory;
 use crate::rng::AnyRng;
+use crate::runtime;
 use crate::text_request::Message;
-use crate::{runtime, text};
+use arenite_chat::{Arguments, Prompt, Renderer, Style, content};
 
 /// Settings of every answer.
 pub struct Rules {
-    /// Maximum number of tokens of an answer.
-    pub limit: Option<usize>,
-    /// Texts that end an answer.
-    pub stops: Vec<String>,
-    /// Tokens that end an answer, in addition to the vocabulary's own.
-    pub stop_ids: Vec<TokenId>,
+    /// The settings that do not depend on the prompt.
+    pub settings: Settings,
+    /// True if the grammar is that of a JSON schema.
+    pub is_schema: bool,
+    /// The grammar of calls with strict parameters.
+    pub strict: Option<(String, Arc<[u8]>)>,
+    pub thoughts: ThoughtLimit,
     /// True if the oldest exchanges are dropped when the context is full.
     pub shift: bool,
     /// Tokens per pass; Ctrl-C is checked between passes.
     pub step: usize,
-    /// A compiled grammar for every answer; it applies after the thought.
-    pub form: Option<Vec<u8>>,
-    /// Maximum number of tokens of a thought.
-    pub thought_budget: Option<usize>,
 }
 
 /// Counts and times of an answer.
@@ -54,7 +48,8 @@ pub struct Stats {
 /// A conversation and its session.
 pub struct Talk<'a, 'm, 'w> {
     pub session: Session<'m, 'w>,
-    pub sampler: Sampler<'a>,
+    /// Memory for the sampler.
+    pub scratch: Vec<u8>,
     pub rng: AnyRng,
     pub tokenizer: &'a Tokenizer<'a, 'a>,
     pub renderer: Renderer,
@@ -89,84 +84,85 @@ impl Talk<'_, '_, '_> {
     /// Generates the answer to the last message and adds it to the conversation. `show` is called with the prompt
     /// first, then with each part of the answer.
     pub fn answer(&mut self, mut show: impl FnMut(ChatEvent<'_>) -> Result<()>) -> Result<Stats> {
-        let mut answered: Vec<TokenId> = Vec::new();
         let opening = self.renderer.opening(&self.messages);
         let mut said = opening.clone().unwrap_or_default();
+        let (mut prompt, ids) = self.fitting_prompt(0)?;
+        let begun = prompt.text.clone();
+        show(ChatEvent::Prompt(&begun))?;
+        opening.as_deref().map_or(Ok(()), |opening| show(ChatEvent::Answer(opening)))?;
+        let settings = self.settings(&begun, ids.len());
+        let mut memory = settings.table.as_ref().map(|_| MaskMemory::new(self.tokenizer));
+        let mut masks = memory.as_mut().map(|memory| memory.masks(self.tokenizer)).transpose()?;
+        let rng = self.rng.clone();
+        let mut generation = Generation::new(Arc::new(settings), &ids, rng, 0, Some(self.tokenizer))?;
+        let mut answered = |text: &str| {
+            said += text;
+            show(ChatEvent::Answer(text))
+        };
         let mut stats: Option<Stats> = None;
-        loop {
-            let (prompt, mut ids) = self.fitting_prompt(answered.len())?;
-            if answered.is_empty() {
-                show(ChatEvent::Prompt(&prompt.text))?;
-                opening.as_deref().map_or(Ok(()), |opening| show(ChatEvent::Answer(opening)))?;
-            }
-            ids.extend(&answered);
-            let kept = runtime::rewind_to(&mut self.session, &self.known, &ids)?;
-            self.sampler.reset();
-            ids[..kept].iter().for_each(|id| self.sampler.accept(*id));
-            let grammar = self.rules.form.as_deref().map(Grammar::new).transpose()?;
-            let mut memory = grammar.as_ref().map(|_| MaskMemory::new(self.tokenizer));
-            let mut masks = memory.as_mut().map(|memory| memory.masks(self.tokenizer)).transpose()?;
-            // If the answer continues because older turns were dropped, its thought is over.
-            let is_start = answered.is_empty();
-            let gate = if is_start && grammar.is_some() { self.style.thought_gate(&prompt.text) } else { None };
-            let budget = self.rules.thought_budget.filter(|_| is_start);
-            let reader = || self.style.reader(&self.tools, &prompt.text);
-            let request = Request {
-                prompt: &ids[kept..],
-                text: Some((self.tokenizer, decoder_after(self.tokenizer, &ids)?)),
-                limit: self.rules.limit.map(|limit| limit.saturating_sub(answered.len())),
-                stops: &self.rules.stops,
-                stop_ids: &self.rules.stop_ids,
-                ignore_end: false,
-                constraint: grammar.map(Constraint::new).zip(masks.as_mut()),
-                marks: Some(&self.style.marks),
-                gate: gate.map(Gate::new),
-                thoughts: budget.map(|budget| ThoughtBudget::new(reader(), budget)),
-                guesser: None,
-                step: self.rules.step,
+        let stats = loop {
+            let kept = runtime::rewind_to(&mut self.session, &self.known, generation.ids())?;
+            let prefilled = generation.ids().len() - kept;
+            let context = self.session.context();
+            let mut bench = Workbench {
+                tokenizer: Some(self.tokenizer),
+                masks: masks.as_mut(),
+                scratch: &mut self.scratch,
+                context,
             };
-            let outcome = generation::run(&mut self.session, &mut self.sampler, &mut self.rng, request, |text| {
-                said += text;
-                show(ChatEvent::Answer(text))
-            })?;
-            let turn = stats.get_or_insert(Stats {
-                kept,
-                prefilled: ids.len() - kept,
-                prefill: outcome.prefill,
-                decoded: 0,
-                decode: Duration::ZERO,
-                end: outcome.end,
-            });
-            turn.decoded += outcome.ids.len();
-            turn.decode += outcome.decode;
-            turn.end = outcome.end;
-            let stats = *turn;
-            answered.extend(&outcome.ids);
-            ids.extend(&outcome.ids);
-            self.known = ids;
-            if outcome.end == End::Context && self.rules.shift && self.forget_oldest() {
-                continue;
+            let mut watch = Watcher::new(&mut answered);
+            let ran =
+                generation::run(&mut self.session, &mut generation, &mut bench, None, self.rules.step, &mut watch)?;
+            let (decode, end) = (Duration::ZERO, ran.end);
+            let first = Stats { kept, prefilled, prefill: ran.prefill, decoded: 0, decode, end };
+            let turn = stats.get_or_insert(first);
+            (turn.decoded, turn.decode, turn.end) = (generation.answer().len(), turn.decode + ran.decode, end);
+            self.known = generation.ids().to_vec();
+            let turn = *turn;
+            if !(end == End::Context && self.rules.shift && self.forget_oldest()) {
+                break turn;
             }
-            let calls = self.calls(&prompt.text, &said);
-            let said = shown(&said);
-            // A stop text is among the tokens but not in the answer.
-            self.known_text = (outcome.end != End::Stop && opening.is_none()).then(|| prompt.text + &said);
-            self.last = Some(stats);
-            match outcome.end {
-                // No token was generated: the question is removed.
-                End::Interrupted if answered.is_empty() && self.unsay() => {}
-                _ if !calls.1.is_empty() => {
-                    self.known_text = None;
-                    self.messages.push(call_message(self.turns() + 1, &calls.0, &calls.1)?);
-                    self.calls = calls.1;
-                }
-                _ => self.messages.push(message("assistant", &said)),
+            let ids;
+            (prompt, ids) = self.fitting_prompt(generation.answer().len())?;
+            generation.replace_prompt(&ids);
+        };
+        answered(&generation.rest())?;
+        let is_empty = generation.answer().is_empty();
+        self.rng = generation.into_rng();
+        let calls = self.calls(&begun, &said, stats.end.is_cut());
+        let said = shown(&said);
+        // A stop text is among the tokens but not in the answer.
+        self.known_text = (stats.end != End::Stop && opening.is_none()).then(|| prompt.text + &said);
+        self.last = Some(stats);
+        match stats.end {
+            // No token was generated: the question is removed.
+            End::Interrupted if is_empty && self.unsay() => {}
+            _ if !calls.1.is_empty() => {
+                self.known_text = None;
+                self.messages.push(call_message(self.turns() + 1, &calls.0, &calls.1)?);
+                self.calls = calls.1;
             }
-            return Ok(stats);
+            _ => self.messages.push(message("assistant", &said)),
         }
+        Ok(stats)
     }
 
-    /// Renders the prompt for `messages`. If functions are declared, calls and results are converted for the template.
+    /// Returns the settings of the answer to a prompt of `len` tokens.
+    fn settings(&self, prompt: &str, len: usize) -> Settings {
+        let mut settings = self.rules.settings.clone();
+        let strict = self.rules.strict.clone().map(|(until, table)| StrictCalls { until, table });
+        let room = self.session.context().saturating_sub(len);
+        let wanted = Wanted { prompt, tools: &self.tools, thoughts: self.rules.thoughts, room, strict };
+        wanted.complete(&self.style, &mut settings);
+        settings
+    }
+
+    /// Returns the reader of the answer to a prompt.
+    pub fn reader(&self, prompt: &str) -> Reader {
+        self.style.answer_reader(&self.tools, prompt, self.rules.is_schema, true)
+    }
+
+    /// Renders the prompt for `messages`, in the form that the template accepts.
     fn rendered(&self, messages: &[Value]) -> Prompt {
         let plain = |message: &Value| Message::of(&serde_json::to_value(message).unwrap_or_default());
         let plain: Result<Vec<Message>, String> = messages.iter().map(plain).collect();
@@ -178,14 +174,14 @@ impl Talk<'_, '_, '_> {
     }
 
     /// Returns the content and the calls of an answer; without declared functions there are no calls.
-    fn calls(&self, prompt: &str, said: &str) -> (String, Vec<Call>) {
+    fn calls(&self, prompt: &str, said: &str, is_cut: bool) -> (String, Vec<Call>) {
         let (mut content, mut calls, mut parts) = (String::new(), Vec::new(), Vec::new());
         if self.tools.is_empty() {
             return (content, calls);
         }
-        let mut reader = self.style.reader(&self.tools, prompt);
+        let mut reader = self.reader(prompt);
         reader.push(said, &mut parts);
-        reader.finish(&mut parts, false);
+        reader.finish(&mut parts, is_cut);
         for part in parts {
             match part {
                 Part::Content(text) => content += &text,
@@ -352,14 +348,4 @@ fn call_message(turn: usize, content: &str, calls: &[Call]) -> Result<Value> {
 pub enum ChatEvent<'a> {
     Prompt(&'a str),
     Answer(&'a str),
-}
-
-/// Returns a decoder that continues after `ids`.
-fn decoder_after(tokenizer: &Tokenizer<'_, '_>, ids: &[TokenId]) -> Result<Decoder> {
-    let mut decoder = tokenizer.decoder();
-    let mut before = String::new();
-    for &id in ids {
-        text::push(&mut decoder, id, tokenizer, &mut before)?;
-    }
-    Ok(decoder)
 }

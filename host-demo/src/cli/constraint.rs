@@ -1,13 +1,15 @@
 //! Options that constrain the output to a grammar, to a JSON schema, or to any JSON object.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use arenite::tokenizer::Tokenizer;
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::{grammar, text};
+use crate::grammar::{self, Piece};
+use crate::text;
 
 /// Options that constrain the output.
 #[derive(Clone, Debug, Default, Args)]
@@ -26,19 +28,23 @@ pub struct ConstraintArgs {
     json: bool,
 }
 
+/// A constraint as given: its option with the file's name, for messages, and its source.
+pub struct Form {
+    pub option: String,
+    pub source: FormSource,
+}
+
+pub enum FormSource {
+    Gbnf(String),
+    Schema(Value),
+}
+
 impl ConstraintArgs {
-    /// Compiles the grammar or schema into a table. Returns `None` if the output is not constrained.
-    pub fn table(&self, tokenizer: Option<&Tokenizer<'_, '_>>) -> Result<Option<Vec<u8>>> {
-        if self.grammar.is_none() && self.json_schema.is_none() && !self.json {
-            return Ok(None);
-        }
-        let tokenizer = tokenizer.ok_or_else(|| anyhow!("a grammar needs a vocabulary, and the model has none"))?;
+    /// Reads the grammar or schema. Returns `None` if the output is not constrained.
+    pub fn read(&self) -> Result<Option<Form>> {
         if let Some(source) = &self.grammar {
             let (name, text) = read(source, |text| text.contains("::="))?;
-            let token = |text: &str| text::token(tokenizer, text);
-            return grammar::from_gbnf(&text, &token, &grammar::Budget::of_command())
-                .with_context(|| format!("--grammar{name}"))
-                .map(Some);
+            return Ok(Some(Form { option: format!("--grammar{name}"), source: FormSource::Gbnf(text) }));
         }
         let (name, schema) = match &self.json_schema {
             Some(source) => {
@@ -46,11 +52,36 @@ impl ConstraintArgs {
                 let schema = serde_json::from_str(&text).with_context(|| format!("--json-schema{name} is not JSON"))?;
                 (name, schema)
             }
-            None => (String::new(), json!({ "type": "object" })),
+            None if self.json => (String::new(), json!({ "type": "object" })),
+            None => return Ok(None),
         };
-        grammar::from_json_schema(&schema, &grammar::Budget::of_command())
-            .with_context(|| format!("--json-schema{name}"))
-            .map(Some)
+        Ok(Some(Form { option: format!("--json-schema{name}"), source: FormSource::Schema(schema) }))
+    }
+}
+
+impl Form {
+    /// Compiles the grammar or schema into a table. `in_messages` returns the grammar of an answer that is more than
+    /// the value of the schema.
+    pub fn table(
+        &self,
+        tokenizer: Option<&Tokenizer<'_, '_>>,
+        in_messages: impl FnOnce(&Value) -> Option<Piece>,
+    ) -> Result<Arc<[u8]>> {
+        let tokenizer = tokenizer.ok_or_else(|| anyhow!("a grammar needs a vocabulary, and the model has none"))?;
+        let budget = grammar::Budget::of_command();
+        let table = match &self.source {
+            FormSource::Gbnf(text) => grammar::from_gbnf(text, &|text| text::token(tokenizer, text), &budget),
+            FormSource::Schema(schema) => match in_messages(schema) {
+                Some(piece) => grammar::from_pieces(&piece, &budget),
+                None => grammar::from_json_schema(schema, &budget),
+            },
+        };
+        Ok(table.with_context(|| self.option.clone())?.into())
+    }
+
+    /// True if the answer follows a JSON schema.
+    pub fn is_schema(&self) -> bool {
+        matches!(self.source, FormSource::Schema(_))
     }
 }
 

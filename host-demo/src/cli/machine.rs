@@ -6,8 +6,9 @@ use anyhow::Result;
 use arenite::KvType;
 use clap::{Args, ValueEnum};
 
+use super::choice::one_of;
 use super::number::{at_least_one, context_size, threads};
-use crate::model_file::{Load, Source};
+use crate::model_file::Load;
 use crate::runtime::{self, RunOptions};
 use crate::workers;
 
@@ -46,7 +47,7 @@ pub struct ModelArgs {
 
     /// How to hold the model in memory: map the file, or copy it to large pages, which makes decoding faster. `auto` maps
     /// the file and copies a large model in the background where memory allows
-    #[arg(long, global = true, value_enum, value_name = "HOW", default_value_t = Load::Auto)]
+    #[arg(long, global = true, value_parser = one_of(&Load::ALL), value_name = "HOW", default_value = "auto")]
     pub load: Load,
 
     /// Print text of models and files to a terminal without escaping control characters
@@ -67,23 +68,18 @@ impl ModelArgs {
     /// Downloads the models that are given as a name on the hub or as an address, and sets their paths.
     pub fn fetch(&mut self) -> Result<()> {
         use crate::hub;
+        use crate::progress::DownloadBar;
 
-        let token = self.hf_token.as_deref();
+        let access = hub::Access { token: self.hf_token.as_deref(), progress: &DownloadBar::default() };
         if let Some(name) = &self.hf {
             anyhow::ensure!(self.model.is_empty(), "-m and -hf both name a model: give one of them");
             let name = hub::Name { file: self.hf_file.clone(), ..hub::Name::parse(name)? };
-            self.model.push(hub::model(&name, token)?);
+            self.model.push(hub::model(&name, access)?);
         }
         for model in self.model.iter_mut().filter(|model| hub::is_address(model)) {
-            *model = hub::model_at(&model.to_string_lossy(), token)?;
+            *model = hub::model_at(&model.to_string_lossy(), access)?;
         }
         Ok(())
-    }
-}
-
-impl<'a> From<&'a ModelArgs> for Source<'a> {
-    fn from(args: &'a ModelArgs) -> Self {
-        Self { model: args.file(), tokenizer: args.tokenizer.as_deref(), check: args.check_tensors, load: args.load }
     }
 }
 

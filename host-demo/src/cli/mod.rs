@@ -1,5 +1,6 @@
 //! Options that commands share. A command's own options are in its file.
 
+mod choice;
 mod constraint;
 mod input;
 pub mod llama;
@@ -7,10 +8,13 @@ mod machine;
 mod number;
 mod sampling;
 mod template;
+mod watch;
 
-pub use constraint::ConstraintArgs;
+pub use choice::one_of;
+pub use constraint::{ConstraintArgs, Form};
 pub use input::{Text, TextArgs, each, each_json, each_line};
 pub use machine::{Kv, ModelArgs, NoModelArgs, RunArgs, SessionArgs};
 pub use number::{Ids, Limit, at_least_one, beams, context_size, finite, memory_size, threads};
 pub use sampling::{SamplingArgs, StepArgs};
 pub use template::TemplateArgs;
+pub use watch::Watcher;

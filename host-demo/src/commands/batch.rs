@@ -256,7 +256,7 @@ impl Batch {
         for (prompt, settings, seed) in std::mem::take(&mut prepared.jobs) {
             let (events, answer) = mailbox(Meter::unlimited());
             let (record, asker) = (Arc::new(Record::none()), Asker::default());
-            let job = Job { prompt, settings, seed, events, record, asker, reports_all_cached: false };
+            let job = Job { prompt, settings, seed, events, record, asker, scope: None };
             self.send(Command::Generate(Box::new(job)))?;
             answers.push(answer);
         }

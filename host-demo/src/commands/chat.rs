@@ -9,21 +9,21 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use arenite::sampler::Sampler;
-use arenite::tokenizer::{Encode, Tokenizer};
+use arenite::tokenizer::Tokenizer;
 use arenite::{Gguf, Model, TokenId};
 use clap::ValueEnum;
 use minijinja::value::{Value, ValueKind};
 
 use crate::chat::dialect::{Call, Tools};
 use crate::chat::{Arguments, ChatEvent, Input, Lines, Reasoning, Renderer, Rules, Screen, Stats, Style, Talk};
-use crate::cli::{ConstraintArgs, Limit, RunArgs, SamplingArgs, TemplateArgs};
-use crate::generation::End;
+use crate::cli::{ConstraintArgs, Form, Limit, RunArgs, SamplingArgs, TemplateArgs};
+use crate::generation::{End, Settings, ThoughtLimit};
 use crate::model_file::{Load, ModelFile, Source};
 use crate::open_model::OpenModel;
 use crate::output::{self, Out, note};
 use crate::runtime::{self, Memory};
 use crate::session_file::{Head, SessionFile};
-use crate::{interrupt, new_file, text};
+use crate::{grammar, interrupt, new_file, text};
 
 /// Chat with a model
 #[derive(Debug, clap::Args)]
@@ -170,16 +170,17 @@ fn talk_with(file: ModelFile, args: &Args, before: Option<Vec<Value>>, lines: &m
     let params = args.sampling.params()?;
     let vocab = model.spec().vocab;
     let mut scratch = vec![0; Sampler::scratch_bytes(&params, vocab)];
-    let sampler = Sampler::new(params, &args.sampling.logit_bias, vocab, &mut scratch)?;
+    Sampler::new(params, &args.sampling.logit_bias, vocab, &mut scratch)?; // reports wrong options at the start
     text::in_vocabulary(&args.stop_id, vocab)?;
-    let rules = rules(args, &renderer, tokenizer, plan.options.batch)?;
+    let tools = Arc::new(Tools::of(&declared));
+    let rules = rules(args, &renderer, (&style, &tools), tokenizer, plan.options.batch)?;
     let mut talk = Talk {
         session,
-        sampler,
+        scratch,
         rng: args.sampling.generator(args.sampling.seed()),
         tokenizer,
         style,
-        tools: Arc::new(Tools::of(&declared)),
+        tools,
         declared,
         kwargs,
         renderer,
@@ -222,21 +223,47 @@ fn talk_with(file: ModelFile, args: &Args, before: Option<Vec<Value>>, lines: &m
 }
 
 /// The settings of answers, from the options and the template.
-fn rules(args: &Args, renderer: &Renderer, tokenizer: &Tokenizer<'_, '_>, step: usize) -> Result<Rules> {
-    let (mut stops, mut stop_ids) = (args.stop.clone(), args.stop_id.clone());
-    stops.push(renderer.stop().to_string());
-    let stop = text::encode(tokenizer, renderer.stop().as_bytes(), Encode { add_special: false, parse_special: true })?;
-    if let [id] = stop[..] {
-        stop_ids.push(id);
-    }
-    Ok(Rules {
+fn rules(
+    args: &Args,
+    renderer: &Renderer,
+    (style, tools): (&Style, &Tools),
+    tokenizer: &Tokenizer<'_, '_>,
+    step: usize,
+) -> Result<Rules> {
+    let mut settings = Settings {
+        params: args.sampling.params()?,
+        bias: args.sampling.logit_bias.clone(),
         limit: args.n_tokens.and_then(|Limit(limit)| limit),
-        stops,
-        stop_ids,
+        stops: args.stop.clone(),
+        stop_ids: args.stop_id.clone(),
+        ..Settings::default()
+    };
+    if style.ends_answer(renderer.stop()) {
+        settings.stops.push(renderer.stop().to_string());
+        settings.stop_ids.extend(text::token(tokenizer, renderer.stop()));
+    }
+    let form = args.constraint.read()?;
+    let table = form.as_ref().map(|form| form.table(Some(tokenizer), |schema| style.schema_in_messages(schema)));
+    settings.table = table.transpose()?;
+    settings.is_json = form.as_ref().is_some_and(Form::is_schema) && !style.is_in_messages();
+    let strict = match (&settings.table, style.strict_calls(tools, true)) {
+        (None, Some((until, calls))) => {
+            let table = grammar::from_pieces(&calls, &grammar::Budget::of_command()).context("--tools")?;
+            Some((until, table.into()))
+        }
+        _ => None,
+    };
+    Ok(Rules {
+        settings,
+        is_schema: form.is_some_and(|form| form.is_schema()),
+        strict,
+        thoughts: match args.reasoning_budget {
+            Some(budget) => usize::try_from(budget).map_or(ThoughtLimit::Unlimited, ThoughtLimit::UpTo),
+            None if args.think == Some(Switch::Off) => ThoughtLimit::UpTo(0),
+            None => ThoughtLimit::Usual,
+        },
         shift: args.shift,
         step,
-        form: args.constraint.table(Some(tokenizer))?,
-        thought_budget: args.reasoning_budget.and_then(|budget| usize::try_from(budget).ok()),
     })
 }
 
@@ -283,7 +310,14 @@ impl Template {
 fn kwargs(args: &Args, style: &Style) -> Result<serde_json::Map<String, serde_json::Value>> {
     let mut kwargs = serde_json::Map::new();
     if let Some(switch) = args.think {
-        kwargs.extend(style.thinking(switch == Switch::On).context(NO_SWITCH)?);
+        // Without a switch in the template, a budget of 0 tokens still turns thoughts off.
+        match style.thinking(switch == Switch::On) {
+            None if switch == Switch::On => bail!(NO_SWITCH),
+            variables => kwargs.extend(variables.unwrap_or_default()),
+        }
+    }
+    if args.reasoning_budget == Some(0) {
+        kwargs.extend(style.thinking(false).unwrap_or_default());
     }
     if let Some(text) = &args.chat_template_kwargs {
         let more: serde_json::Map<_, _> =
@@ -384,17 +418,18 @@ fn run_tool(program: &str, call: &Call) -> Result<String> {
 /// Generates an answer and shows it as it is generated.
 fn answer(talk: &mut Talk<'_, '_, '_>, reasoning: Reasoning) -> Result<End> {
     let mut screen = None;
-    let (style, tools) = (talk.style.clone(), talk.tools.clone());
+    let (style, tools, is_schema) = (talk.style.clone(), talk.tools.clone(), talk.rules.is_schema);
     let stats = talk.answer(|event| match (event, &mut screen) {
         (ChatEvent::Prompt(prompt), screen) => {
-            *screen = Some(Screen::new(reasoning, style.reader(&tools, prompt)));
+            *screen = Some(Screen::new(reasoning, style.answer_reader(&tools, prompt, is_schema, true)));
             Ok(())
         }
         (ChatEvent::Answer(text), Some(screen)) => screen.push(text),
         (ChatEvent::Answer(_), None) => Ok(()),
     });
     // Finish the line even if the answer failed.
-    screen.map_or(Ok(()), Screen::finish)?;
+    let is_cut = stats.as_ref().is_ok_and(|stats| stats.end.is_cut());
+    screen.map_or(Ok(()), |screen| screen.finish(is_cut))?;
     let end = stats?.end;
     match end {
         End::Interrupted => note("(stopped)"),
@@ -416,7 +451,7 @@ fn model(line: &str, args: &Args, present: &ModelFile) -> Result<Option<ModelFil
         return Ok(None);
     }
     ensure!(args.session.is_none(), "the file of --session belongs to one model: start `arenite chat` again");
-    let file = ModelFile::open(Source { model: Some(Path::new(name)), load: Load::Auto, ..Source::default() })?;
+    let file = ModelFile::open(Source { load: Load::Auto, ..Source::from(Path::new(name)) })?;
     // Check the new model first: after an error, the current model stays loaded.
     let gguf = file.parse()?;
     runtime::must_continue(&Model::new(&gguf).with_context(|| name.to_string())?)?;
@@ -450,6 +485,7 @@ fn command(talk: &mut Talk<'_, '_, '_>, line: &str) -> Result<bool> {
                 _ => bail!("/think needs on or off"),
             };
             talk.kwargs = talk.style.thinking(switch).context("the chat template has no switch for thoughts")?;
+            talk.rules.thoughts = if switch { ThoughtLimit::Usual } else { ThoughtLimit::UpTo(0) };
             talk.known_text = None;
         }
         "/stats" => print_stats(talk)?,

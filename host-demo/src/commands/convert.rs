@@ -8,10 +8,10 @@ use clap::{Subcommand, ValueEnum};
 use super::convert_tokenizer;
 use crate::cli::NoModelArgs;
 use crate::gguf_writer::Header;
-use crate::new_model::write_model;
 use crate::output::note;
 use crate::quantize::mix::Mix;
-use crate::{checkpoint, foreign, llama2c, seq2seq};
+use crate::{checkpoint, foreign, interrupt, llama2c, progress, seq2seq};
+use arenite_convert::write_model;
 
 /// Convert a model in another format to GGUF
 #[derive(Debug, clap::Args)]
@@ -137,7 +137,7 @@ pub fn run(args: &Args) -> Result<()> {
                 bail!("{}: {why}", from.display());
             }
             let request = checkpoint::Request { from, to: output, mix: *mix, tokenizer: tokenizer.as_deref() };
-            let report = checkpoint::convert(&request).with_context(|| from.display().to_string())?;
+            let report = convert_with_bar(&request).with_context(|| from.display().to_string())?;
             report.notes.iter().for_each(note);
             note(format_args!("{}: {}", output.display(), report.architecture));
         }
@@ -156,4 +156,18 @@ pub fn run(args: &Args) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Converts a checkpoint, with a progress bar on a terminal.
+fn convert_with_bar(request: &checkpoint::Request<'_>) -> Result<checkpoint::Report> {
+    interrupt::listen();
+    let bar = progress::bar(0, "{bar:32} {bytes}/{total_bytes} {eta} {msg}");
+    let converted = checkpoint::convert(request, &mut |progress| {
+        bar.set_length(progress.total as u64);
+        bar.set_message(progress.tensor.to_owned());
+        bar.set_position(progress.done as u64);
+        !interrupt::asked()
+    });
+    bar.finish_and_clear();
+    converted
 }

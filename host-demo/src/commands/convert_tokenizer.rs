@@ -5,13 +5,13 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use crate::model_file::ModelFile;
-use crate::new_model::write_model;
 use crate::output::note;
 use crate::tokenizer_file;
+use arenite_convert::write_model;
 
 /// Writes the model `input` with the vocabulary of the file `tokenizer` to `output`.
 pub fn run(tokenizer: &Path, input: &Path, output: &Path) -> Result<()> {
-    let file = ModelFile::open(Some(input))?;
+    let file = ModelFile::open(input)?;
     let gguf = file.parse()?;
     let header = tokenizer_file::header_with(&gguf, tokenizer).with_context(|| file.name().to_owned())?;
     write_model(output, |out| tokenizer_file::write(&gguf, &header, out))?;

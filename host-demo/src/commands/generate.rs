@@ -2,18 +2,21 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use arenite::grammar::{Constraint, Grammar};
+use arenite::gguf::{Gguf, Value};
 use arenite::sampler::Sampler;
-use arenite::tokenizer::{Decoder, Encode, Tokenizer};
+use arenite::tokenizer::{Encode, Tokenizer};
 use arenite::{Plan, Session, TokenId};
 use clap::ValueEnum;
 use serde::Serialize;
 
-use crate::cli::{ConstraintArgs, Limit, RunArgs, SamplingArgs, Text, TextArgs, at_least_one, each_line};
-use crate::generation::{self, End, Outcome, Request};
+use crate::cli::{
+    ConstraintArgs, Form, Limit, RunArgs, SamplingArgs, Text, TextArgs, Watcher, at_least_one, each_line,
+};
+use crate::generation::{self, End, Generation, Settings, Workbench};
 use crate::grammar::MaskMemory;
 use crate::guess::{Draft, Guesser};
 use crate::model_file::ModelFile;
@@ -146,8 +149,9 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
         tokenizer => Some(tokenizer?),
     };
     let single = only_prompt(args, tokenizer)?;
-    let table = args.form.table(tokenizer)?;
-    let grammar = table.as_deref().map(Grammar::new).transpose()?;
+    let form = args.form.read()?;
+    let is_json = form.as_ref().is_some_and(Form::is_schema);
+    let table = form.map(|form| form.table(tokenizer, |_| None)).transpose()?;
 
     let ahead = args.lookup.or(args.draft.as_ref().map(|_| args.draft_max)).unwrap_or(0);
     let limit = args.n_tokens.and_then(|Limit(limit)| limit);
@@ -173,9 +177,20 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let params = args.sampling.params()?;
     let vocab = model.spec().vocab;
     let mut scratch = vec![0; Sampler::scratch_bytes(&params, vocab)];
-    let mut sampler = Sampler::new(params, &args.sampling.logit_bias, vocab, &mut scratch)?;
+    Sampler::new(params, &args.sampling.logit_bias, vocab, &mut scratch)?; // reports wrong options at the start
     text::in_vocabulary(&args.stop_id, vocab)?;
-    let mut mask_memory = tokenizer.zip(grammar).map(|(tokenizer, _)| MaskMemory::new(tokenizer));
+    let settings = Arc::new(Settings {
+        params,
+        bias: args.sampling.logit_bias.clone(),
+        limit,
+        stops: args.stop.clone(),
+        stop_ids: args.stop_id.clone(),
+        ignore_end: args.ignore_eos,
+        table,
+        is_json,
+        ..Settings::default()
+    });
+    let mut mask_memory = tokenizer.filter(|_| settings.table.is_some()).map(MaskMemory::new);
     let mut masks = match (&mut mask_memory, tokenizer) {
         (Some(memory), Some(tokenizer)) => Some(memory.masks(tokenizer)?),
         _ => None,
@@ -186,24 +201,14 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
             (None, most) => most.map(Guesser::lookup),
         };
         let kept = runtime::rewind_to(session, &known, &prompt.ids)?;
-        sampler.reset();
-        prompt.ids[..kept].iter().for_each(|id| sampler.accept(*id));
-        let request = Request {
-            prompt: &prompt.ids[kept..],
-            text: tokenizer.zip(prompt.decoder.clone()),
-            limit,
-            stops: &args.stop,
-            stop_ids: &args.stop_id,
-            ignore_end: args.ignore_eos,
-            marks: None,
-            gate: None,
-            thoughts: None,
-            constraint: grammar.map(Constraint::new).zip(masks.as_mut()),
-            guesser,
-            step: plan.options.batch,
-        };
-        let mut outcome = generation::run(session, &mut sampler, &mut args.sampling.generator(seed), request, show)?;
-        outcome.kept = kept;
+        let rng = args.sampling.generator(seed);
+        let mut generation = Generation::new(settings.clone(), &prompt.ids, rng, 0, tokenizer)?;
+        let context = session.context();
+        let mut bench = Workbench { tokenizer, masks: masks.as_mut(), scratch: &mut scratch, context };
+        let mut watch = Watcher::new(&mut *show);
+        let ran = generation::run(session, &mut generation, &mut bench, guesser, plan.options.batch, &mut watch)?;
+        show(&generation.rest())?;
+        let outcome = Outcome { ids: generation.answer().to_vec(), is_whole: generation.is_whole(), kept, ran };
         if let Some(file) = &kept_file {
             let (engine, context) = session.parts();
             known = [&prompt.ids[..], &outcome.ids].concat();
@@ -230,6 +235,17 @@ fn plan(open: &OpenModel, context: usize, ahead: usize) -> Result<Plan> {
     open.plan(if ahead > 0 { options.checkpoints(1) } else { options })
 }
 
+/// A finished generation.
+struct Outcome {
+    /// The new tokens, without the end token.
+    ids: Vec<TokenId>,
+    /// True if there is no grammar, or if the text matches all of it.
+    is_whole: bool,
+    /// Number of prompt tokens that the session already had.
+    kept: usize,
+    ran: generation::Outcome,
+}
+
 /// Callback that receives the text as it is generated.
 type Show<'s> = &'s mut dyn FnMut(&str) -> Result<()>;
 
@@ -241,7 +257,7 @@ fn answer(prompt: &Prompt, continued: impl FnOnce(Show<'_>) -> Result<Outcome>) 
         Ok(())
     })?;
     warn_cut(&outcome, "an answer", "");
-    Ok(Answer { text, end: outcome.end.name(), ids: outcome.ids, prompt_tokens: prompt.ids.len() })
+    Ok(Answer { text, end: outcome.ran.end.name(), ids: outcome.ids, prompt_tokens: prompt.ids.len() })
 }
 
 /// Prints the text as it is generated, then the statistics.
@@ -258,13 +274,13 @@ fn print(
     print_stats(&stats);
     warn_cut(&outcome, "the answer", ": raise -n or -c");
     let has_template = setting.open.gguf().get("tokenizer.chat_template").is_some();
-    if has_template && outcome.end == End::Token && printer.text.trim().is_empty() {
+    if has_template && outcome.ran.end == End::Token && printer.text.trim().is_empty() {
         note(format_args!(
             "the model ended at once: it is trained for conversations, so ask it with `arenite chat -m {}`",
             foreign::quoted(Path::new(setting.open.name()))
         ));
     }
-    Ok(if outcome.end == End::Interrupted { ExitCode::from(output::INTERRUPTED) } else { ExitCode::SUCCESS })
+    Ok(if outcome.ran.end == End::Interrupted { ExitCode::from(output::INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
 /// The prompt, or `None` with `--jsonl`, which reads many prompts.
@@ -281,7 +297,7 @@ fn only_prompt(args: &Args, tokenizer: Option<&Tokenizer<'_, '_>>) -> Result<Opt
 
 fn warn_cut(outcome: &Outcome, what: &str, advice: &str) {
     if !outcome.is_whole {
-        let end = outcome.end.name();
+        let end = outcome.ran.end.name();
         note(format_args!("warning: {what} was cut off ({end}) and does not match the grammar{advice}"));
     }
 }
@@ -292,8 +308,26 @@ fn draft_model(path: &Path, open: &OpenModel) -> Result<OpenModel> {
     let options = RunOptions { lora: Vec::new(), threads: 1, ..open.options.clone() };
     let draft = OpenModel::new(ModelFile::open(path)?, options)?;
     let (small, own) = (draft.model().spec().vocab, open.model().spec().vocab);
-    ensure!(small == own, "the draft model has {small} tokens and the model {own}: they need the same vocabulary");
+    ensure!(
+        small == own || is_padded(draft.gguf(), open.gguf()),
+        "the draft model has {small} tokens and the model {own}: they need the same vocabulary"
+    );
     Ok(draft)
+}
+
+/// Returns true if two vocabularies of different sizes have the same tokens, and then tokens without use.
+fn is_padded(a: &Gguf<'_>, b: &Gguf<'_>) -> bool {
+    let [Some(Value::Array(a)), Some(Value::Array(b))] = [a, b].map(|gguf| gguf.get("tokenizer.ggml.tokens")) else {
+        return false;
+    };
+    let (mut a, mut b) = (a.strings(), b.strings());
+    loop {
+        match (a.next_string(), b.next_string()) {
+            (Some(a), Some(b)) if a == b => {}
+            (Some(_), Some(_)) => return false,
+            _ => return true,
+        }
+    }
 }
 
 /// Opens a session of the draft model, which runs on the threads of the large model. `memory` holds the session.
@@ -306,7 +340,8 @@ fn draft_session<'a>(
     let options = small.plan_options(context.min(small.model().spec().context));
     let plan = small.plan(options.workers(open.workers().count()))?;
     let session = small.session(memory.insert(Memory::new(&plan)?), plan)?;
-    Ok(Draft::new(session.with_workers(open.workers())))
+    let shared = small.model().spec().vocab.min(open.model().spec().vocab);
+    Ok(Draft::new(session.with_workers(open.workers()), shared))
 }
 
 /// Configuration of a run, for the statistics.
@@ -321,9 +356,9 @@ impl Setting<'_> {
         Stats {
             prompt_tokens: prompt.ids.len(),
             kept_tokens: outcome.kept,
-            prefill_tok_s: rate(prompt.ids.len() - outcome.kept, outcome.prefill),
+            prefill_tok_s: rate(prompt.ids.len() - outcome.kept, outcome.ran.prefill),
             tokens: outcome.ids.len(),
-            decode_tok_s: rate(outcome.decodes, outcome.decode),
+            decode_tok_s: rate(outcome.ran.decodes, outcome.ran.decode),
             workspace_bytes: self.plan.workspace,
             kv_bytes: self.plan.kv,
             model_bytes: self.open.file().len(),
@@ -334,7 +369,7 @@ impl Setting<'_> {
             isa: self.open.options.kernels.name,
             threads: self.open.workers().count(),
             seed: self.seed,
-            end: outcome.end.name(),
+            end: outcome.ran.end.name(),
         }
     }
 }
@@ -344,8 +379,6 @@ struct Prompt {
     ids: Vec<TokenId>,
     /// The text to display.
     shown: String,
-    /// Decoder state after the prompt: it decides whether a leading space of the output is dropped.
-    decoder: Option<Decoder>,
 }
 
 impl Prompt {
@@ -355,7 +388,7 @@ impl Prompt {
         );
         let ids = text.tokens(tokenizer.ok_or(&no_vocabulary), Encode::PROMPT)?;
         ensure!(!ids.is_empty(), "the prompt is empty: give a text with -p, or tokens with --ids");
-        let Some(tokenizer) = tokenizer else { return Ok(Self { ids, shown: String::new(), decoder: None }) };
+        let Some(tokenizer) = tokenizer else { return Ok(Self { ids, shown: String::new() }) };
         let mut decoder = tokenizer.decoder();
         let mut shown = String::new();
         for &id in &ids {
@@ -364,7 +397,7 @@ impl Prompt {
         if let Text::Bytes(text) = text {
             shown = String::from_utf8_lossy(&text).into_owned();
         }
-        Ok(Self { ids, shown, decoder: Some(decoder) })
+        Ok(Self { ids, shown })
     }
 
     /// Prints a line for each token to standard error.

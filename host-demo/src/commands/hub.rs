@@ -8,8 +8,9 @@ use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
 use crate::cli::NoModelArgs;
-use crate::hub::{self, Cache, Name};
+use crate::hub::{self, Access, Cache, Name};
 use crate::output::{self, Bytes, Out, note};
+use crate::progress::DownloadBar;
 
 /// Fetch models from the Hugging Face hub or from an address
 #[derive(Debug, clap::Args)]
@@ -75,10 +76,11 @@ fn for_all(names: &[String], mut each: impl FnMut(&str) -> Result<()>) -> Result
 }
 
 pub fn pull(args: &PullArgs, token: Option<&str>) -> Result<ExitCode> {
+    let access = Access { token, progress: &DownloadBar::default() };
     for_all(&args.names, |name| {
         let path = match hub::is_address(Path::new(name)) {
-            true => hub::pull_from(name, token)?,
-            false => hub::pull(&Name::parse(name)?, token)?,
+            true => hub::pull_from(name, access)?,
+            false => hub::pull(&Name::parse(name)?, access)?,
         };
         Ok(writeln!(Out::lock(), "{}", path.display())?)
     })

@@ -12,7 +12,8 @@ use serde_json::{Value as Json, json};
 
 use crate::check_tensors;
 use crate::cli::ModelArgs;
-use crate::model_file::{ModelFile, Source};
+use crate::formats;
+use crate::model_file::ModelFile;
 use crate::new_file::NewFile;
 use crate::npy;
 use crate::output::{Bytes, Out, note};
@@ -75,8 +76,8 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<()> {
         return Ok(());
     }
     let file = match &args.file {
-        Some(path) => ModelFile::open(Source { model: Some(path), ..model.into() })?,
-        None => ModelFile::open(model)?,
+        Some(path) => ModelFile::open(formats::source(model, path))?,
+        None => formats::open(model)?,
     };
     let gguf = file.parse()?;
     if let (Some(name), Some(path)) = (&args.tensor, &args.output) {

@@ -6,14 +6,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::cli::RunArgs;
+use crate::cli::{RunArgs, one_of};
 use crate::interrupt;
 use crate::model_file::ModelFile;
 use crate::open_model::OpenModel;
 use crate::output::Out;
 use crate::runtime::Memory;
-#[cfg(feature = "microphone")]
-use crate::speech::record;
 use crate::speech::{Format, Request, Sound, Transcriber, Writer, language_code};
 
 /// Transcribe speech with a Whisper or Moonshine model
@@ -45,7 +43,7 @@ pub struct Args {
     voice: bool,
 
     /// Output format
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    #[arg(long, value_parser = one_of(&Format::ALL), default_value = "text")]
     format: Format,
 
     /// Language of the speech, as a code like `en` [default: detected in the first 30 seconds]
@@ -90,12 +88,16 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     };
     interrupt::listen();
     let mut writer = Writer::new(args.format, Out::lock())?;
-    let summary = transcriber.transcribe(&mut sound, &request, &mut |segment| {
-        ensure!(args.mic || !interrupt::asked(), "stopped"); // with --mic, Ctrl-C ends the recording instead
-        Ok(writer.segment(segment)?)
-    })?;
+    let goes_on = || args.mic || !interrupt::asked(); // with --mic, Ctrl-C ends the recording instead
+    let summary =
+        transcriber.transcribe(&mut sound, &request, &goes_on, &mut |segment| Ok(writer.segment(segment)?))?;
     writer.finish(&summary, args.translate)?;
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(feature = "microphone")]
+fn record() -> Result<Sound> {
+    crate::speech::record(interrupt::asked)
 }
 
 #[cfg(not(feature = "microphone"))]

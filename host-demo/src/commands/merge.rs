@@ -13,9 +13,9 @@ use crate::cli::NoModelArgs;
 use crate::gguf_writer::Header;
 use crate::model_file::ModelFile;
 use crate::new_file::must_not_replace;
-use crate::new_model::write_model;
 use crate::output::note;
 use crate::quantize::encode_values;
+use arenite_convert::write_model;
 
 /// Add LoRA adapters to a model's weights
 #[derive(Debug, clap::Args)]
@@ -56,7 +56,7 @@ const HEAD: &str = "output.weight";
 pub fn run(args: &Args) -> Result<()> {
     let (output, adapters) = args.files.split_last().context("give a file to write")?;
     must_not_replace(output.as_ref(), &args.input)?;
-    let file = ModelFile::open(Some(args.input.as_path()))?;
+    let file = ModelFile::open(args.input.as_path())?;
     let gguf = file.parse()?;
     let model = Model::new(&gguf)?;
     let mut products: Vec<(String, Product)> = Vec::new();

@@ -37,7 +37,7 @@ use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::cli::ModelArgs;
-use crate::model_file::ModelFile;
+use crate::formats;
 use crate::{foreign, output};
 
 /// Run transformer language models from GGUF files
@@ -112,28 +112,28 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         output::raw();
     }
     let done = match cli.command {
-        Command::Generate(args) => return generate::run(&args, ModelFile::open(model)?),
+        Command::Generate(args) => return generate::run(&args, formats::open(model)?),
         Command::Run(args) => return run::run(&args, model),
-        Command::Chat(args) => return chat::run(&args, ModelFile::open(model)?),
+        Command::Chat(args) => return chat::run(&args, formats::open(model)?),
         Command::Bench(args) => return bench::run(&args, model),
-        Command::Translate(args) => return translate::run(&args, ModelFile::open_translator(model)?),
-        Command::Listen(args) => return listen::run(&args, ModelFile::open(model)?),
-        Command::Embed(args) => return embed::run(&args, ModelFile::open(model)?),
-        Command::Rerank(args) => return rerank::run(&args, ModelFile::open(model)?),
-        Command::Logits(args) => return logits::run(&args, ModelFile::open(model)?),
-        Command::Probe(args) => return probe::run(&args, ModelFile::open(model)?),
+        Command::Translate(args) => return translate::run(&args, formats::open_translator(model)?),
+        Command::Listen(args) => return listen::run(&args, formats::open(model)?),
+        Command::Embed(args) => return embed::run(&args, formats::open(model)?),
+        Command::Rerank(args) => return rerank::run(&args, formats::open(model)?),
+        Command::Logits(args) => return logits::run(&args, formats::open(model)?),
+        Command::Probe(args) => return probe::run(&args, formats::open(model)?),
         Command::Serve(args) => serve::run(&args, model),
-        Command::Batch(args) => return batch::run(&args, ModelFile::open(model)?),
-        Command::Grammar(args) => return grammar::run(&args, &ModelFile::open(model)?),
-        Command::Score(args) => return score::run(&args, ModelFile::open(model)?),
-        Command::Imatrix(args) => return imatrix::run(&args, ModelFile::open(model)?),
-        Command::Perplexity(args) => return perplexity::run(&args, ModelFile::open(model)?),
+        Command::Batch(args) => return batch::run(&args, formats::open(model)?),
+        Command::Grammar(args) => return grammar::run(&args, &formats::open(model)?),
+        Command::Score(args) => return score::run(&args, formats::open(model)?),
+        Command::Imatrix(args) => return imatrix::run(&args, formats::open(model)?),
+        Command::Perplexity(args) => return perplexity::run(&args, formats::open(model)?),
         Command::Quantize(args) => return quantize::run(&args),
         Command::Merge(args) => merge::run(&args),
-        Command::Tokenize(args) => return tokenize::run(&args, &ModelFile::open(model)?),
-        Command::Detokenize(args) => return detokenize::run(&args, &ModelFile::open(model)?),
+        Command::Tokenize(args) => return tokenize::run(&args, &formats::open(model)?),
+        Command::Detokenize(args) => return detokenize::run(&args, &formats::open(model)?),
         Command::Inspect(args) => inspect::run(&args, model),
-        Command::Plan(args) => plan::run(&args, &ModelFile::open(model)?),
+        Command::Plan(args) => plan::run(&args, &formats::open(model)?),
         Command::Convert(args) => convert::run(&args),
         Command::Pack(args) => pack::run(&args),
         #[cfg(feature = "hub")]

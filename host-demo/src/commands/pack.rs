@@ -77,7 +77,7 @@ const KEPT: [&str; 5] = [
 const KEPT_PREFIX: &str = "tokenizer.ggml.";
 
 pub fn run(args: &Args) -> Result<()> {
-    let file = ModelFile::open(Some(args.input.as_path()))?;
+    let file = ModelFile::open(args.input.as_path())?;
     let gguf = file.parse()?;
     let name = || file.name().to_owned();
     let architecture = gguf.architecture().with_context(name)?;

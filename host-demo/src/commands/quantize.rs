@@ -242,6 +242,16 @@ fn warn_of_rows(changes: &[Change<'_>]) {
     }
 }
 
+/// Warns of tensors that keep their type because their weights are too small for the wanted one.
+fn warn_of_small(changes: &[Change<'_>]) {
+    for change in changes {
+        if let Some(kind) = change.too_coarse {
+            let (name, kept) = (&change.name, change.to);
+            note(format_args!("warning: the weights of {name} are too small for {kind:?}: it keeps {kept:?}"));
+        }
+    }
+}
+
 pub fn run(args: &Args) -> Result<ExitCode> {
     let Words { input, output, target, threads } = match Words::of(&args.words) {
         Ok(words) => words,
@@ -251,7 +261,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         Target::Copy => Mix::F32,
         Target::Mix(mix) => mix,
     };
-    let file = ModelFile::open(Some(input.as_path()))?;
+    let file = ModelFile::open(input.as_path())?;
     let gguf = file.parse()?;
     // Like llama-quantize, refuse a mix that needs an importance matrix if there is none, even if short rows would
     // force other types.
@@ -318,6 +328,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
 
     warn_of_rows(&changes);
+    warn_of_small(&changes);
     print_types(&changes);
     let (before, after) = (Bytes(file.len()), Bytes(written as usize));
     note(format_args!("wrote    {}: {after} in {}, before {before}", split::listed(&outputs), bits(&changes)));

@@ -10,8 +10,7 @@ use clap::Parser;
 
 use super::{chat, generate};
 use crate::cli::ModelArgs;
-use crate::model_file::ModelFile;
-use crate::{foreign, output};
+use crate::{foreign, formats, output};
 
 /// Chat with a model on a terminal; in a pipe, generate text
 #[derive(Debug, clap::Args)]
@@ -54,7 +53,7 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<ExitCode> {
             output::raw();
         }
         given.fetch()?;
-        ModelFile::open(&ModelArgs {
+        formats::open(&ModelArgs {
             model: [given.model, file.into_iter().collect(), model.model.clone()]
                 .concat()
                 .into_iter()

@@ -16,10 +16,10 @@ use crate::open_model::OpenModel;
 use crate::output::{Bytes, note};
 use crate::runtime::RunOptions;
 use crate::server::{
-    App, Common, Counters, Host, Limits, Log, LogFormat, ModelEntry, Models, ProgramMemory, Proxy, READERS, Readers,
-    RequestMemory, router, router_of_models, run_engine, serve,
+    App, CacheScope, Common, Counters, HISTORIES, Host, Limits, Log, LogFormat, ModelEntry, Models, ProgramMemory,
+    Proxy, READERS, Readers, RequestMemory, SOUNDS, Sounds, router, router_of_models, run_engine, serve,
 };
-use crate::{foreign, split};
+use crate::{foreign, formats, split};
 
 /// Start an OpenAI-compatible HTTP server
 #[derive(Debug, clap::Args)]
@@ -74,6 +74,12 @@ pub struct Args {
     #[arg(long, value_name = "K", env = "ARENITE_API_KEY", hide_env_values = true)]
     api_key: Option<String>,
 
+    /// Clients that share the cache of conversations: those with the same address (client), or all (server). With
+    /// `server`, the speed and the counts of cached tokens tell a client about the prompts of others [default: server
+    /// with --api-key, otherwise client]
+    #[arg(long, value_enum, value_name = "client|server", hide_possible_values = true)]
+    cache_scope: Option<CacheScope>,
+
     /// Write a line about each request to standard error, without its text
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<LogFormat>,
@@ -95,6 +101,12 @@ impl Args {
         !self.within
     }
 
+    /// The clients that share the cache. All who know a key count as one client, unless the option says otherwise.
+    fn scope(&self) -> CacheScope {
+        let usual = if self.api_key.is_some() { CacheScope::Server } else { CacheScope::Client };
+        self.cache_scope.unwrap_or(usual)
+    }
+
     fn limits(&self) -> Limits {
         // If this process serves one of several models, the proxy process handles the origins.
         let origins = if self.within { Vec::new() } else { self.cors_origin.clone() };
@@ -106,7 +118,7 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<()> {
     let program = ProgramMemory::at_start();
     let files = files(&model.model)?;
     match &files[..] {
-        [] | [_] => one(args, ModelFile::open(&ModelArgs { model: files, ..model.clone() })?, &program),
+        [] | [_] => one(args, formats::open(&ModelArgs { model: files, ..model.clone() })?, &program),
         _ => several(args, model, &files, &program),
     }
 }
@@ -134,7 +146,9 @@ fn one(args: &Args, file: ModelFile, program: &ProgramMemory) -> Result<()> {
         });
     }
     let host = host(args, file)?;
-    let (requests, program) = (RequestMemory::most(READERS), program.of_model(host.open.options.threads));
+    let sounds = if host.open.model().spec().sound().is_some() { SOUNDS } else { 0 };
+    let requests = RequestMemory::most(READERS) + HISTORIES + sounds;
+    let program = program.of_model(host.open.options.threads);
     let bytes = host.bytes(requests, program);
     if let Some(memory) = args.memory.filter(|memory| !args.within && bytes > *memory) {
         let (bytes, memory) = (Bytes(bytes), Bytes(memory));
@@ -154,8 +168,10 @@ fn one(args: &Args, file: ModelFile, program: &ProgramMemory) -> Result<()> {
         most_open: args.parallel + args.queue,
         parallel: args.parallel,
         key: args.api_key.clone(),
+        scope: args.scope(),
         is_within: args.within,
         hears: open.model().spec().sound().is_some(),
+        sounds: Sounds::default(),
         workspace: plan.workspace,
         kv: plan.kv,
         started: Instant::now(),
@@ -202,7 +218,7 @@ fn several(args: &Args, model: &ModelArgs, files: &[PathBuf], program: &ProgramM
     let mut models = Vec::new();
     for path in files {
         // The file is mapped: copying it here would take too long.
-        let source = Source { model: Some(path), tokenizer: model.tokenizer.as_deref(), ..Source::default() };
+        let source = Source { tokenizer: model.tokenizer.as_deref(), ..Source::from(path.as_path()) };
         let planned = ModelFile::open(source).and_then(|file| Ok(ModelEntry::new(path, &host(args, file)?, program)));
         match planned.map_err(|error| foreign::explained(Some(path), error)) {
             Ok(planned) => models.push(planned),

@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+#[cfg(feature = "hub")]
+use arenite_hub::is_repository;
+
 use super::{FETCH, extension, file_name, nearest, quoted};
 
 /// Extensions that mark a name as a file name.
@@ -20,6 +23,12 @@ pub fn path(path: &Path) -> Option<String> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some(missing(path)),
         Err(_) => None,
     }
+}
+
+/// Without the feature `hub` there is no `-hf` to recommend.
+#[cfg(not(feature = "hub"))]
+fn is_repository(_: &str) -> bool {
+    false
 }
 
 /// Guesses the meaning of a name that is not a file, such as an address or a repository.
@@ -41,7 +50,8 @@ fn missing(path: &Path) -> String {
     {
         return format!("{NONE}: if this is a model of the Hugging Face hub, give it with -hf {name}");
     }
-    if !is_file_name && !text.contains('/') && is_word(&text, ":") {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "._-:".contains(c);
+    if !is_file_name && text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(is_name) {
         return format!("{NONE}: if this is a name of Ollama's, {}", ollama(&text));
     }
     let names = fs::read_dir(if has_folder { folder } else { Path::new(".") }).into_iter().flatten().flatten();
@@ -51,20 +61,6 @@ fn missing(path: &Path) -> String {
         Some(near) => format!("{NONE}; check the path: there is {}", quoted(&path.with_file_name(near))),
         None => format!("{NONE}; check the path, or {FETCH}"),
     }
-}
-
-/// Returns whether a text starts with a letter or digit and contains only letters, digits, `.`, `_`, `-` and the
-/// characters in `more`.
-fn is_word(text: &str, more: &str) -> bool {
-    let first = |c: char| c.is_ascii_alphanumeric();
-    text.starts_with(first) && text.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c) || more.contains(c))
-}
-
-/// Returns whether a name has the form USER/REPO or USER/REPO:QUANT.
-pub fn is_repository(name: &str) -> bool {
-    let (repository, quant) = name.split_once(':').unwrap_or((name, "a"));
-    let parts: Vec<_> = repository.split('/').collect();
-    parts.len() == 2 && parts.iter().all(|part| is_word(part, "")) && is_word(quant, "")
 }
 
 /// Advises how to run a model of Ollama: gives the path of the model's file if it is on this machine.

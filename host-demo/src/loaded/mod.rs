@@ -176,7 +176,7 @@ impl Loaded {
         let (prompt, settings, seed) = prepared.jobs.pop().context("the request has no prompt")?;
         let (events, inbox) = mailbox(Meter::unlimited());
         let (record, asker) = (Arc::new(Record::none()), Asker::default());
-        let job = Job { prompt, settings, seed, events, record, asker, reports_all_cached: true };
+        let job = Job { prompt, settings, seed, events, record, asker, scope: None };
         self.send(Command::Generate(Box::new(job)))?;
         Ok(Answer::new(prepared, inbox))
     }

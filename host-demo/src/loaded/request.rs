@@ -91,6 +91,13 @@ impl From<&[Message]> for Request {
     }
 }
 
+/// The whole request, with everything that a client of the server may ask.
+impl From<TextRequest> for Request {
+    fn from(request: TextRequest) -> Self {
+        Self { request }
+    }
+}
+
 impl From<Input> for Request {
     fn from(input: Input) -> Self {
         let sampling = Sampling { temperature: Some(Params::DEFAULT.temperature), ..Sampling::default() };

@@ -7,9 +7,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::engine::Finish;
-use super::logprobs::{self, Logprob};
+use super::logprobs;
 use super::service::{Endpoint, Prepared, Service};
 use crate::chat::{Call, Part, Reader};
+use crate::generation::Logprob;
 
 /// A complete answer.
 #[derive(Clone, Debug, Default)]
@@ -256,7 +257,7 @@ fn chat_choice(prepared: &Prepared, choice: &mut Choice, meta: &ResponseMeta, in
     let content = (!content.is_empty() || calls.is_empty()).then_some(content);
     let calls = calls.into_iter().enumerate().map(|(at, call)| ToolCall::new(call, at, &meta.id, index));
     let message = Message { role: "assistant", content, reasoning_content: reasoning, tool_calls: calls.collect() };
-    let logprobs: Vec<Value> = choice.logprobs.iter().map(Logprob::chat).collect();
+    let logprobs: Vec<Value> = choice.logprobs.iter().map(logprobs::chat).collect();
     let logprobs = if logprobs.is_empty() { Value::Null } else { json!({ "content": logprobs }) };
     json!({ "index": index, "message": message, "logprobs": logprobs, "finish_reason": finish })
 }

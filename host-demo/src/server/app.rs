@@ -18,6 +18,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::answer::Choice;
+use super::audio::Sounds;
 use super::connections::{ConnectionSlot, RequestGuard};
 use super::engine::{Asker, Command, Counters, Embedding, Event, Job};
 use super::error::ApiError;
@@ -34,6 +35,16 @@ use crate::ranking::Texts;
 /// client.
 const MOST_FIRST: usize = 64;
 
+/// The clients that share the cache of conversations, and what each is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum CacheScope {
+    /// A prompt continues conversations of the same client only. What a client is told does not depend on the prompts of
+    /// others
+    Client,
+    /// All clients share the conversations and see all metrics
+    Server,
+}
+
 /// The state shared by all routes.
 pub struct App {
     pub service: Service,
@@ -44,10 +55,12 @@ pub struct App {
     /// Number of answers that are generated at the same time.
     pub parallel: usize,
     pub key: Option<String>,
+    pub scope: CacheScope,
     /// True if this process serves one of several models and its requests come through the proxy process.
     pub is_within: bool,
     /// True if the model transcribes speech.
     pub hears: bool,
+    pub sounds: Sounds,
     pub workspace: usize,
     pub kv: usize,
     pub started: Instant,
@@ -144,8 +157,9 @@ impl App {
         }
         let submit = |(prompt, settings, seed)| -> Result<_> {
             let (events, answer) = mailbox(meter.clone());
-            let (record, asker, reports_all_cached) = (open.record.clone(), open.asker, self.key.is_some());
-            let job = Box::new(Job { prompt, settings, seed, events, record, asker, reports_all_cached });
+            let (record, asker) = (open.record.clone(), open.asker);
+            let scope = (self.scope == CacheScope::Client).then_some(asker.client);
+            let job = Box::new(Job { prompt, settings, seed, events, record, asker, scope });
             self.commands.send(Command::Generate(job)).map_err(|_| gone())?;
             Ok(answer)
         };
@@ -295,7 +309,12 @@ impl OpenRequest {
         };
         // The only request of a client is accepted even if other clients have reached the limit.
         let most = app.most_open + if is_first { MOST_FIRST } else { 0 };
-        if before >= most { Err(ApiError::busy(before)) } else { Ok(open) }
+        if before >= most { Err(ApiError::busy()) } else { Ok(open) }
+    }
+
+    /// Identifies the client.
+    pub fn client(&self) -> u64 {
+        self.asker.client
     }
 
     fn of_clients(&self) -> MutexGuard<'_, HashMap<u64, usize>> {

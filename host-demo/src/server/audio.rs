@@ -1,17 +1,18 @@
 //! OpenAI's interface for speech: `/v1/audio/transcriptions` and `/v1/audio/translations`.
 
-use std::sync::Arc;
-use std::sync::mpsc::Receiver;
+use std::collections::{HashMap, VecDeque};
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use arenite::Plan;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Multipart, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::app::{App, Result};
@@ -21,7 +22,7 @@ use super::faces;
 use super::faces::audio::Transcribe;
 use crate::open_model::OpenModel;
 use crate::runtime::Memory;
-use crate::speech::{Format, Request as Wanted, Segment, Sound, Transcriber, Writer};
+use crate::speech::{Format, Progress, Request as Wanted, Segment, Sound, SoundFile, Transcriber, Writer};
 
 /// Maximum size of a request in bytes, as in OpenAI's interface.
 pub const MOST_BYTES: usize = 25 << 20;
@@ -32,15 +33,62 @@ const MOST_SECONDS: usize = 4 * 3600;
 /// Time limit for receiving a request.
 const BODY_TIME: Duration = Duration::from_secs(60);
 
+/// Maximum size in bytes of each other field of a form. Whisper reads at most the last 224 tokens of a prompt.
+const MOST_FIELD: usize = 16 << 10;
+/// Maximum number of fields of a form.
+const MOST_FIELDS: usize = 32;
+
+/// Maximum number of sounds that are decoded and transcribed in turns, in all and of one client. Further ones wait.
+const MOST_SOUNDS: usize = 8;
+const MOST_OF_CLIENT: usize = 2;
+/// Upper bound in bytes for the decoder, the thread and the samples of a sound, besides its file.
+const SOUND_BYTES: usize = 16 << 20;
+/// Upper bound in bytes for all sounds, besides their files.
+pub const SOUNDS: usize = MOST_SOUNDS * SOUND_BYTES;
+/// Time after which the engine looks again whether samples are decoded.
+const PAUSE: Duration = Duration::from_millis(2);
+
 /// A sound to transcribe.
 pub struct Transcription {
-    pub file: Bytes,
-    pub extension: Option<String>,
+    pub sound: SoundFile,
+    pub client: u64,
     pub wanted: Wanted,
     pub format: Format,
     pub answer: tokio::sync::oneshot::Sender<std::result::Result<String, String>>,
     /// Counts the file toward the memory limit of bodies, also after the client has disconnected.
     pub _permit: OwnedSemaphorePermit,
+    pub _turn: Turn,
+}
+
+/// Limits the number of sounds that are open at the same time.
+pub struct Sounds {
+    all: Arc<Semaphore>,
+    of_client: Mutex<HashMap<u64, Weak<Semaphore>>>,
+}
+
+/// The right to have a sound open.
+pub struct Turn(#[allow(dead_code)] [OwnedSemaphorePermit; 2], #[allow(dead_code)] Arc<Semaphore>);
+
+impl Default for Sounds {
+    fn default() -> Self {
+        Self { all: Arc::new(Semaphore::new(MOST_SOUNDS)), of_client: Mutex::default() }
+    }
+}
+
+impl Sounds {
+    /// Waits for a turn of a client.
+    async fn turn(&self, client: u64) -> Option<Turn> {
+        let own = {
+            let mut of_client = self.of_client.lock().unwrap_or_else(|broken| broken.into_inner());
+            of_client.retain(|_, semaphore| semaphore.strong_count() > 0);
+            let known = of_client.get(&client).and_then(Weak::upgrade);
+            let own = known.unwrap_or_else(|| Arc::new(Semaphore::new(MOST_OF_CLIENT)));
+            of_client.insert(client, Arc::downgrade(&own));
+            own
+        };
+        let first = own.clone().acquire_owned().await.ok()?;
+        Some(Turn([first, self.all.clone().acquire_owned().await.ok()?], own))
+    }
 }
 
 pub async fn transcriptions(State(app): State<Arc<App>>, request: Request) -> Result<Response> {
@@ -52,11 +100,11 @@ pub async fn translations(State(app): State<Arc<App>>, request: Request) -> Resu
 }
 
 async fn answer(app: Arc<App>, request: Request, translate: bool) -> Result<Response> {
-    let _open = app.open(&request)?;
-    let permit = app.memory.reserve(request.headers(), MOST_BYTES).await?;
+    let open = app.open(&request)?;
     if !app.hears {
         return Err(ApiError::invalid("this model does not transcribe speech: serve a Whisper or Moonshine model"));
     }
+    let permit = app.memory.reserve(request.headers(), MOST_BYTES).await?;
     let form = Multipart::from_request(request, &app).await;
     let form = form.map_err(|error| ApiError::new(error.status(), error.body_text()))?;
     let late = |_| ApiError::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time");
@@ -64,13 +112,16 @@ async fn answer(app: Arc<App>, request: Request, translate: bool) -> Result<Resp
     let mut asked = faces::audio::transcription(&fields)?;
     app.service.check_model(asked.model.as_deref())?;
     asked.wanted.translate = translate;
-    let (file, extension) =
-        file.ok_or_else(|| ApiError::about("file", "the field `file` with a sound file is missing"))?;
+    let file = file.ok_or_else(|| ApiError::about("file", "the field `file` with a sound file is missing"))?;
     let Transcribe { wanted, format, is_brief, .. } = asked;
     let (sender, text) = tokio::sync::oneshot::channel();
-    let job = Box::new(Transcription { file, extension, wanted, format, answer: sender, _permit: permit });
+    let client = open.client();
     let gone = || ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the engine has ended");
-    app.commands.send(Command::Transcribe(job)).map_err(|_| gone())?;
+    let turn = app.sounds.turn(client).await.ok_or_else(gone)?;
+    let wrong = |error: anyhow::Error| ApiError::about("file", format!("{error:#}"));
+    let sound = app.aside(&open, move |_| SoundFile::new(file).map_err(wrong)).await?;
+    let job = Transcription { sound, client, wanted, format, answer: sender, _permit: permit, _turn: turn };
+    app.commands.send(Command::Transcribe(Box::new(job))).map_err(|_| gone())?;
     let text = text.await.map_err(|_| gone())?.map_err(ApiError::invalid)?;
     if is_brief {
         let whole: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
@@ -80,21 +131,37 @@ async fn answer(app: Arc<App>, request: Request, translate: bool) -> Result<Resp
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
 }
 
-/// The sound with the extension of its name, and the other fields. A field that comes several times is a list.
-type Parts = (Option<(Bytes, Option<String>)>, Map<String, Value>);
+/// The sound, and the other fields. A field that comes several times is a list.
+type Parts = (Option<Bytes>, Map<String, Value>);
 
 /// Receives the parts of a form.
 async fn parts(mut form: Multipart) -> Result<Parts> {
     let (mut file, mut fields) = (None, Map::new());
     let failed = |error: axum::extract::multipart::MultipartError| ApiError::new(error.status(), error.body_text());
-    while let Some(field) = form.next_field().await.map_err(failed)? {
+    let mut count = 0;
+    while let Some(mut field) = form.next_field().await.map_err(failed)? {
+        count += 1;
+        if count > MOST_FIELDS {
+            return Err(ApiError::invalid(format!("the form has more than {MOST_FIELDS} fields")));
+        }
         let name = field.name().unwrap_or_default().trim_end_matches("[]").to_owned();
         if name == "file" {
-            let extension = field.file_name().and_then(|name| Some(name.rsplit_once('.')?.1.to_owned()));
-            file = Some((field.bytes().await.map_err(failed)?, extension));
+            if file.is_some() {
+                return Err(ApiError::about("file", "the form has two files: send one"));
+            }
+            file = Some(field.bytes().await.map_err(failed)?);
             continue;
         }
-        let text = Value::String(field.text().await.map_err(failed)?);
+        let mut text = Vec::new();
+        while let Some(part) = field.chunk().await.map_err(failed)? {
+            if text.len() + part.len() > MOST_FIELD {
+                let why = format!("the field is longer than {MOST_FIELD} bytes: shorten it");
+                return Err(ApiError::about(name, why));
+            }
+            text.extend_from_slice(&part);
+        }
+        let not_text = |_| ApiError::about(name.as_str(), "the field is not text in UTF-8");
+        let text = Value::String(String::from_utf8(text).map_err(not_text)?);
         match fields.get_mut(&name) {
             Some(Value::Array(list)) => list.push(text),
             Some(first) => *first = Value::Array(vec![first.take(), text]),
@@ -104,34 +171,103 @@ async fn parts(mut form: Multipart) -> Result<Parts> {
     Ok((file, fields))
 }
 
+/// A sound that is transcribed.
+struct Active {
+    sound: Sound,
+    client: u64,
+    translates: bool,
+    progress: Progress,
+    writer: Writer<Vec<u8>>,
+    answer: tokio::sync::oneshot::Sender<std::result::Result<String, String>>,
+    _permit: OwnedSemaphorePermit,
+    _turn: Turn,
+}
+
+impl Active {
+    /// Begins a transcription, or answers with the error.
+    fn new(transcriber: &Transcriber<'_, '_, '_, '_>, job: Transcription) -> Option<Self> {
+        let Transcription { sound, client, wanted, format, answer, _permit, _turn } = job;
+        let sound = Sound::from(sound).at_most(MOST_SECONDS);
+        let begun = || anyhow::Ok((transcriber.begin(&wanted)?, Writer::new(format, Vec::new())?));
+        match begun() {
+            Ok((progress, writer)) => {
+                let translates = wanted.translate;
+                Some(Self { sound, client, translates, progress, writer, answer, _permit, _turn })
+            }
+            Err(error) => {
+                let _ = answer.send(Err(format!("{error:#}")));
+                None
+            }
+        }
+    }
+
+    /// Transcribes the next window. Returns false at the end of the sound.
+    fn window(&mut self, transcriber: &mut Transcriber<'_, '_, '_, '_>) -> anyhow::Result<bool> {
+        let Self { sound, answer, progress, writer, .. } = self;
+        let goes_on = || !answer.is_closed();
+        transcriber.window(progress, sound, &goes_on, &mut |segment: &Segment| Ok(writer.segment(segment)?))
+    }
+
+    /// Sends the transcript, or the error that ended it.
+    fn finish(self, ended: anyhow::Result<()>) {
+        let Self { sound, translates, answer, progress, writer, .. } = self;
+        let text = ended.and_then(|()| {
+            let text = writer.finish(&progress.summary(&sound), translates)?;
+            String::from_utf8(text).context("the transcript is not UTF-8")
+        });
+        let _ = answer.send(text.map_err(|error| format!("{error:#}")));
+    }
+}
+
 /// Answers requests in this thread until all senders of commands are dropped. Calls `ready` when the memory is
-/// allocated.
+/// allocated. Sounds take turns, a window each; the client that was served longest ago comes first.
 pub fn run(open: &OpenModel, plan: Plan, commands: &Receiver<Command>, ready: impl FnOnce()) -> anyhow::Result<()> {
     let mut memory = Memory::new(&plan)?;
     let session = open.session(&mut memory, plan)?;
     let mut transcriber = Transcriber::new(open.gguf(), open.model(), open.vocabulary()?, session)?;
     ready();
-    while let Ok(command) = commands.recv() {
-        // The routes refuse all other requests to a speech model.
-        let Command::Transcribe(job) = command else { continue };
-        let text = transcribe(&mut transcriber, &job);
-        let _ = job.answer.send(text.map_err(|error| format!("{error:#}")));
+    // In the order of their turns.
+    let mut active: VecDeque<Active> = VecDeque::new();
+    let mut is_open = true;
+    while is_open || !active.is_empty() {
+        let received = match active.is_empty() {
+            true => commands.recv().map_err(|_| TryRecvError::Disconnected),
+            false => commands.try_recv(),
+        };
+        match received {
+            // The routes refuse all other requests to a speech model. A new sound comes before those of its client.
+            Ok(Command::Transcribe(job)) => {
+                let at = active.iter().position(|other| other.client == job.client);
+                let at = at.map_or(0, |_| active.len());
+                Active::new(&transcriber, *job).into_iter().for_each(|new| active.insert(at, new));
+                continue;
+            }
+            Ok(_) => continue,
+            Err(TryRecvError::Disconnected) => is_open = false,
+            Err(TryRecvError::Empty) => {}
+        }
+        active.retain(|active| !active.answer.is_closed());
+        let ready = active.iter_mut().enumerate().find_map(|(at, Active { sound, progress, .. })| {
+            let ready = transcriber.is_ready(progress, sound).transpose()?;
+            Some((at, ready))
+        });
+        let Some((at, ready)) = ready else {
+            std::thread::sleep(PAUSE);
+            continue;
+        };
+        let Some(mut next) = active.remove(at) else { continue };
+        match ready.and_then(|()| next.window(&mut transcriber)) {
+            Ok(true) => {
+                // The other sounds of this client wait for those of others, too.
+                let client = next.client;
+                active.push_back(next);
+                let (own, others): (VecDeque<_>, VecDeque<_>) =
+                    active.into_iter().partition(|active| active.client == client);
+                active = others.into_iter().chain(own).collect();
+            }
+            Ok(false) => next.finish(Ok(())),
+            Err(error) => next.finish(Err(error)),
+        }
     }
     Ok(())
-}
-
-/// Transcribes a sound, unless its client has disconnected.
-fn transcribe(transcriber: &mut Transcriber<'_, '_, '_, '_>, job: &Transcription) -> anyhow::Result<String> {
-    let wanted = || -> anyhow::Result<()> {
-        ensure!(!job.answer.is_closed(), "the client has disconnected");
-        Ok(())
-    };
-    wanted()?;
-    let mut sound = Sound::read(job.file.clone(), job.extension.as_deref())?.at_most(MOST_SECONDS);
-    let mut writer = Writer::new(job.format, Vec::new())?;
-    let summary = transcriber.transcribe(&mut sound, &job.wanted, &mut |segment: &Segment| {
-        wanted()?;
-        Ok(writer.segment(segment)?)
-    })?;
-    String::from_utf8(writer.finish(&summary, job.wanted.translate)?).context("the transcript is not UTF-8")
 }

@@ -7,19 +7,10 @@ pub fn shared(a: &[TokenId], b: &[TokenId]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// Number of tokens at the end of a prompt that may become other tokens when the text is continued.
-const SPLIT_AGAIN: usize = 4;
-
-/// The client of a conversation, and the length of its last prompt.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Owner {
-    pub client: u64,
-    pub prompt: usize,
-}
-
 struct Kept {
     context: Context,
-    owner: Owner,
+    /// The client that may use this context; `None` if all may.
+    scope: Option<u64>,
     /// The adapters that the tokens were read with, and their scales.
     lora: Vec<(usize, f32)>,
     ids: Vec<TokenId>,
@@ -33,25 +24,12 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Returns the index of the context that has these adapters and shares the longest prefix with `prompt`, and the
-    /// length of the prefix.
-    pub fn best(&self, prompt: &[TokenId], lora: &[(usize, f32)]) -> Option<(usize, usize)> {
-        let alike = self.kept.iter().enumerate().filter(|(_, kept)| kept.lora == lora);
+    /// Returns the index of the context of this scope that has these adapters and shares the longest prefix with
+    /// `prompt`, and the length of the prefix.
+    pub fn best(&self, prompt: &[TokenId], lora: &[(usize, f32)], scope: Option<u64>) -> Option<(usize, usize)> {
+        let alike = self.kept.iter().enumerate().filter(|(_, kept)| kept.lora == lora && kept.scope == scope);
         let each = alike.map(|(at, kept)| (at, shared(&kept.ids, prompt)));
         each.max_by_key(|(_, shared)| *shared)
-    }
-
-    /// Returns how many tokens of `prompt` may be reported to its client as cached: the longest common prefix with a
-    /// conversation of the same client that `prompt` continues. The prefix must contain all of that conversation's last
-    /// prompt, except for `SPLIT_AGAIN` tokens at the end. People behind one address count as one client; because of
-    /// this rule, one of them can confirm a prompt of another only by sending almost all of it.
-    pub fn known_to(&self, client: u64, prompt: &[TokenId], lora: &[(usize, f32)]) -> usize {
-        let own = self.kept.iter().filter(|kept| kept.owner.client == client && kept.lora == lora);
-        let continued = own.filter_map(|kept| {
-            let shared = shared(&kept.ids, prompt);
-            (shared + SPLIT_AGAIN >= kept.owner.prompt).then_some(shared)
-        });
-        continued.max().unwrap_or(0)
     }
 
     pub fn touch(&mut self, at: usize, now: u64) -> &Context {
@@ -65,7 +43,7 @@ impl Cache {
     pub fn keep(
         &mut self,
         context: Context,
-        owner: Owner,
+        scope: Option<u64>,
         ids: Vec<TokenId>,
         lora: Vec<(usize, f32)>,
         now: u64,
@@ -73,18 +51,18 @@ impl Cache {
         if ids.is_empty() {
             return Some(context);
         }
-        for kept in self.kept.iter_mut().filter(|kept| kept.lora == lora) {
+        for kept in self.kept.iter_mut().filter(|kept| kept.lora == lora && kept.scope == scope) {
             let common = shared(&kept.ids, &ids);
             if common == ids.len() {
                 kept.used = now;
                 return Some(context);
             }
             if common == kept.ids.len() {
-                let before = std::mem::replace(kept, Kept { context, owner, lora, ids, used: now });
+                let before = std::mem::replace(kept, Kept { context, scope, lora, ids, used: now });
                 return Some(before.context);
             }
         }
-        self.kept.push(Kept { context, owner, lora, ids, used: now });
+        self.kept.push(Kept { context, scope, lora, ids, used: now });
         None
     }
 

@@ -6,12 +6,12 @@ use arenite::TokenId;
 use serde_json::{Map, Value};
 
 use super::grammars::Source;
-use super::request::Settings;
 use super::service::{Prepared, Service};
 use crate::chat::Prompt;
-use crate::chat::dialect::{Constraint, GateSettings, Own, ThoughtBudget, ThoughtForm, Tools, unwrapped};
-use crate::grammar;
+use crate::chat::dialect::Tools;
+use crate::generation::{Settings, StrictCalls, ThoughtLimit, Wanted};
 use crate::text_request::{Form, Message, Must, Named, Refusal, TextRequest};
+use crate::{grammar, text};
 
 impl Service {
     /// Returns the prompt of a chat; completes the settings and `prepared`.
@@ -31,32 +31,18 @@ impl Service {
         }
         let mut ids = request.context.clone();
         ids.extend(self.ids(&prompt, ids.is_empty())?);
-        settings.marks = Some(self.style.marks.clone()).filter(|marks| !marks.is_empty());
-        for stop in settings.stops.clone() {
-            let resolved = self.style.marks.resolve(&stop);
-            if resolved != stop {
-                settings.stops.push(resolved);
-            }
-        }
-        let must = &request.choice.must;
-        let is_free = matches!(must, Must::Auto | Must::Never);
+        let is_free = matches!(request.choice.must, Must::Auto | Must::Never);
         settings.table = self.chat_form(request, prepared)?;
-        // Without a budget, a thought before a constrained answer gets half of the available tokens.
-        let room = self.context.saturating_sub(ids.len());
-        let half = settings.table.is_some().then(|| settings.limit.unwrap_or(room).min(room) / 2);
-        let budget = match request.thinking.budget {
-            Some(budget) => usize::try_from(budget).ok(),
-            None if self.is_quiet(request) => Some(0),
-            None => half,
+        settings.is_json = is_free && request.schema().is_some() && !self.style.is_in_messages();
+        let strict = if is_free && settings.table.is_none() { self.strict_calls(prepared)? } else { None };
+        let thoughts = match request.thinking.budget {
+            Some(budget) => usize::try_from(budget).map_or(ThoughtLimit::Unlimited, ThoughtLimit::UpTo),
+            None if self.is_quiet(request) => ThoughtLimit::UpTo(0),
+            None => ThoughtLimit::Usual,
         };
-        let is_strict = is_free && settings.table.is_none() && prepared.tools.0.iter().any(|tool| tool.strict);
-        let has_grammar = is_strict || settings.table.is_some();
-        settings.gate = if has_grammar { self.style.thought_gate(&prompt.text) } else { None };
-        let reader = || self.style.reader(&prepared.tools, &prompt.text);
-        settings.thoughts = budget.map(|budget| ThoughtBudget::new(reader(), budget));
-        if is_strict {
-            self.strict_calls(settings, prepared)?;
-        }
+        let room = self.context.saturating_sub(ids.len());
+        let wanted = Wanted { prompt: &prompt.text, tools: &prepared.tools, thoughts, room, strict };
+        wanted.complete(&self.style, settings);
         Ok((prompt.text, ids))
     }
 
@@ -89,10 +75,9 @@ impl Service {
         let (prompt, warning) = rendered
             .map_err(|why| Refusal::about("messages", format!("the chat template refuses this conversation: {why}")))?;
         let stop = self.renderer.stop();
-        // A stop string that also ends thoughts does not end the answer.
-        let ends_thought = |form: &ThoughtForm<String>| unwrapped(&form.close) == stop;
-        if !stop.is_empty() && !self.style.dialect.thoughts.iter().any(ends_thought) {
+        if self.style.ends_answer(stop) {
             settings.stops.push(stop.into());
+            settings.stop_ids.extend(text::token(self.tokenizer(), stop));
         }
         Ok((prompt, warning))
     }
@@ -155,14 +140,12 @@ impl Service {
 
     /// Compiles the grammar of a chat's answer; `None` if the answer is not constrained.
     fn chat_form(&self, request: &TextRequest, prepared: &Prepared) -> Result<Option<Arc<[u8]>>, Refusal> {
-        let style = &self.style;
-        let constraint = Constraint { dialect: &style.dialect, marks: &style.marks };
         let named = match &request.choice.must {
             Must::Auto | Must::Never => {
-                // In a dialect with channels or recipients, a schema describes only the last message.
-                let in_messages = style.dialect.has_recipients || style.dialect.own == Own::Channels;
-                if let (Some((param, schema)), true) = (request.schema(), in_messages) {
-                    let table = self.grammars.table(&Source::Pieces(&constraint.content(schema)));
+                if let Some((param, schema)) = request.schema()
+                    && let Some(piece) = self.style.schema_in_messages(schema)
+                {
+                    let table = self.grammars.table(&Source::Pieces(&piece));
                     return table.map(Some).map_err(|error| Refusal::about(param, format!("{param}: {error:#}")));
                 }
                 return self.form(request);
@@ -176,23 +159,18 @@ impl Service {
             return Err(Refusal::about("tool_choice", "there is no such function among the tools"));
         }
         let is_parallel = prepared.is_parallel && named.is_none();
-        let table = self.grammars.table(&Source::Pieces(&constraint.calls(&wanted, is_parallel)));
+        let table = self.grammars.table(&Source::Pieces(&self.style.constraint().calls(&wanted, is_parallel)));
         table.map(Some).map_err(|error| Refusal::about("tools", format!("tools: {error:#}")))
     }
 
-    /// Sets the grammar of calls, which applies after the opening mark of a call.
-    fn strict_calls(&self, settings: &mut Settings, prepared: &Prepared) -> Result<(), Refusal> {
-        let constraint = Constraint { dialect: &self.style.dialect, marks: &self.style.marks };
-        let tools: Vec<_> = prepared.tools.0.iter().collect();
-        let Some((until, calls)) = constraint.after_mark(&tools, prepared.is_parallel) else { return Ok(()) };
+    /// Compiles the grammar of calls that applies after their opening mark.
+    fn strict_calls(&self, prepared: &Prepared) -> Result<Option<StrictCalls>, Refusal> {
+        let Some((until, calls)) = self.style.strict_calls(&prepared.tools, prepared.is_parallel) else {
+            return Ok(None);
+        };
         let table = self.grammars.table(&Source::Pieces(&calls));
-        settings.table = Some(table.map_err(|error| Refusal::about("tools", format!("tools: {error:#}")))?);
-        let gate = GateSettings { until, is_thought: false, then: None };
-        match &mut settings.gate {
-            Some(thought) => thought.then = Some(Box::new(gate)),
-            none => *none = Some(gate),
-        }
-        Ok(())
+        let table = table.map_err(|error| Refusal::about("tools", format!("tools: {error:#}")))?;
+        Ok(Some(StrictCalls { until, table }))
     }
 
     /// Compiles the grammar, choice or schema of a request.

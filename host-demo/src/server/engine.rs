@@ -12,12 +12,12 @@ use arenite::{Context, Engine, Error, TokenId, Work};
 
 use super::audio::Transcription;
 use super::budget::PassBudget;
-use super::cache::{Cache, Owner, shared};
-use super::logprobs::{Logprob, logprob};
+use super::cache::{Cache, shared};
+use super::history::History;
 use super::memory::Outbox;
 use super::record::{Histogram, Record};
-use super::request::Settings;
 use super::running::{Progress, Running};
+use crate::generation::{Logprob, Settings, Workbench, logprob};
 use crate::output::one_line;
 use crate::ranking::Texts;
 use crate::session_file::{Head, SessionFile};
@@ -49,9 +49,16 @@ pub struct Job {
     pub record: Arc<Record>,
     /// Identifies the client and its request. Clients, and the requests of a client, take turns.
     pub asker: Asker,
-    /// True if the answer reports all cached tokens of the prompt, which can reveal prompts of other clients; false if
-    /// it reports only tokens from the client's own conversations.
-    pub reports_all_cached: bool,
+    /// The client whose conversations the cache may use for this answer, and about which the answer tells; `None` for
+    /// those of all clients.
+    pub scope: Option<u64>,
+}
+
+impl Job {
+    /// True if one of the two answers may continue the other's context.
+    fn may_share_with(&self, other: &Self) -> bool {
+        self.scope == other.scope && self.settings.lora == other.settings.lora
+    }
 }
 
 /// Identifiers of a client and of one of its requests.
@@ -139,6 +146,7 @@ pub struct Scheduler<'a, 'm, 'w> {
     /// Clients whose texts were embedded, the most recent one at the end.
     embedded: VecDeque<u64>,
     cache: Cache,
+    history: History,
     masks: Masks<'a>,
     grammars: Grammars,
     scratch: Vec<u8>,
@@ -147,7 +155,8 @@ pub struct Scheduler<'a, 'm, 'w> {
 
 /// An answer that waits for one of the `parallel` slots.
 enum Waiting {
-    New(Box<Job>),
+    /// A job, and the number of tokens that its client is told to be cached, if that is not the number that are.
+    New(Box<Job>, Option<usize>),
     /// An answer in progress whose slot went to another client.
     Paused(Box<Progress>),
 }
@@ -155,7 +164,7 @@ enum Waiting {
 impl Waiting {
     fn job(&self) -> &Job {
         match self {
-            Self::New(job) => job,
+            Self::New(job, _) => job,
             Self::Paused(progress) => &progress.job,
         }
     }
@@ -208,6 +217,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             texts: VecDeque::new(),
             embedded: VecDeque::new(),
             cache: Cache::default(),
+            history: History::default(),
             masks,
             grammars: Grammars::default(),
             scratch,
@@ -219,7 +229,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
     pub fn restore(&mut self, file: &mut SessionFile, lora: &[(usize, f32)]) -> Result<()> {
         let mut context = self.open_with(lora)?;
         let head = file.restore(&mut self.engine, &mut context)?;
-        if let Some(context) = self.cache.keep(context, Owner::default(), head.tokens, lora.to_vec(), self.clock) {
+        if let Some(context) = self.cache.keep(context, None, head.tokens, lora.to_vec(), self.clock) {
             self.engine.close(context);
         }
         Ok(())
@@ -239,7 +249,15 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             let is_idle = self.running.is_empty() && self.waiting.is_empty() && self.texts.is_empty();
             match if is_idle { commands.recv().map_err(|_| TryRecvError::Disconnected) } else { commands.try_recv() } {
                 Ok(Command::Generate(job)) => {
-                    self.waiting.push_back(Waiting::New(job));
+                    let known = job.scope.map(|client| {
+                        let known = match job.settings.scores_prompt {
+                            true => 0, // such a prompt is read anew
+                            false => self.history.known(client, &job.prompt, &job.settings.lora),
+                        };
+                        self.history.add(client, &job.prompt, job.prompt.len(), &job.settings.lora);
+                        known
+                    });
+                    self.waiting.push_back(Waiting::New(job, known));
                     continue;
                 }
                 Ok(Command::Embed(text)) => {
@@ -356,7 +374,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
                 break;
             }
             let waiting = &self.waiting[at];
-            if let Waiting::New(job) = waiting
+            if let Waiting::New(job, _) = waiting
                 && self.is_coming(job)
             {
                 refused.insert(job.asker);
@@ -367,7 +385,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
                 self.pause(victim);
             }
             match waiting {
-                Waiting::New(job) => self.begin(*job),
+                Waiting::New(job, known) => self.begin(*job, known),
                 Waiting::Paused(progress) => self.resume(progress),
             }
         }
@@ -377,19 +395,20 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
     /// share the prefix.
     fn is_coming(&self, job: &Job) -> bool {
         let most = job.prompt.len().saturating_sub(1);
-        let known = self.best_shared(&job.prompt, &job.settings.lora).map_or(0, |(_, shared)| shared);
-        let alike = self.running.iter().filter(|running| running.job.settings.lora == job.settings.lora);
+        let known = self.best_shared(&job.prompt, job).map_or(0, |(_, shared)| shared);
+        let alike = self.running.iter().filter(|running| running.job.may_share_with(job));
         let coming = alike.map(|running| shared(&running.job.prompt, &job.prompt)).max().unwrap_or(0);
         coming.min(most) >= known + 16
     }
 
-    /// Finds the cached or running context with the same adapters that shares the longest prefix with `ids`. Returns
+    /// Finds the cached or running context that the job may use and that shares the longest prefix with `ids`. Returns
     /// the context and the length of the prefix, which is less than the length of `ids`.
-    fn best_shared(&self, ids: &[TokenId], lora: &[(usize, f32)]) -> Option<(Source, usize)> {
-        let cached = self.cache.best(ids, lora).map(|(at, shared)| (Source::Cached(at), shared));
-        let alike = self.running.iter().enumerate().filter(|(_, running)| running.job.settings.lora == *lora);
+    fn best_shared(&self, ids: &[TokenId], job: &Job) -> Option<(Source, usize)> {
+        let cached = self.cache.best(ids, &job.settings.lora, job.scope);
+        let cached = cached.map(|(at, shared)| (Source::Cached(at), shared));
+        let alike = self.running.iter().enumerate().filter(|(_, running)| running.job.may_share_with(job));
         let running = alike.map(|(at, running)| {
-            let read = &running.ids[..running.context.position()];
+            let read = &running.ids()[..running.context.position()];
             (Source::Running(at), shared(read, ids))
         });
         let best = cached.into_iter().chain(running).max_by_key(|(_, shared)| *shared)?;
@@ -398,16 +417,12 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
 
     /// Opens a context for `ids`. Unless `is_fresh`, the new context starts with tokens that another context has
     /// already read. Also returns the length of the prefix that `ids` and the other context share.
-    fn context_of(
-        &mut self,
-        ids: &[TokenId],
-        lora: &[(usize, f32)],
-        is_fresh: bool,
-    ) -> Result<(Context, usize), Error> {
+    fn context_of(&mut self, ids: &[TokenId], job: &Job, is_fresh: bool) -> Result<(Context, usize), Error> {
+        let lora = &*job.settings.lora;
         // Make room first, so that the cache does not evict the context to be shared.
         let room = self.open()?;
         self.engine.close(room);
-        let best = if is_fresh { None } else { self.best_shared(ids, lora) };
+        let best = if is_fresh { None } else { self.best_shared(ids, job) };
         let Some((source, branch)) = best else { return Ok((self.open_with(lora)?, 0)) };
         let context = match source {
             Source::Cached(at) => self.cache.touch(at, self.clock),
@@ -418,14 +433,10 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         Ok((forked.map_or_else(|| self.open_with(lora), Ok)?, branch))
     }
 
-    fn begin(&mut self, job: Job) {
+    fn begin(&mut self, job: Job, known: Option<usize>) {
         self.clock += 1;
-        let known = match job.reports_all_cached {
-            true => job.prompt.len(),
-            false => self.cache.known_to(job.asker.client, &job.prompt, &job.settings.lora),
-        };
         // Scoring a prompt needs the logits of all its tokens, so the context of such a prompt starts empty.
-        let (context, branch) = match self.context_of(&job.prompt, &job.settings.lora, job.settings.scores_prompt) {
+        let (context, branch) = match self.context_of(&job.prompt, &job, job.settings.scores_prompt) {
             Ok(context) => context,
             Err(error) => {
                 job.events.send(Event::Failed(error.to_string()));
@@ -436,7 +447,14 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         self.counters.requests.fetch_add(1, Ordering::Relaxed);
         self.counters.cached_tokens.fetch_add(cached as u64, Ordering::Relaxed);
         let grammar = job.settings.table.as_ref().map_or(0, |table| self.grammars.number(table));
-        let progress = Box::new(Progress::new(job, cached.min(known), grammar, self.tokenizer));
+        let progress = match Progress::new(job, known.unwrap_or(cached), grammar, self.tokenizer) {
+            Ok(progress) => Box::new(progress),
+            Err((job, error)) => {
+                self.engine.close(context);
+                job.events.send(Event::Failed(one_line(&format!("{error:#}"))));
+                return;
+            }
+        };
         let mut running = Running { context, progress };
         if self.engine.model().spec().recurrent().is_some() {
             running.plan_checkpoints(branch);
@@ -447,7 +465,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
     /// Takes the slot from an answer, and moves its context to the cache.
     fn pause(&mut self, at: usize) {
         let Running { context, progress } = self.running.swap_remove(at);
-        let ids = progress.ids[..context.position()].to_vec();
+        let ids = progress.ids()[..context.position()].to_vec();
         self.keep(context, &progress.job, ids);
         self.waiting.push_back(Waiting::Paused(progress));
     }
@@ -455,7 +473,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
     /// Gives a slot to a paused answer.
     fn resume(&mut self, progress: Box<Progress>) {
         self.clock += 1;
-        match self.context_of(&progress.ids, &progress.job.settings.lora, progress.scores) {
+        match self.context_of(progress.ids(), &progress.job, progress.scores) {
             Ok((context, _)) => self.running.push(Running { context, progress }),
             Err(error) => progress.job.events.send(Event::Failed(error.to_string())),
         }
@@ -464,8 +482,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
     /// Keeps the context of an answer in the cache; `ids` are its tokens.
     fn keep(&mut self, context: Context, job: &Job, ids: Vec<TokenId>) {
         self.clock += 1;
-        let owner = Owner { client: job.asker.client, prompt: job.prompt.len() };
-        if let Some(context) = self.cache.keep(context, owner, ids, job.settings.lora.clone(), self.clock) {
+        if let Some(context) = self.cache.keep(context, job.scope, ids, job.settings.lora.clone(), self.clock) {
             self.engine.close(context);
         }
     }
@@ -479,7 +496,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         let Running { context, progress: running } = running;
         let from = context.position();
         let to = running.job.prompt.len().min(from + engine.plan().options.batch);
-        let ids = running.ids[from..to].to_vec();
+        let ids = running.ids()[from..to].to_vec();
         let count = running.job.settings.logprobs.unwrap_or(0);
         // Drop the scores of tokens that are read again, after pages were missing or the answer was paused.
         running.scored.truncate(if from == 0 { 0 } else { from + 1 });
@@ -525,8 +542,8 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             for (running, count) in self.running.iter_mut().zip(&counts).filter(|(_, count)| **count > 0) {
                 let Running { context, progress } = running;
                 let from = context.position();
-                let tokens = &progress.ids[from..from + count];
-                let is_last = from + count == progress.ids.len();
+                let tokens = &progress.generation.ids()[from..from + count];
+                let is_last = from + count == progress.generation.ids().len();
                 let work = Work::prefill(context, tokens);
                 works.push(if is_last { work } else { work.no_logits() });
             }
@@ -563,11 +580,13 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
     fn sample(&mut self, at: usize) {
         let Self { engine, tokenizer, running, masks, scratch, counters, .. } = self;
         let Running { context, progress: running } = &mut running[at];
-        match running.choose(context, engine, tokenizer, masks, scratch, counters) {
+        let context_len = engine.plan().options.context;
+        let mut bench = Workbench { tokenizer: Some(tokenizer), masks: Some(masks), scratch, context: context_len };
+        match running.choose(engine.logits_mut(context), &mut bench, counters) {
             Ok(()) => {
                 counters.answer_tokens.fetch_add(1, Ordering::Relaxed);
                 if running.end.is_some() {
-                    running.token_rate().inspect(|rate| counters.token_rate.add(*rate));
+                    running.generation.token_rate().inspect(|rate| counters.token_rate.add(*rate));
                 }
             }
             Err(error) => {
@@ -586,7 +605,10 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
                 continue;
             }
             let Running { context, progress } = self.running.swap_remove(at);
-            let ids = progress.ids[..context.position()].to_vec();
+            let ids = progress.ids()[..context.position()].to_vec();
+            if let Some(client) = progress.job.scope {
+                self.history.add(client, progress.ids(), progress.job.prompt.len(), &progress.job.settings.lora);
+            }
             self.keep(context, &progress.job, ids);
         }
     }

@@ -63,8 +63,8 @@ impl ApiError {
     }
 
     /// Makes the error for a request while too many others are waiting.
-    pub fn busy(waiting: usize) -> Self {
-        Self::new(StatusCode::TOO_MANY_REQUESTS, format!("{waiting} requests are waiting already: try again later"))
+    pub fn busy() -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "too many requests are waiting already: try again later")
     }
 
     /// Returns the type of the error, with OpenAI's name.

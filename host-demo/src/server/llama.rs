@@ -17,7 +17,7 @@ use super::app::{Answer, App, OpenRequest, Result, whole};
 use super::engine::Finish;
 use super::error::ApiError;
 use super::faces::{Asked, openai};
-use super::logprobs::Logprob;
+use super::logprobs;
 use super::service::{Prepared, Service};
 use super::stream::{Events, channel};
 use super::vectors::unit;
@@ -183,7 +183,7 @@ impl Format {
             },
             stopping_word: choice.stop.as_deref().unwrap_or_default(),
             truncated: false,
-            completion_probabilities: choice.logprobs.iter().map(Logprob::chat).collect(),
+            completion_probabilities: choice.logprobs.iter().map(logprobs::chat).collect(),
         })
     }
 }

@@ -18,8 +18,8 @@ use super::connections::ConnectionSlot;
 use super::engine::Event;
 use super::error::ApiError;
 use super::http::BUFFERS;
-use super::logprobs::Logprob;
 use super::readers::READERS;
+use crate::generation::Logprob;
 
 /// Maximum size of a body in bytes.
 const MOST_BYTES: usize = 8 << 20;

@@ -13,9 +13,9 @@
 //! engine      the thread, pass by pass      running      a conversation in progress
 //! budget      tokens of a pass              cache        contexts of finished conversations
 //! logprobs    log-probabilities             error        errors
-//! gate        foreign web pages             indent       indentation of lines
+//! history     what clients sent before
+//! gate        foreign web pages             grammars     compiled grammars
 //! memory      bodies and answers            record       request ids, the log, histograms
-//! grammars    compiled grammars
 //! models      several models, each in a process
 //! proxy       the routes for several models
 //! readers     threads that read requests
@@ -35,8 +35,8 @@ mod error;
 pub mod faces;
 mod gate;
 mod grammars;
+mod history;
 mod http;
-mod indent;
 mod llama;
 mod logprobs;
 mod lora;
@@ -60,11 +60,13 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 pub use answer::{Choice, ResponseMeta};
-pub use app::App;
+pub use app::{App, CacheScope};
+pub use audio::{SOUNDS, Sounds};
 pub use engine::{Asker, Command, Counters, Embedding, Event, Finish, Job, Scheduler};
 pub use error::ApiError;
 pub use faces::read_json;
 pub use gate::Gate;
+pub use history::HISTORIES;
 pub use http::{Limits, serve};
 pub use memory::{Inbox, Meter, ProgramMemory, RequestMemory, mailbox};
 pub use models::{ModelEntry, Models};

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::body::{Body, Bytes};
-use axum::extract::{FromRequest, Multipart, Query, Request, State};
+use axum::extract::multipart::MultipartError;
+use axum::extract::{DefaultBodyLimit, FromRequest, Multipart, Query, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use hyper::body::{Frame, SizeHint};
@@ -140,7 +141,7 @@ async fn named(proxy: &Proxy, request: Request) -> Result<(Option<String>, Body)
     let headers = request.headers().clone();
     if is_form {
         let body = Bytes::from_owner(proxy.memory.receive_up_to(request, audio::MOST_BYTES).await?);
-        return Ok((name_in_form(&headers, body.clone()).await, Body::from(body)));
+        return Ok((name_in_form(&headers, body.clone()).await?, Body::from(body)));
     }
     let body = proxy.memory.receive(request).await?;
     let failed =
@@ -153,23 +154,27 @@ async fn named(proxy: &Proxy, request: Request) -> Result<(Option<String>, Body)
 fn name_in_json(body: &Received) -> Result<Option<String>> {
     match serde_json::from_slice::<ModelName>(&body::well_formed(body.json()?)) {
         Ok(ModelName { model, name }) => Ok(model.or(name)),
-        // Invalid fields are reported by the process of the model.
-        Err(error) if error.is_data() => Ok(None),
+        // Without a name, the request would go to the first model, which may answer it.
+        Err(error) if error.is_data() => Err(ApiError::about("model", format!("model is invalid: {error}"))),
         Err(error) => Err(body::not_json(&error)),
     }
 }
 
-/// The name of the model in a form with a sound file. Errors in the form are reported by the process of the model.
-async fn name_in_form(headers: &HeaderMap, body: Bytes) -> Option<String> {
+/// The name of the model in a form with a sound file. A form without the name is for the first model; one that cannot be
+/// read is for none.
+async fn name_in_form(headers: &HeaderMap, body: Bytes) -> Result<Option<String>> {
     let mut request = Request::new(Body::from(body));
     *request.headers_mut() = headers.clone();
-    let mut form = Multipart::from_request(request, &()).await.ok()?;
-    while let Some(field) = form.next_field().await.ok()? {
+    DefaultBodyLimit::max(audio::MOST_BYTES).apply(&mut request);
+    let form = Multipart::from_request(request, &()).await;
+    let mut form = form.map_err(|error| ApiError::new(error.status(), error.body_text()))?;
+    let failed = |error: MultipartError| ApiError::new(error.status(), error.body_text());
+    while let Some(field) = form.next_field().await.map_err(failed)? {
         if field.name() == Some("model") {
-            return field.text().await.ok();
+            return field.text().await.map(Some).map_err(failed);
         }
     }
-    None
+    Ok(None)
 }
 
 /// The body of an answer. The model stays loaded until the body has been sent.
@@ -237,7 +242,8 @@ pub async fn health(State(proxy): State<Arc<Proxy>>) -> Response {
 /// `GET /metrics`: with the parameter `model`, the metrics of that model's process if it is loaded; otherwise the
 /// memory of all models, and whether each is loaded.
 pub async fn metrics(State(proxy): State<Arc<Proxy>>, request: Request) -> Result<Response> {
-    let named = Query::<ModelName>::try_from_uri(request.uri()).ok().and_then(|Query(named)| named.model);
+    let named = Query::<ModelName>::try_from_uri(request.uri());
+    let Query(ModelName { model: named, .. }) = named.map_err(|error| ApiError::invalid(error.body_text()))?;
     let list = proxy.models.list();
     if let Some(name) = named {
         let (model, is_loaded) = list[proxy.models.find(Some(&name))?];

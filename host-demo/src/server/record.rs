@@ -14,6 +14,8 @@ use axum::middleware::Next;
 use axum::response::Response;
 use serde::Serialize;
 
+use crate::output::{log_json, log_line};
+
 pub const ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Maximum length of a client's own identifier.
 const MOST_ID: usize = 128;
@@ -136,12 +138,12 @@ impl Record {
             answer_tokens: self.answer_tokens.load(Ordering::Relaxed),
         };
         match format {
-            LogFormat::Json => serde_json::to_string(&line).unwrap_or_default() + "\n",
+            LogFormat::Json => log_json(&serde_json::to_string(&line).unwrap_or_default()),
             LogFormat::Text => {
                 let Line { time, id, method, path, status, seconds, prompt_tokens, answer_tokens, .. } = line;
-                format!(
-                    "{time} {method} {path} {status} {seconds:.3} s, {prompt_tokens} + {answer_tokens} tokens, request {id}\n"
-                )
+                log_line(&format!(
+                    "{time} {method} {path} {status} {seconds:.3} s, {prompt_tokens} + {answer_tokens} tokens, request {id}"
+                ))
             }
         }
     }
@@ -160,7 +162,9 @@ impl Drop for Record {
 /// Gives each request its record, and the answer the request's identifier.
 pub async fn record(State(log): State<Option<Log>>, mut request: Request<Body>, next: Next) -> Response {
     let given = request.headers().get(ID).filter(|id| id.len() <= MOST_ID).and_then(|id| id.to_str().ok());
-    let id = given.filter(|id| !id.is_empty()).map_or_else(|| format!("{:016x}", super::by_chance()), str::to_string);
+    // An identifier with spaces could look like other fields of the log.
+    let given = given.filter(|id| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_graphic()));
+    let id = given.map_or_else(|| format!("{:016x}", super::by_chance()), str::to_string);
     let record = Arc::new(Record::new(log, id, &request));
     request.extensions_mut().insert(record.clone());
     let mut response = next.run(request).await;

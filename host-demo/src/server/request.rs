@@ -1,13 +1,10 @@
 //! The settings of one answer, derived from a request.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use arenite::TokenId;
 use arenite::sampler::Params;
 use arenite::tokenizer::{Encode, Tokenizer};
 
-use crate::chat::dialect::{GateSettings, Marks, ThoughtBudget};
+use crate::generation::Settings;
 use crate::text;
 use crate::text_request::{Biased, Refusal, TextRequest};
 
@@ -18,68 +15,33 @@ const MOST_STOP_BYTES: usize = 512;
 /// Maximum number of tokens with a bias, and of tokens that end an answer.
 const MOST_BIASES: usize = 1024;
 
-/// The settings of one answer.
-#[derive(Clone, Debug, Default)]
-pub struct Settings {
-    pub params: Params,
-    pub bias: Vec<(TokenId, f32)>,
-    pub seed: u64,
-    pub limit: Option<usize>,
-    /// Number of tokens before an end is allowed.
-    pub min_tokens: usize,
-    pub stops: Vec<String>,
-    /// Tokens that end the answer, in addition to the vocabulary's.
-    pub stop_ids: Vec<TokenId>,
-    pub ignore_end: bool,
-    /// Minimum indentation of the lines after the first one.
-    pub indent: usize,
-    /// Time after which the next line break ends the answer.
-    pub time: Option<Duration>,
-    /// A compiled grammar.
-    pub table: Option<Arc<[u8]>>,
-    /// Number of alternatives reported with each token.
-    pub logprobs: Option<usize>,
-    /// True if log-probabilities of the prompt's tokens are reported, too.
-    pub scores_prompt: bool,
-    /// Mark tokens, for chat answers.
-    pub marks: Option<Arc<Marks>>,
-    /// The mark to wait for before the grammar applies.
-    pub gate: Option<GateSettings>,
-    /// The limit on tokens of thoughts, before any are counted.
-    pub thoughts: Option<ThoughtBudget>,
-    /// The scale of each adapter.
-    pub lora: Vec<(usize, f32)>,
-}
-
-impl Settings {
-    /// Returns the settings of a request, without the grammar. Parameters that the request does not set are taken from
-    /// `usual`.
-    pub fn of(
-        request: &TextRequest,
-        tokenizer: &Tokenizer<'_, '_>,
-        vocab: usize,
-        usual: &Params,
-        by_chance: u64,
-    ) -> Result<Self, Refusal> {
-        let stop_ids = request.stop_ids.clone();
-        if stop_ids.len() > MOST_BIASES || stop_ids.iter().any(|id| *id as usize >= vocab) {
-            return Err(Refusal::about("stop_token_ids", "stop_token_ids names a token that does not exist"));
-        }
-        Ok(Self {
-            params: request.sampling.params(usual)?,
-            bias: biases(&request.bias, tokenizer, vocab)?,
-            seed: request.seed.unwrap_or(by_chance),
-            limit: request.limit,
-            min_tokens: request.min_tokens,
-            stops: few_stops(&request.stops)?,
-            stop_ids,
-            ignore_end: request.ignore_end,
-            indent: request.indent,
-            time: request.time,
-            logprobs: request.logprobs,
-            ..Self::default()
-        })
+/// Returns the settings of a request, without the grammar. Parameters that the request does not set are taken from
+/// `usual`.
+pub fn settings(
+    request: &TextRequest,
+    tokenizer: &Tokenizer<'_, '_>,
+    vocab: usize,
+    usual: &Params,
+    by_chance: u64,
+) -> Result<Settings, Refusal> {
+    let stop_ids = request.stop_ids.clone();
+    if stop_ids.len() > MOST_BIASES || stop_ids.iter().any(|id| *id as usize >= vocab) {
+        return Err(Refusal::about("stop_token_ids", "stop_token_ids names a token that does not exist"));
     }
+    Ok(Settings {
+        params: request.sampling.params(usual)?,
+        bias: biases(&request.bias, tokenizer, vocab)?,
+        seed: request.seed.unwrap_or(by_chance),
+        limit: request.limit,
+        min_tokens: request.min_tokens,
+        stops: few_stops(&request.stops)?,
+        stop_ids,
+        ignore_end: request.ignore_end,
+        indent: request.indent,
+        time: request.time,
+        logprobs: request.logprobs,
+        ..Settings::default()
+    })
 }
 
 /// Returns the biases by token. All tokens of a text get its bias.

@@ -12,7 +12,7 @@ use super::answer::{Choice, ResponseMeta, call_id};
 use super::app::{App, OpenRequest, Result, whole};
 use super::error::ApiError;
 use super::faces;
-use super::logprobs::Logprob;
+use super::logprobs;
 use super::memory::Inbox;
 use super::routes::with_warning;
 use super::service::{Prepared, Service};
@@ -72,7 +72,7 @@ fn items(prepared: &Prepared, choice: &mut Choice, meta: &ResponseMeta) -> Vec<V
     }
     if !parts.content.is_empty() || parts.calls.is_empty() {
         let tokens = choice.logprobs.iter().zip(&parts.is_thought).filter(|(_, is_thought)| !**is_thought);
-        let logprobs = tokens.map(|(token, _)| token.chat()).collect();
+        let logprobs = tokens.map(|(token, _)| logprobs::chat(token)).collect();
         items.push(message(id, &parts.content, status(choice), logprobs));
     }
     items.extend(parts.calls.iter().enumerate().map(|(index, call)| function_call(id, index, call)));
@@ -192,7 +192,7 @@ impl Streamer {
                 }
             };
             if !splitter.next(&mut choice, is_end, &mut parts) {
-                progress.unsent.extend(choice.logprobs.iter().map(Logprob::chat));
+                progress.unsent.extend(choice.logprobs.iter().map(logprobs::chat));
             }
             for part in parts.drain(..) {
                 self.part(&mut progress, part);

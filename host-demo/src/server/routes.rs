@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
 use super::answer::{Choice, ResponseMeta};
-use super::app::{App, Result, whole};
+use super::app::{App, CacheScope, Result, whole};
 use super::engine::Counters;
 use super::error::{self, ApiError};
 use super::faces::{self, read_json};
@@ -27,7 +27,7 @@ use super::responses::responses;
 use super::service::Endpoint;
 use super::stream::stream;
 use super::vectors::token_count;
-use super::{anthropic, audio, body, llama, logprobs, lora, ollama, page, proxy, record};
+use super::{anthropic, audio, body, llama, lora, ollama, page, proxy, record};
 use crate::text;
 
 /// Returns the paths that need the API key, and their handlers. Every path that begins with `/v1` also exists without
@@ -340,7 +340,7 @@ fn tokens_of(app: &App, body: Value) -> Result<Tokenized> {
     }
     let piece = |id| {
         // As in llama.cpp, a part of a character is a list of bytes.
-        let piece = String::from_utf8(logprobs::bytes(app.service.tokenizer(), id));
+        let piece = String::from_utf8(crate::generation::bytes(app.service.tokenizer(), id));
         json!({ "id": id, "piece": piece.map_or_else(|part| json!(part.as_bytes()), Value::String) })
     };
     let pieces = tokens.into_iter().map(piece).collect();
@@ -408,24 +408,25 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
     let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
     let size = |gauge: &std::sync::atomic::AtomicUsize| gauge.load(Ordering::Relaxed) as u64;
     let rows = [
+        ("workspace_bytes", "gauge", "Bytes of workspace", app.workspace as u64),
+        ("kv_bytes", "gauge", "Bytes of KV cache", app.kv as u64),
+        ("uptime_seconds", "gauge", "Seconds since the start", app.started.elapsed().as_secs()),
+    ];
+    // All other values depend on the requests of other clients.
+    let shared = [
         ("requests_total", "counter", "Answers that were started", load(&counters.requests)),
         ("answer_tokens_total", "counter", "Tokens of answers", load(&counters.answer_tokens)),
         ("passes_total", "counter", "Passes through the model", load(&counters.passes)),
         ("requests_open", "gauge", "Requests without an answer yet", size(&counters.open)),
         ("answers_running", "gauge", "Answers being generated", size(&counters.running)),
         ("kv_pages_free", "gauge", "Pages of the KV cache that are free", size(&counters.free_pages)),
-        ("workspace_bytes", "gauge", "Bytes of workspace", app.workspace as u64),
-        ("kv_bytes", "gauge", "Bytes of KV cache", app.kv as u64),
-        ("uptime_seconds", "gauge", "Seconds since the start", app.started.elapsed().as_secs()),
-    ];
-    // These counters can reveal prompts of other clients, so they are shown only if the server has a key.
-    let private = [
         ("prompt_tokens_total", "counter", "Prompt tokens that were computed", load(&counters.prompt_tokens)),
         ("cached_tokens_total", "counter", "Prompt tokens that were found in the cache", load(&counters.cached_tokens)),
     ];
+    let shows_all = app.scope == CacheScope::Server;
     let text: String = rows
         .iter()
-        .chain(private.iter().filter(|_| app.key.is_some()))
+        .chain(shared.iter().filter(|_| shows_all))
         .map(|(name, kind, help, value)| {
             format!("# HELP arenite_{name} {help}\n# TYPE arenite_{name} {kind}\narenite_{name} {value}\n")
         })
@@ -433,5 +434,6 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
     let first = counters.first_token.lines("first_token_seconds", "Seconds from a request to its first token");
     let rate =
         counters.token_rate.lines("answer_tokens_per_second", "Tokens per second of an answer, after the first token");
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text + &first + &rate).into_response()
+    let histograms = if shows_all { first + &rate } else { String::new() };
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text + &histograms).into_response()
 }

@@ -10,9 +10,10 @@ use serde_json::Value;
 use super::faces::{Asked, Reply};
 use super::grammars;
 use super::lora::LoraScales;
-use super::request::Settings;
+use super::request::settings;
 use crate::chat::dialect::{Template, Tools};
 use crate::chat::{Reader, Renderer, Style};
+use crate::generation::Settings;
 use crate::model_file::ModelFile;
 use crate::open_model::OpenModel;
 use crate::ranking::Ranking;
@@ -196,7 +197,7 @@ impl Service {
             return Err(Refusal::invalid("this model generates no text, only embeddings (/v1/embeddings)"));
         }
         let choices = request.count.unwrap_or(1);
-        let mut settings = Settings::of(request, self.tokenizer(), self.vocab, &self.params, seed_by_chance)?;
+        let mut settings = settings(request, self.tokenizer(), self.vocab, &self.params, seed_by_chance)?;
         settings.lora = self.lora.of_request(request.lora.as_deref())?;
         if request.context.iter().any(|id| *id as usize >= self.vocab) {
             return Err(Refusal::about("context", "context names a token that does not exist"));
@@ -220,6 +221,7 @@ impl Service {
             Input::Chat(_) => vec![self.chat(request, &mut settings, &mut prepared)?],
             input => {
                 settings.table = self.form(request)?;
+                settings.is_json = request.schema().is_some();
                 settings.scores_prompt = prepared.echo && settings.logprobs.is_some();
                 prepared.scores_prompts = settings.scores_prompt;
                 self.prompts(input, request.kept_tokens(0) == usize::MAX, MOST_CHOICES / choices)?
@@ -342,11 +344,7 @@ impl Prepared {
 
     /// Returns a reader that splits an answer into content, thoughts and calls.
     pub fn reader(&self, index: usize) -> Reader {
-        let mut reader = self.style.reader(&self.tools, &self.prompts[index]);
-        if self.is_schema {
-            reader = reader.without_thought().only_marked();
-        }
-        if self.is_parallel { reader } else { reader.only_one_call() }
+        self.style.answer_reader(&self.tools, &self.prompts[index], self.is_schema, self.is_parallel)
     }
 }
 

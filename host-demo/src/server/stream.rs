@@ -255,7 +255,7 @@ impl Streamer {
         loop {
             let event = self.out.next(&mut events).await?;
             let mut logprobs = match &event {
-                Event::Token { logprob: Some(logprob), .. } => json!({ "content": [logprob.chat()] }),
+                Event::Token { logprob: Some(logprob), .. } => json!({ "content": [logprobs::chat(logprob)] }),
                 _ => Value::Null,
             };
             let is_end = self.take(&mut choice, event)?;

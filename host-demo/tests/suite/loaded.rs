@@ -4,11 +4,11 @@
 use std::path::Path;
 
 use crate::common::{committed, path, stdout_with};
-use host_demo::{AnswerEnd, Loaded, Message, Request, RunOptions, Source};
+use host_demo::{AnswerEnd, Loaded, Message, Request, RunOptions};
 use serde_json::Value;
 
 fn stories() -> Loaded {
-    Loaded::open(Source::default(), RunOptions { threads: 1, parallel: 2, ..RunOptions::default() }).unwrap()
+    Loaded::open("models/stories.gguf", RunOptions { threads: 1, parallel: 2, ..RunOptions::default() }).unwrap()
 }
 
 #[test]

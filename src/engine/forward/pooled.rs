@@ -1,7 +1,7 @@
 //! Linear layers after pooling, which compute an embedding or a score.
 
 use super::{Forward, add_bias, copy, norm_one};
-use crate::kernel::Activation;
+use crate::kernel::{Activation, Kernels};
 use crate::model::{PooledActivation, Role};
 
 impl Forward<'_, '_> {
@@ -15,15 +15,8 @@ impl Forward<'_, '_> {
         let (Some(mut input), Some(out)) = (x.get(..spec.dim), rest.get_mut(..head.out)) else { return };
         if let Some(w) = first {
             compute.times((input, 1), w, between, head.inner);
-            add_bias(between, head.inner, weights.vector(Role::ClsBias, 0));
-            match head.activation {
-                PooledActivation::None => {}
-                PooledActivation::Tanh => between.iter_mut().for_each(|x| *x = libm::tanhf(*x)),
-                PooledActivation::Gelu => compute.kernels.activate(Activation::GeluErf, between, None),
-                // Computed here because `activate` lacks ReLU in some builds. NaN passes through, as it does there.
-                PooledActivation::Relu => between.iter_mut().filter(|x| **x <= 0.0).for_each(|x| *x = 0.0),
-                PooledActivation::Silu => compute.kernels.activate(Activation::Silu, between, None),
-            }
+            add_bias(between, head.inner, weights.vector(Role::Dense2Bias, 0));
+            activate(compute.kernels, head.activation, between);
             let norm = weights.vector(Role::ClsNorm, 0);
             if !norm.is_empty() {
                 norm_one(compute.kernels, spec, norm, &[], between);
@@ -32,7 +25,20 @@ impl Forward<'_, '_> {
         }
         let Some(w) = second else { return };
         compute.times((input, 1), w, out, head.out);
-        add_bias(out, head.out, weights.vector(Role::ClsOutputBias, 0));
+        add_bias(out, head.out, weights.vector(Role::Dense3Bias, 0));
+        activate(compute.kernels, head.last, out);
         copy(x, out);
+    }
+}
+
+/// Applies the activation after a linear layer.
+fn activate(kernels: &Kernels, activation: PooledActivation, x: &mut [f32]) {
+    match activation {
+        PooledActivation::None => {}
+        PooledActivation::Tanh => x.iter_mut().for_each(|x| *x = libm::tanhf(*x)),
+        PooledActivation::Gelu => kernels.activate(Activation::GeluErf, x, None),
+        // Computed here because `activate` lacks ReLU in some builds. NaN passes through, as it does there.
+        PooledActivation::Relu => x.iter_mut().filter(|x| **x <= 0.0).for_each(|x| *x = 0.0),
+        PooledActivation::Silu => kernels.activate(Activation::Silu, x, None),
     }
 }

@@ -76,9 +76,10 @@ impl Role {
             Self::OutputBias => need_if(spec.has_head(), spec.output_bias),
             Self::Dense2 => required_if(pooled.0 > 0),
             Self::Dense3 => required_if(pooled.1 > 0),
-            Self::ClsBias | Self::ClsNorm => need_if(pooled.0 > 0, Optional),
-            Self::ClsOutputBias => need_if(pooled.1 > 0, Optional),
-            Self::Cls | Self::ClsOutput => Need::Absent, // other names of `Dense2` and `Dense3` in some families
+            Self::Dense2Bias | Self::ClsNorm => need_if(pooled.0 > 0, Optional),
+            Self::Dense3Bias => need_if(pooled.1 > 0, Optional),
+            // Other names of `Dense2` and `Dense3` in some families.
+            Self::Cls | Self::ClsOutput | Self::ClsBias | Self::ClsOutputBias => Need::Absent,
             Self::OutputNorm => required_if(spec.final_norm && weighted),
             Self::TokenTypes => required_if(spec.token_types() > 0),
             Self::TokenEmbdNorm => spec.embedding_norm(),

@@ -13,11 +13,10 @@ use arenite::sampler::argmax;
 use arenite::{Context, Engine, KvType, TokenId, Work};
 
 use crate::cli::{ModelArgs, SessionArgs, at_least_one, threads};
-use crate::model_file::ModelFile;
 use crate::open_model::OpenModel;
 use crate::output::{self, Out, note};
 use crate::runtime::{self, Memory};
-use crate::{interrupt, workers};
+use crate::{formats, interrupt, workers};
 use report::{Format, Measured, Report};
 
 /// Measure prefill and decode speed, time to first token, load time and memory
@@ -102,7 +101,7 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<ExitCode> {
 /// Loads the model and runs all rounds; `None` after Ctrl-C.
 fn measure(args: &Args, model: &ModelArgs, threads: usize, sequences: usize) -> Result<Option<Measured>> {
     let start = Instant::now();
-    let open = OpenModel::new(ModelFile::open(model)?, args.session.options(threads)?)?;
+    let open = OpenModel::new(formats::open(model)?, args.session.options(threads)?)?;
     let model = open.model();
     let longest = args.prompt.max(args.n_tokens);
     let context = open.options.context.unwrap_or(longest);

@@ -121,6 +121,8 @@ fn other_adapters_are_refused() {
         ("init_lora_weights", "pissa_niter_4".into()),
         ("use_qalora", true.into()),
         ("use_dora", true.into()),
+        ("lora_bias", true.into()),
+        ("modules_to_save", serde_json::json!(["lm_head"])),
         ("bias", "all".into()),
         ("trainable_token_indices", serde_json::json!([5])),
         ("alpha_pattern", serde_json::json!({ "(": 8 })),
@@ -141,7 +143,7 @@ fn other_adapters_are_refused() {
     for (halves, says) in [
         (&[a][..], "lora_B.weight is missing"),
         (&[b], "lora_A.weight is missing"),
-        (&[a, b, ("lora_M", [1, 1])], "not part of a plain LoRA"),
+        (&[a, b, ("lora_M", [1, 1])], "is not part of a LoRA"),
         (&[a, ("lora_B", [64, 8])], "different ranks"),
         (&[], "no tensors"),
     ] {

@@ -37,6 +37,36 @@ fn settings_without_a_key_are_followed() {
     }
 }
 
+/// Settings that `config.json` leaves out are the defaults of transformers' class, of the text model inside of others, too.
+/// `absent.py` wrote the logits.
+#[test]
+fn absent_settings_are_the_defaults_of_the_class() {
+    let directory = tempfile::tempdir().unwrap();
+    let (folder, model) = (directory.path().join("model"), directory.path().join("model.gguf"));
+    let out = directory.path().join("out.npy");
+    fs::create_dir(&folder).unwrap();
+    let all: Value = serde_json::from_slice(&fs::read(checkpoint("absent.json")).unwrap()).unwrap();
+    let tokens = all["tokens"].as_array().unwrap().iter().map(Value::to_string).collect::<Vec<_>>().join(",");
+    for case in all["cases"].as_array().unwrap() {
+        write_tiny(case, &folder);
+        fs::remove_file(folder.join("modules.json")).unwrap();
+        stdout(&["convert", "hf", path(&folder), path(&model)]);
+        stdout(&["logits", "-m", path(&model), "--ids", &tokens, "--kv", "f32", "-o", path(&out)]);
+        let (_, logits) = crate::common::npy(&out);
+        let wanted = case["result"].as_array().unwrap();
+        assert!(wanted.len() <= logits.len());
+        for (got, want) in logits.iter().zip(wanted) {
+            let want = want.as_f64().unwrap();
+            // The logits in the file have five decimals.
+            assert!(
+                (f64::from(*got) - want).abs() < 3e-5 * want.abs().max(1.0),
+                "{}: {got}, not {want}",
+                case["config"]
+            );
+        }
+    }
+}
+
 /// Gives two tokens the names of a reranker's labels, "yes" and "no". Removes all merges, which may refer to the old
 /// names.
 fn name_labels(folder: &Path, ids: &Value) {

@@ -1,0 +1,385 @@
+//! Converts messages to the form that the model's template accepts.
+
+use std::sync::Arc;
+
+use arenite::tokenizer::Tokenizer;
+use minijinja::value::Value as Jinja;
+use serde_json::{Map, Value, json};
+
+use super::dialect::{
+    self, Call, Constraint, Dialect, GateSettings, Marks, Own, Probe, Reader, Template, ThoughtForm, Tools, unwrapped,
+};
+use super::guard::Prompt;
+use super::render::{Arguments, Renderer};
+use arenite_grammar::Piece;
+use arenite_request::{EarlierCall, Message};
+
+/// A model's conversation style: the syntax of its thoughts and calls, and the properties of its template.
+#[derive(Clone)]
+pub struct Style {
+    pub dialect: Arc<Dialect>,
+    pub marks: Arc<Marks>,
+    pub probe: Probe,
+    /// True if the template only accepts call identifiers of nine characters.
+    wants_short_ids: bool,
+    knows_thoughts: bool,
+    /// Variables of [`SWITCHES`] and [`EFFORTS`] that the template reads.
+    switches: Vec<&'static str>,
+}
+
+/// A conversation in the form that a template accepts.
+#[derive(Clone)]
+pub struct Conversation {
+    pub messages: Vec<Message>,
+    /// Functions that are passed to the template.
+    pub tools: Vec<Value>,
+    /// A warning if the conversation was rewritten for the template.
+    pub warning: Option<&'static str>,
+}
+
+/// Names of template variables that turn thoughts on or off.
+const SWITCHES: [&str; 3] = ["enable_thinking", "thinking", "think"];
+/// Names of template variables that set the reasoning effort.
+const EFFORTS: [&str; 2] = ["reasoning_effort", "thinking_effort"];
+
+impl Style {
+    pub fn of(template: &dyn Template, tokenizer: &Tokenizer<'_, '_>) -> Self {
+        let marks = Marks::of(tokenizer);
+        let mut dialect = Dialect::all(&marks);
+        let probe = dialect::look(template, &mut dialect);
+        let source = template.source();
+        let opens = |form: &dialect::ThoughtForm<String>| source.contains(&dialect::unwrapped(&form.open));
+        let knows_thoughts = dialect.thoughts.iter().any(opens) || source.contains("reasoning_content");
+        let reads = |name: &&&str| is_word(source, name);
+        Self {
+            dialect: dialect.into(),
+            marks: marks.into(),
+            probe,
+            knows_thoughts,
+            wants_short_ids: source.contains("|length != 9"),
+            switches: SWITCHES.iter().chain(&EFFORTS).filter(reads).copied().collect(),
+        }
+    }
+
+    /// Returns the reader for an answer to `prompt`.
+    pub fn reader(&self, tools: &Arc<Tools>, prompt: &str) -> Reader {
+        Reader::new(self.dialect.clone(), tools.clone(), prompt)
+    }
+
+    /// Returns true if the text `stop` at the end of a turn ends an answer: it may also be the mark after a thought.
+    pub fn ends_answer(&self, stop: &str) -> bool {
+        let ends_thought = |form: &ThoughtForm<String>| unwrapped(&form.close) == stop;
+        !stop.is_empty() && !self.dialect.thoughts.iter().any(ends_thought)
+    }
+
+    /// True if an answer is one or several messages, each with its own marks.
+    pub fn is_in_messages(&self) -> bool {
+        self.dialect.has_recipients || self.dialect.own == Own::Channels
+    }
+
+    /// Returns the grammar of an answer that follows a schema, if the schema describes only the last of several
+    /// messages: in dialects with channels or recipients.
+    pub fn schema_in_messages(&self, schema: &Value) -> Option<Piece> {
+        self.is_in_messages().then(|| self.constraint().content(schema))
+    }
+
+    /// Returns the mark before calls and their grammar, if an answer without another constraint may call functions
+    /// with strict parameters.
+    pub fn strict_calls(&self, tools: &Tools, is_parallel: bool) -> Option<(String, Piece)> {
+        if !tools.0.iter().any(|tool| tool.strict) {
+            return None;
+        }
+        self.constraint().after_mark(&tools.0.iter().collect::<Vec<_>>(), is_parallel)
+    }
+
+    /// Returns the reader that divides an answer to `prompt` into content, thoughts and calls. An answer that follows a
+    /// schema is content after its thought.
+    pub fn answer_reader(&self, tools: &Arc<Tools>, prompt: &str, is_schema: bool, is_parallel: bool) -> Reader {
+        let mut reader = self.reader(tools, prompt);
+        if is_schema {
+            reader = reader.without_thought().only_marked();
+        }
+        if is_parallel { reader } else { reader.only_one_call() }
+    }
+
+    pub fn constraint(&self) -> Constraint<'_> {
+        Constraint { dialect: &self.dialect, marks: &self.marks }
+    }
+
+    /// Returns true if the template supports thoughts.
+    pub fn thinks(&self) -> bool {
+        self.knows_thoughts
+    }
+
+    /// Returns the variables that turn thoughts on or off; `None` if the template has no switch and the model does the
+    /// opposite.
+    pub fn thinking(&self, is_on: bool) -> Option<Map<String, Value>> {
+        let found = SWITCHES.iter().filter(|name| self.switches.contains(name));
+        let map: Map<String, Value> = found.map(|name| (name.to_string(), json!(is_on))).collect();
+        // Without a switch, a model that knows thoughts always thinks.
+        Some(map).filter(|map| !map.is_empty() || is_on == self.knows_thoughts)
+    }
+
+    /// Returns the variables for a reasoning effort: those of [`EFFORTS`], otherwise those that turn thoughts on;
+    /// `None` if the template reads neither and the model does not think.
+    pub fn effort(&self, effort: &str) -> Option<Map<String, Value>> {
+        if effort == "none" {
+            return self.thinking(false);
+        }
+        let found = EFFORTS.iter().filter(|name| self.switches.contains(name));
+        let map: Map<String, Value> = found.map(|name| (name.to_string(), json!(effort))).collect();
+        Some(map).filter(|map| !map.is_empty()).or_else(|| self.thinking(true))
+    }
+
+    /// Returns the settings of a gate that waits for the end of the thought opened by `prompt`; `None` if no thought is
+    /// open.
+    pub fn thought_gate(&self, prompt: &str) -> Option<GateSettings> {
+        let form = self.dialect.opened_by(prompt.trim_end())?;
+        Some(GateSettings { until: form.close.clone(), is_thought: true, then: None })
+    }
+
+    /// Returns the conversation in the form that the template accepts.
+    pub fn conversation(&self, messages: &[Message], tools: &[Value]) -> Conversation {
+        let messages = messages.iter().map(|message| self.message(message.clone())).collect();
+        let mut conversation = Conversation { messages, tools: tools.to_vec(), warning: None };
+        // A template that shows calls belongs to a model trained with calls: the prompt is left unchanged.
+        if !tools.is_empty() && !self.probe.shows_tools && !self.probe.shows_calls {
+            let text = self.instructions(tools);
+            let messages = &mut conversation.messages;
+            match messages.first_mut().filter(|first| first.role == "system") {
+                Some(system) => join(system, Message::new("system", text)),
+                None => messages.insert(0, Message::new("system", text)),
+            }
+            conversation.tools.clear();
+            conversation.warning = Some("the chat template shows no functions: the system message lists them");
+        }
+        if self.probe.refuses_system {
+            let has_tools = !tools.is_empty() && conversation.tools.is_empty();
+            conversation.system_to_user(has_tools);
+        }
+        conversation
+    }
+
+    /// Renders the prompt. If the template refuses the conversation, it is rewritten as little as possible.
+    ///
+    /// # Errors
+    ///
+    /// The template's reason, if it refuses every form.
+    pub fn prompt(
+        &self,
+        renderer: &Renderer,
+        conversation: Conversation,
+        kwargs: &Map<String, Value>,
+        continues: bool,
+    ) -> Result<(Prompt, Option<&'static str>), String> {
+        let render = |conversation: &Conversation| {
+            let messages = conversation.messages.iter().map(|message| jinja(self.json(message))).collect();
+            let tools = match conversation.tools.is_empty() {
+                true => Jinja::from(()),
+                false => jinja(conversation.tools.clone().into()),
+            };
+            let arguments = Arguments { tools, kwargs: jinja(kwargs.clone().into()) };
+            renderer.try_prompt(messages, &arguments, continues)
+        };
+        let refused = match render(&conversation) {
+            Ok(prompt) => return Ok((prompt, conversation.warning)),
+            Err(why) => why,
+        };
+        for rewritten in conversation.rewritten() {
+            if let Ok(prompt) = render(&rewritten) {
+                return Ok((prompt, rewritten.warning));
+            }
+        }
+        Err(refused)
+    }
+
+    /// Describes the functions as text, for a system message.
+    fn instructions(&self, tools: &[Value]) -> String {
+        let lines: Vec<String> = tools.iter().map(Value::to_string).collect();
+        let lines = lines.join("\n");
+        let is_taught = matches!(self.dialect.own, Own::Form(own) if dialect::unwrapped(&self.dialect.calls[own].open) == "<tool_call>");
+        let mut text = format!("# Tools\n\nYou may call one or more functions.\n\n<tools>\n{lines}\n</tools>");
+        if is_taught {
+            text += "\n\nFor each function call, return a JSON object with the function's name and arguments within \
+                     <tool_call></tool_call> tags:\n<tool_call>\n{\"name\": <function-name>, \"arguments\": <args-json-object>}\n</tool_call>";
+        }
+        text
+    }
+
+    /// Returns a message with a role, calls and identifiers that the template shows.
+    fn message(&self, mut message: Message) -> Message {
+        if message.role == "developer" && !self.probe.knows_developer {
+            message.role = "system".into();
+        }
+        if self.probe.shows_tools || self.probe.shows_calls || message.role != "tool" {
+            message.call_id = message.call_id.map(|id| self.id(&id));
+        } else {
+            let text = format!("<tool_response>\n{}\n</tool_response>", message.text.unwrap_or_default());
+            message = Message::new("user", text);
+        }
+        if self.probe.shows_calls {
+            message.calls.iter_mut().for_each(|call| call.id = call.id.take().map(|id| self.id(&id)));
+        } else if !message.calls.is_empty() {
+            let calls = std::mem::take(&mut message.calls).into_iter();
+            let calls: Vec<Call> =
+                calls.map(|call| Call { arguments: as_text(&call.arguments), name: call.name }).collect();
+            let text = dialect::write(&calls);
+            message.text = match message.text.take().filter(|text| !text.is_empty()) {
+                None => Some(text),
+                Some(before) => Some(format!("{before}\n{text}")),
+            };
+        }
+        message
+    }
+
+    /// Returns a message in the notation of templates.
+    fn json(&self, message: &Message) -> Value {
+        let has_calls = !message.calls.is_empty();
+        let text = message.text.as_deref().filter(|text| !text.is_empty());
+        let keeps_null = has_calls && self.probe.shows_calls && self.probe.takes_null;
+        let mut object = Map::from_iter([
+            ("role".to_string(), json!(message.role)),
+            ("content".to_string(), if keeps_null { json!(text) } else { json!(text.unwrap_or_default()) }),
+        ]);
+        let texts =
+            [("name", &message.name), ("tool_call_id", &message.call_id), ("reasoning_content", &message.thought)];
+        object.extend(texts.iter().filter_map(|(key, text)| Some((key.to_string(), json!(text.as_ref()?)))));
+        if has_calls {
+            object.insert("tool_calls".into(), message.calls.iter().map(|call| self.call(call)).collect());
+        }
+        object.extend(message.others.clone());
+        Value::Object(object)
+    }
+
+    /// Returns a call in the notation of templates.
+    fn call(&self, call: &EarlierCall) -> Value {
+        let text = as_text(&call.arguments);
+        let arguments = match self.probe.wants_text {
+            true => json!(text),
+            false => serde_json::from_str(&text).unwrap_or_else(|_| call.arguments.clone()),
+        };
+        let function = json!({ "name": call.name, "arguments": arguments });
+        match &call.id {
+            Some(id) => json!({ "id": id, "type": "function", "function": function }),
+            None => json!({ "type": "function", "function": function }),
+        }
+    }
+
+    /// Returns `id`, or a hash of nine characters if the template does not accept `id`.
+    fn id(&self, id: &str) -> String {
+        let is_short = id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        if !self.wants_short_ids || is_short {
+            return id.into();
+        }
+        let hash = id
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+        format!("{:09x}", hash & 0xf_ffff_ffff)
+    }
+}
+
+impl Conversation {
+    /// Puts the text of system messages before the first user message, for templates without a system message. Later
+    /// system messages become user messages.
+    fn system_to_user(&mut self, lists_functions: bool) {
+        let is_system = |message: &Message| message.role == "system";
+        if !self.messages.iter().any(is_system) {
+            return;
+        }
+        let count = self.messages.iter().take_while(|message| is_system(message)).count();
+        let mut first = Message::new("user", "");
+        self.messages.drain(..count).for_each(|system| join(&mut first, system));
+        self.messages.iter_mut().filter(|message| is_system(message)).for_each(|message| message.role = "user".into());
+        if count > 0 {
+            match self.messages.first_mut().filter(|message| message.role == "user") {
+                Some(user) => {
+                    join(&mut first, std::mem::take(user));
+                    *user = first;
+                }
+                None => self.messages.insert(0, first),
+            }
+        }
+        self.warning = Some(match lists_functions {
+            true => {
+                "the chat template shows neither functions nor a system message: the first message lists the functions"
+            }
+            false => "the chat template has no system message: its text is before the first user message",
+        });
+    }
+
+    /// Joins all system messages to the first message, for templates with only one.
+    fn one_system(&mut self) {
+        let (system, others): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.messages).into_iter().partition(|message| message.role == "system");
+        let joined = system.into_iter().reduce(|mut first, next| {
+            join(&mut first, next);
+            first
+        });
+        self.messages = joined.into_iter().chain(others).collect();
+        self.warning = Some("the chat template has one system message: all system messages are joined to it");
+    }
+
+    /// Joins neighbouring messages of the same author, for templates in which authors must alternate.
+    fn joined(&mut self) {
+        let mut messages: Vec<Message> = Vec::new();
+        for message in std::mem::take(&mut self.messages) {
+            let is_same = |last: &&mut Message| last.role == message.role && message.role != "tool";
+            match messages.last_mut().filter(is_same) {
+                Some(last) => join(last, message),
+                None => messages.push(message),
+            }
+        }
+        self.messages = messages;
+        self.warning.get_or_insert("the chat template wants alternating authors: neighbouring messages are joined");
+    }
+
+    /// Returns other forms of a conversation that a template refuses, the most similar one first.
+    fn rewritten(&self) -> Vec<Self> {
+        let mut forms: Vec<Self> = Vec::new();
+        for system in [|_: &mut Self| {}, Self::one_system, |form: &mut Self| form.system_to_user(false)] {
+            let mut form = self.clone();
+            system(&mut form);
+            let mut joined = form.clone();
+            joined.joined();
+            forms.extend([form, joined]);
+        }
+        forms.retain(|form| form.messages != self.messages);
+        forms
+    }
+}
+
+/// Adds the text, the thought and the calls of the next message to a message.
+fn join(message: &mut Message, next: Message) {
+    let both = |first: Option<String>, second: Option<String>| match (first, second) {
+        (Some(first), Some(second)) if !first.is_empty() && !second.is_empty() => Some(format!("{first}\n\n{second}")),
+        (first, second) => first.filter(|text| !text.is_empty()).or(second),
+    };
+    message.text = both(message.text.take(), next.text);
+    message.thought = both(message.thought.take(), next.thought);
+    message.calls.extend(next.calls);
+    message.is_open = next.is_open;
+}
+
+/// Returns arguments as JSON text.
+fn as_text(arguments: &Value) -> String {
+    match arguments {
+        Value::String(text) if text.trim().is_empty() => "{}".to_string(),
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    }
+}
+
+/// Converts a value for templates.
+fn jinja(value: Value) -> Jinja {
+    serde_json::from_value(value).unwrap_or_default()
+}
+
+/// Returns true if a template reads the variable `name`: a whole word that is not an attribute, quoted text or a tag.
+fn is_word(source: &str, name: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    source.match_indices(name).any(|(at, _)| {
+        let before = source[..at].chars().next_back();
+        let after = source[at + name.len()..].chars().next();
+        !before.is_some_and(|c| is_part(c) || ".'\"<".contains(c)) && !after.is_some_and(|c| is_part(c) || c == '>')
+    })
+}

@@ -1,0 +1,315 @@
+//! Finds weights that were quantized to integers by GPTQ, AWQ, compressed-tensors, MLX or bitsandbytes, and replaces
+//! their parts by one tensor each.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use super::leaf::{Coding, Leaf, Scale};
+use super::packed::{Codes, Factors, Groups, Nested, Order, Packed, Zeros};
+use super::quantized::{change, ending, values};
+use super::tensors::Checkpoint;
+
+/// Removes a part of a quantized tensor from the checkpoint.
+fn take<'f>(checkpoint: &mut Checkpoint<'f>, name: &str) -> Option<Arc<Leaf<'f>>> {
+    checkpoint.tensors.remove(name)
+}
+
+fn need<'f>(checkpoint: &mut Checkpoint<'f>, name: &str) -> Result<Arc<Leaf<'f>>> {
+    take(checkpoint, name).with_context(|| format!("the tensor {name} is missing"))
+}
+
+/// Returns the sizes of a matrix.
+fn sizes(leaf: &Leaf<'_>) -> Result<[usize; 2]> {
+    match leaf.shape[..] {
+        [rows, columns] if leaf.coding == Coding::I32 => Ok([rows, columns]),
+        _ => bail!("the tensor {} is not a matrix of 32-bit words", leaf.name),
+    }
+}
+
+fn put<'f>(checkpoint: &mut Checkpoint<'f>, name: &str, rows: usize, packed: Packed<'f>) -> Result<()> {
+    let group = match &packed.groups {
+        Groups::OfColumns(size) | Groups::Flat(size) => *size,
+        Groups::Listed(list) => list.len(),
+    };
+    ensure!(rows > 0 && packed.columns > 0 && group > 0, "the tensor {name} has no values");
+    let leaf = Leaf::of_packed(name, rows, packed);
+    ensure!(checkpoint.tensors.insert(name.to_owned(), Arc::new(leaf)).is_none(), "there are two tensors {name}");
+    Ok(())
+}
+
+/// Returns the number of columns of a group.
+fn group_size(settings: &Value, columns: usize) -> usize {
+    settings["group_size"].as_u64().filter(|size| *size > 0).map_or(columns, |size| size as usize)
+}
+
+/// Returns the bits of a code if a line of `words` words has `columns` codes.
+fn bits(words: usize, columns: usize) -> Result<usize> {
+    let bits = (words * 32).checked_div(columns).filter(|bits| (2..=8).contains(bits));
+    bits.with_context(|| format!("{words} words for {columns} weights"))
+}
+
+/// Converts GPTQ's matrices: words of consecutive inputs, with zeros that are stored less 1 in the first version of the
+/// format. `g_idx` has the group of each input.
+pub fn gptq(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
+    let less = match settings["checkpoint_format"].as_str() {
+        None | Some("gptq" | "") => 1.0,
+        Some("gptq_v2") => 0.0,
+        Some(other) => bail!("its quantization has the checkpoint_format {other}: gptq and gptq_v2 are supported"),
+    };
+    for stem in ending(checkpoint, "qweight") {
+        let codes = need(checkpoint, &format!("{stem}qweight"))?;
+        let scales = need(checkpoint, &format!("{stem}scales"))?;
+        let zeros = need(checkpoint, &format!("{stem}qzeros"))?;
+        let listed = take(checkpoint, &format!("{stem}g_idx"));
+        let [words, rows] = sizes(&codes)?;
+        let stated = settings["bits"].as_u64().unwrap_or(4) as usize;
+        let columns =
+            listed.as_ref().map_or((words * 32).checked_div(stated).unwrap_or(0), |list| list.shape.iter().product());
+        let bits = bits(words, columns).with_context(|| codes.name.clone())?;
+        let [groups, zero_words] = sizes(&zeros)?;
+        ensure!(
+            scales.shape[..] == [groups, rows] && zero_words * 32 == rows * bits,
+            "the factors of {} have shape {:?}, which does not fit",
+            codes.name,
+            scales.shape
+        );
+        let listed = listed.map(|list| values(&list).into_iter().map(|group| group as u32).collect::<Vec<_>>());
+        let size = group_size(settings, columns);
+        let groups_of = match listed {
+            Some(list) => {
+                ensure!(list.iter().all(|group| (*group as usize) < groups), "{stem}g_idx has a group without factors");
+                // Without groups of its own, a column belongs to those of its neighbours.
+                if list.iter().enumerate().all(|(at, group)| *group as usize == at / size) {
+                    Groups::OfColumns(size)
+                } else {
+                    Groups::Listed(list)
+                }
+            }
+            None => Groups::OfColumns(size),
+        };
+        let zeros = Codes { bytes: zeros.bytes, bits, order: Order::Lines { words: zero_words } };
+        let packed = Packed {
+            codes: Codes { bytes: codes.bytes, bits, order: Order::Interleaved { lines: rows } },
+            columns,
+            groups: groups_of,
+            scales: Factors { leaf: scales, groups, rows: Some(rows), nested: None },
+            zeros: Zeros::Packed(zeros, less),
+            biases: None,
+            book: None,
+        };
+        put(checkpoint, &format!("{stem}weight"), rows, packed)?;
+    }
+    Ok(())
+}
+
+/// Converts AWQ's matrices: a line of words for each input.
+pub fn awq(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
+    let version = settings["version"].as_str().unwrap_or("gemm").to_ascii_lowercase();
+    ensure!(version == "gemm", "its quantization has the version {version}: only gemm is supported");
+    for stem in ending(checkpoint, "qweight") {
+        let codes = need(checkpoint, &format!("{stem}qweight"))?;
+        let scales = need(checkpoint, &format!("{stem}scales"))?;
+        let zeros = take(checkpoint, &format!("{stem}qzeros"));
+        let [columns, words] = sizes(&codes)?;
+        let rows = words * 8;
+        let [groups, width] = scales.shape[..] else { bail!("the tensor {} is not a matrix", scales.name) };
+        let size = group_size(settings, columns);
+        ensure!(
+            width == rows && groups == columns.div_ceil(size),
+            "the factors of {} have shape {:?}, which does not fit",
+            codes.name,
+            scales.shape
+        );
+        let zeros = match zeros {
+            Some(zeros) => {
+                ensure!(sizes(&zeros)? == [groups, words], "the tensor {} has shape {:?}", zeros.name, zeros.shape);
+                Zeros::Packed(Codes { bytes: zeros.bytes, bits: 4, order: Order::Awq { words } }, 0.0)
+            }
+            None => Zeros::Constant(8.0),
+        };
+        let packed = Packed {
+            codes: Codes { bytes: codes.bytes, bits: 4, order: Order::Awq { words } },
+            columns,
+            groups: Groups::OfColumns(size),
+            scales: Factors { leaf: scales, groups, rows: Some(rows), nested: None },
+            zeros,
+            biases: None,
+            book: None,
+        };
+        put(checkpoint, &format!("{stem}weight"), rows, packed)?;
+    }
+    Ok(())
+}
+
+/// Converts the packed matrices of compressed-tensors: words of consecutive inputs. Codes and zeros are shifted to be
+/// positive.
+pub fn compressed(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
+    for stem in ending(checkpoint, "weight_packed") {
+        let codes = need(checkpoint, &format!("{stem}weight_packed"))?;
+        let scales = need(checkpoint, &format!("{stem}weight_scale"))?;
+        let shape = need(checkpoint, &format!("{stem}weight_shape"))?;
+        let zeros = take(checkpoint, &format!("{stem}weight_zero_point"));
+        let listed = take(checkpoint, &format!("{stem}weight_g_idx"));
+        let [rows, words] = sizes(&codes)?;
+        let [height, columns] = values(&shape)[..] else { bail!("the tensor {} has no two sizes", shape.name) };
+        let columns = columns as usize;
+        let bits = bits(words, columns).with_context(|| codes.name.clone())?;
+        ensure!(height as usize == rows && 32 % bits == 0, "the tensor {} has {bits} bits: not supported", codes.name);
+        let groups = if scales.shape.len() == 2 { scales.shape[1] } else { 1 };
+        ensure!(
+            scales.shape.iter().product::<usize>() == rows * groups && groups > 0 && columns.is_multiple_of(groups),
+            "the factors of {} have shape {:?}, which does not fit",
+            codes.name,
+            scales.shape
+        );
+        let listed = listed.map(|list| values(&list).into_iter().map(|group| group as u32).collect::<Vec<_>>());
+        // In older files, a list of -1 says that there is no list.
+        let groups_of = match listed {
+            Some(list)
+                if list.len() == columns && list.iter().all(|group| (*group as usize) < groups) && groups > 1 =>
+            {
+                Groups::Listed(list)
+            }
+            _ => Groups::OfColumns(columns / groups),
+        };
+        let zeros = match zeros {
+            None => Zeros::Constant((1 << (bits - 1)) as f32),
+            Some(zeros) => {
+                ensure!(
+                    sizes(&zeros)? == [(rows * bits).div_ceil(32), groups],
+                    "the tensor {} has shape {:?}, which does not fit",
+                    zeros.name,
+                    zeros.shape
+                );
+                Zeros::Packed(Codes { bytes: zeros.bytes, bits, order: Order::Interleaved { lines: groups } }, 0.0)
+            }
+        };
+        let packed = Packed {
+            codes: Codes { bytes: codes.bytes, bits, order: Order::Lines { words } },
+            columns,
+            groups: groups_of,
+            scales: Factors { leaf: scales, groups, rows: None, nested: None },
+            zeros,
+            biases: None,
+            book: None,
+        };
+        put(checkpoint, &format!("{stem}weight"), rows, packed)?;
+    }
+    Ok(())
+}
+
+/// Subtracts the zeros of 8-bit integers of compressed-tensors, which are not packed.
+pub fn shifted(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
+    for stem in ending(checkpoint, "weight_zero_point") {
+        let zeros = need(checkpoint, &format!("{stem}weight_zero_point"))?;
+        let is_zero = values(&zeros).iter().all(|zero| *zero == 0.0);
+        ensure!(is_zero, "the tensor {} has other values than 0: not supported", zeros.name);
+    }
+    Ok(())
+}
+
+/// Converts MLX's matrices: a stream of bits for each row, and a scale and a bias for each group.
+pub fn mlx(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
+    let mode = settings["mode"].as_str().unwrap_or("affine");
+    ensure!(mode == "affine", "its weights are quantized by MLX with the mode {mode}: only affine is supported");
+    // MLX stores convolutions, and some norms of models that have them, in a form of its own.
+    ensure!(
+        !checkpoint.tensors.keys().any(|name| name.contains("conv")),
+        "it is a quantized model of MLX with convolutions: save it with `mlx_lm.convert --dequantize`"
+    );
+    for stem in ending(checkpoint, "scales") {
+        let scales = need(checkpoint, &format!("{stem}scales"))?;
+        let biases = need(checkpoint, &format!("{stem}biases"))?;
+        let codes = need(checkpoint, &format!("{stem}weight"))?;
+        let [rows, words] = sizes(&codes)?;
+        let [height, groups] = scales.shape[..] else { bail!("the tensor {} is not a matrix", scales.name) };
+        // Single matrices can have settings of their own.
+        let own = &settings[stem.trim_end_matches('.')];
+        let own = if own["group_size"].is_u64() { own } else { settings };
+        let size = own["group_size"].as_u64().context("its quantization has no group_size")? as usize;
+        let columns = groups * size;
+        let bits = bits(words, columns).with_context(|| codes.name.clone())?;
+        ensure!(
+            height == rows && biases.shape == scales.shape && words * 32 == columns * bits,
+            "the factors of {} have shape {:?}, which does not fit",
+            codes.name,
+            scales.shape
+        );
+        let factors = |leaf| Factors { leaf, groups, rows: None, nested: None };
+        let packed = Packed {
+            codes: Codes { bytes: codes.bytes, bits, order: Order::Lines { words } },
+            columns,
+            groups: Groups::OfColumns(size),
+            scales: factors(scales),
+            zeros: Zeros::Constant(0.0),
+            biases: Some(factors(biases)),
+            book: None,
+        };
+        put(checkpoint, &format!("{stem}weight"), rows, packed)?;
+    }
+    Ok(())
+}
+
+/// Converts the matrices of bitsandbytes: NF4 and FP4 with a code book, and 8-bit integers with a factor for each row.
+pub fn bitsandbytes(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
+    const STATE: &str = ".quant_state.bitsandbytes__";
+    let states: Vec<String> = checkpoint.tensors.keys().filter(|name| name.contains(STATE)).cloned().collect();
+    for state in states {
+        let (name, _) = state.split_once(STATE).unwrap_or_default();
+        let facts = need(checkpoint, &state)?;
+        let facts: Value = serde_json::from_slice(facts.bytes).with_context(|| format!("{state} is not JSON"))?;
+        let part = |checkpoint: &mut Checkpoint<'_>, end: &str| -> Result<Vec<f32>> {
+            Ok(values(&need(checkpoint, &format!("{name}.{end}"))?))
+        };
+        let absmax = need(checkpoint, &format!("{name}.absmax"))?;
+        let book = part(checkpoint, "quant_map")?;
+        let nested = match facts["nested_blocksize"].as_u64() {
+            Some(block) => Some(Nested {
+                book: part(checkpoint, "nested_quant_map")?,
+                scales: part(checkpoint, "nested_absmax")?,
+                block: block.max(1) as usize,
+                offset: facts["nested_offset"].as_f64().unwrap_or(0.0) as f32,
+            }),
+            None => None,
+        };
+        let codes = need(checkpoint, name)?;
+        let shape: Option<Vec<usize>> = facts["shape"]
+            .as_array()
+            .and_then(|sizes| sizes.iter().map(|size| Some(size.as_u64()? as usize)).collect());
+        let (Some([rows, columns]), Some(block)) =
+            (shape.as_deref(), facts["blocksize"].as_u64().filter(|size| *size > 0))
+        else {
+            bail!("{state} has no two sizes and a blocksize")
+        };
+        let (rows, columns, block) = (*rows, *columns, block as usize);
+        ensure!(
+            codes.bytes.len() == (rows * columns).div_ceil(2) && book.len() == 16 && codes.coding == Coding::U8,
+            "the tensor {name} does not have the {rows} x {columns} weights that {state} names"
+        );
+        let groups = (rows * columns).div_ceil(block);
+        let packed = Packed {
+            codes: Codes { bytes: codes.bytes, bits: 4, order: Order::Halves { codes: columns } },
+            columns,
+            groups: Groups::Flat(block),
+            scales: Factors { leaf: absmax, groups, rows: None, nested },
+            zeros: Zeros::Constant(0.0),
+            biases: None,
+            book: Some(book),
+        };
+        put(checkpoint, name, rows, packed)?;
+    }
+    for stem in ending(checkpoint, "SCB") {
+        let factors = need(checkpoint, &format!("{stem}SCB"))?;
+        take(checkpoint, &format!("{stem}weight_format"));
+        change(checkpoint, &format!("{stem}weight"), |leaf| {
+            let [rows, columns] = leaf.shape[..] else { bail!("it has factors but is not a matrix") };
+            let values: Vec<f32> = values(&factors).into_iter().map(|most| most / 127.0).collect();
+            ensure!(values.len() == rows && leaf.coding == Coding::I8, "its factors do not fit");
+            leaf.scale = Some(Scale { values, columns, block: [1, columns], across: 1 });
+            Ok(())
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,257 @@
+//! A stored tensor: its bytes, the encoding of its values, and their order.
+
+use std::sync::Arc;
+
+use arenite::quant::{TensorType, decode_row};
+use half::{bf16, f16};
+
+use super::packed::Packed;
+
+/// The encoding of a stored tensor's values.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Coding {
+    F64,
+    F32,
+    F16,
+    BF16,
+    F8E4M3,
+    F8E5M2,
+    I64,
+    I32,
+    U8,
+    I8,
+    /// BitNet's format: two bits per weight. Each of the `rows` packed rows holds four rows of the matrix.
+    Ternary {
+        rows: usize,
+        columns: usize,
+        factor: f32,
+    },
+    /// 4-bit weights, the lower half of a byte first, and an 8-bit factor for each group.
+    Four(FourBits),
+    /// GGUF's blocks.
+    Blocks(TensorType),
+    /// Integers with factors: see [`Leaf::packed`].
+    Packed,
+}
+
+/// Formats of 4-bit weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FourBits {
+    /// Groups of 16; factors have four exponent and three mantissa bits.
+    Nv,
+    /// Groups of 32; factors are powers of two.
+    Mx,
+}
+
+impl FourBits {
+    /// Number of weights in a group.
+    pub fn group(self) -> usize {
+        match self {
+            Self::Nv => 16,
+            Self::Mx => 32,
+        }
+    }
+}
+
+impl Coding {
+    /// Number of bytes of a value.
+    pub fn size(&self) -> usize {
+        match self {
+            Self::F64 | Self::I64 => 8,
+            Self::F32 | Self::I32 => 4,
+            Self::F16 | Self::BF16 => 2,
+            _ => 1,
+        }
+    }
+}
+
+/// The scales of the blocks of a matrix.
+#[derive(Clone, Debug)]
+pub struct Scale {
+    pub values: Vec<f32>,
+    /// Number of columns of the matrix.
+    pub columns: usize,
+    /// Rows and columns of a block.
+    pub block: [usize; 2],
+    /// Number of blocks in a row of blocks.
+    pub across: usize,
+}
+
+/// A stored tensor.
+#[derive(Clone, Debug)]
+pub struct Leaf<'f> {
+    pub name: String,
+    pub bytes: &'f [u8],
+    pub coding: Coding,
+    /// The outermost dimension first.
+    pub shape: Vec<usize>,
+    pub strides: Vec<usize>,
+    pub scale: Option<Scale>,
+    /// Factors of groups of 4-bit weights.
+    pub groups: &'f [u8],
+    /// Integers of another program, if the coding is [`Coding::Packed`].
+    pub packed: Option<Arc<Packed<'f>>>,
+    /// If set, each value is multiplied by this number, rounded to -1, 0 or 1, and divided by the number.
+    pub rounding: Option<f32>,
+}
+
+impl<'f> Leaf<'f> {
+    pub fn new(name: &str, bytes: &'f [u8], coding: Coding, shape: &[usize]) -> Self {
+        let strides = contiguous(shape);
+        Self {
+            name: name.to_owned(),
+            bytes,
+            coding,
+            shape: shape.to_vec(),
+            strides,
+            scale: None,
+            groups: &[],
+            packed: None,
+            rounding: None,
+        }
+    }
+
+    /// Returns a matrix of integers with factors.
+    pub fn of_packed(name: &str, rows: usize, packed: Packed<'f>) -> Self {
+        let mut leaf = Self::new(name, packed.codes.bytes, Coding::Packed, &[rows, packed.columns]);
+        leaf.packed = Some(Arc::new(packed));
+        leaf
+    }
+
+    /// Returns the stored blocks that contain the `len` values from `start` on.
+    pub fn blocks(&self, kind: TensorType, start: usize, len: usize) -> &'f [u8] {
+        let (values, bytes) = kind.block();
+        self.bytes.get(start / values * bytes..(start + len).div_ceil(values) * bytes).unwrap_or_default()
+    }
+
+    fn decode_blocks(&self, kind: TensorType, start: usize, stride: usize, out: &mut [f32]) {
+        let (first, end) = (start - start % kind.block().0, start + out.len().saturating_sub(1) * stride + 1);
+        let mut values = vec![0.0; (end - first).next_multiple_of(kind.block().0)];
+        decode_row(kind, self.blocks(kind, first, end - first), &mut values);
+        out.iter_mut().zip(values[start - first..].iter().step_by(stride)).for_each(|(out, value)| *out = *value);
+    }
+
+    /// Returns the 4-bit code of weight `at`.
+    pub fn code(&self, at: usize) -> u8 {
+        self.bytes.get(at / 2).map_or(0, |byte| byte >> (at % 2 * 4) & 15)
+    }
+
+    /// Decodes every `stride`th stored value, from index `start` on.
+    pub fn decode(&self, start: usize, stride: usize, out: &mut [f32]) {
+        fn each<const N: usize>(
+            bytes: &[u8],
+            start: usize,
+            stride: usize,
+            out: &mut [f32],
+            f: impl Fn([u8; N]) -> f32,
+        ) {
+            let values = bytes.as_chunks::<N>().0;
+            for (i, out) in out.iter_mut().enumerate() {
+                *out = values.get(start + i * stride).map_or(0.0, |value| f(*value));
+            }
+        }
+        let bytes = self.bytes;
+        match self.coding {
+            Coding::F64 => each(bytes, start, stride, out, |b| f64::from_le_bytes(b) as f32),
+            Coding::F32 => each(bytes, start, stride, out, f32::from_le_bytes),
+            Coding::F16 => each(bytes, start, stride, out, |b| f16::from_le_bytes(b).to_f32()),
+            Coding::BF16 => each(bytes, start, stride, out, |b| bf16::from_le_bytes(b).to_f32()),
+            Coding::F8E4M3 => each(bytes, start, stride, out, |[b]| e4m3(b)),
+            Coding::F8E5M2 => each(bytes, start, stride, out, |[b]| f16::from_bits(u16::from(b) << 8).to_f32()),
+            Coding::I64 => each(bytes, start, stride, out, |b| i64::from_le_bytes(b) as f32),
+            Coding::I32 => each(bytes, start, stride, out, |b| i32::from_le_bytes(b) as f32),
+            Coding::U8 => each(bytes, start, stride, out, |[b]| b.into()),
+            Coding::I8 => each(bytes, start, stride, out, |[b]| (b as i8).into()),
+            Coding::Four(kind) => {
+                for (i, out) in out.iter_mut().enumerate() {
+                    let at = start + i * stride;
+                    let scale = self.groups.get(at / kind.group()).copied().unwrap_or(0);
+                    let scale = match kind {
+                        FourBits::Nv => e4m3(scale),
+                        FourBits::Mx => 2f32.powi(i32::from(scale) - 127),
+                    };
+                    let code = self.code(at);
+                    let size = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0][usize::from(code & 7)];
+                    *out = if code & 8 == 0 { size } else { -size } * scale;
+                }
+            }
+            Coding::Ternary { rows, columns, factor } => {
+                for (i, out) in out.iter_mut().enumerate() {
+                    let (row, column) = ((start + i * stride) / columns, (start + i * stride) % columns);
+                    let byte = bytes.get(row % rows * columns + column).copied().unwrap_or(1);
+                    let weight = f32::from(byte >> (row / rows * 2) & 3) - 1.0;
+                    *out = weight * factor;
+                }
+            }
+            Coding::Blocks(kind) => self.decode_blocks(kind, start, stride, out),
+            Coding::Packed => match &self.packed {
+                Some(packed) => packed.decode(start, stride, out),
+                None => out.fill(0.0),
+            },
+        }
+        if let Some(scale) = &self.scale {
+            for (i, out) in out.iter_mut().enumerate() {
+                let at = start + i * stride;
+                let (row, column) = (at / scale.columns / scale.block[0], at % scale.columns / scale.block[1]);
+                *out *= scale.values.get(row * scale.across + column).copied().unwrap_or(1.0);
+            }
+        }
+        if let Some(scale) = self.rounding {
+            out.iter_mut().for_each(|out| *out = (*out * scale).round_ties_even().clamp(-1.0, 1.0) / scale);
+        }
+    }
+}
+
+/// Decodes a float of four exponent and three mantissa bits, without infinities.
+fn e4m3(byte: u8) -> f32 {
+    let sign = if byte & 0x80 == 0 { 1.0 } else { -1.0 };
+    let (exponent, mantissa) = (i32::from(byte >> 3 & 15), f32::from(byte & 7));
+    sign * match (exponent, byte & 7) {
+        (15, 7) => f32::NAN,
+        (0, _) => mantissa / 512.0,
+        _ => (1.0 + mantissa / 8.0) * 2f32.powi(exponent - 7),
+    }
+}
+
+/// Returns the strides of a contiguous tensor.
+pub fn contiguous(shape: &[usize]) -> Vec<usize> {
+    let mut strides = vec![1; shape.len()];
+    for dim in (1..shape.len()).rev() {
+        strides[dim - 1] = strides[dim] * shape[dim];
+    }
+    strides
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eight_bit_floats() {
+        for (byte, value) in [(0x38, 1.0), (0xb8, -1.0), (0x7e, 448.0), (0x01, 1.0 / 512.0), (0x08, 1.0 / 64.0)] {
+            assert_eq!(e4m3(byte), value, "{byte:#x}");
+        }
+        assert!(e4m3(0x7f).is_nan());
+        let leaf = Leaf::new("x", &[0x3c, 0xc0], Coding::F8E5M2, &[2]);
+        let mut out = [0.0; 2];
+        leaf.decode(0, 1, &mut out);
+        assert_eq!(out, [1.0, -2.0]);
+    }
+
+    #[test]
+    fn factors_of_blocks() {
+        let mut leaf = Leaf::new("x", &[0x38; 8], Coding::F8E4M3, &[2, 4]);
+        leaf.scale = Some(Scale { values: vec![2.0, 3.0], columns: 4, block: [2, 2], across: 2 });
+        let mut out = [0.0; 8];
+        leaf.decode(0, 1, &mut out);
+        assert_eq!(out, [2.0, 2.0, 3.0, 3.0, 2.0, 2.0, 3.0, 3.0]);
+    }
+
+    #[test]
+    fn four_ternary_rows_in_one() {
+        let leaf = Leaf::new("x", &[0b10_00_01_10], Coding::Ternary { rows: 1, columns: 1, factor: 2.0 }, &[4, 1]);
+        let mut out = [0.0; 4];
+        leaf.decode(0, 1, &mut out);
+        assert_eq!(out, [2.0, 0.0, -2.0, 2.0]);
+    }
+}

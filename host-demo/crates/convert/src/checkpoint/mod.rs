@@ -1,0 +1,363 @@
+//! Converts checkpoints of Hugging Face (safetensors, torch) to GGUF.
+//!
+//! | file | |
+//! |---|---|
+//! | `tensors`, `torch`, `whisper_cpp` | stored tensors, as views of mapped files |
+//! | `quantized`, `integers`, `packed` | tensors that are already quantized |
+//! | `view` | reshaped, sliced and transposed tensors, without copies |
+//! | `changes` | changes of a tensor on its way to the new file |
+//! | `names`, `families` | names of tensors and settings in checkpoints and in GGUF |
+//! | `config`, `defaults`, `keys`, `general` | metadata |
+//! | `agreement` | checks that the model that the core reads follows the config |
+//! | `settings` | checks that settings that were not read have no effect |
+//! | `plain`, `openai_whisper` | checkpoints that store their settings with the tensors |
+//! | `reranker`, `pooling` | heads that are not those of a language model |
+//! | `output` | the new file's tensors |
+//! | `lora`, `whole` | adapters |
+
+mod agreement;
+mod changes;
+mod config;
+mod defaults;
+mod families;
+mod general;
+mod integers;
+mod keys;
+mod leaf;
+pub mod lora;
+mod names;
+mod openai_whisper;
+mod output;
+mod packed;
+mod plain;
+mod pooling;
+mod quantized;
+mod reranker;
+mod settings;
+mod tensors;
+pub mod torch;
+mod view;
+pub mod whisper_cpp;
+mod whole;
+
+use std::io::{Cursor, Seek, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use arenite::quant::TensorType;
+use serde_json::Value;
+
+use crate::tokenizer_file::ranks::Ranks;
+use crate::tokenizer_file::{VocabularyRules, files, folder};
+use crate::written::write_converted;
+use arenite_gguf_writer::Header;
+use arenite_quantize::mix::{Chooser, Facts, Mix, Shape, TypeOptions};
+use config::Config;
+use families::Family;
+use keys::Keys;
+use output::{Assembled, Output};
+use tensors::{Checkpoint, Files};
+
+/// The input and output of a conversion.
+pub struct Request<'r> {
+    /// A directory, or a file with weights.
+    pub from: &'r Path,
+    pub to: &'r Path,
+    /// Types of the tensors; `None` keeps the stored ones.
+    pub mix: Option<Mix>,
+    /// A vocabulary outside of the directory.
+    pub tokenizer: Option<&'r Path>,
+}
+
+/// A summary of the conversion, for messages.
+pub struct Report {
+    pub architecture: String,
+    pub notes: Vec<String>,
+}
+
+/// The progress of a conversion.
+pub struct Progress<'p> {
+    /// Name of the tensor that is being written.
+    pub tensor: &'p str,
+    /// Bytes of tensor data that were written.
+    pub done: usize,
+    /// Bytes of tensor data of the whole file.
+    pub total: usize,
+}
+
+/// Converts a checkpoint. Calls `go_on` while the file is written, and stops without a file if it returns false.
+pub fn convert(request: &Request<'_>, go_on: &mut dyn FnMut(&Progress<'_>) -> bool) -> Result<Report> {
+    let files = Files::open(request.from)?;
+    let mut checkpoint = Checkpoint::read(&files)?;
+    let mut new = assemble(request, &mut checkpoint)?;
+    write(request.to, &mut new, go_on)?;
+    Ok(Report { architecture: new.architecture.to_owned(), notes: new.notes })
+}
+
+/// Converts a checkpoint that is one file to GGUF, in memory.
+pub fn in_memory(from: &Path) -> Result<Vec<u8>> {
+    let files = Files::open(from)?;
+    let mut checkpoint = Checkpoint::read(&files)?;
+    let request = Request { from, to: from, mix: None, tokenizer: None };
+    let new = assemble(&request, &mut checkpoint).with_context(|| from.display().to_string())?;
+    let mut bytes = Cursor::new(Vec::new());
+    write_to(&mut bytes, &new.header, &new.outputs, |_, _| Ok(()))?;
+    Ok(bytes.into_inner())
+}
+
+/// A converted model that is not written yet.
+struct New<'f> {
+    architecture: &'static str,
+    header: Header,
+    outputs: Vec<Output<'f>>,
+    notes: Vec<String>,
+}
+
+/// Reads the settings, and assembles metadata and tensors.
+fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Result<New<'f>> {
+    let folder = if request.from.is_dir() { Some(request.from) } else { request.from.parent() };
+    let (config, family, directory) = match plain::config(checkpoint)? {
+        // Other files in the folder of a training script's checkpoint do not belong to the model.
+        Some(config) => {
+            let family = plain::family(&config)?;
+            (config, family, None)
+        }
+        None => {
+            let path = folder.map(|folder| folder.join("config.json")).filter(|path| path.is_file());
+            let path = path.with_context(|| {
+                let from = request.from.display();
+                format!("there is no config.json beside {from}, and no settings of nanoGPT or llama2.c: copy the model's there")
+            })?;
+            let config = Config::read(&path)?;
+            let family = Family::of(&config, checkpoint)?;
+            (config, family, folder)
+        }
+    };
+    let integers = quantized::prepare(&config, directory, checkpoint)?;
+    let architecture = family.architecture(&config);
+    let tables = families::tables(family, &config);
+    let Assembled { mut outputs, scalars, mut notes } = output::assemble(checkpoint, family, &tables, &config)?;
+    notes.extend(integers.filter(|_| request.mix.is_none()));
+    let mut pools = false;
+    if let Some(directory) = directory {
+        let prefix = if architecture == "t5encoder" { "enc." } else { "" };
+        pooling::dense(directory, prefix, &mut outputs)?;
+        pools = pooling::pools(directory)?;
+    }
+    output::complete(&outputs, &config, pools)?;
+    let reranker = directory.filter(|directory| reranker::is(&config, directory));
+    if let Some(directory) = reranker {
+        reranker::head(&config, request.tokenizer.unwrap_or(directory), &mut outputs)?;
+        notes
+            .push("its name is a reranker's: of the head, the file has only the rows of \"yes\" and \"no\"".to_owned());
+    }
+    choose_types(&mut outputs, request.mix, &config, architecture)?;
+    notes.extend(outputs.iter_mut().filter_map(Output::keep_small));
+
+    let mut header = Header::new();
+    header.set("general.architecture", architecture);
+    for (key, value) in scalars {
+        header.set(key, value);
+    }
+    header.set("general.type", "model");
+    general::write(&mut header, request.from, directory, &config, &outputs);
+    let mut keys = Keys { config: &config, header: &mut header, architecture };
+    (family.keys)(&mut keys)?;
+    notes.extend(keys.dropped_window());
+    notes.extend(keys.other_slopes());
+    notes.extend(keys.dynamic_scaling());
+    notes.extend(dropped_bias(checkpoint));
+    if let Some(directory) = directory {
+        pooling::keys(directory, &mut keys)?;
+        notes.extend(pooling::notes(directory, keys.context_length())?);
+    }
+    if reranker.is_some() {
+        reranker::keys(&mut keys);
+    }
+    header.set("general.file_type", file_type(&outputs, request.mix));
+    header.set("general.quantization_version", 2u32);
+    notes.extend(vocabulary((request, folder), checkpoint, family, &config, &outputs, &mut header)?);
+    for output in &outputs {
+        header.tensor(&output.name, &output.dims(), output.kind)?;
+    }
+    agreement::settle(&mut header, &config, architecture)?;
+    settings::check(&config, architecture)?;
+    Ok(New { architecture, header, outputs, notes })
+}
+
+/// Writes the vocabulary. It comes from `--tokenizer`, from the file of the weights, or from the folder of the weights.
+fn vocabulary(
+    (request, folder): (&Request<'_>, Option<&Path>),
+    checkpoint: &Checkpoint<'_>,
+    family: &Family,
+    config: &Config,
+    outputs: &[Output<'_>],
+    header: &mut Header,
+) -> Result<Vec<String>> {
+    let is_speech = matches!(family.architecture, "whisper" | "moonshine");
+    let embedding = outputs.iter().find(|output| output.name == "token_embd.weight");
+    let rows = embedding
+        .and_then(|output| output.shape.first().copied())
+        .context("the checkpoint has no token embedding: give the folder of the whole model")?;
+    let architecture = family.architecture(config);
+    let wanted = folder::Wanted {
+        directory: request
+            .tokenizer
+            .or(folder)
+            .context("the checkpoint comes without a tokenizer: give a folder with one with --tokenizer")?,
+        architecture,
+        config: &config.json(),
+        rows,
+        rules: &family.vocabulary,
+    };
+    if !checkpoint.tokens.is_empty() && request.tokenizer.is_none() {
+        let special = openai_whisper::Special::new(rows as u32);
+        let tokens = checkpoint.tokens.get(..special.first as usize).unwrap_or(&checkpoint.tokens);
+        let ranks = Ranks::new(tokens);
+        let tokenizer = special.tokenizer(&ranks);
+        let mut keys = Keys { config, header, architecture };
+        families::speech::tokens(&special.settings(Some(&ranks)), &tokenizer, &mut keys);
+        folder::write_json(&wanted, &tokenizer, header)?;
+        return Ok(Vec::new());
+    }
+    if is_speech {
+        let tokenizer = files::tokenizer(wanted.directory)?.unwrap_or(Value::Null);
+        let settings = if wanted.directory.is_dir() {
+            wanted.directory
+        } else {
+            wanted.directory.parent().unwrap_or(wanted.directory)
+        };
+        let path = settings.join("generation_config.json");
+        let mut settings = if path.is_file() { config::json(&path)? } else { Value::Null };
+        if settings.is_null() && checkpoint.settings.is_some() {
+            settings = openai_whisper::Special::new(rows as u32).settings(None);
+        }
+        families::speech::tokens(&settings, &tokenizer, &mut Keys { config, header, architecture });
+    }
+    if checkpoint.settings.is_some() && request.tokenizer.is_none() && !folder::has(wanted.directory) {
+        return Ok(vec!["the file has no vocabulary: give one with --tokenizer".to_owned()]);
+    }
+    folder::write(&wanted, header)
+}
+
+/// Chooses the type of each tensor.
+fn choose_types(outputs: &mut [Output<'_>], mix: Option<Mix>, config: &Config, architecture: &str) -> Result<()> {
+    // The type of the largest matrix counts as the checkpoint's type.
+    let natural = outputs.iter().filter(|output| output.shape.len() > 1).max_by_key(|output| output.len());
+    let natural = natural.map_or(TensorType::F32, Output::stored);
+    let natural = match natural {
+        TensorType::F16 | TensorType::BF16 => natural,
+        TensorType::NVFP4 | TensorType::MXFP4 => TensorType::BF16,
+        _ => TensorType::F32,
+    };
+    let plain = match mix {
+        None => Some(natural),
+        Some(mix) if matches!(mix.kind(), TensorType::F32 | TensorType::F16 | TensorType::BF16) => Some(mix.kind()),
+        // llama.cpp's converter can also write this type, with a rule other than that of `llama-quantize`.
+        Some(Mix::Q8_0) => Some(TensorType::Q8_0),
+        Some(_) => None,
+    };
+    let heads = config.heads().unwrap_or(0) as u32;
+    let facts = Facts {
+        architecture,
+        heads,
+        key_heads: config.key_heads().map_or(heads, |heads| heads as u32),
+        layers: config.layers().unwrap_or(0) as u32,
+        experts: config.experts().unwrap_or(0) as u32,
+    };
+    let options = TypeOptions::default();
+    let names: Vec<String> = outputs.iter().map(|output| output.name.clone()).collect();
+    let mut chooser = Chooser::of(&facts, names.iter().map(String::as_str), mix.unwrap_or(Mix::F32), &options, false);
+    for output in outputs.iter_mut() {
+        let four = matches!(output.stored(), TensorType::NVFP4 | TensorType::MXFP4);
+        output.kind = match plain {
+            _ if four => output.stored(),
+            _ if output.stays_f32() => TensorType::F32,
+            _ if mix.is_none() && output.stored().block().0 > 1 => output.stored(),
+            // Products of integers and factors need more bits than half precision has; layers after pooling come from
+            // other files than the model.
+            _ if mix.is_none() && (output.is_integer() || output.name.contains("dense_")) => TensorType::F32,
+            Some(kind) => {
+                let whole = output.shape.last().is_some_and(|columns| columns.is_multiple_of(kind.block().0));
+                if whole { kind } else { TensorType::F16 }
+            }
+            None => {
+                let mut dims = [1; 4];
+                output.dims().iter().zip(&mut dims).for_each(|(size, dim)| *dim = *size);
+                chooser.choose(&Shape { name: &output.name, dims, kind: TensorType::F32 })?
+            }
+        };
+    }
+    Ok(())
+}
+
+/// Returns the value of `general.file_type`.
+fn file_type(outputs: &[Output<'_>], mix: Option<Mix>) -> u32 {
+    let has = |kind| outputs.iter().any(|output| output.kind == kind);
+    let plain = mix.is_none_or(|mix| matches!(mix.kind(), TensorType::F32 | TensorType::F16 | TensorType::BF16));
+    match mix {
+        _ if plain && has(TensorType::NVFP4) => 39,
+        _ if plain && has(TensorType::MXFP4) => 38,
+        Some(mix) => mix.number(),
+        None => {
+            let mixes = [Mix::BF16, Mix::F16].into_iter().filter(|mix| has(mix.kind()));
+            let quantized = outputs.iter().filter(|output| output.kind.block().0 > 1).max_by_key(|output| output.len());
+            quantized.map(|output| Mix::of(output.kind)).into_iter().chain(mixes).next().unwrap_or(Mix::F32).number()
+        }
+    }
+}
+
+/// Returns a note if the experts of a Nomic model have a bias, which is added to their sum.
+fn dropped_bias(checkpoint: &Checkpoint<'_>) -> Option<String> {
+    let mut biases = checkpoint.tensors.keys().filter(|name| name.ends_with(".mlp.experts.bias"));
+    let has_values = |name: &String| {
+        checkpoint.view(name).is_some_and(|view| {
+            let mut values = vec![0.0; view.len()];
+            view.read(0, &mut values);
+            values.iter().any(|value| *value != 0.0)
+        })
+    };
+    biases.any(has_values).then(|| {
+        "the experts' bias is left out, because GGUF has no tensor for it: the results differ from the checkpoint's"
+            .to_owned()
+    })
+}
+
+fn write(path: &Path, new: &mut New<'_>, go_on: &mut dyn FnMut(&Progress<'_>) -> bool) -> Result<()> {
+    let New { header, outputs, notes, .. } = new;
+    let total =
+        outputs.iter().filter_map(|o| Some(o.kind.row_bytes(*o.shape.last()?)? * o.len() / o.shape.last()?)).sum();
+    let mut done = 0;
+    let opened = write_converted(path, |out| {
+        write_to(out, header, outputs, |tensor, bytes| {
+            done += bytes;
+            let goes_on = go_on(&Progress { tensor, done, total });
+            ensure!(goes_on, "stopped: {} was not written", path.display());
+            Ok(())
+        })
+    });
+    notes.extend(opened?);
+    Ok(())
+}
+
+/// Writes metadata and tensors. Calls `go_on` after each write with the tensor's name and the number of bytes.
+fn write_to(
+    out: impl Write + Seek,
+    header: &Header,
+    outputs: &[Output<'_>],
+    mut go_on: impl FnMut(&str, usize) -> Result<()>,
+) -> Result<()> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut data = header.write(out)?;
+    for output in outputs {
+        output.write(cores, &mut data, |bytes| go_on(&output.name, bytes))?;
+    }
+    data.finish().map(|_| ())
+}
+
+/// Writes the vocabulary of a `tokenizer.json` for a model of llama2.c with `rows` rows.
+pub fn vocabulary_of_llama2c(tokenizer: &Path, rows: usize, header: &mut Header) -> Result<()> {
+    let (config, rules) = (serde_json::Value::Null, VocabularyRules::PLAIN);
+    let wanted = folder::Wanted { directory: tokenizer, architecture: "llama", config: &config, rows, rules: &rules };
+    folder::write(&wanted, header).map(|_| ())
+}

@@ -1,0 +1,224 @@
+//! Modules after a sentence-transformers encoder: pooling and linear layers, in separate folders.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use super::config::json;
+use super::keys::Keys;
+use super::output::Output;
+use super::tensors::{Checkpoint, Files};
+use super::view::View;
+
+/// Returns the modules of a folder: the last component of each module's type, and the module's path.
+fn modules(directory: &Path) -> Result<Vec<(String, String)>> {
+    let path = directory.join("modules.json");
+    if !path.is_file() {
+        return Ok(Vec::new());
+    }
+    let list = json(&path)?;
+    let list = list.as_array().context("modules.json is not a list")?;
+    let module = |module: &Value| {
+        let (kind, path) = (module["type"].as_str()?, module["path"].as_str()?);
+        Some((kind.rsplit('.').next()?.to_owned(), path.to_owned()))
+    };
+    Ok(list.iter().filter_map(module).collect())
+}
+
+/// Returns true if the folder has a module for pooling.
+pub fn pools(directory: &Path) -> Result<bool> {
+    Ok(modules(directory)?.iter().any(|(kind, _)| kind == "Pooling"))
+}
+
+/// Returns the folders of the linear layers after the pooling, and the names of their tensors: `dense_2` and `dense_3`, or
+/// `dense_3` alone.
+fn dense_layers(directory: &Path) -> Result<Vec<(PathBuf, &'static str)>> {
+    let modules = modules(directory)?;
+    let steps: Vec<&str> = modules.iter().map(|(kind, _)| kind.as_str()).collect();
+    let steps = steps.iter().filter(|kind| ["Pooling", "Dense", "Normalize"].contains(kind)).copied();
+    let steps: Vec<&str> = steps.collect();
+    let names = match steps[..] {
+        ["Pooling", "Dense", "Dense"] | ["Pooling", "Dense", "Dense", "Normalize"] => &["dense_2", "dense_3"][..],
+        ["Pooling", "Dense"] | ["Pooling", "Dense", "Normalize"] => &["dense_3"],
+        _ if !steps.contains(&"Dense") => &[],
+        _ => bail!(
+            "modules.json has the steps {}: at most 2 linear layers between pooling and normalization are supported",
+            steps.join(", ")
+        ),
+    };
+    let folders = modules.iter().filter(|(kind, _)| kind == "Dense").map(|(_, path)| directory.join(path));
+    Ok(folders.zip(names.iter().copied()).collect())
+}
+
+/// Returns the name in GGUF of the activation after a linear layer.
+fn activation(settings: &Value) -> Result<Option<&'static str>> {
+    let name = match settings.get("activation_function") {
+        None => "Tanh", // the default of sentence-transformers
+        Some(name) => name.as_str().and_then(|name| name.rsplit('.').next()).unwrap_or("Identity"),
+    };
+    Ok(match name {
+        "Identity" => None,
+        "Tanh" => Some("tanh"),
+        "GELU" => Some("gelu"),
+        "ReLU" => Some("relu"),
+        "SiLU" => Some("silu"),
+        other => bail!("its activation {other} is not supported"),
+    })
+}
+
+/// Adds the linear layers after the pooling. Names of the tensors begin with `prefix`.
+pub fn dense(directory: &Path, prefix: &str, outputs: &mut Vec<Output<'_>>) -> Result<()> {
+    for (folder, name) in dense_layers(directory)? {
+        let mut read = || -> Result<()> {
+            let settings = json(&folder.join("config.json"))?;
+            let input = settings["module_input_name"].as_str().unwrap_or("sentence_embedding");
+            ensure!(input == "sentence_embedding", "its input is {input}: only sentence_embedding is supported");
+            let files = Files::open(&folder)?;
+            let checkpoint = Checkpoint::read(&files)?;
+            ensure!(checkpoint.has("linear.weight"), "it has no linear.weight");
+            for (stored, leaf) in &checkpoint.tensors {
+                let end = match stored.as_str() {
+                    "linear.weight" => "weight",
+                    "linear.bias" => "bias",
+                    other => bail!("it has the tensor {other}, which is not supported"),
+                };
+                let view = View::new(leaf.clone());
+                let mut values = vec![0.0; view.len()];
+                view.read(0, &mut values);
+                outputs.push(Output::of_values(format!("{prefix}{name}.{end}"), view.dims(), values));
+            }
+            Ok(())
+        };
+        read().with_context(|| folder.display().to_string())?;
+    }
+    Ok(())
+}
+
+/// Describes the steps of sentence-transformers that a GGUF file cannot express. `context` is the length of the model's
+/// context.
+pub fn notes(directory: &Path, context: Option<u32>) -> Result<Vec<String>> {
+    let read = |name: &str| {
+        let path = directory.join(name);
+        if path.is_file() { json(&path) } else { Ok(Value::Null) }
+    };
+    let mut notes = Vec::new();
+    let settings = read("config_sentence_transformers.json")?;
+    let prompt = settings["default_prompt_name"].as_str().and_then(|name| settings["prompts"][name].as_str());
+    if let Some(prompt) = prompt.filter(|prompt| !prompt.is_empty()) {
+        notes.push(format!("sentence-transformers puts {prompt:?} before each text: give texts with it"));
+    }
+    let transformer = read("sentence_bert_config.json")?;
+    if directory.join("modules.json").is_file() {
+        // Version 6 stores the length only in the tokenizer's settings.
+        let length = match transformer["max_seq_length"].as_u64() {
+            Some(length) => Some(length),
+            None => read("tokenizer_config.json")?["model_max_length"].as_u64(),
+        };
+        if let Some(length) = length.filter(|length| context.is_some_and(|context| *length < context.into())) {
+            notes.push(format!(
+                "sentence-transformers cuts texts after {length} tokens: give texts of at most this length"
+            ));
+        }
+    }
+    if let Some(size) = settings["truncate_dim"].as_u64() {
+        notes.push(format!(
+            "sentence-transformers cuts embeddings after {size} values (truncate_dim): this model returns all values"
+        ));
+    }
+    if transformer["do_lower_case"] == true {
+        notes.push("sentence-transformers converts each text to lower case: give texts in lower case".to_owned());
+    }
+    Ok(notes)
+}
+
+/// Writes the type of pooling, and the sizes and activations of linear layers.
+pub fn keys(directory: &Path, keys: &mut Keys<'_>) -> Result<()> {
+    for (folder, name) in dense_layers(directory)? {
+        let settings = json(&folder.join("config.json"))?;
+        let size = |name: &str| settings[name].as_u64().map(|size| size as u32);
+        let sizes = size("in_features").zip(size("out_features"));
+        let (before, after) =
+            sizes.with_context(|| format!("{} has no sizes", folder.join("config.json").display()))?;
+        keys.set(&format!("{name}_feat_in"), before);
+        keys.set(&format!("{name}_feat_out"), after);
+        if let Some(activation) = activation(&settings).with_context(|| folder.display().to_string())? {
+            keys.set(&format!("{name}_activation"), activation);
+        }
+    }
+    for (kind, path) in modules(directory)? {
+        match kind.as_str() {
+            "Pooling" => {
+                // Without settings the mean is used, as in sentence-transformers.
+                let file = directory.join(&path).join("config.json");
+                let kind = if file.is_file() { pooling(&json(&file)?)? } else { 1 };
+                keys.set("pooling_type", kind);
+            }
+            // Rerankers read the logits of two tokens (`LogitScore`): see `reranker.rs`.
+            "Transformer" | "Dense" | "Normalize" | "Dropout" | "LogitScore" => {}
+            other => bail!("modules.json has a module {other}, which is not supported"),
+        }
+    }
+    // Without a classifier, `classifier_pooling` has no effect, so values other than mean and cls are ignored.
+    let ranks = ranks(keys);
+    match keys.config.text("classifier_pooling").filter(|name| ranks || matches!(*name, "mean" | "cls")) {
+        Some("mean") => keys.set("classifier.pooling_type", 1u32),
+        Some("cls") => keys.set("classifier.pooling_type", 2u32),
+        Some(other) => bail!("classifier_pooling in config.json is {other}: mean and cls are supported"),
+        None => {}
+    }
+    labels(keys);
+    Ok(())
+}
+
+/// Returns the number of the pooling that a config selects: in older files by flags, in newer ones by name.
+fn pooling(settings: &Value) -> Result<u32> {
+    const FLAG: &str = "pooling_mode_";
+    let flags = settings.as_object().into_iter().flatten().filter(|(_, is_on)| **is_on == true);
+    let mut modes: Vec<&str> = flags.filter_map(|(name, _)| name.strip_prefix(FLAG)).collect();
+    // A missing flag for the mean counts as set.
+    if settings["pooling_mode"].is_null() && settings["pooling_mode_mean_tokens"].is_null() {
+        modes.push("mean_tokens");
+    }
+    if modes.is_empty() {
+        modes = match &settings["pooling_mode"] {
+            Value::Array(list) => list.iter().filter_map(Value::as_str).collect(),
+            one => one.as_str().into_iter().collect(),
+        };
+    }
+    Ok(match modes[..] {
+        ["mean_tokens" | "mean"] => 1,
+        ["cls_token" | "cls"] => 2,
+        ["lasttoken"] => 3,
+        [] => bail!("the pooling config selects none of mean, cls and last token"),
+        [other] => bail!("the pooling {other} is not supported: mean, cls and the last token are"),
+        _ => bail!(
+            "the poolings {} together are not supported: one of mean, cls and the last token is",
+            modes.join(" and ")
+        ),
+    })
+}
+
+/// Returns true if the model is a classifier.
+fn ranks(keys: &Keys<'_>) -> bool {
+    keys.config.classes().iter().any(|class| class.ends_with("ForSequenceClassification"))
+}
+
+/// Writes the names of a classifier's outputs; a reranker's only output has no name.
+fn labels(keys: &mut Keys<'_>) {
+    if !ranks(keys) {
+        return;
+    }
+    keys.set("pooling_type", 4u32);
+    if let Some(labels) = keys.config.get("id2label").and_then(|labels| labels.as_object()) {
+        let mut names: Vec<(u64, &str)> =
+            labels.iter().filter_map(|(id, name)| Some((id.parse().ok()?, name.as_str()?))).collect();
+        names.sort_unstable();
+        if names.first().is_some_and(|(_, name)| *name != "LABEL_0") || names.len() > 2 {
+            keys.set(
+                "classifier.output_labels",
+                arenite_gguf_writer::Meta::strings(names.iter().map(|(_, name)| name)),
+            );
+        }
+    }
+}

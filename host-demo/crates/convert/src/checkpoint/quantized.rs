@@ -1,0 +1,221 @@
+//! Checkpoints that are already quantized, read exactly: FP8 and 8-bit integers with factors, NVFP4, MXFP4, BitNet's
+//! ternary.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use super::config::{Config, json};
+use super::integers;
+use super::leaf::{Coding, FourBits, Leaf, Scale};
+use super::tensors::Checkpoint;
+use super::view::View;
+
+/// Attaches factors to the quantized tensors. Drops the factors of activations, keys and values, except an
+/// `input_scale` that is not 1. Returns a message about integers.
+pub fn prepare(config: &Config, directory: Option<&Path>, checkpoint: &mut Checkpoint<'_>) -> Result<Option<String>> {
+    let other = directory.map(|directory| directory.join("hf_quant_config.json")).filter(|path| path.is_file());
+    let settings = config.find(&["quantization_config", "quantization"]);
+    let method = match (settings, other) {
+        (Some(settings), _) if settings["quant_method"].is_null() && settings["group_size"].is_u64() => {
+            "mlx".to_owned()
+        }
+        (Some(settings), _) => settings["quant_method"].as_str().unwrap_or("").to_owned(),
+        (None, Some(path)) => json(&path)?["producer"]["name"].as_str().unwrap_or("").to_owned(),
+        (None, None) => return Ok(None),
+    };
+    let settings = settings.unwrap_or(&Value::Null);
+    match method.as_str() {
+        "mxfp4" => mxfp4(checkpoint)?,
+        "bitnet" => ternary(checkpoint, settings)?,
+        "fp8" => factors(checkpoint, "_scale_inv", &settings["weight_block_size"])?,
+        "modelopt" => {
+            nvfp4(checkpoint)?;
+            factors(checkpoint, "_scale", &Value::Null)?;
+        }
+        "gptq" => integers::gptq(checkpoint, settings)?,
+        "awq" => integers::awq(checkpoint, settings)?,
+        "auto-round" | "intel/auto-round" => match settings["packing_format"].as_str().unwrap_or("") {
+            "auto_round:auto_gptq" => integers::gptq(checkpoint, settings)?,
+            "auto_round:auto_awq" => integers::awq(checkpoint, settings)?,
+            other => bail!("its weights are quantized by auto-round as {other}: save the model unquantized"),
+        },
+        "mlx" => integers::mlx(checkpoint, settings)?,
+        "bitsandbytes" => integers::bitsandbytes(checkpoint)?,
+        "compressed-tensors" => compressed(checkpoint, settings)?,
+        other => bail!("its weights are quantized by {other}, which is not supported: save the model unquantized"),
+    }
+    let left = ["input_scale", "input_zero_point", "k_scale", "v_scale", "activation_scale"];
+    checkpoint.tensors.retain(|name, leaf| {
+        let end = name.rsplit('.').next().unwrap_or("");
+        !left.contains(&end) || end == "input_scale" && !is_one(leaf)
+    });
+    let is_integer = |leaf: &Arc<Leaf<'_>>| matches!(leaf.coding, Coding::Packed | Coding::I8) && leaf.shape.len() == 2;
+    Ok(checkpoint.tensors.values().any(is_integer).then(|| {
+        format!("its weights are integers of {method}: without --type, they are written as F32, which loses nothing")
+    }))
+}
+
+/// Attaches the factors of compressed-tensors.
+fn compressed(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
+    let format = settings["format"].as_str().unwrap_or("");
+    let groups = settings["config_groups"].as_object();
+    let weights = groups.and_then(|groups| groups.values().next()).map_or(&Value::Null, |group| &group["weights"]);
+    match format {
+        "pack-quantized" => integers::compressed(checkpoint),
+        "float-quantized" | "naive-quantized" | "int-quantized" => {
+            integers::shifted(checkpoint)?;
+            let block = match weights["group_size"].as_u64() {
+                Some(size) if weights["strategy"] == "group" => Value::from(vec![1, size]),
+                _ => weights["block_structure"].clone(),
+            };
+            factors(checkpoint, "_scale", &block)
+        }
+        other => bail!("its weights are quantized by compressed-tensors as {other}: save the model unquantized"),
+    }
+}
+
+/// Returns the values of a tensor.
+pub fn values(leaf: &Arc<Leaf<'_>>) -> Vec<f32> {
+    let view = View::new(leaf.clone());
+    let mut values = vec![0.0; view.len()];
+    view.read(0, &mut values);
+    values
+}
+
+/// Returns true if a factor has no effect.
+pub fn is_one(leaf: &Arc<Leaf<'_>>) -> bool {
+    values(leaf).iter().all(|value| *value == 1.0)
+}
+
+/// Returns the names that end with `end`, with `end` removed.
+pub fn ending(checkpoint: &Checkpoint<'_>, end: &str) -> Vec<String> {
+    checkpoint.tensors.keys().filter_map(|name| Some(name.strip_suffix(end)?.to_owned())).collect()
+}
+
+/// Changes a tensor.
+pub fn change<'f>(
+    checkpoint: &mut Checkpoint<'f>,
+    name: &str,
+    f: impl FnOnce(&mut Leaf<'f>) -> Result<()>,
+) -> Result<()> {
+    let leaf = checkpoint.tensors.get_mut(name).with_context(|| format!("the tensor {name} is missing"))?;
+    f(Arc::make_mut(leaf)).with_context(|| format!("the tensor {name}"))
+}
+
+/// Attaches scale factors to weights. The factors of `NAME` are in the tensor `NAME` + `end`: one for the whole tensor,
+/// or one per row or block.
+fn factors(checkpoint: &mut Checkpoint<'_>, end: &str, block: &Value) -> Result<()> {
+    for stem in ending(checkpoint, &format!("weight{end}")) {
+        let name = format!("{stem}weight");
+        let Some(scale) = checkpoint.tensors.remove(&format!("{name}{end}")) else { continue };
+        let (values, shape) = (values(&scale), scale.shape.clone());
+        change(checkpoint, &name, |leaf| {
+            let [rows, columns] = leaf.shape[..] else { bail!("it has a factor but is not a matrix") };
+            let stated = |at: usize| block[at].as_u64().filter(|n| *n > 0).map(|n| n as usize);
+            let (down, across) = match shape[..] {
+                [] | [1] => (1, 1),
+                [n] | [n, 1] if n == rows => (rows, 1),
+                [down, across] => (down, across),
+                _ => bail!("its factors have shape {shape:?}"),
+            };
+            let size = |len: usize, blocks: usize, stated: Option<usize>| -> usize {
+                if blocks <= 1 {
+                    len.max(1)
+                } else if blocks == len {
+                    1
+                } else {
+                    stated.unwrap_or(128) // the default of transformers
+                }
+            };
+            let block = [size(rows, down, stated(0)), size(columns, across, stated(1))];
+            ensure!(
+                rows.div_ceil(block[0]) == down && columns.div_ceil(block[1]) == across,
+                "its factors have shape {shape:?}, which does not fit"
+            );
+            leaf.scale = Some(Scale { values, columns, block, across });
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// Converts ModelOpt's NVFP4: two weights per byte, an 8-bit factor for 16 weights.
+fn nvfp4(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
+    for stem in ending(checkpoint, "weight_scale") {
+        let scales = format!("{stem}weight_scale");
+        if checkpoint.tensors.get(&scales).is_none_or(|leaf| leaf.shape.len() != 2 || leaf.coding != Coding::F8E4M3) {
+            continue;
+        }
+        let Some(scale) = checkpoint.tensors.remove(&scales) else { continue };
+        change(checkpoint, &format!("{stem}weight"), |leaf| {
+            let [rows, packed] = leaf.shape[..] else { bail!("it is not a matrix") };
+            ensure!(leaf.coding == Coding::U8, "it is not packed");
+            ensure!(
+                scale.shape[..] == [rows, packed / 8] && (packed * 2).is_multiple_of(64),
+                "its factors have shape {:?}, which does not fit",
+                scale.shape
+            );
+            *leaf = Leaf::new(&leaf.name, leaf.bytes, Coding::Four(FourBits::Nv), &[rows, packed * 2]);
+            leaf.groups = scale.bytes;
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// Converts gpt-oss's MXFP4: blocks of 32 weights with one exponent each.
+fn mxfp4(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
+    for stem in ending(checkpoint, "_blocks") {
+        let scales = format!("{stem}_scales");
+        let scale = checkpoint.tensors.remove(&scales).with_context(|| format!("the tensor {scales} is missing"))?;
+        change(checkpoint, &format!("{stem}_blocks"), |leaf| {
+            let [experts, rows, blocks, 16] = leaf.shape[..] else { bail!("it has shape {:?}", leaf.shape) };
+            ensure!(scale.shape[..] == [experts, rows, blocks], "its exponents have shape {:?}", scale.shape);
+            *leaf = Leaf::new(&leaf.name, leaf.bytes, Coding::Four(FourBits::Mx), &[experts, rows, blocks * 32]);
+            leaf.groups = scale.bytes;
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// Converts BitNet's weights: -1, 0 and 1, and one factor for each matrix. With the class `autobitlinear`, the factor
+/// multiplies the weights; otherwise it divides them. In the mode `online` of this class, the weights are stored as
+/// trained, and the model rounds them whenever it uses them.
+fn ternary(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
+    let is_automatic = settings["linear_class"] == "autobitlinear";
+    ensure!(settings["use_rms_norm"] != true, "its quantization has use_rms_norm, which is not supported");
+    if is_automatic && settings["quantization_mode"] == "online" {
+        let kept = settings["modules_to_not_convert"].as_array();
+        let is_usual = kept.is_none_or(|kept| kept.iter().all(|name| name == "lm_head"));
+        ensure!(is_usual, "its quantization has modules_to_not_convert, which is not supported");
+        for stem in ending(checkpoint, "_proj.weight") {
+            change(checkpoint, &format!("{stem}_proj.weight"), |leaf| {
+                let values = values(&Arc::new(leaf.clone()));
+                let sum: f64 = values.iter().map(|value| f64::from(value.abs())).sum();
+                leaf.rounding = Some(1.0 / ((sum / values.len().max(1) as f64) as f32).max(1e-5));
+                Ok(())
+            })?;
+        }
+        return Ok(());
+    }
+    for stem in ending(checkpoint, "weight_scale") {
+        let Some(scale) = checkpoint.tensors.remove(&format!("{stem}weight_scale")) else { continue };
+        let scale = values(&scale).first().copied().unwrap_or(1.0);
+        let factor = if is_automatic { scale } else { 1.0 / scale };
+        change(checkpoint, &format!("{stem}weight"), |leaf| {
+            let [rows, columns] = leaf.shape[..] else { bail!("it is not a matrix") };
+            if leaf.coding == Coding::U8 {
+                *leaf =
+                    Leaf::new(&leaf.name, leaf.bytes, Coding::Ternary { rows, columns, factor }, &[rows * 4, columns]);
+            } else {
+                leaf.scale = Some(Scale { values: vec![factor], columns, block: [rows, columns], across: 1 });
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}

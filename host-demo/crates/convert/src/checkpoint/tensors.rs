@@ -1,0 +1,213 @@
+//! The tensors of a checkpoint, as views of mapped files: safetensors (one file or several), torch's zip files, and
+//! whisper.cpp's files.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail, ensure};
+use memmap2::Mmap;
+use safetensors::{Dtype, SafeTensors};
+use serde_json::Value;
+
+use super::leaf::{Coding, Leaf};
+use super::view::View;
+use super::{torch, whisper_cpp};
+
+/// The mapped files of a checkpoint.
+pub struct Files(Vec<(PathBuf, Mmap)>);
+
+impl Files {
+    /// Opens the weights in a directory, those named by an index, or one file.
+    pub fn open(path: &Path) -> Result<Self> {
+        let is_index = path.to_str().is_some_and(|path| path.ends_with(".index.json"));
+        let files = match path {
+            directory if directory.is_dir() => weights(directory)?,
+            index if is_index => indexed(index)?,
+            file => vec![file.to_owned()],
+        };
+        let map = |path: PathBuf| -> Result<(PathBuf, Mmap)> {
+            let map = map(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            Ok((path, map))
+        };
+        Ok(Self(files.into_iter().map(map).collect::<Result<_>>()?))
+    }
+}
+
+/// Returns the files with weights in a directory, in transformers' order: one file, those that an index names, or shards
+/// without an index.
+fn weights(directory: &Path) -> Result<Vec<PathBuf>> {
+    for (stem, kind) in [("model", "safetensors"), ("pytorch_model", "bin")] {
+        let single = directory.join(format!("{stem}.{kind}"));
+        if single.is_file() {
+            return Ok(vec![single]);
+        }
+        let index = directory.join(format!("{stem}.{kind}.index.json"));
+        let named = if index.is_file() { Some(indexed(&index)?) } else { None };
+        let shards = shards(directory, stem, kind)?;
+        // An index may belong to older shards, which these replaced.
+        match named {
+            Some(named) if shards.is_empty() || named.iter().all(|path| path.is_file()) => return Ok(named),
+            _ if !shards.is_empty() => return Ok(shards),
+            _ => {}
+        }
+    }
+    let mut found: Vec<PathBuf> = fs::read_dir(directory)
+        .with_context(|| format!("cannot read {}", directory.display()))?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| {
+            let kind = path.extension().and_then(|kind| kind.to_str());
+            kind.is_some_and(|kind| ["safetensors", "pt", "pth", "ckpt", "bin"].contains(&kind))
+                && !path.ends_with("tokenizer.bin")
+        })
+        .collect();
+    found.sort();
+    // Trainers store further files beside the weights, such as training_args.bin.
+    let is_usual = |path: &PathBuf| path.extension().is_some_and(|kind| kind == "safetensors" || kind == "pt");
+    if found.iter().any(is_usual) {
+        found.retain(is_usual);
+    }
+    match found.len() {
+        0 => bail!("{} has no model.safetensors and no pytorch_model.bin", directory.display()),
+        1 => Ok(found),
+        _ => bail!(
+            "{} has several files of weights and no index such as model.safetensors.index.json: give one of them",
+            directory.display()
+        ),
+    }
+}
+
+/// Returns the files `STEM-00001-of-00002.KIND` and so on, or none if one of them is missing.
+fn shards(directory: &Path, stem: &str, kind: &str) -> Result<Vec<PathBuf>> {
+    let read = fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))?;
+    let count = |name: &str| -> Option<usize> {
+        let name = name.strip_prefix(stem)?.strip_prefix('-')?.strip_suffix(kind)?.strip_suffix('.')?;
+        name.split_once("-of-")?.1.parse().ok()
+    };
+    let names: Vec<String> = read.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+    let counts: BTreeSet<usize> = names.iter().filter_map(|name| count(name)).collect();
+    for all in counts.into_iter().filter(|all| *all <= names.len()) {
+        let paths: Vec<PathBuf> =
+            (1..=all).map(|shard| directory.join(format!("{stem}-{shard:05}-of-{all:05}.{kind}"))).collect();
+        if all > 0 && paths.iter().all(|path| path.is_file()) {
+            return Ok(paths);
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// Returns the files that an index names.
+fn indexed(index: &Path) -> Result<Vec<PathBuf>> {
+    let text = fs::read(index).with_context(|| format!("cannot read {}", index.display()))?;
+    let json: Value = serde_json::from_slice(&text).with_context(|| format!("{} is not JSON", index.display()))?;
+    let map = json["weight_map"].as_object();
+    let map = map.with_context(|| format!("{} has no weight_map", index.display()))?;
+    let mut names: Vec<&str> = map.values().filter_map(Value::as_str).collect();
+    names.sort_unstable();
+    names.dedup();
+    let plain = |name: &&str| Path::new(name).file_name().is_some_and(|file| file.to_str() == Some(*name));
+    if let Some(name) = names.iter().find(|name| !plain(name)) {
+        bail!("{} names {name:?}, which is not a file in the same directory", index.display());
+    }
+    Ok(names.into_iter().map(|name| index.with_file_name(name)).collect())
+}
+
+#[allow(unsafe_code)]
+fn map(path: &Path) -> Result<Mmap> {
+    let file = File::open(path)?;
+    ensure!(file.metadata()?.len() > 0, "it is empty");
+    // SAFETY: the map is read-only and private to this process. A file that another program modifies meanwhile gives
+    // other weights, just as if it were read in pieces.
+    Ok(unsafe { Mmap::map(&file)? })
+}
+
+/// Removes what training adds to the names of tensors: `torch.compile`, distributed training, Lightning, checkpoints of
+/// activations and PEFT.
+fn own_name(name: &str) -> String {
+    const PREFIXES: [&str; 2] = ["module.", "base_model.model."];
+    const WRAPPERS: [&str; 4] = ["_orig_mod", "_forward_module", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"];
+    let parts: Vec<&str> = name.split('.').filter(|part| !WRAPPERS.contains(part)).collect();
+    let name = parts.join(".");
+    let mut rest = name.as_str();
+    while let Some(shorter) = PREFIXES.iter().find_map(|prefix| rest.strip_prefix(prefix)) {
+        rest = shorter;
+    }
+    rest.to_owned()
+}
+
+/// The tensors of a checkpoint by name.
+#[derive(Default)]
+pub struct Checkpoint<'f> {
+    /// Sorted by name.
+    pub tensors: BTreeMap<String, Arc<Leaf<'f>>>,
+    /// Settings stored with the tensors: nanoGPT's, llama2.c's and OpenAI's.
+    pub settings: Option<Value>,
+    /// The bytes of each token, if they are stored with the tensors.
+    pub tokens: Vec<&'f [u8]>,
+}
+
+impl<'f> Checkpoint<'f> {
+    pub fn read(files: &'f Files) -> Result<Self> {
+        let mut checkpoint = Self::default();
+        for (path, map) in &files.0 {
+            checkpoint.add(map).with_context(|| path.display().to_string())?;
+        }
+        ensure!(!checkpoint.tensors.is_empty(), "the checkpoint has no tensors");
+        Ok(checkpoint)
+    }
+
+    fn add(&mut self, bytes: &'f [u8]) -> Result<()> {
+        if torch::is_torch(bytes) {
+            let file = torch::read(bytes)?;
+            self.settings = file.settings.or_else(|| self.settings.take());
+            for leaf in file.tensors {
+                self.insert(leaf)?;
+            }
+            return Ok(());
+        }
+        if whisper_cpp::is_model(bytes) {
+            let file = whisper_cpp::read(bytes)?;
+            (self.settings, self.tokens) = (Some(file.dims), file.tokens);
+            return file.tensors.into_iter().try_for_each(|leaf| self.insert(leaf));
+        }
+        let file =
+            SafeTensors::deserialize(bytes).context("this is not a safetensors or torch file, or it is damaged")?;
+        for (name, view) in file.iter() {
+            let coding = match view.dtype() {
+                Dtype::F64 => Coding::F64,
+                Dtype::F32 => Coding::F32,
+                Dtype::F16 => Coding::F16,
+                Dtype::BF16 => Coding::BF16,
+                Dtype::F8_E4M3 => Coding::F8E4M3,
+                Dtype::F8_E5M2 => Coding::F8E5M2,
+                Dtype::I64 => Coding::I64,
+                Dtype::I32 | Dtype::U32 => Coding::I32,
+                Dtype::U8 | Dtype::BOOL => Coding::U8,
+                Dtype::I8 => Coding::I8,
+                other => bail!("the tensor {name} has type {other:?}, which is not supported"),
+            };
+            // A view borrows from `file`, but its data lies in `bytes`, which live longer.
+            let start = view.data().as_ptr().addr() - bytes.as_ptr().addr();
+            let data = bytes.get(start..start + view.data().len()).unwrap_or_default();
+            self.insert(Leaf::new(name, data, coding, view.shape()))?;
+        }
+        Ok(())
+    }
+
+    /// Inserts a tensor by its name in the model, without what trainers add.
+    fn insert(&mut self, mut leaf: Leaf<'f>) -> Result<()> {
+        let name = own_name(&leaf.name);
+        leaf.name.clone_from(&name);
+        ensure!(self.tensors.insert(name.clone(), Arc::new(leaf)).is_none(), "there are two tensors {name}");
+        Ok(())
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.tensors.contains_key(name)
+    }
+
+    pub fn view(&self, name: &str) -> Option<View<'f>> {
+        self.tensors.get(name).map(|leaf| View::new(leaf.clone()))
+    }
+}

@@ -1,0 +1,313 @@
+//! Parts of an adapter that change whole matrices or rows, as products of two matrices: DoRA, saved modules and trained
+//! tokens.
+//!
+//! The product is the difference between the new and the old matrix, times an identity matrix, so it has the rank of the
+//! smaller side. These parts need the weights of the adapter's base model.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use super::config::Config;
+use super::leaf::{Coding, Leaf};
+use super::lora::Settings;
+use super::quantized::{self, values};
+use super::tensors::{Checkpoint, Files};
+
+/// A matrix in memory, in a checkpoint's form.
+pub struct Made {
+    name: String,
+    shape: [usize; 2],
+    bytes: Vec<u8>,
+}
+
+/// The matrices that replace parts of an adapter, and the names of the parts.
+#[derive(Default)]
+pub struct Whole {
+    made: Vec<Made>,
+    replaced: Vec<String>,
+}
+
+/// Ends of the names of the parts.
+const MAGNITUDE: &str = ".lora_magnitude_vector";
+const TOKENS: &str = ".token_adapter.trainable_tokens_delta";
+
+impl Whole {
+    /// Computes the matrices, if the adapter has such parts. `base` is the folder of its model.
+    pub fn of(adapter: &Checkpoint<'_>, settings: &Settings, config: &Config, base: &Path) -> Result<Self> {
+        let is_saved =
+            |name: &&String| !name.contains(".lora_") && !name.contains(".base_layer.") && name.ends_with(".weight");
+        let ending = |end: &str| {
+            adapter.tensors.keys().filter_map(|name| Some(name.strip_suffix(end)?.to_owned())).collect::<Vec<_>>()
+        };
+        let (magnitudes, tokens) =
+            ([ending(MAGNITUDE), ending(&format!("{MAGNITUDE}.default.weight"))].concat(), ending(TOKENS));
+        let saved: Vec<String> = adapter.tensors.keys().filter(is_saved).cloned().collect();
+        let is_set = |name: &str| match &settings.json[name] {
+            Value::Null | Value::Bool(false) => false,
+            Value::Array(list) => !list.is_empty(),
+            Value::Object(map) => !map.is_empty(),
+            _ => true,
+        };
+        for (name, found) in
+            [("use_dora", &magnitudes), ("trainable_token_indices", &tokens), ("modules_to_save", &saved)]
+        {
+            ensure!(
+                !is_set(name) || !found.is_empty(),
+                "{name} in adapter_config.json is set, but the adapter has no such tensors"
+            );
+        }
+        let mut whole = Self::default();
+        if magnitudes.is_empty() && tokens.is_empty() && saved.is_empty() {
+            return Ok(whole);
+        }
+        let files = Files::open(base).context(
+            "the adapter changes whole matrices, which needs the weights of its model: give the folder with --base",
+        )?;
+        let mut weights = Checkpoint::read(&files)?;
+        quantized::prepare(config, Some(base), &mut weights)?;
+        let model = Model { weights, config };
+        for stem in magnitudes {
+            whole.magnitude(adapter, settings, &model, &stem).with_context(|| format!("the adapter of {stem}"))?;
+        }
+        for name in saved {
+            whole.saved(adapter, settings, &model, &name).with_context(|| format!("the saved module {name}"))?;
+        }
+        for stem in tokens {
+            whole.tokens(adapter, settings, &model, &stem).with_context(|| format!("the trained tokens of {stem}"))?;
+        }
+        Ok(whole)
+    }
+
+    /// Replaces the parts in the adapter.
+    pub fn put<'w>(&'w self, adapter: &mut Checkpoint<'w>) {
+        adapter.tensors.retain(|name, _| !self.replaced.contains(name));
+        for Made { name, shape, bytes } in &self.made {
+            adapter.tensors.insert(name.clone(), Arc::new(Leaf::new(name, bytes, Coding::F32, shape)));
+        }
+    }
+
+    /// DoRA: the rows of the adapted matrix get new lengths.
+    fn magnitude(
+        &mut self,
+        adapter: &Checkpoint<'_>,
+        settings: &Settings,
+        model: &Model<'_>,
+        stem: &str,
+    ) -> Result<()> {
+        let names = |end: &str| [format!("{stem}.{end}.weight"), format!("{stem}.{end}.default.weight")];
+        let half = |end: &str| {
+            let found = names(end).into_iter().find(|name| adapter.has(name));
+            found.with_context(|| format!("{end} is missing, or it is no linear layer: not supported"))
+        };
+        let (a_name, b_name) = (half("lora_A")?, half("lora_B")?);
+        let magnitudes = [format!("{stem}{MAGNITUDE}"), format!("{stem}{MAGNITUDE}.default.weight")];
+        let magnitude_name = magnitudes.into_iter().find(|name| adapter.has(name)).context("no magnitudes")?;
+        let (a, b, magnitude) =
+            (&adapter.tensors[&a_name], &adapter.tensors[&b_name], values(&adapter.tensors[&magnitude_name]));
+        let ([rank, columns], [rows, width]) = (matrix(a)?, matrix(b)?);
+        let (shape, old) = model.matrix(&format!("{stem}.weight"))?;
+        ensure!(
+            rank == width && shape == [rows, columns] && magnitude.len() == rows && rank > 0,
+            "its shapes do not fit the model's: give the folder of the adapter's own model with --base"
+        );
+        let (a, b) = (values(a), values(b));
+        let factor = settings.scale(stem, rank)?;
+        let mut delta = vec![0.0; rows * columns];
+        for (row, delta) in delta.chunks_exact_mut(columns).enumerate() {
+            let old = &old[row * columns..][..columns];
+            let mut new = old.to_vec();
+            for (b, a) in b[row * rank..][..rank].iter().zip(a.chunks_exact(columns)) {
+                new.iter_mut().zip(a).for_each(|(new, a)| *new += b * factor * a);
+            }
+            let length = new.iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>().sqrt();
+            ensure!(length > 0.0, "row {row} of the adapted matrix has only zeros");
+            let times = f64::from(magnitude[row]) / length;
+            delta
+                .iter_mut()
+                .zip(new.iter().zip(old))
+                .for_each(|(delta, (new, old))| *delta = (f64::from(*new) * times - f64::from(*old)) as f32);
+        }
+        self.replaced.extend([a_name, b_name, magnitude_name]);
+        self.product(settings, stem, [rows, columns], delta)
+    }
+
+    /// A module that was trained as a whole and replaces the model's.
+    fn saved(&mut self, adapter: &Checkpoint<'_>, settings: &Settings, model: &Model<'_>, name: &str) -> Result<()> {
+        let new = &adapter.tensors[name];
+        let shape = match new.shape[..] {
+            [rows, columns] => [rows, columns],
+            _ => bail!(
+                "it is not a matrix, and GGUF's adapters have only matrices: merge the adapter with PEFT's merge_and_unload()"
+            ),
+        };
+        let (own, old) = model.matrix(name)?;
+        ensure!(
+            own == shape,
+            "it has shape {shape:?} and the model's {own:?}: a vocabulary of another size needs a merged model"
+        );
+        let delta = values(new).iter().zip(&old).map(|(new, old)| new - old).collect();
+        self.replaced.push(name.to_owned());
+        let stem = name.strip_suffix(".weight").unwrap_or(name);
+        if is_embedding(stem) {
+            self.lookup(settings, stem, None, shape, delta)
+        } else {
+            self.product(settings, stem, shape, delta)
+        }
+    }
+
+    /// Rows of an embedding that were trained and replace the model's.
+    fn tokens(&mut self, adapter: &Checkpoint<'_>, settings: &Settings, model: &Model<'_>, stem: &str) -> Result<()> {
+        ensure!(is_embedding(stem), "it is not the embedding of tokens, which is not supported");
+        let name = format!("{stem}{TOKENS}");
+        let new = &adapter.tensors[&name];
+        let ids = settings
+            .trained_tokens(stem)
+            .context("trainable_token_indices in adapter_config.json does not name them")?;
+        let (shape, old) = model.matrix(&format!("{stem}.weight"))?;
+        let [_, columns] = shape;
+        ensure!(
+            matrix(new)? == [ids.len(), columns] && ids.iter().all(|id| *id < shape[0]),
+            "its rows do not fit the model's"
+        );
+        let rows = values(new);
+        let old = ids.iter().flat_map(|id| &old[id * columns..][..columns]);
+        let delta: Vec<f32> = rows.iter().zip(old).map(|(new, old)| new - old).collect();
+        self.replaced.push(name);
+        if model.is_tied() {
+            // The head is the embedding: its rows change, too.
+            let mut all = vec![0.0; shape[0] * ids.len()];
+            ids.iter().enumerate().for_each(|(at, id)| all[id * ids.len() + at] = 1.0);
+            self.pair(
+                settings,
+                "lm_head",
+                ["lora_A.weight", "lora_B.weight"],
+                ([ids.len(), columns], delta.clone()),
+                ([shape[0], ids.len()], all),
+            )?;
+        }
+        self.lookup(settings, stem, Some(&ids), shape, delta)
+    }
+
+    /// Adds the pair for a difference `[rows, columns]` of a matrix.
+    fn product(&mut self, settings: &Settings, stem: &str, [rows, columns]: [usize; 2], delta: Vec<f32>) -> Result<()> {
+        let ends = ["lora_A.weight", "lora_B.weight"];
+        if rows < columns {
+            self.pair(settings, stem, ends, ([rows, columns], delta), ([rows, rows], identity(rows)))
+        } else {
+            self.pair(settings, stem, ends, ([columns, columns], identity(columns)), ([rows, columns], delta))
+        }
+    }
+
+    /// Adds the pair for a difference of an embedding `[rows, columns]`: of these rows, or of all.
+    fn lookup(
+        &mut self,
+        settings: &Settings,
+        stem: &str,
+        ids: Option<&[usize]>,
+        [rows, columns]: [usize; 2],
+        delta: Vec<f32>,
+    ) -> Result<()> {
+        let ends = ["lora_embedding_A", "lora_embedding_B"];
+        let transposed = |values: &[f32], width: usize| -> Vec<f32> {
+            (0..width).flat_map(|at| values.iter().skip(at).step_by(width).copied()).collect()
+        };
+        match ids {
+            Some(ids) => {
+                let mut chosen = vec![0.0; ids.len() * rows];
+                ids.iter().enumerate().for_each(|(at, id)| chosen[at * rows + id] = 1.0);
+                self.pair(
+                    settings,
+                    stem,
+                    ends,
+                    ([ids.len(), rows], chosen),
+                    ([columns, ids.len()], transposed(&delta, columns)),
+                )
+            }
+            None => self.pair(
+                settings,
+                stem,
+                ends,
+                ([columns, rows], transposed(&delta, columns)),
+                ([columns, columns], identity(columns)),
+            ),
+        }
+    }
+
+    /// Adds a pair. The second matrix is divided by the factor that the adapter's settings put on the product.
+    fn pair(
+        &mut self,
+        settings: &Settings,
+        stem: &str,
+        ends: [&str; 2],
+        (a_shape, a): ([usize; 2], Vec<f32>),
+        (b_shape, mut b): ([usize; 2], Vec<f32>),
+    ) -> Result<()> {
+        let rank = b_shape[1];
+        let factor = settings.scale(stem, rank)?;
+        ensure!(factor != 0.0 && factor.is_finite(), "lora_alpha in adapter_config.json is 0");
+        b.iter_mut().for_each(|x| *x /= factor);
+        for (end, shape, values) in [(ends[0], a_shape, a), (ends[1], b_shape, b)] {
+            let name = format!("{stem}.{end}");
+            ensure!(!self.made.iter().any(|made| made.name == name), "it is changed in two ways: not supported");
+            self.made.push(Made { name, shape, bytes: values.iter().flat_map(|x| x.to_le_bytes()).collect() });
+        }
+        Ok(())
+    }
+}
+
+/// The base model.
+struct Model<'m> {
+    weights: Checkpoint<'m>,
+    config: &'m Config,
+}
+
+impl Model<'_> {
+    /// Sizes and values of a matrix. A missing head is the embedding.
+    fn matrix(&self, name: &str) -> Result<([usize; 2], Vec<f32>)> {
+        let short = |name: &str| name.trim_start_matches("model.").trim_start_matches("transformer.").to_owned();
+        let named = |wanted: &str| self.weights.tensors.iter().find(|(name, _)| short(name) == short(wanted));
+        let embedding = || self.weights.tensors.iter().find(|(name, _)| is_embedding(name.trim_end_matches(".weight")));
+        let found = named(name).or_else(|| if name == "lm_head.weight" { embedding() } else { None });
+        let (_, leaf) =
+            found.context("the model has no such module: give the folder of the adapter's own model with --base")?;
+        Ok((matrix(leaf)?, values(leaf)))
+    }
+
+    fn is_tied(&self) -> bool {
+        !self.weights.has("lm_head.weight") || self.config.flag("tie_word_embeddings") == Some(true)
+    }
+}
+
+/// Returns true for the names of modules that look up the rows of tokens.
+fn is_embedding(stem: &str) -> bool {
+    ["embed_tokens", "wte", "word_embeddings", "embed_in"].contains(&stem.rsplit('.').next().unwrap_or(stem))
+}
+
+fn matrix(leaf: &Leaf<'_>) -> Result<[usize; 2]> {
+    match leaf.shape[..] {
+        [rows, columns] => Ok([rows, columns]),
+        _ => bail!("the tensor {} is not a matrix", leaf.name),
+    }
+}
+
+fn identity(size: usize) -> Vec<f32> {
+    let mut values = vec![0.0; size * size];
+    values.iter_mut().step_by(size + 1).for_each(|x| *x = 1.0);
+    values
+}
+
+impl Settings {
+    /// Returns the ids of trained tokens of a module.
+    fn trained_tokens(&self, stem: &str) -> Option<Vec<usize>> {
+        let trained = &self.json["trainable_token_indices"];
+        let names: BTreeMap<&str, &Value> =
+            trained.as_object().into_iter().flatten().map(|(name, ids)| (name.as_str(), ids)).collect();
+        let own = names.iter().find(|(name, _)| stem.ends_with(**name)).map(|(_, ids)| *ids);
+        let ids = own.unwrap_or(trained).as_array()?;
+        ids.iter().map(|id| Some(id.as_u64()? as usize)).collect()
+    }
+}

@@ -1,0 +1,299 @@
+//! Reads `tokenizer.json` of Hugging Face's tokenizers, and `tokenizer_config.json` in the same directory.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::Value;
+
+use super::support::{is_byte_level, list, part};
+use super::{BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Vocabulary, expressions, support};
+use arenite_gguf_writer::Meta;
+use arenite_text::normalizer;
+
+/// The model for which a vocabulary is read.
+pub struct Model<'m> {
+    pub architecture: &'m str,
+    /// The pre-tokenizer that the model's GGUF file names, if the file has a byte-level vocabulary.
+    pub pre: Option<&'m [u8]>,
+}
+
+/// Reads a vocabulary file, with the settings in the same directory.
+pub fn read_file(model: &Model<'_>, path: &Path, file: &[u8]) -> Result<Vocabulary> {
+    let json = super::files::parse(path, file)?;
+    let mut notes = Vec::new();
+    let mut vocabulary = read(model, &json, &mut notes)?;
+    notes.iter().for_each(|note| log::warn!("{note}"));
+    let ids = vocabulary.ids();
+    let folder = path.parent().unwrap_or(Path::new("."));
+    ends(&json, super::special::adds_no_others(&json, &super::special::config(folder)), &mut vocabulary);
+    config(path, &ids, &mut vocabulary);
+    if let Some(id) = vocabulary.tokens.iter().find(|(_, token)| token.kind == UNKNOWN).map(|(id, _)| *id) {
+        vocabulary.key("unknown_token_id", id);
+    }
+    Ok(vocabulary)
+}
+
+/// Reads the tokens and merges. Adds messages to `notes`.
+pub fn read(wanted: &Model<'_>, json: &Value, notes: &mut Vec<String>) -> Result<Vocabulary> {
+    let mut vocabulary = Vocabulary::default();
+    let model = &json["model"];
+    let steps = support::check(json, notes)?;
+    match model["type"].as_str() {
+        Some("BPE") if is_byte_level(json) => byte_level(wanted, json, &mut vocabulary)?,
+        Some("BPE") => pieces_by_merges(wanted, json, &mut vocabulary)?,
+        Some("Unigram") => unigram(json, &mut vocabulary)?,
+        Some("WordPiece") => word_pieces(json, &mut vocabulary)?,
+        other => bail!("its model is {}: BPE, Unigram and WordPiece are supported", other.unwrap_or("without a type")),
+    }
+    if !steps.is_empty() {
+        vocabulary.key("normalizer.steps", normalizer::names(steps).as_str());
+    }
+    let precompiled = part(&json["normalizer"], "Precompiled").and_then(|it| it["precompiled_charsmap"].as_str());
+    if let Some(map) = precompiled {
+        vocabulary.key("precompiled_charsmap", Meta::array(BASE64.decode(map).context("its charsmap is not base64")?));
+    }
+    if let Some(unknown) =
+        model["unk_token"].as_str().or_else(|| model["vocab"][model["unk_id"].as_u64()? as usize][0].as_str())
+        && let Some(token) = vocabulary.tokens.values_mut().find(|token| token.text == unknown)
+    {
+        token.kind = UNKNOWN;
+    }
+    for token in list(&json["added_tokens"]) {
+        let text = token["content"].as_str().context("an added token has no text")?;
+        let id = token["id"].as_u64().with_context(|| format!("the added token {text:?} has no id"))?;
+        let unknown = model["unk_token"] == text || model["unk_id"] == id;
+        let kind = match token["special"] == true || support::looks_special(text) {
+            // The unknown token of WordPiece and BPE is one of the control tokens.
+            _ if unknown && model["type"] != "WordPiece" && model["type"] != "BPE" => UNKNOWN,
+            true => CONTROL,
+            false => USER_DEFINED,
+        };
+        // An added token that the model has no score for is found only by its spelling.
+        let unscored = if kind == USER_DEFINED && model["type"] == "Unigram" { f32::NEG_INFINITY } else { 0.0 };
+        let score = vocabulary.tokens.get(&u32::try_from(id).unwrap_or(u32::MAX)).map_or(unscored, |token| token.score);
+        let text = if kind == USER_DEFINED { text.replace('▁', " ") } else { text.to_owned() };
+        vocabulary.set(id, text, score, kind)?;
+    }
+    rules(json, &mut vocabulary);
+    Ok(vocabulary)
+}
+
+/// Adds the rules by which added tokens are found: white space that they absorb, and whole words.
+pub fn rules(json: &Value, vocabulary: &mut Vocabulary) {
+    let entry = |token: &Value| {
+        let bits = ["lstrip", "rstrip", "single_word"].iter().zip([1, 2, 4]);
+        let rule: u32 = bits.filter(|(name, _)| token[**name] == true).map(|(_, bit)| bit).sum();
+        Some(token["id"].as_u64()? as u32 * 8 + rule).filter(|_| rule > 0)
+    };
+    let rules: BTreeSet<u32> = list(&json["added_tokens"]).filter_map(entry).collect();
+    if !rules.is_empty() {
+        vocabulary.key("added_tokens.rules", Meta::array(rules));
+    }
+}
+
+fn vocab(json: &Value) -> Result<impl Iterator<Item = Result<(&str, u64)>>> {
+    let tokens = json["model"]["vocab"].as_object().context("it has no vocabulary")?;
+    Ok(tokens.iter().map(|(token, id)| Ok((token.as_str(), id.as_u64().context("an id is not a number")?))))
+}
+
+/// The two halves of each merge.
+fn merges(json: &Value) -> Result<Vec<(&str, &str)>> {
+    fn merge(merge: &Value) -> Result<(&str, &str)> {
+        // A merge is a list of two texts, or in older files one text with a space.
+        let pair = match merge {
+            Value::String(text) => text.split_once(' '),
+            pair => pair[0].as_str().zip(pair[1].as_str()),
+        };
+        pair.with_context(|| format!("{merge} is not a merge"))
+    }
+    json["model"]["merges"].as_array().context("it has no merges")?.iter().map(merge).collect()
+}
+
+fn joined(merges: &[(&str, &str)]) -> Meta {
+    Meta::strings(merges.iter().map(|(left, right)| format!("{left} {right}")))
+}
+
+fn byte_level(wanted: &Model<'_>, json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
+    for token in vocab(json)? {
+        let (token, id) = token?;
+        vocabulary.set(id, token.to_owned(), 0.0, NORMAL)?;
+    }
+    vocabulary.key("model", "gpt2");
+    let ignores_merges = json["model"]["ignore_merges"] == true;
+    let name = expressions::name(&json["pre_tokenizer"], ignores_merges);
+    let name = match (name, wanted.pre) {
+        // For an unknown expression, use the name in the model's file.
+        (Err(_), Some(pre)) => String::from_utf8_lossy(pre).into_owned(),
+        (name, _) => name?.to_owned(),
+    };
+    vocabulary.key("pre", name.as_str());
+    if let Some(ignores) = expressions::ignores_merges(&name, ignores_merges) {
+        vocabulary.key("ignore_merges", ignores);
+    }
+    vocabulary.key("merges", joined(&merges(json)?));
+    Ok(())
+}
+
+/// Converts BPE over characters with byte tokens, Hugging Face's form of SentencePiece BPE. As in SentencePiece, the
+/// score of a token is the rank of the merge that produces it.
+fn pieces_by_merges(wanted: &Model<'_>, json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
+    let merges = merges(json)?;
+    let mut ranks = HashMap::new();
+    for (rank, (left, right)) in merges.iter().enumerate() {
+        ranks.entry(format!("{left}{right}")).or_insert(rank);
+    }
+    for token in vocab(json)? {
+        let (token, id) = token?;
+        let score = -(ranks.get(token).copied().unwrap_or(merges.len()) as f32);
+        vocabulary.set(id, token.to_owned(), score, if is_byte(token) { BYTE } else { NORMAL })?;
+    }
+    if wanted.architecture == "gemma4" {
+        // The merges determine the result; the scores are llama.cpp's placeholder.
+        vocabulary.tokens.values_mut().for_each(|token| token.score = -1000.0);
+        vocabulary.key("model", "gemma4");
+        vocabulary.key("merges", joined(&merges));
+    } else {
+        vocabulary.key("model", "llama");
+        vocabulary.key("pre", "default");
+        space_prefix(json, vocabulary);
+        // Written only if it is not SentencePiece's rule and has an effect.
+        if json["model"]["fuse_unk"] != true && json["model"]["byte_fallback"] != true {
+            vocabulary.key("fuse_unk", false);
+        }
+    }
+    Ok(())
+}
+
+/// Returns true if a token is spelled like `<0x41>`.
+fn is_byte(token: &str) -> bool {
+    token.len() == 6 && token.starts_with("<0x") && token.ends_with('>')
+}
+
+/// Sets whether a space is added before a text, and the flags that limit this: 1 adds none before a text that begins
+/// with a space, 2 adds none after a special token.
+pub fn space_prefix(json: &Value, vocabulary: &mut Vocabulary) {
+    let adds = adds_space(json);
+    vocabulary.key("add_space_prefix", adds);
+    if !adds || part(&json["normalizer"], "Prepend").is_some() {
+        return;
+    }
+    let if_absent = part(&json["pre_tokenizer"], "WhitespaceSplit").is_none();
+    let at_start = part(&json["pre_tokenizer"], "Metaspace").is_some_and(|it| it["prepend_scheme"] == "first");
+    let rule = u32::from(if_absent) + 2 * u32::from(at_start);
+    if rule > 0 {
+        vocabulary.key("add_space_prefix_rule", rule);
+    }
+}
+
+/// Returns whether a space is added before the text.
+fn adds_space(json: &Value) -> bool {
+    let metaspace = part(&json["pre_tokenizer"], "Metaspace");
+    part(&json["normalizer"], "Prepend").is_some()
+        || metaspace.is_some_and(|it| it["prepend_scheme"] != "never" && it["add_prefix_space"] != false)
+}
+
+fn unigram(json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
+    for (id, entry) in (0..).zip(list(&json["model"]["vocab"])) {
+        let (Some(token), Some(score)) = (entry[0].as_str(), entry[1].as_f64()) else {
+            bail!("{entry} is not a pair of token and score");
+        };
+        let is_byte = json["model"]["byte_fallback"] == true && is_byte(token);
+        vocabulary.set(id, token.to_owned(), score as f32, if is_byte { BYTE } else { NORMAL })?;
+    }
+    vocabulary.key("model", "t5");
+    vocabulary.key("pre", "default");
+    space_prefix(json, vocabulary);
+    vocabulary.key("remove_extra_whitespaces", support::has_single_spaces(json));
+    vocabulary.key("add_bos_token", false);
+    Ok(())
+}
+
+fn word_pieces(json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
+    let prefix = json["model"]["continuing_subword_prefix"].as_str().unwrap_or("##");
+    for token in vocab(json)? {
+        let (token, id) = token?;
+        let text = match token.strip_prefix(prefix) {
+            Some(rest) => rest.to_owned(),
+            None => format!("▁{token}"),
+        };
+        vocabulary.set(id, text, 0.0, NORMAL)?;
+    }
+    vocabulary.key("model", "bert");
+    vocabulary.key("pre", "jina-v2-en"); // llama.cpp's name for all WordPiece vocabularies
+    let normalizer = part(&json["normalizer"], "BertNormalizer");
+    let does = |name: &str| normalizer.is_some_and(|normalizer| normalizer[name] != false);
+    let lowercase = does("lowercase");
+    vocabulary.key("normalizer.lowercase", lowercase);
+    // The key is written only if its value is not llama.cpp's default, which is the value of `lowercase`.
+    let strips = normalizer.and_then(|normalizer| normalizer["strip_accents"].as_bool());
+    if let Some(strips) = strips.filter(|strips| *strips != lowercase) {
+        vocabulary.key("normalizer.strip_accents", strips);
+    }
+    for (key, name) in
+        [("normalizer.clean_text", "clean_text"), ("normalizer.handle_chinese_chars", "handle_chinese_chars")]
+    {
+        if !does(name) {
+            vocabulary.key(key, false);
+        }
+    }
+    for (key, text) in [("unknown_token_id", "[UNK]"), ("mask_token_id", "[MASK]"), ("padding_token_id", "[PAD]")] {
+        if let Some(id) = json["model"]["vocab"][text].as_u64() {
+            vocabulary.key(key, u32::try_from(id)?);
+        }
+    }
+    Ok(())
+}
+
+/// Reads the special tokens before and after a text. If `is_complete`, a text gets no others.
+fn ends(json: &Value, is_complete: bool, vocabulary: &mut Vocabulary) {
+    let processor = &json["post_processor"];
+    let template = part(processor, "TemplateProcessing");
+    let (first, last) = match template {
+        Some(template) => {
+            let single: Vec<&Value> = list(&template["single"]).collect();
+            let id = |place: Option<&&Value>| {
+                let name = place?["SpecialToken"]["id"].as_str()?;
+                template["special_tokens"][name]["ids"][0].as_u64()
+            };
+            (id(single.first()), id(single.last().filter(|_| single.len() > 1)))
+        }
+        None => {
+            let classic = part(processor, "BertProcessing").or(part(processor, "RobertaProcessing"));
+            classic.map_or((None, None), |it| (it["cls"][1].as_u64(), it["sep"][1].as_u64()))
+        }
+    };
+    for (id, key, adds) in [(first, "bos_token_id", "add_bos_token"), (last, "eos_token_id", "add_eos_token")] {
+        if let Some(id) = id.and_then(|id| u32::try_from(id).ok()) {
+            vocabulary.key(key, id);
+            vocabulary.key(adds, true);
+            if key == "eos_token_id" {
+                vocabulary.key("seperator_token_id", id); // the format's spelling
+            }
+        } else if template.is_some() || is_complete {
+            vocabulary.key(adds, false);
+        }
+    }
+}
+
+/// Reads `tokenizer_config.json`, if it exists.
+fn config(path: &Path, ids: &HashMap<String, u32>, vocabulary: &mut Vocabulary) {
+    let file = std::fs::read(path.with_file_name("tokenizer_config.json")).ok();
+    let Some(json) = file.and_then(|file| serde_json::from_slice::<Value>(&file).ok()) else { return };
+    for (name, key) in [("bos_token", "bos_token_id"), ("eos_token", "eos_token_id"), ("pad_token", "padding_token_id")]
+    {
+        let text = json[name].as_str().or_else(|| json[name]["content"].as_str());
+        if let Some(id) = text.and_then(|text| ids.get(text)) {
+            vocabulary.key(key, *id);
+        }
+    }
+    for key in ["add_bos_token", "add_eos_token"] {
+        if let Some(adds) = json[key].as_bool() {
+            vocabulary.key(key, adds);
+        }
+    }
+    let template = json["chat_template"].as_str();
+    vocabulary.chat_templates = template.map(|text| (String::new(), text.to_owned())).into_iter().collect();
+}

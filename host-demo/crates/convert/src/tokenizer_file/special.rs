@@ -1,0 +1,282 @@
+//! Finds the tokens that begin and end a text, and other special tokens, by the rules of llama.cpp's converter.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::folder::Wanted;
+use super::support::{is_byte_level, part};
+use arenite_gguf_writer::Header;
+
+/// Names of special tokens, in `tokenizer_config.json` and in GGUF keys.
+const NAMES: [(&str, &str); 8] = [
+    ("bos", "bos"),
+    ("eos", "eos"),
+    ("unk", "unknown"),
+    ("sep", "seperator"),
+    ("pad", "padding"),
+    ("mask", "mask"),
+    ("eot", "eot"),
+    ("eom", "eom"),
+];
+
+/// Returns `tokenizer_config.json`, or null. As in transformers, `special_tokens_map.json` has the tokens that it does not
+/// name.
+pub fn config(folder: &Path) -> Value {
+    let read =
+        |name: &str| fs::read(folder.join(name)).ok().and_then(|file| serde_json::from_slice::<Value>(&file).ok());
+    let mut settings = read("tokenizer_config.json").unwrap_or(Value::Null);
+    let map = read("special_tokens_map.json").unwrap_or(Value::Null);
+    for (name, token) in map.as_object().into_iter().flatten().filter(|(name, _)| name.ends_with("_token")) {
+        if settings.is_object() && settings[name].is_null() {
+            settings[name] = token.clone();
+        }
+    }
+    settings
+}
+
+/// Returns the chat templates with their names; the default one has an empty name. As in transformers, files of their
+/// own replace the template in the settings.
+pub fn chat_templates(folder: &Path, settings: &Value) -> Result<Vec<(String, String)>> {
+    let read = |path: &Path| fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()));
+    let default = |text: &str| vec![(String::new(), text.to_owned())];
+    let path = folder.join("chat_template.jinja");
+    if path.is_file() {
+        let mut templates = default(&read(&path)?);
+        let more = fs::read_dir(folder.join("additional_chat_templates")).into_iter().flatten();
+        let mut more: Vec<_> = more.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        more.sort();
+        for path in more.iter().filter(|path| path.extension().is_some_and(|kind| kind == "jinja")) {
+            let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
+            templates.push((key_name(name), read(path)?));
+        }
+        return Ok(templates);
+    }
+    let template = &settings["chat_template"];
+    if let Some(text) = template.as_str() {
+        return Ok(default(text));
+    }
+    if let Some(list) = template.as_array() {
+        let named = |template: &Value| {
+            let name = template["name"].as_str().filter(|name| *name != "default").unwrap_or_default();
+            Some((key_name(name), template["template"].as_str()?.to_owned()))
+        };
+        return Ok(list.iter().filter_map(named).collect());
+    }
+    if let Ok(file) = fs::read(folder.join("chat_template.json")) {
+        let json: Value = serde_json::from_slice(&file).context("chat_template.json is not JSON")?;
+        return Ok(json["chat_template"].as_str().map(default).unwrap_or_default());
+    }
+    Ok(Vec::new())
+}
+
+/// Returns a template's name as llama.cpp spells it in a key.
+fn key_name(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
+}
+
+/// Returns all ids that end an answer: those of `generation_config.json`, or else of `config.json`. transformers stops at
+/// each of them.
+pub fn ends(folder: &Path, config: &Value, rows: usize) -> Vec<u32> {
+    let file = fs::read(folder.join("generation_config.json")).ok();
+    let generation: Value = file.and_then(|file| serde_json::from_slice(&file).ok()).unwrap_or(Value::Null);
+    let found = [&generation["eos_token_id"], &config["eos_token_id"]].into_iter().find(|ids| !ids.is_null());
+    let ids = match found {
+        Some(Value::Array(list)) => list.iter().filter_map(Value::as_u64).collect(),
+        Some(one) => one.as_u64().into_iter().collect::<Vec<_>>(),
+        None => Vec::new(),
+    };
+    ids.into_iter().filter(|id| *id < rows as u64).map(|id| id as u32).collect()
+}
+
+/// Special tokens of a vocabulary.
+#[derive(Default)]
+pub struct Special {
+    ids: Vec<(&'static str, u32)>,
+    adds: Vec<(&'static str, bool)>,
+    /// Messages about ids that are left out.
+    notes: Vec<String>,
+}
+
+/// Texts of the tokens, updated by each rule.
+struct Texts {
+    by_name: HashMap<&'static str, String>,
+    adds: Vec<(&'static str, bool)>,
+}
+
+impl Texts {
+    fn get(&self, name: &str) -> Option<&str> {
+        self.by_name.get(name).map(String::as_str)
+    }
+
+    fn add(&mut self, name: &'static str, adds: bool, over: bool) {
+        match self.adds.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, known)) if over => *known = adds,
+            Some(_) => {}
+            None => self.adds.push((name, adds)),
+        }
+    }
+}
+
+impl Special {
+    /// Applies the rules to a `tokenizer.json` (if there is one), to the settings, and to the model's config.
+    pub fn of(json: Option<&Value>, settings: &Value, wanted: &Wanted<'_>, ids: &HashMap<String, u32>) -> Self {
+        let mut texts = Texts { by_name: HashMap::new(), adds: Vec::new() };
+        for name in ["bos", "eos", "unk", "sep", "pad", "mask", "cls"] {
+            let entry = &settings[format!("{name}_token")];
+            if let Some(text) = entry.as_str().or_else(|| entry["content"].as_str()) {
+                texts.by_name.insert(name, text.to_owned());
+            }
+        }
+        if let Some(json) = json {
+            for (name, other) in [("bos", "cls"), ("eos", "sep")] {
+                if let (None, Some(text)) = (texts.get(name), texts.get(other)) {
+                    let text = text.to_owned();
+                    texts.by_name.insert(name, text);
+                }
+            }
+            let processor = &json["post_processor"];
+            match processor["processors"].as_array() {
+                Some(all) => all.iter().for_each(|processor| self::processor(processor, &mut texts)),
+                None => self::processor(processor, &mut texts),
+            }
+        }
+        let mut special = Self::default();
+        let added = |text: &str| match json {
+            Some(json) => {
+                let tokens = json["added_tokens"].as_array().into_iter().flatten();
+                let id = tokens.filter(|token| token["content"] == text).find_map(|token| token["id"].as_u64());
+                id.and_then(|id| u32::try_from(id).ok())
+            }
+            None => ids.get(text).copied(),
+        };
+        for (name, key) in NAMES {
+            if let Some(adds) = settings[format!("add_{name}_token")].as_bool()
+                && matches!(name, "bos" | "eos" | "sep")
+            {
+                texts.add(name, adds, builds_processor(settings));
+            }
+            let id = texts.get(name).and_then(added).filter(|id| (*id as usize) < wanted.rows);
+            let field = format!("{name}_token_id");
+            match (id, wanted.config[&field].as_u64()) {
+                (Some(id), _) => special.ids.push((key, id)),
+                (None, Some(id)) if id < wanted.rows as u64 => special.ids.push((key, id as u32)),
+                // Many config classes set such an id by default, for a larger vocabulary.
+                (None, Some(id)) => special.notes.push(format!(
+                    "{field} in config.json is {id}, but the model has {} tokens: it is left out",
+                    wanted.rows
+                )),
+                (None, None) => {}
+            }
+        }
+        if json.is_some_and(|json| adds_no_others(json, settings)) {
+            for name in ["bos", "eos"] {
+                texts.add(name, false, false);
+            }
+        }
+        special.adds = texts.adds;
+        special
+    }
+
+    /// Writes the keys. Returns messages.
+    pub fn write(self, header: &mut Header) -> Vec<String> {
+        for (name, id) in &self.ids {
+            header.set(&format!("tokenizer.ggml.{name}_token_id"), *id);
+        }
+        for (name, adds) in &self.adds {
+            header.set(&format!("tokenizer.ggml.add_{name}_token"), *adds);
+        }
+        self.notes
+    }
+}
+
+/// Returns true for the classes of transformers 4 whose settings replace the post-processor of a `tokenizer.json`. Their
+/// vocabularies are those of Llama and of DeepSeek's models.
+fn builds_processor(settings: &Value) -> bool {
+    let class = settings["tokenizer_class"].as_str().unwrap_or_default();
+    let class = class.strip_suffix("Fast").unwrap_or(class);
+    matches!(class, "LlamaTokenizer" | "CodeLlamaTokenizer" | "GemmaTokenizer" | "CohereTokenizer")
+}
+
+/// Returns true if a text gets no other special tokens than those of the post-processor: if there is a template, or if
+/// the settings name no class that has its own rule. Returns false for byte-level vocabularies, whose texts get no
+/// special tokens by default.
+pub fn adds_no_others(json: &Value, settings: &Value) -> bool {
+    let class = settings["tokenizer_class"].as_str();
+    let is_plain = matches!(class, None | Some("PreTrainedTokenizerFast" | "TokenizersBackend"));
+    let processor = &json["post_processor"];
+    let is_explicit = part(processor, "TemplateProcessing").is_some() || processor.is_null() && is_plain;
+    is_explicit && !is_byte_level(json)
+}
+
+/// Reads the special tokens that a post-processor adds to a text.
+fn processor(processor: &Value, texts: &mut Texts) {
+    match processor["type"].as_str() {
+        Some("ByteLevel") => {
+            texts.add("bos", false, false);
+            texts.add("eos", false, false);
+        }
+        Some("RobertaProcessing" | "BertProcessing") => {
+            for name in ["bos", "eos", "sep"] {
+                texts.add(name, true, true);
+            }
+            for (name, field) in [("cls", "cls"), ("sep", "sep")] {
+                if let (None, Some(text)) = (texts.get(name), processor[field][0].as_str()) {
+                    texts.by_name.insert(name, text.to_owned());
+                }
+            }
+        }
+        Some("TemplateProcessing") => template(processor, texts),
+        _ => {}
+    }
+}
+
+fn template(processor: &Value, texts: &mut Texts) {
+    let list = |name: &str| processor[name].as_array().cloned().unwrap_or_default();
+    let (single, pair) = (list("single"), list("pair"));
+    let token = |value: Option<&Value>| value.and_then(|value| value["SpecialToken"]["id"].as_str()).map(str::to_owned);
+    let (mut first, mut last) = (None, None);
+    if single.len() > 1 {
+        first = token(single.first());
+        last = token(single.last());
+        if let Some(first) = &first {
+            for name in ["bos", "cls"] {
+                if texts.get(name).is_none() {
+                    texts.by_name.insert(name, first.clone());
+                }
+            }
+            let known = [texts.get("bos"), texts.get("cls")].contains(&Some(first.as_str()));
+            texts.add("bos", known, true);
+        }
+        if let Some(last) = &last {
+            if texts.get("eos") != Some(last) {
+                if let Some(old) = texts.get("eos") {
+                    let old = old.to_owned();
+                    let name = if texts.get("eot").is_none() { "eot" } else { "eom" };
+                    texts.by_name.insert(name, old);
+                }
+                texts.by_name.insert("eos", last.clone());
+            }
+            texts.add("eos", true, true);
+        }
+    }
+    // Finds whether the template of a pair of texts has a separator: `A [sep] [eos] B`.
+    let begin = usize::from(first.is_some() && token(pair.first()) == first);
+    let end = pair.len() - usize::from(last.is_some() && token(pair.last()) == last).min(pair.len());
+    let middle = pair.get(begin..end).unwrap_or_default();
+    if let [a, between @ .., b] = middle
+        && !between.is_empty()
+        && a["Sequence"]["id"] == "A"
+        && b["Sequence"]["id"] == "B"
+    {
+        let ends = |value: &Value| {
+            let text = token(Some(value));
+            text.is_some() && (text.as_deref() == texts.get("sep") || text.as_deref() == texts.get("eos"))
+        };
+        let adds = ends(&between[0]) && last.is_none() || between.len() == 2 && ends(&between[1]);
+        texts.add("sep", adds, true);
+    }
+}

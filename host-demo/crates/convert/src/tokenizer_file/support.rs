@@ -1,0 +1,307 @@
+//! Refuses settings of a `tokenizer.json` that a GGUF vocabulary cannot express.
+
+use anyhow::{Result, bail};
+use serde_json::Value;
+
+use super::expressions::SOME_DIGITS;
+use arenite_text::normalizer::{Step, apply};
+
+pub fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// Returns `value` if it has the type `name`, otherwise the first element inside it with this type.
+pub fn part<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
+    if value["type"] == name {
+        return Some(value);
+    }
+    let parts = ["pretokenizers", "normalizers", "decoders", "processors"];
+    parts.iter().flat_map(|parts| list(&value[*parts])).find_map(|value| part(value, name))
+}
+
+pub fn is_byte_level(json: &Value) -> bool {
+    part(&json["pre_tokenizer"], "ByteLevel").or(part(&json["decoder"], "ByteLevel")).is_some()
+}
+
+/// Returns true for added tokens that are always control tokens.
+pub fn looks_special(text: &str) -> bool {
+    let between = |first: &str, last: &str| {
+        text.starts_with(first) && text.ends_with(last) && text.len() >= first.len() + last.len()
+    };
+    matches!(text, "<pad>" | "<mask>" | "<2mass>" | "[@BOS@]")
+        || between("<|", "|>")
+        || between("<｜", "｜>")
+        || between("<unused", ">")
+}
+
+/// Returns the steps that convert a text before everything else. Refuses settings that would give other ids. A setting
+/// that changes few texts is accepted and becomes a line in `notes`.
+pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<Vec<Step>> {
+    let (mut normalizers, mut pre_tokenizers) = (Vec::new(), Vec::new());
+    flatten(&json["normalizer"], "normalizers", &mut normalizers);
+    flatten(&json["pre_tokenizer"], "pretokenizers", &mut pre_tokenizers);
+    let mut steps = normalization(json, &normalizers, notes)?;
+    added(json, &normalizers, &steps, notes)?;
+    words(json, &pre_tokenizers, &mut steps, notes)?;
+    spaces(json, &normalizers, &pre_tokenizers, notes)?;
+    model(json, notes)?;
+    Ok(steps)
+}
+
+/// Checks the normalizers, and returns those that become steps.
+fn normalization(json: &Value, normalizers: &[&Value], notes: &mut Vec<String>) -> Result<Vec<Step>> {
+    let mut steps = Vec::new();
+    let splits = part(&json["pre_tokenizer"], "WhitespaceSplit").is_some();
+    let strips_spaces = json["model"]["type"] == "Unigram" && has_single_spaces(json);
+    if part(&json["normalizer"], "Strip").is_some() && !splits && !normalizers.iter().any(converts_spaces) {
+        notes
+            .push("line breaks and tabs at the ends of a text are kept, unlike in Hugging Face's tokenizer".to_owned());
+    }
+    if normalizers.iter().filter(|it| it["type"] == "Precompiled").count() > 1 {
+        bail!("it has several normalizers Precompiled: one is supported");
+    }
+    for (at, normalizer) in normalizers.iter().enumerate() {
+        let kind = normalizer["type"].as_str().unwrap_or("of no type");
+        match Step::of_normalizer(kind) {
+            // The host applies steps first, so a step may only follow normalizers that do not change its result.
+            Some(step) if normalizers[..at].iter().all(|before| commute(before, step, strips_spaces)) => {
+                steps.push(step)
+            }
+            Some(_) => bail!("its normalizer {kind} comes after one of another kind, which is not supported"),
+            None if kind == "Strip" && strips_spaces => {}
+            None if is_supported(json, kind, normalizer) => {}
+            None => bail!("its normalizer {kind} is not supported for a vocabulary of this kind"),
+        }
+    }
+    Ok(steps)
+}
+
+/// Checks the pre-tokenizers, and adds those that become steps.
+fn words(json: &Value, pre_tokenizers: &[&Value], steps: &mut Vec<Step>, notes: &mut Vec<String>) -> Result<()> {
+    let kinds = kinds(pre_tokenizers);
+    let splits_digits = |it: &&Value| it["pattern"]["Regex"].as_str().is_some_and(|it| SOME_DIGITS.contains(&it));
+    if pre_tokenizers.iter().any(splits_digits) {
+        notes.push(
+            "numbers that are no digits, such as ½, are split like digits, unlike in Hugging Face's tokenizer"
+                .to_owned(),
+        );
+    }
+    for (at, (it, kind)) in pre_tokenizers.iter().zip(&kinds).enumerate() {
+        if *kind == "Metaspace" && it["replacement"].as_str().is_some_and(|text| text != "▁") {
+            bail!("its pre-tokenizer replaces spaces by {}: only \"▁\" is supported", it["replacement"]);
+        }
+        match json["model"]["type"].as_str() {
+            Some("BPE") if is_byte_level(json) => {
+                // `expressions.rs` checks the regular expressions of these pre-tokenizers.
+                if *kind == "ByteLevel" && it["add_prefix_space"] == true {
+                    bail!("its pre-tokenizer has add_prefix_space, which is not supported for a byte-level vocabulary");
+                }
+                // Words that were split at numbers have the same tokens as before if no token mixes numbers with other
+                // characters. (Falcon's vocabulary was trained with words that were split so.)
+                let is_after_bytes = kinds.iter().take(at).any(|kind| *kind == "ByteLevel");
+                let separates = *kind == "Digits" && it["individual_digits"] != true;
+                if separates && (!is_after_bytes || mixes_numbers(json)) {
+                    bail!("its pre-tokenizer Digits separates numbers from other characters, which is not supported");
+                }
+            }
+            Some("BPE") if *kind == "Split" && it["pattern"]["String"] == " " => {}
+            Some("BPE" | "Unigram") if *kind == "Metaspace" => {}
+            Some("Unigram") if *kind == "WhitespaceSplit" => {
+                let texts = list(&json["added_tokens"]).filter(|token| token["special"] != true);
+                let mut texts = texts.filter_map(|token| token["content"].as_str());
+                if let Some(text) = texts.find(|text| apply(&[Step::WhitespaceSplit], text) != *text) {
+                    bail!("its added token {text:?} has white space, which is not supported beside WhitespaceSplit");
+                }
+                steps.push(Step::WhitespaceSplit);
+            }
+            Some("WordPiece") if *kind == "BertPreTokenizer" => {}
+            _ => bail!("its pre-tokenizer {kind} is not supported for a vocabulary of this kind"),
+        }
+    }
+    Ok(())
+}
+
+/// Checks how spaces are kept and marked.
+fn spaces(json: &Value, normalizers: &[&Value], pre_tokenizers: &[&Value], notes: &mut Vec<String>) -> Result<()> {
+    let kinds = kinds(pre_tokenizers);
+    let has = |kind: &str| normalizers.iter().any(|it| it["type"] == kind);
+    // Repeated spaces are merged as in SentencePiece, which also drops a space at the end. In Hugging Face's tokenizer,
+    // `Strip` drops it if it comes after the map, which converts other characters to spaces.
+    let after_map = normalizers.iter().rev().take_while(|it| it["type"] != "Precompiled");
+    let strips = after_map.into_iter().any(|it| it["type"] == "Strip" && it["strip_right"] != false);
+    let drops_last = strips || kinds.contains(&"WhitespaceSplit");
+    let keeps_last = has("Replace") && !has("Prepend") && !drops_last;
+    if json["model"]["type"] == "Unigram" && has_single_spaces(json) && keeps_last {
+        notes.push(
+            "a space at the end of a text (or what becomes one) is dropped, unlike in Hugging Face's tokenizer"
+                .to_owned(),
+        );
+    }
+    let marks_spaces = kinds.contains(&"Metaspace") || normalizers.iter().any(|it| replaces_space(it));
+    let needs_marks = json["model"]["type"] == "BPE" && !is_byte_level(json) || json["model"]["type"] == "Unigram";
+    if needs_marks && !marks_spaces {
+        bail!("it has no Metaspace and does not replace spaces by \"▁\", which is not supported");
+    }
+    Ok(())
+}
+
+fn kinds<'v>(parts: &[&'v Value]) -> Vec<&'v str> {
+    parts.iter().map(|it| it["type"].as_str().unwrap_or("of no type")).collect()
+}
+
+/// Checks the settings of the model, and the special tokens that a text gets.
+fn model(json: &Value, notes: &mut Vec<String>) -> Result<()> {
+    let is_unusual = |name: &str, value: &Value| match name {
+        "max_input_chars_per_word" => *value != 100,
+        _ => *value == "",
+    };
+    for name in ["max_input_chars_per_word", "continuing_subword_prefix"] {
+        let value = &json["model"][name];
+        if json["model"]["type"] == "WordPiece" && !value.is_null() && is_unusual(name, value) {
+            bail!("its model has {name} {value}, which is not supported");
+        }
+    }
+    let template =
+        part(&json["post_processor"], "TemplateProcessing").map(|it| list(&it["single"]).collect::<Vec<_>>());
+    let is_text = |it: &&Value| it["Sequence"].is_object();
+    if template.is_some_and(|all| all.split(is_text).any(|special| special.len() > 1)) {
+        notes.push("of several special tokens at an end of a text, only the outermost one is added".to_owned());
+    }
+    for name in ["continuing_subword_prefix", "end_of_word_suffix"] {
+        if json["model"]["type"] == "BPE" && json["model"][name].as_str().is_some_and(|text| !text.is_empty()) {
+            bail!("its model has {name}, which is not supported");
+        }
+    }
+    Ok(())
+}
+
+/// Returns true if the host may apply `step` although `normalizer`, which the core replaces, comes before it in the file.
+/// (The map converts white space to spaces. If the core drops spaces at the ends, the order of `Strip` and the map does
+/// not matter.)
+fn commute(normalizer: &Value, step: Step, strips_spaces: bool) -> bool {
+    let is_step = normalizer["type"].as_str().is_some_and(|kind| Step::of_normalizer(kind).is_some());
+    let is_strip = normalizer["type"] == "Strip" && strips_spaces;
+    is_step
+        || step == Step::Precompiled && is_strip
+        || step.keeps_spaces() && (normalizer["type"] == "Prepend" || replaces_space(normalizer))
+}
+
+/// Refuses added tokens that the file's tokenizer finds at another stage. Arenite finds control tokens before
+/// normalization and other tokens after it.
+fn added(json: &Value, normalizers: &[&Value], steps: &[Step], notes: &mut Vec<String>) -> Result<()> {
+    let lowers = |it: &&Value| it["type"] == "BertNormalizer" && it["lowercase"] != false;
+    let prepends = normalizers.iter().any(|it| it["type"] == "Prepend");
+    let has_map = steps.contains(&Step::Precompiled);
+    // `apply` has no map. The usual maps convert to NFKC.
+    let changes = |text: &str| apply(steps, text) != text || has_map && apply(&[Step::Nfkc], text) != text;
+    let only_composes = steps.iter().all(|step| matches!(step, Step::Nfc | Step::Precompiled));
+    for token in list(&json["added_tokens"]) {
+        let text = token["content"].as_str().unwrap_or_default();
+        let is_control = token["special"] == true || looks_special(text);
+        let is_late = token["normalized"] == true;
+        if prepends && is_late && !is_control {
+            bail!("its added token {text:?} is found after normalization, which is not supported");
+        }
+        if is_control && !steps.is_empty() && token["single_word"] == true {
+            bail!("its added token {text:?} has single_word, which is not supported beside a normalizer");
+        }
+        if token["single_word"] == true
+            && json["model"]["type"] == "WordPiece"
+            && !json["model"]["vocab"][text].is_null()
+        {
+            bail!("its added token {text:?} has single_word and is an ordinary token, too, which is not supported");
+        }
+        if is_late && !is_control && normalizers.iter().any(lowers) {
+            notes.push(format!("the added token {text:?} is found in this spelling only, not in other cases"));
+        }
+        if is_late && changes(text) {
+            bail!("its added token {text:?} is changed by the normalizer, which is not supported");
+        }
+        if has_map && !is_late && !is_control {
+            notes.push(format!("the added token {text:?} is also found in texts that the normalizer converts to it"));
+        }
+        if !only_composes && is_late == is_control {
+            let place = if is_late { "after" } else { "before" };
+            bail!("its added token {text:?} is found {place} normalization, which is not supported for its kind");
+        }
+    }
+    Ok(())
+}
+
+/// Collects the elements of a possibly nested sequence.
+fn flatten<'v>(value: &'v Value, inner: &str, found: &mut Vec<&'v Value>) {
+    match value["type"].as_str() {
+        None => {}
+        Some("Sequence") => list(&value[inner]).for_each(|part| flatten(part, inner, found)),
+        Some(_) => found.push(value),
+    }
+}
+
+fn is_supported(json: &Value, kind: &str, normalizer: &Value) -> bool {
+    match (json["model"]["type"].as_str(), kind) {
+        (Some("BPE"), _) if is_byte_level(json) => false,
+        (Some("BPE"), "Prepend") => normalizer["prepend"] == "▁",
+        (Some("BPE"), "Replace") => replaces_space(normalizer),
+        (Some("Unigram"), "Replace") => normalizer["pattern"]["Regex"] == " {2,}" || replaces_space(normalizer),
+        (Some("WordPiece"), "BertNormalizer") => true,
+        _ => false,
+    }
+}
+
+/// Returns true if a run of spaces becomes one: by a normalizer, or because words are split at white space. Files with
+/// this rule get SentencePiece's, which also drops spaces at both ends.
+pub fn has_single_spaces(json: &Value) -> bool {
+    let mut normalizers = Vec::new();
+    flatten(&json["normalizer"], "normalizers", &mut normalizers);
+    normalizers.iter().any(|it| it["pattern"]["Regex"] == " {2,}")
+        || part(&json["pre_tokenizer"], "WhitespaceSplit").is_some()
+}
+
+/// Returns true if other white space becomes spaces.
+fn converts_spaces(normalizer: &&Value) -> bool {
+    normalizer["type"] == "Precompiled" || normalizer["type"] == "Nmt"
+}
+
+/// Returns true if a token of the model's vocabulary has numbers and other characters. Added tokens are found before
+/// words are split.
+fn mixes_numbers(json: &Value) -> bool {
+    let added: Vec<_> = list(&json["added_tokens"]).filter_map(|token| token["content"].as_str()).collect();
+    let mixes = |token: &str| token.contains(char::is_numeric) && token.contains(|c: char| !c.is_numeric());
+    let is_mixed = |token: &String| mixes(token) && !added.contains(&token.as_str());
+    json["model"]["vocab"].as_object().is_some_and(|vocab| vocab.keys().any(is_mixed))
+}
+
+fn replaces_space(normalizer: &Value) -> bool {
+    normalizer["pattern"]["String"] == " " && normalizer["content"] == "▁"
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// SentencePiece drops a space at the end, which tokenizers 0.23 keeps.
+    #[test]
+    fn differences_from_hugging_faces_tokenizer_are_said() {
+        let (map, spaces) = (json!({"type": "Precompiled"}), json!({"type": "Replace", "pattern": {"Regex": " {2,}"}}));
+        let strip = json!({"type": "Strip", "strip_left": false, "strip_right": true});
+        for (normalizers, is_different, has_step) in [
+            (json!([]), false, false),
+            (json!([map]), false, true),
+            (json!([spaces]), true, false),
+            (json!([map, spaces]), true, true),
+            (json!([map, strip, spaces]), false, true),
+            (json!([strip, map, spaces]), true, true),
+        ] {
+            let normalizer = json!({"type": "Sequence", "normalizers": normalizers});
+            let mut notes = Vec::new();
+            let words = json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"});
+            let file = json!({"normalizer": normalizer, "pre_tokenizer": words, "model": {"type": "Unigram"}});
+            let steps = check(&file, &mut notes).unwrap();
+            assert_eq!(steps, [Step::Precompiled][..usize::from(has_step)], "{normalizer}");
+            let is_told = notes.iter().any(|note| note.contains("a space at the end of a text"));
+            assert_eq!((is_told, notes.len()), (is_different, usize::from(is_different)), "{normalizer}");
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Files that are replaced whole, and files mapped into memory.
+//!
+//! - [`write_file`] and [`NewFile`] write beside the old file and replace it at the end, so a path has either all of the
+//!   new contents or the old ones.
+//! - [`map`] maps a file read-only. [`faults`] turns a read from a file that was truncated meanwhile into a message.
+//! - [`Bytes`] prints sizes.
+//!
+//! ```
+//! use std::io::Write;
+//!
+//! let directory = tempfile::tempdir()?;
+//! let path = directory.path().join("greeting.txt");
+//! arenite_files::write_file(&path, |file| Ok(file.write_all(b"hello")?))?;
+//! assert_eq!(&arenite_files::map(&path)?[..], b"hello");
+//! # Ok::<(), anyhow::Error>(())
+//! ```
+#![deny(unsafe_code)]
+
+mod bytes;
+pub mod faults;
+mod mapped;
+mod new_file;
+
+pub use bytes::Bytes;
+pub use mapped::map;
+pub use new_file::{NewFile, clean_up_on_signals, must_not_replace, write_checked, write_file, write_files};

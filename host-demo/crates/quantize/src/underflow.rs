@@ -1,0 +1,65 @@
+//! Weights that are too small for a type: most block formats have factors in half precision, which end at 6e-8.
+
+use arenite::quant::{TensorType, decode_row};
+
+use super::encode::encode;
+
+/// Number of rows that are tried.
+const SAMPLE: usize = 32;
+/// Rows with larger weights are not tried: every type can hold them.
+const LARGE: f32 = 0.01;
+
+/// Returns true if weights would lose more in the type `kind` than the same weights times a power of two, because its
+/// factors are too small. `read` fills a row of `columns` weights and returns their importance. Some of the `rows` are
+/// tried.
+pub fn underflows<'i>(
+    kind: TensorType,
+    [rows, columns]: [usize; 2],
+    mut read: impl FnMut(usize, &mut [f32]) -> Option<&'i [f32]>,
+) -> bool {
+    let Some(bytes) = kind.row_bytes(columns).filter(|_| !matches!(kind, TensorType::F32 | TensorType::BF16)) else {
+        return false;
+    };
+    let (mut row, mut encoded, mut decoded) = (vec![0.0; columns], vec![0; bytes], vec![0.0; columns]);
+    let (mut lost, mut usual) = (0.0, 0.0);
+    for at in 0..rows.min(SAMPLE) {
+        let importance = read(at * rows / rows.min(SAMPLE), &mut row);
+        let most = row.iter().fold(0f32, |most, x| most.max(x.abs()));
+        if most >= LARGE || !most.is_finite() {
+            return false;
+        }
+        // Weights near 1 show the loss of the type itself.
+        let times = if most > 0.0 { f64::from(most).log2().floor().exp2().recip() } else { 1.0 };
+        for (loss, times) in [(&mut lost, 1.0), (&mut usual, times)] {
+            let scaled: Vec<f32> = row.iter().map(|x| (f64::from(*x) * times) as f32).collect();
+            if !encode(kind, &scaled, importance, &mut encoded) || !decode_row(kind, &encoded, &mut decoded) {
+                return false;
+            }
+            let error = scaled.iter().zip(&decoded).map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>();
+            *loss += error / (times * times);
+        }
+    }
+    lost > 2.0 * usual
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_weights_need_another_type() {
+        let row: Vec<f32> = (0..256).map(|i| ((i * 37 % 101) as f32 - 50.0) / 50.0).collect();
+        let tries = |kind, scale: f32| {
+            underflows(kind, [40, 256], |_, to| {
+                to.iter_mut().zip(&row).for_each(|(to, x)| *to = x * scale);
+                None
+            })
+        };
+        for kind in [TensorType::Q8_0, TensorType::Q4_0, TensorType::F16, TensorType::Q4_K, TensorType::Q6_K] {
+            assert!(tries(kind, 1e-7), "{kind:?}");
+            assert!(!tries(kind, 0.005), "{kind:?}");
+        }
+        assert!(tries(TensorType::Q4_0, 3e-7));
+        assert!(!tries(TensorType::BF16, 1e-20) && !tries(TensorType::F32, 1e-30));
+    }
+}

@@ -1,0 +1,455 @@
+//! Generation: turns the logits of a model into the tokens, the text and the end of an answer.
+//!
+//! [`Generation`] is the only loop of the program. Whoever owns an engine (the command line, a batch, the server, a
+//! program) runs the passes, gives the logits of the next token to [`Generation::step`] and passes on what comes back.
+//! The same request therefore has the same answer everywhere. A driver that proposes tokens reads
+//! [`Generation::ids`], verifies its proposals in one pass, and calls `step` once for each verified position.
+//!
+//! ```text
+//! settings  what an answer is generated with      session  a driver: one session, drafts, a watcher
+//! logprob   log-probabilities of tokens           indent   the end at a line with too little indentation
+//! ```
+
+mod indent;
+mod logprob;
+mod session;
+mod settings;
+mod wanted;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::Result;
+use arenite::grammar::{Constraint, Grammar, Masks, State};
+use arenite::sampler::{Sampler, argmax};
+use arenite::tokenizer::{Decoder, Tokenizer};
+use arenite::{Error, TokenId};
+
+use crate::rng::AnyRng;
+use crate::runtime;
+use crate::stop::StopFilter;
+use arenite_chat::dialect::{Gate, Marks, ThoughtBudget, plain};
+use arenite_text as text;
+
+use indent::IndentFilter;
+pub use logprob::{Logprob, bytes, logprob};
+pub use session::{Outcome, Watch, run};
+pub use settings::Settings;
+pub use wanted::{StrictCalls, ThoughtLimit, Wanted};
+
+/// What all answers of a model share between two steps.
+pub struct Workbench<'b, 't, 'm> {
+    /// The vocabulary. `None` disables text, stop strings, grammars and the vocabulary's end tokens.
+    pub tokenizer: Option<&'b Tokenizer<'t, 't>>,
+    /// Caches the tokens that grammars allow; required by settings with a grammar.
+    pub masks: Option<&'b mut Masks<'m>>,
+    /// Memory for [`Sampler::new`].
+    pub scratch: &'b mut [u8],
+    /// Maximum number of positions of the context.
+    pub context: usize,
+}
+
+/// The reason why an answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// An end token.
+    Token,
+    /// The grammar allows no more tokens.
+    Grammar,
+    /// A stop string.
+    Stop,
+    /// The maximum number of tokens, the time limit or the indentation limit.
+    Length,
+    /// The context is full.
+    Context,
+    /// The driver stopped the answer.
+    Interrupted,
+}
+
+impl End {
+    /// Name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Token => "end-token",
+            Self::Grammar => "grammar",
+            Self::Stop => "stop",
+            Self::Length => "length",
+            Self::Context => "context",
+            Self::Interrupted => "interrupted",
+        }
+    }
+
+    /// True if a limit ended the answer before the model did.
+    pub fn is_cut(self) -> bool {
+        matches!(self, Self::Length | Self::Context)
+    }
+}
+
+/// The result of one step: a token, the end of the answer, or both.
+#[derive(Debug, Default)]
+pub struct Step {
+    /// The new token; `None` if the answer ended without one. An end token is not part of the answer.
+    pub token: Option<NewToken>,
+    /// The reason if the answer has ended. [`Generation::rest`] then returns the text that was held back.
+    pub end: Option<End>,
+}
+
+impl Step {
+    fn ended(end: End) -> Self {
+        Self { token: None, end: Some(end) }
+    }
+}
+
+/// A token of an answer.
+#[derive(Debug)]
+pub struct NewToken {
+    pub id: TokenId,
+    /// The text that may be shown now: empty if it was held back, longer than the token's if earlier text was. Marks
+    /// are enclosed in noncharacters (see `dialect/marks.rs`).
+    pub text: String,
+    pub logprob: Option<Logprob>,
+}
+
+/// An answer in progress.
+pub struct Generation {
+    settings: Arc<Settings>,
+    /// The prompt and the answer so far.
+    ids: Vec<TokenId>,
+    prompt: usize,
+    rng: AnyRng,
+    /// The state of the grammar.
+    state: Option<State>,
+    /// The number of the grammar: the key of its cached masks.
+    grammar: u32,
+    decoder: Option<Decoder>,
+    /// Number of complete characters of the prompt and the answer so far.
+    chars: usize,
+    indents: IndentFilter,
+    stops: StopFilter,
+    /// Waits for the mark after which the grammar applies; `None` once the mark was generated.
+    gate: Option<Gate>,
+    /// The limit on tokens of thoughts, while a thought may follow.
+    thoughts: Option<ThoughtBudget>,
+    /// Time of the first token.
+    first_token: Option<Instant>,
+    end: Option<End>,
+}
+
+impl Generation {
+    /// Begins the answer to `prompt`. `grammar` is a number that no other grammar of the same masks has.
+    ///
+    /// # Errors
+    ///
+    /// The settings have a grammar whose table is damaged, or a grammar and no tokenizer.
+    pub fn new(
+        settings: Arc<Settings>,
+        prompt: &[TokenId],
+        rng: AnyRng,
+        grammar: u32,
+        tokenizer: Option<&Tokenizer<'_, '_>>,
+    ) -> Result<Self> {
+        let state = settings.table.as_deref().map(|table| Ok::<_, Error>(State::new(&Grammar::new(table)?)));
+        let state = state.transpose()?;
+        anyhow::ensure!(state.is_none() || tokenizer.is_some(), "a grammar needs a vocabulary, and the model has none");
+        let mut decoder = tokenizer.map(Tokenizer::decoder);
+        let chars = match (&mut decoder, tokenizer) {
+            (Some(decoder), Some(tokenizer)) => offsets(prompt, decoder, tokenizer)?.1,
+            _ => 0,
+        };
+        Ok(Self {
+            ids: prompt.to_vec(),
+            prompt: prompt.len(),
+            rng,
+            state,
+            grammar,
+            decoder,
+            chars,
+            indents: IndentFilter::new(settings.indent),
+            stops: StopFilter::new(&settings.stops),
+            gate: settings.gate.clone().map(Gate::new),
+            thoughts: settings.thoughts.clone(),
+            first_token: None,
+            end: None,
+            settings,
+        })
+    }
+
+    /// The prompt and the answer so far.
+    pub fn ids(&self) -> &[TokenId] {
+        &self.ids
+    }
+
+    /// The tokens of the answer so far, without an end token.
+    pub fn answer(&self) -> &[TokenId] {
+        &self.ids[self.prompt..]
+    }
+
+    /// Number of tokens of the prompt.
+    pub fn prompt_len(&self) -> usize {
+        self.prompt
+    }
+
+    /// The reason, once the answer has ended.
+    pub fn end(&self) -> Option<End> {
+        self.end
+    }
+
+    /// The stop string that ended the answer.
+    pub fn stop(&self) -> Option<&str> {
+        self.stops.found()
+    }
+
+    /// True if no grammar requires more text.
+    pub fn is_whole(&self) -> bool {
+        self.state.as_ref().is_none_or(State::is_complete)
+    }
+
+    /// The random number generator, for the next answer of the same conversation.
+    pub fn into_rng(self) -> AnyRng {
+        self.rng
+    }
+
+    /// Tokens per second after the first token.
+    pub fn token_rate(&self) -> Option<f64> {
+        let seconds = self.first_token?.elapsed().as_secs_f64();
+        let count = self.answer().len();
+        (count > 1 && seconds > 0.0).then(|| (count - 1) as f64 / seconds)
+    }
+
+    /// Chooses the next token from its logits, which penalties and temperature change in place.
+    ///
+    /// # Errors
+    ///
+    /// A logit is NaN, or no token is possible under the grammar.
+    pub fn step(&mut self, logits: &mut [f32], bench: &mut Workbench<'_, '_, '_>) -> Result<Step> {
+        let step = self.next(logits, bench)?;
+        self.end = step.end;
+        Ok(step)
+    }
+
+    fn next(&mut self, logits: &mut [f32], bench: &mut Workbench<'_, '_, '_>) -> Result<Step> {
+        if self.settings.limit == Some(0) {
+            return Ok(Step::ended(End::Length));
+        }
+        // Copy the logits before penalties and temperature change them: log-probabilities are the model's own.
+        let own = self.settings.logprobs.map(|_| logits.to_vec());
+        let Some(token) = self.sample(logits, bench)? else { return Ok(Step::ended(End::Grammar)) };
+        if self.is_end(token, bench.tokenizer) {
+            return Ok(Step::ended(End::Token));
+        }
+        self.ids.push(token);
+        self.first_token.get_or_insert_with(Instant::now);
+        let Some(tokenizer) = bench.tokenizer else {
+            let token = NewToken { id: token, text: String::new(), logprob: None };
+            return Ok(Step { token: Some(token), end: self.limit(bench.context) });
+        };
+        let (settings, offset) = (&self.settings, self.chars);
+        let logprob = own.zip(settings.logprobs).map(|(own, count)| logprob(tokenizer, &own, token, count, offset));
+        let piece = self.text_of(token, tokenizer)?;
+        let (shown, is_outdented) = self.indents.push(&piece);
+        let (text, stopped) = self.stops.push(shown);
+        let is_cut = is_outdented || text.contains('\n') && self.is_late();
+        let is_over = self.advance(token, &piece, tokenizer)?;
+        let end = match () {
+            () if stopped => Some(End::Stop),
+            () if is_over => Some(End::Grammar),
+            () if is_cut => Some(End::Length),
+            () => self.limit(bench.context),
+        };
+        Ok(Step { token: Some(NewToken { id: token, text, logprob }), end })
+    }
+
+    /// The end if the answer has as many tokens as the settings or the context allow.
+    fn limit(&self, context: usize) -> Option<End> {
+        match self.settings.limit {
+            Some(limit) if self.answer().len() >= limit => Some(End::Length),
+            _ => (self.ids.len() > context).then_some(End::Context),
+        }
+    }
+
+    /// Replaces the prompt of an answer that has not ended by itself, such as one for which the context was full. The
+    /// answer continues where it was.
+    pub fn replace_prompt(&mut self, prompt: &[TokenId]) {
+        self.ids.splice(..self.prompt, prompt.iter().copied());
+        self.prompt = prompt.len();
+        self.end = None;
+    }
+
+    /// Ends the answer between two steps.
+    pub fn interrupt(&mut self) {
+        self.end.get_or_insert(End::Interrupted);
+    }
+
+    /// Returns the text that was held back, once the answer has ended: an incomplete character, or the possible start
+    /// of a stop string. After a stop string there is none.
+    pub fn rest(&mut self) -> String {
+        if self.end == Some(End::Stop) {
+            return String::new();
+        }
+        let mut rest = String::new();
+        if let Some(decoder) = &mut self.decoder {
+            decoder.finish(|part| rest += part);
+        }
+        self.stops.push(&rest).0 + &self.stops.finish()
+    }
+
+    /// True if the time for the answer has passed since its first token.
+    fn is_late(&self) -> bool {
+        self.first_token.zip(self.settings.time).is_some_and(|(first, time)| first.elapsed() > time)
+    }
+
+    /// Samples the next token; `None` if the grammar has ended.
+    fn sample(&mut self, logits: &mut [f32], bench: &mut Workbench<'_, '_, '_>) -> Result<Option<TokenId>> {
+        runtime::numbers(logits)?;
+        let settings = &*self.settings;
+        let Settings { params, bias, ignore_end, table, min_tokens, stop_ids, .. } = settings;
+        let mut sampler = Sampler::new(*params, bias, logits.len(), bench.scratch)?;
+        let recent = self.ids.len().saturating_sub(params.repeat_last_n as usize);
+        self.ids[recent..].iter().for_each(|id| sampler.accept(*id));
+        let is_short = self.ids.len() - self.prompt < *min_tokens;
+        let Some(tokenizer) = bench.tokenizer else {
+            let ends = |token| is_short && stop_ids.contains(&token);
+            return Ok(Some(sampler.sample_where(logits, &mut self.rng, |token| !ends(token))?));
+        };
+        // An end token within a thought closes the thought, because the answer that the grammar constrains follows it.
+        let is_thought = table.is_some() && self.gate.as_ref().is_some_and(Gate::is_thought);
+        let may_close = is_thought && self.thoughts.as_ref().is_some_and(ThoughtBudget::is_thinking);
+        let ends = |token| {
+            let is_barred = *ignore_end || is_short || is_thought && !may_close;
+            tokenizer.is_end(token) && is_barred || is_short && stop_ids.contains(&token)
+        };
+        // Some models continue with line breaks for ever where a schema keeps them from ending, so line breaks between
+        // the elements of JSON are only taken where they are the model's first choice.
+        let first_choice = if settings.is_json { argmax(logits) } else { None };
+        let is_padding =
+            |token: TokenId| settings.is_json && Some(token) != first_choice && is_line_break(&bytes(tokenizer, token));
+        let constraint = match (&self.state, table) {
+            (Some(state), Some(table)) if self.gate.is_none() => {
+                Some(Constraint::at(Grammar::checked_before(table)?, state.clone()))
+            }
+            _ => None,
+        };
+        // A token may contain the mark and the start of the text after it, which must be the grammar's.
+        let spoils = |token| match (&self.gate, &self.state, table) {
+            (Some(gate), Some(state), Some(table)) => {
+                let rest = gate.rest_after(&spelled(token, settings.marks.as_deref(), tokenizer));
+                rest.is_some_and(|rest| {
+                    Grammar::checked_before(table).is_ok_and(|grammar| begun(state, &grammar, &rest).is_none())
+                })
+            }
+            _ => false,
+        };
+        if let Some(thoughts) = &mut self.thoughts
+            && let Some(token) = thoughts.forced(tokenizer, constraint.as_ref())?
+        {
+            return Ok(Some(token));
+        }
+        let token = match (&constraint, &mut bench.masks) {
+            (None, _) if is_short || self.gate.is_some() => {
+                sampler.sample_where(logits, &mut self.rng, |token| !ends(token) && !spoils(token))
+            }
+            (None, _) => sampler.sample(logits, &mut self.rng),
+            (Some(constraint), Some(masks)) => {
+                let mut mask = masks.at(constraint, tokenizer, self.grammar);
+                let allows = |token| mask.allows(token) && !ends(token) && !is_padding(token);
+                sampler.sample_where(logits, &mut self.rng, allows)
+            }
+            (Some(constraint), None) => {
+                let allows = |token| constraint.allows(tokenizer, token) && !ends(token) && !is_padding(token);
+                sampler.sample_where(logits, &mut self.rng, allows)
+            }
+        };
+        match token {
+            Err(Error::NoTokenAllowed) if constraint.as_ref().is_some_and(Constraint::is_complete) => Ok(None),
+            Ok(token) if may_close && tokenizer.is_end(token) => match &mut self.thoughts {
+                Some(thoughts) => {
+                    thoughts.close();
+                    Ok(thoughts.forced(tokenizer, None)?.or(Some(token)))
+                }
+                None => Ok(Some(token)),
+            },
+            token => Ok(Some(token?)),
+        }
+    }
+
+    fn is_end(&self, token: TokenId, tokenizer: Option<&Tokenizer<'_, '_>>) -> bool {
+        // While the grammar is not complete, an end token ends only one of several messages in the answer.
+        let may_end = || self.gate.is_some() || self.is_whole();
+        let is_own =
+            tokenizer.is_some_and(|tokenizer| !self.settings.ignore_end && may_end() && tokenizer.is_end(token));
+        is_own || self.settings.stop_ids.contains(&token)
+    }
+
+    /// Returns the text of a token. A mark is enclosed in noncharacters (see `dialect/marks.rs`), which are replaced in
+    /// the text of all other tokens.
+    fn text_of(&mut self, token: TokenId, tokenizer: &Tokenizer<'_, '_>) -> Result<String> {
+        let mut piece = String::new();
+        if let Some(decoder) = &mut self.decoder {
+            text::push(decoder, token, tokenizer, &mut piece)?;
+        }
+        self.chars += piece.chars().count();
+        let Some(marks) = &self.settings.marks else { return Ok(piece) };
+        Ok(marks.text_of(token).map_or_else(|| plain(piece), str::to_string))
+    }
+
+    /// Advances the gate or the grammar. Returns whether the grammar has ended.
+    fn advance(&mut self, token: TokenId, piece: &str, tokenizer: &Tokenizer<'_, '_>) -> Result<bool, Error> {
+        self.thoughts.take_if(|thoughts| !thoughts.push(piece));
+        let table = self.settings.table.as_deref();
+        if let Some(gate) = &mut self.gate {
+            let Some(rest) = gate.push(piece) else { return Ok(false) };
+            self.gate = None;
+            if let (Some(state), Some(table)) = (&mut self.state, table)
+                && let Some(next) = begun(state, &Grammar::checked_before(table)?, &rest)
+            {
+                *state = next;
+            }
+            return Ok(false);
+        }
+        let (Some(state), Some(table)) = (&self.state, table) else { return Ok(false) };
+        let mut constraint = Constraint::at(Grammar::checked_before(table)?, state.clone());
+        constraint.accept(tokenizer, token)?;
+        let is_over = constraint.is_over();
+        self.state = Some(constraint.into_state());
+        Ok(is_over)
+    }
+}
+
+/// Returns the text of a token as far as it does not depend on the tokens before it, with marks enclosed.
+fn spelled(token: TokenId, marks: Option<&Marks>, tokenizer: &Tokenizer<'_, '_>) -> String {
+    match marks.and_then(|marks| marks.text_of(token)) {
+        Some(mark) => mark.to_string(),
+        None => plain(String::from_utf8_lossy(&bytes(tokenizer, token)).into_owned()),
+    }
+}
+
+/// True for white space with a line break or a tab, which no JSON string contains.
+fn is_line_break(bytes: &[u8]) -> bool {
+    bytes.iter().all(u8::is_ascii_whitespace) && bytes.iter().any(|byte| *byte != b' ')
+}
+
+/// Returns the state of a grammar after `rest`, the text after a mark. White space before the grammar's text does not
+/// count unless the grammar describes it. `None` if the text does not follow the grammar.
+fn begun(state: &State, grammar: &Grammar<'_>, rest: &str) -> Option<State> {
+    [rest, rest.trim_start()].into_iter().find_map(|text| {
+        let mut next = state.clone();
+        (text.is_empty() || next.accept(grammar, text.bytes())).then_some(next)
+    })
+}
+
+/// Returns the number of complete characters before each token of a text, and that of the whole text. `decoder` then
+/// continues after the text.
+///
+/// # Errors
+///
+/// A token is not in the vocabulary.
+pub fn offsets(ids: &[TokenId], decoder: &mut Decoder, tokenizer: &Tokenizer<'_, '_>) -> Result<(Vec<usize>, usize)> {
+    let (mut offsets, mut chars, mut piece) = (Vec::with_capacity(ids.len()), 0, String::new());
+    for id in ids {
+        offsets.push(chars);
+        piece.clear();
+        text::push(decoder, *id, tokenizer, &mut piece)?;
+        chars += piece.chars().count();
+    }
+    Ok((offsets, chars))
+}

@@ -1,0 +1,44 @@
+//! What an answer is generated with.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arenite::TokenId;
+use arenite::sampler::Params;
+
+use arenite_chat::dialect::{GateSettings, Marks, ThoughtBudget};
+
+/// The settings of one answer.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    pub params: Params,
+    pub bias: Vec<(TokenId, f32)>,
+    pub seed: u64,
+    pub limit: Option<usize>,
+    /// Number of tokens before an end is allowed.
+    pub min_tokens: usize,
+    pub stops: Vec<String>,
+    /// Tokens that end the answer, in addition to the vocabulary's.
+    pub stop_ids: Vec<TokenId>,
+    pub ignore_end: bool,
+    /// Minimum indentation of the lines after the first one.
+    pub indent: usize,
+    /// Time after which the next line break ends the answer.
+    pub time: Option<Duration>,
+    /// A compiled grammar.
+    pub table: Option<Arc<[u8]>>,
+    /// True if the grammar is that of a JSON schema, in which white space is optional.
+    pub is_json: bool,
+    /// Number of alternatives reported with each token.
+    pub logprobs: Option<usize>,
+    /// True if log-probabilities of the prompt's tokens are reported, too.
+    pub scores_prompt: bool,
+    /// Mark tokens, for chat answers.
+    pub marks: Option<Arc<Marks>>,
+    /// The mark to wait for before the grammar applies.
+    pub gate: Option<GateSettings>,
+    /// The limit on tokens of thoughts, before any are counted.
+    pub thoughts: Option<ThoughtBudget>,
+    /// The scale of each adapter.
+    pub lora: Vec<(usize, f32)>,
+}

@@ -1,0 +1,66 @@
+//! The settings of a chat's answer that follow from its prompt, its functions and its format: one place for the command
+//! line and for every interface of the server, so that the same request has the same answer.
+
+use std::sync::Arc;
+
+use arenite_chat::Style;
+use arenite_chat::dialect::{GateSettings, ThoughtBudget, Tools};
+
+use super::Settings;
+
+/// The number of tokens that thoughts may take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ThoughtLimit {
+    /// Half of the available tokens if the answer is constrained; otherwise no limit.
+    #[default]
+    Usual,
+    Unlimited,
+    UpTo(usize),
+}
+
+/// A grammar of calls that applies after their opening mark.
+pub struct StrictCalls {
+    pub until: String,
+    pub table: Arc<[u8]>,
+}
+
+/// What a request determines about its answer besides [`Settings`].
+pub struct Wanted<'a> {
+    /// The text of the prompt, which may have opened a thought.
+    pub prompt: &'a str,
+    pub tools: &'a Arc<Tools>,
+    pub thoughts: ThoughtLimit,
+    /// Number of tokens that the context has left for the answer.
+    pub room: usize,
+    pub strict: Option<StrictCalls>,
+}
+
+impl Wanted<'_> {
+    /// Completes the settings of an answer, which already have their limit, stop strings and grammar.
+    pub fn complete(self, style: &Style, settings: &mut Settings) {
+        let Wanted { prompt, tools, thoughts, room, strict } = self;
+        settings.marks = Some(style.marks.clone()).filter(|marks| !marks.is_empty());
+        for stop in settings.stops.clone() {
+            let resolved = style.marks.resolve(&stop);
+            if resolved != stop {
+                settings.stops.push(resolved);
+            }
+        }
+        let is_constrained = strict.is_some() || settings.table.is_some();
+        let budget = match thoughts {
+            ThoughtLimit::UpTo(tokens) => Some(tokens),
+            // A limit that is never reached: the budget also closes a thought in which the model ends.
+            ThoughtLimit::Unlimited => settings.table.is_some().then_some(usize::MAX),
+            ThoughtLimit::Usual => settings.table.is_some().then(|| settings.limit.unwrap_or(room).min(room) / 2),
+        };
+        settings.thoughts = budget.map(|budget| ThoughtBudget::new(style.reader(tools, prompt), budget));
+        settings.gate = if is_constrained { style.thought_gate(prompt) } else { None };
+        let Some(StrictCalls { until, table }) = strict else { return };
+        settings.table = Some(table);
+        let gate = GateSettings { until, is_thought: false, then: None };
+        match &mut settings.gate {
+            Some(thought) => thought.then = Some(Box::new(gate)),
+            none => *none = Some(gate),
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! A model that owns its file, memory and threads.
+//!
+//! | module | |
+//! |---|---|
+//! | [`model_file`], [`split`] | model files: mapped or copied, in one piece or several |
+//! | [`check_tensors`] | hashes of tensors, and weights that are not finite |
+//! | [`adapters`] | LoRA adapters |
+//! | [`open_model`] | a model with its file, tokenizer, adapters and threads |
+//! | [`runtime`], [`workers`] | options for running a model; memory; threads |
+//! | [`generation`], [`guess`], [`stop`] | logits to tokens, text and the end of an answer; drafts; stop strings |
+//! | [`session_file`] | conversations kept in files |
+//! | [`ranking`] | scores of documents for a query |
+//! | [`rng`] | random number generators |
+#![deny(unsafe_code)]
+#![allow(missing_docs, clippy::missing_errors_doc)]
+
+pub mod adapters;
+#[cfg(target_os = "linux")]
+mod available_memory;
+pub mod check_tensors;
+pub mod generation;
+pub mod guess;
+#[cfg(target_os = "linux")]
+mod large_pages;
+pub mod model_file;
+pub mod open_model;
+pub mod ranking;
+pub mod rng;
+pub mod runtime;
+pub mod session_file;
+pub mod split;
+pub mod stop;
+pub mod workers;

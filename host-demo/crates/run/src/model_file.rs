@@ -1,0 +1,278 @@
+//! Opens models: a mapped file, a file converted in memory, or bytes of the program.
+
+use std::fs::File;
+use std::ops::Deref;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use anyhow::{Context, Result, bail};
+use arenite::gguf::Gguf;
+use arenite::model::is_other_modality;
+use memmap2::Mmap;
+
+#[cfg(target_os = "linux")]
+use crate::available_memory::available_memory;
+#[cfg(target_os = "linux")]
+use crate::large_pages::LargePages;
+use crate::{check_tensors, split};
+use arenite_files::{faults, map};
+
+/// A model's bytes and its name in messages.
+pub struct ModelFile {
+    name: String,
+    /// The bytes of each element of `held`. These slices borrow from `held`, so no method may return them with a longer
+    /// lifetime than that of `self`.
+    pieces: Vec<&'static [u8]>,
+    /// The files; several for a split model.
+    held: Vec<Bytes>,
+    /// True if [`parse`](Self::parse) compares the tensors with their hashes and looks for NaN and infinity in all
+    /// weights.
+    check: bool,
+}
+
+enum Bytes {
+    Static(&'static [u8]),
+    Mapped(Mmap),
+    #[cfg(target_os = "linux")]
+    Large(LargePages),
+    Made(Vec<u8>),
+}
+
+/// The model to open, and a tokenizer file that replaces or supplies its vocabulary.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// The model's file.
+    pub model: &'a Path,
+    /// A file that replaces or supplies the vocabulary.
+    pub tokenizer: Option<&'a Path>,
+    /// Compare the tensors with the hashes in the file, if any, and look for NaN and infinity in all weights.
+    pub check: bool,
+    /// How to hold the file in memory.
+    pub load: Load,
+}
+
+impl<'a> From<&'a Path> for Source<'a> {
+    fn from(model: &'a Path) -> Self {
+        Self { model, tokenizer: None, check: false, load: Load::default() }
+    }
+}
+
+impl<'a> From<&'a str> for Source<'a> {
+    fn from(model: &'a str) -> Self {
+        Path::new(model).into()
+    }
+}
+
+/// How to hold a model's file in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Load {
+    /// Map the file, and copy a large model in the background if memory allows.
+    Auto,
+    /// Map the file.
+    #[default]
+    Map,
+    /// Copy the file to large pages first.
+    Copy,
+}
+
+impl Load {
+    /// All ways by name.
+    pub const ALL: [(&str, Self); 3] = [("auto", Self::Auto), ("map", Self::Map), ("copy", Self::Copy)];
+}
+
+/// Files other than GGUF that a program opens as models.
+#[derive(Clone, Copy, Debug)]
+pub struct Formats {
+    /// Says why a path names no file, with advice; `None` if there is a file.
+    pub no_file: fn(&Path) -> Option<String>,
+    /// Converts a file in memory, given its path, its bytes and a file with a vocabulary; `None` for GGUF.
+    pub convert: fn(&Path, &[u8], Option<&Path>) -> Option<Result<Vec<u8>>>,
+    /// Returns a copy of a model with the vocabulary of a file.
+    pub with_vocabulary: fn(&Gguf<'_>, &Path) -> Result<Vec<u8>>,
+}
+
+/// The formats of this program.
+static FORMATS: OnceLock<Formats> = OnceLock::new();
+
+/// Sets the formats that [`ModelFile::open`] reads besides GGUF. Later calls have no effect.
+pub fn register(formats: Formats) {
+    let _ = FORMATS.set(formats);
+}
+
+impl ModelFile {
+    /// Opens the file of `source`: GGUF, or a format that the program has [registered](register).
+    pub fn open<'a>(source: impl Into<Source<'a>>) -> Result<Self> {
+        let Source { model: path, tokenizer, check, load } = source.into();
+        let name = path.display().to_string();
+        if let Some(why) = FORMATS.get().and_then(|formats| (formats.no_file)(path)) {
+            bail!("{name}: {why}");
+        }
+        let map = map(path).with_context(|| format!("cannot read the model {name}"))?;
+        if let Some(made) = FORMATS.get().and_then(|formats| (formats.convert)(path, &map, tokenizer)) {
+            let made = made.with_context(|| name.clone())?;
+            return Ok(Self::of(name, vec![Bytes::Made(made)], check));
+        }
+        let maps = split::files(path, map).with_context(|| name.clone())?;
+        if let Some(tokenizer) = tokenizer {
+            let formats = FORMATS.get().context("this program reads no vocabulary files: give only a model")?;
+            let pieces: Vec<&[u8]> = maps.iter().map(|(_, map)| &map[..]).collect();
+            let made = Gguf::parse_split(&pieces)
+                .map_err(anyhow::Error::from)
+                .and_then(|gguf| (formats.with_vocabulary)(&gguf, tokenizer));
+            return Ok(Self::of(name.clone(), vec![Bytes::Made(made.context(name)?)], check));
+        }
+        let bytes = maps.iter().map(|(_, map)| map.len()).sum();
+        let load = way_to_load(load, bytes)?;
+        let held = maps.into_iter().map(|(path, map)| {
+            let loaded = loaded(&path, map, load);
+            loaded.with_context(|| format!("cannot copy the model {}", path.display()))
+        });
+        let held = held.collect::<Result<_>>()?;
+        Ok(Self::of(name, held, check))
+    }
+
+    /// A model in the program's own memory. `name` stands for it in messages.
+    pub fn from_static(name: &str, bytes: &'static [u8], check: bool) -> Self {
+        Self::of(name.to_owned(), vec![Bytes::Static(bytes)], check)
+    }
+
+    /// A file in memory that was made from the file at `path`.
+    pub fn made(path: &Path, bytes: Vec<u8>) -> Self {
+        Self::of(path.display().to_string(), vec![Bytes::Made(bytes)], false)
+    }
+
+    #[allow(unsafe_code)]
+    fn of(name: String, held: Vec<Bytes>, check: bool) -> Self {
+        let pieces = held.iter().map(|bytes| {
+            // SAFETY: each variant of `Bytes` owns its memory (a mapping, a vector that is not changed, or a static) at
+            // an address that stays the same when the variant is moved, until it is dropped with `self`. No method
+            // returns these slices with a longer life than that of `self`.
+            unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) }
+        });
+        Self { name, pieces: pieces.collect(), held, check }
+    }
+
+    /// The path as the user gave it, or `built-in`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Total size of all files in bytes.
+    #[allow(clippy::len_without_is_empty)] // a model file is never empty
+    pub fn len(&self) -> usize {
+        self.pieces.iter().map(|piece| piece.len()).sum()
+    }
+
+    /// The bytes of each file: one, or the pieces of a split model.
+    pub fn pieces(&self) -> &[&[u8]] {
+        &self.pieces
+    }
+
+    /// Describes how the bytes are held, for the statistics.
+    pub fn held(&self) -> &'static str {
+        #[cfg(target_os = "linux")]
+        {
+            let pages = || {
+                self.held.iter().filter_map(|bytes| if let Bytes::Large(pages) = bytes { Some(pages) } else { None })
+            };
+            if pages().any(LargePages::is_copying) {
+                return "read in place, being copied to large pages";
+            }
+            match pages().map(LargePages::copied).sum() {
+                0 => {}
+                copied if copied < self.len() => return "partly copied to large pages, partly read in place",
+                _ => return "copied to large pages",
+            }
+        }
+        match self.held.first() {
+            Some(Bytes::Made(_)) => "converted in memory",
+            _ => "read in place",
+        }
+    }
+
+    /// Drops the pages of `part` from memory. The next access reads them from the file again.
+    #[allow(unsafe_code)]
+    pub fn release(&self, part: &[u8]) {
+        #[cfg(unix)]
+        for bytes in &self.held {
+            if let Bytes::Mapped(map) = bytes
+                && let Some(at) = part.as_ptr().addr().checked_sub(map.as_ptr().addr())
+                && at + part.len() <= map.len()
+            {
+                // SAFETY: the mapping is read-only and backed by a file, so dropped pages come back with the same bytes.
+                let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, at, part.len()) };
+            }
+        }
+    }
+
+    /// Parses the file as GGUF. Errors name the file.
+    pub fn gguf(&self) -> Result<Gguf<'_>> {
+        Gguf::parse_split(self.pieces()).with_context(|| self.name.clone())
+    }
+
+    /// Parses the file as GGUF, and checks the weights if the user asked for that. Errors name the file.
+    pub fn parse(&self) -> Result<Gguf<'_>> {
+        let gguf = self.gguf()?;
+        if self.check {
+            check_tensors::check(&gguf).with_context(|| self.name.clone())?;
+        }
+        let others = gguf.tensors().filter(|tensor| is_other_modality(tensor.name)).count();
+        if others > 0 {
+            log::warn!("{}: {others} tensors of its vision or audio part are not used", self.name);
+        }
+        Ok(gguf)
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bytes::Static(bytes) => bytes,
+            Bytes::Mapped(map) => map,
+            #[cfg(target_os = "linux")]
+            Bytes::Large(pages) => pages,
+            Bytes::Made(bytes) => bytes,
+        }
+    }
+}
+
+/// Size in bytes below which `auto` only maps a model, because small pages hardly slow down a small model.
+#[cfg(target_os = "linux")]
+const SMALL: usize = 64 << 20;
+
+/// Turns `auto` into `Map` if the model, of `len` bytes, is small or if memory is short.
+#[cfg(target_os = "linux")]
+fn way_to_load(load: Load, len: usize) -> Result<Load> {
+    Ok(if load == Load::Auto && (len < SMALL || available_memory() < 2 * len) { Load::Map } else { load })
+}
+
+/// Returns the mapping itself for `Map`, otherwise a copy in large pages, which `Auto` makes in the background.
+#[cfg(target_os = "linux")]
+fn loaded(path: &Path, map: Mmap, load: Load) -> Result<Bytes> {
+    let len = map.len();
+    let later = match load {
+        Load::Map => return Ok(Bytes::Mapped(map)),
+        Load::Auto => true,
+        Load::Copy => false,
+    };
+    drop(map);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let pages = LargePages::open(File::open(path)?, len, later, threads)?;
+    faults::mapped(&pages, path);
+    Ok(Bytes::Large(pages))
+}
+
+/// Returns `Map`, the only way on systems other than Linux. Refuses `Copy`.
+#[cfg(not(target_os = "linux"))]
+fn way_to_load(load: Load, _: usize) -> Result<Load> {
+    ensure!(load != Load::Copy, "--load copy needs Linux; leave it out");
+    Ok(Load::Map)
+}
+
+/// Returns the mapping itself.
+#[cfg(not(target_os = "linux"))]
+fn loaded(_: &Path, map: Mmap, _: Load) -> Result<Bytes> {
+    Ok(Bytes::Mapped(map))
+}

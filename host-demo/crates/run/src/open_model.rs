@@ -1,0 +1,145 @@
+//! An opened model: its file, the values that are read from the file, and the threads that run the model.
+
+use anyhow::{Context, Result, anyhow};
+use arenite::tokenizer::Tokenizer;
+use arenite::workers::Workers;
+use arenite::{Adapter, Engine, Gguf, Model, Options, Plan, Session};
+use self_cell::{MutBorrow, self_cell};
+
+use crate::adapters::AdapterFiles;
+use crate::model_file::ModelFile;
+use crate::runtime::{self, Memory, RunOptions};
+use arenite_text as text;
+
+use crate::workers;
+
+/// A model that is ready to run, with the options and threads to run it with.
+pub struct OpenModel {
+    cell: Cell,
+    pub options: RunOptions,
+    workers: Box<dyn Workers + Send>,
+}
+
+/// The memory that [`Parsed`] borrows from.
+struct Files {
+    model: ModelFile,
+    lora: AdapterFiles,
+    /// The tokenizer's index.
+    index: MutBorrow<Vec<u8>>,
+}
+
+/// The values that are read from the files of a model.
+struct Parsed<'f> {
+    gguf: Gguf<'f>,
+    model: Model<'f>,
+    tokenizer: Result<Tokenizer<'f, 'f>>,
+    adapters: Vec<Adapter<'f>>,
+    /// Index and scale of each adapter.
+    scales: Vec<(usize, f32)>,
+}
+
+self_cell!(
+    struct Cell {
+        owner: Files,
+        #[covariant]
+        dependent: Parsed,
+    }
+);
+
+impl<'f> Parsed<'f> {
+    fn read(files: &'f Files) -> Result<Self> {
+        let named = || files.model.name().to_owned();
+        let gguf = files.model.parse()?;
+        let model = Model::new(&gguf).with_context(named)?;
+        let tokenizer = text::tokenizer(&gguf, files.index.borrow_mut());
+        let adapters = files.lora.adapters(&model)?;
+        Ok(Self { gguf, model, tokenizer, adapters, scales: files.lora.scales() })
+    }
+}
+
+impl OpenModel {
+    /// Reads the model in `file` and the adapters in `options`, and starts the threads. Errors name the file.
+    pub fn new(file: ModelFile, mut options: RunOptions) -> Result<Self> {
+        let lora = AdapterFiles::open(&options.lora)?;
+        let cell =
+            Cell::try_new(Files { model: file, lora, index: MutBorrow::new(Vec::new()) }, |files| Parsed::read(files))?;
+        let own = cell.borrow_dependent().model.spec().context;
+        options.context = options.context.map(|context| if context == 0 { own } else { context });
+        let workers = workers::start(options.threads);
+        Ok(Self { cell, options, workers })
+    }
+
+    pub fn file(&self) -> &ModelFile {
+        &self.cell.borrow_owner().model
+    }
+
+    /// The path as the user gave it, or `built-in`.
+    pub fn name(&self) -> &str {
+        self.file().name()
+    }
+
+    pub fn gguf(&self) -> &Gguf<'_> {
+        &self.cell.borrow_dependent().gguf
+    }
+
+    pub fn model(&self) -> &Model<'_> {
+        &self.cell.borrow_dependent().model
+    }
+
+    /// The tokenizer, or the reason why the file has none.
+    pub fn tokenizer(&self) -> Result<&Tokenizer<'_, '_>, &anyhow::Error> {
+        self.cell.borrow_dependent().tokenizer.as_ref()
+    }
+
+    /// The tokenizer. The error names the file.
+    pub fn vocabulary(&self) -> Result<&Tokenizer<'_, '_>> {
+        self.tokenizer().map_err(|error| anyhow!("{}: {error:#}", self.name()))
+    }
+
+    pub fn workers(&self) -> &dyn Workers {
+        &*self.workers
+    }
+
+    /// Index of each adapter, and its scale.
+    pub fn scales(&self) -> &[(usize, f32)] {
+        &self.cell.borrow_dependent().scales
+    }
+
+    /// The context size to plan for: see [`runtime::context`].
+    pub fn context(&self, needed: usize) -> usize {
+        runtime::context(&self.options, self.model(), needed)
+    }
+
+    /// The options of a plan for `context` positions.
+    pub fn plan_options(&self, context: usize) -> Options {
+        let RunOptions { batch, kv, .. } = self.options;
+        let kv = runtime::kv(kv, self.gguf());
+        let options = Options::new().context(context).batch(batch).kv(kv).workers(self.workers.count());
+        self.cell.borrow_owner().lora.planned(options)
+    }
+
+    /// Plans the memory. The error names the file.
+    pub fn plan(&self, options: Options) -> Result<Plan> {
+        Plan::new(self.gguf(), options).with_context(|| self.name().to_owned())
+    }
+
+    /// Creates a session that uses the adapters.
+    pub fn session<'a>(&'a self, memory: &'a mut Memory, plan: Plan) -> Result<Session<'a, 'a>> {
+        let session = memory.session(self.model(), plan)?;
+        let mut session = session.with_kernels(self.options.kernels).with_workers(self.workers());
+        let Parsed { adapters, scales, .. } = self.cell.borrow_dependent();
+        if !adapters.is_empty() {
+            session = session.with_adapters(adapters)?;
+            session.adapt(scales)?;
+        }
+        Ok(session)
+    }
+
+    /// Creates an engine whose contexts can use the adapters.
+    pub fn engine<'a>(&'a self, memory: &'a mut Memory, plan: Plan) -> Result<Engine<'a, 'a>> {
+        let engine = memory.engine(self.model(), plan)?;
+        let engine = engine.with_kernels(self.options.kernels).with_workers(self.workers());
+        let Parsed { adapters, .. } = self.cell.borrow_dependent();
+        Ok(if adapters.is_empty() { engine } else { engine.with_adapters(adapters)? })
+    }
+}

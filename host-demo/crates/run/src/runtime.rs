@@ -1,0 +1,183 @@
+//! Options for running a model, and the memory of sessions.
+
+use anyhow::{Result, anyhow, bail};
+use arenite::model::{Positions, Spec};
+use arenite::{Engine, Error, Gguf, Kernels, KvType, Model, Plan, Session, TokenId};
+use memmap2::MmapMut;
+
+use arenite_files::Bytes;
+
+use crate::workers;
+
+/// Default maximum size of a context. Many models allow a hundred thousand positions, which would need too much
+/// memory.
+const DEFAULT_CONTEXT: usize = 4096;
+
+/// Options for running a model.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// Maximum number of tokens of a conversation; by default the model's own, at most 4096. 0 means the model's own.
+    pub context: Option<usize>,
+    /// Maximum number of tokens per pass. Longer prompts are split, with the same result.
+    pub batch: usize,
+    /// Data type of the KV cache; by default f16, and f32 for encoders and llama2.c models.
+    pub kv: Option<KvType>,
+    /// LoRA adapters: `FILE`, or `FILE:SCALE`.
+    pub lora: Vec<String>,
+    /// The kernels of an instruction set; by default the best of this machine.
+    pub kernels: &'static Kernels,
+    /// Number of threads that compute; by default one per core.
+    pub threads: usize,
+    /// Number of answers that are generated at the same time; others wait.
+    pub parallel: usize,
+}
+
+impl Default for RunOptions {
+    fn default() -> Self {
+        Self {
+            context: None,
+            batch: 512,
+            kv: None,
+            lora: Vec::new(),
+            kernels: Kernels::detect(),
+            threads: workers::cores(),
+            parallel: 1,
+        }
+    }
+}
+
+/// The kernels named `isa`; `auto` selects the best for this machine.
+pub fn kernels(isa: &str) -> Result<&'static Kernels> {
+    if isa == "auto" {
+        return Ok(Kernels::detect());
+    }
+    // Make AMX available by name. `auto` does not select AMX, because its speed has not been measured.
+    Kernels::request_amx();
+    Kernels::by_name(isa).ok_or_else(|| {
+        let names: Vec<_> = Kernels::available().map(|kernels| kernels.name).collect();
+        anyhow!("--isa {isa} is not available on this machine; give auto or one of: {}", names.join(", "))
+    })
+}
+
+/// The context size to plan for: the user's choice, otherwise the default or `needed` if that is larger, up to the
+/// model's own size. Warns if the user's choice exceeds the model's size.
+pub fn context(options: &RunOptions, model: &Model<'_>, needed: usize) -> usize {
+    let spec = model.spec();
+    let usual = DEFAULT_CONTEXT.min(spec.short_context());
+    let context = options.context.unwrap_or_else(|| needed.max(usual).min(spec.context));
+    warn_of_length(context, model);
+    match options.context {
+        Some(asked) if is_learned(model) && asked > spec.context => {
+            log::warn!("the context is limited to the model's {} positions", spec.context);
+        }
+        _ => {}
+    }
+    context
+}
+
+/// Warns if a context is longer than the model's own. A model with learned positions gets no warning, because its
+/// context cannot be longer.
+pub fn warn_of_length(positions: usize, model: &Model<'_>) {
+    let own = model.spec().context;
+    if positions > own && !is_learned(model) {
+        log::warn!("warning: {positions} positions are more than the model's {own}: output after them may be nonsense");
+    }
+}
+
+/// Number of positions that a text may take: the user's context size or the model's own. With learned positions, the
+/// number is at most the model's own.
+pub fn positions(options: &RunOptions, model: &Model<'_>) -> usize {
+    let own = model.spec().context;
+    let asked = options.context.unwrap_or(own);
+    if is_learned(model) { asked.min(own) } else { asked }
+}
+
+/// Checks that a text of `tokens` tokens fits in a context. `cut` is further advice, such as an option that cuts texts.
+pub fn fits(tokens: usize, context: usize, model: &Model<'_>, cut: &str) -> Result<()> {
+    let own = model.spec().context;
+    if tokens <= context {
+        return Ok(());
+    }
+    if is_learned(model) && tokens > own {
+        bail!("the text has {tokens} tokens, but the model has only {own} positions: shorten the text{cut}");
+    }
+    bail!("the text has {tokens} tokens, but the context has only {context} positions: give -c {tokens} or more{cut}")
+}
+
+fn is_learned(model: &Model<'_>) -> bool {
+    matches!(model.spec().positions(), Positions::Learned)
+}
+
+/// Refuses models that cannot continue a text: encoders and encoder-decoders.
+pub fn must_continue(model: &Model<'_>) -> Result<(), Error> {
+    match model.spec() {
+        spec if !spec.has_head() => Err(Error::NoPart { part: "decoder" }),
+        spec if spec.has_cross_attention() => Err(Error::NoSource),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the data type of the KV cache: the user's choice, otherwise f16. For llama2.c models the default is f32, as
+/// in llama2.c's own programs. For encoders it is f32, too: their cache holds only one text, so f16 would save little
+/// memory and cost accuracy.
+pub fn kv(choice: Option<KvType>, gguf: &Gguf<'_>) -> KvType {
+    let is_encoder = || Spec::read(gguf).is_ok_and(|spec| !spec.has_head());
+    choice.unwrap_or(if gguf.get(LLAMA2C_VERSION).is_some() || is_encoder() { KvType::F32 } else { KvType::F16 })
+}
+
+/// The key that only converted checkpoints of llama2.c have.
+const LLAMA2C_VERSION: &str = "llama2c.version";
+
+/// The memory of one session or engine.
+pub struct Memory {
+    workspace: MmapMut,
+    kv: MmapMut,
+}
+
+impl Memory {
+    /// Allocates the memory for `plan`. The system provides pages on first write, so an unused part of a large context
+    /// costs nothing. (A zeroed vector with this alignment would write all pages at once.)
+    pub fn new(plan: &Plan) -> Result<Self> {
+        Ok(Self { workspace: pages("workspace", plan.workspace)?, kv: pages("KV cache", plan.kv)? })
+    }
+
+    /// Creates a session in this memory.
+    pub fn session<'m, 'w>(&'w mut self, model: &'m Model<'_>, plan: Plan) -> Result<Session<'m, 'w>> {
+        Ok(Session::new(model, plan, &mut self.workspace, &mut self.kv)?)
+    }
+
+    /// Creates an engine in this memory.
+    pub fn engine<'m, 'w>(&'w mut self, model: &'m Model<'_>, plan: Plan) -> Result<Engine<'m, 'w>> {
+        Ok(Engine::new(model, plan, &mut self.workspace, &mut self.kv)?)
+    }
+}
+
+/// Maps zeroed, page-aligned memory.
+fn pages(what: &str, bytes: usize) -> Result<MmapMut> {
+    match MmapMut::map_anon(bytes) {
+        Ok(pages) => Ok(pages),
+        Err(_) => bail!(
+            "not enough memory for the {what} of {}; give a smaller context (-c), a smaller batch (-b) or --kv q8_0",
+            Bytes(bytes)
+        ),
+    }
+}
+
+/// Rewinds a session to the common prefix of its tokens and a prompt, without the prompt's last token, whose logits are
+/// needed. Returns the position.
+pub fn rewind_to(session: &mut Session<'_, '_>, known: &[TokenId], prompt: &[TokenId]) -> Result<usize> {
+    let same = prompt.iter().zip(known).take_while(|(a, b)| a == b).count();
+    let kept = same.min(session.position()).min(prompt.len().saturating_sub(1));
+    if session.rewind(kept).is_ok() {
+        return Ok(kept);
+    }
+    // A sliding window no longer has the earlier positions: start over.
+    session.rewind(0)?;
+    Ok(0)
+}
+
+/// Returns an error if a value is NaN, which results from a damaged weight or from values beyond the range of an f16
+/// cache.
+pub fn numbers(values: &[f32]) -> Result<(), Error> {
+    if values.iter().any(|value| value.is_nan()) { Err(Error::NotNumbers) } else { Ok(()) }
+}

@@ -1,0 +1,254 @@
+//! Reduces a sound file to what decoding needs. Tags, pictures and cue points have lengths that the file chooses, and
+//! decoders allocate them before they read them, so they are left out before a decoder sees the file.
+
+use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
+
+use anyhow::{Result, bail, ensure};
+use symphonia::core::io::MediaSource;
+
+/// Sampling rates that can be converted.
+const RATES: std::ops::RangeInclusive<u32> = 1000..=768_000;
+/// Number of bytes in which the beginning of a WAV or FLAC file is searched, behind other data.
+const SEARCHED: usize = 64 << 10;
+/// Length of a FLAC stream's description.
+const STREAM_INFO: usize = 34;
+
+/// The kind of a sound file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Wav,
+    Flac,
+    /// Frames of MPEG audio, without a header of their own.
+    Mpeg,
+}
+
+/// A sound file without the parts that do not matter: a new head, then ranges of the file's bytes.
+pub struct Container<B> {
+    pub kind: Kind,
+    bytes: B,
+    head: Vec<u8>,
+    ranges: Vec<Range<usize>>,
+    at: u64,
+}
+
+impl<B: AsRef<[u8]>> Container<B> {
+    /// Finds the parts of a file.
+    ///
+    /// # Errors
+    ///
+    /// The file is damaged, or has a sampling rate that cannot be converted.
+    pub fn new(bytes: B) -> Result<Self> {
+        let all = bytes.as_ref();
+        let start = behind_tags(all);
+        let begins = |at: usize, mark: &[u8]| all.get(at..).is_some_and(|rest| rest.starts_with(mark));
+        let is_wav = |at: usize| begins(at, b"RIFF") && begins(at + 8, b"WAVE");
+        let is_mpeg = all.get(start..start + 2).is_some_and(|sync| sync[0] == 0xff && sync[1] & 0xe0 == 0xe0);
+        let last = if is_mpeg { start } else { all.len().min(start.saturating_add(SEARCHED)) };
+        let found = (start..=last).find_map(|at| match () {
+            () if is_wav(at) => Some((Kind::Wav, at)),
+            () if begins(at, b"fLaC") => Some((Kind::Flac, at)),
+            () => None,
+        });
+        let (kind, (head, ranges)) = match found {
+            Some((Kind::Wav, at)) => (Kind::Wav, wav(all, at)?),
+            Some((Kind::Flac, at)) => (Kind::Flac, flac(all, at)?),
+            _ => (Kind::Mpeg, (Vec::new(), vec![start..all.len()])),
+        };
+        Ok(Self { kind, bytes, head, ranges, at: 0 })
+    }
+
+    fn len(&self) -> u64 {
+        (self.head.len() + self.ranges.iter().map(Range::len).sum::<usize>()) as u64
+    }
+}
+
+/// Returns the position behind the ID3 tags at the start of a file.
+fn behind_tags(all: &[u8]) -> usize {
+    let mut at = 0;
+    while let Some(tag) = all.get(at..at + 10).filter(|tag| tag.starts_with(b"ID3")) {
+        let len = tag[6..10].iter().fold(0, |len, byte| len << 7 | usize::from(byte & 0x7f));
+        let footer = if tag[5] & 0x10 != 0 { 10 } else { 0 };
+        at = (at + 10 + len + footer).min(all.len());
+    }
+    at
+}
+
+fn word(all: &[u8], at: usize) -> Option<u32> {
+    all.get(at..at + 4).and_then(|bytes| Some(u32::from_le_bytes(bytes.try_into().ok()?)))
+}
+
+/// Refuses a sampling rate that cannot be converted.
+///
+/// # Errors
+///
+/// The rate is outside [`RATES`].
+pub fn check_rate(rate: u32) -> Result<()> {
+    ensure!(
+        RATES.contains(&rate),
+        "the sampling rate {rate} Hz is not supported: use one from {} to {} Hz",
+        RATES.start(),
+        RATES.end()
+    );
+    Ok(())
+}
+
+type Parts = (Vec<u8>, Vec<Range<usize>>);
+
+/// Returns the chunks `fmt `, `fact` and `data` of the WAV file at `start`.
+fn wav(all: &[u8], start: usize) -> Result<Parts> {
+    /// A longer description of a format has nothing that decoding needs.
+    const LONGEST: usize = 256;
+    let (mut ranges, mut at, mut has_format) = (Vec::new(), start + 12, false);
+    loop {
+        let (Some(name), Some(len)) = (all.get(at..at + 4), word(all, at + 4)) else {
+            bail!("the file is damaged: it has no samples");
+        };
+        let body = at + 8;
+        // Chunks have an even length. The length of the samples may be that of a stream, which is not known.
+        let end = body.saturating_add(len as usize).saturating_add(len as usize & 1).min(all.len());
+        match name {
+            b"data" => {
+                ensure!(has_format, "the file is damaged: its samples come before their format");
+                ranges.push(at..all.len());
+                break;
+            }
+            b"fmt " | b"fact" => {
+                ensure!(end - body <= LONGEST, "the file is damaged: a chunk is too long");
+                if name == b"fmt " {
+                    check_rate(word(all, body + 4).unwrap_or(0))?;
+                    has_format = true;
+                }
+                ranges.push(at..end);
+            }
+            _ => {}
+        }
+        at = end;
+    }
+    let len = 4 + ranges.iter().map(Range::len).sum::<usize>();
+    let len = u32::try_from(len).unwrap_or(u32::MAX);
+    Ok(([&b"RIFF"[..], &len.to_le_bytes(), b"WAVE"].concat(), ranges))
+}
+
+/// Returns the stream's description and the frames of the FLAC file at `start`.
+fn flac(all: &[u8], start: usize) -> Result<Parts> {
+    let (mut at, mut info) = (start + 4, None);
+    loop {
+        let Some(&[first, a, b, c]) = all.get(at..at + 4) else {
+            bail!("the file is damaged: it ends in its metadata");
+        };
+        let len = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
+        let body = at + 4;
+        if first & 0x7f == 0 && info.is_none() {
+            info = all.get(body..body + STREAM_INFO).filter(|_| len == STREAM_INFO);
+            ensure!(info.is_some(), "the file is damaged: the description of its stream has {len} bytes");
+        }
+        at = (body + len).min(all.len());
+        if first & 0x80 != 0 {
+            break;
+        }
+    }
+    let Some(info) = info else { bail!("the file is damaged: it does not describe its stream") };
+    // 20 bits after the sizes of blocks and frames.
+    check_rate(u32::from(info[10]) << 12 | u32::from(info[11]) << 4 | u32::from(info[12]) >> 4)?;
+    Ok(([b"fLaC", &[0x80, 0, 0, STREAM_INFO as u8][..], info].concat(), vec![at..all.len()]))
+}
+
+impl<B: AsRef<[u8]>> Read for Container<B> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let mut skip = self.at as usize;
+        let parts =
+            std::iter::once(&self.head[..]).chain(self.ranges.iter().map(|range| &self.bytes.as_ref()[range.clone()]));
+        for part in parts {
+            if skip < part.len() {
+                let count = into.len().min(part.len() - skip);
+                into[..count].copy_from_slice(&part[skip..skip + count]);
+                self.at += count as u64;
+                return Ok(count);
+            }
+            skip -= part.len();
+        }
+        Ok(0)
+    }
+}
+
+impl<B: AsRef<[u8]>> Seek for Container<B> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let at = match to {
+            SeekFrom::Start(at) => Some(at),
+            SeekFrom::End(by) => self.len().checked_add_signed(by),
+            SeekFrom::Current(by) => self.at.checked_add_signed(by),
+        };
+        self.at = at.filter(|at| *at <= self.len()).ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.at)
+    }
+}
+
+impl<B: AsRef<[u8]> + Send + Sync> MediaSource for Container<B> {
+    fn is_seekable(&self) -> bool {
+        true
+    }
+
+    fn byte_len(&self) -> Option<u64> {
+        Some(self.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whole(file: &[u8]) -> Result<(Kind, Vec<u8>)> {
+        let mut container = Container::new(file)?;
+        let mut bytes = Vec::new();
+        container.read_to_end(&mut bytes)?;
+        Ok((container.kind, bytes))
+    }
+
+    fn chunk(name: &[u8; 4], len: u32, body: &[u8]) -> Vec<u8> {
+        [name, &len.to_le_bytes()[..], body].concat()
+    }
+
+    /// The description of a format: 16-bit samples of one channel.
+    fn format(rate: u32) -> Vec<u8> {
+        let body = [&[1, 0, 1, 0][..], &rate.to_le_bytes(), &(2 * rate).to_le_bytes(), &[2, 0, 16, 0]].concat();
+        chunk(b"fmt ", 16, &body)
+    }
+
+    #[test]
+    fn tags_of_a_wav_file_are_left_out_however_long_they_say_they_are() {
+        let data = chunk(b"data", 4, &[1, 2, 3, 4]);
+        let file = |parts: &[&[u8]]| [&chunk(b"RIFF", 99, b"WAVE")[..], &parts.concat()].concat();
+        let plain = file(&[&format(16000), &data]);
+        let kept = whole(&plain).unwrap();
+        assert_eq!((kept.0, &kept.1[12..]), (Kind::Wav, &plain[12..]));
+        let tags = chunk(b"LIST", 8, b"INFOINAM");
+        let tagged = file(&[&tags, &format(16000), &tags, &chunk(b"id3 ", 3, b"abc\0"), &data]);
+        assert_eq!(whole(&tagged).unwrap(), kept);
+        assert_eq!(whole(&[b"ID3\x04\0\0\0\0\0\x03abc", &tagged[..]].concat()).unwrap(), kept);
+        for (wrong, told) in [
+            (file(&[&format(0), &data]), "0 Hz"),
+            (file(&[&format(u32::MAX), &data]), "not supported"),
+            (file(&[&chunk(b"LIST", u32::MAX, b"INFO"), &format(16000), &data]), "no samples"),
+            (file(&[&data]), "before their format"),
+            (file(&[&chunk(b"fmt ", 5000, &[0; 5000]), &data]), "too long"),
+        ] {
+            assert!(whole(&wrong).unwrap_err().to_string().contains(told), "{told}");
+        }
+    }
+
+    #[test]
+    fn metadata_of_a_flac_file_is_left_out_however_long_it_says_it_is() {
+        let info = [&[16, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0x03, 0xe8, 0x00, 0xf0][..], &[0; 20]].concat();
+        let block = |first: u8, len: u32, body: &[u8]| [&[first], &len.to_be_bytes()[1..], body].concat();
+        let kept = [b"fLaC", &block(0x80, 34, &info)[..], b"frames"].concat();
+        let tagged =
+            [b"fLaC", &block(0, 34, &info)[..], &block(4, 3, b"abc"), &block(0x86, 2, b"ab"), b"frames"].concat();
+        assert_eq!(whole(&tagged).unwrap(), (Kind::Flac, kept.clone()));
+        assert_eq!(whole(&[b"junk", &tagged[..]].concat()).unwrap(), (Kind::Flac, kept));
+        let endless = [b"fLaC", &block(0, 34, &info)[..], &block(6, 0xff_ffff, b"abc")].concat();
+        assert!(whole(&endless).unwrap_err().to_string().contains("ends in its metadata"));
+        let silent = [b"fLaC", &block(0x80, 34, &[0; 34])[..]].concat();
+        assert!(whole(&silent).unwrap_err().to_string().contains("0 Hz"));
+    }
+}

@@ -1,0 +1,139 @@
+//! Headers of WAV files that the decoder does not read: those of recorders that did not know the length, and the 64-bit
+//! forms RF64, BW64 and W64.
+
+/// The end of a W64 chunk's id, after its four characters in lower case.
+const W64: [u8; 12] = [0xf3, 0xac, 0xd3, 0x11, 0x8c, 0xd1, 0x00, 0xc0, 0x4f, 0x8e, 0xdb, 0x8a];
+/// The end of the id of W64's file, after `riff`.
+const W64_FILE: [u8; 12] = [0x2e, 0x91, 0xcf, 0x11, 0xa5, 0xd6, 0x28, 0xdb, 0x04, 0xc1, 0x00, 0x00];
+
+/// Returns the file with a plain header, or `None` if its header can be read as it is.
+pub fn repaired(file: &[u8]) -> Option<Vec<u8>> {
+    match file.get(..4)? {
+        b"RIFF" => without_length(file),
+        b"RF64" | b"BW64" => {
+            let (format, data) = chunks(file)?;
+            let sizes = file.get(12..).filter(|chunk| chunk.starts_with(b"ds64"))?;
+            let size = u64::from_le_bytes(sizes.get(16..24)?.try_into().ok()?);
+            Some(plain(format, cut(data.1, size)))
+        }
+        b"riff" if file.get(4..16) == Some(&W64_FILE) => of_w64(file),
+        _ => None,
+    }
+}
+
+/// Returns a file whose data has the length 0, as recorders write it that could not return to the header, with the data
+/// up to its end. A file that really has no data ends, or continues with other chunks.
+fn without_length(file: &[u8]) -> Option<Vec<u8>> {
+    let (format, (length, data)) = chunks(file)?;
+    let is_empty = {
+        let mut rest = data;
+        while let Some((_, size)) = chunk(rest) {
+            rest = rest.get(8 + size as usize + size as usize % 2..).unwrap_or(b"more");
+        }
+        rest.is_empty()
+    };
+    (length == 0 && !is_empty).then(|| plain(format, data))
+}
+
+/// The id and the length of the chunk at the start of `rest`, if its id is text.
+fn chunk(rest: &[u8]) -> Option<(&[u8], u32)> {
+    let (id, rest) = rest.split_at_checked(4)?;
+    let size = u32::from_le_bytes(rest.get(..4)?.try_into().ok()?);
+    id.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ').then_some((id, size))
+}
+
+/// Returns the format, the length of the data in its header, and everything from the data on.
+fn chunks(file: &[u8]) -> Option<(&[u8], (u32, &[u8]))> {
+    let mut rest = file.get(12..)?;
+    let mut format = None;
+    loop {
+        let (id, size) = chunk(rest)?;
+        let body = rest.get(8..)?;
+        match id {
+            b"fmt " => format = Some(body.get(..size as usize)?),
+            b"data" => return Some((format?, (size, body))),
+            _ => {}
+        }
+        rest = body.get(size as usize + size as usize % 2..)?;
+    }
+}
+
+/// Returns a W64 file in the plain form. Its chunks have ids of 16 bytes, 64-bit lengths that include the header, and
+/// begin at multiples of 8.
+fn of_w64(file: &[u8]) -> Option<Vec<u8>> {
+    let (mut at, mut format) = (40, None);
+    loop {
+        let id = file.get(at..at + 16)?;
+        let size = u64::from_le_bytes(file.get(at + 16..at + 24)?.try_into().ok()?);
+        let body = file.get(at + 24..)?;
+        if id[4..] == W64 && id.starts_with(b"data") {
+            return Some(plain(format?, cut(body, size.checked_sub(24)?)));
+        }
+        let size = usize::try_from(size).ok().filter(|size| *size >= 24)?;
+        if id[4..] == W64 && id.starts_with(b"fmt ") {
+            format = Some(body.get(..size - 24)?);
+        }
+        at = at.checked_add(size)?.checked_next_multiple_of(8)?;
+    }
+}
+
+/// The first `size` bytes, or all if there are fewer or if the size is not known.
+fn cut(data: &[u8], size: u64) -> &[u8] {
+    let size = usize::try_from(size).unwrap_or(usize::MAX);
+    data.get(..size).filter(|data| !data.is_empty()).unwrap_or(data)
+}
+
+/// A plain file. Data of more than 4 GB have the length that means "to the end".
+fn plain(format: &[u8], data: &[u8]) -> Vec<u8> {
+    let length = |len: usize| u32::try_from(len).unwrap_or(u32::MAX).to_le_bytes();
+    let mut file = Vec::with_capacity(28 + format.len() + data.len());
+    file.extend(b"RIFF");
+    file.extend(length(20 + format.len() + data.len()));
+    file.extend(b"WAVEfmt ");
+    file.extend(length(format.len()));
+    file.extend(format);
+    file.extend(b"data");
+    file.extend(length(data.len()));
+    file.extend(data);
+    file
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FORMAT: [u8; 16] = [1, 0, 1, 0, 0x80, 0x3e, 0, 0, 0, 0x7d, 0, 0, 2, 0, 16, 0];
+    const DATA: [u8; 6] = [1, 2, 3, 4, 5, 6];
+
+    fn with_length(length: u32, after: &[u8]) -> Vec<u8> {
+        let mut file = plain(&FORMAT, &[]);
+        file[40..].copy_from_slice(&length.to_le_bytes());
+        [&file, after].concat()
+    }
+
+    #[test]
+    fn unknown_lengths_reach_to_the_end() {
+        assert_eq!(repaired(&with_length(0, &DATA)), Some(plain(&FORMAT, &DATA)));
+        for file in
+            [with_length(6, &DATA), with_length(0, b""), with_length(0, b"LIST\x04\0\0\0INFO"), b"RIFF".to_vec()]
+        {
+            assert_eq!(repaired(&file), None);
+        }
+    }
+
+    #[test]
+    fn forms_of_64_bits() {
+        let sizes = [&[0; 8][..], &6u64.to_le_bytes(), &3u64.to_le_bytes(), &[0; 4]].concat();
+        for name in [b"RF64", b"BW64"] {
+            let head = [&name[..], &[0xff; 4], b"WAVEds64", &28u32.to_le_bytes(), &sizes].concat();
+            let file = [&head[..], &with_length(u32::MAX, &DATA)[12..], b"LIST"].concat();
+            assert_eq!(repaired(&file), Some(plain(&FORMAT, &DATA)));
+            assert!((0..60).all(|end| repaired(&file[..end]).is_none()));
+        }
+        let id = |name: &[u8; 4], end: &[u8]| [name, end].concat();
+        let chunk = |name, body: &[u8]| [&id(name, &W64)[..], &(24 + body.len() as u64).to_le_bytes(), body].concat();
+        let file =
+            [id(b"riff", &W64_FILE), vec![0; 8], id(b"wave", &W64), chunk(b"fmt ", &FORMAT), chunk(b"data", &DATA)];
+        assert_eq!(repaired(&file.concat()), Some(plain(&FORMAT, &DATA)));
+    }
+}

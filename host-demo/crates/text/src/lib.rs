@@ -1,0 +1,289 @@
+//! Converts between texts and tokens, and converts JSON strings, which may not be valid Unicode, to bytes.
+//!
+//! [`encode`] does what [`Tokenizer::encode`] leaves to programs that have memory and Unicode tables: it allocates, and it
+//! applies the vocabulary's [`normalizer`] first.
+#![deny(unsafe_code)]
+#![allow(clippy::missing_errors_doc)] // each function fails for the reason that its sentence gives
+
+pub mod normalizer;
+
+use std::path::Path;
+use std::{fmt, fs};
+
+use anyhow::{Context, Result, ensure};
+use arenite::tokenizer::{Decoder, Encode, Tokenizer};
+use arenite::{Error, Gguf, TokenId};
+use serde::Serialize;
+use serde::de::{Deserialize, Deserializer, Visitor};
+
+use crate::normalizer::normalized;
+
+/// Bytes of scratch memory for the first attempt to tokenize a text, in addition to its length.
+const FIRST_SCRATCH: usize = 64 << 10;
+
+/// Opens the tokenizer of a file. `memory` holds its index.
+pub fn tokenizer<'a: 'i, 'i>(gguf: &Gguf<'a>, memory: &'i mut Vec<u8>) -> Result<Tokenizer<'a, 'i>> {
+    memory.resize(Tokenizer::index_bytes(gguf)?, 0);
+    Ok(Tokenizer::new(gguf, memory)?)
+}
+
+/// Normalizes `text` by the vocabulary's steps, and tokenizes it.
+pub fn encode(tokenizer: &Tokenizer<'_, '_>, text: &[u8], how: Encode) -> Result<Vec<TokenId>> {
+    let (text, tokenizer) = &normalized(tokenizer, text, how)?;
+    // Start with little scratch memory and double it: most texts need far less than the upper bound `most`.
+    let most = tokenizer.scratch_bytes_for(text);
+    let mut scratch = vec![0; most.min(text.len().saturating_add(FIRST_SCRATCH))];
+    // A text almost never has more tokens than bytes. If it has, the error gives the number of tokens.
+    let mut ids = vec![0; text.len().saturating_add(3)];
+    loop {
+        match tokenizer.encode(text, how, &mut scratch, &mut ids) {
+            Err(Error::BufferTooSmall { given, .. }) if given == scratch.len() && given < most => {
+                // Free the old memory first.
+                drop(std::mem::take(&mut scratch));
+                scratch = vec![0; most.min(given.saturating_mul(2))];
+            }
+            Err(Error::BufferTooSmall { needed, given, .. }) if given == ids.len() && given < needed => {
+                ids.resize(needed, 0);
+            }
+            count => {
+                ids.truncate(count?);
+                return Ok(ids);
+            }
+        }
+    }
+}
+
+/// The token for `text`, if `text` is a single token.
+pub fn token(tokenizer: &Tokenizer<'_, '_>, text: &str) -> Option<TokenId> {
+    match encode(tokenizer, text.as_bytes(), Encode { add_special: false, parse_special: true }).as_deref() {
+        Ok([token]) => Some(*token),
+        _ => None,
+    }
+}
+
+/// Decodes `ids`, without control tokens. The result may not be UTF-8.
+pub fn decode(tokenizer: &Tokenizer<'_, '_>, ids: &[TokenId]) -> Result<Vec<u8>> {
+    let mut decoder = tokenizer.decoder();
+    let mut text = Vec::new();
+    for &id in ids {
+        decoder.push_bytes(id, tokenizer, |bytes| text.extend_from_slice(bytes))?;
+    }
+    decoder.finish_bytes(|bytes| text.extend_from_slice(bytes));
+    Ok(text)
+}
+
+/// Reads a text file. The text may contain bytes that are not UTF-8.
+pub fn read(path: &Path) -> Result<Vec<u8>> {
+    let read = || not_utf16(fs::read(path)?);
+    read().with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// Refuses text in UTF-16, which some editors and shells write on Windows. Its byte order mark cannot begin a text in
+/// UTF-8.
+pub fn not_utf16(text: Vec<u8>) -> Result<Vec<u8>> {
+    ensure!(
+        !text.starts_with(b"\xff\xfe") && !text.starts_with(b"\xfe\xff"),
+        "this is text in UTF-16: save it as UTF-8"
+    );
+    Ok(text)
+}
+
+/// The special tokens that the vocabulary adds before and after a text.
+#[derive(Clone, Debug, Default)]
+pub struct Frame {
+    before: Vec<TokenId>,
+    after: Vec<TokenId>,
+}
+
+impl Frame {
+    /// Reads the tokens that this vocabulary adds.
+    pub fn of(tokenizer: &Tokenizer<'_, '_>) -> Result<Self> {
+        let ids = |text: &[u8]| encode(tokenizer, text, Encode { add_special: true, parse_special: false });
+        let (nothing, letter) = (ids(b"")?, ids(b"a")?);
+        let same = |(a, b): &(&TokenId, &TokenId)| a == b;
+        let before = nothing.iter().zip(&letter).take_while(same).count();
+        let (before, after) = nothing.split_at(before);
+        Ok(Self { before: before.to_vec(), after: after.to_vec() })
+    }
+
+    /// Number of special tokens before a text.
+    pub fn before_len(&self) -> usize {
+        self.before.len()
+    }
+
+    /// Number of special tokens.
+    pub fn len(&self) -> usize {
+        self.before.len() + self.after.len()
+    }
+
+    /// Number of tokens of a text, without the special ones.
+    pub fn inner_len(&self, ids: &[TokenId]) -> usize {
+        ids.len().saturating_sub(if ids.ends_with(&self.after) { self.len() } else { self.before.len() })
+    }
+
+    /// Cuts the end of a text that has more than `limit` tokens. Special tokens stay.
+    pub fn cut(&self, mut ids: Vec<TokenId>, limit: usize) -> Result<Vec<TokenId>> {
+        if ids.len() <= limit {
+            return Ok(ids);
+        }
+        let after = if ids.ends_with(&self.after) { &self.after[..] } else { &[] };
+        ensure!(
+            limit > self.before.len() + after.len(),
+            "{limit} tokens are too few: a text has {} special ones",
+            self.len()
+        );
+        ids.truncate(limit - after.len());
+        ids.extend(after);
+        Ok(ids)
+    }
+}
+
+/// Refuses ids that the model has no logits for.
+pub fn in_vocabulary(ids: &[TokenId], vocab: usize) -> Result<(), Error> {
+    match ids.iter().find(|id| **id as usize >= vocab) {
+        Some(&token) => Err(Error::TokenOutOfRange { token, vocab: vocab as u32 }),
+        None => Ok(()),
+    }
+}
+
+/// Appends the text that token `id` completes. Ids beyond the vocabulary, which occur if a model has more logits than
+/// tokens, have no text.
+pub fn push(decoder: &mut Decoder, id: TokenId, tokenizer: &Tokenizer<'_, '_>, text: &mut String) -> Result<()> {
+    if (id as usize) < tokenizer.vocab_len() {
+        decoder.push(id, tokenizer, |part| text.push_str(part))?;
+    }
+    Ok(())
+}
+
+/// The text of one token for display. Invalid UTF-8 is replaced; tokens without text give an empty string.
+pub fn piece(tokenizer: &Tokenizer<'_, '_>, id: TokenId) -> Result<String> {
+    let known = (id as usize) < tokenizer.vocab_len();
+    let bytes = if known { decode(tokenizer, &[id])? } else { Vec::new() };
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Returns the logarithm of the sum of the logits' exponentials.
+pub fn log_of_sum(logits: &[f32]) -> f64 {
+    let top = logits.iter().fold(f32::NEG_INFINITY, |top, &logit| top.max(logit));
+    let sum: f64 = logits.iter().map(|&logit| (f64::from(logit) - f64::from(top)).exp()).sum();
+    f64::from(top) + sum.ln()
+}
+
+/// The bytes of a JSON string.
+///
+/// JSON text may contain strings that are not valid Unicode. Bytes that are not UTF-8 are kept, and so are bytes that
+/// Python wrote as lone surrogates (`\udcff` for 0xff, PEP 383). Any other lone surrogate becomes U+FFFD.
+pub struct JsonBytes(pub Vec<u8>);
+
+impl<'de> Deserialize<'de> for JsonBytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Bytes;
+        impl Visitor<'_> for Bytes {
+            type Value = JsonBytes;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<JsonBytes, E> {
+                Ok(JsonBytes(text.as_bytes().to_vec()))
+            }
+
+            fn visit_bytes<E>(self, bytes: &[u8]) -> Result<JsonBytes, E> {
+                Ok(JsonBytes(without_surrogates(bytes)))
+            }
+        }
+        deserializer.deserialize_bytes(Bytes)
+    }
+}
+
+/// Formats `value` as one line of JSON, escaping all characters that Unicode counts as line breaks.
+pub fn json_line(value: &(impl Serialize + ?Sized)) -> Result<String, serde_json::Error> {
+    let mut json = serde_json::to_string(value)?;
+    for (end, escape) in [('\u{85}', "\\u0085"), ('\u{2028}', "\\u2028"), ('\u{2029}', "\\u2029")] {
+        if json.contains(end) {
+            json = json.replace(end, escape);
+        }
+    }
+    Ok(json)
+}
+
+/// Replaces surrogates as described for [`JsonBytes`]. Their encoding is ED, then A0 to BF, then any continuation byte.
+fn without_surrogates(mut bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len());
+    while let Some((&first, rest)) = bytes.split_first() {
+        match *bytes {
+            [0xed, middle @ 0xa0..=0xbf, last @ 0x80..=0xbf, ref after @ ..] => {
+                let unit = 0xd000 | u16::from(middle & 0x3f) << 6 | u16::from(last & 0x3f);
+                match u8::try_from(unit.wrapping_sub(0xdc00)) {
+                    Ok(byte @ 0x80..) => out.push(byte),
+                    _ => out.extend("\u{fffd}".bytes()),
+                }
+                bytes = after;
+            }
+            _ => {
+                out.push(first);
+                bytes = rest;
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(json: &[u8]) -> Vec<u8> {
+        serde_json::from_slice::<JsonBytes>(json).unwrap().0
+    }
+
+    #[test]
+    fn utf16_is_refused() {
+        let text = |units: Vec<u8>| not_utf16(units).is_ok();
+        let little: Vec<u8> = "\u{feff}The sea".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let big: Vec<u8> = "\u{feff}The sea".encode_utf16().flat_map(u16::to_be_bytes).collect();
+        assert!(!text(little) && !text(big) && text("\u{feff}The sea".into()) && text(vec![]));
+    }
+
+    #[test]
+    fn special_tokens_stay_in_a_text_that_is_cut() {
+        let frame = Frame { before: vec![101], after: vec![102] };
+        assert_eq!(frame.cut(vec![101, 5, 6, 7, 8, 102], 4).unwrap(), [101, 5, 6, 102]);
+        assert_eq!(frame.cut(vec![101, 5, 102], 3).unwrap(), [101, 5, 102]);
+        assert!(frame.cut(vec![101, 5, 102], 2).unwrap_err().to_string().contains("2 tokens are too few"));
+        assert_eq!(Frame { before: vec![1], after: vec![] }.cut(vec![1, 5, 6, 7], 3).unwrap(), [1, 5, 6]);
+        assert_eq!((frame.len(), frame.inner_len(&[101, 5, 6, 102]), frame.inner_len(&[101, 102])), (2, 2, 0));
+    }
+
+    #[test]
+    fn json_strings_become_bytes() {
+        assert_eq!(bytes(br#""a\n\u00e9\ud83d\ude00""#), "a\n\u{e9}\u{1f600}".as_bytes());
+        assert_eq!(bytes("\"\u{d7ff}\u{e000}\"".as_bytes()), "\u{d7ff}\u{e000}".as_bytes());
+    }
+
+    #[test]
+    fn stray_bytes_stay_themselves() {
+        assert_eq!(bytes(br#""a\udcffb""#), b"a\xffb");
+        assert_eq!(bytes(br#""\udc80""#), b"\x80");
+        assert_eq!(bytes(b"\"a\xffb\""), b"a\xffb");
+    }
+
+    #[test]
+    fn other_lone_surrogates_are_replaced() {
+        for json in [&br#""\ud800""#[..], br#""\udc7f""#, br#""\udd00""#, br#""\udfff""#] {
+            assert_eq!(bytes(json), "\u{fffd}".as_bytes(), "{json:?}");
+        }
+    }
+
+    #[test]
+    fn a_json_line_is_one_line_for_everyone() {
+        assert_eq!(json_line("a\n\u{85}\u{2028}\u{2029}\u{e9}").unwrap(), "\"a\\n\\u0085\\u2028\\u2029\u{e9}\"");
+    }
+
+    #[test]
+    fn only_strings_are_strings() {
+        assert!(serde_json::from_slice::<JsonBytes>(b"[1,2]").is_err());
+        assert!(serde_json::from_slice::<JsonBytes>(b"\"a").is_err());
+    }
+}

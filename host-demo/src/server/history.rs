@@ -1,0 +1,91 @@
+//! What clients have sent and received: the numbers of cached tokens that they are told depend on this alone.
+//!
+//! Which contexts are really cached depends on the requests of all clients, so a client that learnt it would learn
+//! about the prompts of others. A client is therefore told how much of its prompt its own earlier conversations contain.
+
+use std::collections::VecDeque;
+
+use arenite::TokenId;
+
+use super::cache::shared;
+
+/// Maximum number of tokens of a client's conversations; the oldest are forgotten.
+const MOST_TOKENS: usize = 16 << 10;
+/// Maximum number of clients. The one that has been silent the longest is forgotten.
+const MOST_CLIENTS: usize = 256;
+/// Upper bound in bytes for all histories.
+pub const HISTORIES: usize = MOST_CLIENTS * MOST_TOKENS * size_of::<TokenId>();
+/// Number of tokens at the end of a prompt that may become other tokens when the text is continued.
+const SPLIT_AGAIN: usize = 4;
+
+/// A conversation of a client.
+struct Conversation {
+    /// The prompt, and the answer once it has ended.
+    ids: Vec<TokenId>,
+    /// Number of tokens of the prompt.
+    prompt: usize,
+    lora: Vec<(usize, f32)>,
+}
+
+/// The conversations of clients. The client that was active last is at the end.
+#[derive(Default)]
+pub struct History(VecDeque<(u64, VecDeque<Conversation>)>);
+
+impl History {
+    /// Returns how many tokens of `prompt` its client is told to be cached: the longest common prefix with an earlier
+    /// conversation of this client that the prompt continues. The prefix must contain all of that conversation's prompt,
+    /// except for `SPLIT_AGAIN` tokens at the end. People behind one address count as one client; because of this rule,
+    /// one of them can confirm a prompt of another only by sending almost all of it.
+    pub fn known(&self, client: u64, prompt: &[TokenId], lora: &[(usize, f32)]) -> usize {
+        let own = self.0.iter().filter(|(known, _)| *known == client).flat_map(|(_, own)| own);
+        let continued = own.filter(|earlier| earlier.lora == lora).filter_map(|earlier| {
+            let shared = shared(&earlier.ids, prompt);
+            (shared + SPLIT_AGAIN >= earlier.prompt).then_some(shared)
+        });
+        continued.max().unwrap_or(0).min(prompt.len().saturating_sub(1))
+    }
+
+    /// Adds a prompt, or the end of a conversation whose prompt was added before: `ids` has `prompt` tokens of the
+    /// prompt, then those of the answer.
+    pub fn add(&mut self, client: u64, ids: &[TokenId], prompt: usize, lora: &[(usize, f32)]) {
+        let at = self.0.iter().position(|(known, _)| *known == client);
+        let mut own = at.and_then(|at| self.0.remove(at)).map_or_else(VecDeque::new, |(_, own)| own);
+        // A conversation that this one continues is contained in it.
+        own.retain(|earlier| earlier.lora != lora || !ids.starts_with(&earlier.ids));
+        let kept = ids.len().min(MOST_TOKENS);
+        own.push_back(Conversation { ids: ids[..kept].to_vec(), prompt: prompt.min(kept), lora: lora.to_vec() });
+        let mut sum: usize = own.iter().map(|earlier| earlier.ids.len()).sum();
+        while sum > MOST_TOKENS {
+            sum -= own.pop_front().map_or(sum, |oldest| oldest.ids.len());
+        }
+        self.0.push_back((client, own));
+        if self.0.len() > MOST_CLIENTS {
+            self.0.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_told_about_its_own_conversations_only() {
+        let mut history = History::default();
+        let ids: Vec<TokenId> = (0..20).collect();
+        history.add(1, &ids[..10], 10, &[]);
+        assert_eq!((history.known(1, &ids, &[]), history.known(2, &ids, &[])), (10, 0));
+        assert_eq!((history.known(1, &ids, &[(0, 1.0)]), history.known(1, &ids[..10], &[])), (0, 9));
+        // A prompt that leaves the earlier one before its last tokens learns nothing.
+        let other = |len: usize| [&ids[..len], &[99; 10]].concat();
+        assert_eq!((history.known(1, &other(6), &[]), history.known(1, &other(5), &[])), (6, 0));
+        // The answer counts once it has ended.
+        history.add(1, &ids[..15], 10, &[]);
+        assert_eq!(history.known(1, &ids, &[]), 15);
+        // However much others send, the client is told the same.
+        (0..200).for_each(|_| history.add(2, &vec![7; MOST_TOKENS], MOST_TOKENS, &[]));
+        assert_eq!(history.known(1, &ids, &[]), 15);
+        history.add(1, &vec![7; 2 * MOST_TOKENS], 2 * MOST_TOKENS, &[]);
+        assert_eq!(history.known(1, &ids, &[]), 0);
+    }
+}
