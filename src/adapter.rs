@@ -7,6 +7,7 @@
 //! ```text
 //! general.type = adapter | adapter.type = lora | general.architecture: the model's
 //! adapter.lora.alpha f32   if 0, the products are added without `alpha / rank`
+//! adapter.lora.bias bool   if true, the last row of every `A x` is 1, so that the last column of `B` is a bias
 //! NAME.lora_a              [columns of NAME, rank]; for token_embd.weight [rank, rows of NAME]
 //! NAME.lora_b              [rank, rows of NAME]; for token_embd.weight [rank, columns of NAME]
 //! ```
@@ -51,6 +52,8 @@ pub struct Adapter<'a> {
     gguf: Gguf<'a>,
     alpha: f32,
     rank: usize,
+    /// True if the last column of each `B` is a bias.
+    pub(crate) has_bias: bool,
 }
 
 /// The two matrices of an adapter for one tensor of a model.
@@ -81,7 +84,13 @@ impl<'a> Adapter<'a> {
         text("adapter", "type", "lora", "is not lora, the only supported type of adapters")?;
         let architecture = model.gguf().architecture()?;
         text("general", "architecture", architecture, "is not the architecture of the model")?;
-        let names = ["adapter.type", "adapter.lora.alpha", "adapter.lora.task_name", "adapter.lora.prompt_prefix"];
+        let names = [
+            "adapter.type",
+            "adapter.lora.alpha",
+            "adapter.lora.bias",
+            "adapter.lora.task_name",
+            "adapter.lora.prompt_prefix",
+        ];
         for (key, _) in gguf.keys().filter(|(key, _)| key.starts_with("adapter.")) {
             if !names.contains(&key) {
                 return Err(Error::UnexpectedKey { key: Name::new(key.as_bytes()) });
@@ -92,7 +101,8 @@ impl<'a> Adapter<'a> {
         if !alpha.is_finite() {
             return Err(Error::KeyValue { key, why: "is not a finite number" });
         }
-        let mut adapter = Self { gguf: *gguf, alpha, rank: 0 };
+        let has_bias = gguf.bool("adapter.lora", "bias")?.unwrap_or(false);
+        let mut adapter = Self { gguf: *gguf, alpha, rank: 0, has_bias };
         let mut rank = 0;
         adapter.each_pair(model, &mut |pair| rank = pair.rank.max(rank))?;
         adapter.rank = rank;

@@ -11,6 +11,7 @@
 // Many items are public only because `untrusted` re-exports them.
 #![allow(missing_docs, clippy::missing_errors_doc)]
 
+mod announce;
 mod boards;
 mod chat;
 mod cli;
@@ -19,14 +20,12 @@ mod corpus;
 mod foreign;
 mod formats;
 mod interrupt;
-mod loaded;
 mod log_probs;
 mod npy;
 mod output;
 mod plot;
 mod program;
 mod progress;
-mod server;
 
 use arenite_convert::{checkpoint, llama2c, seq2seq, tokenizer_file};
 use arenite_files::{self as mapped, self as new_file, self as units, faults};
@@ -45,10 +44,7 @@ use arenite_text::{self as text, normalizer};
 
 pub use anyhow::{Error, Result};
 pub use arenite;
-pub use loaded::{Answer, AnswerEnd, Loaded, Message, Request, Role};
-pub use model_file::{Load, Source};
-pub use runtime::RunOptions;
-pub use serde_json::Value;
+pub use arenite_run::{Answer, AnswerEnd, Load, Loaded, Message, Request, Role, RunOptions, Source, Value};
 
 use std::process::ExitCode;
 
@@ -101,10 +97,9 @@ pub mod untrusted {
     pub use crate::quantize::mix::{Mix, TypeOptions};
     pub use crate::quantize::{Change, changes, header};
     pub use crate::seq2seq::convert;
-    pub use crate::server::{
-        App, Choice, Command, Counters, Endpoint, Event, Finish, Gate, Host, Readers, RequestMemory, ResponseMeta,
-        Service, faces, router,
-    };
     pub use crate::text::tokenizer;
     pub use crate::tokenizer_file::{sentencepiece, with_tokenizer};
+    pub use arenite_run::scheduler::{Command, Counters, Event, Finish};
+    pub use arenite_run::service::{Choice, Endpoint, Host, Service};
+    pub use arenite_serve::{App, Gate, Readers, RequestMemory, ResponseMeta, faces, router};
 }

@@ -28,6 +28,8 @@ pub struct LowRank<'a> {
     x: Acts<'a>,
     factor: f32,
     rank: usize,
+    /// True if the last element of each `low[i][t]` is `factor`, so that the last column of `b` is a bias.
+    pub has_bias: bool,
     /// Index in `out` where the outputs of the first token of `x` begin.
     first: usize,
     /// The products with `a`, `[b][tokens][rank]`.
@@ -61,7 +63,8 @@ impl<'a> LowRank<'a> {
         debug_assert!(fits, "LowRank: the shapes do not match");
         let (a, b) = if fits { (a, b) } else { (&[][..], &[][..]) };
         let (low, panels) = (Out(low.as_mut_ptr()), a.len() * rank.div_ceil(PANEL_ROWS));
-        Self { a, b, x, factor, rank, first, low, panels, taken: AtomicUsize::new(0), done: AtomicUsize::new(0) }
+        let (taken, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { a, b, x, factor, rank, has_bias: false, first, low, panels, taken, done }
     }
 
     /// Yields `(index, b, at)` of each matrix in `b`.
@@ -136,6 +139,12 @@ impl Addend for LowRank<'_> {
                     for t in 0..self.x.tokens {
                         let low = core::slice::from_raw_parts_mut(self.low.at(at + t * self.rank + first), count);
                         low.iter_mut().for_each(|x| *x *= self.factor);
+                        if self.has_bias
+                            && first + count == self.rank
+                            && let Some(last) = low.last_mut()
+                        {
+                            *last = self.factor;
+                        }
                     }
                 }
             }

@@ -457,13 +457,13 @@ mod tests {
         }
     }
 
-    /// Panics in every call with an odd number.
+    /// Panics in the first calls.
     #[derive(Debug)]
     struct Angry(AtomicUsize);
 
     impl Cores for Angry {
         fn current(&self) -> usize {
-            assert!(self.0.fetch_add(1, Ordering::Relaxed).is_multiple_of(2), "no core");
+            assert!(self.0.fetch_add(1, Ordering::Relaxed) >= 20, "no core");
             0
         }
 
@@ -472,12 +472,13 @@ mod tests {
 
     #[test]
     fn a_panic_about_cores_neither_takes_the_pool_nor_ends_its_threads() {
-        let cores: &'static Angry = Box::leak(Box::new(Angry(AtomicUsize::new(0))));
+        static ANGRY: Angry = Angry(AtomicUsize::new(0));
+        let cores: &'static Angry = &ANGRY;
         let pool = Pool::on(cores, 2);
-        let (mut panics, mut joined, caller) = (0, 0, thread::current().id());
-        for _ in 0..2000 {
+        let (mut joined, caller) = (0, thread::current().id());
+        for _ in 0..500 {
             let is_joined = AtomicBool::new(false);
-            let run = panic::catch_unwind(AssertUnwindSafe(|| {
+            let _ = panic::catch_unwind(AssertUnwindSafe(|| {
                 pool.run(&|| {
                     if thread::current().id() != caller {
                         is_joined.store(true, Ordering::Relaxed);
@@ -486,10 +487,9 @@ mod tests {
                     }
                 })
             }));
-            panics += usize::from(run.is_err());
             joined += usize::from(is_joined.into_inner());
         }
-        assert!(panics > 100 && joined > 100, "{panics} panics, {joined} jobs with two threads");
+        assert!(joined > 100, "{joined} jobs with two threads");
     }
 
     #[test]

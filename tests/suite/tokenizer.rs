@@ -197,6 +197,9 @@ fn special_tokens_are_found_where_they_should_be() {
     with_token(&mut file, "<|user|>", 3); // 288
     with_token(&mut file, "<|user|><", 3); // 289
     with_token(&mut file, "  ", 4); // 290
+    with_token(&mut file, "ab", 4); // 291
+    with_token(&mut file, "bcd", 4); // 292
+    with_token(&mut file, "cd|", 3); // 293
     let file = file.build();
     let tokenizer = Owned::new(&file);
     let (text, parsed) =
@@ -207,8 +210,11 @@ fn special_tokens_are_found_where_they_should_be() {
     assert_eq!(parsed("<|user|>"), [288]);
     assert!(text("<|user|>").len() > 3);
     assert_eq!(text("  "), [290]);
-    // The longest match comes first, wherever it starts. A space is added before text that follows a special token.
+    // The longest token at a place is taken. A space is added before text that follows a special token.
     assert_eq!(parsed("<|user|><|user|>")[0], 289);
+    // As in Hugging Face's tokenizers, the left one of overlapping tokens is found, and control tokens are found first.
+    assert_eq!(text("abcd")[0], 291);
+    assert_eq!(parsed("abcd|"), [291, 293]);
     assert_eq!(parsed("<|user|>a"), [&[288][..], &a].concat());
     assert_eq!(parsed("a<|user|>a"), [&a[..], &[288], &a].concat());
     assert_eq!(tokenizer.encode(b"a", Encode::PROMPT), [&[1][..], &a].concat());
@@ -219,6 +225,17 @@ fn special_tokens_are_found_where_they_should_be() {
     let mut shown = [0; 32];
     let ids = parsed("<|user|>a");
     assert_eq!(tokenizer.tokenizer.detokenize(&ids, false, &mut shown), Ok(1));
+}
+
+/// Files of ollama list all end tokens. Ids outside of the vocabulary are ignored.
+#[test]
+fn a_list_of_end_tokens() {
+    let mut file = tiny_llama();
+    file.set("tokenizer.ggml.eos_token_ids", Meta::array([5u32, 7, 900]));
+    let file = file.build();
+    let tokenizer = Owned::new(&file);
+    let ends: Vec<u32> = (0..288).filter(|id| tokenizer.tokenizer.is_end(*id)).collect();
+    assert_eq!(ends, [2, 5, 7]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod screen;
 mod talk;
 mod wrap;
 
-pub use arenite_chat::{Arguments, Call, Part, Prompt, Reader, Renderer, Style, dialect};
+pub use arenite_chat::{Arguments, Renderer, Style, dialect};
 pub use lines::{Input, Lines};
 pub use screen::{Reasoning, Screen};
 pub use talk::{ChatEvent, Rules, Stats, Talk};

@@ -5,24 +5,23 @@ use std::io::{BufRead, BufReader, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{self, Sender, SyncSender, channel, sync_channel};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
 
+use crate::announce::announce;
 use crate::cli::{RunArgs, at_least_one};
 use crate::model_file::ModelFile;
 use crate::open_model::OpenModel;
 use crate::output::{self, note};
 use crate::runtime::RunOptions;
-use crate::server::{
-    ApiError, Asker, Choice, Command, Counters, Embedding, Endpoint, Host, Inbox, Job, Meter, Prepared, Record,
-    ResponseMeta, Service, by_chance, mailbox, read_json, run_engine, token_count,
-};
 use crate::session_file::SessionFile;
+use arenite_run::scheduler::{Asker, Command, Counters, Embedding, Event, Job};
+use arenite_run::service::{Choice, Endpoint, Host, Service, by_chance, run_engine, token_count};
+use arenite_serve::{self as faces, ApiError, Ready, ResponseMeta, read_json};
 
 /// Answer the requests of an OpenAI batch file, many at once
 #[derive(Debug, clap::Args)]
@@ -75,7 +74,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let kept = args.session.as_deref().map(SessionFile::open).transpose()?;
     let options = RunOptions { parallel: args.parallel, ..SessionFile::sized(kept.as_ref(), args.run.options()?) };
     let host = Host::new(OpenModel::new(file, options)?, false)?;
-    host.announce(None);
+    announce(&host, None);
     let Host { open, plan, service } = host;
     let (commands, asked) = channel();
     let window = 4 * args.parallel;
@@ -141,10 +140,10 @@ struct Pending {
 }
 
 /// Receives an embedding.
-type Receiver = oneshot::Receiver<std::result::Result<Vec<f32>, String>>;
+type Receiver = mpsc::Receiver<std::result::Result<Vec<f32>, String>>;
 
 enum What {
-    Text(Prepared, Vec<Inbox>),
+    Text(Ready, Vec<mpsc::Receiver<Event>>),
     Vectors(Value, Vec<std::result::Result<Receiver, ApiError>>, usize),
     /// The error message for a line that is not JSON.
     Nonsense(String),
@@ -224,8 +223,10 @@ impl Batch {
             return Ok(Err(ApiError::about("url", format!("unknown url `{url}`"))));
         };
         if endpoint == Endpoint::Embeddings {
-            let (inputs, lora) =
-                (self.service.embedding_inputs(&request["body"]), self.service.lora.of_body(&request["body"]));
+            let (inputs, lora) = (
+                faces::embedding_inputs(&self.service, &request["body"]),
+                faces::scales(&self.service.lora, &request["body"]),
+            );
             let (inputs, lora) = match inputs.and_then(|inputs| Ok((inputs, lora?))) {
                 Ok(both) => both,
                 Err(error) => return Ok(Err(error)),
@@ -234,11 +235,11 @@ impl Batch {
             let mut vectors = Vec::new();
             for texts in inputs {
                 vectors.push(match texts {
-                    Err(error) => Err(error),
+                    Err(refusal) => Err(refusal.into()),
                     Ok(texts) => {
-                        let (answer, vector) = oneshot::channel();
+                        let (answer, vector) = channel();
                         let (client, lora) = (0, lora.clone());
-                        self.send(Command::Embed(Embedding { texts, client, lora, answer }))?;
+                        self.send(Command::Embed(Embedding { texts, client, lora, answer: Box::new(answer) }))?;
                         Ok(vector)
                     }
                 });
@@ -247,16 +248,15 @@ impl Batch {
         }
         let seed = hash(custom_id.to_string().as_bytes());
         let asked = read_json(endpoint, &request["body"]);
-        let prepared = asked.and_then(|asked| self.service.prepare(asked, seed)).map_err(ApiError::from);
+        let prepared = asked.and_then(|asked| faces::prepare(&self.service, asked, seed)).map_err(ApiError::from);
         let mut prepared = match prepared {
             Ok(prepared) => prepared,
             Err(error) => return Ok(Err(error)),
         };
         let mut answers = Vec::new();
         for (prompt, settings, seed) in std::mem::take(&mut prepared.jobs) {
-            let (events, answer) = mailbox(Meter::unlimited());
-            let (record, asker) = (Arc::new(Record::none()), Asker::default());
-            let job = Job { prompt, settings, seed, events, record, asker, scope: None };
+            let (events, answer) = channel();
+            let job = Job { prompt, settings, seed, client: Box::new(events), asker: Asker::default(), scope: None };
             self.send(Command::Generate(Box::new(job)))?;
             answers.push(answer);
         }
@@ -288,12 +288,12 @@ impl Batch {
                     .into_iter()
                     .map(whole)
                     .collect::<std::result::Result<Vec<_>, _>>()
-                    .map(|mut choices| self.service.answer(&prepared, &mut choices, &meta)),
+                    .map(|mut choices| faces::answer(&self.service, &prepared, &mut choices, &meta)),
             ),
             Ok(What::Vectors(body, vectors, tokens)) => {
                 let gone = |_| ApiError::invalid("the engine has stopped");
                 let received = |vector: Receiver| -> std::result::Result<Vec<f32>, ApiError> {
-                    vector.blocking_recv().map_err(gone)?.map_err(ApiError::invalid)
+                    vector.recv().map_err(gone)?.map_err(ApiError::invalid)
                 };
                 let vectors = vectors.into_iter().map(|vector| match vector {
                     Err(error) => Ok(Err(error)),
@@ -302,7 +302,7 @@ impl Batch {
                 Some(
                     vectors
                         .collect::<std::result::Result<Vec<_>, _>>()
-                        .map(|vectors| self.service.embeddings(&body, &vectors, tokens)),
+                        .map(|vectors| faces::embeddings(&self.service, &body, &vectors, tokens)),
                 )
             }
             Err(error) => Some(Err(error)),
@@ -323,9 +323,9 @@ impl Batch {
 }
 
 /// Collects the events of a complete answer.
-fn whole(mut events: Inbox) -> std::result::Result<Choice, ApiError> {
+fn whole(events: mpsc::Receiver<Event>) -> std::result::Result<Choice, ApiError> {
     let mut choice = Choice::default();
-    while let Some(event) = events.blocking_recv() {
+    while let Ok(event) = events.recv() {
         if choice.take(event)? {
             return Ok(choice);
         }

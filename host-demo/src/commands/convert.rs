@@ -64,7 +64,8 @@ Int8 weights become Q8_0, whose scales are f16. Other commands run the checkpoin
   arenite convert hf ggml-tiny.en.bin tiny.gguf
 
 The folder has config.json, model.safetensors (or several files and their index, or pytorch_model.bin) and a tokenizer: \
-tokenizer.json, tokenizer.model, vocab.txt or llama2.c's tokenizer.bin.")]
+tokenizer.json, tokenizer.model, tekken.json, vocab.json with merges.txt, vocab.txt or llama2.c's tokenizer.bin. Weights may be \
+quantized by GPTQ, AWQ, compressed-tensors, MLX or bitsandbytes.")]
     Hf {
         /// The folder, or a file of weights with config.json beside it
         #[arg(value_name = "DIR|FILE")]
@@ -78,7 +79,7 @@ tokenizer.json, tokenizer.model, vocab.txt or llama2.c's tokenizer.bin.")]
         #[arg(long, value_name = "PATH")]
         tokenizer: Option<PathBuf>,
     },
-    /// Convert a LoRA adapter of PEFT or mlx_lm
+    /// Convert a LoRA adapter of PEFT or mlx_lm; DoRA, saved modules and trained tokens need the model's weights
     #[command(after_help = "Example:
   arenite convert lora my-adapter adapter.gguf --base SmolLM2-135M
   arenite merge smollm2.gguf adapter.gguf merged.gguf")]

@@ -1,5 +1,6 @@
-//! `arenite merge`: adds LoRA adapters to a model's weights.
+//! `arenite merge`: adds LoRA adapters to a model's weights, and their biases to its biases.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -74,7 +75,14 @@ pub fn run(args: &Args) -> Result<()> {
         head.is_none() || gguf.architecture()? != "t5",
         "the adapter changes the token embedding or the head, which are one tensor in this model: run it with --lora"
     );
-    let tensors = || gguf.tensors().chain(head);
+    let zeros = new_biases(&gguf, &products);
+    let biases = || {
+        zeros.iter().map(|(name, data)| {
+            let dims = [data.len() as u64 / 4, 1, 1, 1];
+            Tensor { name, kind: TensorType::F32, dims, dim_count: 1, offset: 0, data }
+        })
+    };
+    let tensors = || gguf.tensors().chain(head).chain(biases());
     let mut header = Header::new();
     gguf.keys().for_each(|(key, value)| header.set(key, value));
     if let Some(Value::U32(alignment)) = gguf.get("general.alignment") {
@@ -103,9 +111,16 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
+/// Returns the biases that an adapter changes and the model lacks, as zeros.
+fn new_biases(gguf: &Gguf<'_>, products: &[(String, Product)]) -> BTreeMap<String, Vec<u8>> {
+    let lacking = products.iter().filter(|(name, _)| name.ends_with(".bias") && gguf.tensor(name).is_none());
+    lacking.map(|(name, bias)| (name.clone(), vec![0; 4 * bias.a.len()])).collect()
+}
+
 /// Checks an adapter, and adds its products to `products`.
 fn add(model: &Model<'_>, gguf: &Gguf<'_>, scale: f32, products: &mut Vec<(String, Product)>) -> Result<()> {
     Adapter::new(gguf, model)?;
+    let has_bias = matches!(gguf.get("adapter.lora.bias"), Some(Value::Bool(true)));
     let alpha = match gguf.get("adapter.lora.alpha") {
         Some(Value::F32(alpha)) => alpha,
         _ => bail!("the adapter has no adapter.lora.alpha"),
@@ -129,6 +144,15 @@ fn add(model: &Model<'_>, gguf: &Gguf<'_>, scale: f32, products: &mut Vec<(Strin
         }
         // An alpha of 0 means that only `scale` applies.
         let factor = if alpha == 0.0 { scale } else { scale * alpha / rank as f32 };
+        if let (true, Some(stem)) = (has_bias && name != EMBEDDING, name.strip_suffix(".weight")) {
+            // The last column is a bias, and the last row of `a` has zeros.
+            ensure!(
+                b.len() * a.len() > 0 && model.gguf().tensor(name).is_none_or(|own| own.dims[2] == 1),
+                "{name} has experts with biases: run it with --lora"
+            );
+            let bias = b.iter().skip(rank - 1).step_by(rank).copied().collect();
+            products.push((format!("{stem}.bias"), Product { a: bias, b: vec![1.0], rank: 1, factor }));
+        }
         products.push((name.to_owned(), Product { a, b, rank, factor }));
     }
     Ok(())

@@ -4,22 +4,25 @@ use std::hash::RandomState;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::channel;
-use std::time::Instant;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use axum::http::HeaderValue;
+use arenite_serve::HeaderValue;
 
-use crate::cli::{ModelArgs, RunArgs, StepArgs, TemplateArgs, at_least_one, memory_size};
+use crate::announce::announce;
+use crate::cli::{ModelArgs, RunArgs, StepArgs, TemplateArgs, at_least_one, memory_size, one_of};
 use crate::model_file::{ModelFile, Source};
 use crate::open_model::OpenModel;
-use crate::output::{Bytes, note};
+use crate::output::{Bytes, Out, note};
 use crate::runtime::RunOptions;
-use crate::server::{
-    App, CacheScope, Common, Counters, HISTORIES, Host, Limits, Log, LogFormat, ModelEntry, Models, ProgramMemory,
-    Proxy, READERS, Readers, RequestMemory, SOUNDS, Sounds, router, router_of_models, run_engine, serve,
-};
 use crate::{foreign, formats, split};
+use arenite_run::scheduler::{Counters, HISTORIES};
+use arenite_run::service::{Host, run_engine};
+use arenite_serve::{
+    App, CacheScope, Common, Limits, Log, LogFormat, ModelEntry, Models, ProgramMemory, Proxy, READERS, Readers,
+    RequestMemory, SOUNDS, Sounds, router, router_of_models, serve, transcribe,
+};
 
 /// Start an OpenAI-compatible HTTP server
 #[derive(Debug, clap::Args)]
@@ -30,7 +33,7 @@ use crate::{foreign, formats, split};
 The first line of standard output is `listening on http://HOST:PORT`. A chat page is at /. OpenAI's and Anthropic's \
 interfaces are under /v1, Ollama's under /api; /completion, /props, /apply-template, /infill, /tokenize, /detokenize, \
 /health and /metrics are llama.cpp's. Answers do not depend on other requests running at the same time. On SIGTERM the server \
-finishes all running answers and exits.
+exits within two seconds: answers that are not finished by then end with an error.
 
 With several models, or a folder of them, the field `model` of a request chooses one; /v1/models lists them. Each is \
 loaded in a process of its own when a request needs it.
@@ -77,11 +80,11 @@ pub struct Args {
     /// Clients that share the cache of conversations: those with the same address (client), or all (server). With
     /// `server`, the speed and the counts of cached tokens tell a client about the prompts of others [default: server
     /// with --api-key, otherwise client]
-    #[arg(long, value_enum, value_name = "client|server", hide_possible_values = true)]
+    #[arg(long, value_parser = one_of(&CacheScope::ALL), value_name = "client|server", hide_possible_values = true)]
     cache_scope: Option<CacheScope>,
 
     /// Write a line about each request to standard error, without its text
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_parser = one_of(&LogFormat::ALL), value_name = "FORMAT")]
     log_format: Option<LogFormat>,
 
     /// Allow requests from web pages of this origin, such as https://example.org; * for all. May be repeated
@@ -110,9 +113,20 @@ impl Args {
     fn limits(&self) -> Limits {
         // If this process serves one of several models, the proxy process handles the origins.
         let origins = if self.within { Vec::new() } else { self.cors_origin.clone() };
-        Limits { host: self.host.clone(), port: self.port, origins }
+        Limits {
+            host: self.host.clone(),
+            port: self.port,
+            origins,
+            listening: |address| Ok(Out::lock().now(format!("listening on http://{address}\n").as_bytes())?),
+            stopping: || {
+                note("shutting down: open requests have two seconds; a second signal ends the server at once");
+            },
+        }
     }
 }
+
+/// Time for the engine to end after the last request.
+const LAST_PASS: Duration = Duration::from_millis(200);
 
 pub fn run(args: &Args, model: &ModelArgs) -> Result<()> {
     let program = ProgramMemory::at_start();
@@ -154,8 +168,9 @@ fn one(args: &Args, file: ModelFile, program: &ProgramMemory) -> Result<()> {
         let (bytes, memory) = (Bytes(bytes), Bytes(memory));
         bail!("the model takes {bytes}, and --memory is {memory}: give more, or a smaller -c or --parallel");
     }
-    host.announce(Some((requests, program)));
+    announce(&host, Some((requests, program)));
     let (commands, asked) = channel();
+    let (transcriptions, sounds_asked) = channel();
     let counters = Arc::new(Counters::default());
     let Host { open, plan, mut service } = host;
     if let Some(alias) = if args.within { args.alias.last() } else { args.alias.first() } {
@@ -164,6 +179,7 @@ fn one(args: &Args, file: ModelFile, program: &ProgramMemory) -> Result<()> {
     let app = Arc::new(App {
         service,
         commands,
+        transcriptions,
         counters: counters.clone(),
         most_open: args.parallel + args.queue,
         parallel: args.parallel,
@@ -177,7 +193,7 @@ fn one(args: &Args, file: ModelFile, program: &ProgramMemory) -> Result<()> {
         started: Instant::now(),
         memory: RequestMemory::default(),
         readers: Readers::start(),
-        log: args.log_format.map(Log::new),
+        log: args.log_format.map(|format| Log::new(format, std::io::stderr())),
         hasher: RandomState::new(),
     });
     let limits = args.limits();
@@ -185,11 +201,22 @@ fn one(args: &Args, file: ModelFile, program: &ProgramMemory) -> Result<()> {
     // From here on, Ctrl-C does not end the process at once: the server first answers all open requests.
     crate::interrupt::listen();
     let served = counters.clone();
+    let (running, has_ended) = channel::<()>();
     let sockets = std::thread::spawn(move || {
         let origins = limits.origins.clone();
-        serve(|gate| router(app, origins, gate), &served, &limits, is_ready)
+        let done = serve(|gate| router(app, origins, gate), &served, &limits, is_ready);
+        // Nobody waits for the pass that may still be running.
+        if done.is_ok() && has_ended.recv_timeout(LAST_PASS) == Err(RecvTimeoutError::Timeout) {
+            std::process::exit(0);
+        }
+        done
     });
-    run_engine(&open, plan, None, counters, &asked, || _ = ready.send(()))?;
+    let ready = || _ = ready.send(());
+    match open.model().spec().sound() {
+        Some(_) => transcribe(&open, plan, &counters, &sounds_asked, ready)?,
+        None => run_engine(&open, plan, None, counters, &asked, ready)?,
+    }
+    drop(running);
     sockets.join().map_err(|_| anyhow!("the server thread panicked"))?
 }
 
@@ -246,7 +273,7 @@ fn several(args: &Args, model: &ModelArgs, files: &[PathBuf], program: &ProgramM
     let counters = Arc::new(Counters::default());
     let proxy = Proxy::new(models, counters.clone());
     let limits = args.limits();
-    let (origins, log) = (limits.origins.clone(), args.log_format.map(Log::new));
+    let (origins, log) = (limits.origins.clone(), args.log_format.map(|format| Log::new(format, std::io::stderr())));
     let routes = |gate| router_of_models(proxy, Common { key: args.api_key.clone(), log, origins, gate });
     let (ready, is_ready) = tokio::sync::oneshot::channel();
     let _ = ready.send(());

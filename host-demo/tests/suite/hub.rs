@@ -534,5 +534,5 @@ server.serve_forever()";
     });
     server.kill().unwrap();
     server.wait().unwrap();
-    assert!(told[0].contains("set SSL_CERT_FILE") && told[1].contains("has no me/small"), "{told:?}");
+    assert!(told[0].contains("which SSL_CERT_FILE names") && told[1].contains("has no me/small"), "{told:?}");
 }

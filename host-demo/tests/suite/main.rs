@@ -10,6 +10,7 @@ mod common;
 mod constrained;
 mod dead_ends;
 mod doors;
+mod faces;
 mod faults;
 mod folders;
 mod hub;
@@ -31,6 +32,7 @@ mod terminal;
 mod tokenizer_file;
 mod translators;
 mod typed;
+mod walls;
 
 /// Longer than anything takes on a busy machine; only a failing test waits this long.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(600);

@@ -161,7 +161,7 @@ fn prompts_that_cannot_fit_are_refused_by_their_length() {
 /// The answer to a client that reads nothing is abandoned; meanwhile the next client is served.
 #[test]
 fn stalled_readers_lose_their_place() {
-    let server = Server::start(&["--parallel", "2"]);
+    let server = Server::start(&["--parallel", "2", "--cache-scope", "server"]);
     let body = json!({ "prompt": "a", "n": 64, "logprobs": 20, "stream": true, "max_tokens": 150, "ignore_eos": true });
     let body = body.to_string();
     let stalled: Vec<_> = (0..2).map(|_| send(&server, "/v1/completions", body.as_bytes(), body.len())).collect();
@@ -178,7 +178,7 @@ fn stalled_readers_lose_their_place() {
 
 #[test]
 fn requests_have_identifiers_and_lines() {
-    let server = Server::start(&["--log-format", "json"]);
+    let server = Server::start(&["--log-format", "json", "--cache-scope", "server"]);
     let body = good().to_string();
     let (head, _) = server.ask("POST", "/v1/completions", "X-Request-Id: mine-7\r\n", body.as_bytes());
     assert!(head.to_lowercase().contains("x-request-id: mine-7"), "{head}");
@@ -242,7 +242,7 @@ fn ask_from(source: &str, server: &Server, path: &str, body: &Value) -> String {
 /// If one client has all slots, another one gets a slot at once. The paused answer continues with the same text.
 #[test]
 fn a_new_client_does_not_wait_for_long_answers() {
-    let server = Server::start_with(&["-c", "1024", "--parallel", "2"]);
+    let server = Server::start_with(&["-c", "1024", "--parallel", "2", "--cache-scope", "server"]);
     for (scores, gives) in [(false, "paused while it answers"), (true, "paused while its prompt is scored")] {
         let long = json!({ "prompt": "a b c d e f g h ".repeat(10), "n": 3, "max_tokens": 300, "ignore_eos": true,
             "seed": 5, "echo": scores, "logprobs": 1 });
@@ -268,7 +268,7 @@ fn a_new_client_does_not_wait_for_long_answers() {
 #[test]
 fn a_client_with_many_texts_does_not_delay_others() {
     let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/bert_reranker/model.gguf");
-    let server = Server::start_with(&["-m", model]);
+    let server = Server::start_with(&["-m", model, "--cache-scope", "server"]);
     let many = json!({ "query": "a", "documents": vec!["b c d e f g h i j k l m n o p"; 2000] }).to_string();
     let greedy: Vec<_> = (0..8).map(|_| send(&server, "/v1/rerank", many.as_bytes(), many.len())).collect();
     while server.metric("requests_open") == 0 {
@@ -283,7 +283,7 @@ fn a_client_with_many_texts_does_not_delay_others() {
 /// A client with many conversations does not keep others from their turns.
 #[test]
 fn clients_take_turns() {
-    let server = Server::start_with(&["--parallel", "2", "-c", "256", "--host", "0.0.0.0"]);
+    let server = Server::start_with(&["--parallel", "2", "--cache-scope", "server", "-c", "256", "--host", "0.0.0.0"]);
     let many = json!({ "prompt": "a", "n": 100, "max_tokens": 200, "ignore_eos": true, "stream": true }).to_string();
     let greedy = send(&server, "/v1/completions", many.as_bytes(), many.len());
     while server.metric("answers_running") < 2 {

@@ -79,7 +79,7 @@ fn models_take_turns_in_their_memory() {
     std::fs::write(folder.path().join("zero.gguf"), b"GGUF is no model").unwrap();
     let alone = Server::start(&["--parallel", "2"]).text(&good());
     // Memory for two models, for the bodies of requests and for the process itself.
-    let server = start(folder.path(), &["--memory", "1500M", "--alias", "first"]);
+    let server = start(folder.path(), &["--cache-scope", "server", "--memory", "1500M", "--alias", "first"]);
     assert!(server.log().contains("zero.gguf"), "{}", server.log());
     assert!(loaded(&server).is_empty());
     for (name, then) in [
@@ -161,7 +161,7 @@ fn answers_go_on_while_others_are_loaded() {
 #[test]
 fn a_client_that_leaves_ends_its_answer() {
     let folder = folder(&["one.gguf", "two.gguf"]);
-    let server = start(folder.path(), &[]);
+    let server = start(folder.path(), &["--cache-scope", "server"]);
     let body = json!({ "prompt": "a", "n": 64, "max_tokens": 200, "ignore_eos": true, "stream": true });
     drop(stream(&server, &of("one", body)));
     let metrics = || server.ask("GET", "/metrics?model=one", "", b"").1;

@@ -286,7 +286,8 @@ impl Compute<'_, '_> {
                     {
                         let input = Acts { x: x_rows, q: &[], d: &[], sums: &[], tokens: rows };
                         let factor = of.factor(scale, *rank);
-                        let pairs = LowRank::new((a, b), input, (low, *rank), factor, start * stride);
+                        let mut pairs = LowRank::new((a, b), input, (low, *rank), factor, start * stride);
+                        pairs.has_bias = of.has_bias;
                         if is_base_left {
                             self.products((x, tokens), products, (out, stride), &pairs);
                             is_base_left = false;

@@ -12,6 +12,8 @@ use super::{filters, source, values};
 /// Maximum number of steps of a template; generated text counts by its length. A long conversation takes some hundred
 /// thousand steps.
 const FUEL: u64 = 4_000_000;
+/// Divisor of the steps for a probe: a hostile template must not delay the start of a program by a dozen conversations.
+const PROBE: u64 = 20;
 /// Stack size in bytes, for macros that call each other and for nested values (see [`visits`](super::visits)).
 const STACK: usize = 16 << 20;
 
@@ -27,6 +29,8 @@ pub struct Inputs {
     pub kwargs: Value,
     /// True if the prompt ends with the start of an answer (`add_generation_prompt`).
     pub asks: bool,
+    /// True if the conversation only shows how the template writes calls. It is short, and so is the number of steps.
+    pub is_probe: bool,
 }
 
 /// The reason why a template returned no prompt.
@@ -56,7 +60,7 @@ impl Compiled {
 
     fn with_fuel(source: String, fuel: u64) -> Self {
         let (jobs, waiting) = channel();
-        let translated = source::checked(&source);
+        let translated = source::translate(&source);
         let builder = std::thread::Builder::new().name("template".into()).stack_size(STACK);
         // If the thread does not start, its end of the channel is dropped, and every prompt is an error.
         _ = builder.spawn(move || run(fuel, translated.as_deref(), &waiting));
@@ -79,15 +83,18 @@ impl Compiled {
 }
 
 /// Renders prompts until all senders of jobs are dropped.
-fn run(fuel: u64, source: Result<&str, &&str>, jobs: &Receiver<Job>) {
-    let environment = environment(fuel);
-    let compile = |source| environment.template_from_str(source).map_err(|error| said(&error).to_string());
-    let template = source.map_err(ToString::to_string).and_then(compile);
+fn run(fuel: u64, source: Result<&str, &String>, jobs: &Receiver<Job>) {
+    let environments = [fuel, fuel / PROBE].map(|fuel| (fuel, environment(fuel)));
+    let templates = environments.each_ref().map(|(fuel, environment)| {
+        let template = environment.template_from_str(source.map_err(String::clone)?);
+        let template = template.map_err(|error| said(&error).to_string());
+        Ok::<_, String>((*fuel, template?))
+    });
     for (inputs, answer) in jobs {
-        let rendered = match &template {
+        let rendered = match &templates[usize::from(inputs.is_probe)] {
             // A panic in the template engine ends only this prompt.
-            Ok(template) => {
-                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| rendered(template, fuel, &inputs)))
+            Ok((fuel, template)) => {
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| rendered(template, *fuel, &inputs)))
                     .unwrap_or_else(|_| {
                         Err(Failure::Broken(anyhow!("rendering it fails because of a bug in the renderer")))
                     })
@@ -193,7 +200,8 @@ mod tests {
     fn rendered_with(fuel: u64, template: &str) -> Result<String, Failure> {
         let none = || Value::from(());
         let (messages, tools, kwargs) = (none(), none(), none());
-        let inputs = Inputs { messages, tools, bos: String::new(), eos: String::new(), kwargs, asks: true };
+        let inputs =
+            Inputs { messages, tools, bos: String::new(), eos: String::new(), kwargs, asks: true, is_probe: false };
         Compiled::with_fuel(template.into(), fuel).render(inputs)
     }
 

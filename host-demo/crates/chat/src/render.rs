@@ -97,7 +97,7 @@ impl Renderer {
     /// Renders the prompt; a template that fails is an error.
     pub fn exact(&self, messages: &[Value], arguments: &Arguments) -> Result<String> {
         match &self.jinja {
-            Some(jinja) => self.with_jinja(jinja, messages, arguments, true).map_err(|failure| match failure {
+            Some(jinja) => self.with_jinja(jinja, messages, arguments, true, false).map_err(|failure| match failure {
                 Failure::Broken(error) => error.context("the chat template does not work"),
                 Failure::Refused(why) => anyhow!("the chat template refuses this conversation: {why}"),
             }),
@@ -136,7 +136,7 @@ impl Renderer {
             }
         }
         let rendered = match &self.jinja {
-            Some(jinja) => match self.with_jinja(jinja, &messages, arguments, !continues) {
+            Some(jinja) => match self.with_jinja(jinja, &messages, arguments, !continues, false) {
                 Ok(rendered) if continues => self.up_to_last(rendered, &messages)?,
                 Ok(rendered) => rendered,
                 Err(Failure::Refused(why)) => return Err(why),
@@ -182,13 +182,14 @@ impl Renderer {
         messages: &[Value],
         arguments: &Arguments,
         asks: bool,
+        is_probe: bool,
     ) -> Result<String, Failure> {
         let Arguments { tools, kwargs } = arguments.clone();
         let (bos, eos) = (self.bos.clone(), self.eos.clone());
         // As in transformers and llama.cpp, functions select the template that is made for them.
         let has_tools = tools.len().is_some_and(|count| count > 0);
         let jinja = self.tool_use.as_ref().filter(|_| has_tools).unwrap_or(jinja);
-        jinja.render(Inputs { messages: Value::from(messages.to_vec()), tools, bos, eos, kwargs, asks })
+        jinja.render(Inputs { messages: Value::from(messages.to_vec()), tools, bos, eos, kwargs, asks, is_probe })
     }
 
     /// Renders with the well-known format, and marks control tokens in the messages' texts.
@@ -217,7 +218,7 @@ impl Template for Renderer {
         let messages: Vec<Value> = value(messages)?.try_iter().ok()?.collect();
         let arguments = Arguments { tools: value(tools)?, ..Arguments::default() };
         match &self.jinja {
-            Some(jinja) => self.with_jinja(jinja, &messages, &arguments, asks).ok(),
+            Some(jinja) => self.with_jinja(jinja, &messages, &arguments, asks, true).ok(),
             None => Some(self.control_tokens.prompt(&self.with_format(&messages)).text),
         }
     }

@@ -26,29 +26,16 @@ pub const FLAT: &str = "py_flat";
 /// forever.
 pub const VISIT: &str = "py_visit";
 
-/// Maximum number of words in a tag. Each operator nests the expression by one level, and compiling it is recursive.
-const MOST_WORDS: usize = 4_000;
+/// Maximum number of words of a tag. minijinja parses a chain such as `a ~ b ~ c` or `a.b.c` to as many levels, and
+/// compiles and drops them recursively, without a limit of its own: a longer chain could exhaust the stack.
+const MOST_WORDS: usize = 4096;
 /// Maximum number of assignments. Each of them may nest a value by one level.
-const MOST_ASSIGNMENTS: usize = 4_000;
+const MOST_ASSIGNMENTS: usize = 4096;
 
-/// Returns `source` rewritten for minijinja, or why it is too large.
-pub fn checked(source: &str) -> Result<String, &'static str> {
-    match rewritten(source) {
-        (_, words, _) if words > MOST_WORDS => Err("one of its tags has more than 4000 words"),
-        (_, _, assignments) if assignments > MOST_ASSIGNMENTS => Err("it has more than 4000 assignments"),
-        (text, ..) => Ok(text),
-    }
-}
-
-/// Returns `source` rewritten for minijinja. Unknown syntax is unchanged, so that minijinja reports the error.
-#[cfg(test)]
-fn translate(source: &str) -> String {
-    rewritten(source).0
-}
-
-/// Returns `source` rewritten for minijinja, the number of words of its longest tag, and the number of assignments.
-fn rewritten(source: &str) -> (String, usize, usize) {
-    let (mut most_words, mut assignments) = (0, 0);
+/// Returns `source` rewritten for minijinja, or an error if an expression is too long or there are too many assignments.
+/// Other faults and unknown syntax are unchanged, so that minijinja reports the error.
+pub fn translate(source: &str) -> Result<String, String> {
+    let mut assignments = 0;
     let source = source.replace("\r\n", "\n").replace('\r', "\n");
     let mut out = String::with_capacity(source.len() + source.len() / 8);
     let mut rest = source.as_str();
@@ -70,9 +57,14 @@ fn rewritten(source: &str) -> (String, usize, usize) {
         let filled = filled_in(tag);
         let tag = filled.as_str();
         let words = words(tag);
+        if words.len() > MOST_WORDS {
+            return Err(format!("an expression has more than {MOST_WORDS} words"));
+        }
         let word = |n: usize| words.get(n).map(|range| &tag[range.clone()]);
-        most_words = most_words.max(words.len());
         assignments += usize::from(word(0) == Some("set"));
+        if assignments > MOST_ASSIGNMENTS {
+            return Err(format!("it has more than {MOST_ASSIGNMENTS} assignments"));
+        }
         match word(0) {
             Some("raw") => {
                 let end = raw_end(rest);
@@ -89,7 +81,7 @@ fn rewritten(source: &str) -> (String, usize, usize) {
         }
     }
     out += rest;
-    (out, most_words, assignments)
+    Ok(out)
 }
 
 /// Returns the end of the tag at the start of `tag`: the position after the first `end` outside of strings.
@@ -343,7 +335,10 @@ fn joined_in(tag: &str, words: &[Range<usize>], part: Range<usize>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    /// The rewritten text of a template whose expressions are short enough.
+    fn translate(source: &str) -> String {
+        super::translate(source).unwrap()
+    }
 
     #[test]
     fn text_stays_as_it_is() {
@@ -384,8 +379,10 @@ mod tests {
         assert_eq!(translate("{{ 'a' % 'b' % c }}"), "{{ 'a' |py_percent( 'b') |py_percent( c) }}");
         assert_eq!(translate("{{ 'a' % ('b' % c) }}"), "{{ 'a' |py_percent( ('b' |py_percent( c)|py_visit)) }}");
         // Large templates take time in proportion to their size.
-        translate(&format!("{{{{ {} }}}}", "'a' % (".repeat(100_000)));
-        translate(&format!("{{{{ {} }}}}", "'a' % b.c ~ ".repeat(100_000)));
+        for long in ["'a' % (", "'a' % b.c ~ ", "1~", "a.", "a|f|", "not "] {
+            assert!(super::translate(&format!("{{{{ {} }}}}", long.repeat(100_000))).is_err());
+            translate(&format!("{{{{ {} }}}}", long.repeat(200)));
+        }
         for same in ["{{ 7 % 3 }}", "{{ '%' }}", "{{ '%s' % }}", "{%- if 'a' %}", "{{ 'a' % (b }}"] {
             assert!(translate(same).len() >= same.len());
         }

@@ -178,9 +178,9 @@ impl To {
             use std::os::unix::fs::PermissionsExt;
             builder.permissions(fs::Permissions::from_mode(0o666)); // the system subtracts the umask
         }
-        builder.prefix(".arenite-");
-        let (file, unfinished) =
-            Unfinished::create(|| builder.tempfile_in(directory)).map_err(|error| match error.kind() {
+        builder.prefix(PREFIX);
+        let (file, unfinished) = Unfinished::create(|| abandoned::create(directory, || builder.tempfile_in(directory)))
+            .map_err(|error| match error.kind() {
                 // The error would name the temporary file; name the directory instead.
                 io::ErrorKind::NotFound => {
                     anyhow!("the directory {} does not exist; create it first", directory.display())
@@ -191,6 +191,64 @@ impl To {
             file.as_file().set_permissions(old.permissions())?;
         }
         Ok(Self::Beside(file, unfinished, target))
+    }
+}
+
+/// Start of the names of temporary files.
+const PREFIX: &str = ".arenite-";
+
+/// Temporary files of processes that were killed. A temporary file is locked as long as its process lives, so one that
+/// can be locked belongs to nobody.
+#[cfg(unix)]
+mod abandoned {
+    use std::thread::sleep;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Creates a file with `create`, locks it, and removes abandoned ones in the same directory. The directory is locked
+    /// meanwhile: without that, another process could take the new file for abandoned before it is locked.
+    pub fn create(directory: &Path, create: impl FnOnce() -> io::Result<NamedTempFile>) -> io::Result<NamedTempFile> {
+        let opened = File::open(directory);
+        let has_lock = opened.as_ref().is_ok_and(|directory| {
+            (0..100).any(|_| {
+                let is_ours = directory.try_lock().is_ok();
+                if !is_ours {
+                    sleep(Duration::from_millis(10));
+                }
+                is_ours
+            })
+        });
+        let file = create()?;
+        // Without support for locks, abandoned files stay.
+        if file.as_file().try_lock().is_ok() && has_lock {
+            remove(directory);
+        }
+        Ok(file)
+    }
+
+    fn remove(directory: &Path) {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let ours = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+            let is_ours =
+                ours.is_some_and(|end| end.len() == 6 && end.bytes().all(|byte| byte.is_ascii_alphanumeric()));
+            if !is_ours || !entry.file_type().is_ok_and(|kind| kind.is_file()) {
+                continue;
+            }
+            if File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok()) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+}
+
+#[cfg(not(unix))]
+mod abandoned {
+    use super::*;
+
+    pub fn create(_: &Path, create: impl FnOnce() -> io::Result<NamedTempFile>) -> io::Result<NamedTempFile> {
+        create()
     }
 }
 
@@ -257,6 +315,29 @@ fn abandon_all() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn files_of_killed_processes_are_removed_and_those_of_running_ones_stay() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        // What a killed process leaves, and files that only look like it.
+        let [killed, other, long] = [".arenite-aB3dE9", ".arenite-x", ".arenite-backup1"].map(at);
+        for path in [&killed, &other, &long] {
+            fs::write(path, "half").unwrap();
+        }
+        let mut first = NewFile::create(&at("a")).unwrap();
+        assert!(!killed.exists() && other.exists() && long.exists());
+        // A file that is still being written is not abandoned.
+        let second = NewFile::create(&at("b")).unwrap();
+        first.write_all(b"whole").unwrap();
+        first.finish().unwrap();
+        second.finish().unwrap();
+        assert_eq!(
+            (fs::read(at("a")).unwrap(), fs::read_dir(directory.path()).unwrap().count()),
+            (b"whole".to_vec(), 4)
+        );
+    }
 
     fn names(directory: &Path) -> Vec<String> {
         let mut names: Vec<_> =

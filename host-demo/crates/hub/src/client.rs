@@ -112,7 +112,7 @@ pub struct Listing {
 
 impl Client {
     pub fn new(token: Option<&str>) -> Result<Self> {
-        let tls = match authorities() {
+        let tls = match authorities()? {
             Some(authorities) => TlsConfig::builder().root_certs(authorities).build(),
             None => TlsConfig::default(),
         };
@@ -133,10 +133,17 @@ impl Client {
         );
         let saved = || {
             let path = super::cache::given("HF_TOKEN_PATH").or_else(|| Some(super::cache::home()?.join("token")));
-            fs::read_to_string(path?).ok()
+            match fs::read_to_string(path?) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+                read => Some(read.context("cannot read the saved access token")),
+            }
         };
         let token = token.map(str::to_owned).or_else(|| given("HF_TOKEN")).or_else(|| given("HUGGING_FACE_HUB_TOKEN"));
-        let token = token.or_else(saved).map(|token| token.trim().to_owned()).filter(|token| !token.is_empty());
+        let token = match token {
+            None => saved().transpose()?,
+            token => token,
+        };
+        let token = token.map(|token| token.trim().to_owned()).filter(|token| !token.is_empty());
         ensure!(
             token.iter().all(|token| token.bytes().all(|byte| byte.is_ascii_graphic())),
             "the access token has a space or a character beyond ASCII: check HF_TOKEN"
@@ -296,15 +303,21 @@ impl Client {
 }
 
 /// The certificates in `SSL_CERT_FILE`, which replace Mozilla's, as with OpenSSL and Python. `None` if the variable is
-/// not set, or if its file cannot be read or has no certificates.
-fn authorities() -> Option<RootCerts> {
-    let pem = fs::read(super::cache::given("SSL_CERT_FILE")?).ok()?;
+/// not set.
+///
+/// # Errors
+///
+/// The file cannot be read, or has no certificates.
+fn authorities() -> Result<Option<RootCerts>> {
+    let Some(path) = super::cache::given("SSL_CERT_FILE") else { return Ok(None) };
+    let pem = fs::read(&path).with_context(|| format!("cannot read {}, which SSL_CERT_FILE names", path.display()))?;
     let certificate = |item| match item {
         Ok(PemItem::Certificate(certificate)) => Some(certificate),
         _ => None,
     };
     let all: Vec<_> = parse_pem(&pem).filter_map(certificate).collect();
-    (!all.is_empty()).then(|| all.into())
+    ensure!(!all.is_empty(), "{}, which SSL_CERT_FILE names, has no certificates", path.display());
+    Ok(Some(all.into()))
 }
 
 fn unreachable(url: &str, error: &ureq::Error) -> anyhow::Error {

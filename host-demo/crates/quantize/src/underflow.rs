@@ -10,8 +10,8 @@ const SAMPLE: usize = 32;
 const LARGE: f32 = 0.01;
 
 /// Returns true if weights would lose more in the type `kind` than the same weights times a power of two, because its
-/// factors are too small. `read` fills a row of `columns` weights and returns their importance. Some of the `rows` are
-/// tried.
+/// factors are too small. `read` fills a row of `columns` weights and returns their importance. Tries at most [`SAMPLE`] of
+/// the `rows`.
 pub fn underflows<'i>(
     kind: TensorType,
     [rows, columns]: [usize; 2],

@@ -22,12 +22,21 @@ pub mod generation;
 pub mod guess;
 #[cfg(target_os = "linux")]
 mod large_pages;
+mod loaded;
 pub mod model_file;
 pub mod open_model;
 pub mod ranking;
 pub mod rng;
 pub mod runtime;
+pub mod scheduler;
+pub mod service;
 pub mod session_file;
 pub mod split;
 pub mod stop;
 pub mod workers;
+
+pub use anyhow::{Error, Result};
+pub use loaded::{Answer, AnswerEnd, Loaded, Message, Request, Role};
+pub use model_file::{Load, Source};
+pub use runtime::RunOptions;
+pub use serde_json::Value;

@@ -125,8 +125,10 @@ fn wav(all: &[u8], start: usize) -> Result<Parts> {
         }
         at = end;
     }
-    let len = 4 + ranges.iter().map(Range::len).sum::<usize>();
-    let len = u32::try_from(len).unwrap_or(u32::MAX);
+    // The samples may end before the length that their chunk gives, which the file's must contain.
+    let samples = ranges.last().and_then(|data| word(all, data.start + 4)).unwrap_or(0);
+    let others: usize = ranges.iter().rev().skip(1).map(Range::len).sum();
+    let len = u32::try_from(12 + others).unwrap_or(u32::MAX).saturating_add(samples);
     Ok(([&b"RIFF"[..], &len.to_le_bytes(), b"WAVE"].concat(), ranges))
 }
 
@@ -222,6 +224,7 @@ mod tests {
         let plain = file(&[&format(16000), &data]);
         let kept = whole(&plain).unwrap();
         assert_eq!((kept.0, &kept.1[12..]), (Kind::Wav, &plain[12..]));
+        assert_eq!(word(&kept.1, 4), Some(plain.len() as u32 - 8));
         let tags = chunk(b"LIST", 8, b"INFOINAM");
         let tagged = file(&[&tags, &format(16000), &tags, &chunk(b"id3 ", 3, b"abc\0"), &data]);
         assert_eq!(whole(&tagged).unwrap(), kept);

@@ -11,20 +11,20 @@ pub fn repaired(file: &[u8]) -> Option<Vec<u8>> {
     match file.get(..4)? {
         b"RIFF" => without_length(file),
         b"RF64" | b"BW64" => {
-            let (format, data) = chunks(file)?;
+            let (format, _, data) = chunks(file)?;
             let sizes = file.get(12..).filter(|chunk| chunk.starts_with(b"ds64"))?;
             let size = u64::from_le_bytes(sizes.get(16..24)?.try_into().ok()?);
-            Some(plain(format, cut(data.1, size)))
+            Some(plain(format, cut(data, size)))
         }
         b"riff" if file.get(4..16) == Some(&W64_FILE) => of_w64(file),
         _ => None,
     }
 }
 
-/// Returns a file whose data has the length 0, as recorders write it that could not return to the header, with the data
-/// up to its end. A file that really has no data ends, or continues with other chunks.
+/// Returns a file with the right lengths, if those in its header are wrong: recorders write 0, or the largest number, if they
+/// cannot return to the header. A file that really has no data ends, or continues with other chunks.
 fn without_length(file: &[u8]) -> Option<Vec<u8>> {
-    let (format, (length, data)) = chunks(file)?;
+    let (format, length, data) = chunks(file)?;
     let is_empty = {
         let mut rest = data;
         while let Some((_, size)) = chunk(rest) {
@@ -32,7 +32,11 @@ fn without_length(file: &[u8]) -> Option<Vec<u8>> {
         }
         rest.is_empty()
     };
-    (length == 0 && !is_empty).then(|| plain(format, data))
+    let whole = u32::from_le_bytes(file.get(4..8)?.try_into().ok()?) as usize + 8;
+    let (begin, length) = (file.len() - data.len(), length as usize);
+    let is_unknown = length == 0 && !is_empty || length > data.len();
+    let is_wrong = whole > file.len() || whole < begin + length;
+    (is_unknown || is_wrong && length > 0).then(|| plain(format, if is_unknown { data } else { &data[..length] }))
 }
 
 /// The id and the length of the chunk at the start of `rest`, if its id is text.
@@ -43,7 +47,7 @@ fn chunk(rest: &[u8]) -> Option<(&[u8], u32)> {
 }
 
 /// Returns the format, the length of the data in its header, and everything from the data on.
-fn chunks(file: &[u8]) -> Option<(&[u8], (u32, &[u8]))> {
+fn chunks(file: &[u8]) -> Option<(&[u8], u32, &[u8])> {
     let mut rest = file.get(12..)?;
     let mut format = None;
     loop {
@@ -51,7 +55,7 @@ fn chunks(file: &[u8]) -> Option<(&[u8], (u32, &[u8]))> {
         let body = rest.get(8..)?;
         match id {
             b"fmt " => format = Some(body.get(..size as usize)?),
-            b"data" => return Some((format?, (size, body))),
+            b"data" => return Some((format?, size, body)),
             _ => {}
         }
         rest = body.get(size as usize + size as usize % 2..)?;
@@ -114,8 +118,12 @@ mod tests {
     #[test]
     fn unknown_lengths_reach_to_the_end() {
         assert_eq!(repaired(&with_length(0, &DATA)), Some(plain(&FORMAT, &DATA)));
+        for length in [u32::MAX, 7] {
+            assert_eq!(repaired(&with_length(length, &DATA)), Some(plain(&FORMAT, &DATA)));
+        }
+        assert_eq!(repaired(&with_length(6, &[&DATA[..], b"LIST"].concat())), Some(plain(&FORMAT, &DATA)));
         for file in
-            [with_length(6, &DATA), with_length(0, b""), with_length(0, b"LIST\x04\0\0\0INFO"), b"RIFF".to_vec()]
+            [plain(&FORMAT, &DATA), with_length(0, b""), with_length(0, b"LIST\x04\0\0\0INFO"), b"RIFF".to_vec()]
         {
             assert_eq!(repaired(&file), None);
         }

@@ -6,6 +6,7 @@
 #![allow(clippy::missing_errors_doc)] // each function fails for the reason that its sentence gives
 
 pub mod normalizer;
+pub mod shown;
 
 use std::path::Path;
 use std::{fmt, fs};

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::jinja::{Compiled, Inputs};
-use crate::jinja::{Inputs, render};
 
 /// A template, rendered with `<s>` as BOS and `</s>` as EOS.
 struct Source(Compiled);
@@ -19,7 +18,7 @@ impl Template for Source {
         let value = |value: &Value| serde_json::from_value::<minijinja::Value>(value.clone()).ok();
         let (messages, tools, kwargs) = (value(messages)?, value(tools)?, minijinja::Value::from(()));
         let (bos, eos) = ("<s>".to_string(), "</s>".to_string());
-        self.0.render(Inputs { messages, tools, bos, eos, kwargs, asks }).ok()
+        self.0.render(Inputs { messages, tools, bos, eos, kwargs, asks, is_probe: true }).ok()
     }
 
     fn source(&self) -> &str {

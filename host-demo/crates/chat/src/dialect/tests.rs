@@ -450,7 +450,7 @@ fn many_functions_are_within_the_budget_of_a_request() {
             let constraint = Constraint { dialect: &dialect, marks: &marks };
             let after = constraint.after_mark(&tools, true).map(|(_, calls)| calls);
             for piece in [constraint.calls(&tools, true)].iter().chain(&after) {
-                if let Err(error) = crate::grammar::from_pieces(piece, &crate::grammar::Budget::of_request()) {
+                if let Err(error) = arenite_grammar::from_pieces(piece, &arenite_grammar::Budget::of_request()) {
                     large.push(format!("{kind} {own:?}: {error:#}"));
                 }
             }

@@ -85,7 +85,7 @@ mod tests {
             (
                 "gemma3_text",
                 json!({"rope_theta": 5}),
-                json!({"rope_theta": 5, "rope_type": "default", "sliding_attention": {"rope_theta": 1e4}}),
+                json!({"rope_theta": 5, "sliding_attention": {"rope_theta": 1e4}}),
             ),
             (
                 "gemma3_text",

@@ -80,7 +80,7 @@ pub fn gptq(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
         let groups_of = match listed {
             Some(list) => {
                 ensure!(list.iter().all(|group| (*group as usize) < groups), "{stem}g_idx has a group without factors");
-                // Without groups of its own, a column belongs to those of its neighbours.
+                // Consecutive columns are decoded faster than listed ones.
                 if list.iter().enumerate().all(|(at, group)| *group as usize == at / size) {
                     Groups::OfColumns(size)
                 } else {
@@ -165,7 +165,7 @@ pub fn compressed(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
             scales.shape
         );
         let listed = listed.map(|list| values(&list).into_iter().map(|group| group as u32).collect::<Vec<_>>());
-        // In older files, a list of -1 says that there is no list.
+        // Older files have a list of -1 if there are no groups to list.
         let groups_of = match listed {
             Some(list)
                 if list.len() == columns && list.iter().all(|group| (*group as usize) < groups) && groups > 1 =>
@@ -312,4 +312,68 @@ pub fn bitsandbytes(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
         })?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD as BASE64;
+
+    use super::*;
+
+    fn bytes(text: &Value) -> Vec<u8> {
+        BASE64.decode(text.as_str().unwrap()).unwrap()
+    }
+
+    /// `integers.py` wrote the matrices, and their weights by the libraries that define the forms.
+    #[test]
+    fn weights_are_those_of_the_libraries() {
+        let text = include_str!("../../../../../tests/fixtures/convert/integers.json");
+        let cases: Vec<Value> = serde_json::from_str(text).unwrap();
+        for case in &cases {
+            let settings = &case["settings"];
+            let parts: Vec<(String, Vec<u8>)> = case["tensors"]
+                .as_object()
+                .unwrap()
+                .iter()
+                .map(|(name, part)| (format!("x.{name}"), bytes(&part[2])))
+                .collect();
+            let mut checkpoint = Checkpoint::default();
+            for ((name, data), part) in parts.iter().zip(case["tensors"].as_object().unwrap().values()) {
+                let coding = match part[0].as_str().unwrap() {
+                    "int32" => Coding::I32,
+                    "int64" => Coding::I64,
+                    "float16" => Coding::F16,
+                    "float32" => Coding::F32,
+                    "uint8" => Coding::U8,
+                    other => panic!("{other}"),
+                };
+                let shape: Vec<usize> =
+                    part[1].as_array().unwrap().iter().map(|size| size.as_u64().unwrap() as usize).collect();
+                checkpoint.tensors.insert(name.clone(), Arc::new(Leaf::new(name, data, coding, &shape)));
+            }
+            match settings["quant_method"].as_str() {
+                Some("gptq") => gptq(&mut checkpoint, settings),
+                Some("awq") => awq(&mut checkpoint, settings),
+                Some("compressed-tensors") => compressed(&mut checkpoint),
+                Some("bitsandbytes") => bitsandbytes(&mut checkpoint),
+                _ => mlx(&mut checkpoint, settings),
+            }
+            .unwrap();
+            let names: Vec<&String> = checkpoint.tensors.keys().collect();
+            assert_eq!(names, ["x.weight"], "{settings}");
+            let (got, want) = (values(&checkpoint.tensors["x.weight"]), bytes(&case["weights"]));
+            let want: Vec<f32> = want.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+            assert_eq!(got.len(), 4 * want.len());
+            let rows = got.chunks(64).step_by(4).flatten();
+            // Some libraries round the product, others the sum of product and bias.
+            let error = rows.zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(error < 1e-6, "{settings}: {error:e}");
+            // Single columns, as from a transposed view.
+            let mut column = vec![0.0; 32];
+            checkpoint.tensors["x.weight"].decode(5, 64, &mut column);
+            assert!(column.iter().eq(got.iter().skip(5).step_by(64)), "{settings}");
+        }
+        assert!(cases.len() >= 13);
+    }
 }

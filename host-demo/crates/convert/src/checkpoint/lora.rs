@@ -82,6 +82,9 @@ pub fn convert(directory: &Path, base: Option<&Path>, output: &Path) -> Result<R
     }
     header.set("adapter.type", "lora");
     header.set("adapter.lora.alpha", settings.stored_alpha()? as f32);
+    if whole.has_bias {
+        header.set("adapter.lora.bias", true);
+    }
     header.set("general.file_type", 0u32);
     header.set("general.quantization_version", 2u32);
     for output in &outputs {
@@ -136,7 +139,6 @@ impl Settings {
             "adapter_config.json is of a {} adapter: only LORA is supported",
             settings["peft_type"].as_str().unwrap_or("nameless")
         );
-        ensure!(settings["lora_bias"] != true, "lora_bias in adapter_config.json is true: not supported, {INSTEAD}");
         let bias = settings["bias"].as_str().unwrap_or("none");
         ensure!(bias == "none", "bias in adapter_config.json is {bias}: only none is supported");
         let is_set = |name: &str| match &settings[name] {

@@ -71,7 +71,7 @@ impl Codes<'_> {
             Order::Halves { codes } => {
                 let at = line * codes + at;
                 let byte = self.bytes.get(at / 2).copied().unwrap_or(0);
-                return u32::from(if at % 2 == 0 { byte >> 4 } else { byte & 15 });
+                return u32::from(if at.is_multiple_of(2) { byte >> 4 } else { byte & 15 });
             }
         };
         let both = u64::from(low) | u64::from(high) << 32;

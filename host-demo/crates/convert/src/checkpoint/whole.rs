@@ -1,8 +1,8 @@
-//! Parts of an adapter that change whole matrices or rows, as products of two matrices: DoRA, saved modules and trained
-//! tokens.
+//! Parts of an adapter that are more than a product of two matrices, as products: DoRA, saved modules, trained tokens and
+//! biases.
 //!
 //! The product is the difference between the new and the old matrix, times an identity matrix, so it has the rank of the
-//! smaller side. These parts need the weights of the adapter's base model.
+//! smaller side. This needs the weights of the adapter's base model. A bias is a further column of the second matrix.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -29,6 +29,8 @@ pub struct Made {
 pub struct Whole {
     made: Vec<Made>,
     replaced: Vec<String>,
+    /// True if the last column of each second matrix is a bias.
+    pub has_bias: bool,
 }
 
 /// Ends of the names of the parts.
@@ -46,21 +48,32 @@ impl Whole {
         let (magnitudes, tokens) =
             ([ending(MAGNITUDE), ending(&format!("{MAGNITUDE}.default.weight"))].concat(), ending(TOKENS));
         let saved: Vec<String> = adapter.tensors.keys().filter(is_saved).cloned().collect();
+        let biased: Vec<String> = adapter.tensors.keys().filter(|name| is_bias(name)).cloned().collect();
         let is_set = |name: &str| match &settings.json[name] {
             Value::Null | Value::Bool(false) => false,
             Value::Array(list) => !list.is_empty(),
             Value::Object(map) => !map.is_empty(),
             _ => true,
         };
-        for (name, found) in
-            [("use_dora", &magnitudes), ("trainable_token_indices", &tokens), ("modules_to_save", &saved)]
-        {
+        for (name, found) in [
+            ("use_dora", &magnitudes),
+            ("trainable_token_indices", &tokens),
+            ("modules_to_save", &saved),
+            ("lora_bias", &biased),
+        ] {
             ensure!(
                 !is_set(name) || !found.is_empty(),
                 "{name} in adapter_config.json is set, but the adapter has no such tensors"
             );
         }
         let mut whole = Self::default();
+        if !biased.is_empty() {
+            ensure!(
+                magnitudes.is_empty() && tokens.is_empty() && saved.is_empty(),
+                "lora_bias together with DoRA or saved modules is not supported"
+            );
+            whole.biases(adapter, settings)?;
+        }
         if magnitudes.is_empty() && tokens.is_empty() && saved.is_empty() {
             return Ok(whole);
         }
@@ -88,6 +101,31 @@ impl Whole {
         for Made { name, shape, bytes } in &self.made {
             adapter.tensors.insert(name.clone(), Arc::new(Leaf::new(name, bytes, Coding::F32, shape)));
         }
+    }
+
+    /// Biases of second matrices become columns. A matrix without a bias gets a column of zeros.
+    fn biases(&mut self, adapter: &Checkpoint<'_>, settings: &Settings) -> Result<()> {
+        self.has_bias = true;
+        for (a_name, a) in adapter.tensors.iter().filter(|(name, _)| name.contains(".lora_A.")) {
+            let (stem, _) = a_name.split_once(".lora_A.").unwrap_or_default();
+            let b_name = a_name.replace(".lora_A.", ".lora_B.");
+            let b = adapter.tensors.get(&b_name).with_context(|| format!("the tensor {b_name} is missing"))?;
+            let bias_name = b_name.replace(".weight", ".bias");
+            let ([rank, columns], [rows, width]) = (matrix(a)?, matrix(b)?);
+            ensure!(rank == width && rank > 0, "lora_A and lora_B of {stem} have different ranks");
+            let bias = adapter.tensors.get(&bias_name).map_or_else(|| vec![0.0; rows], values);
+            ensure!(bias.len() == rows, "the tensor {bias_name} has {} values", bias.len());
+            let factor = settings.scale(stem, rank)?;
+            let mut a = values(a);
+            a.resize((rank + 1) * columns, 0.0);
+            let b = values(b);
+            let b =
+                b.chunks_exact(rank).zip(&bias).flat_map(|(row, bias)| row.iter().chain([bias]).map(|x| x * factor));
+            self.replaced.extend([a_name.clone(), b_name.clone(), bias_name]);
+            let ends = ["lora_A.weight", "lora_B.weight"];
+            self.pair(settings, stem, ends, ([rank + 1, columns], a), ([rows, rank + 1], b.collect()))?;
+        }
+        Ok(())
     }
 
     /// DoRA: the rows of the adapted matrix get new lengths.
@@ -280,6 +318,11 @@ impl Model<'_> {
     fn is_tied(&self) -> bool {
         !self.weights.has("lm_head.weight") || self.config.flag("tie_word_embeddings") == Some(true)
     }
+}
+
+/// Returns true for the names of biases of second matrices.
+fn is_bias(name: &str) -> bool {
+    name.contains(".lora_B.") && name.ends_with(".bias")
 }
 
 /// Returns true for the names of modules that look up the rows of tokens.

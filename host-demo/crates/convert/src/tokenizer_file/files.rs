@@ -125,14 +125,13 @@ impl Class {
 
 /// Combines `vocab.json`, `merges.txt` and the added tokens of a folder.
 fn merged(vocabulary: &Value, folder: &Path) -> Result<Value> {
-    let settings = special::config(folder);
-    let read = |name: &str| fs::read(folder.join(name)).ok().and_then(|file| serde_json::from_slice(&file).ok());
-    let config: Value = read("config.json").unwrap_or_default();
+    let settings = special::config(folder)?;
+    let config = special::optional_json(&folder.join("config.json"))?;
     let class = Class::of(&settings, &config)?;
     let merges = fs::read_to_string(folder.join("merges.txt")).context("cannot read merges.txt beside it")?;
     let merges: Vec<&str> = merges.lines().filter(|line| !line.is_empty() && !line.starts_with("#version")).collect();
     let mut added: BTreeMap<u64, Value> = BTreeMap::new();
-    for (text, id) in read("added_tokens.json").unwrap_or(json!({})).as_object().into_iter().flatten() {
+    for (text, id) in special::optional_json(&folder.join("added_tokens.json"))?.as_object().into_iter().flatten() {
         let id = id.as_u64().with_context(|| format!("{text:?} in added_tokens.json has no id"))?;
         added.insert(id, json!({ "id": id, "content": text, "special": true }));
     }

@@ -69,10 +69,10 @@ fn find(wanted: &Wanted<'_>, notes: &mut Vec<String>) -> Result<PathBuf> {
     let Some(model) = model.filter(|_| first.ends_with("tokenizer.json") && wanted.architecture != "gemma4") else {
         return Ok(first.clone());
     };
-    let json = fs::read(first).ok().and_then(|file| serde_json::from_slice::<Value>(&file).ok());
-    let Some(json) = json.filter(|json| !support::is_byte_level(json) && json["model"]["type"] == "BPE") else {
+    let json = special::optional_json(first)?;
+    if support::is_byte_level(&json) || json["model"]["type"] != "BPE" {
         return Ok(first.clone());
-    };
+    }
     // SentencePiece's own file has scores, which a tokenizer.json of the same vocabulary lacks.
     if fs::read(model).is_ok_and(|file| is_same(&json, &file)) {
         return Ok(model.clone());
@@ -98,7 +98,7 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
     let mut notes = Vec::new();
     // The unknown token of a SentencePiece file, found before `added` can change its type.
     let mut unknown = None;
-    let settings = special::config(folder);
+    let settings = special::config(folder)?;
     let mut vocabulary = match *file {
         [_, _, 0, 0, ..] => {
             llama2c::vocabulary::read(file, wanted.rows)?.keys(header);
@@ -171,7 +171,7 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
     };
     let default = default.and_then(|id| Some((id, vocabulary.tokens.get(&id)?.text.clone())));
     notes.extend(finish(wanted, vocabulary, unknown, header)?);
-    let ends = special::ends(folder, wanted.config, wanted.rows);
+    let ends = special::ends(folder, wanted.config, wanted.rows)?;
     let key = "tokenizer.ggml.eos_token_id";
     let named = header.u32(key);
     if let [first, ..] = ends[..] {
@@ -259,11 +259,9 @@ fn adjust(wanted: &Wanted<'_>, vocabulary: &mut Vocabulary) {
 /// Adds the added tokens of a SentencePiece vocabulary.
 fn added(vocabulary: &mut Vocabulary, folder: &Path, settings: &Value, wanted: &Wanted<'_>) -> Result<()> {
     let mut tokens = BTreeMap::new();
-    if let Ok(file) = fs::read(folder.join("added_tokens.json")) {
-        let json: Value = serde_json::from_slice(&file).context("added_tokens.json is not JSON")?;
-        for (text, id) in json.as_object().into_iter().flatten() {
-            tokens.insert(id.as_u64().unwrap_or(u64::MAX), (text.clone(), USER_DEFINED));
-        }
+    let json = special::optional_json(&folder.join("added_tokens.json"))?;
+    for (text, id) in json.as_object().into_iter().flatten() {
+        tokens.insert(id.as_u64().unwrap_or(u64::MAX), (text.clone(), USER_DEFINED));
     }
     for (id, token) in settings["added_tokens_decoder"].as_object().into_iter().flatten() {
         let (Ok(id), Some(text)) = (id.parse(), token["content"].as_str()) else { continue };

@@ -1,6 +1,6 @@
 //! Reads `tokenizer.json` of Hugging Face's tokenizers, and `tokenizer_config.json` in the same directory.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -28,8 +28,8 @@ pub fn read_file(model: &Model<'_>, path: &Path, file: &[u8]) -> Result<Vocabula
     notes.iter().for_each(|note| log::warn!("{note}"));
     let ids = vocabulary.ids();
     let folder = path.parent().unwrap_or(Path::new("."));
-    ends(&json, super::special::adds_no_others(&json, &super::special::config(folder)), &mut vocabulary);
-    config(path, &ids, &mut vocabulary);
+    ends(&json, super::special::adds_no_others(&json, &super::special::config(folder)?), &mut vocabulary);
+    config(path, &ids, &mut vocabulary)?;
     if let Some(id) = vocabulary.tokens.iter().find(|(_, token)| token.kind == UNKNOWN).map(|(id, _)| *id) {
         vocabulary.key("unknown_token_id", id);
     }
@@ -43,7 +43,10 @@ pub fn read(wanted: &Model<'_>, json: &Value, notes: &mut Vec<String>) -> Result
     let steps = support::check(json, notes)?;
     match model["type"].as_str() {
         Some("BPE") if is_byte_level(json) => byte_level(wanted, json, &mut vocabulary)?,
-        Some("BPE") => pieces_by_merges(wanted, json, &mut vocabulary)?,
+        Some("BPE") => {
+            pieces_by_merges(wanted, json, &mut vocabulary)?;
+            notes.extend(other_merges(wanted, json)?);
+        }
         Some("Unigram") => unigram(json, &mut vocabulary)?,
         Some("WordPiece") => word_pieces(json, &mut vocabulary)?,
         other => bail!("its model is {}: BPE, Unigram and WordPiece are supported", other.unwrap_or("without a type")),
@@ -167,6 +170,38 @@ fn pieces_by_merges(wanted: &Model<'_>, json: &Value, vocabulary: &mut Vocabular
     Ok(())
 }
 
+/// Returns a note if SentencePiece's rule, by which any two neighbours merge that form a token, gives other tokens than the
+/// merges.
+fn other_merges(wanted: &Model<'_>, json: &Value) -> Result<Option<String>> {
+    if wanted.architecture == "gemma4" {
+        return Ok(None);
+    }
+    let merges = merges(json)?;
+    let mut firsts: HashMap<String, usize> = HashMap::new();
+    let mut known: HashSet<(&str, &str)> = HashSet::new();
+    for (rank, (left, right)) in merges.iter().enumerate() {
+        firsts.entry(format!("{left}{right}")).or_insert(rank);
+        known.insert((left, right));
+    }
+    let tokens: HashSet<&str> = vocab(json)?.map(|token| Ok(token?.0)).collect::<Result<_>>()?;
+    let added: HashSet<&str> = list(&json["added_tokens"]).filter_map(|token| token["content"].as_str()).collect();
+    let is_missing = |token: &&&str| {
+        let mut splits = token.char_indices().skip(1).map(|(at, _)| token.split_at(at));
+        !added.contains(**token)
+            && !is_byte(token)
+            && splits.any(|pair| tokens.contains(pair.0) && tokens.contains(pair.1) && !known.contains(&pair))
+    };
+    let mut missing: Vec<&str> = tokens.iter().filter(is_missing).copied().collect();
+    missing.sort_unstable_by_key(|token| firsts.get(*token).copied().unwrap_or(usize::MAX));
+    let count = missing.len();
+    Ok(missing.first().map(|first| {
+        format!(
+            "{count} tokens such as {first:?} lack merges, and are formed nevertheless, as by SentencePiece: some texts get other \
+             tokens than from Hugging Face's tokenizer"
+        )
+    }))
+}
+
 /// Returns true if a token is spelled like `<0x41>`.
 fn is_byte(token: &str) -> bool {
     token.len() == 6 && token.starts_with("<0x") && token.ends_with('>')
@@ -279,9 +314,8 @@ fn ends(json: &Value, is_complete: bool, vocabulary: &mut Vocabulary) {
 }
 
 /// Reads `tokenizer_config.json`, if it exists.
-fn config(path: &Path, ids: &HashMap<String, u32>, vocabulary: &mut Vocabulary) {
-    let file = std::fs::read(path.with_file_name("tokenizer_config.json")).ok();
-    let Some(json) = file.and_then(|file| serde_json::from_slice::<Value>(&file).ok()) else { return };
+fn config(path: &Path, ids: &HashMap<String, u32>, vocabulary: &mut Vocabulary) -> Result<()> {
+    let json = super::special::optional_json(&path.with_file_name("tokenizer_config.json"))?;
     for (name, key) in [("bos_token", "bos_token_id"), ("eos_token", "eos_token_id"), ("pad_token", "padding_token_id")]
     {
         let text = json[name].as_str().or_else(|| json[name]["content"].as_str());
@@ -296,4 +330,5 @@ fn config(path: &Path, ids: &HashMap<String, u32>, vocabulary: &mut Vocabulary) 
     }
     let template = json["chat_template"].as_str();
     vocabulary.chat_templates = template.map(|text| (String::new(), text.to_owned())).into_iter().collect();
+    Ok(())
 }

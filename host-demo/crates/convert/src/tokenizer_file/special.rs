@@ -25,17 +25,25 @@ const NAMES: [(&str, &str); 8] = [
 
 /// Returns `tokenizer_config.json`, or null. As in transformers, `special_tokens_map.json` has the tokens that it does not
 /// name.
-pub fn config(folder: &Path) -> Value {
-    let read =
-        |name: &str| fs::read(folder.join(name)).ok().and_then(|file| serde_json::from_slice::<Value>(&file).ok());
-    let mut settings = read("tokenizer_config.json").unwrap_or(Value::Null);
-    let map = read("special_tokens_map.json").unwrap_or(Value::Null);
+pub fn config(folder: &Path) -> Result<Value> {
+    let mut settings = optional_json(&folder.join("tokenizer_config.json"))?;
+    let map = optional_json(&folder.join("special_tokens_map.json"))?;
     for (name, token) in map.as_object().into_iter().flatten().filter(|(name, _)| name.ends_with("_token")) {
         if settings.is_object() && settings[name].is_null() {
             settings[name] = token.clone();
         }
     }
-    settings
+    Ok(settings)
+}
+
+/// Reads a JSON file that a folder may lack; null then. A file that is there and cannot be read, or is not JSON, is an
+/// error: without it, the result would be another model.
+pub fn optional_json(path: &Path) -> Result<Value> {
+    match fs::read(path) {
+        Ok(file) => serde_json::from_slice(&file).with_context(|| format!("{} is not JSON", path.display())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Value::Null),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+    }
 }
 
 /// Returns the chat templates with their names; the default one has an empty name. As in transformers, files of their
@@ -46,8 +54,12 @@ pub fn chat_templates(folder: &Path, settings: &Value) -> Result<Vec<(String, St
     let path = folder.join("chat_template.jinja");
     if path.is_file() {
         let mut templates = default(&read(&path)?);
-        let more = fs::read_dir(folder.join("additional_chat_templates")).into_iter().flatten();
-        let mut more: Vec<_> = more.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        let more = match fs::read_dir(folder.join("additional_chat_templates")) {
+            Ok(more) => more.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(error),
+        };
+        let mut more = more.context("cannot read additional_chat_templates")?;
         more.sort();
         for path in more.iter().filter(|path| path.extension().is_some_and(|kind| kind == "jinja")) {
             let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
@@ -66,11 +78,8 @@ pub fn chat_templates(folder: &Path, settings: &Value) -> Result<Vec<(String, St
         };
         return Ok(list.iter().filter_map(named).collect());
     }
-    if let Ok(file) = fs::read(folder.join("chat_template.json")) {
-        let json: Value = serde_json::from_slice(&file).context("chat_template.json is not JSON")?;
-        return Ok(json["chat_template"].as_str().map(default).unwrap_or_default());
-    }
-    Ok(Vec::new())
+    let json = optional_json(&folder.join("chat_template.json"))?;
+    Ok(json["chat_template"].as_str().map(default).unwrap_or_default())
 }
 
 /// Returns a template's name as llama.cpp spells it in a key.
@@ -80,16 +89,15 @@ fn key_name(name: &str) -> String {
 
 /// Returns all ids that end an answer: those of `generation_config.json`, or else of `config.json`. transformers stops at
 /// each of them.
-pub fn ends(folder: &Path, config: &Value, rows: usize) -> Vec<u32> {
-    let file = fs::read(folder.join("generation_config.json")).ok();
-    let generation: Value = file.and_then(|file| serde_json::from_slice(&file).ok()).unwrap_or(Value::Null);
+pub fn ends(folder: &Path, config: &Value, rows: usize) -> Result<Vec<u32>> {
+    let generation = optional_json(&folder.join("generation_config.json"))?;
     let found = [&generation["eos_token_id"], &config["eos_token_id"]].into_iter().find(|ids| !ids.is_null());
     let ids = match found {
         Some(Value::Array(list)) => list.iter().filter_map(Value::as_u64).collect(),
         Some(one) => one.as_u64().into_iter().collect::<Vec<_>>(),
         None => Vec::new(),
     };
-    ids.into_iter().filter(|id| *id < rows as u64).map(|id| id as u32).collect()
+    Ok(ids.into_iter().filter(|id| *id < rows as u64).map(|id| id as u32).collect())
 }
 
 /// Special tokens of a vocabulary.

@@ -1,0 +1,126 @@
+//! Streams the text of an answer while it is generated.
+
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
+
+use anyhow::Result;
+
+use super::{Loaded, failed, gone};
+use crate::scheduler::{Event, Finish};
+use crate::service::{Choice, Endpoint, Prepared};
+use arenite_chat::{Part, Reader};
+
+/// An iterator over the text of an answer, in whole characters, while it is generated. Dropping the iterator stops the
+/// generation.
+#[must_use = "an answer that is dropped is not generated"]
+pub struct Answer<'m> {
+    events: Receiver<Event>,
+    /// Separates the text of a chat from thoughts.
+    reader: Option<Reader>,
+    /// Text that was not returned yet.
+    parts: VecDeque<String>,
+    thought: String,
+    choice: Choice,
+    is_over: bool,
+    /// Tells the engine that nobody waits for the rest.
+    is_gone: Arc<AtomicBool>,
+    /// Keeps the engine that generates the answer alive.
+    model: PhantomData<&'m Loaded>,
+}
+
+/// The reason why an answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerEnd {
+    /// An end token, a stop string, or the end of the grammar.
+    Stop,
+    /// The maximum number of tokens, or a full context.
+    Length,
+}
+
+impl Answer<'_> {
+    pub(super) fn new(prepared: Prepared, events: Receiver<Event>, is_gone: Arc<AtomicBool>) -> Self {
+        let reader = (prepared.endpoint == Endpoint::Chat).then(|| prepared.reader(0));
+        let (parts, thought, choice) = Default::default();
+        Self { events, reader, parts, thought, choice, is_over: false, is_gone, model: PhantomData }
+    }
+
+    /// Waits for the rest of the text.
+    ///
+    /// # Errors
+    ///
+    /// The generation failed.
+    pub fn text(self) -> Result<String> {
+        self.collect()
+    }
+
+    /// The reason for the end, once the answer has ended.
+    pub fn end(&self) -> Option<AnswerEnd> {
+        self.choice.end.map(|end| match end {
+            Finish::Stop => AnswerEnd::Stop,
+            Finish::Length => AnswerEnd::Length,
+        })
+    }
+
+    /// The model's thought, as much of it as has been generated; empty if the model does not think.
+    pub fn thought(&self) -> &str {
+        &self.thought
+    }
+
+    /// Number of tokens of the prompt and of the answer, once the answer has ended.
+    pub fn tokens(&self) -> (usize, usize) {
+        (self.choice.prompt, self.choice.answer)
+    }
+
+    /// Takes the next event of the generation.
+    fn take(&mut self, event: Event) -> Result<()> {
+        self.is_over = self.choice.take(event).map_err(failed)?;
+        let text = std::mem::take(&mut self.choice.text);
+        let Some(reader) = &mut self.reader else {
+            self.parts.push_back(text);
+            return Ok(());
+        };
+        let mut parts = Vec::new();
+        reader.push(&text, &mut parts);
+        if self.is_over {
+            reader.finish(&mut parts, self.choice.is_cut());
+        }
+        for part in parts {
+            match part {
+                Part::Content(text) => self.parts.push_back(text),
+                Part::Thought(text) => self.thought += &text,
+                // Requests declare no functions, so there are no calls.
+                Part::Call(_) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Answer<'_> {
+    fn drop(&mut self) {
+        self.is_gone.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Iterator for Answer<'_> {
+    type Item = Result<String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.parts.pop_front() {
+                Some(text) if text.is_empty() => continue,
+                Some(text) => return Some(Ok(text)),
+                None if self.is_over => return None,
+                None => {}
+            }
+            let taken = self.events.recv().map_err(|_| gone()).and_then(|event| self.take(event));
+            if let Err(error) = taken {
+                self.is_over = true;
+                return Some(Err(error));
+            }
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! A model for programs: it continues texts, holds conversations, generates JSON that matches a schema, and computes
+//! embeddings and rankings.
+//!
+//! [`Loaded`] owns the model's file, its memory and the thread that runs it. Several threads can use the same
+//! [`Loaded`] at the same time. An answer depends neither on other answers nor on the machine, only on its request and
+//! seed.
+
+mod answer;
+mod request;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+pub use answer::{Answer, AnswerEnd};
+pub use request::{Message, Request, Role};
+
+use crate::model_file::{ModelFile, Source};
+use crate::open_model::OpenModel;
+use crate::ranking::{self, Texts};
+use crate::runtime::RunOptions;
+use crate::scheduler::{Asker, Client, Command, Counters, Embedding, Event, Job};
+use crate::service::{AnswerError, Host, Pairs, Service, by_chance, run_engine, unit};
+use arenite_request::{Form, Keep, Named, Prompt, Refusal};
+
+/// A loaded model. Dropping it frees its memory and closes its file.
+///
+/// # Examples
+///
+/// ```
+/// use arenite_run::{Loaded, Request, RunOptions};
+///
+/// let model = Loaded::open("../tests/fixtures/stories.gguf", RunOptions::default())?;
+/// let request = Request::from("One day, a little fox").max_tokens(20).seed(7);
+/// for text in model.generate(request)? {
+///     print!("{}", text?); // as it is generated, in whole characters
+/// }
+/// # Ok::<(), arenite_run::Error>(())
+/// ```
+pub struct Loaded {
+    service: Service,
+    /// `None` only during `drop`.
+    commands: Option<Sender<Command>>,
+    engine: Option<JoinHandle<Result<()>>>,
+}
+
+impl Loaded {
+    /// Opens a model file: GGUF, or a llama2.c checkpoint with its tokenizer.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, the model is not supported or is a speech model, or there is too little memory.
+    pub fn open<'a>(source: impl Into<Source<'a>>, options: RunOptions) -> Result<Self> {
+        let open = OpenModel::new(ModelFile::open(source)?, options)?;
+        ensure!(
+            open.model().spec().sound().is_none(),
+            "{}: this is a speech model, which generates no texts: open a language model",
+            open.name()
+        );
+        let Host { open, plan, service } = Host::new(open, false)?;
+        let (commands, asked) = channel();
+        let (ready, is_ready) = channel();
+        let counters = Arc::new(Counters::default());
+        let run = move || run_engine(&open, plan, None, counters, &asked, || _ = ready.send(()));
+        let engine = std::thread::Builder::new().name("engine".into()).spawn(run)?;
+        if is_ready.recv().is_ok() {
+            return Ok(Self { service, commands: Some(commands), engine: Some(engine) });
+        }
+        let ended = engine.join().map_err(|_| anyhow!("the engine's thread panicked"))?;
+        Err(ended.err().unwrap_or_else(gone))
+    }
+
+    /// Continues a text.
+    ///
+    /// # Errors
+    ///
+    /// The model generates no text, the prompt does not fit in the context, or a setting is invalid. Errors while the
+    /// text is generated come from the [`Answer`].
+    pub fn generate(&self, request: impl Into<Request>) -> Result<Answer<'_>> {
+        let request = request.into();
+        request.must_be_text()?;
+        self.answer(&request)
+    }
+
+    /// Answers the last message of a conversation, in the model's own chat format. A plain text counts as a message of
+    /// the user. The common beginning of two conversations is computed once.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use arenite_run::{Loaded, Message, Request, RunOptions};
+    ///
+    /// let model = Loaded::open("../tests/fixtures/stories.gguf", RunOptions::default())?;
+    /// let mut messages = vec![Message::system("Be brief."), Message::user("Tell a story.")];
+    /// let answer = model.chat(Request::from(&messages[..]).max_tokens(10))?.text()?;
+    /// messages.extend([Message::assistant(answer), Message::user("Another one!")]);
+    /// # Ok::<(), arenite_run::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`generate`](Self::generate), and an error if the chat template refuses the messages.
+    pub fn chat(&self, request: impl Into<Request>) -> Result<Answer<'_>> {
+        self.answer(&request.into().into_chat())
+    }
+
+    /// Generates a value that matches a JSON schema: as an answer in the model's chat format if it has one, otherwise
+    /// as a continuation of the text.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use arenite_run::{Loaded, RunOptions};
+    ///
+    /// let model = Loaded::open("../tests/fixtures/stories.gguf", RunOptions::default())?;
+    /// let schema = r#"{"type": "array", "items": {"enum": ["cat", "dog"]}, "minItems": 2, "maxItems": 3}"#;
+    /// let pets: Vec<String> = model.json("Her pets were", schema)?;
+    /// assert!(pets.len() <= 3 && pets.iter().all(|pet| ["cat", "dog"].contains(&pet.as_str())));
+    /// # Ok::<(), arenite_run::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`generate`](Self::generate), and an error if the schema is invalid, if the context or `max_tokens`
+    /// ends before the value is complete, or if the value is not a `T`.
+    pub fn json<T: DeserializeOwned>(&self, request: impl Into<Request>, schema: &str) -> Result<T> {
+        let schema: Value = serde_json::from_str(schema).context("the schema is not JSON")?;
+        let mut request = request.into();
+        request.request.form = Some(Named { field: "schema", value: Form::Schema(schema) });
+        if self.service.renderer.has_own_format() {
+            request = request.into_chat();
+        }
+        let mut answer = self.answer(&request)?;
+        let text = answer.by_ref().collect::<Result<String>>()?;
+        ensure!(
+            answer.end() != Some(AnswerEnd::Length),
+            "the value was cut off: raise max_tokens or the context, or limit the lengths in the schema"
+        );
+        serde_json::from_str(&text).with_context(|| format!("the answer is not of this type: {text}"))
+    }
+
+    /// Embeds a text. The vector has length 1.
+    ///
+    /// # Errors
+    ///
+    /// The model makes no embeddings, or the text does not fit in its context.
+    pub fn embed(&self, text: &str) -> Result<Vec<f32>> {
+        let texts = self.service.texts("text", &[Prompt::Text(text.into())], None).map_err(refused)?;
+        let vectors = self.vectors(texts)?;
+        vectors.first().map(|vector| unit(vector)).context("there is no embedding")
+    }
+
+    /// Scores the relevance of each document to a query, with a reranker model.
+    ///
+    /// # Errors
+    ///
+    /// The model ranks no documents, or a pair of query and document does not fit in its context.
+    pub fn rerank(&self, query: &str, documents: &[&str]) -> Result<Vec<f64>> {
+        let texts: Vec<String> = documents.iter().map(|text| text.to_string()).collect();
+        let pairs = Pairs { query, field: "documents", texts: &texts, keep: Keep::All, most_tokens: None };
+        let pairs = self.service.pairs(&pairs).map_err(refused)?;
+        Ok(self.vectors(pairs)?.iter().map(|vector| ranking::score(vector)).collect())
+    }
+
+    /// Sends a request to the engine.
+    fn answer(&self, request: &Request) -> Result<Answer<'_>> {
+        let prepared = self.service.jobs(&request.request, by_chance());
+        let mut prepared = prepared.map_err(refused)?;
+        let (prompt, settings, seed) = prepared.jobs.pop().context("the request has no prompt")?;
+        let (events, inbox) = channel();
+        let client = Box::new(Reader { events, is_gone: Arc::default() });
+        let is_gone = client.is_gone.clone();
+        let job = Job { prompt, settings, seed, client, asker: Asker::default(), scope: None };
+        self.send(Command::Generate(Box::new(job)))?;
+        Ok(Answer::new(prepared, inbox, is_gone))
+    }
+
+    fn vectors(&self, inputs: Vec<std::result::Result<Texts, Refusal>>) -> Result<Vec<Vec<f32>>> {
+        let send = |texts: std::result::Result<Texts, Refusal>| {
+            let (answer, vector) = channel();
+            let (texts, lora) = (texts.map_err(refused)?, self.service.lora.usual());
+            self.send(Command::Embed(Embedding { texts, client: 0, lora, answer: Box::new(answer) }))?;
+            Ok(vector)
+        };
+        let sent = inputs.into_iter().map(send).collect::<Result<Vec<_>>>()?;
+        sent.into_iter().map(|vector| vector.recv().map_err(|_| gone())?.map_err(anyhow::Error::msg)).collect()
+    }
+
+    fn send(&self, command: Command) -> Result<()> {
+        self.commands.as_ref().and_then(|commands| commands.send(command).ok()).ok_or_else(gone)
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        // The engine ends when all senders are dropped. No answer is left, because answers borrow from `self`.
+        self.commands = None;
+        if let Some(engine) = self.engine.take() {
+            let _ = engine.join(); // the answers have reported the engine's error
+        }
+    }
+}
+
+/// The reader of an answer.
+struct Reader {
+    events: Sender<Event>,
+    is_gone: Arc<AtomicBool>,
+}
+
+impl Client for Reader {
+    fn send(&self, event: Event) {
+        let _ = self.events.send(event); // `is_closed` tells that the reader has gone
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_gone.load(Ordering::Relaxed)
+    }
+}
+
+fn failed(error: AnswerError) -> anyhow::Error {
+    match error {
+        AnswerError::Failed(message) => anyhow::Error::msg(message),
+        AnswerError::Overflow => anyhow!("there is no memory for the rest of the answer"),
+    }
+}
+
+fn refused(refusal: Refusal) -> anyhow::Error {
+    anyhow::Error::msg(refusal.message)
+}
+
+fn gone() -> anyhow::Error {
+    anyhow!("the engine has stopped")
+}

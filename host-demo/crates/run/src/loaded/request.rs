@@ -1,0 +1,193 @@
+//! Requests: a text or a conversation, and the settings of its answer.
+
+use anyhow::{Result, ensure};
+use arenite::TokenId;
+use arenite::sampler::Params;
+
+use arenite_request::{Biased, Form, Input, Named, Prompt, Sampling, TextRequest};
+
+/// A text or a conversation, and the settings of its answer.
+///
+/// Without settings, an answer is sampled like that of `arenite generate`, with a random seed, and ends with the model's
+/// end token.
+///
+/// # Examples
+///
+/// ```
+/// use arenite_run::{Message, Request};
+///
+/// let text = Request::from("The sea").max_tokens(50).temperature(0.0).stop("\n");
+/// let conversation = Request::from(&[Message::system("Be brief."), Message::user("What is the sea?")][..]).seed(7);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub(super) request: TextRequest,
+}
+
+/// A message of a conversation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// The author.
+    pub role: Role,
+    /// The text.
+    pub content: String,
+}
+
+/// The author of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Instructions for the whole conversation.
+    System,
+    /// The user.
+    User,
+    /// The model.
+    Assistant,
+}
+
+impl Role {
+    /// The name in chat templates.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+        }
+    }
+}
+
+impl Message {
+    /// Instructions for the whole conversation.
+    pub fn system(content: impl Into<String>) -> Self {
+        Self { role: Role::System, content: content.into() }
+    }
+
+    /// A message of the user.
+    pub fn user(content: impl Into<String>) -> Self {
+        Self { role: Role::User, content: content.into() }
+    }
+
+    /// An answer of the model.
+    pub fn assistant(content: impl Into<String>) -> Self {
+        Self { role: Role::Assistant, content: content.into() }
+    }
+}
+
+impl From<&str> for Request {
+    fn from(prompt: &str) -> Self {
+        Input::Texts(vec![Prompt::Text(prompt.into())]).into()
+    }
+}
+
+impl From<String> for Request {
+    fn from(prompt: String) -> Self {
+        prompt.as_str().into()
+    }
+}
+
+impl From<&[Message]> for Request {
+    fn from(messages: &[Message]) -> Self {
+        let message = |message: &Message| arenite_request::Message::new(message.role.name(), &message.content);
+        Input::Chat(messages.iter().map(message).collect()).into()
+    }
+}
+
+/// The whole request, with everything that a client of the server may ask.
+impl From<TextRequest> for Request {
+    fn from(request: TextRequest) -> Self {
+        Self { request }
+    }
+}
+
+impl From<Input> for Request {
+    fn from(input: Input) -> Self {
+        let sampling = Sampling { temperature: Some(Params::DEFAULT.temperature), ..Sampling::default() };
+        Self { request: TextRequest { input, sampling, ..TextRequest::default() } }
+    }
+}
+
+impl Request {
+    /// Ends the answer after `count` tokens.
+    #[must_use]
+    pub fn max_tokens(mut self, count: usize) -> Self {
+        self.request.limit = Some(count);
+        self
+    }
+
+    /// Sets the temperature; with 0 every token is the most likely one. The default is 0.8.
+    #[must_use]
+    pub fn temperature(mut self, temperature: f32) -> Self {
+        self.request.sampling.temperature = Some(temperature);
+        self
+    }
+
+    /// Samples from the most likely tokens whose probabilities sum to `p`. The default is 0.95; 1 disables this step.
+    #[must_use]
+    pub fn top_p(mut self, p: f32) -> Self {
+        self.request.sampling.top_p = Some(p);
+        self
+    }
+
+    /// Samples from the `count` most likely tokens. The default is 40; 0 disables this step.
+    #[must_use]
+    pub fn top_k(mut self, count: u32) -> Self {
+        self.request.sampling.top_k = Some(count.into());
+        self
+    }
+
+    /// Divides positive logits of recent tokens by `penalty`, and multiplies negative ones, so that the tokens are
+    /// repeated less. The default is 1.
+    #[must_use]
+    pub fn repeat_penalty(mut self, penalty: f32) -> Self {
+        self.request.sampling.repeat_penalty = Some(penalty);
+        self
+    }
+
+    /// Adds `bias` to the logit of a token.
+    #[must_use]
+    pub fn logit_bias(mut self, token: TokenId, bias: f32) -> Self {
+        let bias = if bias <= -100.0 { f32::NEG_INFINITY } else { bias.min(f32::MAX) };
+        self.request.bias.push((Biased::Token(token), bias));
+        self
+    }
+
+    /// Sets the seed: the same request with the same seed has the same answer.
+    #[must_use]
+    pub fn seed(mut self, seed: u32) -> Self {
+        self.request.seed = Some(seed.into());
+        self
+    }
+
+    /// Ends the answer before `text`. May be called several times.
+    #[must_use]
+    pub fn stop(mut self, text: impl Into<String>) -> Self {
+        self.request.stops.push(text.into());
+        self
+    }
+
+    /// Constrains the answer by a grammar in GBNF, the notation of llama.cpp.
+    #[must_use]
+    pub fn grammar(mut self, gbnf: impl Into<String>) -> Self {
+        self.request.form = Some(Named { field: "grammar", value: Form::Gbnf(gbnf.into()) });
+        self
+    }
+
+    pub(super) fn has_messages(&self) -> bool {
+        matches!(self.request.input, Input::Chat(_))
+    }
+
+    /// Converts a text to a message of the user.
+    pub(super) fn into_chat(mut self) -> Self {
+        if let Input::Texts(texts) = &self.request.input
+            && let [Prompt::Text(text)] = &texts[..]
+        {
+            self.request.input = Input::Chat(vec![arenite_request::Message::new("user", text)]);
+        }
+        self
+    }
+
+    /// Refuses a conversation.
+    pub(super) fn must_be_text(&self) -> Result<()> {
+        ensure!(!self.has_messages(), "a conversation cannot be continued as a text: use `chat`");
+        Ok(())
+    }
+}

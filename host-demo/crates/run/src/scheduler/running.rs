@@ -1,0 +1,156 @@
+//! An answer in progress in the engine: its generation, its context and its client.
+
+use std::ops::{Deref, DerefMut};
+
+use anyhow::Result;
+use arenite::sampler::Pcg32;
+use arenite::tokenizer::Tokenizer;
+use arenite::{Context, TokenId};
+
+use super::budget::Unread;
+use super::{Counters, Event, Finish, Job};
+use crate::generation::{Generation, Logprob, Workbench, offsets};
+use crate::rng::AnyRng;
+
+/// Distance of a checkpoint from the end of a prompt, in tokens: the next turn's prompt often differs in the last
+/// tokens.
+const BEFORE_END: usize = 12;
+
+/// An answer in progress, and its context.
+pub struct Running {
+    pub context: Context,
+    pub progress: Box<Progress>,
+}
+
+/// The state of an answer in progress, without its context. While an answer is paused, its context is in the cache. If
+/// the cache drops the context, the answer's tokens are prefilled again.
+pub struct Progress {
+    pub job: Job,
+    pub generation: Generation,
+    /// Number of prompt tokens that the answer reports as taken from the cache.
+    cached: usize,
+    /// Number of complete characters before each token of a prompt that is scored.
+    pub prompt_offsets: Vec<usize>,
+    pub end: Option<Finish>,
+    /// Log-probabilities of the prompt's tokens so far.
+    pub scored: Vec<Logprob>,
+    /// True until all tokens of a prompt to be scored have their scores.
+    pub scores: bool,
+    /// Positions at which the states of recurrent layers are saved, in order.
+    checkpoints: Vec<usize>,
+}
+
+impl Deref for Running {
+    type Target = Progress;
+
+    fn deref(&self) -> &Progress {
+        &self.progress
+    }
+}
+
+impl DerefMut for Running {
+    fn deref_mut(&mut self) -> &mut Progress {
+        &mut self.progress
+    }
+}
+
+impl Running {
+    /// Returns the tokens that the next pass may read: none if the answer has ended or the prompt is being scored.
+    pub fn unread(&self) -> Unread {
+        let position = self.context.position();
+        let is_open = self.end.is_none() && !self.scores;
+        Unread { left: if is_open { self.ids().len() - position } else { 0 }, position }
+    }
+
+    /// Chooses the positions at which states are saved: where another conversation branched off, [`BEFORE_END`] tokens
+    /// before the end of the prompt, and at its end.
+    pub fn plan_checkpoints(&mut self, branch: usize) {
+        let len = self.job.prompt.len();
+        let points = [branch, len.saturating_sub(BEFORE_END), len];
+        self.checkpoints = points.into_iter().filter(|point| *point > self.context.position()).collect();
+        self.checkpoints.sort_unstable();
+        self.checkpoints.dedup();
+    }
+
+    /// Limits `count` to the tokens before the next checkpoint.
+    pub fn up_to_checkpoint(&self, count: usize) -> usize {
+        let position = self.context.position();
+        let next = self.checkpoints.iter().find(|point| **point > position);
+        next.map_or(count, |point| count.min(point - position))
+    }
+
+    pub fn is_at_checkpoint(&self) -> bool {
+        self.checkpoints.contains(&self.context.position())
+    }
+}
+
+impl Progress {
+    /// Begins an answer.
+    ///
+    /// # Errors
+    ///
+    /// The prompt has a token outside the vocabulary, or the grammar's table is damaged.
+    pub fn new(
+        job: Job,
+        cached: usize,
+        grammar: u32,
+        tokenizer: &Tokenizer<'_, '_>,
+    ) -> Result<Self, (Job, anyhow::Error)> {
+        let rng = AnyRng::Pcg(Pcg32::new(job.seed));
+        let offsets = match job.settings.scores_prompt {
+            true => offsets(&job.prompt, &mut tokenizer.decoder(), tokenizer).map(|(offsets, _)| offsets),
+            false => Ok(Vec::new()),
+        };
+        let generation = Generation::new(job.settings.clone(), &job.prompt, rng, grammar, Some(tokenizer));
+        let (prompt_offsets, generation) = match (offsets, generation) {
+            (Ok(offsets), Ok(generation)) => (offsets, generation),
+            (Err(error), _) | (_, Err(error)) => return Err((job, error)),
+        };
+        Ok(Self {
+            cached,
+            generation,
+            prompt_offsets,
+            end: None,
+            scored: Vec::new(),
+            scores: job.settings.scores_prompt,
+            checkpoints: Vec::new(),
+            job,
+        })
+    }
+
+    /// The prompt and the answer so far.
+    pub fn ids(&self) -> &[TokenId] {
+        self.generation.ids()
+    }
+
+    /// Chooses the next token and sends it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Generation::step`].
+    pub fn choose(&mut self, logits: &mut [f32], bench: &mut Workbench<'_, '_, '_>, counters: &Counters) -> Result<()> {
+        let is_first = self.generation.answer().is_empty();
+        let step = self.generation.step(logits, bench)?;
+        if let Some(token) = step.token {
+            self.job.client.send(Event::Token { id: token.id, text: token.text, logprob: token.logprob });
+            if is_first {
+                self.job.client.first_token().inspect(|time| counters.first_token.add(time.as_secs_f64()));
+            }
+        }
+        if let Some(end) = step.end {
+            self.finish(if end.is_cut() { Finish::Length } else { Finish::Stop });
+        }
+        Ok(())
+    }
+
+    /// Ends the answer, and sends the text that was held back.
+    fn finish(&mut self, end: Finish) {
+        let text = self.generation.rest();
+        let stop = self.generation.stop().map(str::to_string);
+        let (prompt, answer) = (self.generation.prompt_len(), self.generation.answer().len());
+        let done = Event::Done { end, stop, text, prompt, cached: self.cached, answer };
+        self.job.client.send(done);
+        self.job.client.answered(prompt, answer);
+        self.end = Some(end);
+    }
+}

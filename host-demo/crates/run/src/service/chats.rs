@@ -1,0 +1,190 @@
+//! Chat requests: the prompt, the functions, and the constraint of the answer.
+
+use std::sync::Arc;
+
+use arenite::TokenId;
+use serde_json::{Map, Value};
+
+use super::grammars::Source;
+use super::{Prepared, Service};
+use crate::generation::{Settings, StrictCalls, ThoughtLimit, Wanted};
+use arenite_chat::Prompt;
+use arenite_chat::dialect::Tools;
+use arenite_grammar as grammar;
+use arenite_request::{Form, Message, Must, Named, Refusal, TextRequest};
+use arenite_text as text;
+
+impl Service {
+    /// Returns the prompt of a chat; completes the settings and `prepared`.
+    pub fn chat(
+        &self,
+        request: &TextRequest,
+        settings: &mut Settings,
+        prepared: &mut Prepared,
+    ) -> Result<(String, Vec<TokenId>), Refusal> {
+        prepared.tools = Arc::new(Tools::of(&request.tools));
+        let is_form = |form: &Named<Form>| !matches!(form.value, Form::Gbnf(_));
+        prepared.is_schema = request.form.as_ref().is_some_and(is_form);
+        let (prompt, warning) = self.chat_prompt(request, settings)?;
+        prepared.warning = warning;
+        if request.kept_tokens(0) == usize::MAX {
+            self.check_len("messages", &prompt.text)?;
+        }
+        let mut ids = request.context.clone();
+        ids.extend(self.ids(&prompt, ids.is_empty())?);
+        let is_free = matches!(request.choice.must, Must::Auto | Must::Never);
+        settings.table = self.chat_form(request, prepared)?;
+        settings.is_json = is_free && request.schema().is_some() && !self.style.is_in_messages();
+        let strict = if is_free && settings.table.is_none() { self.strict_calls(prepared)? } else { None };
+        let thoughts = match request.thinking.budget {
+            Some(budget) => usize::try_from(budget).map_or(ThoughtLimit::Unlimited, ThoughtLimit::UpTo),
+            None if self.is_quiet(request) => ThoughtLimit::UpTo(0),
+            None => ThoughtLimit::Usual,
+        };
+        let room = self.context.saturating_sub(ids.len());
+        let wanted = Wanted { prompt: &prompt.text, tools: &prepared.tools, thoughts, room, strict };
+        wanted.complete(&self.style, settings);
+        Ok((prompt.text, ids))
+    }
+
+    /// Returns the tokens of a prompt. Only the first prompt in a context begins with BOS.
+    fn ids(&self, prompt: &Prompt, is_first: bool) -> Result<Vec<TokenId>, Refusal> {
+        let ids = match is_first {
+            true => prompt.encode(self.tokenizer()),
+            false => prompt.encode_after(0, self.tokenizer()),
+        };
+        ids.map_err(|error| Refusal::invalid(error.to_string()))
+    }
+
+    /// Returns true if the request turns thoughts off. A model that always thinks then gets a closed thought.
+    fn is_quiet(&self, request: &TextRequest) -> bool {
+        let thinking = &request.thinking;
+        let is_off = thinking.effort.as_ref().is_some_and(|effort| effort.value == "none");
+        is_off || thinking.wish == Some(false) || thinking.switch.as_ref().is_some_and(|switch| !switch.value)
+    }
+
+    /// Returns the rendered conversation, and a warning for the client.
+    fn chat_prompt(
+        &self,
+        request: &TextRequest,
+        settings: &mut Settings,
+    ) -> Result<(Prompt, Option<&'static str>), Refusal> {
+        let (messages, continues) = self.continued(request)?;
+        let conversation = self.style.conversation(messages, &request.tools);
+        let kwargs = self.kwargs(request)?;
+        let rendered = self.style.prompt(&self.renderer, conversation, &kwargs, continues);
+        let (prompt, warning) = rendered
+            .map_err(|why| Refusal::about("messages", format!("the chat template refuses this conversation: {why}")))?;
+        let stop = self.renderer.stop();
+        if self.style.ends_answer(stop) {
+            settings.stops.push(stop.into());
+            settings.stop_ids.extend(text::token(self.tokenizer(), stop));
+        }
+        Ok((prompt, warning))
+    }
+
+    /// Returns the messages, and true if the answer continues the last one. An empty start is left out.
+    fn continued<'r>(&self, request: &'r TextRequest) -> Result<(&'r [Message], bool), Refusal> {
+        let messages = request.messages();
+        let Some((last, before)) = messages.split_last().filter(|_| request.continues) else {
+            return Ok((messages, false));
+        };
+        if !last.calls.is_empty() || last.text.as_deref().is_none_or(|text| text.trim().is_empty()) {
+            return match last.calls.is_empty() && last.thought.is_none() && !before.is_empty() {
+                true => Ok((before, false)),
+                false => Err(Refusal::about("messages", "only the text of an answer can be continued")),
+            };
+        }
+        if let Some((field, _)) = request.schema() {
+            let message = format!("{field}: a started answer cannot be continued by a value: leave one out");
+            return Err(Refusal::about(field, message));
+        }
+        Ok((messages, true))
+    }
+
+    /// Returns the template's variables that the request sets.
+    fn kwargs(&self, request: &TextRequest) -> Result<Map<String, Value>, Refusal> {
+        let (thinking, style) = (&request.thinking, &self.style);
+        let mut kwargs = Map::new();
+        if let Some(hint) = &thinking.hint {
+            kwargs.extend(style.effort(hint).unwrap_or_default());
+        }
+        if let Some(Named { field, value: effort }) = &thinking.effort {
+            kwargs.extend(match (effort.as_str(), style.effort(effort)) {
+                (_, Some(variables)) => variables,
+                // Without switches in the template, the model always or never thinks: "medium" is its normal behaviour,
+                // and "none" gets a closed thought.
+                ("medium" | "none", None) => Map::new(),
+                (_, None) => return Err(Refusal::unsupported(field)),
+            });
+        }
+        if let Some(is_on) = thinking.wish {
+            kwargs.extend(style.thinking(is_on).unwrap_or_default());
+        }
+        if thinking.budget == Some(0) {
+            kwargs.extend(style.thinking(false).unwrap_or_default());
+        }
+        if let Some(Named { field, value: is_on }) = thinking.switch {
+            match style.thinking(is_on) {
+                Some(variables) => kwargs.extend(variables),
+                None if !is_on => {}
+                None => return Err(Refusal::unsupported(field)),
+            }
+        }
+        let documents = request.arguments.get("documents").filter(|documents| !documents.is_null());
+        if documents.is_some() && !self.source().contains("documents") {
+            return Err(Refusal::unsupported("documents"));
+        }
+        kwargs.extend(request.arguments.clone());
+        Ok(kwargs)
+    }
+
+    /// Compiles the grammar of a chat's answer; `None` if the answer is not constrained.
+    fn chat_form(&self, request: &TextRequest, prepared: &Prepared) -> Result<Option<Arc<[u8]>>, Refusal> {
+        let named = match &request.choice.must {
+            Must::Auto | Must::Never => {
+                if let Some((param, schema)) = request.schema()
+                    && let Some(piece) = self.style.schema_in_messages(schema)
+                {
+                    let table = self.grammars.table(&Source::Pieces(&piece));
+                    return table.map(Some).map_err(|error| Refusal::about(param, format!("{param}: {error:#}")));
+                }
+                return self.form(request);
+            }
+            Must::Any => None,
+            Must::Named(name) => Some(name),
+        };
+        let tools = prepared.tools.0.iter();
+        let wanted: Vec<_> = tools.filter(|tool| named.is_none_or(|name| *name == tool.name)).collect();
+        if wanted.is_empty() {
+            return Err(Refusal::about("tool_choice", "there is no such function among the tools"));
+        }
+        let is_parallel = prepared.is_parallel && named.is_none();
+        let table = self.grammars.table(&Source::Pieces(&self.style.constraint().calls(&wanted, is_parallel)));
+        table.map(Some).map_err(|error| Refusal::about("tools", format!("tools: {error:#}")))
+    }
+
+    /// Compiles the grammar of calls that applies after their opening mark.
+    fn strict_calls(&self, prepared: &Prepared) -> Result<Option<StrictCalls>, Refusal> {
+        let Some((until, calls)) = self.style.strict_calls(&prepared.tools, prepared.is_parallel) else {
+            return Ok(None);
+        };
+        let table = self.grammars.table(&Source::Pieces(&calls));
+        let table = table.map_err(|error| Refusal::about("tools", format!("tools: {error:#}")))?;
+        Ok(Some(StrictCalls { until, table }))
+    }
+
+    /// Compiles the grammar, choice or schema of a request.
+    pub fn form(&self, request: &TextRequest) -> Result<Option<Arc<[u8]>>, Refusal> {
+        let Some(Named { field, value: form }) = &request.form else { return Ok(None) };
+        let table = match form {
+            Form::Gbnf(text) => self.grammars.table(&Source::Gbnf(text, self.tokenizer())),
+            Form::Choice(texts) => {
+                let each = texts.iter().cloned().map(grammar::Piece::Text).collect();
+                self.grammars.table(&Source::Pieces(&grammar::Piece::Alt(each)))
+            }
+            Form::Schema(schema) => self.grammars.table(&Source::Schema(schema)),
+        };
+        table.map(Some).map_err(|error| Refusal::about(*field, format!("{field}: {error:#}")))
+    }
+}

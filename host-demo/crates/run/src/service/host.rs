@@ -1,0 +1,175 @@
+//! A model that is planned for many conversations, and the thread that runs them.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use anyhow::Result;
+use arenite::model::Stack;
+use arenite::sampler::Params;
+use arenite::tokenizer::Tokenizer;
+use arenite::{Gguf, Plan, TokenId};
+use arenite_chat::{Renderer, Style};
+use arenite_grammar::{Budget, MaskMemory};
+
+use super::{Facts, LoraScales, Service, grammars};
+use crate::open_model::OpenModel;
+use crate::ranking::Ranking;
+use crate::runtime::Memory;
+use crate::scheduler::{Command, Counters, Scheduler};
+use crate::session_file::SessionFile;
+
+/// A model that is planned for many conversations.
+pub struct Host {
+    pub open: Arc<OpenModel>,
+    pub plan: Plan,
+    pub service: Service,
+}
+
+impl Host {
+    /// Plans the memory. If `serves` is set, requests come from clients, and grammars have a smaller budget.
+    pub fn new(open: OpenModel, serves: bool) -> Result<Self> {
+        let open = Arc::new(open);
+        let (gguf, model, tokenizer, file) = (open.gguf(), open.model(), open.vocabulary()?, open.file());
+        let parallel = open.options.parallel;
+        let context = open.context(0);
+        // Each running answer needs a context, and as many contexts cache finished conversations. Pages are planned for
+        // running answers only.
+        let options = open
+            .plan_options(context)
+            .contexts(2 * parallel + 1)
+            .pages(parallel.saturating_mul(context.div_ceil(16)))
+            .logits(parallel)
+            // For recurrent models: checkpoints where conversations branch off, and near the end of each prompt.
+            .checkpoints(3)
+            .batch(open.options.batch.max(parallel));
+        let hears = model.spec().sound().is_some();
+        let options = if hears { options.contexts(1).pages(0).logits(1) } else { options };
+        let plan = open.plan(options)?;
+        let makes_text = matches!(model.spec().stack(), Stack::Alone);
+        // A decoder with a pooling type above 0 can compute embeddings.
+        let pooling = gguf.architecture().and_then(|name| gguf.u32(name, "pooling_type"));
+        let makes_vectors =
+            !hears && !makes_text || pooling.is_ok_and(|pooling| pooling.is_some_and(|pooling| pooling > 0));
+        let renderer = Renderer::new(gguf, tokenizer, "auto", None)?;
+        let service = Service {
+            open: open.clone(),
+            style: Style::of(&renderer, tokenizer),
+            renderer,
+            params: Params { temperature: 1.0, ..Params::DEFAULT },
+            temperature: None,
+            grammars: grammars::Grammars::new(if serves { Budget::of_request } else { Budget::of_command }),
+            name: model_name(file.name()),
+            context,
+            vocab: model.spec().vocab,
+            token_bytes: token_bytes(gguf, tokenizer),
+            embedding_len: model.spec().embedding_len(),
+            ranking: Ranking::new(gguf, model, tokenizer).ok(),
+            makes_text,
+            makes_vectors,
+            infill: infill(gguf, tokenizer),
+            lora: LoraScales::new(&open.options.lora)?,
+            facts: Facts::new(file, gguf),
+        };
+        Ok(Self { open, plan, service })
+    }
+
+    /// Size in bytes of all memory that the process will use. `requests` is the memory of requests, `program` that of the
+    /// program, its threads and connections.
+    pub fn bytes(&self, requests: usize, program: usize) -> usize {
+        let Self { open, plan, service } = self;
+        plan.workspace + plan.kv + MaskMemory::bytes(service.tokenizer()) + open.file().len() + requests + program
+    }
+}
+
+/// Returns an upper bound for the bytes of text that a token stands for; `None` for vocabularies that drop text.
+fn token_bytes(gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_, '_>) -> Option<usize> {
+    /// Factor by which a normal form or lower case can shorten a text.
+    const SHRINKS: usize = 3;
+    let keeps_text = matches!(gguf.str("tokenizer.ggml", "model"), Ok(Some(b"gpt2" | b"llama")))
+        && matches!(tokenizer.normalizer(), b"" | b"NFC");
+    let longest = (0..tokenizer.vocab_len() as TokenId).map(|id| tokenizer.spelling(id).len()).max();
+    // An unknown character of up to four bytes may also be one token.
+    longest.filter(|_| keeps_text).map(|longest| SHRINKS * longest.max(4))
+}
+
+/// The name of a model in requests: the name of its file without the extension.
+fn model_name(file: &str) -> String {
+    std::path::Path::new(file).file_stem().map_or(file.into(), |stem| stem.to_string_lossy().into_owned())
+}
+
+/// Returns the special tokens that mark a prefix, a suffix and the text between them, for fill-in-the-middle.
+fn infill(gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_, '_>) -> Option<[TokenId; 3]> {
+    const NAMES: [(&str, [&str; 6]); 3] = [
+        (
+            "fim_pre_token_id",
+            [
+                "<|fim_prefix|>",
+                "<fim_prefix>",
+                "<fim-prefix>",
+                "<\u{ff5c}fim\u{2581}begin\u{ff5c}>",
+                "\u{2581}<PRE>",
+                "<|code_prefix|>",
+            ],
+        ),
+        (
+            "fim_suf_token_id",
+            [
+                "<|fim_suffix|>",
+                "<fim_suffix>",
+                "<fim-suffix>",
+                "<\u{ff5c}fim\u{2581}hole\u{ff5c}>",
+                "\u{2581}<SUF>",
+                "<|code_suffix|>",
+            ],
+        ),
+        (
+            "fim_mid_token_id",
+            [
+                "<|fim_middle|>",
+                "<fim_middle>",
+                "<fim-middle>",
+                "<\u{ff5c}fim\u{2581}end\u{ff5c}>",
+                "\u{2581}<MID>",
+                "<|code_middle|>",
+            ],
+        ),
+    ];
+    let by_name = |names: &[&str]| {
+        let is_named = |id: &TokenId| names.iter().any(|name| tokenizer.spelling(*id) == name.as_bytes());
+        (0..tokenizer.vocab_len() as TokenId).find(is_named)
+    };
+    let id = |(key, names): &(&str, [&str; 6])| {
+        let by_key = gguf.u32("tokenizer.ggml", key).ok().flatten();
+        by_key.filter(|id| (*id as usize) < tokenizer.vocab_len()).or_else(|| by_name(names))
+    };
+    Some([id(&NAMES[0])?, id(&NAMES[1])?, id(&NAMES[2])?])
+}
+
+/// Runs the engine in this thread until all senders of commands are dropped. Calls `ready` when the engine's memory is
+/// allocated. `kept` is a session file with the common beginning of prompts, read at the start and written at the end.
+pub fn run_engine(
+    open: &OpenModel,
+    plan: Plan,
+    mut kept: Option<SessionFile>,
+    counters: Arc<Counters>,
+    commands: &Receiver<Command>,
+    ready: impl FnOnce(),
+) -> Result<()> {
+    let tokenizer = open.vocabulary()?;
+    let mut memory = Memory::new(&plan)?;
+    let engine = open.engine(&mut memory, plan)?;
+    let mut masks = MaskMemory::new(tokenizer);
+    let mut scheduler = Scheduler::new(engine, tokenizer, masks.masks(tokenizer)?, open.options.parallel, counters);
+    if let Some(file) = &mut kept {
+        scheduler.restore(file, open.scales())?;
+    }
+    ready();
+    scheduler.run(commands);
+    kept.map_or(Ok(()), |file| scheduler.save(&file, open.scales()))
+}
+
+/// Returns a random number from the keys of a standard hash map, which the system's random generator provides.
+pub fn by_chance() -> u64 {
+    RandomState::new().build_hasher().finish()
+}

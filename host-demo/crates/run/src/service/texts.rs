@@ -1,0 +1,122 @@
+//! Texts to embed, and pairs of texts to rank.
+
+use arenite::TokenId;
+use arenite::tokenizer::Encode;
+use arenite_request::{Keep, Prompt, Refusal, RefusalKind};
+use arenite_text::{self as text, Frame};
+
+use super::{Service, few};
+use crate::ranking::Texts;
+
+/// Maximum number of texts in a request.
+const MOST_TEXTS: usize = 2048;
+
+/// A query, and documents to rank.
+#[derive(Clone, Copy, Debug)]
+pub struct Pairs<'a> {
+    /// The query.
+    pub query: &'a str,
+    /// The name of the field with the documents, for errors.
+    pub field: &'a str,
+    /// The documents.
+    pub texts: &'a [String],
+    /// The tokens of a pair to keep.
+    pub keep: Keep,
+    /// Number of tokens to which each document is cut.
+    pub most_tokens: Option<usize>,
+}
+
+impl Service {
+    /// Returns the tokens of texts to embed, cut to `limit` tokens. `field` names them in errors. A text that is too long gets its own error.
+    ///
+    /// # Errors
+    ///
+    /// The model computes no embeddings, a token is not in its vocabulary, or no text fits in its context.
+    pub fn texts(
+        &self,
+        field: &str,
+        prompts: &[Prompt],
+        limit: Option<usize>,
+    ) -> Result<Vec<Result<Texts, Refusal>>, Refusal> {
+        if !self.makes_vectors {
+            return Err(Refusal::invalid("this model computes no embeddings"));
+        }
+        few(field, prompts.len(), MOST_TEXTS)?;
+        let how = Encode { add_special: true, parse_special: false };
+        let tokens = |prompt| self.tokens(field, prompt, how);
+        let texts = prompts.iter().map(tokens).collect::<Result<Vec<_>, _>>()?;
+        let frame = Frame::of(self.tokenizer()).unwrap_or_default();
+        let one = |(_, ids): (String, Vec<TokenId>)| {
+            let ids = limit.map_or(Ok(ids.clone()), |limit| frame.cut(ids, limit)).map_err(invalid)?;
+            self.fitting(field, "a text", ids.into())
+        };
+        some(texts.into_iter().map(one).collect())
+    }
+
+    /// Returns the tokens of the pairs of a query and each document. A pair that is too long gets its own error.
+    ///
+    /// # Errors
+    ///
+    /// The model does not rank, or no pair fits in its context.
+    pub fn pairs(&self, asked: &Pairs<'_>) -> Result<Vec<Result<Texts, Refusal>>, Refusal> {
+        let ranking = self.ranking.as_ref().ok_or_else(|| Refusal::invalid("this model does not rank"))?;
+        few(asked.field, asked.texts.len(), MOST_TEXTS)?;
+        let limit = match asked.keep {
+            Keep::All => None,
+            Keep::Fitting => Some(self.context),
+            Keep::Last(limit) => Some(self.context.min(limit)),
+        };
+        let pair = |text: &String| {
+            let text = asked.most_tokens.map_or(Ok(text.clone()), |most| self.cut(text, most)).map_err(invalid)?;
+            let pair = ranking.pair(self.tokenizer(), asked.query, &text, limit).map_err(invalid)?;
+            self.fitting(asked.field, "a pair of query and document", pair)
+        };
+        some(asked.texts.iter().map(pair).collect())
+    }
+
+    /// Returns the text of the first `most` tokens of a document.
+    fn cut(&self, text: &str, most: usize) -> anyhow::Result<String> {
+        let how = Encode { add_special: false, parse_special: false };
+        let ids = text::encode(self.tokenizer(), text.as_bytes(), how)?;
+        match ids.len() > most {
+            true => Ok(String::from_utf8_lossy(&text::decode(self.tokenizer(), &ids[..most])?).into_owned()),
+            false => Ok(text.to_string()),
+        }
+    }
+
+    /// Checks that the tokens of a text or of a pair fit in the context.
+    fn fitting(&self, param: &str, what: &str, texts: Texts) -> Result<Texts, Refusal> {
+        let (len, context) = (texts.ids.len(), self.context);
+        if (1..=context).contains(&len) {
+            return Ok(texts);
+        }
+        let message = format!(
+            "{what} has {len} tokens, and 1 to {context} are possible: shorten it, or cut it with truncate_prompt_tokens"
+        );
+        let kind = if len > context { RefusalKind::TooLong } else { RefusalKind::Invalid };
+        Err(Refusal { kind, ..Refusal::about(param, message) })
+    }
+}
+
+/// Scales a vector to length 1; leaves a zero vector unchanged.
+pub fn unit(vector: &[f32]) -> Vec<f32> {
+    let norm = vector.iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>().sqrt().max(1e-12);
+    vector.iter().map(|x| (f64::from(*x) / norm) as f32).collect()
+}
+
+fn invalid(error: impl std::fmt::Display) -> Refusal {
+    Refusal::invalid(error.to_string())
+}
+
+/// Returns the results, or the first error if all of them are errors.
+fn some<T>(mut results: Vec<Result<T, Refusal>>) -> Result<Vec<Result<T, Refusal>>, Refusal> {
+    match results.iter().all(Result::is_err) && !results.is_empty() {
+        true => results.swap_remove(0).map(|_| results),
+        false => Ok(results),
+    }
+}
+
+/// Number of tokens of all texts without an error.
+pub fn token_count(texts: &[Result<Texts, Refusal>]) -> usize {
+    texts.iter().flatten().map(|texts| texts.ids.len()).sum()
+}

@@ -1,0 +1,435 @@
+//! The state shared by all routes: the service, the channel to the engine, and open requests.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::net::{IpAddr, Ipv6Addr};
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, MutexGuard};
+use std::time::{Duration, Instant};
+
+use arenite::TokenId;
+use axum::body::{Body as HttpBody, Bytes};
+use axum::extract::Request;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use super::audio::{Sounds, Transcription};
+use super::connections::{ConnectionSlot, RequestGuard};
+use super::error::ApiError;
+use super::faces::Asked;
+use super::faces::Reply;
+use super::memory::{Inbox, Meter, Outbox, Received, RequestMemory, mailbox};
+use super::proxy::CLIENT;
+use super::readers::Readers;
+use super::record::{Log, Record};
+use arenite_request::Refusal;
+use arenite_run::ranking::Texts;
+use arenite_run::scheduler::{self, Asker, Command, Counters, Embedding, EmbeddingClient, Event, Job};
+use arenite_run::service::token_count;
+use arenite_run::service::{Choice, Prepared, Service, by_chance};
+
+/// Maximum number of open requests beyond [`App::most_open`]. Each of these must be the only open request of its
+/// client.
+const MOST_FIRST: usize = 64;
+
+/// The clients that share the cache of conversations, and what each is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheScope {
+    /// A prompt continues conversations of the same client only. What a client is told does not depend on the prompts of
+    /// others
+    Client,
+    /// All clients share the conversations and see all metrics
+    Server,
+}
+
+/// A request that is ready to be answered, and the form of its answer.
+pub struct Ready {
+    pub prepared: Prepared,
+    pub reply: Reply,
+}
+
+impl Deref for Ready {
+    type Target = Prepared;
+
+    fn deref(&self) -> &Prepared {
+        &self.prepared
+    }
+}
+
+impl DerefMut for Ready {
+    fn deref_mut(&mut self) -> &mut Prepared {
+        &mut self.prepared
+    }
+}
+
+/// Converts a request in the format of an interface to jobs.
+pub fn prepare(service: &Service, asked: Asked, seed_by_chance: u64) -> std::result::Result<Ready, Refusal> {
+    let mut prepared = service.jobs(&asked.request, seed_by_chance)?;
+    prepared.warning = prepared.warning.or(asked.reply.warning);
+    Ok(Ready { prepared, reply: asked.reply })
+}
+
+/// A client that waits for an embedding.
+pub struct Waiting(pub oneshot::Sender<std::result::Result<Vec<f32>, String>>);
+
+impl EmbeddingClient for Waiting {
+    fn is_closed(&self) -> bool {
+        self.0.is_closed()
+    }
+
+    fn send(self: Box<Self>, embedding: std::result::Result<Vec<f32>, String>) {
+        let _ = self.0.send(embedding); // the client may have disconnected meanwhile
+    }
+}
+
+/// A client whose answer is recorded.
+struct Recorded {
+    events: Outbox,
+    record: Arc<Record>,
+}
+
+impl scheduler::Client for Recorded {
+    fn send(&self, event: Event) {
+        self.events.send(event);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.events.is_closed()
+    }
+
+    fn first_token(&self) -> Option<Duration> {
+        self.record.first_token()
+    }
+
+    fn answered(&self, prompt: usize, answer: usize) {
+        self.record.answered(prompt, answer);
+    }
+}
+
+impl CacheScope {
+    /// All scopes by name.
+    pub const ALL: [(&str, Self); 2] = [("client", Self::Client), ("server", Self::Server)];
+}
+
+/// The state shared by all routes.
+pub struct App {
+    pub service: Service,
+    /// The scheduler's requests.
+    pub commands: Sender<Command>,
+    /// Sounds to transcribe.
+    pub transcriptions: Sender<Transcription>,
+    pub counters: Arc<Counters>,
+    /// Maximum number of open requests.
+    pub most_open: usize,
+    /// Number of answers that are generated at the same time.
+    pub parallel: usize,
+    pub key: Option<String>,
+    pub scope: CacheScope,
+    /// True if this process serves one of several models and its requests come through the proxy process.
+    pub is_within: bool,
+    /// True if the model transcribes speech.
+    pub hears: bool,
+    pub sounds: Sounds,
+    pub workspace: usize,
+    pub kv: usize,
+    pub started: Instant,
+    pub memory: RequestMemory,
+    pub readers: Readers,
+    pub log: Option<Log>,
+    /// Hashes the identity of a client.
+    pub hasher: RandomState,
+}
+
+pub type Result<T> = std::result::Result<T, ApiError>;
+
+impl App {
+    /// Reads the body of a request, then opens the request.
+    pub async fn receive(self: &Arc<Self>, request: Request<HttpBody>) -> Result<(OpenRequest, Received)> {
+        let client = Client::of(self, &request);
+        let body = self.memory.receive(request).await?;
+        Ok((OpenRequest::new(self, client)?, body))
+    }
+
+    /// Opens a request before its body is read.
+    pub fn open(&self, request: &Request<HttpBody>) -> Result<OpenRequest> {
+        OpenRequest::new(self, Client::of(self, request))
+    }
+
+    /// Runs slow work on the reader threads, so that the serving thread never waits for it.
+    pub async fn aside<T: Send + 'static>(
+        self: &Arc<Self>,
+        open: &OpenRequest,
+        work: impl FnOnce(&Self) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let app = self.clone();
+        let failed =
+            || ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "a thread failed while it processed this request");
+        self.readers.run(open.asker.client, move || work(&app)).await.ok_or_else(failed)?
+    }
+
+    /// Receives a request, and processes its JSON on a reader thread.
+    pub async fn asked<T: Send + 'static>(
+        self: &Arc<Self>,
+        request: Request<HttpBody>,
+        work: impl FnOnce(&Self, Value) -> Result<T> + Send + 'static,
+    ) -> Result<(OpenRequest, T)> {
+        let (open, body) = self.receive(request).await?;
+        let done = self.aside(&open, move |app| work(app, json(&body)?)).await?;
+        Ok((open, done))
+    }
+
+    /// Converts an answer to JSON, and returns the response. `bytes` is an upper bound for the size of the JSON; a
+    /// large answer is converted on a reader thread.
+    pub async fn write(
+        self: &Arc<Self>,
+        open: &OpenRequest,
+        bytes: usize,
+        answer: impl FnOnce(&Self) -> Value + Send + 'static,
+    ) -> Result<Response> {
+        let text = match bytes > LARGE_ANSWER {
+            true => self.aside(open, move |app| Ok(answer(app).to_string())).await?,
+            false => answer(self).to_string(),
+        };
+        self.response(open, text)
+    }
+
+    /// Returns a response with the JSON `text`. A long text counts toward the memory limit of answers until it is sent.
+    fn response(&self, open: &OpenRequest, text: String) -> Result<Response> {
+        let slot = || open.guard.as_ref().map(RequestGuard::slot);
+        let text = match text.len() > LARGE_ANSWER {
+            true => self.memory.response(text, slot()).ok_or_else(crowded)?,
+            false => Bytes::from(text),
+        };
+        Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
+    }
+
+    /// Answers a request with the result of `work`, which runs on a reader thread and gets the request's JSON.
+    pub async fn answered<T: Serialize>(
+        self: &Arc<Self>,
+        request: Request<HttpBody>,
+        work: impl FnOnce(&Self, Value) -> Result<T> + Send + 'static,
+    ) -> Result<Response> {
+        let written = |app: &Self, body: Value| {
+            let answer = work(app, body)?;
+            serde_json::to_string(&answer)
+                .map_err(|error| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
+        };
+        let (open, text) = self.asked(request, written).await?;
+        self.response(&open, text)
+    }
+
+    /// Sends the jobs of a request to the engine.
+    pub fn submit(&self, open: &OpenRequest, prepared: &mut Ready) -> Result<Vec<Inbox>> {
+        let meter = self.memory.meter(prepared.reply.stream);
+        if !meter.hold(prepared.bytes()) {
+            return Err(crowded());
+        }
+        let submit = |(prompt, settings, seed)| -> Result<_> {
+            let (events, answer) = mailbox(meter.clone());
+            let asker = open.asker;
+            let client = Box::new(Recorded { events, record: open.record.clone() });
+            let scope = (self.scope == CacheScope::Client).then_some(asker.client);
+            let job = Box::new(Job { prompt, settings, seed, client, asker, scope });
+            self.commands.send(Command::Generate(job)).map_err(|_| gone())?;
+            Ok(answer)
+        };
+        std::mem::take(&mut prepared.jobs).into_iter().map(submit).collect()
+    }
+
+    /// Sends a request with exactly one answer to the engine, and returns that answer in progress.
+    pub fn begin(&self, open: &OpenRequest, mut prepared: Ready) -> Result<Answer> {
+        let prompt_tokens = prepared.jobs.first().map_or(0, |(prompt, ..)| prompt.len());
+        let events = self.submit(open, &mut prepared)?.pop().ok_or_else(|| ApiError::about("n", "n must be 1"))?;
+        Ok(Answer { prepared, events, prompt_tokens, began: Instant::now() })
+    }
+
+    /// Prepares a text request.
+    pub fn prepare(&self, asked: Asked) -> Result<Ready> {
+        Ok(prepare(&self.service, asked, by_chance())?)
+    }
+
+    /// Embeds the texts of a request with these adapters. Returns a vector or an error for each text.
+    pub async fn vectors(
+        &self,
+        open: &OpenRequest,
+        inputs: Vec<std::result::Result<Texts, Refusal>>,
+        lora: &[(usize, f32)],
+    ) -> Result<Vectors> {
+        let memory = self.memory.meter(false);
+        let bytes = inputs.len() * (TEXT_BYTES + self.service.embedding_len * VALUE_BYTES);
+        if !memory.hold(bytes + token_count(&inputs) * size_of::<TokenId>()) {
+            return Err(crowded());
+        }
+        let mut vectors = Vec::new();
+        for texts in inputs {
+            if memory.is_full() {
+                return Err(crowded());
+            }
+            let vector = match texts {
+                Err(refusal) => Err(refusal.into()),
+                Ok(texts) => {
+                    let (answer, vector) = oneshot::channel();
+                    let (client, lora) = (open.asker.client, lora.to_vec());
+                    let text = Embedding { texts, client, lora, answer: Box::new(Waiting(answer)) };
+                    self.commands.send(Command::Embed(text)).map_err(|_| gone())?;
+                    Ok(vector.await.map_err(|_| gone())?.map_err(ApiError::invalid)?)
+                }
+            };
+            vectors.push(vector);
+        }
+        Ok(Vectors { vectors, _memory: memory })
+    }
+}
+
+/// Memory for one text of an embedding request, in bytes, besides its tokens.
+const TEXT_BYTES: usize = 512;
+/// Memory for one value of an embedding, in bytes: the number, its JSON value and its text.
+const VALUE_BYTES: usize = 48;
+/// An answer of more bytes than this is converted to JSON on a reader thread.
+const LARGE_ANSWER: usize = 128 << 10;
+
+/// Embeddings, whose memory counts toward the limit of answers until this value is dropped.
+pub struct Vectors {
+    pub vectors: Vec<Result<Vec<f32>>>,
+    _memory: Arc<Meter>,
+}
+
+impl Vectors {
+    /// Upper bound for the bytes of the embeddings' JSON.
+    pub fn bytes(&self) -> usize {
+        self.vectors.iter().flatten().map(|vector| vector.len() * VALUE_BYTES).sum()
+    }
+}
+
+/// An answer in progress.
+pub struct Answer {
+    pub prepared: Ready,
+    pub events: Inbox,
+    pub prompt_tokens: usize,
+    pub began: Instant,
+}
+
+fn crowded() -> ApiError {
+    let why = "there is not enough memory for this request beside the others: try again later, or send a smaller one";
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, why)
+}
+
+fn gone() -> ApiError {
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the engine has ended")
+}
+
+/// Parses a body.
+pub fn json(body: &Received) -> Result<Value> {
+    super::body::parse(body.json()?)
+}
+
+/// Returns the body if it is an object, to which fields can be added. Refuses any other body.
+pub fn object(body: Value) -> Result<Value> {
+    if body.is_object() { Ok(body) } else { Err(ApiError::invalid("the body must be a JSON object")) }
+}
+
+/// The client and the connection of a request, and the request's record.
+struct Client {
+    slot: Option<Arc<ConnectionSlot>>,
+    record: Arc<Record>,
+    asker: Asker,
+}
+
+impl Client {
+    fn of(app: &App, request: &Request<HttpBody>) -> Self {
+        let slot: Option<Arc<ConnectionSlot>> = request.extensions().get().cloned();
+        let record = request.extensions().get().cloned().unwrap_or_else(|| Arc::new(Record::none()));
+        let passed = request.headers().get(CLIENT).filter(|_| app.is_within);
+        let client = app.hasher.hash_one((slot.as_ref().map(|slot| network(slot.client)), passed));
+        let asker = Asker { client, request: by_chance() };
+        Self { slot, record, asker }
+    }
+}
+
+/// Returns the part of an address that identifies a client. An IPv6 client is identified by the first half of the
+/// address, because one machine may use all addresses with the same first half.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        address => address,
+    }
+}
+
+/// Counts an open request and marks its connection as busy.
+pub struct OpenRequest {
+    counters: Arc<Counters>,
+    record: Arc<Record>,
+    asker: Asker,
+    guard: Option<RequestGuard>,
+}
+
+impl OpenRequest {
+    fn new(app: &App, client: Client) -> Result<Self> {
+        if app.counters.stopping.load(Ordering::Relaxed) {
+            return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"));
+        }
+        let Client { slot, record, asker } = client;
+        let open = Self { counters: app.counters.clone(), record, asker, guard: slot.map(RequestGuard::new) };
+        let before = app.counters.open.fetch_add(1, Ordering::Relaxed);
+        let is_first = {
+            let mut of_clients = open.of_clients();
+            let of_client = of_clients.entry(open.asker.client).or_default();
+            *of_client += 1;
+            *of_client == 1
+        };
+        // The only request of a client is accepted even if other clients have reached the limit.
+        let most = app.most_open + if is_first { MOST_FIRST } else { 0 };
+        if before >= most { Err(ApiError::busy()) } else { Ok(open) }
+    }
+
+    /// Identifies the client.
+    pub fn client(&self) -> u64 {
+        self.asker.client
+    }
+
+    fn of_clients(&self) -> MutexGuard<'_, HashMap<u64, usize>> {
+        self.counters.open_of.lock().unwrap_or_else(|broken| broken.into_inner())
+    }
+}
+
+impl Drop for OpenRequest {
+    fn drop(&mut self) {
+        self.counters.open.fetch_sub(1, Ordering::Relaxed);
+        let mut of_clients = self.of_clients();
+        if let Some(count) = of_clients.get_mut(&self.asker.client) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                of_clients.remove(&self.asker.client);
+            }
+        }
+    }
+}
+
+/// Waits for a complete answer.
+pub async fn whole(mut events: Inbox) -> Result<Choice> {
+    let mut choice = Choice::default();
+    while let Some(event) = events.recv().await {
+        if choice.take(event)? {
+            return Ok(choice);
+        }
+    }
+    Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the engine stopped before the end of the answer"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::network;
+
+    #[test]
+    fn addresses_of_one_client() {
+        let same = |a: &str, b: &str| network(a.parse().unwrap()) == network(b.parse().unwrap());
+        assert!(same("2001:db8:0:1::1", "2001:db8:0:1:ffff::2") && same("::ffff:10.0.0.1", "10.0.0.1"));
+        assert!(!same("2001:db8:0:1::1", "2001:db8:0:2::1") && !same("10.0.0.1", "10.0.0.2"));
+        assert!(!same("::ffff:10.0.0.1", "::ffff:10.0.0.2"));
+    }
+}

@@ -1,0 +1,198 @@
+//! Fields of Anthropic's Messages API.
+
+use serde_json::Value;
+
+use super::{Asked, Field, Neutral, Result, Row, Use, fields, openai, read, tools};
+use arenite_request::{EarlierCall, Form, Input, Message, Refusal};
+
+/// Reads a request.
+pub fn messages(body: &Value) -> Result<Asked> {
+    let mut asked = Asked::default();
+    read(fields(body)?, &[MESSAGES], &mut asked)?;
+    asked.finish_tools()?;
+    let messages = asked.request.messages();
+    let Some(last) = messages.last() else {
+        return Err(Refusal::about("messages", "there are no messages"));
+    };
+    let is_answer = last.role == "assistant";
+    if is_answer && !last.calls.is_empty() {
+        return Err(Refusal::about("messages", "the last message has calls: end with their results"));
+    }
+    asked.request.continues = is_answer;
+    Ok(asked)
+}
+
+/// A row for a field that goes to the request.
+macro_rules! row {
+    ($name:expr, $asked:ident, $field:ident, $body:expr) => {
+        Row(
+            &[$name],
+            Use::Reads(|$asked, $field| {
+                $body;
+                Ok(())
+            }),
+        )
+    };
+}
+
+const MESSAGES: &[Row<Asked>] = &[
+    row!("model", asked, field, asked.request.model = Some(field.text()?)),
+    row!("max_tokens", asked, field, asked.request.limit = field.limit()?),
+    Row(&["system"], Use::Reads(system)),
+    Row(&["messages"], Use::Reads(conversation)),
+    row!("stream", asked, field, asked.reply.stream = field.switch()?),
+    Row(&["stop_sequences"], Use::Reads(openai::stop)),
+    row!("temperature", asked, field, asked.request.sampling.temperature = Some(field.number()?)),
+    row!("top_p", asked, field, asked.request.sampling.top_p = Some(field.number()?)),
+    row!("top_k", asked, field, asked.request.sampling.top_k = Some(field.whole()?)),
+    Row(&["tools"], Use::Reads(tools::anthropic_tools)),
+    Row(&["tool_choice"], Use::Reads(tools::choice)),
+    Row(&["thinking"], Use::Reads(thinking)),
+    Row(&["output_format"], Use::Reads(schema)),
+    Row(&["output_config"], Use::Reads(output)),
+    // The service would connect to other servers, or run code in a container.
+    Row(&["mcp_servers"], Use::Refused(Neutral::Empty)),
+    Row(&["container"], Use::Refused(Neutral::Empty)),
+    // They ask the service to drop old parts of long conversations: this server keeps them, and refuses a conversation
+    // that is too long.
+    Row(&["context_management"], Use::Harmless),
+    Row(
+        &[
+            "metadata",
+            "service_tier",
+            "betas",
+            "anthropic_beta",
+            "cache_control",
+            "inference_geo",
+            "speed",
+            "fallbacks",
+        ],
+        Use::Harmless,
+    ),
+];
+
+/// The start of a line with which Claude Code reports to Anthropic's accounting. It changes with every request, so that
+/// nothing after it could be reused from the cache.
+const ACCOUNTING: &str = "x-anthropic-billing-header:";
+
+fn system(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
+    let text = match field.value {
+        Value::Array(blocks) => {
+            let texts = blocks.iter().map(|block| block_text(block, field)).collect::<Result<Vec<_>>>()?;
+            texts.into_iter().filter(|text| !text.trim_start().starts_with(ACCOUNTING)).collect::<String>()
+        }
+        _ => {
+            let text = field.text()?;
+            match text.trim_start().starts_with(ACCOUNTING) {
+                true => text.split_once('\n').map(|(_, rest)| rest.trim_start().to_string()).unwrap_or_default(),
+                false => text,
+            }
+        }
+    };
+    if !text.is_empty() {
+        asked.request.input = Input::Chat(vec![Message::new("system", text)]);
+    }
+    Ok(())
+}
+
+fn conversation(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
+    let mut messages = asked.request.messages().to_vec();
+    for message in field.list()? {
+        let role = message.get("role").and_then(Value::as_str);
+        let role = role.ok_or_else(|| field.refused("a message needs a role"))?;
+        match message.get("content") {
+            Some(Value::String(text)) => messages.push(Message::new(role, text)),
+            Some(Value::Array(list)) => blocks(role, list, field, &mut messages)?,
+            _ => return Err(field.refused("the content of a message must be a text or a list of blocks")),
+        }
+    }
+    asked.request.input = Input::Chat(messages);
+    Ok(())
+}
+
+/// Adds the blocks of a message: each tool result becomes a message of its own.
+fn blocks(role: &str, list: &[Value], field: &Field<'_>, messages: &mut Vec<Message>) -> Result<()> {
+    let mut message = Message::new(role, "");
+    let (mut text, mut thought, mut has_results) = (String::new(), String::new(), false);
+    for block in list {
+        let given = |key: &str| block.get(key).and_then(Value::as_str).map(str::to_string);
+        let kind = given("type").unwrap_or_else(|| "text".into());
+        match kind.as_str() {
+            "thinking" => thought += &given("thinking").unwrap_or_default(),
+            "redacted_thinking" => {}
+            "tool_use" => message.calls.push(EarlierCall {
+                id: given("id"),
+                name: given("name").ok_or_else(|| field.refused("a tool_use needs a name"))?,
+                arguments: block.get("input").cloned().unwrap_or_else(|| Value::Object(Default::default())),
+            }),
+            "tool_result" => {
+                let content = match block.get("content") {
+                    Some(Value::Array(list)) => {
+                        list.iter().map(|block| block_text(block, field)).collect::<Result<String>>()?
+                    }
+                    Some(Value::String(text)) => text.clone(),
+                    _ => String::new(),
+                };
+                has_results = true;
+                messages.push(Message { call_id: given("tool_use_id"), ..Message::new("tool", content) });
+            }
+            // Blocks of the service's own tools are notes; the text after them has their results.
+            kind if kind.ends_with("_tool_use") || kind.ends_with("_tool_result") || kind == "container_upload" => {}
+            _ => text += &block_text(block, field)?,
+        }
+    }
+    if text.is_empty() && message.calls.is_empty() && has_results {
+        return Ok(());
+    }
+    message.text = Some(text);
+    message.thought = Some(thought).filter(|thought| !thought.is_empty());
+    messages.push(message);
+    Ok(())
+}
+
+/// Returns the text of a block.
+fn block_text(block: &Value, field: &Field<'_>) -> Result<String> {
+    let source = block.get("source").filter(|source| source.get("type").is_some_and(|kind| kind == "text"));
+    let text = block.get("text").or_else(|| source?.get("data")).and_then(Value::as_str);
+    let inner = block.get("content").and_then(Value::as_array).or_else(|| block.pointer("/source/content")?.as_array());
+    match (text.or_else(|| block.as_str()), inner) {
+        (Some(text), _) => Ok(text.into()),
+        (None, Some(inner)) => inner.iter().map(|block| block_text(block, field)).collect(),
+        (None, None) => Err(Refusal::about(field.name, "only text can be read, no images or documents")),
+    }
+}
+
+/// Reads the settings of thoughts. All types but `disabled` ask for the model's normal thoughts, so they need no switch.
+fn thinking(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
+    let thinking = &mut asked.request.thinking;
+    let given = |key: &str| field.object().map(|object| object.get(key).filter(|value| !value.is_null()));
+    match given("type")?.and_then(Value::as_str) {
+        Some("disabled") => thinking.switch = Some(field.named(false)),
+        Some(_) => thinking.hint = Some("medium".into()),
+        None => return Err(field.refused("thinking needs a type")),
+    }
+    if let Some(value) = given("budget_tokens")? {
+        thinking.budget = Some(Field { name: field.name, value }.whole()?);
+    }
+    Ok(())
+}
+
+fn schema(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
+    if let Some(schema) = field.object()?.get("schema").filter(|schema| !schema.is_null()) {
+        asked.request.form = Some(field.named(Form::Schema(schema.clone())));
+    }
+    Ok(())
+}
+
+fn output(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
+    if let Some(value) = field.object()?.get("format").filter(|value| !value.is_null()) {
+        schema(asked, &Field { name: field.name, value })?;
+    }
+    let effort = field.object()?.get("effort").and_then(Value::as_str);
+    // Templates have no words above `high`.
+    let effort = effort.map(|effort| if matches!(effort, "xhigh" | "max") { "high" } else { effort });
+    if let (Some(effort), Some(hint)) = (effort, &mut asked.request.thinking.hint) {
+        *hint = effort.into();
+    }
+    Ok(())
+}

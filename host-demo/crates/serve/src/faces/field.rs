@@ -1,0 +1,106 @@
+//! A field of a request, and its value by type.
+
+use serde_json::{Map, Value};
+
+use super::Result;
+use arenite_request::{Named, Prompt, Refusal};
+
+/// A field of a request. Its value is not null.
+pub struct Field<'v> {
+    pub name: &'static str,
+    pub value: &'v Value,
+}
+
+impl<'v> Field<'v> {
+    /// Makes a refusal with the field's name.
+    pub fn refused(&self, message: impl Into<String>) -> Refusal {
+        Refusal::about(self.name, message)
+    }
+
+    /// Makes a refusal of the value's type.
+    fn wrong(&self, wanted: &str) -> Refusal {
+        self.refused(format!("{} must be {wanted}", self.name))
+    }
+
+    /// Adds the field's name to a value.
+    pub fn named<T>(&self, value: T) -> Named<T> {
+        Named { field: self.name, value }
+    }
+
+    pub fn text(&self) -> Result<String> {
+        self.value.as_str().map(str::to_string).ok_or_else(|| self.wrong("a text"))
+    }
+
+    pub fn switch(&self) -> Result<bool> {
+        self.value.as_bool().ok_or_else(|| self.wrong("true or false"))
+    }
+
+    pub fn number(&self) -> Result<f32> {
+        self.value.as_f64().map(|number| number as f32).ok_or_else(|| self.wrong("a number"))
+    }
+
+    /// Returns a whole number, which some programs write with a decimal point.
+    pub fn whole(&self) -> Result<i64> {
+        let rounded = || self.value.as_f64().filter(|number| number.fract() == 0.0 && number.abs() < 1e15);
+        let large = || self.value.as_u64().map(|number| number.cast_signed());
+        let whole = self.value.as_i64().or_else(large).or_else(|| rounded().map(|number| number as i64));
+        whole.ok_or_else(|| self.wrong("a whole number"))
+    }
+
+    pub fn count(&self) -> Result<usize> {
+        usize::try_from(self.whole()?).map_err(|_| self.wrong("a count"))
+    }
+
+    /// Returns a limit: -1 means none.
+    pub fn limit(&self) -> Result<Option<usize>> {
+        match self.whole()? {
+            -1 => Ok(None),
+            limit => usize::try_from(limit)
+                .map(Some)
+                .map_err(|_| self.refused(format!("{} is {limit}, and must be -1 or a count", self.name))),
+        }
+    }
+
+    pub fn list(&self) -> Result<&'v [Value]> {
+        self.value.as_array().map(Vec::as_slice).ok_or_else(|| self.wrong("a list"))
+    }
+
+    pub fn object(&self) -> Result<&'v Map<String, Value>> {
+        self.value.as_object().ok_or_else(|| self.wrong("an object"))
+    }
+
+    /// Returns one text or a list of texts.
+    pub fn texts(&self) -> Result<Vec<String>> {
+        match self.value {
+            Value::String(text) => Ok(vec![text.clone()]),
+            Value::Array(list) => {
+                let texts: Option<_> = list.iter().map(|text| text.as_str().map(str::to_string)).collect();
+                texts.ok_or_else(|| self.wrong("a text or a list of texts"))
+            }
+            _ => Err(self.wrong("a text or a list of texts")),
+        }
+    }
+
+    /// Returns a text, a list of tokens, or a list of these.
+    pub fn prompts(&self) -> Result<Vec<Prompt>> {
+        let one = |value: &Value| match value {
+            Value::String(text) => Ok(Prompt::Text(text.clone())),
+            Value::Array(ids) => {
+                let id = |id: &Value| {
+                    let number = Field { name: self.name, value: id }.whole();
+                    let number = number.map_err(|_| self.wrong("a text, tokens, or a list of these"))?;
+                    let wrong = || self.refused(format!("{}: {id} is not a token id", self.name));
+                    u32::try_from(number).map_err(|_| wrong())
+                };
+                ids.iter().map(id).collect::<Result<_>>().map(Prompt::Tokens)
+            }
+            _ => Err(self.wrong("a text, tokens, or a list of these")),
+        };
+        match self.value {
+            Value::Array(list) if list.first().is_some_and(|first| !first.is_number()) => {
+                list.iter().map(one).collect()
+            }
+            value => Ok(vec![one(value)?]),
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Fields of Ollama's `/api/chat` and `/api/generate`.
+
+use serde_json::{Map, Value, json};
+
+use super::openai::{self, SAMPLING, THINKING};
+use super::refused::REFUSED;
+use super::{Asked, Field, Neutral, Result, Row, Use, fields, read, tools};
+use arenite_request::{Form, Input, Message, Refusal};
+
+/// A request in Ollama's format.
+#[derive(Debug, Default)]
+pub struct OllamaAsked {
+    pub asked: Asked,
+    messages: Vec<Message>,
+    system: Option<Message>,
+    prompt: String,
+    is_raw: bool,
+    options: Map<String, Value>,
+    /// True if the model is to be unloaded.
+    pub unloads: bool,
+}
+
+/// Reads a request. `is_chat` tells the two paths apart. Returns `None` in `asked.request.input` for a request without
+/// a text, which only asks to load the model.
+pub fn asked(body: &Value, is_chat: bool) -> Result<OllamaAsked> {
+    let mut read_in = OllamaAsked::default();
+    read_in.asked.reply.stream = true;
+    read(fields(body)?, &[ROWS], &mut read_in)?;
+    let OllamaAsked { asked, messages, system, prompt, is_raw, options, unloads: _ } = &mut read_in;
+    read(options, &[OPTIONS, SAMPLING, THINKING, REFUSED], asked)?;
+    asked.finish_tools()?;
+    let request = &mut asked.request;
+    if is_chat {
+        // As in Ollama, the answer continues a last message of the assistant.
+        request.continues = messages.last().is_some_and(|last| last.role == "assistant" && last.calls.is_empty());
+        request.input = Input::Chat(std::mem::take(messages));
+        return Ok(read_in);
+    }
+    let (suffix, has_context) = (read_in_suffix(body), !request.context.is_empty());
+    if *is_raw && (system.is_some() || has_context) {
+        return Err(Refusal::about("raw", "raw goes with a prompt alone, without system and context"));
+    }
+    match suffix {
+        Some(value) => {
+            request.input = Input::Texts(vec![arenite_request::Prompt::Text(std::mem::take(prompt))]);
+            openai::suffix(asked, &Field { name: "suffix", value })?;
+        }
+        None if prompt.is_empty() => request.input = Input::Chat(Vec::new()),
+        None if *is_raw => request.input = Input::Texts(vec![arenite_request::Prompt::Text(std::mem::take(prompt))]),
+        None => {
+            let user = Message::new("user", std::mem::take(prompt));
+            request.input = Input::Chat(system.take().into_iter().chain([user]).collect());
+        }
+    }
+    Ok(read_in)
+}
+
+fn read_in_suffix(body: &Value) -> Option<&Value> {
+    body.get("suffix").filter(|suffix| suffix.as_str().is_some_and(|text| !text.is_empty()))
+}
+
+impl OllamaAsked {
+    /// Returns true if the request has no text to answer.
+    pub fn is_empty(&self) -> bool {
+        matches!(&self.asked.request.input, Input::Chat(messages) if messages.is_empty())
+    }
+}
+
+const ROWS: &[Row<OllamaAsked>] = &[
+    Row(
+        &["model", "name"],
+        Use::Reads(|read, field| {
+            read.asked.request.model = Some(field.text()?.trim_end_matches(":latest").to_string());
+            Ok(())
+        }),
+    ),
+    Row(
+        &["messages"],
+        Use::Reads(|read, field| {
+            read.messages = field.list()?.iter().map(|said| message(said, field)).collect::<Result<_>>()?;
+            Ok(())
+        }),
+    ),
+    Row(
+        &["prompt"],
+        Use::Reads(|read, field| {
+            read.prompt = field.text()?;
+            Ok(())
+        }),
+    ),
+    Row(
+        &["system"],
+        Use::Reads(|read, field| {
+            read.system = Some(field.text()?).filter(|text| !text.is_empty()).map(|text| Message::new("system", text));
+            Ok(())
+        }),
+    ),
+    Row(
+        &["raw"],
+        Use::Reads(|read, field| {
+            read.is_raw = field.switch()?;
+            Ok(())
+        }),
+    ),
+    Row(
+        &["context"],
+        Use::Reads(|read, field| {
+            let wrong = || field.refused("context must be a list of tokens, as an earlier answer has it");
+            let id = |id: &Value| id.as_u64().and_then(|id| u32::try_from(id).ok()).ok_or_else(wrong);
+            read.asked.request.context = field.list()?.iter().map(id).collect::<Result<_>>()?;
+            Ok(())
+        }),
+    ),
+    Row(
+        &["stream"],
+        Use::Reads(|read, field| {
+            read.asked.reply.stream = field.switch()?;
+            Ok(())
+        }),
+    ),
+    Row(&["tools"], Use::Reads(|read, field| tools::tools(&mut read.asked, field))),
+    Row(&["format"], Use::Reads(|read, field| format(&mut read.asked, field))),
+    Row(
+        &["think"],
+        Use::Reads(|read, field| {
+            let thinking = &mut read.asked.request.thinking;
+            match field.value {
+                Value::Bool(is_on) => thinking.switch = Some(field.named(*is_on)),
+                Value::String(level) if level.is_empty() => {}
+                Value::String(level) => thinking.effort = Some(field.named(level.clone())),
+                _ => return Err(field.refused("think must be true, false, low, medium or high")),
+            }
+            Ok(())
+        }),
+    ),
+    Row(
+        &["options"],
+        Use::Reads(|read, field| {
+            read.options = field.object()?.clone();
+            Ok(())
+        }),
+    ),
+    Row(
+        &["keep_alive"],
+        Use::Reads(|read, field| {
+            let is_zero = field.value.as_str().is_some_and(|time| time.trim_end_matches(char::is_alphabetic) == "0");
+            read.unloads = is_zero || field.value.as_f64() == Some(0.0);
+            Ok(())
+        }),
+    ),
+    // Read together with the prompt.
+    Row(&["suffix"], Use::Harmless),
+    Row(&["template"], Use::Refused(Neutral::Empty)),
+    Row(&["images"], Use::Refused(Neutral::Empty)),
+    Row(&["logprobs"], Use::Refused(Neutral::Empty)),
+    Row(&["top_logprobs", "truncate", "shift", "dimensions", "_debug_render_only"], Use::Harmless),
+];
+
+/// Ollama's options besides those of the sampler.
+const OPTIONS: &[Row<Asked>] = &[
+    Row(
+        &["num_predict"],
+        Use::Reads(|asked, field| {
+            // Only a positive number is a limit.
+            asked.request.limit = usize::try_from(field.whole()?).ok().filter(|limit| *limit > 0);
+            Ok(())
+        }),
+    ),
+    Row(
+        &[
+            "num_ctx",
+            "num_batch",
+            "num_gpu",
+            "main_gpu",
+            "num_thread",
+            "num_keep",
+            "use_mmap",
+            "use_mlock",
+            "low_vram",
+            "f16_kv",
+            "vocab_only",
+            "numa",
+            "logits_all",
+            "penalize_newline",
+            "mirostat_tau",
+            "mirostat_eta",
+        ],
+        Use::Harmless,
+    ),
+];
+
+/// Reads a message. Ollama's calls have no type and often no identifier; the model's words for a result differ.
+fn message(said: &Value, field: &Field<'_>) -> Result<Message> {
+    let mut said = said.clone();
+    if let Some(said) = said.as_object_mut() {
+        match said.remove("images") {
+            Some(images) if !Neutral::Empty.includes(&images) => return Err(Refusal::unsupported("images")),
+            _ => {}
+        }
+        if let Some(name) = said.remove("tool_name").filter(|name| !name.is_null()) {
+            said.insert("name".into(), name);
+        }
+    }
+    let mut message = Message::of(&said).map_err(|why| field.refused(why))?;
+    for (index, call) in message.calls.iter_mut().enumerate() {
+        call.id.get_or_insert_with(|| format!("call{index:05}"));
+    }
+    Ok(message)
+}
+
+fn format(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
+    let schema = match field.value {
+        Value::String(name) if name.is_empty() => return Ok(()),
+        Value::String(name) if name == "json" => json!({ "type": "object" }),
+        schema @ Value::Object(_) => schema.clone(),
+        _ => return Err(field.refused("format must be json or a schema")),
+    };
+    asked.request.form = Some(field.named(Form::Schema(schema)));
+    Ok(())
+}

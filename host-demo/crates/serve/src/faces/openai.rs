@@ -1,0 +1,593 @@
+//! Fields of OpenAI's chats and completions, and of llama.cpp's completions, with the fields that vLLM, SGLang and
+//! llama.cpp add.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::refused::{HARMLESS, REFUSED};
+use super::{Asked, Field, Neutral, Result, Row, Use, fields, read, tools};
+use arenite_request::{Biased, Form, Infill, Input, Keep, MOST_CHOICES, Message, Named, Prompt, Refusal, Samplers};
+
+/// Maximum number of alternatives for a token.
+const MOST_LOGPROBS: usize = 20;
+
+/// Reads a request for a chat.
+pub fn chat(body: &Value) -> Result<Asked> {
+    let tables = [CHAT, SAMPLING, ANSWER, FORM, THINKING, REFUSED, HARMLESS];
+    let mut asked = Asked::default();
+    read(fields(body)?, &tables, &mut asked)?;
+    asked.finish_tools()?;
+    if asked.request.messages().is_empty() {
+        return Err(Refusal::about("messages", "there are no messages"));
+    }
+    Ok(asked)
+}
+
+/// Reads a request for a completion.
+pub fn completion(body: &Value) -> Result<Asked> {
+    let tables = [COMPLETION, SAMPLING, ANSWER, FORM, REFUSED, HARMLESS];
+    let mut asked = Asked::default();
+    read(fields(body)?, &tables, &mut asked)?;
+    match &asked.request.input {
+        Input::Texts(texts) if texts.is_empty() => {
+            Err(Refusal::about("prompt", "prompt must be a text, tokens, or a list of these"))
+        }
+        _ => Ok(asked),
+    }
+}
+
+/// Reads a request for the text in a gap, in llama.cpp's format.
+pub fn infill(body: &Value) -> Result<Asked> {
+    let tables = [INFILL, SAMPLING, ANSWER, FORM, REFUSED, HARMLESS];
+    let mut asked = Asked::default();
+    asked.request.input = Input::Infill(Infill::default());
+    read(fields(body)?, &tables, &mut asked)?;
+    Ok(asked)
+}
+
+/// The conversation and its functions.
+const CHAT: &[Row<Asked>] = &[
+    Row(
+        &["messages"],
+        Use::Reads(|asked, field| {
+            let messages: std::result::Result<Vec<_>, _> = field.list()?.iter().map(Message::of).collect();
+            let messages = messages.map_err(|why| field.refused(why))?;
+            asked.request.continues = messages.last().is_some_and(|last| last.is_open);
+            asked.request.input = Input::Chat(messages);
+            Ok(())
+        }),
+    ),
+    Row(
+        &["continue_final_message"],
+        Use::Reads(|asked, field| {
+            let is_answer = |last: &Message| last.role == "assistant";
+            if field.switch()? && !asked.request.messages().last().is_some_and(is_answer) {
+                return Err(field.refused(format!("{}: the last message must be the assistant's", field.name)));
+            }
+            asked.request.continues |= field.switch()?;
+            Ok(())
+        }),
+    ),
+    Row(
+        &["add_generation_prompt"],
+        Use::Reads(|asked, field| match field.switch()? {
+            false if !asked.request.continues => Err(Refusal::unsupported(field.name)),
+            _ => Ok(()),
+        }),
+    ),
+    Row(&["tools"], Use::Reads(tools::tools)),
+    Row(&["tool_choice"], Use::Reads(tools::choice)),
+    Row(
+        &["parallel_tool_calls"],
+        Use::Reads(|asked, field| {
+            asked.request.is_parallel = Some(field.switch()?);
+            Ok(())
+        }),
+    ),
+    Row(
+        &["documents"],
+        Use::Reads(|asked, field| {
+            asked.request.arguments.insert("documents".into(), field.value.clone());
+            Ok(())
+        }),
+    ),
+    Row(
+        &["modalities"],
+        Use::Reads(|_, field| match field.list()?.iter().all(|modality| modality == "text") {
+            true => Ok(()),
+            false => Err(Refusal::unsupported(field.name)),
+        }),
+    ),
+    Row(&["echo"], Use::Refused(Neutral::Empty)),
+    Row(&["suffix"], Use::Refused(Neutral::Empty)),
+];
+
+/// The text to continue.
+const COMPLETION: &[Row<Asked>] = &[
+    Row(
+        &["prompt"],
+        Use::Reads(|asked, field| {
+            asked.request.input = Input::Texts(field.prompts()?);
+            Ok(())
+        }),
+    ),
+    Row(
+        &["echo"],
+        Use::Reads(|asked, field| {
+            asked.request.echo = field.switch()?;
+            Ok(())
+        }),
+    ),
+    Row(&["suffix"], Use::Reads(suffix)),
+    Row(&["continue_final_message", "add_generation_prompt"], Use::Harmless),
+];
+
+/// The gap to fill.
+const INFILL: &[Row<Asked>] = &[
+    Row(
+        &["input_prefix"],
+        Use::Reads(|asked, field| {
+            infill_of(asked).prefix = Some(field.named(field.text()?));
+            Ok(())
+        }),
+    ),
+    Row(
+        &["input_suffix"],
+        Use::Reads(|asked, field| {
+            infill_of(asked).suffix = Some(field.named(field.text()?));
+            Ok(())
+        }),
+    ),
+    Row(
+        &["input_extra"],
+        Use::Reads(|asked, field| {
+            for file in field.list()? {
+                let part = |key: &str| file.get(key).and_then(Value::as_str).unwrap_or_default().to_string();
+                infill_of(asked).files.push((part("filename"), part("text")));
+            }
+            Ok(())
+        }),
+    ),
+    Row(
+        &["prompt"],
+        Use::Reads(|asked, field| {
+            infill_of(asked).start = field.text()?;
+            Ok(())
+        }),
+    ),
+];
+
+fn infill_of(asked: &mut Asked) -> &mut Infill {
+    if !matches!(asked.request.input, Input::Infill(_)) {
+        asked.request.input = Input::Infill(Infill::default());
+    }
+    match &mut asked.request.input {
+        Input::Infill(infill) => infill,
+        _ => unreachable!("the input was just set"),
+    }
+}
+
+/// Reads the text after the cursor. A completion with such a text fills the gap between both.
+pub fn suffix(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
+    let suffix = field.text()?;
+    if suffix.is_empty() {
+        return Ok(());
+    }
+    let prefix = match &asked.request.input {
+        Input::Texts(texts) if texts.is_empty() => String::new(),
+        Input::Texts(texts) => match &texts[..] {
+            [Prompt::Text(text)] => text.clone(),
+            _ => return Err(field.refused("suffix goes with a prompt that is one text")),
+        },
+        _ => return Err(Refusal::unsupported(field.name)),
+    };
+    if asked.request.echo {
+        return Err(field.refused("suffix and echo exclude each other: leave one out"));
+    }
+    let prefix = Some(Named { field: "prompt", value: prefix });
+    asked.request.input = Input::Infill(Infill { prefix, suffix: Some(field.named(suffix)), ..Infill::default() });
+    Ok(())
+}
+
+/// A row for a number of the sampler.
+macro_rules! sampling {
+    ($names:expr, $to:ident, $read:ident) => {
+        Row(
+            $names,
+            Use::Reads(|asked, field| {
+                asked.request.sampling.$to = Some(field.$read()?);
+                Ok(())
+            }),
+        )
+    };
+}
+
+/// The sampler and the limits of an answer.
+pub const SAMPLING: &[Row<Asked>] = &[
+    sampling!(&["temperature"], temperature, number),
+    sampling!(&["top_p"], top_p, number),
+    sampling!(&["top_k"], top_k, whole),
+    sampling!(&["min_p"], min_p, number),
+    sampling!(&["typical_p", "typ_p"], typical_p, number),
+    sampling!(&["repeat_penalty", "repetition_penalty"], repeat_penalty, number),
+    sampling!(&["repeat_last_n"], repeat_last_n, whole),
+    sampling!(&["frequency_penalty"], frequency_penalty, number),
+    sampling!(&["presence_penalty"], presence_penalty, number),
+    Row(
+        &["samplers"],
+        Use::Reads(|asked, field| {
+            let names = match field.value {
+                Value::String(letters) => Samplers::names_of_letters(letters),
+                Value::Array(_) => field.texts()?,
+                _ => {
+                    let message = "samplers: give a list of names, such as [\"top_k\", \"temperature\"]";
+                    return Err(field.refused(message));
+                }
+            };
+            asked.request.sampling.order = Some(names);
+            Ok(())
+        }),
+    ),
+    Row(
+        &["seed", "random_seed"],
+        Use::Reads(|asked, field| {
+            asked.request.seed = Some(field.whole()?).filter(|seed| *seed != -1).map(i64::cast_unsigned);
+            Ok(())
+        }),
+    ),
+    Row(&["stop"], Use::Reads(stop)),
+    Row(
+        &["stop_token_ids"],
+        Use::Reads(|asked, field| {
+            let wrong = || field.refused("stop_token_ids names a token that does not exist");
+            let id = |id: &Value| id.as_u64().and_then(|id| u32::try_from(id).ok()).ok_or_else(wrong);
+            asked.request.stop_ids = field.list()?.iter().map(id).collect::<Result<_>>()?;
+            Ok(())
+        }),
+    ),
+    Row(&["logit_bias"], Use::Reads(logit_bias)),
+    Row(
+        &["ignore_eos"],
+        Use::Reads(|asked, field| {
+            asked.request.ignore_end = field.switch()?;
+            Ok(())
+        }),
+    ),
+    Row(
+        &["min_tokens"],
+        Use::Reads(|asked, field| {
+            asked.request.min_tokens = field.count()?;
+            Ok(())
+        }),
+    ),
+    Row(
+        &["lora"],
+        Use::Reads(|asked, field| {
+            let wrong = || field.refused("lora must be a list of adapters: [{\"id\": 0, \"scale\": 1.0}]");
+            let scale = |scale: &Value| {
+                let id = scale.get("id").and_then(Value::as_u64).and_then(|id| usize::try_from(id).ok());
+                let scale = scale.get("scale").and_then(Value::as_f64).map(|scale| scale as f32);
+                id.zip(scale).ok_or_else(wrong)
+            };
+            asked.request.lora = Some(field.list()?.iter().map(scale).collect::<Result<_>>()?);
+            Ok(())
+        }),
+    ),
+];
+
+/// Reads one text or several texts that end the answer.
+pub fn stop(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
+    asked.request.stops = field.texts()?;
+    Ok(())
+}
+
+/// Reads an object or a list of pairs. The tokens are ids or, as in llama-server, texts.
+fn logit_bias(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
+    let wrong = || field.refused("logit_bias must map tokens or texts to numbers");
+    let pairs: Vec<(Value, &Value)> = match field.value {
+        Value::Object(map) => map.iter().map(|(token, bias)| (json!(token), bias)).collect(),
+        Value::Array(pairs) => {
+            let pair = |pair: &Value| pair.as_array().filter(|pair| pair.len() == 2).is_some();
+            if !pairs.iter().all(pair) {
+                return Err(wrong());
+            }
+            pairs.iter().map(|pair| (pair[0].clone(), &pair[1])).collect()
+        }
+        _ => return Err(wrong()),
+    };
+    let is_object = field.value.is_object();
+    for (token, bias) in pairs {
+        let id = |id: u64| u32::try_from(id).map_err(|_| field.refused("logit_bias names a token that does not exist"));
+        let biased = match &token {
+            // The keys of an object are texts: one that is a number is a token.
+            Value::String(text) => match text.parse::<u64>() {
+                Ok(number) if is_object => Biased::Token(id(number)?),
+                _ => Biased::Text(text.clone()),
+            },
+            token => match (token.as_u64(), token.as_f64()) {
+                (Some(number), _) => Biased::Token(id(number)?),
+                (None, Some(number)) if number >= 0.0 && number.fract() == 0.0 => Biased::Token(id(number as u64)?),
+                (None, Some(_)) => return Err(field.refused("logit_bias names a token that does not exist")),
+                _ => return Err(wrong()),
+            },
+        };
+        let bias = match (bias, bias.as_f64()) {
+            (Value::Bool(false), _) => f32::NEG_INFINITY,
+            (_, Some(bias)) if bias <= -100.0 => f32::NEG_INFINITY,
+            (_, Some(bias)) => bias as f32,
+            _ => return Err(field.refused("a bias in logit_bias is no number")),
+        };
+        asked.request.bias.push((biased, bias));
+    }
+    Ok(())
+}
+
+/// The number, the length and the report of answers.
+pub const ANSWER: &[Row<Asked>] = &[
+    Row(
+        &["model"],
+        Use::Reads(|asked, field| {
+            asked.request.model = Some(field.text()?);
+            Ok(())
+        }),
+    ),
+    Row(
+        &["stream"],
+        Use::Reads(|asked, field| {
+            asked.reply.stream = field.switch()?;
+            Ok(())
+        }),
+    ),
+    Row(
+        &["stream_options"],
+        Use::Reads(|asked, field| {
+            let given = field.object()?.get("include_usage");
+            asked.reply.include_usage = given.and_then(Value::as_bool).unwrap_or(false);
+            Ok(())
+        }),
+    ),
+    Row(
+        &["n_predict", "max_completion_tokens", "max_tokens"],
+        Use::Reads(|asked, field| {
+            asked.request.limit = field.limit()?;
+            Ok(())
+        }),
+    ),
+    Row(
+        &["n_cmpl", "n"],
+        Use::Reads(|asked, field| match field.whole()? {
+            n if (1..=MOST_CHOICES as i64).contains(&n) => {
+                asked.request.count = Some(n as usize);
+                Ok(())
+            }
+            n => Err(Refusal::about("n", format!("n is {n}, and 1 to {MOST_CHOICES} are possible"))),
+        }),
+    ),
+    Row(
+        &["best_of"],
+        Use::Reads(|asked, field| match field.count()? == asked.request.count.unwrap_or(1) {
+            true => Ok(()),
+            false => Err(Refusal::unsupported(field.name)),
+        }),
+    ),
+    Row(
+        &["top_logprobs"],
+        Use::Reads(|asked, field| {
+            asked.top_logprobs = Some(alternatives(field)?);
+            Ok(())
+        }),
+    ),
+    Row(
+        &["logprobs"],
+        Use::Reads(|asked, field| {
+            asked.request.logprobs = match field.value {
+                Value::Bool(false) => None,
+                Value::Bool(true) => Some(asked.top_logprobs.unwrap_or(0)),
+                Value::Number(_) => Some(alternatives(field)?),
+                _ => return Err(field.refused("logprobs must be true, false or a count")),
+            };
+            Ok(())
+        }),
+    ),
+    Row(
+        &["n_probs"],
+        Use::Reads(|asked, field| {
+            asked.request.logprobs = Some(alternatives(field)?).filter(|count| *count > 0).or(asked.request.logprobs);
+            Ok(())
+        }),
+    ),
+    Row(
+        &["truncate_prompt_tokens"],
+        Use::Reads(|asked, field| {
+            asked.request.keep = kept(field)?;
+            Ok(())
+        }),
+    ),
+    Row(
+        &["n_indent"],
+        Use::Reads(|asked, field| {
+            asked.request.indent = usize::try_from(field.whole()?).unwrap_or(0);
+            Ok(())
+        }),
+    ),
+    Row(
+        &["t_max_predict_ms"],
+        Use::Reads(|asked, field| {
+            let time = u64::try_from(field.whole()?).ok().filter(|time| *time > 0);
+            asked.request.time = time.map(Duration::from_millis);
+            Ok(())
+        }),
+    ),
+    Row(
+        &["response_fields"],
+        Use::Reads(|asked, field| {
+            asked.reply.fields = field.texts()?;
+            Ok(())
+        }),
+    ),
+    Row(
+        &["return_tokens"],
+        Use::Reads(|asked, field| {
+            asked.reply.has_tokens = field.switch()?;
+            Ok(())
+        }),
+    ),
+];
+
+/// Reads the number of tokens of a prompt to keep; -1 means as many as fit.
+pub fn kept(field: &Field<'_>) -> Result<Keep> {
+    match field.whole()? {
+        -1 => Ok(Keep::Fitting),
+        count @ 1.. => Ok(Keep::Last(count as usize)),
+        count => {
+            let name = field.name;
+            Err(field.refused(format!("{name} is {count}: give a number of tokens, or -1")))
+        }
+    }
+}
+
+fn alternatives(field: &Field<'_>) -> Result<usize> {
+    match field.count()? {
+        count @ 0..=MOST_LOGPROBS => Ok(count),
+        count => {
+            let name = field.name;
+            Err(field.refused(format!("{name} is {count}, and at most {MOST_LOGPROBS} are possible")))
+        }
+    }
+}
+
+/// The constraint of an answer; later rows take precedence.
+pub const FORM: &[Row<Asked>] = &[
+    Row(&["response_format"], Use::Reads(response_format)),
+    Row(
+        &["structured_outputs"],
+        Use::Reads(|asked, field| {
+            let outputs = field.object()?;
+            let given = |key: &str| outputs.get(key).filter(|value| !value.is_null());
+            let form = match (given("json"), given("choice")) {
+                (Some(schema), _) => Form::Schema(parsed(schema)),
+                (None, Some(choice)) => Form::Choice(Field { name: "structured_outputs", value: choice }.texts()?),
+                _ => return Err(field.refused("structured_outputs must have json or choice here")),
+            };
+            asked.request.form = Some(field.named(form));
+            Ok(())
+        }),
+    ),
+    Row(
+        &["json_schema", "guided_json"],
+        Use::Reads(|asked, field| {
+            asked.request.form = Some(field.named(Form::Schema(parsed(field.value))));
+            Ok(())
+        }),
+    ),
+    Row(
+        &["guided_choice"],
+        Use::Reads(|asked, field| {
+            asked.request.form = Some(field.named(Form::Choice(field.texts()?)));
+            Ok(())
+        }),
+    ),
+    Row(
+        &["grammar"],
+        Use::Reads(|asked, field| {
+            let text = field.text()?;
+            if !text.is_empty() {
+                asked.request.form = Some(field.named(Form::Gbnf(text)));
+            }
+            Ok(())
+        }),
+    ),
+];
+
+/// Parses a schema that is given as text.
+fn parsed(schema: &Value) -> Value {
+    schema.as_str().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_else(|| schema.clone())
+}
+
+/// Reads the form of an answer: `text`, `json_object` or `json_schema`.
+pub fn response_format(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
+    let format = field.value;
+    let schema = match format.get("type").and_then(Value::as_str) {
+        Some("text") => return Ok(()),
+        // llama.cpp also accepts a schema with this type.
+        Some("json_object") => match format.get("schema").filter(|schema| !schema.is_null()) {
+            Some(schema) => schema.clone(),
+            None => json!({ "type": "object" }),
+        },
+        Some("json_schema") => match format.pointer("/json_schema/schema").or_else(|| format.get("schema")) {
+            Some(schema) => schema.clone(),
+            None => return Err(field.refused(format!("{} has no json_schema.schema", field.name))),
+        },
+        _ => return Err(field.refused(format!("{}.type must be text, json_object or json_schema", field.name))),
+    };
+    asked.request.form = Some(field.named(Form::Schema(schema)));
+    Ok(())
+}
+
+/// The settings of thoughts, and variables of the template.
+pub const THINKING: &[Row<Asked>] = &[
+    Row(
+        &["reasoning"],
+        Use::Reads(|asked, field| {
+            let given = |key: &str| field.object().map(|object| object.get(key).filter(|value| !value.is_null()));
+            let part = |value| Field { name: field.name, value };
+            let thinking = &mut asked.request.thinking;
+            if let Some(effort) = given("effort")? {
+                thinking.effort = Some(field.named(part(effort).text()?));
+            }
+            if let Some(is_on) = given("enabled")? {
+                thinking.wish = Some(part(is_on).switch()?);
+            }
+            if let Some(budget) = given("max_tokens")? {
+                thinking.budget = Some(part(budget).whole()?);
+            }
+            Ok(())
+        }),
+    ),
+    Row(
+        &["thinking"],
+        Use::Reads(|asked, field| {
+            // Some templates' switch has this name: programs send it as true or false, too.
+            if let Value::Bool(is_on) = field.value {
+                asked.request.thinking.wish = Some(*is_on);
+                return Ok(());
+            }
+            if let Some(kind) = field.object()?.get("type").and_then(Value::as_str) {
+                asked.request.thinking.wish = Some(kind != "disabled");
+            }
+            if let Some(value) = field.object()?.get("budget_tokens").filter(|value| !value.is_null()) {
+                asked.request.thinking.budget = Some(Field { name: field.name, value }.whole()?);
+            }
+            Ok(())
+        }),
+    ),
+    Row(
+        &["reasoning_budget", "thinking_budget_tokens", "thinking_budget"],
+        Use::Reads(|asked, field| {
+            asked.request.thinking.budget = Some(field.whole()?);
+            Ok(())
+        }),
+    ),
+    Row(
+        &["reasoning_effort"],
+        Use::Reads(|asked, field| {
+            asked.request.thinking.effort = Some(field.named(field.text()?));
+            Ok(())
+        }),
+    ),
+    Row(
+        &["enable_thinking"],
+        Use::Reads(|asked, field| {
+            asked.request.thinking.switch = Some(field.named(field.switch()?));
+            Ok(())
+        }),
+    ),
+    Row(
+        &["chat_template_kwargs"],
+        Use::Reads(|asked, field| {
+            asked.request.arguments.extend(field.object()?.clone());
+            Ok(())
+        }),
+    ),
+];

@@ -1,0 +1,196 @@
+//! Fields of OpenAI's Responses API, and the sampling fields that vLLM and llama.cpp add.
+
+use serde_json::{Value, json};
+
+use super::openai::{self, ANSWER, FORM, SAMPLING, THINKING};
+use super::refused::{HARMLESS, REFUSED};
+use super::{Asked, Field, Neutral, Result, Row, Use, fields, read, tools};
+use arenite_request::{EarlierCall, Input, Message, Refusal, text_of};
+
+/// Reads a request.
+pub fn response(body: &Value) -> Result<Asked> {
+    let tables = [RESPONSE, SAMPLING, ANSWER, FORM, THINKING, OTHERS, REFUSED, HARMLESS];
+    let mut asked = Asked::default();
+    read(fields(body)?, &tables, &mut asked)?;
+    if asked.request.count.is_some_and(|count| count > 1) {
+        return Err(Refusal::about("n", "n must be 1"));
+    }
+    asked.finish_tools()?;
+    if asked.request.messages().is_empty() {
+        return Err(Refusal::about("input", "input must be a text or a list of items"));
+    }
+    Ok(asked)
+}
+
+const RESPONSE: &[Row<Asked>] = &[
+    Row(&["previous_response_id", "conversation"], Use::Reads(stored)),
+    Row(&["instructions"], Use::Reads(instructions)),
+    Row(&["input"], Use::Reads(input)),
+    Row(&["tools"], Use::Reads(tools::tools)),
+    Row(&["tool_choice"], Use::Reads(tools::choice)),
+    Row(
+        &["parallel_tool_calls"],
+        Use::Reads(|asked, field| {
+            asked.request.is_parallel = Some(field.switch()?);
+            Ok(())
+        }),
+    ),
+    Row(
+        &["max_output_tokens"],
+        Use::Reads(|asked, field| {
+            asked.request.limit = field.limit()?;
+            Ok(())
+        }),
+    ),
+    Row(&["text"], Use::Reads(text)),
+];
+
+/// Rows that come after those of all interfaces.
+const OTHERS: &[Row<Asked>] = &[
+    Row(
+        &["include"],
+        Use::Reads(|asked, field| {
+            if field.list()?.iter().any(|name| name == "message.output_text.logprobs") {
+                asked.request.logprobs.get_or_insert(0);
+            }
+            Ok(())
+        }),
+    ),
+    Row(
+        &["top_logprobs"],
+        Use::Reads(|asked, _| {
+            asked.request.logprobs = asked.top_logprobs;
+            Ok(())
+        }),
+    ),
+    Row(&["background"], Use::Refused(Neutral::Empty)),
+    Row(&["prompt"], Use::Refused(Neutral::Empty)),
+    Row(&["truncation"], Use::Refused(Neutral::Text("disabled"))),
+    Row(&["echo"], Use::Refused(Neutral::Empty)),
+    Row(&["suffix"], Use::Refused(Neutral::Empty)),
+    Row(&["continue_final_message"], Use::Refused(Neutral::Empty)),
+    Row(&["add_generation_prompt"], Use::Refused(Neutral::True)),
+    Row(&["documents"], Use::Refused(Neutral::Empty)),
+    Row(&["modalities"], Use::Refused(Neutral::Empty)),
+    // They concern tools of the service, the service's storage, or reports.
+    Row(&["max_tool_calls", "context_management", "client_metadata", "stream_options"], Use::Harmless),
+];
+
+fn stored(_: &mut Asked, field: &Field<'_>) -> Result<()> {
+    match Neutral::Empty.includes(field.value) {
+        true => Ok(()),
+        false => Err(field.refused(format!(
+            "{}: the server keeps no conversations: send the whole conversation as input",
+            field.name
+        ))),
+    }
+}
+
+/// Adds messages to the conversation.
+fn add(asked: &mut Asked, more: Vec<Message>) {
+    match &mut asked.request.input {
+        Input::Chat(messages) => messages.extend(more),
+        input => *input = Input::Chat(more),
+    }
+}
+
+/// Reads a text, or a list of items like those of `input`.
+fn instructions(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
+    let messages = match field.value {
+        Value::String(text) if text.is_empty() => Vec::new(),
+        Value::String(text) => vec![Message::new("system", text)],
+        Value::Array(list) => items(list, field)?,
+        _ => return Err(field.refused("instructions must be a text or a list of messages")),
+    };
+    add(asked, messages);
+    Ok(())
+}
+
+fn input(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
+    let messages = match field.value {
+        Value::String(text) => vec![Message::new("user", text)],
+        Value::Array(list) => items(list, field)?,
+        _ => return Err(field.refused("input must be a text or a list of items")),
+    };
+    add(asked, messages);
+    Ok(())
+}
+
+/// Converts items to messages. A thought, the text and the calls after it become one message of the assistant.
+fn items(list: &[Value], field: &Field<'_>) -> Result<Vec<Message>> {
+    let wrong = |why: String| field.refused(why);
+    let mut messages: Vec<Message> = Vec::new();
+    // The thought before the next message of the assistant.
+    let mut thought: Option<String> = None;
+    for item in list {
+        let text = |key: &str| item.get(key).and_then(Value::as_str).map(str::to_string);
+        let content = |key: &str| text_of(item.get(key).unwrap_or(&Value::Null)).map_err(wrong);
+        let kind = item.get("type").and_then(Value::as_str).unwrap_or("message");
+        let call =
+            |arguments: Value| EarlierCall { id: text("call_id"), name: text("name").unwrap_or_default(), arguments };
+        let mut calls = Vec::new();
+        match kind {
+            "message" => {
+                let mut message = Message::of(item).map_err(wrong)?;
+                ["id", "type", "status", "phase"].iter().for_each(|key| _ = message.others.remove(*key));
+                if message.role == "assistant" {
+                    message.thought = thought.take().or(message.thought);
+                }
+                messages.push(message);
+            }
+            "function_call" => calls.push(call(item.get("arguments").cloned().unwrap_or_else(|| json!({})))),
+            "custom_tool_call" => calls.push(call(json!({ "input": item["input"] }))),
+            "local_shell_call" | "shell_call" | "apply_patch_call" => {
+                let name = kind.trim_end_matches("_call").to_string();
+                let arguments = ["action", "operation"].iter().find_map(|key| item.get(*key)).cloned();
+                calls.push(EarlierCall {
+                    id: text("call_id"),
+                    name,
+                    arguments: arguments.unwrap_or_else(|| json!({})),
+                });
+            }
+            "reasoning" => {
+                let read = content("content")?;
+                let read = if read.is_empty() { content("summary")? } else { read };
+                if !read.is_empty() {
+                    thought = Some(thought.map_or(read.clone(), |before| format!("{before}\n\n{read}")));
+                }
+            }
+            "item_reference" => return Err(wrong("the server keeps no items: send the item itself".into())),
+            _ if kind.ends_with("_output") => {
+                let output = ["output", "content"].iter().find_map(|key| item.get(*key)).unwrap_or(&Value::Null);
+                // A list of parts is text; any other list or object is shown as JSON.
+                let shown = text_of(output).or_else(|why| match kind {
+                    "function_call_output" => Err(wrong(why)),
+                    _ => Ok(output.to_string()),
+                })?;
+                messages.push(Message { call_id: text("call_id"), ..Message::new("tool", shown) });
+            }
+            // Items of the service's own tools are notes about what it did; the answer after them has their results.
+            _ if kind.ends_with("_call") || kind.ends_with("_list_tools") || kind.contains("mcp_approval") => {}
+            "compaction" | "compaction_summary" | "context_compaction" | "additional_tools" => {}
+            other => return Err(wrong(format!("an item of type `{other}` cannot be read"))),
+        }
+        if calls.is_empty() {
+            continue;
+        }
+        match messages.last_mut().filter(|last| last.role == "assistant" && thought.is_none()) {
+            Some(last) => last.calls.extend(calls),
+            None => {
+                messages.push(Message { calls, thought: thought.take(), ..Message::new("assistant", "") });
+            }
+        }
+    }
+    Ok(messages)
+}
+
+fn text(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
+    let given = |key: &str| Ok(field.object()?.get(key).filter(|value| !value.is_null()));
+    if let Some(value) = given("format")? {
+        openai::response_format(asked, &Field { name: "text.format", value })?;
+    }
+    match given("verbosity")?.is_none_or(|verbosity| Neutral::Text("medium").includes(verbosity)) {
+        true => Ok(()),
+        false => Err(Refusal::unsupported("text.verbosity")),
+    }
+}
