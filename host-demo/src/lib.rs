@@ -1,15 +1,10 @@
-//! The std companion of [`arenite`]: models for programs with an operating system.
+//! The program `arenite`, described in `host-demo/README.md`: commands, options and terminal output over the crates in
+//! `host-demo/crates`.
 //!
-//! - [`Loaded`]: a model that owns its file, memory and threads. It continues texts, holds conversations, generates
-//!   JSON that matches a schema, and computes embeddings and rankings.
-//! - [`grammar`]: compiles JSON schemas and GBNF for [`arenite::grammar`].
-//! - [`gguf_writer`]: writes GGUF files.
-//! - [`main`]: the command line `arenite`, described in `host-demo/README.md`.
+//! Programs that run models depend on `arenite-run`.
 #![deny(unsafe_code)]
 // Printing macros panic if a pipe was closed; use `output` instead.
 #![warn(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used, clippy::expect_used)]
-// Many items are public only because `untrusted` re-exports them.
-#![allow(missing_docs, clippy::missing_errors_doc)]
 
 mod announce;
 mod boards;
@@ -29,8 +24,8 @@ mod progress;
 
 use arenite_convert::{checkpoint, llama2c, seq2seq, tokenizer_file};
 use arenite_files::{self as mapped, self as new_file, self as units, faults};
-pub use arenite_gguf_writer as gguf_writer;
-pub use arenite_grammar as grammar;
+use arenite_gguf_writer as gguf_writer;
+use arenite_grammar as grammar;
 #[cfg(feature = "hub")]
 use arenite_hub as hub;
 use arenite_quantize as quantize;
@@ -41,10 +36,6 @@ use arenite_run::{
 };
 use arenite_speech as speech;
 use arenite_text::{self as text, normalizer};
-
-pub use anyhow::{Error, Result};
-pub use arenite;
-pub use arenite_run::{Answer, AnswerEnd, Load, Loaded, Message, Request, Role, RunOptions, Source, Value};
 
 use std::process::ExitCode;
 
@@ -80,26 +71,4 @@ pub fn main() -> ExitCode {
 /// Runs the Rust code of the project's README as doctests.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
-pub struct Readme;
-
-/// Parsers of untrusted input, for the fuzz targets. Not part of the public interface.
-#[doc(hidden)]
-pub mod untrusted {
-    pub use crate::chat::Renderer;
-    pub use crate::chat::Style;
-    pub use crate::checkpoint::{
-        Request as CheckpointRequest, convert as convert_checkpoint, lora::convert as convert_lora,
-    };
-    pub use crate::grammar::{Budget, from_gbnf, from_json_schema};
-    pub use crate::llama2c::{Converted, Int8};
-    pub use crate::model_file::ModelFile;
-    pub use crate::open_model::OpenModel;
-    pub use crate::quantize::mix::{Mix, TypeOptions};
-    pub use crate::quantize::{Change, changes, header};
-    pub use crate::seq2seq::convert;
-    pub use crate::text::tokenizer;
-    pub use crate::tokenizer_file::{sentencepiece, with_tokenizer};
-    pub use arenite_run::scheduler::{Command, Counters, Event, Finish};
-    pub use arenite_run::service::{Choice, Endpoint, Host, Service};
-    pub use arenite_serve::{App, CacheScope, Gate, Readers, RequestMemory, ResponseMeta, Sounds, faces, router};
-}
+struct Readme;

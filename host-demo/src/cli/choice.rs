@@ -3,9 +3,7 @@
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 /// Parses one of these names.
-pub fn one_of<T: Clone + Send + Sync + 'static>(
-    all: &'static [(&'static str, T)],
-) -> impl TypedValueParser<Value = T> + Clone {
+pub fn one_of<T: Clone + Send + Sync + 'static>(all: &'static [(&'static str, T)]) -> impl TypedValueParser<Value = T> {
     let names = PossibleValuesParser::new(all.iter().map(|(name, _)| *name));
     names.try_map(move |name: String| {
         all.iter().find(|(other, _)| *other == name).map(|(_, value)| value.clone()).ok_or("is not known")

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use host_demo::gguf_writer::Header;
+use arenite_gguf_writer::Header;
 use serde_json::{Value, json};
 
 use crate::common::{arenite, arenite_with, committed, error, json as json_of, lines, npy, path, stdout, stdout_with};

@@ -3,8 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use host_demo::untrusted::{Endpoint, faces};
-use host_demo::{AnswerEnd, Loaded, Request, RunOptions};
+use arenite_run::service::Endpoint;
+use arenite_run::{AnswerEnd, Loaded, Request, RunOptions};
+use arenite_serve::faces;
 use serde_json::{Value, json};
 
 use crate::common::{arenite_with, lines, path};

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use crate::common::{committed, path, stdout_with};
-use host_demo::{AnswerEnd, Loaded, Message, Request, RunOptions};
+use arenite_run::{AnswerEnd, Loaded, Message, Request, RunOptions};
 use serde_json::Value;
 
 fn stories() -> Loaded {

@@ -15,6 +15,7 @@
 //! # Ok::<(), anyhow::Error>(())
 //! ```
 #![deny(unsafe_code)]
+#![allow(clippy::missing_errors_doc)] // all errors are those of the file system
 
 mod bytes;
 pub mod faults;

@@ -265,7 +265,10 @@ fn followed(path: &Path) -> io::Result<PathBuf> {
 }
 
 /// Function that makes signals call its argument before they end the process.
-static REGISTER: OnceLock<fn(fn())> = OnceLock::new();
+static REGISTER: OnceLock<Register> = OnceLock::new();
+
+/// Makes the program's signal handlers call a function.
+type Register = fn(fn());
 
 /// Sets the function that is called before a file is created. Its argument removes all unfinished files; the program's
 /// signal handlers should call it before they end the process. Without this, a killed process leaves temporary files.

@@ -80,13 +80,16 @@ impl Load {
     pub const ALL: [(&str, Self); 3] = [("auto", Self::Auto), ("map", Self::Map), ("copy", Self::Copy)];
 }
 
+/// Converts a file in memory.
+pub type Convert = fn(&Path, &[u8], Option<&Path>) -> Option<Result<Vec<u8>>>;
+
 /// Files other than GGUF that a program opens as models.
 #[derive(Clone, Copy, Debug)]
 pub struct Formats {
     /// Says why a path names no file, with advice; `None` if there is a file.
     pub no_file: fn(&Path) -> Option<String>,
     /// Converts a file in memory, given its path, its bytes and a file with a vocabulary; `None` for GGUF.
-    pub convert: fn(&Path, &[u8], Option<&Path>) -> Option<Result<Vec<u8>>>,
+    pub convert: Convert,
     /// Returns a copy of a model with the vocabulary of a file.
     pub with_vocabulary: fn(&Gguf<'_>, &Path) -> Result<Vec<u8>>,
 }

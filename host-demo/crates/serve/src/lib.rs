@@ -49,7 +49,7 @@ pub use axum::http::HeaderValue;
 
 pub use answer::{ResponseMeta, answer};
 pub use app::{App, CacheScope, Ready, prepare};
-pub use audio::{SOUNDS, Sounds, run as transcribe};
+pub use audio::{SOUNDS, Sounds, Transcription, run as transcribe};
 pub use error::ApiError;
 pub use faces::read_json;
 pub use gate::Gate;

@@ -113,6 +113,7 @@ impl Frame {
     }
 
     /// Number of special tokens.
+    #[allow(clippy::len_without_is_empty)] // a count, not a collection
     pub fn len(&self) -> usize {
         self.before.len() + self.after.len()
     }

@@ -5,7 +5,7 @@ use std::iter::once;
 use arbitrary::Arbitrary;
 use fuzz::change::Real;
 use fuzz::list::List;
-use host_demo::untrusted::sentencepiece::{Normalizer, Piece, SentencePiece, Trainer};
+use arenite_convert::tokenizer_file::sentencepiece::{Normalizer, Piece, SentencePiece, Trainer};
 use prost::Message;
 use serde_json::{Map, Value, json};
 
@@ -160,11 +160,12 @@ impl Tokens {
         };
         SentencePiece {
             pieces: self.0.iter().enumerate().map(piece).collect(),
-            trainer: Some(Trainer { model_type: Some(model_type) }),
+            trainer: Some(Trainer { model_type: Some(model_type), ..Trainer::default() }),
             normalizer: Some(Normalizer {
                 charsmap: vec![],
                 add_dummy_prefix: Some(true),
                 remove_extra_whitespaces: None,
+                ..Normalizer::default()
             }),
         }
         .encode_to_vec()

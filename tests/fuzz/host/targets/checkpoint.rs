@@ -9,7 +9,8 @@ use arbitrary::Arbitrary;
 use arenite::{Gguf, Model};
 use fuzz_host::Edits;
 use fuzz_host::files::Damage;
-use host_demo::untrusted::{CheckpointRequest, convert_checkpoint, convert_lora};
+use arenite_convert::checkpoint::lora::convert as convert_lora;
+use arenite_convert::checkpoint::{Request as CheckpointRequest, convert as convert_checkpoint};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
@@ -91,7 +92,7 @@ fn check(is_unchanged: bool, result: anyhow::Result<()>, out: &Path) {
 }
 
 fn convert(from: &Path, out: &Path) -> anyhow::Result<()> {
-    convert_checkpoint(&CheckpointRequest { from, to: out, mix: None, tokenizer: None }).map(|_| ())
+    convert_checkpoint(&CheckpointRequest { from, to: out, mix: None, tokenizer: None }, &mut |_| true).map(|_| ())
 }
 
 fuzz_target!(|case: Case| {

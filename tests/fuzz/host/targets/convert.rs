@@ -9,7 +9,10 @@ use arenite::{Gguf, Model};
 use fuzz::change::model;
 use fuzz_host::Edits;
 use fuzz_host::files::{self, Damage, Families};
-use host_demo::untrusted::{Converted, Int8, convert, tokenizer, with_tokenizer};
+use arenite_convert::llama2c::{Converted, Int8};
+use arenite_convert::seq2seq::convert;
+use arenite_convert::tokenizer_file::with_tokenizer;
+use arenite_text::tokenizer;
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]

@@ -14,26 +14,31 @@ use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use fuzz::list::List;
 use fuzz_host::{Edits, Words};
-use host_demo::RunOptions;
-use host_demo::untrusted::{
-    App, CacheScope, Command, Counters, Event, Finish, Gate, Host, ModelFile, OpenModel, Readers, RequestMemory, Sounds, router,
-};
+use arenite_run::RunOptions;
+use arenite_run::model_file::ModelFile;
+use arenite_run::open_model::OpenModel;
+use arenite_run::scheduler::{Command, Counters, Event, Finish};
+use arenite_run::service::Host;
+use arenite_serve::{App, CacheScope, Gate, Readers, RequestMemory, Sounds, Transcription, router};
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tower::ServiceExt;
 
 static ROUTES: LazyLock<Router> = LazyLock::new(|| {
-    let file = ModelFile::open(None).expect("the built-in model");
+    let file = ModelFile::from_static("built-in", include_bytes!("../../../../host-demo/models/stories.gguf"), false);
     let options = RunOptions { context: Some(256), threads: 1, ..RunOptions::default() };
     let Host { service, .. } =
         Host::new(OpenModel::new(file, options).expect("a correct file"), true).expect("a model of text");
     let (commands, received) = channel();
     let embedding = service.embedding_len;
     std::thread::spawn(move || answer(&received, embedding));
+    let (transcriptions, sounds) = channel();
+    std::thread::spawn(move || transcribe(&sounds));
     let app = App {
         service,
         commands,
+        transcriptions,
         counters: Arc::<Counters>::default(),
         most_open: 8,
         parallel: 2,
@@ -74,14 +79,20 @@ fn answer(commands: &Receiver<Command>, embedding: usize) {
         match command {
             Command::Generate(job) => {
                 for text in TEXTS.iter().take(1 + job.prompt.len() % TEXTS.len()) {
-                    job.events.send(Event::Token { text: (*text).into(), logprob: None });
+                    job.client.send(Event::Token { id: 0, text: (*text).into(), logprob: None });
                 }
                 let (end, prompt) = (Finish::Length, job.prompt.len());
-                job.events.send(Event::Done { end, stop: None, text: "end".into(), prompt, cached: 0, answer: 3 });
+                job.client.send(Event::Done { end, stop: None, text: "end".into(), prompt, cached: 0, answer: 3 });
             }
-            Command::Embed(text) => _ = text.answer.send(Ok(vec![0.5; embedding])),
-            Command::Transcribe(job) => _ = job.answer.send(Ok("{\"text\": \"a\"}".into())),
+            Command::Embed(text) => text.answer.send(Ok(vec![0.5; embedding])),
         }
+    }
+}
+
+/// Transcribes all sounds until their senders are dropped.
+fn transcribe(sounds: &Receiver<Transcription>) {
+    while let Ok(job) = sounds.recv() {
+        _ = job.answer.send(Ok("{\"text\": \"a\"}".into()));
     }
 }
 

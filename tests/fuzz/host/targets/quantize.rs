@@ -9,7 +9,8 @@ use fuzz::change::{File, Real};
 use fuzz::gguf::Builder;
 use fuzz::list::List;
 use fuzz::unwritten::unwritten;
-use host_demo::untrusted::{Mix, TypeOptions, changes, header};
+use arenite_quantize::mix::{Mix, TypeOptions};
+use arenite_quantize::{changes, header};
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]

@@ -9,15 +9,19 @@ use arenite::grammar::Grammar;
 use arenite::sampler::Sampler;
 use fuzz::unwritten::unwritten;
 use fuzz_host::{Edits, Words};
-use host_demo::RunOptions;
-use host_demo::untrusted::{Body, Choice, Endpoint, Host, ModelFile, OpenModel, ResponseMeta, Service, to_chat};
+use arenite_run::RunOptions;
+use arenite_run::model_file::ModelFile;
+use arenite_run::open_model::OpenModel;
+use arenite_run::service::{Choice, Endpoint, Host, Service};
+use arenite_serve::faces::{Asked, responses};
+use arenite_serve::{ResponseMeta, answer, embedding_inputs, prepare, read_json};
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};
 
 const CONTEXT: usize = 256;
 
 static SERVICE: LazyLock<Service> = LazyLock::new(|| {
-    let file = ModelFile::open(None).expect("the built-in model");
+    let file = ModelFile::from_static("built-in", include_bytes!("../../../../host-demo/models/stories.gguf"), false);
     let options = RunOptions { context: Some(CONTEXT), threads: 1, ..RunOptions::default() };
     Host::new(OpenModel::new(file, options).expect("a correct file"), true).expect("a model of text").service
 });
@@ -94,24 +98,20 @@ impl Case {
         }
         match (endpoint, body) {
             (Endpoint::Embeddings, Ok(body)) => {
-                for texts in SERVICE.embedding_inputs(&body).unwrap_or_default().into_iter().flatten() {
+                for texts in embedding_inputs(&SERVICE, &body).unwrap_or_default().into_iter().flatten() {
                     check(&texts.ids);
                 }
             }
             (Endpoint::Embeddings, Err(())) => {}
-            (_, Ok(body)) if number == 3 && self.line.is_none() => {
-                self.generate(endpoint, to_chat(&body).and_then(Body::of));
-            }
-            (_, Ok(body)) if self.line.is_some() => self.generate(endpoint, Body::of(body)),
-            _ => self.generate(endpoint, Body::parse(&bytes)),
+            (_, Ok(body)) if number == 3 && self.line.is_none() => self.generate(responses::response(&body)),
+            (_, Ok(body)) => self.generate(read_json(endpoint, &body)),
+            (_, Err(())) => {}
         }
     }
 
-    fn generate<E>(&self, endpoint: Endpoint, body: Result<Body, E>) {
-        let Ok(prepared) = body.map_err(|_| ()).and_then(|body| SERVICE.prepare(endpoint, &body, 1).map_err(|_| ()))
-        else {
-            return;
-        };
+    fn generate<E>(&self, asked: Result<Asked, E>) {
+        let prepared = asked.ok().and_then(|asked| prepare(&SERVICE, asked, 1).ok());
+        let Some(prepared) = prepared else { return };
         assert!((1..=128).contains(&prepared.jobs.len()) && prepared.prompts.len() == prepared.jobs.len());
         for (prompt, settings, _) in &prepared.jobs {
             check(prompt);
@@ -124,8 +124,8 @@ impl Case {
             }
         }
         let text = self.answer.text(ANSWER);
-        let choices = vec![Choice { text, ..Choice::default() }; prepared.jobs.len()];
-        let answer = SERVICE.answer(&prepared, &choices, &ResponseMeta::new("1".into()));
+        let mut choices = vec![Choice { text, ..Choice::default() }; prepared.jobs.len()];
+        let answer = answer(&SERVICE, &prepared, &mut choices, &ResponseMeta::new("1".into()));
         assert_eq!(answer["choices"].as_array().map(Vec::len), Some(choices.len()));
     }
 }

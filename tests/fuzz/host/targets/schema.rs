@@ -7,7 +7,7 @@ use arenite::grammar::{Constraint, Grammar};
 use fuzz::change::TOKENIZER;
 use fuzz::list::List;
 use fuzz_host::{Atom, Edits, Words};
-use host_demo::untrusted::{Budget, from_gbnf, from_json_schema};
+use arenite_grammar::{Budget, from_gbnf, from_json_schema};
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Map, Value, json};
 

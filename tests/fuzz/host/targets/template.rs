@@ -13,7 +13,7 @@ use fuzz::list::List;
 use fuzz::unwritten::unwritten;
 use fuzz::variants::tiny;
 use fuzz_host::{Edits, Words};
-use host_demo::untrusted::Renderer;
+use arenite_chat::{Arguments, Renderer};
 use libfuzzer_sys::fuzz_target;
 use serde_json::json;
 
@@ -89,7 +89,7 @@ fuzz_target!(|case: Case| match &case.what {
     What::Template { template, edits } => {
         let messages = list(edits.document(case.messages(|words| words.text(SAID))));
         let renderer = Renderer::new(&GGUF, &TOKENIZER, "auto", Some(template.text(JINJA))).expect("any template");
-        let said = |_| renderer.exact(&messages).map_err(|error| format!("{error:#}"));
+        let said = |_| renderer.exact(&messages, &Arguments::default()).map_err(|error| format!("{error:#}"));
         let first = said(0);
         assert_eq!(first, said(1), "another prompt the second time");
         match first {
@@ -106,7 +106,7 @@ fuzz_target!(|case: Case| match &case.what {
         };
         let renderer = renderer.expect("a format that there is");
         let controls = |text: &dyn Fn(&Words<12>) -> String| {
-            let ids = renderer.prompt(&list(case.messages(text))).encode(&TOKENIZER).expect("a text of bytes");
+            let ids = renderer.prompt(&list(case.messages(text)), &Arguments::default()).encode(&TOKENIZER).expect("a text of bytes");
             ids.into_iter().filter(|id| TOKENIZER.token_type(*id) == TokenType::Control).collect::<Vec<_>>()
         };
         // Replaces the text of a user by "a", which must not change the control tokens. A format may treat empty text
