@@ -36,6 +36,10 @@ pub enum Piece {
 }
 
 /// Returns the table of a grammar.
+///
+/// # Errors
+///
+/// A schema that the grammar cannot express, or a grammar that exceeds the budget.
 pub fn from_pieces(piece: &Piece, budget: &Budget) -> Result<Vec<u8>> {
     let (mut rules, mut known) = (Rules::default(), Known::default());
     let expr = read(piece, &mut rules, &mut known, budget)?;
