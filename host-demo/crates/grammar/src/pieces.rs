@@ -39,7 +39,7 @@ pub enum Piece {
 ///
 /// # Errors
 ///
-/// A schema is invalid, or the grammar exceeds the budget.
+/// A schema that the grammar cannot express, or a grammar that exceeds the budget.
 pub fn from_pieces(piece: &Piece, budget: &Budget) -> Result<Vec<u8>> {
     let (mut rules, mut known) = (Rules::default(), Known::default());
     let expr = read(piece, &mut rules, &mut known, budget)?;

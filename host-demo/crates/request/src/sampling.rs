@@ -34,7 +34,7 @@ impl Sampling {
     ///
     /// # Errors
     ///
-    /// A parameter is out of its range.
+    /// A parameter is out of its range, or a step is in the wrong place.
     pub fn params(&self, usual: &Params) -> Result<Params, Refusal> {
         let ranged =
             |name: &'static str, value: Option<f32>, default: f32, range: std::ops::RangeInclusive<f32>| match value {

@@ -34,7 +34,9 @@ pub(super) fn string(schema: &Map<String, Value>, path: &str, budget: &Budget) -
     }
     // An unknown format is ignored.
     let format = schema.get("format").and_then(Value::as_str);
-    if let Some(pattern) = format.and_then(|name| pattern::of_format(name, max.is_some())) {
+    let format = format.and_then(|name| pattern::of_format(name, max.is_some()));
+    let has_format = format.is_some() && max.is_some();
+    if let Some(pattern) = format {
         conditions.push(pattern::matching(&pattern, budget).with_context(|| format!("{path}.format"))?);
     }
     if conditions.is_empty() {
@@ -45,7 +47,9 @@ pub(super) fn string(schema: &Map<String, Value>, path: &str, budget: &Budget) -
         && max.is_none_or(|max| conditions.iter().any(|one| one.most.is_some_and(|most| most <= max)));
     let mut conditions: Vec<Expr> = conditions.into_iter().map(|one| one.expr).collect();
     if !is_kept {
-        conditions.push(pattern::one_of(&Chars::any()).repeat(min, max));
+        // The values of formats with a limit are printable ASCII without quotes and backslashes, which takes fewer states.
+        let counted = if has_format { Chars::of([(0x21, 0x21), (0x23, 0x5b), (0x5d, 0x7e)]) } else { Chars::any() };
+        conditions.push(pattern::one_of(&counted).repeat(min, max));
     }
     let both = conditions.into_iter().reduce(|a, b| Expr::Both(Box::new(a), Box::new(b)));
     Ok(both.unwrap_or_else(Expr::empty))

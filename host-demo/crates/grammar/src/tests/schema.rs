@@ -186,6 +186,8 @@ fn looking_ahead() {
 fn lengths() {
     let uri = |most: u32| format!(r#"{{"format": "uri", "minLength": 1, "maxLength": {most}}}"#);
     schema(&uri(2083), &["\"https://example.com/a/b\""], &["\"\"", "\"a\""]);
+    // pydantic's HttpUrl in a request.
+    assert!(from_json_schema(&serde_json::from_str(&uri(2083)).unwrap(), &Budget::of_request()).is_ok());
     schema(&uri(20), &["\"https://example.com/\""], &["\"https://example.com/a\""]);
     schema(r#"{"pattern": "^[a-z]{3}$", "maxLength": 3}"#, &["\"abc\""], &["\"ab\""]);
     schema(r#"{"pattern": "a", "maxLength": 2}"#, &["\"ba\""], &["\"bba\"", "\"b\""]);
@@ -233,17 +235,164 @@ fn classes_of_characters() {
 
 #[test]
 fn formats() {
+    // Most values are those of JSON-Schema-Test-Suite, draft2020-12/optional/format.
     for (format, good, bad) in [
-        ("date", vec!["2012-04-23", "2024-12-31"], vec!["2012-13-01", "2012-02-30", "12-04-23"]),
-        ("time", vec!["18:25:43.511Z", "00:00:00+01:30"], vec!["24:00:00Z", "18:25"]),
-        ("date-time", vec!["2012-04-23T18:25:43.511Z"], vec!["2012-04-23"]),
-        ("uuid", vec!["12345678-1234-1234-1234-1234567890ab"], vec!["12345678-1234"]),
-        ("ipv4", vec!["192.168.0.1", "255.255.255.255"], vec!["256.1.1.1", "01.2.3.4", "1.2.3"]),
-        ("ipv6", vec!["2001:0db8:0:0:0:0:0:1"], vec!["2001"]),
-        ("email", vec!["a.b@example.com"], vec!["a@", "@b.c", "a..b@c.de"]),
-        ("hostname", vec!["example.com", "a-b.c"], vec!["-a.b", "a..b"]),
-        ("uri", vec!["https://example.com/a/b"], vec!["example.com"]),
-        ("duration", vec!["P3D", "PT5M", "P1DT12H", "P2W"], vec!["P", "3D", "PT"]),
+        (
+            "date",
+            vec!["2012-04-23", "2024-12-31", "2020-02-29", "2000-02-29", "0004-02-29"],
+            vec!["2012-13-01", "2012-02-30", "12-04-23", "2021-02-29", "1900-02-29", "1998-1-20", "1998-04-31"],
+        ),
+        (
+            "time",
+            vec![
+                "18:25:43.511Z",
+                "00:00:00+01:30",
+                "08:30:06z",
+                "23:59:60Z",
+                "23:59:60+00:00",
+                "15:59:60-08:00",
+                "00:59:60+01:00",
+            ],
+            vec!["24:00:00Z", "18:25", "22:59:60Z", "23:58:60Z", "23:59:60+01:00", "08:30:06-24:00", "12:00:00"],
+        ),
+        (
+            "date-time",
+            vec![
+                "2012-04-23T18:25:43.511Z",
+                "2024-02-29T12:00:00Z",
+                "1998-12-31T23:59:60Z",
+                "1998-12-31T15:59:60.123-08:00",
+                "1963-06-19t08:30:06.283185z",
+                "1990-12-31T15:59:50.123-08:00",
+            ],
+            vec!["2012-04-23", "1998-12-31T23:59:61Z", "1990-02-31T15:59:59.123-08:00", "1963-06-19T08:30:06.283185"],
+        ),
+        (
+            "uuid",
+            vec!["12345678-1234-1234-1234-1234567890ab", "2EB8AA08-AA98-11EA-B4AA-73B441D16380"],
+            vec!["12345678-1234"],
+        ),
+        ("ipv4", vec!["192.168.0.1", "255.255.255.255", "0.0.0.0"], vec!["256.1.1.1", "01.2.3.4", "1.2.3"]),
+        (
+            "ipv6",
+            vec![
+                "2001:0db8:0:0:0:0:0:1",
+                "::1",
+                "::",
+                "2001:db8::1",
+                "fe80::1",
+                "::abef",
+                "1:d6::42",
+                "1:2:3:4:5:6:7::",
+                "::2:3:4:5:6:7:8",
+                "::42:ff:1",
+                "d6::",
+                "1::d6:192.168.0.1",
+                "1:2::192.168.0.1",
+                "::ffff:192.168.0.1",
+                "1000:1000:1000:1000:1000:1000:255.255.255.255",
+            ],
+            vec![
+                "2001",
+                "12345::",
+                "1:2:3:4:5:6:7:8:9",
+                "::laptop",
+                ":2:3:4:5:6:7:8",
+                "1:2:3:4:5:6:7:",
+                ":2:3:4::8",
+                "1::2::3",
+                "1",
+                "::192.168.0.1:1",
+                "1:2:3:4:5:::8",
+                "1:2:3:4:5:6:7",
+                "fe80::a%eth1",
+                "127.0.0.1",
+            ],
+        ),
+        (
+            "email",
+            vec![
+                "a.b@example.com",
+                "a.b.c@example.com",
+                "John.Smith@Example.COM",
+                "te~st@example.com",
+                "te.s.t@example.com",
+                "joe+tag@mail.a.b.example.co.uk",
+                "o'brien@example.com",
+                "joe.bloggs@[127.0.0.1]",
+            ],
+            vec![
+                "a@",
+                "@b.c",
+                "a..b@c.de",
+                "2962",
+                ".test@example.com",
+                "test.@example.com",
+                "te..st@example.com",
+                "a@b c.de",
+            ],
+        ),
+        (
+            "hostname",
+            vec![
+                "example.com",
+                "a-b.c",
+                "www.example.com",
+                "Example.COM",
+                "1host",
+                "a.b.c.d.e.f.example",
+                "xn--4gbwdl.xn--wgbh1c",
+            ],
+            vec!["-a.b", "a..b", "a-.b", "not_valid", ".example", "a b"],
+        ),
+        (
+            "uri",
+            vec![
+                "https://example.com/a/b",
+                "http://foo.bar/?baz=qux#quux",
+                "http://foo.com/blah_(wikipedia)_blah#cite-1",
+                "http://foo.bar/?q=Test%20URL-encoded%20stuff",
+                "http://223.255.255.254",
+                "ftp://ftp.is.co.za/rfc/rfc1808.txt",
+                "ldap://[2001:db8::7]/c=GB?objectClass?one",
+                "mailto:John.Doe@example.com",
+                "tel:+1-816-555-1212",
+                "http://localhost:8080/x",
+                "urn:oasis:names:specification:docbook:dtd:xml:4.1.2",
+                "https://user:pass@Example.com:80/~a/?a=1&b=2",
+            ],
+            vec![
+                "example.com",
+                "//foo.bar/?baz=qux#quux",
+                "/abc",
+                "abc",
+                "http:// shouldfail.com",
+                ":// should fail",
+                "bar,baz:foo",
+                "https://example.org/foobar<>.txt",
+                "https://example.org/foobar{}.txt",
+                "https://example.org/foobar^.txt",
+                "http://a/%4",
+            ],
+        ),
+        (
+            "duration",
+            vec![
+                "P3D",
+                "PT5M",
+                "P1DT12H",
+                "P2W",
+                "P4DT12H30M5S",
+                "P4Y",
+                "PT0S",
+                "P0D",
+                "P1M",
+                "PT36H",
+                "P1Y6M",
+                "P1Y2M3DT4H5M6S",
+            ],
+            vec!["P", "3D", "PT", "PT1D", "P1", "P2D1Y", "P1D2H", "P2S", "P1Y2W", "P1DT", "1h"],
+        ),
     ] {
         let quote = |texts: Vec<&str>| texts.into_iter().map(|text| format!("\"{text}\"")).collect::<Vec<_>>();
         let (good, bad) = (quote(good), quote(bad));
