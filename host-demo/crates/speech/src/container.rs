@@ -53,7 +53,7 @@ impl<B: AsRef<[u8]>> Container<B> {
         let (kind, (head, ranges)) = match found {
             Some((Kind::Wav, at)) => (Kind::Wav, wav(all, at)?),
             Some((Kind::Flac, at)) => (Kind::Flac, flac(all, at)?),
-            _ => (Kind::Mpeg, (Vec::new(), Vec::from([start..all.len()]))),
+            _ => (Kind::Mpeg, (Vec::new(), std::iter::once(start..all.len()).collect())),
         };
         Ok(Self { kind, bytes, head, ranges, at: 0 })
     }
@@ -153,7 +153,7 @@ fn flac(all: &[u8], start: usize) -> Result<Parts> {
     let Some(info) = info else { bail!("the file is damaged: it does not describe its stream") };
     // 20 bits after the sizes of blocks and frames.
     check_rate(u32::from(info[10]) << 12 | u32::from(info[11]) << 4 | u32::from(info[12]) >> 4)?;
-    Ok(([b"fLaC", &[0x80, 0, 0, STREAM_INFO as u8][..], info].concat(), Vec::from([at..all.len()])))
+    Ok(([b"fLaC", &[0x80, 0, 0, STREAM_INFO as u8][..], info].concat(), std::iter::once(at..all.len()).collect()))
 }
 
 impl<B: AsRef<[u8]>> Read for Container<B> {
