@@ -229,7 +229,8 @@ fn rope(kind: &str, values: &Map<String, Value>) -> Map<String, Value> {
     if let Some(local) = find(&local).filter(|_| !is_nested) {
         rope.insert("sliding_attention".to_owned(), serde_json::json!({ "rope_theta": local }));
     }
-    defaults::fill_rope(kind, stated.is_some_and(|stated| !stated.is_empty()), &mut rope);
+    let version = values.get("transformers_version").and_then(Value::as_str).unwrap_or_default();
+    defaults::fill_rope(kind, version, stated.is_some_and(|stated| !stated.is_empty()), &mut rope);
     rope
 }
 

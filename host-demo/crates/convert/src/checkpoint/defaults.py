@@ -4,8 +4,8 @@
     python3 defaults.py > defaults.json        (needs transformers, without torch)
 
 A type is listed if `convert hf` has one of its model classes, a field if the sources of the converter name it. Fields whose default is
-null are left out. `alias` maps other spellings of a field to its name, `text` is the type of the nested text model, and `rope` are the
-rotary parameters. Further fields of a class that its __post_init__ derives from others are computed by the converter.
+null are left out. `alias` maps other spellings of a field to its name, `text` is the type of the nested text model, `rope` are the
+rotary parameters, and `base_before_5` is the rotary base of transformers 4. Further fields of a class that its __post_init__ derives from others are computed by the converter.
 """
 import dataclasses
 import glob
@@ -26,6 +26,8 @@ NAMES = set(re.findall(r'"(\w+)"', SOURCE))
 LEFT_OUT = {"architectures", "id2label", "model_type", "rope_parameters", "rope_scaling", "rope_theta", "tie_word_embeddings", "type_vocab_size"}
 # Configs of dense models of this type have no fields of experts.
 MAY_BE_DENSE = {"nemotron_h"}
+# Rotary bases in transformers 4.57.6, where they differ. (No other field that matters differs.)
+BEFORE_5 = {"cohere": 1e4, "falcon_h1": 1e5, "olmo3": 1e4, "qwen3_vl_text": 5e6, "qwen3_vl_moe_text": 5e6}
 NESTED = ("text_config", "llm_config", "lm_config", "language_config", "thinker_config")
 
 
@@ -80,6 +82,8 @@ def entry(kind, config):
     rope = plain(getattr(whole, "rope_parameters", None))
     if rope:
         out["rope"] = rope
+    if kind in BEFORE_5:
+        out["base_before_5"] = BEFORE_5[kind]
     inner = next((getattr(whole, name) for name in NESTED if getattr(whole, name, None) is not None), None)
     inner = getattr(inner, "text_config", inner)
     if inner is not None and inner.model_type != kind:

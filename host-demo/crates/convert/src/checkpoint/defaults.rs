@@ -1,6 +1,7 @@
 //! Default values of transformers' configuration classes, which a `config.json` need not list.
 //!
-//! `defaults.py` writes the table from the classes of transformers 5.24. The classes of transformers 4 have the same defaults.
+//! `defaults.py` writes the table from the classes of transformers 5.24. Transformers 4 has other rotary bases in five classes,
+//! which hold for folders that it wrote.
 
 use std::sync::LazyLock;
 
@@ -32,10 +33,17 @@ pub fn fill(kind: &str, values: &mut Map<String, Value>) {
 }
 
 /// Completes rotary parameters. `is_stated` is true if the config has an object with them: then only a base and a share
-/// of rotated dimensions can be absent.
-pub fn fill_rope(kind: &str, is_stated: bool, rope: &mut Map<String, Value>) {
+/// of rotated dimensions can be absent. `version` is the version of transformers that wrote the folder.
+pub fn fill_rope(kind: &str, version: &str, is_stated: bool, rope: &mut Map<String, Value>) {
     let (global, local) = ("full_attention", "sliding_attention");
-    let defaults = &TABLE[kind]["rope"];
+    let mut defaults = TABLE[kind]["rope"].clone();
+    if let (true, Some(base)) = (version.starts_with("4."), TABLE[kind].get("base_before_5")) {
+        match defaults[global].is_object() {
+            true => [global, local].into_iter().for_each(|part| defaults[part]["rope_theta"] = base.clone()),
+            false => defaults["rope_theta"] = base.clone(),
+        }
+    }
+    let defaults = &defaults;
     if let (true, Some(whole)) = (rope.is_empty(), defaults.as_object()) {
         rope.clone_from(whole);
         return;
@@ -100,11 +108,16 @@ mod tests {
             ("unheard_of", json!({}), json!({})),
         ] {
             let mut rope = stated.as_object().unwrap().clone();
-            fill_rope(kind, !rope.is_empty(), &mut rope);
+            fill_rope(kind, "5.24.0", !rope.is_empty(), &mut rope);
             assert_eq!(Value::from(rope), whole, "{kind}");
         }
         let mut rope = Map::new();
-        fill_rope("gpt_oss", false, &mut rope);
+        fill_rope("gpt_oss", "4.57.6", false, &mut rope);
         assert_eq!((&rope["rope_type"], &rope["factor"]), (&json!("yarn"), &json!(32.0)));
+        for (kind, version, base) in [("cohere", "4.49.0", 1e4), ("cohere", "5.24.0", 5e5), ("cohere", "", 5e5)] {
+            let mut rope = Map::new();
+            fill_rope(kind, version, false, &mut rope);
+            assert_eq!(rope["rope_theta"], base, "{kind} {version}");
+        }
     }
 }

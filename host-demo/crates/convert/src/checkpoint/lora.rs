@@ -134,9 +134,13 @@ impl Settings {
             settings["peft_type"] = "LORA".into();
             (settings["r"], settings["lora_alpha"]) = (rank.into(), (rank * scale).into());
         }
+        if settings["peft_type"] == "IA3" {
+            settings["peft_type"] = "LORA".into();
+            (settings["r"], settings["lora_alpha"]) = (1.into(), 1.into());
+        }
         ensure!(
             settings["peft_type"] == "LORA",
-            "adapter_config.json is of a {} adapter: only LORA is supported",
+            "adapter_config.json is of a {} adapter: only LORA and IA3 are supported",
             settings["peft_type"].as_str().unwrap_or("nameless")
         );
         let bias = settings["bias"].as_str().unwrap_or("none");

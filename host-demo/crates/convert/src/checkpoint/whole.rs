@@ -1,5 +1,5 @@
-//! Parts of an adapter that are more than a product of two matrices, as products: DoRA, saved modules, trained tokens and
-//! biases.
+//! Parts of an adapter that are more than a product of two matrices, as products: DoRA, IA3, saved modules, trained tokens
+//! and biases.
 //!
 //! The product is the difference between the new and the old matrix, times an identity matrix, so it has the rank of the
 //! smaller side. This needs the weights of the adapter's base model. A bias is a further column of the second matrix.
@@ -36,6 +36,7 @@ pub struct Whole {
 /// Ends of the names of the parts.
 const MAGNITUDE: &str = ".lora_magnitude_vector";
 const TOKENS: &str = ".token_adapter.trainable_tokens_delta";
+const FACTORS: &str = ".ia3_l";
 
 impl Whole {
     /// Computes the matrices, if the adapter has such parts. `base` is the folder of its model.
@@ -74,9 +75,14 @@ impl Whole {
             );
             whole.biases(adapter, settings)?;
         }
-        if magnitudes.is_empty() && tokens.is_empty() && saved.is_empty() {
+        let factors = ending(FACTORS);
+        if [&magnitudes, &tokens, &saved, &factors].iter().all(|parts| parts.is_empty()) {
             return Ok(whole);
         }
+        ensure!(
+            settings.json["fan_in_fan_out"] != true,
+            "fan_in_fan_out in adapter_config.json is true: not supported for what is more than a product"
+        );
         let files = Files::open(base).context(
             "the adapter changes whole matrices, which needs the weights of its model: give the folder with --base",
         )?;
@@ -88,6 +94,9 @@ impl Whole {
         }
         for name in saved {
             whole.saved(adapter, settings, &model, &name).with_context(|| format!("the saved module {name}"))?;
+        }
+        for stem in factors {
+            whole.factors(adapter, settings, &model, &stem).with_context(|| format!("the factors of {stem}"))?;
         }
         for stem in tokens {
             whole.tokens(adapter, settings, &model, &stem).with_context(|| format!("the trained tokens of {stem}"))?;
@@ -171,6 +180,23 @@ impl Whole {
         }
         self.replaced.extend([a_name, b_name, magnitude_name]);
         self.product(settings, stem, [rows, columns], delta)
+    }
+
+    /// IA3: factors on the rows of a matrix or, in a feed-forward, on its columns.
+    fn factors(&mut self, adapter: &Checkpoint<'_>, settings: &Settings, model: &Model<'_>, stem: &str) -> Result<()> {
+        let name = format!("{stem}{FACTORS}");
+        let (shape, old) = model.matrix(&format!("{stem}.weight"))?;
+        let [rows, columns] = shape;
+        let of_rows = match matrix(&adapter.tensors[&name])? {
+            found if found == [rows, 1] => true,
+            found if found == [1, columns] => false,
+            found => bail!("they have shape {found:?} and the model's matrix {shape:?}"),
+        };
+        let factors = values(&adapter.tensors[&name]);
+        let factor = |at: usize| factors[if of_rows { at / columns } else { at % columns }];
+        let delta = old.iter().enumerate().map(|(at, old)| old * (factor(at) - 1.0)).collect();
+        self.replaced.push(name);
+        self.product(settings, stem, shape, delta)
     }
 
     /// A module that was trained as a whole and replaces the model's.
