@@ -330,7 +330,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
     fn fail_all(&mut self) {
         let failed = || Event::Failed(STOPPED.into());
         self.waiting.drain(..).for_each(|waiting| waiting.job().client.send(failed()));
-        self.texts.drain(..).for_each(|text| drop(text.answer.send(Err(STOPPED.into()))));
+        self.texts.drain(..).for_each(|text| text.answer.send(Err(STOPPED.into())));
         for running in self.running.drain(..) {
             running.job.client.send(failed());
             self.engine.close(running.context);
