@@ -3,7 +3,7 @@
 //!
 //! Text from models and names in files may contain anything. On a terminal, control characters other than newline and
 //! tab, and characters that change the writing direction, are shown escaped. Pipes get the bytes unchanged, and so do
-//! terminals with `--raw`.
+//! terminals with `--raw`. Lines on standard error are escaped wherever they go.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -92,15 +92,11 @@ fn where_it_was(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("cannot write to standard output: {error}"))
 }
 
-/// Prints a line to standard error. Failures are ignored.
+/// Prints a line to standard error. Failures are ignored. Characters that control a terminal are escaped even if this is
+/// none: a journal or a log file is shown on one later.
 pub fn note(line: impl fmt::Display) {
-    let mut to = io::stderr().lock();
-    let mut line = line.to_string().into_bytes();
-    if to.is_terminal() {
-        line = for_terminal(&line).into_owned();
-    }
-    line.push(b'\n');
-    let _ = to.write_all(&line);
+    let line = line.to_string() + "\n";
+    let _ = io::stderr().lock().write_all(&for_terminal(line.as_bytes()));
 }
 
 /// Prints what the libraries of this program report.
