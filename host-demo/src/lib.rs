@@ -101,5 +101,5 @@ pub mod untrusted {
     pub use crate::tokenizer_file::{sentencepiece, with_tokenizer};
     pub use arenite_run::scheduler::{Command, Counters, Event, Finish};
     pub use arenite_run::service::{Choice, Endpoint, Host, Service};
-    pub use arenite_serve::{App, Gate, Readers, RequestMemory, ResponseMeta, faces, router};
+    pub use arenite_serve::{App, CacheScope, Gate, Readers, RequestMemory, ResponseMeta, Sounds, faces, router};
 }

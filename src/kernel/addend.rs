@@ -5,7 +5,12 @@ use core::ops::Range;
 use super::Kernels;
 
 /// Additions to the outputs of a matrix product. `()` adds nothing.
-pub trait Addend: Sync {
+///
+/// # Safety
+///
+/// [`linear`](super::linear) calls [`add`](Self::add) if [`fits`](Self::fits) returns true, and relies on it: `add` must then
+/// write only outputs that `fits` has checked to be inside `out`.
+pub unsafe trait Addend: Sync {
     /// True if all outputs that are added to are those of `tokens` tokens inside `len` floats, with `stride` floats per
     /// token.
     fn fits(&self, tokens: usize, len: usize, stride: usize) -> bool;
@@ -25,7 +30,8 @@ pub trait Addend: Sync {
     unsafe fn add(&self, kernels: &Kernels, out: *mut f32, stride: usize, range: Range<usize>);
 }
 
-impl Addend for () {
+// SAFETY: `add` writes nothing.
+unsafe impl Addend for () {
     #[inline(always)]
     fn fits(&self, _: usize, _: usize, _: usize) -> bool {
         true

@@ -41,22 +41,23 @@ impl<'a> Acts<'a> {
         all.get(t * n..(t + 1) * n).unwrap_or(&[])
     }
 
-    /// True if the slices hold `cols` elements of every token, quantized as `form`.
+    /// True if there is a token, and the slices hold exactly `cols` elements of every token, quantized as `form`. Kernels
+    /// walk over a slice to its end, so a longer one is as wrong as a shorter one.
     fn has(&self, form: Form, cols: usize) -> bool {
-        let elements = self.tokens.saturating_mul(cols);
+        let Some(elements) = self.tokens.checked_mul(cols).filter(|elements| *elements > 0) else { return false };
         self.x.len() == elements
             && (form == Form::F32
-                || self.q.len() >= elements
-                    && self.d.len() >= elements / form.span()
-                    && self.sums.len() >= elements / SUM_SPAN)
+                || self.q.len() == elements
+                    && self.d.len() == elements / form.span()
+                    && self.sums.len() == elements / SUM_SPAN)
     }
 }
 
 /// One worker's share of a matrix product: some rows of weights times all tokens of `x`.
 ///
 /// [`new`](Self::new) establishes these promises, which kernels rely on and nobody can break afterwards: `kind`, `w`,
-/// `rows` and `cols` describe a valid [`Matrix`] of at least one row and one block; `x` has `cols` elements per token,
-/// in the form of the weight type; `out + t * stride + r` may be written for every row `r` and token `t`; and the panel
+/// `rows` and `cols` describe a valid [`Matrix`] of at least one row and one block; `x` has at least one
+/// token, and `cols` elements per token in the form of the weight type; `out + t * stride + r` may be written for every row `r` and token `t`; and the panel
 /// has [`panel_bytes`] if there are several tokens.
 pub(super) struct Job<'a> {
     operands: Operands<'a>,

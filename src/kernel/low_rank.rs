@@ -108,7 +108,9 @@ impl<'a> LowRank<'a> {
     }
 }
 
-impl Addend for LowRank<'_> {
+// SAFETY: `fits` checks that the outputs of all matrices of `b`, for all tokens, are inside `len` floats, and `add` writes
+// only these.
+unsafe impl Addend for LowRank<'_> {
     fn fits(&self, tokens: usize, len: usize, stride: usize) -> bool {
         let products = self.b().map(|(_, b, at)| (b, at));
         let end = self.x.tokens.saturating_mul(stride).saturating_add(self.first);

@@ -328,3 +328,40 @@ fn every_half() {
         }
     }
 }
+
+/// Activations without tokens, or with slices of another length than the shape, are refused before a kernel reads them.
+#[test]
+fn activations_of_another_shape_leave_the_outputs_unchanged() {
+    let mut random = Random(3);
+    for kind in [TensorType::F32, TensorType::Q8_0, TensorType::Q4_K, TensorType::TQ2_0] {
+        let (rows, cols, form) = (16, 256, Form::of(kind).unwrap());
+        let bytes = random.weights(kind, Data::Plain, rows, cols, 0);
+        let w = Matrix::at(kind, (rows, cols), &bytes, 0).unwrap();
+        for tokens in [1, 3] {
+            let x = Tokens::random(&mut random, form, Data::Plain, cols, tokens);
+            let longer = |n: usize| vec![1.0; n + 1];
+            let (x1, d1, q1) = (longer(x.x.len()), longer(x.d.len()), vec![1; x.q.len() + 1]);
+            let sums1 = vec![1; x.sums.len() + 1];
+            let mut wrong =
+                vec![Acts { tokens: 0, ..x.acts() }, Acts { x: &x1, ..x.acts() }, Acts { x: &x.x[1..], ..x.acts() }];
+            if form != Form::F32 {
+                let shorter = Acts { d: &x.d[1..], ..x.acts() };
+                wrong.extend([
+                    Acts { d: &d1, ..x.acts() },
+                    Acts { q: &q1, ..x.acts() },
+                    Acts { sums: &sums1, ..x.acts() },
+                    shorter,
+                ]);
+            }
+            for kernels in tables().into_iter().chain([&SCALAR]) {
+                for x in &wrong {
+                    let mut out = vec![UNTOUCHED; rows * tokens];
+                    let mut panel = vec![0; panel_bytes(kind, cols)];
+                    let products = &[(Some(w), 0)];
+                    linear(kernels, &Serial, &mut panel, Batch { products, x: *x, out: &mut out, stride: rows }, &());
+                    assert!(out.iter().all(|out| *out == UNTOUCHED), "{} {kind:?}, {} tokens", kernels.name, x.tokens);
+                }
+            }
+        }
+    }
+}

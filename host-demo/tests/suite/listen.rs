@@ -97,7 +97,8 @@ fn the_server_transcribes() {
     for (fields, param) in [
         (&[("response_format", "mp4")][..], "response_format"),
         (&[("temperature", "7")], "temperature"),
-        (&[("words", "1")], "words"),
+        (&[("timestamp_granularities[]", "word")], "timestamp_granularities"),
+        (&[("stream", "true")], "stream"),
     ] {
         let (head, body) = ask("/v1/audio/transcriptions", fields, &sound);
         assert!(head.starts_with("HTTP/1.1 400") && body.contains(param), "{head}\n{body}");

@@ -10,6 +10,7 @@ mod common;
 mod constrained;
 mod dead_ends;
 mod doors;
+mod faces;
 mod faults;
 mod folders;
 mod hub;

@@ -462,6 +462,63 @@ mod tests {
         assert!(Sound::read(wav(100, 1, &[1, 2, 3])).is_err());
     }
 
+    /// A FLAC file of frames with one constant value each.
+    fn flac(frames: u8) -> Vec<u8> {
+        let crc = |bytes: &[u8], bits: u32, polynomial: u32| {
+            bytes.iter().fold(0u32, |crc, byte| {
+                (0..8).rev().fold(crc, |crc, bit| {
+                    let is_set = crc >> (bits - 1) & 1 != u32::from(*byte) >> bit & 1;
+                    (crc << 1 ^ if is_set { polynomial } else { 0 }) & ((1u64 << bits) - 1) as u32
+                })
+            })
+        };
+        // Blocks of 4096 samples of 16 bits at 16 kHz, one channel.
+        let info = [&[16, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0x03, 0xe8, 0x00, 0xf0, 0, 0, 0, 0][..], &[0; 16]].concat();
+        let mut file = [b"fLaC\x80\0\0\x22", &info[..]].concat();
+        for number in 0..frames {
+            let mut frame = vec![0xff, 0xf8, 0xc5, 0x08, number];
+            frame.push(crc(&frame, 8, 0x07) as u8);
+            frame.extend([0, 0x12, 0x34]); // a constant subframe
+            let sum = crc(&frame, 16, 0x8005);
+            frame.extend((sum as u16).to_be_bytes());
+            file.extend(frame);
+        }
+        file
+    }
+
+    /// Mutates files: each is a sound or an error, in time, whatever the decoder does.
+    #[test]
+    fn damaged_files_are_sounds_or_errors() {
+        let constant = SoundFile::new(flac(3)).map(Sound::from).unwrap().samples(0, usize::MAX).unwrap().to_vec();
+        assert_eq!(constant, [f32::from(0x1234i16) / 32768.0; 3 * 4096]);
+        // A frame of MPEG 1, layer 3, 128 kbit/s at 44.1 kHz, with nothing in it.
+        let mpeg = [&[0xff, 0xfb, 0x90, 0xc4][..], &[0; 413]].concat().repeat(4);
+        let tone: Vec<i16> = tone(16_000)[..2000].to_vec();
+        let (mut state, mut sounds) = (5u64, 0);
+        let mut random = move |most: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % most
+        };
+        for file in [wav(16_000, 1, &tone), wav(16_000, 2, &tone), flac(3), mpeg] {
+            for _ in 0..200 {
+                let mut damaged = file.clone();
+                for _ in 0..1 + random(6) {
+                    let most = if random(4) == 0 { damaged.len() } else { 64 };
+                    let at = random(most);
+                    let any = random(256) as u8;
+                    damaged[at] = [0, 1, 0x7f, 0x80, 0xff, any][random(6)];
+                }
+                if random(4) == 0 {
+                    damaged.truncate(random(file.len()));
+                }
+                let Ok(sound) = SoundFile::new(damaged) else { continue };
+                let mut sound = Sound::from(sound).at_most(3600);
+                sounds += usize::from(sound.samples(0, usize::MAX).is_ok());
+            }
+        }
+        assert!(sounds > 100, "only {sounds} files still had a sound");
+    }
+
     #[test]
     fn live_sounds_are_those_of_files() -> Result<()> {
         for rate in [16_000, 44_100, 48_000] {

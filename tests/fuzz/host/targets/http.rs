@@ -16,7 +16,7 @@ use fuzz::list::List;
 use fuzz_host::{Edits, Words};
 use host_demo::RunOptions;
 use host_demo::untrusted::{
-    App, Command, Counters, Event, Finish, Gate, Host, ModelFile, OpenModel, Readers, RequestMemory, router,
+    App, CacheScope, Command, Counters, Event, Finish, Gate, Host, ModelFile, OpenModel, Readers, RequestMemory, Sounds, router,
 };
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};
@@ -38,8 +38,10 @@ static ROUTES: LazyLock<Router> = LazyLock::new(|| {
         most_open: 8,
         parallel: 2,
         key: None,
+        scope: CacheScope::Client,
         is_within: false,
         hears: true,
+        sounds: Sounds::default(),
         workspace: 1,
         kv: 1,
         started: Instant::now(),

@@ -1,0 +1,584 @@
+//! Requests of real clients to each interface: fields, tools, templates that refuse, paths and names of hosts.
+//!
+//! The bodies are those of Claude Code, Codex, Ollama's Go package, Cohere's and Hugging Face's clients, and others; what is
+//! right follows the documentation of each interface.
+
+use serde_json::{Value, json};
+
+use crate::scripted::CHATML;
+use crate::serve::Server;
+use crate::talk::{FIM, Talk, asked, function, start};
+
+/// Gemma 2's template: no system message, and authors alternate.
+const GEMMA: &str = "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}\
+    {% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('Conversation roles must alternate') }}{% endif %}\
+    <{{ m.role }}>{{ m.content | trim }}</>{% endfor %}{% if add_generation_prompt %}<model>{% endif %}";
+/// A template whose only system message is the first one.
+const FIRST: &str = "{% for m in messages %}{% if m.role == 'system' and not loop.first %}{{ raise_exception('System message must be first') }}{% endif %}\
+    <{{ m.role }}>{{ m.content }}</>{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
+/// A template that always opens a thought.
+const THINKS: &str = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n<think>\n";
+
+fn prompt(talk: &Talk, messages: Value) -> String {
+    talk.good("/apply-template", &json!({ "messages": messages }))["prompt"].as_str().unwrap().into()
+}
+
+#[test]
+fn fields_of_clients_change_nothing() {
+    let talk = start(&["Once", " upon"], &[], &[], CHATML);
+    let said = [json!({ "role": "user", "content": "hi" })];
+    for (path, body) in [
+        // Claude Code, with tools of Anthropic's servers.
+        (
+            "/v1/messages?beta=true",
+            json!({
+                "messages": said, "max_tokens": 4, "thinking": { "type": "adaptive" }, "output_config": { "effort": "high" },
+                "context_management": { "edits": [{ "type": "clear_thinking_20251015", "keep": "all" }] }, "metadata": { "user_id": "u" },
+                "service_tier": "auto", "mcp_servers": [], "container": null, "stop_sequences": null, "system": null, "tools": null,
+            }),
+        ),
+        (
+            "/v1/messages",
+            json!({
+                "messages": [said[0], { "role": "assistant", "content": [
+                    { "type": "server_tool_use", "id": "s", "name": "web_search", "input": {} },
+                    { "type": "web_search_tool_result", "tool_use_id": "s", "content": [] }, { "type": "text", "text": "x" },
+                ] }, said[0]], "tools": [{ "type": "web_search_20250305", "name": "web_search" }, { "type": "mcp_toolset", "mcp_server_name": "m" }],
+            }),
+        ),
+        // Codex.
+        (
+            "/v1/responses",
+            json!({
+                "input": [{ "type": "message", "role": "developer", "content": [{ "type": "input_text", "text": "x" }] }, said[0],
+                    { "type": "web_search_call", "id": "w", "status": "completed" },
+                    { "type": "local_shell_call", "call_id": "c", "action": { "command": ["ls"] } },
+                    { "type": "local_shell_call_output", "call_id": "c", "output": "a" },
+                    { "type": "custom_tool_call", "call_id": "d", "name": "apply_patch", "input": "*** Begin" },
+                    { "type": "custom_tool_call_output", "call_id": "d", "output": "ok" },
+                    { "type": "reasoning", "summary": [], "encrypted_content": "x" }],
+                "tools": [{ "type": "function", "name": "f", "strict": false, "parameters": { "type": "object" } },
+                    { "type": "namespace", "name": "n", "tools": [] }, { "type": "web_search" }, { "type": "custom", "name": "apply_patch" },
+                    { "type": "local_shell" }, { "type": "mcp", "server_label": "m" }],
+                "tool_choice": "auto", "reasoning": { "summary": "auto" }, "store": false, "include": ["reasoning.encrypted_content"],
+                "prompt_cache_key": "k", "client_metadata": {}, "max_output_tokens": 4, "text": null, "truncation": "disabled",
+                "background": false, "previous_response_id": null,
+            }),
+        ),
+        // Ollama's Go package, and null in every field.
+        (
+            "/api/chat",
+            json!({ "messages": said, "options": null, "tools": null, "format": null, "keep_alive": null, "think": null, "stream": null }),
+        ),
+        (
+            "/api/chat",
+            json!({ "messages": said, "options": { "stop": null, "num_predict": 2, "num_ctx": null, "seed": null }, "images": null }),
+        ),
+        (
+            "/api/generate",
+            json!({ "prompt": "a", "suffix": "", "system": "", "template": "", "options": null, "context": null, "images": null }),
+        ),
+        (
+            "/v1/chat/completions",
+            json!({
+                "messages": said, "temperature": null, "n": null, "stop": null, "tools": null, "tool_choice": null, "logit_bias": null,
+                "response_format": null, "stream_options": null, "reasoning_effort": null, "store": true, "metadata": {}, "user": "u",
+                "prediction": { "type": "content", "content": "x" }, "verbosity": "medium", "functions": [],
+            }),
+        ),
+    ] {
+        let (status, answer) = talk.server.post(path, body.to_string().as_bytes());
+        assert_eq!(status, 200, "{path} {body}: {answer}");
+    }
+}
+
+#[test]
+fn fields_that_would_change_the_answer_are_named() {
+    let talk = start(&["Once", " upon"], &[], &[], CHATML);
+    let chat = |more: Value| ("/v1/chat/completions", asked(more));
+    let response = |more: Value| {
+        let mut body = json!({ "input": "hi" });
+        more.as_object().unwrap().iter().for_each(|(key, value)| body[key] = value.clone());
+        ("/v1/responses", body)
+    };
+    for (field, (path, body)) in [
+        ("previous_response_id", response(json!({ "previous_response_id": "resp_1" }))),
+        ("prompt", response(json!({ "prompt": { "id": "pmpt_1" } }))),
+        ("background", response(json!({ "background": true }))),
+        ("truncation", response(json!({ "truncation": "auto" }))),
+        ("text.verbosity", response(json!({ "text": { "verbosity": "low" } }))),
+        ("mirostat", response(json!({ "mirostat": 2 }))),
+        ("min_p", response(json!({ "min_p": 7 }))),
+        (
+            "tool_choice",
+            response(json!({ "tools": [{ "type": "web_search" }], "tool_choice": { "type": "web_search" } })),
+        ),
+        ("tool_choice", response(json!({ "tools": [{ "type": "web_search" }], "tool_choice": "required" }))),
+        ("tool_choice", chat(json!({ "tools": [function("f")], "tool_choice": { "type": "function", "name": "g" } }))),
+        (
+            "messages",
+            chat(json!({ "messages": [{ "role": "user", "content": [{ "type": "image_url", "image_url": {} }] }] })),
+        ),
+        ("continue_final_message", chat(json!({ "continue_final_message": true }))),
+        ("reasoning_effort", chat(json!({ "reasoning_effort": "high" }))),
+        ("suffix", ("/v1/completions", json!({ "prompt": "a", "suffix": "b" }))),
+    ] {
+        assert_eq!(talk.refused(path, &body)["param"], field, "{body}");
+    }
+    for body in [
+        json!({ "prompt": "a", "template": "x" }),
+        json!({ "prompt": "a", "raw": true, "context": [1] }),
+        json!({ "prompt": "a", "options": { "mirostat": 1 } }),
+    ] {
+        assert_eq!(talk.server.post("/api/generate", body.to_string().as_bytes()).0, 400, "{body}");
+    }
+}
+
+#[test]
+fn responses_obey_fields_of_the_sampler() {
+    let talk = start(&["Once", " upon", " a"], &[], &[], CHATML);
+    let text = |more: Value| {
+        let mut body = json!({ "input": "hi", "temperature": 0 });
+        more.as_object().unwrap().iter().for_each(|(key, value)| body[key] = value.clone());
+        talk.good("/v1/responses", &body)
+    };
+    let said = |answer: &Value| answer["output"][0]["content"][0]["text"].as_str().unwrap().to_string();
+    assert_eq!(said(&text(json!({ "stop": [" a"] }))), "Once upon");
+    assert_ne!(said(&text(json!({ "logit_bias": { "Once": -100 } }))), "Once upon a");
+    let plain = text(json!({}))["usage"]["input_tokens"].as_u64().unwrap();
+    let listed = json!({ "instructions": [{ "role": "developer", "content": [{ "type": "input_text", "text": "In French." }] }] });
+    let plainly = json!({ "instructions": "In French." });
+    assert_eq!(text(listed)["usage"]["input_tokens"], text(plainly.clone())["usage"]["input_tokens"]);
+    assert!(text(plainly)["usage"]["input_tokens"].as_u64().unwrap() > plain);
+    let answer = text(json!({ "top_logprobs": 2, "include": ["message.output_text.logprobs"] }));
+    let logprobs = answer["output"][0]["content"][0]["logprobs"].as_array().unwrap();
+    assert_eq!(logprobs.len() as u64, answer["usage"]["output_tokens"].as_u64().unwrap());
+    assert!(logprobs.iter().all(|token| token["top_logprobs"].as_array().unwrap().len() == 2), "{answer}");
+    let events = talk.stream("/v1/responses", &json!({ "input": "hi", "temperature": 0, "top_logprobs": 1 }));
+    let count = |kind: &str| {
+        let of = events.iter().filter(|event| event["type"] == kind);
+        of.map(|event| event["logprobs"].as_array().unwrap().len()).sum::<usize>()
+    };
+    assert_eq!((count("response.output_text.delta"), count("response.output_text.done")), (3, 3));
+}
+
+#[test]
+fn only_allowed_functions_are_called() {
+    let talk = start(&["Once"], &[], &[], CHATML);
+    let functions = json!([function("f"), function("g")]);
+    let flat = json!([{ "type": "function", "name": "f" }, { "type": "function", "name": "g", "parameters": {} }]);
+    let nested = json!({ "type": "allowed_tools", "allowed_tools": { "mode": "required", "tools": [{ "type": "function", "function": { "name": "g" } }] } });
+    let plain = json!({ "type": "allowed_tools", "mode": "required", "tools": [{ "type": "function", "name": "g" }] });
+    for (tools, choice) in [
+        (&functions, &nested),
+        (&functions, &plain),
+        (&flat, &plain),
+        (&functions, &json!({ "type": "function", "name": "g" })),
+        (&flat, &json!({ "type": "function", "function": { "name": "g" } })),
+    ] {
+        let choice =
+            talk.chat(json!({ "tools": tools, "tool_choice": choice, "seed": 1, "parallel_tool_calls": false }));
+        let calls = choice["message"]["tool_calls"].as_array().cloned().unwrap_or_default();
+        assert!(calls.iter().all(|call| call["function"]["name"] == "g"), "{choice}");
+    }
+}
+
+#[test]
+fn tools_that_are_no_functions_are_left_out_with_a_warning() {
+    let talk = start(&["Once"], &[], &[], CHATML);
+    for (path, body) in [
+        ("/v1/responses", json!({ "input": "hi", "tools": [{ "type": "web_search" }] })),
+        (
+            "/v1/chat/completions",
+            asked(json!({ "tools": [{ "type": "custom", "custom": { "name": "c" } }, function("f")] })),
+        ),
+        (
+            "/v1/messages",
+            json!({ "messages": [{ "role": "user", "content": "hi" }], "tools": [{ "type": "bash_20250124", "name": "bash" }] }),
+        ),
+    ] {
+        let (head, answer) = talk.server.ask("POST", path, "", body.to_string().as_bytes());
+        assert!(head.starts_with("HTTP/1.1 200") && head.contains("x-warning: "), "{head}\n{answer}");
+    }
+}
+
+/// Claude Code's line for Anthropic's accounting changes with every request.
+#[test]
+fn lines_of_accounting_are_left_out() {
+    let talk = start(&["Once"], &[], &[], CHATML);
+    let line =
+        |cch: &str| format!("x-anthropic-billing-header: cc_version=2.1.37.{cch}; cc_entrypoint=cli; cch={cch};");
+    let count = |system: Value| {
+        let body = json!({ "messages": [{ "role": "user", "content": line("1") }], "system": system });
+        talk.good("/v1/messages/count_tokens", &body)["input_tokens"].as_u64().unwrap()
+    };
+    let block = |text: &str| json!({ "type": "text", "text": text });
+    let alone = count(json!([block("Be brief.")]));
+    assert_eq!(count(json!([block(&line("fa690")), block("Be brief.")])), alone);
+    assert_eq!(count(json!(format!("{}\nBe brief.", line("eb6")))), alone);
+    assert!(count(json!([block("Be brief. x-anthropic-billing-header: is a header.")])) > alone);
+}
+
+#[test]
+fn templates_that_refuse_get_what_they_accept() {
+    let user = |text: &str| json!({ "role": "user", "content": text });
+    let system = |text: &str| json!({ "role": "system", "content": text });
+    let answer = |text: &str| json!({ "role": "assistant", "content": text });
+    let result = |id: &str, text: &str| json!({ "role": "tool", "tool_call_id": id, "content": text });
+    let call = |id: &str| json!({ "id": id, "type": "function", "function": { "name": "f", "arguments": "{}" } });
+    let calls = json!({ "role": "assistant", "content": null, "tool_calls": [call("c"), call("d")] });
+    let talk = start(&["a"], &[], &[], GEMMA);
+    for (messages, wanted) in [
+        (json!([user("Hi")]), "<user>Hi</><model>"),
+        (json!([system("S"), user("Hi")]), "<user>S\n\nHi</><model>"),
+        (
+            json!([system("S"), system("T"), user("Hi"), answer("A"), user("B")]),
+            "<user>S\n\nT\n\nHi</><assistant>A</><user>B</><model>",
+        ),
+        (json!([system("S")]), "<user>S</><model>"),
+        (json!([system("S"), answer("A"), user("B")]), "<user>S</><assistant>A</><user>B</><model>"),
+        (json!([user("Hi"), answer("A"), system("S"), user("B")]), "<user>Hi</><assistant>A</><user>S\n\nB</><model>"),
+        (
+            json!([user("Hi"), user("you"), answer("A"), answer("B"), user("C")]),
+            "<user>Hi\n\nyou</><assistant>A\n\nB</><user>C</><model>",
+        ),
+        (
+            json!([user("Hi"), calls, result("c", "three"), result("d", "four")]),
+            "<user>Hi</><assistant><tool_call>\n{\"name\":\"f\",\"arguments\":{}}\n</tool_call>\n<tool_call>\n{\"name\":\"f\",\"arguments\":{}}\n</tool_call></>\
+             <user><tool_response>\nthree\n</tool_response>\n\n<tool_response>\nfour\n</tool_response></><model>",
+        ),
+    ] {
+        assert_eq!(prompt(&talk, messages), wanted);
+    }
+    let (head, _) = talk.server.ask(
+        "POST",
+        "/v1/chat/completions",
+        "",
+        asked(json!({ "messages": [system("S"), user("a")] })).to_string().as_bytes(),
+    );
+    assert!(head.contains("x-warning: the chat template has no system message"), "{head}");
+    drop(talk);
+    let talk = start(&["a"], &[], &[], FIRST);
+    for (messages, wanted) in [
+        // What the template accepts stays as it is.
+        (json!([system("S"), user("a"), user("b")]), "<system>S</><user>a</><user>b</><assistant>"),
+        (json!([system("S"), user("a"), system("T"), user("b")]), "<system>S\n\nT</><user>a</><user>b</><assistant>"),
+    ] {
+        assert_eq!(prompt(&talk, messages), wanted);
+    }
+}
+
+#[test]
+fn started_answers_are_continued() {
+    let talk = start(&["Once", " upon"], &[], &[], FIRST);
+    let user = json!({ "role": "user", "content": "x" });
+    let start = |more: Value| {
+        let mut message = json!({ "role": "assistant", "content": "Dear Sir" });
+        more.as_object().unwrap().iter().for_each(|(key, value)| message[key] = value.clone());
+        json!([user, message])
+    };
+    for field in ["prefix", "partial"] {
+        assert_eq!(prompt(&talk, start(json!({ field: true }))), "<user>x</><assistant>Dear Sir", "{field}");
+    }
+    assert_eq!(prompt(&talk, start(json!({ "prefix": true, "content": "{ " }))), "<user>x</><assistant>{ ");
+    assert_eq!(prompt(&talk, start(json!({ "prefix": true, "content": "" }))), "<user>x</><assistant>");
+    assert_eq!(prompt(&talk, start(json!({ "prefix": false }))), "<user>x</><assistant>Dear Sir</><assistant>");
+    let body = json!({ "messages": start(json!({})), "continue_final_message": true, "add_generation_prompt": false });
+    assert_eq!(talk.good("/apply-template", &body)["prompt"], "<user>x</><assistant>Dear Sir");
+    let answer = talk.good("/v1/messages", &json!({ "messages": start(json!({})), "max_tokens": 4, "temperature": 0 }));
+    assert_eq!(answer["content"][0]["text"], "Once upon");
+    let mut body = json!({ "messages": start(json!({ "prefix": true })) });
+    body["json_schema"] = json!({ "type": "object" });
+    assert_eq!(talk.refused("/apply-template", &body)["param"], "json_schema");
+}
+
+#[test]
+fn models_that_always_think() {
+    let talk = start(&["Let", " me", " see", "</think>", "The", " answer"], &[], &["<think>", "</think>"], THINKS);
+    let ask = |path: &str, more: Value| talk.good(path, &asked(more));
+    let ollama = |think: Value| ask("/api/chat", json!({ "stream": false, "think": think }))["message"].clone();
+    for think in [json!(true), json!("high"), Value::Null] {
+        assert_eq!((&ollama(think)["thinking"], "x"), (&json!("Let me see"), "x"));
+    }
+    // The thought is closed at once.
+    assert_eq!(ollama(json!(false)).get("thinking"), None);
+    let path = "/v1/chat/completions";
+    for more in [
+        json!({ "enable_thinking": true }),
+        json!({ "reasoning": { "effort": "low" } }),
+        json!({ "reasoning_effort": "high" }),
+    ] {
+        assert_eq!(ask(path, more)["choices"][0]["message"]["reasoning_content"], "Let me see");
+    }
+    for more in [
+        json!({ "enable_thinking": false }),
+        json!({ "reasoning_effort": "none" }),
+        json!({ "thinking": { "type": "disabled" } }),
+    ] {
+        assert_eq!(ask(path, more)["choices"][0]["message"].get("reasoning_content"), None);
+    }
+    // The thought with its closing mark has four tokens.
+    let usage = ask(path, json!({}))["usage"].clone();
+    assert_eq!(usage["completion_tokens_details"]["reasoning_tokens"], 4, "{usage}");
+    let usage = talk.good("/v1/responses", &json!({ "input": "hi", "temperature": 0 }))["usage"].clone();
+    assert_eq!(usage["output_tokens_details"]["reasoning_tokens"], 4, "{usage}");
+    let events = talk.stream(path, &asked(json!({ "stream_options": { "include_usage": true } })));
+    assert_eq!(events.last().unwrap()["usage"]["completion_tokens_details"]["reasoning_tokens"], 4);
+}
+
+#[test]
+fn thoughts_that_come_back_are_shown() {
+    let template = "{% for m in messages %}<{{ m.role }}>{% if m.reasoning_content %}[{{ m.reasoning_content }}]{% endif %}{{ m.content }}\
+                    {% for c in m.tool_calls or [] %}({{ c.function.name }}){% endfor %}</>{% endfor %}<assistant>";
+    let talk = start(&["a"], &[], &[], template);
+    let count = |items: Value| {
+        talk.good("/v1/responses", &json!({ "input": items, "max_output_tokens": 1 }))["usage"]["input_tokens"].clone()
+    };
+    let chat = |messages: Value| {
+        talk.good("/v1/chat/completions", &asked(json!({ "messages": messages })))["usage"]["prompt_tokens"].clone()
+    };
+    let user = json!({ "role": "user", "content": "hi" });
+    let thought =
+        json!({ "type": "reasoning", "summary": [], "content": [{ "type": "reasoning_text", "text": "Call f." }] });
+    let summary = json!({ "type": "reasoning", "summary": [{ "type": "summary_text", "text": "Call f." }] });
+    let call = json!({ "type": "function_call", "call_id": "c", "name": "f", "arguments": "{}" });
+    let output =
+        json!({ "type": "function_call_output", "call_id": "c", "output": [{ "type": "output_text", "text": "ok" }] });
+    let said = json!({ "role": "assistant", "content": "", "reasoning_content": "Call f.",
+        "tool_calls": [{ "id": "c", "type": "function", "function": { "name": "f", "arguments": "{}" } }] });
+    let wanted = chat(json!([user, said, { "role": "tool", "tool_call_id": "c", "content": "ok" }]));
+    assert_eq!(count(json!([user, thought, call, output])), wanted);
+    assert_eq!(count(json!([user, summary, call, output])), wanted);
+    let text = json!({ "type": "message", "role": "assistant", "content": [{ "type": "output_text", "text": "x" }] });
+    let plain = json!({ "role": "assistant", "content": "x", "reasoning_content": "Call f." });
+    assert_eq!(count(json!([user, thought, text, user])), chat(json!([user, plain, user])));
+}
+
+#[test]
+fn a_call_that_the_limit_cuts_is_no_text() {
+    let tools = "{% if tools %}{{ tools | tojson }}{% endif %}";
+    for (script, user) in [
+        (
+            &["<tool_call>", "\n{\"name\": \"f\"", ", \"arguments\": {\"city\": \"", "x", " y", "\"}}", "</tool_call>"]
+                [..],
+            &["<tool_call>", "</tool_call>"][..],
+        ),
+        // Marks of several tokens.
+        (
+            &[
+                "<tool",
+                "_call>",
+                "\n{\"name\"",
+                ": \"f\"",
+                ", \"arguments\": {\"city\": \"",
+                "x",
+                "\"}}",
+                "</tool",
+                "_call>x",
+            ],
+            &[],
+        ),
+        (&["[TOOL_CALLS]", "[{\"name\": \"f\"", ", \"arguments\": {\"city\": \"", "x", "\"}}]"], &["[TOOL_CALLS]"]),
+        (&["{\"name\": \"f\"", ", \"parameters\": {\"city\": \"", "x", "\"}}"], &[]),
+    ] {
+        let talk = start(script, &[], user, &format!("{tools}{CHATML}"));
+        for limit in 1..script.len() - 1 {
+            let body = asked(json!({ "tools": [function("f")], "max_tokens": limit }));
+            let choice = talk.good("/v1/chat/completions", &body)["choices"][0].clone();
+            let content = choice["message"]["content"].as_str().unwrap_or_default();
+            assert!(content.is_empty() && choice["finish_reason"] == "length", "{script:?} {limit}: {choice}");
+            let streamed = talk.stream("/v1/chat/completions", &body);
+            let text: String =
+                streamed.iter().filter_map(|event| event["choices"][0]["delta"]["content"].as_str()).collect();
+            assert_eq!(text, "", "{script:?} {limit}");
+        }
+    }
+}
+
+#[test]
+fn biases_of_texts_are_those_of_their_tokens() {
+    let talk = start(&["Once", " upon"], &[], &[], CHATML);
+    let ids: Vec<Value> = talk.good("/tokenize", &json!({ "content": "Once" }))["tokens"].as_array().unwrap().clone();
+    let ask = |bias: Value| talk.chat(json!({ "logit_bias": bias, "max_tokens": 3 }))["message"]["content"].clone();
+    let wanted = ask(ids.iter().map(|id| json!([id, -100])).collect());
+    assert_ne!(wanted, "Once upon");
+    assert_eq!(ask(json!([["Once", -100]])), wanted);
+    assert_eq!(ask(json!({ "Once": false })), wanted);
+    assert_eq!(ask(json!([["Once", -100], [5, 0.0]])), wanted);
+    for wrong in [json!({ "Once": "x" }), json!([["Once"]]), json!([[-1, 1]]), json!({ "999999": 1 }), json!("Once")] {
+        assert_eq!(talk.refused("/v1/chat/completions", &asked(json!({ "logit_bias": wrong })))["param"], "logit_bias");
+    }
+}
+
+#[test]
+fn a_context_continues_ollamas_prompts() {
+    let talk = start(&["Once", " upon"], &[], &[], CHATML);
+    let ask = |more: Value| {
+        let mut body = json!({ "prompt": "hi", "stream": false, "options": { "temperature": 0 } });
+        more.as_object().unwrap().iter().for_each(|(key, value)| body[key] = value.clone());
+        talk.good("/api/generate", &body)
+    };
+    let first = ask(json!({}));
+    let context = first["context"].as_array().unwrap();
+    let count = |answer: &Value, key: &str| answer[key].as_u64().unwrap();
+    assert_eq!(context.len() as u64, count(&first, "prompt_eval_count") + count(&first, "eval_count"));
+    let second = ask(json!({ "context": context }));
+    assert_eq!(count(&second, "prompt_eval_count"), context.len() as u64 + count(&first, "prompt_eval_count"));
+    let lines = talk.stream("/api/generate", &json!({ "prompt": "hi", "options": { "temperature": 0 } }));
+    assert_eq!(&lines.last().unwrap()["context"], &first["context"]);
+    assert!(lines[..lines.len() - 1].iter().all(|line| line.get("context").is_none()));
+    assert_eq!(ask(json!({ "raw": true })).get("context"), None);
+}
+
+#[test]
+fn a_suffix_fills_a_gap() {
+    let talk = start(&["Once", " upon"], &FIM, &[], CHATML);
+    let infill = talk.good("/infill", &json!({ "input_prefix": "ab", "input_suffix": "cd", "temperature": 0 }));
+    let answer = talk.good("/v1/completions", &json!({ "prompt": "ab", "suffix": "cd", "temperature": 0 }));
+    assert_eq!(
+        (&answer["choices"][0]["text"], &answer["usage"]["prompt_tokens"]),
+        (&infill["content"], &infill["tokens_evaluated"])
+    );
+    let body = json!({ "prompt": "ab", "suffix": "cd", "stream": false, "options": { "temperature": 0 } });
+    let answer = talk.good("/api/generate", &body);
+    assert_eq!((&answer["response"], &answer["prompt_eval_count"]), (&infill["content"], &infill["tokens_evaluated"]));
+}
+
+#[test]
+fn half_a_surrogate_pair_ends_no_conversation() {
+    let talk = start(&["Once"], &[], &[], CHATML);
+    for path in ["/v1/chat/completions", "/v1/messages", "/api/chat"] {
+        for text in [r"cut here \ud83d", r"\ude00 b", r"\ud83d\ud83d\ude00", r"\u0000"] {
+            let body = format!(r#"{{"messages": [{{"role": "user", "content": "{text}"}}]}}"#);
+            assert!(talk.server.ask("POST", path, "", body.as_bytes()).0.starts_with("HTTP/1.1 200"), "{path} {text}");
+        }
+    }
+}
+
+#[test]
+fn every_path_exists_without_its_version() {
+    let talk = start(&["Once"], &[], &[], CHATML);
+    let said = json!([{ "role": "user", "content": "hi" }]);
+    for (path, body) in [
+        ("/v1/chat/completions", asked(json!({}))),
+        ("/v1/responses", json!({ "input": "hi" })),
+        ("/v1/messages", json!({ "messages": said })),
+        ("/v1/messages/count_tokens", json!({ "messages": said })),
+        ("/v1/embeddings", json!({ "input": "hi" })),
+        ("/v1/rerank", json!({ "query": "a", "documents": ["b"] })),
+        ("/v1/audio/transcriptions", json!({})),
+        ("/v1/audio/translations", json!({})),
+    ] {
+        let status = |path: &str| talk.server.post(path, body.to_string().as_bytes()).0;
+        assert_eq!(status(path), status(&path[3..]), "{path}");
+        assert_ne!(status(path), 404, "{path}");
+    }
+    for path in ["/v1/models", "/models", "/models/m"] {
+        assert!(talk.server.ask("GET", path, "", b"").0.starts_with("HTTP/1.1 200"), "{path}");
+    }
+    let show = talk.good("/api/show", &json!({ "model": "m" }));
+    assert!(show["model_info"]["general.basename"].is_string() && show["capabilities"].is_array(), "{show}");
+    let version = talk.server.ask("GET", "/api/version", "", b"").1;
+    let version: Value = serde_json::from_str(&version).unwrap();
+    let numbers: Vec<u32> =
+        version["version"].as_str().unwrap().split('.').map(|number| number.parse().unwrap()).collect();
+    // VS Code asks for 0.6.4, and thoughts came with 0.9.
+    assert!(numbers.len() == 3 && numbers >= vec![0, 9, 0], "{version}");
+}
+
+#[test]
+fn streams_pass_proxies() {
+    let talk = start(&["Once"], &[], &[], CHATML);
+    for (path, body) in [
+        ("/v1/chat/completions", asked(json!({ "stream": true }))),
+        ("/v1/completions", json!({ "prompt": "a", "stream": true })),
+        ("/completion", json!({ "prompt": "a", "stream": true })),
+        ("/v1/responses", json!({ "input": "a", "stream": true })),
+        ("/v1/messages", json!({ "messages": [{ "role": "user", "content": "hi" }], "stream": true })),
+        ("/api/chat", json!({ "messages": [{ "role": "user", "content": "hi" }] })),
+        ("/api/generate", json!({ "prompt": "hi" })),
+    ] {
+        let (head, _) = talk.server.ask("POST", path, "", body.to_string().as_bytes());
+        assert!(head.contains("x-accel-buffering: no") && head.contains("cache-control: no-cache"), "{path}: {head}");
+    }
+}
+
+#[test]
+fn pages_and_containers_of_this_machine() {
+    let server = Server::start(&[]);
+    let head = |method: &str, headers: &str| server.ask(method, "/v1/models", headers, b"").0;
+    for origin in [
+        "http://localhost:3000",
+        "http://127.0.0.1:5173",
+        "tauri://localhost",
+        "capacitor://localhost",
+        "app://obsidian.md",
+        "vscode-webview://x",
+    ] {
+        let allowed = format!("access-control-allow-origin: {origin}");
+        let preflight = format!(
+            "Origin: {origin}\r\nAccess-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: authorization\r\n"
+        );
+        assert!(head("OPTIONS", &preflight).contains(&allowed), "{origin}");
+        assert!(head("GET", &format!("Origin: {origin}\r\n")).contains(&allowed), "{origin}");
+    }
+    for origin in
+        ["https://evil.example", "null", "http://localhost.evil.example", "http://a.local", "chrome-extension://x"]
+    {
+        assert!(!head("GET", &format!("Origin: {origin}\r\n")).contains("access-control-allow-origin"), "{origin}");
+    }
+    let status = |host: &str| {
+        use std::io::{Read, Write};
+        let mut socket = server.connect();
+        let _ = socket
+            .write_all(format!("GET /v1/models HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes());
+        let mut answer = String::new();
+        let _ = socket.read_to_string(&mut answer);
+        answer.split(' ').nth(1).map(str::to_string).unwrap_or_default()
+    };
+    for host in [
+        "host.docker.internal:11434",
+        "gateway.docker.internal",
+        "host.containers.internal:1",
+        "HOST.DOCKER.INTERNAL.",
+        "box.local",
+    ] {
+        assert_eq!(status(host), "200", "{host}");
+    }
+    for host in ["attacker.example", "internal", "host.docker.internal.attacker.example", "xinternal:80"] {
+        assert_eq!(status(host), "403", "{host}");
+    }
+}
+
+#[test]
+fn rankings_of_cohere_and_text_embeddings_inference() {
+    let model = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/bert_reranker/model.gguf");
+    let server = Server::start_with(&["-m", model.to_str().unwrap()]);
+    let documents = ["the cat sat on the mat", "a dog", "rain in spain"];
+    let ask = |path: &str, body: Value| {
+        let (status, answer) = server.post(path, body.to_string().as_bytes());
+        assert_eq!(status, 200, "{path} {body}: {answer}");
+        answer
+    };
+    let whole = ask("/v1/rerank", json!({ "query": "cat", "documents": documents }));
+    let best = ask(
+        "/v2/rerank",
+        json!({ "query": "cat", "documents": documents, "top_n": 2, "max_tokens_per_doc": 4096, "model": null }),
+    );
+    assert!(best["id"].is_string() && best["meta"].is_object(), "{best}");
+    assert_eq!(best["results"].as_array().unwrap()[..], whole["results"].as_array().unwrap()[..2]);
+    let scores = |path: &str, raw: bool| {
+        let body = json!({ "query": "cat", "texts": documents, "raw_scores": raw, "return_text": true, "truncate": true, "truncation_direction": "Right" });
+        ask(path, body).as_array().unwrap().clone()
+    };
+    let raw = scores("/rerank", true);
+    for (one, result) in raw.iter().zip(whole["results"].as_array().unwrap()) {
+        assert_eq!((&one["index"], &one["score"]), (&result["index"], &result["relevance_score"]));
+        assert_eq!(one["text"], documents[one["index"].as_u64().unwrap() as usize]);
+    }
+    for (share, raw) in scores("/rerank", false).iter().zip(&raw) {
+        let [share, raw] = [share, raw].map(|one| one["score"].as_f64().unwrap());
+        assert!((share - 1.0 / (1.0 + (-raw).exp())).abs() < 1e-9);
+    }
+    assert_eq!(server.post("/rerank", br#"{"query": "a"}"#).0, 400);
+}
