@@ -146,12 +146,15 @@ pub fn keys(directory: &Path, keys: &mut Keys<'_>) -> Result<()> {
             keys.set(&format!("{name}_activation"), activation);
         }
     }
-    for (kind, path) in modules(directory)? {
+    let modules = modules(directory)?;
+    let has = |kind: &str| modules.iter().any(|(other, _)| other == kind);
+    let only_direction = has("Normalize") && !has("Dense");
+    for (kind, path) in &modules {
         match kind.as_str() {
             "Pooling" => {
                 // Without settings the mean is used, as in sentence-transformers.
-                let file = directory.join(&path).join("config.json");
-                let kind = if file.is_file() { pooling(&json(&file)?)? } else { 1 };
+                let file = directory.join(path).join("config.json");
+                let kind = if file.is_file() { pooling(&json(&file)?, only_direction)? } else { 1 };
                 keys.set("pooling_type", kind);
             }
             // Rerankers read the logits of two tokens (`LogitScore`): see `reranker.rs`.
@@ -171,8 +174,9 @@ pub fn keys(directory: &Path, keys: &mut Keys<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the number of the pooling that a config selects: in older files by flags, in newer ones by name.
-fn pooling(settings: &Value) -> Result<u32> {
+/// Returns the number of the pooling that a config selects: in older files by flags, in newer ones by name. If only the
+/// direction of the vector matters, a sum has that of the mean.
+fn pooling(settings: &Value, only_direction: bool) -> Result<u32> {
     const FLAG: &str = "pooling_mode_";
     let flags = settings.as_object().into_iter().flatten().filter(|(_, is_on)| **is_on == true);
     let mut modes: Vec<&str> = flags.filter_map(|(name, _)| name.strip_prefix(FLAG)).collect();
@@ -188,6 +192,7 @@ fn pooling(settings: &Value) -> Result<u32> {
     }
     Ok(match modes[..] {
         ["mean_tokens" | "mean"] => 1,
+        ["mean_sqrt_len_tokens" | "mean_sqrt_len"] if only_direction => 1,
         ["cls_token" | "cls"] => 2,
         ["lasttoken"] => 3,
         [] => bail!("the pooling config selects none of mean, cls and last token"),

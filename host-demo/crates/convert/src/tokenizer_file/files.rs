@@ -77,7 +77,12 @@ fn tekken(json: &Value) -> Result<Value> {
     Ok(json!({
         "added_tokens": added,
         "pre_tokenizer": split(json["config"]["pattern"].as_str().unwrap_or_default()),
-        "post_processor": { "type": "TemplateProcessing", "single": [begin, text("A")], "pair": [begin, text("A"), begin, text("B")] },
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": [begin, text("A")],
+            "pair": [begin, text("A"), begin, text("B")],
+            "special_tokens": { "<s>": { "ids": [special.iter().position(|text| text == "<s>")] } },
+        },
         "decoder": { "type": "ByteLevel" },
         "model": { "type": "BPE", "ignore_merges": true, "vocab": vocabulary, "merges": ranks.merges() },
     }))

@@ -123,6 +123,11 @@ fn fourth(keys: &mut Keys<'_>) -> Result<()> {
     keys.set("attention.shared_kv_layers", shared);
     keys.set("embedding_length_per_layer_input", c.number(&["hidden_size_per_layer_input"])?.unwrap_or(0));
     keys.window_pattern();
+    if c.get("layer_types").is_none() {
+        let layers = c.layers()?;
+        let local = (1..=layers).map(|layer| layer % 6 != 0 && layer < layers);
+        keys.set("attention.sliding_window_pattern", Meta::array(local));
+    }
     let local = c.need(&["head_dim"])?;
     let global = of_global_layers(c, "head_dim", "global_head_dim")?.unwrap_or(local);
     keys.key_length(global);
