@@ -18,15 +18,15 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-use super::audio::{Sounds, Transcription};
-use super::connections::{ConnectionSlot, RequestGuard};
-use super::error::ApiError;
-use super::faces::Asked;
-use super::faces::Reply;
-use super::memory::{Inbox, Meter, Outbox, Received, RequestMemory, mailbox};
-use super::proxy::CLIENT;
-use super::readers::Readers;
-use super::record::{Log, Record};
+use crate::faces::Asked;
+use crate::faces::Reply;
+use crate::http::connections::{ConnectionSlot, RequestGuard};
+use crate::http::error::ApiError;
+use crate::http::memory::{Inbox, Meter, Outbox, Received, RequestMemory, mailbox};
+use crate::http::readers::Readers;
+use crate::http::record::{Log, Record};
+use crate::models::proxy::CLIENT;
+use crate::routes::audio::{Sounds, Transcription};
 use arenite_request::Refusal;
 use arenite_run::ranking::Texts;
 use arenite_run::scheduler::{self, Asker, Command, Counters, Embedding, EmbeddingClient, Event, Job};
@@ -325,7 +325,7 @@ fn gone() -> ApiError {
 
 /// Parses a body.
 pub fn json(body: &Received) -> Result<Value> {
-    super::body::parse(body.json()?)
+    crate::http::body::parse(body.json()?)
 }
 
 /// Returns the body if it is an object, to which fields can be added. Refuses any other body.

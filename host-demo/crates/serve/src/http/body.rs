@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use super::error::ApiError;
+use crate::http::error::ApiError;
 
 /// Parses a body. A byte order mark before it is skipped, half of a surrogate pair becomes U+FFFD, and whole numbers with
 /// a decimal point become integers.

@@ -13,11 +13,11 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::app::Result;
-use super::connections::ConnectionSlot;
-use super::error::ApiError;
-use super::http::BUFFERS;
-use super::readers::READERS;
+use crate::app::Result;
+use crate::http::BUFFERS;
+use crate::http::connections::ConnectionSlot;
+use crate::http::error::ApiError;
+use crate::http::readers::READERS;
 use arenite_run::generation::Logprob;
 use arenite_run::scheduler::{Client, Event};
 
@@ -517,7 +517,7 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connections::Connections;
+    use crate::http::connections::Connections;
 
     fn token(text: &str) -> Event {
         Event::Token { id: 0, text: text.into(), logprob: None }

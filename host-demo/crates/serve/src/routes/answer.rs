@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::logprobs;
+use crate::routes::logprobs;
 use arenite_chat::Call;
 use arenite_run::generation::Logprob;
 use arenite_run::scheduler::Finish;

@@ -1,5 +1,13 @@
 //! The listener, its limits, and shutdown.
 
+pub mod body;
+pub mod connections;
+pub mod error;
+pub mod gate;
+pub mod memory;
+pub mod readers;
+pub mod record;
+
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -20,10 +28,10 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::Sleep;
 
-use super::connections::Connections;
-use super::gate::Gate;
-use super::readers::READERS;
-use super::stream::STALLED;
+use crate::http::connections::Connections;
+use crate::http::gate::Gate;
+use crate::http::readers::READERS;
+use crate::routes::stream::STALLED;
 use arenite_run::scheduler::Counters;
 
 /// Maximum number of connections.

@@ -19,15 +19,16 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::app::Result;
-use super::body;
-use super::connections::{ConnectionSlot, RequestGuard};
-use super::error::ApiError;
-use super::memory::{Received, RequestMemory};
-use super::models::{Lease, Models};
-use super::record::{ID, Record};
-use super::routes::{ModelCard, ModelId, health_of, model_id};
-use super::{audio, ollama};
+use crate::app::Result;
+use crate::http::body;
+use crate::http::connections::{ConnectionSlot, RequestGuard};
+use crate::http::error::ApiError;
+use crate::http::memory::{Received, RequestMemory};
+use crate::http::record::{ID, Record};
+use crate::models::{Lease, Models};
+use crate::routes::audio;
+use crate::routes::ollama;
+use crate::routes::{ModelCard, ModelId, health_of, model_id};
 use arenite_run::scheduler::Counters;
 
 /// Header with the client's address, for the process of a model.

@@ -10,12 +10,12 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::answer::call_id;
-use super::app::{Answer, App, OpenRequest, Ready, Result, whole};
-use super::error::{ApiError, Interface};
-use super::faces;
-use super::routes::with_warning;
-use super::stream::{Events, channel};
+use crate::app::{Answer, App, OpenRequest, Ready, Result, whole};
+use crate::faces;
+use crate::http::error::{ApiError, Interface};
+use crate::routes::answer::call_id;
+use crate::routes::stream::{Events, channel};
+use crate::routes::with_warning;
 use arenite_chat::{Call, Part};
 use arenite_run::service::{Choice, by_chance};
 

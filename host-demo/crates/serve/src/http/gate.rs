@@ -13,8 +13,8 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::app::Result;
-use super::error::ApiError;
+use crate::app::Result;
+use crate::http::error::ApiError;
 
 /// The hosts and origins that requests may name.
 pub struct Gate {

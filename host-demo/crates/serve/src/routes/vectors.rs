@@ -7,9 +7,9 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use serde_json::{Value, json};
 
-use super::error::ApiError;
-use super::faces::Field;
-use super::faces::rerank::Ranked;
+use crate::faces::Field;
+use crate::faces::rerank::Ranked;
+use crate::http::error::ApiError;
 
 /// The message for a request without texts.
 const NO_INPUT: &str = "input must be a text, tokens, or a list of these";

@@ -1,6 +1,8 @@
 //! Runs several models within a budget of memory. Each loaded model runs in a process of its own: a failure ends only
 //! that process, and all of its memory returns to the system.
 
+pub mod proxy;
+
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -15,10 +17,10 @@ use tokio::process::{Child, Command};
 use tokio::sync::{Notify, OnceCell, RwLock};
 use tokio::time::timeout;
 
-use super::app;
-use super::error::ApiError;
-use super::memory::{ProgramMemory, RequestMemory};
-use super::readers::READERS;
+use crate::app;
+use crate::http::error::ApiError;
+use crate::http::memory::{ProgramMemory, RequestMemory};
+use crate::http::readers::READERS;
 use arenite_files::Bytes;
 use arenite_request::Refusal;
 use arenite_run::service::Facts;

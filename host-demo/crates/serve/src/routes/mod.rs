@@ -1,5 +1,17 @@
 //! The routes of the server.
 
+pub mod answer;
+pub mod anthropic;
+pub mod audio;
+pub mod llama;
+pub mod logprobs;
+pub mod lora;
+pub mod ollama;
+pub mod page;
+pub mod responses;
+pub mod stream;
+pub mod vectors;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -15,16 +27,18 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
-use super::answer::ResponseMeta;
-use super::app::{App, CacheScope, Result, whole};
-use super::error::{self, ApiError};
-use super::faces::{self, read_json};
-use super::gate::{self, Gate};
-use super::proxy::Proxy;
-use super::record::Log;
-use super::responses::responses;
-use super::stream::stream;
-use super::{answer, anthropic, audio, body, llama, lora, ollama, page, proxy, record, vectors};
+use crate::app::{App, CacheScope, Result, whole};
+use crate::faces::{self, read_json};
+use crate::http::body;
+use crate::http::error::{self, ApiError};
+use crate::http::gate::{self, Gate};
+use crate::http::record;
+use crate::http::record::Log;
+use crate::models::proxy;
+use crate::models::proxy::Proxy;
+use crate::routes::answer::ResponseMeta;
+use crate::routes::responses::responses;
+use crate::routes::stream::stream;
 use arenite_run::scheduler::Counters;
 use arenite_run::service::{Choice, Endpoint, by_chance, token_count};
 use arenite_text as text;

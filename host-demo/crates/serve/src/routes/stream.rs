@@ -16,11 +16,12 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 use tokio_stream::Stream;
 
-use super::answer::{ResponseMeta, ToolCall, Usage};
-use super::app::{App, OpenRequest, Ready};
-use super::error::ApiError;
-use super::memory::{Inbox, Unsent};
-use super::{answer, logprobs};
+use crate::app::{App, OpenRequest, Ready};
+use crate::http::error::ApiError;
+use crate::http::memory::{Inbox, Unsent};
+use crate::routes::answer;
+use crate::routes::answer::{ResponseMeta, ToolCall, Usage};
+use crate::routes::logprobs;
 use arenite_chat::Part;
 use arenite_run::scheduler::{Event, Finish};
 use arenite_run::service::{Choice, Endpoint};

@@ -12,11 +12,11 @@ use axum::response::sse::Event as Sse;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::app::{Answer, App, OpenRequest, Ready, Result, whole};
-use super::error::ApiError;
-use super::faces::{Asked, openai};
-use super::logprobs;
-use super::stream::{Events, channel};
+use crate::app::{Answer, App, OpenRequest, Ready, Result, whole};
+use crate::faces::{Asked, openai};
+use crate::http::error::ApiError;
+use crate::routes::logprobs;
+use crate::routes::stream::{Events, channel};
 use arenite_request::Refusal;
 use arenite_run::scheduler::Finish;
 use arenite_run::service::unit;

@@ -16,11 +16,11 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::app::{App, Result};
-use super::error::ApiError;
-use super::faces;
-use super::faces::audio::Transcribe;
-use super::memory::RequestMemory;
+use crate::app::{App, Result};
+use crate::faces;
+use crate::faces::audio::Transcribe;
+use crate::http::error::ApiError;
+use crate::http::memory::RequestMemory;
 use arenite_run::open_model::OpenModel;
 use arenite_run::runtime::Memory;
 use arenite_run::scheduler::{Counters, STOPPED};
