@@ -85,12 +85,12 @@ pub fn is_repository(name: &str) -> bool {
     parts.len() == 2 && parts.iter().all(|part| is_word(part)) && is_word(quant)
 }
 
-/// How models are fetched.
+/// The identity of the user, and the display of downloads.
 #[derive(Clone, Copy)]
 pub struct Access<'a> {
     /// The access token for private models.
     pub token: Option<&'a str>,
-    /// Shows the progress of downloads.
+    /// `&()` shows nothing.
     pub progress: &'a dyn Progress,
 }
 
