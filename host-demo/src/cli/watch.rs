@@ -3,8 +3,8 @@
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::generation::Watch;
 use crate::{interrupt, output};
+use arenite_run::generation::Watch;
 
 /// Ends an answer on Ctrl-C, shows the progress of a long prompt, and passes the text to a function.
 pub struct Watcher<F> {

@@ -12,15 +12,15 @@ use anyhow::{Context, Result, anyhow, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
-use crate::announce::announce;
 use crate::cli::{RunArgs, at_least_one};
-use crate::model_file::ModelFile;
-use crate::open_model::OpenModel;
+use crate::output::announce::announce;
 use crate::output::{self, note};
-use crate::runtime::RunOptions;
-use crate::session_file::SessionFile;
+use arenite_run::model_file::ModelFile;
+use arenite_run::open_model::OpenModel;
+use arenite_run::runtime::RunOptions;
 use arenite_run::scheduler::{Asker, Command, Counters, Embedding, Event, Job};
 use arenite_run::service::{Choice, Endpoint, Host, Service, by_chance, run_engine, token_count};
+use arenite_run::session_file::SessionFile;
 use arenite_serve::{self as faces, ApiError, Ready, ResponseMeta, read_json};
 
 /// Answer the requests of an OpenAI batch file, many at once

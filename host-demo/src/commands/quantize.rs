@@ -12,15 +12,17 @@ use arenite::quant::TensorType;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::cli::{NoModelArgs, at_least_one};
-use crate::model_file::ModelFile;
-use crate::new_file;
+use crate::interrupt;
 use crate::output::{self, Bytes, INTERRUPTED, note};
-use crate::quantize::edits::{Edits, KeyOverride};
-use crate::quantize::importance::Importance;
-use crate::quantize::mix::{self, Mix, Override, TypeOptions};
-use crate::quantize::pruned::Pruned;
-use crate::quantize::{Change, changes, header};
-use crate::{interrupt, split, workers};
+use arenite_files as new_file;
+use arenite_quantize::edits::{Edits, KeyOverride};
+use arenite_quantize::importance::Importance;
+use arenite_quantize::mix::{self, Mix, Override, TypeOptions};
+use arenite_quantize::pruned::Pruned;
+use arenite_quantize::{Change, changes, header};
+use arenite_run::model_file::ModelFile;
+use arenite_run::split;
+use arenite_run::workers;
 
 /// Quantize a model
 #[derive(Debug, clap::Args)]

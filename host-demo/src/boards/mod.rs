@@ -3,11 +3,13 @@
 //! Sizes are from the vendors' data sheets. RAM that is not contiguous is listed region by region: workspace and KV
 //! cache may lie in different regions, but neither is ever split.
 
+pub mod program;
+
 use std::borrow::Cow;
 
 use serde::Serialize;
 
-use crate::program::Target::{self, Riscv32imac, Riscv32imafc, Riscv32imc, Thumbv6m, Thumbv8m, Xtensa};
+use crate::boards::program::Target::{self, Riscv32imac, Riscv32imafc, Riscv32imc, Thumbv6m, Thumbv8m, Xtensa};
 
 /// A development board.
 #[derive(Debug)]

@@ -7,7 +7,8 @@ use arenite::TokenId;
 use arenite::tokenizer::{Encode, Tokenizer};
 use indicatif::ProgressBar;
 
-use crate::{progress, text};
+use crate::output::progress;
+use arenite_text as text;
 
 /// Default chunk size in tokens.
 pub const DEFAULT_CHUNK: usize = 512;

@@ -66,7 +66,7 @@ fn nearest<'n>(name: &str, all: impl Iterator<Item = &'n str>) -> Option<&'n str
 pub fn explained(path: Option<&Path>, error: anyhow::Error) -> anyhow::Error {
     let why = || {
         let path = path?;
-        let map = crate::mapped::map(path).ok()?;
+        let map = arenite_files::map(path).ok()?;
         gguf(path, &Gguf::parse(&map).ok()?)
     };
     match (why(), path) {

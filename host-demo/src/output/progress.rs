@@ -22,7 +22,7 @@ pub fn bar(total: u64, style: &'static str) -> ProgressBar {
 pub struct DownloadBar(RefCell<Option<ProgressBar>>);
 
 #[cfg(feature = "hub")]
-impl crate::hub::Progress for DownloadBar {
+impl arenite_hub::Progress for DownloadBar {
     fn begin(&self, name: &str, size: Option<u64>) {
         if !output::watched() {
             match size {

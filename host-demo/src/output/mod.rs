@@ -5,6 +5,11 @@
 //! tab, and characters that change the writing direction, are shown escaped. Pipes get the bytes unchanged, and so do
 //! terminals with `--raw`. Lines on standard error are escaped wherever they go.
 
+pub mod announce;
+pub mod npy;
+pub mod plot;
+pub mod progress;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, IsTerminal, StdoutLock, Write};
@@ -12,9 +17,9 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::foreign;
-use crate::text::json_line;
-use crate::text::shown::{escaped, one_line};
-pub use crate::units::Bytes;
+pub use arenite_files::Bytes;
+use arenite_text::json_line;
+use arenite_text::shown::{escaped, one_line};
 
 /// Exit code after Ctrl-C: 128 plus the number of SIGINT, as in shells.
 pub const INTERRUPTED: u8 = 130;

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::new_file::write_file;
 use crate::output::note;
+use arenite_files::write_file;
 
 /// Saves an array to a file atomically and prints a message.
 pub fn save(path: &Path, shape: &[usize], numbers: &[f32]) -> Result<()> {

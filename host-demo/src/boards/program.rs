@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_file_names_its_features() {
-        let file = include_bytes!("../models/stories.gguf");
+        let file = include_bytes!("../../models/stories.gguf");
         let features = features(&Gguf::parse(file).expect("a model"), KvType::F16);
         assert_eq!(features.iter().copied().collect::<Vec<_>>(), ["kv-f16", "llama", "q8_0"]);
         let packed = flash(&features, Target::Thumbv7em, Level::Size, true);
@@ -159,7 +159,7 @@ mod tests {
         let xtensa = flash(&features, Target::Xtensa, Level::Speed, false);
         assert!(!xtensa.is_measured && xtensa.bytes >= riscv.bytes, "{xtensa:?}");
 
-        let file = include_bytes!("../models/translator.gguf");
+        let file = include_bytes!("../../models/translator.gguf");
         let more = super::features(&Gguf::parse(file).expect("a model"), KvType::F32);
         assert!(["seq2seq", "kv-f32"].iter().all(|feature| more.contains(feature)), "{more:?}");
         let added =

@@ -6,8 +6,8 @@ use anyhow::{Result, anyhow};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use crate::new_file::write_file;
 use crate::output::note;
+use arenite_files::write_file;
 
 /// Width and height in pixels.
 const SIZE: (u32, u32) = (900, 540);
