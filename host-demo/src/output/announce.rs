@@ -1,4 +1,4 @@
-//! What a server and a batch print about their memory at the start.
+//! The message of a server or a batch about its memory, before the first request.
 
 use arenite_files::Bytes;
 use arenite_grammar::MaskMemory;

@@ -7,6 +7,20 @@
 //! | `guard` | control tokens in the texts of users |
 //! | `conversation` | messages in the form that a template accepts |
 //! | [`dialect`] | the ways in which models write thoughts and calls |
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use arenite_chat::dialect::{Dialect, Marks, Tools};
+//! use arenite_chat::{Part, Reader};
+//!
+//! let dialect = Dialect::all(&Marks::default()); // of a vocabulary without mark tokens
+//! let mut reader = Reader::new(Arc::new(dialect), Arc::new(Tools::default()), "<think>\n");
+//! let mut parts = Vec::new();
+//! reader.push("Two and two.\n</think>\n\nFour.", &mut parts); // text of an answer, in pieces of any size
+//! reader.finish(&mut parts, false);
+//! assert!(parts.contains(&Part::Content("Four.".into())) && matches!(parts[0], Part::Thought(_)));
+//! ```
 #![deny(unsafe_code)]
 #![allow(missing_docs, clippy::missing_errors_doc)]
 

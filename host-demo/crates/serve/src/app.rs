@@ -40,10 +40,10 @@ const MOST_FIRST: usize = 64;
 /// The clients that share the cache of conversations, and what each is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheScope {
-    /// A prompt continues conversations of the same client only. What a client is told does not depend on the prompts of
-    /// others
+    /// A prompt continues conversations of the same client only, so that answers tell a client nothing about the prompts of
+    /// others.
     Client,
-    /// All clients share the conversations and see all metrics
+    /// All clients share the conversations and see all metrics.
     Server,
 }
 

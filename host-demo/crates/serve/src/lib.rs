@@ -5,6 +5,21 @@
 //! routes   the paths of the server, a file an interface http     sockets, limits, bodies, errors, the log
 //! models   several models, each in a process
 //! ```
+//!
+//! A program plans a model with [`Host`](arenite_run::service::Host), makes an [`App`] and gives its [`router`] to [`serve`],
+//! as `arenite serve` does. Formats of requests can be read without a server:
+//!
+//! ```
+//! use arenite_run::service::Endpoint;
+//! use arenite_serve::read_json;
+//! use serde_json::json;
+//!
+//! let mut body = json!({ "messages": [{ "role": "user", "content": "Hello" }], "temperature": 0.2 });
+//! let asked = read_json(Endpoint::Chat, &body).unwrap();
+//! assert_eq!(asked.request.sampling.temperature, Some(0.2));
+//! body["mirostat"] = json!(2); // would change the answer, and is not supported
+//! assert_eq!(read_json(Endpoint::Chat, &body).err().unwrap().field.as_deref(), Some("mirostat"));
+//! ```
 
 #![deny(unsafe_code)]
 #![allow(missing_docs, clippy::missing_errors_doc)]

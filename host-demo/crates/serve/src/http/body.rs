@@ -29,8 +29,8 @@ fn with_integers(mut body: Value) -> Value {
     body
 }
 
-/// Skips a byte order mark, and replaces each escape of half a surrogate pair. Programs that cut texts by UTF-16 units write such escapes, and send
-/// them again with every later message.
+/// Skips a byte order mark, and replaces each escape of half a surrogate pair. Programs that cut texts by UTF-16 units
+/// write such escapes, and send them again with every later message.
 pub fn well_formed(bytes: &[u8]) -> Cow<'_, [u8]> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let mut out: Option<Vec<u8>> = None;

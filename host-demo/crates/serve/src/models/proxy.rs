@@ -161,8 +161,8 @@ fn name_in_json(body: &Received) -> Result<Option<String>> {
     }
 }
 
-/// The name of the model in a form with a sound file. A form without the name is for the first model; one that cannot be
-/// read is for none.
+/// Returns the name of the model in a form with a sound file. A form without the name goes to the first model. A form that
+/// cannot be read is an error, because it may have a name.
 async fn name_in_form(headers: &HeaderMap, body: Bytes) -> Result<Option<String>> {
     let mut request = Request::new(Body::from(body));
     *request.headers_mut() = headers.clone();
