@@ -3,7 +3,7 @@
 //! | file | |
 //! |---|---|
 //! | `render`, `story` | the template or format of a model |
-//! | `jinja`, `source`, `visits`, `values`, `methods`, `filters`, `to_json` | Jinja as transformers runs it |
+//! | `jinja`, `source`, `words`, `visits`, `values`, `methods`, `filters`, `to_json` | Jinja as transformers runs it |
 //! | `guard` | control tokens in the texts of users |
 //! | `conversation` | messages in the form that a template accepts |
 //! | [`dialect`] | the ways in which models write thoughts and calls |
@@ -36,6 +36,7 @@ mod story;
 mod to_json;
 mod values;
 mod visits;
+mod words;
 
 pub use conversation::{Conversation, Style};
 pub use dialect::{Call, Part, Reader};

@@ -21,12 +21,11 @@ use tokio::sync::oneshot;
 use crate::faces::Asked;
 use crate::faces::Reply;
 use crate::http::connections::{ConnectionSlot, RequestGuard};
-use crate::http::error::ApiError;
+use crate::http::error::{ApiError, Result};
 use crate::http::memory::{Inbox, Meter, Outbox, Received, RequestMemory, mailbox};
 use crate::http::readers::Readers;
-use crate::http::record::{Log, Record};
-use crate::models::proxy::CLIENT;
-use crate::routes::audio::{Sounds, Transcription};
+use crate::http::record::{CLIENT, Log, Record};
+use crate::sounds::{Sounds, Transcription};
 use arenite_request::Refusal;
 use arenite_run::ranking::Texts;
 use arenite_run::scheduler::{self, Asker, Command, Counters, Embedding, EmbeddingClient, Event, Job};
@@ -144,8 +143,6 @@ pub struct App {
     /// Hashes the identity of a client.
     pub hasher: RandomState,
 }
-
-pub type Result<T> = std::result::Result<T, ApiError>;
 
 impl App {
     /// Reads the body of a request, then opens the request.

@@ -3,7 +3,7 @@
 //! ```text
 //! app      the state of all routes, open requests       faces    tables of fields of each interface
 //! routes   the paths of the server, a file an interface http     sockets, limits, bodies, errors, the log
-//! models   several models, each in a process
+//! models   several models, each in a process           sounds   transcriptions, and whose turn it is
 //! ```
 //!
 //! A program plans a model with [`Host`](arenite_run::service::Host), makes an [`App`] and gives its [`router`] to [`serve`],
@@ -29,6 +29,7 @@ pub mod faces;
 mod http;
 mod models;
 mod routes;
+mod sounds;
 
 pub use axum::http::HeaderValue;
 
@@ -43,7 +44,7 @@ pub use http::{Limits, serve};
 pub use models::proxy::Proxy;
 pub use models::{ModelEntry, Models};
 pub use routes::answer::{ResponseMeta, answer};
-pub use routes::audio::{SOUNDS, Sounds, Transcription, run as transcribe};
 pub use routes::lora::of_body as scales;
 pub use routes::vectors::{embedding_inputs, embeddings};
 pub use routes::{Common, router, router_of_models};
+pub use sounds::{SOUNDS, Sounds, Transcription, run as transcribe};

@@ -45,6 +45,9 @@ pub struct ApiError {
     pub code: Option<&'static str>,
 }
 
+/// A result for the client of a request.
+pub type Result<T> = std::result::Result<T, ApiError>;
+
 impl ApiError {
     /// Makes an error. The message may quote the request, so its line breaks become spaces, and a long message is
     /// truncated.

@@ -13,8 +13,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use crate::app::Result;
-use crate::http::error::ApiError;
+use crate::http::error::{ApiError, Result};
 
 /// The hosts and origins that requests may name.
 pub struct Gate {

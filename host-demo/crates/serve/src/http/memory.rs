@@ -13,10 +13,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use crate::app::Result;
-use crate::http::BUFFERS;
 use crate::http::connections::ConnectionSlot;
-use crate::http::error::ApiError;
+use crate::http::error::{ApiError, Result};
+use crate::http::limits::BUFFERS;
 use crate::http::readers::READERS;
 use arenite_run::generation::Logprob;
 use arenite_run::scheduler::{Client, Event};

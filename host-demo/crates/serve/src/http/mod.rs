@@ -4,6 +4,7 @@ pub mod body;
 pub mod connections;
 pub mod error;
 pub mod gate;
+pub mod limits;
 pub mod memory;
 pub mod readers;
 pub mod record;
@@ -30,16 +31,10 @@ use tokio::time::Sleep;
 
 use crate::http::connections::Connections;
 use crate::http::gate::Gate;
+use crate::http::limits::{MOST_BUFFERED, MOST_CONNECTIONS, STALLED};
 use crate::http::readers::READERS;
-use crate::routes::stream::STALLED;
 use arenite_run::scheduler::Counters;
 
-/// Maximum number of connections.
-const MOST_CONNECTIONS: usize = 512;
-/// Maximum size in bytes of the buffers of all connections, each with one to read and one to write.
-pub const BUFFERS: usize = MOST_CONNECTIONS * 2 * MOST_BUFFERED;
-/// Maximum size of a connection's buffer, which also limits the head of a request.
-const MOST_BUFFERED: usize = 32 << 10;
 /// Time in which open requests may still be answered after a signal to stop, and the time to send their errors after
 /// that.
 const DRAIN: Duration = Duration::from_millis(1300);

@@ -16,6 +16,8 @@ use serde::Serialize;
 
 use arenite_text::shown::{log_json, log_line};
 
+/// Header with the client's address, for the process of a model.
+pub const CLIENT: HeaderName = HeaderName::from_static("x-arenite-client");
 pub const ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Maximum length of a client's own identifier.
 const MOST_ID: usize = 128;

@@ -17,8 +17,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::{Notify, OnceCell, RwLock};
 use tokio::time::timeout;
 
-use crate::app;
-use crate::http::error::ApiError;
+use crate::http::error::{self, ApiError};
 use crate::http::memory::{ProgramMemory, RequestMemory};
 use crate::http::readers::READERS;
 use arenite_files::Bytes;
@@ -155,7 +154,7 @@ impl Models {
     }
 
     /// Returns the index of the model of this name. Requests without a name get the first model.
-    pub fn find(&self, name: Option<&str>) -> app::Result<usize> {
+    pub fn find(&self, name: Option<&str>) -> error::Result<usize> {
         let Some(name) = name.filter(|name| !matches!(*name, "" | "default")) else { return Ok(0) };
         let is_named = |model: &ModelEntry| name == model.name || name.strip_suffix(":latest") == Some(&model.name);
         self.models.iter().position(is_named).ok_or_else(|| {
@@ -165,7 +164,7 @@ impl Models {
     }
 
     /// Loads a model, and keeps it loaded for a request.
-    pub async fn lease(self: &Arc<Self>, at: usize) -> app::Result<Lease> {
+    pub async fn lease(self: &Arc<Self>, at: usize) -> error::Result<Lease> {
         let first = timeout(PATIENCE, async {
             let turn = self.turn.read().await;
             match self.take(at) {

@@ -19,20 +19,17 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::app::Result;
 use crate::http::body;
 use crate::http::connections::{ConnectionSlot, RequestGuard};
-use crate::http::error::ApiError;
+use crate::http::error::{ApiError, Result};
 use crate::http::memory::{Received, RequestMemory};
-use crate::http::record::{ID, Record};
+use crate::http::record::{CLIENT, ID, Record};
 use crate::models::{Lease, Models};
-use crate::routes::audio;
+use crate::routes::cards::{ModelCard, ModelId, health_of, model_id};
 use crate::routes::ollama;
-use crate::routes::{ModelCard, ModelId, health_of, model_id};
+use crate::sounds;
 use arenite_run::scheduler::Counters;
 
-/// Header with the client's address, for the process of a model.
-pub const CLIENT: HeaderName = HeaderName::from_static("x-arenite-client");
 /// Time after which an idle connection to a process is closed. The process itself would close it after a longer time.
 const IDLE: Duration = Duration::from_secs(10);
 
@@ -141,7 +138,7 @@ async fn named(proxy: &Proxy, request: Request) -> Result<(Option<String>, Body)
     });
     let headers = request.headers().clone();
     if is_form {
-        let body = Bytes::from_owner(proxy.memory.receive_up_to(request, audio::MOST_BYTES).await?);
+        let body = Bytes::from_owner(proxy.memory.receive_up_to(request, sounds::MOST_BYTES).await?);
         return Ok((name_in_form(&headers, body.clone()).await?, Body::from(body)));
     }
     let body = proxy.memory.receive(request).await?;
@@ -166,7 +163,7 @@ fn name_in_json(body: &Received) -> Result<Option<String>> {
 async fn name_in_form(headers: &HeaderMap, body: Bytes) -> Result<Option<String>> {
     let mut request = Request::new(Body::from(body));
     *request.headers_mut() = headers.clone();
-    DefaultBodyLimit::max(audio::MOST_BYTES).apply(&mut request);
+    DefaultBodyLimit::max(sounds::MOST_BYTES).apply(&mut request);
     let form = Multipart::from_request(request, &()).await;
     let mut form = form.map_err(|error| ApiError::new(error.status(), error.body_text()))?;
     let failed = |error: MultipartError| ApiError::new(error.status(), error.body_text());

@@ -2,6 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use axum::http::HeaderValue;
+use axum::response::Response;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -165,4 +167,12 @@ fn completion_choice(prepared: &Prepared, choice: &Choice, index: usize) -> Valu
         "logprobs": logprobs,
         "finish_reason": choice.end.unwrap_or(Finish::Stop).name(),
     })
+}
+
+/// Adds a warning for the client as a header.
+pub fn with_warning(mut response: Response, warning: Option<&'static str>) -> Response {
+    if let Some(warning) = warning {
+        response.headers_mut().insert("x-warning", HeaderValue::from_static(warning));
+    }
+    response
 }

@@ -10,12 +10,11 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::app::{Answer, App, OpenRequest, Ready, Result, whole};
+use crate::app::{Answer, App, OpenRequest, Ready, whole};
 use crate::faces;
-use crate::http::error::{ApiError, Interface};
-use crate::routes::answer::call_id;
+use crate::http::error::{ApiError, Interface, Result};
+use crate::routes::answer::{call_id, with_warning};
 use crate::routes::stream::{Events, channel};
-use crate::routes::with_warning;
 use arenite_chat::{Call, Part};
 use arenite_run::service::{Choice, by_chance};
 

@@ -12,9 +12,9 @@ use axum::response::sse::Event as Sse;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::app::{Answer, App, OpenRequest, Ready, Result, whole};
+use crate::app::{Answer, App, OpenRequest, Ready, whole};
 use crate::faces::{Asked, openai};
-use crate::http::error::ApiError;
+use crate::http::error::{ApiError, Result};
 use crate::routes::logprobs;
 use crate::routes::stream::{Events, channel};
 use arenite_request::Refusal;

@@ -9,8 +9,8 @@ use axum::extract::{Request, State};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::app::{App, Result};
-use crate::http::error::ApiError;
+use crate::app::App;
+use crate::http::error::{ApiError, Result};
 use arenite_run::service::LoraScales;
 
 /// The scale of an adapter, in requests.

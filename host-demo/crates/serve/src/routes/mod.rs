@@ -3,6 +3,7 @@
 pub mod answer;
 pub mod anthropic;
 pub mod audio;
+pub mod cards;
 pub mod llama;
 pub mod logprobs;
 pub mod lora;
@@ -16,8 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use axum::body::Body as HttpBody;
-use axum::extract::rejection::PathRejection;
-use axum::extract::{DefaultBodyLimit, Path, Request, State};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -27,26 +27,27 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
-use crate::app::{App, CacheScope, Result, whole};
+use crate::app::{App, CacheScope, whole};
 use crate::faces::{self, read_json};
 use crate::http::body;
-use crate::http::error::{self, ApiError};
+use crate::http::error::{self, ApiError, Result};
 use crate::http::gate::{self, Gate};
 use crate::http::record;
 use crate::http::record::Log;
 use crate::models::proxy;
 use crate::models::proxy::Proxy;
-use crate::routes::answer::ResponseMeta;
+use crate::routes::answer::{ResponseMeta, with_warning};
+use crate::routes::cards::{ModelCard, ModelId, health_of, model_id};
 use crate::routes::responses::responses;
 use crate::routes::stream::stream;
-use arenite_run::scheduler::Counters;
+use crate::sounds;
 use arenite_run::service::{Choice, Endpoint, by_chance, token_count};
 use arenite_text as text;
 
 /// Returns the paths that need the API key, and their handlers. Every path that begins with `/v1` also exists without
 /// it, for clients whose base address lacks it.
 fn table() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
-    let limit = || DefaultBodyLimit::max(audio::MOST_BYTES);
+    let limit = || DefaultBodyLimit::max(sounds::MOST_BYTES);
     let mut table = vec![
         ("/v1/chat/completions", post(chat)),
         ("/v1/completions", post(completions)),
@@ -212,14 +213,6 @@ async fn generate(app: Arc<App>, endpoint: Endpoint, request: Request<HttpBody>)
     Ok(with_warning(response, warning))
 }
 
-/// Adds a warning for the client as a header.
-pub fn with_warning(mut response: Response, warning: Option<&'static str>) -> Response {
-    if let Some(warning) = warning {
-        response.headers_mut().insert("x-warning", HeaderValue::from_static(warning));
-    }
-    response
-}
-
 /// Drops all fields of a body except `keys`.
 fn keep(body: &mut Value, keys: &[&str]) {
     if let Some(fields) = body.as_object_mut() {
@@ -261,46 +254,8 @@ async fn rerank(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Resu
     app.write(&open, bytes, move |app| vectors::ranking(&app.service, &ranked, &made.vectors, tokens)).await
 }
 
-/// A model in the answer to `/v1/models`.
-#[derive(Serialize)]
-pub struct ModelCard<'s> {
-    id: &'s str,
-    object: &'static str,
-    created: u64,
-    owned_by: &'static str,
-    max_model_len: usize,
-    meta: ModelMeta,
-    /// `loaded` or `unloaded`, if there are several models.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub state: Option<&'static str>,
-    /// Bytes of memory of the loaded model, if there are several models.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub memory: Option<usize>,
-}
-
-#[derive(Serialize)]
-struct ModelMeta {
-    n_ctx: usize,
-    n_vocab: usize,
-}
-
-impl<'s> ModelCard<'s> {
-    pub fn new(id: &'s str, context: usize, vocab: usize) -> Self {
-        let meta = ModelMeta { n_ctx: context, n_vocab: vocab };
-        let (object, owned_by, max_model_len) = ("model", "arenite", context);
-        Self { id, object, created: 0, owned_by, max_model_len, meta, state: None, memory: None }
-    }
-}
-
 fn card(app: &App) -> ModelCard<'_> {
     ModelCard::new(&app.service.name, app.service.context, app.service.vocab)
-}
-
-/// The name of a model in a path.
-pub type ModelId = std::result::Result<Path<String>, PathRejection>;
-
-pub fn model_id(id: ModelId) -> Result<String> {
-    id.map(|Path(id)| id).map_err(|error| ApiError::invalid(error.body_text()))
 }
 
 async fn models(State(app): State<Arc<App>>) -> Json<Value> {
@@ -406,14 +361,6 @@ async fn tokenizer_info(State(app): State<Arc<App>>) -> Json<Value> {
 
 async fn health(State(app): State<Arc<App>>) -> Response {
     health_of(&app.counters)
-}
-
-/// Returns whether the server accepts requests.
-pub fn health_of(counters: &Counters) -> Response {
-    match counters.stopping.load(Ordering::Relaxed) {
-        false => Json(json!({ "status": "ok" })).into_response(),
-        true => (StatusCode::SERVICE_UNAVAILABLE, Json(json!({ "status": "stopping" }))).into_response(),
-    }
 }
 
 /// Metrics for Prometheus.

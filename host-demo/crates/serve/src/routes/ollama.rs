@@ -11,12 +11,12 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::app::{Answer, App, OpenRequest, Ready, Result, object};
+use crate::app::{Answer, App, OpenRequest, Ready, object};
 use crate::faces;
-use crate::http::error::ApiError;
+use crate::http::error::{ApiError, Result};
+use crate::routes::answer::with_warning;
 use crate::routes::stream::{Events, unbuffered};
 use crate::routes::vectors;
-use crate::routes::with_warning;
 use arenite_chat::{Call, Part};
 use arenite_run::scheduler::Finish;
 use arenite_run::service::{Choice, Endpoint, Facts, token_count};

@@ -8,14 +8,13 @@ use axum::response::Response;
 use axum::response::sse::Event as Sse;
 use serde_json::{Map, Value, json};
 
-use crate::app::{App, OpenRequest, Ready, Result, whole};
+use crate::app::{App, OpenRequest, Ready, whole};
 use crate::faces;
-use crate::http::error::ApiError;
+use crate::http::error::{ApiError, Result};
 use crate::http::memory::Inbox;
-use crate::routes::answer::{ResponseMeta, call_id};
+use crate::routes::answer::{ResponseMeta, call_id, with_warning};
 use crate::routes::logprobs;
 use crate::routes::stream::{Events, channel};
-use crate::routes::with_warning;
 use arenite_chat::{Call, Part};
 use arenite_run::service::Choice;
 use arenite_run::service::Service;

@@ -5,7 +5,6 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use axum::http::{HeaderValue, header};
 use axum::response::sse::{Event as Sse, KeepAlive};
@@ -18,6 +17,7 @@ use tokio_stream::Stream;
 
 use crate::app::{App, OpenRequest, Ready};
 use crate::http::error::ApiError;
+use crate::http::limits::STALLED;
 use crate::http::memory::{Inbox, Unsent};
 use crate::routes::answer;
 use crate::routes::answer::{ResponseMeta, ToolCall, Usage};
@@ -28,8 +28,6 @@ use arenite_run::service::{Choice, Endpoint};
 
 /// The next event of an answer is taken only while the client has fewer unread items than this.
 const WAITING: usize = 64;
-/// Time after which the answer to a client that reads nothing is abandoned, and its connection is closed.
-pub const STALLED: Duration = Duration::from_secs(30);
 
 /// The sending end of a response's body.
 pub struct Events<T = Sse> {
