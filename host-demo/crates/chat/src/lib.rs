@@ -26,4 +26,5 @@ mod visits;
 pub use conversation::{Conversation, Style};
 pub use dialect::{Call, Part, Reader};
 pub use guard::Prompt;
+pub use jinja::Compiled;
 pub use render::{Arguments, Renderer, content};

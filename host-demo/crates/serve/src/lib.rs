@@ -10,6 +10,7 @@
 //! llama       llama.cpp's routes            page         the page at `/`
 //! audio       speech to text                lora         scales of adapters
 //! logprobs    log-probabilities             error        errors
+//! decisions   llama.cpp's `/v1/systemone`
 //! gate        foreign web pages
 //! memory      bodies and answers            record       request ids, the log, histograms
 //! models      several models, each in a process
@@ -26,6 +27,7 @@ mod app;
 mod audio;
 mod body;
 mod connections;
+mod decisions;
 mod error;
 pub mod faces;
 mod gate;

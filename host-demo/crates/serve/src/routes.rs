@@ -24,7 +24,7 @@ use super::proxy::Proxy;
 use super::record::Log;
 use super::responses::responses;
 use super::stream::stream;
-use super::{answer, anthropic, audio, body, llama, lora, ollama, page, proxy, record, vectors};
+use super::{answer, anthropic, audio, body, decisions, llama, lora, ollama, page, proxy, record, vectors};
 use arenite_run::scheduler::Counters;
 use arenite_run::service::{Choice, Endpoint, by_chance, token_count};
 use arenite_text as text;
@@ -44,6 +44,7 @@ fn table() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
         ("/v1/rerank", post(rerank)),
         ("/v2/rerank", post(rerank)),
         ("/v1/reranking", post(rerank)),
+        ("/v1/systemone", post(decisions::systemone)),
         ("/v1/audio/transcriptions", post(audio::transcriptions).layer(limit())),
         ("/v1/audio/translations", post(audio::translations).layer(limit())),
         ("/v1/models", get(models)),
