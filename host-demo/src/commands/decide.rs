@@ -131,7 +131,8 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
 
 fn text(args: &Args) -> Result<String> {
     let (prompt, file) = (args.state.clone(), args.file.clone());
-    match (TextArgs { prompt, file, ids: None, escape: false, jsonl: false }).need()? {
+    let text = TextArgs { prompt, file, ids: None, escape: false, jsonl: false }.read()?;
+    match text.context("no text was given: give one with --state, -f FILE or a pipe")? {
         Text::Bytes(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         Text::Ids(_) => bail!("the state must be a text"),
     }

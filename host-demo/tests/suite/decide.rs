@@ -5,6 +5,10 @@ use std::path::PathBuf;
 
 use crate::common::{committed, error, fixtures, json, lines, path, stdout, stdout_with};
 use crate::serve::Server;
+use arenite_run::RunOptions;
+use arenite_run::decide::{DecisionModel, Request};
+use arenite_run::model_file::ModelFile;
+use arenite_run::open_model::OpenModel;
 use serde_json::{Value, json};
 
 /// The types of decision models, each with its case.
@@ -47,6 +51,45 @@ fn decision_models_answer_as_in_llama_cpp() {
             let (status, answer) = ask(&want["request"]);
             assert_eq!((i64::from(status), &answer), (want["status"].as_i64().unwrap(), &want["body"]), "{kind}");
         }
+    }
+}
+
+#[test]
+fn prompts_are_rendered_as_in_llama_cpp() {
+    for kind in TYPES {
+        let Some((file, reference)) = case(kind) else { continue };
+        let open = OpenModel::new(ModelFile::open(&*file).unwrap(), RunOptions::default()).unwrap();
+        let model = DecisionModel::new(open.gguf(), open.vocabulary().unwrap()).unwrap().unwrap();
+        for want in reference["requests"].as_array().unwrap() {
+            let part = |name| want["request"].get(name);
+            let prompts = model.prompts(&Request::read(part("state"), part("questions"), 255).unwrap()).unwrap();
+            let rendered = want["prompts"].as_array().unwrap().iter().map(|prompt| prompt["prompt"].as_str().unwrap());
+            assert_eq!(prompts, rendered.collect::<Vec<_>>(), "{kind} {}", want["name"]);
+        }
+    }
+}
+
+/// Counts the tokens that twelve questions about one state read, for attention alone and with recurrent layers.
+#[test]
+fn a_state_is_read_once() {
+    let openjev = case("openjev").map(|(model, _)| model);
+    for (model, state) in [(openjev, 120), (Some(committed("host-demo/models/stories.gguf")), 70)] {
+        let Some(model) = model else { continue };
+        let read = |count: usize| {
+            let server = Server::start_with(&["-m", path(&model), "--decide", "any", "--cache-scope", "server"]);
+            let question = |at: usize| {
+                let question = json!({ "type": "noul", "instructions": format!("Is {at} right?") });
+                (format!("q{at}"), question)
+            };
+            let questions: Value = (0..count).map(question).collect::<serde_json::Map<_, _>>().into();
+            let request = json!({ "state": "A dog ran home. ".repeat(state), "questions": questions }).to_string();
+            let (status, answer) = server.post("/v1/systemone", request.as_bytes());
+            assert_eq!(status, 200, "{answer}");
+            server.metric("prompt_tokens_total")
+        };
+        let (one, twelve) = (read(1), read(12));
+        // Each further question reads its own text only.
+        assert!(one > 300 && twelve - one < 11 * 50, "{}: {one} {twelve}", model.display());
     }
 }
 

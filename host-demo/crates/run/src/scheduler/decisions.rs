@@ -1,5 +1,7 @@
 //! The scores of options after a prompt, for decisions.
 
+use std::sync::atomic::Ordering;
+
 use arenite::{Context, Error, TokenId, Work};
 
 use super::{ResultClient, Scheduler, shared};
@@ -62,14 +64,17 @@ impl Scheduler<'_, '_, '_> {
         let Decision { readings, scope, lora, .. } = decision;
         let Reading { ids, labels } = &readings[at];
         self.clock += 1;
-        let next = readings.get(at + 1).map_or(0, |next| shared(&next.ids, ids));
+        let other = readings.get(at + 1).or_else(|| readings.get(at.checked_sub(1)?));
+        let branch = other.map_or(0, |other| shared(&other.ids, ids));
         let mut context = self.begun(ids, lora, *scope)?;
-        let done = self.read(&mut context, ids, next).and_then(|()| self.score_labels(&context, labels));
-        if done.is_err() {
-            self.engine.close(context);
-            return done;
-        }
-        if let Some(context) = self.cache.keep(context, *scope, ids.clone(), lora.clone(), self.clock) {
+        let done = self.read(&mut context, ids, branch).and_then(|()| self.score_labels(&context, labels));
+        // Keep only what the prompts share, so that many questions take one place of the cache.
+        let kept = self.engine.nearest(&context, branch);
+        let unused = match done.is_ok() && kept > 0 && self.engine.rewind(&mut context, kept).is_ok() {
+            true => self.cache.keep(context, *scope, ids[..kept].to_vec(), lora.clone(), self.clock),
+            false => Some(context),
+        };
+        if let Some(context) = unused {
             self.engine.close(context);
         }
         done
@@ -102,6 +107,7 @@ impl Scheduler<'_, '_, '_> {
                 let work = Work::prefill(context, &ids[from..to]);
                 engine.run(&mut [if to < ids.len() { work.no_logits() } else { work }])
             })?;
+            self.counters.prompt_tokens.fetch_add((to - from) as u64, Ordering::Relaxed);
             if to == branch {
                 self.engine.checkpoint(context)?;
             }
