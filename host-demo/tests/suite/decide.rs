@@ -47,6 +47,8 @@ fn decision_models_answer_as_in_llama_cpp() {
                 assert!(far < 2e-5, "{kind} {}: {far}: {answer}", want["name"]);
             }
         }
+        let models: Value = serde_json::from_str(&server.ask("GET", "/v1/models", "", b"").1).unwrap();
+        assert_eq!(models["data"][0]["architecture"], reference["models"]["data"][0]["architecture"]);
         for want in reference["errors"].as_array().unwrap() {
             let (status, answer) = ask(&want["request"]);
             assert_eq!((i64::from(status), &answer), (want["status"].as_i64().unwrap(), &want["body"]), "{kind}");

@@ -257,12 +257,22 @@ pub struct ModelCard<'s> {
     owned_by: &'static str,
     max_model_len: usize,
     meta: ModelMeta,
+    /// llama.cpp's field, for models that are trained for decisions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    architecture: Option<Architecture>,
     /// `loaded` or `unloaded`, if there are several models.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<&'static str>,
     /// Bytes of memory of the loaded model, if there are several models.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<usize>,
+}
+
+/// What a model takes, and what it returns.
+#[derive(Serialize)]
+struct Architecture {
+    input_modalities: [&'static str; 1],
+    output_modalities: [&'static str; 1],
 }
 
 #[derive(Serialize)]
@@ -275,12 +285,14 @@ impl<'s> ModelCard<'s> {
     pub fn new(id: &'s str, context: usize, vocab: usize) -> Self {
         let meta = ModelMeta { n_ctx: context, n_vocab: vocab };
         let (object, owned_by, max_model_len) = ("model", "arenite", context);
-        Self { id, object, created: 0, owned_by, max_model_len, meta, state: None, memory: None }
+        Self { id, object, created: 0, owned_by, max_model_len, meta, architecture: None, state: None, memory: None }
     }
 }
 
 fn card(app: &App) -> ModelCard<'_> {
-    ModelCard::new(&app.service.name, app.service.context, app.service.vocab)
+    let decides = || Architecture { input_modalities: ["text"], output_modalities: ["decisions"] };
+    let architecture = app.service.decisions.as_ref().map(|_| decides());
+    ModelCard { architecture, ..ModelCard::new(&app.service.name, app.service.context, app.service.vocab) }
 }
 
 /// The name of a model in a path.

@@ -2,13 +2,13 @@
 
 use arenite::TokenId;
 use arenite_request::{Refusal, RefusalKind};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::{Service, few};
+use super::Service;
 use crate::decide::{Decider, Reading, Request};
 
 /// Maximum number of questions in a request.
-const MOST_QUESTIONS: usize = 1024;
+const MOST_QUESTIONS: usize = 256;
 
 /// The questions of a request, and their prompts.
 pub struct Decisions {
@@ -54,9 +54,16 @@ impl Service {
     pub fn decisions(&self, state: Option<&Value>, questions: Option<&Value>) -> Result<Decisions, Refusal> {
         let decider = self.decider()?;
         let request = Request::read(state, questions, decider.most_options())?;
-        few("questions", request.questions.len(), MOST_QUESTIONS)?;
-        let text = request.state.as_str().map_or_else(|| request.state.to_string(), str::to_string);
-        self.check_len("state", &text)?;
+        let count = request.questions.len();
+        if count > MOST_QUESTIONS {
+            let message =
+                format!("there are {count} questions, and at most {MOST_QUESTIONS} are possible in one request");
+            return Err(Refusal::about("questions", message));
+        }
+        self.check_len("state", &request.state.to_string())?;
+        for question in questions.and_then(Value::as_object).into_iter().flat_map(Map::values) {
+            self.check_len("questions", &question.to_string())?;
+        }
         let readings = decider.readings(&request, self.tokenizer());
         let readings = readings.map_err(|error| Refusal::invalid(format!("{error:#}")))?;
         for Reading { ids, labels } in &readings {
@@ -69,8 +76,8 @@ impl Service {
                 );
                 return Err(Refusal { kind: RefusalKind::TooLong, ..Refusal::invalid(message) });
             }
-            if ids.is_empty() {
-                return Err(Refusal::invalid("the prompt of a question is empty"));
+            if ids.is_empty() || labels.iter().any(Vec::is_empty) {
+                return Err(Refusal::invalid("a question or an option has no tokens in this model's vocabulary"));
             }
         }
         let tokens = readings.iter().map(|reading| reading.ids.len()).sum();
