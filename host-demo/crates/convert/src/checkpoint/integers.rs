@@ -6,9 +6,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use super::leaf::{Coding, Leaf, Scale};
-use super::packed::{Codes, Factors, Groups, Nested, Order, Packed, Zeros};
-use super::quantized::{change, ending, values};
+use super::access::{change, ending, values};
+use super::leaf::{Codes, Coding, Factors, Groups, Leaf, Nested, Order, Packed, Scale, Zeros};
 use super::tensors::Checkpoint;
 
 /// Removes a part of a quantized tensor from the checkpoint.

@@ -5,8 +5,6 @@ use std::sync::Arc;
 use arenite::quant::{TensorType, decode_row};
 use half::{bf16, f16};
 
-use super::packed::Packed;
-
 /// The encoding of a stored tensor's values.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Coding {
@@ -93,6 +91,94 @@ pub struct Leaf<'f> {
     pub packed: Option<Arc<Packed<'f>>>,
     /// If set, each value is multiplied by this number, rounded to -1, 0 or 1, and divided by the number.
     pub rounding: Option<f32>,
+}
+
+/// A matrix `[rows, columns]` of codes with the factors of groups. [`packed`](super::packed) decodes it.
+#[derive(Clone, Debug)]
+pub struct Packed<'f> {
+    pub codes: Codes<'f>,
+    pub columns: usize,
+    pub groups: Groups,
+    pub scales: Factors<'f>,
+    pub zeros: Zeros<'f>,
+    /// Added to each weight of a group.
+    pub biases: Option<Factors<'f>>,
+    /// Values of codes, before they are scaled.
+    pub book: Option<Vec<f32>>,
+}
+
+/// Codes of a few bits in little-endian 32-bit words.
+#[derive(Clone, Debug)]
+pub struct Codes<'f> {
+    pub bytes: &'f [u8],
+    /// Bits of a code, from 2 to 8.
+    pub bits: usize,
+    pub order: Order,
+}
+
+/// The order of codes. A line is a row or a column of the matrix whose codes follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Words of one line follow each other. A code may lie in two words.
+    Lines {
+        /// Number of words of a line.
+        words: usize,
+    },
+    /// The first words of all lines come first, then the second ones.
+    Interleaved {
+        /// Number of lines.
+        lines: usize,
+    },
+    /// Eight codes of a word in AWQ's order: 0, 2, 4, 6, 1, 3, 5, 7.
+    Awq {
+        /// Number of words of a line.
+        words: usize,
+    },
+    /// Two codes of a byte, the first one in the higher half, in lines without gaps.
+    Halves {
+        /// Number of codes of a line.
+        codes: usize,
+    },
+}
+
+/// The group of a weight.
+#[derive(Clone, Debug)]
+pub enum Groups {
+    /// Consecutive columns of a row.
+    OfColumns(usize),
+    /// The group of each column (act-order).
+    Listed(Vec<u32>),
+    /// Consecutive weights of the whole matrix, which may reach over the end of a row.
+    Flat(usize),
+}
+
+/// A factor for each group.
+#[derive(Clone, Debug)]
+pub struct Factors<'f> {
+    pub leaf: Arc<Leaf<'f>>,
+    /// Number of groups of a row.
+    pub groups: usize,
+    /// If set, the factors of all rows in a group follow each other. The value is the number of rows.
+    pub rows: Option<usize>,
+    /// The factors are themselves quantized: bitsandbytes' double quantization.
+    pub nested: Option<Nested>,
+}
+
+/// Quantized factors: `book[factor] * scales[at / block] + offset`.
+#[derive(Clone, Debug)]
+pub struct Nested {
+    pub book: Vec<f32>,
+    pub scales: Vec<f32>,
+    pub block: usize,
+    pub offset: f32,
+}
+
+/// The zero of a group.
+#[derive(Clone, Debug)]
+pub enum Zeros<'f> {
+    Constant(f32),
+    /// The zeros of all rows in a group are a line of codes, to which a number is added.
+    Packed(Codes<'f>, f32),
 }
 
 impl<'f> Leaf<'f> {

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
-use regex_lite::Regex;
 use serde_json::Value;
 
-use super::config::{Config, json};
+use super::adapter_config::{INSTEAD, Settings};
+use super::config::Config;
 use super::families::{self, Family};
 use super::leaf::{Coding, Leaf};
 use super::names::{self, COMMON, Place, Row};
@@ -111,115 +111,6 @@ const FIRST: &[&str] =
 
 /// End of the names of mlx_lm's first matrices, which are stored transposed.
 const MLX: &str = ".lora_a";
-
-/// Advice for adapters that are more than a product added to a matrix.
-const INSTEAD: &str = "so merge the adapter with PEFT's merge_and_unload(), and convert the merged model";
-
-/// The settings in adapter_config.json. Settings of mlx_lm are converted to PEFT's.
-pub struct Settings {
-    pub json: Value,
-    /// The expressions of `alpha_pattern` and their values.
-    alphas: Vec<(Regex, f64)>,
-}
-
-impl Settings {
-    /// Reads the settings. Refuses adapters that are more than a product added to a matrix.
-    fn read(directory: &Path) -> Result<Self> {
-        let mut settings = json(&directory.join("adapter_config.json"))?;
-        if let (Some(rank), Some(scale)) =
-            (settings["lora_parameters"]["rank"].as_f64(), settings["lora_parameters"]["scale"].as_f64())
-        {
-            let kind = settings["fine_tune_type"].as_str().unwrap_or("lora");
-            ensure!(kind == "lora", "fine_tune_type in adapter_config.json is {kind}: only lora is supported");
-            settings["peft_type"] = "LORA".into();
-            (settings["r"], settings["lora_alpha"]) = (rank.into(), (rank * scale).into());
-        }
-        if settings["peft_type"] == "IA3" {
-            settings["peft_type"] = "LORA".into();
-            (settings["r"], settings["lora_alpha"]) = (1.into(), 1.into());
-        }
-        ensure!(
-            settings["peft_type"] == "LORA",
-            "adapter_config.json is of a {} adapter: only LORA and IA3 are supported",
-            settings["peft_type"].as_str().unwrap_or("nameless")
-        );
-        let bias = settings["bias"].as_str().unwrap_or("none");
-        ensure!(bias == "none", "bias in adapter_config.json is {bias}: only none is supported");
-        let is_set = |name: &str| match &settings[name] {
-            Value::Null | Value::Bool(false) => false,
-            Value::Array(list) => !list.is_empty(),
-            Value::Object(map) => !map.is_empty(),
-            _ => true,
-        };
-        for name in ["layer_replication", "use_bdlora", "kasa_config", "monteclora_config"] {
-            ensure!(!is_set(name), "{name} in adapter_config.json is set: not supported, {INSTEAD}");
-        }
-        // PEFT does not merge these.
-        for name in ["use_qalora", "alora_invocation_tokens", "invocation_string", "arrow_config"] {
-            ensure!(!is_set(name), "{name} in adapter_config.json is set: not supported");
-        }
-        let start = settings["init_lora_weights"].as_str().unwrap_or_default().to_ascii_lowercase();
-        ensure!(
-            !["pissa", "olora", "corda", "loftq", "lora_ga"].iter().any(|name| start.starts_with(name)),
-            "init_lora_weights in adapter_config.json is {start}, which also changes the model's weights: save it as a plain \
-             LoRA (PEFT's path_initial_model_for_weight_conversion)"
-        );
-        let alphas = alphas(&settings)?;
-        Ok(Self { json: settings, alphas })
-    }
-
-    fn alpha(&self) -> Result<f64> {
-        self.json["lora_alpha"].as_f64().context("adapter_config.json has no lora_alpha")
-    }
-
-    fn is_stabilized(&self) -> bool {
-        self.json["use_rslora"] == true
-    }
-
-    /// The alpha in the new file. It replaces an alpha of 0, with which readers would leave out `alpha / rank`, by 1.
-    fn stored_alpha(&self) -> Result<f64> {
-        let alpha = self.alpha()?;
-        // In rank-stabilized adapters, alpha is divided by the square root of the rank instead of the rank.
-        let rank = self.json["r"].as_f64().filter(|rank| *rank > 0.0);
-        let more = if self.is_stabilized() { rank.context("adapter_config.json has no rank r")?.sqrt() } else { 1.0 };
-        Ok(if alpha == 0.0 { 1.0 } else { alpha * more })
-    }
-
-    /// Returns the factor for a module's matrix B, in addition to the stored alpha divided by the rank.
-    fn factor(&self, module: &str, rank: usize) -> Result<f32> {
-        let module = module.strip_prefix("base_model.model.").unwrap_or(module);
-        let weight = format!("{module}.weight");
-        let module = if self.is_parameter(&weight) { &weight } else { module };
-        let own = self.alphas.iter().find(|(pattern, _)| pattern.is_match(module)).map(|(_, own)| *own);
-        let alpha = own.map_or_else(|| self.alpha(), Ok)?;
-        let more = if self.is_stabilized() { (rank as f64).sqrt() } else { 1.0 };
-        Ok((alpha * more / self.stored_alpha()?) as f32)
-    }
-
-    /// Returns the factor on the product of a module's matrices.
-    pub fn scale(&self, module: &str, rank: usize) -> Result<f32> {
-        Ok(self.factor(module, rank)? * (self.stored_alpha()? / rank as f64) as f32)
-    }
-
-    /// Returns true if PEFT adapts the parameter called `name` of a module, instead of a whole module.
-    fn is_parameter(&self, name: &str) -> bool {
-        let mut names = self.json["target_parameters"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        names.any(|target| name == target || name.ends_with(&format!(".{target}")))
-    }
-}
-
-/// Compiles the expressions of `alpha_pattern`. As in PEFT, one may match the end of a module's name.
-fn alphas(settings: &Value) -> Result<Vec<(Regex, f64)>> {
-    let compiled = settings["alpha_pattern"].as_object().into_iter().flatten().map(|(pattern, alpha)| {
-        let regex = Regex::new(&format!(r"^(?:(?:.*\.)?(?:{pattern}))$"))
-            .with_context(|| format!("alpha_pattern in adapter_config.json has {pattern}, which is not supported"))?;
-        let alpha = alpha
-            .as_f64()
-            .with_context(|| format!("alpha_pattern in adapter_config.json has no number for {pattern}"))?;
-        Ok((regex, alpha))
-    });
-    compiled.collect()
-}
 
 /// Returns the path of the config of the adapter's base model.
 fn base_config(directory: &Path, base: Option<&Path>, settings: &Value) -> Result<PathBuf> {

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `tensors`, `torch`, `whisper_cpp` | stored tensors, as views of mapped files |
 //! | `quantized`, `integers`, `packed` | tensors that are already quantized |
+//! | `access` | the values and names of tensors |
 //! | `view` | reshaped, sliced and transposed tensors, without copies |
 //! | `changes` | changes of a tensor on its way to the new file |
 //! | `names`, `families` | names of tensors and settings in checkpoints and in GGUF |
@@ -13,8 +14,10 @@
 //! | `plain`, `openai_whisper` | checkpoints that store their settings with the tensors |
 //! | `reranker`, `pooling` | heads that are not those of a language model |
 //! | `output` | the new file's tensors |
-//! | `lora`, `whole` | adapters |
+//! | `lora`, `whole`, `adapter_config` | adapters |
 
+mod access;
+mod adapter_config;
 mod agreement;
 mod changes;
 mod config;
@@ -48,6 +51,7 @@ use arenite::quant::TensorType;
 use serde_json::Value;
 
 use crate::tokenizer_file::ranks::Ranks;
+use crate::tokenizer_file::wanted::Wanted;
 use crate::tokenizer_file::{VocabularyRules, files, folder};
 use crate::written::write_converted;
 use arenite_gguf_writer::Header;
@@ -200,7 +204,7 @@ fn vocabulary(
         .and_then(|output| output.shape.first().copied())
         .context("the checkpoint has no token embedding: give the folder of the whole model")?;
     let architecture = family.architecture(config);
-    let wanted = folder::Wanted {
+    let wanted = Wanted {
         directory: request
             .tokenizer
             .or(folder)
@@ -358,6 +362,6 @@ fn write_to(
 /// Writes the vocabulary of a `tokenizer.json` for a model of llama2.c with `rows` rows.
 pub fn vocabulary_of_llama2c(tokenizer: &Path, rows: usize, header: &mut Header) -> Result<()> {
     let (config, rules) = (serde_json::Value::Null, VocabularyRules::PLAIN);
-    let wanted = folder::Wanted { directory: tokenizer, architecture: "llama", config: &config, rows, rules: &rules };
+    let wanted = Wanted { directory: tokenizer, architecture: "llama", config: &config, rows, rules: &rules };
     folder::write(&wanted, header).map(|_| ())
 }

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
+use super::access::{change, ending, values};
 use super::config::{Config, json};
 use super::integers;
 use super::leaf::{Coding, FourBits, Leaf, Scale};
 use super::tensors::Checkpoint;
-use super::view::View;
 
 /// Attaches factors to the quantized tensors. Drops the factors of activations, keys and values, except an
 /// `input_scale` that is not 1. Returns a message about integers.
@@ -77,32 +77,9 @@ fn compressed(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
     }
 }
 
-/// Returns the values of a tensor.
-pub fn values(leaf: &Arc<Leaf<'_>>) -> Vec<f32> {
-    let view = View::new(leaf.clone());
-    let mut values = vec![0.0; view.len()];
-    view.read(0, &mut values);
-    values
-}
-
 /// Returns true if a factor has no effect.
-pub fn is_one(leaf: &Arc<Leaf<'_>>) -> bool {
+fn is_one(leaf: &Arc<Leaf<'_>>) -> bool {
     values(leaf).iter().all(|value| *value == 1.0)
-}
-
-/// Returns the names that end with `end`, with `end` removed.
-pub fn ending(checkpoint: &Checkpoint<'_>, end: &str) -> Vec<String> {
-    checkpoint.tensors.keys().filter_map(|name| Some(name.strip_suffix(end)?.to_owned())).collect()
-}
-
-/// Changes a tensor.
-pub fn change<'f>(
-    checkpoint: &mut Checkpoint<'f>,
-    name: &str,
-    f: impl FnOnce(&mut Leaf<'f>) -> Result<()>,
-) -> Result<()> {
-    let leaf = checkpoint.tensors.get_mut(name).with_context(|| format!("the tensor {name} is missing"))?;
-    f(Arc::make_mut(leaf)).with_context(|| format!("the tensor {name}"))
 }
 
 /// Attaches scale factors to weights. The factors of `NAME` are in the tensor `NAME` + `end`: one for the whole tensor,

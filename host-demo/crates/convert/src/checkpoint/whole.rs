@@ -4,17 +4,17 @@
 //! The product is the difference between the new and the old matrix, times an identity matrix, so it has the rank of the
 //! smaller side. This needs the weights of the adapter's base model. A bias is a further column of the second matrix.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
+use super::access::values;
+use super::adapter_config::Settings;
 use super::config::Config;
 use super::leaf::{Coding, Leaf};
-use super::lora::Settings;
-use super::quantized::{self, values};
+use super::quantized;
 use super::tensors::{Checkpoint, Files};
 
 /// A matrix in memory, in a checkpoint's form.
@@ -367,16 +367,4 @@ fn identity(size: usize) -> Vec<f32> {
     let mut values = vec![0.0; size * size];
     values.iter_mut().step_by(size + 1).for_each(|x| *x = 1.0);
     values
-}
-
-impl Settings {
-    /// Returns the ids of trained tokens of a module.
-    fn trained_tokens(&self, stem: &str) -> Option<Vec<usize>> {
-        let trained = &self.json["trainable_token_indices"];
-        let names: BTreeMap<&str, &Value> =
-            trained.as_object().into_iter().flatten().map(|(name, ids)| (name.as_str(), ids)).collect();
-        let own = names.iter().find(|(name, _)| stem.ends_with(**name)).map(|(_, ids)| *ids);
-        let ids = own.unwrap_or(trained).as_array()?;
-        ids.iter().map(|id| Some(id.as_u64()? as usize)).collect()
-    }
 }

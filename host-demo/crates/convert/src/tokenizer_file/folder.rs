@@ -8,23 +8,13 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::special::{self, Special};
+use super::wanted::Wanted;
 use super::{
-    CONTROL, NORMAL, Token, UNKNOWN, USER_DEFINED, Vocabulary, VocabularyRules, characters, files, json, sentencepiece,
-    support, write_templates,
+    CONTROL, NORMAL, Token, UNKNOWN, USER_DEFINED, Vocabulary, characters, files, json, sentencepiece, support,
+    write_templates,
 };
 use crate::llama2c;
 use arenite_gguf_writer::{Header, Meta};
-
-/// The vocabulary to find.
-pub struct Wanted<'w> {
-    /// A folder, or the file itself.
-    pub directory: &'w Path,
-    pub architecture: &'w str,
-    pub config: &'w Value,
-    /// Rows of the embedding.
-    pub rows: usize,
-    pub rules: &'w VocabularyRules,
-}
 
 /// Files with a vocabulary, in order of preference.
 const FILES: [&str; 8] = [
@@ -375,6 +365,7 @@ impl Vocabulary {
 mod tests {
     use std::io::Cursor;
 
+    use crate::tokenizer_file::VocabularyRules;
     use arenite::Gguf;
     use arenite::gguf::{Array, Value as Stored};
     use prost::Message;

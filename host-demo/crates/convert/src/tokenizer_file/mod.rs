@@ -11,6 +11,7 @@ mod rules;
 pub mod sentencepiece;
 mod special;
 mod support;
+pub mod wanted;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Cursor, Seek, Write};

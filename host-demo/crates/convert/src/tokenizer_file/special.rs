@@ -7,8 +7,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::folder::Wanted;
 use super::support::{is_byte_level, part};
+use super::wanted::Wanted;
 use arenite_gguf_writer::Header;
 
 /// Names of special tokens, in `tokenizer_config.json` and in GGUF keys.
