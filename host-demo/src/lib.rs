@@ -6,36 +6,14 @@
 // Printing macros panic if a pipe was closed; use `output` instead.
 #![warn(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used, clippy::expect_used)]
 
-mod announce;
 mod boards;
 mod chat;
 mod cli;
 mod commands;
-mod corpus;
 mod foreign;
 mod formats;
 mod interrupt;
-mod log_probs;
-mod npy;
 mod output;
-mod plot;
-mod program;
-mod progress;
-
-use arenite_convert::{checkpoint, llama2c, seq2seq, tokenizer_file};
-use arenite_files::{self as mapped, self as new_file, self as units, faults};
-use arenite_gguf_writer as gguf_writer;
-use arenite_grammar as grammar;
-#[cfg(feature = "hub")]
-use arenite_hub as hub;
-use arenite_quantize as quantize;
-use arenite_request as text_request;
-use arenite_run::{
-    adapters, check_tensors, generation, guess, model_file, open_model, ranking, rng, runtime, session_file, split,
-    workers,
-};
-use arenite_speech as speech;
-use arenite_text::{self as text, normalizer};
 
 use std::process::ExitCode;
 
@@ -45,7 +23,7 @@ use commands::Cli;
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
-    faults::prepare();
+    arenite_files::faults::prepare();
     interrupt::prepare();
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -56,7 +34,7 @@ pub fn main() -> ExitCode {
     }));
     output::show_log();
     formats::register();
-    new_file::clean_up_on_signals(interrupt::clean_up_on_signals);
+    arenite_files::clean_up_on_signals(interrupt::clean_up_on_signals);
     let typed = match cli::llama::understand(std::env::args_os()) {
         Ok(typed) => typed,
         Err(wrong) => return output::usage(&wrong),

@@ -36,7 +36,7 @@ const TARGET: u32 = (1 << 23) - 1;
 
 /// A compiled grammar.
 ///
-/// A host compiles the table (`host-demo/src/grammar`); a device borrows it from flash or RAM.
+/// A host compiles the table (`host-demo/crates/grammar`); a device borrows it from flash or RAM.
 #[derive(Clone, Copy)]
 pub struct Grammar<'g> {
     words: &'g [Word],

@@ -10,12 +10,12 @@ use minijinja::value::Value;
 
 use super::dialect::{Call, Part, Reader, Tools, shown};
 use crate::cli::Watcher;
-use crate::generation::{self, End, Generation, Settings, StrictCalls, ThoughtLimit, Wanted, Workbench};
-use crate::grammar::MaskMemory;
-use crate::rng::AnyRng;
-use crate::runtime;
-use crate::text_request::Message;
 use arenite_chat::{Arguments, Prompt, Renderer, Style, content};
+use arenite_grammar::MaskMemory;
+use arenite_request::Message;
+use arenite_run::generation::{self, End, Generation, Settings, StrictCalls, ThoughtLimit, Wanted, Workbench};
+use arenite_run::rng::AnyRng;
+use arenite_run::runtime;
 
 /// Settings of every answer.
 pub struct Rules {

@@ -1,4 +1,5 @@
-//! Options with a value of a library's type.
+//! Options with a value of a library's type. The libraries do not depend on clap, so their types cannot implement
+//! `ValueEnum`.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 

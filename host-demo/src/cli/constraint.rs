@@ -8,8 +8,8 @@ use arenite::tokenizer::Tokenizer;
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::grammar::{self, Piece};
-use crate::text;
+use arenite_grammar::{self as grammar, Piece};
+use arenite_text as text;
 
 /// Options that constrain the output.
 #[derive(Clone, Debug, Default, Args)]

@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::Ids;
 use crate::interrupt;
 use crate::output::{self, Out, note};
-use crate::text::{self, JsonBytes};
+use arenite_text::{self as text, JsonBytes};
 
 /// Options that name the input text.
 #[derive(Clone, Debug, Args)]

@@ -8,9 +8,9 @@ use clap::{Args, ValueEnum};
 
 use super::choice::one_of;
 use super::number::{at_least_one, context_size, threads};
-use crate::model_file::Load;
-use crate::runtime::{self, RunOptions};
-use crate::workers;
+use arenite_run::model_file::Load;
+use arenite_run::runtime::{self, RunOptions};
+use arenite_run::workers;
 
 /// Options that name the model.
 #[derive(Clone, Debug, Default, Args)]
@@ -67,8 +67,8 @@ impl ModelArgs {
 impl ModelArgs {
     /// Downloads the models that are given as a name on the hub or as an address, and sets their paths.
     pub fn fetch(&mut self) -> Result<()> {
-        use crate::hub;
-        use crate::progress::DownloadBar;
+        use crate::output::progress::DownloadBar;
+        use arenite_hub as hub;
 
         let access = hub::Access { token: self.hf_token.as_deref(), progress: &DownloadBar::default() };
         if let Some(name) = &self.hf {

@@ -82,7 +82,7 @@ pub fn threads(text: &str) -> Result<usize, String> {
         Ok(n @ 1..=MAX) => Ok(n),
         Ok(0) | Err(_) => Err("give a number of threads, such as 4".to_string()),
         Ok(_) => {
-            let cores = crate::workers::cores();
+            let cores = arenite_run::workers::cores();
             Err(format!("give at most {MAX}; this machine has {cores} core{}", if cores == 1 { "" } else { "s" }))
         }
     }

@@ -8,8 +8,8 @@ use arenite::sampler::{Link, Params, Pcg32, Xorshift};
 use clap::{Args, ValueEnum};
 
 use super::number::{count_or, finite, not_negative, positive, probability};
-use crate::rng::AnyRng;
-use crate::text_request::Samplers;
+use arenite_request::Samplers;
+use arenite_run::rng::AnyRng;
 
 /// Options of the sampling steps.
 #[derive(Clone, Debug, Args)]

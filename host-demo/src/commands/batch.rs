@@ -9,18 +9,17 @@ use std::sync::mpsc::{self, Sender, SyncSender, channel, sync_channel};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
-use crate::announce::announce;
 use crate::cli::{RunArgs, at_least_one};
-use crate::model_file::ModelFile;
-use crate::open_model::OpenModel;
-use crate::output::{self, note};
-use crate::runtime::RunOptions;
-use crate::session_file::SessionFile;
+use crate::output::announce::announce;
+use crate::output::{note, progress};
+use arenite_run::model_file::ModelFile;
+use arenite_run::open_model::OpenModel;
+use arenite_run::runtime::RunOptions;
 use arenite_run::scheduler::{Asker, Command, Counters, Embedding, Event, Job};
 use arenite_run::service::{Choice, Endpoint, Host, Service, by_chance, run_engine, token_count};
+use arenite_run::session_file::SessionFile;
 use arenite_serve::{self as faces, ApiError, Ready, ResponseMeta, read_json};
 
 /// Answer the requests of an OpenAI batch file, many at once
@@ -154,13 +153,7 @@ impl Batch {
     ///
     /// A separate thread reads the input, so that lines written slowly into a pipe are answered at once.
     fn answer_all(self, input: impl BufRead + Send, mut output: impl Write, done: Vec<Answered>) -> Result<usize> {
-        let bar = match output::watched() {
-            true => {
-                let style = ProgressStyle::with_template("{pos} lines, {per_sec}, {elapsed}");
-                ProgressBar::new_spinner().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
-            }
-            false => ProgressBar::hidden(),
-        };
+        let bar = progress::bar(0, "{pos} lines, {per_sec}, {elapsed}");
         bar.inc(done.len() as u64);
         let mut failed = done.iter().filter(|done| !done.is_good).count();
         let (begun, pending) = sync_channel(self.window);

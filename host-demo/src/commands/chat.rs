@@ -17,13 +17,16 @@ use minijinja::value::{Value, ValueKind};
 use crate::chat::dialect::{Call, Tools};
 use crate::chat::{Arguments, ChatEvent, Input, Lines, Reasoning, Renderer, Rules, Screen, Stats, Style, Talk};
 use crate::cli::{ConstraintArgs, Form, Limit, RunArgs, SamplingArgs, TemplateArgs};
-use crate::generation::{End, Settings, ThoughtLimit};
-use crate::model_file::{Load, ModelFile, Source};
-use crate::open_model::OpenModel;
+use crate::interrupt;
 use crate::output::{self, Out, note};
-use crate::runtime::{self, Memory};
-use crate::session_file::{Head, SessionFile};
-use crate::{grammar, interrupt, new_file, text};
+use arenite_files as new_file;
+use arenite_grammar as grammar;
+use arenite_run::generation::{End, Settings, ThoughtLimit};
+use arenite_run::model_file::{Load, ModelFile, Source};
+use arenite_run::open_model::OpenModel;
+use arenite_run::runtime::{self, Memory};
+use arenite_run::session_file::{Head, SessionFile};
+use arenite_text as text;
 
 /// Chat with a model
 #[derive(Debug, clap::Args)]

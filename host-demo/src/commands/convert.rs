@@ -7,11 +7,15 @@ use clap::{Subcommand, ValueEnum};
 
 use super::convert_tokenizer;
 use crate::cli::NoModelArgs;
-use crate::gguf_writer::Header;
 use crate::output::note;
-use crate::quantize::mix::Mix;
-use crate::{checkpoint, foreign, interrupt, llama2c, progress, seq2seq};
+use crate::output::progress;
+use crate::{foreign, interrupt};
+use arenite_convert::checkpoint;
+use arenite_convert::llama2c;
+use arenite_convert::seq2seq;
 use arenite_convert::write_model;
+use arenite_gguf_writer::Header;
+use arenite_quantize::mix::Mix;
 
 /// Convert a model in another format to GGUF
 #[derive(Debug, clap::Args)]

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::model_file::ModelFile;
 use crate::output::note;
-use crate::tokenizer_file;
+use arenite_convert::tokenizer_file;
 use arenite_convert::write_model;
+use arenite_run::model_file::ModelFile;
 
 /// Writes the model `input` with the vocabulary of the file `tokenizer` to `output`.
 pub fn run(tokenizer: &Path, input: &Path, output: &Path) -> Result<()> {

@@ -8,9 +8,9 @@ use arenite_run::Loaded;
 use serde_json::{Map, Value, json};
 
 use crate::cli::{RunArgs, Text, TextArgs};
-use crate::model_file::ModelFile;
-use crate::open_model::OpenModel;
 use crate::output::Out;
+use arenite_run::model_file::ModelFile;
+use arenite_run::open_model::OpenModel;
 
 /// Answer questions about a text, each with its probability
 #[derive(Debug, clap::Args)]

@@ -7,9 +7,9 @@ use anyhow::{Context, Result, anyhow};
 use arenite::TokenId;
 
 use crate::cli::{Ids, each_json};
-use crate::model_file::ModelFile;
 use crate::output::Out;
-use crate::text;
+use arenite_run::model_file::ModelFile;
+use arenite_text as text;
 
 /// Convert token ids to text
 #[derive(Debug, clap::Args)]

@@ -9,12 +9,12 @@ use arenite::{Session, TokenId};
 use serde::Serialize;
 
 use crate::cli::{RunArgs, TextArgs, each_line};
-use crate::model_file::ModelFile;
-use crate::npy;
-use crate::open_model::OpenModel;
 use crate::output::Out;
-use crate::runtime::{self, Memory};
-use crate::text::Frame;
+use crate::output::npy;
+use arenite_run::model_file::ModelFile;
+use arenite_run::open_model::OpenModel;
+use arenite_run::runtime::{self, Memory};
+use arenite_text::Frame;
 
 /// Compute the embedding vector of a text
 #[derive(Debug, clap::Args)]

@@ -16,15 +16,16 @@ use serde::Serialize;
 use crate::cli::{
     ConstraintArgs, Form, Limit, RunArgs, SamplingArgs, Text, TextArgs, Watcher, at_least_one, each_line,
 };
-use crate::generation::{self, End, Generation, Settings, Workbench};
-use crate::grammar::MaskMemory;
-use crate::guess::{Draft, Guesser};
-use crate::model_file::ModelFile;
-use crate::open_model::OpenModel;
 use crate::output::{self, Bytes, Out, note};
-use crate::runtime::{self, Memory, RunOptions};
-use crate::session_file::{Head, SessionFile};
-use crate::{foreign, interrupt, text};
+use crate::{foreign, interrupt};
+use arenite_grammar::MaskMemory;
+use arenite_run::generation::{self, End, Generation, Settings, Workbench};
+use arenite_run::guess::{Draft, Guesser};
+use arenite_run::model_file::ModelFile;
+use arenite_run::open_model::OpenModel;
+use arenite_run::runtime::{self, Memory, RunOptions};
+use arenite_run::session_file::{Head, SessionFile};
+use arenite_text as text;
 
 /// Generate text
 #[derive(Debug, clap::Args)]

@@ -9,10 +9,11 @@ use arenite::grammar::{Grammar, State};
 use serde::Serialize;
 
 use crate::cli::{Text, each_line};
-use crate::model_file::ModelFile;
-use crate::new_file::write_file;
 use crate::output::{Bytes, note};
-use crate::{grammar, text};
+use arenite_files::write_file;
+use arenite_grammar as grammar;
+use arenite_run::model_file::ModelFile;
+use arenite_text as text;
 
 /// Compile a grammar or JSON schema to a table for devices, or test texts against it
 #[derive(Debug, clap::Args)]

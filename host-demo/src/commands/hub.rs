@@ -8,9 +8,9 @@ use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
 use crate::cli::NoModelArgs;
-use crate::hub::{self, Access, Cache, Name};
+use crate::output::progress::DownloadBar;
 use crate::output::{self, Bytes, Out, note};
-use crate::progress::DownloadBar;
+use arenite_hub::{self as hub, Access, Cache, Name};
 
 /// Fetch models from the Hugging Face hub or from an address
 #[derive(Debug, clap::Args)]

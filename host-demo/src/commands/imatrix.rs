@@ -9,13 +9,13 @@ use anyhow::{Result, ensure};
 use arenite::Gguf;
 
 use crate::cli::{RunArgs, at_least_one};
-use crate::corpus::{Corpus, DEFAULT_CHUNK};
+use crate::commands::corpus::{Corpus, DEFAULT_CHUNK};
 use crate::interrupt;
-use crate::model_file::ModelFile;
-use crate::open_model::OpenModel;
 use crate::output::{INTERRUPTED, note};
-use crate::quantize::importance::{self, Sums};
-use crate::runtime::Memory;
+use arenite_quantize::importance::{self, Sums};
+use arenite_run::model_file::ModelFile;
+use arenite_run::open_model::OpenModel;
+use arenite_run::runtime::Memory;
 
 /// Compute an importance matrix for `arenite quantize --imatrix`
 #[derive(Debug, clap::Args)]

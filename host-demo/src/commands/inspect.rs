@@ -10,13 +10,13 @@ use arenite::quant::decode_row;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
-use crate::check_tensors;
 use crate::cli::ModelArgs;
 use crate::formats;
-use crate::model_file::ModelFile;
-use crate::new_file::NewFile;
-use crate::npy;
+use crate::output::npy;
 use crate::output::{Bytes, Out, note};
+use arenite_files::NewFile;
+use arenite_run::check_tensors;
+use arenite_run::model_file::ModelFile;
 
 /// Show metadata, tensors, types and sizes of a GGUF file
 #[derive(Debug, clap::Args)]
@@ -125,7 +125,7 @@ fn print_text(out: &mut Out, file: &ModelFile, gguf: &Gguf<'_>, totals: &BTreeMa
     for (key, value) in gguf.keys() {
         writeln!(out, "  {:width$}  {}", key.escape_debug().to_string(), text(&value))?;
     }
-    if let Some(note) = crate::normalizer::note(gguf) {
+    if let Some(note) = arenite_text::normalizer::note(gguf) {
         writeln!(out, "\n{note}")?;
     }
 

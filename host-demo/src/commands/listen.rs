@@ -8,11 +8,11 @@ use anyhow::{Context, Result, ensure};
 
 use crate::cli::{RunArgs, one_of};
 use crate::interrupt;
-use crate::model_file::ModelFile;
-use crate::open_model::OpenModel;
 use crate::output::Out;
-use crate::runtime::Memory;
-use crate::speech::{Format, Request, Sound, Transcriber, Writer, language_code};
+use arenite_run::model_file::ModelFile;
+use arenite_run::open_model::OpenModel;
+use arenite_run::runtime::Memory;
+use arenite_speech::{Format, Request, Sound, Transcriber, Writer, language_code};
 
 /// Transcribe speech with a Whisper or Moonshine model
 #[derive(Debug, clap::Args)]
@@ -97,7 +97,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
 
 #[cfg(feature = "microphone")]
 fn record() -> Result<Sound> {
-    crate::speech::record(interrupt::asked)
+    arenite_speech::record(interrupt::asked)
 }
 
 #[cfg(not(feature = "microphone"))]

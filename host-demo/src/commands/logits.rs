@@ -10,12 +10,13 @@ use arenite::{Session, TokenId};
 use serde::Serialize;
 
 use crate::cli::{Ids, RunArgs, TextArgs, at_least_one, each_line};
-use crate::model_file::ModelFile;
-use crate::new_file::NewFile;
-use crate::open_model::OpenModel;
+use crate::output::npy;
 use crate::output::{Out, note};
-use crate::runtime::{self, Memory};
-use crate::{npy, text};
+use arenite_files::NewFile;
+use arenite_run::model_file::ModelFile;
+use arenite_run::open_model::OpenModel;
+use arenite_run::runtime::{self, Memory};
+use arenite_text as text;
 
 /// Show or save the logits after a text
 #[derive(Debug, clap::Args)]

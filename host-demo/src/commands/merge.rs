@@ -9,14 +9,14 @@ use arenite::gguf::{Tensor, Value};
 use arenite::quant::{TensorType, decode_row};
 use arenite::{Adapter, Gguf, Model};
 
-use crate::adapters::{self, values};
 use crate::cli::NoModelArgs;
-use crate::gguf_writer::Header;
-use crate::model_file::ModelFile;
-use crate::new_file::must_not_replace;
 use crate::output::note;
-use crate::quantize::encode_values;
 use arenite_convert::write_model;
+use arenite_files::must_not_replace;
+use arenite_gguf_writer::Header;
+use arenite_quantize::encode_values;
+use arenite_run::adapters::{self, values};
+use arenite_run::model_file::ModelFile;
 
 /// Add LoRA adapters to a model's weights
 #[derive(Debug, clap::Args)]

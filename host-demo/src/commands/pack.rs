@@ -9,11 +9,11 @@ use arenite::model::is_ignored;
 use arenite::tokenizer::{INDEX_HASH_KEY, INDEX_KEY, Tokenizer};
 
 use crate::cli::NoModelArgs;
-use crate::gguf_writer::{Header, Meta};
-use crate::model_file::ModelFile;
-use crate::new_file::write_files;
 use crate::output::{Bytes, note};
-use crate::split;
+use arenite_files::write_files;
+use arenite_gguf_writer::{Header, Meta};
+use arenite_run::model_file::ModelFile;
+use arenite_run::split;
 
 /// Prepare a model for a device: store the tokenizer's index and hashes of the tensors, drop unused keys, align tensors for flash
 #[derive(Debug, clap::Args)]

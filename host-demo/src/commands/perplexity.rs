@@ -9,15 +9,15 @@ use anyhow::{Context, Result, bail, ensure};
 use arenite::{Session, TokenId};
 
 use crate::cli::{RunArgs, at_least_one};
-use crate::corpus::{Corpus, DEFAULT_CHUNK};
+use crate::commands::corpus::{Corpus, DEFAULT_CHUNK};
+use crate::commands::log_probs::{Head, Record, log_sum};
 use crate::interrupt;
-use crate::log_probs::{Head, Record, log_sum};
-use crate::model_file::ModelFile;
-use crate::new_file::NewFile;
-use crate::open_model::OpenModel;
+use crate::output::plot::Plot;
 use crate::output::{INTERRUPTED, Out, note};
-use crate::plot::Plot;
-use crate::runtime::{self, Memory};
+use arenite_files::NewFile;
+use arenite_run::model_file::ModelFile;
+use arenite_run::open_model::OpenModel;
+use arenite_run::runtime::{self, Memory};
 
 /// Compute the perplexity of a text
 #[derive(Debug, clap::Args)]

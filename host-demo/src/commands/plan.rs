@@ -10,14 +10,16 @@ use arenite::tokenizer::Tokenizer;
 use arenite::{Gguf, Model, Options, Plan};
 use serde::Serialize;
 
-use crate::adapters::AdapterFiles;
+use crate::boards::program;
+use crate::boards::program::{Level, MARGIN, Target};
 use crate::boards::{BOARDS, Board, Fit, Need, Regions, TIGHT, Work};
 use crate::cli::{Kv, at_least_one, context_size, memory_size, threads};
-use crate::model_file::ModelFile;
+use crate::output::plot::Plot;
 use crate::output::{Bytes, Out};
-use crate::plot::Plot;
-use crate::program::{Level, MARGIN, Target};
-use crate::{normalizer, program, runtime};
+use arenite_run::adapters::AdapterFiles;
+use arenite_run::model_file::ModelFile;
+use arenite_run::runtime;
+use arenite_text::normalizer;
 
 /// Show how much flash and RAM a model needs, and which boards it fits
 #[derive(Debug, clap::Args)]

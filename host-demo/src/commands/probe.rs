@@ -11,11 +11,11 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::cli::{RunArgs, TextArgs, each_line};
-use crate::model_file::ModelFile;
-use crate::npy;
-use crate::open_model::OpenModel;
-use crate::plot::Plot;
-use crate::runtime::{self, Memory};
+use crate::output::npy;
+use crate::output::plot::Plot;
+use arenite_run::model_file::ModelFile;
+use arenite_run::open_model::OpenModel;
+use arenite_run::runtime::{self, Memory};
 
 /// Save the hidden states of a text as a NumPy file
 #[derive(Debug, clap::Args)]

@@ -9,18 +9,19 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use arenite::quant::TensorType;
-use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::cli::{NoModelArgs, at_least_one};
-use crate::model_file::ModelFile;
-use crate::new_file;
-use crate::output::{self, Bytes, INTERRUPTED, note};
-use crate::quantize::edits::{Edits, KeyOverride};
-use crate::quantize::importance::Importance;
-use crate::quantize::mix::{self, Mix, Override, TypeOptions};
-use crate::quantize::pruned::Pruned;
-use crate::quantize::{Change, changes, header};
-use crate::{interrupt, split, workers};
+use crate::interrupt;
+use crate::output::{self, Bytes, INTERRUPTED, note, progress};
+use arenite_files as new_file;
+use arenite_quantize::edits::{Edits, KeyOverride};
+use arenite_quantize::importance::Importance;
+use arenite_quantize::mix::{self, Mix, Override, TypeOptions};
+use arenite_quantize::pruned::Pruned;
+use arenite_quantize::{Change, changes, header};
+use arenite_run::model_file::ModelFile;
+use arenite_run::split;
+use arenite_run::workers;
 
 /// Quantize a model
 #[derive(Debug, clap::Args)]
@@ -297,12 +298,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
 
     interrupt::listen();
-    let bar = if output::watched() {
-        let style = ProgressStyle::with_template("{bar:32} {bytes}/{total_bytes} {eta} {msg}");
-        ProgressBar::new(total as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-    } else {
-        ProgressBar::hidden()
-    };
+    let bar = progress::bar(total as u64, "{bar:32} {bytes}/{total_bytes} {eta} {msg}");
     let threads = threads.or(args.threads).unwrap_or_else(workers::cores);
     let mut written = 0;
     let done = new_file::write_files(&outputs, |files| {

@@ -7,11 +7,11 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use crate::cli::{RunArgs, TextArgs};
-use crate::model_file::ModelFile;
-use crate::open_model::OpenModel;
 use crate::output::{self, Out, note};
-use crate::ranking::{self, Ranking};
-use crate::runtime::{self, Memory};
+use arenite_run::model_file::ModelFile;
+use arenite_run::open_model::OpenModel;
+use arenite_run::ranking::{self, Ranking};
+use arenite_run::runtime::{self, Memory};
 
 /// Order texts by their relevance to a query, with a reranker model
 #[derive(Debug, clap::Args)]

@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::cli::{RunArgs, each};
-use crate::model_file::ModelFile;
-use crate::open_model::OpenModel;
-use crate::runtime::{self, Memory};
-use crate::text::{self, JsonBytes};
+use arenite_run::model_file::ModelFile;
+use arenite_run::open_model::OpenModel;
+use arenite_run::runtime::{self, Memory};
+use arenite_text::{self as text, JsonBytes};
 
 /// Compute the log-probability of given continuations
 #[derive(Debug, clap::Args)]

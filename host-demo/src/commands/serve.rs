@@ -10,15 +10,16 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use arenite_serve::HeaderValue;
 
-use crate::announce::announce;
 use crate::cli::{ModelArgs, RunArgs, StepArgs, TemplateArgs, at_least_one, memory_size, one_of};
-use crate::model_file::{ModelFile, Source};
-use crate::open_model::OpenModel;
+use crate::output::announce::announce;
 use crate::output::{Bytes, Out, note};
-use crate::runtime::RunOptions;
-use crate::{foreign, formats, split};
+use crate::{foreign, formats};
+use arenite_run::model_file::{ModelFile, Source};
+use arenite_run::open_model::OpenModel;
+use arenite_run::runtime::RunOptions;
 use arenite_run::scheduler::{Counters, HISTORIES};
 use arenite_run::service::{Host, run_engine};
+use arenite_run::split;
 use arenite_serve::{
     App, CacheScope, Common, Limits, Log, LogFormat, ModelEntry, Models, ProgramMemory, Proxy, READERS, Readers,
     RequestMemory, SOUNDS, Sounds, router, router_of_models, serve, transcribe,

@@ -9,9 +9,9 @@ use arenite::TokenId;
 use arenite::tokenizer::Encode;
 
 use crate::cli::each_json;
-use crate::model_file::ModelFile;
 use crate::output::Out;
-use crate::text::{self, JsonBytes};
+use arenite_run::model_file::ModelFile;
+use arenite_text::{self as text, JsonBytes};
 
 /// Convert text to token ids
 #[derive(Debug, clap::Args)]

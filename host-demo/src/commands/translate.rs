@@ -12,11 +12,11 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::cli::{RunArgs, TextArgs, at_least_one, beams, each_line, finite};
-use crate::model_file::ModelFile;
-use crate::open_model::OpenModel;
 use crate::output::Out;
-use crate::runtime::{self, Memory};
-use crate::text;
+use arenite_run::model_file::ModelFile;
+use arenite_run::open_model::OpenModel;
+use arenite_run::runtime::{self, Memory};
+use arenite_text as text;
 
 /// Translate text with an encoder-decoder model (default: the built-in English to Hindi model)
 #[derive(Debug, clap::Args)]

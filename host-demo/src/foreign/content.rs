@@ -6,8 +6,8 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::{FETCH, extension, file_name, place, quoted};
-use crate::checkpoint::torch::is_torch;
-use crate::units::Bytes;
+use arenite_convert::checkpoint::torch::is_torch;
+use arenite_files::Bytes;
 
 /// The start of every GGUF file.
 const GGUF: &[u8] = b"GGUF";
@@ -65,7 +65,7 @@ pub fn content(path: &Path, bytes: &[u8]) -> String {
 
 /// Describes a file that `arenite convert hf` cannot read; `None` if the file may be a checkpoint.
 pub fn no_checkpoint(path: &Path) -> Option<String> {
-    let bytes = crate::mapped::map(path).ok()?;
+    let bytes = arenite_files::map(path).ok()?;
     if bytes.starts_with(GGUF) {
         return Some(format!("this is GGUF already: give it with -m {}", quoted(path)));
     }

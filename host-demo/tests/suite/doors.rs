@@ -12,7 +12,7 @@ use crate::common::{arenite_with, lines, path};
 use crate::scripted::{CHATML, Scripted};
 use crate::serve::Server;
 
-/// What a door returns.
+/// The answer of a door, without ids and times.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Answer {
     content: String,

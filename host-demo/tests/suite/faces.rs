@@ -260,7 +260,7 @@ fn templates_that_refuse_get_what_they_accept() {
     drop(talk);
     let talk = start(&["a"], &[], &[], FIRST);
     for (messages, wanted) in [
-        // What the template accepts stays as it is.
+        // A conversation that the template accepts is unchanged.
         (json!([system("S"), user("a"), user("b")]), "<system>S</><user>a</><user>b</><assistant>"),
         (json!([system("S"), user("a"), system("T"), user("b")]), "<system>S\n\nT</><user>a</><user>b</><assistant>"),
     ] {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::serve::Server;
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/serve/src/page")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/serve/src/routes/page")
 }
 
 fn file(name: &str) -> String {

@@ -287,7 +287,7 @@ fn without_time(answer: &mut Value) {
     }
 }
 
-/// What a client is told, without times: status, headers and body.
+/// The status, headers and body that a client receives, without times.
 fn told(answer: &(String, String)) -> String {
     let line = |line: &str| {
         let (start, json) = line.find(['{', '[']).map_or((line, ""), |at| line.split_at(at));

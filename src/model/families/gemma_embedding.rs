@@ -2,8 +2,8 @@
 //! states goes through two linear layers if the file has them.
 
 use super::gemma;
-use crate::model::keys::Keys;
 use crate::model::Spec;
+use crate::model::keys::Keys;
 use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {

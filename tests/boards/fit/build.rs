@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::{env, fs};
 
-/// Size of a worker's stack in bytes, as in `host_demo::boards`.
+/// Size of a worker's stack in bytes, as in `host-demo/src/boards/mod.rs`.
 const STACK: usize = 16 * 1024;
 
 fn numbers(name: &str, default: &str) -> Vec<usize> {

@@ -7,7 +7,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Environment, ErrorKind, Template, context};
 
-use super::{filters, source, values};
+use super::{filters, source, values, words};
 
 /// Maximum number of steps of a template; generated text counts by its length. A long conversation takes some hundred
 /// thousand steps.
@@ -168,7 +168,7 @@ fn environment(fuel: u64) -> Environment<'static> {
     filters::add_to(&mut environment);
     environment.add_function(source::EACH, values::each);
     environment.add_function(source::ADD, values::add_markup);
-    environment.add_filter(source::FLAT, values::flat);
+    environment.add_filter(words::FLAT, values::flat);
     environment.add_filter(source::PERCENT, filters::percent);
     environment.add_function(RAISED, |message: &Value| -> Result<Value, minijinja::Error> {
         Err(values::invalid(values::string(message)))

@@ -1,7 +1,7 @@
 //! Fuel for everything that a template visits.
 //!
 //! Values share their items, so a short template can make a value that takes an age to walk: `[x, x]` bound to `x`
-//! again and again. Each operand that is walked as a whole goes through the filter [`VISIT`](super::source::VISIT),
+//! again and again. Each operand that is walked as a whole goes through the filter [`VISIT`](super::words::VISIT),
 //! which takes fuel for all elements first. It also limits the nesting of values, because dropping them is recursive.
 
 use std::ops::Range;
@@ -9,8 +9,8 @@ use std::ops::Range;
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Environment, Error, State};
 
-use super::source::{self, may_be_list, operand_end, pair_is};
 use super::values::{DEEPEST, flat, generated, invalid};
+use super::words::{self, may_be_list, operand_end, pair_is};
 
 /// Number of visited elements that cost one unit of fuel.
 const ELEMENTS: u64 = 2;
@@ -20,14 +20,14 @@ const BYTES: usize = 1024;
 const MOST_ELEMENTS: u64 = 1_000_000;
 
 /// Filters whose operand needs no fuel: they read at most one item, or take the fuel themselves.
-const CHEAP: [&str; 8] = ["length", "count", "first", "last", "default", "d", source::VISIT, source::FLAT];
-/// Tags whose words get no [`VISIT`](source::VISIT), because most of these words are names.
+const CHEAP: [&str; 8] = ["length", "count", "first", "last", "default", "d", words::VISIT, words::FLAT];
+/// Tags whose words get no [`VISIT`](words::VISIT), because most of these words are names.
 const BINDING: [&str; 9] = ["macro", "call", "block", "import", "from", "include", "extends", "filter", "endblock"];
 
-/// Adds the filter [`VISIT`](source::VISIT), and the tests that compare values. These tests take fuel for the left
+/// Adds the filter [`VISIT`](words::VISIT), and the tests that compare values. These tests take fuel for the left
 /// value; `in` takes fuel for both values.
 pub fn add_to(environment: &mut Environment<'_>) {
-    environment.add_filter(source::VISIT, |state: &mut State<'_, '_>, value: Value| visit(state, value));
+    environment.add_filter(words::VISIT, |state: &mut State<'_, '_>, value: Value| visit(state, value));
     type Compare = fn(&Value, &Value) -> bool;
     let tests: [(&[&str], Compare); 6] = [
         (&["eq", "equalto", "=="], |a, b| a == b),
@@ -107,7 +107,7 @@ pub fn pay(state: &State<'_, '_>, value: &Value) -> Result<(), Error> {
     state.consume_fuel(unpaid / ELEMENTS)
 }
 
-/// Returns the offsets in `tag` where [`VISIT`](source::VISIT) is to be inserted: the ends of all operands that are
+/// Returns the offsets in `tag` where [`VISIT`](words::VISIT) is to be inserted: the ends of all operands that are
 /// visited as a whole. These are arguments, items, left operands of comparisons and filters, right operands of `in`,
 /// and both operands of `~`.
 pub fn visited(tag: &str, words: &[Range<usize>], closing: &[usize]) -> Vec<usize> {

@@ -1,4 +1,5 @@
-//! Writes models, and checks that they can be opened.
+//! Writes models. A new file replaces an older one only if it can be opened, because a checkpoint may have faults that the
+//! converter does not look for.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Maps files into memory.
+//! Maps files into memory. A model then starts without being read, and processes that run the same model share its pages.
 
 use std::fs::File;
 use std::path::Path;

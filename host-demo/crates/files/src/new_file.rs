@@ -324,7 +324,7 @@ mod tests {
     fn files_of_killed_processes_are_removed_and_those_of_running_ones_stay() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
-        // What a killed process leaves, and files that only look like it.
+        // The file of a killed process, and two files with similar names.
         let [killed, other, long] = [".arenite-aB3dE9", ".arenite-x", ".arenite-backup1"].map(at);
         for path in [&killed, &other, &long] {
             fs::write(path, "half").unwrap();

@@ -458,7 +458,7 @@ impl Node {
     }
 }
 
-/// Passes a hash on as it is.
+/// A hasher for keys that are hashes already.
 #[derive(Default)]
 struct Hashed(u64);
 

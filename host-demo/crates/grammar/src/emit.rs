@@ -1,4 +1,5 @@
-//! Converts automata to a grammar table, a list of 32-bit words. Removes dead states and merges equal ones.
+//! Converts automata to a grammar table, a list of 32-bit words. Removes dead states and merges equal ones, because a
+//! device may store the table in its flash.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,14 @@
 //! Compiles GBNF grammars and JSON schemas to the tables that [`arenite::grammar`] reads.
 //!
+//! | module | |
+//! |---|---|
+//! | `gbnf`, `schema` | the two notations |
+//! | `pattern`, `number` | regular expressions over JSON strings; numbers within limits |
+//! | `pieces` | grammars of answers with a model's marks |
+//! | `expr`, `share`, `repeat` | expressions and rules; rules for repeated parts |
+//! | `automaton`, `emit` | deterministic automata over bytes, and their table |
+//! | `budget` | limits on the cost of a grammar, which may come from a client |
+//!
 //! # Examples
 //!
 //! ```

@@ -1,4 +1,5 @@
-//! Requests to the hub, with redirects and access tokens.
+//! Requests to the hub. Redirects are followed here and not by the HTTP library, because the access token must reach only
+//! the hub, and because the headers of each answer say something about the file.
 
 use std::collections::HashSet;
 use std::env;

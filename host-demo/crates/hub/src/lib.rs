@@ -6,6 +6,16 @@
 //! | `client` | requests, with redirects and access tokens |
 //! | `download` | downloads of files: resumed, checked, and moved into the cache when complete |
 //! | `cache` | the directories of the cache |
+//!
+//! ```no_run
+//! use arenite_hub::{Access, Name};
+//!
+//! let name = Name::parse("ggml-org/Qwen3-0.6B-GGUF:Q8_0")?;
+//! // From the cache if the file is there. `()` shows no progress.
+//! let path = arenite_hub::model(&name, Access { token: None, progress: &() })?;
+//! # drop(path);
+//! # Ok::<(), anyhow::Error>(())
+//! ```
 
 #![deny(unsafe_code)]
 #![allow(missing_docs, clippy::missing_errors_doc)]
@@ -75,12 +85,12 @@ pub fn is_repository(name: &str) -> bool {
     parts.len() == 2 && parts.iter().all(|part| is_word(part)) && is_word(quant)
 }
 
-/// How models are fetched.
+/// The identity of the user, and the display of downloads.
 #[derive(Clone, Copy)]
 pub struct Access<'a> {
     /// The access token for private models.
     pub token: Option<&'a str>,
-    /// Shows the progress of downloads.
+    /// `&()` shows nothing.
     pub progress: &'a dyn Progress,
 }
 

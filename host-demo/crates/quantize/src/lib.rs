@@ -1,4 +1,28 @@
-//! Converts a model to other tensor types, for `arenite quantize`.
+//! Converts a model to other tensor types, with llama.cpp's choice of types and its bytes.
+//!
+//! | module | |
+//! |---|---|
+//! | [`mix`] | the type of each tensor in a file such as Q4_K_M |
+//! | `encode`, `simple`, `k_quants`, `iq1`, `iq4`, `lattice`, `search` | rows of weights as blocks |
+//! | [`importance`] | importance matrices |
+//! | [`underflow`] | weights that are too small for a type |
+//! | [`edits`], [`pruned`] | changes of metadata; layers that are left out |
+//!
+//! ```
+//! use arenite_quantize::mix::{Mix, TypeOptions};
+//!
+//! let model = std::fs::read("../../../tests/fixtures/stories.gguf")?;
+//! let gguf = arenite::Gguf::parse(&model)?;
+//! let changes = arenite_quantize::changes(&gguf, Mix::Q8_0, &TypeOptions::default(), None, true)?;
+//! let header = arenite_quantize::header(&gguf, Mix::Q8_0, &changes, None)?;
+//! let mut file = header.write(std::io::Cursor::new(Vec::new()))?; // or a file
+//! for change in &changes {
+//!     change.write(1, &mut file, |_bytes| Ok(()))?; // by one thread
+//! }
+//! let quantized = file.finish()?.into_inner();
+//! # arenite::Gguf::parse(&quantized)?;
+//! # Ok::<(), anyhow::Error>(())
+//! ```
 #![deny(unsafe_code)]
 #![allow(missing_docs, clippy::missing_errors_doc)]
 

@@ -1,8 +1,26 @@
 //! A request for text: a prompt or a conversation, and how to answer it.
 //!
-//! Every interface of the server, batches and [`Loaded`](crate::Loaded) parse their requests to a [`TextRequest`]. It
-//! knows neither HTTP nor the field names of an interface. Where the name of a field matters for a later error, it
-//! travels with the value ([`Named`]).
+//! Every interface of the server, batches and `arenite_run::Loaded` parse their requests to a [`TextRequest`], which has
+//! no field names of an interface, so that the meaning of a request is decided in one place. Where the name of a field
+//! matters for a later error, it is stored with the value ([`Named`]).
+//!
+//! | file | |
+//! |---|---|
+//! | `lib` | the request, and the form of its answer |
+//! | `message` | messages and calls, and their JSON |
+//! | `sampling`, `order` | the sampler's parameters, and the order of its steps |
+//! | `refusal` | reasons why a request is refused |
+//!
+//! ```
+//! use arenite::sampler::Params;
+//! use arenite_request::{Input, Message, Sampling, TextRequest};
+//!
+//! let input = Input::Chat(vec![Message::new("user", "Tell a story.")]);
+//! let sampling = Sampling { temperature: Some(0.2), ..Sampling::default() };
+//! let request = TextRequest { input, sampling, limit: Some(100), ..TextRequest::default() };
+//! let params = request.sampling.params(&Params::DEFAULT).unwrap(); // an error if a value is out of range
+//! assert_eq!((params.temperature, params.top_k), (0.2, Params::DEFAULT.top_k));
+//! ```
 
 mod message;
 mod order;

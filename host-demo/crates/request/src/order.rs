@@ -1,4 +1,4 @@
-//! The order of the sampling steps, by llama.cpp's names.
+//! The order of the sampling steps, by llama.cpp's names, so that its command lines and requests work unchanged.
 
 use std::str::FromStr;
 

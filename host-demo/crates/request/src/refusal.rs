@@ -13,7 +13,7 @@ pub struct Refusal {
     pub kind: RefusalKind,
 }
 
-/// The kind of a reason, which programs tell apart.
+/// The kind of a reason. It determines the status and the error code that programs read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalKind {
     /// The request is invalid.

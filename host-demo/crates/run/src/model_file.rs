@@ -83,7 +83,8 @@ impl Load {
 /// Converts a file in memory.
 pub type Convert = fn(&Path, &[u8], Option<&Path>) -> Option<Result<Vec<u8>>>;
 
-/// Files other than GGUF that a program opens as models.
+/// Files other than GGUF that a program opens as models. A program registers them, because this crate has no converter:
+/// programs that run only GGUF need none.
 #[derive(Clone, Copy, Debug)]
 pub struct Formats {
     /// Says why a path names no file, with advice; `None` if there is a file.

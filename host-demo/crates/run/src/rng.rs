@@ -1,4 +1,5 @@
-//! Random number generators that are selected at run time.
+//! Random number generators that are selected at run time: PCG, or llama2.c's generator, whose seeds give the texts of its
+//! `run.c`.
 
 use std::convert::Infallible;
 

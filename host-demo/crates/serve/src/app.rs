@@ -18,15 +18,14 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-use super::audio::{Sounds, Transcription};
-use super::connections::{ConnectionSlot, RequestGuard};
-use super::error::ApiError;
-use super::faces::Asked;
-use super::faces::Reply;
-use super::memory::{Inbox, Meter, Outbox, Received, RequestMemory, mailbox};
-use super::proxy::CLIENT;
-use super::readers::Readers;
-use super::record::{Log, Record};
+use crate::faces::Asked;
+use crate::faces::Reply;
+use crate::http::connections::{ConnectionSlot, RequestGuard};
+use crate::http::error::{ApiError, Result};
+use crate::http::memory::{Inbox, Meter, Outbox, Received, RequestMemory, mailbox};
+use crate::http::readers::Readers;
+use crate::http::record::{CLIENT, Log, Record};
+use crate::sounds::{Sounds, Transcription};
 use arenite_request::Refusal;
 use arenite_run::ranking::Texts;
 use arenite_run::scheduler::{self, Asker, Command, Counters, Decision, Embedding, Event, Job, ResultClient};
@@ -40,10 +39,10 @@ const MOST_FIRST: usize = 64;
 /// The clients that share the cache of conversations, and what each is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheScope {
-    /// A prompt continues conversations of the same client only. What a client is told does not depend on the prompts of
-    /// others
+    /// A prompt continues conversations of the same client only, so that answers tell a client nothing about the prompts of
+    /// others.
     Client,
-    /// All clients share the conversations and see all metrics
+    /// All clients share the conversations and see all metrics.
     Server,
 }
 
@@ -144,8 +143,6 @@ pub struct App {
     /// Hashes the identity of a client.
     pub hasher: RandomState,
 }
-
-pub type Result<T> = std::result::Result<T, ApiError>;
 
 impl App {
     /// Reads the body of a request, then opens the request.
@@ -346,7 +343,7 @@ fn gone() -> ApiError {
 
 /// Parses a body.
 pub fn json(body: &Received) -> Result<Value> {
-    super::body::parse(body.json()?)
+    crate::http::body::parse(body.json()?)
 }
 
 /// Returns the body if it is an object, to which fields can be added. Refuses any other body.

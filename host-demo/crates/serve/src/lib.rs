@@ -1,66 +1,50 @@
 //! The HTTP server: routes of OpenAI, Anthropic, Ollama and llama.cpp over [`arenite_run`]'s scheduler.
 //!
 //! ```text
-//! http        sockets, limits, shutdown     connections  open connections
-//! routes      the paths of the server       app          state of all routes, open requests
-//! body        JSON of clients               faces        tables of fields of each interface
-//! vectors     embeddings and rankings       answer       answers in OpenAI's format
-//! stream      streamed answers              responses    the Responses API
-//! anthropic   chats in Anthropic's format   ollama       Ollama's interface
-//! llama       llama.cpp's routes            page         the page at `/`
-//! audio       speech to text                lora         scales of adapters
-//! logprobs    log-probabilities             error        errors
-//! decisions   llama.cpp's `/v1/systemone`
-//! gate        foreign web pages
-//! memory      bodies and answers            record       request ids, the log, histograms
-//! models      several models, each in a process
-//! proxy       the routes for several models
-//! readers     threads that read requests
+//! app      the state of all routes, open requests       faces    tables of fields of each interface
+//! routes   the paths of the server, a file an interface http     sockets, limits, bodies, errors, the log
+//! models   several models, each in a process           sounds   transcriptions, and whose turn it is
+//! ```
+//!
+//! A program plans a model with [`Host`](arenite_run::service::Host), makes an [`App`] and gives its [`router`] to [`serve`],
+//! as `arenite serve` does. Formats of requests can be read without a server:
+//!
+//! ```
+//! use arenite_run::service::Endpoint;
+//! use arenite_serve::read_json;
+//! use serde_json::json;
+//!
+//! let mut body = json!({ "messages": [{ "role": "user", "content": "Hello" }], "temperature": 0.2 });
+//! let asked = read_json(Endpoint::Chat, &body).unwrap();
+//! assert_eq!(asked.request.sampling.temperature, Some(0.2));
+//! body["mirostat"] = json!(2); // would change the answer, and is not supported
+//! assert_eq!(read_json(Endpoint::Chat, &body).err().unwrap().field.as_deref(), Some("mirostat"));
 //! ```
 
 #![deny(unsafe_code)]
 #![allow(missing_docs, clippy::missing_errors_doc)]
 
-mod answer;
-mod anthropic;
 mod app;
-mod audio;
-mod body;
-mod connections;
-mod decisions;
-mod error;
 pub mod faces;
-mod gate;
 mod http;
-mod llama;
-mod logprobs;
-mod lora;
-mod memory;
 mod models;
-mod ollama;
-mod page;
-mod proxy;
-mod readers;
-mod record;
-mod responses;
 mod routes;
-mod stream;
-mod vectors;
+mod sounds;
 
 pub use axum::http::HeaderValue;
 
-pub use answer::{ResponseMeta, answer};
 pub use app::{App, CacheScope, Ready, prepare};
-pub use audio::{SOUNDS, Sounds, Transcription, run as transcribe};
-pub use error::ApiError;
 pub use faces::read_json;
-pub use gate::Gate;
+pub use http::error::ApiError;
+pub use http::gate::Gate;
+pub use http::memory::{Inbox, Meter, ProgramMemory, RequestMemory, mailbox};
+pub use http::readers::{READERS, Readers};
+pub use http::record::{Log, LogFormat, Record};
 pub use http::{Limits, serve};
-pub use lora::of_body as scales;
-pub use memory::{Inbox, Meter, ProgramMemory, RequestMemory, mailbox};
+pub use models::proxy::Proxy;
 pub use models::{ModelEntry, Models};
-pub use proxy::Proxy;
-pub use readers::{READERS, Readers};
-pub use record::{Log, LogFormat, Record};
+pub use routes::answer::{ResponseMeta, answer};
+pub use routes::lora::of_body as scales;
+pub use routes::vectors::{embedding_inputs, embeddings};
 pub use routes::{Common, router, router_of_models};
-pub use vectors::{embedding_inputs, embeddings};
+pub use sounds::{SOUNDS, Sounds, Transcription, run as transcribe};

@@ -12,11 +12,12 @@ use flate2::Compression;
 use flate2::write::ZlibEncoder;
 
 use super::marks::Marks;
-use super::transcriber::STOPPED;
 use arenite_run::generation::{End, Generation, Settings, Workbench};
 use arenite_run::rng::AnyRng;
 use arenite_text::{decode as text_of, log_of_sum};
 
+/// The error of a transcription that was stopped.
+pub const STOPPED: &str = "stopped";
 /// Temperatures that are tried in turn, as in OpenAI's program.
 const TEMPERATURES: [f32; 6] = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0];
 /// A text with a higher compression ratio counts as repeating itself.

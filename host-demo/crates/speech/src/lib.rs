@@ -13,6 +13,24 @@
 //! | `transcriber` | a whole sound, window by window |
 //! | `voices` | search for voices in a sound |
 //! | `subtitles` | output formats |
+//!
+//! ```no_run
+//! use arenite_run::runtime::Memory;
+//! use arenite_run::{RunOptions, model_file::ModelFile, open_model::OpenModel};
+//! use arenite_speech::{Request, Sound, Transcriber};
+//!
+//! let open = OpenModel::new(ModelFile::open("whisper-tiny.gguf")?, RunOptions::default())?;
+//! let plan = open.plan(open.plan_options(open.context(0)))?;
+//! let mut memory = Memory::new(&plan)?;
+//! let session = open.session(&mut memory, plan)?;
+//! let mut transcriber = Transcriber::new(open.gguf(), open.model(), open.vocabulary()?, session)?;
+//! let mut sound = Sound::open("meeting.mp3".as_ref())?;
+//! transcriber.transcribe(&mut sound, &Request::default(), &|| true, &mut |segment| {
+//!     println!("{:.1} s: {}", segment.start, segment.text);
+//!     Ok(())
+//! })?;
+//! # Ok::<(), anyhow::Error>(())
+//! ```
 
 #![deny(unsafe_code)]
 #![allow(missing_docs, clippy::missing_errors_doc)]

@@ -6,7 +6,7 @@ use arenite::sound::{LogMel, RATE, Rules};
 use arenite::tokenizer::{Encode, Tokenizer};
 use arenite::{Error, Gguf, Line, Model, Session, TokenId};
 
-use super::decode::{Decoded, Decoder};
+use super::decode::{Decoded, Decoder, STOPPED};
 use super::marks::Marks;
 use super::segments::{Segment, divide};
 use super::sound::Sound;
@@ -70,9 +70,6 @@ impl Progress {
         Summary { language: self.language.map(|(name, _)| name), duration: sound.len() as f64 / RATE as f64 }
     }
 }
-
-/// The error of a transcription that was stopped.
-pub const STOPPED: &str = "stopped";
 
 /// Longest window for Moonshine, in samples: 30 seconds.
 const LONGEST: usize = 30 * RATE;

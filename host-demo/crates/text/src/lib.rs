@@ -1,7 +1,20 @@
 //! Converts between texts and tokens, and converts JSON strings, which may not be valid Unicode, to bytes.
 //!
 //! [`encode`] does what [`Tokenizer::encode`] leaves to programs that have memory and Unicode tables: it allocates, and it
-//! applies the vocabulary's [`normalizer`] first.
+//! applies the vocabulary's [`normalizer`] first. [`shown`] makes text from outside safe for terminals and logs.
+//!
+//! ```
+//! use arenite::tokenizer::Encode;
+//!
+//! let file = std::fs::read("../../../tests/fixtures/stories.gguf")?;
+//! let gguf = arenite::Gguf::parse(&file)?;
+//! let mut index = Vec::new();
+//! let tokenizer = arenite_text::tokenizer(&gguf, &mut index)?;
+//! let ids = arenite_text::encode(&tokenizer, b"One day, a little fox", Encode::PROMPT)?;
+//! let text = arenite_text::decode(&tokenizer, &ids)?;
+//! assert_eq!(text.trim_ascii_start(), b"One day, a little fox");
+//! # Ok::<(), anyhow::Error>(())
+//! ```
 #![deny(unsafe_code)]
 #![allow(clippy::missing_errors_doc)] // each function fails for the reason that its sentence gives
 

@@ -1,5 +1,5 @@
-//! Normalizers: conversions of a text before it is tokenized. This program applies them, because the core has no
-//! Unicode tables.
+//! Normalizers: conversions of a text before it is tokenized. They are here and not in the core because they need Unicode
+//! tables.
 //!
 //! Sources: the normalizers of Hugging Face's `tokenizers`, whose names GGUF files use, and SentencePiece's normalizer,
 //! for the last three steps.

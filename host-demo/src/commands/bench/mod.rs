@@ -13,10 +13,11 @@ use arenite::sampler::argmax;
 use arenite::{Context, Engine, KvType, TokenId, Work};
 
 use crate::cli::{ModelArgs, SessionArgs, at_least_one, threads};
-use crate::open_model::OpenModel;
 use crate::output::{self, Out, note};
-use crate::runtime::{self, Memory};
-use crate::{formats, interrupt, workers};
+use crate::{formats, interrupt};
+use arenite_run::open_model::OpenModel;
+use arenite_run::runtime::{self, Memory};
+use arenite_run::workers;
 use report::{Format, Measured, Report};
 
 /// Measure prefill and decode speed, time to first token, load time and memory

@@ -12,9 +12,9 @@ use serde::Serialize;
 
 use super::traffic::{self, Run, Traffic};
 use crate::interrupt;
-use crate::open_model::OpenModel;
 use crate::output::Out;
-use crate::runtime::Memory;
+use arenite_run::open_model::OpenModel;
+use arenite_run::runtime::Memory;
 
 /// Sums the time of each section.
 struct Timer {

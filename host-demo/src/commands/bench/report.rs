@@ -8,8 +8,8 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use super::profile::Profile;
+use crate::output::plot::Plot;
 use crate::output::{Bytes, Out};
-use crate::plot::Plot;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {

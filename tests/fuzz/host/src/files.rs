@@ -3,9 +3,9 @@
 use std::iter::once;
 
 use arbitrary::Arbitrary;
+use arenite_convert::tokenizer_file::sentencepiece::{Normalizer, Piece, SentencePiece, Trainer};
 use fuzz::change::Real;
 use fuzz::list::List;
-use arenite_convert::tokenizer_file::sentencepiece::{Normalizer, Piece, SentencePiece, Trainer};
 use prost::Message;
 use serde_json::{Map, Value, json};
 

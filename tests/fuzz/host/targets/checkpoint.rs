@@ -7,10 +7,10 @@ use std::sync::LazyLock;
 
 use arbitrary::Arbitrary;
 use arenite::{Gguf, Model};
-use fuzz_host::Edits;
-use fuzz_host::files::Damage;
 use arenite_convert::checkpoint::lora::convert as convert_lora;
 use arenite_convert::checkpoint::{Request as CheckpointRequest, convert as convert_checkpoint};
+use fuzz_host::Edits;
+use fuzz_host::files::Damage;
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 

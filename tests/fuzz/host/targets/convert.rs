@@ -6,13 +6,13 @@ use std::sync::LazyLock;
 
 use arbitrary::Arbitrary;
 use arenite::{Gguf, Model};
-use fuzz::change::model;
-use fuzz_host::Edits;
-use fuzz_host::files::{self, Damage, Families};
 use arenite_convert::llama2c::{Converted, Int8};
 use arenite_convert::seq2seq::convert;
 use arenite_convert::tokenizer_file::with_tokenizer;
 use arenite_text::tokenizer;
+use fuzz::change::model;
+use fuzz_host::Edits;
+use fuzz_host::files::{self, Damage, Families};
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]

@@ -5,12 +5,12 @@
 use arbitrary::Arbitrary;
 use arenite::quant::decode_row;
 use arenite::{Gguf, Model};
+use arenite_quantize::mix::{Mix, TypeOptions};
+use arenite_quantize::{changes, header};
 use fuzz::change::{File, Real};
 use fuzz::gguf::Builder;
 use fuzz::list::List;
 use fuzz::unwritten::unwritten;
-use arenite_quantize::mix::{Mix, TypeOptions};
-use arenite_quantize::{changes, header};
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]

@@ -7,14 +7,14 @@ use std::sync::LazyLock;
 use arbitrary::Arbitrary;
 use arenite::grammar::Grammar;
 use arenite::sampler::Sampler;
-use fuzz::unwritten::unwritten;
-use fuzz_host::{Edits, Words};
 use arenite_run::RunOptions;
 use arenite_run::model_file::ModelFile;
 use arenite_run::open_model::OpenModel;
 use arenite_run::service::{Choice, Endpoint, Host, Service};
 use arenite_serve::faces::{Asked, responses};
 use arenite_serve::{ResponseMeta, answer, embedding_inputs, prepare, read_json};
+use fuzz::unwritten::unwritten;
+use fuzz_host::{Edits, Words};
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};
 

@@ -4,10 +4,10 @@
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use arenite::grammar::{Constraint, Grammar};
+use arenite_grammar::{Budget, from_gbnf, from_json_schema};
 use fuzz::change::TOKENIZER;
 use fuzz::list::List;
 use fuzz_host::{Atom, Edits, Words};
-use arenite_grammar::{Budget, from_gbnf, from_json_schema};
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Map, Value, json};
 

@@ -8,12 +8,12 @@ use arbitrary::Arbitrary;
 use arenite::Gguf;
 use arenite::chat::Format;
 use arenite::tokenizer::{TokenType, Tokenizer};
+use arenite_chat::{Arguments, Renderer};
 use fuzz::gguf::Meta;
 use fuzz::list::List;
 use fuzz::unwritten::unwritten;
 use fuzz::variants::tiny;
 use fuzz_host::{Edits, Words};
-use arenite_chat::{Arguments, Renderer};
 use libfuzzer_sys::fuzz_target;
 use serde_json::json;
 
@@ -106,7 +106,10 @@ fuzz_target!(|case: Case| match &case.what {
         };
         let renderer = renderer.expect("a format that there is");
         let controls = |text: &dyn Fn(&Words<12>) -> String| {
-            let ids = renderer.prompt(&list(case.messages(text)), &Arguments::default()).encode(&TOKENIZER).expect("a text of bytes");
+            let ids = renderer
+                .prompt(&list(case.messages(text)), &Arguments::default())
+                .encode(&TOKENIZER)
+                .expect("a text of bytes");
             ids.into_iter().filter(|id| TOKENIZER.token_type(*id) == TokenType::Control).collect::<Vec<_>>()
         };
         // Replaces the text of a user by "a", which must not change the control tokens. A format may treat empty text

@@ -1,5 +1,5 @@
 //! Finds weights that were quantized to integers by GPTQ, AWQ, compressed-tensors, MLX or bitsandbytes, and replaces
-//! their parts by one tensor each.
+//! their parts by one tensor each, so that the rest of the conversion reads ordinary matrices.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Weights that another program has quantized to integers, decoded when they are read: GPTQ, AWQ, compressed-tensors, MLX
-//! and bitsandbytes.
+//! Weights that another program has quantized to integers: GPTQ, AWQ, compressed-tensors, MLX and bitsandbytes. They are
+//! decoded when they are read, because all weights in F32 may not fit in memory.
 //!
 //! A weight is `(code - zero) * scale + bias`; zero, scale and bias belong to a group of weights of one row. With a
 //! code book, a weight is `book[code] * scale`.

@@ -1,4 +1,5 @@
-//! Strided views of stored tensors: reshaped, sliced and transposed without copies, and decoded on reading.
+//! Strided views of stored tensors: reshaped, sliced and transposed without copies, and decoded on reading, because a
+//! checkpoint may be larger than the memory.
 
 use std::sync::Arc;
 

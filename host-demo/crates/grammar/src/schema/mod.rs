@@ -144,6 +144,17 @@ fn count(schema: &Map<String, Value>, key: &str, path: &str) -> Result<Option<u3
     }
 }
 
+/// Reads a list of names.
+fn names<'s>(schema: &'s Map<String, Value>, key: &str, path: &str) -> Result<Vec<&'s str>> {
+    let Some(names) = schema.get(key) else { return Ok(Vec::new()) };
+    let names = names.as_array().map(|names| names.iter().map(Value::as_str).collect::<Option<Vec<_>>>());
+    match names.flatten() {
+        Some(names) => Ok(names),
+        // Draft 3 had a boolean `required` in each property.
+        None => bail!("{path}.{key}: this must be a list of names"),
+    }
+}
+
 /// Matches `first` and more elements after commas, `min` to `max` in all.
 fn list(element: Expr, min: u32, max: Option<u32>) -> Expr {
     if max == Some(0) {

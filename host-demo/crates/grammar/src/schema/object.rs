@@ -7,7 +7,7 @@ use regex_lite::{Regex, RegexBuilder};
 use serde_json::{Map, Value, json};
 
 use super::overlap::listed;
-use super::{Reader, UNSUPPORTED, comma, count, is_allowed, is_assertion, list, pattern, short, space, string};
+use super::{Reader, UNSUPPORTED, comma, count, is_allowed, is_assertion, list, names, pattern, short, space, string};
 use crate::expr::{Chars, Expr};
 
 /// Maximum size of a compiled name pattern in bytes. It also bounds the steps of a match for each byte of a name.
@@ -284,15 +284,4 @@ fn literal_key(name: &str) -> Expr {
 
 fn member(key: Expr, value: Expr) -> Expr {
     Expr::seq([key, Expr::text(":"), space(), value])
-}
-
-/// Reads a list of names.
-pub(super) fn names<'s>(schema: &'s Map<String, Value>, key: &str, path: &str) -> Result<Vec<&'s str>> {
-    let Some(names) = schema.get(key) else { return Ok(Vec::new()) };
-    let names = names.as_array().map(|names| names.iter().map(Value::as_str).collect::<Option<Vec<_>>>());
-    match names.flatten() {
-        Some(names) => Ok(names),
-        // Draft 3 had a boolean `required` in each property.
-        None => bail!("{path}.{key}: this must be a list of names"),
-    }
 }

@@ -3,8 +3,7 @@
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value};
 
-use super::object::names;
-use super::{Reader, TYPES, declared_types, implied_types, is_of_type};
+use super::{Reader, TYPES, declared_types, implied_types, is_of_type, names};
 
 /// Maximum depth of the comparison.
 const MAX_NESTING: usize = 8;

@@ -1,12 +1,12 @@
 //! Generation: turns the logits of a model into the tokens, the text and the end of an answer.
 //!
-//! [`Generation`] is the only loop of the program. Whoever owns an engine (the command line, a batch, the server, a
-//! program) runs the passes, gives the logits of the next token to [`Generation::step`] and passes on what comes back.
-//! The same request therefore has the same answer everywhere. A driver that proposes tokens reads
-//! [`Generation::ids`], verifies its proposals in one pass, and calls `step` once for each verified position.
+//! A driver owns the engine: the command line, a batch, the server, or a program. It runs the passes, gives the logits of
+//! the next token to [`Generation::step`], and shows or sends the [`Step`]. The drivers choose no tokens themselves, so
+//! the same request has the same answer in each of them. A driver that proposes tokens reads [`Generation::ids`], verifies
+//! its proposals in one pass, and calls `step` once for each verified position.
 //!
 //! ```text
-//! settings  what an answer is generated with      session  a driver: one session, drafts, a watcher
+//! settings  the settings of an answer             session  a driver: one session, drafts, a watcher
 //! logprob   log-probabilities of tokens           indent   the end at a line with too little indentation
 //! ```
 
@@ -37,7 +37,7 @@ pub use session::{Outcome, Watch, run};
 pub use settings::Settings;
 pub use wanted::{StrictCalls, ThoughtLimit, Wanted};
 
-/// What all answers of a model share between two steps.
+/// Resources that the answers of a model use in turn, each for one step.
 pub struct Workbench<'b, 't, 'm> {
     /// The vocabulary. `None` disables text, stop strings, grammars and the vocabulary's end tokens.
     pub tokenizer: Option<&'b Tokenizer<'t, 't>>,
@@ -136,7 +136,8 @@ pub struct Generation {
 }
 
 impl Generation {
-    /// Begins the answer to `prompt`. `grammar` is a number that no other grammar of the same masks has.
+    /// Begins the answer to `prompt`. `grammar` identifies the grammar in the cache of masks: another grammar
+    /// needs another number.
     ///
     /// # Errors
     ///

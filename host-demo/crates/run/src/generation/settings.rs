@@ -1,4 +1,4 @@
-//! What an answer is generated with.
+//! The settings of an answer: sampler, limits, ends, grammar and marks.
 
 use std::sync::Arc;
 use std::time::Duration;

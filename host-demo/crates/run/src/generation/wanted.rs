@@ -1,5 +1,5 @@
-//! The settings of a chat's answer that follow from its prompt, its functions and its format: one place for the command
-//! line and for every interface of the server, so that the same request has the same answer.
+//! Derives the settings of a chat's answer from its prompt, its functions and its format. The command line and every
+//! interface of the server call this code, so that the same request has the same answer.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub struct StrictCalls {
     pub table: Arc<[u8]>,
 }
 
-/// What a request determines about its answer besides [`Settings`].
+/// Properties of a chat from which [`complete`](Self::complete) derives settings.
 pub struct Wanted<'a> {
     /// The text of the prompt, which may have opened a thought.
     pub prompt: &'a str,

@@ -35,7 +35,7 @@ use arenite_request::{Form, Keep, Named, Prompt, Refusal};
 /// ```
 /// use arenite_run::{Loaded, Request, RunOptions};
 ///
-/// let model = Loaded::open("../tests/fixtures/stories.gguf", RunOptions::default())?;
+/// let model = Loaded::open("../../../tests/fixtures/stories.gguf", RunOptions::default())?;
 /// let request = Request::from("One day, a little fox").max_tokens(20).seed(7);
 /// for text in model.generate(request)? {
 ///     print!("{}", text?); // as it is generated, in whole characters
@@ -104,7 +104,7 @@ impl Loaded {
     /// ```
     /// use arenite_run::{Loaded, Message, Request, RunOptions};
     ///
-    /// let model = Loaded::open("../tests/fixtures/stories.gguf", RunOptions::default())?;
+    /// let model = Loaded::open("../../../tests/fixtures/stories.gguf", RunOptions::default())?;
     /// let mut messages = vec![Message::system("Be brief."), Message::user("Tell a story.")];
     /// let answer = model.chat(Request::from(&messages[..]).max_tokens(10))?.text()?;
     /// messages.extend([Message::assistant(answer), Message::user("Another one!")]);
@@ -126,7 +126,7 @@ impl Loaded {
     /// ```
     /// use arenite_run::{Loaded, RunOptions};
     ///
-    /// let model = Loaded::open("../tests/fixtures/stories.gguf", RunOptions::default())?;
+    /// let model = Loaded::open("../../../tests/fixtures/stories.gguf", RunOptions::default())?;
     /// let schema = r#"{"type": "array", "items": {"enum": ["cat", "dog"]}, "minItems": 2, "maxItems": 3}"#;
     /// let pets: Vec<String> = model.json("Her pets were", schema)?;
     /// assert!(pets.len() <= 3 && pets.iter().all(|pet| ["cat", "dog"].contains(&pet.as_str())));
@@ -185,7 +185,7 @@ impl Loaded {
     /// ```
     /// use arenite_run::{Loaded, RunOptions, Value};
     ///
-    /// let model = Loaded::open("../tests/fixtures/stories.gguf", RunOptions::default())?;
+    /// let model = Loaded::open("../../../tests/fixtures/stories.gguf", RunOptions::default())?;
     /// let questions = r#"{"pet": {"type": "choice", "instructions": "Who barks?", "criteria": {"cat": null, "dog": null}}}"#;
     /// let answer = model.decide(&"Tim had two pets.".into(), &questions.parse()?)?;
     /// let probabilities = &answer["answers"]["pet"]["probabilities"];

@@ -1,7 +1,7 @@
-//! What clients have sent and received: the numbers of cached tokens that they are told depend on this alone.
+//! The conversations of each client, from which the counts of cached tokens in its answers are computed.
 //!
-//! Which contexts are really cached depends on the requests of all clients, so a client that learnt it would learn
-//! about the prompts of others. A client is therefore told how much of its prompt its own earlier conversations contain.
+//! The contexts in the cache depend on the requests of all clients, so their sizes would tell a client about the prompts of
+//! others. The counts therefore say how much of a prompt the client's own earlier conversations contain.
 
 use std::collections::VecDeque;
 

@@ -27,7 +27,8 @@ pub struct Pairs<'a> {
 }
 
 impl Service {
-    /// Returns the tokens of texts to embed, cut to `limit` tokens. `field` names them in errors. A text that is too long gets its own error.
+    /// Returns the tokens of texts to embed, cut to `limit` tokens. `field` names them in errors. A text that is too long
+    /// gets its own error, so that the other texts are still embedded.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! A field of a request, and its value by type.
+//! A field of a request, and its value by type. Errors name the field as the client wrote it, because an interface has
+//! several names for the same meaning.
 
 use serde_json::{Map, Value};
 

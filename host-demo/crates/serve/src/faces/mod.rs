@@ -48,7 +48,7 @@ pub struct Reply {
     pub warning: Option<&'static str>,
 }
 
-/// What the server does with a field.
+/// The effect of a field.
 pub enum Use<T> {
     /// The field becomes part of the request.
     Reads(fn(&mut T, &Field<'_>) -> Result<()>),

@@ -1,0 +1,214 @@
+//! Errors of requests, in the format of the interface that the request used.
+
+use axum::Json;
+use axum::extract::Request;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use arenite_request::{Refusal, RefusalKind};
+use arenite_run::service::AnswerError;
+use arenite_text::shown::one_line;
+
+/// The code of errors about a prompt that does not fit in the context.
+const TOO_LONG: &str = "context_length_exceeded";
+
+/// Maximum number of characters of a message or of a field's name.
+const MOST_SAID: usize = 1000;
+
+/// The interfaces of the server, each with its own format of errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interface {
+    OpenAi,
+    Anthropic,
+    Ollama,
+    /// llama.cpp's routes with its own errors.
+    LlamaCpp,
+}
+
+impl Interface {
+    /// Returns the interface that a path belongs to.
+    fn of(path: &str) -> Self {
+        match path {
+            path if path.starts_with("/api/") => Self::Ollama,
+            path if path.ends_with("/systemone") => Self::LlamaCpp,
+            path if ["/v1/messages", "/messages"].iter().any(|start| path.starts_with(start)) => Self::Anthropic,
+            _ => Self::OpenAi,
+        }
+    }
+}
+
+/// An error with its HTTP status.
+#[derive(Clone, Debug)]
+pub struct ApiError {
+    pub status: StatusCode,
+    pub message: String,
+    /// The invalid field of the request.
+    pub param: Option<String>,
+    /// The error code for programs; if absent, the status determines it.
+    pub code: Option<&'static str>,
+}
+
+/// A result for the client of a request.
+pub type Result<T> = std::result::Result<T, ApiError>;
+
+impl ApiError {
+    /// Makes an error. The message may quote the request, so its line breaks become spaces, and a long message is
+    /// truncated.
+    pub fn new(status: StatusCode, message: impl Into<String>) -> Self {
+        Self { status, message: short_line(message.into()), param: None, code: None }
+    }
+
+    /// Makes the error for an invalid request.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, message)
+    }
+
+    /// Makes the error for an invalid field. The field's name may come from the request, so it is shortened like a
+    /// message.
+    pub fn about(param: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { param: Some(short_line(param.into())), ..Self::invalid(message) }
+    }
+
+    /// Makes the error for a request while too many others are waiting.
+    pub fn busy() -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "too many requests are waiting already: try again later")
+    }
+
+    /// Returns the type of the error, with OpenAI's name.
+    pub fn kind(&self) -> &'static str {
+        match self.status.as_u16() {
+            401 => "authentication_error",
+            404 => "not_found_error",
+            429 => "rate_limit_error",
+            501 => "not_supported_error",
+            400..=499 => "invalid_request_error",
+            _ => "server_error",
+        }
+    }
+
+    /// Returns the error object of an answer in an interface's format.
+    pub fn body_of(&self, interface: Interface) -> Value {
+        match interface {
+            Interface::OpenAi => self.body(),
+            Interface::Ollama => json!({ "error": self.message }),
+            Interface::LlamaCpp => {
+                let kind = match self.code {
+                    Some(TOO_LONG) => "exceed_context_size_error",
+                    _ => self.kind(),
+                };
+                json!({ "error": { "code": self.status.as_u16(), "message": self.message, "type": kind } })
+            }
+            Interface::Anthropic => {
+                let kind = match self.kind() {
+                    "server_error" => "api_error",
+                    kind => kind,
+                };
+                json!({ "type": "error", "error": { "type": kind, "message": self.message } })
+            }
+        }
+    }
+
+    /// Returns the error object of an answer in OpenAI's format.
+    pub fn body(&self) -> Value {
+        let by_status = match self.status.as_u16() {
+            401 => Some("invalid_api_key"),
+            404 => Some("not_found"),
+            413 => Some("request_too_large"),
+            429 => Some("rate_limit_exceeded"),
+            503 => Some("service_unavailable"),
+            500.. => Some("server_error"),
+            _ => None,
+        };
+        let (message, param) = (self.message.as_str(), self.param.as_deref());
+        let error = ErrorBody { message, kind: self.kind(), param, code: self.code.or(by_status) };
+        json!({ "error": error })
+    }
+}
+
+impl From<AnswerError> for ApiError {
+    fn from(error: AnswerError) -> Self {
+        match error {
+            AnswerError::Failed(message) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, message),
+            AnswerError::Overflow => Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "there is no memory for the rest of the answer: stream it, or ask for fewer tokens, answers or alternatives",
+            ),
+        }
+    }
+}
+
+impl From<Refusal> for ApiError {
+    fn from(refusal: Refusal) -> Self {
+        let Refusal { field, message, kind } = refusal;
+        let (status, code) = match kind {
+            RefusalKind::Invalid => (StatusCode::BAD_REQUEST, None),
+            RefusalKind::Unsupported => (StatusCode::BAD_REQUEST, Some("unsupported_parameter")),
+            RefusalKind::TooLong => (StatusCode::BAD_REQUEST, Some(TOO_LONG)),
+            RefusalKind::NotPossible => (StatusCode::NOT_IMPLEMENTED, None),
+            RefusalKind::NoModel => (StatusCode::NOT_FOUND, Some("model_not_found")),
+        };
+        Self { param: field.map(short_line), code, ..Self::new(status, message) }
+    }
+}
+
+/// Truncates a text and puts it on one line.
+fn short_line(mut text: String) -> String {
+    if let Some((end, _)) = text.char_indices().nth(MOST_SAID) {
+        text.replace_range(end.., "...");
+    }
+    one_line(&text)
+}
+
+#[derive(Serialize)]
+struct ErrorBody<'e> {
+    message: &'e str,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    param: Option<&'e str>,
+    code: Option<&'static str>,
+}
+
+impl ApiError {
+    fn response(self, interface: Interface) -> Response {
+        let mut response = (self.status, Json(self.body_of(interface))).into_response();
+        if self.status == StatusCode::TOO_MANY_REQUESTS {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+/// Makes a response in OpenAI's format, which [`in_own_format`] replaces.
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        self.response(Interface::OpenAi)
+    }
+}
+
+/// Converts every error to the format of the interface that the request used.
+pub async fn in_own_format(request: Request, next: Next) -> Response {
+    let interface = Interface::of(request.uri().path());
+    let mut response = next.run(request).await;
+    match response.extensions_mut().remove::<ApiError>() {
+        Some(error) if interface != Interface::OpenAi => error.response(interface),
+        _ => response,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_that_quotes_a_request_is_one_line() {
+        let error = ApiError::from(Refusal::no_model("a\r\n\nb", "built-in"));
+        assert_eq!(error.message, "there is no model `a b` here; there is `built-in`");
+        let error = ApiError::from(Refusal::unsupported("a\rb\u{2028}c"));
+        assert_eq!(error.message, "a b c is not supported here: leave it out");
+        assert_eq!(error.param.as_deref(), Some("a b c"));
+    }
+}

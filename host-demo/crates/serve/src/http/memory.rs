@@ -1,0 +1,623 @@
+//! Limits the memory of requests: there is a limit for all bodies, and one for all prompts and all answers that were
+//! not sent yet.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::{Duration, Instant};
+
+use axum::body::{Body, Bytes};
+use axum::extract::Request;
+use axum::http::{HeaderMap, StatusCode, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use crate::http::connections::ConnectionSlot;
+use crate::http::error::{ApiError, Result};
+use crate::http::limits::BUFFERS;
+use crate::http::readers::READERS;
+use arenite_run::generation::Logprob;
+use arenite_run::scheduler::{Client, Event};
+
+/// Maximum size of a body in bytes.
+const MOST_BYTES: usize = 8 << 20;
+/// Maximum size in bytes of a small body. Small bodies have memory of their own, so that large bodies cannot keep them
+/// waiting.
+const SMALL: usize = 64 << 10;
+const SMALL_BODIES: usize = 16 << 20;
+const LARGE_BODIES: usize = 32 << 20;
+/// Time limit for receiving a body, and for waiting until there is memory for it.
+const BODY_TIME: Duration = Duration::from_secs(10);
+/// Time after which a slow body is refused if others wait for memory.
+const SLOW_TIME: Duration = Duration::from_secs(2);
+/// Maximum weight of the values in a body: see [`weight`].
+const MOST_WEIGHT: usize = 1_000_000;
+/// Upper bound in bytes for the memory of a body's values while its JSON is parsed.
+const VALUES: usize = 96 << 20;
+/// Limit for the memory of all prompts and answers. A streamed answer counts only its events that were not sent yet.
+const ANSWERS: usize = 128 << 20;
+/// Limit for the unsent events of one streamed answer, in bytes.
+const UNREAD: usize = 2 << 20;
+
+/// Memory for the bodies and answers of all requests.
+pub struct RequestMemory {
+    small: Pool,
+    large: Pool,
+    answers: Arc<Answers>,
+}
+
+/// Memory for bodies of similar size.
+struct Pool {
+    permits: Arc<Semaphore>,
+    /// Number of bodies that wait for memory.
+    waiting: AtomicUsize,
+}
+
+impl Pool {
+    fn new(bytes: usize) -> Self {
+        Self { permits: Arc::new(Semaphore::new(bytes)), waiting: 0.into() }
+    }
+
+    /// Waits until there is room for `bytes`.
+    async fn acquire(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        struct Waiting<'w>(&'w AtomicUsize);
+        impl Drop for Waiting<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let _waiting = Waiting(&self.waiting);
+        timeout(BODY_TIME, self.permits.clone().acquire_many_owned(bytes as u32)).await.ok()?.ok()
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+}
+
+/// The bytes of a body. They count toward the limit until this value is dropped.
+pub struct Received {
+    bytes: Bytes,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Received {
+    /// Returns the bytes, unless parsing their JSON would take too much memory.
+    pub fn json(&self) -> Result<&[u8]> {
+        if weight(&self.bytes) > MOST_WEIGHT {
+            return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "the body has too many values: send fewer"));
+        }
+        // Some programs write a byte order mark before JSON.
+        Ok(self.bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&self.bytes))
+    }
+}
+
+impl AsRef<[u8]> for Received {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Received {
+    fn drop(&mut self) {
+        if self.bytes.len() > SMALL {
+            trim();
+        }
+    }
+}
+
+impl Default for RequestMemory {
+    fn default() -> Self {
+        Self { small: Pool::new(SMALL_BODIES), large: Pool::new(LARGE_BODIES), answers: Arc::default() }
+    }
+}
+
+impl RequestMemory {
+    /// Upper bound of all bodies in bytes.
+    pub const BODIES: usize = SMALL_BODIES + LARGE_BODIES;
+
+    /// Upper bound in bytes for all requests, if `threads` threads parse bodies.
+    pub fn most(threads: usize) -> usize {
+        Self::BODIES + threads * VALUES + ANSWERS
+    }
+
+    /// Reads a body within the limits of size and time.
+    pub async fn receive(&self, request: Request<Body>) -> Result<Received> {
+        self.receive_up_to(request, MOST_BYTES).await
+    }
+
+    /// Reads a body of up to `most` bytes within the limit of time.
+    pub async fn receive_up_to(&self, request: Request<Body>, most: usize) -> Result<Received> {
+        let mut permit = self.reserve(request.headers(), most).await?;
+        let most = permit.num_permits();
+        let (began, mut bytes) = (Instant::now(), Vec::new());
+        let mut body = Limited::new(request.into_body(), most);
+        loop {
+            match timeout(SLOW_TIME, body.frame()).await {
+                Ok(None) => break,
+                Ok(Some(Ok(frame))) => bytes.extend_from_slice(&frame.into_data().unwrap_or_default()),
+                Ok(Some(Err(error))) if error.is::<LengthLimitError>() => return Err(too_long(most)),
+                Ok(Some(Err(_))) => {
+                    return Err(ApiError::invalid("the body is incomplete or not encoded as its headers say"));
+                }
+                Err(_) => {}
+            }
+            let time = began.elapsed();
+            let is_slow = bytes.len() as f64 * BODY_TIME.as_secs_f64() < most as f64 * time.as_secs_f64();
+            if time > BODY_TIME || time > SLOW_TIME && is_slow && self.pool(most).is_wanted() {
+                return Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time"));
+            }
+        }
+        drop(permit.split(most - bytes.len()));
+        Ok(Received { bytes: bytes.into(), _permit: permit })
+    }
+
+    /// Returns the memory for bodies of this length.
+    fn pool(&self, len: usize) -> &Pool {
+        if len <= SMALL { &self.small } else { &self.large }
+    }
+
+    /// Waits until there is memory for a body of the announced length, or of `most` bytes if no length is announced.
+    pub async fn reserve(&self, headers: &HeaderMap, most: usize) -> Result<OwnedSemaphorePermit> {
+        let len = Self::announced(headers, most)?;
+        let why = "the bodies of other requests take all memory for them: try again later";
+        let crowded = || ApiError::new(StatusCode::SERVICE_UNAVAILABLE, why);
+        self.pool(len).acquire(len).await.ok_or_else(crowded)
+    }
+
+    /// Returns the announced length of a body, or `most` if none is announced. Refuses a longer one.
+    pub fn announced(headers: &HeaderMap, most: usize) -> Result<usize> {
+        let encoding = headers.get(header::CONTENT_ENCODING).filter(|encoding| *encoding != "identity");
+        if let Some(encoding) = encoding {
+            let why = format!("a body with the Content-Encoding {encoding:?} cannot be read: send it as it is");
+            return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
+        }
+        let announced = headers.get(header::CONTENT_LENGTH).and_then(|len| len.to_str().ok()?.parse().ok());
+        let len: usize = announced.unwrap_or(most);
+        if len > most { Err(too_long(most)) } else { Ok(len) }
+    }
+
+    /// Creates the meter of a request. Events of a streamed answer count until they are sent, other answers until the
+    /// request ends.
+    pub fn meter(&self, is_streamed: bool) -> Arc<Meter> {
+        self.answers.meter(is_streamed, None)
+    }
+
+    /// Returns the bytes of a response, which count until they are sent, or `None` if there is no room for them.
+    pub fn response(&self, text: String, slot: Option<Arc<ConnectionSlot>>) -> Option<Bytes> {
+        let meter = self.answers.meter(false, slot);
+        meter.hold(text.len()).then(|| Bytes::from_owner(ResponseText { text, _meter: meter }))
+    }
+}
+
+fn too_long(most: usize) -> ApiError {
+    ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the body has more than {most} bytes"))
+}
+
+/// Estimates the memory of a body's values in units of about 40 bytes: 1 for a number or constant, 4 for a text, a key,
+/// a list or an object.
+fn weight(json: &[u8]) -> usize {
+    let (mut weight, mut in_text, mut is_escaped) = (0, false, false);
+    for byte in json {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if in_text => is_escaped = true,
+            b'"' => {
+                in_text = !in_text;
+                weight += if in_text { 4 } else { 0 };
+            }
+            _ if in_text => {}
+            b'[' | b'{' => weight += 4,
+            b',' => weight += 1,
+            _ => {}
+        }
+    }
+    weight
+}
+
+/// Returns freed memory to the system. Without this, glibc's allocator keeps the memory of freed small values, as much
+/// as a whole body in each thread.
+pub fn trim() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    #[allow(unsafe_code)]
+    // SAFETY: has no preconditions.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
+/// The memory of a process without its model and requests.
+pub struct ProgramMemory {
+    /// Bytes of address space in use at the start: the program, its libraries and its first values.
+    start: usize,
+}
+
+impl ProgramMemory {
+    /// Size of a thread's stack in bytes, which is Rust's default.
+    const STACK: usize = 2 << 20;
+    /// Threads of a server: one that serves, the readers, those for blocking work, and one that waits for a signal.
+    const THREADS: usize = 2 + 2 * READERS;
+    /// Bytes lost to fragmentation: free memory between small values, which the allocator cannot return.
+    const GAPS: usize = 16 << 20;
+
+    /// Measures the memory at the start, and limits the allocator.
+    ///
+    /// By default, glibc gives each thread an arena of its own and reserves 64 MiB of addresses for each arena. Once
+    /// large values were freed, glibc also stops returning such values to the system. One arena and a fixed threshold
+    /// keep the addresses in use near the bytes in use, so that the printed bound also holds as a limit of addresses
+    /// (`ulimit -v`).
+    pub fn at_start() -> Self {
+        #[cfg(all(target_os = "linux", target_env = "gnu"))]
+        #[allow(unsafe_code)]
+        // SAFETY: `mallopt` has no preconditions. Failure is harmless.
+        unsafe {
+            libc::mallopt(libc::M_ARENA_MAX, 1);
+            libc::mallopt(libc::M_MMAP_THRESHOLD, 256 << 10);
+        }
+        Self { start: mapped().unwrap_or(0) }
+    }
+
+    /// Upper bound in bytes for a server whose models run in other processes.
+    pub fn of_proxy(&self) -> usize {
+        self.start + Self::THREADS * Self::STACK + BUFFERS + Self::GAPS
+    }
+
+    /// Upper bound in bytes for a server that runs a model on `threads` threads.
+    pub fn of_model(&self, threads: usize) -> usize {
+        self.of_proxy() + threads * Self::STACK
+    }
+}
+
+/// Bytes of address space that this process uses, as Linux reports them; `None` on other systems.
+fn mapped() -> Option<usize> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmSize:")?.strip_suffix("kB"))?;
+    Some(kilobytes.trim().parse::<usize>().ok()? * 1024)
+}
+
+/// The memory of the prompts and answers of all requests.
+#[derive(Debug, Default)]
+struct Answers {
+    used: AtomicUsize,
+    meters: Mutex<Vec<Weak<Meter>>>,
+}
+
+impl Answers {
+    fn meter(self: &Arc<Self>, is_streamed: bool, slot: Option<Arc<ConnectionSlot>>) -> Arc<Meter> {
+        let most = if is_streamed { UNREAD } else { ANSWERS };
+        let meter = Arc::new(Meter::new(most, self.clone(), is_streamed, slot));
+        self.meters().push(Arc::downgrade(&meter));
+        meter
+    }
+
+    fn meters(&self) -> MutexGuard<'_, Vec<Weak<Meter>>> {
+        self.meters.lock().unwrap_or_else(|broken| broken.into_inner())
+    }
+
+    /// Ends the request that uses the most memory, unless requests that are already ending free enough. Returns false if
+    /// the request of `meter` uses the most.
+    fn make_room(&self, meter: &Meter) -> bool {
+        let meters: Vec<_> = self.meters().iter().filter_map(Weak::upgrade).collect();
+        let (ending, others): (Vec<_>, Vec<_>) = meters.into_iter().partition(|meter| meter.is_full());
+        let comes_back: usize = ending.iter().map(|meter| meter.bytes()).sum();
+        if self.used.load(Ordering::Relaxed) <= ANSWERS + comes_back {
+            return true;
+        }
+        let largest = others.into_iter().max_by_key(|meter| meter.bytes());
+        largest.filter(|largest| !std::ptr::eq(&**largest, meter)).map(|largest| largest.fill()).is_some()
+    }
+}
+
+/// Bytes of streamed events that the connection has not taken yet.
+#[derive(Debug)]
+pub struct Unsent {
+    meter: Arc<Meter>,
+    bytes: usize,
+}
+
+impl Unsent {
+    /// Adds the bytes of further events of the same request.
+    pub fn join(&mut self, mut more: Self) {
+        self.bytes += std::mem::take(&mut more.bytes);
+    }
+}
+
+impl Drop for Unsent {
+    fn drop(&mut self) {
+        self.meter.subtract(self.bytes);
+    }
+}
+
+/// The text of a response. Its memory counts until the connection has sent it.
+struct ResponseText {
+    text: String,
+    _meter: Arc<Meter>,
+}
+
+impl AsRef<[u8]> for ResponseText {
+    fn as_ref(&self) -> &[u8] {
+        self.text.as_bytes()
+    }
+}
+
+/// Counts the memory of a request's prompts and answers.
+#[derive(Debug)]
+pub struct Meter {
+    /// Bytes of events; at most `most`.
+    used: AtomicUsize,
+    most: usize,
+    /// Bytes that count until the end of the request.
+    held: AtomicUsize,
+    all: Arc<Answers>,
+    is_full: AtomicBool,
+    is_streamed: bool,
+    /// The connection of a response text. Closing it frees the memory.
+    slot: Option<Arc<ConnectionSlot>>,
+}
+
+impl Meter {
+    fn new(most: usize, all: Arc<Answers>, is_streamed: bool, slot: Option<Arc<ConnectionSlot>>) -> Self {
+        Self { used: 0.into(), most, held: 0.into(), all, is_full: false.into(), is_streamed, slot }
+    }
+
+    /// A meter without a limit.
+    pub fn unlimited() -> Arc<Self> {
+        Arc::new(Self::new(usize::MAX, Arc::default(), true, None))
+    }
+
+    /// Counts `bytes` of further events. Returns false if there is no room for them.
+    pub fn add(&self, bytes: usize) -> bool {
+        let used = self.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let fits = used <= self.most && self.fits(bytes);
+        if !fits {
+            self.used.fetch_sub(bytes, Ordering::Relaxed);
+            self.fill();
+        }
+        fits
+    }
+
+    /// Counts `bytes` until the end of the request. Returns false if there is no room for them.
+    pub fn hold(&self, bytes: usize) -> bool {
+        self.held.fetch_add(bytes, Ordering::Relaxed);
+        let fits = self.fits(bytes);
+        if !fits {
+            self.held.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        fits
+    }
+
+    /// Counts `bytes` toward the limit of all requests. If the limit is exceeded, ends the request that uses the most
+    /// memory. Returns false if this request uses the most.
+    fn fits(&self, bytes: usize) -> bool {
+        let all = self.all.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let fits = all <= ANSWERS || self.most == usize::MAX || self.all.make_room(self);
+        if !fits {
+            self.all.used.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        fits
+    }
+
+    fn subtract(&self, bytes: usize) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+        self.all.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    fn bytes(&self) -> usize {
+        self.used.load(Ordering::Relaxed) + self.held.load(Ordering::Relaxed)
+    }
+
+    /// True if there was no memory for the rest of the answers.
+    pub fn is_full(&self) -> bool {
+        self.is_full.load(Ordering::Relaxed)
+    }
+
+    fn fill(&self) {
+        self.is_full.store(true, Ordering::Relaxed);
+        if let Some(slot) = &self.slot {
+            slot.close();
+        }
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        let bytes = self.bytes();
+        self.all.used.fetch_sub(bytes, Ordering::Relaxed);
+        self.all.meters().retain(|meter| !std::ptr::eq(meter.as_ptr(), self));
+        if bytes > UNREAD {
+            trim();
+        }
+    }
+}
+
+/// Upper bound for the bytes that an event takes until it is sent: its text exists in the event, in a part of the
+/// message, in a JSON value and in the JSON.
+fn bytes(event: &Event) -> usize {
+    const HEAD: usize = 400;
+    let of = |logprob: &Logprob| 700 * (1 + logprob.top.len());
+    match event {
+        Event::Prompt(scored) => scored.iter().map(of).sum(),
+        Event::Token { text, logprob, .. } => HEAD + 4 * text.len() + logprob.as_ref().map_or(0, of),
+        Event::Done { text, .. } => HEAD + 4 * text.len(),
+        Event::Failed(_) | Event::Overflow => HEAD,
+    }
+}
+
+/// Returns the ends of a channel for the events of an answer. Sending never waits.
+pub fn mailbox(meter: Arc<Meter>) -> (Outbox, Inbox) {
+    let (events, received) = unbounded_channel();
+    (Outbox { events, meter: meter.clone() }, Inbox { events: received, meter })
+}
+
+/// The engine's end of the channel.
+#[derive(Debug)]
+pub struct Outbox {
+    events: UnboundedSender<Event>,
+    meter: Arc<Meter>,
+}
+
+impl Client for Outbox {
+    /// Sends an event, unless the memory for the answer is full.
+    fn send(&self, event: Event) {
+        if !self.meter.is_full() && self.meter.add(bytes(&event)) {
+            let _ = self.events.send(event);
+        }
+    }
+
+    /// True if nobody waits for the answer any more, or if there is no memory for it.
+    fn is_closed(&self) -> bool {
+        self.events.is_closed() || self.meter.is_full()
+    }
+}
+
+/// The request's end of the channel.
+#[derive(Debug)]
+pub struct Inbox {
+    events: UnboundedReceiver<Event>,
+    meter: Arc<Meter>,
+}
+
+impl Inbox {
+    pub async fn recv(&mut self) -> Option<Event> {
+        let event = self.events.recv().await;
+        self.received(event)
+    }
+
+    pub fn blocking_recv(&mut self) -> Option<Event> {
+        let event = self.events.blocking_recv();
+        self.received(event)
+    }
+
+    /// Receives an event, and a value whose drop frees the event's memory.
+    pub async fn recv_unsent(&mut self) -> Option<(Event, Unsent)> {
+        let event = self.events.recv().await;
+        if self.meter.is_full() {
+            return Some((Event::Overflow, Unsent { meter: self.meter.clone(), bytes: 0 }));
+        }
+        let event = event?;
+        let unsent = Unsent { meter: self.meter.clone(), bytes: bytes(&event) };
+        Some((event, unsent))
+    }
+
+    fn received(&self, event: Option<Event>) -> Option<Event> {
+        if self.meter.is_full() {
+            return Some(Event::Overflow);
+        }
+        event.inspect(|event| {
+            if self.meter.is_streamed {
+                self.meter.subtract(bytes(event));
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::connections::Connections;
+
+    fn token(text: &str) -> Event {
+        Event::Token { id: 0, text: text.into(), logprob: None }
+    }
+
+    #[test]
+    fn unread_answers_are_bounded() {
+        let memory = RequestMemory::default();
+        let (out, mut unread) = mailbox(memory.meter(true));
+        let text = "x".repeat(1000);
+        for _ in 0..100 {
+            out.send(token(&text));
+            assert!(matches!(unread.blocking_recv(), Some(Event::Token { .. })));
+        }
+        assert_eq!(memory.answers.used.load(Ordering::Relaxed), 0);
+        let sent = (0..10_000).take_while(|_| !out.is_closed()).map(|_| out.send(token(&text))).count();
+        assert!((460..490).contains(&sent) && matches!(unread.blocking_recv(), Some(Event::Overflow)), "{sent}");
+        drop((out, unread));
+        assert_eq!(memory.answers.used.load(Ordering::Relaxed), 0);
+        // Answers that are collected share their memory.
+        let many: Vec<_> = (0..8).map(|_| mailbox(memory.meter(false))).collect();
+        let text = "x".repeat(1 << 20);
+        let sent =
+            (0..1000).take_while(|i| !many[i % 8].0.is_closed()).map(|i| many[i % 8].0.send(token(&text))).count();
+        assert!((31..=40).contains(&sent), "{sent}");
+        drop(many);
+        // If there is no room, the largest answer ends, and the others go on.
+        let (large, small) = (mailbox(memory.meter(false)), mailbox(memory.meter(false)));
+        (0..31).for_each(|_| large.0.send(token(&text)));
+        (0..3).for_each(|_| small.0.send(token(&text)));
+        assert!(large.0.is_closed() && !small.0.is_closed());
+        drop((large, small));
+        assert_eq!(memory.answers.used.load(Ordering::Relaxed), 0);
+    }
+
+    /// Bodies that do not arrive are refused if another body waits for their memory.
+    #[test]
+    fn slow_bodies_give_way() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let memory = Arc::new(RequestMemory::default());
+            let request = |body| {
+                let request = Request::builder().header(header::CONTENT_LENGTH, MOST_BYTES);
+                request.body(body).unwrap()
+            };
+            let slow = || {
+                let memory = memory.clone();
+                let body = Body::from_stream(tokio_stream::pending::<std::io::Result<Bytes>>());
+                tokio::spawn(async move { memory.receive(request(body)).await })
+            };
+            let slow: Vec<_> = (0..LARGE_BODIES / MOST_BYTES).map(|_| slow()).collect();
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let began = Instant::now();
+            let received = memory.receive(request(Body::from(vec![b' '; MOST_BYTES]))).await;
+            assert!(received.is_ok() && began.elapsed() < BODY_TIME / 2, "{:?}", began.elapsed());
+            for slow in slow {
+                slow.abort();
+            }
+        });
+    }
+
+    #[test]
+    fn unsent_responses_are_bounded() {
+        let memory = RequestMemory::default();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let _inside = runtime.enter();
+        let mut connections = Connections::default();
+        let task = runtime.spawn(std::future::pending::<()>());
+        let slot = connections.add([127, 0, 0, 1].into());
+        slot.is_served_by(task.abort_handle());
+        let large = memory.response("x".repeat(100 << 20), Some(slot)).unwrap();
+        // The connection of the largest response is closed, which makes room for another one.
+        let other = memory.response("x".repeat(40 << 20), None).unwrap();
+        runtime.block_on(async { assert!(task.await.unwrap_err().is_cancelled()) });
+        drop(large);
+        // A response that would be the largest itself gets no memory.
+        assert!(memory.response("x".repeat(100 << 20), None).is_none());
+        drop(other);
+        assert_eq!(memory.answers.used.load(Ordering::Relaxed), 0);
+        assert!(memory.answers.meters().is_empty());
+    }
+
+    #[test]
+    fn events_count_until_they_are_sent() {
+        let memory = RequestMemory::default();
+        let (out, mut unsent) = mailbox(memory.meter(true));
+        out.send(token("a"));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let (_, first) = runtime.block_on(unsent.recv_unsent()).unwrap();
+        out.send(token("a"));
+        let (_, second) = runtime.block_on(unsent.recv_unsent()).unwrap();
+        let mut both = first;
+        both.join(second);
+        assert_eq!(memory.answers.used.load(Ordering::Relaxed), 2 * bytes(&token("a")));
+        drop(both);
+        assert_eq!(memory.answers.used.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn values_of_bodies_are_counted() {
+        assert_eq!(weight(br#"{"a,[": [1, 2, ""," ], "b": {}}"#), 4 + 4 + 4 + 1 + 1 + 4 + 1 + 4 + 4);
+        assert!(weight(&b"{\"a\":0},".repeat(200_000)) > MOST_WEIGHT && weight(&b"1,".repeat(500_000)) < MOST_WEIGHT);
+    }
+}

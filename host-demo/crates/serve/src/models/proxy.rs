@@ -1,0 +1,264 @@
+//! The routes of a server with several models. Each request is forwarded to the process of the model that it names.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::{Body, Bytes};
+use axum::extract::multipart::MultipartError;
+use axum::extract::{DefaultBodyLimit, FromRequest, Multipart, Query, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use hyper::body::{Frame, SizeHint};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::http::body;
+use crate::http::connections::{ConnectionSlot, RequestGuard};
+use crate::http::error::{ApiError, Result};
+use crate::http::memory::{Received, RequestMemory};
+use crate::http::record::{CLIENT, ID, Record};
+use crate::models::{Lease, Models};
+use crate::routes::cards::{ModelCard, ModelId, health_of, model_id};
+use crate::routes::ollama;
+use crate::sounds;
+use arenite_run::scheduler::Counters;
+
+/// Time after which an idle connection to a process is closed. The process itself would close it after a longer time.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// Headers that are not forwarded.
+const DROPPED: [HeaderName; 7] = [
+    CLIENT, // set by the proxy, never by a client
+    header::CONNECTION,
+    header::CONTENT_LENGTH,
+    header::EXPECT,
+    header::HOST,
+    header::ORIGIN,
+    header::TRANSFER_ENCODING,
+];
+
+/// State of the routes.
+pub struct Proxy {
+    models: Arc<Models>,
+    client: Client<HttpConnector, Body>,
+    memory: RequestMemory,
+    counters: Arc<Counters>,
+}
+
+impl Proxy {
+    pub fn new(models: Models, counters: Arc<Counters>) -> Self {
+        let mut client = Client::builder(TokioExecutor::new());
+        let client = client.pool_idle_timeout(IDLE).pool_timer(TokioTimer::new()).build_http();
+        Self { models: Arc::new(models), client, memory: RequestMemory::default(), counters }
+    }
+}
+
+/// The field of a request that names the model.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ModelName {
+    model: Option<String>,
+    /// Ollama's name of the field.
+    name: Option<String>,
+}
+
+/// An open request, and the model that answers it.
+struct OpenRequest {
+    counters: Arc<Counters>,
+    _lease: Option<Lease>,
+    _guard: Option<RequestGuard>,
+}
+
+impl OpenRequest {
+    fn new(proxy: &Proxy, slot: Option<&Arc<ConnectionSlot>>) -> Result<Self> {
+        if proxy.counters.stopping.load(Ordering::Relaxed) {
+            return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"));
+        }
+        proxy.counters.open.fetch_add(1, Ordering::Relaxed);
+        let guard = slot.cloned().map(RequestGuard::new);
+        Ok(Self { counters: proxy.counters.clone(), _lease: None, _guard: guard })
+    }
+}
+
+impl Drop for OpenRequest {
+    fn drop(&mut self) {
+        self.counters.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Forwards a request to the process of its model.
+pub async fn forward(State(proxy): State<Arc<Proxy>>, request: Request) -> Result<Response> {
+    let slot: Option<Arc<ConnectionSlot>> = request.extensions().get().cloned();
+    let record: Option<Arc<Record>> = request.extensions().get().cloned();
+    let mut open = OpenRequest::new(&proxy, slot.as_ref())?;
+    let (method, target, mut headers) = (request.method().clone(), request.uri().clone(), request.headers().clone());
+    let (name, body) = match method {
+        Method::POST => named(&proxy, request).await?,
+        _ => {
+            let named = Query::<ModelName>::try_from_uri(&target).map(|Query(named)| named.model);
+            (named.map_err(|error| ApiError::invalid(error.body_text()))?, Body::empty())
+        }
+    };
+    let lease = proxy.models.lease(proxy.models.find(name.as_deref())?).await?;
+    for name in DROPPED {
+        headers.remove(name);
+    }
+    let client = slot.map(|slot| slot.client.to_string()).unwrap_or_default();
+    let id = record.as_ref().map(|record| record.pass_on()).unwrap_or_default();
+    for (name, value) in [(CLIENT, client.as_str()), (ID, id)] {
+        headers.extend(HeaderValue::from_str(value).map(|value| (name, value)));
+    }
+    let path = target.path_and_query().map_or("/", |path| path.as_str());
+    let uri = Uri::try_from(format!("http://127.0.0.1:{}{path}", lease.port()));
+    let mut passed = Request::new(body);
+    *passed.method_mut() = method;
+    *passed.uri_mut() = uri.map_err(|error| ApiError::invalid(error.to_string()))?;
+    *passed.headers_mut() = headers;
+    let response = proxy.client.request(passed).await.map_err(|_| {
+        let why = format!("the process of the model `{}` has ended: repeat the request to restart it", lease.name());
+        ApiError::new(StatusCode::BAD_GATEWAY, why)
+    })?;
+    open._lease = Some(lease);
+    let (mut head, body) = response.into_parts();
+    head.headers.remove(header::CONNECTION);
+    Ok(Response::from_parts(head, Body::new(Answer { body, _open: open })))
+}
+
+/// Receives a body, and reads the name of the model in it. The body counts toward the limit until it is forwarded.
+async fn named(proxy: &Proxy, request: Request) -> Result<(Option<String>, Body)> {
+    let is_form = request.headers().get(header::CONTENT_TYPE).is_some_and(|kind| {
+        kind.to_str().is_ok_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("multipart/form-data"))
+    });
+    let headers = request.headers().clone();
+    if is_form {
+        let body = Bytes::from_owner(proxy.memory.receive_up_to(request, sounds::MOST_BYTES).await?);
+        return Ok((name_in_form(&headers, body.clone()).await?, Body::from(body)));
+    }
+    let body = proxy.memory.receive(request).await?;
+    let failed =
+        |_| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "a thread failed while it processed this request");
+    tokio::task::spawn_blocking(|| Ok((name_in_json(&body)?, Body::from(Bytes::from_owner(body)))))
+        .await
+        .map_err(failed)?
+}
+
+fn name_in_json(body: &Received) -> Result<Option<String>> {
+    match serde_json::from_slice::<ModelName>(&body::well_formed(body.json()?)) {
+        Ok(ModelName { model, name }) => Ok(model.or(name)),
+        // Without a name, the request would go to the first model, which may answer it.
+        Err(error) if error.is_data() => Err(ApiError::about("model", format!("model is invalid: {error}"))),
+        Err(error) => Err(body::not_json(&error)),
+    }
+}
+
+/// Returns the name of the model in a form with a sound file. A form without the name goes to the first model. A form that
+/// cannot be read is an error, because it may have a name.
+async fn name_in_form(headers: &HeaderMap, body: Bytes) -> Result<Option<String>> {
+    let mut request = Request::new(Body::from(body));
+    *request.headers_mut() = headers.clone();
+    DefaultBodyLimit::max(sounds::MOST_BYTES).apply(&mut request);
+    let form = Multipart::from_request(request, &()).await;
+    let mut form = form.map_err(|error| ApiError::new(error.status(), error.body_text()))?;
+    let failed = |error: MultipartError| ApiError::new(error.status(), error.body_text());
+    while let Some(field) = form.next_field().await.map_err(failed)? {
+        if field.name() == Some("model") {
+            return field.text().await.map(Some).map_err(failed);
+        }
+    }
+    Ok(None)
+}
+
+/// The body of an answer. The model stays loaded until the body has been sent.
+struct Answer<B> {
+    body: B,
+    _open: OpenRequest,
+}
+
+impl<B: hyper::body::Body + Unpin> hyper::body::Body for Answer<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<std::result::Result<Frame<B::Data>, B::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Returns the cards of all models, for `/v1/models`.
+fn cards(models: &Models) -> Vec<ModelCard<'_>> {
+    let mut cards = Vec::new();
+    for (model, is_loaded) in models.list() {
+        let mut card = ModelCard::new(&model.name, model.context, model.vocab);
+        card.state = Some(if is_loaded { "loaded" } else { "unloaded" });
+        card.memory = Some(model.bytes);
+        cards.push(card);
+    }
+    cards
+}
+
+/// `GET /v1/models`.
+pub async fn models(State(proxy): State<Arc<Proxy>>) -> Json<Value> {
+    Json(json!({ "object": "list", "data": cards(&proxy.models) }))
+}
+
+/// `GET /v1/models/{id}`.
+pub async fn model(State(proxy): State<Arc<Proxy>>, id: ModelId) -> Result<Json<Value>> {
+    let at = proxy.models.find(Some(&model_id(id)?))?;
+    Ok(Json(json!(cards(&proxy.models)[at])))
+}
+
+/// `GET /api/tags`, and `GET /api/ps` for the models that are loaded.
+pub async fn tags(State(proxy): State<Arc<Proxy>>, uri: Uri) -> Json<Value> {
+    let only_loaded = uri.path().ends_with("/ps");
+    let shown = proxy.models.list().into_iter().filter(|(_, is_loaded)| *is_loaded || !only_loaded);
+    let tags: Vec<_> = shown.map(|(model, _)| ollama::tag(&model.name, &model.facts)).collect();
+    Json(json!({ "models": tags }))
+}
+
+/// `GET /health`.
+pub async fn health(State(proxy): State<Arc<Proxy>>) -> Response {
+    health_of(&proxy.counters)
+}
+
+/// `GET /metrics`: with the parameter `model`, the metrics of that model's process if it is loaded; otherwise the
+/// memory of all models, and whether each is loaded.
+pub async fn metrics(State(proxy): State<Arc<Proxy>>, request: Request) -> Result<Response> {
+    let named = Query::<ModelName>::try_from_uri(request.uri());
+    let Query(ModelName { model: named, .. }) = named.map_err(|error| ApiError::invalid(error.body_text()))?;
+    let list = proxy.models.list();
+    if let Some(name) = named {
+        let (model, is_loaded) = list[proxy.models.find(Some(&name))?];
+        if is_loaded {
+            return forward(State(proxy.clone()), request).await;
+        }
+        let why = format!("the model `{}` is not loaded", model.name);
+        return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, why));
+    }
+    let row = |(model, value): (&str, usize)| format!("{{model={model:?}}} {value}\n");
+    let rows = |name: &str, help: &str, values: Vec<(&str, usize)>| {
+        let rows: String = values.into_iter().map(|value| format!("arenite_{name}{}", row(value))).collect();
+        format!("# HELP arenite_{name} {help}\n# TYPE arenite_{name} gauge\n{rows}")
+    };
+    let loaded = list.iter().map(|(model, is_loaded)| (model.name.as_str(), usize::from(*is_loaded))).collect();
+    let bytes = list.iter().map(|(model, _)| (model.name.as_str(), model.bytes)).collect();
+    let text = rows("model_loaded", "1 if the model is loaded", loaded)
+        + &rows("model_memory_bytes", "Bytes of memory of the loaded model", bytes);
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())
+}

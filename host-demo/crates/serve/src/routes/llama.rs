@@ -1,0 +1,231 @@
+//! llama.cpp's routes: properties, rendered templates, completions, and fill-in-the-middle.
+
+use std::sync::Arc;
+
+use arenite::TokenId;
+use arenite::sampler::Params;
+use axum::Json;
+use axum::body::Body as HttpBody;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use axum::response::sse::Event as Sse;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::app::{Answer, App, OpenRequest, Ready, whole};
+use crate::faces::{Asked, openai};
+use crate::http::error::{ApiError, Result};
+use crate::routes::logprobs;
+use crate::routes::stream::{Events, channel};
+use arenite_request::Refusal;
+use arenite_run::scheduler::Finish;
+use arenite_run::service::unit;
+use arenite_run::service::{Choice, Service};
+
+/// The server's properties.
+#[derive(Serialize)]
+struct Props<'s> {
+    default_generation_settings: Defaults,
+    total_slots: usize,
+    model_alias: &'s str,
+    model_path: &'s str,
+    modalities: Modalities,
+    chat_template: String,
+    bos_token: String,
+    eos_token: String,
+    build_info: &'static str,
+}
+
+#[derive(Serialize)]
+struct Defaults {
+    n_ctx: usize,
+    params: Value,
+}
+
+#[derive(Serialize)]
+struct Modalities {
+    vision: bool,
+    audio: bool,
+}
+
+/// `GET /props`.
+pub async fn props(State(app): State<Arc<App>>) -> Json<Value> {
+    let service = &app.service;
+    let spelled = |id: Option<u32>| {
+        id.map(|id| String::from_utf8_lossy(service.tokenizer().spelling(id)).into_owned()).unwrap_or_default()
+    };
+    Json(json!(Props {
+        default_generation_settings: Defaults { n_ctx: service.context, params: sampling(&service.params) },
+        total_slots: app.parallel,
+        model_alias: &service.name,
+        model_path: &service.name,
+        modalities: Modalities { vision: false, audio: false },
+        chat_template: service.source(),
+        bos_token: spelled(service.tokenizer().bos()),
+        eos_token: spelled(service.tokenizer().eos()),
+        build_info: concat!("arenite ", env!("CARGO_PKG_VERSION")),
+    }))
+}
+
+/// Returns the sampler's parameters by llama.cpp's names.
+fn sampling(params: &Params) -> Value {
+    json!({
+        "temperature": params.temperature, "top_k": params.top_k, "top_p": params.top_p, "min_p": params.min_p,
+        "typical_p": params.typical_p, "repeat_last_n": params.repeat_last_n, "repeat_penalty": params.repeat_penalty,
+    })
+}
+
+/// `POST /apply-template`: the prompt of a chat.
+pub async fn apply_template(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
+    let render = |app: &App, body| {
+        let prepared = app.prepare(openai::chat(&body)?)?;
+        Ok(json!({ "prompt": prepared.prompts.first().map(|prompt| &**prompt) }))
+    };
+    app.answered(request, render).await
+}
+
+/// `POST /infill`: the text between a prefix and a suffix.
+pub async fn infill(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
+    complete(app, request, openai::infill).await
+}
+
+/// `POST /completion`: the continuation of a prompt.
+pub async fn completion(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
+    complete(app, request, openai::completion).await
+}
+
+/// Answers a request in llama.cpp's own format. `read` reads the request.
+async fn complete(
+    app: Arc<App>,
+    request: Request<HttpBody>,
+    read: fn(&Value) -> std::result::Result<Asked, Refusal>,
+) -> Result<Response> {
+    let prepare = move |app: &App, body: Value| {
+        let prepared = app.prepare(read(&body)?)?;
+        if prepared.reply.stream && prepared.jobs.len() > 1 {
+            let message = "this path streams one answer to one prompt; /v1/completions streams several";
+            return Err(ApiError::about("stream", message));
+        }
+        let format = Format::new(&prepared, app.service.context);
+        Ok((prepared, format))
+    };
+    let (open, (mut prepared, format)) = app.asked(request, prepare).await?;
+    if prepared.reply.stream {
+        let answer = app.begin(&open, prepared)?;
+        let (out, response) = channel();
+        tokio::spawn(stream(app, answer, format, out, open));
+        return Ok(response);
+    }
+    let mut choices = Vec::new();
+    for answer in app.submit(&open, &mut prepared)? {
+        choices.push(whole(answer).await?);
+    }
+    let bytes = choices.iter().map(Choice::bytes).sum();
+    app.write(&open, bytes, move |app| format.all(&app.service, &choices)).await
+}
+
+/// Request settings that determine the fields of an answer in llama.cpp's own format.
+struct Format {
+    /// Paths of the fields to return. If there are none, all fields are returned.
+    fields: Vec<String>,
+    has_tokens: bool,
+    settings: Value,
+}
+
+impl Format {
+    fn new(prepared: &Ready, context: usize) -> Self {
+        let mut settings = prepared.jobs.first().map_or(json!({}), |(_, settings, _)| sampling(&settings.params));
+        settings["n_ctx"] = json!(context);
+        Self {
+            fields: prepared.reply.fields.clone(),
+            has_tokens: prepared.reply.stream || prepared.reply.has_tokens,
+            settings,
+        }
+    }
+
+    /// Returns the complete answers: an object, or a list if there are several.
+    fn all(&self, service: &Service, choices: &[Choice]) -> Value {
+        match choices {
+            [choice] => self.end(service, choice, 0),
+            _ => choices.iter().enumerate().map(|(index, choice)| self.end(service, choice, index)).collect(),
+        }
+    }
+
+    /// Returns a complete answer, or the end of a streamed one.
+    fn end(&self, service: &Service, choice: &Choice, index: usize) -> Value {
+        let mut answer = self.part(service, choice, index);
+        answer["generation_settings"] = self.settings.clone();
+        if self.fields.is_empty() {
+            return answer;
+        }
+        // A path such as `timings/prompt_n` is also the name of the field that is returned.
+        let field = |path: &String| Some((path.clone(), answer.pointer(&format!("/{path}"))?.clone()));
+        Value::Object(self.fields.iter().filter_map(field).collect())
+    }
+
+    /// Returns the answer's fields, complete or not.
+    fn part(&self, service: &Service, choice: &Choice, index: usize) -> Value {
+        json!(Filled {
+            index,
+            content: &choice.text,
+            tokens: if self.has_tokens { &choice.tokens } else { &[] },
+            stop: choice.end.is_some(),
+            model: &service.name,
+            tokens_predicted: choice.answer,
+            tokens_evaluated: choice.prompt,
+            tokens_cached: choice.cached,
+            stop_type: match (choice.end, &choice.stop) {
+                (None, _) => "none",
+                (Some(Finish::Length), _) => "limit",
+                (Some(Finish::Stop), Some(_)) => "word",
+                (Some(Finish::Stop), None) => "eos",
+            },
+            stopping_word: choice.stop.as_deref().unwrap_or_default(),
+            truncated: false,
+            completion_probabilities: choice.logprobs.iter().map(logprobs::chat).collect(),
+        })
+    }
+}
+
+/// An answer in llama.cpp's own format.
+#[derive(Serialize)]
+struct Filled<'s> {
+    index: usize,
+    content: &'s str,
+    tokens: &'s [TokenId],
+    stop: bool,
+    model: &'s str,
+    tokens_predicted: usize,
+    tokens_evaluated: usize,
+    tokens_cached: usize,
+    stop_type: &'static str,
+    stopping_word: &'s str,
+    truncated: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    completion_probabilities: Vec<Value>,
+}
+
+async fn stream(app: Arc<App>, mut answer: Answer, format: Format, out: Events, _open: OpenRequest) {
+    let mut choice = Choice::default();
+    loop {
+        let Some(event) = out.next(&mut answer.events).await else { return };
+        let line = match choice.next(event).map_err(ApiError::from) {
+            Ok(true) => (format.end(&app.service, &choice, 0), true),
+            Ok(false) => (format.part(&app.service, &choice, 0), false),
+            Err(error) => (error.body(), true),
+        };
+        out.send(Sse::default().data(line.0.to_string()));
+        if line.1 {
+            return;
+        }
+    }
+}
+
+/// Returns embeddings in llama.cpp's own format, as lists of one vector each.
+pub fn embeddings(vectors: &[Result<Vec<f32>>]) -> Value {
+    let row = |(index, vector): (usize, &Result<Vec<f32>>)| match vector {
+        Ok(vector) => json!({ "index": index, "embedding": [unit(vector)] }),
+        Err(error) => json!({ "index": index, "embedding": [], "error": error.body()["error"] }),
+    };
+    vectors.iter().enumerate().map(row).collect()
+}

@@ -1,0 +1,405 @@
+//! The routes of the server.
+
+pub mod answer;
+pub mod anthropic;
+pub mod audio;
+pub mod cards;
+pub mod decisions;
+pub mod llama;
+pub mod logprobs;
+pub mod lora;
+pub mod ollama;
+pub mod page;
+pub mod responses;
+pub mod stream;
+pub mod vectors;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::body::Body as HttpBody;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, get, post};
+use axum::{Json, Router};
+use serde::Serialize;
+use serde_json::{Value, json};
+use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
+
+use crate::app::{App, CacheScope, whole};
+use crate::faces::{self, read_json};
+use crate::http::body;
+use crate::http::error::{self, ApiError, Result};
+use crate::http::gate::{self, Gate};
+use crate::http::record;
+use crate::http::record::Log;
+use crate::models::proxy;
+use crate::models::proxy::Proxy;
+use crate::routes::answer::{ResponseMeta, with_warning};
+use crate::routes::cards::{Architecture, ModelCard, ModelId, health_of, model_id};
+use crate::routes::responses::responses;
+use crate::routes::stream::stream;
+use crate::sounds;
+use arenite_run::service::{Choice, Endpoint, by_chance, token_count};
+use arenite_text as text;
+
+/// Returns the paths that need the API key, and their handlers. Every path that begins with `/v1` also exists without
+/// it, for clients whose base address lacks it.
+fn table() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
+    let limit = || DefaultBodyLimit::max(sounds::MOST_BYTES);
+    let mut table = vec![
+        ("/v1/chat/completions", post(chat)),
+        ("/v1/completions", post(completions)),
+        ("/completion", post(llama::completion)),
+        ("/completions", post(llama::completion)),
+        ("/v1/responses", post(responses)),
+        ("/v1/embeddings", post(embeddings)),
+        ("/embedding", post(embeddings)),
+        ("/v1/rerank", post(rerank)),
+        ("/v2/rerank", post(rerank)),
+        ("/v1/reranking", post(rerank)),
+        ("/v1/systemone", post(decisions::systemone)),
+        ("/v1/audio/transcriptions", post(audio::transcriptions).layer(limit())),
+        ("/v1/audio/translations", post(audio::translations).layer(limit())),
+        ("/v1/models", get(models)),
+        ("/v1/models/{*id}", get(model)),
+        ("/tokenize", post(tokenize)),
+        ("/detokenize", post(detokenize)),
+        ("/tokenizer_info", get(tokenizer_info)),
+        ("/v1/messages", post(anthropic::messages)),
+        ("/v1/messages/count_tokens", post(anthropic::count_tokens)),
+        ("/api/chat", post(ollama::chat)),
+        ("/api/generate", post(ollama::generate)),
+        ("/api/embed", post(ollama::embed)),
+        ("/api/embeddings", post(ollama::embed)),
+        ("/api/tags", get(ollama::tags)),
+        ("/api/ps", get(ollama::tags)),
+        ("/api/show", post(ollama::show)),
+        ("/api/version", get(ollama::version)),
+        ("/props", get(llama::props)),
+        ("/lora-adapters", get(lora::list).post(lora::set)),
+        ("/apply-template", post(llama::apply_template)),
+        ("/infill", post(llama::infill)),
+        ("/metrics", get(metrics)),
+    ];
+    for at in 0..table.len() {
+        let (path, handler) = &table[at];
+        let short = path.strip_prefix("/v1").filter(|short| table.iter().all(|(other, _)| other != short));
+        if let Some(short) = short {
+            table.push((short, handler.clone()));
+        }
+    }
+    table
+}
+
+/// Returns the routes. Browsers may send requests from `origins` and from the server's own page.
+pub fn router(app: Arc<App>, origins: Vec<HeaderValue>, gate: Gate) -> Router {
+    let own = Common { key: app.key.clone(), log: app.log.clone(), origins, gate };
+    own.router(table(), get(health), app)
+}
+
+/// Returns the routes for several models.
+pub fn router_of_models(proxy: Proxy, own: Common) -> Router {
+    let mut routes = vec![
+        ("/v1/models", get(proxy::models)),
+        ("/models", get(proxy::models)),
+        ("/v1/models/{*id}", get(proxy::model)),
+        ("/api/tags", get(proxy::tags)),
+        ("/api/ps", get(proxy::tags)),
+        ("/api/version", get(ollama::version)),
+        ("/metrics", get(proxy::metrics)),
+    ];
+    for (path, _) in table() {
+        if routes.iter().all(|(own, _)| *own != path) {
+            routes.push((path, get(proxy::forward).post(proxy::forward)));
+        }
+    }
+    own.router(routes, get(proxy::health), Arc::new(proxy))
+}
+
+/// Settings that a server of one model and a server of several models have in common.
+pub struct Common {
+    pub key: Option<String>,
+    pub log: Option<Log>,
+    pub origins: Vec<HeaderValue>,
+    pub gate: Gate,
+}
+
+impl Common {
+    fn router<S: Clone + Send + Sync + 'static>(
+        self,
+        guarded: Vec<(&str, MethodRouter<S>)>,
+        health: MethodRouter<S>,
+        state: S,
+    ) -> Router {
+        let Self { key, log, origins, gate } = self;
+        let gate = Arc::new(gate);
+        let routes = guarded.into_iter().fold(Router::new(), |routes, (path, methods)| routes.route(path, methods));
+        let routes = routes
+            .route_layer(middleware::from_fn_with_state(key, with_key))
+            .route("/health", health.clone())
+            .route("/v1/health", health)
+            .merge(page::routes())
+            .fallback(|| async { ApiError::new(StatusCode::NOT_FOUND, "there is nothing at this path") })
+            .method_not_allowed_fallback(|| async {
+                ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "this path takes another method")
+            })
+            .with_state(state)
+            .layer(middleware::from_fn_with_state(gate.clone(), gate::check))
+            .layer(middleware::from_fn(error::in_own_format))
+            .layer(middleware::from_fn_with_state(log, record::record));
+        let origins = match origins.iter().any(|origin| origin == "*") {
+            true => AllowOrigin::any(),
+            false => AllowOrigin::predicate(move |origin, request| {
+                let host = request.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+                origin.to_str().is_ok_and(|origin| gate.trusts(origin, host))
+            }),
+        };
+        let cors = CorsLayer::new().allow_origin(origins).allow_methods([Method::GET, Method::POST]);
+        // Allow all requested headers: clients' libraries add headers of their own. A page of a public site may reach a
+        // server on this machine only with the last one.
+        let cors = cors.allow_headers(AllowHeaders::mirror_request()).allow_private_network(true);
+        routes.layer(cors.expose_headers([HeaderName::from_static("x-warning")]))
+    }
+}
+
+/// Refuses requests without the API key.
+async fn with_key(State(key): State<Option<String>>, headers: HeaderMap, request: Request, next: Next) -> Response {
+    let bearer = headers.get(header::AUTHORIZATION).and_then(|value| {
+        let (scheme, key) = value.to_str().ok()?.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| key.trim_start())
+    });
+    // Anthropic's clients send the key in another header.
+    let given = bearer.or_else(|| headers.get("x-api-key")?.to_str().ok());
+    match &key {
+        Some(key) if given.is_none_or(|given| !same(given.as_bytes(), key.as_bytes())) => {
+            ApiError::new(StatusCode::UNAUTHORIZED, "the API key is missing or wrong").into_response()
+        }
+        _ => next.run(request).await,
+    }
+}
+
+/// Compares two keys in a time that does not depend on the position of the first difference.
+fn same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0
+}
+
+async fn chat(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
+    generate(app, Endpoint::Chat, request).await
+}
+
+async fn completions(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
+    generate(app, Endpoint::Completions, request).await
+}
+
+async fn generate(app: Arc<App>, endpoint: Endpoint, request: Request<HttpBody>) -> Result<Response> {
+    let (open, body) = app.receive(request).await?;
+    let read = move |app: &App| app.prepare(read_json(endpoint, &body::parse(body.json()?)?)?);
+    let mut prepared = app.aside(&open, read).await?;
+    let prefix = if endpoint == Endpoint::Chat { "chatcmpl" } else { "cmpl" };
+    let meta = ResponseMeta::new(format!("{prefix}-{:016x}", by_chance()));
+    let answers = app.submit(&open, &mut prepared)?;
+    let warning = prepared.warning.take();
+    if prepared.reply.stream {
+        return Ok(with_warning(stream(app, prepared, meta, answers, open), warning));
+    }
+    let mut choices = Vec::new();
+    for answer in answers {
+        choices.push(whole(answer).await?);
+    }
+    let bytes = choices.iter().map(Choice::bytes).sum();
+    let response =
+        app.write(&open, bytes, move |app| answer::answer(&app.service, &prepared, &mut choices, &meta)).await?;
+    Ok(with_warning(response, warning))
+}
+
+/// Drops all fields of a body except `keys`.
+fn keep(body: &mut Value, keys: &[&str]) {
+    if let Some(fields) = body.as_object_mut() {
+        fields.retain(|key, _| keys.contains(&key.as_str()));
+    }
+}
+
+async fn embeddings(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
+    let read = |app: &App, mut body: Value| {
+        let inputs = vectors::embedding_inputs(&app.service, &body)?;
+        let lora = lora::of_body(&app.service.lora, &body)?;
+        // llama.cpp's own field, which has its own format of answers.
+        let is_llama = body.get("input").is_none_or(Value::is_null) && body.get("content").is_some();
+        keep(&mut body, &["encoding_format", "dimensions"]);
+        Ok((body, inputs, lora, is_llama))
+    };
+    let (open, (body, inputs, lora, is_llama)) = app.asked(request, read).await?;
+    let tokens = token_count(&inputs);
+    let made = app.vectors(&open, inputs, &lora).await?;
+    let bytes = made.bytes();
+    let answer = move |app: &App| match is_llama {
+        true => llama::embeddings(&made.vectors),
+        false => vectors::embeddings(&app.service, &body, &made.vectors, tokens),
+    };
+    app.write(&open, bytes, answer).await
+}
+
+async fn rerank(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
+    let read = |app: &App, body: Value| {
+        let ranked = faces::rerank::ranking(&body)?;
+        let lora = lora::of_body(&app.service.lora, &body)?;
+        Ok((vectors::pairs(&app.service, &ranked)?, ranked, lora))
+    };
+    let (open, (pairs, ranked, lora)) = app.asked(request, read).await?;
+    let tokens = token_count(&pairs);
+    let made = app.vectors(&open, pairs, &lora).await?;
+    // An answer that contains the documents may be long.
+    let bytes = if ranked.returns_documents { usize::MAX } else { made.bytes() };
+    app.write(&open, bytes, move |app| vectors::ranking(&app.service, &ranked, &made.vectors, tokens)).await
+}
+
+fn card(app: &App) -> ModelCard<'_> {
+    let mut card = ModelCard::new(&app.service.name, app.service.context, app.service.vocab);
+    let decides = || Architecture { input_modalities: ["text"], output_modalities: ["decisions"] };
+    card.architecture = app.service.decisions.as_ref().map(|_| decides());
+    card
+}
+
+async fn models(State(app): State<Arc<App>>) -> Json<Value> {
+    Json(json!({ "object": "list", "data": [card(&app)] }))
+}
+
+async fn model(State(app): State<Arc<App>>, id: ModelId) -> Result<Json<Value>> {
+    let id = model_id(id)?;
+    app.service.check_model(Some(&id))?;
+    Ok(Json(json!(card(&app))))
+}
+
+async fn tokenize(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
+    app.answered(request, tokens_of).await
+}
+
+/// The answer to `/tokenize`. The tokens are numbers, which take an eighth of the memory of JSON values.
+#[derive(Serialize)]
+struct Tokenized {
+    count: usize,
+    max_model_len: usize,
+    tokens: TokenList,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum TokenList {
+    Ids(Vec<u32>),
+    /// For llama.cpp's field `with_pieces`.
+    Pieces(Vec<Value>),
+}
+
+fn tokens_of(app: &App, body: Value) -> Result<Tokenized> {
+    let text = ["content", "text", "prompt"].iter().find_map(|key| body.get(*key)?.as_str());
+    let text = text.ok_or_else(|| ApiError::about("content", "content must be a text"))?;
+    let switch = |keys: [&str; 2], default| keys.iter().find_map(|key| body.get(*key)?.as_bool()).unwrap_or(default);
+    // By default, the two switches are on in vLLM's requests, which have the field `prompt`, and off in llama.cpp's.
+    let add_special = switch(["add_special", "add_special_tokens"], body.get("prompt").is_some());
+    let parse_special = switch(["parse_special", "parse_special_tokens"], body.get("prompt").is_some());
+    let how = arenite::tokenizer::Encode { add_special, parse_special };
+    let ids = text::encode(app.service.tokenizer(), text.as_bytes(), how);
+    let tokens = ids.map_err(|error| ApiError::invalid(error.to_string()))?;
+    let (count, max_model_len) = (tokens.len(), app.service.context);
+    if body.get("with_pieces") != Some(&Value::Bool(true)) {
+        return Ok(Tokenized { count, max_model_len, tokens: TokenList::Ids(tokens) });
+    }
+    // The pieces of a text take a hundred times the memory of its ids.
+    if count > max_model_len {
+        let message = format!("content has {count} tokens, but with_pieces takes at most {max_model_len}: shorten it");
+        return Err(ApiError::about("content", message));
+    }
+    let piece = |id| {
+        // As in llama.cpp, a part of a character is a list of bytes.
+        let piece = String::from_utf8(arenite_run::generation::bytes(app.service.tokenizer(), id));
+        json!({ "id": id, "piece": piece.map_or_else(|part| json!(part.as_bytes()), Value::String) })
+    };
+    let pieces = tokens.into_iter().map(piece).collect();
+    Ok(Tokenized { count, max_model_len, tokens: TokenList::Pieces(pieces) })
+}
+
+async fn detokenize(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
+    app.answered(request, text_of).await
+}
+
+fn text_of(app: &App, body: Value) -> Result<Value> {
+    let ids =
+        body.get("tokens").and_then(Value::as_array).map(|ids| ids.iter().map(|id| u32::try_from(id.as_u64()?).ok()));
+    let ids: Option<Vec<u32>> = ids.and_then(Iterator::collect);
+    let ids = ids.ok_or_else(|| ApiError::about("tokens", "tokens must be a list of token ids"))?;
+    let text =
+        text::decode(app.service.tokenizer(), &ids).map_err(|error| ApiError::about("tokens", error.to_string()))?;
+    let text = String::from_utf8_lossy(&text);
+    // The first field is llama.cpp's, the second is vLLM's.
+    Ok(json!({ "content": text, "prompt": text }))
+}
+
+/// The answer to `/tokenizer_info`: special tokens, for evaluation programs.
+#[derive(Serialize)]
+struct TokenizerInfo {
+    eos_token: Option<String>,
+    bos_token: Option<String>,
+    pad_token: Option<String>,
+    add_bos_token: bool,
+    chat_template: String,
+    model_max_length: usize,
+    vocab_size: usize,
+}
+
+async fn tokenizer_info(State(app): State<Arc<App>>) -> Json<Value> {
+    let tokenizer = app.service.tokenizer();
+    let spelled = |id: Option<u32>| id.map(|id| String::from_utf8_lossy(tokenizer.spelling(id)).into_owned());
+    let eos_token = spelled(tokenizer.eos());
+    Json(json!(TokenizerInfo {
+        pad_token: eos_token.clone(),
+        eos_token,
+        bos_token: spelled(tokenizer.bos()),
+        add_bos_token: tokenizer.add_bos(),
+        chat_template: app.service.source(),
+        model_max_length: app.service.context,
+        vocab_size: tokenizer.vocab_len(),
+    }))
+}
+
+async fn health(State(app): State<Arc<App>>) -> Response {
+    health_of(&app.counters)
+}
+
+/// Metrics for Prometheus.
+async fn metrics(State(app): State<Arc<App>>) -> Response {
+    let counters = &app.counters;
+    let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    let size = |gauge: &std::sync::atomic::AtomicUsize| gauge.load(Ordering::Relaxed) as u64;
+    let rows = [
+        ("workspace_bytes", "gauge", "Bytes of workspace", app.workspace as u64),
+        ("kv_bytes", "gauge", "Bytes of KV cache", app.kv as u64),
+        ("uptime_seconds", "gauge", "Seconds since the start", app.started.elapsed().as_secs()),
+    ];
+    // All other values depend on the requests of other clients.
+    let shared = [
+        ("requests_total", "counter", "Answers that were started", load(&counters.requests)),
+        ("answer_tokens_total", "counter", "Tokens of answers", load(&counters.answer_tokens)),
+        ("passes_total", "counter", "Passes through the model", load(&counters.passes)),
+        ("requests_open", "gauge", "Requests without an answer yet", size(&counters.open)),
+        ("answers_running", "gauge", "Answers being generated", size(&counters.running)),
+        ("kv_pages_free", "gauge", "Pages of the KV cache that are free", size(&counters.free_pages)),
+        ("prompt_tokens_total", "counter", "Prompt tokens that were computed", load(&counters.prompt_tokens)),
+        ("cached_tokens_total", "counter", "Prompt tokens that were found in the cache", load(&counters.cached_tokens)),
+    ];
+    let shows_all = app.scope == CacheScope::Server;
+    let text: String = rows
+        .iter()
+        .chain(shared.iter().filter(|_| shows_all))
+        .map(|(name, kind, help, value)| {
+            format!("# HELP arenite_{name} {help}\n# TYPE arenite_{name} {kind}\narenite_{name} {value}\n")
+        })
+        .collect();
+    let first = counters.first_token.lines("first_token_seconds", "Seconds from a request to its first token");
+    let rate =
+        counters.token_rate.lines("answer_tokens_per_second", "Tokens per second of an answer, after the first token");
+    let histograms = if shows_all { first + &rate } else { String::new() };
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text + &histograms).into_response()
+}
