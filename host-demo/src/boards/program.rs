@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn every_measured_feature_exists() {
-        let manifest = include_str!("../../Cargo.toml");
+        let manifest = include_str!("../../../Cargo.toml");
         for line in MEASURED.lines().filter(|line| line.starts_with("feature")) {
             let name = line.split(' ').nth(1).unwrap_or_default();
             assert!(manifest.contains(&format!("\n{name} = [")), "{line}");

@@ -185,7 +185,7 @@ impl Loaded {
     /// ```
     /// use arenite_run::{Loaded, RunOptions, Value};
     ///
-    /// let model = Loaded::open("../tests/fixtures/stories.gguf", RunOptions::default())?;
+    /// let model = Loaded::open("../../../tests/fixtures/stories.gguf", RunOptions::default())?;
     /// let questions = r#"{"pet": {"type": "choice", "instructions": "Who barks?", "criteria": {"cat": null, "dog": null}}}"#;
     /// let answer = model.decide(&"Tim had two pets.".into(), &questions.parse()?)?;
     /// let probabilities = &answer["answers"]["pet"]["probabilities"];

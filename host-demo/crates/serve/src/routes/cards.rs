@@ -16,12 +16,12 @@ use arenite_run::scheduler::Counters;
 /// A model in the answer to `/v1/models`.
 #[derive(Serialize)]
 pub struct ModelCard<'s> {
-    pub id: &'s str,
-    pub object: &'static str,
-    pub created: u64,
-    pub owned_by: &'static str,
-    pub max_model_len: usize,
-    pub meta: ModelMeta,
+    id: &'s str,
+    object: &'static str,
+    created: u64,
+    owned_by: &'static str,
+    max_model_len: usize,
+    meta: ModelMeta,
     /// llama.cpp's field, for models that are trained for decisions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub architecture: Option<Architecture>,
@@ -40,11 +40,10 @@ pub struct Architecture {
     pub output_modalities: [&'static str; 1],
 }
 
-/// Sizes of a model.
 #[derive(Serialize)]
-pub struct ModelMeta {
-    pub n_ctx: usize,
-    pub n_vocab: usize,
+struct ModelMeta {
+    n_ctx: usize,
+    n_vocab: usize,
 }
 
 impl<'s> ModelCard<'s> {

@@ -6,11 +6,11 @@ use axum::body::Body as HttpBody;
 use axum::extract::{Request, State};
 use axum::response::Response;
 
-use super::lora;
 use crate::app::App;
 use crate::faces::decisions::{asked, check_pictures};
 use crate::http::body;
 use crate::http::error::Result;
+use crate::routes::lora;
 
 pub async fn systemone(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
     let (open, received) = app.receive(request).await?;

@@ -257,9 +257,10 @@ async fn rerank(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Resu
 }
 
 fn card(app: &App) -> ModelCard<'_> {
+    let mut card = ModelCard::new(&app.service.name, app.service.context, app.service.vocab);
     let decides = || Architecture { input_modalities: ["text"], output_modalities: ["decisions"] };
-    let architecture = app.service.decisions.as_ref().map(|_| decides());
-    ModelCard { architecture, ..ModelCard::new(&app.service.name, app.service.context, app.service.vocab) }
+    card.architecture = app.service.decisions.as_ref().map(|_| decides());
+    card
 }
 
 async fn models(State(app): State<Arc<App>>) -> Json<Value> {
