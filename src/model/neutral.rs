@@ -116,6 +116,8 @@ wkv. *
 vision. *
 audio. *
 mm. *
+decision.type *
+decision.temperature. *
 ";
 
 /// Checks a key that the family did not request; `name` is the key without the architecture's prefix.

@@ -1,9 +1,10 @@
 //! Watches an answer for the command line: Ctrl-C, a progress bar for long prompts, and the text.
 
 use anyhow::Result;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
-use crate::{interrupt, output};
+use crate::interrupt;
+use crate::output::progress;
 use arenite_run::generation::Watch;
 
 /// Ends an answer on Ctrl-C, shows the progress of a long prompt, and passes the text to a function.
@@ -35,10 +36,8 @@ impl<F: FnMut(&str) -> Result<()>> Watch for Watcher<F> {
         if done >= sum {
             return self.finish();
         }
-        if self.bar.is_none() && output::watched() {
-            let style = ProgressStyle::with_template("prompt {bar:32} {pos}/{len} tokens {eta}");
-            let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
-            self.bar = Some(ProgressBar::new(sum as u64).with_style(style));
+        if self.bar.is_none() {
+            self.bar = Some(progress::bar(sum as u64, "prompt {bar:32} {pos}/{len} tokens {eta}"));
         }
         self.bar.iter().for_each(|bar| bar.set_position(done as u64));
     }

@@ -9,12 +9,11 @@ use std::sync::mpsc::{self, Sender, SyncSender, channel, sync_channel};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
 use crate::cli::{RunArgs, at_least_one};
 use crate::output::announce::announce;
-use crate::output::{self, note};
+use crate::output::{note, progress};
 use arenite_run::model_file::ModelFile;
 use arenite_run::open_model::OpenModel;
 use arenite_run::runtime::RunOptions;
@@ -154,13 +153,7 @@ impl Batch {
     ///
     /// A separate thread reads the input, so that lines written slowly into a pipe are answered at once.
     fn answer_all(self, input: impl BufRead + Send, mut output: impl Write, done: Vec<Answered>) -> Result<usize> {
-        let bar = match output::watched() {
-            true => {
-                let style = ProgressStyle::with_template("{pos} lines, {per_sec}, {elapsed}");
-                ProgressBar::new_spinner().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
-            }
-            false => ProgressBar::hidden(),
-        };
+        let bar = progress::bar(0, "{pos} lines, {per_sec}, {elapsed}");
         bar.inc(done.len() as u64);
         let mut failed = done.iter().filter(|done| !done.is_good).count();
         let (begun, pending) = sync_channel(self.window);

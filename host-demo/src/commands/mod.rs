@@ -7,6 +7,7 @@ mod completions;
 mod convert;
 mod convert_tokenizer;
 mod corpus;
+mod decide;
 mod detokenize;
 mod embed;
 mod generate;
@@ -71,6 +72,7 @@ enum Command {
     Listen(listen::Args),
     Embed(embed::Args),
     Rerank(rerank::Args),
+    Decide(decide::Args),
     Tokenize(tokenize::Args),
     Detokenize(detokenize::Args),
     Inspect(inspect::Args),
@@ -122,6 +124,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Listen(args) => return listen::run(&args, formats::open(model)?),
         Command::Embed(args) => return embed::run(&args, formats::open(model)?),
         Command::Rerank(args) => return rerank::run(&args, formats::open(model)?),
+        Command::Decide(args) => return decide::run(&args, formats::open(model)?),
         Command::Logits(args) => return logits::run(&args, formats::open(model)?),
         Command::Probe(args) => return probe::run(&args, formats::open(model)?),
         Command::Serve(args) => serve::run(&args, model),

@@ -9,11 +9,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use arenite::quant::TensorType;
-use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::cli::{NoModelArgs, at_least_one};
 use crate::interrupt;
-use crate::output::{self, Bytes, INTERRUPTED, note};
+use crate::output::{self, Bytes, INTERRUPTED, note, progress};
 use arenite_files as new_file;
 use arenite_quantize::edits::{Edits, KeyOverride};
 use arenite_quantize::importance::Importance;
@@ -299,12 +298,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
 
     interrupt::listen();
-    let bar = if output::watched() {
-        let style = ProgressStyle::with_template("{bar:32} {bytes}/{total_bytes} {eta} {msg}");
-        ProgressBar::new(total as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-    } else {
-        ProgressBar::hidden()
-    };
+    let bar = progress::bar(total as u64, "{bar:32} {bytes}/{total_bytes} {eta} {msg}");
     let threads = threads.or(args.threads).unwrap_or_else(workers::cores);
     let mut written = 0;
     let done = new_file::write_files(&outputs, |files| {

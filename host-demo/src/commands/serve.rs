@@ -92,12 +92,21 @@ pub struct Args {
     #[arg(long, value_name = "ORIGIN")]
     cors_origin: Vec<HeaderValue>,
 
+    /// Models that answer /v1/systemone: those trained for decisions (trained), or also any other that generates text, by the
+    /// probabilities of their answers (any)
+    #[arg(long, value_parser = one_of(&DECIDES), value_name = "trained|any", default_value = "trained",
+        action = clap::ArgAction::Set, hide_possible_values = true, hide_default_value = true)]
+    decide: bool,
+
     #[command(flatten)]
     steps: StepArgs,
 
     #[command(flatten)]
     run: RunArgs,
 }
+
+/// Values of `--decide`: whether all models decide.
+const DECIDES: [(&str, bool); 2] = [("trained", false), ("any", true)];
 
 impl Args {
     /// True if there may be several models.
@@ -144,6 +153,7 @@ fn host(args: &Args, file: ModelFile) -> Result<Host> {
     let mut host = Host::new(OpenModel::new(file, options)?, true)?;
     host.service.params = args.steps.params(host.service.params);
     host.service.temperature = args.steps.temp;
+    host.service.decides_any = args.decide;
     let (name, template) = args.template.read()?;
     if name != "auto" || template.is_some() {
         host.service.use_template(name, template)?;

@@ -9,6 +9,7 @@ mod clients;
 mod common;
 mod constrained;
 mod dead_ends;
+mod decide;
 mod doors;
 mod faces;
 mod faults;

@@ -72,6 +72,21 @@ impl Compiled {
         &self.source
     }
 
+    /// Renders a template that is not one of conversations: its variables are the members of `variables`.
+    ///
+    /// # Errors
+    ///
+    /// The template is invalid, takes too many steps, or rejects the variables.
+    pub fn fill(&self, variables: serde_json::Value) -> Result<String> {
+        let (messages, tools) = (Value::from(()), Value::from(()));
+        let (bos, eos, kwargs) = (String::new(), String::new(), serde_json::from_value(variables)?);
+        let inputs = Inputs { messages, tools, bos, eos, kwargs, asks: false, is_probe: false };
+        self.render(inputs).map_err(|failure| match failure {
+            Failure::Broken(error) => error,
+            Failure::Refused(why) => anyhow!("{why}"),
+        })
+    }
+
     /// Renders a prompt.
     pub fn render(&self, inputs: Inputs) -> Result<String, Failure> {
         let (answer, rendered) = channel();

@@ -41,4 +41,5 @@ mod words;
 pub use conversation::{Conversation, Style};
 pub use dialect::{Call, Part, Reader};
 pub use guard::Prompt;
+pub use jinja::Compiled;
 pub use render::{Arguments, Renderer, content};

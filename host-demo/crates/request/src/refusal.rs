@@ -24,6 +24,8 @@ pub enum RefusalKind {
     TooLong,
     /// There is no such model.
     NoModel,
+    /// This model, or this server, cannot do what is asked.
+    NotPossible,
 }
 
 impl Refusal {
@@ -41,6 +43,11 @@ impl Refusal {
     pub fn unsupported(field: &str) -> Self {
         let message = format!("{field} is not supported here: leave it out");
         Self { kind: RefusalKind::Unsupported, ..Self::about(field, message) }
+    }
+
+    /// Makes a refusal of a request that this model cannot answer, or this server not with this model.
+    pub fn not_possible(message: impl Into<String>) -> Self {
+        Self { kind: RefusalKind::NotPossible, ..Self::invalid(message) }
     }
 
     /// Makes a refusal of an unknown model.

@@ -10,6 +10,7 @@
 //! | [`generation`], [`guess`], [`stop`] | logits to tokens, text and the end of an answer; drafts; stop strings |
 //! | [`session_file`] | conversations kept in files |
 //! | [`ranking`] | scores of documents for a query |
+//! | [`decide`] | questions with a probability for each answer |
 //! | [`rng`] | random number generators |
 #![deny(unsafe_code)]
 #![allow(missing_docs, clippy::missing_errors_doc)]
@@ -18,6 +19,7 @@ pub mod adapters;
 #[cfg(target_os = "linux")]
 mod available_memory;
 pub mod check_tensors;
+pub mod decide;
 pub mod generation;
 pub mod guess;
 #[cfg(target_os = "linux")]

@@ -7,6 +7,7 @@ use arenite::{Adapter, Engine, Gguf, Model, Options, Plan, Session};
 use self_cell::{MutBorrow, self_cell};
 
 use crate::adapters::AdapterFiles;
+use crate::decide;
 use crate::model_file::ModelFile;
 use crate::runtime::{self, Memory, RunOptions};
 use arenite_text as text;
@@ -50,6 +51,7 @@ impl<'f> Parsed<'f> {
     fn read(files: &'f Files) -> Result<Self> {
         let named = || files.model.name().to_owned();
         let gguf = files.model.parse()?;
+        decide::check_type(&gguf).with_context(named)?;
         let model = Model::new(&gguf).with_context(named)?;
         let tokenizer = text::tokenizer(&gguf, files.index.borrow_mut());
         let adapters = files.lora.adapters(&model)?;

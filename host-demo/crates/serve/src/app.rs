@@ -28,9 +28,9 @@ use crate::http::record::{CLIENT, Log, Record};
 use crate::sounds::{Sounds, Transcription};
 use arenite_request::Refusal;
 use arenite_run::ranking::Texts;
-use arenite_run::scheduler::{self, Asker, Command, Counters, Embedding, EmbeddingClient, Event, Job};
+use arenite_run::scheduler::{self, Asker, Command, Counters, Decision, Embedding, Event, Job, ResultClient};
 use arenite_run::service::token_count;
-use arenite_run::service::{Choice, Prepared, Service, by_chance};
+use arenite_run::service::{Choice, Decisions, Prepared, Service, by_chance};
 
 /// Maximum number of open requests beyond [`App::most_open`]. Each of these must be the only open request of its
 /// client.
@@ -73,16 +73,16 @@ pub fn prepare(service: &Service, asked: Asked, seed_by_chance: u64) -> std::res
     Ok(Ready { prepared, reply: asked.reply })
 }
 
-/// A client that waits for an embedding.
-pub struct Waiting(pub oneshot::Sender<std::result::Result<Vec<f32>, String>>);
+/// A client that waits for the result of a request without events, such as an embedding.
+pub struct Waiting<T>(pub oneshot::Sender<std::result::Result<T, String>>);
 
-impl EmbeddingClient for Waiting {
+impl<T: Send> ResultClient<T> for Waiting<T> {
     fn is_closed(&self) -> bool {
         self.0.is_closed()
     }
 
-    fn send(self: Box<Self>, embedding: std::result::Result<Vec<f32>, String>) {
-        let _ = self.0.send(embedding); // the client may have disconnected meanwhile
+    fn send(self: Box<Self>, result: std::result::Result<T, String>) {
+        let _ = self.0.send(result); // the client may have disconnected meanwhile
     }
 }
 
@@ -280,6 +280,27 @@ impl App {
             vectors.push(vector);
         }
         Ok(Vectors { vectors, _memory: memory })
+    }
+}
+
+impl App {
+    /// Scores the labels of a request's prompts with these adapters.
+    pub async fn scores(
+        &self,
+        open: &OpenRequest,
+        decisions: &mut Decisions,
+        lora: Vec<(usize, f32)>,
+    ) -> Result<Vec<Vec<f64>>> {
+        let memory = self.memory.meter(false);
+        if !memory.hold(decisions.bytes()) {
+            return Err(crowded());
+        }
+        let (answer, scores) = oneshot::channel();
+        let scope = (self.scope == CacheScope::Client).then_some(open.asker.client);
+        let readings = decisions.take_readings();
+        let decision = Decision { readings, scope, lora, answer: Box::new(Waiting(answer)) };
+        self.commands.send(Command::Decide(decision)).map_err(|_| gone())?;
+        scores.await.map_err(|_| gone())?.map_err(|why| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, why))
     }
 }
 

@@ -24,7 +24,7 @@ use crate::model_file::{ModelFile, Source};
 use crate::open_model::OpenModel;
 use crate::ranking::{self, Texts};
 use crate::runtime::RunOptions;
-use crate::scheduler::{Asker, Client, Command, Counters, Embedding, Event, Job};
+use crate::scheduler::{Asker, Client, Command, Counters, Decision, Embedding, Event, Job};
 use crate::service::{AnswerError, Host, Pairs, Service, by_chance, run_engine, unit};
 use arenite_request::{Form, Keep, Named, Prompt, Refusal};
 
@@ -56,13 +56,22 @@ impl Loaded {
     ///
     /// The file cannot be read, the model is not supported or is a speech model, or there is too little memory.
     pub fn open<'a>(source: impl Into<Source<'a>>, options: RunOptions) -> Result<Self> {
-        let open = OpenModel::new(ModelFile::open(source)?, options)?;
+        Self::new(OpenModel::new(ModelFile::open(source)?, options)?)
+    }
+
+    /// Plans the memory of an opened model, and starts its thread.
+    ///
+    /// # Errors
+    ///
+    /// The model is a speech model, or there is too little memory.
+    pub fn new(open: OpenModel) -> Result<Self> {
         ensure!(
             open.model().spec().sound().is_none(),
             "{}: this is a speech model, which generates no texts: open a language model",
             open.name()
         );
-        let Host { open, plan, service } = Host::new(open, false)?;
+        let Host { open, plan, mut service } = Host::new(open, false)?;
+        service.decides_any = true;
         let (commands, asked) = channel();
         let (ready, is_ready) = channel();
         let counters = Arc::new(Counters::default());
@@ -165,6 +174,35 @@ impl Loaded {
         let pairs = Pairs { query, field: "documents", texts: &texts, keep: Keep::All, most_tokens: None };
         let pairs = self.service.pairs(&pairs).map_err(refused)?;
         Ok(self.vectors(pairs)?.iter().map(|vector| ranking::score(vector)).collect())
+    }
+
+    /// Answers questions about a state, each with its probability, without generating text. Questions and answers have
+    /// the form of llama.cpp's `/v1/systemone`: `choice` has options, `score` a scale, `noul` is yes or no. A model that
+    /// is not trained for decisions answers by the probabilities of the options' texts.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use arenite_run::{Loaded, RunOptions, Value};
+    ///
+    /// let model = Loaded::open("../tests/fixtures/stories.gguf", RunOptions::default())?;
+    /// let questions = r#"{"pet": {"type": "choice", "instructions": "Who barks?", "criteria": {"cat": null, "dog": null}}}"#;
+    /// let answer = model.decide(&"Tim had two pets.".into(), &questions.parse()?)?;
+    /// let probabilities = &answer["answers"]["pet"]["probabilities"];
+    /// assert!((probabilities["cat"].as_f64().unwrap() + probabilities["dog"].as_f64().unwrap() - 1.0).abs() < 1e-9);
+    /// # Ok::<(), arenite_run::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The model generates no text, a question is invalid, or a prompt does not fit in the context.
+    pub fn decide(&self, state: &Value, questions: &Value) -> Result<Value> {
+        let mut decisions = self.service.decisions(Some(state), Some(questions)).map_err(refused)?;
+        let (answer, scores) = channel();
+        let (readings, lora) = (decisions.take_readings(), self.service.lora.usual());
+        self.send(Command::Decide(Decision { readings, scope: None, lora, answer: Box::new(answer) }))?;
+        let scores = scores.recv().map_err(|_| gone())?.map_err(anyhow::Error::msg)?;
+        self.service.decided(&decisions, &scores).map_err(refused)
     }
 
     /// Sends a request to the engine.

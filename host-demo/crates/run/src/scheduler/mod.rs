@@ -6,11 +6,13 @@
 //! | `running` | an answer in progress |
 //! | `budget` | the tokens of a pass |
 //! | `cache`, `history` | contexts of finished conversations, and what each client knows of them |
+//! | `decisions` | the scores of options after a prompt |
 //! | `counters` | counters for `/metrics` |
 
 mod budget;
 mod cache;
 mod counters;
+mod decisions;
 mod history;
 mod running;
 
@@ -28,6 +30,8 @@ use arenite::{Context, Engine, Error, TokenId, Work};
 use budget::PassBudget;
 use cache::{Cache, shared};
 pub use counters::{Counters, Histogram};
+use decisions::Deciding;
+pub use decisions::Decision;
 pub use history::HISTORIES;
 use history::History;
 use running::{Progress, Running};
@@ -41,6 +45,7 @@ use arenite_text::shown::one_line;
 pub enum Command {
     Generate(Box<Job>),
     Embed(Embedding),
+    Decide(Decision),
 }
 
 /// A text, or a pair of texts, to embed.
@@ -50,15 +55,15 @@ pub struct Embedding {
     pub client: u64,
     /// The adapters to use, and their scales.
     pub lora: Vec<(usize, f32)>,
-    pub answer: Box<dyn EmbeddingClient>,
+    pub answer: Box<dyn ResultClient<Vec<f32>>>,
 }
 
-/// Receives an embedding.
-pub trait EmbeddingClient: Send {
-    /// True if nobody waits for the embedding any more.
+/// Receives the result of a request without events, such as an embedding.
+pub trait ResultClient<T>: Send {
+    /// True if nobody waits for the result any more.
     fn is_closed(&self) -> bool;
-    /// Takes the embedding, or the reason why there is none.
-    fn send(self: Box<Self>, embedding: Result<Vec<f32>, String>);
+    /// Takes the result, or the reason why there is none.
+    fn send(self: Box<Self>, result: Result<T, String>);
 }
 
 /// Receives the events of an answer.
@@ -77,14 +82,14 @@ pub trait Client: Send {
     }
 }
 
-/// A channel whose receiver waits for the embedding.
-impl EmbeddingClient for Sender<Result<Vec<f32>, String>> {
+/// A channel whose receiver waits for the result.
+impl<T: Send> ResultClient<T> for Sender<Result<T, String>> {
     fn is_closed(&self) -> bool {
         false
     }
 
-    fn send(self: Box<Self>, embedding: Result<Vec<f32>, String>) {
-        let _ = Self::send(&self, embedding);
+    fn send(self: Box<Self>, result: Result<T, String>) {
+        let _ = Self::send(&self, result);
     }
 }
 
@@ -185,6 +190,8 @@ pub struct Scheduler<'a, 'm, 'w> {
     texts: VecDeque<Embedding>,
     /// Clients whose texts were embedded, the most recent one at the end.
     embedded: VecDeque<u64>,
+    /// Questions to answer.
+    decisions: VecDeque<Deciding>,
     cache: Cache,
     history: History,
     masks: Masks<'a>,
@@ -256,6 +263,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             waiting: VecDeque::new(),
             texts: VecDeque::new(),
             embedded: VecDeque::new(),
+            decisions: VecDeque::new(),
             cache: Cache::default(),
             history: History::default(),
             masks,
@@ -286,7 +294,8 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
     /// Runs until all senders of commands are dropped.
     pub fn run(&mut self, commands: &Receiver<Command>) {
         loop {
-            let is_idle = self.running.is_empty() && self.waiting.is_empty() && self.texts.is_empty();
+            let has_answers = !self.running.is_empty() || !self.waiting.is_empty();
+            let is_idle = !has_answers && self.texts.is_empty() && self.decisions.is_empty();
             match if is_idle { commands.recv().map_err(|_| TryRecvError::Disconnected) } else { commands.try_recv() } {
                 Ok(Command::Generate(job)) => {
                     let known = job.scope.map(|client| {
@@ -304,6 +313,10 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
                     self.texts.push_back(text);
                     continue;
                 }
+                Ok(Command::Decide(decision)) => {
+                    self.decisions.push_back(decision.into());
+                    continue;
+                }
                 Err(TryRecvError::Disconnected) if is_idle => return,
                 Err(_) => {}
             }
@@ -312,6 +325,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
                 continue;
             }
             self.embed_next();
+            self.decide_next();
             self.admit();
             if let Err(error) = self.pass() {
                 let message = error.to_string();
@@ -331,6 +345,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         let failed = || Event::Failed(STOPPED.into());
         self.waiting.drain(..).for_each(|waiting| waiting.job().client.send(failed()));
         self.texts.drain(..).for_each(|text| text.answer.send(Err(STOPPED.into())));
+        self.decisions.drain(..).for_each(|deciding| deciding.fail(STOPPED.into()));
         for running in self.running.drain(..) {
             running.job.client.send(failed());
             self.engine.close(running.context);

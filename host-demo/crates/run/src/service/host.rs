@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use arenite::model::Stack;
 use arenite::sampler::Params;
 use arenite::tokenizer::Tokenizer;
@@ -13,6 +13,7 @@ use arenite_chat::{Renderer, Style};
 use arenite_grammar::{Budget, MaskMemory};
 
 use super::{Facts, LoraScales, Service, grammars};
+use crate::decide::DecisionModel;
 use crate::open_model::OpenModel;
 use crate::ranking::Ranking;
 use crate::runtime::Memory;
@@ -65,6 +66,8 @@ impl Host {
             token_bytes: token_bytes(gguf, tokenizer),
             embedding_len: model.spec().embedding_len(),
             ranking: Ranking::new(gguf, model, tokenizer).ok(),
+            decisions: DecisionModel::new(gguf, tokenizer).with_context(|| open.name().to_string())?,
+            decides_any: false,
             makes_text,
             makes_vectors,
             infill: infill(gguf, tokenizer),

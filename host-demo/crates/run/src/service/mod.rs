@@ -9,10 +9,12 @@
 //! | `grammars` | compiled grammars |
 //! | `scales` | scales of adapters |
 //! | `texts` | texts to embed and to rank |
+//! | `decisions` | questions with a probability for each answer |
 //! | `choice` | complete answers |
 
 mod chats;
 mod choice;
+mod decisions;
 mod grammars;
 mod host;
 mod scales;
@@ -20,6 +22,7 @@ mod settings;
 mod texts;
 
 pub use choice::{AnswerError, Choice, Parts, Splitter};
+pub use decisions::Decisions;
 pub use host::{Host, by_chance, run_engine};
 pub use texts::{Pairs, token_count, unit};
 
@@ -30,6 +33,7 @@ use arenite::tokenizer::{Encode, Tokenizer};
 use arenite::{Gguf, TokenId};
 use serde_json::Value;
 
+use crate::decide::DecisionModel;
 use crate::generation::Settings;
 use crate::model_file::ModelFile;
 use crate::open_model::OpenModel;
@@ -89,6 +93,10 @@ pub struct Service {
     pub makes_vectors: bool,
     /// The settings for tokenizing pairs of texts, if the model ranks.
     pub ranking: Option<Ranking>,
+    /// The settings for questions, if the model is trained for decisions.
+    pub decisions: Option<DecisionModel>,
+    /// True if a model that is not trained for decisions answers questions by its own probabilities.
+    pub decides_any: bool,
     /// Tokens for fill-in-the-middle: before the prefix, before the suffix, and before the text between them.
     pub infill: Option<[TokenId; 3]>,
     /// The adapters, and their default scales. The defaults apply to requests that give no scales.

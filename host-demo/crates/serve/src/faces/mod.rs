@@ -5,6 +5,7 @@
 
 pub mod anthropic;
 pub mod audio;
+pub mod decisions;
 mod field;
 pub mod ollama;
 pub mod openai;

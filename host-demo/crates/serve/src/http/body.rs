@@ -9,7 +9,12 @@ use crate::http::error::ApiError;
 /// Parses a body. A byte order mark before it is skipped, half of a surrogate pair becomes U+FFFD, and whole numbers with
 /// a decimal point become integers.
 pub fn parse(bytes: &[u8]) -> Result<Value, ApiError> {
-    serde_json::from_slice(&well_formed(bytes)).map(with_integers).map_err(|error| not_json(&error))
+    as_written(bytes).map(with_integers)
+}
+
+/// Parses a body like [`parse`], but leaves all numbers as they are.
+pub fn as_written(bytes: &[u8]) -> Result<Value, ApiError> {
+    serde_json::from_slice(&well_formed(bytes)).map_err(|error| not_json(&error))
 }
 
 /// Makes the error for a body that is not JSON.

@@ -12,6 +12,9 @@ use arenite_request::{Refusal, RefusalKind};
 use arenite_run::service::AnswerError;
 use arenite_text::shown::one_line;
 
+/// The code of errors about a prompt that does not fit in the context.
+const TOO_LONG: &str = "context_length_exceeded";
+
 /// Maximum number of characters of a message or of a field's name.
 const MOST_SAID: usize = 1000;
 
@@ -21,6 +24,8 @@ pub enum Interface {
     OpenAi,
     Anthropic,
     Ollama,
+    /// llama.cpp's routes with its own errors.
+    LlamaCpp,
 }
 
 impl Interface {
@@ -28,6 +33,7 @@ impl Interface {
     fn of(path: &str) -> Self {
         match path {
             path if path.starts_with("/api/") => Self::Ollama,
+            path if path.ends_with("/systemone") => Self::LlamaCpp,
             path if ["/v1/messages", "/messages"].iter().any(|start| path.starts_with(start)) => Self::Anthropic,
             _ => Self::OpenAi,
         }
@@ -77,6 +83,7 @@ impl ApiError {
             401 => "authentication_error",
             404 => "not_found_error",
             429 => "rate_limit_error",
+            501 => "not_supported_error",
             400..=499 => "invalid_request_error",
             _ => "server_error",
         }
@@ -87,6 +94,13 @@ impl ApiError {
         match interface {
             Interface::OpenAi => self.body(),
             Interface::Ollama => json!({ "error": self.message }),
+            Interface::LlamaCpp => {
+                let kind = match self.code {
+                    Some(TOO_LONG) => "exceed_context_size_error",
+                    _ => self.kind(),
+                };
+                json!({ "error": { "code": self.status.as_u16(), "message": self.message, "type": kind } })
+            }
             Interface::Anthropic => {
                 let kind = match self.kind() {
                     "server_error" => "api_error",
@@ -132,7 +146,8 @@ impl From<Refusal> for ApiError {
         let (status, code) = match kind {
             RefusalKind::Invalid => (StatusCode::BAD_REQUEST, None),
             RefusalKind::Unsupported => (StatusCode::BAD_REQUEST, Some("unsupported_parameter")),
-            RefusalKind::TooLong => (StatusCode::BAD_REQUEST, Some("context_length_exceeded")),
+            RefusalKind::TooLong => (StatusCode::BAD_REQUEST, Some(TOO_LONG)),
+            RefusalKind::NotPossible => (StatusCode::NOT_IMPLEMENTED, None),
             RefusalKind::NoModel => (StatusCode::NOT_FOUND, Some("model_not_found")),
         };
         Self { param: field.map(short_line), code, ..Self::new(status, message) }

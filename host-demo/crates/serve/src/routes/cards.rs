@@ -16,12 +16,15 @@ use arenite_run::scheduler::Counters;
 /// A model in the answer to `/v1/models`.
 #[derive(Serialize)]
 pub struct ModelCard<'s> {
-    id: &'s str,
-    object: &'static str,
-    created: u64,
-    owned_by: &'static str,
-    max_model_len: usize,
-    meta: ModelMeta,
+    pub id: &'s str,
+    pub object: &'static str,
+    pub created: u64,
+    pub owned_by: &'static str,
+    pub max_model_len: usize,
+    pub meta: ModelMeta,
+    /// llama.cpp's field, for models that are trained for decisions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub architecture: Option<Architecture>,
     /// `loaded` or `unloaded`, if there are several models.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<&'static str>,
@@ -30,17 +33,25 @@ pub struct ModelCard<'s> {
     pub memory: Option<usize>,
 }
 
+/// What a model takes, and what it returns.
 #[derive(Serialize)]
-struct ModelMeta {
-    n_ctx: usize,
-    n_vocab: usize,
+pub struct Architecture {
+    pub input_modalities: [&'static str; 1],
+    pub output_modalities: [&'static str; 1],
+}
+
+/// Sizes of a model.
+#[derive(Serialize)]
+pub struct ModelMeta {
+    pub n_ctx: usize,
+    pub n_vocab: usize,
 }
 
 impl<'s> ModelCard<'s> {
     pub fn new(id: &'s str, context: usize, vocab: usize) -> Self {
         let meta = ModelMeta { n_ctx: context, n_vocab: vocab };
         let (object, owned_by, max_model_len) = ("model", "arenite", context);
-        Self { id, object, created: 0, owned_by, max_model_len, meta, state: None, memory: None }
+        Self { id, object, created: 0, owned_by, max_model_len, meta, architecture: None, state: None, memory: None }
     }
 }
 

@@ -4,6 +4,7 @@ pub mod answer;
 pub mod anthropic;
 pub mod audio;
 pub mod cards;
+pub mod decisions;
 pub mod llama;
 pub mod logprobs;
 pub mod lora;
@@ -37,7 +38,7 @@ use crate::http::record::Log;
 use crate::models::proxy;
 use crate::models::proxy::Proxy;
 use crate::routes::answer::{ResponseMeta, with_warning};
-use crate::routes::cards::{ModelCard, ModelId, health_of, model_id};
+use crate::routes::cards::{Architecture, ModelCard, ModelId, health_of, model_id};
 use crate::routes::responses::responses;
 use crate::routes::stream::stream;
 use crate::sounds;
@@ -59,6 +60,7 @@ fn table() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
         ("/v1/rerank", post(rerank)),
         ("/v2/rerank", post(rerank)),
         ("/v1/reranking", post(rerank)),
+        ("/v1/systemone", post(decisions::systemone)),
         ("/v1/audio/transcriptions", post(audio::transcriptions).layer(limit())),
         ("/v1/audio/translations", post(audio::translations).layer(limit())),
         ("/v1/models", get(models)),
@@ -255,7 +257,9 @@ async fn rerank(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Resu
 }
 
 fn card(app: &App) -> ModelCard<'_> {
-    ModelCard::new(&app.service.name, app.service.context, app.service.vocab)
+    let decides = || Architecture { input_modalities: ["text"], output_modalities: ["decisions"] };
+    let architecture = app.service.decisions.as_ref().map(|_| decides());
+    ModelCard { architecture, ..ModelCard::new(&app.service.name, app.service.context, app.service.vocab) }
 }
 
 async fn models(State(app): State<Arc<App>>) -> Json<Value> {

@@ -1,0 +1,74 @@
+//! Fields of llama.cpp's `/v1/systemone`: questions about a state.
+
+use serde_json::{Map, Value};
+
+use super::{Result, Row, Use, fields, read};
+use arenite_request::Refusal;
+
+/// A request for decisions.
+#[derive(Default)]
+pub struct Asked {
+    pub model: Option<String>,
+    pub state: Option<Value>,
+    pub questions: Option<Value>,
+}
+
+/// Reads a request without its pictures.
+pub fn asked(body: &Value) -> Result<Asked> {
+    let mut asked = Asked::default();
+    read(fields(body)?, &[ROWS], &mut asked)?;
+    Ok(asked)
+}
+
+/// Refuses pictures and films, in llama.cpp's words. It looks at them after the questions.
+pub fn check_pictures(body: &Value) -> Result<()> {
+    read(body.as_object().unwrap_or(&Map::new()), &[PICTURES], &mut ())
+}
+
+const ROWS: &[Row<Asked>] = &[
+    Row(
+        &["model"],
+        Use::Reads(|asked, field| {
+            asked.model = Some(field.text()?);
+            Ok(())
+        }),
+    ),
+    Row(
+        &["state"],
+        Use::Reads(|asked, field| {
+            asked.state = Some(field.value.clone());
+            Ok(())
+        }),
+    ),
+    Row(
+        &["questions"],
+        Use::Reads(|asked, field| {
+            asked.questions = Some(field.value.clone());
+            Ok(())
+        }),
+    ),
+    Row(&["stream"], Use::Harmless),
+];
+
+const PICTURES: &[Row<()>] = &[
+    Row(&["videos"], Use::Reads(|(), _| Err(Refusal::invalid("\"videos\" is not supported")))),
+    Row(
+        &["images"],
+        Use::Reads(|(), field| {
+            let images = field.value.as_array().ok_or_else(|| Refusal::invalid("\"images\" must be an array"))?;
+            let is_data = |image: &Value| {
+                image.as_str().is_some_and(|url| url.starts_with("data:image/") && url.contains(";base64,"))
+            };
+            if !images.iter().all(is_data) {
+                return Err(Refusal::invalid("images must be data URLs (data:image/...;base64,...)"));
+            }
+            match images.is_empty() {
+                true => Ok(()),
+                false => Err(Refusal::not_possible(
+                    "This server does not support image input for decisions. For a model that supports it, start it \
+                     with `--mmproj`",
+                )),
+            }
+        }),
+    ),
+];

@@ -1,0 +1,31 @@
+//! llama.cpp's `/v1/systemone`: questions about a state, answered with probabilities.
+
+use std::sync::Arc;
+
+use axum::body::Body as HttpBody;
+use axum::extract::{Request, State};
+use axum::response::Response;
+
+use super::lora;
+use crate::app::App;
+use crate::faces::decisions::{asked, check_pictures};
+use crate::http::body;
+use crate::http::error::Result;
+
+pub async fn systemone(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
+    let (open, received) = app.receive(request).await?;
+    let read = move |app: &App| {
+        // Numbers of the state are shown to the model as they are written.
+        let body = body::as_written(received.json()?)?;
+        let asked = asked(&body)?;
+        app.service.check_model(asked.model.as_deref())?;
+        let decisions = app.service.decisions(asked.state.as_ref(), asked.questions.as_ref())?;
+        check_pictures(&body)?;
+        Ok((decisions, lora::of_body(&app.service.lora, &body)?))
+    };
+    let (mut decisions, lora) = app.aside(&open, read).await?;
+    let scores = app.scores(&open, &mut decisions, lora).await?;
+    let answer = app.service.decided(&decisions, &scores)?;
+    // The descriptions of a scale's levels may be long.
+    app.write(&open, usize::MAX, move |_| answer).await
+}

@@ -1,0 +1,180 @@
+//! Decisions compared with llama.cpp's server, through `/v1/systemone` and `arenite decide`; the probabilities of other
+//! models compared with `arenite score`.
+
+use std::path::PathBuf;
+
+use crate::common::{committed, error, fixtures, json, lines, path, stdout, stdout_with};
+use crate::serve::Server;
+use arenite_run::RunOptions;
+use arenite_run::decide::{DecisionModel, Request};
+use arenite_run::model_file::ModelFile;
+use arenite_run::open_model::OpenModel;
+use serde_json::{Value, json};
+
+/// The types of decision models, each with its case.
+const TYPES: [&str; 3] = ["openjev", "lev", "nimble"];
+
+/// The model of a case, and the answers and errors of llama.cpp.
+fn case(kind: &str) -> Option<(PathBuf, Value)> {
+    let folder = fixtures(&format!("decisions/decision_{kind}_a"))?;
+    let reference = serde_json::from_slice(&std::fs::read(folder.join("ref.json")).unwrap()).unwrap();
+    Some((folder.join("model.gguf"), reference))
+}
+
+/// The largest difference between numbers; infinite if anything else differs, or the order of members.
+fn difference(a: &Value, b: &Value) -> f64 {
+    match (a, b) {
+        (Value::Object(a), Value::Object(b)) if a.keys().eq(b.keys()) => {
+            a.values().zip(b.values()).map(|(a, b)| difference(a, b)).fold(0.0, f64::max)
+        }
+        (Value::Number(a), Value::Number(b)) => (a.as_f64().unwrap() - b.as_f64().unwrap()).abs(),
+        _ if a == b => 0.0,
+        _ => f64::INFINITY,
+    }
+}
+
+#[test]
+fn decision_models_answer_as_in_llama_cpp() {
+    for kind in TYPES {
+        let Some((model, reference)) = case(kind) else { continue };
+        let server = Server::start_with(&["-m", path(&model), "--kv", "f32"]);
+        let ask = |request: &Value| server.post("/v1/systemone", request.to_string().as_bytes());
+        for want in reference["requests"].as_array().unwrap() {
+            let (status, answer) = ask(&want["request"]);
+            assert_eq!(status, 200, "{kind} {}: {answer}", want["name"]);
+            for part in ["answers", "usage"] {
+                let far = difference(&answer[part], &want["llamacpp"][part]);
+                assert!(far < 2e-5, "{kind} {}: {far}: {answer}", want["name"]);
+            }
+        }
+        let models: Value = serde_json::from_str(&server.ask("GET", "/v1/models", "", b"").1).unwrap();
+        assert_eq!(models["data"][0]["architecture"], reference["models"]["data"][0]["architecture"]);
+        for want in reference["errors"].as_array().unwrap() {
+            let (status, answer) = ask(&want["request"]);
+            assert_eq!((i64::from(status), &answer), (want["status"].as_i64().unwrap(), &want["body"]), "{kind}");
+        }
+    }
+}
+
+#[test]
+fn prompts_are_rendered_as_in_llama_cpp() {
+    for kind in TYPES {
+        let Some((file, reference)) = case(kind) else { continue };
+        let open = OpenModel::new(ModelFile::open(&*file).unwrap(), RunOptions::default()).unwrap();
+        let model = DecisionModel::new(open.gguf(), open.vocabulary().unwrap()).unwrap().unwrap();
+        for want in reference["requests"].as_array().unwrap() {
+            let part = |name| want["request"].get(name);
+            let prompts = model.prompts(&Request::read(part("state"), part("questions"), 255).unwrap()).unwrap();
+            let rendered = want["prompts"].as_array().unwrap().iter().map(|prompt| prompt["prompt"].as_str().unwrap());
+            assert_eq!(prompts, rendered.collect::<Vec<_>>(), "{kind} {}", want["name"]);
+        }
+    }
+}
+
+/// Counts the tokens that twelve questions about one state read, for attention alone and with recurrent layers.
+#[test]
+fn a_state_is_read_once() {
+    let openjev = case("openjev").map(|(model, _)| model);
+    for (model, state) in [(openjev, 120), (Some(committed("host-demo/models/stories.gguf")), 70)] {
+        let Some(model) = model else { continue };
+        let read = |count: usize| {
+            let server = Server::start_with(&["-m", path(&model), "--decide", "any", "--cache-scope", "server"]);
+            let question = |at: usize| {
+                let question = json!({ "type": "noul", "instructions": format!("Is {at} right?") });
+                (format!("q{at}"), question)
+            };
+            let questions: Value = (0..count).map(question).collect::<serde_json::Map<_, _>>().into();
+            let request = json!({ "state": "A dog ran home. ".repeat(state), "questions": questions }).to_string();
+            let (status, answer) = server.post("/v1/systemone", request.as_bytes());
+            assert_eq!(status, 200, "{answer}");
+            server.metric("prompt_tokens_total")
+        };
+        let (one, twelve) = (read(1), read(12));
+        // Each further question reads its own text only.
+        assert!(one > 300 && twelve - one < 11 * 50, "{}: {one} {twelve}", model.display());
+    }
+}
+
+#[test]
+fn the_command_answers_like_the_server() {
+    for kind in TYPES {
+        let Some((model, reference)) = case(kind) else { continue };
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("request.json");
+        for want in reference["requests"].as_array().unwrap() {
+            std::fs::write(&file, want["request"].to_string()).unwrap();
+            let args = ["decide", "-m", path(&model), "--kv", "f32", "--questions", path(&file), "--json"];
+            let far = difference(&json(&args)["answers"], &want["llamacpp"]["answers"]);
+            assert!(far < 2e-5, "{kind} {}: {far}", want["name"]);
+        }
+    }
+}
+
+/// Prompts are longer than a batch, and the states of recurrent layers are restored where the prompts branch off.
+#[test]
+fn answers_do_not_depend_on_batches() {
+    let Some((model, reference)) = case("nimble") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("request.json");
+    std::fs::write(&file, reference["requests"][6]["request"].to_string()).unwrap();
+    let args = ["decide", "-m", path(&model), "--kv", "f32", "--questions", path(&file), "--json"];
+    let whole = stdout(&args);
+    for batch in ["1", "7", "64"] {
+        assert_eq!(stdout(&[&args[..], &["-b", batch]].concat()), whole, "-b {batch}");
+    }
+}
+
+#[test]
+fn other_types_are_refused_by_name() {
+    for (folder, kind) in [("kev", "kev"), ("laya", "laya"), ("julia", "laya"), ("clef", "clef")] {
+        let Some((model, _)) = case(folder) else { continue };
+        let said = error(&["decide", "-m", path(&model), "--state", "x", "--yes", "a: b?"]);
+        assert!(said.contains(&format!("decision models of the type {kind} are not supported")), "{said}");
+    }
+}
+
+/// The options of a model without decision keys: their probabilities are those of `arenite score`, in proportion.
+#[test]
+fn other_models_answer_by_their_own_probabilities() {
+    let state = "Tim had a dog. The dog ran to the park.";
+    let ask = |more: &[&str]| json(&[&["decide", "--state", state, "--json", "--kv", "f32"], more].concat());
+    let prompt = format!(
+        "{state}\n\nWho ran?\nOptions:\n- the dog\n- the dog and the cat\n- Tim\nAnswer with one of the options only.\n\nAnswer:"
+    );
+    let options = ["the dog", "the dog and the cat", "Tim"];
+    let rows = options.map(|option| json!({ "prompt": prompt, "continuation": format!(" {option}\n") }).to_string());
+    let scores = lines(&stdout_with(&["score", "--jsonl", "--kv", "f32"], rows.join("\n").as_bytes()));
+    let weights: Vec<f64> = scores.iter().map(|score| score["logprob"].as_f64().unwrap().exp()).collect();
+    let answer = ask(&["--choice", "who: Who ran?: the dog|the dog and the cat|Tim"]);
+    for (option, weight) in options.iter().zip(&weights) {
+        let p = answer["answers"]["who"]["probabilities"][option].as_f64().unwrap();
+        assert!((p - weight / weights.iter().sum::<f64>()).abs() < 1e-5, "{option}: {answer}");
+    }
+    // Other questions about the same state change nothing.
+    let more = ["--yes", "big: Is it big?", "--scale", "speed: How fast?: slow|fast"];
+    let several = ask(&[&["--choice", "who: Who ran?: the dog|the dog and the cat|Tim"], &more[..]].concat());
+    assert_eq!(several["answers"]["who"], answer["answers"]["who"]);
+    assert_eq!(several["answers"].as_object().unwrap().keys().collect::<Vec<_>>(), ["who", "big", "speed"]);
+    assert!(several["answers"]["big"]["noul"].as_f64().is_some_and(|p| p > 0.0 && p < 1.0));
+}
+
+#[test]
+fn a_server_of_another_model_decides_if_asked_to() {
+    let request =
+        json!({ "state": "x", "questions": { "q": { "type": "noul", "instructions": "Is it?" } } }).to_string();
+    let (status, answer) = Server::start(&[]).post("/v1/systemone", request.as_bytes());
+    let body = json!({ "code": 501, "message": "This model is not a decision model", "type": "not_supported_error" });
+    assert_eq!((status, &answer["error"]), (501, &body));
+    let server = Server::start(&["--decide", "any"]);
+    let (status, answer) = server.post("/v1/systemone", request.as_bytes());
+    assert!(status == 200 && answer["answers"]["q"]["noul"].is_f64(), "{answer}");
+    let long =
+        json!({ "state": "word ".repeat(300), "questions": { "q": { "type": "noul", "instructions": "Is it?" } } });
+    let (status, answer) = server.post("/v1/systemone", long.to_string().as_bytes());
+    assert!(status == 400 && answer["error"]["type"] == "exceed_context_size_error", "{answer}");
+    // A conversation beside it keeps its answer.
+    assert_eq!(server.post("/v1/completions", br#"{"prompt": "A", "max_tokens": 3}"#).0, 200);
+    let encoder = committed("tests/fixtures/bert_reranker/model.gguf");
+    let said = error(&["decide", "-m", path(&encoder), "--state", "x", "--yes", "a: b?"]);
+    assert!(said.contains("generates no text"), "{said}");
+}
