@@ -5,7 +5,6 @@
 use super::canonical::{Spelling, first_four, hash};
 use super::charsmap::Charsmap;
 use super::pretokenizer::PreTokenizer;
-use super::wordpiece;
 use crate::gguf::{Array, Gguf, ValueType};
 use crate::{Error, Name, TokenId, built, tri};
 
@@ -79,6 +78,19 @@ impl TokenType {
     }
 }
 
+/// Changes to the characters of a text before WordPiece.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WordPieceRules {
+    /// Converts letters to lowercase.
+    pub lowercase: bool,
+    /// Decomposes characters and leaves out nonspacing marks.
+    pub strips_accents: bool,
+    /// Leaves out control characters.
+    pub cleans: bool,
+    /// Makes each ideograph a word.
+    pub parts_ideographs: bool,
+}
+
 /// Kind of tokenizer: `tokenizer.ggml.model`.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Model {
@@ -99,7 +111,7 @@ pub(super) enum Model {
     /// "t5": unigram, with SentencePiece's normalization.
     Unigram,
     /// "bert": WordPiece.
-    WordPiece(wordpiece::Rules),
+    WordPiece(WordPieceRules),
 }
 
 impl Model {
@@ -134,7 +146,7 @@ impl Model {
                         ("normalizer.handle_chinese_chars", true)
                     ]
                 ));
-                Model::WordPiece(wordpiece::Rules { lowercase, strips_accents, cleans, parts_ideographs })
+                Model::WordPiece(WordPieceRules { lowercase, strips_accents, cleans, parts_ideographs })
             }
             b"bpe" if built::BPE => match tri!(gguf.str(PREFIX, "pre")) {
                 Some(b"whitespace") => tri!(Model::characters(gguf)),

@@ -9,22 +9,9 @@ use super::canonical::SPACE;
 use super::index::Index;
 use super::merge::Word;
 use super::unicode::{Group, encode as utf8, first_char, group, is_space, plain};
-use super::vocab::Vocab;
+use super::vocab::{Vocab, WordPieceRules};
 
-/// Changes to the characters of a text.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Rules {
-    /// Converts letters to lowercase.
-    pub lowercase: bool,
-    /// Decomposes characters and leaves out nonspacing marks.
-    pub strips_accents: bool,
-    /// Leaves out control characters.
-    pub cleans: bool,
-    /// Makes each ideograph a word.
-    pub parts_ideographs: bool,
-}
-
-impl Rules {
+impl WordPieceRules {
     /// Returns the characters that replace `code`, padded with zeros.
     fn apply(self, code: u32) -> [u32; 3] {
         let same = [code, 0, 0];
@@ -54,7 +41,7 @@ impl Rules {
 pub(super) fn encode(
     vocab: &Vocab<'_>,
     index: &Index<'_>,
-    rules: Rules,
+    rules: WordPieceRules,
     mut text: &[u8],
     memory: &mut [Word],
     output: &mut Output<'_>,
