@@ -589,8 +589,17 @@ impl<'g, 'a> Keys<'g, 'a> {
         Ok(())
     }
 
+    /// Reads keys that a file of any family may have.
+    #[inline(never)] // keeps its temporaries off the caller's stack
+    pub const fn of_any_family(&mut self, spec: &mut Spec<'a>) -> Result<(), Error> {
+        match self.modules(spec) {
+            Ok(()) => self.activation(spec),
+            error => error,
+        }
+    }
+
     /// Reads what makes an embedding model of any family: attention to later tokens, and linear layers after pooling.
-    pub const fn modules(&mut self, spec: &mut Spec<'a>) -> Result<(), Error> {
+    const fn modules(&mut self, spec: &mut Spec<'a>) -> Result<(), Error> {
         const CAUSAL: &str = "attention.causal";
         if built::ENCODER
             && matches!(spec.stack, Stack::Alone)

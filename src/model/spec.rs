@@ -179,12 +179,7 @@ impl<'a> Spec<'a> {
         let mut result = families::read(&mut keys);
         if let Ok(spec) = &mut result {
             keys.settle(spec);
-            if built::LENIENT
-                && let Err(error) = keys.modules(spec)
-            {
-                return Err(error);
-            }
-            let named = if built::LENIENT { keys.activation(spec) } else { Ok(()) };
+            let named = if built::LENIENT { keys.of_any_family(spec) } else { Ok(()) };
             let checked = match named {
                 Ok(()) => spec.check_all(&keys),
                 error => error,

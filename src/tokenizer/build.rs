@@ -3,11 +3,11 @@
 use super::canonical::compare;
 use super::index::{Index, Layout, MAGIC, NONE, Special, header, merge_bytes, rule};
 use super::merge::Word;
-use super::names::{Consequences, Found};
+use super::names::{Consequences, Found, MOST_ENDS};
 use super::special::ByteSet;
 use super::unigram;
 use super::vocab::{HAS_TABLES, LONGEST_LOOKED_FOR, MERGES, PREFIX, TokenType, Vocab};
-use crate::gguf::{Gguf, ValueType};
+use crate::gguf::{Gguf, Value, ValueType};
 use crate::sort::heapsort;
 use crate::{Error, Name, TokenId, built};
 
@@ -34,6 +34,7 @@ pub(super) fn build<'i>(gguf: &Gguf<'_>, vocab: &Vocab<'_>, memory: &'i mut [u8]
     let found = builder.tokens()?;
     builder.sort_tokens();
     builder.names(gguf, &found);
+    builder.listed_ends(gguf);
     builder.specials(rules(gguf)?);
     builder.bytes();
     builder.merges()?;
@@ -173,6 +174,25 @@ impl<'a> Builder<'_, 'a> {
         self.set(header::ENDS, count as u32);
     }
 
+    /// Adds the end tokens of a list, which ollama and `arenite convert` write, as long as there is room.
+    #[inline(never)] // keeps its temporaries off the caller's stack
+    fn listed_ends(&mut self, gguf: &Gguf<'_>) {
+        let Some(Value::Array(list)) = gguf.get("tokenizer.ggml.eos_token_ids") else { return };
+        if !matches!(list.element(), ValueType::U32 | ValueType::I32) {
+            return;
+        }
+        let start = self.layout.ends();
+        for at in 0..list.len() {
+            let id = list.get_i32(at).and_then(|id| u32::try_from(id).ok());
+            let Some(id) = id.filter(|id| (*id as usize) < self.vocab.len()) else { continue };
+            let count = get(self.words, header::ENDS) as usize;
+            if count < MOST_ENDS && (0..count).all(|other| get(self.words, start + other) != id) {
+                self.set(start + count, id);
+                self.set(header::ENDS, count as u32 + 1);
+            }
+        }
+    }
+
     /// Fills the list of special tokens.
     fn specials(&mut self, rules: Rules<'_>) {
         let start = self.layout.specials();
@@ -292,15 +312,7 @@ pub(super) fn consequences(gguf: &Gguf<'_>, vocab: &Vocab<'_>, found: &Found) ->
         Ok(Some(id)) if !name.is_empty() && (id as usize) < vocab.len() => Some(id),
         _ => None,
     };
-    let mut consequences = found.consequences([vocab.eos, vocab.eot, vocab.eom], key);
-    // A list of all end tokens, which ollama and `arenite convert` write.
-    let list = gguf.array(PREFIX, "eos_token_ids").ok().flatten();
-    let list = list.filter(|list| matches!(list.element(), ValueType::U32 | ValueType::I32));
-    for at in 0..list.map_or(0, |list| list.len()) {
-        let id = list.and_then(|list| list.get_i32(at)).and_then(|id| u32::try_from(id).ok());
-        consequences.end(id.filter(|id| (*id as usize) < vocab.len()));
-    }
-    consequences
+    found.consequences([vocab.eos, vocab.eot, vocab.eom], key)
 }
 
 /// Collects the bytes that precede a space within a token.

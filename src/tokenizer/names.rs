@@ -242,13 +242,6 @@ impl Found {
     }
 }
 
-impl Consequences {
-    /// Adds a token that ends an answer, as long as there is room.
-    pub fn end(&mut self, id: Option<TokenId>) {
-        insert(&mut self.ends, id);
-    }
-}
-
 /// Adds an id unless it is present.
 fn insert(ends: &mut [Option<TokenId>], id: Option<TokenId>) {
     if id.is_some()

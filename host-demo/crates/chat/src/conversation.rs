@@ -120,7 +120,7 @@ impl Style {
         Some(map).filter(|map| !map.is_empty() || is_on == self.knows_thoughts)
     }
 
-    /// Returns the variables for a reasoning effort: those of [`EFFORTS`], otherwise those that turn thoughts on;
+    /// Returns the variables for a reasoning effort: those of `EFFORTS`, otherwise those that turn thoughts on;
     /// `None` if the template reads neither and the model does not think.
     pub fn effort(&self, effort: &str) -> Option<Map<String, Value>> {
         if effort == "none" {

@@ -10,7 +10,7 @@ const SAMPLE: usize = 32;
 const LARGE: f32 = 0.01;
 
 /// Returns true if weights would lose more in the type `kind` than the same weights times a power of two, because its
-/// factors are too small. `read` fills a row of `columns` weights and returns their importance. Tries at most [`SAMPLE`] of
+/// factors are too small. `read` fills a row of `columns` weights and returns their importance. Tries at most `SAMPLE` of
 /// the `rows`.
 pub fn underflows<'i>(
     kind: TensorType,

@@ -1,6 +1,6 @@
 //! Stores sessions on disk (`--session FILE`): the tokens of a context, its snapshot, and the messages of a chat.
 //!
-//! A file is the line [`MAGIC`], the length of a JSON object (u64, little-endian), the object's CRC-32 (u32), the
+//! A file is the line `MAGIC`, the length of a JSON object (u64, little-endian), the object's CRC-32 (u32), the
 //! object, and the snapshot of [`Engine::save`]. The snapshot identifies its model, adapters and type of KV cache, and
 //! has a checksum of its own.
 

@@ -182,7 +182,7 @@ impl ApiError {
     }
 }
 
-/// Makes a response in OpenAI's format, which [`in_own_format`] replaces.
+/// Makes a response in OpenAI's format, which `in_own_format` replaces.
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         self.response(Interface::OpenAi)

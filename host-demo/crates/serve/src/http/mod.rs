@@ -55,7 +55,7 @@ pub struct Limits {
     pub stopping: fn(),
 }
 
-/// Serves until the process receives a signal to stop, and all open requests are answered or [`DRAIN`] has passed.
+/// Serves until the process receives a signal to stop, and all open requests are answered or their time is over.
 ///
 /// Prints the address when `ready` reports that the engine has its memory. `routes` gets the hosts and origins that
 /// requests may name.
