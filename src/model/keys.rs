@@ -603,6 +603,8 @@ impl<'g, 'a> Keys<'g, 'a> {
         const CAUSAL: &str = "attention.causal";
         if built::ENCODER
             && matches!(spec.stack, Stack::Alone)
+            // A model that predicts tokens without a mask generates by diffusion, which is not supported.
+            && !self.has("output.weight")
             && let Some(false) = tri!(self.switch(CAUSAL))
         {
             let is_plain = matches!(spec.kv_heads, PerLayer::All(_))
