@@ -213,7 +213,8 @@ mod tests {
 
     /// The description of a format: 16-bit samples of one channel.
     fn format(rate: u32) -> Vec<u8> {
-        let body = [&[1, 0, 1, 0][..], &rate.to_le_bytes(), &rate.wrapping_mul(2).to_le_bytes(), &[2, 0, 16, 0]].concat();
+        let body =
+            [&[1, 0, 1, 0][..], &rate.to_le_bytes(), &rate.wrapping_mul(2).to_le_bytes(), &[2, 0, 16, 0]].concat();
         chunk(b"fmt ", 16, &body)
     }
 
