@@ -6,7 +6,7 @@
 mod deepseek;
 mod encoders;
 mod gemma;
-mod gpt;
+pub mod gpt;
 mod granite;
 mod kimi;
 mod llama;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::changes::same;
 use super::config::Config;
-use super::families::{Family, Made, speech};
+use super::families::{Family, Made, gpt, speech};
 use super::keys::Keys;
 use super::names::Row;
 use super::openai_whisper;
@@ -68,19 +68,6 @@ pub fn family(config: &Config) -> Result<&'static Family> {
         .context("the file has the settings of an unknown training script: nanoGPT's and llama2.c's are supported")
 }
 
-#[rustfmt::skip]
-const GPT: &[Row] = &[
-    ("wte", "token_embd", same),
-    ("wpe", "position_embd", same),
-    ("ln_f", "output_norm", same),
-    ("ln_1", "attn_norm", same),
-    ("ln_2", "ffn_norm", same),
-    ("attn.c_attn", "attn_qkv", same),
-    ("attn.c_proj", "attn_output", same),
-    ("mlp.c_fc", "ffn_up", same),
-    ("mlp.c_proj", "ffn_down", same),
-];
-
 /// Tensor names of llama2.c. Rows that are rotated together are already neighbours.
 #[rustfmt::skip]
 const LLAMA: &[Row] = &[
@@ -134,7 +121,7 @@ fn llama(keys: &mut Keys<'_>) -> Result<()> {
 
 #[rustfmt::skip]
 const ALL: &[Family] = &[
-    Family { classes: &[NANO_GPT], architecture: "gpt2", names: &[GPT], keys: gpt, made: no_biases, ..Family::PLAIN },
+    Family { classes: &[NANO_GPT], architecture: "gpt2", names: &[gpt::GPT2], keys: gpt, made: no_biases, ..Family::PLAIN },
     Family { classes: &[WHISPER], architecture: "whisper", names: &[speech::OPENAI], keys: speech::whisper, ..Family::PLAIN },
     Family { classes: &[LLAMA2C], architecture: "llama", names: &[LLAMA], keys: llama, ..Family::PLAIN },
 ];

@@ -14,7 +14,7 @@ const MOST_LOGPROBS: usize = 20;
 
 /// Reads a request for a chat.
 pub fn chat(body: &Value) -> Result<Asked> {
-    let tables = [CHAT, SAMPLING, ANSWER, FORM, THINKING, REFUSED, HARMLESS];
+    let tables = [CHAT, tools::ROWS, SAMPLING, ANSWER, FORM, THINKING, REFUSED, HARMLESS];
     let mut asked = Asked::default();
     read(fields(body)?, &tables, &mut asked)?;
     asked.finish_tools()?;
@@ -46,7 +46,7 @@ pub fn infill(body: &Value) -> Result<Asked> {
     Ok(asked)
 }
 
-/// The conversation and its functions.
+/// The conversation.
 const CHAT: &[Row<Asked>] = &[
     Row(
         &["messages"],
@@ -74,15 +74,6 @@ const CHAT: &[Row<Asked>] = &[
         Use::Reads(|asked, field| match field.switch()? {
             false if !asked.request.continues => Err(Refusal::unsupported(field.name)),
             _ => Ok(()),
-        }),
-    ),
-    Row(&["tools"], Use::Reads(tools::tools)),
-    Row(&["tool_choice"], Use::Reads(tools::choice)),
-    Row(
-        &["parallel_tool_calls"],
-        Use::Reads(|asked, field| {
-            asked.request.is_parallel = Some(field.switch()?);
-            Ok(())
         }),
     ),
     Row(

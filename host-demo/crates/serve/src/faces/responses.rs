@@ -9,7 +9,7 @@ use arenite_request::{EarlierCall, Input, Message, Refusal, text_of};
 
 /// Reads a request.
 pub fn response(body: &Value) -> Result<Asked> {
-    let tables = [RESPONSE, SAMPLING, ANSWER, FORM, THINKING, OTHERS, REFUSED, HARMLESS];
+    let tables = [RESPONSE, tools::ROWS, SAMPLING, ANSWER, FORM, THINKING, OTHERS, REFUSED, HARMLESS];
     let mut asked = Asked::default();
     read(fields(body)?, &tables, &mut asked)?;
     if asked.request.count.is_some_and(|count| count > 1) {
@@ -26,15 +26,6 @@ const RESPONSE: &[Row<Asked>] = &[
     Row(&["previous_response_id", "conversation"], Use::Reads(stored)),
     Row(&["instructions"], Use::Reads(instructions)),
     Row(&["input"], Use::Reads(input)),
-    Row(&["tools"], Use::Reads(tools::tools)),
-    Row(&["tool_choice"], Use::Reads(tools::choice)),
-    Row(
-        &["parallel_tool_calls"],
-        Use::Reads(|asked, field| {
-            asked.request.is_parallel = Some(field.switch()?);
-            Ok(())
-        }),
-    ),
     Row(
         &["max_output_tokens"],
         Use::Reads(|asked, field| {

@@ -2,11 +2,24 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Asked, Field, Result};
+use super::{Asked, Field, Result, Row, Use};
 use arenite_request::{Must, Refusal, ToolChoice, function};
 
 /// A warning for the client.
 const LEFT_OUT: &str = "only functions can be called here: other tools are left out";
+
+/// The functions of OpenAI's chats and responses.
+pub const ROWS: &[Row<Asked>] = &[
+    Row(&["tools"], Use::Reads(tools)),
+    Row(&["tool_choice"], Use::Reads(choice)),
+    Row(
+        &["parallel_tool_calls"],
+        Use::Reads(|asked, field| {
+            asked.request.is_parallel = Some(field.switch()?);
+            Ok(())
+        }),
+    ),
+];
 
 /// Reads the functions of OpenAI's requests: `{"type": "function", "function": {...}}`, or without the inner object.
 /// Tools of other types are left out.

@@ -9,8 +9,9 @@ use crate::checkpoint::keys::Keys;
 use crate::checkpoint::names::Row;
 use crate::checkpoint::view::{Step, View};
 
+/// Tensor names of GPT-2 and nanoGPT.
 #[rustfmt::skip]
-const GPT2: &[Row] = &[
+pub const GPT2: &[Row] = &[
     ("wte", "token_embd", same),
     ("wpe", "position_embd", same),
     ("ln_f", "output_norm", same),
