@@ -174,7 +174,7 @@ const TEXT: &[(&[&str], Value, Meaning, Meaning)] = &[
 ];
 
 /// Commands that run a model and accept the flags in [`MACHINE`].
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 17] = [
     "generate",
     "chat",
     "run",
@@ -183,6 +183,7 @@ const COMMANDS: [&str; 16] = [
     "bench",
     "embed",
     "rerank",
+    "classify",
     "decide",
     "perplexity",
     "logits",

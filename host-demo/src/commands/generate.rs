@@ -281,7 +281,11 @@ fn print(
             foreign::quoted(Path::new(setting.open.name()))
         ));
     }
-    Ok(if outcome.ran.end == End::Interrupted { ExitCode::from(output::INTERRUPTED) } else { ExitCode::SUCCESS })
+    Ok(match outcome.ran.end {
+        End::Interrupted => ExitCode::from(output::INTERRUPTED),
+        _ if args.form.is_json() && !outcome.is_whole => ExitCode::FAILURE,
+        _ => ExitCode::SUCCESS,
+    })
 }
 
 /// The prompt, or `None` with `--jsonl`, which reads many prompts.
@@ -428,7 +432,8 @@ impl Printer {
             format: args.format,
             out: Out::lock(),
             prompt,
-            display_prompt: !args.no_display_prompt,
+            // A program that reads the value would stumble over the prompt.
+            display_prompt: !args.no_display_prompt && !args.form.is_json(),
             text: String::new(),
             started: false,
         }
