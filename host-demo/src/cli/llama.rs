@@ -35,7 +35,6 @@ const NO_GPU: Meaning = Ignored("the model runs on the CPU");
 const MAPPED: Meaning = Ignored("--load map maps the file, --load copy copies it to memory");
 const IN_FILE: Meaning = Refused("these values come from the model file: change them with a converter");
 const NO_VECTORS: Meaning = Refused("control vectors are not supported: train an adapter, and give it with --lora");
-const NOT_HERE: &str = "this sampling step is not supported: leave it out, or see --samplers";
 const ALREADY: Meaning = Ignored("this is the default");
 const SHARED: Meaning = Ignored("prompts share one cache, and common prefixes are always reused");
 
@@ -128,25 +127,7 @@ const SERVER: &[Flag] = &[
 ];
 
 /// Flags of sampling steps, for `generate`, `chat` and `serve`.
-const SAMPLING: &[Flag] = &[
-    (&["--mirostat"], Yes, Unless(0.0, "mirostat is not supported: use --typical or --min-p")),
-    (&["--mirostat-lr", "--mirostat-ent"], Yes, Ignored("mirostat is not supported")),
-    (&["--top-nsigma", "--top-n-sigma"], Yes, Unless(-1.0, NOT_HERE)),
-    (&["--xtc-probability", "--dynatemp-range", "--dry-multiplier"], Yes, Unless(0.0, NOT_HERE)),
-    (
-        &[
-            "--xtc-threshold",
-            "--dynatemp-exp",
-            "--dry-base",
-            "--dry-allowed-length",
-            "--dry-penalty-last-n",
-            "--dry-sequence-breaker",
-        ],
-        Yes,
-        Ignored("this sampling step is not supported"),
-    ),
-    (&["--sampler-seq", "--sampling-seq"], Yes, Refused("list the steps with --samplers")),
-];
+const SAMPLING: &[Flag] = &[(&["--sampler-seq", "--sampling-seq"], Yes, Refused("list the steps with --samplers"))];
 
 /// Flags of llama-cli: their names, whether a value follows, and the meaning for `generate` and for `chat`.
 const TEXT: &[(&[&str], Value, Meaning, Meaning)] = &[
@@ -347,7 +328,7 @@ mod tests {
         same("a -m f.gguf -p x -n -1 -no-cnv", "a -m f.gguf generate -p x -n -1", 1);
         same("a --model=f.gguf --n-predict 5", "a --model=f.gguf generate --n-tokens 5", 0);
         same("a chat -sys hello -cnv -r User:", "a chat --system hello --stop User:", 1);
-        same("a generate -ctk q8_0 -ctv q8_0 --mirostat 0", "a generate --kv q8_0", 1);
+        same("a generate -ctk q8_0 -ctv q8_0 --mirostat 0", "a generate --kv q8_0 --mirostat 0", 1);
         same("a generate --predict=5 --numa=distribute", "a generate --n-tokens 5", 1);
         same("a -hf u/r:Q8_0 -p x", "a --hf u/r:Q8_0 generate -p x", 0);
         same("a serve -hfr=u/r -hff f.gguf", "a serve --hf=u/r --hf-file f.gguf", 0);

@@ -19,7 +19,7 @@ use crate::cli::{
 use crate::output::{self, Bytes, Out, note};
 use crate::{foreign, interrupt};
 use arenite_grammar::MaskMemory;
-use arenite_run::generation::{self, End, Generation, Settings, Workbench};
+use arenite_run::generation::{self, End, Generation, Settings, Workbench, within};
 use arenite_run::guess::{Draft, Guesser};
 use arenite_run::model_file::ModelFile;
 use arenite_run::open_model::OpenModel;
@@ -175,7 +175,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     };
 
     let seed = args.sampling.seed();
-    let params = args.sampling.params()?;
+    let params = within(&args.sampling.params()?, session.context());
     let vocab = model.spec().vocab;
     let mut scratch = vec![0; Sampler::scratch_bytes(&params, vocab)];
     Sampler::new(params, &args.sampling.logit_bias, vocab, &mut scratch)?; // reports wrong options at the start
@@ -183,6 +183,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let settings = Arc::new(Settings {
         params,
         bias: args.sampling.logit_bias.clone(),
+        breakers: args.sampling.breakers(&params, tokenizer)?,
         limit,
         stops: args.stop.clone(),
         stop_ids: args.stop_id.clone(),

@@ -151,7 +151,8 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<()> {
 fn host(args: &Args, file: ModelFile) -> Result<Host> {
     let options = RunOptions { parallel: args.parallel, ..args.run.options()? };
     let mut host = Host::new(OpenModel::new(file, options)?, true)?;
-    host.service.params = args.steps.params(host.service.params);
+    host.service.params = args.steps.params(host.service.params)?;
+    host.service.breakers = args.steps.breakers();
     host.service.temperature = args.steps.temp;
     host.service.decides_any = args.decide;
     let (name, template) = args.template.read()?;

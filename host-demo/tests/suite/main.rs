@@ -24,6 +24,7 @@ mod page;
 mod pieces;
 mod quantize;
 mod rerank;
+mod sample;
 mod scripted;
 mod serve;
 mod several;

@@ -8,8 +8,10 @@
 //! ```text
 //! settings  the settings of an answer             session  a driver: one session, drafts, a watcher
 //! logprob   log-probabilities of tokens           indent   the end at a line with too little indentation
+//! breakers  sequences that end DRY's repetitions
 //! ```
 
+mod breakers;
 mod indent;
 mod logprob;
 mod session;
@@ -21,7 +23,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use arenite::grammar::{Constraint, Grammar, Masks, State};
-use arenite::sampler::{Sampler, argmax};
+use arenite::sampler::{More, Params, Sampler, State as Learned, argmax};
 use arenite::tokenizer::{Decoder, Tokenizer};
 use arenite::{Error, TokenId};
 
@@ -31,6 +33,7 @@ use crate::stop::StopFilter;
 use arenite_chat::dialect::{Gate, Marks, ThoughtBudget, plain};
 use arenite_text as text;
 
+pub use breakers::BreakerList;
 use indent::IndentFilter;
 pub use logprob::{Logprob, bytes, logprob};
 pub use session::{Outcome, Watch, run};
@@ -43,8 +46,8 @@ pub struct Workbench<'b, 't, 'm> {
     pub tokenizer: Option<&'b Tokenizer<'t, 't>>,
     /// Caches the tokens that grammars allow; required by settings with a grammar.
     pub masks: Option<&'b mut Masks<'m>>,
-    /// Memory for [`Sampler::new`].
-    pub scratch: &'b mut [u8],
+    /// Memory for [`Sampler::new`], which grows as answers need it.
+    pub scratch: &'b mut Vec<u8>,
     /// Maximum number of positions of the context.
     pub context: usize,
 }
@@ -117,6 +120,8 @@ pub struct Generation {
     ids: Vec<TokenId>,
     prompt: usize,
     rng: AnyRng,
+    /// What the sampler has learned from the answer's tokens.
+    learned: Option<Learned>,
     /// The state of the grammar.
     state: Option<State>,
     /// The number of the grammar: the key of its cached masks.
@@ -161,6 +166,7 @@ impl Generation {
             ids: prompt.to_vec(),
             prompt: prompt.len(),
             rng,
+            learned: None,
             state,
             grammar,
             decoder,
@@ -303,9 +309,15 @@ impl Generation {
     fn sample(&mut self, logits: &mut [f32], bench: &mut Workbench<'_, '_, '_>) -> Result<Option<TokenId>> {
         runtime::numbers(logits)?;
         let settings = &*self.settings;
-        let Settings { params, bias, ignore_end, table, min_tokens, stop_ids, .. } = settings;
-        let mut sampler = Sampler::new(*params, bias, logits.len(), bench.scratch)?;
-        let recent = self.ids.len().saturating_sub(params.repeat_last_n as usize);
+        let Settings { params, bias, breakers, ignore_end, table, min_tokens, stop_ids, .. } = settings;
+        let params = within(params, bench.context);
+        let needed = Sampler::scratch_bytes(&params, logits.len());
+        if bench.scratch.len() < needed {
+            bench.scratch.resize(needed, 0);
+        }
+        let mut sampler = Sampler::new(params, bias, logits.len(), bench.scratch)?.with_breakers(breakers.list());
+        self.learned.into_iter().for_each(|learned| sampler.set_state(learned));
+        let recent = self.ids.len().saturating_sub(params.history_len());
         self.ids[recent..].iter().for_each(|id| sampler.accept(*id));
         let is_short = self.ids.len() - self.prompt < *min_tokens;
         let Some(tokenizer) = bench.tokenizer else {
@@ -360,6 +372,7 @@ impl Generation {
                 sampler.sample_where(logits, &mut self.rng, allows)
             }
         };
+        self.learned = Some(sampler.state());
         match token {
             Err(Error::NoTokenAllowed) if constraint.as_ref().is_some_and(Constraint::is_complete) => Ok(None),
             Ok(token) if may_close && tokenizer.is_end(token) => match &mut self.thoughts {
@@ -414,6 +427,13 @@ impl Generation {
         self.state = Some(constraint.into_state());
         Ok(is_over)
     }
+}
+
+/// The parameters, with no more recent tokens than a context has positions.
+pub fn within(params: &Params, context: usize) -> Params {
+    let most = u32::try_from(context).unwrap_or(u32::MAX);
+    let more = More { dry_last_n: params.more.dry_last_n.min(most), ..params.more };
+    Params { repeat_last_n: params.repeat_last_n.min(most), more, ..*params }
 }
 
 /// Returns the text of a token as far as it does not depend on the tokens before it, with marks enclosed.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use arenite::TokenId;
 use arenite::sampler::Params;
 
+use super::BreakerList;
 use arenite_chat::dialect::{GateSettings, Marks, ThoughtBudget};
 
 /// The settings of one answer.
@@ -13,6 +14,8 @@ use arenite_chat::dialect::{GateSettings, Marks, ThoughtBudget};
 pub struct Settings {
     pub params: Params,
     pub bias: Vec<(TokenId, f32)>,
+    /// Sequences over which DRY's repetitions do not continue.
+    pub breakers: BreakerList,
     pub seed: u64,
     pub limit: Option<usize>,
     /// Number of tokens before an end is allowed.

@@ -252,7 +252,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         counters: Arc<Counters>,
     ) -> Self {
         // Scratch memory for any parameters: the history for penalties, and the whole vocabulary as candidates.
-        let scratch = vec![0; 8 * (engine.model().spec().vocab + 1024)];
+        let scratch = Vec::new();
         Self {
             budget: PassBudget::of(engine.model(), engine.plan().options.batch),
             engine,

@@ -75,6 +75,8 @@ pub struct Service {
     pub style: Style,
     /// The sampler's parameters that requests do not set.
     pub params: Params,
+    /// Texts over which DRY's repetitions do not continue, for requests that do not set them.
+    pub breakers: Vec<String>,
     /// The temperature of the command line, if any. It replaces Ollama's default, which is not that of `params`.
     pub temperature: Option<f32>,
     /// The model's name in requests.
@@ -217,7 +219,8 @@ impl Service {
             return Err(Refusal::invalid("this model generates no text, only embeddings (/v1/embeddings)"));
         }
         let choices = request.count.unwrap_or(1);
-        let mut settings = settings(request, self.tokenizer(), self.vocab, &self.params, seed_by_chance)?;
+        let mut settings =
+            settings(request, self.tokenizer(), self.vocab, (&self.params, &self.breakers), seed_by_chance)?;
         settings.lora = self.lora.of_request(request.lora.as_deref())?;
         if request.context.iter().any(|id| *id as usize >= self.vocab) {
             return Err(Refusal::about("context", "context names a token that does not exist"));

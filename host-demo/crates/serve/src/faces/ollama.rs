@@ -182,8 +182,6 @@ const OPTIONS: &[Row<Asked>] = &[
             "numa",
             "logits_all",
             "penalize_newline",
-            "mirostat_tau",
-            "mirostat_eta",
         ],
         Use::Harmless,
     ),

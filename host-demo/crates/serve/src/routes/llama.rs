@@ -69,9 +69,18 @@ pub async fn props(State(app): State<Arc<App>>) -> Json<Value> {
 
 /// Returns the sampler's parameters by llama.cpp's names.
 fn sampling(params: &Params) -> Value {
+    let more = &params.more;
+    let dry_last_n = if more.dry_last_n == u32::MAX { -1 } else { i64::from(more.dry_last_n) };
     json!({
         "temperature": params.temperature, "top_k": params.top_k, "top_p": params.top_p, "min_p": params.min_p,
         "typical_p": params.typical_p, "repeat_last_n": params.repeat_last_n, "repeat_penalty": params.repeat_penalty,
+        "min_keep": more.min_keep, "top_n_sigma": more.top_n_sigma,
+        "xtc_probability": more.xtc_probability, "xtc_threshold": more.xtc_threshold,
+        "dry_multiplier": more.dry_multiplier, "dry_base": more.dry_base,
+        "dry_allowed_length": more.dry_allowed_length, "dry_penalty_last_n": dry_last_n,
+        "dynatemp_range": more.dynatemp_range, "dynatemp_exponent": more.dynatemp_exponent,
+        "mirostat": more.mirostat as u8, "mirostat_tau": more.mirostat_tau, "mirostat_eta": more.mirostat_eta,
+        "adaptive_target": more.adaptive_target, "adaptive_decay": more.adaptive_decay,
     })
 }
 
