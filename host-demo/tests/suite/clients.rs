@@ -181,7 +181,7 @@ fn completions_report_tokens_and_probabilities() {
     // Without these fields the answer has neither.
     let plain = talk.good("/completion", &json!({ "prompt": "ab", "temperature": 0, "n_probs": 0 }));
     assert_eq!((&plain["tokens"], plain.get("completion_probabilities")), (&json!([]), None));
-    for (field, value) in [("post_sampling_probs", json!(true)), ("n_probs", json!(21)), ("min_keep", json!(2))] {
+    for (field, value) in [("post_sampling_probs", json!(true)), ("n_probs", json!(21)), ("top_a", json!(0.2))] {
         assert_eq!(talk.refused("/completion", &with(body.clone(), json!({ field: value })))["param"], field);
     }
 }
@@ -197,7 +197,7 @@ fn a_limit_of_zero_tokens_only_reads_the_prompt() {
     );
     assert_eq!((&answer["tokens_predicted"], &answer["tokens_evaluated"]), (&json!(0), &json!(8)));
     let answer = talk.good("/completion", &json!({ "prompt": "abcdefghij", "n_predict": 1, "temperature": 0 }));
-    assert_eq!((&answer["content"], &answer["tokens_cached"]), (&json!("Once"), &json!(8)));
+    assert_eq!((&answer["content"], &answer["timings"]["cache_n"]), (&json!("Once"), &json!(8)));
     for body in
         [json!({ "prompt": "ab", "max_tokens": 0 }), json!({ "prompt": "ab", "n_predict": null, "max_tokens": 0 })]
     {

@@ -28,6 +28,7 @@ mod sample;
 mod scripted;
 mod serve;
 mod several;
+mod slots;
 mod talk;
 mod templates;
 mod terminal;

@@ -113,7 +113,6 @@ fn further_steps_of_choosing() {
     for (on, off) in [
         (&["--top-nsigma", "0.5"][..], &["--top-nsigma", "-1"][..]),
         (&["--xtc-probability", "1", "--xtc-threshold", "0.05"], &["--xtc-probability", "0"]),
-        (&["--dry-multiplier", "5", "--dry-allowed-length", "1"], &["--dry-multiplier", "0", "--dry-base", "2"]),
         (&["--dynatemp-range", "1", "--dynatemp-exp", "2"], &["--dynatemp-range", "0"]),
         (&["--mirostat", "1", "--mirostat-ent", "1"], &["--mirostat", "0", "--mirostat-ent", "1"]),
         (&["--mirostat", "2", "--mirostat-ent", "1", "--mirostat-lr", "0.5"], &["--mirostat", "0"]),
@@ -123,6 +122,14 @@ fn further_steps_of_choosing() {
         assert_ne!(told(on), usual, "{on:?}");
         assert_eq!(told(off), usual, "{off:?}");
     }
+    // DRY needs a repetition; a negative penalty prefers it.
+    let again = |more: &[&str]| {
+        let common = ["generate", "-p", "Red fox. Blue fox. Red fox. Blue fox. Red", "-n", "2", "--temp", "0"];
+        stdout(&[&common[..], more].concat())
+    };
+    assert_ne!(again(&["--dry-multiplier", "-100"]), again(&[]));
+    assert_eq!(again(&["--dry-multiplier", "0", "--dry-base", "2"]), again(&[]));
+    assert_eq!(again(&["--dry-multiplier", "-100", "--dry-sequence-breaker", "Red"]), again(&[]));
     // A step that is not listed is off.
     let listed = "penalties;top_k;typ_p;top_p;min_p;temperature";
     let all = ["--samplers", listed, "--xtc-probability", "1", "--dry-multiplier", "5", "--adaptive-target", "0.3"];

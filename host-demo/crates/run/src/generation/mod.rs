@@ -37,7 +37,7 @@ pub use breakers::BreakerList;
 use indent::IndentFilter;
 pub use logprob::{Logprob, bytes, logprob};
 pub use session::{Outcome, Watch, run};
-pub use settings::Settings;
+pub use settings::{Settings, Shift};
 pub use wanted::{StrictCalls, ThoughtLimit, Wanted};
 
 /// Resources that the answers of a model use in turn, each for one step.
@@ -116,9 +116,14 @@ pub struct NewToken {
 /// An answer in progress.
 pub struct Generation {
     settings: Arc<Settings>,
-    /// The prompt and the answer so far.
+    /// The tokens of the context: the prompt and the answer so far, except for those that a shift dropped.
     ids: Vec<TokenId>,
+    /// Number of tokens of the prompt in `ids`.
     prompt: usize,
+    answer: Vec<TokenId>,
+    /// The position from which the driver must read `ids` again.
+    rewound: Option<usize>,
+    has_shifted: bool,
     rng: AnyRng,
     /// What the sampler has learned from the answer's tokens.
     learned: Option<Learned>,
@@ -165,6 +170,9 @@ impl Generation {
         Ok(Self {
             ids: prompt.to_vec(),
             prompt: prompt.len(),
+            answer: Vec::new(),
+            rewound: None,
+            has_shifted: false,
             rng,
             learned: None,
             state,
@@ -181,19 +189,24 @@ impl Generation {
         })
     }
 
-    /// The prompt and the answer so far.
+    /// The prompt and the answer so far, except for tokens that a shift dropped.
     pub fn ids(&self) -> &[TokenId] {
         &self.ids
     }
 
     /// The tokens of the answer so far, without an end token.
     pub fn answer(&self) -> &[TokenId] {
-        &self.ids[self.prompt..]
+        &self.answer
     }
 
-    /// Number of tokens of the prompt.
-    pub fn prompt_len(&self) -> usize {
-        self.prompt
+    /// Returns the position from which [`ids`](Self::ids) must be read again, if a shift dropped tokens after it.
+    pub fn take_rewound(&mut self) -> Option<usize> {
+        self.rewound.take()
+    }
+
+    /// True if tokens were dropped because the context was full.
+    pub fn has_shifted(&self) -> bool {
+        self.has_shifted
     }
 
     /// The reason, once the answer has ended.
@@ -245,6 +258,7 @@ impl Generation {
             return Ok(Step::ended(End::Token));
         }
         self.ids.push(token);
+        self.answer.push(token);
         self.first_token.get_or_insert_with(Instant::now);
         let Some(tokenizer) = bench.tokenizer else {
             let token = NewToken { id: token, text: String::new(), logprob: None };
@@ -267,11 +281,27 @@ impl Generation {
     }
 
     /// The end if the answer has as many tokens as the settings or the context allow.
-    fn limit(&self, context: usize) -> Option<End> {
-        match self.settings.limit {
-            Some(limit) if self.answer().len() >= limit => Some(End::Length),
+    fn limit(&mut self, context: usize) -> Option<End> {
+        match (self.settings.limit, self.settings.shift) {
+            (Some(limit), _) if self.answer.len() >= limit => Some(End::Length),
+            (_, Some(shift)) if self.ids.len() >= context => {
+                self.shift(shift, context);
+                None
+            }
             _ => (self.ids.len() > context).then_some(End::Context),
         }
+    }
+
+    /// Drops tokens from a full context, as many as llama.cpp does. Where it moves the other tokens in the cache, they are
+    /// read again here.
+    fn shift(&mut self, Shift { keep, discard }: Shift, context: usize) {
+        let read = self.ids.len() - 1;
+        let keep = keep.min(context.saturating_sub(4)).min(read);
+        let left = read - keep;
+        let discard = if discard == 0 { left / 2 } else { discard }.clamp(1, left.max(2) - 1).min(left);
+        self.ids.drain(keep..keep + discard);
+        self.prompt -= self.prompt.saturating_sub(keep).min(discard);
+        (self.rewound, self.has_shifted) = (Some(keep), true);
     }
 
     /// Replaces the prompt of an answer that has not ended by itself, such as one for which the context was full. The
@@ -319,7 +349,7 @@ impl Generation {
         self.learned.into_iter().for_each(|learned| sampler.set_state(learned));
         let recent = self.ids.len().saturating_sub(params.history_len());
         self.ids[recent..].iter().for_each(|id| sampler.accept(*id));
-        let is_short = self.ids.len() - self.prompt < *min_tokens;
+        let is_short = self.answer.len() < *min_tokens;
         let Some(tokenizer) = bench.tokenizer else {
             let ends = |token| is_short && stop_ids.contains(&token);
             return Ok(Some(sampler.sample_where(logits, &mut self.rng, |token| !ends(token))?));

@@ -60,6 +60,7 @@ impl Host {
             renderer,
             params: Params { temperature: 1.0, more: Sampling::MORE, ..Params::DEFAULT },
             breakers: Sampling::default().dry_breakers(),
+            shifts: false,
             temperature: None,
             grammars: grammars::Grammars::new(if serves { Budget::of_request } else { Budget::of_command }),
             name: model_name(file.name()),

@@ -34,7 +34,7 @@ use arenite::{Gguf, TokenId};
 use serde_json::Value;
 
 use crate::decide::DecisionModel;
-use crate::generation::Settings;
+use crate::generation::{Settings, Shift};
 use crate::model_file::ModelFile;
 use crate::open_model::OpenModel;
 use crate::ranking::Ranking;
@@ -77,6 +77,8 @@ pub struct Service {
     pub params: Params,
     /// Texts over which DRY's repetitions do not continue, for requests that do not set them.
     pub breakers: Vec<String>,
+    /// True if answers continue in a full context, which then loses tokens.
+    pub shifts: bool,
     /// The temperature of the command line, if any. It replaces Ollama's default, which is not that of `params`.
     pub temperature: Option<f32>,
     /// The model's name in requests.
@@ -251,6 +253,13 @@ impl Service {
         };
         prepared.prompt_count = prompts.len();
         let seed = settings.seed;
+        settings.shift = self.shifts.then(|| {
+            // A negative number keeps all of the prompt.
+            let keep =
+                usize::try_from(request.n_keep).unwrap_or(prompts.iter().map(|(_, ids)| ids.len()).max().unwrap_or(0));
+            let keep = keep.saturating_add(usize::from(self.tokenizer().add_bos()));
+            Shift { keep, discard: request.n_discard }
+        });
         let settings = Arc::new(settings);
         for (mut text, mut ids) in prompts {
             if ids.is_empty() {

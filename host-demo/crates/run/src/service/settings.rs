@@ -42,6 +42,8 @@ pub fn settings(
         indent: request.indent,
         time: request.time,
         logprobs: request.logprobs,
+        reads_anew: request.reads_anew,
+        slot: request.slot,
         ..Settings::default()
     })
 }

@@ -6,12 +6,15 @@
 pub mod anthropic;
 pub mod audio;
 pub mod decisions;
+pub mod embeddings;
 mod field;
 pub mod ollama;
 pub mod openai;
 mod refused;
 pub mod rerank;
 pub mod responses;
+#[cfg(test)]
+mod tests;
 mod tools;
 
 pub use field::Field;

@@ -12,11 +12,15 @@ use arenite_request::{Biased, Form, Infill, Input, Keep, MOST_CHOICES, Message, 
 /// Maximum number of alternatives for a token.
 const MOST_LOGPROBS: usize = 20;
 
+/// The tables of a chat.
+pub(super) const OF_CHAT: [&[Row<Asked>]; 8] = [CHAT, tools::ROWS, SAMPLING, ANSWER, FORM, THINKING, REFUSED, HARMLESS];
+/// The tables of a completion.
+pub(super) const OF_COMPLETION: [&[Row<Asked>]; 6] = [COMPLETION, SAMPLING, ANSWER, FORM, REFUSED, HARMLESS];
+
 /// Reads a request for a chat.
 pub fn chat(body: &Value) -> Result<Asked> {
-    let tables = [CHAT, tools::ROWS, SAMPLING, ANSWER, FORM, THINKING, REFUSED, HARMLESS];
     let mut asked = Asked::default();
-    read(fields(body)?, &tables, &mut asked)?;
+    read(fields(body)?, &OF_CHAT, &mut asked)?;
     asked.finish_tools()?;
     if asked.request.messages().is_empty() {
         return Err(Refusal::about("messages", "there are no messages"));
@@ -26,9 +30,8 @@ pub fn chat(body: &Value) -> Result<Asked> {
 
 /// Reads a request for a completion.
 pub fn completion(body: &Value) -> Result<Asked> {
-    let tables = [COMPLETION, SAMPLING, ANSWER, FORM, REFUSED, HARMLESS];
     let mut asked = Asked::default();
-    read(fields(body)?, &tables, &mut asked)?;
+    read(fields(body)?, &OF_COMPLETION, &mut asked)?;
     match &asked.request.input {
         Input::Texts(texts) if texts.is_empty() => {
             Err(Refusal::about("prompt", "prompt must be a text, tokens, or a list of these"))
@@ -240,6 +243,35 @@ pub const SAMPLING: &[Row<Asked>] = &[
         &["seed", "random_seed"],
         Use::Reads(|asked, field| {
             asked.request.seed = Some(field.whole()?).filter(|seed| *seed != -1).map(i64::cast_unsigned);
+            Ok(())
+        }),
+    ),
+    Row(
+        &["cache_prompt"],
+        Use::Reads(|asked, field| {
+            asked.request.reads_anew = !field.switch()?;
+            Ok(())
+        }),
+    ),
+    Row(
+        &["id_slot", "slot_id"],
+        Use::Reads(|asked, field| {
+            // A negative number means any slot.
+            asked.request.slot = usize::try_from(field.whole()?).ok();
+            Ok(())
+        }),
+    ),
+    Row(
+        &["n_keep", "num_keep"],
+        Use::Reads(|asked, field| {
+            asked.request.n_keep = field.whole()?;
+            Ok(())
+        }),
+    ),
+    Row(
+        &["n_discard"],
+        Use::Reads(|asked, field| {
+            asked.request.n_discard = usize::try_from(field.whole()?).unwrap_or(0);
             Ok(())
         }),
     ),

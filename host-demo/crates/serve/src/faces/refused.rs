@@ -84,11 +84,6 @@ pub const HARMLESS: &[Row<Asked>] = &[
     // llama.cpp: the cache and reports.
     Row(
         &[
-            "cache_prompt",
-            "id_slot",
-            "slot_id",
-            "n_keep",
-            "n_discard",
             "n_cache_reuse",
             "t_max_prompt_ms",
             "timings_per_token",

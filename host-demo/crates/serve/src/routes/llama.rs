@@ -68,7 +68,7 @@ pub async fn props(State(app): State<Arc<App>>) -> Json<Value> {
 }
 
 /// Returns the sampler's parameters by llama.cpp's names.
-fn sampling(params: &Params) -> Value {
+pub(super) fn sampling(params: &Params) -> Value {
     let more = &params.more;
     let dry_last_n = if more.dry_last_n == u32::MAX { -1 } else { i64::from(more.dry_last_n) };
     json!({
@@ -182,7 +182,14 @@ impl Format {
             model: &service.name,
             tokens_predicted: choice.answer,
             tokens_evaluated: choice.prompt,
-            tokens_cached: choice.cached,
+            // The tokens in the context: the last one was not read.
+            tokens_cached: choice.read,
+            timings: Timings {
+                cache_n: choice.cached,
+                prompt_n: choice.prompt.saturating_sub(choice.cached),
+                predicted_n: choice.answer,
+            },
+            id_slot: choice.slot,
             stop_type: match (choice.end, &choice.stop) {
                 (None, _) => "none",
                 (Some(Finish::Length), _) => "limit",
@@ -190,7 +197,7 @@ impl Format {
                 (Some(Finish::Stop), None) => "eos",
             },
             stopping_word: choice.stop.as_deref().unwrap_or_default(),
-            truncated: false,
+            truncated: choice.is_full,
             completion_probabilities: choice.logprobs.iter().map(logprobs::chat).collect(),
         })
     }
@@ -207,11 +214,21 @@ struct Filled<'s> {
     tokens_predicted: usize,
     tokens_evaluated: usize,
     tokens_cached: usize,
+    timings: Timings,
+    id_slot: usize,
     stop_type: &'static str,
     stopping_word: &'s str,
     truncated: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     completion_probabilities: Vec<Value>,
+}
+
+/// Numbers of tokens: of the prompt, those that were cached and those that were read, and of the answer.
+#[derive(Serialize)]
+struct Timings {
+    cache_n: usize,
+    prompt_n: usize,
+    predicted_n: usize,
 }
 
 async fn stream(app: Arc<App>, mut answer: Answer, format: Format, out: Events, _open: OpenRequest) {
