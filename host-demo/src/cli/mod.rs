@@ -5,6 +5,7 @@ mod constraint;
 mod input;
 pub mod llama;
 mod machine;
+mod more;
 mod number;
 mod sampling;
 mod template;

@@ -21,7 +21,7 @@ use crate::interrupt;
 use crate::output::{self, Out, note};
 use arenite_files as new_file;
 use arenite_grammar as grammar;
-use arenite_run::generation::{End, Settings, ThoughtLimit};
+use arenite_run::generation::{End, Settings, ThoughtLimit, within};
 use arenite_run::model_file::{Load, ModelFile, Source};
 use arenite_run::open_model::OpenModel;
 use arenite_run::runtime::{self, Memory};
@@ -181,7 +181,7 @@ fn talk_with(file: ModelFile, args: &Args, before: Option<Vec<Value>>, lines: &m
         Some(_) => messages,
         None => earlier.into_iter().map(serde_json::from_value).collect::<Result<_, _>>()?,
     };
-    let params = args.sampling.params()?;
+    let params = within(&args.sampling.params()?, context);
     let vocab = model.spec().vocab;
     let mut scratch = vec![0; Sampler::scratch_bytes(&params, vocab)];
     Sampler::new(params, &args.sampling.logit_bias, vocab, &mut scratch)?; // reports wrong options at the start
@@ -244,9 +244,11 @@ fn rules(
     tokenizer: &Tokenizer<'_, '_>,
     step: usize,
 ) -> Result<Rules> {
+    let params = args.sampling.params()?;
     let mut settings = Settings {
-        params: args.sampling.params()?,
+        params,
         bias: args.sampling.logit_bias.clone(),
+        breakers: args.sampling.breakers(&params, Some(tokenizer))?,
         limit: args.n_tokens.and_then(|Limit(limit)| limit),
         stops: args.stop.clone(),
         stop_ids: args.stop_id.clone(),

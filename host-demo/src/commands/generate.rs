@@ -19,7 +19,7 @@ use crate::cli::{
 use crate::output::{self, Bytes, Out, note};
 use crate::{foreign, interrupt};
 use arenite_grammar::MaskMemory;
-use arenite_run::generation::{self, End, Generation, Settings, Workbench};
+use arenite_run::generation::{self, End, Generation, Settings, Shift, Workbench, within};
 use arenite_run::guess::{Draft, Guesser};
 use arenite_run::model_file::ModelFile;
 use arenite_run::open_model::OpenModel;
@@ -66,6 +66,14 @@ pub struct Args {
     /// Additional end token; may be repeated
     #[arg(long, value_name = "ID")]
     stop_id: Vec<TokenId>,
+
+    /// Continue when the context is full: drop half of the tokens, and read the rest again
+    #[arg(long, conflicts_with_all = ["lookup", "draft", "session"])]
+    context_shift: bool,
+
+    /// Number of tokens at the start that stay with --context-shift; -1 for the prompt
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, requires = "context_shift")]
+    keep: i64,
 
     /// Continue after an end token
     #[arg(long)]
@@ -175,7 +183,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     };
 
     let seed = args.sampling.seed();
-    let params = args.sampling.params()?;
+    let params = within(&args.sampling.params()?, session.context());
     let vocab = model.spec().vocab;
     let mut scratch = vec![0; Sampler::scratch_bytes(&params, vocab)];
     Sampler::new(params, &args.sampling.logit_bias, vocab, &mut scratch)?; // reports wrong options at the start
@@ -183,6 +191,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let settings = Arc::new(Settings {
         params,
         bias: args.sampling.logit_bias.clone(),
+        breakers: args.sampling.breakers(&params, tokenizer)?,
         limit,
         stops: args.stop.clone(),
         stop_ids: args.stop_id.clone(),
@@ -203,7 +212,11 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
         };
         let kept = runtime::rewind_to(session, &known, &prompt.ids)?;
         let rng = args.sampling.generator(seed);
-        let mut generation = Generation::new(settings.clone(), &prompt.ids, rng, 0, tokenizer)?;
+        let keep = usize::try_from(args.keep).unwrap_or(prompt.ids.len());
+        let keep = keep + usize::from(tokenizer.is_some_and(|tokenizer| tokenizer.add_bos()));
+        let shift = args.context_shift.then_some(Shift { keep, discard: 0 });
+        let settings = Arc::new(Settings { shift, ..Settings::clone(&settings) });
+        let mut generation = Generation::new(settings, &prompt.ids, rng, 0, tokenizer)?;
         let context = session.context();
         let mut bench = Workbench { tokenizer, masks: masks.as_mut(), scratch: &mut scratch, context };
         let mut watch = Watcher::new(&mut *show);

@@ -29,6 +29,7 @@ mod probe;
 mod quantize;
 mod rerank;
 mod run;
+mod sample;
 mod score;
 mod serve;
 mod tokenize;
@@ -87,6 +88,7 @@ enum Command {
     Logits(logits::Args),
     Probe(probe::Args),
     Score(score::Args),
+    Sample(sample::Args),
     Serve(serve::Args),
     Batch(batch::Args),
     Grammar(grammar::Args),
@@ -133,6 +135,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Serve(args) => serve::run(&args, model),
         Command::Batch(args) => return batch::run(&args, formats::open(model)?),
         Command::Grammar(args) => return grammar::run(&args, &formats::open(model)?),
+        Command::Sample(args) => return sample::run(&args, &formats::open(model)?),
         Command::Score(args) => return score::run(&args, formats::open(model)?),
         Command::Imatrix(args) => return imatrix::run(&args, formats::open(model)?),
         Command::Perplexity(args) => return perplexity::run(&args, formats::open(model)?),

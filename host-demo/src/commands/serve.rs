@@ -1,6 +1,5 @@
 //! `arenite serve`: an OpenAI-compatible HTTP server.
 
-use std::hash::RandomState;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,8 +20,8 @@ use arenite_run::scheduler::{Counters, HISTORIES};
 use arenite_run::service::{Host, run_engine};
 use arenite_run::split;
 use arenite_serve::{
-    App, CacheScope, Common, Limits, Log, LogFormat, ModelEntry, Models, ProgramMemory, Proxy, READERS, Readers,
-    RequestMemory, SOUNDS, Sounds, router, router_of_models, serve, transcribe,
+    App, CacheScope, ClientKey, Common, Limits, Log, LogFormat, ModelEntry, Models, ProgramMemory, Proxy, READERS,
+    Readers, RequestMemory, SOUNDS, Sounds, router, router_of_models, serve, transcribe,
 };
 
 /// Start an OpenAI-compatible HTTP server
@@ -32,7 +31,7 @@ use arenite_serve::{
   arenite serve -m small.gguf -m large.gguf --memory 6G
 
 The first line of standard output is `listening on http://HOST:PORT`. A chat page is at /. OpenAI's and Anthropic's \
-interfaces are under /v1, Ollama's under /api; /completion, /props, /apply-template, /infill, /tokenize, /detokenize, \
+interfaces are under /v1, Ollama's under /api; /completion, /props, /slots, /apply-template, /infill, /tokenize, /detokenize, \
 /health and /metrics are llama.cpp's. Answers do not depend on other requests running at the same time. On SIGTERM the server \
 exits within two seconds: answers that are not finished by then end with an error.
 
@@ -84,6 +83,15 @@ pub struct Args {
     #[arg(long, value_parser = one_of(&CacheScope::ALL), value_name = "client|server", hide_possible_values = true)]
     cache_scope: Option<CacheScope>,
 
+    /// Let answers continue when the context is full: half of the tokens are dropped, and the rest is read again. Requests
+    /// choose what stays (n_keep, n_discard). Without this option, an answer ends there
+    #[arg(long)]
+    context_shift: bool,
+
+    /// Folder for conversations that clients save with /slots: each client has its own, unless all share the cache
+    #[arg(long, value_name = "DIR")]
+    slot_save_path: Option<PathBuf>,
+
     /// Write a line about each request to standard error, without its text
     #[arg(long, value_parser = one_of(&LogFormat::ALL), value_name = "FORMAT")]
     log_format: Option<LogFormat>,
@@ -120,6 +128,13 @@ impl Args {
         self.cache_scope.unwrap_or(usual)
     }
 
+    /// The key for identifiers of clients. It is kept with files that belong to clients.
+    fn identities(&self) -> Result<ClientKey> {
+        let Some(folder) = &self.slot_save_path else { return Ok(ClientKey::random()) };
+        ensure!(folder.is_dir(), "{}: --slot-save-path needs a folder that exists", folder.display());
+        ClientKey::kept_in(folder)
+    }
+
     fn limits(&self) -> Limits {
         // If this process serves one of several models, the proxy process handles the origins.
         let origins = if self.within { Vec::new() } else { self.cors_origin.clone() };
@@ -151,7 +166,9 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<()> {
 fn host(args: &Args, file: ModelFile) -> Result<Host> {
     let options = RunOptions { parallel: args.parallel, ..args.run.options()? };
     let mut host = Host::new(OpenModel::new(file, options)?, true)?;
-    host.service.params = args.steps.params(host.service.params);
+    host.service.params = args.steps.params(host.service.params)?;
+    host.service.breakers = args.steps.breakers();
+    host.service.shifts = args.context_shift;
     host.service.temperature = args.steps.temp;
     host.service.decides_any = args.decide;
     let (name, template) = args.template.read()?;
@@ -205,7 +222,9 @@ fn one(args: &Args, file: ModelFile, program: &ProgramMemory) -> Result<()> {
         memory: RequestMemory::default(),
         readers: Readers::start(),
         log: args.log_format.map(|format| Log::new(format, std::io::stderr())),
-        hasher: RandomState::new(),
+        identities: args.identities()?,
+        slots: args.slot_save_path.clone(),
+        saving: Default::default(),
     });
     let limits = args.limits();
     let (ready, is_ready) = tokio::sync::oneshot::channel();

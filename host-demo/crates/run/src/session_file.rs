@@ -32,6 +32,12 @@ pub struct Head {
     /// Size of the context in positions.
     pub context: usize,
     pub tokens: Vec<TokenId>,
+    /// Number of tokens of the prompt, in a file of a slot.
+    #[serde(default)]
+    pub prompt: usize,
+    /// The adapters and their scales, in a file of a slot.
+    #[serde(default)]
+    pub lora: Vec<(usize, f32)>,
     /// The messages of a chat.
     #[serde(default)]
     pub messages: Vec<Value>,
@@ -84,19 +90,24 @@ impl SessionFile {
         head.tokens.truncate(context.position());
         let mut snapshot = vec![0; engine.snapshot_bytes(context)];
         engine.save(context, &mut snapshot)?;
-        let json = serde_json::to_vec(&head)?;
-        write_file(&self.path, |file| {
-            file.write_all(MAGIC)?;
-            file.write_all(&(json.len() as u64).to_le_bytes())?;
-            file.write_all(&rawzip::crc32(&json).to_le_bytes())?;
-            file.write_all(&json)?;
-            Ok(file.write_all(&snapshot)?)
-        })
+        store(&self.path, &head, &snapshot)
     }
 }
 
+/// Writes a session file.
+pub fn store(path: &Path, head: &Head, snapshot: &[u8]) -> Result<()> {
+    let json = serde_json::to_vec(head)?;
+    write_file(path, |file| {
+        file.write_all(MAGIC)?;
+        file.write_all(&(json.len() as u64).to_le_bytes())?;
+        file.write_all(&rawzip::crc32(&json).to_le_bytes())?;
+        file.write_all(&json)?;
+        Ok(file.write_all(snapshot)?)
+    })
+}
+
 /// Parses the bytes of a session file.
-fn parsed(bytes: &[u8]) -> Result<(Head, Vec<u8>)> {
+pub fn parsed(bytes: &[u8]) -> Result<(Head, Vec<u8>)> {
     let (version, rest) = bytes.split_at_checked(MAGIC.len()).context(NO_SESSION)?;
     ensure!(version.starts_with(b"arenite session "), NO_SESSION);
     ensure!(version == MAGIC, "this is a session of another version of arenite");

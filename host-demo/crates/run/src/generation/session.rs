@@ -74,7 +74,12 @@ pub fn run(
         let step = generation.step(logits, bench)?;
         if let Some(token) = step.token {
             watch.text(&token.text)?;
-            if step.end.is_none() {
+            if let Some(position) = generation.take_rewound() {
+                let (engine, context) = session.parts();
+                let position = engine.nearest(context, position);
+                session.rewind(position)?;
+                session.prefill(&generation.ids()[session.position()..])?;
+            } else if step.end.is_none() {
                 match &mut guesser {
                     Some(guesser) => _ = guesser.decode(session, generation.ids())?,
                     None => session.decode(token.id)?,

@@ -79,6 +79,16 @@ impl Cache {
         Some((context, ids, shared))
     }
 
+    /// Removes the contexts of this scope and with these adapters that contain nothing but tokens of `ids`, or continue
+    /// them.
+    pub fn remove(&mut self, scope: Option<u64>, ids: &[TokenId], lora: &[(usize, f32)]) -> Vec<Context> {
+        let is_of = |kept: &mut Kept| {
+            let common = shared(&kept.ids, ids);
+            kept.lora == lora && kept.scope == scope && common > 0 && common == ids.len().min(kept.ids.len())
+        };
+        self.kept.extract_if(.., is_of).map(|kept| kept.context).collect()
+    }
+
     /// Removes the least recently used context.
     pub fn oldest(&mut self) -> Option<Context> {
         let (at, _) = self.kept.iter().enumerate().min_by_key(|(_, kept)| kept.used)?;

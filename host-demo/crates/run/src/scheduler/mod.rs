@@ -6,6 +6,7 @@
 //! | `running` | an answer in progress |
 //! | `budget` | the tokens of a pass |
 //! | `cache`, `history` | contexts of finished conversations, and what each client knows of them |
+//! | `slots` | the last conversations of a client by number, for saving and restoring |
 //! | `decisions` | the scores of options after a prompt |
 //! | `counters` | counters for `/metrics` |
 
@@ -15,6 +16,7 @@ mod counters;
 mod decisions;
 mod history;
 mod running;
+mod slots;
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -35,6 +37,8 @@ pub use decisions::Decision;
 pub use history::HISTORIES;
 use history::History;
 use running::{Progress, Running};
+use slots::Slots;
+pub use slots::{Slot, SlotAction, SlotAnswer, SlotRequest};
 
 use crate::generation::{Logprob, Settings, Workbench, logprob};
 use crate::ranking::Texts;
@@ -46,6 +50,7 @@ pub enum Command {
     Generate(Box<Job>),
     Embed(Embedding),
     Decide(Decision),
+    Slots(SlotRequest),
 }
 
 /// A text, or a pair of texts, to embed.
@@ -151,6 +156,12 @@ pub enum Event {
         prompt: usize,
         cached: usize,
         answer: usize,
+        /// The number of the slot that has the conversation.
+        slot: usize,
+        /// Number of tokens in the context.
+        read: usize,
+        /// True if the context was full.
+        is_full: bool,
     },
     Failed(String),
     /// The memory for the rest of the answer is exhausted.
@@ -194,6 +205,7 @@ pub struct Scheduler<'a, 'm, 'w> {
     decisions: VecDeque<Deciding>,
     cache: Cache,
     history: History,
+    slots: Slots,
     masks: Masks<'a>,
     grammars: Grammars,
     scratch: Vec<u8>,
@@ -202,8 +214,9 @@ pub struct Scheduler<'a, 'm, 'w> {
 
 /// An answer that waits for one of the `parallel` slots.
 enum Waiting {
-    /// A job, and the number of tokens that its client is told to be cached, if that is not the number that are.
-    New(Box<Job>, Option<usize>),
+    /// A job, the number of tokens that its client is told to be cached, if that is not the number that are, and the
+    /// number of its slot.
+    New(Box<Job>, Option<usize>, usize),
     /// An answer in progress whose slot went to another client.
     Paused(Box<Progress>),
 }
@@ -211,8 +224,16 @@ enum Waiting {
 impl Waiting {
     fn job(&self) -> &Job {
         match self {
-            Self::New(job, _) => job,
+            Self::New(job, ..) => job,
             Self::Paused(progress) => &progress.job,
+        }
+    }
+
+    /// The number of the slot.
+    fn slot(&self) -> usize {
+        match self {
+            Self::New(.., slot) => *slot,
+            Self::Paused(progress) => progress.slot,
         }
     }
 }
@@ -252,7 +273,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         counters: Arc<Counters>,
     ) -> Self {
         // Scratch memory for any parameters: the history for penalties, and the whole vocabulary as candidates.
-        let scratch = vec![0; 8 * (engine.model().spec().vocab + 1024)];
+        let scratch = Vec::new();
         Self {
             budget: PassBudget::of(engine.model(), engine.plan().options.batch),
             engine,
@@ -266,6 +287,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             decisions: VecDeque::new(),
             cache: Cache::default(),
             history: History::default(),
+            slots: Slots::new(parallel),
             masks,
             grammars: Grammars::default(),
             scratch,
@@ -299,14 +321,15 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             match if is_idle { commands.recv().map_err(|_| TryRecvError::Disconnected) } else { commands.try_recv() } {
                 Ok(Command::Generate(job)) => {
                     let known = job.scope.map(|client| {
-                        let known = match job.settings.scores_prompt {
-                            true => 0, // such a prompt is read anew
+                        let known = match job.settings.scores_prompt || job.settings.reads_anew {
+                            true => 0,
                             false => self.history.known(client, &job.prompt, &job.settings.lora),
                         };
                         self.history.add(client, &job.prompt, job.prompt.len(), &job.settings.lora);
                         known
                     });
-                    self.waiting.push_back(Waiting::New(job, known));
+                    let slot = self.slots.begin(job.scope, &job.prompt, &job.settings);
+                    self.waiting.push_back(Waiting::New(job, known, slot));
                     continue;
                 }
                 Ok(Command::Embed(text)) => {
@@ -315,6 +338,10 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
                 }
                 Ok(Command::Decide(decision)) => {
                     self.decisions.push_back(decision.into());
+                    continue;
+                }
+                Ok(Command::Slots(request)) => {
+                    self.slot_request(request);
                     continue;
                 }
                 Err(TryRecvError::Disconnected) if is_idle => return,
@@ -330,6 +357,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             if let Err(error) = self.pass() {
                 let message = error.to_string();
                 for running in self.running.drain(..) {
+                    self.slots.failed(running.job.scope, running.slot);
                     running.job.client.send(Event::Failed(message.clone()));
                     self.engine.close(running.context);
                 }
@@ -424,7 +452,14 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
     /// answers has at least two more than the waiting client, pauses one of these answers. Thus no client waits for the
     /// long answers of another.
     fn admit(&mut self) {
-        self.waiting.retain(|waiting| !waiting.job().client.is_closed());
+        let slots = &mut self.slots;
+        self.waiting.retain(|waiting| {
+            let is_closed = waiting.job().client.is_closed();
+            if is_closed {
+                slots.failed(waiting.job().scope, waiting.slot());
+            }
+            !is_closed
+        });
         let mut refused = HashSet::new();
         loop {
             let turn = |job: &Job| {
@@ -442,7 +477,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
                 break;
             }
             let waiting = &self.waiting[at];
-            if let Waiting::New(job, _) = waiting
+            if let Waiting::New(job, ..) = waiting
                 && self.is_coming(job)
             {
                 refused.insert(job.asker);
@@ -453,7 +488,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
                 self.pause(victim);
             }
             match waiting {
-                Waiting::New(job, known) => self.begin(*job, known),
+                Waiting::New(job, known, slot) => self.begin(*job, known, slot),
                 Waiting::Paused(progress) => self.resume(progress),
             }
         }
@@ -501,24 +536,27 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         Ok((forked.map_or_else(|| self.open_with(lora), Ok)?, branch))
     }
 
-    fn begin(&mut self, job: Job, known: Option<usize>) {
+    fn begin(&mut self, job: Job, known: Option<usize>, slot: usize) {
         self.clock += 1;
         // Scoring a prompt needs the logits of all its tokens, so the context of such a prompt starts empty.
-        let (context, branch) = match self.context_of(&job.prompt, &job, job.settings.scores_prompt) {
-            Ok(context) => context,
-            Err(error) => {
-                job.client.send(Event::Failed(error.to_string()));
-                return;
-            }
-        };
+        let (context, branch) =
+            match self.context_of(&job.prompt, &job, job.settings.scores_prompt || job.settings.reads_anew) {
+                Ok(context) => context,
+                Err(error) => {
+                    self.slots.failed(job.scope, slot);
+                    job.client.send(Event::Failed(error.to_string()));
+                    return;
+                }
+            };
         let cached = context.position();
         self.counters.requests.fetch_add(1, Ordering::Relaxed);
         self.counters.cached_tokens.fetch_add(cached as u64, Ordering::Relaxed);
         let grammar = job.settings.table.as_ref().map_or(0, |table| self.grammars.number(table));
-        let progress = match Progress::new(job, known.unwrap_or(cached), grammar, self.tokenizer) {
+        let progress = match Progress::new(job, (known.unwrap_or(cached), slot), grammar, self.tokenizer) {
             Ok(progress) => Box::new(progress),
             Err((job, error)) => {
                 self.engine.close(context);
+                self.slots.failed(job.scope, slot);
                 job.client.send(Event::Failed(one_line(&format!("{error:#}"))));
                 return;
             }
@@ -543,7 +581,10 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         self.clock += 1;
         match self.context_of(progress.ids(), &progress.job, progress.scores) {
             Ok((context, _)) => self.running.push(Running { context, progress }),
-            Err(error) => progress.job.client.send(Event::Failed(error.to_string())),
+            Err(error) => {
+                self.slots.failed(progress.job.scope, progress.slot);
+                progress.job.client.send(Event::Failed(error.to_string()));
+            }
         }
     }
 
@@ -652,6 +693,12 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         let mut bench = Workbench { tokenizer: Some(tokenizer), masks: Some(masks), scratch, context: context_len };
         match running.choose(engine.logits_mut(context), &mut bench, counters) {
             Ok(()) => {
+                if let Some(position) = running.generation.take_rewound()
+                    && let Err(error) = engine.rewind(context, engine.nearest(context, position))
+                {
+                    running.job.client.send(Event::Failed(error.to_string()));
+                    running.end = Some(Finish::Stop);
+                }
                 counters.answer_tokens.fetch_add(1, Ordering::Relaxed);
                 if running.end.is_some() {
                     running.generation.token_rate().inspect(|rate| counters.token_rate.add(*rate));
@@ -674,6 +721,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             }
             let Running { context, progress } = self.running.swap_remove(at);
             let ids = progress.ids()[..context.position()].to_vec();
+            self.slots.end(progress.job.scope, progress.slot, &progress, &ids);
             if let Some(client) = progress.job.scope {
                 self.history.add(client, progress.ids(), progress.job.prompt.len(), &progress.job.settings.lora);
             }

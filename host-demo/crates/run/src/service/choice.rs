@@ -33,6 +33,12 @@ pub struct Choice {
     pub prompt: usize,
     pub cached: usize,
     pub answer: usize,
+    /// The number of the slot that has the conversation.
+    pub slot: usize,
+    /// Number of tokens in the context.
+    pub read: usize,
+    /// True if the context was full.
+    pub is_full: bool,
     /// Number of tokens of thoughts, once the answer was split into parts.
     pub thought: usize,
 }
@@ -74,10 +80,11 @@ impl Choice {
                 self.logprobs.extend(logprob);
                 Ok(false)
             }
-            Event::Done { end, stop, text, prompt, cached, answer } => {
+            Event::Done { end, stop, text, prompt, cached, answer, slot, read, is_full } => {
                 self.text += &text;
                 self.stop = stop;
                 (self.end, self.prompt, self.cached, self.answer) = (Some(end), prompt, cached, answer);
+                (self.slot, self.read, self.is_full) = (slot, read, is_full);
                 Ok(true)
             }
             Event::Failed(message) => Err(AnswerError::Failed(message)),

@@ -11,6 +11,7 @@ use arenite::tokenizer::Tokenizer;
 use arenite::{Gguf, Plan, TokenId};
 use arenite_chat::{Renderer, Style};
 use arenite_grammar::{Budget, MaskMemory};
+use arenite_request::Sampling;
 
 use super::{Facts, LoraScales, Service, grammars};
 use crate::decide::DecisionModel;
@@ -57,7 +58,9 @@ impl Host {
             open: open.clone(),
             style: Style::of(&renderer, tokenizer),
             renderer,
-            params: Params { temperature: 1.0, ..Params::DEFAULT },
+            params: Params { temperature: 1.0, more: Sampling::MORE, ..Params::DEFAULT },
+            breakers: Sampling::default().dry_breakers(),
+            shifts: false,
             temperature: None,
             grammars: grammars::Grammars::new(if serves { Budget::of_request } else { Budget::of_command }),
             name: model_name(file.name()),

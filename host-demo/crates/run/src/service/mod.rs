@@ -34,7 +34,7 @@ use arenite::{Gguf, TokenId};
 use serde_json::Value;
 
 use crate::decide::DecisionModel;
-use crate::generation::Settings;
+use crate::generation::{Settings, Shift};
 use crate::model_file::ModelFile;
 use crate::open_model::OpenModel;
 use crate::ranking::Ranking;
@@ -75,6 +75,10 @@ pub struct Service {
     pub style: Style,
     /// The sampler's parameters that requests do not set.
     pub params: Params,
+    /// Texts over which DRY's repetitions do not continue, for requests that do not set them.
+    pub breakers: Vec<String>,
+    /// True if answers continue in a full context, which then loses tokens.
+    pub shifts: bool,
     /// The temperature of the command line, if any. It replaces Ollama's default, which is not that of `params`.
     pub temperature: Option<f32>,
     /// The model's name in requests.
@@ -217,7 +221,8 @@ impl Service {
             return Err(Refusal::invalid("this model generates no text, only embeddings (/v1/embeddings)"));
         }
         let choices = request.count.unwrap_or(1);
-        let mut settings = settings(request, self.tokenizer(), self.vocab, &self.params, seed_by_chance)?;
+        let mut settings =
+            settings(request, self.tokenizer(), self.vocab, (&self.params, &self.breakers), seed_by_chance)?;
         settings.lora = self.lora.of_request(request.lora.as_deref())?;
         if request.context.iter().any(|id| *id as usize >= self.vocab) {
             return Err(Refusal::about("context", "context names a token that does not exist"));
@@ -248,6 +253,13 @@ impl Service {
         };
         prepared.prompt_count = prompts.len();
         let seed = settings.seed;
+        settings.shift = self.shifts.then(|| {
+            // A negative number keeps all of the prompt.
+            let keep =
+                usize::try_from(request.n_keep).unwrap_or(prompts.iter().map(|(_, ids)| ids.len()).max().unwrap_or(0));
+            let keep = keep.saturating_add(usize::from(self.tokenizer().add_bos()));
+            Shift { keep, discard: request.n_discard }
+        });
         let settings = Arc::new(settings);
         for (mut text, mut ids) in prompts {
             if ids.is_empty() {

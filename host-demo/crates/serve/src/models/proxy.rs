@@ -34,9 +34,10 @@ use arenite_run::scheduler::Counters;
 const IDLE: Duration = Duration::from_secs(10);
 
 /// Headers that are not forwarded.
-const DROPPED: [HeaderName; 7] = [
+const DROPPED: [HeaderName; 8] = [
     CLIENT, // set by the proxy, never by a client
     header::CONNECTION,
+    header::CONTENT_ENCODING, // bodies are forwarded unpacked
     header::CONTENT_LENGTH,
     header::EXPECT,
     header::HOST,
@@ -99,13 +100,13 @@ pub async fn forward(State(proxy): State<Arc<Proxy>>, request: Request) -> Resul
     let record: Option<Arc<Record>> = request.extensions().get().cloned();
     let mut open = OpenRequest::new(&proxy, slot.as_ref())?;
     let (method, target, mut headers) = (request.method().clone(), request.uri().clone(), request.headers().clone());
+    let in_address = Query::<ModelName>::try_from_uri(&target).map(|Query(named)| named.model);
+    let in_address = in_address.map_err(|error| ApiError::invalid(error.body_text()))?;
     let (name, body) = match method {
         Method::POST => named(&proxy, request).await?,
-        _ => {
-            let named = Query::<ModelName>::try_from_uri(&target).map(|Query(named)| named.model);
-            (named.map_err(|error| ApiError::invalid(error.body_text()))?, Body::empty())
-        }
+        _ => (None, Body::empty()),
     };
+    let name = name.or(in_address);
     let lease = proxy.models.lease(proxy.models.find(name.as_deref())?).await?;
     for name in DROPPED {
         headers.remove(name);
@@ -150,6 +151,9 @@ async fn named(proxy: &Proxy, request: Request) -> Result<(Option<String>, Body)
 }
 
 fn name_in_json(body: &Received) -> Result<Option<String>> {
+    if body.as_ref().is_empty() {
+        return Ok(None);
+    }
     match serde_json::from_slice::<ModelName>(&body::well_formed(body.json()?)) {
         Ok(ModelName { model, name }) => Ok(model.or(name)),
         // Without a name, the request would go to the first model, which may answer it.

@@ -11,6 +11,7 @@ pub mod lora;
 pub mod ollama;
 pub mod page;
 pub mod responses;
+pub mod slots;
 pub mod stream;
 pub mod vectors;
 
@@ -82,6 +83,8 @@ fn table() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
         ("/lora-adapters", get(lora::list).post(lora::set)),
         ("/apply-template", post(llama::apply_template)),
         ("/infill", post(llama::infill)),
+        ("/slots", get(slots::list)),
+        ("/slots/{id}", post(slots::act)),
         ("/metrics", get(metrics)),
     ];
     for at in 0..table.len() {

@@ -321,9 +321,6 @@ pub async fn embed(State(app): State<Arc<App>>, request: Request<HttpBody>) -> R
     let read = |app: &App, body: Value| {
         let mut body = object(body)?;
         let is_old = body.get("input").is_none();
-        if is_old {
-            body["input"] = body.get("prompt").cloned().unwrap_or_default();
-        }
         if let Some(name) = body.get("model").and_then(Value::as_str) {
             body["model"] = json!(name.trim_end_matches(":latest"));
         }
