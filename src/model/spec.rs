@@ -335,9 +335,10 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// True if recurrent states can leave out the last tokens until these are verified.
+    /// True if [tentative](crate::Work::tentative) tokens can be undone: the model has no recurrent layers, or of kinds
+    /// whose states can leave out the last tokens until these are verified.
     #[cfg(feature = "drafts")]
-    pub(crate) const fn can_undo(&self) -> bool {
+    pub const fn can_undo(&self) -> bool {
         use RecurrentKind::{DeltaNet, Mamba2, ShortConvolution};
         match self.recurrent() {
             Some(mixer) => matches!(mixer.kind, DeltaNet | Mamba2 | ShortConvolution),

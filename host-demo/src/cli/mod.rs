@@ -2,6 +2,7 @@
 
 mod choice;
 mod constraint;
+mod drafts;
 mod input;
 pub mod llama;
 mod machine;
@@ -12,6 +13,7 @@ mod watch;
 
 pub use choice::one_of;
 pub use constraint::{ConstraintArgs, Form};
+pub use drafts::DraftArgs;
 pub use input::{Text, TextArgs, each, each_json, each_line};
 pub use machine::{Kv, ModelArgs, NoModelArgs, RunArgs, SessionArgs};
 pub use number::{Ids, Limit, at_least_one, beams, context_size, finite, memory_size, threads};

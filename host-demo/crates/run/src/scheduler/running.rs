@@ -9,6 +9,7 @@ use arenite::{Context, TokenId};
 
 use super::budget::Unread;
 use super::{Counters, Event, Finish, Job};
+use crate::drafts::Draft;
 use crate::generation::{Generation, Logprob, Workbench, offsets};
 use crate::rng::AnyRng;
 
@@ -38,6 +39,8 @@ pub struct Progress {
     pub scores: bool,
     /// Positions at which the states of recurrent layers are saved, in order.
     checkpoints: Vec<usize>,
+    /// Proposed tokens of the next pass.
+    pub draft: Draft,
 }
 
 impl Deref for Running {
@@ -114,6 +117,7 @@ impl Progress {
             scored: Vec::new(),
             scores: job.settings.scores_prompt,
             checkpoints: Vec::new(),
+            draft: Draft::default(),
             job,
         })
     }
@@ -131,6 +135,7 @@ impl Progress {
     pub fn choose(&mut self, logits: &mut [f32], bench: &mut Workbench<'_, '_, '_>, counters: &Counters) -> Result<()> {
         let is_first = self.generation.answer().is_empty();
         let step = self.generation.step(logits, bench)?;
+        self.draft.take(step.token.as_ref().map(|token| token.id));
         if let Some(token) = step.token {
             self.job.client.send(Event::Token { id: token.id, text: token.text, logprob: token.logprob });
             if is_first {
@@ -148,7 +153,7 @@ impl Progress {
         let text = self.generation.rest();
         let stop = self.generation.stop().map(str::to_string);
         let (prompt, answer) = (self.generation.prompt_len(), self.generation.answer().len());
-        let done = Event::Done { end, stop, text, prompt, cached: self.cached, answer };
+        let done = Event::Done { end, stop, text, prompt, cached: self.cached, answer, drafts: self.draft.counts };
         self.job.client.send(done);
         self.job.client.answered(prompt, answer);
         self.end = Some(end);

@@ -4,6 +4,7 @@ use arenite::TokenId;
 use arenite_chat::{Call, Part, Reader};
 
 use super::Prepared;
+use crate::drafts::DraftCounts;
 use crate::generation::Logprob;
 use crate::scheduler::{Event, Finish};
 
@@ -33,6 +34,8 @@ pub struct Choice {
     pub prompt: usize,
     pub cached: usize,
     pub answer: usize,
+    /// Numbers of proposed tokens, and of those that were right.
+    pub drafts: DraftCounts,
     /// Number of tokens of thoughts, once the answer was split into parts.
     pub thought: usize,
 }
@@ -74,10 +77,11 @@ impl Choice {
                 self.logprobs.extend(logprob);
                 Ok(false)
             }
-            Event::Done { end, stop, text, prompt, cached, answer } => {
+            Event::Done { end, stop, text, prompt, cached, answer, drafts } => {
                 self.text += &text;
                 self.stop = stop;
                 (self.end, self.prompt, self.cached, self.answer) = (Some(end), prompt, cached, answer);
+                self.drafts = drafts;
                 Ok(true)
             }
             Event::Failed(message) => Err(AnswerError::Failed(message)),
