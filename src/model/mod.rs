@@ -149,8 +149,14 @@ impl<'a> Model<'a> {
     /// Use of the tensor called `name`.
     #[cfg(feature = "lora")]
     pub(crate) fn use_of(&self, name: &str) -> TensorUse {
+        let others = self.encoder.iter();
+        #[cfg(feature = "drafts")]
+        let others = others.chain(self.drafter.iter().map(|(spec, _)| spec));
         match weights::use_of(&self.spec, name) {
-            TensorUse::Other => self.encoder.as_ref().map_or(TensorUse::Other, |spec| weights::use_of(spec, name)),
+            TensorUse::Other => {
+                let mut uses = others.map(|spec| weights::use_of(spec, name));
+                uses.find(|found| *found != TensorUse::Other).unwrap_or(TensorUse::Other)
+            }
             found => found,
         }
     }

@@ -140,6 +140,9 @@ fn walk(gguf: &Gguf<'_>, spec: &Spec<'_>, found: &mut dyn FnMut(Found<'_>) -> Re
 pub(super) fn use_of(spec: &Spec<'_>, name: &str) -> TensorUse {
     let Place::Of(role, layer, piece) = Role::of(name, spec.stack()) else { return TensorUse::Other };
     let role = role.in_family(spec);
+    let Some(layer) = (if role.per_layer() { layer.checked_sub(spec.in_file(0)) } else { Some(layer) }) else {
+        return TensorUse::Other;
+    };
     let place = spec.layer(layer.min(spec.layers.saturating_sub(1)));
     let is_read = layer < spec.layers && !matches!(role.need(spec, &place), Need::Absent | Need::Unused);
     match shape_of(spec, &place, role, piece).filter(|_| is_read) {

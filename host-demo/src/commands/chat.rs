@@ -166,7 +166,7 @@ fn talk_with(file: ModelFile, args: &Args, before: Option<Vec<Value>>, lines: &m
     let Template { renderer, style, declared, kwargs, messages } = Template::new(args, gguf, tokenizer)?;
     runtime::must_continue(model).with_context(|| open.name().to_string())?;
     let context = open.context(0);
-    let drafting = Drafting::of(&open, 1);
+    let drafting = Drafting::of(&open, false);
     let plan = open.plan(drafting.planned(open.plan_options(context), 1))?;
     let mut draft_memory = None;
     let mut memory = Memory::new(&plan)?;

@@ -148,7 +148,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let wanted = single.as_ref().map_or(0, |prompt| prompt.ids.len()).saturating_add(limit.unwrap_or(0));
     // A session file keeps its context size, so the power of two leaves room for longer prompts.
     let context = open.context(kept_file.as_ref().and(wanted.checked_next_power_of_two()).unwrap_or(wanted));
-    let drafting = Drafting::of(&open, 1);
+    let drafting = Drafting::of(&open, false);
     let plan = open.plan(drafting.planned(open.plan_options(context), 1))?;
     let mut memory = Memory::new(&plan)?;
     let mut session = open.session(&mut memory, plan)?;

@@ -58,13 +58,13 @@ impl Drafting {
     /// No drafts.
     pub const OFF: Self = Self { source: Kind::Lookup, most: 0 };
 
-    /// Chooses the source for a model that runs `parallel` conversations at once.
-    pub fn of(open: &OpenModel, parallel: usize) -> Self {
+    /// Chooses the source for a model. `has_others` tells whether several conversations may run at once.
+    pub fn of(open: &OpenModel, has_others: bool) -> Self {
         let (model, options) = (open.model(), &open.options);
         let spec = model.spec();
         let continues = spec.has_head() && !spec.has_cross_attention();
         // Several conversations at once leave less for long drafts.
-        let of_text = if parallel > 1 { 4 } else { 8 };
+        let of_text = if has_others { 4 } else { 8 };
         let (source, most) = match &options.draft {
             _ if !continues => return Self::OFF,
             DraftChoice::Off => return Self::OFF,

@@ -45,7 +45,7 @@ impl Pace {
                 (best, best_rate) = (n, rate);
             }
         }
-        if best > 0 {
+        if best > 0 || most == 0 {
             return best;
         }
         self.passed += 1;
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn drafts_that_are_accepted_become_long() {
         let mut pace = Pace::default();
-        for _ in 0..20 {
+        for _ in 0..30 {
             let n = pace.length(8, 0.05);
             assert!(n > 0);
             pace.add(n, false);
@@ -104,7 +104,7 @@ mod tests {
         pace.add(0, true);
         assert!((1..16).all(|_| pace.length(4, 1.0) == 0));
         // Once guesses are right, a draft as dear as this still pays.
-        (0..20).for_each(|_| pace.add(1, false));
+        (0..40).for_each(|_| pace.add(1, false));
         assert_eq!(pace.length(4, 0.8), 4);
     }
 }

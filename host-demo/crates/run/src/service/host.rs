@@ -47,7 +47,7 @@ impl Host {
             .checkpoints(3)
             .batch(open.options.batch.max(parallel));
         let hears = model.spec().sound().is_some();
-        let drafting = if hears { Drafting::OFF } else { Drafting::of(&open, parallel) };
+        let drafting = if hears { Drafting::OFF } else { Drafting::of(&open, true) };
         let options = match hears {
             true => options.contexts(1).pages(0).logits(1),
             false => drafting.planned(options, parallel),

@@ -111,6 +111,29 @@ impl Usage {
     }
 }
 
+/// Counts of drafts, under the names of llama.cpp.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Timings {
+    prompt_n: usize,
+    predicted_n: usize,
+    draft_n: usize,
+    draft_n_accepted: usize,
+}
+
+impl Timings {
+    /// Adds up the counts of all answers; `None` if no token was proposed.
+    pub fn of(choices: &[Choice]) -> Option<Self> {
+        let sum = |count: fn(&Choice) -> usize| choices.iter().map(count).sum();
+        let timings = Self {
+            prompt_n: sum(|choice| choice.prompt),
+            predicted_n: sum(|choice| choice.answer),
+            draft_n: sum(|choice| choice.drafts.drafted),
+            draft_n_accepted: sum(|choice| choice.drafts.accepted),
+        };
+        (timings.draft_n > 0).then_some(timings)
+    }
+}
+
 /// The fields of an answer before `choices`.
 #[derive(Serialize)]
 struct Head<'s> {
@@ -131,6 +154,9 @@ pub fn answer(service: &Service, prepared: &Prepared, choices: &mut [Choice], me
     let mut answer = head(service, prepared.endpoint, meta, false);
     answer["choices"] = each;
     answer["usage"] = json!(Usage::of(choices, prepared.prompt_count, meta.reports_cached));
+    if let Some(timings) = Timings::of(choices) {
+        answer["timings"] = json!(timings);
+    }
     answer
 }
 

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::app::{Answer, App, OpenRequest, Ready, whole};
 use crate::faces::{Asked, openai};
 use crate::http::error::{ApiError, Result};
+use crate::routes::answer::Timings;
 use crate::routes::logprobs;
 use crate::routes::stream::{Events, channel};
 use arenite_request::Refusal;
@@ -155,6 +156,9 @@ impl Format {
     fn end(&self, service: &Service, choice: &Choice, index: usize) -> Value {
         let mut answer = self.part(service, choice, index);
         answer["generation_settings"] = self.settings.clone();
+        if let Some(timings) = Timings::of(std::slice::from_ref(choice)) {
+            answer["timings"] = json!(timings);
+        }
         if self.fields.is_empty() {
             return answer;
         }
