@@ -174,9 +174,15 @@ pub struct Plan {
     pub options: Options,
     pub(crate) layout: Layout,
     pub(crate) store: Store,
-    /// Hash over the model and all fields above.
-    seal: u64,
+    /// Copies of the public numbers, which a caller cannot change.
+    numbers: Numbers,
+    /// Hash over the model.
+    model: u64,
 }
+
+/// The sizes and options that memory is divided by.
+type Numbers = [usize;
+    12 + (cfg!(feature = "lora") as usize + cfg!(feature = "drafts") as usize) * 2 + cfg!(feature = "sound") as usize];
 
 impl Plan {
     /// Plans for the model in `file`. In a `const`, an error in the file stops compilation, and the compiler prints the
@@ -263,8 +269,18 @@ impl Plan {
             Err(_) => 0, // token ids still work
         };
         let (workspace, kv) = (tri!(layout.bytes()), tri!(store.bytes(&spec)));
-        let mut plan = Self { workspace, kv, tokenizer, options, layout, store, seal: 0 };
-        plan.seal = plan.sealed(gguf, &spec);
+        let model = hash_of(gguf, &spec);
+        let mut plan = Self {
+            workspace,
+            kv,
+            tokenizer,
+            options,
+            layout,
+            store,
+            numbers: [0; size_of::<Numbers>() / size_of::<usize>()],
+            model,
+        };
+        plan.numbers = plan.numbers();
         Ok(plan)
     }
 
@@ -286,18 +302,18 @@ impl Plan {
         earliest.max().unwrap_or(0)
     }
 
-    /// True if the plan was made for this model.
+    /// True if the plan was made for this model, and nobody has changed it since.
     pub(crate) fn is_for(&self, gguf: &Gguf<'_>, spec: &Spec<'_>) -> bool {
-        self.sealed(gguf, spec) == self.seal
+        self.numbers() == self.numbers && hash_of(gguf, spec) == self.model
     }
 
-    /// Hash of the model, the options and the sizes, by which plans for other models or options are recognized.
-    const fn sealed(&self, gguf: &Gguf<'_>, spec: &Spec<'_>) -> u64 {
+    const fn numbers(&self) -> Numbers {
         let Options { context, batch, kv, workers, contexts, pages, logits, sources, checkpoints, .. } = self.options;
-        let numbers = [
-            self.workspace,
-            self.kv,
-            self.tokenizer,
+        let Self { workspace, kv: cache, tokenizer, .. } = *self;
+        [
+            workspace,
+            cache,
+            tokenizer,
             context,
             batch,
             kv as usize,
@@ -307,37 +323,37 @@ impl Plan {
             logits,
             sources,
             checkpoints,
-            spec.vocab,
-            spec.heads.get(0),
-        ];
-        let mut hash = Hash::new();
-        let mut i = 0;
-        while i < numbers.len() {
-            hash.word(numbers[i] as u64);
-            i += 1;
-        }
-        #[cfg(feature = "lora")]
-        {
-            hash.word(self.options.adapters as u64);
-            hash.word(self.options.rank as u64);
-        }
-        #[cfg(feature = "drafts")]
-        {
-            hash.word(self.options.drafts as u64);
-            if let (true, Some(file)) = (self.options.own_drafts, gguf.drafter()) {
-                file.hash_directory(&mut hash);
-            }
-            hash.word(self.options.own_drafts as u64);
-        }
-        let mut index = 0;
-        while index < spec.layers {
-            // The other parameters of a layer determine tensor shapes or cache bytes, which are hashed as well.
-            hash.word(spec.layer(index).pool() as u64);
-            index += 1;
-        }
-        gguf.hash_directory(&mut hash);
-        hash.finish()
+            #[cfg(feature = "lora")]
+            self.options.adapters,
+            #[cfg(feature = "lora")]
+            self.options.rank,
+            #[cfg(feature = "sound")]
+            self.options.sound,
+            #[cfg(feature = "drafts")]
+            self.options.drafts,
+            #[cfg(feature = "drafts")]
+            (self.options.own_drafts as usize),
+        ]
     }
+}
+
+/// Hash of a model, by which plans for other models are recognized.
+const fn hash_of(gguf: &Gguf<'_>, spec: &Spec<'_>) -> u64 {
+    let mut hash = Hash::new();
+    hash.word(spec.vocab as u64);
+    hash.word(spec.heads.get(0) as u64);
+    let mut index = 0;
+    while index < spec.layers {
+        // The other parameters of a layer determine tensor shapes or cache bytes, which are compared as well.
+        hash.word(spec.layer(index).pool() as u64);
+        index += 1;
+    }
+    gguf.hash_directory(&mut hash);
+    #[cfg(feature = "drafts")]
+    if let Some(file) = gguf.drafter() {
+        file.hash_directory(&mut hash);
+    }
+    hash.finish()
 }
 
 impl Options {

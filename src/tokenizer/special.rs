@@ -47,6 +47,19 @@ pub(super) struct Specials<'v, 'a, 'i> {
     pub parse_special: bool,
 }
 
+/// The kinds of special tokens that a search finds.
+#[derive(Clone, Copy)]
+struct Counts {
+    control: bool,
+    added: bool,
+}
+
+impl Counts {
+    fn has(self, special: &Special) -> bool {
+        if special.kind == TokenType::UserDefined { self.added } else { self.control }
+    }
+}
+
 impl Specials<'_, '_, '_> {
     /// Marks every byte of `text` in the front of `memory`. `Ok(false)` if there is no special token; then `memory` is
     /// unchanged. `Err` if `memory` is too short.
@@ -56,9 +69,9 @@ impl Specials<'_, '_, '_> {
             if is_control && !self.parse_special {
                 continue;
             }
-            let counts = |special: &Special| (special.kind != TokenType::UserDefined) == is_control;
+            let counts = Counts { control: is_control, added: !is_control };
             let mut firsts = ByteSet::EMPTY;
-            for special in self.index.specials().iter().map(Special::from_words).filter(counts) {
+            for special in self.index.specials().iter().map(Special::from_words).filter(|special| counts.has(special)) {
                 firsts.insert(special.first);
             }
             let mut next = 0;
@@ -88,7 +101,7 @@ impl Specials<'_, '_, '_> {
     }
 
     /// The longest special token at the start of `text`.
-    fn longest(&self, text: &[u8], counts: impl Fn(&Special) -> bool) -> Option<Special> {
+    fn longest(&self, text: &[u8], counts: Counts) -> Option<Special> {
         let (mut range, mut found) = (self.index.specials(), None);
         for (depth, byte) in text.iter().enumerate() {
             let here = |words: &_| self.index.spelled(self.vocab, Special::from_words(words).id).get(depth).copied();
@@ -96,7 +109,7 @@ impl Specials<'_, '_, '_> {
             range = narrower;
             // Tokens that end here come first.
             let ends = range.first().map(Special::from_words).filter(|special| special.len == depth + 1);
-            found = ends.filter(&counts).or(found);
+            found = ends.filter(|special| counts.has(special)).or(found);
         }
         found
     }
@@ -104,7 +117,7 @@ impl Specials<'_, '_, '_> {
     /// The token marked at the start of `text`, and its length.
     pub fn at(&self, text: &[u8], marks: &[u8]) -> Option<(TokenId, usize)> {
         let len = 1 + marks.iter().skip(1).take_while(|mark| **mark == mark::INSIDE).count();
-        let counts = |special: &Special| self.parse_special || special.kind == TokenType::UserDefined;
+        let counts = Counts { control: self.parse_special, added: true };
         let special = self.longest(text.get(..len)?, counts)?;
         Some((special.id, special.len))
     }

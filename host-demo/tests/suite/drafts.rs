@@ -52,7 +52,12 @@ const SAMPLINGS: [&[&str]; 4] = [
     &["--temp", "0", "--ignore-eos"],
     &["--temp", "0.8", "--kv", "f32", "-t", "1"],
     &["--temp", "0.7", "--repeat-penalty", "1.2", "--top-k", "20", "--kv", "q8_0"],
-    &["--temp", "1", "--json-schema", r#"{"type": "array", "items": {"enum": ["red", "blue", "green"]}, "minItems": 2}"#],
+    &[
+        "--temp",
+        "1",
+        "--json-schema",
+        r#"{"type": "array", "items": {"enum": ["red", "blue", "green"]}, "minItems": 2}"#,
+    ],
 ];
 
 #[test]
@@ -157,7 +162,16 @@ fn counts_are_told() {
         // The same counts every time.
         assert_eq!(told(&case.draft)["draft_n"], with["draft_n"]);
 
-        let server = Server::start_with(&["-m", path(&case.model), "-c", "128", "--draft", &case.draft, "--cache-scope", "server"]);
+        let server = Server::start_with(&[
+            "-m",
+            path(&case.model),
+            "-c",
+            "128",
+            "--draft",
+            &case.draft,
+            "--cache-scope",
+            "server",
+        ]);
         let ids: Vec<u32> = ids.split(',').map(|id| id.parse().unwrap()).collect();
         let request = json!({ "prompt": ids, "n_predict": 30, "temperature": 0, "ignore_eos": true });
         let (_, answer) = server.post("/completion", request.to_string().as_bytes());
@@ -171,7 +185,8 @@ fn files_that_do_not_fit_are_refused() {
     let all = cases();
     let Some(qwen) = all.iter().find(|case| case.model.ends_with("trunk.gguf")) else { return };
     let Some(gemma) = all.iter().find(|case| case.draft.ends_with("assistant.gguf")) else { return };
-    let refused = |model: &Path, draft: &str| error(&["generate", "-m", path(model), "--ids", "3", "-n", "2", "--draft", draft]);
+    let refused =
+        |model: &Path, draft: &str| error(&["generate", "-m", path(model), "--ids", "3", "-n", "2", "--draft", draft]);
     let message = refused(&qwen.model, &gemma.draft);
     assert!(message.contains("assistant.gguf"), "{message}");
     let message = refused(&gemma.model, &qwen.draft);

@@ -7,6 +7,9 @@ use super::step::{Step, Unread};
 /// Maximum nesting of values.
 const MOST_NESTED: usize = 64;
 
+/// Maximum length of a name in bytes.
+pub const MOST_NAME: usize = 256;
+
 /// Parses values from the start of a text.
 pub struct Literals<'t> {
     pub text: &'t str,
@@ -58,6 +61,16 @@ impl<'t> Literals<'t> {
         match self.eat(close) {
             Err(Unread::No) => Ok(false),
             step => step.map(|()| true),
+        }
+    }
+
+    /// Returns the length of the name that `close` ends. Only the first bytes count, so the result is the same before and
+    /// after more text has come.
+    pub fn name_end(&self, close: &str) -> Step<usize> {
+        match self.rest().find(close) {
+            Some(len) if len <= MOST_NAME => Ok(len),
+            None if self.rest().len() < MOST_NAME + close.len() => Err(Unread::More),
+            _ => Err(Unread::No),
         }
     }
 

@@ -83,13 +83,7 @@ pub fn head<'t>(input: &mut Literals<'t>, tag: &Tag<String>) -> Step<(&'t str, &
         Some(close) => ("\"", close),
         None => ("", tag.head.as_str()),
     };
-    let len = match quote {
-        "" => rest.find(close),
-        quote => rest.find(quote),
-    };
-    let Some(len) = len else {
-        return if rest.len() > 256 { Err(Unread::No) } else { Err(Unread::More) };
-    };
+    let len = input.name_end(if quote.is_empty() { close } else { quote })?;
     let after = &rest[len + quote.len()..];
     let end = after.find(close).ok_or(Unread::More)?;
     input.at += len + quote.len() + end + close.len();

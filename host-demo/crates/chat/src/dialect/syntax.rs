@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::literal::Literals;
+use super::literal::{Literals, MOST_NAME};
 use super::nested::{self, head};
 use super::step::{Step, Unread};
 use super::tools::{Call, Tool, Tools};
@@ -190,11 +190,7 @@ fn name_before<'f>(tools: &'f Tools, input: &mut Literals<'_>, id: &str, between
     } else {
         // Spaces of the mark do not matter if it has other characters.
         let mark = if between.trim().is_empty() { between } else { between.trim() };
-        let at = match rest.find(mark) {
-            Some(at) => at,
-            None if rest.trim().len() > 256 => return Err(Unread::No),
-            None => return Err(Unread::More),
-        };
+        let at = input.name_end(mark)?;
         (&rest[..at], at + mark.len())
     };
     let name = if id.is_empty() { name } else { name.split(id).next().unwrap_or(name) };
@@ -296,12 +292,14 @@ fn keyed(
     input.skip_space();
     let rest = input.rest();
     let ends = ["\n", key.0.as_str(), close, separator, end];
-    let len = match ends.iter().filter(|end| !end.is_empty()).filter_map(|end| rest.find(end)).min() {
-        Some(len) => len,
-        None if is_end => rest.len(),
-        None if rest.len() > 256 => return Err(Unread::No),
-        None => return Err(Unread::More),
-    };
+    let found = ends.iter().filter(|end| !end.is_empty()).map(|end| input.name_end(end));
+    let len =
+        match found.min_by_key(|found| found.map_or_else(|why| (1, usize::from(why == Unread::No)), |len| (0, len))) {
+            Some(Ok(len)) => len,
+            _ if is_end && rest.len() <= MOST_NAME => rest.len(),
+            Some(Err(why)) => return Err(why),
+            None => return Err(Unread::No),
+        };
     let tool = tools.find(&rest[..len]).ok_or(Unread::No)?;
     input.at += len;
     if !separator.is_empty() && !input.reached(separator)? {
@@ -351,8 +349,8 @@ fn python(tools: &Tools, input: &mut Literals<'_>, is_bare: bool) -> Step<Vec<Ca
     loop {
         let start = input.at;
         let name = input.name();
-        if input.rest().is_empty() {
-            let is_begun = tools.begins(name.split('.').next().unwrap_or(name));
+        if input.rest().trim_start().is_empty() {
+            let is_begun = if input.rest().is_empty() { tools.begins(name) } else { tools.find(name).is_some() };
             input.at = start;
             return if is_begun { Err(Unread::More) } else { Err(Unread::No) };
         }

@@ -458,3 +458,29 @@ fn many_functions_are_within_the_budget_of_a_request() {
     }
     assert!(large.is_empty(), "{large:#?}");
 }
+
+#[test]
+fn an_answer_in_pieces_is_read_as_the_whole_answer_when_the_limit_cuts_it() {
+    let long = "x".repeat(300);
+    for text in [
+        "<|tool_call_start|>all\n".to_string(),
+        "<|tool_call_start|>functions.get_weather(city=\"Oslo\", days=2)<|tool_call_end|>".into(),
+        format!("<function=get_weather><parameter={long}></function>"),
+        format!("<function={long}></function>"),
+        format!("<tool_call>{long}\n<arg_key>"),
+        format!("[TOOL_CALLS]{long}[ARGS]{{}}"),
+    ] {
+        let read = |size: usize| {
+            let (mut reader, mut parts) = (reader(""), Vec::new());
+            let chars: Vec<char> = text.chars().collect();
+            chars.chunks(size).for_each(|piece| reader.push(&piece.iter().collect::<String>(), &mut parts));
+            reader.finish(&mut parts, true);
+            let text = |part: &Part| if let Part::Content(text) = part { text.clone() } else { String::new() };
+            (
+                parts.iter().map(text).collect::<String>(),
+                parts.iter().filter(|part| matches!(part, Part::Call(_))).count(),
+            )
+        };
+        assert_eq!(read(1), read(usize::MAX), "{text}");
+    }
+}

@@ -75,9 +75,12 @@ impl Tools {
             .or_else(|| (spelled != written).then(|| exact(&spelled))?)
     }
 
-    /// Returns true if a declared name begins with `written`.
+    /// Returns true if `written` may be the beginning of a name that [`find`](Self::find) knows.
     pub fn begins(&self, written: &str) -> bool {
-        self.0.iter().any(|tool| tool.name.starts_with(written))
+        let inner = written.strip_prefix("functions.").unwrap_or(written);
+        let ends = |rest: &str| ".call".starts_with(rest) || rest.starts_with(':');
+        let begins = |tool: &Tool| tool.name.starts_with(inner) || inner.strip_prefix(&tool.name).is_some_and(ends);
+        "functions.".starts_with(written) || self.0.iter().any(begins)
     }
 }
 
