@@ -16,11 +16,12 @@ use minijinja::value::{Value, ValueKind};
 
 use crate::chat::dialect::{Call, Tools};
 use crate::chat::{Arguments, ChatEvent, Input, Lines, Reasoning, Renderer, Rules, Screen, Stats, Style, Talk};
-use crate::cli::{ConstraintArgs, Form, Limit, RunArgs, SamplingArgs, TemplateArgs};
+use crate::cli::{ConstraintArgs, DraftArgs, Form, Limit, RunArgs, SamplingArgs, TemplateArgs};
 use crate::interrupt;
 use crate::output::{self, Out, note};
 use arenite_files as new_file;
 use arenite_grammar as grammar;
+use arenite_run::drafts::{Drafting, Drafts};
 use arenite_run::generation::{End, Settings, ThoughtLimit, within};
 use arenite_run::model_file::{Load, ModelFile, Source};
 use arenite_run::open_model::OpenModel;
@@ -108,6 +109,9 @@ pub struct Args {
     session: Option<PathBuf>,
 
     #[command(flatten)]
+    draft: DraftArgs,
+
+    #[command(flatten)]
     constraint: ConstraintArgs,
 
     #[command(flatten)]
@@ -167,12 +171,15 @@ fn talk_with(file: ModelFile, args: &Args, before: Option<Vec<Value>>, lines: &m
         return print_prompt(args, &file);
     }
     let mut kept = args.session.as_deref().map(SessionFile::open).transpose()?;
-    let open = OpenModel::new(file, SessionFile::sized(kept.as_ref(), args.run.options()?))?;
+    let options = args.draft.apply(args.run.options()?, kept.is_some());
+    let open = OpenModel::new(file, SessionFile::sized(kept.as_ref(), options))?;
     let (gguf, model, tokenizer) = (open.gguf(), open.model(), open.vocabulary()?);
     let Template { renderer, style, declared, kwargs, messages } = Template::new(args, gguf, tokenizer)?;
     runtime::must_continue(model).with_context(|| open.name().to_string())?;
     let context = open.context(0);
-    let plan = open.plan(open.plan_options(context))?;
+    let drafting = Drafting::of(&open, false);
+    let plan = open.plan(drafting.planned(open.plan_options(context), 1))?;
+    let mut draft_memory = None;
     let mut memory = Memory::new(&plan)?;
     let mut session = open.session(&mut memory, plan)?;
     let Head { tokens, messages: earlier, text: known_text, .. } =
@@ -190,6 +197,7 @@ fn talk_with(file: ModelFile, args: &Args, before: Option<Vec<Value>>, lines: &m
     let rules = rules(args, &renderer, (&style, &tools), tokenizer, plan.options.batch)?;
     let mut talk = Talk {
         session,
+        drafts: Drafts::new(&open, drafting, 1, context, &mut draft_memory)?,
         scratch,
         rng: args.sampling.generator(args.sampling.seed()),
         tokenizer,
@@ -529,10 +537,13 @@ fn command(talk: &mut Talk<'_, '_, '_>, line: &str) -> Result<bool> {
 
 fn print_stats(talk: &Talk<'_, '_, '_>) -> Result<()> {
     let mut out = Out::lock();
-    if let Some(Stats { kept, prefilled, prefill, decoded, decode, end }) = talk.last {
+    if let Some(Stats { kept, prefilled, prefill, decoded, decode, end, drafts }) = talk.last {
         writeln!(out, "kept       {kept} tokens of the prompt were in the context")?;
         writeln!(out, "prefilled  {prefilled} tokens{}", rate(prefilled, prefill))?;
         writeln!(out, "decoded    {decoded} tokens{}, ended by {}", rate(decoded, decode), end.name())?;
+        if drafts.drafted > 0 {
+            writeln!(out, "drafts     {} of {} proposed tokens accepted", drafts.accepted, drafts.drafted)?;
+        }
     }
     writeln!(out, "context    {} of {} positions", talk.session.position(), talk.session.context())?;
     writeln!(out, "turns      {}", talk.turns())?;

@@ -7,7 +7,7 @@
 //! | [`adapters`] | LoRA adapters |
 //! | [`open_model`] | a model with its file, tokenizer, adapters and threads |
 //! | [`runtime`], [`workers`] | options for running a model; memory; threads |
-//! | [`generation`], [`guess`], [`stop`] | logits to tokens, text and the end of an answer; drafts; stop strings |
+//! | [`generation`], [`drafts`], [`stop`] | logits to tokens, text and the end of an answer; drafts; stop strings |
 //! | [`session_file`] | conversations kept in files |
 //! | [`ranking`] | scores of documents for a query |
 //! | [`decide`] | questions with a probability for each answer |
@@ -21,8 +21,8 @@ mod available_memory;
 pub mod check_tensors;
 mod classes;
 pub mod decide;
+pub mod drafts;
 pub mod generation;
-pub mod guess;
 #[cfg(target_os = "linux")]
 mod large_pages;
 mod loaded;

@@ -71,12 +71,12 @@ impl Loaded {
             "{}: this is a speech model, which generates no texts: open a language model",
             open.name()
         );
-        let Host { open, plan, mut service } = Host::new(open, false)?;
+        let Host { open, plan, drafting, mut service } = Host::new(open, false)?;
         service.decides_any = true;
         let (commands, asked) = channel();
         let (ready, is_ready) = channel();
         let counters = Arc::new(Counters::default());
-        let run = move || run_engine(&open, plan, None, counters, &asked, || _ = ready.send(()));
+        let run = move || run_engine(&open, (plan, drafting), None, counters, &asked, || _ = ready.send(()));
         let engine = std::thread::Builder::new().name("engine".into()).spawn(run)?;
         if is_ready.recv().is_ok() {
             return Ok(Self { service, commands: Some(commands), engine: Some(engine) });
