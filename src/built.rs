@@ -388,9 +388,12 @@ impl Error {
 /// built, and for unsupported tokenizers.
 pub const fn tokenizer_feature(model: &[u8]) -> Option<&'static str> {
     match model {
-        b"gpt2" | b"gemma4" | b"bpe" => Some("bpe"),
+        b"gpt2" | b"gemma4" | b"bpe" | b"whitespace" => Some("bpe"),
         b"t5" => Some("unigram"),
         b"bert" => Some("wordpiece"),
+        b"rwkv" => Some("rwkv-world"),
+        b"plamo2" => Some("plamo2"),
+        b"hybriddna" => Some("hybrid-dna"),
         _ => None,
     }
 }
@@ -411,3 +414,9 @@ const fn kv(name: &[u8]) -> Option<&'static str> {
 pub(crate) const BPE: bool = cfg!(feature = "bpe");
 pub(crate) const UNIGRAM: bool = cfg!(feature = "unigram");
 pub(crate) const WORDPIECE: bool = cfg!(feature = "wordpiece");
+/// RWKV World's tokenizer: the longest match.
+pub(crate) const RWKV_WORLD: bool = cfg!(feature = "rwkv-world");
+/// PLaMo 2's tokenizer: unigram with whole costs, from the end of a text.
+pub(crate) const PLAMO2: bool = cfg!(feature = "plamo2");
+/// Byte-level BPE with groups of DNA letters.
+pub(crate) const HYBRID_DNA: bool = cfg!(feature = "hybrid-dna");

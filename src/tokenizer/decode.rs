@@ -5,7 +5,7 @@ use core::fmt::Write;
 use super::Tokenizer;
 use super::build::byte_token;
 use super::byte_level;
-use super::canonical::{SPACE, Spelling};
+use super::canonical::{DNA_MARK, SPACE, Spelling, unescaped};
 use super::vocab::TokenType;
 use crate::{Error, TokenId, built};
 
@@ -28,11 +28,13 @@ enum Form {
     Escaped,
     /// The spelling in the byte-level alphabet; other characters represent themselves.
     ByteLevel,
+    /// The spelling with Python's escapes.
+    Python,
 }
 
 impl<'a> Piece<'a> {
     pub(super) fn new(tokenizer: &Tokenizer<'a, '_>, id: TokenId) -> Self {
-        let spelled = tokenizer.index.spelled(&tokenizer.vocab, id);
+        let mut spelled = tokenizer.index.spelled(&tokenizer.vocab, id);
         let form = match tokenizer.token_type(id) {
             TokenType::Control | TokenType::Unknown | TokenType::UserDefined => Form::Raw,
             TokenType::Byte => match byte_token(spelled) {
@@ -42,6 +44,12 @@ impl<'a> Piece<'a> {
             TokenType::Normal => match tokenizer.vocab.spelling() {
                 Spelling::Escaped | Spelling::Raw => Form::Escaped,
                 Spelling::ByteLevel => Form::ByteLevel,
+                Spelling::Dna => {
+                    spelled = spelled.strip_suffix(&DNA_MARK).unwrap_or(spelled);
+                    Form::ByteLevel
+                }
+                Spelling::Plain => Form::Raw,
+                Spelling::Python => Form::Python,
             },
             TokenType::Unused | TokenType::Undefined => return Self { form: Form::Raw, rest: &[], space: false },
         };
@@ -62,6 +70,7 @@ impl Iterator for Piece<'_> {
             Form::Byte(byte) => (byte, self.rest.len()),
             Form::Escaped if self.rest.starts_with(&SPACE) => (b' ', SPACE.len()),
             Form::ByteLevel if built::BPE => byte_level::first_byte(self.rest).unwrap_or((first, 1)),
+            Form::Python if built::RWKV_WORLD => unescaped(self.rest).unwrap_or((first, 1)),
             _ => (first, 1),
         };
         self.rest = self.rest.get(len..).unwrap_or(&[]);

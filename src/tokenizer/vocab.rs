@@ -24,8 +24,8 @@ const IF_ABSENT: u32 = 1;
 /// Rule that no space is added after a special token.
 const AT_START: u32 = 2;
 
-/// Maximum length of tokens that are looked up at every position of a text: special tokens, and all tokens with unigram
-/// and WordPiece. In real models these tokens have less than 100 bytes; the limit bounds the time that a file can cost.
+/// Maximum length of tokens that are looked up at every position of a text: special tokens, and all tokens of
+/// tokenizers without merges. In real models these tokens have less than 100 bytes; the limit bounds the time that a file can cost.
 pub(super) const LONGEST_LOOKED_FOR: usize = 512;
 
 /// Type of a token: `tokenizer.ggml.token_type`.
@@ -98,7 +98,9 @@ pub(super) enum Model {
     Spm,
     /// "gpt2": byte-level BPE with merges.
     Bpe(PreTokenizer),
-    /// "bpe" or "gpt2" with the pre-tokenizer "whitespace": BPE over characters with merges.
+    /// "hybriddna": like `Bpe`, with groups of DNA letters as tokens.
+    Dna(PreTokenizer),
+    /// "whitespace", "bpe" or "gpt2", with the pre-tokenizer "whitespace": BPE over characters with merges.
     Characters {
         /// True if letters are converted to lowercase.
         lowercase: bool,
@@ -107,34 +109,34 @@ pub(super) enum Model {
     Lines {
         /// True if several newlines become one token, where the vocabulary has such a token.
         newlines: bool,
+        /// True if lines begin with a space, and every space begins a word.
+        words: bool,
     },
     /// "t5": unigram, with SentencePiece's normalization.
     Unigram,
     /// "bert": WordPiece.
     WordPiece(WordPieceRules),
+    /// "rwkv": the longest token at each place, over bytes.
+    World,
+    /// "plamo2": unigram with whole costs.
+    Plamo2,
 }
 
 impl Model {
     const fn read(gguf: &Gguf<'_>, name: &[u8]) -> Result<Self, Error> {
         Ok(match name {
             b"llama" => Model::Spm,
-            b"gpt2" if built::BPE => {
-                let pre = match tri!(gguf.str(PREFIX, "pre")) {
-                    Some(pre) => pre,
-                    None => b"",
-                };
-                match (pre, PreTokenizer::by_name(pre)) {
-                    (b"gemma4" | b"granite-embed-multi-311m", _) => Model::Lines { newlines: true },
-                    (b"sarvam-moe", _) => Model::Lines { newlines: false },
-                    (b"whitespace", _) => tri!(Model::characters(gguf)),
-                    (_, Some(mut pre)) => {
-                        pre.ignore_merges = tri!(switch(gguf, "ignore_merges", pre.ignore_merges));
-                        Model::Bpe(pre)
-                    }
-                    (_, None) => return Err(Error::Unsupported { what: "pre-tokenizer", name: Name::new(pre) }),
-                }
-            }
-            b"gemma4" if built::BPE => Model::Lines { newlines: true },
+            b"gpt2" if built::BPE => match tri!(gguf.str(PREFIX, "pre")) {
+                Some(b"gemma4" | b"granite-embed-multi-311m") => Model::Lines { newlines: true, words: false },
+                Some(b"sarvam-moe") => Model::Lines { newlines: false, words: false },
+                Some(b"mmbert") => Model::Lines { newlines: true, words: true },
+                Some(b"whitespace") => tri!(Model::characters(gguf)),
+                _ => Model::Bpe(tri!(Model::pre_tokenizer(gguf))),
+            },
+            b"hybriddna" if built::HYBRID_DNA => Model::Dna(tri!(Model::pre_tokenizer(gguf))),
+            b"gemma4" if built::BPE => Model::Lines { newlines: true, words: false },
+            b"rwkv" if built::RWKV_WORLD => Model::World,
+            b"plamo2" if built::PLAMO2 => Model::Plamo2,
             b"t5" if built::UNIGRAM => Model::Unigram,
             b"bert" if built::WORDPIECE => {
                 let lowercase = tri!(switch(gguf, "normalizer.lowercase", true));
@@ -148,13 +150,27 @@ impl Model {
                 ));
                 Model::WordPiece(WordPieceRules { lowercase, strips_accents, cleans, parts_ideographs })
             }
-            b"bpe" if built::BPE => match tri!(gguf.str(PREFIX, "pre")) {
+            b"bpe" | b"whitespace" if built::BPE => match tri!(gguf.str(PREFIX, "pre")) {
                 Some(b"whitespace") => tri!(Model::characters(gguf)),
                 Some(pre) => return Err(Error::Unsupported { what: "pre-tokenizer", name: Name::new(pre) }),
                 None => return Err(Error::MissingKey { key: Name::key(PREFIX, "pre") }),
             },
+            // These files have no vocabulary.
+            b"none" | b"no_vocab" => return Err(Error::MissingKey { key: Name::key(PREFIX, TOKENS) }),
             _ => return Err(Error::Unsupported { what: "tokenizer model", name: Name::new(name) }),
         })
+    }
+
+    const fn pre_tokenizer(gguf: &Gguf<'_>) -> Result<PreTokenizer, Error> {
+        let name = match tri!(gguf.str(PREFIX, "pre")) {
+            Some(name) => name,
+            None => b"",
+        };
+        let Some(mut pre) = PreTokenizer::by_name(name) else {
+            return Err(Error::Unsupported { what: "pre-tokenizer", name: Name::new(name) });
+        };
+        pre.ignore_merges = tri!(switch(gguf, "ignore_merges", pre.ignore_merges));
+        Ok(pre)
     }
 
     const fn characters(gguf: &Gguf<'_>) -> Result<Self, Error> {
@@ -165,13 +181,15 @@ impl Model {
     const fn defaults(self, name: &[u8]) -> Defaults {
         match self {
             Model::Spm => (Some(1), Some(2), Some(0), true, false, true),
-            Model::Bpe(pre) => (Some(11), Some(11), None, pre.add_bos, false, false),
+            Model::Bpe(pre) | Model::Dna(pre) => (Some(11), Some(11), None, pre.add_bos, false, false),
             Model::Characters { .. } => (None, None, None, false, false, false),
             Model::Lines { .. } if matches!(name, b"gpt2") => (Some(11), Some(11), None, false, false, false),
             Model::Lines { .. } => (Some(2), Some(1), Some(3), true, false, false),
             Model::Unigram => (None, Some(1), Some(2), false, true, false),
             // EOS is the token that llama.cpp calls the separator.
             Model::WordPiece(_) => (Some(101), Some(102), Some(100), true, true, true),
+            Model::World => (None, None, None, false, false, false),
+            Model::Plamo2 => (Some(1), Some(2), Some(0), false, false, false),
         }
     }
 }
@@ -234,7 +252,7 @@ impl<'a> Vocab<'a> {
         let scores = tri!(numbers(gguf, SCORES, len, true));
         let types = tri!(numbers(gguf, TYPES, len, false));
         let merges = match model {
-            Model::Bpe(_) | Model::Characters { .. } | Model::Lines { .. } if built::BPE => {
+            Model::Bpe(_) | Model::Dna(_) | Model::Characters { .. } | Model::Lines { .. } if built::BPE => {
                 match tri!(strings(gguf, MERGES)) {
                     Some(merges) if merges.len() < i32::MAX as usize => Some(merges),
                     Some(_) => return Err(Error::KeyValue { key: Name::key(PREFIX, MERGES), why: "is too long" }),
@@ -271,9 +289,9 @@ impl<'a> Vocab<'a> {
             unknown: tri!(id(gguf, "unknown_token_id", unknown, len)),
             add_bos,
             add_eos,
-            // Byte-level BPE never adds a space, whatever the file says; WordPiece always does.
+            // These never add a space, whatever the file says, except WordPiece, which always does.
             add_space_prefix: match model {
-                Model::Bpe(_) | Model::WordPiece(_) => add_space_prefix,
+                Model::Bpe(_) | Model::Dna(_) | Model::WordPiece(_) | Model::World | Model::Plamo2 => add_space_prefix,
                 _ => tri!(switch(gguf, "add_space_prefix", add_space_prefix)),
             },
             space_prefix_rule: match tri!(gguf.u32(PREFIX, "add_space_prefix_rule")) {
@@ -316,6 +334,9 @@ impl<'a> Vocab<'a> {
     pub const fn spelling(&self) -> Spelling {
         match self.model {
             Model::Bpe(_) if built::BPE => Spelling::ByteLevel,
+            Model::Dna(_) if built::HYBRID_DNA => Spelling::Dna,
+            Model::World if built::RWKV_WORLD => Spelling::Python,
+            Model::Plamo2 if built::PLAMO2 => Spelling::Plain,
             _ => Spelling::Escaped,
         }
     }
@@ -324,11 +345,16 @@ impl<'a> Vocab<'a> {
     pub const fn finds_prefixes(&self) -> bool {
         built::UNIGRAM && matches!(self.model, Model::Unigram)
             || built::WORDPIECE && matches!(self.model, Model::WordPiece(_))
+            || built::RWKV_WORLD && matches!(self.model, Model::World)
+            || built::PLAMO2 && matches!(self.model, Model::Plamo2)
     }
 
     /// The spelling whose bytes the index uses to find a token.
     pub const fn found_by(&self) -> Spelling {
-        if self.finds_prefixes() { Spelling::Raw } else { self.spelling() }
+        match self.spelling() {
+            Spelling::Escaped if self.finds_prefixes() => Spelling::Raw,
+            spelling => spelling,
+        }
     }
 
     /// The primary sort key of tokens in the index.

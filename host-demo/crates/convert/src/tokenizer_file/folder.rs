@@ -10,14 +10,16 @@ use serde_json::Value;
 use super::special::{self, Special};
 use super::wanted::Wanted;
 use super::{
-    CONTROL, NORMAL, Token, UNKNOWN, USER_DEFINED, Vocabulary, characters, files, json, sentencepiece, support,
-    write_templates,
+    CONTROL, NORMAL, Token, UNKNOWN, USER_DEFINED, Vocabulary, characters, files, json, plamo2, sentencepiece, support,
+    world, write_templates,
 };
 use crate::llama2c;
 use arenite_gguf_writer::{Header, Meta};
 
 /// Files with a vocabulary, in order of preference.
-const FILES: [&str; 8] = [
+const FILES: [&str; 10] = [
+    "rwkv_vocab_v20230424.txt",
+    "tokenizer.jsonl",
     "tokenizer.json",
     "tokenizer.model",
     "spiece.model",
@@ -100,6 +102,12 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
             let vocabulary = json::read(&model, &json, &mut notes)?;
             let special = Special::of(Some(&json), &settings, wanted, &vocabulary.ids());
             notes.extend(special.write(header));
+            vocabulary
+        }
+        _ if world::is(file) => world::read(file)?,
+        _ if plamo2::is(file) => {
+            let vocabulary = plamo2::read(file, wanted.rows)?;
+            notes.extend(Special::of(None, &settings, wanted, &vocabulary.ids()).write(header));
             vocabulary
         }
         _ if path.extension().is_some_and(|kind| kind == "txt") => {
@@ -339,7 +347,7 @@ impl Vocabulary {
             let model = self.keys.iter().find(|(key, _)| *key == "model");
             model.is_some_and(|(_, value)| models.iter().any(|model| *value == Meta::from(*model)))
         };
-        let scored = is(&["llama", "t5", "gemma4"]);
+        let scored = is(&["llama", "t5", "gemma4", "plamo2"]);
         let space = if is(&["bert"]) { "▁" } else { "" };
         let unused = |id| Token { text: format!("{space}[PAD{id}]"), score: -10000.0, kind: super::UNUSED };
         let tokens: Vec<Token> =
