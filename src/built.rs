@@ -25,7 +25,7 @@ macro_rules! families {
             }
             nomic_bert "nomic-bert" [
                 ENCODER TOKEN_TYPES LAYER_NORM RESIDUAL_NORM FUSED_QKV FUSED_GATE NO_GATE GELU_ERF LOCAL_LAYERS
-                RELATIVE_POSITIONS RENAMED POOLED_HEAD EXPERTS DENSE_LAYERS
+                RELATIVE_POSITIONS RENAMED POOLED_HEAD EXPERTS DENSE_LAYERS RELU SCORING
             ] {
                 "nomic-bert" => nomic, "modern-bert" => modern, "jina-bert-v2" => jina, "jina-bert-v3" => jina_v3,
                 "nomic-bert-moe" => nomic_moe, "eurobert" => euro, "neo-bert" => neo, "llama-embed" => llama
@@ -81,8 +81,10 @@ macro_rules! families {
             lfm2 "lfm2" [HEAD_NORM RENAMED STATES CONVOLUTION EXPERTS SCORED_ROUTER DENSE_LAYERS] {
                 "lfm2" => spec, "lfm2moe" => experts
             }
-            qwen35 "qwen35" [HEAD_NORM RENAMED STATES CONVOLUTION RECURRENCE GATED_QUERY EXPERTS DENSE_LAYERS SHARED_EXPERTS] {
-                "qwen35" => spec, "qwen35moe" => experts, "qwen3next" => next
+            qwen35 "qwen35" [
+                HEAD_NORM RENAMED STATES CONVOLUTION RECURRENCE GATED_QUERY EXPERTS DENSE_LAYERS SHARED_EXPERTS POOLED_HEAD JOINT_HEAD
+            ] {
+                "qwen35" => spec, "clef" => clef, "qwen35moe" => experts, "qwen3next" => next
             }
             mamba2 "mamba2" [RENAMED STATES CONVOLUTION RECURRENCE EXPERTS SHARED_EXPERTS] {
                 "mamba2" => spec, "granitehybrid" => granite, "falcon-h1" => falcon
@@ -237,6 +239,10 @@ abilities! {
     EMBEDDING_SKIP,
     /// Encoders of sounds.
     SOUND,
+    /// Layers at the end of an encoder that score the options of a decision.
+    SCORING,
+    /// Tensors that decide about all options of several questions together, which the program reads (clef).
+    JOINT_HEAD,
 }
 
 /// A set of abilities.

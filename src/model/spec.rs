@@ -3,7 +3,7 @@
 use super::altup::AltUp;
 use super::choices::{
     EncoderSizes, Experts, Gate, GroupExperts, HeadGate, Loops, Need, Norm, Placement, PooledHead, Pooling, Positions,
-    QkNorm, Residual, Router, SharedExperts, SoundSizes, Stack, Temperature, Values,
+    QkNorm, Residual, Router, Scoring, SharedExperts, SoundSizes, Stack, Temperature, Values,
 };
 use super::families;
 use super::front::Front;
@@ -162,6 +162,8 @@ pub(super) enum Special<'a> {
     GroupExperts(GroupExperts),
     ExpertsOfInput,
     EmbeddingSkip,
+    Scoring(Scoring),
+    JointHead,
 }
 
 impl<'a> Spec<'a> {
@@ -276,7 +278,11 @@ impl<'a> Spec<'a> {
 
     /// Parameters of layer `index`, counted from 0.
     pub const fn layer(&self, index: usize) -> Layer {
-        let is_local = self.local_layers().has(index);
+        let scores = match self.scoring() {
+            Some(scoring) => index.saturating_add(scoring.layers) >= self.layers,
+            None => false,
+        };
+        let is_local = self.local_layers().has(index) && !scores;
         let has_experts = self.experts().is_some() && self.expert_layers().has(index);
         let ffn = match (self.experts(), self.ffn.get(index)) {
             (_, 0) => 0,
@@ -299,6 +305,9 @@ impl<'a> Spec<'a> {
         if index < self.rotated_first() {
             head.rope = self.local.rope;
         }
+        if scores {
+            head.rope = None;
+        }
         Layer {
             index,
             is_local,
@@ -311,7 +320,18 @@ impl<'a> Spec<'a> {
             mixer,
             owns_kv: matches!(mixer, Mixer::Attention | Mixer::Both)
                 && index.saturating_add(self.kv_shared()) < self.layers,
+            scores,
         }
+    }
+
+    /// Gate of a layer's feed-forward.
+    pub const fn gate_in(&self, layer: &Layer) -> Gate {
+        if layer.is_scoring() { Gate::None } else { self.gate() }
+    }
+
+    /// Activation function of a layer's feed-forward.
+    pub const fn activation_in(&self, layer: &Layer) -> Activation {
+        if layer.is_scoring() { Activation::Relu } else { self.activation() }
     }
 
     /// Longest context that counts as short: the trained context length, except for LongRoPE, which has other rotary
@@ -414,7 +434,7 @@ impl<'a> Spec<'a> {
 
     /// Elements of a token's intermediate values in a layer's feed-forward.
     const fn ffn_inner(&self, layer: &Layer) -> usize {
-        let (width, expert) = match self.gate() {
+        let (width, expert) = match self.gate_in(layer) {
             Gate::None => (layer.ffn, layer.expert_width),
             Gate::Separate | Gate::Fused => (2 * layer.ffn, 2 * layer.expert_width),
         };

@@ -158,13 +158,7 @@ impl Lines<'_, '_, '_> {
     }
 
     /// Appends the ids of a line or word, with a space before it if there is one.
-    fn encode_line(
-        &self,
-        space: Option<u8>,
-        line: &[u8],
-        memory: &mut [Word],
-        output: &mut Output<'_>,
-    ) -> Option<()> {
+    fn encode_line(&self, space: Option<u8>, line: &[u8], memory: &mut [Word], output: &mut Output<'_>) -> Option<()> {
         let before = usize::from(space.is_some());
         let mut row = Row::new(memory, before + line.len())?;
         let mut put = |start: usize, bytes: &[u8]| {

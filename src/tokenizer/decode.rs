@@ -35,13 +35,18 @@ enum Form {
 impl<'a> Piece<'a> {
     pub(super) fn new(tokenizer: &Tokenizer<'a, '_>, id: TokenId) -> Self {
         let mut spelled = tokenizer.index.spelled(&tokenizer.vocab, id);
+        // In these vocabularies tokens without use stand for text as well.
+        let is_text = matches!(tokenizer.vocab.spelling(), Spelling::Plain | Spelling::Python);
         let form = match tokenizer.token_type(id) {
             TokenType::Control | TokenType::Unknown | TokenType::UserDefined => Form::Raw,
             TokenType::Byte => match byte_token(spelled) {
                 Some(byte) => Form::Byte(byte),
                 None => Form::Raw,
             },
-            TokenType::Normal => match tokenizer.vocab.spelling() {
+            TokenType::Unused | TokenType::Undefined if !is_text => {
+                return Self { form: Form::Raw, rest: &[], space: false };
+            }
+            TokenType::Normal | TokenType::Unused | TokenType::Undefined => match tokenizer.vocab.spelling() {
                 Spelling::Escaped | Spelling::Raw => Form::Escaped,
                 Spelling::ByteLevel => Form::ByteLevel,
                 Spelling::Dna => {
@@ -51,7 +56,6 @@ impl<'a> Piece<'a> {
                 Spelling::Plain => Form::Raw,
                 Spelling::Python => Form::Python,
             },
-            TokenType::Unused | TokenType::Undefined => return Self { form: Form::Raw, rest: &[], space: false },
         };
         Self { form, rest: spelled, space: tokenizer.vocab.spaces_apart() }
     }
@@ -158,7 +162,7 @@ impl Decoder {
             TokenType::Control | TokenType::Unknown | TokenType::UserDefined => {
                 // The encoder puts a space before text that follows a special token.
                 self.at_start = tokenizer.vocab.strips_first_space();
-                let hidden = tokenizer.token_type(id) != TokenType::UserDefined;
+                let hidden = tokenizer.token_type(id) != TokenType::UserDefined && !tokenizer.vocab.is_all_text();
                 if hidden && !self.show_special {
                     return Ok(());
                 }

@@ -374,6 +374,11 @@ impl<'a> Vocab<'a> {
         built::BPE && matches!(self.model, Model::Characters { .. }) && !self.add_space_prefix
     }
 
+    /// True if control tokens are found in every text, so that decoding writes them.
+    pub const fn is_all_text(&self) -> bool {
+        built::RWKV_WORLD && matches!(self.model, Model::World)
+    }
+
     /// Type of a token in the file.
     pub const fn file_type(&self, id: TokenId) -> TokenType {
         match self.types {

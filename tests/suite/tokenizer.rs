@@ -153,6 +153,9 @@ fn control_tokens_are_part_of_the_longest_match() {
         assert_eq!(tokenizer.encode(b"a<s>b", how), [98, 0, 99]);
         assert_eq!(tokenizer.encode(b"", how), [0; 0]);
     }
+    let mut text = [0; 8];
+    assert_eq!(tokenizer.tokenizer.detokenize(&[98, 0, 99], false, &mut text), Ok(5));
+    assert_eq!(text[..5], *b"a<s>b");
     let ends: Vec<u32> = (0..2000).filter(|id| tokenizer.tokenizer.is_end(*id)).collect();
     assert_eq!(ends, [0, 261]);
 }

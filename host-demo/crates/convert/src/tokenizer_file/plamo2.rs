@@ -18,7 +18,8 @@ pub fn is(file: &[u8]) -> bool {
 pub fn read(file: &[u8], rows: usize) -> Result<Vocabulary> {
     let mut vocabulary = Vocabulary::default();
     let mut count = 0;
-    for (number, line) in (1..).zip(file.split(|byte| *byte == b'\n')).filter(|(_, line)| !line.trim_ascii().is_empty()) {
+    for (number, line) in (1..).zip(file.split(|byte| *byte == b'\n')).filter(|(_, line)| !line.trim_ascii().is_empty())
+    {
         let entry: Value = serde_json::from_slice(line).with_context(|| format!("line {number} is not JSON"))?;
         let parts = entry[0].as_str().zip(entry[1].as_f64());
         let (text, score) = parts.with_context(|| format!("line {number} is not a text and a score"))?;
