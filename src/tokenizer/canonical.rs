@@ -66,7 +66,11 @@ impl Spelling {
     #[inline]
     pub fn byte_at(self, spelled: &[u8], at: usize) -> Option<u8> {
         match self {
-            Spelling::Python if built::RWKV_WORLD => self.bytes(spelled).nth(at),
+            Spelling::Python if built::RWKV_WORLD => {
+                // Up to the first escape, the spelling is the text.
+                let plain = spelled.iter().take(at + 1).position(|byte| *byte == b'\\').unwrap_or(at);
+                self.bytes(spelled.get(plain..)?).nth(at - plain)
+            }
             _ => spelled.get(at).copied(),
         }
     }

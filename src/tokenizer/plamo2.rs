@@ -44,8 +44,9 @@ pub(super) fn encode(
         let rest = text.get(at..)?;
         let cost_after = |len: usize| steps.get(at + len).map_or(0, cost_of);
         let mut best = (cost_after(first_char(rest)?.len) + UNKNOWN_COST, NO_TOKEN);
+        let mut walk = Walk { text: rest, taken: 0, decoded: 0 };
         for (len, id) in index.prefixes(vocab, Normalized::new(rest)) {
-            if let Some((len, cost)) = length(rest, len).zip(cost(vocab, id))
+            if let Some((len, cost)) = walk.to(len).zip(cost(vocab, id))
                 && cost + cost_after(len) <= best.0
             {
                 best = (cost + cost_after(len), id);
@@ -67,7 +68,7 @@ pub(super) fn encode(
             char.len
         } else {
             output.push(id);
-            length(rest, index.spelled(vocab, id).len())?
+            Walk { text: rest, taken: 0, decoded: 0 }.to(index.spelled(vocab, id).len())?
         };
     }
     Some(())
@@ -83,16 +84,23 @@ fn is_start(text: &[u8], at: usize) -> bool {
     !(1..4).any(reaches)
 }
 
-/// Number of bytes of `text` that are `len` bytes after decoding, in which a byte outside of characters is U+FFFD; `None`
-/// inside of a character.
-fn length(text: &[u8], len: usize) -> Option<usize> {
-    let (mut taken, mut decoded) = (0, 0);
-    while decoded < len {
-        let char = first_char(text.get(taken..)?)?;
-        taken += char.len;
-        decoded += utf8(char.code).1;
+/// Counts the bytes of a text before and after decoding, which makes a byte outside of characters U+FFFD.
+struct Walk<'t> {
+    text: &'t [u8],
+    taken: usize,
+    decoded: usize,
+}
+
+impl Walk<'_> {
+    /// Number of bytes that are `len` bytes after decoding, at least as many as before; `None` inside of a character.
+    fn to(&mut self, len: usize) -> Option<usize> {
+        while self.decoded < len {
+            let char = first_char(self.text.get(self.taken..)?)?;
+            self.taken += char.len;
+            self.decoded += utf8(char.code).1;
+        }
+        (self.decoded == len).then_some(self.taken)
     }
-    (decoded == len).then_some(taken)
 }
 
 /// Cost of a token, if texts may contain it: -10000 times its score, rounded, in the range of 32 bits.

@@ -481,4 +481,46 @@ mod tests {
             assert_eq!(found_merges, merges, "{architecture}");
         }
     }
+
+    /// The texts and types are those of llama.cpp's converter for RWKV World, PLaMo 2 and mmBERT.
+    #[test]
+    fn vocabularies_of_single_families() {
+        let world = "1 'a' 1\n2 '\\n\\n' 2\n3 b'\\xff' 1\n";
+        let plamo = "[\"<|plamo:bos|>\", 0.0, \"CONTROL\"]\n[\"<0x00>\", 0.0, \"BYTE\"]\n[\"a b\", -1.5, \"NORMAL\"]\n";
+        let mmbert = json!({
+            "added_tokens": added(&[(0, "<mask>", true), (1, "\n", false), (2, "  ", false)]),
+            "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+            "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true},
+            "model": {
+                "type": "BPE", "byte_fallback": true, "merges": ["▁ a"], "vocab": {"<mask>": 0, "\n": 1, "▁▁": 2, "▁a": 3},
+            },
+        });
+        let words = json!({
+            "added_tokens": added(&[(0, "<unk>", true)]),
+            "normalizer": {"type": "Lowercase"},
+            "pre_tokenizer": {"type": "Whitespace"},
+            "model": {"type": "BPE", "unk_token": "<unk>", "merges": ["a b"], "vocab": {"<unk>": 0, "a": 1, "b": 2, "ab": 3}},
+        });
+        let (mmbert, words) = (mmbert.to_string(), words.to_string());
+        for (architecture, name, file, texts, kinds, merges) in [
+            ("rwkv7", "rwkv_vocab_v20230424.txt", world, ["<s>", "a", r"\n\n", r"\xff", "[PAD4]"], [3, 1, 1, 1, 5], 0),
+            (
+                "plamo2",
+                "tokenizer.jsonl",
+                plamo,
+                ["<|plamo:bos|>", "<0x00>", "a b", "[PAD1]", "[PAD2]"],
+                [3, 6, 1, 5, 5],
+                0,
+            ),
+            ("modern-bert", "tokenizer.json", &mmbert, ["<mask>", "\n", "▁▁", "▁a", "[PAD4]"], [3, 4, 1, 1, 5], 1),
+            ("jina-bert-v2", "tokenizer.json", &words, ["<unk>", "a", "b", "ab", "[PAD4]"], [3, 1, 1, 1, 5], 1),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let (directory, config) = (folder.path(), &Value::Null);
+            let wanted = Wanted { directory, architecture, config, rows: 5, rules: &VocabularyRules::PLAIN };
+            let found = vocabulary(&wanted, &[(name, file.as_bytes())]);
+            let texts = texts.map(str::to_owned).to_vec();
+            assert_eq!(found, (texts, kinds.to_vec(), merges), "{architecture}");
+        }
+    }
 }

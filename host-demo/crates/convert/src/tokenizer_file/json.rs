@@ -45,7 +45,9 @@ pub fn read(wanted: &Model<'_>, json: &Value, notes: &mut Vec<String>) -> Result
         Some("BPE") if is_byte_level(json) => byte_level(wanted, json, &mut vocabulary)?,
         Some("BPE") if support::splits_words(json) => {
             words_by_merges(json, &mut vocabulary)?;
-            vocabulary.key("normalizer.lowercase", steps.pop_if(|last| *last == Step::Lowercase).is_some());
+            if steps.pop_if(|last| *last == Step::Lowercase).is_some() {
+                vocabulary.key("normalizer.lowercase", true);
+            }
         }
         Some("BPE") => {
             pieces_by_merges(wanted, json, &mut vocabulary)?;

@@ -204,8 +204,12 @@ impl DecisionModel {
         })
     }
 
-    /// The texts of the prompts: one for each order of a question's options, or one for all questions.
-    fn prompts(&self, request: &Request) -> Result<Vec<String>> {
+    /// Returns the texts of the prompts: one for each order of a question's options, or one for all questions.
+    ///
+    /// # Errors
+    ///
+    /// The template fails.
+    pub fn prompts(&self, request: &Request) -> Result<Vec<String>> {
         let shown = |question: &Question| -> Vec<Value> {
             self.orders(question).iter().map(|order| self.variables(question, order)).collect()
         };
@@ -347,7 +351,7 @@ fn labels(kind: Type, tokenizer: &Tokenizer<'_, '_>) -> Result<Vec<(String, Toke
 fn marks(gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_, '_>) -> Result<Options> {
     let id = |name: &str| {
         let id = gguf.u32("tokenizer.ggml", name)?;
-        Ok::<_, anyhow::Error>(id.with_context(|| format!("a decision model needs the key tokenizer.ggml.{name}"))?)
+        id.with_context(|| format!("a decision model needs the key tokenizer.ggml.{name}"))
     };
     let (mark, separator) = (id("mask_token_id")?, id("seperator_token_id")?); // the format's spelling
     let head = gguf.u32(gguf.architecture()?, "decision.max_head_tokens")?.filter(|most| *most > 0);
