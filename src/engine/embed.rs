@@ -141,8 +141,7 @@ impl Engine<'_, '_> {
     pub fn encode_question(&mut self, context: &mut Context, text: &[TokenId], kind: usize) -> Result<(), Error> {
         let scoring = self.forward.spec.scoring().filter(|scoring| kind < scoring.types);
         scoring.ok_or(Error::NoPart { part: "layers for this type of question" })?;
-        self.forward.question = kind;
-        self.encode(context, text)
+        self.encode_as(context, text, kind)
     }
 
     /// Applies the linear layers after pooling to the state of one token, as [`embed`](Self::embed) does to the pooled

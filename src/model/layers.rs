@@ -28,8 +28,6 @@ pub struct Layer {
     pub mixer: Mixer,
     /// True if the layer computes keys and values; otherwise it reads those of [`Spec::owner`](super::Spec::owner).
     pub owns_kv: bool,
-    /// True if the layer is one of those that [score options](super::Scoring).
-    pub scores: bool,
 }
 
 /// Parameters of a layer's heads.
@@ -97,19 +95,13 @@ impl Layer {
         built::STATES && matches!(self.mixer, Mixer::Recurrent | Mixer::Both)
     }
 
-    /// True if the layer scores options of a decision.
-    pub(crate) const fn is_scoring(&self) -> bool {
-        built::SCORING && self.scores
-    }
-
-    /// A number below 64 that is equal for layers with the same set of tensors.
+    /// A number below 32 that is equal for layers with the same set of tensors.
     pub(crate) const fn parts(&self) -> u32 {
         self.has_attention() as u32
             | (self.has_state() as u32) << 1
             | (self.has_experts as u32) << 2
             | ((self.ffn > 0) as u32) << 3
             | (self.owns_kv as u32) << 4
-            | (self.is_scoring() as u32) << 5
     }
 
     /// Number of the page pool that holds the layer's KV cache: 1 for local layers, else 0.

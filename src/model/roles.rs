@@ -126,6 +126,7 @@ roles! {
     Cls "cls.weight" false,
     ClsBias "cls.bias" false,
     ClsNorm "cls.norm.weight" false,
+    #[cfg(feature = "nomic-bert")]
     ClsNormBias "cls.norm.bias" false SCORING,
     ClsOutput "cls.output.weight" false,
     ClsOutputBias "cls.output.bias" false,

@@ -278,10 +278,7 @@ impl<'a> Spec<'a> {
 
     /// Parameters of layer `index`, counted from 0.
     pub const fn layer(&self, index: usize) -> Layer {
-        let scores = match self.scoring() {
-            Some(scoring) => index.saturating_add(scoring.layers) >= self.layers,
-            None => false,
-        };
+        let scores = built::SCORING && self.scores(index);
         let is_local = self.local_layers().has(index) && !scores;
         let has_experts = self.experts().is_some() && self.expert_layers().has(index);
         let ffn = match (self.experts(), self.ffn.get(index)) {
@@ -320,18 +317,25 @@ impl<'a> Spec<'a> {
             mixer,
             owns_kv: matches!(mixer, Mixer::Attention | Mixer::Both)
                 && index.saturating_add(self.kv_shared()) < self.layers,
-            scores,
+        }
+    }
+
+    /// True if layer `index` scores options of a decision.
+    pub(crate) const fn scores(&self, index: usize) -> bool {
+        match self.scoring() {
+            Some(scoring) => index.saturating_add(scoring.layers) >= self.layers,
+            None => false,
         }
     }
 
     /// Gate of a layer's feed-forward.
     pub const fn gate_in(&self, layer: &Layer) -> Gate {
-        if layer.is_scoring() { Gate::None } else { self.gate() }
+        if self.scores(layer.index) { Gate::None } else { self.gate() }
     }
 
     /// Activation function of a layer's feed-forward.
     pub const fn activation_in(&self, layer: &Layer) -> Activation {
-        if layer.is_scoring() { Activation::Relu } else { self.activation() }
+        if self.scores(layer.index) { Activation::Relu } else { self.activation() }
     }
 
     /// Longest context that counts as short: the trained context length, except for LongRoPE, which has other rotary

@@ -294,10 +294,11 @@ impl Slots {
     /// Roles that occur in at least one layer.
     const fn used(spec: &Spec<'_>) -> [bool; Role::ALL.len()] {
         let mut used = [false; Role::ALL.len()];
-        let (mut seen, mut index) = (0u64, 0);
+        let (mut seen, mut index) = (0u32, 0);
         while index < spec.layers {
             let layer = spec.layer(index);
-            let bit = 1 << layer.parts();
+            // Models with layers that score have no states, so their bit is free.
+            let bit = 1 << (layer.parts() | (spec.scores(index) as u32) << 1);
             let mut number = if seen & bit == 0 { 0 } else { Role::ALL.len() };
             while number < Role::ALL.len() {
                 used[number] |= matches!(Role::ALL[number].need(spec, &layer), Need::Required | Need::Optional);

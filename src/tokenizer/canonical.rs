@@ -56,7 +56,8 @@ impl Spelling {
                 bytes.by_ref().for_each(drop);
                 bytes.rest.is_empty()
             }
-            Spelling::Plain | Spelling::Python => true,
+            Spelling::Plain if built::PLAMO2 => true,
+            Spelling::Python if built::RWKV_WORLD => true,
             _ => !spelled.contains(&b' '),
         }
     }

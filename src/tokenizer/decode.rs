@@ -36,7 +36,8 @@ impl<'a> Piece<'a> {
     pub(super) fn new(tokenizer: &Tokenizer<'a, '_>, id: TokenId) -> Self {
         let mut spelled = tokenizer.index.spelled(&tokenizer.vocab, id);
         // In these vocabularies tokens without use stand for text as well.
-        let is_text = matches!(tokenizer.vocab.spelling(), Spelling::Plain | Spelling::Python);
+        let is_text = (built::PLAMO2 || built::RWKV_WORLD)
+            && matches!(tokenizer.vocab.spelling(), Spelling::Plain | Spelling::Python);
         let form = match tokenizer.token_type(id) {
             TokenType::Control | TokenType::Unknown | TokenType::UserDefined => Form::Raw,
             TokenType::Byte => match byte_token(spelled) {
@@ -49,12 +50,12 @@ impl<'a> Piece<'a> {
             TokenType::Normal | TokenType::Unused | TokenType::Undefined => match tokenizer.vocab.spelling() {
                 Spelling::Escaped | Spelling::Raw => Form::Escaped,
                 Spelling::ByteLevel => Form::ByteLevel,
-                Spelling::Dna => {
+                Spelling::Dna if built::HYBRID_DNA => {
                     spelled = spelled.strip_suffix(&DNA_MARK).unwrap_or(spelled);
                     Form::ByteLevel
                 }
-                Spelling::Plain => Form::Raw,
-                Spelling::Python => Form::Python,
+                Spelling::Python if built::RWKV_WORLD => Form::Python,
+                Spelling::Plain | Spelling::Dna | Spelling::Python => Form::Raw,
             },
         };
         Self { form, rest: spelled, space: tokenizer.vocab.spaces_apart() }

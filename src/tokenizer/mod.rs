@@ -50,6 +50,7 @@ mod dna;
 mod index;
 mod merge;
 mod names;
+#[cfg(feature = "plamo2")]
 mod plamo2;
 mod pretokenizer;
 mod scan;
@@ -63,6 +64,7 @@ mod unigram;
 mod verify;
 mod vocab;
 mod wordpiece;
+#[cfg(feature = "rwkv-world")]
 mod world;
 
 pub use decode::{Decoder, Piece};
@@ -266,7 +268,9 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
             Model::Unigram if built::UNIGRAM => unigram::words_for_text(&self.vocab, text),
             // Room for a leading `▁`, and for three bytes per invalid UTF-8 byte.
             Model::WordPiece(_) => text.len().saturating_mul(3).saturating_add(3).div_ceil(4),
+            #[cfg(feature = "rwkv-world")]
             Model::World => 0,
+            #[cfg(feature = "plamo2")]
             Model::Plamo2 => plamo2::words_for(text.len()),
             _ => words_for(text.len().saturating_mul(3).saturating_add(1)),
         };
@@ -370,17 +374,20 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         }
         let (vocab, index) = (&self.vocab, &self.index);
         match self.vocab.model {
+            _ if vocab::ONLY_SPM => spm::Fragment { vocab, index, text, prefix }.encode(memory, output),
             Model::Spm => spm::Fragment { vocab, index, text, prefix }.encode(memory, output),
-            Model::Bpe(pre) if built::BPE => bpe::encode_bytes(vocab, index, pre, text, memory, output),
+            Model::Bpe { pre, dna: true } if built::HYBRID_DNA => dna::encode(vocab, index, pre, text, memory, output),
+            Model::Bpe { pre, .. } if built::BPE => bpe::encode_bytes(vocab, index, pre, text, memory, output),
             Model::Characters { lowercase } if built::BPE => {
                 bpe::encode_characters(vocab, index, lowercase, text, memory, output)
             }
             Model::Lines { newlines, words } if built::BPE => {
                 bpe::Lines { vocab, index, newlines, words }.encode(text, memory, output)
             }
-            Model::Dna(pre) if built::HYBRID_DNA => dna::encode(vocab, index, pre, text, memory, output),
-            Model::World if built::RWKV_WORLD => world::encode(vocab, index, text, output),
-            Model::Plamo2 if built::PLAMO2 => plamo2::encode(vocab, index, text, memory, output),
+            #[cfg(feature = "rwkv-world")]
+            Model::World => world::encode(vocab, index, text, output),
+            #[cfg(feature = "plamo2")]
+            Model::Plamo2 => plamo2::encode(vocab, index, text, memory, output),
             Model::Unigram if built::UNIGRAM => unigram::encode(vocab, index, (text, prefix), memory, output),
             Model::WordPiece(rules) if built::WORDPIECE => wordpiece::encode(vocab, index, rules, text, memory, output),
             _ => None, // refused when the vocabulary was read

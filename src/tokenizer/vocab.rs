@@ -19,6 +19,9 @@ const CHARSMAP: &str = "precompiled_charsmap";
 /// that only other tokenizers have.
 pub(super) const HAS_TABLES: bool = built::BPE || built::UNIGRAM || built::WORDPIECE;
 
+/// True if SentencePiece's BPE is the only tokenizer of this build.
+pub(super) const ONLY_SPM: bool = !(HAS_TABLES || built::RWKV_WORLD || built::PLAMO2);
+
 /// Rule that no space is added before a text that begins with a space.
 const IF_ABSENT: u32 = 1;
 /// Rule that no space is added after a special token.
@@ -96,10 +99,8 @@ pub(super) struct WordPieceRules {
 pub(super) enum Model {
     /// "llama": SentencePiece's BPE with scores.
     Spm,
-    /// "gpt2": byte-level BPE with merges.
-    Bpe(PreTokenizer),
-    /// "hybriddna": like `Bpe`, with groups of DNA letters as tokens.
-    Dna(PreTokenizer),
+    /// "gpt2": byte-level BPE with merges. "hybriddna" (`dna`): groups of DNA letters are tokens as well.
+    Bpe { pre: PreTokenizer, dna: bool },
     /// "whitespace", "bpe" or "gpt2", with the pre-tokenizer "whitespace": BPE over characters with merges.
     Characters {
         /// True if letters are converted to lowercase.
@@ -117,12 +118,15 @@ pub(super) enum Model {
     /// "bert": WordPiece.
     WordPiece(WordPieceRules),
     /// "rwkv": the longest token at each place, over bytes.
+    #[cfg(feature = "rwkv-world")]
     World,
     /// "plamo2": unigram with whole costs.
+    #[cfg(feature = "plamo2")]
     Plamo2,
 }
 
 impl Model {
+    #[inline(never)] // makes the binary smaller
     const fn read(gguf: &Gguf<'_>, name: &[u8]) -> Result<Self, Error> {
         Ok(match name {
             b"llama" => Model::Spm,
@@ -131,12 +135,14 @@ impl Model {
                 Some(b"sarvam-moe") => Model::Lines { newlines: false, words: false },
                 Some(b"mmbert") => Model::Lines { newlines: true, words: true },
                 Some(b"whitespace") => tri!(Model::characters(gguf)),
-                _ => Model::Bpe(tri!(Model::pre_tokenizer(gguf))),
+                _ => Model::Bpe { pre: tri!(Model::pre_tokenizer(gguf)), dna: false },
             },
-            b"hybriddna" if built::HYBRID_DNA => Model::Dna(tri!(Model::pre_tokenizer(gguf))),
+            b"hybriddna" if built::HYBRID_DNA => Model::Bpe { pre: tri!(Model::pre_tokenizer(gguf)), dna: true },
             b"gemma4" if built::BPE => Model::Lines { newlines: true, words: false },
-            b"rwkv" if built::RWKV_WORLD => Model::World,
-            b"plamo2" if built::PLAMO2 => Model::Plamo2,
+            #[cfg(feature = "rwkv-world")]
+            b"rwkv" => Model::World,
+            #[cfg(feature = "plamo2")]
+            b"plamo2" => Model::Plamo2,
             b"t5" if built::UNIGRAM => Model::Unigram,
             b"bert" if built::WORDPIECE => {
                 let lowercase = tri!(switch(gguf, "normalizer.lowercase", true));
@@ -156,7 +162,7 @@ impl Model {
                 None => return Err(Error::MissingKey { key: Name::key(PREFIX, "pre") }),
             },
             // These files have no vocabulary.
-            b"none" | b"no_vocab" => return Err(Error::MissingKey { key: Name::key(PREFIX, TOKENS) }),
+            b"none" | b"no_vocab" if HAS_TABLES => return Err(Error::MissingKey { key: Name::key(PREFIX, TOKENS) }),
             _ => return Err(Error::Unsupported { what: "tokenizer model", name: Name::new(name) }),
         })
     }
@@ -180,15 +186,18 @@ impl Model {
     /// Defaults: BOS, EOS, the unknown token; whether texts get BOS, EOS, and a leading space.
     const fn defaults(self, name: &[u8]) -> Defaults {
         match self {
+            _ if ONLY_SPM => (Some(1), Some(2), Some(0), true, false, true),
             Model::Spm => (Some(1), Some(2), Some(0), true, false, true),
-            Model::Bpe(pre) | Model::Dna(pre) => (Some(11), Some(11), None, pre.add_bos, false, false),
-            Model::Characters { .. } => (None, None, None, false, false, false),
+            Model::Bpe { pre, .. } => (Some(11), Some(11), None, pre.add_bos, false, false),
             Model::Lines { .. } if matches!(name, b"gpt2") => (Some(11), Some(11), None, false, false, false),
             Model::Lines { .. } => (Some(2), Some(1), Some(3), true, false, false),
             Model::Unigram => (None, Some(1), Some(2), false, true, false),
             // EOS is the token that llama.cpp calls the separator.
             Model::WordPiece(_) => (Some(101), Some(102), Some(100), true, true, true),
+            Model::Characters { .. } => (None, None, None, false, false, false),
+            #[cfg(feature = "rwkv-world")]
             Model::World => (None, None, None, false, false, false),
+            #[cfg(feature = "plamo2")]
             Model::Plamo2 => (Some(1), Some(2), Some(0), false, false, false),
         }
     }
@@ -252,7 +261,7 @@ impl<'a> Vocab<'a> {
         let scores = tri!(numbers(gguf, SCORES, len, true));
         let types = tri!(numbers(gguf, TYPES, len, false));
         let merges = match model {
-            Model::Bpe(_) | Model::Dna(_) | Model::Characters { .. } | Model::Lines { .. } if built::BPE => {
+            Model::Bpe { .. } | Model::Characters { .. } | Model::Lines { .. } if built::BPE => {
                 match tri!(strings(gguf, MERGES)) {
                     Some(merges) if merges.len() < i32::MAX as usize => Some(merges),
                     Some(_) => return Err(Error::KeyValue { key: Name::key(PREFIX, MERGES), why: "is too long" }),
@@ -264,7 +273,7 @@ impl<'a> Vocab<'a> {
 
         let (bos, eos, unknown, add_bos, add_eos, add_space_prefix) = model.defaults(name);
         let eos = match model {
-            Model::WordPiece(_) => tri!(id(gguf, "seperator_token_id", eos, len)), // the misspelling is the format's
+            Model::WordPiece(_) if built::WORDPIECE => tri!(id(gguf, "seperator_token_id", eos, len)), // the misspelling is the format's
             _ => eos,
         };
         let [add_bos, add_eos, fuse_unknown, merge_spaces] = tri!(switches(
@@ -291,7 +300,12 @@ impl<'a> Vocab<'a> {
             add_eos,
             // These never add a space, whatever the file says, except WordPiece, which always does.
             add_space_prefix: match model {
-                Model::Bpe(_) | Model::Dna(_) | Model::WordPiece(_) | Model::World | Model::Plamo2 => add_space_prefix,
+                _ if ONLY_SPM => tri!(switch(gguf, "add_space_prefix", add_space_prefix)),
+                Model::Bpe { .. } | Model::WordPiece(_) => add_space_prefix,
+                #[cfg(feature = "rwkv-world")]
+                Model::World => add_space_prefix,
+                #[cfg(feature = "plamo2")]
+                Model::Plamo2 => add_space_prefix,
                 _ => tri!(switch(gguf, "add_space_prefix", add_space_prefix)),
             },
             space_prefix_rule: match tri!(gguf.u32(PREFIX, "add_space_prefix_rule")) {
@@ -333,10 +347,12 @@ impl<'a> Vocab<'a> {
 
     pub const fn spelling(&self) -> Spelling {
         match self.model {
-            Model::Bpe(_) if built::BPE => Spelling::ByteLevel,
-            Model::Dna(_) if built::HYBRID_DNA => Spelling::Dna,
-            Model::World if built::RWKV_WORLD => Spelling::Python,
-            Model::Plamo2 if built::PLAMO2 => Spelling::Plain,
+            Model::Bpe { dna: true, .. } if built::HYBRID_DNA => Spelling::Dna,
+            Model::Bpe { .. } if built::BPE => Spelling::ByteLevel,
+            #[cfg(feature = "rwkv-world")]
+            Model::World => Spelling::Python,
+            #[cfg(feature = "plamo2")]
+            Model::Plamo2 => Spelling::Plain,
             _ => Spelling::Escaped,
         }
     }
@@ -345,8 +361,7 @@ impl<'a> Vocab<'a> {
     pub const fn finds_prefixes(&self) -> bool {
         built::UNIGRAM && matches!(self.model, Model::Unigram)
             || built::WORDPIECE && matches!(self.model, Model::WordPiece(_))
-            || built::RWKV_WORLD && matches!(self.model, Model::World)
-            || built::PLAMO2 && matches!(self.model, Model::Plamo2)
+            || matches!(self.spelling(), Spelling::Python | Spelling::Plain)
     }
 
     /// The spelling whose bytes the index uses to find a token.
@@ -376,7 +391,7 @@ impl<'a> Vocab<'a> {
 
     /// True if control tokens are found in every text, so that decoding writes them.
     pub const fn is_all_text(&self) -> bool {
-        built::RWKV_WORLD && matches!(self.model, Model::World)
+        built::RWKV_WORLD && matches!(self.spelling(), Spelling::Python)
     }
 
     /// Type of a token in the file.

@@ -79,8 +79,6 @@ pub(crate) struct Forward<'m, 'w> {
     pub logits: &'w mut [f32],
     /// First position of a pair's second text.
     pub second: usize,
-    /// Type of a question, for encoders that score its options.
-    pub question: usize,
     /// Segments of the pass, in order.
     segments: &'w mut [Segment],
     /// Number of segments.
@@ -170,7 +168,6 @@ impl<'m, 'w> Forward<'m, 'w> {
             rows: 0,
             tiles_end: 0,
             second: usize::MAX,
-            question: 0,
             kv,
         }
     }

@@ -25,7 +25,7 @@ impl Role {
         let normed = matches!(spec.embedding_norm(), Need::Required);
         let mixed = alone || !matches!(layer.mixer, Mixer::None);
         let weighted = !spec.bare_norm();
-        let biased = !matches!(spec.norm(), Norm::Rms) && (spec.norm_bias || layer.is_scoring()) && weighted;
+        let biased = !matches!(spec.norm(), Norm::Rms) && (spec.norm_bias || spec.scores(layer.index)) && weighted;
         let own_norm = layer.ffn > 0 && !alone && !matches!(spec.residual(), Residual::Parallel { one_norm: true });
         let shared = if layer.has_experts { spec.shared_experts() } else { None };
         let scored = layer.has_experts && matches!(spec.router(), Router::Scored { .. });
@@ -77,6 +77,7 @@ impl Role {
             Self::Dense2 => required_if(pooled.0 > 0),
             Self::Dense3 => required_if(pooled.1 > 0),
             Self::Dense2Bias | Self::ClsNorm => need_if(pooled.0 > 0, Optional),
+            #[cfg(feature = "nomic-bert")]
             Self::ClsNormBias => need_if(pooled.0 > 0 && spec.scoring().is_some(), Optional),
             Self::Dense3Bias => need_if(pooled.1 > 0, Optional),
             // Other names of `Dense2` and `Dense3` in some families.

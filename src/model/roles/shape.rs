@@ -89,7 +89,9 @@ impl Role {
             Self::Dense3 => Matrix(if pooled.0 > 0 { pooled.0 } else { dim }, pooled.1),
             Self::Cls | Self::ClsOutput => Matrix(dim, dim),
             Self::Dense2Bias | Self::ClsBias => Vector(pooled.0),
-            Self::ClsNorm | Self::ClsNormBias => Vector(if spec.scoring().is_some() { dim } else { pooled.0 }),
+            Self::ClsNorm => Vector(if spec.scoring().is_some() { dim } else { pooled.0 }),
+            #[cfg(feature = "nomic-bert")]
+            Self::ClsNormBias => Vector(dim),
             Self::Dense3Bias | Self::ClsOutputBias => Vector(pooled.1),
             Self::PositionEmbd => Matrix(dim, spec.context),
             Self::RopeFreqs | Self::RopeFactorsShort | Self::RopeFactorsLong => Vector(turned),
