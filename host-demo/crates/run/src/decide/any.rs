@@ -9,8 +9,8 @@ use arenite_request::Message;
 use arenite_text as text;
 use serde_json::{Map, Value};
 
-use super::Reading;
 use super::question::{Choice, Kind, Question};
+use super::{Reading, Scored};
 
 /// Maximum number of options of a question, as llama.cpp has it for decision models.
 pub const MOST_OPTIONS: usize = 255;
@@ -38,7 +38,7 @@ pub fn reading(
     let shared = |ids: &[TokenId], other: &[TokenId]| ids.iter().zip(other).take_while(|(a, b)| a == b).count();
     let common = whole.iter().map(|whole| shared(&ids, whole)).min().unwrap_or(ids.len());
     ids.truncate(common);
-    Ok(Reading { ids, labels: whole.iter().map(|whole| whole[common..].to_vec()).collect() })
+    Ok(Reading { ids, scored: Scored::Labels(whole.iter().map(|whole| whole[common..].to_vec()).collect()) })
 }
 
 /// The prompt and the options in the model's chat format, without thoughts.
@@ -61,7 +61,8 @@ fn in_chat(
         ids.extend(end);
         Ok(ids)
     };
-    Ok(Reading { ids: prompt.encode(tokenizer)?, labels: answers.map(label).collect::<Result<_>>()? })
+    let labels = answers.map(label).collect::<Result<_>>()?;
+    Ok(Reading { ids: prompt.encode(tokenizer)?, scored: Scored::Labels(labels) })
 }
 
 /// The question with its options.

@@ -54,11 +54,16 @@ impl Host {
             false => drafting.planned(options, parallel),
         };
         let plan = open.plan(options)?;
-        let makes_text = matches!(model.spec().stack(), Stack::Alone);
+        let decisions = DecisionModel::new(gguf, tokenizer).with_context(|| open.name().to_string())?;
+        let (only_decides, ranks) = match &decisions {
+            Some(decisions) => (!decisions.makes_text(), false),
+            None => (false, true),
+        };
+        let makes_text = matches!(model.spec().stack(), Stack::Alone) && !only_decides;
         // A decoder with a pooling type above 0 can compute embeddings.
         let pooling = gguf.architecture().and_then(|name| gguf.u32(name, "pooling_type"));
-        let makes_vectors =
-            !hears && !makes_text || pooling.is_ok_and(|pooling| pooling.is_some_and(|pooling| pooling > 0));
+        let makes_vectors = !hears && !makes_text && !only_decides
+            || pooling.is_ok_and(|pooling| pooling.is_some_and(|pooling| pooling > 0));
         let renderer = Renderer::new(gguf, tokenizer, "auto", None)?;
         let service = Service {
             open: open.clone(),
@@ -74,8 +79,8 @@ impl Host {
             vocab: model.spec().vocab,
             token_bytes: token_bytes(gguf, tokenizer),
             embedding_len: model.spec().embedding_len(),
-            ranking: Ranking::new(gguf, model, tokenizer).ok(),
-            decisions: DecisionModel::new(gguf, tokenizer).with_context(|| open.name().to_string())?,
+            ranking: Ranking::new(gguf, model, tokenizer).ok().filter(|_| ranks),
+            decisions,
             decides_any: false,
             makes_text,
             makes_vectors,
