@@ -33,7 +33,9 @@ macro_rules! families {
             gemma_embedding "gemma-embedding" [
                 ENCODER POST_NORM HEAD_NORM GELU_TANH LOCAL_LAYERS CAPS POOLED_HEAD
             ] { "gemma-embedding" => spec }
-            gemma4 "gemma" [POST_NORM HEAD_NORM GELU_TANH LOCAL_LAYERS CAPS GEMMA4 EXPERTS EXPERTS_BESIDE] { "gemma4" => spec }
+            gemma4 "gemma" [POST_NORM HEAD_NORM GELU_TANH LOCAL_LAYERS CAPS GEMMA4 EXPERTS EXPERTS_BESIDE] {
+                "gemma4" => spec, "gemma4-assistant" => assistant
+            }
             phi3 "phi3" [FUSED_QKV FUSED_GATE] { "phi3" => spec }
             stablelm "stablelm" [LAYER_NORM EACH_HEAD_NORM PARALLEL] { "stablelm" => spec }
             smollm3 "smollm3" [LOCAL_LAYERS] { "smollm3" => spec }
@@ -303,6 +305,8 @@ families!(all);
 pub(crate) const MODULES: Abilities =
     if LENIENT { Abilities::union(&[Abilities::ENCODER, Abilities::POOLED_HEAD]) } else { Abilities(0) };
 
+/// True if layers that predict further tokens can run.
+pub(crate) const DRAFTS: bool = cfg!(feature = "drafts");
 /// True if the activation function `Sigmoid` is needed.
 pub(crate) const SIGMOID: bool = GATED_QUERY || HEADS_GATED || WKV;
 /// True if states have a decay for each element of a key.

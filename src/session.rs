@@ -259,7 +259,7 @@ impl<'m, 'w> Session<'m, 'w> {
     /// # Errors
     ///
     /// Same as [`Engine::save`].
-    pub fn save(&self, out: &mut [u8]) -> Result<usize, Error> {
+    pub fn save(&mut self, out: &mut [u8]) -> Result<usize, Error> {
         self.engine.save(&self.context, out)
     }
 

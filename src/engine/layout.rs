@@ -102,6 +102,36 @@ pieces! {
     /// `[PAIRS][batch][rank]`: products with the first matrices of pairs.
     #[cfg(feature = "lora")]
     low: f32,
+    /// Weights, vectors and rotary tables of the layers that predict further tokens.
+    #[cfg(feature = "drafts")]
+    next_weights: Entry,
+    #[cfg(feature = "drafts")]
+    next_vectors: u8,
+    #[cfg(feature = "drafts")]
+    next_frequencies: f32,
+    #[cfg(feature = "drafts")]
+    next_local_frequencies: f32,
+    #[cfg(feature = "drafts")]
+    next_rotations: f32,
+    #[cfg(feature = "drafts")]
+    next_local_rotations: f32,
+    /// `[contexts][kept]`: the last tokens of each context; `[contexts][kept][dim]`: their final states.
+    #[cfg(feature = "drafts")]
+    kept_tokens: u32,
+    #[cfg(feature = "drafts")]
+    kept_states: f32,
+    /// `[batch][dim]`: final states of a pass.
+    #[cfg(feature = "drafts")]
+    fresh_states: f32,
+    /// Progress of each context's drafts.
+    #[cfg(feature = "drafts")]
+    ahead: Ahead,
+    /// `[contexts][layers with a state][drafts + 1]` rows of projections that the states do not contain yet.
+    #[cfg(feature = "drafts")]
+    pending: f32,
+    /// Copy of one layer's state, then outputs of pending rows.
+    #[cfg(feature = "drafts")]
+    tentative: f32,
 }
 
 /// Consecutive rows of a pass that belong to one context.
@@ -116,6 +146,44 @@ pub(crate) struct Segment {
     pub tokens: u32,
     /// Number of tokens of the context's encoder text.
     pub source: u32,
+    /// Number of tokens before the first row that the context's recurrent states do not contain yet.
+    #[cfg(feature = "drafts")]
+    pub pending: u32,
+    /// 1 if recurrent states do not take the rows in: a later pass does.
+    #[cfg(feature = "drafts")]
+    pub tentative: u32,
+}
+
+impl Segment {
+    /// Rows of a context in a pass.
+    pub fn new([context, position, tokens, source]: [usize; 4]) -> Self {
+        let [context, position, tokens, source] = [context, position, tokens, source].map(|number| number as u32);
+        Self {
+            context,
+            position,
+            tokens,
+            source,
+            #[cfg(feature = "drafts")]
+            pending: 0,
+            #[cfg(feature = "drafts")]
+            tentative: 0,
+        }
+    }
+}
+
+/// Progress of a context's drafts.
+#[cfg(feature = "drafts")]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Ahead {
+    /// First position whose state is kept.
+    pub from: u32,
+    /// Number of positions that the predicting layer has read.
+    pub filled: u32,
+    /// Number of tokens read after those of the context.
+    pub drafted: u32,
+    /// Number of the context's last tokens that its recurrent states do not contain yet.
+    pub pending: u32,
 }
 
 /// Maximum number of pairs of an adapter that are multiplied at once. They belong to matrices with the same input.
@@ -174,6 +242,9 @@ pub(crate) struct Store {
     /// Bytes of a page of recurrent states, and the offset of the first page.
     pub state_bytes: usize,
     pub states_at: usize,
+    /// Bytes of the tiles of the layer that predicts further tokens, stored after those of the other layers.
+    #[cfg(feature = "drafts")]
+    pub next: usize,
 }
 
 impl Store {
@@ -248,6 +319,10 @@ impl Store {
                 total = tri!(sum(total, tri!(self.head_pages(&layer, layer.pool()))));
             }
             index += 1;
+        }
+        #[cfg(feature = "drafts")]
+        {
+            total = tri!(sum(total, self.next));
         }
         Ok(total)
     }
@@ -352,6 +427,8 @@ mod tests {
             encoder: 0,
             state_bytes: 192,
             states_at: 640,
+            #[cfg(feature = "drafts")]
+            next: 0,
         };
         let pages = [640..832, 832..1024, 1024..1216, 1216..1408];
         for (page, range) in pages.into_iter().enumerate() {

@@ -35,6 +35,8 @@
 //! runs a pass, and this file manages contexts.
 
 mod context;
+#[cfg(feature = "drafts")]
+mod draft;
 mod embed;
 mod forward;
 mod layout;
@@ -57,6 +59,8 @@ pub use context::Context;
 use context::{Id, Rows};
 use forward::{Forward, Sizes};
 pub use forward::{Inputs, Observer, Stage};
+#[cfg(feature = "drafts")]
+use layout::Ahead;
 use layout::{POOLS, Pieces, SOURCE, STATES, Segment};
 pub use plan::{Options, Plan};
 pub use profile::{Profiler, Section};
@@ -74,6 +78,9 @@ pub struct Engine<'m, 'w> {
     open: &'w mut [u32],
     /// `[contexts][checkpoints]`: positions of the saved states; 0 for none.
     marks: &'w mut [u32],
+    /// Progress of each context's drafts; empty if none are planned.
+    #[cfg(feature = "drafts")]
+    ahead: &'w mut [Ahead],
     /// Number of the last run that computed logits.
     run: u64,
     /// Distinguishes the contexts of this engine from those of others.
@@ -92,6 +99,10 @@ impl<'m, 'w> Engine<'m, 'w> {
     pub fn new(model: &'m Model<'_>, plan: Plan, workspace: &'w mut [u8], kv: &'w mut [u8]) -> Result<Self, Error> {
         if !plan.is_for(model.gguf(), model.spec()) {
             return Err(Error::PlanMismatch);
+        }
+        #[cfg(feature = "drafts")]
+        if plan.options.own_drafts && !model.can_draft() {
+            return Err(Error::NoPart { part: "layer that predicts further tokens" });
         }
         let short = Error::WorkspaceTooSmall { needed: plan.workspace, given: workspace.len() };
         let arena = Arena::new(workspace.get_mut(..plan.workspace).ok_or(short)?)?;
@@ -120,8 +131,25 @@ impl<'m, 'w> Engine<'m, 'w> {
     ) -> Result<Self, Error> {
         let Options { context, workers, .. } = plan.options;
         let id = Id::new(open);
+        #[cfg(feature = "drafts")]
+        let (pieces, ahead) = {
+            let mut pieces = pieces;
+            let ahead = core::mem::take(&mut pieces.ahead);
+            ahead.fill(Ahead::default());
+            (pieces, ahead)
+        };
         let forward = Forward::new(model, plan.store, Sizes { context, threads: workers }, pieces, kv);
-        Ok(Self { model, plan, forward, open, marks, run: 0, id })
+        Ok(Self {
+            model,
+            plan,
+            forward,
+            open,
+            marks,
+            #[cfg(feature = "drafts")]
+            ahead,
+            run: 0,
+            id,
+        })
     }
 
     /// Shares the work among `workers`. [`Options::workers`] limits how many take part.
@@ -178,6 +206,8 @@ impl<'m, 'w> Engine<'m, 'w> {
             pool.release(context.slot, 0);
         }
         self.forget_checkpoints(context.slot);
+        #[cfg(feature = "drafts")]
+        self.forget_drafts(context.slot, 0);
         (context.position, context.reached, context.torn, context.source) = (0, 0, false, 0);
         context.logits = Rows::default();
         Ok(())
@@ -207,6 +237,8 @@ impl<'m, 'w> Engine<'m, 'w> {
         #[cfg(feature = "lora")]
         self.forward.compute.lora.choose(slot, &[])?;
         self.forget_checkpoints(slot);
+        #[cfg(feature = "drafts")]
+        self.forget_drafts(slot, 0);
         Ok(Context { slot, engine, position: 0, reached: 0, torn: false, source: 0, logits: Rows::default() })
     }
 
@@ -233,6 +265,8 @@ impl<'m, 'w> Engine<'m, 'w> {
         #[cfg(feature = "lora")]
         self.forward.compute.lora.copy(context.slot, fork.slot);
         let reached = if position == 0 { 0 } else { context.reached };
+        #[cfg(feature = "drafts")]
+        self.share_drafts(context, fork.slot, position);
         if let Some(entry) = self.state_at(context, position)
             && let Some(pool) = self.forward.pools.get_mut(STATES)
         {
@@ -290,6 +324,8 @@ impl<'m, 'w> Engine<'m, 'w> {
         for mark in self.marks_mut(context.slot).iter_mut().filter(|mark| **mark as usize > position) {
             *mark = 0;
         }
+        #[cfg(feature = "drafts")]
+        self.rewind_drafts(context, position);
         (context.position, context.torn) = (position, false);
         for (kind, pool) in self.forward.pools.iter_mut().enumerate().take(SOURCE) {
             if position == 0 || !self.plan.is_ring(self.model.spec(), kind) {
@@ -315,6 +351,10 @@ impl<'m, 'w> Engine<'m, 'w> {
             return 0;
         }
         if !self.has_states() || self.state_at(context, position).is_some() {
+            return position;
+        }
+        #[cfg(feature = "drafts")]
+        if self.is_undoable(context, position) {
             return position;
         }
         let marks = self.marks(context.slot).iter().map(|mark| *mark as usize);
@@ -358,6 +398,8 @@ impl<'m, 'w> Engine<'m, 'w> {
         {
             return Ok(());
         }
+        #[cfg(feature = "drafts")]
+        self.settle(context);
         let oldest = self.marks_mut(context.slot).iter_mut().enumerate().min_by_key(|(_, mark)| **mark);
         let Some((entry, mark)) = oldest else { return Ok(()) };
         *mark = context.position as u32;
@@ -399,10 +441,18 @@ impl<'m, 'w> Engine<'m, 'w> {
         if !self.has_states() || position == 0 {
             return None;
         }
-        if position == context.position && !context.torn {
+        if position == self.settled(context) && !context.torn {
             return Some(0);
         }
         self.marks(context.slot).iter().position(|mark| *mark as usize == position).map(|entry| entry + 1)
+    }
+
+    /// The position of the context's current recurrent states.
+    fn settled(&self, context: &Context) -> usize {
+        #[cfg(feature = "drafts")]
+        return context.position - context.position.min(self.ahead_of(context.slot).pending as usize);
+        #[cfg(not(feature = "drafts"))]
+        context.position
     }
 
     fn can_rewind(&self, context: &Context, position: usize) -> Result<(), Error> {
@@ -465,7 +515,11 @@ impl<'m, 'w> Engine<'m, 'w> {
         let at_once = self.plan.options.logits.max(1);
         self.check(context, tokens)?;
         self.reserve(core::iter::once((context.slot, context.position, tokens.len())))?;
-        for batch in tokens.chunks(self.plan.options.batch.max(1)) {
+        let batch = self.plan.options.batch;
+        // The predicting layer reads large passes at once, which overwrites their states.
+        #[cfg(feature = "drafts")]
+        let batch = if self.forward.next.is_some() { batch.min(self.plan.options.kept() - 1) } else { batch };
+        for batch in tokens.chunks(batch.max(1)) {
             let first = context.position;
             self.run(&mut [Work::prefill(context, batch).no_logits()])?;
             for row in (0..batch.len()).step_by(at_once) {

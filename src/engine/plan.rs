@@ -1,5 +1,7 @@
 //! The plan: how many bytes of memory a model needs, computed from the model's file in a program or at compile time.
 
+#[cfg(feature = "drafts")]
+use super::layout::sum;
 #[cfg(feature = "lora")]
 use super::layout::{EMBEDDINGS, PAIRS};
 use super::layout::{Layout, POOLS, SOURCE, STATES, Store, biases, head_layout, max, product};
@@ -52,6 +54,13 @@ pub struct Options {
     /// Largest rank of the adapters.
     #[cfg(feature = "lora")]
     pub rank: usize,
+    /// Number of proposed tokens that a context can [verify](super::Work::tentative) in a run, and that the model can
+    /// propose.
+    #[cfg(feature = "drafts")]
+    pub drafts: usize,
+    /// True if the model's own layers propose tokens: see [`Engine::draft`](super::Engine::draft).
+    #[cfg(feature = "drafts")]
+    pub own_drafts: bool,
 }
 
 impl Options {
@@ -72,6 +81,10 @@ impl Options {
         adapters: 0,
         #[cfg(feature = "lora")]
         rank: 0,
+        #[cfg(feature = "drafts")]
+        drafts: 0,
+        #[cfg(feature = "drafts")]
+        own_drafts: false,
     };
 
     /// Same as [`DEFAULT`](Self::DEFAULT).
@@ -125,6 +138,12 @@ builders! {
     rank: usize,
 }
 
+#[cfg(feature = "drafts")]
+builders! {
+    drafts: usize,
+    own_drafts: bool,
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self::DEFAULT
@@ -162,7 +181,8 @@ pub struct Plan {
 }
 
 /// The sizes and options that memory is divided by.
-type Numbers = [usize; 12 + cfg!(feature = "lora") as usize * 2 + cfg!(feature = "sound") as usize];
+type Numbers = [usize;
+    12 + (cfg!(feature = "lora") as usize + cfg!(feature = "drafts") as usize) * 2 + cfg!(feature = "sound") as usize];
 
 impl Plan {
     /// Plans for the model in `file`. In a `const`, an error in the file stops compilation, and the compiler prints the
@@ -232,8 +252,18 @@ impl Plan {
     pub const fn new(gguf: &Gguf<'_>, options: Options) -> Result<Self, Error> {
         let spec = tri!(Spec::read(gguf));
         let options = tri!(options.resolved(&spec));
-        let store = tri!(Store::of(&spec, options));
-        let layout = tri!(Layout::of(gguf, &spec, options, &store));
+        #[allow(unused_mut)]
+        let mut store = tri!(Store::of(&spec, options));
+        #[allow(unused_mut)]
+        let mut layout = tri!(Layout::of(gguf, &spec, options, &store));
+        #[cfg(feature = "drafts")]
+        if options.own_drafts {
+            let Some((next, file)) = tri!(spec.drafter(gguf)) else {
+                return Err(Error::NoPart { part: "layer that predicts further tokens" });
+            };
+            store = tri!(Store::with_next(&spec, &next, options));
+            layout = tri!(layout.with_next(&file, &next, options));
+        }
         let tokenizer = match Tokenizer::index_bytes(gguf) {
             Ok(bytes) => bytes,
             Err(_) => 0, // token ids still work
@@ -299,6 +329,10 @@ impl Plan {
             self.options.rank,
             #[cfg(feature = "sound")]
             self.options.sound,
+            #[cfg(feature = "drafts")]
+            self.options.drafts,
+            #[cfg(feature = "drafts")]
+            (self.options.own_drafts as usize),
         ]
     }
 }
@@ -315,6 +349,10 @@ const fn hash_of(gguf: &Gguf<'_>, spec: &Spec<'_>) -> u64 {
         index += 1;
     }
     gguf.hash_directory(&mut hash);
+    #[cfg(feature = "drafts")]
+    if let Some(file) = gguf.drafter() {
+        file.hash_directory(&mut hash);
+    }
     hash.finish()
 }
 
@@ -329,6 +367,12 @@ impl Options {
         self.context
     }
 
+    /// Number of a context's last positions whose tokens and states are kept for drafts.
+    #[cfg(feature = "drafts")]
+    pub(crate) const fn kept(&self) -> usize {
+        max(TILE, self.drafts + 2)
+    }
+
     /// The options with every default replaced by the model's value.
     const fn resolved(self, spec: &Spec<'_>) -> Result<Self, Error> {
         let context = match (self.context, spec.positions()) {
@@ -339,6 +383,10 @@ impl Options {
         let (contexts, workers) = (max(self.contexts, 1), max(self.workers, 1));
         #[cfg(feature = "lora")]
         if self.adapters > 1 << 12 {
+            return Err(Error::PlanTooLarge);
+        }
+        #[cfg(feature = "drafts")]
+        if self.drafts > 1 << 12 {
             return Err(Error::PlanTooLarge);
         }
         if context as u64 > i32::MAX as u64
@@ -356,9 +404,13 @@ impl Options {
         if all > MAX_PAGES {
             return Err(Error::PlanTooLarge);
         }
+        #[cfg(feature = "drafts")]
+        let least = contexts.saturating_mul(self.drafts + 1); // all contexts can verify in one pass
+        #[cfg(not(feature = "drafts"))]
+        let least = contexts;
         Ok(Self {
             context,
-            batch: max(min(max(self.batch, 1), context.saturating_mul(contexts)), contexts),
+            batch: max(min(max(self.batch, 1), context.saturating_mul(contexts)), least),
             workers,
             contexts,
             pages: if self.pages == 0 { all } else { min(self.pages, all) },
@@ -415,6 +467,16 @@ impl Layout {
             layout.owners = tri!(product(&[2, batch]));
             layout.low = tri!(product(&[PAIRS, batch, options.rank]));
         }
+        #[cfg(feature = "drafts")]
+        if options.drafts > 0 || options.own_drafts {
+            layout.ahead = options.contexts;
+            if let (true, Some(mixer)) = (spec.can_undo(), spec.recurrent()) {
+                let rows = options.drafts + 1;
+                let layers = spec.layers_with_state(spec.layers);
+                layout.pending = tri!(product(&[options.contexts, layers, rows, mixer.row_len()]));
+                layout.tentative = tri!(sum(mixer.state_len(), tri!(product(&[rows, mixer.inner()]))));
+            }
+        }
         if encoder.is_some() || !spec.has_head() {
             layout.states = tri!(product(&[options.source(spec), spec.dim]));
         }
@@ -427,18 +489,78 @@ impl Layout {
     }
 }
 
+#[cfg(feature = "drafts")]
+impl Layout {
+    /// Adds the layers that predict further tokens, whose weights are in `file`.
+    const fn with_next(self, file: &Gguf<'_>, next: &Spec<'_>, options: Options) -> Result<Self, Error> {
+        let Options { batch, workers, contexts, .. } = options;
+        let width = match next.next() {
+            Some(next) => next.width,
+            None => next.dim,
+        };
+        let widest = max(next.widest_input(), 2 * width);
+        let formats = tri!(Formats::of(file, widest));
+        let quantized = if formats.quantized { batch } else { 0 };
+        let frequencies = [rotary_pairs(next, false), rotary_pairs(next, true)];
+        let sums = tri!(product(&[attention_sums(next, batch), workers]));
+        let panels = if batch > 1 { tri!(product(&[formats.panel, workers])) } else { 0 };
+        let kept = tri!(product(&[contexts, options.kept()]));
+        Ok(Self {
+            inner: max(self.inner, tri!(product(&[batch, max(next.inner(), 2 * width)]))),
+            quants: max(self.quants, tri!(product(&[quantized, widest]))),
+            scales: max(self.scales, tri!(product(&[quantized, widest.div_ceil(32)]))),
+            quant_sums: max(self.quant_sums, tri!(product(&[quantized, widest.div_ceil(16)]))),
+            sums: max(self.sums, sums),
+            panels: max(self.panels, panels),
+            next_weights: Weights::len(next),
+            next_vectors: tri!(product(&[4, next.half_vectors])),
+            next_frequencies: frequencies[0],
+            next_local_frequencies: frequencies[1],
+            next_rotations: tri!(product(&[2, batch, frequencies[0]])),
+            next_local_rotations: tri!(product(&[2, batch, frequencies[1]])),
+            kept_tokens: kept,
+            kept_states: tri!(product(&[kept, width])),
+            fresh_states: tri!(product(&[batch, width])),
+            ..self
+        })
+    }
+}
+
 impl Store {
     const fn of(spec: &Spec<'_>, options: Options) -> Result<Self, Error> {
+        Self::with_positions(spec, position_bytes(spec, options.kv), 0, options)
+    }
+
+    /// Like [`of`](Self::of), with room for the keys and values of the layer that predicts further tokens.
+    #[cfg(feature = "drafts")]
+    const fn with_next(spec: &Spec<'_>, next: &Spec<'_>, options: Options) -> Result<Self, Error> {
+        let (mut bytes, more) = (position_bytes(spec, options.kv), position_bytes(next, options.kv));
+        bytes = [bytes[0].saturating_add(more[0]), bytes[1].saturating_add(more[1])];
+        // The number of pages does not depend on the bytes of their tiles.
+        let store = tri!(Self::with_positions(spec, bytes, 0, options));
+        let layer = next.layer(0);
+        let tiles = if layer.owns_kv { tri!(store.head_pages(&layer, layer.pool())) } else { 0 };
+        Self::with_positions(spec, bytes, tiles, options)
+    }
+
+    const fn with_positions(
+        spec: &Spec<'_>,
+        position_bytes: [usize; 2],
+        _next: usize,
+        options: Options,
+    ) -> Result<Self, Error> {
         let Options { context, batch, kv, contexts, .. } = options;
         let mut store = Self {
             kind: kv,
             contexts,
             tiles: [0; POOLS],
             pages: [0; POOLS],
-            position_bytes: position_bytes(spec, kv),
+            position_bytes,
             state_bytes: Self::states_before(spec, spec.layers),
             states_at: 0,
             encoder: 0,
+            #[cfg(feature = "drafts")]
+            next: _next,
         };
         let windows = [spec.global.window, spec.local.window];
         let mut kind = 0;

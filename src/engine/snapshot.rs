@@ -113,9 +113,11 @@ impl Engine<'_, '_> {
     ///
     /// [`Error::BufferTooSmall`] if `out` is shorter than [`snapshot_bytes`](Self::snapshot_bytes);
     /// [`Error::Unsupported`] for a model with an encoder; [`Error::ForeignContext`].
-    pub fn save(&self, context: &Context, out: &mut [u8]) -> Result<usize, Error> {
+    pub fn save(&mut self, context: &Context, out: &mut [u8]) -> Result<usize, Error> {
         self.known(context)?;
         self.can_be_saved()?;
+        #[cfg(feature = "drafts")]
+        self.settle(context);
         let (needed, given) = (self.snapshot_bytes(context), out.len());
         let short = Error::BufferTooSmall { what: "bytes of the snapshot", needed, given };
         let out = out.get_mut(..needed).ok_or(short)?;
@@ -189,6 +191,8 @@ impl Engine<'_, '_> {
             copy(to, cache);
         }
         context.torn = false;
+        #[cfg(feature = "drafts")]
+        self.forget_drafts(context.slot, position);
         (context.position, context.reached) = (position, reached);
         context.logits = Rows { run: self.run, first: 0, count: usize::from(position > 0), end: position };
         Ok(())
@@ -295,7 +299,10 @@ impl Engine<'_, '_> {
     fn positions_in_use(&self, slot: usize, used: [usize; 2], mut each: impl FnMut(Range<usize>)) {
         let store = &self.plan.store;
         let mut start = 0;
-        for layer in (0..self.model.spec().layers).map(|index| self.model.spec().layer(index)) {
+        let layers = (0..self.model.spec().layers).map(|index| self.model.spec().layer(index));
+        #[cfg(feature = "drafts")]
+        let layers = layers.chain(self.forward.next.as_ref().map(|next| next.spec.layer(0)));
+        for layer in layers {
             let (Some(pool), true) = (self.forward.pools.get(layer.pool()), layer.owns_kv) else {
                 continue;
             };

@@ -14,8 +14,13 @@ pub struct Work<'c> {
     tokens: Tokens<'c>,
     wanted: Wanted,
     /// Number of tokens that earlier passes of the run have processed, and number of tokens in the current pass.
-    done: usize,
+    pub(super) done: usize,
     taken: usize,
+    /// Number of tokens in the pass that has just run.
+    #[cfg(feature = "drafts")]
+    pub(super) ran: usize,
+    #[cfg(feature = "drafts")]
+    is_tentative: bool,
 }
 
 #[derive(Debug)]
@@ -35,12 +40,38 @@ enum Wanted {
 impl<'c> Work<'c> {
     /// Reads any number of tokens. Computes the logits of the last one.
     pub fn prefill(context: &'c mut Context, tokens: &'c [TokenId]) -> Self {
-        Self { context, tokens: Tokens::Many(tokens), wanted: Wanted::Last, done: 0, taken: 0 }
+        Self::new(context, Tokens::Many(tokens))
     }
 
     /// Reads one token and computes its logits.
     pub fn decode(context: &'c mut Context, token: TokenId) -> Self {
-        Self { context, tokens: Tokens::One([token]), wanted: Wanted::Last, done: 0, taken: 0 }
+        Self::new(context, Tokens::One([token]))
+    }
+
+    fn new(context: &'c mut Context, tokens: Tokens<'c>) -> Self {
+        Self {
+            context,
+            tokens,
+            wanted: Wanted::Last,
+            done: 0,
+            taken: 0,
+            #[cfg(feature = "drafts")]
+            ran: 0,
+            #[cfg(feature = "drafts")]
+            is_tentative: false,
+        }
+    }
+
+    /// Lets the context [rewind](Engine::rewind) to any position within these tokens, also if the model has recurrent
+    /// layers: all of them may be guesses that the run verifies. There may be one more than
+    /// [`Options::drafts`](crate::Options::drafts).
+    ///
+    /// (Recurrent layers of the kinds of RWKV, Mamba-1 and Kimi ignore this: they rewind to
+    /// [checkpoints](Engine::checkpoint).)
+    #[cfg(feature = "drafts")]
+    #[must_use]
+    pub fn tentative(self) -> Self {
+        Self { is_tentative: true, ..self }
     }
 
     /// Computes the logits of every token. Each token takes one of the rows planned by
@@ -166,18 +197,34 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
     fn lay_out(&mut self) -> usize {
         let Self { engine, works, .. } = self;
         let has_states = engine.has_states();
+        #[cfg(feature = "drafts")]
+        for work in works.iter() {
+            engine.catch_up(work.context.slot, work.context.position, work.left().min(engine.forward.batch()));
+        }
+        #[cfg(feature = "drafts")]
+        let can_undo = has_states && engine.forward.spec.can_undo();
         let forward = &mut engine.forward;
         forward.clear();
         let mut rows = 0;
         for work in works.iter_mut() {
             work.taken = work.left().min(forward.room());
+            #[cfg(feature = "drafts")]
+            if work.is_tentative && work.taken < work.left() && rows > 0 {
+                work.taken = 0; // tentative tokens share a pass
+            }
             let Some(tokens) = work.tokens().get(work.done..work.done + work.taken).filter(|tokens| !tokens.is_empty())
             else {
                 continue;
             };
             let Context { slot, position, source, .. } = *work.context;
-            let [context, position, count, source] = [slot, position, work.taken, source].map(|n| n as u32);
-            forward.add(Segment { context, position, tokens: count, source }, tokens);
+            let segment = Segment::new([slot, position, work.taken, source]);
+            #[cfg(feature = "drafts")]
+            let segment = Segment {
+                pending: engine.ahead.get(slot).map_or(0, |ahead| ahead.pending),
+                tentative: u32::from(can_undo && work.is_tentative),
+                ..segment
+            };
+            forward.add(segment, tokens);
             rows += work.taken;
             // Even an aborted pass overwrites earlier contents of a sliding window.
             work.context.reached = work.context.reached.max(work.context.position + work.taken);
@@ -191,6 +238,8 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
         let Self { engine, works, logits, .. } = self;
         // The first logits of a run replace those of the previous run.
         let run = engine.run + u64::from(*logits == 0);
+        #[cfg(feature = "drafts")]
+        engine.forward.keep_fresh();
         let (mut row, mut count) = (0, 0);
         for work in works.iter_mut().filter(|work| work.taken > 0) {
             let end = row + work.taken;
@@ -216,6 +265,14 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
                 context.logits = made;
             }
             work.done += work.taken;
+            #[cfg(feature = "drafts")]
+            {
+                work.ran = work.taken;
+                if let Some(ahead) = engine.ahead.get_mut(work.context.slot) {
+                    let is_pending = engine.forward.spec.can_undo() && work.is_tentative;
+                    ahead.pending = if is_pending && engine.plan.store.state_bytes > 0 { work.taken as u32 } else { 0 };
+                }
+            }
             work.taken = 0;
             row = end;
         }
@@ -224,6 +281,8 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
             engine.forward.head(count, *logits);
             *logits += count;
         }
+        #[cfg(feature = "drafts")]
+        engine.keep_pass(works);
     }
 }
 
@@ -242,6 +301,20 @@ impl<'m, 'w> Engine<'m, 'w> {
         Ok(())
     }
 
+    /// Checks that a tentative work has at most as many tokens as planned.
+    #[cfg(feature = "drafts")]
+    fn check_tentative(&self, work: &Work<'_>) -> Result<(), Error> {
+        let (needed, given) = (work.tokens().len(), self.plan.options.drafts + 1);
+        if work.is_tentative && needed > given {
+            return Err(Error::BufferTooSmall {
+                what: "planned tentative tokens (Options::drafts + 1)",
+                needed,
+                given,
+            });
+        }
+        Ok(())
+    }
+
     /// Like [`run`](Self::run), step by step: the caller may do other work between steps.
     ///
     /// # Errors
@@ -253,6 +326,8 @@ impl<'m, 'w> Engine<'m, 'w> {
             self.check(work.context, work.tokens())?;
             rows += work.logits();
             (work.done, work.taken) = (0, 0);
+            #[cfg(feature = "drafts")]
+            self.check_tentative(work)?;
         }
         if rows > self.plan.options.logits {
             return Err(Error::TooManyLogits { planned: self.plan.options.logits, needed: rows });

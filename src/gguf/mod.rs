@@ -94,6 +94,9 @@ pub struct Gguf<'a> {
     tensors_at: usize,
     /// First byte of the tensor data.
     data_at: usize,
+    /// The file beside the model with layers that predict further tokens.
+    #[cfg(feature = "drafts")]
+    drafter: Option<&'a Self>,
 }
 
 impl<'a> Gguf<'a> {
@@ -128,6 +131,8 @@ impl<'a> Gguf<'a> {
             skips,
             tensors_at,
             data_at,
+            #[cfg(feature = "drafts")]
+            drafter: None,
         };
         if let Some(key) = names::repeated(Names::Keys(gguf.keys())) {
             return Err(Error::DuplicateKey { key: Name::new(key) });
@@ -136,6 +141,21 @@ impl<'a> Gguf<'a> {
             return Err(Error::DuplicateTensor { tensor: Name::new(tensor) });
         }
         Ok(gguf)
+    }
+
+    /// Adds a file with layers that predict further tokens of this model, for [`Engine::draft`](crate::Engine::draft):
+    /// layers for multi-token prediction that were converted into a file of their own, or an assistant such as Gemma 4's.
+    /// [`Model::new`](crate::Model::new) and [`Plan::new`](crate::Plan::new) check that it belongs to the model.
+    #[cfg(feature = "drafts")]
+    #[must_use]
+    pub const fn with_drafter(self, drafter: &'a Self) -> Self {
+        Self { drafter: Some(drafter), ..self }
+    }
+
+    /// The file added by [`with_drafter`](Self::with_drafter).
+    #[cfg(feature = "drafts")]
+    pub const fn drafter(&self) -> Option<&'a Self> {
+        self.drafter
     }
 
     /// Version of the format: 2 or 3.

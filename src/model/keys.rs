@@ -455,6 +455,8 @@ impl<'g, 'a> Keys<'g, 'a> {
             per_layer_input: 0,
             layer_scale: Need::Absent,
             pooled_head: None,
+            #[cfg(feature = "drafts")]
+            next: None,
         })
     }
 

@@ -12,6 +12,7 @@ mod latent;
 mod layers;
 mod mixture;
 mod neutral;
+mod next;
 mod parts;
 mod recurrent;
 mod roles;
@@ -71,6 +72,8 @@ pub struct Model<'a> {
     gguf: Gguf<'a>,
     spec: Spec<'a>,
     encoder: Option<Spec<'a>>,
+    #[cfg(feature = "drafts")]
+    drafter: Option<(Spec<'a>, Gguf<'a>)>,
 }
 
 impl<'a> Model<'a> {
@@ -83,6 +86,9 @@ impl<'a> Model<'a> {
     #[inline(never)] // keeps its temporaries off the caller's stack
     pub fn new(gguf: &Gguf<'a>) -> Result<Self, Error> {
         match &Spec::read(gguf) {
+            Ok(spec) if spec.next().is_some() => {
+                Err(Error::NoPart { part: "layers of its own: it drafts for another" })
+            }
             Ok(spec) => match weights::check(gguf, spec) {
                 Ok(()) => Self::with_encoder(gguf, spec),
                 Err(error) => Err(error),
@@ -93,11 +99,41 @@ impl<'a> Model<'a> {
 
     #[inline(never)] // keeps the model off the stack while metadata and tensors are read
     fn with_encoder(gguf: &Gguf<'a>, spec: &Spec<'a>) -> Result<Self, Error> {
-        let model = Self { gguf: *gguf, spec: *spec, encoder: spec.encoder() };
+        let model = Self {
+            gguf: *gguf,
+            spec: *spec,
+            encoder: spec.encoder(),
+            #[cfg(feature = "drafts")]
+            drafter: Self::checked_drafter(gguf, spec)?,
+        };
         if let Some(encoder) = &model.encoder {
             weights::check(gguf, encoder)?;
         }
         Ok(model)
+    }
+
+    /// The layers that predict further tokens. Those in the model's own file are left out if this crate cannot run them.
+    #[cfg(feature = "drafts")]
+    #[inline(never)] // keeps two more specs off the stack of the caller
+    fn checked_drafter(gguf: &Gguf<'a>, spec: &Spec<'a>) -> Result<Option<(Spec<'a>, Gguf<'a>)>, Error> {
+        let Some((drafter, file)) = spec.drafter(gguf)? else { return Ok(None) };
+        match weights::check(&file, &drafter) {
+            Ok(()) => Ok(Some((drafter, file))),
+            Err(error) if gguf.drafter().is_some() => Err(error),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// True if the model has layers that predict further tokens, for [`Engine::draft`](crate::Engine::draft).
+    #[cfg(feature = "drafts")]
+    pub fn can_draft(&self) -> bool {
+        self.drafter.is_some()
+    }
+
+    /// The layers that predict further tokens, and the file with their weights.
+    #[cfg(feature = "drafts")]
+    pub(crate) fn drafter(&self) -> Option<(&Spec<'a>, &Gguf<'a>)> {
+        self.drafter.as_ref().map(|(spec, file)| (spec, file))
     }
 
     /// The architecture; for an encoder-decoder, the decoder's.
@@ -113,8 +149,14 @@ impl<'a> Model<'a> {
     /// Use of the tensor called `name`.
     #[cfg(feature = "lora")]
     pub(crate) fn use_of(&self, name: &str) -> TensorUse {
+        let others = self.encoder.iter();
+        #[cfg(feature = "drafts")]
+        let others = others.chain(self.drafter.iter().map(|(spec, _)| spec));
         match weights::use_of(&self.spec, name) {
-            TensorUse::Other => self.encoder.as_ref().map_or(TensorUse::Other, |spec| weights::use_of(spec, name)),
+            TensorUse::Other => {
+                let mut uses = others.map(|spec| weights::use_of(spec, name));
+                uses.find(|found| *found != TensorUse::Other).unwrap_or(TensorUse::Other)
+            }
             found => found,
         }
     }

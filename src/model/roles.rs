@@ -128,6 +128,10 @@ roles! {
     ClsNorm "cls.norm.weight" false,
     ClsOutput "cls.output.weight" false,
     ClsOutputBias "cls.output.bias" false,
+    #[cfg(feature = "drafts")]
+    NextPre "nextn.pre_projection.weight" false,
+    #[cfg(feature = "drafts")]
+    NextPost "nextn.post_projection.weight" false,
     AttnNorm "attn_norm.weight" true,
     AttnNormBias "attn_norm.bias" true,
     AttnNorm2 "attn_norm_2.weight" true,
@@ -299,6 +303,18 @@ roles! {
     LaurelL "laurel_l.weight" true ALTUP,
     LaurelR "laurel_r.weight" true ALTUP,
     LaurelPostNorm "laurel_post_norm.weight" true ALTUP,
+    #[cfg(feature = "drafts")]
+    NextProj "nextn.eh_proj.weight" true,
+    #[cfg(feature = "drafts")]
+    NextTokenNorm "nextn.enorm.weight" true,
+    #[cfg(feature = "drafts")]
+    NextStateNorm "nextn.hnorm.weight" true,
+    #[cfg(feature = "drafts")]
+    NextHeadNorm "nextn.shared_head_norm.weight" true,
+    #[cfg(feature = "drafts")]
+    NextEmbd "nextn.embed_tokens.weight" true,
+    #[cfg(feature = "drafts")]
+    NextHead "nextn.shared_head_head.weight" true,
 }
 
 /// Name endings of tensors that occur in files and that no forward pass reads.
@@ -478,6 +494,10 @@ impl Role {
 
     /// True if rows of the role's tensor are looked up instead of multiplied.
     pub(super) const fn is_lookup(self) -> bool {
+        #[cfg(feature = "drafts")]
+        if matches!(self, Self::NextEmbd) {
+            return true;
+        }
         matches!(self, Self::TokenEmbd | Self::PositionEmbd | Self::TokenTypes | Self::PerLayerTokenEmbd)
     }
 }

@@ -10,6 +10,7 @@ use super::front::Front;
 use super::keys::Keys;
 use super::latent::Latent;
 use super::layers::{HeadSpec, Layer, Limits, Mixer, Pattern, PerLayer, Xielu};
+use super::next::Next;
 use super::recurrent::{Recurrent, RecurrentKind};
 use super::roles::Role;
 use super::rope::{Rope, Scaling};
@@ -149,6 +150,8 @@ pub struct Spec<'a> {
     pub(super) per_layer_input: usize,
     pub(super) layer_scale: Need,
     pub(super) pooled_head: Option<PooledHead>,
+    #[cfg(feature = "drafts")]
+    pub(super) next: Option<Next>,
 }
 
 /// Rare features of architectures; a model has at most one of them.
@@ -276,9 +279,10 @@ impl<'a> Spec<'a> {
 
     /// Parameters of layer `index`, counted from 0.
     pub const fn layer(&self, index: usize) -> Layer {
-        let is_local = self.local_layers().has(index);
-        let has_experts = self.experts().is_some() && self.expert_layers().has(index);
-        let ffn = match (self.experts(), self.ffn.get(index)) {
+        let in_file = self.in_file(index);
+        let is_local = self.local_layers().has(in_file);
+        let has_experts = self.experts().is_some() && self.expert_layers().has(in_file);
+        let ffn = match (self.experts(), self.ffn.get(in_file)) {
             (_, 0) => 0,
             (Some(Experts { width: Some(width), .. }), _) if has_experts && !self.has_dense_beside() => width,
             (_, ffn) => ffn,
@@ -290,20 +294,21 @@ impl<'a> Spec<'a> {
         };
         let mixer = match self.recurrent() {
             _ if self.one_part() && ffn > 0 => Mixer::None,
-            None if built::NO_MIXER && self.heads.get(index) == 0 => Mixer::None,
-            Some(_) if self.recurrent_layers().has(index) => Mixer::Recurrent,
+            _ if self.next().is_some() => Mixer::Attention,
+            None if built::NO_MIXER && self.heads.get(in_file) == 0 => Mixer::None,
+            Some(_) if self.recurrent_layers().has(in_file) => Mixer::Recurrent,
             Some(_) if self.side_by_side => Mixer::Both,
             _ => Mixer::Attention,
         };
         let mut head = if is_local { self.local } else { self.global };
-        if index < self.rotated_first() {
+        if in_file < self.rotated_first() {
             head.rope = self.local.rope;
         }
         Layer {
             index,
             is_local,
-            heads: self.heads.get(index),
-            kv_heads: self.kv_heads.get(index),
+            heads: self.heads.get(in_file),
+            kv_heads: self.kv_heads.get(in_file),
             head,
             ffn,
             expert_width,
@@ -312,6 +317,44 @@ impl<'a> Spec<'a> {
             owns_kv: matches!(mixer, Mixer::Attention | Mixer::Both)
                 && index.saturating_add(self.kv_shared()) < self.layers,
         }
+    }
+
+    /// The layers' part in drafts, if these layers predict further tokens of a model.
+    pub(crate) const fn next(&self) -> Option<Next> {
+        #[cfg(feature = "drafts")]
+        return self.next;
+        #[cfg(not(feature = "drafts"))]
+        None
+    }
+
+    /// Index in the file of layer `index`.
+    pub(crate) const fn in_file(&self, index: usize) -> usize {
+        match self.next() {
+            Some(next) => next.first + index,
+            None => index,
+        }
+    }
+
+    /// True if [tentative](crate::Work::tentative) tokens can be undone: the model has no recurrent layers, or of kinds
+    /// whose states can leave out the last tokens until these are verified.
+    #[cfg(feature = "drafts")]
+    pub const fn can_undo(&self) -> bool {
+        use RecurrentKind::{DeltaNet, Mamba2, ShortConvolution};
+        match self.recurrent() {
+            Some(mixer) => matches!(mixer.kind, DeltaNet | Mamba2 | ShortConvolution),
+            None => true,
+        }
+    }
+
+    /// Number of layers before `layer` that have a recurrent state.
+    #[cfg(feature = "drafts")]
+    pub(crate) const fn layers_with_state(&self, layer: usize) -> usize {
+        let (mut count, mut index) = (0, 0);
+        while index < layer {
+            count += self.layer(index).has_state() as usize;
+            index += 1;
+        }
+        count
     }
 
     /// Longest context that counts as short: the trained context length, except for LongRoPE, which has other rotary
@@ -380,7 +423,7 @@ impl<'a> Spec<'a> {
 
     /// Index of a layer's rotary positions: 0 for those of global layers, 1 for those of local layers.
     pub(crate) const fn rotation(&self, layer: &Layer) -> usize {
-        if layer.index < self.rotated_first() { 1 } else { layer.pool() }
+        if self.in_file(layer.index) < self.rotated_first() { 1 } else { layer.pool() }
     }
 
     /// Elements of a head's value, before it is stored.
@@ -544,7 +587,7 @@ impl<'a> Spec<'a> {
             if layer.heads as u64 * layer.head.dim as u64 > Keys::MAX_WIDTH as u64 {
                 return Err(keys.wrong("attention.head_count", "is too large"));
             }
-            if !layer.owns_kv {
+            if !layer.owns_kv && self.next().is_none() {
                 match self.owner(layer.is_local) {
                     None => {
                         return Err(keys.wrong("attention.shared_kv_layers", "leaves a layer without keys to share"));

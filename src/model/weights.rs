@@ -94,10 +94,15 @@ fn walk(gguf: &Gguf<'_>, spec: &Spec<'_>, found: &mut dyn FnMut(Found<'_>) -> Re
     for tensor in gguf.tensors() {
         let name = Name::new(tensor.name.as_bytes());
         let (role, layer, piece) = match Role::of(tensor.name, spec.stack()) {
+            #[cfg(feature = "drafts")]
+            Place::Of(role, ..) if role.is_next() && spec.next().is_none() => continue,
             Place::Of(role, layer, piece) => (role.in_family(spec), layer, piece),
             Place::Elsewhere => continue,
             Place::Nowhere if is_ignored(tensor.name) => continue,
             Place::Nowhere => return Err(Error::UnexpectedTensor { tensor: name }),
+        };
+        let Some(layer) = (if role.per_layer() { layer.checked_sub(spec.in_file(0)) } else { Some(layer) }) else {
+            continue;
         };
         if layer >= spec.layers && layer < spec.layers + spec.unused_layers {
             continue;
@@ -135,6 +140,9 @@ fn walk(gguf: &Gguf<'_>, spec: &Spec<'_>, found: &mut dyn FnMut(Found<'_>) -> Re
 pub(super) fn use_of(spec: &Spec<'_>, name: &str) -> TensorUse {
     let Place::Of(role, layer, piece) = Role::of(name, spec.stack()) else { return TensorUse::Other };
     let role = role.in_family(spec);
+    let Some(layer) = (if role.per_layer() { layer.checked_sub(spec.in_file(0)) } else { Some(layer) }) else {
+        return TensorUse::Other;
+    };
     let place = spec.layer(layer.min(spec.layers.saturating_sub(1)));
     let is_read = layer < spec.layers && !matches!(role.need(spec, &place), Need::Absent | Need::Unused);
     match shape_of(spec, &place, role, piece).filter(|_| is_read) {

@@ -7,6 +7,7 @@ mod common;
 mod chat;
 mod contexts;
 mod decoded;
+mod drafts;
 mod encoders;
 mod files;
 mod gguf;

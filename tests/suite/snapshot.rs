@@ -29,7 +29,7 @@ fn bits(session: &Session<'_, '_>) -> Vec<u32> {
     session.logits().iter().map(|x| x.to_bits()).collect()
 }
 
-fn save(session: &Session<'_, '_>) -> Vec<u8> {
+fn save(session: &mut Session<'_, '_>) -> Vec<u8> {
     let mut out = vec![0xA5; session.snapshot_bytes()];
     assert_eq!(session.save(&mut out), Ok(out.len()));
     out
@@ -55,7 +55,7 @@ fn arrives(run: &mut Run<'_>, snapshot: &[u8], len: usize, want: &[u32], name: &
     session.prefill(&[9; 61]).unwrap();
     session.restore(snapshot).unwrap();
     assert_eq!(session.position(), len);
-    assert!(save(&session) == snapshot, "{name} {len}");
+    assert!(save(&mut session) == snapshot, "{name} {len}");
     assert!(go_on(&mut session) == want, "{name} {len}");
 }
 
@@ -71,7 +71,7 @@ fn the_same_bits_as_prefilled() {
             for len in [1, 2, 15, 16, 17, 31, 33, 48, 50, 64] {
                 let mut session = one.session();
                 session.prefill(&ids[..len]).unwrap();
-                let snapshot = save(&session);
+                let snapshot = save(&mut session);
                 let want = go_on(&mut session);
 
                 arrives(&mut other, &snapshot, len, &want, &format!("{name} {kv:?}"));
@@ -91,7 +91,7 @@ fn states_of_fixed_size_go_along() {
         for len in [1, 17, 48, 64] {
             let mut session = one.session();
             session.prefill(&ids[..len]).unwrap();
-            let snapshot = save(&session);
+            let snapshot = save(&mut session);
             assert_eq!(snapshot.len(), one.plan.snapshot_bytes(len), "{family} {len}");
             let mut session = one.session();
             session.prefill(&ids[..len]).unwrap();
@@ -108,7 +108,7 @@ fn any_batch_size_and_any_number_of_workers() {
     let mut one = run(&file, KvType::F16, 16);
     let mut session = one.session();
     session.prefill(&ids).unwrap();
-    let snapshot = save(&session);
+    let snapshot = save(&mut session);
     let want = go_on(&mut session);
     for (batch, workers) in [(1, 1), (3, 2), (64, 4)] {
         let mut other = Run::new(&file, |options| *options = Options::new().context(64).batch(batch).workers(workers));
@@ -141,7 +141,7 @@ fn after_going_back() {
                     if session.rewind(position).is_err() {
                         continue;
                     }
-                    let snapshot = save(&session);
+                    let snapshot = save(&mut session);
                     let mut restored = other.session();
                     restored.prefill(&[9; 64]).unwrap();
                     restored.restore(&snapshot).unwrap();
@@ -219,7 +219,7 @@ fn snapshots_of_other_sessions() {
         let mut run = Run::new(file, |options| *options = Options::new().context(context).batch(batch).kv(kv));
         let mut session = run.session();
         session.prefill(&ids).unwrap();
-        save(&session)
+        save(&mut session)
     };
     session.restore(&of(&file, 64, KvType::F16, 8)).unwrap();
     let longer_context = of(&file, 65, KvType::F16, 8);
@@ -258,10 +258,10 @@ fn damaged_snapshots() {
         let (mut here, mut there) = (run(&file, kv, 1), run(&file, kv, 1));
         let mut session = there.session();
         session.prefill(&ids).unwrap();
-        let good = save(&session);
+        let good = save(&mut session);
         let mut session = here.session();
         session.prefill(&[9, 8, 7]).unwrap();
-        let before = save(&session);
+        let before = save(&mut session);
         for end in 0..good.len() {
             assert_eq!(session.restore(&good[..end]), Err(damaged("is cut short")), "{end}");
         }
@@ -277,10 +277,10 @@ fn damaged_snapshots() {
                 }
             }
         }
-        assert!(save(&session) == before);
+        assert!(save(&mut session) == before);
         // Bytes after the snapshot are ignored, because a flash slot may be longer.
         session.restore(&[&good[..], &[0xff; 9]].concat()).unwrap();
-        assert!(save(&session) == good);
+        assert!(save(&mut session) == good);
         // Any alignment is accepted.
         let shifted = [&[0u8; 3], &good[..]].concat();
         session.restore(&shifted[3..]).unwrap();
@@ -310,7 +310,7 @@ fn forged_positions() {
         let mut here = run(&file, KvType::F16, batch);
         let mut session = here.session();
         session.prefill(&prompt(40)).unwrap();
-        let mut good = save(&session);
+        let mut good = save(&mut session);
         assert_eq!(good[40..48], sum(&good));
         good.resize(1 << 16, 0);
         for (position, reached) in [(0, 65), (65, 65), (41, 40), (u32::MAX, u32::MAX), (64, u32::MAX), (1 << 31, 64)] {

@@ -13,6 +13,7 @@ use crate::cli::Watcher;
 use arenite_chat::{Arguments, Prompt, Renderer, Style, content};
 use arenite_grammar::MaskMemory;
 use arenite_request::Message;
+use arenite_run::drafts::{DraftCounts, Drafts};
 use arenite_run::generation::{self, End, Generation, Settings, StrictCalls, ThoughtLimit, Wanted, Workbench};
 use arenite_run::rng::AnyRng;
 use arenite_run::runtime;
@@ -43,11 +44,13 @@ pub struct Stats {
     pub decoded: usize,
     pub decode: Duration,
     pub end: End,
+    pub drafts: DraftCounts,
 }
 
 /// A conversation and its session.
 pub struct Talk<'a, 'm, 'w> {
     pub session: Session<'m, 'w>,
+    pub drafts: Drafts<'a>,
     /// Memory for the sampler.
     pub scratch: Vec<u8>,
     pub rng: AnyRng,
@@ -111,12 +114,20 @@ impl Talk<'_, '_, '_> {
                 context,
             };
             let mut watch = Watcher::new(&mut answered);
-            let ran =
-                generation::run(&mut self.session, &mut generation, &mut bench, None, self.rules.step, &mut watch)?;
+            let ran = generation::run(
+                &mut self.session,
+                &mut generation,
+                &mut bench,
+                &mut self.drafts,
+                self.rules.step,
+                &mut watch,
+            )?;
             let (decode, end) = (Duration::ZERO, ran.end);
-            let first = Stats { kept, prefilled, prefill: ran.prefill, decoded: 0, decode, end };
+            let drafts = DraftCounts::default();
+            let first = Stats { kept, prefilled, prefill: ran.prefill, decoded: 0, decode, end, drafts };
             let turn = stats.get_or_insert(first);
             (turn.decoded, turn.decode, turn.end) = (generation.answer().len(), turn.decode + ran.decode, end);
+            turn.drafts += ran.drafts;
             self.known = generation.ids().to_vec();
             let turn = *turn;
             if !(end == End::Context && self.rules.shift && self.forget_oldest()) {

@@ -118,7 +118,6 @@ const SERVER: &[Flag] = &[
     (&["--ssl-key-file", "--ssl-cert-file"], Yes, Refused("use a proxy for https, such as nginx")),
     (&["--path", "--api-prefix"], Yes, Refused("use a proxy for other paths, such as nginx")),
     (&["-mm", "--mmproj", "-mmu", "--mmproj-url"], Yes, Refused("images are not supported: leave it out")),
-    (&["-md", "--model-draft"], Yes, Refused("draft models work with `arenite generate` only: leave it out")),
     (&["--chat-template-file"], Yes, Alias("--chat-template")),
     (&["--chat-template-kwargs"], Yes, Refused("send `chat_template_kwargs` in requests")),
     (&["--reasoning-budget"], Yes, Unless(-1.0, "send `reasoning_budget` in requests")),
@@ -153,7 +152,7 @@ const TEXT: &[(&[&str], Value, Meaning, Meaning)] = &[
 ];
 
 /// Commands that run a model and accept the flags in [`MACHINE`].
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 17] = [
     "generate",
     "chat",
     "run",
@@ -162,6 +161,7 @@ const COMMANDS: [&str; 16] = [
     "bench",
     "embed",
     "rerank",
+    "classify",
     "decide",
     "perplexity",
     "logits",

@@ -2,6 +2,7 @@
 
 mod choice;
 mod constraint;
+mod drafts;
 mod input;
 pub mod llama;
 mod machine;
@@ -10,10 +11,12 @@ mod number;
 mod sampling;
 mod template;
 mod watch;
+pub mod words;
 
 pub use choice::one_of;
 pub use constraint::{ConstraintArgs, Form};
-pub use input::{Text, TextArgs, each, each_json, each_line};
+pub use drafts::DraftArgs;
+pub use input::{Text, TextArgs, each, each_json, each_line, is_piped};
 pub use machine::{Kv, ModelArgs, NoModelArgs, RunArgs, SessionArgs};
 pub use number::{Ids, Limit, at_least_one, beams, context_size, finite, memory_size, threads};
 pub use sampling::{SamplingArgs, StepArgs};

@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Value, json};
 
-use crate::cli::{RunArgs, at_least_one};
+use crate::cli::{DraftArgs, RunArgs, at_least_one};
 use crate::output::announce::announce;
 use crate::output::{note, progress};
 use arenite_run::model_file::ModelFile;
@@ -52,6 +52,9 @@ pub struct Args {
     session: Option<PathBuf>,
 
     #[command(flatten)]
+    draft: DraftArgs,
+
+    #[command(flatten)]
     run: RunArgs,
 }
 
@@ -71,16 +74,17 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
         }
     };
     let kept = args.session.as_deref().map(SessionFile::open).transpose()?;
-    let options = RunOptions { parallel: args.parallel, ..SessionFile::sized(kept.as_ref(), args.run.options()?) };
+    let options = args.draft.apply(args.run.options()?, kept.is_some());
+    let options = RunOptions { parallel: args.parallel, ..SessionFile::sized(kept.as_ref(), options) };
     let host = Host::new(OpenModel::new(file, options)?, false)?;
     announce(&host, None);
-    let Host { open, plan, service } = host;
+    let Host { open, plan, drafting, service } = host;
     let (commands, asked) = channel();
     let window = 4 * args.parallel;
     let batch = Batch { service, commands, window, reproducible: args.reproducible };
     let lines = std::thread::spawn(move || batch.answer_all(input, output, done));
     let kept = kept.map_or(Kept::Nothing, Kept::Prefix);
-    run_engine(&open, plan, kept, Arc::new(Counters::default()), &asked, || ())?;
+    run_engine(&open, (plan, drafting), kept, Arc::new(Counters::default()), &asked, || ())?;
     let failed = lines.join().map_err(|_| anyhow!("the reader thread panicked"))??;
     if failed > 0 {
         note(format_args!("{failed} lines have no answer: their errors are in the output"));

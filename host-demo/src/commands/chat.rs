@@ -16,11 +16,12 @@ use minijinja::value::{Value, ValueKind};
 
 use crate::chat::dialect::{Call, Tools};
 use crate::chat::{Arguments, ChatEvent, Input, Lines, Reasoning, Renderer, Rules, Screen, Stats, Style, Talk};
-use crate::cli::{ConstraintArgs, Form, Limit, RunArgs, SamplingArgs, TemplateArgs};
+use crate::cli::{ConstraintArgs, DraftArgs, Form, Limit, RunArgs, SamplingArgs, TemplateArgs};
 use crate::interrupt;
 use crate::output::{self, Out, note};
 use arenite_files as new_file;
 use arenite_grammar as grammar;
+use arenite_run::drafts::{Drafting, Drafts};
 use arenite_run::generation::{End, Settings, ThoughtLimit, within};
 use arenite_run::model_file::{Load, ModelFile, Source};
 use arenite_run::open_model::OpenModel;
@@ -79,6 +80,10 @@ pub struct Args {
     #[arg(short = 'p', long = "prompt", value_name = "TEXT")]
     prompt: Option<String>,
 
+    /// True if the conversation ends with the answer to the first message.
+    #[arg(skip)]
+    once: bool,
+
     /// Display of thoughts: shown, dim (grey on a terminal) or hidden
     #[arg(long, value_enum, default_value_t = Reasoning::Dim)]
     reasoning: Reasoning,
@@ -104,6 +109,9 @@ pub struct Args {
     session: Option<PathBuf>,
 
     #[command(flatten)]
+    draft: DraftArgs,
+
+    #[command(flatten)]
     constraint: ConstraintArgs,
 
     #[command(flatten)]
@@ -111,6 +119,13 @@ pub struct Args {
 
     #[command(flatten)]
     run: RunArgs,
+}
+
+impl Args {
+    /// Asks `prompt`, if there is one, and ends after the answer.
+    pub fn asked_once(self, prompt: Option<String>) -> Self {
+        Self { once: prompt.is_some(), prompt: prompt.or(self.prompt), ..self }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -156,12 +171,15 @@ fn talk_with(file: ModelFile, args: &Args, before: Option<Vec<Value>>, lines: &m
         return print_prompt(args, &file);
     }
     let mut kept = args.session.as_deref().map(SessionFile::open).transpose()?;
-    let open = OpenModel::new(file, SessionFile::sized(kept.as_ref(), args.run.options()?))?;
+    let options = args.draft.apply(args.run.options()?, kept.is_some());
+    let open = OpenModel::new(file, SessionFile::sized(kept.as_ref(), options))?;
     let (gguf, model, tokenizer) = (open.gguf(), open.model(), open.vocabulary()?);
     let Template { renderer, style, declared, kwargs, messages } = Template::new(args, gguf, tokenizer)?;
     runtime::must_continue(model).with_context(|| open.name().to_string())?;
     let context = open.context(0);
-    let plan = open.plan(open.plan_options(context))?;
+    let drafting = Drafting::of(&open, false);
+    let plan = open.plan(drafting.planned(open.plan_options(context), 1))?;
+    let mut draft_memory = None;
     let mut memory = Memory::new(&plan)?;
     let mut session = open.session(&mut memory, plan)?;
     let Head { tokens, messages: earlier, text: known_text, .. } =
@@ -179,6 +197,7 @@ fn talk_with(file: ModelFile, args: &Args, before: Option<Vec<Value>>, lines: &m
     let rules = rules(args, &renderer, (&style, &tools), tokenizer, plan.options.batch)?;
     let mut talk = Talk {
         session,
+        drafts: Drafts::new(&open, drafting, 1, context, &mut draft_memory)?,
         scratch,
         rng: args.sampling.generator(args.sampling.seed()),
         tokenizer,
@@ -211,7 +230,7 @@ fn talk_with(file: ModelFile, args: &Args, before: Option<Vec<Value>>, lines: &m
         Some(lines) => lines,
         None => lines.insert(Lines::open(HELP)?),
     };
-    if lines.is_terminal() {
+    if lines.is_terminal() && !args.once {
         let name = talk.renderer.name();
         note(format_args!("{}, {name}, {context} positions; /help for help", open.name()));
     }
@@ -344,16 +363,19 @@ fn converse(talk: &mut Talk<'_, '_, '_>, lines: &mut Lines, args: &Args, file: &
             let end = answer_with_tools(talk, args);
             interrupt::answered();
             match end {
-                Ok(End::Interrupted) if !is_terminal => {
+                Ok(End::Interrupted) if !is_terminal || args.once => {
                     return Ok(Next::End(ExitCode::from(output::INTERRUPTED)));
                 }
                 Ok(_) => {}
                 // On a terminal, a turn that fails does not end the conversation.
-                Err(error) if is_terminal => {
+                Err(error) if is_terminal && !args.once => {
                     let _ = talk.unsay();
                     let _ = output::report(&error);
                 }
                 Err(error) => return Err(error),
+            }
+            if args.once {
+                return Ok(Next::End(ExitCode::SUCCESS));
             }
         }
         match lines.next()? {
@@ -438,6 +460,11 @@ fn answer(talk: &mut Talk<'_, '_, '_>, reasoning: Reasoning) -> Result<End> {
     let end = stats?.end;
     match end {
         End::Interrupted => note("(stopped)"),
+        End::Length => {
+            let what = "the answer was cut off: raise -n";
+            ensure!(!talk.rules.is_schema, "{what}; the value is not whole");
+            note(what);
+        }
         End::Context => note(format_args!(
             "the context of {} positions is full: use /reset to start over, --shift to drop the oldest turns, or a larger -c",
             talk.session.context()
@@ -510,10 +537,13 @@ fn command(talk: &mut Talk<'_, '_, '_>, line: &str) -> Result<bool> {
 
 fn print_stats(talk: &Talk<'_, '_, '_>) -> Result<()> {
     let mut out = Out::lock();
-    if let Some(Stats { kept, prefilled, prefill, decoded, decode, end }) = talk.last {
+    if let Some(Stats { kept, prefilled, prefill, decoded, decode, end, drafts }) = talk.last {
         writeln!(out, "kept       {kept} tokens of the prompt were in the context")?;
         writeln!(out, "prefilled  {prefilled} tokens{}", rate(prefilled, prefill))?;
         writeln!(out, "decoded    {decoded} tokens{}, ended by {}", rate(decoded, decode), end.name())?;
+        if drafts.drafted > 0 {
+            writeln!(out, "drafts     {} of {} proposed tokens accepted", drafts.accepted, drafts.drafted)?;
+        }
     }
     writeln!(out, "context    {} of {} positions", talk.session.position(), talk.session.context())?;
     writeln!(out, "turns      {}", talk.turns())?;

@@ -6,24 +6,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use arenite::gguf::{Gguf, Value};
 use arenite::sampler::Sampler;
 use arenite::tokenizer::{Encode, Tokenizer};
 use arenite::{Plan, Session, TokenId};
 use clap::ValueEnum;
 use serde::Serialize;
 
-use crate::cli::{
-    ConstraintArgs, Form, Limit, RunArgs, SamplingArgs, Text, TextArgs, Watcher, at_least_one, each_line,
-};
+use crate::cli::{ConstraintArgs, DraftArgs, Form, Limit, RunArgs, SamplingArgs, Text, TextArgs, Watcher, each_line};
 use crate::output::{self, Bytes, Out, note};
 use crate::{foreign, interrupt};
 use arenite_grammar::MaskMemory;
+use arenite_run::drafts::{Drafting, Drafts};
 use arenite_run::generation::{self, End, Generation, Settings, Shift, Workbench, within};
-use arenite_run::guess::{Draft, Guesser};
 use arenite_run::model_file::ModelFile;
 use arenite_run::open_model::OpenModel;
-use arenite_run::runtime::{self, Memory, RunOptions};
+use arenite_run::runtime::{self, Memory};
 use arenite_run::session_file::{Head, SessionFile};
 use arenite_text as text;
 
@@ -79,23 +76,13 @@ pub struct Args {
     #[arg(long)]
     ignore_eos: bool,
 
-    /// Prompt lookup decoding: if the last tokens occurred earlier, propose up to N tokens that followed them there. Faster
-    /// for repetitive text; the output is the same
-    #[arg(long, value_name = "N", value_parser = at_least_one, conflicts_with = "draft")]
-    lookup: Option<usize>,
-
-    /// Draft model with the same vocabulary for speculative decoding; the output is the same
-    #[arg(long, value_name = "MODEL")]
-    draft: Option<PathBuf>,
-
-    /// Maximum number of tokens that the draft model proposes at once
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = at_least_one, requires = "draft")]
-    draft_max: usize,
-
     /// Session file: read if it exists, written at the end. Tokens at the start of the prompt that are also in the
     /// session are not computed again
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["jsonl", "lookup", "draft"])]
+    #[arg(long, value_name = "FILE", conflicts_with = "jsonl")]
     session: Option<PathBuf>,
+
+    #[command(flatten)]
+    draft: DraftArgs,
 
     #[command(flatten)]
     form: ConstraintArgs,
@@ -136,6 +123,8 @@ struct Stats {
     threads: usize,
     seed: u64,
     end: &'static str,
+    draft_n: usize,
+    draft_n_accepted: usize,
 }
 
 /// Output line of --jsonl.
@@ -150,7 +139,8 @@ struct Answer {
 pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     interrupt::listen();
     let mut kept_file = args.session.as_deref().map(SessionFile::open).transpose()?;
-    let open = OpenModel::new(file, SessionFile::sized(kept_file.as_ref(), args.run.options()?))?;
+    let options = args.draft.apply(args.run.options()?, kept_file.is_some());
+    let open = OpenModel::new(file, SessionFile::sized(kept_file.as_ref(), options))?;
     let model = open.model();
     let tokenizer = match open.vocabulary() {
         // Token ids as input and output need no vocabulary.
@@ -162,12 +152,12 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let is_json = form.as_ref().is_some_and(Form::is_schema);
     let table = form.map(|form| form.table(tokenizer, |_| None)).transpose()?;
 
-    let ahead = args.lookup.or(args.draft.as_ref().map(|_| args.draft_max)).unwrap_or(0);
     let limit = args.n_tokens.and_then(|Limit(limit)| limit);
     let wanted = single.as_ref().map_or(0, |prompt| prompt.ids.len()).saturating_add(limit.unwrap_or(0));
     // A session file keeps its context size, so the power of two leaves room for longer prompts.
     let context = open.context(kept_file.as_ref().and(wanted.checked_next_power_of_two()).unwrap_or(wanted));
-    let plan = plan(&open, context, ahead)?;
+    let drafting = Drafting::of(&open, false);
+    let plan = open.plan(drafting.planned(open.plan_options(context), 1))?;
     let mut memory = Memory::new(&plan)?;
     let mut session = open.session(&mut memory, plan)?;
     let more = if kept_file.is_some() { ", and start a new file for the session" } else { "" };
@@ -175,12 +165,8 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
         runtime::fits(prompt.ids.len(), session.context(), model, more).with_context(|| open.name().to_string())?;
     }
     let mut known = SessionFile::restore_session(kept_file.as_mut(), &mut session)?.tokens;
-    let small = args.draft.as_deref().map(|path| draft_model(path, &open)).transpose()?;
     let mut draft_memory = None;
-    let mut draft = match &small {
-        Some(small) => Some(draft_session(small, &open, context, &mut draft_memory)?),
-        None => None,
-    };
+    let mut drafts = Drafts::new(&open, drafting, 1, context, &mut draft_memory)?;
 
     let seed = args.sampling.seed();
     let params = within(&args.sampling.params()?, session.context());
@@ -206,10 +192,6 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
         _ => None,
     };
     let mut continued = |prompt: &Prompt, session: &mut Session<'_, '_>, show: Show<'_>| {
-        let guesser = match (&mut draft, args.lookup) {
-            (Some(draft), _) => Some(Guesser::new(Box::new(|text, most| draft.guess(text, most)), ahead)),
-            (None, most) => most.map(Guesser::lookup),
-        };
         let kept = runtime::rewind_to(session, &known, &prompt.ids)?;
         let rng = args.sampling.generator(seed);
         let keep = usize::try_from(args.keep).unwrap_or(prompt.ids.len());
@@ -220,7 +202,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
         let context = session.context();
         let mut bench = Workbench { tokenizer, masks: masks.as_mut(), scratch: &mut scratch, context };
         let mut watch = Watcher::new(&mut *show);
-        let ran = generation::run(session, &mut generation, &mut bench, guesser, plan.options.batch, &mut watch)?;
+        let ran = generation::run(session, &mut generation, &mut bench, &mut drafts, plan.options.batch, &mut watch)?;
         show(&generation.rest())?;
         let outcome = Outcome { ids: generation.answer().to_vec(), is_whole: generation.is_whole(), kept, ran };
         if let Some(file) = &kept_file {
@@ -240,13 +222,6 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     };
     let setting = Setting { open: &open, plan: &plan, seed };
     print(args, &prompt, &setting, |show| continued(&prompt, &mut session, show))
-}
-
-/// Plans the memory for `context` positions. A pass that verifies `ahead` proposed tokens needs the logits of all its
-/// tokens, and a checkpoint to return to.
-fn plan(open: &OpenModel, context: usize, ahead: usize) -> Result<Plan> {
-    let options = open.plan_options(context).logits(1 + ahead);
-    open.plan(if ahead > 0 { options.checkpoints(1) } else { options })
 }
 
 /// A finished generation.
@@ -294,7 +269,11 @@ fn print(
             foreign::quoted(Path::new(setting.open.name()))
         ));
     }
-    Ok(if outcome.ran.end == End::Interrupted { ExitCode::from(output::INTERRUPTED) } else { ExitCode::SUCCESS })
+    Ok(match outcome.ran.end {
+        End::Interrupted => ExitCode::from(output::INTERRUPTED),
+        _ if args.form.is_json() && !outcome.is_whole => ExitCode::FAILURE,
+        _ => ExitCode::SUCCESS,
+    })
 }
 
 /// The prompt, or `None` with `--jsonl`, which reads many prompts.
@@ -314,48 +293,6 @@ fn warn_cut(outcome: &Outcome, what: &str, advice: &str) {
         let end = outcome.ran.end.name();
         note(format_args!("warning: {what} was cut off ({end}) and does not match the grammar{advice}"));
     }
-}
-
-/// Opens the draft model, which runs on the threads of the large model.
-fn draft_model(path: &Path, open: &OpenModel) -> Result<OpenModel> {
-    // The adapters belong to the large model.
-    let options = RunOptions { lora: Vec::new(), threads: 1, ..open.options.clone() };
-    let draft = OpenModel::new(ModelFile::open(path)?, options)?;
-    let (small, own) = (draft.model().spec().vocab, open.model().spec().vocab);
-    ensure!(
-        small == own || is_padded(draft.gguf(), open.gguf()),
-        "the draft model has {small} tokens and the model {own}: they need the same vocabulary"
-    );
-    Ok(draft)
-}
-
-/// Returns true if two vocabularies of different sizes have the same tokens, and then tokens without use.
-fn is_padded(a: &Gguf<'_>, b: &Gguf<'_>) -> bool {
-    let [Some(Value::Array(a)), Some(Value::Array(b))] = [a, b].map(|gguf| gguf.get("tokenizer.ggml.tokens")) else {
-        return false;
-    };
-    let (mut a, mut b) = (a.strings(), b.strings());
-    loop {
-        match (a.next_string(), b.next_string()) {
-            (Some(a), Some(b)) if a == b => {}
-            (Some(_), Some(_)) => return false,
-            _ => return true,
-        }
-    }
-}
-
-/// Opens a session of the draft model, which runs on the threads of the large model. `memory` holds the session.
-fn draft_session<'a>(
-    small: &'a OpenModel,
-    open: &'a OpenModel,
-    context: usize,
-    memory: &'a mut Option<Memory>,
-) -> Result<Draft<'a, 'a>> {
-    let options = small.plan_options(context.min(small.model().spec().context));
-    let plan = small.plan(options.workers(open.workers().count()))?;
-    let session = small.session(memory.insert(Memory::new(&plan)?), plan)?;
-    let shared = small.model().spec().vocab.min(open.model().spec().vocab);
-    Ok(Draft::new(session.with_workers(open.workers()), shared))
 }
 
 /// Configuration of a run, for the statistics.
@@ -384,6 +321,8 @@ impl Setting<'_> {
             threads: self.open.workers().count(),
             seed: self.seed,
             end: outcome.ran.end.name(),
+            draft_n: outcome.ran.drafts.drafted,
+            draft_n_accepted: outcome.ran.drafts.accepted,
         }
     }
 }
@@ -441,7 +380,8 @@ impl Printer {
             format: args.format,
             out: Out::lock(),
             prompt,
-            display_prompt: !args.no_display_prompt,
+            // A program that reads the value would stumble over the prompt.
+            display_prompt: !args.no_display_prompt && !args.form.is_json(),
             text: String::new(),
             started: false,
         }
@@ -472,6 +412,8 @@ impl Printer {
             text: &'a str,
             prompt_ids: &'a [TokenId],
             ids: &'a [TokenId],
+            draft_n: usize,
+            draft_n_accepted: usize,
             stats: &'a Stats,
         }
         match self.format {
@@ -485,6 +427,8 @@ impl Printer {
                 text: &self.text,
                 prompt_ids,
                 ids: &outcome.ids,
+                draft_n: stats.draft_n,
+                draft_n_accepted: stats.draft_n_accepted,
                 stats,
             })?,
         }
@@ -499,6 +443,9 @@ fn print_stats(stats: &Stats) {
     let kept = if stats.kept_tokens > 0 { format!(" ({} from the session)", stats.kept_tokens) } else { String::new() };
     note(format_args!("prompt  {}{kept}{}", count(stats.prompt_tokens), speed(stats.prefill_tok_s)));
     note(format_args!("decode  {}{}, ended by {}", count(stats.tokens), speed(stats.decode_tok_s), stats.end));
+    if stats.draft_n > 0 {
+        note(format_args!("drafts  {} of {} proposed tokens accepted", stats.draft_n_accepted, stats.draft_n));
+    }
     note(format_args!(
         "memory  workspace {}, KV cache {} ({} positions in {}), model {} {}",
         Bytes(stats.workspace_bytes),

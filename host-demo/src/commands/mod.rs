@@ -3,6 +3,7 @@
 mod batch;
 mod bench;
 mod chat;
+mod classify;
 mod completions;
 mod convert;
 mod convert_tokenizer;
@@ -73,6 +74,7 @@ enum Command {
     Listen(listen::Args),
     Embed(embed::Args),
     Rerank(rerank::Args),
+    Classify(classify::Args),
     Decide(decide::Args),
     Tokenize(tokenize::Args),
     Detokenize(detokenize::Args),
@@ -126,6 +128,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Listen(args) => return listen::run(&args, formats::open(model)?),
         Command::Embed(args) => return embed::run(&args, formats::open(model)?),
         Command::Rerank(args) => return rerank::run(&args, formats::open(model)?),
+        Command::Classify(args) => return classify::run(&args, formats::open(model)?),
         Command::Decide(args) => return decide::run(&args, formats::open(model)?),
         Command::Logits(args) => return logits::run(&args, formats::open(model)?),
         Command::Probe(args) => return probe::run(&args, formats::open(model)?),

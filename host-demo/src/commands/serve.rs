@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use arenite_serve::HeaderValue;
 
-use crate::cli::{ModelArgs, RunArgs, StepArgs, TemplateArgs, at_least_one, memory_size, one_of};
+use crate::cli::{DraftArgs, ModelArgs, RunArgs, StepArgs, TemplateArgs, at_least_one, memory_size, one_of};
 use crate::output::announce::announce;
 use crate::output::{Bytes, Out, note};
 use crate::{foreign, formats};
@@ -120,6 +120,9 @@ pub struct Args {
     decide: bool,
 
     #[command(flatten)]
+    draft: DraftArgs,
+
+    #[command(flatten)]
     steps: StepArgs,
 
     #[command(flatten)]
@@ -181,7 +184,7 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<()> {
 
 /// Opens and plans a model.
 fn host(args: &Args, file: ModelFile) -> Result<Host> {
-    let options = RunOptions { parallel: args.parallel, ..args.run.options()? };
+    let options = RunOptions { parallel: args.parallel, ..args.draft.apply(args.run.options()?, false) };
     let mut host = Host::new(OpenModel::new(file, options)?, true)?;
     host.service.params = args.steps.params(host.service.params)?;
     host.service.breakers = args.steps.breakers();
@@ -225,7 +228,7 @@ fn one(args: &Args, file: ModelFile, program: &ProgramMemory) -> Result<()> {
         }
         None => Kept::Nothing,
     };
-    let Host { open, plan, mut service } = host;
+    let Host { open, plan, drafting, mut service } = host;
     if let Some(alias) = if args.within { args.alias.last() } else { args.alias.first() } {
         service.name.clone_from(alias);
     }
@@ -269,7 +272,7 @@ fn one(args: &Args, file: ModelFile, program: &ProgramMemory) -> Result<()> {
     let ready = || _ = ready.send(());
     match open.model().spec().sound() {
         Some(_) => transcribe(&open, plan, &counters, &sounds_asked, ready)?,
-        None => run_engine(&open, plan, disk, counters, &asked, ready)?,
+        None => run_engine(&open, (plan, drafting), disk, counters, &asked, ready)?,
     }
     drop(running);
     sockets.join().map_err(|_| anyhow!("the server thread panicked"))?

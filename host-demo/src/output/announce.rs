@@ -9,7 +9,7 @@ use crate::output::note;
 /// Prints the memory that the process will use, and the routes of a model that does not generate text. `server` has
 /// the parameters of [`Host::bytes`]; without it, the sum leaves out the program and its requests.
 pub fn announce(host: &Host, server: Option<(usize, usize)>) {
-    let Host { open, plan, service } = host;
+    let Host { open, plan, service, .. } = host;
     let sum = match server {
         Some((requests, program)) => format!(
             "requests {}, program with threads and connections {}, in all up to {}",

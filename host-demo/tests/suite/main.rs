@@ -11,6 +11,7 @@ mod constrained;
 mod dead_ends;
 mod decide;
 mod doors;
+mod drafts;
 mod faces;
 mod faults;
 mod folders;

@@ -126,15 +126,13 @@ impl Forward<'_, '_> {
     pub(super) fn set_rows(&mut self, context: usize, rows: Range<usize>) {
         let source = self.source.as_ref().map_or(0, |source| source.tokens);
         let count = rows.end.saturating_sub(rows.start); // `rows.len()` has an assertion that the compiler may keep
-        let numbers = [context, rows.start, count, source].map(|number| number as u32);
-        let [context, position, tokens, source] = numbers;
         self.clear();
         if let Some(segment) = self.segments.first_mut() {
-            *segment = Segment { context, position, tokens, source };
+            *segment = Segment::new([context, rows.start, count, source]);
             (self.parts, self.rows) = (1, count);
         }
         #[cfg(feature = "lora")]
-        self.compute.lora.own(0, count, context);
+        self.compute.lora.own(0, count, context as u32);
         for rotary in &mut self.rotary {
             rotary.turn_to(0, rows.start, count);
         }

@@ -105,7 +105,7 @@ pub(super) struct Limit {
 impl Limit {
     /// Returns the limit in layer `index`.
     pub fn of(spec: &Spec<'_>, index: usize, of_experts: bool) -> Option<Self> {
-        let limits = spec.limits()?;
+        let (limits, index) = (spec.limits()?, spec.in_file(index));
         let most = if of_experts { limits.experts.get(index) } else { limits.shared.get(index) };
         (most > 1e-6).then_some(Self { most, before: limits.before })
     }

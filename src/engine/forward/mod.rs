@@ -21,6 +21,8 @@ mod kimi;
 mod lora;
 mod mamba;
 mod mla;
+#[cfg(feature = "drafts")]
+mod next;
 mod observer;
 mod per_layer;
 mod pooled;
@@ -29,6 +31,8 @@ mod relative;
 mod rope;
 mod rwkv;
 mod turns;
+#[cfg(feature = "drafts")]
+mod undo;
 
 use core::ops::{ControlFlow, Range};
 
@@ -45,9 +49,13 @@ use compute::Compute;
 use encoder::Source;
 #[cfg(feature = "lora")]
 use lora::Lora;
+#[cfg(feature = "drafts")]
+pub(crate) use next::{Next, Rows};
 pub use observer::{Inputs, Observer, Stage};
 use relative::Relative;
 use rope::Rotary;
+#[cfg(feature = "drafts")]
+pub(crate) use undo::Undo;
 
 /// A model with its workspace and the pages of all contexts; runs layers on the rows of a pass.
 ///
@@ -91,6 +99,11 @@ pub(crate) struct Forward<'m, 'w> {
     pub pools: [Pool<'w>; POOLS],
     /// KV cache, laid out by [`Store`].
     pub kv: &'w mut [u8],
+    /// The layers that predict further tokens, if planned.
+    #[cfg(feature = "drafts")]
+    pub next: Option<Next<'m, 'w>>,
+    #[cfg(feature = "drafts")]
+    pub undo: Undo<'w>,
 }
 
 /// Limits that the plan was made for.
@@ -123,6 +136,25 @@ impl<'m, 'w> Forward<'m, 'w> {
             });
             Some(Source { other, states: pieces.states, tokens: 0 })
         };
+        #[cfg(feature = "drafts")]
+        let next = model.drafter().filter(|_| !pieces.kept_tokens.is_empty()).map(|(next, file)| {
+            let weights = Weights::new(file, next, pieces.next_weights, pieces.next_vectors);
+            let rotary = [
+                Rotary::new(next, 0, context, &weights, pieces.next_frequencies, pieces.next_rotations),
+                Rotary::new(next, 1, context, &weights, pieces.next_local_frequencies, pieces.next_local_rotations),
+            ];
+            let kept = pieces.kept_tokens.len() / store.contexts.max(1);
+            Next {
+                spec: next,
+                weights,
+                rotary,
+                tiles: next::tiles(&store, spec, next),
+                kept,
+                tokens: pieces.kept_tokens,
+                states: pieces.kept_states,
+                fresh: pieces.fresh_states,
+            }
+        });
         let mut account = pieces.pages;
         let mut pools: [Pool<'_>; POOLS] = Default::default();
         for (pool, (pages, width)) in pools.iter_mut().zip(store.pages.into_iter().zip(store.tiles)) {
@@ -169,12 +201,20 @@ impl<'m, 'w> Forward<'m, 'w> {
             tiles_end: 0,
             second: usize::MAX,
             kv,
+            #[cfg(feature = "drafts")]
+            next,
+            #[cfg(feature = "drafts")]
+            undo: Undo { pending: pieces.pending, scratch: pieces.tentative, contexts: store.contexts },
         }
     }
 
     /// Fills the tables of the weights of the model and of its encoder.
     pub fn fill_tables(model: &Model<'_>, pieces: &mut Pieces<'_>) -> Result<(), Error> {
         Weights::fill(model.gguf(), model.spec(), pieces.weights, pieces.vectors)?;
+        #[cfg(feature = "drafts")]
+        if let Some((next, file)) = model.drafter().filter(|_| !pieces.kept_tokens.is_empty()) {
+            Weights::fill(file, next, pieces.next_weights, pieces.next_vectors)?;
+        }
         match model.encoder().filter(|_| built::ENCODER) {
             Some(spec) => Weights::fill(model.gguf(), spec, pieces.source_weights, pieces.source_vectors),
             None => Ok(()),
@@ -182,7 +222,7 @@ impl<'m, 'w> Forward<'m, 'w> {
     }
 
     /// Maximum number of rows in a pass.
-    fn batch(&self) -> usize {
+    pub fn batch(&self) -> usize {
         self.hidden.len().checked_div(self.spec.dim).unwrap_or(0)
     }
 
@@ -310,6 +350,8 @@ impl<'m, 'w> Forward<'m, 'w> {
     /// Copies shared pages that a context is about to write to.
     pub fn provide(&mut self, context: usize, kind: usize) {
         let Self { pools, kv, store, spec, .. } = self;
+        #[cfg(feature = "drafts")]
+        let next = &self.next;
         let Some(pool) = pools.get_mut(kind) else { return };
         pool.provide(context, |from, to| {
             if built::STATES && kind == STATES {
@@ -327,6 +369,15 @@ impl<'m, 'w> Forward<'m, 'w> {
                     copy_tiles(tiles, store.pages.get(kind).copied().unwrap_or(0), layer.kv_heads, from, to);
                 }
                 start = end;
+            }
+            #[cfg(feature = "drafts")]
+            if let Some(next) = next.as_ref().filter(|next| next.owns_keys()) {
+                let layer = next.spec.layer(0);
+                if layer.pool() == kind
+                    && let Some(tiles) = kv.get_mut(start..start + store.next)
+                {
+                    copy_tiles(tiles, store.pages.get(kind).copied().unwrap_or(0), layer.kv_heads, from, to);
+                }
             }
         });
     }
@@ -366,7 +417,10 @@ impl<'m, 'w> Forward<'m, 'w> {
             return;
         };
         let tied = || weights.matrix(Role::TokenEmbd, 0);
-        let Some(w) = weights.matrix(Role::Output, 0).or_else(tied).filter(|_| count > 0) else { return };
+        let head = weights.matrix(Role::Output, 0);
+        #[cfg(feature = "drafts")]
+        let head = weights.matrix(Role::NextHead, 0).or(head);
+        let Some(w) = head.or_else(tied).filter(|_| count > 0) else { return };
         compute.by_selected(true);
         compute.times((normed, count), w, logits, vocab);
         compute.by_selected(false);

@@ -8,6 +8,8 @@
 //! 1][channels]`, and the matrices of the heads, each in tiles of 16 columns, `[tiles][keys][16]`.
 
 use super::compute::Compute;
+#[cfg(feature = "drafts")]
+use super::undo::Undo;
 use super::{Forward, copy, enter, leave, rows, rows_mut, scale};
 use crate::engine::layout::{STATES, Segment, Store};
 use crate::engine::profile::Section;
@@ -88,6 +90,11 @@ impl Forward<'_, '_> {
             if segment.position == 0 {
                 state.fill(0.0);
             }
+            #[cfg(feature = "drafts")]
+            if let Some(state) = mixer.settled(compute, (&mut self.undo, spec), segment, state, x) {
+                mixer.advance(compute, state, x, out);
+            }
+            #[cfg(not(feature = "drafts"))]
             mixer.advance(compute, state, x, out);
         }
         if mixer.kind != RecurrentKind::ShortConvolution {
@@ -108,6 +115,17 @@ impl Forward<'_, '_> {
             compute.times((out, count), w, branch, dim);
             compute.done(Section::Output);
             leave(compute, spec, weights, (Role::PostAttentionNorm, index), branch, hidden);
+        }
+    }
+
+    /// Takes the pending rows of a segment into the state of a layer.
+    #[cfg(feature = "drafts")]
+    pub(super) fn settle_layer(&mut self, layer: &Layer, mixer: &Recurrent, segment: &Segment) {
+        let Self { spec, weights, compute, undo, .. } = self;
+        let index = layer.index;
+        let mixer = Mixer { weights, mixer, index, row: Row::of(mixer), stride: mixer.row_len() };
+        if let Some(state) = state_of((self.kv, &self.pools, &self.store), spec, index, segment) {
+            mixer.settled(compute, (undo, spec), segment, state, &[]);
         }
     }
 
@@ -244,6 +262,39 @@ impl Mixer<'_> {
                 delta: self.kind == RecurrentKind::DeltaNet,
             })
         });
+    }
+
+    /// Takes the pending rows of a segment into `state`, and returns the state that the rows `x` of the pass advance: a
+    /// copy if they are tentative, in which case they are saved as pending.
+    #[cfg(feature = "drafts")]
+    fn settled<'s>(
+        &self,
+        compute: &Compute<'_, '_>,
+        (undo, spec): (&'s mut Undo<'_>, &Spec<'_>),
+        segment: &Segment,
+        state: &'s mut [f32],
+        x: &[f32],
+    ) -> Option<&'s mut [f32]> {
+        let (context, pending) = (segment.context as usize, segment.pending as usize);
+        if pending > 0 {
+            if segment.position == segment.pending {
+                state.fill(0.0);
+            }
+            let scratch = core::mem::take(&mut undo.scratch);
+            let out = scratch.get_mut(self.state_len()..).and_then(|out| out.get_mut(..pending * self.inner()));
+            let rows = undo.rows(spec, self.index, context).get_mut(..pending * self.stride);
+            if let (Some(rows), Some(out)) = (rows, out) {
+                self.advance(compute, state, rows, out);
+            }
+            undo.scratch = scratch;
+        }
+        if segment.tentative == 0 {
+            return Some(state);
+        }
+        copy(undo.rows(spec, self.index, context).get_mut(..x.len())?, x);
+        let copied = undo.scratch.get_mut(..self.state_len())?;
+        copy(copied, state.get(..self.state_len())?);
+        Some(copied)
     }
 
     /// `out = second gate * convolution(first gate * x)`. A row holds the first gate, the second gate, and `x`.

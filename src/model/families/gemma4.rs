@@ -8,6 +8,8 @@
 use super::gemma;
 use crate::model::keys::Keys;
 use crate::model::layers::{HeadSpec, Pattern};
+#[cfg(feature = "drafts")]
+use crate::model::next::Next;
 use crate::model::rope::Rope;
 use crate::model::{Need, Spec};
 use crate::{Error, tri};
@@ -21,6 +23,26 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     let spec = tri!(gemma::with_inputs(keys, Spec { local, ..spec }, Pattern::Never));
     let experts = tri!(keys.experts(true));
     Ok(Spec { v_from_k: true, layer_scale: Need::Optional, experts_beside: experts.is_some(), experts, ..spec })
+}
+
+/// Gemma 4's assistant: layers with queries only, which read the last keys and values of the model beside it. A token
+/// that it reads has no keys yet, so windows end one position earlier.
+pub(super) const fn assistant<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    #[cfg(not(feature = "drafts"))]
+    return Err(Error::Unsupported { what: "architecture", name: crate::Name::new(keys.architecture.as_bytes()) });
+    #[cfg(feature = "drafts")]
+    {
+        let width = tri!(keys.size("embedding_length_out", Keys::MAX_WIDTH));
+        keys.known("nextn_predict_layers");
+        let spec = tri!(spec(keys));
+        let window = match spec.local.window {
+            Some(window) => Some(if window > 1 { window - 1 } else { 1 }),
+            None => None,
+        };
+        let next = Some(Next { first: 0, width, normed: true });
+        let kv_shared = spec.layers;
+        Ok(Spec { kv_shared, local: HeadSpec { window, ..spec.local }, next, ..spec })
+    }
 }
 
 /// Returns the heads of local layers: `heads` with the width and the rotary positions of local layers.

@@ -134,7 +134,7 @@ pub(super) const fn arctic<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
 /// GLM 4.5 to 4.7: norms of the heads of q and k in the larger models.
 pub(super) const fn glm4moe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(halves(keys));
-    let qk_norm = if keys.has("blk.0.attn_q_norm.weight") { QkNorm::Head } else { QkNorm::None };
+    let qk_norm = if keys.has_in_layers("attn_q_norm.weight") { QkNorm::Head } else { QkNorm::None };
     Ok(Spec {
         qk_norm,
         renamed: &[(Role::PostAttentionNorm, Role::FfnNorm)],

@@ -79,8 +79,8 @@ pub(super) const fn maple<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
 pub(super) const fn step35<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(mixtures::dots1(keys));
     let spec = tri!(keys.windowed(spec, Pattern::Never));
-    let gated = keys.has("blk.0.attn_gate.weight");
-    let normed = keys.has("blk.0.attn_q_norm.weight");
+    let gated = keys.has_in_layers("attn_gate.weight");
+    let normed = keys.has_in_layers("attn_q_norm.weight");
     let rope = match spec.global.rope {
         Some(rope) => Some(Rope { dim: rope.dim / 4 * 2, ..rope }),
         None => None,

@@ -13,6 +13,12 @@ impl<'a> Keys<'_, 'a> {
         self.gguf.tensor(tensor).is_some()
     }
 
+    /// True if the first or the last layer has a tensor of this name: a file may lack the layers before those for
+    /// multi-token prediction.
+    pub const fn has_in_layers(&self, tensor: &str) -> bool {
+        self.has_in_layer(0, tensor) || built::DRAFTS && self.has_in_layer(self.layers.saturating_sub(1), tensor)
+    }
+
     /// True if a layer has a tensor of this name.
     pub const fn has_in_layer(&self, layer: usize, tensor: &str) -> bool {
         match core::str::from_utf8(Name::layered("", layer, tensor).bytes()) {

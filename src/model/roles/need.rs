@@ -55,6 +55,11 @@ impl Role {
         let apart = !fused && !latent;
         let altup = spec.altup().is_some();
         let front = spec.front();
+        #[cfg(feature = "drafts")]
+        match self.need_in_next(spec) {
+            Some(need) => return need,
+            None => {}
+        }
         if !layer.has_attention() && self.is_attention() && !(delta && matches!(self, Self::AttnQkv)) {
             let shared = matches!(self, Self::AttnQ | Self::AttnK | Self::AttnV | Self::AttnOutput);
             return required_if(kimi && shared);
@@ -204,6 +209,28 @@ impl Role {
             Self::LaurelPostNorm | Self::AltupCorrectScale => required_if(altup),
             Self::InpGate | Self::Proj | Self::PostNorm => required_if(spec.per_layer_input() > 0),
             Self::LayerOutputScale => spec.layer_scale(),
+            #[cfg(feature = "drafts")]
+            Self::NextProj | Self::NextTokenNorm | Self::NextStateNorm | Self::NextHeadNorm => Need::Absent,
+            #[cfg(feature = "drafts")]
+            Self::NextEmbd | Self::NextHead | Self::NextPre | Self::NextPost => Need::Absent,
+        }
+    }
+
+    /// Requirement of layers that predict further tokens, where it differs from that of other layers: their own
+    /// tensors, and those of the whole model, which another file may have.
+    #[cfg(feature = "drafts")]
+    const fn need_in_next(self, spec: &Spec<'_>) -> Option<Need> {
+        if spec.next().is_none() {
+            return None;
+        }
+        let assists = spec.assists();
+        match self {
+            Self::NextPre | Self::NextPost => Some(required_if(assists)),
+            Self::NextProj | Self::NextTokenNorm | Self::NextStateNorm => Some(required_if(!assists)),
+            Self::NextHeadNorm | Self::NextEmbd | Self::NextHead => Some(need_if(!assists, Need::Optional)),
+            Self::TokenEmbd | Self::OutputNorm if assists => None,
+            Self::TokenEmbd | Self::OutputNorm | Self::OutputNormBias => Some(Need::Optional),
+            _ => None,
         }
     }
 }

@@ -249,6 +249,16 @@ impl Role {
             Self::InpGate => Matrix(dim, input),
             Self::Proj => Matrix(input, dim),
             Self::LayerOutputScale => Vector(1),
+            #[cfg(feature = "drafts")]
+            Self::NextProj => Matrix(2 * dim, dim),
+            #[cfg(feature = "drafts")]
+            Self::NextTokenNorm | Self::NextStateNorm | Self::NextHeadNorm => Vector(dim),
+            #[cfg(feature = "drafts")]
+            Self::NextEmbd | Self::NextHead => Matrix(dim, spec.vocab),
+            #[cfg(feature = "drafts")]
+            Self::NextPre => Matrix(2 * spec.next().map_or(0, |next| next.width), dim),
+            #[cfg(feature = "drafts")]
+            Self::NextPost => Matrix(dim, spec.next().map_or(0, |next| next.width)),
         }
     }
 }

@@ -7,7 +7,7 @@
 //! | [`adapters`] | LoRA adapters |
 //! | [`open_model`] | a model with its file, tokenizer, adapters and threads |
 //! | [`runtime`], [`workers`] | options for running a model; memory; threads |
-//! | [`generation`], [`guess`], [`stop`] | logits to tokens, text and the end of an answer; drafts; stop strings |
+//! | [`generation`], [`drafts`], [`stop`] | logits to tokens, text and the end of an answer; drafts; stop strings |
 //! | [`session_file`] | conversations kept in files |
 //! | [`ranking`] | scores of documents for a query |
 //! | [`decide`] | questions with a probability for each answer |
@@ -19,9 +19,10 @@ pub mod adapters;
 #[cfg(target_os = "linux")]
 mod available_memory;
 pub mod check_tensors;
+mod classes;
 pub mod decide;
+pub mod drafts;
 pub mod generation;
-pub mod guess;
 #[cfg(target_os = "linux")]
 mod large_pages;
 mod loaded;
@@ -38,6 +39,7 @@ pub mod stop;
 pub mod workers;
 
 pub use anyhow::{Error, Result};
+pub use classes::Class;
 pub use loaded::{Answer, AnswerEnd, Loaded, Message, Request, Role};
 pub use model_file::{Load, Source};
 pub use runtime::RunOptions;

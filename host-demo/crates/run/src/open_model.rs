@@ -1,6 +1,7 @@
 //! An opened model: its file, the values that are read from the file, and the threads that run the model.
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
+use arenite::model::Spec;
 use arenite::tokenizer::Tokenizer;
 use arenite::workers::Workers;
 use arenite::{Adapter, Engine, Gguf, Model, Options, Plan, Session};
@@ -8,8 +9,9 @@ use self_cell::{MutBorrow, self_cell};
 
 use crate::adapters::AdapterFiles;
 use crate::decide;
+use crate::drafts::{DraftChoice, DraftFile, Layers, is_padded};
 use crate::model_file::ModelFile;
-use crate::runtime::{self, Memory, RunOptions};
+use crate::runtime::{self, Memory, RunOptions, must_continue};
 use arenite_text as text;
 
 use crate::workers;
@@ -19,12 +21,16 @@ pub struct OpenModel {
     cell: Cell,
     pub options: RunOptions,
     workers: Box<dyn Workers + Send>,
+    /// The smaller model that proposes tokens.
+    small: Option<Box<OpenModel>>,
 }
 
 /// The memory that [`Parsed`] borrows from.
 struct Files {
     model: ModelFile,
     lora: AdapterFiles,
+    /// Layers that predict further tokens, in a file of their own.
+    layers: Option<Layers>,
     /// The tokenizer's index.
     index: MutBorrow<Vec<u8>>,
 }
@@ -50,9 +56,14 @@ self_cell!(
 impl<'f> Parsed<'f> {
     fn read(files: &'f Files) -> Result<Self> {
         let named = || files.model.name().to_owned();
-        let gguf = files.model.parse()?;
+        let mut gguf = files.model.parse()?;
         decide::check_type(&gguf).with_context(named)?;
-        let model = Model::new(&gguf).with_context(named)?;
+        if let Some(layers) = &files.layers {
+            Model::new(&gguf).with_context(named)?; // an error from here on is that of the layers
+            gguf = gguf.with_drafter(layers.gguf());
+        }
+        let model = Model::new(&gguf)
+            .with_context(|| files.layers.as_ref().map_or_else(named, |layers| layers.name().into()))?;
         let tokenizer = text::tokenizer(&gguf, files.index.borrow_mut());
         let adapters = files.lora.adapters(&model)?;
         Ok(Self { gguf, model, tokenizer, adapters, scales: files.lora.scales() })
@@ -63,12 +74,40 @@ impl OpenModel {
     /// Reads the model in `file` and the adapters in `options`, and starts the threads. Errors name the file.
     pub fn new(file: ModelFile, mut options: RunOptions) -> Result<Self> {
         let lora = AdapterFiles::open(&options.lora)?;
-        let cell =
-            Cell::try_new(Files { model: file, lora, index: MutBorrow::new(Vec::new()) }, |files| Parsed::read(files))?;
+        let (layers, small) = match &options.draft {
+            DraftChoice::File(path) => match DraftFile::open(path)? {
+                DraftFile::Layers(layers) => (Some(layers), None),
+                DraftFile::Model(file) => (None, Some(file)),
+            },
+            _ => (None, None),
+        };
+        let files = Files { model: file, lora, layers, index: MutBorrow::new(Vec::new()) };
+        let cell = Cell::try_new(files, |files| Parsed::read(files))?;
+        let small = small.map(|file| Self::small_for(file, &options, &cell.borrow_dependent().gguf)).transpose()?;
         let own = cell.borrow_dependent().model.spec().context;
         options.context = options.context.map(|context| if context == 0 { own } else { context });
         let workers = workers::start(options.threads);
-        Ok(Self { cell, options, workers })
+        Ok(Self { cell, options, workers, small })
+    }
+
+    /// Opens the smaller model that proposes tokens for the model in `gguf`.
+    fn small_for(file: ModelFile, options: &RunOptions, gguf: &Gguf<'_>) -> Result<Box<Self>> {
+        // The adapters belong to the large model.
+        let options = RunOptions { lora: Vec::new(), threads: 1, draft: DraftChoice::Off, ..options.clone() };
+        let small = Self::new(file, options)?;
+        let [own, other] = [gguf, small.gguf()].map(|gguf| Spec::read(gguf).map(|spec| spec.vocab));
+        let (own, other) = (own?, other?);
+        ensure!(
+            own == other || is_padded(small.gguf(), gguf),
+            "the draft model has {other} tokens and the model {own}: they need the same vocabulary"
+        );
+        must_continue(small.model()).with_context(|| small.name().to_owned())?;
+        Ok(Box::new(small))
+    }
+
+    /// The smaller model that proposes tokens, if one was given.
+    pub fn small(&self) -> Option<&Self> {
+        self.small.as_deref()
     }
 
     pub fn file(&self) -> &ModelFile {

@@ -7,6 +7,7 @@ use memmap2::MmapMut;
 
 use arenite_files::Bytes;
 
+use crate::drafts::DraftChoice;
 use crate::workers;
 
 /// Default maximum size of a context. Many models allow a hundred thousand positions, which would need too much
@@ -30,6 +31,9 @@ pub struct RunOptions {
     pub threads: usize,
     /// Number of answers that are generated at the same time; others wait.
     pub parallel: usize,
+    /// Where drafts come from, and the most tokens of a draft (by default a number that suits the source).
+    pub draft: DraftChoice,
+    pub draft_max: Option<usize>,
 }
 
 impl Default for RunOptions {
@@ -42,6 +46,8 @@ impl Default for RunOptions {
             kernels: Kernels::detect(),
             threads: workers::cores(),
             parallel: 1,
+            draft: DraftChoice::default(),
+            draft_max: None,
         }
     }
 }

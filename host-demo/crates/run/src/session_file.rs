@@ -88,7 +88,7 @@ impl SessionFile {
 
     /// Writes a snapshot of a context, and `head`. The tokens of `head` must start with those of the context; any
     /// further tokens are dropped.
-    pub fn write(&self, engine: &Engine<'_, '_>, context: &Conversation, mut head: Head) -> Result<()> {
+    pub fn write(&self, engine: &mut Engine<'_, '_>, context: &Conversation, mut head: Head) -> Result<()> {
         head.context = engine.plan().options.context;
         head.tokens.truncate(context.position());
         let mut snapshot = vec![0; engine.snapshot_bytes(context)];

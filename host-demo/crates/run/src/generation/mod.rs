@@ -204,6 +204,11 @@ impl Generation {
         self.rewound.take()
     }
 
+    /// True if a full context drops tokens. Then there are no drafts, because their tokens would move.
+    pub fn shifts(&self) -> bool {
+        self.settings.shift.is_some()
+    }
+
     /// True if tokens were dropped because the context was full.
     pub fn has_shifted(&self) -> bool {
         self.has_shifted
@@ -302,6 +307,29 @@ impl Generation {
         self.ids.drain(keep..keep + discard);
         self.prompt -= self.prompt.saturating_sub(keep).min(discard);
         (self.rewound, self.has_shifted) = (Some(keep), true);
+    }
+
+    /// Number of tokens that a draft may have: after it, one more token is chosen, and all fit in the context.
+    pub fn room(&self, context: usize) -> usize {
+        let left = self.settings.limit.map_or(usize::MAX, |limit| limit - self.answer().len().min(limit));
+        left.saturating_sub(1).min(context.saturating_sub(self.ids.len()))
+    }
+
+    /// Number of the first tokens of `draft` that may follow the answer: after an end token, or a token that the grammar
+    /// forbids, the others cannot be chosen.
+    pub fn allowed(&self, draft: &[TokenId], tokenizer: Option<&Tokenizer<'_, '_>>) -> usize {
+        let is_end = |token: &TokenId| self.is_end(*token, tokenizer);
+        let draft = &draft[..draft.iter().position(is_end).unwrap_or(draft.len())];
+        let (Some(state), Some(table), Some(tokenizer), None) =
+            (&self.state, self.settings.table.as_deref(), tokenizer, &self.gate)
+        else {
+            return draft.len();
+        };
+        let Ok(grammar) = Grammar::checked_before(table) else { return 0 };
+        let mut constraint = Constraint::at(grammar, state.clone());
+        let is_allowed =
+            |token: &&TokenId| constraint.allows(tokenizer, **token) && constraint.accept(tokenizer, **token).is_ok();
+        draft.iter().take_while(is_allowed).count()
     }
 
     /// Replaces the prompt of an answer that has not ended by itself, such as one for which the context was full. The

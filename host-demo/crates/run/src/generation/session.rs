@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use arenite::{Session, TokenId};
+use arenite::{Session, TokenId, Work};
 
-use super::{End, Generation, Workbench};
-use crate::guess::Guesser;
+use super::{End, Generation, Step, Workbench};
+use crate::drafts::{Draft, DraftCounts, Drafts, Turn};
 
 /// Watches an answer while it is generated.
 pub trait Watch {
@@ -34,9 +34,10 @@ pub struct Outcome {
     pub end: End,
     /// Time to prefill the tokens that the session did not have.
     pub prefill: Duration,
-    /// Number of passes after the prefill, and the time of these passes, including sampling.
+    /// Number of tokens read after the prefill, and the time of the passes, including sampling and drafts.
     pub decodes: usize,
     pub decode: Duration,
+    pub drafts: DraftCounts,
 }
 
 /// Generates an answer. The session has the first tokens of the prompt; the others are prefilled in pieces of `step`
@@ -49,12 +50,13 @@ pub fn run(
     session: &mut Session<'_, '_>,
     generation: &mut Generation,
     bench: &mut Workbench<'_, '_, '_>,
-    mut guesser: Option<Guesser<'_>>,
+    drafts: &mut Drafts<'_>,
     step: usize,
     watch: &mut dyn Watch,
 ) -> Result<Outcome> {
     let start = Instant::now();
-    let mut outcome = Outcome { end: End::Interrupted, prefill: Duration::ZERO, decodes: 0, decode: Duration::ZERO };
+    let (end, zero) = (End::Interrupted, Duration::ZERO);
+    let mut outcome = Outcome { end, prefill: zero, decodes: 0, decode: zero, drafts: DraftCounts::default() };
     let is_read = prefill(session, &generation.ids()[session.position()..], step, watch)?;
     outcome.prefill = start.elapsed();
     if !is_read {
@@ -62,36 +64,83 @@ pub fn run(
         return Ok(outcome);
     }
     let start = Instant::now();
+    let mut draft = Draft::default();
+    let mut row = Vec::new();
+    show(generation.step(session.logits_mut(), bench)?, watch)?;
     while generation.end().is_none() {
         if !watch.goes_on() {
             generation.interrupt();
             break;
         }
-        let logits = match &mut guesser {
-            Some(guesser) => guesser.logits(session),
-            None => session.logits_mut(),
-        };
-        let step = generation.step(logits, bench)?;
-        if let Some(token) = step.token {
-            watch.text(&token.text)?;
-            if let Some(position) = generation.take_rewound() {
-                let (engine, context) = session.parts();
-                let position = engine.nearest(context, position);
-                session.rewind(position)?;
-                session.prefill(&generation.ids()[session.position()..])?;
-            } else if step.end.is_none() {
-                match &mut guesser {
-                    Some(guesser) => _ = guesser.decode(session, generation.ids())?,
-                    None => session.decode(token.id)?,
-                }
-                outcome.decodes += 1;
+        if let Some(position) = generation.take_rewound() {
+            let end = generation.ids().len() - 1;
+            go_back(session, generation, position, end)?;
+        }
+        read(session, generation, bench, (drafts, &mut draft))?;
+        let last = session.position() - draft.len() - 1;
+        draft.begin();
+        loop {
+            let (engine, context) = session.parts();
+            row.clear();
+            row.extend_from_slice(engine.logits_at(context, last + draft.right));
+            let step = generation.step(&mut row, bench)?;
+            outcome.decodes += 1;
+            let is_right = draft.take(step.token.as_ref().map(|token| token.id));
+            show(step, watch)?;
+            if !is_right || generation.end().is_some() {
+                break;
             }
         }
+        if !draft.is_empty() {
+            let position = last + 1 + draft.right;
+            go_back(session, generation, position, position)?;
+        }
+        draft.end(generation.end().is_some());
     }
+    drafts.end(&mut draft);
+    outcome.drafts = draft.counts;
     outcome.decode = start.elapsed();
     watch.text(&generation.rest())?;
     outcome.end = generation.end().unwrap_or(End::Interrupted);
     Ok(outcome)
+}
+
+fn show(step: Step, watch: &mut dyn Watch) -> Result<()> {
+    step.token.map_or(Ok(()), |token| watch.text(&token.text))
+}
+
+/// Reads the last token of the text together with a draft.
+fn read(
+    session: &mut Session<'_, '_>,
+    generation: &Generation,
+    bench: &Workbench<'_, '_, '_>,
+    (drafts, draft): (&mut Drafts<'_>, &mut Draft),
+) -> Result<()> {
+    let (engine, context) = session.parts();
+    let can_undo = engine.model().spec().can_undo();
+    if drafts.is_on() && !generation.shifts() {
+        drafts.propose(engine, &mut [Turn { context, generation, draft }], bench.tokenizer)?;
+    } else {
+        draft.run = generation.ids().last().copied().into_iter().collect();
+    }
+    if !draft.is_empty() && !can_undo {
+        engine.checkpoint(context)?;
+    }
+    let work = Work::prefill(context, &draft.run).all_logits();
+    engine.run(&mut [if draft.is_empty() { work } else { work.tentative() }])?;
+    Ok(())
+}
+
+/// Returns to `position`, and reads the tokens of the text from there to `end`.
+fn go_back(session: &mut Session<'_, '_>, generation: &Generation, position: usize, end: usize) -> Result<()> {
+    let (engine, context) = session.parts();
+    // Some recurrent layers can only go back to a checkpoint; the tokens after it are prefilled again.
+    let back = engine.nearest(context, position);
+    session.rewind(back)?;
+    if back < end {
+        session.prefill(&generation.ids()[back..end])?;
+    }
+    Ok(())
 }
 
 /// Prefills the prompt. Returns false if the watcher ended the answer.

@@ -20,6 +20,7 @@ use serde_json::Value;
 pub use answer::{Answer, AnswerEnd};
 pub use request::{Message, Request, Role};
 
+use crate::classes::{Class, Labels};
 use crate::model_file::{ModelFile, Source};
 use crate::open_model::OpenModel;
 use crate::ranking::{self, Texts};
@@ -70,12 +71,12 @@ impl Loaded {
             "{}: this is a speech model, which generates no texts: open a language model",
             open.name()
         );
-        let Host { open, plan, mut service } = Host::new(open, false)?;
+        let Host { open, plan, drafting, mut service } = Host::new(open, false)?;
         service.decides_any = true;
         let (commands, asked) = channel();
         let (ready, is_ready) = channel();
         let counters = Arc::new(Counters::default());
-        let run = move || run_engine(&open, plan, Kept::Nothing, counters, &asked, || _ = ready.send(()));
+        let run = move || run_engine(&open, (plan, drafting), Kept::Nothing, counters, &asked, || _ = ready.send(()));
         let engine = std::thread::Builder::new().name("engine".into()).spawn(run)?;
         if is_ready.recv().is_ok() {
             return Ok(Self { service, commands: Some(commands), engine: Some(engine) });
@@ -162,6 +163,18 @@ impl Loaded {
         let texts = self.service.texts("text", &[Prompt::Text(text.into())], None).map_err(refused)?;
         let vectors = self.vectors(texts)?;
         vectors.first().map(|vector| unit(vector)).context("there is no embedding")
+    }
+
+    /// Classifies a text with a classifier, the most probable class first.
+    ///
+    /// # Errors
+    ///
+    /// The model is not a classifier, or the text does not fit in its context.
+    pub fn classify(&self, text: &str) -> Result<Vec<Class>> {
+        let labels = Labels::new(self.service.open.gguf(), self.service.open.model())?;
+        let texts = self.service.texts("text", &[Prompt::Text(text.into())], None).map_err(refused)?;
+        let outputs = self.vectors(texts)?;
+        Ok(labels.classes(outputs.first().context("there is no output")?))
     }
 
     /// Scores the relevance of each document to a query, with a reranker model.

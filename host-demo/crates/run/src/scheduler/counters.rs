@@ -23,6 +23,9 @@ pub struct Counters {
     pub cached_tokens: AtomicU64,
     pub answer_tokens: AtomicU64,
     pub passes: AtomicU64,
+    /// Proposed tokens, and those that were right.
+    pub drafted_tokens: AtomicU64,
+    pub accepted_tokens: AtomicU64,
     pub requests: AtomicU64,
     pub free_pages: AtomicUsize,
     /// Seconds from a request to its first token.

@@ -43,6 +43,7 @@ use running::{Progress, Running};
 use slots::Slots;
 pub use slots::{Slot, SlotAction, SlotAnswer, SlotRequest};
 
+use crate::drafts::{DraftCounts, Drafts, Turn};
 use crate::generation::{Logprob, Settings, Workbench, logprob};
 use crate::ranking::Texts;
 use crate::session_file::{Head, SessionFile};
@@ -165,6 +166,7 @@ pub enum Event {
         read: usize,
         /// True if the context was full.
         is_full: bool,
+        drafts: DraftCounts,
     },
     Failed(String),
     /// The memory for the rest of the answer is exhausted.
@@ -213,6 +215,9 @@ pub struct Scheduler<'a, 'm, 'w> {
     masks: Masks<'a>,
     grammars: Grammars,
     scratch: Vec<u8>,
+    drafts: Drafts<'a>,
+    /// A row of logits.
+    row: Vec<f32>,
     clock: u64,
 }
 
@@ -275,6 +280,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         masks: Masks<'a>,
         parallel: usize,
         counters: Arc<Counters>,
+        drafts: Drafts<'a>,
     ) -> Self {
         // Scratch memory for any parameters: the history for penalties, and the whole vocabulary as candidates.
         let scratch = Vec::new();
@@ -296,6 +302,8 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             masks,
             grammars: Grammars::default(),
             scratch,
+            drafts,
+            row: Vec::new(),
             clock: 0,
         }
     }
@@ -315,7 +323,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         let Some((mut context, tokens, shared)) = self.cache.take_most_shared(lora) else { return Ok(()) };
         let position = self.engine.nearest(&context, shared);
         self.engine.rewind(&mut context, position)?;
-        file.write(&self.engine, &context, Head { tokens, ..Head::default() })
+        file.write(&mut self.engine, &context, Head { tokens, ..Head::default() })
     }
 
     /// Runs until all senders of commands are dropped.
@@ -361,8 +369,9 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             self.admit();
             if let Err(error) = self.pass() {
                 let message = error.to_string();
-                for running in self.running.drain(..) {
+                for mut running in self.running.drain(..) {
                     self.slots.failed(running.job.scope, running.slot);
+                    self.drafts.end(&mut running.draft);
                     running.job.client.send(Event::Failed(message.clone()));
                     self.engine.close(running.context);
                 }
@@ -390,7 +399,8 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         self.waiting.drain(..).for_each(|waiting| waiting.job().client.send(failed()));
         self.texts.drain(..).for_each(|text| text.answer.send(Err(STOPPED.into())));
         self.decisions.drain(..).for_each(|deciding| deciding.fail(STOPPED.into()));
-        for running in self.running.drain(..) {
+        for mut running in self.running.drain(..) {
+            self.drafts.end(&mut running.draft);
             running.job.client.send(failed());
             self.engine.close(running.context);
         }
@@ -590,7 +600,8 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
 
     /// Takes the slot from an answer, and moves its context to the cache.
     fn pause(&mut self, at: usize) {
-        let Running { context, progress } = self.running.swap_remove(at);
+        let Running { context, mut progress } = self.running.swap_remove(at);
+        self.drafts.end(&mut progress.draft);
         let ids = progress.ids()[..context.position()].to_vec();
         self.keep(context, &progress.job, ids);
         self.waiting.push_back(Waiting::Paused(progress));
@@ -659,22 +670,27 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             }
         }
         if let Some(at) = scored.filter(|at| !self.running[*at].scores) {
-            self.sample(at);
+            self.sample(at, None);
         }
         let unread = self.running.iter().map(Running::unread).collect::<Vec<_>>();
         let mut counts = self.budget.of_pass(&unread);
         for (running, count) in self.running.iter().zip(&mut counts) {
             *count = running.up_to_checkpoint(*count);
         }
+        self.propose(&counts);
         loop {
             let mut works: Vec<Work<'_>> = Vec::with_capacity(self.running.len());
             for (running, count) in self.running.iter_mut().zip(&counts).filter(|(_, count)| **count > 0) {
                 let Running { context, progress } = running;
                 let from = context.position();
-                let tokens = &progress.generation.ids()[from..from + count];
-                let is_last = from + count == progress.generation.ids().len();
-                let work = Work::prefill(context, tokens);
-                works.push(if is_last { work } else { work.no_logits() });
+                let Progress { generation, draft, .. } = &**progress;
+                let tokens = &generation.ids()[from..from + count];
+                let is_last = from + count == generation.ids().len();
+                works.push(match is_last {
+                    true if !draft.is_empty() => Work::prefill(context, &draft.run).all_logits().tentative(),
+                    true => Work::prefill(context, tokens),
+                    false => Work::prefill(context, tokens).no_logits(),
+                });
             }
             if works.is_empty() {
                 return Ok(());
@@ -695,23 +711,81 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             if running.is_at_checkpoint() {
                 self.engine.checkpoint(&running.context)?;
             }
-            let read = running.context.position().min(running.job.prompt.len());
-            let prompt = read.saturating_sub(running.context.position() - count);
+            let position = running.context.position() - running.draft.len();
+            let prompt = position.min(running.job.prompt.len()).saturating_sub(position - count);
             self.counters.prompt_tokens.fetch_add(prompt as u64, Ordering::Relaxed);
-            if running.unread().left == 0 {
-                self.sample(at);
+            if position == running.ids().len() {
+                self.verify(at)?;
             }
         }
         Ok(())
     }
 
-    /// Samples the next token of a conversation and sends it.
-    fn sample(&mut self, at: usize) {
-        let Self { engine, tokenizer, running, masks, scratch, counters, .. } = self;
+    /// Proposes tokens for the conversations that read their last token in this pass.
+    fn propose(&mut self, counts: &[usize]) {
+        let Self { engine, running, drafts, tokenizer, .. } = self;
+        if !drafts.is_on() {
+            return;
+        }
+        let mut turns = Vec::with_capacity(running.len());
+        for (running, count) in running.iter_mut().zip(counts) {
+            let Running { context, progress } = running;
+            let Progress { generation, draft, .. } = &mut **progress;
+            let is_last = *count == 1 && context.position() + 1 == generation.ids().len();
+            if is_last && !generation.answer().is_empty() && !generation.shifts() {
+                turns.push(Turn { context, generation, draft });
+            }
+        }
+        // An error of the source of drafts concerns no answer.
+        if let Err(error) = drafts.propose(engine, &mut turns, Some(tokenizer)) {
+            log::warn!("no drafts: {error:#}");
+            turns.iter_mut().for_each(|turn| turn.draft.run.clear());
+        }
+    }
+
+    /// Chooses the tokens after the last one that a conversation has read: one, and one more for each proposed token that
+    /// was right. Undoes the other proposed tokens.
+    fn verify(&mut self, at: usize) -> Result<(), Error> {
+        let drafted = self.running[at].draft.len();
+        if drafted == 0 {
+            self.running[at].draft.run.clear();
+            self.sample(at, None);
+            return Ok(());
+        }
+        let last = self.running[at].context.position() - drafted - 1;
+        self.running[at].draft.begin();
+        loop {
+            let right = self.running[at].draft.right;
+            self.sample(at, Some(last + right));
+            let running = &self.running[at];
+            if running.draft.right == right || running.end.is_some() {
+                break;
+            }
+        }
+        let Running { context, progress } = &mut self.running[at];
+        self.engine.rewind(context, last + 1 + progress.draft.right)?;
+        self.counters.drafted_tokens.fetch_add(drafted as u64, Ordering::Relaxed);
+        self.counters.accepted_tokens.fetch_add(progress.draft.right as u64, Ordering::Relaxed);
+        progress.draft.end(progress.end.is_some());
+        Ok(())
+    }
+
+    /// Samples the next token of a conversation and sends it. The logits are those of the token at `position`, or of the
+    /// last token.
+    fn sample(&mut self, at: usize, position: Option<usize>) {
+        let Self { engine, tokenizer, running, masks, scratch, counters, row, .. } = self;
         let Running { context, progress: running } = &mut running[at];
         let context_len = engine.plan().options.context;
         let mut bench = Workbench { tokenizer: Some(tokenizer), masks: Some(masks), scratch, context: context_len };
-        match running.choose(engine.logits_mut(context), &mut bench, counters) {
+        let logits = match position {
+            Some(position) => {
+                row.clear();
+                row.extend_from_slice(engine.logits_at(context, position));
+                row
+            }
+            None => engine.logits_mut(context),
+        };
+        match running.choose(logits, &mut bench, counters) {
             Ok(()) => {
                 if let Some(position) = running.generation.take_rewound()
                     && let Err(error) = engine.rewind(context, engine.nearest(context, position))
@@ -739,7 +813,8 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
                 at += 1;
                 continue;
             }
-            let Running { context, progress } = self.running.swap_remove(at);
+            let Running { context, mut progress } = self.running.swap_remove(at);
+            self.drafts.end(&mut progress.draft);
             let ids = progress.ids()[..context.position()].to_vec();
             self.slots.end(progress.job.scope, progress.slot, &progress, &ids);
             if let Some(client) = progress.job.scope {

@@ -9,6 +9,7 @@ use arenite::{Context, TokenId};
 
 use super::budget::Unread;
 use super::{Counters, Event, Finish, Job};
+use crate::drafts::Draft;
 use crate::generation::{End, Generation, Logprob, Workbench, offsets};
 use crate::rng::AnyRng;
 
@@ -40,6 +41,8 @@ pub struct Progress {
     pub scores: bool,
     /// Positions at which the states of recurrent layers are saved, in order.
     checkpoints: Vec<usize>,
+    /// Proposed tokens of the next pass.
+    pub draft: Draft,
 }
 
 impl Deref for Running {
@@ -117,6 +120,7 @@ impl Progress {
             scored: Vec::new(),
             scores: job.settings.scores_prompt,
             checkpoints: Vec::new(),
+            draft: Draft::default(),
             job,
         })
     }
@@ -134,6 +138,7 @@ impl Progress {
     pub fn choose(&mut self, logits: &mut [f32], bench: &mut Workbench<'_, '_, '_>, counters: &Counters) -> Result<()> {
         let is_first = self.generation.answer().is_empty();
         let step = self.generation.step(logits, bench)?;
+        self.draft.take(step.token.as_ref().map(|token| token.id));
         if let Some(token) = step.token {
             self.job.client.send(Event::Token { id: token.id, text: token.text, logprob: token.logprob });
             if is_first {
@@ -152,7 +157,8 @@ impl Progress {
         let stop = self.generation.stop().map(str::to_string);
         let (prompt, answer) = (self.job.prompt.len(), self.generation.answer().len());
         let (read, is_full) = (self.ids().len().saturating_sub(1), is_full || self.generation.has_shifted());
-        let done = Event::Done { end, stop, text, prompt, cached: self.cached, answer, slot: self.slot, read, is_full };
+        let (cached, slot, drafts) = (self.cached, self.slot, self.draft.counts);
+        let done = Event::Done { end, stop, text, prompt, cached, answer, slot, read, is_full, drafts };
         self.job.client.send(done);
         self.job.client.answered(prompt, answer);
         self.end = Some(end);

@@ -4,6 +4,7 @@ use arenite::TokenId;
 use arenite_chat::{Call, Part, Reader};
 
 use super::Prepared;
+use crate::drafts::DraftCounts;
 use crate::generation::Logprob;
 use crate::scheduler::{Event, Finish};
 
@@ -39,6 +40,8 @@ pub struct Choice {
     pub read: usize,
     /// True if the context was full.
     pub is_full: bool,
+    /// Numbers of proposed tokens, and of those that were right.
+    pub drafts: DraftCounts,
     /// Number of tokens of thoughts, once the answer was split into parts.
     pub thought: usize,
 }
@@ -80,11 +83,11 @@ impl Choice {
                 self.logprobs.extend(logprob);
                 Ok(false)
             }
-            Event::Done { end, stop, text, prompt, cached, answer, slot, read, is_full } => {
+            Event::Done { end, stop, text, prompt, cached, answer, slot, read, is_full, drafts } => {
                 self.text += &text;
                 self.stop = stop;
                 (self.end, self.prompt, self.cached, self.answer) = (Some(end), prompt, cached, answer);
-                (self.slot, self.read, self.is_full) = (slot, read, is_full);
+                (self.slot, self.read, self.is_full, self.drafts) = (slot, read, is_full, drafts);
                 Ok(true)
             }
             Event::Failed(message) => Err(AnswerError::Failed(message)),

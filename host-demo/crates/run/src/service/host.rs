@@ -15,6 +15,7 @@ use arenite_request::Sampling;
 
 use super::{Facts, LoraScales, Service, grammars};
 use crate::decide::DecisionModel;
+use crate::drafts::{Drafting, Drafts};
 use crate::open_model::OpenModel;
 use crate::ranking::Ranking;
 use crate::runtime::Memory;
@@ -25,6 +26,7 @@ use crate::session_file::SessionFile;
 pub struct Host {
     pub open: Arc<OpenModel>,
     pub plan: Plan,
+    pub drafting: Drafting,
     pub service: Service,
 }
 
@@ -46,7 +48,11 @@ impl Host {
             .checkpoints(3)
             .batch(open.options.batch.max(parallel));
         let hears = model.spec().sound().is_some();
-        let options = if hears { options.contexts(1).pages(0).logits(1) } else { options };
+        let drafting = if hears { Drafting::OFF } else { Drafting::of(&open, true) };
+        let options = match hears {
+            true => options.contexts(1).pages(0).logits(1),
+            false => drafting.planned(options, parallel),
+        };
         let plan = open.plan(options)?;
         let makes_text = matches!(model.spec().stack(), Stack::Alone);
         // A decoder with a pooling type above 0 can compute embeddings.
@@ -77,13 +83,13 @@ impl Host {
             lora: LoraScales::new(&open.options.lora)?,
             facts: Facts::new(file, gguf),
         };
-        Ok(Self { open, plan, service })
+        Ok(Self { open, plan, drafting, service })
     }
 
     /// Size in bytes of all memory that the process will use. `requests` is the memory of requests, `program` that of the
     /// program, its threads and connections.
     pub fn bytes(&self, requests: usize, program: usize) -> usize {
-        let Self { open, plan, service } = self;
+        let Self { open, plan, service, .. } = self;
         plan.workspace + plan.kv + MaskMemory::bytes(service.tokenizer()) + open.file().len() + requests + program
     }
 }
@@ -166,7 +172,7 @@ pub enum Kept {
 /// cache on disk.
 pub fn run_engine(
     open: &OpenModel,
-    plan: Plan,
+    (plan, drafting): (Plan, Drafting),
     mut kept: Kept,
     counters: Arc<Counters>,
     commands: &Receiver<Command>,
@@ -176,7 +182,9 @@ pub fn run_engine(
     let mut memory = Memory::new(&plan)?;
     let engine = open.engine(&mut memory, plan)?;
     let mut masks = MaskMemory::new(tokenizer);
-    let mut scheduler = Scheduler::new(engine, tokenizer, masks.masks(tokenizer)?, open.options.parallel, counters);
+    let (parallel, mut draft_memory) = (open.options.parallel, None);
+    let drafts = Drafts::new(open, drafting, parallel, plan.options.context, &mut draft_memory)?;
+    let mut scheduler = Scheduler::new(engine, tokenizer, masks.masks(tokenizer)?, parallel, counters, drafts);
     match &mut kept {
         Kept::Nothing => {}
         Kept::Prefix(file) => scheduler.restore(file, open.scales())?,

@@ -111,6 +111,45 @@ impl Usage {
     }
 }
 
+/// Numbers of tokens under the names of llama.cpp: of the prompt, those that were cached and those that were read; of the
+/// answer; of drafts.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Timings {
+    cache_n: usize,
+    prompt_n: usize,
+    predicted_n: usize,
+    #[serde(flatten)]
+    drafts: Option<DraftTimings>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct DraftTimings {
+    draft_n: usize,
+    draft_n_accepted: usize,
+}
+
+impl Timings {
+    /// Adds up the counts of all answers. Without drafts, their counts are left out.
+    pub fn of(choices: &[Choice]) -> Self {
+        let sum = |count: fn(&Choice) -> usize| choices.iter().map(count).sum();
+        let drafts = DraftTimings {
+            draft_n: sum(|choice| choice.drafts.drafted),
+            draft_n_accepted: sum(|choice| choice.drafts.accepted),
+        };
+        Self {
+            cache_n: sum(|choice| choice.cached),
+            prompt_n: sum(|choice| choice.prompt.saturating_sub(choice.cached)),
+            predicted_n: sum(|choice| choice.answer),
+            drafts: (drafts.draft_n > 0).then_some(drafts),
+        }
+    }
+
+    /// True if tokens were proposed.
+    pub fn has_drafts(&self) -> bool {
+        self.drafts.is_some()
+    }
+}
+
 /// The fields of an answer before `choices`.
 #[derive(Serialize)]
 struct Head<'s> {
@@ -131,6 +170,10 @@ pub fn answer(service: &Service, prepared: &Prepared, choices: &mut [Choice], me
     let mut answer = head(service, prepared.endpoint, meta, false);
     answer["choices"] = each;
     answer["usage"] = json!(Usage::of(choices, prepared.prompt_count, meta.reports_cached));
+    let timings = Timings::of(choices);
+    if timings.has_drafts() {
+        answer["timings"] = json!(timings);
+    }
     answer
 }
 

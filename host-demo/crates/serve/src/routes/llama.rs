@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::app::{Answer, App, OpenRequest, Ready, whole};
 use crate::faces::{Asked, openai};
 use crate::http::error::{ApiError, Result};
+use crate::routes::answer::Timings;
 use crate::routes::logprobs;
 use crate::routes::stream::{Events, channel};
 use arenite_request::Refusal;
@@ -184,11 +185,7 @@ impl Format {
             tokens_evaluated: choice.prompt,
             // The tokens in the context: the last one was not read.
             tokens_cached: choice.read,
-            timings: Timings {
-                cache_n: choice.cached,
-                prompt_n: choice.prompt.saturating_sub(choice.cached),
-                predicted_n: choice.answer,
-            },
+            timings: Timings::of(std::slice::from_ref(choice)),
             id_slot: choice.slot,
             stop_type: match (choice.end, &choice.stop) {
                 (None, _) => "none",
@@ -221,14 +218,6 @@ struct Filled<'s> {
     truncated: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     completion_probabilities: Vec<Value>,
-}
-
-/// Numbers of tokens: of the prompt, those that were cached and those that were read, and of the answer.
-#[derive(Serialize)]
-struct Timings {
-    cache_n: usize,
-    prompt_n: usize,
-    predicted_n: usize,
 }
 
 async fn stream(app: Arc<App>, mut answer: Answer, format: Format, out: Events, _open: OpenRequest) {

@@ -388,6 +388,8 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
     let shared = [
         ("requests_total", "counter", "Answers that were started", load(&counters.requests)),
         ("answer_tokens_total", "counter", "Tokens of answers", load(&counters.answer_tokens)),
+        ("draft_tokens_total", "counter", "Proposed tokens", load(&counters.drafted_tokens)),
+        ("draft_accepted_tokens_total", "counter", "Proposed tokens that were right", load(&counters.accepted_tokens)),
         ("passes_total", "counter", "Passes through the model", load(&counters.passes)),
         ("requests_open", "gauge", "Requests without an answer yet", size(&counters.open)),
         ("answers_running", "gauge", "Answers being generated", size(&counters.running)),

@@ -20,7 +20,7 @@ use crate::http::error::ApiError;
 use crate::http::limits::STALLED;
 use crate::http::memory::{Inbox, Unsent};
 use crate::routes::answer;
-use crate::routes::answer::{ResponseMeta, ToolCall, Usage};
+use crate::routes::answer::{ResponseMeta, Timings, ToolCall, Usage};
 use crate::routes::logprobs;
 use arenite_chat::Part;
 use arenite_run::scheduler::{Event, Finish};
@@ -152,6 +152,10 @@ pub fn stream(app: Arc<App>, prepared: Ready, meta: ResponseMeta, answers: Vec<I
             let mut last = streamer.head();
             last["choices"] = json!([]);
             last["usage"] = json!(Usage::of(&choices, streamer.prepared.prompt_count, true));
+            let timings = Timings::of(&choices);
+            if timings.has_drafts() {
+                last["timings"] = json!(timings);
+            }
             streamer.send(&last);
         }
         streamer.out.send(Sse::default().data("[DONE]"));

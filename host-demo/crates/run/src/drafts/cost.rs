@@ -1,0 +1,47 @@
+//! Weights that a token reads: decoding is limited by reading them, so their ratio is the cost of a proposed token.
+
+use arenite::{Gguf, Model, model::Experts};
+
+use crate::open_model::OpenModel;
+
+/// Cost of a step of the model's own layers, relative to a pass.
+pub fn of_own(open: &OpenModel) -> f64 {
+    let (gguf, model) = (open.gguf(), open.model());
+    let layers = format!("blk.{}.", model.spec().layers);
+    // A file beside the model has the layers alone.
+    let of_layers = |name: &str| name.starts_with(&layers) || name.contains("nextn.");
+    let (own, others) = match gguf.drafter() {
+        Some(file) => (bytes(file, model, |name| name.starts_with("blk.") || name.starts_with("nextn.")), file),
+        None => (bytes(gguf, model, of_layers), gguf),
+    };
+    let pass = bytes(gguf, model, |name| name.starts_with("blk.") && !of_layers(name)) + head(gguf, model);
+    let has_head = others.tensors().any(|tensor| tensor.name.ends_with("shared_head_head.weight"));
+    (own + if has_head { 0.0 } else { head(others, model) }) / pass.max(1.0)
+}
+
+/// Cost of a step of a smaller model, relative to a pass of the model.
+pub fn of_small(small: &OpenModel, open: &OpenModel) -> f64 {
+    let all = |open: &OpenModel| {
+        let (gguf, model) = (open.gguf(), open.model());
+        bytes(gguf, model, |name| name.starts_with("blk.")) + head(gguf, model)
+    };
+    all(small) / all(open).max(1.0)
+}
+
+/// Bytes of the head.
+fn head(gguf: &Gguf<'_>, model: &Model<'_>) -> f64 {
+    match bytes(gguf, model, |name| name == "output.weight") {
+        0.0 => bytes(gguf, model, |name| name == "token_embd.weight"),
+        bytes => bytes,
+    }
+}
+
+/// Bytes of the tensors whose names satisfy `is_read`; of experts, those that a token uses. Embeddings are looked up.
+fn bytes(gguf: &Gguf<'_>, model: &Model<'_>, is_read: impl Fn(&str) -> bool) -> f64 {
+    let used = match model.spec().experts() {
+        Some(Experts { count, used, .. }) => used as f64 / count.max(1) as f64,
+        None => 1.0,
+    };
+    let read = gguf.tensors().filter(|tensor| is_read(tensor.name) && !tensor.name.ends_with("embed_tokens.weight"));
+    read.map(|tensor| tensor.data.len() as f64 * if tensor.name.contains("_exps.") { used } else { 1.0 }).sum()
+}

@@ -1,0 +1,75 @@
+//! The file given for drafts: layers that were made for the model, or a smaller model.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use arenite::Gguf;
+use arenite::gguf::Value;
+use self_cell::self_cell;
+
+use crate::model_file::ModelFile;
+
+self_cell!(
+    /// A file with layers that predict further tokens of another model.
+    pub struct Layers {
+        owner: ModelFile,
+        #[covariant]
+        dependent: Gguf,
+    }
+);
+
+impl Layers {
+    pub fn gguf(&self) -> &Gguf<'_> {
+        self.borrow_dependent()
+    }
+
+    pub fn name(&self) -> &str {
+        self.borrow_owner().name()
+    }
+}
+
+/// A file for drafts.
+pub enum DraftFile {
+    Layers(Layers),
+    /// A model of its own.
+    Model(ModelFile),
+}
+
+impl DraftFile {
+    /// Opens the file.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or is not a model.
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = ModelFile::open(path)?;
+        let is_layers = file.parse().map(|gguf| predicts(&gguf)).with_context(|| file.name().to_owned())?;
+        Ok(match is_layers {
+            true => Self::Layers(Layers::try_new(file, |file| file.parse())?),
+            false => Self::Model(file),
+        })
+    }
+}
+
+/// True for a file with layers for another model: an assistant, or layers for multi-token prediction without the layers
+/// before them.
+fn predicts(gguf: &Gguf<'_>) -> bool {
+    let is_assistant = gguf.architecture().is_ok_and(|name| name.ends_with("-assistant"));
+    let has = |name: &str| gguf.tensors().any(|tensor| tensor.name.ends_with(name));
+    is_assistant || has(".nextn.eh_proj.weight") && gguf.tensors().all(|tensor| !tensor.name.starts_with("blk.0."))
+}
+
+/// Returns true if two vocabularies of different sizes have the same tokens, and then tokens without use.
+pub fn is_padded(a: &Gguf<'_>, b: &Gguf<'_>) -> bool {
+    let [Some(Value::Array(a)), Some(Value::Array(b))] = [a, b].map(|gguf| gguf.get("tokenizer.ggml.tokens")) else {
+        return false;
+    };
+    let (mut a, mut b) = (a.strings(), b.strings());
+    loop {
+        match (a.next_string(), b.next_string()) {
+            (Some(a), Some(b)) if a == b => {}
+            (Some(_), Some(_)) => return false,
+            _ => return true,
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The length of drafts, from the acceptance seen. There is no clock in it, so the counts of a request repeat.
+//!
+//! The rule: `p` estimates the probability that a proposed token is right if those before it are. It begins at
+//! [`START`]; every proposed token that was compared moves it by an eighth of the way to 1 or 0. A draft of `n` tokens
+//! yields `1 + p + ... + p^n` tokens, and costs a pass and `n` times the cost of proposing and verifying a token
+//! ([`ROW`]). The length is the one with the most tokens per cost. If that is 0, a single token is proposed after
+//! some passes: at the next one if the last proposal was right, otherwise after twice as many as before, from
+//! [`WAIT`] to [`MOST_WAIT`].
+
+/// The first estimate.
+const START: f64 = 0.75;
+/// Weight of a token in the estimate.
+const WEIGHT: f64 = 0.125;
+/// Cost of verifying a token, relative to a pass of one token.
+const ROW: f64 = 0.1;
+/// Passes without a draft, after a refused one.
+const WAIT: u32 = 16;
+const MOST_WAIT: u32 = 256;
+
+/// The pace of one conversation.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    accepted: f64,
+    /// Passes since the last draft, while drafts do not pay, and their number until the next one.
+    passed: u32,
+    wait: u32,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { accepted: START, passed: 0, wait: 1 }
+    }
+}
+
+impl Pace {
+    /// The length of the next draft, at most `most` tokens. `cost` is the cost of proposing a token, relative to a pass.
+    pub fn length(&mut self, most: usize, cost: f64) -> usize {
+        let (mut best, mut best_rate) = (0, 1.0);
+        let (mut tokens, mut power) = (1.0, 1.0);
+        for n in 1..=most {
+            power *= self.accepted;
+            tokens += power;
+            let rate = tokens / (1.0 + n as f64 * (ROW + cost));
+            if rate > best_rate {
+                (best, best_rate) = (n, rate);
+            }
+        }
+        if best > 0 || most == 0 {
+            return best;
+        }
+        self.passed += 1;
+        if self.passed < self.wait {
+            return 0;
+        }
+        self.passed = 0;
+        1
+    }
+
+    /// Adds a draft whose first `right` tokens were accepted; `is_refused` tells whether the next one was refused.
+    pub fn add(&mut self, right: usize, is_refused: bool) {
+        for _ in 0..right {
+            self.accepted += WEIGHT * (1.0 - self.accepted);
+            self.wait = 1;
+        }
+        if is_refused {
+            self.wait = (2 * self.wait).clamp(WAIT, MOST_WAIT);
+            self.accepted -= WEIGHT * self.accepted;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drafts_that_are_refused_become_rare() {
+        let (mut pace, mut tokens, passes) = (Pace::default(), 0, 1000);
+        for _ in 0..passes {
+            let n = pace.length(8, 0.0);
+            tokens += n;
+            pace.add(0, n > 0);
+        }
+        // In the end a pass in 256 has a draft of one token, which costs a tenth of a pass.
+        assert!(tokens < 100, "{tokens}");
+        assert_eq!(pace.length(8, 0.0), 0);
+    }
+
+    #[test]
+    fn drafts_that_are_accepted_become_long() {
+        let mut pace = Pace::default();
+        for _ in 0..30 {
+            let n = pace.length(8, 0.05);
+            assert!(n > 0);
+            pace.add(n, false);
+        }
+        assert_eq!((pace.length(8, 0.05), pace.length(3, 0.05), pace.length(0, 0.05)), (8, 3, 0));
+    }
+
+    #[test]
+    fn a_draft_that_costs_as_much_as_a_pass_is_left_out() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.length(4, 1.0), 1); // the first guess shows whether it is right
+        pace.add(0, true);
+        assert!((1..16).all(|_| pace.length(4, 1.0) == 0));
+        // Once guesses are right, a draft as dear as this still pays.
+        (0..40).for_each(|_| pace.add(1, false));
+        assert_eq!(pace.length(4, 0.8), 4);
+    }
+}

@@ -1,0 +1,260 @@
+//! Drafts: the model's own layers propose tokens, and a run verifies proposed tokens.
+//!
+//! What a context has to remember for this is in an [`Ahead`]: up to where the predicting layer has read, and how many
+//! tokens its recurrent states leave out. The predicting layer lags behind the model: it reads the last few positions
+//! together, when they are needed or would be forgotten.
+
+use super::forward::{Next, Rows};
+use super::layout::{Ahead, STATES};
+use super::{Context, Engine, Work};
+use crate::Error;
+
+impl Engine<'_, '_> {
+    /// Proposes tokens with the model's own layers: each work has one token, which follows those of its context, and
+    /// [`logits`](Self::logits) then returns the logits of the token after it, as the predicting layer guesses them. The
+    /// first token is one that the model has chosen; each further call takes a guess of the call before. The contexts do
+    /// not change: a [run](Self::run) with the same tokens verifies them ([`Work::tentative`]).
+    ///
+    /// Guesses are deterministic: they depend on the tokens of the context, and on what was read before a rewind.
+    ///
+    /// ```
+    /// use arenite::sampler::argmax;
+    /// use arenite::{Engine, Gguf, Line, Model, Options, Plan, Work};
+    ///
+    /// # let file = std::fs::read("tests/fixtures/mtp_qwen35.gguf").unwrap();
+    /// let gguf = Gguf::parse(&file)?;
+    /// let model = Model::new(&gguf)?;
+    /// assert!(model.can_draft());
+    /// let plan = Plan::new(&gguf, Options::new().context(64).drafts(2).own_drafts(true).logits(3))?;
+    /// # let mut workspace = vec![Line::ZERO; plan.workspace.div_ceil(64)];
+    /// # let mut kv = vec![Line::ZERO; plan.kv.div_ceil(64)];
+    /// # let mut engine = Engine::new(&model, plan, Line::bytes_mut(&mut workspace), Line::bytes_mut(&mut kv))?;
+    /// let mut context = engine.open()?;
+    /// engine.run(&mut [Work::prefill(&mut context, &[266, 356, 260])])?;
+    /// let mut tokens = vec![argmax(engine.logits(&context)).unwrap()]; // chosen by the model
+    /// for _ in 0..2 {
+    ///     engine.draft(&mut [Work::decode(&mut context, tokens[tokens.len() - 1])])?;
+    ///     tokens.push(argmax(engine.logits(&context)).unwrap()); // guessed
+    /// }
+    /// engine.run(&mut [Work::prefill(&mut context, &tokens).all_logits().tentative()])?;
+    /// let right = (1..3).take_while(|i| argmax(engine.logits_at(&context, 2 + i)) == Some(tokens[*i])).count();
+    /// engine.rewind(&mut context, 4 + right)?; // wrong guesses are undone
+    /// # Ok::<(), arenite::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoPart`] without [`Options::own_drafts`](crate::Options::own_drafts); [`Error::EmptyPrompt`] for a
+    /// context without tokens; [`Error::BufferTooSmall`] after [`Options::drafts`](crate::Options::drafts) tokens; the
+    /// errors of [`run`](Self::run).
+    pub fn draft(&mut self, works: &mut [Work<'_>]) -> Result<(), Error> {
+        for work in works.iter() {
+            self.check(work.context, work.tokens())?;
+            self.check_draft(work.context)?;
+        }
+        let planned = self.plan.options.logits;
+        if works.len() > planned {
+            return Err(Error::TooManyLogits { planned, needed: works.len() });
+        }
+        if self.forward.next.as_ref().is_some_and(Next::owns_keys) {
+            let ahead = core::mem::take(&mut self.ahead);
+            let reserved = self.reserve(works.iter().map(|work| {
+                let drafted = ahead.get(work.context.slot).map_or(0, |ahead| ahead.drafted as usize);
+                (work.context.slot, work.context.position + drafted, 1)
+            }));
+            self.ahead = ahead;
+            reserved?;
+        }
+        let Some(next) = &mut self.forward.next else { return Ok(()) };
+        for work in works.iter() {
+            let (slot, position) = (work.context.slot, work.context.position);
+            let drafted = self.ahead.get(slot).map_or(0, |ahead| ahead.drafted as usize);
+            next.set_token(slot, position + drafted, work.tokens().first().copied().unwrap_or(0));
+        }
+        self.run += 1;
+        let mut done = 0;
+        while let Some(rest) = works.get_mut(done..).filter(|rest| !rest.is_empty()) {
+            let more = self.guess(rest, done);
+            done += more.max(usize::from(self.forward.batch() == 0)); // a pass has room for a row, so this ends
+        }
+        Ok(())
+    }
+
+    /// Runs the predicting layers on what the works' contexts have not read yet, as far as it fits in a pass. Returns
+    /// the number of works whose logits, from row `to` on, were computed.
+    fn guess(&mut self, works: &mut [Work<'_>], to: usize) -> usize {
+        let Self { forward, ahead, .. } = self;
+        let owns_keys = forward.next.as_ref().is_some_and(Next::owns_keys);
+        forward.clear();
+        let mut finished = 0;
+        for work in works.iter() {
+            let (slot, position) = (work.context.slot, work.context.position);
+            let Some(ahead) = ahead.get_mut(slot) else { break };
+            let last = position + ahead.drafted as usize;
+            let first = if owns_keys { ahead.filled as usize } else { last };
+            let rows = (last + 1 - first.min(last)).min(forward.room());
+            if rows == 0 {
+                break;
+            }
+            let drafted = ahead.drafted as usize;
+            let source = if owns_keys { Rows::Kept { count: rows } } else { Rows::Drafted { drafted } };
+            forward.add_next(slot, first, ahead.from as usize, source);
+            ahead.filled = (first + rows) as u32;
+            if first + rows <= last {
+                break;
+            }
+            finished += 1;
+        }
+        forward.run_next();
+        let ahead_of = |slot: usize| ahead.get(slot).copied().unwrap_or_default();
+        let places = works
+            .iter()
+            .map(|work| (work.context.slot, work.context.position + ahead_of(work.context.slot).drafted as usize));
+        forward.guess(places.take(finished), finished, to);
+        let kept = forward.next.as_ref().map_or(0, |next| next.kept);
+        for (i, work) in works.iter_mut().take(finished).enumerate() {
+            let Some(ahead) = ahead.get_mut(work.context.slot) else { break };
+            ahead.drafted += 1;
+            let end = work.context.position + ahead.drafted as usize;
+            ahead.from = ahead.from.max(end.saturating_sub(kept) as u32);
+            if owns_keys {
+                work.context.reached = work.context.reached.max(end);
+            }
+            work.context.logits = super::context::Rows { run: self.run, first: to + i, count: 1, end };
+        }
+        finished
+    }
+
+    /// Checks that the context can draft another token.
+    fn check_draft(&self, context: &Context) -> Result<(), Error> {
+        let Some(next) = &self.forward.next else {
+            return Err(Error::NoPart { part: "layer that predicts further tokens" });
+        };
+        if context.position == 0 && !next.owns_keys() {
+            return Err(Error::EmptyPrompt); // there are no keys to attend to
+        }
+        let (needed, given) = (self.ahead_of(context.slot).drafted as usize + 1, self.plan.options.drafts);
+        if needed > given {
+            return Err(Error::BufferTooSmall { what: "planned drafts (Options::drafts)", needed, given });
+        }
+        let (positions, needed) = (self.plan.options.context, context.position + needed);
+        if needed > positions {
+            return Err(Error::ContextFull { context: positions, needed });
+        }
+        Ok(())
+    }
+
+    /// Progress of a context's drafts.
+    pub(super) fn ahead_of(&self, slot: usize) -> Ahead {
+        self.ahead.get(slot).copied().unwrap_or_default()
+    }
+
+    /// Forgets all tokens and states of a context: its next token is at `position`, before which all was read.
+    pub(super) fn forget_drafts(&mut self, slot: usize, position: usize) {
+        if let Some(ahead) = self.ahead.get_mut(slot) {
+            *ahead = Ahead { from: position as u32, filled: position as u32, drafted: 0, pending: 0 };
+        }
+    }
+
+    /// True if recurrent states can leave out the context's tokens from `position` on.
+    pub(super) fn is_undoable(&self, context: &Context, position: usize) -> bool {
+        !context.torn && position >= self.settled(context) && position <= context.position
+    }
+
+    /// Returns to `position`, to which the context can rewind.
+    pub(super) fn rewind_drafts(&mut self, context: &Context, position: usize) {
+        let settled = self.settled(context);
+        if let Some(ahead) = self.ahead.get_mut(context.slot) {
+            *ahead = ahead.rewound(position, settled, context.torn);
+        }
+    }
+
+    /// Gives `fork` what is kept of the first `position` tokens of a context.
+    pub(super) fn share_drafts(&mut self, context: &Context, fork: usize, position: usize) {
+        let (settled, shared) = (self.settled(context), self.ahead_of(context.slot));
+        if let Some(ahead) = self.ahead.get_mut(fork) {
+            *ahead = shared.rewound(position, settled, context.torn);
+            if ahead.pending > 0 {
+                self.forward.undo.share(context.slot, fork);
+                if let Some(pool) = self.forward.pools.get_mut(STATES) {
+                    pool.name((context.slot, 0), (fork, 0));
+                }
+            }
+        }
+        if let Some(next) = &mut self.forward.next {
+            next.share(context.slot, fork);
+        }
+    }
+
+    /// Takes all tokens of a context into its recurrent states.
+    pub(super) fn settle(&mut self, context: &Context) {
+        let pending = self.ahead_of(context.slot).pending as usize;
+        if pending > 0 {
+            self.forward.settle(context.slot, context.position, pending);
+            if let Some(ahead) = self.ahead.get_mut(context.slot) {
+                ahead.pending = 0;
+            }
+        }
+    }
+
+    /// Lets the predicting layer read what a pass of so many tokens would make it forget.
+    pub(super) fn catch_up(&mut self, slot: usize, position: usize, tokens: usize) {
+        let Self { forward, ahead, .. } = self;
+        let (Some(next), Some(ahead)) = (forward.next.as_ref(), ahead.get_mut(slot)) else { return };
+        let kept = next.kept;
+        if !next.owns_keys() || position + tokens < ahead.filled.min(position as u32) as usize + kept {
+            return;
+        }
+        while (ahead.filled as usize) < position {
+            forward.clear();
+            let rows = (position - ahead.filled as usize).min(forward.room());
+            if rows == 0 {
+                return;
+            }
+            forward.add_next(slot, ahead.filled as usize, ahead.from as usize, Rows::Kept { count: rows });
+            forward.run_next();
+            ahead.filled += rows as u32;
+        }
+    }
+
+    /// Keeps tokens and states of the pass that has just run. The predicting layer reads works of more tokens than are
+    /// kept at once.
+    pub(super) fn keep_pass(&mut self, works: &mut [Work<'_>]) {
+        let Self { forward, ahead, .. } = self;
+        let mut row = 0;
+        forward.clear();
+        for work in works.iter_mut().filter(|work| work.ran > 0) {
+            let ran = core::mem::take(&mut work.ran);
+            let (slot, end) = (work.context.slot, work.context.position);
+            let start = end - ran.min(end);
+            let tokens = work.tokens().get(work.done - ran.min(work.done)..work.done).unwrap_or(&[]);
+            let (Some(ahead), Some(kept)) = (ahead.get_mut(slot), forward.next.as_ref().map(|next| next.kept)) else {
+                return;
+            };
+            ahead.filled = ahead.filled.min(start as u32);
+            ahead.drafted = 0;
+            if ran >= kept && forward.next.as_ref().is_some_and(Next::owns_keys) {
+                forward.add_next(slot, start, ahead.from as usize, Rows::Fresh { row, tokens });
+                ahead.filled = end as u32;
+            }
+            if let Some(next) = &mut forward.next {
+                next.keep(slot, start, tokens, row);
+            }
+            ahead.from = ahead.from.max(end.saturating_sub(kept) as u32);
+            row += ran;
+        }
+        forward.run_next();
+    }
+}
+
+impl Ahead {
+    /// The progress after a rewind to `position`. The recurrent states are those of position `settled`; in a torn
+    /// context they are damaged.
+    fn rewound(self, position: usize, settled: usize, torn: bool) -> Self {
+        let pending = if torn { 0 } else { position.saturating_sub(settled) as u32 };
+        let position = position as u32;
+        // The state before the next token is kept unless all kept positions were removed.
+        let from = if position <= self.from { position } else { self.from };
+        Self { from, filled: self.filled.min(position), drafted: 0, pending: pending.min(self.pending) }
+    }
+}

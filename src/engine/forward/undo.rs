@@ -1,0 +1,52 @@
+//! Passes whose last tokens can be undone, in models with recurrent states.
+//!
+//! A tentative pass advances a copy of each state and saves the rows of its projections. The next pass first takes the
+//! rows of the accepted tokens into the state, which costs no matrix products and no further pass over the memory of the
+//! states.
+
+use crate::engine::layout::{STATES, Segment};
+use crate::model::Spec;
+
+use super::Forward;
+
+/// Rows that recurrent states do not contain yet.
+pub(crate) struct Undo<'w> {
+    /// `[contexts][layers with a state][rows]` rows of projections.
+    pub pending: &'w mut [f32],
+    /// A copy of one layer's state, then outputs of pending rows, which are not needed.
+    pub scratch: &'w mut [f32],
+    pub contexts: usize,
+}
+
+impl Undo<'_> {
+    /// Rows of a context and a layer, each `stride` long.
+    pub fn rows(&mut self, spec: &Spec<'_>, index: usize, context: usize) -> &mut [f32] {
+        let layers = spec.layers_with_state(spec.layers);
+        let all = self.pending.len().checked_div(layers * self.contexts).unwrap_or(0);
+        let start = (context * layers + spec.layers_with_state(index)) * all;
+        self.pending.get_mut(start..start + all).unwrap_or_default()
+    }
+
+    /// Copies the pending rows of one context to another.
+    pub fn share(&mut self, from: usize, to: usize) {
+        let len = self.pending.len().checked_div(self.contexts).unwrap_or(0);
+        if from.max(to) < self.contexts {
+            self.pending.copy_within(from * len..(from + 1) * len, to * len);
+        }
+    }
+}
+
+impl Forward<'_, '_> {
+    /// Takes the pending rows of a context into its states. The rows end before `position`.
+    pub fn settle(&mut self, context: usize, position: usize, pending: usize) {
+        if let Some(pool) = self.pools.get_mut(STATES) {
+            pool.claim(context, 0, 0);
+        }
+        self.provide(context, STATES);
+        let segment = Segment { pending: pending as u32, ..Segment::new([context, position, 0, 0]) };
+        let Some(mixer) = self.spec.recurrent() else { return };
+        for layer in (0..self.spec.layers).map(|index| self.spec.layer(index)).filter(|layer| layer.has_state()) {
+            self.settle_layer(&layer, &mixer, &segment);
+        }
+    }
+}
