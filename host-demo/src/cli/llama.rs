@@ -91,6 +91,7 @@ const MACHINE: &[Flag] = &[
 const SERVER: &[Flag] = &[
     (&["-np", "--n-parallel"], Yes, Alias("--parallel")),
     (&["-a"], Yes, Alias("--alias")),
+    (&["--sleep-idle-seconds"], Yes, Alias("--idle-timeout")),
     (&["--models-dir"], Yes, Alias("--model")),
     (&["-cb", "--cont-batching", "--jinja", "--metrics", "--webui", "--no-context-shift", "--no-mmproj"], No, ALREADY),
     (&["-nocb", "--no-cont-batching"], No, Ignored("answers do not depend on other requests")),

@@ -143,3 +143,93 @@ fn answers_continue_in_a_full_context() {
     let short = json!({ "prompt": PROMPT, "n_predict": 50, "temperature": 0 });
     assert_eq!(text(&post(&server, "/completion", &short)), text(&post(&Server::start(&[]), "/completion", &short)));
 }
+
+/// Waits until a condition holds.
+fn until(what: &str, holds: impl Fn() -> bool) {
+    let began = std::time::Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < crate::PATIENCE, "{what}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn conversations_on_disk_survive_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["--cache-disk", folder.path().to_str().unwrap(), "--cache-scope", "server"];
+    let server = Server::start(&args);
+    let text = format!("{PROMPT} {PROMPT}");
+    let answer = post(&server, "/completion", &json!({ "prompt": text, "n_predict": 20, "temperature": 0 }));
+    let files = || {
+        let folders = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+        let files = folders.filter(|path| path.is_dir()).flat_map(|own| std::fs::read_dir(own).unwrap());
+        let files = files.map(|entry| entry.unwrap().path());
+        files.filter(|path| path.extension().is_some_and(|ending| ending == "conversation")).collect::<Vec<_>>()
+    };
+    until("no conversation was stored", || !files().is_empty());
+    drop(server);
+    let more =
+        json!({ "prompt": text.clone() + answer["content"].as_str().unwrap(), "n_predict": 20, "temperature": 0 });
+    let server = Server::start(&args);
+    let next = post(&server, "/completion", &more);
+    let (read, all) = (&next["timings"]["prompt_n"], next["tokens_evaluated"].as_u64().unwrap());
+    assert!(read.as_u64().unwrap() * 10 <= all, "{read} of {all}");
+    drop(server);
+    // A damaged file is removed, and the answer is the same.
+    files().iter().for_each(|path| {
+        let mut bytes = std::fs::read(path).unwrap();
+        let last = bytes.len() - 9;
+        bytes[last] ^= 1;
+        std::fs::write(path, bytes).unwrap();
+    });
+    let damaged = files();
+    let again = post(&Server::start(&args), "/completion", &more);
+    assert_eq!((&again["content"], &again["timings"]["cache_n"]), (&next["content"], &json!(0)));
+    assert!(!damaged.iter().all(|path| path.exists()));
+    // Without room there are no files.
+    let none = tempfile::tempdir().unwrap();
+    let args = ["--cache-disk", none.path().to_str().unwrap(), "--cache-disk-size", "1K"];
+    post(&Server::start(&args), "/completion", &more);
+}
+
+#[test]
+fn models_are_unloaded_loaded_and_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, next) = (folder.path().join("tiny.gguf"), folder.path().join("next"));
+    let models = concat!(env!("CARGO_MANIFEST_DIR"), "/models");
+    std::fs::copy(format!("{models}/stories.gguf"), &path).unwrap();
+    let server = Server::start(&["-m", path.to_str().unwrap(), "--idle-timeout", "1"]);
+    let card = || get(&server, "/v1/models")["data"][0].clone();
+    let ask = |path: &str, body: Value| server.post(path, body.to_string().as_bytes());
+    assert_eq!((&card()["state"], &card()["capabilities"][0]), (&json!("unloaded"), &json!("completion")));
+    let one = json!({ "prompt": "One day", "n_predict": 4, "temperature": 0 });
+    let told = post(&server, "/completion", &one);
+    until("the model stays loaded", || card()["state"] == "unloaded");
+    for (path, model, status, word) in [
+        ("/models/unload", "tiny", 400, "not running"),
+        ("/models/load", "nope", 404, "Not Found"),
+        ("/models/unload", "nope", 400, "not found"),
+    ] {
+        let (given, answer) = ask(path, json!({ "model": model }));
+        assert_eq!(given, status, "{path} {model}");
+        assert!(answer["error"]["message"].as_str().unwrap().contains(word), "{answer}");
+    }
+    // A request of Ollama says how long the model stays.
+    let kept = |time: Value| json!({ "model": "tiny", "prompt": "a", "stream": false, "keep_alive": time, "options": { "num_predict": 1 } });
+    post(&server, "/api/generate", &kept(json!("10m")));
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    assert_eq!(card()["state"], "loaded");
+    assert_eq!(ask("/models/load", json!({ "model": "tiny" })).0, 400);
+    assert_eq!(ask("/models/unload", json!({ "model": "tiny" })), (200, json!({ "success": true })));
+    assert_eq!(card()["state"], "unloaded");
+    assert_eq!(ask("/models/load", json!({ "model": "tiny" })), (200, json!({ "success": true })));
+    until("the model is not loaded", || card()["state"] == "loaded");
+    post(&server, "/api/generate", &kept(json!(-1)));
+    post(&server, "/api/generate", &kept(json!(0)));
+    until("the model stays loaded", || card()["state"] == "unloaded");
+    // Another file in the place of the model's.
+    assert_eq!(post(&server, "/completion", &one)["content"], told["content"]);
+    std::fs::copy(format!("{models}/hybrid.gguf"), &next).unwrap();
+    std::fs::rename(&next, &path).unwrap();
+    assert_ne!(post(&server, "/completion", &one)["content"], told["content"]);
+}

@@ -26,7 +26,7 @@ use crate::open_model::OpenModel;
 use crate::ranking::{self, Texts};
 use crate::runtime::RunOptions;
 use crate::scheduler::{Asker, Client, Command, Counters, Decision, Embedding, Event, Job};
-use crate::service::{AnswerError, Host, Pairs, Service, by_chance, run_engine, unit};
+use crate::service::{AnswerError, Host, Kept, Pairs, Service, by_chance, run_engine, unit};
 use arenite_request::{Form, Keep, Named, Prompt, Refusal};
 
 /// A loaded model. Dropping it frees its memory and closes its file.
@@ -76,7 +76,7 @@ impl Loaded {
         let (commands, asked) = channel();
         let (ready, is_ready) = channel();
         let counters = Arc::new(Counters::default());
-        let run = move || run_engine(&open, (plan, drafting), None, counters, &asked, || _ = ready.send(()));
+        let run = move || run_engine(&open, (plan, drafting), Kept::Nothing, counters, &asked, || _ = ready.send(()));
         let engine = std::thread::Builder::new().name("engine".into()).spawn(run)?;
         if is_ready.recv().is_ok() {
             return Ok(Self { service, commands: Some(commands), engine: Some(engine) });

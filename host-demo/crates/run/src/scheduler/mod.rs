@@ -6,6 +6,7 @@
 //! | `running` | an answer in progress |
 //! | `budget` | the tokens of a pass |
 //! | `cache`, `history` | contexts of finished conversations, and what each client knows of them |
+//! | `disk` | the cache on disk |
 //! | `slots` | the last conversations of a client by number, for saving and restoring |
 //! | `decisions` | the scores of options after a prompt |
 //! | `counters` | counters for `/metrics` |
@@ -14,6 +15,7 @@ mod budget;
 mod cache;
 mod counters;
 mod decisions;
+mod disk;
 mod history;
 mod running;
 mod slots;
@@ -21,7 +23,7 @@ mod slots;
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -34,6 +36,7 @@ use cache::{Cache, shared};
 pub use counters::{Counters, Histogram};
 use decisions::Deciding;
 pub use decisions::Decision;
+pub use disk::DiskCache;
 pub use history::HISTORIES;
 use history::History;
 use running::{Progress, Running};
@@ -208,6 +211,7 @@ pub struct Scheduler<'a, 'm, 'w> {
     cache: Cache,
     history: History,
     slots: Slots,
+    disk: Option<DiskCache>,
     masks: Masks<'a>,
     grammars: Grammars,
     scratch: Vec<u8>,
@@ -294,6 +298,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             cache: Cache::default(),
             history: History::default(),
             slots: Slots::new(parallel),
+            disk: None,
             masks,
             grammars: Grammars::default(),
             scratch,
@@ -326,7 +331,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         loop {
             let has_answers = !self.running.is_empty() || !self.waiting.is_empty();
             let is_idle = !has_answers && self.texts.is_empty() && self.decisions.is_empty();
-            match if is_idle { commands.recv().map_err(|_| TryRecvError::Disconnected) } else { commands.try_recv() } {
+            match if is_idle { self.wait(commands) } else { commands.try_recv() } {
                 Ok(Command::Generate(job)) => {
                     let known = job.scope.map(|client| {
                         let known = match job.settings.scores_prompt || job.settings.reads_anew {
@@ -375,6 +380,17 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             self.counters.running.store(self.running.len(), Ordering::Relaxed);
             self.counters.free_pages.store(self.engine.free_pages(), Ordering::Relaxed);
         }
+    }
+
+    /// Waits for a command. After a while without any, stores conversations on disk.
+    fn wait(&mut self, commands: &Receiver<Command>) -> Result<Command, TryRecvError> {
+        if self.disk.is_some() {
+            match commands.recv_timeout(disk::QUIET) {
+                Err(RecvTimeoutError::Timeout) => self.store_kept(),
+                done => return done.map_err(|_| TryRecvError::Disconnected),
+            }
+        }
+        commands.recv().map_err(|_| TryRecvError::Disconnected)
     }
 
     /// Ends all answers with an error.
@@ -448,6 +464,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
     }
 
     fn evict(&mut self) -> bool {
+        self.store_kept();
         match self.cache.oldest() {
             Some(context) => {
                 self.engine.close(context);
@@ -548,6 +565,9 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
 
     fn begin(&mut self, job: Job, known: Option<usize>, slot: usize) {
         self.clock += 1;
+        if !job.settings.reads_anew {
+            self.fetch(&job.prompt, &job.settings.lora, job.scope);
+        }
         // Scoring a prompt needs the logits of all its tokens, so the context of such a prompt starts empty.
         let (context, branch) =
             match self.context_of(&job.prompt, &job, job.settings.scores_prompt || job.settings.reads_anew) {

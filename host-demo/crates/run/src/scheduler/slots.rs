@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use anyhow::Result;
-use arenite::TokenId;
+use arenite::{Context, Error, TokenId};
 
 use super::cache::shared;
 use super::{Progress, ResultClient, Scheduler};
@@ -174,18 +174,23 @@ impl Scheduler<'_, '_, '_> {
         Ok(SlotAnswer::Saved(head, snapshot))
     }
 
-    fn restore_slot(&mut self, scope: Option<u64>, number: usize, head: Head, snapshot: &[u8]) -> Result<SlotAnswer> {
-        let mut context = self.open_with(&head.lora)?;
-        let restored = loop {
+    /// Opens a context with the conversation of a snapshot.
+    pub(super) fn restored(&mut self, lora: &[(usize, f32)], snapshot: &[u8]) -> Result<Context, Error> {
+        let mut context = self.open_with(lora)?;
+        loop {
             match self.engine.restore(&mut context, snapshot) {
-                Err(arenite::Error::OutOfPages { .. }) if self.evict() => {}
-                done => break done,
+                Ok(()) => return Ok(context),
+                Err(Error::OutOfPages { .. }) if self.evict() => {}
+                Err(error) => {
+                    self.engine.close(context);
+                    return Err(error);
+                }
             }
-        };
-        if let Err(error) = restored {
-            self.engine.close(context);
-            return Err(error.into());
         }
+    }
+
+    fn restore_slot(&mut self, scope: Option<u64>, number: usize, head: Head, snapshot: &[u8]) -> Result<SlotAnswer> {
+        let context = self.restored(&head.lora, snapshot)?;
         let Head { tokens, prompt, lora, .. } = head;
         let read = tokens[..context.position().min(tokens.len())].to_vec();
         self.clock += 1;

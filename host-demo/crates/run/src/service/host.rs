@@ -19,7 +19,7 @@ use crate::drafts::{Drafting, Drafts};
 use crate::open_model::OpenModel;
 use crate::ranking::Ranking;
 use crate::runtime::Memory;
-use crate::scheduler::{Command, Counters, Scheduler};
+use crate::scheduler::{Command, Counters, DiskCache, Scheduler};
 use crate::session_file::SessionFile;
 
 /// A model that is planned for many conversations.
@@ -163,12 +163,22 @@ fn infill(gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_, '_>) -> Option<[TokenId; 3]
     Some([id(&NAMES[0])?, id(&NAMES[1])?, id(&NAMES[2])?])
 }
 
+/// What of the conversations remains on disk.
+pub enum Kept {
+    Nothing,
+    /// The common beginning of all prompts.
+    Prefix(SessionFile),
+    /// All that the cache on disk has room for.
+    All(Option<DiskCache>),
+}
+
 /// Runs the engine in this thread until all senders of commands are dropped. Calls `ready` when the engine's memory is
-/// allocated. `kept` is a session file with the common beginning of prompts, read at the start and written at the end.
+/// allocated. `kept` is a session file with the common beginning of prompts, read at the start and written at the end, or a
+/// cache on disk.
 pub fn run_engine(
     open: &OpenModel,
     (plan, drafting): (Plan, Drafting),
-    mut kept: Option<SessionFile>,
+    mut kept: Kept,
     counters: Arc<Counters>,
     commands: &Receiver<Command>,
     ready: impl FnOnce(),
@@ -180,12 +190,18 @@ pub fn run_engine(
     let (parallel, mut draft_memory) = (open.options.parallel, None);
     let drafts = Drafts::new(open, drafting, parallel, plan.options.context, &mut draft_memory)?;
     let mut scheduler = Scheduler::new(engine, tokenizer, masks.masks(tokenizer)?, parallel, counters, drafts);
-    if let Some(file) = &mut kept {
-        scheduler.restore(file, open.scales())?;
+    match &mut kept {
+        Kept::Nothing => {}
+        Kept::Prefix(file) => scheduler.restore(file, open.scales())?,
+        Kept::All(disk) => disk.take().into_iter().for_each(|disk| scheduler.use_disk(disk)),
     }
     ready();
     scheduler.run(commands);
-    kept.map_or(Ok(()), |file| scheduler.save(&file, open.scales()))
+    scheduler.close_disk();
+    match kept {
+        Kept::Prefix(file) => scheduler.save(&file, open.scales()),
+        Kept::Nothing | Kept::All(_) => Ok(()),
+    }
 }
 
 /// Returns a random number from the keys of a standard hash map, which the system's random generator provides.

@@ -23,7 +23,7 @@ mod texts;
 
 pub use choice::{AnswerError, Choice, Parts, Splitter};
 pub use decisions::Decisions;
-pub use host::{Host, by_chance, run_engine};
+pub use host::{Host, Kept, by_chance, run_engine};
 pub use texts::{Pairs, token_count, unit};
 
 use std::sync::Arc;
@@ -174,6 +174,23 @@ impl Service {
     /// The model's tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer<'_, '_> {
         self.open.tokenizer().unwrap_or_else(|_| unreachable!("a host needs a tokenizer"))
+    }
+
+    /// What the model can do, by Ollama's names and `rerank`, `decisions` and `transcription`.
+    pub fn capabilities(&self) -> Vec<&'static str> {
+        let thinks = self.makes_text && self.style.thinks();
+        let hears = self.open.model().spec().sound().is_some();
+        let all = [
+            ("completion", self.makes_text && !hears),
+            ("tools", self.makes_text && !hears),
+            ("thinking", thinks && !hears),
+            ("insert", self.infill.is_some()),
+            ("embedding", self.makes_vectors),
+            ("rerank", self.ranking.is_some()),
+            ("decisions", self.decisions.is_some()),
+            ("transcription", hears),
+        ];
+        all.into_iter().filter(|(_, can)| *can).map(|(name, _)| name).collect()
     }
 
     /// Refuses a request for another model.

@@ -113,6 +113,8 @@ pub fn router_of_models(proxy: Proxy, own: Common) -> Router {
         ("/api/ps", get(proxy::tags)),
         ("/api/version", get(ollama::version)),
         ("/metrics", get(proxy::metrics)),
+        ("/models/load", post(proxy::load)),
+        ("/models/unload", post(proxy::unload)),
     ];
     for (path, _) in table() {
         if routes.iter().all(|(own, _)| *own != path) {
@@ -263,6 +265,7 @@ fn card(app: &App) -> ModelCard<'_> {
     let mut card = ModelCard::new(&app.service.name, app.service.context, app.service.vocab);
     let decides = || Architecture { input_modalities: ["text"], output_modalities: ["decisions"] };
     card.architecture = app.service.decisions.as_ref().map(|_| decides());
+    card.capabilities = app.service.capabilities();
     card
 }
 

@@ -280,19 +280,7 @@ fn shown(app: &App, body: Value) -> Result<Value> {
     let name = body.get("model").or_else(|| body.get("name")).and_then(Value::as_str);
     let service = &app.service;
     service.check_model(name.map(|name| name.trim_end_matches(":latest")))?;
-    let mut capabilities = Vec::new();
-    if service.makes_text {
-        capabilities.extend(["completion", "tools"]);
-        if service.style.thinks() {
-            capabilities.push("thinking");
-        }
-        if service.infill.is_some() {
-            capabilities.push("insert");
-        }
-    }
-    if service.makes_vectors {
-        capabilities.push("embedding");
-    }
+    let capabilities = service.capabilities();
     let family = &service.facts.family;
     let info = json!({
         "general.architecture": family,
