@@ -13,7 +13,8 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::cli::{ConstraintArgs, DraftArgs, Form, Limit, RunArgs, SamplingArgs, Text, TextArgs, Watcher, each_line};
-use crate::output::{self, Bytes, Out, note};
+use crate::output::wrap::Wrap;
+use crate::output::{self, Bytes, Out, note, terminal_width};
 use crate::{foreign, interrupt};
 use arenite_grammar::MaskMemory;
 use arenite_run::drafts::{Drafting, Drafts};
@@ -372,6 +373,9 @@ struct Printer {
     display_prompt: bool,
     text: String,
     started: bool,
+    /// Breaks lines between words, if the output is a terminal of this width.
+    wrap: Wrap,
+    width: Option<usize>,
 }
 
 impl Printer {
@@ -384,6 +388,8 @@ impl Printer {
             display_prompt: !args.no_display_prompt && !args.form.is_json(),
             text: String::new(),
             started: false,
+            wrap: Wrap::default(),
+            width: terminal_width(),
         }
     }
 
@@ -391,15 +397,22 @@ impl Printer {
         self.text += text;
         if self.format == Format::Text {
             self.start()?;
-            self.out.now(text.as_bytes())?;
+            self.print(text)?;
         }
         Ok(())
+    }
+
+    fn print(&mut self, text: &str) -> Result<()> {
+        let Some(width) = self.width else { return Ok(self.out.now(text.as_bytes())?) };
+        let mut lines = String::new();
+        self.wrap.push(text, width, &mut lines);
+        Ok(self.out.now(lines.as_bytes())?)
     }
 
     /// Prints the prompt once.
     fn start(&mut self) -> Result<()> {
         if !self.started && self.display_prompt {
-            self.out.now(self.prompt.as_bytes())?;
+            self.print(&self.prompt.clone())?;
         }
         self.started = true;
         Ok(())
@@ -419,7 +432,7 @@ impl Printer {
         match self.format {
             Format::Text => {
                 self.start()?;
-                self.out.now(b"\n")?;
+                self.print("\n")?;
             }
             Format::Ids => self.out.json(&outcome.ids)?,
             Format::Json => self.out.json_pretty(&Report {
