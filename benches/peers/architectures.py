@@ -30,7 +30,6 @@ REASONS = {
     "dots3note": SPARSE,
     "dream": DIFFUSION,
     "eagle3": DRAFT,
-    "gemma4-assistant": DRAFT,
     "glm-dsa": SPARSE,
     "glm5-next": "Kimi delta attention, hyper-connections, and " + SPARSE,
     "graniteswitch": "adapters that tokens switch on",

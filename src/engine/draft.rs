@@ -57,18 +57,16 @@ impl Engine<'_, '_> {
             return Err(Error::TooManyLogits { planned, needed: works.len() });
         }
         if self.forward.next.as_ref().is_some_and(Next::owns_keys) {
-            let ahead = core::mem::take(&mut self.ahead);
-            let reserved = self.reserve(works.iter().map(|work| {
-                let drafted = ahead.get(work.context.slot).map_or(0, |ahead| ahead.drafted as usize);
-                (work.context.slot, work.context.position + drafted, 1)
-            }));
-            self.ahead = ahead;
-            reserved?;
+            for work in works.iter() {
+                let (slot, position) = (work.context.slot, work.context.position);
+                let drafted = self.ahead_of(slot).drafted as usize;
+                self.reserve(core::iter::once((slot, position + drafted, 1)))?;
+            }
         }
         let Some(next) = &mut self.forward.next else { return Ok(()) };
         for work in works.iter() {
             let (slot, position) = (work.context.slot, work.context.position);
-            let drafted = self.ahead.get(slot).map_or(0, |ahead| ahead.drafted as usize);
+            let drafted = self.forward.undo.ahead(slot).drafted as usize;
             next.set_token(slot, position + drafted, work.tokens().first().copied().unwrap_or(0));
         }
         self.run += 1;
@@ -83,13 +81,13 @@ impl Engine<'_, '_> {
     /// Runs the predicting layers on what the works' contexts have not read yet, as far as it fits in a pass. Returns
     /// the number of works whose logits, from row `to` on, were computed.
     fn guess(&mut self, works: &mut [Work<'_>], to: usize) -> usize {
-        let Self { forward, ahead, .. } = self;
+        let Self { forward, .. } = self;
         let owns_keys = forward.next.as_ref().is_some_and(Next::owns_keys);
         forward.clear();
         let mut finished = 0;
         for work in works.iter() {
             let (slot, position) = (work.context.slot, work.context.position);
-            let Some(ahead) = ahead.get_mut(slot) else { break };
+            let ahead = forward.undo.ahead(slot);
             let last = position + ahead.drafted as usize;
             let first = if owns_keys { ahead.filled as usize } else { last };
             let rows = (last + 1 - first.min(last)).min(forward.room());
@@ -99,24 +97,21 @@ impl Engine<'_, '_> {
             let drafted = ahead.drafted as usize;
             let source = if owns_keys { Rows::Kept { count: rows } } else { Rows::Drafted { drafted } };
             forward.add_next(slot, first, ahead.from as usize, source);
-            ahead.filled = (first + rows) as u32;
+            forward.undo.set_ahead(slot, Ahead { filled: (first + rows) as u32, ..ahead });
             if first + rows <= last {
                 break;
             }
             finished += 1;
         }
         forward.run_next();
-        let ahead_of = |slot: usize| ahead.get(slot).copied().unwrap_or_default();
-        let places = works
-            .iter()
-            .map(|work| (work.context.slot, work.context.position + ahead_of(work.context.slot).drafted as usize));
-        forward.guess(places.take(finished), finished, to);
+        forward.guess(finished, to);
         let kept = forward.next.as_ref().map_or(0, |next| next.kept);
         for (i, work) in works.iter_mut().take(finished).enumerate() {
-            let Some(ahead) = ahead.get_mut(work.context.slot) else { break };
-            ahead.drafted += 1;
-            let end = work.context.position + ahead.drafted as usize;
-            ahead.from = ahead.from.max(end.saturating_sub(kept) as u32);
+            let ahead = forward.undo.ahead(work.context.slot);
+            let drafted = ahead.drafted + 1;
+            let end = work.context.position + drafted as usize;
+            let from = ahead.from.max(end.saturating_sub(kept) as u32);
+            forward.undo.set_ahead(work.context.slot, Ahead { drafted, from, ..ahead });
             if owns_keys {
                 work.context.reached = work.context.reached.max(end);
             }
@@ -146,14 +141,13 @@ impl Engine<'_, '_> {
 
     /// Progress of a context's drafts.
     pub(super) fn ahead_of(&self, slot: usize) -> Ahead {
-        self.ahead.get(slot).copied().unwrap_or_default()
+        self.forward.undo.ahead(slot)
     }
 
     /// Forgets all tokens and states of a context: its next token is at `position`, before which all was read.
     pub(super) fn forget_drafts(&mut self, slot: usize, position: usize) {
-        if let Some(ahead) = self.ahead.get_mut(slot) {
-            *ahead = Ahead { from: position as u32, filled: position as u32, drafted: 0, pending: 0 };
-        }
+        let position = position as u32;
+        self.forward.undo.set_ahead(slot, Ahead { from: position, filled: position, ..Ahead::default() });
     }
 
     /// True if recurrent states can leave out the context's tokens from `position` on.
@@ -164,21 +158,18 @@ impl Engine<'_, '_> {
     /// Returns to `position`, to which the context can rewind.
     pub(super) fn rewind_drafts(&mut self, context: &Context, position: usize) {
         let settled = self.settled(context);
-        if let Some(ahead) = self.ahead.get_mut(context.slot) {
-            *ahead = ahead.rewound(position, settled, context.torn);
-        }
+        let ahead = self.ahead_of(context.slot).rewound(position, settled, context.torn);
+        self.forward.undo.set_ahead(context.slot, ahead);
     }
 
     /// Gives `fork` what is kept of the first `position` tokens of a context.
     pub(super) fn share_drafts(&mut self, context: &Context, fork: usize, position: usize) {
-        let (settled, shared) = (self.settled(context), self.ahead_of(context.slot));
-        if let Some(ahead) = self.ahead.get_mut(fork) {
-            *ahead = shared.rewound(position, settled, context.torn);
-            if ahead.pending > 0 {
-                self.forward.undo.share(context.slot, fork);
-                if let Some(pool) = self.forward.pools.get_mut(STATES) {
-                    pool.name((context.slot, 0), (fork, 0));
-                }
+        let ahead = self.ahead_of(context.slot).rewound(position, self.settled(context), context.torn);
+        self.forward.undo.set_ahead(fork, ahead);
+        if ahead.pending > 0 {
+            self.forward.undo.share(context.slot, fork);
+            if let Some(pool) = self.forward.pools.get_mut(STATES) {
+                pool.name((context.slot, 0), (fork, 0));
             }
         }
         if let Some(next) = &mut self.forward.next {
@@ -188,21 +179,16 @@ impl Engine<'_, '_> {
 
     /// Takes all tokens of a context into its recurrent states.
     pub(super) fn settle(&mut self, context: &Context) {
-        let pending = self.ahead_of(context.slot).pending as usize;
-        if pending > 0 {
-            self.forward.settle(context.slot, context.position, pending);
-            if let Some(ahead) = self.ahead.get_mut(context.slot) {
-                ahead.pending = 0;
-            }
+        if self.ahead_of(context.slot).pending > 0 {
+            self.forward.settle(context.slot, context.position);
         }
     }
 
     /// Lets the predicting layer read what a pass of so many tokens would make it forget.
     pub(super) fn catch_up(&mut self, slot: usize, position: usize, tokens: usize) {
-        let Self { forward, ahead, .. } = self;
-        let (Some(next), Some(ahead)) = (forward.next.as_ref(), ahead.get_mut(slot)) else { return };
-        let kept = next.kept;
-        if !next.owns_keys() || position + tokens < ahead.filled.min(position as u32) as usize + kept {
+        let Self { forward, .. } = self;
+        let (Some(next), mut ahead) = (forward.next.as_ref(), forward.undo.ahead(slot)) else { return };
+        if !next.owns_keys() || position + tokens < ahead.filled.min(position as u32) as usize + next.kept {
             return;
         }
         while (ahead.filled as usize) < position {
@@ -214,13 +200,14 @@ impl Engine<'_, '_> {
             forward.add_next(slot, ahead.filled as usize, ahead.from as usize, Rows::Kept { count: rows });
             forward.run_next();
             ahead.filled += rows as u32;
+            forward.undo.set_ahead(slot, ahead);
         }
     }
 
     /// Keeps tokens and states of the pass that has just run. The predicting layer reads works of more tokens than are
     /// kept at once.
     pub(super) fn keep_pass(&mut self, works: &mut [Work<'_>]) {
-        let Self { forward, ahead, .. } = self;
+        let Self { forward, .. } = self;
         let mut row = 0;
         forward.clear();
         for work in works.iter_mut().filter(|work| work.ran > 0) {
@@ -228,11 +215,9 @@ impl Engine<'_, '_> {
             let (slot, end) = (work.context.slot, work.context.position);
             let start = end - ran.min(end);
             let tokens = work.tokens().get(work.done - ran.min(work.done)..work.done).unwrap_or(&[]);
-            let (Some(ahead), Some(kept)) = (ahead.get_mut(slot), forward.next.as_ref().map(|next| next.kept)) else {
-                return;
-            };
-            ahead.filled = ahead.filled.min(start as u32);
-            ahead.drafted = 0;
+            let Some(kept) = forward.next.as_ref().map(|next| next.kept) else { return };
+            let mut ahead = forward.undo.ahead(slot);
+            (ahead.filled, ahead.drafted) = (ahead.filled.min(start as u32), 0);
             if ran >= kept && forward.next.as_ref().is_some_and(Next::owns_keys) {
                 forward.add_next(slot, start, ahead.from as usize, Rows::Fresh { row, tokens });
                 ahead.filled = end as u32;
@@ -241,6 +226,7 @@ impl Engine<'_, '_> {
                 next.keep(slot, start, tokens, row);
             }
             ahead.from = ahead.from.max(end.saturating_sub(kept) as u32);
+            forward.undo.set_ahead(slot, ahead);
             row += ran;
         }
         forward.run_next();
@@ -255,6 +241,6 @@ impl Ahead {
         let position = position as u32;
         // The state before the next token is kept unless all kept positions were removed.
         let from = if position <= self.from { position } else { self.from };
-        Self { from, filled: self.filled.min(position), drafted: 0, pending: pending.min(self.pending) }
+        Self { from, filled: self.filled.min(position), pending: pending.min(self.pending), ..Self::default() }
     }
 }

@@ -146,28 +146,13 @@ pub(crate) struct Segment {
     pub tokens: u32,
     /// Number of tokens of the context's encoder text.
     pub source: u32,
-    /// Number of tokens before the first row that the context's recurrent states do not contain yet.
-    #[cfg(feature = "drafts")]
-    pub pending: u32,
-    /// 1 if recurrent states do not take the rows in: a later pass does.
-    #[cfg(feature = "drafts")]
-    pub tentative: u32,
 }
 
 impl Segment {
     /// Rows of a context in a pass.
     pub fn new([context, position, tokens, source]: [usize; 4]) -> Self {
         let [context, position, tokens, source] = [context, position, tokens, source].map(|number| number as u32);
-        Self {
-            context,
-            position,
-            tokens,
-            source,
-            #[cfg(feature = "drafts")]
-            pending: 0,
-            #[cfg(feature = "drafts")]
-            tentative: 0,
-        }
+        Self { context, position, tokens, source }
     }
 }
 
@@ -184,6 +169,8 @@ pub(crate) struct Ahead {
     pub drafted: u32,
     /// Number of the context's last tokens that its recurrent states do not contain yet.
     pub pending: u32,
+    /// 1 if the recurrent states do not take in the rows of the pass that runs.
+    pub tentative: u32,
 }
 
 /// Maximum number of pairs of an adapter that are multiplied at once. They belong to matrices with the same input.

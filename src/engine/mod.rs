@@ -59,8 +59,6 @@ pub use context::Context;
 use context::{Id, Rows};
 use forward::{Forward, Sizes};
 pub use forward::{Inputs, Observer, Stage};
-#[cfg(feature = "drafts")]
-use layout::Ahead;
 use layout::{POOLS, Pieces, SOURCE, STATES, Segment};
 pub use plan::{Options, Plan};
 pub use profile::{Profiler, Section};
@@ -78,9 +76,6 @@ pub struct Engine<'m, 'w> {
     open: &'w mut [u32],
     /// `[contexts][checkpoints]`: positions of the saved states; 0 for none.
     marks: &'w mut [u32],
-    /// Progress of each context's drafts; empty if none are planned.
-    #[cfg(feature = "drafts")]
-    ahead: &'w mut [Ahead],
     /// Number of the last run that computed logits.
     run: u64,
     /// Distinguishes the contexts of this engine from those of others.
@@ -131,25 +126,8 @@ impl<'m, 'w> Engine<'m, 'w> {
     ) -> Result<Self, Error> {
         let Options { context, workers, .. } = plan.options;
         let id = Id::new(open);
-        #[cfg(feature = "drafts")]
-        let (pieces, ahead) = {
-            let mut pieces = pieces;
-            let ahead = core::mem::take(&mut pieces.ahead);
-            ahead.fill(Ahead::default());
-            (pieces, ahead)
-        };
         let forward = Forward::new(model, plan.store, Sizes { context, threads: workers }, pieces, kv);
-        Ok(Self {
-            model,
-            plan,
-            forward,
-            open,
-            marks,
-            #[cfg(feature = "drafts")]
-            ahead,
-            run: 0,
-            id,
-        })
+        Ok(Self { model, plan, forward, open, marks, run: 0, id })
     }
 
     /// Shares the work among `workers`. [`Options::workers`] limits how many take part.

@@ -4,6 +4,8 @@ use core::ops::ControlFlow;
 
 use super::context::{Context, Rows};
 use super::forward::Observer;
+#[cfg(feature = "drafts")]
+use super::layout::Ahead;
 use super::{Engine, Segment};
 use crate::{Error, TokenId};
 
@@ -219,11 +221,10 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
             let Context { slot, position, source, .. } = *work.context;
             let segment = Segment::new([slot, position, work.taken, source]);
             #[cfg(feature = "drafts")]
-            let segment = Segment {
-                pending: engine.ahead.get(slot).map_or(0, |ahead| ahead.pending),
-                tentative: u32::from(can_undo && work.is_tentative),
-                ..segment
-            };
+            {
+                let tentative = u32::from(can_undo && work.is_tentative);
+                forward.undo.set_ahead(slot, Ahead { tentative, ..forward.undo.ahead(slot) });
+            }
             forward.add(segment, tokens);
             rows += work.taken;
             // Even an aborted pass overwrites earlier contents of a sliding window.
@@ -268,10 +269,9 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
             #[cfg(feature = "drafts")]
             {
                 work.ran = work.taken;
-                if let Some(ahead) = engine.ahead.get_mut(work.context.slot) {
-                    let is_pending = engine.forward.spec.can_undo() && work.is_tentative;
-                    ahead.pending = if is_pending && engine.plan.store.state_bytes > 0 { work.taken as u32 } else { 0 };
-                }
+                let (undo, slot) = (&mut engine.forward.undo, work.context.slot);
+                let ahead = undo.ahead(slot);
+                undo.set_ahead(slot, Ahead { pending: ahead.tentative * work.taken as u32, ..ahead });
             }
             work.taken = 0;
             row = end;

@@ -204,7 +204,7 @@ impl<'m, 'w> Forward<'m, 'w> {
             #[cfg(feature = "drafts")]
             next,
             #[cfg(feature = "drafts")]
-            undo: Undo { pending: pieces.pending, scratch: pieces.tentative, contexts: store.contexts },
+            undo: Undo::new(pieces.ahead, pieces.pending, pieces.tentative, store.contexts),
         }
     }
 

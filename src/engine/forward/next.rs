@@ -253,8 +253,8 @@ impl Forward<'_, '_> {
     }
 
     /// Computes the logits of the last row of each of the first `count` segments, from row `to` of the logits on.
-    /// `positions` has the context and the position of each; the state after that position is kept.
-    pub fn guess(&mut self, positions: impl Iterator<Item = (usize, usize)>, count: usize, to: usize) {
+    /// The state after that row's position is kept.
+    pub fn guess(&mut self, count: usize, to: usize) {
         self.swap_next();
         let dim = self.spec.dim;
         let mut row = 0;
@@ -271,7 +271,9 @@ impl Forward<'_, '_> {
             // The raw states of the last rows come first, so that they can be kept.
             hidden.copy_within(last * dim..(last + 1) * dim, i * dim);
         }
-        let Self { spec, weights, compute, branch, inner, hidden, next: Some(next), .. } = self else { return };
+        let Self { spec, weights, compute, branch, inner, hidden, segments, undo, next: Some(next), .. } = self else {
+            return;
+        };
         let Some(normed) = branch.get_mut(..count * dim) else { return };
         let own = weights.vector(Role::NextHeadNorm, 0);
         let weight = if own.is_empty() { weights.vector(Role::OutputNorm, 0) } else { own };
@@ -286,8 +288,14 @@ impl Forward<'_, '_> {
             None if part.is_some_and(|next| next.normed) => &*normed,
             None => &**hidden,
         };
-        for ((context, position), state) in positions.zip(super::rows(states, width)) {
-            copy(next.state_mut(context, position), state);
+        for (segment, state) in segments.iter().take(count).zip(super::rows(states, width)) {
+            let (context, first) = (segment.context as usize, segment.position as usize);
+            let last = if spec.assists() {
+                first + 1 + undo.ahead(context).drafted as usize
+            } else {
+                (first + segment.tokens as usize).saturating_sub(1)
+            };
+            copy(next.state_mut(context, last), state);
         }
         self.head(count, to);
         self.swap_next();

@@ -275,9 +275,11 @@ impl Mixer<'_> {
         state: &'s mut [f32],
         x: &[f32],
     ) -> Option<&'s mut [f32]> {
-        let (context, pending) = (segment.context as usize, segment.pending as usize);
+        let context = segment.context as usize;
+        let ahead = undo.ahead(context);
+        let pending = ahead.pending as usize;
         if pending > 0 {
-            if segment.position == segment.pending {
+            if segment.position == ahead.pending {
                 state.fill(0.0);
             }
             let scratch = core::mem::take(&mut undo.scratch);
@@ -288,7 +290,7 @@ impl Mixer<'_> {
             }
             undo.scratch = scratch;
         }
-        if segment.tentative == 0 {
+        if ahead.tentative == 0 {
             return Some(state);
         }
         copy(undo.rows(spec, self.index, context).get_mut(..x.len())?, x);

@@ -4,21 +4,39 @@
 //! rows of the accepted tokens into the state, which costs no matrix products and no further pass over the memory of the
 //! states.
 
-use crate::engine::layout::{STATES, Segment};
+use crate::engine::layout::{Ahead, STATES, Segment};
 use crate::model::Spec;
 
 use super::Forward;
 
-/// Rows that recurrent states do not contain yet.
+/// Progress of the contexts' drafts, and rows that recurrent states do not contain yet.
 pub(crate) struct Undo<'w> {
+    /// Progress of each context's drafts; empty if none are planned.
+    ahead: &'w mut [Ahead],
     /// `[contexts][layers with a state][rows]` rows of projections.
-    pub pending: &'w mut [f32],
+    pending: &'w mut [f32],
     /// A copy of one layer's state, then outputs of pending rows, which are not needed.
     pub scratch: &'w mut [f32],
-    pub contexts: usize,
+    contexts: usize,
 }
 
-impl Undo<'_> {
+impl<'w> Undo<'w> {
+    pub fn new(ahead: &'w mut [Ahead], pending: &'w mut [f32], scratch: &'w mut [f32], contexts: usize) -> Self {
+        ahead.fill(Ahead::default());
+        Self { ahead, pending, scratch, contexts }
+    }
+
+    /// Progress of a context's drafts.
+    pub fn ahead(&self, context: usize) -> Ahead {
+        self.ahead.get(context).copied().unwrap_or_default()
+    }
+
+    pub fn set_ahead(&mut self, context: usize, ahead: Ahead) {
+        if let Some(place) = self.ahead.get_mut(context) {
+            *place = ahead;
+        }
+    }
+
     /// Rows of a context and a layer, each `stride` long.
     pub fn rows(&mut self, spec: &Spec<'_>, index: usize, context: usize) -> &mut [f32] {
         let layers = spec.layers_with_state(spec.layers);
@@ -38,15 +56,18 @@ impl Undo<'_> {
 
 impl Forward<'_, '_> {
     /// Takes the pending rows of a context into its states. The rows end before `position`.
-    pub fn settle(&mut self, context: usize, position: usize, pending: usize) {
+    pub fn settle(&mut self, context: usize, position: usize) {
         if let Some(pool) = self.pools.get_mut(STATES) {
             pool.claim(context, 0, 0);
         }
         self.provide(context, STATES);
-        let segment = Segment { pending: pending as u32, ..Segment::new([context, position, 0, 0]) };
+        let ahead = Ahead { tentative: 0, ..self.undo.ahead(context) };
+        self.undo.set_ahead(context, ahead);
+        let segment = Segment::new([context, position, 0, 0]);
         let Some(mixer) = self.spec.recurrent() else { return };
         for layer in (0..self.spec.layers).map(|index| self.spec.layer(index)).filter(|layer| layer.has_state()) {
             self.settle_layer(&layer, &mixer, &segment);
         }
+        self.undo.set_ahead(context, Ahead { pending: 0, ..ahead });
     }
 }

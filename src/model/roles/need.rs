@@ -56,9 +56,8 @@ impl Role {
         let altup = spec.altup().is_some();
         let front = spec.front();
         #[cfg(feature = "drafts")]
-        match self.need_in_next(spec) {
-            Some(need) => return need,
-            None => {}
+        if let Some(need) = self.need_in_next(spec) {
+            return need;
         }
         if !layer.has_attention() && self.is_attention() && !(delta && matches!(self, Self::AttnQkv)) {
             let shared = matches!(self, Self::AttnQ | Self::AttnK | Self::AttnV | Self::AttnOutput);
