@@ -151,10 +151,12 @@ fn other_models_answer_by_their_own_probabilities() {
     let state = "Tim had a dog. The dog ran to the park.";
     let ask = |more: &[&str]| json(&[&["decide", "--state", state, "--json", "--kv", "f32"], more].concat());
     let prompt = format!(
-        "{state}\n\nWho ran?\nOptions:\n- the dog\n- the dog and the cat\n- Tim\nAnswer with one of the options only.\n\nAnswer:"
+        "{state}\n\nOptions:\n- the dog\n- the dog and the cat\n- Tim\nAnswer with one of the options only.\n\nWho ran?\n\nAnswer:"
     );
     let options = ["the dog", "the dog and the cat", "Tim"];
-    let rows = options.map(|option| json!({ "prompt": prompt, "continuation": format!(" {option}\n") }).to_string());
+    // Each option counts up to the token that tells it from the others.
+    let told = [" the dog\n", " the dog and", " Tim"];
+    let rows = told.map(|told| json!({ "prompt": prompt, "continuation": told }).to_string());
     let scores = lines(&stdout_with(&["score", "--jsonl", "--kv", "f32"], rows.join("\n").as_bytes()));
     let weights: Vec<f64> = scores.iter().map(|score| score["logprob"].as_f64().unwrap().exp()).collect();
     let answer = ask(&["--choice", "who: Who ran?: the dog|the dog and the cat|Tim"]);

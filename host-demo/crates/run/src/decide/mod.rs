@@ -63,6 +63,11 @@ impl Scored {
         }
     }
 
+    /// True if each option is one token after the prompt.
+    pub fn is_one_token(&self) -> bool {
+        matches!(self, Self::Labels(labels) if labels.iter().all(|label| label.len() == 1))
+    }
+
     /// Number of the prompt's tokens that may come from an earlier prompt, of `len` tokens.
     pub fn shareable(&self, len: usize) -> usize {
         match self {

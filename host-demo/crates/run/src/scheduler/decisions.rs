@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use arenite::{Context, Error, Observer, Stage, TokenId, Work};
 
@@ -40,15 +40,15 @@ impl Deciding {
 }
 
 impl Scheduler<'_, '_, '_> {
-    /// Scores the options of one prompt between two passes. Requests take turns. If pages are missing, the request waits
+    /// Scores the options of some prompts between two passes. Requests take turns. If pages are missing, the request waits
     /// for conversations to end.
     pub(super) fn decide_next(&mut self) {
         self.decisions.retain(|deciding| !deciding.decision.answer.is_closed());
         let Some(mut deciding) = self.decisions.pop_front() else { return };
         let at = deciding.scores.len();
         if at < deciding.decision.readings.len() {
-            match self.score(&deciding.decision, at) {
-                Ok(scores) => deciding.scores.push(scores),
+            match self.score_some(&deciding.decision, at) {
+                Ok(scores) => deciding.scores.extend(scores),
                 Err(error) => match error.downcast_ref() {
                     Some(Error::OutOfPages { .. }) if !self.running.is_empty() => {}
                     _ => return deciding.fail(format!("{error:#}")),
@@ -60,6 +60,55 @@ impl Scheduler<'_, '_, '_> {
         } else {
             deciding.decision.answer.send(Ok(deciding.scores));
         }
+    }
+
+    /// Returns the scores of prompt `at` and of those after it that fit in one pass with it. The first prompt is read alone,
+    /// because the others share its beginning.
+    fn score_some(&mut self, decision: &Decision, at: usize) -> anyhow::Result<Vec<Vec<f64>>> {
+        let rows = self.engine.plan().options.logits.max(1);
+        let together = decision.readings[at..].iter().take(rows).take_while(|reading| reading.scored.is_one_token());
+        match together.count() {
+            count @ 2.. if at > 0 => Ok(self.score_together(decision, at..at + count)?),
+            _ => Ok(vec![self.score(decision, at)?]),
+        }
+    }
+
+    /// Returns the scores of prompts whose options are single tokens, from one pass.
+    fn score_together(&mut self, decision: &Decision, range: Range<usize>) -> Result<Vec<Vec<f64>>, Error> {
+        let Decision { readings, scope, lora, .. } = decision;
+        self.clock += 1;
+        let mut contexts = Vec::new();
+        let mut done = Ok(Vec::new());
+        for Reading { ids, scored } in &readings[range.clone()] {
+            match self.begun((ids, scored.shareable(ids.len())), lora, *scope) {
+                Ok(context) => contexts.push(context),
+                Err(error) => done = Err(error),
+            }
+        }
+        if done.is_ok() {
+            done = self.read_together(&mut contexts, &readings[range]);
+        }
+        contexts.into_iter().for_each(|context| self.engine.close(context));
+        done
+    }
+
+    fn read_together(&mut self, contexts: &mut [Context], readings: &[Reading]) -> Result<Vec<Vec<f64>>, Error> {
+        let rest: usize = contexts.iter().zip(readings).map(|(it, reading)| reading.ids.len() - it.position()).sum();
+        self.with_room(|engine| {
+            let work = |(context, reading)| {
+                let (context, Reading { ids, .. }): (&mut Context, &Reading) = (context, reading);
+                let from = context.position();
+                Work::prefill(context, &ids[from..])
+            };
+            let mut works: Vec<Work<'_>> = contexts.iter_mut().zip(readings).map(work).collect();
+            engine.run(&mut works)
+        })?;
+        self.counters.prompt_tokens.fetch_add(rest as u64, Ordering::Relaxed);
+        let score = |(context, reading): (&Context, &Reading)| match &reading.scored {
+            Scored::Labels(labels) => self.score_labels(context, labels),
+            _ => Ok(Vec::new()),
+        };
+        contexts.iter().zip(readings).map(score).collect()
     }
 
     /// Returns the score of each option of prompt `at`. What the prompt shares with the one before it, or with an earlier
