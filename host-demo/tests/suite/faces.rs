@@ -108,6 +108,7 @@ fn fields_that_would_change_the_answer_are_named() {
         ("truncation", response(json!({ "truncation": "auto" }))),
         ("text.verbosity", response(json!({ "text": { "verbosity": "low" } }))),
         ("mirostat", response(json!({ "mirostat": 3 }))),
+        ("mirostat", response(json!({ "mirostat": 2, "temperature": 0 }))),
         ("xtc_threshold", response(json!({ "xtc_threshold": 2 }))),
         ("dry_sequence_breakers", response(json!({ "dry_multiplier": 1, "dry_sequence_breakers": vec!["x"; 17] }))),
         ("min_p", response(json!({ "min_p": 7 }))),

@@ -95,6 +95,10 @@ impl Sampling {
             more: self.more(&usual.more)?,
             ..*usual
         };
+        if self.mirostat.is_some() && params.more.mirostat != Mirostat::Off && params.temperature <= 0.0 {
+            let why = "mirostat draws tokens, and at temperature 0 nothing is drawn: give a temperature above 0";
+            return Err(Refusal::about("mirostat", why));
+        }
         let Some(names) = &self.order else { return Ok(params) };
         let Params { repeat_penalty, frequency_penalty, presence_penalty, .. } = params;
         let has_penalties = repeat_penalty != 1.0 || frequency_penalty != 0.0 || presence_penalty != 0.0;
