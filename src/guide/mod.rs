@@ -14,7 +14,8 @@
 //! 12. [Errors](what_can_go_wrong): every error message, and how the command line handles system failures.
 //! 13. [Conversations](conversations): thoughts and function calls, family by family.
 //! 14. [Speech to text](speech_to_text): from sound samples to text.
-//! 15. [Supported models](what_works): architectures, weight types, tokenizers.
+//! 15. [Drafts](drafts): tokens that are guessed and verified together.
+//! 16. [Supported models](what_works): architectures, weight types, tokenizers.
 
 macro_rules! pages {
     ($($name:ident)*) => {
@@ -40,5 +41,6 @@ pages! {
     what_can_go_wrong
     conversations
     speech_to_text
+    drafts
     what_works
 }

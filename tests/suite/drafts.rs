@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::common::fixtures::{needed, read};
+use crate::common::fixtures::{committed, needed, read};
 use crate::common::run::argmax;
 use crate::common::unwritten::unwritten;
 use arenite::{Context, Engine, Gguf, Kernels, KvType, Line, Model, Options, Plan, TokenId, Work};
@@ -178,6 +178,83 @@ fn rounds_are_those_of_transformers() {
                     .map(|rounds| rounds.into_iter().filter(|(draft, _)| !draft.is_empty()).collect::<Vec<_>>());
                 assert_eq!(rounds, want, "{name}");
             });
+        }
+    }
+}
+
+/// A random number below `n`.
+fn below(seed: &mut u64, n: usize) -> usize {
+    *seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+    (*seed >> 33) as usize % n
+}
+
+/// Tentative passes, of which random ends are undone, drafts between them, forks, checkpoints and snapshots: the logits
+/// have the bits of the same tokens read at once. The models have delta nets, Mamba-2, gated convolutions, or windows.
+#[test]
+fn tokens_are_undone_without_a_trace() {
+    let files = ["mtp_qwen35.gguf", "qwen3next/model.gguf", "nemotron_h/model.gguf", "lfm2moe/model.gguf"];
+    for (name, seed) in files.into_iter().flat_map(|name| [1, 2].map(|seed| (name, seed))) {
+        let file = read(&committed().join(name));
+        let gguf = Gguf::parse(&file).unwrap();
+        let (model, mut seed) = (Model::new(&gguf).unwrap(), seed);
+        let drafts = 3;
+        let options = Options::new().context(96).contexts(3).drafts(drafts).logits(drafts + 1).checkpoints(1);
+        let plan = Plan::new(&gguf, options.batch(8).own_drafts(model.can_draft())).unwrap();
+        let lines = |bytes: usize| {
+            let mut lines = vec![Line::ZERO; bytes.div_ceil(64)];
+            Line::bytes_mut(&mut lines).fill(0xff);
+            lines
+        };
+        let (mut workspace, mut kv) = (lines(plan.workspace), lines(plan.kv));
+        let workspace = unwritten(Line::bytes_mut(&mut workspace));
+        let mut engine = Engine::new(&model, plan, workspace, Line::bytes_mut(&mut kv)).unwrap();
+        let vocab = model.spec().vocab;
+        let mut text: Vec<TokenId> = (0..5).map(|_| below(&mut seed, vocab) as TokenId).collect();
+        let mut context = engine.open().unwrap();
+        engine.run(&mut [Work::prefill(&mut context, &text)]).unwrap();
+        while text.len() < 80 {
+            let mut run = vec![below(&mut seed, vocab) as TokenId];
+            for _ in 0..below(&mut seed, drafts + 1) {
+                if model.can_draft() {
+                    engine.draft(&mut [Work::decode(&mut context, run[run.len() - 1])]).unwrap();
+                    run.push(argmax(engine.logits(&context)));
+                } else {
+                    run.push(below(&mut seed, vocab) as TokenId);
+                }
+            }
+            engine.run(&mut [Work::prefill(&mut context, &run).all_logits().tentative()]).unwrap();
+            let kept = below(&mut seed, run.len() + 1);
+            engine.rewind(&mut context, text.len() + kept).unwrap();
+            text.extend(&run[..kept]);
+            match below(&mut seed, 6) {
+                0 => {
+                    let fork = engine.fork(&context).unwrap();
+                    engine.close(std::mem::replace(&mut context, fork));
+                }
+                1 => engine.checkpoint(&context).unwrap(),
+                2 => {
+                    let mut saved = vec![0; engine.snapshot_bytes(&context)];
+                    engine.save(&context, &mut saved).unwrap();
+                    engine.restore(&mut context, &saved).unwrap();
+                }
+                3 => {
+                    let more: Vec<_> =
+                        (0..below(&mut seed, 12) + 1).map(|_| below(&mut seed, vocab) as TokenId).collect();
+                    engine.run(&mut [Work::prefill(&mut context, &more)]).unwrap();
+                    text.extend(more);
+                }
+                _ => {}
+            }
+            let token = below(&mut seed, vocab) as TokenId;
+            let mut after = engine.fork(&context).unwrap();
+            engine.run(&mut [Work::decode(&mut after, token)]).unwrap();
+            let got: Vec<u32> = engine.logits(&after).iter().map(|x| x.to_bits()).collect();
+            engine.close(after);
+            let mut alone = engine.open().unwrap();
+            engine.run(&mut [Work::prefill(&mut alone, &[&text[..], &[token]].concat())]).unwrap();
+            let want: Vec<u32> = engine.logits(&alone).iter().map(|x| x.to_bits()).collect();
+            engine.close(alone);
+            assert!(got == want, "{name}, {} tokens", text.len());
         }
     }
 }

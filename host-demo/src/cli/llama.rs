@@ -125,6 +125,20 @@ const SERVER: &[Flag] = &[
     (&["-s", "--seed"], Yes, Unless(-1.0, "send `seed` in requests")),
 ];
 
+/// Flags of drafts, for the commands that generate texts.
+const DRAFTS: &[Flag] = &[
+    (&["-md", "--model-draft", "--spec-draft-model"], Yes, Alias("--draft")),
+    (&["--draft-n", "--spec-draft-n-max"], Yes, Alias("--draft-max")),
+    (&["--spec-type"], Yes, Ignored("--draft and --lookup choose the source of drafts")),
+    (
+        &["--draft-min", "--draft-p-min", "--spec-draft-n-min", "--spec-draft-p-min"],
+        Yes,
+        Ignored("the length of drafts follows the acceptance"),
+    ),
+    (&["-cd", "--ctx-size-draft", "-ctkd", "-ctvd", "--spec-draft-type-k", "--spec-draft-type-v"], Yes, ALREADY),
+    (&["-ngld", "--gpu-layers-draft"], Yes, NO_GPU),
+];
+
 /// Flags of sampling steps, for `generate`, `chat` and `serve`.
 const SAMPLING: &[Flag] = &[(&["--sampler-seq", "--sampling-seq"], Yes, Refused("list the steps with --samplers"))];
 
@@ -304,7 +318,9 @@ fn known(arg: &OsStr, command: &str) -> Option<(&'static str, Value, Meaning)> {
         _ => None,
     };
     let sampling = || if matches!(command, "generate" | "chat" | "run" | "serve") { find_in(SAMPLING) } else { None };
-    own.or_else(sampling).or_else(|| find_in(MACHINE))
+    let drafts =
+        || matches!(command, "generate" | "chat" | "run" | "serve" | "batch").then(|| find_in(DRAFTS)).flatten();
+    own.or_else(sampling).or_else(drafts).or_else(|| find_in(MACHINE))
 }
 
 #[cfg(test)]
@@ -376,7 +392,7 @@ mod tests {
 
     #[test]
     fn no_flag_is_there_twice() {
-        let shared = || MACHINE.iter().chain(SAMPLING).flat_map(|(names, ..)| *names);
+        let shared = || MACHINE.iter().chain(SAMPLING).chain(DRAFTS).flat_map(|(names, ..)| *names);
         let text = shared().chain(TEXT.iter().flat_map(|(names, ..)| *names));
         let server = shared().chain(SERVER.iter().flat_map(|(names, ..)| *names));
         for names in [text.collect::<Vec<_>>(), server.collect()] {

@@ -220,7 +220,7 @@ fn place(address: &str, client: &Client) -> Result<Place> {
 fn is_model(file: &str) -> bool {
     let name = file.rsplit('/').next().unwrap_or(file);
     // In upper case, `MTP-` is part of the names of whole models.
-    const OTHERS: [&str; 6] = ["mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-"];
+    const OTHERS: [&str; 7] = ["mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-", "-assistant"];
     is_gguf(name)
         && !OTHERS.iter().any(|other| name.contains(other))
         && split(file).is_none_or(|(_, piece, _)| piece == 1)

@@ -49,6 +49,11 @@ pub struct Args {
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", value_parser = sequences)]
     sequences: Vec<usize>,
 
+    /// Number of proposed tokens, all wrong, that are verified with each decoded token: the speed is that of one token per
+    /// pass. If the model has layers for drafts, they propose the tokens
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    draft: usize,
+
     /// Number of rounds
     #[arg(short, long, default_value_t = 5, value_parser = at_least_one)]
     rounds: usize,
@@ -105,15 +110,17 @@ fn measure(args: &Args, model: &ModelArgs, threads: usize, sequences: usize) -> 
     let open = OpenModel::new(formats::open(model)?, args.session.options(threads)?)?;
     let model = open.model();
     let longest = args.prompt.max(args.n_tokens);
-    let context = open.options.context.unwrap_or(longest);
+    let context = open.options.context.unwrap_or(longest + args.draft);
     ensure!(
-        context >= longest,
+        context >= longest + args.draft,
         "a context of {context} is too short for -p {} and -n {}: give a larger -c",
         args.prompt,
         args.n_tokens
     );
     runtime::warn_of_length(context, model);
-    let plan = open.plan(open.plan_options(context).contexts(sequences))?;
+    let options = open.plan_options(context).contexts(sequences).logits(sequences * (1 + args.draft));
+    let own = args.draft > 0 && model.can_draft();
+    let plan = open.plan(options.drafts(args.draft).own_drafts(own))?;
     let mut memory = Memory::new(&plan)?;
     let mut engine = open.engine(&mut memory, plan)?;
     let mut contexts = (0..sequences).map(|_| engine.open()).collect::<Result<Vec<_>, _>>()?;
@@ -131,7 +138,9 @@ fn measure(args: &Args, model: &ModelArgs, threads: usize, sequences: usize) -> 
     let (mut prefilled, mut decoded) = (Vec::new(), Vec::new());
     // Round 0 warms up everything that the first prompt did not use.
     for round in 0..=args.rounds {
-        let Some((one, other)) = one_round(&mut engine, &mut contexts, prompt, decode)? else { return Ok(None) };
+        let Some((one, other)) = one_round(&mut engine, &mut contexts, prompt, (decode, args.draft))? else {
+            return Ok(None);
+        };
         if round > 0 {
             prefilled.push(one);
             decoded.push(other);
@@ -162,6 +171,7 @@ fn measure(args: &Args, model: &ModelArgs, threads: usize, sequences: usize) -> 
         sequences,
         prefill_tokens: args.prompt,
         decode_tokens: args.n_tokens,
+        draft: args.draft,
         prefill_tok_s: args.prompt as f64 / median(&mut prefilled),
         decode_tok_s: (args.n_tokens * sequences) as f64 / median(&mut decoded),
         first_token_ms: milliseconds(first_token),
@@ -179,7 +189,7 @@ fn one_round(
     engine: &mut Engine<'_, '_>,
     contexts: &mut [Context],
     prompt: &[TokenId],
-    decode: &[TokenId],
+    (decode, draft): (&[TokenId], usize),
 ) -> Result<Option<(f64, f64)>> {
     let rewind = |engine: &mut Engine<'_, '_>, contexts: &mut [Context]| {
         contexts.iter_mut().try_for_each(|context| engine.rewind(context, 0))
@@ -193,8 +203,12 @@ fn one_round(
 
     rewind(engine, contexts)?;
     let start = Instant::now();
-    for &token in decode {
+    for (i, &token) in decode.iter().enumerate() {
         match &mut contexts[..] {
+            all if draft > 0 => {
+                let run: Vec<TokenId> = decode.iter().cycle().skip(i).take(1 + draft).copied().collect();
+                verify(engine, all, &run)?;
+            }
             [one] => engine.run(&mut [Work::decode(one, token)])?,
             all => engine.run(&mut all.iter_mut().map(|context| Work::decode(context, token)).collect::<Vec<_>>())?,
         }
@@ -203,6 +217,23 @@ fn one_round(
         }
     }
     Ok(Some((prefilled.as_secs_f64(), start.elapsed().as_secs_f64())))
+}
+
+/// Proposes tokens and verifies them with the first one, in all contexts; none of them is right.
+fn verify(engine: &mut Engine<'_, '_>, contexts: &mut [Context], run: &[TokenId]) -> Result<()> {
+    if engine.plan().options.own_drafts && contexts.iter().all(|context| context.position() > 0) {
+        for token in &run[1..] {
+            engine.draft(&mut contexts.iter_mut().map(|context| Work::decode(context, *token)).collect::<Vec<_>>())?;
+        }
+    }
+    let works = contexts.iter_mut().map(|context| Work::prefill(context, run).all_logits().tentative());
+    engine.run(&mut works.collect::<Vec<_>>())?;
+    for context in contexts {
+        let position = context.position() + 1 - run.len();
+        let back = engine.nearest(context, position);
+        engine.rewind(context, back)?;
+    }
+    Ok(())
 }
 
 /// Returns pseudo-random token ids, the same in every run. Random ids read different rows of the embedding, as real

@@ -27,6 +27,8 @@ pub struct Measured {
     pub sequences: usize,
     pub prefill_tokens: usize,
     pub decode_tokens: usize,
+    /// Proposed tokens in each pass of the decoding.
+    pub draft: usize,
     pub prefill_tok_s: f64,
     /// Speed of all sequences together.
     pub decode_tok_s: f64,

@@ -68,7 +68,7 @@ impl Drafting {
         let (source, most) = match &options.draft {
             _ if !continues => return Self::OFF,
             DraftChoice::Off => return Self::OFF,
-            DraftChoice::Auto | DraftChoice::File(_) if model.can_draft() => (Kind::Own, 3),
+            DraftChoice::Auto | DraftChoice::File(_) if model.can_draft() && open.small().is_none() => (Kind::Own, 3),
             DraftChoice::File(_) => (Kind::Small, 4),
             // Other models would have to compute accepted tokens again.
             DraftChoice::Auto if !spec.can_undo() => return Self::OFF,

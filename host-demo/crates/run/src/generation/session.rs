@@ -81,9 +81,15 @@ pub fn run(
         draft.begin();
         loop {
             let (engine, context) = session.parts();
-            row.clear();
-            row.extend_from_slice(engine.logits_at(context, last + draft.right));
-            let step = generation.step(&mut row, bench)?;
+            let logits = match draft.is_empty() {
+                true => engine.logits_mut(context),
+                false => {
+                    row.clear();
+                    row.extend_from_slice(engine.logits_at(context, last + draft.right));
+                    &mut row[..]
+                }
+            };
+            let step = generation.step(logits, bench)?;
             outcome.decodes += 1;
             let is_right = draft.take(step.token.as_ref().map(|token| token.id));
             show(step, watch)?;
