@@ -25,7 +25,7 @@ macro_rules! families {
             }
             nomic_bert "nomic-bert" [
                 ENCODER TOKEN_TYPES LAYER_NORM RESIDUAL_NORM FUSED_QKV FUSED_GATE NO_GATE GELU_ERF LOCAL_LAYERS
-                RELATIVE_POSITIONS RENAMED POOLED_HEAD EXPERTS DENSE_LAYERS
+                RELATIVE_POSITIONS RENAMED POOLED_HEAD EXPERTS DENSE_LAYERS RELU SCORING
             ] {
                 "nomic-bert" => nomic, "modern-bert" => modern, "jina-bert-v2" => jina, "jina-bert-v3" => jina_v3,
                 "nomic-bert-moe" => nomic_moe, "eurobert" => euro, "neo-bert" => neo, "llama-embed" => llama
@@ -83,8 +83,10 @@ macro_rules! families {
             lfm2 "lfm2" [HEAD_NORM RENAMED STATES CONVOLUTION EXPERTS SCORED_ROUTER DENSE_LAYERS] {
                 "lfm2" => spec, "lfm2moe" => experts
             }
-            qwen35 "qwen35" [HEAD_NORM RENAMED STATES CONVOLUTION RECURRENCE GATED_QUERY EXPERTS DENSE_LAYERS SHARED_EXPERTS] {
-                "qwen35" => spec, "qwen35moe" => experts, "qwen3next" => next
+            qwen35 "qwen35" [
+                HEAD_NORM RENAMED STATES CONVOLUTION RECURRENCE GATED_QUERY EXPERTS DENSE_LAYERS SHARED_EXPERTS POOLED_HEAD JOINT_HEAD
+            ] {
+                "qwen35" => spec, "clef" => clef, "qwen35moe" => experts, "qwen3next" => next
             }
             mamba2 "mamba2" [RENAMED STATES CONVOLUTION RECURRENCE EXPERTS SHARED_EXPERTS] {
                 "mamba2" => spec, "granitehybrid" => granite, "falcon-h1" => falcon
@@ -239,6 +241,10 @@ abilities! {
     EMBEDDING_SKIP,
     /// Encoders of sounds.
     SOUND,
+    /// Layers at the end of an encoder that score the options of a decision.
+    SCORING,
+    /// Tensors that decide about all options of several questions together, which the program reads (clef).
+    JOINT_HEAD,
 }
 
 /// A set of abilities.
@@ -392,9 +398,12 @@ impl Error {
 /// built, and for unsupported tokenizers.
 pub const fn tokenizer_feature(model: &[u8]) -> Option<&'static str> {
     match model {
-        b"gpt2" | b"gemma4" | b"bpe" => Some("bpe"),
+        b"gpt2" | b"gemma4" | b"bpe" | b"whitespace" => Some("bpe"),
         b"t5" => Some("unigram"),
         b"bert" => Some("wordpiece"),
+        b"rwkv" => Some("rwkv-world"),
+        b"plamo2" => Some("plamo2"),
+        b"hybriddna" => Some("hybrid-dna"),
         _ => None,
     }
 }
@@ -415,3 +424,9 @@ const fn kv(name: &[u8]) -> Option<&'static str> {
 pub(crate) const BPE: bool = cfg!(feature = "bpe");
 pub(crate) const UNIGRAM: bool = cfg!(feature = "unigram");
 pub(crate) const WORDPIECE: bool = cfg!(feature = "wordpiece");
+/// RWKV World's tokenizer: the longest match.
+pub(crate) const RWKV_WORLD: bool = cfg!(feature = "rwkv-world");
+/// PLaMo 2's tokenizer: unigram with whole costs, from the end of a text.
+pub(crate) const PLAMO2: bool = cfg!(feature = "plamo2");
+/// Byte-level BPE with groups of DNA letters.
+pub(crate) const HYBRID_DNA: bool = cfg!(feature = "hybrid-dna");

@@ -72,7 +72,7 @@
 //! | `sound` | [speech](sound): log-mel features, and the families `whisper` and `moonshine` (in `families`) |
 //! | `kv-f32`, `kv-f16`, `kv-q8_0`, `kv-q4_0` | types of the KV cache |
 //! | `lora` | adapters |
-//! | `bpe`, `unigram`, `wordpiece` | tokenizers (SentencePiece's BPE is always enabled) |
+//! | `bpe`, `unigram`, `wordpiece`, `rwkv-world`, `plamo2`, `hybrid-dna` | tokenizers (SentencePiece's BPE is always enabled) |
 //!
 //! These features are off by default:
 //!

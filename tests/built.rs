@@ -21,7 +21,7 @@ fn has(feature: &str) -> bool {
         ($($name:literal)*) => { match feature { $($name => cfg!(feature = $name),)* _ => panic!("{feature}?") } };
     }
     any!("llama" "qwen" "gpt2" "gemma" "phi3" "stablelm" "smollm3" "olmo2" "granite" "exaone4" "gpt-oss" "hunyuan" "mistral3" "lfm2" "qwen35" "mamba2" "rwkv" "mla" "nemotron-h" "llama-like" "gpt-like" "mixtures" "bitnet" "bert" "nomic-bert" "gemma-embedding" "t5" "seq2seq" "sound" "experts"
-        "half-floats" "q8_0" "q4_0" "q6_k" "kv-f32" "kv-f16" "kv-q8_0" "bpe" "unigram" "wordpiece")
+        "half-floats" "q8_0" "q4_0" "q6_k" "kv-f32" "kv-f16" "kv-q8_0" "bpe" "unigram" "wordpiece" "rwkv-world" "plamo2" "hybrid-dna")
 }
 
 /// A model of every family, and the features that it needs.
@@ -132,6 +132,9 @@ fn tokenizers() {
         ("gemma4", Some("bpe")),
         ("t5", Some("unigram")),
         ("bert", Some("wordpiece")),
+        ("rwkv", Some("rwkv-world")),
+        ("plamo2", Some("plamo2")),
+        ("hybriddna", Some("hybrid-dna")),
     ] {
         let mut file = tiny_llama();
         file.set("tokenizer.ggml.model", model).set("tokenizer.ggml.pre", "gpt-2");

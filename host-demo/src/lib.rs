@@ -17,7 +17,7 @@ mod output;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use commands::Cli;
 
@@ -35,12 +35,14 @@ pub fn main() -> ExitCode {
     output::show_log();
     formats::register();
     arenite_files::clean_up_on_signals(interrupt::clean_up_on_signals);
-    let typed = match cli::llama::understand(std::env::args_os()) {
+    let mut program = Cli::command();
+    let args = cli::words::with_command(std::env::args_os().collect(), &program);
+    let typed = match cli::llama::understand(args) {
         Ok(typed) => typed,
         Err(wrong) => return output::usage(&wrong),
     };
     typed.notes.iter().for_each(output::note);
-    match Cli::try_parse_from(typed.args) {
+    match Cli::try_parse_from(cli::words::placed(typed.args, &mut program)) {
         Ok(cli) => commands::run(cli).unwrap_or_else(|error| output::report(&error)),
         Err(told) => output::usage_error(&told),
     }

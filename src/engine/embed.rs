@@ -131,6 +131,31 @@ impl Engine<'_, '_> {
         self.through_head(buffer)
     }
 
+    /// Runs the encoder on a question with its options and a state, as [`encode`](Self::encode) does. `kind` is the type
+    /// of the question: a row of the model's types. [`headed`](Self::headed) turns the state of an option's mark into
+    /// the option's score.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`encode`](Self::encode), and [`Error::NoPart`] if the model does not score options, or lacks the type.
+    pub fn encode_question(&mut self, context: &mut Context, text: &[TokenId], kind: usize) -> Result<(), Error> {
+        let scoring = self.forward.spec.scoring().filter(|scoring| kind < scoring.types);
+        scoring.ok_or(Error::NoPart { part: "layers for this type of question" })?;
+        self.encode_as(context, text, kind)
+    }
+
+    /// Applies the linear layers after pooling to the state of one token, as [`embed`](Self::embed) does to the pooled
+    /// state. `buffer` holds at least [`Spec::embedding_buffer`](crate::model::Spec::embedding_buffer) values, of which
+    /// the first `dim` are the state; the result is returned as a part of it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BufferTooSmall`].
+    pub fn headed<'b>(&mut self, buffer: &'b mut [f32]) -> Result<&'b mut [f32], Error> {
+        self.pool(1, buffer)?;
+        self.through_head(buffer)
+    }
+
     fn pool<'b>(&self, tokens: usize, buffer: &'b mut [f32]) -> Result<Pool<'b>, Error> {
         let spec = self.forward.spec;
         let (needed, given) = (spec.embedding_buffer(), buffer.len());

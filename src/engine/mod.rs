@@ -523,6 +523,11 @@ impl<'m, 'w> Engine<'m, 'w> {
     /// [`Error::NoPart`] if the model has no encoder; [`Error::EmptyPrompt`], [`Error::TokenOutOfRange`],
     /// [`Error::ContextFull`], [`Error::OutOfPages`], [`Error::ForeignContext`]. On error nothing was run.
     pub fn encode(&mut self, context: &mut Context, text: &[TokenId]) -> Result<(), Error> {
+        self.encode_as(context, text, 0)
+    }
+
+    /// Like [`encode`](Self::encode), for a question of this type.
+    pub(super) fn encode_as(&mut self, context: &mut Context, text: &[TokenId], question: usize) -> Result<(), Error> {
         self.known(context)?;
         let source = self.forward.source.as_ref().ok_or(Error::NoPart { part: "encoder" })?;
         if self.forward.spec.sound().is_some() {
@@ -530,7 +535,7 @@ impl<'m, 'w> Engine<'m, 'w> {
         }
         check_tokens(text, source.spec().unwrap_or(self.forward.spec).vocab)?;
         self.begin_source(context, text.len())?;
-        self.forward.encode(context.slot, text);
+        self.forward.encode(context.slot, text, question);
         Ok(())
     }
 

@@ -134,6 +134,17 @@ pub struct PooledHead {
     pub scores: bool,
 }
 
+/// Layers at the end of an encoder that score the options of a decision (laya). They have layer norms and linear layers
+/// with biases, ReLU without a gate, no rotary positions and no window. The final norm comes before them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Scoring {
+    /// Number of these layers.
+    pub layers: usize,
+    /// Number of types of questions. The embedding of a question's type is added to the states before these layers.
+    pub types: usize,
+}
+
 /// Input of a layer's feed-forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -26,7 +26,8 @@ use crate::{Error, Gguf};
 pub use altup::AltUp;
 pub use choices::{
     EncoderSizes, Experts, Gate, GroupExperts, HeadGate, Loops, Need, Norm, Placement, PooledActivation, PooledHead,
-    Pooling, Positions, QkNorm, Residual, Router, Scores, SharedExperts, SoundSizes, Stack, Temperature, Values,
+    Pooling, Positions, QkNorm, Residual, Router, Scores, Scoring, SharedExperts, SoundSizes, Stack, Temperature,
+    Values,
 };
 pub use front::Front;
 #[cfg(feature = "sound")]

@@ -6,7 +6,7 @@
 use super::altup::AltUp;
 use super::choices::{
     Experts, Gate, GroupExperts, HeadGate, Loops, Need, Norm, Placement, PooledHead, Positions, QkNorm, Residual,
-    Router, SharedExperts, Stack, Temperature, Values,
+    Router, Scoring, SharedExperts, Stack, Temperature, Values,
 };
 use super::latent::Latent;
 use super::layers::{Limits, Pattern, Xielu};
@@ -96,6 +96,20 @@ impl Spec<'_> {
         built::EXPERTS_OF_INPUT && matches!(self.special, Special::ExpertsOfInput)
     }
 
+    /// Layers that score the options of a decision.
+    pub const fn scoring(&self) -> Option<Scoring> {
+        match self.special {
+            Special::Scoring(scoring) if built::SCORING => Some(scoring),
+            _ => None,
+        }
+    }
+
+    /// True if the file has tensors that decide about all options of several questions together. They read the states of
+    /// all tokens after the final norm; the engine does not run them.
+    pub const fn joint_head(&self) -> bool {
+        built::JOINT_HEAD && matches!(self.special, Special::JointHead)
+    }
+
     /// True if the token's embedding, times `layer_output_scale`, is added after every layer.
     pub const fn embedding_skip(&self) -> bool {
         built::EMBEDDING_SKIP && matches!(self.special, Special::EmbeddingSkip)
@@ -112,6 +126,8 @@ impl Special<'_> {
             Self::Xielu(_) if built::LENIENT && !abilities.has(Abilities::XIELU) => Some("xielu"),
             Self::GroupExperts(_) if built::LENIENT && !abilities.has(Abilities::GROUP_EXPERTS) => Some("experts"),
             Self::ExpertsOfInput if built::LENIENT && !abilities.has(Abilities::EXPERTS_OF_INPUT) => Some("experts"),
+            Self::Scoring(_) if built::LENIENT && !abilities.has(Abilities::SCORING) => Some("scoring"),
+            Self::JointHead if built::LENIENT && !abilities.has(Abilities::JOINT_HEAD) => Some("joint_head"),
             Self::EmbeddingSkip if built::LENIENT && !abilities.has(Abilities::EMBEDDING_SKIP) => {
                 Some("embedding_skip")
             }

@@ -126,6 +126,8 @@ roles! {
     Cls "cls.weight" false,
     ClsBias "cls.bias" false,
     ClsNorm "cls.norm.weight" false,
+    #[cfg(feature = "nomic-bert")]
+    ClsNormBias "cls.norm.bias" false SCORING,
     ClsOutput "cls.output.weight" false,
     ClsOutputBias "cls.output.bias" false,
     #[cfg(feature = "drafts")]
@@ -336,6 +338,11 @@ pub fn is_ignored(name: &str) -> bool {
         || IGNORED.iter().any(|end| name.ends_with(end))
         || name.as_bytes().windows(ahead.len()).any(|part| part == ahead)
         || built::LENIENT && name.as_bytes().windows(images.len()).any(|part| part == images)
+}
+
+/// True if a tensor belongs to the part of a model that decides about several questions together.
+pub(super) fn is_of_joint_head(name: &str) -> bool {
+    ["decision.", "dec.blk.", "token_types."].iter().any(|start| name.starts_with(start))
 }
 
 impl Role {

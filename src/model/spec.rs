@@ -3,7 +3,7 @@
 use super::altup::AltUp;
 use super::choices::{
     EncoderSizes, Experts, Gate, GroupExperts, HeadGate, Loops, Need, Norm, Placement, PooledHead, Pooling, Positions,
-    QkNorm, Residual, Router, SharedExperts, SoundSizes, Stack, Temperature, Values,
+    QkNorm, Residual, Router, Scoring, SharedExperts, SoundSizes, Stack, Temperature, Values,
 };
 use super::families;
 use super::front::Front;
@@ -165,6 +165,8 @@ pub(super) enum Special<'a> {
     GroupExperts(GroupExperts),
     ExpertsOfInput,
     EmbeddingSkip,
+    Scoring(Scoring),
+    JointHead,
 }
 
 impl<'a> Spec<'a> {
@@ -280,7 +282,8 @@ impl<'a> Spec<'a> {
     /// Parameters of layer `index`, counted from 0.
     pub const fn layer(&self, index: usize) -> Layer {
         let in_file = self.in_file(index);
-        let is_local = self.local_layers().has(in_file);
+        let scores = built::SCORING && self.scores(index);
+        let is_local = self.local_layers().has(in_file) && !scores;
         let has_experts = self.experts().is_some() && self.expert_layers().has(in_file);
         let ffn = match (self.experts(), self.ffn.get(in_file)) {
             (_, 0) => 0,
@@ -303,6 +306,9 @@ impl<'a> Spec<'a> {
         let mut head = if is_local { self.local } else { self.global };
         if in_file < self.rotated_first() {
             head.rope = self.local.rope;
+        }
+        if scores {
+            head.rope = None;
         }
         Layer {
             index,
@@ -355,6 +361,24 @@ impl<'a> Spec<'a> {
             index += 1;
         }
         count
+    }
+
+    /// True if layer `index` scores options of a decision.
+    pub(crate) const fn scores(&self, index: usize) -> bool {
+        match self.scoring() {
+            Some(scoring) => index.saturating_add(scoring.layers) >= self.layers,
+            None => false,
+        }
+    }
+
+    /// Gate of a layer's feed-forward.
+    pub const fn gate_in(&self, layer: &Layer) -> Gate {
+        if self.scores(layer.index) { Gate::None } else { self.gate() }
+    }
+
+    /// Activation function of a layer's feed-forward.
+    pub const fn activation_in(&self, layer: &Layer) -> Activation {
+        if self.scores(layer.index) { Activation::Relu } else { self.activation() }
     }
 
     /// Longest context that counts as short: the trained context length, except for LongRoPE, which has other rotary
@@ -457,7 +481,7 @@ impl<'a> Spec<'a> {
 
     /// Elements of a token's intermediate values in a layer's feed-forward.
     const fn ffn_inner(&self, layer: &Layer) -> usize {
-        let (width, expert) = match self.gate() {
+        let (width, expert) = match self.gate_in(layer) {
             Gate::None => (layer.ffn, layer.expert_width),
             Gate::Separate | Gate::Fused => (2 * layer.ffn, 2 * layer.expert_width),
         };

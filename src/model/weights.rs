@@ -10,7 +10,7 @@ use bytemuck::{Pod, Zeroable};
 use super::Loops;
 #[cfg(feature = "lora")]
 use super::TensorUse;
-use super::roles::{Piece, Place, Role, Shape, is_ignored};
+use super::roles::{Piece, Place, Role, Shape, is_ignored, is_of_joint_head};
 use super::{Layer, MAX_LAYERS, Need, Spec};
 use crate::gguf::{Pieces, Tensor};
 use crate::kernel::{Kind, Matrix};
@@ -92,6 +92,9 @@ impl Found<'_> {
 /// once.)
 fn walk(gguf: &Gguf<'_>, spec: &Spec<'_>, found: &mut dyn FnMut(Found<'_>) -> Result<(), Error>) -> Result<(), Error> {
     for tensor in gguf.tensors() {
+        if spec.joint_head() && is_of_joint_head(tensor.name) {
+            continue;
+        }
         let name = Name::new(tensor.name.as_bytes());
         let (role, layer, piece) = match Role::of(tensor.name, spec.stack()) {
             #[cfg(feature = "drafts")]
@@ -302,7 +305,8 @@ impl Slots {
         let (mut seen, mut index) = (0u32, 0);
         while index < spec.layers {
             let layer = spec.layer(index);
-            let bit = 1 << layer.parts();
+            // Models with layers that score have no states, so their bit is free.
+            let bit = 1 << (layer.parts() | (spec.scores(index) as u32) << 1);
             let mut number = if seen & bit == 0 { 0 } else { Role::ALL.len() };
             while number < Role::ALL.len() {
                 used[number] |= matches!(Role::ALL[number].need(spec, &layer), Need::Required | Need::Optional);

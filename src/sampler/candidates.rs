@@ -111,8 +111,14 @@ impl<'s> Candidates<'s> {
         Self { slots }
     }
 
-    /// Collects the best of all tokens, until together they have probability `top_p`. The other tokens remain unsorted.
-    pub fn nucleus(slots: &'s mut [Slot], logits: &[f32], top_p: f32, temperature: f32) -> Self {
+    /// Collects the best of all tokens, until `enough` is true of their number, the last one's logit and weight, and the
+    /// weight of all tokens. Collects at least one. The other tokens remain unsorted.
+    pub fn best_until(
+        slots: &'s mut [Slot],
+        logits: &[f32],
+        temperature: f32,
+        mut enough: impl FnMut(usize, f32, f64, f64) -> bool,
+    ) -> Self {
         let count = slots.len().min(logits.len());
         let slots = slots.get_mut(..count).unwrap_or(&mut []);
         for (place, (token, logit)) in slots.iter_mut().zip(logits.iter().enumerate()) {
@@ -124,14 +130,13 @@ impl<'s> Candidates<'s> {
         }
         let highest = slots.first().map_or(0.0, logit);
         let total: f64 = slots.iter().map(|s| weight(logit(s), highest, temperature)).sum();
-        // Moves the best from the front of the heap to its end, until the probability is reached.
+        // Moves the best from the front of the heap to its end.
         let mut left = count;
-        let mut reached = 0.0;
-        // Like all filters, this one keeps at least one token.
-        while left > 0 && (left == count || reached < f64::from(top_p) * total) {
+        let mut is_enough = false;
+        while left > 0 && !is_enough {
             left -= 1;
             if let (Some(&first), Some(&last)) = (slots.first(), slots.get(left)) {
-                reached += weight(logit(&first), highest, temperature);
+                is_enough = enough(count - left, logit(&first), weight(logit(&first), highest, temperature), total);
                 for (at, slot) in [(0, last), (left, first)] {
                     if let Some(place) = slots.get_mut(at) {
                         *place = slot;
@@ -143,6 +148,16 @@ impl<'s> Candidates<'s> {
         let slots = slots.get_mut(left..).unwrap_or(&mut []);
         slots.reverse();
         Self { slots }
+    }
+
+    /// Collects the best of all tokens, until together they have probability `top_p`.
+    pub fn nucleus(slots: &'s mut [Slot], logits: &[f32], top_p: f32, min_keep: usize, temperature: f32) -> Self {
+        let mut reached = 0.0;
+        Self::best_until(slots, logits, temperature, |count, _, weight, total| {
+            reached += weight;
+            let is_short = reached < f64::from(top_p) * total;
+            count >= min_keep && !is_short
+        })
     }
 
     /// Keeps the first `count` candidates, at least one.
@@ -167,7 +182,7 @@ impl<'s> Candidates<'s> {
 
     /// Keeps the first candidates that together have probability `top_p` (Holtzman et al., "The Curious Case of Neural
     /// Text Degeneration", 2019).
-    pub fn top_p(self, top_p: f32, temperature: f32) -> Self {
+    pub fn top_p(self, top_p: f32, min_keep: usize, temperature: f32) -> Self {
         let total: f64 = self.weights(temperature).sum();
         let mut reached = 0.0;
         let enough = self.weights(temperature).position(|weight| {
@@ -175,7 +190,7 @@ impl<'s> Candidates<'s> {
             reached >= f64::from(top_p) * total
         });
         match enough {
-            Some(last) => self.keep(last + 1),
+            Some(last) => self.keep((last + 1).max(min_keep)),
             None => self,
         }
     }
@@ -184,7 +199,7 @@ impl<'s> Candidates<'s> {
     /// together they exceed probability `typical_p` (Meister et al., "Locally Typical Sampling", 2022).
     ///
     /// Surprise increases along the candidates, so the kept ones are adjacent.
-    pub fn typical(self, typical_p: f32, temperature: f32) -> Self {
+    pub fn typical(self, typical_p: f32, min_keep: usize, temperature: f32) -> Self {
         let highest = self.highest();
         let total: f64 = self.weights(temperature).sum();
         let surprise = |weight: f64| libm::log(total) - libm::log(weight);
@@ -194,7 +209,7 @@ impl<'s> Candidates<'s> {
         // Starts where the surprise equals the expected surprise, and extends to both sides.
         let middle = self.weights(temperature).take_while(|w| surprise(*w) <= expected).count();
         let (mut start, mut end, mut reached) = (middle, middle, 0.0);
-        while start == end || reached <= f64::from(typical_p) * total {
+        while end - start < min_keep.max(1) || reached <= f64::from(typical_p) * total {
             match (start.checked_sub(1).and_then(at), at(end)) {
                 (Some(one), other)
                     if other.is_none_or(|other| expected - surprise(one) <= surprise(other) - expected) =>
@@ -214,16 +229,141 @@ impl<'s> Candidates<'s> {
 
     /// Keeps candidates with at least `min_p` times the best one's probability (Nguyen et al., "Turning Up the Heat:
     /// Min-p Sampling", 2024).
-    pub fn min_p(self, least: Least) -> Self {
+    pub fn min_p(self, least: Least, min_keep: usize) -> Self {
         let least = least.logit(self.highest());
         let count = self.slots.iter().take_while(|s| logit(s) >= least).count();
-        self.keep(count)
+        self.keep(count.max(min_keep))
     }
 
     /// Draws a candidate at a temperature; `None` if none is possible. `random` is in [0, 1).
     pub fn draw(&self, temperature: f32, random: f64) -> Option<TokenId> {
         draw(self.slots.iter().map(|s| (token(s), logit(s))), self.highest(), temperature, random)
     }
+}
+
+#[cfg(feature = "samplers")]
+impl Candidates<'_> {
+    /// Typical sampling after top-n-sigma, as in llama.cpp. Its entropy is no number if a candidate is impossible, so that
+    /// its sort compares nothing, and it keeps the first candidates of the order in which that sort leaves them.
+    pub fn typical_by_no_number(self, typical_p: f32, min_keep: usize, temperature: f32) -> Self {
+        if self.slots.last().is_none_or(|worst| logit(worst) > f32::NEG_INFINITY) {
+            return self.typical(typical_p, min_keep, temperature);
+        }
+        let (highest, total) = (self.highest(), self.weights(temperature).sum::<f64>());
+        partition(self.slots);
+        let mut reached = 0.0;
+        let enough = self.slots.iter().enumerate().position(|(at, s)| {
+            reached += weight(logit(s), highest, temperature);
+            reached > f64::from(typical_p) * total && at + 1 >= min_keep
+        });
+        let kept = enough.map_or(self.slots.len(), |last| last + 1);
+        let slots = self.slots.get_mut(..kept).unwrap_or(&mut []);
+        heapsort(slots, is_better);
+        Self { slots }
+    }
+
+    /// Subtracts penalties, which are multiplied by the temperature. `penalties` is in the order of tokens.
+    pub fn lower(self, penalties: impl Iterator<Item = (TokenId, f32)>, temperature: f32) -> Self {
+        heapsort(self.slots, |a, b| token(a) < token(b));
+        let mut slots = self.slots.iter_mut().peekable();
+        for (id, penalty) in penalties {
+            while slots.next_if(|s| token(s) < id).is_some() {}
+            if let Some(place) = slots.next_if(|s| token(s) == id) {
+                *place = slot(id as usize, logit(place) - penalty * temperature);
+            }
+        }
+        heapsort(self.slots, is_better);
+        self
+    }
+
+    /// Makes the candidates impossible whose logit is more than `count` standard deviations below the highest one (Tang
+    /// et al., "Top-nσ: Not All Logits Are You Need", 2024). They remain candidates, as in llama.cpp.
+    pub fn top_n_sigma(self, count: f32) -> Self {
+        let least = sigmas(count, || self.slots.iter().map(logit));
+        for place in self.slots.iter_mut().filter(|s| f64::from(logit(s)) < least) {
+            *place = slot(token(place) as usize, f32::NEG_INFINITY);
+        }
+        // Equal logits are in the order of tokens.
+        heapsort(self.slots, is_better);
+        self
+    }
+
+    /// Removes the candidates with at least probability `threshold` except for the last one (p-e-w,
+    /// oobabooga/text-generation-webui pull request 6335).
+    pub fn xtc(self, threshold: f32, min_keep: usize, temperature: f32) -> Self {
+        let total: f64 = self.weights(temperature).sum();
+        let top = self.weights(temperature).take_while(|weight| *weight >= f64::from(threshold) * total).count();
+        let removed = top.saturating_sub(1);
+        match self.slots.len().checked_sub(removed) {
+            Some(left) if left >= min_keep.max(1) => Self { slots: self.slots.get_mut(removed..).unwrap_or(&mut []) },
+            _ => self,
+        }
+    }
+
+    /// The temperature between two that corresponds to the entropy of the candidates (Zhu et al., "Improving Open-Ended
+    /// Text Generation via Adaptive Decoding", 2024; the form is llama.cpp's); 1 for one candidate.
+    pub fn dynamic(&self, (least, most): (f32, f32), exponent: f32) -> f32 {
+        if self.slots.len() <= 1 {
+            return 1.0;
+        }
+        let total: f64 = self.weights(1.0).sum();
+        let shares = self.weights(1.0).map(|weight| weight / total).filter(|share| *share > 0.0);
+        let entropy: f64 = -shares.map(|share| share * libm::log(share)).sum::<f64>();
+        let factor = libm::pow(entropy / libm::log(self.slots.len() as f64), exponent.into());
+        (f64::from(least) + f64::from(most - least) * factor) as f32
+    }
+
+    /// The probability of a token.
+    pub fn share(&self, id: TokenId, temperature: f32) -> f64 {
+        self.shares(temperature).find(|(other, ..)| *other == id).map_or(0.0, |(_, _, share)| share)
+    }
+
+    /// The candidates with their logits and probabilities.
+    pub fn shares(&self, temperature: f32) -> impl Iterator<Item = (TokenId, f32, f64)> + Clone {
+        let (highest, total) = (self.highest(), self.weights(temperature).sum::<f64>());
+        self.slots.iter().map(move |s| (token(s), logit(s), weight(logit(s), highest, temperature) / total))
+    }
+
+    /// Draws a candidate in proportion to weights, which depend on the logit and the probability.
+    pub fn draw_by(&self, weight: impl Fn(f32, f64) -> f64, temperature: f32, random: f64) -> Option<TokenId> {
+        if self.highest() == f32::NEG_INFINITY {
+            return None;
+        }
+        draw_weighted(self.shares(temperature).map(|(token, logit, share)| (token, weight(logit, share))), random)
+    }
+}
+
+/// The moves of a quicksort with the median of three (introsort) that finds no item less than another.
+#[cfg(feature = "samplers")]
+fn partition(slots: &mut [Slot]) {
+    /// Ranges of at most this length are not divided.
+    const SHORT: usize = 16;
+    let mut ranges: heapless::Vec<(usize, usize), 64> = heapless::Vec::new();
+    let _ = ranges.push((0, slots.len()));
+    while let Some((start, end)) = ranges.pop() {
+        let Some(range) = slots.get_mut(start..end).filter(|range| range.len() > SHORT) else { continue };
+        let middle = range.len() / 2;
+        if let Some((first, rest)) = range.split_first_mut() {
+            if let Some(median) = rest.get_mut(middle - 1) {
+                core::mem::swap(first, median);
+            }
+            rest.reverse();
+        }
+        // Half of the items after the first one, rounded up, stay on its side.
+        let cut = start + 1 + (range.len() - 1) / 2;
+        let _ = ranges.push((start, cut));
+        let _ = ranges.push((cut, end));
+    }
+}
+
+/// The limit that is `count` standard deviations below the highest of the logits that are possible.
+#[cfg(feature = "samplers")]
+pub(super) fn sigmas<I: Iterator<Item = f32>>(count: f32, logits: impl Fn() -> I) -> f64 {
+    let possible = || logits().map(clean).filter(|logit| *logit > f32::NEG_INFINITY).map(f64::from);
+    let n = possible().count() as f64;
+    let mean = possible().sum::<f64>() / n;
+    let variance = possible().map(|logit| (logit - mean) * (logit - mean)).sum::<f64>() / n;
+    possible().fold(f64::NEG_INFINITY, f64::max) - f64::from(count) * libm::sqrt(variance)
 }
 
 /// Lower limit of logits, as a difference from the highest logit.
@@ -246,9 +386,7 @@ impl Least {
 /// Draws one of all tokens whose logits are not below the limit `least`, at a temperature.
 pub(super) fn draw_of_all(logits: &[f32], least: Least, temperature: f32, random: f64) -> Option<TokenId> {
     let highest = logits.get(best(logits) as usize).copied().map_or(f32::NEG_INFINITY, clean);
-    let least = least.logit(highest);
-    let logits = logits.iter().enumerate().map(|(token, logit)| (token as TokenId, clean(*logit)));
-    draw(logits.filter(|(_, logit)| *logit >= least || *logit == highest), highest, temperature, random)
+    draw(of_all(logits, highest, least.logit(highest)), highest, temperature, random)
 }
 
 /// Draws a candidate in proportion to its weight.
@@ -261,11 +399,15 @@ fn draw(
     if highest == f32::NEG_INFINITY {
         return None;
     }
-    let total: f64 = candidates.clone().map(|(_, logit)| weight(logit, highest, temperature)).sum();
+    draw_weighted(candidates.map(|(token, logit)| (token, weight(logit, highest, temperature))), random)
+}
+
+/// Draws a token in proportion to its weight.
+fn draw_weighted(candidates: impl Iterator<Item = (TokenId, f64)> + Clone, random: f64) -> Option<TokenId> {
+    let total: f64 = candidates.clone().map(|(_, weight)| weight).sum();
     let mut passed = 0.0;
     let mut chosen = None;
-    for (token, logit) in candidates {
-        let weight = weight(logit, highest, temperature);
+    for (token, weight) in candidates {
         passed += weight;
         if weight > 0.0 || chosen.is_none() {
             chosen = Some(token);
@@ -275,4 +417,23 @@ fn draw(
         }
     }
     chosen
+}
+
+/// The tokens from which [`draw_of_all`] draws, with their logits.
+fn of_all(logits: &[f32], highest: f32, least: f32) -> impl Iterator<Item = (TokenId, f32)> + Clone {
+    let logits = logits.iter().enumerate().map(|(token, logit)| (token as TokenId, clean(*logit)));
+    logits.filter(move |(_, logit)| *logit >= least || *logit == highest)
+}
+
+/// The tokens from which [`draw_of_all`] draws, with their logits and probabilities.
+#[cfg(feature = "samplers")]
+pub(super) fn shares_of_all(
+    logits: &[f32],
+    least: Least,
+    temperature: f32,
+) -> impl Iterator<Item = (TokenId, f32, f64)> {
+    let highest = logits.get(best(logits) as usize).copied().map_or(f32::NEG_INFINITY, clean);
+    let all = of_all(logits, highest, least.logit(highest));
+    let total: f64 = all.clone().map(|(_, logit)| weight(logit, highest, temperature)).sum();
+    all.map(move |(token, logit)| (token, logit, weight(logit, highest, temperature) / total))
 }

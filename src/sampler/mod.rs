@@ -1,9 +1,12 @@
 //! Sampling: selects the next token from logits.
 //!
-//! The chain is llama.cpp's default, in this order: logit bias; repetition, frequency and presence penalties; top-k;
-//! typical; top-p; min-p; temperature; the draw. The filters after the penalties can be [reordered](Params::order). At
-//! temperature 0 the best token after the penalties is selected, without a random number. Ties always go to the lower
-//! id.
+//! The chain is llama.cpp's default, in this order: logit bias; repetition, frequency and presence penalties; DRY;
+//! top-n-sigma; top-k; typical; top-p; min-p; XTC; temperature; the draw. The steps after the penalties can be
+//! [reordered](Params::order). At temperature 0 the best token after the penalties is selected, without a random number.
+//! Ties always go to the lower id.
+//!
+//! DRY, top-n-sigma, XTC, dynamic temperature, Mirostat, adaptive-p and a minimum number of tokens to keep are
+//! [`More`]: they need the feature `samplers`, so that firmware does not pay for them.
 //!
 //! The vocabulary is never sorted: top-k is one pass with a heap of k, and top-p without top-k pops the best from a
 //! heap until it has enough. The caller provides memory, whose size is known in advance. Arithmetic is the same on
@@ -28,12 +31,26 @@
 //! # }
 //! ```
 
+#[cfg(feature = "samplers")]
+mod adaptive;
 mod candidates;
+#[cfg(feature = "samplers")]
+mod dry;
+#[cfg(feature = "samplers")]
+mod mirostat;
+#[cfg_attr(not(feature = "samplers"), path = "none.rs")]
+mod more;
 mod pcg;
 mod penalties;
+mod ring;
 mod scratch;
 mod xorshift;
 
+#[cfg(feature = "samplers")]
+pub use dry::{Breaker, Breakers};
+pub use more::More;
+#[cfg(feature = "samplers")]
+pub use more::{Mirostat, State};
 pub use pcg::Pcg32;
 pub use xorshift::Xorshift;
 
@@ -41,11 +58,16 @@ use rand_core::Rng;
 
 use crate::{Error, TokenId};
 use candidates::{Candidates, Least, best, best_where, draw_of_all};
+use more::Memory;
 use penalties::History;
 
 /// A step of the chain, after bias and penalties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
+    /// DRY: lowers tokens that continue a repetition ([`More`]).
+    Dry,
+    /// Makes tokens impossible that are `top_n_sigma` standard deviations below the best ([`More`]).
+    TopNSigma,
     /// Keeps the `top_k` best tokens.
     TopK,
     /// Keeps the tokens whose surprise (negative log-probability) is nearest to the expected surprise, until together
@@ -55,15 +77,29 @@ pub enum Link {
     TopP,
     /// Keeps tokens at least `min_p` times as probable as the best.
     MinP,
+    /// XTC, "exclude top choices": at times removes the most probable tokens but one ([`More`]).
+    Xtc,
     /// Divides the logits by the temperature.
     Temperature,
+    /// Adaptive-p: the draw prefers tokens near a probability ([`More`]). It is the last step wherever it is listed.
+    AdaptiveP,
 }
 
 impl Link {
     /// All steps, in llama.cpp's order.
-    pub const ALL: [Self; 5] = [Self::TopK, Self::Typical, Self::TopP, Self::MinP, Self::Temperature];
+    pub const ALL: [Self; 9] = [
+        Self::Dry,
+        Self::TopNSigma,
+        Self::TopK,
+        Self::Typical,
+        Self::TopP,
+        Self::MinP,
+        Self::Xtc,
+        Self::Temperature,
+        Self::AdaptiveP,
+    ];
 
-    /// The steps as a value for [`Params::order`]. Only the first five steps count; without repetitions there are no
+    /// The steps as a value for [`Params::order`]. Only the first nine steps count; without repetitions there are no
     /// more.
     ///
     /// ```
@@ -117,6 +153,8 @@ pub struct Params {
     pub presence_penalty: f32,
     /// Number of recent tokens to penalize; 0 turns penalties off.
     pub repeat_last_n: u32,
+    /// Parameters of further steps.
+    pub more: More,
 }
 
 impl Params {
@@ -132,27 +170,47 @@ impl Params {
         frequency_penalty: 0.0,
         presence_penalty: 0.0,
         repeat_last_n: 64,
+        more: More::OFF,
     };
 
     /// Always selects the best token.
     pub const GREEDY: Self = Self { temperature: 0.0, ..Self::DEFAULT };
 
+    /// True if the best token after the penalties is selected.
     const fn is_greedy(&self) -> bool {
-        self.has_temperature() && (self.temperature <= 0.0 || self.temperature.is_nan())
+        self.is_cold() && (self.more.is_mirostat() || self.keeps_best())
     }
 
-    const fn has_temperature(&self) -> bool {
+    /// True if the temperature leaves one token.
+    const fn is_cold(&self) -> bool {
+        (self.temperature <= 0.0 || self.temperature.is_nan()) && !self.more.is_dynamic()
+    }
+
+    /// True if there is a temperature, and no step before it changes which token is the best. (DRY at the start lowers
+    /// all tokens, as the penalties do.)
+    const fn keeps_best(&self) -> bool {
         let mut links: &[Option<Link>] = &self.order;
+        let mut is_first = true;
         while let [link, rest @ ..] = links {
-            if matches!(link, Some(Link::Temperature)) {
-                return true;
+            match link {
+                Some(Link::Temperature) => return true,
+                Some(Link::Xtc) if self.more.filters(Link::Xtc) => return false,
+                Some(Link::Dry) if !is_first && self.more.filters(Link::Dry) => return false,
+                Some(Link::Dry) | None => {}
+                Some(_) => is_first = false,
             }
             links = rest;
         }
         false
     }
 
-    /// Number of recent tokens to store.
+    /// Number of recent tokens that a sampler needs: earlier ones have no effect.
+    pub const fn history_len(&self) -> usize {
+        let (penalties, more) = (self.history(), self.more.history());
+        if penalties > more { penalties } else { more }
+    }
+
+    /// Number of recent tokens to store for the penalties.
     const fn history(&self) -> usize {
         let is_off = self.repeat_penalty == 1.0 && self.frequency_penalty == 0.0 && self.presence_penalty == 0.0;
         if is_off { 0 } else { self.repeat_last_n as usize }
@@ -165,8 +223,21 @@ impl Params {
             Link::Typical => self.typical_p < 1.0,
             Link::TopP => self.top_p < 1.0,
             Link::MinP => self.min_p > 0.0,
-            Link::Temperature => false,
+            Link::Temperature => self.more.cools(self.temperature),
+            Link::Dry | Link::TopNSigma | Link::Xtc | Link::AdaptiveP => self.more.filters(link),
         }
+    }
+
+    /// True if the step is listed and can remove tokens.
+    const fn uses(&self, wanted: Link) -> bool {
+        let mut links: &[Option<Link>] = &self.order;
+        while let [link, rest @ ..] = links {
+            if matches!(link, Some(link) if *link as u8 == wanted as u8) {
+                return self.filters(wanted, usize::MAX);
+            }
+            links = rest;
+        }
+        false
     }
 
     /// Number of candidates to keep in memory; 0 if tokens can be drawn in one pass.
@@ -174,13 +245,20 @@ impl Params {
         if self.is_greedy() {
             return 0;
         }
+        if self.more.is_mirostat() {
+            return vocab;
+        }
         let mut links: &[Option<Link>] = &self.order;
+        let mut has_all = true;
         while let [link, rest @ ..] = links {
             match link {
-                // Min-p and top-k both keep the best tokens, so the order of these two steps does not matter.
-                None | Some(Link::MinP) => {}
+                None => {}
                 Some(link) if !self.filters(*link, vocab) => {}
+                // Min-p and top-k both keep the best tokens, so the order of these two steps does not matter.
+                Some(Link::MinP) if self.more.min_keep() <= 1 => has_all = false,
                 Some(Link::TopK) => return self.top_k as usize,
+                // These change the logits.
+                Some(Link::Dry | Link::TopNSigma) if has_all => {}
                 Some(_) => return vocab,
             }
             links = rest;
@@ -201,6 +279,7 @@ pub struct Sampler<'s> {
     bias: &'s [(TokenId, f32)],
     vocab: usize,
     history: History<'s>,
+    memory: Memory<'s>,
     slots: &'s mut [candidates::Slot],
 }
 
@@ -208,10 +287,11 @@ impl<'s> Sampler<'s> {
     /// Bytes of scratch that [`new`](Self::new) needs; the same on every target.
     ///
     /// 8 bytes per top-k candidate, or per token of the vocabulary if `top_p` or `typical_p` is below 1 and no top-k
-    /// comes first; 8 bytes per recent token if there are penalties.
+    /// comes first; 8 bytes per recent token if there are penalties. XTC, dynamic temperature, Mirostat and adaptive-p
+    /// need 8 bytes per token as typical does, DRY 12 bytes per recent token.
     pub const fn scratch_bytes(params: &Params, vocab: usize) -> usize {
         let slots = params.candidates(vocab).saturating_add(params.history());
-        slots.saturating_mul(8)
+        slots.saturating_mul(8).saturating_add(params.more.words().saturating_mul(4))
     }
 
     /// Creates a sampler for a vocabulary of `vocab` tokens. `bias` is added to the logits of its tokens; minus
@@ -235,23 +315,27 @@ impl<'s> Sampler<'s> {
         let history = params.history();
         let (ring, words) = words.split_at_mut_checked(history).ok_or(too_small)?;
         let (sorted, words) = words.split_at_mut_checked(history).ok_or(too_small)?;
+        let (further, words) = words.split_at_mut_checked(params.more.words()).ok_or(too_small)?;
         let slots = words.as_chunks_mut::<2>().0.get_mut(..params.candidates(vocab)).ok_or(too_small)?;
-        Ok(Self { params, bias, vocab, history: History::new(ring, sorted), slots })
+        let memory = Memory::new(&params.more, further);
+        Ok(Self { params, bias, vocab, history: History::new(ring, sorted), memory, slots })
     }
 
     /// Adds a token of the prompt to the history, as llama.cpp does. Sampled tokens are added automatically.
     pub fn accept(&mut self, token: TokenId) {
         self.history.push(token);
+        self.memory.push(token);
     }
 
-    /// Clears the history.
+    /// Clears the history, and what Mirostat and adaptive-p have learned.
     pub fn reset(&mut self) {
         self.history.clear();
+        self.memory.clear(&self.params.more);
     }
 
     /// Selects a token and adds it to the history. Applies bias and penalties to `logits` in place.
     ///
-    /// Takes exactly one number from `rng`, or none at temperature 0.
+    /// Takes exactly one number from `rng`, or none at temperature 0; XTC takes a second one.
     ///
     /// # Errors
     ///
@@ -262,7 +346,7 @@ impl<'s> Sampler<'s> {
             Err(Error::NoTokenAllowed) if logits.iter().any(|logit| logit.is_nan()) => return Err(Error::NotNumbers),
             chosen => chosen?,
         };
-        self.history.push(token);
+        self.accept(token);
         Ok(token)
     }
 
@@ -279,7 +363,7 @@ impl<'s> Sampler<'s> {
         allowed: impl FnMut(TokenId) -> bool,
     ) -> Result<TokenId, Error> {
         let token = self.choose(logits, rng, allowed)?;
-        self.history.push(token);
+        self.accept(token);
         Ok(token)
     }
 
@@ -289,68 +373,176 @@ impl<'s> Sampler<'s> {
         rng: &mut impl Rng,
         mut allowed: impl FnMut(TokenId) -> bool,
     ) -> Result<TokenId, Error> {
+        self.penalize(logits)?;
+        if self.params.is_greedy() {
+            return best_where(logits, &mut allowed).ok_or(Error::NoTokenAllowed);
+        }
+        let random = uniform(rng);
+        let Self { params, memory, slots, .. } = self;
+        let left = filter((params, memory, slots), logits, rng, allowed);
+        let chosen = match left.candidates {
+            None => draw_of_all(logits, left.least, left.temperature, random),
+            Some(kept) => memory.draw(&params.more, params.uses(Link::AdaptiveP), &kept, left.temperature, random),
+        };
+        chosen.ok_or(Error::NoTokenAllowed)
+    }
+
+    /// Applies bias and penalties.
+    fn penalize(&mut self, logits: &mut [f32]) -> Result<(), Error> {
         if logits.len() != self.vocab || logits.is_empty() {
             return Err(Error::LogitsLength { vocab: self.vocab, given: logits.len() });
         }
-        let params = &self.params;
         for (token, bias) in self.bias {
             if let Some(logit) = logits.get_mut(*token as usize) {
                 *logit += bias;
             }
         }
-        self.history.apply(params, logits);
-        if params.is_greedy() {
-            return best_where(logits, &mut allowed).ok_or(Error::NoTokenAllowed);
+        self.history.apply(&self.params, logits);
+        if self.params.is_greedy() && self.params.uses(Link::Dry) {
+            self.memory.apply_to_all(&self.params.more, Link::Dry, logits, 1.0);
         }
+        Ok(())
+    }
+}
 
-        // A number in [0, 1) with 53 random bits.
-        let random = (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
-        let weighs_all = self.slots.is_empty() || self.slots.len() == self.vocab;
-        if weighs_all {
-            let forbidden =
-                logits.iter_mut().zip(0..).filter(|(logit, id)| **logit > f32::NEG_INFINITY && !allowed(*id));
-            forbidden.for_each(|(logit, _)| *logit = f32::NEG_INFINITY);
-        }
-        let mut allowed = |token| weighs_all || allowed(token);
-        let mut temperature = 1.0;
-        if self.slots.is_empty() {
-            let mut least = Least::NONE;
-            for link in params.order.into_iter().flatten() {
-                match link {
-                    Link::Temperature => temperature = params.temperature,
-                    Link::MinP => least = Least::of(params.min_p, temperature),
-                    Link::TopK | Link::Typical | Link::TopP => {}
-                }
+#[cfg(feature = "samplers")]
+impl<'s> Sampler<'s> {
+    /// Sets the sequences over which DRY's repetitions do not continue.
+    #[must_use]
+    pub fn with_breakers(mut self, breakers: Breakers<'s>) -> Self {
+        self.memory.set_breakers(breakers);
+        self
+    }
+
+    /// What Mirostat and adaptive-p have learned.
+    pub fn state(&self) -> State {
+        self.memory.state
+    }
+
+    /// Continues with what another sampler learned.
+    pub fn set_state(&mut self, state: State) {
+        self.memory.state = state;
+    }
+
+    /// Calls `see` with the tokens from which the next one would be drawn: each token, its logit divided by the
+    /// temperature, and its probability. Applies bias and penalties to `logits` in place. Chooses no token.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LogitsLength`] as in [`sample`](Self::sample).
+    pub fn candidates(
+        &mut self,
+        logits: &mut [f32],
+        rng: &mut impl Rng,
+        mut see: impl FnMut(TokenId, f32, f64),
+    ) -> Result<(), Error> {
+        self.penalize(logits)?;
+        let Self { params, memory, slots, .. } = self;
+        if params.is_greedy() {
+            if let Some(token) = best_where(logits, &mut |_| true) {
+                see(token, logits.get(token as usize).copied().unwrap_or_default(), 1.0);
             }
-            return draw_of_all(logits, least, temperature, random).ok_or(Error::NoTokenAllowed);
+            return Ok(());
         }
-        let (mut fresh, mut candidates) = (Some(&mut *self.slots), None);
-        for link in params.order.into_iter().flatten() {
-            if link == Link::Temperature {
-                temperature = params.temperature;
-            }
-            if !params.filters(link, self.vocab) {
+        let left = filter((params, memory, slots), logits, rng, |_| true);
+        let temperature = left.temperature;
+        let Some(kept) = left.candidates else {
+            let shares = candidates::shares_of_all(logits, left.least, temperature);
+            shares
+                .filter(|(_, logit, _)| *logit > f32::NEG_INFINITY)
+                .for_each(|(token, logit, share)| see(token, logit / temperature, share));
+            return Ok(());
+        };
+        let is_adaptive = params.uses(Link::AdaptiveP) && !params.more.is_mirostat();
+        let weight = |logit, share| memory.weight(&params.more, is_adaptive, logit, share);
+        let shares = || kept.shares(temperature).filter(|(_, logit, _)| *logit > f32::NEG_INFINITY);
+        let total: f64 = shares().map(|(_, logit, share)| weight(logit, share)).sum();
+        shares().for_each(|(token, logit, share)| see(token, logit / temperature, weight(logit, share) / total));
+        Ok(())
+    }
+}
+
+/// A number in [0, 1) with 53 random bits.
+fn uniform(rng: &mut impl Rng) -> f64 {
+    (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// The tokens that the steps leave: candidates, or all tokens above a limit.
+struct Left<'l> {
+    candidates: Option<Candidates<'l>>,
+    least: Least,
+    temperature: f32,
+}
+
+/// Applies the steps after the penalties.
+fn filter<'l>(
+    (params, memory, slots): (&Params, &mut Memory<'_>, &'l mut [candidates::Slot]),
+    logits: &mut [f32],
+    rng: &mut impl Rng,
+    mut allowed: impl FnMut(TokenId) -> bool,
+) -> Left<'l> {
+    let vocab = logits.len();
+    // The deviation of top-n-sigma is that of the allowed tokens.
+    let weighs_all = slots.is_empty() || slots.len() == vocab || params.uses(Link::TopNSigma);
+    if weighs_all {
+        let forbidden = logits.iter_mut().zip(0..).filter(|(logit, id)| **logit > f32::NEG_INFINITY && !allowed(*id));
+        forbidden.for_each(|(logit, _)| *logit = f32::NEG_INFINITY);
+    }
+    let mut allowed = |token| weighs_all || allowed(token);
+    let mut left = Left { candidates: None, least: Least::NONE, temperature: 1.0 };
+    let (more, min_keep) = (&params.more, params.more.min_keep());
+    if more.is_mirostat() {
+        left.temperature = params.temperature;
+        left.candidates = Some(memory.mirostat(more, slots, logits, left.temperature));
+        return left;
+    }
+    let draws_of_all = slots.is_empty();
+    let mut fresh = Some(slots);
+    for link in params.order.into_iter().flatten() {
+        if link == Link::Temperature {
+            left.temperature = params.temperature;
+        }
+        if !params.filters(link, vocab) {
+            continue;
+        }
+        if left.candidates.is_none() && matches!(link, Link::Dry | Link::TopNSigma) {
+            memory.apply_to_all(more, link, logits, left.temperature);
+            continue;
+        }
+        if draws_of_all {
+            left.least = Least::of(params.min_p, left.temperature);
+            continue;
+        }
+        let temperature = left.temperature;
+        let kept = match (left.candidates.take(), fresh.take(), link) {
+            // If all tokens are candidates, only the kept ones are sorted.
+            (None, Some(slots), Link::TopP) if slots.len() == vocab => {
+                left.candidates = Some(Candidates::nucleus(slots, logits, params.top_p, min_keep, temperature));
                 continue;
             }
-            let kept = match (candidates.take(), fresh.take(), link) {
-                // If all tokens are candidates, only the kept ones are sorted.
-                (None, Some(slots), Link::TopP) if slots.len() == self.vocab => {
-                    candidates = Some(Candidates::nucleus(slots, logits, params.top_p, temperature));
-                    continue;
-                }
-                (Some(kept), ..) => kept,
-                (None, slots, _) => Candidates::best(slots.unwrap_or_default(), logits, &mut allowed),
-            };
-            candidates = Some(match link {
-                Link::TopK => kept.top_k(params.top_k as usize),
-                Link::Typical => kept.typical(params.typical_p, temperature),
-                Link::TopP => kept.top_p(params.top_p, temperature),
-                Link::MinP => kept.min_p(Least::of(params.min_p, temperature)),
-                Link::Temperature => kept,
-            });
-        }
-        candidates.and_then(|kept| kept.draw(temperature, random)).ok_or(Error::NoTokenAllowed)
+            (Some(kept), ..) => kept,
+            (None, slots, _) => Candidates::best(slots.unwrap_or_default(), logits, &mut allowed),
+        };
+        left.candidates = Some(match link {
+            Link::TopK => kept.top_k(params.top_k as usize),
+            #[cfg(feature = "samplers")]
+            Link::Typical if params.uses(Link::TopNSigma) => {
+                kept.typical_by_no_number(params.typical_p, min_keep, temperature)
+            }
+            Link::Typical => kept.typical(params.typical_p, min_keep, temperature),
+            Link::TopP => kept.top_p(params.top_p, min_keep, temperature),
+            Link::MinP => kept.min_p(Least::of(params.min_p, temperature), min_keep),
+            Link::Temperature => {
+                let (kept, temperature) = Memory::cool(more, params.temperature, kept);
+                left.temperature = temperature;
+                kept
+            }
+            Link::Dry | Link::TopNSigma | Link::Xtc | Link::AdaptiveP => {
+                memory.apply(more, link, kept, temperature, || uniform(rng))
+            }
+        });
     }
+    left
 }
 
 impl core::fmt::Debug for Sampler<'_> {

@@ -1,37 +1,28 @@
 //! Penalties for recent tokens.
 
 use super::Params;
-use super::scratch::{Word, get, set};
+use super::ring::Ring;
+use super::scratch::{Word, get};
 use crate::TokenId;
 use crate::sort::heapsort;
 
-/// The most recent tokens in a ring buffer.
+/// The recent tokens, and memory of the same size for sorting them.
 pub(super) struct History<'s> {
-    ring: &'s mut [Word],
-    /// Scratch of the same size for sorting.
+    ring: Ring<'s>,
     sorted: &'s mut [Word],
-    /// Index of the next token.
-    next: usize,
-    /// Number of tokens stored.
-    len: usize,
 }
 
 impl<'s> History<'s> {
     pub fn new(ring: &'s mut [Word], sorted: &'s mut [Word]) -> Self {
-        Self { ring, sorted, next: 0, len: 0 }
+        Self { ring: Ring::new(ring), sorted }
     }
 
     pub fn clear(&mut self) {
-        (self.next, self.len) = (0, 0);
+        self.ring.clear();
     }
 
     pub fn push(&mut self, token: TokenId) {
-        if self.ring.is_empty() {
-            return;
-        }
-        set(self.ring, self.next, token);
-        self.next = if self.next + 1 < self.ring.len() { self.next + 1 } else { 0 };
-        self.len = (self.len + 1).min(self.ring.len());
+        self.ring.push(token);
     }
 
     /// Lowers the logits of the tokens in the history.
@@ -41,18 +32,18 @@ impl<'s> History<'s> {
     /// token, the presence penalty once for each token.
     pub fn apply(&mut self, params: &Params, logits: &mut [f32]) {
         // Sorts the tokens, so that equal tokens are adjacent and can be counted.
-        let (Some(recent), Some(sorted)) = (self.ring.get(..self.len), self.sorted.get_mut(..self.len)) else {
-            return;
-        };
+        let recent = self.ring.stored();
+        let len = recent.len();
+        let Some(sorted) = self.sorted.get_mut(..len) else { return };
         for (to, from) in sorted.iter_mut().zip(recent) {
             *to = *from;
         }
         heapsort(sorted, |a, b| u32::from_le_bytes(*a) < u32::from_le_bytes(*b));
         let mut start = 0;
-        while start < self.len {
+        while start < len {
             let token = get(self.sorted, start);
             let mut end = start + 1;
-            while end < self.len && get(self.sorted, end) == token {
+            while end < len && get(self.sorted, end) == token {
                 end += 1;
             }
             if let Some(logit) = logits.get_mut(token as usize) {

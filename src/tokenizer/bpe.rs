@@ -116,51 +116,87 @@ pub(super) fn encode_characters(
     Some(())
 }
 
-/// Like [`encode_characters`], with lines instead of words, no space before them, and byte tokens for characters that
-/// the vocabulary lacks. Consecutive newlines form a line; with `newlines` they become a single token if the vocabulary
-/// has it.
+/// BPE over characters like [`encode_characters`], with lines instead of words, and byte tokens for characters that the
+/// vocabulary lacks. Consecutive newlines form a line.
 ///
-/// Source: llama.cpp's `LLAMA_VOCAB_PRE_TYPE_GEMMA4` and, without `newlines`, `LLAMA_VOCAB_PRE_TYPE_SARVAM_MOE`.
-pub(super) fn encode_lines(
-    vocab: &Vocab<'_>,
-    index: &Index<'_>,
-    newlines: bool,
-    text: &[u8],
-    memory: &mut [Word],
-    output: &mut Output<'_>,
-) -> Option<()> {
-    for line in PreTokenizer::LINES.words(text) {
-        if newlines
-            && line.starts_with(b"\n")
-            && let Some(id) = index.find(vocab, line.iter().copied())
-        {
-            output.push(id);
-            continue;
+/// Source: llama.cpp's `LLAMA_VOCAB_PRE_TYPE_GEMMA4`, `LLAMA_VOCAB_PRE_TYPE_SARVAM_MOE` (without `newlines`) and, with
+/// `words`, `LLAMA_VOCAB_PRE_TYPE_MMBERT`.
+pub(super) struct Lines<'v, 'a, 'i> {
+    pub vocab: &'v Vocab<'a>,
+    pub index: &'v Index<'i>,
+    /// True if consecutive newlines become a single token, if the vocabulary has it.
+    pub newlines: bool,
+    /// True if a line begins with a space, and each space of a line begins a word.
+    pub words: bool,
+}
+
+impl Lines<'_, '_, '_> {
+    /// Appends the ids of a text without special tokens; `None` if `memory` is too small for one of its lines.
+    pub fn encode(&self, text: &[u8], memory: &mut [Word], output: &mut Output<'_>) -> Option<()> {
+        for mut line in PreTokenizer::LINES.words(text) {
+            let is_newlines = line.starts_with(b"\n");
+            if self.newlines
+                && is_newlines
+                && let Some(id) = self.index.find(self.vocab, line.iter().copied())
+            {
+                output.push(id);
+                continue;
+            }
+            if !self.words || is_newlines {
+                self.encode_line(None, line, memory, output)?;
+                continue;
+            }
+            let mut space = (!starts_with_space(line)).then_some(b' ');
+            while !line.is_empty() {
+                let len = (1..line.len()).find(|at| starts_with_space(line.get(*at..).unwrap_or(&[])));
+                let (word, rest) = line.split_at_checked(len.unwrap_or(line.len()))?;
+                self.encode_line(space.take(), word, memory, output)?;
+                line = rest;
+            }
         }
-        let mut row = Row::new(memory, line.len())?;
+        Some(())
+    }
+
+    /// Appends the ids of a line or word, with a space before it if there is one.
+    fn encode_line(&self, space: Option<u8>, line: &[u8], memory: &mut [Word], output: &mut Output<'_>) -> Option<()> {
+        let before = usize::from(space.is_some());
+        let mut row = Row::new(memory, before + line.len())?;
+        let mut put = |start: usize, bytes: &[u8]| {
+            let id = self.index.find(self.vocab, Spelling::Escaped.bytes(bytes)).unwrap_or(u32::MAX);
+            row.put(start, start + bytes.len(), id);
+            start + bytes.len()
+        };
         let (mut slot, mut chars) = (0, line);
+        if space.is_some() {
+            slot = put(0, b" ");
+        }
         while let Some(char) = first_char(chars) {
             let (char, after) = chars.split_at_checked(char.len)?;
-            row.put(slot, slot + char.len(), index.find(vocab, Spelling::Escaped.bytes(char)).unwrap_or(u32::MAX));
-            slot += char.len();
+            slot = put(slot, char);
             chars = after;
         }
-        row.merge(&Ranks(index));
+        row.merge(&Ranks(self.index));
         for (start, end, id) in row.symbols() {
             if id != u32::MAX {
                 output.push(id);
                 continue;
             }
-            for byte in line.get(start..end)?.iter().copied() {
+            let spelled = line.get(start.saturating_sub(before)..end.saturating_sub(before))?;
+            let spelled = if end <= before { b" " } else { spelled };
+            for byte in spelled.iter().copied() {
                 let space = &SPACE[..];
                 let bytes = if byte == b' ' { space } else { core::slice::from_ref(&byte) };
                 for byte in bytes {
-                    if let Some(id) = index.byte(*byte).or(vocab.unknown) {
+                    if let Some(id) = self.index.byte(*byte).or(self.vocab.unknown) {
                         output.push(id);
                     }
                 }
             }
         }
+        Some(())
     }
-    Some(())
+}
+
+fn starts_with_space(text: &[u8]) -> bool {
+    text.starts_with(b" ") || text.starts_with(&SPACE)
 }

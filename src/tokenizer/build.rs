@@ -7,7 +7,7 @@ use super::names::{Consequences, Found, MOST_ENDS};
 use super::special::ByteSet;
 use super::unigram;
 use super::vocab::{HAS_TABLES, LONGEST_LOOKED_FOR, MERGES, PREFIX, TokenType, Vocab};
-use crate::gguf::{Gguf, Value, ValueType};
+use crate::gguf::{Array, Gguf, Value, ValueType};
 use crate::sort::heapsort;
 use crate::{Error, Name, TokenId, built};
 
@@ -179,14 +179,8 @@ impl<'a> Builder<'_, 'a> {
     /// Adds the end tokens of a list, which ollama and `arenite convert` write, as long as there is room.
     #[inline(never)] // keeps its temporaries off the caller's stack
     fn listed_ends(&mut self, gguf: &Gguf<'_>) {
-        let Some(Value::Array(list)) = gguf.get("tokenizer.ggml.eos_token_ids") else { return };
-        if !matches!(list.element(), ValueType::U32 | ValueType::I32) {
-            return;
-        }
         let start = self.layout.ends();
-        for at in 0..list.len() {
-            let id = list.get_i32(at).and_then(|id| u32::try_from(id).ok());
-            let Some(id) = id.filter(|id| (*id as usize) < self.vocab.len()) else { continue };
+        for id in listed_ends(gguf, self.vocab) {
             let count = get(self.words, header::ENDS) as usize;
             if count < MOST_ENDS && (0..count).all(|other| get(self.words, start + other) != id) {
                 self.set(start + count, id);
@@ -317,6 +311,18 @@ pub(super) fn consequences(gguf: &Gguf<'_>, vocab: &Vocab<'_>, found: &Found) ->
     found.consequences([vocab.eos, vocab.eot, vocab.eom], key)
 }
 
+/// The end tokens of the file's list.
+pub(super) fn listed_ends(gguf: &Gguf<'_>, vocab: &Vocab<'_>) -> impl Iterator<Item = TokenId> {
+    let list = match gguf.get("tokenizer.ggml.eos_token_ids") {
+        Some(Value::Array(list)) if matches!(list.element(), ValueType::U32 | ValueType::I32) => Some(list),
+        _ => None,
+    };
+    let len = vocab.len();
+    let id = |list: Array<'_>, at| list.get_i32(at).and_then(|id| u32::try_from(id).ok());
+    let ids = list.into_iter().flat_map(move |list| (0..list.len()).filter_map(move |at| id(list, at)));
+    ids.filter(move |id| (*id as usize) < len)
+}
+
 /// Collects the bytes that precede a space within a token.
 pub(super) fn note_gaps(gaps: &mut ByteSet, mut bytes: impl Iterator<Item = u8>) {
     let Some(mut before) = bytes.next() else { return };
@@ -388,7 +394,7 @@ pub(super) fn rules<'a>(gguf: &Gguf<'a>) -> Result<Rules<'a>, Error> {
         (0..text.len()).any(starts)
     };
     let pre = |part: &&[u8]| built::BPE && is_in(PREFIX, "pre", part);
-    Ok(if [&b"jina-v2-de"[..], b"jina-v2-es", b"jina-v2-code"].iter().any(pre) {
+    Ok(if [&b"jina-v2-de"[..], b"jina-v2-es", b"jina-v2-code", b"mmbert"].iter().any(pre) {
         Rules::Mask(b"<mask>")
     } else if [&b"phi-3"[..], b"phi3"].iter().any(|part| is_in("general", "name", part)) {
         Rules::Phi3

@@ -8,6 +8,12 @@ use core::cmp::Ordering;
 use super::byte_level;
 use crate::built;
 
+/// U+E000, which ends the spelling of a group of DNA letters, so that it differs from ordinary text.
+pub(super) const DNA_MARK: [u8; 3] = *b"\xee\x80\x80";
+
+/// Canonical byte of [`DNA_MARK`], which no text in UTF-8 has.
+pub(super) const DNA_BYTE: u8 = 0xff;
+
 /// U+2581, SentencePiece's space.
 pub(super) const SPACE: [u8; 3] = *b"\xe2\x96\x81";
 
@@ -20,6 +26,12 @@ pub(super) enum Spelling {
     Raw,
     /// Bytes as characters of [`byte_level`].
     ByteLevel,
+    /// Like `ByteLevel`, with [`DNA_MARK`].
+    Dna,
+    /// The text itself, spaces included.
+    Plain,
+    /// The inside of a literal of bytes in Python: `\xe2`, `\n`, `\\`.
+    Python,
 }
 
 /// Iterator over the bytes of text that a spelling represents. Stops at a character outside of the spelling's alphabet.
@@ -39,13 +51,45 @@ impl Spelling {
     /// control token in raw UTF-8) are only found as special tokens.
     pub fn is_reachable(self, spelled: &[u8]) -> bool {
         match self {
-            Spelling::ByteLevel if built::BPE => {
+            Spelling::ByteLevel | Spelling::Dna if built::BPE => {
                 let mut bytes = self.bytes(spelled);
                 bytes.by_ref().for_each(drop);
                 bytes.rest.is_empty()
             }
+            Spelling::Plain if built::PLAMO2 => true,
+            Spelling::Python if built::RWKV_WORLD => true,
             _ => !spelled.contains(&b' '),
         }
+    }
+
+    /// The byte at a position of the text that a spelling represents. (The spellings of tokens that are looked up by
+    /// prefix; a spelling with escapes is decoded from its start.)
+    #[inline]
+    pub fn byte_at(self, spelled: &[u8], at: usize) -> Option<u8> {
+        match self {
+            Spelling::Python if built::RWKV_WORLD => {
+                // Up to the first escape, the spelling is the text.
+                let plain = spelled.iter().take(at + 1).position(|byte| *byte == b'\\').unwrap_or(at);
+                self.bytes(spelled.get(plain..)?).nth(at - plain)
+            }
+            _ => spelled.get(at).copied(),
+        }
+    }
+}
+
+/// Decodes the first character of the inside of a Python literal; also returns the length of its spelling.
+pub(super) const fn unescaped(spelled: &[u8]) -> Option<(u8, usize)> {
+    match *spelled {
+        [b'\\', b'x', high, low, ..] => match ((high as char).to_digit(16), (low as char).to_digit(16)) {
+            (Some(high), Some(low)) => Some(((high * 16 + low) as u8, 4)),
+            _ => Some((b'x', 2)),
+        },
+        [b'\\', b'n', ..] => Some((b'\n', 2)),
+        [b'\\', b'r', ..] => Some((b'\r', 2)),
+        [b'\\', b't', ..] => Some((b'\t', 2)),
+        [b'\\', other, ..] => Some((other, 2)),
+        [byte, ..] => Some((byte, 1)),
+        [] => None,
     }
 }
 
@@ -55,7 +99,9 @@ impl Iterator for Bytes<'_> {
     #[inline]
     fn next(&mut self) -> Option<u8> {
         let (byte, len) = match self.spelling {
-            Spelling::ByteLevel if built::BPE => byte_level::first_byte(self.rest)?,
+            Spelling::Dna if built::HYBRID_DNA && self.rest == DNA_MARK => (DNA_BYTE, DNA_MARK.len()),
+            Spelling::ByteLevel | Spelling::Dna if built::BPE => byte_level::first_byte(self.rest)?,
+            Spelling::Python if built::RWKV_WORLD => unescaped(self.rest)?,
             Spelling::Escaped if self.rest.starts_with(&SPACE) => (b' ', SPACE.len()),
             _ => (*self.rest.first()?, 1),
         };
@@ -132,6 +178,13 @@ mod tests {
         assert!(Spelling::ByteLevel.is_reachable("Ġa".as_bytes()));
         assert!(!Spelling::ByteLevel.is_reachable("<｜end▁of▁sentence｜>".as_bytes()));
         assert!(!Spelling::ByteLevel.is_reachable(b" a"));
+        assert_eq!(text(Spelling::Python, r"a\x00\xe2\t\n\r\\\'\z\xg\"), b"a\0\xe2\t\n\r\\'zxg\\");
+        assert!(Spelling::Python.is_reachable(b" ") && Spelling::Plain.is_reachable(b" a"));
+        assert_eq!(Spelling::Python.byte_at(br"a\x00b", 2), Some(b'b'));
+        assert_eq!(Spelling::Python.byte_at(br"a\x00b", 3), None);
+        assert_eq!(text(Spelling::Dna, "ACGTAC\u{e000}"), b"ACGTAC\xff");
+        assert!(Spelling::Dna.is_reachable("ACGTAC\u{e000}".as_bytes()));
+        assert!(!Spelling::Dna.is_reachable("AC\u{e000}A".as_bytes()));
     }
 
     #[test]

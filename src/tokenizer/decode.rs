@@ -5,7 +5,7 @@ use core::fmt::Write;
 use super::Tokenizer;
 use super::build::byte_token;
 use super::byte_level;
-use super::canonical::{SPACE, Spelling};
+use super::canonical::{DNA_MARK, SPACE, Spelling, unescaped};
 use super::vocab::TokenType;
 use crate::{Error, TokenId, built};
 
@@ -28,22 +28,35 @@ enum Form {
     Escaped,
     /// The spelling in the byte-level alphabet; other characters represent themselves.
     ByteLevel,
+    /// The spelling with Python's escapes.
+    Python,
 }
 
 impl<'a> Piece<'a> {
     pub(super) fn new(tokenizer: &Tokenizer<'a, '_>, id: TokenId) -> Self {
-        let spelled = tokenizer.index.spelled(&tokenizer.vocab, id);
+        let mut spelled = tokenizer.index.spelled(&tokenizer.vocab, id);
+        // In these vocabularies tokens without use stand for text as well.
+        let is_text = (built::PLAMO2 || built::RWKV_WORLD)
+            && matches!(tokenizer.vocab.spelling(), Spelling::Plain | Spelling::Python);
         let form = match tokenizer.token_type(id) {
             TokenType::Control | TokenType::Unknown | TokenType::UserDefined => Form::Raw,
             TokenType::Byte => match byte_token(spelled) {
                 Some(byte) => Form::Byte(byte),
                 None => Form::Raw,
             },
-            TokenType::Normal => match tokenizer.vocab.spelling() {
+            TokenType::Unused | TokenType::Undefined if !is_text => {
+                return Self { form: Form::Raw, rest: &[], space: false };
+            }
+            TokenType::Normal | TokenType::Unused | TokenType::Undefined => match tokenizer.vocab.spelling() {
                 Spelling::Escaped | Spelling::Raw => Form::Escaped,
                 Spelling::ByteLevel => Form::ByteLevel,
+                Spelling::Dna if built::HYBRID_DNA => {
+                    spelled = spelled.strip_suffix(&DNA_MARK).unwrap_or(spelled);
+                    Form::ByteLevel
+                }
+                Spelling::Python if built::RWKV_WORLD => Form::Python,
+                Spelling::Plain | Spelling::Dna | Spelling::Python => Form::Raw,
             },
-            TokenType::Unused | TokenType::Undefined => return Self { form: Form::Raw, rest: &[], space: false },
         };
         Self { form, rest: spelled, space: tokenizer.vocab.spaces_apart() }
     }
@@ -62,6 +75,7 @@ impl Iterator for Piece<'_> {
             Form::Byte(byte) => (byte, self.rest.len()),
             Form::Escaped if self.rest.starts_with(&SPACE) => (b' ', SPACE.len()),
             Form::ByteLevel if built::BPE => byte_level::first_byte(self.rest).unwrap_or((first, 1)),
+            Form::Python if built::RWKV_WORLD => unescaped(self.rest).unwrap_or((first, 1)),
             _ => (first, 1),
         };
         self.rest = self.rest.get(len..).unwrap_or(&[]);
@@ -149,7 +163,7 @@ impl Decoder {
             TokenType::Control | TokenType::Unknown | TokenType::UserDefined => {
                 // The encoder puts a space before text that follows a special token.
                 self.at_start = tokenizer.vocab.strips_first_space();
-                let hidden = tokenizer.token_type(id) != TokenType::UserDefined;
+                let hidden = tokenizer.token_type(id) != TokenType::UserDefined && !tokenizer.vocab.is_all_text();
                 if hidden && !self.show_special {
                     return Ok(());
                 }

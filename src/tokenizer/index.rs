@@ -9,7 +9,7 @@
 //! offsets     V     start of each token in `tokenizer.ggml.tokens`
 //! buckets   B+1     start in `order` of the keys with these high bits
 //! order      2V     (key, id), sorted by key, bytes and id; the key is a hash of the token's canonical bytes, or
-//!                   with unigram and WordPiece the first four bytes of its spelling
+//!                   with tokenizers that look up prefixes the first four of these bytes
 //! bytes     256     token of every single byte
 //! specials   3S     (id, length, type and flags), sorted by spelling: the special tokens
 //! types      2T     (id, type) of tokens whose type differs from the file's
@@ -260,22 +260,27 @@ impl<'i> Index<'i> {
     /// [`Vocab::finds_prefixes`].
     ///
     /// Every byte narrows the range of tokens with this prefix, by two binary searches.
-    pub fn prefixes(&self, vocab: &Vocab<'_>, text: &[u8]) -> impl Iterator<Item = (usize, TokenId)> {
+    pub fn prefixes(
+        &self,
+        vocab: &Vocab<'_>,
+        text: impl Iterator<Item = u8>,
+    ) -> impl Iterator<Item = (usize, TokenId)> {
+        let spelling = vocab.found_by();
         let used = self.word(self.layout.buckets() + (1 << self.layout.bucket_bits())) as usize;
         let mut range = self.order().get(..used).unwrap_or(&[]);
-        let mut text = text.iter().take(self.longest()).enumerate();
+        let mut text = text.take(self.longest()).enumerate();
         core::iter::from_fn(move || {
             loop {
                 let (depth, byte) = text.next()?;
                 let here = |[key, id]: &[Word; 2]| match key.get(3_usize.wrapping_sub(depth)) {
                     // A zero byte in the key may mean the end of the token.
                     Some(byte) if *byte != 0 => Some(*byte),
-                    _ => self.spelled(vocab, u32::from_le_bytes(*id)).get(depth).copied(),
+                    _ => spelling.byte_at(self.spelled(vocab, u32::from_le_bytes(*id)), depth),
                 };
-                range = narrow(range, here, *byte)?;
+                range = narrow(range, here, byte)?;
                 let [_, id] = range.first()?;
                 let id = u32::from_le_bytes(*id);
-                if self.spelled(vocab, id).len() == depth + 1 {
+                if spelling.byte_at(self.spelled(vocab, id), depth + 1).is_none() {
                     return Some((depth + 1, id));
                 }
             }
@@ -299,7 +304,7 @@ impl<'i> Index<'i> {
 
     /// Searches for the token of a single byte: `<0x41>` with SentencePiece, else its spelling.
     pub fn find_byte(&self, vocab: &Vocab<'_>, byte: u8) -> Option<TokenId> {
-        if vocab.spelling() == Spelling::Escaped {
+        if matches!(vocab.spelling(), Spelling::Escaped | Spelling::Plain) {
             const HEX: [u8; 16] = *b"0123456789ABCDEF";
             let digit = |value: u8| HEX.get(usize::from(value & 15)).copied().unwrap_or(0);
             let name = [b'<', b'0', b'x', digit(byte >> 4), digit(byte), b'>'];

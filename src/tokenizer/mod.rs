@@ -3,14 +3,15 @@
 //! Ids equal those of the model's own tokenizer, or those of llama.cpp for bytes that are not UTF-8. The file may
 //! contain only a vocabulary. This module reads the vocabulary ([`Tokenizer`]), builds the index for searching it,
 //! finds special tokens, and implements SentencePiece's BPE and unigram, byte-level BPE with its pre-tokenizers, BPE
-//! over characters, WordPiece, and decoding ([`Decoder`]). This module does not depend on models.
+//! over characters, WordPiece, the tokenizers of RWKV World and PLaMo 2, and decoding ([`Decoder`]). This module does not depend on models.
 //!
 //! ```text
 //! vocab         the file's metadata           scan, pretokenizer   words, for BPE
 //! names         tokens with known spellings   spm, bpe, merge      merging pairs
 //! index         the look-up index             unigram, charsmap    best segmentation
 //! build, verify creating and checking it
-//! special       special tokens in a text      wordpiece            longest tokens
+//! special       special tokens in a text      wordpiece, world     longest tokens
+//! dna           DNA letters in a text         plamo2               best segmentation from the end
 //! canonical, byte_level, unicode              decode               ids to text
 //! ```
 //!
@@ -45,9 +46,12 @@ mod byte_level;
 mod canonical;
 mod charsmap;
 mod decode;
+mod dna;
 mod index;
 mod merge;
 mod names;
+#[cfg(feature = "plamo2")]
+mod plamo2;
 mod pretokenizer;
 mod scan;
 mod special;
@@ -60,6 +64,8 @@ mod unigram;
 mod verify;
 mod vocab;
 mod wordpiece;
+#[cfg(feature = "rwkv-world")]
+mod world;
 
 pub use decode::{Decoder, Piece};
 pub use vocab::TokenType;
@@ -262,6 +268,10 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
             Model::Unigram if built::UNIGRAM => unigram::words_for_text(&self.vocab, text),
             // Room for a leading `▁`, and for three bytes per invalid UTF-8 byte.
             Model::WordPiece(_) => text.len().saturating_mul(3).saturating_add(3).div_ceil(4),
+            #[cfg(feature = "rwkv-world")]
+            Model::World => 0,
+            #[cfg(feature = "plamo2")]
+            Model::Plamo2 => plamo2::words_for(text.len()),
             _ => words_for(text.len().saturating_mul(3).saturating_add(1)),
         };
         // Room for the marks of special tokens, and for words.
@@ -364,12 +374,20 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         }
         let (vocab, index) = (&self.vocab, &self.index);
         match self.vocab.model {
+            _ if vocab::ONLY_SPM => spm::Fragment { vocab, index, text, prefix }.encode(memory, output),
             Model::Spm => spm::Fragment { vocab, index, text, prefix }.encode(memory, output),
-            Model::Bpe(pre) if built::BPE => bpe::encode_bytes(vocab, index, pre, text, memory, output),
+            Model::Bpe { pre, dna: true } if built::HYBRID_DNA => dna::encode(vocab, index, pre, text, memory, output),
+            Model::Bpe { pre, .. } if built::BPE => bpe::encode_bytes(vocab, index, pre, text, memory, output),
             Model::Characters { lowercase } if built::BPE => {
                 bpe::encode_characters(vocab, index, lowercase, text, memory, output)
             }
-            Model::Lines { newlines } if built::BPE => bpe::encode_lines(vocab, index, newlines, text, memory, output),
+            Model::Lines { newlines, words } if built::BPE => {
+                bpe::Lines { vocab, index, newlines, words }.encode(text, memory, output)
+            }
+            #[cfg(feature = "rwkv-world")]
+            Model::World => world::encode(vocab, index, text, output),
+            #[cfg(feature = "plamo2")]
+            Model::Plamo2 => plamo2::encode(vocab, index, text, memory, output),
             Model::Unigram if built::UNIGRAM => unigram::encode(vocab, index, (text, prefix), memory, output),
             Model::WordPiece(rules) if built::WORDPIECE => wordpiece::encode(vocab, index, rules, text, memory, output),
             _ => None, // refused when the vocabulary was read

@@ -243,7 +243,7 @@ impl Found {
 }
 
 /// Adds an id unless it is present.
-fn insert(ends: &mut [Option<TokenId>], id: Option<TokenId>) {
+pub(super) fn insert(ends: &mut [Option<TokenId>], id: Option<TokenId>) {
     if id.is_some()
         && !ends.contains(&id)
         && let Some(free) = ends.iter_mut().find(|end| end.is_none())

@@ -91,6 +91,15 @@ fn unigram_with_tokens_of_every_length() {
 }
 
 #[test]
+fn longest_matches_of_every_length() {
+    let wrong: Vec<String> = ladder("", 1).into_iter().map(|token| token.replacen("aa", "ab", 1)).collect();
+    for model in ["rwkv", "plamo2"] {
+        check(model, model, &ladder("", 1), 1, &"a".repeat(3000));
+        check(model, model, &wrong, 1, &"a".repeat(3000));
+    }
+}
+
+#[test]
 fn word_pieces_of_every_length() {
     check("WordPiece", "bert", &ladder("▁", 1), 1, &"a".repeat(3000));
     check("WordPiece, one long", "bert", &["a".to_string(), "a".repeat(511) + "b"], 1, &"a".repeat(3000));
@@ -113,14 +122,14 @@ fn many_tokens_of_one_spelling() {
     // All have the same hash: look-ups are only fast because tokens are also sorted by id.
     let tokens: Vec<String> =
         ["a", "b", "ab"].into_iter().chain(std::iter::repeat_n("aaaa", 50_000)).map(String::from).collect();
-    for model in ["llama", "t5", "bert"] {
+    for model in ["llama", "t5", "bert", "rwkv", "plamo2"] {
         check("one spelling", model, &tokens, 1, &"a".repeat(3000));
     }
 }
 
 #[test]
 fn tokens_that_are_too_long_are_refused() {
-    for (model, kind) in [("t5", 1), ("bert", 1), ("llama", 4), ("llama", 3)] {
+    for (model, kind) in [("t5", 1), ("bert", 1), ("rwkv", 1), ("plamo2", 1), ("llama", 4), ("llama", 3)] {
         let file = file(model, &["a".to_string(), "a".repeat(1 << 20)], kind);
         let gguf = Gguf::parse(&file).unwrap();
         let mut index = vec![0; Tokenizer::index_bytes(&gguf).unwrap()];

@@ -216,7 +216,7 @@ impl Lattice<'_, '_, '_> {
         let (here, char_len) = (self.score_at(at), self.char_len(at));
         let text = self.bytes.get(at..self.len)?;
         let (mut reach, mut has_char) = (at + char_len, false);
-        for (len, id) in self.index.prefixes(self.vocab, text) {
+        for (len, id) in self.index.prefixes(self.vocab, text.iter().copied()) {
             let Some(score) = score(self.vocab, id) else { continue };
             has_char |= len == char_len;
             reach = reach.max(at + len);

@@ -4,16 +4,16 @@
 //! without sorting: one pass over the tokens checks that the sorted order is strictly ascending and complete, and one
 //! over the merges finds each merge at its position.
 
-use super::build::{byte_token, consequences, halves, note_gaps, rules, special};
+use super::build::{byte_token, consequences, halves, listed_ends, note_gaps, rules, special};
 use super::canonical::compare;
 use super::index::{Index, NONE, Special, header};
 use super::merge::Word;
-use super::names::Found;
+use super::names::{Found, insert};
 use super::special::ByteSet;
 use super::unigram;
 use super::vocab::{LONGEST_LOOKED_FOR, TokenType, Vocab};
-use crate::TokenId;
 use crate::gguf::Gguf;
+use crate::{TokenId, built};
 
 /// Returns the index if it equals the one that [`super::build`] would build.
 pub(super) fn verified<'i>(gguf: &Gguf<'_>, vocab: &Vocab<'_>, index: Index<'i>) -> Option<Index<'i>> {
@@ -124,7 +124,10 @@ impl Check<'_, '_, '_> {
     /// Checks the properties that follow from known spellings.
     fn names(&self, gguf: &Gguf<'_>, found: &Found) -> Option<()> {
         let layout = self.index.layout;
-        let consequences = consequences(gguf, self.vocab, found);
+        let mut consequences = consequences(gguf, self.vocab, found);
+        if built::LENIENT {
+            listed_ends(gguf, self.vocab).for_each(|id| insert(&mut consequences.ends, Some(id)));
+        }
         self.is(header::EOT, consequences.eot.unwrap_or(NONE))?;
         self.is(header::EOM, consequences.eom.unwrap_or(NONE))?;
         let types = consequences.types.iter().flatten();

@@ -19,13 +19,16 @@ const CHARSMAP: &str = "precompiled_charsmap";
 /// that only other tokenizers have.
 pub(super) const HAS_TABLES: bool = built::BPE || built::UNIGRAM || built::WORDPIECE;
 
+/// True if SentencePiece's BPE is the only tokenizer of this build.
+pub(super) const ONLY_SPM: bool = !(HAS_TABLES || built::RWKV_WORLD || built::PLAMO2);
+
 /// Rule that no space is added before a text that begins with a space.
 const IF_ABSENT: u32 = 1;
 /// Rule that no space is added after a special token.
 const AT_START: u32 = 2;
 
-/// Maximum length of tokens that are looked up at every position of a text: special tokens, and all tokens with unigram
-/// and WordPiece. In real models these tokens have less than 100 bytes; the limit bounds the time that a file can cost.
+/// Maximum length of tokens that are looked up at every position of a text: special tokens, and all tokens of
+/// tokenizers without merges. In real models these tokens have less than 100 bytes; the limit bounds the time that a file can cost.
 pub(super) const LONGEST_LOOKED_FOR: usize = 512;
 
 /// Type of a token: `tokenizer.ggml.token_type`.
@@ -96,9 +99,9 @@ pub(super) struct WordPieceRules {
 pub(super) enum Model {
     /// "llama": SentencePiece's BPE with scores.
     Spm,
-    /// "gpt2": byte-level BPE with merges.
-    Bpe(PreTokenizer),
-    /// "bpe" or "gpt2" with the pre-tokenizer "whitespace": BPE over characters with merges.
+    /// "gpt2": byte-level BPE with merges. "hybriddna" (`dna`): groups of DNA letters are tokens as well.
+    Bpe { pre: PreTokenizer, dna: bool },
+    /// "whitespace", "bpe" or "gpt2", with the pre-tokenizer "whitespace": BPE over characters with merges.
     Characters {
         /// True if letters are converted to lowercase.
         lowercase: bool,
@@ -107,34 +110,39 @@ pub(super) enum Model {
     Lines {
         /// True if several newlines become one token, where the vocabulary has such a token.
         newlines: bool,
+        /// True if lines begin with a space, and every space begins a word.
+        words: bool,
     },
     /// "t5": unigram, with SentencePiece's normalization.
     Unigram,
     /// "bert": WordPiece.
     WordPiece(WordPieceRules),
+    /// "rwkv": the longest token at each place, over bytes.
+    #[cfg(feature = "rwkv-world")]
+    World,
+    /// "plamo2": unigram with whole costs.
+    #[cfg(feature = "plamo2")]
+    Plamo2,
 }
 
 impl Model {
+    #[inline(never)] // makes the binary smaller
     const fn read(gguf: &Gguf<'_>, name: &[u8]) -> Result<Self, Error> {
         Ok(match name {
             b"llama" => Model::Spm,
-            b"gpt2" if built::BPE => {
-                let pre = match tri!(gguf.str(PREFIX, "pre")) {
-                    Some(pre) => pre,
-                    None => b"",
-                };
-                match (pre, PreTokenizer::by_name(pre)) {
-                    (b"gemma4" | b"granite-embed-multi-311m", _) => Model::Lines { newlines: true },
-                    (b"sarvam-moe", _) => Model::Lines { newlines: false },
-                    (b"whitespace", _) => tri!(Model::characters(gguf)),
-                    (_, Some(mut pre)) => {
-                        pre.ignore_merges = tri!(switch(gguf, "ignore_merges", pre.ignore_merges));
-                        Model::Bpe(pre)
-                    }
-                    (_, None) => return Err(Error::Unsupported { what: "pre-tokenizer", name: Name::new(pre) }),
-                }
-            }
-            b"gemma4" if built::BPE => Model::Lines { newlines: true },
+            b"gpt2" if built::BPE => match tri!(gguf.str(PREFIX, "pre")) {
+                Some(b"gemma4" | b"granite-embed-multi-311m") => Model::Lines { newlines: true, words: false },
+                Some(b"sarvam-moe") => Model::Lines { newlines: false, words: false },
+                Some(b"mmbert") => Model::Lines { newlines: true, words: true },
+                Some(b"whitespace") => tri!(Model::characters(gguf)),
+                _ => Model::Bpe { pre: tri!(Model::pre_tokenizer(gguf)), dna: false },
+            },
+            b"hybriddna" if built::HYBRID_DNA => Model::Bpe { pre: tri!(Model::pre_tokenizer(gguf)), dna: true },
+            b"gemma4" if built::BPE => Model::Lines { newlines: true, words: false },
+            #[cfg(feature = "rwkv-world")]
+            b"rwkv" => Model::World,
+            #[cfg(feature = "plamo2")]
+            b"plamo2" => Model::Plamo2,
             b"t5" if built::UNIGRAM => Model::Unigram,
             b"bert" if built::WORDPIECE => {
                 let lowercase = tri!(switch(gguf, "normalizer.lowercase", true));
@@ -148,13 +156,27 @@ impl Model {
                 ));
                 Model::WordPiece(WordPieceRules { lowercase, strips_accents, cleans, parts_ideographs })
             }
-            b"bpe" if built::BPE => match tri!(gguf.str(PREFIX, "pre")) {
+            b"bpe" | b"whitespace" if built::BPE => match tri!(gguf.str(PREFIX, "pre")) {
                 Some(b"whitespace") => tri!(Model::characters(gguf)),
                 Some(pre) => return Err(Error::Unsupported { what: "pre-tokenizer", name: Name::new(pre) }),
                 None => return Err(Error::MissingKey { key: Name::key(PREFIX, "pre") }),
             },
+            // These files have no vocabulary.
+            b"none" | b"no_vocab" if HAS_TABLES => return Err(Error::MissingKey { key: Name::key(PREFIX, TOKENS) }),
             _ => return Err(Error::Unsupported { what: "tokenizer model", name: Name::new(name) }),
         })
+    }
+
+    const fn pre_tokenizer(gguf: &Gguf<'_>) -> Result<PreTokenizer, Error> {
+        let name = match tri!(gguf.str(PREFIX, "pre")) {
+            Some(name) => name,
+            None => b"",
+        };
+        let Some(mut pre) = PreTokenizer::by_name(name) else {
+            return Err(Error::Unsupported { what: "pre-tokenizer", name: Name::new(name) });
+        };
+        pre.ignore_merges = tri!(switch(gguf, "ignore_merges", pre.ignore_merges));
+        Ok(pre)
     }
 
     const fn characters(gguf: &Gguf<'_>) -> Result<Self, Error> {
@@ -164,14 +186,19 @@ impl Model {
     /// Defaults: BOS, EOS, the unknown token; whether texts get BOS, EOS, and a leading space.
     const fn defaults(self, name: &[u8]) -> Defaults {
         match self {
+            _ if ONLY_SPM => (Some(1), Some(2), Some(0), true, false, true),
             Model::Spm => (Some(1), Some(2), Some(0), true, false, true),
-            Model::Bpe(pre) => (Some(11), Some(11), None, pre.add_bos, false, false),
-            Model::Characters { .. } => (None, None, None, false, false, false),
+            Model::Bpe { pre, .. } => (Some(11), Some(11), None, pre.add_bos, false, false),
             Model::Lines { .. } if matches!(name, b"gpt2") => (Some(11), Some(11), None, false, false, false),
             Model::Lines { .. } => (Some(2), Some(1), Some(3), true, false, false),
             Model::Unigram => (None, Some(1), Some(2), false, true, false),
             // EOS is the token that llama.cpp calls the separator.
             Model::WordPiece(_) => (Some(101), Some(102), Some(100), true, true, true),
+            Model::Characters { .. } => (None, None, None, false, false, false),
+            #[cfg(feature = "rwkv-world")]
+            Model::World => (None, None, None, false, false, false),
+            #[cfg(feature = "plamo2")]
+            Model::Plamo2 => (Some(1), Some(2), Some(0), false, false, false),
         }
     }
 }
@@ -234,7 +261,7 @@ impl<'a> Vocab<'a> {
         let scores = tri!(numbers(gguf, SCORES, len, true));
         let types = tri!(numbers(gguf, TYPES, len, false));
         let merges = match model {
-            Model::Bpe(_) | Model::Characters { .. } | Model::Lines { .. } if built::BPE => {
+            Model::Bpe { .. } | Model::Characters { .. } | Model::Lines { .. } if built::BPE => {
                 match tri!(strings(gguf, MERGES)) {
                     Some(merges) if merges.len() < i32::MAX as usize => Some(merges),
                     Some(_) => return Err(Error::KeyValue { key: Name::key(PREFIX, MERGES), why: "is too long" }),
@@ -246,7 +273,7 @@ impl<'a> Vocab<'a> {
 
         let (bos, eos, unknown, add_bos, add_eos, add_space_prefix) = model.defaults(name);
         let eos = match model {
-            Model::WordPiece(_) => tri!(id(gguf, "seperator_token_id", eos, len)), // the misspelling is the format's
+            Model::WordPiece(_) if built::WORDPIECE => tri!(id(gguf, "seperator_token_id", eos, len)), // the misspelling is the format's
             _ => eos,
         };
         let [add_bos, add_eos, fuse_unknown, merge_spaces] = tri!(switches(
@@ -271,9 +298,14 @@ impl<'a> Vocab<'a> {
             unknown: tri!(id(gguf, "unknown_token_id", unknown, len)),
             add_bos,
             add_eos,
-            // Byte-level BPE never adds a space, whatever the file says; WordPiece always does.
+            // These never add a space, whatever the file says, except WordPiece, which always does.
             add_space_prefix: match model {
-                Model::Bpe(_) | Model::WordPiece(_) => add_space_prefix,
+                _ if ONLY_SPM => tri!(switch(gguf, "add_space_prefix", add_space_prefix)),
+                Model::Bpe { .. } | Model::WordPiece(_) => add_space_prefix,
+                #[cfg(feature = "rwkv-world")]
+                Model::World => add_space_prefix,
+                #[cfg(feature = "plamo2")]
+                Model::Plamo2 => add_space_prefix,
                 _ => tri!(switch(gguf, "add_space_prefix", add_space_prefix)),
             },
             space_prefix_rule: match tri!(gguf.u32(PREFIX, "add_space_prefix_rule")) {
@@ -315,7 +347,12 @@ impl<'a> Vocab<'a> {
 
     pub const fn spelling(&self) -> Spelling {
         match self.model {
-            Model::Bpe(_) if built::BPE => Spelling::ByteLevel,
+            Model::Bpe { dna: true, .. } if built::HYBRID_DNA => Spelling::Dna,
+            Model::Bpe { .. } if built::BPE => Spelling::ByteLevel,
+            #[cfg(feature = "rwkv-world")]
+            Model::World => Spelling::Python,
+            #[cfg(feature = "plamo2")]
+            Model::Plamo2 => Spelling::Plain,
             _ => Spelling::Escaped,
         }
     }
@@ -324,11 +361,15 @@ impl<'a> Vocab<'a> {
     pub const fn finds_prefixes(&self) -> bool {
         built::UNIGRAM && matches!(self.model, Model::Unigram)
             || built::WORDPIECE && matches!(self.model, Model::WordPiece(_))
+            || matches!(self.spelling(), Spelling::Python | Spelling::Plain)
     }
 
     /// The spelling whose bytes the index uses to find a token.
     pub const fn found_by(&self) -> Spelling {
-        if self.finds_prefixes() { Spelling::Raw } else { self.spelling() }
+        match self.spelling() {
+            Spelling::Escaped if self.finds_prefixes() => Spelling::Raw,
+            spelling => spelling,
+        }
     }
 
     /// The primary sort key of tokens in the index.
@@ -346,6 +387,11 @@ impl<'a> Vocab<'a> {
     /// Hugging Face does the same for a BPE without a decoder.
     pub const fn spaces_apart(&self) -> bool {
         built::BPE && matches!(self.model, Model::Characters { .. }) && !self.add_space_prefix
+    }
+
+    /// True if control tokens are found in every text, so that decoding writes them.
+    pub const fn is_all_text(&self) -> bool {
+        built::RWKV_WORLD && matches!(self.spelling(), Spelling::Python)
     }
 
     /// Type of a token in the file.

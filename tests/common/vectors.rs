@@ -39,6 +39,30 @@ pub fn tiny(name: &str) -> Option<(Vec<u8>, Vectors)> {
     Some((read(&directory.join(format!("{name}.gguf"))), Vectors { cases, hello_special: None }))
 }
 
+/// Reads a tiny vocabulary of the repository, and texts with their ids and the text that these decode to.
+pub fn tiny_texts(name: &str) -> Option<(Vec<u8>, Vec<Text>)> {
+    let directory = committed().join("tokenizers");
+    if !directory.exists() {
+        println!("SKIP: tests/fixtures/tokenizers is missing");
+        return None;
+    }
+    let file: Value = serde_json::from_slice(&read(&directory.join("texts.json"))).unwrap();
+    let text = |case: &Value| Text {
+        bytes: bytes_of(case[0].as_str().unwrap()),
+        ids: numbers(&case[1]),
+        again: case[2].as_str().map(bytes_of),
+    };
+    let texts = file[name].as_array().unwrap().iter().map(text).collect();
+    Some((read(&directory.join(format!("{name}.gguf"))), texts))
+}
+
+/// A text, its ids, and the text decoded from them.
+pub struct Text {
+    pub bytes: Vec<u8>,
+    pub ids: Vec<u32>,
+    pub again: Option<Vec<u8>>,
+}
+
 /// Texts and their ids.
 pub struct Vectors {
     pub cases: Vec<(Vec<u8>, Vec<u32>)>,

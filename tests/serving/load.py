@@ -2,6 +2,7 @@
 
 python load.py BINARY attack [SECONDS] [FLAGS OF serve...]
 python load.py BINARY kinds [SECONDS] [FLAGS OF serve...]
+python load.py BINARY leave [SECONDS] [FLAGS OF serve...]
 python load.py BINARY requests [COUNT] [FLAGS OF serve...]
 
 `attack`: four clients with different addresses send 20 hostile requests a second in total: grammars, schemas, many values,
@@ -10,6 +11,9 @@ Prints for both kinds of periods the time to the first token of an honest client
 and the resident memory beside the bound that the server prints.
 
 `kinds`: sends each kind of hostile request alone, to a server of its own, for SECONDS. Prints a table of the same measurements.
+
+`leave`: 500 clients, each of which asks every two minutes and disconnects at a random moment, beside four honest ones. Prints the time to the first token of the honest
+ones, alone and beside the others, the passes that the server makes once all have left, and memory.
 
 `requests`: clients send short requests as fast as possible; one in twenty is hostile, one in ten leaves before its answer
 ends. Each answer must be the same as on an idle server, and memory must not grow.
@@ -29,6 +33,8 @@ import time
 
 from server import HEADERS
 
+KEY = "".join(f"{name}: {value}\r\n" for name, value in HEADERS.items())
+DEFAULTS = {"attack": 300, "kinds": 15, "leave": 600, "requests": 200_000}
 GOOD = {"prompt": "Once upon a time", "max_tokens": 8, "temperature": 0}
 KINDS = [
     GOOD,
@@ -259,6 +265,81 @@ def attack(binary, seconds, flags):
     print("end:", server.end())
 
 
+def leaver(port, source, seed, running):
+    """Sends requests for long answers from an address while `running` is set, and disconnects at a random moment of each."""
+    chance = random.Random(seed)
+    while True:
+        running.wait()
+        time.sleep(chance.random() * 240)
+        words = " ".join(f"w{chance.randrange(1000)}" for _ in range(chance.randrange(1, 120)))
+        body = json.dumps({"prompt": words, "max_tokens": 200, "ignore_eos": True, "stream": chance.random() < 0.5})
+        try:
+            line = socket.create_connection(("127.0.0.1", port), timeout=20, source_address=(source, 0))
+            head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n{KEY}Content-Length: {len(body)}\r\n\r\n"
+            line.sendall((head + body).encode()[: None if chance.random() < 0.9 else chance.randrange(len(body))])
+            time.sleep(chance.random())
+            line.close()
+        except OSError:
+            pass
+
+
+def leavers(port, running, seed):
+    """Runs 125 clients that disconnect, in one process."""
+    for i in range(125):
+        source = f"127.0.{seed + 1}.{i + 1}"
+        threading.Thread(target=leaver, args=(port, source, 1000 * seed + i, running), daemon=True).start()
+    threading.Event().wait()
+
+
+def passes(port):
+    connection = connect(port)
+    connection.request("GET", "/metrics", headers=HEADERS)
+    return int(re.search(r"^arenite_passes_total (\d+)$", connection.getresponse().read().decode(), re.M).group(1))
+
+
+def leave(binary, seconds, flags):
+    server = Server(binary, "--parallel", "8", "-c", "1024", "--api-key", "secret", *flags)
+    said = text(connect(server.port), GOOD)
+    context, running = multiprocessing.get_context("fork"), multiprocessing.Event()
+    others = [context.Process(target=leavers, args=(server.port, running, seed), daemon=True) for seed in range(4)]
+    [other.start() for other in others]
+
+    def honest(until, firsts):
+        while time.time() < until:
+            firsts.append(first_token(server.port))
+            time.sleep(0.2)
+
+    def firsts(length):
+        times, until = [], time.time() + length
+        each = [threading.Thread(target=honest, args=(until, times)) for _ in range(4)]
+        [one.start() for one in each]
+        [one.join() for one in each]
+        return times
+
+    alone = firsts(min(30, seconds / 4))
+    running.set()
+    time.sleep(5)
+    beside, sizes = [], []
+    until = time.time() + seconds
+    while time.time() < until:
+        beside += firsts(min(30, seconds / 4))
+        sizes.append(server.memory())
+    running.clear()
+    [other.terminate() for other in others]
+    time.sleep(0.1)
+    before = passes(server.port)
+    time.sleep(2)
+    after = passes(server.port) - before
+    for name, times in [("alone", alone), ("beside 500 that leave", beside)]:
+        print(f"{name}: first token {percentile(times, .5) * 1e3:.1f} ms in the middle, {percentile(times, .9) * 1e3:.1f} at"
+              f" 90 %, {percentile(times, .99) * 1e3:.1f} at 99 % of {len(times)}")
+    print(f"first token beside them: {percentile(beside, .5) / percentile(alone, .5):.2f} times alone")
+    print(f"passes after all have left, from 0.1 s on: {after}")
+    print(f"memory: {' '.join(f'{size:.0f}' for size in sizes)} MiB, limit {1.1 * server.printed() + 64:.0f}")
+    assert text(connect(server.port), GOOD) == said
+    print("end:", server.end())
+
+
 def short_requests(port, count, seed, alone, failed, done):
     """Sends requests one after the other, and counts answers that differ from those of an idle server."""
     chance = random.Random(seed)
@@ -318,5 +399,5 @@ def requests(binary, count, flags):
 
 if __name__ == "__main__":
     binary, mode, *rest = sys.argv[1:]
-    amount = int(rest.pop(0)) if rest and rest[0].isdigit() else {"attack": 300, "kinds": 15, "requests": 200_000}[mode]
-    {"attack": attack, "kinds": kinds, "requests": requests}[mode](binary, amount, rest)
+    amount = int(rest.pop(0)) if rest and rest[0].isdigit() else DEFAULTS[mode]
+    {"attack": attack, "kinds": kinds, "leave": leave, "requests": requests}[mode](binary, amount, rest)

@@ -22,6 +22,7 @@ mod pieces;
 mod reference;
 mod same_bits;
 mod sampler;
+mod samplers;
 mod sizes;
 mod snapshot;
 mod speech;

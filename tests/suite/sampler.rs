@@ -1,7 +1,7 @@
 //! The sampler chain: values worked out by hand, properties, and a comparison with a naive implementation.
 
 use crate::common::unwritten::unwritten;
-use arenite::sampler::{Link, Params, Pcg32, Sampler, Xorshift, argmax};
+use arenite::sampler::{Link, More, Params, Pcg32, Sampler, Xorshift, argmax};
 use arenite::{Error, TokenId};
 use rand_core::{Infallible, Rng, SeedableRng, TryRng};
 
@@ -243,42 +243,92 @@ fn naive(params: &Params, history: &[TokenId], logits: &[f32]) -> Vec<(TokenId, 
         weights.iter().map(|w| w / sum).collect()
     };
     let mut temperature = 1.0;
+    let more = &params.more;
+    let least = (more.min_keep as usize).max(1);
     for link in params.order.into_iter().flatten() {
         let shares = share(&all, temperature);
         match link {
+            Link::Temperature if more.dynatemp_range > 0.0 && all.len() > 1 => {
+                let entropy: f64 = -shares.iter().filter(|p| **p > 0.0).map(|p| p * p.ln()).sum::<f64>();
+                let normal = (entropy / (all.len() as f64).ln()).powf(more.dynatemp_exponent.into());
+                let (middle, range) = (f64::from(params.temperature), f64::from(more.dynatemp_range));
+                let lowest = (middle - range).max(0.0);
+                temperature = lowest + (middle + range - lowest) * normal;
+                if temperature <= 0.0 {
+                    all.truncate(1);
+                    temperature = 1.0;
+                }
+            }
+            Link::Temperature if more.dynatemp_range > 0.0 => temperature = 1.0,
             Link::Temperature => temperature = f64::from(params.temperature),
+            Link::Dry if more.dry_multiplier > 0.0 => {
+                for (token, logit) in &mut all {
+                    if let Some(longest) = longest_repetition(history, *token, more) {
+                        let penalty = f64::from(more.dry_base).powi(longest as i32 - more.dry_allowed_length as i32);
+                        *logit -= f64::from(more.dry_multiplier) * penalty * temperature;
+                    }
+                }
+                all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+            }
+            Link::TopNSigma if more.top_n_sigma > 0.0 => {
+                let logits: Vec<f64> = all.iter().map(|(_, l)| *l).filter(|l| *l > f64::NEG_INFINITY).collect();
+                let mean = logits.iter().sum::<f64>() / logits.len() as f64;
+                let variance = logits.iter().map(|l| (l - mean).powi(2)).sum::<f64>() / logits.len() as f64;
+                let limit = logits[0] - f64::from(more.top_n_sigma) * variance.sqrt();
+                all.iter_mut().filter(|(_, l)| *l < limit).for_each(|(_, l)| *l = f64::NEG_INFINITY);
+                all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+            }
+            Link::Xtc if more.xtc_probability > 0.0 => {
+                let top = shares.iter().take_while(|p| **p >= f64::from(more.xtc_threshold)).count();
+                let removed = top.saturating_sub(1);
+                if all.len() - removed >= least {
+                    all.drain(..removed);
+                }
+            }
             Link::TopK if params.top_k > 0 => all.truncate(params.top_k as usize),
-            Link::TopP => {
+            Link::TopP if params.top_p < 1.0 => {
                 let mut sum = 0.0;
                 let kept = shares.iter().take_while(|p| (sum += **p, sum - **p < f64::from(params.top_p)).1).count();
-                all.truncate(kept.max(1));
+                all.truncate(kept.max(least));
             }
-            Link::MinP => {
-                let least = shares[0] * f64::from(params.min_p);
-                let kept = shares.iter().take_while(|p| **p >= least).count();
-                all.truncate(kept.max(1));
+            Link::MinP if params.min_p > 0.0 => {
+                let lowest = shares[0] * f64::from(params.min_p);
+                let kept = shares.iter().take_while(|p| **p >= lowest).count();
+                all.truncate(kept.max(least));
             }
             Link::Typical if params.typical_p < 1.0 => {
                 // Like llama.cpp: all tokens sorted by their distance from the entropy.
-                let entropy: f64 = shares.iter().map(|p| -p * p.ln()).sum();
+                let entropy: f64 = shares.iter().filter(|p| **p > 0.0).map(|p| -p * p.ln()).sum();
                 let mut order: Vec<usize> = (0..all.len()).collect();
                 order.sort_by(|a, b| {
                     let distance = |i: usize| (-shares[i].ln() - entropy).abs();
                     distance(*a).total_cmp(&distance(*b))
                 });
-                let mut sum = 0.0;
-                let kept = order
-                    .iter()
-                    .take_while(|i| (sum += shares[**i], sum - shares[**i] <= f64::from(params.typical_p)).1);
-                let mut kept: Vec<usize> = kept.copied().collect();
+                let (mut sum, mut count) = (0.0, 0);
+                let mut kept: Vec<usize> = Vec::new();
+                for i in order {
+                    if count < least || sum <= f64::from(params.typical_p) {
+                        kept.push(i);
+                    }
+                    (sum, count) = (sum + shares[i], count + 1);
+                }
                 kept.sort();
                 all = kept.into_iter().map(|i| all[i]).collect();
             }
-            Link::TopK | Link::Typical => {}
+            _ => {}
         }
     }
     let shares = share(&all, temperature);
     all.iter().zip(shares).map(|((token, _), p)| (*token, p)).collect()
+}
+
+/// The length of the longest suffix of the history that `token` followed earlier, if it is long enough.
+fn longest_repetition(history: &[TokenId], token: TokenId, more: &More) -> Option<usize> {
+    let recent = &history[history.len().saturating_sub(more.dry_last_n as usize)..];
+    let ends = (0..recent.len()).filter(|at| recent[*at] == token).map(|at| &recent[..at]);
+    let matched = |before: &[TokenId]| before.iter().rev().zip(recent.iter().rev()).take_while(|(a, b)| a == b).count();
+    let long = |len: &usize| *len >= more.dry_allowed_length as usize;
+    Some(ends.map(matched).max()?).filter(long).filter(|_| recent.len() > more.dry_allowed_length as usize)
 }
 
 #[test]
@@ -298,8 +348,21 @@ fn agrees_with_the_naive_chain() {
             frequency_penalty: if round % 7 == 0 { 0.1 } else { 0.0 },
             presence_penalty: 0.0,
             repeat_last_n: (uniform() * 30.0) as u32,
-            typical_p: if round % 3 == 1 { 0.2 + uniform() as f32 * 0.7 } else { 1.0 },
+            // Top-n-sigma before typical has its own order, as in llama.cpp: see `samplers`.
+            typical_p: if round % 3 == 1 && round % 5 != 2 { 0.2 + uniform() as f32 * 0.7 } else { 1.0 },
             order: shuffled(round, &mut uniform),
+            more: More {
+                min_keep: if round % 6 == 5 { 4 } else { 0 },
+                top_n_sigma: if round % 5 == 2 { 0.3 + uniform() as f32 } else { 0.0 },
+                xtc_probability: if round % 7 == 3 { 1.0 } else { 0.0 },
+                dynatemp_range: if round % 8 == 1 { 0.5 } else { 0.0 },
+                dynatemp_exponent: 1.3,
+                dry_multiplier: if round % 3 == 2 { 0.6 } else { 0.0 },
+                dry_base: 1.2,
+                dry_allowed_length: 1,
+                dry_last_n: 18,
+                ..More::OFF
+            },
         };
         let expected = naive(&params, &history, &logits);
         // Evenly spaced numbers draw every token in proportion to its probability.

@@ -5,7 +5,7 @@
 use crate::common::fixture::{Case, DECODERS};
 use crate::common::gguf::{Builder, Meta, with_key};
 use crate::common::tiny::tiny_llama;
-use crate::common::vectors::{Owned, Vectors, fixture, tiny, vocabulary};
+use crate::common::vectors::{Owned, Vectors, fixture, tiny, tiny_texts, vocabulary};
 use arenite::tokenizer::{Encode, INDEX_HASH_KEY, INDEX_KEY, TokenType, Tokenizer};
 use arenite::{Error, Gguf, Name, Options, Plan, TokenId};
 
@@ -123,6 +123,63 @@ fn one_way_vocabularies() {
     }
 }
 
+/// Vocabularies of RWKV World, PLaMo 2, DNA, mmBERT and BPE over the characters of words, with the index in RAM and in the
+/// file. The ids are llama.cpp's, or Hugging Face's where the two differ.
+#[test]
+fn vocabularies_of_other_kinds() {
+    for name in ["rwkv", "plamo2", "hybriddna", "mmbert", "whitespace", "whitespace_lower"] {
+        let Some((file, texts)) = tiny_texts(name) else { continue };
+        // Hugging Face's tokenizers find special tokens in every text.
+        let parse_special = name == "mmbert" || name.starts_with("whitespace");
+        let how = Encode { add_special: name.starts_with("whitespace"), parse_special };
+        for tokenizer in [Owned::new(&file), Owned::packed(&file)] {
+            for text in &texts {
+                let shown = String::from_utf8_lossy(&text.bytes);
+                assert_eq!(tokenizer.encode(&text.bytes, how), text.ids, "{name}: {shown:?}");
+                if let Some(again) = &text.again {
+                    assert_eq!(tokenizer.decode(&text.ids), *again, "{name}: {shown:?}");
+                }
+            }
+        }
+        assert!(texts.len() > 150);
+    }
+}
+
+/// The longest match of RWKV World takes control tokens as well.
+#[test]
+fn control_tokens_are_part_of_the_longest_match() {
+    let Some((file, _)) = tiny_texts("rwkv") else { return };
+    let tokenizer = Owned::new(&file);
+    for how in [Encode::TEXT, Encode::PROMPT] {
+        assert_eq!(tokenizer.encode(b"<s>hello", how), [0, 408, 435, 112]);
+        assert_eq!(tokenizer.encode(b"a<s>b", how), [98, 0, 99]);
+        assert_eq!(tokenizer.encode(b"", how), [0; 0]);
+    }
+    let mut text = [0; 8];
+    assert_eq!(tokenizer.tokenizer.detokenize(&[98, 0, 99], false, &mut text), Ok(5));
+    assert_eq!(text[..5], *b"a<s>b");
+    let ends: Vec<u32> = (0..2000).filter(|id| tokenizer.tokenizer.is_end(*id)).collect();
+    assert_eq!(ends, [0, 261]);
+}
+
+/// A text of PLaMo 2 loses one byte order mark; bytes outside of characters are U+FFFD.
+#[test]
+fn bytes_outside_of_characters_are_spelled_out() {
+    let Some((file, _)) = tiny_texts("plamo2") else { return };
+    let tokenizer = Owned::new(&file);
+    let ids = |text: &[u8]| tokenizer.encode(text, Encode::TEXT);
+    assert_eq!(ids(b"hello"), [298, 875, 274]);
+    assert_eq!(ids(b"\xef\xbb\xbfhello"), [298, 875, 274]);
+    let byte = |byte: u32| 6 + byte;
+    let replaced = [0xef, 0xbf, 0xbd].map(byte);
+    assert_eq!(ids(b"\xff"), replaced);
+    assert_eq!(ids(b"\xe8\xaa"), [replaced, replaced].concat());
+    assert_eq!(ids(b"\xffhello\xc3"), [&replaced[..], &[298, 875, 274], &replaced].concat());
+    assert_eq!(ids(b"[PAD1]"), [1397]);
+    assert_eq!(ids(b"<|plamo:bos|>x<|plamo:op|>"), [1, 126, 4]);
+    assert_eq!(ids(b"<0x41>"), [370, 819, 126, 58, 621, 371]);
+}
+
 /// Returns the cases of this name whose ids come from a tokenizer. Only the larger set has such cases.
 fn tokenized(name: &str) -> Vec<Case> {
     Case::all(name, "model.gguf").into_iter().filter(|case| !case.json()["tokenizer"].is_null()).collect()
@@ -233,9 +290,10 @@ fn a_list_of_end_tokens() {
     let mut file = tiny_llama();
     file.set("tokenizer.ggml.eos_token_ids", Meta::array([5u32, 7, 900]));
     let file = file.build();
-    let tokenizer = Owned::new(&file);
-    let ends: Vec<u32> = (0..288).filter(|id| tokenizer.tokenizer.is_end(*id)).collect();
-    assert_eq!(ends, [2, 5, 7]);
+    for tokenizer in [Owned::new(&file), Owned::packed(&file)] {
+        let ends: Vec<u32> = (0..288).filter(|id| tokenizer.tokenizer.is_end(*id)).collect();
+        assert_eq!(ends, [2, 5, 7]);
+    }
 }
 
 #[test]

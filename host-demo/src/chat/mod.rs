@@ -3,7 +3,6 @@
 mod lines;
 mod screen;
 mod talk;
-mod wrap;
 
 pub use arenite_chat::{Arguments, Renderer, Style, dialect};
 pub use lines::{Input, Lines};

@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 
 use super::dialect::{Part, Reader};
-use super::wrap::Wrap;
+use crate::output::wrap::Wrap;
 use crate::output::{Out, terminal_width};
 
 /// The display of thoughts.

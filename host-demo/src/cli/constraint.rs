@@ -40,6 +40,11 @@ pub enum FormSource {
 }
 
 impl ConstraintArgs {
+    /// Returns true if the output is a JSON value.
+    pub fn is_json(&self) -> bool {
+        self.json || self.json_schema.is_some()
+    }
+
     /// Reads the grammar or schema. Returns `None` if the output is not constrained.
     pub fn read(&self) -> Result<Option<Form>> {
         if let Some(source) = &self.grammar {

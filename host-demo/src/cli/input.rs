@@ -116,7 +116,7 @@ impl Text {
 
 /// Returns whether standard input is a pipe, a socket or a file. Anything else, such as a closed input or a device, is
 /// not read.
-fn is_piped() -> bool {
+pub fn is_piped() -> bool {
     if io::stdin().is_terminal() {
         return false;
     }

@@ -35,7 +35,6 @@ const NO_GPU: Meaning = Ignored("the model runs on the CPU");
 const MAPPED: Meaning = Ignored("--load map maps the file, --load copy copies it to memory");
 const IN_FILE: Meaning = Refused("these values come from the model file: change them with a converter");
 const NO_VECTORS: Meaning = Refused("control vectors are not supported: train an adapter, and give it with --lora");
-const NOT_HERE: &str = "this sampling step is not supported: leave it out, or see --samplers";
 const ALREADY: Meaning = Ignored("this is the default");
 const SHARED: Meaning = Ignored("prompts share one cache, and common prefixes are always reused");
 
@@ -92,11 +91,13 @@ const MACHINE: &[Flag] = &[
 const SERVER: &[Flag] = &[
     (&["-np", "--n-parallel"], Yes, Alias("--parallel")),
     (&["-a"], Yes, Alias("--alias")),
+    (&["--sleep-idle-seconds"], Yes, Alias("--idle-timeout")),
     (&["--models-dir"], Yes, Alias("--model")),
     (&["-cb", "--cont-batching", "--jinja", "--metrics", "--webui", "--no-context-shift", "--no-mmproj"], No, ALREADY),
     (&["-nocb", "--no-cont-batching"], No, Ignored("answers do not depend on other requests")),
     (&["--no-webui"], No, Ignored("the page at / is always served")),
-    (&["--slots", "--no-slots"], No, Ignored("/metrics reports the server's activity")),
+    (&["--slots"], No, ALREADY),
+    (&["--no-slots"], No, Ignored("/slots tells a client about its own conversations only")),
     (&["--props"], No, Ignored("/props is read-only")),
     (
         &["--embedding", "--embeddings", "--rerank", "--reranking"],
@@ -112,13 +113,11 @@ const SERVER: &[Flag] = &[
     (&["--cache-reuse", "-sps", "--slot-prompt-similarity", "-cram", "--cache-ram"], Yes, SHARED),
     (&["-to", "--timeout", "--threads-http"], Yes, Ignored("the server has its own limits")),
     (&["--reasoning-format"], Yes, Ignored("thoughts are returned in `reasoning_content`")),
-    (&["--context-shift"], No, Refused("an answer ends when the context is full: give a larger -c")),
-    (&["--keep"], Yes, Ignored("the context is never shifted")),
+    (&["--keep"], Yes, Ignored("requests have the field n_keep")),
     (&["--api-key-file"], Yes, Refused("give the key with --api-key, or in ARENITE_API_KEY")),
     (&["--ssl-key-file", "--ssl-cert-file"], Yes, Refused("use a proxy for https, such as nginx")),
     (&["--path", "--api-prefix"], Yes, Refused("use a proxy for other paths, such as nginx")),
     (&["-mm", "--mmproj", "-mmu", "--mmproj-url"], Yes, Refused("images are not supported: leave it out")),
-    (&["--slot-save-path"], Yes, Refused("the server saves no conversations: leave it out")),
     (&["--chat-template-file"], Yes, Alias("--chat-template")),
     (&["--chat-template-kwargs"], Yes, Refused("send `chat_template_kwargs` in requests")),
     (&["--reasoning-budget"], Yes, Unless(-1.0, "send `reasoning_budget` in requests")),
@@ -141,25 +140,7 @@ const DRAFTS: &[Flag] = &[
 ];
 
 /// Flags of sampling steps, for `generate`, `chat` and `serve`.
-const SAMPLING: &[Flag] = &[
-    (&["--mirostat"], Yes, Unless(0.0, "mirostat is not supported: use --typical or --min-p")),
-    (&["--mirostat-lr", "--mirostat-ent"], Yes, Ignored("mirostat is not supported")),
-    (&["--top-nsigma", "--top-n-sigma"], Yes, Unless(-1.0, NOT_HERE)),
-    (&["--xtc-probability", "--dynatemp-range", "--dry-multiplier"], Yes, Unless(0.0, NOT_HERE)),
-    (
-        &[
-            "--xtc-threshold",
-            "--dynatemp-exp",
-            "--dry-base",
-            "--dry-allowed-length",
-            "--dry-penalty-last-n",
-            "--dry-sequence-breaker",
-        ],
-        Yes,
-        Ignored("this sampling step is not supported"),
-    ),
-    (&["--sampler-seq", "--sampling-seq"], Yes, Refused("list the steps with --samplers")),
-];
+const SAMPLING: &[Flag] = &[(&["--sampler-seq", "--sampling-seq"], Yes, Refused("list the steps with --samplers"))];
 
 /// Flags of llama-cli: their names, whether a value follows, and the meaning for `generate` and for `chat`.
 const TEXT: &[(&[&str], Value, Meaning, Meaning)] = &[
@@ -180,14 +161,12 @@ const TEXT: &[(&[&str], Value, Meaning, Meaning)] = &[
     (&["--chat-template-file"], Yes, CHAT, Alias("--chat-template")),
     (&["-co", "--color"], Maybe, Ignored("output has no colours"), Ignored("colours are used on a terminal only")),
     (&["--no-context-shift"], No, ALREADY, ALREADY),
-    (&["--context-shift"], No, Refused("generation ends when the context is full: give a larger -c"), Alias("--shift")),
-    (&["--keep"], Yes, Ignored("the context is never shifted"), Ignored("the system prompt is always kept")),
     (&["--grammar-file"], Yes, Alias("--grammar"), Alias("--grammar")),
     (&["--prompt-cache"], Yes, Alias("--session"), Alias("--session")),
 ];
 
 /// Commands that run a model and accept the flags in [`MACHINE`].
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 17] = [
     "generate",
     "chat",
     "run",
@@ -196,6 +175,7 @@ const COMMANDS: [&str; 16] = [
     "bench",
     "embed",
     "rerank",
+    "classify",
     "decide",
     "perplexity",
     "logits",
@@ -362,7 +342,7 @@ mod tests {
         same("a -m f.gguf -p x -n -1 -no-cnv", "a -m f.gguf generate -p x -n -1", 1);
         same("a --model=f.gguf --n-predict 5", "a --model=f.gguf generate --n-tokens 5", 0);
         same("a chat -sys hello -cnv -r User:", "a chat --system hello --stop User:", 1);
-        same("a generate -ctk q8_0 -ctv q8_0 --mirostat 0", "a generate --kv q8_0", 1);
+        same("a generate -ctk q8_0 -ctv q8_0 --mirostat 0", "a generate --kv q8_0 --mirostat 0", 1);
         same("a generate --predict=5 --numa=distribute", "a generate --n-tokens 5", 1);
         same("a -hf u/r:Q8_0 -p x", "a --hf u/r:Q8_0 generate -p x", 0);
         same("a serve -hfr=u/r -hff f.gguf", "a serve --hf=u/r --hf-file f.gguf", 0);

@@ -65,6 +65,11 @@ impl ModelArgs {
 
 #[cfg(feature = "hub")]
 impl ModelArgs {
+    /// The model on the hub that `-hf` names.
+    pub fn hf_name(&self) -> Option<&str> {
+        self.hf.as_deref()
+    }
+
     /// Downloads the models that are given as a name on the hub or as an address, and sets their paths.
     pub fn fetch(&mut self) -> Result<()> {
         use crate::output::progress::DownloadBar;
@@ -85,6 +90,11 @@ impl ModelArgs {
 
 #[cfg(not(feature = "hub"))]
 impl ModelArgs {
+    /// There is none: this build fetches no models.
+    pub fn hf_name(&self) -> Option<&str> {
+        None
+    }
+
     /// Does nothing: this build fetches no models.
     pub fn fetch(&mut self) -> Result<()> {
         Ok(())

@@ -6,15 +6,17 @@ mod drafts;
 mod input;
 pub mod llama;
 mod machine;
+mod more;
 mod number;
 mod sampling;
 mod template;
 mod watch;
+pub mod words;
 
 pub use choice::one_of;
 pub use constraint::{ConstraintArgs, Form};
 pub use drafts::DraftArgs;
-pub use input::{Text, TextArgs, each, each_json, each_line};
+pub use input::{Text, TextArgs, each, each_json, each_line, is_piped};
 pub use machine::{Kv, ModelArgs, NoModelArgs, RunArgs, SessionArgs};
 pub use number::{Ids, Limit, at_least_one, beams, context_size, finite, memory_size, threads};
 pub use sampling::{SamplingArgs, StepArgs};

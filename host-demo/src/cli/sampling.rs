@@ -2,13 +2,16 @@
 
 use std::hash::{BuildHasher, Hasher};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use arenite::TokenId;
 use arenite::sampler::{Link, Params, Pcg32, Xorshift};
+use arenite::tokenizer::Tokenizer;
 use clap::{Args, ValueEnum};
 
+use super::more::MoreArgs;
 use super::number::{count_or, finite, not_negative, positive, probability};
-use arenite_request::Samplers;
+use arenite_request::{Samplers, Sampling};
+use arenite_run::generation::BreakerList;
 use arenite_run::rng::AnyRng;
 
 /// Options of the sampling steps.
@@ -54,9 +57,12 @@ pub struct StepArgs {
     pub presence_penalty: f32,
 
     /// Sampling steps in order, such as top_k;top_p;temperature; steps not listed are skipped [default:
-    /// penalties;top_k;typ_p;top_p;min_p;temperature]
+    /// penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature;adaptive_p]
     #[arg(long, value_name = "LIST")]
     pub samplers: Option<Samplers>,
+
+    #[command(flatten)]
+    more: MoreArgs,
 }
 
 /// Sampling options.
@@ -92,7 +98,8 @@ pub struct Seed(Option<u64>);
 
 impl StepArgs {
     /// The sampler's parameters. Parameters that were not given are taken from `default`.
-    pub fn params(&self, default: Params) -> Params {
+    pub fn params(&self, default: Params) -> Result<Params> {
+        let default = Params { more: Sampling::MORE, ..default };
         let params = Params {
             temperature: self.temp.unwrap_or(default.temperature),
             top_k: self.top_k.unwrap_or(default.top_k),
@@ -104,8 +111,15 @@ impl StepArgs {
             frequency_penalty: self.frequency_penalty,
             presence_penalty: self.presence_penalty,
             repeat_last_n: self.repeat_last_n,
+            more: default.more,
         };
-        self.samplers.map_or(params, |samplers| samplers.apply(params))
+        let params = self.more.sampling().params(&params).map_err(|refusal| anyhow!(refusal.message))?;
+        Ok(self.samplers.map_or(params, |samplers| samplers.apply(params)))
+    }
+
+    /// The texts over which DRY's repetitions do not continue.
+    pub fn breakers(&self) -> Vec<String> {
+        self.more.sampling().dry_breakers()
     }
 }
 
@@ -114,19 +128,28 @@ impl SamplingArgs {
     pub fn params(&self) -> Result<Params> {
         let Self { steps, rng, seed, .. } = self;
         if *rng == RngKind::Pcg {
-            return Ok(steps.params(Params::DEFAULT));
+            return steps.params(Params::DEFAULT);
         }
         let others = steps.top_k.is_some() || steps.min_p.is_some() || steps.typical.is_some();
+        let others = others || steps.more != MoreArgs::default();
         ensure!(
             !others && steps.samplers.is_none(),
-            "--rng llama2c samples like run.c, with --temp and --top-p only: leave out --top-k, --min-p, --typical and \
-             --samplers"
+            "--rng llama2c samples like run.c, with --temp and --top-p only: leave out --top-k, --min-p, --typical, \
+             --samplers and the further steps"
         );
         ensure!(*seed != Some(Seed(Some(0))), "run.c takes --seed 0 as the current time: give another seed");
         let order = Link::order(&[Link::Temperature, Link::TopP]);
-        let params = steps.params(Params { temperature: 1.0, top_p: 0.9, order, ..Params::DEFAULT });
+        let params = steps.params(Params { temperature: 1.0, top_p: 0.9, order, ..Params::DEFAULT })?;
         // In run.c a top-p of 0 also disables the step.
         Ok(Params { top_p: if params.top_p == 0.0 { 1.0 } else { params.top_p }, ..params })
+    }
+
+    /// The sequences over which DRY's repetitions do not continue: none if DRY is off.
+    pub fn breakers(&self, params: &Params, tokenizer: Option<&Tokenizer<'_, '_>>) -> Result<BreakerList> {
+        match tokenizer.filter(|_| params.more.dry_multiplier != 0.0) {
+            Some(tokenizer) => BreakerList::new(&self.steps.breakers(), tokenizer),
+            None => Ok(BreakerList::default()),
+        }
     }
 
     /// The seed that was given, or a random one.

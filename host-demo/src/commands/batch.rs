@@ -18,7 +18,7 @@ use arenite_run::model_file::ModelFile;
 use arenite_run::open_model::OpenModel;
 use arenite_run::runtime::RunOptions;
 use arenite_run::scheduler::{Asker, Command, Counters, Embedding, Event, Job};
-use arenite_run::service::{Choice, Endpoint, Host, Service, by_chance, run_engine, token_count};
+use arenite_run::service::{Choice, Endpoint, Host, Kept, Service, by_chance, run_engine, token_count};
 use arenite_run::session_file::SessionFile;
 use arenite_serve::{self as faces, ApiError, Ready, ResponseMeta, read_json};
 
@@ -83,6 +83,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let window = 4 * args.parallel;
     let batch = Batch { service, commands, window, reproducible: args.reproducible };
     let lines = std::thread::spawn(move || batch.answer_all(input, output, done));
+    let kept = kept.map_or(Kept::Nothing, Kept::Prefix);
     run_engine(&open, (plan, drafting), kept, Arc::new(Counters::default()), &asked, || ())?;
     let failed = lines.join().map_err(|_| anyhow!("the reader thread panicked"))??;
     if failed > 0 {

@@ -22,7 +22,7 @@ use crate::output::{self, Out, note};
 use arenite_files as new_file;
 use arenite_grammar as grammar;
 use arenite_run::drafts::{Drafting, Drafts};
-use arenite_run::generation::{End, Settings, ThoughtLimit};
+use arenite_run::generation::{End, Settings, ThoughtLimit, within};
 use arenite_run::model_file::{Load, ModelFile, Source};
 use arenite_run::open_model::OpenModel;
 use arenite_run::runtime::{self, Memory};
@@ -80,6 +80,10 @@ pub struct Args {
     #[arg(short = 'p', long = "prompt", value_name = "TEXT")]
     prompt: Option<String>,
 
+    /// True if the conversation ends with the answer to the first message.
+    #[arg(skip)]
+    once: bool,
+
     /// Display of thoughts: shown, dim (grey on a terminal) or hidden
     #[arg(long, value_enum, default_value_t = Reasoning::Dim)]
     reasoning: Reasoning,
@@ -115,6 +119,13 @@ pub struct Args {
 
     #[command(flatten)]
     run: RunArgs,
+}
+
+impl Args {
+    /// Asks `prompt`, if there is one, and ends after the answer.
+    pub fn asked_once(self, prompt: Option<String>) -> Self {
+        Self { once: prompt.is_some(), prompt: prompt.or(self.prompt), ..self }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -177,7 +188,7 @@ fn talk_with(file: ModelFile, args: &Args, before: Option<Vec<Value>>, lines: &m
         Some(_) => messages,
         None => earlier.into_iter().map(serde_json::from_value).collect::<Result<_, _>>()?,
     };
-    let params = args.sampling.params()?;
+    let params = within(&args.sampling.params()?, context);
     let vocab = model.spec().vocab;
     let mut scratch = vec![0; Sampler::scratch_bytes(&params, vocab)];
     Sampler::new(params, &args.sampling.logit_bias, vocab, &mut scratch)?; // reports wrong options at the start
@@ -219,7 +230,7 @@ fn talk_with(file: ModelFile, args: &Args, before: Option<Vec<Value>>, lines: &m
         Some(lines) => lines,
         None => lines.insert(Lines::open(HELP)?),
     };
-    if lines.is_terminal() {
+    if lines.is_terminal() && !args.once {
         let name = talk.renderer.name();
         note(format_args!("{}, {name}, {context} positions; /help for help", open.name()));
     }
@@ -241,9 +252,11 @@ fn rules(
     tokenizer: &Tokenizer<'_, '_>,
     step: usize,
 ) -> Result<Rules> {
+    let params = args.sampling.params()?;
     let mut settings = Settings {
-        params: args.sampling.params()?,
+        params,
         bias: args.sampling.logit_bias.clone(),
+        breakers: args.sampling.breakers(&params, Some(tokenizer))?,
         limit: args.n_tokens.and_then(|Limit(limit)| limit),
         stops: args.stop.clone(),
         stop_ids: args.stop_id.clone(),
@@ -350,16 +363,19 @@ fn converse(talk: &mut Talk<'_, '_, '_>, lines: &mut Lines, args: &Args, file: &
             let end = answer_with_tools(talk, args);
             interrupt::answered();
             match end {
-                Ok(End::Interrupted) if !is_terminal => {
+                Ok(End::Interrupted) if !is_terminal || args.once => {
                     return Ok(Next::End(ExitCode::from(output::INTERRUPTED)));
                 }
                 Ok(_) => {}
                 // On a terminal, a turn that fails does not end the conversation.
-                Err(error) if is_terminal => {
+                Err(error) if is_terminal && !args.once => {
                     let _ = talk.unsay();
                     let _ = output::report(&error);
                 }
                 Err(error) => return Err(error),
+            }
+            if args.once {
+                return Ok(Next::End(ExitCode::SUCCESS));
             }
         }
         match lines.next()? {
@@ -444,6 +460,11 @@ fn answer(talk: &mut Talk<'_, '_, '_>, reasoning: Reasoning) -> Result<End> {
     let end = stats?.end;
     match end {
         End::Interrupted => note("(stopped)"),
+        End::Length => {
+            let what = "the answer was cut off: raise -n";
+            ensure!(!talk.rules.is_schema, "{what}; the value is not whole");
+            note(what);
+        }
         End::Context => note(format_args!(
             "the context of {} positions is full: use /reset to start over, --shift to drop the oldest turns, or a larger -c",
             talk.session.context()

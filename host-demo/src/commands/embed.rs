@@ -23,7 +23,8 @@ use arenite_text::Frame;
   arenite embed -m bge-small.gguf -p \"The sea is calm\" -o sea.npy
   arenite embed -m bge-small.gguf --jsonl -f sentences.jsonl -o sentences.npy
 
-The model's pooling turns the states of all tokens into one vector, which is scaled to length 1. Without -o the vector \
+The model's pooling turns the states of all tokens into one vector, which is scaled to length 1. The outputs of a \
+classifier are not scaled; `arenite classify` gives their labels. Without -o the vector \
 is printed as a JSON list. With --jsonl the file has one row per text, and the output has one line per row.")]
 pub struct Args {
     #[command(flatten)]
@@ -77,7 +78,8 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
         session.embed(ids, &mut vector).with_context(named)?;
         vector.truncate(dim);
         runtime::numbers(&vector).with_context(named)?;
-        if !args.no_normalize {
+        // The outputs of a classifier are no direction: their length matters.
+        if !args.no_normalize && !model.spec().ranks() {
             normalize(&mut vector);
         }
         Ok(vector)

@@ -13,11 +13,12 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::cli::{ConstraintArgs, DraftArgs, Form, Limit, RunArgs, SamplingArgs, Text, TextArgs, Watcher, each_line};
-use crate::output::{self, Bytes, Out, note};
+use crate::output::wrap::Wrap;
+use crate::output::{self, Bytes, Out, note, terminal_width};
 use crate::{foreign, interrupt};
 use arenite_grammar::MaskMemory;
 use arenite_run::drafts::{Drafting, Drafts};
-use arenite_run::generation::{self, End, Generation, Settings, Workbench};
+use arenite_run::generation::{self, End, Generation, Settings, Shift, Workbench, within};
 use arenite_run::model_file::ModelFile;
 use arenite_run::open_model::OpenModel;
 use arenite_run::runtime::{self, Memory};
@@ -63,6 +64,14 @@ pub struct Args {
     /// Additional end token; may be repeated
     #[arg(long, value_name = "ID")]
     stop_id: Vec<TokenId>,
+
+    /// Continue when the context is full: drop half of the tokens, and read the rest again
+    #[arg(long, conflicts_with_all = ["lookup", "draft", "session"])]
+    context_shift: bool,
+
+    /// Number of tokens at the start that stay with --context-shift; -1 for the prompt
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, requires = "context_shift")]
+    keep: i64,
 
     /// Continue after an end token
     #[arg(long)]
@@ -161,7 +170,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let mut drafts = Drafts::new(&open, drafting, 1, context, &mut draft_memory)?;
 
     let seed = args.sampling.seed();
-    let params = args.sampling.params()?;
+    let params = within(&args.sampling.params()?, session.context());
     let vocab = model.spec().vocab;
     let mut scratch = vec![0; Sampler::scratch_bytes(&params, vocab)];
     Sampler::new(params, &args.sampling.logit_bias, vocab, &mut scratch)?; // reports wrong options at the start
@@ -169,6 +178,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let settings = Arc::new(Settings {
         params,
         bias: args.sampling.logit_bias.clone(),
+        breakers: args.sampling.breakers(&params, tokenizer)?,
         limit,
         stops: args.stop.clone(),
         stop_ids: args.stop_id.clone(),
@@ -185,7 +195,11 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let mut continued = |prompt: &Prompt, session: &mut Session<'_, '_>, show: Show<'_>| {
         let kept = runtime::rewind_to(session, &known, &prompt.ids)?;
         let rng = args.sampling.generator(seed);
-        let mut generation = Generation::new(settings.clone(), &prompt.ids, rng, 0, tokenizer)?;
+        let keep = usize::try_from(args.keep).unwrap_or(prompt.ids.len());
+        let keep = keep + usize::from(tokenizer.is_some_and(|tokenizer| tokenizer.add_bos()));
+        let shift = args.context_shift.then_some(Shift { keep, discard: 0 });
+        let settings = Arc::new(Settings { shift, ..Settings::clone(&settings) });
+        let mut generation = Generation::new(settings, &prompt.ids, rng, 0, tokenizer)?;
         let context = session.context();
         let mut bench = Workbench { tokenizer, masks: masks.as_mut(), scratch: &mut scratch, context };
         let mut watch = Watcher::new(&mut *show);
@@ -256,7 +270,11 @@ fn print(
             foreign::quoted(Path::new(setting.open.name()))
         ));
     }
-    Ok(if outcome.ran.end == End::Interrupted { ExitCode::from(output::INTERRUPTED) } else { ExitCode::SUCCESS })
+    Ok(match outcome.ran.end {
+        End::Interrupted => ExitCode::from(output::INTERRUPTED),
+        _ if args.form.is_json() && !outcome.is_whole => ExitCode::FAILURE,
+        _ => ExitCode::SUCCESS,
+    })
 }
 
 /// The prompt, or `None` with `--jsonl`, which reads many prompts.
@@ -355,6 +373,9 @@ struct Printer {
     display_prompt: bool,
     text: String,
     started: bool,
+    /// Breaks lines between words, if the output is a terminal of this width.
+    wrap: Wrap,
+    width: Option<usize>,
 }
 
 impl Printer {
@@ -363,9 +384,12 @@ impl Printer {
             format: args.format,
             out: Out::lock(),
             prompt,
-            display_prompt: !args.no_display_prompt,
+            // A program that reads the value would stumble over the prompt.
+            display_prompt: !args.no_display_prompt && !args.form.is_json(),
             text: String::new(),
             started: false,
+            wrap: Wrap::default(),
+            width: terminal_width(),
         }
     }
 
@@ -373,15 +397,22 @@ impl Printer {
         self.text += text;
         if self.format == Format::Text {
             self.start()?;
-            self.out.now(text.as_bytes())?;
+            self.print(text)?;
         }
         Ok(())
+    }
+
+    fn print(&mut self, text: &str) -> Result<()> {
+        let Some(width) = self.width else { return Ok(self.out.now(text.as_bytes())?) };
+        let mut lines = String::new();
+        self.wrap.push(text, width, &mut lines);
+        Ok(self.out.now(lines.as_bytes())?)
     }
 
     /// Prints the prompt once.
     fn start(&mut self) -> Result<()> {
         if !self.started && self.display_prompt {
-            self.out.now(self.prompt.as_bytes())?;
+            self.print(&self.prompt.clone())?;
         }
         self.started = true;
         Ok(())
@@ -401,7 +432,7 @@ impl Printer {
         match self.format {
             Format::Text => {
                 self.start()?;
-                self.out.now(b"\n")?;
+                self.print("\n")?;
             }
             Format::Ids => self.out.json(&outcome.ids)?,
             Format::Json => self.out.json_pretty(&Report {

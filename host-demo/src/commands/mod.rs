@@ -3,6 +3,7 @@
 mod batch;
 mod bench;
 mod chat;
+mod classify;
 mod completions;
 mod convert;
 mod convert_tokenizer;
@@ -28,6 +29,7 @@ mod probe;
 mod quantize;
 mod rerank;
 mod run;
+mod sample;
 mod score;
 mod serve;
 mod tokenize;
@@ -72,6 +74,7 @@ enum Command {
     Listen(listen::Args),
     Embed(embed::Args),
     Rerank(rerank::Args),
+    Classify(classify::Args),
     Decide(decide::Args),
     Tokenize(tokenize::Args),
     Detokenize(detokenize::Args),
@@ -85,6 +88,7 @@ enum Command {
     Logits(logits::Args),
     Probe(probe::Args),
     Score(score::Args),
+    Sample(sample::Args),
     Serve(serve::Args),
     Batch(batch::Args),
     Grammar(grammar::Args),
@@ -124,12 +128,14 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Listen(args) => return listen::run(&args, formats::open(model)?),
         Command::Embed(args) => return embed::run(&args, formats::open(model)?),
         Command::Rerank(args) => return rerank::run(&args, formats::open(model)?),
+        Command::Classify(args) => return classify::run(&args, formats::open(model)?),
         Command::Decide(args) => return decide::run(&args, formats::open(model)?),
         Command::Logits(args) => return logits::run(&args, formats::open(model)?),
         Command::Probe(args) => return probe::run(&args, formats::open(model)?),
         Command::Serve(args) => serve::run(&args, model),
         Command::Batch(args) => return batch::run(&args, formats::open(model)?),
         Command::Grammar(args) => return grammar::run(&args, &formats::open(model)?),
+        Command::Sample(args) => return sample::run(&args, &formats::open(model)?),
         Command::Score(args) => return score::run(&args, formats::open(model)?),
         Command::Imatrix(args) => return imatrix::run(&args, formats::open(model)?),
         Command::Perplexity(args) => return perplexity::run(&args, formats::open(model)?),

@@ -139,7 +139,7 @@ fn is_kept(key: &str, value: Value<'_>, architecture: &str, gguf: &Gguf<'_>, als
 /// Builds the tokenizer's index as 32-bit words, and computes the hash of the index; `None` if the file has no
 /// tokenizer.
 fn index(vocabulary: &Gguf<'_>) -> Result<Option<(Vec<u32>, u64)>> {
-    if vocabulary.get("tokenizer.ggml.model").is_none() {
+    if !arenite_text::has_vocabulary(vocabulary) {
         return Ok(None);
     }
     let mut index = vec![0; Tokenizer::built_index_bytes(vocabulary)?];

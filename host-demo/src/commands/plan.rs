@@ -248,8 +248,7 @@ fn row(args: &Args, gguf: &Gguf<'_>, lora: &AdapterFiles, context: usize) -> Res
     let kv = runtime::kv(args.kv.map(Kv::into), gguf);
     let options = Options::new().context(context).batch(args.batch_size).kv(kv).workers(args.threads);
     let plan = Plan::new(gguf, lora.planned(options))?;
-    // A file without a known vocabulary can still run with token ids.
-    let tokenizer = Tokenizer::index_bytes(gguf).unwrap_or(0);
+    let tokenizer = if arenite_text::has_vocabulary(gguf) { Tokenizer::index_bytes(gguf)? } else { 0 };
     Ok(Row {
         context: plan.options.context,
         batch: plan.options.batch,

@@ -1,24 +1,27 @@
-//! `arenite run`: `chat` if input and output are a terminal, otherwise `generate`.
+//! `arenite run`: a conversation, or one answer if the command line or a pipe has the question.
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Read};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 use clap::Parser;
 
 use super::{chat, generate};
-use crate::cli::ModelArgs;
+use crate::cli::{ModelArgs, is_piped};
 use crate::{foreign, formats, output};
 
-/// Chat with a model on a terminal; in a pipe, generate text
+/// Chat with a model; with a prompt or in a pipe, print one answer
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "arenite run [MODEL] [PROMPT] [OPTIONS OF chat OR generate]")]
 #[command(after_help = "Example:
-  arenite run model.gguf                        chat
-  arenite run model.gguf \"The sea\" | less       generate text
-  arenite run model.gguf \"Hello\" --temp 0       options of `chat` or `generate` come last")]
+  arenite run model.gguf                          chat
+  arenite run model.gguf \"Why is the sky blue?\"   print one answer
+  arenite run model.gguf \"Sum up:\" < notes.txt    standard input comes before the prompt
+  arenite run model.gguf \"Hello\" --temp 0         options of `chat` or `generate` come last
+
+A model without a chat template continues the text, as `generate` does; a model with one answers, as `chat` does.")]
 pub struct Args {
     /// Model (unless -m gives it), prompt, and options of `chat` or `generate`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "MODEL PROMPT OPTIONS")]
@@ -44,38 +47,58 @@ struct Generate {
 pub fn run(args: &Args, model: &ModelArgs) -> Result<ExitCode> {
     let mut words = args.words.iter().cloned().peekable();
     let mut word = || words.next_if(|word| !word.as_encoded_bytes().starts_with(b"-"));
-    let file = if model.model.is_empty() { word().map(PathBuf::from) } else { None };
-    let prompt = word().into_iter().flat_map(|prompt| [OsString::from("-p"), prompt]);
-    let options: Vec<_> = [OsString::from("arenite run")].into_iter().chain(prompt).chain(words).collect();
-    let named = file.clone();
-    let open = |mut given: ModelArgs| {
-        if given.raw {
-            output::raw();
-        }
-        given.fetch()?;
-        formats::open(&ModelArgs {
-            model: [given.model, file.into_iter().collect(), model.model.clone()]
-                .concat()
-                .into_iter()
-                .take(1)
-                .collect(),
-            tokenizer: given.tokenizer.or(model.tokenizer.clone()),
-            ..given
-        })
+    let file = if model.model.is_empty() && model.hf_name().is_none() { word().map(PathBuf::from) } else { None };
+    let prompt = word();
+    let options: Vec<_> = [OsString::from("arenite run")].into_iter().chain(words).collect();
+    // Options of either command; the other command's parser names those that are wrong for it.
+    let given = match (Chat::try_parse_from(&options), Generate::try_parse_from(&options)) {
+        (Ok(chat), _) => chat.model,
+        (_, Ok(generate)) => generate.model,
+        (Err(told), _) => return Ok(output::usage_error(&told)),
     };
-    if io::stdin().is_terminal() && io::stdout().is_terminal() {
-        match Chat::try_parse_from(options) {
-            Ok(Chat { model, args }) => {
-                chat::run(&args, open(model)?).map_err(|error| foreign::explained(named.as_deref(), error))
-            }
+    let named = given.model.last().cloned().or(file).or(model.model.last().cloned());
+    let explained = |error| foreign::explained(named.as_deref(), error);
+    if given.raw {
+        output::raw();
+    }
+    let mut both = ModelArgs {
+        model: named.clone().into_iter().collect(),
+        tokenizer: given.tokenizer.clone().or(model.tokenizer.clone()),
+        ..given
+    };
+    both.fetch()?;
+    let file = formats::open(&both).map_err(explained)?;
+    let asked = asked(prompt)?;
+    let converses = file.parse().is_ok_and(|gguf| {
+        gguf.get("tokenizer.chat_template").is_some() || asked.is_none() && io::stdin().is_terminal()
+    });
+    if converses {
+        ensure!(
+            asked.is_some() || io::stdin().is_terminal(),
+            "no text was given: give a prompt after the model, or a pipe"
+        );
+        match Chat::try_parse_from(&options) {
+            Ok(Chat { args, .. }) => chat::run(&args.asked_once(asked), file).map_err(explained),
             Err(told) => Ok(output::usage_error(&told)),
         }
     } else {
-        match Generate::try_parse_from(options) {
-            Ok(Generate { model, args }) => {
-                generate::run(&args, open(model)?).map_err(|error| foreign::explained(named.as_deref(), error))
-            }
+        let prompt = asked.into_iter().flat_map(|prompt| ["-p".into(), OsString::from(prompt)]);
+        match Generate::try_parse_from(options.iter().cloned().chain(prompt)) {
+            Ok(Generate { args, .. }) => generate::run(&args, file).map_err(explained),
             Err(told) => Ok(output::usage_error(&told)),
         }
     }
+}
+
+/// The text that is asked: standard input, if it is a pipe or a file, and the prompt after it.
+fn asked(prompt: Option<OsString>) -> Result<Option<String>> {
+    let mut texts = Vec::new();
+    if is_piped() {
+        let mut bytes = Vec::new();
+        io::stdin().lock().read_to_end(&mut bytes).context("cannot read standard input")?;
+        texts.push(String::from_utf8_lossy(&bytes).trim_end().to_owned());
+    }
+    texts.extend(prompt.map(|prompt| prompt.to_string_lossy().into_owned()));
+    texts.retain(|text| !text.is_empty());
+    Ok((!texts.is_empty()).then(|| texts.join("\n\n")))
 }

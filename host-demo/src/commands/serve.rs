@@ -1,6 +1,5 @@
 //! `arenite serve`: an OpenAI-compatible HTTP server.
 
-use std::hash::RandomState;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,12 +16,12 @@ use crate::{foreign, formats};
 use arenite_run::model_file::{ModelFile, Source};
 use arenite_run::open_model::OpenModel;
 use arenite_run::runtime::RunOptions;
-use arenite_run::scheduler::{Counters, HISTORIES};
-use arenite_run::service::{Host, run_engine};
+use arenite_run::scheduler::{Counters, DiskCache, HISTORIES};
+use arenite_run::service::{Host, Kept, run_engine};
 use arenite_run::split;
 use arenite_serve::{
-    App, CacheScope, Common, Limits, Log, LogFormat, ModelEntry, Models, ProgramMemory, Proxy, READERS, Readers,
-    RequestMemory, SOUNDS, Sounds, router, router_of_models, serve, transcribe,
+    App, CacheScope, ClientKey, Common, Limits, Log, LogFormat, ModelEntry, Models, ProgramMemory, Proxy, READERS,
+    Readers, RequestMemory, SOUNDS, Sounds, router, router_of_models, serve, transcribe,
 };
 
 /// Start an OpenAI-compatible HTTP server
@@ -32,7 +31,7 @@ use arenite_serve::{
   arenite serve -m small.gguf -m large.gguf --memory 6G
 
 The first line of standard output is `listening on http://HOST:PORT`. A chat page is at /. OpenAI's and Anthropic's \
-interfaces are under /v1, Ollama's under /api; /completion, /props, /apply-template, /infill, /tokenize, /detokenize, \
+interfaces are under /v1, Ollama's under /api; /completion, /props, /slots, /apply-template, /infill, /tokenize, /detokenize, \
 /health and /metrics are llama.cpp's. Answers do not depend on other requests running at the same time. On SIGTERM the server \
 exits within two seconds: answers that are not finished by then end with an error.
 
@@ -84,6 +83,28 @@ pub struct Args {
     #[arg(long, value_parser = one_of(&CacheScope::ALL), value_name = "client|server", hide_possible_values = true)]
     cache_scope: Option<CacheScope>,
 
+    /// Let answers continue when the context is full: half of the tokens are dropped, and the rest is read again. Requests
+    /// choose what stays (n_keep, n_discard). Without this option, an answer ends there
+    #[arg(long)]
+    context_shift: bool,
+
+    /// Folder for conversations that clients save with /slots: each client has its own, unless all share the cache
+    #[arg(long, value_name = "DIR")]
+    slot_save_path: Option<PathBuf>,
+
+    /// Folder for conversations that leave memory: prompts that continue them are not read again, after a restart either
+    #[arg(long, value_name = "DIR")]
+    cache_disk: Option<PathBuf>,
+
+    /// Maximum size of the conversations in --cache-disk
+    #[arg(long, value_name = "BYTES", value_parser = memory_size, default_value = "8G", requires = "cache_disk")]
+    cache_disk_size: usize,
+
+    /// Unload a model after this number of seconds without a request; the next request loads it again. Ollama's
+    /// `keep_alive` in a request replaces this time
+    #[arg(long, value_name = "S")]
+    idle_timeout: Option<u64>,
+
     /// Write a line about each request to standard error, without its text
     #[arg(long, value_parser = one_of(&LogFormat::ALL), value_name = "FORMAT")]
     log_format: Option<LogFormat>,
@@ -123,6 +144,15 @@ impl Args {
         self.cache_scope.unwrap_or(usual)
     }
 
+    /// The key for identifiers of clients. It is kept with files that belong to clients.
+    fn identities(&self) -> Result<ClientKey> {
+        let Some(folder) = self.slot_save_path.as_ref().or(self.cache_disk.as_ref()) else {
+            return Ok(ClientKey::random());
+        };
+        ensure!(folder.is_dir(), "{}: a folder for conversations must exist", folder.display());
+        ClientKey::kept_in(folder)
+    }
+
     fn limits(&self) -> Limits {
         // If this process serves one of several models, the proxy process handles the origins.
         let origins = if self.within { Vec::new() } else { self.cors_origin.clone() };
@@ -145,7 +175,9 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<()> {
     let program = ProgramMemory::at_start();
     let files = files(&model.model)?;
     match &files[..] {
-        [] | [_] => one(args, formats::open(&ModelArgs { model: files, ..model.clone() })?, &program),
+        [] | [_] if args.idle_timeout.is_none() || args.within => {
+            one(args, formats::open(&ModelArgs { model: files, ..model.clone() })?, &program)
+        }
         _ => several(args, model, &files, &program),
     }
 }
@@ -154,7 +186,9 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<()> {
 fn host(args: &Args, file: ModelFile) -> Result<Host> {
     let options = RunOptions { parallel: args.parallel, ..args.draft.apply(args.run.options()?, false) };
     let mut host = Host::new(OpenModel::new(file, options)?, true)?;
-    host.service.params = args.steps.params(host.service.params);
+    host.service.params = args.steps.params(host.service.params)?;
+    host.service.breakers = args.steps.breakers();
+    host.service.shifts = args.context_shift;
     host.service.temperature = args.steps.temp;
     host.service.decides_any = args.decide;
     let (name, template) = args.template.read()?;
@@ -186,6 +220,14 @@ fn one(args: &Args, file: ModelFile, program: &ProgramMemory) -> Result<()> {
     let (commands, asked) = channel();
     let (transcriptions, sounds_asked) = channel();
     let counters = Arc::new(Counters::default());
+    let disk = match &args.cache_disk {
+        // A model has a folder of its own: another one cannot read its conversations.
+        Some(folder) => {
+            let own = folder.join(format!("{:016x}", host.service.facts.fingerprint));
+            Kept::All(Some(DiskCache::open(&own, args.cache_disk_size as u64)?))
+        }
+        None => Kept::Nothing,
+    };
     let Host { open, plan, drafting, mut service } = host;
     if let Some(alias) = if args.within { args.alias.last() } else { args.alias.first() } {
         service.name.clone_from(alias);
@@ -208,7 +250,9 @@ fn one(args: &Args, file: ModelFile, program: &ProgramMemory) -> Result<()> {
         memory: RequestMemory::default(),
         readers: Readers::start(),
         log: args.log_format.map(|format| Log::new(format, std::io::stderr())),
-        hasher: RandomState::new(),
+        identities: args.identities()?,
+        slots: args.slot_save_path.clone(),
+        saving: Default::default(),
     });
     let limits = args.limits();
     let (ready, is_ready) = tokio::sync::oneshot::channel();
@@ -228,7 +272,7 @@ fn one(args: &Args, file: ModelFile, program: &ProgramMemory) -> Result<()> {
     let ready = || _ = ready.send(());
     match open.model().spec().sound() {
         Some(_) => transcribe(&open, plan, &counters, &sounds_asked, ready)?,
-        None => run_engine(&open, (plan, drafting), None, counters, &asked, ready)?,
+        None => run_engine(&open, (plan, drafting), disk, counters, &asked, ready)?,
     }
     drop(running);
     sockets.join().map_err(|_| anyhow!("the server thread panicked"))?
@@ -267,14 +311,18 @@ fn several(args: &Args, model: &ModelArgs, files: &[PathBuf], program: &ProgramM
             Err(error) => note(format_args!("{error:#}: this file of the folder is left out")),
         }
     }
-    ensure!(!models.is_empty(), "no file of the folder is a model: give others with -m");
+    let none = "there is no model: give files or a folder with -m (--idle-timeout needs a file)";
+    ensure!(!models.is_empty(), "{none}");
     let (names, count) = (args.alias.len(), models.len());
     ensure!(names <= count, "there are {names} names (--alias) for {count} models: give at most one for each");
     for (model, name) in models.iter_mut().zip(&args.alias) {
         model.name.clone_from(name);
     }
     let own = RequestMemory::BODIES + program.of_proxy();
-    let models = Models::new(models, args.memory, own, std::env::args_os().skip(1).collect())?;
+    // The processes of the models find the key.
+    args.identities()?;
+    let idle = args.idle_timeout.map(Duration::from_secs);
+    let models = Models::new(models, args.memory, own, idle, std::env::args_os().skip(1).collect())?;
     let listed: Vec<_> =
         models.list().iter().map(|(model, _)| format!("{} {}", model.name, Bytes(model.bytes))).collect();
     note(format_args!(

@@ -9,6 +9,7 @@ pub mod announce;
 pub mod npy;
 pub mod plot;
 pub mod progress;
+pub mod wrap;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -100,7 +101,10 @@ fn where_it_was(error: io::Error) -> io::Error {
 /// Prints a line to standard error. Failures are ignored. Characters that control a terminal are escaped even if this is
 /// none: a journal or a log file is shown on one later.
 pub fn note(line: impl fmt::Display) {
-    let line = line.to_string() + "\n";
+    let mut line = line.to_string() + "\n";
+    if let Some((width, _)) = terminal_size::terminal_size_of(io::stderr()) {
+        line = wrap::wrapped(&line, width.0.into());
+    }
     let _ = io::stderr().lock().write_all(&for_terminal(line.as_bytes()));
 }
 

@@ -5,7 +5,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 
 use crate::output::note;
 use arenite_files::write_file;
@@ -15,6 +15,35 @@ pub fn save(path: &Path, shape: &[usize], numbers: &[f32]) -> Result<()> {
     write_file(path, |out| array(out, shape, numbers))?;
     note(format_args!("{}: float32 {shape:?}", path.display()));
     Ok(())
+}
+
+/// Reads a file with 32-bit floats: its shape, and its values in rows.
+pub fn load(path: &Path) -> Result<(Vec<usize>, Vec<f32>)> {
+    let file = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    parse(&file).with_context(|| path.display().to_string())
+}
+
+fn parse(file: &[u8]) -> Result<(Vec<usize>, Vec<f32>)> {
+    const NO_FILE: &str = "this is no .npy file";
+    let (version, rest) = file.strip_prefix(b"\x93NUMPY").and_then(|rest| rest.split_at_checked(2)).context(NO_FILE)?;
+    let width = if version[0] == 1 { 2 } else { 4 };
+    let (len, rest) = rest.split_at_checked(width).context(NO_FILE)?;
+    let len = len.iter().rev().fold(0, |len, byte| len << 8 | usize::from(*byte));
+    let (head, values) = rest.split_at_checked(len).context(NO_FILE)?;
+    let head = std::str::from_utf8(head).context(NO_FILE)?;
+    let after = |key: &str| head.split_once(&format!("'{key}':")).map(|(_, rest)| rest.trim_start());
+    ensure!(
+        after("descr").is_some_and(|kind| kind.starts_with("'<f4'"))
+            && after("fortran_order").is_some_and(|order| order.starts_with("False")),
+        "the values must be 32-bit floats in rows: save numpy.ascontiguousarray(x, 'float32')"
+    );
+    let shape = after("shape").and_then(|shape| shape.strip_prefix('(')?.split_once(')')).context(NO_FILE)?.0;
+    let shape = shape.split(',').map(str::trim).filter(|size| !size.is_empty()).map(str::parse);
+    let shape = shape.collect::<Result<Vec<usize>, _>>().context(NO_FILE)?;
+    let (values, rest) = values.as_chunks::<4>();
+    let wanted = shape.iter().try_fold(1, |product: usize, size| product.checked_mul(*size));
+    ensure!(rest.is_empty() && wanted == Some(values.len()), "the file is cut, or has more values than its shape");
+    Ok((shape, values.iter().map(|value| f32::from_le_bytes(*value)).collect()))
 }
 
 /// Writes the header of a row-major little-endian f32 array of `shape`.
@@ -63,6 +92,16 @@ mod tests {
     fn headers_are_as_numpy_writes_them() {
         assert_eq!(text(&[5, 512]), "{'descr': '<f4', 'fortran_order': False, 'shape': (5, 512), }");
         assert_eq!(text(&[7]), "{'descr': '<f4', 'fortran_order': False, 'shape': (7,), }");
+    }
+
+    #[test]
+    fn files_are_read_back() {
+        let mut file = Vec::new();
+        array(&mut file, &[2, 3], &[0.0, 1.5, -2.0, 3.0, f32::MAX, -0.0]).unwrap();
+        assert_eq!(parse(&file).unwrap(), (vec![2, 3], vec![0.0, 1.5, -2.0, 3.0, f32::MAX, -0.0]));
+        assert!((0..file.len()).all(|len| parse(&file[..len]).is_err()));
+        let double = String::from_utf8_lossy(&file[..64]).replace("<f4", "<f8");
+        assert!(parse(double.as_bytes()).is_err());
     }
 
     #[test]

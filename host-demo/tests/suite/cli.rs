@@ -64,7 +64,7 @@ fn wrong_usage_is_exit_code_2() {
         &["generate", "-n", "-7"],
         &["generate", "-n", "99999999999999999999"],
         &["generate", "--samplers", "top_k;abacus"],
-        &["generate", "--mirostat", "2"],
+        &["generate", "--mirostat", "3"],
         &["serve", "--port", "-1"],
         &["serve", "--mmproj", "vision.gguf"],
         &["translate", "-p", "a", "--beams", "100000"],

@@ -181,7 +181,7 @@ fn completions_report_tokens_and_probabilities() {
     // Without these fields the answer has neither.
     let plain = talk.good("/completion", &json!({ "prompt": "ab", "temperature": 0, "n_probs": 0 }));
     assert_eq!((&plain["tokens"], plain.get("completion_probabilities")), (&json!([]), None));
-    for (field, value) in [("post_sampling_probs", json!(true)), ("n_probs", json!(21)), ("min_keep", json!(2))] {
+    for (field, value) in [("post_sampling_probs", json!(true)), ("n_probs", json!(21)), ("top_a", json!(0.2))] {
         assert_eq!(talk.refused("/completion", &with(body.clone(), json!({ field: value })))["param"], field);
     }
 }
@@ -197,7 +197,7 @@ fn a_limit_of_zero_tokens_only_reads_the_prompt() {
     );
     assert_eq!((&answer["tokens_predicted"], &answer["tokens_evaluated"]), (&json!(0), &json!(8)));
     let answer = talk.good("/completion", &json!({ "prompt": "abcdefghij", "n_predict": 1, "temperature": 0 }));
-    assert_eq!((&answer["content"], &answer["tokens_cached"]), (&json!("Once"), &json!(8)));
+    assert_eq!((&answer["content"], &answer["timings"]["cache_n"]), (&json!("Once"), &json!(8)));
     for body in
         [json!({ "prompt": "ab", "max_tokens": 0 }), json!({ "prompt": "ab", "n_predict": null, "max_tokens": 0 })]
     {
@@ -227,6 +227,28 @@ fn requests_order_the_sampling_steps() {
     let own = text(json!({ "temperature": 1, "top_k": 0, "top_p": 1, "min_p": 0 }));
     assert_eq!(hot(json!({ "samplers": [] })), own);
     assert_eq!(text(json!({ "temperature": 0, "samplers": [] })), own);
+    // The further steps are those of the command line.
+    let steps = json!({ "temperature": 1.5, "min_p": 0 });
+    let usual = text(steps.clone());
+    for on in [
+        json!({ "top_n_sigma": 0.5 }),
+        json!({ "xtc_probability": 1, "xtc_threshold": 0.05 }),
+        json!({ "dry_multiplier": 5, "dry_allowed_length": 1, "dry_sequence_breakers": ["\n"] }),
+        json!({ "dynatemp_range": 1, "dynatemp_exponent": 2 }),
+        json!({ "mirostat": 1, "mirostat_tau": 1 }),
+        json!({ "mirostat": 2, "mirostat_tau": 1, "mirostat_eta": 0.5 }),
+        json!({ "adaptive_target": 0.3, "adaptive_decay": 0.5 }),
+    ] {
+        assert_ne!(text(with(steps.clone(), on.clone())), usual, "{on}");
+        assert_eq!(
+            text(with(
+                steps.clone(),
+                with(on.clone(), json!({ "samplers": "ekypmt", "mirostat": 0, "dynatemp_range": 0 }))
+            )),
+            usual,
+            "{on}"
+        );
+    }
     // The order is that of the command line.
     let order = json!({ "temperature": 2.5, "top_k": 0, "top_p": 0.8, "min_p": 0 });
     let (early, late) =

@@ -12,13 +12,19 @@ use arenite_run::open_model::OpenModel;
 use serde_json::{Value, json};
 
 /// The types of decision models, each with its case.
-const TYPES: [&str; 3] = ["openjev", "lev", "nimble"];
+const TYPES: [&str; 7] = ["openjev", "lev", "nimble", "kev", "laya", "julia", "clef"];
 
 /// The model of a case, and the answers and errors of llama.cpp.
 fn case(kind: &str) -> Option<(PathBuf, Value)> {
     let folder = fixtures(&format!("decisions/decision_{kind}_a"))?;
     let reference = serde_json::from_slice(&std::fs::read(folder.join("ref.json")).unwrap()).unwrap();
     Some((folder.join("model.gguf"), reference))
+}
+
+/// The program whose answers count. llama.cpp computes the GELU of encoders with less precision than the models were
+/// trained with.
+fn by(kind: &str) -> &'static str {
+    if ["laya", "julia"].contains(&kind) { "python" } else { "llamacpp" }
 }
 
 /// The largest difference between numbers; infinite if anything else differs, or the order of members.
@@ -43,7 +49,7 @@ fn decision_models_answer_as_in_llama_cpp() {
             let (status, answer) = ask(&want["request"]);
             assert_eq!(status, 200, "{kind} {}: {answer}", want["name"]);
             for part in ["answers", "usage"] {
-                let far = difference(&answer[part], &want["llamacpp"][part]);
+                let far = difference(&answer[part], &want[by(kind)][part]);
                 assert!(far < 2e-5, "{kind} {}: {far}: {answer}", want["name"]);
             }
         }
@@ -64,7 +70,9 @@ fn prompts_are_rendered_as_in_llama_cpp() {
         let model = DecisionModel::new(open.gguf(), open.vocabulary().unwrap()).unwrap().unwrap();
         for want in reference["requests"].as_array().unwrap() {
             let part = |name| want["request"].get(name);
-            let prompts = model.prompts(&Request::read(part("state"), part("questions"), 255).unwrap()).unwrap();
+            let mut request = Request::read(part("state"), part("questions"), 255).unwrap();
+            model.arrange(&mut request);
+            let prompts = model.prompts(&request).unwrap();
             let rendered = want["prompts"].as_array().unwrap().iter().map(|prompt| prompt["prompt"].as_str().unwrap());
             assert_eq!(prompts, rendered.collect::<Vec<_>>(), "{kind} {}", want["name"]);
         }
@@ -104,7 +112,7 @@ fn the_command_answers_like_the_server() {
         for want in reference["requests"].as_array().unwrap() {
             std::fs::write(&file, want["request"].to_string()).unwrap();
             let args = ["decide", "-m", path(&model), "--kv", "f32", "--questions", path(&file), "--json"];
-            let far = difference(&json(&args)["answers"], &want["llamacpp"]["answers"]);
+            let far = difference(&json(&args)["answers"], &want[by(kind)]["answers"]);
             assert!(far < 2e-5, "{kind} {}: {far}", want["name"]);
         }
     }
@@ -126,11 +134,15 @@ fn answers_do_not_depend_on_batches() {
 
 #[test]
 fn other_types_are_refused_by_name() {
-    for (folder, kind) in [("kev", "kev"), ("laya", "laya"), ("julia", "laya"), ("clef", "clef")] {
-        let Some((model, _)) = case(folder) else { continue };
-        let said = error(&["decide", "-m", path(&model), "--state", "x", "--yes", "a: b?"]);
-        assert!(said.contains(&format!("decision models of the type {kind} are not supported")), "{said}");
-    }
+    let Some((model, _)) = case("openjev") else { return };
+    let mut file = std::fs::read(model).unwrap();
+    let at = file.windows(7).position(|here| here == b"openjev").unwrap();
+    file[at..at + 7].copy_from_slice(b"unknown");
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("model.gguf");
+    std::fs::write(&model, file).unwrap();
+    let said = error(&["decide", "-m", path(&model), "--state", "x", "--yes", "a: b?"]);
+    assert!(said.contains("decision models of the type unknown are not supported"), "{said}");
 }
 
 /// The options of a model without decision keys: their probabilities are those of `arenite score`, in proportion.
@@ -139,10 +151,12 @@ fn other_models_answer_by_their_own_probabilities() {
     let state = "Tim had a dog. The dog ran to the park.";
     let ask = |more: &[&str]| json(&[&["decide", "--state", state, "--json", "--kv", "f32"], more].concat());
     let prompt = format!(
-        "{state}\n\nWho ran?\nOptions:\n- the dog\n- the dog and the cat\n- Tim\nAnswer with one of the options only.\n\nAnswer:"
+        "{state}\n\nOptions:\n- the dog\n- the dog and the cat\n- Tim\nAnswer with one of the options only.\n\nWho ran?\n\nAnswer:"
     );
     let options = ["the dog", "the dog and the cat", "Tim"];
-    let rows = options.map(|option| json!({ "prompt": prompt, "continuation": format!(" {option}\n") }).to_string());
+    // Each option counts up to the token that tells it from the others.
+    let told = [" the dog\n", " the dog and", " Tim"];
+    let rows = told.map(|told| json!({ "prompt": prompt, "continuation": told }).to_string());
     let scores = lines(&stdout_with(&["score", "--jsonl", "--kv", "f32"], rows.join("\n").as_bytes()));
     let weights: Vec<f64> = scores.iter().map(|score| score["logprob"].as_f64().unwrap().exp()).collect();
     let answer = ask(&["--choice", "who: Who ran?: the dog|the dog and the cat|Tim"]);

@@ -107,7 +107,10 @@ fn fields_that_would_change_the_answer_are_named() {
         ("background", response(json!({ "background": true }))),
         ("truncation", response(json!({ "truncation": "auto" }))),
         ("text.verbosity", response(json!({ "text": { "verbosity": "low" } }))),
-        ("mirostat", response(json!({ "mirostat": 2 }))),
+        ("mirostat", response(json!({ "mirostat": 3 }))),
+        ("mirostat", response(json!({ "mirostat": 2, "temperature": 0 }))),
+        ("xtc_threshold", response(json!({ "xtc_threshold": 2 }))),
+        ("dry_sequence_breakers", response(json!({ "dry_multiplier": 1, "dry_sequence_breakers": vec!["x"; 17] }))),
         ("min_p", response(json!({ "min_p": 7 }))),
         (
             "tool_choice",
@@ -128,7 +131,7 @@ fn fields_that_would_change_the_answer_are_named() {
     for body in [
         json!({ "prompt": "a", "template": "x" }),
         json!({ "prompt": "a", "raw": true, "context": [1] }),
-        json!({ "prompt": "a", "options": { "mirostat": 1 } }),
+        json!({ "prompt": "a", "options": { "mirostat": 3 } }),
     ] {
         assert_eq!(talk.server.post("/api/generate", body.to_string().as_bytes()).0, 400, "{body}");
     }

@@ -227,7 +227,7 @@ fn connect_from(source: &str, server: &Server) -> TcpStream {
 }
 
 /// The response to a request from another address.
-fn ask_from(source: &str, server: &Server, path: &str, body: &Value) -> String {
+pub fn ask_from(source: &str, server: &Server, path: &str, body: &Value) -> String {
     let (mut socket, body) = (connect_from(source, server), body.to_string());
     let head = format!(
         "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",

@@ -452,7 +452,7 @@ fn harmless_forms_of_requests_are_accepted_and_others_are_refused_in_a_line() {
     }
     assert!(server.ask("GET", "/models/", "", b"").1.contains("\"object\":\"list\""));
     for (headers, body, status, told) in [
-        ("Content-Encoding: gzip\r\n", "\u{1f}", " 415 ", "send it as it is"),
+        ("Content-Encoding: br\r\n", "\u{1f}", " 415 ", "send it as it is"),
         ("Host: elsewhere.example\r\n", "{}", " 400 ", "several Host headers"),
         ("", "{\"prompt\": \"a\", \"logprobs\": -1}", " 400 ", "logprobs must be"),
         ("", "{\"prompt\": \"a\", \"stop\": [1]}", " 400 ", "stop must be a text or a list of texts"),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::common::{committed, error, json, path, stdout};
+use crate::common::{committed, error, fixtures, json, path, stdout};
 use serde_json::{Map, Value, json};
 
 /// A model whose embedding has 512 rows. The tests use only its file, not its output.
@@ -412,4 +412,26 @@ fn a_first_space_is_not_doubled() {
     });
     assert_eq!(ids(&tokenizer, "a"), json!([3]));
     assert_eq!(ids(&tokenizer, " a"), json!([3]));
+}
+
+/// Files of other tokenizers become the vocabularies that llama.cpp's converter makes of them.
+#[test]
+fn vocabularies_of_other_kinds() {
+    for (name, file) in [
+        ("rwkv_tok_a", "rwkv_vocab.txt"),
+        ("whitespace_tok_a", "tokenizer.json"),
+        ("whitespace_tok_lower_a", "tokenizer.json"),
+    ] {
+        let Some(folder) = fixtures(&format!("vocabularies/{name}")) else { continue };
+        let directory = tempfile::tempdir().expect("a directory");
+        let (model, output) = (folder.join("model.gguf"), directory.path().join("out.gguf"));
+        stdout(&["convert", "tokenizer", path(&folder.join(file)), path(&model), path(&output)]);
+        let [got, want] = [output, model].map(|file| json(&["inspect", path(&file), "--json"])["metadata"].clone());
+        for key in
+            ["model", "pre", "tokens", "token_type", "merges", "bos_token_id", "eot_token_id", "normalizer.lowercase"]
+        {
+            let key = format!("tokenizer.ggml.{key}");
+            assert_eq!(got[&key], want[&key], "{name}: {key}");
+        }
+    }
 }

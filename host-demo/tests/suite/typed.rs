@@ -71,9 +71,7 @@ fn flags_of_llama_cli_work_or_say_what_to_do() {
     for (args, word) in [
         (&["-i"][..], "arenite chat"),
         (&["generate", "-sys", "You are kind"], "arenite chat"),
-        (&["generate", "--mirostat", "2"], "--min-p"),
         (&["generate", "--control-vector", "a.gguf"], "--lora"),
-        (&["generate", "--xtc-probability", "0.5"], "--samplers"),
     ] {
         let output = arenite(args);
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -102,6 +100,40 @@ fn steps_of_choosing_in_any_order() {
         assert_eq!(format!("The sun{}", stdout(&args)), best, "{more:?}");
     }
     assert_ne!(told(&["--typical", "0.1"]), usual);
+}
+
+/// Each step changes the text, and its value for off does not.
+#[test]
+fn further_steps_of_choosing() {
+    let told = |more: &[&str]| {
+        let common = ["generate", "-p", "The sun", "-n", "60", "--seed", "3", "--temp", "1.5", "--min-p", "0"];
+        stdout(&[&common[..], more].concat())
+    };
+    let usual = told(&[]);
+    for (on, off) in [
+        (&["--top-nsigma", "0.5"][..], &["--top-nsigma", "-1"][..]),
+        (&["--xtc-probability", "1", "--xtc-threshold", "0.05"], &["--xtc-probability", "0"]),
+        (&["--dynatemp-range", "1", "--dynatemp-exp", "2"], &["--dynatemp-range", "0"]),
+        (&["--mirostat", "1", "--mirostat-ent", "1"], &["--mirostat", "0", "--mirostat-ent", "1"]),
+        (&["--mirostat", "2", "--mirostat-ent", "1", "--mirostat-lr", "0.5"], &["--mirostat", "0"]),
+        (&["--adaptive-target", "0.3"], &["--adaptive-target", "-1"]),
+        (&["--min-keep", "20", "--top-p", "0.1"], &["--min-keep", "0"]),
+    ] {
+        assert_ne!(told(on), usual, "{on:?}");
+        assert_eq!(told(off), usual, "{off:?}");
+    }
+    // DRY needs a repetition; a negative penalty prefers it.
+    let again = |more: &[&str]| {
+        let common = ["generate", "-p", "Red fox. Blue fox. Red fox. Blue fox. Red", "-n", "2", "--temp", "0"];
+        stdout(&[&common[..], more].concat())
+    };
+    assert_ne!(again(&["--dry-multiplier", "-100"]), again(&[]));
+    assert_eq!(again(&["--dry-multiplier", "0", "--dry-base", "2"]), again(&[]));
+    assert_eq!(again(&["--dry-multiplier", "-100", "--dry-sequence-breaker", "d"]), again(&[]));
+    // A step that is not listed is off.
+    let listed = "penalties;top_k;typ_p;top_p;min_p;temperature";
+    let all = ["--samplers", listed, "--xtc-probability", "1", "--dry-multiplier", "5", "--adaptive-target", "0.3"];
+    assert_eq!(told(&all), usual);
 }
 
 #[test]

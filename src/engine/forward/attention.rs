@@ -244,7 +244,9 @@ fn norm_and_rotate(
             if !after_rope {
                 norm_heads(kernels, spec, heads, head_dim, weight);
             }
-            rotary.rotate(row, heads, head_dim);
+            if !spec.scores(layer.index) {
+                rotary.rotate(row, heads, head_dim);
+            }
             if after_rope {
                 norm_heads(kernels, spec, heads, head_dim, weight);
             }

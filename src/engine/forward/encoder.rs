@@ -9,10 +9,11 @@ use core::ops::Range;
 
 use super::attention::{Part, View};
 use super::relative::Relative;
-use super::{Forward, copy};
+use super::{Forward, add, copy, rows_mut};
 use crate::TokenId;
 use crate::engine::layout::{SOURCE, Segment};
-use crate::model::{Layer, Spec, Weights};
+use crate::model::{Layer, Role, Spec, Weights};
+use crate::quant::decode_row;
 
 /// State of a model with an encoder.
 pub(crate) struct Source<'m, 'w> {
@@ -40,7 +41,8 @@ impl<'m> Source<'m, '_> {
 impl Forward<'_, '_> {
     /// Runs the encoder on a text of at most one context length, and stores the cross-attention keys and values of its
     /// states in the context's pages, which the caller has reserved.
-    pub fn encode(&mut self, context: usize, tokens: &[TokenId]) {
+    /// `question` is the type of a question whose options the encoder scores.
+    pub fn encode(&mut self, context: usize, tokens: &[TokenId], question: usize) {
         let (n, batch) = (tokens.len(), self.batch().max(1));
         if let Some(source) = &mut self.source {
             source.tokens = n;
@@ -51,16 +53,19 @@ impl Forward<'_, '_> {
             self.embed(tokens, 0, part * batch);
             self.store_states(part * batch, tokens.len());
         }
-        self.run_encoder(context, n);
+        self.run_encoder(context, n, question);
     }
 
     /// Runs the encoder on the stored embeddings of `n` positions, then computes the decoder's cross-attention keys and
     /// values. Expects the stacks to be swapped, and swaps them back.
-    pub(super) fn run_encoder(&mut self, context: usize, n: usize) {
+    pub(super) fn run_encoder(&mut self, context: usize, n: usize, question: usize) {
         let batch = self.batch().max(1);
         let parts = (0..n).step_by(batch).map(|first| first..n.min(first + batch));
         for index in 0..self.spec.layers {
             let layer = self.spec.layer(index);
+            if self.spec.scoring().is_some_and(|scoring| index + scoring.layers == self.spec.layers) {
+                parts.clone().for_each(|range| self.begin_scoring(context, &range, question));
+            }
             let tiles = self.encoder_tiles(&layer);
             let view = |part| View { tiles: tiles.clone(), pool: SOURCE, part, cross: false };
             for range in parts.clone() {
@@ -74,13 +79,12 @@ impl Forward<'_, '_> {
                 self.store_states(range.start, self.rows);
             }
         }
-        for range in parts.clone() {
-            self.load_states(context, &range);
-            self.final_norm(0..self.rows, 0);
-            let len = self.rows * self.spec.dim;
-            let (Some(hidden), Some(normed)) = (self.hidden.get_mut(..len), self.branch.get(..len)) else { return };
-            copy(hidden, normed);
-            self.store_states(range.start, self.rows);
+        if self.spec.scoring().is_none() {
+            for range in parts.clone() {
+                self.load_states(context, &range);
+                self.norm_states();
+                self.store_states(range.start, self.rows);
+            }
         }
         self.swap_stacks();
 
@@ -95,6 +99,29 @@ impl Forward<'_, '_> {
                 self.attention(&layer, View { tiles: tiles.clone(), pool: SOURCE, part: Part::Keys, cross: true });
             }
         }
+    }
+
+    /// Applies the final norm to the rows of `hidden`.
+    fn norm_states(&mut self) {
+        self.final_norm(0..self.rows, 0);
+        let len = self.rows * self.spec.dim;
+        if let (Some(hidden), Some(normed)) = (self.hidden.get_mut(..len), self.branch.get(..len)) {
+            copy(hidden, normed);
+        }
+    }
+
+    /// Applies the final norm to a part of a question's states, and adds the embedding of the question's type.
+    fn begin_scoring(&mut self, context: usize, range: &Range<usize>, question: usize) {
+        self.load_states(context, range);
+        self.norm_states();
+        let Self { weights, hidden, branch, spec, rows, .. } = self;
+        if let (Some(types), Some(row), Some(hidden)) =
+            (weights.matrix(Role::TokenTypes, 0), branch.get_mut(..spec.dim), hidden.get_mut(..*rows * spec.dim))
+        {
+            decode_row(types.kind(), types.row(question), row);
+            rows_mut(hidden, spec.dim).for_each(|x| add(x, row));
+        }
+        self.store_states(range.start, self.rows);
     }
 
     /// Cross-attention of a layer, if the model has it: `x += output(attention(norm(x), source))`.

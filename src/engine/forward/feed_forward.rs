@@ -26,7 +26,7 @@ impl Forward<'_, '_> {
         shift_rows((self.kv, &self.pools, &self.store), (spec, weights, index), segments, branch);
 
         let up = weights.matrix(Role::FfnUp, index);
-        let (gate_w, up_w) = match spec.gate() {
+        let (gate_w, up_w) = match spec.gate_in(layer) {
             Gate::None => (None, up),
             Gate::Separate => (weights.matrix(Role::FfnGate, index), up),
             Gate::Fused => (up.and_then(|w| w.part(0, ffn)), up.and_then(|w| w.part(ffn, ffn))),
@@ -57,7 +57,7 @@ impl Forward<'_, '_> {
                 Some(xielu) => xielu_of(xielu, index, gate),
                 None => {
                     let up = up.as_deref().and_then(|up| up.get(start..));
-                    activate(compute.kernels, spec.activation(), limit, gate, up);
+                    activate(compute.kernels, spec.activation_in(layer), limit, gate, up);
                 }
             }
             if spec.sub_norms() {

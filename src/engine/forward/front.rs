@@ -70,7 +70,7 @@ impl Forward<'_, '_> {
             self.store_states(first, range.len());
         }
         self.compute.done(Section::Embedding);
-        self.run_encoder(context, n);
+        self.run_encoder(context, n, 0);
     }
 }
 

@@ -11,14 +11,19 @@ impl Forward<'_, '_> {
         let Self { spec, weights, compute, inner, .. } = self;
         let Some(head) = spec.pooled_head() else { return };
         let (first, second) = (weights.matrix(Role::Dense2, 0), weights.matrix(Role::Dense3, 0));
+        let norm = weights.vector(Role::ClsNorm, 0);
+        let is_first = spec.scoring().is_some();
+        #[cfg(feature = "nomic-bert")]
+        if let (true, Some(x)) = (is_first, x.get_mut(..spec.dim)) {
+            norm_one(compute.kernels, spec, norm, weights.vector(Role::ClsNormBias, 0), x);
+        }
         let Some((between, rest)) = inner.split_at_mut_checked(head.inner) else { return };
         let (Some(mut input), Some(out)) = (x.get(..spec.dim), rest.get_mut(..head.out)) else { return };
         if let Some(w) = first {
             compute.times((input, 1), w, between, head.inner);
             add_bias(between, head.inner, weights.vector(Role::Dense2Bias, 0));
             activate(compute.kernels, head.activation, between);
-            let norm = weights.vector(Role::ClsNorm, 0);
-            if !norm.is_empty() {
+            if !is_first && !norm.is_empty() {
                 norm_one(compute.kernels, spec, norm, &[], between);
             }
             input = between;

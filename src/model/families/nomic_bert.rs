@@ -4,7 +4,10 @@
 use crate::kernel::Activation;
 use crate::model::keys::Keys;
 use crate::model::layers::Pattern;
-use crate::model::{Gate, Need, Norm, Placement, PooledActivation, Positions, RopeStyle, Scores, Spec};
+use crate::model::spec::Special;
+use crate::model::{
+    Gate, MAX_LAYERS, Need, Norm, Placement, PooledActivation, Positions, RopeStyle, Scores, Scoring, Spec,
+};
 use crate::{Error, tri};
 
 pub(super) const fn nomic<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
@@ -40,6 +43,23 @@ pub(super) const fn modern<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
         fused_qkv: true,
         gate: Gate::Fused,
         activation: Activation::GeluErf,
+        ..tri!(scoring(keys, spec))
+    })
+}
+
+/// Adds the layers that score options, if the file has them (laya).
+const fn scoring<'a>(keys: &mut Keys<'_, 'a>, spec: Spec<'a>) -> Result<Spec<'a>, Error> {
+    let Some(b"laya") = tri!(keys.text("decision.type")) else { return Ok(spec) };
+    keys.known("decision.max_head_tokens");
+    let layers = tri!(keys.size("decision.block_count", MAX_LAYERS));
+    if layers > spec.layers {
+        return Err(keys.wrong("decision.block_count", "is larger than block_count"));
+    }
+    let scoring = Scoring { layers, types: keys.rows("token_types.weight") };
+    Ok(Spec {
+        special: Special::Scoring(scoring),
+        qkv_bias: Need::Optional,
+        linear_bias: Need::Optional,
         ..spec
     })
 }

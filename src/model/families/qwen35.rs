@@ -3,7 +3,10 @@
 use crate::model::keys::Keys;
 use crate::model::layers::Pattern;
 use crate::model::roles::Role;
-use crate::model::{MAX_LAYERS, QkNorm, Recurrent, RecurrentKind, RopeStyle, Spec};
+use crate::model::spec::Special;
+use crate::model::{
+    MAX_LAYERS, PooledActivation, PooledHead, QkNorm, Recurrent, RecurrentKind, RopeStyle, Spec,
+};
 use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
@@ -19,15 +22,37 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
         Some(pattern) => pattern,
         None => Pattern::AllBut(interval),
     };
+    const RENAMED: &[(Role, Role)] = &[(Role::PostAttentionNorm, Role::FfnNorm)];
+    // A layer on the states of tokens, for decisions (kev).
+    const WITH_HEAD: &[(Role, Role)] = &[
+        (Role::PostAttentionNorm, Role::FfnNorm),
+        (Role::ClsOutput, Role::Dense3),
+        (Role::ClsOutputBias, Role::Dense3Bias),
+    ];
+    let out = keys.rows("cls.output.weight");
+    if out > 0 {
+        keys.known("embedding_length_out");
+    }
+    let plain = PooledActivation::None;
+    let head = PooledHead { inner: 0, out, activation: plain, last: plain, scores: false };
     Ok(Spec {
+        pooled_head: if out > 0 { Some(head) } else { None },
         norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
         qk_norm: QkNorm::Head,
         recurrent: Some(tri!(keys.recurrent(RecurrentKind::DeltaNet))),
         recurrent_layers,
         gated_query: true,
-        renamed: &[(Role::PostAttentionNorm, Role::FfnNorm)],
+        renamed: if out > 0 { WITH_HEAD } else { RENAMED },
         ..spec
     })
+}
+
+/// Qwen 3.5 under a part that decides about several questions together (clef).
+pub(super) const fn clef<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    keys.known("decision.routing_block_count");
+    keys.known("decision.block_count");
+    keys.known("decision.head_count");
+    Ok(Spec { special: Special::JointHead, ..tri!(spec(keys)) })
 }
 
 /// Qwen 3.5 with experts.

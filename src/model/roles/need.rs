@@ -25,7 +25,7 @@ impl Role {
         let normed = matches!(spec.embedding_norm(), Need::Required);
         let mixed = alone || !matches!(layer.mixer, Mixer::None);
         let weighted = !spec.bare_norm();
-        let biased = !matches!(spec.norm(), Norm::Rms) && spec.norm_bias && weighted;
+        let biased = !matches!(spec.norm(), Norm::Rms) && (spec.norm_bias || spec.scores(layer.index)) && weighted;
         let own_norm = layer.ffn > 0 && !alone && !matches!(spec.residual(), Residual::Parallel { one_norm: true });
         let shared = if layer.has_experts { spec.shared_experts() } else { None };
         let scored = layer.has_experts && matches!(spec.router(), Router::Scored { .. });
@@ -81,11 +81,13 @@ impl Role {
             Self::Dense2 => required_if(pooled.0 > 0),
             Self::Dense3 => required_if(pooled.1 > 0),
             Self::Dense2Bias | Self::ClsNorm => need_if(pooled.0 > 0, Optional),
+            #[cfg(feature = "nomic-bert")]
+            Self::ClsNormBias => need_if(pooled.0 > 0 && spec.scoring().is_some(), Optional),
             Self::Dense3Bias => need_if(pooled.1 > 0, Optional),
             // Other names of `Dense2` and `Dense3` in some families.
             Self::Cls | Self::ClsOutput | Self::ClsBias | Self::ClsOutputBias => Need::Absent,
             Self::OutputNorm => required_if(spec.final_norm && weighted),
-            Self::TokenTypes => required_if(spec.token_types() > 0),
+            Self::TokenTypes => required_if(spec.token_types() > 0 || spec.scoring().is_some()),
             Self::TokenEmbdNorm => spec.embedding_norm(),
             Self::TokenEmbdNormBias => required_if(normed && biased),
             // In most models only the first layer has this tensor, which all layers share.

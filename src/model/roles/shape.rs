@@ -88,7 +88,10 @@ impl Role {
             Self::Dense2 => Matrix(dim, pooled.0),
             Self::Dense3 => Matrix(if pooled.0 > 0 { pooled.0 } else { dim }, pooled.1),
             Self::Cls | Self::ClsOutput => Matrix(dim, dim),
-            Self::Dense2Bias | Self::ClsBias | Self::ClsNorm => Vector(pooled.0),
+            Self::Dense2Bias | Self::ClsBias => Vector(pooled.0),
+            Self::ClsNorm => Vector(if spec.scoring().is_some() { dim } else { pooled.0 }),
+            #[cfg(feature = "nomic-bert")]
+            Self::ClsNormBias => Vector(dim),
             Self::Dense3Bias | Self::ClsOutputBias => Vector(pooled.1),
             Self::PositionEmbd => Matrix(dim, spec.context),
             Self::RopeFreqs | Self::RopeFactorsShort | Self::RopeFactorsLong => Vector(turned),
@@ -96,7 +99,7 @@ impl Role {
             Self::PerLayerModelProj => Matrix(dim, spec.layers * input),
             Self::PerLayerProjNorm => Vector(input),
             Self::OutputNorm | Self::OutputNormBias | Self::AttnNorm | Self::AttnNormBias => Vector(dim),
-            Self::TokenTypes => Matrix(dim, spec.token_types()),
+            Self::TokenTypes => Matrix(dim, spec.scoring().map_or(spec.token_types(), |scoring| scoring.types)),
             #[cfg(feature = "sound")]
             Self::Conv1 | Self::Conv2 | Self::Conv3 => convolution(spec, self).0,
             #[cfg(feature = "sound")]
@@ -222,7 +225,7 @@ impl Role {
             Self::AttnQNorm => heads(layer.heads),
             Self::AttnKNorm => heads(layer.kv_heads),
             Self::AttnOutput => Matrix(spec.value_width(layer) * layer.heads, dim),
-            Self::FfnUp if spec.gate() == Gate::Fused => Matrix(dim, 2 * ffn),
+            Self::FfnUp if spec.gate_in(layer) == Gate::Fused => Matrix(dim, 2 * ffn),
             Self::FfnGate | Self::FfnUp => Matrix(dim, ffn),
             Self::FfnGateBias | Self::FfnUpBias => Vector(ffn),
             Self::FfnDown => Matrix(ffn, dim),

@@ -4,7 +4,7 @@
 
 use arbitrary::Arbitrary;
 use arenite::Error;
-use arenite::sampler::{Link, Params, Pcg32, Sampler};
+use arenite::sampler::{Breaker, Breakers, Link, Mirostat, More, Params, Pcg32, Sampler};
 use arenite::speculation::lookup;
 use fuzz::change::Real;
 use fuzz::list::List;
@@ -20,6 +20,9 @@ enum Case {
 #[derive(Arbitrary, Debug)]
 struct Sample {
     reals: [Real; 7],
+    further: [Real; 11],
+    counts: [u8; 4],
+    breakers: List<(u8, u8, u8), 4>,
     top_k: u32,
     few: bool,
     repeat_last_n: u8,
@@ -46,16 +49,47 @@ impl Sample {
             frequency_penalty: frequency,
             presence_penalty: presence,
             repeat_last_n: self.repeat_last_n.into(),
+            more: self.more(),
+        }
+    }
+
+    fn more(&self) -> More {
+        let [multiplier, base, sigmas, probability, threshold, range, exponent, tau, eta, target, decay] =
+            self.further.map(Real::get);
+        let [min_keep, allowed, last_n, version] = self.counts;
+        More {
+            min_keep: min_keep.into(),
+            dry_multiplier: multiplier,
+            dry_base: base,
+            dry_allowed_length: u32::from(allowed % 8),
+            dry_last_n: last_n.into(),
+            top_n_sigma: sigmas,
+            xtc_probability: probability,
+            xtc_threshold: threshold,
+            dynatemp_range: range,
+            dynatemp_exponent: exponent,
+            mirostat: [Mirostat::Off, Mirostat::V1, Mirostat::V2][usize::from(version % 3)],
+            mirostat_tau: tau,
+            mirostat_eta: eta,
+            adaptive_target: target,
+            adaptive_decay: decay,
         }
     }
 
     fn run(&self) {
         let (params, logits) = (self.params(), self.logits.iter().map(|logit| logit.get()).collect::<Vec<_>>());
         let bias: Vec<_> = self.bias.iter().map(|(token, bias)| (u32::from(*token), bias.get())).collect();
+        let mut heads: Vec<_> = self.breakers.iter().map(|(head, start, len)| Breaker {
+            head: (*head).into(),
+            start: (*start).into(),
+            len: (*len).into(),
+        }).collect();
+        heads.sort();
         let allows = |token: u32| self.allowed >> (token % 64) & 1 == 1;
         let draw = |fill: u8| -> Result<_, Error> {
             let mut scratch = vec![fill; Sampler::scratch_bytes(&params, logits.len())];
-            let mut sampler = Sampler::new(params, &bias, logits.len(), unwritten(&mut scratch))?;
+            let sampler = Sampler::new(params, &bias, logits.len(), unwritten(&mut scratch))?;
+            let mut sampler = sampler.with_breakers(Breakers { heads: &heads, tails: &[1, 2, 3] });
             self.history.iter().for_each(|token| sampler.accept((*token).into()));
             let mut rng = Pcg32::new(self.seed);
             let mut all = vec![];

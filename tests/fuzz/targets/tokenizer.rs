@@ -27,7 +27,7 @@ struct Case {
     damage: Option<(u16, u8)>,
 }
 
-const MODELS: [&str; 6] = ["llama", "gpt2", "gemma4", "t5", "bert", "bpe"];
+const MODELS: [&str; 9] = ["llama", "gpt2", "gemma4", "t5", "bert", "bpe", "rwkv", "plamo2", "hybriddna"];
 const PRE: [&str; 6] = ["default", "gpt-2", "llama-bpe", "qwen2", "smollm", "tekken"];
 const SETTINGS: [&str; 10] = [
     "bos_token_id",

@@ -13,7 +13,7 @@ use arenite::beam::{Beams, Search};
 use arenite::chat::{Format, Message};
 use arenite::gguf::Value;
 use arenite::grammar::{Constraint, Grammar, Masks, State};
-use arenite::sampler::{Params, Pcg32, Sampler};
+use arenite::sampler::{Breakers, Params, Pcg32, Sampler};
 use arenite::sound::{LogMel, Rules, Voice};
 use arenite::speculation::lookup;
 use arenite::tokenizer::{Encode, Tokenizer};
@@ -162,6 +162,14 @@ entry!("sample", (params: Params, bias: &[(TokenId, f32)], scratch: &mut [u8], l
     let mut sampler = Sampler::new(params, bias, logits.len(), scratch)?;
     sampler.sample(logits, &mut Pcg32::new(seed))?;
     sampler.sample(logits, &mut Pcg32::new(seed))
+});
+
+entry!("candidates", (params: Params, breakers: Breakers<'_>, scratch: &mut [u8], logits: &mut [f32]) -> Result<f64, Error> {
+    let mut sampler = Sampler::new(params, &[], logits.len(), scratch)?.with_breakers(breakers);
+    sampler.set_state(sampler.state());
+    let mut sum = 0.0;
+    sampler.candidates(logits, &mut Pcg32::new(1), |_, _, prob| sum += prob)?;
+    Ok(sum)
 });
 
 entry!("grammar", (table: &[u8], bytes: &[u8]) -> Result<bool, Error> {

@@ -38,7 +38,7 @@ fn opens(path: &Path) -> Result<()> {
     let map = arenite_files::map(path)?;
     let gguf = Gguf::parse(&map)?;
     Model::new(&gguf)?;
-    if gguf.get("tokenizer.ggml.model").is_some() {
+    if arenite_text::has_vocabulary(&gguf) {
         Tokenizer::new(&gguf, &mut vec![0; Tokenizer::index_bytes(&gguf)?])?;
     }
     Ok(())

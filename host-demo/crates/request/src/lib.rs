@@ -100,6 +100,14 @@ pub struct TextRequest {
     pub indent: usize,
     /// Time after which the next line break ends the answer.
     pub time: Option<Duration>,
+    /// Number of tokens at the start that stay when the context is full; a negative number keeps the prompt.
+    pub n_keep: i64,
+    /// Number of tokens that are dropped when the context is full; 0 for half of them.
+    pub n_discard: usize,
+    /// True if no cached context is used.
+    pub reads_anew: bool,
+    /// The number of the slot that keeps the conversation; `None` for any.
+    pub slot: Option<usize>,
     /// Scales of adapters by number; `None` for the default scales.
     pub lora: Option<Vec<(usize, f32)>>,
 }

@@ -8,12 +8,14 @@ use arenite::sampler::{Link, Params};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Samplers {
     penalties: bool,
-    order: [Option<Link>; Link::ALL.len()],
+    order: Order,
 }
 
+/// The steps after the penalties, as in [`Params::order`].
+type Order = [Option<Link>; Link::ALL.len()];
+
 impl Samplers {
-    /// Reads the names of a request as llama-server does. Steps that do not exist here are skipped; requests cannot turn
-    /// them on. If the penalties of the request are off, their position does not matter.
+    /// Reads the names of a request as llama-server does: unknown names are skipped. If the penalties of the request are off, their position does not matter.
     ///
     /// # Errors
     ///
@@ -39,8 +41,10 @@ impl Samplers {
         if name == PENALTIES {
             return Ok(Self { penalties: true, ..self });
         }
-        let link = link(name)
-            .ok_or_else(|| format!("`{name}` is not one of penalties, top_k, typ_p, top_p, min_p, temperature"))?;
+        let link = link(name).ok_or_else(|| {
+            let names: Vec<_> = STEPS.iter().filter_map(|(_, _, names)| names.first().copied()).collect();
+            format!("`{name}` is not one of {PENALTIES}, {}", names.join(", "))
+        })?;
         if self.order.contains(&Some(link)) {
             return Err(format!("{name} is listed twice: list each step once"));
         }
@@ -58,29 +62,32 @@ impl Samplers {
 }
 
 const PENALTIES: &str = "penalties";
+/// The letter of the penalties in llama.cpp.
+const PENALTIES_LETTER: char = 'e';
+
+/// The steps after the penalties, with their letters and names in llama.cpp. The first name is the usual one.
+const STEPS: [(Link, char, &[&str]); Link::ALL.len()] = [
+    (Link::Dry, 'd', &["dry"]),
+    (Link::TopNSigma, 's', &["top_n_sigma", "top-n-sigma"]),
+    (Link::TopK, 'k', &["top_k", "top-k"]),
+    (Link::Typical, 'y', &["typ_p", "typical", "typical_p", "typical-p"]),
+    (Link::TopP, 'p', &["top_p", "top-p"]),
+    (Link::MinP, 'm', &["min_p", "min-p"]),
+    (Link::Xtc, 'x', &["xtc"]),
+    (Link::Temperature, 't', &["temperature", "temp"]),
+    (Link::AdaptiveP, 'a', &["adaptive_p", "adaptive-p"]),
+];
 
 /// Returns the step with this name.
 fn link(name: &str) -> Option<Link> {
-    match name {
-        "top_k" | "top-k" => Some(Link::TopK),
-        "typ_p" | "typical" | "typical_p" | "typical-p" => Some(Link::Typical),
-        "top_p" | "top-p" => Some(Link::TopP),
-        "min_p" | "min-p" => Some(Link::MinP),
-        "temperature" | "temp" => Some(Link::Temperature),
-        _ => None,
-    }
+    STEPS.iter().find(|(_, _, names)| names.contains(&name)).map(|(link, ..)| *link)
 }
 
-/// Returns the name of the step with this letter in llama.cpp.
+/// Returns the name of the step with this letter.
 fn name_of_letter(letter: char) -> Option<&'static str> {
     match letter {
-        'e' => Some(PENALTIES),
-        'k' => Some("top_k"),
-        'y' => Some("typ_p"),
-        'p' => Some("top_p"),
-        'm' => Some("min_p"),
-        't' => Some("temperature"),
-        _ => None,
+        PENALTIES_LETTER => Some(PENALTIES),
+        _ => STEPS.iter().find(|(_, own, _)| *own == letter).and_then(|(_, _, names)| names.first().copied()),
     }
 }
 
@@ -89,12 +96,7 @@ impl FromStr for Samplers {
 
     fn from_str(list: &str) -> Result<Self, String> {
         let mut names = list.split([';', ',']).map(str::trim).filter(|name| !name.is_empty());
-        names.try_fold(Self::NONE, |samplers, name| match name {
-            "dry" | "xtc" | "top_n_sigma" | "infill" | "adaptive_p" => {
-                Err(format!("{name} is not supported: leave it out; it is off by default"))
-            }
-            _ => samplers.with(name),
-        })
+        names.try_fold(Self::NONE, Self::with)
     }
 }
 
@@ -104,13 +106,14 @@ mod tests {
 
     #[test]
     fn orders_are_read() {
-        let samplers: Samplers = "penalties;top_k;typ_p;top_p;min_p;temperature".parse().unwrap();
+        let samplers: Samplers =
+            "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature;adaptive_p".parse().unwrap();
         assert_eq!(samplers, Samplers { penalties: true, order: Params::DEFAULT.order });
         let samplers: Samplers = "temp, top-p".parse().unwrap();
         assert!(!samplers.penalties);
         assert_eq!(samplers.order, Link::order(&[Link::Temperature, Link::TopP]));
         for (list, word) in
-            [("dry;top_k", "dry is not"), ("top_k;penalties", "first"), ("top_k;top_k", "twice"), ("x", "`x`")]
+            [("infill;top_k", "`infill`"), ("top_k;penalties", "first"), ("top_k;top_k", "twice"), ("x", "`x`")]
         {
             assert!(list.parse::<Samplers>().unwrap_err().contains(word), "{list}");
         }
@@ -122,7 +125,8 @@ mod tests {
         let read =
             |names: &[&str]| Samplers::of_names(&names.iter().map(|name| name.to_string()).collect::<Vec<_>>(), true);
         let letters = |letters: &str| Samplers::of_names(&Samplers::names_of_letters(letters), true);
-        let all = Samplers { penalties: true, order: Params::DEFAULT.order };
+        let order = Link::order(&Link::ALL[..8]);
+        let all = Samplers { penalties: true, order };
         let names = ["penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature"];
         assert_eq!((read(&names), letters("edskypmxt")), (Ok(all), Ok(all)));
         let some = Samplers { penalties: false, order: Link::order(&[Link::Temperature, Link::TopK]) };

@@ -1,6 +1,8 @@
 //! The sampler's parameters of a request.
 
-use arenite::sampler::Params;
+use std::ops::RangeInclusive;
+
+use arenite::sampler::{Mirostat, More, Params};
 
 use super::{Refusal, Samplers};
 
@@ -25,32 +27,55 @@ pub struct Sampling {
     pub frequency_penalty: Option<f32>,
     /// Subtracted from the logit of a token that occurs.
     pub presence_penalty: Option<f32>,
+    /// Number of tokens that typical, top-p, min-p and XTC keep at least.
+    pub min_keep: Option<i64>,
+    /// Standard deviations below the highest logit; 0 and less are off.
+    pub top_n_sigma: Option<f32>,
+    /// The probability of XTC; 0 is off.
+    pub xtc_probability: Option<f32>,
+    /// The probability of XTC's top choices.
+    pub xtc_threshold: Option<f32>,
+    /// DRY's penalty; 0 is off.
+    pub dry_multiplier: Option<f32>,
+    /// DRY's factor for each further token of a repetition.
+    pub dry_base: Option<f32>,
+    /// Length of the shortest repetition that DRY penalizes.
+    pub dry_allowed_length: Option<i64>,
+    /// Number of recent tokens that DRY compares; -1 for the whole context.
+    pub dry_penalty_last_n: Option<i64>,
+    /// Texts over which DRY's repetitions do not continue; `None` for [`DRY_BREAKERS`](Self::DRY_BREAKERS).
+    pub dry_sequence_breakers: Option<Vec<String>>,
+    /// Range of the dynamic temperature; 0 is off.
+    pub dynatemp_range: Option<f32>,
+    /// Exponent of the dynamic temperature.
+    pub dynatemp_exponent: Option<f32>,
+    /// Version of Mirostat; 0 is off.
+    pub mirostat: Option<i64>,
+    /// Mirostat's target in bits.
+    pub mirostat_tau: Option<f32>,
+    /// Mirostat's learning rate.
+    pub mirostat_eta: Option<f32>,
+    /// The probability near which adaptive-p selects tokens; negative is off.
+    pub adaptive_target: Option<f32>,
+    /// The share of earlier tokens in adaptive-p's mean.
+    pub adaptive_decay: Option<f32>,
     /// The names of the steps in order, as in [`Samplers::of_names`].
     pub order: Option<Vec<String>>,
 }
 
 impl Sampling {
+    /// llama.cpp's default texts over which DRY's repetitions do not continue.
+    pub const DRY_BREAKERS: [&str; 4] = ["\n", ":", "\"", "*"];
+
+    /// llama.cpp's default parameters of the further steps: DRY compares the whole context.
+    pub const MORE: More = More { dry_last_n: u32::MAX, ..More::OFF };
+
     /// Returns the parameters. Those that the request does not set are taken from `usual`.
     ///
     /// # Errors
     ///
     /// A parameter is out of its range, or a step is in the wrong place.
     pub fn params(&self, usual: &Params) -> Result<Params, Refusal> {
-        let ranged =
-            |name: &'static str, value: Option<f32>, default: f32, range: std::ops::RangeInclusive<f32>| match value {
-                None => Ok(default),
-                Some(value) if range.contains(&value) => Ok(value),
-                Some(value) => Err(Refusal::about(
-                    name,
-                    format!("{name} is {value}, and {} to {} are possible", range.start(), range.end()),
-                )),
-            };
-        let counted = |name: &'static str, value: Option<i64>, default: u32, all: u32| match value {
-            None => Ok(default),
-            Some(-1) => Ok(all),
-            Some(value) => u32::try_from(value)
-                .map_err(|_| Refusal::about(name, format!("{name} is {value}, and must be -1 or a count"))),
-        };
         let params = Params {
             temperature: ranged("temperature", self.temperature, usual.temperature, 0.0..=100.0)?,
             top_p: ranged("top_p", self.top_p, usual.top_p, 0.0..=1.0)?,
@@ -67,8 +92,13 @@ impl Sampling {
                 -2.0..=2.0,
             )?,
             presence_penalty: ranged("presence_penalty", self.presence_penalty, usual.presence_penalty, -2.0..=2.0)?,
+            more: self.more(&usual.more)?,
             ..*usual
         };
+        if self.mirostat.is_some() && params.more.mirostat != Mirostat::Off && params.temperature <= 0.0 {
+            let why = "mirostat draws tokens, and at temperature 0 nothing is drawn: give a temperature above 0";
+            return Err(Refusal::about("mirostat", why));
+        }
         let Some(names) = &self.order else { return Ok(params) };
         let Params { repeat_penalty, frequency_penalty, presence_penalty, .. } = params;
         let has_penalties = repeat_penalty != 1.0 || frequency_penalty != 0.0 || presence_penalty != 0.0;
@@ -76,5 +106,63 @@ impl Sampling {
             Ok(samplers) => Ok(samplers.apply(params)),
             Err(why) => Err(Refusal::about("samplers", format!("samplers: {why}"))),
         }
+    }
+
+    /// Returns the parameters of the further steps.
+    fn more(&self, usual: &More) -> Result<More, Refusal> {
+        Ok(More {
+            min_keep: counted("min_keep", self.min_keep, usual.min_keep, 0)?,
+            top_n_sigma: ranged("top_n_sigma", self.top_n_sigma, usual.top_n_sigma, ANY)?,
+            xtc_probability: ranged("xtc_probability", self.xtc_probability, usual.xtc_probability, 0.0..=1.0)?,
+            xtc_threshold: ranged("xtc_threshold", self.xtc_threshold, usual.xtc_threshold, 0.0..=1.0)?,
+            dry_multiplier: ranged("dry_multiplier", self.dry_multiplier, usual.dry_multiplier, ANY)?,
+            dry_base: ranged("dry_base", self.dry_base, usual.dry_base, ANY)?,
+            dry_allowed_length: counted("dry_allowed_length", self.dry_allowed_length, usual.dry_allowed_length, 0)?,
+            dry_last_n: counted("dry_penalty_last_n", self.dry_penalty_last_n, usual.dry_last_n, u32::MAX)?,
+            dynatemp_range: ranged("dynatemp_range", self.dynatemp_range, usual.dynatemp_range, ANY)?,
+            dynatemp_exponent: ranged("dynatemp_exponent", self.dynatemp_exponent, usual.dynatemp_exponent, ANY)?,
+            mirostat: match self.mirostat {
+                None => usual.mirostat,
+                Some(0) => Mirostat::Off,
+                Some(1) => Mirostat::V1,
+                Some(2) => Mirostat::V2,
+                Some(other) => {
+                    return Err(Refusal::about("mirostat", format!("mirostat is {other}, and must be 0, 1 or 2")));
+                }
+            },
+            mirostat_tau: ranged("mirostat_tau", self.mirostat_tau, usual.mirostat_tau, ANY)?,
+            mirostat_eta: ranged("mirostat_eta", self.mirostat_eta, usual.mirostat_eta, ANY)?,
+            adaptive_target: ranged("adaptive_target", self.adaptive_target, usual.adaptive_target, ANY)?,
+            adaptive_decay: ranged("adaptive_decay", self.adaptive_decay, usual.adaptive_decay, 0.0..=1.0)?,
+        })
+    }
+
+    /// Returns the texts over which DRY's repetitions do not continue.
+    pub fn dry_breakers(&self) -> Vec<String> {
+        let usual = || Self::DRY_BREAKERS.map(str::to_string).into();
+        self.dry_sequence_breakers.clone().unwrap_or_else(usual)
+    }
+}
+
+/// The range of a number without limits.
+const ANY: RangeInclusive<f32> = -1e9..=1e9;
+
+fn ranged(name: &'static str, value: Option<f32>, default: f32, range: RangeInclusive<f32>) -> Result<f32, Refusal> {
+    match value {
+        None => Ok(default),
+        Some(value) if range.contains(&value) => Ok(value),
+        Some(value) => {
+            let message = format!("{name} is {value}, and {} to {} are possible", range.start(), range.end());
+            Err(Refusal::about(name, message))
+        }
+    }
+}
+
+fn counted(name: &'static str, value: Option<i64>, default: u32, all: u32) -> Result<u32, Refusal> {
+    match value {
+        None => Ok(default),
+        Some(-1) => Ok(all),
+        Some(value) => u32::try_from(value)
+            .map_err(|_| Refusal::about(name, format!("{name} is {value}, and must be -1 or a count"))),
     }
 }

@@ -19,6 +19,7 @@ pub mod adapters;
 #[cfg(target_os = "linux")]
 mod available_memory;
 pub mod check_tensors;
+mod classes;
 pub mod decide;
 pub mod drafts;
 pub mod generation;
@@ -38,6 +39,7 @@ pub mod stop;
 pub mod workers;
 
 pub use anyhow::{Error, Result};
+pub use classes::Class;
 pub use loaded::{Answer, AnswerEnd, Loaded, Message, Request, Role};
 pub use model_file::{Load, Source};
 pub use runtime::RunOptions;

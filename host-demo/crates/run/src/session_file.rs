@@ -5,7 +5,7 @@
 //! has a checksum of its own.
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -27,11 +27,20 @@ pub struct SessionFile {
 }
 
 /// The JSON object in a session file.
-#[derive(Debug, Default, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Head {
     /// Size of the context in positions.
     pub context: usize,
     pub tokens: Vec<TokenId>,
+    /// Number of tokens of the prompt, in a file of a slot.
+    #[serde(default)]
+    pub prompt: usize,
+    /// The adapters and their scales, in a file of a slot.
+    #[serde(default)]
+    pub lora: Vec<(usize, f32)>,
+    /// The client, in a file of the cache on disk.
+    #[serde(default)]
+    pub scope: Option<u64>,
     /// The messages of a chat.
     #[serde(default)]
     pub messages: Vec<Value>,
@@ -84,19 +93,37 @@ impl SessionFile {
         head.tokens.truncate(context.position());
         let mut snapshot = vec![0; engine.snapshot_bytes(context)];
         engine.save(context, &mut snapshot)?;
-        let json = serde_json::to_vec(&head)?;
-        write_file(&self.path, |file| {
-            file.write_all(MAGIC)?;
-            file.write_all(&(json.len() as u64).to_le_bytes())?;
-            file.write_all(&rawzip::crc32(&json).to_le_bytes())?;
-            file.write_all(&json)?;
-            Ok(file.write_all(&snapshot)?)
-        })
+        store(&self.path, &head, &snapshot)
     }
 }
 
+/// Writes a session file.
+pub fn store(path: &Path, head: &Head, snapshot: &[u8]) -> Result<()> {
+    let json = serde_json::to_vec(head)?;
+    write_file(path, |file| {
+        file.write_all(MAGIC)?;
+        file.write_all(&(json.len() as u64).to_le_bytes())?;
+        file.write_all(&rawzip::crc32(&json).to_le_bytes())?;
+        file.write_all(&json)?;
+        Ok(file.write_all(snapshot)?)
+    })
+}
+
+/// Reads the JSON object of a session file without its snapshot.
+pub fn head_of(path: &Path) -> Result<Head> {
+    /// Maximum size of the object.
+    const MOST: u64 = 64 << 20;
+    let mut file = fs::File::open(path)?;
+    let mut start = vec![0; MAGIC.len() + 12];
+    file.read_exact(&mut start)?;
+    let len = start[MAGIC.len()..].first_chunk().map_or(u64::MAX, |len| u64::from_le_bytes(*len));
+    ensure!(len < MOST, "the session is damaged");
+    file.take(len).read_to_end(&mut start)?;
+    Ok(parsed(&start)?.0)
+}
+
 /// Parses the bytes of a session file.
-fn parsed(bytes: &[u8]) -> Result<(Head, Vec<u8>)> {
+pub fn parsed(bytes: &[u8]) -> Result<(Head, Vec<u8>)> {
     let (version, rest) = bytes.split_at_checked(MAGIC.len()).context(NO_SESSION)?;
     ensure!(version.starts_with(b"arenite session "), NO_SESSION);
     ensure!(version == MAGIC, "this is a session of another version of arenite");

@@ -1,9 +1,9 @@
 //! The state shared by all routes: the service, the channel to the engine, and open requests.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
 use std::ops::{Deref, DerefMut};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, MutexGuard};
@@ -25,6 +25,7 @@ use crate::http::error::{ApiError, Result};
 use crate::http::memory::{Inbox, Meter, Outbox, Received, RequestMemory, mailbox};
 use crate::http::readers::Readers;
 use crate::http::record::{CLIENT, Log, Record};
+use crate::identity::ClientKey;
 use crate::sounds::{Sounds, Transcription};
 use arenite_request::Refusal;
 use arenite_run::ranking::Texts;
@@ -140,8 +141,12 @@ pub struct App {
     pub memory: RequestMemory,
     pub readers: Readers,
     pub log: Option<Log>,
-    /// Hashes the identity of a client.
-    pub hasher: RandomState,
+    /// Computes identifiers of clients.
+    pub identities: ClientKey,
+    /// The folder of saved slots; `None` if slots cannot be saved.
+    pub slots: Option<PathBuf>,
+    /// Held while a slot is saved or restored.
+    pub saving: tokio::sync::Mutex<()>,
 }
 
 impl App {
@@ -230,12 +235,17 @@ impl App {
             let (events, answer) = mailbox(meter.clone());
             let asker = open.asker;
             let client = Box::new(Recorded { events, record: open.record.clone() });
-            let scope = (self.scope == CacheScope::Client).then_some(asker.client);
+            let scope = self.scope_of(open);
             let job = Box::new(Job { prompt, settings, seed, client, asker, scope });
             self.commands.send(Command::Generate(job)).map_err(|_| gone())?;
             Ok(answer)
         };
         std::mem::take(&mut prepared.jobs).into_iter().map(submit).collect()
+    }
+
+    /// The client whose conversations the request may use; `None` for those of all.
+    pub fn scope_of(&self, open: &OpenRequest) -> Option<u64> {
+        (self.scope == CacheScope::Client).then_some(open.asker.client)
     }
 
     /// Sends a request with exactly one answer to the engine, and returns that answer in progress.
@@ -296,7 +306,7 @@ impl App {
             return Err(crowded());
         }
         let (answer, scores) = oneshot::channel();
-        let scope = (self.scope == CacheScope::Client).then_some(open.asker.client);
+        let scope = self.scope_of(open);
         let readings = decisions.take_readings();
         let decision = Decision { readings, scope, lora, answer: Box::new(Waiting(answer)) };
         self.commands.send(Command::Decide(decision)).map_err(|_| gone())?;
@@ -363,7 +373,7 @@ impl Client {
         let slot: Option<Arc<ConnectionSlot>> = request.extensions().get().cloned();
         let record = request.extensions().get().cloned().unwrap_or_else(|| Arc::new(Record::none()));
         let passed = request.headers().get(CLIENT).filter(|_| app.is_within);
-        let client = app.hasher.hash_one((slot.as_ref().map(|slot| network(slot.client)), passed));
+        let client = app.identities.id((slot.as_ref().map(|slot| network(slot.client)), passed));
         let asker = Asker { client, request: by_chance() };
         Self { slot, record, asker }
     }

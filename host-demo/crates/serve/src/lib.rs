@@ -17,8 +17,8 @@
 //! let mut body = json!({ "messages": [{ "role": "user", "content": "Hello" }], "temperature": 0.2 });
 //! let asked = read_json(Endpoint::Chat, &body).unwrap();
 //! assert_eq!(asked.request.sampling.temperature, Some(0.2));
-//! body["mirostat"] = json!(2); // would change the answer, and is not supported
-//! assert_eq!(read_json(Endpoint::Chat, &body).err().unwrap().field.as_deref(), Some("mirostat"));
+//! body["top_a"] = json!(0.2); // would change the answer, and is not supported
+//! assert_eq!(read_json(Endpoint::Chat, &body).err().unwrap().field.as_deref(), Some("top_a"));
 //! ```
 
 #![deny(unsafe_code)]
@@ -27,6 +27,7 @@
 mod app;
 pub mod faces;
 mod http;
+mod identity;
 mod models;
 mod routes;
 mod sounds;
@@ -41,6 +42,7 @@ pub use http::memory::{Inbox, Meter, ProgramMemory, RequestMemory, mailbox};
 pub use http::readers::{READERS, Readers};
 pub use http::record::{Log, LogFormat, Record};
 pub use http::{Limits, serve};
+pub use identity::ClientKey;
 pub use models::proxy::Proxy;
 pub use models::{ModelEntry, Models};
 pub use routes::answer::{ResponseMeta, answer};

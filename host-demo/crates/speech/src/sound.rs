@@ -247,7 +247,9 @@ fn decode<B: AsRef<[u8]> + Send + Sync + 'static>(container: Container<B>, out: 
         Kind::Flac => FlacReader::try_new(stream, &options).map(|reader| Box::new(reader) as _),
         Kind::Mpeg => MpaReader::try_new(stream, &options).map(|reader| Box::new(reader) as _),
     };
-    let format = format.map_err(|_| anyhow!("this is not a WAV, FLAC or MP3 file"))?;
+    let format = format.map_err(|_| {
+        anyhow!("this is not a WAV, FLAC or MP3 file: convert it with `ffmpeg -i FILE -ar 16000 -ac 1 out.wav`")
+    })?;
     let track = format.default_track().context("the file has no sound")?;
     let (track, parameters) = (track.id, track.codec_params.clone());
     let decoder = symphonia::default::get_codecs().make(&parameters, &DecoderOptions::default());

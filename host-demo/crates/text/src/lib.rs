@@ -25,6 +25,7 @@ use std::path::Path;
 use std::{fmt, fs};
 
 use anyhow::{Context, Result, ensure};
+use arenite::gguf::Value;
 use arenite::tokenizer::{Decoder, Encode, Tokenizer};
 use arenite::{Error, Gguf, TokenId};
 use serde::Serialize;
@@ -35,8 +36,14 @@ use crate::normalizer::normalized;
 /// Bytes of scratch memory for the first attempt to tokenize a text, in addition to its length.
 const FIRST_SCRATCH: usize = 64 << 10;
 
+/// Returns whether a file has a vocabulary. Without one, a model runs with token ids.
+pub fn has_vocabulary(gguf: &Gguf<'_>) -> bool {
+    !matches!(gguf.get("tokenizer.ggml.model"), None | Some(Value::Str(b"none" | b"no_vocab")))
+}
+
 /// Opens the tokenizer of a file. `memory` holds its index.
 pub fn tokenizer<'a: 'i, 'i>(gguf: &Gguf<'a>, memory: &'i mut Vec<u8>) -> Result<Tokenizer<'a, 'i>> {
+    ensure!(has_vocabulary(gguf), "the model has no vocabulary: it takes and gives token ids only");
     memory.resize(Tokenizer::index_bytes(gguf)?, 0);
     Ok(Tokenizer::new(gguf, memory)?)
 }

@@ -191,14 +191,14 @@ impl<'t> Literals<'t> {
                 _ => return Err(Unread::No),
             }
         } else {
+            let is_name = |text: &str| text.chars().all(|c| c.is_alphanumeric() || "_-.$ ".contains(c));
             let Some(len) = rest.find(between) else {
-                let begun = rest.chars().all(|c| c.is_alphanumeric() || "_-.$ ".contains(c))
-                    || !self.quote.is_empty() && self.quote.starts_with(rest);
-                return if begun { Err(Unread::More) } else { Err(Unread::No) };
+                let begins = is_name(rest) || !self.quote.is_empty() && self.quote.starts_with(rest);
+                return if begins { Err(Unread::More) } else { Err(Unread::No) };
             };
             self.at += len;
             let key = rest[..len].trim();
-            if key.is_empty() || key.contains(['(', ')', '{', '}', '[', ']', ',', '"', '\'']) {
+            if key.is_empty() || !is_name(key) {
                 return Err(Unread::No);
             }
             key.to_string()

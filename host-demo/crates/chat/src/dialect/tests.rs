@@ -465,6 +465,7 @@ fn an_answer_in_pieces_is_read_as_the_whole_answer_when_the_limit_cuts_it() {
     for text in [
         "<|tool_call_start|>all\n".to_string(),
         "<|tool_call_start|>functions.get_weather(city=\"Oslo\", days=2)<|tool_call_end|>".into(),
+        "<start_function_call>call:get_weather{/call:get_weather".into(),
         format!("<function=get_weather><parameter={long}></function>"),
         format!("<function={long}></function>"),
         format!("<tool_call>{long}\n<arg_key>"),

@@ -10,14 +10,16 @@ use serde_json::Value;
 use super::special::{self, Special};
 use super::wanted::Wanted;
 use super::{
-    CONTROL, NORMAL, Token, UNKNOWN, USER_DEFINED, Vocabulary, characters, files, json, sentencepiece, support,
-    write_templates,
+    CONTROL, NORMAL, Token, UNKNOWN, USER_DEFINED, Vocabulary, characters, files, json, plamo2, sentencepiece, support,
+    world, write_templates,
 };
 use crate::llama2c;
 use arenite_gguf_writer::{Header, Meta};
 
 /// Files with a vocabulary, in order of preference.
-const FILES: [&str; 8] = [
+const FILES: [&str; 10] = [
+    "rwkv_vocab_v20230424.txt",
+    "tokenizer.jsonl",
     "tokenizer.json",
     "tokenizer.model",
     "spiece.model",
@@ -100,6 +102,12 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
             let vocabulary = json::read(&model, &json, &mut notes)?;
             let special = Special::of(Some(&json), &settings, wanted, &vocabulary.ids());
             notes.extend(special.write(header));
+            vocabulary
+        }
+        _ if world::is(file) => world::read(file)?,
+        _ if plamo2::is(file) => {
+            let vocabulary = plamo2::read(file, wanted.rows)?;
+            notes.extend(Special::of(None, &settings, wanted, &vocabulary.ids()).write(header));
             vocabulary
         }
         _ if path.extension().is_some_and(|kind| kind == "txt") => {
@@ -339,7 +347,7 @@ impl Vocabulary {
             let model = self.keys.iter().find(|(key, _)| *key == "model");
             model.is_some_and(|(_, value)| models.iter().any(|model| *value == Meta::from(*model)))
         };
-        let scored = is(&["llama", "t5", "gemma4"]);
+        let scored = is(&["llama", "t5", "gemma4", "plamo2"]);
         let space = if is(&["bert"]) { "▁" } else { "" };
         let unused = |id| Token { text: format!("{space}[PAD{id}]"), score: -10000.0, kind: super::UNUSED };
         let tokens: Vec<Token> =
@@ -471,6 +479,48 @@ mod tests {
             assert_eq!(found[..first.len() + others.len()], [first, others].concat(), "{architecture}");
             assert_eq!(found_kinds[..kinds.len()], *kinds, "{architecture}");
             assert_eq!(found_merges, merges, "{architecture}");
+        }
+    }
+
+    /// The texts and types are those of llama.cpp's converter for RWKV World, PLaMo 2 and mmBERT.
+    #[test]
+    fn vocabularies_of_single_families() {
+        let world = "1 'a' 1\n2 '\\n\\n' 2\n3 b'\\xff' 1\n";
+        let plamo = "[\"<|plamo:bos|>\", 0.0, \"CONTROL\"]\n[\"<0x00>\", 0.0, \"BYTE\"]\n[\"a b\", -1.5, \"NORMAL\"]\n";
+        let mmbert = json!({
+            "added_tokens": added(&[(0, "<mask>", true), (1, "\n", false), (2, "  ", false)]),
+            "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+            "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true},
+            "model": {
+                "type": "BPE", "byte_fallback": true, "merges": ["▁ a"], "vocab": {"<mask>": 0, "\n": 1, "▁▁": 2, "▁a": 3},
+            },
+        });
+        let words = json!({
+            "added_tokens": added(&[(0, "<unk>", true)]),
+            "normalizer": {"type": "Lowercase"},
+            "pre_tokenizer": {"type": "Whitespace"},
+            "model": {"type": "BPE", "unk_token": "<unk>", "merges": ["a b"], "vocab": {"<unk>": 0, "a": 1, "b": 2, "ab": 3}},
+        });
+        let (mmbert, words) = (mmbert.to_string(), words.to_string());
+        for (architecture, name, file, texts, kinds, merges) in [
+            ("rwkv7", "rwkv_vocab_v20230424.txt", world, ["<s>", "a", r"\n\n", r"\xff", "[PAD4]"], [3, 1, 1, 1, 5], 0),
+            (
+                "plamo2",
+                "tokenizer.jsonl",
+                plamo,
+                ["<|plamo:bos|>", "<0x00>", "a b", "[PAD1]", "[PAD2]"],
+                [3, 6, 1, 5, 5],
+                0,
+            ),
+            ("modern-bert", "tokenizer.json", &mmbert, ["<mask>", "\n", "▁▁", "▁a", "[PAD4]"], [3, 4, 1, 1, 5], 1),
+            ("jina-bert-v2", "tokenizer.json", &words, ["<unk>", "a", "b", "ab", "[PAD4]"], [3, 1, 1, 1, 5], 1),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let (directory, config) = (folder.path(), &Value::Null);
+            let wanted = Wanted { directory, architecture, config, rows: 5, rules: &VocabularyRules::PLAIN };
+            let found = vocabulary(&wanted, &[(name, file.as_bytes())]);
+            let texts = texts.map(str::to_owned).to_vec();
+            assert_eq!(found, (texts, kinds.to_vec(), merges), "{architecture}");
         }
     }
 }

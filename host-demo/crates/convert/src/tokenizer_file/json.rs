@@ -3,15 +3,15 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::Value;
 
 use super::support::{is_byte_level, list, part};
-use super::{BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Vocabulary, expressions, support};
+use super::{BYTE, CONTROL, NORMAL, Token, UNKNOWN, USER_DEFINED, Vocabulary, expressions, support};
 use arenite_gguf_writer::Meta;
-use arenite_text::normalizer;
+use arenite_text::normalizer::{self, Step};
 
 /// The model for which a vocabulary is read.
 pub struct Model<'m> {
@@ -40,9 +40,15 @@ pub fn read_file(model: &Model<'_>, path: &Path, file: &[u8]) -> Result<Vocabula
 pub fn read(wanted: &Model<'_>, json: &Value, notes: &mut Vec<String>) -> Result<Vocabulary> {
     let mut vocabulary = Vocabulary::default();
     let model = &json["model"];
-    let steps = support::check(json, notes)?;
+    let mut steps = support::check(json, notes)?;
     match model["type"].as_str() {
         Some("BPE") if is_byte_level(json) => byte_level(wanted, json, &mut vocabulary)?,
+        Some("BPE") if support::splits_words(json) => {
+            words_by_merges(json, &mut vocabulary)?;
+            if steps.pop_if(|last| *last == Step::Lowercase).is_some() {
+                vocabulary.key("normalizer.lowercase", true);
+            }
+        }
         Some("BPE") => {
             pieces_by_merges(wanted, json, &mut vocabulary)?;
             notes.extend(other_merges(wanted, json)?);
@@ -80,8 +86,32 @@ pub fn read(wanted: &Model<'_>, json: &Value, notes: &mut Vec<String>) -> Result
         let text = if kind == USER_DEFINED { text.replace('▁', " ") } else { text.to_owned() };
         vocabulary.set(id, text, score, kind)?;
     }
+    if merging(wanted, json) == Some(MMBERT) {
+        // As in llama.cpp, added tokens of spaces are ordinary ones.
+        let of_spaces = |token: &&mut Token| token.kind == USER_DEFINED && token.text.bytes().all(|byte| byte == b' ');
+        for token in vocabulary.tokens.values_mut().filter(of_spaces) {
+            (token.text, token.kind) = (token.text.replace(' ', "▁"), NORMAL);
+        }
+    }
     rules(json, &mut vocabulary);
     Ok(vocabulary)
+}
+
+/// Names, under `model` and `pre`, of vocabularies of characters whose merges decide, and not their scores.
+type Merging = (&'static str, Option<&'static str>);
+
+const GEMMA4: Merging = ("gemma4", None);
+const MMBERT: Merging = ("gpt2", Some("mmbert"));
+
+/// Returns the names of a vocabulary of characters with byte tokens, if its merges decide.
+fn merging(wanted: &Model<'_>, json: &Value) -> Option<Merging> {
+    let space = part(&json["pre_tokenizer"], "Metaspace");
+    let starts_words = space.is_some_and(|it| it["prepend_scheme"] == "always" && it["split"] != false);
+    match wanted.architecture {
+        "gemma4" => Some(GEMMA4),
+        "modern-bert" if starts_words && json["model"]["type"] == "BPE" && !is_byte_level(json) => Some(MMBERT),
+        _ => None,
+    }
 }
 
 /// Adds the rules by which added tokens are found: white space that they absorb, and whole words.
@@ -153,10 +183,13 @@ fn pieces_by_merges(wanted: &Model<'_>, json: &Value, vocabulary: &mut Vocabular
         let score = -(ranks.get(token).copied().unwrap_or(merges.len()) as f32);
         vocabulary.set(id, token.to_owned(), score, if is_byte(token) { BYTE } else { NORMAL })?;
     }
-    if wanted.architecture == "gemma4" {
+    if let Some((model, pre)) = merging(wanted, json) {
         // The merges determine the result; the scores are llama.cpp's placeholder.
         vocabulary.tokens.values_mut().for_each(|token| token.score = -1000.0);
-        vocabulary.key("model", "gemma4");
+        vocabulary.key("model", model);
+        if let Some(pre) = pre {
+            vocabulary.key("pre", pre);
+        }
         vocabulary.key("merges", joined(&merges));
     } else {
         vocabulary.key("model", "llama");
@@ -170,10 +203,25 @@ fn pieces_by_merges(wanted: &Model<'_>, json: &Value, vocabulary: &mut Vocabular
     Ok(())
 }
 
+/// Reads BPE over the characters of words, without spaces.
+fn words_by_merges(json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
+    for name in ["fuse_unk", "byte_fallback"] {
+        ensure!(json["model"][name] != true, "its model has {name}, which is not supported beside Whitespace");
+    }
+    for token in vocab(json)? {
+        let (token, id) = token?;
+        vocabulary.set(id, token.to_owned(), 0.0, NORMAL)?;
+    }
+    vocabulary.key("model", "whitespace");
+    vocabulary.key("pre", "whitespace");
+    vocabulary.key("merges", joined(&merges(json)?));
+    Ok(())
+}
+
 /// Returns a note if SentencePiece's rule, by which any two neighbours merge that form a token, gives other tokens than the
 /// merges.
 fn other_merges(wanted: &Model<'_>, json: &Value) -> Result<Option<String>> {
-    if wanted.architecture == "gemma4" {
+    if merging(wanted, json).is_some() {
         return Ok(None);
     }
     let merges = merges(json)?;

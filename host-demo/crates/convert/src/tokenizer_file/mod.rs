@@ -1,17 +1,20 @@
 //! Reads vocabularies from tokenizer files: `tokenizer.json`, `tokenizer.model`, `tekken.json`, `vocab.json` with
-//! `merges.txt`, llama2.c's `tokenizer.bin`, and nanoGPT's `meta.pkl`.
+//! `merges.txt`, llama2.c's `tokenizer.bin`, nanoGPT's `meta.pkl`, RWKV World's text file, and PLaMo 2's
+//! `tokenizer.jsonl`.
 
 mod characters;
 mod expressions;
 pub mod files;
 pub mod folder;
 mod json;
+mod plamo2;
 pub mod ranks;
 mod rules;
 pub mod sentencepiece;
 mod special;
 mod support;
 pub mod wanted;
+mod world;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Cursor, Seek, Write};
@@ -161,6 +164,8 @@ fn vocabulary(gguf: &Gguf<'_>, path: &Path, file: &[u8], header: &mut Header) ->
             json::read_file(&json::Model { architecture: gguf.architecture().unwrap_or_default(), pre }, path, file)?
         }
         _ if characters::is(file) => characters::read(file)?,
+        _ if world::is(file) => world::read(file)?,
+        _ if plamo2::is(file) => plamo2::read(file, rows)?,
         _ => sentencepiece::read(file)?,
     }
     .write(rows, header)

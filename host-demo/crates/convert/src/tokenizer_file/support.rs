@@ -105,6 +105,7 @@ fn words(json: &Value, pre_tokenizers: &[&Value], steps: &mut Vec<Step>, notes: 
                 }
             }
             Some("BPE") if *kind == "Split" && it["pattern"]["String"] == " " => {}
+            Some("BPE") if splits_words(json) => {}
             Some("BPE" | "Unigram") if *kind == "Metaspace" => {}
             Some("Unigram") if *kind == "WhitespaceSplit" => {
                 let texts = list(&json["added_tokens"]).filter(|token| token["special"] != true);
@@ -138,7 +139,8 @@ fn spaces(json: &Value, normalizers: &[&Value], pre_tokenizers: &[&Value], notes
         );
     }
     let marks_spaces = kinds.contains(&"Metaspace") || normalizers.iter().any(|it| replaces_space(it));
-    let needs_marks = json["model"]["type"] == "BPE" && !is_byte_level(json) || json["model"]["type"] == "Unigram";
+    let is_of_pieces = json["model"]["type"] == "BPE" && !is_byte_level(json) && !splits_words(json);
+    let needs_marks = is_of_pieces || json["model"]["type"] == "Unigram";
     if needs_marks && !marks_spaces {
         bail!("it has no Metaspace and does not replace spaces by \"▁\", which is not supported");
     }
@@ -255,6 +257,11 @@ pub fn has_single_spaces(json: &Value) -> bool {
     flatten(&json["normalizer"], "normalizers", &mut normalizers);
     normalizers.iter().any(|it| it["pattern"]["Regex"] == " {2,}")
         || part(&json["pre_tokenizer"], "WhitespaceSplit").is_some()
+}
+
+/// Returns true if a text is split into words and signs, and white space is left out.
+pub fn splits_words(json: &Value) -> bool {
+    json["pre_tokenizer"]["type"] == "Whitespace"
 }
 
 /// Returns true if other white space becomes spaces.

@@ -9,8 +9,8 @@ use arenite_request::Message;
 use arenite_text as text;
 use serde_json::{Map, Value};
 
-use super::Reading;
 use super::question::{Choice, Kind, Question};
+use super::{Reading, Scored};
 
 /// Maximum number of options of a question, as llama.cpp has it for decision models.
 pub const MOST_OPTIONS: usize = 255;
@@ -38,7 +38,8 @@ pub fn reading(
     let shared = |ids: &[TokenId], other: &[TokenId]| ids.iter().zip(other).take_while(|(a, b)| a == b).count();
     let common = whole.iter().map(|whole| shared(&ids, whole)).min().unwrap_or(ids.len());
     ids.truncate(common);
-    Ok(Reading { ids, labels: whole.iter().map(|whole| whole[common..].to_vec()).collect() })
+    let labels = whole.iter().map(|whole| whole[common..].to_vec()).collect();
+    Ok(Reading { ids, scored: Scored::Labels(told_apart(labels)) })
 }
 
 /// The prompt and the options in the model's chat format, without thoughts.
@@ -61,10 +62,23 @@ fn in_chat(
         ids.extend(end);
         Ok(ids)
     };
-    Ok(Reading { ids: prompt.encode(tokenizer)?, labels: answers.map(label).collect::<Result<_>>()? })
+    let labels = answers.map(label).collect::<Result<_>>()?;
+    Ok(Reading { ids: prompt.encode(tokenizer)?, scored: Scored::Labels(told_apart(labels)) })
 }
 
-/// The question with its options.
+/// Cuts each label behind the token that tells it from all others. What follows would only make long options less
+/// probable, and cost passes.
+fn told_apart(labels: Vec<Vec<TokenId>>) -> Vec<Vec<TokenId>> {
+    let shared = |a: &[TokenId], b: &[TokenId]| a.iter().zip(b).take_while(|(a, b)| a == b).count();
+    let cut = |(at, label): (usize, &Vec<TokenId>)| {
+        let others = labels.iter().enumerate().filter(|(other, _)| *other != at);
+        let common = others.map(|(_, other)| shared(label, other)).max().unwrap_or(0);
+        label[..label.len().min(common + 1)].to_vec()
+    };
+    labels.iter().enumerate().map(cut).collect()
+}
+
+/// The question after its options, so that questions with the same options share them.
 fn words(question: &Question) -> String {
     let asked = written(&question.instructions);
     let listed = |options: &[Choice]| {
@@ -75,17 +89,14 @@ fn words(question: &Question) -> String {
         options.iter().map(line).collect::<String>()
     };
     let is_plain = question.options.iter().all(|option| option.description.is_null());
-    match question.kind {
-        Kind::Choice => format!("{asked}\nOptions:\n{}Answer with one of the options only.", listed(&question.options)),
-        Kind::Score => {
-            format!(
-                "{asked}\nLevels, the lowest first:\n{}Answer with one of the levels only.",
-                listed(&question.options)
-            )
-        }
-        Kind::Noul if is_plain => format!("{asked}\nAnswer with Yes or No only."),
-        Kind::Noul => format!("{asked}\n{}Answer with Yes or No only.", listed(&question.options)),
-    }
+    let options = listed(&question.options);
+    let (before, what) = match question.kind {
+        Kind::Choice => (format!("Options:\n{options}"), "one of the options"),
+        Kind::Score => (format!("Levels, the lowest first:\n{options}"), "one of the levels"),
+        Kind::Noul if is_plain => (String::new(), "Yes or No"),
+        Kind::Noul => (options, "Yes or No"),
+    };
+    format!("{before}Answer with {what} only.\n\n{asked}")
 }
 
 /// The text that answers a question with this option.

@@ -29,7 +29,7 @@ pub struct Choice {
     pub description: Value,
 }
 
-/// The types of questions.
+/// The types of questions, by their numbers in laya.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// One of several options.

@@ -8,8 +8,10 @@
 //! ```text
 //! settings  the settings of an answer             session  a driver: one session, drafts, a watcher
 //! logprob   log-probabilities of tokens           indent   the end at a line with too little indentation
+//! breakers  sequences that end DRY's repetitions
 //! ```
 
+mod breakers;
 mod indent;
 mod logprob;
 mod session;
@@ -21,7 +23,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use arenite::grammar::{Constraint, Grammar, Masks, State};
-use arenite::sampler::{Sampler, argmax};
+use arenite::sampler::{More, Params, Sampler, State as Learned, argmax};
 use arenite::tokenizer::{Decoder, Tokenizer};
 use arenite::{Error, TokenId};
 
@@ -31,10 +33,11 @@ use crate::stop::StopFilter;
 use arenite_chat::dialect::{Gate, Marks, ThoughtBudget, plain};
 use arenite_text as text;
 
+pub use breakers::BreakerList;
 use indent::IndentFilter;
 pub use logprob::{Logprob, bytes, logprob};
 pub use session::{Outcome, Watch, run};
-pub use settings::Settings;
+pub use settings::{Settings, Shift};
 pub use wanted::{StrictCalls, ThoughtLimit, Wanted};
 
 /// Resources that the answers of a model use in turn, each for one step.
@@ -43,8 +46,8 @@ pub struct Workbench<'b, 't, 'm> {
     pub tokenizer: Option<&'b Tokenizer<'t, 't>>,
     /// Caches the tokens that grammars allow; required by settings with a grammar.
     pub masks: Option<&'b mut Masks<'m>>,
-    /// Memory for [`Sampler::new`].
-    pub scratch: &'b mut [u8],
+    /// Memory for [`Sampler::new`], which grows as answers need it.
+    pub scratch: &'b mut Vec<u8>,
     /// Maximum number of positions of the context.
     pub context: usize,
 }
@@ -113,10 +116,17 @@ pub struct NewToken {
 /// An answer in progress.
 pub struct Generation {
     settings: Arc<Settings>,
-    /// The prompt and the answer so far.
+    /// The tokens of the context: the prompt and the answer so far, except for those that a shift dropped.
     ids: Vec<TokenId>,
+    /// Number of tokens of the prompt in `ids`.
     prompt: usize,
+    answer: Vec<TokenId>,
+    /// The position from which the driver must read `ids` again.
+    rewound: Option<usize>,
+    has_shifted: bool,
     rng: AnyRng,
+    /// What the sampler has learned from the answer's tokens.
+    learned: Option<Learned>,
     /// The state of the grammar.
     state: Option<State>,
     /// The number of the grammar: the key of its cached masks.
@@ -160,7 +170,11 @@ impl Generation {
         Ok(Self {
             ids: prompt.to_vec(),
             prompt: prompt.len(),
+            answer: Vec::new(),
+            rewound: None,
+            has_shifted: false,
             rng,
+            learned: None,
             state,
             grammar,
             decoder,
@@ -175,19 +189,29 @@ impl Generation {
         })
     }
 
-    /// The prompt and the answer so far.
+    /// The prompt and the answer so far, except for tokens that a shift dropped.
     pub fn ids(&self) -> &[TokenId] {
         &self.ids
     }
 
     /// The tokens of the answer so far, without an end token.
     pub fn answer(&self) -> &[TokenId] {
-        &self.ids[self.prompt..]
+        &self.answer
     }
 
-    /// Number of tokens of the prompt.
-    pub fn prompt_len(&self) -> usize {
-        self.prompt
+    /// Returns the position from which [`ids`](Self::ids) must be read again, if a shift dropped tokens after it.
+    pub fn take_rewound(&mut self) -> Option<usize> {
+        self.rewound.take()
+    }
+
+    /// True if a full context drops tokens. Then there are no drafts, because their tokens would move.
+    pub fn shifts(&self) -> bool {
+        self.settings.shift.is_some()
+    }
+
+    /// True if tokens were dropped because the context was full.
+    pub fn has_shifted(&self) -> bool {
+        self.has_shifted
     }
 
     /// The reason, once the answer has ended.
@@ -239,6 +263,7 @@ impl Generation {
             return Ok(Step::ended(End::Token));
         }
         self.ids.push(token);
+        self.answer.push(token);
         self.first_token.get_or_insert_with(Instant::now);
         let Some(tokenizer) = bench.tokenizer else {
             let token = NewToken { id: token, text: String::new(), logprob: None };
@@ -261,11 +286,27 @@ impl Generation {
     }
 
     /// The end if the answer has as many tokens as the settings or the context allow.
-    fn limit(&self, context: usize) -> Option<End> {
-        match self.settings.limit {
-            Some(limit) if self.answer().len() >= limit => Some(End::Length),
+    fn limit(&mut self, context: usize) -> Option<End> {
+        match (self.settings.limit, self.settings.shift) {
+            (Some(limit), _) if self.answer.len() >= limit => Some(End::Length),
+            (_, Some(shift)) if self.ids.len() >= context => {
+                self.shift(shift, context);
+                None
+            }
             _ => (self.ids.len() > context).then_some(End::Context),
         }
+    }
+
+    /// Drops tokens from a full context, as many as llama.cpp does. Where it moves the other tokens in the cache, they are
+    /// read again here.
+    fn shift(&mut self, Shift { keep, discard }: Shift, context: usize) {
+        let read = self.ids.len() - 1;
+        let keep = keep.min(context.saturating_sub(4)).min(read);
+        let left = read - keep;
+        let discard = if discard == 0 { left / 2 } else { discard }.clamp(1, left.max(2) - 1).min(left);
+        self.ids.drain(keep..keep + discard);
+        self.prompt -= self.prompt.saturating_sub(keep).min(discard);
+        (self.rewound, self.has_shifted) = (Some(keep), true);
     }
 
     /// Number of tokens that a draft may have: after it, one more token is chosen, and all fit in the context.
@@ -326,11 +367,17 @@ impl Generation {
     fn sample(&mut self, logits: &mut [f32], bench: &mut Workbench<'_, '_, '_>) -> Result<Option<TokenId>> {
         runtime::numbers(logits)?;
         let settings = &*self.settings;
-        let Settings { params, bias, ignore_end, table, min_tokens, stop_ids, .. } = settings;
-        let mut sampler = Sampler::new(*params, bias, logits.len(), bench.scratch)?;
-        let recent = self.ids.len().saturating_sub(params.repeat_last_n as usize);
+        let Settings { params, bias, breakers, ignore_end, table, min_tokens, stop_ids, .. } = settings;
+        let params = within(params, bench.context);
+        let needed = Sampler::scratch_bytes(&params, logits.len());
+        if bench.scratch.len() < needed {
+            bench.scratch.resize(needed, 0);
+        }
+        let mut sampler = Sampler::new(params, bias, logits.len(), bench.scratch)?.with_breakers(breakers.list());
+        self.learned.into_iter().for_each(|learned| sampler.set_state(learned));
+        let recent = self.ids.len().saturating_sub(params.history_len());
         self.ids[recent..].iter().for_each(|id| sampler.accept(*id));
-        let is_short = self.ids.len() - self.prompt < *min_tokens;
+        let is_short = self.answer.len() < *min_tokens;
         let Some(tokenizer) = bench.tokenizer else {
             let ends = |token| is_short && stop_ids.contains(&token);
             return Ok(Some(sampler.sample_where(logits, &mut self.rng, |token| !ends(token))?));
@@ -383,6 +430,7 @@ impl Generation {
                 sampler.sample_where(logits, &mut self.rng, allows)
             }
         };
+        self.learned = Some(sampler.state());
         match token {
             Err(Error::NoTokenAllowed) if constraint.as_ref().is_some_and(Constraint::is_complete) => Ok(None),
             Ok(token) if may_close && tokenizer.is_end(token) => match &mut self.thoughts {
@@ -437,6 +485,13 @@ impl Generation {
         self.state = Some(constraint.into_state());
         Ok(is_over)
     }
+}
+
+/// The parameters, with no more recent tokens than a context has positions.
+pub fn within(params: &Params, context: usize) -> Params {
+    let most = u32::try_from(context).unwrap_or(u32::MAX);
+    let more = More { dry_last_n: params.more.dry_last_n.min(most), ..params.more };
+    Params { repeat_last_n: params.repeat_last_n.min(most), more, ..*params }
 }
 
 /// Returns the text of a token as far as it does not depend on the tokens before it, with marks enclosed.

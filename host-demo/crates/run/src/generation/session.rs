@@ -72,6 +72,10 @@ pub fn run(
             generation.interrupt();
             break;
         }
+        if let Some(position) = generation.take_rewound() {
+            let end = generation.ids().len() - 1;
+            go_back(session, generation, position, end)?;
+        }
         read(session, generation, bench, (drafts, &mut draft))?;
         let last = session.position() - draft.len() - 1;
         draft.begin();
@@ -94,7 +98,8 @@ pub fn run(
             }
         }
         if !draft.is_empty() {
-            undo(session, generation, last + 1 + draft.right)?;
+            let position = last + 1 + draft.right;
+            go_back(session, generation, position, position)?;
         }
         draft.end(generation.end().is_some());
     }
@@ -119,7 +124,7 @@ fn read(
 ) -> Result<()> {
     let (engine, context) = session.parts();
     let can_undo = engine.model().spec().can_undo();
-    if drafts.is_on() {
+    if drafts.is_on() && !generation.shifts() {
         drafts.propose(engine, &mut [Turn { context, generation, draft }], bench.tokenizer)?;
     } else {
         draft.run = generation.ids().last().copied().into_iter().collect();
@@ -132,14 +137,14 @@ fn read(
     Ok(())
 }
 
-/// Removes the tokens of a draft from `position` on.
-fn undo(session: &mut Session<'_, '_>, generation: &Generation, position: usize) -> Result<()> {
+/// Returns to `position`, and reads the tokens of the text from there to `end`.
+fn go_back(session: &mut Session<'_, '_>, generation: &Generation, position: usize, end: usize) -> Result<()> {
     let (engine, context) = session.parts();
     // Some recurrent layers can only go back to a checkpoint; the tokens after it are prefilled again.
     let back = engine.nearest(context, position);
     session.rewind(back)?;
-    if back < position {
-        session.prefill(&generation.ids()[back..position])?;
+    if back < end {
+        session.prefill(&generation.ids()[back..end])?;
     }
     Ok(())
 }

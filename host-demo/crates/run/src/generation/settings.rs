@@ -6,13 +6,25 @@ use std::time::Duration;
 use arenite::TokenId;
 use arenite::sampler::Params;
 
+use super::BreakerList;
 use arenite_chat::dialect::{GateSettings, Marks, ThoughtBudget};
+
+/// The tokens that are dropped when the context is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shift {
+    /// Number of tokens at the start that are kept.
+    pub keep: usize,
+    /// Number of tokens after them that are dropped; 0 for half of the tokens.
+    pub discard: usize,
+}
 
 /// The settings of one answer.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     pub params: Params,
     pub bias: Vec<(TokenId, f32)>,
+    /// Sequences over which DRY's repetitions do not continue.
+    pub breakers: BreakerList,
     pub seed: u64,
     pub limit: Option<usize>,
     /// Number of tokens before an end is allowed.
@@ -39,6 +51,12 @@ pub struct Settings {
     pub gate: Option<GateSettings>,
     /// The limit on tokens of thoughts, before any are counted.
     pub thoughts: Option<ThoughtBudget>,
+    /// Continues in a full context by dropping tokens; `None` ends the answer there.
+    pub shift: Option<Shift>,
+    /// True if no cached context is used.
+    pub reads_anew: bool,
+    /// The number of the slot that keeps the conversation; `None` for any.
+    pub slot: Option<usize>,
     /// The scale of each adapter.
     pub lora: Vec<(usize, f32)>,
 }

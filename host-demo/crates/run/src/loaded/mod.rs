@@ -20,12 +20,13 @@ use serde_json::Value;
 pub use answer::{Answer, AnswerEnd};
 pub use request::{Message, Request, Role};
 
+use crate::classes::{Class, Labels};
 use crate::model_file::{ModelFile, Source};
 use crate::open_model::OpenModel;
 use crate::ranking::{self, Texts};
 use crate::runtime::RunOptions;
 use crate::scheduler::{Asker, Client, Command, Counters, Decision, Embedding, Event, Job};
-use crate::service::{AnswerError, Host, Pairs, Service, by_chance, run_engine, unit};
+use crate::service::{AnswerError, Host, Kept, Pairs, Service, by_chance, run_engine, unit};
 use arenite_request::{Form, Keep, Named, Prompt, Refusal};
 
 /// A loaded model. Dropping it frees its memory and closes its file.
@@ -75,7 +76,7 @@ impl Loaded {
         let (commands, asked) = channel();
         let (ready, is_ready) = channel();
         let counters = Arc::new(Counters::default());
-        let run = move || run_engine(&open, (plan, drafting), None, counters, &asked, || _ = ready.send(()));
+        let run = move || run_engine(&open, (plan, drafting), Kept::Nothing, counters, &asked, || _ = ready.send(()));
         let engine = std::thread::Builder::new().name("engine".into()).spawn(run)?;
         if is_ready.recv().is_ok() {
             return Ok(Self { service, commands: Some(commands), engine: Some(engine) });
@@ -162,6 +163,18 @@ impl Loaded {
         let texts = self.service.texts("text", &[Prompt::Text(text.into())], None).map_err(refused)?;
         let vectors = self.vectors(texts)?;
         vectors.first().map(|vector| unit(vector)).context("there is no embedding")
+    }
+
+    /// Classifies a text with a classifier, the most probable class first.
+    ///
+    /// # Errors
+    ///
+    /// The model is not a classifier, or the text does not fit in its context.
+    pub fn classify(&self, text: &str) -> Result<Vec<Class>> {
+        let labels = Labels::new(self.service.open.gguf(), self.service.open.model())?;
+        let texts = self.service.texts("text", &[Prompt::Text(text.into())], None).map_err(refused)?;
+        let outputs = self.vectors(texts)?;
+        Ok(labels.classes(outputs.first().context("there is no output")?))
     }
 
     /// Scores the relevance of each document to a query, with a reranker model.

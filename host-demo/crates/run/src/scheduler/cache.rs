@@ -2,6 +2,8 @@
 
 use arenite::{Context, TokenId};
 
+use crate::session_file::Head;
+
 /// Length of the common prefix.
 pub fn shared(a: &[TokenId], b: &[TokenId]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
@@ -16,6 +18,8 @@ struct Kept {
     ids: Vec<TokenId>,
     /// Time of the last use.
     used: u64,
+    /// True if the cache on disk has it, too.
+    is_stored: bool,
 }
 
 #[derive(Default)]
@@ -58,11 +62,11 @@ impl Cache {
                 return Some(context);
             }
             if common == kept.ids.len() {
-                let before = std::mem::replace(kept, Kept { context, scope, lora, ids, used: now });
+                let before = std::mem::replace(kept, Kept { context, scope, lora, ids, used: now, is_stored: false });
                 return Some(before.context);
             }
         }
-        self.kept.push(Kept { context, scope, lora, ids, used: now });
+        self.kept.push(Kept { context, scope, lora, ids, used: now, is_stored: false });
         None
     }
 
@@ -77,6 +81,24 @@ impl Cache {
         let (at, shared) = alike().map(|(at, kept)| (at, common(at, &kept.ids))).max_by_key(|(_, shared)| *shared)?;
         let Kept { context, ids, .. } = self.kept.swap_remove(at);
         Some((context, ids, shared))
+    }
+
+    /// Removes the contexts of this scope and with these adapters that contain nothing but tokens of `ids`, or continue
+    /// them.
+    pub fn remove(&mut self, scope: Option<u64>, ids: &[TokenId], lora: &[(usize, f32)]) -> Vec<Context> {
+        let is_of = |kept: &mut Kept| {
+            let common = shared(&kept.ids, ids);
+            kept.lora == lora && kept.scope == scope && common > 0 && common == ids.len().min(kept.ids.len())
+        };
+        self.kept.extract_if(.., is_of).map(|kept| kept.context).collect()
+    }
+
+    /// Returns a context of at least `least` tokens that is not on disk, and describes it. It counts as stored from now on.
+    pub fn unstored(&mut self, least: usize) -> Option<(&Context, Head)> {
+        let kept = self.kept.iter_mut().find(|kept| !kept.is_stored && kept.ids.len() >= least)?;
+        kept.is_stored = true;
+        let head = Head { tokens: kept.ids.clone(), lora: kept.lora.clone(), scope: kept.scope, ..Head::default() };
+        Some((&kept.context, head))
     }
 
     /// Removes the least recently used context.

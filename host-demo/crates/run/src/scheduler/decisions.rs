@@ -2,20 +2,22 @@
 
 use std::sync::atomic::Ordering;
 
-use arenite::{Context, Error, TokenId, Work};
+use std::ops::{ControlFlow, Range};
+
+use arenite::{Context, Error, Observer, Stage, TokenId, Work};
 
 use super::{ResultClient, Scheduler, shared};
-use crate::decide::Reading;
+use crate::decide::{Reading, Scored};
 use arenite_text as text;
 
-/// Prompts, and the labels to score after each of them.
+/// Prompts whose options are to be scored.
 pub struct Decision {
     pub readings: Vec<Reading>,
     /// The client whose conversations the cache may use; `None` for those of all clients.
     pub scope: Option<u64>,
     /// The adapters to use, and their scales.
     pub lora: Vec<(usize, f32)>,
-    /// Takes the scores of each prompt's labels.
+    /// Takes the scores of each prompt's options.
     pub answer: Box<dyn ResultClient<Vec<Vec<f64>>>>,
 }
 
@@ -38,17 +40,19 @@ impl Deciding {
 }
 
 impl Scheduler<'_, '_, '_> {
-    /// Scores the labels of one prompt between two passes. Requests take turns. If pages are missing, the request waits
+    /// Scores the options of some prompts between two passes. Requests take turns. If pages are missing, the request waits
     /// for conversations to end.
     pub(super) fn decide_next(&mut self) {
         self.decisions.retain(|deciding| !deciding.decision.answer.is_closed());
         let Some(mut deciding) = self.decisions.pop_front() else { return };
         let at = deciding.scores.len();
         if at < deciding.decision.readings.len() {
-            match self.score(&deciding.decision, at) {
-                Ok(scores) => deciding.scores.push(scores),
-                Err(Error::OutOfPages { .. }) if !self.running.is_empty() => {}
-                Err(error) => return deciding.fail(error.to_string()),
+            match self.score_some(&deciding.decision, at) {
+                Ok(scores) => deciding.scores.extend(scores),
+                Err(error) => match error.downcast_ref() {
+                    Some(Error::OutOfPages { .. }) if !self.running.is_empty() => {}
+                    _ => return deciding.fail(format!("{error:#}")),
+                },
             }
         }
         if deciding.scores.len() < deciding.decision.readings.len() {
@@ -58,16 +62,83 @@ impl Scheduler<'_, '_, '_> {
         }
     }
 
-    /// Returns the log-probability of each label after prompt `at`. What the prompt shares with the one before it, or
-    /// with an earlier conversation, is not computed again.
-    fn score(&mut self, decision: &Decision, at: usize) -> Result<Vec<f64>, Error> {
+    /// Returns the scores of prompt `at` and of those after it that fit in one pass with it. The first prompt is read alone,
+    /// because the others share its beginning.
+    fn score_some(&mut self, decision: &Decision, at: usize) -> anyhow::Result<Vec<Vec<f64>>> {
+        let rows = self.engine.plan().options.logits.max(1);
+        let together = decision.readings[at..].iter().take(rows).take_while(|reading| reading.scored.is_one_token());
+        match together.count() {
+            count @ 2.. if at > 0 => Ok(self.score_together(decision, at..at + count)?),
+            _ => Ok(vec![self.score(decision, at)?]),
+        }
+    }
+
+    /// Returns the scores of prompts whose options are single tokens, from one pass.
+    fn score_together(&mut self, decision: &Decision, range: Range<usize>) -> Result<Vec<Vec<f64>>, Error> {
         let Decision { readings, scope, lora, .. } = decision;
-        let Reading { ids, labels } = &readings[at];
         self.clock += 1;
+        let mut contexts = Vec::new();
+        let mut done = Ok(Vec::new());
+        for Reading { ids, scored } in &readings[range.clone()] {
+            match self.begun((ids, scored.shareable(ids.len())), lora, *scope) {
+                Ok(context) => contexts.push(context),
+                Err(error) => done = Err(error),
+            }
+        }
+        if done.is_ok() {
+            done = self.read_together(&mut contexts, &readings[range]);
+        }
+        contexts.into_iter().for_each(|context| self.engine.close(context));
+        done
+    }
+
+    fn read_together(&mut self, contexts: &mut [Context], readings: &[Reading]) -> Result<Vec<Vec<f64>>, Error> {
+        let rest: usize = contexts.iter().zip(readings).map(|(it, reading)| reading.ids.len() - it.position()).sum();
+        self.with_room(|engine| {
+            let work = |(context, reading)| {
+                let (context, Reading { ids, .. }): (&mut Context, &Reading) = (context, reading);
+                let from = context.position();
+                Work::prefill(context, &ids[from..])
+            };
+            let mut works: Vec<Work<'_>> = contexts.iter_mut().zip(readings).map(work).collect();
+            engine.run(&mut works)
+        })?;
+        self.counters.prompt_tokens.fetch_add(rest as u64, Ordering::Relaxed);
+        let score = |(context, reading): (&Context, &Reading)| match &reading.scored {
+            Scored::Labels(labels) => self.score_labels(context, labels),
+            _ => Ok(Vec::new()),
+        };
+        contexts.iter().zip(readings).map(score).collect()
+    }
+
+    /// Returns the score of each option of prompt `at`. What the prompt shares with the one before it, or with an earlier
+    /// conversation, is not computed again.
+    fn score(&mut self, decision: &Decision, at: usize) -> anyhow::Result<Vec<f64>> {
+        let Decision { readings, scope, lora, .. } = decision;
+        let Reading { ids, scored } = &readings[at];
+        self.clock += 1;
+        if let Scored::Marks { marks, kind } = scored {
+            return Ok(self.score_marks(ids, (marks, *kind), lora)?);
+        }
+        let most = scored.shareable(ids.len());
         let other = readings.get(at + 1).or_else(|| readings.get(at.checked_sub(1)?));
-        let branch = other.map_or(0, |other| shared(&other.ids, ids));
-        let mut context = self.begun(ids, lora, *scope)?;
-        let done = self.read(&mut context, ids, branch).and_then(|()| self.score_labels(&context, labels));
+        let branch =
+            other.map_or(0, |other| shared(&other.ids, ids).min(other.scored.shareable(other.ids.len()))).min(most);
+        let mut context = self.begun((ids, most), lora, *scope)?;
+        let done = match scored {
+            Scored::Labels(labels) => self
+                .read(&mut context, (ids, branch), &mut ())
+                .and_then(|()| self.score_labels(&context, labels))
+                .map_err(Into::into),
+            Scored::Ends(ends) => self.score_ends(&mut context, (ids, branch), ends).map_err(Into::into),
+            Scored::Joint(joint) => {
+                let dim = self.engine.model().spec().dim;
+                let mut states = States { dim, wanted: None, values: Vec::new() };
+                let read = self.read(&mut context, (ids, branch), &mut states);
+                read.map_err(Into::into).and_then(|()| joint.scores(self.engine.model().gguf(), ids, &states.values))
+            }
+            Scored::Marks { .. } => Ok(Vec::new()),
+        };
         // Keep only what the prompts share, so that many questions take one place of the cache.
         let kept = self.engine.nearest(&context, branch);
         let unused = match done.is_ok() && kept > 0 && self.engine.rewind(&mut context, kept).is_ok() {
@@ -80,14 +151,67 @@ impl Scheduler<'_, '_, '_> {
         done
     }
 
-    /// Opens a context with the beginning of `ids` that a cached one has. At least one token is left to read.
-    fn begun(&mut self, ids: &[TokenId], lora: &[(usize, f32)], scope: Option<u64>) -> Result<Context, Error> {
+    /// Returns the scores of an encoder for the tokens at `marks`, in a question of this kind.
+    fn score_marks(
+        &mut self,
+        ids: &[TokenId],
+        (marks, kind): (&[usize], usize),
+        lora: &[(usize, f32)],
+    ) -> Result<Vec<f64>, Error> {
+        let spec = self.engine.model().spec();
+        let (dim, mut buffer) = (spec.dim, vec![0.0; spec.embedding_buffer()]);
+        let mut context = self.open_with(lora)?;
+        let done = self.engine.encode_question(&mut context, ids, kind);
+        self.engine.close(context);
+        done?;
+        self.counters.prompt_tokens.fetch_add(ids.len() as u64, Ordering::Relaxed);
+        let mut scores = Vec::new();
+        for mark in marks {
+            buffer[..dim].copy_from_slice(&self.engine.states()[mark * dim..][..dim]);
+            let out = self.engine.headed(&mut buffer)?;
+            // Some models have a score for each type of question.
+            scores.push(f64::from(out[if out.len() > 1 { kind.min(out.len() - 1) } else { 0 }]));
+        }
+        Ok(scores)
+    }
+
+    /// Returns the product of the last token's vector with that of each option's end, divided by the root of their length.
+    fn score_ends(
+        &mut self,
+        context: &mut Context,
+        (ids, branch): (&[TokenId], usize),
+        ends: &[usize],
+    ) -> Result<Vec<f64>, Error> {
+        let spec = self.engine.model().spec();
+        let (dim, mut buffer) = (spec.dim, vec![0.0; spec.embedding_buffer()]);
+        let wanted = ends.iter().copied().chain([ids.len() - 1]).collect();
+        let mut states = States { dim, wanted: Some(wanted), values: Vec::new() };
+        self.read(context, (ids, branch), &mut states)?;
+        let mut vectors = Vec::new();
+        for state in states.values.chunks_exact(dim) {
+            buffer[..dim].copy_from_slice(state);
+            vectors.push(self.engine.headed(&mut buffer)?.to_vec());
+        }
+        let Some((last, ends)) = vectors.split_last() else { return Ok(Vec::new()) };
+        let half = last.len() / 2;
+        let product =
+            |end: &Vec<f32>| last.iter().zip(&end[half..]).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+        Ok(ends.iter().map(|end| product(end) / (half as f64).sqrt()).collect())
+    }
+
+    /// Opens a context with the beginning of `ids`, at most `most` of them, that a cached one has.
+    fn begun(
+        &mut self,
+        (ids, most): (&[TokenId], usize),
+        lora: &[(usize, f32)],
+        scope: Option<u64>,
+    ) -> Result<Context, Error> {
         // Make room first, so that the cache does not evict the context to be shared.
         let room = self.open()?;
         self.engine.close(room);
         if let Some((found, shared)) = self.cache.best(ids, lora, scope) {
             let context = self.cache.touch(found, self.clock);
-            let shared = self.engine.nearest(context, shared.min(ids.len().saturating_sub(1)));
+            let shared = self.engine.nearest(context, shared.min(most));
             if shared > 0
                 && let Ok(fork) = self.engine.fork_at(context, shared)
             {
@@ -97,15 +221,24 @@ impl Scheduler<'_, '_, '_> {
         self.open_with(lora)
     }
 
-    /// Reads the rest of a prompt. Saves the states of recurrent layers at `branch`, where the next prompt branches off.
-    fn read(&mut self, context: &mut Context, ids: &[TokenId], branch: usize) -> Result<(), Error> {
+    /// Reads the rest of a prompt, and shows the states of its tokens. Saves the states of recurrent layers at `branch`,
+    /// where the next prompt branches off.
+    fn read(
+        &mut self,
+        context: &mut Context,
+        (ids, branch): (&[TokenId], usize),
+        observer: &mut impl Observer,
+    ) -> Result<(), Error> {
         while context.position() < ids.len() {
             let from = context.position();
             let end = if from < branch { branch.min(ids.len()) } else { ids.len() };
             let to = end.min(from + self.engine.plan().options.batch.max(1));
             self.with_room(|engine| {
                 let work = Work::prefill(context, &ids[from..to]);
-                engine.run(&mut [if to < ids.len() { work.no_logits() } else { work }])
+                let mut works = [if to < ids.len() { work.no_logits() } else { work }];
+                let mut pass = engine.begin(&mut works)?;
+                while let ControlFlow::Continue(true) = pass.step_observed(observer) {}
+                Ok(())
             })?;
             self.counters.prompt_tokens.fetch_add((to - from) as u64, Ordering::Relaxed);
             if to == branch {
@@ -159,5 +292,28 @@ impl Scheduler<'_, '_, '_> {
                 done => return done,
             }
         }
+    }
+}
+
+/// Collects the states of tokens after the final norm.
+struct States {
+    /// Width of a state.
+    dim: usize,
+    /// Positions of the tokens, in ascending order; all if there are none.
+    wanted: Option<Vec<usize>>,
+    values: Vec<f32>,
+}
+
+impl Observer for States {
+    fn wants(&self, stage: Stage) -> bool {
+        stage == Stage::Logits
+    }
+
+    fn observe(&mut self, _: Stage, _: usize, position: usize, states: &[f32]) -> ControlFlow<()> {
+        let is_wanted = |at: &usize| self.wanted.as_ref().is_none_or(|wanted| wanted.contains(at));
+        for (_, state) in (position..).zip(states.chunks_exact(self.dim)).filter(|(at, _)| is_wanted(at)) {
+            self.values.extend_from_slice(state);
+        }
+        ControlFlow::Continue(())
     }
 }

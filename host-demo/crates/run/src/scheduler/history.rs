@@ -65,6 +65,15 @@ impl History {
     }
 }
 
+impl History {
+    /// Forgets the conversations of a client that are contained in `ids`, or continue them.
+    pub fn forget(&mut self, client: Option<u64>, ids: &[TokenId], lora: &[(usize, f32)]) {
+        for (_, own) in self.0.iter_mut().filter(|(known, _)| Some(*known) == client) {
+            own.retain(|earlier| earlier.lora != lora || shared(&earlier.ids, ids) < ids.len().min(earlier.ids.len()));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

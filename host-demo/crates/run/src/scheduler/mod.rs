@@ -6,6 +6,8 @@
 //! | `running` | an answer in progress |
 //! | `budget` | the tokens of a pass |
 //! | `cache`, `history` | contexts of finished conversations, and what each client knows of them |
+//! | `disk` | the cache on disk |
+//! | `slots` | the last conversations of a client by number, for saving and restoring |
 //! | `decisions` | the scores of options after a prompt |
 //! | `counters` | counters for `/metrics` |
 
@@ -13,13 +15,15 @@ mod budget;
 mod cache;
 mod counters;
 mod decisions;
+mod disk;
 mod history;
 mod running;
+mod slots;
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -32,9 +36,12 @@ use cache::{Cache, shared};
 pub use counters::{Counters, Histogram};
 use decisions::Deciding;
 pub use decisions::Decision;
+pub use disk::DiskCache;
 pub use history::HISTORIES;
 use history::History;
 use running::{Progress, Running};
+use slots::Slots;
+pub use slots::{Slot, SlotAction, SlotAnswer, SlotRequest};
 
 use crate::drafts::{DraftCounts, Drafts, Turn};
 use crate::generation::{Logprob, Settings, Workbench, logprob};
@@ -47,6 +54,7 @@ pub enum Command {
     Generate(Box<Job>),
     Embed(Embedding),
     Decide(Decision),
+    Slots(SlotRequest),
 }
 
 /// A text, or a pair of texts, to embed.
@@ -152,6 +160,12 @@ pub enum Event {
         prompt: usize,
         cached: usize,
         answer: usize,
+        /// The number of the slot that has the conversation.
+        slot: usize,
+        /// Number of tokens in the context.
+        read: usize,
+        /// True if the context was full.
+        is_full: bool,
         drafts: DraftCounts,
     },
     Failed(String),
@@ -196,6 +210,8 @@ pub struct Scheduler<'a, 'm, 'w> {
     decisions: VecDeque<Deciding>,
     cache: Cache,
     history: History,
+    slots: Slots,
+    disk: Option<DiskCache>,
     masks: Masks<'a>,
     grammars: Grammars,
     scratch: Vec<u8>,
@@ -207,8 +223,9 @@ pub struct Scheduler<'a, 'm, 'w> {
 
 /// An answer that waits for one of the `parallel` slots.
 enum Waiting {
-    /// A job, and the number of tokens that its client is told to be cached, if that is not the number that are.
-    New(Box<Job>, Option<usize>),
+    /// A job, the number of tokens that its client is told to be cached, if that is not the number that are, and the
+    /// number of its slot.
+    New(Box<Job>, Option<usize>, usize),
     /// An answer in progress whose slot went to another client.
     Paused(Box<Progress>),
 }
@@ -216,8 +233,16 @@ enum Waiting {
 impl Waiting {
     fn job(&self) -> &Job {
         match self {
-            Self::New(job, _) => job,
+            Self::New(job, ..) => job,
             Self::Paused(progress) => &progress.job,
+        }
+    }
+
+    /// The number of the slot.
+    fn slot(&self) -> usize {
+        match self {
+            Self::New(.., slot) => *slot,
+            Self::Paused(progress) => progress.slot,
         }
     }
 }
@@ -258,7 +283,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         drafts: Drafts<'a>,
     ) -> Self {
         // Scratch memory for any parameters: the history for penalties, and the whole vocabulary as candidates.
-        let scratch = vec![0; 8 * (engine.model().spec().vocab + 1024)];
+        let scratch = Vec::new();
         Self {
             budget: PassBudget::of(engine.model(), engine.plan().options.batch),
             engine,
@@ -272,6 +297,8 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             decisions: VecDeque::new(),
             cache: Cache::default(),
             history: History::default(),
+            slots: Slots::new(parallel),
+            disk: None,
             masks,
             grammars: Grammars::default(),
             scratch,
@@ -304,17 +331,18 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         loop {
             let has_answers = !self.running.is_empty() || !self.waiting.is_empty();
             let is_idle = !has_answers && self.texts.is_empty() && self.decisions.is_empty();
-            match if is_idle { commands.recv().map_err(|_| TryRecvError::Disconnected) } else { commands.try_recv() } {
+            match if is_idle { self.wait(commands) } else { commands.try_recv() } {
                 Ok(Command::Generate(job)) => {
                     let known = job.scope.map(|client| {
-                        let known = match job.settings.scores_prompt {
-                            true => 0, // such a prompt is read anew
+                        let known = match job.settings.scores_prompt || job.settings.reads_anew {
+                            true => 0,
                             false => self.history.known(client, &job.prompt, &job.settings.lora),
                         };
                         self.history.add(client, &job.prompt, job.prompt.len(), &job.settings.lora);
                         known
                     });
-                    self.waiting.push_back(Waiting::New(job, known));
+                    let slot = self.slots.begin(job.scope, &job.prompt, &job.settings);
+                    self.waiting.push_back(Waiting::New(job, known, slot));
                     continue;
                 }
                 Ok(Command::Embed(text)) => {
@@ -323,6 +351,10 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
                 }
                 Ok(Command::Decide(decision)) => {
                     self.decisions.push_back(decision.into());
+                    continue;
+                }
+                Ok(Command::Slots(request)) => {
+                    self.slot_request(request);
                     continue;
                 }
                 Err(TryRecvError::Disconnected) if is_idle => return,
@@ -338,6 +370,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             if let Err(error) = self.pass() {
                 let message = error.to_string();
                 for mut running in self.running.drain(..) {
+                    self.slots.failed(running.job.scope, running.slot);
                     self.drafts.end(&mut running.draft);
                     running.job.client.send(Event::Failed(message.clone()));
                     self.engine.close(running.context);
@@ -347,6 +380,17 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             self.counters.running.store(self.running.len(), Ordering::Relaxed);
             self.counters.free_pages.store(self.engine.free_pages(), Ordering::Relaxed);
         }
+    }
+
+    /// Waits for a command. After a while without any, stores conversations on disk.
+    fn wait(&mut self, commands: &Receiver<Command>) -> Result<Command, TryRecvError> {
+        if self.disk.is_some() {
+            match commands.recv_timeout(disk::QUIET) {
+                Err(RecvTimeoutError::Timeout) => self.store_kept(),
+                done => return done.map_err(|_| TryRecvError::Disconnected),
+            }
+        }
+        commands.recv().map_err(|_| TryRecvError::Disconnected)
     }
 
     /// Ends all answers with an error.
@@ -420,6 +464,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
     }
 
     fn evict(&mut self) -> bool {
+        self.store_kept();
         match self.cache.oldest() {
             Some(context) => {
                 self.engine.close(context);
@@ -434,7 +479,14 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
     /// answers has at least two more than the waiting client, pauses one of these answers. Thus no client waits for the
     /// long answers of another.
     fn admit(&mut self) {
-        self.waiting.retain(|waiting| !waiting.job().client.is_closed());
+        let slots = &mut self.slots;
+        self.waiting.retain(|waiting| {
+            let is_closed = waiting.job().client.is_closed();
+            if is_closed {
+                slots.failed(waiting.job().scope, waiting.slot());
+            }
+            !is_closed
+        });
         let mut refused = HashSet::new();
         loop {
             let turn = |job: &Job| {
@@ -452,7 +504,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
                 break;
             }
             let waiting = &self.waiting[at];
-            if let Waiting::New(job, _) = waiting
+            if let Waiting::New(job, ..) = waiting
                 && self.is_coming(job)
             {
                 refused.insert(job.asker);
@@ -463,7 +515,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
                 self.pause(victim);
             }
             match waiting {
-                Waiting::New(job, known) => self.begin(*job, known),
+                Waiting::New(job, known, slot) => self.begin(*job, known, slot),
                 Waiting::Paused(progress) => self.resume(progress),
             }
         }
@@ -511,24 +563,30 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         Ok((forked.map_or_else(|| self.open_with(lora), Ok)?, branch))
     }
 
-    fn begin(&mut self, job: Job, known: Option<usize>) {
+    fn begin(&mut self, job: Job, known: Option<usize>, slot: usize) {
         self.clock += 1;
+        if !job.settings.reads_anew {
+            self.fetch(&job.prompt, &job.settings.lora, job.scope);
+        }
         // Scoring a prompt needs the logits of all its tokens, so the context of such a prompt starts empty.
-        let (context, branch) = match self.context_of(&job.prompt, &job, job.settings.scores_prompt) {
-            Ok(context) => context,
-            Err(error) => {
-                job.client.send(Event::Failed(error.to_string()));
-                return;
-            }
-        };
+        let (context, branch) =
+            match self.context_of(&job.prompt, &job, job.settings.scores_prompt || job.settings.reads_anew) {
+                Ok(context) => context,
+                Err(error) => {
+                    self.slots.failed(job.scope, slot);
+                    job.client.send(Event::Failed(error.to_string()));
+                    return;
+                }
+            };
         let cached = context.position();
         self.counters.requests.fetch_add(1, Ordering::Relaxed);
         self.counters.cached_tokens.fetch_add(cached as u64, Ordering::Relaxed);
         let grammar = job.settings.table.as_ref().map_or(0, |table| self.grammars.number(table));
-        let progress = match Progress::new(job, known.unwrap_or(cached), grammar, self.tokenizer) {
+        let progress = match Progress::new(job, (known.unwrap_or(cached), slot), grammar, self.tokenizer) {
             Ok(progress) => Box::new(progress),
             Err((job, error)) => {
                 self.engine.close(context);
+                self.slots.failed(job.scope, slot);
                 job.client.send(Event::Failed(one_line(&format!("{error:#}"))));
                 return;
             }
@@ -554,7 +612,10 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         self.clock += 1;
         match self.context_of(progress.ids(), &progress.job, progress.scores) {
             Ok((context, _)) => self.running.push(Running { context, progress }),
-            Err(error) => progress.job.client.send(Event::Failed(error.to_string())),
+            Err(error) => {
+                self.slots.failed(progress.job.scope, progress.slot);
+                progress.job.client.send(Event::Failed(error.to_string()));
+            }
         }
     }
 
@@ -671,7 +732,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             let Running { context, progress } = running;
             let Progress { generation, draft, .. } = &mut **progress;
             let is_last = *count == 1 && context.position() + 1 == generation.ids().len();
-            if is_last && !generation.answer().is_empty() {
+            if is_last && !generation.answer().is_empty() && !generation.shifts() {
                 turns.push(Turn { context, generation, draft });
             }
         }
@@ -726,6 +787,12 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         };
         match running.choose(logits, &mut bench, counters) {
             Ok(()) => {
+                if let Some(position) = running.generation.take_rewound()
+                    && let Err(error) = engine.rewind(context, engine.nearest(context, position))
+                {
+                    running.job.client.send(Event::Failed(error.to_string()));
+                    running.end = Some(Finish::Stop);
+                }
                 counters.answer_tokens.fetch_add(1, Ordering::Relaxed);
                 if running.end.is_some() {
                     running.generation.token_rate().inspect(|rate| counters.token_rate.add(*rate));
@@ -749,6 +816,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             let Running { context, mut progress } = self.running.swap_remove(at);
             self.drafts.end(&mut progress.draft);
             let ids = progress.ids()[..context.position()].to_vec();
+            self.slots.end(progress.job.scope, progress.slot, &progress, &ids);
             if let Some(client) = progress.job.scope {
                 self.history.add(client, progress.ids(), progress.job.prompt.len(), &progress.job.settings.lora);
             }

@@ -10,7 +10,7 @@ use arenite::{Context, TokenId};
 use super::budget::Unread;
 use super::{Counters, Event, Finish, Job};
 use crate::drafts::Draft;
-use crate::generation::{Generation, Logprob, Workbench, offsets};
+use crate::generation::{End, Generation, Logprob, Workbench, offsets};
 use crate::rng::AnyRng;
 
 /// Distance of a checkpoint from the end of a prompt, in tokens: the next turn's prompt often differs in the last
@@ -28,6 +28,8 @@ pub struct Running {
 pub struct Progress {
     pub job: Job,
     pub generation: Generation,
+    /// The number of the slot.
+    pub slot: usize,
     /// Number of prompt tokens that the answer reports as taken from the cache.
     cached: usize,
     /// Number of complete characters before each token of a prompt that is scored.
@@ -95,7 +97,7 @@ impl Progress {
     /// The prompt has a token outside the vocabulary, or the grammar's table is damaged.
     pub fn new(
         job: Job,
-        cached: usize,
+        (cached, slot): (usize, usize),
         grammar: u32,
         tokenizer: &Tokenizer<'_, '_>,
     ) -> Result<Self, (Job, anyhow::Error)> {
@@ -110,6 +112,7 @@ impl Progress {
             (Err(error), _) | (_, Err(error)) => return Err((job, error)),
         };
         Ok(Self {
+            slot,
             cached,
             generation,
             prompt_offsets,
@@ -143,17 +146,19 @@ impl Progress {
             }
         }
         if let Some(end) = step.end {
-            self.finish(if end.is_cut() { Finish::Length } else { Finish::Stop });
+            self.finish(if end.is_cut() { Finish::Length } else { Finish::Stop }, end == End::Context);
         }
         Ok(())
     }
 
     /// Ends the answer, and sends the text that was held back.
-    fn finish(&mut self, end: Finish) {
+    fn finish(&mut self, end: Finish, is_full: bool) {
         let text = self.generation.rest();
         let stop = self.generation.stop().map(str::to_string);
-        let (prompt, answer) = (self.generation.prompt_len(), self.generation.answer().len());
-        let done = Event::Done { end, stop, text, prompt, cached: self.cached, answer, drafts: self.draft.counts };
+        let (prompt, answer) = (self.job.prompt.len(), self.generation.answer().len());
+        let (read, is_full) = (self.ids().len().saturating_sub(1), is_full || self.generation.has_shifted());
+        let (cached, slot, drafts) = (self.cached, self.slot, self.draft.counts);
+        let done = Event::Done { end, stop, text, prompt, cached, answer, slot, read, is_full, drafts };
         self.job.client.send(done);
         self.job.client.answered(prompt, answer);
         self.end = Some(end);

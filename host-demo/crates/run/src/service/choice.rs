@@ -34,6 +34,12 @@ pub struct Choice {
     pub prompt: usize,
     pub cached: usize,
     pub answer: usize,
+    /// The number of the slot that has the conversation.
+    pub slot: usize,
+    /// Number of tokens in the context.
+    pub read: usize,
+    /// True if the context was full.
+    pub is_full: bool,
     /// Numbers of proposed tokens, and of those that were right.
     pub drafts: DraftCounts,
     /// Number of tokens of thoughts, once the answer was split into parts.
@@ -77,11 +83,11 @@ impl Choice {
                 self.logprobs.extend(logprob);
                 Ok(false)
             }
-            Event::Done { end, stop, text, prompt, cached, answer, drafts } => {
+            Event::Done { end, stop, text, prompt, cached, answer, slot, read, is_full, drafts } => {
                 self.text += &text;
                 self.stop = stop;
                 (self.end, self.prompt, self.cached, self.answer) = (Some(end), prompt, cached, answer);
-                self.drafts = drafts;
+                (self.slot, self.read, self.is_full, self.drafts) = (slot, read, is_full, drafts);
                 Ok(true)
             }
             Event::Failed(message) => Err(AnswerError::Failed(message)),

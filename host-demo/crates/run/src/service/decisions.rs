@@ -5,7 +5,7 @@ use arenite_request::{Refusal, RefusalKind};
 use serde_json::{Map, Value, json};
 
 use super::Service;
-use crate::decide::{Decider, Reading, Request};
+use crate::decide::{Decider, Reading, Request, Scored};
 
 /// Maximum number of questions in a request.
 const MOST_QUESTIONS: usize = 256;
@@ -16,6 +16,8 @@ pub struct Decisions {
     readings: Vec<Reading>,
     /// Number of tokens of all prompts.
     tokens: usize,
+    /// Bytes of a token's state, if the states of a prompt are collected.
+    state_bytes: usize,
 }
 
 impl Decisions {
@@ -28,9 +30,10 @@ impl Decisions {
     pub fn bytes(&self) -> usize {
         /// Bytes of a label and its score.
         const LABEL: usize = 64;
-        let labels: usize = self.readings.iter().map(|reading| reading.labels.len()).sum();
+        let options: usize = self.request.questions.iter().map(|question| question.options.len()).sum();
+        let labels = 2 * options;
         // The cache of contexts keeps a copy of each prompt.
-        2 * self.tokens * size_of::<TokenId>() + labels * LABEL
+        self.tokens * (2 * size_of::<TokenId>() + self.state_bytes) + labels * LABEL
     }
 }
 
@@ -53,7 +56,7 @@ impl Service {
     /// The model does not decide, the request is invalid, or a prompt does not fit in the context.
     pub fn decisions(&self, state: Option<&Value>, questions: Option<&Value>) -> Result<Decisions, Refusal> {
         let decider = self.decider()?;
-        let request = Request::read(state, questions, decider.most_options())?;
+        let request = decider.request(state, questions)?;
         let count = request.questions.len();
         if count > MOST_QUESTIONS {
             let message =
@@ -66,22 +69,25 @@ impl Service {
         }
         let readings = decider.readings(&request, self.tokenizer());
         let readings = readings.map_err(|error| Refusal::invalid(format!("{error:#}")))?;
-        for Reading { ids, labels } in &readings {
-            // The last token of a label is not read.
-            let longest = labels.iter().map(|label| label.len().saturating_sub(1)).max().unwrap_or(0);
-            let (len, context) = (ids.len() + longest, self.context);
+        for Reading { ids, scored } in &readings {
+            let (len, context) = (ids.len() + scored.longest(), self.context);
             if len > context {
                 let message = format!(
                     "request ({len} tokens) exceeds the available context size ({context} tokens), try increasing it"
                 );
                 return Err(Refusal { kind: RefusalKind::TooLong, ..Refusal::invalid(message) });
             }
-            if ids.is_empty() || labels.iter().any(Vec::is_empty) {
+            let is_empty = matches!(scored, Scored::Labels(labels) if labels.iter().any(Vec::is_empty));
+            if ids.is_empty() || is_empty {
                 return Err(Refusal::invalid("a question or an option has no tokens in this model's vocabulary"));
             }
         }
         let tokens = readings.iter().map(|reading| reading.ids.len()).sum();
-        Ok(Decisions { request, readings, tokens })
+        /// Bytes per element of a state: as it is, with its norm in f64, and its word in f64.
+        const ELEMENT: usize = 4 + 8 + 8 + 8;
+        let is_joint = readings.iter().any(|reading| matches!(reading.scored, Scored::Joint(_)));
+        let state_bytes = if is_joint { self.open.model().spec().dim * ELEMENT } else { 0 };
+        Ok(Decisions { request, readings, tokens, state_bytes })
     }
 
     /// Returns the answer to a request, from the scores of each prompt's labels.

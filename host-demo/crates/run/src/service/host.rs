@@ -11,6 +11,7 @@ use arenite::tokenizer::Tokenizer;
 use arenite::{Gguf, Plan, TokenId};
 use arenite_chat::{Renderer, Style};
 use arenite_grammar::{Budget, MaskMemory};
+use arenite_request::Sampling;
 
 use super::{Facts, LoraScales, Service, grammars};
 use crate::decide::DecisionModel;
@@ -18,7 +19,7 @@ use crate::drafts::{Drafting, Drafts};
 use crate::open_model::OpenModel;
 use crate::ranking::Ranking;
 use crate::runtime::Memory;
-use crate::scheduler::{Command, Counters, Scheduler};
+use crate::scheduler::{Command, Counters, DiskCache, Scheduler};
 use crate::session_file::SessionFile;
 
 /// A model that is planned for many conversations.
@@ -53,17 +54,24 @@ impl Host {
             false => drafting.planned(options, parallel),
         };
         let plan = open.plan(options)?;
-        let makes_text = matches!(model.spec().stack(), Stack::Alone);
+        let decisions = DecisionModel::new(gguf, tokenizer).with_context(|| open.name().to_string())?;
+        let (only_decides, ranks) = match &decisions {
+            Some(decisions) => (!decisions.makes_text(), false),
+            None => (false, true),
+        };
+        let makes_text = matches!(model.spec().stack(), Stack::Alone) && !only_decides;
         // A decoder with a pooling type above 0 can compute embeddings.
         let pooling = gguf.architecture().and_then(|name| gguf.u32(name, "pooling_type"));
-        let makes_vectors =
-            !hears && !makes_text || pooling.is_ok_and(|pooling| pooling.is_some_and(|pooling| pooling > 0));
+        let makes_vectors = !hears && !makes_text && !only_decides
+            || pooling.is_ok_and(|pooling| pooling.is_some_and(|pooling| pooling > 0));
         let renderer = Renderer::new(gguf, tokenizer, "auto", None)?;
         let service = Service {
             open: open.clone(),
             style: Style::of(&renderer, tokenizer),
             renderer,
-            params: Params { temperature: 1.0, ..Params::DEFAULT },
+            params: Params { temperature: 1.0, more: Sampling::MORE, ..Params::DEFAULT },
+            breakers: Sampling::default().dry_breakers(),
+            shifts: false,
             temperature: None,
             grammars: grammars::Grammars::new(if serves { Budget::of_request } else { Budget::of_command }),
             name: model_name(file.name()),
@@ -71,8 +79,8 @@ impl Host {
             vocab: model.spec().vocab,
             token_bytes: token_bytes(gguf, tokenizer),
             embedding_len: model.spec().embedding_len(),
-            ranking: Ranking::new(gguf, model, tokenizer).ok(),
-            decisions: DecisionModel::new(gguf, tokenizer).with_context(|| open.name().to_string())?,
+            ranking: Ranking::new(gguf, model, tokenizer).ok().filter(|_| ranks),
+            decisions,
             decides_any: false,
             makes_text,
             makes_vectors,
@@ -155,12 +163,22 @@ fn infill(gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_, '_>) -> Option<[TokenId; 3]
     Some([id(&NAMES[0])?, id(&NAMES[1])?, id(&NAMES[2])?])
 }
 
+/// What of the conversations remains on disk.
+pub enum Kept {
+    Nothing,
+    /// The common beginning of all prompts.
+    Prefix(SessionFile),
+    /// All that the cache on disk has room for.
+    All(Option<DiskCache>),
+}
+
 /// Runs the engine in this thread until all senders of commands are dropped. Calls `ready` when the engine's memory is
-/// allocated. `kept` is a session file with the common beginning of prompts, read at the start and written at the end.
+/// allocated. `kept` is a session file with the common beginning of prompts, read at the start and written at the end, or a
+/// cache on disk.
 pub fn run_engine(
     open: &OpenModel,
     (plan, drafting): (Plan, Drafting),
-    mut kept: Option<SessionFile>,
+    mut kept: Kept,
     counters: Arc<Counters>,
     commands: &Receiver<Command>,
     ready: impl FnOnce(),
@@ -172,12 +190,18 @@ pub fn run_engine(
     let (parallel, mut draft_memory) = (open.options.parallel, None);
     let drafts = Drafts::new(open, drafting, parallel, plan.options.context, &mut draft_memory)?;
     let mut scheduler = Scheduler::new(engine, tokenizer, masks.masks(tokenizer)?, parallel, counters, drafts);
-    if let Some(file) = &mut kept {
-        scheduler.restore(file, open.scales())?;
+    match &mut kept {
+        Kept::Nothing => {}
+        Kept::Prefix(file) => scheduler.restore(file, open.scales())?,
+        Kept::All(disk) => disk.take().into_iter().for_each(|disk| scheduler.use_disk(disk)),
     }
     ready();
     scheduler.run(commands);
-    kept.map_or(Ok(()), |file| scheduler.save(&file, open.scales()))
+    scheduler.close_disk();
+    match kept {
+        Kept::Prefix(file) => scheduler.save(&file, open.scales()),
+        Kept::Nothing | Kept::All(_) => Ok(()),
+    }
 }
 
 /// Returns a random number from the keys of a standard hash map, which the system's random generator provides.

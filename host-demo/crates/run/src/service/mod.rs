@@ -23,7 +23,7 @@ mod texts;
 
 pub use choice::{AnswerError, Choice, Parts, Splitter};
 pub use decisions::Decisions;
-pub use host::{Host, by_chance, run_engine};
+pub use host::{Host, Kept, by_chance, run_engine};
 pub use texts::{Pairs, token_count, unit};
 
 use std::sync::Arc;
@@ -34,7 +34,7 @@ use arenite::{Gguf, TokenId};
 use serde_json::Value;
 
 use crate::decide::DecisionModel;
-use crate::generation::Settings;
+use crate::generation::{Settings, Shift};
 use crate::model_file::ModelFile;
 use crate::open_model::OpenModel;
 use crate::ranking::Ranking;
@@ -75,6 +75,10 @@ pub struct Service {
     pub style: Style,
     /// The sampler's parameters that requests do not set.
     pub params: Params,
+    /// Texts over which DRY's repetitions do not continue, for requests that do not set them.
+    pub breakers: Vec<String>,
+    /// True if answers continue in a full context, which then loses tokens.
+    pub shifts: bool,
     /// The temperature of the command line, if any. It replaces Ollama's default, which is not that of `params`.
     pub temperature: Option<f32>,
     /// The model's name in requests.
@@ -172,6 +176,23 @@ impl Service {
         self.open.tokenizer().unwrap_or_else(|_| unreachable!("a host needs a tokenizer"))
     }
 
+    /// What the model can do, by Ollama's names and `rerank`, `decisions` and `transcription`.
+    pub fn capabilities(&self) -> Vec<&'static str> {
+        let thinks = self.makes_text && self.style.thinks();
+        let hears = self.open.model().spec().sound().is_some();
+        let all = [
+            ("completion", self.makes_text && !hears),
+            ("tools", self.makes_text && !hears),
+            ("thinking", thinks && !hears),
+            ("insert", self.infill.is_some()),
+            ("embedding", self.makes_vectors),
+            ("rerank", self.ranking.is_some()),
+            ("decisions", self.decisions.is_some()),
+            ("transcription", hears),
+        ];
+        all.into_iter().filter(|(_, can)| *can).map(|(name, _)| name).collect()
+    }
+
     /// Refuses a request for another model.
     pub fn check_model(&self, model: Option<&str>) -> Result<(), Refusal> {
         match model {
@@ -217,7 +238,8 @@ impl Service {
             return Err(Refusal::invalid("this model generates no text, only embeddings (/v1/embeddings)"));
         }
         let choices = request.count.unwrap_or(1);
-        let mut settings = settings(request, self.tokenizer(), self.vocab, &self.params, seed_by_chance)?;
+        let mut settings =
+            settings(request, self.tokenizer(), self.vocab, (&self.params, &self.breakers), seed_by_chance)?;
         settings.lora = self.lora.of_request(request.lora.as_deref())?;
         if request.context.iter().any(|id| *id as usize >= self.vocab) {
             return Err(Refusal::about("context", "context names a token that does not exist"));
@@ -248,6 +270,13 @@ impl Service {
         };
         prepared.prompt_count = prompts.len();
         let seed = settings.seed;
+        settings.shift = self.shifts.then(|| {
+            // A negative number keeps all of the prompt.
+            let keep =
+                usize::try_from(request.n_keep).unwrap_or(prompts.iter().map(|(_, ids)| ids.len()).max().unwrap_or(0));
+            let keep = keep.saturating_add(usize::from(self.tokenizer().add_bos()));
+            Shift { keep, discard: request.n_discard }
+        });
         let settings = Arc::new(settings);
         for (mut text, mut ids) in prompts {
             if ids.is_empty() {

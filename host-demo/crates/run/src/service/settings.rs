@@ -4,11 +4,11 @@ use arenite::TokenId;
 use arenite::sampler::Params;
 use arenite::tokenizer::{Encode, Tokenizer};
 
-use crate::generation::Settings;
+use crate::generation::{BreakerList, Settings};
 use arenite_request::{Biased, Refusal, TextRequest};
 use arenite_text as text;
 
-/// Maximum number of stop strings. All of them are searched with every token.
+/// Maximum number of stop strings, and of texts that end repetitions. All of them are searched with every token.
 const MOST_STOPS: usize = 16;
 /// Maximum size of a stop string in bytes.
 const MOST_STOP_BYTES: usize = 512;
@@ -21,15 +21,17 @@ pub fn settings(
     request: &TextRequest,
     tokenizer: &Tokenizer<'_, '_>,
     vocab: usize,
-    usual: &Params,
+    (usual, usual_breakers): (&Params, &[String]),
     by_chance: u64,
 ) -> Result<Settings, Refusal> {
     let stop_ids = request.stop_ids.clone();
     if stop_ids.len() > MOST_BIASES || stop_ids.iter().any(|id| *id as usize >= vocab) {
         return Err(Refusal::about("stop_token_ids", "stop_token_ids names a token that does not exist"));
     }
+    let params = request.sampling.params(usual)?;
     Ok(Settings {
-        params: request.sampling.params(usual)?,
+        params,
+        breakers: breakers(request, &params, usual_breakers, tokenizer)?,
         bias: biases(&request.bias, tokenizer, vocab)?,
         seed: request.seed.unwrap_or(by_chance),
         limit: request.limit,
@@ -40,6 +42,8 @@ pub fn settings(
         indent: request.indent,
         time: request.time,
         logprobs: request.logprobs,
+        reads_anew: request.reads_anew,
+        slot: request.slot,
         ..Settings::default()
     })
 }
@@ -72,6 +76,25 @@ fn biases(
     // Sort by token: sums depend on the order, and the order of fields in a JSON object has no meaning.
     biases.sort_by_key(|(id, _)| *id);
     Ok(biases)
+}
+
+/// Returns the sequences that end DRY's repetitions, if DRY is on.
+fn breakers(
+    request: &TextRequest,
+    params: &Params,
+    usual: &[String],
+    tokenizer: &Tokenizer<'_, '_>,
+) -> Result<BreakerList, Refusal> {
+    const FIELD: &str = "dry_sequence_breakers";
+    if params.more.dry_multiplier == 0.0 {
+        return Ok(BreakerList::default());
+    }
+    let texts = request.sampling.dry_sequence_breakers.as_deref().unwrap_or(usual);
+    if texts.len() > MOST_STOPS {
+        let message = format!("{FIELD} has {} texts, and at most {MOST_STOPS} are possible", texts.len());
+        return Err(Refusal::about(FIELD, message));
+    }
+    BreakerList::new(texts, tokenizer).map_err(|error| Refusal::about(FIELD, format!("{FIELD}: {error}")))
 }
 
 fn few_stops(stops: &[String]) -> Result<Vec<String>, Refusal> {

@@ -35,7 +35,7 @@ macro_rules! row {
     };
 }
 
-const MESSAGES: &[Row<Asked>] = &[
+pub(super) const MESSAGES: &[Row<Asked>] = &[
     row!("model", asked, field, asked.request.model = Some(field.text()?)),
     row!("max_tokens", asked, field, asked.request.limit = field.limit()?),
     Row(&["system"], Use::Reads(system)),
@@ -50,9 +50,11 @@ const MESSAGES: &[Row<Asked>] = &[
     Row(&["thinking"], Use::Reads(thinking)),
     Row(&["output_format"], Use::Reads(schema)),
     Row(&["output_config"], Use::Reads(output)),
-    // The service would connect to other servers, or run code in a container.
+    // The service would connect to other servers, run code in a container, keep the conversation, or summarize it.
     Row(&["mcp_servers"], Use::Refused(Neutral::Empty)),
     Row(&["container"], Use::Refused(Neutral::Empty)),
+    Row(&["thread"], Use::Refused(Neutral::Empty)),
+    Row(&["compaction"], Use::Refused(Neutral::Empty)),
     // They ask the service to drop old parts of long conversations: this server keeps them, and refuses a conversation
     // that is too long.
     Row(&["context_management"], Use::Harmless),
@@ -66,6 +68,9 @@ const MESSAGES: &[Row<Asked>] = &[
             "inference_geo",
             "speed",
             "fallbacks",
+            "fallback_credit_token",
+            "billing_policy",
+            "diagnostics",
         ],
         Use::Harmless,
     ),

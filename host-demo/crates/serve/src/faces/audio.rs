@@ -25,7 +25,7 @@ pub fn transcription(fields: &Map<String, Value>) -> Result<Transcribe> {
     Ok(asked)
 }
 
-const ROWS: &[Row<Transcribe>] = &[
+pub(super) const ROWS: &[Row<Transcribe>] = &[
     Row(
         &["model"],
         Use::Reads(|asked, field| {
@@ -37,6 +37,16 @@ const ROWS: &[Row<Transcribe>] = &[
         &["language"],
         Use::Reads(|asked, field| {
             asked.wanted.language = language_code(&field.text()?);
+            Ok(())
+        }),
+    ),
+    // One possible language is the language. Of several, the model recognizes its own choice.
+    Row(
+        &["languages"],
+        Use::Reads(|asked, field| {
+            if let [language] = &field.texts()?[..] {
+                asked.wanted.language = language_code(language);
+            }
             Ok(())
         }),
     ),
@@ -81,6 +91,7 @@ const ROWS: &[Row<Transcribe>] = &[
     Row(&["known_speaker_names"], off()),
     Row(&["known_speaker_references"], off()),
     Row(&["hotwords"], off()),
+    Row(&["keywords"], off()),
     Row(&["suppress_tokens"], off()),
     Row(&["split_on_word"], off()),
     Row(&["max_len"], off()),

@@ -6,12 +6,15 @@
 pub mod anthropic;
 pub mod audio;
 pub mod decisions;
+pub mod embeddings;
 mod field;
 pub mod ollama;
 pub mod openai;
 mod refused;
 pub mod rerank;
 pub mod responses;
+#[cfg(test)]
+mod tests;
 mod tools;
 
 pub use field::Field;
@@ -65,10 +68,6 @@ pub enum Neutral {
     Empty,
     /// The values of `Empty`, or this number.
     Number(f64),
-    /// The values of `Empty`, or a negative number.
-    Negative,
-    /// The values of `Empty`, 0, or a negative number.
-    NotPositive,
     /// The values of `Empty`, or this text.
     Text(&'static str),
     /// Absent, null or true.
@@ -118,8 +117,6 @@ impl Neutral {
         match self {
             Self::Empty => is_empty,
             Self::Number(number) => is_empty || value.as_f64() == Some(number),
-            Self::Negative => is_empty || value.as_f64().is_some_and(|number| number < 0.0),
-            Self::NotPositive => is_empty || value.as_f64().is_some_and(|number| number <= 0.0),
             Self::Text(text) => is_empty || value == text,
             Self::True => value == &Value::Bool(true),
         }

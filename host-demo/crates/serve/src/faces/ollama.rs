@@ -27,7 +27,7 @@ pub fn asked(body: &Value, is_chat: bool) -> Result<OllamaAsked> {
     read_in.asked.reply.stream = true;
     read(fields(body)?, &[ROWS], &mut read_in)?;
     let OllamaAsked { asked, messages, system, prompt, is_raw, options, unloads: _ } = &mut read_in;
-    read(options, &[OPTIONS, SAMPLING, THINKING, REFUSED], asked)?;
+    read(options, &OF_OPTIONS, asked)?;
     asked.finish_tools()?;
     let request = &mut asked.request;
     if is_chat {
@@ -66,7 +66,7 @@ impl OllamaAsked {
     }
 }
 
-const ROWS: &[Row<OllamaAsked>] = &[
+pub(super) const ROWS: &[Row<OllamaAsked>] = &[
     Row(
         &["model", "name"],
         Use::Reads(|read, field| {
@@ -154,7 +154,12 @@ const ROWS: &[Row<OllamaAsked>] = &[
     Row(&["images"], Use::Refused(Neutral::Empty)),
     Row(&["logprobs"], Use::Refused(Neutral::Empty)),
     Row(&["top_logprobs", "truncate", "shift", "dimensions", "_debug_render_only"], Use::Harmless),
+    // They concern pictures that a model draws.
+    Row(&["width", "height", "steps"], Use::Harmless),
 ];
+
+/// The tables of the object `options`.
+pub(super) const OF_OPTIONS: [&[Row<Asked>]; 4] = [OPTIONS, SAMPLING, THINKING, REFUSED];
 
 /// Ollama's options besides those of the sampler.
 const OPTIONS: &[Row<Asked>] = &[
@@ -173,7 +178,6 @@ const OPTIONS: &[Row<Asked>] = &[
             "num_gpu",
             "main_gpu",
             "num_thread",
-            "num_keep",
             "use_mmap",
             "use_mlock",
             "low_vram",
@@ -182,8 +186,7 @@ const OPTIONS: &[Row<Asked>] = &[
             "numa",
             "logits_all",
             "penalize_newline",
-            "mirostat_tau",
-            "mirostat_eta",
+            "embedding_only",
         ],
         Use::Harmless,
     ),

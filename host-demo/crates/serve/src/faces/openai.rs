@@ -12,11 +12,15 @@ use arenite_request::{Biased, Form, Infill, Input, Keep, MOST_CHOICES, Message, 
 /// Maximum number of alternatives for a token.
 const MOST_LOGPROBS: usize = 20;
 
+/// The tables of a chat.
+pub(super) const OF_CHAT: [&[Row<Asked>]; 8] = [CHAT, tools::ROWS, SAMPLING, ANSWER, FORM, THINKING, REFUSED, HARMLESS];
+/// The tables of a completion.
+pub(super) const OF_COMPLETION: [&[Row<Asked>]; 6] = [COMPLETION, SAMPLING, ANSWER, FORM, REFUSED, HARMLESS];
+
 /// Reads a request for a chat.
 pub fn chat(body: &Value) -> Result<Asked> {
-    let tables = [CHAT, tools::ROWS, SAMPLING, ANSWER, FORM, THINKING, REFUSED, HARMLESS];
     let mut asked = Asked::default();
-    read(fields(body)?, &tables, &mut asked)?;
+    read(fields(body)?, &OF_CHAT, &mut asked)?;
     asked.finish_tools()?;
     if asked.request.messages().is_empty() {
         return Err(Refusal::about("messages", "there are no messages"));
@@ -26,9 +30,8 @@ pub fn chat(body: &Value) -> Result<Asked> {
 
 /// Reads a request for a completion.
 pub fn completion(body: &Value) -> Result<Asked> {
-    let tables = [COMPLETION, SAMPLING, ANSWER, FORM, REFUSED, HARMLESS];
     let mut asked = Asked::default();
-    read(fields(body)?, &tables, &mut asked)?;
+    read(fields(body)?, &OF_COMPLETION, &mut asked)?;
     match &asked.request.input {
         Input::Texts(texts) if texts.is_empty() => {
             Err(Refusal::about("prompt", "prompt must be a text, tokens, or a list of these"))
@@ -205,6 +208,22 @@ pub const SAMPLING: &[Row<Asked>] = &[
     sampling!(&["repeat_last_n"], repeat_last_n, whole),
     sampling!(&["frequency_penalty"], frequency_penalty, number),
     sampling!(&["presence_penalty"], presence_penalty, number),
+    sampling!(&["min_keep"], min_keep, whole),
+    sampling!(&["top_n_sigma"], top_n_sigma, number),
+    sampling!(&["xtc_probability"], xtc_probability, number),
+    sampling!(&["xtc_threshold"], xtc_threshold, number),
+    sampling!(&["dry_multiplier"], dry_multiplier, number),
+    sampling!(&["dry_base"], dry_base, number),
+    sampling!(&["dry_allowed_length"], dry_allowed_length, whole),
+    sampling!(&["dry_penalty_last_n"], dry_penalty_last_n, whole),
+    sampling!(&["dry_sequence_breakers"], dry_sequence_breakers, texts),
+    sampling!(&["dynatemp_range"], dynatemp_range, number),
+    sampling!(&["dynatemp_exponent"], dynatemp_exponent, number),
+    sampling!(&["mirostat", "mirostat_mode"], mirostat, whole),
+    sampling!(&["mirostat_tau"], mirostat_tau, number),
+    sampling!(&["mirostat_eta"], mirostat_eta, number),
+    sampling!(&["adaptive_target"], adaptive_target, number),
+    sampling!(&["adaptive_decay"], adaptive_decay, number),
     Row(
         &["samplers"],
         Use::Reads(|asked, field| {
@@ -224,6 +243,35 @@ pub const SAMPLING: &[Row<Asked>] = &[
         &["seed", "random_seed"],
         Use::Reads(|asked, field| {
             asked.request.seed = Some(field.whole()?).filter(|seed| *seed != -1).map(i64::cast_unsigned);
+            Ok(())
+        }),
+    ),
+    Row(
+        &["cache_prompt"],
+        Use::Reads(|asked, field| {
+            asked.request.reads_anew = !field.switch()?;
+            Ok(())
+        }),
+    ),
+    Row(
+        &["id_slot", "slot_id"],
+        Use::Reads(|asked, field| {
+            // A negative number means any slot.
+            asked.request.slot = usize::try_from(field.whole()?).ok();
+            Ok(())
+        }),
+    ),
+    Row(
+        &["n_keep", "num_keep"],
+        Use::Reads(|asked, field| {
+            asked.request.n_keep = field.whole()?;
+            Ok(())
+        }),
+    ),
+    Row(
+        &["n_discard"],
+        Use::Reads(|asked, field| {
+            asked.request.n_discard = usize::try_from(field.whole()?).unwrap_or(0);
             Ok(())
         }),
     ),

@@ -1,6 +1,6 @@
 //! Fields of OpenAI's, vLLM's, SGLang's and llama.cpp's requests that would change the answer but are not supported.
 
-use super::Neutral::{Empty, Negative, NotPositive, Number, Text, True};
+use super::Neutral::{Empty, Number, Text, True};
 use super::{Asked, Row, Use};
 
 const fn no(names: &'static [&'static str], neutral: super::Neutral) -> Row<Asked> {
@@ -13,15 +13,8 @@ pub const REFUSED: &[Row<Asked>] = &[
     no(&["audio"], Empty),
     no(&["web_search_options"], Empty),
     no(&["verbosity"], Text("medium")),
-    no(&["mirostat"], Number(0.0)),
-    no(&["mirostat_mode"], Number(0.0)),
-    no(&["xtc_probability"], Number(0.0)),
-    no(&["dry_multiplier"], Number(0.0)),
-    no(&["dynatemp_range"], Number(0.0)),
-    no(&["top_n_sigma"], NotPositive),
     no(&["top_a"], Number(0.0)),
     no(&["tfs_z"], Number(1.0)),
-    no(&["adaptive_target"], Negative),
     no(&["smoothing_factor"], Number(0.0)),
     no(&["epsilon_cutoff"], Number(0.0)),
     no(&["eta_cutoff"], Number(0.0)),
@@ -49,7 +42,6 @@ pub const REFUSED: &[Row<Asked>] = &[
     no(&["post_sampling_probs"], Empty),
     no(&["prefix"], Empty),
     no(&["thinking_forced_open"], Empty),
-    no(&["min_keep"], Number(0.0)),
     no(&["no_stop_trim"], Empty),
     no(&["stop_regex"], Empty),
     no(&["custom_logit_processor"], Empty),
@@ -89,28 +81,14 @@ pub const HARMLESS: &[Row<Asked>] = &[
         ],
         Use::Harmless,
     ),
-    // llama.cpp: the cache and reports; parameters of steps that are off.
+    // llama.cpp: the cache and reports.
     Row(
         &[
-            "cache_prompt",
-            "id_slot",
-            "slot_id",
-            "n_keep",
-            "n_discard",
             "n_cache_reuse",
             "t_max_prompt_ms",
             "timings_per_token",
             "return_progress",
             "backend_sampling",
-            "dynatemp_exponent",
-            "mirostat_tau",
-            "mirostat_eta",
-            "dry_base",
-            "dry_allowed_length",
-            "dry_penalty_last_n",
-            "dry_sequence_breakers",
-            "xtc_threshold",
-            "adaptive_decay",
             "parse_tool_calls",
             "sse_ping_interval",
         ],

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Field, Result, Row, Use, fields, read};
+use super::{Field, Neutral, Result, Row, Use, fields, read};
 use arenite_request::{Keep, Refusal};
 
 /// A request for a ranking.
@@ -42,7 +42,7 @@ pub fn ranking(body: &Value) -> Result<Ranked> {
     }
 }
 
-const ROWS: &[Row<Ranked>] = &[
+pub(super) const ROWS: &[Row<Ranked>] = &[
     Row(
         &["model"],
         Use::Reads(|asked, field| {
@@ -129,6 +129,7 @@ const ROWS: &[Row<Ranked>] = &[
             false => Err(Refusal::unsupported(field.name)),
         }),
     ),
+    Row(&["relevant_spans"], Use::Refused(Neutral::Empty)),
     Row(&["rank_fields", "max_chunks_per_doc", "priority", "client_name", "user", "encoding_format"], Use::Harmless),
 ];
 

@@ -9,9 +9,8 @@ use arenite_request::{EarlierCall, Input, Message, Refusal, text_of};
 
 /// Reads a request.
 pub fn response(body: &Value) -> Result<Asked> {
-    let tables = [RESPONSE, tools::ROWS, SAMPLING, ANSWER, FORM, THINKING, OTHERS, REFUSED, HARMLESS];
     let mut asked = Asked::default();
-    read(fields(body)?, &tables, &mut asked)?;
+    read(fields(body)?, &TABLES, &mut asked)?;
     if asked.request.count.is_some_and(|count| count > 1) {
         return Err(Refusal::about("n", "n must be 1"));
     }
@@ -21,6 +20,10 @@ pub fn response(body: &Value) -> Result<Asked> {
     }
     Ok(asked)
 }
+
+/// The tables of a request.
+pub(super) const TABLES: [&[Row<Asked>]; 9] =
+    [RESPONSE, tools::ROWS, SAMPLING, ANSWER, FORM, THINKING, OTHERS, REFUSED, HARMLESS];
 
 const RESPONSE: &[Row<Asked>] = &[
     Row(&["previous_response_id", "conversation"], Use::Reads(stored)),
@@ -64,7 +67,10 @@ const OTHERS: &[Row<Asked>] = &[
     Row(&["documents"], Use::Refused(Neutral::Empty)),
     Row(&["modalities"], Use::Refused(Neutral::Empty)),
     // They concern tools of the service, the service's storage, or reports.
-    Row(&["max_tool_calls", "context_management", "client_metadata", "stream_options"], Use::Harmless),
+    Row(
+        &["max_tool_calls", "context_management", "client_metadata", "access_programs", "background_options", "image"],
+        Use::Harmless,
+    ),
 ];
 
 fn stored(_: &mut Asked, field: &Field<'_>) -> Result<()> {

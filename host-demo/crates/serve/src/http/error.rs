@@ -33,7 +33,7 @@ impl Interface {
     fn of(path: &str) -> Self {
         match path {
             path if path.starts_with("/api/") => Self::Ollama,
-            path if path.ends_with("/systemone") => Self::LlamaCpp,
+            path if path.ends_with("/systemone") || path.starts_with("/slots") => Self::LlamaCpp,
             path if ["/v1/messages", "/messages"].iter().any(|start| path.starts_with(start)) => Self::Anthropic,
             _ => Self::OpenAi,
         }

@@ -1,13 +1,14 @@
 //! Limits the memory of requests: there is a limit for all bodies, and one for all prompts and all answers that were
 //! not sent yet.
 
+use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -45,6 +46,35 @@ pub struct RequestMemory {
     small: Pool,
     large: Pool,
     answers: Arc<Answers>,
+}
+
+/// Returns the encoding of a compressed body. Refuses all but gzip.
+fn encoding(headers: &HeaderMap) -> Result<Option<&HeaderValue>> {
+    let encoding = headers.get(header::CONTENT_ENCODING).filter(|encoding| *encoding != "identity");
+    match encoding.filter(|encoding| *encoding != "gzip" && *encoding != "x-gzip") {
+        Some(encoding) => {
+            let why =
+                format!("a body with the Content-Encoding {encoding:?} cannot be read: use gzip, or send it as it is");
+            Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, why))
+        }
+        None => Ok(encoding),
+    }
+}
+
+/// Unpacks a gzip body. It and the result together have at most `most` bytes.
+async fn unpacked(packed: Vec<u8>, most: usize) -> Result<Vec<u8>> {
+    let unpack = move || {
+        let room = most.saturating_sub(packed.len());
+        let mut bytes = Vec::new();
+        let read = flate2::read::GzDecoder::new(&packed[..]).take(room as u64 + 1).read_to_end(&mut bytes);
+        match read {
+            Ok(_) if bytes.len() > room => Err(too_long(most)),
+            Ok(_) => Ok(bytes),
+            Err(_) => Err(ApiError::invalid("the body is incomplete or not encoded as its headers say")),
+        }
+    };
+    let failed = |_| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "a thread failed while it read this body");
+    tokio::task::spawn_blocking(unpack).await.map_err(failed)?
 }
 
 /// Memory for bodies of similar size.
@@ -130,6 +160,7 @@ impl RequestMemory {
 
     /// Reads a body of up to `most` bytes within the limit of time.
     pub async fn receive_up_to(&self, request: Request<Body>, most: usize) -> Result<Received> {
+        let is_packed = encoding(request.headers())?.is_some();
         let mut permit = self.reserve(request.headers(), most).await?;
         let most = permit.num_permits();
         let (began, mut bytes) = (Instant::now(), Vec::new());
@@ -150,6 +181,9 @@ impl RequestMemory {
                 return Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time"));
             }
         }
+        if is_packed {
+            bytes = unpacked(bytes, most).await?;
+        }
         drop(permit.split(most - bytes.len()));
         Ok(Received { bytes: bytes.into(), _permit: permit })
     }
@@ -167,12 +201,11 @@ impl RequestMemory {
         self.pool(len).acquire(len).await.ok_or_else(crowded)
     }
 
-    /// Returns the announced length of a body, or `most` if none is announced. Refuses a longer one.
+    /// Returns the announced length of a body, or `most` if none is announced or the body is compressed. Refuses a longer
+    /// one.
     pub fn announced(headers: &HeaderMap, most: usize) -> Result<usize> {
-        let encoding = headers.get(header::CONTENT_ENCODING).filter(|encoding| *encoding != "identity");
-        if let Some(encoding) = encoding {
-            let why = format!("a body with the Content-Encoding {encoding:?} cannot be read: send it as it is");
-            return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
+        if encoding(headers)?.is_some() {
+            return Ok(most);
         }
         let announced = headers.get(header::CONTENT_LENGTH).and_then(|len| len.to_str().ok()?.parse().ok());
         let len: usize = announced.unwrap_or(most);

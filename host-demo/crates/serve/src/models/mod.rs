@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
 use axum::http::StatusCode;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, OnceCell, RwLock};
 use tokio::time::timeout;
 
@@ -40,6 +41,8 @@ pub struct ModelEntry {
     pub vocab: usize,
     /// Maximum size of the model's process in bytes.
     pub bytes: usize,
+    /// What the model can do.
+    pub capabilities: Vec<&'static str>,
 }
 
 impl ModelEntry {
@@ -53,6 +56,7 @@ impl ModelEntry {
             context: service.context,
             vocab: service.vocab,
             bytes: host.bytes(RequestMemory::most(READERS), program.of_model(open.options.threads)),
+            capabilities: service.capabilities(),
         }
     }
 }
@@ -71,6 +75,16 @@ pub struct Models {
     /// Write-locked by a request that has waited too long for memory. All other requests then wait until this request
     /// has its memory.
     turn: RwLock<()>,
+    /// Time without requests after which a model is unloaded; `None` keeps it.
+    idle: Option<Duration>,
+}
+
+/// Tells one state of a file from another: its length, and the time of its last change.
+type FileStamp = Option<(u64, SystemTime)>;
+
+fn stamp(path: &Path) -> FileStamp {
+    let file = std::fs::metadata(path).ok()?;
+    Some((file.len(), file.modified().ok()?))
 }
 
 /// A process, or one that is being started.
@@ -80,6 +94,10 @@ struct ProcessSlot {
     /// Number of requests that the process is answering.
     leases: AtomicUsize,
     used: Mutex<Instant>,
+    /// The time that a request gave in place of [`Models::idle`].
+    idle: Mutex<Option<Option<Duration>>>,
+    /// The model file when the process was started.
+    file: FileStamp,
 }
 
 struct Process {
@@ -100,6 +118,10 @@ impl Drop for Lease {
         *lock(&self.slot.used) = Instant::now();
         if self.slot.leases.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.models.freed.notify_waiters();
+            let idle = lock(&self.slot.idle).unwrap_or(self.models.idle);
+            if let (Some(idle), Ok(runtime)) = (idle, Handle::try_current()) {
+                runtime.spawn(self.models.clone().unload_idle(self.at, idle));
+            }
         }
     }
 }
@@ -115,7 +137,13 @@ impl Models {
     /// # Errors
     ///
     /// Two models have the same name, or one of them is too large.
-    pub fn new(models: Vec<ModelEntry>, memory: Option<usize>, own: usize, arguments: Vec<OsString>) -> Result<Self> {
+    pub fn new(
+        models: Vec<ModelEntry>,
+        memory: Option<usize>,
+        own: usize,
+        idle: Option<Duration>,
+        arguments: Vec<OsString>,
+    ) -> Result<Self> {
         let all: usize = models.iter().map(|model| model.bytes).sum();
         let budget = memory.map_or(all, |memory| memory.saturating_sub(own));
         for (at, ModelEntry { name, path, bytes, .. }) in models.iter().enumerate() {
@@ -138,6 +166,7 @@ impl Models {
             arguments,
             freed: Notify::new(),
             turn: RwLock::new(()),
+            idle,
         })
     }
 
@@ -221,6 +250,10 @@ impl Models {
             slot.take_if(|slot| slot.runs() == Some(false));
         }
         let mut ended = Vec::new();
+        // A file that was replaced is loaded again, once no request uses the old one.
+        let file = stamp(&self.models[at].path);
+        let is_old = |slot: &mut Arc<ProcessSlot>| slot.file != file && slot.leases.load(Ordering::Relaxed) == 0;
+        ended.extend(slots[at].take_if(is_old));
         if slots[at].is_none() {
             let held = slots.iter().zip(&self.models).filter(|(slot, _)| slot.is_some());
             let mut needed = self.models[at].bytes + held.map(|(_, model)| model.bytes).sum::<usize>();
@@ -241,11 +274,30 @@ impl Models {
             }
             ended.extend(idle[..count].iter().filter_map(|(_, at)| slots[*at].take()));
             let (process, used) = (OnceCell::new(), Instant::now().into());
-            slots[at] = Some(Arc::new(ProcessSlot { process, leases: 0.into(), used }));
+            slots[at] = Some(Arc::new(ProcessSlot { process, leases: 0.into(), used, idle: None.into(), file }));
         }
         let slot = slots[at].clone()?;
         slot.leases.fetch_add(1, Ordering::Relaxed);
         Some((Lease { models: self.clone(), at, slot }, ended))
+    }
+
+    /// Unloads a model if no request uses it. Returns whether it was loaded and is not any more.
+    pub async fn unload(&self, at: usize) -> bool {
+        let is_idle = |slot: &mut Arc<ProcessSlot>| slot.leases.load(Ordering::Relaxed) == 0;
+        let slot = lock(&self.slots)[at].take_if(is_idle);
+        let Some(slot) = slot else { return false };
+        slot.end().await;
+        self.freed.notify_waiters();
+        true
+    }
+
+    /// Unloads a model if no request has used it for this time.
+    async fn unload_idle(self: Arc<Self>, at: usize, idle: Duration) {
+        tokio::time::sleep(idle).await;
+        let is_unused = lock(&self.slots)[at].as_ref().is_some_and(|slot| lock(&slot.used).elapsed() >= idle);
+        if is_unused {
+            self.unload(at).await;
+        }
     }
 
     /// Starts the process of a model, and waits until the model is loaded.
@@ -309,5 +361,10 @@ impl Lease {
 
     pub fn name(&self) -> &str {
         &self.models.models[self.at].name
+    }
+
+    /// Sets the time without requests after which the model is unloaded; `None` keeps it.
+    pub fn keep_for(&self, idle: Option<Duration>) {
+        *lock(&self.slot.idle) = Some(idle);
     }
 }

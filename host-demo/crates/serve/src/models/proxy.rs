@@ -34,9 +34,10 @@ use arenite_run::scheduler::Counters;
 const IDLE: Duration = Duration::from_secs(10);
 
 /// Headers that are not forwarded.
-const DROPPED: [HeaderName; 7] = [
+const DROPPED: [HeaderName; 8] = [
     CLIENT, // set by the proxy, never by a client
     header::CONNECTION,
+    header::CONTENT_ENCODING, // bodies are forwarded unpacked
     header::CONTENT_LENGTH,
     header::EXPECT,
     header::HOST,
@@ -67,6 +68,30 @@ struct ModelName {
     model: Option<String>,
     /// Ollama's name of the field.
     name: Option<String>,
+    /// Ollama's time for which the model stays loaded.
+    keep_alive: Option<Value>,
+}
+
+/// Reads Ollama's time: seconds, or a number with a unit. A negative one has no end. `None` if it cannot be read.
+fn time_of(value: &Value) -> Option<Option<Duration>> {
+    let seconds = match value {
+        Value::String(text) => {
+            let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+            let unit = match &text[number.len()..] {
+                "ms" => 0.001,
+                "" | "s" => 1.0,
+                "m" => 60.0,
+                "h" => 3600.0,
+                _ => return None,
+            };
+            number.parse::<f64>().ok()? * unit
+        }
+        value => value.as_f64()?,
+    };
+    match seconds < 0.0 {
+        true => Some(None),
+        false => Duration::try_from_secs_f64(seconds).ok().map(Some),
+    }
 }
 
 /// An open request, and the model that answers it.
@@ -99,14 +124,15 @@ pub async fn forward(State(proxy): State<Arc<Proxy>>, request: Request) -> Resul
     let record: Option<Arc<Record>> = request.extensions().get().cloned();
     let mut open = OpenRequest::new(&proxy, slot.as_ref())?;
     let (method, target, mut headers) = (request.method().clone(), request.uri().clone(), request.headers().clone());
+    let in_address = Query::<ModelName>::try_from_uri(&target).map(|Query(named)| named.model);
+    let in_address = in_address.map_err(|error| ApiError::invalid(error.body_text()))?;
     let (name, body) = match method {
         Method::POST => named(&proxy, request).await?,
-        _ => {
-            let named = Query::<ModelName>::try_from_uri(&target).map(|Query(named)| named.model);
-            (named.map_err(|error| ApiError::invalid(error.body_text()))?, Body::empty())
-        }
+        _ => ((None, None), Body::empty()),
     };
+    let (name, keep_alive) = (name.0.or(in_address), name.1);
     let lease = proxy.models.lease(proxy.models.find(name.as_deref())?).await?;
+    keep_alive.as_ref().and_then(time_of).into_iter().for_each(|idle| lease.keep_for(idle));
     for name in DROPPED {
         headers.remove(name);
     }
@@ -131,15 +157,18 @@ pub async fn forward(State(proxy): State<Arc<Proxy>>, request: Request) -> Resul
     Ok(Response::from_parts(head, Body::new(Answer { body, _open: open })))
 }
 
+/// The name of the model, and the time for which it stays loaded.
+type Named = (Option<String>, Option<Value>);
+
 /// Receives a body, and reads the name of the model in it. The body counts toward the limit until it is forwarded.
-async fn named(proxy: &Proxy, request: Request) -> Result<(Option<String>, Body)> {
+async fn named(proxy: &Proxy, request: Request) -> Result<(Named, Body)> {
     let is_form = request.headers().get(header::CONTENT_TYPE).is_some_and(|kind| {
         kind.to_str().is_ok_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("multipart/form-data"))
     });
     let headers = request.headers().clone();
     if is_form {
         let body = Bytes::from_owner(proxy.memory.receive_up_to(request, sounds::MOST_BYTES).await?);
-        return Ok((name_in_form(&headers, body.clone()).await?, Body::from(body)));
+        return Ok(((name_in_form(&headers, body.clone()).await?, None), Body::from(body)));
     }
     let body = proxy.memory.receive(request).await?;
     let failed =
@@ -149,9 +178,12 @@ async fn named(proxy: &Proxy, request: Request) -> Result<(Option<String>, Body)
         .map_err(failed)?
 }
 
-fn name_in_json(body: &Received) -> Result<Option<String>> {
+fn name_in_json(body: &Received) -> Result<Named> {
+    if body.as_ref().is_empty() {
+        return Ok((None, None));
+    }
     match serde_json::from_slice::<ModelName>(&body::well_formed(body.json()?)) {
-        Ok(ModelName { model, name }) => Ok(model.or(name)),
+        Ok(ModelName { model, name, keep_alive }) => Ok((model.or(name), keep_alive)),
         // Without a name, the request would go to the first model, which may answer it.
         Err(error) if error.is_data() => Err(ApiError::about("model", format!("model is invalid: {error}"))),
         Err(error) => Err(body::not_json(&error)),
@@ -208,6 +240,7 @@ fn cards(models: &Models) -> Vec<ModelCard<'_>> {
         let mut card = ModelCard::new(&model.name, model.context, model.vocab);
         card.state = Some(if is_loaded { "loaded" } else { "unloaded" });
         card.memory = Some(model.bytes);
+        card.capabilities.clone_from(&model.capabilities);
         cards.push(card);
     }
     cards
@@ -222,6 +255,33 @@ pub async fn models(State(proxy): State<Arc<Proxy>>) -> Json<Value> {
 pub async fn model(State(proxy): State<Arc<Proxy>>, id: ModelId) -> Result<Json<Value>> {
     let at = proxy.models.find(Some(&model_id(id)?))?;
     Ok(Json(json!(cards(&proxy.models)[at])))
+}
+
+/// `POST /models/load`: begins to load a model.
+pub async fn load(State(proxy): State<Arc<Proxy>>, request: Request) -> Result<Json<Value>> {
+    let ((name, _), _) = named(&proxy, request).await?;
+    let at = name.and_then(|name| proxy.models.find(Some(&name)).ok());
+    let at = at.ok_or_else(|| ApiError::new(StatusCode::NOT_FOUND, "File Not Found"))?;
+    if proxy.models.list()[at].1 {
+        return Err(ApiError::invalid("model is already running"));
+    }
+    let models = proxy.models.clone();
+    tokio::spawn(async move { models.lease(at).await.map(drop) });
+    Ok(Json(json!({ "success": true })))
+}
+
+/// `POST /models/unload`: ends the process of a model that no request uses.
+pub async fn unload(State(proxy): State<Arc<Proxy>>, request: Request) -> Result<Json<Value>> {
+    let ((name, _), _) = named(&proxy, request).await?;
+    let at = name.and_then(|name| proxy.models.find(Some(&name)).ok());
+    let at = at.ok_or_else(|| ApiError::invalid("model is not found"))?;
+    if !proxy.models.list()[at].1 {
+        return Err(ApiError::invalid("model is not running"));
+    }
+    match proxy.models.unload(at).await {
+        true => Ok(Json(json!({ "success": true }))),
+        false => Err(ApiError::invalid("model is answering requests: try again later")),
+    }
 }
 
 /// `GET /api/tags`, and `GET /api/ps` for the models that are loaded.

@@ -111,26 +111,42 @@ impl Usage {
     }
 }
 
-/// Counts of drafts, under the names of llama.cpp.
+/// Numbers of tokens under the names of llama.cpp: of the prompt, those that were cached and those that were read; of the
+/// answer; of drafts.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Timings {
+    cache_n: usize,
     prompt_n: usize,
     predicted_n: usize,
+    #[serde(flatten)]
+    drafts: Option<DraftTimings>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct DraftTimings {
     draft_n: usize,
     draft_n_accepted: usize,
 }
 
 impl Timings {
-    /// Adds up the counts of all answers; `None` if no token was proposed.
-    pub fn of(choices: &[Choice]) -> Option<Self> {
+    /// Adds up the counts of all answers. Without drafts, their counts are left out.
+    pub fn of(choices: &[Choice]) -> Self {
         let sum = |count: fn(&Choice) -> usize| choices.iter().map(count).sum();
-        let timings = Self {
-            prompt_n: sum(|choice| choice.prompt),
-            predicted_n: sum(|choice| choice.answer),
+        let drafts = DraftTimings {
             draft_n: sum(|choice| choice.drafts.drafted),
             draft_n_accepted: sum(|choice| choice.drafts.accepted),
         };
-        (timings.draft_n > 0).then_some(timings)
+        Self {
+            cache_n: sum(|choice| choice.cached),
+            prompt_n: sum(|choice| choice.prompt.saturating_sub(choice.cached)),
+            predicted_n: sum(|choice| choice.answer),
+            drafts: (drafts.draft_n > 0).then_some(drafts),
+        }
+    }
+
+    /// True if tokens were proposed.
+    pub fn has_drafts(&self) -> bool {
+        self.drafts.is_some()
     }
 }
 
@@ -154,7 +170,8 @@ pub fn answer(service: &Service, prepared: &Prepared, choices: &mut [Choice], me
     let mut answer = head(service, prepared.endpoint, meta, false);
     answer["choices"] = each;
     answer["usage"] = json!(Usage::of(choices, prepared.prompt_count, meta.reports_cached));
-    if let Some(timings) = Timings::of(choices) {
+    let timings = Timings::of(choices);
+    if timings.has_drafts() {
         answer["timings"] = json!(timings);
     }
     answer

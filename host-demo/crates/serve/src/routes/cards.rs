@@ -25,6 +25,8 @@ pub struct ModelCard<'s> {
     /// llama.cpp's field, for models that are trained for decisions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub architecture: Option<Architecture>,
+    /// What the model can do, by Ollama's names and `rerank`, `decisions` and `transcription`.
+    pub capabilities: Vec<&'static str>,
     /// `loaded` or `unloaded`, if there are several models.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<&'static str>,
@@ -50,7 +52,18 @@ impl<'s> ModelCard<'s> {
     pub fn new(id: &'s str, context: usize, vocab: usize) -> Self {
         let meta = ModelMeta { n_ctx: context, n_vocab: vocab };
         let (object, owned_by, max_model_len) = ("model", "arenite", context);
-        Self { id, object, created: 0, owned_by, max_model_len, meta, architecture: None, state: None, memory: None }
+        Self {
+            id,
+            object,
+            created: 0,
+            owned_by,
+            max_model_len,
+            meta,
+            architecture: None,
+            capabilities: Vec::new(),
+            state: None,
+            memory: None,
+        }
     }
 }
 

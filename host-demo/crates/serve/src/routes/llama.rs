@@ -69,10 +69,19 @@ pub async fn props(State(app): State<Arc<App>>) -> Json<Value> {
 }
 
 /// Returns the sampler's parameters by llama.cpp's names.
-fn sampling(params: &Params) -> Value {
+pub(super) fn sampling(params: &Params) -> Value {
+    let more = &params.more;
+    let dry_last_n = if more.dry_last_n == u32::MAX { -1 } else { i64::from(more.dry_last_n) };
     json!({
         "temperature": params.temperature, "top_k": params.top_k, "top_p": params.top_p, "min_p": params.min_p,
         "typical_p": params.typical_p, "repeat_last_n": params.repeat_last_n, "repeat_penalty": params.repeat_penalty,
+        "min_keep": more.min_keep, "top_n_sigma": more.top_n_sigma,
+        "xtc_probability": more.xtc_probability, "xtc_threshold": more.xtc_threshold,
+        "dry_multiplier": more.dry_multiplier, "dry_base": more.dry_base,
+        "dry_allowed_length": more.dry_allowed_length, "dry_penalty_last_n": dry_last_n,
+        "dynatemp_range": more.dynatemp_range, "dynatemp_exponent": more.dynatemp_exponent,
+        "mirostat": more.mirostat as u8, "mirostat_tau": more.mirostat_tau, "mirostat_eta": more.mirostat_eta,
+        "adaptive_target": more.adaptive_target, "adaptive_decay": more.adaptive_decay,
     })
 }
 
@@ -156,9 +165,6 @@ impl Format {
     fn end(&self, service: &Service, choice: &Choice, index: usize) -> Value {
         let mut answer = self.part(service, choice, index);
         answer["generation_settings"] = self.settings.clone();
-        if let Some(timings) = Timings::of(std::slice::from_ref(choice)) {
-            answer["timings"] = json!(timings);
-        }
         if self.fields.is_empty() {
             return answer;
         }
@@ -177,7 +183,10 @@ impl Format {
             model: &service.name,
             tokens_predicted: choice.answer,
             tokens_evaluated: choice.prompt,
-            tokens_cached: choice.cached,
+            // The tokens in the context: the last one was not read.
+            tokens_cached: choice.read,
+            timings: Timings::of(std::slice::from_ref(choice)),
+            id_slot: choice.slot,
             stop_type: match (choice.end, &choice.stop) {
                 (None, _) => "none",
                 (Some(Finish::Length), _) => "limit",
@@ -185,7 +194,7 @@ impl Format {
                 (Some(Finish::Stop), None) => "eos",
             },
             stopping_word: choice.stop.as_deref().unwrap_or_default(),
-            truncated: false,
+            truncated: choice.is_full,
             completion_probabilities: choice.logprobs.iter().map(logprobs::chat).collect(),
         })
     }
@@ -202,6 +211,8 @@ struct Filled<'s> {
     tokens_predicted: usize,
     tokens_evaluated: usize,
     tokens_cached: usize,
+    timings: Timings,
+    id_slot: usize,
     stop_type: &'static str,
     stopping_word: &'s str,
     truncated: bool,

@@ -11,6 +11,7 @@ pub mod lora;
 pub mod ollama;
 pub mod page;
 pub mod responses;
+pub mod slots;
 pub mod stream;
 pub mod vectors;
 
@@ -82,6 +83,8 @@ fn table() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
         ("/lora-adapters", get(lora::list).post(lora::set)),
         ("/apply-template", post(llama::apply_template)),
         ("/infill", post(llama::infill)),
+        ("/slots", get(slots::list)),
+        ("/slots/{id}", post(slots::act)),
         ("/metrics", get(metrics)),
     ];
     for at in 0..table.len() {
@@ -110,6 +113,8 @@ pub fn router_of_models(proxy: Proxy, own: Common) -> Router {
         ("/api/ps", get(proxy::tags)),
         ("/api/version", get(ollama::version)),
         ("/metrics", get(proxy::metrics)),
+        ("/models/load", post(proxy::load)),
+        ("/models/unload", post(proxy::unload)),
     ];
     for (path, _) in table() {
         if routes.iter().all(|(own, _)| *own != path) {
@@ -260,6 +265,7 @@ fn card(app: &App) -> ModelCard<'_> {
     let mut card = ModelCard::new(&app.service.name, app.service.context, app.service.vocab);
     let decides = || Architecture { input_modalities: ["text"], output_modalities: ["decisions"] };
     card.architecture = app.service.decisions.as_ref().map(|_| decides());
+    card.capabilities = app.service.capabilities();
     card
 }
 

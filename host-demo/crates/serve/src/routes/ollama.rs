@@ -280,19 +280,7 @@ fn shown(app: &App, body: Value) -> Result<Value> {
     let name = body.get("model").or_else(|| body.get("name")).and_then(Value::as_str);
     let service = &app.service;
     service.check_model(name.map(|name| name.trim_end_matches(":latest")))?;
-    let mut capabilities = Vec::new();
-    if service.makes_text {
-        capabilities.extend(["completion", "tools"]);
-        if service.style.thinks() {
-            capabilities.push("thinking");
-        }
-        if service.infill.is_some() {
-            capabilities.push("insert");
-        }
-    }
-    if service.makes_vectors {
-        capabilities.push("embedding");
-    }
+    let capabilities = service.capabilities();
     let family = &service.facts.family;
     let info = json!({
         "general.architecture": family,
@@ -321,9 +309,6 @@ pub async fn embed(State(app): State<Arc<App>>, request: Request<HttpBody>) -> R
     let read = |app: &App, body: Value| {
         let mut body = object(body)?;
         let is_old = body.get("input").is_none();
-        if is_old {
-            body["input"] = body.get("prompt").cloned().unwrap_or_default();
-        }
         if let Some(name) = body.get("model").and_then(Value::as_str) {
             body["model"] = json!(name.trim_end_matches(":latest"));
         }

@@ -152,7 +152,8 @@ pub fn stream(app: Arc<App>, prepared: Ready, meta: ResponseMeta, answers: Vec<I
             let mut last = streamer.head();
             last["choices"] = json!([]);
             last["usage"] = json!(Usage::of(&choices, streamer.prepared.prompt_count, true));
-            if let Some(timings) = Timings::of(&choices) {
+            let timings = Timings::of(&choices);
+            if timings.has_drafts() {
                 last["timings"] = json!(timings);
             }
             streamer.send(&last);

@@ -1,33 +1,28 @@
 //! Requests for embeddings and rankings, and their answers.
 
-use arenite_request::Refusal;
+use arenite_request::{Keep, Refusal};
 use arenite_run::ranking::{self, Texts};
 use arenite_run::service::{Pairs, Service, by_chance, unit};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use serde_json::{Value, json};
 
-use crate::faces::Field;
+use crate::faces;
 use crate::faces::rerank::Ranked;
 use crate::http::error::ApiError;
-
-/// The message for a request without texts.
-const NO_INPUT: &str = "input must be a text, tokens, or a list of these";
 
 /// Texts with the error of each text that does not fit.
 type Inputs = Vec<Result<Texts, Refusal>>;
 
 /// Returns the requested number of values per embedding. Embeddings are cut to their first values and normalized again.
-fn dimensions(service: &Service, body: &Value) -> Result<Option<usize>, ApiError> {
-    match body.get("dimensions") {
-        None | Some(Value::Null) => Ok(None),
-        Some(count) => match count.as_u64().map(|count| count as usize) {
-            Some(count) if (1..=service.embedding_len).contains(&count) => Ok(Some(count)),
-            _ => {
-                let message = format!("dimensions is {count}, and 1 to {} are possible", service.embedding_len);
-                Err(ApiError::about("dimensions", message))
-            }
-        },
+fn dimensions(service: &Service, given: Option<&Value>) -> Result<Option<usize>, ApiError> {
+    let Some(count) = given.filter(|count| !count.is_null()) else { return Ok(None) };
+    match count.as_u64().map(|count| count as usize) {
+        Some(count) if (1..=service.embedding_len).contains(&count) => Ok(Some(count)),
+        _ => {
+            let message = format!("dimensions is {count}, and 1 to {} are possible", service.embedding_len);
+            Err(ApiError::about("dimensions", message))
+        }
     }
 }
 
@@ -37,37 +32,14 @@ pub fn embedding_inputs(service: &Service, body: &Value) -> Result<Inputs, ApiEr
     if !service.makes_vectors {
         return Err(ApiError::invalid("this model computes no embeddings"));
     }
-    // llama.cpp's own routes have another name for the texts.
-    let given = |name| Some(Field { name, value: body.get(name).filter(|value| !value.is_null())? });
-    let field = ["input", "content"].into_iter().find_map(given);
-    let field = field.ok_or_else(|| Refusal::about("input", NO_INPUT))?;
-    let prompts = field.prompts()?;
-    if body.get("embd_normalize").is_some_and(|norm| !norm.is_null() && *norm != 2) {
-        return Err(Refusal::unsupported("embd_normalize").into());
-    }
-    dimensions(service, body)?;
-    if !matches!(body.get("encoding_format"), None | Some(Value::Null))
-        && !["float", "base64"].iter().any(|format| body["encoding_format"] == *format)
-    {
-        return Err(ApiError::about("encoding_format", "encoding_format must be float or base64"));
-    }
-    Ok(service.texts(field.name, &prompts, truncation(service, body)?)?)
-}
-
-/// Returns the number of tokens that longer texts are cut to, or `None` if they are not cut. The fields are vLLM's
-/// `truncate_prompt_tokens` (-1: the model's own limit), and Cohere's and text-embeddings-inference's `truncate`.
-fn truncation(service: &Service, body: &Value) -> Result<Option<usize>, ApiError> {
-    const FIELD: &str = "truncate_prompt_tokens";
-    match (body.get(FIELD), body.get("truncate")) {
-        (None | Some(Value::Null), Some(Value::Bool(true))) => Ok(Some(service.context)),
-        (None | Some(Value::Null), Some(Value::String(side))) if side == "END" => Ok(Some(service.context)),
-        (None | Some(Value::Null), _) => Ok(None),
-        (Some(limit), _) => match limit.as_i64() {
-            Some(-1) => Ok(Some(service.context)),
-            Some(limit @ 1..) => Ok(Some(service.context.min(limit as usize))),
-            _ => Err(ApiError::about(FIELD, format!("{FIELD} is {limit}: give a number of tokens, or -1"))),
-        },
-    }
+    let asked = faces::embeddings::embeddings(body)?;
+    dimensions(service, asked.dimensions.as_ref())?;
+    let limit = match asked.keep {
+        Keep::All => None,
+        Keep::Fitting => Some(service.context),
+        Keep::Last(limit) => Some(service.context.min(limit)),
+    };
+    Ok(service.texts(asked.field, &asked.prompts, limit)?)
 }
 
 /// Returns the tokens of the pairs in a ranking request.
@@ -120,7 +92,7 @@ pub fn ranking(service: &Service, asked: &Ranked, vectors: &[Result<Vec<f32>, Ap
 /// embedded gets an empty embedding and its error.
 pub fn embeddings(service: &Service, body: &Value, vectors: &[Result<Vec<f32>, ApiError>], tokens: usize) -> Value {
     let is_base64 = body.get("encoding_format").and_then(Value::as_str) == Some("base64");
-    let dimensions = dimensions(service, body).ok().flatten().unwrap_or(usize::MAX);
+    let dimensions = dimensions(service, body.get("dimensions")).ok().flatten().unwrap_or(usize::MAX);
     let written = |vector: Vec<f32>| match is_base64 {
         true => json!(BASE64.encode(vector.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>())),
         false => json!(vector),

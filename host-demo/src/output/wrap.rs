@@ -6,6 +6,14 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 const CLOSING: &str =
     "\u{3001}\u{3002}\u{ff0c}\u{ff0e}\u{ff01}\u{ff1f}\u{ff1a}\u{ff1b}\u{ff09}\u{300d}\u{300f}\u{3011}\u{300b}";
 
+/// Wraps a whole text.
+pub fn wrapped(text: &str, width: usize) -> String {
+    let (mut wrap, mut out) = (Wrap::default(), String::new());
+    wrap.push(text, width, &mut out);
+    wrap.flush(width, &mut out);
+    out
+}
+
 /// The state of the wrapping: the position in the text, and the word that is not printed yet.
 #[derive(Default)]
 pub struct Wrap {
@@ -115,7 +123,7 @@ mod tests {
     use super::*;
 
     /// Wraps a text that arrives in pieces of `size` characters.
-    fn wrapped(text: &str, width: usize, size: usize) -> String {
+    fn in_pieces(text: &str, width: usize, size: usize) -> String {
         let (mut wrap, mut out) = (Wrap::default(), String::new());
         let chars: Vec<char> = text.chars().collect();
         for piece in chars.chunks(size) {
@@ -144,7 +152,7 @@ mod tests {
             ("cafe\u{301} cafe\u{301} x", "cafe\u{301} cafe\u{301}\nx"),
         ] {
             for size in [1, 2, 3, 100] {
-                assert_eq!(wrapped(text, 10, size), wanted, "{text} in pieces of {size}");
+                assert_eq!(in_pieces(text, 10, size), wanted, "{text} in pieces of {size}");
             }
         }
     }
@@ -154,7 +162,7 @@ mod tests {
         let text = "Once upon  a time,\tthere ```was``` a fox.\n\n- one\n- two\n```\n code \n```";
         let bare = |text: &str| text.split_whitespace().map(str::to_string).collect::<Vec<_>>();
         for width in 1..40 {
-            assert_eq!(bare(&wrapped(text, width, 3)), bare(text));
+            assert_eq!(bare(&in_pieces(text, width, 3)), bare(text));
         }
     }
 }

@@ -1,0 +1,88 @@
+//! Fields of embeddings: OpenAI's, vLLM's, llama.cpp's, and Ollama's `/api/embed` and `/api/embeddings`.
+
+use serde_json::Value;
+
+use super::{Field, Result, Row, Use, fields, read};
+use arenite_request::{Keep, Prompt, Refusal};
+
+/// A request for embeddings.
+#[derive(Default)]
+pub struct Embedded {
+    pub model: Option<String>,
+    /// The name of the field with the texts.
+    pub field: &'static str,
+    pub prompts: Vec<Prompt>,
+    /// Number of values of each embedding.
+    pub dimensions: Option<Value>,
+    /// The tokens of a long text that are kept.
+    pub keep: Keep,
+}
+
+/// Reads a request.
+pub fn embeddings(body: &Value) -> Result<Embedded> {
+    let mut asked = Embedded::default();
+    read(fields(body)?, &[ROWS], &mut asked)?;
+    match asked.field {
+        "" => Err(Refusal::about("input", "input must be a text, tokens, or a list of these")),
+        _ => Ok(asked),
+    }
+}
+
+pub(super) const ROWS: &[Row<Embedded>] = &[
+    Row(
+        &["model"],
+        Use::Reads(|asked, field| {
+            asked.model = Some(field.text()?);
+            Ok(())
+        }),
+    ),
+    // llama.cpp's own routes have the second name, and Ollama's old route has the third.
+    Row(
+        &["input", "content", "prompt"],
+        Use::Reads(|asked, field| {
+            (asked.field, asked.prompts) = (field.name, field.prompts()?);
+            Ok(())
+        }),
+    ),
+    Row(
+        &["dimensions"],
+        Use::Reads(|asked, field| {
+            asked.dimensions = Some(field.value.clone());
+            Ok(())
+        }),
+    ),
+    Row(
+        &["encoding_format"],
+        Use::Reads(|_, field| match ["float", "base64"].iter().any(|format| field.value == format) {
+            true => Ok(()),
+            false => Err(field.refused("encoding_format must be float or base64")),
+        }),
+    ),
+    Row(
+        &["embd_normalize"],
+        Use::Reads(|_, field| match field.value == 2 {
+            true => Ok(()),
+            false => Err(Refusal::unsupported(field.name)),
+        }),
+    ),
+    // Cohere's and text-embeddings-inference's; vLLM's field comes after it and wins.
+    Row(
+        &["truncate"],
+        Use::Reads(|asked, field| {
+            if *field.value == Value::Bool(true) || field.value == "END" {
+                asked.keep = Keep::Fitting;
+            }
+            Ok(())
+        }),
+    ),
+    Row(&["truncate_prompt_tokens"], Use::Reads(keep)),
+    // Accounting, and how long Ollama keeps the model. Ollama's options are those of the sampler and of the machine.
+    Row(&["user", "keep_alive", "options"], Use::Harmless),
+    // Read with the adapters of the server.
+    Row(&["lora"], Use::Harmless),
+];
+
+fn keep(asked: &mut Embedded, field: &Field<'_>) -> Result<()> {
+    asked.keep = super::openai::kept(field)?;
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! The fields of the SDKs' request types, which `tests/sdk/fields.py` lists, have their rows.
+
+use serde_json::{Map, Value, json};
+
+use super::{Row, Use, anthropic, audio, embeddings, ollama, openai, rerank, responses};
+
+/// Names of the tables' fields. The field `options` of Ollama has tables of its own.
+fn names<T>(tables: &[&[Row<T>]]) -> Vec<&'static str> {
+    tables.iter().copied().flatten().flat_map(|Row(names, _)| names.iter().copied()).collect()
+}
+
+fn rows(path: &str) -> Vec<&'static str> {
+    match path {
+        "/v1/chat/completions" => names(&openai::OF_CHAT),
+        "/v1/completions" => names(&openai::OF_COMPLETION),
+        "/v1/responses" => names(&responses::TABLES),
+        "/v1/embeddings" | "/api/embed" | "/api/embeddings" => names(&[embeddings::ROWS]),
+        "/v1/audio/transcriptions" | "/v1/audio/translations" => names(&[audio::ROWS]),
+        "/v1/messages" | "/v1/messages/count_tokens" => names(&[anthropic::MESSAGES]),
+        "/api/generate" | "/api/chat" => names(&[ollama::ROWS]),
+        "options" => names(&ollama::OF_OPTIONS),
+        "/v1/rerank" | "/v2/rerank" => names(&[rerank::ROWS]),
+        // It reads only the model's name.
+        "/api/show" => vec!["model", "name"],
+        _ => panic!("{path} has no tables here"),
+    }
+}
+
+#[test]
+fn every_field_of_the_sdks_has_a_row() {
+    let sdks: Value = serde_json::from_str(include_str!("../../../../tests/sdk/fields.json")).unwrap();
+    let mut count = 0;
+    for (sdk, described) in sdks.as_object().unwrap() {
+        assert!(described["version"].is_string(), "{sdk}");
+        for (path, fields) in described["fields"].as_object().unwrap() {
+            let rows = rows(path);
+            for field in fields.as_array().unwrap() {
+                assert!(rows.contains(&field.as_str().unwrap()), "{sdk}: {path} has no row for {field}");
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 200, "{count}");
+}
+
+/// A refused field is refused with any value that would change the answer, and named; a harmless one may have any value.
+fn obeys<T>(tables: &[&[Row<T>]], mut read: impl FnMut(&Map<String, Value>) -> Result<(), Option<String>>) {
+    for Row(names, used) in tables.iter().copied().flatten() {
+        for name in *names {
+            for value in [json!("some text"), json!([{ "a": 1 }]), json!({ "a": 1 }), json!(123)] {
+                let told = read(&Map::from_iter([(name.to_string(), value.clone())]));
+                match used {
+                    Use::Harmless => assert_eq!(told, Ok(()), "{name} {value}"),
+                    Use::Refused(_) => assert_eq!(told, Err(Some(name.to_string())), "{name} {value}"),
+                    Use::Reads(_) => {}
+                }
+                let absent = read(&Map::from_iter([(name.to_string(), Value::Null)]));
+                assert_eq!(absent, Ok(()), "{name}: null");
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_do_what_they_say() {
+    fn check<T: Default>(tables: &[&[Row<T>]]) {
+        obeys(tables, |body| super::read(body, tables, &mut T::default()).map_err(|refusal| refusal.field));
+    }
+    check(&openai::OF_CHAT);
+    check(&openai::OF_COMPLETION);
+    check(&responses::TABLES);
+    check(&[embeddings::ROWS]);
+    check(&[anthropic::MESSAGES]);
+    check(&[ollama::ROWS]);
+    check(&ollama::OF_OPTIONS);
+    check(&[rerank::ROWS]);
+}

@@ -1,0 +1,164 @@
+//! llama.cpp's `/slots`: the last conversations of a client, which it may save to files and restore.
+//!
+//! A client sees its own conversations, and its files are in a folder of its own. Clients that share the cache share both.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Json;
+use axum::body::Body as HttpBody;
+use axum::extract::{Path, Query, Request, State};
+use axum::http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use super::llama::sampling;
+use crate::app::{App, CacheScope, OpenRequest, Waiting};
+use crate::http::body;
+use crate::http::error::{ApiError, Result};
+use crate::identity::keep_private;
+use arenite_run::scheduler::{Command, Slot, SlotAction, SlotAnswer, SlotRequest};
+use arenite_run::session_file::{parsed, store};
+
+/// Parameters of the address.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub struct Parameters {
+    action: Option<String>,
+    fail_on_no_slot: Option<String>,
+}
+
+/// `GET /slots`.
+pub async fn list(
+    State(app): State<Arc<App>>,
+    Query(parameters): Query<Parameters>,
+    request: Request<HttpBody>,
+) -> Result<Json<Value>> {
+    let open = app.open(&request)?;
+    let SlotAnswer::Slots(slots) = ask(&app, &open, SlotAction::List).await? else { return Err(no_answer()) };
+    if parameters.fail_on_no_slot.is_some() && slots.iter().all(|slot| slot.working > 0) {
+        return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "no slot available"));
+    }
+    Ok(Json(slots.iter().enumerate().map(|(id, slot)| card(&app, id, slot)).collect()))
+}
+
+/// Returns a slot as llama.cpp shows it.
+fn card(app: &App, id: usize, slot: &Slot) -> Value {
+    let is_processing = slot.working > 0;
+    let mut card = json!({
+        "id": id, "n_ctx": app.service.context, "speculative": false, "is_processing": is_processing,
+    });
+    let Some(settings) = &slot.settings else { return card };
+    let left = settings.limit.map_or(-1, |limit| limit.saturating_sub(slot.answer) as i64);
+    card["n_prompt_tokens"] = json!(slot.prompt);
+    card["params"] = sampling(&settings.params);
+    card["next_token"] = json!([{ "has_next_token": is_processing, "n_remain": left, "n_decoded": slot.answer }]);
+    card
+}
+
+/// `POST /slots/{id}?action=save|restore|erase`.
+pub async fn act(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    Query(parameters): Query<Parameters>,
+    request: Request<HttpBody>,
+) -> Result<Json<Value>> {
+    let Some(folder) = &app.slots else {
+        let why = "this server saves no slots: start it with --slot-save-path";
+        return Err(ApiError::new(StatusCode::NOT_IMPLEMENTED, why));
+    };
+    let id: usize = id.parse().map_err(|_| ApiError::invalid("Invalid slot ID"))?;
+    let (open, body) = app.receive(request).await?;
+    let file = || -> Result<(String, PathBuf)> {
+        let body = body::parse(body.json()?)?;
+        let name = body.get("filename").and_then(Value::as_str);
+        let name = name.ok_or_else(|| ApiError::about("filename", "filename must name a file"))?;
+        Ok((name.to_string(), path_of(&app, folder, &open, name)?))
+    };
+    // The snapshot of a conversation may be large: one is in memory at a time.
+    let _turn = app.saving.lock().await;
+    let began = Instant::now();
+    let spent = || json!(began.elapsed().as_micros() as f64 / 1000.0);
+    match parameters.action.as_deref() {
+        Some("save") => {
+            let (name, path) = file()?;
+            let SlotAnswer::Saved(head, snapshot) = ask(&app, &open, SlotAction::Save(id)).await? else {
+                return Err(no_answer());
+            };
+            let saved = head.tokens.len();
+            let write = move |_: &App| {
+                let failed = |error: anyhow::Error| {
+                    ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the slot cannot be saved: {error:#}"))
+                };
+                if let Some(own) = path.parent().filter(|own| !own.is_dir()) {
+                    let made = std::fs::create_dir(own).and_then(|()| keep_private(own, 0o700));
+                    made.map_err(|error| failed(error.into()))?;
+                }
+                store(&path, &head, &snapshot).map_err(failed)?;
+                Ok(std::fs::metadata(&path).map_or(0, |file| file.len()))
+            };
+            let written = app.aside(&open, write).await?;
+            Ok(Json(json!({
+                "id_slot": id, "filename": name, "n_saved": saved, "n_written": written, "timings": { "save_ms": spent() },
+            })))
+        }
+        Some("restore") => {
+            let (name, path) = file()?;
+            let read = move |_: &App| {
+                let bytes = std::fs::read(&path).map_err(|_| not_restored())?;
+                let (head, snapshot) = parsed(&bytes).map_err(|_| not_restored())?;
+                Ok((bytes.len(), head, snapshot))
+            };
+            let (len, head, snapshot) = app.aside(&open, read).await?;
+            let action = SlotAction::Restore(id, head, snapshot);
+            let SlotAnswer::Restored(count) = ask(&app, &open, action).await.map_err(|_| not_restored())? else {
+                return Err(no_answer());
+            };
+            Ok(Json(json!({
+                "id_slot": id, "filename": name, "n_restored": count, "n_read": len,
+                "timings": { "restore_ms": spent() },
+            })))
+        }
+        Some("erase") => {
+            let SlotAnswer::Erased(count) = ask(&app, &open, SlotAction::Erase(id)).await? else {
+                return Err(no_answer());
+            };
+            Ok(Json(json!({ "id_slot": id, "n_erased": count })))
+        }
+        _ => Err(ApiError::invalid("Invalid action")),
+    }
+}
+
+/// Returns the path of a client's file. A name has no folders.
+fn path_of(app: &App, folder: &std::path::Path, open: &OpenRequest, name: &str) -> Result<PathBuf> {
+    let is_plain = |name: &str| {
+        let forbidden = |c: char| c.is_control() || "/\\:*?\"<>|".contains(c);
+        (1..=255).contains(&name.len()) && !name.starts_with('.') && !name.contains(forbidden)
+    };
+    if !is_plain(name) {
+        return Err(ApiError::about("filename", "Invalid filename"));
+    }
+    Ok(match app.scope {
+        CacheScope::Server => folder.join(name),
+        CacheScope::Client => folder.join(format!("client-{:016x}", open.client())).join(name),
+    })
+}
+
+fn not_restored() -> ApiError {
+    // llama.cpp's words.
+    ApiError::invalid("Unable to restore slot: No available space in KV cache or invalid slot save file")
+}
+
+fn no_answer() -> ApiError {
+    ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the engine gave another answer")
+}
+
+async fn ask(app: &App, open: &OpenRequest, action: SlotAction) -> Result<SlotAnswer> {
+    let (answer, done) = oneshot::channel();
+    let request = SlotRequest { scope: app.scope_of(open), action, answer: Box::new(Waiting(answer)) };
+    let gone = || ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the engine has ended");
+    app.commands.send(Command::Slots(request)).map_err(|_| gone())?;
+    done.await.map_err(|_| gone())?.map_err(|why| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, why))
+}

@@ -1,0 +1,53 @@
+//! `arenite classify`: labels of a text with their probabilities.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use arenite_run::Loaded;
+use arenite_run::model_file::ModelFile;
+use arenite_run::open_model::OpenModel;
+
+use crate::cli::{RunArgs, Text, TextArgs, each_line};
+use crate::output::Out;
+
+/// Label a text with a classifier
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  arenite classify -m sentiment.gguf -p \"The sea is calm\"
+  arenite classify -m sentiment.gguf --jsonl -f reviews.jsonl
+
+Prints each label with its probability, the most probable one first. `arenite embed` prints the model's outputs \
+themselves, and `arenite decide` lets any language model choose.")]
+pub struct Args {
+    #[command(flatten)]
+    text: TextArgs,
+
+    /// Print a JSON list of {\"label\": ..., \"score\": ...}
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
+    let name = file.name().to_owned();
+    let model = Loaded::new(OpenModel::new(file, args.run.options()?)?)?;
+    let classes = |text: &Text| {
+        let Text::Bytes(text) = text else { bail!("a classifier needs a text: give one with -p or -f") };
+        model.classify(&String::from_utf8_lossy(text)).with_context(|| name.clone())
+    };
+    if args.text.jsonl {
+        return each_line(args.text.file.as_deref(), |text| classes(&text));
+    }
+    let classes = classes(&args.text.need()?)?;
+    let mut out = Out::lock();
+    if args.json {
+        out.json(&classes)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for class in classes {
+        out.now(format!("{:.4}  {}\n", class.score, class.label).as_bytes())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,143 @@
+//! DRY, "don't repeat yourself": lowers the tokens that would continue a repetition of recent tokens, the more the longer
+//! it is (p-e-w, oobabooga/text-generation-webui pull request 5677; limits and breakers as in llama.cpp).
+
+use super::more::More;
+use super::ring::Ring;
+use super::scratch::Word;
+use crate::TokenId;
+use crate::sort::heapsort;
+
+/// Sequences of tokens that repetitions do not continue over, such as line breaks and quotation marks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Breakers<'b> {
+    /// The sequences, sorted by their first tokens.
+    pub heads: &'b [Breaker],
+    /// The tokens after the first ones, which the sequences index.
+    pub tails: &'b [TokenId],
+}
+
+/// A sequence of tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Breaker {
+    /// The first token.
+    pub head: TokenId,
+    /// Index of the second token in [`Breakers::tails`].
+    pub start: u32,
+    /// Number of tokens after the first one.
+    pub len: u32,
+}
+
+impl<'b> Breakers<'b> {
+    /// The tails of the sequences that begin with `head`.
+    fn after(&self, head: TokenId) -> impl Iterator<Item = &'b [TokenId]> + use<'b> {
+        let first = self.heads.partition_point(|breaker| breaker.head < head);
+        let (heads, tails) = (self.heads.get(first..).unwrap_or(&[]), self.tails);
+        let tail = |breaker: &Breaker| {
+            let rest = tails.get(breaker.start as usize..)?;
+            rest.get(..breaker.len as usize)
+        };
+        heads.iter().take_while(move |breaker| breaker.head == head).filter_map(tail)
+    }
+}
+
+/// The recent tokens, and memory for the repetitions in them.
+pub(super) struct Dry<'s> {
+    pub ring: Ring<'s>,
+    pub breakers: Breakers<'s>,
+    /// A pair for each recent token.
+    repeats: &'s mut [[Word; 2]],
+}
+
+impl<'s> Dry<'s> {
+    pub fn new(ring: &'s mut [Word], repeats: &'s mut [[Word; 2]]) -> Self {
+        Self { ring: Ring::new(ring), breakers: Breakers::default(), repeats }
+    }
+
+    /// Returns the penalties of tokens that would continue a repetition, in the order of tokens.
+    pub fn penalties(&mut self, more: &More) -> impl Iterator<Item = (TokenId, f32)> + use<'_> {
+        let found = self.repeats(more.dry_allowed_length as usize);
+        let (allowed, multiplier, base) = (more.dry_allowed_length, more.dry_multiplier, more.dry_base);
+        // With a longer repetition the penalty would be infinite.
+        let limit = f64::from(f32::MAX_EXP) * core::f64::consts::LN_2 / libm::log(base.into());
+        let longest = if base > 1.000001 { limit as u32 } else { 0 };
+        let mut last = None;
+        found.iter().filter_map(move |[token, len]| {
+            let (token, len) = (u32::from_le_bytes(*token), u32::from_le_bytes(*len));
+            // The first pair of a token has its longest repetition.
+            if last.replace(token) == Some(token) {
+                return None;
+            }
+            let more = len.saturating_sub(allowed);
+            let more = if longest > 0 { more.min(longest) } else { more };
+            Some((token, (f64::from(multiplier) * libm::pow(base.into(), more.into())) as f32))
+        })
+    }
+
+    /// Returns the tokens that followed earlier occurrences of the last tokens, and how many of these tokens recurred:
+    /// at least `allowed`. Sorted by token, longer repetitions first.
+    fn repeats(&mut self, allowed: usize) -> &[[Word; 2]] {
+        let len = self.ring.len();
+        let limit = self.limit();
+        if len <= allowed || limit < allowed {
+            return &[];
+        }
+        self.matches();
+        let Self { ring, breakers, repeats, .. } = self;
+        // Moves the pairs to keep to the front.
+        let mut count = 0;
+        for back in 1..len {
+            let [_, matched] = repeats.get(back).copied().unwrap_or_default();
+            let matched = (u32::from_le_bytes(matched) as usize).min(limit);
+            let token = ring.back(back - 1);
+            if matched >= allowed
+                && !breakers.after(token).any(<[_]>::is_empty)
+                && let Some(place) = repeats.get_mut(count)
+            {
+                *place = [token.to_le_bytes(), (matched as u32).to_le_bytes()];
+                count += 1;
+            }
+        }
+        let found = repeats.get_mut(..count).unwrap_or(&mut []);
+        heapsort(found, |[a, long], [b, short]| {
+            let (a, b) = (u32::from_le_bytes(*a), u32::from_le_bytes(*b));
+            a < b || a == b && u32::from_le_bytes(*long) > u32::from_le_bytes(*short)
+        });
+        found
+    }
+
+    /// Maximum length of a repetition: it cannot include the last breaker.
+    fn limit(&self) -> usize {
+        let len = self.ring.len();
+        for back in 0..len {
+            let is_here = |tail: &&[TokenId]| {
+                tail.len() <= back && (1..).zip(*tail).all(|(offset, token)| self.ring.back(back - offset) == *token)
+            };
+            if let Some(longest) = self.breakers.after(self.ring.back(back)).filter(is_here).map(<[_]>::len).max() {
+                return back - longest;
+            }
+        }
+        len
+    }
+
+    /// Writes the second number of each pair: for the position that is so many tokens before the end, how many tokens
+    /// before it equal the last ones. This is the Z-algorithm, in time proportional to the number of tokens.
+    fn matches(&mut self) {
+        let Self { ring, repeats, .. } = self;
+        let len = ring.len();
+        let (mut left, mut right) = (0, 0);
+        for back in 1..len {
+            let inside = usize::saturating_sub(right, back);
+            let [_, known] = repeats.get(back - left).copied().unwrap_or_default();
+            let mut matched = (u32::from_le_bytes(known) as usize).min(inside);
+            if back >= right || matched == inside {
+                while back + matched < len && ring.back(matched) == ring.back(back + matched) {
+                    matched += 1;
+                }
+                (left, right) = (back, back + matched);
+            }
+            if let Some([_, place]) = repeats.get_mut(back) {
+                *place = (matched as u32).to_le_bytes();
+            }
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Mirostat (Basu et al., 2020): keeps so many of the best tokens that the surprise of the selected ones has a mean of
+//! `tau` bits.
+
+use core::f64::consts::LOG2_E;
+
+use super::candidates::{Candidates, Slot};
+use super::more::More;
+
+/// Number of tokens from which version 1 estimates the exponent of Zipf's law.
+const SAMPLE: usize = 100;
+
+/// Keeps a number of tokens, which the estimated exponent and the limit `mu` of surprise determine.
+pub(super) fn v1<'s>(slots: &'s mut [Slot], logits: &[f32], temperature: f32, mu: f32) -> Candidates<'s> {
+    let vocab = logits.len();
+    // Sums over adjacent tokens of the logarithms of their ranks' and their probabilities' ratios.
+    let (mut products, mut squares, mut before, mut kept) = (0.0, 0.0, None, None);
+    let enough = |count: usize, logit: f32, _: f64, _: f64| {
+        if let Some(before) = before.replace(logit)
+            && logit > f32::NEG_INFINITY
+        {
+            let ranks = libm::log(count as f64 / (count as f64 - 1.0));
+            products += ranks * (f64::from(before) - f64::from(logit)) / f64::from(temperature);
+            squares += ranks * ranks;
+        }
+        if count < SAMPLE && count < vocab {
+            return false;
+        }
+        count >= *kept.get_or_insert_with(|| number(products / squares, mu, vocab))
+    };
+    let candidates = Candidates::best_until(slots, logits, temperature, enough);
+    candidates.top_k(kept.unwrap_or(1))
+}
+
+/// Number of tokens to keep of a distribution with this exponent.
+fn number(exponent: f64, mu: f32, vocab: usize) -> usize {
+    let shape = exponent - 1.0;
+    let base = shape * libm::exp2(mu.into()) / (1.0 - libm::pow(vocab as f64, -shape));
+    let number = libm::pow(base, 1.0 / exponent);
+    // A number that is none, or below 1, becomes 1. (The conversion saturates.)
+    (number as usize).clamp(1, vocab.max(1))
+}
+
+/// Keeps tokens whose surprise is at most `mu`.
+pub(super) fn v2<'s>(slots: &'s mut [Slot], logits: &[f32], temperature: f32, mu: f32) -> Candidates<'s> {
+    let mut kept = 0;
+    let candidates = Candidates::best_until(slots, logits, temperature, |count, _, weight, total| {
+        let is_over = surprise(weight / total) > f64::from(mu);
+        kept = if is_over { count - 1 } else { count };
+        is_over
+    });
+    candidates.top_k(kept)
+}
+
+/// Negative binary logarithm of a probability.
+fn surprise(share: f64) -> f64 {
+    -libm::log(share) * LOG2_E
+}
+
+/// The limit of surprise after a token that was drawn with probability `share`.
+pub(super) fn learned(more: &More, mu: f32, share: f64) -> f32 {
+    mu - more.mirostat_eta * (surprise(share) as f32 - more.mirostat_tau)
+}
