@@ -830,6 +830,22 @@ enum arenite_status arenite_session_embed_pair(struct arenite_session *session,
                                                struct arenite_error *error);
 
 /**
+ * Reads a prompt of `count` tokens, and writes the probability of each of `answer_count` answers to `out`: tokens that may
+ * follow the prompt. The probabilities are the softmax of the answers' logits divided by `temperature`. Stores the index
+ * of the most probable answer in `best`. The session restarts.
+ */
+enum arenite_status arenite_session_decide(struct arenite_session *session,
+                                           const uint32_t *prompt,
+                                           size_t count,
+                                           const uint32_t *answers,
+                                           size_t answer_count,
+                                           float temperature,
+                                           float *out,
+                                           size_t capacity,
+                                           size_t *best,
+                                           struct arenite_error *error);
+
+/**
  * Number of floats that `arenite_session_embed` needs in `out`; 0 if `session` is null.
  */
 size_t arenite_session_vector_size(struct arenite_session *session);

@@ -95,6 +95,7 @@ mod adapter;
 pub mod beam;
 mod built;
 pub mod chat;
+mod decide;
 pub mod engine;
 mod error;
 #[cfg(feature = "capi")]
@@ -119,6 +120,7 @@ mod sort;
 
 #[cfg(feature = "lora")]
 pub use adapter::Adapter;
+pub use decide::Answers;
 pub use engine::{Context, Engine, Inputs, Observer, Options, Pass, Plan, Profiler, Section, Stage, Work};
 pub use error::{Error, ErrorKind, Name};
 pub use gguf::Gguf;

@@ -13,7 +13,7 @@ use crate::beam::{Beams, Search};
 use crate::memory::Arena;
 use crate::model::Stack;
 use crate::tokenizer::{Encode, Tokenizer};
-use crate::{Error, Session, TokenId};
+use crate::{Answers, Error, Session, TokenId};
 
 /// Parameters of a beam search. `arenite_search_default` returns the defaults.
 #[repr(C)]
@@ -107,6 +107,34 @@ pub unsafe extern "C" fn arenite_session_embed_pair(
             let tokens = slice(tokens, count).ok_or(super::argument("for the tokens"))?;
             let out = slice_mut(out, capacity).ok_or(super::argument("for the vector"))?;
             give(len, session.embed_pair(tokens, second, out)?.len());
+            Ok(())
+        })
+    }
+}
+
+/// Reads a prompt of `count` tokens, and writes the probability of each of `answer_count` answers to `out`: tokens that may
+/// follow the prompt. The probabilities are the softmax of the answers' logits divided by `temperature`. Stores the index
+/// of the most probable answer in `best`. The session restarts.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_session_decide(
+    session: *mut arenite_session,
+    prompt: *const u32,
+    count: usize,
+    answers: *const u32,
+    answer_count: usize,
+    temperature: f32,
+    out: *mut f32,
+    capacity: usize,
+    best: *mut usize,
+    error: *mut arenite_error,
+) -> arenite_status {
+    // SAFETY: see the module.
+    unsafe {
+        with_session(session, error, |session| {
+            let prompt = slice(prompt, count).ok_or(super::argument("for the prompt"))?;
+            let answers = slice(answers, answer_count).ok_or(super::argument("for the answers"))?;
+            let out = slice_mut(out, capacity).ok_or(super::argument("for the probabilities"))?;
+            give(best, session.decide(prompt, Answers::Tokens(answers), temperature, out, &mut [])?);
             Ok(())
         })
     }

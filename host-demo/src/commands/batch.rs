@@ -17,8 +17,8 @@ use crate::output::{note, progress};
 use arenite_run::model_file::ModelFile;
 use arenite_run::open_model::OpenModel;
 use arenite_run::runtime::RunOptions;
-use arenite_run::scheduler::{Asker, Command, Counters, Embedding, Event, Job};
-use arenite_run::service::{Choice, Endpoint, Host, Kept, Service, by_chance, run_engine, token_count};
+use arenite_run::scheduler::{Asker, Command, Counters, Decision, Embedding, Event, Job};
+use arenite_run::service::{Choice, Decisions, Endpoint, Host, Kept, Service, by_chance, run_engine, token_count};
 use arenite_run::session_file::SessionFile;
 use arenite_serve::{self as faces, ApiError, Ready, ResponseMeta, read_json};
 
@@ -27,7 +27,8 @@ use arenite_serve::{self as faces, ApiError, Ready, ResponseMeta, read_json};
 #[command(after_help = "Example:
   arenite batch -m model.gguf -i requests.jsonl -o answers.jsonl --parallel 8
 
-Each line is {\"custom_id\": ..., \"method\": \"POST\", \"url\": \"/v1/chat/completions\", \"body\": {...}}. Answers are \
+Each line is {\"custom_id\": ..., \"method\": \"POST\", \"url\": \"/v1/chat/completions\", \"body\": {...}}. The url may \
+also be /v1/completions, /v1/responses, /v1/embeddings, or /v1/systemone for decisions of any model. Answers are \
 appended as they are completed; a run that was stopped continues where it left off. A body without a seed gets one \
 derived from its custom_id. The exit code is 0 only if every line has an answer.")]
 pub struct Args {
@@ -78,7 +79,8 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let options = RunOptions { parallel: args.parallel, ..SessionFile::sized(kept.as_ref(), options) };
     let host = Host::new(OpenModel::new(file, options)?, false)?;
     announce(&host, None);
-    let Host { open, plan, drafting, service } = host;
+    let Host { open, plan, drafting, mut service } = host;
+    service.decides_any = true;
     let (commands, asked) = channel();
     let window = 4 * args.parallel;
     let batch = Batch { service, commands, window, reproducible: args.reproducible };
@@ -146,9 +148,13 @@ struct Pending {
 /// Receives an embedding.
 type Receiver = mpsc::Receiver<std::result::Result<Vec<f32>, String>>;
 
+/// Receives the scores of options.
+type Scores = mpsc::Receiver<std::result::Result<Vec<Vec<f64>>, String>>;
+
 enum What {
     Text(Ready, Vec<mpsc::Receiver<Event>>),
     Vectors(Value, Vec<std::result::Result<Receiver, ApiError>>, usize),
+    Decisions(Decisions, Scores),
     /// The error message for a line that is not JSON.
     Nonsense(String),
 }
@@ -217,6 +223,9 @@ impl Batch {
 
     fn request(&self, request: &Value, custom_id: &Value) -> Result<std::result::Result<What, ApiError>> {
         let url = request["url"].as_str().unwrap_or_default();
+        if url == "/v1/systemone" {
+            return self.decide(&request["body"]);
+        }
         let Some(endpoint) = Endpoint::of(url) else {
             return Ok(Err(ApiError::about("url", format!("unknown url `{url}`"))));
         };
@@ -261,6 +270,19 @@ impl Batch {
         Ok(Ok(What::Text(prepared, answers)))
     }
 
+    fn decide(&self, body: &Value) -> Result<std::result::Result<What, ApiError>> {
+        let asked = faces::decisions(&self.service, body).map_err(ApiError::from);
+        let asked = asked.and_then(|decisions| Ok((decisions, faces::scales(&self.service.lora, body)?)));
+        let (mut decisions, lora) = match asked {
+            Ok(both) => both,
+            Err(error) => return Ok(Err(error)),
+        };
+        let (answer, scores) = channel();
+        let readings = decisions.take_readings();
+        self.send(Command::Decide(Decision { readings, scope: None, lora, answer: Box::new(answer) }))?;
+        Ok(Ok(What::Decisions(decisions, scores)))
+    }
+
     fn send(&self, command: Command) -> Result<()> {
         self.commands.send(command).map_err(|_| anyhow!("the engine has stopped"))
     }
@@ -288,6 +310,11 @@ impl Batch {
                     .collect::<std::result::Result<Vec<_>, _>>()
                     .map(|mut choices| faces::answer(&self.service, &prepared, &mut choices, &meta)),
             ),
+            Ok(What::Decisions(decisions, scores)) => {
+                let scores = scores.recv().map_err(|_| ApiError::invalid("the engine has stopped"));
+                let scores = scores.and_then(|scores| scores.map_err(ApiError::invalid));
+                Some(scores.and_then(|scores| Ok(self.service.decided(&decisions, &scores)?)))
+            }
             Ok(What::Vectors(body, vectors, tokens)) => {
                 let gone = |_| ApiError::invalid("the engine has stopped");
                 let received = |vector: Receiver| -> std::result::Result<Vec<f32>, ApiError> {

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use crate::common::{committed, error, fixtures, json, lines, path, stdout, stdout_with};
+use crate::common::{arenite_with, committed, error, fixtures, json, lines, path, stdout, stdout_with};
 use crate::serve::Server;
 use arenite_run::RunOptions;
 use arenite_run::decide::{DecisionModel, Request};
@@ -191,4 +191,23 @@ fn a_server_of_another_model_decides_if_asked_to() {
     let encoder = committed("tests/fixtures/bert_reranker/model.gguf");
     let said = error(&["decide", "-m", path(&encoder), "--state", "x", "--yes", "a: b?"]);
     assert!(said.contains("generates no text"), "{said}");
+}
+
+/// A line of a batch gets the answer of the server.
+#[test]
+fn a_batch_has_decisions() {
+    let folder = tempfile::tempdir().unwrap();
+    let (input, output) = (folder.path().join("in.jsonl"), folder.path().join("out.jsonl"));
+    let question = |text: &str| json!({ "type": "noul", "instructions": text });
+    let body = json!({ "state": "Tim had a dog.", "questions": { "a": question("Is it big?"), "b": question("Is it a dog?") } });
+    let line =
+        |id: &str, body: &Value| json!({ "custom_id": id, "method": "POST", "url": "/v1/systemone", "body": body });
+    let wrong = json!({ "state": "x", "questions": {} });
+    std::fs::write(&input, format!("{}\n{}\n", line("1", &body), line("2", &wrong))).unwrap();
+    arenite_with(&["batch", "-i", path(&input), "-o", path(&output), "--kv", "f32"], b"");
+    let answers = lines(&std::fs::read_to_string(&output).unwrap());
+    let args =
+        ["decide", "--kv", "f32", "--state", "Tim had a dog.", "--yes", "a: Is it big?", "--yes", "b: Is it a dog?"];
+    assert_eq!(answers[0]["response"]["body"]["answers"], json(&[&args[..], &["--json"]].concat())["answers"]);
+    assert_eq!(answers[1]["response"]["status_code"], 400);
 }

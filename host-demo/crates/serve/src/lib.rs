@@ -35,6 +35,7 @@ mod sounds;
 pub use axum::http::HeaderValue;
 
 pub use app::{App, CacheScope, Ready, prepare};
+pub use faces::decisions::decisions;
 pub use faces::read_json;
 pub use http::error::ApiError;
 pub use http::gate::Gate;

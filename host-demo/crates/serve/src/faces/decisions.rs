@@ -4,24 +4,34 @@ use serde_json::{Map, Value};
 
 use super::{Result, Row, Use, fields, read};
 use arenite_request::Refusal;
+use arenite_run::service::{Decisions, Service};
 
 /// A request for decisions.
 #[derive(Default)]
-pub struct Asked {
-    pub model: Option<String>,
-    pub state: Option<Value>,
-    pub questions: Option<Value>,
+struct Asked {
+    model: Option<String>,
+    state: Option<Value>,
+    questions: Option<Value>,
 }
 
 /// Reads a request without its pictures.
-pub fn asked(body: &Value) -> Result<Asked> {
+fn asked(body: &Value) -> Result<Asked> {
     let mut asked = Asked::default();
     read(fields(body)?, &[ROWS], &mut asked)?;
     Ok(asked)
 }
 
+/// Reads a request, and returns its prompts.
+pub fn decisions(service: &Service, body: &Value) -> Result<Decisions> {
+    let asked = asked(body)?;
+    service.check_model(asked.model.as_deref())?;
+    let decisions = service.decisions(asked.state.as_ref(), asked.questions.as_ref())?;
+    check_pictures(body)?;
+    Ok(decisions)
+}
+
 /// Refuses pictures and films, in llama.cpp's words. It looks at them after the questions.
-pub fn check_pictures(body: &Value) -> Result<()> {
+fn check_pictures(body: &Value) -> Result<()> {
     read(body.as_object().unwrap_or(&Map::new()), &[PICTURES], &mut ())
 }
 

@@ -7,7 +7,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 
 use crate::app::App;
-use crate::faces::decisions::{asked, check_pictures};
+use crate::faces::decisions::decisions;
 use crate::http::body;
 use crate::http::error::Result;
 use crate::routes::lora;
@@ -17,11 +17,7 @@ pub async fn systemone(State(app): State<Arc<App>>, request: Request<HttpBody>) 
     let read = move |app: &App| {
         // Numbers of the state are shown to the model as they are written.
         let body = body::as_written(received.json()?)?;
-        let asked = asked(&body)?;
-        app.service.check_model(asked.model.as_deref())?;
-        let decisions = app.service.decisions(asked.state.as_ref(), asked.questions.as_ref())?;
-        check_pictures(&body)?;
-        Ok((decisions, lora::of_body(&app.service.lora, &body)?))
+        Ok((decisions(&app.service, &body)?, lora::of_body(&app.service.lora, &body)?))
     };
     let (mut decisions, lora) = app.aside(&open, read).await?;
     let scores = app.scores(&open, &mut decisions, lora).await?;
