@@ -1,4 +1,4 @@
-//! Mirostat (Basu et al., 2020): keeps so many of the best tokens that the surprise of the selected ones has a mean of
+//! Mirostat (Basu et al., 2020): keeps a number of the best tokens that lets the mean surprise of selected tokens approach
 //! `tau` bits.
 
 use core::f64::consts::LOG2_E;

@@ -327,7 +327,7 @@ impl<'s> Sampler<'s> {
         self.memory.push(token);
     }
 
-    /// Clears the history, and what Mirostat and adaptive-p have learned.
+    /// Clears the history and the state of Mirostat and adaptive-p.
     pub fn reset(&mut self) {
         self.history.clear();
         self.memory.clear(&self.params.more);
@@ -414,12 +414,12 @@ impl<'s> Sampler<'s> {
         self
     }
 
-    /// What Mirostat and adaptive-p have learned.
+    /// The state of Mirostat and adaptive-p.
     pub fn state(&self) -> State {
         self.memory.state
     }
 
-    /// Continues with what another sampler learned.
+    /// Sets the state of Mirostat and adaptive-p, such as that of another sampler.
     pub fn set_state(&mut self, state: State) {
         self.memory.state = state;
     }

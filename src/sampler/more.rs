@@ -141,7 +141,7 @@ impl State {
     }
 }
 
-/// What the steps of this feature remember.
+/// Recent tokens and state of the steps of this feature.
 pub(super) struct Memory<'s> {
     dry: Dry<'s>,
     pub state: State,

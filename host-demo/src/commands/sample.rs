@@ -104,12 +104,12 @@ impl Left {
 struct Chain {
     params: Params,
     breakers: BreakerList,
-    /// What the sampler has learned; `None` at the start of an answer.
+    /// The state of Mirostat and adaptive-p; `None` at the start of an answer.
     state: Option<State>,
 }
 
 impl Chain {
-    /// Reads the parameters of a step. Those of the other steps turn them off.
+    /// Reads the parameters of a step. All other steps are off.
     fn of_case(case: &Map<String, Value>, tokenizer: &Tokenizer<'_, '_>) -> Result<Self> {
         let step = case.get("sampler").and_then(Value::as_str).context("the field sampler names the step")?;
         ensure!(KEYS.iter().any(|(of, ..)| *of == step), "there is no step `{step}`");

@@ -125,7 +125,7 @@ pub struct Generation {
     rewound: Option<usize>,
     has_shifted: bool,
     rng: AnyRng,
-    /// What the sampler has learned from the answer's tokens.
+    /// The state of Mirostat and adaptive-p after the last token.
     learned: Option<Learned>,
     /// The state of the grammar.
     state: Option<State>,

@@ -26,7 +26,7 @@ pub struct DiskCache {
     folder: PathBuf,
     limit: u64,
     entries: Vec<Entry>,
-    /// Writes one file while the engine goes on. What comes while two wait is dropped.
+    /// Writes files in another thread. While one is written and another waits, further ones are dropped.
     writer: SyncSender<(PathBuf, Head, Vec<u8>)>,
     thread: JoinHandle<()>,
     /// Number of the next file.

@@ -17,7 +17,7 @@ const MOST_CLIENTS: usize = 256;
 /// A conversation of a client.
 #[derive(Clone, Default)]
 pub struct Slot {
-    /// The tokens of the prompt and of the answer, as far as they were read.
+    /// Tokens of the prompt and the answer that the model has read.
     pub ids: Vec<TokenId>,
     /// Number of tokens of the prompt.
     pub prompt: usize,
@@ -40,7 +40,7 @@ pub struct SlotRequest {
     pub answer: Box<dyn ResultClient<SlotAnswer>>,
 }
 
-/// What to do with the slots.
+/// An action on the slots of a client.
 pub enum SlotAction {
     List,
     /// Takes a snapshot of the slot with this number.

@@ -40,7 +40,7 @@ pub(super) const ROWS: &[Row<Transcribe>] = &[
             Ok(())
         }),
     ),
-    // One possible language is the language. Of several, the model recognizes its own choice.
+    // One possible language is the language. With several, the model recognizes the language itself.
     Row(
         &["languages"],
         Use::Reads(|asked, field| {
