@@ -1,6 +1,6 @@
 //! The most recent tokens in a ring buffer.
 
-use super::scratch::{Word, get, set};
+use super::scratch::{Word, set};
 use crate::TokenId;
 
 /// The most recent tokens, as many as the buffer has words.
@@ -46,6 +46,6 @@ impl Ring<'_> {
     /// The token that was stored `back` tokens before the last one.
     pub fn back(&self, back: usize) -> TokenId {
         let last = self.next.checked_sub(back + 1).unwrap_or((self.next + self.words.len()).saturating_sub(back + 1));
-        get(self.words, last)
+        super::scratch::get(self.words, last)
     }
 }

@@ -209,7 +209,10 @@ fn one(args: &Args, file: ModelFile, program: &ProgramMemory) -> Result<()> {
     }
     let host = host(args, file)?;
     let sounds = if host.open.model().spec().sound().is_some() { SOUNDS } else { 0 };
-    let requests = RequestMemory::most(READERS) + HISTORIES + sounds;
+    // Snapshots of conversations that are written or read: two wait for the disk, one is made, and one is a slot's.
+    let has_files = args.slot_save_path.is_some() || args.cache_disk.is_some();
+    let snapshots = if has_files { 4 * host.plan.kv.div_ceil(args.parallel) } else { 0 };
+    let requests = RequestMemory::most(READERS) + HISTORIES + sounds + snapshots;
     let program = program.of_model(host.open.options.threads);
     let bytes = host.bytes(requests, program);
     if let Some(memory) = args.memory.filter(|memory| !args.within && bytes > *memory) {

@@ -137,6 +137,20 @@ fn further_steps_of_choosing() {
 }
 
 #[test]
+fn a_full_context_may_lose_its_oldest_tokens() {
+    let ids = |more: &[&str]| -> Vec<u32> {
+        let common =
+            ["generate", "-p", "The sun", "-c", "64", "-n", "200", "--temp", "0", "--ignore-eos", "--format", "ids"];
+        serde_json::from_str(&stdout(&[&common[..], more].concat())).unwrap()
+    };
+    let (cut, whole, kept) = (ids(&[]), ids(&["--context-shift"]), ids(&["--context-shift", "--keep", "8"]));
+    assert!(cut.len() < 64 && whole.len() == 200 && kept.len() == 200);
+    let first = cut.len() - 2;
+    assert_eq!((&whole[..first], &kept[..first]), (&cut[..first], &cut[..first]));
+    assert_ne!(whole, kept);
+}
+
+#[test]
 fn more_context_than_the_model_has_is_warned_of() {
     let output = arenite(&["generate", "-n", "1", "-c", "600"]);
     assert!(output.status.success());

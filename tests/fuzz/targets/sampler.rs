@@ -79,11 +79,11 @@ impl Sample {
     fn run(&self) {
         let (params, logits) = (self.params(), self.logits.iter().map(|logit| logit.get()).collect::<Vec<_>>());
         let bias: Vec<_> = self.bias.iter().map(|(token, bias)| (u32::from(*token), bias.get())).collect();
-        let mut heads: Vec<_> = self.breakers.iter().map(|(head, start, len)| Breaker {
-            head: (*head).into(),
-            start: (*start).into(),
-            len: (*len).into(),
-        }).collect();
+        let mut heads: Vec<_> = self
+            .breakers
+            .iter()
+            .map(|(head, start, len)| Breaker { head: (*head).into(), start: (*start).into(), len: (*len).into() })
+            .collect();
         heads.sort();
         let allows = |token: u32| self.allowed >> (token % 64) & 1 == 1;
         let draw = |fill: u8| -> Result<_, Error> {

@@ -3,7 +3,7 @@
 //! - [`write_file`] and [`NewFile`] write beside the old file and replace it at the end, so a path has either all of the
 //!   new contents or the old ones.
 //! - [`map`] maps a file read-only. [`faults`] turns a read from a file that was truncated meanwhile into a message.
-//! - [`Bytes`] prints sizes.
+//! - [`keep_private`] hides a file from other users. [`Bytes`] prints sizes.
 //!
 //! ```
 //! use std::io::Write;
@@ -22,6 +22,16 @@ pub mod faults;
 mod mapped;
 mod new_file;
 
+use std::path::Path;
+
 pub use bytes::Bytes;
 pub use mapped::map;
 pub use new_file::{NewFile, clean_up_on_signals, must_not_replace, write_checked, write_file, write_files};
+
+/// Sets the mode of a file or folder, such as 0o600 or 0o700, on systems that have modes.
+pub fn keep_private(path: &Path, mode: u32) -> std::io::Result<()> {
+    #[cfg(unix)]
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode))?;
+    let _ = (path, mode);
+    Ok(())
+}

@@ -32,7 +32,7 @@ impl ClientKey {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 let key = Self::random();
                 arenite_files::write_file(&path, |file| Ok(std::io::Write::write_all(file, &key.0)?))?;
-                keep_private(&path, 0o600)?;
+                arenite_files::keep_private(&path, 0o600)?;
                 Ok(key)
             }
             Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
@@ -45,14 +45,6 @@ impl ClientKey {
         (self.0, client).hash(&mut hasher);
         hasher.finish()
     }
-}
-
-/// Lets only this user read a file or a folder, where the system has such a mode.
-pub fn keep_private(path: &Path, mode: u32) -> std::io::Result<()> {
-    #[cfg(unix)]
-    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode))?;
-    let _ = (path, mode);
-    Ok(())
 }
 
 #[cfg(test)]

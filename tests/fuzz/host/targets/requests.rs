@@ -8,6 +8,7 @@ use arbitrary::Arbitrary;
 use arenite::grammar::Grammar;
 use arenite::sampler::Sampler;
 use arenite_run::RunOptions;
+use arenite_run::generation::within;
 use arenite_run::model_file::ModelFile;
 use arenite_run::open_model::OpenModel;
 use arenite_run::service::{Choice, Endpoint, Host, Service};
@@ -116,8 +117,9 @@ impl Case {
         for (prompt, settings, _) in &prepared.jobs {
             check(prompt);
             assert!(prompt.len() < CONTEXT);
-            let mut scratch = vec![0; Sampler::scratch_bytes(&settings.params, SERVICE.vocab)];
-            Sampler::new(settings.params, &settings.bias, SERVICE.vocab, unwritten(&mut scratch))
+            let params = within(&settings.params, CONTEXT);
+            let mut scratch = vec![0; Sampler::scratch_bytes(&params, SERVICE.vocab)];
+            Sampler::new(params, &settings.bias, SERVICE.vocab, unwritten(&mut scratch))
                 .expect("parameters that the sampler takes");
             if let Some(table) = &settings.table {
                 Grammar::new(table).expect("the core takes what the compiler makes");

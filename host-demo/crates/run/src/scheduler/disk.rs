@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use arenite::TokenId;
+use arenite_files::keep_private;
 
 use super::Scheduler;
 use super::cache::shared;
@@ -47,7 +48,7 @@ impl DiskCache {
     /// The folder cannot be created or read.
     pub fn open(folder: &Path, limit: u64) -> Result<Self> {
         let failed = || format!("cannot use {} as a cache", folder.display());
-        std::fs::create_dir_all(folder).with_context(failed)?;
+        std::fs::create_dir_all(folder).and_then(|()| keep_private(folder, 0o700)).with_context(failed)?;
         let mut entries = Vec::new();
         for file in std::fs::read_dir(folder).with_context(failed)? {
             let path = file.with_context(failed)?.path();

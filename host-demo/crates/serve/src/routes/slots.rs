@@ -18,7 +18,7 @@ use super::llama::sampling;
 use crate::app::{App, CacheScope, OpenRequest, Waiting};
 use crate::http::body;
 use crate::http::error::{ApiError, Result};
-use crate::identity::keep_private;
+use arenite_files::keep_private;
 use arenite_run::scheduler::{Command, Slot, SlotAction, SlotAnswer, SlotRequest};
 use arenite_run::session_file::{parsed, store};
 
