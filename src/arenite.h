@@ -225,6 +225,15 @@ typedef struct arenite_options {
    * Checkpoints per context, for models with recurrent layers: see `arenite_context_checkpoint`.
    */
   size_t checkpoints;
+  /**
+   * Number of proposed tokens that `arenite_context_verify` may verify at once; 0 for none. Needs the crate feature
+   * `drafts`.
+   */
+  size_t drafts;
+  /**
+   * True if the model's own layers propose tokens: see `arenite_context_draft`.
+   */
+  bool own_drafts;
 } arenite_options;
 
 /**
@@ -747,6 +756,34 @@ size_t arenite_context_nearest(struct arenite_session *session, const struct are
  * Logits of the last token of a context, which may be modified. Returns null if `session` is null.
  */
 float *arenite_context_logits(struct arenite_session *session, const struct arenite_context *context);
+
+/**
+ * Guesses the token after `token` with the model's own layers, planned by `arenite_options.own_drafts`. The first token is one
+ * that was chosen after the last token of the context; each further call takes a guess. `arenite_context_logits` then
+ * returns the logits of the guess. The context does not change: `arenite_context_verify` reads the tokens.
+ */
+enum arenite_status arenite_context_draft(struct arenite_session *session,
+                                          struct arenite_context *context,
+                                          uint32_t token,
+                                          struct arenite_error *error);
+
+/**
+ * Reads a chosen token and proposed ones, at most `arenite_options.drafts` of them, and computes the logits after each:
+ * `arenite_context_logits_at` returns them. `arenite_context_rewind` removes tokens that are not those chosen from the logits
+ * before them, also from models with recurrent layers.
+ */
+enum arenite_status arenite_context_verify(struct arenite_session *session,
+                                           struct arenite_context *context,
+                                           const uint32_t *tokens,
+                                           size_t count,
+                                           struct arenite_error *error);
+
+/**
+ * Logits of the token at `position` of a context, after `arenite_context_verify`. Returns null if there are none.
+ */
+const float *arenite_context_logits_at(struct arenite_session *session,
+                                       const struct arenite_context *context,
+                                       size_t position);
 
 /**
  * Runs tokens of up to 64 contexts and reads every weight once for all of them. On error nothing was run.

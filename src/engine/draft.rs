@@ -1,7 +1,7 @@
 //! Drafts: the model's own layers propose tokens, and a run verifies proposed tokens.
 //!
-//! What a context has to remember for this is in an [`Ahead`]: up to where the predicting layer has read, and how many
-//! tokens its recurrent states leave out. The predicting layer lags behind the model: it reads the last few positions
+//! The [`Ahead`] of a context has the position up to which the predicting layer has read, and the number of tokens that
+//! the recurrent states leave out. The predicting layer lags behind the model: it reads the last few positions
 //! together, when they are needed or would be forgotten.
 
 use super::forward::{Next, Rows};
@@ -78,8 +78,8 @@ impl Engine<'_, '_> {
         Ok(())
     }
 
-    /// Runs the predicting layers on what the works' contexts have not read yet, as far as it fits in a pass. Returns
-    /// the number of works whose logits, from row `to` on, were computed.
+    /// Runs the predicting layers on the unread positions of the works' contexts, as many as fit in a pass. Returns the
+    /// number of works whose logits, from row `to` on, were computed.
     fn guess(&mut self, works: &mut [Work<'_>], to: usize) -> usize {
         let Self { forward, .. } = self;
         let owns_keys = forward.next.as_ref().is_some_and(Next::owns_keys);

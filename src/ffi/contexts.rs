@@ -168,6 +168,75 @@ pub unsafe extern "C" fn arenite_context_logits(
     engine.logits_mut(context).as_mut_ptr()
 }
 
+/// Guesses the token after `token` with the model's own layers, planned by `arenite_options.own_drafts`. The first token is one
+/// that was chosen after the last token of the context; each further call takes a guess. `arenite_context_logits` then
+/// returns the logits of the guess. The context does not change: `arenite_context_verify` reads the tokens.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_context_draft(
+    session: *mut arenite_session,
+    context: *mut arenite_context,
+    token: u32,
+    error: *mut arenite_error,
+) -> arenite_status {
+    // SAFETY: see the module.
+    unsafe {
+        with_session(session, error, |session| {
+            let (engine, own) = session.parts();
+            let context = context.as_mut().map_or(own, |context| &mut context.0);
+            #[cfg(feature = "drafts")]
+            return engine.draft(&mut [Work::decode(context, token)]);
+            #[cfg(not(feature = "drafts"))]
+            {
+                let _ = (engine, context, token);
+                Err(Error::NoPart { part: "drafts in this library" })
+            }
+        })
+    }
+}
+
+/// Reads a chosen token and proposed ones, at most `arenite_options.drafts` of them, and computes the logits after each:
+/// `arenite_context_logits_at` returns them. `arenite_context_rewind` removes tokens that are not those chosen from the logits
+/// before them, also from models with recurrent layers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_context_verify(
+    session: *mut arenite_session,
+    context: *mut arenite_context,
+    tokens: *const u32,
+    count: usize,
+    error: *mut arenite_error,
+) -> arenite_status {
+    // SAFETY: see the module.
+    unsafe {
+        with_session(session, error, |session| {
+            let tokens = slice(tokens, count).ok_or(argument("for the tokens"))?;
+            let (engine, own) = session.parts();
+            let context = context.as_mut().map_or(own, |context| &mut context.0);
+            let work = Work::prefill(context, tokens).all_logits();
+            #[cfg(feature = "drafts")]
+            let work = work.tentative();
+            engine.run(&mut [work])
+        })
+    }
+}
+
+/// Logits of the token at `position` of a context, after `arenite_context_verify`. Returns null if there are none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_context_logits_at(
+    session: *mut arenite_session,
+    context: *const arenite_context,
+    position: usize,
+) -> *const f32 {
+    // SAFETY: see the module.
+    let Some(session) = (unsafe { session.as_mut() }) else { return core::ptr::null() };
+    let (engine, own) = session.0.parts();
+    // SAFETY: see the module.
+    let context = unsafe { context.as_ref() }.map_or(&*own, |context| &context.0);
+    match engine.logits_at(context, position) {
+        [] => core::ptr::null(),
+        logits => logits.as_ptr(),
+    }
+}
+
 /// Runs tokens of up to 64 contexts and reads every weight once for all of them. On error nothing was run.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_session_run(

@@ -45,6 +45,11 @@ pub struct arenite_options {
     pub isa: *const c_char,
     /// Checkpoints per context, for models with recurrent layers: see `arenite_context_checkpoint`.
     pub checkpoints: usize,
+    /// Number of proposed tokens that `arenite_context_verify` may verify at once; 0 for none. Needs the crate feature
+    /// `drafts`.
+    pub drafts: usize,
+    /// True if the model's own layers propose tokens: see `arenite_context_draft`.
+    pub own_drafts: bool,
 }
 
 /// The exact memory that a model needs under given options; the same on every target.
@@ -170,7 +175,18 @@ unsafe fn value(model: *const arenite_model, key: *const c_char) -> Option<Value
 pub extern "C" fn arenite_options_default() -> arenite_options {
     let Options { context, batch, .. } = Options::DEFAULT;
     let (workers, isa) = (ptr::null(), ptr::null());
-    arenite_options { context, batch, kv: ARENITE_KV_F16, contexts: 1, pages: 0, workers, isa, checkpoints: 0 }
+    arenite_options {
+        context,
+        batch,
+        kv: ARENITE_KV_F16,
+        contexts: 1,
+        pages: 0,
+        workers,
+        isa,
+        checkpoints: 0,
+        drafts: 0,
+        own_drafts: false,
+    }
 }
 
 /// Computes the plan for `options`, or for the defaults if they are `None`.
@@ -194,6 +210,15 @@ unsafe fn plan(model: &Model<'_>, options: Option<&arenite_options>) -> Result<P
         let workers = unsafe { options.workers.as_ref() }.map_or(1, |workers| workers.count());
         planned = planned.contexts(options.contexts).pages(options.pages).workers(workers);
         planned = planned.checkpoints(options.checkpoints);
+        if options.drafts > 0 {
+            #[cfg(not(feature = "drafts"))]
+            return Err(Error::Argument { what: "for drafts: this library was built without them" });
+            #[cfg(feature = "drafts")]
+            {
+                let rows = options.drafts.saturating_add(1).saturating_mul(options.contexts.max(1));
+                planned = planned.drafts(options.drafts).own_drafts(options.own_drafts).logits(rows);
+            }
+        }
     }
     Plan::new(model.gguf(), planned)
 }

@@ -26,7 +26,7 @@ pub use open::{DraftFile, Layers, is_padded};
 use pace::Pace;
 use small::{Reader, Small};
 
-/// Where drafts come from, as the user says.
+/// The user's choice of a source of drafts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DraftChoice {
     /// No drafts.
@@ -116,7 +116,7 @@ pub struct Draft {
     pub right: usize,
     pub counts: DraftCounts,
     pace: Pace,
-    /// What the smaller model has read of the conversation.
+    /// The conversation's context in the smaller model.
     reader: Option<Reader>,
 }
 
@@ -234,7 +234,7 @@ impl<'a> Drafts<'a> {
         Ok(())
     }
 
-    /// Frees what the source keeps for a conversation that has ended.
+    /// Frees the smaller model's context of a conversation that has ended.
     pub fn end(&mut self, draft: &mut Draft) {
         if let (Source::Small(small), Some(reader)) = (&mut self.source, draft.reader.take()) {
             small.close(reader);

@@ -8,7 +8,7 @@ use super::Turn;
 use crate::open_model::OpenModel;
 use crate::runtime::Memory;
 
-/// What the smaller model has read of a conversation.
+/// A conversation's context in the smaller model, and the tokens in it.
 #[derive(Debug)]
 pub struct Reader {
     context: Context,
@@ -59,7 +59,7 @@ impl<'a> Small<'a> {
             reader.read.truncate(known);
             drafting.push((reader, &mut turn.draft.run, text, most));
         }
-        // What is new of the text but its last token, then a token at a time. The state before the last token is saved.
+        // The new tokens of the text except the last are prefilled; the state before the last one is saved.
         for (reader, _, text, _) in &mut drafting {
             let unread = &text[reader.read.len()..text.len() - 1];
             if !unread.is_empty() {
