@@ -348,7 +348,7 @@ mod tests {
         same("a serve -hfr=u/r -hff f.gguf", "a serve --hf=u/r --hf-file f.gguf", 0);
         same("a ls", "a list", 0);
         same("a serve -m f -ngl 99 -np 4 -fa on --jinja -ctk q8_0", "a serve -m f --parallel 4 --kv q8_0", 3);
-        same("a serve -m f -n -1 -s -1 --reasoning-budget -1 --dry-multiplier 0.0 --dry-base 1.75", "a serve -m f", 1);
+        same("a serve -m f -n -1 -s -1 --reasoning-budget -1 --dry-base 1.75", "a serve -m f --dry-base 1.75", 0);
         same("a bench -ngl 99 -fa 1 -r 5", "a bench -r 5", 2);
         same("a -mu https://a/b.gguf inspect", "a --model https://a/b.gguf inspect", 0);
         same("a generate -p x -- -ngl 4", "a generate -p x -- -ngl 4", 0);
@@ -374,12 +374,10 @@ mod tests {
     fn what_is_refused_says_what_to_do() {
         for (line, word) in [
             ("a -i", "arenite chat"),
-            ("a generate --mirostat 2", "--min-p"),
             ("a generate --control-vector x", "--lora"),
             ("a chat -no-cnv", "generate"),
             ("a serve --seed 7", "requests"),
             ("a serve -n 5", "max_tokens"),
-            ("a serve --xtc-probability 0.5", "--samplers"),
             ("a serve --mmproj x.gguf", "images"),
             ("a embed --rope-freq-base 1", "file"),
             ("a login", "HF_TOKEN"),

@@ -65,7 +65,9 @@ impl Scheduler<'_, '_, '_> {
     /// Returns the scores of prompt `at` and of those after it that fit in one pass with it. The first prompt is read alone,
     /// because the others share its beginning.
     fn score_some(&mut self, decision: &Decision, at: usize) -> anyhow::Result<Vec<Vec<f64>>> {
-        let rows = self.engine.plan().options.logits.max(1);
+        // Drafts plan more rows of logits than there are contexts for.
+        let options = &self.engine.plan().options;
+        let rows = options.logits.min(options.contexts / 2).max(1);
         let together = decision.readings[at..].iter().take(rows).take_while(|reading| reading.scored.is_one_token());
         match together.count() {
             count @ 2.. if at > 0 => Ok(self.score_together(decision, at..at + count)?),

@@ -115,7 +115,8 @@ impl Usage {
 /// answer; of drafts.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Timings {
-    cache_n: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_n: Option<usize>,
     prompt_n: usize,
     predicted_n: usize,
     #[serde(flatten)]
@@ -130,15 +131,16 @@ struct DraftTimings {
 
 impl Timings {
     /// Adds up the counts of all answers. Without drafts, their counts are left out.
-    pub fn of(choices: &[Choice]) -> Self {
-        let sum = |count: fn(&Choice) -> usize| choices.iter().map(count).sum();
+    pub fn of(choices: &[Choice], reports_cached: bool) -> Self {
+        let sum = |count: fn(&Choice) -> usize| -> usize { choices.iter().map(count).sum() };
+        let cache_n = reports_cached.then(|| sum(|choice| choice.cached));
         let drafts = DraftTimings {
             draft_n: sum(|choice| choice.drafts.drafted),
             draft_n_accepted: sum(|choice| choice.drafts.accepted),
         };
         Self {
-            cache_n: sum(|choice| choice.cached),
-            prompt_n: sum(|choice| choice.prompt.saturating_sub(choice.cached)),
+            prompt_n: sum(|choice| choice.prompt).saturating_sub(cache_n.unwrap_or(0)),
+            cache_n,
             predicted_n: sum(|choice| choice.answer),
             drafts: (drafts.draft_n > 0).then_some(drafts),
         }
@@ -170,7 +172,7 @@ pub fn answer(service: &Service, prepared: &Prepared, choices: &mut [Choice], me
     let mut answer = head(service, prepared.endpoint, meta, false);
     answer["choices"] = each;
     answer["usage"] = json!(Usage::of(choices, prepared.prompt_count, meta.reports_cached));
-    let timings = Timings::of(choices);
+    let timings = Timings::of(choices, meta.reports_cached);
     if timings.has_drafts() {
         answer["timings"] = json!(timings);
     }

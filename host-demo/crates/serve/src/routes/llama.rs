@@ -185,7 +185,7 @@ impl Format {
             tokens_evaluated: choice.prompt,
             // The tokens in the context: the last one was not read.
             tokens_cached: choice.read,
-            timings: Timings::of(std::slice::from_ref(choice)),
+            timings: Timings::of(std::slice::from_ref(choice), true),
             id_slot: choice.slot,
             stop_type: match (choice.end, &choice.stop) {
                 (None, _) => "none",

@@ -152,7 +152,7 @@ pub fn stream(app: Arc<App>, prepared: Ready, meta: ResponseMeta, answers: Vec<I
             let mut last = streamer.head();
             last["choices"] = json!([]);
             last["usage"] = json!(Usage::of(&choices, streamer.prepared.prompt_count, true));
-            let timings = Timings::of(&choices);
+            let timings = Timings::of(&choices, true);
             if timings.has_drafts() {
                 last["timings"] = json!(timings);
             }
