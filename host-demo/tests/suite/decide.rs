@@ -150,9 +150,7 @@ fn other_types_are_refused_by_name() {
 fn other_models_answer_by_their_own_probabilities() {
     let state = "Tim had a dog. The dog ran to the park.";
     let ask = |more: &[&str]| json(&[&["decide", "--state", state, "--json", "--kv", "f32"], more].concat());
-    let prompt = format!(
-        "{state}\n\nOptions:\n- the dog\n- the dog and the cat\n- Tim\nAnswer with one of the options only.\n\nWho ran?\n\nAnswer:"
-    );
+    let prompt = format!("{state}\n\nOptions:\n- the dog\n- the dog and the cat\n- Tim\n\nWho ran?\n\nAnswer:");
     let options = ["the dog", "the dog and the cat", "Tim"];
     // Each option counts up to the token that tells it from the others.
     let told = [" the dog\n", " the dog and", " Tim"];

@@ -26,7 +26,7 @@ pub fn reading(
     let asked = format!("{}\n\n{}", written(state), words(question));
     let answers = question.options.iter().map(|option| shown(question.kind, option));
     if renderer.has_own_format() {
-        return in_chat(asked, answers, style, renderer, tokenizer);
+        return in_chat(&question.id, asked, answers, style, renderer, tokenizer);
     }
     let how = Encode { add_special: true, parse_special: false };
     let prompt = format!("{asked}\n\nAnswer:");
@@ -44,6 +44,7 @@ pub fn reading(
 
 /// The prompt and the options in the model's chat format, without thoughts.
 fn in_chat(
+    id: &str,
     asked: String,
     answers: impl Iterator<Item = String>,
     style: &Style,
@@ -58,12 +59,15 @@ fn in_chat(
     let end = text::token(tokenizer, renderer.stop()).or(tokenizer.eos());
     let how = Encode { add_special: false, parse_special: false };
     let label = |answer: String| {
-        let mut ids = text::encode(tokenizer, answer.as_bytes(), how)?;
+        let mut ids = text::encode(tokenizer, format!(" {answer}").as_bytes(), how)?;
         ids.extend(end);
         Ok(ids)
     };
     let labels = answers.map(label).collect::<Result<_>>()?;
-    Ok(Reading { ids: prompt.encode(tokenizer)?, scored: Scored::Labels(told_apart(labels)) })
+    // The answer begins with the question's name: small models are right more often then.
+    let mut ids = prompt.encode(tokenizer)?;
+    ids.extend(text::encode(tokenizer, format!("{id}:").as_bytes(), how)?);
+    Ok(Reading { ids, scored: Scored::Labels(told_apart(labels)) })
 }
 
 /// Cuts each label behind the token that tells it from all others. What follows would only make long options less
@@ -90,13 +94,12 @@ fn words(question: &Question) -> String {
     };
     let is_plain = question.options.iter().all(|option| option.description.is_null());
     let options = listed(&question.options);
-    let (before, what) = match question.kind {
-        Kind::Choice => (format!("Options:\n{options}"), "one of the options"),
-        Kind::Score => (format!("Levels, the lowest first:\n{options}"), "one of the levels"),
-        Kind::Noul if is_plain => (String::new(), "Yes or No"),
-        Kind::Noul => (options, "Yes or No"),
-    };
-    format!("{before}Answer with {what} only.\n\n{asked}")
+    match question.kind {
+        Kind::Choice => format!("Options:\n{options}\n{asked}"),
+        Kind::Score => format!("Levels, the lowest first:\n{options}\n{asked}"),
+        Kind::Noul if is_plain => format!("Answer with Yes or No only.\n\n{asked}"),
+        Kind::Noul => format!("{options}Answer with Yes or No only.\n\n{asked}"),
+    }
 }
 
 /// The text that answers a question with this option.

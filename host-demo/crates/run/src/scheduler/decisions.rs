@@ -65,14 +65,18 @@ impl Scheduler<'_, '_, '_> {
     /// Returns the scores of prompt `at` and of those after it that fit in one pass with it. The first prompt is read alone,
     /// because the others share its beginning.
     fn score_some(&mut self, decision: &Decision, at: usize) -> anyhow::Result<Vec<Vec<f64>>> {
-        // Drafts plan more rows of logits than there are contexts for.
-        let options = &self.engine.plan().options;
-        let rows = options.logits.min(options.contexts / 2).max(1);
-        let together = decision.readings[at..].iter().take(rows).take_while(|reading| reading.scored.is_one_token());
-        match together.count() {
-            count @ 2.. if at > 0 => Ok(self.score_together(decision, at..at + count)?),
-            _ => Ok(vec![self.score(decision, at)?]),
+        let options = self.engine.plan().options;
+        // One context is the cached beginning of the prompts.
+        let most = options.logits.min(options.contexts.saturating_sub(1 + self.running.len()));
+        let together = decision.readings[at..].iter().take(most).take_while(|reading| reading.scored.is_one_token());
+        let count = together.count();
+        if at > 0 && count > 1 {
+            match self.score_together(decision, at..at + count) {
+                Err(Error::TooManyContexts { .. }) => {}
+                done => return Ok(done?),
+            }
         }
+        Ok(vec![self.score(decision, at)?])
     }
 
     /// Returns the scores of prompts whose options are single tokens, from one pass.
