@@ -84,6 +84,15 @@ pub(crate) fn copy(x: &mut [f32], y: &[f32]) {
     <scalar::Here as scalar::Unit>::copy(x, y);
 }
 
+/// Copies row `from` of `rows`, `[rows][len]`, to row `to`. Rows that do not exist are not copied.
+#[cfg(feature = "drafts")]
+pub(crate) fn copy_row(rows: &mut [f32], len: usize, from: usize, to: usize) {
+    // Uses cells because the compiler cannot rule out a panic in `copy_within`.
+    let cells = core::cell::Cell::from_mut(rows).as_slice_of_cells();
+    let row = |index: usize| cells.get(index * len..(index + 1) * len).unwrap_or(&[]);
+    row(to).iter().zip(row(from)).for_each(|(to, from)| to.set(from.get()));
+}
+
 /// `x += y`, up to the shorter length.
 #[inline]
 pub(crate) fn add(x: &mut [f32], y: &[f32]) {

@@ -13,7 +13,7 @@ use super::{Forward, copy, norm_one, rows_mut, scale};
 use crate::TokenId;
 use crate::engine::layout::{Segment, Store};
 use crate::engine::profile::Section;
-use crate::kernel::Kernels;
+use crate::kernel::{Kernels, copy_row};
 use crate::model::{Layer, Role, Spec, Weights};
 use crate::quant::decode_row;
 
@@ -106,10 +106,7 @@ impl Next<'_, '_> {
                 *place = token;
             }
         }
-        let len = kept * width;
-        if (to + 1) * len <= self.states.len() && (from + 1) * len <= self.states.len() {
-            self.states.copy_within(from * len..(from + 1) * len, to * len);
-        }
+        copy_row(self.states, kept * width, from, to);
     }
 
     /// Writes the joined vector of a token and a state to `out`, `[2][width]`; without a state, zeros.
@@ -269,7 +266,7 @@ impl Forward<'_, '_> {
             }
             compute.select(i, last);
             // The raw states of the last rows come first, so that they can be kept.
-            hidden.copy_within(last * dim..(last + 1) * dim, i * dim);
+            copy_row(hidden, dim, last, i);
         }
         let Self { spec, weights, compute, branch, inner, hidden, segments, undo, next: Some(next), .. } = self else {
             return;

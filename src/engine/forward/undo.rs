@@ -5,6 +5,7 @@
 //! states.
 
 use crate::engine::layout::{Ahead, STATES, Segment};
+use crate::kernel::copy_row;
 use crate::model::Spec;
 
 use super::Forward;
@@ -48,9 +49,7 @@ impl<'w> Undo<'w> {
     /// Copies the pending rows of one context to another.
     pub fn share(&mut self, from: usize, to: usize) {
         let len = self.pending.len().checked_div(self.contexts).unwrap_or(0);
-        if from.max(to) < self.contexts {
-            self.pending.copy_within(from * len..(from + 1) * len, to * len);
-        }
+        copy_row(self.pending, len, from, to);
     }
 }
 
