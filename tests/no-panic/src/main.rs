@@ -127,7 +127,7 @@ entry!("rewind", (session: &mut Session<'_, '_>, position: usize) -> Result<(), 
     session.rewind(position)
 });
 
-entry!("save", (session: &Session<'_, '_>, out: &mut [u8]) -> Result<usize, Error> {
+entry!("save", (session: &mut Session<'_, '_>, out: &mut [u8]) -> Result<usize, Error> {
     session.save(out)
 });
 
