@@ -176,6 +176,8 @@ fuzz_target!(|case: Case| {
         workers: if case.threads > 128 { null() } else { &raw const workers },
         isa: null(),
         checkpoints: usize::from(case.checkpoints) % 4,
+        drafts: usize::from(case.pages) % 5,
+        own_drafts: case.pages > 128,
     };
     let mut plan = arenite_plan { workspace: 0, kv: 0, tokenizer: 0, context: 0 };
     if !call!(arenite_model_plan, model, &raw const options, &raw mut plan) || plan.workspace.max(plan.kv) > 32 << 20 {
