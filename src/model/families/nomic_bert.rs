@@ -56,12 +56,7 @@ const fn scoring<'a>(keys: &mut Keys<'_, 'a>, spec: Spec<'a>) -> Result<Spec<'a>
         return Err(keys.wrong("decision.block_count", "is larger than block_count"));
     }
     let scoring = Scoring { layers, types: keys.rows("token_types.weight") };
-    Ok(Spec {
-        special: Special::Scoring(scoring),
-        qkv_bias: Need::Optional,
-        linear_bias: Need::Optional,
-        ..spec
-    })
+    Ok(Spec { special: Special::Scoring(scoring), qkv_bias: Need::Optional, linear_bias: Need::Optional, ..spec })
 }
 
 pub(super) const fn jina<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {

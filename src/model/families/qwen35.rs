@@ -4,9 +4,7 @@ use crate::model::keys::Keys;
 use crate::model::layers::Pattern;
 use crate::model::roles::Role;
 use crate::model::spec::Special;
-use crate::model::{
-    MAX_LAYERS, PooledActivation, PooledHead, QkNorm, Recurrent, RecurrentKind, RopeStyle, Spec,
-};
+use crate::model::{MAX_LAYERS, PooledActivation, PooledHead, QkNorm, Recurrent, RecurrentKind, RopeStyle, Spec};
 use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
