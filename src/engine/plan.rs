@@ -174,15 +174,9 @@ pub struct Plan {
     pub options: Options,
     pub(crate) layout: Layout,
     pub(crate) store: Store,
-    /// Copies of the public numbers, which a caller cannot change.
-    numbers: Numbers,
-    /// Hash over the model.
-    model: u64,
+    /// Hash over the model and all fields above.
+    seal: u64,
 }
-
-/// The sizes and options that memory is divided by.
-type Numbers = [usize;
-    12 + (cfg!(feature = "lora") as usize + cfg!(feature = "drafts") as usize) * 2 + cfg!(feature = "sound") as usize];
 
 impl Plan {
     /// Plans for the model in `file`. In a `const`, an error in the file stops compilation, and the compiler prints the
@@ -269,18 +263,8 @@ impl Plan {
             Err(_) => 0, // token ids still work
         };
         let (workspace, kv) = (tri!(layout.bytes()), tri!(store.bytes(&spec)));
-        let model = hash_of(gguf, &spec);
-        let mut plan = Self {
-            workspace,
-            kv,
-            tokenizer,
-            options,
-            layout,
-            store,
-            numbers: [0; size_of::<Numbers>() / size_of::<usize>()],
-            model,
-        };
-        plan.numbers = plan.numbers();
+        let mut plan = Self { workspace, kv, tokenizer, options, layout, store, seal: 0 };
+        plan.seal = plan.sealed(gguf, &spec);
         Ok(plan)
     }
 
@@ -302,18 +286,18 @@ impl Plan {
         earliest.max().unwrap_or(0)
     }
 
-    /// True if the plan was made for this model, and nobody has changed it since.
+    /// True if the plan was made for this model.
     pub(crate) fn is_for(&self, gguf: &Gguf<'_>, spec: &Spec<'_>) -> bool {
-        self.numbers() == self.numbers && hash_of(gguf, spec) == self.model
+        self.sealed(gguf, spec) == self.seal
     }
 
-    const fn numbers(&self) -> Numbers {
+    /// Hash of the model, the options and the sizes, by which plans for other models or options are recognized.
+    const fn sealed(&self, gguf: &Gguf<'_>, spec: &Spec<'_>) -> u64 {
         let Options { context, batch, kv, workers, contexts, pages, logits, sources, checkpoints, .. } = self.options;
-        let Self { workspace, kv: cache, tokenizer, .. } = *self;
-        [
-            workspace,
-            cache,
-            tokenizer,
+        let numbers = [
+            self.workspace,
+            self.kv,
+            self.tokenizer,
             context,
             batch,
             kv as usize,
@@ -323,37 +307,39 @@ impl Plan {
             logits,
             sources,
             checkpoints,
-            #[cfg(feature = "lora")]
-            self.options.adapters,
-            #[cfg(feature = "lora")]
-            self.options.rank,
-            #[cfg(feature = "sound")]
-            self.options.sound,
-            #[cfg(feature = "drafts")]
-            self.options.drafts,
-            #[cfg(feature = "drafts")]
-            (self.options.own_drafts as usize),
-        ]
+            spec.vocab,
+            spec.heads.get(0),
+        ];
+        let mut hash = Hash::new();
+        let mut i = 0;
+        while i < numbers.len() {
+            hash.word(numbers[i] as u64);
+            i += 1;
+        }
+        #[cfg(feature = "lora")]
+        {
+            hash.word(self.options.adapters as u64);
+            hash.word(self.options.rank as u64);
+        }
+        #[cfg(feature = "sound")]
+        hash.word(self.options.sound as u64);
+        #[cfg(feature = "drafts")]
+        {
+            hash.word(self.options.drafts as u64);
+            hash.word(self.options.own_drafts as u64);
+            if let Some(file) = gguf.drafter() {
+                file.hash_directory(&mut hash);
+            }
+        }
+        let mut index = 0;
+        while index < spec.layers {
+            // The other parameters of a layer determine tensor shapes or cache bytes, which are hashed as well.
+            hash.word(spec.layer(index).pool() as u64);
+            index += 1;
+        }
+        gguf.hash_directory(&mut hash);
+        hash.finish()
     }
-}
-
-/// Hash of a model, by which plans for other models are recognized.
-const fn hash_of(gguf: &Gguf<'_>, spec: &Spec<'_>) -> u64 {
-    let mut hash = Hash::new();
-    hash.word(spec.vocab as u64);
-    hash.word(spec.heads.get(0) as u64);
-    let mut index = 0;
-    while index < spec.layers {
-        // The other parameters of a layer determine tensor shapes or cache bytes, which are compared as well.
-        hash.word(spec.layer(index).pool() as u64);
-        index += 1;
-    }
-    gguf.hash_directory(&mut hash);
-    #[cfg(feature = "drafts")]
-    if let Some(file) = gguf.drafter() {
-        file.hash_directory(&mut hash);
-    }
-    hash.finish()
 }
 
 impl Options {
