@@ -75,8 +75,8 @@ fn literal(text: &str) -> Option<Vec<u8>> {
         };
         let code = match escape {
             _ if digits > 0 => {
-                let digits: String = chars.by_ref().take(digits).collect();
-                u32::from_str_radix(&digits, 16).ok()?
+                let written: String = chars.by_ref().take(digits).collect();
+                u32::from_str_radix(&written, 16).ok().filter(|_| written.len() == digits)?
             }
             'n' => u32::from(b'\n'),
             'r' => u32::from(b'\r'),
