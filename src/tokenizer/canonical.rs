@@ -29,8 +29,10 @@ pub(super) enum Spelling {
     /// Like `ByteLevel`, with [`DNA_MARK`].
     Dna,
     /// The text itself, spaces included.
+    #[cfg_attr(not(feature = "plamo2"), allow(dead_code))]
     Plain,
     /// The inside of a literal of bytes in Python: `\xe2`, `\n`, `\\`.
+    #[cfg_attr(not(feature = "rwkv-world"), allow(dead_code))]
     Python,
 }
 
