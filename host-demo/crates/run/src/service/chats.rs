@@ -26,6 +26,7 @@ impl Service {
         let is_form = |form: &Named<Form>| !matches!(form.value, Form::Gbnf(_));
         prepared.is_schema = request.form.as_ref().is_some_and(is_form);
         let (prompt, warning) = self.chat_prompt(request, settings)?;
+        let prompt = self.seen("messages", prompt)?;
         prepared.warning = warning;
         if request.kept_tokens(0) == usize::MAX {
             self.check_len("messages", &prompt.text)?;

@@ -5,6 +5,7 @@
 //! | `mod` | requests to jobs |
 //! | `host` | the plan of a model for many conversations |
 //! | `chats` | prompts and grammars of chats |
+//! | `pictures` | pictures in prompts |
 //! | `settings` | the settings of an answer |
 //! | `grammars` | compiled grammars |
 //! | `scales` | scales of adapters |
@@ -17,6 +18,7 @@ mod choice;
 mod decisions;
 mod grammars;
 mod host;
+mod pictures;
 mod scales;
 mod settings;
 mod texts;
@@ -337,6 +339,11 @@ impl Service {
                 }
                 let text = text::decode(self.tokenizer(), ids).unwrap_or_default();
                 Ok((String::from_utf8_lossy(&text).into_owned(), ids.clone()))
+            }
+            Prompt::Seen(content) => {
+                let prompt = self.seen(name, arenite_chat::Prompt::raw(content, ""))?;
+                let ids = prompt.encode(self.tokenizer()).map_err(|error| Refusal::about(name, error.to_string()))?;
+                Ok((prompt.text, ids))
             }
         }
     }
