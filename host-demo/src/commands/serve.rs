@@ -7,6 +7,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use arenite_files::projector_among;
 use arenite_serve::HeaderValue;
 
 use crate::cli::{DraftArgs, ModelArgs, RunArgs, StepArgs, TemplateArgs, at_least_one, memory_size, one_of};
@@ -296,7 +297,9 @@ fn files(given: &[PathBuf]) -> Result<Vec<PathBuf>> {
 fn models_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let files = std::fs::read_dir(folder)?.map(|file| Ok(file?.path()));
     let mut files = files.collect::<std::io::Result<Vec<_>>>()?;
-    files.retain(|path| path.extension().is_some_and(|kind| kind == "gguf") && !split::is_later_piece(path));
+    let is_projector = |path: &Path| projector_among(path.to_str()).is_some();
+    files.retain(|path| path.extension().is_some_and(|kind| kind == "gguf"));
+    files.retain(|path| !split::is_later_piece(path) && !is_projector(path));
     files.sort();
     Ok(files)
 }
@@ -306,7 +309,8 @@ fn several(args: &Args, model: &ModelArgs, files: &[PathBuf], program: &ProgramM
     let mut models = Vec::new();
     for path in files {
         // The file is mapped: copying it here would take too long.
-        let source = Source { tokenizer: model.tokenizer.as_deref(), ..Source::from(path.as_path()) };
+        let (tokenizer, projector) = (model.tokenizer.as_deref(), model.projector());
+        let source = Source { tokenizer, projector, ..Source::from(path.as_path()) };
         let planned = ModelFile::open(source).and_then(|file| Ok(ModelEntry::new(path, &host(args, file)?, program)));
         match planned.map_err(|error| foreign::explained(Some(path), error)) {
             Ok(planned) => models.push(planned),
