@@ -3,20 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use arenite::tokenizer::Tokenizer;
 use arenite::{Session, TokenId};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD as STANDARD;
 use minijinja::value::Value;
 
 use super::dialect::{Call, Part, Reader, Tools, shown};
 use crate::cli::Watcher;
 use arenite_chat::{Arguments, Prompt, Renderer, Style, content};
 use arenite_grammar::MaskMemory;
-use arenite_request::Message;
+use arenite_request::{Message, PictureSource};
 use arenite_run::drafts::{DraftCounts, Drafts};
 use arenite_run::generation::{self, End, Generation, Settings, StrictCalls, ThoughtLimit, Wanted, Workbench};
 use arenite_run::rng::AnyRng;
 use arenite_run::runtime;
+use arenite_run::service::NO_EYES;
 
 /// Settings of every answer.
 pub struct Rules {
@@ -72,11 +75,19 @@ pub struct Talk<'a, 'm, 'w> {
     pub last: Option<Stats>,
     /// Calls of the last answer that still need results.
     pub calls: Vec<Call>,
+    /// Pictures for the next message.
+    pub pictures: Vec<PictureSource>,
 }
 
 /// Makes a message with the fields `role` and `content`.
 pub fn message(role: &str, content: &str) -> Value {
     Value::from_pairs([("role", role), ("content", content)])
+}
+
+/// Makes the part of a content that shows a picture, in OpenAI's format.
+fn picture_part(bytes: &[u8]) -> Value {
+    let url = format!("data:;base64,{}", STANDARD.encode(bytes));
+    Value::from_pairs([("type", Value::from("image_url")), ("image_url", Value::from_pairs([("url", url)]))])
 }
 
 fn is_from(message: &Value, role: &str) -> bool {
@@ -219,6 +230,7 @@ impl Talk<'_, '_, '_> {
     fn fitting_prompt(&mut self, more: usize) -> Result<(Prompt, Vec<TokenId>)> {
         loop {
             let prompt = self.prompt();
+            ensure!(prompt.pictures.is_empty(), NO_EYES);
             let ids = self.ids(&prompt)?;
             let (needed, context) = (ids.len() + more, self.session.context());
             if needed < context {
@@ -279,6 +291,7 @@ impl Talk<'_, '_, '_> {
     /// Drops all messages but the system message, and all tokens.
     pub fn reset(&mut self) -> Result<()> {
         self.messages.retain(|message| is_from(message, "system"));
+        self.pictures.clear();
         self.forget_context()
     }
 
@@ -306,8 +319,16 @@ impl Talk<'_, '_, '_> {
         self.known_text = None;
     }
 
+    /// Adds a message of the user, with the pictures that were given for it.
     pub fn say(&mut self, text: &str) {
-        self.messages.push(message("user", text));
+        let pictures = std::mem::take(&mut self.pictures);
+        if pictures.is_empty() {
+            return self.messages.push(message("user", text));
+        }
+        let parts = pictures.iter().filter_map(|picture| picture.bytes().ok()).map(|bytes| picture_part(bytes));
+        let text = (!text.is_empty()).then(|| Value::from_pairs([("type", "text"), ("text", text)]));
+        let content: Vec<Value> = parts.chain(text).collect();
+        self.messages.push(Value::from_pairs([("role", Value::from("user")), ("content", content.into())]));
     }
 
     /// Removes the last answer. Returns false if there is none.

@@ -96,7 +96,11 @@ const SERVER: &[Flag] = &[
     (&["-a"], Yes, Alias("--alias")),
     (&["--sleep-idle-seconds"], Yes, Alias("--idle-timeout")),
     (&["--models-dir"], Yes, Alias("--model")),
-    (&["-cb", "--cont-batching", "--jinja", "--metrics", "--webui", "--no-context-shift", "--mmproj-auto"], No, ALREADY),
+    (
+        &["-cb", "--cont-batching", "--jinja", "--metrics", "--webui", "--no-context-shift", "--mmproj-auto"],
+        No,
+        ALREADY,
+    ),
     (&["-nocb", "--no-cont-batching"], No, Ignored("answers do not depend on other requests")),
     (&["--no-webui"], No, Ignored("the page at / is always served")),
     (&["--slots"], No, ALREADY),

@@ -227,7 +227,9 @@ impl Prompt {
         let places = self.places(marker);
         if places.len() != texts.len() {
             let (found, count) = (places.len(), texts.len());
-            return Err(format!("there are {count} pictures, and the prompt has {found} places for pictures ({marker})"));
+            return Err(format!(
+                "there are {count} pictures, and the prompt has {found} places for pictures ({marker})"
+            ));
         }
         let (mut out, mut at) = (Self { pictures: self.pictures.clone(), ..Self::default() }, 0);
         for (place, text) in places.iter().zip(texts) {
@@ -249,9 +251,8 @@ impl Prompt {
 
     /// The places of pictures: markers that the template wrote, and [`PICTURE`].
     fn places(&self, marker: &str) -> Vec<Range<usize>> {
-        let is_own = |place: &Range<usize>| {
-            !self.quoted.iter().any(|token| token.start < place.end && place.start < token.end)
-        };
+        let is_own =
+            |place: &Range<usize>| !self.quoted.iter().any(|token| token.start < place.end && place.start < token.end);
         let find = |text: &str| {
             let found = self.text.match_indices(text).map(|(at, _)| at..at + text.len());
             found.filter(is_own).collect::<Vec<_>>()

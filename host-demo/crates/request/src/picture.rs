@@ -186,9 +186,11 @@ impl PictureSource {
     pub fn bytes(&self) -> Result<&Arc<[u8]>, String> {
         match self {
             Self::File(bytes) => Ok(bytes),
-            Self::Address(_) => Err("a picture is an address, and this server fetches none: send its data as a data URL \
+            Self::Address(_) => {
+                Err("a picture is an address, and this server fetches none: send its data as a data URL \
                                      (data:image/png;base64,...), or start the server with --allow-image-url"
-                .into()),
+                    .into())
+            }
         }
     }
 }

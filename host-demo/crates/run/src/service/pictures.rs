@@ -16,5 +16,5 @@ impl Service {
 }
 
 /// The error for pictures without a projector.
-const NO_EYES: &str = "this model reads no pictures here: leave them out, or give the projector of a model that sees with \
+pub const NO_EYES: &str = "this model reads no pictures here: leave them out, or give the projector of a model that sees with \
                        --mmproj FILE";

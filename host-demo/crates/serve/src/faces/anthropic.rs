@@ -83,7 +83,8 @@ const ACCOUNTING: &str = "x-anthropic-billing-header:";
 fn system(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
     let text = match field.value {
         Value::Array(blocks) => {
-            let texts = blocks.iter().map(|block| content_of(block, field)?.into_text().map_err(|why| field.refused(why)));
+            let texts =
+                blocks.iter().map(|block| content_of(block, field)?.into_text().map_err(|why| field.refused(why)));
             let texts = texts.collect::<Result<Vec<_>>>()?;
             texts.into_iter().filter(|text| !text.trim_start().starts_with(ACCOUNTING)).collect::<String>()
         }

@@ -117,7 +117,9 @@ impl<'v> Field<'v> {
         let parts: Vec<&str> = text.split(MEDIA).collect();
         if parts.len() > 1 && parts.len() != sources.len() + 1 {
             let (places, count) = (parts.len() - 1, sources.len());
-            return Err(self.refused(format!("prompt_string has {MEDIA} {places} times, for {count} in multimodal_data")));
+            return Err(
+                self.refused(format!("prompt_string has {MEDIA} {places} times, for {count} in multimodal_data"))
+            );
         }
         // Without these places, the pictures stand where the model's own marker stands, or before the text.
         let mut ends = parts.iter().scan(0, |end, part| {

@@ -127,7 +127,11 @@ fn image_data(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
     let list = field.list()?;
     let Input::Texts(prompts) = &mut asked.request.input else { return Ok(()) };
     let ([Prompt::Text(text)], false) = (&prompts[..], list.is_empty()) else {
-        return if list.is_empty() { Ok(()) } else { Err(field.refused("image_data goes with a prompt that is one text")) };
+        return if list.is_empty() {
+            Ok(())
+        } else {
+            Err(field.refused("image_data goes with a prompt that is one text"))
+        };
     };
     let mut content = Content { text: text.clone(), pictures: Vec::new() };
     for image in list {
