@@ -300,7 +300,7 @@ macro_rules! all {
                 Abilities::GROUP_EXPERTS,
                 Abilities::EXPERTS_OF_INPUT,
             ]);
-            let all = Abilities::union(&[all, LAYOUTS]);
+            let all = Abilities::union(&[all, LAYOUTS, VISION]);
             if cfg!(feature = "experts") { all } else { Abilities(all.0 & !experts.0) }
         };
     };
@@ -311,6 +311,12 @@ families!(all);
 pub(crate) const MODULES: Abilities =
     if LENIENT { Abilities::union(&[Abilities::ENCODER, Abilities::POOLED_HEAD]) } else { Abilities(0) };
 
+/// The operations of encoders of pictures.
+const VISION: Abilities = if cfg!(feature = "vision") {
+    Abilities::union(&[Abilities::LAYER_NORM, Abilities::GELU_TANH, Abilities::GELU_ERF])
+} else {
+    Abilities(0)
+};
 /// True if layers that predict further tokens can run.
 pub(crate) const DRAFTS: bool = cfg!(feature = "drafts");
 /// True if the activation function `Sigmoid` is needed.

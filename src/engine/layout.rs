@@ -49,6 +49,9 @@ macro_rules! pieces {
     };
 }
 
+#[cfg(feature = "vision")]
+pub(crate) use pieces;
+
 pieces! {
     /// Table of weights.
     weights: Entry,
@@ -376,7 +379,7 @@ pub(crate) const fn sum(a: usize, b: usize) -> Result<usize, Error> {
     }
 }
 
-pub(super) const fn max(a: usize, b: usize) -> usize {
+pub(crate) const fn max(a: usize, b: usize) -> usize {
     if a > b { a } else { b }
 }
 

@@ -39,7 +39,7 @@ mod context;
 mod draft;
 mod embed;
 mod forward;
-mod layout;
+pub(crate) mod layout;
 #[cfg(feature = "sound")]
 mod listen;
 mod plan;
@@ -58,8 +58,12 @@ use crate::{Error, TokenId};
 pub use context::Context;
 use context::{Id, Rows};
 use forward::{Forward, Sizes};
+#[cfg(feature = "vision")]
+pub(crate) use forward::{Compute, add_bias, rows, rows_mut, sine_cosine};
 pub use forward::{Inputs, Observer, Stage};
 use layout::{POOLS, Pieces, SOURCE, STATES, Segment};
+#[cfg(feature = "vision")]
+pub(crate) use plan::Formats;
 pub use plan::{Options, Plan};
 pub use profile::{Profiler, Section};
 pub use work::{Pass, Work};

@@ -624,9 +624,9 @@ const fn attention_sums(spec: &Spec<'_>, batch: usize) -> usize {
 }
 
 /// Workspace requirements of the file's weight types.
-struct Formats {
-    quantized: bool,
-    panel: usize,
+pub(crate) struct Formats {
+    pub quantized: bool,
+    pub panel: usize,
     /// Number of tensors with more than one dimension.
     #[cfg(feature = "lora")]
     matrices: usize,
@@ -634,7 +634,7 @@ struct Formats {
 
 impl Formats {
     /// `widest` is the largest input width of a linear layer: wider tensors are not multiplied.
-    const fn of(gguf: &Gguf<'_>, widest: usize) -> Result<Self, Error> {
+    pub const fn of(gguf: &Gguf<'_>, widest: usize) -> Result<Self, Error> {
         let mut formats = Self {
             quantized: false,
             panel: 0,

@@ -485,6 +485,8 @@ impl Attend<'_> {
             position: position - start.min(position),
             window: layer.head.window.unwrap_or(usize::MAX),
             reach: self.text.then_some(segment.source as usize),
+            #[cfg(feature = "vision")]
+            span: None,
             scale: self.scale,
             cap: spec.attention_cap(),
             bias: self.relative.map_or(Bias::NONE, |relative| relative.bias(layer.index, first_query, position)),

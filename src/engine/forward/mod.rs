@@ -45,7 +45,9 @@ use crate::model::{Layer, Model, Norm, Recurrent, RecurrentKind, Role, Spec, Wei
 use crate::workers::Serial;
 use crate::{Error, TokenId};
 use attention::{Part, View};
-use compute::Compute;
+#[cfg(feature = "vision")]
+pub(crate) use angle::sine_cosine;
+pub(crate) use compute::Compute;
 use encoder::Source;
 #[cfg(feature = "lora")]
 use lora::Lora;
@@ -580,7 +582,7 @@ fn norm_one(kernels: &Kernels, spec: &Spec<'_>, weight: &[u8], bias: &[u8], x: &
 }
 
 /// Rows of `width` elements. (`chunks_exact` panics for a width of 0, which the compiler cannot rule out.)
-fn rows<T>(mut x: &[T], width: usize) -> impl Iterator<Item = &[T]> {
+pub(crate) fn rows<T>(mut x: &[T], width: usize) -> impl Iterator<Item = &[T]> {
     core::iter::from_fn(move || {
         let (row, rest) = x.split_at_checked(width.max(1))?;
         x = rest;
@@ -589,7 +591,7 @@ fn rows<T>(mut x: &[T], width: usize) -> impl Iterator<Item = &[T]> {
 }
 
 /// Mutable rows of `width` elements.
-fn rows_mut<T>(mut x: &mut [T], width: usize) -> impl Iterator<Item = &mut [T]> {
+pub(crate) fn rows_mut<T>(mut x: &mut [T], width: usize) -> impl Iterator<Item = &mut [T]> {
     core::iter::from_fn(move || {
         let (row, rest) = core::mem::take(&mut x).split_at_mut_checked(width.max(1))?;
         x = rest;
@@ -607,7 +609,7 @@ fn scale(x: &mut [f32], factor: f32) {
 }
 
 /// Adds a bias of little-endian f32 to every `stride` elements of `x`; the bias may be empty.
-fn add_bias(x: &mut [f32], stride: usize, bias: &[u8]) {
+pub(crate) fn add_bias(x: &mut [f32], stride: usize, bias: &[u8]) {
     if bias.is_empty() {
         return;
     }

@@ -1,0 +1,192 @@
+//! Pictures: tiles, encoders, projectors and language models against transformers' values.
+
+use std::path::{Path, PathBuf};
+
+use arenite::vision::{Encoder, Options as Memory, Picture, Plan as Sight, Projector, Vision};
+use arenite::{Gguf, Kernels, Line};
+use serde_json::Value;
+
+use crate::common::fixtures::{needed, read};
+use crate::common::unwritten::unwritten;
+
+/// The cases with a language model.
+fn cases() -> Vec<Case> {
+    let Some(root) = needed("eyes") else { return Vec::new() };
+    let entries = std::fs::read_dir(root.join("eyes")).unwrap().map(|entry| entry.unwrap().path());
+    let mut dirs: Vec<_> = entries.filter(|path| path.join("model.gguf").exists()).collect();
+    dirs.sort();
+    assert!(!dirs.is_empty());
+    dirs.iter().map(|dir| Case::open(dir)).collect()
+}
+
+/// A case: files, and transformers' values.
+struct Case {
+    dir: PathBuf,
+    json: Value,
+    mmproj: Vec<u8>,
+    floats: Vec<u8>,
+    pixels: Vec<u8>,
+}
+
+/// A decoded picture.
+struct Rgb {
+    width: usize,
+    height: usize,
+    rgb: Vec<u8>,
+}
+
+impl Rgb {
+    fn picture(&self) -> Picture<'_> {
+        Picture::new(&self.rgb, self.width, self.height).unwrap()
+    }
+}
+
+impl Case {
+    fn open(dir: &Path) -> Self {
+        Self {
+            dir: dir.to_path_buf(),
+            json: serde_json::from_slice(&read(&dir.join("ref.json"))).unwrap(),
+            mmproj: read(&dir.join("mmproj.gguf")),
+            floats: read(&dir.join("hf.bin")),
+            pixels: read(&dir.join("pixels.bin.gz")),
+        }
+    }
+
+    fn images(&self) -> &[Value] {
+        self.json["images"].as_array().unwrap()
+    }
+
+    /// A picture's pixels. Decoders of JPEG differ, so the pixels of JPEG files are those of the reference.
+    fn decoded(&self, image: &Value) -> Rgb {
+        let (width, height) = (number(&image["width"]), number(&image["height"]));
+        let rgb = match image.get("rgb") {
+            Some(rgb) => self.bytes(rgb).to_vec(),
+            None => image::open(self.dir.join(image["file"].as_str().unwrap())).unwrap().into_rgb8().into_raw(),
+        };
+        Rgb { width, height, rgb }
+    }
+
+    fn bytes(&self, array: &Value) -> &[u8] {
+        &self.pixels[number(&array["offset"])..][..elements(array)]
+    }
+
+    fn floats(&self, array: &Value) -> Vec<f32> {
+        let bytes = &self.floats[number(&array["offset"])..][..4 * elements(array)];
+        bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+    }
+
+    fn name(&self, what: &Value) -> String {
+        format!("{} {what}", self.dir.display())
+    }
+}
+
+fn number(value: &Value) -> usize {
+    value.as_u64().unwrap() as usize
+}
+
+fn elements(array: &Value) -> usize {
+    array["shape"].as_array().unwrap().iter().map(number).product()
+}
+
+/// The largest difference from transformers relative to its largest value.
+const TOLERANCE: f32 = 2e-5;
+
+/// Memory filled with NaN, so that reads of unwritten memory change the result.
+fn lines(bytes: usize) -> Vec<Line> {
+    let mut lines = vec![Line::ZERO; bytes.div_ceil(64)];
+    Line::bytes_mut(&mut lines).fill(0xff);
+    lines
+}
+
+fn same(got: &[f32], want: &[f32], what: &str) {
+    let most = want.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+    let off = got.iter().zip(want).map(|(a, b)| (a - b).abs()).fold(0.0f32, f32::max);
+    assert!(got.len() == want.len(), "{what}: {} values, not {}", got.len(), want.len());
+
+    assert!(off <= TOLERANCE * most, "{what}: off by {:e}", off / most);
+}
+
+/// Runs `each` with an encoder for a picture.
+fn with_encoder(file: &[u8], picture: &Picture<'_>, memory: Memory, each: impl FnOnce(&mut Encoder<'_, '_>)) {
+    let gguf = Gguf::parse(file).unwrap();
+    let plan = Sight::new(&gguf, picture.width(), picture.height(), memory).unwrap();
+    let vision = Vision::new(&gguf).unwrap();
+    let mut workspace = lines(plan.workspace);
+    let workspace = unwritten(Line::bytes_mut(&mut workspace));
+    each(&mut Encoder::new(&vision, plan, workspace).unwrap());
+}
+
+#[test]
+fn tiles_are_those_of_transformers() {
+    for case in cases() {
+        for image in case.images() {
+            let (rgb, name) = (case.decoded(image), case.name(&image["file"]));
+            let tiles = image["tiles"].as_array().unwrap();
+            with_encoder(&case.mmproj, &rgb.picture(), Memory::new(), |encoder| {
+                encoder.load(&rgb.picture()).unwrap();
+                assert_eq!(encoder.plan().views.count(), tiles.len(), "{name}");
+                for (index, tile) in tiles.iter().enumerate() {
+                    let (width, height, rows) = encoder.pixels(index).unwrap();
+                    assert_eq!((width, height), (number(&tile["width"]), number(&tile["height"])), "{name}");
+                    let mine: Vec<u8> = rows.flatten().copied().collect();
+                    if let Some(pixels) = image["pixels"].get(index) {
+                        assert!(mine == case.bytes(pixels), "{name}: tile {index}");
+                    }
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn encoders_and_projectors_are_those_of_transformers() {
+    for case in cases() {
+        for image in case.images() {
+            let (rgb, name) = (case.decoded(image), case.name(&image["file"]));
+            with_encoder(&case.mmproj, &rgb.picture(), Memory::new(), |encoder| {
+                encoder.load(&rgb.picture()).unwrap();
+                let views = encoder.plan().views;
+                let mut all = Vec::new();
+                let vision = Gguf::parse(&case.mmproj).unwrap();
+                let vision = Vision::new(&vision).unwrap();
+                for index in 0..views.count() {
+                    let view = views.get(index).unwrap();
+                    let mut rows = vec![f32::NAN; view.tokens() * vision.row_len()];
+                    encoder.encode(index, &mut rows).unwrap();
+                    if let Some(want) = image["encoder"].get(index) {
+                        let states = in_order(encoder, vision.projector(), vision.width());
+                        let states: Vec<f32> = states.into_iter().step_by(number(&want["step"])).flatten().collect();
+                        same(&states, &case.floats(want), &format!("{name}: states of view {index}"));
+                    }
+                    all.extend(rows);
+                }
+                let stream = |number: usize| {
+                    let rows = all.chunks(vision.row_len());
+                    rows.flat_map(|row| row[number * vision.dim()..][..vision.dim()].to_vec()).collect::<Vec<_>>()
+                };
+                let rows = |want: &Value, got: Vec<f32>| match want["positions"].as_array() {
+                    None => got,
+                    Some(at) => at.iter().flat_map(|at| got[number(at) * vision.dim()..][..vision.dim()].to_vec()).collect(),
+                };
+                let want = &image["projector"];
+                same(&rows(want, stream(0)), &case.floats(want), &format!("{name}: projector"));
+                let deep = image["deepstack"].as_array().map_or(&[][..], |deep| deep);
+                assert_eq!(vision.row_len(), (1 + deep.len()) * vision.dim());
+                for (i, want) in deep.iter().enumerate() {
+                    let got = rows(want, stream(1 + i));
+                    same(&got, &case.floats(want), &format!("{name}: deepstack {i}"));
+                }
+            });
+        }
+    }
+}
+
+/// The rows of the states in the order of the reference.
+fn in_order(encoder: &Encoder<'_, '_>, projector: Projector, width: usize) -> Vec<Vec<f32>> {
+    let mut rows: Vec<(Option<(usize, usize)>, Vec<f32>)> =
+        encoder.states().chunks(width).enumerate().map(|(row, x)| (encoder.place(row), x.to_vec())).collect();
+    if !matches!(projector, Projector::Qwen25Vl | Projector::Qwen3Vl) {
+        rows.sort_by_key(|(place, _)| place.map(|(column, line)| (line, column)));
+    }
+    rows.into_iter().map(|(_, x)| x).collect()
+}
