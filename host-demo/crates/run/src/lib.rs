@@ -8,6 +8,7 @@
 //! | [`open_model`] | a model with its file, tokenizer, adapters and threads |
 //! | [`runtime`], [`workers`] | options for running a model; memory; threads |
 //! | [`generation`], [`drafts`], [`stop`] | logits to tokens, text and the end of an answer; drafts; stop strings |
+//! | [`eyes`] | pictures: rows that stand where tokens stand |
 //! | [`session_file`] | conversations kept in files |
 //! | [`ranking`] | scores of documents for a query |
 //! | [`decide`] | questions with a probability for each answer |
@@ -22,6 +23,7 @@ pub mod check_tensors;
 mod classes;
 pub mod decide;
 pub mod drafts;
+pub mod eyes;
 pub mod generation;
 #[cfg(target_os = "linux")]
 mod large_pages;

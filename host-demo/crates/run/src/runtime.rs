@@ -159,7 +159,7 @@ impl Memory {
 }
 
 /// Maps zeroed, page-aligned memory.
-fn pages(what: &str, bytes: usize) -> Result<MmapMut> {
+pub(crate) fn pages(what: &str, bytes: usize) -> Result<MmapMut> {
     match MmapMut::map_anon(bytes) {
         Ok(pages) => Ok(pages),
         Err(_) => bail!(
