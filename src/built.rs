@@ -16,8 +16,8 @@ macro_rules! families {
         $then! {
             llama "llama" [EXPERTS] { "llama" => spec, "ernie4_5" => spec }
             qwen "qwen" [HEAD_NORM EXPERTS DENSE_LAYERS RENAMED POOLED_HEAD] {
-                "qwen2" => qwen2, "qwen3" => qwen3, "qwen3moe" => qwen3moe, "qwen2vl" => qwen2, "paddleocr" => qwen2,
-                "qwen3vl" => qwen3, "qwen3vlmoe" => qwen3moe
+                "qwen2" => qwen2, "qwen3" => qwen3, "qwen3moe" => qwen3moe, "qwen2vl" => qwen2vl, "paddleocr" => qwen2vl,
+                "qwen3vl" => qwen3vl, "qwen3vlmoe" => qwen3vlmoe
             }
             gpt2 "gpt2" [LEARNED_POSITIONS LAYER_NORM FUSED_QKV NO_GATE GELU_TANH] { "gpt2" => spec }
             gemma "gemma" [POST_NORM HEAD_NORM GELU_TANH LOCAL_LAYERS CAPS] {

@@ -126,6 +126,8 @@ mod sort;
 pub use adapter::Adapter;
 pub use decide::Answers;
 pub use engine::{Context, Engine, Inputs, Observer, Options, Pass, Plan, Profiler, Section, Stage, Work};
+#[cfg(feature = "vision")]
+pub use engine::Span;
 pub use error::{Error, ErrorKind, Name};
 pub use gguf::Gguf;
 pub use kernel::Kernels;

@@ -32,7 +32,7 @@ mod spec;
 mod tensors;
 mod views;
 
-use crate::{Error, Gguf, Model};
+use crate::{Error, Gguf, Model, Span};
 pub use encoder::Encoder;
 pub use picture::{MAX_SIDE, Picture};
 pub use plan::{Options, Plan};
@@ -105,6 +105,11 @@ impl<'a> Vision<'a> {
     /// [`Error::Picture`] for sizes that the encoder does not take.
     pub fn views(&self, width: usize, height: usize) -> Result<Views, Error> {
         self.spec.views(width, height)
+    }
+
+    /// The rows of a view, in the place of as many tokens from `start` on.
+    pub fn span<'r>(&self, start: usize, view: &View, rows: &'r [f32]) -> Span<'r> {
+        Span::new(start, rows, self.row_len(), view.columns).together(self.is_together())
     }
 
     /// Checks that the rows fit a language model.

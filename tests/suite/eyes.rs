@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use arenite::vision::{Encoder, Options as Memory, Picture, Plan as Sight, Projector, Vision};
-use arenite::{Gguf, Kernels, Line};
+use arenite::{Engine, Gguf, KvType, Line, Model, Options, Plan, Span, TokenId, Work};
 use serde_json::Value;
 
 use crate::common::fixtures::{needed, read};
+use crate::common::run::argmax;
 use crate::common::unwritten::unwritten;
 
 /// The cases with a language model.
@@ -189,4 +190,106 @@ fn in_order(encoder: &Encoder<'_, '_>, projector: Projector, width: usize) -> Ve
         rows.sort_by_key(|(place, _)| place.map(|(column, line)| (line, column)));
     }
     rows.into_iter().map(|(_, x)| x).collect()
+}
+
+/// Texts with pictures: the tokens, and the rows of each span.
+struct Prompt {
+    name: String,
+    ids: Vec<TokenId>,
+    spans: Vec<(usize, usize, Vec<f32>)>,
+}
+
+impl Case {
+    /// A prompt of the reference, with the rows that the encoder computes.
+    fn prompt(&self, prompt: &Value) -> Prompt {
+        let numbers = |value: &Value| value.as_array().unwrap().iter().map(number).collect::<Vec<_>>();
+        let mut rows = Vec::new(); // one per token: the columns of its view, and its values
+        let gguf = Gguf::parse(&self.mmproj).unwrap();
+        let vision = Vision::new(&gguf).unwrap();
+        for image in numbers(&prompt["images"]) {
+            let rgb = self.decoded(&self.images()[image]);
+            with_encoder(&self.mmproj, &rgb.picture(), Memory::new(), |encoder| {
+                let views = encoder.plan().views;
+                let mut all = vec![f32::NAN; encoder.plan().rows];
+                encoder.see(&rgb.picture(), &mut all).unwrap();
+                let columns = (0..views.count()).map(|i| views.get(i).unwrap());
+                let columns = columns.flat_map(|view| vec![view.columns; view.tokens()]);
+                rows.extend(columns.zip(all.chunks(vision.row_len()).map(<[f32]>::to_vec)));
+            });
+        }
+        let mut rows = rows.into_iter();
+        let spans = prompt["image_spans"].as_array().unwrap().iter().map(|span| {
+            let (start, len) = (number(&span[0]), number(&span[1]));
+            let (columns, values): (Vec<_>, Vec<_>) = rows.by_ref().take(len).unzip();
+            (start, columns[0].min(len), values.concat())
+        });
+        let spans = spans.collect();
+        assert!(rows.next().is_none());
+        Prompt {
+            name: format!("{} {}", self.dir.display(), prompt["name"]),
+            ids: numbers(&prompt["ids"]).into_iter().map(|id| id as TokenId).collect(),
+            spans,
+        }
+    }
+
+    fn prompts(&self) -> impl Iterator<Item = &Value> {
+        self.json["prompts"].as_array().unwrap().iter().filter(|prompt| prompt.get("logits").is_some())
+    }
+}
+
+impl Prompt {
+    fn spans<'r>(&'r self, vision: &Vision<'_>) -> Vec<Span<'r>> {
+        let span = |(start, columns, rows): &'r (usize, usize, Vec<f32>)| {
+            Span::new(*start, rows, vision.row_len(), *columns).together(vision.is_together())
+        };
+        self.spans.iter().map(span).collect()
+    }
+}
+
+/// Runs `each` with an engine for the language model of a case.
+fn with_engine(case: &Case, options: Options, each: impl FnOnce(&mut Engine<'_, '_>, &Vision<'_>)) {
+    let file = read(&case.dir.join("model.gguf"));
+    let gguf = Gguf::parse(&file).unwrap();
+    let model = Model::new(&gguf).unwrap();
+    let mmproj = Gguf::parse(&case.mmproj).unwrap();
+    let vision = Vision::new(&mmproj).unwrap();
+    vision.fits(&model).unwrap();
+    let plan = Plan::new(&gguf, options.context(1024).kv(KvType::F32).pictures(4)).unwrap();
+    let (mut workspace, mut kv) = (lines(plan.workspace), lines(plan.kv));
+    let workspace = unwritten(Line::bytes_mut(&mut workspace));
+    each(&mut Engine::new(&model, plan, workspace, Line::bytes_mut(&mut kv)).unwrap(), &vision);
+}
+
+#[test]
+fn logits_are_those_of_transformers() {
+    for case in cases() {
+        with_engine(&case, Options::new().batch(512), |engine, vision| {
+            for value in case.prompts() {
+                let prompt = case.prompt(value);
+                let spans = prompt.spans(vision);
+                let mut context = engine.open().unwrap();
+                let mut all = Vec::new();
+                let work = Work::prefill(&mut context, &prompt.ids).pictures(&spans);
+                engine.read_all(work, |_, logits| all.push(logits.to_vec())).unwrap();
+                let want = &value["logits"];
+                let got = match want["positions"].as_array() {
+                    None => all.concat(),
+                    Some(positions) => positions.iter().flat_map(|at| all[number(at)].clone()).collect(),
+                };
+                same(&got, &case.floats(want), &prompt.name);
+
+                let mut last = all.pop().unwrap();
+                let mut greedy = Vec::new();
+                let wanted: Vec<_> = value["greedy"].as_array().unwrap().iter().map(|id| number(id) as TokenId).collect();
+                for _ in 0..wanted.len() {
+                    let token = argmax(&last);
+                    greedy.push(token);
+                    engine.run(&mut [Work::decode(&mut context, token)]).unwrap();
+                    last = engine.logits(&context).to_vec();
+                }
+                assert_eq!(greedy, wanted, "{}", prompt.name);
+                engine.close(context);
+            }
+        });
+    }
 }

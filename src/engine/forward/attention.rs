@@ -486,7 +486,10 @@ impl Attend<'_> {
             window: layer.head.window.unwrap_or(usize::MAX),
             reach: self.text.then_some(segment.source as usize),
             #[cfg(feature = "vision")]
-            span: None,
+            span: (segment.together > 0).then(|| {
+                let position = (segment.position as usize) - start.min(segment.position as usize);
+                (position, position + segment.tokens as usize)
+            }),
             scale: self.scale,
             cap: spec.attention_cap(),
             bias: self.relative.map_or(Bias::NONE, |relative| relative.bias(layer.index, first_query, position)),
