@@ -2,9 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
-use arenite_request::PictureSource;
+use anyhow::{Context, Result, ensure};
+use arenite::tokenizer::Encode;
+use arenite_chat::Prompt;
+use arenite_pictures::Limits;
+use arenite_request::{Content, Picture, PictureSource};
+use arenite_run::eyes::Sights;
+use arenite_run::open_model::OpenModel;
 use clap::Args;
+
+use super::{Text, TextArgs};
 
 /// Options that name pictures.
 #[derive(Clone, Debug, Default, Args)]
@@ -19,6 +26,35 @@ impl PictureArgs {
     /// Reads the files.
     pub fn read(&self) -> Result<Vec<PictureSource>> {
         self.image.iter().map(|path| read(path)).collect()
+    }
+
+    /// The tokens of a text, with the pictures in their places: in tokens, each token of a picture takes the next row.
+    pub fn tokens(&self, text: &Text, open: &OpenModel, how: Encode) -> Result<Sights> {
+        if self.image.is_empty() {
+            return Ok(text.tokens(open.tokenizer(), how)?.into());
+        }
+        let (eyes, tokenizer, machine) = (open.need_eyes()?, open.vocabulary()?, open.machine(Limits::DEFAULT));
+        match text {
+            Text::Ids(ids) => eyes.place(ids.clone(), &eyes.see(&self.read()?, machine)?),
+            Text::Bytes(text) => {
+                let text = String::from_utf8_lossy(text).into_owned();
+                let pictures = self.read()?.into_iter().map(|source| Picture { at: 0, source }).collect();
+                let prompt = Prompt::raw(&Content { text, pictures }, eyes.marker());
+                Ok(eyes.read(&prompt, true, tokenizer, machine)?.1)
+            }
+        }
+    }
+
+    /// The tokens of the only text of a command, or `None` with `--jsonl`, which reads many texts.
+    pub fn only(&self, text: &TextArgs, open: &OpenModel, how: Encode) -> Result<Option<Sights>> {
+        self.must_be_one(text)?;
+        if text.jsonl { Ok(None) } else { self.tokens(&text.need()?, open, how).map(Some) }
+    }
+
+    /// Refuses pictures for many texts.
+    pub fn must_be_one(&self, text: &TextArgs) -> Result<()> {
+        ensure!(self.image.is_empty() || !text.jsonl, "--image goes with one text: leave out --jsonl");
+        Ok(())
     }
 }
 

@@ -207,6 +207,7 @@ fn talk_with(file: ModelFile, args: &Args, before: Option<Vec<Value>>, lines: &m
         scratch,
         rng: args.sampling.generator(args.sampling.seed()),
         tokenizer,
+        open: &open,
         style,
         tools,
         declared,

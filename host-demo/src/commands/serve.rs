@@ -18,7 +18,7 @@ use arenite_run::model_file::{ModelFile, Source};
 use arenite_run::open_model::OpenModel;
 use arenite_run::runtime::RunOptions;
 use arenite_run::scheduler::{Counters, DiskCache, HISTORIES};
-use arenite_run::service::{Host, Kept, run_engine};
+use arenite_run::service::{Fetch, Host, Kept, run_engine};
 use arenite_run::split;
 use arenite_serve::{
     App, CacheScope, ClientKey, Common, Limits, Log, LogFormat, ModelEntry, Models, ProgramMemory, Proxy, READERS,
@@ -114,6 +114,11 @@ pub struct Args {
     #[arg(long, value_name = "ORIGIN")]
     cors_origin: Vec<HeaderValue>,
 
+    /// Fetch pictures whose addresses requests give (`image_url`), from the public internet only. Without this option, clients
+    /// send the data of pictures
+    #[arg(long)]
+    allow_image_url: bool,
+
     /// Models that answer /v1/systemone: those trained for decisions (trained), or also any other that generates text, by the
     /// probabilities of their answers (any)
     #[arg(long, value_parser = one_of(&DECIDES), value_name = "trained|any", default_value = "trained",
@@ -192,12 +197,31 @@ fn host(args: &Args, file: ModelFile) -> Result<Host> {
     host.service.shifts = args.context_shift;
     host.service.temperature = args.steps.temp;
     host.service.decides_any = args.decide;
+    host.service.fetch = if args.allow_image_url { Some(fetch()?) } else { None };
+    if let (Some((path, false)), Err(error)) = (host.open.file().projector(), host.open.need_eyes()) {
+        note(format_args!("warning: {} is not used, so there are no pictures: {error:#}", path.display()));
+    }
     let (name, template) = args.template.read()?;
     if name != "auto" || template.is_some() {
         host.service.use_template(name, template)?;
     }
     Ok(host)
 }
+
+/// Fetches the pictures of requests.
+#[cfg(feature = "hub")]
+fn fetch() -> Result<Fetch> {
+    Ok(|address| arenite_hub::fetch_public(address, MOST_PICTURE))
+}
+
+#[cfg(not(feature = "hub"))]
+fn fetch() -> Result<Fetch> {
+    bail!("this build fetches nothing: leave out --allow-image-url, or build with the feature `hub`");
+}
+
+/// Maximum size in bytes of a picture that is fetched.
+#[cfg(feature = "hub")]
+const MOST_PICTURE: u64 = 20 << 20;
 
 /// Serves one model.
 fn one(args: &Args, file: ModelFile, program: &ProgramMemory) -> Result<()> {

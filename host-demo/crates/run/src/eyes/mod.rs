@@ -19,7 +19,7 @@ use arenite::vision::{Encoder, Options, Plan, Views, Vision};
 use arenite::{Kernels, Model, TokenId};
 use arenite_chat::Prompt;
 use arenite_pictures::{Limits, Picture, decode};
-use arenite_request::PictureSource;
+use arenite_request::{MOST_PICTURES, PictureSource};
 use arenite_text as text;
 use self_cell::self_cell;
 use sha2::{Digest, Sha256};
@@ -27,7 +27,7 @@ use sha2::{Digest, Sha256};
 use crate::model_file::{Load, ModelFile, Projector, Source};
 use crate::runtime::pages;
 use arenite::workers::Workers;
-pub use places::{Place, Sights, is_row};
+pub use places::{Piece, Place, Shown, Sights, is_row, prefill};
 use words::Words;
 
 /// The file that lets a model see, checked.
@@ -38,8 +38,8 @@ pub struct Eyes {
     token: TokenId,
     /// Rows of the last pictures.
     known: Mutex<Known>,
-    /// The largest pictures that are decoded.
-    pub limits: Limits,
+    /// Held while a picture is decoded and encoded, so that the memory is that of one.
+    turn: Mutex<()>,
 }
 
 self_cell!(
@@ -71,9 +71,11 @@ const MOST_KNOWN: usize = 128 << 20;
 #[derive(Default)]
 struct Known(Vec<Arc<Sight>>);
 
-/// The machine on which pictures are encoded.
+/// The machine on which pictures are encoded, and the largest pictures.
 #[derive(Clone, Copy)]
 pub struct Machine<'m> {
+    /// The limits of pictures.
+    pub limits: Limits,
     /// The threads.
     pub workers: &'m dyn Workers,
     /// The kernels.
@@ -96,7 +98,7 @@ impl Eyes {
         let words = Words::of(vision.projector()).with_context(name)?;
         let missing = || format!("{}: the model's vocabulary has no token {}", name(), words.row);
         let token = text::token(tokenizer, words.row).with_context(missing)?;
-        Ok(Self { words, token, known: Mutex::default(), limits: Limits::DEFAULT, cell })
+        Ok(Self { words, token, known: Mutex::default(), turn: Mutex::default(), cell })
     }
 
     fn vision(&self) -> &Vision<'_> {
@@ -128,16 +130,24 @@ impl Eyes {
         self.words.text(views)
     }
 
+    /// Adds what pictures need to the options of a plan.
+    pub fn planned(&self, options: arenite::Options) -> arenite::Options {
+        let options = options.pictures(MOST_PICTURES);
+        // Tokens that attend to each other are read in one pass.
+        let most = self.vision().views(1024, 1024).map_or(0, |views| views.tokens());
+        if self.vision().is_together() { options.batch(options.batch.max(most)) } else { options }
+    }
+
     /// Upper bound in bytes for the memory of the encoder, for the largest picture.
-    pub fn most_bytes(&self, workers: usize) -> usize {
+    pub fn most_bytes(&self, workers: usize, limits: &Limits) -> usize {
         // Wide pictures have the most views where the processor cuts tiles, and as many patches otherwise.
         let plan = |(width, height)| Plan::new(self.vision().gguf(), width, height, options(workers)).ok();
         let plans = [(4096, 4096), (4096, 2048), (2048, 4096), (4096, 400)].into_iter().filter_map(plan);
         let encoder = plans.map(|plan| plan.workspace + 4 * plan.rows).max().unwrap_or(0);
-        encoder + self.limits.memory() as usize + MOST_KNOWN
+        encoder + limits.memory() as usize + MOST_KNOWN
     }
 
-    /// Puts pictures in their places in a prompt, and encodes it.
+    /// Puts pictures in their places in a prompt, and encodes it. Only the first prompt in a context begins with BOS.
     ///
     /// # Errors
     ///
@@ -145,14 +155,15 @@ impl Eyes {
     pub fn read(
         &self,
         prompt: &Prompt,
+        is_first: bool,
         tokenizer: &Tokenizer<'_, '_>,
         machine: Machine<'_>,
     ) -> Result<(Prompt, Sights)> {
         let sights = self.see(&prompt.pictures, machine)?;
         let texts: Vec<String> = sights.iter().map(|sight| self.text(&sight.views)).collect();
         let prompt = prompt.with_pictures(self.marker(), &texts).map_err(anyhow::Error::msg)?;
-        let ids = prompt.encode(tokenizer)?;
-        Ok((prompt, self.place(ids, sights)?))
+        let ids = if is_first { prompt.encode(tokenizer)? } else { prompt.encode_after(0, tokenizer)? };
+        Ok((prompt, self.place(ids, &sights)?))
     }
 
     /// Finds the tokens of pictures among the tokens of a whole prompt.
@@ -160,7 +171,7 @@ impl Eyes {
     /// # Errors
     ///
     /// There are more or fewer such tokens than the pictures have rows.
-    pub fn place(&self, ids: Vec<TokenId>, sights: Vec<Arc<Sight>>) -> Result<Sights> {
+    pub fn place(&self, ids: Vec<TokenId>, sights: &[Arc<Sight>]) -> Result<Sights> {
         Sights::new(ids, sights, self.token)
     }
 
@@ -178,7 +189,8 @@ impl Eyes {
     }
 
     fn see_one(&self, bytes: &[u8], machine: Machine<'_>) -> Result<Arc<Sight>> {
-        let picture = decode(bytes, &self.limits)?;
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let picture = decode(bytes, &machine.limits)?;
         let key = key(&picture);
         if let Some(known) = self.known().find(&key) {
             return Ok(known);
