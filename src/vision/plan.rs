@@ -4,8 +4,8 @@ use super::resize::{Bound, PIXEL};
 use super::spec::Spec;
 use super::tensors::Table;
 use super::views::{Size, View, Views};
-use crate::engine::layout::{max, pieces, product, sum};
 use crate::engine::Formats;
+use crate::engine::layout::{max, pieces, product, sum};
 use crate::hash::Hash;
 use crate::kernel::MAX_ROWS;
 use crate::memory::{Arena, HeadLayout, KvType, TILE};
@@ -206,10 +206,13 @@ impl Layout {
         let widest = max(widest, spec.block() * dim);
         let formats = tri!(Formats::of(gguf, widest));
         let quantized = if formats.quantized { batch } else { 0 };
-        let pictures = [views.canvas, match views.overview {
-            Some((size, _)) => size,
-            None => (0, 0),
-        }];
+        let pictures = [
+            views.canvas,
+            match views.overview {
+                Some((size, _)) => size,
+                None => (0, 0),
+            },
+        ];
         let resizing = tri!(Resizing::of(spec, views));
         let mut layout = Self {
             weights: tri!(product(&[Table::len(1), layers])),
@@ -310,4 +313,3 @@ impl Spec<'_> {
         2 * joined + max(self.tensors.inner, joined) + self.tensors.out
     }
 }
-

@@ -167,7 +167,9 @@ fn encoders_and_projectors_are_those_of_transformers() {
                 };
                 let rows = |want: &Value, got: Vec<f32>| match want["positions"].as_array() {
                     None => got,
-                    Some(at) => at.iter().flat_map(|at| got[number(at) * vision.dim()..][..vision.dim()].to_vec()).collect(),
+                    Some(at) => {
+                        at.iter().flat_map(|at| got[number(at) * vision.dim()..][..vision.dim()].to_vec()).collect()
+                    }
                 };
                 let want = &image["projector"];
                 same(&rows(want, stream(0)), &case.floats(want), &format!("{name}: projector"));
@@ -280,7 +282,8 @@ fn logits_are_those_of_transformers() {
 
                 let mut last = all.pop().unwrap();
                 let mut greedy = Vec::new();
-                let wanted: Vec<_> = value["greedy"].as_array().unwrap().iter().map(|id| number(id) as TokenId).collect();
+                let wanted: Vec<_> =
+                    value["greedy"].as_array().unwrap().iter().map(|id| number(id) as TokenId).collect();
                 for _ in 0..wanted.len() {
                     let token = argmax(&last);
                     greedy.push(token);

@@ -3,11 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use arenite::tokenizer::Encode;
+use arenite::TokenId;
+use arenite::tokenizer::{Encode, Tokenizer};
 use arenite_chat::Prompt;
 use arenite_pictures::Limits;
 use arenite_request::{Content, Picture, PictureSource};
-use arenite_run::eyes::Sights;
+use arenite_run::eyes::{Eyes, Sights};
+use arenite_run::model_file::ModelFile;
 use arenite_run::open_model::OpenModel;
 use clap::Args;
 
@@ -37,12 +39,29 @@ impl PictureArgs {
         match text {
             Text::Ids(ids) => eyes.place(ids.clone(), &eyes.see(&self.read()?, machine)?),
             Text::Bytes(text) => {
-                let text = String::from_utf8_lossy(text).into_owned();
-                let pictures = self.read()?.into_iter().map(|source| Picture { at: 0, source }).collect();
-                let prompt = Prompt::raw(&Content { text, pictures }, eyes.marker());
+                let prompt = Prompt::raw(&self.content(text)?, eyes.marker());
                 Ok(eyes.read(&prompt, true, tokenizer, machine)?.1)
             }
         }
+    }
+
+    /// The tokens of a text, without running a model.
+    pub fn ids(
+        &self,
+        file: &ModelFile,
+        text: &[u8],
+        is_first: bool,
+        tokenizer: &Tokenizer<'_, '_>,
+    ) -> Result<Vec<TokenId>> {
+        let (path, _) = file.projector().context("give the file that lets the model see with --mmproj FILE")?;
+        let eyes = Eyes::of_vocabulary(path, tokenizer)?;
+        eyes.tokens(&Prompt::raw(&self.content(text)?, eyes.marker()), is_first, tokenizer)
+    }
+
+    /// A text, with the pictures before it.
+    fn content(&self, text: &[u8]) -> Result<Content> {
+        let pictures = self.read()?.into_iter().map(|source| Picture { at: 0, source }).collect();
+        Ok(Content { text: String::from_utf8_lossy(text).into_owned(), pictures })
     }
 
     /// The tokens of the only text of a command, or `None` with `--jsonl`, which reads many texts.

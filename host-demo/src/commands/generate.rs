@@ -12,7 +12,9 @@ use arenite::{Plan, Session, TokenId};
 use clap::ValueEnum;
 use serde::Serialize;
 
-use crate::cli::{ConstraintArgs, DraftArgs, Form, Limit, PictureArgs, RunArgs, SamplingArgs, Text, TextArgs, Watcher, each_line};
+use crate::cli::{
+    ConstraintArgs, DraftArgs, Form, Limit, PictureArgs, RunArgs, SamplingArgs, Text, TextArgs, Watcher, each_line,
+};
 use crate::output::wrap::Wrap;
 use crate::output::{self, Bytes, Out, note, terminal_width};
 use crate::{foreign, interrupt};

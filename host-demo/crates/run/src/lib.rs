@@ -43,6 +43,6 @@ pub mod workers;
 pub use anyhow::{Error, Result};
 pub use classes::Class;
 pub use loaded::{Answer, AnswerEnd, Loaded, Message, Request, Role};
-pub use model_file::{Load, Source};
+pub use model_file::{Load, Projector, Source};
 pub use runtime::RunOptions;
 pub use serde_json::Value;

@@ -11,11 +11,11 @@ use self_cell::{MutBorrow, self_cell};
 
 use crate::adapters::AdapterFiles;
 use crate::decide;
-use crate::eyes::{Eyes, Machine};
-use arenite_pictures::Limits;
 use crate::drafts::{DraftChoice, DraftFile, Layers, is_padded};
+use crate::eyes::{Eyes, Machine};
 use crate::model_file::ModelFile;
 use crate::runtime::{self, Memory, RunOptions, must_continue};
+use arenite_pictures::Limits;
 use arenite_text as text;
 
 use crate::workers;

@@ -67,6 +67,9 @@ pub struct Sight {
 /// Upper bound in bytes for the rows that are kept for later requests. A conversation sends its pictures with each turn.
 const MOST_KNOWN: usize = 128 << 20;
 
+/// Patches that are computed together.
+const BATCH: usize = 256;
+
 /// Rows of pictures, the last used one at the end.
 #[derive(Default)]
 struct Known(Vec<Arc<Sight>>);
@@ -89,12 +92,22 @@ impl Eyes {
     ///
     /// The file cannot be read, is no projector that is supported, or belongs to another model.
     pub fn open(path: &Path, model: &Model<'_>, tokenizer: &Tokenizer<'_, '_>) -> Result<Self> {
+        let eyes = Self::of_vocabulary(path, tokenizer)?;
+        eyes.vision().fits(model).with_context(|| path.display().to_string())?;
+        Ok(eyes)
+    }
+
+    /// Opens a projector's file for a vocabulary. The model may be another one's.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`open`](Self::open).
+    pub fn of_vocabulary(path: &Path, tokenizer: &Tokenizer<'_, '_>) -> Result<Self> {
         let name = || path.display().to_string();
         // Mapped: an encoder runs once for a picture, and copying the file would take longer.
         let file = ModelFile::open(Source { load: Load::Map, projector: Projector::None, ..Source::from(path) })?;
         let cell = Cell::try_new(file, |file| -> Result<_> { Ok(Vision::new(&file.gguf()?).with_context(name)?) })?;
         let vision = cell.borrow_dependent();
-        vision.fits(model).with_context(name)?;
         let words = Words::of(vision.projector()).with_context(name)?;
         let missing = || format!("{}: the model's vocabulary has no token {}", name(), words.row);
         let token = text::token(tokenizer, words.row).with_context(missing)?;
@@ -166,6 +179,21 @@ impl Eyes {
         Ok((prompt, self.place(ids, &sights)?))
     }
 
+    /// Returns the tokens of a prompt, without encoding its pictures.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`read`](Self::read).
+    pub fn tokens(&self, prompt: &Prompt, is_first: bool, tokenizer: &Tokenizer<'_, '_>) -> Result<Vec<TokenId>> {
+        let text = |picture: &PictureSource| {
+            let picture = decode(picture.bytes().map_err(anyhow::Error::msg)?, &Limits::DEFAULT)?;
+            Ok(self.text(&self.vision().views(picture.width as usize, picture.height as usize)?))
+        };
+        let texts = prompt.pictures.iter().map(text).collect::<Result<Vec<_>>>()?;
+        let prompt = prompt.with_pictures(self.marker(), &texts).map_err(anyhow::Error::msg)?;
+        if is_first { prompt.encode(tokenizer) } else { prompt.encode_after(0, tokenizer) }
+    }
+
     /// Finds the tokens of pictures among the tokens of a whole prompt.
     ///
     /// # Errors
@@ -222,7 +250,7 @@ impl Eyes {
 }
 
 fn options(workers: usize) -> Options {
-    Options::new().workers(workers)
+    Options::new().batch(BATCH).workers(workers)
 }
 
 /// The hash of a picture's size and pixels.

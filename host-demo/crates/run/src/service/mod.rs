@@ -282,8 +282,8 @@ impl Service {
         let seed = settings.seed;
         settings.shift = self.shifts.then(|| {
             // A negative number keeps all of the prompt.
-            let keep =
-                usize::try_from(request.n_keep).unwrap_or(prompts.iter().map(|(_, sights)| sights.ids.len()).max().unwrap_or(0));
+            let keep = usize::try_from(request.n_keep)
+                .unwrap_or(prompts.iter().map(|(_, sights)| sights.ids.len()).max().unwrap_or(0));
             let keep = keep.saturating_add(usize::from(self.tokenizer().add_bos()));
             Shift { keep, discard: request.n_discard }
         });
@@ -422,7 +422,10 @@ impl Prepared {
 /// Returns the settings of an answer to a prompt with pictures.
 fn with_pictures(settings: &Settings, shown: Shown) -> Result<Arc<Settings>, Refusal> {
     if settings.scores_prompt {
-        return Err(Refusal::about("echo", "log-probabilities of a prompt with pictures are not reported: leave out echo"));
+        return Err(Refusal::about(
+            "echo",
+            "log-probabilities of a prompt with pictures are not reported: leave out echo",
+        ));
     }
     // A full context cannot lose a part of a picture.
     Ok(Arc::new(Settings { shown, shift: None, ..settings.clone() }))

@@ -21,7 +21,8 @@ impl Service {
         }
         let count = prompt.pictures.len();
         if count > MOST_PICTURES {
-            let message = format!("there are {count} pictures, and at most {MOST_PICTURES} are possible: leave some out");
+            let message =
+                format!("there are {count} pictures, and at most {MOST_PICTURES} are possible: leave some out");
             return Err(Refusal::about(field, message));
         }
         let eyes = self.open.need_eyes().map_err(refused)?;
