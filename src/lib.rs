@@ -125,9 +125,9 @@ mod sort;
 #[cfg(feature = "lora")]
 pub use adapter::Adapter;
 pub use decide::Answers;
-pub use engine::{Context, Engine, Inputs, Observer, Options, Pass, Plan, Profiler, Section, Stage, Work};
 #[cfg(feature = "vision")]
 pub use engine::Span;
+pub use engine::{Context, Engine, Inputs, Observer, Options, Pass, Plan, Profiler, Section, Stage, Work};
 pub use error::{Error, ErrorKind, Name};
 pub use gguf::Gguf;
 pub use kernel::Kernels;

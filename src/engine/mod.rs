@@ -59,13 +59,13 @@ use crate::workers::Workers;
 use crate::{Error, TokenId};
 pub use context::Context;
 use context::{Id, Rows};
-use forward::{Forward, Sizes};
 #[cfg(feature = "vision")]
 pub(crate) use forward::{Compute, add_bias, rows, rows_mut, sine_cosine};
+use forward::{Forward, Sizes};
 pub use forward::{Inputs, Observer, Stage};
+use layout::{POOLS, Pieces, SOURCE, STATES, Segment};
 #[cfg(feature = "vision")]
 pub use pictures::Span;
-use layout::{POOLS, Pieces, SOURCE, STATES, Segment};
 #[cfg(feature = "vision")]
 pub(crate) use plan::Formats;
 pub use plan::{Options, Plan};

@@ -10,8 +10,8 @@ use bytemuck::{Pod, Zeroable};
 use super::forward::Forward;
 use super::layout::Segment;
 use super::{Engine, Work};
-use crate::{Error, TokenId};
 use crate::kernel::copy_row;
+use crate::{Error, TokenId};
 
 /// Rows of a picture, computed by an [`Encoder`](crate::vision::Encoder), that stand where tokens stand.
 #[derive(Clone, Copy, Debug)]

@@ -9,6 +9,7 @@
 
 use core::ops::Range;
 
+use super::Vision;
 use super::picture::Picture;
 use super::plan::{Pieces, Plan, Window, head_layout, patches};
 use super::positions::{add_learned, fill_rotations, rotate};
@@ -16,7 +17,6 @@ use super::resize::{PIXEL, Plane, Table as Weights, resize};
 use super::spec::{Join, Spec};
 use super::tensors::{Role, Table};
 use super::views::View;
-use super::Vision;
 use crate::Error;
 use crate::engine::{Compute, add_bias, rows, rows_mut};
 use crate::kernel::{Activation, Attention, Bias, Deviation, Kernels, Matrix, add, copy, fork_chunks, sqrt, store};
@@ -384,8 +384,20 @@ impl<'m, 'w> Encoder<'m, 'w> {
     fn attend(&mut self, layer: usize, range: Range<usize>) {
         let Self { spec, table, compute, states, .. } = self;
         let (dim, count) = (spec.dim, range.len());
-        let States { hidden, branch, inner, cache, pages, places, windows, rotations, sums, count: all, window_count, .. } =
-            states;
+        let States {
+            hidden,
+            branch,
+            inner,
+            cache,
+            pages,
+            places,
+            windows,
+            rotations,
+            sums,
+            count: all,
+            window_count,
+            ..
+        } = states;
         let Some(hidden) = hidden.get_mut(range.start * dim..range.end * dim) else { return };
         let Some(branch) = branch.get_mut(..count * dim) else { return };
         let Some((q, rest)) = inner.split_at_mut_checked(count * dim) else { return };
@@ -629,7 +641,9 @@ fn projections<'m>(table: &Table<'m, '_>, layer: usize, dim: usize) -> [(Option<
     let apart = |w, bias| (table.matrix(w, layer), table.vector(bias, layer));
     match fused.0 {
         Some(_) => [part(0), part(1), part(2)],
-        None => [(Role::Q, Role::QBias), (Role::K, Role::KBias), (Role::V, Role::VBias)].map(|(w, bias)| apart(w, bias)),
+        None => {
+            [(Role::Q, Role::QBias), (Role::K, Role::KBias), (Role::V, Role::VBias)].map(|(w, bias)| apart(w, bias))
+        }
     }
 }
 
@@ -711,4 +725,3 @@ fn times_columns((x, width): (&[f32], usize), w: &Matrix<'_>, out: &mut [f32], r
         }
     }
 }
-

@@ -119,7 +119,9 @@ impl<'a> Vision<'a> {
     /// [`Error::Picture`] if its embeddings have another width.
     pub fn fits(&self, model: &Model<'_>) -> Result<(), Error> {
         if model.spec().dim != self.dim() || self.spec.deep_layers > model.spec().layers {
-            return Err(Error::Picture { why: "cannot be shown to this model: the projector's rows have another width" });
+            return Err(Error::Picture {
+                why: "cannot be shown to this model: the projector's rows have another width",
+            });
         }
         Ok(())
     }

@@ -122,9 +122,9 @@ impl Pass<'_> {
     fn from(&self, output: usize) -> impl Iterator<Item = (usize, &[i32])> {
         let weights = self.weights.chunks(self.taps.max(1)).skip(output);
         let bounds = self.bounds.iter().skip(output);
-        bounds.zip(weights).map(|(bound, weights)| {
-            (bound.first as usize, weights.get(..bound.count as usize).unwrap_or(&[]))
-        })
+        bounds
+            .zip(weights)
+            .map(|(bound, weights)| (bound.first as usize, weights.get(..bound.count as usize).unwrap_or(&[])))
     }
 }
 

@@ -46,9 +46,9 @@ use crate::memory::Pool;
 use crate::model::{Layer, Model, Norm, Recurrent, RecurrentKind, Role, Spec, Weights};
 use crate::workers::Serial;
 use crate::{Error, TokenId};
-use attention::{Part, View};
 #[cfg(feature = "vision")]
 pub(crate) use angle::sine_cosine;
+use attention::{Part, View};
 pub(crate) use compute::Compute;
 use encoder::Source;
 #[cfg(feature = "lora")]

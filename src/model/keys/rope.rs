@@ -1,11 +1,11 @@
 //! Reads rotary positions and their scaling.
 
 use super::{Keys, MAX_WIDTH};
-use crate::model::rope::{Rope, RopeStyle, Scaling};
 #[cfg(feature = "vision")]
 use crate::gguf::Value;
 #[cfg(feature = "vision")]
 use crate::model::Sections;
+use crate::model::rope::{Rope, RopeStyle, Scaling};
 use crate::model::{Spec, Temperature};
 use crate::{Error, Name, built, tri};
 

@@ -69,7 +69,7 @@ impl Eyes {
         let file = ModelFile::open(path)?;
         let name = file.name().to_owned();
         let read = |file| -> Result<Cell> {
-            let cell = Cell::try_new(file, |file: &ModelFile| anyhow::Ok(Vision::new(&file.parse()?)?))?;
+            let cell = Cell::try_new(file, |file: &ModelFile| anyhow::Ok(Vision::new(&file.gguf()?)?))?;
             cell.borrow_dependent().fits(model)?;
             Ok(cell)
         };
