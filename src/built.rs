@@ -16,8 +16,8 @@ macro_rules! families {
         $then! {
             llama "llama" [EXPERTS] { "llama" => spec, "ernie4_5" => spec }
             qwen "qwen" [HEAD_NORM EXPERTS DENSE_LAYERS RENAMED POOLED_HEAD] {
-                "qwen2" => qwen2, "qwen3" => qwen3, "qwen3moe" => qwen3moe, "qwen2vl" => qwen2, "paddleocr" => qwen2,
-                "qwen3vl" => qwen3, "qwen3vlmoe" => qwen3moe
+                "qwen2" => qwen2, "qwen3" => qwen3, "qwen3moe" => qwen3moe, "qwen2vl" => qwen2vl, "paddleocr" => qwen2vl,
+                "qwen3vl" => qwen3vl, "qwen3vlmoe" => qwen3vlmoe
             }
             gpt2 "gpt2" [LEARNED_POSITIONS LAYER_NORM FUSED_QKV NO_GATE GELU_TANH] { "gpt2" => spec }
             gemma "gemma" [POST_NORM HEAD_NORM GELU_TANH LOCAL_LAYERS CAPS] {
@@ -300,7 +300,7 @@ macro_rules! all {
                 Abilities::GROUP_EXPERTS,
                 Abilities::EXPERTS_OF_INPUT,
             ]);
-            let all = Abilities::union(&[all, LAYOUTS]);
+            let all = Abilities::union(&[all, LAYOUTS, VISION]);
             if cfg!(feature = "experts") { all } else { Abilities(all.0 & !experts.0) }
         };
     };
@@ -311,6 +311,12 @@ families!(all);
 pub(crate) const MODULES: Abilities =
     if LENIENT { Abilities::union(&[Abilities::ENCODER, Abilities::POOLED_HEAD]) } else { Abilities(0) };
 
+/// The operations of encoders of pictures.
+const VISION: Abilities = if cfg!(feature = "vision") {
+    Abilities::union(&[Abilities::LAYER_NORM, Abilities::GELU_TANH, Abilities::GELU_ERF])
+} else {
+    Abilities(0)
+};
 /// True if layers that predict further tokens can run.
 pub(crate) const DRAFTS: bool = cfg!(feature = "drafts");
 /// True if the activation function `Sigmoid` is needed.

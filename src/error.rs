@@ -288,6 +288,12 @@ pub enum Error {
     },
     /// A context is closed or belongs to another engine.
     ForeignContext,
+    /// A picture, or its place among tokens, cannot be used.
+    #[cfg(feature = "vision")]
+    Picture {
+        /// The problem with the picture.
+        why: &'static str,
+    },
     /// A run needs more pages of the KV cache than are free.
     OutOfPages {
         /// Pages needed.
@@ -487,6 +493,8 @@ impl Error {
             | NoTokenAllowed => ErrorKind::Input,
             #[cfg(feature = "sound")]
             Sound { .. } => ErrorKind::Input,
+            #[cfg(feature = "vision")]
+            Picture { .. } => ErrorKind::Input,
             #[cfg(feature = "capi")]
             Argument { .. } => ErrorKind::Input,
             DamagedSnapshot { .. } | ForeignSnapshot { .. } => ErrorKind::Snapshot,

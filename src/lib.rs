@@ -79,6 +79,8 @@
 //! | feature | enables |
 //! |---|---|
 //! | `std` | threads: [`workers`]`::Pool` |
+//! | `drafts` | layers that predict further tokens, and passes whose last tokens can be undone |
+//! | `vision` | [pictures](vision): encoders of patches, and rows that stand where tokens stand |
 //! | `critical-section` | [`Workspace`] on targets without compare-and-swap (RP2040, riscv32imc) |
 //! | `helium` | kernels for Cortex-M55 and M85, compiled with `-C target-cpu=cortex-m33` |
 //! | `defmt` | [`Error`] and [`ErrorKind`] as values that defmt logs |
@@ -112,6 +114,8 @@ pub mod sampler;
 pub mod sound;
 pub mod speculation;
 pub mod tokenizer;
+#[cfg(feature = "vision")]
+pub mod vision;
 pub mod workers;
 
 mod hash;
@@ -121,6 +125,8 @@ mod sort;
 #[cfg(feature = "lora")]
 pub use adapter::Adapter;
 pub use decide::Answers;
+#[cfg(feature = "vision")]
+pub use engine::Span;
 pub use engine::{Context, Engine, Inputs, Observer, Options, Pass, Plan, Profiler, Section, Stage, Work};
 pub use error::{Error, ErrorKind, Name};
 pub use gguf::Gguf;

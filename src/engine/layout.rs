@@ -4,6 +4,8 @@ use core::ops::Range;
 
 use bytemuck::{Pod, Zeroable};
 
+#[cfg(feature = "vision")]
+use super::pictures::Turn;
 use crate::memory::{Arena, HeadLayout, KvType, TILE};
 use crate::model::{Entry, Layer, Positions, Spec};
 use crate::{Error, tri};
@@ -48,6 +50,9 @@ macro_rules! pieces {
         }
     };
 }
+
+#[cfg(feature = "vision")]
+pub(crate) use pieces;
 
 pieces! {
     /// Table of weights.
@@ -129,6 +134,9 @@ pieces! {
     /// `[contexts][layers with a state][drafts + 1]` rows of projections that the states do not contain yet.
     #[cfg(feature = "drafts")]
     pending: f32,
+    /// `[contexts][pictures]`: the pictures that each context has read.
+    #[cfg(feature = "vision")]
+    turns: Turn,
     /// Copy of one layer's state, then outputs of pending rows.
     #[cfg(feature = "drafts")]
     tentative: f32,
@@ -146,13 +154,23 @@ pub(crate) struct Segment {
     pub tokens: u32,
     /// Number of tokens of the context's encoder text.
     pub source: u32,
+    /// 1 if the rows attend to each other, also to later ones.
+    #[cfg(feature = "vision")]
+    pub together: u32,
 }
 
 impl Segment {
     /// Rows of a context in a pass.
     pub fn new([context, position, tokens, source]: [usize; 4]) -> Self {
         let [context, position, tokens, source] = [context, position, tokens, source].map(|number| number as u32);
-        Self { context, position, tokens, source }
+        Self {
+            context,
+            position,
+            tokens,
+            source,
+            #[cfg(feature = "vision")]
+            together: 0,
+        }
     }
 }
 
@@ -376,7 +394,7 @@ pub(crate) const fn sum(a: usize, b: usize) -> Result<usize, Error> {
     }
 }
 
-pub(super) const fn max(a: usize, b: usize) -> usize {
+pub(crate) const fn max(a: usize, b: usize) -> usize {
     if a > b { a } else { b }
 }
 

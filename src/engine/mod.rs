@@ -39,9 +39,11 @@ mod context;
 mod draft;
 mod embed;
 mod forward;
-mod layout;
+pub(crate) mod layout;
 #[cfg(feature = "sound")]
 mod listen;
+#[cfg(feature = "vision")]
+mod pictures;
 mod plan;
 mod profile;
 mod snapshot;
@@ -57,9 +59,15 @@ use crate::workers::Workers;
 use crate::{Error, TokenId};
 pub use context::Context;
 use context::{Id, Rows};
+#[cfg(feature = "vision")]
+pub(crate) use forward::{Compute, add_bias, rows, rows_mut, sine_cosine};
 use forward::{Forward, Sizes};
 pub use forward::{Inputs, Observer, Stage};
 use layout::{POOLS, Pieces, SOURCE, STATES, Segment};
+#[cfg(feature = "vision")]
+pub use pictures::Span;
+#[cfg(feature = "vision")]
+pub(crate) use plan::Formats;
 pub use plan::{Options, Plan};
 pub use profile::{Profiler, Section};
 pub use work::{Pass, Work};
@@ -186,6 +194,8 @@ impl<'m, 'w> Engine<'m, 'w> {
         self.forget_checkpoints(context.slot);
         #[cfg(feature = "drafts")]
         self.forget_drafts(context.slot, 0);
+        #[cfg(feature = "vision")]
+        self.forward.turns.rewind(context.slot, 0);
         (context.position, context.reached, context.torn, context.source) = (0, 0, false, 0);
         context.logits = Rows::default();
         Ok(())
@@ -217,6 +227,8 @@ impl<'m, 'w> Engine<'m, 'w> {
         self.forget_checkpoints(slot);
         #[cfg(feature = "drafts")]
         self.forget_drafts(slot, 0);
+        #[cfg(feature = "vision")]
+        self.forward.turns.rewind(slot, 0);
         Ok(Context { slot, engine, position: 0, reached: 0, torn: false, source: 0, logits: Rows::default() })
     }
 
@@ -245,6 +257,11 @@ impl<'m, 'w> Engine<'m, 'w> {
         let reached = if position == 0 { 0 } else { context.reached };
         #[cfg(feature = "drafts")]
         self.share_drafts(context, fork.slot, position);
+        #[cfg(feature = "vision")]
+        {
+            self.forward.turns.share(context.slot, fork.slot);
+            self.forward.turns.rewind(fork.slot, position);
+        }
         if let Some(entry) = self.state_at(context, position)
             && let Some(pool) = self.forward.pools.get_mut(STATES)
         {
@@ -304,6 +321,8 @@ impl<'m, 'w> Engine<'m, 'w> {
         }
         #[cfg(feature = "drafts")]
         self.rewind_drafts(context, position);
+        #[cfg(feature = "vision")]
+        self.forward.turns.rewind(context.slot, position);
         (context.position, context.torn) = (position, false);
         for (kind, pool) in self.forward.pools.iter_mut().enumerate().take(SOURCE) {
             if position == 0 || !self.plan.is_ring(self.model.spec(), kind) {
@@ -488,31 +507,9 @@ impl<'m, 'w> Engine<'m, 'w> {
         &mut self,
         context: &mut Context,
         tokens: &[TokenId],
-        mut each: impl FnMut(usize, &[f32]),
+        each: impl FnMut(usize, &[f32]),
     ) -> Result<(), Error> {
-        let at_once = self.plan.options.logits.max(1);
-        self.check(context, tokens)?;
-        self.reserve(core::iter::once((context.slot, context.position, tokens.len())))?;
-        let batch = self.plan.options.batch;
-        // The predicting layer reads large passes at once, which overwrites their states.
-        #[cfg(feature = "drafts")]
-        let batch = if self.forward.next.is_some() { batch.min(self.plan.options.kept() - 1) } else { batch };
-        for batch in tokens.chunks(batch.max(1)) {
-            let first = context.position;
-            self.run(&mut [Work::prefill(context, batch).no_logits()])?;
-            for row in (0..batch.len()).step_by(at_once) {
-                let rows = row..batch.len().min(row + at_once);
-                self.run += 1;
-                self.forward.final_norm(rows.clone(), 0);
-                self.forward.head(rows.len(), 0);
-                for (i, row) in rows.enumerate() {
-                    let logits = self.forward.logits.get(self.place(i)).unwrap_or(&[]);
-                    each(first + row, logits);
-                    context.logits = Rows { run: self.run, first: i, count: 1, end: first + row + 1 };
-                }
-            }
-        }
-        Ok(())
+        self.read_all(Work::prefill(context, tokens), each)
     }
 
     /// Runs the encoder on a text. The context restarts at position 0 and attends to this text from now on; afterwards

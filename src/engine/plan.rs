@@ -61,6 +61,10 @@ pub struct Options {
     /// True if the model's own layers propose tokens: see [`Engine::draft`](super::Engine::draft).
     #[cfg(feature = "drafts")]
     pub own_drafts: bool,
+    /// Pictures that a context can read, in models with rotary positions of several axes (Qwen-VL). Other models need
+    /// no memory for pictures.
+    #[cfg(feature = "vision")]
+    pub pictures: usize,
 }
 
 impl Options {
@@ -85,6 +89,8 @@ impl Options {
         drafts: 0,
         #[cfg(feature = "drafts")]
         own_drafts: false,
+        #[cfg(feature = "vision")]
+        pictures: 0,
     };
 
     /// Same as [`DEFAULT`](Self::DEFAULT).
@@ -142,6 +148,11 @@ builders! {
 builders! {
     drafts: usize,
     own_drafts: bool,
+}
+
+#[cfg(feature = "vision")]
+builders! {
+    pictures: usize,
 }
 
 impl Default for Options {
@@ -323,6 +334,8 @@ impl Plan {
         }
         #[cfg(feature = "sound")]
         hash.word(self.options.sound as u64);
+        #[cfg(feature = "vision")]
+        hash.word(self.options.pictures as u64);
         #[cfg(feature = "drafts")]
         {
             hash.word(self.options.drafts as u64);
@@ -373,6 +386,10 @@ impl Options {
         }
         #[cfg(feature = "drafts")]
         if self.drafts > 1 << 12 {
+            return Err(Error::PlanTooLarge);
+        }
+        #[cfg(feature = "vision")]
+        if self.pictures > 1 << 16 {
             return Err(Error::PlanTooLarge);
         }
         if context as u64 > i32::MAX as u64
@@ -461,6 +478,14 @@ impl Layout {
                 let layers = spec.layers_with_state(spec.layers);
                 layout.pending = tri!(product(&[options.contexts, layers, rows, mixer.row_len()]));
                 layout.tentative = tri!(sum(mixer.state_len(), tri!(product(&[rows, mixer.inner()]))));
+            }
+        }
+        #[cfg(feature = "vision")]
+        {
+            // A picture between two texts is a segment of its own.
+            layout.segments = options.contexts + 2;
+            if spec.sections().is_some() {
+                layout.turns = tri!(product(&[options.contexts, options.pictures]));
             }
         }
         if encoder.is_some() || !spec.has_head() {
@@ -624,9 +649,9 @@ const fn attention_sums(spec: &Spec<'_>, batch: usize) -> usize {
 }
 
 /// Workspace requirements of the file's weight types.
-struct Formats {
-    quantized: bool,
-    panel: usize,
+pub(crate) struct Formats {
+    pub quantized: bool,
+    pub panel: usize,
     /// Number of tensors with more than one dimension.
     #[cfg(feature = "lora")]
     matrices: usize,
@@ -634,7 +659,7 @@ struct Formats {
 
 impl Formats {
     /// `widest` is the largest input width of a linear layer: wider tensors are not multiplied.
-    const fn of(gguf: &Gguf<'_>, widest: usize) -> Result<Self, Error> {
+    pub const fn of(gguf: &Gguf<'_>, widest: usize) -> Result<Self, Error> {
         let mut formats = Self {
             quantized: false,
             panel: 0,

@@ -6,11 +6,15 @@ use bytemuck::{Pod, Zeroable};
 
 use super::context::Rows;
 use super::layout::{SOURCE, STATES, head_layout};
+#[cfg(feature = "vision")]
+use super::pictures::Turn;
 use super::{Context, Engine, Plan};
 use crate::hash::Hash;
 use crate::memory::{HeadLayout, KvType, TILE};
 use crate::{Error, Name};
 
+/// What may differ between plans whose caches have different sizes.
+const CHANGED: &str = if cfg!(feature = "vision") { "batch size or number of pictures" } else { "batch size" };
 const MAGIC: [u8; 4] = *b"ARSN";
 const VERSION: u32 = 5;
 
@@ -53,7 +57,16 @@ impl Plan {
     /// Size in bytes of a snapshot at `position`, in which `used` positions of each pool are saved.
     const fn used_bytes(&self, used: [usize; 2], position: usize) -> usize {
         let states = if position > 0 { self.store.state_bytes } else { 0 };
-        Header::BYTES.saturating_add(self.row_bytes()).saturating_add(self.cache_bytes(used)).saturating_add(states)
+        let cache = self.cache_bytes(used).saturating_add(states).saturating_add(self.picture_bytes());
+        Header::BYTES.saturating_add(self.row_bytes()).saturating_add(cache)
+    }
+
+    /// Bytes of the pictures that a context has read.
+    const fn picture_bytes(&self) -> usize {
+        #[cfg(feature = "vision")]
+        return (self.layout.turns / at_least_1(self.options.contexts)).saturating_mul(size_of::<Turn>());
+        #[cfg(not(feature = "vision"))]
+        0
     }
 
     /// Bytes of a row of logits.
@@ -96,6 +109,8 @@ const fn min(a: usize, b: usize) -> usize {
 /// logits            f32 per token of the vocabulary; zeros if there are none
 /// KV cache          for each layer and KV head: the positions in use, in tiles of 16
 /// states            recurrent states of layers that have one, f32
+/// pictures     8    for each planned picture of a model with rotary positions of several axes: the position after it, and
+///                   the number by which later rotary positions are less
 /// ```
 ///
 /// The bits of NaN depend on the kernels and differ between instruction sets. All other values have the same bits
@@ -135,8 +150,15 @@ impl Engine<'_, '_> {
                 cache = rest;
             }
         });
-        if let Some(states) = self.states_of(context.slot) {
-            copy(cache, self.forward.kv.get(states).unwrap_or(&[]));
+        let states = cache.len().saturating_sub(self.plan.picture_bytes());
+        let (states, _pictures) = cache.split_at_mut_checked(states).unwrap_or_default();
+        if let Some(from) = self.states_of(context.slot) {
+            copy(states, self.forward.kv.get(from).unwrap_or(&[]));
+        }
+        #[cfg(feature = "vision")]
+        for (to, turn) in _pictures.as_chunks_mut::<8>().0.iter_mut().zip(self.forward.turns.of(context.slot)) {
+            let ([a, b, c, d], [e, f, g, h]) = (turn.end.to_le_bytes(), turn.less.to_le_bytes());
+            *to = [a, b, c, d, e, f, g, h];
         }
         let mut header = self.header(context.slot, context.position, context.reached);
         header.checksum = header.sum(rest);
@@ -185,10 +207,17 @@ impl Engine<'_, '_> {
         });
         core::mem::swap(&mut self.forward.kv, &mut kv);
         self.forget_checkpoints(context.slot);
-        if let Some(states) = self.states_of(context.slot)
-            && let Some(to) = self.forward.kv.get_mut(states)
+        let states = cache.len().saturating_sub(self.plan.picture_bytes());
+        let (states, _pictures) = cache.split_at_checked(states).unwrap_or_default();
+        if let Some(range) = self.states_of(context.slot)
+            && let Some(to) = self.forward.kv.get_mut(range)
         {
-            copy(to, cache);
+            copy(to, states);
+        }
+        #[cfg(feature = "vision")]
+        for (turn, from) in self.forward.turns.of_mut(context.slot).iter_mut().zip(_pictures.as_chunks::<8>().0) {
+            let [a, b, c, d, e, f, g, h] = *from;
+            *turn = Turn { end: u32::from_le_bytes([a, b, c, d]), less: u32::from_le_bytes([e, f, g, h]) };
         }
         context.torn = false;
         #[cfg(feature = "drafts")]
@@ -220,7 +249,7 @@ impl Engine<'_, '_> {
             (header.model == expected.model, "model or adapter"),
             (header.context == expected.context, "context length"),
             (header.kv_type == expected.kv_type, "type of KV cache"),
-            (header.kv_bytes == expected.kv_bytes, "batch size"),
+            (header.kv_bytes == expected.kv_bytes, CHANGED),
         ] {
             if !same {
                 return Err(Error::ForeignSnapshot { what });
@@ -272,7 +301,7 @@ impl Engine<'_, '_> {
         {
             model ^= self.forward.compute.lora.fingerprint(_slot);
         }
-        let full = self.plan.cache_bytes([0, 1].map(|kind| self.plan.store.kept(kind)));
+        let full = self.plan.cache_bytes([0, 1].map(|kind| self.plan.store.kept(kind))) + self.plan.picture_bytes();
         Header {
             magic: MAGIC,
             version: VERSION.to_le_bytes(),

@@ -6,6 +6,8 @@ use super::context::{Context, Rows};
 use super::forward::Observer;
 #[cfg(feature = "drafts")]
 use super::layout::Ahead;
+#[cfg(feature = "vision")]
+use super::pictures::Span;
 use super::{Engine, Segment};
 use crate::{Error, TokenId};
 
@@ -23,6 +25,8 @@ pub struct Work<'c> {
     pub(super) ran: usize,
     #[cfg(feature = "drafts")]
     is_tentative: bool,
+    #[cfg(feature = "vision")]
+    pub(super) pictures: &'c [Span<'c>],
 }
 
 #[derive(Debug)]
@@ -61,6 +65,8 @@ impl<'c> Work<'c> {
             ran: 0,
             #[cfg(feature = "drafts")]
             is_tentative: false,
+            #[cfg(feature = "vision")]
+            pictures: &[],
         }
     }
 
@@ -146,6 +152,8 @@ pub struct Pass<'p, 'c, 'm, 'w> {
     layer: Option<usize>,
     /// Rows of logits computed so far.
     logits: usize,
+    /// Largest number of tokens of a pass, besides the batch.
+    most: usize,
 }
 
 impl core::fmt::Debug for Pass<'_, '_, '_, '_> {
@@ -157,7 +165,7 @@ impl core::fmt::Debug for Pass<'_, '_, '_, '_> {
 impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
     /// Creates a run of `works`. The caller has checked these and reserved the pages that they need.
     pub(super) fn new(engine: &'p mut Engine<'m, 'w>, works: &'p mut [Work<'c>]) -> Self {
-        Self { engine, works, layer: None, logits: 0 }
+        Self { engine, works, layer: None, logits: 0, most: usize::MAX }
     }
 
     /// Runs one step: sets up a pass, runs one layer on all tokens of the pass, or computes logits. Returns true if
@@ -183,6 +191,8 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
             }
             Some(index) if index < self.engine.forward.spec.layers => {
                 self.engine.forward.layer(index, observer)?;
+                #[cfg(feature = "vision")]
+                self.add_pictures(index);
                 self.layer = Some(index + 1);
             }
             Some(_) => {
@@ -197,11 +207,12 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
 
     /// Fills a pass with tokens of the works, in order. Returns the number of tokens.
     fn lay_out(&mut self) -> usize {
-        let Self { engine, works, .. } = self;
+        let Self { engine, works, most, .. } = self;
         let has_states = engine.has_states();
         #[cfg(feature = "drafts")]
         for work in works.iter() {
-            engine.catch_up(work.context.slot, work.context.position, work.left().min(engine.forward.batch()));
+            let tokens = work.left().min(engine.forward.batch()).min(*most);
+            engine.catch_up(work.context.slot, work.context.position, tokens);
         }
         #[cfg(feature = "drafts")]
         let can_undo = has_states && engine.forward.spec.can_undo();
@@ -209,7 +220,11 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
         forward.clear();
         let mut rows = 0;
         for work in works.iter_mut() {
-            work.taken = work.left().min(forward.room());
+            work.taken = work.left().min(forward.room()).min(*most - rows);
+            #[cfg(feature = "vision")]
+            {
+                work.taken = work.without_cuts(work.taken);
+            }
             #[cfg(feature = "drafts")]
             if work.is_tentative && work.taken < work.left() && rows > 0 {
                 work.taken = 0; // tentative tokens share a pass
@@ -225,7 +240,12 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
                 let tentative = u32::from(can_undo && work.is_tentative);
                 forward.undo.set_ahead(slot, Ahead { tentative, ..forward.undo.ahead(slot) });
             }
+            #[cfg(not(feature = "vision"))]
             forward.add(segment, tokens);
+            #[cfg(feature = "vision")]
+            {
+                work.taken = forward.add_parts(work, segment, tokens);
+            }
             rows += work.taken;
             // Even an aborted pass overwrites earlier contents of a sliding window.
             work.context.reached = work.context.reached.max(work.context.position + work.taken);
@@ -250,6 +270,8 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
                 _ => end..end,
             };
             let is_early = work.wanted == Wanted::Last && rows.is_empty();
+            #[cfg(feature = "vision")]
+            engine.forward.keep_pictures(work, work.taken);
             let context = &mut *work.context;
             context.position += work.taken;
             context.torn = false;
@@ -286,7 +308,69 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
     }
 }
 
+impl Pass<'_, '_, '_, '_> {
+    /// Adds the vectors of pictures after a layer.
+    #[cfg(feature = "vision")]
+    fn add_pictures(&mut self, layer: usize) {
+        let mut row = 0;
+        for work in self.works.iter().filter(|work| work.taken > 0) {
+            self.engine.forward.add_pictures(work, work.taken, row, layer);
+            row += work.taken;
+        }
+    }
+
+    /// Runs all steps of one pass, and returns the number of tokens of the first work in it.
+    fn run_pass(&mut self) -> usize {
+        let done = |works: &[Work<'_>]| works.first().map_or(0, |work| work.done);
+        let before = done(self.works);
+        while self.step() && self.layer.is_some() {}
+        done(self.works) - before
+    }
+
+    /// Computes the logits of the first `rows` rows of the pass that has just run, and calls `each` with the position and
+    /// logits of each.
+    fn each_logits(&mut self, rows: usize, each: &mut dyn FnMut(usize, &[f32])) {
+        let Some(work) = self.works.first_mut() else { return };
+        let Engine { forward, plan, run, .. } = &mut *self.engine;
+        let (at_once, vocab) = (plan.options.logits.max(1), forward.spec.vocab);
+        let first = work.context.position - rows;
+        for row in (0..rows).step_by(at_once) {
+            let range = row..rows.min(row + at_once);
+            *run += 1;
+            forward.final_norm(range.clone(), 0);
+            forward.head(range.len(), 0);
+            for (i, row) in range.enumerate() {
+                each(first + row, forward.logits.get(i * vocab..(i + 1) * vocab).unwrap_or(&[]));
+                work.context.logits = Rows { run: *run, first: i, count: 1, end: first + row + 1 };
+            }
+        }
+    }
+}
+
 impl<'m, 'w> Engine<'m, 'w> {
+    /// Runs one work like [`run`](Self::run) and calls `each` with the position and logits of every token.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`run`](Self::run).
+    pub fn read_all(&mut self, work: Work<'_>, mut each: impl FnMut(usize, &[f32])) -> Result<(), Error> {
+        let mut works = [work.no_logits()];
+        #[cfg(feature = "drafts")]
+        let kept = self.forward.next.as_ref().map(|_| self.plan.options.kept() - 1);
+        let mut pass = self.begin(&mut works)?;
+        // The predicting layer reads large passes at once, which overwrites their states.
+        #[cfg(feature = "drafts")]
+        if let Some(kept) = kept {
+            pass.most = kept;
+        }
+        loop {
+            match pass.run_pass() {
+                0 => return Ok(()),
+                rows => pass.each_logits(rows, &mut each),
+            }
+        }
+    }
+
     /// Runs all works in order, in passes of at most [`Options::batch`](crate::Options::batch) tokens; works that fit
     /// together share a pass. Every context gets the same bits as when run alone. Afterwards [`logits`](Self::logits)
     /// returns each context's logits.
@@ -328,6 +412,8 @@ impl<'m, 'w> Engine<'m, 'w> {
             (work.done, work.taken) = (0, 0);
             #[cfg(feature = "drafts")]
             self.check_tentative(work)?;
+            #[cfg(feature = "vision")]
+            self.check_pictures(work)?;
         }
         if rows > self.plan.options.logits {
             return Err(Error::TooManyLogits { planned: self.plan.options.logits, needed: rows });

@@ -133,4 +133,6 @@ sentences! {
     TokenNotAllowed { token } => "the grammar does not allow token {} here: sample with the constraint", Small(token);
     NoTokenAllowed => "no token may follow here: the grammar allows none of the vocabulary, or all logits are NaN; change the grammar";
     NotNumbers => "the model's results are not numbers (NaN): keys beyond 65504 do not fit an f16 KV cache, so use f32 for it (--kv f32); if that does not help, a weight in the file is damaged (--check-tensors finds it)";
+    #[cfg(feature = "vision")]
+    Picture { why } => "the picture {}", Text(why);
 }

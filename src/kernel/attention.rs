@@ -53,6 +53,9 @@ pub struct Attention<'a> {
     pub window: usize,
     /// With `Some(end)`, a token also attends to the `window - 1` positions after it, up to `end` (exclusive).
     pub reach: Option<usize>,
+    /// Every token also attends to this half-open range of positions, which contains all tokens.
+    #[cfg(feature = "vision")]
+    pub span: Option<(usize, usize)>,
     /// Factor on every score.
     pub scale: f32,
     /// Soft cap: scores become `cap * tanh(score / cap)`.
@@ -89,7 +92,12 @@ impl Attention<'_> {
     pub fn visible(&self, token: usize) -> (usize, usize) {
         let at = self.position + token;
         let hi = self.reach.map_or(at + 1, |all| all.min(at.saturating_add(self.window)));
-        ((at + 1).saturating_sub(self.window), hi)
+        let lo = (at + 1).saturating_sub(self.window);
+        #[cfg(feature = "vision")]
+        if let Some((start, end)) = self.span {
+            return (lo.min(start), hi.max(end));
+        }
+        (lo, hi)
     }
 
     /// True if scores have no cap and no bias, and there are no sinks.

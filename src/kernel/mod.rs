@@ -85,8 +85,8 @@ pub(crate) fn copy(x: &mut [f32], y: &[f32]) {
 }
 
 /// Copies row `from` of `rows`, `[rows][len]`, to row `to`. Rows that do not exist are not copied.
-#[cfg(feature = "drafts")]
-pub(crate) fn copy_row(rows: &mut [f32], len: usize, from: usize, to: usize) {
+#[cfg(any(feature = "drafts", feature = "vision"))]
+pub(crate) fn copy_row<T: Copy>(rows: &mut [T], len: usize, from: usize, to: usize) {
     // Uses cells because the compiler cannot rule out a panic in `copy_within`.
     let cells = core::cell::Cell::from_mut(rows).as_slice_of_cells();
     let row = |index: usize| cells.get(index * len..(index + 1) * len).unwrap_or(&[]);

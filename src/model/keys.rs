@@ -457,6 +457,10 @@ impl<'g, 'a> Keys<'g, 'a> {
             pooled_head: None,
             #[cfg(feature = "drafts")]
             next: None,
+            #[cfg(feature = "vision")]
+            sections: None,
+            #[cfg(feature = "vision")]
+            picture_scale: 1.0,
         })
     }
 

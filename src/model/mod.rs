@@ -37,6 +37,8 @@ pub use layers::{HeadSpec, Layer, Limits, Mixer, Numbers, Pattern, PerLayer, Xie
 pub use recurrent::{Recurrent, RecurrentKind, StepNorms};
 pub(crate) use roles::Role;
 pub use roles::{is_ignored, is_other_modality};
+#[cfg(feature = "vision")]
+pub use rope::Sections;
 pub use rope::{Rope, RopeStyle, Scaling};
 pub use spec::{MAX_LAYERS, Spec};
 pub(crate) use weights::{Entry, Weights};

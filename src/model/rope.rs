@@ -66,6 +66,33 @@ pub enum Scaling {
     },
 }
 
+/// Axes of rotary positions: each pair of a head rotates by the time, the line or the column of its token. These are equal
+/// for the tokens of a text ([Qwen2-VL](https://arxiv.org/abs/2409.12191), M-RoPE).
+#[cfg(feature = "vision")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sections {
+    /// Number of pairs of each axis.
+    pub pairs: [usize; 3],
+    /// True if the axes take turns, pair by pair; otherwise each has consecutive pairs.
+    pub in_turns: bool,
+}
+
+#[cfg(feature = "vision")]
+impl Sections {
+    /// The axis of pair `i`: 0 for time, 1 for lines, 2 for columns.
+    pub const fn axis(&self, i: usize) -> usize {
+        let [time, lines, columns] = self.pairs;
+        match (self.in_turns, i % 3) {
+            (true, 1) if i < 3 * lines => 1,
+            (true, 2) if i < 3 * columns => 2,
+            (true, _) => 0,
+            (false, _) if i < time => 0,
+            (false, _) if i < time + lines => 1,
+            (false, _) => 2,
+        }
+    }
+}
+
 impl Scaling {
     /// Replaces the `log_multiplier` of YaRN; any other scaling stays as it is.
     pub(super) const fn with_log_multiplier(mut self, multiplier: f32) -> Self {

@@ -13,6 +13,8 @@ use super::layers::{HeadSpec, Layer, Limits, Mixer, Pattern, PerLayer, Xielu};
 use super::next::Next;
 use super::recurrent::{Recurrent, RecurrentKind};
 use super::roles::Role;
+#[cfg(feature = "vision")]
+use super::rope::Sections;
 use super::rope::{Rope, Scaling};
 use crate::kernel::Activation;
 use crate::{Error, Gguf, built, tri};
@@ -152,6 +154,11 @@ pub struct Spec<'a> {
     pub(super) pooled_head: Option<PooledHead>,
     #[cfg(feature = "drafts")]
     pub(super) next: Option<Next>,
+    #[cfg(feature = "vision")]
+    pub(super) sections: Option<Sections>,
+    /// Factor on rows of pictures.
+    #[cfg(feature = "vision")]
+    pub(crate) picture_scale: f32,
 }
 
 /// Rare features of architectures; a model has at most one of them.
@@ -331,6 +338,12 @@ impl<'a> Spec<'a> {
         return self.next;
         #[cfg(not(feature = "drafts"))]
         None
+    }
+
+    /// The axes of rotary positions, if pictures have a line and a column in addition to a time.
+    #[cfg(feature = "vision")]
+    pub const fn sections(&self) -> Option<Sections> {
+        self.sections
     }
 
     /// Index in the file of layer `index`.

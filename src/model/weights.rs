@@ -38,6 +38,18 @@ impl Entry {
         Some(Self { place, rows: rows.checked_mul(slabs)?.try_into().ok()?, cols: cols.try_into().ok()? })
     }
 
+    /// The entry of a tensor of `rows` rows with `cols` elements each, at a byte offset of its file.
+    #[cfg(feature = "vision")]
+    pub fn at(offset: u64, kind: Kind, (rows, cols): (usize, usize)) -> Self {
+        Self { place: offset << 8 | u64::from(kind.0), rows: rows as u32, cols: cols as u32 }
+    }
+
+    /// True if the file does not have the tensor.
+    #[cfg(feature = "vision")]
+    pub fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+
     /// Elements per row.
     #[cfg(feature = "lora")]
     pub fn cols(&self) -> usize {

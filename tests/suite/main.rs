@@ -9,6 +9,7 @@ mod contexts;
 mod decoded;
 mod drafts;
 mod encoders;
+mod eyes;
 mod files;
 mod gguf;
 mod grammar;

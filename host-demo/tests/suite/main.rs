@@ -12,6 +12,7 @@ mod dead_ends;
 mod decide;
 mod doors;
 mod drafts;
+mod eyes;
 mod faces;
 mod faults;
 mod folders;

@@ -20,7 +20,7 @@ const NEAR: [(f32, f64); 5] = [
 ///
 /// Computed in f64 with the polynomials of FreeBSD's `s_sinf.c`: a multiple of pi/2 is subtracted in two parts (Cody
 /// and Waite), which leaves an angle within pi/4.
-pub(super) fn sine_cosine(angle: f32) -> (f32, f32) {
+pub(crate) fn sine_cosine(angle: f32) -> (f32, f32) {
     let far = angle.abs();
     if far.is_nan() || far >= LIMIT {
         return (0.0, 1.0);

@@ -485,6 +485,11 @@ impl Attend<'_> {
             position: position - start.min(position),
             window: layer.head.window.unwrap_or(usize::MAX),
             reach: self.text.then_some(segment.source as usize),
+            #[cfg(feature = "vision")]
+            span: (segment.together > 0).then(|| {
+                let position = (segment.position as usize) - start.min(segment.position as usize);
+                (position, position + segment.tokens as usize)
+            }),
             scale: self.scale,
             cap: spec.attention_cap(),
             bias: self.relative.map_or(Bias::NONE, |relative| relative.bias(layer.index, first_query, position)),

@@ -31,6 +31,30 @@ pub(crate) struct Compute<'m, 'w> {
 }
 
 impl<'m, 'w> Compute<'m, 'w> {
+    /// Compute without a profiler, an observer and adapters. `scratch` has the quantized activations, their scales and
+    /// their sums, and the panels of `threads` workers.
+    #[cfg(feature = "vision")]
+    pub fn plain(
+        kernels: &'static Kernels,
+        _file: crate::gguf::Pieces<'m>,
+        threads: usize,
+        (quants, scales, sums, panels): (&'w mut [i8], &'w mut [f32], &'w mut [i16], &'w mut [u8]),
+    ) -> Self {
+        Self {
+            kernels,
+            workers: &crate::workers::Serial,
+            profiler: None,
+            threads,
+            quants,
+            scales,
+            sums,
+            panels,
+            inputs: None,
+            #[cfg(feature = "lora")]
+            lora: Lora::new((_file, 0), (&mut [], &mut [], &mut []), &mut []),
+        }
+    }
+
     /// Reports to the profiler that `section` has finished.
     pub fn done(&self, section: Section) {
         if let Some(profiler) = self.profiler {

@@ -37,6 +37,8 @@ mod undo;
 use core::ops::{ControlFlow, Range};
 
 use super::layout::{POOLS, Pieces, STATES, Segment, Store};
+#[cfg(feature = "vision")]
+use super::pictures::Turns;
 use super::profile::Section;
 use crate::built;
 use crate::kernel::{Deviation, Kernels, add, copy};
@@ -44,8 +46,10 @@ use crate::memory::Pool;
 use crate::model::{Layer, Model, Norm, Recurrent, RecurrentKind, Role, Spec, Weights};
 use crate::workers::Serial;
 use crate::{Error, TokenId};
+#[cfg(feature = "vision")]
+pub(crate) use angle::sine_cosine;
 use attention::{Part, View};
-use compute::Compute;
+pub(crate) use compute::Compute;
 use encoder::Source;
 #[cfg(feature = "lora")]
 use lora::Lora;
@@ -104,6 +108,9 @@ pub(crate) struct Forward<'m, 'w> {
     pub next: Option<Next<'m, 'w>>,
     #[cfg(feature = "drafts")]
     pub undo: Undo<'w>,
+    /// The pictures that contexts have read.
+    #[cfg(feature = "vision")]
+    pub turns: Turns<'w>,
 }
 
 /// Limits that the plan was made for.
@@ -205,6 +212,8 @@ impl<'m, 'w> Forward<'m, 'w> {
             next,
             #[cfg(feature = "drafts")]
             undo: Undo::new(pieces.ahead, pieces.pending, pieces.tentative, store.contexts),
+            #[cfg(feature = "vision")]
+            turns: Turns::new(pieces.turns, store.contexts),
         }
     }
 
@@ -253,6 +262,31 @@ impl<'m, 'w> Forward<'m, 'w> {
         }
         self.compute.done(Section::Embedding);
         first
+    }
+
+    /// Replaces the embedding of a row. Most models take the vectors of pictures as they are.
+    #[cfg(feature = "vision")]
+    pub fn replace(&mut self, row: usize, vector: &[f32]) {
+        let Self { spec, hidden, .. } = self;
+        if let Some(x) = hidden.get_mut(row * spec.dim..(row + 1) * spec.dim) {
+            copy(x, vector);
+            scale(x, spec.picture_scale);
+        }
+    }
+
+    /// Adds a vector to the hidden state of a row.
+    #[cfg(feature = "vision")]
+    pub fn add_to(&mut self, row: usize, vector: &[f32]) {
+        let dim = self.spec.dim;
+        add(self.hidden.get_mut(row * dim..(row + 1) * dim).unwrap_or_default(), vector);
+    }
+
+    /// Computes the rotations of a row at a time, a line and a column.
+    #[cfg(feature = "vision")]
+    pub fn turn(&mut self, row: usize, axes: [usize; 3]) {
+        if let Some(sections) = self.spec.sections() {
+            self.rotary.iter_mut().for_each(|rotary| rotary.turn_axes(row, axes, sections));
+        }
     }
 
     /// Runs one layer on all rows and stores their keys and values in the layer's part of the cache.
@@ -580,7 +614,7 @@ fn norm_one(kernels: &Kernels, spec: &Spec<'_>, weight: &[u8], bias: &[u8], x: &
 }
 
 /// Rows of `width` elements. (`chunks_exact` panics for a width of 0, which the compiler cannot rule out.)
-fn rows<T>(mut x: &[T], width: usize) -> impl Iterator<Item = &[T]> {
+pub(crate) fn rows<T>(mut x: &[T], width: usize) -> impl Iterator<Item = &[T]> {
     core::iter::from_fn(move || {
         let (row, rest) = x.split_at_checked(width.max(1))?;
         x = rest;
@@ -589,7 +623,7 @@ fn rows<T>(mut x: &[T], width: usize) -> impl Iterator<Item = &[T]> {
 }
 
 /// Mutable rows of `width` elements.
-fn rows_mut<T>(mut x: &mut [T], width: usize) -> impl Iterator<Item = &mut [T]> {
+pub(crate) fn rows_mut<T>(mut x: &mut [T], width: usize) -> impl Iterator<Item = &mut [T]> {
     core::iter::from_fn(move || {
         let (row, rest) = core::mem::take(&mut x).split_at_mut_checked(width.max(1))?;
         x = rest;
@@ -607,7 +641,7 @@ fn scale(x: &mut [f32], factor: f32) {
 }
 
 /// Adds a bias of little-endian f32 to every `stride` elements of `x`; the bias may be empty.
-fn add_bias(x: &mut [f32], stride: usize, bias: &[u8]) {
+pub(crate) fn add_bias(x: &mut [f32], stride: usize, bias: &[u8]) {
     if bias.is_empty() {
         return;
     }

@@ -6,6 +6,8 @@
 use super::angle::sine_cosine;
 use super::rows_mut;
 use crate::kernel::rotate_pairs;
+#[cfg(feature = "vision")]
+use crate::model::Sections;
 use crate::model::{Role, Rope, RopeStyle, Scaling, Spec, Weights};
 use crate::quant::le_f32;
 
@@ -72,6 +74,19 @@ impl<'w> Rotary<'w> {
                 *cos = c * self.magnitude;
                 *sin = s * self.magnitude;
             }
+        }
+    }
+
+    /// Computes the rotations of row `row`, whose pairs rotate by the positions of several axes.
+    #[cfg(feature = "vision")]
+    pub fn turn_axes(&mut self, row: usize, axes: [usize; 3], sections: Sections) {
+        let half = self.frequencies.len();
+        let Some(rotation) = self.rotations.get_mut(2 * half * row..2 * half * (row + 1)) else { return };
+        let Some((cos, sin)) = rotation.split_at_mut_checked(half) else { return };
+        for (i, ((frequency, cos), sin)) in self.frequencies.iter().zip(cos).zip(sin).enumerate() {
+            let position = axes.get(sections.axis(i)).copied().unwrap_or(0);
+            let (s, c) = sine_cosine(position as f32 * frequency);
+            (*cos, *sin) = (c * self.magnitude, s * self.magnitude);
         }
     }
 

@@ -26,8 +26,11 @@ pub(super) const fn scaled<'a>(
     spec: Spec<'a>,
     [embedding, residual, divisor]: [f32; 3],
 ) -> Result<Spec<'a>, Error> {
+    let embedding_scale = tri!(keys.or("embedding_scale", embedding));
     Ok(Spec {
-        embedding_scale: tri!(keys.or("embedding_scale", embedding)),
+        embedding_scale,
+        #[cfg(feature = "vision")]
+        picture_scale: embedding_scale,
         residual_scale: tri!(keys.or("residual_scale", residual)),
         logit_scale: 1.0 / tri!(keys.or("logit_scale", divisor)),
         ..spec

@@ -15,6 +15,32 @@ pub(super) const fn qwen2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
     })
 }
 
+/// Qwen 2 and 2.5-VL. Without the feature `vision`, all positions are those of texts.
+pub(super) const fn qwen2vl<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    edit!(qwen2(keys), spec => axes(keys, spec, false))
+}
+
+/// Qwen 3-VL.
+pub(super) const fn qwen3vl<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    edit!(qwen3(keys), spec => axes(keys, spec, true))
+}
+
+/// Qwen 3-VL with experts.
+pub(super) const fn qwen3vlmoe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    edit!(qwen3moe(keys), spec => axes(keys, spec, true))
+}
+
+/// Reads the axes of rotary positions.
+const fn axes<'a>(keys: &mut Keys<'_, 'a>, spec: &mut Spec<'a>, in_turns: bool) -> Result<(), Error> {
+    #[cfg(feature = "vision")]
+    return keys.sections(spec, in_turns);
+    #[cfg(not(feature = "vision"))]
+    {
+        let _ = (keys, spec, in_turns);
+        Ok(())
+    }
+}
+
 pub(super) const fn qwen3<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(keys.decoder(RopeStyle::Halves));
     Ok(Spec {

@@ -1,9 +1,17 @@
 //! Reads rotary positions and their scaling.
 
 use super::{Keys, MAX_WIDTH};
+#[cfg(feature = "vision")]
+use crate::gguf::Value;
+#[cfg(feature = "vision")]
+use crate::model::Sections;
 use crate::model::rope::{Rope, RopeStyle, Scaling};
 use crate::model::{Spec, Temperature};
 use crate::{Error, Name, built, tri};
+
+/// Largest number of pairs of an axis.
+#[cfg(feature = "vision")]
+const MAX: i32 = MAX_WIDTH as i32;
 
 impl<'a> Keys<'_, 'a> {
     pub(super) const fn rope(&mut self, style: RopeStyle, head_dim: usize) -> Result<Rope, Error> {
@@ -25,6 +33,20 @@ impl<'a> Keys<'_, 'a> {
             return Err(self.wrong(name, "is larger than a head"));
         }
         Ok(dim)
+    }
+
+    /// Reads the number of pairs of each axis of rotary positions.
+    #[cfg(feature = "vision")]
+    pub const fn sections(&mut self, spec: &mut Spec<'_>, in_turns: bool) -> Result<(), Error> {
+        const NAME: &str = "rope.dimension_sections";
+        let Some(Value::Array(array)) = self.get(NAME) else { return Ok(()) };
+        match (array.get_i32(0), array.get_i32(1), array.get_i32(2)) {
+            (Some(time @ 0..=MAX), Some(lines @ 0..=MAX), Some(columns @ 0..=MAX)) => {
+                spec.sections = Some(Sections { pairs: [time as usize, lines as usize, columns as usize], in_turns });
+                Ok(())
+            }
+            _ => Err(self.wrong(NAME, "must have three numbers of pairs")),
+        }
     }
 
     /// Reads the temperature by which queries grow with the position, if the file has one. If the file has no length

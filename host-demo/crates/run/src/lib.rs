@@ -11,6 +11,7 @@
 //! | [`session_file`] | conversations kept in files |
 //! | [`ranking`] | scores of documents for a query |
 //! | [`decide`] | questions with a probability for each answer |
+//! | [`vision`] | pictures: rows, and the tokens that they replace |
 //! | [`rng`] | random number generators |
 #![deny(unsafe_code)]
 #![allow(missing_docs, clippy::missing_errors_doc)]
@@ -36,6 +37,7 @@ pub mod service;
 pub mod session_file;
 pub mod split;
 pub mod stop;
+pub mod vision;
 pub mod workers;
 
 pub use anyhow::{Error, Result};

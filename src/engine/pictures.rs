@@ -1,0 +1,265 @@
+//! Rows of pictures that stand where tokens stand.
+//!
+//! A row replaces a token's embedding. Further vectors of a row are added after the first layers. In models with rotary
+//! positions of several axes, a picture's rows have the position of the picture as time, and a line and a column; the
+//! next token's position follows the largest of these. The tables of [`Turn`]s keep the difference of rotary positions
+//! and positions in the cache.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::forward::Forward;
+use super::layout::Segment;
+use super::{Engine, Work};
+use crate::kernel::copy_row;
+use crate::{Error, TokenId};
+
+/// Rows of a picture, computed by an [`Encoder`](crate::vision::Encoder), that stand where tokens stand.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Span<'r> {
+    /// Index of the first token, among those of the work, that the rows replace.
+    pub start: usize,
+    /// `[tokens][row_len]`: an embedding of the width of the model, then vectors to add after its first layers.
+    pub rows: &'r [f32],
+    /// Elements of a row: a multiple of the model's width.
+    pub row_len: usize,
+    /// Number of rows from left to right in the picture, for models with rotary positions of several axes.
+    pub columns: usize,
+    /// True if the tokens of the span attend to each other, also to later ones. Such a span has at most
+    /// [`Options::batch`](crate::Options::batch) tokens.
+    pub together: bool,
+}
+
+impl<'r> Span<'r> {
+    /// Rows that attend to earlier tokens only, as texts do.
+    pub fn new(start: usize, rows: &'r [f32], row_len: usize, columns: usize) -> Self {
+        Self { start, rows, row_len, columns, together: false }
+    }
+
+    /// Sets whether the tokens of the span attend to each other.
+    #[must_use]
+    pub fn together(self, together: bool) -> Self {
+        Self { together, ..self }
+    }
+
+    /// Number of tokens that the rows replace.
+    pub fn tokens(&self) -> usize {
+        self.rows.len().checked_div(self.row_len).unwrap_or(0)
+    }
+
+    /// Index of the first token after the span.
+    pub(super) fn end(&self) -> usize {
+        self.start + self.tokens()
+    }
+
+    /// Rotary positions that the picture takes.
+    fn positions(&self) -> usize {
+        self.columns.max(self.tokens().checked_div(self.columns).unwrap_or(0))
+    }
+
+    /// Vector `stream` of the row of token `index`, in a model of width `dim`.
+    fn vector(&self, index: usize, stream: usize, dim: usize) -> Option<&'r [f32]> {
+        let row = self.rows.get(index.checked_sub(self.start)? * self.row_len..)?.get(..self.row_len)?;
+        row.get(stream * dim..(stream + 1) * dim)
+    }
+}
+
+/// A picture that a context has read, in a model with rotary positions of several axes.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Turn {
+    /// Position after the picture; 0 for an unused entry.
+    pub end: u32,
+    /// Number by which later rotary positions are less than positions.
+    pub less: u32,
+}
+
+/// The pictures that each context has read.
+#[derive(Default)]
+pub(crate) struct Turns<'w> {
+    /// `[contexts][pictures]`, each in order, with unused entries at the end.
+    table: &'w mut [Turn],
+    /// Entries per context.
+    each: usize,
+}
+
+impl<'w> Turns<'w> {
+    pub fn new(table: &'w mut [Turn], contexts: usize) -> Self {
+        table.fill(Turn::default());
+        Self { each: table.len().checked_div(contexts).unwrap_or(0), table }
+    }
+
+    pub fn of(&self, slot: usize) -> &[Turn] {
+        self.table.get(slot * self.each..(slot + 1) * self.each).unwrap_or(&[])
+    }
+
+    pub fn of_mut(&mut self, slot: usize) -> &mut [Turn] {
+        self.table.get_mut(slot * self.each..(slot + 1) * self.each).unwrap_or_default()
+    }
+
+    /// Number by which rotary positions are less than positions now.
+    fn less(&self, slot: usize) -> usize {
+        self.of(slot).iter().map(|turn| turn.less as usize).max().unwrap_or(0)
+    }
+
+    /// Number of further pictures for which there is room.
+    fn room(&self, slot: usize) -> usize {
+        self.of(slot).iter().filter(|turn| turn.end == 0).count()
+    }
+
+    fn push(&mut self, slot: usize, turn: Turn) {
+        if let Some(place) = self.of_mut(slot).iter_mut().find(|turn| turn.end == 0) {
+            *place = turn;
+        }
+    }
+
+    /// Forgets the pictures that end after `position`.
+    pub fn rewind(&mut self, slot: usize, position: usize) {
+        for turn in self.of_mut(slot).iter_mut().filter(|turn| turn.end as usize > position) {
+            *turn = Turn::default();
+        }
+    }
+
+    /// Gives one context the pictures of another.
+    pub fn share(&mut self, from: usize, to: usize) {
+        copy_row(self.table, self.each, from, to);
+    }
+}
+
+impl<'c> Work<'c> {
+    /// Replaces the embeddings of some of the tokens by rows of pictures. The spans are in order and do not overlap.
+    ///
+    /// The tokens that are replaced count like others, for example in [`Context::position`]. Their ids must be in the
+    /// vocabulary; usually it is the id of the model's image token.
+    #[must_use]
+    pub fn pictures(mut self, pictures: &'c [Span<'c>]) -> Self {
+        self.pictures = pictures;
+        self
+    }
+
+    /// Shortens a pass of `taken` tokens so that it does not cut a span whose tokens attend to each other.
+    pub(super) fn without_cuts(&self, taken: usize) -> usize {
+        let end = self.done + taken;
+        let cut = self.pictures.iter().find(|span| span.together && span.start < end && end < span.end());
+        cut.map_or(taken, |span| span.start.saturating_sub(self.done))
+    }
+
+    /// Number of tokens from token `index` on, and before `end`, that one segment may have: all of a span whose tokens
+    /// attend to each other, or none. Returns whether they do.
+    pub(super) fn segment(&self, index: usize, end: usize) -> (usize, bool) {
+        for span in self.pictures.iter().filter(|span| span.together && span.end() > index) {
+            return match span.start {
+                start if start <= index => (span.end().min(end) - index, true),
+                start => (start.min(end) - index, false),
+            };
+        }
+        (end - index, false)
+    }
+}
+
+impl Forward<'_, '_> {
+    /// Adds the next tokens of a work to the pass, in segments: each span whose tokens attend to each other is one.
+    /// Returns the number of tokens for which there were segments.
+    pub(super) fn add_parts(&mut self, work: &Work<'_>, all: Segment, tokens: &[TokenId]) -> usize {
+        let mut added = 0;
+        while let Some(rest) = tokens.get(added..).filter(|rest| !rest.is_empty() && self.room() > 0) {
+            let index = work.done + added;
+            let (count, together) = work.segment(index, index + rest.len());
+            let Some(part) = rest.get(..count) else { break };
+            let position = all.position + added as u32;
+            let segment = Segment { position, tokens: count as u32, together: u32::from(together), ..all };
+            let first = self.add(segment, part);
+            self.place_pictures(work, (index, count), first);
+            added += count;
+        }
+        added
+    }
+
+    /// Replaces the embeddings and rotations of some tokens of a work, from token `index` on; the first is in row
+    /// `first`. `context` is the state before the work's next token.
+    pub(super) fn place_pictures(&mut self, work: &Work<'_>, (index, count): (usize, usize), first: usize) {
+        let (slot, position) = (work.context.slot, work.context.position);
+        for (index, row) in (index..index + count).zip(first..) {
+            let span = work.pictures.iter().find(|span| (span.start..span.end()).contains(&index));
+            if let Some(vector) = span.and_then(|span| span.vector(index, 0, self.spec.dim)) {
+                self.replace(row, vector);
+            }
+            if self.spec.sections().is_none() {
+                continue;
+            }
+            // Spans before the next token have been counted.
+            let before = work.pictures.iter().filter(|span| span.end() > work.done && span.end() <= index);
+            let less = self.turns.less(slot) + before.map(|span| span.tokens() - span.positions()).sum::<usize>();
+            let place = (position + index - work.done) - less;
+            match span {
+                Some(span) => {
+                    let (i, start) = (index - span.start, place - (index - span.start));
+                    let (line, column) = (i.checked_div(span.columns), i.checked_rem(span.columns));
+                    self.turn(row, [start, start + line.unwrap_or(0), start + column.unwrap_or(0)]);
+                }
+                None if less > 0 => self.turn(row, [place; 3]),
+                None => {}
+            }
+        }
+    }
+
+    /// Adds vectors of pictures after layer `layer` to the rows of a work, the first of which is `first`.
+    pub(super) fn add_pictures(&mut self, work: &Work<'_>, taken: usize, first: usize, layer: usize) {
+        for (index, row) in (work.done..work.done + taken).zip(first..) {
+            let span = work.pictures.iter().find(|span| (span.start..span.end()).contains(&index));
+            if let Some(vector) = span.and_then(|span| span.vector(index, 1 + layer, self.spec.dim)) {
+                self.add_to(row, vector);
+            }
+        }
+    }
+
+    /// Notes the pictures that end within the next `taken` tokens of a work.
+    pub(super) fn keep_pictures(&mut self, work: &Work<'_>, taken: usize) {
+        if self.spec.sections().is_none() {
+            return;
+        }
+        let (slot, position) = (work.context.slot, work.context.position);
+        let ending = work.pictures.iter().filter(|span| (work.done + 1..=work.done + taken).contains(&span.end()));
+        for span in ending {
+            let less = self.turns.less(slot) + span.tokens() - span.positions();
+            let end = position + span.end() - work.done;
+            self.turns.push(slot, Turn { end: end as u32, less: less as u32 });
+        }
+    }
+}
+
+impl Engine<'_, '_> {
+    /// Checks the pictures of a work.
+    pub(super) fn check_pictures(&self, work: &Work<'_>) -> Result<(), Error> {
+        let spec = self.forward.spec;
+        let mut end = 0;
+        for span in work.pictures {
+            let (tokens, row_len) = (span.tokens(), span.row_len);
+            let streams = row_len.checked_div(spec.dim).unwrap_or(0);
+            if tokens == 0 || tokens * row_len != span.rows.len() {
+                return Err(Error::Picture { why: "has no rows, or a part of a row" });
+            }
+            if streams * spec.dim != row_len || streams > spec.layers + 1 {
+                return Err(Error::Picture { why: "has rows of another width than the model's" });
+            }
+            if span.start < end || tokens > work.tokens().len() - span.start.min(work.tokens().len()) {
+                return Err(Error::Picture { why: "overlaps another picture or does not end within the tokens" });
+            }
+            if tokens.checked_rem(span.columns) != Some(0) {
+                return Err(Error::Picture { why: "has a line that is not full: its tokens are lines of its columns" });
+            }
+            let batch = self.plan.options.batch;
+            if span.together && tokens > batch {
+                let what = "planned tokens per pass (Options::batch)";
+                return Err(Error::BufferTooSmall { what, needed: tokens, given: batch });
+            }
+            end = span.end();
+        }
+        let (needed, given) = (work.pictures.len(), self.forward.turns.room(work.context.slot));
+        if spec.sections().is_some() && needed > given {
+            let what = "further pictures (Options::pictures)";
+            return Err(Error::BufferTooSmall { what, needed, given });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,128 @@
+//! Pictures for language models that see: an encoder of patches, and a projector whose results stand where tokens stand.
+//!
+//! The encoder's file (`mmproj`, `general.architecture = clip`) is a second GGUF beside that of the language model.
+//! [`Vision::new`] checks it. A [`Picture`] is borrowed RGB; the [`Encoder`] resizes it, cuts it into [`Views`] as the
+//! model's processor does, and computes a row for each token that stands for a part of the picture.
+//! [`Work::pictures`](crate::Work::pictures) lets a language model read the rows.
+//!
+//! ```
+//! use arenite::vision::{Encoder, Options, Picture, Plan, Vision};
+//! use arenite::{Gguf, Line};
+//!
+//! # let Ok(file) = std::fs::read("tests/fixtures/eyes/idefics3_a/mmproj.gguf") else { return Ok(()) };
+//! # let (rgb, width, height) = (vec![200; 3 * 90 * 50], 90, 50);
+//! let gguf = Gguf::parse(&file)?;
+//! let vision = Vision::new(&gguf)?;
+//! let plan = Plan::new(&gguf, width, height, Options::new())?; // exact bytes for this size of picture
+//! let mut workspace = vec![Line::ZERO; plan.workspace.div_ceil(64)];
+//! let mut encoder = Encoder::new(&vision, plan, Line::bytes_mut(&mut workspace))?;
+//!
+//! let mut rows = vec![0.0; plan.rows];
+//! encoder.see(&Picture::new(&rgb, width, height)?, &mut rows)?;
+//! assert_eq!(rows.len(), plan.views.tokens() * vision.row_len());
+//! # Ok::<(), arenite::Error>(())
+//! ```
+
+mod encoder;
+mod picture;
+mod plan;
+mod positions;
+mod resize;
+mod spec;
+mod tensors;
+mod views;
+
+use crate::{Error, Gguf, Model, Span};
+pub use encoder::Encoder;
+pub use picture::{MAX_SIDE, Picture};
+pub use plan::{Options, Plan};
+pub use spec::Projector;
+use spec::Spec;
+pub use views::{View, Views};
+
+/// An encoder of pictures in a file, and proof that every tensor is present with the right shape and a type that this
+/// build runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Vision<'a> {
+    gguf: Gguf<'a>,
+    spec: Spec<'a>,
+}
+
+impl<'a> Vision<'a> {
+    /// Reads the metadata and checks every tensor. Does not read the weights.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] for a projector that this crate does not run; [`Error::MissingKey`], [`Error::KeyType`],
+    /// [`Error::KeyValue`], [`Error::UnexpectedKey`] and [`Error::UnsupportedKey`] for the metadata;
+    /// [`Error::MissingTensor`], [`Error::UnexpectedTensor`], [`Error::TensorShape`] and [`Error::TensorType`] for the
+    /// tensors.
+    pub fn new(gguf: &Gguf<'a>) -> Result<Self, Error> {
+        let spec = Spec::read(gguf)?;
+        tensors::check(gguf, &spec)?;
+        Ok(Self { gguf: *gguf, spec })
+    }
+
+    /// The file.
+    pub fn gguf(&self) -> &Gguf<'a> {
+        &self.gguf
+    }
+
+    fn spec(&self) -> &Spec<'a> {
+        &self.spec
+    }
+
+    /// The kind of the projector.
+    pub fn projector(&self) -> Projector {
+        self.spec.projector
+    }
+
+    /// Width of the encoder's own states.
+    pub fn width(&self) -> usize {
+        self.spec.dim
+    }
+
+    /// Width of an embedding of the language model.
+    pub fn dim(&self) -> usize {
+        self.spec.tensors.out
+    }
+
+    /// Elements of a row: an embedding, and vectors that are added after the first layers of the language model
+    /// ([DeepStack](https://arxiv.org/abs/2406.04334)).
+    pub fn row_len(&self) -> usize {
+        self.spec.row_len()
+    }
+
+    /// True if the tokens of a view attend to each other in the language model, also to later ones.
+    pub fn is_together(&self) -> bool {
+        self.spec.rules.together
+    }
+
+    /// The views of a picture of `width` by `height` pixels.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Picture`] for sizes that the encoder does not take.
+    pub fn views(&self, width: usize, height: usize) -> Result<Views, Error> {
+        self.spec.views(width, height)
+    }
+
+    /// The rows of a view, in the place of as many tokens from `start` on.
+    pub fn span<'r>(&self, start: usize, view: &View, rows: &'r [f32]) -> Span<'r> {
+        Span::new(start, rows, self.row_len(), view.columns).together(self.is_together())
+    }
+
+    /// Checks that the rows fit a language model.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Picture`] if its embeddings have another width.
+    pub fn fits(&self, model: &Model<'_>) -> Result<(), Error> {
+        if model.spec().dim != self.dim() || self.spec.deep_layers > model.spec().layers {
+            return Err(Error::Picture {
+                why: "cannot be shown to this model: the projector's rows have another width",
+            });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,307 @@
+//! The memory of an encoder, computed from its file and the size of a picture.
+
+use super::resize::{Bound, PIXEL};
+use super::spec::Spec;
+use super::tensors::Table;
+use super::views::{Size, View, Views};
+use crate::engine::Formats;
+use crate::engine::layout::{max, pieces, product, sum};
+use crate::hash::Hash;
+use crate::kernel::MAX_ROWS;
+use crate::memory::{Arena, HeadLayout, KvType, TILE};
+use crate::model::Entry;
+use crate::{Error, Gguf, tri};
+
+/// Options for the memory of an encoder of pictures.
+///
+/// ```
+/// use arenite::vision::Options;
+/// const OPTIONS: Options = Options::new().batch(32).workers(2);
+/// assert_eq!(OPTIONS.workers, 2);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Options {
+    /// Patches that are computed together. More are faster and need more workspace.
+    pub batch: usize,
+    /// Maximum number of workers, at least 1; each needs scratch memory.
+    pub workers: usize,
+}
+
+impl Options {
+    /// 64 patches at a time, one worker.
+    pub const DEFAULT: Self = Self { batch: 64, workers: 1 };
+
+    /// Same as [`DEFAULT`](Self::DEFAULT).
+    pub const fn new() -> Self {
+        Self::DEFAULT
+    }
+
+    /// Sets `batch`.
+    #[must_use]
+    pub const fn batch(self, batch: usize) -> Self {
+        Self { batch, ..self }
+    }
+
+    /// Sets `workers`.
+    #[must_use]
+    pub const fn workers(self, workers: usize) -> Self {
+        Self { workers, ..self }
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+pieces! {
+    /// Table of weights.
+    weights: Entry,
+    /// `[rows][dim]`: the states of a view.
+    hidden: f32,
+    /// `[batch][dim]`: the input or output of a linear layer.
+    branch: f32,
+    /// Intermediate values of a batch.
+    inner: f32,
+    /// Keys and values of a layer, `[heads]` tiles.
+    cache: u8,
+    /// Page of each tile: its own number.
+    pages: u32,
+    /// `[patches]`: line and column of each patch.
+    places: u32,
+    /// `[rows]`: position of each row in the cache, in layers with windows.
+    slots: u32,
+    /// The windows of attention.
+    windows: Window,
+    /// `[side]` cosines and sines of the pairs of a head, for each line or column.
+    rotations: f32,
+    /// Quantized activations, their scales, and their sums per 16 elements.
+    quants: i8,
+    scales: f32,
+    quant_sums: i16,
+    /// Scratch of attention, per worker.
+    sums: f32,
+    /// A packed panel of weights per worker.
+    panels: u8,
+    /// The picture before it is cut into tiles, and the overview.
+    canvas: u8,
+    overview: u8,
+    /// The picture before it is resized to the canvas.
+    via: u8,
+    /// The picture after the horizontal pass of resizing.
+    middle: u8,
+    /// Weights of resizing.
+    taps: i32,
+    bounds: Bound,
+}
+
+/// Rows that attend to each other in layers with windows.
+#[derive(Clone, Copy, Debug, Default, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub(crate) struct Window {
+    /// First row.
+    pub first: u32,
+    /// Number of rows.
+    pub len: u32,
+    /// First tile of the cache.
+    pub tile: u32,
+}
+
+/// The exact memory that an encoder needs for pictures of one size; it is the same on every target.
+///
+/// ```
+/// use arenite::Gguf;
+/// use arenite::vision::{Options, Plan, Vision};
+///
+/// # let Ok(file) = std::fs::read("tests/fixtures/eyes/idefics3_a/mmproj.gguf") else { return Ok(()) };
+/// let gguf = Gguf::parse(&file)?;
+/// let plan = Plan::new(&gguf, 640, 480, Options::new())?;
+/// let vision = Vision::new(&gguf)?;
+/// assert_eq!(plan.rows, plan.views.tokens() * vision.row_len());
+/// # Ok::<(), arenite::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Plan {
+    /// Workspace in bytes.
+    pub workspace: usize,
+    /// Elements of the result: the rows of all views.
+    pub rows: usize,
+    /// What the encoder sees of the picture.
+    pub views: Views,
+    /// The options, with limits applied.
+    pub options: Options,
+    pub(super) layout: Layout,
+    seal: u64,
+}
+
+impl Plan {
+    /// Plans for pictures of `width` by `height` pixels.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Vision::new`](super::Vision::new) for the metadata; [`Error::Picture`] for sizes that the
+    /// encoder does not take; [`Error::PlanTooLarge`]; [`Error::TensorType`] for a tensor type that this build cannot
+    /// run.
+    pub const fn new(gguf: &Gguf<'_>, width: usize, height: usize, options: Options) -> Result<Self, Error> {
+        let spec = tri!(Spec::read(gguf));
+        let views = tri!(spec.views(width, height));
+        if options.workers > 1 << 16 || options.batch > 1 << 20 {
+            return Err(Error::PlanTooLarge);
+        }
+        let rows = max_rows(&spec, &views);
+        let batch = if options.batch < rows { options.batch } else { rows };
+        let options = Options { batch: max(batch, spec.block()), workers: max(options.workers, 1) };
+        let layout = tri!(Layout::of(gguf, &spec, &views, options));
+        let workspace = tri!(layout.bytes());
+        let rows = tri!(product(&[views.tokens(), spec.row_len()]));
+        Ok(Self { workspace, rows, views, options, layout, seal: sealed(gguf) })
+    }
+
+    /// True if the plan was made for this file.
+    pub(super) fn is_for(&self, gguf: &Gguf<'_>) -> bool {
+        self.seal == sealed(gguf)
+    }
+}
+
+/// Hash of the file's directory.
+const fn sealed(gguf: &Gguf<'_>) -> u64 {
+    let mut hash = Hash::new();
+    gguf.hash_directory(&mut hash);
+    hash.finish()
+}
+
+/// Patches of a view from left to right, and from top to bottom.
+pub(super) const fn patches(spec: &Spec<'_>, view: &View) -> Size {
+    (view.columns * spec.merge, view.lines * spec.merge)
+}
+
+/// Largest number of rows of a view's states.
+const fn max_rows(spec: &Spec<'_>, views: &Views) -> usize {
+    let [tile, overview] = views.kinds();
+    spec.before() + max(tile.tokens(), overview.tokens()) * spec.block()
+}
+
+impl Layout {
+    const fn of(gguf: &Gguf<'_>, spec: &Spec<'_>, views: &Views, options: Options) -> Result<Self, Error> {
+        let Options { batch, workers } = options;
+        let Spec { dim, ffn, layers, .. } = *spec;
+        let rows = max_rows(spec, views);
+        let head = head_layout(spec);
+        let windows = max_windows(spec, views);
+        let tiles = rows.div_ceil(TILE) + windows; // each window begins with a new tile
+        let side = max_side(spec, views);
+        let gates = if spec.tensors.gated { 2 * ffn } else { ffn };
+        let inner = tri!(product(&[batch, max(max(spec.patch_len(), 2 * dim), gates)]));
+        let inner = max(inner, tri!(product(&[batch / spec.block(), spec.projection()])));
+        let inner = max(inner, spec.tensors.out + dim);
+        let widest = max(max(spec.patch_len(), ffn), max(spec.joined(), max(spec.tensors.inner, dim)));
+        let widest = max(widest, spec.block() * dim);
+        let formats = tri!(Formats::of(gguf, widest));
+        let quantized = if formats.quantized { batch } else { 0 };
+        let pictures = [
+            views.canvas,
+            match views.overview {
+                Some((size, _)) => size,
+                None => (0, 0),
+            },
+        ];
+        let resizing = tri!(Resizing::of(spec, views));
+        let mut layout = Self {
+            weights: tri!(product(&[Table::len(1), layers])),
+            hidden: tri!(product(&[rows, dim])),
+            branch: tri!(product(&[batch, dim])),
+            inner,
+            cache: tri!(product(&[spec.heads, tiles, head.tile_bytes()])),
+            pages: tiles,
+            places: rows,
+            quants: tri!(product(&[quantized, widest])),
+            scales: tri!(product(&[quantized, widest.div_ceil(32)])),
+            quant_sums: tri!(product(&[quantized, widest.div_ceil(16)])),
+            sums: tri!(product(&[workers, MAX_ROWS, head.padded()])),
+            panels: if batch > 1 { tri!(product(&[workers, formats.panel])) } else { 0 },
+            canvas: tri!(product(&[PIXEL, pictures[0].0, pictures[0].1])),
+            overview: tri!(product(&[PIXEL, pictures[1].0, pictures[1].1])),
+            via: resizing.via,
+            middle: resizing.middle,
+            taps: resizing.taps,
+            bounds: resizing.bounds,
+            ..Self::EMPTY
+        };
+        if windows > 0 {
+            (layout.windows, layout.slots) = (windows, rows);
+        }
+        if spec.rules.axes.is_some() {
+            layout.rotations = tri!(product(&[side, spec.head_dim()]));
+        }
+        Ok(layout)
+    }
+}
+
+/// Longest side of a view in patches.
+const fn max_side(spec: &Spec<'_>, views: &Views) -> usize {
+    let [tile, overview] = views.kinds();
+    max(max(tile.columns, tile.lines), max(overview.columns, overview.lines)) * spec.merge
+}
+
+/// Largest number of windows of a view; 0 if all layers see the whole view.
+const fn max_windows(spec: &Spec<'_>, views: &Views) -> usize {
+    const fn windows(view: &View, side: usize) -> usize {
+        view.columns.div_ceil(side) * view.lines.div_ceil(side)
+    }
+    let [tile, overview] = views.kinds();
+    match spec.window() {
+        Some(side) if side > 0 => max(windows(&tile, side), windows(&overview, side)),
+        _ => 0,
+    }
+}
+
+/// Layout of the keys and values of a head.
+pub(super) const fn head_layout(spec: &Spec<'_>) -> HeadLayout {
+    HeadLayout { kind: KvType::F32, dim: spec.head_dim(), shared: 0 }
+}
+
+/// Memory for the steps of resizing, one after another.
+struct Resizing {
+    via: usize,
+    middle: usize,
+    taps: usize,
+    bounds: usize,
+}
+
+impl Resizing {
+    const fn of(spec: &Spec<'_>, views: &Views) -> Result<Self, Error> {
+        let mut all = Self { via: 0, middle: 0, taps: 0, bounds: 0 };
+        let mut source = views.picture;
+        if let Some(via) = views.via {
+            all.via = tri!(product(&[PIXEL, via.0, via.1]));
+            tri!(all.add(spec, source, via));
+            source = via;
+        }
+        tri!(all.add(spec, source, views.canvas));
+        if let Some((size, of_canvas)) = views.overview {
+            tri!(all.add(spec, if of_canvas { views.canvas } else { views.picture }, size));
+        }
+        Ok(all)
+    }
+
+    const fn add(&mut self, spec: &Spec<'_>, from: Size, to: Size) -> Result<(), Error> {
+        let filter = spec.rules.filter;
+        self.middle = max(self.middle, tri!(product(&[PIXEL, to.0, from.1])));
+        self.bounds = max(self.bounds, max(to.0, to.1));
+        self.taps = max(self.taps, tri!(product(&[to.0, filter.taps(from.0, to.0)])));
+        self.taps = max(self.taps, tri!(product(&[to.1, filter.taps(from.1, to.1)])));
+        Ok(())
+    }
+}
+
+impl Spec<'_> {
+    /// Elements that the projector needs to compute one row: two copies of the joined patches, and the outputs of its
+    /// linear layers.
+    const fn projection(&self) -> usize {
+        let joined = self.block() * self.dim;
+        2 * joined + max(self.tensors.inner, joined) + self.tensors.out
+    }
+}

@@ -1,0 +1,538 @@
+//! The encoder and projector of a file as data: sizes from the metadata, and what each kind of projector implies.
+
+use super::resize::Filter;
+use super::tensors::Tensors;
+use crate::gguf::{Array, ValueType, equal};
+use crate::kernel::Activation;
+use crate::model::{MAX_LAYERS, Norm};
+use crate::{Error, Gguf, Name, tri};
+
+/// Prefix of the keys of an encoder of pictures.
+const PREFIX: &str = "clip.vision";
+/// Limits of sizes in the metadata. With them, no product of three sizes overflows 64 bits.
+const MAX_WIDTH: usize = 1 << 16;
+const MAX_PATCH: usize = 1 << 8;
+const MAX_MERGE: usize = 1 << 4;
+/// The largest `image_size`; it limits the number of views and their size.
+const MAX_IMAGE: usize = 1 << 13;
+const MAX_TILES: usize = 1 << 6;
+
+/// Declares the projectors: the names in files, and the variants.
+macro_rules! projectors {
+    ($($(#[$doc:meta])* $name:literal => $variant:ident,)*) => {
+        /// Kind of a projector (`clip.projector_type`): how pictures are cut into views, and how the states of an
+        /// encoder become rows of a language model.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub enum Projector { $($(#[$doc])* $variant,)* }
+
+        impl Projector {
+            /// All projectors that this crate runs.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// The name in files.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+        }
+    };
+}
+
+projectors! {
+    /// Idefics 3, SmolVLM, Granite-Docling.
+    "idefics3" => Idefics3,
+    /// LFM2-VL.
+    "lfm2" => Lfm2,
+    /// Gemma 3.
+    "gemma3" => Gemma3,
+    /// InternVL 2 to 3.
+    "internvl" => InternVl,
+    /// Pixtral, and Mistral Small 3.1 and later.
+    "pixtral" => Pixtral,
+    /// Qwen 2.5-VL.
+    "qwen2.5vl_merger" => Qwen25Vl,
+    /// Qwen 3-VL.
+    "qwen3vl_merger" => Qwen3Vl,
+}
+
+/// How an encoder knows where patches are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Places {
+    /// A learned vector for each patch of views of one size.
+    Learned,
+    /// Learned vectors of a square grid, resized with an antialiased bilinear filter (SigLIP 2).
+    Antialiased,
+    /// Learned vectors of a square grid, resized bilinearly so that the corners stay.
+    Corners,
+    /// None.
+    Unlearned,
+}
+
+/// Rotary positions in two dimensions, in heads of queries and keys: the first half of the pairs is rotated by the line of
+/// a patch, the second half by its column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Axes {
+    /// Pairs of elements that are half a head apart. Lines and columns have the same frequencies.
+    Alike,
+    /// Pairs of adjacent elements. Of all frequencies, lines have the even ones and columns the odd ones.
+    InTurns,
+}
+
+impl Axes {
+    /// The elements of a head that form pair `i` of `pairs`.
+    pub const fn pair(self, i: usize, pairs: usize) -> (usize, usize) {
+        match self {
+            Self::Alike => (i, i + pairs),
+            Self::InTurns => (2 * i, 2 * i + 1),
+        }
+    }
+
+    /// The frequency of pair `i` is `10000^(-2 number / elements)`: returns the number and the elements.
+    pub const fn exponent(self, i: usize, pairs: usize) -> (usize, usize) {
+        let half = pairs / 2;
+        let (number, of_column) = if i < half { (i, 0) } else { (i - half, 1) };
+        match self {
+            Self::Alike => (number, pairs),
+            Self::InTurns => (2 * number + of_column, 2 * pairs),
+        }
+    }
+}
+
+/// How a block of neighbouring patches becomes the input of the projector's first linear layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Join {
+    /// One patch after another.
+    Concatenated,
+    /// Their mean.
+    Mean,
+}
+
+/// What a kind of projector implies for its encoder.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    pub filter: Filter,
+    pub places: Places,
+    pub axes: Option<Axes>,
+    pub join: Join,
+    pub norm: Norm,
+    /// True if the states after the last block are normed.
+    pub norm_after: bool,
+    /// Activation function of the encoder's blocks.
+    pub activation: Activation,
+    /// Default of the side of a block of patches that becomes one row, and the key of this number.
+    pub merge: (usize, &'static str),
+    /// Epsilon of the norm on joined patches; `None` for the encoder's.
+    pub join_eps: Option<f32>,
+    /// True if the rows of one view attend to each other in the language model.
+    pub together: bool,
+}
+
+impl Projector {
+    pub(super) const fn rules(self) -> Rules {
+        const FACTOR: &str = "projector.scale_factor";
+        const SPATIAL: &str = "spatial_merge_size";
+        let siglip = Rules {
+            filter: Filter::Bilinear,
+            places: Places::Learned,
+            axes: None,
+            join: Join::Concatenated,
+            norm: Norm::Layer,
+            norm_after: true,
+            activation: Activation::GeluTanh,
+            merge: (1, FACTOR),
+            join_eps: None,
+            together: false,
+        };
+        match self {
+            Self::Idefics3 => Rules { filter: Filter::Lanczos, ..siglip },
+            Self::Lfm2 => Rules { places: Places::Antialiased, merge: (2, FACTOR), join_eps: Some(1e-5), ..siglip },
+            Self::Gemma3 => Rules { join: Join::Mean, merge: (4, FACTOR), together: true, ..siglip },
+            Self::InternVl => Rules {
+                filter: Filter::Bicubic,
+                norm_after: false,
+                activation: Activation::GeluErf,
+                merge: (2, FACTOR),
+                join_eps: Some(1e-5),
+                ..siglip
+            },
+            Self::Pixtral => Rules {
+                filter: Filter::Bicubic,
+                places: Places::Unlearned,
+                axes: Some(Axes::InTurns),
+                norm: Norm::Rms,
+                norm_after: false,
+                activation: Activation::Silu,
+                merge: (1, SPATIAL),
+                ..siglip
+            },
+            Self::Qwen25Vl => Rules {
+                filter: Filter::Bicubic,
+                places: Places::Unlearned,
+                axes: Some(Axes::Alike),
+                norm: Norm::Rms,
+                norm_after: false,
+                activation: Activation::Silu,
+                merge: (2, SPATIAL),
+                ..siglip
+            },
+            Self::Qwen3Vl => Rules {
+                filter: Filter::Bicubic,
+                places: Places::Corners,
+                norm_after: false,
+                axes: Some(Axes::Alike),
+                merge: (2, SPATIAL),
+                ..siglip
+            },
+        }
+    }
+}
+
+/// Sizes and settings of an encoder of pictures.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spec<'a> {
+    pub projector: Projector,
+    pub rules: Rules,
+    /// Width of the encoder's states.
+    pub dim: usize,
+    pub layers: usize,
+    pub heads: usize,
+    /// Width of the feed-forward.
+    pub ffn: usize,
+    /// Side of a patch in pixels.
+    pub patch: usize,
+    /// Side of a block of patches that becomes one row.
+    pub merge: usize,
+    /// Side of a view in pixels, or the longest side, depending on the projector.
+    pub side: usize,
+    /// Longest side of a picture that is cut into tiles (idefics3).
+    pub longest: usize,
+    /// Least and largest number of tiles (internvl).
+    pub tiles: (usize, usize),
+    /// Epsilon of the encoder's norms.
+    pub eps: f32,
+    /// Mean and standard deviation of each color.
+    pub mean: [f32; 3],
+    pub std: [f32; 3],
+    /// Every so many layers attend to the whole view, the others within windows; 0 if all see the whole view.
+    pub window_period: usize,
+    /// Layers whose states are also projected, and added to the first layers of the language model.
+    deep: Option<Array<'a>>,
+    /// Number of these layers.
+    pub deep_layers: usize,
+    pub tensors: Tensors,
+}
+
+impl<'a> Spec<'a> {
+    /// Reads the metadata. The shapes of tensors are checked with the tensors.
+    pub const fn read(gguf: &Gguf<'a>) -> Result<Self, Error> {
+        let architecture = tri!(gguf.architecture());
+        if !equal(architecture.as_bytes(), b"clip") {
+            let name = Name::new(architecture.as_bytes());
+            return Err(Error::Unsupported { what: "architecture of an encoder of pictures", name });
+        }
+        tri!(check_keys(gguf));
+        let projector = tri!(projector(gguf));
+        let rules = projector.rules();
+        let layers = tri!(size(gguf, "block_count", MAX_LAYERS));
+        let dim = tri!(size(gguf, "embedding_length", MAX_WIDTH));
+        let ffn = tri!(size(gguf, "feed_forward_length", MAX_WIDTH));
+        let (deep, deep_layers) = tri!(deep(gguf, layers));
+        let spec = Self {
+            projector,
+            rules,
+            dim,
+            layers,
+            heads: tri!(size(gguf, "attention.head_count", MAX_WIDTH)),
+            ffn,
+            patch: tri!(size(gguf, "patch_size", MAX_PATCH)),
+            merge: tri!(size_or(gguf, rules.merge.1, MAX_MERGE, rules.merge.0)),
+            side: tri!(size(gguf, "image_size", MAX_IMAGE)),
+            longest: tri!(size_or(gguf, "preproc_image_size", MAX_IMAGE, 0)),
+            tiles: (
+                tri!(size_or(gguf, "preproc_min_tiles", MAX_TILES, 1)),
+                tri!(size_or(gguf, "preproc_max_tiles", MAX_TILES, 12)),
+            ),
+            eps: tri!(positive(gguf, "attention.layer_norm_epsilon")),
+            mean: tri!(colors(gguf, "image_mean")),
+            std: tri!(colors(gguf, "image_std")),
+            window_period: match projector {
+                Projector::Qwen25Vl => tri!(size_or(gguf, "n_wa_pattern", MAX_LAYERS, 8)),
+                _ => 0,
+            },
+            deep,
+            deep_layers,
+            tensors: tri!(Tensors::of(gguf, projector, (dim, ffn))),
+        };
+        match spec.check(gguf) {
+            Ok(()) => Ok(spec),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Checks that the sizes fit together.
+    const fn check(&self, gguf: &Gguf<'_>) -> Result<(), Error> {
+        let Self { dim, heads, patch, merge, side, projector, .. } = *self;
+        if !dim.is_multiple_of(heads) {
+            return Err(wrong("attention.head_count", "does not divide embedding_length"));
+        }
+        if self.rules.axes.is_some() && !self.head_dim().is_multiple_of(4) {
+            return Err(wrong("attention.head_count", "makes heads that rows and columns cannot share"));
+        }
+        if self.is_fixed() && !side.is_multiple_of(patch * merge) {
+            return Err(wrong("image_size", "is not a multiple of the patches that become one row"));
+        }
+        let Tensors { table, has_class, .. } = self.tensors;
+        let (grid, square) = (side / patch, root(table));
+        let is_fit = match self.rules.places {
+            Places::Learned => grid * grid + has_class as usize == table,
+            Places::Antialiased | Places::Corners => table > 0 && square * square == table,
+            Places::Unlearned => true,
+        };
+        if !is_fit {
+            return Err(wrong("image_size", "does not fit the number of learned positions"));
+        }
+        if matches!(projector, Projector::Idefics3) && self.longest < side {
+            return Err(wrong("preproc_image_size", "is missing or less than image_size"));
+        }
+        if self.tiles.0 > self.tiles.1 {
+            return Err(wrong("preproc_min_tiles", "is more than preproc_max_tiles"));
+        }
+        if self.std[0] == 0.0 || self.std[1] == 0.0 || self.std[2] == 0.0 {
+            return Err(wrong("image_std", "is 0"));
+        }
+        let silu = matches!(tri!(gguf.bool("clip", "use_silu")), Some(true));
+        let gelu = matches!(tri!(gguf.bool("clip", "use_gelu")), Some(true));
+        if silu != matches!(self.rules.activation, Activation::Silu) || gelu == silu {
+            return Err(Error::UnsupportedKey {
+                key: Name::key("clip", if silu { "use_silu" } else { "use_gelu" }),
+                what: "another activation function than that of this projector's encoder",
+            });
+        }
+        Ok(())
+    }
+
+    /// Side of the square grid of learned positions.
+    pub const fn table_side(&self) -> usize {
+        root(self.tensors.table)
+    }
+
+    /// True if all views have `image_size`.
+    pub const fn is_fixed(&self) -> bool {
+        matches!(self.projector, Projector::Idefics3 | Projector::Gemma3 | Projector::InternVl)
+    }
+
+    pub const fn head_dim(&self) -> usize {
+        match self.dim.checked_div(self.heads) {
+            Some(dim) => dim,
+            None => 0,
+        }
+    }
+
+    /// The norm of the encoder's states: its kind, width and epsilon.
+    pub const fn norm(&self) -> (Norm, usize, f32) {
+        (self.rules.norm, self.dim, self.eps)
+    }
+
+    /// Elements of a patch: its pixels in all colors.
+    pub const fn patch_len(&self) -> usize {
+        3 * self.patch * self.patch
+    }
+
+    /// Number of patches that become one row.
+    pub const fn block(&self) -> usize {
+        self.merge * self.merge
+    }
+
+    /// Side in pixels of a block of patches that becomes one row.
+    pub const fn cell(&self) -> usize {
+        self.patch * self.merge
+    }
+
+    /// Width of the input of the projector's first linear layer.
+    pub const fn joined(&self) -> usize {
+        match self.rules.join {
+            Join::Concatenated => self.block() * self.dim,
+            Join::Mean => self.dim,
+        }
+    }
+
+    /// Number of learned rows before the patches.
+    pub const fn before(&self) -> usize {
+        self.tensors.has_class as usize
+    }
+
+    /// True if layer `index` attends to the whole view.
+    pub const fn sees_all(&self, index: usize) -> bool {
+        match (index + 1).checked_rem(self.window_period) {
+            Some(rest) => rest == 0,
+            None => true,
+        }
+    }
+
+    /// Side in merged blocks of a window of attention; `None` if all layers see the whole view.
+    pub const fn window(&self) -> Option<usize> {
+        /// Side of a window in pixels, which is not in the file.
+        const PIXELS: usize = 112;
+        if self.window_period == 0 {
+            return None;
+        }
+        match PIXELS.checked_div(self.cell()) {
+            None | Some(0) => Some(1),
+            side => side,
+        }
+    }
+
+    /// True if the states after layer `index` are projected as well.
+    pub const fn is_deep(&self, index: usize) -> bool {
+        match self.deep {
+            Some(deep) => matches!(deep.get_i32(index), Some(1..)),
+            None => false,
+        }
+    }
+
+    /// Number of vectors in a row: the embedding, and those that are added after layers of the language model.
+    pub const fn streams(&self) -> usize {
+        1 + self.deep_layers
+    }
+
+    /// Elements of a row.
+    pub const fn row_len(&self) -> usize {
+        self.streams() * self.tensors.out
+    }
+}
+
+/// The whole part of a square root.
+const fn root(n: usize) -> usize {
+    let mut root = 0;
+    while (root + 1) * (root + 1) <= n {
+        root += 1;
+    }
+    root
+}
+
+/// The keys under `clip.` that the encoder reads, or that have no effect on it.
+const KEYS: &[&str] = &[
+    "has_vision_encoder",
+    "has_audio_encoder",
+    "projector_type",
+    "use_gelu",
+    "use_silu",
+    "vision.projector_type",
+    "vision.image_size",
+    "vision.patch_size",
+    "vision.embedding_length",
+    "vision.feed_forward_length",
+    "vision.block_count",
+    "vision.projection_dim", // the shapes of tensors say so
+    "vision.attention.head_count",
+    "vision.attention.layer_norm_epsilon",
+    "vision.image_mean",
+    "vision.image_std",
+    "vision.projector.scale_factor",
+    "vision.preproc_image_size",
+    "vision.preproc_min_tiles",
+    "vision.preproc_max_tiles",
+    "vision.spatial_merge_size",
+    "vision.is_deepstack_layers",
+    "vision.n_wa_pattern",
+];
+
+/// Checks that all keys under `clip.` are known. Those of an encoder of sounds are skipped.
+const fn check_keys(gguf: &Gguf<'_>) -> Result<(), Error> {
+    let mut keys = gguf.keys();
+    while let Some((key, _)) = keys.next_key() {
+        let Some(name) = after(key.as_bytes(), b"clip.") else { continue };
+        let (mut known, mut rest) = (after(name, b"audio.").is_some(), KEYS);
+        while let (false, [first, others @ ..]) = (known, rest) {
+            known = equal(name, first.as_bytes());
+            rest = others;
+        }
+        if !known {
+            return Err(Error::UnexpectedKey { key: Name::new(key.as_bytes()) });
+        }
+    }
+    Ok(())
+}
+
+/// Strips `prefix` from the front of `name`.
+pub(super) const fn after<'n>(name: &'n [u8], prefix: &[u8]) -> Option<&'n [u8]> {
+    match name.split_at_checked(prefix.len()) {
+        Some((start, rest)) if equal(start, prefix) => Some(rest),
+        _ => None,
+    }
+}
+
+const fn projector(gguf: &Gguf<'_>) -> Result<Projector, Error> {
+    const NAME: &str = "projector_type";
+    let name = match tri!(gguf.str(PREFIX, NAME)) {
+        Some(name) => name,
+        None => match tri!(gguf.str("clip", NAME)) {
+            Some(name) => name,
+            None => return Err(Error::MissingKey { key: Name::key("clip", NAME) }),
+        },
+    };
+    let mut rest = Projector::ALL;
+    while let [projector, others @ ..] = rest {
+        if equal(projector.name().as_bytes(), name) {
+            return Ok(*projector);
+        }
+        rest = others;
+    }
+    Err(Error::Unsupported { what: "projector", name: Name::new(name) })
+}
+
+/// Reads which layers' states are projected as well, and counts them.
+const fn deep<'a>(gguf: &Gguf<'a>, layers: usize) -> Result<(Option<Array<'a>>, usize), Error> {
+    const NAME: &str = "is_deepstack_layers";
+    let Some(deep) = tri!(gguf.array(PREFIX, NAME)) else { return Ok((None, 0)) };
+    if !matches!(deep.element(), ValueType::Bool) || deep.len() != layers {
+        return Err(wrong(NAME, "must have a boolean for each layer"));
+    }
+    let (mut count, mut index) = (0, 0);
+    while index < layers {
+        count += matches!(deep.get_i32(index), Some(1..)) as usize;
+        index += 1;
+    }
+    Ok((Some(deep), count))
+}
+
+const fn size_or(gguf: &Gguf<'_>, name: &'static str, max: usize, default: usize) -> Result<usize, Error> {
+    match tri!(gguf.u32(PREFIX, name)) {
+        Some(0) => Err(wrong(name, "is 0, which no encoder can have")),
+        Some(value) if value as u64 > max as u64 => Err(wrong(name, "is too large")),
+        Some(value) => Ok(value as usize),
+        None => Ok(default),
+    }
+}
+
+const fn size(gguf: &Gguf<'_>, name: &'static str, max: usize) -> Result<usize, Error> {
+    match tri!(size_or(gguf, name, max, 0)) {
+        0 => Err(Error::MissingKey { key: Name::key(PREFIX, name) }),
+        size => Ok(size),
+    }
+}
+
+const fn positive(gguf: &Gguf<'_>, name: &'static str) -> Result<f32, Error> {
+    match tri!(gguf.f32(PREFIX, name)) {
+        Some(value) if value > 0.0 && value.is_finite() => Ok(value),
+        Some(_) => Err(wrong(name, "must be a positive number")),
+        None => Err(Error::MissingKey { key: Name::key(PREFIX, name) }),
+    }
+}
+
+/// Reads a finite number for each of red, green and blue.
+const fn colors(gguf: &Gguf<'_>, name: &'static str) -> Result<[f32; 3], Error> {
+    let Some(array) = tri!(gguf.array(PREFIX, name)) else {
+        return Err(Error::MissingKey { key: Name::key(PREFIX, name) });
+    };
+    match (array.len(), array.get_f32(0), array.get_f32(1), array.get_f32(2)) {
+        (3, Some(r), Some(g), Some(b)) if r.is_finite() && g.is_finite() && b.is_finite() => Ok([r, g, b]),
+        _ => Err(wrong(name, "must have three numbers")),
+    }
+}
+
+#[cold]
+#[inline(never)]
+const fn wrong(name: &str, why: &'static str) -> Error {
+    Error::KeyValue { key: Name::key(PREFIX, name), why }
+}

@@ -1,0 +1,427 @@
+//! The tensors of an encoder of pictures: their names and shapes, and a table that finds them.
+
+use bytemuck::Zeroable;
+
+use super::spec::{Places, Projector, Spec, after};
+use crate::gguf::{Pieces, Tensor};
+use crate::kernel::{Kind, Matrix};
+use crate::model::{Entry, Need, Norm};
+use crate::quant::TensorType;
+use crate::{Error, Gguf, Name, tri};
+
+/// Where the tensors of a role stand in the file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// One tensor.
+    Once,
+    /// One in each block, after `v.blk.N.`.
+    Block,
+    /// One in each layer whose states are also projected, after `v.deepstack.N.`.
+    Deep,
+    /// One, with a name that depends on the projector.
+    Projector,
+}
+
+const BLOCK: &[u8] = b"v.blk.";
+const DEEP: &[u8] = b"v.deepstack.";
+
+/// Tensors that are not needed: those of an encoder of sounds, and a copy of a row of the language model's embedding.
+const IGNORED: &[&str] = &["a.", "mm.a.", "v.token_embd.img_break"];
+
+macro_rules! roles {
+    ($($(#[$doc:meta])* $role:ident $place:ident $name:literal,)*) => {
+        /// The purpose of a tensor. Roles without a [`Place::Projector`] have one name in all files.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum Role { $($(#[$doc])* $role),* }
+
+        impl Role {
+            const ALL: &[Self] = &[$(Self::$role),*];
+
+            const fn place(self) -> Place {
+                match self { $(Self::$role => Place::$place),* }
+            }
+
+            /// The name in the file, without the part before a layer's number and the number.
+            const fn name(self, projector: Projector) -> &'static str {
+                match self {
+                    _ if matches!(self.place(), Place::Projector) => self.of_projector(projector),
+                    $(Self::$role => $name),*
+                }
+            }
+        }
+    };
+}
+
+roles! {
+    Patches Once "v.patch_embd.weight",
+    /// Weights of the second of two equal frames.
+    PatchesAgain Once "v.patch_embd.weight.1",
+    PatchesBias Once "v.patch_embd.bias",
+    Places Once "v.position_embd.weight",
+    Class Once "v.class_embd",
+    NormBefore Once "v.pre_ln.weight",
+    NormAfter Once "v.post_ln.weight",
+    NormAfterBias Once "v.post_ln.bias",
+    /// Norm of a patch before patches are joined, or of their mean: a layer norm if it has a bias.
+    PatchNorm Projector "",
+    PatchNormBias Projector "",
+    JoinNorm Projector "",
+    JoinNormBias Projector "",
+    /// Linear layer from joined patches to the width of one.
+    Merger Projector "",
+    First Projector "",
+    FirstBias Projector "",
+    Second Projector "",
+    SecondBias Projector "",
+    /// A matrix whose columns are the outputs.
+    Transposed Projector "",
+    Norm1 Block "ln1.weight",
+    Norm1Bias Block "ln1.bias",
+    Q Block "attn_q.weight",
+    QBias Block "attn_q.bias",
+    K Block "attn_k.weight",
+    KBias Block "attn_k.bias",
+    V Block "attn_v.weight",
+    VBias Block "attn_v.bias",
+    Qkv Block "attn_qkv.weight",
+    QkvBias Block "attn_qkv.bias",
+    Output Block "attn_out.weight",
+    OutputBias Block "attn_out.bias",
+    Scale1 Block "ls1.weight",
+    Norm2 Block "ln2.weight",
+    Norm2Bias Block "ln2.bias",
+    Gate Block "ffn_gate.weight",
+    GateBias Block "ffn_gate.bias",
+    Up Block "ffn_up.weight",
+    UpBias Block "ffn_up.bias",
+    Down Block "ffn_down.weight",
+    DownBias Block "ffn_down.bias",
+    Scale2 Block "ls2.weight",
+    DeepNorm Deep "norm.weight",
+    DeepNormBias Deep "norm.bias",
+    DeepFirst Deep "fc1.weight",
+    DeepFirstBias Deep "fc1.bias",
+    DeepSecond Deep "fc2.weight",
+    DeepSecondBias Deep "fc2.bias",
+}
+
+impl Role {
+    /// The name of a tensor of the projector; empty if the projector has none.
+    const fn of_projector(self, projector: Projector) -> &'static str {
+        match (projector, self) {
+            (Projector::Idefics3, Self::First) => "mm.model.fc.weight",
+            (Projector::Lfm2, Self::JoinNorm) => "mm.input_norm.weight",
+            (Projector::Lfm2, Self::JoinNormBias) => "mm.input_norm.bias",
+            (Projector::Gemma3, Self::PatchNorm) => "mm.soft_emb_norm.weight",
+            (Projector::Gemma3, Self::Transposed) => "mm.input_projection.weight",
+            (Projector::InternVl, Self::JoinNorm) => "mm.model.mlp.0.weight",
+            (Projector::InternVl, Self::JoinNormBias) => "mm.model.mlp.0.bias",
+            (Projector::InternVl, Self::First) => "mm.model.mlp.1.weight",
+            (Projector::InternVl, Self::FirstBias) => "mm.model.mlp.1.bias",
+            (Projector::InternVl, Self::Second) => "mm.model.mlp.3.weight",
+            (Projector::InternVl, Self::SecondBias) => "mm.model.mlp.3.bias",
+            (Projector::Pixtral, Self::PatchNorm) => "mm.input_norm.weight",
+            (Projector::Pixtral, Self::Merger) => "mm.patch_merger.weight",
+            (Projector::Qwen25Vl | Projector::Qwen3Vl, Self::PatchNorm) => "v.post_ln.weight",
+            (Projector::Qwen3Vl, Self::PatchNormBias) => "v.post_ln.bias",
+            (Projector::Lfm2 | Projector::Pixtral, Self::First) => "mm.1.weight",
+            (Projector::Lfm2 | Projector::Pixtral, Self::FirstBias) => "mm.1.bias",
+            (Projector::Qwen25Vl | Projector::Qwen3Vl, Self::First) => "mm.0.weight",
+            (Projector::Qwen25Vl | Projector::Qwen3Vl, Self::FirstBias) => "mm.0.bias",
+            (Projector::Idefics3 | Projector::Gemma3, _) => "",
+            (_, Self::Second) => "mm.2.weight",
+            (_, Self::SecondBias) => "mm.2.bias",
+            _ => "",
+        }
+    }
+
+    /// The role of the tensor called `name`, and its layer.
+    fn of(name: &[u8], spec: &Spec<'_>) -> Option<(Self, usize)> {
+        let (place, layer, name) = match (after(name, BLOCK), after(name, DEEP)) {
+            (Some(rest), _) => numbered(Place::Block, rest)?,
+            (_, Some(rest)) => numbered(Place::Deep, rest)?,
+            _ => (Place::Once, 0, name),
+        };
+        let is_it = |role: &&Self| {
+            let at = if role.place() == Place::Projector { Place::Once } else { role.place() };
+            let is_name = at == place && role.name(spec.projector).as_bytes() == name;
+            is_name && role.shape(spec, layer).0 != Need::Absent
+        };
+        let role = *Self::ALL.iter().find(is_it)?;
+        // Files of 2024 have the names of the feed-forward's two matrices exchanged.
+        let role = match role {
+            Self::Up if spec.tensors.swapped => Self::Down,
+            Self::UpBias if spec.tensors.swapped => Self::DownBias,
+            Self::Down if spec.tensors.swapped => Self::Up,
+            Self::DownBias if spec.tensors.swapped => Self::UpBias,
+            role => role,
+        };
+        Some((role, layer))
+    }
+
+    /// Whether the encoder has a tensor of this role in a layer, and its shape.
+    fn shape(self, spec: &Spec<'_>, layer: usize) -> (Need, [usize; 4]) {
+        let Spec { dim, ffn, patch, .. } = *spec;
+        let Tensors { has_class, fused, gated, biased, table, inner, out, .. } = spec.tensors;
+        let (vector, matrix) = (|len: usize| [len, 1, 1, 1], |cols: usize, rows: usize| [cols, rows, 1, 1]);
+        let when = |is_there: bool| if is_there { Need::Required } else { Need::Absent };
+        let optional = |is_possible: bool| if is_possible { Need::Optional } else { Need::Absent };
+        let layered = matches!(spec.rules.norm, Norm::Layer);
+        let qwen = matches!(spec.projector, Projector::Qwen25Vl | Projector::Qwen3Vl);
+        let (merged, deep) = (spec.tensors.has_merger, spec.is_deep(layer));
+        let named = !self.of_projector(spec.projector).is_empty();
+        let joined = spec.block() * dim;
+        match self {
+            Self::Patches => (Need::Required, [patch, patch, 3, dim]),
+            Self::PatchesAgain => (when(qwen), [patch, patch, 3, dim]),
+            Self::PatchesBias => (Need::Optional, vector(dim)),
+            Self::Places => (when(spec.rules.places != Places::Unlearned), matrix(dim, table)),
+            Self::Class => (when(has_class), vector(dim)),
+            Self::NormBefore => (when(spec.projector == Projector::Pixtral), vector(dim)),
+            Self::NormAfter | Self::NormAfterBias => (when(spec.rules.norm_after), vector(dim)),
+            Self::PatchNorm => (when(named && (merged || spec.projector != Projector::Pixtral)), vector(dim)),
+            Self::PatchNormBias => (when(named), vector(dim)),
+            Self::JoinNorm | Self::JoinNormBias => (when(named && spec.tensors.has_join_norm), vector(joined)),
+            Self::Merger => (when(merged), matrix(joined, dim)),
+            Self::First => (when(named), matrix(if merged { dim } else { joined }, inner)),
+            Self::FirstBias => (optional(named), vector(inner)),
+            Self::Second => (when(named), matrix(inner, out)),
+            Self::SecondBias => (optional(named), vector(out)),
+            Self::Transposed => (when(named), matrix(out, dim)),
+            Self::Norm1 | Self::Norm2 => (Need::Required, vector(dim)),
+            Self::Norm1Bias | Self::Norm2Bias => (when(layered), vector(dim)),
+            Self::Q | Self::K | Self::V => (when(!fused), matrix(dim, dim)),
+            Self::QBias | Self::KBias | Self::VBias => (when(!fused && biased), vector(dim)),
+            Self::Qkv => (when(fused), matrix(dim, 3 * dim)),
+            Self::QkvBias => (when(fused && biased), vector(3 * dim)),
+            Self::Output => (Need::Required, matrix(dim, dim)),
+            Self::OutputBias | Self::DownBias => (when(biased), vector(dim)),
+            Self::Scale1 | Self::Scale2 => (when(spec.projector == Projector::InternVl), vector(dim)),
+            Self::Gate => (when(gated), matrix(dim, ffn)),
+            Self::GateBias => (when(gated && biased), vector(ffn)),
+            Self::Up => (Need::Required, matrix(dim, ffn)),
+            Self::UpBias => (when(biased), vector(ffn)),
+            Self::Down => (Need::Required, matrix(ffn, dim)),
+            Self::DeepNorm | Self::DeepNormBias => (when(deep), vector(joined)),
+            Self::DeepFirst => (when(deep), matrix(joined, joined)),
+            Self::DeepFirstBias => (when(deep), vector(joined)),
+            Self::DeepSecond => (when(deep), matrix(joined, out)),
+            Self::DeepSecondBias => (when(deep), vector(out)),
+        }
+    }
+
+    /// True if the tensor is used as a vector, which must be in F32.
+    fn is_vector(dims: [usize; 4]) -> bool {
+        matches!(dims, [_, 1, 1, 1])
+    }
+
+    /// Number of layers that may have a tensor of this role.
+    fn layers(self, spec: &Spec<'_>) -> usize {
+        match self.place() {
+            Place::Block | Place::Deep => spec.layers,
+            Place::Once | Place::Projector => 1,
+        }
+    }
+
+    /// The full name of the tensor in a layer.
+    fn spelled(self, spec: &Spec<'_>, layer: usize) -> Name {
+        let name = self.name(spec.projector).as_bytes();
+        let before = match self.place() {
+            Place::Block => BLOCK,
+            Place::Deep => DEEP,
+            Place::Once | Place::Projector => return Name::new(name),
+        };
+        Name::new(before).with_number(layer).with(b".").with(name)
+    }
+}
+
+/// Splits `N.name` at its first dot.
+fn numbered(place: Place, rest: &[u8]) -> Option<(Place, usize, &[u8])> {
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (number, rest) = rest.split_at_checked(digits)?;
+    let mut layer = 0usize;
+    for digit in number {
+        layer = layer.checked_mul(10)?.checked_add(usize::from(digit - b'0'))?;
+    }
+    Some((place, layer, after(rest, b".")?)).filter(|_| digits > 0)
+}
+
+/// What the directory of tensors says about an encoder.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tensors {
+    /// A learned row stands before the patches.
+    pub has_class: bool,
+    /// Queries, keys and values are one matrix.
+    pub fused: bool,
+    /// The feed-forward has a gate.
+    pub gated: bool,
+    /// Linear layers of the blocks have biases.
+    pub biased: bool,
+    /// The names of the feed-forward's two matrices are exchanged.
+    swapped: bool,
+    pub has_merger: bool,
+    has_join_norm: bool,
+    /// Learned positions.
+    pub table: usize,
+    /// Outputs of the projector's first linear layer, and of its last.
+    pub inner: usize,
+    pub out: usize,
+}
+
+impl Tensors {
+    /// Reads the sizes that are not in the metadata.
+    pub const fn of(gguf: &Gguf<'_>, projector: Projector, (dim, ffn): (usize, usize)) -> Result<Self, Error> {
+        let first = Role::First.of_projector(projector);
+        let second = Role::Second.of_projector(projector);
+        let inner = tri!(side(gguf, first, 1));
+        let out = match (first.is_empty(), second.is_empty()) {
+            (true, _) => tri!(side(gguf, Role::Transposed.of_projector(projector), 0)),
+            (_, true) => inner,
+            _ => tri!(side(gguf, second, 1)),
+        };
+        let table = tri!(side(gguf, "v.position_embd.weight", 1));
+        let down = match gguf.tensor("v.blk.0.ffn_down.weight") {
+            Some(tensor) => tensor.dims[0] as usize,
+            None => ffn,
+        };
+        Ok(Self {
+            has_class: gguf.tensor("v.class_embd").is_some(),
+            fused: gguf.tensor("v.blk.0.attn_qkv.weight").is_some(),
+            gated: gguf.tensor("v.blk.0.ffn_gate.weight").is_some(),
+            biased: gguf.tensor("v.blk.0.attn_out.bias").is_some(),
+            swapped: dim != ffn && down == dim,
+            has_merger: has(gguf, Role::Merger.of_projector(projector)),
+            has_join_norm: has(gguf, Role::JoinNorm.of_projector(projector)),
+            table,
+            inner,
+            out,
+        })
+    }
+}
+
+const fn has(gguf: &Gguf<'_>, name: &str) -> bool {
+    !name.is_empty() && gguf.tensor(name).is_some()
+}
+
+/// A dimension of a tensor; 0 if there is no such tensor.
+const fn side(gguf: &Gguf<'_>, name: &str, index: usize) -> Result<usize, Error> {
+    /// Largest width of a language model, and largest number of positions.
+    const MOST: u64 = 1 << 20;
+    if name.is_empty() {
+        return Ok(0);
+    }
+    match gguf.tensor(name) {
+        Some(Tensor { dims, .. }) if dims[index] <= MOST => Ok(dims[index] as usize),
+        Some(Tensor { dims, .. }) => {
+            let mut expected = dims;
+            expected[index] = MOST;
+            Err(Error::TensorShape { tensor: Name::new(name.as_bytes()), found: dims, expected })
+        }
+        None => Ok(0),
+    }
+}
+
+/// Calls `found` with the place in the table and the shape of each tensor of the encoder.
+fn walk(
+    gguf: &Gguf<'_>,
+    spec: &Spec<'_>,
+    found: &mut dyn FnMut(usize, &Tensor<'_>, [usize; 4], Kind) -> Result<(), Error>,
+) -> Result<(), Error> {
+    for tensor in gguf.tensors() {
+        let (bytes, name) = (tensor.name.as_bytes(), Name::new(tensor.name.as_bytes()));
+        if IGNORED.iter().any(|ignored| after(bytes, ignored.as_bytes()).is_some()) {
+            continue;
+        }
+        let unexpected = Error::UnexpectedTensor { tensor: name };
+        let (role, layer) = Role::of(bytes, spec).ok_or(unexpected)?;
+        let (need, dims) = role.shape(spec, layer);
+        if need == Need::Absent || layer >= role.layers(spec) {
+            return Err(unexpected);
+        }
+        let expected = dims.map(|side| side as u64);
+        if tensor.dims != expected {
+            return Err(Error::TensorShape { tensor: name, found: tensor.dims, expected });
+        }
+        let runs = !Role::is_vector(dims) || tensor.kind == TensorType::F32;
+        let Some(kind) = Kind::number(tensor.kind).filter(|_| runs) else {
+            return Err(Error::TensorType { tensor: name, kind: tensor.kind });
+        };
+        found(Table::index(role, layer), &tensor, dims, kind)?;
+    }
+    Ok(())
+}
+
+/// Checks that the file has every tensor of the encoder, with the right shape and a type that this build runs, and no
+/// other.
+#[inline(never)]
+pub(super) fn check(gguf: &Gguf<'_>, spec: &Spec<'_>) -> Result<(), Error> {
+    if spec.tensors.out == 0 {
+        let first = match Role::First.name(spec.projector) {
+            "" => Role::Transposed,
+            _ => Role::First,
+        };
+        return Err(Error::MissingTensor { tensor: first.spelled(spec, 0) });
+    }
+    walk(gguf, spec, &mut |_, _, _, _| Ok(()))?;
+    for (role, layer) in all(spec).filter(|(role, layer)| role.shape(spec, *layer).0 == Need::Required) {
+        let name = role.spelled(spec, layer);
+        // An exchanged name stands for the other matrix, which is needed as well.
+        let is_there = core::str::from_utf8(name.bytes()).is_ok_and(|name| gguf.tensor(name).is_some());
+        if !is_there {
+            return Err(Error::MissingTensor { tensor: name });
+        }
+    }
+    Ok(())
+}
+
+/// All roles in all layers.
+fn all(spec: &Spec<'_>) -> impl Iterator<Item = (Role, usize)> {
+    Role::ALL.iter().flat_map(move |role| (0..role.layers(spec)).map(|layer| (*role, layer)))
+}
+
+/// Finds tensors by role and layer.
+#[derive(Clone, Copy)]
+pub(super) struct Table<'m, 'w> {
+    file: Pieces<'m>,
+    entries: &'w [Entry],
+}
+
+impl<'m, 'w> Table<'m, 'w> {
+    /// Number of entries for this many layers.
+    pub const fn len(layers: usize) -> usize {
+        Role::ALL.len() * layers
+    }
+
+    /// Roles of the whole encoder stand in the place of layer 0.
+    fn index(role: Role, layer: usize) -> usize {
+        layer * Role::ALL.len() + role as usize
+    }
+
+    /// Fills the table, which has [`len`](Self::len) entries.
+    pub fn fill(gguf: &Gguf<'m>, spec: &Spec<'_>, entries: &'w mut [Entry]) -> Result<Self, Error> {
+        entries.fill(Entry::zeroed());
+        walk(gguf, spec, &mut |index, tensor, dims, kind| {
+            // The kernel of a convolution is a row of weights for each output.
+            let (cols, rows) = match dims {
+                [cols, rows, 1, 1] => (cols, rows),
+                [width, height, colors, rows] => (width * height * colors, rows),
+            };
+            if let Some(entry) = entries.get_mut(index) {
+                *entry = Entry::at(tensor.offset, kind, (rows, cols));
+            }
+            Ok(())
+        })?;
+        Ok(Self { file: gguf.pieces(), entries })
+    }
+
+    /// The matrix of `role`, if the file has it. Pass 0 as the layer for roles of the whole encoder.
+    pub fn matrix(&self, role: Role, layer: usize) -> Option<Matrix<'m>> {
+        let entry = self.entries.get(Self::index(role, layer)).filter(|entry| !entry.is_empty())?;
+        entry.matrix(self.file)
+    }
+
+    /// A vector as little-endian f32; empty if the file does not have it.
+    pub fn vector(&self, role: Role, layer: usize) -> &'m [u8] {
+        self.matrix(role, layer).map_or(&[], |vector| vector.data())
+    }
+}

@@ -1,0 +1,445 @@
+//! Pictures: tiles, encoders, projectors and language models against transformers' values.
+
+use std::path::{Path, PathBuf};
+
+use arenite::vision::{Encoder, Options as Memory, Picture, Plan as Sight, Projector, Vision};
+use arenite::{Engine, Error, Gguf, Kernels, KvType, Line, Model, Options, Plan, Span, TokenId, Work};
+use serde_json::Value;
+
+use crate::common::fixtures::{needed, read};
+use crate::common::run::argmax;
+use crate::common::unwritten::unwritten;
+use crate::common::workers::Scoped;
+
+/// The cases with a language model.
+fn cases() -> Vec<Case> {
+    let Some(root) = needed("eyes") else { return Vec::new() };
+    let entries = std::fs::read_dir(root.join("eyes")).unwrap().map(|entry| entry.unwrap().path());
+    let mut dirs: Vec<_> = entries.filter(|path| path.join("model.gguf").exists()).collect();
+    dirs.sort();
+    assert!(!dirs.is_empty());
+    dirs.iter().map(|dir| Case::open(dir)).collect()
+}
+
+/// A case: files, and transformers' values.
+struct Case {
+    dir: PathBuf,
+    json: Value,
+    mmproj: Vec<u8>,
+    floats: Vec<u8>,
+    pixels: Vec<u8>,
+}
+
+/// A decoded picture.
+struct Rgb {
+    width: usize,
+    height: usize,
+    rgb: Vec<u8>,
+}
+
+impl Rgb {
+    fn picture(&self) -> Picture<'_> {
+        Picture::new(&self.rgb, self.width, self.height).unwrap()
+    }
+}
+
+impl Case {
+    fn open(dir: &Path) -> Self {
+        Self {
+            dir: dir.to_path_buf(),
+            json: serde_json::from_slice(&read(&dir.join("ref.json"))).unwrap(),
+            mmproj: read(&dir.join("mmproj.gguf")),
+            floats: read(&dir.join("hf.bin")),
+            pixels: read(&dir.join("pixels.bin.gz")),
+        }
+    }
+
+    fn images(&self) -> &[Value] {
+        self.json["images"].as_array().unwrap()
+    }
+
+    /// A picture's pixels. Decoders of JPEG differ, so the pixels of JPEG files are those of the reference.
+    fn decoded(&self, image: &Value) -> Rgb {
+        let (width, height) = (number(&image["width"]), number(&image["height"]));
+        let rgb = match image.get("rgb") {
+            Some(rgb) => self.bytes(rgb).to_vec(),
+            None => image::open(self.dir.join(image["file"].as_str().unwrap())).unwrap().into_rgb8().into_raw(),
+        };
+        Rgb { width, height, rgb }
+    }
+
+    fn bytes(&self, array: &Value) -> &[u8] {
+        &self.pixels[number(&array["offset"])..][..elements(array)]
+    }
+
+    fn floats(&self, array: &Value) -> Vec<f32> {
+        let bytes = &self.floats[number(&array["offset"])..][..4 * elements(array)];
+        bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+    }
+
+    fn name(&self, what: &Value) -> String {
+        format!("{} {what}", self.dir.display())
+    }
+}
+
+fn number(value: &Value) -> usize {
+    value.as_u64().unwrap() as usize
+}
+
+fn elements(array: &Value) -> usize {
+    array["shape"].as_array().unwrap().iter().map(number).product()
+}
+
+/// The largest difference from transformers relative to its largest value.
+const TOLERANCE: f32 = 2e-5;
+
+/// Memory filled with NaN, so that reads of unwritten memory change the result.
+fn lines(bytes: usize) -> Vec<Line> {
+    let mut lines = vec![Line::ZERO; bytes.div_ceil(64)];
+    Line::bytes_mut(&mut lines).fill(0xff);
+    lines
+}
+
+fn same(got: &[f32], want: &[f32], what: &str) {
+    let most = want.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+    let off = got.iter().zip(want).map(|(a, b)| (a - b).abs()).fold(0.0f32, f32::max);
+    assert!(got.len() == want.len(), "{what}: {} values, not {}", got.len(), want.len());
+
+    assert!(off <= TOLERANCE * most, "{what}: off by {:e}", off / most);
+}
+
+/// Runs `each` with an encoder for a picture.
+fn with_encoder(file: &[u8], picture: &Picture<'_>, memory: Memory, each: impl FnOnce(&mut Encoder<'_, '_>)) {
+    let gguf = Gguf::parse(file).unwrap();
+    let plan = Sight::new(&gguf, picture.width(), picture.height(), memory).unwrap();
+    let vision = Vision::new(&gguf).unwrap();
+    let mut workspace = lines(plan.workspace);
+    let workspace = unwritten(Line::bytes_mut(&mut workspace));
+    each(&mut Encoder::new(&vision, plan, workspace).unwrap());
+}
+
+#[test]
+fn tiles_are_those_of_transformers() {
+    for case in cases() {
+        for image in case.images() {
+            let (rgb, name) = (case.decoded(image), case.name(&image["file"]));
+            let tiles = image["tiles"].as_array().unwrap();
+            with_encoder(&case.mmproj, &rgb.picture(), Memory::new(), |encoder| {
+                encoder.load(&rgb.picture()).unwrap();
+                assert_eq!(encoder.plan().views.count(), tiles.len(), "{name}");
+                for (index, tile) in tiles.iter().enumerate() {
+                    let (width, height, rows) = encoder.pixels(index).unwrap();
+                    assert_eq!((width, height), (number(&tile["width"]), number(&tile["height"])), "{name}");
+                    let mine: Vec<u8> = rows.flatten().copied().collect();
+                    if let Some(pixels) = image["pixels"].get(index) {
+                        assert!(mine == case.bytes(pixels), "{name}: tile {index}");
+                    }
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn encoders_and_projectors_are_those_of_transformers() {
+    for case in cases() {
+        for image in case.images() {
+            let (rgb, name) = (case.decoded(image), case.name(&image["file"]));
+            with_encoder(&case.mmproj, &rgb.picture(), Memory::new(), |encoder| {
+                encoder.load(&rgb.picture()).unwrap();
+                let views = encoder.plan().views;
+                let mut all = Vec::new();
+                let vision = Gguf::parse(&case.mmproj).unwrap();
+                let vision = Vision::new(&vision).unwrap();
+                for index in 0..views.count() {
+                    let view = views.get(index).unwrap();
+                    let mut rows = vec![f32::NAN; view.tokens() * vision.row_len()];
+                    encoder.encode(index, &mut rows).unwrap();
+                    if let Some(want) = image["encoder"].get(index) {
+                        let states = in_order(encoder, vision.projector(), vision.width());
+                        let states: Vec<f32> = states.into_iter().step_by(number(&want["step"])).flatten().collect();
+                        same(&states, &case.floats(want), &format!("{name}: states of view {index}"));
+                    }
+                    all.extend(rows);
+                }
+                let stream = |number: usize| {
+                    let rows = all.chunks(vision.row_len());
+                    rows.flat_map(|row| row[number * vision.dim()..][..vision.dim()].to_vec()).collect::<Vec<_>>()
+                };
+                let rows = |want: &Value, got: Vec<f32>| match want["positions"].as_array() {
+                    None => got,
+                    Some(at) => {
+                        at.iter().flat_map(|at| got[number(at) * vision.dim()..][..vision.dim()].to_vec()).collect()
+                    }
+                };
+                let want = &image["projector"];
+                same(&rows(want, stream(0)), &case.floats(want), &format!("{name}: projector"));
+                let deep = image["deepstack"].as_array().map_or(&[][..], |deep| deep);
+                assert_eq!(vision.row_len(), (1 + deep.len()) * vision.dim());
+                for (i, want) in deep.iter().enumerate() {
+                    let got = rows(want, stream(1 + i));
+                    same(&got, &case.floats(want), &format!("{name}: deepstack {i}"));
+                }
+            });
+        }
+    }
+}
+
+/// The rows of the states in the order of the reference.
+fn in_order(encoder: &Encoder<'_, '_>, projector: Projector, width: usize) -> Vec<Vec<f32>> {
+    let mut rows: Vec<(Option<(usize, usize)>, Vec<f32>)> =
+        encoder.states().chunks(width).enumerate().map(|(row, x)| (encoder.place(row), x.to_vec())).collect();
+    if !matches!(projector, Projector::Qwen25Vl | Projector::Qwen3Vl) {
+        rows.sort_by_key(|(place, _)| place.map(|(column, line)| (line, column)));
+    }
+    rows.into_iter().map(|(_, x)| x).collect()
+}
+
+/// Texts with pictures: the tokens, and the rows of each span.
+struct Prompt {
+    name: String,
+    ids: Vec<TokenId>,
+    spans: Vec<(usize, usize, Vec<f32>)>,
+}
+
+impl Case {
+    /// A prompt of the reference, with the rows that the encoder computes.
+    fn prompt(&self, prompt: &Value) -> Prompt {
+        let numbers = |value: &Value| value.as_array().unwrap().iter().map(number).collect::<Vec<_>>();
+        let mut rows = Vec::new(); // one per token: the columns of its view, and its values
+        let gguf = Gguf::parse(&self.mmproj).unwrap();
+        let vision = Vision::new(&gguf).unwrap();
+        for image in numbers(&prompt["images"]) {
+            let rgb = self.decoded(&self.images()[image]);
+            with_encoder(&self.mmproj, &rgb.picture(), Memory::new(), |encoder| {
+                let views = encoder.plan().views;
+                let mut all = vec![f32::NAN; encoder.plan().rows];
+                encoder.see(&rgb.picture(), &mut all).unwrap();
+                let columns = (0..views.count()).map(|i| views.get(i).unwrap());
+                let columns = columns.flat_map(|view| vec![view.columns; view.tokens()]);
+                rows.extend(columns.zip(all.chunks(vision.row_len()).map(<[f32]>::to_vec)));
+            });
+        }
+        let mut rows = rows.into_iter();
+        let spans = prompt["image_spans"].as_array().unwrap().iter().map(|span| {
+            let (start, len) = (number(&span[0]), number(&span[1]));
+            let (columns, values): (Vec<_>, Vec<_>) = rows.by_ref().take(len).unzip();
+            (start, columns[0].min(len), values.concat())
+        });
+        let spans = spans.collect();
+        assert!(rows.next().is_none());
+        Prompt {
+            name: format!("{} {}", self.dir.display(), prompt["name"]),
+            ids: numbers(&prompt["ids"]).into_iter().map(|id| id as TokenId).collect(),
+            spans,
+        }
+    }
+
+    fn prompts(&self) -> impl Iterator<Item = &Value> {
+        self.json["prompts"].as_array().unwrap().iter().filter(|prompt| prompt.get("logits").is_some())
+    }
+}
+
+impl Prompt {
+    fn spans<'r>(&'r self, vision: &Vision<'_>) -> Vec<Span<'r>> {
+        let span = |(start, columns, rows): &'r (usize, usize, Vec<f32>)| {
+            Span::new(*start, rows, vision.row_len(), *columns).together(vision.is_together())
+        };
+        self.spans.iter().map(span).collect()
+    }
+}
+
+/// Runs `each` with an engine for the language model of a case.
+fn with_engine(case: &Case, options: Options, each: impl FnOnce(&mut Engine<'_, '_>, &Vision<'_>)) {
+    let file = read(&case.dir.join("model.gguf"));
+    let gguf = Gguf::parse(&file).unwrap();
+    let model = Model::new(&gguf).unwrap();
+    let mmproj = Gguf::parse(&case.mmproj).unwrap();
+    let vision = Vision::new(&mmproj).unwrap();
+    vision.fits(&model).unwrap();
+    let plan = Plan::new(&gguf, options.context(1024).kv(KvType::F32).pictures(4)).unwrap();
+    let (mut workspace, mut kv) = (lines(plan.workspace), lines(plan.kv));
+    let workspace = unwritten(Line::bytes_mut(&mut workspace));
+    each(&mut Engine::new(&model, plan, workspace, Line::bytes_mut(&mut kv)).unwrap(), &vision);
+}
+
+#[test]
+fn logits_are_those_of_transformers() {
+    for case in cases() {
+        with_engine(&case, Options::new().batch(512), |engine, vision| {
+            for value in case.prompts() {
+                let prompt = case.prompt(value);
+                let spans = prompt.spans(vision);
+                let mut context = engine.open().unwrap();
+                let mut all = Vec::new();
+                let work = Work::prefill(&mut context, &prompt.ids).pictures(&spans);
+                engine.read_all(work, |_, logits| all.push(logits.to_vec())).unwrap();
+                let want = &value["logits"];
+                let got = match want["positions"].as_array() {
+                    None => all.concat(),
+                    Some(positions) => positions.iter().flat_map(|at| all[number(at)].clone()).collect(),
+                };
+                same(&got, &case.floats(want), &prompt.name);
+
+                let mut last = all.pop().unwrap();
+                let mut greedy = Vec::new();
+                let wanted: Vec<_> =
+                    value["greedy"].as_array().unwrap().iter().map(|id| number(id) as TokenId).collect();
+                for _ in 0..wanted.len() {
+                    let token = argmax(&last);
+                    greedy.push(token);
+                    engine.run(&mut [Work::decode(&mut context, token)]).unwrap();
+                    last = engine.logits(&context).to_vec();
+                }
+                assert_eq!(greedy, wanted, "{}", prompt.name);
+                engine.close(context);
+            }
+        });
+    }
+}
+
+/// The rows of a picture.
+fn rows(file: &[u8], rgb: &Rgb, memory: Memory, kernels: &'static Kernels) -> Vec<f32> {
+    let gguf = Gguf::parse(file).unwrap();
+    let plan = Sight::new(&gguf, rgb.width, rgb.height, memory).unwrap();
+    let vision = Vision::new(&gguf).unwrap();
+    let (mut workspace, threads) = (lines(plan.workspace), Scoped(memory.workers));
+    let workspace = unwritten(Line::bytes_mut(&mut workspace));
+    let encoder = Encoder::new(&vision, plan, workspace).unwrap();
+    let mut rows = vec![f32::NAN; plan.rows];
+    encoder.with_kernels(kernels).with_workers(&threads).see(&rgb.picture(), &mut rows).unwrap();
+    rows
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|x| x.to_bits()).collect()
+}
+
+#[test]
+fn rows_have_the_same_bits_on_all_kernels_and_workers() {
+    for case in cases() {
+        for image in &case.images()[1..2] {
+            let rgb = case.decoded(image);
+            let want = bits(&rows(&case.mmproj, &rgb, Memory::new().batch(512), Kernels::by_name("scalar").unwrap()));
+            for kernels in Kernels::available() {
+                for (batch, workers) in [(1, 1), (48, 2), (7, 3), (1 << 20, 1)] {
+                    let memory = Memory::new().batch(batch).workers(workers);
+                    let mine = bits(&rows(&case.mmproj, &rgb, memory, kernels));
+                    assert!(mine == want, "{} {} {batch} {workers}", case.dir.display(), kernels.name);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn pictures_are_the_same_in_rows_with_padding() {
+    let Some(case) = cases().into_iter().next() else { return };
+    let rgb = case.decoded(&case.images()[1]);
+    let want = rows(&case.mmproj, &rgb, Memory::new(), Kernels::detect());
+    let padded: Vec<u8> = rgb.rgb.chunks(3 * rgb.width).flat_map(|row| [row, &[7; 5][..]].concat()).collect();
+    let picture = Picture::with_stride(&padded, rgb.width, rgb.height, 3 * rgb.width + 5).unwrap();
+    with_encoder(&case.mmproj, &picture, Memory::new(), |encoder| {
+        let mut mine = vec![0.0; encoder.plan().rows];
+        encoder.see(&picture, &mut mine).unwrap();
+        assert_eq!(bits(&mine), bits(&want));
+        let other = Picture::new(&padded, rgb.width, rgb.height - 1).unwrap();
+        assert!(matches!(encoder.see(&other, &mut mine), Err(Error::Picture { .. })));
+        let short = encoder.see(&picture, &mut mine[1..]).unwrap_err();
+        assert!(matches!(short, Error::BufferTooSmall { .. }), "{short}");
+    });
+}
+
+#[test]
+fn half_floats_are_the_same_numbers() {
+    for case in cases() {
+        let half = case.dir.join("mmproj-f16.gguf");
+        for image in case.images().iter().take(if half.exists() { 2 } else { 0 }) {
+            let rgb = case.decoded(image);
+            let [full, half] =
+                [&case.mmproj, &read(&half)].map(|file| rows(file, &rgb, Memory::new(), Kernels::detect()));
+            same(&half, &full, &case.name(&image["file"]));
+        }
+    }
+}
+
+#[test]
+fn old_files_have_exchanged_names() {
+    let Some(root) = needed("eyes") else { return };
+    for case in cases() {
+        let name = case.dir.file_name().unwrap().to_str().unwrap().replace("gemma3_", "gemma3_old_");
+        let old = root.join("eyes").join(name).join("mmproj.gguf");
+        if case.json["projector"] != "gemma3" || !old.exists() {
+            continue;
+        }
+        let rgb = case.decoded(&case.images()[0]);
+        let [new, old] = [&case.mmproj, &read(&old)].map(|file| rows(file, &rgb, Memory::new(), Kernels::detect()));
+        assert_eq!(bits(&new), bits(&old));
+    }
+}
+
+/// The span among the tokens from `cut` on.
+fn shifted<'r>(span: &Span<'r>, cut: usize) -> Span<'r> {
+    Span::new(span.start - cut, span.rows, span.row_len, span.columns).together(span.together)
+}
+
+/// One prompt with two pictures, and its logits at all positions as bits.
+fn two(case: &Case, engine: &mut Engine<'_, '_>, vision: &Vision<'_>) -> (Prompt, Vec<Vec<u32>>) {
+    let prompt = case.prompt(case.prompts().find(|prompt| prompt["name"] == "two").unwrap());
+    let mut context = engine.open().unwrap();
+    let mut all = Vec::new();
+    let spans = prompt.spans(vision);
+    let work = Work::prefill(&mut context, &prompt.ids).pictures(&spans);
+    engine.read_all(work, |_, logits| all.push(bits(logits))).unwrap();
+    engine.close(context);
+    (prompt, all)
+}
+
+#[test]
+fn batches_forks_and_snapshots_have_the_bits_of_one_pass() {
+    for case in cases() {
+        let mut want = Vec::new();
+        with_engine(&case, Options::new().batch(512), |engine, vision| want = two(&case, engine, vision).1);
+        let together = Vision::new(&Gguf::parse(&case.mmproj).unwrap()).unwrap().is_together();
+        for batch in if together { [36, 64] } else { [1, 7] } {
+            let options = Options::new().batch(batch).contexts(3).logits(2).checkpoints(4);
+            with_engine(&case, options, |engine, vision| {
+                let (prompt, all) = two(&case, engine, vision);
+                assert!(all == want, "{} in batches of {batch}", prompt.name);
+                let spans = prompt.spans(vision);
+                // The first span, and then the rest of the prompt in a fork, beside another text.
+                let cut = spans[0].start + spans[0].tokens();
+                let mut context = engine.open().unwrap();
+                let work = Work::prefill(&mut context, &prompt.ids[..cut]).pictures(&spans[..1]);
+                engine.run(&mut [work]).unwrap();
+                assert_eq!(bits(engine.logits(&context)), want[cut - 1], "{}", prompt.name);
+                engine.checkpoint(&context).unwrap();
+                let mut snapshot = vec![0; engine.snapshot_bytes(&context)];
+                engine.save(&context, &mut snapshot).unwrap();
+                let later = |span| shifted(span, cut);
+                let rest: Vec<_> = spans[1..].iter().map(later).collect();
+                let mut fork = engine.fork(&context).unwrap();
+                let mut other = engine.open().unwrap();
+                engine
+                    .run(&mut [
+                        Work::prefill(&mut other, &prompt.ids[cut..]).no_logits(),
+                        Work::prefill(&mut fork, &prompt.ids[cut..]).pictures(&rest),
+                    ])
+                    .unwrap();
+                assert_eq!(&bits(engine.logits(&fork)), want.last().unwrap(), "{}", prompt.name);
+                // Back to the end of the first picture, from a rewind and from a snapshot.
+                engine.rewind(&mut context, 0).unwrap();
+                engine.restore(&mut context, &snapshot).unwrap();
+                let mut contexts = vec![context];
+                if engine.rewind(&mut fork, cut).is_ok() {
+                    contexts.push(fork);
+                }
+                for mut context in contexts {
+                    let work = Work::prefill(&mut context, &prompt.ids[cut..]).pictures(&rest);
+                    engine.run(&mut [work]).unwrap();
+                    assert_eq!(&bits(engine.logits(&context)), want.last().unwrap(), "{}", prompt.name);
+                }
+            });
+        }
+    }
+}
