@@ -42,7 +42,8 @@ fn open_or(model: &ModelArgs, built_in: &'static [u8]) -> Result<ModelFile> {
 
 /// The file at `path`, opened as the options say.
 pub fn source<'a>(model: &'a ModelArgs, path: &'a Path) -> Source<'a> {
-    Source { model: path, tokenizer: model.tokenizer.as_deref(), check: model.check_tensors, load: model.load }
+    let (tokenizer, projector) = (model.tokenizer.as_deref(), model.projector());
+    Source { model: path, tokenizer, check: model.check_tensors, load: model.load, projector }
 }
 
 /// Converts files of whisper.cpp and llama2.c; refuses files of other kinds with advice.

@@ -27,8 +27,9 @@ pub fn main() -> ExitCode {
     interrupt::prepare();
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        // A panic of a sound's decoder is an error of that sound, which is reported as such.
-        if std::thread::current().name() != Some(arenite_speech::DECODER) {
+        // A panic of a decoder is an error of its sound or picture, which is reported as such.
+        let decoders = [arenite_speech::DECODER, arenite_pictures::DECODER];
+        if !std::thread::current().name().is_some_and(|name| decoders.contains(&name)) {
             report(panic);
         }
     }));

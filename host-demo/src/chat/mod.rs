@@ -1,10 +1,12 @@
 //! Conversations on a terminal.
 
+mod dropped;
 mod lines;
 mod screen;
 mod talk;
 
 pub use arenite_chat::{Arguments, Renderer, Style, dialect};
+pub use dropped::dropped;
 pub use lines::{Input, Lines};
 pub use screen::{Reasoning, Screen};
 pub use talk::{ChatEvent, Rules, Stats, Talk};

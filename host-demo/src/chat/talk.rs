@@ -6,15 +6,20 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use arenite::tokenizer::Tokenizer;
 use arenite::{Session, TokenId};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD as STANDARD;
 use minijinja::value::Value;
 
 use super::dialect::{Call, Part, Reader, Tools, shown};
 use crate::cli::Watcher;
 use arenite_chat::{Arguments, Prompt, Renderer, Style, content};
 use arenite_grammar::MaskMemory;
-use arenite_request::Message;
+use arenite_pictures::Limits;
+use arenite_request::{Message, PictureSource};
 use arenite_run::drafts::{DraftCounts, Drafts};
+use arenite_run::eyes::Sights;
 use arenite_run::generation::{self, End, Generation, Settings, StrictCalls, ThoughtLimit, Wanted, Workbench};
+use arenite_run::open_model::OpenModel;
 use arenite_run::rng::AnyRng;
 use arenite_run::runtime;
 
@@ -55,6 +60,8 @@ pub struct Talk<'a, 'm, 'w> {
     pub scratch: Vec<u8>,
     pub rng: AnyRng,
     pub tokenizer: &'a Tokenizer<'a, 'a>,
+    /// The model, which may see.
+    pub open: &'a OpenModel,
     pub renderer: Renderer,
     pub style: Style,
     /// The declared functions, as JSON schemas and as parsed for the reader of answers.
@@ -72,11 +79,19 @@ pub struct Talk<'a, 'm, 'w> {
     pub last: Option<Stats>,
     /// Calls of the last answer that still need results.
     pub calls: Vec<Call>,
+    /// Pictures for the next message.
+    pub pictures: Vec<PictureSource>,
 }
 
 /// Makes a message with the fields `role` and `content`.
 pub fn message(role: &str, content: &str) -> Value {
     Value::from_pairs([("role", role), ("content", content)])
+}
+
+/// Makes the part of a content that shows a picture, in OpenAI's format.
+fn picture_part(bytes: &[u8]) -> Value {
+    let url = format!("data:;base64,{}", STANDARD.encode(bytes));
+    Value::from_pairs([("type", Value::from("image_url")), ("image_url", Value::from_pairs([("url", url)]))])
 }
 
 fn is_from(message: &Value, role: &str) -> bool {
@@ -89,11 +104,11 @@ impl Talk<'_, '_, '_> {
     pub fn answer(&mut self, mut show: impl FnMut(ChatEvent<'_>) -> Result<()>) -> Result<Stats> {
         let opening = self.renderer.opening(&self.messages);
         let mut said = opening.clone().unwrap_or_default();
-        let (mut prompt, ids) = self.fitting_prompt(0)?;
+        let (mut prompt, Sights { ids, shown: places }) = self.fitting_prompt(0)?;
         let begun = prompt.text.clone();
         show(ChatEvent::Prompt(&begun))?;
         opening.as_deref().map_or(Ok(()), |opening| show(ChatEvent::Answer(opening)))?;
-        let settings = self.settings(&begun, ids.len());
+        let settings = Settings { shown: places, ..self.settings(&begun, ids.len()) };
         let mut memory = settings.table.as_ref().map(|_| MaskMemory::new(self.tokenizer));
         let mut masks = memory.as_mut().map(|memory| memory.masks(self.tokenizer)).transpose()?;
         let rng = self.rng.clone();
@@ -104,7 +119,7 @@ impl Talk<'_, '_, '_> {
         };
         let mut stats: Option<Stats> = None;
         let stats = loop {
-            let kept = runtime::rewind_to(&mut self.session, &self.known, generation.ids())?;
+            let kept = runtime::rewind_to(&mut self.session, &self.known, generation.ids(), generation.shown())?;
             let prefilled = generation.ids().len() - kept;
             let context = self.session.context();
             let mut bench = Workbench {
@@ -133,9 +148,9 @@ impl Talk<'_, '_, '_> {
             if !(end == End::Context && self.rules.shift && self.forget_oldest()) {
                 break turn;
             }
-            let ids;
-            (prompt, ids) = self.fitting_prompt(generation.answer().len())?;
-            generation.replace_prompt(&ids);
+            let sights;
+            (prompt, sights) = self.fitting_prompt(generation.answer().len())?;
+            generation.replace_prompt(&sights.ids, sights.shown);
         };
         answered(&generation.rest())?;
         let is_empty = generation.answer().is_empty();
@@ -177,11 +192,18 @@ impl Talk<'_, '_, '_> {
     fn rendered(&self, messages: &[Value]) -> Prompt {
         let plain = |message: &Value| Message::of(&serde_json::to_value(message).unwrap_or_default());
         let plain: Result<Vec<Message>, String> = messages.iter().map(plain).collect();
-        let prompt = plain.and_then(|messages| {
-            let conversation = self.style.conversation(&messages, &self.declared);
-            self.style.prompt(&self.renderer, conversation, &self.kwargs, false)
-        });
-        prompt.map_or_else(|_| self.renderer.prompt(messages, &Arguments::default()), |(prompt, _)| prompt)
+        let plain = plain.unwrap_or_default();
+        if !plain.is_empty() {
+            let conversation = self.style.conversation(&plain, &self.declared);
+            if let Ok((prompt, _)) = self.style.prompt(&self.renderer, conversation, &self.kwargs, false) {
+                return prompt;
+            }
+        }
+        // The closest format has no places for pictures, which is an error if there are some.
+        let pictures = plain.into_iter().flat_map(|message| message.pictures).map(|picture| picture.source).collect();
+        let mut prompt = self.renderer.prompt(messages, &Arguments::default());
+        prompt.pictures = pictures;
+        prompt
     }
 
     /// Returns the content and the calls of an answer; without declared functions there are no calls.
@@ -216,13 +238,13 @@ impl Talk<'_, '_, '_> {
     }
 
     /// Returns the prompt of the conversation, shortened to fit the context if that is enabled.
-    fn fitting_prompt(&mut self, more: usize) -> Result<(Prompt, Vec<TokenId>)> {
+    fn fitting_prompt(&mut self, more: usize) -> Result<(Prompt, Sights)> {
         loop {
             let prompt = self.prompt();
-            let ids = self.ids(&prompt)?;
-            let (needed, context) = (ids.len() + more, self.session.context());
+            let sights = self.sights(&prompt)?;
+            let (needed, context) = (sights.ids.len() + more, self.session.context());
             if needed < context {
-                return Ok((prompt, ids));
+                return Ok((prompt, sights));
             }
             if !(self.rules.shift && self.forget_oldest()) {
                 bail!(
@@ -256,15 +278,18 @@ impl Talk<'_, '_, '_> {
 
     /// Encodes a prompt. If the prompt continues after the last answer, the answer's own tokens are kept, because
     /// encoding the answer's text may give other tokens.
-    fn ids(&self, prompt: &Prompt) -> Result<Vec<TokenId>> {
-        match &self.known_text {
-            Some(known) if prompt.text.len() > known.len() && prompt.text.starts_with(known.as_str()) => {
-                let mut ids = self.known.clone();
-                ids.extend(prompt.encode_after(known.len(), self.tokenizer)?);
-                Ok(ids)
-            }
-            _ => prompt.encode(self.tokenizer),
+    fn sights(&self, prompt: &Prompt) -> Result<Sights> {
+        let goes_on = |known: &&String| prompt.text.len() > known.len() && prompt.text.starts_with(known.as_str());
+        let known = self.known_text.as_ref().filter(goes_on);
+        if prompt.pictures.is_empty() {
+            return Ok(match known {
+                Some(known) => [self.known.clone(), prompt.encode_after(known.len(), self.tokenizer)?].concat().into(),
+                None => prompt.encode(self.tokenizer)?.into(),
+            });
         }
+        // The text of a prompt says nothing about its pictures, so all of it is encoded.
+        let eyes = self.open.need_eyes()?;
+        Ok(eyes.read(prompt, true, self.tokenizer, self.open.machine(Limits::DEFAULT))?.1)
     }
 
     /// Drops the first exchange after the system message, but not the last exchange.
@@ -279,6 +304,7 @@ impl Talk<'_, '_, '_> {
     /// Drops all messages but the system message, and all tokens.
     pub fn reset(&mut self) -> Result<()> {
         self.messages.retain(|message| is_from(message, "system"));
+        self.pictures.clear();
         self.forget_context()
     }
 
@@ -306,8 +332,16 @@ impl Talk<'_, '_, '_> {
         self.known_text = None;
     }
 
+    /// Adds a message of the user, with the pictures that were given for it.
     pub fn say(&mut self, text: &str) {
-        self.messages.push(message("user", text));
+        let pictures = std::mem::take(&mut self.pictures);
+        if pictures.is_empty() {
+            return self.messages.push(message("user", text));
+        }
+        let parts = pictures.iter().filter_map(|picture| picture.bytes().ok()).map(|bytes| picture_part(bytes));
+        let text = (!text.is_empty()).then(|| Value::from_pairs([("type", "text"), ("text", text)]));
+        let content: Vec<Value> = parts.chain(text).collect();
+        self.messages.push(Value::from_pairs([("role", Value::from("user")), ("content", content.into())]));
     }
 
     /// Removes the last answer. Returns false if there is none.

@@ -66,6 +66,9 @@ const MACHINE: &[Flag] = &[
         Ignored("this is the default or has no counterpart"),
     ),
     (&["-lv", "--verbosity", "--log-verbosity"], Yes, Ignored("there is no log")),
+    (&["-mm", "-mmu", "--mmproj-url"], Yes, Alias("--mmproj")),
+    (&["--no-mmproj-auto"], No, Alias("--no-mmproj")),
+    (&["--mmproj-offload", "--no-mmproj-offload"], No, NO_GPU),
     (&["--offline"], No, Refused("set HF_HUB_OFFLINE=1 in the environment")),
     (
         &[
@@ -93,7 +96,11 @@ const SERVER: &[Flag] = &[
     (&["-a"], Yes, Alias("--alias")),
     (&["--sleep-idle-seconds"], Yes, Alias("--idle-timeout")),
     (&["--models-dir"], Yes, Alias("--model")),
-    (&["-cb", "--cont-batching", "--jinja", "--metrics", "--webui", "--no-context-shift", "--no-mmproj"], No, ALREADY),
+    (
+        &["-cb", "--cont-batching", "--jinja", "--metrics", "--webui", "--no-context-shift", "--mmproj-auto"],
+        No,
+        ALREADY,
+    ),
     (&["-nocb", "--no-cont-batching"], No, Ignored("answers do not depend on other requests")),
     (&["--no-webui"], No, Ignored("the page at / is always served")),
     (&["--slots"], No, ALREADY),
@@ -117,7 +124,6 @@ const SERVER: &[Flag] = &[
     (&["--api-key-file"], Yes, Refused("give the key with --api-key, or in ARENITE_API_KEY")),
     (&["--ssl-key-file", "--ssl-cert-file"], Yes, Refused("use a proxy for https, such as nginx")),
     (&["--path", "--api-prefix"], Yes, Refused("use a proxy for other paths, such as nginx")),
-    (&["-mm", "--mmproj", "-mmu", "--mmproj-url"], Yes, Refused("images are not supported: leave it out")),
     (&["--chat-template-file"], Yes, Alias("--chat-template")),
     (&["--chat-template-kwargs"], Yes, Refused("send `chat_template_kwargs` in requests")),
     (&["--reasoning-budget"], Yes, Unless(-1.0, "send `reasoning_budget` in requests")),
@@ -203,7 +209,7 @@ const SAME: &[(&[&str], &str)] = &[
     (&["-mu", "--model-url"], "--model"),
 ];
 /// Flags with a value that may stand before a command.
-const GLOBAL: [&str; 6] = ["-m", "--model", "--tokenizer", "--hf", "--hf-file", "--hf-token"];
+const GLOBAL: [&str; 7] = ["-m", "--model", "--mmproj", "--tokenizer", "--hf", "--hf-file", "--hf-token"];
 
 /// The command line, rewritten to the flags of this program.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -346,6 +352,7 @@ mod tests {
         same("a generate --predict=5 --numa=distribute", "a generate --n-tokens 5", 1);
         same("a -hf u/r:Q8_0 -p x", "a --hf u/r:Q8_0 generate -p x", 0);
         same("a serve -hfr=u/r -hff f.gguf", "a serve --hf=u/r --hf-file f.gguf", 0);
+        same("a serve -mm p.gguf --no-mmproj-offload", "a serve --mmproj p.gguf", 1);
         same("a ls", "a list", 0);
         same("a serve -m f -ngl 99 -np 4 -fa on --jinja -ctk q8_0", "a serve -m f --parallel 4 --kv q8_0", 3);
         same("a serve -m f -n -1 -s -1 --reasoning-budget -1 --dry-base 1.75", "a serve -m f --dry-base 1.75", 0);
@@ -378,7 +385,6 @@ mod tests {
             ("a chat -no-cnv", "generate"),
             ("a serve --seed 7", "requests"),
             ("a serve -n 5", "max_tokens"),
-            ("a serve --mmproj x.gguf", "images"),
             ("a embed --rope-freq-base 1", "file"),
             ("a login", "HF_TOKEN"),
             ("a cp a b", "arenite pull"),

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 
 use super::choice::one_of;
 use super::number::{at_least_one, context_size, threads};
-use arenite_run::model_file::Load;
+use arenite_run::model_file::{Load, Projector};
 use arenite_run::runtime::{self, RunOptions};
 use arenite_run::workers;
 
@@ -36,6 +36,14 @@ pub struct ModelArgs {
     #[arg(long, global = true, value_name = "TOKEN", hide = true)]
     pub hf_token: Option<String>,
 
+    /// File that lets the model see pictures [default: the mmproj*.gguf beside the model or in its repository]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub mmproj: Option<PathBuf>,
+
+    /// Do not use the mmproj*.gguf beside the model
+    #[arg(long, global = true, conflicts_with = "mmproj")]
+    pub no_mmproj: bool,
+
     /// Vocabulary file, to add or replace the model's vocabulary; for a llama2.c checkpoint its tokenizer.bin
     #[arg(long, global = true, value_name = "FILE")]
     pub tokenizer: Option<PathBuf>,
@@ -56,6 +64,15 @@ pub struct ModelArgs {
 }
 
 impl ModelArgs {
+    /// The file that lets the model see.
+    pub fn projector(&self) -> Projector<'_> {
+        match &self.mmproj {
+            Some(path) => Projector::File(path),
+            None if self.no_mmproj => Projector::None,
+            None => Projector::Beside,
+        }
+    }
+
     /// The model file, or `None` for the built-in model. If `-m` is repeated, the last one counts, as with other
     /// options.
     pub fn file(&self) -> Option<&Path> {
@@ -81,7 +98,7 @@ impl ModelArgs {
             let name = hub::Name { file: self.hf_file.clone(), ..hub::Name::parse(name)? };
             self.model.push(hub::model(&name, access)?);
         }
-        for model in self.model.iter_mut().filter(|model| hub::is_address(model)) {
+        for model in self.model.iter_mut().chain(&mut self.mmproj).filter(|model| hub::is_address(model)) {
             *model = hub::model_at(&model.to_string_lossy(), access)?;
         }
         Ok(())

@@ -8,7 +8,7 @@ pub mod llama;
 mod machine;
 mod more;
 mod number;
-mod pictures;
+pub mod pictures;
 mod sampling;
 mod template;
 mod watch;

@@ -1,83 +1,91 @@
-//! Options for pictures.
+//! Pictures on the command line.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use arenite::tokenizer::Encode;
-use arenite::vision::Picture;
+use arenite::TokenId;
+use arenite::tokenizer::{Encode, Tokenizer};
+use arenite_chat::Prompt;
+use arenite_pictures::Limits;
+use arenite_request::{Content, Picture, PictureSource};
+use arenite_run::eyes::{Eyes, Sights};
+use arenite_run::model_file::ModelFile;
+use arenite_run::open_model::OpenModel;
 use clap::Args;
 
-use super::Text;
-use arenite_run::open_model::OpenModel;
-use arenite_run::vision::{Eyes, Prompt, Seen, prompt};
+use super::{Text, TextArgs};
 
-/// Options that name pictures and the file of their encoder.
-#[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Pictures")]
+/// Options that name pictures.
+#[derive(Clone, Debug, Default, Args)]
 pub struct PictureArgs {
-    /// File of the encoder of pictures that belongs to the model (mmproj-*.gguf)
-    #[arg(long, value_name = "FILE", requires = "image")]
-    mmproj: Option<PathBuf>,
-
-    /// Picture (PNG or JPEG; several times for several). Pictures take the places of the model's image markers in the
-    /// text, in order, or stand before it
-    #[arg(long, value_name = "FILE", requires = "mmproj")]
-    image: Vec<PathBuf>,
-}
-
-/// The pictures of a command.
-pub struct Pictures {
-    eyes: Option<Eyes>,
-    seen: Vec<Seen>,
+    /// Picture for a model that sees: PNG, JPEG, WebP, GIF or BMP. It takes the place of the image marker in the text, or
+    /// stands before the text; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub image: Vec<PathBuf>,
 }
 
 impl PictureArgs {
-    /// Computes the rows of all pictures.
-    pub fn see(&self, open: &OpenModel) -> Result<Pictures> {
-        let eyes = self.mmproj.as_deref().map(|path| Eyes::open(path, open.model())).transpose()?;
-        let see = |eyes: &Eyes, path: &Path| {
-            let (width, height, rgb) = decode(path)?;
-            eyes.see(&Picture::new(&rgb, width, height)?, open)
-        };
-        let seen = eyes.iter().flat_map(|eyes| self.image.iter().map(move |path| (eyes, path)));
-        let seen = seen.map(|(eyes, path)| see(eyes, path).with_context(|| path.display().to_string()));
-        Ok(Pictures { seen: seen.collect::<Result<_>>()?, eyes })
-    }
-}
-
-impl Pictures {
-    /// True if no pictures were given.
-    pub fn is_empty(&self) -> bool {
-        self.seen.is_empty()
+    /// Reads the files.
+    pub fn read(&self) -> Result<Vec<PictureSource>> {
+        self.image.iter().map(|path| read(path)).collect()
     }
 
-    /// The tokens of a text with the pictures. Ids are used as given: their image tokens are the places of the rows.
-    pub fn prompt(&self, text: &Text, open: &OpenModel, how: Encode) -> Result<Prompt<'_>> {
-        let (Some(eyes), false) = (&self.eyes, self.is_empty()) else {
-            return Ok(Prompt { ids: text.tokens(open.tokenizer(), how)?, spans: Vec::new() });
-        };
-        let tokenizer = open.vocabulary()?;
+    /// The tokens of a text, with the pictures in their places: in tokens, each token of a picture takes the next row.
+    pub fn tokens(&self, text: &Text, open: &OpenModel, how: Encode) -> Result<Sights> {
+        if self.image.is_empty() {
+            return Ok(text.tokens(open.tokenizer(), how)?.into());
+        }
+        let (eyes, tokenizer, machine) = (open.need_eyes()?, open.vocabulary()?, open.machine(Limits::DEFAULT));
         match text {
-            Text::Bytes(bytes) => {
-                let text = std::str::from_utf8(bytes).context("a text with pictures must be UTF-8")?;
-                prompt(eyes, tokenizer, text, &self.seen, how)
-            }
-            Text::Ids(ids) => {
-                ensure!(!ids.is_empty(), "no tokens were given");
-                let spans = eyes.place(ids, eyes.token(tokenizer)?, &self.seen)?;
-                Ok(Prompt { ids: ids.clone(), spans })
+            Text::Ids(ids) => eyes.place(ids.clone(), &eyes.see(&self.read()?, machine)?),
+            Text::Bytes(text) => {
+                let prompt = Prompt::raw(&self.content(text)?, eyes.marker());
+                Ok(eyes.read(&prompt, true, tokenizer, machine)?.1)
             }
         }
     }
 
-    /// The least number of tokens of a pass.
-    pub fn batch(&self) -> usize {
-        self.eyes.as_ref().map_or(0, |eyes| eyes.together(&self.seen))
+    /// The tokens of a text, without running a model.
+    pub fn ids(
+        &self,
+        file: &ModelFile,
+        text: &[u8],
+        is_first: bool,
+        tokenizer: &Tokenizer<'_, '_>,
+    ) -> Result<Vec<TokenId>> {
+        let (path, _) = file.projector().context("give the file that lets the model see with --mmproj FILE")?;
+        let eyes = Eyes::of_vocabulary(path, tokenizer)?;
+        eyes.tokens(&Prompt::raw(&self.content(text)?, eyes.marker()), is_first, tokenizer)
+    }
+
+    /// A text, with the pictures before it.
+    fn content(&self, text: &[u8]) -> Result<Content> {
+        let pictures = self.read()?.into_iter().map(|source| Picture { at: 0, source }).collect();
+        Ok(Content { text: String::from_utf8_lossy(text).into_owned(), pictures })
+    }
+
+    /// The tokens of the only text of a command, or `None` with `--jsonl`, which reads many texts.
+    pub fn only(&self, text: &TextArgs, open: &OpenModel, how: Encode) -> Result<Option<Sights>> {
+        self.must_be_one(text)?;
+        if text.jsonl { Ok(None) } else { self.tokens(&text.need()?, open, how).map(Some) }
+    }
+
+    /// Refuses pictures for many texts.
+    pub fn must_be_one(&self, text: &TextArgs) -> Result<()> {
+        ensure!(self.image.is_empty() || !text.jsonl, "--image goes with one text: leave out --jsonl");
+        Ok(())
     }
 }
 
-/// Decodes a picture: width, height and RGB bytes.
-fn decode(path: &Path) -> Result<(usize, usize, Vec<u8>)> {
-    let picture = image::open(path)?.into_rgb8();
-    Ok((picture.width() as usize, picture.height() as usize, picture.into_raw()))
+/// Reads a picture file, without decoding it.
+pub fn read(path: &Path) -> Result<PictureSource> {
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read the picture {}", path.display()))?;
+    Ok(PictureSource::File(bytes.into()))
+}
+
+/// True for an existing file whose name is that of a picture.
+pub fn is_picture(path: &Path) -> bool {
+    const KINDS: [&str; 6] = ["png", "jpg", "jpeg", "webp", "gif", "bmp"];
+    let kind = path.extension().and_then(|kind| kind.to_str());
+    kind.is_some_and(|kind| KINDS.contains(&&*kind.to_ascii_lowercase())) && path.is_file()
 }

@@ -5,6 +5,8 @@ use std::path::Path;
 
 use clap::{Arg, Command};
 
+use super::pictures::is_picture;
+
 /// Extensions of model files, also of files that do not exist.
 const MODELS: [&str; 2] = ["gguf", "bin"];
 
@@ -46,6 +48,8 @@ pub fn placed(mut args: Vec<OsString>, program: &mut Command) -> Vec<OsString> {
         let flag = if !has_model && names_model {
             has_model = !takes_several;
             "--model"
+        } else if has("image") && is_picture(Path::new(&args[word])) {
+            "--image"
         } else if !has_text && has("file") && Path::new(&args[word]).is_file() {
             has_text = true;
             "--file"

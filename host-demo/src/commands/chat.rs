@@ -15,8 +15,10 @@ use clap::ValueEnum;
 use minijinja::value::{Value, ValueKind};
 
 use crate::chat::dialect::{Call, Tools};
-use crate::chat::{Arguments, ChatEvent, Input, Lines, Reasoning, Renderer, Rules, Screen, Stats, Style, Talk};
-use crate::cli::{ConstraintArgs, DraftArgs, Form, Limit, RunArgs, SamplingArgs, TemplateArgs};
+use crate::chat::{
+    Arguments, ChatEvent, Input, Lines, Reasoning, Renderer, Rules, Screen, Stats, Style, Talk, dropped,
+};
+use crate::cli::{ConstraintArgs, DraftArgs, Form, Limit, PictureArgs, RunArgs, SamplingArgs, TemplateArgs, pictures};
 use crate::interrupt;
 use crate::output::{self, Out, note};
 use arenite_files as new_file;
@@ -80,6 +82,9 @@ pub struct Args {
     #[arg(short = 'p', long = "prompt", value_name = "TEXT")]
     prompt: Option<String>,
 
+    #[command(flatten)]
+    pictures: PictureArgs,
+
     /// True if the conversation ends with the answer to the first message.
     #[arg(skip)]
     once: bool,
@@ -140,6 +145,7 @@ const HELP: &str = "\
 /regen         regenerate the last answer
 /stats         show the speed of the last answer and the use of the context
 /save FILE     save the conversation as JSON (the format of --messages)
+/image FILE    show a picture with the next message; a dropped path does the same
 /load FILE     load a conversation and continue it
 /system TEXT   set the system message; without TEXT, remove it
 /think on|off  turn thoughts on or off
@@ -201,6 +207,7 @@ fn talk_with(file: ModelFile, args: &Args, before: Option<Vec<Value>>, lines: &m
         scratch,
         rng: args.sampling.generator(args.sampling.seed()),
         tokenizer,
+        open: &open,
         style,
         tools,
         declared,
@@ -212,11 +219,13 @@ fn talk_with(file: ModelFile, args: &Args, before: Option<Vec<Value>>, lines: &m
         known_text: known_text.filter(|_| args.messages.is_none()),
         last: None,
         calls: Vec::new(),
+        pictures: Vec::new(),
     };
     if let Some(messages) = before {
         talk.load(messages)?;
     } else {
         args.system.iter().for_each(|system| talk.set_system(system));
+        talk.pictures = args.pictures.read()?;
         args.prompt.iter().for_each(|prompt| talk.say(prompt));
     }
     if !talk.renderer.has_own_format() {
@@ -392,7 +401,7 @@ fn converse(talk: &mut Talk<'_, '_, '_>, lines: &mut Lines, args: &Args, file: &
                 Ok(Some(model)) => return Ok(Next::Model(model, std::mem::take(&mut talk.messages))),
                 Err(error) => _ = output::report(&error),
             },
-            Input::Text(line) if is_terminal && line.starts_with('/') => match command(talk, line.trim()) {
+            Input::Text(line) if is_terminal => match typed(talk, &line) {
                 Ok(true) => {}
                 Ok(false) => return Ok(Next::End(ExitCode::SUCCESS)),
                 Err(error) => _ = output::report(&error),
@@ -401,6 +410,33 @@ fn converse(talk: &mut Talk<'_, '_, '_>, lines: &mut Lines, args: &Args, file: &
         }
         interrupted = false;
     }
+}
+
+/// Takes a line from a terminal: a command, or a message with the pictures that were dropped on it. Returns `false` if the
+/// conversation should end.
+fn typed(talk: &mut Talk<'_, '_, '_>, line: &str) -> Result<bool> {
+    let (paths, text) = dropped(line);
+    if paths.is_empty() {
+        return match line.starts_with('/') {
+            true => command(talk, line.trim()),
+            false => {
+                talk.say(line);
+                Ok(true)
+            }
+        };
+    }
+    paths.iter().try_for_each(|path| show(talk, path))?;
+    if !text.is_empty() {
+        talk.say(&text);
+    }
+    Ok(true)
+}
+
+/// Adds a picture to the next message.
+fn show(talk: &mut Talk<'_, '_, '_>, path: &Path) -> Result<()> {
+    talk.pictures.push(pictures::read(path)?);
+    note(format_args!("{} is shown with the next message", path.display()));
+    Ok(())
 }
 
 /// Maximum number of consecutive answers that call functions.
@@ -496,7 +532,7 @@ fn command(talk: &mut Talk<'_, '_, '_>, line: &str) -> Result<bool> {
     let rest = rest.trim();
     let path = || -> Result<&Path> {
         if rest.is_empty() {
-            bail!("{name} needs a file: {name} talk.json");
+            bail!("{name} needs a file: {name} {}", if name == "/image" { "photo.png" } else { "talk.json" });
         }
         Ok(Path::new(rest))
     };
@@ -521,6 +557,7 @@ fn command(talk: &mut Talk<'_, '_, '_>, line: &str) -> Result<bool> {
             talk.known_text = None;
         }
         "/stats" => print_stats(talk)?,
+        "/image" => show(talk, path()?)?,
         "/save" => {
             save(path()?, &talk.messages)?;
             note(format_args!("{} messages in {rest}", talk.messages.len()));

@@ -12,12 +12,15 @@ use arenite::{Plan, Session, TokenId};
 use clap::ValueEnum;
 use serde::Serialize;
 
-use crate::cli::{ConstraintArgs, DraftArgs, Form, Limit, RunArgs, SamplingArgs, Text, TextArgs, Watcher, each_line};
+use crate::cli::{
+    ConstraintArgs, DraftArgs, Form, Limit, PictureArgs, RunArgs, SamplingArgs, Text, TextArgs, Watcher, each_line,
+};
 use crate::output::wrap::Wrap;
 use crate::output::{self, Bytes, Out, note, terminal_width};
 use crate::{foreign, interrupt};
 use arenite_grammar::MaskMemory;
 use arenite_run::drafts::{Drafting, Drafts};
+use arenite_run::eyes::{Shown, Sights, is_row};
 use arenite_run::generation::{self, End, Generation, Settings, Shift, Workbench, within};
 use arenite_run::model_file::ModelFile;
 use arenite_run::open_model::OpenModel;
@@ -31,6 +34,7 @@ use arenite_text as text;
   arenite generate -m model.gguf -p \"The sea was\" -n 100 --temp 0.7 --seed 7
   arenite generate -m model.gguf -f prompt.txt
   arenite generate -m model.gguf --ids 1,403,407 --temp 0 --format ids
+  arenite generate -m model.gguf --image photo.jpg -p \"This picture shows\"
   arenite generate -m model.gguf --jsonl < prompts.jsonl > answers.jsonl
   arenite generate -m stories15M.bin --tokenizer tokenizer.bin --rng llama2c --seed 7
 
@@ -40,6 +44,9 @@ code 130. Most flags of llama-cli are accepted; a flag without an effect prints 
 pub struct Args {
     #[command(flatten)]
     text: TextArgs,
+
+    #[command(flatten)]
+    pictures: PictureArgs,
 
     /// Maximum number of tokens to generate; -1 means until an end token or a full context [default: -1]
     #[arg(short, long, value_name = "N", allow_negative_numbers = true)]
@@ -148,7 +155,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
         Err(_) if args.text.ids.is_some() && args.format == Format::Ids => None,
         tokenizer => Some(tokenizer?),
     };
-    let single = only_prompt(args, tokenizer)?;
+    let single = only_prompt(args, &open, tokenizer)?;
     let form = args.form.read()?;
     let is_json = form.as_ref().is_some_and(Form::is_schema);
     let table = form.map(|form| form.table(tokenizer, |_| None)).transpose()?;
@@ -193,12 +200,12 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
         _ => None,
     };
     let mut continued = |prompt: &Prompt, session: &mut Session<'_, '_>, show: Show<'_>| {
-        let kept = runtime::rewind_to(session, &known, &prompt.ids)?;
+        let kept = runtime::rewind_to(session, &known, &prompt.ids, &prompt.places)?;
         let rng = args.sampling.generator(seed);
         let keep = usize::try_from(args.keep).unwrap_or(prompt.ids.len());
         let keep = keep + usize::from(tokenizer.is_some_and(|tokenizer| tokenizer.add_bos()));
         let shift = args.context_shift.then_some(Shift { keep, discard: 0 });
-        let settings = Arc::new(Settings { shift, ..Settings::clone(&settings) });
+        let settings = Arc::new(Settings { shift, shown: prompt.places.clone(), ..Settings::clone(&settings) });
         let mut generation = Generation::new(settings, &prompt.ids, rng, 0, tokenizer)?;
         let context = session.context();
         let mut bench = Workbench { tokenizer, masks: masks.as_mut(), scratch: &mut scratch, context };
@@ -216,7 +223,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
 
     let Some(prompt) = single else {
         return each_line(args.text.file.as_deref(), |text| {
-            let prompt = Prompt::new(text, tokenizer)?;
+            let prompt = Prompt::new(&text, &PictureArgs::default(), &open, tokenizer)?;
             runtime::fits(prompt.ids.len(), session.context(), model, more)?;
             answer(&prompt, |show| continued(&prompt, &mut session, show))
         });
@@ -278,11 +285,15 @@ fn print(
 }
 
 /// The prompt, or `None` with `--jsonl`, which reads many prompts.
-fn only_prompt(args: &Args, tokenizer: Option<&Tokenizer<'_, '_>>) -> Result<Option<Prompt>> {
+fn only_prompt(args: &Args, open: &OpenModel, tokenizer: Option<&Tokenizer<'_, '_>>) -> Result<Option<Prompt>> {
+    args.pictures.must_be_one(&args.text)?;
+    let has_pictures = !args.pictures.image.is_empty();
+    ensure!(!(has_pictures && args.context_shift), "--context-shift would cut pictures: leave it or --image out");
     if args.text.jsonl {
         return Ok(None);
     }
-    let prompt = Prompt::new(args.text.read()?.unwrap_or_else(|| Text::Bytes(STORY.into())), tokenizer)?;
+    let text = args.text.read()?.unwrap_or_else(|| Text::Bytes(if has_pictures { Vec::new() } else { STORY.into() }));
+    let prompt = Prompt::new(&text, &args.pictures, open, tokenizer)?;
     if let (Some(tokenizer), true) = (tokenizer, args.verbose_prompt) {
         prompt.explain(tokenizer)?;
     }
@@ -331,33 +342,40 @@ impl Setting<'_> {
 /// A tokenized prompt.
 struct Prompt {
     ids: Vec<TokenId>,
+    /// Where pictures stand.
+    places: Shown,
     /// The text to display.
     shown: String,
 }
 
 impl Prompt {
-    fn new(text: Text, tokenizer: Option<&Tokenizer<'_, '_>>) -> Result<Self> {
-        let no_vocabulary = anyhow::anyhow!(
-            "the model has no vocabulary: give tokens with --ids, or add a vocabulary with `arenite convert tokenizer`"
-        );
-        let ids = text.tokens(tokenizer.ok_or(&no_vocabulary), Encode::PROMPT)?;
+    fn new(
+        text: &Text,
+        pictures: &PictureArgs,
+        open: &OpenModel,
+        tokenizer: Option<&Tokenizer<'_, '_>>,
+    ) -> Result<Self> {
+        let no_vocabulary =
+            "the model has no vocabulary: give tokens with --ids, or add a vocabulary with `arenite convert tokenizer`";
+        ensure!(tokenizer.is_some() || matches!(text, Text::Ids(_)), no_vocabulary);
+        let Sights { ids, shown: places } = pictures.tokens(text, open, Encode::PROMPT)?;
         ensure!(!ids.is_empty(), "the prompt is empty: give a text with -p, or tokens with --ids");
-        let Some(tokenizer) = tokenizer else { return Ok(Self { ids, shown: String::new() }) };
+        let Some(tokenizer) = tokenizer else { return Ok(Self { ids, places, shown: String::new() }) };
         let mut decoder = tokenizer.decoder();
         let mut shown = String::new();
-        for &id in &ids {
+        for &id in ids.iter().filter(|id| !is_row(**id)) {
             text::push(&mut decoder, id, tokenizer, &mut shown)?;
         }
         if let Text::Bytes(text) = text {
-            shown = String::from_utf8_lossy(&text).into_owned();
+            shown = String::from_utf8_lossy(text).into_owned();
         }
-        Ok(Self { ids, shown })
+        Ok(Self { ids, places, shown })
     }
 
     /// Prints a line for each token to standard error.
     fn explain(&self, tokenizer: &Tokenizer<'_, '_>) -> Result<()> {
-        for id in &self.ids {
-            let piece = text::piece(tokenizer, *id)?;
+        for id in self.ids.iter().map(|id| if is_row(*id) { self.places.token } else { *id }) {
+            let piece = text::piece(tokenizer, id)?;
             note(format_args!("{id:>8}  {piece:?}"));
         }
         Ok(())

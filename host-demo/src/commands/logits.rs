@@ -6,17 +6,17 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use arenite::tokenizer::{Encode, Tokenizer};
-use arenite::{Session, Span, TokenId, Work};
+use arenite::{Session, TokenId, Work};
 use serde::Serialize;
 
 use crate::cli::{Ids, PictureArgs, RunArgs, TextArgs, at_least_one, each_line};
 use crate::output::npy;
 use crate::output::{Out, note};
 use arenite_files::NewFile;
+use arenite_run::eyes::{Piece, Sights, prefill};
 use arenite_run::model_file::ModelFile;
 use arenite_run::open_model::OpenModel;
 use arenite_run::runtime::{self, Memory};
-use arenite_run::vision::Prompt;
 use arenite_text as text;
 
 /// Show or save the logits after a text
@@ -31,6 +31,9 @@ line of output has the most likely tokens after one text.")]
 pub struct Args {
     #[command(flatten)]
     text: TextArgs,
+
+    #[command(flatten)]
+    pictures: PictureArgs,
 
     /// Token ids for the encoder of an encoder-decoder; --ids are then the decoder's
     #[arg(long, value_name = "IDS")]
@@ -47,9 +50,6 @@ pub struct Args {
     /// The .npy file to write
     #[arg(short, long, value_name = "F.npy", required_unless_present_any = ["top", "jsonl"], conflicts_with = "jsonl")]
     output: Option<PathBuf>,
-
-    #[command(flatten)]
-    pictures: PictureArgs,
 
     #[command(flatten)]
     run: RunArgs,
@@ -77,31 +77,26 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let open = OpenModel::new(file, args.run.options()?)?;
     let named = || open.name().to_string();
     let (model, tokenizer) = (open.model(), open.tokenizer());
-    let pictures = args.pictures.see(&open)?;
-    ensure!(!args.text.jsonl || pictures.is_empty(), "--image cannot be combined with --jsonl");
-    let text = if args.text.jsonl { None } else { Some(args.text.need().with_context(named)?) };
-    let single = text.map(|text| pictures.prompt(&text, &open, Encode::PROMPT)).transpose().with_context(named)?;
-    let is_empty = single.as_ref().is_some_and(|prompt| prompt.ids.is_empty());
+    let single = args.pictures.only(&args.text, &open, Encode::PROMPT).with_context(named)?;
+    let is_empty = single.as_ref().is_some_and(|sights| sights.ids.is_empty());
     ensure!(!is_empty, "no tokens were given: give at least one, such as --ids 1,2,3");
     let source = args.encoder_ids.as_ref().map_or(&[][..], |ids| &ids.0);
     let context = match &single {
-        Some(prompt) => open.options.context.unwrap_or(prompt.ids.len().max(source.len())),
+        Some(Sights { ids, .. }) => open.options.context.unwrap_or(ids.len().max(source.len())),
         None => open.context(source.len()),
     };
-    let options = open.plan_options(context);
-    let spans = single.as_ref().map_or(0, |prompt| prompt.spans.len());
-    let plan = open.plan(options.batch(options.batch.max(pictures.batch())).pictures(spans))?;
+    let plan = open.plan(open.plan_options(context))?;
     let mut memory = Memory::new(&plan)?;
     let mut session = open.session(&mut memory, plan)?;
-    if let Some(prompt) = &single {
-        runtime::fits(prompt.ids.len(), session.context(), model, "").with_context(named)?;
+    if let Some(Sights { ids, .. }) = &single {
+        runtime::fits(ids.len(), session.context(), model, "").with_context(named)?;
     }
     if args.encoder_ids.is_some() {
         session.encode(source)?;
     }
     let top = args.top.unwrap_or(DEFAULT_TOP);
 
-    let Some(Prompt { ids, spans }) = single else {
+    let Some(sights) = single else {
         return each_line(args.text.file.as_deref(), |text| {
             let ids = text.tokens(tokenizer, Encode::PROMPT)?;
             ensure!(!ids.is_empty(), "the text is empty");
@@ -113,12 +108,11 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     };
     if args.all {
         if let Some(path) = &args.output {
-            save_all(&mut session, (&ids, &spans), model.spec().vocab, path)?;
+            save_all(&mut session, &sights, model.spec().vocab, path)?;
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let (engine, context) = session.parts();
-    engine.run(&mut [Work::prefill(context, &ids).pictures(&spans)])?;
+    prefill(&mut session, &sights)?;
     if args.top.is_some() {
         print(&best(session.logits(), top, tokenizer.ok())?)?;
     }
@@ -129,17 +123,13 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
 }
 
 /// Writes the logits of every position as they are computed.
-fn save_all(
-    session: &mut Session<'_, '_>,
-    (ids, spans): (&[TokenId], &[Span<'_>]),
-    vocab: usize,
-    path: &Path,
-) -> Result<()> {
-    let shape = [ids.len(), vocab];
+fn save_all(session: &mut Session<'_, '_>, sights: &Sights, vocab: usize, path: &Path) -> Result<()> {
+    let shape = [sights.ids.len(), vocab];
     let mut file = NewFile::create(path)?;
     let mut written = npy::header(&mut file, &shape);
+    let Piece { ids, spans } = sights.shown.piece(&sights.ids, 0..sights.ids.len());
     let (engine, context) = session.parts();
-    engine.read_all(Work::prefill(context, ids).pictures(spans), |_, logits| {
+    engine.read_all(Work::prefill(context, &ids).pictures(&spans), |_, logits| {
         if written.is_ok() {
             written = npy::values(&mut file, logits);
         }

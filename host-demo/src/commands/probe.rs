@@ -6,13 +6,14 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use arenite::tokenizer::Encode;
-use arenite::{Observer, Session, Stage, TokenId};
+use arenite::{Observer, Session, Stage, TokenId, Work};
 use clap::ValueEnum;
 use serde::Serialize;
 
-use crate::cli::{RunArgs, TextArgs, each_line};
+use crate::cli::{PictureArgs, RunArgs, TextArgs, each_line};
 use crate::output::npy;
 use crate::output::plot::Plot;
+use arenite_run::eyes::{Piece, Sights};
 use arenite_run::model_file::ModelFile;
 use arenite_run::open_model::OpenModel;
 use arenite_run::runtime::{self, Memory};
@@ -31,6 +32,9 @@ With --jsonl the shape is [texts, layers, dim], and each line of output has the 
 pub struct Args {
     #[command(flatten)]
     text: TextArgs,
+
+    #[command(flatten)]
+    pictures: PictureArgs,
 
     /// Layers to record, such as 0,3,5 [default: all]
     #[arg(long, value_name = "LAYERS", value_delimiter = ',',
@@ -101,7 +105,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let open = OpenModel::new(file, args.run.options()?)?;
     let named = || open.name().to_string();
     let (model, tokenizer) = (open.model(), open.tokenizer());
-    let single = args.text.only(tokenizer, Encode::PROMPT).with_context(named)?;
+    let single = args.pictures.only(&args.text, &open, Encode::PROMPT).with_context(named)?;
     ensure!(
         single.is_some() || args.position != Position::All,
         "texts differ in length: use --position last or mean with --jsonl"
@@ -120,23 +124,27 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     }
 
     let context = match &single {
-        Some(ids) => open.options.context.unwrap_or(ids.len().max(1)),
+        Some(Sights { ids, .. }) => open.options.context.unwrap_or(ids.len().max(1)),
         None => open.context(0),
     };
     let plan = open.plan(open.plan_options(context))?;
     let mut memory = Memory::new(&plan)?;
     let mut session = open.session(&mut memory, plan)?;
-    let look = |ids: &[TokenId], session: &mut Session<'_, '_>| -> Result<Probe> {
+    let look = |sights: &Sights, session: &mut Session<'_, '_>| -> Result<Probe> {
+        let Piece { ids, spans } = sights.shown.piece(&sights.ids, 0..sights.ids.len());
         ensure!(!ids.is_empty(), "the text is empty");
         runtime::fits(ids.len(), session.context(), model, "")?;
         let mut probe = Probe::new(args, layers.clone(), ids.len(), spec.dim);
         session.rewind(0)?;
-        let _ = session.prefill_observed(ids, &mut probe)?;
+        let (engine, context) = session.parts();
+        let mut works = [Work::prefill(context, &ids).pictures(&spans)];
+        let mut pass = engine.begin(&mut works)?;
+        while let ControlFlow::Continue(true) = pass.step_observed(&mut probe) {}
         Ok(probe)
     };
 
-    if let Some(ids) = single {
-        let probe = look(&ids, &mut session)?;
+    if let Some(sights) = single {
+        let probe = look(&sights, &mut session)?;
         let states = probe.finish();
         if let Some(path) = &args.output {
             npy::save(path, &[layers.len(), probe.rows(), spec.dim], &states)?;
@@ -150,9 +158,10 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let mut row = 0;
     let code = each_line(args.text.file.as_deref(), |text| {
         let ids = text.tokens(tokenizer, Encode::PROMPT)?;
-        states.extend(look(&ids, &mut session)?.finish());
+        let sights = Sights::from(ids);
+        states.extend(look(&sights, &mut session)?.finish());
         row += 1;
-        Ok(Answer { row: row - 1, ids })
+        Ok(Answer { row: row - 1, ids: sights.ids })
     })?;
     if let Some(path) = &args.output {
         npy::save(path, &[row, layers.len(), spec.dim], &states)?;

@@ -7,6 +7,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use arenite_files::projector_among;
 use arenite_serve::HeaderValue;
 
 use crate::cli::{DraftArgs, ModelArgs, RunArgs, StepArgs, TemplateArgs, at_least_one, memory_size, one_of};
@@ -17,7 +18,7 @@ use arenite_run::model_file::{ModelFile, Source};
 use arenite_run::open_model::OpenModel;
 use arenite_run::runtime::RunOptions;
 use arenite_run::scheduler::{Counters, DiskCache, HISTORIES};
-use arenite_run::service::{Host, Kept, run_engine};
+use arenite_run::service::{Fetch, Host, Kept, run_engine};
 use arenite_run::split;
 use arenite_serve::{
     App, CacheScope, ClientKey, Common, Limits, Log, LogFormat, ModelEntry, Models, ProgramMemory, Proxy, READERS,
@@ -113,6 +114,11 @@ pub struct Args {
     #[arg(long, value_name = "ORIGIN")]
     cors_origin: Vec<HeaderValue>,
 
+    /// Fetch pictures whose addresses requests give (`image_url`), from the public internet only. Without this option, clients
+    /// send the data of pictures
+    #[arg(long)]
+    allow_image_url: bool,
+
     /// Models that answer /v1/systemone: those trained for decisions (trained), or also any other that generates text, by the
     /// probabilities of their answers (any)
     #[arg(long, value_parser = one_of(&DECIDES), value_name = "trained|any", default_value = "trained",
@@ -191,12 +197,31 @@ fn host(args: &Args, file: ModelFile) -> Result<Host> {
     host.service.shifts = args.context_shift;
     host.service.temperature = args.steps.temp;
     host.service.decides_any = args.decide;
+    host.service.fetch = if args.allow_image_url { Some(fetch()?) } else { None };
+    if let (Some((path, false)), Err(error)) = (host.open.file().projector(), host.open.need_eyes()) {
+        note(format_args!("warning: {} is not used, so there are no pictures: {error:#}", path.display()));
+    }
     let (name, template) = args.template.read()?;
     if name != "auto" || template.is_some() {
         host.service.use_template(name, template)?;
     }
     Ok(host)
 }
+
+/// Fetches the pictures of requests.
+#[cfg(feature = "hub")]
+fn fetch() -> Result<Fetch> {
+    Ok(|address| arenite_hub::fetch_public(address, MOST_PICTURE))
+}
+
+#[cfg(not(feature = "hub"))]
+fn fetch() -> Result<Fetch> {
+    bail!("this build fetches nothing: leave out --allow-image-url, or build with the feature `hub`");
+}
+
+/// Maximum size in bytes of a picture that is fetched.
+#[cfg(feature = "hub")]
+const MOST_PICTURE: u64 = 20 << 20;
 
 /// Serves one model.
 fn one(args: &Args, file: ModelFile, program: &ProgramMemory) -> Result<()> {
@@ -296,7 +321,9 @@ fn files(given: &[PathBuf]) -> Result<Vec<PathBuf>> {
 fn models_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let files = std::fs::read_dir(folder)?.map(|file| Ok(file?.path()));
     let mut files = files.collect::<std::io::Result<Vec<_>>>()?;
-    files.retain(|path| path.extension().is_some_and(|kind| kind == "gguf") && !split::is_later_piece(path));
+    let is_projector = |path: &Path| projector_among(path.to_str()).is_some();
+    files.retain(|path| path.extension().is_some_and(|kind| kind == "gguf"));
+    files.retain(|path| !split::is_later_piece(path) && !is_projector(path));
     files.sort();
     Ok(files)
 }
@@ -306,7 +333,8 @@ fn several(args: &Args, model: &ModelArgs, files: &[PathBuf], program: &ProgramM
     let mut models = Vec::new();
     for path in files {
         // The file is mapped: copying it here would take too long.
-        let source = Source { tokenizer: model.tokenizer.as_deref(), ..Source::from(path.as_path()) };
+        let (tokenizer, projector) = (model.tokenizer.as_deref(), model.projector());
+        let source = Source { tokenizer, projector, ..Source::from(path.as_path()) };
         let planned = ModelFile::open(source).and_then(|file| Ok(ModelEntry::new(path, &host(args, file)?, program)));
         match planned.map_err(|error| foreign::explained(Some(path), error)) {
             Ok(planned) => models.push(planned),

@@ -4,11 +4,11 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use arenite::TokenId;
 use arenite::tokenizer::Encode;
 
-use crate::cli::each_json;
+use crate::cli::{PictureArgs, each_json};
 use crate::output::Out;
 use arenite_run::model_file::ModelFile;
 use arenite_text::{self as text, JsonBytes};
@@ -19,7 +19,8 @@ use arenite_text::{self as text, JsonBytes};
   arenite tokenize -m model.gguf -p \"Hello world\"
   echo '\"Hello world\"' | arenite tokenize -m model.gguf --jsonl
 
-Without -p all of standard input is read, unchanged. The model file may contain only a vocabulary.")]
+Without -p all of standard input is read, unchanged. The model file may contain only a vocabulary. With --image the list \
+has the tokens of the pictures, as the model reads them.")]
 pub struct Args {
     /// Text, or - for standard input [default: standard input]
     #[arg(short, long, value_name = "TEXT", conflicts_with_all = ["jsonl", "file"])]
@@ -44,6 +45,9 @@ pub struct Args {
     /// Print a JSON list
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    pictures: PictureArgs,
 }
 
 pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
@@ -52,6 +56,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let tokenizer = text::tokenizer(&gguf, &mut index).with_context(|| file.name().to_string())?;
     let how = Encode { add_special: args.add_special, parse_special: args.parse_special };
     if args.jsonl {
+        ensure!(args.pictures.image.is_empty(), "--image goes with one text: leave out --jsonl");
         return each_json(None, |line| {
             let JsonBytes(text) = serde_json::from_slice(line).context("this is not a JSON string")?;
             text::encode(&tokenizer, &text, how)
@@ -67,7 +72,10 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
             text
         }
     };
-    let ids = text::encode(&tokenizer, &text, how)?;
+    let ids = match args.pictures.image.is_empty() {
+        true => text::encode(&tokenizer, &text, how)?,
+        false => args.pictures.ids(file, &text, args.add_special, &tokenizer)?,
+    };
     if args.json {
         serde_json::to_writer(&mut out, &ids).map_err(io::Error::from)?;
     } else {

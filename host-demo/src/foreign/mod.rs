@@ -92,9 +92,10 @@ fn gguf(path: &Path, gguf: &Gguf<'_>) -> Option<String> {
             "this is a LoRA adapter, and not a model: give its base model with -m and the adapter with --lora {file}, or \
              add it to the model's weights with `arenite merge BASE.gguf {file} OUT.gguf`"
         ),
-        ("mmproj", _) | (_, "clip") => "this is the part of a multimodal model for images or sound (mmproj), and not \
-             the language model: give the other GGUF file of its repository with -m; images are not supported"
-            .into(),
+        ("mmproj", _) | (_, "clip") => format!(
+            "this is the part of a multimodal model for pictures or sound (mmproj), and not the language model: give the \
+             other GGUF file of its repository with -m, and this one with --mmproj {file}"
+        ),
         ("imatrix", _) => format!(
             "this is an importance matrix, and not a model: give it to `arenite quantize IN.gguf OUT.gguf TYPE \
              --imatrix {file}`"

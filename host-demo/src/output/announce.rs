@@ -19,8 +19,12 @@ pub fn announce(host: &Host, server: Option<(usize, usize)>) {
         ),
         None => format!("together {} without the program and its input lines", Bytes(host.bytes(0, 0))),
     };
+    let pictures = match host.eyes_bytes() {
+        0 => String::new(),
+        bytes => format!("pictures up to {}, ", Bytes(bytes)),
+    };
     note(format_args!(
-        "memory  workspace {}, KV cache {} ({} conversations of {} positions in {}), masks of grammars {}, model {} {}, {sum}",
+        "memory  workspace {}, KV cache {} ({} conversations of {} positions in {}), masks of grammars {}, model {} {}, {pictures}{sum}",
         Bytes(plan.workspace),
         Bytes(plan.kv),
         open.options.parallel,

@@ -66,7 +66,7 @@ fn wrong_usage_is_exit_code_2() {
         &["generate", "--samplers", "top_k;abacus"],
         &["generate", "--mirostat", "3"],
         &["serve", "--port", "-1"],
-        &["serve", "--mmproj", "vision.gguf"],
+        &["serve", "--mmproj", "vision.gguf", "--no-mmproj"],
         &["translate", "-p", "a", "--beams", "100000"],
         &["bench", "-r", "0"],
         &["generate", "--logit-bias", "5"],

@@ -257,18 +257,22 @@ fn a_model_is_fetched_into_the_shared_cache() {
     assert_eq!(fs::read(&path).unwrap(), model());
     assert_eq!(fs::read_link(&path).unwrap(), Path::new("../../blobs").join(sha256(&model())));
     assert_eq!(fs::read_to_string(hub.repository().join("refs/main")).unwrap(), COMMIT);
-    assert_eq!(hub.blobs(), [sha256(&model())]);
+    // The file that lets the model see comes with it.
+    assert_eq!(fs::read(snapshot.join("mmproj-small-Q4_K_M.gguf")).unwrap(), vec![1; 10]);
+    let mut both = [sha256(&model()), sha256(&[1; 10])];
+    both.sort();
+    assert_eq!(hub.blobs(), both);
     // The pieces of a split model are fetched together, and other files are left alone.
     let first = hub.pull("me/small:f16");
     assert_eq!(first, snapshot.join("two/small-F16-00001-of-00002.gguf"));
     assert_eq!(fs::read(snapshot.join("two/small-F16-00002-of-00002.gguf")).unwrap(), vec![4; 5000]);
-    assert_eq!(hub.blobs().len(), 3);
+    assert_eq!(hub.blobs().len(), 4);
 
     let listed = String::from_utf8(hub.run(&["list"]).stdout).unwrap();
     assert_eq!(listed.lines().count(), 3, "{listed}");
     assert!(listed.contains("me/small:Q4_K_M ") && listed.contains("me/small:F16 "), "{listed}");
     assert!(hub.run(&["rm", "me/small:F16"]).status.success());
-    assert_eq!(hub.blobs(), [sha256(&model())]);
+    assert_eq!(hub.blobs(), both);
     assert!(hub.error(&["rm", "me/small:F16"]).contains("not in the cache"));
     assert!(hub.run(&["rm", "me/small"]).status.success());
     assert!(!hub.repository().exists());

@@ -16,7 +16,7 @@ fn file(name: &str) -> String {
     std::fs::read_to_string(folder().join(name)).unwrap()
 }
 
-const SCRIPTS: [&str; 5] = ["page.mjs", "view.mjs", "requests.mjs", "settings.mjs", "markdown.mjs"];
+const SCRIPTS: [&str; 6] = ["page.mjs", "view.mjs", "pictures.mjs", "requests.mjs", "settings.mjs", "markdown.mjs"];
 
 #[test]
 fn the_page_runs_only_its_own_scripts() {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::dialect::{
     self, Call, Constraint, Dialect, GateSettings, Marks, Own, Probe, Reader, Template, ThoughtForm, Tools, unwrapped,
 };
-use super::guard::Prompt;
+use super::guard::{Prompt, marked};
 use super::render::{Arguments, Renderer};
 use arenite_grammar::Piece;
 use arenite_request::{EarlierCall, Message};
@@ -172,14 +172,18 @@ impl Style {
         kwargs: &Map<String, Value>,
         continues: bool,
     ) -> Result<(Prompt, Option<&'static str>), String> {
-        let render = |conversation: &Conversation| {
+        let render = |conversation: &Conversation| -> Result<Prompt, String> {
             let messages = conversation.messages.iter().map(|message| jinja(self.json(message))).collect();
             let tools = match conversation.tools.is_empty() {
                 true => Jinja::from(()),
                 false => jinja(conversation.tools.clone().into()),
             };
             let arguments = Arguments { tools, kwargs: jinja(kwargs.clone().into()) };
-            renderer.try_prompt(messages, &arguments, continues)
+            let pictures = conversation.messages.iter().flat_map(|message| &message.pictures);
+            let pictures = pictures.map(|picture| picture.source.clone()).collect();
+            let mut prompt = renderer.try_prompt(messages, &arguments, continues)?;
+            prompt.pictures = pictures;
+            Ok(prompt)
         };
         let refused = match render(&conversation) {
             Ok(prompt) => return Ok((prompt, conversation.warning)),
@@ -214,8 +218,10 @@ impl Style {
         if self.probe.shows_tools || self.probe.shows_calls || message.role != "tool" {
             message.call_id = message.call_id.map(|id| self.id(&id));
         } else {
-            let text = format!("<tool_response>\n{}\n</tool_response>", message.text.unwrap_or_default());
-            message = Message::new("user", text);
+            const OPEN: &str = "<tool_response>\n";
+            let text = format!("{OPEN}{}\n</tool_response>", message.text.unwrap_or_default());
+            let pictures = message.pictures.into_iter().map(|picture| picture.after(OPEN.len())).collect();
+            message = Message { pictures, ..Message::new("user", text) };
         }
         if self.probe.shows_calls {
             message.calls.iter_mut().for_each(|call| call.id = call.id.take().map(|id| self.id(&id)));
@@ -239,7 +245,7 @@ impl Style {
         let keeps_null = has_calls && self.probe.shows_calls && self.probe.takes_null;
         let mut object = Map::from_iter([
             ("role".to_string(), json!(message.role)),
-            ("content".to_string(), if keeps_null { json!(text) } else { json!(text.unwrap_or_default()) }),
+            ("content".to_string(), if keeps_null { json!(text) } else { self.content(message) }),
         ]);
         let texts =
             [("name", &message.name), ("tool_call_id", &message.call_id), ("reasoning_content", &message.thought)];
@@ -249,6 +255,27 @@ impl Style {
         }
         object.extend(message.others.clone());
         Value::Object(object)
+    }
+
+    /// Returns the content of a message: one text, or the parts that a template wants.
+    fn content(&self, message: &Message) -> Value {
+        let text = message.text.as_deref().unwrap_or_default();
+        let (pictures, Probe { shows_pictures, needs_parts, .. }) = (&message.pictures, self.probe);
+        if !needs_parts && (pictures.is_empty() || !shows_pictures) {
+            return if pictures.is_empty() { json!(text) } else { json!(marked(text, pictures)) };
+        }
+        let part = |text: &str| json!({ "type": "text", "text": text });
+        if pictures.is_empty() || !shows_pictures {
+            return json!([part(&marked(text, pictures))]);
+        }
+        let (mut parts, mut at) = (Vec::new(), 0);
+        for picture in pictures {
+            parts.extend(text.get(at..picture.at).filter(|text| !text.is_empty()).map(part));
+            parts.push(json!({ "type": "image" }));
+            at = picture.at;
+        }
+        parts.extend(text.get(at..).filter(|text| !text.is_empty()).map(part));
+        parts.into()
     }
 
     /// Returns a call in the notation of templates.
@@ -350,6 +377,9 @@ impl Conversation {
 
 /// Adds the text, the thought and the calls of the next message to a message.
 fn join(message: &mut Message, next: Message) {
+    let len = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    let before = len(&message.text) + if len(&message.text) > 0 && len(&next.text) > 0 { 2 } else { 0 };
+    message.pictures.extend(next.pictures.into_iter().map(|picture| picture.after(before)));
     let both = |first: Option<String>, second: Option<String>| match (first, second) {
         (Some(first), Some(second)) if !first.is_empty() && !second.is_empty() => Some(format!("{first}\n\n{second}")),
         (first, second) => first.filter(|text| !text.is_empty()).or(second),

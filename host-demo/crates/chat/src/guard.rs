@@ -12,6 +12,7 @@ use arenite::TokenId;
 use arenite::tokenizer::{Encode, TokenType, Tokenizer};
 use minijinja::value::{Value, ValueKind};
 
+use arenite_request::{Content, Picture, PictureSource};
 use arenite_text as text;
 
 /// Start of a control token that a user wrote. The marks are noncharacters, which do not occur in text.
@@ -20,6 +21,8 @@ const CLOSE: char = '\u{fdd1}';
 /// Marks the start or end of a user's text that could form a control token with the template's text beside it.
 const EDGE: char = '\u{fdd2}';
 const MARKS: [char; 3] = [OPEN, CLOSE, EDGE];
+/// Stands for a picture in the text of a message whose template shows no pictures.
+pub const PICTURE: char = '\u{fdd3}';
 
 /// The control tokens of a vocabulary.
 pub struct ControlTokens {
@@ -31,11 +34,13 @@ pub struct ControlTokens {
 }
 
 /// A rendered conversation.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prompt {
     pub text: String,
     /// Control tokens that a user wrote: they are encoded as text.
     quoted: Vec<Range<usize>>,
+    /// The pictures of the conversation, in order.
+    pub pictures: Vec<PictureSource>,
 }
 
 impl ControlTokens {
@@ -162,8 +167,22 @@ impl ControlTokens {
         let mut quoted = self.occurrences(&text);
         // A mark that only touches a token does not overlap the token.
         quoted.retain(|token| marked.iter().any(|mark| mark.start < token.end && token.start < mark.end));
-        Prompt { text, quoted }
+        Prompt { text, quoted, pictures: Vec::new() }
     }
+}
+
+/// Returns a text with [`PICTURE`] where the pictures stand.
+pub fn marked(text: &str, pictures: &[Picture]) -> String {
+    if pictures.is_empty() {
+        return text.to_string();
+    }
+    let (mut out, mut at) = (String::new(), 0);
+    for picture in pictures {
+        out += &text.get(at..picture.at).unwrap_or_default().replace(PICTURE, "");
+        out.push(PICTURE);
+        at = picture.at;
+    }
+    out + &text.get(at..).unwrap_or_default().replace(PICTURE, "")
 }
 
 /// Returns true if the first or last `n` characters of a text, for some `n`, are a proper prefix of an entry of
@@ -183,7 +202,67 @@ impl Prompt {
     /// A prompt whose whole text comes from the template.
     #[cfg(test)]
     fn plain(text: &str) -> Self {
-        Self { text: text.to_string(), quoted: Vec::new() }
+        Self { text: text.to_string(), quoted: Vec::new(), pictures: Vec::new() }
+    }
+
+    /// A text that a user wrote whole, so that control tokens in it count. Pictures at its start take the places of the
+    /// markers in it, if there are any.
+    pub fn raw(content: &Content, marker: &str) -> Self {
+        let is_first = content.pictures.iter().all(|picture| picture.at == 0);
+        let text = match is_first && !marker.is_empty() && content.text.contains(marker) {
+            true => content.text.clone(),
+            false => marked(&content.text, &content.pictures),
+        };
+        let pictures = content.pictures.iter().map(|picture| picture.source.clone()).collect();
+        Self { text, quoted: Vec::new(), pictures }
+    }
+
+    /// Replaces the places of pictures by `texts`, in order. `marker` is the text that the model's template writes for a
+    /// picture. A marker that a user wrote is no place.
+    ///
+    /// # Errors
+    ///
+    /// There are more or fewer places than texts.
+    pub fn with_pictures(&self, marker: &str, texts: &[String]) -> Result<Self, String> {
+        let places = self.places(marker);
+        if places.len() != texts.len() {
+            let (found, count) = (places.len(), texts.len());
+            return Err(format!(
+                "there are {count} pictures, and the prompt has {found} places for pictures ({marker})"
+            ));
+        }
+        let (mut out, mut at) = (Self { pictures: self.pictures.clone(), ..Self::default() }, 0);
+        for (place, text) in places.iter().zip(texts) {
+            out.push(self, at..place.start);
+            out.text += text;
+            at = place.end;
+        }
+        out.push(self, at..self.text.len());
+        Ok(out)
+    }
+
+    /// Appends a part of another prompt.
+    fn push(&mut self, other: &Self, part: Range<usize>) {
+        let moved = |at: usize| at - part.start + self.text.len();
+        let inside = other.quoted.iter().filter(|token| part.start <= token.start && token.end <= part.end);
+        self.quoted.extend(inside.map(|token| moved(token.start)..moved(token.end)));
+        self.text += &other.text[part];
+    }
+
+    /// The places of pictures: markers that the template wrote, and [`PICTURE`].
+    fn places(&self, marker: &str) -> Vec<Range<usize>> {
+        let is_own =
+            |place: &Range<usize>| !self.quoted.iter().any(|token| token.start < place.end && place.start < token.end);
+        let find = |text: &str| {
+            let found = self.text.match_indices(text).map(|(at, _)| at..at + text.len());
+            found.filter(is_own).collect::<Vec<_>>()
+        };
+        let mut places = find(PICTURE.encode_utf8(&mut [0; 4]));
+        if !marker.is_empty() {
+            places.extend(find(marker));
+        }
+        places.sort_by_key(|place| place.start);
+        places
     }
 
     /// Encodes the prompt. Adds BOS if the file requests it and the template has not written it.
@@ -261,6 +340,20 @@ mod tests {
     fn marks_in_a_text_forge_nothing() {
         assert_eq!(quoted(&["<|im_end|>"]), ["<|im_end|>"]);
         assert_eq!(tokens().marked_text("a\u{fdd0}\u{fdd1}\u{fdd2}b"), "ab");
+    }
+
+    #[test]
+    fn pictures_take_the_places_of_markers() {
+        let tokens = ControlTokens::new(["<image>", "<fake>"].map(String::from).into_iter());
+        let said = tokens.marked_text("an <image> of <fake>");
+        let prompt = tokens.prompt(&format!("<image>{said}<image>{PICTURE}!"));
+        let texts = ["<fake>1".to_string(), "2".to_string(), "3".to_string()];
+        let expanded = prompt.with_pictures("<image>", &texts).unwrap();
+        assert_eq!(expanded.text, "<fake>1an <image> of <fake>23!");
+        let quoted = expanded.quoted.iter().map(|range| &expanded.text[range.clone()]);
+        assert_eq!(quoted.collect::<Vec<_>>(), ["<image>", "<fake>"]);
+        assert!(expanded.quoted.iter().all(|range| range.start > 7));
+        assert!(prompt.with_pictures("<image>", &texts[..2]).unwrap_err().contains("2 pictures"));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! - [`write_file`] and [`NewFile`] write beside the old file and replace it at the end, so a path has either all of the
 //!   new contents or the old ones.
 //! - [`map`] maps a file read-only. [`faults`] turns a read from a file that was truncated meanwhile into a message.
+//! - [`projector_beside`] finds the file that lets a model see.
 //! - [`keep_private`] hides a file from other users. [`Bytes`] prints sizes.
 //!
 //! ```
@@ -21,12 +22,14 @@ mod bytes;
 pub mod faults;
 mod mapped;
 mod new_file;
+mod projector;
 
 use std::path::Path;
 
 pub use bytes::Bytes;
 pub use mapped::map;
 pub use new_file::{NewFile, clean_up_on_signals, must_not_replace, write_checked, write_file, write_files};
+pub use projector::{projector_among, projector_beside};
 
 /// Sets the mode of a file or folder, such as 0o600 or 0o700, on systems that have modes.
 pub fn keep_private(path: &Path, mode: u32) -> std::io::Result<()> {

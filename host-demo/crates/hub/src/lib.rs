@@ -6,6 +6,7 @@
 //! | `client` | requests, with redirects and access tokens |
 //! | `download` | downloads of files: resumed, checked, and moved into the cache when complete |
 //! | `cache` | the directories of the cache |
+//! | `public` | files at addresses that strangers give |
 //!
 //! ```no_run
 //! use arenite_hub::{Access, Name};
@@ -23,16 +24,19 @@
 mod cache;
 mod client;
 mod download;
+mod public;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
+use arenite_files::projector_among;
 use regex_lite::Regex;
 
 use cache::PLAIN;
 pub use cache::{Cache, Entry};
 use client::Client;
 use download::Remote;
+pub use public::fetch_public;
 
 /// Preferred quantizations for names without one, as in llama.cpp.
 const DEFAULTS: [&str; 2] = ["Q4_K_M", "Q8_0"];
@@ -150,8 +154,10 @@ pub fn pull(name: &Name, access: Access<'_>) -> Result<PathBuf> {
     let listed = client.list(&name.repository)?;
     let file = choose(&listed.files, name).with_context(|| name.repository.clone())?;
     let pieces = pieces(&listed.files, &file).with_context(|| name.repository.clone())?;
+    // A model that sees has a second file in its repository.
+    let projector = projector_among(listed.files.iter().map(String::as_str)).map(str::to_owned);
     let mut commit = listed.commit;
-    for piece in &pieces {
+    for piece in pieces.iter().chain(&projector) {
         let url = client.address(&name.repository, commit.as_deref().unwrap_or("main"), piece);
         let remote = Remote { url: &url, repository: Some(&name.repository), name: piece };
         let fetched = download::fetch(&client, &remote, &cache, access.progress)?;

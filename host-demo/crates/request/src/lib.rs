@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `lib` | the request, and the form of its answer |
 //! | `message` | messages and calls, and their JSON |
+//! | `picture` | pictures in messages |
 //! | `sampling`, `order` | the sampler's parameters, and the order of its steps |
 //! | `refusal` | reasons why a request is refused |
 //!
@@ -24,6 +25,7 @@
 
 mod message;
 mod order;
+mod picture;
 mod refusal;
 mod sampling;
 
@@ -34,6 +36,7 @@ use serde_json::{Map, Value};
 
 pub use message::{EarlierCall, Message, function, text_of};
 pub use order::Samplers;
+pub use picture::{Content, MOST_PICTURES, Picture, PictureSource};
 pub use refusal::{Refusal, RefusalKind};
 pub use sampling::Sampling;
 
@@ -130,6 +133,8 @@ pub enum Prompt {
     Text(String),
     /// Tokens.
     Tokens(Vec<TokenId>),
+    /// A text with pictures.
+    Seen(Content),
 }
 
 /// A gap in a text that is filled in.

@@ -3,6 +3,8 @@
 
 use serde_json::{Map, Value, json};
 
+use super::picture::{Content, Picture};
+
 /// A message of a conversation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Message {
@@ -10,6 +12,8 @@ pub struct Message {
     pub role: String,
     /// The text; `None` if the message has only calls.
     pub text: Option<String>,
+    /// The pictures within the text.
+    pub pictures: Vec<Picture>,
     /// The thought before the text.
     pub thought: Option<String>,
     /// Calls after the text.
@@ -48,16 +52,13 @@ impl Message {
     ///
     /// # Errors
     ///
-    /// The message is not an object, has no role, or contains something other than text and calls.
+    /// The message is not an object, has no role, or contains something other than text, pictures and calls.
     pub fn of(value: &Value) -> Result<Self, String> {
         let object = value.as_object().ok_or("a message must be an object")?;
         let mut others = object.clone();
         others.retain(|_, value| !value.is_null());
         let role = others.remove("role").and_then(|role| Some(role.as_str()?.to_string()));
-        let text = match others.remove("content") {
-            None => None,
-            Some(content) => Some(text_of(&content)?),
-        };
+        let content = others.remove("content").map(|content| Content::of(&content)).transpose()?;
         let thought = THOUGHTS.iter().find_map(|name| Some(object.get(*name)?.as_str()?.to_string()));
         THOUGHTS.iter().for_each(|name| _ = others.remove(*name));
         let mut calls = match others.remove("tool_calls") {
@@ -79,12 +80,18 @@ impl Message {
             is_open |= others.remove(name) == Some(Value::Bool(true));
         }
         let role = role.ok_or("a message needs a role")?;
-        Ok(Self { role, text, thought, calls, call_id, name, is_open, others })
+        let (text, pictures) = content.map_or((None, Vec::new()), |content| (Some(content.text), content.pictures));
+        Ok(Self { role, text, pictures, thought, calls, call_id, name, is_open, others })
     }
 
-    /// Returns true if the message has neither text nor calls.
+    /// Makes a message with a text and pictures.
+    pub fn with_content(role: &str, content: Content) -> Self {
+        Self { pictures: content.pictures, ..Self::new(role, content.text) }
+    }
+
+    /// Returns true if the message has neither text nor pictures nor calls.
     pub fn is_empty(&self) -> bool {
-        self.calls.is_empty() && self.text.as_deref().is_none_or(str::is_empty)
+        self.calls.is_empty() && self.pictures.is_empty() && self.text.as_deref().is_none_or(str::is_empty)
     }
 }
 
@@ -107,18 +114,7 @@ impl EarlierCall {
 ///
 /// A part is not a text.
 pub fn text_of(content: &Value) -> Result<String, String> {
-    let wrong = || "only text parts are supported, no images or audio".to_string();
-    let text = |part: &Value| {
-        let names = ["text", "refusal", "thinking"];
-        let text = names.iter().find_map(|name| part.get(*name).and_then(Value::as_str));
-        text.or_else(|| part.as_str()).map(str::to_string).ok_or_else(wrong)
-    };
-    match content {
-        Value::Null => Ok(String::new()),
-        Value::String(text) => Ok(text.clone()),
-        Value::Array(parts) => parts.iter().map(text).collect::<Result<Vec<_>, _>>().map(|texts| texts.concat()),
-        _ => Err("the content of a message must be a text or a list of parts".into()),
-    }
+    Content::of(content)?.into_text()
 }
 
 /// Makes a function in the notation of templates: `{"type": "function", "function": {...}}`. Templates read the

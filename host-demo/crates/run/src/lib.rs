@@ -8,10 +8,10 @@
 //! | [`open_model`] | a model with its file, tokenizer, adapters and threads |
 //! | [`runtime`], [`workers`] | options for running a model; memory; threads |
 //! | [`generation`], [`drafts`], [`stop`] | logits to tokens, text and the end of an answer; drafts; stop strings |
+//! | [`eyes`] | pictures: rows that stand where tokens stand |
 //! | [`session_file`] | conversations kept in files |
 //! | [`ranking`] | scores of documents for a query |
 //! | [`decide`] | questions with a probability for each answer |
-//! | [`vision`] | pictures: rows, and the tokens that they replace |
 //! | [`rng`] | random number generators |
 #![deny(unsafe_code)]
 #![allow(missing_docs, clippy::missing_errors_doc)]
@@ -23,6 +23,7 @@ pub mod check_tensors;
 mod classes;
 pub mod decide;
 pub mod drafts;
+pub mod eyes;
 pub mod generation;
 #[cfg(target_os = "linux")]
 mod large_pages;
@@ -37,12 +38,11 @@ pub mod service;
 pub mod session_file;
 pub mod split;
 pub mod stop;
-pub mod vision;
 pub mod workers;
 
 pub use anyhow::{Error, Result};
 pub use classes::Class;
 pub use loaded::{Answer, AnswerEnd, Loaded, Message, Request, Role};
-pub use model_file::{Load, Source};
+pub use model_file::{Load, Projector, Source};
 pub use runtime::RunOptions;
 pub use serde_json::Value;

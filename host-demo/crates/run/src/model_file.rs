@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::ops::Deref;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail};
@@ -15,7 +15,7 @@ use crate::available_memory::available_memory;
 #[cfg(target_os = "linux")]
 use crate::large_pages::LargePages;
 use crate::{check_tensors, split};
-use arenite_files::{faults, map};
+use arenite_files::{faults, map, projector_beside};
 
 /// A model's bytes and its name in messages.
 pub struct ModelFile {
@@ -25,6 +25,8 @@ pub struct ModelFile {
     pieces: Vec<&'static [u8]>,
     /// The files; several for a split model.
     held: Vec<Bytes>,
+    /// The file that lets the model see, and true if the user named it.
+    projector: Option<(PathBuf, bool)>,
     /// True if [`parse`](Self::parse) compares the tensors with their hashes and looks for NaN and infinity in all
     /// weights.
     check: bool,
@@ -49,11 +51,25 @@ pub struct Source<'a> {
     pub check: bool,
     /// How to hold the file in memory.
     pub load: Load,
+    /// The file that lets the model see.
+    pub projector: Projector<'a>,
+}
+
+/// The file that lets a model see pictures: its `mmproj`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Projector<'a> {
+    /// The file beside the model, if there is one.
+    #[default]
+    Beside,
+    /// This file.
+    File(&'a Path),
+    /// None: the model reads only text.
+    None,
 }
 
 impl<'a> From<&'a Path> for Source<'a> {
     fn from(model: &'a Path) -> Self {
-        Self { model, tokenizer: None, check: false, load: Load::default() }
+        Self { model, tokenizer: None, check: false, load: Load::default(), projector: Projector::Beside }
     }
 }
 
@@ -106,7 +122,17 @@ pub fn register(formats: Formats) {
 impl ModelFile {
     /// Opens the file of `source`: GGUF, or a format that the program has [registered](register).
     pub fn open<'a>(source: impl Into<Source<'a>>) -> Result<Self> {
-        let Source { model: path, tokenizer, check, load } = source.into();
+        let source = source.into();
+        let projector = match source.projector {
+            Projector::Beside => projector_beside(source.model).map(|path| (path, false)),
+            Projector::File(path) => Some((path.to_path_buf(), true)),
+            Projector::None => None,
+        };
+        Ok(Self { projector, ..Self::read(source)? })
+    }
+
+    fn read(source: Source<'_>) -> Result<Self> {
+        let Source { model: path, tokenizer, check, load, .. } = source;
         let name = path.display().to_string();
         if let Some(why) = FORMATS.get().and_then(|formats| (formats.no_file)(path)) {
             bail!("{name}: {why}");
@@ -153,12 +179,17 @@ impl ModelFile {
             // returns these slices with a longer life than that of `self`.
             unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) }
         });
-        Self { name, pieces: pieces.collect(), held, check }
+        Self { name, pieces: pieces.collect(), held, projector: None, check }
     }
 
     /// The path as the user gave it, or `built-in`.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The file that lets the model see, and true if the user named it: a file beside the model may belong to another.
+    pub fn projector(&self) -> Option<(&Path, bool)> {
+        self.projector.as_ref().map(|(path, is_given)| (path.as_path(), *is_given))
     }
 
     /// Total size of all files in bytes.

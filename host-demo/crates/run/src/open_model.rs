@@ -1,5 +1,7 @@
 //! An opened model: its file, the values that are read from the file, and the threads that run the model.
 
+use std::sync::OnceLock;
+
 use anyhow::{Context, Result, anyhow, ensure};
 use arenite::model::Spec;
 use arenite::tokenizer::Tokenizer;
@@ -10,11 +12,17 @@ use self_cell::{MutBorrow, self_cell};
 use crate::adapters::AdapterFiles;
 use crate::decide;
 use crate::drafts::{DraftChoice, DraftFile, Layers, is_padded};
+use crate::eyes::{Eyes, Machine};
 use crate::model_file::ModelFile;
 use crate::runtime::{self, Memory, RunOptions, must_continue};
+use arenite_pictures::Limits;
 use arenite_text as text;
 
 use crate::workers;
+
+/// The error for pictures without a projector.
+const NO_EYES: &str = "this model reads no pictures: leave them out, or give the projector of a model that sees with \
+                       --mmproj FILE";
 
 /// A model that is ready to run, with the options and threads to run it with.
 pub struct OpenModel {
@@ -23,6 +31,8 @@ pub struct OpenModel {
     workers: Box<dyn Workers + Send>,
     /// The smaller model that proposes tokens.
     small: Option<Box<OpenModel>>,
+    /// The file that lets the model see, or the reason why it is not used. It is opened when it is first asked for.
+    eyes: OnceLock<Result<Eyes, String>>,
 }
 
 /// The memory that [`Parsed`] borrows from.
@@ -87,7 +97,39 @@ impl OpenModel {
         let own = cell.borrow_dependent().model.spec().context;
         options.context = options.context.map(|context| if context == 0 { own } else { context });
         let workers = workers::start(options.threads);
-        Ok(Self { cell, options, workers, small })
+        let open = Self { cell, options, workers, small, eyes: OnceLock::new() };
+        // A file that the user named must be right.
+        if open.file().projector().is_some_and(|(_, is_given)| is_given) {
+            open.need_eyes()?;
+        }
+        Ok(open)
+    }
+
+    /// The file that lets the model see, if it has one.
+    pub fn eyes(&self) -> Option<&Eyes> {
+        self.opened_eyes().as_ref().ok()
+    }
+
+    /// The file that lets the model see.
+    ///
+    /// # Errors
+    ///
+    /// There is none, or it does not fit the model.
+    pub fn need_eyes(&self) -> Result<&Eyes> {
+        self.opened_eyes().as_ref().map_err(|why| anyhow!("{why}"))
+    }
+
+    fn opened_eyes(&self) -> &Result<Eyes, String> {
+        self.eyes.get_or_init(|| {
+            let (path, _) = self.file().projector().ok_or(NO_EYES)?;
+            let open = || Eyes::open(path, self.model(), self.vocabulary()?);
+            open().map_err(|error| format!("{error:#}"))
+        })
+    }
+
+    /// The machine on which pictures within `limits` are encoded.
+    pub fn machine(&self, limits: Limits) -> Machine<'_> {
+        Machine { limits, workers: self.workers(), kernels: self.options.kernels }
     }
 
     /// Opens the smaller model that proposes tokens for the model in `gguf`.
@@ -156,6 +198,7 @@ impl OpenModel {
         let RunOptions { batch, kv, .. } = self.options;
         let kv = runtime::kv(kv, self.gguf());
         let options = Options::new().context(context).batch(batch).kv(kv).workers(self.workers.count());
+        let options = self.eyes().map_or(options, |eyes| eyes.planned(options));
         self.cell.borrow_owner().lora.planned(options)
     }
 

@@ -8,6 +8,7 @@ use memmap2::MmapMut;
 use arenite_files::Bytes;
 
 use crate::drafts::DraftChoice;
+use crate::eyes::Shown;
 use crate::workers;
 
 /// Default maximum size of a context. Many models allow a hundred thousand positions, which would need too much
@@ -159,7 +160,7 @@ impl Memory {
 }
 
 /// Maps zeroed, page-aligned memory.
-fn pages(what: &str, bytes: usize) -> Result<MmapMut> {
+pub(crate) fn pages(what: &str, bytes: usize) -> Result<MmapMut> {
     match MmapMut::map_anon(bytes) {
         Ok(pages) => Ok(pages),
         Err(_) => bail!(
@@ -170,10 +171,10 @@ fn pages(what: &str, bytes: usize) -> Result<MmapMut> {
 }
 
 /// Rewinds a session to the common prefix of its tokens and a prompt, without the prompt's last token, whose logits are
-/// needed. Returns the position.
-pub fn rewind_to(session: &mut Session<'_, '_>, known: &[TokenId], prompt: &[TokenId]) -> Result<usize> {
+/// needed, and without a part of a picture. Returns the position.
+pub fn rewind_to(session: &mut Session<'_, '_>, known: &[TokenId], prompt: &[TokenId], shown: &Shown) -> Result<usize> {
     let same = prompt.iter().zip(known).take_while(|(a, b)| a == b).count();
-    let kept = same.min(session.position()).min(prompt.len().saturating_sub(1));
+    let kept = shown.whole(same.min(session.position()).min(prompt.len().saturating_sub(1)));
     if session.rewind(kept).is_ok() {
         return Ok(kept);
     }

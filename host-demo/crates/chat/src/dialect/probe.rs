@@ -31,6 +31,10 @@ pub struct Probe {
     pub knows_developer: bool,
     /// True if the template rejects or drops a system message.
     pub refuses_system: bool,
+    /// True if the template shows a picture among the parts of a message.
+    pub shows_pictures: bool,
+    /// True if the template shows only contents that are lists of parts.
+    pub needs_parts: bool,
 }
 
 const NAME: &str = "probe_function";
@@ -79,7 +83,10 @@ pub fn look(template: &dyn Template, dialect: &mut Dialect) -> Probe {
         takes_null: true,
         knows_developer: template.source().contains("developer"),
         refuses_system: refuses_system(template, &question),
+        shows_pictures: false,
+        needs_parts: false,
     };
+    probe.look_at_parts(template, without_tools.as_deref());
     // The marks are not wrapped, because templates write them as text.
     let written = Dialect::all(&Marks::default());
     let mut own = None;
@@ -100,6 +107,22 @@ pub fn look(template: &dyn Template, dialect: &mut Dialect) -> Probe {
     }
     keep(dialect, own, template.source());
     probe
+}
+
+impl Probe {
+    /// Finds out about contents that are lists of parts. `question` is the rendered question as one text.
+    fn look_at_parts(&mut self, template: &dyn Template, question: Option<&str>) {
+        let text = json!({ "type": "text", "text": SAID });
+        // A template that does not know parts writes the list itself, or nothing.
+        let shown = |parts: Value| {
+            let rendered = template.render(&json!([{ "role": "user", "content": parts }]), &Value::Null, true);
+            rendered.filter(|text| text.contains(SAID) && !text.contains("'type'") && !text.contains("\"type\""))
+        };
+        let Some(alone) = shown(json!([text])) else { return };
+        self.needs_parts = question.is_none_or(|text| !text.contains(SAID));
+        // Some templates write no space before a picture, so that the prompt need not be longer.
+        self.shows_pictures = shown(json!([text, { "type": "image" }])).is_some_and(|text| text != alone);
+    }
 }
 
 /// Returns true if the template renders a question, but not with a system message before it.

@@ -27,6 +27,7 @@ use arenite::sampler::{More, Params, Sampler, State as Learned, argmax};
 use arenite::tokenizer::{Decoder, Tokenizer};
 use arenite::{Error, TokenId};
 
+use crate::eyes::{Shown, is_row};
 use crate::rng::AnyRng;
 use crate::runtime;
 use crate::stop::StopFilter;
@@ -120,6 +121,8 @@ pub struct Generation {
     ids: Vec<TokenId>,
     /// Number of tokens of the prompt in `ids`.
     prompt: usize,
+    /// Where pictures stand in the prompt.
+    shown: Shown,
     answer: Vec<TokenId>,
     /// The position from which the driver must read `ids` again.
     rewound: Option<usize>,
@@ -183,6 +186,7 @@ impl Generation {
             stops: StopFilter::new(&settings.stops),
             gate: settings.gate.clone().map(Gate::new),
             thoughts: settings.thoughts.clone(),
+            shown: settings.shown.clone(),
             first_token: None,
             end: None,
             settings,
@@ -204,9 +208,15 @@ impl Generation {
         self.rewound.take()
     }
 
-    /// True if a full context drops tokens. Then there are no drafts, because their tokens would move.
-    pub fn shifts(&self) -> bool {
-        self.settings.shift.is_some()
+    /// True if tokens may be proposed: not if a full context drops tokens, because theirs would move, and not after
+    /// pictures, whose rows the sources of drafts do not read.
+    pub fn may_draft(&self) -> bool {
+        self.settings.shift.is_none() && self.shown.is_empty()
+    }
+
+    /// Where pictures stand in the prompt.
+    pub fn shown(&self) -> &Shown {
+        &self.shown
     }
 
     /// True if tokens were dropped because the context was full.
@@ -334,7 +344,8 @@ impl Generation {
 
     /// Replaces the prompt of an answer that has not ended by itself, such as one for which the context was full. The
     /// answer continues where it was.
-    pub fn replace_prompt(&mut self, prompt: &[TokenId]) {
+    pub fn replace_prompt(&mut self, prompt: &[TokenId], shown: Shown) {
+        self.shown = shown;
         self.ids.splice(..self.prompt, prompt.iter().copied());
         self.prompt = prompt.len();
         self.end = None;
@@ -376,7 +387,7 @@ impl Generation {
         let mut sampler = Sampler::new(params, bias, logits.len(), bench.scratch)?.with_breakers(breakers.list());
         self.learned.into_iter().for_each(|learned| sampler.set_state(learned));
         let recent = self.ids.len().saturating_sub(params.history_len());
-        self.ids[recent..].iter().for_each(|id| sampler.accept(*id));
+        self.ids[recent..].iter().filter(|id| !is_row(**id)).for_each(|id| sampler.accept(*id));
         let is_short = self.answer.len() < *min_tokens;
         let Some(tokenizer) = bench.tokenizer else {
             let ends = |token| is_short && stop_ids.contains(&token);
@@ -527,7 +538,9 @@ pub fn offsets(ids: &[TokenId], decoder: &mut Decoder, tokenizer: &Tokenizer<'_,
     for id in ids {
         offsets.push(chars);
         piece.clear();
-        text::push(decoder, *id, tokenizer, &mut piece)?;
+        if !is_row(*id) {
+            text::push(decoder, *id, tokenizer, &mut piece)?;
+        }
         chars += piece.chars().count();
     }
     Ok((offsets, chars))

@@ -1,12 +1,14 @@
 //! Drives a [`Generation`] with one session, which may verify proposed tokens.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use arenite::{Session, TokenId, Work};
+use arenite::{Session, Work};
 
 use super::{End, Generation, Step, Workbench};
 use crate::drafts::{Draft, DraftCounts, Drafts, Turn};
+use crate::eyes::Piece;
 
 /// Watches an answer while it is generated.
 pub trait Watch {
@@ -57,7 +59,7 @@ pub fn run(
     let start = Instant::now();
     let (end, zero) = (End::Interrupted, Duration::ZERO);
     let mut outcome = Outcome { end, prefill: zero, decodes: 0, decode: zero, drafts: DraftCounts::default() };
-    let is_read = prefill(session, &generation.ids()[session.position()..], step, watch)?;
+    let is_read = prefill(session, generation, step, watch)?;
     outcome.prefill = start.elapsed();
     if !is_read {
         generation.interrupt();
@@ -124,7 +126,7 @@ fn read(
 ) -> Result<()> {
     let (engine, context) = session.parts();
     let can_undo = engine.model().spec().can_undo();
-    if drafts.is_on() && !generation.shifts() {
+    if drafts.is_on() && generation.may_draft() {
         drafts.propose(engine, &mut [Turn { context, generation, draft }], bench.tokenizer)?;
     } else {
         draft.run = generation.ids().last().copied().into_iter().collect();
@@ -141,27 +143,36 @@ fn read(
 fn go_back(session: &mut Session<'_, '_>, generation: &Generation, position: usize, end: usize) -> Result<()> {
     let (engine, context) = session.parts();
     // Some recurrent layers can only go back to a checkpoint; the tokens after it are prefilled again.
-    let back = engine.nearest(context, position);
+    let back = generation.shown().whole(engine.nearest(context, position));
     session.rewind(back)?;
-    if back < end {
-        session.prefill(&generation.ids()[back..end])?;
+    if back < end { read_ids(session, generation, back..end) } else { Ok(()) }
+}
+
+/// Reads tokens of the prompt or the answer, with the pictures among them.
+fn read_ids(session: &mut Session<'_, '_>, generation: &Generation, range: Range<usize>) -> Result<()> {
+    let Piece { ids, spans } = generation.shown().piece(generation.ids(), range);
+    if spans.is_empty() {
+        return Ok(session.prefill(&ids)?);
     }
-    Ok(())
+    let (engine, context) = session.parts();
+    Ok(engine.run(&mut [Work::prefill(context, &ids).pictures(&spans)])?)
 }
 
 /// Prefills the prompt. Returns false if the watcher ended the answer.
-fn prefill(session: &mut Session<'_, '_>, prompt: &[TokenId], step: usize, watch: &mut dyn Watch) -> Result<bool> {
-    if prompt.is_empty() {
+fn prefill(session: &mut Session<'_, '_>, generation: &Generation, step: usize, watch: &mut dyn Watch) -> Result<bool> {
+    let (first, len) = (session.position(), generation.ids().len());
+    if first == len {
         session.prefill(&[])?; // fails with the core's error
     }
-    let mut done = 0;
-    for part in prompt.chunks(step.max(1)) {
+    let mut from = first;
+    while from < len {
         if !watch.goes_on() {
             return Ok(false);
         }
-        session.prefill(part)?;
-        done += part.len();
-        watch.prefilled(done, prompt.len());
+        let to = generation.shown().end(from, step.max(1).min(len - from));
+        read_ids(session, generation, from..to)?;
+        watch.prefilled(to - first, len - first);
+        from = to;
     }
     Ok(true)
 }

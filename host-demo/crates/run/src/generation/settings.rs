@@ -7,6 +7,7 @@ use arenite::TokenId;
 use arenite::sampler::Params;
 
 use super::BreakerList;
+use crate::eyes::Shown;
 use arenite_chat::dialect::{GateSettings, Marks, ThoughtBudget};
 
 /// The tokens that are dropped when the context is full.
@@ -59,4 +60,6 @@ pub struct Settings {
     pub slot: Option<usize>,
     /// The scale of each adapter.
     pub lora: Vec<(usize, f32)>,
+    /// Where pictures stand in the prompt.
+    pub shown: Shown,
 }

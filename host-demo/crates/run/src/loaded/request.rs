@@ -1,10 +1,12 @@
 //! Requests: a text or a conversation, and the settings of its answer.
 
+use std::sync::Arc;
+
 use anyhow::{Result, ensure};
 use arenite::TokenId;
 use arenite::sampler::Params;
 
-use arenite_request::{Biased, Form, Input, Named, Prompt, Sampling, TextRequest};
+use arenite_request::{Biased, Content, Form, Input, Named, Picture, PictureSource, Prompt, Sampling, TextRequest};
 
 /// A text or a conversation, and the settings of its answer.
 ///
@@ -31,6 +33,8 @@ pub struct Message {
     pub role: Role,
     /// The text.
     pub content: String,
+    /// The bytes of picture files, which stand before the text: PNG, JPEG, WebP, GIF or BMP.
+    pub pictures: Vec<Arc<[u8]>>,
 }
 
 /// The author of a message.
@@ -56,19 +60,38 @@ impl Role {
 }
 
 impl Message {
+    fn new(role: Role, content: impl Into<String>) -> Self {
+        Self { role, content: content.into(), pictures: Vec::new() }
+    }
+
+    /// Adds the bytes of a picture file, for a model that sees (see
+    /// [`Source::projector`](crate::model_file::Source::projector)).
+    #[must_use]
+    pub fn picture(mut self, file: impl Into<Arc<[u8]>>) -> Self {
+        self.pictures.push(file.into());
+        self
+    }
+
+    /// The message of a request.
+    fn asked(&self) -> arenite_request::Message {
+        let picture = |file: &Arc<[u8]>| Picture { at: 0, source: PictureSource::File(file.clone()) };
+        let pictures = self.pictures.iter().map(picture).collect();
+        arenite_request::Message::with_content(self.role.name(), Content { text: self.content.clone(), pictures })
+    }
+
     /// Instructions for the whole conversation.
     pub fn system(content: impl Into<String>) -> Self {
-        Self { role: Role::System, content: content.into() }
+        Self::new(Role::System, content)
     }
 
     /// A message of the user.
     pub fn user(content: impl Into<String>) -> Self {
-        Self { role: Role::User, content: content.into() }
+        Self::new(Role::User, content)
     }
 
     /// An answer of the model.
     pub fn assistant(content: impl Into<String>) -> Self {
-        Self { role: Role::Assistant, content: content.into() }
+        Self::new(Role::Assistant, content)
     }
 }
 
@@ -86,8 +109,7 @@ impl From<String> for Request {
 
 impl From<&[Message]> for Request {
     fn from(messages: &[Message]) -> Self {
-        let message = |message: &Message| arenite_request::Message::new(message.role.name(), &message.content);
-        Input::Chat(messages.iter().map(message).collect()).into()
+        Input::Chat(messages.iter().map(Message::asked).collect()).into()
     }
 }
 
@@ -171,16 +193,44 @@ impl Request {
         self
     }
 
+    /// Adds the bytes of a picture file to a text: it takes the place of the model's marker for pictures, or stands before
+    /// the text. In a conversation, [`Message::picture`] adds a picture to a message.
+    #[must_use]
+    pub fn picture(mut self, file: impl Into<Arc<[u8]>>) -> Self {
+        let picture = Picture { at: 0, source: PictureSource::File(file.into()) };
+        match &mut self.request.input {
+            Input::Texts(texts) => {
+                for prompt in texts {
+                    if let Prompt::Text(text) = prompt {
+                        *prompt = Prompt::Seen(Content { text: std::mem::take(text), pictures: Vec::new() });
+                    }
+                    if let Prompt::Seen(content) = prompt {
+                        content.pictures.push(picture.clone());
+                    }
+                }
+            }
+            Input::Chat(messages) => {
+                let last = messages.last_mut().into_iter();
+                last.for_each(|message| message.pictures.insert(0, picture.clone()));
+            }
+            Input::Infill(_) => {}
+        }
+        self
+    }
+
     pub(super) fn has_messages(&self) -> bool {
         matches!(self.request.input, Input::Chat(_))
     }
 
     /// Converts a text to a message of the user.
     pub(super) fn into_chat(mut self) -> Self {
-        if let Input::Texts(texts) = &self.request.input
-            && let [Prompt::Text(text)] = &texts[..]
-        {
-            self.request.input = Input::Chat(vec![arenite_request::Message::new("user", text)]);
+        if let Input::Texts(texts) = &self.request.input {
+            let message = match &texts[..] {
+                [Prompt::Text(text)] => arenite_request::Message::new("user", text),
+                [Prompt::Seen(content)] => arenite_request::Message::with_content("user", content.clone()),
+                _ => return self,
+            };
+            self.request.input = Input::Chat(vec![message]);
         }
         self
     }

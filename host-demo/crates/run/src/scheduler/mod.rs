@@ -44,6 +44,7 @@ use slots::Slots;
 pub use slots::{Slot, SlotAction, SlotAnswer, SlotRequest};
 
 use crate::drafts::{DraftCounts, Drafts, Turn};
+use crate::eyes::Piece;
 use crate::generation::{Logprob, Settings, Workbench, logprob};
 use crate::ranking::Texts;
 use crate::session_file::{Head, SessionFile};
@@ -542,7 +543,8 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             (Source::Running(at), shared(read, ids))
         });
         let best = cached.into_iter().chain(running).max_by_key(|(_, shared)| *shared)?;
-        Some((best.0, best.1.min(ids.len().saturating_sub(1)))).filter(|(_, shared)| *shared > 0)
+        let shared = job.settings.shown.whole(best.1.min(ids.len().saturating_sub(1)));
+        Some((best.0, shared)).filter(|(_, shared)| *shared > 0)
     }
 
     /// Opens a context for `ids`. Unless `is_fresh`, the new context starts with tokens that another context has
@@ -558,7 +560,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             Source::Cached(at) => self.cache.touch(at, self.clock),
             Source::Running(at) => &self.running[at].context,
         };
-        let shared = self.engine.nearest(context, branch);
+        let shared = job.settings.shown.whole(self.engine.nearest(context, branch));
         let forked = if shared > 0 { self.engine.fork_at(context, shared).ok() } else { None };
         Ok((forked.map_or_else(|| self.open_with(lora), Ok)?, branch))
     }
@@ -675,21 +677,26 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         let unread = self.running.iter().map(Running::unread).collect::<Vec<_>>();
         let mut counts = self.budget.of_pass(&unread);
         for (running, count) in self.running.iter().zip(&mut counts) {
-            *count = running.up_to_checkpoint(*count);
+            *count = running.piece(*count);
         }
         self.propose(&counts);
         loop {
-            let mut works: Vec<Work<'_>> = Vec::with_capacity(self.running.len());
-            for (running, count) in self.running.iter_mut().zip(&counts).filter(|(_, count)| **count > 0) {
-                let Running { context, progress } = running;
+            let each = self.running.iter_mut().map(|running| (&mut running.context, &*running.progress));
+            let (contexts, answers): (Vec<_>, Vec<_>) = each.unzip();
+            let mut pieces = Vec::with_capacity(counts.len());
+            for ((context, answer), count) in contexts.iter().zip(&answers).zip(&counts) {
                 let from = context.position();
-                let Progress { generation, draft, .. } = &**progress;
-                let tokens = &generation.ids()[from..from + count];
-                let is_last = from + count == generation.ids().len();
+                pieces.push(answer.generation.shown().piece(answer.ids(), from..from + count));
+            }
+            let mut works: Vec<Work<'_>> = Vec::with_capacity(contexts.len());
+            let each = contexts.into_iter().zip(answers).zip(&pieces);
+            for ((context, answer), Piece { ids, spans }) in each.filter(|(_, piece)| !piece.ids.is_empty()) {
+                let is_last = context.position() + ids.len() == answer.ids().len();
+                let draft = &answer.draft;
                 works.push(match is_last {
                     true if !draft.is_empty() => Work::prefill(context, &draft.run).all_logits().tentative(),
-                    true => Work::prefill(context, tokens),
-                    false => Work::prefill(context, tokens).no_logits(),
+                    true => Work::prefill(context, ids).pictures(spans),
+                    false => Work::prefill(context, ids).pictures(spans).no_logits(),
                 });
             }
             if works.is_empty() {
@@ -698,6 +705,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             match self.engine.run(&mut works) {
                 Err(Error::OutOfPages { .. }) => {
                     drop(works);
+                    drop(pieces);
                     if !self.evict() {
                         return Err(Error::OutOfPages { needed: 1, free: 0 });
                     }
@@ -732,7 +740,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             let Running { context, progress } = running;
             let Progress { generation, draft, .. } = &mut **progress;
             let is_last = *count == 1 && context.position() + 1 == generation.ids().len();
-            if is_last && !generation.answer().is_empty() && !generation.shifts() {
+            if is_last && !generation.answer().is_empty() && generation.may_draft() {
                 turns.push(Turn { context, generation, draft });
             }
         }

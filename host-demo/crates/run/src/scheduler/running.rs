@@ -71,17 +71,19 @@ impl Running {
     /// before the end of the prompt, and at its end.
     pub fn plan_checkpoints(&mut self, branch: usize) {
         let len = self.job.prompt.len();
-        let points = [branch, len.saturating_sub(BEFORE_END), len];
+        let shown = self.generation.shown();
+        let points = [branch, len.saturating_sub(BEFORE_END), len].map(|point| shown.whole(point));
         self.checkpoints = points.into_iter().filter(|point| *point > self.context.position()).collect();
         self.checkpoints.sort_unstable();
         self.checkpoints.dedup();
     }
 
-    /// Limits `count` to the tokens before the next checkpoint.
-    pub fn up_to_checkpoint(&self, count: usize) -> usize {
+    /// Limits `count` to the tokens before the next checkpoint, and changes it so that no picture is cut.
+    pub fn piece(&self, count: usize) -> usize {
         let position = self.context.position();
         let next = self.checkpoints.iter().find(|point| **point > position);
-        next.map_or(count, |point| count.min(point - position))
+        let count = next.map_or(count, |point| count.min(point - position));
+        if count == 0 { 0 } else { self.generation.shown().end(position, count) - position }
     }
 
     pub fn is_at_checkpoint(&self) -> bool {

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use arenite::TokenId;
 use serde_json::{Map, Value};
 
 use super::grammars::Source;
 use super::{Prepared, Service};
+use crate::eyes::Sights;
 use crate::generation::{Settings, StrictCalls, ThoughtLimit, Wanted};
 use arenite_chat::Prompt;
 use arenite_chat::dialect::Tools;
@@ -21,7 +21,7 @@ impl Service {
         request: &TextRequest,
         settings: &mut Settings,
         prepared: &mut Prepared,
-    ) -> Result<(String, Vec<TokenId>), Refusal> {
+    ) -> Result<(String, Sights), Refusal> {
         prepared.tools = Arc::new(Tools::of(&request.tools));
         let is_form = |form: &Named<Form>| !matches!(form.value, Form::Gbnf(_));
         prepared.is_schema = request.form.as_ref().is_some_and(is_form);
@@ -30,8 +30,8 @@ impl Service {
         if request.kept_tokens(0) == usize::MAX {
             self.check_len("messages", &prompt.text)?;
         }
-        let mut ids = request.context.clone();
-        ids.extend(self.ids(&prompt, ids.is_empty())?);
+        let text = prompt.text.clone();
+        let sights = self.sights("messages", prompt, request.context.is_empty())?.after(request.context.clone());
         let is_free = matches!(request.choice.must, Must::Auto | Must::Never);
         settings.table = self.chat_form(request, prepared)?;
         settings.is_json = is_free && request.schema().is_some() && !self.style.is_in_messages();
@@ -41,19 +41,10 @@ impl Service {
             None if self.is_quiet(request) => ThoughtLimit::UpTo(0),
             None => ThoughtLimit::Usual,
         };
-        let room = self.context.saturating_sub(ids.len());
-        let wanted = Wanted { prompt: &prompt.text, tools: &prepared.tools, thoughts, room, strict };
+        let room = self.context.saturating_sub(sights.ids.len());
+        let wanted = Wanted { prompt: &text, tools: &prepared.tools, thoughts, room, strict };
         wanted.complete(&self.style, settings);
-        Ok((prompt.text, ids))
-    }
-
-    /// Returns the tokens of a prompt. Only the first prompt in a context begins with BOS.
-    fn ids(&self, prompt: &Prompt, is_first: bool) -> Result<Vec<TokenId>, Refusal> {
-        let ids = match is_first {
-            true => prompt.encode(self.tokenizer()),
-            false => prompt.encode_after(0, self.tokenizer()),
-        };
-        ids.map_err(|error| Refusal::invalid(error.to_string()))
+        Ok((text, sights))
     }
 
     /// Returns true if the request turns thoughts off. A model that always thinks then gets a closed thought.

@@ -11,6 +11,7 @@ use arenite::tokenizer::Tokenizer;
 use arenite::{Gguf, Plan, TokenId};
 use arenite_chat::{Renderer, Style};
 use arenite_grammar::{Budget, MaskMemory};
+use arenite_pictures::Limits;
 use arenite_request::Sampling;
 
 use super::{Facts, LoraScales, Service, grammars};
@@ -85,6 +86,8 @@ impl Host {
             makes_text,
             makes_vectors,
             infill: infill(gguf, tokenizer),
+            limits: if serves { Limits::OF_REQUEST } else { Limits::DEFAULT },
+            fetch: None,
             lora: LoraScales::new(&open.options.lora)?,
             facts: Facts::new(file, gguf),
         };
@@ -95,7 +98,16 @@ impl Host {
     /// program, its threads and connections.
     pub fn bytes(&self, requests: usize, program: usize) -> usize {
         let Self { open, plan, service, .. } = self;
-        plan.workspace + plan.kv + MaskMemory::bytes(service.tokenizer()) + open.file().len() + requests + program
+        let model = plan.workspace + plan.kv + MaskMemory::bytes(service.tokenizer()) + open.file().len();
+        model + self.eyes_bytes() + requests + program
+    }
+}
+
+impl Host {
+    /// Size in bytes of the memory for pictures, with the projector's file.
+    pub fn eyes_bytes(&self) -> usize {
+        let (workers, limits) = (self.open.workers().count(), &self.service.limits);
+        self.open.eyes().map_or(0, |eyes| eyes.bytes() + eyes.most_bytes(workers, limits))
     }
 }
 

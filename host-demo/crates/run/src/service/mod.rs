@@ -5,6 +5,7 @@
 //! | `mod` | requests to jobs |
 //! | `host` | the plan of a model for many conversations |
 //! | `chats` | prompts and grammars of chats |
+//! | `pictures` | pictures in prompts |
 //! | `settings` | the settings of an answer |
 //! | `grammars` | compiled grammars |
 //! | `scales` | scales of adapters |
@@ -17,6 +18,7 @@ mod choice;
 mod decisions;
 mod grammars;
 mod host;
+mod pictures;
 mod scales;
 mod settings;
 mod texts;
@@ -24,6 +26,7 @@ mod texts;
 pub use choice::{AnswerError, Choice, Parts, Splitter};
 pub use decisions::Decisions;
 pub use host::{Host, Kept, by_chance, run_engine};
+pub use pictures::Fetch;
 pub use texts::{MOST_TEXTS, Pairs, token_count, unit};
 
 use std::sync::Arc;
@@ -34,12 +37,14 @@ use arenite::{Gguf, TokenId};
 use serde_json::Value;
 
 use crate::decide::DecisionModel;
+use crate::eyes::{Eyes, Shown, Sights};
 use crate::generation::{Settings, Shift};
 use crate::model_file::ModelFile;
 use crate::open_model::OpenModel;
 use crate::ranking::Ranking;
 use arenite_chat::dialect::{Template, Tools};
 use arenite_chat::{Reader, Renderer, Style};
+use arenite_pictures::Limits;
 use arenite_request::{Infill, Input, MOST_CHOICES, Prompt, Refusal, TextRequest};
 use arenite_text as text;
 pub use scales::LoraScales;
@@ -103,6 +108,10 @@ pub struct Service {
     pub decides_any: bool,
     /// Tokens for fill-in-the-middle: before the prefix, before the suffix, and before the text between them.
     pub infill: Option<[TokenId; 3]>,
+    /// The largest pictures that are decoded.
+    pub limits: Limits,
+    /// Fetches pictures at addresses; `None` if addresses are refused.
+    pub fetch: Option<Fetch>,
     /// The adapters, and their default scales. The defaults apply to requests that give no scales.
     pub lora: LoraScales,
     pub facts: Facts,
@@ -185,6 +194,7 @@ impl Service {
             ("tools", self.makes_text && !hears),
             ("thinking", thinks && !hears),
             ("insert", self.infill.is_some()),
+            ("vision", self.makes_text && self.open.eyes().is_some()),
             ("embedding", self.makes_vectors),
             ("rerank", self.ranking.is_some()),
             ("decisions", self.decisions.is_some()),
@@ -272,18 +282,20 @@ impl Service {
         let seed = settings.seed;
         settings.shift = self.shifts.then(|| {
             // A negative number keeps all of the prompt.
-            let keep =
-                usize::try_from(request.n_keep).unwrap_or(prompts.iter().map(|(_, ids)| ids.len()).max().unwrap_or(0));
+            let keep = usize::try_from(request.n_keep)
+                .unwrap_or(prompts.iter().map(|(_, sights)| sights.ids.len()).max().unwrap_or(0));
             let keep = keep.saturating_add(usize::from(self.tokenizer().add_bos()));
             Shift { keep, discard: request.n_discard }
         });
         let settings = Arc::new(settings);
-        for (mut text, mut ids) in prompts {
+        for (mut text, Sights { mut ids, shown }) in prompts {
             if ids.is_empty() {
                 return Err(Refusal::about("prompt", "the prompt is empty"));
             }
+            let settings = if shown.is_empty() { settings.clone() } else { with_pictures(&settings, shown)? };
+            let is_cut = settings.shown.is_empty();
             let cut = ids.len().saturating_sub(request.kept_tokens(self.context.saturating_sub(1)));
-            if cut > 0 {
+            if cut > 0 && is_cut {
                 ids.drain(..cut);
                 if prepared.echo {
                     text =
@@ -307,9 +319,9 @@ impl Service {
 
     /// Returns the texts and tokens of the prompts of a completion, at most `most`. If `is_whole` is set, no prompt is
     /// cut.
-    fn prompts(&self, input: &Input, is_whole: bool, most: usize) -> Result<Vec<(String, Vec<TokenId>)>, Refusal> {
+    fn prompts(&self, input: &Input, is_whole: bool, most: usize) -> Result<Vec<(String, Sights)>, Refusal> {
         match input {
-            Input::Infill(infill) => Ok(vec![(String::new(), self.infill_prompt(infill)?)]),
+            Input::Infill(infill) => Ok(vec![(String::new(), self.infill_prompt(infill)?.into())]),
             Input::Texts(prompts) => {
                 few("prompt", prompts.len(), most)?;
                 for prompt in prompts.iter().filter(|_| is_whole) {
@@ -317,10 +329,20 @@ impl Service {
                         self.check_len("prompt", text)?;
                     }
                 }
-                prompts.iter().map(|prompt| self.tokens("prompt", prompt, Encode::PROMPT)).collect()
+                prompts.iter().map(|prompt| self.prompt(prompt)).collect()
             }
             Input::Chat(_) => Ok(Vec::new()),
         }
+    }
+
+    /// Returns the text and the tokens of a prompt that is continued.
+    fn prompt(&self, prompt: &Prompt) -> Result<(String, Sights), Refusal> {
+        if let Prompt::Seen(content) = prompt {
+            let marker = self.open.eyes().map_or("", Eyes::marker);
+            let sights = self.sights("prompt", arenite_chat::Prompt::raw(content, marker), true)?;
+            return Ok((content.text.clone(), sights));
+        }
+        self.tokens("prompt", prompt, Encode::PROMPT).map(|(text, ids)| (text, ids.into()))
     }
 
     /// Returns the text and the tokens of a prompt from the field `name`.
@@ -338,6 +360,7 @@ impl Service {
                 let text = text::decode(self.tokenizer(), ids).unwrap_or_default();
                 Ok((String::from_utf8_lossy(&text).into_owned(), ids.clone()))
             }
+            Prompt::Seen(_) => Err(Refusal::about(name, "pictures cannot stand here: give texts or tokens")),
         }
     }
 
@@ -394,6 +417,18 @@ impl Prepared {
     pub fn reader(&self, index: usize) -> Reader {
         self.style.answer_reader(&self.tools, &self.prompts[index], self.is_schema, self.is_parallel)
     }
+}
+
+/// Returns the settings of an answer to a prompt with pictures.
+fn with_pictures(settings: &Settings, shown: Shown) -> Result<Arc<Settings>, Refusal> {
+    if settings.scores_prompt {
+        return Err(Refusal::about(
+            "echo",
+            "log-probabilities of a prompt with pictures are not reported: leave out echo",
+        ));
+    }
+    // A full context cannot lose a part of a picture.
+    Ok(Arc::new(Settings { shown, shift: None, ..settings.clone() }))
 }
 
 /// Returns the memory that a JSON value takes, in bytes.

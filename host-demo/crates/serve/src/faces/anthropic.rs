@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Asked, Field, Neutral, Result, Row, Use, fields, openai, read, tools};
-use arenite_request::{EarlierCall, Form, Input, Message, Refusal};
+use arenite_request::{Content, EarlierCall, Form, Input, Message, Picture, PictureSource, Refusal};
 
 /// Reads a request.
 pub fn messages(body: &Value) -> Result<Asked> {
@@ -83,7 +83,9 @@ const ACCOUNTING: &str = "x-anthropic-billing-header:";
 fn system(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
     let text = match field.value {
         Value::Array(blocks) => {
-            let texts = blocks.iter().map(|block| block_text(block, field)).collect::<Result<Vec<_>>>()?;
+            let texts =
+                blocks.iter().map(|block| content_of(block, field)?.into_text().map_err(|why| field.refused(why)));
+            let texts = texts.collect::<Result<Vec<_>>>()?;
             texts.into_iter().filter(|text| !text.trim_start().starts_with(ACCOUNTING)).collect::<String>()
         }
         _ => {
@@ -118,7 +120,7 @@ fn conversation(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
 /// Adds the blocks of a message: each tool result becomes a message of its own.
 fn blocks(role: &str, list: &[Value], field: &Field<'_>, messages: &mut Vec<Message>) -> Result<()> {
     let mut message = Message::new(role, "");
-    let (mut text, mut thought, mut has_results) = (String::new(), String::new(), false);
+    let (mut content, mut thought, mut has_results) = (Content::default(), String::new(), false);
     for block in list {
         let given = |key: &str| block.get(key).and_then(Value::as_str).map(str::to_string);
         let kind = given("type").unwrap_or_else(|| "text".into());
@@ -131,40 +133,49 @@ fn blocks(role: &str, list: &[Value], field: &Field<'_>, messages: &mut Vec<Mess
                 arguments: block.get("input").cloned().unwrap_or_else(|| Value::Object(Default::default())),
             }),
             "tool_result" => {
-                let content = match block.get("content") {
-                    Some(Value::Array(list)) => {
-                        list.iter().map(|block| block_text(block, field)).collect::<Result<String>>()?
-                    }
-                    Some(Value::String(text)) => text.clone(),
-                    _ => String::new(),
+                let result = match block.get("content") {
+                    Some(Value::Array(list)) => joined(list, field)?,
+                    Some(Value::String(text)) => Content { text: text.clone(), ..Content::default() },
+                    _ => Content::default(),
                 };
                 has_results = true;
-                messages.push(Message { call_id: given("tool_use_id"), ..Message::new("tool", content) });
+                messages.push(Message { call_id: given("tool_use_id"), ..Message::with_content("tool", result) });
             }
             // Blocks of the service's own tools are notes; the text after them has their results.
             kind if kind.ends_with("_tool_use") || kind.ends_with("_tool_result") || kind == "container_upload" => {}
-            _ => text += &block_text(block, field)?,
+            _ => content.append(content_of(block, field)?),
         }
     }
-    if text.is_empty() && message.calls.is_empty() && has_results {
+    if content == Content::default() && message.calls.is_empty() && has_results {
         return Ok(());
     }
-    message.text = Some(text);
+    (message.text, message.pictures) = (Some(content.text), content.pictures);
     message.thought = Some(thought).filter(|thought| !thought.is_empty());
     messages.push(message);
     Ok(())
 }
 
-/// Returns the text of a block.
-fn block_text(block: &Value, field: &Field<'_>) -> Result<String> {
+/// Returns the text of a block, or its picture.
+fn content_of(block: &Value, field: &Field<'_>) -> Result<Content> {
+    if block.get("type").is_some_and(|kind| kind == "image") {
+        let source = PictureSource::of_part(block).map_err(|why| field.refused(why))?;
+        return Ok(Content { text: String::new(), pictures: vec![Picture { at: 0, source }] });
+    }
     let source = block.get("source").filter(|source| source.get("type").is_some_and(|kind| kind == "text"));
     let text = block.get("text").or_else(|| source?.get("data")).and_then(Value::as_str);
     let inner = block.get("content").and_then(Value::as_array).or_else(|| block.pointer("/source/content")?.as_array());
     match (text.or_else(|| block.as_str()), inner) {
-        (Some(text), _) => Ok(text.into()),
-        (None, Some(inner)) => inner.iter().map(|block| block_text(block, field)).collect(),
-        (None, None) => Err(Refusal::about(field.name, "only text can be read, no images or documents")),
+        (Some(text), _) => Ok(Content { text: text.into(), ..Content::default() }),
+        (None, Some(inner)) => joined(inner, field),
+        (None, None) => Err(Refusal::about(field.name, "only texts and pictures can be read, no documents")),
     }
+}
+
+/// Returns the texts and pictures of blocks.
+fn joined(blocks: &[Value], field: &Field<'_>) -> Result<Content> {
+    let mut content = Content::default();
+    blocks.iter().try_for_each(|block| content_of(block, field).map(|next| content.append(next)))?;
+    Ok(content)
 }
 
 /// Reads the settings of thoughts. All types but `disabled` ask for the model's normal thoughts, so they need no switch.

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::Result;
-use arenite_request::{Named, Prompt, Refusal};
+use arenite_request::{Content, Named, Picture, PictureSource, Prompt, Refusal};
 
 /// A field of a request. Its value is not null.
 pub struct Field<'v> {
@@ -82,10 +82,11 @@ impl<'v> Field<'v> {
         }
     }
 
-    /// Returns a text, a list of tokens, or a list of these.
+    /// Returns a text, a list of tokens, llama.cpp's text with pictures, or a list of these.
     pub fn prompts(&self) -> Result<Vec<Prompt>> {
         let one = |value: &Value| match value {
             Value::String(text) => Ok(Prompt::Text(text.clone())),
+            Value::Object(prompt) if prompt.contains_key("prompt_string") => self.seen(prompt),
             Value::Array(ids) => {
                 let id = |id: &Value| {
                     let number = Field { name: self.name, value: id }.whole();
@@ -104,4 +105,33 @@ impl<'v> Field<'v> {
             value => Ok(vec![one(value)?]),
         }
     }
+
+    /// Returns llama.cpp's prompt with pictures: `{"prompt_string": TEXT, "multimodal_data": [BASE64]}`. They take the
+    /// places of `<__media__>` in the text.
+    fn seen(&self, prompt: &Map<String, Value>) -> Result<Prompt> {
+        let field = |key| Field { name: self.name, value: prompt.get(key).unwrap_or(&Value::Null) };
+        let data = if prompt.get("multimodal_data").is_some() { field("multimodal_data").texts()? } else { Vec::new() };
+        let sources = data.iter().map(|data| PictureSource::of_base64(data));
+        let sources: Vec<_> = sources.collect::<std::result::Result<_, _>>().map_err(|why| self.refused(why))?;
+        let text = field("prompt_string").text()?;
+        let parts: Vec<&str> = text.split(MEDIA).collect();
+        if parts.len() > 1 && parts.len() != sources.len() + 1 {
+            let (places, count) = (parts.len() - 1, sources.len());
+            return Err(
+                self.refused(format!("prompt_string has {MEDIA} {places} times, for {count} in multimodal_data"))
+            );
+        }
+        // Without these places, the pictures stand where the model's own marker stands, or before the text.
+        let mut ends = parts.iter().scan(0, |end, part| {
+            *end += part.len();
+            Some(*end)
+        });
+        let has_places = parts.len() > 1;
+        let mut at = || if has_places { ends.next().unwrap_or(0) } else { 0 };
+        let pictures = sources.into_iter().map(|source| Picture { at: at(), source }).collect();
+        Ok(Prompt::Seen(Content { text: parts.concat(), pictures }))
+    }
 }
+
+/// The text that stands for a picture in llama.cpp's prompts.
+const MEDIA: &str = "<__media__>";

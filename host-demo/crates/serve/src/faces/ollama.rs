@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::openai::{self, SAMPLING, THINKING};
 use super::refused::REFUSED;
 use super::{Asked, Field, Neutral, Result, Row, Use, fields, read, tools};
-use arenite_request::{Form, Input, Message, Refusal};
+use arenite_request::{Content, Form, Input, Message, Picture, PictureSource, Prompt, Refusal};
 
 /// A request in Ollama's format.
 #[derive(Debug, Default)]
@@ -14,6 +14,7 @@ pub struct OllamaAsked {
     messages: Vec<Message>,
     system: Option<Message>,
     prompt: String,
+    pictures: Vec<Picture>,
     is_raw: bool,
     options: Map<String, Value>,
     /// True if the model is to be unloaded.
@@ -26,7 +27,7 @@ pub fn asked(body: &Value, is_chat: bool) -> Result<OllamaAsked> {
     let mut read_in = OllamaAsked::default();
     read_in.asked.reply.stream = true;
     read(fields(body)?, &[ROWS], &mut read_in)?;
-    let OllamaAsked { asked, messages, system, prompt, is_raw, options, unloads: _ } = &mut read_in;
+    let OllamaAsked { asked, messages, system, prompt, pictures, is_raw, options, unloads: _ } = &mut read_in;
     read(options, &OF_OPTIONS, asked)?;
     asked.finish_tools()?;
     let request = &mut asked.request;
@@ -40,15 +41,23 @@ pub fn asked(body: &Value, is_chat: bool) -> Result<OllamaAsked> {
     if *is_raw && (system.is_some() || has_context) {
         return Err(Refusal::about("raw", "raw goes with a prompt alone, without system and context"));
     }
+    let content = Content { text: std::mem::take(prompt), pictures: std::mem::take(pictures) };
     match suffix {
+        Some(_) if !content.pictures.is_empty() => {
+            return Err(Refusal::about("images", "images and suffix exclude each other: leave one out"));
+        }
         Some(value) => {
-            request.input = Input::Texts(vec![arenite_request::Prompt::Text(std::mem::take(prompt))]);
+            request.input = Input::Texts(vec![Prompt::Text(content.text)]);
             openai::suffix(asked, &Field { name: "suffix", value })?;
         }
-        None if prompt.is_empty() => request.input = Input::Chat(Vec::new()),
-        None if *is_raw => request.input = Input::Texts(vec![arenite_request::Prompt::Text(std::mem::take(prompt))]),
+        None if content == Content::default() => request.input = Input::Chat(Vec::new()),
+        None if *is_raw => {
+            let is_seen = !content.pictures.is_empty();
+            let prompt = if is_seen { Prompt::Seen(content) } else { Prompt::Text(content.text) };
+            request.input = Input::Texts(vec![prompt]);
+        }
         None => {
-            let user = Message::new("user", std::mem::take(prompt));
+            let user = Message::with_content("user", content);
             request.input = Input::Chat(system.take().into_iter().chain([user]).collect());
         }
     }
@@ -151,7 +160,13 @@ pub(super) const ROWS: &[Row<OllamaAsked>] = &[
     // Read together with the prompt.
     Row(&["suffix"], Use::Harmless),
     Row(&["template"], Use::Refused(Neutral::Empty)),
-    Row(&["images"], Use::Refused(Neutral::Empty)),
+    Row(
+        &["images"],
+        Use::Reads(|read, field| {
+            read.pictures = pictures(field.value).map_err(|why| field.refused(why))?;
+            Ok(())
+        }),
+    ),
     Row(&["logprobs"], Use::Refused(Neutral::Empty)),
     Row(&["top_logprobs", "truncate", "shift", "dimensions", "_debug_render_only"], Use::Harmless),
     // They concern pictures that a model draws.
@@ -194,21 +209,31 @@ const OPTIONS: &[Row<Asked>] = &[
 
 /// Reads a message. Ollama's calls have no type and often no identifier; the model's words for a result differ.
 fn message(said: &Value, field: &Field<'_>) -> Result<Message> {
-    let mut said = said.clone();
+    let (mut said, mut images) = (said.clone(), Value::Null);
     if let Some(said) = said.as_object_mut() {
-        match said.remove("images") {
-            Some(images) if !Neutral::Empty.includes(&images) => return Err(Refusal::unsupported("images")),
-            _ => {}
-        }
+        images = said.remove("images").unwrap_or_default();
         if let Some(name) = said.remove("tool_name").filter(|name| !name.is_null()) {
             said.insert("name".into(), name);
         }
     }
     let mut message = Message::of(&said).map_err(|why| field.refused(why))?;
+    message.pictures.splice(..0, pictures(&images).map_err(|why| Refusal::about("images", why))?);
     for (index, call) in message.calls.iter_mut().enumerate() {
         call.id.get_or_insert_with(|| format!("call{index:05}"));
     }
     Ok(message)
+}
+
+/// Reads pictures in base64. As in Ollama, they stand before the text.
+fn pictures(images: &Value) -> std::result::Result<Vec<Picture>, String> {
+    let wrong = || "images must be a list of pictures in base64".to_string();
+    let picture = |image: &Value| {
+        PictureSource::of_base64(image.as_str().ok_or_else(wrong)?).map(|source| Picture { at: 0, source })
+    };
+    match images {
+        Value::Null => Ok(Vec::new()),
+        images => images.as_array().ok_or_else(wrong)?.iter().map(picture).collect(),
+    }
 }
 
 fn format(asked: &mut Asked, field: &Field<'_>) -> Result<()> {

@@ -7,7 +7,10 @@ use serde_json::{Value, json};
 
 use super::refused::{HARMLESS, REFUSED};
 use super::{Asked, Field, Neutral, Result, Row, Use, fields, read, tools};
-use arenite_request::{Biased, Form, Infill, Input, Keep, MOST_CHOICES, Message, Named, Prompt, Refusal, Samplers};
+use arenite_request::{
+    Biased, Content, Form, Infill, Input, Keep, MOST_CHOICES, Message, Named, Picture, PictureSource, Prompt, Refusal,
+    Samplers,
+};
 
 /// Maximum number of alternatives for a token.
 const MOST_LOGPROBS: usize = 20;
@@ -95,6 +98,7 @@ const CHAT: &[Row<Asked>] = &[
     ),
     Row(&["echo"], Use::Refused(Neutral::Empty)),
     Row(&["suffix"], Use::Refused(Neutral::Empty)),
+    Row(&["image_data"], Use::Refused(Neutral::Empty)),
 ];
 
 /// The text to continue.
@@ -113,9 +117,40 @@ const COMPLETION: &[Row<Asked>] = &[
             Ok(())
         }),
     ),
+    Row(&["image_data"], Use::Reads(image_data)),
     Row(&["suffix"], Use::Reads(suffix)),
     Row(&["continue_final_message", "add_generation_prompt"], Use::Harmless),
 ];
+
+/// Reads llama.cpp's older pictures: `[{"id": 12, "data": BASE64}]`, which stand at `[img-12]` in the prompt.
+fn image_data(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
+    let list = field.list()?;
+    let Input::Texts(prompts) = &mut asked.request.input else { return Ok(()) };
+    let ([Prompt::Text(text)], false) = (&prompts[..], list.is_empty()) else {
+        return if list.is_empty() {
+            Ok(())
+        } else {
+            Err(field.refused("image_data goes with a prompt that is one text"))
+        };
+    };
+    let mut content = Content { text: text.clone(), pictures: Vec::new() };
+    for image in list {
+        let data = image.get("data").and_then(Value::as_str);
+        let data = data.ok_or_else(|| field.refused("a picture in image_data needs data"))?;
+        let source = PictureSource::of_base64(data).map_err(|why| field.refused(why))?;
+        let id = image.get("id").and_then(Value::as_i64).unwrap_or_default();
+        let place = format!("[img-{id}]");
+        let wrong = || field.refused(format!("the prompt has no place {place} for the picture {id}"));
+        let at = content.text.find(&place).ok_or_else(wrong)?;
+        content.text.replace_range(at..at + place.len(), "");
+        let later = content.pictures.iter_mut().filter(|picture| picture.at > at);
+        later.for_each(|picture| picture.at -= place.len());
+        content.pictures.push(Picture { at, source });
+    }
+    content.pictures.sort_by_key(|picture| picture.at);
+    *prompts = vec![Prompt::Seen(content)];
+    Ok(())
+}
 
 /// The gap to fill.
 const INFILL: &[Row<Asked>] = &[
@@ -150,6 +185,7 @@ const INFILL: &[Row<Asked>] = &[
             Ok(())
         }),
     ),
+    Row(&["image_data"], Use::Refused(Neutral::Empty)),
 ];
 
 fn infill_of(asked: &mut Asked) -> &mut Infill {

@@ -37,7 +37,6 @@ pub const REFUSED: &[Row<Asked>] = &[
     no(&["logits_processors"], Empty),
     no(&["include_stop_str_in_output"], Empty),
     no(&["chat_template"], Empty),
-    no(&["image_data"], Empty),
     no(&["prompt_logprobs"], Empty),
     no(&["post_sampling_probs"], Empty),
     no(&["prefix"], Empty),

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::openai::{self, ANSWER, FORM, SAMPLING, THINKING};
 use super::refused::{HARMLESS, REFUSED};
 use super::{Asked, Field, Neutral, Result, Row, Use, fields, read, tools};
-use arenite_request::{EarlierCall, Input, Message, Refusal, text_of};
+use arenite_request::{Content, EarlierCall, Input, Message, Refusal, text_of};
 
 /// Reads a request.
 pub fn response(body: &Value) -> Result<Asked> {
@@ -58,6 +58,7 @@ const OTHERS: &[Row<Asked>] = &[
         }),
     ),
     Row(&["background"], Use::Refused(Neutral::Empty)),
+    Row(&["image_data"], Use::Refused(Neutral::Empty)),
     Row(&["prompt"], Use::Refused(Neutral::Empty)),
     Row(&["truncation"], Use::Refused(Neutral::Text("disabled"))),
     Row(&["echo"], Use::Refused(Neutral::Empty)),
@@ -156,12 +157,12 @@ fn items(list: &[Value], field: &Field<'_>) -> Result<Vec<Message>> {
             "item_reference" => return Err(wrong("the server keeps no items: send the item itself".into())),
             _ if kind.ends_with("_output") => {
                 let output = ["output", "content"].iter().find_map(|key| item.get(*key)).unwrap_or(&Value::Null);
-                // A list of parts is text; any other list or object is shown as JSON.
-                let shown = text_of(output).or_else(|why| match kind {
+                // A list of parts is texts and pictures; any other list or object is shown as JSON.
+                let shown = Content::of(output).or_else(|why| match kind {
                     "function_call_output" => Err(wrong(why)),
-                    _ => Ok(output.to_string()),
+                    _ => Ok(Content { text: output.to_string(), ..Content::default() }),
                 })?;
-                messages.push(Message { call_id: text("call_id"), ..Message::new("tool", shown) });
+                messages.push(Message { call_id: text("call_id"), ..Message::with_content("tool", shown) });
             }
             // Items of the service's own tools are notes about what it did; the answer after them has their results.
             _ if kind.ends_with("_call") || kind.ends_with("_list_tools") || kind.contains("mcp_approval") => {}

@@ -60,7 +60,7 @@ pub async fn props(State(app): State<Arc<App>>) -> Json<Value> {
         total_slots: app.parallel,
         model_alias: &service.name,
         model_path: &service.name,
-        modalities: Modalities { vision: false, audio: false },
+        modalities: Modalities { vision: service.open.eyes().is_some(), audio: false },
         chat_template: service.source(),
         bos_token: spelled(service.tokenizer().bos()),
         eos_token: spelled(service.tokenizer().eos()),

@@ -86,7 +86,9 @@ async fn answer(app: Arc<App>, request: Request<HttpBody>, is_chat: bool) -> Res
         Err(reason) => return Ok(Json(empty(&app, is_chat, reason)).into_response()),
     };
     let warning = prepared.warning;
-    let prompt = prepared.jobs.first().map(|(prompt, ..)| prompt.clone()).filter(|_| !is_chat);
+    // Pictures cannot be part of a context that is sent back.
+    let first = prepared.jobs.first().filter(|(_, settings, _)| !is_chat && settings.shown.is_empty());
+    let prompt = first.map(|(prompt, ..)| prompt.clone());
     let answer = app.begin(&open, prepared)?;
     // As in Ollama, a raw prompt has no context.
     let context = prompt.filter(|_| answer.prepared.endpoint == Endpoint::Chat).map(|prompt| prompt.to_vec());

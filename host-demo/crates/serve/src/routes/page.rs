@@ -5,13 +5,14 @@ use axum::http::{HeaderName, HeaderValue, header};
 use axum::routing::get;
 
 /// The files of the page: path, content type, content.
-const FILES: [(&str, &str, &str); 7] = [
+const FILES: [(&str, &str, &str); 8] = [
     ("/", "text/html; charset=utf-8", include_str!("page/index.html")),
     ("/page.css", "text/css; charset=utf-8", include_str!("page/page.css")),
     ("/page.mjs", SCRIPT, include_str!("page/page.mjs")),
     ("/view.mjs", SCRIPT, include_str!("page/view.mjs")),
     ("/requests.mjs", SCRIPT, include_str!("page/requests.mjs")),
     ("/settings.mjs", SCRIPT, include_str!("page/settings.mjs")),
+    ("/pictures.mjs", SCRIPT, include_str!("page/pictures.mjs")),
     ("/markdown.mjs", SCRIPT, include_str!("page/markdown.mjs")),
 ];
 

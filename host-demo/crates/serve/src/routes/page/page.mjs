@@ -2,11 +2,12 @@
 //
 //   page        the conversation and its fields      view       messages as elements
 //   requests    requests to the server               settings   settings, kept by the browser
-//   markdown    Markdown as a tree of elements
+//   markdown    Markdown as a tree of elements       pictures   pictures for the next message
 
+import { allow, has, put, take } from "./pictures.mjs";
 import { add, metric, send, stream, useKey } from "./requests.mjs";
 import { body, kept, showDefaults } from "./settings.mjs";
-import { make, view } from "./view.mjs";
+import { make, picturesOf, textOf, view } from "./view.mjs";
 
 const $ = (id) => document.getElementById(id);
 const isTouch = matchMedia("(pointer: coarse)").matches;
@@ -73,7 +74,10 @@ async function answer(asked) {
   if (isEmpty && (failure || own.signal.aborted)) {
     const question = asked.at(-1);
     talk = before;
-    if (question.role == "user" && !before.includes(question)) setText([question.content, $("text").value].filter(Boolean).join("\n"));
+    if (question.role == "user" && !before.includes(question)) {
+      setText([textOf(question.content), $("text").value].filter(Boolean).join("\n"));
+      put(picturesOf(question.content));
+    }
   }
   draw(failure);
   if (usage) $("status").textContent = `${usage.total_tokens} of ${$("facts").dataset.context || "?"} tokens of context`;
@@ -100,7 +104,8 @@ function regenerate() {
 function edit(message) {
   if (running) return;
   editing = talk.indexOf(message);
-  setText(message.content);
+  setText(textOf(message.content));
+  put(picturesOf(message.content));
   $("text").focus();
   $("status").textContent = "Sending replaces the marked message and all after it. Esc cancels.";
   draw();
@@ -109,6 +114,7 @@ function edit(message) {
 function cancelEdit() {
   editing = -1;
   setText("");
+  put([]);
   $("status").textContent = "";
   draw();
 }
@@ -160,11 +166,11 @@ function grow() {
 $("text").oninput = grow;
 $("ask").onsubmit = (event) => {
   event.preventDefault();
-  const content = $("text").value.trim();
-  if (!content || running) return;
+  const text = $("text").value.trim();
+  if (!(text || has()) || running) return;
   const earlier = editing < 0 ? talk : talk.slice(0, editing);
   setText("");
-  answer([...earlier, { role: "user", content }]);
+  answer([...earlier, { role: "user", content: take(text) }]);
 };
 $("text").onkeydown = (event) => {
   // Enter does not send while Chinese or Japanese characters are being composed. On a phone, Enter begins a line.
@@ -232,8 +238,9 @@ async function describe() {
   $("models").hidden = data.length < 2;
   $("model").hidden = data.length > 1;
   const choose = async () => {
-    const { id, max_model_len: context } = data.find(({ id }) => id == $("models").value) ?? data[0];
+    const { id, max_model_len: context, capabilities = [] } = data.find(({ id }) => id == $("models").value) ?? data[0];
     model = data.length > 1 ? id : null;
+    allow(capabilities.includes("vision"), draw);
     $("model").textContent = document.title = id;
     const metrics = await (await send("metrics")).text();
     const memory = metric(metrics, "workspace_bytes") + metric(metrics, "kv_bytes");

@@ -17,6 +17,21 @@ export function button(label, action, name = "") {
   return element;
 }
 
+/** Makes the element of a picture. */
+export function image(url) {
+  const element = make("img");
+  Object.assign(element, { src: url, alt: "Picture" });
+  return element;
+}
+
+/** The text of a message's content. */
+export const textOf = (content) =>
+  Array.isArray(content) ? content.map(({ text }) => text ?? "").join("") : content;
+
+/** The pictures of a message's content, as data URLs. */
+export const picturesOf = (content) =>
+  Array.isArray(content) ? content.flatMap(({ image_url: image }) => image?.url ?? []) : [];
+
 /** Makes a button that copies the text that `text` returns. */
 function copyButton(text) {
   return button("Copy", async (element) => {
@@ -86,9 +101,12 @@ export function view(message, does) {
 }
 
 function user(message, does) {
-  const text = make("div", "text", message.content);
-  const actions = make("div", "actions", copyButton(() => message.content), button("Edit", () => does.edit(message)));
-  return { element: make("article", "turn user", text, actions), update() {} };
+  const said = textOf(message.content);
+  const pictures = make("div", "pictures", ...picturesOf(message.content).map(image));
+  const text = make("div", "text", said);
+  [pictures.hidden, text.hidden] = [!pictures.childNodes.length, !said];
+  const actions = make("div", "actions", copyButton(() => said), button("Edit", () => does.edit(message)));
+  return { element: make("article", "turn user", pictures, text, actions), update() {} };
 }
 
 function tool(message) {

@@ -1,0 +1,176 @@
+//! Decodes pictures: PNG, JPEG, WebP, the first frame of a GIF, and BMP, to RGB bytes.
+//!
+//! The content decides the format, not the name. The size in the file's header is compared with [`Limits`] before memory
+//! for the pixels is allocated. As transformers does, transparency is dropped and the orientation in EXIF is applied. Of
+//! 16 bits the upper 8 remain.
+//!
+//! ```
+//! use arenite_pictures::{Limits, decode};
+//!
+//! let bmp = b"BM\x3a\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\x01\0\0\0\x01\0\0\0\x01\0\x18\0\0\0\0\0\x04\0\0\0\
+//!             \0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x03\x02\x01\0";
+//! let picture = decode(bmp, &Limits::DEFAULT)?;
+//! assert_eq!((picture.width, picture.height, &picture.rgb[..]), (1, 1, &[1, 2, 3][..]));
+//! # Ok::<(), arenite_pictures::Error>(())
+//! ```
+#![deny(unsafe_code)]
+
+use std::fmt;
+use std::io::Cursor;
+use std::thread;
+
+use image::metadata::Orientation;
+use image::{ColorType, DynamicImage, ImageDecoder, ImageFormat, ImageReader, RgbImage};
+
+/// Name of the threads that decode. A panic of a decoder is an error of its picture, so a program need not report it.
+pub const DECODER: &str = "picture";
+
+/// The formats that are read.
+const FORMATS: [ImageFormat; 5] =
+    [ImageFormat::Png, ImageFormat::Jpeg, ImageFormat::WebP, ImageFormat::Gif, ImageFormat::Bmp];
+
+/// A decoded picture.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Picture {
+    /// Pixels in a row.
+    pub width: u32,
+    /// Number of rows.
+    pub height: u32,
+    /// The rows from top to bottom, three bytes a pixel: `[height, width, 3]`.
+    pub rgb: Vec<u8>,
+}
+
+/// The largest picture that is decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Maximum width and height.
+    pub side: u32,
+    /// Maximum number of pixels.
+    pub pixels: u64,
+}
+
+/// The reason why a picture cannot be decoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// The bytes are none of the formats that are read.
+    Format,
+    /// The picture is larger than the limits.
+    Large {
+        /// Its width.
+        width: u32,
+        /// Its height.
+        height: u32,
+        /// The limits.
+        limits: Limits,
+    },
+    /// The file is damaged, or uses a part of its format that is not read; the decoder's words.
+    Damaged(String),
+}
+
+impl Limits {
+    /// Enough for the cameras of phones: 50 million pixels.
+    pub const DEFAULT: Self = Self { side: 16_384, pixels: 50_000_000 };
+    /// The limits of a server, whose clients may be hostile.
+    pub const OF_REQUEST: Self = Self { pixels: 25_000_000, ..Self::DEFAULT };
+
+    /// Upper bound in bytes for the memory of a decoder, including the pixels that it returns. A PNG of 16 bits with
+    /// transparency takes the most, beside a progressive JPEG of four colors: 8 bytes a pixel, and the result.
+    pub const fn memory(&self) -> u64 {
+        12 * self.pixels + (16 << 20)
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// Decodes the bytes of a picture file.
+///
+/// # Errors
+///
+/// The format is unknown, the picture is larger than `limits`, or the file is damaged.
+pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Picture, Error> {
+    // The thread keeps a decoder's panic from the caller.
+    thread::scope(|scope| {
+        let work = || decoded(bytes, limits);
+        let thread = thread::Builder::new().name(DECODER.into()).spawn_scoped(scope, work);
+        let damaged = |why: &str| Error::Damaged(why.into());
+        let thread = thread.map_err(|_| damaged("there is no thread to decode it"))?;
+        thread.join().unwrap_or_else(|payload| {
+            std::mem::forget(payload); // its drop may panic, too
+            Err(damaged("its decoder failed"))
+        })
+    })
+}
+
+fn decoded(bytes: &[u8], limits: &Limits) -> Result<Picture, Error> {
+    let format = image::guess_format(bytes).ok().filter(|format| FORMATS.contains(format)).ok_or(Error::Format)?;
+    let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
+    let mut most = image::Limits::no_limits();
+    most.max_alloc = Some(limits.memory());
+    reader.limits(most);
+    let mut decoder = reader.into_decoder().map_err(damaged)?;
+    let (width, height) = decoder.dimensions();
+    if width.max(height) > limits.side || u64::from(width) * u64::from(height) > limits.pixels {
+        return Err(Error::Large { width, height, limits: *limits });
+    }
+    if width == 0 || height == 0 {
+        return Err(Error::Damaged("it has no pixels".into()));
+    }
+    // A damaged EXIF block is no reason to refuse the pixels.
+    let turn = decoder.orientation().unwrap_or(Orientation::NoTransforms);
+    let colors = decoder.color_type();
+    let mut pixels = vec![0; decoder.total_bytes() as usize]; // at most 8 bytes for each pixel of the limits
+    decoder.read_image(&mut pixels).map_err(damaged)?;
+    let rgb = rgb(pixels, colors).ok_or_else(|| Error::Damaged(format!("its colors are {colors:?}")))?;
+    let rgb = RgbImage::from_raw(width, height, rgb).ok_or_else(|| Error::Damaged("pixels are missing".into()))?;
+    let mut turned = DynamicImage::ImageRgb8(rgb);
+    turned.apply_orientation(turn);
+    let rgb = turned.into_rgb8();
+    Ok(Picture { width: rgb.width(), height: rgb.height(), rgb: rgb.into_raw() })
+}
+
+/// Returns the red, green and blue bytes of pixels; `None` for colors that no format here has.
+fn rgb(pixels: Vec<u8>, colors: ColorType) -> Option<Vec<u8>> {
+    // The position of the upper byte among the two of a sample.
+    const UPPER: usize = if cfg!(target_endian = "little") { 1 } else { 0 };
+    let bytes = usize::from(colors.bytes_per_pixel());
+    let (at, step) = match colors {
+        ColorType::Rgb8 => return Some(pixels),
+        ColorType::L8 | ColorType::La8 => (0, 0),
+        ColorType::Rgba8 => (0, 1),
+        ColorType::L16 | ColorType::La16 => (UPPER, 0),
+        ColorType::Rgb16 | ColorType::Rgba16 => (UPPER, 2),
+        _ => return None,
+    };
+    Some(pixels.chunks_exact(bytes).flat_map(|pixel| [pixel[at], pixel[at + step], pixel[at + 2 * step]]).collect())
+}
+
+fn damaged(error: image::ImageError) -> Error {
+    let text = error.to_string();
+    Error::Damaged(text.lines().next().unwrap_or_default().to_string())
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Format => f.write_str("this is no picture that can be read: give PNG, JPEG, WebP, GIF or BMP"),
+            Self::Large { width, height, limits: Limits { side, pixels } } => write!(
+                f,
+                "the picture has {width} by {height} pixels, and at most {side} on a side and {pixels} together are \
+                 possible: make it smaller"
+            ),
+            Self::Damaged(why) => write!(f, "the picture cannot be decoded: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl fmt::Debug for Picture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Picture({} by {})", self.width, self.height)
+    }
+}

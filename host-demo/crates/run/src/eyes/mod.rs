@@ -1,0 +1,286 @@
+//! Pictures: the file that lets a model see, the text that stands for a picture, and the rows that the model reads in its
+//! place.
+//!
+//! | file | |
+//! |---|---|
+//! | `mod` | the projector's file, and the rows of pictures |
+//! | `words` | the text that replaces a picture's marker, as each model's processor writes it |
+//! | `places` | the tokens of pictures in a prompt |
+
+mod places;
+mod words;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result, ensure};
+use arenite::tokenizer::Tokenizer;
+use arenite::vision::{Encoder, Options, Plan, Views, Vision};
+use arenite::{Kernels, Model, TokenId};
+use arenite_chat::Prompt;
+use arenite_pictures::{Limits, Picture, decode};
+use arenite_request::{MOST_PICTURES, PictureSource};
+use arenite_text as text;
+use self_cell::self_cell;
+use sha2::{Digest, Sha256};
+
+use crate::model_file::{Load, ModelFile, Projector, Source};
+use crate::runtime::pages;
+use arenite::workers::Workers;
+pub use places::{Piece, Place, Shown, Sights, is_row, prefill};
+use words::Words;
+
+/// The file that lets a model see, checked.
+pub struct Eyes {
+    cell: Cell,
+    words: Words,
+    /// The token that stands for a row of a picture.
+    token: TokenId,
+    /// Rows of the last pictures.
+    known: Mutex<Known>,
+    /// Held while a picture is decoded and encoded, so that the memory is that of one.
+    turn: Mutex<()>,
+}
+
+self_cell!(
+    struct Cell {
+        owner: ModelFile,
+        #[covariant]
+        dependent: Vision,
+    }
+);
+
+/// A picture as a language model sees it.
+pub struct Sight {
+    /// The hash of its pixels.
+    pub key: [u8; 32],
+    /// The views of the encoder.
+    pub views: Views,
+    /// `[tokens][row_len]`: the rows of all views.
+    pub rows: Vec<f32>,
+    /// Number of values of a row.
+    pub row_len: usize,
+    /// True if the tokens of a view attend to each other.
+    pub is_together: bool,
+}
+
+/// Upper bound in bytes for the rows that are kept for later requests. A conversation sends its pictures with each turn.
+const MOST_KNOWN: usize = 128 << 20;
+
+/// Patches that are computed together.
+const BATCH: usize = 256;
+
+/// Rows of pictures, the last used one at the end.
+#[derive(Default)]
+struct Known(Vec<Arc<Sight>>);
+
+/// The machine on which pictures are encoded, and the largest pictures.
+#[derive(Clone, Copy)]
+pub struct Machine<'m> {
+    /// The limits of pictures.
+    pub limits: Limits,
+    /// The threads.
+    pub workers: &'m dyn Workers,
+    /// The kernels.
+    pub kernels: &'static Kernels,
+}
+
+impl Eyes {
+    /// Opens a projector's file for a model.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, is no projector that is supported, or belongs to another model.
+    pub fn open(path: &Path, model: &Model<'_>, tokenizer: &Tokenizer<'_, '_>) -> Result<Self> {
+        let eyes = Self::of_vocabulary(path, tokenizer)?;
+        eyes.vision().fits(model).with_context(|| path.display().to_string())?;
+        Ok(eyes)
+    }
+
+    /// Opens a projector's file for a vocabulary. The model may be another one's.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`open`](Self::open).
+    pub fn of_vocabulary(path: &Path, tokenizer: &Tokenizer<'_, '_>) -> Result<Self> {
+        let name = || path.display().to_string();
+        // Mapped: an encoder runs once for a picture, and copying the file would take longer.
+        let file = ModelFile::open(Source { load: Load::Map, projector: Projector::None, ..Source::from(path) })?;
+        let cell = Cell::try_new(file, |file| -> Result<_> { Ok(Vision::new(&file.gguf()?).with_context(name)?) })?;
+        let vision = cell.borrow_dependent();
+        let words = Words::of(vision.projector()).with_context(name)?;
+        let missing = || format!("{}: the model's vocabulary has no token {}", name(), words.row);
+        let token = text::token(tokenizer, words.row).with_context(missing)?;
+        Ok(Self { words, token, known: Mutex::default(), turn: Mutex::default(), cell })
+    }
+
+    fn vision(&self) -> &Vision<'_> {
+        self.cell.borrow_dependent()
+    }
+
+    /// The path of the file.
+    pub fn name(&self) -> &str {
+        self.cell.borrow_owner().name()
+    }
+
+    /// Size of the file in bytes.
+    pub fn bytes(&self) -> usize {
+        self.cell.borrow_owner().len()
+    }
+
+    /// The text that the model's template writes for a picture.
+    pub fn marker(&self) -> &'static str {
+        self.words.marker
+    }
+
+    /// The token that stands for a row of a picture.
+    pub fn token(&self) -> TokenId {
+        self.token
+    }
+
+    /// The text that stands for a picture in a prompt.
+    pub fn text(&self, views: &Views) -> String {
+        self.words.text(views)
+    }
+
+    /// Adds what pictures need to the options of a plan.
+    pub fn planned(&self, options: arenite::Options) -> arenite::Options {
+        let options = options.pictures(MOST_PICTURES);
+        // Tokens that attend to each other are read in one pass.
+        let most = self.vision().views(1024, 1024).map_or(0, |views| views.tokens());
+        if self.vision().is_together() { options.batch(options.batch.max(most)) } else { options }
+    }
+
+    /// Upper bound in bytes for the memory of the encoder, for the largest picture.
+    pub fn most_bytes(&self, workers: usize, limits: &Limits) -> usize {
+        // Wide pictures have the most views where the processor cuts tiles, and as many patches otherwise.
+        let plan = |(width, height)| Plan::new(self.vision().gguf(), width, height, options(workers)).ok();
+        let plans = [(4096, 4096), (4096, 2048), (2048, 4096), (4096, 400)].into_iter().filter_map(plan);
+        let encoder = plans.map(|plan| plan.workspace + 4 * plan.rows).max().unwrap_or(0);
+        encoder + limits.memory() as usize + MOST_KNOWN
+    }
+
+    /// Puts pictures in their places in a prompt, and encodes it. Only the first prompt in a context begins with BOS.
+    ///
+    /// # Errors
+    ///
+    /// A picture cannot be decoded, or the prompt has another number of places.
+    pub fn read(
+        &self,
+        prompt: &Prompt,
+        is_first: bool,
+        tokenizer: &Tokenizer<'_, '_>,
+        machine: Machine<'_>,
+    ) -> Result<(Prompt, Sights)> {
+        let sights = self.see(&prompt.pictures, machine)?;
+        let texts: Vec<String> = sights.iter().map(|sight| self.text(&sight.views)).collect();
+        let prompt = prompt.with_pictures(self.marker(), &texts).map_err(anyhow::Error::msg)?;
+        let ids = if is_first { prompt.encode(tokenizer)? } else { prompt.encode_after(0, tokenizer)? };
+        Ok((prompt, self.place(ids, &sights)?))
+    }
+
+    /// Returns the tokens of a prompt, without encoding its pictures.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`read`](Self::read).
+    pub fn tokens(&self, prompt: &Prompt, is_first: bool, tokenizer: &Tokenizer<'_, '_>) -> Result<Vec<TokenId>> {
+        let text = |picture: &PictureSource| {
+            let picture = decode(picture.bytes().map_err(anyhow::Error::msg)?, &Limits::DEFAULT)?;
+            Ok(self.text(&self.vision().views(picture.width as usize, picture.height as usize)?))
+        };
+        let texts = prompt.pictures.iter().map(text).collect::<Result<Vec<_>>>()?;
+        let prompt = prompt.with_pictures(self.marker(), &texts).map_err(anyhow::Error::msg)?;
+        if is_first { prompt.encode(tokenizer) } else { prompt.encode_after(0, tokenizer) }
+    }
+
+    /// Finds the tokens of pictures among the tokens of a whole prompt.
+    ///
+    /// # Errors
+    ///
+    /// There are more or fewer such tokens than the pictures have rows.
+    pub fn place(&self, ids: Vec<TokenId>, sights: &[Arc<Sight>]) -> Result<Sights> {
+        Sights::new(ids, sights, self.token)
+    }
+
+    /// Decodes and encodes pictures.
+    ///
+    /// # Errors
+    ///
+    /// A picture cannot be decoded, or the encoder takes no picture of its size.
+    pub fn see(&self, pictures: &[PictureSource], machine: Machine<'_>) -> Result<Vec<Arc<Sight>>> {
+        let one = |(index, picture): (usize, &PictureSource)| {
+            let seen = picture.bytes().map_err(anyhow::Error::msg).and_then(|bytes| self.see_one(bytes, machine));
+            seen.with_context(|| format!("picture {}", index + 1))
+        };
+        pictures.iter().enumerate().map(one).collect()
+    }
+
+    fn see_one(&self, bytes: &[u8], machine: Machine<'_>) -> Result<Arc<Sight>> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let picture = decode(bytes, &machine.limits)?;
+        let key = key(&picture);
+        if let Some(known) = self.known().find(&key) {
+            return Ok(known);
+        }
+        let sight = Arc::new(self.encode(&picture, key, machine)?);
+        self.known().keep(sight.clone());
+        Ok(sight)
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs the encoder.
+    fn encode(&self, picture: &Picture, key: [u8; 32], machine: Machine<'_>) -> Result<Sight> {
+        let (vision, width, height) = (self.vision(), picture.width as usize, picture.height as usize);
+        let plan = Plan::new(vision.gguf(), width, height, options(machine.workers.count()))?;
+        let mut workspace = pages("encoder of pictures", plan.workspace)?;
+        let encoder = Encoder::new(vision, plan, &mut workspace)?;
+        let mut rows = vec![0.0; plan.rows];
+        let picture = arenite::vision::Picture::new(&picture.rgb, width, height)?;
+        encoder.with_workers(machine.workers).with_kernels(machine.kernels).see(&picture, &mut rows)?;
+        ensure!(
+            rows.iter().all(|value| value.is_finite()),
+            "the encoder of pictures computes values that are not finite"
+        );
+        Ok(Sight { key, views: plan.views, rows, row_len: vision.row_len(), is_together: vision.is_together() })
+    }
+}
+
+fn options(workers: usize) -> Options {
+    Options::new().batch(BATCH).workers(workers)
+}
+
+/// The hash of a picture's size and pixels.
+fn key(picture: &Picture) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    hash.update(picture.width.to_le_bytes());
+    hash.update(&picture.rgb);
+    hash.finalize().into()
+}
+
+impl Known {
+    fn find(&mut self, key: &[u8; 32]) -> Option<Arc<Sight>> {
+        let at = self.0.iter().position(|sight| sight.key == *key)?;
+        let found = self.0.remove(at);
+        self.0.push(found.clone());
+        Some(found)
+    }
+
+    fn keep(&mut self, sight: Arc<Sight>) {
+        self.0.push(sight);
+        let bytes = |sight: &Arc<Sight>| size_of_val(&sight.rows[..]);
+        let mut sum: usize = self.0.iter().map(bytes).sum();
+        while sum > MOST_KNOWN {
+            sum -= bytes(&self.0.remove(0));
+        }
+    }
+}
+
+impl std::fmt::Debug for Sight {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Sight({} tokens)", self.views.tokens())
+    }
+}

@@ -1,0 +1,38 @@
+//! Pictures in prompts.
+
+use arenite_chat::Prompt;
+use arenite_request::{MOST_PICTURES, PictureSource, Refusal};
+
+use super::Service;
+use crate::eyes::Sights;
+
+/// Fetches the file at an address that a client gave.
+pub type Fetch = fn(&str) -> anyhow::Result<Vec<u8>>;
+
+impl Service {
+    /// Returns the tokens of a prompt, with its pictures. `field` names the prompt in errors. Only the first prompt in a
+    /// context begins with BOS.
+    pub(super) fn sights(&self, field: &str, mut prompt: Prompt, is_first: bool) -> Result<Sights, Refusal> {
+        let refused = |error: anyhow::Error| Refusal::about(field, format!("{error:#}"));
+        if prompt.pictures.is_empty() {
+            let tokenizer = self.tokenizer();
+            let ids = if is_first { prompt.encode(tokenizer) } else { prompt.encode_after(0, tokenizer) };
+            return Ok(ids.map_err(refused)?.into());
+        }
+        let count = prompt.pictures.len();
+        if count > MOST_PICTURES {
+            let message =
+                format!("there are {count} pictures, and at most {MOST_PICTURES} are possible: leave some out");
+            return Err(Refusal::about(field, message));
+        }
+        let eyes = self.open.need_eyes().map_err(refused)?;
+        for picture in &mut prompt.pictures {
+            if let (PictureSource::Address(address), Some(fetch)) = (&*picture, self.fetch) {
+                *picture = PictureSource::File(fetch(address).map_err(refused)?.into());
+            }
+        }
+        let machine = self.open.machine(self.limits);
+        let (_, sights) = eyes.read(&prompt, is_first, self.tokenizer(), machine).map_err(refused)?;
+        Ok(sights)
+    }
+}
