@@ -180,13 +180,8 @@ pub(super) const fn patches(spec: &Spec<'_>, view: &View) -> Size {
 
 /// Largest number of rows of a view's states.
 const fn max_rows(spec: &Spec<'_>, views: &Views) -> usize {
-    let (mut most, mut index) = (0, 0);
-    while let Some(view) = views.get(index) {
-        let (columns, lines) = patches(spec, &view);
-        most = max(most, columns * lines);
-        index += 1;
-    }
-    spec.before() + most
+    let [tile, overview] = views.kinds();
+    spec.before() + max(tile.tokens(), overview.tokens()) * spec.block()
 }
 
 impl Layout {
@@ -197,7 +192,7 @@ impl Layout {
         let head = head_layout(spec);
         let windows = max_windows(spec, views);
         let tiles = rows.div_ceil(TILE) + windows; // each window begins with a new tile
-        let side = grid_side(spec, views);
+        let side = max_side(spec, views);
         let gates = if spec.tensors.gated { 2 * ffn } else { ffn };
         let inner = tri!(product(&[batch, max(max(spec.patch_len(), 2 * dim), gates)]));
         let inner = max(inner, tri!(product(&[batch / spec.block(), spec.projection()])));
@@ -246,24 +241,21 @@ impl Layout {
 }
 
 /// Longest side of a view in patches.
-const fn grid_side(spec: &Spec<'_>, views: &Views) -> usize {
-    let (mut most, mut index) = (0, 0);
-    while let Some(view) = views.get(index) {
-        let (columns, lines) = patches(spec, &view);
-        most = max(most, max(columns, lines));
-        index += 1;
-    }
-    most
+const fn max_side(spec: &Spec<'_>, views: &Views) -> usize {
+    let [tile, overview] = views.kinds();
+    max(max(tile.columns, tile.lines), max(overview.columns, overview.lines)) * spec.merge
 }
 
 /// Largest number of windows of a view; 0 if all layers see the whole view.
 const fn max_windows(spec: &Spec<'_>, views: &Views) -> usize {
-    let (mut most, mut index) = (0, 0);
-    while let (Some(side), Some(view)) = (spec.window(), views.get(index)) {
-        most = max(most, view.columns.div_ceil(side) * view.lines.div_ceil(side));
-        index += 1;
+    const fn windows(view: &View, side: usize) -> usize {
+        view.columns.div_ceil(side) * view.lines.div_ceil(side)
     }
-    most
+    let [tile, overview] = views.kinds();
+    match spec.window() {
+        Some(side) if side > 0 => max(windows(&tile, side), windows(&overview, side)),
+        _ => 0,
+    }
 }
 
 /// Layout of the keys and values of a head.

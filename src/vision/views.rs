@@ -83,12 +83,22 @@ impl Views {
 
     /// Number of the encoder's results for all views.
     pub const fn tokens(&self) -> usize {
-        let (mut total, mut index) = (0, 0);
-        while let Some(view) = self.get(index) {
-            total += view.tokens();
-            index += 1;
+        let [tile, overview] = self.kinds();
+        let (columns, lines) = self.grid();
+        columns * lines * tile.tokens() + overview.tokens()
+    }
+
+    /// A tile, all of which have the same size, and the overview, which is empty if there is none.
+    pub(super) const fn kinds(&self) -> [View; 2] {
+        const NONE: View = View { columns: 0, lines: 0, tile: None };
+        let tile = match self.get(0) {
+            Some(tile) => tile,
+            None => NONE,
+        };
+        match self.get(self.count().saturating_sub(1)) {
+            Some(last) if self.has_overview() => [tile, last],
+            _ => [tile, NONE],
         }
-        total
     }
 }
 

@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use arenite::vision::{Encoder, Options as Memory, Picture, Plan as Sight, Projector, Vision};
-use arenite::{Engine, Gguf, KvType, Line, Model, Options, Plan, Span, TokenId, Work};
+use arenite::{Engine, Error, Gguf, Kernels, KvType, Line, Model, Options, Plan, Span, TokenId, Work};
 use serde_json::Value;
 
 use crate::common::fixtures::{needed, read};
 use crate::common::run::argmax;
 use crate::common::unwritten::unwritten;
+use crate::common::workers::Scoped;
 
 /// The cases with a language model.
 fn cases() -> Vec<Case> {
@@ -294,5 +295,151 @@ fn logits_are_those_of_transformers() {
                 engine.close(context);
             }
         });
+    }
+}
+
+/// The rows of a picture.
+fn rows(file: &[u8], rgb: &Rgb, memory: Memory, kernels: &'static Kernels) -> Vec<f32> {
+    let gguf = Gguf::parse(file).unwrap();
+    let plan = Sight::new(&gguf, rgb.width, rgb.height, memory).unwrap();
+    let vision = Vision::new(&gguf).unwrap();
+    let (mut workspace, threads) = (lines(plan.workspace), Scoped(memory.workers));
+    let workspace = unwritten(Line::bytes_mut(&mut workspace));
+    let encoder = Encoder::new(&vision, plan, workspace).unwrap();
+    let mut rows = vec![f32::NAN; plan.rows];
+    encoder.with_kernels(kernels).with_workers(&threads).see(&rgb.picture(), &mut rows).unwrap();
+    rows
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|x| x.to_bits()).collect()
+}
+
+#[test]
+fn rows_have_the_same_bits_on_all_kernels_and_workers() {
+    for case in cases() {
+        for image in &case.images()[1..2] {
+            let rgb = case.decoded(image);
+            let want = bits(&rows(&case.mmproj, &rgb, Memory::new().batch(512), Kernels::by_name("scalar").unwrap()));
+            for kernels in Kernels::available() {
+                for (batch, workers) in [(1, 1), (48, 2), (7, 3), (1 << 20, 1)] {
+                    let memory = Memory::new().batch(batch).workers(workers);
+                    let mine = bits(&rows(&case.mmproj, &rgb, memory, kernels));
+                    assert!(mine == want, "{} {} {batch} {workers}", case.dir.display(), kernels.name);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn pictures_are_the_same_in_rows_with_padding() {
+    let Some(case) = cases().into_iter().next() else { return };
+    let rgb = case.decoded(&case.images()[1]);
+    let want = rows(&case.mmproj, &rgb, Memory::new(), Kernels::detect());
+    let padded: Vec<u8> = rgb.rgb.chunks(3 * rgb.width).flat_map(|row| [row, &[7; 5][..]].concat()).collect();
+    let picture = Picture::with_stride(&padded, rgb.width, rgb.height, 3 * rgb.width + 5).unwrap();
+    with_encoder(&case.mmproj, &picture, Memory::new(), |encoder| {
+        let mut mine = vec![0.0; encoder.plan().rows];
+        encoder.see(&picture, &mut mine).unwrap();
+        assert_eq!(bits(&mine), bits(&want));
+        let other = Picture::new(&padded, rgb.width, rgb.height - 1).unwrap();
+        assert!(matches!(encoder.see(&other, &mut mine), Err(Error::Picture { .. })));
+        let short = encoder.see(&picture, &mut mine[1..]).unwrap_err();
+        assert!(matches!(short, Error::BufferTooSmall { .. }), "{short}");
+    });
+}
+
+#[test]
+fn half_floats_are_the_same_numbers() {
+    for case in cases() {
+        let half = case.dir.join("mmproj-f16.gguf");
+        for image in case.images().iter().take(if half.exists() { 2 } else { 0 }) {
+            let rgb = case.decoded(image);
+            let [full, half] =
+                [&case.mmproj, &read(&half)].map(|file| rows(file, &rgb, Memory::new(), Kernels::detect()));
+            same(&half, &full, &case.name(&image["file"]));
+        }
+    }
+}
+
+#[test]
+fn old_files_have_exchanged_names() {
+    let Some(root) = needed("eyes") else { return };
+    for case in cases() {
+        let name = case.dir.file_name().unwrap().to_str().unwrap().replace("gemma3_", "gemma3_old_");
+        let old = root.join("eyes").join(name).join("mmproj.gguf");
+        if case.json["projector"] != "gemma3" || !old.exists() {
+            continue;
+        }
+        let rgb = case.decoded(&case.images()[0]);
+        let [new, old] = [&case.mmproj, &read(&old)].map(|file| rows(file, &rgb, Memory::new(), Kernels::detect()));
+        assert_eq!(bits(&new), bits(&old));
+    }
+}
+
+/// The span among the tokens from `cut` on.
+fn shifted<'r>(span: &Span<'r>, cut: usize) -> Span<'r> {
+    Span::new(span.start - cut, span.rows, span.row_len, span.columns).together(span.together)
+}
+
+/// One prompt with two pictures, and its logits at all positions as bits.
+fn two(case: &Case, engine: &mut Engine<'_, '_>, vision: &Vision<'_>) -> (Prompt, Vec<Vec<u32>>) {
+    let prompt = case.prompt(case.prompts().find(|prompt| prompt["name"] == "two").unwrap());
+    let mut context = engine.open().unwrap();
+    let mut all = Vec::new();
+    let spans = prompt.spans(vision);
+    let work = Work::prefill(&mut context, &prompt.ids).pictures(&spans);
+    engine.read_all(work, |_, logits| all.push(bits(logits))).unwrap();
+    engine.close(context);
+    (prompt, all)
+}
+
+#[test]
+fn batches_forks_and_snapshots_have_the_bits_of_one_pass() {
+    for case in cases() {
+        let mut want = Vec::new();
+        with_engine(&case, Options::new().batch(512), |engine, vision| want = two(&case, engine, vision).1);
+        let together = Vision::new(&Gguf::parse(&case.mmproj).unwrap()).unwrap().is_together();
+        for batch in if together { [36, 64] } else { [1, 7] } {
+            let options = Options::new().batch(batch).contexts(3).logits(2).checkpoints(4);
+            with_engine(&case, options, |engine, vision| {
+                let (prompt, all) = two(&case, engine, vision);
+                assert!(all == want, "{} in batches of {batch}", prompt.name);
+                let spans = prompt.spans(vision);
+                // The first span, and then the rest of the prompt in a fork, beside another text.
+                let cut = spans[0].start + spans[0].tokens();
+                let mut context = engine.open().unwrap();
+                let work = Work::prefill(&mut context, &prompt.ids[..cut]).pictures(&spans[..1]);
+                engine.run(&mut [work]).unwrap();
+                assert_eq!(bits(engine.logits(&context)), want[cut - 1], "{}", prompt.name);
+                engine.checkpoint(&context).unwrap();
+                let mut snapshot = vec![0; engine.snapshot_bytes(&context)];
+                engine.save(&context, &mut snapshot).unwrap();
+                let later = |span| shifted(span, cut);
+                let rest: Vec<_> = spans[1..].iter().map(later).collect();
+                let mut fork = engine.fork(&context).unwrap();
+                let mut other = engine.open().unwrap();
+                engine
+                    .run(&mut [
+                        Work::prefill(&mut other, &prompt.ids[cut..]).no_logits(),
+                        Work::prefill(&mut fork, &prompt.ids[cut..]).pictures(&rest),
+                    ])
+                    .unwrap();
+                assert_eq!(&bits(engine.logits(&fork)), want.last().unwrap(), "{}", prompt.name);
+                // Back to the end of the first picture, from a rewind and from a snapshot.
+                engine.rewind(&mut context, 0).unwrap();
+                engine.restore(&mut context, &snapshot).unwrap();
+                let mut contexts = vec![context];
+                if engine.rewind(&mut fork, cut).is_ok() {
+                    contexts.push(fork);
+                }
+                for mut context in contexts {
+                    let work = Work::prefill(&mut context, &prompt.ids[cut..]).pictures(&rest);
+                    engine.run(&mut [work]).unwrap();
+                    assert_eq!(&bits(engine.logits(&context)), want.last().unwrap(), "{}", prompt.name);
+                }
+            });
+        }
     }
 }

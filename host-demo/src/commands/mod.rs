@@ -16,6 +16,7 @@ mod grammar;
 #[cfg(feature = "hub")]
 mod hub;
 mod imatrix;
+mod index;
 mod inspect;
 mod listen;
 mod log_probs;
@@ -31,6 +32,7 @@ mod rerank;
 mod run;
 mod sample;
 mod score;
+mod search;
 mod serve;
 mod tokenize;
 mod translate;
@@ -76,6 +78,8 @@ enum Command {
     Rerank(rerank::Args),
     Classify(classify::Args),
     Decide(decide::Args),
+    Index(index::Args),
+    Search(search::Args),
     Tokenize(tokenize::Args),
     Detokenize(detokenize::Args),
     Inspect(inspect::Args),
@@ -130,6 +134,8 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Rerank(args) => return rerank::run(&args, formats::open(model)?),
         Command::Classify(args) => return classify::run(&args, formats::open(model)?),
         Command::Decide(args) => return decide::run(&args, formats::open(model)?),
+        Command::Index(args) => return index::run(&args, model.file(), formats::open(model)?),
+        Command::Search(args) => return search::run(&args, model),
         Command::Logits(args) => return logits::run(&args, formats::open(model)?),
         Command::Probe(args) => return probe::run(&args, formats::open(model)?),
         Command::Serve(args) => serve::run(&args, model),

@@ -28,6 +28,7 @@ mod quantize;
 mod rerank;
 mod sample;
 mod scripted;
+mod search;
 mod serve;
 mod several;
 mod slots;

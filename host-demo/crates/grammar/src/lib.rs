@@ -3,7 +3,7 @@
 //! | module | |
 //! |---|---|
 //! | `gbnf`, `schema` | the two notations |
-//! | `pattern`, `number` | regular expressions over JSON strings; numbers within limits |
+//! | `pattern`, `format`, `number` | regular expressions over JSON strings; patterns of formats; numbers within limits |
 //! | `pieces` | grammars of answers with a model's marks |
 //! | `expr`, `share`, `repeat` | expressions and rules; rules for repeated parts |
 //! | `automaton`, `emit` | deterministic automata over bytes, and their table |
@@ -28,6 +28,7 @@ mod automaton;
 mod budget;
 mod emit;
 mod expr;
+mod format;
 mod gbnf;
 mod number;
 mod pattern;

@@ -7,7 +7,7 @@ use super::count;
 use crate::budget::Budget;
 use crate::expr::{Chars, Expr};
 use crate::number::{self, Limit};
-use crate::pattern;
+use crate::{format, pattern};
 
 /// Maximum number of patterns for one string.
 const MAX_PATTERNS: usize = 16;
@@ -33,8 +33,8 @@ pub(super) fn string(schema: &Map<String, Value>, path: &str, budget: &Budget) -
         conditions.push(pattern::matching(pattern, budget).with_context(place)?);
     }
     // An unknown format is ignored.
-    let format = schema.get("format").and_then(Value::as_str);
-    let format = format.and_then(|name| pattern::of_format(name, max.is_some()));
+    let named = schema.get("format").and_then(Value::as_str);
+    let format = named.and_then(|name| format::pattern(name, max.is_some()));
     let has_format = format.is_some() && max.is_some();
     if let Some(pattern) = format {
         conditions.push(pattern::matching(&pattern, budget).with_context(|| format!("{path}.format"))?);

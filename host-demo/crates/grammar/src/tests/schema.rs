@@ -376,6 +376,24 @@ fn formats() {
             ],
         ),
         (
+            "json-pointer",
+            vec!["", "/foo/bar~0/baz~1/%a", "/", "/~1.1", "/foo//bar"],
+            vec!["/foo/bar~", "#/", "a", "/~2"],
+        ),
+        ("relative-json-pointer", vec!["0", "1/0", "0#", "120/foo/bar"], vec!["/foo", "-1/foo", "01/a", "0##", ""]),
+        (
+            "iri",
+            vec!["http://ƒøø.ßår/?∂éœ=πîx#πîüx", "http://[2001:0db8::7334]"],
+            vec!["/abc", "âππ", "\\\\WINDOWS\\filëßåré"],
+        ),
+        (
+            "uri-reference",
+            vec!["/abc", "abc", "#fragment", "//foo.bar/?baz", ""],
+            vec!["\\\\WINDOWS\\fileshare", "a b"],
+        ),
+        ("uri-template", vec!["http://example.com/{term:1}/{?q*,lang}", "dictionary"], vec!["http://a/{term:1}/{term"]),
+        ("idn-email", vec!["실례@실례.테스트", "joe.bloggs@example.com"], vec!["2962"]),
+        (
             "duration",
             vec![
                 "P3D",

@@ -27,7 +27,7 @@ pub use choice::{AnswerError, Choice, Parts, Splitter};
 pub use decisions::Decisions;
 pub use host::{Host, Kept, by_chance, run_engine};
 pub use pictures::Fetch;
-pub use texts::{Pairs, token_count, unit};
+pub use texts::{MOST_TEXTS, Pairs, token_count, unit};
 
 use std::sync::Arc;
 

@@ -9,7 +9,7 @@ use super::{Service, few};
 use crate::ranking::Texts;
 
 /// Maximum number of texts in a request.
-const MOST_TEXTS: usize = 2048;
+pub const MOST_TEXTS: usize = 2048;
 
 /// A query, and documents to rank.
 #[derive(Clone, Copy, Debug)]

@@ -1,0 +1,74 @@
+//! What grammars allow, beside what JSON-Schema-Test-Suite calls valid: its required cases of draft 2020-12 and its cases of
+//! formats, in a table by keyword.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use arenite::grammar::{Grammar, State};
+use arenite_grammar::{Budget, from_json_schema};
+use serde_json::Value;
+
+/// Keywords whose grammars allow more than the suite, with the reason.
+const WIDER: [(&str, &str); 5] = [
+    ("uniqueItems", "enforced for elements out of a list: others would need a memory of what was written"),
+    ("optional/format/hostname", "labels of more than 63 characters: counting them takes too many states"),
+    ("optional/format/idn-hostname", "not known, so ignored as the specification allows"),
+    ("optional/format/ecmascript-regex", "not known, so ignored as the specification allows"),
+    ("optional/format/regex", "not known, so ignored as the specification allows"),
+];
+
+#[derive(Default)]
+struct Row {
+    equal: usize,
+    /// Cases of schemas that are refused with the keyword's name.
+    refused: usize,
+    /// Invalid values that the grammar allows.
+    wider: usize,
+    /// Valid values that the grammar does not generate: a model writes one form of a value.
+    narrower: usize,
+}
+
+fn allows(table: &[u8], text: &str) -> bool {
+    let grammar = Grammar::new(table).unwrap();
+    let mut state = State::new(&grammar);
+    state.accept(&grammar, text.bytes()) && state.is_complete()
+}
+
+fn row(groups: &Value) -> Row {
+    let mut row = Row::default();
+    for group in groups.as_array().unwrap() {
+        let cases = group["tests"].as_array().unwrap();
+        let Ok(table) = from_json_schema(&group["schema"], &Budget::of_command()) else {
+            row.refused += cases.len();
+            continue;
+        };
+        for case in cases {
+            *match (allows(&table, &case["data"].to_string()), case["valid"].as_bool().unwrap()) {
+                (true, false) => &mut row.wider,
+                (false, true) => &mut row.narrower,
+                _ => &mut row.equal,
+            } += 1;
+        }
+    }
+    row
+}
+
+#[test]
+#[ignore = "needs JSON_SCHEMA_SUITE, the suite's folder `tests/draft2020-12`: `.ci/schemas` has it"]
+fn grammars_beside_the_suite() {
+    let root = std::env::var("JSON_SCHEMA_SUITE").unwrap();
+    let mut table = format!("{:38}{:>8}{:>8}{:>8}{:>10}\n", "keyword", "equal", "refused", "wider", "narrower");
+    for folder in ["", "optional/format/"] {
+        let mut files: Vec<_> =
+            std::fs::read_dir(Path::new(&root).join(folder)).unwrap().map(|file| file.unwrap().path()).collect();
+        files.retain(|file| file.extension().is_some_and(|extension| extension == "json"));
+        files.sort();
+        for file in files {
+            let name = format!("{folder}{}", file.file_stem().unwrap().to_str().unwrap());
+            let row = row(&serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap());
+            assert!(row.wider == 0 || WIDER.iter().any(|(wider, _)| *wider == name), "{name}: {} wider", row.wider);
+            writeln!(table, "{name:38}{:8}{:8}{:8}{:10}", row.equal, row.refused, row.wider, row.narrower).unwrap();
+        }
+    }
+    assert_eq!(table, include_str!("suite.txt"), "{table}");
+}
