@@ -1,9 +1,11 @@
 //! Decisions: the probabilities of given answers to a question, without generating text.
 //!
-//! The answers are tokens after a prompt (letters, or words of one token), or marks in a text that an encoder scores. Programs with memory render the prompts of
-//! published decision models; a device has one prompt, and its answers are known in advance.
+//! The answers are tokens after a prompt (letters, or words of one token), the classes of a classifier, or marks in a text that an
+//! encoder scores. Programs with memory render the prompts of published decision models; a device has one prompt, and its
+//! answers are known in advance.
 
 use crate::engine::{Context, Engine, Work};
+use crate::model::Spec;
 use crate::{Error, Session, TokenId};
 
 /// The answers of a question, and how they are scored.
@@ -12,6 +14,9 @@ use crate::{Error, Session, TokenId};
 pub enum Answers<'a> {
     /// Tokens that may follow the prompt: the score is the token's logit.
     Tokens(&'a [TokenId]),
+    /// All classes of a classifier, in the order of its outputs, which are the scores. The model's layers after pooling
+    /// compute them: see [`Spec::embedding_len`](crate::model::Spec::embedding_len).
+    Classes,
     /// Positions of marks in the prompt, in ascending order, for a type of question. The model is an encoder with layers
     /// that [score](crate::model::Scoring).
     Marks {
@@ -23,10 +28,11 @@ pub enum Answers<'a> {
 }
 
 impl Answers<'_> {
-    /// Number of answers.
-    pub const fn count(&self) -> usize {
+    /// Number of answers, of a model with this specification.
+    const fn count(&self, spec: &Spec<'_>) -> usize {
         match self {
             Self::Tokens(tokens) => tokens.len(),
+            Self::Classes => spec.embedding_len(),
             Self::Marks { marks, .. } => marks.len(),
         }
     }
@@ -38,13 +44,13 @@ impl Engine<'_, '_> {
     /// prompt; an encoder's restarts.
     ///
     /// `buffer` holds at least [`Spec::embedding_buffer`](crate::model::Spec::embedding_buffer) values for
-    /// [`Answers::Marks`], and may be empty otherwise.
+    /// [`Answers::Classes`] and [`Answers::Marks`], and may be empty otherwise.
     ///
     /// # Errors
     ///
-    /// [`Error::BufferTooSmall`]; [`Error::TokenOutOfRange`] for an answer that is not a token; [`Error::EmptyPrompt`] for no
-    /// answers or a mark outside of the prompt; and those of [`run`](Self::run) or
-    /// [`encode_question`](Self::encode_question).
+    /// [`Error::BufferTooSmall`]; [`Error::TokenOutOfRange`] for an answer that is not a token; [`Error::NoPart`] for classes of
+    /// a model that is no classifier; [`Error::EmptyPrompt`] for no answers or a mark outside of the prompt; and those of
+    /// [`run`](Self::run), [`embed`](Self::embed) or [`encode_question`](Self::encode_question).
     pub fn decide(
         &mut self,
         context: &mut Context,
@@ -53,7 +59,7 @@ impl Engine<'_, '_> {
         temperature: f32,
         (out, buffer): (&mut [f32], &mut [f32]),
     ) -> Result<usize, Error> {
-        let (needed, given) = (answers.count(), out.len());
+        let (needed, given) = (answers.count(self.model().spec()), out.len());
         let short = Error::BufferTooSmall { what: "probabilities", needed, given };
         let scores = out.get_mut(..needed).ok_or(short)?;
         match answers {
@@ -65,6 +71,13 @@ impl Engine<'_, '_> {
                     let logit = logits.get(*token as usize);
                     *score = *logit.ok_or(Error::TokenOutOfRange { token: *token, vocab })?;
                 }
+            }
+            Answers::Classes => {
+                if !self.model().spec().ranks() {
+                    return Err(Error::NoPart { part: "classifier" });
+                }
+                let made = self.embed(context, prompt, buffer)?;
+                scores.iter_mut().zip(made).for_each(|(score, made)| *score = *made);
             }
             Answers::Marks { marks, kind } => {
                 self.encode_question(context, prompt, kind)?;

@@ -309,15 +309,21 @@ def write_gguf(path, model, tokenizer, name="Arenite Stories", description="A sm
     w.add_file_type(gguf.LlamaFileType.MOSTLY_Q8_0)
     w.add_quantization_version(gguf.GGML_QUANT_VERSION)
 
+    write_vocabulary(w, tokenizer, user_defined)
+    write_tensors(w, model)
+
+
+def write_vocabulary(w, tokenizer, user_defined=()):
     kind = lambda i: (gguf.TokenType.UNKNOWN if tokenizer.is_unknown(i) else
                       gguf.TokenType.CONTROL if tokenizer.is_control(i) else
                       gguf.TokenType.BYTE if tokenizer.is_byte(i) else
                       gguf.TokenType.USER_DEFINED if tokenizer.id_to_piece(i) in user_defined else gguf.TokenType.NORMAL)
+    size = tokenizer.get_piece_size()
     w.add_tokenizer_model("llama")
     w.add_tokenizer_pre("default")
-    w.add_token_list([tokenizer.id_to_piece(i) for i in range(VOCAB)])
-    w.add_token_scores([tokenizer.get_score(i) for i in range(VOCAB)])
-    w.add_token_types([int(kind(i)) for i in range(VOCAB)])
+    w.add_token_list([tokenizer.id_to_piece(i) for i in range(size)])
+    w.add_token_scores([tokenizer.get_score(i) for i in range(size)])
+    w.add_token_types([int(kind(i)) for i in range(size)])
     w.add_bos_token_id(BOS)
     w.add_eos_token_id(EOS)
     w.add_unk_token_id(tokenizer.unk_id())
@@ -325,6 +331,9 @@ def write_gguf(path, model, tokenizer, name="Arenite Stories", description="A sm
     w.add_add_eos_token(False)
     w.add_add_space_prefix(True)
 
+
+def write_tensors(w, model):
+    """Writes matrices as Q8_0, everything else as F32, and the file."""
     q8 = gguf.GGMLQuantizationType.Q8_0
     for name, p in model.named_parameters():
         values = p.detach().numpy()

@@ -547,6 +547,8 @@ impl<'g, 'a> Keys<'g, 'a> {
             (inner, out) => (inner, out, BOTH),
         };
         let activation = tri!(self.pooled_activation("classifier.activation", activation));
+        // The names of the scores, which programs show.
+        _ = self.get("classifier.output_labels");
         let (last, scores) = (PooledActivation::None, true);
         Ok(Spec { pooled_head: Some(PooledHead { inner, out, activation, last, scores }), renamed, ..spec })
     }

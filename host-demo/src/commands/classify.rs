@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 use arenite_run::Loaded;
 use arenite_run::model_file::ModelFile;
 use arenite_run::open_model::OpenModel;
+use serde_json::json;
 
 use crate::cli::{RunArgs, Text, TextArgs, each_line};
 use crate::output::Out;
@@ -38,7 +39,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
         model.classify(&String::from_utf8_lossy(text)).with_context(|| name.clone())
     };
     if args.text.jsonl {
-        return each_line(args.text.file.as_deref(), |text| classes(&text));
+        return each_line(args.text.file.as_deref(), |text| Ok(json!({ "classes": classes(&text)? })));
     }
     let classes = classes(&args.text.need()?)?;
     let mut out = Out::lock();

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use crate::common::{arenite_with, committed, error, fixtures, json, lines, path, stdout, stdout_with};
 use crate::serve::Server;
+use arenite::tokenizer::{Encode, Tokenizer};
+use arenite::{Answers, Error, Gguf, KvType, Line, Model, Options, Plan, Session};
 use arenite_run::RunOptions;
 use arenite_run::decide::{DecisionModel, Request};
 use arenite_run::model_file::ModelFile;
@@ -208,4 +210,33 @@ fn a_batch_has_decisions() {
         ["decide", "--kv", "f32", "--state", "Tim had a dog.", "--yes", "a: Is it big?", "--yes", "b: Is it a dog?"];
     assert_eq!(answers[0]["response"]["body"]["answers"], json(&[&args[..], &["--json"]].concat())["answers"]);
     assert_eq!(answers[1]["response"]["status_code"], 400);
+}
+
+/// The classes of a classifier are answers of the core. Their probabilities are those of `arenite classify`.
+#[test]
+fn a_classifier_decides_among_its_classes() {
+    let model = committed("host-demo/models/faults.gguf");
+    let logs = ["flow: 31 l/min\nlink lost\n", "motor is at 104 C\ncurrent 4.4 A\n"];
+    let input = logs.map(|log| json!(log).to_string()).join("\n");
+    let classes = lines(&stdout_with(&["classify", "-m", path(&model), "--jsonl"], input.as_bytes()));
+
+    let file = std::fs::read(&model).unwrap();
+    let gguf = Gguf::parse(&file).unwrap();
+    let model = Model::new(&gguf).unwrap();
+    let plan = Plan::new(&gguf, Options::new().context(80).kv(KvType::F32)).unwrap();
+    let mut memory = [plan.workspace, plan.kv].map(|bytes| vec![Line::ZERO; bytes.div_ceil(64)]);
+    let [workspace, kv] = memory.each_mut().map(|lines| Line::bytes_mut(lines));
+    let mut session = Session::new(&model, plan, workspace, kv).unwrap();
+    let tokenizer = Tokenizer::packed(&gguf).unwrap();
+    for ((log, classes), best) in logs.iter().zip(classes).zip(["link", "overheat"]) {
+        let mut scratch = vec![0; Tokenizer::scratch_bytes(log.len())];
+        let ids = tokenizer.encode_list::<80>(log.as_bytes(), Encode::PROMPT, &mut scratch).unwrap();
+        let (mut out, mut buffer) = ([0.0; 12], [0.0; 64]);
+        let index = session.decide(&ids, Answers::Classes, 1.0, &mut out, &mut buffer).unwrap();
+        assert_eq!(classes["classes"][0]["label"], best);
+        assert!((f64::from(out[index]) - classes["classes"][0]["score"].as_f64().unwrap()).abs() < 1e-6, "{classes}");
+        assert!((out.iter().sum::<f32>() - 1.0).abs() < 1e-6);
+        let short = session.decide(&ids, Answers::Classes, 1.0, &mut out[..11], &mut buffer);
+        assert_eq!(short, Err(Error::BufferTooSmall { what: "probabilities", needed: 12, given: 11 }));
+    }
 }
