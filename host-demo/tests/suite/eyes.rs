@@ -107,6 +107,39 @@ fn templates_show_pictures_as_transformers_does() {
     }
 }
 
+/// Tensors and keys of a projector, without the name of the model. The mark between lines of Pixtral's pictures is a copy of
+/// an embedding, which is not needed.
+fn listing(file: &[u8]) -> Vec<String> {
+    let gguf = arenite::Gguf::parse(file).unwrap();
+    let tensors = gguf.tensors().map(|tensor| {
+        let hash = tensor.data.iter().fold(0u64, |hash, byte| hash.wrapping_mul(31) + u64::from(*byte));
+        format!("{} {:?} {:?} {hash:x}", tensor.name, tensor.kind, tensor.dims)
+    });
+    let keys = gguf.keys().map(|(key, value)| format!("{key} {value:?}"));
+    let mut all: Vec<String> = tensors.chain(keys).collect();
+    all.retain(|line| {
+        !["general.name", "general.size_label", "v.token_embd.img_break"].iter().any(|own| line.starts_with(own))
+    });
+    all.sort();
+    all
+}
+
+#[test]
+fn checkpoints_become_a_model_and_a_projector() {
+    for (dir, _) in cases() {
+        let folder = tempfile::tempdir().unwrap();
+        let model = folder.path().join("m.gguf");
+        let output = arenite(&["convert", "hf", path(&dir), path(&model), "--type", "f32"]);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && told.contains("mmproj-m.gguf: the projector"), "{}: {told}", dir.display());
+        let made = listing(&fs::read(folder.path().join("mmproj-m.gguf")).unwrap());
+        let wanted = listing(&fs::read(dir.join("mmproj.gguf")).unwrap());
+        let differs =
+            |a: &[String], b: &[String]| a.iter().filter(|line| !b.contains(line)).cloned().collect::<Vec<_>>();
+        assert_eq!((differs(&made, &wanted), differs(&wanted, &made)), (vec![], vec![]), "{}", dir.display());
+    }
+}
+
 /// A server with a case's model.
 fn serve(dir: &Path, more: &[&str]) -> Server {
     let model = dir.join("model.gguf");

@@ -12,6 +12,7 @@
 //! | `agreement` | checks that the model that the core reads follows the config |
 //! | `settings` | checks that settings that were not read have no effect |
 //! | `plain`, `openai_whisper` | checkpoints that store their settings with the tensors |
+//! | `projector` | the encoder of pictures, a file of its own |
 //! | `reranker`, `pooling` | heads that are not those of a language model |
 //! | `output` | the new file's tensors |
 //! | `lora`, `whole`, `adapter_config` | adapters |
@@ -34,6 +35,7 @@ mod output;
 mod packed;
 mod plain;
 mod pooling;
+mod projector;
 mod quantized;
 mod reranker;
 mod settings;
@@ -93,8 +95,20 @@ pub struct Progress<'p> {
 pub fn convert(request: &Request<'_>, go_on: &mut dyn FnMut(&Progress<'_>) -> bool) -> Result<Report> {
     let files = Files::open(request.from)?;
     let mut checkpoint = Checkpoint::read(&files)?;
+    let folder = request.from.is_dir().then_some(request.from);
+    let projector = folder.map(|folder| projector::assemble(folder, request.mix, &checkpoint));
     let mut new = assemble(request, &mut checkpoint)?;
     write(request.to, &mut new, go_on)?;
+    match projector.transpose() {
+        Ok(Some(Some(mut projector))) => {
+            let path = projector::beside(request.to);
+            write(&path, &mut projector, go_on)?;
+            new.notes.retain(|note| !note.ends_with(output::OTHERS));
+            new.notes.push(format!("{}: the projector, for pictures", path.display()));
+        }
+        Ok(_) => {}
+        Err(why) => new.notes.push(format!("the projector is not written, so there are no pictures: {why:#}")),
+    }
     Ok(Report { architecture: new.architecture.to_owned(), notes: new.notes })
 }
 

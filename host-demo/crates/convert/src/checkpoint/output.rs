@@ -20,6 +20,9 @@ use arenite_quantize::underflow::underflows;
 /// Number of elements that a thread encodes at a time.
 const PIECE: usize = 1 << 18;
 
+/// The end of the note about tensors of another modality.
+pub const OTHERS: &str = "tensors for pictures or sounds";
+
 /// A tensor of the new file.
 pub struct Output<'f> {
     pub name: String,
@@ -109,7 +112,7 @@ pub fn assemble<'f>(
     }
     let mut notes = Vec::new();
     if skipped > 0 {
-        notes.push(format!("left out {skipped} tensors for pictures or sounds"));
+        notes.push(format!("left out {skipped} {OTHERS}"));
     }
     if later > 0 {
         notes.push(format!("left out {later} tensors of layers that predict several tokens at once"));

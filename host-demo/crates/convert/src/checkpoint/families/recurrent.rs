@@ -414,7 +414,7 @@ pub const ALL: &[Family] = &[
         ..Family::PLAIN
     },
     Family {
-        classes: &["Lfm2ForCausalLM", "LFM2ForCausalLM"],
+        classes: &["Lfm2ForCausalLM", "LFM2ForCausalLM", "Lfm2VlForConditionalGeneration"],
         architecture: "lfm2",
         names: &[LFM2],
         keys: |k| {
