@@ -4,7 +4,7 @@
 // node page.mjs BINARY [FOLDER OF SCREENSHOTS]      needs Node.js 18 and Chromium
 import assert from "node:assert";
 import { spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { createInterface } from "node:readline";
 
@@ -363,6 +363,49 @@ async function asksForTheKey(size, name) {
   server.stop();
 }
 
+/** Drops, pastes, removes and sends pictures, to a model of the larger set of fixtures. */
+async function seesPictures(size, name) {
+  const root = process.env.ARENITE_FIXTURES;
+  if (!root) return console.log("SKIP pictures: set ARENITE_FIXTURES to the directory of reference cases");
+  const dir = `${root}/eyes/idefics3_a`;
+  const server = await serve("-c", "2048", "-m", `${dir}/model.gguf`);
+  const page = await Page.open(server.url, size);
+  await page.until("!document.getElementById('choose').hidden");
+  const file = readFileSync(`${dir}/img2.png`, "base64");
+  const give = (kind, target, key) => page.run(`(() => {
+    const bytes = Uint8Array.from(atob("${file}"), (c) => c.charCodeAt(0));
+    const data = new DataTransfer();
+    data.items.add(new File([bytes], "a.png", { type: "image/png" }));
+    ${target}.dispatchEvent(new ${kind}("${kind == "DragEvent" ? "drop" : "paste"}", { ${key}: data, bubbles: true, cancelable: true }));
+  })()`);
+  await give("DragEvent", "document.body", "dataTransfer");
+  await page.until("document.querySelectorAll('#pictures img').length == 1");
+  await give("ClipboardEvent", "document.getElementById('text')", "clipboardData");
+  await page.until("document.querySelectorAll('#pictures img').length == 2");
+  await page.shot(name + "-pictures");
+  await page.click("#pictures button");
+  await page.until("document.querySelectorAll('#pictures img').length == 1");
+  await page.settings({ max_tokens: "8", more: '{"ignore_eos": true}' });
+  await page.say("What is this?");
+  await page.ends();
+  assert.equal(await page.count("#pictures img"), 0);
+  assert.equal(await page.count(".user .pictures img"), 1);
+  assert.equal(await page.count(".error"), 0, (await page.text(".error"))[0]);
+  assert.match((await page.text(".note")).at(-1), /8 tokens/);
+  await page.shot(name + "-seen");
+  // An edited message keeps its picture, and a reload the conversation.
+  await page.press("ArrowUp");
+  await page.run("document.getElementById('text').focus()");
+  await page.press("ArrowUp");
+  await page.until("document.querySelectorAll('#pictures img').length == 1");
+  await page.press("Escape");
+  await page.until("document.querySelectorAll('#pictures img').length == 0");
+  await page.call("Page.reload");
+  await page.until("document.querySelectorAll('.user .pictures img').length == 1");
+  assert.deepEqual(page.errors, []);
+  server.stop();
+}
+
 const sizes = {
   phone: { width: 390, height: 844, isPhone: true },
   "phone-dark": { width: 390, height: 844, isPhone: true, isDark: true },
@@ -381,6 +424,7 @@ for (const [name, size] of Object.entries(sizes)) {
   assert.deepEqual(page.errors, []);
   await failsAndEdits(page, name, server);
   await asksForTheKey(size, name);
+  await seesPictures(size, name);
   console.log(`${name}: type, stream, stop, regenerate, Markdown, follow, a thought, a call, errors, edit and the key work`);
 }
 await Promise.all([new Promise((ended) => chromium.child.on("exit", ended)), chromium.call("Browser.close")]);

@@ -267,7 +267,7 @@ fn print(
     let mut printer = Printer::new(args, prompt.shown.clone());
     let outcome = continued(&mut |text| printer.text(text))?;
     let stats = setting.stats(prompt, &outcome);
-    printer.finish(&prompt.ids, &outcome, &stats)?;
+    printer.finish(&prompt.plain_ids(), &outcome, &stats)?;
     print_stats(&stats);
     warn_cut(&outcome, "the answer", ": raise -n or -c");
     let has_template = setting.open.gguf().get("tokenizer.chat_template").is_some();
@@ -372,9 +372,14 @@ impl Prompt {
         Ok(Self { ids, places, shown })
     }
 
+    /// The tokens as the model reads them, with that of pictures in the place of each row.
+    fn plain_ids(&self) -> Vec<TokenId> {
+        self.places.piece(&self.ids, 0..self.ids.len()).ids.into_owned()
+    }
+
     /// Prints a line for each token to standard error.
     fn explain(&self, tokenizer: &Tokenizer<'_, '_>) -> Result<()> {
-        for id in self.ids.iter().map(|id| if is_row(*id) { self.places.token } else { *id }) {
+        for id in self.plain_ids() {
             let piece = text::piece(tokenizer, id)?;
             note(format_args!("{id:>8}  {piece:?}"));
         }

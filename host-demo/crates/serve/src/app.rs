@@ -22,7 +22,7 @@ use crate::faces::Asked;
 use crate::faces::Reply;
 use crate::http::connections::{ConnectionSlot, RequestGuard};
 use crate::http::error::{ApiError, Result};
-use crate::http::memory::{Inbox, Meter, Outbox, Received, RequestMemory, mailbox};
+use crate::http::memory::{Inbox, MOST_WITH_PICTURES, Meter, Outbox, Received, RequestMemory, mailbox};
 use crate::http::readers::Readers;
 use crate::http::record::{CLIENT, Log, Record};
 use crate::identity::ClientKey;
@@ -153,7 +153,10 @@ impl App {
     /// Reads the body of a request, then opens the request.
     pub async fn receive(self: &Arc<Self>, request: Request<HttpBody>) -> Result<(OpenRequest, Received)> {
         let client = Client::of(self, &request);
-        let body = self.memory.receive(request).await?;
+        let body = match self.service.open.eyes() {
+            Some(_) => self.memory.receive_up_to(request, MOST_WITH_PICTURES).await?,
+            None => self.memory.receive(request).await?,
+        };
         Ok((OpenRequest::new(self, client)?, body))
     }
 

@@ -11,13 +11,14 @@ mod places;
 mod words;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use anyhow::{Context, Result, ensure};
 use arenite::tokenizer::Tokenizer;
 use arenite::vision::{Encoder, Options, Plan, Views, Vision};
 use arenite::{Kernels, Model, TokenId};
 use arenite_chat::Prompt;
+use arenite_files::Bytes;
 use arenite_pictures::{Limits, Picture, decode};
 use arenite_request::{MOST_PICTURES, PictureSource};
 use arenite_text as text;
@@ -36,7 +37,7 @@ pub struct Eyes {
     words: Words,
     /// The token that stands for a row of a picture.
     token: TokenId,
-    /// Rows of the last pictures.
+    /// Rows of pictures.
     known: Mutex<Known>,
     /// Held while a picture is decoded and encoded, so that the memory is that of one.
     turn: Mutex<()>,
@@ -64,15 +65,23 @@ pub struct Sight {
     pub is_together: bool,
 }
 
-/// Upper bound in bytes for the rows that are kept for later requests. A conversation sends its pictures with each turn.
-const MOST_KNOWN: usize = 128 << 20;
+/// Sizes of pictures with the most views, where the processor cuts tiles, or the most patches otherwise.
+const LARGE: [(usize, usize); 4] = [(4096, 4096), (4096, 2048), (2048, 4096), (4096, 400)];
+/// Limits in bytes for the rows of all pictures in use: a multiple of the largest picture's, between these.
+const ROWS: (usize, usize) = (64 << 20, 1 << 30);
 
 /// Patches that are computed together.
 const BATCH: usize = 256;
 
-/// Rows of pictures, the last used one at the end.
-#[derive(Default)]
-struct Known(Vec<Arc<Sight>>);
+/// Rows of pictures. A conversation sends its pictures with each turn, so the last ones are kept.
+struct Known {
+    /// The last pictures, the last used one at the end: at most half of `limit`.
+    kept: Vec<Arc<Sight>>,
+    /// All pictures that a request or `kept` uses.
+    used: Vec<Weak<Sight>>,
+    /// Upper bound in bytes for the rows of all pictures.
+    limit: usize,
+}
 
 /// The machine on which pictures are encoded, and the largest pictures.
 #[derive(Clone, Copy)]
@@ -111,7 +120,10 @@ impl Eyes {
         let words = Words::of(vision.projector()).with_context(name)?;
         let missing = || format!("{}: the model's vocabulary has no token {}", name(), words.row);
         let token = text::token(tokenizer, words.row).with_context(missing)?;
-        Ok(Self { words, token, known: Mutex::default(), turn: Mutex::default(), cell })
+        let plans = LARGE.into_iter().filter_map(|(width, height)| plan(vision, width, height, 1).ok());
+        let largest = plans.map(|plan| size_of::<f32>() * plan.rows).max().unwrap_or(0);
+        let known = Known { kept: Vec::new(), used: Vec::new(), limit: (16 * largest).clamp(ROWS.0, ROWS.1) };
+        Ok(Self { words, token, known: known.into(), turn: Mutex::default(), cell })
     }
 
     fn vision(&self) -> &Vision<'_> {
@@ -153,11 +165,9 @@ impl Eyes {
 
     /// Upper bound in bytes for the memory of the encoder, for the largest picture.
     pub fn most_bytes(&self, workers: usize, limits: &Limits) -> usize {
-        // Wide pictures have the most views where the processor cuts tiles, and as many patches otherwise.
-        let plan = |(width, height)| Plan::new(self.vision().gguf(), width, height, options(workers)).ok();
-        let plans = [(4096, 4096), (4096, 2048), (2048, 4096), (4096, 400)].into_iter().filter_map(plan);
-        let encoder = plans.map(|plan| plan.workspace + 4 * plan.rows).max().unwrap_or(0);
-        encoder + limits.memory() as usize + MOST_KNOWN
+        let plans = LARGE.into_iter().filter_map(|(width, height)| plan(self.vision(), width, height, workers).ok());
+        let encoder = plans.map(|plan| plan.workspace).max().unwrap_or(0);
+        encoder + limits.memory() as usize + self.known().limit
     }
 
     /// Puts pictures in their places in a prompt, and encodes it. Only the first prompt in a context begins with BOS.
@@ -223,7 +233,9 @@ impl Eyes {
         if let Some(known) = self.known().find(&key) {
             return Ok(known);
         }
-        let sight = Arc::new(self.encode(&picture, key, machine)?);
+        let plan = plan(self.vision(), picture.width as usize, picture.height as usize, machine.workers.count())?;
+        self.known().make_room(size_of::<f32>() * plan.rows)?;
+        let sight = Arc::new(self.encode(&picture, key, plan, machine)?);
         self.known().keep(sight.clone());
         Ok(sight)
     }
@@ -233,9 +245,8 @@ impl Eyes {
     }
 
     /// Runs the encoder.
-    fn encode(&self, picture: &Picture, key: [u8; 32], machine: Machine<'_>) -> Result<Sight> {
+    fn encode(&self, picture: &Picture, key: [u8; 32], plan: Plan, machine: Machine<'_>) -> Result<Sight> {
         let (vision, width, height) = (self.vision(), picture.width as usize, picture.height as usize);
-        let plan = Plan::new(vision.gguf(), width, height, options(machine.workers.count()))?;
         let mut workspace = pages("encoder of pictures", plan.workspace)?;
         let encoder = Encoder::new(vision, plan, &mut workspace)?;
         let mut rows = vec![0.0; plan.rows];
@@ -249,8 +260,8 @@ impl Eyes {
     }
 }
 
-fn options(workers: usize) -> Options {
-    Options::new().batch(BATCH).workers(workers)
+fn plan(vision: &Vision<'_>, width: usize, height: usize, workers: usize) -> Result<Plan> {
+    Ok(Plan::new(vision.gguf(), width, height, Options::new().batch(BATCH).workers(workers))?)
 }
 
 /// The hash of a picture's size and pixels.
@@ -261,20 +272,48 @@ fn key(picture: &Picture) -> [u8; 32] {
     hash.finalize().into()
 }
 
+impl Sight {
+    /// Size of the rows in bytes.
+    fn bytes(&self) -> usize {
+        size_of_val(&self.rows[..])
+    }
+}
+
 impl Known {
     fn find(&mut self, key: &[u8; 32]) -> Option<Arc<Sight>> {
-        let at = self.0.iter().position(|sight| sight.key == *key)?;
-        let found = self.0.remove(at);
-        self.0.push(found.clone());
-        Some(found)
+        if let Some(at) = self.kept.iter().position(|sight| sight.key == *key) {
+            let found = self.kept.remove(at);
+            self.kept.push(found);
+        }
+        self.used.iter().filter_map(Weak::upgrade).find(|sight| sight.key == *key)
+    }
+
+    /// Makes room for the rows of another picture.
+    fn make_room(&mut self, bytes: usize) -> Result<()> {
+        let limit = self.limit.saturating_sub(bytes);
+        while self.bytes() > limit && !self.kept.is_empty() {
+            self.kept.remove(0);
+        }
+        ensure!(
+            self.bytes() <= limit,
+            "the pictures of all requests would take more than {}: send fewer, or try again later",
+            Bytes(self.limit)
+        );
+        Ok(())
+    }
+
+    /// Size in bytes of the rows in use.
+    fn bytes(&mut self) -> usize {
+        self.used.retain(|sight| sight.strong_count() > 0);
+        self.used.iter().filter_map(Weak::upgrade).map(|sight| sight.bytes()).sum()
     }
 
     fn keep(&mut self, sight: Arc<Sight>) {
-        self.0.push(sight);
-        let bytes = |sight: &Arc<Sight>| size_of_val(&sight.rows[..]);
-        let mut sum: usize = self.0.iter().map(bytes).sum();
-        while sum > MOST_KNOWN {
-            sum -= bytes(&self.0.remove(0));
+        self.used.push(Arc::downgrade(&sight));
+        self.kept.push(sight);
+        let mut sum: usize = self.kept.iter().map(|sight| sight.bytes()).sum();
+        while sum > self.limit / 2 {
+            sum -= self.kept.remove(0).bytes();
         }
     }
 }

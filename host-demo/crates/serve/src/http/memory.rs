@@ -23,6 +23,8 @@ use arenite_run::scheduler::{Client, Event};
 
 /// Maximum size of a body in bytes.
 const MOST_BYTES: usize = 8 << 20;
+/// Maximum size of a body in bytes, for a model that sees.
+pub const MOST_WITH_PICTURES: usize = 24 << 20;
 /// Maximum size in bytes of a small body. Small bodies have memory of their own, so that large bodies cannot keep them
 /// waiting.
 const SMALL: usize = 64 << 10;
