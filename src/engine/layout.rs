@@ -152,25 +152,16 @@ pub(crate) struct Segment {
     pub position: u32,
     /// Number of rows.
     pub tokens: u32,
-    /// Number of tokens of the context's encoder text.
+    /// Number of tokens of the context's encoder text. In models without an encoder, 1 for rows of a picture that attend
+    /// to each other, also to later ones.
     pub source: u32,
-    /// 1 if the rows attend to each other, also to later ones.
-    #[cfg(feature = "vision")]
-    pub together: u32,
 }
 
 impl Segment {
     /// Rows of a context in a pass.
     pub fn new([context, position, tokens, source]: [usize; 4]) -> Self {
         let [context, position, tokens, source] = [context, position, tokens, source].map(|number| number as u32);
-        Self {
-            context,
-            position,
-            tokens,
-            source,
-            #[cfg(feature = "vision")]
-            together: 0,
-        }
+        Self { context, position, tokens, source }
     }
 }
 

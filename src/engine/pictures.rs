@@ -147,13 +147,11 @@ impl<'c> Work<'c> {
     /// Number of tokens from token `index` on, and before `end`, that one segment may have: all of a span whose tokens
     /// attend to each other, or none. Returns whether they do.
     pub(super) fn segment(&self, index: usize, end: usize) -> (usize, bool) {
-        for span in self.pictures.iter().filter(|span| span.together && span.end() > index) {
-            return match span.start {
-                start if start <= index => (span.end().min(end) - index, true),
-                start => (start.min(end) - index, false),
-            };
+        match self.pictures.iter().find(|span| span.together && span.end() > index) {
+            Some(span) if span.start <= index => (span.end().min(end) - index, true),
+            Some(span) => (span.start.min(end) - index, false),
+            None => (end - index, false),
         }
-        (end - index, false)
     }
 }
 
@@ -167,7 +165,7 @@ impl Forward<'_, '_> {
             let (count, together) = work.segment(index, index + rest.len());
             let Some(part) = rest.get(..count) else { break };
             let position = all.position + added as u32;
-            let segment = Segment { position, tokens: count as u32, together: u32::from(together), ..all };
+            let segment = Segment { position, tokens: count as u32, source: all.source | u32::from(together), ..all };
             let first = self.add(segment, part);
             self.place_pictures(work, (index, count), first);
             added += count;
@@ -237,16 +235,23 @@ impl Engine<'_, '_> {
             let (tokens, row_len) = (span.tokens(), span.row_len);
             let streams = row_len.checked_div(spec.dim).unwrap_or(0);
             if tokens == 0 || tokens * row_len != span.rows.len() {
-                return Err(Error::Picture { why: "has no rows, or a part of a row" });
+                return Err(Error::Picture { why: "has no rows, or a part of a row: give it all rows of the encoder" });
             }
             if streams * spec.dim != row_len || streams > spec.layers + 1 {
-                return Err(Error::Picture { why: "has rows of another width than the model's" });
+                return Err(Error::Picture {
+                    why: "has rows of another width than the model: use the model's own mmproj",
+                });
             }
             if span.start < end || tokens > work.tokens().len() - span.start.min(work.tokens().len()) {
-                return Err(Error::Picture { why: "overlaps another picture or does not end within the tokens" });
+                return Err(Error::Picture {
+                    why: "overlaps another, or does not end within the tokens: give it as many tokens as it has rows",
+                });
             }
             if tokens.checked_rem(span.columns) != Some(0) {
-                return Err(Error::Picture { why: "has a line that is not full: its tokens are lines of its columns" });
+                return Err(Error::Picture { why: "has a line that is not full: give it whole lines of its columns" });
+            }
+            if span.together && self.forward.source.is_some() {
+                return Err(Error::NoPart { part: "decoder of texts and pictures alone" });
             }
             let batch = self.plan.options.batch;
             if span.together && tokens > batch {

@@ -61,8 +61,8 @@ pub struct Options {
     /// True if the model's own layers propose tokens: see [`Engine::draft`](super::Engine::draft).
     #[cfg(feature = "drafts")]
     pub own_drafts: bool,
-    /// Pictures that a context can read, in models with rotary positions of several axes (Qwen-VL). Other models need
-    /// no memory for pictures.
+    /// Pictures that a context can read, in models with rotary positions of several axes (Qwen-VL). In models whose
+    /// pictures' tokens attend to each other (Gemma 3), any number but 0 lets texts and a picture share a pass.
     #[cfg(feature = "vision")]
     pub pictures: usize,
 }
@@ -482,8 +482,8 @@ impl Layout {
         }
         #[cfg(feature = "vision")]
         {
-            // A picture between two texts is a segment of its own.
-            layout.segments = options.contexts + 2;
+            // A picture whose tokens attend to each other is a segment, between two texts.
+            layout.segments += if options.pictures > 0 { 2 } else { 0 };
             if spec.sections().is_some() {
                 layout.turns = tri!(product(&[options.contexts, options.pictures]));
             }

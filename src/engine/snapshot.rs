@@ -13,8 +13,6 @@ use crate::hash::Hash;
 use crate::memory::{HeadLayout, KvType, TILE};
 use crate::{Error, Name};
 
-/// What may differ between plans whose caches have different sizes.
-const CHANGED: &str = if cfg!(feature = "vision") { "batch size or number of pictures" } else { "batch size" };
 const MAGIC: [u8; 4] = *b"ARSN";
 const VERSION: u32 = 5;
 
@@ -244,12 +242,14 @@ impl Engine<'_, '_> {
         if header.magic != expected.magic {
             return Err(Error::DamagedSnapshot { why: "does not start with a snapshot header" });
         }
+        // The size of the cache depends on these.
+        let changed = if self.plan.picture_bytes() > 0 { "batch size or number of pictures" } else { "batch size" };
         for (same, what) in [
             (header.version == expected.version, "version of the format"),
             (header.model == expected.model, "model or adapter"),
             (header.context == expected.context, "context length"),
             (header.kv_type == expected.kv_type, "type of KV cache"),
-            (header.kv_bytes == expected.kv_bytes, CHANGED),
+            (header.kv_bytes == expected.kv_bytes, changed),
         ] {
             if !same {
                 return Err(Error::ForeignSnapshot { what });

@@ -81,6 +81,8 @@ fn examples() -> Vec<Error> {
         Error::TokenNotAllowed { token: 29 },
         Error::NotNumbers,
         Error::NoTokenAllowed,
+        #[cfg(feature = "vision")]
+        Error::Picture { why: "is empty: give one with pixels" },
     ]
 }
 
@@ -110,5 +112,6 @@ fn no_error_is_left_out() {
     all.retain(|name| cfg!(feature = "split") || name != "Piece");
     all.retain(|name| cfg!(feature = "verify") || name != "DamagedTensor");
     all.retain(|name| cfg!(feature = "sound") || name != "Sound");
+    all.retain(|name| cfg!(feature = "vision") || name != "Picture");
     assert!(all.is_empty(), "without an example: {all:?}");
 }

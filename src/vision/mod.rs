@@ -120,7 +120,7 @@ impl<'a> Vision<'a> {
     pub fn fits(&self, model: &Model<'_>) -> Result<(), Error> {
         if model.spec().dim != self.dim() || self.spec.deep_layers > model.spec().layers {
             return Err(Error::Picture {
-                why: "cannot be shown to this model: the projector's rows have another width",
+                why: "cannot be shown to this model, whose embeddings have another width: use the model's own mmproj",
             });
         }
         Ok(())

@@ -44,7 +44,9 @@ impl<'p> Picture<'p> {
         }
         let needed = stride.checked_mul(height - 1).and_then(|bytes| bytes.checked_add(PIXEL * width));
         if needed.is_none_or(|needed| needed > rgb.len()) {
-            return Err(Error::Picture { why: "has fewer bytes than its width and height require" });
+            return Err(Error::Picture {
+                why: "has fewer bytes than its width and height require: give all of its rows",
+            });
         }
         Ok(Self { plane: Plane { bytes: rgb, width, height, stride } })
     }
@@ -67,7 +69,7 @@ impl<'p> Picture<'p> {
 /// Checks the sides of a picture.
 pub(super) const fn check_sides(width: usize, height: usize) -> Result<(), Error> {
     match (width, height) {
-        (0, _) | (_, 0) => Err(Error::Picture { why: "is empty" }),
+        (0, _) | (_, 0) => Err(Error::Picture { why: "is empty: give one with pixels" }),
         (1..=MAX_SIDE, 1..=MAX_SIDE) => Ok(()),
         _ => Err(Error::Picture { why: "is too large: make it smaller before it is given to the encoder" }),
     }

@@ -210,11 +210,6 @@ impl Role {
         }
     }
 
-    /// True if the tensor is used as a vector, which must be in F32.
-    fn is_vector(dims: [usize; 4]) -> bool {
-        matches!(dims, [_, 1, 1, 1])
-    }
-
     /// Number of layers that may have a tensor of this role.
     fn layers(self, spec: &Spec<'_>) -> usize {
         match self.place() {
@@ -321,34 +316,42 @@ const fn side(gguf: &Gguf<'_>, name: &str, index: usize) -> Result<usize, Error>
     }
 }
 
-/// Calls `found` with the place in the table and the shape of each tensor of the encoder.
-fn walk(
-    gguf: &Gguf<'_>,
-    spec: &Spec<'_>,
-    found: &mut dyn FnMut(usize, &Tensor<'_>, [usize; 4], Kind) -> Result<(), Error>,
-) -> Result<(), Error> {
+/// A tensor with its role.
+struct Found {
+    role: Role,
+    layer: usize,
+    /// Byte offset in the file.
+    offset: u64,
+    kind: Kind,
+    dims: [usize; 4],
+}
+
+/// Calls `found` with each tensor of the encoder.
+fn walk(gguf: &Gguf<'_>, spec: &Spec<'_>, found: &mut dyn FnMut(Found)) -> Result<(), Error> {
     for tensor in gguf.tensors() {
         let (bytes, name) = (tensor.name.as_bytes(), Name::new(tensor.name.as_bytes()));
         if IGNORED.iter().any(|ignored| after(bytes, ignored.as_bytes()).is_some()) {
             continue;
         }
-        let unexpected = Error::UnexpectedTensor { tensor: name };
-        let (role, layer) = Role::of(bytes, spec).ok_or(unexpected)?;
-        let (need, dims) = role.shape(spec, layer);
-        if need == Need::Absent || layer >= role.layers(spec) {
-            return Err(unexpected);
-        }
+        let role = Role::of(bytes, spec).filter(|(role, layer)| *layer < role.layers(spec));
+        let (role, layer) = role.ok_or(Error::UnexpectedTensor { tensor: name })?;
+        let (_, dims) = role.shape(spec, layer);
         let expected = dims.map(|side| side as u64);
         if tensor.dims != expected {
             return Err(Error::TensorShape { tensor: name, found: tensor.dims, expected });
         }
-        let runs = !Role::is_vector(dims) || tensor.kind == TensorType::F32;
+        let runs = !is_vector(dims) || tensor.kind == TensorType::F32;
         let Some(kind) = Kind::number(tensor.kind).filter(|_| runs) else {
             return Err(Error::TensorType { tensor: name, kind: tensor.kind });
         };
-        found(Table::index(role, layer), &tensor, dims, kind)?;
+        found(Found { role, layer, offset: tensor.offset, kind, dims });
     }
     Ok(())
+}
+
+/// True for the shape of a vector, which must be in F32.
+fn is_vector(dims: [usize; 4]) -> bool {
+    matches!(dims, [_, 1, 1, 1])
 }
 
 /// Checks that the file has every tensor of the encoder, with the right shape and a type that this build runs, and no
@@ -362,7 +365,7 @@ pub(super) fn check(gguf: &Gguf<'_>, spec: &Spec<'_>) -> Result<(), Error> {
         };
         return Err(Error::MissingTensor { tensor: first.spelled(spec, 0) });
     }
-    walk(gguf, spec, &mut |_, _, _, _| Ok(()))?;
+    walk(gguf, spec, &mut |_| ())?;
     for (role, layer) in all(spec).filter(|(role, layer)| role.shape(spec, *layer).0 == Need::Required) {
         let name = role.spelled(spec, layer);
         // An exchanged name stands for the other matrix, which is needed as well.
@@ -400,16 +403,15 @@ impl<'m, 'w> Table<'m, 'w> {
     /// Fills the table, which has [`len`](Self::len) entries.
     pub fn fill(gguf: &Gguf<'m>, spec: &Spec<'_>, entries: &'w mut [Entry]) -> Result<Self, Error> {
         entries.fill(Entry::zeroed());
-        walk(gguf, spec, &mut |index, tensor, dims, kind| {
+        walk(gguf, spec, &mut |Found { role, layer, offset, kind, dims }| {
             // The kernel of a convolution is a row of weights for each output.
-            let (cols, rows) = match dims {
-                [cols, rows, 1, 1] => (cols, rows),
-                [width, height, colors, rows] => (width * height * colors, rows),
+            let shape = match dims {
+                [cols, rows, 1, 1] => (rows, cols),
+                [width, height, colors, rows] => (rows, width * height * colors),
             };
-            if let Some(entry) = entries.get_mut(index) {
-                *entry = Entry::at(tensor.offset, kind, (rows, cols));
+            if let Some(entry) = entries.get_mut(Self::index(role, layer)) {
+                *entry = Entry::at(offset, kind, shape);
             }
-            Ok(())
         })?;
         Ok(Self { file: gguf.pieces(), entries })
     }

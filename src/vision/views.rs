@@ -147,7 +147,7 @@ impl Spec<'_> {
                 /// Rows of a picture, which are not in the file: the limits of llama.cpp.
                 const ROWS: (usize, usize) = (8, 4096);
                 if width > 200 * height || height > 200 * width {
-                    return Err(Error::Picture { why: "is more than 200 times as long as wide" });
+                    return Err(Error::Picture { why: "is more than 200 times as long as wide: cut it" });
                 }
                 let size = smart(picture, cell, (ROWS.0 * cell * cell, ROWS.1 * cell * cell));
                 Views { canvas: size, tile: size, ..whole }

@@ -19,6 +19,8 @@ struct AttentionCase {
     window: usize,
     /// Every token attends to all positions, with a bias.
     across: bool,
+    /// The tokens also attend to each other.
+    together: bool,
     cap: Option<f32>,
     data: Data,
 }
@@ -26,7 +28,7 @@ struct AttentionCase {
 impl AttentionCase {
     /// The bytes of the cache and the output, both computed by `kernels`.
     fn run(&self, kernels: &Kernels, keys: &[f32], values: &[f32], queries: &[f32]) -> (Vec<u8>, Vec<f32>) {
-        let Self { kind, dim, heads, group, tokens, position, window, across, cap, .. } = *self;
+        let Self { kind, dim, heads, group, tokens, position, window, across, together, cap, .. } = *self;
         let layout = HeadLayout { kind, dim, shared: 0 };
         let tiles = window.min(position + tokens).saturating_add(tokens - 1).div_ceil(16);
         // The cache begins as NaN and the pages are in reverse order; neither may change the result.
@@ -56,6 +58,7 @@ impl AttentionCase {
             position,
             window,
             reach: across.then_some(reach),
+            span: together.then_some((position, reach)),
             scale: 0.3,
             cap,
             bias: if across { Bias { table: &biases, stride: 3, start: tokens } } else { Bias::NONE },
@@ -113,6 +116,7 @@ fn attention_across() {
         position: 0,
         window: usize::MAX,
         reach: Some(reach),
+        span: None,
         scale: 0.5,
         cap: None,
         bias: Bias { table: &table, stride: 0, start: tokens },
@@ -143,9 +147,22 @@ fn attention() {
                     let (tokens, position) = (random.pick(&[1, 1, 2, 3, 5, 8, 9]), random.below(80));
                     let window = random.pick(&[usize::MAX, usize::MAX, 1, 5, 16, 37]);
                     let across = window == usize::MAX && random.below(2) == 0;
+                    let together = !across && random.below(3) == 0;
                     let cap = random.pick(&[None, None, Some(5.0)]);
                     let heads = random.pick(&[1, 1, 2, 3]);
-                    let case = AttentionCase { kind, dim, heads, group, tokens, position, window, across, cap, data };
+                    let case = AttentionCase {
+                        kind,
+                        dim,
+                        heads,
+                        group,
+                        tokens,
+                        position,
+                        window,
+                        across,
+                        together,
+                        cap,
+                        data,
+                    };
                     case.check(&mut random);
                 }
             }
@@ -185,6 +202,7 @@ fn values_in_keys() {
                     position,
                     window,
                     reach: None,
+                    span: None,
                     scale: 0.3,
                     cap: None,
                     bias: Bias::NONE,
@@ -231,6 +249,7 @@ fn values_longer_than_keys() {
             position: 0,
             window: usize::MAX,
             reach: None,
+            span: None,
             scale: 1.0,
             cap: None,
             bias: Bias::NONE,

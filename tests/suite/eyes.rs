@@ -187,8 +187,8 @@ fn encoders_and_projectors_are_those_of_transformers() {
 
 /// The rows of the states in the order of the reference.
 fn in_order(encoder: &Encoder<'_, '_>, projector: Projector, width: usize) -> Vec<Vec<f32>> {
-    let mut rows: Vec<(Option<(usize, usize)>, Vec<f32>)> =
-        encoder.states().chunks(width).enumerate().map(|(row, x)| (encoder.place(row), x.to_vec())).collect();
+    let states = encoder.states().chunks(width).enumerate();
+    let mut rows: Vec<_> = states.map(|(row, x)| (encoder.place(row), x.to_vec())).collect();
     if !matches!(projector, Projector::Qwen25Vl | Projector::Qwen3Vl) {
         rows.sort_by_key(|(place, _)| place.map(|(column, line)| (line, column)));
     }

@@ -486,8 +486,8 @@ impl Attend<'_> {
             window: layer.head.window.unwrap_or(usize::MAX),
             reach: self.text.then_some(segment.source as usize),
             #[cfg(feature = "vision")]
-            span: (segment.together > 0).then(|| {
-                let position = (segment.position as usize) - start.min(segment.position as usize);
+            span: (!spec.has_cross_attention() && !self.text && segment.source > 0).then(|| {
+                let position = segment.position as usize - start.min(segment.position as usize);
                 (position, position + segment.tokens as usize)
             }),
             scale: self.scale,
