@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use arenite_chat::Prompt;
+use arenite_pictures::Limits;
 use arenite_request::{Content, Picture, PictureSource};
 use arenite_run::eyes::{Eyes, Machine, is_row};
 use arenite_run::model_file::ModelFile;
@@ -55,7 +56,8 @@ fn prompts_have_the_tokens_of_the_processors() {
             let shown = numbers(&prompt["images"]).into_iter().map(|index| source(&images[index as usize]));
             let pictures = shown.map(|source| Picture { at: 0, source }).collect();
             let content = Content { text: prompt["text"].as_str().unwrap().into(), pictures };
-            let (expanded, sights) = eyes.read(&Prompt::raw(&content, eyes.marker()), true, tokenizer, machine).unwrap();
+            let (expanded, sights) =
+                eyes.read(&Prompt::raw(&content, eyes.marker()), true, tokenizer, machine).unwrap();
             let plain = |id: &u32| u64::from(if is_row(*id) { eyes.token() } else { *id });
             assert_eq!(sights.ids.iter().map(plain).collect::<Vec<_>>(), numbers(&prompt["ids"]), "{name}");
             if let Some(text) = prompt["expanded"].as_str() {
@@ -64,7 +66,8 @@ fn prompts_have_the_tokens_of_the_processors() {
             // Adjacent spans of the reference are one here or several, but the rows stand at the same tokens.
             let spans = prompt["image_spans"].as_array().unwrap().iter().map(numbers);
             let wanted: Vec<u64> = spans.flat_map(|span| span[0]..span[0] + span[1]).collect();
-            let places: Vec<u64> = sights.shown.places.iter().flat_map(|place| place.range()).map(|at| at as u64).collect();
+            let places: Vec<u64> =
+                sights.shown.places.iter().flat_map(|place| place.range()).map(|at| at as u64).collect();
             assert_eq!(places, wanted, "{name}");
         }
     }
