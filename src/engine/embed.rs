@@ -58,6 +58,30 @@ impl Engine<'_, '_> {
         self.through_head(buffer)
     }
 
+    /// Like [`embed`](Self::embed), with rows of pictures in the places of some of the tokens: see
+    /// [`Work::pictures`](crate::Work::pictures). The model is a decoder.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`embed`](Self::embed), and those of [`run`](Self::run) for pictures.
+    #[cfg(feature = "vision")]
+    pub fn embed_pictures<'b>(
+        &mut self,
+        context: &mut Context,
+        text: &[TokenId],
+        pictures: &[super::Span<'_>],
+        buffer: &'b mut [f32],
+    ) -> Result<&'b mut [f32], Error> {
+        let mut pool = self.pool(text.len(), buffer)?;
+        self.rewind(context, 0)?;
+        let mut works = [Work::prefill(context, text).pictures(pictures)];
+        let mut pass = self.begin(&mut works)?;
+        while let ControlFlow::Continue(true) = pass.step_observed(&mut pool) {}
+        pool.finish();
+        self.rewind(context, 0)?;
+        self.through_head(buffer)
+    }
+
     /// Like [`embed`](Self::embed), for a pair of texts: the second text starts at token `second`, and its tokens have
     /// the second token type if the model has token types.
     ///

@@ -24,10 +24,11 @@ def check(folder):
     picture = folder / reference["images"][prompt["images"][0]]["file"]
     data = base64.b64encode(picture.read_bytes()).decode()
     url = f"data:image/{'jpeg' if picture.suffix == '.jpg' else 'png'};base64,{data}"
-    ids = ",".join(map(str, prompt["greedy"]))
     model = str(folder / "model.gguf")
-    decoded = subprocess.run([BINARY, "detokenize", "-m", model, "--ids", ids], capture_output=True, check=True).stdout
-    wanted = decoded.decode().removesuffix("\n")
+    flags = ["-p", prompt["text"], "--image", picture, "-n", "16", "--temp", "0", "--ignore-eos", "--kv", "f32", "--format", "json"]
+    made = json.loads(subprocess.run([BINARY, "generate", "-m", model, *flags], capture_output=True, check=True).stdout)
+    assert made["ids"] == prompt["greedy"], (folder.name, made["ids"])
+    wanted = made["text"]
     text = prompt["messages"][0]["content"][1]["text"]
     limits = dict(max_tokens=16, temperature=0, extra_body={"ignore_eos": True})
     server = Server(BINARY, "-m", model, "--kv", "f32", "-c", "2048", "--parallel", "2")

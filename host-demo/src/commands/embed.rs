@@ -8,9 +8,10 @@ use arenite::tokenizer::Encode;
 use arenite::{Session, TokenId};
 use serde::Serialize;
 
-use crate::cli::{RunArgs, TextArgs, each_line};
+use crate::cli::{PictureArgs, RunArgs, TextArgs, each_line};
 use crate::output::Out;
 use crate::output::npy;
+use arenite_run::eyes::{Piece, Sights};
 use arenite_run::model_file::ModelFile;
 use arenite_run::open_model::OpenModel;
 use arenite_run::runtime::{self, Memory};
@@ -29,6 +30,9 @@ is printed as a JSON list. With --jsonl the file has one row per text, and the o
 pub struct Args {
     #[command(flatten)]
     text: TextArgs,
+
+    #[command(flatten)]
+    pictures: PictureArgs,
 
     /// Do not scale the vector to length 1
     #[arg(long)]
@@ -57,9 +61,14 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
         _ => Frame::default(),
     };
     let cut = |ids: Vec<TokenId>| if args.truncate { frame.cut(ids, limit) } else { Ok(ids) };
-    let single = args.text.only(tokenizer, how).with_context(named)?.map(cut).transpose()?;
+    let cut_text = |sights: Sights| match sights.shown.is_empty() {
+        true => cut(sights.ids).map(Sights::from),
+        false => Ok(sights), // a text with pictures that is too long is an error
+    };
+    let single = args.pictures.only(&args.text, &open, how).with_context(named)?.map(cut_text);
+    let single = single.transpose()?;
     let context = match &single {
-        Some(ids) => {
+        Some(Sights { ids, .. }) => {
             let context = open.options.context.unwrap_or(ids.len().max(1));
             runtime::warn_of_length(context, model);
             context
@@ -72,10 +81,18 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let mut memory = Memory::new(&plan)?;
     let mut session = open.session(&mut memory, plan)?;
     let dim = model.spec().embedding_len();
-    let embed = |ids: &[TokenId], session: &mut Session<'_, '_>| -> Result<Vec<f32>> {
+    let embed = |sights: &Sights, session: &mut Session<'_, '_>| -> Result<Vec<f32>> {
+        let Piece { ids, spans } = sights.shown.piece(&sights.ids, 0..sights.ids.len());
         runtime::fits(ids.len(), session.context(), model, ", or cut it with --truncate")?;
         let mut vector = vec![0.0; model.spec().embedding_buffer()];
-        session.embed(ids, &mut vector).with_context(named)?;
+        match spans.is_empty() {
+            true => session.embed(&ids, &mut vector).map(|_| ()),
+            false => {
+                let (engine, context) = session.parts();
+                engine.embed_pictures(context, &ids, &spans, &mut vector).map(|_| ())
+            }
+        }
+        .with_context(named)?;
         vector.truncate(dim);
         runtime::numbers(&vector).with_context(named)?;
         // The outputs of a classifier are no direction: their length matters.
@@ -85,8 +102,8 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
         Ok(vector)
     };
 
-    if let Some(ids) = single {
-        let vector = embed(&ids, &mut session)?;
+    if let Some(sights) = single {
+        let vector = embed(&sights, &mut session)?;
         match &args.output {
             Some(path) => npy::save(path, &[dim], &vector)?,
             None => Out::lock().json(&vector)?,
@@ -95,9 +112,9 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     }
     let mut rows = Vec::new();
     let code = each_line(args.text.file.as_deref(), |text| {
-        let ids = cut(text.tokens(tokenizer, how)?)?;
-        let vector = embed(&ids, &mut session)?;
-        let tokens = ids.len();
+        let sights = Sights::from(cut(text.tokens(tokenizer, how)?)?);
+        let vector = embed(&sights, &mut session)?;
+        let tokens = sights.ids.len();
         Ok(if args.output.is_some() {
             let row = rows.len() / dim;
             rows.extend(vector);

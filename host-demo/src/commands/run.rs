@@ -2,13 +2,14 @@
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 
 use super::{chat, generate};
+use crate::cli::pictures::is_picture;
 use crate::cli::{ModelArgs, is_piped};
 use crate::{foreign, formats, output};
 
@@ -19,6 +20,7 @@ use crate::{foreign, formats, output};
   arenite run model.gguf                          chat
   arenite run model.gguf \"Why is the sky blue?\"   print one answer
   arenite run model.gguf \"Sum up:\" < notes.txt    standard input comes before the prompt
+  arenite run model.gguf photo.jpg \"What is it?\"   a picture for a model that sees
   arenite run model.gguf \"Hello\" --temp 0         options of `chat` or `generate` come last
 
 A model without a chat template continues the text, as `generate` does; a model with one answers, as `chat` does.")]
@@ -48,8 +50,17 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<ExitCode> {
     let mut words = args.words.iter().cloned().peekable();
     let mut word = || words.next_if(|word| !word.as_encoded_bytes().starts_with(b"-"));
     let file = if model.model.is_empty() && model.hf_name().is_none() { word().map(PathBuf::from) } else { None };
-    let prompt = word();
-    let options: Vec<_> = [OsString::from("arenite run")].into_iter().chain(words).collect();
+    // Pictures among the first words, and the prompt.
+    let (mut images, mut prompt) = (Vec::new(), None);
+    while prompt.is_none()
+        && let Some(next) = word()
+    {
+        match is_picture(Path::new(&next)) {
+            true => images.extend(["--image".into(), next]),
+            false => prompt = Some(next),
+        }
+    }
+    let options: Vec<_> = [OsString::from("arenite run")].into_iter().chain(images).chain(words).collect();
     // Options of either command; the other command's parser names those that are wrong for it.
     let given = match (Chat::try_parse_from(&options), Generate::try_parse_from(&options)) {
         (Ok(chat), _) => chat.model,

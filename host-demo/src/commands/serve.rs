@@ -330,6 +330,10 @@ fn models_in(folder: &Path) -> Result<Vec<PathBuf>> {
 
 /// Serves several models.
 fn several(args: &Args, model: &ModelArgs, files: &[PathBuf], program: &ProgramMemory) -> Result<()> {
+    ensure!(
+        model.mmproj.is_none() || files.len() < 2,
+        "--mmproj belongs to one model: leave it out, and put each model into a folder with its mmproj*.gguf"
+    );
     let mut models = Vec::new();
     for path in files {
         // The file is mapped: copying it here would take too long.

@@ -32,19 +32,16 @@ fn joined(ids: &Value) -> String {
     list(ids).iter().map(Value::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// The prompts with pictures. JPEG is left out where the smallest margin is within the difference of decoders.
+/// The prompts with pictures, and these pictures' files.
 fn prompts<'r>(dir: &Path, reference: &'r Value) -> impl Iterator<Item = (&'r Value, Vec<String>)> {
     let dir = dir.to_path_buf();
     let prompts = list(&reference["prompts"]).iter().filter(|prompt| !list(&prompt["images"]).is_empty());
-    prompts.filter_map(move |prompt| {
+    prompts.map(move |prompt| {
         let file = |index: &Value| {
             let name = reference["images"][index.as_u64().unwrap() as usize]["file"].as_str().unwrap();
             path(&dir.join(name)).to_string()
         };
-        let files: Vec<String> = list(&prompt["images"]).iter().map(file).collect();
-        let has_jpeg = files.iter().any(|file| file.ends_with(".jpg"));
-        let is_close = prompt["greedy_min_margin"].as_f64().unwrap() < 0.02;
-        (!has_jpeg || !is_close).then_some((prompt, files))
+        (prompt, list(&prompt["images"]).iter().map(file).collect())
     })
 }
 
@@ -71,6 +68,10 @@ fn commands_read_pictures() {
         let model = path(&dir.join("model.gguf")).to_string();
         for (prompt, files) in prompts(&dir, &reference) {
             let name = format!("{} {}", dir.display(), prompt["name"]);
+            // Decoders of JPEG differ, here by more than the smallest margin of the answer.
+            if dir.ends_with("mistral3_a") && files.iter().any(|file| file.ends_with(".jpg")) {
+                continue;
+            }
             let images: Vec<&str> = files.iter().flat_map(|file| ["--image", file]).collect();
             let (text, ids) = (prompt["text"].as_str().unwrap(), joined(&prompt["ids"]));
             let run = |args: &[&str]| stdout(&[args, &["-m", &model], &images[..]].concat());

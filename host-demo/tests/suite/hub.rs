@@ -132,7 +132,9 @@ impl Hub {
 
     fn blobs(&self) -> Vec<String> {
         let all = fs::read_dir(self.repository().join("blobs")).into_iter().flatten();
-        all.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+        let mut names: Vec<String> = all.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
     }
 
     fn seen(&self, words: &str) -> usize {
@@ -321,7 +323,7 @@ fn a_download_that_breaks_off_continues() {
     fs::write(blobs.join(format!("{}.incomplete", sha256(&some()[3].1))), &some()[3].1[..70_000]).unwrap();
     assert_eq!(fs::read(hub.pull("me/small:Q8_0")).unwrap(), some()[3].1);
     assert_eq!(hub.seen("from 70000"), 2);
-    assert_eq!(hub.blobs().len(), 1);
+    assert_eq!(hub.blobs().len(), 2);
     // A server that ignores ranges sends the whole file again.
     let hub = Hub::new(some(), Manners { broken: 1, whole: true, ..Manners::default() });
     assert_eq!(fs::read(hub.pull("me/small:Q8_0")).unwrap(), some()[3].1);
@@ -461,7 +463,7 @@ fn ten_names_in_a_row() {
     let (paths, told) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert_eq!((output.status.code(), paths.lines().count()), (Some(1), 7), "{paths}{told}");
     assert_eq!(told.lines().filter(|line| line.starts_with("error: ")).count(), 3, "{told}");
-    assert_eq!(hub.blobs().len(), 4);
+    assert_eq!(hub.blobs().len(), 5);
     assert!(paths.lines().all(|path| Path::new(path).exists()), "{paths}");
 }
 

@@ -71,7 +71,8 @@ impl Cache {
             let mut known = BTreeSet::new();
             for snapshot in self.repository(&repository).snapshots() {
                 let is_plain = snapshot.directory.ends_with(Path::new("snapshots").join(PLAIN));
-                for file in snapshot.files.iter().filter(|file| is_plain || super::is_gguf(file)) {
+                let is_model = |file: &&String| is_plain || super::is_gguf(file) && !is_projector(file);
+                for file in snapshot.files.iter().filter(is_model) {
                     if known.insert(file.clone()) {
                         let path = snapshot.directory.join(file);
                         let bytes = fs::metadata(&path).map_or(0, |found| found.len());
@@ -82,6 +83,11 @@ impl Cache {
         }
         entries
     }
+}
+
+/// True for the file that lets a model see, which belongs to all models of its repository.
+fn is_projector(file: &str) -> bool {
+    arenite_files::projector_among([file]).is_some()
 }
 
 /// The name of the snapshot of a repository without commits; it has no others.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use arenite_chat::Prompt;
 use arenite_pictures::Limits;
 use arenite_request::{Content, Picture, PictureSource};
-use arenite_run::eyes::{Eyes, Machine, is_row};
+use arenite_run::eyes::{Eyes, is_row};
 use arenite_run::model_file::ModelFile;
 use arenite_run::open_model::OpenModel;
 use arenite_run::{RunOptions, Value};
@@ -41,7 +41,7 @@ fn prompts_have_the_tokens_of_the_processors() {
         let eyes = Eyes::open(&beside, open.model(), tokenizer).unwrap();
         assert_eq!(eyes.marker(), reference["marker_in_text"], "{}", folder.display());
         assert_eq!(u64::from(eyes.token()), reference["image_token_id"].as_u64().unwrap(), "{}", folder.display());
-        let machine = Machine { workers: open.workers(), kernels: open.options.kernels, limits: Limits::DEFAULT };
+        let machine = open.machine(Limits::DEFAULT);
         let images = reference["images"].as_array().unwrap();
         let source = |image: &Value| {
             PictureSource::File(std::fs::read(folder.join(image["file"].as_str().unwrap())).unwrap().into())

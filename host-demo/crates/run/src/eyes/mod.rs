@@ -115,7 +115,7 @@ impl Eyes {
         let name = || path.display().to_string();
         // Mapped: an encoder runs once for a picture, and copying the file would take longer.
         let file = ModelFile::open(Source { load: Load::Map, projector: Projector::None, ..Source::from(path) })?;
-        let cell = Cell::try_new(file, |file| -> Result<_> { Ok(Vision::new(&file.gguf()?).with_context(name)?) })?;
+        let cell = Cell::try_new(file, |file| -> Result<_> { Vision::new(&file.gguf()?).with_context(name) })?;
         let vision = cell.borrow_dependent();
         let words = Words::of(vision.projector()).with_context(name)?;
         let missing = || format!("{}: the model's vocabulary has no token {}", name(), words.row);

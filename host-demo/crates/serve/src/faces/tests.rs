@@ -75,3 +75,64 @@ fn rows_do_what_they_say() {
     check(&ollama::OF_OPTIONS);
     check(&[rerank::ROWS]);
 }
+
+/// Every interface's pictures stand at their places in the text.
+#[test]
+fn pictures_have_their_places() {
+    use arenite_request::{Input, Prompt};
+
+    let url = "data:image/png;base64,AQID";
+    let user = |content: Value| json!([{ "role": "user", "content": content }]);
+    let part = json!({ "type": "image_url", "image_url": { "url": url } });
+    let text = |text: &str| json!({ "type": "text", "text": text });
+    let source = json!({ "type": "base64", "media_type": "image/png", "data": "AQID" });
+    let block = json!({ "type": "image", "source": source });
+    let result = json!({ "type": "tool_result", "tool_use_id": "t", "content": [text("ab"), block] });
+    for (asked, wanted) in [
+        (openai::chat(&json!({ "messages": user(json!([text("ab"), part, text("c")])) })), vec![("abc", vec![2])]),
+        (
+            responses::response(&json!({ "input": user(json!([
+                { "type": "input_image", "image_url": url }, { "type": "input_text", "text": "ab" },
+            ])) })),
+            vec![("ab", vec![0])],
+        ),
+        (
+            anthropic::messages(&json!({ "messages": user(json!([text("ab"), block, block])) })),
+            vec![("ab", vec![2, 2])],
+        ),
+        (
+            anthropic::messages(&json!({ "messages": user(json!([result, block])) })),
+            vec![("ab", vec![2]), ("", vec![0])],
+        ),
+        (
+            ollama::asked(&json!({ "messages": [{ "role": "user", "content": "ab", "images": ["AQID", url] }] }), true)
+                .map(|read| read.asked),
+            vec![("ab", vec![0, 0])],
+        ),
+        (
+            ollama::asked(&json!({ "prompt": "ab", "images": ["AQID"] }), false).map(|read| read.asked),
+            vec![("ab", vec![0])],
+        ),
+    ] {
+        let request = asked.unwrap().request;
+        let places = |message: &arenite_request::Message| message.pictures.iter().map(|picture| picture.at).collect();
+        let read: Vec<(&str, Vec<usize>)> =
+            request.messages().iter().map(|message| (message.text.as_deref().unwrap(), places(message))).collect();
+        assert_eq!(read, wanted);
+    }
+    let marks = json!({ "prompt_string": "a<__media__>b<__media__>", "multimodal_data": ["AQID", "AQID"] });
+    let old = json!([{ "id": 2, "data": "AQID" }, { "id": 1, "data": "AQID" }]);
+    for body in [json!({ "prompt": marks }), json!({ "prompt": "a[img-1]b[img-2]", "image_data": old })] {
+        let Input::Texts(prompts) = openai::completion(&body).unwrap().request.input else { panic!("{body}") };
+        let [Prompt::Seen(content)] = &prompts[..] else { panic!("{body}") };
+        let places: Vec<usize> = content.pictures.iter().map(|picture| picture.at).collect();
+        assert_eq!((content.text.as_str(), places), ("ab", vec![1, 2]), "{body}");
+    }
+    for body in [
+        json!({ "prompt": { "prompt_string": "a<__media__>", "multimodal_data": [] } }),
+        json!({ "prompt": { "prompt_string": "a", "multimodal_data": ["!"] } }),
+        json!({ "prompt": "a", "image_data": [{ "id": 1, "data": "AQID" }] }),
+    ] {
+        assert!(openai::completion(&body).is_err(), "{body}");
+    }
+}
