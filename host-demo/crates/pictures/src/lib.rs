@@ -15,6 +15,8 @@
 //! ```
 #![deny(unsafe_code)]
 
+mod jpeg;
+
 use std::fmt;
 use std::io::Cursor;
 use std::thread;
@@ -25,9 +27,8 @@ use image::{ColorType, DynamicImage, ImageDecoder, ImageFormat, ImageReader, Rgb
 /// Name of the threads that decode. A panic of a decoder is an error of its picture, so a program need not report it.
 pub const DECODER: &str = "picture";
 
-/// The formats that are read.
-const FORMATS: [ImageFormat; 5] =
-    [ImageFormat::Png, ImageFormat::Jpeg, ImageFormat::WebP, ImageFormat::Gif, ImageFormat::Bmp];
+/// The formats that `image` reads.
+const FORMATS: [ImageFormat; 4] = [ImageFormat::Png, ImageFormat::WebP, ImageFormat::Gif, ImageFormat::Bmp];
 
 /// A decoded picture.
 #[derive(Clone, PartialEq, Eq)]
@@ -78,6 +79,24 @@ impl Limits {
     pub const fn memory(&self) -> u64 {
         12 * self.pixels + (16 << 20)
     }
+
+    /// Refuses the size of a picture before its memory is allocated.
+    fn check(&self, width: u32, height: u32) -> Result<(), Error> {
+        if width.max(height) > self.side || u64::from(width) * u64::from(height) > self.pixels {
+            return Err(Error::Large { width, height, limits: *self });
+        }
+        if width == 0 || height == 0 {
+            return Err(Error::damaged("it has no pixels"));
+        }
+        Ok(())
+    }
+}
+
+impl Error {
+    /// The first line of a decoder's words.
+    fn damaged(why: impl ToString) -> Self {
+        Self::Damaged(why.to_string().lines().next().unwrap_or_default().to_string())
+    }
 }
 
 impl Default for Limits {
@@ -96,40 +115,49 @@ pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Picture, Error> {
     thread::scope(|scope| {
         let work = || decoded(bytes, limits);
         let thread = thread::Builder::new().name(DECODER.into()).spawn_scoped(scope, work);
-        let damaged = |why: &str| Error::Damaged(why.into());
-        let thread = thread.map_err(|_| damaged("there is no thread to decode it"))?;
+        let thread = thread.map_err(|_| Error::damaged("there is no thread to decode it"))?;
         thread.join().unwrap_or_else(|payload| {
             std::mem::forget(payload); // its drop may panic, too
-            Err(damaged("its decoder failed"))
+            Err(Error::damaged("its decoder failed"))
         })
     })
 }
 
+/// Pixels as a file has them, before they are turned.
+struct Pixels {
+    width: u32,
+    height: u32,
+    rgb: Vec<u8>,
+    turn: Orientation,
+}
+
 fn decoded(bytes: &[u8], limits: &Limits) -> Result<Picture, Error> {
+    let Pixels { width, height, rgb, turn } =
+        if jpeg::is_jpeg(bytes) { jpeg::decode(bytes, limits)? } else { other(bytes, limits)? };
+    let rgb = RgbImage::from_raw(width, height, rgb).ok_or_else(|| Error::damaged("pixels are missing"))?;
+    let mut turned = DynamicImage::ImageRgb8(rgb);
+    turned.apply_orientation(turn);
+    let rgb = turned.into_rgb8();
+    Ok(Picture { width: rgb.width(), height: rgb.height(), rgb: rgb.into_raw() })
+}
+
+/// Decodes a file that is no JPEG.
+fn other(bytes: &[u8], limits: &Limits) -> Result<Pixels, Error> {
     let format = image::guess_format(bytes).ok().filter(|format| FORMATS.contains(format)).ok_or(Error::Format)?;
     let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
     let mut most = image::Limits::no_limits();
     most.max_alloc = Some(limits.memory());
     reader.limits(most);
-    let mut decoder = reader.into_decoder().map_err(damaged)?;
+    let mut decoder = reader.into_decoder().map_err(Error::damaged)?;
     let (width, height) = decoder.dimensions();
-    if width.max(height) > limits.side || u64::from(width) * u64::from(height) > limits.pixels {
-        return Err(Error::Large { width, height, limits: *limits });
-    }
-    if width == 0 || height == 0 {
-        return Err(Error::Damaged("it has no pixels".into()));
-    }
+    limits.check(width, height)?;
     // A damaged EXIF block is no reason to refuse the pixels.
     let turn = decoder.orientation().unwrap_or(Orientation::NoTransforms);
     let colors = decoder.color_type();
     let mut pixels = vec![0; decoder.total_bytes() as usize]; // at most 8 bytes for each pixel of the limits
-    decoder.read_image(&mut pixels).map_err(damaged)?;
-    let rgb = rgb(pixels, colors).ok_or_else(|| Error::Damaged(format!("its colors are {colors:?}")))?;
-    let rgb = RgbImage::from_raw(width, height, rgb).ok_or_else(|| Error::Damaged("pixels are missing".into()))?;
-    let mut turned = DynamicImage::ImageRgb8(rgb);
-    turned.apply_orientation(turn);
-    let rgb = turned.into_rgb8();
-    Ok(Picture { width: rgb.width(), height: rgb.height(), rgb: rgb.into_raw() })
+    decoder.read_image(&mut pixels).map_err(Error::damaged)?;
+    let rgb = rgb(pixels, colors).ok_or_else(|| Error::damaged(format!("its colors are {colors:?}")))?;
+    Ok(Pixels { width, height, rgb, turn })
 }
 
 /// Returns the red, green and blue bytes of pixels; `None` for colors that no format here has.
@@ -146,11 +174,6 @@ fn rgb(pixels: Vec<u8>, colors: ColorType) -> Option<Vec<u8>> {
         _ => return None,
     };
     Some(pixels.chunks_exact(bytes).flat_map(|pixel| [pixel[at], pixel[at + step], pixel[at + 2 * step]]).collect())
-}
-
-fn damaged(error: image::ImageError) -> Error {
-    let text = error.to_string();
-    Error::Damaged(text.lines().next().unwrap_or_default().to_string())
 }
 
 impl fmt::Display for Error {

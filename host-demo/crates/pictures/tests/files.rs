@@ -83,16 +83,11 @@ fn pixels_are_those_of_transformers() {
         assert_eq!((u64::from(picture.width), u64::from(picture.height)), size(&entry), "{name}");
         let start = entry["rgb"]["offset"].as_u64().unwrap() as usize;
         let wanted = &pixels[start..start + picture.rgb.len()];
-        let differs = picture.rgb.iter().zip(wanted).map(|(a, b)| a.abs_diff(*b));
-        let most = differs.clone().max().unwrap();
-        let share = differs.filter(|by| *by > 0).count() as f64 / wanted.len() as f64;
-        // Decoders of JPEG round in different places. At edges of 4:2:0 a row interpolates with other neighbors.
-        match name.as_str() {
-            // Pillow clips 16 bits of grey to 255; here their upper half is taken.
-            "grey16.png" => assert!(picture.rgb.chunks(3).any(|pixel| pixel[0] < 255) && most > 100),
-            name if name.ends_with(".png") => assert_eq!(most, 0, "{name}"),
-            "restart.jpg" => assert!(most <= 12 && share < 0.3, "{name}: {most}, {share}"),
-            name => assert!(most <= 4 && share < 0.3, "{name}: {most}, {share}"),
+        // Pillow clips 16 bits of grey to 255; here their upper half is taken.
+        if name == "grey16.png" {
+            assert!(picture.rgb.chunks(3).any(|pixel| pixel[0] < 255));
+        } else {
+            assert!(picture.rgb == wanted, "{name}");
         }
     }
 }
