@@ -289,7 +289,7 @@ impl Talk<'_, '_, '_> {
         }
         // The text of a prompt says nothing about its pictures, so all of it is encoded.
         let eyes = self.open.need_eyes()?;
-        Ok(eyes.read(prompt, true, self.tokenizer, self.open.machine(Limits::DEFAULT))?.1)
+        eyes.read(prompt, true, self.tokenizer, self.open.machine(Limits::DEFAULT))
     }
 
     /// Drops the first exchange after the system message, but not the last exchange.

@@ -40,7 +40,7 @@ impl PictureArgs {
             Text::Ids(ids) => eyes.place(ids.clone(), &eyes.see(&self.read()?, machine)?),
             Text::Bytes(text) => {
                 let prompt = Prompt::raw(&self.content(text)?, eyes.marker());
-                Ok(eyes.read(&prompt, true, tokenizer, machine)?.1)
+                eyes.read(&prompt, true, tokenizer, machine)
             }
         }
     }
@@ -55,7 +55,7 @@ impl PictureArgs {
     ) -> Result<Vec<TokenId>> {
         let (path, _) = file.projector().context("give the file that lets the model see with --mmproj FILE")?;
         let eyes = Eyes::of_vocabulary(path, tokenizer)?;
-        eyes.tokens(&Prompt::raw(&self.content(text)?, eyes.marker()), is_first, tokenizer)
+        eyes.tokens(&Prompt::raw(&self.content(text)?, eyes.marker()), is_first, tokenizer, &Limits::DEFAULT)
     }
 
     /// A text, with the pictures before it.

@@ -261,6 +261,8 @@ impl Style {
     fn content(&self, message: &Message) -> Value {
         let text = message.text.as_deref().unwrap_or_default();
         let (pictures, Probe { shows_pictures, needs_parts, .. }) = (&message.pictures, self.probe);
+        // Few templates know parts in the results of functions.
+        let shows_pictures = shows_pictures && message.role != "tool";
         if !needs_parts && (pictures.is_empty() || !shows_pictures) {
             return if pictures.is_empty() { json!(text) } else { json!(marked(text, pictures)) };
         }

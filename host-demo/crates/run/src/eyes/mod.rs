@@ -10,8 +10,9 @@
 mod places;
 mod words;
 
+use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use anyhow::{Context, Result, ensure};
 use arenite::tokenizer::Tokenizer;
@@ -73,8 +74,22 @@ const ROWS: (usize, usize) = (64 << 20, 1 << 30);
 /// Patches that are computed together.
 const BATCH: usize = 256;
 
+/// Maximum number of files that are known.
+const MOST_FILES: usize = 1024;
+
+/// A picture file that was decoded before.
+#[derive(Clone)]
+struct KnownFile {
+    /// The hash of the file.
+    hash: [u8; 32],
+    /// The hash of its pixels.
+    key: [u8; 32],
+    views: Views,
+}
+
 /// Rows of pictures. A conversation sends its pictures with each turn, so the last ones are kept.
 struct Known {
+    files: VecDeque<KnownFile>,
     /// The last pictures, the last used one at the end: at most half of `limit`.
     kept: Vec<Arc<Sight>>,
     /// All pictures that a request or `kept` uses.
@@ -122,7 +137,12 @@ impl Eyes {
         let token = text::token(tokenizer, words.row).with_context(missing)?;
         let plans = LARGE.into_iter().filter_map(|(width, height)| plan(vision, width, height, 1).ok());
         let largest = plans.map(|plan| size_of::<f32>() * plan.rows).max().unwrap_or(0);
-        let known = Known { kept: Vec::new(), used: Vec::new(), limit: (16 * largest).clamp(ROWS.0, ROWS.1) };
+        let known = Known {
+            files: VecDeque::new(),
+            kept: Vec::new(),
+            used: Vec::new(),
+            limit: (16 * largest).clamp(ROWS.0, ROWS.1),
+        };
         Ok(Self { words, token, known: known.into(), turn: Mutex::default(), cell })
     }
 
@@ -170,36 +190,36 @@ impl Eyes {
         encoder + limits.memory() as usize + self.known().limit
     }
 
-    /// Puts pictures in their places in a prompt, and encodes it. Only the first prompt in a context begins with BOS.
+    /// Puts pictures in their places in a prompt, and tokenizes and encodes it.
     ///
     /// # Errors
     ///
-    /// A picture cannot be decoded, or the prompt has another number of places.
+    /// Those of [`tokens`](Self::tokens) and [`see`](Self::see).
     pub fn read(
         &self,
         prompt: &Prompt,
         is_first: bool,
         tokenizer: &Tokenizer<'_, '_>,
         machine: Machine<'_>,
-    ) -> Result<(Prompt, Sights)> {
-        let sights = self.see(&prompt.pictures, machine)?;
-        let texts: Vec<String> = sights.iter().map(|sight| self.text(&sight.views)).collect();
-        let prompt = prompt.with_pictures(self.marker(), &texts).map_err(anyhow::Error::msg)?;
-        let ids = if is_first { prompt.encode(tokenizer)? } else { prompt.encode_after(0, tokenizer)? };
-        Ok((prompt, self.place(ids, &sights)?))
+    ) -> Result<Sights> {
+        let ids = self.tokens(prompt, is_first, tokenizer, &machine.limits)?;
+        self.place(ids, &self.see(&prompt.pictures, machine)?)
     }
 
-    /// Returns the tokens of a prompt, without encoding its pictures.
+    /// Returns the tokens of a prompt, without encoding its pictures. Only the first prompt in a context begins with BOS.
     ///
     /// # Errors
     ///
-    /// Same as [`read`](Self::read).
-    pub fn tokens(&self, prompt: &Prompt, is_first: bool, tokenizer: &Tokenizer<'_, '_>) -> Result<Vec<TokenId>> {
-        let text = |picture: &PictureSource| {
-            let picture = decode(picture.bytes().map_err(anyhow::Error::msg)?, &Limits::DEFAULT)?;
-            Ok(self.text(&self.vision().views(picture.width as usize, picture.height as usize)?))
-        };
-        let texts = prompt.pictures.iter().map(text).collect::<Result<Vec<_>>>()?;
+    /// A picture cannot be decoded, or the prompt has another number of places.
+    pub fn tokens(
+        &self,
+        prompt: &Prompt,
+        is_first: bool,
+        tokenizer: &Tokenizer<'_, '_>,
+        limits: &Limits,
+    ) -> Result<Vec<TokenId>> {
+        let text = |file: &Arc<[u8]>| Ok(self.text(&self.known_file(file, limits)?.views));
+        let texts = each(&prompt.pictures, text)?;
         let prompt = prompt.with_pictures(self.marker(), &texts).map_err(anyhow::Error::msg)?;
         if is_first { prompt.encode(tokenizer) } else { prompt.encode_after(0, tokenizer) }
     }
@@ -219,20 +239,16 @@ impl Eyes {
     ///
     /// A picture cannot be decoded, or the encoder takes no picture of its size.
     pub fn see(&self, pictures: &[PictureSource], machine: Machine<'_>) -> Result<Vec<Arc<Sight>>> {
-        let one = |(index, picture): (usize, &PictureSource)| {
-            let seen = picture.bytes().map_err(anyhow::Error::msg).and_then(|bytes| self.see_one(bytes, machine));
-            seen.with_context(|| format!("picture {}", index + 1))
-        };
-        pictures.iter().enumerate().map(one).collect()
+        each(pictures, |file| self.see_one(file, machine))
     }
 
-    fn see_one(&self, bytes: &[u8], machine: Machine<'_>) -> Result<Arc<Sight>> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let picture = decode(bytes, &machine.limits)?;
-        let key = key(&picture);
+    fn see_one(&self, file: &[u8], machine: Machine<'_>) -> Result<Arc<Sight>> {
+        let key = self.known_file(file, &machine.limits)?.key;
+        let _turn = self.turn();
         if let Some(known) = self.known().find(&key) {
             return Ok(known);
         }
+        let picture = decode(file, &machine.limits)?;
         let plan = plan(self.vision(), picture.width as usize, picture.height as usize, machine.workers.count())?;
         self.known().make_room(size_of::<f32>() * plan.rows)?;
         let sight = Arc::new(self.encode(&picture, key, plan, machine)?);
@@ -240,7 +256,29 @@ impl Eyes {
         Ok(sight)
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+    /// Returns what is known of a picture file. Decodes it if it is new.
+    fn known_file(&self, file: &[u8], limits: &Limits) -> Result<KnownFile> {
+        let hash = Sha256::digest(file).into();
+        if let Some(known) = self.known().files.iter().find(|known| known.hash == hash) {
+            return Ok(known.clone());
+        }
+        let _turn = self.turn();
+        let picture = decode(file, limits)?;
+        let views = self.vision().views(picture.width as usize, picture.height as usize)?;
+        let known = KnownFile { hash, key: key(&picture), views };
+        let files = &mut self.known().files;
+        files.push_back(known.clone());
+        if files.len() > MOST_FILES {
+            files.pop_front();
+        }
+        Ok(known)
+    }
+
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -258,6 +296,14 @@ impl Eyes {
         );
         Ok(Sight { key, views: plan.views, rows, row_len: vision.row_len(), is_together: vision.is_together() })
     }
+}
+
+/// Calls `each` for the files of pictures. Errors have the number of the picture.
+fn each<T>(pictures: &[PictureSource], each: impl Fn(&Arc<[u8]>) -> Result<T>) -> Result<Vec<T>> {
+    let one = |(index, picture): (usize, &PictureSource)| {
+        picture.bytes().map_err(anyhow::Error::msg).and_then(&each).with_context(|| format!("picture {}", index + 1))
+    };
+    pictures.iter().enumerate().map(one).collect()
 }
 
 fn plan(vision: &Vision<'_>, width: usize, height: usize, workers: usize) -> Result<Plan> {

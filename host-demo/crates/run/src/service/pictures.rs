@@ -31,8 +31,12 @@ impl Service {
                 *picture = PictureSource::File(fetch(address).map_err(refused)?.into());
             }
         }
-        let machine = self.open.machine(self.limits);
-        let (_, sights) = eyes.read(&prompt, is_first, self.tokenizer(), machine).map_err(refused)?;
-        Ok(sights)
+        // A prompt that is too long is refused before its pictures are encoded.
+        let ids = eyes.tokens(&prompt, is_first, self.tokenizer(), &self.limits).map_err(refused)?;
+        if ids.len() > self.context {
+            return Err(Refusal::too_long(field, ids.len(), self.context));
+        }
+        let sights = eyes.see(&prompt.pictures, self.open.machine(self.limits)).map_err(refused)?;
+        eyes.place(ids, &sights).map_err(refused)
     }
 }
