@@ -452,7 +452,7 @@ impl<'m, 'w> Encoder<'m, 'w> {
         }
         let kernels = compute.kernels;
         compute.by_tokens(inner, ffn, &|start, inner| {
-            kernels.activate(spec.rules.activation, inner, up.as_deref().and_then(|up| up.get(start..)));
+            kernels.activate(spec.activation, inner, up.as_deref().and_then(|up| up.get(start..)));
         });
         if let Some(weights) = table.matrix(Role::Down, layer) {
             compute.times((inner, count), weights, branch, dim);

@@ -117,8 +117,8 @@ pub(super) struct Rules {
     pub norm: Norm,
     /// True if the states after the last block are normed.
     pub norm_after: bool,
-    /// Activation function of the encoder's blocks.
-    pub activation: Activation,
+    /// The function of the encoder's blocks that `clip.use_gelu` means: models have its exact or its approximate form.
+    pub gelu: Activation,
     /// Default of the side of a block of patches that becomes one row, and the key of this number.
     pub merge: (usize, &'static str),
     /// Epsilon of the norm on joined patches; `None` for the encoder's.
@@ -138,7 +138,7 @@ impl Projector {
             join: Join::Concatenated,
             norm: Norm::Layer,
             norm_after: true,
-            activation: Activation::GeluTanh,
+            gelu: Activation::GeluTanh,
             merge: (1, FACTOR),
             join_eps: None,
             together: false,
@@ -150,7 +150,7 @@ impl Projector {
             Self::InternVl => Rules {
                 filter: Filter::Bicubic,
                 norm_after: false,
-                activation: Activation::GeluErf,
+                gelu: Activation::GeluErf,
                 merge: (2, FACTOR),
                 join_eps: Some(1e-5),
                 ..siglip
@@ -161,7 +161,7 @@ impl Projector {
                 axes: Some(Axes::InTurns),
                 norm: Norm::Rms,
                 norm_after: false,
-                activation: Activation::Silu,
+                gelu: Activation::GeluErf,
                 merge: (1, SPATIAL),
                 ..siglip
             },
@@ -171,7 +171,7 @@ impl Projector {
                 axes: Some(Axes::Alike),
                 norm: Norm::Rms,
                 norm_after: false,
-                activation: Activation::Silu,
+                gelu: Activation::GeluErf,
                 merge: (2, SPATIAL),
                 ..siglip
             },
@@ -208,6 +208,8 @@ pub(super) struct Spec<'a> {
     pub longest: usize,
     /// Least and largest number of tiles (internvl).
     pub tiles: (usize, usize),
+    /// Activation function of the encoder's blocks.
+    pub activation: Activation,
     /// Epsilon of the encoder's norms.
     pub eps: f32,
     /// Mean and standard deviation of each color.
@@ -252,6 +254,7 @@ impl<'a> Spec<'a> {
                 tri!(size_or(gguf, "preproc_min_tiles", MAX_TILES, 1)),
                 tri!(size_or(gguf, "preproc_max_tiles", MAX_TILES, 12)),
             ),
+            activation: tri!(activation(gguf, rules.gelu)),
             eps: tri!(positive(gguf, "attention.layer_norm_epsilon")),
             mean: tri!(colors(gguf, "image_mean")),
             std: tri!(colors(gguf, "image_std")),
@@ -263,14 +266,14 @@ impl<'a> Spec<'a> {
             deep_layers,
             tensors: tri!(Tensors::of(gguf, projector, (dim, ffn))),
         };
-        match spec.check(gguf) {
+        match spec.check() {
             Ok(()) => Ok(spec),
             Err(error) => Err(error),
         }
     }
 
     /// Checks that the sizes fit together.
-    const fn check(&self, gguf: &Gguf<'_>) -> Result<(), Error> {
+    const fn check(&self) -> Result<(), Error> {
         let Self { dim, heads, patch, merge, side, projector, .. } = *self;
         if !dim.is_multiple_of(heads) {
             return Err(wrong("attention.head_count", "does not divide embedding_length"));
@@ -299,14 +302,6 @@ impl<'a> Spec<'a> {
         }
         if self.std[0] == 0.0 || self.std[1] == 0.0 || self.std[2] == 0.0 {
             return Err(wrong("image_std", "is 0"));
-        }
-        let silu = matches!(tri!(gguf.bool("clip", "use_silu")), Some(true));
-        let gelu = matches!(tri!(gguf.bool("clip", "use_gelu")), Some(true));
-        if silu != matches!(self.rules.activation, Activation::Silu) || gelu == silu {
-            return Err(Error::UnsupportedKey {
-                key: Name::key("clip", if silu { "use_silu" } else { "use_gelu" }),
-                what: "another activation function than that of this projector's encoder",
-            });
         }
         Ok(())
     }
@@ -398,6 +393,20 @@ impl<'a> Spec<'a> {
     /// Elements of a row.
     pub const fn row_len(&self) -> usize {
         self.streams() * self.tensors.out
+    }
+}
+
+/// The activation function of the encoder's blocks.
+const fn activation(gguf: &Gguf<'_>, gelu: Activation) -> Result<Activation, Error> {
+    let silu = matches!(tri!(gguf.bool("clip", "use_silu")), Some(true));
+    let has_gelu = matches!(tri!(gguf.bool("clip", "use_gelu")), Some(true));
+    match (silu, has_gelu) {
+        (true, false) => Ok(Activation::Silu),
+        (false, true) => Ok(gelu),
+        _ => Err(Error::UnsupportedKey {
+            key: Name::key("clip", "use_gelu"),
+            what: "another activation function than GELU or SiLU",
+        }),
     }
 }
 
