@@ -114,7 +114,9 @@ fn listing(file: &[u8]) -> Vec<String> {
     let keys = gguf.keys().map(|(key, value)| format!("{key} {value:?}"));
     let mut all: Vec<String> = tensors.chain(keys).collect();
     all.retain(|line| {
-        !["general.name", "general.size_label", "v.token_embd.img_break"].iter().any(|own| line.starts_with(own))
+        !["arenite.", "general.name", "general.size_label", "v.token_embd.img_break"]
+            .iter()
+            .any(|own| line.starts_with(own))
     });
     all.sort();
     all

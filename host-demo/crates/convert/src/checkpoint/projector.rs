@@ -186,7 +186,8 @@ pub fn assemble<'f>(folder: &Path, mix: Option<Mix>, checkpoint: &Checkpoint<'f>
     }
     let mut header = Header::new();
     settings.keys(kind, &outputs, &mut header)?;
-    let is_f32 = outputs.iter().all(|output| output.kind == TensorType::F32);
+    let is_f32 =
+        outputs.iter().all(|output| matches!(output.kind, TensorType::F32) || output.name.starts_with("mm.input_p"));
     let number = match mix {
         _ if is_f32 => Mix::F32.number(),
         Some(Mix::Q8_0) => Mix::Q8_0.number(),
@@ -205,6 +206,8 @@ fn type_of(output: &Output<'_>, mix: Option<Mix>) -> TensorType {
     let columns = output.shape.last().copied().unwrap_or(0);
     let is_small = output.shape.len() != 2 || output.name.starts_with("v.position_embd");
     match mix {
+        // The only matrix that is stored the other way around; programs read it as F16.
+        _ if output.name == "mm.input_projection.weight" => TensorType::F16,
         _ if is_small => TensorType::F32,
         Some(Mix::F32) => TensorType::F32,
         Some(Mix::Q8_0) if columns.is_multiple_of(32) && output.name != "mm.input_projection.weight" => {
