@@ -249,12 +249,15 @@ const fn max_side(spec: &Spec<'_>, views: &Views) -> usize {
 /// Largest number of windows of a view; 0 if all layers see the whole view.
 const fn max_windows(spec: &Spec<'_>, views: &Views) -> usize {
     const fn windows(view: &View, side: usize) -> usize {
-        view.columns.div_ceil(side) * view.lines.div_ceil(side)
+        match ((view.columns + side - 1).checked_div(side), (view.lines + side - 1).checked_div(side)) {
+            (Some(columns), Some(lines)) => columns * lines,
+            _ => 0,
+        }
     }
     let [tile, overview] = views.kinds();
     match spec.window() {
-        Some(side) if side > 0 => max(windows(&tile, side), windows(&overview, side)),
-        _ => 0,
+        Some(side) => max(windows(&tile, side), windows(&overview, side)),
+        None => 0,
     }
 }
 
