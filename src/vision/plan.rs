@@ -195,7 +195,7 @@ impl Layout {
         let side = max_side(spec, views);
         let gates = if spec.tensors.gated { 2 * ffn } else { ffn };
         let inner = tri!(product(&[batch, max(max(spec.patch_len(), 2 * dim), gates)]));
-        let inner = max(inner, tri!(product(&[batch / spec.block(), spec.projection()])));
+        let inner = max(inner, tri!(product(&[spec.joined_at_once(batch), spec.projection()])));
         let inner = max(inner, spec.tensors.out + dim);
         let widest = max(max(spec.patch_len(), ffn), max(spec.joined(), max(spec.tensors.inner, dim)));
         let widest = max(widest, spec.block() * dim);
@@ -301,6 +301,14 @@ impl Resizing {
 }
 
 impl Spec<'_> {
+    /// Number of rows that the projector computes together.
+    pub(super) const fn joined_at_once(&self, batch: usize) -> usize {
+        match batch.checked_div(self.block()) {
+            Some(rows) => max(rows, 1),
+            None => 1,
+        }
+    }
+
     /// Elements that the projector needs to compute one row: two copies of the joined patches, and the outputs of its
     /// linear layers.
     const fn projection(&self) -> usize {
