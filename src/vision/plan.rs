@@ -115,7 +115,7 @@ pub(crate) struct Window {
 /// use arenite::Gguf;
 /// use arenite::vision::{Options, Plan, Vision};
 ///
-/// # let Ok(file) = std::fs::read("tests/fixtures/eyes/idefics3_a/mmproj.gguf") else { return Ok(()) };
+/// # let file = std::fs::read("tests/fixtures/pixtral.gguf").unwrap();
 /// let gguf = Gguf::parse(&file)?;
 /// let plan = Plan::new(&gguf, 640, 480, Options::new())?;
 /// let vision = Vision::new(&gguf)?;
