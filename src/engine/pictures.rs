@@ -129,7 +129,7 @@ impl<'w> Turns<'w> {
 impl<'c> Work<'c> {
     /// Replaces the embeddings of some of the tokens by rows of pictures. The spans are in order and do not overlap.
     ///
-    /// The tokens that are replaced count like others, for example in [`Context::position`]. Their ids must be in the
+    /// The tokens that are replaced count like others, for example in [`Context::position`](super::Context::position). Their ids must be in the
     /// vocabulary; usually it is the id of the model's image token.
     #[must_use]
     pub fn pictures(mut self, pictures: &'c [Span<'c>]) -> Self {

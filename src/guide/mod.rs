@@ -15,11 +15,13 @@
 //! 13. [Conversations](conversations): thoughts and function calls, family by family.
 //! 14. [Speech to text](speech_to_text): from sound samples to text.
 //! 15. [Drafts](drafts): tokens that are guessed and verified together.
-//! 16. [Supported models](what_works): architectures, weight types, tokenizers.
+//! 16. Pictures (with the feature `vision`): a language model that reads rows of an encoder in place of tokens.
+//! 17. [Supported models](what_works): architectures, weight types, tokenizers.
 
 macro_rules! pages {
-    ($($name:ident)*) => {
+    ($($(#[$cfg:meta])? $name:ident)*) => {
         $(
+            $(#[$cfg])?
             #[doc = include_str!(concat!(stringify!($name), ".md"))]
             pub mod $name {}
         )*
@@ -42,5 +44,7 @@ pages! {
     conversations
     speech_to_text
     drafts
+    #[cfg(feature = "vision")]
+    pictures
     what_works
 }

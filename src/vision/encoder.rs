@@ -475,7 +475,7 @@ impl<'m, 'w> Encoder<'m, 'w> {
         let States { hidden, inner, places, count: all, .. } = states;
         let (block, dim, width) = (spec.block(), spec.dim, spec.tensors.out);
         let (before, joined) = (spec.before(), block * dim);
-        let batch = (plan.options.batch.checked_div(block).unwrap_or(1)).max(1);
+        let batch = spec.joined_at_once(plan.options.batch).max(1);
         let tokens = (*all - before).checked_div(block).unwrap_or(0);
         for first in (0..tokens).step_by(batch) {
             let count = batch.min(tokens - first);

@@ -9,7 +9,7 @@
 //! use arenite::vision::{Encoder, Options, Picture, Plan, Vision};
 //! use arenite::{Gguf, Line};
 //!
-//! # let Ok(file) = std::fs::read("tests/fixtures/eyes/idefics3_a/mmproj.gguf") else { return Ok(()) };
+//! # let file = std::fs::read("tests/fixtures/pixtral.gguf").unwrap();
 //! # let (rgb, width, height) = (vec![200; 3 * 90 * 50], 90, 50);
 //! let gguf = Gguf::parse(&file)?;
 //! let vision = Vision::new(&gguf)?;

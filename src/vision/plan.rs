@@ -115,7 +115,7 @@ pub(crate) struct Window {
 /// use arenite::Gguf;
 /// use arenite::vision::{Options, Plan, Vision};
 ///
-/// # let Ok(file) = std::fs::read("tests/fixtures/eyes/idefics3_a/mmproj.gguf") else { return Ok(()) };
+/// # let file = std::fs::read("tests/fixtures/pixtral.gguf").unwrap();
 /// let gguf = Gguf::parse(&file)?;
 /// let plan = Plan::new(&gguf, 640, 480, Options::new())?;
 /// let vision = Vision::new(&gguf)?;
@@ -195,7 +195,7 @@ impl Layout {
         let side = max_side(spec, views);
         let gates = if spec.tensors.gated { 2 * ffn } else { ffn };
         let inner = tri!(product(&[batch, max(max(spec.patch_len(), 2 * dim), gates)]));
-        let inner = max(inner, tri!(product(&[batch / spec.block(), spec.projection()])));
+        let inner = max(inner, tri!(product(&[spec.joined_at_once(batch), spec.projection()])));
         let inner = max(inner, spec.tensors.out + dim);
         let widest = max(max(spec.patch_len(), ffn), max(spec.joined(), max(spec.tensors.inner, dim)));
         let widest = max(widest, spec.block() * dim);
@@ -249,12 +249,15 @@ const fn max_side(spec: &Spec<'_>, views: &Views) -> usize {
 /// Largest number of windows of a view; 0 if all layers see the whole view.
 const fn max_windows(spec: &Spec<'_>, views: &Views) -> usize {
     const fn windows(view: &View, side: usize) -> usize {
-        view.columns.div_ceil(side) * view.lines.div_ceil(side)
+        match ((view.columns + side - 1).checked_div(side), (view.lines + side - 1).checked_div(side)) {
+            (Some(columns), Some(lines)) => columns * lines,
+            _ => 0,
+        }
     }
     let [tile, overview] = views.kinds();
     match spec.window() {
-        Some(side) if side > 0 => max(windows(&tile, side), windows(&overview, side)),
-        _ => 0,
+        Some(side) => max(windows(&tile, side), windows(&overview, side)),
+        None => 0,
     }
 }
 
@@ -298,6 +301,14 @@ impl Resizing {
 }
 
 impl Spec<'_> {
+    /// Number of rows that the projector computes together.
+    pub(super) const fn joined_at_once(&self, batch: usize) -> usize {
+        match batch.checked_div(self.block()) {
+            Some(rows) => max(rows, 1),
+            None => 1,
+        }
+    }
+
     /// Elements that the projector needs to compute one row: two copies of the joined patches, and the outputs of its
     /// linear layers.
     const fn projection(&self) -> usize {

@@ -285,7 +285,8 @@ impl<'a> Spec<'a> {
             return Err(wrong("image_size", "is not a multiple of the patches that become one row"));
         }
         let Tensors { table, has_class, .. } = self.tensors;
-        let (grid, square) = (side / patch, root(table));
+        let square = root(table);
+        let Some(grid) = side.checked_div(patch) else { return Err(wrong("patch_size", "is 0")) };
         let is_fit = match self.rules.places {
             Places::Learned => grid * grid + has_class as usize == table,
             Places::Antialiased | Places::Corners => table > 0 && square * square == table,

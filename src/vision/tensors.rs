@@ -268,13 +268,13 @@ impl Tensors {
     pub const fn of(gguf: &Gguf<'_>, projector: Projector, (dim, ffn): (usize, usize)) -> Result<Self, Error> {
         let first = Role::First.of_projector(projector);
         let second = Role::Second.of_projector(projector);
-        let inner = tri!(side(gguf, first, 1));
+        let inner = tri!(outputs(gguf, first, false));
         let out = match (first.is_empty(), second.is_empty()) {
-            (true, _) => tri!(side(gguf, Role::Transposed.of_projector(projector), 0)),
+            (true, _) => tri!(outputs(gguf, Role::Transposed.of_projector(projector), true)),
             (_, true) => inner,
-            _ => tri!(side(gguf, second, 1)),
+            _ => tri!(outputs(gguf, second, false)),
         };
-        let table = tri!(side(gguf, "v.position_embd.weight", 1));
+        let table = tri!(outputs(gguf, "v.position_embd.weight", false));
         let down = match gguf.tensor("v.blk.0.ffn_down.weight") {
             Some(tensor) => tensor.dims[0] as usize,
             None => ffn,
@@ -298,22 +298,18 @@ const fn has(gguf: &Gguf<'_>, name: &str) -> bool {
     !name.is_empty() && gguf.tensor(name).is_some()
 }
 
-/// A dimension of a tensor; 0 if there is no such tensor.
-const fn side(gguf: &Gguf<'_>, name: &str, index: usize) -> Result<usize, Error> {
+/// The outputs of a matrix; 0 if there is no such tensor. The outputs are the columns of a `transposed` matrix.
+const fn outputs(gguf: &Gguf<'_>, name: &str, transposed: bool) -> Result<usize, Error> {
     /// Largest width of a language model, and largest number of positions.
     const MOST: u64 = 1 << 20;
-    if name.is_empty() {
-        return Ok(0);
+    let Some(Tensor { dims, .. }) = gguf.tensor(name) else { return Ok(0) };
+    let [columns, rows, ..] = dims;
+    let outputs = if transposed { columns } else { rows };
+    if outputs > MOST {
+        let (found, expected) = (dims, [columns, MOST, 1, 1]);
+        return Err(Error::TensorShape { tensor: Name::new(name.as_bytes()), found, expected });
     }
-    match gguf.tensor(name) {
-        Some(Tensor { dims, .. }) if dims[index] <= MOST => Ok(dims[index] as usize),
-        Some(Tensor { dims, .. }) => {
-            let mut expected = dims;
-            expected[index] = MOST;
-            Err(Error::TensorShape { tensor: Name::new(name.as_bytes()), found: dims, expected })
-        }
-        None => Ok(0),
-    }
+    Ok(outputs as usize)
 }
 
 /// A tensor with its role.

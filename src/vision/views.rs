@@ -215,8 +215,7 @@ const fn closest_grid(least: usize, most: usize, (width, height): Size, tile: us
     while tiles <= most {
         let mut columns = 1;
         while columns <= tiles {
-            if tiles.is_multiple_of(columns) {
-                let lines = tiles / columns;
+            if let (Some(lines), true) = (tiles.checked_div(columns), tiles.is_multiple_of(columns)) {
                 let other = aspect - columns as f64 / lines as f64;
                 let other = if other < 0.0 { -other } else { other };
                 let is_large = area > 0.5 * (tile * tile * tiles) as f64;

@@ -275,6 +275,27 @@ def llm(chat, encoder):
     }
 
 
+def typesafe(chat, encoder):
+    from typesafe_sdk import Choice, Noul, Score, TypeSafeClient
+
+    client = TypeSafeClient(base_url=chat, api_key="none")
+
+    def decisions():
+        answers = client.system_one(
+            state={"message": "I was charged twice, and nobody has replied."},
+            questions={
+                "route": Choice(instructions="Which team?", criteria={"billing": None, "shipping": "parcels", "technical": None}),
+                "angry": Noul(instructions="Is the customer angry?"),
+                "urgency": Score(instructions="How urgent?", criteria=["can wait", "this week", "today"]),
+            },
+        ).answers
+        route, urgency = answers["route"], answers["urgency"]
+        assert route.choice == max(route.probabilities, key=route.probabilities.get) and abs(sum(route.probabilities.values()) - 1) < 1e-6
+        assert 0 <= answers["angry"].noul <= 1 and 0 <= urgency.score <= 2, answers
+
+    return {"more": decisions}
+
+
 def in_node(name):
     """Runs clients.mjs, which prints the results of its calls as JSON."""
 
@@ -296,6 +317,7 @@ VERSIONS = {}
 CLIENTS = {
     "openai": openai_python, "openai (npm)": in_node("openai"), "anthropic": anthropic, "ollama": ollama, "litellm": litellm,
     "langchain-openai": langchain_openai, "ai (npm)": in_node("ai"), "instructor": instructor, "outlines": outlines, "llm": llm,
+    "typesafe-sdk": typesafe,
 }
 
 
@@ -341,7 +363,7 @@ def conversations(url):
 
 
 def main():
-    chat = Server(BINARY, "-m", MODEL, "--parallel", "4")
+    chat = Server(BINARY, "-m", MODEL, "--parallel", "4", "--decide", "any")
     encoder = Server(BINARY, "-m", ENCODER)
     print("| client | version | " + " | ".join(COLUMNS) + " |\n" + "|---" * (len(COLUMNS) + 2) + "|")
     failed = 0

@@ -443,3 +443,107 @@ fn batches_forks_and_snapshots_have_the_bits_of_one_pass() {
         }
     }
 }
+
+/// A generator of numbers (xorshift).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % limit as u64) as usize
+    }
+}
+
+/// Opens a file that may be damaged, and runs it on a picture if that takes little memory.
+fn survive(file: &[u8], picture: &Picture<'_>) {
+    let Ok(gguf) = Gguf::parse(file) else { return };
+    let (vision, plan) = (Vision::new(&gguf), Sight::new(&gguf, picture.width(), picture.height(), Memory::new()));
+    let (Ok(vision), Ok(plan)) = (vision, plan) else { return };
+    if plan.workspace < 1 << 23 {
+        let mut workspace = lines(plan.workspace);
+        let mut encoder = Encoder::new(&vision, plan, Line::bytes_mut(&mut workspace)).unwrap();
+        encoder.see(picture, &mut vec![0.0; plan.rows]).unwrap();
+    }
+}
+
+#[test]
+fn damaged_files_are_refused_or_run() {
+    let mut random = Random(77);
+    for case in cases() {
+        let rgb: Vec<u8> = (0..3 * 70 * 40).map(|_| random.below(256) as u8).collect();
+        let data = Gguf::parse(&case.mmproj).unwrap().tensors().next().unwrap().offset as usize;
+        for i in 0..400 {
+            let mut file = case.mmproj.clone();
+            for _ in 0..1 + random.below(3) {
+                let at = random.below(if i % 8 == 0 { file.len() } else { data });
+                let byte = random.below(256) as u8;
+                file[at] = if random.below(2) == 0 { byte } else { file[at] ^ 1 << (byte % 8) };
+            }
+            if i % 16 == 0 {
+                file.truncate(random.below(file.len()));
+            }
+            let (width, height) = ([70, 40, 1, 3][random.below(4)], [40, 1, 7][random.below(3)]);
+            survive(&file, &Picture::new(&rgb, width, height).unwrap());
+        }
+    }
+}
+
+#[test]
+fn sizes_of_pictures_have_limits() {
+    let short = Picture::new(&[0; 3 * 20], 4, 6);
+    let errors = [
+        short,
+        Picture::new(&[], 0, 1),
+        Picture::new(&[0; 30], 20_000, 20_000),
+        Picture::with_stride(&[0; 99], 5, 2, 14),
+    ];
+    for error in errors {
+        assert!(matches!(error, Err(Error::Picture { .. })), "{error:?}");
+    }
+    for case in cases() {
+        let gguf = Gguf::parse(&case.mmproj).unwrap();
+        for (width, height) in [(0, 5), (5, 0), (40_000, 40_000), (usize::MAX, usize::MAX)] {
+            let error = Sight::new(&gguf, width, height, Memory::new()).unwrap_err();
+            assert!(matches!(error, Error::Picture { .. }), "{error}");
+        }
+        // Plans of the largest and of thin pictures are numbers, or are refused.
+        for (width, height) in [(32_768, 32_768), (1, 32_768), (32_768, 1), (1, 1)] {
+            match Sight::new(&gguf, width, height, Memory::new().batch(usize::MAX / 2)) {
+                Ok(plan) => assert!(plan.views.count() > 0 && plan.views.tokens() > 0),
+                Err(error) => assert!(matches!(error, Error::Picture { .. } | Error::PlanTooLarge), "{error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn spans_that_do_not_fit_are_refused() {
+    let Some(case) = cases().into_iter().find(|case| case.json["projector"] == "gemma3") else { return };
+    with_engine(&case, Options::new().batch(4), |engine, vision| {
+        let (dim, rows) = (vision.dim(), vec![0.5; 8 * vision.dim()]);
+        let mut context = engine.open().unwrap();
+        let mut refused = |spans: &[Span<'_>]| {
+            let work = Work::prefill(&mut context, &[5; 9]).pictures(spans);
+            engine.run(&mut [work]).unwrap_err()
+        };
+        let span = |start, tokens: usize| Span::new(start, &rows[..tokens * dim], dim, 1);
+        for spans in [
+            vec![span(2, 8)], // ends after the last token
+            vec![span(usize::MAX, 1)],
+            vec![span(3, 2), span(4, 1)], // overlaps the one before
+            vec![span(4, 1), span(3, 1)],
+            vec![span(0, 0)],
+            vec![Span::new(0, &rows[1..dim], dim, 1)],    // a part of a row
+            vec![Span::new(0, &rows[..dim], dim / 2, 1)], // another width
+            vec![Span::new(0, &rows, 8 * dim, 1)],        // more vectors than layers
+            vec![Span::new(0, &rows[..3 * dim], dim, 2)], // a line and a half
+            vec![Span::new(0, &rows[..3 * dim], dim, 0)],
+        ] {
+            assert!(matches!(refused(&spans), Error::Picture { .. }), "{spans:?}");
+        }
+        let error = refused(&[span(1, 5).together(true)]);
+        assert!(matches!(error, Error::BufferTooSmall { needed: 5, given: 4, .. }), "{error}");
+    });
+}

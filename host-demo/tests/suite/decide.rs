@@ -81,6 +81,69 @@ fn prompts_are_rendered_as_in_llama_cpp() {
     }
 }
 
+/// The example in the README of llama.cpp's server, with the model's name that TypeSafe's clients send: the answer has the same fields
+/// in the same order.
+#[test]
+fn the_example_of_the_documentation_has_its_answer() {
+    let request = json!({
+        "model": "jev-latest",
+        "state": "Customer message: I was charged twice for my order last week and nobody has replied.",
+        "questions": {
+            "route": {
+                "type": "choice",
+                "instructions": "Which team should handle this?",
+                "criteria": { "billing": null, "shipping": null, "technical": null },
+            },
+            "angry": { "type": "noul", "instructions": "Is the customer angry?" },
+            "urgency": {
+                "type": "score",
+                "instructions": "How urgent is this?",
+                "criteria": ["can wait", "this week", "today", "right now"],
+            },
+        },
+    });
+    let example = json!({
+        "model": "openjev",
+        "answers": {
+            "route": {
+                "type": "choice",
+                "choice": "billing",
+                "probabilities": { "billing": 0.9998, "shipping": 0.0001, "technical": 0.0001 },
+                "confidence": 0.9997,
+            },
+            "angry": { "type": "noul", "noul": 0.6328 },
+            "urgency": {
+                "type": "score",
+                "score": 2.0858,
+                "legend": { "0": "can wait", "1": "this week", "2": "today", "3": "right now" },
+                "probabilities": { "0": 0.0023, "1": 0.116, "2": 0.6753, "3": 0.2064 },
+                "confidence": 0.673,
+            },
+        },
+        "usage": { "input_tokens": 239, "output_tokens": 0 },
+    });
+    let openjev = case("openjev").map(|(model, _)| model);
+    for model in openjev.into_iter().chain([committed("host-demo/models/stories.gguf")]) {
+        let server = Server::start_with(&["-m", path(&model), "--decide", "any"]);
+        let (status, mut answer) = server.post("/v1/systemone", request.to_string().as_bytes());
+        assert_eq!(status, 200, "{answer}");
+        // Another model has another name, and may prefer another team.
+        answer["model"] = example["model"].clone();
+        assert!(
+            request["questions"]["route"]["criteria"]
+                .get(answer["answers"]["route"]["choice"].as_str().unwrap())
+                .is_some()
+        );
+        answer["answers"]["route"]["choice"] = "billing".into();
+        assert!(difference(&answer, &example).is_finite(), "{answer}");
+        for id in ["route", "urgency"] {
+            let all = answer["answers"][id]["probabilities"].as_object().unwrap().values();
+            assert!((all.map(|p| p.as_f64().unwrap()).sum::<f64>() - 1.0).abs() < 1e-9, "{answer}");
+        }
+        assert_eq!(answer["usage"]["output_tokens"], 0);
+    }
+}
+
 /// Counts the tokens that twelve questions about one state read, for attention alone and with recurrent layers.
 #[test]
 fn a_state_is_read_once() {

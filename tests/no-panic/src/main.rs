@@ -17,7 +17,8 @@ use arenite::sampler::{Breakers, Params, Pcg32, Sampler};
 use arenite::sound::{LogMel, Rules, Voice};
 use arenite::speculation::lookup;
 use arenite::tokenizer::{Encode, Tokenizer};
-use arenite::{Adapter, Context, Engine, Error, Gguf, Model, Options, Plan, Session, TokenId, Work};
+use arenite::vision::{self, Encoder, Picture, Vision};
+use arenite::{Adapter, Context, Engine, Error, Gguf, Model, Options, Plan, Session, Span, TokenId, Work};
 
 macro_rules! entry {
     ($feature:literal, ($($name:ident: $type:ty),*) -> $result:ty $body:block) => {
@@ -89,6 +90,25 @@ entry!("rules", (gguf: &Gguf<'_>, logits: &mut [f32], tokens: &[TokenId], token:
     let rules = Rules::new(gguf)?;
     rules.apply(logits, tokens, token > 0);
     Ok(rules.seconds(token))
+});
+
+entry!("see", (gguf: &Gguf<'_>, memory: Memory, rgb: &[u8], sides: [usize; 3], options: vision::Options, out: &mut [f32]) -> Result<f32, Error> {
+    let [width, height, stride] = sides;
+    let vision = Vision::new(gguf)?;
+    let plan = vision::Plan::new(gguf, width, height, options)?;
+    let mut encoder = Encoder::new(&vision, plan, memory)?;
+    encoder.see(&Picture::with_stride(rgb, width, height, stride)?, out)?;
+    let bytes: usize = encoder.pixels(stride).map_or(0, |(.., rows)| rows.map(<[u8]>::len).sum());
+    Ok(encoder.states().iter().sum::<f32>() + bytes as f32 + encoder.place(width).map_or(0, |(column, _)| column) as f32)
+});
+
+entry!("pictures", (model: &Model<'_>, plan: Plan, workspace: Memory, kv: Memory, tokens: &[TokenId], spans: &[Span<'_>], at: usize) -> Result<f32, Error> {
+    let mut engine = Engine::new(model, plan, workspace, kv)?;
+    let mut a = engine.open()?;
+    engine.run(&mut [Work::prefill(&mut a, tokens).pictures(spans)])?;
+    let mut b = engine.fork_at(&a, at)?;
+    engine.read_all(Work::prefill(&mut b, tokens).pictures(spans), |_, _| ())?;
+    Ok(engine.logits(&a).iter().sum())
 });
 
 entry!("contexts", (model: &Model<'_>, plan: Plan, workspace: Memory, kv: Memory, tokens: &[TokenId], at: usize) -> Result<f32, Error> {

@@ -9,7 +9,6 @@ use arenite_run::service::{Decisions, Service};
 /// A request for decisions.
 #[derive(Default)]
 struct Asked {
-    model: Option<String>,
     state: Option<Value>,
     questions: Option<Value>,
 }
@@ -24,7 +23,6 @@ fn asked(body: &Value) -> Result<Asked> {
 /// Reads a request, and returns its prompts.
 pub fn decisions(service: &Service, body: &Value) -> Result<Decisions> {
     let asked = asked(body)?;
-    service.check_model(asked.model.as_deref())?;
     let decisions = service.decisions(asked.state.as_ref(), asked.questions.as_ref())?;
     check_pictures(body)?;
     Ok(decisions)
@@ -36,13 +34,6 @@ fn check_pictures(body: &Value) -> Result<()> {
 }
 
 const ROWS: &[Row<Asked>] = &[
-    Row(
-        &["model"],
-        Use::Reads(|asked, field| {
-            asked.model = Some(field.text()?);
-            Ok(())
-        }),
-    ),
     Row(
         &["state"],
         Use::Reads(|asked, field| {
@@ -57,6 +48,8 @@ const ROWS: &[Row<Asked>] = &[
             Ok(())
         }),
     ),
+    // As in llama.cpp, a server of one model answers for any name: clients send that of their own service.
+    Row(&["model"], Use::Harmless),
     Row(&["stream"], Use::Harmless),
 ];
 
