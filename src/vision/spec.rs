@@ -117,7 +117,7 @@ pub(super) struct Rules {
     pub norm: Norm,
     /// True if the states after the last block are normed.
     pub norm_after: bool,
-    /// The function of the encoder's blocks that `clip.use_gelu` means: models have its exact or its approximate form.
+    /// The form of GELU that the encoder's blocks have if the file says that they have GELU.
     pub gelu: Activation,
     /// Default of the side of a block of patches that becomes one row, and the key of this number.
     pub merge: (usize, &'static str),
@@ -171,7 +171,6 @@ impl Projector {
                 axes: Some(Axes::Alike),
                 norm: Norm::Rms,
                 norm_after: false,
-                gelu: Activation::GeluErf,
                 merge: (2, SPATIAL),
                 ..siglip
             },
@@ -198,6 +197,8 @@ pub(super) struct Spec<'a> {
     pub heads: usize,
     /// Width of the feed-forward.
     pub ffn: usize,
+    /// Activation function of the feed-forward.
+    pub activation: Activation,
     /// Side of a patch in pixels.
     pub patch: usize,
     /// Side of a block of patches that becomes one row.
@@ -208,13 +209,15 @@ pub(super) struct Spec<'a> {
     pub longest: usize,
     /// Least and largest number of tiles (internvl).
     pub tiles: (usize, usize),
-    /// Activation function of the encoder's blocks.
-    pub activation: Activation,
     /// Epsilon of the encoder's norms.
     pub eps: f32,
     /// Mean and standard deviation of each color.
     pub mean: [f32; 3],
     pub std: [f32; 3],
+    /// Least and largest number of pixels of a picture, if the file says so (Qwen).
+    pub pixels: (Option<usize>, Option<usize>),
+    /// Side of a window of attention in pixels.
+    window_pixels: usize,
     /// Every so many layers attend to the whole view, the others within windows; 0 if all see the whole view.
     pub window_period: usize,
     /// Layers whose states are also projected, and added to the first layers of the language model.
@@ -238,6 +241,7 @@ impl<'a> Spec<'a> {
         let layers = tri!(size(gguf, "block_count", MAX_LAYERS));
         let dim = tri!(size(gguf, "embedding_length", MAX_WIDTH));
         let ffn = tri!(size(gguf, "feed_forward_length", MAX_WIDTH));
+        let side = tri!(size(gguf, "image_size", MAX_IMAGE));
         let (deep, deep_layers) = tri!(deep(gguf, layers));
         let spec = Self {
             projector,
@@ -246,15 +250,18 @@ impl<'a> Spec<'a> {
             layers,
             heads: tri!(size(gguf, "attention.head_count", MAX_WIDTH)),
             ffn,
+            activation: tri!(activation(gguf, rules.gelu)),
             patch: tri!(size(gguf, "patch_size", MAX_PATCH)),
             merge: tri!(size_or(gguf, rules.merge.1, MAX_MERGE, rules.merge.0)),
-            side: tri!(size(gguf, "image_size", MAX_IMAGE)),
-            longest: tri!(size_or(gguf, "preproc_image_size", MAX_IMAGE, 0)),
+            side,
+            pixels: (tri!(pixels(gguf, "image_min_pixels")), tri!(pixels(gguf, "image_max_pixels"))),
+            window_pixels: tri!(size_or(gguf, "window_size", MAX_IMAGE, 112)),
+            // Early files do not say it; processors of all published models have four tiles.
+            longest: tri!(size_or(gguf, "preproc_image_size", MAX_IMAGE, 4 * side)),
             tiles: (
                 tri!(size_or(gguf, "preproc_min_tiles", MAX_TILES, 1)),
                 tri!(size_or(gguf, "preproc_max_tiles", MAX_TILES, 12)),
             ),
-            activation: tri!(activation(gguf, rules.gelu)),
             eps: tri!(positive(gguf, "attention.layer_norm_epsilon")),
             mean: tri!(colors(gguf, "image_mean")),
             std: tri!(colors(gguf, "image_std")),
@@ -296,7 +303,7 @@ impl<'a> Spec<'a> {
             return Err(wrong("image_size", "does not fit the number of learned positions"));
         }
         if matches!(projector, Projector::Idefics3) && self.longest < side {
-            return Err(wrong("preproc_image_size", "is missing or less than image_size"));
+            return Err(wrong("preproc_image_size", "is less than image_size"));
         }
         if self.tiles.0 > self.tiles.1 {
             return Err(wrong("preproc_min_tiles", "is more than preproc_max_tiles"));
@@ -367,12 +374,10 @@ impl<'a> Spec<'a> {
 
     /// Side in merged blocks of a window of attention; `None` if all layers see the whole view.
     pub const fn window(&self) -> Option<usize> {
-        /// Side of a window in pixels, which is not in the file.
-        const PIXELS: usize = 112;
         if self.window_period == 0 {
             return None;
         }
-        match PIXELS.checked_div(self.cell()) {
+        match self.window_pixels.checked_div(self.cell()) {
             None | Some(0) => Some(1),
             side => side,
         }
@@ -397,20 +402,6 @@ impl<'a> Spec<'a> {
     }
 }
 
-/// The activation function of the encoder's blocks.
-const fn activation(gguf: &Gguf<'_>, gelu: Activation) -> Result<Activation, Error> {
-    let silu = matches!(tri!(gguf.bool("clip", "use_silu")), Some(true));
-    let has_gelu = matches!(tri!(gguf.bool("clip", "use_gelu")), Some(true));
-    match (silu, has_gelu) {
-        (true, false) => Ok(Activation::Silu),
-        (false, true) => Ok(gelu),
-        _ => Err(Error::UnsupportedKey {
-            key: Name::key("clip", "use_gelu"),
-            what: "another activation function than GELU or SiLU",
-        }),
-    }
-}
-
 /// The whole part of a square root.
 const fn root(n: usize) -> usize {
     let mut root = 0;
@@ -424,6 +415,8 @@ const fn root(n: usize) -> usize {
 const KEYS: &[&str] = &[
     "has_vision_encoder",
     "has_audio_encoder",
+    "has_text_encoder",
+    "has_llava_projector",
     "projector_type",
     "use_gelu",
     "use_silu",
@@ -445,6 +438,9 @@ const KEYS: &[&str] = &[
     "vision.spatial_merge_size",
     "vision.is_deepstack_layers",
     "vision.n_wa_pattern",
+    "vision.window_size",
+    "vision.image_min_pixels",
+    "vision.image_max_pixels",
 ];
 
 /// Checks that all keys under `clip.` are known. Those of an encoder of sounds are skipped.
@@ -491,6 +487,18 @@ const fn projector(gguf: &Gguf<'_>) -> Result<Projector, Error> {
     Err(Error::Unsupported { what: "projector", name: Name::new(name) })
 }
 
+/// Reads the activation function of the feed-forward.
+const fn activation(gguf: &Gguf<'_>, gelu: Activation) -> Result<Activation, Error> {
+    match (tri!(gguf.bool("clip", "use_silu")), tri!(gguf.bool("clip", "use_gelu"))) {
+        (Some(true), Some(true)) => {
+            Err(Error::KeyValue { key: Name::key("clip", "use_gelu"), why: "is true, and so is use_silu" })
+        }
+        (Some(true), _) => Ok(Activation::Silu),
+        (_, Some(true)) => Ok(gelu),
+        _ => Err(Error::UnsupportedKey { key: Name::key("clip", "use_gelu"), what: "the quick form of GELU" }),
+    }
+}
+
 /// Reads which layers' states are projected as well, and counts them.
 const fn deep<'a>(gguf: &Gguf<'a>, layers: usize) -> Result<(Option<Array<'a>>, usize), Error> {
     const NAME: &str = "is_deepstack_layers";
@@ -504,6 +512,14 @@ const fn deep<'a>(gguf: &Gguf<'a>, layers: usize) -> Result<(Option<Array<'a>>, 
         index += 1;
     }
     Ok((Some(deep), count))
+}
+
+/// Reads a number of pixels.
+const fn pixels(gguf: &Gguf<'_>, name: &'static str) -> Result<Option<usize>, Error> {
+    match tri!(size_or(gguf, name, MAX_IMAGE * MAX_IMAGE, 0)) {
+        0 => Ok(None),
+        pixels => Ok(Some(pixels)),
+    }
 }
 
 const fn size_or(gguf: &Gguf<'_>, name: &'static str, max: usize, default: usize) -> Result<usize, Error> {
