@@ -23,7 +23,10 @@
 //! # Ok::<(), arenite::Error>(())
 //! ```
 
+mod blocks;
 mod encoder;
+mod head;
+mod patches;
 mod picture;
 mod plan;
 mod positions;
