@@ -2,7 +2,8 @@
 
 use super::blocks::{norm, norm_of};
 use super::encoder::{Encoder, States};
-use super::spec::{Join, Spec};
+use super::projector::Join;
+use super::spec::Spec;
 use super::tensors::{Role, Table};
 use super::views::View;
 use crate::engine::{Compute, add_bias, rows, rows_mut};

@@ -30,6 +30,7 @@ mod patches;
 mod picture;
 mod plan;
 mod positions;
+mod projector;
 mod resize;
 mod spec;
 mod tensors;
@@ -39,7 +40,7 @@ use crate::{Error, Gguf, Model, Span};
 pub use encoder::Encoder;
 pub use picture::{MAX_SIDE, Picture};
 pub use plan::{Options, Plan};
-pub use spec::Projector;
+pub use projector::Projector;
 use spec::Spec;
 pub use views::{View, Views};
 

@@ -10,7 +10,7 @@ use super::tensors::Role;
 use super::views::View;
 use crate::engine::{add_bias, rows_mut};
 use crate::kernel::add;
-use crate::quant::le_f32;
+use crate::quant::decode_row;
 
 impl Encoder<'_, '_> {
     /// Computes the inputs of the first block: linear layers on patches, and learned positions.
@@ -21,9 +21,8 @@ impl Encoder<'_, '_> {
         let States { hidden, branch, inner, places, count: all, .. } = states;
         let grid = patches(spec, view);
         if before > 0 {
-            let class = table.vector(Role::Class, 0);
-            let Some(first) = hidden.get_mut(..dim) else { return };
-            first.iter_mut().enumerate().for_each(|(i, x)| *x = le_f32(class, i));
+            let (Some(class), Some(first)) = (table.matrix(Role::Class, 0), hidden.get_mut(..dim)) else { return };
+            decode_row(class.kind(), class.data(), first);
             add_learned(spec, table, (grid, None), first, branch);
         }
         for first in (before..*all).step_by(batch) {

@@ -2,7 +2,8 @@
 
 use bytemuck::Zeroable;
 
-use super::spec::{Places, Projector, Spec, after};
+use super::projector::{Places, Projector};
+use super::spec::{Spec, after};
 use crate::gguf::{Pieces, Tensor};
 use crate::kernel::{Kind, Matrix};
 use crate::model::{Entry, Need, Norm};
@@ -336,7 +337,7 @@ fn walk(gguf: &Gguf<'_>, spec: &Spec<'_>, found: &mut dyn FnMut(Found)) -> Resul
         if tensor.dims != expected {
             return Err(Error::TensorShape { tensor: name, found: tensor.dims, expected });
         }
-        let runs = !is_vector(dims) || tensor.kind == TensorType::F32;
+        let runs = !is_vector(dims) || tensor.kind == TensorType::F32 || role == Role::Class;
         let Some(kind) = Kind::number(tensor.kind).filter(|_| runs) else {
             return Err(Error::TensorType { tensor: name, kind: tensor.kind });
         };
@@ -345,7 +346,7 @@ fn walk(gguf: &Gguf<'_>, spec: &Spec<'_>, found: &mut dyn FnMut(Found)) -> Resul
     Ok(())
 }
 
-/// True for the shape of a vector, which must be in F32.
+/// True for the shape of a vector. Vectors must be in F32, except the class, which is decoded like a position.
 fn is_vector(dims: [usize; 4]) -> bool {
     matches!(dims, [_, 1, 1, 1])
 }

@@ -3,7 +3,8 @@
 //! The numbers are those of the processors in `transformers`, which the models were trained with.
 
 use super::picture::check_sides;
-use super::spec::{Projector, Spec};
+use super::projector::Projector;
+use super::spec::Spec;
 use crate::{Error, tri};
 
 /// Width and height in pixels.
