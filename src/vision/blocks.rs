@@ -160,7 +160,7 @@ impl Encoder<'_, '_> {
     }
 }
 
-/// What rows attend to.
+/// Keys and values of a layer, and the windows in which rows attend.
 struct Seen<'s> {
     spec: &'s Spec<'s>,
     head: HeadLayout,

@@ -144,7 +144,7 @@ impl<'m, 'w> Encoder<'m, 'w> {
     ///
     /// # Errors
     ///
-    /// Those of [`load`](Self::load) and [`encode`](Self::encode).
+    /// The errors of [`load`](Self::load) and [`encode`](Self::encode).
     pub fn see(&mut self, picture: &Picture<'_>, out: &mut [f32]) -> Result<(), Error> {
         let (needed, given) = (self.plan.rows, out.len());
         let mut rest =

@@ -25,7 +25,7 @@ impl Encoder<'_, '_> {
             let start = before * dim + first * joined;
             let Some(from) = hidden.get(start..start + count * joined) else { return };
             let Some((a, rest)) = inner.split_at_mut_checked(count * joined) else { return };
-            let Some((b, c)) = rest.split_at_mut_checked(count * joined.max(spec.tensors.inner)) else { return };
+            let Some((b, c)) = rest.split_at_mut_checked(count * spec.between()) else { return };
             let Some(result) = head.run((spec, table, compute), (from, count), [a, b, c]) else { return };
             for (token, result) in (first..).zip(rows(result, width)) {
                 let Some(place) = places.get(token * block) else { return };

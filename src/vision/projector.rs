@@ -1,4 +1,4 @@
-//! The kinds of projectors as data: what each implies for its encoder.
+//! The kinds of projectors as data.
 
 use super::resize::Filter;
 use crate::kernel::Activation;
@@ -61,7 +61,7 @@ pub(super) enum Places {
 pub(super) enum Axes {
     /// Pairs of elements that are half a head apart. Lines and columns have the same frequencies.
     Alike,
-    /// Pairs of adjacent elements. Of all frequencies, lines have the even ones and columns the odd ones.
+    /// Pairs of adjacent elements. Lines have the even frequencies and columns the odd ones.
     InTurns,
 }
 
@@ -94,7 +94,7 @@ pub(super) enum Join {
     Mean,
 }
 
-/// What a kind of projector implies for its encoder.
+/// Properties of the encoder that follow from the kind of projector.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
     pub filter: Filter,

@@ -274,7 +274,7 @@ const KEYS: &[&str] = &[
     "vision.image_max_pixels",
 ];
 
-/// Checks that all keys under `clip.` are known. Those of an encoder of sounds are skipped.
+/// Checks that all keys under `clip.` are known. Keys of an encoder of sounds are skipped.
 const fn check_keys(gguf: &Gguf<'_>) -> Result<(), Error> {
     let mut keys = gguf.keys();
     while let Some((key, _)) = keys.next_key() {

@@ -10,7 +10,7 @@ use crate::model::{Entry, Need, Norm};
 use crate::quant::TensorType;
 use crate::{Error, Gguf, Name, tri};
 
-/// Where the tensors of a role stand in the file.
+/// Number and names of the tensors of a role.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// One tensor.
@@ -160,7 +160,7 @@ impl Role {
         Some((role, layer))
     }
 
-    /// Whether the encoder has a tensor of this role in a layer, and its shape.
+    /// Returns the requirement for a tensor of this role in a layer, and its shape.
     fn shape(self, spec: &Spec<'_>, layer: usize) -> (Need, [usize; 4]) {
         let Spec { dim, ffn, patch, .. } = *spec;
         let Tensors { has_class, fused, gated, biased, table, inner, out, .. } = spec.tensors;
@@ -242,7 +242,7 @@ fn numbered(place: Place, rest: &[u8]) -> Option<(Place, usize, &[u8])> {
     Some((place, layer, after(rest, b".")?)).filter(|_| digits > 0)
 }
 
-/// What the directory of tensors says about an encoder.
+/// Properties and sizes that are only in the directory of tensors.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tensors {
     /// A learned row stands before the patches.
@@ -257,6 +257,8 @@ pub(super) struct Tensors {
     swapped: bool,
     pub has_merger: bool,
     has_join_norm: bool,
+    /// The projector's matrix is stored by inputs.
+    pub transposed: bool,
     /// Learned positions.
     pub table: usize,
     /// Outputs of the projector's first linear layer, and of its last.
@@ -288,6 +290,7 @@ impl Tensors {
             swapped: dim != ffn && down == dim,
             has_merger: has(gguf, Role::Merger.of_projector(projector)),
             has_join_norm: has(gguf, Role::JoinNorm.of_projector(projector)),
+            transposed: has(gguf, Role::Transposed.of_projector(projector)),
             table,
             inner,
             out,

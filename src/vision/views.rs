@@ -1,4 +1,4 @@
-//! What the encoder sees of a picture: the picture resized, cut into tiles, or both, as each model's processor does it.
+//! The views of a picture: it is resized, cut into tiles, or both, as each model's processor does it.
 //!
 //! The numbers are those of the processors in `transformers`, which the models were trained with.
 
