@@ -25,7 +25,7 @@ pub struct Span<'r> {
     pub row_len: usize,
     /// Number of rows from left to right in the picture, for models with rotary positions of several axes.
     pub columns: usize,
-    /// True if the tokens of the span attend to each other, also to later ones. Such a span has at most
+    /// True if the tokens of the span attend to each other, also to later ones. The span then has at most
     /// [`Options::batch`](crate::Options::batch) tokens.
     pub together: bool,
 }
