@@ -9,6 +9,9 @@ use core::ops::Range;
 #[cfg(feature = "lora")]
 use crate::quant::{TensorType, le_f16};
 
+/// Columns of a recurrent state that are stored together, as many as a vector has lanes.
+pub(crate) const TILE: usize = 16;
+
 /// An instruction set. A value of the implementing type is a proof that the processor has it. Vectors are only created
 /// through such a value, so operations on them are safe.
 ///

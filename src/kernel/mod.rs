@@ -63,12 +63,13 @@ pub(crate) use float::Deviation;
 pub(crate) use fork::{fork_chunks, fork_pairs};
 pub(crate) use form::Form;
 pub(crate) use job::Acts;
+pub(crate) use lanes::TILE;
 pub(crate) use linear::{Batch, Product, linear, linear_alone, quantize};
 #[cfg(feature = "lora")]
 pub(crate) use low_rank::{LowRank, add_low_rank};
 pub(crate) use matrix::{Kind, Matrix};
 pub(crate) use panel::panel_bytes;
-pub(crate) use recurrent::{CausalConvolution, MAX_TAPS, Recurrence, TILE, Update};
+pub(crate) use recurrent::{CausalConvolution, MAX_TAPS, Recurrence, Update};
 pub(crate) use selective::Scan;
 pub(crate) use wkv::Wkv;
 

@@ -2,7 +2,7 @@
 //! every token updates. They are defined once over [`Isa`](super::lanes::Isa). Channels and columns are lanes, and
 //! nothing is summed across lanes, so the bits do not depend on how tokens are divided into passes.
 
-use super::lanes::{Isa, Lanes, load, store};
+use super::lanes::{Isa, Lanes, TILE, load, store};
 use super::selective::{Scan, scan};
 use super::wkv::{Wkv, wkv};
 use crate::built;
@@ -89,9 +89,6 @@ fn convolve_taps<S: Isa, const N: usize>(
         }
     }
 }
-
-/// Columns of a state that are stored together.
-pub(crate) const TILE: usize = 16;
 
 /// The update of a head's state `S`, a matrix of `keys` rows and `width` columns, by each token: `S = decay S`, then
 /// `S += key (outer) new`, then `out = query S`. The field `delta` defines `new`.

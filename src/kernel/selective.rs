@@ -2,8 +2,7 @@
 //! on a step that each token sets. Channels are lanes, and nothing is summed across lanes.
 
 use super::float::{floats, softplus};
-use super::lanes::{Isa, Lanes, load};
-use super::recurrent::TILE;
+use super::lanes::{Isa, Lanes, TILE, load};
 use crate::quant::le_f32;
 
 /// The update of every channel by a token: `step = softplus(steps + bias)`, for each state

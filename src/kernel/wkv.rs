@@ -1,8 +1,7 @@
 //! The state of [RWKV](https://arxiv.org/abs/2503.14456): a matrix per head, with a row per element of a key and a
 //! decay per row. Columns are lanes, and nothing is summed across lanes.
 
-use super::lanes::{Isa, Lanes, load, store};
-use super::recurrent::TILE;
+use super::lanes::{Isa, Lanes, TILE, load, store};
 
 /// The update of a head's state `S` by each token. All vectors have `keys` elements, except `value`.
 ///
