@@ -158,6 +158,7 @@ impl Projector {
                 axes: Some(Axes::Alike),
                 norm: Norm::Rms,
                 norm_after: false,
+                gelu: Activation::GeluErf,
                 merge: (2, SPATIAL),
                 ..siglip
             },
