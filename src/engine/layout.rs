@@ -5,7 +5,7 @@ use core::ops::Range;
 use bytemuck::{Pod, Zeroable};
 
 #[cfg(feature = "vision")]
-use super::pictures::Turn;
+use super::picture_turns::Turn;
 use crate::memory::{Arena, HeadLayout, KvType, TILE};
 use crate::model::{Entry, Layer, Positions, Spec};
 use crate::{Error, tri};

@@ -43,6 +43,8 @@ pub(crate) mod layout;
 #[cfg(feature = "sound")]
 mod listen;
 #[cfg(feature = "vision")]
+mod picture_turns;
+#[cfg(feature = "vision")]
 mod pictures;
 mod plan;
 mod profile;

@@ -5,12 +5,10 @@
 //! next token's position follows the largest of these. The tables of [`Turn`]s keep the difference of rotary positions
 //! and positions in the cache.
 
-use bytemuck::{Pod, Zeroable};
-
 use super::forward::Forward;
 use super::layout::Segment;
+use super::picture_turns::Turn;
 use super::{Engine, Work};
-use crate::kernel::copy_row;
 use crate::{Error, TokenId};
 
 /// Rows of a picture, computed by an [`Encoder`](crate::vision::Encoder), that stand where tokens stand.
@@ -25,7 +23,7 @@ pub struct Span<'r> {
     pub row_len: usize,
     /// Number of rows from left to right in the picture, for models with rotary positions of several axes.
     pub columns: usize,
-    /// True if the tokens of the span attend to each other, also to later ones. Such a span has at most
+    /// True if the tokens of the span attend to each other, also to later ones. The span then has at most
     /// [`Options::batch`](crate::Options::batch) tokens.
     pub together: bool,
 }
@@ -61,68 +59,6 @@ impl<'r> Span<'r> {
     fn vector(&self, index: usize, stream: usize, dim: usize) -> Option<&'r [f32]> {
         let row = self.rows.get(index.checked_sub(self.start)? * self.row_len..)?.get(..self.row_len)?;
         row.get(stream * dim..(stream + 1) * dim)
-    }
-}
-
-/// A picture that a context has read, in a model with rotary positions of several axes.
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
-#[repr(C)]
-pub(crate) struct Turn {
-    /// Position after the picture; 0 for an unused entry.
-    pub end: u32,
-    /// Number by which later rotary positions are less than positions.
-    pub less: u32,
-}
-
-/// The pictures that each context has read.
-#[derive(Default)]
-pub(crate) struct Turns<'w> {
-    /// `[contexts][pictures]`, each in order, with unused entries at the end.
-    table: &'w mut [Turn],
-    /// Entries per context.
-    each: usize,
-}
-
-impl<'w> Turns<'w> {
-    pub fn new(table: &'w mut [Turn], contexts: usize) -> Self {
-        table.fill(Turn::default());
-        Self { each: table.len().checked_div(contexts).unwrap_or(0), table }
-    }
-
-    pub fn of(&self, slot: usize) -> &[Turn] {
-        self.table.get(slot * self.each..(slot + 1) * self.each).unwrap_or(&[])
-    }
-
-    pub fn of_mut(&mut self, slot: usize) -> &mut [Turn] {
-        self.table.get_mut(slot * self.each..(slot + 1) * self.each).unwrap_or_default()
-    }
-
-    /// Number by which rotary positions are less than positions now.
-    fn less(&self, slot: usize) -> usize {
-        self.of(slot).iter().map(|turn| turn.less as usize).max().unwrap_or(0)
-    }
-
-    /// Number of further pictures for which there is room.
-    fn room(&self, slot: usize) -> usize {
-        self.of(slot).iter().filter(|turn| turn.end == 0).count()
-    }
-
-    fn push(&mut self, slot: usize, turn: Turn) {
-        if let Some(place) = self.of_mut(slot).iter_mut().find(|turn| turn.end == 0) {
-            *place = turn;
-        }
-    }
-
-    /// Forgets the pictures that end after `position`.
-    pub fn rewind(&mut self, slot: usize, position: usize) {
-        for turn in self.of_mut(slot).iter_mut().filter(|turn| turn.end as usize > position) {
-            *turn = Turn::default();
-        }
-    }
-
-    /// Gives one context the pictures of another.
-    pub fn share(&mut self, from: usize, to: usize) {
-        copy_row(self.table, self.each, from, to);
     }
 }
 

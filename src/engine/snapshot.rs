@@ -7,7 +7,7 @@ use bytemuck::{Pod, Zeroable};
 use super::context::Rows;
 use super::layout::{SOURCE, STATES, head_layout};
 #[cfg(feature = "vision")]
-use super::pictures::Turn;
+use super::picture_turns::Turn;
 use super::{Context, Engine, Plan};
 use crate::hash::Hash;
 use crate::memory::{HeadLayout, KvType, TILE};

@@ -153,6 +153,7 @@ pub struct Pass<'p, 'c, 'm, 'w> {
     /// Rows of logits computed so far.
     logits: usize,
     /// Largest number of tokens of a pass, besides the batch.
+    #[cfg(feature = "drafts")]
     most: usize,
 }
 
@@ -165,7 +166,14 @@ impl core::fmt::Debug for Pass<'_, '_, '_, '_> {
 impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
     /// Creates a run of `works`. The caller has checked these and reserved the pages that they need.
     pub(super) fn new(engine: &'p mut Engine<'m, 'w>, works: &'p mut [Work<'c>]) -> Self {
-        Self { engine, works, layer: None, logits: 0, most: usize::MAX }
+        Self {
+            engine,
+            works,
+            layer: None,
+            logits: 0,
+            #[cfg(feature = "drafts")]
+            most: usize::MAX,
+        }
     }
 
     /// Runs one step: sets up a pass, runs one layer on all tokens of the pass, or computes logits. Returns true if
@@ -207,11 +215,13 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
 
     /// Fills a pass with tokens of the works, in order. Returns the number of tokens.
     fn lay_out(&mut self) -> usize {
-        let Self { engine, works, most, .. } = self;
+        #[cfg(feature = "drafts")]
+        let most = self.most;
+        let Self { engine, works, .. } = self;
         let has_states = engine.has_states();
         #[cfg(feature = "drafts")]
         for work in works.iter() {
-            let tokens = work.left().min(engine.forward.batch()).min(*most);
+            let tokens = work.left().min(engine.forward.batch()).min(most);
             engine.catch_up(work.context.slot, work.context.position, tokens);
         }
         #[cfg(feature = "drafts")]
@@ -220,7 +230,11 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
         forward.clear();
         let mut rows = 0;
         for work in works.iter_mut() {
-            work.taken = work.left().min(forward.room()).min(*most - rows);
+            work.taken = work.left().min(forward.room());
+            #[cfg(feature = "drafts")]
+            {
+                work.taken = work.taken.min(most - rows);
+            }
             #[cfg(feature = "vision")]
             {
                 work.taken = work.without_cuts(work.taken);

@@ -37,6 +37,8 @@ mod candidates;
 #[cfg(feature = "samplers")]
 mod dry;
 #[cfg(feature = "samplers")]
+mod memory;
+#[cfg(feature = "samplers")]
 mod mirostat;
 #[cfg_attr(not(feature = "samplers"), path = "none.rs")]
 mod more;
@@ -58,6 +60,9 @@ use rand_core::Rng;
 
 use crate::{Error, TokenId};
 use candidates::{Candidates, Least, best, best_where, draw_of_all};
+#[cfg(feature = "samplers")]
+use memory::Memory;
+#[cfg(not(feature = "samplers"))]
 use more::Memory;
 use penalties::History;
 

@@ -1,4 +1,4 @@
-//! Stands for `more.rs` in builds without the feature `samplers`: nothing is on, and nothing is remembered.
+//! Stands for `more.rs` and `memory.rs` in builds without the feature `samplers`: nothing is on, and nothing is remembered.
 
 use core::marker::PhantomData;
 

@@ -23,10 +23,14 @@
 //! # Ok::<(), arenite::Error>(())
 //! ```
 
+mod blocks;
 mod encoder;
+mod head;
+mod patches;
 mod picture;
 mod plan;
 mod positions;
+mod projector;
 mod resize;
 mod spec;
 mod tensors;
@@ -36,7 +40,7 @@ use crate::{Error, Gguf, Model, Span};
 pub use encoder::Encoder;
 pub use picture::{MAX_SIDE, Picture};
 pub use plan::{Options, Plan};
-pub use spec::Projector;
+pub use projector::Projector;
 use spec::Spec;
 pub use views::{View, Views};
 

@@ -129,7 +129,7 @@ pub struct Plan {
     pub workspace: usize,
     /// Elements of the result: the rows of all views.
     pub rows: usize,
-    /// What the encoder sees of the picture.
+    /// The views of the picture.
     pub views: Views,
     /// The options, with limits applied.
     pub options: Options,
@@ -196,7 +196,6 @@ impl Layout {
         let gates = if spec.tensors.gated { 2 * ffn } else { ffn };
         let inner = tri!(product(&[batch, max(max(spec.patch_len(), 2 * dim), gates)]));
         let inner = max(inner, tri!(product(&[spec.joined_at_once(batch), spec.projection()])));
-        let inner = max(inner, spec.tensors.out + dim);
         let widest = max(max(spec.patch_len(), ffn), max(spec.joined(), max(spec.tensors.inner, dim)));
         let widest = max(widest, spec.block() * dim);
         let formats = tri!(Formats::of(gguf, widest));
@@ -309,10 +308,15 @@ impl Spec<'_> {
         }
     }
 
-    /// Elements that the projector needs to compute one row: two copies of the joined patches, and the outputs of its
-    /// linear layers.
-    const fn projection(&self) -> usize {
+    /// Elements per row of the projector's second buffer: patches in another order, the outputs of the first linear layer,
+    /// or one row of a transposed matrix.
+    pub(super) const fn between(&self) -> usize {
         let joined = self.block() * self.dim;
-        2 * joined + max(self.tensors.inner, joined) + self.tensors.out
+        max(max(joined, self.tensors.inner), if self.tensors.transposed { self.tensors.out } else { 0 })
+    }
+
+    /// Elements that the projector needs to compute one row: the joined patches, the second buffer, and the outputs.
+    const fn projection(&self) -> usize {
+        self.block() * self.dim + self.between() + self.tensors.out
     }
 }

@@ -1,6 +1,7 @@
 //! Positions of patches: learned vectors, resized to the grid of a view, and rotations in two dimensions.
 
-use super::spec::{Places, Spec};
+use super::projector::Places;
+use super::spec::Spec;
 use super::tensors::{Role, Table};
 use super::views::Size;
 use crate::engine::{rows_mut, sine_cosine};

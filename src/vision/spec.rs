@@ -1,6 +1,6 @@
-//! The encoder and projector of a file as data: sizes from the metadata, and what each kind of projector implies.
+//! The encoder of a file as data: sizes from the metadata and the directory.
 
-use super::resize::Filter;
+use super::projector::{Join, Places, Projector, Rules};
 use super::tensors::Tensors;
 use crate::gguf::{Array, ValueType, equal};
 use crate::kernel::Activation;
@@ -17,176 +17,6 @@ const MAX_MERGE: usize = 1 << 4;
 const MAX_IMAGE: usize = 1 << 13;
 const MAX_TILES: usize = 1 << 6;
 
-/// Declares the projectors: the names in files, and the variants.
-macro_rules! projectors {
-    ($($(#[$doc:meta])* $name:literal => $variant:ident,)*) => {
-        /// Kind of a projector (`clip.projector_type`): how pictures are cut into views, and how the states of an
-        /// encoder become rows of a language model.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[non_exhaustive]
-        pub enum Projector { $($(#[$doc])* $variant,)* }
-
-        impl Projector {
-            /// All projectors that this crate runs.
-            pub const ALL: &[Self] = &[$(Self::$variant),*];
-
-            /// The name in files.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)* }
-            }
-        }
-    };
-}
-
-projectors! {
-    /// Idefics 3, SmolVLM, Granite-Docling.
-    "idefics3" => Idefics3,
-    /// LFM2-VL.
-    "lfm2" => Lfm2,
-    /// Gemma 3.
-    "gemma3" => Gemma3,
-    /// InternVL 2 to 3.
-    "internvl" => InternVl,
-    /// Pixtral, and Mistral Small 3.1 and later.
-    "pixtral" => Pixtral,
-    /// Qwen 2.5-VL.
-    "qwen2.5vl_merger" => Qwen25Vl,
-    /// Qwen 3-VL.
-    "qwen3vl_merger" => Qwen3Vl,
-}
-
-/// How an encoder knows where patches are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Places {
-    /// A learned vector for each patch of views of one size.
-    Learned,
-    /// Learned vectors of a square grid, resized with an antialiased bilinear filter (SigLIP 2).
-    Antialiased,
-    /// Learned vectors of a square grid, resized bilinearly so that the corners stay.
-    Corners,
-    /// None.
-    Unlearned,
-}
-
-/// Rotary positions in two dimensions, in heads of queries and keys: the first half of the pairs is rotated by the line of
-/// a patch, the second half by its column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Axes {
-    /// Pairs of elements that are half a head apart. Lines and columns have the same frequencies.
-    Alike,
-    /// Pairs of adjacent elements. Of all frequencies, lines have the even ones and columns the odd ones.
-    InTurns,
-}
-
-impl Axes {
-    /// The elements of a head that form pair `i` of `pairs`.
-    pub const fn pair(self, i: usize, pairs: usize) -> (usize, usize) {
-        match self {
-            Self::Alike => (i, i + pairs),
-            Self::InTurns => (2 * i, 2 * i + 1),
-        }
-    }
-
-    /// The frequency of pair `i` is `10000^(-2 number / elements)`: returns the number and the elements.
-    pub const fn exponent(self, i: usize, pairs: usize) -> (usize, usize) {
-        let half = pairs / 2;
-        let (number, of_column) = if i < half { (i, 0) } else { (i - half, 1) };
-        match self {
-            Self::Alike => (number, pairs),
-            Self::InTurns => (2 * number + of_column, 2 * pairs),
-        }
-    }
-}
-
-/// How a block of neighbouring patches becomes the input of the projector's first linear layer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Join {
-    /// One patch after another.
-    Concatenated,
-    /// Their mean.
-    Mean,
-}
-
-/// What a kind of projector implies for its encoder.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Rules {
-    pub filter: Filter,
-    pub places: Places,
-    pub axes: Option<Axes>,
-    pub join: Join,
-    pub norm: Norm,
-    /// True if the states after the last block are normed.
-    pub norm_after: bool,
-    /// The function of the encoder's blocks that `clip.use_gelu` means: models have its exact or its approximate form.
-    pub gelu: Activation,
-    /// Default of the side of a block of patches that becomes one row, and the key of this number.
-    pub merge: (usize, &'static str),
-    /// Epsilon of the norm on joined patches; `None` for the encoder's.
-    pub join_eps: Option<f32>,
-    /// True if the rows of one view attend to each other in the language model.
-    pub together: bool,
-}
-
-impl Projector {
-    pub(super) const fn rules(self) -> Rules {
-        const FACTOR: &str = "projector.scale_factor";
-        const SPATIAL: &str = "spatial_merge_size";
-        let siglip = Rules {
-            filter: Filter::Bilinear,
-            places: Places::Learned,
-            axes: None,
-            join: Join::Concatenated,
-            norm: Norm::Layer,
-            norm_after: true,
-            gelu: Activation::GeluTanh,
-            merge: (1, FACTOR),
-            join_eps: None,
-            together: false,
-        };
-        match self {
-            Self::Idefics3 => Rules { filter: Filter::Lanczos, ..siglip },
-            Self::Lfm2 => Rules { places: Places::Antialiased, merge: (2, FACTOR), join_eps: Some(1e-5), ..siglip },
-            Self::Gemma3 => Rules { join: Join::Mean, merge: (4, FACTOR), together: true, ..siglip },
-            Self::InternVl => Rules {
-                filter: Filter::Bicubic,
-                norm_after: false,
-                gelu: Activation::GeluErf,
-                merge: (2, FACTOR),
-                join_eps: Some(1e-5),
-                ..siglip
-            },
-            Self::Pixtral => Rules {
-                filter: Filter::Bicubic,
-                places: Places::Unlearned,
-                axes: Some(Axes::InTurns),
-                norm: Norm::Rms,
-                norm_after: false,
-                gelu: Activation::GeluErf,
-                merge: (1, SPATIAL),
-                ..siglip
-            },
-            Self::Qwen25Vl => Rules {
-                filter: Filter::Bicubic,
-                places: Places::Unlearned,
-                axes: Some(Axes::Alike),
-                norm: Norm::Rms,
-                norm_after: false,
-                gelu: Activation::GeluErf,
-                merge: (2, SPATIAL),
-                ..siglip
-            },
-            Self::Qwen3Vl => Rules {
-                filter: Filter::Bicubic,
-                places: Places::Corners,
-                norm_after: false,
-                axes: Some(Axes::Alike),
-                merge: (2, SPATIAL),
-                ..siglip
-            },
-        }
-    }
-}
-
 /// Sizes and settings of an encoder of pictures.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spec<'a> {
@@ -198,6 +28,8 @@ pub(super) struct Spec<'a> {
     pub heads: usize,
     /// Width of the feed-forward.
     pub ffn: usize,
+    /// Activation function of the feed-forward.
+    pub activation: Activation,
     /// Side of a patch in pixels.
     pub patch: usize,
     /// Side of a block of patches that becomes one row.
@@ -208,13 +40,15 @@ pub(super) struct Spec<'a> {
     pub longest: usize,
     /// Least and largest number of tiles (internvl).
     pub tiles: (usize, usize),
-    /// Activation function of the encoder's blocks.
-    pub activation: Activation,
     /// Epsilon of the encoder's norms.
     pub eps: f32,
     /// Mean and standard deviation of each color.
     pub mean: [f32; 3],
     pub std: [f32; 3],
+    /// Least and largest number of pixels of a picture, if the file says so (Qwen).
+    pub pixels: (Option<usize>, Option<usize>),
+    /// Side of a window of attention in pixels.
+    window_pixels: usize,
     /// Every so many layers attend to the whole view, the others within windows; 0 if all see the whole view.
     pub window_period: usize,
     /// Layers whose states are also projected, and added to the first layers of the language model.
@@ -238,6 +72,7 @@ impl<'a> Spec<'a> {
         let layers = tri!(size(gguf, "block_count", MAX_LAYERS));
         let dim = tri!(size(gguf, "embedding_length", MAX_WIDTH));
         let ffn = tri!(size(gguf, "feed_forward_length", MAX_WIDTH));
+        let side = tri!(size(gguf, "image_size", MAX_IMAGE));
         let (deep, deep_layers) = tri!(deep(gguf, layers));
         let spec = Self {
             projector,
@@ -246,15 +81,18 @@ impl<'a> Spec<'a> {
             layers,
             heads: tri!(size(gguf, "attention.head_count", MAX_WIDTH)),
             ffn,
+            activation: tri!(activation(gguf, rules.gelu)),
             patch: tri!(size(gguf, "patch_size", MAX_PATCH)),
             merge: tri!(size_or(gguf, rules.merge.1, MAX_MERGE, rules.merge.0)),
-            side: tri!(size(gguf, "image_size", MAX_IMAGE)),
-            longest: tri!(size_or(gguf, "preproc_image_size", MAX_IMAGE, 0)),
+            side,
+            pixels: (tri!(pixels(gguf, "image_min_pixels")), tri!(pixels(gguf, "image_max_pixels"))),
+            window_pixels: tri!(size_or(gguf, "window_size", MAX_IMAGE, 112)),
+            // Early files do not say it; processors of all published models have four tiles.
+            longest: tri!(size_or(gguf, "preproc_image_size", MAX_IMAGE, 4 * side)),
             tiles: (
                 tri!(size_or(gguf, "preproc_min_tiles", MAX_TILES, 1)),
                 tri!(size_or(gguf, "preproc_max_tiles", MAX_TILES, 12)),
             ),
-            activation: tri!(activation(gguf, rules.gelu)),
             eps: tri!(positive(gguf, "attention.layer_norm_epsilon")),
             mean: tri!(colors(gguf, "image_mean")),
             std: tri!(colors(gguf, "image_std")),
@@ -296,7 +134,7 @@ impl<'a> Spec<'a> {
             return Err(wrong("image_size", "does not fit the number of learned positions"));
         }
         if matches!(projector, Projector::Idefics3) && self.longest < side {
-            return Err(wrong("preproc_image_size", "is missing or less than image_size"));
+            return Err(wrong("preproc_image_size", "is less than image_size"));
         }
         if self.tiles.0 > self.tiles.1 {
             return Err(wrong("preproc_min_tiles", "is more than preproc_max_tiles"));
@@ -367,12 +205,10 @@ impl<'a> Spec<'a> {
 
     /// Side in merged blocks of a window of attention; `None` if all layers see the whole view.
     pub const fn window(&self) -> Option<usize> {
-        /// Side of a window in pixels, which is not in the file.
-        const PIXELS: usize = 112;
         if self.window_period == 0 {
             return None;
         }
-        match PIXELS.checked_div(self.cell()) {
+        match self.window_pixels.checked_div(self.cell()) {
             None | Some(0) => Some(1),
             side => side,
         }
@@ -397,20 +233,6 @@ impl<'a> Spec<'a> {
     }
 }
 
-/// The activation function of the encoder's blocks.
-const fn activation(gguf: &Gguf<'_>, gelu: Activation) -> Result<Activation, Error> {
-    let silu = matches!(tri!(gguf.bool("clip", "use_silu")), Some(true));
-    let has_gelu = matches!(tri!(gguf.bool("clip", "use_gelu")), Some(true));
-    match (silu, has_gelu) {
-        (true, false) => Ok(Activation::Silu),
-        (false, true) => Ok(gelu),
-        _ => Err(Error::UnsupportedKey {
-            key: Name::key("clip", "use_gelu"),
-            what: "another activation function than GELU or SiLU",
-        }),
-    }
-}
-
 /// The whole part of a square root.
 const fn root(n: usize) -> usize {
     let mut root = 0;
@@ -424,6 +246,8 @@ const fn root(n: usize) -> usize {
 const KEYS: &[&str] = &[
     "has_vision_encoder",
     "has_audio_encoder",
+    "has_text_encoder",
+    "has_llava_projector",
     "projector_type",
     "use_gelu",
     "use_silu",
@@ -445,9 +269,12 @@ const KEYS: &[&str] = &[
     "vision.spatial_merge_size",
     "vision.is_deepstack_layers",
     "vision.n_wa_pattern",
+    "vision.window_size",
+    "vision.image_min_pixels",
+    "vision.image_max_pixels",
 ];
 
-/// Checks that all keys under `clip.` are known. Those of an encoder of sounds are skipped.
+/// Checks that all keys under `clip.` are known. Keys of an encoder of sounds are skipped.
 const fn check_keys(gguf: &Gguf<'_>) -> Result<(), Error> {
     let mut keys = gguf.keys();
     while let Some((key, _)) = keys.next_key() {
@@ -491,6 +318,18 @@ const fn projector(gguf: &Gguf<'_>) -> Result<Projector, Error> {
     Err(Error::Unsupported { what: "projector", name: Name::new(name) })
 }
 
+/// Reads the activation function of the feed-forward.
+const fn activation(gguf: &Gguf<'_>, gelu: Activation) -> Result<Activation, Error> {
+    match (tri!(gguf.bool("clip", "use_silu")), tri!(gguf.bool("clip", "use_gelu"))) {
+        (Some(true), Some(true)) => {
+            Err(Error::KeyValue { key: Name::key("clip", "use_gelu"), why: "is true, and so is use_silu" })
+        }
+        (Some(true), _) => Ok(Activation::Silu),
+        (_, Some(true)) => Ok(gelu),
+        _ => Err(Error::UnsupportedKey { key: Name::key("clip", "use_gelu"), what: "the quick form of GELU" }),
+    }
+}
+
 /// Reads which layers' states are projected as well, and counts them.
 const fn deep<'a>(gguf: &Gguf<'a>, layers: usize) -> Result<(Option<Array<'a>>, usize), Error> {
     const NAME: &str = "is_deepstack_layers";
@@ -504,6 +343,14 @@ const fn deep<'a>(gguf: &Gguf<'a>, layers: usize) -> Result<(Option<Array<'a>>, 
         index += 1;
     }
     Ok((Some(deep), count))
+}
+
+/// Reads a number of pixels.
+const fn pixels(gguf: &Gguf<'_>, name: &'static str) -> Result<Option<usize>, Error> {
+    match tri!(size_or(gguf, name, MAX_IMAGE * MAX_IMAGE, 0)) {
+        0 => Ok(None),
+        pixels => Ok(Some(pixels)),
+    }
 }
 
 const fn size_or(gguf: &Gguf<'_>, name: &'static str, max: usize, default: usize) -> Result<usize, Error> {

@@ -2,14 +2,15 @@
 
 use bytemuck::Zeroable;
 
-use super::spec::{Places, Projector, Spec, after};
+use super::projector::{Places, Projector};
+use super::spec::{Spec, after};
 use crate::gguf::{Pieces, Tensor};
 use crate::kernel::{Kind, Matrix};
 use crate::model::{Entry, Need, Norm};
 use crate::quant::TensorType;
 use crate::{Error, Gguf, Name, tri};
 
-/// Where the tensors of a role stand in the file.
+/// Number and names of the tensors of a role.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// One tensor.
@@ -159,7 +160,7 @@ impl Role {
         Some((role, layer))
     }
 
-    /// Whether the encoder has a tensor of this role in a layer, and its shape.
+    /// Returns the requirement for a tensor of this role in a layer, and its shape.
     fn shape(self, spec: &Spec<'_>, layer: usize) -> (Need, [usize; 4]) {
         let Spec { dim, ffn, patch, .. } = *spec;
         let Tensors { has_class, fused, gated, biased, table, inner, out, .. } = spec.tensors;
@@ -241,7 +242,7 @@ fn numbered(place: Place, rest: &[u8]) -> Option<(Place, usize, &[u8])> {
     Some((place, layer, after(rest, b".")?)).filter(|_| digits > 0)
 }
 
-/// What the directory of tensors says about an encoder.
+/// Properties and sizes that are only in the directory of tensors.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tensors {
     /// A learned row stands before the patches.
@@ -256,6 +257,8 @@ pub(super) struct Tensors {
     swapped: bool,
     pub has_merger: bool,
     has_join_norm: bool,
+    /// The projector's matrix is stored by inputs.
+    pub transposed: bool,
     /// Learned positions.
     pub table: usize,
     /// Outputs of the projector's first linear layer, and of its last.
@@ -287,6 +290,7 @@ impl Tensors {
             swapped: dim != ffn && down == dim,
             has_merger: has(gguf, Role::Merger.of_projector(projector)),
             has_join_norm: has(gguf, Role::JoinNorm.of_projector(projector)),
+            transposed: has(gguf, Role::Transposed.of_projector(projector)),
             table,
             inner,
             out,
@@ -336,7 +340,7 @@ fn walk(gguf: &Gguf<'_>, spec: &Spec<'_>, found: &mut dyn FnMut(Found)) -> Resul
         if tensor.dims != expected {
             return Err(Error::TensorShape { tensor: name, found: tensor.dims, expected });
         }
-        let runs = !is_vector(dims) || tensor.kind == TensorType::F32;
+        let runs = !is_vector(dims) || tensor.kind == TensorType::F32 || role == Role::Class;
         let Some(kind) = Kind::number(tensor.kind).filter(|_| runs) else {
             return Err(Error::TensorType { tensor: name, kind: tensor.kind });
         };
@@ -345,7 +349,7 @@ fn walk(gguf: &Gguf<'_>, spec: &Spec<'_>, found: &mut dyn FnMut(Found)) -> Resul
     Ok(())
 }
 
-/// True for the shape of a vector, which must be in F32.
+/// True for the shape of a vector. Vectors must be in F32, except the class, which is decoded like a position.
 fn is_vector(dims: [usize; 4]) -> bool {
     matches!(dims, [_, 1, 1, 1])
 }

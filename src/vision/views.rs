@@ -1,9 +1,10 @@
-//! What the encoder sees of a picture: the picture resized, cut into tiles, or both, as each model's processor does it.
+//! The views of a picture: it is resized, cut into tiles, or both, as each model's processor does it.
 //!
 //! The numbers are those of the processors in `transformers`, which the models were trained with.
 
 use super::picture::check_sides;
-use super::spec::{Projector, Spec};
+use super::projector::Projector;
+use super::spec::Spec;
 use crate::{Error, tri};
 
 /// Width and height in pixels.
@@ -144,12 +145,14 @@ impl Spec<'_> {
                 Views { canvas: size, tile: size, ..whole }
             }
             Projector::Qwen25Vl | Projector::Qwen3Vl => {
-                /// Rows of a picture, which are not in the file: the limits of llama.cpp.
+                /// Rows of a picture, if the file does not say how many pixels: the limits of llama.cpp.
                 const ROWS: (usize, usize) = (8, 4096);
                 if width > 200 * height || height > 200 * width {
                     return Err(Error::Picture { why: "is more than 200 times as long as wide: cut it" });
                 }
-                let size = smart(picture, cell, (ROWS.0 * cell * cell, ROWS.1 * cell * cell));
+                let least = or(self.pixels.0, ROWS.0 * cell * cell);
+                let most = at_least(or(self.pixels.1, ROWS.1 * cell * cell), least);
+                let size = smart(picture, cell, (least, most));
                 Views { canvas: size, tile: size, ..whole }
             }
         })
@@ -249,6 +252,13 @@ const fn up(side: usize, unit: usize) -> usize {
 const fn ceil(x: f64) -> usize {
     let whole = x as usize;
     whole + ((whole as f64) < x) as usize
+}
+
+const fn or(number: Option<usize>, otherwise: usize) -> usize {
+    match number {
+        Some(number) => number,
+        None => otherwise,
+    }
 }
 
 const fn at_least(side: usize, least: usize) -> usize {

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use arenite::quant::{TensorType, encode_row};
 use arenite::vision::{Encoder, Options as Memory, Picture, Plan as Sight, Projector, Vision};
 use arenite::{Engine, Error, Gguf, Kernels, KvType, Line, Model, Options, Plan, Span, TokenId, Work};
 use serde_json::Value;
@@ -359,6 +360,54 @@ fn half_floats_are_the_same_numbers() {
             let [full, half] =
                 [&case.mmproj, &read(&half)].map(|file| rows(file, &rgb, Memory::new(), Kernels::detect()));
             same(&half, &full, &case.name(&image["file"]));
+        }
+    }
+}
+
+/// The same file with its matrices in Q8_0, as far as their rows consist of whole blocks.
+fn quantized(file: &[u8]) -> Vec<u8> {
+    let gguf = Gguf::parse(file).unwrap();
+    let named = |name: &str| [&(name.len() as u64).to_le_bytes()[..], name.as_bytes()].concat();
+    let first = named(gguf.tensors().next().unwrap().name);
+    let directory = file.windows(first.len()).position(|bytes| bytes == first).unwrap();
+    let (mut out, mut data) = (file[..directory].to_vec(), Vec::new());
+    for tensor in gguf.tensors() {
+        let [cols, rows, ..] = tensor.dims.map(|dim| dim as usize);
+        let is_matrix = rows > 1 && tensor.dim_count == 2 && cols % 32 == 0 && tensor.kind == TensorType::F32;
+        let (kind, bytes) = if is_matrix {
+            let values: Vec<f32> = tensor.data.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+            let mut blocks = vec![0; 34 * values.len() / 32];
+            let rows = values.chunks(cols).zip(blocks.chunks_mut(34 * cols / 32));
+            rows.for_each(|(row, to)| assert!(encode_row(TensorType::Q8_0, row, to)));
+            (TensorType::Q8_0, blocks)
+        } else {
+            (tensor.kind, tensor.data.to_vec())
+        };
+        out.extend(named(tensor.name));
+        out.extend(tensor.dim_count.to_le_bytes());
+        tensor.dims.iter().take(tensor.dim_count as usize).for_each(|dim| out.extend(dim.to_le_bytes()));
+        out.extend((kind as u32).to_le_bytes());
+        out.extend((data.len() as u64).to_le_bytes());
+        data.extend(bytes);
+        data.resize(data.len().next_multiple_of(32), 0);
+    }
+    out.resize(out.len().next_multiple_of(32), 0);
+    [out, data].concat()
+}
+
+#[test]
+fn matrices_may_be_quantized() {
+    for case in cases() {
+        let (file, rgb) = (quantized(&case.mmproj), case.decoded(&case.images()[1]));
+        let kinds = Gguf::parse(&file).unwrap().tensors().filter(|tensor| tensor.kind == TensorType::Q8_0).count();
+        let scalar = rows(&file, &rgb, Memory::new(), Kernels::by_name("scalar").unwrap());
+        let full = rows(&case.mmproj, &rgb, Memory::new(), Kernels::detect());
+        let most = full.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+        let off = full.iter().zip(&scalar).map(|(a, b)| (a - b).abs()).fold(0.0f32, f32::max) / most;
+        assert!(off < 0.05 && (off > 0.0) == (kinds > 0), "{}: off by {off}", case.dir.display());
+        for kernels in Kernels::available() {
+            let mine = rows(&file, &rgb, Memory::new().batch(33).workers(2), kernels);
+            assert!(bits(&mine) == bits(&scalar), "{} {}", case.dir.display(), kernels.name);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Converts checkpoints of other programs, and compares tensors and metadata with llama.cpp's converter, and generated
 //! tokens with transformers.
 
+mod decisions;
 mod lora;
 mod settings;
 mod tiny;

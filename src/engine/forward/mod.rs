@@ -38,7 +38,7 @@ use core::ops::{ControlFlow, Range};
 
 use super::layout::{POOLS, Pieces, STATES, Segment, Store};
 #[cfg(feature = "vision")]
-use super::pictures::Turns;
+use super::picture_turns::Turns;
 use super::profile::Section;
 use crate::built;
 use crate::kernel::{Deviation, Kernels, add, copy};

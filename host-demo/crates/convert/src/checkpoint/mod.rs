@@ -13,7 +13,7 @@
 //! | `settings` | checks that settings that were not read have no effect |
 //! | `plain`, `openai_whisper` | checkpoints that store their settings with the tensors |
 //! | `projector` | the encoder of pictures, a file of its own |
-//! | `reranker`, `pooling` | heads that are not those of a language model |
+//! | `reranker`, `pooling`, `decision` | heads and prompts that are not those of a language model |
 //! | `output` | the new file's tensors |
 //! | `lora`, `whole`, `adapter_config` | adapters |
 
@@ -22,6 +22,7 @@ mod adapter_config;
 mod agreement;
 mod changes;
 mod config;
+mod decision;
 mod defaults;
 mod families;
 mod general;
@@ -59,6 +60,7 @@ use crate::written::write_converted;
 use arenite_gguf_writer::Header;
 use arenite_quantize::mix::{Chooser, Facts, Mix, Shape, TypeOptions};
 use config::Config;
+use decision::Decision;
 use families::Family;
 use keys::Keys;
 use output::{Assembled, Output};
@@ -93,6 +95,10 @@ pub struct Progress<'p> {
 
 /// Converts a checkpoint. Calls `go_on` while the file is written, and stops without a file if it returns false.
 pub fn convert(request: &Request<'_>, go_on: &mut dyn FnMut(&Progress<'_>) -> bool) -> Result<Report> {
+    // Refuses decision models that are not converted before their files of weights, which are not those of a whole model.
+    if request.from.is_dir() {
+        Decision::of(request.from)?;
+    }
     let files = Files::open(request.from)?;
     let mut checkpoint = Checkpoint::read(&files)?;
     let folder = request.from.is_dir().then_some(request.from);
@@ -134,11 +140,17 @@ struct New<'f> {
 /// Reads the settings, and assembles metadata and tensors.
 fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Result<New<'f>> {
     let folder = if request.from.is_dir() { Some(request.from) } else { request.from.parent() };
+    let decision = folder.map(Decision::of).transpose()?.flatten();
     let (config, family, directory) = match plain::config(checkpoint)? {
         // Other files in the folder of a training script's checkpoint do not belong to the model.
         Some(config) => {
             let family = plain::family(&config)?;
             (config, family, None)
+        }
+        None if let (Some(decision), Some(folder)) = (decision, folder) => {
+            let config = decision.config(folder)?;
+            let family = Family::of(&config, checkpoint)?;
+            (config, family, Some(folder))
         }
         None => {
             let path = folder.map(|folder| folder.join("config.json")).filter(|path| path.is_file());
@@ -194,7 +206,12 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
     }
     header.set("general.file_type", file_type(&outputs, request.mix));
     header.set("general.quantization_version", 2u32);
-    notes.extend(vocabulary((request, folder), checkpoint, family, &config, &outputs, &mut header)?);
+    let tokenizer = decision.zip(folder).and_then(|(decision, folder)| Some(decision.folders(folder)?.1));
+    let place = tokenizer.as_deref().or(folder);
+    notes.extend(vocabulary((request, place), checkpoint, family, &config, &outputs, &mut header)?);
+    if let (Some(decision), Some(folder)) = (decision, folder) {
+        decision.keys(&mut Keys { config: &config, header: &mut header, architecture }, folder)?;
+    }
     for output in &outputs {
         header.tensor(&output.name, &output.dims(), output.kind)?;
     }

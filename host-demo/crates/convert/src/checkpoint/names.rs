@@ -39,6 +39,7 @@ const LAYERS: &[(&str, &str, &str)] = &[
     ("layers.", "blk.", ""),
     ("L_module.layers.", "blk.", ""),
     ("H_module.layers.", SECOND, ""),
+    ("head.layers.", SECOND, ""),
     ("layers.layers.", "blk.", ""),
     ("h.", "blk.", ""),
     ("blocks.", "blk.", ""),

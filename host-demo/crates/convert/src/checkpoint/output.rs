@@ -8,6 +8,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use arenite::quant::TensorType;
 
 use super::config::Config;
+use super::decision::SCORING_ENCODER;
 use super::families::{Family, Made};
 use super::leaf::{Coding, FourBits};
 use super::names::{self, COMMON, Place, Row};
@@ -147,9 +148,12 @@ pub fn complete(outputs: &[Output<'_>], config: &Config, pools: bool) -> Result<
         "the checkpoint has no head, and tie_word_embeddings in config.json is false: change it to true if the embedding \
          is the head, too"
     );
+    // In laya, only the scoring layers, which come last, have biases.
+    let is_scoring = config.classes().contains(&SCORING_ENCODER);
+    let first = if is_scoring { config.size(&["num_layers_per_stack"])? } else { 0 };
     let of_layer = |name: &str| Some(name.strip_prefix("blk.")?.split_once('.')?.1.strip_suffix(".bias")?.to_owned());
     for tensor in names.iter().filter_map(|name| of_layer(name)).collect::<HashSet<_>>() {
-        for layer in 0..config.layers().unwrap_or(0) {
+        for layer in first..config.layers().unwrap_or(0) {
             let name = format!("blk.{layer}.{tensor}");
             ensure!(
                 !names.contains(&*format!("{name}.weight")) || names.contains(&*format!("{name}.bias")),

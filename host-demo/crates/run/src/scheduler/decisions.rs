@@ -145,8 +145,9 @@ impl Scheduler<'_, '_, '_> {
             }
             Scored::Marks { .. } => Ok(Vec::new()),
         };
-        // Keep only what the prompts share, so that many questions take one place of the cache.
-        let kept = self.engine.nearest(&context, branch);
+        // Keep only what the prompts share, so that many questions take one place of the cache. The prompt of a single question
+        // may share its beginning with the next request's.
+        let kept = self.engine.nearest(&context, if other.is_some() { branch } else { most });
         let unused = match done.is_ok() && kept > 0 && self.engine.rewind(&mut context, kept).is_ok() {
             true => self.cache.keep(context, *scope, ids[..kept].to_vec(), lora.clone(), self.clock),
             false => Some(context),

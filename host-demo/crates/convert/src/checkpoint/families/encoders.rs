@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::{Family, Vocabulary};
 use crate::checkpoint::changes::{same, stacked_columns, stacked_rows, used_positions};
 use crate::checkpoint::config::{self, Config};
+use crate::checkpoint::decision::SCORING_ENCODER;
 use crate::checkpoint::keys::Keys;
 use crate::checkpoint::names::Row;
 
@@ -264,6 +265,15 @@ pub const ALL: &[Family] = &[
         vocabulary: MODERN_VOCABULARY,
         ..Family::PLAIN
     },
+    // The class stands for laya's encoder and scoring layers, whose checkpoints name none.
+    Family {
+        classes: &[SCORING_ENCODER],
+        architecture: "modern-bert",
+        names: &[SCORING, MODERN],
+        keys: modern,
+        vocabulary: MODERN_VOCABULARY,
+        ..Family::PLAIN
+    },
     Family {
         classes: &["JinaEmbeddingsV3Model"],
         architecture: "jina-bert-v3",
@@ -334,6 +344,28 @@ const MODERN: &[Row] = &[
     ("mlp_norm", "ffn_norm", same),
     ("mlp.Wi", "ffn_up", same),
     ("mlp.Wo", "ffn_down", same),
+];
+
+/// Laya's scoring layers, in torch's names, and the scorer. The layers count as the last of the encoder.
+#[rustfmt::skip]
+const SCORING: &[Row] = &[
+    ("encoder.embeddings.tok_embeddings", "token_embd", same),
+    ("encoder.embeddings.norm", "token_embd_norm", same),
+    ("encoder.final_norm", "output_norm", same),
+    ("norm1", "attn_norm", same),
+    ("self_attn.in_proj_weight", "attn_qkv.weight", same),
+    ("self_attn.in_proj_bias", "attn_qkv.bias", same),
+    ("self_attn.out_proj", "attn_output", same),
+    ("norm2", "ffn_norm", same),
+    ("linear1", "ffn_up", same),
+    ("linear2", "ffn_down", same),
+    ("type_emb", "token_types", same),
+    ("scorer.0", "cls.norm", same),
+    ("scorer.1", "cls", same),
+    ("scorer.3", "cls.output", same),
+    // A head for another task, and fitted temperatures, which come from the config.
+    ("act_head.#", "", same),
+    ("temperature", "", same),
 ];
 
 const MODERN_VOCABULARY: Vocabulary = Vocabulary {

@@ -1,0 +1,281 @@
+//! Decision models: folders with the tensors of llama.cpp's conversions under the names of the published checkpoints, and a
+//! vocabulary of its own.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use arenite::Gguf;
+use arenite_gguf_writer::Header;
+use arenite_run::RunOptions;
+use arenite_run::decide::{DecisionModel, Request};
+use arenite_run::model_file::ModelFile;
+use arenite_run::open_model::OpenModel;
+use serde_json::{Value, json};
+
+use super::checkpoint;
+use crate::common::{error, fixtures, path, stdout};
+
+const TEMPLATE: &str = "tokenizer.chat_template.systemone";
+
+/// The model that llama.cpp's converter wrote, and the requests with its prompts.
+fn case(kind: &str) -> Option<(Vec<u8>, Value)> {
+    let folder = fixtures(&format!("decisions/decision_{kind}_a"))?;
+    let reference = serde_json::from_slice(&fs::read(folder.join("ref.json")).unwrap()).unwrap();
+    Some((fs::read(folder.join("model.gguf")).unwrap(), reference))
+}
+
+/// The name of a tensor of Qwen 3.5 in checkpoints.
+fn of_qwen(name: &str) -> String {
+    const NAMES: &[(&str, &str)] = &[
+        ("attn_norm", "input_layernorm"),
+        ("post_attention_norm", "post_attention_layernorm"),
+        ("ssm_a", "linear_attn.A_log"),
+        ("ssm_conv1d", "linear_attn.conv1d"),
+        ("ssm_dt.bias", "linear_attn.dt_bias"),
+        ("ssm_alpha", "linear_attn.in_proj_a"),
+        ("ssm_beta", "linear_attn.in_proj_b"),
+        ("attn_qkv", "linear_attn.in_proj_qkv"),
+        ("attn_gate", "linear_attn.in_proj_z"),
+        ("ssm_norm", "linear_attn.norm"),
+        ("ssm_out", "linear_attn.out_proj"),
+        ("ffn_gate", "mlp.gate_proj"),
+        ("ffn_up", "mlp.up_proj"),
+        ("ffn_down", "mlp.down_proj"),
+        ("attn_q", "self_attn.q_proj"),
+        ("attn_k", "self_attn.k_proj"),
+        ("attn_v", "self_attn.v_proj"),
+        ("attn_output", "self_attn.o_proj"),
+        ("attn_q_norm", "self_attn.q_norm"),
+        ("attn_k_norm", "self_attn.k_norm"),
+    ];
+    renamed(name, NAMES, "model.layers.", &[("token_embd", "model.embed_tokens"), ("output_norm", "model.norm")])
+}
+
+/// The name of a tensor of laya, whose encoder has `layers` layers.
+fn of_laya(name: &str, layers: usize) -> String {
+    const ENCODER: &[(&str, &str)] = &[
+        ("attn_norm", "attn_norm"),
+        ("attn_qkv", "attn.Wqkv"),
+        ("attn_output", "attn.Wo"),
+        ("ffn_norm", "mlp_norm"),
+        ("ffn_up", "mlp.Wi"),
+        ("ffn_down", "mlp.Wo"),
+    ];
+    const SCORING: &[(&str, &str)] = &[
+        ("attn_norm", "norm1"),
+        ("attn_qkv.weight", "self_attn.in_proj_weight"),
+        ("attn_qkv.bias", "self_attn.in_proj_bias"),
+        ("attn_output", "self_attn.out_proj"),
+        ("ffn_norm", "norm2"),
+        ("ffn_up", "linear1"),
+        ("ffn_down", "linear2"),
+    ];
+    const OTHERS: &[(&str, &str)] = &[
+        ("token_embd", "encoder.embeddings.tok_embeddings"),
+        ("token_embd_norm", "encoder.embeddings.norm"),
+        ("output_norm", "encoder.final_norm"),
+        ("token_types", "type_emb"),
+        ("cls.norm", "scorer.0"),
+        ("cls", "scorer.1"),
+        ("cls.output", "scorer.3"),
+    ];
+    let number = name.strip_prefix("blk.").and_then(|rest| rest.split_once('.')?.0.parse::<usize>().ok());
+    match number {
+        Some(number) if number >= layers => {
+            let name = name.replacen(&format!("blk.{number}."), &format!("blk.{}.", number - layers), 1);
+            renamed(&name, SCORING, "head.layers.", OTHERS)
+        }
+        _ => renamed(name, ENCODER, "encoder.layers.", OTHERS),
+    }
+}
+
+fn renamed(name: &str, of_layer: &[(&str, &str)], layers: &str, others: &[(&str, &str)]) -> String {
+    let (place, rest, names) = match name.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) {
+        Some((number, rest)) => (format!("{layers}{number}."), rest, of_layer),
+        None => (String::new(), name, others),
+    };
+    let whole = names.iter().find(|(own, _)| *own == rest).map(|(_, new)| (*new).to_owned());
+    let stem = || {
+        let (stem, suffix) = rest.rsplit_once('.')?;
+        let (_, new) = names.iter().find(|(own, _)| *own == stem)?;
+        Some(format!("{new}.{suffix}"))
+    };
+    place + &whole.or_else(stem).unwrap_or_else(|| panic!("{name} has no name in checkpoints"))
+}
+
+/// Writes the tensors of a GGUF file as safetensors, and `unused` tensors of one value.
+fn write_tensors(gguf: &Gguf<'_>, unused: &[&str], to: &Path, name: impl Fn(&str) -> String) {
+    let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
+    for tensor in gguf.tensors() {
+        let mut shape: Vec<u64> = tensor.dims.into_iter().take(tensor.dim_count as usize).collect();
+        shape.reverse();
+        if tensor.name.contains("ssm_conv1d") {
+            shape.insert(1, 1);
+        }
+        let start = data.len();
+        // States decay by `-exp(A_log)`.
+        if tensor.name.ends_with("ssm_a") {
+            let values = tensor.data.as_chunks().0.iter().map(|bytes| (-f32::from_le_bytes(*bytes)).ln());
+            data.extend(values.flat_map(f32::to_le_bytes));
+        } else {
+            data.extend_from_slice(tensor.data);
+        }
+        let entry = json!({ "dtype": "F32", "shape": shape, "data_offsets": [start, data.len()] });
+        header.insert(name(tensor.name), entry);
+    }
+    for name in unused {
+        let start = data.len();
+        data.extend(1f32.to_le_bytes());
+        header.insert((*name).to_owned(), json!({ "dtype": "F32", "shape": [1], "data_offsets": [start, data.len()] }));
+    }
+    let header = Value::from(header).to_string().into_bytes();
+    fs::write(to, [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat()).unwrap();
+}
+
+fn write(folder: &Path, name: &str, value: &Value) {
+    let to = folder.join(name);
+    fs::create_dir_all(to.parent().unwrap()).unwrap();
+    fs::write(to, value.to_string()).unwrap();
+}
+
+/// Writes the folder of a decision model.
+fn write_folder(kind: &str, gguf: &Gguf<'_>, folder: &Path) {
+    let is_laya = ["laya", "julia"].contains(&kind);
+    let tokenizer = if is_laya { folder.join("tokenizer") } else { folder.to_owned() };
+    fs::create_dir_all(&tokenizer).unwrap();
+    fs::copy(checkpoint("own_commands").join("tokenizer.json"), tokenizer.join("tokenizer.json")).unwrap();
+    let marks = json!({ "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]" });
+    write(&tokenizer, "tokenizer_config.json", &if is_laya { marks } else { json!({}) });
+    if is_laya {
+        let activation = if kind == "laya" { "gelu" } else { "silu" };
+        let config = json!({
+            "architectures": ["ModernBertModel"], "vocab_size": 600, "hidden_size": 64, "intermediate_size": 96,
+            "num_hidden_layers": 4, "num_attention_heads": 4, "max_position_embeddings": 1024, "layer_norm_eps": 1e-5,
+            "norm_eps": 1e-5, "local_attention": 16, "global_attn_every_n_layers": 3, "global_rope_theta": 160_000.0,
+            "local_rope_theta": 10_000.0, "hidden_activation": activation, "classifier_pooling": "cls",
+        });
+        write(folder, "encoder/config.json", &config);
+        let (name, scoring) = match kind {
+            "laya" => (
+                "rl_agent_config.json",
+                json!({
+                    "head_layers": 2, "head_max_len": 96, "temperature": [1.3, 0.9, 1.7],
+                    "temperature_by_options": {
+                        "choice:2": 1.1, "choice:3-5": 1.4, "choice:6-10": 0.7, "choice:11+": 2.2, "score:6-10": 0.5,
+                    },
+                }),
+            ),
+            _ => ("julia_config.json", json!({ "head_layers": 2, "head_max_len": 64, "temperature": [1.3, 0.9, 1.7] })),
+        };
+        write(folder, name, &scoring);
+        let unused = ["act_head.0.weight", "act_head.2.bias", "temperature"];
+        write_tensors(gguf, &unused, &folder.join("model.safetensors"), |name| of_laya(name, 4));
+        return;
+    }
+    let config = json!({
+        "architectures": ["Qwen3_5ForCausalLM"], "vocab_size": 832, "hidden_size": 64, "intermediate_size": 128,
+        "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+        "max_position_embeddings": 2048, "rms_norm_eps": 1e-6, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 16,
+        "linear_value_head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "tie_word_embeddings": true,
+        "layer_types": ["linear_attention", "full_attention", "linear_attention", "full_attention"],
+        "full_attention_interval": 2, "hidden_act": "silu",
+        "rope_parameters": {
+            "rope_type": "default", "rope_theta": 10_000.0, "partial_rotary_factor": 0.5, "mrope_section": [2, 1, 1],
+        },
+    });
+    write(folder, "config.json", &config);
+    match kind {
+        "openjev" => write(folder, "helper/shim.py", &json!("")),
+        "lev" => {
+            write(folder, "lev_release.json", &json!({}));
+            let temperatures = json!({
+                "choice:A:small": 0.9, "choice:A:mid": 1.7, "choice:A:large": 2.5, "choice:B:large": 3.0, "score:A": 1.2,
+                "noul:A": 1.1,
+            });
+            write(folder, "calibration.json", &json!({ "temperatures": temperatures }));
+        }
+        _ => write(folder, "schema_config.json", &json!({ "task": "schema_candidate_classification_v2" })),
+    }
+    write_tensors(gguf, &[], &folder.join("model.safetensors"), of_qwen);
+}
+
+/// The keys of an architecture, without the size of the vocabulary.
+fn keys(gguf: &Gguf<'_>) -> BTreeMap<String, Value> {
+    let prefix = format!("{}.", gguf.architecture().unwrap());
+    let own = gguf.keys().filter(|(key, _)| key.starts_with(&prefix) && !key.ends_with("vocab_size"));
+    own.map(|(key, value)| (key.to_owned(), super::value(&value))).collect()
+}
+
+/// The file `gguf` with another template.
+fn with_template(gguf: &Gguf<'_>, template: &str, to: PathBuf) -> PathBuf {
+    let mut header = Header::new();
+    gguf.keys().for_each(|(key, value)| header.set(key, value));
+    header.set(TEMPLATE, template);
+    for tensor in gguf.tensors() {
+        let dims: Vec<u64> = tensor.dims.into_iter().take(tensor.dim_count as usize).collect();
+        header.tensor(tensor.name, &dims, tensor.kind).unwrap();
+    }
+    let mut data = header.write(fs::File::create(&to).unwrap()).unwrap();
+    gguf.tensors().for_each(|tensor| std::io::Write::write_all(&mut data, tensor.data).unwrap());
+    data.finish().unwrap();
+    to
+}
+
+#[test]
+fn decision_models_are_those_of_llama_cpps_converter() {
+    for kind in ["openjev", "lev", "nimble", "laya", "julia"] {
+        let Some((reference, requests)) = case(kind) else { continue };
+        let reference = Gguf::parse(&reference).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        write_folder(kind, &reference, &folder.path().join("model"));
+        let output = folder.path().join("model.gguf");
+        stdout(&["convert", "hf", path(&folder.path().join("model")), path(&output)]);
+        let new = fs::read(&output).unwrap();
+        let new = Gguf::parse(&new).unwrap();
+        assert_eq!(keys(&new), keys(&reference), "{kind}");
+        let tensors = |gguf: &Gguf<'_>| gguf.tensors().map(|t| (t.name.to_owned(), t.dims)).collect::<BTreeMap<_, _>>();
+        assert_eq!(tensors(&new), tensors(&reference), "{kind}");
+        for tensor in reference.tensors().filter(|_| ["laya", "julia"].contains(&kind)) {
+            assert!(
+                new.tensors().any(|own| own.name == tensor.name && own.data == tensor.data),
+                "{kind} {}",
+                tensor.name
+            );
+        }
+        // The template is another text than llama.cpp's. Its prompts are the same.
+        let template = new.str("tokenizer.chat_template", "systemone").unwrap().unwrap();
+        let template = std::str::from_utf8(template).unwrap();
+        let file = with_template(&reference, template, folder.path().join("template.gguf"));
+        let open = OpenModel::new(ModelFile::open(&*file).unwrap(), RunOptions::default()).unwrap();
+        let model = DecisionModel::new(open.gguf(), open.vocabulary().unwrap()).unwrap().unwrap();
+        for want in requests["requests"].as_array().unwrap() {
+            let part = |name| want["request"].get(name);
+            let mut request = Request::read(part("state"), part("questions"), 255).unwrap();
+            model.arrange(&mut request);
+            let rendered = want["prompts"].as_array().unwrap().iter().map(|prompt| prompt["prompt"].as_str().unwrap());
+            assert_eq!(model.prompts(&request).unwrap(), rendered.collect::<Vec<_>>(), "{kind} {}", want["name"]);
+        }
+    }
+}
+
+#[test]
+fn decision_models_that_are_not_converted_are_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = |files: &[(&str, Value)]| {
+        let model = folder.path().join("model");
+        fs::create_dir_all(&model).unwrap();
+        files.iter().for_each(|(name, value)| write(&model, name, value));
+        let said = error(&["convert", "hf", path(&model), path(&folder.path().join("out.gguf"))]);
+        fs::remove_dir_all(&model).unwrap();
+        said
+    };
+    let adapter = ("adapter_config.json", json!({ "base_model_name_or_path": "own/base" }));
+    let said_of_lev = said(&[("lev_release.json", json!({})), adapter.clone()]);
+    assert!(said_of_lev.contains("an adapter of the type lev: merge it into own/base"), "{said_of_lev}");
+    let kev = [("head.pt", json!("")), ("training_config.json", json!({ "args": { "head_dim": 24 } })), adapter];
+    let said_of_kev = said(&kev);
+    assert!(said_of_kev.contains("a decision model of the type kev, whose head is not converted"), "{said_of_kev}");
+    let said_of_clef = said(&[("joint_head_config.json", json!({}))]);
+    assert!(said_of_clef.contains("of the type clef"), "{said_of_clef}");
+}
