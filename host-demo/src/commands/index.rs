@@ -17,7 +17,8 @@ use crate::output::{INTERRUPTED, note, progress};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   arenite index notes -m bge-small.gguf -o notes.index
-  arenite index docs -m e5-small.gguf -o docs.index --query-prefix \"query: \" --passage-prefix \"passage: \"
+  arenite index docs -m e5-small.gguf -o docs.index \\
+    --query-prefix \"query: \" --passage-prefix \"passage: \"
 
 Reads UTF-8 text, Markdown, source code and HTML, and leaves out hidden files and those that .gitignore names. If the \
 index exists, only files that are new or changed are computed. After Ctrl-C the index has the files that were done; the \

@@ -762,6 +762,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         }
         let last = self.running[at].context.position() - drafted - 1;
         self.running[at].draft.begin();
+        self.counters.drafted_tokens.fetch_add(drafted as u64, Ordering::Relaxed);
         loop {
             let right = self.running[at].draft.right;
             self.sample(at, Some(last + right));
@@ -772,8 +773,6 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         }
         let Running { context, progress } = &mut self.running[at];
         self.engine.rewind(context, last + 1 + progress.draft.right)?;
-        self.counters.drafted_tokens.fetch_add(drafted as u64, Ordering::Relaxed);
-        self.counters.accepted_tokens.fetch_add(progress.draft.right as u64, Ordering::Relaxed);
         progress.draft.end(progress.end.is_some());
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! An answer in progress in the engine: its generation, its context and its client.
 
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::Ordering;
 
 use anyhow::Result;
 use arenite::sampler::Pcg32;
@@ -140,7 +141,10 @@ impl Progress {
     pub fn choose(&mut self, logits: &mut [f32], bench: &mut Workbench<'_, '_, '_>, counters: &Counters) -> Result<()> {
         let is_first = self.generation.answer().is_empty();
         let step = self.generation.step(logits, bench)?;
-        self.draft.take(step.token.as_ref().map(|token| token.id));
+        // Counted before the end of the answer is told: its client may ask for the metrics next.
+        if self.draft.take(step.token.as_ref().map(|token| token.id)) {
+            counters.accepted_tokens.fetch_add(1, Ordering::Relaxed);
+        }
         if let Some(token) = step.token {
             self.job.client.send(Event::Token { id: token.id, text: token.text, logprob: token.logprob });
             if is_first {
