@@ -10,13 +10,14 @@
 //! 8. [Adding a block format](adding_a_block_format) for weights.
 //! 9. [A model on a board](a_model_on_a_board): text generation on a microcontroller, step by step.
 //! 10. [A product on a board](a_product_on_a_board): from the training of a model to its update in the field.
-//! 11. [Reading a profile](reading_a_profile): where the time of a token goes.
-//! 12. [Errors](what_can_go_wrong): every error message, and how the command line handles system failures.
-//! 13. [Conversations](conversations): thoughts and function calls, family by family.
-//! 14. [Speech to text](speech_to_text): from sound samples to text.
-//! 15. [Drafts](drafts): tokens that are guessed and verified together.
-//! 16. Pictures (with the feature `vision`): a language model that reads rows of an encoder in place of tokens.
-//! 17. [Supported models](what_works): architectures, weight types, tokenizers.
+//! 11. [A decision on a board](a_decision_on_a_board): a text to one of several answers, without generating text.
+//! 12. [Reading a profile](reading_a_profile): where the time of a token goes.
+//! 13. [Errors](what_can_go_wrong): every error message, and how the command line handles system failures.
+//! 14. [Conversations](conversations): thoughts and function calls, family by family.
+//! 15. [Speech to text](speech_to_text): from sound samples to text.
+//! 16. [Drafts](drafts): tokens that are guessed and verified together.
+//! 17. Pictures (with the feature `vision`): a language model that reads rows of an encoder in place of tokens.
+//! 18. [Supported models](what_works): architectures, weight types, tokenizers.
 
 macro_rules! pages {
     ($($(#[$cfg:meta])? $name:ident)*) => {
@@ -39,6 +40,7 @@ pages! {
     adding_a_block_format
     a_model_on_a_board
     a_product_on_a_board
+    a_decision_on_a_board
     reading_a_profile
     what_can_go_wrong
     conversations
