@@ -1,5 +1,5 @@
-//! The pictures that contexts have read, in models with rotary positions of several axes: a picture takes fewer rotary positions
-//! than tokens.
+//! The pictures that contexts have read, in models with rotary positions of several axes. A picture takes fewer rotary
+//! positions than tokens.
 
 use bytemuck::{Pod, Zeroable};
 

@@ -1,9 +1,9 @@
 //! Rows of pictures that stand where tokens stand.
 //!
 //! A row replaces a token's embedding. Further vectors of a row are added after the first layers. In models with rotary
-//! positions of several axes, a picture's rows have the position of the picture as time, and a line and a column; the
-//! next token's position follows the largest of these. The tables of [`Turn`]s keep the difference of rotary positions
-//! and positions in the cache.
+//! positions of several axes, all rows of a picture have the same time, the picture's position, and each has a line and a
+//! column; the next token's position is one more than the largest of these. [`Turn`]s store the difference between rotary
+//! positions and positions in the cache.
 
 use super::forward::Forward;
 use super::layout::Segment;
@@ -29,7 +29,7 @@ pub struct Span<'r> {
 }
 
 impl<'r> Span<'r> {
-    /// Rows that attend to earlier tokens only, as texts do.
+    /// Rows that attend to earlier tokens only, as the tokens of a text do.
     pub fn new(start: usize, rows: &'r [f32], row_len: usize, columns: usize) -> Self {
         Self { start, rows, row_len, columns, together: false }
     }
@@ -65,8 +65,8 @@ impl<'r> Span<'r> {
 impl<'c> Work<'c> {
     /// Replaces the embeddings of some of the tokens by rows of pictures. The spans are in order and do not overlap.
     ///
-    /// The tokens that are replaced count like others, for example in [`Context::position`](super::Context::position). Their ids must be in the
-    /// vocabulary; usually it is the id of the model's image token.
+    /// The tokens that are replaced count like others, for example in [`Context::position`](super::Context::position).
+    /// Their ids must be in the vocabulary; usually all have the id of the model's image token.
     #[must_use]
     pub fn pictures(mut self, pictures: &'c [Span<'c>]) -> Self {
         self.pictures = pictures;
@@ -80,8 +80,8 @@ impl<'c> Work<'c> {
         cut.map_or(taken, |span| span.start.saturating_sub(self.done))
     }
 
-    /// Number of tokens from token `index` on, and before `end`, that one segment may have: all of a span whose tokens
-    /// attend to each other, or none. Returns whether they do.
+    /// Returns the number of tokens from token `index` on and before `end` that form one segment, and whether they attend
+    /// to each other. A segment has all tokens of a span whose tokens do, or none.
     pub(super) fn segment(&self, index: usize, end: usize) -> (usize, bool) {
         match self.pictures.iter().find(|span| span.together && span.end() > index) {
             Some(span) if span.start <= index => (span.end().min(end) - index, true),
@@ -93,7 +93,7 @@ impl<'c> Work<'c> {
 
 impl Forward<'_, '_> {
     /// Adds the next tokens of a work to the pass, in segments: each span whose tokens attend to each other is one.
-    /// Returns the number of tokens for which there were segments.
+    /// Returns the number of tokens added: fewer than `tokens` if the pass runs out of segments.
     pub(super) fn add_parts(&mut self, work: &Work<'_>, all: Segment, tokens: &[TokenId]) -> usize {
         let mut added = 0;
         while let Some(rest) = tokens.get(added..).filter(|rest| !rest.is_empty() && self.room() > 0) {
@@ -121,7 +121,7 @@ impl Forward<'_, '_> {
             if self.spec.sections().is_none() {
                 continue;
             }
-            // Spans before the next token have been counted.
+            // `turns` has the spans that ended before this pass.
             let before = work.pictures.iter().filter(|span| span.end() > work.done && span.end() <= index);
             let less = self.turns.less(slot) + before.map(|span| span.tokens() - span.positions()).sum::<usize>();
             let place = (position + index - work.done) - less;
@@ -137,7 +137,7 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Adds vectors of pictures after layer `layer` to the rows of a work, the first of which is `first`.
+    /// Adds the vectors of pictures for layer `layer` to the rows of a work, of which `first` is the first.
     pub(super) fn add_pictures(&mut self, work: &Work<'_>, taken: usize, first: usize, layer: usize) {
         for (index, row) in (work.done..work.done + taken).zip(first..) {
             let span = work.pictures.iter().find(|span| (span.start..span.end()).contains(&index));
@@ -147,7 +147,7 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Notes the pictures that end within the next `taken` tokens of a work.
+    /// Records the pictures that end within the next `taken` tokens of a work.
     pub(super) fn keep_pictures(&mut self, work: &Work<'_>, taken: usize) {
         if self.spec.sections().is_none() {
             return;

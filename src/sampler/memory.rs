@@ -1,4 +1,4 @@
-//! The steps of the feature `samplers`: what they remember of an answer, and where each is applied.
+//! The steps of the feature `samplers`: their state during an answer, and the calls of each step.
 
 use super::candidates::{Candidates, Slot};
 use super::dry::{Breakers, Dry};
@@ -79,7 +79,8 @@ impl<'s> Memory<'s> {
         }
     }
 
-    /// Applies a temperature that depends on the candidates, or that leaves the best one.
+    /// Applies the temperature step where a plain division does not suffice: the temperature depends on the candidates, or
+    /// it is 0 and only the best candidate remains. Returns the temperature for the draw.
     pub fn cool<'c>(more: &More, temperature: f32, kept: Candidates<'c>) -> (Candidates<'c>, f32) {
         let range = ((temperature - more.dynatemp_range).max(0.0), temperature + more.dynatemp_range);
         let temperature = if more.is_dynamic() { kept.dynamic(range, more.dynatemp_exponent) } else { 0.0 };
@@ -94,7 +95,7 @@ impl<'s> Memory<'s> {
         }
     }
 
-    /// Draws one of the candidates by the last step, and learns from it.
+    /// Draws a candidate: by Mirostat or adaptive-p, whose state it updates, or by probability.
     pub fn draw(
         &mut self,
         more: &More,

@@ -205,7 +205,7 @@ impl Seen<'_> {
     }
 }
 
-/// The place of a row's patch.
+/// Line and column of a row's patch, as in `Layout::places`; `None` for a row before the patches.
 fn place_of(places: &[u32], spec: &Spec<'_>, row: usize) -> Option<u32> {
     places.get(row.checked_sub(spec.before())?).copied()
 }

@@ -32,7 +32,7 @@ pub struct Encoder<'m, 'w> {
     pub(super) pixels: Pixels<'w>,
 }
 
-/// The states of a view, and what describes its rows.
+/// The states of a view, and the positions of its rows.
 pub(super) struct States<'w> {
     pub hidden: &'w mut [f32],
     pub branch: &'w mut [f32],
@@ -139,12 +139,12 @@ impl<'m, 'w> Encoder<'m, 'w> {
         &self.plan
     }
 
-    /// Computes the rows of a picture: `[tokens of all views][row_len]` in `out`, which has exactly
+    /// Computes the rows of a picture: `[tokens of all views][row_len]` in `out`, which has at least
     /// [`Plan::rows`] elements. The same as [`load`](Self::load) and then [`encode`](Self::encode) for each view.
     ///
     /// # Errors
     ///
-    /// The errors of [`load`](Self::load) and [`encode`](Self::encode).
+    /// [`Error::BufferTooSmall`] for `out`, and the error of [`load`](Self::load).
     pub fn see(&mut self, picture: &Picture<'_>, out: &mut [f32]) -> Result<(), Error> {
         let (needed, given) = (self.plan.rows, out.len());
         let mut rest =
@@ -223,8 +223,8 @@ impl<'m, 'w> Encoder<'m, 'w> {
         Ok(())
     }
 
-    /// The states after the last [`encode`](Self::encode), `[rows][dim]`, with the norm after the last block. See
-    /// [`place`](Self::place) for their order.
+    /// The states after the last [`encode`](Self::encode), `[rows][dim]`, after the norm that some encoders have behind
+    /// the last block. See [`place`](Self::place) for their order.
     pub fn states(&self) -> &[f32] {
         self.states.hidden.get(..self.states.count * self.spec.dim).unwrap_or(&[])
     }
@@ -235,7 +235,7 @@ impl<'m, 'w> Encoder<'m, 'w> {
         Some(((place & 0xffff) as usize, (place >> 16) as usize))
     }
 
-    /// Orders the patches of a view.
+    /// Fills the tables of the rows of a view: their patches, positions in the cache, and windows.
     fn arrange(&mut self, view: &View) {
         let (merge, before) = (self.spec.merge, self.spec.before());
         let States { places, slots, windows, count: all, window_count, .. } = &mut self.states;

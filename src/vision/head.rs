@@ -1,4 +1,4 @@
-//! From states to rows of the language model: blocks of patches are joined, and linear layers follow.
+//! Computes rows of the language model from states: joins blocks of patches, and applies linear layers.
 
 use super::blocks::{norm, norm_of};
 use super::encoder::{Encoder, States};
@@ -12,7 +12,7 @@ use crate::model::Norm;
 use crate::quant::decode_row;
 
 impl Encoder<'_, '_> {
-    /// Computes vectors for the language model from the states: number `stream` in each row of `out`.
+    /// Computes vector `stream` of each row of `out` from the states.
     pub(super) fn project(&mut self, view: &View, head: Head, (out, stream): (&mut [f32], usize)) {
         let Self { spec, table, compute, states, plan, .. } = self;
         let States { hidden, inner, places, count: all, .. } = states;

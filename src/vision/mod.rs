@@ -1,4 +1,4 @@
-//! Pictures for language models that see: an encoder of patches, and a projector whose results stand where tokens stand.
+//! Pictures for language models that see: an encoder of patches, and a projector whose results replace token embeddings.
 //!
 //! The encoder's file (`mmproj`, `general.architecture = clip`) is a second GGUF beside that of the language model.
 //! [`Vision::new`] checks it. A [`Picture`] is borrowed RGB; the [`Encoder`] resizes it, cuts it into [`Views`] as the
@@ -111,7 +111,7 @@ impl<'a> Vision<'a> {
         self.spec.views(width, height)
     }
 
-    /// The rows of a view, in the place of as many tokens from `start` on.
+    /// The span in which the rows of a view replace as many tokens from `start` on.
     pub fn span<'r>(&self, start: usize, view: &View, rows: &'r [f32]) -> Span<'r> {
         Span::new(start, rows, self.row_len(), view.columns).together(self.is_together())
     }
@@ -120,7 +120,7 @@ impl<'a> Vision<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Picture`] if its embeddings have another width.
+    /// [`Error::Picture`] if its embeddings have another width, or if it has fewer layers than the rows have vectors for.
     pub fn fits(&self, model: &Model<'_>) -> Result<(), Error> {
         if model.spec().dim != self.dim() || self.spec.deep_layers > model.spec().layers {
             return Err(Error::Picture {

@@ -1,4 +1,4 @@
-//! From pixels to the inputs of the first block.
+//! Computes the inputs of the first block from pixels.
 
 use super::blocks::norm;
 use super::encoder::{Encoder, States};

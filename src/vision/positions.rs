@@ -10,8 +10,8 @@ use crate::quant::decode_row;
 /// Base of the frequencies of rotations.
 const BASE: f32 = 10_000.0;
 
-/// Adds the learned position of a patch of a view of `grid` patches to `x`; that of the row before the patches if there
-/// is no `place`. `row` has room for a row of the table.
+/// Adds the learned position of the patch at `place`, in a view of `grid` patches, to `x`. Without a `place`, adds that of
+/// the row before the patches. `row` has room for a row of the table.
 pub(super) fn add_learned(
     spec: &Spec<'_>,
     table: &Table<'_, '_>,
@@ -39,7 +39,7 @@ pub(super) fn add_learned(
     }
 }
 
-/// The rows of a table of `side` entries that make entry `i` of `len`, and their weights.
+/// The entries of a table of `side` entries from which entry `i` of `len` is interpolated, and their weights.
 struct Stretch {
     first: usize,
     last: usize,

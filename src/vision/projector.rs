@@ -32,7 +32,7 @@ projectors! {
     "lfm2" => Lfm2,
     /// Gemma 3.
     "gemma3" => Gemma3,
-    /// InternVL 2 to 3.
+    /// InternVL 2.5 and 3.
     "internvl" => InternVl,
     /// Pixtral, and Mistral Small 3.1 and later.
     "pixtral" => Pixtral,
@@ -42,7 +42,7 @@ projectors! {
     "qwen3vl_merger" => Qwen3Vl,
 }
 
-/// How an encoder knows where patches are.
+/// The learned positions of an encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Places {
     /// A learned vector for each patch of views of one size.
@@ -104,7 +104,7 @@ pub(super) struct Rules {
     pub norm: Norm,
     /// True if the states after the last block are normed.
     pub norm_after: bool,
-    /// The form of GELU that the encoder's blocks have if the file says that they have GELU.
+    /// The form of GELU in the encoder's blocks, if the file says `use_gelu`.
     pub gelu: Activation,
     /// Default of the side of a block of patches that becomes one row, and the key of this number.
     pub merge: (usize, &'static str),

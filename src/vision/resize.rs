@@ -47,7 +47,7 @@ impl Filter {
         }
     }
 
-    /// Scale and reach of the filter when `from` inputs become `to` outputs.
+    /// Returns the inputs per output, the factor that widens the filter, and the filter's reach.
     const fn reach(self, from: usize, to: usize) -> (f64, f64, f64) {
         let scale = from as f64 / to as f64;
         let widened = if scale < 1.0 { 1.0 } else { scale };

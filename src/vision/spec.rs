@@ -49,9 +49,10 @@ pub(super) struct Spec<'a> {
     pub pixels: (Option<usize>, Option<usize>),
     /// Side of a window of attention in pixels.
     window_pixels: usize,
-    /// Every so many layers attend to the whole view, the others within windows; 0 if all see the whole view.
+    /// The last of every `window_period` layers attends to the whole view, the others within windows; 0 if all see the
+    /// whole view.
     pub window_period: usize,
-    /// Layers whose states are also projected, and added to the first layers of the language model.
+    /// For each layer, true if its states are also projected and added after a layer of the language model.
     deep: Option<Array<'a>>,
     /// Number of these layers.
     pub deep_layers: usize,
@@ -87,7 +88,7 @@ impl<'a> Spec<'a> {
             side,
             pixels: (tri!(pixels(gguf, "image_min_pixels")), tri!(pixels(gguf, "image_max_pixels"))),
             window_pixels: tri!(size_or(gguf, "window_size", MAX_IMAGE, 112)),
-            // Early files do not say it; processors of all published models have four tiles.
+            // Early files do not have the key; all published models have up to four tiles on a side.
             longest: tri!(size_or(gguf, "preproc_image_size", MAX_IMAGE, 4 * side)),
             tiles: (
                 tri!(size_or(gguf, "preproc_min_tiles", MAX_TILES, 1)),
@@ -257,7 +258,7 @@ const KEYS: &[&str] = &[
     "vision.embedding_length",
     "vision.feed_forward_length",
     "vision.block_count",
-    "vision.projection_dim", // the shapes of tensors say so
+    "vision.projection_dim", // not read: the shapes of tensors have it
     "vision.attention.head_count",
     "vision.attention.layer_norm_epsilon",
     "vision.image_mean",

@@ -31,7 +31,7 @@ const IGNORED: &[&str] = &["a.", "mm.a.", "v.token_embd.img_break"];
 
 macro_rules! roles {
     ($($(#[$doc:meta])* $role:ident $place:ident $name:literal,)*) => {
-        /// The purpose of a tensor. Roles without a [`Place::Projector`] have one name in all files.
+        /// The purpose of a tensor. The name of a role with [`Place::Projector`] depends on the projector.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(super) enum Role { $($(#[$doc])* $role),* }
 
@@ -42,7 +42,7 @@ macro_rules! roles {
                 match self { $(Self::$role => Place::$place),* }
             }
 
-            /// The name in the file, without the part before a layer's number and the number.
+            /// The name in the file, without a layer's prefix and number.
             const fn name(self, projector: Projector) -> &'static str {
                 match self {
                     _ if matches!(self.place(), Place::Projector) => self.of_projector(projector),
@@ -395,7 +395,7 @@ impl<'m, 'w> Table<'m, 'w> {
         Role::ALL.len() * layers
     }
 
-    /// Roles of the whole encoder stand in the place of layer 0.
+    /// Index of an entry. Roles of the whole encoder are entries of layer 0.
     fn index(role: Role, layer: usize) -> usize {
         layer * Role::ALL.len() + role as usize
     }

@@ -1,6 +1,6 @@
 //! The views of a picture: it is resized, cut into tiles, or both, as each model's processor does it.
 //!
-//! The numbers are those of the processors in `transformers`, which the models were trained with.
+//! The numbers are those of the processors in `transformers`, with which the models were trained.
 
 use super::picture::check_sides;
 use super::projector::Projector;
@@ -16,7 +16,7 @@ pub(super) type Size = (usize, usize);
 pub struct Views {
     /// Size of the picture.
     pub(super) picture: Size,
-    /// Size that the picture has before it is resized to `canvas`; `None` for its own.
+    /// Size to which the picture is resized before it is resized to `canvas`; `None` for a single step.
     pub(super) via: Option<Size>,
     /// Size of the picture before it is cut into tiles.
     pub(super) canvas: Size,
@@ -40,7 +40,7 @@ pub struct View {
 }
 
 impl View {
-    /// Number of the encoder's results, which stand where as many tokens stand.
+    /// Number of rows, each of which replaces the embedding of a token.
     pub const fn tokens(&self) -> usize {
         self.columns * self.lines
     }
@@ -82,14 +82,14 @@ impl Views {
         }
     }
 
-    /// Number of the encoder's results for all views.
+    /// Number of rows of all views.
     pub const fn tokens(&self) -> usize {
         let [tile, overview] = self.kinds();
         let (columns, lines) = self.grid();
         columns * lines * tile.tokens() + overview.tokens()
     }
 
-    /// A tile, all of which have the same size, and the overview, which is empty if there is none.
+    /// The first tile, as all tiles have the same size, and the overview, which is empty if there is none.
     pub(super) const fn kinds(&self) -> [View; 2] {
         const NONE: View = View { columns: 0, lines: 0, tile: None };
         let tile = match self.get(0) {
@@ -124,7 +124,7 @@ impl Spec<'_> {
                 Views { canvas: (grid.0 * side, grid.1 * side), overview, ..whole }
             }
             Projector::Lfm2 => {
-                // The rows of a view, the side of a tile, the tiles, and the tolerance, which are not in the file.
+                // Not in the file: limits of a view's rows, side of a tile, limits of the number of tiles, and tolerance.
                 const ROWS: (usize, usize) = (64, 256);
                 const TILE: usize = 512;
                 const TILES: (usize, usize) = (2, 10);
@@ -193,7 +193,7 @@ const fn below((width, height): Size, longest: usize) -> Size {
     (at_least((width as f64 / ratio) as usize, 1), at_least((height as f64 / ratio) as usize, 1))
 }
 
-/// Rounds both sides to multiples of `cell`, with at least and at most so many pixels.
+/// Rounds both sides to multiples of `cell`, and scales the picture first if it would not have `least` to `most` pixels.
 const fn smart((width, height): Size, cell: usize, (least, most): (usize, usize)) -> Size {
     let (wide, high) = (at_least(nearest(width, cell), cell), at_least(nearest(height, cell), cell));
     let (pixels, unit) = (width as f64 * height as f64, cell as f64);
@@ -211,7 +211,7 @@ const fn smart((width, height): Size, cell: usize, (least, most): (usize, usize)
 }
 
 /// The grid of `least` to `most` tiles whose aspect ratio is the closest to that of the picture. Among equally close
-/// grids, a larger one counts if the picture has more than half of its pixels.
+/// grids, the larger one is chosen if the picture has more than half of its pixels.
 const fn closest_grid(least: usize, most: usize, (width, height): Size, tile: usize) -> Size {
     let (aspect, area) = (width as f64 / height as f64, width as f64 * height as f64);
     let (mut best, mut distance, mut tiles) = ((1, 1), f64::INFINITY, least);
@@ -268,7 +268,7 @@ const fn at_least(side: usize, least: usize) -> usize {
 /// The square root of a positive number, by Newton's method (`libm::sqrt` is not a `const fn`).
 const fn root(x: f64) -> f64 {
     let (mut root, mut step) = (if x > 1.0 { x } else { 1.0 }, 0);
-    // From above, the sequence falls until it has arrived.
+    // The first value is not below the root, so the sequence falls until it reaches the root.
     while step < 64 {
         let next = (root + x / root) / 2.0;
         if next >= root {

@@ -20,8 +20,8 @@ const ATOM: &str = "A-Za-z0-9!#$%&'*+/=?^_`{|}~-";
 /// RFC 3987: the characters that an IRI has in addition to those of a URI, without private ones.
 const UNICODE: &str = "\u{a0}-\u{d7ff}\u{f900}-\u{fdcf}\u{fdf0}-\u{ffef}\u{10000}-\u{dffff}";
 
-/// Returns a pattern for a format; `None` for an unknown one, which is ignored. With `is_limited`, links and addresses have
-/// fewer states, for texts whose length is limited: then some texts are allowed that the RFC does not.
+/// Returns a pattern for a format; `None` for an unknown one, which is ignored. With `is_limited`, for texts whose length is
+/// limited, `uri` and `email` have patterns with fewer states, which also allow some texts that the RFC does not.
 pub fn pattern(format: &str, is_limited: bool) -> Option<String> {
     let pattern = match format {
         "date" => DATE.into(),
@@ -71,7 +71,7 @@ fn duration() -> String {
     format!("P({}|{date}(T{time})?|T{time})", unit('W'))
 }
 
-/// RFC 4291: sixteen bits, and `::` in place of one or more of them. The last two may be an IPv4 address.
+/// RFC 4291: groups of sixteen bits, with `::` in place of one or more of them. The last two may be an IPv4 address.
 fn ipv6() -> String {
     let h = "[0-9a-fA-F]{1,4}";
     let mut forms = format!("({h}:){{7}}{h}|({h}:){{6}}{IPV4}|({h}:){{1,7}}:|::|:(:{h}){{1,7}}|::({h}:){{0,5}}{IPV4}");
@@ -100,7 +100,7 @@ fn uri_char(also: &str) -> String {
     format!("([A-Za-z0-9._~!$&'()*+,;={also}-]|%[0-9A-Fa-f]{{2}})")
 }
 
-/// What follows the scheme of a URI: authority, path, query, fragment. `more` are further characters.
+/// The rest of a URI after its scheme: authority, path, query, fragment. `more` are further characters.
 fn after_scheme(more: &str) -> String {
     let path = uri_char(&format!(":@/{more}"));
     let first = uri_char(&format!(":@{more}"));

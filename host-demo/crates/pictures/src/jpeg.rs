@@ -1,12 +1,12 @@
-//! JPEG, with the pixels of libjpeg-turbo, which transformers reads pictures with. The decoder of `image` rounds otherwise: up to
-//! 4 of 255, in a quarter of the bytes.
+//! Decodes JPEG to the pixels of libjpeg-turbo, which transformers uses. The decoder of `image` rounds differently: a
+//! quarter of the bytes differ, by up to 4 of 255.
 
 use image::metadata::Orientation;
 use libjpeg_turbo_rs::{DecodeLimits, Decoder, JpegError, PixelFormat};
 
 use super::{Error, Limits, Pixels};
 
-/// Scans of a progressive file. Programs write ten; each scan takes time for all pixels.
+/// Maximum number of scans in a progressive file. Each scan takes time for all pixels; programs write ten.
 const MOST_SCANS: usize = 100;
 
 /// True for the bytes of a JPEG file.

@@ -1,8 +1,8 @@
 //! Decodes pictures: PNG, JPEG, WebP, the first frame of a GIF, and BMP, to RGB bytes.
 //!
 //! The content decides the format, not the name. The size in the file's header is compared with [`Limits`] before memory
-//! for the pixels is allocated. As transformers does, transparency is dropped and the orientation in EXIF is applied. Of
-//! 16 bits the upper 8 remain.
+//! for the pixels is allocated. As in transformers, transparency is dropped and the orientation in EXIF is applied. Samples
+//! of 16 bits are reduced to their upper 8.
 //!
 //! ```
 //! use arenite_pictures::{Limits, decode};
@@ -24,10 +24,11 @@ use std::thread;
 use image::metadata::Orientation;
 use image::{ColorType, DynamicImage, ImageDecoder, ImageFormat, ImageReader, RgbImage};
 
-/// Name of the threads that decode. A panic of a decoder is an error of its picture, so a program need not report it.
+/// Name of the threads that decode. A decoder's panic becomes an error of its picture, so a program's panic hook can ignore
+/// these threads.
 pub const DECODER: &str = "picture";
 
-/// The formats that `image` reads.
+/// The formats that `image` decodes; JPEG has another decoder.
 const FORMATS: [ImageFormat; 4] = [ImageFormat::Png, ImageFormat::WebP, ImageFormat::Gif, ImageFormat::Bmp];
 
 /// A decoded picture.
@@ -53,7 +54,7 @@ pub struct Limits {
 /// The reason why a picture cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// The bytes are none of the formats that are read.
+    /// The bytes have none of the formats that are read.
     Format,
     /// The picture is larger than the limits.
     Large {
@@ -64,7 +65,7 @@ pub enum Error {
         /// The limits.
         limits: Limits,
     },
-    /// The file is damaged, or uses a part of its format that is not read; the decoder's words.
+    /// The file is damaged, or uses a part of its format that is not supported. Contains the decoder's message.
     Damaged(String),
 }
 
@@ -75,7 +76,7 @@ impl Limits {
     pub const OF_REQUEST: Self = Self { pixels: 25_000_000, ..Self::DEFAULT };
 
     /// Upper bound in bytes for the memory of a decoder, including the pixels that it returns. A PNG of 16 bits with
-    /// transparency takes the most, beside a progressive JPEG of four colors: 8 bytes a pixel, and the result.
+    /// transparency and a progressive JPEG of four colors take the most: 8 bytes a pixel, and the result.
     pub const fn memory(&self) -> u64 {
         12 * self.pixels + (16 << 20)
     }
@@ -93,7 +94,7 @@ impl Limits {
 }
 
 impl Error {
-    /// The first line of a decoder's words.
+    /// Takes the first line of a decoder's message.
     fn damaged(why: impl ToString) -> Self {
         Self::Damaged(why.to_string().lines().next().unwrap_or_default().to_string())
     }
@@ -111,7 +112,7 @@ impl Default for Limits {
 ///
 /// The format is unknown, the picture is larger than `limits`, or the file is damaged.
 pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Picture, Error> {
-    // The thread keeps a decoder's panic from the caller.
+    // A panic of the decoder ends this thread only.
     thread::scope(|scope| {
         let work = || decoded(bytes, limits);
         let thread = thread::Builder::new().name(DECODER.into()).spawn_scoped(scope, work);
@@ -123,7 +124,7 @@ pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Picture, Error> {
     })
 }
 
-/// Pixels as a file has them, before they are turned.
+/// Pixels in the order of the file, before the orientation is applied.
 struct Pixels {
     width: u32,
     height: u32,

@@ -83,7 +83,7 @@ fn pixels_are_those_of_transformers() {
         assert_eq!((u64::from(picture.width), u64::from(picture.height)), size(&entry), "{name}");
         let start = entry["rgb"]["offset"].as_u64().unwrap() as usize;
         let wanted = &pixels[start..start + picture.rgb.len()];
-        // Pillow clips 16 bits of grey to 255; here their upper half is taken.
+        // Pillow clips 16-bit grey to 255; `decode` takes the upper byte.
         if name == "grey16.png" {
             assert!(picture.rgb.chunks(3).any(|pixel| pixel[0] < 255));
         } else {
@@ -113,7 +113,7 @@ fn formats_are_told_by_their_content() {
         let picture = decode(&bytes, &Limits::DEFAULT).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(picture.rgb.len() as u32, picture.width * picture.height * 3, "{name}");
     }
-    // Red and blue, of which blue is transparent: its color counts.
+    // The blue pixels are transparent, and keep their color.
     let [(_, gif), ..] = others();
     let colors = decode(&gif, &Limits::DEFAULT).unwrap().rgb;
     assert!(colors.chunks(3).all(|pixel| pixel == [255, 0, 0] || pixel == [0, 0, 255]), "{colors:?}");
@@ -174,7 +174,7 @@ fn damaged_files_are_errors() {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (random >> 33) as usize % below
     };
-    std::panic::set_hook(Box::new(|_| {})); // of decoders that are caught
+    std::panic::set_hook(Box::new(|_| {})); // silent: `decode` catches the panics of decoders
     let files: Vec<_> =
         files().into_iter().map(|(_, bytes, _)| bytes).chain(others().map(|(_, bytes)| bytes)).collect();
     let (mut refused, mut failed) = (0, 0);

@@ -20,10 +20,10 @@ use crate::read;
 
 const ARCHITECTURE: &str = "index";
 const VECTORS: &str = "vectors";
-/// Passages are shorter than a model's context, because one vector tells less of a longer text.
+/// Maximum number of tokens of a passage, even in a model with a longer context: a vector describes a short text better.
 const MOST_TOKENS: usize = 200;
 
-/// Words that a model wants before a question and before a passage, such as `query: ` and `passage: ` of E5.
+/// Texts that a model expects before a question and before a passage, such as `query: ` and `passage: ` of E5.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prefixes {
     /// Before a question.
@@ -39,11 +39,11 @@ pub struct Index {
     fingerprint: u64,
     /// Path of that model, for programs that search later. [`updated`](Self::updated) leaves it empty.
     pub model: PathBuf,
-    /// The words before questions and passages.
+    /// The texts before questions and passages.
     pub prefixes: Prefixes,
     dim: usize,
     files: Vec<File>,
-    /// A row of `dim` numbers per passage, of length 1.
+    /// `[passages][dim]`: a vector of length 1 for each passage.
     vectors: Vec<f32>,
 }
 
@@ -53,11 +53,11 @@ struct File {
     path: String,
     /// Hash of its bytes.
     hash: u64,
-    /// Number of the first line, and the text.
+    /// The number of each passage's first line, and its text.
     passages: Vec<(usize, String)>,
 }
 
-/// What [`Index::updated`] is about to do.
+/// The progress of [`Index::updated`], before each file.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'a> {
     /// Number of files that are done.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `read` | the text of a file: plain text, Markdown, source code, HTML |
 //! | `passages` | texts cut into passages of limited length |
-//! | `index` | passages and their vectors, in a file that grows with the folder |
+//! | `index` | passages and their vectors, in a file that is updated when the folder changes |
 //! | `search` | the passages nearest to a question |
 //!
 //! ```

@@ -52,7 +52,8 @@ fn split<'t>(
     tokens: &mut dyn FnMut(&str) -> Result<usize>,
     parts: &mut Vec<(&'t str, usize)>,
 ) -> Result<()> {
-    // A token has at least one byte in every vocabulary, so short texts are not counted in vain.
+    // Counting the tokens of a long text takes time, and with 64 bytes per token it is almost always over the limit. If not,
+    // `cut` joins its parts again.
     let len = if level < ENDS.len() && text.len() > 64 * most { usize::MAX } else { tokens(text)? };
     if len <= most {
         parts.push((text, len));
@@ -78,7 +79,7 @@ fn split<'t>(
     Ok(())
 }
 
-/// Numbers of lines, asked for in order.
+/// Computes the line numbers of ascending offsets.
 struct Lines<'t> {
     text: &'t str,
     at: usize,

@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow};
 use html5gum::{Token, Tokenizer};
 
-/// Larger files are data, not texts that someone reads.
+/// Maximum size of a file: larger ones are data, not texts for readers.
 const MOST_BYTES: u64 = 4 << 20;
 
 /// Elements of HTML whose contents are not shown.
 const HIDDEN: [&[u8]; 6] = [b"script", b"style", b"head", b"template", b"noscript", b"svg"];
-/// Elements of HTML that stand within a line.
+/// Elements of HTML that do not separate words.
 const INLINE: [&[u8]; 14] =
     [b"a", b"abbr", b"b", b"code", b"em", b"font", b"i", b"kbd", b"mark", b"q", b"small", b"span", b"strong", b"u"];
 
-/// The files of a folder in order of their paths, relative to it: those that git would not ignore, without hidden ones.
+/// Returns the paths of a folder's files, relative to it and sorted, without hidden files and those that git ignores.
 pub fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let walk = ignore::WalkBuilder::new(folder).require_git(false).sort_by_file_path(|a, b| a.cmp(b)).build();
     let mut files = Vec::new();
@@ -27,7 +27,7 @@ pub fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The text of a file that has these bytes. The error is the reason why there is none.
+/// Returns the text of a file with these bytes. The error says why the file has none.
 pub fn text(path: &Path, bytes: &[u8]) -> Result<String> {
     let kind = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default().to_ascii_lowercase();
     if bytes.starts_with(b"%PDF-") {

@@ -18,8 +18,8 @@ pub struct Found {
 }
 
 impl Index {
-    /// Returns the `most` passages that are nearest to a question, the nearest first. Of equal ones the first in the
-    /// folder is first.
+    /// Returns the `most` passages that are nearest to a question, the nearest first. Equally near ones
+    /// have the order of the folder.
     ///
     /// # Errors
     ///

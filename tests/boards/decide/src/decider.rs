@@ -12,8 +12,9 @@ static KV: Workspace<{ PLAN.kv }> = Workspace::new();
 /// Scratch of the tokenizer. The texts are ASCII.
 static SCRATCH: Workspace<{ Tokenizer::scratch_bytes_utf8(crate::LONGEST) }> = Workspace::new();
 
-/// Number of codes, and the most values that the layers after an encoder's pooling need.
+/// Number of codes.
 const CODES: usize = 12;
+/// The most values that the layers after an encoder's pooling need.
 const BUFFER: usize = 64;
 
 pub struct Decider<'m, 'a> {
@@ -114,7 +115,7 @@ pub fn drop_line(log: &mut Vec<u8, { crate::LONGEST }>) {
     log.truncate(rest);
 }
 
-/// What follows the first line of a log: nothing if it has one line.
+/// The lines of a log after the first; empty if it has one line.
 fn after_line(log: &[u8]) -> &[u8] {
     let end = log.iter().position(|byte| *byte == b'\n');
     end.and_then(|end| log.get(end + 1..)).unwrap_or(&[])

@@ -41,8 +41,8 @@ fn serve(board: &mut Board) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reads the lines of a log, up to an empty line. Returns false at the end of the input. Of a log that is too long, the last lines
-/// are kept.
+/// Reads the lines of a log, up to an empty line. Returns false at the end of the input. A log that is too long loses its
+/// first lines.
 fn read_log(board: &mut Board, log: &mut Vec<u8, LONGEST>) -> bool {
     log.clear();
     loop {

@@ -38,9 +38,9 @@ pub struct Eyes {
     words: Words,
     /// The token that stands for a row of a picture.
     token: TokenId,
-    /// Rows of pictures.
+    /// Decoded files, and rows of pictures.
     known: Mutex<Known>,
-    /// Held while a picture is decoded and encoded, so that the memory is that of one.
+    /// Held while a picture is decoded and encoded, so that one picture at a time takes memory.
     turn: Mutex<()>,
 }
 
@@ -66,15 +66,15 @@ pub struct Sight {
     pub is_together: bool,
 }
 
-/// Sizes of pictures with the most views, where the processor cuts tiles, or the most patches otherwise.
+/// Sizes of pictures of which one has the most views, if the processor cuts tiles, or else the most patches.
 const LARGE: [(usize, usize); 4] = [(4096, 4096), (4096, 2048), (2048, 4096), (4096, 400)];
-/// Limits in bytes for the rows of all pictures in use: a multiple of the largest picture's, between these.
+/// Range in bytes of [`Known::limit`], which is a multiple of the largest picture's rows.
 const ROWS: (usize, usize) = (64 << 20, 1 << 30);
 
 /// Patches that are computed together.
 const BATCH: usize = 256;
 
-/// Maximum number of files that are known.
+/// Maximum number of files whose hashes are kept.
 const MOST_FILES: usize = 1024;
 
 /// A picture file that was decoded before.
@@ -90,7 +90,7 @@ struct KnownFile {
 /// Rows of pictures. A conversation sends its pictures with each turn, so the last ones are kept.
 struct Known {
     files: VecDeque<KnownFile>,
-    /// The last pictures, the last used one at the end: at most half of `limit`.
+    /// The last pictures, the last used one at the end. Their rows take at most half of `limit`.
     kept: Vec<Arc<Sight>>,
     /// All pictures that a request or `kept` uses.
     used: Vec<Weak<Sight>>,
@@ -121,7 +121,7 @@ impl Eyes {
         Ok(eyes)
     }
 
-    /// Opens a projector's file for a vocabulary. The model may be another one's.
+    /// Opens a projector's file for a vocabulary, without the check that it belongs to the model.
     ///
     /// # Errors
     ///
@@ -194,7 +194,7 @@ impl Eyes {
     ///
     /// # Errors
     ///
-    /// Those of [`tokens`](Self::tokens) and [`see`](Self::see).
+    /// The errors of [`tokens`](Self::tokens), [`see`](Self::see) and [`place`](Self::place).
     pub fn read(
         &self,
         prompt: &Prompt,
@@ -210,7 +210,7 @@ impl Eyes {
     ///
     /// # Errors
     ///
-    /// A picture cannot be decoded, or the prompt has another number of places.
+    /// A picture cannot be decoded, or the prompt does not have one place for each picture.
     pub fn tokens(
         &self,
         prompt: &Prompt,
@@ -256,7 +256,7 @@ impl Eyes {
         Ok(sight)
     }
 
-    /// Returns what is known of a picture file. Decodes it if it is new.
+    /// Returns the hash and the views of a picture file. Decodes it if it is new.
     fn known_file(&self, file: &[u8], limits: &Limits) -> Result<KnownFile> {
         let hash = Sha256::digest(file).into();
         if let Some(known) = self.known().files.iter().find(|known| known.hash == hash) {
@@ -298,7 +298,7 @@ impl Eyes {
     }
 }
 
-/// Calls `each` for the files of pictures. Errors have the number of the picture.
+/// Calls `each` for the files of pictures. Errors contain the number of the picture.
 fn each<T>(pictures: &[PictureSource], each: impl Fn(&Arc<[u8]>) -> Result<T>) -> Result<Vec<T>> {
     let one = |(index, picture): (usize, &PictureSource)| {
         picture.bytes().map_err(anyhow::Error::msg).and_then(&each).with_context(|| format!("picture {}", index + 1))

@@ -1,5 +1,5 @@
-//! The tokens of pictures in a prompt. Each has an id of its own, made from the picture's hash, so that two prompts have the
-//! same ids only as far as they have the same pictures: caches, histories and session files compare nothing else.
+//! The tokens of pictures in a prompt. The id of each is made from the picture's hash, because caches, histories and session
+//! files compare only ids: prompts with different pictures must have different ids.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use arenite::{Session, Span, TokenId, Work};
 
 use super::Sight;
 
-/// Set in the ids that stand for rows of pictures. No vocabulary has so many tokens.
+/// Bit that marks the ids of rows of pictures. No vocabulary has so many tokens.
 const ROW: TokenId = 1 << 31;
 
 /// Returns true if an id stands for a row of a picture.
@@ -24,16 +24,16 @@ pub fn is_row(id: TokenId) -> bool {
 pub struct Sights {
     /// The tokens; those of pictures have ids of their own (see [`is_row`]).
     pub ids: Vec<TokenId>,
-    /// Where pictures stand.
+    /// The positions of the pictures.
     pub shown: Shown,
 }
 
-/// Where pictures stand in a prompt. A driver reads its tokens in pieces that cut no picture.
+/// The positions of pictures in a prompt, which is read in pieces that cut no picture.
 #[derive(Clone, Debug, Default)]
 pub struct Shown {
     /// The places, in order.
     pub places: Arc<[Place]>,
-    /// The token that the model reads in the place of each row.
+    /// The id that the engine gets for each row.
     pub token: TokenId,
 }
 
@@ -58,7 +58,7 @@ pub struct Place {
 }
 
 impl Sights {
-    /// Finds the tokens of pictures: each `token` takes the next row.
+    /// Finds the tokens of pictures: each occurrence of `token` takes the next row.
     pub(super) fn new(mut ids: Vec<TokenId>, sights: &[Arc<Sight>], token: TokenId) -> Result<Self> {
         if sights.is_empty() {
             return Ok(ids.into());
@@ -74,7 +74,7 @@ impl Sights {
                 for row in rows {
                     let Some((at, id)) = tokens.next() else { break };
                     *id = row_id(&sight.key, row);
-                    // A mark between two lines begins another place.
+                    // After a token between two lines of rows, such as `[IMG_BREAK]`, another place begins.
                     match places.last_mut().filter(|last| row > first && last.range().end == at) {
                         Some(last) => last.rows.end += 1,
                         None => places.push(Place { start: at, rows: row..row + 1, columns, sight: sight.clone() }),
@@ -85,7 +85,7 @@ impl Sights {
         Ok(Self { ids, shown: Shown { places: places.into(), token } })
     }
 
-    /// The tokens after others.
+    /// Puts the tokens `before` in front of these.
     #[must_use]
     pub fn after(self, mut before: Vec<TokenId>) -> Self {
         let moved = |place: &Place| Place { start: place.start + before.len(), ..place.clone() };
@@ -107,7 +107,7 @@ impl Shown {
         self.places.is_empty()
     }
 
-    /// The place whose inner part `at` is.
+    /// The range of the place that a cut before token `at` would divide.
     fn around(&self, at: usize) -> Option<Range<usize>> {
         self.places.iter().map(Place::range).find(|range| range.start < at && at < range.end)
     }
@@ -128,7 +128,7 @@ impl Shown {
         }
     }
 
-    /// The tokens of `range` of the tokens of a conversation.
+    /// The piece of a conversation with the tokens of `range`; `ids` are all of its tokens.
     pub fn piece<'p>(&'p self, ids: &'p [TokenId], range: Range<usize>) -> Piece<'p> {
         let inside = self.places.iter().filter(|place| range.start <= place.start && place.range().end <= range.end);
         let spans: Vec<_> = inside.map(|place| place.span(range.start)).collect();
@@ -173,7 +173,8 @@ fn views(views: &Views) -> impl Iterator<Item = (usize, Range<usize>)> + '_ {
     })
 }
 
-/// The id of a row: 31 bits of the picture's hash, others for each of eight rows, and the row.
+/// The id of a row: 31 bits of the picture's hash, combined with the number of the row. Eight adjacent rows use different
+/// bits, so together they depend on the whole hash.
 fn row_id(key: &[u8; 32], row: usize) -> TokenId {
     let word = key.as_chunks::<4>().0[row % 8];
     (u32::from_le_bytes(word) ^ (row as u32).wrapping_mul(0x9e37_79b1)) | ROW

@@ -5,14 +5,14 @@ use std::fmt::Write;
 use anyhow::{Result, bail};
 use arenite::vision::{Projector, Views};
 
-/// The words of a processor.
+/// The texts that a model's processor writes for pictures.
 #[derive(Clone, Copy)]
 pub struct Words {
     /// The text that templates write for a picture.
     pub marker: &'static str,
     /// The token that stands for a row of a picture.
     pub row: &'static str,
-    /// What stands around and between the rows.
+    /// The texts around and between the rows.
     style: Style,
 }
 
