@@ -283,7 +283,7 @@ impl Tensors {
             None => ffn,
         };
         Ok(Self {
-            has_class: gguf.tensor("v.class_embd").is_some(),
+            has_class: matches!(projector.rules().places, Places::Learned) && gguf.tensor("v.class_embd").is_some(),
             fused: gguf.tensor("v.blk.0.attn_qkv.weight").is_some(),
             gated: gguf.tensor("v.blk.0.ffn_gate.weight").is_some(),
             biased: gguf.tensor("v.blk.0.attn_out.bias").is_some(),

@@ -153,6 +153,7 @@ impl Spec<'_> {
                 let least = or(self.pixels.0, ROWS.0 * cell * cell);
                 let most = at_least(or(self.pixels.1, ROWS.1 * cell * cell), least);
                 let size = smart(picture, cell, (least, most));
+                tri!(check_sides(size.0, size.1)); // a narrow picture may have been enlarged
                 Views { canvas: size, tile: size, ..whole }
             }
         })

@@ -19,6 +19,7 @@ fn folder() -> tempfile::TempDir {
         fs::write(file, text).unwrap();
     }
     fs::write(folder.path().join("files/picture.png"), b"\x89PNG\r\n\0\xff").unwrap();
+    fs::write(folder.path().join("files/empty.py"), "").unwrap();
     folder
 }
 
@@ -34,7 +35,7 @@ fn index(model: &Path, folder: &Path, more: &[&str]) -> String {
 #[test]
 fn a_passage_is_nearest_to_its_own_text() {
     let (model, folder) = (committed("tests/fixtures/small/nomic_bert_moe/model.gguf"), folder());
-    assert_eq!(index(&model, folder.path(), &[]), "F: 3 passages of 3 files; 1 without text are left out");
+    assert_eq!(index(&model, folder.path(), &[]), "F: 3 passages of 4 files; 1 without text are left out");
     let file = folder.path().join("f.index");
     for (query, place) in [
         ("# The dog\n\nThe dog barks at night. It sleeps in the garden.", ("pets/dog.md", 1)),
@@ -56,7 +57,7 @@ fn an_update_has_the_bytes_of_a_new_index() {
     index(&model, folder.path(), &[]);
     fs::write(folder.path().join("files/sea.txt"), "The sea is wild.\n").unwrap();
     fs::remove_file(folder.path().join("files/pets/dog.md")).unwrap();
-    assert_eq!(index(&model, folder.path(), &[]), "F: 2 passages of 2 files; 1 without text are left out");
+    assert_eq!(index(&model, folder.path(), &[]), "F: 2 passages of 3 files; 1 without text are left out");
     let updated = fs::read(&file).unwrap();
     fs::remove_file(&file).unwrap();
     index(&model, folder.path(), &[]);

@@ -51,7 +51,7 @@ pub struct Index {
 struct File {
     /// Relative to the folder, with `/`.
     path: String,
-    /// Hash of its bytes.
+    /// Hash of its text.
     hash: u64,
     /// The number of each passage's first line, and its text.
     passages: Vec<(usize, String)>,
@@ -77,7 +77,7 @@ impl Index {
     ///
     /// # Errors
     ///
-    /// The folder or a file cannot be read, or the model computes no embeddings.
+    /// The folder cannot be read, or the model computes no embeddings. A file that cannot be read is left out.
     pub fn updated(
         self,
         model: &Loaded,
@@ -91,12 +91,11 @@ impl Index {
         let mut old = if is_same { self.by_path() } else { HashMap::new() };
         let files = read::files(folder).with_context(|| format!("cannot read the folder {}", folder.display()))?;
         for (done, file) in files.iter().enumerate() {
-            let bytes = map(&folder.join(file)).with_context(|| format!("cannot read {}", file.display()))?;
-            let text = read::text(file, &bytes);
+            let text = read::text(&folder.join(file));
             let goes_on = tell(Step { done, files: files.len(), file, left_out: text.as_ref().err() });
             let Ok(text) = text else { continue };
             let path = file.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join("/");
-            let hash = hash(&bytes);
+            let hash = hash(text.as_bytes());
             match old.remove(&*path).filter(|(file, _)| file.hash == hash) {
                 Some((file, vectors)) => new.push(file, &vectors),
                 None if goes_on => new.add(model, path, hash, &text)?,
@@ -124,9 +123,10 @@ impl Index {
     /// Computes the vectors of a file's passages.
     fn add(&mut self, model: &Loaded, path: String, hash: u64, text: &str) -> Result<()> {
         let prefix = &self.prefixes.passage;
-        let frame = model.tokens(prefix)?;
+        // The tokens at the ends of a text are there once, not for each of its parts.
+        let (ends, frame) = (model.tokens("")?, model.tokens(prefix)?);
         let most = MOST_TOKENS.min(model.context().saturating_sub(frame)).max(1);
-        let passages = passages::cut(text, most, &mut |text| Ok(model.tokens(text)?))?;
+        let passages = passages::cut(text, most, &mut |text| Ok(model.tokens(text)?.saturating_sub(ends)))?;
         let texts: Vec<String> = passages.iter().map(|(_, text)| format!("{prefix}{text}")).collect();
         let vectors = model.embed_many(&texts.iter().map(|text| &**text).collect::<Vec<_>>());
         let vectors = vectors.with_context(|| path.clone())?;

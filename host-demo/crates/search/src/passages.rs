@@ -54,7 +54,7 @@ fn split<'t>(
 ) -> Result<()> {
     // Counting the tokens of a long text takes time, and with 64 bytes per token it is almost always over the limit. If not,
     // `cut` joins its parts again.
-    let len = if level < ENDS.len() && text.len() > 64 * most { usize::MAX } else { tokens(text)? };
+    let len = if text.len() > 64 * most { usize::MAX } else { tokens(text)? };
     if len <= most {
         parts.push((text, len));
         return Ok(());

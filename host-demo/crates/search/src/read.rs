@@ -1,5 +1,7 @@
 //! The text of a file.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
@@ -9,7 +11,7 @@ use html5gum::{Token, Tokenizer};
 const MOST_BYTES: u64 = 4 << 20;
 
 /// Elements of HTML whose contents are not shown.
-const HIDDEN: [&[u8]; 6] = [b"script", b"style", b"head", b"template", b"noscript", b"svg"];
+const HIDDEN: [&[u8]; 6] = [b"script", b"style", b"title", b"template", b"noscript", b"svg"];
 /// Elements of HTML that do not separate words.
 const INLINE: [&[u8]; 14] =
     [b"a", b"abbr", b"b", b"code", b"em", b"font", b"i", b"kbd", b"mark", b"q", b"small", b"span", b"strong", b"u"];
@@ -27,8 +29,14 @@ pub fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Returns the text of a file with these bytes. The error says why the file has none.
-pub fn text(path: &Path, bytes: &[u8]) -> Result<String> {
+/// Reads the text of a file. The error is the reason why there is none.
+pub fn text(path: &Path) -> Result<String> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+    of_bytes(path, &bytes)
+}
+
+fn of_bytes(path: &Path, bytes: &[u8]) -> Result<String> {
     let kind = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default().to_ascii_lowercase();
     if bytes.starts_with(b"%PDF-") {
         return Err(anyhow!("this is a PDF: convert it to text, for example with `pdftotext`"));
@@ -81,11 +89,13 @@ mod tests {
         let html = "<html><head><title>x</title></head>\n<body><p>One <b>wo</b>rd &amp; more</p><script>\nvar a = '<p>';\n\
             </script>\n<ul><li>two</li><li>three</li></ul>";
         assert_eq!(shown(html).trim(), "One word & more \n\n\ntwo three");
+        // The end of the head may be left out.
+        assert_eq!(shown("<title>x</title>\n<p>One").trim(), "One");
     }
 
     #[test]
     fn what_is_no_text_says_why() {
-        let why = |bytes: &[u8]| text(Path::new("a.txt"), bytes).unwrap_err().to_string();
+        let why = |bytes: &[u8]| of_bytes(Path::new("a.txt"), bytes).unwrap_err().to_string();
         assert!(why(b"%PDF-1.7").contains("pdftotext"));
         assert_eq!(why(b"\xff\xfe"), "it is not UTF-8 text");
         assert_eq!(why(b"a\0b"), "it is not text");
