@@ -68,7 +68,7 @@ fn pictures_stand_where_the_template_shows_them() {
     // A system message that the template refuses is joined to the first message, and so are its pictures.
     let system = [message("system", json!("Be kind.")), two[2].clone(), two[0].clone()];
     assert_eq!(rendered(STRICT, "<image>", &system).as_deref(), Ok("[user]Be kind.\n\nAnd <1><2>?\n\n<3>One."));
-    // Of a template that drops a picture, the request is refused.
+    // A request is refused if the template drops a picture.
     let dropped = "{% for message in messages %}{% if loop.last %}{{ message['content'] }}{% endif %}{% endfor %}";
     assert!(rendered(dropped, "<image>", &two).unwrap_err().contains("3 pictures"));
 }

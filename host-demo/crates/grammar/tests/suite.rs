@@ -1,5 +1,5 @@
-//! What grammars allow, beside what JSON-Schema-Test-Suite calls valid: its required cases of draft 2020-12 and its cases of
-//! formats, in a table by keyword.
+//! Compares the values that grammars allow with the values that JSON-Schema-Test-Suite calls valid: the required cases of
+//! draft 2020-12 and the cases of formats. The result is a table by keyword.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -180,7 +180,7 @@ pub enum Form {
     Schema(Value),
     /// A grammar in GBNF.
     Gbnf(String),
-    /// One of these texts.
+    /// The answer is one of these texts.
     Choice(Vec<String>),
 }
 

@@ -194,13 +194,13 @@ impl Index {
         let tensor = gguf.tensor(VECTORS).context("the vectors are missing")?;
         let dim = tensor.dims[0] as usize;
         ensure!(tensor.kind == TensorType::F32 && tensor.data.len() == 4 * dim * texts.len(), "the vectors do not fit");
-        let mut passages = (0..).map_while(|at| lines.get_i32(at)).map(|line| line as usize).zip(texts);
+        let mut passages = (0..).map_while(|at| usize::try_from(lines.get_i32(at)?).ok()).zip(texts);
         let mut files = Vec::new();
         for (at, path) in paths.into_iter().enumerate() {
             let (Some(Value::U64(hash)), Some(count)) = (hashes.get(at), counts.get_i32(at)) else {
                 bail!("the lists have different lengths")
             };
-            files.push(File { path, hash, passages: passages.by_ref().take(count as usize).collect() });
+            files.push(File { path, hash, passages: passages.by_ref().take(usize::try_from(count)?).collect() });
         }
         let Some(Value::U64(fingerprint)) = gguf.get2(ARCHITECTURE, "fingerprint") else { bail!("no fingerprint") };
         let vectors = tensor.data.chunks_exact(4).map(bytemuck::pod_read_unaligned).collect();

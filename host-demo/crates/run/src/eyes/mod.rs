@@ -259,10 +259,15 @@ impl Eyes {
     /// Returns the hash and the views of a picture file. Decodes it if it is new.
     fn known_file(&self, file: &[u8], limits: &Limits) -> Result<KnownFile> {
         let hash = Sha256::digest(file).into();
-        if let Some(known) = self.known().files.iter().find(|known| known.hash == hash) {
-            return Ok(known.clone());
+        let known = || self.known().files.iter().find(|known| known.hash == hash).cloned();
+        if let Some(known) = known() {
+            return Ok(known);
         }
         let _turn = self.turn();
+        // Another request may have decoded the same file meanwhile.
+        if let Some(known) = known() {
+            return Ok(known);
+        }
         let picture = decode(file, limits)?;
         let views = self.vision().views(picture.width as usize, picture.height as usize)?;
         let known = KnownFile { hash, key: key(&picture), views };

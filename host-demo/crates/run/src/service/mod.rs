@@ -185,7 +185,7 @@ impl Service {
         self.open.tokenizer().unwrap_or_else(|_| unreachable!("a host needs a tokenizer"))
     }
 
-    /// What the model can do, by Ollama's names and `rerank`, `decisions` and `transcription`.
+    /// Names of what the model can do: those of Ollama, and `rerank`, `decisions` and `transcription`.
     pub fn capabilities(&self) -> Vec<&'static str> {
         let thinks = self.makes_text && self.style.thinks();
         let hears = self.open.model().spec().sound().is_some();
