@@ -42,6 +42,7 @@ mod linear;
 mod low_rank;
 mod matrix;
 mod panel;
+mod peak;
 // Some targets use only a part of this module.
 #[cfg_attr(any(not(any(target_arch = "x86_64", target_arch = "aarch64")), memory_sanitizer), allow(dead_code))]
 mod quantized;

@@ -4,12 +4,14 @@
 //! cache may lie in different regions, but neither is ever split.
 
 pub mod program;
+pub mod speed;
 
 use std::borrow::Cow;
 
 use serde::Serialize;
 
 use crate::boards::program::Target::{self, Riscv32imac, Riscv32imafc, Riscv32imc, Thumbv6m, Thumbv8m, Xtensa};
+use crate::boards::speed::{Core, Speed};
 
 /// A development board.
 #[derive(Debug)]
@@ -23,60 +25,6 @@ pub struct Board {
     /// Compilation target, which determines the program's size.
     pub target: Target,
     pub speed: Option<Speed>,
-}
-
-/// Parameters of a speed estimate.
-#[derive(Clone, Copy, Debug)]
-pub struct Speed {
-    core: Core,
-    /// Clock of one core in MHz.
-    clock: u32,
-    /// Bandwidth, in bytes per microsecond, of the memory that holds the weights: clock times bus width, minus a
-    /// third for fetching single cache lines.
-    memory: u32,
-}
-
-/// The processor of a speed estimate. The estimate for a Cortex-M includes the time of the instructions, which
-/// `.ci/firmware` counts.
-#[derive(Clone, Copy, Debug)]
-pub enum Core {
-    /// With the DSP extension.
-    CortexM33,
-    CortexM7,
-    CortexM55,
-    /// A Linux processor, limited by memory bandwidth alone.
-    Memory,
-}
-
-/// The weights that are multiplied for each token.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Work {
-    /// Number of block-quantized weights.
-    pub quantized: u64,
-    /// Number of F32, F16 and BF16 weights.
-    pub floats: u64,
-    /// Size in bytes of all these weights.
-    pub bytes: u64,
-}
-
-impl Speed {
-    /// Estimates tokens per second from the time of the instructions and the time to read the weights.
-    pub fn estimate(self, work: Work) -> f64 {
-        // Instructions per weight, counted on whole models under qemu: 0.657 million for 0.26 million weights in F32,
-        // and 3.364 million for 1.8 million weights in Q8_0.
-        const QUANTIZED: f64 = 2.0;
-        const FLOAT: f64 = 2.5;
-        // Cycles per instruction.
-        let cycles = match self.core {
-            Core::CortexM33 => 1.25,
-            Core::CortexM55 => 1.0,
-            Core::CortexM7 => 0.75, // sometimes issues two instructions per cycle
-            Core::Memory => 0.0,
-        };
-        let instructions = QUANTIZED * work.quantized as f64 + FLOAT * work.floats as f64;
-        let microseconds = instructions * cycles / f64::from(self.clock) + work.bytes as f64 / f64::from(self.memory);
-        1e6 / microseconds
-    }
 }
 
 const KIB: usize = 1024;
@@ -95,8 +43,19 @@ const fn board(name: &'static str, chip: &'static str, flash: usize, ram: &'stat
 
 impl Board {
     const fn runs(mut self, core: Core, clock: u32, memory: u32) -> Self {
-        self.speed = Some(Speed { core, clock, memory });
+        self.speed = Some(Speed { core: Some(core), clock, memory });
         self
+    }
+
+    /// Marks a board with Linux, whose speed is that of its memory.
+    const fn reads(mut self, memory: u32) -> Self {
+        self.speed = Some(Speed { core: None, clock: 1, memory });
+        self
+    }
+
+    /// The core, for which kernels are chosen.
+    pub fn core(&self) -> Option<Core> {
+        self.speed.map_or_else(|| Core::of(self.target), |speed| speed.core)
     }
 
     const fn builds_for(mut self, target: Target) -> Self {
@@ -118,7 +77,9 @@ impl Board {
 
 pub static BOARDS: &[Board] = &[
     // RAM: four striped banks, and two small ones.
-    board("Raspberry Pi Pico", "RP2040", 2 * MIB, &[256 * KIB, 4 * KIB, 4 * KIB]).builds_for(Thumbv6m),
+    board("Raspberry Pi Pico", "RP2040", 2 * MIB, &[256 * KIB, 4 * KIB, 4 * KIB])
+        .runs(Core::CortexM0Plus, 133, 22)
+        .builds_for(Thumbv6m),
     board("Raspberry Pi Pico 2", "RP2350", 4 * MIB, &[512 * KIB, 4 * KIB, 4 * KIB])
         .runs(Core::CortexM33, 150, 25)
         .builds_for(Thumbv8m),
@@ -143,14 +104,16 @@ pub static BOARDS: &[Board] = &[
         .builds_for(Thumbv8m),
     // RAM1 (tightly coupled) and RAM2. The PSRAM is an optional chip and is not counted.
     board("Teensy 4.1", "i.MX RT1062", 7936 * KIB, &[512 * KIB, 512 * KIB]).runs(Core::CortexM7, 600, 44),
-    board("ESP32-C3-DevKitM-1", "ESP32-C3", 4 * MIB, &[384 * KIB]).builds_for(Riscv32imc),
-    board("ESP32-C6-DevKitC-1", "ESP32-C6", 8 * MIB, &[512 * KIB]).builds_for(Riscv32imac),
+    board("ESP32-C3-DevKitM-1", "ESP32-C3", 4 * MIB, &[384 * KIB]).runs(Core::Rv32imc, 160, 26).builds_for(Riscv32imc),
+    board("ESP32-C6-DevKitC-1", "ESP32-C6", 8 * MIB, &[512 * KIB])
+        .runs(Core::Rv32imac, 160, 26)
+        .builds_for(Riscv32imac),
     // Variant N16R8: internal RAM and octal PSRAM.
     board("ESP32-S3-DevKitC-1", "ESP32-S3", 16 * MIB, &[512 * KIB, 8 * MIB]).builds_for(Xtensa),
     // Internal RAM, and PSRAM in the package.
     board("ESP32-P4-Function-EV", "ESP32-P4", 16 * MIB, &[768 * KIB, 32 * MIB]).builds_for(Riscv32imafc),
     board("Raspberry Pi Zero 2 W", "RP3A0", 0, &[512 * MIB]).with_files(),
-    board("Raspberry Pi 5", "BCM2712", 0, &[8192 * MIB]).with_files().runs(Core::Memory, 2400, 9000),
+    board("Raspberry Pi 5", "BCM2712", 0, &[8192 * MIB]).with_files().reads(9000),
 ];
 
 /// Sizes in bytes of the blocks of memory that a context needs. Each block must be contiguous.
@@ -361,14 +324,5 @@ mod tests {
         let board = own(None, &[64 * KIB]);
         assert_eq!(longest(board.fit(39 * KIB, PROGRAM, 4, 100, need(KIB, KIB))), 7);
         assert_eq!(board.fit(60 * KIB, PROGRAM, 4, 100, need(KIB, KIB)), Fit::RamTooSmall);
-    }
-
-    #[test]
-    fn estimates_count_instructions_and_bytes() {
-        let speed = |core| Speed { core, clock: 100, memory: 50 };
-        let work = Work { quantized: 1_000_000, floats: 0, bytes: 1_000_000 };
-        // 2 M instructions take 25 ms at 1.25 cycles each; reading a megabyte takes 20 ms.
-        assert!((speed(Core::CortexM33).estimate(work) - 1.0 / 0.045).abs() < 1e-9);
-        assert!((speed(Core::Memory).estimate(work) - 50.0).abs() < 1e-9);
     }
 }

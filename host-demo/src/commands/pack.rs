@@ -8,6 +8,7 @@ use arenite::gguf::{Gguf, HASHES_KEY, Tensor, Value};
 use arenite::model::is_ignored;
 use arenite::tokenizer::{INDEX_HASH_KEY, INDEX_KEY, Tokenizer};
 
+use crate::boards::speed::Core;
 use crate::cli::NoModelArgs;
 use crate::output::{Bytes, note};
 use arenite_files::write_files;
@@ -50,6 +51,10 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     split_max_size: Option<u64>,
 
+    /// Processor that the file is for: warns of types without a fast kernel there
+    #[arg(long = "for", value_enum, value_name = "CORE", hide_possible_values = true)]
+    core: Option<Core>,
+
     #[command(flatten)]
     none: NoModelArgs,
 }
@@ -81,6 +86,13 @@ pub fn run(args: &Args) -> Result<()> {
     let gguf = file.parse()?;
     let name = || file.name().to_owned();
     let architecture = gguf.architecture().with_context(name)?;
+
+    if let Some(core) = args.core {
+        let slow = core.slow_types(&gguf).into_iter().filter_map(|kind| core.complaint(kind));
+        slow.for_each(|slow| {
+            note(format_args!("warning: {slow}: requantize with `arenite quantize --for {}`", core.name()))
+        });
+    }
 
     let mut header = Header::new();
     let (kept, dropped): (Vec<_>, Vec<_>) =

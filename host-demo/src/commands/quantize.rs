@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, anyhow, ensure};
 use arenite::quant::TensorType;
 
+use crate::boards::speed::Core;
 use crate::cli::{NoModelArgs, at_least_one};
 use crate::interrupt;
 use crate::output::{self, Bytes, INTERRUPTED, note, progress};
@@ -41,6 +42,7 @@ Examples:
   arenite imatrix -m model-f16.gguf -f text.txt -o imatrix.gguf
   arenite quantize model-f16.gguf model-iq2.gguf IQ2_M --imatrix imatrix.gguf
   arenite quantize model-f16.gguf model-q4.gguf Q4_K_M --tensor-type ffn_down=q6_k
+  arenite quantize model-f16.gguf model-board.gguf Q4_K_M --for cortex-m4f
   arenite quantize model-00001-of-00003.gguf model-q4.gguf Q4_K_M --keep-split
   arenite quantize --dry-run model-f16.gguf Q4_K_M
   arenite quantize --override-kv general.name=str:Mine model.gguf renamed.gguf COPY")]
@@ -85,6 +87,10 @@ pub struct Args {
     /// Give all matrices the same type, instead of the mixture that a type such as Q4_K_M means
     #[arg(long)]
     pure: bool,
+
+    /// Processor that the file is for: a type without a fast kernel there is replaced by one that has
+    #[arg(long = "for", value_enum, value_name = "CORE", hide_possible_values = true)]
+    core: Option<Core>,
 
     /// Replace a metadata value, such as general.name=str:Mine; the types are int, float, bool and str; may be repeated
     #[arg(long, value_name = "KEY=TYPE:VALUE")]
@@ -200,6 +206,7 @@ impl Args {
             keep_output: self.leave_output_tensor,
             pure: self.pure,
             copy: target == Target::Copy,
+            kernels: self.core.map(Core::fast_types),
             pruned: self.prune_layers.clone().unwrap_or_default(),
             is_dry: self.dry_run,
         })
@@ -270,6 +277,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         args.imatrix.is_some() || args.dry_run || !mix.wants_importance(),
         "{mix:?} needs an importance matrix: make one with `arenite imatrix` and give it with --imatrix"
     );
+    if let Target::Mix(mix) = target
+        && let Some(slow) = args.core.and_then(|core| core.complaint(mix.kind()))
+    {
+        note(format_args!("warning: {slow}: tensors get other types"));
+    }
     let importance = args.importance()?;
     let options = args.type_options(target)?;
     let mut changes = changes(&gguf, mix, &options, importance.as_ref(), args.allow_requantize || args.dry_run)

@@ -308,40 +308,6 @@ fn inspect_lists_every_tensor() {
 }
 
 #[test]
-fn plans_are_consistent_in_every_form() {
-    let plan = json(&["plan", "-c", "128", "-b", "4", "--kv", "q8_0", "--json"]);
-    let number = |key: &str| plan[key].as_u64().unwrap_or_else(|| panic!("{key} in {plan}"));
-    assert_eq!(number("ram_bytes"), number("workspace_bytes") + number("kv_bytes") + number("tokenizer_bytes"));
-    let rust = stdout(&["plan", "-c", "128", "-b", "4", "--kv", "q8_0", "--rust"]);
-    assert!(rust.contains(&format!("pub const WORKSPACE_BYTES: usize = {};", number("workspace_bytes"))), "{rust}");
-    assert!(rust.contains(&format!("pub const KV_BYTES: usize = {};", number("kv_bytes"))), "{rust}");
-    assert!(stdout(&["plan", "-c", "128", "-b", "4", "--kv", "q8_0"]).contains(&number("kv_bytes").to_string()));
-
-    // A user-defined board: the flash of the program depends on the features, which are listed.
-    let own = |flash: &str| json(&["plan", "-c", "64", "--flash", flash, "--ram", "128K,96K", "--json"]);
-    let plan = own("3M");
-    assert_eq!(plan["features"], serde_json::json!(["kv-f16", "llama", "q8_0"]));
-    assert_eq!(plan["boards"].as_array().map(Vec::len), Some(1));
-    assert_eq!((&plan["boards"][0]["fits"], &plan["boards"][0]["ram_bytes"]), (&true.into(), &(224 << 10).into()));
-    let needed = plan["flash_bytes"].as_u64().unwrap_or(0) + plan["reserved_flash_bytes"].as_u64().unwrap_or(0);
-    assert_eq!(own(&needed.to_string())["boards"][0]["fits"], true);
-    assert_eq!(own(&(needed - 1).to_string())["boards"][0]["fits"], false);
-
-    // A smaller type and a shorter context need less memory.
-    let kv = |args: &[&str]| json(&[&["plan", "--json"][..], args].concat())["kv_bytes"].as_u64();
-    assert!(kv(&["-c", "128", "--kv", "q8_0"]) < kv(&["-c", "128", "--kv", "f16"]));
-    assert!(kv(&["-c", "128", "--kv", "f16"]) < kv(&["-c", "128", "--kv", "f32"]));
-    assert!(kv(&["-c", "64"]) < kv(&["-c", "128"]));
-    // Without drafts, `generate` uses exactly the planned memory.
-    let args = ["generate", "-n", "1", "-c", "128", "-b", "4", "-t", "1", "--draft", "off", "--format", "json"];
-    let stats = &json(&args)["stats"];
-    let plan = json(&["plan", "-c", "128", "-b", "4", "--json"]);
-    for key in ["workspace_bytes", "kv_bytes"] {
-        assert_eq!(stats[key], plan[key], "{key}");
-    }
-}
-
-#[test]
 fn logits_are_a_numpy_file() {
     let directory = tempfile::tempdir().expect("a directory");
     let read = |name: &str, all: &[&str]| {

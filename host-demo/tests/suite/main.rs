@@ -24,6 +24,7 @@ mod overload;
 mod pack;
 mod page;
 mod pieces;
+mod plan;
 mod quantize;
 mod rerank;
 mod sample;

@@ -115,6 +115,9 @@ pub struct TypeOptions {
     pub copy: bool,
     /// Layers that the new file leaves out.
     pub pruned: Pruned,
+    /// The types that a processor has fast kernels for. Another type is replaced by one of these, of at least as many
+    /// bits if there is one. `None`: all.
+    pub kernels: Option<Vec<TensorType>>,
     /// Dry run: no file is written, so a missing importance matrix is no error.
     pub is_dry: bool,
 }
@@ -334,8 +337,27 @@ impl<'a> Chooser<'a> {
             None if self.options.pure => kind,
             None => self.mixed(kind, tensor, role)?,
         };
+        let kind = self.with_kernel(kind, tensor);
         self.wanted = kind;
         fitting(kind, tensor)
+    }
+
+    /// Replaces a type that has no kernel by one that has: the smallest that is as large, else the largest that is
+    /// smaller, of those that hold rows of this length.
+    fn with_kernel(&self, kind: TensorType, tensor: &Shape<'_>) -> TensorType {
+        let Some(kernels) = &self.options.kernels else { return kind };
+        let holds = |kind: &&TensorType| {
+            let is_written = KINDS.contains(kind) && !super::encode::needs_importance(**kind);
+            is_written && tensor.dims[0].is_multiple_of(kind.block().0 as u64)
+        };
+        if kernels.contains(&kind) && holds(&&kind) {
+            return kind;
+        }
+        let bits = |kind: &TensorType| kind.block().1 as f64 / kind.block().0 as f64;
+        let by_bits = |a: &&TensorType, b: &&TensorType| bits(a).total_cmp(&bits(b));
+        let (larger, smaller): (Vec<_>, Vec<_>) =
+            kernels.iter().filter(holds).partition(|other| bits(other) >= bits(&kind));
+        larger.into_iter().min_by(by_bits).or(smaller.into_iter().max_by(by_bits)).copied().unwrap_or(kind)
     }
 
     /// The type of a tensor according to the mix.

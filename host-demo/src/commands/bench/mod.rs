@@ -1,5 +1,6 @@
 //! `arenite bench`: measures the speed of a model on this machine.
 
+mod limits;
 mod profile;
 mod report;
 mod traffic;
@@ -18,7 +19,9 @@ use crate::{formats, interrupt};
 use arenite_run::open_model::OpenModel;
 use arenite_run::runtime::{self, Memory};
 use arenite_run::workers;
+use limits::Limits;
 use report::{Format, Measured, Report};
+use traffic::Run;
 
 /// Measure prefill and decode speed, time to first token, load time and memory
 #[derive(Debug, clap::Args)]
@@ -30,7 +33,9 @@ use report::{Format, Measured, Report};
 
 Prefill is a prompt of -p tokens from an empty context; decode is -n single tokens from an empty \
 context. Speeds are medians of -r rounds after a warm-up round. load_ms is the time from opening the file to a \
-ready session; first_token_ms adds the first prompt of -p tokens and sampling a token. \
+ready session; first_token_ms adds the first prompt of -p tokens and sampling a token. The limits of the machine are \
+measured after them: \"of peak\" is the share of the integer products that the processor can do in registers, \"of reads\" \
+the share of plain reading of the same pages; a model in the cache is read faster than from memory. \
 The profile is measured separately; its clock adds a little time, which is included in the rows.")]
 pub struct Args {
     /// Number of prompt tokens
@@ -148,21 +153,29 @@ fn measure(args: &Args, model: &ModelArgs, threads: usize, sequences: usize) -> 
     }
     // Measure the memory before the profile, which allocates memory of its own.
     let peak_rss_bytes = peak_rss();
-    let profile = match args.profile {
-        true => {
-            let plan = open.plan(open.plan_options(context))?;
-            let value_34ths = match plan.options.kv {
-                KvType::F32 => 4 * 34,
-                KvType::F16 => 2 * 34,
-                KvType::Q8_0 => 36 + 1,
-                KvType::Q8_0Q4_0 => 28,
-                KvType::Q4_0 => 19 + 1,
-            };
-            let task = profile::Task { open: &open, plan, threads, prompt, decode, rounds: args.rounds, value_34ths };
-            let Some(profile) = task.measure()? else { return Ok(None) };
-            Some(profile)
-        }
-        false => None,
+    let limits = Limits::measure(open.gguf(), open.options.kernels, threads);
+    let value_34ths = match plan.options.kv {
+        KvType::F32 => 4 * 34,
+        KvType::F16 => 2 * 34,
+        KvType::Q8_0 => 36 + 1,
+        KvType::Q8_0Q4_0 => 28,
+        KvType::Q4_0 => 19 + 1,
+    };
+    let (prefill, decode_s) = (args.prompt as f64 / median(&mut prefilled), 1.0 / median(&mut decoded));
+    let traffic = |tokens, before| {
+        let run = Run { tokens, before, batch: plan.options.batch, value_34ths };
+        traffic::total(open.gguf(), model, &run)
+    };
+    let products = traffic(args.prompt, 0).multiplications as f64;
+    // All sequences are decoded in a pass, which reads the weights once.
+    let bytes = traffic(1, args.n_tokens / 2).bytes as f64;
+    let profile = if args.profile {
+        let plan = open.plan(open.plan_options(context))?;
+        let task = profile::Task { open: &open, plan, prompt, decode, rounds: args.rounds, value_34ths };
+        let Some(profile) = task.measure()? else { return Ok(None) };
+        Some(profile)
+    } else {
+        None
     };
     Ok(Some(Measured {
         model: open.name().to_string(),
@@ -172,8 +185,14 @@ fn measure(args: &Args, model: &ModelArgs, threads: usize, sequences: usize) -> 
         prefill_tokens: args.prompt,
         decode_tokens: args.n_tokens,
         draft: args.draft,
-        prefill_tok_s: args.prompt as f64 / median(&mut prefilled),
-        decode_tok_s: (args.n_tokens * sequences) as f64 / median(&mut decoded),
+        prefill_tok_s: prefill,
+        decode_tok_s: (args.n_tokens * sequences) as f64 * decode_s,
+        limits,
+        prefill_share: limits
+            .integer_gmul_s
+            .filter(|_| products > 0.0)
+            .map(|peak| products * prefill / args.prompt as f64 / (peak * 1e9)),
+        decode_share: bytes * args.n_tokens as f64 * decode_s / (limits.read_gb_s * 1e9),
         first_token_ms: milliseconds(first_token),
         load_ms: milliseconds(load),
         workspace_bytes: plan.workspace,

@@ -58,8 +58,6 @@ impl Profiler for Timer {
 /// The profile of a model on this machine.
 #[derive(Serialize)]
 pub struct Profile {
-    /// Measured bandwidth of reading memory, with as many threads as the passes use.
-    bandwidth_gb_s: f64,
     prefill: Pass,
     decode: Pass,
 }
@@ -102,7 +100,6 @@ fn name(section: Section) -> &'static str {
 pub struct Task<'t> {
     pub open: &'t OpenModel,
     pub plan: Plan,
-    pub threads: usize,
     pub prompt: &'t [TokenId],
     pub decode: &'t [TokenId],
     pub rounds: usize,
@@ -140,7 +137,7 @@ impl Task<'_> {
         // The traffic of a token in the middle of the text serves as the average over all decoded tokens.
         let run = Run { tokens: 1, before: self.decode.len() / 2, batch, value_34ths: self.value_34ths };
         let decode = self.pass(&timer, whole, Some(sampling), self.rounds * self.decode.len(), run);
-        Ok(Some(Profile { bandwidth_gb_s: traffic::bandwidth(self.threads) * 1e-9, prefill, decode }))
+        Ok(Some(Profile { prefill, decode }))
     }
 
     /// Decodes all tokens in every round, and samples after each token. Returns the time of decoding and sampling
@@ -217,7 +214,6 @@ impl Profile {
             let sum: f64 = pass.parts.iter().map(|part| part.ms).sum();
             writeln!(out, "  {:14}  {sum:>10.4}  {:>5.1} %  of {:.4} ms", "together", 100.0 * sum / pass.ms, pass.ms)?;
         }
-        writeln!(out, "\nmemory bandwidth {:.1} GB/s (reads)", self.bandwidth_gb_s)?;
         Ok(())
     }
 }

@@ -7,6 +7,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 use serde::Serialize;
 
+use super::limits::Limits;
 use super::profile::Profile;
 use crate::output::plot::Plot;
 use crate::output::{Bytes, Out};
@@ -37,16 +38,24 @@ pub struct Measured {
     pub workspace_bytes: usize,
     pub kv_bytes: usize,
     pub peak_rss_bytes: Option<usize>,
+    #[serde(flatten)]
+    pub limits: Limits,
+    /// Integer products of the prefill, as a share of the limit; `None` without a limit, or with floats alone.
+    pub prefill_share: Option<f64>,
+    /// Bytes that decoding reads, as a share of the limit.
+    pub decode_share: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
 }
 
-const COLUMNS: [(&str, usize); 10] = [
+const COLUMNS: [(&str, usize); 12] = [
     ("threads", 7),
     ("isa", 8),
     ("sequences", 9),
     ("prefill tok/s", 13),
+    ("of peak", 7),
     ("decode tok/s", 12),
+    ("of reads", 8),
     ("first token", 11),
     ("load", 10),
     ("workspace", 10),
@@ -61,7 +70,9 @@ impl Measured {
             self.isa.to_string(),
             self.sequences.to_string(),
             format!("{:.1}", self.prefill_tok_s),
+            self.prefill_share.map_or("-".to_owned(), percent),
             format!("{:.1}", self.decode_tok_s),
+            percent(self.decode_share),
             format!("{:.1} ms", self.first_token_ms),
             format!("{:.1} ms", self.load_ms),
             Bytes(self.workspace_bytes).to_string(),
@@ -71,9 +82,11 @@ impl Measured {
     }
 
     fn csv(&self) -> String {
+        let optional = |number: Option<f64>| number.map_or(String::new(), |number| format!("{number:.3}"));
+        let (peak, share) = (optional(self.limits.integer_gmul_s), optional(self.prefill_share));
         let rss = self.peak_rss_bytes.map_or(String::new(), |bytes| bytes.to_string());
         format!(
-            "\"{}\",{},{},{},{},{},{:.3},{:.3},{:.3},{:.3},{},{},{rss}",
+            "\"{}\",{},{},{},{},{},{:.3},{:.3},{:.3},{:.3},{},{},{rss},{:.3},{peak},{share},{:.3}",
             self.model.replace('"', "\"\""),
             self.isa,
             self.threads,
@@ -86,13 +99,19 @@ impl Measured {
             self.load_ms,
             self.workspace_bytes,
             self.kv_bytes,
+            self.limits.read_gb_s,
+            self.decode_share,
         )
     }
 }
 
+fn percent(share: f64) -> String {
+    format!("{:.0} %", 100.0 * share)
+}
+
 /// Header line of CSV: the names of [`Measured`]'s fields, without the profile.
 const CSV: &str = "model,isa,threads,sequences,prefill_tokens,decode_tokens,prefill_tok_s,decode_tok_s,first_token_ms,\
-                   load_ms,workspace_bytes,kv_bytes,peak_rss_bytes";
+                   load_ms,workspace_bytes,kv_bytes,peak_rss_bytes,read_gb_s,integer_gmul_s,prefill_share,decode_share";
 
 /// Prints the measurements: JSON at the end, other formats line by line as they are measured.
 pub struct Report {
@@ -135,6 +154,9 @@ impl Report {
         }
         if let (Format::Table | Format::Md, Some(profile)) = (self.format, &measured.profile) {
             profile.print(out)?;
+            let Limits { read_gb_s, integer_gmul_s } = measured.limits;
+            let peak = integer_gmul_s.map_or(String::new(), |peak| format!(", {peak:.0} Gmul/s of integers"));
+            writeln!(out, "\nlimits of this machine: {read_gb_s:.1} GB/s (reads){peak}")?;
         }
         out.flush()?;
         self.results.push(measured);

@@ -1,7 +1,4 @@
-//! Computes from a model file how many bytes each section of a pass reads and how many multiplications it does, and
-//! measures memory bandwidth.
-
-use std::time::Instant;
+//! Computes from a model file how many bytes each section of a pass reads and how many multiplications it does.
 
 use arenite::gguf::Tensor;
 use arenite::{Gguf, Model, Section};
@@ -18,11 +15,25 @@ pub struct Traffic {
 pub fn of(section: Section, gguf: &Gguf<'_>, model: &Model<'_>, run: &Run) -> Option<Traffic> {
     match section {
         Section::Qkv | Section::Output | Section::FeedForward | Section::Head => {
-            Some(matrices(section, gguf, model, run))
+            Some(matrices(section, gguf, model, run, |_| true))
         }
         Section::Attention => Some(attention(model, run)),
         _ => None,
     }
+}
+
+/// Returns the traffic of a whole run in matrices and caches: all bytes, and the multiplications of integers.
+pub fn total(gguf: &Gguf<'_>, model: &Model<'_>, run: &Run) -> Traffic {
+    let mut sum = Traffic::default();
+    for section in Section::ALL {
+        sum.bytes += of(section, gguf, model, run).map_or(0, |traffic| traffic.bytes);
+        // Attention multiplies floats.
+        if section != Section::Attention {
+            sum.multiplications +=
+                matrices(section, gguf, model, run, |tensor| tensor.kind.block().0 > 1).multiplications;
+        }
+    }
+    sum
 }
 
 /// A run of `tokens` tokens after `before` others, in passes of `batch` tokens.
@@ -34,11 +45,18 @@ pub struct Run {
     pub value_34ths: u64,
 }
 
-fn matrices(section: Section, gguf: &Gguf<'_>, model: &Model<'_>, run: &Run) -> Traffic {
+/// The traffic of a section's matrices, of those that `counts` accepts.
+fn matrices(
+    section: Section,
+    gguf: &Gguf<'_>,
+    model: &Model<'_>,
+    run: &Run,
+    counts: impl Fn(&Tensor<'_>) -> bool,
+) -> Traffic {
     let tied = gguf.tensors().all(|tensor| tensor.name != "output.weight");
     let passes = run.tokens.div_ceil(run.batch.max(1)) as u64;
     let mut sum = Traffic::default();
-    for tensor in gguf.tensors().filter(|tensor| section_of(tensor.name, tied) == Some(section)) {
+    for tensor in gguf.tensors().filter(|tensor| section_of(tensor.name, tied) == Some(section) && counts(tensor)) {
         let [columns, rows, experts, _] = tensor.dims;
         let (tokens, passes) = if section == Section::Head { (1, 1) } else { (run.tokens as u64, passes) };
         let (all, used) = match model.spec().experts() {
@@ -86,23 +104,6 @@ fn attention(model: &Model<'_>, run: &Run) -> Traffic {
         sum.bytes += 2 * rows * layer.kv_dim() as u64 * run.value_34ths / 34;
     }
     sum
-}
-
-/// Measures how many bytes per second `threads` threads together read from memory: the best of three tries.
-pub fn bandwidth(threads: usize) -> f64 {
-    const BYTES: usize = 256 << 20;
-    let memory = vec![1u64; BYTES / 8];
-    let part = memory.len().div_ceil(threads.max(1));
-    let best = (0..3).map(|_| {
-        let start = Instant::now();
-        std::thread::scope(|scope| {
-            for part in memory.chunks(part) {
-                scope.spawn(move || std::hint::black_box(part.iter().fold(0u64, |sum, x| sum.wrapping_add(*x))));
-            }
-        });
-        BYTES as f64 / start.elapsed().as_secs_f64()
-    });
-    best.fold(0.0, f64::max)
 }
 
 #[cfg(test)]

@@ -1,21 +1,24 @@
 //! `arenite plan`: computes the memory that a model needs.
 
+mod constants;
+mod recommend;
+mod text;
+
 use std::collections::BTreeSet;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 use arenite::memory::static_bytes;
 use arenite::tokenizer::Tokenizer;
-use arenite::{Gguf, Model, Options, Plan};
+use arenite::{Gguf, KvType, Model, Options, Plan};
 use serde::Serialize;
 
-use crate::boards::program;
-use crate::boards::program::{Level, MARGIN, Target};
-use crate::boards::{BOARDS, Board, Fit, Need, Regions, TIGHT, Work};
+use crate::boards::program::{self, Level, Target};
+use crate::boards::speed::Work;
+use crate::boards::{BOARDS, Board, Fit, Need, Regions};
 use crate::cli::{Kv, at_least_one, context_size, memory_size, threads};
+use crate::output::Out;
 use crate::output::plot::Plot;
-use crate::output::{Bytes, Out};
 use arenite_run::adapters::AdapterFiles;
 use arenite_run::model_file::ModelFile;
 use arenite_run::runtime;
@@ -25,22 +28,25 @@ use arenite_text::normalizer;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   arenite plan -m model.gguf
-  arenite plan -m model.gguf -c 256 -b 8 --rust > src/memory.rs
-  arenite plan -m model.gguf --flash 1M --ram 256K,64K
+  arenite plan -m model.gguf --board \"Pico 2\" --recommend
+  arenite plan -m model.gguf --board nRF5340 --recommend --rust > src/memory.rs
+  arenite plan -m model.gguf -c 256 --flash 1M --ram 256K,64K
 
 RAM sizes are exact and the same for every target, microcontrollers included. The program's flash size \
 is that of a small program that tells a story, linked for the board's target and optimization level; 3 % more is reserved. \
 For a target or feature that was not measured, the size is an estimate, and the table says so. \
 Your own code is not included. 16 KiB of RAM are reserved for the stack \
 of each worker and 1 KiB for the program's own statics. A board with less than 8 KiB of RAM or flash to \
-spare is called tight. Tokens per second are an estimate.")]
+spare is called tight. Tokens per second are estimated from instructions that were counted under emulation, at position 128: \
+from as many cycles as an instruction may take, with the weights read in addition, to as few.")]
 pub struct Args {
     /// Size of the context in tokens [default: several, up to the model's own]
     #[arg(short, long, value_name = "CTX", allow_negative_numbers = true, value_parser = context_size)]
     ctx_size: Option<usize>,
 
-    /// Maximum number of tokens per pass; a larger number speeds up prompts and needs a larger workspace
-    #[arg(short, long, value_name = "BATCH", default_value_t = 8, value_parser = at_least_one)]
+    /// Maximum number of tokens per pass; on Linux a larger number speeds up prompts, and everywhere it needs a larger
+    /// workspace
+    #[arg(short, long, value_name = "BATCH", default_value_t = 1, value_parser = at_least_one)]
     batch_size: usize,
 
     /// Data type of the key-value cache [default: f16; f32 for encoders and llama2.c models]
@@ -63,6 +69,14 @@ pub struct Args {
     #[arg(long, value_name = "BYTES,...", value_delimiter = ',', value_parser = memory_size)]
     ram: Vec<usize>,
 
+    /// Show only the boards whose name or chip contains NAME
+    #[arg(long, value_name = "NAME", conflicts_with = "ram")]
+    board: Option<String>,
+
+    /// Recommend types, cache, batch and context for a board that --board or --ram describes
+    #[arg(long)]
+    recommend: bool,
+
     /// Target of your own board
     #[arg(long, value_enum, default_value = "thumbv7em", requires = "ram")]
     target: Target,
@@ -72,12 +86,16 @@ pub struct Args {
     opt: Level,
 
     /// Print one JSON object
-    #[arg(long, conflicts_with = "rust")]
+    #[arg(long, conflicts_with_all = ["rust", "c"])]
     json: bool,
 
     /// Print Rust constants
-    #[arg(long)]
+    #[arg(long, conflicts_with = "c")]
     rust: bool,
+
+    /// Print C constants
+    #[arg(long)]
+    c: bool,
 
     /// Plot memory over context size
     #[arg(long, value_name = "F.svg")]
@@ -89,7 +107,8 @@ pub struct Args {
 struct Row {
     context: usize,
     batch: usize,
-    kv: &'static str,
+    #[serde(serialize_with = "named")]
+    kv: KvType,
     workers: usize,
     workspace_bytes: usize,
     kv_bytes: usize,
@@ -97,6 +116,10 @@ struct Row {
     ram_bytes: usize,
     /// RAM that the linker reports for workspace, KV cache and tokenizer index as statics.
     static_bytes: usize,
+}
+
+fn named<S: serde::Serializer>(kv: &KvType, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(kv.name())
 }
 
 /// Result for a board.
@@ -121,8 +144,12 @@ struct BoardRow {
     /// RAM region of each block of memory with the longest context; `None` if the board's models are files, or if no
     /// context fits.
     regions: Option<Regions>,
-    /// `None` if the speed of the board or of this kind of model cannot be estimated.
-    estimated_tokens_per_second: Option<f64>,
+    /// The fewest and the most; `None` if the speed of the board or of this kind of model cannot be estimated.
+    estimated_tokens_per_second: Option<(f64, f64)>,
+    /// Types of the model that have no fast kernel on the board's core.
+    slow_types: Vec<String>,
+    #[serde(skip)]
+    target: Target,
     #[serde(skip)]
     fit: Fit,
 }
@@ -134,86 +161,143 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
     let lora = AdapterFiles::open(&args.lora)?;
     // Check that the adapters fit the model.
     lora.adapters(&model)?;
-    let plan_of = |context| row(args, &gguf, &lora, context).with_context(|| file.name().to_string());
+    let own = [Board::own(args.flash, &args.ram, args.target)];
+    let boards = chosen_boards(args, &own)?;
+    let mut out = Out::lock();
+    if args.recommend {
+        let [board] = boards[..] else {
+            bail!("--recommend is for one board: give --board NAME, or --flash and --ram");
+        };
+        let found = recommend::recommend(args, file, &gguf, &lora, board).with_context(|| file.name().to_string())?;
+        return found.print(&mut out, args);
+    }
 
+    let asked = Asked::of(args, &gguf, &lora);
+    let plan_of = |context| asked.row(&gguf, context).with_context(|| file.name().to_string());
     let chosen = plan_of(args.ctx_size.unwrap_or(longest))?;
     if let Some(path) = &args.plot {
         plot(path, file, args.ctx_size.unwrap_or(longest), plan_of)?;
     }
-    let mut out = Out::lock();
-    if args.rust {
-        return print_rust(&mut out, file, &chosen);
+    if args.rust || args.c {
+        let print = if args.rust { constants::rust } else { constants::c };
+        return print(&mut out, file.name(), file.len(), &chosen);
     }
     let rows = match args.ctx_size {
         Some(_) => vec![chosen],
         None => contexts(longest).into_iter().map(plan_of).collect::<Result<Vec<_>>>()?,
     };
     let most = args.ctx_size.unwrap_or(longest);
-    let mut features = program::features(&gguf, runtime::kv(args.kv.map(Kv::into), &gguf));
-    features.extend((!args.lora.is_empty()).then_some("lora"));
-    let work = if features.contains("experts") { None } else { work(&model) };
     let need = Program {
         file: file.len() + lora.len(),
-        lora: &lora,
-        features,
+        features: asked.features(&gguf),
         level: args.opt,
-        is_packed: matches!(Tokenizer::index_bytes(&gguf), Ok(0)),
-        work,
+        is_packed: is_packed(&gguf),
+        work: Work::of(&model),
         note: normalizer::note(&gguf),
     };
-    let own = [Board::own(args.flash, &args.ram, args.target)];
-    let boards = if args.ram.is_empty() { BOARDS } else { &own };
-    let boards: Vec<_> = boards.iter().map(|board| board_row(args, &gguf, board, &need, most)).collect();
+    let boards: Vec<_> = boards.into_iter().map(|board| board_row(args, &asked, &gguf, board, &need, most)).collect();
     if args.json {
         print_json(&mut out, file, args, chosen, &rows, &boards, &need)
     } else {
-        print_text(&mut out, file, args, &rows, &boards, &need)
+        text::print(&mut out, file, args, &rows, &boards, &need)
     }
 }
 
+/// The boards that `--board` or `--ram` chooses, or all known ones.
+fn chosen_boards<'b>(args: &Args, own: &'b [Board]) -> Result<Vec<&'b Board>> {
+    if !args.ram.is_empty() {
+        return Ok(own.iter().collect());
+    }
+    let Some(name) = &args.board else { return Ok(BOARDS.iter().collect()) };
+    let wanted = name.to_lowercase();
+    let is = |board: &&Board| [board.name, board.chip].iter().any(|own| own.to_lowercase() == wanted);
+    let has = |board: &&Board| [board.name, board.chip].iter().any(|own| own.to_lowercase().contains(&wanted));
+    let mut found: Vec<&Board> = BOARDS.iter().filter(is).collect();
+    if found.is_empty() {
+        found = BOARDS.iter().filter(has).collect();
+    }
+    let names = || BOARDS.iter().map(|board| board.name).collect::<Vec<_>>().join(", ");
+    ensure!(!found.is_empty(), "no known board is called {name}: give --flash and --ram, or one of {}", names());
+    Ok(found)
+}
+
+/// What the memory of a model depends on, besides the context.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    lora: &'a AdapterFiles,
+    kv: KvType,
+    batch: usize,
+    workers: usize,
+}
+
+impl<'a> Asked<'a> {
+    fn of(args: &Args, gguf: &Gguf<'_>, lora: &'a AdapterFiles) -> Self {
+        let kv = runtime::kv(args.kv.map(Kv::into), gguf);
+        Self { lora, kv, batch: args.batch_size, workers: args.threads }
+    }
+
+    fn row(self, gguf: &Gguf<'_>, context: usize) -> Result<Row> {
+        let options = Options::new().context(context).batch(self.batch).kv(self.kv).workers(self.workers);
+        let plan = Plan::new(gguf, self.lora.planned(options))?;
+        let tokenizer = if arenite_text::has_vocabulary(gguf) { Tokenizer::index_bytes(gguf)? } else { 0 };
+        let sizes = [plan.workspace, plan.kv, tokenizer];
+        Ok(Row {
+            context: plan.options.context,
+            batch: plan.options.batch,
+            kv: self.kv,
+            workers: self.workers,
+            workspace_bytes: plan.workspace,
+            kv_bytes: plan.kv,
+            tokenizer_bytes: tokenizer,
+            ram_bytes: sizes.into_iter().fold(0, usize::saturating_add),
+            static_bytes: sizes.map(static_bytes).into_iter().fold(0, usize::saturating_add),
+        })
+    }
+
+    /// The memory for a context; `None` if it cannot be planned.
+    fn need(self, gguf: &Gguf<'_>, context: usize) -> Option<Need> {
+        let row = self.row(gguf, context).ok()?;
+        let [workspace, kv, tokenizer] = [row.workspace_bytes, row.kv_bytes, row.tokenizer_bytes].map(static_bytes);
+        Some(Need { workspace, kv, tokenizer })
+    }
+
+    /// The features that a program needs.
+    fn features(self, gguf: &Gguf<'_>) -> BTreeSet<&'static str> {
+        let mut features = program::features(gguf, self.kv);
+        features.extend((self.lora.len() > 0).then_some("lora"));
+        features
+    }
+}
+
+/// True if the file contains the tokenizer's index.
+fn is_packed(gguf: &Gguf<'_>) -> bool {
+    matches!(Tokenizer::index_bytes(gguf), Ok(0))
+}
+
 /// Properties of the model that determine a program's flash size and speed.
-struct Program<'a> {
+struct Program {
     /// Size of the model and its adapters in bytes.
     file: usize,
-    lora: &'a AdapterFiles,
     features: BTreeSet<&'static str>,
     level: Level,
     /// True if the file contains the tokenizer's index: the program then has no code that builds one.
     is_packed: bool,
-    /// Work per token; `None` for encoders and for models with experts.
+    /// `None` for models whose speed cannot be estimated.
     work: Option<Work>,
     /// A note for the user, if texts must be normalized before they are tokenized.
     note: Option<String>,
 }
 
-impl Program<'_> {
+impl Program {
     fn flash(&self, target: Target) -> program::Flash {
         program::flash(&self.features, target, self.level, self.is_packed)
     }
-}
 
-/// Counts the weights that each token of a decoder is multiplied by: all matrices, except tables from which a token
-/// reads one row.
-fn work(model: &Model<'_>) -> Option<Work> {
-    let gguf = model.gguf();
-    let spec = model.spec();
-    if !spec.has_head() || spec.has_cross_attention() {
-        return None;
+    /// Estimates the fewest and the most tokens per second on a board, at a position in the middle of a text.
+    fn speed(&self, board: &Board, kv: KvType, longest: usize) -> Option<(f64, f64)> {
+        const POSITION: usize = 128;
+        board.speed?.estimate(self.work.as_ref()?, kv, POSITION.min(longest / 2))
     }
-    let mut work = Work::default();
-    let has_head = gguf.tensor("output.weight").is_some();
-    let multiplies = |name| match name {
-        "token_embd.weight" => !has_head,
-        "per_layer_token_embd.weight" => false,
-        _ => true,
-    };
-    for tensor in gguf.tensors().filter(|tensor| tensor.dims[1] > 1 && multiplies(tensor.name)) {
-        let weights = tensor.dims.iter().product::<u64>();
-        let (elements, bytes) = tensor.kind.block();
-        *(if elements == 1 { &mut work.floats } else { &mut work.quantized }) += weights;
-        work.bytes += weights / elements as u64 * bytes as u64;
-    }
-    Some(work)
 }
 
 /// Plots memory over context size, up to the longest context.
@@ -244,30 +328,15 @@ fn contexts(longest: usize) -> Vec<usize> {
     contexts.split_off(contexts.len().saturating_sub(6))
 }
 
-fn row(args: &Args, gguf: &Gguf<'_>, lora: &AdapterFiles, context: usize) -> Result<Row> {
-    let kv = runtime::kv(args.kv.map(Kv::into), gguf);
-    let options = Options::new().context(context).batch(args.batch_size).kv(kv).workers(args.threads);
-    let plan = Plan::new(gguf, lora.planned(options))?;
-    let tokenizer = if arenite_text::has_vocabulary(gguf) { Tokenizer::index_bytes(gguf)? } else { 0 };
-    Ok(Row {
-        context: plan.options.context,
-        batch: plan.options.batch,
-        kv: kv.name(),
-        workers: args.threads,
-        workspace_bytes: plan.workspace,
-        kv_bytes: plan.kv,
-        tokenizer_bytes: tokenizer,
-        ram_bytes: plan.workspace.saturating_add(plan.kv).saturating_add(tokenizer),
-        static_bytes: [plan.workspace, plan.kv, tokenizer].map(static_bytes).into_iter().fold(0, usize::saturating_add),
-    })
-}
-
-fn board_row(args: &Args, gguf: &Gguf<'_>, board: &Board, program: &Program<'_>, most: usize) -> BoardRow {
-    let need = |context| {
-        let row = row(args, gguf, program.lora, context).ok()?;
-        let [workspace, kv, tokenizer] = [row.workspace_bytes, row.kv_bytes, row.tokenizer_bytes].map(static_bytes);
-        Some(Need { workspace, kv, tokenizer })
-    };
+fn board_row(
+    args: &Args,
+    asked: &Asked<'_>,
+    gguf: &Gguf<'_>,
+    board: &Board,
+    program: &Program,
+    most: usize,
+) -> BoardRow {
+    let need = |context| asked.need(gguf, context);
     let size = program.flash(board.target);
     let fit = board.fit(program.file, size.reserved(), args.threads, most, need);
     let (longest_context, spare_ram_bytes, spare_flash_bytes) = match fit {
@@ -291,90 +360,16 @@ fn board_row(args: &Args, gguf: &Gguf<'_>, board: &Board, program: &Program<'_>,
         regions: need(longest_context)
             .filter(|_| longest_context > 0 && board.flash.is_some())
             .and_then(|need| board.regions(need, args.threads)),
-        estimated_tokens_per_second: board.speed.zip(program.work).map(|(speed, work)| speed.estimate(work)),
+        slow_types: board
+            .core()
+            .map_or_else(Vec::new, |core| core.slow_types(gguf))
+            .iter()
+            .map(|kind| format!("{kind:?}"))
+            .collect(),
+        estimated_tokens_per_second: program.speed(board, asked.kv, longest_context),
+        target: board.target,
         fit,
     }
-}
-
-fn print_text(
-    out: &mut Out,
-    file: &ModelFile,
-    args: &Args,
-    rows: &[Row],
-    boards: &[BoardRow],
-    program: &Program<'_>,
-) -> Result<()> {
-    writeln!(out, "{}: {} of flash ({} bytes), read in place", file.name(), Bytes(file.len()), file.len())?;
-    let features: Vec<_> = program.features.iter().copied().collect();
-    let size = program.flash(args.target);
-    writeln!(
-        out,
-        "program: {}{} of flash on {} with the features {}; {MARGIN} % more is reserved",
-        if size.is_measured { "about " } else { "not measured, up to about " },
-        Bytes(size.bytes),
-        args.target.describe(),
-        features.join(", ")
-    )?;
-    writeln!(
-        out,
-        "RAM in bytes, with batch {}, KV cache in {}, {} worker{}:\n",
-        args.batch_size,
-        rows.first().map_or("", |row| row.kv),
-        args.threads,
-        if args.threads == 1 { "" } else { "s" },
-    )?;
-    writeln!(
-        out,
-        "  {:>8}  {:>12}  {:>14}  {:>12}  {:>14}  {:>14}",
-        "context", "workspace", "KV cache", "tokenizer", "together", "as statics"
-    )?;
-    for row in rows {
-        writeln!(
-            out,
-            "  {:>8}  {:>12}  {:>14}  {:>12}  {:>14}  {:>14}  ({})",
-            row.context,
-            row.workspace_bytes,
-            row.kv_bytes,
-            row.tokenizer_bytes,
-            row.ram_bytes,
-            row.static_bytes,
-            Bytes(row.static_bytes),
-        )?;
-    }
-    writeln!(out, "\n  {:22}  {:11}  {:>9}  {:>9}  {:>9}  fits", "board", "chip", "flash", "RAM", "est. t/s")?;
-    for board in boards {
-        let verdict = match board.fit {
-            Fit::FlashTooSmall => "no: model and program are larger than the flash".to_string(),
-            Fit::RamTooSmall => "no: too little RAM for any context".to_string(),
-            Fit::Context { longest, ram, flash } if board.fits => {
-                let is_tight = ram < TIGHT || flash.is_some_and(|flash| flash < TIGHT);
-                let spare =
-                    flash.filter(|flash| *flash < TIGHT.min(ram)).map_or((ram, "RAM"), |flash| (flash, "flash"));
-                let tight = if is_tight { ": tight" } else { "" };
-                format!("yes, with a context of {longest} and {} of {} to spare{tight}", Bytes(spare.0), spare.1)
-            }
-            Fit::Context { longest, .. } => format!("no, only a context of {longest}"),
-        };
-        let speed = match board.estimated_tokens_per_second {
-            Some(speed) if board.longest_context > 0 => format!("~{speed:.1}"),
-            _ => "-".to_string(),
-        };
-        let estimate =
-            if board.program_is_measured || board.flash_bytes.is_none() { "" } else { " (program not measured)" };
-        let flash = board.flash_bytes.map_or("(files)".to_string(), |bytes| Bytes(bytes).to_string());
-        writeln!(
-            out,
-            "  {:22}  {:11}  {:>9}  {:>9}  {speed:>9}  {verdict}{estimate}",
-            board.board,
-            board.chip,
-            flash,
-            Bytes(board.ram_bytes),
-        )?;
-    }
-    if let Some(note) = &program.note {
-        writeln!(out, "\n{note}")?;
-    }
-    Ok(())
 }
 
 fn print_json(
@@ -384,7 +379,7 @@ fn print_json(
     chosen: Row,
     rows: &[Row],
     boards: &[BoardRow],
-    program: &Program<'_>,
+    program: &Program,
 ) -> Result<()> {
     #[derive(Serialize)]
     struct Report<'a> {
@@ -408,37 +403,6 @@ fn print_json(
         reserved_flash_bytes: program.flash(args.target).reserved(),
         reserved_ram_bytes: Board::own(Some(0), &[], args.target).reserved(args.threads).iter().sum(),
     })?;
-    Ok(())
-}
-
-fn print_rust(out: &mut Out, file: &ModelFile, row: &Row) -> Result<()> {
-    write!(
-        out,
-        "// Memory of {}, printed by `arenite plan --rust`.\n\
-         /// Bytes of the model file.\n\
-         pub const MODEL_BYTES: usize = {};\n\
-         /// Positions in the context.\n\
-         pub const CONTEXT: usize = {};\n\
-         /// Maximum number of tokens in a pass.\n\
-         pub const BATCH: usize = {};\n\
-         /// Number of threads or cores.\n\
-         pub const WORKERS: usize = {};\n\
-         /// Bytes of the workspace.\n\
-         pub const WORKSPACE_BYTES: usize = {};\n\
-         /// Bytes of the KV cache, in {}.\n\
-         pub const KV_BYTES: usize = {};\n\
-         /// Bytes of the tokenizer's index.\n\
-         pub const TOKENIZER_BYTES: usize = {};\n",
-        file.name().escape_debug(),
-        file.len(),
-        row.context,
-        row.batch,
-        row.workers,
-        row.workspace_bytes,
-        row.kv,
-        row.kv_bytes,
-        row.tokenizer_bytes,
-    )?;
     Ok(())
 }
 

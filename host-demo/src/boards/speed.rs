@@ -1,0 +1,239 @@
+//! Estimates tokens per second from instructions that were counted under emulation.
+
+use std::collections::BTreeMap;
+
+use arenite::quant::TensorType;
+use arenite::{Gguf, KvType, Model};
+use clap::ValueEnum;
+
+use crate::boards::program::Target;
+
+/// Counted instructions, one number per line.
+///
+/// `speed CORE TYPE NUMBER`: instructions per weight of a whole token. `attention CORE CACHE NUMBER`: instructions for
+/// a query head, a position and an element of the head. `.ci/boards speed` counts them and writes the file.
+const COUNTED: &str = include_str!("speeds.txt");
+
+/// A processor core whose instructions were counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum Core {
+    /// Without a floating-point unit
+    #[value(name = "cortex-m0+", aliases = ["cortex-m0plus", "cortex-m0"])]
+    CortexM0Plus,
+    /// Without a floating-point unit
+    #[value(name = "cortex-m3")]
+    CortexM3,
+    /// With DSP and a floating-point unit
+    #[value(name = "cortex-m4f", alias = "cortex-m4")]
+    CortexM4F,
+    /// With DSP and a floating-point unit
+    #[value(name = "cortex-m7")]
+    CortexM7,
+    /// With DSP and a floating-point unit
+    #[value(name = "cortex-m33")]
+    CortexM33,
+    /// With vectors (Helium)
+    #[value(name = "cortex-m55")]
+    CortexM55,
+    /// RISC-V without a floating-point unit and without atomics
+    Rv32imc,
+    /// RISC-V without a floating-point unit
+    Rv32imac,
+}
+
+/// A core's cycles per weight in a type may be this many times those in Q8_0. If there are more, the type has no fast
+/// kernel.
+const SLOW: f64 = 2.0;
+
+impl Core {
+    /// The core of a target's usual boards; `None` if none was counted.
+    pub const fn of(target: Target) -> Option<Self> {
+        match target {
+            Target::Thumbv6m => Some(Self::CortexM0Plus),
+            Target::Thumbv7em => Some(Self::CortexM4F),
+            Target::Thumbv8m => Some(Self::CortexM33),
+            Target::Riscv32imac => Some(Self::Rv32imac),
+            Target::Riscv32imc => Some(Self::Rv32imc),
+            Target::Riscv32imafc | Target::Xtensa => None,
+        }
+    }
+
+    /// The core's name, as `--for` takes it.
+    pub fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// Returns a number of [`COUNTED`].
+    fn counted(self, what: &str, name: &str) -> Option<f64> {
+        // The two cores run the same instructions.
+        let core = if self == Self::CortexM7 { Self::CortexM4F } else { self }.name();
+        COUNTED.lines().find_map(|line| {
+            let mut words = line.split_ascii_whitespace();
+            let found = [what, &core, name].iter().all(|word| words.next() == Some(word));
+            found.then(|| words.next()?.parse().ok())?
+        })
+    }
+
+    /// Instructions per weight of a whole token; `None` if the type was not counted.
+    pub fn instructions(self, kind: TensorType) -> Option<f64> {
+        self.counted("speed", &format!("{kind:?}"))
+    }
+
+    /// Instructions for a query head, a position and an element of the head.
+    pub fn attention(self, kv: KvType) -> Option<f64> {
+        self.counted("attention", kv.name())
+    }
+
+    /// The fewest and the most cycles per instruction of a type's kernel, without wait states.
+    const fn cycles(self, kind: TensorType) -> (f64, f64) {
+        match (self, kind) {
+            (Self::CortexM7, TensorType::F32) => (0.75, 2.0), // sometimes issues two instructions per cycle
+            (Self::CortexM7, _) => (0.75, 1.5),
+            (Self::CortexM4F | Self::CortexM33, TensorType::F32) => (1.0, 4.0), // a VFMA takes three cycles
+            _ => (1.0, 1.5),
+        }
+    }
+
+    /// The types with fast kernels.
+    pub fn fast_types(self) -> Vec<TensorType> {
+        (0..64).filter_map(TensorType::from_id).filter(|kind| self.is_fast(*kind)).collect()
+    }
+
+    /// The types of a model's matrices that have no fast kernel.
+    pub fn slow_types(self, gguf: &Gguf<'_>) -> Vec<TensorType> {
+        let mut kinds = vec![];
+        for kind in gguf.tensors().filter(|tensor| tensor.dims[1] > 1).map(|tensor| tensor.kind) {
+            if !self.is_fast(kind) && !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        }
+        kinds
+    }
+
+    /// Returns whether a type's kernel is about as fast as that of Q8_0.
+    pub fn is_fast(self, kind: TensorType) -> bool {
+        let cycles = |kind| Some(self.instructions(kind)? * self.cycles(kind).1);
+        cycles(kind).zip(cycles(TensorType::Q8_0)).is_some_and(|(own, q8)| own <= SLOW * q8)
+    }
+
+    /// Says that a type is slow; `None` if it is fast.
+    pub fn complaint(self, kind: TensorType) -> Option<String> {
+        if self.is_fast(kind) {
+            return None;
+        }
+        let name = self.name();
+        let count = |kind| self.instructions(kind).map_or_else(|| "not counted".to_owned(), |n| format!("{n:.1}"));
+        Some(format!(
+            "{kind:?} has no fast kernel on {name} ({} instructions a weight, Q8_0 {})",
+            count(kind),
+            count(TensorType::Q8_0)
+        ))
+    }
+}
+
+/// Parameters of a speed estimate.
+#[derive(Clone, Copy, Debug)]
+pub struct Speed {
+    /// `None`: a Linux processor, limited by memory bandwidth alone.
+    pub core: Option<Core>,
+    /// Clock of one core in MHz.
+    pub clock: u32,
+    /// Bandwidth, in bytes per microsecond, of the memory that holds the weights: clock times bus width, minus a
+    /// third for fetching single cache lines.
+    pub memory: u32,
+}
+
+/// What a token of a decoder computes.
+#[derive(Clone, Debug, Default)]
+pub struct Work {
+    /// Number of weights that are multiplied, by type.
+    pub weights: BTreeMap<u32, (TensorType, u64)>,
+    /// Size in bytes of all these weights.
+    pub bytes: u64,
+    /// Of each layer with attention: elements of the query heads, and the window.
+    pub attention: Vec<(usize, Option<usize>)>,
+}
+
+impl Work {
+    /// Counts the weights that each token is multiplied by: all matrices, except tables from which a token reads one
+    /// row. Returns `None` for encoders and for models with experts.
+    pub fn of(model: &Model<'_>) -> Option<Self> {
+        let (gguf, spec) = (model.gguf(), model.spec());
+        if !spec.has_head() || spec.has_cross_attention() {
+            return None;
+        }
+        let has_head = gguf.tensor("output.weight").is_some();
+        let multiplies = |name| match name {
+            "token_embd.weight" => !has_head,
+            "per_layer_token_embd.weight" => false,
+            _ => true,
+        };
+        let mut work = Self::default();
+        for tensor in gguf.tensors().filter(|tensor| tensor.dims[1] > 1 && multiplies(tensor.name)) {
+            let weights = tensor.dims.iter().product::<u64>();
+            let (elements, bytes) = tensor.kind.block();
+            work.weights.entry(tensor.kind as u32).or_insert((tensor.kind, 0)).1 += weights;
+            work.bytes += weights / elements as u64 * bytes as u64;
+        }
+        let layers = (0..spec.layers).map(|index| spec.layer(index));
+        if layers.clone().any(|layer| layer.has_experts) {
+            return None;
+        }
+        work.attention = layers
+            .filter(|layer| layer.has_attention())
+            .map(|layer| (layer.heads * layer.head.dim, layer.head.window))
+            .collect();
+        Some(work)
+    }
+}
+
+impl Speed {
+    /// Estimates the fewest and the most tokens per second at a position. The fewest: each instruction takes as long as
+    /// it may, and the weights are read in addition. The most: the weights are read meanwhile.
+    pub fn estimate(self, work: &Work, kv: KvType, position: usize) -> Option<(f64, f64)> {
+        let reading = work.bytes as f64 / f64::from(self.memory);
+        let Some(core) = self.core else { return Some((1e6 / reading, 1e6 / reading)) };
+        let products = work.attention.iter().map(|&(heads, window)| heads * position.min(window.unwrap_or(position)));
+        let attention = core.attention(kv)? * products.sum::<usize>() as f64;
+        let (mut least, mut most) = (attention, 1.5 * attention);
+        for &(kind, weights) in work.weights.values() {
+            let instructions = core.instructions(kind)? * weights as f64;
+            let (fewest, cycles) = core.cycles(kind);
+            least += fewest * instructions;
+            most += cycles * instructions;
+        }
+        let clock = f64::from(self.clock);
+        Some((1e6 / (most / clock + reading), 1e6 / (least / clock).max(reading)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_counted_line_is_read() {
+        for line in COUNTED.lines().filter(|line| !line.starts_with('#')) {
+            let words: Vec<&str> = line.split_ascii_whitespace().collect();
+            let [what, core, name, number] = words[..] else { panic!("{line}") };
+            let core = Core::from_str(core, false).expect(line);
+            assert_eq!(core.counted(what, name), number.parse().ok(), "{line}");
+        }
+        for core in Core::value_variants() {
+            assert!(core.is_fast(TensorType::Q8_0), "{core:?}");
+            assert!(core.attention(KvType::F16).is_some(), "{core:?}");
+        }
+    }
+
+    #[test]
+    fn an_estimate_lies_between_its_bounds() {
+        let work = Work { weights: [(8, (TensorType::Q8_0, 1_000_000))].into(), bytes: 1_000_000, attention: vec![] };
+        let speed = |core| Speed { core, clock: 100, memory: 50 };
+        let instructions = Core::CortexM33.instructions(TensorType::Q8_0).expect("a count");
+        let (least, most) = speed(Some(Core::CortexM33)).estimate(&work, KvType::F16, 0).expect("an estimate");
+        // Reading a megabyte takes 20 ms.
+        assert!((least - 1.0 / (0.02 + 0.015 * instructions)).abs() < 1e-9);
+        assert!((most - 1.0 / (0.01 * instructions).max(0.02)).abs() < 1e-9);
+        assert_eq!(speed(None).estimate(&work, KvType::F16, 0), Some((50.0, 50.0)));
+    }
+}

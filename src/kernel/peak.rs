@@ -1,0 +1,118 @@
+//! How fast a processor multiplies integers: the limit of prefill.
+
+use super::Kernels;
+
+/// Instructions in a round. Each has its own register, so that none waits for another.
+const INSTRUCTIONS: u64 = 12;
+
+/// Defines a function that runs an instruction [`INSTRUCTIONS`] times in each of `rounds` rounds. `$numbers` are those
+/// of the destinations.
+#[allow(unused_macros)] // some targets have none
+macro_rules! repeated {
+    ($(#[$feature:meta])? fn $name:ident: $start:literal $end:literal, $($number:literal = $register:tt),*) => {
+        $(#[$feature])?
+        fn $name(rounds: u32) {
+            for _ in 0..rounds {
+                // SAFETY: the callers have the instruction, which uses registers only; their old values have no meaning.
+                unsafe {
+                    core::arch::asm!(
+                        $(concat!($start, $number, $end),)*
+                        $(out($register) _,)*
+                        options(nomem, nostack, preserves_flags)
+                    );
+                }
+            }
+        }
+    };
+}
+
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(memory_sanitizer)))]
+mod here {
+    macro_rules! on_vectors {
+        ($(#[$feature:meta])? fn $name:ident: $start:literal $end:literal) => {
+            repeated! {
+                $(#[$feature])? fn $name: $start $end,
+                "0" = "xmm0", "1" = "xmm1", "2" = "xmm2", "3" = "xmm3", "4" = "xmm4", "5" = "xmm5",
+                "6" = "xmm6", "7" = "xmm7", "8" = "xmm8", "9" = "xmm9", "10" = "xmm10", "11" = "xmm11"
+            }
+        };
+    }
+    on_vectors! { #[target_feature(enable = "avx512vnni")] fn dpbusd_512: "vpdpbusd zmm" ", zmm14, zmm15" }
+    on_vectors! { #[target_feature(enable = "avxvnni")] fn dpbusd: "{{vex}} vpdpbusd ymm" ", ymm14, ymm15" }
+    on_vectors! { #[target_feature(enable = "avx2")] fn maddubs: "vpmaddubsw ymm" ", ymm14, ymm15" }
+
+    /// Returns the multiply-adds of an instruction.
+    pub(super) fn run(table: &str, rounds: u32) -> Option<u64> {
+        // SAFETY: a table is available only if the processor has its instruction set.
+        unsafe {
+            match table {
+                "avx512" => (dpbusd_512(rounds), 64),
+                "avxvnni" => (dpbusd(rounds), 32),
+                "avx2" => (maddubs(rounds), 32),
+                _ => return None,
+            }
+        }
+        .1
+        .into()
+    }
+}
+
+#[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+mod here {
+    macro_rules! on_vectors {
+        ($(#[$feature:meta])? fn $name:ident: $start:literal $end:literal) => {
+            repeated! {
+                $(#[$feature])? fn $name: $start $end,
+                "0" = "v0", "1" = "v1", "2" = "v2", "3" = "v3", "4" = "v4", "5" = "v5",
+                "6" = "v6", "7" = "v7", "16" = "v16", "17" = "v17", "18" = "v18", "19" = "v19"
+            }
+        };
+    }
+    on_vectors! { #[target_feature(enable = "i8mm")] fn smmla: "smmla v" ".4s, v30.16b, v31.16b" }
+    on_vectors! { #[target_feature(enable = "dotprod")] fn sdot: "sdot v" ".4s, v30.16b, v31.16b" }
+
+    /// Returns the multiply-adds of an instruction.
+    pub(super) fn run(table: &str, rounds: u32) -> Option<u64> {
+        // SAFETY: a table is available only if the processor has its instruction set.
+        unsafe {
+            match table {
+                "i8mm" => (smmla(rounds), 32),
+                "dotprod" => (sdot(rounds), 16),
+                _ => return None,
+            }
+        }
+        .1
+        .into()
+    }
+}
+
+#[cfg(not(any(
+    all(target_arch = "x86_64", target_feature = "sse2", not(memory_sanitizer)),
+    all(target_arch = "aarch64", target_feature = "neon")
+)))]
+mod here {
+    pub(super) fn run(_: &str, _: u32) -> Option<u64> {
+        None
+    }
+}
+
+impl Kernels {
+    /// Multiplies integers in registers, with the instruction of this table's products, as fast as the processor can.
+    /// Returns the number of multiply-adds, which is proportional to `rounds`; `None` if the table has no such
+    /// instruction. With a clock this gives the limit of a prompt's speed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use arenite::Kernels;
+    /// use std::time::Instant;
+    ///
+    /// let start = Instant::now();
+    /// if let Some(products) = Kernels::detect().multiply_integers(100_000) {
+    ///     println!("{:.0} G multiply-adds per second", products as f64 / start.elapsed().as_secs_f64() * 1e-9);
+    /// }
+    /// ```
+    pub fn multiply_integers(&self, rounds: u32) -> Option<u64> {
+        here::run(self.name, rounds).map(|products| products * INSTRUCTIONS * u64::from(rounds))
+    }
+}
