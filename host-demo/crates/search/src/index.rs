@@ -124,9 +124,10 @@ impl Index {
     fn add(&mut self, model: &Loaded, path: String, hash: u64, text: &str) -> Result<()> {
         let prefix = &self.prefixes.passage;
         // The tokens at the ends of a text are there once, not for each of its parts.
-        let (ends, frame) = (model.tokens("")?, model.tokens(prefix)?);
+        let count = |text: &str| anyhow::Ok(model.tokenize(text)?.len());
+        let (ends, frame) = (count("")?, count(prefix)?);
         let most = MOST_TOKENS.min(model.context().saturating_sub(frame)).max(1);
-        let passages = passages::cut(text, most, &mut |text| Ok(model.tokens(text)?.saturating_sub(ends)))?;
+        let passages = passages::cut(text, most, &mut |text| Ok(count(text)?.saturating_sub(ends)))?;
         let texts: Vec<String> = passages.iter().map(|(_, text)| format!("{prefix}{text}")).collect();
         let vectors = model.embed_many(&texts.iter().map(|text| &**text).collect::<Vec<_>>());
         let vectors = vectors.with_context(|| path.clone())?;

@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Error, Result};
 
 use super::{Loaded, failed, gone};
 use crate::scheduler::{Event, Finish};
@@ -25,10 +26,13 @@ pub struct Answer<'m> {
     thought: String,
     choice: Choice,
     is_over: bool,
+    /// The error that ended the answer, until it is returned.
+    failure: Option<Error>,
     /// Tells the engine that nobody waits for the rest.
     is_gone: Arc<AtomicBool>,
-    /// Keeps the engine that generates the answer alive.
+    /// Keeps the engine that generates the answer alive, unless the answer owns the model.
     model: PhantomData<&'m Loaded>,
+    owned: Option<Arc<Loaded>>,
 }
 
 /// The reason why an answer ended.
@@ -44,7 +48,28 @@ impl Answer<'_> {
     pub(super) fn new(prepared: Prepared, events: Receiver<Event>, is_gone: Arc<AtomicBool>) -> Self {
         let reader = (prepared.endpoint == Endpoint::Chat).then(|| prepared.reader(0));
         let (parts, thought, choice) = Default::default();
-        Self { events, reader, parts, thought, choice, is_over: false, is_gone, model: PhantomData }
+        Self { events, reader, parts, thought, choice, is_over: false, failure: None, is_gone, model: PhantomData, owned: None }
+    }
+
+    /// The same answer, which keeps the model alive.
+    pub(super) fn keeping(mut self, model: Arc<Loaded>) -> Self {
+        self.owned = Some(model);
+        self
+    }
+
+    /// Waits at most `time` for more text. Returns true if there is some, or if the answer has ended or failed: then
+    /// [`next`](Iterator::next) returns at once. So a program can look at other events while a long prompt is read.
+    pub fn wait(&mut self, time: Duration) -> bool {
+        let end = Instant::now() + time;
+        while !self.is_over && self.parts.iter().all(String::is_empty) {
+            match self.events.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(event) => self.failure = self.take(event).err(),
+                Err(RecvTimeoutError::Timeout) => return false,
+                Err(RecvTimeoutError::Disconnected) => self.failure = Some(gone()),
+            }
+            self.is_over |= self.failure.is_some();
+        }
+        true
     }
 
     /// Waits for the rest of the text.
@@ -109,18 +134,13 @@ impl Iterator for Answer<'_> {
     type Item = Result<String>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            match self.parts.pop_front() {
-                Some(text) if text.is_empty() => continue,
-                Some(text) => return Some(Ok(text)),
-                None if self.is_over => return None,
-                None => {}
-            }
-            let taken = self.events.recv().map_err(|_| gone()).and_then(|event| self.take(event));
-            if let Err(error) = taken {
-                self.is_over = true;
-                return Some(Err(error));
+        const LONG: Duration = Duration::from_secs(3600);
+        while !self.wait(LONG) {}
+        while let Some(text) = self.parts.pop_front() {
+            if !text.is_empty() {
+                return Some(Ok(text));
             }
         }
+        self.failure.take().map(Err)
     }
 }

@@ -14,7 +14,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use arenite::Gguf;
+use arenite::{Gguf, TokenId};
 use arenite::tokenizer::Encode;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -96,7 +96,7 @@ impl Loaded {
     pub fn generate(&self, request: impl Into<Request>) -> Result<Answer<'_>> {
         let request = request.into();
         request.must_be_text()?;
-        self.answer(&request)
+        self.begin(&request)
     }
 
     /// Answers the last message of a conversation, in the model's own chat format. A plain text counts as a message of
@@ -118,7 +118,28 @@ impl Loaded {
     ///
     /// The errors of [`generate`](Self::generate), and an error if the chat template refuses the messages.
     pub fn chat(&self, request: impl Into<Request>) -> Result<Answer<'_>> {
-        self.answer(&request.into().into_chat())
+        self.begin(&request.into().into_chat())
+    }
+
+    /// Like [`generate`](Self::generate); the answer keeps the model alive, so that it can be stored or sent to another
+    /// thread.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`generate`](Self::generate).
+    pub fn generate_owned(self: Arc<Self>, request: impl Into<Request>) -> Result<Answer<'static>> {
+        let request = request.into();
+        request.must_be_text()?;
+        Ok(self.begin(&request)?.keeping(self))
+    }
+
+    /// Like [`chat`](Self::chat); the answer keeps the model alive, so that it can be stored or sent to another thread.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`chat`](Self::chat).
+    pub fn chat_owned(self: Arc<Self>, request: impl Into<Request>) -> Result<Answer<'static>> {
+        Ok(self.begin(&request.into().into_chat())?.keeping(self))
     }
 
     /// Generates a value that matches a JSON schema: as an answer in the model's chat format if it has one, otherwise
@@ -147,7 +168,7 @@ impl Loaded {
         if self.service.renderer.has_own_format() {
             request = request.into_chat();
         }
-        let mut answer = self.answer(&request)?;
+        let mut answer = self.begin(&request)?;
         let text = answer.by_ref().collect::<Result<String>>()?;
         ensure!(
             answer.end() != Some(AnswerEnd::Length),
@@ -180,14 +201,24 @@ impl Loaded {
         Ok(vectors)
     }
 
-    /// Number of tokens of a text, with those that the model has at its ends.
+    /// Splits a text into tokens, with those that the model has at its ends.
     ///
     /// # Errors
     ///
     /// The model has no vocabulary.
-    pub fn tokens(&self, text: &str) -> Result<usize> {
+    pub fn tokenize(&self, text: &str) -> Result<Vec<TokenId>> {
         let how = Encode { add_special: true, parse_special: false };
-        Ok(arenite_text::encode(self.service.open.vocabulary()?, text.as_bytes(), how)?.len())
+        arenite_text::encode(self.service.open.vocabulary()?, text.as_bytes(), how)
+    }
+
+    /// The text of tokens. Bytes that are not UTF-8 become U+FFFD.
+    ///
+    /// # Errors
+    ///
+    /// The model has no vocabulary, or a token is outside of it.
+    pub fn detokenize(&self, tokens: &[TokenId]) -> Result<String> {
+        let bytes = arenite_text::decode(self.service.open.vocabulary()?, tokens)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// Number of tokens that fit in the context of a text or conversation.
@@ -253,8 +284,8 @@ impl Loaded {
         self.service.decided(&decisions, &scores).map_err(refused)
     }
 
-    /// Sends a request to the engine.
-    fn answer(&self, request: &Request) -> Result<Answer<'_>> {
+    /// Sends a request to the engine. The caller gives the answer the lifetime of the model, or the model itself.
+    fn begin(&self, request: &Request) -> Result<Answer<'static>> {
         let prepared = self.service.jobs(&request.request, by_chance());
         let mut prepared = prepared.map_err(refused)?;
         let (prompt, settings, seed) = prepared.jobs.pop().context("the request has no prompt")?;

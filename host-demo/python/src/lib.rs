@@ -1,0 +1,280 @@
+//! The extension module `arenite._native`. The package `arenite` gives it Python's forms of values.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arenite::KvType;
+use arenite_run::{AnswerEnd, Loaded, Message, Request, RunOptions, Value};
+use numpy::{PyArray1, PyArray2, PyArrayMethods};
+use pyo3::create_exception;
+use pyo3::exceptions::{PyException, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+create_exception!(_native, Error, PyException, "The model cannot do what was asked.");
+
+fn failed(error: arenite_run::Error) -> PyErr {
+    Error::new_err(format!("{error:#}"))
+}
+
+/// A prompt: a text, or messages as pairs of role and content.
+#[derive(FromPyObject)]
+enum Prompt {
+    Text(String),
+    Messages(Vec<(String, String)>),
+}
+
+impl Prompt {
+    fn request(self) -> PyResult<Request> {
+        match self {
+            Self::Text(text) => Ok(Request::from(text)),
+            Self::Messages(messages) => {
+                let message = |(role, content): (String, String)| match role.as_str() {
+                    "system" | "developer" => Ok(Message::system(content)),
+                    "user" => Ok(Message::user(content)),
+                    "assistant" => Ok(Message::assistant(content)),
+                    _ => Err(PyValueError::new_err(format!("`{role}` is no role: give system, user or assistant"))),
+                };
+                let messages: Vec<Message> = messages.into_iter().map(message).collect::<PyResult<_>>()?;
+                Ok(Request::from(&messages[..]))
+            }
+        }
+    }
+}
+
+/// One text or several.
+#[derive(FromPyObject)]
+enum Texts {
+    One(String),
+    Several(Vec<String>),
+}
+
+/// The settings of an answer; those that are `None` have the defaults of the program.
+#[derive(Default)]
+struct Settings {
+    max_tokens: Option<usize>,
+    temperature: Option<f32>,
+    top_p: Option<f32>,
+    top_k: Option<u32>,
+    repeat_penalty: Option<f32>,
+    seed: Option<u32>,
+    stop: Option<Texts>,
+    grammar: Option<String>,
+    images: Vec<Vec<u8>>,
+}
+
+impl Settings {
+    fn of(given: Option<&Bound<'_, pyo3::types::PyDict>>) -> PyResult<Self> {
+        let mut all = Self::default();
+        for (name, value) in given.into_iter().flatten() {
+            let name: String = name.extract()?;
+            if value.is_none() {
+                continue;
+            }
+            match name.as_str() {
+                "max_tokens" => all.max_tokens = value.extract()?,
+                "temperature" => all.temperature = value.extract()?,
+                "top_p" => all.top_p = value.extract()?,
+                "top_k" => all.top_k = value.extract()?,
+                "repeat_penalty" => all.repeat_penalty = value.extract()?,
+                "seed" => all.seed = value.extract()?,
+                "stop" => all.stop = value.extract()?,
+                "grammar" => all.grammar = value.extract()?,
+                "images" => all.images = value.extract()?,
+                _ => return Err(PyTypeError::new_err(format!("`{name}` is no setting; see help(arenite.Model)"))),
+            }
+        }
+        Ok(all)
+    }
+
+    fn apply(self, mut request: Request) -> Request {
+        macro_rules! set {
+            ($($name:ident),*) => { $(if let Some(value) = self.$name { request = request.$name(value); })* };
+        }
+        set!(max_tokens, temperature, top_p, top_k, repeat_penalty, seed, grammar);
+        request = self.images.into_iter().fold(request, Request::picture);
+        match self.stop {
+            None => request,
+            Some(Texts::One(text)) => request.stop(text),
+            Some(Texts::Several(texts)) => texts.into_iter().fold(request, Request::stop),
+        }
+    }
+}
+
+/// A model in memory.
+#[pyclass(frozen)]
+struct Model {
+    loaded: Arc<Loaded>,
+}
+
+impl Model {
+    fn request(prompt: Prompt, settings: Option<&Bound<'_, pyo3::types::PyDict>>) -> PyResult<Request> {
+        Ok(Settings::of(settings)?.apply(prompt.request()?))
+    }
+}
+
+#[pymethods]
+impl Model {
+    #[new]
+    #[pyo3(signature = (path, *, context=None, threads=None, kv=None, lora=Vec::new(), parallel=1))]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        context: Option<usize>,
+        threads: Option<usize>,
+        kv: Option<&str>,
+        lora: Vec<String>,
+        parallel: usize,
+    ) -> PyResult<Self> {
+        let mut options = RunOptions { context, lora, parallel, ..RunOptions::default() };
+        options.threads = threads.unwrap_or(options.threads);
+        if let Some(name) = kv {
+            let found = KvType::ALL.into_iter().find(|kv| kv.name() == name);
+            let names = || KvType::ALL.map(KvType::name).join(" ");
+            options.kv = Some(found.ok_or_else(|| PyValueError::new_err(format!("kv is one of {}", names())))?);
+        }
+        let loaded = py.detach(|| Loaded::open(path.as_path(), options)).map_err(failed)?;
+        Ok(Self { loaded: Arc::new(loaded) })
+    }
+
+    #[pyo3(signature = (prompt, **settings))]
+    fn generate(
+        &self,
+        py: Python<'_>,
+        prompt: String,
+        settings: Option<&Bound<'_, pyo3::types::PyDict>>,
+    ) -> PyResult<Answer> {
+        let request = Self::request(Prompt::Text(prompt), settings)?;
+        let answer = py.detach(|| self.loaded.clone().generate_owned(request)).map_err(failed)?;
+        Ok(Answer::new(answer))
+    }
+
+    #[pyo3(signature = (messages, **settings))]
+    fn chat(
+        &self,
+        py: Python<'_>,
+        messages: Prompt,
+        settings: Option<&Bound<'_, pyo3::types::PyDict>>,
+    ) -> PyResult<Answer> {
+        let request = Self::request(messages, settings)?;
+        let answer = py.detach(|| self.loaded.clone().chat_owned(request)).map_err(failed)?;
+        Ok(Answer::new(answer))
+    }
+
+    #[pyo3(signature = (prompt, schema, **settings))]
+    fn json(
+        &self,
+        py: Python<'_>,
+        prompt: Prompt,
+        schema: &str,
+        settings: Option<&Bound<'_, pyo3::types::PyDict>>,
+    ) -> PyResult<String> {
+        let request = Self::request(prompt, settings)?;
+        let value: Value = py.detach(|| self.loaded.json(request, schema)).map_err(failed)?;
+        Ok(value.to_string())
+    }
+
+    fn embed<'py>(&self, py: Python<'py>, texts: Vec<String>) -> PyResult<Bound<'py, PyArray2<f32>>> {
+        let vectors = py.detach(|| self.loaded.embed_many(&texts.iter().map(String::as_str).collect::<Vec<_>>()));
+        let vectors = vectors.map_err(failed)?;
+        let shape = [vectors.len(), vectors.first().map_or(0, Vec::len)];
+        PyArray1::from_vec(py, vectors.concat()).reshape(shape)
+    }
+
+    fn rerank(&self, py: Python<'_>, query: &str, documents: Vec<String>) -> PyResult<Vec<f64>> {
+        let documents: Vec<&str> = documents.iter().map(String::as_str).collect();
+        py.detach(|| self.loaded.rerank(query, &documents)).map_err(failed)
+    }
+
+    fn classify(&self, py: Python<'_>, text: &str) -> PyResult<Vec<(String, f64)>> {
+        let classes = py.detach(|| self.loaded.classify(text)).map_err(failed)?;
+        Ok(classes.into_iter().map(|class| (class.label, class.score)).collect())
+    }
+
+    fn decide(&self, py: Python<'_>, state: &str, questions: &str) -> PyResult<String> {
+        let value = |text: &str| text.parse::<Value>().map_err(|error| PyValueError::new_err(error.to_string()));
+        let (state, questions) = (value(state)?, value(questions)?);
+        Ok(py.detach(|| self.loaded.decide(&state, &questions)).map_err(failed)?.to_string())
+    }
+
+    fn tokenize(&self, text: &str) -> PyResult<Vec<u32>> {
+        self.loaded.tokenize(text).map_err(failed)
+    }
+
+    fn detokenize(&self, tokens: Vec<u32>) -> PyResult<String> {
+        self.loaded.detokenize(&tokens).map_err(failed)
+    }
+
+    #[getter]
+    fn context(&self) -> usize {
+        self.loaded.context()
+    }
+}
+
+/// The text of an answer, in whole characters, while it is generated.
+#[pyclass]
+struct Answer {
+    /// Python may share an object between threads; only one of them at a time has it.
+    answer: Mutex<arenite_run::Answer<'static>>,
+}
+
+impl Answer {
+    const fn new(answer: arenite_run::Answer<'static>) -> Self {
+        Self { answer: Mutex::new(answer) }
+    }
+
+    fn answer(&mut self) -> &mut arenite_run::Answer<'static> {
+        self.answer.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl Answer {
+    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<String>> {
+        const OFTEN: Duration = Duration::from_millis(100);
+        // Other threads run meanwhile, and Ctrl-C ends the wait.
+        let answer = self.answer();
+        while !py.detach(|| answer.wait(OFTEN)) {
+            py.check_signals()?;
+        }
+        py.check_signals()?;
+        answer.next().transpose().map_err(failed)
+    }
+
+    fn text(&mut self, py: Python<'_>) -> PyResult<String> {
+        let mut whole = String::new();
+        while let Some(text) = self.__next__(py)? {
+            whole += &text;
+        }
+        Ok(whole)
+    }
+
+    #[getter]
+    fn thought(&mut self) -> String {
+        self.answer().thought().to_owned()
+    }
+
+    #[getter]
+    fn end(&mut self) -> Option<&'static str> {
+        self.answer().end().map(|end| match end {
+            AnswerEnd::Stop => "stop",
+            AnswerEnd::Length => "length",
+        })
+    }
+
+    #[getter]
+    fn usage(&mut self) -> (usize, usize) {
+        self.answer().tokens()
+    }
+}
+
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Model>()?;
+    module.add_class::<Answer>()?;
+    module.add("Error", module.py().get_type::<Error>())
+}
