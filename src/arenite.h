@@ -116,6 +116,11 @@ typedef struct arenite_context arenite_context;
 typedef struct arenite_decoder arenite_decoder;
 
 /**
+ * A run of an encoder in steps. Between two steps the program can feed a watchdog or yield to other tasks.
+ */
+typedef struct arenite_encoding arenite_encoding;
+
+/**
  * A checked model in a file.
  */
 typedef struct arenite_model arenite_model;
@@ -389,6 +394,12 @@ extern "C" {
 size_t arenite_error_message(const struct arenite_error *error, char *out, size_t capacity);
 
 /**
+ * Returns the number of the error, the same in all builds, for logs that have no room for a message; 0 without an error.
+ * The guide lists the numbers.
+ */
+uint32_t arenite_error_number(const struct arenite_error *error);
+
+/**
  * Alignment in bytes that suffices for every object, workspace and KV cache.
  */
 size_t arenite_align(void);
@@ -418,6 +429,17 @@ enum arenite_status arenite_model_new(const uint8_t *file,
  * Size of the vocabulary, which is also the number of logits; 0 if `model` is null.
  */
 size_t arenite_model_vocab(const struct arenite_model *model);
+
+/**
+ * Compares the data of all tensors with the hashes that `arenite pack` wrote, and calls `pause(user)` after each `step`
+ * bytes, unless `pause` is null: a program may feed a watchdog there. Fails if a tensor is damaged, or if the file has no
+ * hashes. A device verifies a model once, before it trusts it.
+ */
+enum arenite_status arenite_model_verify(const struct arenite_model *model,
+                                         size_t step,
+                                         void (*pause)(void *user),
+                                         void *user,
+                                         struct arenite_error *error);
 
 /**
  * Returns the string under a metadata key, without a terminating zero, and stores the string's length in `len`.
@@ -836,10 +858,49 @@ enum arenite_status arenite_session_encode(struct arenite_session *session,
                                            struct arenite_error *error);
 
 /**
+ * Size of an encoding in bytes.
+ */
+size_t arenite_encoding_size(void);
+
+/**
+ * Creates an encoding in `memory`: like `arenite_session_encode`, in steps of one half of a layer for a batch of tokens.
+ * Do not use the session or the tokens until the last step, or until you abandon the encoding by
+ * `arenite_encoding_abandon`.
+ */
+enum arenite_status arenite_encoding_new(struct arenite_session *session,
+                                         const uint32_t *tokens,
+                                         size_t count,
+                                         void *memory,
+                                         size_t capacity,
+                                         struct arenite_encoding **out,
+                                         struct arenite_error *error);
+
+/**
+ * Runs one step. Returns true if more steps remain; false if `encoding` is null.
+ */
+bool arenite_encoding_step(struct arenite_encoding *encoding);
+
+/**
+ * Abandons an encoding before its end: the session has no text then. The encoding must not be used again. Does nothing
+ * if `encoding` is null.
+ */
+void arenite_encoding_abandon(struct arenite_encoding *encoding);
+
+/**
  * Returns the encoder's output for the last text, `[tokens][dim]`, and stores the number of floats in `count`. Returns
  * null if `session` is null.
  */
 const float *arenite_session_states(const struct arenite_session *session, size_t *count);
+
+/**
+ * Computes the embedding of the last text from the states that the encoder has already computed, in `out`; stores its
+ * length in `len`. `capacity` is at least `arenite_session_vector_size`.
+ */
+enum arenite_status arenite_session_pooled(struct arenite_session *session,
+                                           float *out,
+                                           size_t capacity,
+                                           size_t *len,
+                                           struct arenite_error *error);
 
 /**
  * Computes the embedding of `count` tokens with the model's pooling (by default the mean), in `out`; stores its length

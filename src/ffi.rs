@@ -118,6 +118,16 @@ pub unsafe extern "C" fn arenite_error_message(
     text.len
 }
 
+/// Returns the number of the error, the same in all builds, for logs that have no room for a message; 0 without an error.
+/// The guide lists the numbers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_error_number(error: *const arenite_error) -> u32 {
+    // SAFETY: see the module. Any bit pattern is an `arenite_error`.
+    let filled = !error.is_null() && unsafe { (*error).filled } == FILLED;
+    // SAFETY: `report` has stored an `Error` there.
+    if filled { unsafe { (&raw const (*error).opaque).cast::<Error>().read() }.number().into() } else { 0 }
+}
+
 /// Writes text to the caller's buffer; text that does not fit is only counted.
 struct Text<'t> {
     out: &'t mut [u8],
@@ -235,6 +245,8 @@ pub extern "C" fn arenite_align() -> usize {
         align_of::<arenite_sampler>(),
         align_of::<arenite_beams>(),
         align_of::<arenite_context>(),
+        align_of::<arenite_pass>(),
+        align_of::<arenite_encoding>(),
         align_of::<arenite_constraint>(),
         #[cfg(feature = "std")]
         align_of::<arenite_pool>(),

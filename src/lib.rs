@@ -127,7 +127,7 @@ pub use adapter::Adapter;
 pub use decide::Answers;
 #[cfg(feature = "vision")]
 pub use engine::Span;
-pub use engine::{Context, Engine, Inputs, Observer, Options, Pass, Plan, Profiler, Section, Stage, Work};
+pub use engine::{Context, Encoding, Engine, Inputs, Observer, Options, Pass, Plan, Profiler, Section, Stage, Work};
 pub use error::{Error, ErrorKind, Name};
 pub use gguf::Gguf;
 pub use kernel::Kernels;

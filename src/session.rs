@@ -4,7 +4,7 @@ use core::ops::ControlFlow;
 
 #[cfg(feature = "lora")]
 use crate::adapter::Adapter;
-use crate::engine::{Context, Engine, Inputs, Observer, Plan, Profiler, Work};
+use crate::engine::{Context, Encoding, Engine, Inputs, Observer, Plan, Profiler, Work};
 use crate::kernel::Kernels;
 use crate::model::Model;
 use crate::workers::Workers;
@@ -122,6 +122,15 @@ impl<'m, 'w> Session<'m, 'w> {
         self.engine.encode(&mut self.context, text)
     }
 
+    /// Like [`encode`](Self::encode), step by step: the caller may do other work between steps.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`Engine::encode`].
+    pub fn begin_encode<'p, 't>(&'p mut self, text: &'t [TokenId]) -> Result<Encoding<'p, 't, 'm, 'w>, Error> {
+        self.engine.begin_encode(&mut self.context, text)
+    }
+
     /// Runs the encoder on a sound: see [`Engine::listen`].
     ///
     /// # Errors
@@ -130,6 +139,16 @@ impl<'m, 'w> Session<'m, 'w> {
     #[cfg(feature = "sound")]
     pub fn listen(&mut self, sound: &[f32]) -> Result<(), Error> {
         self.engine.listen(&mut self.context, sound)
+    }
+
+    /// Like [`listen`](Self::listen), step by step: the caller may do other work between steps, such as storing samples.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`Engine::listen`].
+    #[cfg(feature = "sound")]
+    pub fn begin_listen<'p, 't>(&'p mut self, sound: &'t [f32]) -> Result<Encoding<'p, 't, 'm, 'w>, Error> {
+        self.engine.begin_listen(&mut self.context, sound)
     }
 
     /// The encoder's output for the last text: `[tokens][dim]`; empty before the first.

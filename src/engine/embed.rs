@@ -165,7 +165,8 @@ impl Engine<'_, '_> {
     pub fn encode_question(&mut self, context: &mut Context, text: &[TokenId], kind: usize) -> Result<(), Error> {
         let scoring = self.forward.spec.scoring().filter(|scoring| kind < scoring.types);
         scoring.ok_or(Error::NoPart { part: "layers for this type of question" })?;
-        self.encode_as(context, text, kind)
+        self.begin_question(context, text, kind)?.finish();
+        Ok(())
     }
 
     /// Applies the linear layers after pooling to the state of one token, as [`embed`](Self::embed) does to the pooled

@@ -38,10 +38,9 @@ mod context;
 #[cfg(feature = "drafts")]
 mod draft;
 mod embed;
+mod encoding;
 mod forward;
 pub(crate) mod layout;
-#[cfg(feature = "sound")]
-mod listen;
 #[cfg(feature = "vision")]
 mod picture_turns;
 #[cfg(feature = "vision")]
@@ -61,6 +60,7 @@ use crate::workers::Workers;
 use crate::{Error, TokenId};
 pub use context::Context;
 use context::{Id, Rows};
+pub use encoding::Encoding;
 #[cfg(feature = "vision")]
 pub(crate) use forward::{Compute, add_bias, rows, rows_mut, sine_cosine};
 use forward::{Forward, Sizes};
@@ -512,54 +512,6 @@ impl<'m, 'w> Engine<'m, 'w> {
         each: impl FnMut(usize, &[f32]),
     ) -> Result<(), Error> {
         self.read_all(Work::prefill(context, tokens), each)
-    }
-
-    /// Runs the encoder on a text. The context restarts at position 0 and attends to this text from now on; afterwards
-    /// [`states`](Self::states) returns the text's states.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NoPart`] if the model has no encoder; [`Error::EmptyPrompt`], [`Error::TokenOutOfRange`],
-    /// [`Error::ContextFull`], [`Error::OutOfPages`], [`Error::ForeignContext`]. On error nothing was run.
-    pub fn encode(&mut self, context: &mut Context, text: &[TokenId]) -> Result<(), Error> {
-        self.encode_as(context, text, 0)
-    }
-
-    /// Like [`encode`](Self::encode), for a question of this type.
-    pub(super) fn encode_as(&mut self, context: &mut Context, text: &[TokenId], question: usize) -> Result<(), Error> {
-        self.known(context)?;
-        let source = self.forward.source.as_ref().ok_or(Error::NoPart { part: "encoder" })?;
-        if self.forward.spec.sound().is_some() {
-            return Err(Error::NoPart { part: "encoder of text" });
-        }
-        check_tokens(text, source.spec().unwrap_or(self.forward.spec).vocab)?;
-        self.begin_source(context, text.len())?;
-        self.forward.encode(context.slot, text, question);
-        Ok(())
-    }
-
-    /// Reserves pages for a text or sound of this many positions, and restarts the context.
-    fn begin_source(&mut self, context: &mut Context, positions: usize) -> Result<(), Error> {
-        let planned = self.plan.options.source(self.forward.spec);
-        if positions > planned {
-            return Err(Error::ContextFull { context: planned, needed: positions });
-        }
-        let [_, _, pool, _] = &mut self.forward.pools;
-        let (needed, free) = (positions.div_ceil(TILE), pool.free() + pool.owned(context.slot));
-        if needed > free {
-            return Err(Error::OutOfPages { needed, free });
-        }
-        pool.release(context.slot, 0);
-        pool.claim(context.slot, 0, needed - 1);
-        pool.provide(context.slot, |_, _| ());
-        self.rewind(context, 0)?;
-        (context.source, context.logits) = (positions, Rows::default());
-        Ok(())
-    }
-
-    /// The encoder's output for the last text: `[tokens][dim]`; empty before the first.
-    pub fn states(&self) -> &[f32] {
-        self.forward.source.as_ref().map_or(&[], |source| source.states(self.forward.spec.dim))
     }
 
     /// Checks that the context is open and belongs to this engine.

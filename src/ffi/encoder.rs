@@ -13,7 +13,7 @@ use crate::beam::{Beams, Search};
 use crate::memory::Arena;
 use crate::model::Stack;
 use crate::tokenizer::{Encode, Tokenizer};
-use crate::{Answers, Error, Session, TokenId};
+use crate::{Answers, Encoding, Error, Session, TokenId};
 
 /// Parameters of a beam search. `arenite_search_default` returns the defaults.
 #[repr(C)]
@@ -60,6 +60,57 @@ pub unsafe extern "C" fn arenite_session_encode(
     }
 }
 
+/// A run of an encoder in steps. Between two steps the program can feed a watchdog or yield to other tasks.
+#[derive(Debug)]
+pub struct arenite_encoding(Encoding<'static, 'static, 'static, 'static>);
+
+/// Size of an encoding in bytes.
+#[unsafe(no_mangle)]
+pub extern "C" fn arenite_encoding_size() -> usize {
+    size_of::<arenite_encoding>()
+}
+
+/// Creates an encoding in `memory`: like `arenite_session_encode`, in steps of one half of a layer for a batch of tokens.
+/// Do not use the session or the tokens until the last step, or until you abandon the encoding by
+/// `arenite_encoding_abandon`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_encoding_new(
+    session: *mut arenite_session,
+    tokens: *const u32,
+    count: usize,
+    memory: *mut c_void,
+    capacity: usize,
+    out: *mut *mut arenite_encoding,
+    error: *mut arenite_error,
+) -> arenite_status {
+    // SAFETY: see the module.
+    let result = unsafe {
+        place(memory, capacity, out, || {
+            let session = session.as_mut().ok_or(super::argument("for the session"))?;
+            let tokens = slice(tokens, count).ok_or(super::argument("for the tokens"))?;
+            session.0.begin_encode(tokens).map(arenite_encoding)
+        })
+    };
+    report(result, error)
+}
+
+/// Runs one step. Returns true if more steps remain; false if `encoding` is null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_encoding_step(encoding: *mut arenite_encoding) -> bool {
+    // SAFETY: see the module.
+    unsafe { encoding.as_mut() }.is_some_and(|encoding| encoding.0.step())
+}
+
+/// Abandons an encoding before its end: the session has no text then. The encoding must not be used again. Does nothing
+/// if `encoding` is null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_encoding_abandon(encoding: *mut arenite_encoding) {
+    if !encoding.is_null() {
+        // SAFETY: see the module; the caller does not use the encoding again.
+        unsafe { encoding.drop_in_place() };
+    }
+}
+
 /// Returns the encoder's output for the last text, `[tokens][dim]`, and stores the number of floats in `count`. Returns
 /// null if `session` is null.
 #[unsafe(no_mangle)]
@@ -69,6 +120,26 @@ pub unsafe extern "C" fn arenite_session_states(session: *const arenite_session,
     // SAFETY: see the module.
     unsafe { give(count, states.map_or(0, <[f32]>::len)) };
     states.map_or(null(), <[f32]>::as_ptr)
+}
+
+/// Computes the embedding of the last text from the states that the encoder has already computed, in `out`; stores its
+/// length in `len`. `capacity` is at least `arenite_session_vector_size`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_session_pooled(
+    session: *mut arenite_session,
+    out: *mut f32,
+    capacity: usize,
+    len: *mut usize,
+    error: *mut arenite_error,
+) -> arenite_status {
+    // SAFETY: see the module.
+    unsafe {
+        with_session(session, error, |session| {
+            let out = slice_mut(out, capacity).ok_or(super::argument("for the vector"))?;
+            give(len, session.pooled(out)?.len());
+            Ok(())
+        })
+    }
 }
 
 /// Computes the embedding of `count` tokens with the model's pooling (by default the mean), in `out`; stores its length

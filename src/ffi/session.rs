@@ -114,6 +114,44 @@ pub unsafe extern "C" fn arenite_model_vocab(model: *const arenite_model) -> usi
     unsafe { model.as_ref() }.map_or(0, |model| model.0.spec().vocab)
 }
 
+/// Compares the data of all tensors with the hashes that `arenite pack` wrote, and calls `pause(user)` after each `step`
+/// bytes, unless `pause` is null: a program may feed a watchdog there. Fails if a tensor is damaged, or if the file has no
+/// hashes. A device verifies a model once, before it trusts it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn arenite_model_verify(
+    model: *const arenite_model,
+    step: usize,
+    pause: Option<unsafe extern "C" fn(user: *mut c_void)>,
+    user: *mut c_void,
+    error: *mut arenite_error,
+) -> arenite_status {
+    // SAFETY: see the module.
+    let model = unsafe { model.as_ref() }.ok_or(argument("for the model"));
+    report(
+        model.and_then(|model| {
+            verify(model.0.gguf(), step, || {
+                if let Some(pause) = pause {
+                    // SAFETY: the caller gave the function and its argument together.
+                    unsafe { pause(user) };
+                }
+            })
+        }),
+        error,
+    )
+}
+
+fn verify(gguf: &Gguf<'_>, step: usize, mut pause: impl FnMut()) -> Result<(), Error> {
+    #[cfg(feature = "verify")]
+    if let Some(mut verify) = gguf.verify()? {
+        while verify.step(step)? {
+            pause();
+        }
+        return Ok(());
+    }
+    let _ = (gguf, step, &mut pause); // this build may lack the feature `verify`
+    Err(Error::NoPart { part: "hashes that this build can check" })
+}
+
 /// Returns the string under a metadata key, without a terminating zero, and stores the string's length in `len`.
 /// Returns null if the key is missing or its value is not a string.
 #[unsafe(no_mangle)]

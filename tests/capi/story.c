@@ -254,6 +254,8 @@ int story(void) {
         return 1;
     }
 
+    if (!ok(arenite_model_verify(model, 4096, NULL, NULL, &error), &error) && !arenite_error_number(&error)) return 1;
+
     /* All following calls are wrong and must only return an error. */
     arenite_session *none;
     void *spare = take(arenite_session_size());

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::common::encoders::encoder;
+use crate::common::encoders::{ENCODERS, LAYERS, encoder};
 use crate::common::families::decoder;
 use crate::common::gguf::Builder;
 use crate::common::peers::peer_of;
@@ -420,6 +420,47 @@ fn a_text_without_pages_for_it() {
     engine.close(a);
     engine.encode(&mut b, &[6; 40]).unwrap();
     assert_eq!(b.source_tokens(), 40);
+}
+
+/// An encoder that is abandoned after any step leaves no text, and the next text gets the bits that it gets alone.
+#[test]
+fn an_abandoned_encoder_leaves_no_text() {
+    for kind in ENCODERS {
+        let file = encoder(kind).build();
+        let gguf = Gguf::parse(&file).unwrap();
+        let model = Model::new(&gguf).unwrap();
+        let plan = Plan::new(&gguf, Options::new().context(64).batch(2)).unwrap();
+        let mut memory = Memory::new(&plan);
+        let mut engine = memory.engine(&model, plan);
+        let mut context = engine.open().unwrap();
+        // The states and, with a decoder, the logits of the first token.
+        let result = |engine: &mut Engine<'_, '_>, context: &mut Context| {
+            if model.spec().has_head() {
+                engine.run(&mut [Work::decode(context, 1)]).unwrap();
+            }
+            (bits(engine.states()), bits(engine.logits(context)))
+        };
+        engine.encode(&mut context, &[5, 6, 7]).unwrap();
+        let want = result(&mut engine, &mut context);
+        for steps in 1.. {
+            let mut encoding = engine.begin_encode(&mut context, &[8; 9]).unwrap();
+            if (0..steps).take_while(|_| encoding.step()).count() < steps {
+                assert!(steps > 5 * 2 * LAYERS[0] as usize, "{kind}: {steps} steps");
+                break;
+            }
+            drop(encoding);
+            assert!(engine.states().is_empty(), "{kind}, {steps} steps");
+            if model.spec().has_head() {
+                assert_eq!(
+                    engine.run(&mut [Work::decode(&mut context, 1)]),
+                    Err(Error::NoSource),
+                    "{kind}, {steps} steps"
+                );
+            }
+            engine.begin_encode(&mut context, &[5, 6, 7]).unwrap().finish();
+            assert_eq!(result(&mut engine, &mut context), want, "{kind}, {steps} steps");
+        }
+    }
 }
 
 #[test]

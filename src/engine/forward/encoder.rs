@@ -3,7 +3,8 @@
 //!
 //! A layer must store the keys and values of all tokens before the first token attends. Each layer therefore processes
 //! the batches twice: first for keys and values, then for the rest. An encoder layer's cache is only needed until the
-//! next layer, so all encoder layers share the tiles that the decoder's first cross-attention layer uses later.
+//! next layer, so all encoder layers share the tiles that the decoder's first cross-attention layer uses later. A batch in
+//! one half of a layer is a step.
 
 use core::ops::Range;
 
@@ -38,66 +39,135 @@ impl<'m> Source<'m, '_> {
     }
 }
 
+/// What an encoder reads.
+#[derive(Clone, Copy)]
+pub(crate) enum Input<'i> {
+    Text(&'i [TokenId]),
+    #[cfg(feature = "sound")]
+    Sound(super::front::Sound<'i>),
+}
+
+/// What the next step of an encoder computes, for a batch of tokens.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Half {
+    Embedding,
+    /// What scoring layers add to the states of the layer before them.
+    Scoring,
+    /// Keys and values of a layer.
+    Keys,
+    /// The rest of a layer.
+    Rest,
+    Norm,
+    /// Keys and values of a decoder layer's cross-attention.
+    Across,
+    Done,
+}
+
+/// Progress of an encoder that runs in steps.
+#[derive(Clone, Copy)]
+pub(crate) struct Progress {
+    context: usize,
+    tokens: usize,
+    /// Type of a question whose options the encoder scores.
+    question: usize,
+    half: Half,
+    layer: usize,
+    /// First token of the next step.
+    first: usize,
+}
+
+impl Progress {
+    pub fn is_done(&self) -> bool {
+        self.half == Half::Done
+    }
+}
+
 impl Forward<'_, '_> {
-    /// Runs the encoder on a text of at most one context length, and stores the cross-attention keys and values of its
-    /// states in the context's pages, which the caller has reserved.
-    /// `question` is the type of a question whose options the encoder scores.
-    pub fn encode(&mut self, context: usize, tokens: &[TokenId], question: usize) {
-        let (n, batch) = (tokens.len(), self.batch().max(1));
+    /// Begins to run the encoder on a text or sound of `tokens` positions, at most one context length. The caller has
+    /// reserved the context's pages. `question` is the type of a question whose options the encoder scores.
+    pub fn begin_encoder(&mut self, context: usize, tokens: usize, question: usize) -> Progress {
         if let Some(source) = &mut self.source {
-            source.tokens = n;
+            source.tokens = tokens;
         }
         self.swap_stacks();
-        for (part, tokens) in tokens.chunks(batch).enumerate() {
-            self.set_rows(context, part * batch..part * batch + tokens.len());
-            self.embed(tokens, 0, part * batch);
-            self.store_states(part * batch, tokens.len());
-        }
-        self.run_encoder(context, n, question);
+        Progress { context, tokens, question, half: Half::Embedding, layer: 0, first: 0 }
     }
 
-    /// Runs the encoder on the stored embeddings of `n` positions, then computes the decoder's cross-attention keys and
-    /// values. Expects the stacks to be swapped, and swaps them back.
-    pub(super) fn run_encoder(&mut self, context: usize, n: usize, question: usize) {
-        let batch = self.batch().max(1);
-        let parts = (0..n).step_by(batch).map(|first| first..n.min(first + batch));
-        for index in 0..self.spec.layers {
-            let layer = self.spec.layer(index);
-            if self.spec.scoring().is_some_and(|scoring| index + scoring.layers == self.spec.layers) {
-                parts.clone().for_each(|range| self.begin_scoring(context, &range, question));
+    /// Runs a step. Returns true if more steps remain. The last ones store the keys and values of the decoder's
+    /// cross-attention in the context's pages.
+    pub fn encoder_step(&mut self, at: &mut Progress, input: Input<'_>) -> bool {
+        let Progress { context, tokens, question, half, .. } = *at;
+        if half == Half::Done {
+            return false;
+        }
+        let range = at.first..tokens.min(at.first + self.batch().max(1));
+        if half == Half::Embedding {
+            self.set_rows(context, range.clone());
+            match input {
+                Input::Text(text) => self.embed(text.get(range.clone()).unwrap_or_default(), 0, range.start),
+                #[cfg(feature = "sound")]
+                Input::Sound(sound) => self.hear(sound, range.clone()),
             }
-            let tiles = self.encoder_tiles(&layer);
-            let view = |part| View { tiles: tiles.clone(), pool: SOURCE, part, cross: false };
-            for range in parts.clone() {
-                self.load_states(context, &range);
-                self.attention(&layer, view(Part::Keys));
-            }
-            for range in parts.clone() {
-                self.load_states(context, &range);
-                self.attention(&layer, view(Part::Queries));
+        } else {
+            self.load_states(context, &range);
+        }
+        let layer = self.spec.layer(at.layer.min(self.spec.layers.saturating_sub(1)));
+        let view = |tiles, part, cross| View { tiles, pool: SOURCE, part, cross };
+        match half {
+            Half::Embedding | Half::Done => {}
+            Half::Scoring => self.begin_scoring(question),
+            Half::Keys => self.attention(&layer, view(self.encoder_tiles(&layer), Part::Keys, false)),
+            Half::Rest => {
+                self.attention(&layer, view(self.encoder_tiles(&layer), Part::Queries, false));
                 self.after_attention(&layer, self.rows);
-                self.store_states(range.start, self.rows);
             }
+            Half::Norm => self.norm_states(),
+            Half::Across => self.attention(&layer, view(self.source_tiles(&layer, at.layer), Part::Keys, true)),
         }
-        if self.spec.scoring().is_none() {
-            for range in parts.clone() {
-                self.load_states(context, &range);
-                self.norm_states();
-                self.store_states(range.start, self.rows);
-            }
+        if !matches!(half, Half::Keys | Half::Across) {
+            self.store_states(range.start, self.rows);
         }
-        self.swap_stacks();
+        at.first = range.end;
+        if at.first >= tokens {
+            at.first = 0;
+            self.next_half(at);
+        }
+        at.half != Half::Done
+    }
 
-        if !self.spec.has_cross_attention() {
-            return;
-        }
-        for index in 0..self.spec.layers {
-            let layer = self.spec.layer(index);
-            let tiles = self.source_tiles(&layer, index);
-            for range in parts.clone() {
-                self.load_states(context, &range);
-                self.attention(&layer, View { tiles: tiles.clone(), pool: SOURCE, part: Part::Keys, cross: true });
+    /// Goes on after a step of the last tokens.
+    fn next_half(&mut self, at: &mut Progress) {
+        let scores_in =
+            |layer: usize| self.spec.scoring().is_some_and(|scoring| layer + scoring.layers == self.spec.layers);
+        at.layer += usize::from(matches!(at.half, Half::Rest | Half::Across));
+        at.half = match at.half {
+            Half::Scoring => Half::Keys,
+            Half::Keys => Half::Rest,
+            Half::Embedding | Half::Rest if at.layer < self.spec.layers => {
+                if scores_in(at.layer) {
+                    Half::Scoring
+                } else {
+                    Half::Keys
+                }
             }
+            Half::Rest | Half::Embedding if self.spec.scoring().is_none() => Half::Norm,
+            Half::Across if at.layer < self.spec.layers => Half::Across,
+            Half::Across | Half::Done => Half::Done,
+            Half::Rest | Half::Embedding | Half::Norm => {
+                self.swap_stacks();
+                at.layer = 0;
+                if self.spec.has_cross_attention() { Half::Across } else { Half::Done }
+            }
+        };
+    }
+
+    /// Ends an encoder that was abandoned: there is no text.
+    pub fn abandon_encoder(&mut self, at: &Progress) {
+        if !matches!(at.half, Half::Across | Half::Done) {
+            self.swap_stacks();
+        }
+        if let Some(source) = &mut self.source {
+            source.tokens = 0;
         }
     }
 
@@ -111,8 +181,7 @@ impl Forward<'_, '_> {
     }
 
     /// Applies the final norm to a part of a question's states, and adds the embedding of the question's type.
-    fn begin_scoring(&mut self, context: usize, range: &Range<usize>, question: usize) {
-        self.load_states(context, range);
+    fn begin_scoring(&mut self, question: usize) {
         self.norm_states();
         let Self { weights, hidden, branch, spec, rows, .. } = self;
         if let (Some(types), Some(row), Some(hidden)) =
@@ -121,7 +190,6 @@ impl Forward<'_, '_> {
             decode_row(types.kind(), types.row(question), row);
             rows_mut(hidden, spec.dim).for_each(|x| add(x, row));
         }
-        self.store_states(range.start, self.rows);
     }
 
     /// Cross-attention of a layer, if the model has it: `x += output(attention(norm(x), source))`.

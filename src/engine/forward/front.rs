@@ -38,39 +38,44 @@ struct Input<'i> {
     len: usize,
 }
 
+/// A sound that the encoder reads.
+#[derive(Clone, Copy)]
+pub(crate) struct Sound<'i> {
+    front: Front,
+    input: Input<'i>,
+    statistics: Statistics,
+}
+
 impl Forward<'_, '_> {
-    /// Runs the encoder on a sound of `frames` frames, and stores the cross-attention keys and values of its states in
-    /// the context's pages, which the caller has reserved.
-    pub fn listen(&mut self, context: usize, (front, frames): (Front, usize), sound: &[f32]) {
-        let (n, batch) = (front.positions(frames), self.batch().max(1));
-        if let Some(source) = &mut self.source {
-            source.tokens = n;
-        }
-        self.swap_stacks();
+    /// Prepares a sound of `frames` frames: computes the statistics of the first convolution, if its outputs are
+    /// normalized. Expects the stacks to be swapped.
+    pub fn sound<'i>(&mut self, (front, frames): (Front, usize), sound: &'i [f32]) -> Sound<'i> {
+        let batch = self.batch().max(1);
         let Self { spec, weights, compute, inner, .. } = self;
-        let (stages, eps) = (front.stages(spec.dim), spec.norm_eps);
-        let sound = Input { x: sound, first: 0, len: frames };
+        let input = Input { x: sound, first: 0, len: frames };
         let statistics = match front {
-            Front::Samples => statistics((compute, weights), &stages, sound, (inner, batch), eps),
+            Front::Samples => {
+                statistics((compute, weights), &front.stages(spec.dim), input, (inner, batch), spec.norm_eps)
+            }
             Front::LogMel { .. } => Statistics::NONE,
         };
-        for first in (0..n).step_by(batch) {
-            let range = first..n.min(first + batch);
-            self.set_rows(context, range.clone());
-            let Self { spec, weights, compute, inner, hidden, branch, .. } = self;
-            let to = (&mut **inner, &mut **hidden);
-            convolve((compute, weights), &stages, (sound, statistics), to, (range.clone(), batch));
-            if let (Positions::Learned, Some(learned)) = (spec.positions(), weights.matrix(Role::PositionEmbd, 0)) {
-                let Some(other) = branch.get_mut(..spec.dim) else { return };
-                for (position, x) in range.clone().zip(rows_mut(hidden, spec.dim)) {
-                    decode_row(learned.kind(), learned.row(position), other);
-                    add(x, other);
-                }
+        Sound { front, input, statistics }
+    }
+
+    /// Computes the embeddings of these positions of a sound.
+    pub(super) fn hear(&mut self, Sound { front, input, statistics }: Sound<'_>, range: Range<usize>) {
+        let batch = self.batch().max(1);
+        let Self { spec, weights, compute, inner, hidden, branch, .. } = self;
+        let to = (&mut **inner, &mut **hidden);
+        convolve((compute, weights), &front.stages(spec.dim), (input, statistics), to, (range.clone(), batch));
+        if let (Positions::Learned, Some(learned)) = (spec.positions(), weights.matrix(Role::PositionEmbd, 0)) {
+            let Some(other) = branch.get_mut(..spec.dim) else { return };
+            for (position, x) in range.zip(rows_mut(hidden, spec.dim)) {
+                decode_row(learned.kind(), learned.row(position), other);
+                add(x, other);
             }
-            self.store_states(first, range.len());
         }
         self.compute.done(Section::Embedding);
-        self.run_encoder(context, n, 0);
     }
 }
 

@@ -51,6 +51,7 @@ pub(crate) use angle::sine_cosine;
 use attention::{Part, View};
 pub(crate) use compute::Compute;
 use encoder::Source;
+pub(crate) use encoder::{Input as EncoderInput, Progress};
 #[cfg(feature = "lora")]
 use lora::Lora;
 #[cfg(feature = "drafts")]

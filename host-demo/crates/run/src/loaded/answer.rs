@@ -48,7 +48,18 @@ impl Answer<'_> {
     pub(super) fn new(prepared: Prepared, events: Receiver<Event>, is_gone: Arc<AtomicBool>) -> Self {
         let reader = (prepared.endpoint == Endpoint::Chat).then(|| prepared.reader(0));
         let (parts, thought, choice) = Default::default();
-        Self { events, reader, parts, thought, choice, is_over: false, failure: None, is_gone, model: PhantomData, owned: None }
+        Self {
+            events,
+            reader,
+            parts,
+            thought,
+            choice,
+            is_over: false,
+            failure: None,
+            is_gone,
+            model: PhantomData,
+            owned: None,
+        }
     }
 
     /// The same answer, which keeps the model alive.

@@ -14,8 +14,8 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use arenite::{Gguf, TokenId};
 use arenite::tokenizer::Encode;
+use arenite::{Gguf, TokenId};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
