@@ -14,7 +14,7 @@ pub static MODEL: &[u8] = arenite::include_model!(env!("ARENITE_MODEL"));
 /// The grammar of the calls, compiled by `arenite grammar`.
 static CALLS: &[u8] = include_bytes!(env!("ARENITE_GRAMMAR"));
 
-pub const OPTIONS: Options = Options::new().context(96).batch(8);
+pub const OPTIONS: Options = Options::new().context(96).batch(1);
 const PLAN: Plan = Plan::of(MODEL, OPTIONS);
 /// The plan of the largest model that an update may bring. Only the compiler reads that model's file; the file takes no
 /// flash.

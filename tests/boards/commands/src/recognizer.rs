@@ -20,7 +20,7 @@ const SHORTEST: usize = 160;
 const TOKENS: usize = 4;
 const BYTES: usize = 64;
 
-const PLAN: Plan = Plan::of(MODEL, Options::new().context(8).batch(8));
+const PLAN: Plan = Plan::of(MODEL, Options::new().context(8).batch(1));
 static WORKSPACE: Workspace<{ PLAN.workspace }> = Workspace::new();
 static KV: Workspace<{ PLAN.kv }> = Workspace::new();
 static MEL: Workspace<{ LogMel::BYTES }> = Workspace::new();

@@ -38,7 +38,7 @@ core::arch::global_asm!(
 /// The model in flash, which is read in place. Replace it by yours, and the features in Cargo.toml by those that
 /// `arenite plan` prints. A model that needs more RAM than `within` allows does not compile.
 static MODEL: &[u8] = arenite::include_model!("../../../../host-demo/models/stories.gguf");
-const PLAN: Plan = Plan::of(MODEL, Options::new().context(256).batch(4).workers(2)).within(448 * 1024);
+const PLAN: Plan = Plan::of(MODEL, Options::new().context(256).batch(1).workers(2)).within(448 * 1024);
 static WORKSPACE: Workspace<{ PLAN.workspace }> = Workspace::new();
 static KV: Workspace<{ PLAN.kv }> = Workspace::new();
 static INDEX: Workspace<{ PLAN.tokenizer }> = Workspace::new();

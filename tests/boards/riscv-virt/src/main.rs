@@ -13,7 +13,7 @@ use semihosting::{eprintln, print, println, process};
 use static_cell::StaticCell;
 
 static MODEL: &[u8] = arenite::include_model!("../../../../host-demo/models/stories.gguf");
-const PLAN: Plan = Plan::of(MODEL, Options::new().context(256).batch(8).workers(2)).within(512 * 1024);
+const PLAN: Plan = Plan::of(MODEL, Options::new().context(256).batch(1).workers(2)).within(512 * 1024);
 static WORKSPACE: Workspace<{ PLAN.workspace }> = Workspace::new();
 static KV: Workspace<{ PLAN.kv }> = Workspace::new();
 static INDEX: Workspace<{ PLAN.tokenizer }> = Workspace::new();

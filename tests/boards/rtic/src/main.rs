@@ -22,7 +22,7 @@ mod app {
 
     /// The model in flash. Replace it by yours, and the features in Cargo.toml by those that `arenite plan` prints.
     static MODEL: &[u8] = arenite::include_model!("../../../../host-demo/models/hybrid.gguf");
-    const PLAN: Plan = Plan::of(MODEL, Options::new().context(256).batch(8)).within(192 * 1024);
+    const PLAN: Plan = Plan::of(MODEL, Options::new().context(256).batch(1)).within(192 * 1024);
     static WORKSPACE: Workspace<{ PLAN.workspace }> = Workspace::new();
     static KV: Workspace<{ PLAN.kv }> = Workspace::new();
     static INDEX: Workspace<{ PLAN.tokenizer }> = Workspace::new();

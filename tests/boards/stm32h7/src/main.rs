@@ -18,7 +18,7 @@ use stm32h7xx_hal as hal;
 /// The model, read in place at 0x9000_0000. Replace it by yours, and the features in Cargo.toml by those that `arenite
 /// plan` prints.
 static MODEL: &[u8] = arenite::include_model!("../../../../host-demo/models/stories.gguf", section = unsafe(".qspi"));
-const PLAN: Plan = Plan::of(MODEL, Options::new().context(256).batch(4)).within(512 * 1024);
+const PLAN: Plan = Plan::of(MODEL, Options::new().context(256).batch(1)).within(512 * 1024);
 static WORKSPACE: Workspace<{ PLAN.workspace }> = Workspace::new();
 #[unsafe(link_section = ".axisram")]
 static KV: Workspace<{ PLAN.kv }> = Workspace::new();
