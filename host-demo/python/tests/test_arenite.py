@@ -16,7 +16,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[3]
 STORIES = ROOT / "host-demo/models/stories.gguf"
-EMBEDDER = ROOT / "tests/fixtures/bert/model.gguf"
+EMBEDDER = ROOT / "tests/fixtures/jina_bert_v2/model.gguf"
 CLASSIFIER = ROOT / "host-demo/models/faults.gguf"
 
 
@@ -86,7 +86,7 @@ def test_errors_name_what_is_wrong(model):
         (lambda: arenite.Model(STORIES, kv="f8"), ValueError, "q8_0"),
         (lambda: model.generate("x", temprature=1), TypeError, "temprature"),
         (lambda: model.chat([{"role": "robot", "content": "x"}]), ValueError, "robot"),
-        (lambda: model.embed("x"), arenite.Error, ""),
+        (lambda: model.embed("x"), arenite.Error, "embedding"),
         (lambda: model.json("x", "{"), arenite.Error, "JSON"),
     ]:
         with pytest.raises(error, match=words):
@@ -95,7 +95,8 @@ def test_errors_name_what_is_wrong(model):
 
 def test_ctrl_c_stops_an_answer():
     code = (
-        "import arenite, sys\n"
+        "import arenite, signal\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # a background process ignores it\n"
         f"model = arenite.Model({str(STORIES)!r}, context=512)\n"
         "print('ready', flush=True)\n"
         "while True: model.generate('One day', max_tokens=500).text()\n"
