@@ -46,7 +46,7 @@ function put(text) {
 // Creates an instance of the module, with its own memory or with shared memory (src/threads.rs).
 async function instantiate(module, shared) {
   const gate = shared && new Int32Array(shared.buffer);
-  const threads = { wait: (at, value) => void Atomics.wait(gate, at / 4, value), wake: (at) => void Atomics.notify(gate, at / 4) };
+  const threads = { wait: (at, value) => void Atomics.wait(gate, at / 4, value), wake: (at) => void Atomics.notify(gate, at / 4), piece() {} };
   return (await WebAssembly.instantiate(module, { env: { memory: shared }, threads })).exports;
 }
 

@@ -102,10 +102,13 @@ def test_ctrl_c_stops_an_answer():
         "while True: model.generate('One day', max_tokens=500).text()\n"
     )
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert child.stdout.readline() == "ready\n"
-    time.sleep(0.3)
-    child.send_signal(signal.SIGINT)
-    assert "KeyboardInterrupt" in child.communicate(timeout=20)[1]
+    try:
+        assert child.stdout.readline() == "ready\n"
+        time.sleep(0.3)
+        child.send_signal(signal.SIGINT)
+        assert "KeyboardInterrupt" in child.communicate(timeout=20)[1]
+    finally:
+        child.kill()
 
 
 def test_the_module_runs_the_program():
