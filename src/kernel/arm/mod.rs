@@ -36,6 +36,8 @@ mod plain;
 mod quantize;
 #[cfg(arm_fpu)]
 mod vectors;
+#[cfg(all(cortex_m_dsp, cortex_m_fpu))]
+mod words;
 
 use super::float::Weight;
 #[cfg(not(arm_linux))]
@@ -109,9 +111,11 @@ unsafe fn blocks<F: Format>(job: &mut Job<'_>) {
         if const { dsp::has::<F>() } {
             return dsp::matmul::<F>(job);
         }
+        #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
+        return words::matmul::<F>(job);
         #[cfg(arm_linux)]
         super::fours::matmul::<F, Fpu>(job);
-        #[cfg(not(arm_linux))]
+        #[cfg(not(any(arm_linux, all(cortex_m_dsp, cortex_m_fpu))))]
         super::dot::matmul::<F>(job);
     }
 }
