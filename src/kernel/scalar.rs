@@ -17,7 +17,16 @@ pub(super) unsafe trait Unit: Copy {
     /// `a * b + c`, rounded once.
     #[inline(always)]
     fn fma(a: f32, b: f32, c: f32) -> f32 {
-        libm::fmaf(a, b, c)
+        fma(a, b, c)
+    }
+    /// `acc + f16 * scale * sum` with one rounding, where `f16 * scale` is exact.
+    #[inline(always)]
+    fn add_scaled(f16: [u8; 2], scale: f32, sum: i32, acc: f32) -> f32 {
+        #[cfg(all(any(target_arch = "arm", target_arch = "riscv32", target_arch = "xtensa"), not(arm_fpu)))]
+        if cfg!(not(target_feature = "f")) {
+            return super::fma::add_scaled(f16, scale, sum, acc);
+        }
+        Self::fma(Self::le_f16(f16) * scale, sum as f32, acc)
     }
     /// [`fma`](Self::fma) in each lane.
     #[inline(always)]
@@ -91,6 +100,31 @@ pub(super) unsafe trait Unit: Copy {
     fn quantize_block<const N: usize, const SUMS: usize>(x: &[f32; N], q: &mut [i8; N], sums: &mut [i16; SUMS]) -> f32 {
         super::lanes::quantize_block(Scalar::<Self>::HERE, x, q, sums)
     }
+}
+
+#[cfg(all(any(target_arch = "arm", target_arch = "riscv32", target_arch = "xtensa"), not(target_feature = "f")))]
+use super::fma::fma;
+/// These targets have doubles, on which `libm` computes it faster than in integers.
+#[cfg(not(any(target_arch = "arm", target_arch = "riscv32", target_arch = "xtensa")))]
+use libm::fmaf as fma;
+
+/// The instruction of RISC-V.
+#[cfg(all(target_arch = "riscv32", target_feature = "f"))]
+#[inline(always)]
+fn fma(a: f32, b: f32, c: f32) -> f32 {
+    let out;
+    // SAFETY: uses registers only.
+    unsafe {
+        core::arch::asm!(
+            "fmadd.s {out}, {a}, {b}, {c}",
+            out = lateout(freg) out,
+            a = in(freg) a,
+            b = in(freg) b,
+            c = in(freg) c,
+            options(pure, nomem, nostack, preserves_flags)
+        );
+    }
+    out
 }
 
 /// The defaults of [`Unit`], in plain Rust.
