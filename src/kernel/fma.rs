@@ -17,7 +17,9 @@ pub fn fma(a: f32, b: f32, c: f32) -> f32 {
     let [(x_bits, x_exponent), (y_bits, y_exponent)] = [normal(x, x_exponent), normal(y, y_exponent)];
     // Multiplications of 32 bits: those of 64 take longer on small cores.
     let [(x_high, x_low), (y_high, y_low)] = [x_bits, y_bits].map(|bits| (bits >> 12, bits & 0xfff));
-    let product = (u64::from(x_high * y_high) << 24) + (u64::from(x_high * y_low + x_low * y_high) << 12) + u64::from(x_low * y_low);
+    let product = (u64::from(x_high * y_high) << 24)
+        + (u64::from(x_high * y_low + x_low * y_high) << 12)
+        + u64::from(x_low * y_low);
     add(product << 14, x_exponent + y_exponent - 126, (x ^ y) & SIGN, c)
 }
 
@@ -32,7 +34,8 @@ pub fn add_scaled(f16: [u8; 2], scale: f32, sum: i32, acc: f32) -> f32 {
         return fma(le_f16(f16) * scale, sum as f32, acc);
     }
     let scales = w_bits * ((x & 0x7f_ffff | 1 << 23) >> 13);
-    let product = (u64::from((scales >> 11) * sum.unsigned_abs()) << 11) + u64::from((scales & 0x7ff) * sum.unsigned_abs());
+    let product =
+        (u64::from((scales >> 11) * sum.unsigned_abs()) << 11) + u64::from((scales & 0x7ff) * sum.unsigned_abs());
     // The lowest bit is worth 2^(w_exponent - 25 + x_exponent - 137).
     add(product << 19, w_exponent.max(1) as i32 + x_exponent as i32 + 7, (w << 16 ^ x ^ sum as u32) & SIGN, acc)
 }

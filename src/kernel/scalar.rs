@@ -4,7 +4,7 @@
 use core::marker::PhantomData;
 use core::ops::Range;
 
-use super::lanes::{Isa, Lanes, Work};
+use super::lanes::{Elements, Isa, Lanes, Work};
 use crate::quant;
 
 /// Operations that a target without SIMD may have its own instructions for. The defaults are plain Rust; the default
@@ -60,6 +60,26 @@ pub(super) unsafe trait Unit: Copy {
     #[inline(always)]
     fn to_f16(x: f32) -> [u8; 2] {
         half::f16::from_f32_const(x).to_le_bytes()
+    }
+    /// [`Isa::add_rows`].
+    ///
+    /// # Safety
+    ///
+    /// The conditions of [`Isa::add_rows`] hold.
+    #[inline(always)]
+    unsafe fn add_rows(
+        elements: Elements,
+        sums: &mut [f32; 16],
+        rows: *const u8,
+        stride: usize,
+        x: *const f32,
+        n: usize,
+    ) {
+        for i in 0..n {
+            // SAFETY: the caller promises row `i` and its factor.
+            let (row, x) = unsafe { (Scalar::<Self>::HERE.load_row(elements, rows.add(i * stride)), *x.add(i)) };
+            *sums = Self::fma_lanes(row.0, [x; 16], *sums);
+        }
     }
     /// `x = y`, up to the shorter length.
     #[inline(always)]
@@ -239,6 +259,20 @@ unsafe impl<U: Unit> Isa for Scalar<U> {
     #[inline(always)]
     fn load_i8(self, bytes: &[u8; 16]) -> Array<U> {
         Array::new(bytes.map(|byte| f32::from(byte as i8)))
+    }
+    #[inline(always)]
+    unsafe fn add_rows(
+        self,
+        elements: Elements,
+        mut sums: Array<U>,
+        rows: *const u8,
+        stride: usize,
+        x: *const f32,
+        n: usize,
+    ) -> Array<U> {
+        // SAFETY: the caller promises the same.
+        unsafe { U::add_rows(elements, &mut sums.0, rows, stride, x, n) };
+        sums
     }
     #[inline(always)]
     fn exp(self, mut x: Array<U>) -> Array<U> {

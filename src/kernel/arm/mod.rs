@@ -34,6 +34,8 @@ mod pairs;
 mod plain;
 #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
 mod quantize;
+#[cfg(cortex_m_fpu)]
+mod rows;
 #[cfg(arm_fpu)]
 mod vectors;
 #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
