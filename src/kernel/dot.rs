@@ -73,10 +73,10 @@ fn add_chunks<F: Format>(
         } else {
             add(0, first + second);
         }
-        let sum = || sums.iter().map(|&sum| i32::from(sum)).sum();
+        let sum = || sums.iter().map(|&sum| i32::from(sum)).sum::<i32>();
         acc = match F::M {
             Some((offset, 1.0)) => Here::add_scaled(*bytes_at(block.as_ref(), offset), dx, sum(), acc),
-            Some(_) => Here::fma(F::m(block, Here::le_f16) * dx, sum() as i32 as f32, acc),
+            Some(_) => Here::fma(F::m(block, Here::le_f16) * dx, sum() as f32, acc),
             None => acc,
         };
     }

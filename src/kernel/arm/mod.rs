@@ -20,6 +20,8 @@ mod entries;
 mod exp;
 #[cfg(arm_fpu)]
 mod float;
+#[cfg(cortex_m_fpu)]
+mod half_floats;
 #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
 mod halves;
 #[cfg(helium)]
@@ -91,6 +93,10 @@ unsafe fn floats<W: Weight>(job: &mut Job<'_>) {
             } else {
                 plain::matmul(job)
             };
+        }
+        #[cfg(cortex_m_fpu)]
+        if W::BYTES == 2 && half_floats::matmul(job, W::BRAIN) {
+            return;
         }
         other_floats::<W>(job);
     }
