@@ -640,6 +640,13 @@ unsafe fn weigh_elements<S: Isa, E: Values, const R: usize, const N: usize>(
                     }
                 }
             }
+            if let (1, Some(elements)) = (S::ROWS, E::elements(i)) {
+                for (acc, factors) in acc.iter_mut().flatten().zip(factors.iter().flatten()) {
+                    let (at, x) = (at.wrapping_add(E::offset(i)), factors.wrapping_add(lanes.start));
+                    *acc = s.add_rows(elements, *acc, at, bytes, x, lanes.len());
+                }
+                continue;
+            }
             for slot in lanes {
                 if R < 4 {
                     s.prefetch(later);

@@ -6,7 +6,7 @@
 use super::Job;
 use super::job::Row;
 use super::scalar::{Here, Unit};
-use crate::quant::{Format, codes};
+use crate::quant::{Format, bytes_at, codes};
 
 /// The dot product of a row of weights with one token.
 pub(super) fn dot<F: Format>(row: &[u8], x: Row<'_>) -> f32 {
@@ -61,17 +61,24 @@ fn add_chunks<F: Format>(
     for (chunk, (q, sums)) in q.as_chunks::<32>().0.iter().zip(sums.as_chunks::<2>().0).enumerate() {
         let dx = d.next().unwrap_or(0.0);
         let [first, second] = products::<F>(codes::<F>(block, chunk), q);
-        let mut add = |at, sum| acc = Here::fma(F::d(block, chunk * 32 + at, Here::le_f16) * dx, sum as f32, acc);
+        let mut add = |at, sum| {
+            acc = match F::D {
+                Some((offset, 1.0)) => Here::add_scaled(*bytes_at(block.as_ref(), offset), dx, sum, acc),
+                _ => Here::fma(F::d(block, chunk * 32 + at, Here::le_f16) * dx, sum as f32, acc),
+            };
+        };
         if F::FLOAT_GROUPS {
             add(0, first);
             add(16, second);
         } else {
             add(0, first + second);
         }
-        if F::M.is_some() {
-            let sum: i32 = sums.iter().map(|&sum| i32::from(sum)).sum();
-            acc = Here::fma(F::m(block, Here::le_f16) * dx, sum as f32, acc);
-        }
+        let sum = || sums.iter().map(|&sum| i32::from(sum)).sum::<i32>();
+        acc = match F::M {
+            Some((offset, 1.0)) => Here::add_scaled(*bytes_at(block.as_ref(), offset), dx, sum(), acc),
+            Some(_) => Here::fma(F::m(block, Here::le_f16) * dx, sum() as f32, acc),
+            None => acc,
+        };
     }
     acc
 }
@@ -93,10 +100,12 @@ fn products<F: Format>(codes: [u8; 32], q: &[i8; 32]) -> [i32; 2] {
 ///
 /// `job` satisfies the promises of [`Job`].
 pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
+    let first = job.x.row(0); // takes divisions, which small cores compute in software
     for (r, row) in job.w.chunks_exact((job.w.len() / job.rows.max(1)).max(1)).enumerate() {
         for t in 0..job.x.tokens {
+            let x = if t == 0 { first } else { job.x.row(t) };
             // SAFETY: row `r` and token `t` are the job's, so their output may be written.
-            unsafe { *job.out.add(t * job.stride + r) = dot::<F>(row, job.x.row(t)) };
+            unsafe { *job.out.add(t * job.stride + r) = dot::<F>(row, x) };
         }
     }
 }

@@ -259,16 +259,23 @@ pub(super) trait Weight {
     type Sixteen: bytemuck::Pod;
     /// Bytes of one weight.
     const BYTES: usize = size_of::<Self::Sixteen>() / 16;
+    /// True for bf16.
+    #[cfg(cortex_m_fpu)]
+    const BRAIN: bool = false;
     fn load<S: Isa>(s: S, w: &Self::Sixteen) -> S::V;
     #[cfg(feature = "lora")]
     const KIND: TensorType;
 }
 
 macro_rules! weight {
-    ($name:ident, $kind:ident, $bytes:literal, $load:ident) => {
+    ($name:ident, $kind:ident, $bytes:literal, $load:ident $($brain:ident)?) => {
         pub(super) struct $name;
         impl Weight for $name {
             type Sixteen = [u8; 16 * $bytes];
+            $(
+                #[cfg(cortex_m_fpu)]
+                const BRAIN: bool = stringify!($brain).len() > 0;
+            )?
             #[inline(always)]
             fn load<S: Isa>(s: S, w: &Self::Sixteen) -> S::V {
                 s.$load(w)
@@ -280,7 +287,7 @@ macro_rules! weight {
 }
 weight!(F32, F32, 4, load_f32);
 weight!(F16, F16, 2, load_f16);
-weight!(Bf16, BF16, 2, load_bf16);
+weight!(Bf16, BF16, 2, load_bf16 brain);
 
 /// Float weights times float activations, in tiles of `R` rows by `T` tokens. Each output is one sum in 16 lanes.
 #[inline(always)]

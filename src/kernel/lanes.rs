@@ -12,6 +12,17 @@ use crate::quant::{TensorType, le_f16};
 /// Columns of a recurrent state that are stored together, as many as a vector has lanes.
 pub(crate) const TILE: usize = 16;
 
+/// The elements of a row of the KV cache.
+#[derive(Clone, Copy)]
+pub(super) enum Elements {
+    F16,
+    I8,
+    /// The low or high four bits of each of 16 bytes, minus 8.
+    I4 {
+        high: bool,
+    },
+}
+
 /// An instruction set. A value of the implementing type is a proof that the processor has it. Vectors are only created
 /// through such a value, so operations on them are safe.
 ///
@@ -55,6 +66,44 @@ pub(super) unsafe trait Isa: Copy {
     fn load_i4(self, bytes: &[u8; 16], high: bool) -> Self::V {
         let shift = if high { 4 } else { 0 };
         self.load_i8(&bytes.map(|byte| ((byte >> shift) & 15).wrapping_sub(8)))
+    }
+    /// Loads a row of 16 elements.
+    ///
+    /// # Safety
+    ///
+    /// The row may be read.
+    #[inline(always)]
+    unsafe fn load_row(self, elements: Elements, row: *const u8) -> Self::V {
+        // SAFETY: the caller promises this row.
+        unsafe {
+            match elements {
+                Elements::F16 => self.load_f16(&*row.cast()),
+                Elements::I8 => self.load_i8(&*row.cast()),
+                Elements::I4 { high } => self.load_i4(&*row.cast(), high),
+            }
+        }
+    }
+    /// Adds `n` rows of 16 elements, `stride` bytes apart, to `sums`: one fma per row, in order, times its factor.
+    ///
+    /// # Safety
+    ///
+    /// These rows and factors may be read, and rows are aligned to four bytes.
+    #[inline(always)]
+    unsafe fn add_rows(
+        self,
+        elements: Elements,
+        mut sums: Self::V,
+        rows: *const u8,
+        stride: usize,
+        x: *const f32,
+        n: usize,
+    ) -> Self::V {
+        for i in 0..n {
+            // SAFETY: the caller promises row `i` and its factor.
+            let (row, x) = unsafe { (self.load_row(elements, rows.add(i * stride)), *x.add(i)) };
+            sums = row.fma(self.splat(x), sums);
+        }
+        sums
     }
     /// The first four weights of 16 rows, column by column. Rows are `stride` bytes apart; `kind` is a float type.
     ///

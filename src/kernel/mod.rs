@@ -28,6 +28,9 @@ mod attention;
 mod cache;
 mod dot;
 mod float;
+#[cfg(any(target_arch = "arm", target_arch = "riscv32", target_arch = "xtensa", test))]
+#[cfg_attr(any(arm_fpu, target_feature = "f"), allow(dead_code))]
+mod fma;
 mod fork;
 mod form;
 #[cfg(any(all(target_arch = "riscv64", target_os = "linux"), arm_linux))]

@@ -4,7 +4,7 @@
 use core::marker::PhantomData;
 use core::ops::Range;
 
-use super::lanes::{Isa, Lanes, Work};
+use super::lanes::{Elements, Isa, Lanes, Work};
 use crate::quant;
 
 /// Operations that a target without SIMD may have its own instructions for. The defaults are plain Rust; the default
@@ -17,7 +17,16 @@ pub(super) unsafe trait Unit: Copy {
     /// `a * b + c`, rounded once.
     #[inline(always)]
     fn fma(a: f32, b: f32, c: f32) -> f32 {
-        libm::fmaf(a, b, c)
+        fma(a, b, c)
+    }
+    /// `acc + f16 * scale * sum` with one rounding, where `f16 * scale` is exact.
+    #[inline(always)]
+    fn add_scaled(f16: [u8; 2], scale: f32, sum: i32, acc: f32) -> f32 {
+        #[cfg(all(any(target_arch = "arm", target_arch = "riscv32", target_arch = "xtensa"), not(arm_fpu)))]
+        if cfg!(not(target_feature = "f")) {
+            return super::fma::add_scaled(f16, scale, sum, acc);
+        }
+        Self::fma(Self::le_f16(f16) * scale, sum as f32, acc)
     }
     /// [`fma`](Self::fma) in each lane.
     #[inline(always)]
@@ -51,6 +60,26 @@ pub(super) unsafe trait Unit: Copy {
     #[inline(always)]
     fn to_f16(x: f32) -> [u8; 2] {
         half::f16::from_f32_const(x).to_le_bytes()
+    }
+    /// [`Isa::add_rows`].
+    ///
+    /// # Safety
+    ///
+    /// The conditions of [`Isa::add_rows`] hold.
+    #[inline(always)]
+    unsafe fn add_rows(
+        elements: Elements,
+        sums: &mut [f32; 16],
+        rows: *const u8,
+        stride: usize,
+        x: *const f32,
+        n: usize,
+    ) {
+        for i in 0..n {
+            // SAFETY: the caller promises row `i` and its factor.
+            let (row, x) = unsafe { (Scalar::<Self>::HERE.load_row(elements, rows.add(i * stride)), *x.add(i)) };
+            *sums = Self::fma_lanes(row.0, [x; 16], *sums);
+        }
     }
     /// `x = y`, up to the shorter length.
     #[inline(always)]
@@ -91,6 +120,31 @@ pub(super) unsafe trait Unit: Copy {
     fn quantize_block<const N: usize, const SUMS: usize>(x: &[f32; N], q: &mut [i8; N], sums: &mut [i16; SUMS]) -> f32 {
         super::lanes::quantize_block(Scalar::<Self>::HERE, x, q, sums)
     }
+}
+
+#[cfg(all(any(target_arch = "arm", target_arch = "riscv32", target_arch = "xtensa"), not(target_feature = "f")))]
+use super::fma::fma;
+/// These targets have doubles, on which `libm` computes it faster than in integers.
+#[cfg(not(any(target_arch = "arm", target_arch = "riscv32", target_arch = "xtensa")))]
+use libm::fmaf as fma;
+
+/// The instruction of RISC-V.
+#[cfg(all(target_arch = "riscv32", target_feature = "f"))]
+#[inline(always)]
+fn fma(a: f32, b: f32, c: f32) -> f32 {
+    let out;
+    // SAFETY: uses registers only.
+    unsafe {
+        core::arch::asm!(
+            "fmadd.s {out}, {a}, {b}, {c}",
+            out = lateout(freg) out,
+            a = in(freg) a,
+            b = in(freg) b,
+            c = in(freg) c,
+            options(pure, nomem, nostack, preserves_flags)
+        );
+    }
+    out
 }
 
 /// The defaults of [`Unit`], in plain Rust.
@@ -205,6 +259,20 @@ unsafe impl<U: Unit> Isa for Scalar<U> {
     #[inline(always)]
     fn load_i8(self, bytes: &[u8; 16]) -> Array<U> {
         Array::new(bytes.map(|byte| f32::from(byte as i8)))
+    }
+    #[inline(always)]
+    unsafe fn add_rows(
+        self,
+        elements: Elements,
+        mut sums: Array<U>,
+        rows: *const u8,
+        stride: usize,
+        x: *const f32,
+        n: usize,
+    ) -> Array<U> {
+        // SAFETY: the caller promises the same.
+        unsafe { U::add_rows(elements, &mut sums.0, rows, stride, x, n) };
+        sums
     }
     #[inline(always)]
     fn exp(self, mut x: Array<U>) -> Array<U> {

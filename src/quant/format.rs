@@ -130,6 +130,11 @@ pub(crate) trait Bytes: Copy {
     fn lookup(self, table: &[u8; 16], x: Self::V) -> Self::V;
     /// Byte `i` is 255 where bit `i` is set, else 0.
     fn spread(self, bits: u32) -> Self::V;
+    /// Byte `i` is `value` where bit `i` is set, else 0.
+    #[inline(always)]
+    fn flags(self, bits: u32, value: u8) -> Self::V {
+        self.and(self.spread(bits), self.splat(value))
+    }
     /// Each byte becomes 255 where `x >= least`, else 0.
     fn at_least(self, x: Self::V, least: u8) -> Self::V;
 }

@@ -7,6 +7,8 @@ use super::assembly::{ZEROS, fpu, unit};
 use super::attention::sum;
 use super::exp::exp;
 use super::vectors::{add, copy, rotate_pairs};
+#[cfg(cortex_m_fpu)]
+use crate::kernel::lanes::Elements;
 use crate::kernel::scalar::Unit;
 
 /// The floating-point unit of a Cortex-M4F and its successors, and of 32-bit Arm processors with VFPv4.
@@ -200,6 +202,20 @@ unsafe impl Unit for Fpu {
     #[inline(always)]
     fn to_f16(x: f32) -> [u8; 2] {
         (of_one!("vcvtb.f16.f32 s0, s0", x) as u16).to_le_bytes()
+    }
+
+    #[cfg(cortex_m_fpu)]
+    #[inline(always)]
+    unsafe fn add_rows(
+        elements: Elements,
+        sums: &mut [f32; 16],
+        rows: *const u8,
+        stride: usize,
+        x: *const f32,
+        n: usize,
+    ) {
+        // SAFETY: the caller promises the same.
+        unsafe { super::rows::add_rows(elements, sums, rows, stride, x, n) };
     }
 
     #[inline(always)]

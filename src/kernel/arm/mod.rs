@@ -20,6 +20,8 @@ mod entries;
 mod exp;
 #[cfg(arm_fpu)]
 mod float;
+#[cfg(cortex_m_fpu)]
+mod half_floats;
 #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
 mod halves;
 #[cfg(helium)]
@@ -34,8 +36,12 @@ mod pairs;
 mod plain;
 #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
 mod quantize;
+#[cfg(cortex_m_fpu)]
+mod rows;
 #[cfg(arm_fpu)]
 mod vectors;
+#[cfg(all(cortex_m_dsp, cortex_m_fpu))]
+mod words;
 
 use super::float::Weight;
 #[cfg(not(arm_linux))]
@@ -88,6 +94,10 @@ unsafe fn floats<W: Weight>(job: &mut Job<'_>) {
                 plain::matmul(job)
             };
         }
+        #[cfg(cortex_m_fpu)]
+        if W::BYTES == 2 && half_floats::matmul(job, W::BRAIN) {
+            return;
+        }
         other_floats::<W>(job);
     }
 }
@@ -109,9 +119,11 @@ unsafe fn blocks<F: Format>(job: &mut Job<'_>) {
         if const { dsp::has::<F>() } {
             return dsp::matmul::<F>(job);
         }
+        #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
+        return words::matmul::<F>(job);
         #[cfg(arm_linux)]
         super::fours::matmul::<F, Fpu>(job);
-        #[cfg(not(arm_linux))]
+        #[cfg(not(any(arm_linux, all(cortex_m_dsp, cortex_m_fpu))))]
         super::dot::matmul::<F>(job);
     }
 }

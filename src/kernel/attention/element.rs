@@ -3,7 +3,7 @@
 use core::ops::Range;
 
 use super::tiles::Tile;
-use crate::kernel::lanes::{Isa, Lanes};
+use crate::kernel::lanes::{Elements, Isa, Lanes};
 use crate::memory::{HeadLayout, TILE};
 
 /// An element type of keys.
@@ -34,6 +34,8 @@ pub unsafe trait Keys {
 pub unsafe trait Values {
     /// Offset in bytes of elements `i..i + 16` of a value.
     fn offset(i: usize) -> usize;
+    /// The type of elements `i..i + 16`, if [`Isa::add_rows`] converts it.
+    fn elements(i: usize) -> Option<Elements>;
     /// Elements `i..i + 16` of the value at `at`, without their scale.
     unsafe fn value<S: Isa>(s: S, at: *const u8, i: usize) -> S::V;
     /// The scales of elements `i..i + 16` of the 16 values of a tile; `None` if this element type has no scales.
@@ -61,7 +63,7 @@ unsafe fn value_scales<S: Isa>(s: S, tile: *const u8, layout: HeadLayout, i: usi
 }
 
 macro_rules! float_element {
-    ($name:ident, $bytes:literal, $load:ident) => {
+    ($name:ident, $bytes:literal, $load:ident, $elements:expr) => {
         pub struct $name;
         // SAFETY: `scores` stores a vector per tile and query; reads are inside the tile, as argued at each block.
         unsafe impl Keys for $name {
@@ -76,6 +78,14 @@ macro_rules! float_element {
                 // SAFETY: keys are `dim` rows of 16 elements; each query has `dim` elements.
                 unsafe {
                     let mut acc = [[s.splat(0.0); R]; N];
+                    if let (1, Some(elements)) = (S::ROWS, Self::elements(0)) {
+                        for (tile, acc) in tiles.iter().zip(&mut acc) {
+                            for (acc, q) in acc.iter_mut().zip(queries) {
+                                *acc = s.add_rows(elements, *acc, tile.at, TILE * $bytes, q.as_ptr(), layout.dim);
+                            }
+                        }
+                        return store_all(acc, to);
+                    }
                     for d in 0..layout.dim {
                         for (tile, acc) in tiles.iter().zip(&mut acc) {
                             let at = d * (TILE * $bytes);
@@ -102,6 +112,10 @@ macro_rules! float_element {
                 $bytes * i
             }
             #[inline(always)]
+            fn elements(_i: usize) -> Option<Elements> {
+                $elements
+            }
+            #[inline(always)]
             unsafe fn value<S: Isa>(s: S, at: *const u8, i: usize) -> S::V {
                 // SAFETY: the caller passes a value with these 16 elements.
                 unsafe { s.$load(&*at.add(Self::offset(i)).cast()) }
@@ -109,12 +123,12 @@ macro_rules! float_element {
         }
     };
 }
-float_element!(F32, 4, load_f32);
-float_element!(F16, 2, load_f16);
+float_element!(F32, 4, load_f32, None);
+float_element!(F16, 2, load_f16, Some(Elements::F16));
 
 /// The dot products of quantized keys with queries. Each block of 32 dimensions is one chain of fma over its
 /// dimensions, codes times query, then one fma with the block's scale. `codes` returns the 16 keys' codes in a dimension,
-/// which is in the first or, with `true`, in the second half of a block.
+/// which is in the first or, with `true`, in the second half of a block. `rows` returns the offset of their row.
 ///
 /// # Safety
 ///
@@ -128,6 +142,7 @@ unsafe fn block_scores<S: Isa, const R: usize, const N: usize>(
     queries: &[&[f32]; R],
     to: [*mut f32; R],
     codes: impl Fn(*const u8, usize, bool) -> S::V,
+    rows: impl Fn(usize, bool) -> (Elements, usize),
 ) {
     // SAFETY: after the keys come one row of 16 f16 per block; each query has `dim` elements.
     unsafe {
@@ -136,8 +151,20 @@ unsafe fn block_scores<S: Isa, const R: usize, const N: usize>(
             let mut sums = [[s.splat(0.0); R]; N];
             let (first, end) = (block * 32, layout.dim.min(block * 32 + 32));
             let middle = end.min(first + 16);
-            add_codes(s, &tiles, queries, first..middle, &mut sums, |tile, d| codes(tile, d, false));
-            add_codes(s, &tiles, queries, middle..end, &mut sums, |tile, d| codes(tile, d, true));
+            if S::ROWS == 1 {
+                for (range, high) in [(first..middle, false), (middle..end, true)] {
+                    for (tile, sums) in tiles.iter().zip(&mut sums) {
+                        for (sum, q) in sums.iter_mut().zip(queries) {
+                            let (elements, at) = rows(range.start, high);
+                            let (x, n) = (q.as_ptr().wrapping_add(range.start), range.len());
+                            *sum = s.add_rows(elements, *sum, tile.at.wrapping_add(at), TILE, x, n);
+                        }
+                    }
+                }
+            } else {
+                add_codes(s, &tiles, queries, first..middle, &mut sums, |tile, d| codes(tile, d, false));
+                add_codes(s, &tiles, queries, middle..end, &mut sums, |tile, d| codes(tile, d, true));
+            }
             for (tile, (acc, sums)) in tiles.iter().zip(acc.iter_mut().zip(sums)) {
                 let scale = s.load_f16(&*tile.at.add(layout.key_scales() + block * TILE * 2).cast());
                 for (acc, sum) in acc.iter_mut().zip(sums) {
@@ -187,7 +214,8 @@ unsafe impl Keys for Q8 {
     ) {
         // SAFETY: the keys of a tile are `dim` rows of 16 bytes, and `d` is below `dim`.
         unsafe {
-            block_scores(s, tiles, layout, queries, to, |tile, d, _| s.load_i8(&*tile.add(d * TILE).cast()));
+            let codes = |tile: *const u8, d, _| s.load_i8(&*tile.add(d * TILE).cast());
+            block_scores(s, tiles, layout, queries, to, codes, |d, _| (Elements::I8, d * TILE));
         }
     }
     #[inline(always)]
@@ -204,6 +232,10 @@ unsafe impl Values for Q8 {
     #[inline(always)]
     fn offset(i: usize) -> usize {
         i
+    }
+    #[inline(always)]
+    fn elements(_i: usize) -> Option<Elements> {
+        Some(Elements::I8)
     }
     #[inline(always)]
     unsafe fn value<S: Isa>(s: S, at: *const u8, i: usize) -> S::V {
@@ -230,9 +262,9 @@ unsafe impl Keys for Q4 {
     ) {
         // SAFETY: the keys of a tile are `16 * blocks` rows of 16 bytes.
         unsafe {
-            block_scores(s, tiles, layout, queries, to, |tile, d, high| {
-                s.load_i4(&*tile.add((d / 32 * 16 + d % 16) * TILE).cast(), high)
-            });
+            let at = |d| (d / 32 * 16 + d % 16) * TILE;
+            let codes = |tile: *const u8, d, high| s.load_i4(&*tile.add(at(d)).cast(), high);
+            block_scores(s, tiles, layout, queries, to, codes, |d, high| (Elements::I4 { high }, at(d)));
         }
     }
     #[inline(always)]
@@ -250,6 +282,10 @@ unsafe impl Values for Q4 {
     #[inline(always)]
     fn offset(i: usize) -> usize {
         i / 32 * 16
+    }
+    #[inline(always)]
+    fn elements(i: usize) -> Option<Elements> {
+        Some(Elements::I4 { high: i & 16 != 0 })
     }
     #[inline(always)]
     unsafe fn value<S: Isa>(s: S, at: *const u8, i: usize) -> S::V {

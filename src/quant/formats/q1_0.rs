@@ -12,6 +12,6 @@ impl Format for Q1_0 {
 
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 18], chunk: usize) -> S::V {
-        s.and(s.spread(u32_at(block, 2 + 4 * chunk)), s.splat(2))
+        s.flags(u32_at(block, 2 + 4 * chunk), 2)
     }
 }

@@ -12,6 +12,6 @@ impl Format for Q5_0 {
 
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 22], _chunk: usize) -> S::V {
-        s.or(s.nibbles(bytes_at(block, 6)), s.and(s.spread(u32_at(block, 2)), s.splat(16)))
+        s.or(s.nibbles(bytes_at(block, 6)), s.flags(u32_at(block, 2), 16))
     }
 }

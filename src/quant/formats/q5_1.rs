@@ -12,6 +12,6 @@ impl Format for Q5_1 {
 
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 24], _chunk: usize) -> S::V {
-        s.or(s.nibbles(bytes_at(block, 8)), s.and(s.spread(u32_at(block, 4)), s.splat(16)))
+        s.or(s.nibbles(bytes_at(block, 8)), s.flags(u32_at(block, 4), 16))
     }
 }

@@ -1,0 +1,611 @@
+//! Products of every block format by SMLAD, which adds two products of 16 bits in one instruction.
+//!
+//! [`Format::unpack`] runs over [`Word`], whose vector is one word: four codes of a chunk. Four codes become two pairs
+//! of i16 without their bytes being separated: as i16, the word is `256 * odd + even`, so the products of the word with
+//! the odd quants, and of the even codes with `256 * even quant - odd quant`, add up to 256 times the products.
+
+use core::arch::asm;
+use core::mem::MaybeUninit;
+
+use super::pairs::spread;
+use crate::kernel::Job;
+use crate::kernel::job::Row;
+use crate::kernel::scalar::{Here, Unit};
+use crate::quant::formats::iq4_nl;
+use crate::quant::{Bytes, Format, Shape, TensorType, bytes_at};
+
+/// Activations that are prepared at once, for all rows.
+const SPAN: usize = 256;
+/// Words of codes in half of a chunk.
+const HALF: usize = 4;
+
+/// The word `0..8` of a chunk.
+#[derive(Clone, Copy)]
+struct Word(usize);
+
+/// The byte in all bytes of a word.
+const fn each(byte: u8) -> u32 {
+    0x0101_0101 * byte as u32
+}
+
+/// Returns `x` in a register, as a value that the compiler knows nothing about.
+#[inline(always)]
+fn in_register(mut x: u32) -> u32 {
+    // SAFETY: no instructions.
+    unsafe { asm!("/* {0} */", inout(reg) x, options(pure, nomem, nostack, preserves_flags)) };
+    x
+}
+
+/// The bits of `mask` in `x`, shifted to the left (to the right if `left` is negative).
+#[derive(Clone, Copy)]
+struct Field {
+    x: u32,
+    mask: u32,
+    left: i32,
+}
+
+#[inline(always)]
+const fn shifted(x: u32, left: i32) -> u32 {
+    if left < 0 { x >> (left.unsigned_abs() % 32) } else { x << (left as u32 % 32) }
+}
+
+impl Field {
+    #[inline(always)]
+    fn whole(x: u32) -> Self {
+        Self { x, mask: u32::MAX, left: 0 }
+    }
+    /// One instruction, with the mask in a register.
+    #[inline(always)]
+    fn value(self) -> u32 {
+        match (self.mask, self.left) {
+            (u32::MAX, left) => shifted(self.x, left),
+            (mask, 0) => self.x & mask,
+            (mask, left) => shifted(self.x, left) & in_register(shifted(mask, left)),
+        }
+    }
+    /// One instruction without a register for the mask. The instruction that uses the result also shifts it.
+    #[inline(always)]
+    fn operand(self) -> u32 {
+        match (self.mask, self.left) {
+            (u32::MAX, left) => shifted(self.x, left),
+            (mask, 0) => self.x & mask,
+            (mask, left) => shifted(in_register(self.x & mask), left),
+        }
+    }
+}
+
+/// An instruction with two operands.
+macro_rules! of_two {
+    ($instruction:literal, $a:expr, $b:expr) => {{
+        let out: u32;
+        // SAFETY: uses registers only.
+        unsafe {
+            asm!(
+                concat!($instruction, " {out}, {a}, {b}"),
+                out = lateout(reg) out,
+                a = in(reg) $a,
+                b = in(reg) $b,
+                options(pure, nomem, nostack),
+            );
+        }
+        out
+    }};
+}
+
+impl Bytes for Word {
+    type V = Field;
+    #[inline(always)]
+    fn load(self, bytes: &[u8; 32]) -> Field {
+        // SAFETY: the word is one of the eight.
+        Field::whole(unsafe { bytes.as_ptr().cast::<u32>().add(self.0 % 8).read_unaligned() })
+    }
+    #[inline(always)]
+    fn nibbles(self, bytes: &[u8; 16]) -> Field {
+        // SAFETY: the word is one of the four.
+        let x = unsafe { bytes.as_ptr().cast::<u32>().add(self.0 % 4).read_unaligned() };
+        self.shift(Field::whole(x), if self.0 < 4 { 0 } else { -4 }, 15)
+    }
+    #[inline(always)]
+    fn words(self, words: [u64; 4]) -> Field {
+        Field::whole((words[self.0 / 2 % 4] >> (32 * (self.0 % 2))) as u32)
+    }
+    #[inline(always)]
+    fn splat(self, byte: u8) -> Field {
+        Field::whole(each(byte))
+    }
+    #[inline(always)]
+    fn or(self, a: Field, b: Field) -> Field {
+        Field::whole(a.operand() | b.operand())
+    }
+    #[inline(always)]
+    fn and(self, a: Field, b: Field) -> Field {
+        Field::whole(a.value() & b.value())
+    }
+    #[inline(always)]
+    fn xor(self, a: Field, b: Field) -> Field {
+        Field::whole(a.value() ^ b.value())
+    }
+    #[inline(always)]
+    fn add(self, a: Field, b: Field) -> Field {
+        Field::whole(of_two!("uadd8", a.value(), b.value()))
+    }
+    #[inline(always)]
+    fn sub(self, a: Field, b: Field) -> Field {
+        Field::whole(of_two!("usub8", a.value(), b.value()))
+    }
+    #[inline(always)]
+    fn shift(self, x: Field, left: i32, mask: u8) -> Field {
+        // The mask leaves no bit that comes from another byte.
+        Field { x: x.value(), mask: shifted(each(mask), -left), left }
+    }
+    #[inline(always)]
+    fn lookup(self, table: &[u8; 16], x: Field) -> Field {
+        Field::whole(u32::from_le_bytes(x.value().to_le_bytes().map(|x| table[usize::from(x % 16)])))
+    }
+    #[inline(always)]
+    fn spread(self, bits: u32) -> Field {
+        self.flags(bits, 255)
+    }
+    #[inline(always)]
+    fn flags(self, bits: u32, value: u8) -> Field {
+        /// Byte `i` is 16 where bit `i` of the index is set.
+        static FLAGS: [u32; 16] = {
+            let (mut flags, mut i) = ([0; 16], 0);
+            while i < 16 {
+                flags[i] = ((i as u32 * (1 | 1 << 7 | 1 << 14 | 1 << 21)) & each(1)) << 4;
+                i += 1;
+            }
+            flags
+        };
+        // SAFETY: no instructions.
+        let flags: &[u32; 16] = unsafe {
+            let mut at = FLAGS.as_ptr();
+            asm!("/* {0} */", inout(reg) at, options(pure, nomem, nostack, preserves_flags));
+            &*at.cast()
+        };
+        let flags = flags[(bits >> (4 * self.0 % 32) & 15) as usize];
+        Field::whole(if value == 16 { flags } else { (flags >> 4) * u32::from(value) })
+    }
+    #[inline(always)]
+    fn at_least(self, x: Field, least: u8) -> Field {
+        let out: u32;
+        // SAFETY: uses registers only.
+        unsafe {
+            asm!(
+                "usub8 {out}, {x}, {least}",
+                "sel {out}, {ones}, {zero}",
+                out = out(reg) out,
+                x = in(reg) x.value(),
+                least = in(reg) each(least),
+                ones = in(reg) u32::MAX,
+                zero = in(reg) 0,
+                options(pure, nomem, nostack),
+            );
+        }
+        Field::whole(out)
+    }
+}
+
+/// `sum` plus the products of two pairs of i16.
+#[inline(always)]
+fn smlad(a: u32, b: u32, mut sum: i32) -> i32 {
+    // SAFETY: uses registers only.
+    unsafe {
+        asm!(
+            "smlad {sum}, {a}, {b}, {sum}",
+            sum = inlateout(reg) sum,
+            a = in(reg) a,
+            b = in(reg) b,
+            options(nomem, nostack), // not `pure`: the compiler would compute several sums at once, and spill registers
+        );
+    }
+    sum
+}
+
+/// Reads two words, and moves the pointer on.
+///
+/// # Safety
+///
+/// `at` points to two words, aligned to four bytes.
+#[inline(always)]
+unsafe fn two(at: &mut *const u32) -> [u32; 2] {
+    let (a, b);
+    // SAFETY: reads these words.
+    unsafe {
+        asm!(
+            "ldrd {a}, {b}, [{at}], #8",
+            at = inout(reg) *at,
+            a = out(reg) a,
+            b = out(reg) b,
+            options(pure, readonly, nostack, preserves_flags),
+        );
+    }
+    [a, b]
+}
+
+/// `acc + f16 * scale * sum / 2^fraction`, rounded like the reference; `fraction` is 0 or 8.
+#[inline(always)]
+fn add_scaled(f16: [u8; 2], scale: f32, sum: i32, fraction: u32, acc: f32) -> f32 {
+    let mut out = acc.to_bits();
+    // SAFETY: uses registers only.
+    unsafe {
+        macro_rules! scaled {
+            ($convert:literal) => {
+                asm!(
+                    "vmov s0, s1, {f16}, {scale}",
+                    "vmov s2, s3, {sum}, {out}",
+                    "vcvtb.f32.f16 s0, s0",
+                    $convert,
+                    "vmul.f32 s0, s0, s1",
+                    "vfma.f32 s3, s0, s2",
+                    "vmov {out}, s3",
+                    f16 = in(reg) u32::from(u16::from_le_bytes(f16)),
+                    scale = in(reg) scale.to_bits(),
+                    sum = in(reg) sum,
+                    out = inout(reg) out,
+                    out("s0") _, out("s1") _, out("s2") _, out("s3") _,
+                    options(pure, nomem, nostack, preserves_flags),
+                )
+            };
+        }
+        if fraction == 0 {
+            scaled!("vcvt.f32.s32 s2, s2");
+        } else {
+            scaled!("vcvt.f32.s32 s2, s2, #8");
+        }
+    }
+    f32::from_bits(out)
+}
+
+/// The order in which the codes of a chunk are multiplied.
+#[derive(Clone, Copy)]
+enum Order {
+    /// Words of four codes, as [`Format::unpack`] returns them.
+    Words,
+    /// A table of the pairs of weights for every byte, whose halves are the codes of weights `i` and `i + 16`. The bytes
+    /// of a block begin at this offset.
+    Table(usize, &'static [u8; 16]),
+    /// Fields of so many bits, in the order of the weights, from offset 2 on.
+    Fields(usize),
+}
+
+/// How the codes of a format are multiplied.
+trait Layout: Format {
+    const ORDER: Order = match (Self::SHAPE, Self::KIND) {
+        (Shape::Nibbles(at, Some(table)), _) => Order::Table(at, table),
+        (_, TensorType::IQ4_XS) => Order::Table(8, iq4_nl::TABLE),
+        (_, TensorType::Q1_0) => Order::Fields(1),
+        (_, TensorType::Q2_0) => Order::Fields(2),
+        _ => Order::Words,
+    };
+    /// Groups of 16 weights whose codes are in the same bytes, and are unpacked together: halves of several chunks, or
+    /// the two halves of a chunk in blocks of fewer than 256.
+    const TOGETHER: usize = match Self::KIND {
+        _ if Self::ELEMENTS < SPAN => 2,
+        TensorType::IQ4_XS => 1,
+        TensorType::Q4_K | TensorType::Q5_K => 2,
+        _ => 4,
+    };
+    /// True if a block of 256 has one scale, so that all products have one sum.
+    const ONE_SCALE: bool = matches!(Self::KIND, TensorType::TQ1_0 | TensorType::TQ2_0);
+    /// Rows that are multiplied together. (There are as many sums as the registers can hold.)
+    const ROWS: usize = match Self::KIND {
+        TensorType::Q5_0 | TensorType::Q5_1 | TensorType::Q5_K => 1,
+        _ if Self::ONE_SCALE || Self::TOGETHER <= 2 => 2,
+        _ => 1,
+    };
+    /// Words of each chunk in a unit: all of a group, or half of it.
+    const WORDS: usize = if Self::ELEMENTS == SPAN && Self::GROUP == 32 && !Self::ONE_SCALE { 8 } else { 4 };
+    const SUMS: usize = if Self::ONE_SCALE { 1 } else { Self::TOGETHER };
+    /// Sums are multiplied by 2 to the power of this.
+    const FRACTION: u32 = if matches!(Self::ORDER, Order::Words) && Self::MAX < 128 { 8 } else { 0 };
+    /// The weights of a byte of [`Order::Table`].
+    const TABLE: [u32; 256] = match Self::ORDER {
+        Order::Table(_, codes) => {
+            let (mut table, mut byte) = ([0; 256], 0);
+            while byte < 256 {
+                let [low, high] = [codes[byte % 16] as i32, codes[byte / 16] as i32];
+                table[byte] = (low - Self::BIAS as i32) as u32 & 0xffff | ((high - Self::BIAS as i32) as u32) << 16;
+                byte += 1;
+            }
+            table
+        }
+        _ => [0; 256],
+    };
+}
+impl<F: Format> Layout for F {}
+
+/// The pairs of weights or of codes for pair `i` of a half of a chunk.
+#[inline(always)]
+fn pair<F: Layout>(block: &F::Block, chunk: usize, half: usize, i: usize) -> u32 {
+    let bytes = block.as_ref();
+    match F::ORDER {
+        Order::Table(at, _) => {
+            let [byte] = *bytes_at(bytes, at + 16 * chunk + 8 * half + i);
+            let table: &[u32; 256] = const { &F::TABLE };
+            table[usize::from(byte)]
+        }
+        Order::Fields(1) => {
+            let bit = 8 * half + i; // its code is 0 or 2
+            Field { x: word_at(bytes, 2 + 4 * chunk), mask: 0x1_0001 << bit, left: 1 - bit as i32 }.value()
+        }
+        Order::Fields(_) => {
+            Field { x: word_at(bytes, 2 + 8 * chunk + 4 * half), mask: 0x3_0003 << (2 * i), left: -2 * i as i32 }
+                .value()
+        }
+        Order::Words => 0,
+    }
+}
+
+#[inline(always)]
+fn word_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(*bytes_at(bytes, at))
+}
+
+/// The activations of a span, prepared in the order in which the kernels read them.
+struct Spread {
+    /// For each unit of groups that are unpacked together: the start values of their sums, then the pairs for each word
+    /// of each group.
+    words: [MaybeUninit<u32>; SPAN / 2 + SPAN / 16],
+    /// Sums of the quants of each group.
+    sums: [i32; SPAN / 16],
+    scales: [f32; SPAN / 32],
+}
+
+impl Spread {
+    #[inline(always)]
+    fn new<F: Layout>(x: Row<'_>, at: usize) -> Self {
+        let q = x.q.get(at..).unwrap_or(&[]);
+        let x_sums = x.sums.get(at / 16..).unwrap_or(&[]);
+        let mut words = [MaybeUninit::uninit(); SPAN / 2 + SPAN / 16];
+        let order = match F::ORDER {
+            Order::Words => (0, i32::from(F::BIAS) << F::FRACTION, F::FRACTION),
+            Order::Table(..) => (16, 0, 0),
+            Order::Fields(bits) => (16 / bits, i32::from(F::BIAS), 0),
+        };
+        let apart = if F::ELEMENTS < SPAN { 1 } else { 2 };
+        spread_all(q, x_sums, (F::TOGETHER, apart, F::WORDS), order, &mut words);
+        let mut sums = [0; SPAN / 16];
+        for (sum, group) in sums.iter_mut().zip(x_sums.chunks_exact(F::GROUP / 16)) {
+            *sum = group.iter().map(|sum| i32::from(*sum)).sum();
+        }
+        let mut scales = [0.0; SPAN / 32];
+        let first = if F::ELEMENTS == SPAN { at / SPAN } else { at / 32 };
+        scales.iter_mut().zip(x.d.get(first..).unwrap_or(&[])).for_each(|(to, d)| *to = *d);
+        Self { words, sums, scales }
+    }
+}
+
+/// Writes [`Spread::words`] for units of `together` groups of 16, `apart` groups from each other. The quants of a pair are
+/// `distance` apart; with a distance of 0, the pairs are for words of codes. (Not generic, so that an image has one copy.)
+#[inline(never)]
+fn spread_all(
+    q: &[i8],
+    sums: &[i16],
+    (together, apart, in_chunk): (usize, usize, usize),
+    (distance, bias, fraction): (usize, i32, u32),
+    words: &mut [MaybeUninit<u32>],
+) {
+    let mut to = words.iter_mut();
+    let mut push = |word: u32| {
+        if let Some(to) = to.next() {
+            to.write(word);
+        }
+    };
+    let groups = q.len().min(SPAN) / 16;
+    // Without a fraction, the even codes are multiplied with the even quants.
+    let (even_bits, odd_bits) = if fraction == 0 { (u32::MAX, 0) } else { (0x00ff_00ff, u32::MAX) };
+    for first in (0..groups).step_by((together * apart).max(1)) {
+        for first in (first..first + apart).step_by((in_chunk / HALF).max(1)) {
+            let unit = (0..together).map(|k| first + k * apart);
+            for group in unit.clone() {
+                let sums = sums.iter().skip(group).take(in_chunk / HALF);
+                push((-bias * sums.map(|sum| i32::from(*sum)).sum::<i32>()) as u32);
+            }
+            for word in 0..in_chunk {
+                for group in unit.clone() {
+                    let (group, word) = (group + word / HALF, word % HALF);
+                    if distance == 0 {
+                        let four = q.as_chunks().0.get(HALF * group + word).copied().unwrap_or_default();
+                        let [even, odd] = spread(u32::from_le_bytes(four.map(|q: i8| q as u8)));
+                        push(of_two!("ssub16", (even & even_bits) << fraction, odd & odd_bits));
+                        push(odd);
+                    } else {
+                        let group = if distance < 16 { 16 * group } else { 32 * (group / 2) + 8 * (group % 2) };
+                        let at = |i: usize| u32::from(q.get(i).copied().unwrap_or(0) as u16);
+                        let first = group + 2 * word;
+                        push(at(first) | at(first + distance) << 16);
+                        push(at(first + 1) | at(first + 1 + distance) << 16);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Computes `S` sums of each of `R` rows: products of the `K` chunks from `first` on, or of half `half` of them; in blocks
+/// of fewer than 256, of the two halves of a chunk. `words` moves on.
+///
+/// # Safety
+///
+/// `words` points to the words of this unit.
+#[inline(always)]
+unsafe fn unit<F: Layout, const K: usize, const S: usize, const R: usize>(
+    blocks: [&F::Block; R],
+    first: usize,
+    half: usize,
+    words: &mut *const u32,
+) -> [[i32; S]; R] {
+    let mut sums = [[0; S]; R];
+    // SAFETY: the caller promises these words.
+    unsafe {
+        for k in 0..K {
+            let start = words.add(k).read() as i32;
+            sums.iter_mut().for_each(|sums| sums[k % S] += start);
+        }
+        *words = words.add(K);
+        macro_rules! words {
+            ($($word:literal)*) => { $(
+                for k in 0..K {
+                    let (chunk, half) = if F::ELEMENTS < SPAN { (first, k) } else { (first + k, half + $word / HALF) };
+                    let [a, b] = two(words);
+                    for (sums, block) in sums.iter_mut().zip(blocks) {
+                        let sum = &mut sums[k % S];
+                        let (first, second) = if matches!(F::ORDER, Order::Words) {
+                            let codes = F::unpack(Word(HALF * half + $word % HALF), block, chunk).value();
+                            let odd = if F::FRACTION == 0 { codes >> 8 & 0x00ff_00ff } else { codes };
+                            (codes & 0x00ff_00ff, odd)
+                        } else {
+                            let at = |i| pair::<F>(block, chunk, half, i);
+                            (at($word % HALF * 2), at($word % HALF * 2 + 1))
+                        };
+                        *sum = smlad(first, a, *sum);
+                        *sum = smlad(second, b, *sum);
+                    }
+                }
+            )* };
+        }
+        words!(0 1 2 3);
+        if F::WORDS == 8 {
+            words!(4 5 6 7);
+        }
+    }
+    sums
+}
+
+/// The sum of all products of a block of 256 of each row, times the scales of their groups.
+///
+/// # Safety
+///
+/// `words` points to the words of a span.
+#[inline(always)]
+unsafe fn sums_of_block<F: Layout, const K: usize, const S: usize, const R: usize>(
+    blocks: [&F::Block; R],
+    mut words: *const u32,
+) -> [i32; R] {
+    let scales = blocks.map(F::scales);
+    let mut totals = [0; R];
+    macro_rules! parts {
+        ($($first:literal)*) => { $(
+            if $first % K == 0 {
+                parts!($first: 0 1);
+            }
+        )* };
+        ($first:literal: $($half:literal)*) => { $(if $half == 0 || F::WORDS == HALF {
+            // SAFETY: the caller promises the words of eight chunks.
+            let sums = unsafe { unit::<F, K, S, R>(blocks, $first, $half, &mut words) };
+            for ((total, sums), scales) in totals.iter_mut().zip(sums).zip(scales) {
+                for (k, sum) in sums.into_iter().enumerate() {
+                    let group = if F::GROUP == 16 { 2 * ($first + k) + $half } else { $first + k };
+                    let scale = if F::ONE_SCALE { 1 } else { i32::from(scales[group % 16]) };
+                    *total += (sum >> F::FRACTION) * scale;
+                }
+            }
+        })* };
+    }
+    parts!(0 1 2 3 4 5 6 7);
+    totals
+}
+
+/// Adds the products of the rows' blocks in a span to `acc`.
+///
+/// # Safety
+///
+/// Each row has the blocks of a span of `n` chunks, whose words are in `x`.
+#[inline(always)]
+unsafe fn add_rows<F: Layout, const R: usize>(
+    mut rows: [*const F::Block; R],
+    x: &Spread,
+    n: usize,
+    acc: &mut [f32; R],
+) {
+    let mut words = x.words.as_ptr().cast::<u32>();
+    // SAFETY: the caller promises these blocks and words.
+    unsafe {
+        if F::ELEMENTS == SPAN {
+            let blocks = rows.map(|block| &*block);
+            let sums = match (F::TOGETHER, F::SUMS) {
+                (1, _) => sums_of_block::<F, 1, 1, R>(blocks, words),
+                (2, _) => sums_of_block::<F, 2, 2, R>(blocks, words),
+                (_, 1) => sums_of_block::<F, 4, 1, R>(blocks, words),
+                _ => sums_of_block::<F, 4, 4, R>(blocks, words),
+            };
+            for ((block, sum), acc) in blocks.into_iter().zip(sums).zip(acc) {
+                *acc = Here::fma(F::d(block, 0, Here::le_f16) * x.scales[0], sum as f32, *acc);
+                if F::M.is_some() {
+                    let minimums = x.sums.iter().zip(F::minimums(block)).take(SPAN / F::GROUP);
+                    let sum: i32 = minimums.map(|(sum, minimum)| sum * i32::from(minimum)).sum();
+                    *acc = Here::fma(F::m(block, Here::le_f16) * x.scales[0], sum as f32, *acc);
+                }
+            }
+            return;
+        }
+        for chunk in 0..n {
+            let place = chunk % (F::ELEMENTS / 32);
+            let blocks = rows.map(|block| &*block);
+            let scale = *x.scales.get_unchecked(chunk);
+            if F::FLOAT_GROUPS {
+                let sums = unit::<F, 2, 2, R>(blocks, place, 0, &mut words);
+                for ((block, sums), acc) in blocks.into_iter().zip(sums).zip(acc.iter_mut()) {
+                    for (i, sum) in sums.into_iter().enumerate() {
+                        let d = F::d(block, 32 * place + 16 * i, Here::le_f16);
+                        *acc = Here::fma(d * scale, (sum >> F::FRACTION) as f32, *acc);
+                    }
+                }
+            } else {
+                let sums = unit::<F, 2, 1, R>(blocks, place, 0, &mut words);
+                for ((block, [sum]), acc) in blocks.into_iter().zip(sums).zip(acc.iter_mut()) {
+                    let bytes = block.as_ref();
+                    *acc = match F::D {
+                        Some((at, _)) => add_scaled(*bytes_at(bytes, at), scale, sum, F::FRACTION, *acc),
+                        None => {
+                            let d = F::d(block, 32 * place, Here::le_f16);
+                            Here::fma(d * scale, (sum >> F::FRACTION) as f32, *acc)
+                        }
+                    };
+                    if let Some((at, _)) = F::M {
+                        *acc = add_scaled(*bytes_at(bytes, at), scale, *x.sums.get_unchecked(chunk), 0, *acc);
+                    }
+                }
+            }
+            if place + 1 == F::ELEMENTS / 32 {
+                rows = rows.map(|block| block.add(1));
+            }
+        }
+    }
+}
+
+/// Multiplies all rows with all tokens. Sums that continue in the next span are kept in the output.
+///
+/// # Safety
+///
+/// `job` satisfies the promises of [`Job`].
+#[inline(never)]
+pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
+    let row_bytes = job.w.len() / job.rows.max(1);
+    for t in 0..job.x.tokens {
+        let x = job.x.row(t);
+        for at in (0..job.cols).step_by(SPAN) {
+            let spread = Spread::new::<F>(x, at);
+            let n = (job.cols - at).min(SPAN) / 32;
+            // SAFETY: the job has these rows, with as many blocks as the token, and outputs for them.
+            unsafe {
+                let w = job.w.as_ptr().add(at / F::ELEMENTS * size_of::<F::Block>());
+                let out = job.out.add(t * job.stride);
+                for r in (0..job.rows).step_by(F::ROWS) {
+                    if F::ROWS == 2 {
+                        // An odd last row is used as both of the two rows.
+                        let both = [r, (r + 1).min(job.rows - 1)];
+                        let mut acc = if at == 0 { [0.0; 2] } else { both.map(|r| *out.add(r)) };
+                        add_rows::<F, 2>(both.map(|r| w.add(r * row_bytes).cast()), &spread, n, &mut acc);
+                        both.into_iter().zip(acc).for_each(|(r, acc)| *out.add(r) = acc);
+                    } else {
+                        let mut acc = if at == 0 { [0.0] } else { [*out.add(r)] };
+                        add_rows::<F, 1>([w.add(r * row_bytes).cast()], &spread, n, &mut acc);
+                        *out.add(r) = acc[0];
+                    }
+                }
+            }
+        }
+    }
+}
