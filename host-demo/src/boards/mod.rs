@@ -111,7 +111,9 @@ pub static BOARDS: &[Board] = &[
     // Variant N16R8: internal RAM and octal PSRAM.
     board("ESP32-S3-DevKitC-1", "ESP32-S3", 16 * MIB, &[512 * KIB, 8 * MIB]).builds_for(Xtensa),
     // Internal RAM, and PSRAM in the package.
-    board("ESP32-P4-Function-EV", "ESP32-P4", 16 * MIB, &[768 * KIB, 32 * MIB]).builds_for(Riscv32imafc),
+    board("ESP32-P4-Function-EV", "ESP32-P4", 16 * MIB, &[768 * KIB, 32 * MIB])
+        .runs(Core::Rv32imafc, 360, 26)
+        .builds_for(Riscv32imafc),
     board("Raspberry Pi Zero 2 W", "RP3A0", 0, &[512 * MIB]).with_files(),
     board("Raspberry Pi 5", "BCM2712", 0, &[8192 * MIB]).with_files().reads(9000),
 ];

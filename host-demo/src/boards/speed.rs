@@ -10,8 +10,8 @@ use crate::boards::program::Target;
 
 /// Counted instructions, one number per line.
 ///
-/// `speed CORE TYPE NUMBER`: instructions per weight of a whole token. `attention CORE CACHE NUMBER`: instructions for
-/// a query head, a position and an element of the head. `.ci/boards speed` counts them and writes the file.
+/// `speed CORE TYPE NUMBER`: instructions per weight of a whole token. `attention CORE CACHE NUMBER`: instructions per
+/// position, layer and float of a query. `.ci/boards speed` counts them and writes the file.
 const COUNTED: &str = include_str!("speeds.txt");
 
 /// A processor core whose instructions were counted.
@@ -39,6 +39,8 @@ pub enum Core {
     Rv32imc,
     /// RISC-V without a floating-point unit
     Rv32imac,
+    /// RISC-V with a floating-point unit
+    Rv32imafc,
 }
 
 /// A core's cycles per weight in a type may be this many times those in Q8_0. If there are more, the type has no fast
@@ -54,7 +56,8 @@ impl Core {
             Target::Thumbv8m => Some(Self::CortexM33),
             Target::Riscv32imac => Some(Self::Rv32imac),
             Target::Riscv32imc => Some(Self::Rv32imc),
-            Target::Riscv32imafc | Target::Xtensa => None,
+            Target::Riscv32imafc => Some(Self::Rv32imafc),
+            Target::Xtensa => None,
         }
     }
 
@@ -79,7 +82,7 @@ impl Core {
         self.counted("speed", &format!("{kind:?}"))
     }
 
-    /// Instructions for a query head, a position and an element of the head.
+    /// Instructions per position, layer and float of a query.
     pub fn attention(self, kv: KvType) -> Option<f64> {
         self.counted("attention", kv.name())
     }
