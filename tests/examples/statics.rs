@@ -8,7 +8,7 @@ use arenite::tokenizer::{Encode, Tokenizer};
 use arenite::{Gguf, Model, Options, Plan, Session, Workspace};
 
 static MODEL: &[u8] = arenite::include_model!("../fixtures/stories.gguf");
-const PLAN: Plan = Plan::of(MODEL, Options::new().context(256).batch(8)).within(450_000);
+const PLAN: Plan = Plan::of(MODEL, Options::new().context(256).batch(1)).within(450_000);
 static WORKSPACE: Workspace<{ PLAN.workspace }> = Workspace::new();
 static KV: Workspace<{ PLAN.kv }> = Workspace::new();
 static INDEX: Workspace<{ PLAN.tokenizer }> = Workspace::new();
