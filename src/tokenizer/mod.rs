@@ -295,6 +295,56 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         scratch: &mut [u8],
         out: &mut [TokenId],
     ) -> Result<usize, Error> {
+        self.encode_all(text, options, scratch, out)?.finish()
+    }
+
+    /// Encodes the start of a text: like [`encode`](Self::encode), but a text with more ids than `out` has room for is cut.
+    /// The id that the vocabulary adds after a text stays the last one.
+    ///
+    /// ```
+    /// # use arenite::{Gguf, tokenizer::{Encode, Tokenizer}};
+    /// # let file = std::fs::read("tests/fixtures/jina_bert_v2/model.gguf").unwrap();
+    /// # let gguf = Gguf::parse(&file)?;
+    /// # let mut memory = vec![0; Tokenizer::index_bytes(&gguf)?];
+    /// # let tokenizer = Tokenizer::new(&gguf, &mut memory)?;
+    /// let text = b"pump 3: pressure low, valve open, temperature high";
+    /// let (mut scratch, mut ids) = ([0; 512], [0; 8]); // a model that reads eight tokens
+    /// assert!(tokenizer.encode(text, Encode::PROMPT, &mut scratch, &mut ids).is_err());
+    /// assert_eq!(tokenizer.encode_start(text, Encode::PROMPT, &mut scratch, &mut ids)?, 8);
+    /// assert_eq!(Some(ids[7]), tokenizer.eos());
+    /// # Ok::<(), arenite::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`encode`](Self::encode) for `scratch` and for the length of the text.
+    pub fn encode_start(
+        &self,
+        text: &[u8],
+        options: Encode,
+        scratch: &mut [u8],
+        out: &mut [TokenId],
+    ) -> Result<usize, Error> {
+        let output = self.encode_all(text, options, scratch, out)?;
+        if output.len <= output.ids.len() {
+            return Ok(output.len);
+        }
+        if let (true, true, Some(eos), Some(last)) =
+            (options.add_special, self.vocab.add_eos, self.vocab.eos, output.ids.last_mut())
+        {
+            *last = eos;
+        }
+        Ok(output.ids.len())
+    }
+
+    /// Encodes a text; counts the ids that `out` has no room for.
+    fn encode_all<'o>(
+        &self,
+        text: &[u8],
+        options: Encode,
+        scratch: &mut [u8],
+        out: &'o mut [TokenId],
+    ) -> Result<Output<'o>, Error> {
         if text.len() > LONGEST_TEXT {
             return Err(Error::TextTooLong { bytes: text.len(), limit: LONGEST_TEXT });
         }
@@ -312,7 +362,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         if let (true, true, Some(eos)) = (options.add_special, self.vocab.add_eos, self.vocab.eos) {
             output.push(eos);
         }
-        output.finish()
+        Ok(output)
     }
 
     /// Like [`encode`](Self::encode), into a list of at most `N` ids.
