@@ -6,10 +6,11 @@ use super::{Context, Engine, Rows, check_tokens};
 use crate::memory::TILE;
 use crate::{Error, TokenId};
 
-/// A run of an encoder in steps, returned by [`Engine::begin_encode`] and [`Engine::begin_listen`]. A step is a batch of
-/// tokens ([`Options::batch`](crate::Options::batch)) in one half of a layer.
+/// A run of an encoder in steps, returned by [`Engine::begin_encode`] and [`Engine::begin_listen`]. A step runs one batch of
+/// tokens ([`Options::batch`](crate::Options::batch)) through the embedding, through the keys and values of a layer, through
+/// the rest of a layer, through the final norm, or through the keys and values of a decoder layer's cross-attention.
 ///
-/// If an `Encoding` is dropped before its end, the context has no text.
+/// If an `Encoding` is dropped before its last step, the context has no text: run the encoder again.
 ///
 /// # Examples
 ///
@@ -28,7 +29,7 @@ use crate::{Error, TokenId};
 /// let mut encoding = engine.begin_encode(&mut context, &[5, 6, 7])?;
 /// let mut pauses = 0;
 /// while encoding.step() {
-///     pauses += 1; // feed a watchdog, look at the next button
+///     pauses += 1; // feed a watchdog, poll a button
 /// }
 /// assert!(pauses >= 2 * 3 * model.spec().layers);
 /// let mut buffer = vec![0.0; model.spec().embedding_buffer()];
@@ -36,10 +37,12 @@ use crate::{Error, TokenId};
 /// assert_eq!(engine.embed(&mut context, &[5, 6, 7], &mut buffer)?, vector);
 /// # Ok::<(), arenite::Error>(())
 /// ```
+#[must_use = "an encoding that is dropped leaves no text"]
 pub struct Encoding<'p, 't, 'm, 'w> {
     engine: &'p mut Engine<'m, 'w>,
     context: &'p mut Context,
     input: EncoderInput<'t>,
+    positions: usize,
     at: Progress,
 }
 
@@ -52,7 +55,11 @@ impl core::fmt::Debug for Encoding<'_, '_, '_, '_> {
 impl Encoding<'_, '_, '_, '_> {
     /// Runs one step. Returns true if more steps remain.
     pub fn step(&mut self) -> bool {
-        self.engine.forward.encoder_step(&mut self.at, self.input)
+        let has_more = self.engine.forward.encoder_step(&mut self.at, self.input);
+        if !has_more {
+            self.context.source = self.positions;
+        }
+        has_more
     }
 
     /// Runs the remaining steps.
@@ -64,8 +71,7 @@ impl Encoding<'_, '_, '_, '_> {
 impl Drop for Encoding<'_, '_, '_, '_> {
     fn drop(&mut self) {
         if !self.at.is_done() {
-            self.engine.forward.abandon_encoder(&self.at);
-            self.context.source = 0;
+            self.engine.forward.pools[SOURCE].release(self.context.slot, 0);
         }
     }
 }
@@ -110,8 +116,8 @@ impl<'m, 'w> Engine<'m, 'w> {
         }
         check_tokens(text, source.spec().unwrap_or(self.forward.spec).vocab)?;
         self.begin_source(context, text.len())?;
-        let at = self.forward.begin_encoder(context.slot, text.len(), question);
-        Ok(Encoding { engine: self, context, input: EncoderInput::Text(text), at })
+        let at = Progress::new(context.slot, text.len(), question);
+        Ok(Encoding { engine: self, context, input: EncoderInput::Text(text), positions: text.len(), at })
     }
 
     /// Runs the encoder on a sound: log-mel features, `[frames][bins]` ([`LogMel`](crate::sound::LogMel)), or samples,
@@ -132,6 +138,8 @@ impl<'m, 'w> Engine<'m, 'w> {
     }
 
     /// Like [`listen`](Self::listen), step by step: the caller may do other work between steps, such as storing samples.
+    /// For a model that reads samples, this call itself runs the first convolution over the whole sound, because its outputs
+    /// are normalized.
     ///
     /// # Errors
     ///
@@ -152,9 +160,9 @@ impl<'m, 'w> Engine<'m, 'w> {
             return Err(Error::Sound { at: sound.len(), why: "is missing: the model needs a longer sound" });
         }
         self.begin_source(context, positions)?;
-        let at = self.forward.begin_encoder(context.slot, positions, 0);
+        let at = Progress::new(context.slot, positions, 0);
         let input = EncoderInput::Sound(self.forward.sound((front, frames), sound));
-        Ok(Encoding { engine: self, context, input, at })
+        Ok(Encoding { engine: self, context, input, positions, at })
     }
 
     /// Reserves pages for a text or sound of this many positions, and restarts the context.
@@ -172,7 +180,7 @@ impl<'m, 'w> Engine<'m, 'w> {
         pool.claim(context.slot, 0, needed - 1);
         pool.provide(context.slot, |_, _| ());
         self.rewind(context, 0)?;
-        (context.source, context.logits) = (positions, Rows::default());
+        (context.source, context.logits) = (0, Rows::default());
         Ok(())
     }
 

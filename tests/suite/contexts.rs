@@ -429,10 +429,10 @@ fn an_abandoned_encoder_leaves_no_text() {
         let file = encoder(kind).build();
         let gguf = Gguf::parse(&file).unwrap();
         let model = Model::new(&gguf).unwrap();
-        let plan = Plan::new(&gguf, Options::new().context(64).batch(2)).unwrap();
+        let plan = Plan::new(&gguf, Options::new().context(64).batch(2).contexts(2).sources(1)).unwrap();
         let mut memory = Memory::new(&plan);
         let mut engine = memory.engine(&model, plan);
-        let mut context = engine.open().unwrap();
+        let (mut context, mut other) = (engine.open().unwrap(), engine.open().unwrap());
         // The states and, with a decoder, the logits of the first token.
         let result = |engine: &mut Engine<'_, '_>, context: &mut Context| {
             if model.spec().has_head() {
@@ -450,6 +450,8 @@ fn an_abandoned_encoder_leaves_no_text() {
             }
             drop(encoding);
             assert!(engine.states().is_empty(), "{kind}, {steps} steps");
+            // Its pages are free.
+            drop(engine.begin_encode(&mut other, &[7; 64]).unwrap());
             if model.spec().has_head() {
                 assert_eq!(
                     engine.run(&mut [Work::decode(&mut context, 1)]),

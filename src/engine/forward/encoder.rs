@@ -3,8 +3,7 @@
 //!
 //! A layer must store the keys and values of all tokens before the first token attends. Each layer therefore processes
 //! the batches twice: first for keys and values, then for the rest. An encoder layer's cache is only needed until the
-//! next layer, so all encoder layers share the tiles that the decoder's first cross-attention layer uses later. A batch in
-//! one half of a layer is a step.
+//! next layer, so all encoder layers share the tiles that the decoder's first cross-attention layer uses later.
 
 use core::ops::Range;
 
@@ -23,7 +22,7 @@ pub(crate) struct Source<'m, 'w> {
     pub other: Option<(&'m Spec<'m>, Weights<'m, 'w>, Relative<'w>)>,
     /// `[context][dim]`: the states of the text.
     pub states: &'w mut [f32],
-    /// Number of tokens of the text; 0 before the first text.
+    /// Number of tokens of the text; 0 before the first text, and while a text is read.
     pub tokens: usize,
 }
 
@@ -39,7 +38,7 @@ impl<'m> Source<'m, '_> {
     }
 }
 
-/// What an encoder reads.
+/// Input of an encoder.
 #[derive(Clone, Copy)]
 pub(crate) enum Input<'i> {
     Text(&'i [TokenId]),
@@ -47,9 +46,9 @@ pub(crate) enum Input<'i> {
     Sound(super::front::Sound<'i>),
 }
 
-/// What the next step of an encoder computes, for a batch of tokens.
+/// The computation of an encoder's next step, for a batch of tokens.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Half {
+enum Step {
     Embedding,
     /// What scoring layers add to the states of the layer before them.
     Scoring,
@@ -59,7 +58,7 @@ enum Half {
     Rest,
     Norm,
     /// Keys and values of a decoder layer's cross-attention.
-    Across,
+    CrossKeys,
     Done,
 }
 
@@ -70,104 +69,107 @@ pub(crate) struct Progress {
     tokens: usize,
     /// Type of a question whose options the encoder scores.
     question: usize,
-    half: Half,
+    step: Step,
     layer: usize,
     /// First token of the next step.
     first: usize,
 }
 
 impl Progress {
+    /// `tokens` positions, at most one context length, of a context whose pages are reserved. `question` is the type of a
+    /// question whose options the encoder scores.
+    pub const fn new(context: usize, tokens: usize, question: usize) -> Self {
+        Self { context, tokens, question, step: Step::Embedding, layer: 0, first: 0 }
+    }
+
     pub fn is_done(&self) -> bool {
-        self.half == Half::Done
+        self.step == Step::Done
     }
 }
 
 impl Forward<'_, '_> {
-    /// Begins to run the encoder on a text or sound of `tokens` positions, at most one context length. The caller has
-    /// reserved the context's pages. `question` is the type of a question whose options the encoder scores.
-    pub fn begin_encoder(&mut self, context: usize, tokens: usize, question: usize) -> Progress {
-        if let Some(source) = &mut self.source {
-            source.tokens = tokens;
-        }
-        self.swap_stacks();
-        Progress { context, tokens, question, half: Half::Embedding, layer: 0, first: 0 }
-    }
-
     /// Runs a step. Returns true if more steps remain. The last ones store the keys and values of the decoder's
-    /// cross-attention in the context's pages.
+    /// cross-attention in the context's pages. There are states once the last step is done.
     pub fn encoder_step(&mut self, at: &mut Progress, input: Input<'_>) -> bool {
-        let Progress { context, tokens, question, half, .. } = *at;
-        if half == Half::Done {
+        if at.is_done() {
             return false;
         }
-        let range = at.first..tokens.min(at.first + self.batch().max(1));
-        if half == Half::Embedding {
-            self.set_rows(context, range.clone());
+        if let Some(source) = &mut self.source {
+            source.tokens = 0;
+        }
+        let is_encoder = at.step != Step::CrossKeys;
+        if is_encoder {
+            self.swap_stacks();
+        }
+        let range = at.first..at.tokens.min(at.first + self.batch().max(1));
+        self.run_step(at, &range, input);
+        at.first = range.end;
+        if at.first >= at.tokens {
+            (at.first, at.layer) = (0, at.layer + usize::from(matches!(at.step, Step::Rest | Step::CrossKeys)));
+            at.step = self.step_after(at);
+        }
+        if is_encoder {
+            self.swap_stacks();
+        }
+        let has_more = self.spec.has_cross_attention() && at.layer < self.spec.layers;
+        if at.step == Step::CrossKeys && !has_more {
+            at.step = Step::Done;
+            if let Some(source) = &mut self.source {
+                source.tokens = at.tokens;
+            }
+        }
+        !at.is_done()
+    }
+
+    /// Chooses the next step after one of the last tokens. Sets the layer to 0 for the decoder's layers.
+    fn step_after(&self, at: &mut Progress) -> Step {
+        let begins_scoring = self.spec.scoring().is_some_and(|scoring| at.layer + scoring.layers == self.spec.layers);
+        match at.step {
+            Step::Scoring => Step::Keys,
+            Step::Keys => Step::Rest,
+            Step::Embedding | Step::Rest if at.layer < self.spec.layers => {
+                if begins_scoring {
+                    Step::Scoring
+                } else {
+                    Step::Keys
+                }
+            }
+            Step::Embedding | Step::Rest if self.spec.scoring().is_none() => Step::Norm,
+            Step::CrossKeys => Step::CrossKeys,
+            Step::Embedding | Step::Rest | Step::Norm | Step::Done => {
+                at.layer = 0;
+                Step::CrossKeys
+            }
+        }
+    }
+
+    /// Computes a step on these rows. Expects the stacks to be swapped, except for the decoder's keys and values.
+    fn run_step(&mut self, at: &Progress, range: &Range<usize>, input: Input<'_>) {
+        if at.step == Step::Embedding {
+            self.set_rows(at, range);
             match input {
                 Input::Text(text) => self.embed(text.get(range.clone()).unwrap_or_default(), 0, range.start),
                 #[cfg(feature = "sound")]
                 Input::Sound(sound) => self.hear(sound, range.clone()),
             }
         } else {
-            self.load_states(context, &range);
+            self.load_states(at, range);
         }
-        let layer = self.spec.layer(at.layer.min(self.spec.layers.saturating_sub(1)));
+        let layer = self.spec.layer(at.layer);
         let view = |tiles, part, cross| View { tiles, pool: SOURCE, part, cross };
-        match half {
-            Half::Embedding | Half::Done => {}
-            Half::Scoring => self.begin_scoring(question),
-            Half::Keys => self.attention(&layer, view(self.encoder_tiles(&layer), Part::Keys, false)),
-            Half::Rest => {
+        match at.step {
+            Step::Embedding | Step::Done => {}
+            Step::Scoring => self.begin_scoring(at.question),
+            Step::Keys => self.attention(&layer, view(self.encoder_tiles(&layer), Part::Keys, false)),
+            Step::Rest => {
                 self.attention(&layer, view(self.encoder_tiles(&layer), Part::Queries, false));
                 self.after_attention(&layer, self.rows);
             }
-            Half::Norm => self.norm_states(),
-            Half::Across => self.attention(&layer, view(self.source_tiles(&layer, at.layer), Part::Keys, true)),
+            Step::Norm => self.norm_states(),
+            Step::CrossKeys => self.attention(&layer, view(self.source_tiles(&layer, at.layer), Part::Keys, true)),
         }
-        if !matches!(half, Half::Keys | Half::Across) {
+        if !matches!(at.step, Step::Keys | Step::CrossKeys) {
             self.store_states(range.start, self.rows);
-        }
-        at.first = range.end;
-        if at.first >= tokens {
-            at.first = 0;
-            self.next_half(at);
-        }
-        at.half != Half::Done
-    }
-
-    /// Goes on after a step of the last tokens.
-    fn next_half(&mut self, at: &mut Progress) {
-        let scores_in =
-            |layer: usize| self.spec.scoring().is_some_and(|scoring| layer + scoring.layers == self.spec.layers);
-        at.layer += usize::from(matches!(at.half, Half::Rest | Half::Across));
-        at.half = match at.half {
-            Half::Scoring => Half::Keys,
-            Half::Keys => Half::Rest,
-            Half::Embedding | Half::Rest if at.layer < self.spec.layers => {
-                if scores_in(at.layer) {
-                    Half::Scoring
-                } else {
-                    Half::Keys
-                }
-            }
-            Half::Rest | Half::Embedding if self.spec.scoring().is_none() => Half::Norm,
-            Half::Across if at.layer < self.spec.layers => Half::Across,
-            Half::Across | Half::Done => Half::Done,
-            Half::Rest | Half::Embedding | Half::Norm => {
-                self.swap_stacks();
-                at.layer = 0;
-                if self.spec.has_cross_attention() { Half::Across } else { Half::Done }
-            }
-        };
-    }
-
-    /// Ends an encoder that was abandoned: there is no text.
-    pub fn abandon_encoder(&mut self, at: &Progress) {
-        if !matches!(at.half, Half::Across | Half::Done) {
-            self.swap_stacks();
-        }
-        if let Some(source) = &mut self.source {
-            source.tokens = 0;
         }
     }
 
@@ -217,13 +219,12 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Sets up the pass with these rows of the context's text as its only segment.
-    pub(super) fn set_rows(&mut self, context: usize, rows: Range<usize>) {
-        let source = self.source.as_ref().map_or(0, |source| source.tokens);
+    /// Sets up the pass with these rows of a context's text as its only segment.
+    fn set_rows(&mut self, &Progress { context, tokens, .. }: &Progress, rows: &Range<usize>) {
         let count = rows.end.saturating_sub(rows.start); // `rows.len()` has an assertion that the compiler may keep
         self.clear();
         if let Some(segment) = self.segments.first_mut() {
-            *segment = Segment::new([context, rows.start, count, source]);
+            *segment = Segment::new([context, rows.start, count, tokens]);
             (self.parts, self.rows) = (1, count);
         }
         #[cfg(feature = "lora")]
@@ -243,8 +244,8 @@ impl Forward<'_, '_> {
     }
 
     /// Sets up the pass with these rows of a context's text and copies their states into `hidden`.
-    fn load_states(&mut self, context: usize, rows: &Range<usize>) {
-        self.set_rows(context, rows.clone());
+    fn load_states(&mut self, at: &Progress, rows: &Range<usize>) {
+        self.set_rows(at, rows);
         let (first, tokens, dim) = (rows.start, rows.len(), self.spec.dim);
         let states = self.source.as_ref().and_then(|source| source.states.get(first * dim..(first + tokens) * dim));
         if let (Some(states), Some(hidden)) = (states, self.hidden.get_mut(..tokens * dim)) {

@@ -48,8 +48,9 @@ pub(crate) struct Sound<'i> {
 
 impl Forward<'_, '_> {
     /// Prepares a sound of `frames` frames: computes the statistics of the first convolution, if its outputs are
-    /// normalized. Expects the stacks to be swapped.
+    /// normalized.
     pub fn sound<'i>(&mut self, (front, frames): (Front, usize), sound: &'i [f32]) -> Sound<'i> {
+        self.swap_stacks();
         let batch = self.batch().max(1);
         let Self { spec, weights, compute, inner, .. } = self;
         let input = Input { x: sound, first: 0, len: frames };
@@ -59,6 +60,7 @@ impl Forward<'_, '_> {
             }
             Front::LogMel { .. } => Statistics::NONE,
         };
+        self.swap_stacks();
         Sound { front, input, statistics }
     }
 
