@@ -432,7 +432,7 @@ size_t arenite_model_vocab(const struct arenite_model *model);
 
 /**
  * Compares the data of all tensors with the hashes that `arenite pack` wrote, and calls `pause(user)` after each `step`
- * bytes, unless `pause` is null: a program may feed a watchdog there. Fails if a tensor is damaged, or if the file has no
+ * bytes, or fewer at the end of a tensor, unless `pause` is null: a program may feed a watchdog there. Fails if a tensor is damaged, or if the file has no
  * hashes. A device verifies a model once, before it trusts it.
  */
 enum arenite_status arenite_model_verify(const struct arenite_model *model,
@@ -863,9 +863,9 @@ enum arenite_status arenite_session_encode(struct arenite_session *session,
 size_t arenite_encoding_size(void);
 
 /**
- * Creates an encoding in `memory`: like `arenite_session_encode`, in steps of one half of a layer for a batch of tokens.
- * Do not use the session or the tokens until the last step, or until you abandon the encoding by
- * `arenite_encoding_abandon`.
+ * Creates an encoding in `memory`: like `arenite_session_encode`, in steps of one half of a layer for a batch of tokens. It
+ * runs until `arenite_encoding_step` returns false; its memory is then free. To stop earlier, call
+ * `arenite_encoding_abandon`. Until then, use neither the session nor the tokens.
  */
 enum arenite_status arenite_encoding_new(struct arenite_session *session,
                                          const uint32_t *tokens,
@@ -881,8 +881,8 @@ enum arenite_status arenite_encoding_new(struct arenite_session *session,
 bool arenite_encoding_step(struct arenite_encoding *encoding);
 
 /**
- * Abandons an encoding before its end: the session has no text then. The encoding must not be used again. Does nothing
- * if `encoding` is null.
+ * Abandons an encoding before its last step: the session has no text then. The encoding must not be used again. Does nothing
+ * after the last step, or if `encoding` is null.
  */
 void arenite_encoding_abandon(struct arenite_encoding *encoding);
 

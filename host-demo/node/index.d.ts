@@ -6,11 +6,11 @@ export interface Message {
 
 /** Settings of an answer. */
 export interface Settings {
-  /** The most tokens of the answer; default: as many as fit in the context. */
+  /** Maximum number of tokens to generate; default: as many as fit in the context. */
   maxTokens?: number;
-  /** 0: the most probable tokens. Default 0.8. */
+  /** 0 always selects the most probable token. Default 0.8. */
   temperature?: number;
-  /** The same seed gives the same answer. Default: by chance. */
+  /** The same seed gives the same answer. Default: random. */
   seed?: number | bigint;
   signal?: AbortSignal;
 }
@@ -31,7 +31,7 @@ export interface Plan {
   context: number;
 }
 
-/** A model with one conversation at a time. The common beginning of two prompts is computed once. */
+/** A model with one answer at a time: a new call ends the one before. The common beginning of two prompts is computed once. */
 export class Model {
   /** Opens a model: a path (Node), an address, or the bytes of a GGUF file. */
   static open(source: string | URL | ArrayBuffer | Uint8Array, options?: OpenOptions): Promise<Model>;

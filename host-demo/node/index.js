@@ -10,7 +10,8 @@ async function read(source) {
   if (source instanceof Uint8Array) return source;
   if (source instanceof ArrayBuffer) return new Uint8Array(source);
   const isFile = typeof process !== "undefined" && process.versions?.node && !/^(https?|data|blob):/.test(String(source));
-  if (isFile) return (await import("node:fs/promises")).readFile(source);
+  const path = String(source).startsWith("file:") ? new URL(source) : source;
+  if (isFile) return (await import("node:fs/promises")).readFile(path);
   const response = await fetch(source);
   if (!response.ok) throw new Error(`${source}: HTTP ${response.status}`);
   return new Uint8Array(await response.arrayBuffer());
@@ -22,6 +23,8 @@ const program = () => (compiled ??= read(new URL("./arenite.wasm", import.meta.u
 export class Model {
   #wasm;
   #top;
+  #base; // the end of what stays: model and session
+  #turn = 0; // counts answers: the newest one has the session
   #error;
   #model;
   #tokenizer;
@@ -34,10 +37,10 @@ export class Model {
   static async open(source, options = {}) {
     const [module, file] = await Promise.all([program(), read(source)]);
     const model = new Model();
-    const threads = {
+    const chat = {
       piece: (_, at, length, isTemplate) => void model.#pieces.push([model.#bytes(at, length).slice(), isTemplate]),
     };
-    model.#wasm = (await WebAssembly.instantiate(module, { threads })).exports;
+    model.#wasm = (await WebAssembly.instantiate(module, { chat })).exports;
     model.#start(file, options);
     return model;
   }
@@ -49,12 +52,12 @@ export class Model {
     this.#bytes(at, file.length).set(file);
     this.#model = this.#place("model", (to, size, out) => this.#wasm.arenite_model_new(at, file.length, to, size, out, this.#error));
     this.#vocab = this.#wasm.arenite_model_vocab(this.#model);
-    const chosen = this.#take(32), planned = this.#take(16);
+    const chosen = this.#take(40), planned = this.#take(16);
     this.#wasm.arenite_options_default(chosen);
     this.#words().setUint32(chosen, options.context ?? Math.min(this.#own(planned), 4096), true);
     this.#words().setUint32(chosen + 4, 64, true); // tokens in a pass
     this.#check(this.#wasm.arenite_model_plan(this.#model, chosen, planned, this.#error));
-    const [workspace, kv, index, context] = this.#four(planned);
+    const [workspace, kv, index, context] = this.#planOf(planned);
     this.plan = { model: file.length, workspace, kv, tokenizer: index, context };
     const indexAt = this.#take(index), workspaceAt = this.#take(workspace), kvAt = this.#take(kv);
     this.#tokenizer = this.#place("tokenizer", (to, size, out) =>
@@ -62,17 +65,18 @@ export class Model {
     this.#session = this.#place("session", (to, size, out) =>
       this.#wasm.arenite_session_new(this.#model, chosen, workspaceAt, workspace, kvAt, kv, to, size, out, this.#error));
     this.#template = options.template ?? this.#text("tokenizer.chat_template") ?? "";
+    this.#base = this.#top;
   }
 
   // The positions that the model was trained with.
   #own(planned) {
     this.#check(this.#wasm.arenite_model_plan(this.#model, 0, planned, this.#error));
-    return this.#four(planned)[3];
+    return this.#planOf(planned)[3];
   }
 
   #words = () => new DataView(this.#wasm.memory.buffer);
   #bytes = (at, length) => new Uint8Array(this.#wasm.memory.buffer, at, length);
-  #four = (at) => [0, 4, 8, 12].map((step) => this.#words().getUint32(at + step, true));
+  #planOf = (at) => [0, 4, 8, 12].map((step) => this.#words().getUint32(at + step, true));
 
   #take(size) {
     const at = Math.ceil(this.#top / 64) * 64;
@@ -88,7 +92,7 @@ export class Model {
     return at;
   }
 
-  // Makes an object of the interface and returns its address.
+  // Creates an object of the interface and returns its address.
   #place(kind, make) {
     const size = this.#wasm[`arenite_${kind}_size`](), at = this.#take(size), out = this.#take(4);
     this.#check(make(at, size, out));
@@ -102,7 +106,7 @@ export class Model {
     throw new Error(new TextDecoder().decode(this.#bytes(text, Math.min(length, size - 1)).slice()));
   }
 
-  // Gives up the memory that a call has taken.
+  // Frees the memory that `call` allocates.
   #within(call) {
     const mark = this.#top;
     try {
@@ -139,6 +143,7 @@ export class Model {
       const ids = this.tokenize(text), at = this.#put(new Uint8Array(ids.buffer));
       const size = this.#wasm.arenite_session_vector_size(this.#session), out = this.#take(4 * size), length = this.#take(4);
       this.#read = [];
+      this.#turn++;
       this.#check(this.#wasm.arenite_session_embed(this.#session, at, ids.length, out, size, length, this.#error));
       const vector = new Float32Array(this.#wasm.memory.buffer, out, this.#words().getUint32(length, true)).slice();
       const norm = Math.hypot(...vector);
@@ -155,7 +160,7 @@ export class Model {
     const ids = this.#within(() => {
       const format = utf8.encode(this.#template), at = this.#put(format), list = this.#take(12 * messages.length);
       messages.forEach(({ role, content }, i) => {
-        if (!(role in ROLES)) throw new Error(`${role} is no role: give ${Object.keys(ROLES).join(", ")}`);
+        if (!Object.hasOwn(ROLES, role)) throw new Error(`${role} is no role: give ${Object.keys(ROLES).join(", ")}`);
         const text = utf8.encode(content), to = this.#put(text);
         [ROLES[role], to, text.length].forEach((word, k) => this.#words().setUint32(list + 12 * i + 4 * k, word, true));
       });
@@ -179,7 +184,11 @@ export class Model {
   }
 
   async *#answer(ids, { maxTokens = Infinity, temperature = 0.8, seed, signal }) {
-    const mark = this.#top, wasm = this.#wasm;
+    const wasm = this.#wasm, turn = ++this.#turn;
+    this.#top = this.#base;
+    const mine = () => {
+      if (turn !== this.#turn) throw new Error("another call uses this model: it gives one answer at a time");
+    };
     try {
       this.#prefill(ids);
       const params = this.#take(44), token = this.#take(4), text = this.#take(512), length = this.#take(4);
@@ -199,16 +208,21 @@ export class Model {
         this.#check(wasm.arenite_decoder_push(decoder, id, text, 512, length, this.#error));
         const piece = this.#bytes(text, this.#words().getUint32(length, true)).slice();
         if (piece.length) yield new TextDecoder().decode(piece);
+        mine();
         if (made + 1 >= maxTokens || wasm.arenite_session_position(this.#session) >= this.plan.context) break;
         this.#check(wasm.arenite_session_decode(this.#session, id, this.#error));
         this.#read.push(id);
         if (performance.now() - breathed > BREATH) {
           await new Promise((next) => setTimeout(next));
+          mine();
           breathed = performance.now();
         }
       }
+      this.#check(wasm.arenite_decoder_finish(decoder, text, 512, length, this.#error));
+      const rest = this.#words().getUint32(length, true);
+      if (rest) yield new TextDecoder().decode(this.#bytes(text, rest).slice());
     } finally {
-      this.#top = mark;
+      if (turn === this.#turn) this.#top = this.#base;
     }
   }
 }

@@ -30,6 +30,11 @@ const vector = (await Model.open(embedder)).embed("a text"), wanted = JSON.parse
 assert.equal(vector.length, wanted.length);
 vector.forEach((x, i) => assert.ok(Math.abs(x - wanted[i]) < 1e-6));
 
+// A second answer ends the first.
+const first = model.generate("One day"), begun = (await first.next()).value;
+assert.ok(begun && (await whole(model.generate("Once", { maxTokens: 5 }))));
+await assert.rejects(first.next(), /one answer/);
+
 await assert.rejects(Model.open(new Uint8Array([1, 2, 3])), /./);
 await assert.rejects(whole(model.chat([{ role: "robot", content: "x" }])), /robot/);
 if (chatModel) {

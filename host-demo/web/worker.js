@@ -46,8 +46,8 @@ function put(text) {
 // Creates an instance of the module, with its own memory or with shared memory (src/threads.rs).
 async function instantiate(module, shared) {
   const gate = shared && new Int32Array(shared.buffer);
-  const threads = { wait: (at, value) => void Atomics.wait(gate, at / 4, value), wake: (at) => void Atomics.notify(gate, at / 4), piece() {} };
-  return (await WebAssembly.instantiate(module, { env: { memory: shared }, threads })).exports;
+  const threads = { wait: (at, value) => void Atomics.wait(gate, at / 4, value), wake: (at) => void Atomics.notify(gate, at / 4) };
+  return (await WebAssembly.instantiate(module, { env: { memory: shared }, threads, chat: { piece() {} } })).exports;
 }
 
 function sharedMemory() {
@@ -100,7 +100,7 @@ function open(file, options) {
 
   const threads = helpers.length + 1, workers = threads > 1 ? take(12) : 0;
   if (workers) wasm.web_workers(threads, workers);
-  const chosen = take(32), planned = take(16), isa = options.isa ? put(`${options.isa}\0`)[0] : 0;
+  const chosen = take(40), planned = take(16), isa = options.isa ? put(`${options.isa}\0`)[0] : 0;
   wasm.arenite_options_default(chosen);
   const view = words();
   view.setUint32(chosen, options.context, true);

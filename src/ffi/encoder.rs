@@ -70,9 +70,9 @@ pub extern "C" fn arenite_encoding_size() -> usize {
     size_of::<arenite_encoding>()
 }
 
-/// Creates an encoding in `memory`: like `arenite_session_encode`, in steps of one half of a layer for a batch of tokens.
-/// Do not use the session or the tokens until the last step, or until you abandon the encoding by
-/// `arenite_encoding_abandon`.
+/// Creates an encoding in `memory`: like `arenite_session_encode`, in steps of one half of a layer for a batch of tokens. It
+/// runs until `arenite_encoding_step` returns false; its memory is then free. To stop earlier, call
+/// `arenite_encoding_abandon`. Until then, use neither the session nor the tokens.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_encoding_new(
     session: *mut arenite_session,
@@ -101,8 +101,8 @@ pub unsafe extern "C" fn arenite_encoding_step(encoding: *mut arenite_encoding) 
     unsafe { encoding.as_mut() }.is_some_and(|encoding| encoding.0.step())
 }
 
-/// Abandons an encoding before its end: the session has no text then. The encoding must not be used again. Does nothing
-/// if `encoding` is null.
+/// Abandons an encoding before its last step: the session has no text then. The encoding must not be used again. Does nothing
+/// after the last step, or if `encoding` is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_encoding_abandon(encoding: *mut arenite_encoding) {
     if !encoding.is_null() {

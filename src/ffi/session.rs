@@ -115,7 +115,7 @@ pub unsafe extern "C" fn arenite_model_vocab(model: *const arenite_model) -> usi
 }
 
 /// Compares the data of all tensors with the hashes that `arenite pack` wrote, and calls `pause(user)` after each `step`
-/// bytes, unless `pause` is null: a program may feed a watchdog there. Fails if a tensor is damaged, or if the file has no
+/// bytes, or fewer at the end of a tensor, unless `pause` is null: a program may feed a watchdog there. Fails if a tensor is damaged, or if the file has no
 /// hashes. A device verifies a model once, before it trusts it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_model_verify(
@@ -142,14 +142,20 @@ pub unsafe extern "C" fn arenite_model_verify(
 
 fn verify(gguf: &Gguf<'_>, step: usize, mut pause: impl FnMut()) -> Result<(), Error> {
     #[cfg(feature = "verify")]
-    if let Some(mut verify) = gguf.verify()? {
-        while verify.step(step)? {
-            pause();
+    return match gguf.verify()? {
+        Some(mut verify) => {
+            while verify.step(step)? {
+                pause();
+            }
+            Ok(())
         }
-        return Ok(());
+        None => Err(Error::NoPart { part: "hashes (`arenite pack` writes them)" }),
+    };
+    #[cfg(not(feature = "verify"))]
+    {
+        let _ = (gguf, step, &mut pause);
+        Err(argument("for the hashes: this library was built without the feature `verify`"))
     }
-    let _ = (gguf, step, &mut pause); // this build may lack the feature `verify`
-    Err(Error::NoPart { part: "hashes that this build can check" })
 }
 
 /// Returns the string under a metadata key, without a terminating zero, and stores the string's length in `len`.

@@ -1,12 +1,12 @@
-//! How fast a processor multiplies integers: the limit of prefill.
+//! Measures the peak rate of integer multiply-adds: the upper bound of prefill speed.
 
 use super::Kernels;
 
 /// Instructions in a round. Each has its own register, so that none waits for another.
 const INSTRUCTIONS: u64 = 12;
 
-/// Defines a function that runs an instruction [`INSTRUCTIONS`] times in each of `rounds` rounds. `$numbers` are those
-/// of the destinations.
+/// Defines a function that runs an instruction [`INSTRUCTIONS`] times in each of `rounds` rounds. `$number` and `$register`
+/// are the destination registers.
 #[allow(unused_macros)] // some targets have none
 macro_rules! repeated {
     ($(#[$feature:meta])? fn $name:ident: $start:literal $end:literal, $($number:literal = $register:tt),*) => {
@@ -27,7 +27,7 @@ macro_rules! repeated {
 }
 
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(memory_sanitizer)))]
-mod here {
+mod isa {
     macro_rules! on_vectors {
         ($(#[$feature:meta])? fn $name:ident: $start:literal $end:literal) => {
             repeated! {
@@ -41,24 +41,25 @@ mod here {
     on_vectors! { #[target_feature(enable = "avxvnni")] fn dpbusd: "{{vex}} vpdpbusd ymm" ", ymm14, ymm15" }
     on_vectors! { #[target_feature(enable = "avx2")] fn maddubs: "vpmaddubsw ymm" ", ymm14, ymm15" }
 
-    /// Returns the multiply-adds of an instruction.
+    /// Runs the rounds. Returns the multiply-adds of one instruction.
     pub(super) fn run(table: &str, rounds: u32) -> Option<u64> {
         // SAFETY: a table is available only if the processor has its instruction set.
         unsafe {
-            match table {
-                "avx512" => (dpbusd_512(rounds), 64),
-                "avxvnni" => (dpbusd(rounds), 32),
-                "avx2" => (maddubs(rounds), 32),
+            let products = match table {
+                "avx512" => (dpbusd_512(rounds), 64).1,
+                "avxvnni" => (dpbusd(rounds), 32).1,
+                "avx2" => (maddubs(rounds), 32).1,
                 _ => return None,
-            }
+            };
+            // SSE code is slow while the upper halves of the registers are in use.
+            core::arch::asm!("vzeroupper", options(nomem, nostack, preserves_flags));
+            Some(products)
         }
-        .1
-        .into()
     }
 }
 
 #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
-mod here {
+mod isa {
     macro_rules! on_vectors {
         ($(#[$feature:meta])? fn $name:ident: $start:literal $end:literal) => {
             repeated! {
@@ -71,7 +72,7 @@ mod here {
     on_vectors! { #[target_feature(enable = "i8mm")] fn smmla: "smmla v" ".4s, v30.16b, v31.16b" }
     on_vectors! { #[target_feature(enable = "dotprod")] fn sdot: "sdot v" ".4s, v30.16b, v31.16b" }
 
-    /// Returns the multiply-adds of an instruction.
+    /// Runs the rounds. Returns the multiply-adds of one instruction.
     pub(super) fn run(table: &str, rounds: u32) -> Option<u64> {
         // SAFETY: a table is available only if the processor has its instruction set.
         unsafe {
@@ -90,7 +91,7 @@ mod here {
     all(target_arch = "x86_64", target_feature = "sse2", not(memory_sanitizer)),
     all(target_arch = "aarch64", target_feature = "neon")
 )))]
-mod here {
+mod isa {
     pub(super) fn run(_: &str, _: u32) -> Option<u64> {
         None
     }
@@ -113,6 +114,6 @@ impl Kernels {
     /// }
     /// ```
     pub fn multiply_integers(&self, rounds: u32) -> Option<u64> {
-        here::run(self.name, rounds).map(|products| products * INSTRUCTIONS * u64::from(rounds))
+        isa::run(self.name, rounds).map(|products| products * INSTRUCTIONS * u64::from(rounds))
     }
 }

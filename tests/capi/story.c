@@ -254,7 +254,7 @@ int story(void) {
         return 1;
     }
 
-    if (!ok(arenite_model_verify(model, 4096, NULL, NULL, &error), &error) && !arenite_error_number(&error)) return 1;
+    if (arenite_model_verify(NULL, 4096, NULL, NULL, &error) != ARENITE_STATUS_ARGUMENT || !arenite_error_number(&error)) return 1;
 
     /* All following calls are wrong and must only return an error. */
     arenite_session *none;

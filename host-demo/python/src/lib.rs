@@ -11,7 +11,7 @@ use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
-create_exception!(_native, Error, PyException, "The model cannot do what was asked.");
+create_exception!(arenite, Error, PyException, "The model cannot do what was asked.");
 
 fn failed(error: arenite_run::Error) -> PyErr {
     Error::new_err(format!("{error:#}"))
@@ -71,16 +71,17 @@ impl Settings {
             if value.is_none() {
                 continue;
             }
+            let wrong = |error: PyErr| PyTypeError::new_err(format!("`{name}`: {error}"));
             match name.as_str() {
-                "max_tokens" => all.max_tokens = value.extract()?,
-                "temperature" => all.temperature = value.extract()?,
-                "top_p" => all.top_p = value.extract()?,
-                "top_k" => all.top_k = value.extract()?,
-                "repeat_penalty" => all.repeat_penalty = value.extract()?,
-                "seed" => all.seed = value.extract()?,
-                "stop" => all.stop = value.extract()?,
-                "grammar" => all.grammar = value.extract()?,
-                "images" => all.images = value.extract()?,
+                "max_tokens" => all.max_tokens = value.extract().map_err(wrong)?,
+                "temperature" => all.temperature = value.extract().map_err(wrong)?,
+                "top_p" => all.top_p = value.extract().map_err(wrong)?,
+                "top_k" => all.top_k = value.extract().map_err(wrong)?,
+                "repeat_penalty" => all.repeat_penalty = value.extract().map_err(wrong)?,
+                "seed" => all.seed = value.extract().map_err(wrong)?,
+                "stop" => all.stop = value.extract().map_err(wrong)?,
+                "grammar" => all.grammar = value.extract().map_err(wrong)?,
+                "images" => all.images = value.extract().map_err(wrong)?,
                 _ => return Err(PyTypeError::new_err(format!("`{name}` is no setting; see help(arenite.Model)"))),
             }
         }
@@ -212,7 +213,7 @@ impl Model {
 }
 
 /// The text of an answer, in whole characters, while it is generated.
-#[pyclass]
+#[pyclass(module = "arenite")]
 struct Answer {
     /// Python may share an object between threads; only one of them at a time has it.
     answer: Mutex<arenite_run::Answer<'static>>,
@@ -245,6 +246,7 @@ impl Answer {
         answer.next().transpose().map_err(failed)
     }
 
+    /// Waits for the rest of the text.
     fn text(&mut self, py: Python<'_>) -> PyResult<String> {
         let mut whole = String::new();
         while let Some(text) = self.__next__(py)? {
@@ -253,11 +255,13 @@ impl Answer {
         Ok(whole)
     }
 
+    /// The model's thought, as much of it as has been generated.
     #[getter]
     fn thought(&mut self) -> String {
         self.answer().thought().to_owned()
     }
 
+    /// Why the answer ended: "stop" or "length"; None before its end.
     #[getter]
     fn end(&mut self) -> Option<&'static str> {
         self.answer().end().map(|end| match end {
@@ -266,6 +270,7 @@ impl Answer {
         })
     }
 
+    /// Tokens of the prompt and of the answer, once it has ended.
     #[getter]
     fn usage(&mut self) -> (usize, usize) {
         self.answer().tokens()

@@ -55,6 +55,7 @@ impl Board {
 
     /// The core, for which kernels are chosen.
     pub fn core(&self) -> Option<Core> {
+        self.flash?; // Linux has kernels for all types
         self.speed.map_or_else(|| Core::of(self.target), |speed| speed.core)
     }
 

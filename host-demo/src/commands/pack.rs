@@ -51,8 +51,8 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     split_max_size: Option<u64>,
 
-    /// Processor that the file is for: warns of types without a fast kernel there
-    #[arg(long = "for", value_enum, value_name = "CORE", hide_possible_values = true)]
+    /// Core that the file is for: warns of types that are slow there
+    #[arg(long = "for", value_enum, value_name = "CORE")]
     core: Option<Core>,
 
     #[command(flatten)]

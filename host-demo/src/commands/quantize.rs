@@ -88,8 +88,8 @@ pub struct Args {
     #[arg(long)]
     pure: bool,
 
-    /// Processor that the file is for: a type without a fast kernel there is replaced by one that has
-    #[arg(long = "for", value_enum, value_name = "CORE", hide_possible_values = true)]
+    /// Core that the file is for: types that are slow there are replaced by fast ones
+    #[arg(long = "for", value_enum, value_name = "CORE")]
     core: Option<Core>,
 
     /// Replace a metadata value, such as general.name=str:Mine; the types are int, float, bool and str; may be repeated
@@ -276,6 +276,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     ensure!(
         args.imatrix.is_some() || args.dry_run || !mix.wants_importance(),
         "{mix:?} needs an importance matrix: make one with `arenite imatrix` and give it with --imatrix"
+    );
+    ensure!(
+        args.core.is_none() || target != Target::Copy,
+        "--for chooses types, and COPY keeps them: give a type such as Q8_0"
     );
     if let Target::Mix(mix) = target
         && let Some(slow) = args.core.and_then(|core| core.complaint(mix.kind()))

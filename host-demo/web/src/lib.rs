@@ -9,13 +9,13 @@ pub mod threads;
 use core::ffi::{c_char, c_void};
 use core::ptr::null_mut;
 
-#[link(wasm_import_module = "threads")]
+#[link(wasm_import_module = "chat")]
 unsafe extern "C" {
-    /// Takes a piece of a prompt.
+    /// Receives a piece of a prompt.
     fn piece(user: *mut c_void, text: *const c_char, len: usize, is_template: bool);
 }
 
-/// `arenite_chat` with JavaScript's function for the pieces.
+/// Like `arenite_chat`; calls the imported `piece`.
 ///
 /// # Safety
 ///

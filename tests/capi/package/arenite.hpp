@@ -1,5 +1,5 @@
-// The C interface with owners: objects allocate and free the memory that the functions of arenite.h borrow, and an error
-// is an exception. A session needs its model; both may be moved.
+// C++ classes that own the memory that the functions of arenite.h borrow. An error is an exception. A session needs its
+// model; both may be moved.
 #pragma once
 
 #include <cstdint>
@@ -84,7 +84,7 @@ public:
 
     std::vector<std::uint32_t> tokenize(std::string_view text, bool add_special = true, bool parse_special = false) const {
         Memory scratch(arenite_tokenize_scratch_size(text.size()));
-        std::vector<std::uint32_t> tokens(text.size() + 2);
+        std::vector<std::uint32_t> tokens(3 * text.size() + 16); // a space may become three tokens
         std::size_t count = 0;
         check([&](auto error) {
             return arenite_tokenize(tokenizer_, text.data(), text.size(), add_special, parse_special, scratch.data(),
@@ -97,12 +97,13 @@ public:
 
 // A conversation: the tokens that a model has read, in memory of the planned size.
 class Session {
-    const Model *model_;
+    arenite_tokenizer *tokenizer_;
+    std::size_t vocab_, context_;
     Memory memory_{arenite_session_size()}, workspace_, kv_;
     arenite_session *session_ = nullptr;
 
     Session(const Model &model, arenite_options options, arenite_plan plan)
-        : model_(&model), workspace_(plan.workspace), kv_(plan.kv) {
+        : tokenizer_(model.tokenizer()), vocab_(model.vocab()), context_(plan.context), workspace_(plan.workspace), kv_(plan.kv) {
         check([&](auto error) {
             return arenite_session_new(model.get(), &options, workspace_.data(), workspace_.size(), kv_.data(), kv_.size(),
                                        memory_.data(), memory_.size(), &session_, error);
@@ -120,32 +121,35 @@ public:
         check([&](auto error) { return arenite_session_prefill(session_, tokens.data(), tokens.size(), error); });
     }
 
-    // Generates at most `count` tokens after those that were read, and hands over their text as it is completed.
+    // Generates at most `count` tokens after those that were read, until the context is full, and hands over their text as it
+    // is completed. A further `read` goes on after them.
     void generate(std::size_t count, const std::function<void(std::string_view)> &tell,
                   arenite_params params = arenite_params_default(), std::uint64_t seed = 0) {
-        Memory scratch(arenite_sampler_scratch_size(&params, model_->vocab()));
+        Memory scratch(arenite_sampler_scratch_size(&params, vocab_));
         Memory dice(arenite_sampler_size()), words(arenite_decoder_size());
         arenite_sampler *sampler = nullptr;
         arenite_decoder *decoder = nullptr;
         check([&](auto error) {
-            return arenite_sampler_new(&params, model_->vocab(), seed, scratch.data(), scratch.size(), dice.data(), dice.size(),
+            return arenite_sampler_new(&params, vocab_, seed, scratch.data(), scratch.size(), dice.data(), dice.size(),
                                        &sampler, error);
         });
         check([&](auto error) {
-            return arenite_decoder_new(model_->tokenizer(), true, words.data(), words.size(), &decoder, error);
+            return arenite_decoder_new(tokenizer_, true, words.data(), words.size(), &decoder, error);
         });
-        while (count--) {
+        std::size_t length = 0;
+        char text[512];
+        while (count-- && position() < context_) {
             std::uint32_t token = 0;
-            std::size_t length = 0;
-            char text[512];
             check([&](auto error) {
-                return arenite_sampler_sample(sampler, arenite_session_logits(session_), model_->vocab(), &token, error);
+                return arenite_sampler_sample(sampler, arenite_session_logits(session_), vocab_, &token, error);
             });
-            if (arenite_is_end(model_->tokenizer(), token)) break;
+            if (arenite_is_end(tokenizer_, token)) break;
             check([&](auto error) { return arenite_decoder_push(decoder, token, text, sizeof text, &length, error); });
             if (length) tell({text, length});
-            if (count) check([&](auto error) { return arenite_session_decode(session_, token, error); });
+            check([&](auto error) { return arenite_session_decode(session_, token, error); });
         }
+        check([&](auto error) { return arenite_decoder_finish(decoder, text, sizeof text, &length, error); });
+        if (length) tell({text, length});
     }
 };
 

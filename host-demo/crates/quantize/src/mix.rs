@@ -74,6 +74,12 @@ const KINDS: [TensorType; 28] = {
     ]
 };
 
+/// Types for models that were trained in them, which are no substitute for other types.
+const TRAINED: [TensorType; 5] = {
+    use TensorType::*;
+    [TQ1_0, TQ2_0, Q1_0, Q2_0, MXFP4]
+};
+
 /// Parses the name of a tensor type, in upper or lower case.
 pub fn kind(name: &str) -> Result<TensorType, String> {
     let upper = name.to_ascii_uppercase();
@@ -207,7 +213,7 @@ const KEPT: &[&str] = &[
 ];
 
 /// True for matrices of weights, whose type may change.
-fn may_change(tensor: &Shape<'_>) -> bool {
+pub fn may_change(tensor: &Shape<'_>) -> bool {
     tensor.dims.iter().skip(1).any(|&n| n > 1)
         && tensor.name.ends_with("weight")
         && !matches!(tensor.name, "position_embd.weight" | "token_types.weight")
@@ -328,16 +334,18 @@ impl<'a> Chooser<'a> {
             return Ok(kind);
         }
         let kind = self.mix.kind();
-        self.wanted = kind;
+        self.wanted = self.with_kernel(kind, tensor);
         if matches!(kind, TensorType::F32 | TensorType::F16 | TensorType::BF16) {
-            return Ok(kind);
+            return Ok(self.wanted);
         }
         let kind = match override_kind {
             Some(kind) => kind,
-            None if self.options.pure => kind,
-            None => self.mixed(kind, tensor, role)?,
+            None if self.options.pure => self.with_kernel(kind, tensor),
+            None => {
+                let mixed = self.mixed(kind, tensor, role)?;
+                self.with_kernel(mixed, tensor)
+            }
         };
-        let kind = self.with_kernel(kind, tensor);
         self.wanted = kind;
         fitting(kind, tensor)
     }
@@ -346,17 +354,19 @@ impl<'a> Chooser<'a> {
     /// smaller, of those that hold rows of this length.
     fn with_kernel(&self, kind: TensorType, tensor: &Shape<'_>) -> TensorType {
         let Some(kernels) = &self.options.kernels else { return kind };
-        let holds = |kind: &&TensorType| {
-            let is_written = KINDS.contains(kind) && !super::encode::needs_importance(**kind);
-            is_written && tensor.dims[0].is_multiple_of(kind.block().0 as u64)
-        };
-        if kernels.contains(&kind) && holds(&&kind) {
+        let divides = |kind: &TensorType| tensor.dims[0].is_multiple_of(kind.block().0 as u64);
+        if kernels.contains(&kind) && divides(&kind) {
             return kind;
         }
+        let is_written = |kind: &&TensorType| {
+            KINDS.contains(kind) && !TRAINED.contains(kind) && !super::encode::needs_importance(**kind) && divides(kind)
+        };
         let bits = |kind: &TensorType| kind.block().1 as f64 / kind.block().0 as f64;
-        let by_bits = |a: &&TensorType, b: &&TensorType| bits(a).total_cmp(&bits(b));
+        // Of types of the same size, those with larger blocks are more accurate.
+        let by_bits =
+            |a: &&TensorType, b: &&TensorType| bits(a).total_cmp(&bits(b)).then(b.block().0.cmp(&a.block().0));
         let (larger, smaller): (Vec<_>, Vec<_>) =
-            kernels.iter().filter(holds).partition(|other| bits(other) >= bits(&kind));
+            kernels.iter().filter(is_written).partition(|other| bits(other) >= bits(&kind));
         larger.into_iter().min_by(by_bits).or(smaller.into_iter().max_by(by_bits)).copied().unwrap_or(kind)
     }
 

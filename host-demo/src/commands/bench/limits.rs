@@ -51,7 +51,7 @@ fn reading(gguf: &Gguf<'_>, threads: usize) -> f64 {
     best(threads, |thread| {
         let mut bytes = 0;
         for data in (0..times).flat_map(|_| &data) {
-            let size = data.len().div_ceil(threads.max(1)).next_multiple_of(64);
+            let size = data.len().div_ceil(threads.max(1)).next_multiple_of(64).max(64);
             let part = data.chunks(size).nth(thread).unwrap_or_default();
             let (words, _) = black_box(part).as_chunks::<32>();
             // Sums of four words, for which compilers use vectors.

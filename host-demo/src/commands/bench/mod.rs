@@ -161,14 +161,15 @@ fn measure(args: &Args, model: &ModelArgs, threads: usize, sequences: usize) -> 
         KvType::Q8_0Q4_0 => 28,
         KvType::Q4_0 => 19 + 1,
     };
-    let (prefill, decode_s) = (args.prompt as f64 / median(&mut prefilled), 1.0 / median(&mut decoded));
+    let (prefill, decodes_per_s) = (args.prompt as f64 / median(&mut prefilled), 1.0 / median(&mut decoded));
     let traffic = |tokens, before| {
         let run = Run { tokens, before, batch: plan.options.batch, value_34ths };
         traffic::total(open.gguf(), model, &run)
     };
     let products = traffic(args.prompt, 0).multiplications as f64;
-    // All sequences are decoded in a pass, which reads the weights once.
-    let bytes = traffic(1, args.n_tokens / 2).bytes as f64;
+    // A pass decodes all sequences: it reads the weights once, and the cache of each.
+    let (one, weights) = (traffic(1, args.n_tokens / 2).bytes, traffic(1, 0).bytes);
+    let bytes = (one + one.saturating_sub(weights) * (sequences as u64 - 1)) as f64;
     let profile = if args.profile {
         let plan = open.plan(open.plan_options(context))?;
         let task = profile::Task { open: &open, plan, prompt, decode, rounds: args.rounds, value_34ths };
@@ -186,13 +187,13 @@ fn measure(args: &Args, model: &ModelArgs, threads: usize, sequences: usize) -> 
         decode_tokens: args.n_tokens,
         draft: args.draft,
         prefill_tok_s: prefill,
-        decode_tok_s: (args.n_tokens * sequences) as f64 * decode_s,
+        decode_tok_s: (args.n_tokens * sequences) as f64 * decodes_per_s,
         limits,
         prefill_share: limits
             .integer_gmul_s
             .filter(|_| products > 0.0)
             .map(|peak| products * prefill / args.prompt as f64 / (peak * 1e9)),
-        decode_share: bytes * args.n_tokens as f64 * decode_s / (limits.read_gb_s * 1e9),
+        decode_share: bytes * args.n_tokens as f64 * decodes_per_s / (limits.read_gb_s * 1e9),
         first_token_ms: milliseconds(first_token),
         load_ms: milliseconds(load),
         workspace_bytes: plan.workspace,

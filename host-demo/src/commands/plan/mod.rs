@@ -37,8 +37,7 @@ is that of a small program that tells a story, linked for the board's target and
 For a target or feature that was not measured, the size is an estimate, and the table says so. \
 Your own code is not included. 16 KiB of RAM are reserved for the stack \
 of each worker and 1 KiB for the program's own statics. A board with less than 8 KiB of RAM or flash to \
-spare is called tight. Tokens per second are estimated from instructions that were counted under emulation, at position 128: \
-from as many cycles as an instruction may take, with the weights read in addition, to as few.")]
+spare is called tight. Tokens per second are a range, estimated from instructions that were counted under emulation.")]
 pub struct Args {
     /// Size of the context in tokens [default: several, up to the model's own]
     #[arg(short, long, value_name = "CTX", allow_negative_numbers = true, value_parser = context_size)]

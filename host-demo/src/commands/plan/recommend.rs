@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use arenite::{Gguf, KvType, Model};
 use serde::Serialize;
 
-use super::{Args, Asked, Program, Row, constants, is_packed, named};
+use super::{Args, Asked, Program, Row, constants, is_packed};
 use crate::boards::program::Level;
 use crate::boards::speed::{Core, Work};
 use crate::boards::{Board, Fit};
@@ -17,7 +17,7 @@ use arenite_quantize::{changes, header};
 use arenite_run::adapters::AdapterFiles;
 use arenite_run::model_file::ModelFile;
 
-/// What to build for a board.
+/// A build recommendation for a board.
 #[derive(Serialize)]
 pub struct Recommendation {
     board: &'static str,
@@ -25,10 +25,9 @@ pub struct Recommendation {
     model: String,
     /// The type to requantize to; `None`: the file as it is.
     quantize_to: Option<String>,
-    #[serde(serialize_with = "named")]
-    kv: KvType,
-    batch: usize,
-    context: usize,
+    /// True if the file has types that cannot be quantized again without a loss.
+    #[serde(skip)]
+    is_quantized: bool,
     opt_level: &'static str,
     features: BTreeSet<&'static str>,
     flash_bytes: usize,
@@ -44,7 +43,7 @@ pub struct Recommendation {
 /// Types to requantize to, from the most accurate to the smallest.
 const TYPES: [Mix; 6] = [Mix::Q8_0, Mix::Q6_K, Mix::Q5_K_S, Mix::Q4_K_S, Mix::Q4_0, Mix::Q3_K_S];
 
-/// Caches that answers hardly suffer from. A smaller one is chosen only if no other holds the context that was asked for.
+/// Cache types that hardly change answers. A smaller one is chosen only if no other holds the context that was asked for.
 const CACHES: [KvType; 3] = [KvType::F32, KvType::F16, KvType::Q8_0];
 
 /// Recommends what to build: the most accurate types that fit and have fast kernels, and the fastest cache that holds
@@ -71,6 +70,7 @@ pub fn recommend(
         }
     }
     let options = TypeOptions { is_dry: true, ..TypeOptions::default() };
+    let is_quantized = gguf.tensors().any(|tensor| tensor.kind.block().0 > 1);
     let mut last = None;
     for mix in TYPES {
         let options = TypeOptions { kernels: core.map(Core::fast_types), ..options.clone() };
@@ -81,7 +81,10 @@ pub fn recommend(
             continue;
         }
         match search.of_file(&smaller, zeros.len()) {
-            Ok(found) => return Ok(found.named(file.name(), Some(format!("{mix:?}")), reasons)),
+            Ok(found) => {
+                let found = Recommendation { is_quantized, ..found };
+                return Ok(found.named(file.name(), Some(format!("{mix:?}")), reasons));
+            }
             Err(why) => last = Some(format!("in {mix:?}: {why}")),
         }
     }
@@ -138,9 +141,7 @@ impl<'a> Search<'a> {
             core: self.core.map(Core::name),
             model: String::new(),
             quantize_to: None,
-            kv: asked.kv,
-            batch: asked.batch,
-            context,
+            is_quantized: false,
             opt_level: if level == Level::Speed { "3" } else { "s" },
             flash_bytes: bytes,
             program_bytes: flash.bytes,
@@ -171,8 +172,10 @@ impl<'a> Search<'a> {
         }
         let mut caches = CACHES.to_vec();
         if let Some(core) = self.core {
+            // Of caches of about the same speed, the most accurate comes first.
             let cost = |kv: &KvType| core.attention(*kv).unwrap_or(f64::MAX);
-            caches.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
+            let least = caches.iter().map(cost).fold(f64::MAX, f64::min);
+            caches.sort_by_key(|kv| (4.0 * cost(kv) / least) as u64);
         }
         caches.extend(self.args.ctx_size.map(|_| KvType::Q4_0));
         caches.into_iter().map(|kv| Asked { kv, ..usual }).collect()
@@ -193,17 +196,20 @@ impl Recommendation {
             let print = if args.rust { constants::rust } else { constants::c };
             return print(out, &self.model, self.flash_bytes, &self.row);
         }
-        let core = self.core.as_deref().unwrap_or("default");
         let types = match &self.quantize_to {
             None => "as the file has them".to_owned(),
-            Some(mix) => format!("{mix}: arenite quantize {} OUT.gguf {mix} --for {core}", self.model),
+            Some(mix) => {
+                let core = self.core.as_ref().map_or_else(String::new, |core| format!(" --for {core}"));
+                let again = if self.is_quantized { " --allow-requantize" } else { "" };
+                format!("{mix}: arenite quantize {} OUT.gguf {mix}{core}{again}", self.model)
+            }
         };
         let features: Vec<_> = self.features.iter().copied().collect();
         writeln!(out, "{} on {}:\n", self.model, self.board)?;
         writeln!(out, "  types      {types}")?;
-        writeln!(out, "  KV cache   {}", self.kv.name())?;
-        writeln!(out, "  batch      {}", self.batch)?;
-        writeln!(out, "  context    {}", self.context)?;
+        writeln!(out, "  KV cache   {}", self.row.kv.name())?;
+        writeln!(out, "  batch      {}", self.row.batch)?;
+        writeln!(out, "  context    {}", self.row.context)?;
         writeln!(out, "  opt-level  {}", self.opt_level)?;
         writeln!(out, "  features   {}", features.join(", "))?;
         writeln!(out, "  RAM        {} bytes as statics, and the stack", self.row.static_bytes)?;

@@ -90,7 +90,7 @@ pub fn print(
         )?;
     }
     for (kind, boards) in slow_types(boards) {
-        writeln!(out, "\n{kind} has no fast kernel on {boards}: requantize with `arenite quantize --for CORE`")?;
+        writeln!(out, "\n{kind} is slow on {boards}: requantize with `arenite quantize --for CORE`")?;
     }
     if let Some(note) = &program.note {
         writeln!(out, "\n{note}")?;
