@@ -182,7 +182,7 @@ mod tests {
             };
             if i % 3 == 2 {
                 // Near the negative of the product.
-                c = f32::from_bits((-(a * b)).to_bits().wrapping_add((i % 5) as u32).wrapping_sub(2));
+                c = f32::from_bits((-(a * b)).to_bits().wrapping_add(i % 5).wrapping_sub(2));
             }
             let (soft, hard) = (fma(a, b, c), a.mul_add(b, c));
             assert!(

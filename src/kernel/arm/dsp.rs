@@ -92,7 +92,8 @@ impl Spread {
     }
 }
 
-/// True if this module or `halves.rs` has a kernel for the format: for Q8_0, Q4_0 and Q4_K.
+/// True if this module or `halves.rs` has a kernel for the format: for Q8_0, Q4_0 and Q4_K. Those take fewer instructions
+/// than the general ones of `words.rs`.
 pub(super) const fn has<F: Format>() -> bool {
     is_nibbles::<F>() || matches!(F::SHAPE, Shape::Bytes(2) | Shape::Halves(_))
 }
