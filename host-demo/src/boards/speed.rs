@@ -69,13 +69,16 @@ impl Core {
 
     /// Returns a number of [`COUNTED`].
     fn counted(self, what: &str, name: &str) -> Option<f64> {
-        // The two cores run the same instructions.
-        let core = if self == Self::CortexM7 { Self::CortexM4F } else { self }.name();
-        COUNTED.lines().find_map(|line| {
-            let mut words = line.split_ascii_whitespace();
-            let found = [what, &core, name].iter().all(|word| words.next() == Some(word));
-            found.then(|| words.next()?.parse().ok())?
-        })
+        let of = |core: Self| {
+            let core = core.name();
+            COUNTED.lines().find_map(|line| {
+                let mut words = line.split_ascii_whitespace();
+                let found = [what, &core, name].iter().all(|word| words.next() == Some(word));
+                found.then(|| words.next()?.parse().ok())?
+            })
+        };
+        // These cores have the same kernels.
+        of(self).or_else(|| matches!(self, Self::CortexM7 | Self::CortexM33).then(|| of(Self::CortexM4F))?)
     }
 
     /// Instructions per weight of a whole token; `None` if the type was not counted.
