@@ -82,6 +82,13 @@ pub const COMMON: &[Row] = &[
     ("mlp.experts.#.down_proj", "ffn_down_exps", same),
     ("mlp.experts.gate_up_proj", "ffn_gate_exps.weight ffn_up_exps.weight", halves),
     ("mlp.experts.down_proj", "ffn_down_exps.weight", same),
+    // MLX stacks the experts.
+    ("mlp.switch_mlp.gate_proj", "ffn_gate_exps", same),
+    ("mlp.switch_mlp.up_proj", "ffn_up_exps", same),
+    ("mlp.switch_mlp.down_proj", "ffn_down_exps", same),
+    ("block_sparse_moe.switch_mlp.gate_proj", "ffn_gate_exps", same),
+    ("block_sparse_moe.switch_mlp.up_proj", "ffn_up_exps", same),
+    ("block_sparse_moe.switch_mlp.down_proj", "ffn_down_exps", same),
     ("mlp.shared_expert.gate_proj", "ffn_gate_shexp", same),
     ("mlp.shared_expert.up_proj", "ffn_up_shexp", same),
     ("mlp.shared_expert.down_proj", "ffn_down_shexp", same),

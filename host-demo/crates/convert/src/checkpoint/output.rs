@@ -213,6 +213,12 @@ fn add<'f>(
     }
     let row = names::find(tables, &place.layer, &place.rest)
         .context("the converter does not know its name, and leaving it out would change the results")?;
+    let leaf = view.leaf();
+    let is_whole = matches!(leaf.coding, Coding::I64 | Coding::I32 | Coding::U8 | Coding::I8) && leaf.scale.is_none();
+    ensure!(
+        !is_whole || leaf.shape.len() < 2 || row.row.1.is_empty(),
+        "its weights are integers, and config.json does not name a quantization: copy the config.json of this checkpoint"
+    );
     let views = (row.row.2)(config, view)?;
     if row.row.1.is_empty() {
         return Ok(());
