@@ -3,6 +3,7 @@
 
 mod decisions;
 mod lora;
+mod next;
 mod settings;
 mod tiny;
 

@@ -83,7 +83,8 @@ pub fn assemble<'f>(
                 || checkpoint.view("shared.weight").is_none_or(is_shared),
             "the tensor {name} differs from shared.weight, which is not supported"
         );
-        if predicts && !place.layer.starts_with("dec.") {
+        let is_kept = family.predicts && place.number.is_some();
+        if predicts && !is_kept && !place.layer.starts_with("dec.") {
             later += 1;
             continue;
         }
@@ -136,6 +137,11 @@ pub fn assemble<'f>(
     });
     let scalars = scalars.collect();
     Ok(Assembled { outputs, scalars, notes })
+}
+
+/// Returns the number of layers that predict further tokens.
+pub fn predicting(outputs: &[Output<'_>]) -> usize {
+    outputs.iter().filter(|output| output.name.ends_with(".nextn.eh_proj.weight")).count()
 }
 
 /// Refuses a checkpoint without its head, or without the bias of some layers. Readers of GGUF would use the embedding,

@@ -46,7 +46,15 @@ pub fn prepare(config: &Config, directory: Option<&Path>, checkpoint: &mut Check
         "compressed-tensors" => compressed(checkpoint, settings)?,
         other => bail!("its weights are quantized by {other}, which is not supported: save the model unquantized"),
     }
-    let left = ["input_scale", "input_scale_ub", "input_global_scale", "input_zero_point", "k_scale", "v_scale", "activation_scale"];
+    let left = [
+        "input_scale",
+        "input_scale_ub",
+        "input_global_scale",
+        "input_zero_point",
+        "k_scale",
+        "v_scale",
+        "activation_scale",
+    ];
     checkpoint.tensors.retain(|name, leaf| {
         let end = name.rsplit('.').next().unwrap_or("");
         !left.contains(&end) || end == "input_scale" && !is_one(leaf)
@@ -64,7 +72,8 @@ fn settings(config: &Config, directory: Option<&Path>) -> Result<Option<(String,
         let method = if is_mlx { "mlx" } else { settings["quant_method"].as_str().unwrap_or("") };
         return Ok(Some((method.to_owned(), settings.clone())));
     }
-    for (name, method) in [("hf_quant_config", None), ("quantize_config", Some("gptq")), ("quant_config", Some("awq"))] {
+    for (name, method) in [("hf_quant_config", None), ("quantize_config", Some("gptq")), ("quant_config", Some("awq"))]
+    {
         let path = directory.map(|directory| directory.join(format!("{name}.json"))).filter(|path| path.is_file());
         let Some(path) = path else { continue };
         let settings = json(&path)?;
@@ -112,7 +121,8 @@ fn compressed(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
         // ModelOpt stores the reciprocal.
         let name = format!("{stem}weight_scale_2");
         let mut leaf = Leaf::new(&name, &ONE, Coding::F32, &[1]);
-        leaf.scale = Some(Scale { values: vec![1.0 / global], zeros: Vec::new(), columns: 1, block: [1, 1], across: 1 });
+        leaf.scale =
+            Some(Scale { values: vec![1.0 / global], zeros: Vec::new(), columns: 1, block: [1, 1], across: 1 });
         checkpoint.tensors.insert(name, Arc::new(leaf));
     }
     nvfp4(checkpoint)?;
@@ -271,10 +281,70 @@ fn ternary(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
                 *leaf =
                     Leaf::new(&leaf.name, leaf.bytes, Coding::Ternary { rows, columns, factor }, &[rows * 4, columns]);
             } else {
-                leaf.scale = Some(Scale { values: vec![factor], zeros: Vec::new(), columns, block: [rows, columns], across: 1 });
+                leaf.scale =
+                    Some(Scale { values: vec![factor], zeros: Vec::new(), columns, block: [rows, columns], across: 1 });
             }
             Ok(())
         })?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn checkpoint<'f>(tensors: &[(&str, &'f [u8], Coding, &[usize])]) -> Checkpoint<'f> {
+        let leaf = |(name, bytes, coding, shape): &(&str, &'f [u8], Coding, &[usize])| {
+            ((*name).to_owned(), Arc::new(Leaf::new(name, bytes, coding.clone(), shape)))
+        };
+        Checkpoint { tensors: tensors.iter().map(leaf).collect(), ..Checkpoint::default() }
+    }
+
+    /// One checkpoint has matrices of several formats. The codes 1, 2 and 9 are 0.5, 1 and -0.5.
+    #[test]
+    fn compressed_tensors_of_several_formats() {
+        let two = 2f32.to_le_bytes();
+        let mut checkpoint = checkpoint(&[
+            ("a.weight_packed", &[0x21; 32], Coding::U8, &[1, 32]),
+            ("a.weight_scale", &[0x38, 0x40, 0x38, 0x38], Coding::F8E4M3, &[1, 4]),
+            ("a.weight_global_scale", &two, Coding::F32, &[1]),
+            ("b.weight_packed", &[0x19; 16], Coding::U8, &[1, 16]),
+            ("b.weight_scale", &[128], Coding::U8, &[1, 1]),
+            ("c.weight", &[0x38; 4], Coding::F8E4M3, &[2, 2]),
+            ("c.weight_scale", &[126, 129], Coding::U8, &[2, 1]),
+            ("d.weight", &[3, 0xff], Coding::I8, &[1, 2]),
+            ("d.weight_scale", &two, Coding::F32, &[1, 1]),
+            ("d.weight_zero_point", &[1], Coding::I8, &[1, 1]),
+        ]);
+        compressed(&mut checkpoint, &json!({"format": "mixed-precision"})).unwrap();
+        let names: Vec<&String> = checkpoint.tensors.keys().collect();
+        assert_eq!(names, ["a.weight", "a.weight_scale_2", "b.weight", "c.weight", "d.weight"]);
+        let first = |name: &str, count: usize| values(&checkpoint.tensors[name])[..count].to_vec();
+        assert_eq!(first("a.weight", 18)[14..], [0.5, 1.0, 1.0, 2.0]);
+        assert_eq!(first("a.weight_scale_2", 1), [0.5]);
+        assert_eq!(first("b.weight", 2), [-1.0, 1.0]);
+        assert_eq!(first("c.weight", 4), [0.5, 0.5, 4.0, 4.0]);
+        assert_eq!(first("d.weight", 2), [4.0, -4.0]);
+    }
+
+    #[test]
+    fn settings_beside_the_config() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("config.json");
+        std::fs::write(&path, r#"{"model_type": "llama"}"#).unwrap();
+        let config = Config::read(&path).unwrap();
+        let found = || settings(&config, Some(directory.path())).unwrap().map(|(method, _)| method);
+        assert_eq!(found(), None);
+        for (name, text, method) in [
+            ("quant_config.json", r#"{"w_bit": 4}"#, "awq"),
+            ("quantize_config.json", r#"{"bits": 4}"#, "gptq"),
+            ("hf_quant_config.json", r#"{"producer": {"name": "modelopt"}}"#, "modelopt"),
+        ] {
+            std::fs::write(directory.path().join(name), text).unwrap();
+            assert_eq!(found().as_deref(), Some(method));
+        }
+    }
 }
