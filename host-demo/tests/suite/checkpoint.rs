@@ -4,6 +4,7 @@
 mod decisions;
 mod lora;
 mod next;
+mod poolings;
 mod settings;
 mod tiny;
 
