@@ -208,19 +208,30 @@ impl Pool<'_> {
     /// Adds the states of the tokens from `position` on.
     fn add(&mut self, position: usize, states: &[f32]) {
         for (position, state) in (position..).zip(states.chunks_exact(self.out.len().max(1))) {
+            let out = self.out.iter_mut().zip(state);
             match self.pooling {
-                Pooling::Mean if position > 0 => self.out.iter_mut().zip(state).for_each(|(sum, x)| *sum += x),
+                Pooling::Mean | Pooling::MeanSqrtLength if position > 0 => out.for_each(|(sum, x)| *sum += x),
+                Pooling::WeightedMean if position > 0 => out.for_each(|(sum, x)| *sum += x * (position + 1) as f32),
+                // A NaN stays.
+                Pooling::Max if position > 0 => {
+                    out.filter(|(most, x)| **x > **most || x.is_nan()).for_each(|(most, x)| *most = *x);
+                }
                 Pooling::First if position > 0 => {}
                 Pooling::Last if position + 1 < self.tokens => {}
-                _ => self.out.iter_mut().zip(state).for_each(|(out, x)| *out = *x),
+                _ => out.for_each(|(out, x)| *out = *x),
             }
         }
     }
 
     fn finish(self) {
-        if self.pooling == Pooling::Mean {
-            self.out.iter_mut().for_each(|sum| *sum /= self.tokens as f32);
-        }
+        let count = self.tokens as f32;
+        let divisor = match self.pooling {
+            Pooling::Mean => count,
+            Pooling::MeanSqrtLength => libm::sqrtf(count),
+            Pooling::WeightedMean => count * (count + 1.0) / 2.0,
+            _ => return,
+        };
+        self.out.iter_mut().for_each(|sum| *sum /= divisor);
     }
 }
 

@@ -99,6 +99,12 @@ pub enum Pooling {
     First,
     /// State of the last token.
     Last,
+    /// Maximum of all states, for each element (key value 101).
+    Max,
+    /// Sum of all states, divided by the square root of their number (102).
+    MeanSqrtLength,
+    /// Mean of all states, weighted by the number of their token, from 1 on (103).
+    WeightedMean,
 }
 
 /// Activation after a linear layer that follows the pooling.

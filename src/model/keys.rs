@@ -497,12 +497,17 @@ impl<'g, 'a> Keys<'g, 'a> {
     /// Reads the pooling type from the key `name`. Returns `otherwise` if the key is missing or 0, and `ranked` for a
     /// reranker's type.
     pub const fn pooling(&mut self, name: &'static str, otherwise: Pooling, ranked: Pooling) -> Result<Pooling, Error> {
-        match tri!(self.nonzero(name, 4)) {
+        match tri!(self.nonzero(name, if built::ENCODER { 103 } else { 4 })) {
             None => Ok(otherwise),
             Some(1) => Ok(Pooling::Mean),
             Some(2) => Ok(Pooling::First),
             Some(3) => Ok(Pooling::Last),
-            Some(_) => Ok(ranked),
+            Some(4) => Ok(ranked),
+            // llama.cpp has no numbers for sentence-transformers' other poolings.
+            Some(101) if built::ENCODER => Ok(Pooling::Max),
+            Some(102) if built::ENCODER => Ok(Pooling::MeanSqrtLength),
+            Some(103) if built::ENCODER => Ok(Pooling::WeightedMean),
+            Some(_) => Err(self.wrong(name, "is not a known pooling")),
         }
     }
 

@@ -8,6 +8,7 @@ use arenite_run::model_file::ModelFile;
 use arenite_run::open_model::OpenModel;
 use serde_json::json;
 
+use super::each_token;
 use crate::cli::{RunArgs, Text, TextArgs, each_line};
 use crate::output::Out;
 
@@ -17,7 +18,8 @@ use crate::output::Out;
   arenite classify -m sentiment.gguf -p \"The sea is calm\"
   arenite classify -m sentiment.gguf --jsonl -f reviews.jsonl
 
-Prints each label with its probability, the most probable one first. `arenite embed` prints the model's outputs \
+Prints each label with its probability, the most probable one first. A classifier of tokens (names, places) prints the \
+words that it labels: the mean probability, the label and the words. `arenite embed` prints the model's outputs \
 themselves, and `arenite decide` lets any language model choose.")]
 pub struct Args {
     #[command(flatten)]
@@ -33,7 +35,11 @@ pub struct Args {
 
 pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let name = file.name().to_owned();
-    let model = Loaded::new(OpenModel::new(file, args.run.options()?)?)?;
+    let open = OpenModel::new(file, args.run.options()?)?;
+    if each_token::is_unpooled(&open) {
+        return entities(args, &open);
+    }
+    let model = Loaded::new(open)?;
     let classes = |text: &Text| {
         let Text::Bytes(text) = text else { bail!("a classifier needs a text: give one with -p or -f") };
         model.classify(&String::from_utf8_lossy(text)).with_context(|| name.clone())
@@ -49,6 +55,27 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     }
     for class in classes {
         out.now(format!("{:.4}  {}\n", class.score, class.label).as_bytes())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the entities in a text.
+fn entities(args: &Args, open: &OpenModel) -> Result<ExitCode> {
+    let found = |text: &Text| {
+        let Text::Bytes(text) = text else { bail!("a classifier needs a text: give one with -p or -f") };
+        each_token::entities(open, text).with_context(|| open.name().to_owned())
+    };
+    if args.text.jsonl {
+        return each_line(args.text.file.as_deref(), |text| Ok(json!({ "entities": found(&text)? })));
+    }
+    let entities = found(&args.text.need()?)?;
+    let mut out = Out::lock();
+    if args.json {
+        out.json(&entities)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for entity in entities {
+        out.now(format!("{:.4}  {}  {}\n", entity.score, entity.entity_group, entity.word).as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
 }

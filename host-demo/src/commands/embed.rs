@@ -7,10 +7,11 @@ use anyhow::{Context, Result};
 use arenite::tokenizer::Encode;
 use arenite::{Session, TokenId};
 use serde::Serialize;
+use serde_json::{Value, json};
 
+use super::each_token;
 use crate::cli::{PictureArgs, RunArgs, TextArgs, each_line};
-use crate::output::Out;
-use crate::output::npy;
+use crate::output::{Out, note, npy};
 use arenite_run::eyes::{Piece, Sights};
 use arenite_run::model_file::ModelFile;
 use arenite_run::open_model::OpenModel;
@@ -26,13 +27,18 @@ use arenite_text::Frame;
 
 The model's pooling turns the states of all tokens into one vector, which is scaled to length 1. The outputs of a \
 classifier are not scaled; `arenite classify` gives their labels. Without -o the vector \
-is printed as a JSON list. With --jsonl the file has one row per text, and the output has one line per row.")]
+is printed as a JSON list. With --jsonl the file has one row per text, and the output has one line per row. With --tokens a text has a vector for each of its tokens, in \
+rows that follow each other (`row` is the first).")]
 pub struct Args {
     #[command(flatten)]
     text: TextArgs,
 
     #[command(flatten)]
     pictures: PictureArgs,
+
+    /// Compute a vector for each token, as ColBERT's models need
+    #[arg(long)]
+    tokens: bool,
 
     /// Do not scale the vector to length 1
     #[arg(long)]
@@ -53,6 +59,9 @@ pub struct Args {
 pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let open = OpenModel::new(file, args.run.options()?)?;
     let named = || open.name().to_string();
+    if each_token::is_unpooled(&open) && !args.tokens {
+        note("the model has a vector for each token: the mean of them is computed. --tokens computes all");
+    }
     let (model, tokenizer) = (open.model(), open.tokenizer());
     let how = Encode { add_special: true, parse_special: false };
     let limit = runtime::positions(&open.options, model);
@@ -81,9 +90,19 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let mut memory = Memory::new(&plan)?;
     let mut session = open.session(&mut memory, plan)?;
     let dim = model.spec().embedding_len();
-    let embed = |sights: &Sights, session: &mut Session<'_, '_>| -> Result<Vec<f32>> {
+    let embed = |sights: &Sights, session: &mut Session<'_, '_>| -> Result<Vec<Vec<f32>>> {
         let Piece { ids, spans } = sights.shown.piece(&sights.ids, 0..sights.ids.len());
         runtime::fits(ids.len(), session.context(), model, ", or cut it with --truncate")?;
+        if args.tokens {
+            let mut vectors = each_token::vectors(model.spec(), session, &ids).with_context(named)?;
+            for vector in &mut vectors {
+                runtime::numbers(vector).with_context(named)?;
+                if !args.no_normalize {
+                    normalize(vector);
+                }
+            }
+            return Ok(vectors);
+        }
         let mut vector = vec![0.0; model.spec().embedding_buffer()];
         match spans.is_empty() {
             true => session.embed(&ids, &mut vector).map(|_| ()),
@@ -99,28 +118,31 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
         if !args.no_normalize && !model.spec().ranks() {
             normalize(&mut vector);
         }
-        Ok(vector)
+        Ok(vec![vector])
     };
 
     if let Some(sights) = single {
-        let vector = embed(&sights, &mut session)?;
-        match &args.output {
-            Some(path) => npy::save(path, &[dim], &vector)?,
-            None => Out::lock().json(&vector)?,
+        let vectors = embed(&sights, &mut session)?;
+        match (&args.output, &vectors[..]) {
+            (Some(path), _) if args.tokens => npy::save(path, &[vectors.len(), dim], &vectors.concat())?,
+            (Some(path), _) => npy::save(path, &[dim], &vectors.concat())?,
+            (None, [vector]) if !args.tokens => Out::lock().json(vector)?,
+            (None, _) => Out::lock().json(&vectors)?,
         }
         return Ok(ExitCode::SUCCESS);
     }
     let mut rows = Vec::new();
     let code = each_line(args.text.file.as_deref(), |text| {
         let sights = Sights::from(cut(text.tokens(tokenizer, how)?)?);
-        let vector = embed(&sights, &mut session)?;
+        let mut vectors = embed(&sights, &mut session)?;
         let tokens = sights.ids.len();
         Ok(if args.output.is_some() {
             let row = rows.len() / dim;
-            rows.extend(vector);
+            rows.extend(vectors.concat());
             Answer { tokens, row: Some(row), embedding: None }
         } else {
-            Answer { tokens, row: None, embedding: Some(vector) }
+            let embedding = if args.tokens { json!(vectors) } else { json!(vectors.pop()) };
+            Answer { tokens, row: None, embedding: Some(embedding) }
         })
     })?;
     if let Some(path) = &args.output {
@@ -136,7 +158,7 @@ struct Answer {
     #[serde(skip_serializing_if = "Option::is_none")]
     row: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    embedding: Option<Vec<f32>>,
+    embedding: Option<Value>,
 }
 
 /// Scales the vector to length 1; leaves a zero vector unchanged.

@@ -82,6 +82,9 @@ pub fn pull(args: &PullArgs, token: Option<&str>) -> Result<ExitCode> {
             true => hub::pull_from(name, access)?,
             false => hub::pull(&Name::parse(name)?, access)?,
         };
+        if let Some(drafter) = hub::drafter_beside(&path) {
+            note(format_args!("it has layers that draft: run it with --draft {}", drafter.display()));
+        }
         Ok(writeln!(Out::lock(), "{}", path.display())?)
     })
 }

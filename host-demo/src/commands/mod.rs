@@ -10,6 +10,7 @@ mod convert_tokenizer;
 mod corpus;
 mod decide;
 mod detokenize;
+mod each_token;
 mod embed;
 mod generate;
 mod grammar;

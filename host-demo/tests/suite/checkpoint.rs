@@ -3,6 +3,8 @@
 
 mod decisions;
 mod lora;
+mod next;
+mod poolings;
 mod settings;
 mod tiny;
 

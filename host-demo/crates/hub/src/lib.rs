@@ -157,7 +157,8 @@ pub fn pull(name: &Name, access: Access<'_>) -> Result<PathBuf> {
     // A model that sees has a second file in its repository.
     let projector = projector_among(listed.files.iter().map(String::as_str)).map(str::to_owned);
     let mut commit = listed.commit;
-    for piece in pieces.iter().chain(&projector) {
+    let drafter = drafter_among(&listed.files, &file);
+    for piece in pieces.iter().chain(&projector).chain(&drafter) {
         let url = client.address(&name.repository, commit.as_deref().unwrap_or("main"), piece);
         let remote = Remote { url: &url, repository: Some(&name.repository), name: piece };
         let fetched = download::fetch(&client, &remote, &cache, access.progress)?;
@@ -220,6 +221,30 @@ fn place(address: &str, client: &Client) -> Result<Place> {
         folder += &format!("-{}", &download::sha256(address)[..8]);
     }
     Ok(Place::Plain(format!("{}/{folder}", safe(host)), file))
+}
+
+/// Returns the file with layers that draft for `model`, if it has one beside it: with the same quantization, or else with
+/// more bits. EAGLE's and DFlash's files are left out, which Arenite does not run.
+fn drafter_among(files: &[String], model: &str) -> Option<String> {
+    let folder = |file: &str| file.rsplit_once('/').map_or("", |(folder, _)| folder).to_owned();
+    let drafts = |file: &&String| {
+        let name = file.rsplit('/').next().unwrap_or(file);
+        is_gguf(name)
+            && (name.starts_with("mtp-") || name.contains("-assistant"))
+            && [String::new(), folder(model)].contains(&folder(file))
+    };
+    let quants =
+        [quant_of(model).as_deref(), Some("Q8_0"), Some("BF16"), Some("F16")].map(|quant| quant.map(str::to_owned));
+    let rank = |file: &String| quants.iter().position(|quant| quant_of(file) == *quant).unwrap_or(quants.len());
+    files.iter().filter(drafts).min_by_key(|file| (rank(file), *file)).cloned()
+}
+
+/// Returns the path of the file with layers that draft for a model, beside it.
+pub fn drafter_beside(model: &Path) -> Option<PathBuf> {
+    let folder = model.parent()?;
+    let names = folder.read_dir().ok()?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let names: Vec<String> = names.filter(|name| model.file_name() != Some(name.as_ref())).collect();
+    Some(folder.join(drafter_among(&names, model.file_name()?.to_str()?)?))
 }
 
 /// Returns whether a file is a language model, or the first piece of one.
@@ -363,6 +388,12 @@ mod tests {
         assert_eq!(quant_of("x/UD-Q4_K_XL/m-UD-Q4_K_XL-00001-of-00002.gguf").as_deref(), Some("UD-Q4_K_XL"));
         assert_eq!(quant_of("gemma-3-270m-it-q8_0.gguf").as_deref(), Some("Q8_0"));
         assert_eq!(quant_of("model.gguf"), None);
+        let all =
+            files(&["m-Q4_K_M.gguf", "mtp-m-Q8_0.gguf", "mtp-m-BF16.gguf", "x/mtp-m-Q4_K_M.gguf", "eagle3-m-F16.gguf"]);
+        assert_eq!(drafter_among(&all, "m-BF16.gguf").as_deref(), Some("mtp-m-BF16.gguf"));
+        assert_eq!(drafter_among(&all, "m-Q4_K_M.gguf").as_deref(), Some("mtp-m-Q8_0.gguf"));
+        assert_eq!(drafter_among(&all, "x/m-Q4_K_M.gguf").as_deref(), Some("x/mtp-m-Q4_K_M.gguf"));
+        assert_eq!(drafter_among(&all[4..], "m-F16.gguf"), None);
         let both = ["m-UD-Q4_K_M.gguf", "m-Q4_K_M.gguf", "m-UD-Q8_K_XL.gguf"];
         assert_eq!(chosen(&both, "a/b:Q4_K_M").unwrap(), "m-Q4_K_M.gguf");
         assert_eq!(chosen(&both, "a/b:Q8_K_XL").unwrap(), "m-UD-Q8_K_XL.gguf");

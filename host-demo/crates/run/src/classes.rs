@@ -14,6 +14,7 @@ pub struct Class {
 }
 
 /// The labels of a classifier, in the order of its outputs.
+#[derive(Clone)]
 pub struct Labels(Vec<String>);
 
 impl Labels {

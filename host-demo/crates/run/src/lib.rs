@@ -41,7 +41,7 @@ pub mod stop;
 pub mod workers;
 
 pub use anyhow::{Error, Result};
-pub use classes::Class;
+pub use classes::{Class, Labels};
 pub use loaded::{Answer, AnswerEnd, Loaded, Message, Request, Role};
 pub use model_file::{Load, Projector, Source};
 pub use runtime::RunOptions;

@@ -128,8 +128,9 @@ impl Config {
         Ok(Some(number? as f32))
     }
 
+    /// Returns a flag. A null counts as false, as in Python.
     pub fn flag(&self, name: &str) -> Option<bool> {
-        self.get(name)?.as_bool()
+        if self.is_null(name) { Some(false) } else { self.get(name)?.as_bool() }
     }
 
     /// Returns a list of texts.

@@ -52,6 +52,8 @@ pub struct Family {
     pub made: fn(&Config) -> Result<Vec<Made>>,
     /// Tensors that become metadata in GGUF.
     pub scalars: &'static [Scalar],
+    /// True if layers that predict further tokens are kept. Readers of other architectures have no place for them.
+    pub predicts: bool,
     /// Returns true if the head is stored even if it equals the embedding, because the two have different factors.
     pub own_head: fn(&Config) -> bool,
     pub vocabulary: Vocabulary,
@@ -71,6 +73,7 @@ impl Family {
         keys: |keys| keys.common(),
         made: |_| Ok(Vec::new()),
         scalars: &[],
+        predicts: false,
         own_head: |_| false,
         vocabulary: Vocabulary::PLAIN,
     };

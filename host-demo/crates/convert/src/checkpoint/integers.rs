@@ -27,20 +27,23 @@ fn sizes(leaf: &Leaf<'_>) -> Result<[usize; 2]> {
     }
 }
 
-fn put<'f>(checkpoint: &mut Checkpoint<'f>, name: &str, rows: usize, packed: Packed<'f>) -> Result<()> {
+/// Inserts a matrix, or a stack of matrices, whose last two sizes are rows and columns.
+fn put<'f>(checkpoint: &mut Checkpoint<'f>, name: &str, shape: &[usize], packed: Packed<'f>) -> Result<()> {
     let group = match &packed.groups {
         Groups::OfColumns(size) | Groups::Flat(size) => *size,
         Groups::Listed(list) => list.len(),
     };
-    ensure!(rows > 0 && packed.columns > 0 && group > 0, "the tensor {name} has no values");
-    let leaf = Leaf::of_packed(name, rows, packed);
+    ensure!(!shape.contains(&0) && group > 0, "the tensor {name} has no values");
+    let leaf = Leaf::of_packed(name, shape, packed);
     ensure!(checkpoint.tensors.insert(name.to_owned(), Arc::new(leaf)).is_none(), "there are two tensors {name}");
     Ok(())
 }
 
 /// Returns the number of columns of a group.
 fn group_size(settings: &Value, columns: usize) -> usize {
-    settings["group_size"].as_u64().filter(|size| *size > 0).map_or(columns, |size| size as usize)
+    // AutoAWQ's own file has other names than config.json.
+    let stated = settings["group_size"].as_u64().or(settings["q_group_size"].as_u64());
+    stated.filter(|size| *size > 0).map_or(columns, |size| size as usize)
 }
 
 /// Returns the bits of a code if a line of `words` words has `columns` codes.
@@ -98,7 +101,7 @@ pub fn gptq(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
             biases: None,
             book: None,
         };
-        put(checkpoint, &format!("{stem}weight"), rows, packed)?;
+        put(checkpoint, &format!("{stem}weight"), &[rows, columns], packed)?;
     }
     Ok(())
 }
@@ -137,15 +140,18 @@ pub fn awq(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
             biases: None,
             book: None,
         };
-        put(checkpoint, &format!("{stem}weight"), rows, packed)?;
+        put(checkpoint, &format!("{stem}weight"), &[rows, columns], packed)?;
     }
     Ok(())
 }
 
 /// Converts the packed matrices of compressed-tensors: words of consecutive inputs. Codes and zeros are shifted to be
-/// positive.
+/// positive. Bytes instead of words hold 4-bit floats, which are converted elsewhere.
 pub fn compressed(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
     for stem in ending(checkpoint, "weight_packed") {
+        if checkpoint.tensors.get(&format!("{stem}weight_packed")).is_some_and(|leaf| leaf.coding == Coding::U8) {
+            continue;
+        }
         let codes = need(checkpoint, &format!("{stem}weight_packed"))?;
         let scales = need(checkpoint, &format!("{stem}weight_scale"))?;
         let shape = need(checkpoint, &format!("{stem}weight_shape"))?;
@@ -194,48 +200,37 @@ pub fn compressed(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
             biases: None,
             book: None,
         };
-        put(checkpoint, &format!("{stem}weight"), rows, packed)?;
+        put(checkpoint, &format!("{stem}weight"), &[rows, columns], packed)?;
     }
     Ok(())
 }
 
-/// Subtracts the zeros of 8-bit integers of compressed-tensors, which are not packed.
-pub fn shifted(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
-    for stem in ending(checkpoint, "weight_zero_point") {
-        let zeros = need(checkpoint, &format!("{stem}weight_zero_point"))?;
-        let is_zero = values(&zeros).iter().all(|zero| *zero == 0.0);
-        ensure!(is_zero, "the tensor {} has other values than 0: not supported", zeros.name);
-    }
-    Ok(())
-}
-
-/// Converts MLX's matrices: a stream of bits for each row, and a scale and a bias for each group.
+/// Converts MLX's matrices: a stream of bits for each row, and a scale and a bias for each group. Experts
+/// are stacked.
 pub fn mlx(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
     let mode = settings["mode"].as_str().unwrap_or("affine");
     ensure!(mode == "affine", "its weights are quantized by MLX with the mode {mode}: only affine is supported");
-    // MLX stores convolutions, and some norms of models that have them, in a form of its own.
-    ensure!(
-        !checkpoint.tensors.keys().any(|name| name.contains("conv")),
-        "it is a quantized model of MLX with convolutions: save it with `mlx_lm.convert --dequantize`"
-    );
     for stem in ending(checkpoint, "scales") {
         let scales = need(checkpoint, &format!("{stem}scales"))?;
         let biases = need(checkpoint, &format!("{stem}biases"))?;
         let codes = need(checkpoint, &format!("{stem}weight"))?;
-        let [rows, words] = sizes(&codes)?;
-        let [height, groups] = scales.shape[..] else { bail!("the tensor {} is not a matrix", scales.name) };
+        let ([stack @ .., words], [height @ .., groups]) = (&codes.shape[..], &scales.shape[..]) else {
+            bail!("the tensor {} is not a matrix of 32-bit words", codes.name)
+        };
+        ensure!(codes.coding == Coding::I32, "the tensor {} is not a matrix of 32-bit words", codes.name);
         // Single matrices can have settings of their own.
         let own = &settings[stem.trim_end_matches('.')];
         let own = if own["group_size"].is_u64() { own } else { settings };
         let size = own["group_size"].as_u64().context("its quantization has no group_size")? as usize;
-        let columns = groups * size;
-        let bits = bits(words, columns).with_context(|| codes.name.clone())?;
+        let columns = *groups * size;
+        let bits = bits(*words, columns).with_context(|| codes.name.clone())?;
         ensure!(
-            height == rows && biases.shape == scales.shape && words * 32 == columns * bits,
+            height == stack && biases.shape == scales.shape && *words * 32 == columns * bits,
             "the factors of {} have shape {:?}, which does not fit",
             codes.name,
             scales.shape
         );
+        let (words, groups, shape) = (*words, *groups, [stack, &[columns]].concat());
         let factors = |leaf| Factors { leaf, groups, rows: None, nested: None };
         let packed = Packed {
             codes: Codes { bytes: codes.bytes, bits, order: Order::Lines { words } },
@@ -246,7 +241,7 @@ pub fn mlx(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
             biases: Some(factors(biases)),
             book: None,
         };
-        put(checkpoint, &format!("{stem}weight"), rows, packed)?;
+        put(checkpoint, &format!("{stem}weight"), &shape, packed)?;
     }
     Ok(())
 }
@@ -297,7 +292,7 @@ pub fn bitsandbytes(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
             biases: None,
             book: Some(book),
         };
-        put(checkpoint, name, rows, packed)?;
+        put(checkpoint, name, &[rows, columns], packed)?;
     }
     for stem in ending(checkpoint, "SCB") {
         let factors = need(checkpoint, &format!("{stem}SCB"))?;
@@ -306,7 +301,7 @@ pub fn bitsandbytes(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
             let [rows, columns] = leaf.shape[..] else { bail!("it has factors but is not a matrix") };
             let values: Vec<f32> = values(&factors).into_iter().map(|most| most / 127.0).collect();
             ensure!(values.len() == rows && leaf.coding == Coding::I8, "its factors do not fit");
-            leaf.scale = Some(Scale { values, columns, block: [1, columns], across: 1 });
+            leaf.scale = Some(Scale { values, zeros: Vec::new(), columns, block: [1, columns], across: 1 });
             Ok(())
         })?;
     }

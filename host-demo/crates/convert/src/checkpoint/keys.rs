@@ -76,6 +76,18 @@ impl Keys<'_> {
         Ok(())
     }
 
+    /// Adds layers that predict further tokens behind the others.
+    pub fn predicting(&mut self, count: usize) -> Result<()> {
+        if count > 0 {
+            self.set("block_count", (self.config.layers()? + count) as u32);
+            self.set("nextn_predict_layers", count as u32);
+        }
+        if self.header.has(&format!("{}.attention.recurrent_layers", self.architecture)) {
+            self.recurrent_layers(count);
+        }
+        Ok(())
+    }
+
     pub fn vocab_size(&mut self) -> Result<()> {
         self.number("vocab_size", &["vocab_size"])
     }
@@ -306,10 +318,11 @@ impl Keys<'_> {
         }
     }
 
-    /// Writes the list of layers with a state instead of attention.
-    pub fn recurrent_layers(&mut self) {
+    /// Writes the list of layers with a state instead of attention, and behind them `others` with attention.
+    pub fn recurrent_layers(&mut self, others: usize) {
         if let Some(types) = self.config.texts("layer_types") {
             let recurrent = types.iter().map(|kind| *kind == "linear_attention");
+            let recurrent: Vec<bool> = recurrent.chain(std::iter::repeat_n(false, others)).collect();
             self.set("attention.recurrent_layers", Meta::array(recurrent));
         }
     }

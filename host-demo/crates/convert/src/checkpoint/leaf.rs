@@ -14,6 +14,8 @@ pub enum Coding {
     BF16,
     F8E4M3,
     F8E5M2,
+    /// Powers of two.
+    F8E8M0,
     I64,
     I32,
     U8,
@@ -67,6 +69,8 @@ impl Coding {
 #[derive(Clone, Debug)]
 pub struct Scale {
     pub values: Vec<f32>,
+    /// Subtracted from the values of a block before they are scaled; empty if all are 0.
+    pub zeros: Vec<f32>,
     /// Number of columns of the matrix.
     pub columns: usize,
     /// Rows and columns of a block.
@@ -197,9 +201,9 @@ impl<'f> Leaf<'f> {
         }
     }
 
-    /// Returns a matrix of integers with factors.
-    pub fn of_packed(name: &str, rows: usize, packed: Packed<'f>) -> Self {
-        let mut leaf = Self::new(name, packed.codes.bytes, Coding::Packed, &[rows, packed.columns]);
+    /// Returns a matrix, or a stack of matrices, of integers with factors.
+    pub fn of_packed(name: &str, shape: &[usize], packed: Packed<'f>) -> Self {
+        let mut leaf = Self::new(name, packed.codes.bytes, Coding::Packed, shape);
         leaf.packed = Some(Arc::new(packed));
         leaf
     }
@@ -244,6 +248,7 @@ impl<'f> Leaf<'f> {
             Coding::BF16 => each(bytes, start, stride, out, |b| bf16::from_le_bytes(b).to_f32()),
             Coding::F8E4M3 => each(bytes, start, stride, out, |[b]| e4m3(b)),
             Coding::F8E5M2 => each(bytes, start, stride, out, |[b]| f16::from_bits(u16::from(b) << 8).to_f32()),
+            Coding::F8E8M0 => each(bytes, start, stride, out, |[b]| e8m0(b)),
             Coding::I64 => each(bytes, start, stride, out, |b| i64::from_le_bytes(b) as f32),
             Coding::I32 => each(bytes, start, stride, out, |b| i32::from_le_bytes(b) as f32),
             Coding::U8 => each(bytes, start, stride, out, |[b]| b.into()),
@@ -254,7 +259,7 @@ impl<'f> Leaf<'f> {
                     let scale = self.groups.get(at / kind.group()).copied().unwrap_or(0);
                     let scale = match kind {
                         FourBits::Nv => e4m3(scale),
-                        FourBits::Mx => 2f32.powi(i32::from(scale) - 127),
+                        FourBits::Mx => e8m0(scale),
                     };
                     let code = self.code(at);
                     let size = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0][usize::from(code & 7)];
@@ -279,7 +284,9 @@ impl<'f> Leaf<'f> {
             for (i, out) in out.iter_mut().enumerate() {
                 let at = start + i * stride;
                 let (row, column) = (at / scale.columns / scale.block[0], at % scale.columns / scale.block[1]);
-                *out *= scale.values.get(row * scale.across + column).copied().unwrap_or(1.0);
+                let block = row * scale.across + column;
+                *out -= scale.zeros.get(block).copied().unwrap_or(0.0);
+                *out *= scale.values.get(block).copied().unwrap_or(1.0);
             }
         }
         if let Some(scale) = self.rounding {
@@ -297,6 +304,11 @@ fn e4m3(byte: u8) -> f32 {
         (0, _) => mantissa / 512.0,
         _ => (1.0 + mantissa / 8.0) * 2f32.powi(exponent - 7),
     }
+}
+
+/// Decodes a power of two.
+pub fn e8m0(byte: u8) -> f32 {
+    2f32.powi(i32::from(byte) - 127)
 }
 
 /// Returns the strides of a contiguous tensor.
@@ -327,7 +339,7 @@ mod tests {
     #[test]
     fn factors_of_blocks() {
         let mut leaf = Leaf::new("x", &[0x38; 8], Coding::F8E4M3, &[2, 4]);
-        leaf.scale = Some(Scale { values: vec![2.0, 3.0], columns: 4, block: [2, 2], across: 2 });
+        leaf.scale = Some(Scale { values: vec![2.0, 3.0], zeros: Vec::new(), columns: 4, block: [2, 2], across: 2 });
         let mut out = [0.0; 8];
         leaf.decode(0, 1, &mut out);
         assert_eq!(out, [2.0, 2.0, 3.0, 3.0, 2.0, 2.0, 3.0, 3.0]);

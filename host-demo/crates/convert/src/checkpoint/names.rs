@@ -40,6 +40,7 @@ const LAYERS: &[(&str, &str, &str)] = &[
     ("L_module.layers.", "blk.", ""),
     ("H_module.layers.", SECOND, ""),
     ("head.layers.", SECOND, ""),
+    ("mtp.layers.", NEXT, ""),
     ("layers.layers.", "blk.", ""),
     ("h.", "blk.", ""),
     ("blocks.", "blk.", ""),
@@ -55,6 +56,9 @@ const LAYERS: &[(&str, &str, &str)] = &[
 
 /// Prefix of the layers of a second stack, whose numbers follow those of the first.
 const SECOND: &str = "second.";
+
+/// Prefix of the layers that predict further tokens, which follow the others.
+const NEXT: &str = "next.";
 
 /// Names in most families.
 #[rustfmt::skip]
@@ -82,6 +86,13 @@ pub const COMMON: &[Row] = &[
     ("mlp.experts.#.down_proj", "ffn_down_exps", same),
     ("mlp.experts.gate_up_proj", "ffn_gate_exps.weight ffn_up_exps.weight", halves),
     ("mlp.experts.down_proj", "ffn_down_exps.weight", same),
+    // MLX stacks the experts.
+    ("mlp.switch_mlp.gate_proj", "ffn_gate_exps", same),
+    ("mlp.switch_mlp.up_proj", "ffn_up_exps", same),
+    ("mlp.switch_mlp.down_proj", "ffn_down_exps", same),
+    ("block_sparse_moe.switch_mlp.gate_proj", "ffn_gate_exps", same),
+    ("block_sparse_moe.switch_mlp.up_proj", "ffn_up_exps", same),
+    ("block_sparse_moe.switch_mlp.down_proj", "ffn_down_exps", same),
     ("mlp.shared_expert.gate_proj", "ffn_gate_shexp", same),
     ("mlp.shared_expert.up_proj", "ffn_up_shexp", same),
     ("mlp.shared_expert.down_proj", "ffn_down_shexp", same),
@@ -94,6 +105,13 @@ pub const COMMON: &[Row] = &[
     ("block_sparse_moe.experts.#.w1", "ffn_gate_exps", same),
     ("block_sparse_moe.experts.#.w2", "ffn_down_exps", same),
     ("block_sparse_moe.experts.#.w3", "ffn_up_exps", same),
+    // Layers that predict further tokens.
+    ("eh_proj", "nextn.eh_proj", same),
+    ("enorm", "nextn.enorm", same),
+    ("hnorm", "nextn.hnorm", same),
+    ("shared_head.norm", "nextn.shared_head_norm", same),
+    ("shared_head.head", "nextn.shared_head_head", same),
+    ("blk.embed_tokens", "nextn.embed_tokens", same),
     // These tables of rotary frequencies and masks are computed instead.
     ("self_attn.rotary_emb.inv_freq", "", same),
     ("attn.bias", "", same),
@@ -126,6 +144,10 @@ impl Place {
         if let Some(place) = Self::in_layer(name) {
             return place;
         }
+        // Qwen has one such layer, and stores the parts around it beside its list of layers.
+        if let Some(rest) = name.strip_prefix("mtp.") {
+            return Self { layer: format!("{NEXT}0."), number: Some(0), rest: rest.to_owned() };
+        }
         let mut rest = name;
         while let Some(shorter) = PREFIXES.iter().find_map(|prefix| rest.strip_prefix(prefix)) {
             rest = shorter;
@@ -134,10 +156,16 @@ impl Place {
         Self::in_layer(rest).unwrap_or_else(whole)
     }
 
-    /// Numbers the layers of a second stack after those of the first.
+    /// Numbers the layers of a second stack after those of the first, and layers that predict further tokens after all.
     pub fn behind(self, config: &Config) -> Result<Self> {
-        let (Some(number), true) = (self.number, self.layer.starts_with(SECOND)) else { return Ok(self) };
-        let number = number + config.size(&["num_layers_per_stack", "num_hidden_layers"])?;
+        let Some(number) = self.number else { return Ok(self) };
+        let number = match () {
+            () if self.layer.starts_with(SECOND) => {
+                number + config.size(&["num_layers_per_stack", "num_hidden_layers"])?
+            }
+            () if self.layer.starts_with(NEXT) => number + config.layers()?,
+            () => return Ok(self),
+        };
         Ok(Self { layer: format!("blk.{number}."), number: Some(number), rest: self.rest })
     }
 

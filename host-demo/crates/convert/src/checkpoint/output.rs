@@ -83,7 +83,8 @@ pub fn assemble<'f>(
                 || checkpoint.view("shared.weight").is_none_or(is_shared),
             "the tensor {name} differs from shared.weight, which is not supported"
         );
-        if predicts && !place.layer.starts_with("dec.") {
+        let is_kept = family.predicts && place.number.is_some();
+        if predicts && !is_kept && !place.layer.starts_with("dec.") {
             later += 1;
             continue;
         }
@@ -136,6 +137,11 @@ pub fn assemble<'f>(
     });
     let scalars = scalars.collect();
     Ok(Assembled { outputs, scalars, notes })
+}
+
+/// Returns the number of layers that predict further tokens.
+pub fn predicting(outputs: &[Output<'_>]) -> usize {
+    outputs.iter().filter(|output| output.name.ends_with(".nextn.eh_proj.weight")).count()
 }
 
 /// Refuses a checkpoint without its head, or without the bias of some layers. Readers of GGUF would use the embedding,
@@ -213,6 +219,12 @@ fn add<'f>(
     }
     let row = names::find(tables, &place.layer, &place.rest)
         .context("the converter does not know its name, and leaving it out would change the results")?;
+    let leaf = view.leaf();
+    let is_whole = matches!(leaf.coding, Coding::I64 | Coding::I32 | Coding::U8 | Coding::I8) && leaf.scale.is_none();
+    ensure!(
+        !is_whole || leaf.shape.len() < 2 || row.row.1.is_empty(),
+        "its weights are integers, and config.json does not name a quantization: copy the config.json of this checkpoint"
+    );
     let views = (row.row.2)(config, view)?;
     if row.row.1.is_empty() {
         return Ok(());

@@ -41,6 +41,8 @@ fn dense_layers(directory: &Path) -> Result<Vec<(PathBuf, &'static str)>> {
     let names = match steps[..] {
         ["Pooling", "Dense", "Dense"] | ["Pooling", "Dense", "Dense", "Normalize"] => &["dense_2", "dense_3"][..],
         ["Pooling", "Dense"] | ["Pooling", "Dense", "Normalize"] => &["dense_3"],
+        // A vector for each token (ColBERT).
+        ["Dense"] | ["Dense", "Normalize"] => &["dense_3"],
         _ if !steps.contains(&"Dense") => &[],
         _ => bail!(
             "modules.json has the steps {}: at most 2 linear layers between pooling and normalization are supported",
@@ -148,6 +150,9 @@ pub fn keys(directory: &Path, keys: &mut Keys<'_>) -> Result<()> {
     }
     let modules = modules(directory)?;
     let has = |kind: &str| modules.iter().any(|(other, _)| other == kind);
+    if has("Dense") && !has("Pooling") {
+        keys.set("pooling_type", 0u32);
+    }
     let only_direction = has("Normalize") && !has("Dense");
     for (kind, path) in &modules {
         match kind.as_str() {
@@ -195,18 +200,19 @@ fn pooling(settings: &Value, only_direction: bool) -> Result<u32> {
         ["mean_sqrt_len_tokens" | "mean_sqrt_len"] if only_direction => 1,
         ["cls_token" | "cls"] => 2,
         ["lasttoken"] => 3,
-        [] => bail!("the pooling config selects none of mean, cls and last token"),
-        [other] => bail!("the pooling {other} is not supported: mean, cls and the last token are"),
-        _ => bail!(
-            "the poolings {} together are not supported: one of mean, cls and the last token is",
-            modes.join(" and ")
-        ),
+        ["max_tokens" | "max"] => 101,
+        ["mean_sqrt_len_tokens" | "mean_sqrt_len"] => 102,
+        ["weightedmean_tokens" | "weightedmean"] => 103,
+        [] => bail!("the pooling config selects no pooling"),
+        [other] => bail!("the pooling {other} is not supported"),
+        _ => bail!("the poolings {} together are not supported: only one of them is", modes.join(" and ")),
     })
 }
 
-/// Returns true if the model is a classifier.
+/// Returns true if the model is a classifier of texts or of tokens.
 fn ranks(keys: &Keys<'_>) -> bool {
-    keys.config.classes().iter().any(|class| class.ends_with("ForSequenceClassification"))
+    let ends = ["ForSequenceClassification", "ForTokenClassification"];
+    keys.config.classes().iter().any(|class| ends.iter().any(|end| class.ends_with(end)))
 }
 
 /// Writes the names of a classifier's outputs; a reranker's only output has no name.
@@ -214,7 +220,8 @@ fn labels(keys: &mut Keys<'_>) {
     if !ranks(keys) {
         return;
     }
-    keys.set("pooling_type", 4u32);
+    let of_tokens = keys.config.classes().iter().any(|class| class.ends_with("ForTokenClassification"));
+    keys.set("pooling_type", if of_tokens { 0u32 } else { 4 });
     if let Some(labels) = keys.config.get("id2label").and_then(|labels| labels.as_object()) {
         let mut names: Vec<(u64, &str)> =
             labels.iter().filter_map(|(id, name)| Some((id.parse().ok()?, name.as_str()?))).collect();

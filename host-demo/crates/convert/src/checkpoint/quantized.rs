@@ -1,5 +1,5 @@
 //! Checkpoints that are already quantized, read exactly: FP8 and 8-bit integers with factors, NVFP4, MXFP4, BitNet's
-//! ternary.
+//! ternary. [`integers`] has those of packed integers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,27 +10,26 @@ use serde_json::Value;
 use super::access::{change, ending, values};
 use super::config::{Config, json};
 use super::integers;
-use super::leaf::{Coding, FourBits, Leaf, Scale};
+use super::leaf::{Coding, FourBits, Leaf, Scale, e8m0};
 use super::tensors::Checkpoint;
 
 /// Attaches factors to the quantized tensors. Drops the factors of activations, keys and values, except an
 /// `input_scale` that is not 1. Returns a message about integers.
 pub fn prepare(config: &Config, directory: Option<&Path>, checkpoint: &mut Checkpoint<'_>) -> Result<Option<String>> {
-    let other = directory.map(|directory| directory.join("hf_quant_config.json")).filter(|path| path.is_file());
-    let settings = config.find(&["quantization_config", "quantization"]);
-    let method = match (settings, other) {
-        (Some(settings), _) if settings["quant_method"].is_null() && settings["group_size"].is_u64() => {
-            "mlx".to_owned()
-        }
-        (Some(settings), _) => settings["quant_method"].as_str().unwrap_or("").to_owned(),
-        (None, Some(path)) => json(&path)?["producer"]["name"].as_str().unwrap_or("").to_owned(),
-        (None, None) => return Ok(None),
-    };
-    let settings = settings.unwrap_or(&Value::Null);
+    not_of_mlx(checkpoint)?;
+    let Some((method, settings)) = settings(config, directory)? else { return Ok(None) };
+    let settings = &settings;
     match method.as_str() {
         "mxfp4" => mxfp4(checkpoint)?,
         "bitnet" => ternary(checkpoint, settings)?,
-        "fp8" => factors(checkpoint, "_scale_inv", &settings["weight_block_size"])?,
+        "fp8" | "fbgemm_fp8" => {
+            factors(checkpoint, "_scale_inv", &settings["weight_block_size"])?;
+            factors(checkpoint, "_scale", &Value::Null)?;
+        }
+        "quark" => {
+            mxfp4_matrices(checkpoint, "weight")?;
+            factors(checkpoint, "_scale", &Value::Null)?;
+        }
         "modelopt" => {
             nvfp4(checkpoint)?;
             factors(checkpoint, "_scale", &Value::Null)?;
@@ -47,34 +46,100 @@ pub fn prepare(config: &Config, directory: Option<&Path>, checkpoint: &mut Check
         "compressed-tensors" => compressed(checkpoint, settings)?,
         other => bail!("its weights are quantized by {other}, which is not supported: save the model unquantized"),
     }
-    let left = ["input_scale", "input_zero_point", "k_scale", "v_scale", "activation_scale"];
+    let left = [
+        "input_scale",
+        "input_scale_ub",
+        "input_global_scale",
+        "input_zero_point",
+        "k_scale",
+        "v_scale",
+        "activation_scale",
+    ];
     checkpoint.tensors.retain(|name, leaf| {
         let end = name.rsplit('.').next().unwrap_or("");
         !left.contains(&end) || end == "input_scale" && !is_one(leaf)
     });
-    let is_integer = |leaf: &Arc<Leaf<'_>>| matches!(leaf.coding, Coding::Packed | Coding::I8) && leaf.shape.len() == 2;
+    let is_integer = |leaf: &Arc<Leaf<'_>>| matches!(leaf.coding, Coding::Packed | Coding::I8) && leaf.shape.len() > 1;
     Ok(checkpoint.tensors.values().any(is_integer).then(|| {
         format!("its weights are integers of {method}: without --type, they are written as F32, which loses nothing")
     }))
 }
 
-/// Attaches the factors of compressed-tensors.
-fn compressed(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
-    let format = settings["format"].as_str().unwrap_or("");
-    let groups = settings["config_groups"].as_object();
-    let weights = groups.and_then(|groups| groups.values().next()).map_or(&Value::Null, |group| &group["weights"]);
-    match format {
-        "pack-quantized" => integers::compressed(checkpoint),
-        "float-quantized" | "naive-quantized" | "int-quantized" => {
-            integers::shifted(checkpoint)?;
-            let block = match weights["group_size"].as_u64() {
-                Some(size) if weights["strategy"] == "group" => Value::from(vec![1, size]),
-                _ => weights["block_structure"].clone(),
-            };
-            factors(checkpoint, "_scale", &block)
-        }
-        other => bail!("its weights are quantized by compressed-tensors as {other}: save the model unquantized"),
+/// Returns the method and the settings of the quantization, which older programs store beside config.json.
+fn settings(config: &Config, directory: Option<&Path>) -> Result<Option<(String, Value)>> {
+    if let Some(settings) = config.find(&["quantization_config", "quantization"]) {
+        let is_mlx = settings["quant_method"].is_null() && settings["group_size"].is_u64();
+        let method = if is_mlx { "mlx" } else { settings["quant_method"].as_str().unwrap_or("") };
+        return Ok(Some((method.to_owned(), settings.clone())));
     }
+    for (name, method) in [("hf_quant_config", None), ("quantize_config", Some("gptq")), ("quant_config", Some("awq"))]
+    {
+        let path = directory.map(|directory| directory.join(format!("{name}.json"))).filter(|path| path.is_file());
+        let Some(path) = path else { continue };
+        let settings = json(&path)?;
+        let method = method.or(settings["producer"]["name"].as_str()).unwrap_or("").to_owned();
+        return Ok(Some((method, settings)));
+    }
+    Ok(None)
+}
+
+/// Refuses the convolutions of MLX, which swaps their last two sizes. It also stores some norms of these models in a form
+/// of its own.
+fn not_of_mlx(checkpoint: &Checkpoint<'_>) -> Result<()> {
+    let is_swapped = |(name, leaf): (&String, &Arc<Leaf<'_>>)| {
+        name.ends_with("conv1d.weight") && matches!(leaf.shape[..], [_, taps, 1] if taps > 1)
+    };
+    ensure!(
+        !checkpoint.tensors.iter().any(is_swapped),
+        "it is a model of MLX with convolutions, which has other weights than transformers': convert the original model"
+    );
+    Ok(())
+}
+
+/// Converts the matrices of compressed-tensors, each by the tensors that it has. A checkpoint may have several formats.
+fn compressed(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
+    const FORMATS: &[&str] = &[
+        "pack-quantized",
+        "float-quantized",
+        "naive-quantized",
+        "int-quantized",
+        "nvfp4-pack-quantized",
+        "mxfp4-pack-quantized",
+        "mxfp8-quantized",
+        "mixed-precision",
+    ];
+    let format = settings["format"].as_str().unwrap_or("");
+    ensure!(
+        FORMATS.contains(&format),
+        "its weights are quantized by compressed-tensors as {format}: save the model unquantized"
+    );
+    integers::compressed(checkpoint)?;
+    for stem in ending(checkpoint, "weight_global_scale") {
+        let global = checkpoint.tensors.remove(&format!("{stem}weight_global_scale"));
+        let global = global.and_then(|leaf| values(&leaf).first().copied()).unwrap_or(1.0);
+        rename(checkpoint, &format!("{stem}weight_packed"), &format!("{stem}weight"))?;
+        // ModelOpt stores the reciprocal.
+        let name = format!("{stem}weight_scale_2");
+        let mut leaf = Leaf::new(&name, &ONE, Coding::F32, &[1]);
+        leaf.scale =
+            Some(Scale { values: vec![1.0 / global], zeros: Vec::new(), columns: 1, block: [1, 1], across: 1 });
+        checkpoint.tensors.insert(name, Arc::new(leaf));
+    }
+    nvfp4(checkpoint)?;
+    mxfp4_matrices(checkpoint, "weight_packed")?;
+    let groups = settings["config_groups"].as_object();
+    let of_blocks = |group: &&Value| group["block_structure"].is_array();
+    let block = groups.and_then(|groups| groups.values().map(|group| &group["weights"]).find(of_blocks));
+    factors(checkpoint, "_scale", block.map_or(&Value::Null, |weights| &weights["block_structure"]))
+}
+
+/// The bytes of the number 1.
+const ONE: [u8; 4] = 1f32.to_le_bytes();
+
+fn rename(checkpoint: &mut Checkpoint<'_>, from: &str, to: &str) -> Result<()> {
+    let leaf = checkpoint.tensors.remove(from).with_context(|| format!("the tensor {from} is missing"))?;
+    checkpoint.tensors.insert(to.to_owned(), leaf);
+    Ok(())
 }
 
 /// Returns true if a factor has no effect.
@@ -83,12 +148,17 @@ fn is_one(leaf: &Arc<Leaf<'_>>) -> bool {
 }
 
 /// Attaches scale factors to weights. The factors of `NAME` are in the tensor `NAME` + `end`: one for the whole tensor,
-/// or one per row or block.
+/// or one per row or block. Only the sizes of blocks that do not divide the matrix have to be known.
 fn factors(checkpoint: &mut Checkpoint<'_>, end: &str, block: &Value) -> Result<()> {
     for stem in ending(checkpoint, &format!("weight{end}")) {
         let name = format!("{stem}weight");
         let Some(scale) = checkpoint.tensors.remove(&format!("{name}{end}")) else { continue };
-        let (values, shape) = (values(&scale), scale.shape.clone());
+        let zeros = checkpoint.tensors.remove(&format!("{stem}weight_zero_point"));
+        let mut factors = values(&scale);
+        if scale.coding == Coding::U8 {
+            factors.iter_mut().for_each(|factor| *factor = e8m0(*factor as u8));
+        }
+        let shape = scale.shape.clone();
         change(checkpoint, &name, |leaf| {
             let [rows, columns] = leaf.shape[..] else { bail!("it has a factor but is not a matrix") };
             let stated = |at: usize| block[at].as_u64().filter(|n| *n > 0).map(|n| n as usize);
@@ -99,12 +169,9 @@ fn factors(checkpoint: &mut Checkpoint<'_>, end: &str, block: &Value) -> Result<
                 _ => bail!("its factors have shape {shape:?}"),
             };
             let size = |len: usize, blocks: usize, stated: Option<usize>| -> usize {
-                if blocks <= 1 {
-                    len.max(1)
-                } else if blocks == len {
-                    1
-                } else {
-                    stated.unwrap_or(128) // the default of transformers
+                match len.checked_div(blocks) {
+                    Some(size) if len.is_multiple_of(blocks) => size.max(1),
+                    _ => stated.unwrap_or(128), // the default of transformers
                 }
             };
             let block = [size(rows, down, stated(0)), size(columns, across, stated(1))];
@@ -112,7 +179,9 @@ fn factors(checkpoint: &mut Checkpoint<'_>, end: &str, block: &Value) -> Result<
                 rows.div_ceil(block[0]) == down && columns.div_ceil(block[1]) == across,
                 "its factors have shape {shape:?}, which does not fit"
             );
-            leaf.scale = Some(Scale { values, columns, block, across });
+            let zeros = zeros.as_ref().map_or_else(Vec::new, values);
+            ensure!(zeros.is_empty() || zeros.len() == factors.len(), "it has {} zeros", zeros.len());
+            leaf.scale = Some(Scale { values: factors, zeros, columns, block, across });
             Ok(())
         })?;
     }
@@ -159,6 +228,29 @@ fn mxfp4(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Converts MXFP4 of compressed-tensors and Quark: matrices of two weights per byte, an exponent for 32 weights. `packed` is
+/// the end of the matrices' names.
+fn mxfp4_matrices(checkpoint: &mut Checkpoint<'_>, packed: &str) -> Result<()> {
+    for stem in ending(checkpoint, packed) {
+        let (name, scales) = (format!("{stem}{packed}"), format!("{stem}weight_scale"));
+        let is_bytes = |name: &str| checkpoint.tensors.get(name).is_some_and(|leaf| leaf.coding == Coding::U8);
+        if !is_bytes(&name) || !is_bytes(&scales) {
+            continue;
+        }
+        let Some(scale) = checkpoint.tensors.remove(&scales) else { continue };
+        change(checkpoint, &name, |leaf| {
+            let [rows, bytes] = leaf.shape[..] else { bail!("it is not a matrix") };
+            let columns = bytes * 2;
+            ensure!(scale.shape[..] == [rows, columns / 32], "its exponents have shape {:?}", scale.shape);
+            *leaf = Leaf::new(&leaf.name, leaf.bytes, Coding::Four(FourBits::Mx), &[rows, columns]);
+            leaf.groups = scale.bytes;
+            Ok(())
+        })?;
+        rename(checkpoint, &name, &format!("{stem}weight"))?;
+    }
+    Ok(())
+}
+
 /// Converts BitNet's weights: -1, 0 and 1, and one factor for each matrix. With the class `autobitlinear`, the factor
 /// multiplies the weights; otherwise it divides them. In the mode `online` of this class, the weights are stored as
 /// trained, and the model rounds them whenever it uses them.
@@ -189,10 +281,70 @@ fn ternary(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
                 *leaf =
                     Leaf::new(&leaf.name, leaf.bytes, Coding::Ternary { rows, columns, factor }, &[rows * 4, columns]);
             } else {
-                leaf.scale = Some(Scale { values: vec![factor], columns, block: [rows, columns], across: 1 });
+                leaf.scale =
+                    Some(Scale { values: vec![factor], zeros: Vec::new(), columns, block: [rows, columns], across: 1 });
             }
             Ok(())
         })?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn checkpoint<'f>(tensors: &[(&str, &'f [u8], Coding, &[usize])]) -> Checkpoint<'f> {
+        let leaf = |(name, bytes, coding, shape): &(&str, &'f [u8], Coding, &[usize])| {
+            ((*name).to_owned(), Arc::new(Leaf::new(name, bytes, coding.clone(), shape)))
+        };
+        Checkpoint { tensors: tensors.iter().map(leaf).collect(), ..Checkpoint::default() }
+    }
+
+    /// One checkpoint has matrices of several formats. The codes 1, 2 and 9 are 0.5, 1 and -0.5.
+    #[test]
+    fn compressed_tensors_of_several_formats() {
+        let two = 2f32.to_le_bytes();
+        let mut checkpoint = checkpoint(&[
+            ("a.weight_packed", &[0x21; 32], Coding::U8, &[1, 32]),
+            ("a.weight_scale", &[0x38, 0x40, 0x38, 0x38], Coding::F8E4M3, &[1, 4]),
+            ("a.weight_global_scale", &two, Coding::F32, &[1]),
+            ("b.weight_packed", &[0x19; 16], Coding::U8, &[1, 16]),
+            ("b.weight_scale", &[128], Coding::U8, &[1, 1]),
+            ("c.weight", &[0x38; 4], Coding::F8E4M3, &[2, 2]),
+            ("c.weight_scale", &[126, 129], Coding::U8, &[2, 1]),
+            ("d.weight", &[3, 0xff], Coding::I8, &[1, 2]),
+            ("d.weight_scale", &two, Coding::F32, &[1, 1]),
+            ("d.weight_zero_point", &[1], Coding::I8, &[1, 1]),
+        ]);
+        compressed(&mut checkpoint, &json!({"format": "mixed-precision"})).unwrap();
+        let names: Vec<&String> = checkpoint.tensors.keys().collect();
+        assert_eq!(names, ["a.weight", "a.weight_scale_2", "b.weight", "c.weight", "d.weight"]);
+        let first = |name: &str, count: usize| values(&checkpoint.tensors[name])[..count].to_vec();
+        assert_eq!(first("a.weight", 18)[14..], [0.5, 1.0, 1.0, 2.0]);
+        assert_eq!(first("a.weight_scale_2", 1), [0.5]);
+        assert_eq!(first("b.weight", 2), [-1.0, 1.0]);
+        assert_eq!(first("c.weight", 4), [0.5, 0.5, 4.0, 4.0]);
+        assert_eq!(first("d.weight", 2), [4.0, -4.0]);
+    }
+
+    #[test]
+    fn settings_beside_the_config() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("config.json");
+        std::fs::write(&path, r#"{"model_type": "llama"}"#).unwrap();
+        let config = Config::read(&path).unwrap();
+        let found = || settings(&config, Some(directory.path())).unwrap().map(|(method, _)| method);
+        assert_eq!(found(), None);
+        for (name, text, method) in [
+            ("quant_config.json", r#"{"w_bit": 4}"#, "awq"),
+            ("quantize_config.json", r#"{"bits": 4}"#, "gptq"),
+            ("hf_quant_config.json", r#"{"producer": {"name": "modelopt"}}"#, "modelopt"),
+        ] {
+            std::fs::write(directory.path().join(name), text).unwrap();
+            assert_eq!(found().as_deref(), Some(method));
+        }
+    }
 }

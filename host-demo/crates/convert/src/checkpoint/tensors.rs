@@ -181,6 +181,7 @@ impl<'f> Checkpoint<'f> {
                 Dtype::BF16 => Coding::BF16,
                 Dtype::F8_E4M3 => Coding::F8E4M3,
                 Dtype::F8_E5M2 => Coding::F8E5M2,
+                Dtype::F8_E8M0 => Coding::F8E8M0,
                 Dtype::I64 => Coding::I64,
                 Dtype::I32 | Dtype::U32 => Coding::I32,
                 Dtype::U8 | Dtype::BOOL => Coding::U8,

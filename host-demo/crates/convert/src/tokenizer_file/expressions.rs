@@ -13,6 +13,11 @@ const CJK: &str = "[一-龥\u{3040}-ゟ゠-ヿ]+";
 /// The words of Qwen 2.
 pub const QWEN2: &str =
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// The words of Llama 3.
+const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// The same words: tiktoken's spelling. White space ends with its last line break in both.
+const CL100K: &str =
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+";
 /// The words of DeepSeek LLM: letters of alphabets with cases. [`known`] shortens the expression to its beginning.
 const CASED_LETTERS: &str = r"\s?[A-Za-zµÀ-ÖØ-öø-ƺ";
 const CJK_HANGUL: &str = "[一-龥ࠀ-一가-\u{d7ff}]+";
@@ -22,12 +27,7 @@ const PUNCTUATION: &str = "punctuation";
 const KNOWN: &[(&str, &[&str])] = &[
     ("gpt-2", &[GPT2]),
     ("smollm", &[DIGITS, GPT2]),
-    (
-        "llama-bpe",
-        &[
-            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-        ],
-    ),
+    ("llama-bpe", &[LLAMA3]),
     ("qwen2", &[QWEN2]),
     (
         "qwen35",
@@ -151,6 +151,9 @@ fn known(expression: &str) -> &str {
     ];
     if gpt2.contains(&expression) {
         return GPT2;
+    }
+    if same(CL100K) {
+        return LLAMA3;
     }
     if SOME_DIGITS.contains(&expression) {
         return DIGITS;

@@ -214,6 +214,10 @@ fn words_by_merges(json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
     }
     vocabulary.key("model", "whitespace");
     vocabulary.key("pre", "whitespace");
+    // Without an unknown token, characters that are no tokens are left out.
+    if let Some(id) = json["model"]["unk_token"].as_str().and_then(|text| json["model"]["vocab"][text].as_u64()) {
+        vocabulary.key("unknown_token_id", u32::try_from(id)?);
+    }
     vocabulary.key("merges", joined(&merges(json)?));
     Ok(())
 }

@@ -162,10 +162,8 @@ impl Special {
             None => ids.get(text).copied(),
         };
         for (name, key) in NAMES {
-            if let Some(adds) = settings[format!("add_{name}_token")].as_bool()
-                && matches!(name, "bos" | "eos" | "sep")
-            {
-                texts.add(name, adds, builds_processor(settings));
+            if let Some((adds, over)) = stated_adds(name, json, settings, wanted.config) {
+                texts.add(name, adds, over);
             }
             let id = texts.get(name).and_then(added).filter(|id| (*id as usize) < wanted.rows);
             let field = format!("{name}_token_id");
@@ -199,6 +197,28 @@ impl Special {
         }
         self.notes
     }
+}
+
+/// Returns whether the settings add a token to texts, and whether this replaces the post-processor of the `tokenizer.json`.
+/// It does so for classes that build the post-processor, which add the start token by default; transformers 5 keeps one in
+/// the file. For other classes the settings have no effect.
+fn stated_adds(name: &str, json: Option<&Value>, settings: &Value, config: &Value) -> Option<(bool, bool)> {
+    let stated = settings[format!("add_{name}_token")].as_bool().filter(|_| matches!(name, "bos" | "eos" | "sep"));
+    let Some(json) = json else { return Some((stated?, true)) };
+    let is_new = config["transformers_version"].as_str().is_some_and(|version| version.starts_with("5."));
+    let processor = &json["post_processor"];
+    let kinds = ["TemplateProcessing", "RobertaProcessing", "BertProcessing"];
+    let is_explicit = kinds.iter().any(|kind| part(processor, kind).is_some());
+    if !builds_processor(settings) || is_new && is_explicit {
+        return (stated == Some(false)).then_some((false, false));
+    }
+    let default = match name {
+        _ if is_new => None,
+        "bos" => Some(true),
+        "eos" => Some(false),
+        _ => None,
+    };
+    Some((stated.or(default)?, true))
 }
 
 /// Returns true for the classes of transformers 4 whose settings replace the post-processor of a `tokenizer.json`. Their

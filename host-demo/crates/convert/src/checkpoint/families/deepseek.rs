@@ -88,6 +88,7 @@ pub const ALL: &[Family] = &[
     Family {
         classes: &["DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "Glm4MoeLiteForCausalLM", "KimiVLForConditionalGeneration", "KimiK25ForConditionalGeneration", "YoutuForCausalLM", "YoutuVLForConditionalGeneration"],
         architecture: "deepseek2",
+        predicts: true,
         names: &[LATENT],
         keys,
         ..Family::PLAIN
@@ -175,6 +176,7 @@ pub const ALL: &[Family] = &[
     Family {
         classes: &["Glm4MoeForCausalLM", "Glm4vMoeForConditionalGeneration", "SolarOpenForCausalLM"],
         architecture: "glm4moe",
+        predicts: true,
         names: &[&[
             ("post_attention_layernorm", "post_attention_norm", same),
         ]],
@@ -188,7 +190,6 @@ pub const ALL: &[Family] = &[
             k.set("expert_gating_func", SIGMOID);
             k.maybe_float("expert_weights_scale", &["routed_scaling_factor"])?;
             k.flag("expert_weights_norm", "norm_topk_prob");
-            // Layers for multi-token prediction are dropped.
             k.set("nextn_predict_layers", 0u32);
             Ok(())
         },

@@ -82,6 +82,10 @@ const CLASSIFIER: &[Row] = &[
     ("classifier.out_proj", "cls.output", same),
 ];
 
+/// The classifier of each token. The pooler of checkpoints that have one is not used.
+#[rustfmt::skip]
+const OF_TOKENS: &[Row] = &[("pooler.dense", "", same), ("classifier", "cls.output", same)];
+
 /// Tensor names of Nomic's models.
 #[rustfmt::skip]
 const NOMIC: &[Row] = &[
@@ -177,7 +181,15 @@ pub const ALL: &[Family] = &[
         ..Family::PLAIN
     },
     Family {
-        classes: &["DistilBertModel", "DistilBertForMaskedLM", "DistilBertForSequenceClassification"],
+        classes: &["BertForTokenClassification"],
+        architecture: "bert",
+        names: &[BERT, OF_TOKENS],
+        keys: bert,
+        vocabulary: TYPED,
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["DistilBertModel", "DistilBertForMaskedLM", "DistilBertForSequenceClassification", "DistilBertForTokenClassification"],
         architecture: "bert",
         names: &[DISTILLED, BERT, TRAINING],
         keys: |k| {
@@ -208,6 +220,14 @@ pub const ALL: &[Family] = &[
         classes: &["RobertaForSequenceClassification", "XLMRobertaForSequenceClassification", "CamembertForSequenceClassification"],
         architecture: "bert",
         names: &[&[("embeddings.position_embeddings", "position_embd", used_positions)], BERT, CLASSIFIER],
+        keys: roberta,
+        vocabulary: TYPED,
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["RobertaForTokenClassification", "XLMRobertaForTokenClassification", "CamembertForTokenClassification"],
+        architecture: "bert",
+        names: &[&[("embeddings.position_embeddings", "position_embd", used_positions)], BERT, OF_TOKENS],
         keys: roberta,
         vocabulary: TYPED,
         ..Family::PLAIN
@@ -254,7 +274,7 @@ pub const ALL: &[Family] = &[
         ..Family::PLAIN
     },
     Family {
-        classes: &["ModernBertForSequenceClassification"],
+        classes: &["ModernBertForSequenceClassification", "ModernBertForTokenClassification"],
         architecture: "modern-bert",
         names: &[MODERN, &[
             ("head.dense", "cls", same),
@@ -390,7 +410,7 @@ fn modern(keys: &mut Keys<'_>) -> Result<()> {
     }
     match c.text("classifier_activation") {
         None | Some("gelu") => {}
-        _ if !c.classes().contains(&"ModernBertForSequenceClassification") => {}
+        _ if !c.classes().iter().any(|class| class.ends_with("Classification")) => {}
         Some("swish") => keys.set("classifier.activation", "silu"),
         Some(name @ ("relu" | "silu" | "tanh")) => keys.set("classifier.activation", name),
         Some(name) => bail!("classifier_activation in config.json is {name}: not supported"),

@@ -19,6 +19,10 @@ const SHORT_NORMS: &[Row] = &[
     ("post_attention_layernorm", "post_attention_norm", plus_one),
     ("self_attn.q_norm", "attn_q_norm", plus_one),
     ("self_attn.k_norm", "attn_k_norm", plus_one),
+    ("fc", "nextn.eh_proj", same),
+    ("pre_fc_norm_embedding", "nextn.enorm", plus_one),
+    ("pre_fc_norm_hidden", "nextn.hnorm", plus_one),
+    ("blk.norm", "nextn.shared_head_norm", plus_one),
 ];
 
 #[rustfmt::skip]
@@ -76,7 +80,7 @@ fn delta(keys: &mut Keys<'_>) -> Result<()> {
     keys.number("ssm.group_count", &["linear_num_key_heads"])?;
     keys.number("ssm.time_step_rank", &["linear_num_value_heads"])?;
     keys.set("ssm.inner_size", c.need(&["linear_value_head_dim"])? * c.need(&["linear_num_value_heads"])?);
-    keys.recurrent_layers();
+    keys.recurrent_layers(0);
     let interval = c.number(&["full_attention_interval"])?.unwrap_or_else(|| interval(c));
     keys.set("full_attention_interval", interval);
     keys.rope_dimensions(0.25)
@@ -158,6 +162,7 @@ pub const ALL: &[Family] = &[
     Family {
         classes: &["Qwen3NextForCausalLM"],
         architecture: "qwen3next",
+        predicts: true,
         names: &[SHORT_NORMS, NEXT],
         keys: |k| {
             experts(k)?;
@@ -168,6 +173,7 @@ pub const ALL: &[Family] = &[
     Family {
         classes: &["Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration"],
         architecture: "qwen35",
+        predicts: true,
         names: &[SHORT_NORMS, DELTA],
         keys: |k| {
             k.common()?;
@@ -179,6 +185,7 @@ pub const ALL: &[Family] = &[
     Family {
         classes: &["Qwen3_5MoeForCausalLM", "Qwen3_5MoeForConditionalGeneration"],
         architecture: "qwen35moe",
+        predicts: true,
         names: &[SHORT_NORMS, DELTA],
         keys: |k| {
             experts(k)?;

@@ -1,0 +1,98 @@
+//! Results for each token of a text: vectors of ColBERT's models, and entities of token classifiers.
+
+use anyhow::{Context, Result};
+use arenite::model::Spec;
+use arenite::tokenizer::Encode;
+use arenite::{Session, TokenId};
+use arenite_run::open_model::OpenModel;
+use arenite_run::runtime::Memory;
+use arenite_run::{Class, Labels};
+use serde::Serialize;
+
+/// Returns true if the file says that texts are not pooled.
+pub fn is_unpooled(open: &OpenModel) -> bool {
+    let gguf = open.gguf();
+    gguf.architecture().and_then(|name| gguf.u32(name, "pooling_type")).is_ok_and(|kind| kind == Some(0))
+}
+
+/// Computes the state of each token, with the linear layers that follow a pooling.
+pub fn vectors(spec: &Spec<'_>, session: &mut Session<'_, '_>, ids: &[TokenId]) -> Result<Vec<Vec<f32>>> {
+    let (dim, needed) = (spec.dim, spec.embedding_buffer());
+    let (engine, context) = session.parts();
+    engine.encode(context, ids)?;
+    let states = engine.states().to_vec();
+    let mut buffer = vec![0.0; needed];
+    let head = |state: &[f32]| {
+        buffer[..dim].copy_from_slice(state);
+        Ok(engine.headed(&mut buffer)?.to_vec())
+    };
+    states.chunks(dim).map(head).collect()
+}
+
+/// Words of one kind that follow each other.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Entity {
+    pub entity_group: String,
+    /// Mean probability of the tokens' labels.
+    pub score: f64,
+    pub word: String,
+}
+
+/// A token with its most probable label.
+struct Tagged {
+    id: TokenId,
+    label: Class,
+}
+
+/// Finds the entities of a text: tokens whose labels have the same name behind `B-` and `I-`, as in transformers'
+/// aggregation `simple`.
+pub fn entities(open: &OpenModel, text: &[u8]) -> Result<Vec<Entity>> {
+    let tokenizer = open.vocabulary()?;
+    let labels = Labels::new(open.gguf(), open.model())?;
+    let encode = |add_special| arenite_text::encode(tokenizer, text, Encode { add_special, parse_special: false });
+    let (ids, inner) = (encode(true)?, encode(false)?);
+    let start = ids.windows(inner.len().max(1)).position(|part| part == inner).unwrap_or(0);
+    let plan = open.plan(open.plan_options(open.context(ids.len())))?;
+    let mut memory = Memory::new(&plan)?;
+    let mut session = open.session(&mut memory, plan)?;
+    let mut tagged = Vec::new();
+    let outputs = vectors(open.model().spec(), &mut session, &ids)?;
+    // The tokens that are added around a text have no labels.
+    for (id, outputs) in inner.iter().zip(outputs.iter().skip(start)) {
+        let label = labels.clone().classes(outputs).into_iter().next().context("the model has no labels")?;
+        tagged.push(Tagged { id: *id, label });
+    }
+    let word = |ids: &[TokenId]| {
+        let (mut decoder, mut word) = (tokenizer.decoder(), String::new());
+        ids.iter().try_for_each(|id| arenite_text::push(&mut decoder, *id, tokenizer, &mut word))?;
+        Ok(word.trim().to_owned())
+    };
+    grouped(tagged, word)
+}
+
+/// Splits a label into whether an entity begins, and the entity's name.
+fn parts(label: &str) -> (bool, &str) {
+    match label.split_once('-') {
+        Some(("B", name)) => (true, name),
+        Some(("I", name)) => (false, name),
+        _ => (false, label),
+    }
+}
+
+fn grouped(tagged: Vec<Tagged>, word: impl Fn(&[TokenId]) -> Result<String>) -> Result<Vec<Entity>> {
+    let mut groups: Vec<(String, Vec<Tagged>)> = Vec::new();
+    for token in tagged {
+        let (begins, name) = parts(&token.label.label);
+        match groups.last_mut() {
+            Some((last, group)) if !begins && last == name => group.push(token),
+            _ => groups.push((name.to_owned(), vec![token])),
+        }
+    }
+    groups.retain(|(name, _)| name != "O");
+    let entity = |(entity_group, group): (String, Vec<Tagged>)| {
+        let ids: Vec<TokenId> = group.iter().map(|token| token.id).collect();
+        let score = group.iter().map(|token| token.label.score).sum::<f64>() / group.len() as f64;
+        Ok(Entity { entity_group, score, word: word(&ids)? })
+    };
+    groups.into_iter().map(entity).collect()
+}
