@@ -89,6 +89,11 @@ pub struct Args {
     #[arg(long)]
     context_shift: bool,
 
+    /// Reuse blocks of at least N tokens that an earlier conversation has at other positions, as after a change in a prompt:
+    /// their keys are rotated. The answer may differ from that of a new computation; 0 reuses none
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    cache_reuse: usize,
+
     /// Folder for conversations that clients save with /slots: each client has its own, unless all share the cache
     #[arg(long, value_name = "DIR")]
     slot_save_path: Option<PathBuf>,
@@ -190,7 +195,8 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<()> {
 
 /// Opens and plans a model.
 fn host(args: &Args, file: ModelFile) -> Result<Host> {
-    let options = RunOptions { parallel: args.parallel, ..args.draft.apply(args.run.options()?, false) };
+    let (parallel, reuse) = (args.parallel, args.cache_reuse);
+    let options = RunOptions { parallel, reuse, ..args.draft.apply(args.run.options()?, false) };
     let mut host = Host::new(OpenModel::new(file, options)?, true)?;
     host.service.params = args.steps.params(host.service.params)?;
     host.service.breakers = args.steps.breakers();
