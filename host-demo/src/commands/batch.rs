@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Value, json};
 
-use crate::cli::{DraftArgs, RunArgs, at_least_one};
+use crate::cli::{DraftArgs, ReuseArgs, RunArgs, at_least_one};
 use crate::output::announce::announce;
 use crate::output::{note, progress};
 use arenite_run::model_file::ModelFile;
@@ -52,13 +52,11 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     session: Option<PathBuf>,
 
-    /// Reuse blocks of at least N tokens that an earlier conversation has at other positions, as after a change in a prompt:
-    /// their keys are rotated. The answer may differ from that of a new computation; 0 reuses none
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    cache_reuse: usize,
-
     #[command(flatten)]
     draft: DraftArgs,
+
+    #[command(flatten)]
+    reuse: ReuseArgs,
 
     #[command(flatten)]
     run: RunArgs,
@@ -80,9 +78,8 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
         }
     };
     let kept = args.session.as_deref().map(SessionFile::open).transpose()?;
-    let options = args.draft.apply(args.run.options()?, kept.is_some());
-    let (parallel, reuse) = (args.parallel, args.cache_reuse);
-    let options = RunOptions { parallel, reuse, ..SessionFile::sized(kept.as_ref(), options) };
+    let options = args.reuse.apply(args.draft.apply(args.run.options()?, kept.is_some()));
+    let options = RunOptions { parallel: args.parallel, ..SessionFile::sized(kept.as_ref(), options) };
     let host = Host::new(OpenModel::new(file, options)?, false)?;
     announce(&host, None);
     let Host { open, plan, drafting, mut service } = host;

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use arenite_files::projector_among;
 use arenite_serve::HeaderValue;
 
-use crate::cli::{DraftArgs, ModelArgs, RunArgs, StepArgs, TemplateArgs, at_least_one, memory_size, one_of};
+use crate::cli::{DraftArgs, ModelArgs, ReuseArgs, RunArgs, StepArgs, TemplateArgs, at_least_one, memory_size, one_of};
 use crate::output::announce::announce;
 use crate::output::{Bytes, Out, note};
 use crate::{foreign, formats};
@@ -89,11 +89,6 @@ pub struct Args {
     #[arg(long)]
     context_shift: bool,
 
-    /// Reuse blocks of at least N tokens that an earlier conversation has at other positions, as after a change in a prompt:
-    /// their keys are rotated. The answer may differ from that of a new computation; 0 reuses none
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    cache_reuse: usize,
-
     /// Folder for conversations that clients save with /slots: each client has its own, unless all share the cache
     #[arg(long, value_name = "DIR")]
     slot_save_path: Option<PathBuf>,
@@ -132,6 +127,9 @@ pub struct Args {
 
     #[command(flatten)]
     draft: DraftArgs,
+
+    #[command(flatten)]
+    reuse: ReuseArgs,
 
     #[command(flatten)]
     steps: StepArgs,
@@ -195,8 +193,8 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<()> {
 
 /// Opens and plans a model.
 fn host(args: &Args, file: ModelFile) -> Result<Host> {
-    let (parallel, reuse) = (args.parallel, args.cache_reuse);
-    let options = RunOptions { parallel, reuse, ..args.draft.apply(args.run.options()?, false) };
+    let options =
+        RunOptions { parallel: args.parallel, ..args.reuse.apply(args.draft.apply(args.run.options()?, false)) };
     let mut host = Host::new(OpenModel::new(file, options)?, true)?;
     host.service.params = args.steps.params(host.service.params)?;
     host.service.breakers = args.steps.breakers();

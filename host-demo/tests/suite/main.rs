@@ -26,6 +26,7 @@ mod page;
 mod pieces;
 mod quantize;
 mod rerank;
+mod reuse;
 mod sample;
 mod scripted;
 mod search;

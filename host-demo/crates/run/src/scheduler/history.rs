@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use arenite::TokenId;
 
 use super::cache::shared;
-use super::reuse::{blocks, sum};
+use crate::reuse::{blocks, sum};
 
 /// Maximum number of tokens of a client's conversations; the oldest are forgotten.
 const MOST_TOKENS: usize = 16 << 10;

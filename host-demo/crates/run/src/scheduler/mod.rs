@@ -7,7 +7,6 @@
 //! | `budget` | the tokens of a pass |
 //! | `cache`, `history` | contexts of finished conversations, and what each client knows of them |
 //! | `disk` | the cache on disk |
-//! | `reuse` | tokens of an earlier conversation at other positions |
 //! | `slots` | the last conversations of a client by number, for saving and restoring |
 //! | `decisions` | the scores of options after a prompt |
 //! | `counters` | counters for `/metrics` |
@@ -18,7 +17,6 @@ mod counters;
 mod decisions;
 mod disk;
 mod history;
-mod reuse;
 mod running;
 mod slots;
 
@@ -34,14 +32,14 @@ use arenite::tokenizer::Tokenizer;
 use arenite::{Context, Engine, Error, TokenId, Work};
 
 use budget::PassBudget;
-use cache::{Cache, shared};
+use cache::Cache;
+pub(crate) use cache::shared;
 pub use counters::{Counters, Histogram};
 use decisions::Deciding;
 pub use decisions::Decision;
 pub use disk::DiskCache;
 pub use history::HISTORIES;
 use history::History;
-use reuse::{Block, Donor, blocks};
 use running::{Progress, Running};
 use slots::Slots;
 pub use slots::{Slot, SlotAction, SlotAnswer, SlotRequest};
@@ -50,6 +48,7 @@ use crate::drafts::{DraftCounts, Drafts, Turn};
 use crate::eyes::Piece;
 use crate::generation::{Logprob, Settings, Workbench, logprob};
 use crate::ranking::Texts;
+use crate::reuse::{self, Donor, blocks};
 use crate::session_file::{Head, SessionFile};
 use arenite_text::shown::one_line;
 
@@ -587,8 +586,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         let each = cached.chain(running).map(|(context, ids)| (context, blocks(&job.prompt, ids, start, *reuse)));
         let (context, blocks) =
             each.max_by_key(|(_, blocks)| reuse::sum(blocks)).filter(|(_, some)| !some.is_empty())?;
-        let end = blocks.last().map_or(0, |Block { from, len, .. }| from + len);
-        let context = self.engine.fork_at(context, end).ok()?;
+        let context = self.engine.fork(context).ok()?;
         Some(Donor::new(context, blocks))
     }
 

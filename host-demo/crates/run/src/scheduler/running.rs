@@ -9,10 +9,10 @@ use arenite::tokenizer::Tokenizer;
 use arenite::{Context, Engine, TokenId};
 
 use super::budget::Unread;
-use super::reuse::Donor;
 use super::{Counters, Event, Finish, Job};
 use crate::drafts::Draft;
 use crate::generation::{End, Generation, Logprob, Workbench, offsets};
+use crate::reuse::Donor;
 use crate::rng::AnyRng;
 
 /// Distance of a checkpoint from the end of a prompt, in tokens: the next turn's prompt often differs in the last

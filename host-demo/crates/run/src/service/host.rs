@@ -207,11 +207,6 @@ pub fn run_engine(
         Kept::Prefix(file) => scheduler.restore(file, open.scales())?,
         Kept::All(disk) => disk.take().into_iter().for_each(|disk| scheduler.use_disk(disk)),
     }
-    if open.options.reuse > 0 && !scheduler.engine.can_reuse() {
-        log::warn!(
-            "no tokens are reused at other positions (--cache-reuse): this model's states depend on the position"
-        );
-    }
     ready();
     scheduler.run(commands);
     scheduler.close_disk();

@@ -2,7 +2,12 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use arenite::{Context, Engine, TokenId};
+use anyhow::Result;
+use arenite::{Context, Engine, Session, TokenId};
+
+use crate::eyes::Shown;
+use crate::runtime;
+use crate::scheduler::shared;
 
 /// Tokens that a prompt has at `at`, and an earlier conversation at `from`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +36,7 @@ pub fn blocks(prompt: &[TokenId], earlier: &[TokenId], start: usize, least: usiz
             at += 1;
             continue;
         };
-        let len = super::cache::shared(&prompt[at..end], &earlier[from..]);
+        let len = shared(&prompt[at..end], &earlier[from..]);
         found.push(Block { at, from, len });
         (at, next) = (at + len, from + len);
     }
@@ -41,6 +46,27 @@ pub fn blocks(prompt: &[TokenId], earlier: &[TokenId], start: usize, least: usiz
 /// Number of tokens in blocks.
 pub fn sum(blocks: &[Block]) -> usize {
     blocks.iter().map(|block| block.len).sum()
+}
+
+/// Rewinds a session to the common prefix of its tokens and a prompt, as [`runtime::rewind_to`] does. Also returns the
+/// tokens after it that the prompt has at other positions, in blocks of at least `least`.
+///
+/// # Errors
+///
+/// The session fails.
+pub fn rewind_to(
+    session: &mut Session<'_, '_>,
+    known: &[TokenId],
+    (prompt, shown): (&[TokenId], &Shown),
+    least: usize,
+) -> Result<(usize, Option<Donor>)> {
+    let (engine, context) = session.parts();
+    let read = &known[..known.len().min(context.position())];
+    let is_on = least > 0 && !read.is_empty() && shown.is_empty() && engine.can_reuse();
+    let donor = if is_on { Some(engine.fork(context)?) } else { None };
+    let kept = runtime::rewind_to(session, known, prompt, shown)?;
+    let donor = donor.map(|context| Donor::new(context, blocks(prompt, read, kept, least)));
+    Ok((kept, donor))
 }
 
 /// A copy of an earlier conversation, and the blocks of it that a prompt will reuse.
