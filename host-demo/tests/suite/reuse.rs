@@ -33,9 +33,10 @@ fn blocks_after_a_change_are_reused() {
         let (tokens, cached) = read(&server, &changed, json!({}));
         assert!(cached < tokens - 3 && cached + 10 > tokens, "{args:?}: {cached} of {tokens}");
         // A request may ask for longer blocks, or none.
-        for more in [json!({ "n_cache_reuse": 500 }), json!({ "n_cache_reuse": 0 }), json!({ "cache_prompt": false })] {
-            let (tokens, cached) = read(&server, &format!("{LAST} {FIRST}"), more.clone());
-            assert!(cached < 4, "{more}: {cached} of {tokens}");
+        let few = [json!({ "n_cache_reuse": 500 }), json!({ "n_cache_reuse": 0 }), json!({ "cache_prompt": false })];
+        for (number, more) in few.into_iter().enumerate() {
+            let (tokens, cached) = read(&server, &format!("{number} {LAST} {FIRST}"), more.clone());
+            assert!(cached < 5, "{more}: {cached} of {tokens}");
         }
     }
     // Off by default.
@@ -73,20 +74,4 @@ fn a_session_reuses_tokens() {
     run(&format!("{FIRST}{REMOVED}{LAST}"), &[]);
     let said = run(&format!("{FIRST}{LAST}"), &["--cache-reuse", "8"]);
     assert!(said.contains("from the session") && said.contains("at other positions"), "{said}");
-}
-
-/// A conversation with `--shift` forgets its oldest turns, and keeps the others without reading them again.
-#[test]
-fn a_conversation_that_forgets_turns_reuses_the_others() {
-    let turns = (0..12).map(|turn| format!("Tell me about the big red ball and the little dog, part {turn}.\n"));
-    let input = turns.collect::<String>() + "/stats\n";
-    let run = |more: &[&str]| {
-        let args = ["chat", "-c", "256", "-n", "8", "--temp", "0", "--shift"];
-        let output = crate::common::arenite_with(&[&args[..], more].concat(), input.as_bytes());
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    };
-    let reused = |said: &str| said.lines().any(|line| line.starts_with("reused "));
-    assert!(!reused(&run(&[])));
-    assert!(reused(&run(&["--cache-reuse", "8"])));
 }

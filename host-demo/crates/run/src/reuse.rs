@@ -89,8 +89,10 @@ impl Donor {
     /// tokens are read instead.
     pub fn give(&mut self, engine: &mut Engine<'_, '_>, context: &mut Context) -> usize {
         let before = context.position();
-        while let Some(Block { from, len, .. }) = self.blocks.pop_front_if(|block| block.at == context.position()) {
-            if let Err(error) = engine.reuse(context, &self.context, from..from + len) {
+        while let Some(Block { at, from, len }) = self.blocks.pop_front_if(|block| block.at <= context.position()) {
+            if at == context.position()
+                && let Err(error) = engine.reuse(context, &self.context, from..from + len)
+            {
                 log::debug!("{len} tokens are read again: {error}");
                 self.blocks.clear();
             }
