@@ -89,7 +89,8 @@ impl Donor {
     /// tokens are read instead.
     pub fn give(&mut self, engine: &mut Engine<'_, '_>, context: &mut Context) -> usize {
         let before = context.position();
-        while let Some(Block { at, from, len }) = self.blocks.pop_front_if(|block| block.at <= context.position()) {
+        while let Some(&Block { at, from, len }) = self.blocks.front().filter(|block| block.at <= context.position()) {
+            self.blocks.pop_front();
             if at == context.position()
                 && let Err(error) = engine.reuse(context, &self.context, from..from + len)
             {
