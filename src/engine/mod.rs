@@ -47,6 +47,7 @@ mod picture_turns;
 mod pictures;
 mod plan;
 mod profile;
+mod reuse;
 mod snapshot;
 mod work;
 

@@ -29,6 +29,81 @@ pub fn store(
     }
 }
 
+/// Loads what [`store`] has stored for `position`: the keys and values of one or more heads.
+pub fn load(
+    layout: HeadLayout,
+    (tiles, head_bytes): (&[u8], usize),
+    pages: &[u32],
+    position: usize,
+    keys: &mut [f32],
+    values: &mut [f32],
+) {
+    let page = (position / TILE).checked_rem(pages.len()).and_then(|entry| pages.get(entry));
+    let (bytes, slot, dim) = (layout.tile_bytes(), position % TILE, layout.dim);
+    let Some(start) = page.and_then(|page| bytes.checked_mul(*page as usize)) else { return };
+    let (keys_in_4_bits, values_in_4_bits) = in_4_bits(layout.kind);
+    // The distance of a key's elements, and that of its scales, are a row of the tile.
+    let key = Elements { at: slot, step: TILE, scales: layout.key_scales(), in_4_bits: keys_in_4_bits };
+    let (width, scales) = (layout.value_bytes(), layout.value_scales());
+    let value = Elements { at: slot * width, step: 1, scales, in_4_bits: values_in_4_bits };
+    let heads = keys.chunks_exact_mut(dim.max(1)).zip(values.chunks_exact_mut(dim.max(1)));
+    for (tiles, (to_key, to_value)) in tiles.chunks_exact(head_bytes.max(1)).zip(heads) {
+        let Some(tile) = tiles.get(start..).and_then(|tiles| tiles.get(..bytes)) else { return };
+        for (i, x) in to_key.iter_mut().enumerate() {
+            *x = key.element(layout.kind, tile, 0, (slot, i));
+        }
+        for (i, x) in to_value.iter_mut().enumerate() {
+            *x = value.element(layout.kind, tile, layout.values(), (slot, i));
+        }
+    }
+}
+
+/// The elements of a key or a value in a tile.
+struct Elements {
+    /// Index of the first element; of a value, its byte.
+    at: usize,
+    /// Distance of the elements.
+    step: usize,
+    /// Offset of the scales.
+    scales: usize,
+    in_4_bits: bool,
+}
+
+impl Elements {
+    /// Element `i` of the key or value of `slot` in the section of a tile that begins at byte `section`.
+    fn element(&self, kind: KvType, tile: &[u8], section: usize, (slot, i): (usize, usize)) -> f32 {
+        let is_value = self.step == 1;
+        let read = |unit: usize, width: usize| {
+            let at = if is_value { self.at + width * unit } else { width * (self.at + self.step * unit) };
+            tile.get(section + at..).unwrap_or(&[])
+        };
+        let half = |bytes: &[u8]| bytes.first_chunk().map_or(0.0, |h| half::f16::from_le_bytes(*h).to_f32());
+        match kind {
+            KvType::F32 => read(i, 4).first_chunk().map_or(0.0, |x| f32::from_le_bytes(*x)),
+            KvType::F16 => half(read(i, 2)),
+            KvType::Q8_0 | KvType::Q4_0 | KvType::Q8_0Q4_0 => {
+                let block = i / 32;
+                let code = |unit: usize| read(unit, 1).first().copied().unwrap_or(0);
+                let code = match (self.in_4_bits, i % 32) {
+                    (false, _) => f32::from(code(i).cast_signed()),
+                    (true, j @ 0..16) => f32::from(code(16 * block + j) & 15) - 8.0,
+                    (true, j) => f32::from(code(16 * block + j - 16) >> 4) - 8.0,
+                };
+                code * half(tile.get(self.scales + 2 * (TILE * block + slot)..).unwrap_or(&[]))
+            }
+        }
+    }
+}
+
+/// Returns whether keys and values are stored in 4 bits.
+fn in_4_bits(kind: KvType) -> (bool, bool) {
+    match kind {
+        KvType::Q4_0 => (true, true),
+        KvType::Q8_0Q4_0 => (false, true),
+        _ => (false, false),
+    }
+}
+
 /// The location of a position in the tiles of all heads.
 pub(super) struct Place {
     pub layout: HeadLayout,
@@ -115,11 +190,7 @@ fn store_halves<'a>(kernels: &Kernels, layout: HeadLayout, slot: usize, heads: i
 
 #[inline(never)]
 fn store_blocks<'a>(kernels: &Kernels, layout: HeadLayout, slot: usize, heads: impl Iterator<Item = Head<'a>>) {
-    let (keys_in_4_bits, values_in_4_bits) = match layout.kind {
-        KvType::Q4_0 => (true, true),
-        KvType::Q8_0Q4_0 => (false, true),
-        _ => (false, false),
-    };
+    let (keys_in_4_bits, values_in_4_bits) = in_4_bits(layout.kind);
     for (tile, key, value) in heads {
         let Some([keys, key_scales, values, value_scales]) = parts(layout, tile) else { return };
         let mut row = row(values, slot, layout.value_bytes()).iter_mut();

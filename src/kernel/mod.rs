@@ -62,7 +62,7 @@ mod x86;
 
 pub(crate) use addend::Addend;
 pub(crate) use attention::{Attention, Bias};
-pub(crate) use cache::store;
+pub(crate) use cache::{load, store};
 pub(crate) use float::Deviation;
 pub(crate) use fork::{fork_chunks, fork_pairs};
 pub(crate) use form::Form;

@@ -21,6 +21,7 @@ mod observer;
 mod peers;
 mod pieces;
 mod reference;
+mod reuse;
 mod same_bits;
 mod sampler;
 mod samplers;

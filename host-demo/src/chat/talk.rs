@@ -20,8 +20,8 @@ use arenite_run::drafts::{DraftCounts, Drafts};
 use arenite_run::eyes::Sights;
 use arenite_run::generation::{self, End, Generation, Settings, StrictCalls, ThoughtLimit, Wanted, Workbench};
 use arenite_run::open_model::OpenModel;
+use arenite_run::reuse;
 use arenite_run::rng::AnyRng;
-use arenite_run::runtime;
 
 /// Settings of every answer.
 pub struct Rules {
@@ -43,6 +43,8 @@ pub struct Rules {
 pub struct Stats {
     /// Tokens of the prompt that were already in the context.
     pub kept: usize,
+    /// Tokens of the prompt that were in the context at other positions.
+    pub reused: usize,
     /// The other tokens of the prompt.
     pub prefilled: usize,
     pub prefill: Duration,
@@ -119,7 +121,9 @@ impl Talk<'_, '_, '_> {
         };
         let mut stats: Option<Stats> = None;
         let stats = loop {
-            let kept = runtime::rewind_to(&mut self.session, &self.known, generation.ids(), generation.shown())?;
+            let asked = (generation.ids(), generation.shown());
+            let least = self.open.options.reuse;
+            let (kept, donor) = reuse::rewind_to(&mut self.session, &self.known, asked, least)?;
             let prefilled = generation.ids().len() - kept;
             let context = self.session.context();
             let mut bench = Workbench {
@@ -134,12 +138,13 @@ impl Talk<'_, '_, '_> {
                 &mut generation,
                 &mut bench,
                 &mut self.drafts,
-                self.rules.step,
+                (self.rules.step, donor),
                 &mut watch,
             )?;
             let (decode, end) = (Duration::ZERO, ran.end);
             let drafts = DraftCounts::default();
-            let first = Stats { kept, prefilled, prefill: ran.prefill, decoded: 0, decode, end, drafts };
+            let (reused, prefilled) = (ran.reused, prefilled - ran.reused);
+            let first = Stats { kept, reused, prefilled, prefill: ran.prefill, decoded: 0, decode, end, drafts };
             let turn = stats.get_or_insert(first);
             (turn.decoded, turn.decode, turn.end) = (generation.answer().len(), turn.decode + ran.decode, end);
             turn.drafts += ran.drafts;

@@ -117,7 +117,7 @@ const SERVER: &[Flag] = &[
         No,
         SHARED,
     ),
-    (&["--cache-reuse", "-sps", "--slot-prompt-similarity", "-cram", "--cache-ram"], Yes, SHARED),
+    (&["-sps", "--slot-prompt-similarity", "-cram", "--cache-ram"], Yes, SHARED),
     (&["-to", "--timeout", "--threads-http"], Yes, Ignored("the server has its own limits")),
     (&["--reasoning-format"], Yes, Ignored("thoughts are returned in `reasoning_content`")),
     (&["--keep"], Yes, Ignored("requests have the field n_keep")),

@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Value, json};
 
-use crate::cli::{DraftArgs, RunArgs, at_least_one};
+use crate::cli::{DraftArgs, ReuseArgs, RunArgs, at_least_one};
 use crate::output::announce::announce;
 use crate::output::{note, progress};
 use arenite_run::model_file::ModelFile;
@@ -56,6 +56,9 @@ pub struct Args {
     draft: DraftArgs,
 
     #[command(flatten)]
+    reuse: ReuseArgs,
+
+    #[command(flatten)]
     run: RunArgs,
 }
 
@@ -75,7 +78,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
         }
     };
     let kept = args.session.as_deref().map(SessionFile::open).transpose()?;
-    let options = args.draft.apply(args.run.options()?, kept.is_some());
+    let options = args.reuse.apply(args.draft.apply(args.run.options()?, kept.is_some()));
     let options = RunOptions { parallel: args.parallel, ..SessionFile::sized(kept.as_ref(), options) };
     let host = Host::new(OpenModel::new(file, options)?, false)?;
     announce(&host, None);

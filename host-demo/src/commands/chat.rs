@@ -18,7 +18,9 @@ use crate::chat::dialect::{Call, Tools};
 use crate::chat::{
     Arguments, ChatEvent, Input, Lines, Reasoning, Renderer, Rules, Screen, Stats, Style, Talk, dropped,
 };
-use crate::cli::{ConstraintArgs, DraftArgs, Form, Limit, PictureArgs, RunArgs, SamplingArgs, TemplateArgs, pictures};
+use crate::cli::{
+    ConstraintArgs, DraftArgs, Form, Limit, PictureArgs, ReuseArgs, RunArgs, SamplingArgs, TemplateArgs, pictures,
+};
 use crate::interrupt;
 use crate::output::{self, Out, note};
 use arenite_files as new_file;
@@ -117,6 +119,9 @@ pub struct Args {
     draft: DraftArgs,
 
     #[command(flatten)]
+    reuse: ReuseArgs,
+
+    #[command(flatten)]
     constraint: ConstraintArgs,
 
     #[command(flatten)]
@@ -177,7 +182,7 @@ fn talk_with(file: ModelFile, args: &Args, before: Option<Vec<Value>>, lines: &m
         return print_prompt(args, &file);
     }
     let mut kept = args.session.as_deref().map(SessionFile::open).transpose()?;
-    let options = args.draft.apply(args.run.options()?, kept.is_some());
+    let options = args.reuse.apply(args.draft.apply(args.run.options()?, kept.is_some()));
     let open = OpenModel::new(file, SessionFile::sized(kept.as_ref(), options))?;
     let (gguf, model, tokenizer) = (open.gguf(), open.model(), open.vocabulary()?);
     let Template { renderer, style, declared, kwargs, messages } = Template::new(args, gguf, tokenizer)?;
@@ -574,8 +579,11 @@ fn command(talk: &mut Talk<'_, '_, '_>, line: &str) -> Result<bool> {
 
 fn print_stats(talk: &Talk<'_, '_, '_>) -> Result<()> {
     let mut out = Out::lock();
-    if let Some(Stats { kept, prefilled, prefill, decoded, decode, end, drafts }) = talk.last {
+    if let Some(Stats { kept, reused, prefilled, prefill, decoded, decode, end, drafts }) = talk.last {
         writeln!(out, "kept       {kept} tokens of the prompt were in the context")?;
+        if reused > 0 {
+            writeln!(out, "reused     {reused} tokens were at other positions")?;
+        }
         writeln!(out, "prefilled  {prefilled} tokens{}", rate(prefilled, prefill))?;
         writeln!(out, "decoded    {decoded} tokens{}, ended by {}", rate(decoded, decode), end.name())?;
         if drafts.drafted > 0 {

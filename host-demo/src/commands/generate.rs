@@ -13,7 +13,8 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::cli::{
-    ConstraintArgs, DraftArgs, Form, Limit, PictureArgs, RunArgs, SamplingArgs, Text, TextArgs, Watcher, each_line,
+    ConstraintArgs, DraftArgs, Form, Limit, PictureArgs, ReuseArgs, RunArgs, SamplingArgs, Text, TextArgs, Watcher,
+    each_line,
 };
 use crate::output::wrap::Wrap;
 use crate::output::{self, Bytes, Out, note, terminal_width};
@@ -24,6 +25,7 @@ use arenite_run::eyes::{Shown, Sights, is_row};
 use arenite_run::generation::{self, End, Generation, Settings, Shift, Workbench, within};
 use arenite_run::model_file::ModelFile;
 use arenite_run::open_model::OpenModel;
+use arenite_run::reuse;
 use arenite_run::runtime::{self, Memory};
 use arenite_run::session_file::{Head, SessionFile};
 use arenite_text as text;
@@ -93,6 +95,9 @@ pub struct Args {
     draft: DraftArgs,
 
     #[command(flatten)]
+    reuse: ReuseArgs,
+
+    #[command(flatten)]
     form: ConstraintArgs,
 
     #[command(flatten)]
@@ -117,6 +122,8 @@ const STORY: &str = "Once upon a time";
 struct Stats {
     prompt_tokens: usize,
     kept_tokens: usize,
+    /// Those of the other tokens that the session had at other positions.
+    reused_tokens: usize,
     prefill_tok_s: f64,
     tokens: usize,
     decode_tok_s: f64,
@@ -147,7 +154,7 @@ struct Answer {
 pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     interrupt::listen();
     let mut kept_file = args.session.as_deref().map(SessionFile::open).transpose()?;
-    let options = args.draft.apply(args.run.options()?, kept_file.is_some());
+    let options = args.reuse.apply(args.draft.apply(args.run.options()?, kept_file.is_some()));
     let open = OpenModel::new(file, SessionFile::sized(kept_file.as_ref(), options))?;
     let model = open.model();
     let tokenizer = match open.vocabulary() {
@@ -200,7 +207,8 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
         _ => None,
     };
     let mut continued = |prompt: &Prompt, session: &mut Session<'_, '_>, show: Show<'_>| {
-        let kept = runtime::rewind_to(session, &known, &prompt.ids, &prompt.places)?;
+        let least = open.options.reuse;
+        let (kept, donor) = reuse::rewind_to(session, &known, (&prompt.ids, &prompt.places), least)?;
         let rng = args.sampling.generator(seed);
         let keep = usize::try_from(args.keep).unwrap_or(prompt.ids.len());
         let keep = keep + usize::from(tokenizer.is_some_and(|tokenizer| tokenizer.add_bos()));
@@ -210,7 +218,14 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
         let context = session.context();
         let mut bench = Workbench { tokenizer, masks: masks.as_mut(), scratch: &mut scratch, context };
         let mut watch = Watcher::new(&mut *show);
-        let ran = generation::run(session, &mut generation, &mut bench, &mut drafts, plan.options.batch, &mut watch)?;
+        let ran = generation::run(
+            session,
+            &mut generation,
+            &mut bench,
+            &mut drafts,
+            (plan.options.batch, donor),
+            &mut watch,
+        )?;
         show(&generation.rest())?;
         let outcome = Outcome { ids: generation.answer().to_vec(), is_whole: generation.is_whole(), kept, ran };
         if let Some(file) = &kept_file {
@@ -319,7 +334,8 @@ impl Setting<'_> {
         Stats {
             prompt_tokens: prompt.ids.len(),
             kept_tokens: outcome.kept,
-            prefill_tok_s: rate(prompt.ids.len() - outcome.kept, outcome.ran.prefill),
+            reused_tokens: outcome.ran.reused,
+            prefill_tok_s: rate(prompt.ids.len() - outcome.kept - outcome.ran.reused, outcome.ran.prefill),
             tokens: outcome.ids.len(),
             decode_tok_s: rate(outcome.ran.decodes, outcome.ran.decode),
             workspace_bytes: self.plan.workspace,
@@ -477,6 +493,10 @@ fn print_stats(stats: &Stats) {
     // The first token comes from the prompt's pass, so a single token has no speed.
     let speed = |rate: f64| if rate > 0.0 { format!(", {rate:.1} tok/s") } else { String::new() };
     let kept = if stats.kept_tokens > 0 { format!(" ({} from the session)", stats.kept_tokens) } else { String::new() };
+    let kept = match stats.reused_tokens {
+        0 => kept,
+        reused => format!("{kept} ({reused} at other positions)"),
+    };
     note(format_args!("prompt  {}{kept}{}", count(stats.prompt_tokens), speed(stats.prefill_tok_s)));
     note(format_args!("decode  {}{}, ended by {}", count(stats.tokens), speed(stats.decode_tok_s), stats.end));
     if stats.draft_n > 0 {

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use arenite_files::projector_among;
 use arenite_serve::HeaderValue;
 
-use crate::cli::{DraftArgs, ModelArgs, RunArgs, StepArgs, TemplateArgs, at_least_one, memory_size, one_of};
+use crate::cli::{DraftArgs, ModelArgs, ReuseArgs, RunArgs, StepArgs, TemplateArgs, at_least_one, memory_size, one_of};
 use crate::output::announce::announce;
 use crate::output::{Bytes, Out, note};
 use crate::{foreign, formats};
@@ -129,6 +129,9 @@ pub struct Args {
     draft: DraftArgs,
 
     #[command(flatten)]
+    reuse: ReuseArgs,
+
+    #[command(flatten)]
     steps: StepArgs,
 
     #[command(flatten)]
@@ -190,7 +193,8 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<()> {
 
 /// Opens and plans a model.
 fn host(args: &Args, file: ModelFile) -> Result<Host> {
-    let options = RunOptions { parallel: args.parallel, ..args.draft.apply(args.run.options()?, false) };
+    let options =
+        RunOptions { parallel: args.parallel, ..args.reuse.apply(args.draft.apply(args.run.options()?, false)) };
     let mut host = Host::new(OpenModel::new(file, options)?, true)?;
     host.service.params = args.steps.params(host.service.params)?;
     host.service.breakers = args.steps.breakers();

@@ -225,6 +225,26 @@ fn five_turns_with_a_template_prefill_only_themselves() {
     assert!(terminal.ends());
 }
 
+/// When the oldest turns are forgotten, the others have other positions.
+#[test]
+fn turns_after_forgotten_ones_are_reused() {
+    let directory = directory();
+    let model = file(&directory, "m.gguf", with_template(TURNS));
+    let reuses = |more: &[&str]| {
+        let args = ["chat", "-m", &model, "--system", "A story.", "--temp", "0", "-n", "8", "-c", "128", "--shift"];
+        let mut terminal = Terminal::start(&[&args[..], more].concat());
+        let mut reused = false;
+        for turn in 1..=8 {
+            terminal.says(&format!("Tell me about the little dog and the cat, part {turn}"));
+            terminal.says("/stats");
+            let stats = terminal.wait_for("turns ") + &terminal.rest_of_line();
+            reused |= stats.contains("at other positions");
+        }
+        reused
+    };
+    assert!(reuses(&["--cache-reuse", "4"]) && !reuses(&[]));
+}
+
 #[test]
 fn ctrl_c_stops_the_answer_and_not_the_program() {
     // The end token is banned, and the context has room for minutes of text.

@@ -83,8 +83,23 @@ fn fields_of_clients_change_nothing() {
             json!({
                 "messages": said, "temperature": null, "n": null, "stop": null, "tools": null, "tool_choice": null, "logit_bias": null,
                 "response_format": null, "stream_options": null, "reasoning_effort": null, "store": true, "metadata": {}, "user": "u",
-                "prediction": { "type": "content", "content": "x" }, "verbosity": "medium", "functions": [],
+                "prediction": { "type": "content", "content": "x" }, "verbosity": "medium", "functions": [], "reasoning_format": "deepseek",
+                "stop": vec!["stop"; 64],
             }),
+        ),
+        // OpenAI's agents: their prompts are cut by the service only if they are too long.
+        ("/v1/responses", json!({ "input": "hi", "truncation": "auto" })),
+        // Messages of OpenAI's assistants.
+        (
+            "/v1/chat/completions",
+            json!({ "messages": [{ "role": "user", "content": [{ "type": "text", "text": { "value": "hi", "annotations": [] } }, { "type": "text", "text": null }] }] }),
+        ),
+        // Blocks that only Anthropic's service writes, in a conversation that goes on here.
+        (
+            "/v1/messages",
+            json!({ "messages": [said[0], { "role": "assistant", "content": [{ "type": "compaction", "content": "x" },
+                { "type": "fallback", "from": { "model": "a" }, "to": { "model": "b" } }, { "type": "tool_use", "id": "t", "name": "ToolSearch", "input": {} }] },
+                { "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "t", "content": [{ "type": "tool_reference", "tool_name": "f" }] }] }] }),
         ),
     ] {
         let (status, answer) = talk.server.post(path, body.to_string().as_bytes());
@@ -105,7 +120,9 @@ fn fields_that_would_change_the_answer_are_named() {
         ("previous_response_id", response(json!({ "previous_response_id": "resp_1" }))),
         ("prompt", response(json!({ "prompt": { "id": "pmpt_1" } }))),
         ("background", response(json!({ "background": true }))),
-        ("truncation", response(json!({ "truncation": "auto" }))),
+        ("functions", chat(json!({ "functions": [{ "name": "f" }] }))),
+        ("reasoning_format", chat(json!({ "reasoning_format": "none" }))),
+        ("response_format", chat(json!({ "response_format": { "type": "regex", "regex": "a" } }))),
         ("text.verbosity", response(json!({ "text": { "verbosity": "low" } }))),
         ("mirostat", response(json!({ "mirostat": 3 }))),
         ("mirostat", response(json!({ "mirostat": 2, "temperature": 0 }))),
@@ -135,6 +152,53 @@ fn fields_that_would_change_the_answer_are_named() {
     ] {
         assert_eq!(talk.server.post("/api/generate", body.to_string().as_bytes()).0, 400, "{body}");
     }
+}
+
+/// Anthropic's package keeps conversations at the service, unless an error with these details says that this is not possible:
+/// then it sends whole conversations.
+#[test]
+fn threads_of_anthropic_are_refused_so_that_its_package_goes_on() {
+    let talk = start(&["Once"], &[], &[], CHATML);
+    let said = json!([{ "role": "user", "content": "hi" }]);
+    let error = talk.refused("/v1/messages", &json!({ "messages": said, "thread": { "type": "create" } }));
+    let details = json!({ "error_code": "thread_unsupported_request", "unsupported": ["thread"] });
+    assert_eq!((&error["type"], &error["details"]), (&json!("invalid_request_error"), &details));
+    talk.good("/v1/messages", &json!({ "messages": said, "thread": null }));
+}
+
+/// Mistral's interface, and programs for several interfaces, have thoughts among the parts of a content.
+#[test]
+fn thoughts_among_parts_are_thoughts() {
+    const SHOWS: &str = "{% for m in messages %}[{{ m.role }}|{{ m.reasoning_content }}|{{ m.content }}]{% endfor %}";
+    let talk = start(&["Once"], &[], &[], SHOWS);
+    for thinking in [json!("Hm."), json!([{ "type": "text", "text": "Hm." }])] {
+        let content =
+            json!([{ "type": "thinking", "thinking": thinking, "signature": "" }, { "type": "text", "text": "x" }]);
+        let messages = json!([{ "role": "user", "content": "a" }, { "role": "assistant", "content": content }, { "role": "user", "content": "b" }]);
+        assert_eq!(prompt(&talk, messages), "[user||a][assistant|Hm.|x][user||b]");
+    }
+}
+
+/// A grammar in Fireworks's notation, and any object in vLLM's.
+#[test]
+fn other_names_of_grammars() {
+    let talk = start(&["Once"], &[], &[], CHATML);
+    let content = |more: Value| talk.chat(more)["message"]["content"].as_str().unwrap().to_string();
+    assert_eq!(content(json!({ "response_format": { "type": "grammar", "grammar": "root ::= \"no\"" } })), "no");
+    let object = content(json!({ "structured_outputs": { "json_object": true }, "max_tokens": 1 }));
+    assert!(object.starts_with('{'), "{object}");
+}
+
+#[test]
+fn a_model_that_is_here_is_pulled_and_listed() {
+    let talk = start(&["Once"], &[], &[], CHATML);
+    let (status, answer) = talk.server.ask("POST", "/api/pull", "", br#"{"model":"m:latest"}"#);
+    assert!(status.contains(" 200 ") && answer.trim() == r#"{"status":"success"}"#, "{status} {answer}");
+    let (status, answer) = talk.server.post("/api/pull", br#"{"model":"other"}"#);
+    assert_eq!((status, &answer["error"]), (404, &json!("there is no model `other` here; there is `m`")));
+    let (_, loaded) = talk.server.ask("GET", "/api/ps", "", b"");
+    let loaded: Value = serde_json::from_str(&loaded).unwrap();
+    assert_eq!(loaded["models"][0]["context_length"], 1024);
 }
 
 #[test]

@@ -27,6 +27,7 @@ mod pieces;
 mod plan;
 mod quantize;
 mod rerank;
+mod reuse;
 mod sample;
 mod scripted;
 mod search;

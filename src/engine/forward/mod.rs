@@ -28,6 +28,7 @@ mod per_layer;
 mod pooled;
 mod recurrent;
 mod relative;
+mod reuse;
 mod rope;
 mod rwkv;
 mod turns;

@@ -77,6 +77,17 @@ impl<'w> Rotary<'w> {
         }
     }
 
+    /// Computes the rotations of row 0 that move rotated heads from position `from` to position `to`.
+    pub fn turn_from(&mut self, from: usize, to: usize) {
+        let half = self.frequencies.len();
+        let rotation = self.rotations.get_mut(..2 * half).unwrap_or_default();
+        let Some((cos, sin)) = rotation.split_at_mut_checked(half) else { return };
+        let distance = to as f32 - from as f32;
+        for ((frequency, cos), sin) in self.frequencies.iter().zip(cos).zip(sin) {
+            (*sin, *cos) = sine_cosine(distance * frequency);
+        }
+    }
+
     /// Computes the rotations of row `row`, whose pairs rotate by the positions of several axes.
     #[cfg(feature = "vision")]
     pub fn turn_axes(&mut self, row: usize, axes: [usize; 3], sections: Sections) {

@@ -125,6 +125,10 @@ entry!("contexts", (model: &Model<'_>, plan: Plan, workspace: Memory, kv: Memory
     Ok(sum + (engine.free_pages() + engine.earliest(&a)) as f32)
 });
 
+entry!("reuse", (engine: &mut Engine<'_, '_>, context: &mut Context, from: &Context, first: usize, end: usize) -> Result<(), Error> {
+    engine.reuse(context, from, first..end)
+});
+
 entry!("pass", (engine: &mut Engine<'_, '_>, works: &mut [Work<'_>]) -> Result<(), Error> {
     let mut pass = engine.begin(works)?;
     while pass.step() {}

@@ -107,6 +107,9 @@ pub struct TextRequest {
     pub n_keep: i64,
     /// Number of tokens that are dropped when the context is full; 0 for half of them.
     pub n_discard: usize,
+    /// Minimum number of equal tokens at other positions of an earlier conversation that are reused; `None` for the usual
+    /// number.
+    pub reuse: Option<usize>,
     /// True if no cached context is used.
     pub reads_anew: bool,
     /// The number of the slot that keeps the conversation; `None` for any.

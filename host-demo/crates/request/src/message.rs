@@ -58,8 +58,9 @@ impl Message {
         let mut others = object.clone();
         others.retain(|_, value| !value.is_null());
         let role = others.remove("role").and_then(|role| Some(role.as_str()?.to_string()));
-        let content = others.remove("content").map(|content| Content::of(&content)).transpose()?;
-        let thought = THOUGHTS.iter().find_map(|name| Some(object.get(*name)?.as_str()?.to_string()));
+        let (content, within) = without_thoughts(others.remove("content"));
+        let content = content.map(|content| Content::of(&content)).transpose()?;
+        let thought = THOUGHTS.iter().find_map(|name| Some(object.get(*name)?.as_str()?.to_string())).or(within);
         THOUGHTS.iter().for_each(|name| _ = others.remove(*name));
         let mut calls = match others.remove("tool_calls") {
             Some(Value::Array(calls)) => calls.iter().map(EarlierCall::of).collect::<Result<Vec<_>, _>>()?,
@@ -106,6 +107,16 @@ impl EarlierCall {
             arguments: arguments.filter(|value| !value.is_null()).unwrap_or_else(|| json!({})),
         })
     }
+}
+
+/// Removes parts with thoughts from a content, as Mistral's and Anthropic's interfaces have them. Returns their text.
+fn without_thoughts(content: Option<Value>) -> (Option<Value>, Option<String>) {
+    let is_thought = |part: &mut Value| part.get("type").is_some_and(|kind| kind == "thinking");
+    let Some(Value::Array(mut parts)) = content else { return (content, None) };
+    let thoughts: Vec<Value> = parts.extract_if(.., is_thought).collect();
+    let texts = thoughts.iter().map(|part| text_of(&part["thinking"]).unwrap_or_default());
+    let thought = texts.collect::<String>();
+    (Some(Value::Array(parts)), Some(thought).filter(|thought| !thought.is_empty()))
 }
 
 /// Returns the text of a message's content: a text, or a list of parts with texts.

@@ -58,7 +58,9 @@ impl Content {
     fn push(&mut self, part: &Value) -> Result<(), String> {
         let names = ["text", "refusal", "thinking"];
         let text = names.iter().find_map(|name| part.get(*name)?.as_str()).or_else(|| part.as_str());
-        if let Some(text) = text {
+        // The text of a message of OpenAI's assistants is an object.
+        let text = text.or_else(|| part.pointer("/text/value")?.as_str());
+        if let Some(text) = text.or_else(|| part.get("text").filter(|text| text.is_null()).map(|_| "")) {
             self.text += text;
             return Ok(());
         }

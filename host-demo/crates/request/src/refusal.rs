@@ -24,6 +24,8 @@ pub enum RefusalKind {
     TooLong,
     /// There is no such model.
     NoModel,
+    /// The server is to keep a conversation.
+    NoThreads,
     /// This model, or this server, cannot do what is asked.
     NotPossible,
 }

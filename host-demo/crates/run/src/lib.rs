@@ -9,6 +9,7 @@
 //! | [`runtime`], [`workers`] | options for running a model; memory; threads |
 //! | [`generation`], [`drafts`], [`stop`] | logits to tokens, text and the end of an answer; drafts; stop strings |
 //! | [`eyes`] | pictures: rows that stand where tokens stand |
+//! | [`reuse`] | tokens of an earlier conversation at other positions |
 //! | [`session_file`] | conversations kept in files |
 //! | [`ranking`] | scores of documents for a query |
 //! | [`decide`] | questions with a probability for each answer |
@@ -31,6 +32,7 @@ mod loaded;
 pub mod model_file;
 pub mod open_model;
 pub mod ranking;
+pub mod reuse;
 pub mod rng;
 pub mod runtime;
 pub mod scheduler;

@@ -199,6 +199,8 @@ impl OpenModel {
         let kv = runtime::kv(kv, self.gguf());
         let options = Options::new().context(context).batch(batch).kv(kv).workers(self.workers.count());
         let options = self.eyes().map_or(options, |eyes| eyes.planned(options));
+        // The earlier conversation stays while a prompt reuses its tokens.
+        let options = if self.options.reuse > 0 { options.contexts(2) } else { options };
         self.cell.borrow_owner().lora.planned(options)
     }
 
@@ -216,6 +218,7 @@ impl OpenModel {
             session = session.with_adapters(adapters)?;
             session.adapt(scales)?;
         }
+        self.warn_of_reuse(session.parts().0);
         Ok(session)
     }
 
@@ -224,6 +227,13 @@ impl OpenModel {
         let engine = memory.engine(self.model(), plan)?;
         let engine = engine.with_kernels(self.options.kernels).with_workers(self.workers());
         let Parsed { adapters, .. } = self.cell.borrow_dependent();
+        self.warn_of_reuse(&engine);
         Ok(if adapters.is_empty() { engine } else { engine.with_adapters(adapters)? })
+    }
+
+    fn warn_of_reuse(&self, engine: &Engine<'_, '_>) {
+        if self.options.reuse > 0 && !engine.can_reuse() {
+            log::warn!("--cache-reuse has no effect: what this model remembers of a token cannot change its position");
+        }
     }
 }

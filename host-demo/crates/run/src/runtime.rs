@@ -32,6 +32,8 @@ pub struct RunOptions {
     pub threads: usize,
     /// Number of answers that are generated at the same time; others wait.
     pub parallel: usize,
+    /// Minimum number of equal tokens at other positions of an earlier conversation that are reused; 0 reuses none.
+    pub reuse: usize,
     /// Where drafts come from, and the most tokens of a draft (by default a number that suits the source).
     pub draft: DraftChoice,
     pub draft_max: Option<usize>,
@@ -47,6 +49,7 @@ impl Default for RunOptions {
             kernels: Kernels::detect(),
             threads: workers::cores(),
             parallel: 1,
+            reuse: 0,
             draft: DraftChoice::default(),
             draft_max: None,
         }

@@ -9,6 +9,7 @@ use arenite::{Session, Work};
 use super::{End, Generation, Step, Workbench};
 use crate::drafts::{Draft, DraftCounts, Drafts, Turn};
 use crate::eyes::Piece;
+use crate::reuse::Donor;
 
 /// Watches an answer while it is generated.
 pub trait Watch {
@@ -40,10 +41,12 @@ pub struct Outcome {
     pub decodes: usize,
     pub decode: Duration,
     pub drafts: DraftCounts,
+    /// Number of prompt tokens that an earlier conversation had at other positions.
+    pub reused: usize,
 }
 
 /// Generates an answer. The session has the first tokens of the prompt; the others are prefilled in pieces of `step`
-/// tokens, with the same result as in one pass.
+/// tokens, with the same result as in one pass. The prompt reuses the tokens of `donor`.
 ///
 /// # Errors
 ///
@@ -53,13 +56,16 @@ pub fn run(
     generation: &mut Generation,
     bench: &mut Workbench<'_, '_, '_>,
     drafts: &mut Drafts<'_>,
-    step: usize,
+    (step, mut donor): (usize, Option<Donor>),
     watch: &mut dyn Watch,
 ) -> Result<Outcome> {
     let start = Instant::now();
     let (end, zero) = (End::Interrupted, Duration::ZERO);
-    let mut outcome = Outcome { end, prefill: zero, decodes: 0, decode: zero, drafts: DraftCounts::default() };
-    let is_read = prefill(session, generation, step, watch)?;
+    let mut outcome =
+        Outcome { end, prefill: zero, decodes: 0, decode: zero, drafts: DraftCounts::default(), reused: 0 };
+    let is_read = prefill(session, generation, (step, &mut donor), &mut outcome.reused, watch);
+    donor.into_iter().for_each(|donor| session.parts().0.close(donor.context));
+    let is_read = is_read?;
     outcome.prefill = start.elapsed();
     if !is_read {
         generation.interrupt();
@@ -158,8 +164,14 @@ fn read_ids(session: &mut Session<'_, '_>, generation: &Generation, range: Range
     Ok(engine.run(&mut [Work::prefill(context, &ids).pictures(&spans)])?)
 }
 
-/// Prefills the prompt. Returns false if the watcher ended the answer.
-fn prefill(session: &mut Session<'_, '_>, generation: &Generation, step: usize, watch: &mut dyn Watch) -> Result<bool> {
+/// Prefills the prompt, and counts the tokens that it reuses. Returns false if the watcher ended the answer.
+fn prefill(
+    session: &mut Session<'_, '_>,
+    generation: &Generation,
+    (step, donor): (usize, &mut Option<Donor>),
+    reused: &mut usize,
+    watch: &mut dyn Watch,
+) -> Result<bool> {
     let (first, len) = (session.position(), generation.ids().len());
     if first == len {
         session.prefill(&[])?; // fails with the core's error
@@ -169,7 +181,13 @@ fn prefill(session: &mut Session<'_, '_>, generation: &Generation, step: usize, 
         if !watch.goes_on() {
             return Ok(false);
         }
-        let to = generation.shown().end(from, step.max(1).min(len - from));
+        if let Some(donor) = donor {
+            let (engine, context) = session.parts();
+            *reused += donor.give(engine, context);
+            from = context.position();
+        }
+        let next = donor.as_ref().and_then(Donor::next).unwrap_or(len);
+        let to = generation.shown().end(from, step.max(1).min(next - from));
         read_ids(session, generation, from..to)?;
         watch.prefilled(to - first, len - first);
         from = to;

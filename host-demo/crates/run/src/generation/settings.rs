@@ -54,6 +54,10 @@ pub struct Settings {
     pub thoughts: Option<ThoughtBudget>,
     /// Continues in a full context by dropping tokens; `None` ends the answer there.
     pub shift: Option<Shift>,
+    /// Minimum number of equal tokens at other positions of an earlier conversation that are reused; 0 reuses none.
+    pub reuse: usize,
+    /// True if the answer's client is told how many tokens are reused.
+    pub tells_reuse: bool,
     /// True if no cached context is used.
     pub reads_anew: bool,
     /// The number of the slot that keeps the conversation; `None` for any.

@@ -36,6 +36,12 @@ impl Cache {
         each.max_by_key(|(_, shared)| *shared)
     }
 
+    /// Returns the contexts of this scope that have these adapters, and their tokens.
+    pub fn alike(&self, lora: &[(usize, f32)], scope: Option<u64>) -> impl Iterator<Item = (&Context, &[TokenId])> {
+        let alike = self.kept.iter().filter(move |kept| kept.lora == lora && kept.scope == scope);
+        alike.map(|kept| (&kept.context, &*kept.ids))
+    }
+
     pub fn touch(&mut self, at: usize, now: u64) -> &Context {
         let kept = &mut self.kept[at];
         kept.used = now;

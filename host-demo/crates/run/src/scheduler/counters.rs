@@ -21,6 +21,8 @@ pub struct Counters {
     pub running: AtomicUsize,
     pub prompt_tokens: AtomicU64,
     pub cached_tokens: AtomicU64,
+    /// Tokens of prompts that were in the cache at other positions.
+    pub reused_tokens: AtomicU64,
     pub answer_tokens: AtomicU64,
     pub passes: AtomicU64,
     /// Proposed tokens, and those that were right.

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use arenite::TokenId;
 
 use super::cache::shared;
+use crate::reuse::{blocks, sum};
 
 /// Maximum number of tokens of a client's conversations; the oldest are forgotten.
 const MOST_TOKENS: usize = 16 << 10;
@@ -35,12 +36,14 @@ impl History {
     /// Returns how many tokens of `prompt` its client is told to be cached: the longest common prefix with an earlier
     /// conversation of this client that the prompt continues. The prefix must contain all of that conversation's prompt,
     /// except for `SPLIT_AGAIN` tokens at the end. People behind one address count as one client; because of this rule,
-    /// one of them can confirm a prompt of another only by sending almost all of it.
-    pub fn known(&self, client: u64, prompt: &[TokenId], lora: &[(usize, f32)]) -> usize {
+    /// one of them can confirm a prompt of another only by sending almost all of it. If `reuse` is not 0, all tokens count
+    /// that the prompt reuses, in blocks of at least as many.
+    pub fn known(&self, client: u64, prompt: &[TokenId], lora: &[(usize, f32)], reuse: usize) -> usize {
         let own = self.0.iter().filter(|(known, _)| *known == client).flat_map(|(_, own)| own);
         let continued = own.filter(|earlier| earlier.lora == lora).filter_map(|earlier| {
             let shared = shared(&earlier.ids, prompt);
-            (shared + SPLIT_AGAIN >= earlier.prompt).then_some(shared)
+            let blocks = blocks(prompt, &earlier.ids, shared, reuse);
+            (reuse > 0 || shared + SPLIT_AGAIN >= earlier.prompt).then_some(shared + sum(&blocks))
         });
         continued.max().unwrap_or(0).min(prompt.len().saturating_sub(1))
     }
@@ -83,18 +86,21 @@ mod tests {
         let mut history = History::default();
         let ids: Vec<TokenId> = (0..20).collect();
         history.add(1, &ids[..10], 10, &[]);
-        assert_eq!((history.known(1, &ids, &[]), history.known(2, &ids, &[])), (10, 0));
-        assert_eq!((history.known(1, &ids, &[(0, 1.0)]), history.known(1, &ids[..10], &[])), (0, 9));
+        assert_eq!((history.known(1, &ids, &[], 0), history.known(2, &ids, &[], 0)), (10, 0));
+        assert_eq!((history.known(1, &ids, &[(0, 1.0)], 0), history.known(1, &ids[..10], &[], 0)), (0, 9));
         // A prompt that leaves the earlier one before its last tokens learns nothing.
         let other = |len: usize| [&ids[..len], &[99; 10]].concat();
-        assert_eq!((history.known(1, &other(6), &[]), history.known(1, &other(5), &[])), (6, 0));
+        assert_eq!((history.known(1, &other(6), &[], 0), history.known(1, &other(5), &[], 0)), (6, 0));
+        let changed = [&ids[..3], &[99], &ids[5..9]].concat();
+        let own = |least| history.known(1, &changed, &[], least);
+        assert_eq!([own(0), own(3), own(4), history.known(2, &changed, &[], 3)], [0, 6, 3, 0]);
         // The answer counts once it has ended.
         history.add(1, &ids[..15], 10, &[]);
-        assert_eq!(history.known(1, &ids, &[]), 15);
+        assert_eq!(history.known(1, &ids, &[], 0), 15);
         // However much others send, the client is told the same.
         (0..200).for_each(|_| history.add(2, &vec![7; MOST_TOKENS], MOST_TOKENS, &[]));
-        assert_eq!(history.known(1, &ids, &[]), 15);
+        assert_eq!(history.known(1, &ids, &[], 0), 15);
         history.add(1, &vec![7; 2 * MOST_TOKENS], 2 * MOST_TOKENS, &[]);
-        assert_eq!(history.known(1, &ids, &[]), 0);
+        assert_eq!(history.known(1, &ids, &[], 0), 0);
     }
 }

@@ -32,7 +32,8 @@ use arenite::tokenizer::Tokenizer;
 use arenite::{Context, Engine, Error, TokenId, Work};
 
 use budget::PassBudget;
-use cache::{Cache, shared};
+use cache::Cache;
+pub(crate) use cache::shared;
 pub use counters::{Counters, Histogram};
 use decisions::Deciding;
 pub use decisions::Decision;
@@ -47,6 +48,7 @@ use crate::drafts::{DraftCounts, Drafts, Turn};
 use crate::eyes::Piece;
 use crate::generation::{Logprob, Settings, Workbench, logprob};
 use crate::ranking::Texts;
+use crate::reuse::{self, Donor, blocks};
 use crate::session_file::{Head, SessionFile};
 use arenite_text::shown::one_line;
 
@@ -337,7 +339,10 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
                     let known = job.scope.map(|client| {
                         let known = match job.settings.scores_prompt || job.settings.reads_anew {
                             true => 0,
-                            false => self.history.known(client, &job.prompt, &job.settings.lora),
+                            false => {
+                                let least = if job.settings.tells_reuse { job.settings.reuse } else { 0 };
+                                self.history.known(client, &job.prompt, &job.settings.lora, least)
+                            }
                         };
                         self.history.add(client, &job.prompt, job.prompt.len(), &job.settings.lora);
                         known
@@ -374,6 +379,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
                     self.slots.failed(running.job.scope, running.slot);
                     self.drafts.end(&mut running.draft);
                     running.job.client.send(Event::Failed(message.clone()));
+                    running.end_donor(&mut self.engine);
                     self.engine.close(running.context);
                 }
             }
@@ -403,6 +409,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         for mut running in self.running.drain(..) {
             self.drafts.end(&mut running.draft);
             running.job.client.send(failed());
+            running.end_donor(&mut self.engine);
             self.engine.close(running.context);
         }
     }
@@ -466,13 +473,12 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
 
     fn evict(&mut self) -> bool {
         self.store_kept();
-        match self.cache.oldest() {
-            Some(context) => {
-                self.engine.close(context);
-                true
-            }
-            None => false,
+        if let Some(context) = self.cache.oldest() {
+            self.engine.close(context);
+            return true;
         }
+        let Self { running, engine, .. } = self;
+        running.iter_mut().any(|running| running.end_donor(engine))
     }
 
     /// Gives slots to waiting answers. The client with the fewest running answers comes first, and of this client's
@@ -565,6 +571,25 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         Ok((forked.map_or_else(|| self.open_with(lora), Ok)?, branch))
     }
 
+    /// Finds the conversation that has most of the prompt's tokens after `start`, at other positions.
+    fn donor(&mut self, job: &Job, start: usize) -> Option<Donor> {
+        let Settings { reuse, scores_prompt, reads_anew, shown, .. } = &*job.settings;
+        if *reuse == 0 || *scores_prompt || *reads_anew || !shown.is_empty() || !self.engine.can_reuse() {
+            return None;
+        }
+        // Make room first, so that the cache does not evict the donor.
+        let room = self.open().ok()?;
+        self.engine.close(room);
+        let cached = self.cache.alike(&job.settings.lora, job.scope);
+        let alike = self.running.iter().filter(|running| running.job.may_share_with(job));
+        let running = alike.map(|running| (&running.context, &running.ids()[..running.context.position()]));
+        let each = cached.chain(running).map(|(context, ids)| (context, blocks(&job.prompt, ids, start, *reuse)));
+        let (context, blocks) =
+            each.max_by_key(|(_, blocks)| reuse::sum(blocks)).filter(|(_, some)| !some.is_empty())?;
+        let context = self.engine.fork(context).ok()?;
+        Some(Donor::new(context, blocks))
+    }
+
     fn begin(&mut self, job: Job, known: Option<usize>, slot: usize) {
         self.clock += 1;
         if !job.settings.reads_anew {
@@ -581,6 +606,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
                 }
             };
         let cached = context.position();
+        let donor = self.donor(&job, cached);
         self.counters.requests.fetch_add(1, Ordering::Relaxed);
         self.counters.cached_tokens.fetch_add(cached as u64, Ordering::Relaxed);
         let grammar = job.settings.table.as_ref().map_or(0, |table| self.grammars.number(table));
@@ -588,12 +614,13 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             Ok(progress) => Box::new(progress),
             Err((job, error)) => {
                 self.engine.close(context);
+                donor.into_iter().for_each(|donor| self.engine.close(donor.context));
                 self.slots.failed(job.scope, slot);
                 job.client.send(Event::Failed(one_line(&format!("{error:#}"))));
                 return;
             }
         };
-        let mut running = Running { context, progress };
+        let mut running = Running { context, progress, donor };
         if self.engine.model().spec().recurrent().is_some() {
             running.plan_checkpoints(branch);
         }
@@ -602,7 +629,9 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
 
     /// Takes the slot from an answer, and moves its context to the cache.
     fn pause(&mut self, at: usize) {
-        let Running { context, mut progress } = self.running.swap_remove(at);
+        let mut running = self.running.swap_remove(at);
+        running.end_donor(&mut self.engine);
+        let Running { context, mut progress, .. } = running;
         self.drafts.end(&mut progress.draft);
         let ids = progress.ids()[..context.position()].to_vec();
         self.keep(context, &progress.job, ids);
@@ -613,7 +642,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
     fn resume(&mut self, progress: Box<Progress>) {
         self.clock += 1;
         match self.context_of(progress.ids(), &progress.job, progress.scores) {
-            Ok((context, _)) => self.running.push(Running { context, progress }),
+            Ok((context, _)) => self.running.push(Running { context, progress, donor: None }),
             Err(error) => {
                 self.slots.failed(progress.job.scope, progress.slot);
                 progress.job.client.send(Event::Failed(error.to_string()));
@@ -635,7 +664,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         let Some(running) = running.iter_mut().find(|running| running.scores && running.end.is_none()) else {
             return Ok(());
         };
-        let Running { context, progress: running } = running;
+        let Running { context, progress: running, .. } = running;
         let from = context.position();
         let to = running.job.prompt.len().min(from + engine.plan().options.batch);
         let ids = running.ids()[from..to].to_vec();
@@ -673,6 +702,10 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         }
         if let Some(at) = scored.filter(|at| !self.running[*at].scores) {
             self.sample(at, None);
+        }
+        for running in &mut self.running {
+            let reused = running.reuse(&mut self.engine);
+            self.counters.reused_tokens.fetch_add(reused as u64, Ordering::Relaxed);
         }
         let unread = self.running.iter().map(Running::unread).collect::<Vec<_>>();
         let mut counts = self.budget.of_pass(&unread);
@@ -737,7 +770,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         }
         let mut turns = Vec::with_capacity(running.len());
         for (running, count) in running.iter_mut().zip(counts) {
-            let Running { context, progress } = running;
+            let Running { context, progress, .. } = running;
             let Progress { generation, draft, .. } = &mut **progress;
             let is_last = *count == 1 && context.position() + 1 == generation.ids().len();
             if is_last && !generation.answer().is_empty() && generation.may_draft() {
@@ -771,7 +804,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
                 break;
             }
         }
-        let Running { context, progress } = &mut self.running[at];
+        let Running { context, progress, .. } = &mut self.running[at];
         self.engine.rewind(context, last + 1 + progress.draft.right)?;
         progress.draft.end(progress.end.is_some());
         Ok(())
@@ -781,7 +814,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
     /// last token.
     fn sample(&mut self, at: usize, position: Option<usize>) {
         let Self { engine, tokenizer, running, masks, scratch, counters, row, .. } = self;
-        let Running { context, progress: running } = &mut running[at];
+        let Running { context, progress: running, .. } = &mut running[at];
         let context_len = engine.plan().options.context;
         let mut bench = Workbench { tokenizer: Some(tokenizer), masks: Some(masks), scratch, context: context_len };
         let logits = match position {
@@ -820,7 +853,9 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
                 at += 1;
                 continue;
             }
-            let Running { context, mut progress } = self.running.swap_remove(at);
+            let mut running = self.running.swap_remove(at);
+            running.end_donor(&mut self.engine);
+            let Running { context, mut progress, .. } = running;
             self.drafts.end(&mut progress.draft);
             let ids = progress.ids()[..context.position()].to_vec();
             self.slots.end(progress.job.scope, progress.slot, &progress, &ids);

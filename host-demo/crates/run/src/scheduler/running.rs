@@ -6,12 +6,13 @@ use std::sync::atomic::Ordering;
 use anyhow::Result;
 use arenite::sampler::Pcg32;
 use arenite::tokenizer::Tokenizer;
-use arenite::{Context, TokenId};
+use arenite::{Context, Engine, TokenId};
 
 use super::budget::Unread;
 use super::{Counters, Event, Finish, Job};
 use crate::drafts::Draft;
 use crate::generation::{End, Generation, Logprob, Workbench, offsets};
+use crate::reuse::Donor;
 use crate::rng::AnyRng;
 
 /// Distance of a checkpoint from the end of a prompt, in tokens: the next turn's prompt often differs in the last
@@ -22,6 +23,8 @@ const BEFORE_END: usize = 12;
 pub struct Running {
     pub context: Context,
     pub progress: Box<Progress>,
+    /// The conversation whose tokens the prompt reuses.
+    pub donor: Option<Donor>,
 }
 
 /// The state of an answer in progress, without its context. While an answer is paused, its context is in the cache. If
@@ -84,7 +87,30 @@ impl Running {
         let position = self.context.position();
         let next = self.checkpoints.iter().find(|point| **point > position);
         let count = next.map_or(count, |point| count.min(point - position));
+        let reused = self.donor.as_ref().and_then(Donor::next);
+        let count = reused.map_or(count, |point| count.min(point.saturating_sub(position)));
         if count == 0 { 0 } else { self.generation.shown().end(position, count) - position }
+    }
+
+    /// Appends the tokens at this position that another conversation has. Returns their number.
+    pub fn reuse(&mut self, engine: &mut Engine<'_, '_>) -> usize {
+        let Some(donor) = &mut self.donor else { return 0 };
+        let reused = donor.give(engine, &mut self.context);
+        if donor.next().is_none() {
+            self.end_donor(engine);
+        }
+        if self.job.scope.is_none() {
+            self.cached += reused;
+        }
+        reused
+    }
+
+    /// Reads the rest of the prompt instead of reusing tokens. Returns true if a context became free.
+    pub fn end_donor(&mut self, engine: &mut Engine<'_, '_>) -> bool {
+        let donor = self.donor.take();
+        let is_some = donor.is_some();
+        donor.into_iter().for_each(|donor| engine.close(donor.context));
+        is_some
     }
 
     pub fn is_at_checkpoint(&self) -> bool {

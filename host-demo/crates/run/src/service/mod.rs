@@ -287,6 +287,8 @@ impl Service {
             let keep = keep.saturating_add(usize::from(self.tokenizer().add_bos()));
             Shift { keep, discard: request.n_discard }
         });
+        let usual = self.open.options.reuse;
+        (settings.reuse, settings.tells_reuse) = (request.reuse.unwrap_or(usual), usual > 0);
         let settings = Arc::new(settings);
         for (mut text, Sights { mut ids, shown }) in prompts {
             if ids.is_empty() {

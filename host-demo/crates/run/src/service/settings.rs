@@ -8,8 +8,11 @@ use crate::generation::{BreakerList, Settings};
 use arenite_request::{Biased, Refusal, TextRequest};
 use arenite_text as text;
 
-/// Maximum number of stop strings, and of texts that end repetitions. All of them are searched with every token.
-const MOST_STOPS: usize = 16;
+/// Maximum number of stop strings. All of them are searched with every token. Programs for role play send one for each
+/// character.
+const MOST_STOPS: usize = 64;
+/// Maximum number of texts that end repetitions.
+const MOST_BREAKERS: usize = 16;
 /// Maximum size of a stop string in bytes.
 const MOST_STOP_BYTES: usize = 512;
 /// Maximum number of tokens with a bias, and of tokens that end an answer.
@@ -90,8 +93,8 @@ fn breakers(
         return Ok(BreakerList::default());
     }
     let texts = request.sampling.dry_sequence_breakers.as_deref().unwrap_or(usual);
-    if texts.len() > MOST_STOPS {
-        let message = format!("{FIELD} has {} texts, and at most {MOST_STOPS} are possible", texts.len());
+    if texts.len() > MOST_BREAKERS {
+        let message = format!("{FIELD} has {} texts, and at most {MOST_BREAKERS} are possible", texts.len());
         return Err(Refusal::about(FIELD, message));
     }
     BreakerList::new(texts, tokenizer).map_err(|error| Refusal::about(FIELD, format!("{FIELD}: {error}")))

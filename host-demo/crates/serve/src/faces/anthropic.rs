@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Asked, Field, Neutral, Result, Row, Use, fields, openai, read, tools};
-use arenite_request::{Content, EarlierCall, Form, Input, Message, Picture, PictureSource, Refusal};
+use arenite_request::{Content, EarlierCall, Form, Input, Message, Picture, PictureSource, Refusal, RefusalKind};
 
 /// Reads a request.
 pub fn messages(body: &Value) -> Result<Asked> {
@@ -50,10 +50,10 @@ pub(super) const MESSAGES: &[Row<Asked>] = &[
     Row(&["thinking"], Use::Reads(thinking)),
     Row(&["output_format"], Use::Reads(schema)),
     Row(&["output_config"], Use::Reads(output)),
-    // The service would connect to other servers, run code in a container, keep the conversation, or summarize it.
+    // The service would connect to other servers, run code in a container, or summarize the conversation.
     Row(&["mcp_servers"], Use::Refused(Neutral::Empty)),
     Row(&["container"], Use::Refused(Neutral::Empty)),
-    Row(&["thread"], Use::Refused(Neutral::Empty)),
+    Row(&["thread"], Use::Reads(thread)),
     Row(&["compaction"], Use::Refused(Neutral::Empty)),
     // They ask the service to drop old parts of long conversations: this server keeps them, and refuses a conversation
     // that is too long.
@@ -142,7 +142,8 @@ fn blocks(role: &str, list: &[Value], field: &Field<'_>, messages: &mut Vec<Mess
                 messages.push(Message { call_id: given("tool_use_id"), ..Message::with_content("tool", result) });
             }
             // Blocks of the service's own tools are notes; the text after them has their results.
-            kind if kind.ends_with("_tool_use") || kind.ends_with("_tool_result") || kind == "container_upload" => {}
+            kind if kind.ends_with("_tool_use") || kind.ends_with("_tool_result") => {}
+            "container_upload" | "fallback" => {}
             _ => content.append(content_of(block, field)?),
         }
     }
@@ -161,10 +162,12 @@ fn content_of(block: &Value, field: &Field<'_>) -> Result<Content> {
         let source = PictureSource::of_part(block).map_err(|why| field.refused(why))?;
         return Ok(Content { text: String::new(), pictures: vec![Picture { at: 0, source }] });
     }
+    // A summary of earlier messages, and a function that a search found.
+    let other = ["content", "tool_name"].iter().find_map(|key| block.get(*key)?.as_str());
     let source = block.get("source").filter(|source| source.get("type").is_some_and(|kind| kind == "text"));
     let text = block.get("text").or_else(|| source?.get("data")).and_then(Value::as_str);
     let inner = block.get("content").and_then(Value::as_array).or_else(|| block.pointer("/source/content")?.as_array());
-    match (text.or_else(|| block.as_str()), inner) {
+    match (text.or_else(|| block.as_str()).or(other), inner) {
         (Some(text), _) => Ok(Content { text: text.into(), ..Content::default() }),
         (None, Some(inner)) => joined(inner, field),
         (None, None) => Err(Refusal::about(field.name, "only texts and pictures can be read, no documents")),
@@ -191,6 +194,17 @@ fn thinking(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
         thinking.budget = Some(Field { name: field.name, value }.whole()?);
     }
     Ok(())
+}
+
+/// Refuses to keep the conversation. Anthropic's packages then send whole conversations.
+fn thread(_: &mut Asked, field: &Field<'_>) -> Result<()> {
+    match Neutral::Empty.includes(field.value) {
+        true => Ok(()),
+        false => Err(Refusal {
+            kind: RefusalKind::NoThreads,
+            ..field.refused("thread: the server keeps no conversations: send the whole conversation as messages")
+        }),
+    }
 }
 
 fn schema(asked: &mut Asked, field: &Field<'_>) -> Result<()> {

@@ -290,6 +290,13 @@ pub const SAMPLING: &[Row<Asked>] = &[
         }),
     ),
     Row(
+        &["n_cache_reuse"],
+        Use::Reads(|asked, field| {
+            asked.request.reuse = Some(field.count()?);
+            Ok(())
+        }),
+    ),
+    Row(
         &["id_slot", "slot_id"],
         Use::Reads(|asked, field| {
             // A negative number means any slot.
@@ -540,8 +547,10 @@ pub const FORM: &[Row<Asked>] = &[
         Use::Reads(|asked, field| {
             let outputs = field.object()?;
             let given = |key: &str| outputs.get(key).filter(|value| !value.is_null());
+            let is_any = outputs.get("json_object") == Some(&Value::Bool(true));
             let form = match (given("json"), given("choice")) {
                 (Some(schema), _) => Form::Schema(parsed(schema)),
+                (None, None) if is_any => Form::Schema(json!({ "type": "object" })),
                 (None, Some(choice)) => Form::Choice(Field { name: "structured_outputs", value: choice }.texts()?),
                 _ => return Err(field.refused("structured_outputs must have json or choice here")),
             };
@@ -594,7 +603,17 @@ pub fn response_format(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
             Some(schema) => schema.clone(),
             None => return Err(field.refused(format!("{} has no json_schema.schema", field.name))),
         },
-        _ => return Err(field.refused(format!("{}.type must be text, json_object or json_schema", field.name))),
+        // Fireworks's name for llama.cpp's grammars.
+        Some("grammar") => {
+            let grammar = format.get("grammar").and_then(Value::as_str);
+            let grammar = grammar.ok_or_else(|| field.refused(format!("{} has no grammar", field.name)))?;
+            asked.request.form = Some(field.named(Form::Gbnf(grammar.into())));
+            return Ok(());
+        }
+        _ => {
+            let message = format!("{}.type must be text, json_object, json_schema or grammar", field.name);
+            return Err(field.refused(message));
+        }
     };
     asked.request.form = Some(field.named(Form::Schema(schema)));
     Ok(())

@@ -2,14 +2,28 @@
 
 use super::Neutral::{Empty, Number, Text, True};
 use super::{Asked, Row, Use};
+use arenite_request::Refusal;
 
 const fn no(names: &'static [&'static str], neutral: super::Neutral) -> Row<Asked> {
     Row(names, Use::Refused(neutral))
 }
 
 pub const REFUSED: &[Row<Asked>] = &[
-    no(&["functions"], Empty),
-    no(&["function_call"], Text("auto")),
+    Row(
+        &["functions", "function_call"],
+        Use::Reads(|_, field| match Empty.includes(field.value) || Text("auto").includes(field.value) {
+            true => Ok(()),
+            false => Err(field.refused(format!("{} has been replaced: send tools and tool_choice", field.name))),
+        }),
+    ),
+    // Thoughts are always apart from the text.
+    Row(
+        &["reasoning_format"],
+        Use::Reads(|_, field| match field.value.as_str() {
+            Some("auto" | "deepseek") => Ok(()),
+            _ => Err(Refusal::unsupported(field.name)),
+        }),
+    ),
     no(&["audio"], Empty),
     no(&["web_search_options"], Empty),
     no(&["verbosity"], Text("medium")),
@@ -51,7 +65,6 @@ pub const REFUSED: &[Row<Asked>] = &[
     no(&["logit_bias_exp"], Empty),
     no(&["output_logits"], Empty),
     no(&["return_token_ids"], Empty),
-    no(&["reasoning_format"], Text("auto")),
     no(&["safe_prompt"], Empty),
     no(&["prompt_mode"], Empty),
     no(&["plugins"], Empty),
@@ -83,7 +96,6 @@ pub const HARMLESS: &[Row<Asked>] = &[
     // llama.cpp: the cache and reports.
     Row(
         &[
-            "n_cache_reuse",
             "t_max_prompt_ms",
             "timings_per_token",
             "return_progress",

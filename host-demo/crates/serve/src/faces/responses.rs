@@ -60,16 +60,24 @@ const OTHERS: &[Row<Asked>] = &[
     Row(&["background"], Use::Refused(Neutral::Empty)),
     Row(&["image_data"], Use::Refused(Neutral::Empty)),
     Row(&["prompt"], Use::Refused(Neutral::Empty)),
-    Row(&["truncation"], Use::Refused(Neutral::Text("disabled"))),
     Row(&["echo"], Use::Refused(Neutral::Empty)),
     Row(&["suffix"], Use::Refused(Neutral::Empty)),
     Row(&["continue_final_message"], Use::Refused(Neutral::Empty)),
     Row(&["add_generation_prompt"], Use::Refused(Neutral::True)),
     Row(&["documents"], Use::Refused(Neutral::Empty)),
     Row(&["modalities"], Use::Refused(Neutral::Empty)),
-    // They concern tools of the service, the service's storage, or reports.
+    // They concern tools of the service, the service's storage, or reports. `truncation` concerns conversations that are
+    // too long: they are refused.
     Row(
-        &["max_tool_calls", "context_management", "client_metadata", "access_programs", "background_options", "image"],
+        &[
+            "truncation",
+            "max_tool_calls",
+            "context_management",
+            "client_metadata",
+            "access_programs",
+            "background_options",
+            "image",
+        ],
         Use::Harmless,
     ),
 ];

@@ -14,6 +14,8 @@ use arenite_text::shown::one_line;
 
 /// The code of errors about a prompt that does not fit in the context.
 const TOO_LONG: &str = "context_length_exceeded";
+/// Anthropic's code of errors about conversations that the server should keep.
+const NO_THREADS: &str = "thread_unsupported_request";
 
 /// Maximum number of characters of a message or of a field's name.
 const MOST_SAID: usize = 1000;
@@ -106,7 +108,11 @@ impl ApiError {
                     "server_error" => "api_error",
                     kind => kind,
                 };
-                json!({ "type": "error", "error": { "type": kind, "message": self.message } })
+                let mut error = json!({ "type": kind, "message": self.message });
+                if self.code == Some(NO_THREADS) {
+                    error["details"] = json!({ "error_code": NO_THREADS, "unsupported": [self.param] });
+                }
+                json!({ "type": "error", "error": error })
             }
         }
     }
@@ -147,6 +153,7 @@ impl From<Refusal> for ApiError {
             RefusalKind::Invalid => (StatusCode::BAD_REQUEST, None),
             RefusalKind::Unsupported => (StatusCode::BAD_REQUEST, Some("unsupported_parameter")),
             RefusalKind::TooLong => (StatusCode::BAD_REQUEST, Some(TOO_LONG)),
+            RefusalKind::NoThreads => (StatusCode::BAD_REQUEST, Some(NO_THREADS)),
             RefusalKind::NotPossible => (StatusCode::NOT_IMPLEMENTED, None),
             RefusalKind::NoModel => (StatusCode::NOT_FOUND, Some("model_not_found")),
         };

@@ -286,9 +286,14 @@ pub async fn unload(State(proxy): State<Arc<Proxy>>, request: Request) -> Result
 
 /// `GET /api/tags`, and `GET /api/ps` for the models that are loaded.
 pub async fn tags(State(proxy): State<Arc<Proxy>>, uri: Uri) -> Json<Value> {
-    let only_loaded = uri.path().ends_with("/ps");
-    let shown = proxy.models.list().into_iter().filter(|(_, is_loaded)| *is_loaded || !only_loaded);
-    let tags: Vec<_> = shown.map(|(model, _)| ollama::tag(&model.name, &model.facts)).collect();
+    let list = proxy.models.list();
+    let tags: Vec<_> = match uri.path().ends_with("/ps") {
+        false => list.into_iter().map(|(model, _)| ollama::tag(&model.name, &model.facts)).collect(),
+        true => {
+            let loaded = list.into_iter().filter(|(_, is_loaded)| *is_loaded);
+            loaded.map(|(model, _)| ollama::loaded_tag(&model.name, &model.facts, model.context)).collect()
+        }
+    };
     Json(json!({ "models": tags }))
 }
 

@@ -76,7 +76,8 @@ fn table() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
         ("/api/embed", post(ollama::embed)),
         ("/api/embeddings", post(ollama::embed)),
         ("/api/tags", get(ollama::tags)),
-        ("/api/ps", get(ollama::tags)),
+        ("/api/ps", get(ollama::loaded)),
+        ("/api/pull", post(ollama::pull)),
         ("/api/show", post(ollama::show)),
         ("/api/version", get(ollama::version)),
         ("/props", get(llama::props)),
@@ -396,6 +397,12 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
         ("kv_pages_free", "gauge", "Pages of the KV cache that are free", size(&counters.free_pages)),
         ("prompt_tokens_total", "counter", "Prompt tokens that were computed", load(&counters.prompt_tokens)),
         ("cached_tokens_total", "counter", "Prompt tokens that were found in the cache", load(&counters.cached_tokens)),
+        (
+            "reused_tokens_total",
+            "counter",
+            "Prompt tokens that were found in the cache at other positions",
+            load(&counters.reused_tokens),
+        ),
     ];
     let shows_all = app.scope == CacheScope::Server;
     let text: String = rows

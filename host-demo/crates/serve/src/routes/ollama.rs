@@ -261,9 +261,36 @@ fn details(facts: &Facts) -> Details<'_> {
     }
 }
 
-/// `GET /api/tags` and `/api/ps`.
+/// `GET /api/tags`.
 pub async fn tags(State(app): State<Arc<App>>) -> Json<Value> {
     Json(json!({ "models": [tag(&app.service.name, &app.service.facts)] }))
+}
+
+/// `GET /api/ps`.
+pub async fn loaded(State(app): State<Arc<App>>) -> Json<Value> {
+    let service = &app.service;
+    Json(json!({ "models": [loaded_tag(&service.name, &service.facts, service.context)] }))
+}
+
+/// Returns the entry of a model in the answer to `/api/ps`.
+pub fn loaded_tag(name: &str, facts: &Facts, context: usize) -> Value {
+    let mut entry = tag(name, facts);
+    entry["context_length"] = json!(context);
+    entry["size_vram"] = json!(0);
+    // The idle time ends models, and every request begins it anew.
+    entry["expires_at"] = json!("9999-12-31T23:59:59Z");
+    entry
+}
+
+/// `POST /api/pull`: a model that is here needs no download, and the server downloads no others.
+pub async fn pull(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
+    let check = |app: &App, body: Value| {
+        let name = ["model", "name"].iter().find_map(|key| body.get(*key)?.as_str());
+        let name = name.ok_or_else(|| ApiError::about("model", "model must be a text"))?;
+        Ok(app.service.check_model(Some(name.trim_end_matches(":latest")))?)
+    };
+    app.asked(request, check).await?;
+    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], "{\"status\":\"success\"}\n").into_response())
 }
 
 /// Returns the entry of a model in the answer to `/api/tags`.
