@@ -41,6 +41,7 @@ pub fn prepare(config: &Config, directory: Option<&Path>, checkpoint: &mut Check
             "auto_round:auto_awq" => integers::awq(checkpoint, settings)?,
             other => bail!("its weights are quantized by auto-round as {other}: save the model unquantized"),
         },
+        "torchao" => torchao(checkpoint)?,
         "mlx" => integers::mlx(checkpoint, settings)?,
         "bitsandbytes" => integers::bitsandbytes(checkpoint)?,
         "compressed-tensors" => compressed(checkpoint, settings)?,
@@ -140,6 +141,25 @@ fn rename(checkpoint: &mut Checkpoint<'_>, from: &str, to: &str) -> Result<()> {
     let leaf = checkpoint.tensors.remove(from).with_context(|| format!("the tensor {from} is missing"))?;
     checkpoint.tensors.insert(to.to_owned(), leaf);
     Ok(())
+}
+
+/// Converts torchao's 8-bit integers and floats: codes, factors and zeros of rows or blocks.
+fn torchao(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
+    for stem in ending(checkpoint, "_weight_qdata") {
+        let codes = format!("{stem}_weight_qdata");
+        let is_eight = |leaf: &Arc<Leaf<'_>>| matches!(leaf.coding, Coding::I8 | Coding::F8E4M3 | Coding::F8E5M2);
+        ensure!(
+            checkpoint.tensors.get(&codes).is_some_and(is_eight),
+            "the tensor {codes} is quantized by torchao to less than 8 bits, which is not supported: save the model \
+             unquantized"
+        );
+        rename(checkpoint, &codes, &format!("{stem}weight"))?;
+        rename(checkpoint, &format!("{stem}_weight_scale"), &format!("{stem}weight_scale"))?;
+        if checkpoint.has(&format!("{stem}_weight_zero_point")) {
+            rename(checkpoint, &format!("{stem}_weight_zero_point"), &format!("{stem}weight_zero_point"))?;
+        }
+    }
+    factors(checkpoint, "_scale", &Value::Null)
 }
 
 /// Returns true if a factor has no effect.
@@ -328,6 +348,20 @@ mod tests {
         assert_eq!(first("b.weight", 2), [-1.0, 1.0]);
         assert_eq!(first("c.weight", 4), [0.5, 0.5, 4.0, 4.0]);
         assert_eq!(first("d.weight", 2), [4.0, -4.0]);
+    }
+
+    #[test]
+    fn eight_bits_of_torchao() {
+        let two = 2f32.to_le_bytes();
+        let mut checkpoint = checkpoint(&[
+            ("a._weight_qdata", &[3, 0xff], Coding::I8, &[1, 2]),
+            ("a._weight_scale", &two, Coding::F32, &[1, 1]),
+            ("a._weight_zero_point", &[1], Coding::I8, &[1, 1]),
+        ]);
+        torchao(&mut checkpoint).unwrap();
+        assert_eq!((values(&checkpoint.tensors["a.weight"]), checkpoint.tensors.len()), (vec![4.0, -4.0], 1));
+        checkpoint.tensors.insert("b._weight_qdata".to_owned(), Arc::new(Leaf::new("b", &[1], Coding::U8, &[1, 1])));
+        assert!(torchao(&mut checkpoint).unwrap_err().to_string().contains("b._weight_qdata"));
     }
 
     #[test]
