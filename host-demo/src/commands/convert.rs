@@ -69,7 +69,7 @@ Int8 weights become Q8_0, whose scales are f16. Other commands run the checkpoin
 
 The folder has config.json, model.safetensors (or several files and their index, or pytorch_model.bin) and a tokenizer: \
 tokenizer.json, tokenizer.model, tekken.json, vocab.json with merges.txt, vocab.txt or llama2.c's tokenizer.bin. Weights may be \
-quantized by GPTQ, AWQ, compressed-tensors, ModelOpt, Quark, MLX or bitsandbytes, or to FP8. A model that sees becomes two files: OUTPUT, and mmproj-OUTPUT \
+quantized by GPTQ, AWQ, compressed-tensors, ModelOpt, Quark, torchao (8 bits), MLX or bitsandbytes, or to FP8. A model that sees becomes two files: OUTPUT, and mmproj-OUTPUT \
 beside it.")]
     Hf {
         /// The folder, or a file of weights with config.json beside it
