@@ -7,7 +7,7 @@ use arenite::{Context, Engine, Session, TokenId};
 
 use crate::eyes::Shown;
 use crate::runtime;
-use crate::scheduler::shared;
+use arenite_text::shared;
 
 /// Tokens that a prompt has at `at`, and an earlier conversation at `from`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

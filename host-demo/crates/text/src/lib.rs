@@ -160,6 +160,11 @@ impl Frame {
     }
 }
 
+/// Number of tokens that two texts have in common at their starts.
+pub fn shared(a: &[TokenId], b: &[TokenId]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
 /// Refuses ids that the model has no logits for.
 pub fn in_vocabulary(ids: &[TokenId], vocab: usize) -> Result<(), Error> {
     match ids.iter().find(|id| **id as usize >= vocab) {

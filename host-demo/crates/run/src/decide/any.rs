@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::question::{Choice, Kind, Question};
 use super::{Reading, Scored};
+use arenite_text::shared;
 
 /// Maximum number of options of a question, as llama.cpp has it for decision models.
 pub const MOST_OPTIONS: usize = 255;
@@ -35,7 +36,6 @@ pub fn reading(
     let whole = answers.map(|answer| text::encode(tokenizer, format!("{prompt} {answer}\n").as_bytes(), how));
     let whole = whole.collect::<Result<Vec<_>>>()?;
     let mut ids = text::encode(tokenizer, prompt.as_bytes(), how)?;
-    let shared = |ids: &[TokenId], other: &[TokenId]| ids.iter().zip(other).take_while(|(a, b)| a == b).count();
     let common = whole.iter().map(|whole| shared(&ids, whole)).min().unwrap_or(ids.len());
     ids.truncate(common);
     let labels = whole.iter().map(|whole| whole[common..].to_vec()).collect();
@@ -73,7 +73,6 @@ fn in_chat(
 /// Cuts each label behind the token that tells it from all others. What follows would only make long options less
 /// probable, and cost passes.
 fn told_apart(labels: Vec<Vec<TokenId>>) -> Vec<Vec<TokenId>> {
-    let shared = |a: &[TokenId], b: &[TokenId]| a.iter().zip(b).take_while(|(a, b)| a == b).count();
     let cut = |(at, label): (usize, &Vec<TokenId>)| {
         let others = labels.iter().enumerate().filter(|(other, _)| *other != at);
         let common = others.map(|(_, other)| shared(label, other)).max().unwrap_or(0);

@@ -3,11 +3,7 @@
 use arenite::{Context, TokenId};
 
 use crate::session_file::Head;
-
-/// Length of the common prefix.
-pub fn shared(a: &[TokenId], b: &[TokenId]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
-}
+use arenite_text::shared;
 
 struct Kept {
     context: Context,
@@ -116,7 +112,7 @@ impl Cache {
 
 #[cfg(test)]
 mod tests {
-    use super::shared;
+    use arenite_text::shared;
 
     #[test]
     fn beginnings() {

@@ -6,9 +6,10 @@ use std::ops::{ControlFlow, Range};
 
 use arenite::{Context, Error, Observer, Stage, TokenId, Work};
 
-use super::{ResultClient, Scheduler, shared};
+use super::{ResultClient, Scheduler};
 use crate::decide::{Reading, Scored};
 use arenite_text as text;
+use arenite_text::shared;
 
 /// Prompts whose options are to be scored.
 pub struct Decision {

@@ -11,8 +11,8 @@ use arenite::TokenId;
 use arenite_files::keep_private;
 
 use super::Scheduler;
-use super::cache::shared;
 use crate::session_file::{Head, head_of, parsed, store};
+use arenite_text::shared;
 
 /// Conversations with fewer tokens are not stored, and a stored one must have so many more than the cache in memory.
 const LEAST: usize = 64;

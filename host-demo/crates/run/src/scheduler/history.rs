@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 
 use arenite::TokenId;
 
-use super::cache::shared;
 use crate::reuse::{blocks, sum};
+use arenite_text::shared;
 
 /// Maximum number of tokens of a client's conversations; the oldest are forgotten.
 const MOST_TOKENS: usize = 16 << 10;

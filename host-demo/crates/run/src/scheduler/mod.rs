@@ -33,7 +33,6 @@ use arenite::{Context, Engine, Error, TokenId, Work};
 
 use budget::PassBudget;
 use cache::Cache;
-pub(crate) use cache::shared;
 pub use counters::{Counters, Histogram};
 use decisions::Deciding;
 pub use decisions::Decision;
@@ -50,6 +49,7 @@ use crate::generation::{Logprob, Settings, Workbench, logprob};
 use crate::ranking::Texts;
 use crate::reuse::{self, Donor, blocks};
 use crate::session_file::{Head, SessionFile};
+use arenite_text::shared;
 use arenite_text::shown::one_line;
 
 /// A request to the engine's thread.

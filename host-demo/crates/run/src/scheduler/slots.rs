@@ -6,10 +6,10 @@ use std::sync::Arc;
 use anyhow::Result;
 use arenite::{Context, Error, TokenId};
 
-use super::cache::shared;
 use super::{Progress, ResultClient, Scheduler};
 use crate::generation::Settings;
 use crate::session_file::Head;
+use arenite_text::shared;
 
 /// Maximum number of clients. The one that has been silent the longest is forgotten.
 const MOST_CLIENTS: usize = 256;
