@@ -1,4 +1,4 @@
-//! The fused multiply-add of f32 in integers, for targets without one in hardware.
+//! The fused multiply-add of f32 in integers, for targets without one in hardware. A Cortex-M0 multiplies 32 bits only.
 
 use crate::quant::le_f16;
 
@@ -15,11 +15,13 @@ pub fn fma(a: f32, b: f32, c: f32) -> f32 {
         return a * b + c; // the product is exact, infinite or NaN
     }
     let [(x_bits, x_exponent), (y_bits, y_exponent)] = [normal(x, x_exponent), normal(y, y_exponent)];
-    // Multiplications of 32 bits: those of 64 take longer on small cores.
-    let [(x_high, x_low), (y_high, y_low)] = [x_bits, y_bits].map(|bits| (bits >> 12, bits & 0xfff));
-    let product = (u64::from(x_high * y_high) << 24)
-        + (u64::from(x_high * y_low + x_low * y_high) << 12)
-        + u64::from(x_low * y_low);
+    let product = if cfg!(any(cortex_m0, test)) {
+        let [(x_high, x_low), (y_high, y_low)] = [x_bits, y_bits].map(|bits| (bits >> 12, bits & 0xfff));
+        let middle = x_high * y_low + x_low * y_high;
+        (u64::from(x_high * y_high) << 24) + (u64::from(middle) << 12) + u64::from(x_low * y_low)
+    } else {
+        u64::from(x_bits) * u64::from(y_bits)
+    };
     add(product << 14, x_exponent + y_exponent - 126, (x ^ y) & SIGN, c)
 }
 
@@ -34,8 +36,12 @@ pub fn add_scaled(f16: [u8; 2], scale: f32, sum: i32, acc: f32) -> f32 {
         return fma(le_f16(f16) * scale, sum as f32, acc);
     }
     let scales = w_bits * ((x & 0x7f_ffff | 1 << 23) >> 13);
-    let product =
-        (u64::from((scales >> 11) * sum.unsigned_abs()) << 11) + u64::from((scales & 0x7ff) * sum.unsigned_abs());
+    let sum_bits = sum.unsigned_abs();
+    let product = if cfg!(any(cortex_m0, test)) {
+        (u64::from((scales >> 11) * sum_bits) << 11) + u64::from((scales & 0x7ff) * sum_bits)
+    } else {
+        u64::from(scales) * u64::from(sum_bits)
+    };
     // The lowest bit is worth 2^(w_exponent - 25 + x_exponent - 137).
     add(product << 19, w_exponent.max(1) as i32 + x_exponent as i32 + 7, (w << 16 ^ x ^ sum as u32) & SIGN, acc)
 }
@@ -129,9 +135,13 @@ fn rounded(sum: u64, exponent: i32) -> u32 {
     base + (high >> 8) + up
 }
 
-/// The number of zeros above the highest bit. (Small cores have no instruction for it, and call a longer function.)
+/// The number of zeros above the highest bit. (A Cortex-M0 and RISC-V have no instruction for it, and call a longer
+/// function.)
 #[inline(always)]
 fn leading_zeros(mut x: u32) -> u32 {
+    if cfg!(all(target_arch = "arm", not(cortex_m0))) {
+        return x.leading_zeros();
+    }
     let mut zeros = 0;
     for half in [16, 8, 4, 2] {
         if x >> (32 - half) == 0 {

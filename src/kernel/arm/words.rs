@@ -294,8 +294,9 @@ trait Layout: Format {
         _ if Self::ONE_SCALE || Self::TOGETHER <= 2 => 2,
         _ => 1,
     };
-    /// Words of each chunk in a unit: all of a group, or half of it.
+    /// Words of each chunk in a unit: those of its group of 32 or 16 weights.
     const WORDS: usize = if Self::ELEMENTS == SPAN && Self::GROUP == 32 && !Self::ONE_SCALE { 8 } else { 4 };
+    /// Sums of a unit in blocks of 256.
     const SUMS: usize = if Self::ONE_SCALE { 1 } else { Self::TOGETHER };
     /// Sums are multiplied by 2 to the power of this.
     const FRACTION: u32 = if matches!(Self::ORDER, Order::Words) && Self::MAX < 128 { 8 } else { 0 };
@@ -315,7 +316,7 @@ trait Layout: Format {
 }
 impl<F: Format> Layout for F {}
 
-/// The pairs of weights or of codes for pair `i` of a half of a chunk.
+/// Pair `i` of a half of a chunk, in an order other than [`Order::Words`]: two weights, or two codes.
 #[inline(always)]
 fn pair<F: Layout>(block: &F::Block, chunk: usize, half: usize, i: usize) -> u32 {
     let bytes = block.as_ref();
@@ -557,15 +558,18 @@ unsafe fn add_rows<F: Layout, const R: usize>(
                 for ((block, [sum]), acc) in blocks.into_iter().zip(sums).zip(acc.iter_mut()) {
                     let bytes = block.as_ref();
                     *acc = match F::D {
-                        Some((at, _)) => add_scaled(*bytes_at(bytes, at), scale, sum, F::FRACTION, *acc),
-                        None => {
+                        Some((at, 1.0)) => add_scaled(*bytes_at(bytes, at), scale, sum, F::FRACTION, *acc),
+                        _ => {
                             let d = F::d(block, 32 * place, Here::le_f16);
                             Here::fma(d * scale, (sum >> F::FRACTION) as f32, *acc)
                         }
                     };
-                    if let Some((at, _)) = F::M {
-                        *acc = add_scaled(*bytes_at(bytes, at), scale, *x.sums.get_unchecked(chunk), 0, *acc);
-                    }
+                    let sum = *x.sums.get_unchecked(chunk);
+                    *acc = match F::M {
+                        Some((at, 1.0)) => add_scaled(*bytes_at(bytes, at), scale, sum, 0, *acc),
+                        Some(_) => Here::fma(F::m(block, Here::le_f16) * scale, sum as f32, *acc),
+                        None => *acc,
+                    };
                 }
             }
             if place + 1 == F::ELEMENTS / 32 {

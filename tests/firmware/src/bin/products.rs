@@ -38,7 +38,7 @@ fn products(
     let (mut q, mut d, mut sums) = ([0; COLS * TOKENS], [0.0; COLS * TOKENS / 16], [0; COLS * TOKENS / 16]);
     let form = Form::of(kind)?;
     let q = q.get_mut(..x.len())?;
-    let d = d.get_mut(..x.len() / form.span())?;
+    let d = d.get_mut(..if form == Form::F32 { 0 } else { x.len() / form.span() })?;
     let sums = sums.get_mut(..x.len() / SUM_SPAN)?;
     kernels.quantize(form, x, q, d, sums);
     let (mut panels, mut out) = ([0; 1 << 16], [12345.678; ROWS * TOKENS]);
