@@ -29,7 +29,7 @@ mod cache;
 mod dot;
 mod float;
 #[cfg(any(target_arch = "arm", target_arch = "riscv32", target_arch = "xtensa", test))]
-#[cfg_attr(any(arm_fpu, target_feature = "f"), allow(dead_code))]
+#[cfg_attr(any(arm_fpu, riscv_fpu), allow(dead_code))]
 mod fma;
 mod fork;
 mod form;

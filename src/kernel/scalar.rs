@@ -23,7 +23,7 @@ pub(super) unsafe trait Unit: Copy {
     #[inline(always)]
     fn add_scaled(f16: [u8; 2], scale: f32, sum: i32, acc: f32) -> f32 {
         #[cfg(all(any(target_arch = "arm", target_arch = "riscv32", target_arch = "xtensa"), not(arm_fpu)))]
-        if cfg!(not(target_feature = "f")) {
+        if cfg!(not(riscv_fpu)) {
             return super::fma::add_scaled(f16, scale, sum, acc);
         }
         Self::fma(Self::le_f16(f16) * scale, sum as f32, acc)
@@ -122,14 +122,14 @@ pub(super) unsafe trait Unit: Copy {
     }
 }
 
-#[cfg(all(any(target_arch = "arm", target_arch = "riscv32", target_arch = "xtensa"), not(target_feature = "f")))]
+#[cfg(all(any(target_arch = "arm", target_arch = "riscv32", target_arch = "xtensa"), not(riscv_fpu)))]
 use super::fma::fma;
 /// These targets have doubles, on which `libm` computes it faster than in integers.
 #[cfg(not(any(target_arch = "arm", target_arch = "riscv32", target_arch = "xtensa")))]
 use libm::fmaf as fma;
 
 /// The instruction of RISC-V.
-#[cfg(all(target_arch = "riscv32", target_feature = "f"))]
+#[cfg(riscv_fpu)]
 #[inline(always)]
 fn fma(a: f32, b: f32, c: f32) -> f32 {
     let out;

@@ -4,6 +4,7 @@
 //! for ARMv8-M, from `-C target-cpu` and `-C target-feature`. It sets these cfgs:
 //!
 //! - `cortex_m0`: a Cortex-M0, M0+ or M1, without products of 64 bits.
+//! - `riscv_fpu`: 32-bit RISC-V with a floating-point unit.
 //! - `cortex_m_fpu`: a Cortex-M with VFMA and conversions of f16.
 //! - `cortex_m_dsp`: a Cortex-M with the DSP extension (SMLAD).
 //! - `helium`: an ARMv8-M processor with both of these, if the Cargo feature `helium` is on.
@@ -19,13 +20,16 @@ use std::env::var;
 fn main() {
     println!("cargo::rerun-if-changed=src/kernel/arm/target.rs");
     println!(
-        "cargo::rustc-check-cfg=cfg(arm_fpu, arm_linux, cortex_m0, cortex_m_fpu, cortex_m_dsp, helium, memory_sanitizer)"
+        "cargo::rustc-check-cfg=cfg(arm_fpu, arm_linux, riscv_fpu, cortex_m0, cortex_m_fpu, cortex_m_dsp, helium, memory_sanitizer)"
     );
     let target = var("TARGET").unwrap_or_default();
     let linux = ["-linux-gnueabihf", "-linux-musleabihf"].iter().any(|end| target.ends_with(end));
     if linux && (target.starts_with("arm") || target.starts_with("thumbv7")) {
         println!("cargo::rustc-cfg=arm_fpu");
         println!("cargo::rustc-cfg=arm_linux");
+    }
+    if target.starts_with("riscv32imafc") {
+        println!("cargo::rustc-cfg=riscv_fpu");
     }
     if target.starts_with("thumbv6m") {
         println!("cargo::rustc-cfg=cortex_m0");
