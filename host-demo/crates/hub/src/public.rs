@@ -121,6 +121,7 @@ mod tests {
     fn server() -> u16 {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
+        // Each answer ends its connection: a client that used it again would sometimes meet a closed one.
         std::thread::spawn(move || {
             for socket in listener.incoming() {
                 let mut socket = socket.unwrap();
@@ -128,14 +129,18 @@ mod tests {
                 let first = lines.next().unwrap().unwrap();
                 while lines.next().is_some_and(|line| !line.unwrap().is_empty()) {}
                 let answer = match first.split(' ').nth(1).unwrap() {
-                    "/file" => "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello".to_string(),
-                    "/there" => "HTTP/1.1 302 Found\r\nLocation: /file\r\nContent-Length: 0\r\n\r\n".to_string(),
+                    "/file" => "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello".to_string(),
+                    "/there" => {
+                        "HTTP/1.1 302 Found\r\nConnection: close\r\nLocation: /file\r\nContent-Length: 0\r\n\r\n"
+                            .to_string()
+                    }
                     "/inside" => {
                         format!(
-                            "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.2:{port}/file\r\nContent-Length: 0\r\n\r\n"
+                            "HTTP/1.1 302 Found\r\nConnection: close\r\nLocation: http://127.0.0.2:{port}/file\r\n\
+                             Content-Length: 0\r\n\r\n"
                         )
                     }
-                    _ => "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_string(),
+                    _ => "HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n".to_string(),
                 };
                 socket.write_all(answer.as_bytes()).unwrap();
             }
