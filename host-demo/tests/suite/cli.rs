@@ -431,7 +431,8 @@ fn bench_measures_what_it_is_told() {
 #[test]
 fn a_profile_adds_up() {
     let args = ["bench", "-p", "64", "-n", "32", "-t", "1", "-r", "3", "--profile", "--json"];
-    let profile = &json(&args)["results"][0]["profile"];
+    let result = &json(&args)["results"][0];
+    let profile = &result["profile"];
     for (pass, tokens) in [("prefill", 64), ("decode", 1)] {
         let pass = &profile[pass];
         assert_eq!(pass["tokens"], tokens);
@@ -445,7 +446,11 @@ fn a_profile_adds_up() {
             assert!(part["gmul_s"].as_f64().expect("a rate") > 0.0, "{part}");
         }
     }
-    assert!(profile["bandwidth_gb_s"].as_f64().expect("a rate") > 0.0);
+    for limit in ["read_gb_s", "decode_share"] {
+        assert!(result[limit].as_f64().expect(limit) > 0.0, "{limit}");
+    }
+    // The scalar kernels have no instruction for integer products.
+    assert_eq!(result["integer_gmul_s"].is_null(), result["prefill_share"].is_null());
 }
 
 #[test]
@@ -455,7 +460,7 @@ fn results_in_every_form_and_as_pictures() {
     let bench = |more: &[&str]| stdout(&[&["bench", "-p", "4", "-n", "4", "-r", "1", "-t", "1"][..], more].concat());
     let csv = bench(&["-o", "csv", "--sequences", "1,3", "--plot", path(&plot)]);
     let lines: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
-    assert_eq!(lines.iter().map(Vec::len).collect::<Vec<_>>(), [13, 13, 13]);
+    assert_eq!(lines.iter().map(Vec::len).collect::<Vec<_>>(), [17, 17, 17]);
     assert_eq!((lines[0][3], lines[1][3], lines[2][3]), ("sequences", "1", "3"));
     assert_eq!(bench(&["-o", "md", "-c", "0"]).lines().count(), 3);
     assert!(bench(&["-o", "json"]).contains("\"results\""));
