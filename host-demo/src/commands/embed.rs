@@ -7,7 +7,6 @@ use anyhow::{Context, Result};
 use arenite::tokenizer::Encode;
 use arenite::{Session, TokenId};
 use serde::Serialize;
-use serde_json::{Value, json};
 
 use super::each_token;
 use crate::cli::{PictureArgs, RunArgs, TextArgs, each_line};
@@ -141,8 +140,9 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
             rows.extend(vectors.concat());
             Answer { tokens, row: Some(row), embedding: None }
         } else {
-            let embedding = if args.tokens { json!(vectors) } else { json!(vectors.pop()) };
-            Answer { tokens, row: None, embedding: Some(embedding) }
+            let embedding =
+                if args.tokens { Some(Embedding::Tokens(vectors)) } else { vectors.pop().map(Embedding::Text) };
+            Answer { tokens, row: None, embedding }
         })
     })?;
     if let Some(path) = &args.output {
@@ -158,7 +158,14 @@ struct Answer {
     #[serde(skip_serializing_if = "Option::is_none")]
     row: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    embedding: Option<Value>,
+    embedding: Option<Embedding>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Embedding {
+    Text(Vec<f32>),
+    Tokens(Vec<Vec<f32>>),
 }
 
 /// Scales the vector to length 1; leaves a zero vector unchanged.

@@ -330,7 +330,7 @@ fn what_one_request_brings_is_limited() {
         ("prompt", json!(vec!["a"; 129]), "prompt has 129 texts, and at most 128 are possible in one request"),
         ("n", json!(129), "n is 129, and 1 to 128 are possible"),
         ("n", json!(usize::MAX), "1 to 128 are possible"),
-        ("stop", json!(vec!["x"; 17]), "stop has 17 texts, and at most 16 are possible"),
+        ("stop", json!(vec!["x"; 65]), "stop has 65 texts, and at most 64 are possible"),
         ("stop", json!("x".repeat(513)), "a text in stop has 513 bytes, and at most 512 are possible"),
         ("logit_bias", json!(biases), "logit_bias names more than 1024 tokens"),
         (
