@@ -31,6 +31,7 @@ use crate::{Error, TokenId};
 /// while encoding.step() {
 ///     pauses += 1; // feed a watchdog, poll a button
 /// }
+/// drop(encoding);
 /// assert!(pauses >= 2 * 3 * model.spec().layers);
 /// let mut buffer = vec![0.0; model.spec().embedding_buffer()];
 /// let vector = engine.pooled(&mut buffer)?.to_vec(); // of this text

@@ -303,15 +303,17 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
     ///
     /// ```
     /// # use arenite::{Gguf, tokenizer::{Encode, Tokenizer}};
-    /// # let file = std::fs::read("tests/fixtures/jina_bert_v2/model.gguf").unwrap();
+    /// # let file = std::fs::read("tests/fixtures/tokenizers/bert.gguf").unwrap();
     /// # let gguf = Gguf::parse(&file)?;
     /// # let mut memory = vec![0; Tokenizer::index_bytes(&gguf)?];
     /// # let tokenizer = Tokenizer::new(&gguf, &mut memory)?;
     /// let text = b"pump 3: pressure low, valve open, temperature high";
-    /// let (mut scratch, mut ids) = ([0; 512], [0; 8]); // a model that reads eight tokens
-    /// assert!(tokenizer.encode(text, Encode::PROMPT, &mut scratch, &mut ids).is_err());
+    /// let (mut scratch, mut whole, mut ids) = ([0; 512], [0; 64], [0; 8]); // a model that reads eight tokens
+    /// let count = tokenizer.encode(text, Encode::PROMPT, &mut scratch, &mut whole)?;
+    /// assert!(count > 8 && tokenizer.encode(text, Encode::PROMPT, &mut scratch, &mut ids).is_err());
     /// assert_eq!(tokenizer.encode_start(text, Encode::PROMPT, &mut scratch, &mut ids)?, 8);
-    /// assert_eq!(Some(ids[7]), tokenizer.eos());
+    /// assert_eq!(ids[..7], whole[..7]);
+    /// assert_eq!(ids[7], whole[count - 1]); // [SEP]
     /// # Ok::<(), arenite::Error>(())
     /// ```
     ///
