@@ -56,6 +56,10 @@ export class Model {
     this.#wasm.arenite_options_default(chosen);
     this.#words().setUint32(chosen, options.context ?? Math.min(this.#own(planned), 4096), true);
     this.#words().setUint32(chosen + 4, 64, true); // tokens in a pass
+    // The program's rule: a cache in f32 for encoders and for models of llama2.c, else in f16.
+    const isExact = this.#number(`${this.#text("general.architecture")}.attention.causal`) === 0 ||
+      this.#text("llama2c.version") !== undefined || this.#number("llama2c.version") !== undefined;
+    this.#words().setUint32(chosen + 8, isExact ? 0 : 1, true);
     this.#check(this.#wasm.arenite_model_plan(this.#model, chosen, planned, this.#error));
     const [workspace, kv, index, context] = this.#planOf(planned);
     this.plan = { model: file.length, workspace, kv, tokenizer: index, context };
@@ -121,6 +125,14 @@ export class Model {
     return this.#within(() => {
       const length = this.#take(4), at = this.#wasm.arenite_model_text(this.#model, this.#put(utf8.encode(`${key}\0`)), length);
       return at ? new TextDecoder().decode(this.#bytes(at, this.#words().getUint32(length, true)).slice()) : undefined;
+    });
+  }
+
+  // A number of the model's metadata; 1 or 0 for a boolean.
+  #number(key) {
+    return this.#within(() => {
+      const out = this.#take(8), found = this.#wasm.arenite_model_number(this.#model, this.#put(utf8.encode(`${key}\0`)), out);
+      return found ? this.#words().getFloat64(out, true) : undefined;
     });
   }
 

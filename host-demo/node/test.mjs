@@ -41,7 +41,7 @@ if (chatModel) {
   const model = await Model.open(chatModel, { context: 512 }), began = performance.now();
   const said = await whole(model.chat("Name three colours.", { maxTokens: 40, temperature: 0 }));
   console.log(`chat: ${JSON.stringify(said)}, ${(40 / ((performance.now() - began) / 1000)).toFixed(1)} tokens a second`);
-  const wanted = program("chat", "-m", chatModel, "-p", "Name three colours.", "-n", "40", "--temp", "0", "-c", "512");
+  const wanted = program("chat", "-m", chatModel, "-p", "Name three colours.", "-n", "40", "--temp", "0", "-c", "512", "--template", "chatml");
   assert.equal(said.trim(), wanted.trim());
 }
 console.log("the package gives the program's answers");
