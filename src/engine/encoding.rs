@@ -182,6 +182,9 @@ impl<'m, 'w> Engine<'m, 'w> {
         pool.provide(context.slot, |_, _| ());
         self.rewind(context, 0)?;
         (context.source, context.logits) = (0, Rows::default());
+        if let Some(source) = &mut self.forward.source {
+            source.tokens = 0;
+        }
         Ok(())
     }
 

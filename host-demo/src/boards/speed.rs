@@ -157,14 +157,14 @@ pub struct Speed {
     pub memory: u32,
 }
 
-/// What a token of a decoder computes.
+/// The weights and the attention of a decoder's token.
 #[derive(Clone, Debug, Default)]
 pub struct Work {
     /// Number of weights that are multiplied, by type.
     pub weights: BTreeMap<u32, (TensorType, u64)>,
     /// Size in bytes of all these weights.
     pub bytes: u64,
-    /// Of each layer with attention: elements of the query heads, and the window.
+    /// Elements of the query heads, and the window, for each layer with attention.
     pub attention: Vec<(usize, Option<usize>)>,
 }
 

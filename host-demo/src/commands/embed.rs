@@ -89,36 +89,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let mut memory = Memory::new(&plan)?;
     let mut session = open.session(&mut memory, plan)?;
     let dim = model.spec().embedding_len();
-    let embed = |sights: &Sights, session: &mut Session<'_, '_>| -> Result<Vec<Vec<f32>>> {
-        let Piece { ids, spans } = sights.shown.piece(&sights.ids, 0..sights.ids.len());
-        runtime::fits(ids.len(), session.context(), model, ", or cut it with --truncate")?;
-        if args.tokens {
-            let mut vectors = each_token::vectors(model.spec(), session, &ids).with_context(named)?;
-            for vector in &mut vectors {
-                runtime::numbers(vector).with_context(named)?;
-                if !args.no_normalize {
-                    normalize(vector);
-                }
-            }
-            return Ok(vectors);
-        }
-        let mut vector = vec![0.0; model.spec().embedding_buffer()];
-        match spans.is_empty() {
-            true => session.embed(&ids, &mut vector).map(|_| ()),
-            false => {
-                let (engine, context) = session.parts();
-                engine.embed_pictures(context, &ids, &spans, &mut vector).map(|_| ())
-            }
-        }
-        .with_context(named)?;
-        vector.truncate(dim);
-        runtime::numbers(&vector).with_context(named)?;
-        // The outputs of a classifier are no direction: their length matters.
-        if !args.no_normalize && !model.spec().ranks() {
-            normalize(&mut vector);
-        }
-        Ok(vec![vector])
-    };
+    let embed = |sights: &Sights, session: &mut Session<'_, '_>| vectors(args, &open, sights, session);
 
     if let Some(sights) = single {
         let vectors = embed(&sights, &mut session)?;
@@ -149,6 +120,35 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
         npy::save(path, &[rows.len() / dim, dim], &rows)?;
     }
     Ok(code)
+}
+
+/// The vectors of a text: one, or one for each token.
+fn vectors(args: &Args, open: &OpenModel, sights: &Sights, session: &mut Session<'_, '_>) -> Result<Vec<Vec<f32>>> {
+    let (spec, named) = (open.model().spec(), || open.name().to_string());
+    let Piece { ids, spans } = sights.shown.piece(&sights.ids, 0..sights.ids.len());
+    runtime::fits(ids.len(), session.context(), open.model(), ", or cut it with --truncate")?;
+    let mut vectors = if args.tokens {
+        each_token::vectors(spec, session, &ids).with_context(named)?
+    } else {
+        let mut vector = vec![0.0; spec.embedding_buffer()];
+        let made = if spans.is_empty() {
+            session.embed(&ids, &mut vector).map(|_| ())
+        } else {
+            let (engine, context) = session.parts();
+            engine.embed_pictures(context, &ids, &spans, &mut vector).map(|_| ())
+        };
+        made.with_context(named)?;
+        vector.truncate(spec.embedding_len());
+        vec![vector]
+    };
+    for vector in &mut vectors {
+        runtime::numbers(vector).with_context(named)?;
+        // The outputs of a classifier are no direction: their length matters.
+        if !args.no_normalize && (args.tokens || !spec.ranks()) {
+            normalize(vector);
+        }
+    }
+    Ok(vectors)
 }
 
 /// A line of output with `--jsonl`.

@@ -94,9 +94,6 @@ impl Forward<'_, '_> {
         if at.is_done() {
             return false;
         }
-        if let Some(source) = &mut self.source {
-            source.tokens = 0;
-        }
         let is_encoder = at.step != Step::CrossKeys;
         if is_encoder {
             self.swap_stacks();

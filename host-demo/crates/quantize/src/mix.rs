@@ -362,7 +362,7 @@ impl<'a> Chooser<'a> {
             KINDS.contains(kind) && !TRAINED.contains(kind) && !super::encode::needs_importance(**kind) && divides(kind)
         };
         let bits = |kind: &TensorType| kind.block().1 as f64 / kind.block().0 as f64;
-        // Of types of the same size, those with larger blocks are more accurate.
+        // The type with larger blocks is the more accurate one if the sizes are equal.
         let by_bits =
             |a: &&TensorType, b: &&TensorType| bits(a).total_cmp(&bits(b)).then(b.block().0.cmp(&a.block().0));
         let (larger, smaller): (Vec<_>, Vec<_>) =

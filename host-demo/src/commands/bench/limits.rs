@@ -26,6 +26,11 @@ impl Limits {
             integer_gmul_s: multiplying(kernels, threads).map(|rate| rate * 1e-9),
         }
     }
+
+    /// The share of integer products that `rate` products per second take; `None` without a limit or without products.
+    pub fn share_of_products(&self, rate: f64) -> Option<f64> {
+        self.integer_gmul_s.filter(|_| rate > 0.0).map(|peak| rate / (peak * 1e9))
+    }
 }
 
 /// The best rate of several tries: `run` does a thread's part of the work and returns its amount.

@@ -166,18 +166,18 @@ fn measure(args: &Args, model: &ModelArgs, threads: usize, sequences: usize) -> 
         let run = Run { tokens, before, batch: plan.options.batch, value_34ths };
         traffic::total(open.gguf(), model, &run)
     };
-    let products = traffic(args.prompt, 0).multiplications as f64;
+    let products = traffic(args.prompt, 0).multiplications as f64 / args.prompt as f64;
     // A pass decodes all sequences: it reads the weights once, and the cache of each.
     let (one, weights) = (traffic(1, args.n_tokens / 2).bytes, traffic(1, 0).bytes);
     let bytes = (one + one.saturating_sub(weights) * (sequences as u64 - 1)) as f64;
-    let profile = if args.profile {
+    let mut profile = None;
+    if args.profile {
         let plan = open.plan(open.plan_options(context))?;
-        let task = profile::Task { open: &open, plan, prompt, decode, rounds: args.rounds, value_34ths };
-        let Some(profile) = task.measure()? else { return Ok(None) };
-        Some(profile)
-    } else {
-        None
-    };
+        profile = profile::Task { open: &open, plan, prompt, decode, rounds: args.rounds, value_34ths }.measure()?;
+        if profile.is_none() {
+            return Ok(None);
+        }
+    }
     Ok(Some(Measured {
         model: open.name().to_string(),
         isa: open.options.kernels.name,
@@ -189,10 +189,7 @@ fn measure(args: &Args, model: &ModelArgs, threads: usize, sequences: usize) -> 
         prefill_tok_s: prefill,
         decode_tok_s: (args.n_tokens * sequences) as f64 * decodes_per_s,
         limits,
-        prefill_share: limits
-            .integer_gmul_s
-            .filter(|_| products > 0.0)
-            .map(|peak| products * prefill / args.prompt as f64 / (peak * 1e9)),
+        prefill_share: limits.share_of_products(products * prefill),
         decode_share: bytes * args.n_tokens as f64 * decodes_per_s / (limits.read_gb_s * 1e9),
         first_token_ms: milliseconds(first_token),
         load_ms: milliseconds(load),

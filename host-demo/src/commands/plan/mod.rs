@@ -220,7 +220,7 @@ fn chosen_boards<'b>(args: &Args, own: &'b [Board]) -> Result<Vec<&'b Board>> {
     Ok(found)
 }
 
-/// What the memory of a model depends on, besides the context.
+/// Options that the memory of a model depends on, besides the context.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
     lora: &'a AdapterFiles,

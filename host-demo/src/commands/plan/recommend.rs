@@ -91,7 +91,7 @@ pub fn recommend(
     bail!("{} does not hold this model, {}", board.name, last.or(reasons.pop()).unwrap_or_default())
 }
 
-/// What a recommendation for one file depends on.
+/// Input of a recommendation for one file.
 #[derive(Clone, Copy)]
 struct Search<'a> {
     args: &'a Args,
