@@ -50,7 +50,7 @@ impl Engine<'_, '_> {
     ///
     /// [`Error::BufferTooSmall`]; [`Error::TokenOutOfRange`] for an answer that is not a token; [`Error::NoPart`] for classes of
     /// a model that is no classifier; [`Error::EmptyPrompt`] for no answers or a mark outside of the prompt; and those of
-    /// [`run`](Self::run), [`embed`](Self::embed) or [`encode_question`](Self::encode_question).
+    /// [`run`](Self::run), [`embed`](Self::embed) or [`begin_question`](Self::begin_question).
     pub fn decide(
         &mut self,
         context: &mut Context,
@@ -80,7 +80,7 @@ impl Engine<'_, '_> {
                 scores.iter_mut().zip(made).for_each(|(score, made)| *score = *made);
             }
             Answers::Marks { marks, kind } => {
-                self.encode_question(context, prompt, kind)?;
+                self.begin_question(context, prompt, kind)?.finish();
                 let dim = self.model().spec().dim;
                 for (score, mark) in scores.iter_mut().zip(marks) {
                     let states = self.states().get(mark.saturating_mul(dim)..).and_then(|states| states.get(..dim));

@@ -3,7 +3,7 @@
     python3 compare.py MODEL [ARENITE]
 
 ARENITE is the program [default: target/release/arenite]. Prints a table in Markdown. The model answers one request at a
-time on one thread; the prompts' common beginning is cached for both.
+time on one thread; the prompts' common beginning is cached for all.
 """
 
 import json
@@ -22,25 +22,47 @@ TOPICS = sorted({topic for _, topic in ROWS})
 ASKED = "Which topic is the sentence about?"
 
 
-def decided(post, sentence):
-    question = {"type": "choice", "instructions": ASKED, "criteria": dict.fromkeys(TOPICS)}
-    return post("/v1/systemone", {"state": sentence, "questions": {"topic": question}})["answers"]["topic"]["choice"]
+QUESTION = {"type": "choice", "instructions": ASKED, "criteria": dict.fromkeys(TOPICS)}
+OPTIONS = "Options:\n" + "".join(f"- {topic}\n" for topic in TOPICS)
 
 
-def generated(post, sentence):
+def decided(post, sentences):
+    body = {"questions": {"topic": QUESTION}}
+    answers = [post("/v1/systemone", {**body, "state": sentence})["answers"] for sentence in sentences]
+    return [answer["topic"]["choice"] for answer in answers]
+
+
+def decided_together(post, sentences):
+    answers = post("/v1/systemone", {"states": sentences, "questions": {"topic": QUESTION}})["answers"]
+    return [answer["topic"]["choice"] for answer in answers]
+
+
+def generated(form):
+    """Generation under a schema; `form` has the place of the sentence."""
     schema = {"type": "object", "properties": {"topic": {"enum": TOPICS}}, "required": ["topic"]}
-    text = f"{sentence}\n\nOptions:\n" + "".join(f"- {topic}\n" for topic in TOPICS) + f"\n{ASKED} Answer in JSON."
-    body = {
-        "messages": [{"role": "user", "content": text}],
-        "temperature": 0,
-        "max_tokens": 40,
-        "response_format": {"type": "json_schema", "json_schema": {"name": "topic", "schema": schema}},
-    }
-    answer = post("/v1/chat/completions", body)["choices"][0]["message"]["content"]
-    try:
-        return json.loads(answer)["topic"]
-    except ValueError:
-        return None
+
+    def one(post, sentence):
+        body = {
+            "messages": [{"role": "user", "content": form.format(sentence)}],
+            "temperature": 0,
+            "max_tokens": 40,
+            "response_format": {"type": "json_schema", "json_schema": {"name": "topic", "schema": schema}},
+        }
+        answer = post("/v1/chat/completions", body)["choices"][0]["message"]["content"]
+        try:
+            return json.loads(answer)["topic"]
+        except ValueError:
+            return None
+
+    return lambda post, sentences: [one(post, sentence) for sentence in sentences]
+
+
+WAYS = {
+    "`decide`, a request for each sentence": decided,
+    "`decide`, all sentences in one request": decided_together,
+    "generation under a JSON schema": generated(f"{{}}\n\n{OPTIONS}\n{ASKED} Answer in JSON."),
+    "the same, the question before the sentence": generated(f"{OPTIONS}\n{ASKED} Answer in JSON.\n\n{{}}"),
+}
 
 
 def main():
@@ -60,10 +82,11 @@ def main():
 
     try:
         print("| | right of", len(ROWS), "| seconds | of processor time |\n|---|---|---|---|")
-        for name, ask in [("`decide`", decided), ("generation under a JSON schema", generated)]:
-            ask(post, "A first sentence.")
+        for name, ask in WAYS.items():
+            ask(post, ["A first sentence."])
             start, busy = time.perf_counter(), processor()
-            right = sum(ask(post, sentence) == topic for sentence, topic in ROWS)
+            answers = ask(post, [sentence for sentence, _ in ROWS])
+            right = sum(answer == topic for answer, (_, topic) in zip(answers, ROWS))
             print(f"| {name} | {right} | {time.perf_counter() - start:.1f} | {processor() - busy:.1f} |", flush=True)
     finally:
         server.terminate()

@@ -2,11 +2,11 @@
 
 use core::ops::ControlFlow;
 
-use super::{Context, Engine, Observer, Stage, Work};
+use super::{Context, Encoding, Engine, Observer, Stage, Work};
 use crate::model::Pooling;
 use crate::{Error, TokenId};
 
-impl Engine<'_, '_> {
+impl<'m, 'w> Engine<'m, 'w> {
     /// Computes the embedding of a text: pools the states of its tokens and applies the model's linear layers after
     /// pooling, if it has any. The context restarts. If the model is a decoder, the context is empty afterwards.
     ///
@@ -44,18 +44,37 @@ impl Engine<'_, '_> {
         text: &[TokenId],
         buffer: &'b mut [f32],
     ) -> Result<&'b mut [f32], Error> {
+        Ok(self.embed_steps(context, text, buffer, || true)?.unwrap_or_default())
+    }
+
+    fn embed_steps<'b>(
+        &mut self,
+        context: &mut Context,
+        text: &[TokenId],
+        buffer: &'b mut [f32],
+        mut goes_on: impl FnMut() -> bool,
+    ) -> Result<Option<&'b mut [f32]>, Error> {
         if self.forward.source.is_some() {
-            self.encode(context, text)?;
-            return self.pooled(buffer);
+            let mut encoding = self.begin_encode(context, text)?;
+            while encoding.step() {
+                if !goes_on() {
+                    return Ok(None);
+                }
+            }
+            drop(encoding);
+            return self.pooled(buffer).map(Some);
         }
         let mut pool = self.pool(text.len(), buffer)?;
         self.rewind(context, 0)?;
         let mut works = [Work::prefill(context, text)];
         let mut pass = self.begin(&mut works)?;
-        while let ControlFlow::Continue(true) = pass.step_observed(&mut pool) {}
+        let mut is_left = false;
+        while !is_left && pass.step_observed(&mut pool) == ControlFlow::Continue(true) {
+            is_left = !goes_on();
+        }
         pool.finish();
         self.rewind(context, 0)?;
-        self.through_head(buffer)
+        if is_left { Ok(None) } else { self.through_head(buffer).map(Some) }
     }
 
     /// Like [`embed`](Self::embed), with rows of pictures in the places of some of the tokens: see
@@ -114,8 +133,24 @@ impl Engine<'_, '_> {
         second: usize,
         buffer: &'b mut [f32],
     ) -> Result<&'b mut [f32], Error> {
+        Ok(self.embed_while(context, (texts, second), buffer, || true)?.unwrap_or_default())
+    }
+
+    /// Like [`embed_pair`](Self::embed_pair), but calls `goes_on` after each step (a part of a layer), and stops when that
+    /// returns false: then returns `None`. For a single text, `second` is `usize::MAX`.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`embed`](Self::embed).
+    pub fn embed_while<'b>(
+        &mut self,
+        context: &mut Context,
+        (texts, second): (&[TokenId], usize),
+        buffer: &'b mut [f32],
+        goes_on: impl FnMut() -> bool,
+    ) -> Result<Option<&'b mut [f32]>, Error> {
         self.forward.second = second;
-        let made = self.embed(context, texts, buffer);
+        let made = self.embed_steps(context, texts, buffer, goes_on);
         self.forward.second = usize::MAX;
         made
     }
@@ -155,18 +190,22 @@ impl Engine<'_, '_> {
         self.through_head(buffer)
     }
 
-    /// Runs the encoder on a question with its options and a state, as [`encode`](Self::encode) does. `kind` is the type
-    /// of the question: a row of the model's types. [`headed`](Self::headed) turns the state of an option's mark into
-    /// the option's score.
+    /// Begins to run the encoder on a question with its options and a state, like [`begin_encode`](Self::begin_encode). `kind`
+    /// is the type of the question: a row of the model's types. Afterwards, [`headed`](Self::headed) turns the state of an
+    /// option's mark into the option's score.
     ///
     /// # Errors
     ///
     /// Same as [`encode`](Self::encode), and [`Error::NoPart`] if the model does not score options, or lacks the type.
-    pub fn encode_question(&mut self, context: &mut Context, text: &[TokenId], kind: usize) -> Result<(), Error> {
+    pub fn begin_question<'p, 't>(
+        &'p mut self,
+        context: &'p mut Context,
+        text: &'t [TokenId],
+        kind: usize,
+    ) -> Result<Encoding<'p, 't, 'm, 'w>, Error> {
         let scoring = self.forward.spec.scoring().filter(|scoring| kind < scoring.types);
         scoring.ok_or(Error::NoPart { part: "layers for this type of question" })?;
-        self.begin_question(context, text, kind)?.finish();
-        Ok(())
+        self.begin_text(context, text, kind)
     }
 
     /// Applies the linear layers after pooling to the state of one token, as [`embed`](Self::embed) does to the pooled

@@ -100,11 +100,11 @@ impl<'m, 'w> Engine<'m, 'w> {
         context: &'p mut Context,
         text: &'t [TokenId],
     ) -> Result<Encoding<'p, 't, 'm, 'w>, Error> {
-        self.begin_question(context, text, 0)
+        self.begin_text(context, text, 0)
     }
 
-    /// Begins to encode a question of this type.
-    pub(super) fn begin_question<'p, 't>(
+    /// Begins to encode a text, or a question of this type.
+    pub(super) fn begin_text<'p, 't>(
         &'p mut self,
         context: &'p mut Context,
         text: &'t [TokenId],

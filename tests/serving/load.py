@@ -4,6 +4,7 @@ python load.py BINARY attack [SECONDS] [FLAGS OF serve...]
 python load.py BINARY kinds [SECONDS] [FLAGS OF serve...]
 python load.py BINARY leave [SECONDS] [FLAGS OF serve...]
 python load.py BINARY requests [COUNT] [FLAGS OF serve...]
+python load.py BINARY small [MIB] [FLAGS OF serve...]
 
 `attack`: four clients with different addresses send 20 hostile requests a second in total: grammars, schemas, many values,
 large bodies, bodies that never end, and answers that are not read. Periods with and without hostile requests alternate.
@@ -12,16 +13,22 @@ and the resident memory beside the bound that the server prints.
 
 `kinds`: sends each kind of hostile request alone, to a server of its own, for SECONDS. Prints a table of the same measurements.
 
-`leave`: 500 clients, each of which asks every two minutes and disconnects at a random moment, beside four honest ones. Prints the time to the first token of the honest
-ones, alone and beside the others, the passes that the server makes once all have left, and memory.
+`leave`: 500 clients, each of which asks every two minutes and disconnects at a random moment, beside four honest ones,
+each of which asks something new every two seconds. Prints the time to the first token of the honest ones, alone and beside
+the others, for a new prompt of some 200 tokens and for one that the server knows; the passes that the server makes once
+all have left, and memory.
 
 `requests`: clients send short requests as fast as possible; one in twenty is hostile, one in ten leaves before its answer
 ends. Each answer must be the same as on an idle server, and memory must not grow.
+
+`small`: as root, in a memory cgroup of MIB: four conversations of 2000 tokens each, at the same time. The server must not be
+killed. Prints the memory of the cgroup.
 """
 
 import http.client
 import json
 import multiprocessing
+import os
 import random
 import re
 import socket
@@ -30,11 +37,12 @@ import sys
 import tempfile
 import threading
 import time
+from pathlib import Path
 
 from server import HEADERS
 
 KEY = "".join(f"{name}: {value}\r\n" for name, value in HEADERS.items())
-DEFAULTS = {"attack": 300, "kinds": 15, "leave": 600, "requests": 200_000}
+DEFAULTS = {"attack": 300, "kinds": 15, "leave": 600, "requests": 200_000, "small": 256}
 GOOD = {"prompt": "Once upon a time", "max_tokens": 8, "temperature": 0}
 KINDS = [
     GOOD,
@@ -48,10 +56,10 @@ KINDS = [
 class Server:
     """A server. Its messages are kept because they state its memory."""
 
-    def __init__(self, binary, *flags):
+    def __init__(self, binary, *flags, before=None):
         self.log = tempfile.TemporaryFile("w+")
         command = [binary, "serve", "--port", "0", *flags]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True)
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True, preexec_fn=before)
         self.port = int(self.process.stdout.readline().rsplit(":")[-1])
 
     def printed(self):
@@ -157,11 +165,11 @@ def attacker(port, source, rate, running, seed, only=None):
         time.sleep(max(0, 1 / rate - (time.time() - now)))
 
 
-def first_token(port):
+def first_token(port, prompt=GOOD["prompt"], source=None):
     """Seconds to the first token of a streamed answer, on a connection of its own."""
     began = time.time()
-    connection = connect(port)
-    connection.request("POST", "/v1/completions", json.dumps({**GOOD, "stream": True}), HEADERS)
+    connection = connect(port, source)
+    connection.request("POST", "/v1/completions", json.dumps({**GOOD, "prompt": prompt, "stream": True}), HEADERS)
     response = connection.getresponse()
     assert response.status == 200, response.read()
     for line in response:
@@ -304,25 +312,30 @@ def leave(binary, seconds, flags):
     others = [context.Process(target=leavers, args=(server.port, running, seed), daemon=True) for seed in range(4)]
     [other.start() for other in others]
 
-    def honest(until, firsts):
+    chance = random.Random(1)
+
+    def honest(until, firsts, source):
         while time.time() < until:
-            firsts.append(first_token(server.port))
-            time.sleep(0.2)
+            words = " ".join(chance.choice("the old man and his dog went to a far town".split()) for _ in range(200))
+            for kind, prompt in [("new", words), ("known", GOOD["prompt"])]:
+                firsts[kind].append(first_token(server.port, prompt, source))
+                time.sleep(1)
 
     def firsts(length):
-        times, until = [], time.time() + length
-        each = [threading.Thread(target=honest, args=(until, times)) for _ in range(4)]
+        times, until = {"new": [], "known": []}, time.time() + length
+        each = [threading.Thread(target=honest, args=(until, times, f"127.1.0.{at + 1}")) for at in range(4)]
         [one.start() for one in each]
         [one.join() for one in each]
         return times
 
-    alone = firsts(min(30, seconds / 4))
+    alone = firsts(min(60, seconds / 4))
     running.set()
     time.sleep(5)
-    beside, sizes = [], []
+    beside, sizes = {"new": [], "known": []}, []
     until = time.time() + seconds
     while time.time() < until:
-        beside += firsts(min(30, seconds / 4))
+        more = firsts(min(30, seconds / 4))
+        [beside[kind].extend(more[kind]) for kind in beside]
         sizes.append(server.memory())
     running.clear()
     [other.terminate() for other in others]
@@ -330,10 +343,11 @@ def leave(binary, seconds, flags):
     before = passes(server.port)
     time.sleep(2)
     after = passes(server.port) - before
-    for name, times in [("alone", alone), ("beside 500 that leave", beside)]:
-        print(f"{name}: first token {percentile(times, .5) * 1e3:.1f} ms in the middle, {percentile(times, .9) * 1e3:.1f} at"
-              f" 90 %, {percentile(times, .99) * 1e3:.1f} at 99 % of {len(times)}")
-    print(f"first token beside them: {percentile(beside, .5) / percentile(alone, .5):.2f} times alone")
+    for kind in alone:
+        for name, times in [("alone", alone[kind]), ("beside 500 that leave", beside[kind])]:
+            print(f"{kind} prompt, {name}: first token {percentile(times, .5) * 1e3:.1f} ms in the middle,"
+                  f" {percentile(times, .9) * 1e3:.1f} at 90 %, {percentile(times, .99) * 1e3:.1f} at 99 % of {len(times)}")
+        print(f"{kind} prompt: {percentile(beside[kind], .5) / percentile(alone[kind], .5):.2f} times alone")
     print(f"passes after all have left, from 0.1 s on: {after}")
     print(f"memory: {' '.join(f'{size:.0f}' for size in sizes)} MiB, limit {1.1 * server.printed() + 64:.0f}")
     assert text(connect(server.port), GOOD) == said
@@ -389,7 +403,7 @@ def requests(binary, count, flags):
         time.sleep(0.5)
         if sum(done) >= next_look:
             print(f"{sum(done)} requests in {time.time() - began:.0f} s, {server.memory():.1f} MiB", flush=True)
-            next_look = sum(done) + count // 10
+            next_look = 2000 if sum(done) < 2000 else sum(done) + count // 10
     time.sleep(1)
     print(f"{sum(done)} requests in {time.time() - began:.0f} s: {failed.value} wrong; {server.memory():.1f} MiB,"
           f" {server.memory('VmHWM'):.1f} at most, limit {1.1 * server.printed() + 64:.0f}")
@@ -397,7 +411,61 @@ def requests(binary, count, flags):
     print("end:", server.end())
 
 
+class Cgroup:
+    """A memory cgroup with a limit, of version 1 or 2."""
+
+    def __init__(self, mib):
+        root = Path("/sys/fs/cgroup/memory")
+        self.is_old = root.exists()
+        self.path = (root if self.is_old else root.parent) / f"arenite-{os.getpid()}"
+        self.path.mkdir()
+        limits = ["memory.limit_in_bytes", "memory.memsw.limit_in_bytes"] if self.is_old else ["memory.max"]
+        for limit in limits:
+            if (self.path / limit).exists():
+                (self.path / limit).write_text(str(mib << 20))
+
+    def enter(self):
+        (self.path / "cgroup.procs").write_text("0")
+
+    def printed(self):
+        names = ["memory.max_usage_in_bytes", "memory.failcnt", "memory.oom_control"]
+        names = names if self.is_old else ["memory.peak", "memory.events"]
+        return ", ".join(f"{name}: {(self.path / name).read_text().strip()}" for name in names).replace("\n", " ")
+
+
+def small(binary, mib, flags):
+    group = Cgroup(mib)
+    server = Server(binary, "--parallel", "4", "-c", "2048", *flags, before=group.enter)
+    said = text(connect(server.port), GOOD)
+    lengths, failed = [], []
+
+    def talk(at):
+        chance = random.Random(at)
+        words = " ".join(chance.choice("the old man and his dog went to a far town".split()) for _ in range(600))
+        messages = []
+        for turn in range(3):
+            messages.append({"role": "user", "content": f"{words} {at} {turn}"})
+            connection = connect(server.port, f"127.2.0.{at + 1}", 600)
+            body = {"messages": messages, "max_tokens": 40, "temperature": 0, "ignore_eos": True}
+            connection.request("POST", "/v1/chat/completions", json.dumps(body), HEADERS)
+            answer = json.loads(connection.getresponse().read())
+            if "choices" not in answer:
+                failed.append(answer)
+                return
+            messages.append(answer["choices"][0]["message"])
+        lengths.append(answer["usage"]["total_tokens"])
+
+    each = [threading.Thread(target=talk, args=(at,)) for at in range(4)]
+    [one.start() for one in each]
+    [one.join() for one in each]
+    print(f"conversations of {lengths} tokens, failed: {failed}; {server.memory('VmHWM'):.0f} MiB at most")
+    print(group.printed())
+    assert text(connect(server.port), GOOD) == said
+    print("end:", server.end())
+    group.path.rmdir()
+
+
 if __name__ == "__main__":
     binary, mode, *rest = sys.argv[1:]
     amount = int(rest.pop(0)) if rest and rest[0].isdigit() else DEFAULTS[mode]
-    {"attack": attack, "kinds": kinds, "leave": leave, "requests": requests}[mode](binary, amount, rest)
+    {"attack": attack, "kinds": kinds, "leave": leave, "requests": requests, "small": small}[mode](binary, amount, rest)

@@ -465,6 +465,39 @@ fn an_abandoned_encoder_leaves_no_text() {
     }
 }
 
+/// An embedding that is given up after any step changes nothing for the next one.
+#[test]
+fn an_embedding_that_is_given_up_leaves_nothing() {
+    let decoder = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/qwen3_embedding/model.gguf"));
+    let encoders = ENCODERS.iter().map(|kind| encoder(kind).build());
+    for file in encoders.chain([decoder.unwrap()]) {
+        let gguf = Gguf::parse(&file).unwrap();
+        let model = Model::new(&gguf).unwrap();
+        let plan = Plan::new(&gguf, Options::new().context(64).batch(4)).unwrap();
+        let mut memory = Memory::new(&plan);
+        let mut engine = memory.engine(&model, plan);
+        let mut context = engine.open().unwrap();
+        let mut buffer = vec![0.0; model.spec().embedding_buffer()];
+        let want = bits(engine.embed(&mut context, &[5, 6, 7], &mut buffer).unwrap());
+        let mut steps = 0;
+        loop {
+            let mut left = steps;
+            let goes_on = || {
+                left -= 1;
+                left > 0
+            };
+            let texts = (&[8; 9][..], usize::MAX);
+            steps += 1;
+            if steps > 1 && engine.embed_while(&mut context, texts, &mut buffer, goes_on).unwrap().is_some() {
+                break;
+            }
+            assert_eq!(bits(engine.embed(&mut context, &[5, 6, 7], &mut buffer).unwrap()), want, "{steps} steps");
+        }
+        // Each of three batches takes steps of its own.
+        assert!(steps > 3 * model.spec().layers, "{steps} steps");
+    }
+}
+
 #[test]
 fn the_logits_of_every_token() {
     let tokens = [5, 9, 2, 200, 31, 8, 8];

@@ -316,7 +316,7 @@ impl Batch {
             Ok(What::Decisions(decisions, scores)) => {
                 let scores = scores.recv().map_err(|_| ApiError::invalid("the engine has stopped"));
                 let scores = scores.and_then(|scores| scores.map_err(ApiError::invalid));
-                Some(scores.and_then(|scores| Ok(self.service.decided(&decisions, &scores)?)))
+                Some(scores.and_then(|scores| Ok(self.service.decided(&decisions, scores)?)))
             }
             Ok(What::Vectors(body, vectors, tokens)) => {
                 let gone = |_| ApiError::invalid("the engine has stopped");

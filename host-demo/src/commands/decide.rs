@@ -18,6 +18,7 @@ use arenite_run::open_model::OpenModel;
   arenite decide -m model.gguf --state \"My parcel is late!\" --choice \"team: billing|shipping\"
   arenite decide -m model.gguf -f mail.txt --yes \"angry: Is the customer angry?\" --json
   arenite decide -m model.gguf -f mail.txt --scale \"haste: How urgent is it?: can wait|today|now\"
+  arenite decide -m model.gguf --states tickets.txt --choice \"team: billing|shipping\"
 
 Nothing is generated: the probabilities are those of the model for each option. A model that is trained for decisions \
 (openjev, lev, nimble) gets its own prompt; for any other model the options are texts that could be its answer.
@@ -35,6 +36,11 @@ pub struct Args {
     /// Read the text from a file
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
+
+    /// Read several texts from a file, one in each line. The answers to each are printed in one line, before the text. The
+    /// question is shown to the model before the text, so that all texts share its computation
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["state", "file"])]
+    states: Option<PathBuf>,
 
     /// Choose one of several options. May be repeated
     #[arg(long, value_name = "ID: [QUESTION:] A|B|...", value_parser = choice)]
@@ -112,6 +118,13 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
         );
     }
     ensure!(!questions.is_empty(), "no question was given: give one with --choice, --yes, --scale or --questions");
+    if let Some(path) = &args.states {
+        let texts = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let texts = String::from_utf8_lossy(&texts);
+        let states: Vec<Value> = texts.lines().filter(|line| !line.trim().is_empty()).map(Value::from).collect();
+        let model = Loaded::new(OpenModel::new(file, args.run.options()?)?)?;
+        return each(&states, &model.decide_each(&states, &questions.into())?, args.json);
+    }
     let state = match given.filter(|_| args.state.is_none() && args.file.is_none()) {
         Some(state) => state,
         None => text(args)?.into(),
@@ -125,6 +138,21 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     }
     for (id, answer) in answer["answers"].as_object().into_iter().flatten() {
         out.now(format!("{id}: {}\n", shown(answer)).as_bytes())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the answers to the questions about each state.
+fn each(states: &[Value], answers: &[Value], as_json: bool) -> Result<ExitCode> {
+    let mut out = Out::lock();
+    for (state, answers) in states.iter().zip(answers) {
+        if as_json {
+            out.json(&json!({ "state": state, "answers": answers }))?;
+            continue;
+        }
+        let said: Vec<String> =
+            answers.as_object().into_iter().flatten().map(|(id, answer)| format!("{id}: {}", shown(answer))).collect();
+        out.now(format!("{}\t{}\n", said.join(", "), state.as_str().unwrap_or_default()).as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
 }

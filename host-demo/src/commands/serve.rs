@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use arenite_files::projector_among;
@@ -22,7 +22,7 @@ use arenite_run::service::{Fetch, Host, Kept, run_engine};
 use arenite_run::split;
 use arenite_serve::{
     App, CacheScope, ClientKey, Common, Limits, Log, LogFormat, ModelEntry, Models, ProgramMemory, Proxy, READERS,
-    Readers, RequestMemory, SOUNDS, Sounds, router, router_of_models, serve, transcribe,
+    RequestMemory, SOUNDS, router, router_of_models, serve, transcribe,
 };
 
 /// Start an OpenAI-compatible HTTP server
@@ -248,6 +248,7 @@ fn one(args: &Args, file: ModelFile, program: &ProgramMemory) -> Result<()> {
         let (bytes, memory) = (Bytes(bytes), Bytes(memory));
         bail!("the model takes {bytes}, and --memory is {memory}: give more, or a smaller -c or --parallel");
     }
+    host.open.file().plans(bytes - host.open.file().len());
     announce(&host, Some((requests, program)));
     let (commands, asked) = channel();
     let (transcriptions, sounds_asked) = channel();
@@ -265,26 +266,18 @@ fn one(args: &Args, file: ModelFile, program: &ProgramMemory) -> Result<()> {
         service.name.clone_from(alias);
     }
     let app = Arc::new(App {
-        service,
-        commands,
-        transcriptions,
-        counters: counters.clone(),
         most_open: args.parallel + args.queue,
         parallel: args.parallel,
         key: args.api_key.clone(),
         scope: args.scope(),
         is_within: args.within,
         hears: open.model().spec().sound().is_some(),
-        sounds: Sounds::default(),
         workspace: plan.workspace,
         kv: plan.kv,
-        started: Instant::now(),
-        memory: RequestMemory::default(),
-        readers: Readers::start(),
         log: args.log_format.map(|format| Log::new(format, std::io::stderr())),
         identities: args.identities()?,
         slots: args.slot_save_path.clone(),
-        saving: Default::default(),
+        ..App::new(service, commands, transcriptions, counters.clone())
     });
     let limits = args.limits();
     let (ready, is_ready) = tokio::sync::oneshot::channel();

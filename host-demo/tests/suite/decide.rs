@@ -168,6 +168,79 @@ fn a_state_is_read_once() {
     }
 }
 
+/// Each of several states is answered as it is alone, for models whose prompts begin with the state.
+#[test]
+fn states_in_a_list_are_answered_as_alone() {
+    for kind in TYPES {
+        let Some((model, reference)) = case(kind) else { continue };
+        let server = Server::start_with(&["-m", path(&model), "--kv", "f32"]);
+        let request = &reference["requests"][0]["request"];
+        let states = json!([request["state"], "A dog ran home.", { "town": "Oslo" }]);
+        let answer = |body: Value| {
+            let (status, answer) = server.post("/v1/systemone", body.to_string().as_bytes());
+            assert_eq!(status, 200, "{kind}: {answer}");
+            answer["answers"].clone()
+        };
+        let each = |state| answer(json!({ "state": state, "questions": request["questions"] }));
+        let alone: Vec<Value> = states.as_array().unwrap().iter().map(each).collect();
+        assert_eq!(answer(json!({ "states": states, "questions": request["questions"] })), json!(alone), "{kind}");
+    }
+}
+
+/// The probabilities of a model without decision keys: the question stands before the state, and is read once.
+#[test]
+fn states_share_the_question() {
+    let states: Vec<String> = (0..40).map(|at| format!("Tim had {at} dogs.")).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("states.txt");
+    std::fs::write(&file, format!("{}\n\n", states.join("\n"))).unwrap();
+    let asked = ["--choice", "who: Who ran?: dog|cat", "--yes", "big: Is it big?"];
+    let args = ["decide", "--kv", "f32", "--states", path(&file), "--json"];
+    let answers = lines(&stdout(&[&args[..], &asked].concat()));
+    assert_eq!(answers.len(), states.len());
+    for (state, answer) in states.iter().zip(&answers) {
+        assert_eq!(answer["state"], json!(state));
+    }
+    let last = states.last().unwrap();
+    let prompt = format!("Options:\n- dog\n- cat\n\nWho ran?\n\n{last}\n\nAnswer:");
+    let rows = [" dog", " cat"].map(|told| json!({ "prompt": prompt, "continuation": told }).to_string());
+    let scores = lines(&stdout_with(&["score", "--jsonl", "--kv", "f32"], rows.join("\n").as_bytes()));
+    let weights: Vec<f64> = scores.iter().map(|score| score["logprob"].as_f64().unwrap().exp()).collect();
+    let p = answers.last().unwrap()["answers"]["who"]["probabilities"]["dog"].as_f64().unwrap();
+    assert!((p - weights[0] / (weights[0] + weights[1])).abs() < 1e-5, "{p} {weights:?}");
+    // What a person reads.
+    let shown = stdout(&["decide", "--kv", "f32", "--states", path(&file), asked[0], asked[1]]);
+    assert!(
+        shown.lines().zip(&states).all(|(line, state)| line.starts_with("who: ") && line.ends_with(state)),
+        "{shown}"
+    );
+
+    let read = |questions: Value, count: usize| {
+        let server = Server::start(&["--decide", "any", "--cache-scope", "server"]);
+        let body = json!({ "states": &states[..count], "questions": questions }).to_string();
+        let (status, answer) = server.post("/v1/systemone", body.as_bytes());
+        assert!(status == 200 && answer["answers"].as_array().is_some_and(|all| all.len() == count), "{answer}");
+        server.metric("prompt_tokens_total")
+    };
+    let yes = |text: &str| json!({ "type": "noul", "instructions": text });
+    let long = json!({ "a": yes(&"Is it big? ".repeat(20)), "b": yes(&"Is it red? ".repeat(20)) });
+    let (two, forty) = (read(long.clone(), 2), read(long, 40));
+    assert!(two > 200 && forty - two < 2 * 38 * 16, "{two} {forty}");
+
+    let server = Server::start(&["--decide", "any"]);
+    for (body, why) in [
+        (json!({ "states": [], "questions": { "a": yes("x") } }), "at least one state"),
+        (json!({ "states": ["x"], "state": "x", "questions": { "a": yes("x") } }), "not both"),
+        (json!({ "states": vec!["x"; 129], "questions": { "a": yes("x"), "b": yes("y") } }), "258 questions"),
+    ] {
+        let (status, answer) = server.post("/v1/systemone", body.to_string().as_bytes());
+        assert!(
+            status == 400 && answer["error"]["message"].as_str().is_some_and(|said| said.contains(why)),
+            "{answer}"
+        );
+    }
+}
+
 #[test]
 fn the_command_answers_like_the_server() {
     for kind in TYPES {

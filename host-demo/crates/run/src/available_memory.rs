@@ -1,4 +1,5 @@
-//! The memory that this process can still allocate: that of the machine, within the limits of its control groups.
+//! The memory that this process can still allocate: that of the machine, within the limits of its control groups and of
+//! `ulimit -v`.
 //!
 //! In a container, `/proc/meminfo` shows the memory of the host. A process that takes more than its group may have is
 //! killed without a word, so the limits of the group and of all groups around it count. Pages of files that the system
@@ -14,7 +15,18 @@ pub fn available_memory() -> usize {
         (Some(groups), Some(mounts)) => in_groups(&groups, &mounts, &read),
         _ => None,
     };
-    machine.unwrap_or(0).min(groups.unwrap_or(usize::MAX))
+    let addresses = read(Path::new("/proc/self/limits")).zip(read(Path::new("/proc/self/status")));
+    let addresses = addresses.and_then(|(limits, status)| in_addresses(&limits, &status));
+    machine.unwrap_or(0).min(groups.unwrap_or(usize::MAX)).min(addresses.unwrap_or(usize::MAX))
+}
+
+/// Returns the bytes of addresses that the process may still take; `None` without a limit.
+fn in_addresses(limits: &str, status: &str) -> Option<usize> {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
+    let limit = line.split_whitespace().next()?.parse::<usize>().ok()?;
+    let used = status.lines().find_map(|line| line.strip_prefix("VmSize:"))?;
+    let used = used.split_whitespace().next()?.parse::<usize>().ok()?;
+    Some(limit.saturating_sub(used.saturating_mul(1024)))
 }
 
 fn in_machine(info: &str) -> Option<usize> {
@@ -100,6 +112,21 @@ mod tests {
             found.map(|(_, text)| text.to_string())
         };
         in_groups(groups, mounts, &read)
+    }
+
+    #[test]
+    fn a_limit_of_addresses_counts() {
+        let limits = |limit: &str| {
+            format!(
+                "Limit                     Soft Limit           Hard Limit           Units     \n\
+                 Max resident set          unlimited            unlimited            bytes     \n\
+                 Max address space         {limit:20} unlimited            bytes     \n"
+            )
+        };
+        let status = "Name:\tarenite\nVmPeak:\t  900 kB\nVmSize:\t     700 kB\n";
+        assert_eq!(in_addresses(&limits("1024000"), status), Some(300 << 10));
+        assert_eq!(in_addresses(&limits("1000"), status), Some(0));
+        assert_eq!(in_addresses(&limits("unlimited"), status), None);
     }
 
     const V2_MOUNT: &str = "29 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";

@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::available_memory::available_memory;
+
 /// Size of a large page.
 const LARGE: usize = 2 << 20;
 /// Size of the smallest page that Linux uses.
@@ -38,15 +40,17 @@ pub struct LargePages {
 }
 
 impl LargePages {
-    /// Maps the file, and copies it in the background if `later`, otherwise at once with `threads` threads.
-    pub fn open(file: File, len: usize, later: bool, threads: usize) -> io::Result<Self> {
+    /// Maps the file, and copies it at once with `threads` threads; or `later` in the background, if there is room for the copy
+    /// beside the number of bytes that it has then.
+    pub fn open(file: File, len: usize, later: Option<Arc<AtomicUsize>>, threads: usize) -> io::Result<Self> {
         let range = Aligned::file(&file, len)?;
         let (stop, copied) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let (start, next) = (range.start(), AtomicUsize::new(0));
         let job = Job { file, start, len, next, stop: stop.clone(), copied: copied.clone() };
-        if later {
+        if let Some(planned) = later {
             let thread = std::thread::Builder::new().name("large pages".to_string()).spawn(move || {
-                if job.wait(|| job.cached()) {
+                let has_room = || available_memory() >= len.saturating_add(planned.load(Ordering::Relaxed));
+                if job.wait(|| job.cached()) && has_room() {
                     job.run();
                 }
             })?;
@@ -272,7 +276,8 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&bytes).unwrap();
         for (later, threads) in [(false, 1), (false, 3), (true, 1)] {
-            let pages = LargePages::open(file.try_clone().unwrap(), bytes.len(), later, threads).unwrap();
+            let pages =
+                LargePages::open(file.try_clone().unwrap(), bytes.len(), later.then(Arc::default), threads).unwrap();
             assert_eq!(pages.as_ptr().addr() % LARGE, 0);
             for _ in 0..20 {
                 assert!(*pages == *bytes);
@@ -303,6 +308,6 @@ mod tests {
     fn a_copy_ends_with_its_file() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(10 * CHUNK as u64).unwrap();
-        drop(LargePages::open(file, 10 * CHUNK, true, 1).unwrap());
+        drop(LargePages::open(file, 10 * CHUNK, Some(Arc::default()), 1).unwrap());
     }
 }

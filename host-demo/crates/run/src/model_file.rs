@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, Result, bail};
 use arenite::gguf::Gguf;
@@ -30,6 +31,8 @@ pub struct ModelFile {
     /// True if [`parse`](Self::parse) compares the tensors with their hashes and looks for NaN and infinity in all
     /// weights.
     check: bool,
+    /// Bytes that the process will take beside the model.
+    planned: Arc<AtomicUsize>,
 }
 
 enum Bytes {
@@ -153,12 +156,13 @@ impl ModelFile {
         }
         let bytes = maps.iter().map(|(_, map)| map.len()).sum();
         let load = way_to_load(load, bytes)?;
+        let planned = Arc::default();
         let held = maps.into_iter().map(|(path, map)| {
-            let loaded = loaded(&path, map, load);
+            let loaded = loaded(&path, map, load, &planned);
             loaded.with_context(|| format!("cannot copy the model {}", path.display()))
         });
         let held = held.collect::<Result<_>>()?;
-        Ok(Self::of(name, held, check))
+        Ok(Self { planned, ..Self::of(name, held, check) })
     }
 
     /// A model in the program's own memory. `name` stands for it in messages.
@@ -179,7 +183,7 @@ impl ModelFile {
             // returns these slices with a longer life than that of `self`.
             unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) }
         });
-        Self { name, pieces: pieces.collect(), held, projector: None, check }
+        Self { name, pieces: pieces.collect(), held, projector: None, check, planned: Arc::default() }
     }
 
     /// The path as the user gave it, or `built-in`.
@@ -201,6 +205,12 @@ impl ModelFile {
     /// The bytes of each file: one, or the pieces of a split model.
     pub fn pieces(&self) -> &[&[u8]] {
         &self.pieces
+    }
+
+    /// Tells how many bytes the process will take beside the model. A copy in the background is made only where there is room
+    /// for both.
+    pub fn plans(&self, bytes: usize) {
+        self.planned.store(bytes, Ordering::Relaxed);
     }
 
     /// Describes how the bytes are held, for the statistics.
@@ -285,7 +295,7 @@ fn way_to_load(load: Load, len: usize) -> Result<Load> {
 
 /// Returns the mapping itself for `Map`, otherwise a copy in large pages, which `Auto` makes in the background.
 #[cfg(target_os = "linux")]
-fn loaded(path: &Path, map: Mmap, load: Load) -> Result<Bytes> {
+fn loaded(path: &Path, map: Mmap, load: Load, planned: &Arc<AtomicUsize>) -> Result<Bytes> {
     let len = map.len();
     let later = match load {
         Load::Map => return Ok(Bytes::Mapped(map)),
@@ -294,7 +304,7 @@ fn loaded(path: &Path, map: Mmap, load: Load) -> Result<Bytes> {
     };
     drop(map);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let pages = LargePages::open(File::open(path)?, len, later, threads)?;
+    let pages = LargePages::open(File::open(path)?, len, later.then(|| planned.clone()), threads)?;
     faults::mapped(&pages, path);
     Ok(Bytes::Large(pages))
 }
@@ -308,6 +318,6 @@ fn way_to_load(load: Load, _: usize) -> Result<Load> {
 
 /// Returns the mapping itself.
 #[cfg(not(target_os = "linux"))]
-fn loaded(_: &Path, map: Mmap, _: Load) -> Result<Bytes> {
+fn loaded(_: &Path, map: Mmap, _: Load, _: &Arc<AtomicUsize>) -> Result<Bytes> {
     Ok(Bytes::Mapped(map))
 }

@@ -206,7 +206,9 @@ impl OpenModel {
 
     /// Plans the memory. The error names the file.
     pub fn plan(&self, options: Options) -> Result<Plan> {
-        Plan::new(self.gguf(), options).with_context(|| self.name().to_owned())
+        let plan = Plan::new(self.gguf(), options).with_context(|| self.name().to_owned())?;
+        self.file().plans(plan.workspace + plan.kv);
+        Ok(plan)
     }
 
     /// Creates a session that uses the adapters.

@@ -150,6 +150,38 @@ pub struct App {
 }
 
 impl App {
+    /// The state of a server of one model. It answers one request at a time, asks for no key, keeps nothing on disk and writes
+    /// no log, until the fields say otherwise.
+    pub fn new(
+        service: Service,
+        commands: Sender<Command>,
+        transcriptions: Sender<Transcription>,
+        counters: Arc<Counters>,
+    ) -> Self {
+        Self {
+            service,
+            commands,
+            transcriptions,
+            counters,
+            most_open: 1,
+            parallel: 1,
+            key: None,
+            scope: CacheScope::Client,
+            is_within: false,
+            hears: false,
+            sounds: Sounds::default(),
+            workspace: 0,
+            kv: 0,
+            started: Instant::now(),
+            memory: RequestMemory::default(),
+            readers: Readers::start(),
+            log: None,
+            identities: ClientKey::random(),
+            slots: None,
+            saving: tokio::sync::Mutex::default(),
+        }
+    }
+
     /// Reads the body of a request, then opens the request.
     pub async fn receive(self: &Arc<Self>, request: Request<HttpBody>) -> Result<(OpenRequest, Received)> {
         let client = Client::of(self, &request);

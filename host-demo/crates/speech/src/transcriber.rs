@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use arenite::model::{Front, SoundSizes};
 use arenite::sound::{LogMel, RATE, Rules};
 use arenite::tokenizer::{Encode, Tokenizer};
-use arenite::{Error, Gguf, Line, Model, Session, TokenId};
+use arenite::{Encoding, Error, Gguf, Line, Model, Session, TokenId};
 
 use super::decode::{Decoded, Decoder, STOPPED};
 use super::marks::Marks;
@@ -162,7 +162,7 @@ impl<'t, 's, 'm, 'w> Transcriber<'t, 's, 'm, 'w> {
         }
         let length = piece.len();
         let mut next = length;
-        if self.listen(piece)? {
+        if self.listen(piece, goes_on)? {
             next = self.decode(progress, length, goes_on, each)?.min(length);
         }
         if progress.voices.as_ref().is_some_and(|voices| !voices.is_within()) {
@@ -230,18 +230,18 @@ impl<'t, 's, 'm, 'w> Transcriber<'t, 's, 'm, 'w> {
     }
 
     /// Runs the encoder. Returns false for a sound that is too short for the model.
-    fn listen(&mut self, piece: &[f32]) -> Result<bool> {
+    fn listen(&mut self, piece: &[f32], goes_on: &dyn Fn() -> bool) -> Result<bool> {
         let Front::LogMel { bins } = self.front else {
             if self.front.positions(piece.len()) == 0 {
                 return Ok(false);
             }
-            self.session.listen(piece)?;
+            run(self.session.begin_listen(piece)?, goes_on)?;
             return Ok(true);
         };
         let mut mel = LogMel::new(bins, self.window, Line::bytes_mut(&mut self.memory))?;
         mel.push(piece, &mut self.features)?;
         mel.finish(&mut self.features)?;
-        self.session.listen(&self.features)?;
+        run(self.session.begin_listen(&self.features)?, goes_on)?;
         Ok(true)
     }
 
@@ -255,6 +255,14 @@ impl<'t, 's, 'm, 'w> Transcriber<'t, 's, 'm, 'w> {
         let quietest = places.min_by(|a, b| energy(*a).total_cmp(&energy(*b)));
         &piece[..quietest.map_or(piece.len(), |place| place + PAUSE / 2)]
     }
+}
+
+/// Runs the encoder. Fails when `goes_on` returns false after a step.
+fn run(mut encoding: Encoding<'_, '_, '_, '_>, goes_on: &dyn Fn() -> bool) -> Result<()> {
+    while encoding.step() {
+        ensure!(goes_on(), STOPPED);
+    }
+    Ok(())
 }
 
 /// Returns the tokens before the text of a window: start, language and task.

@@ -104,10 +104,12 @@ fn renamed(name: &str, of_layer: &[(&str, &str)], layers: &str, others: &[(&str,
     place + &whole.or_else(stem).unwrap_or_else(|| panic!("{name} has no name in checkpoints"))
 }
 
-/// Writes the tensors of a GGUF file as safetensors, and `unused` tensors of one value.
+/// Writes the tensors of a GGUF file as safetensors, and `unused` tensors of one value. A head with a file of its own is left
+/// out.
 fn write_tensors(gguf: &Gguf<'_>, unused: &[&str], to: &Path, name: impl Fn(&str) -> String) {
     let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
-    for tensor in gguf.tensors() {
+    let is_laya = gguf.tensor("cls.norm.weight").is_some();
+    for tensor in gguf.tensors().filter(|tensor| is_laya || !is_of_head(tensor.name)) {
         let mut shape: Vec<u64> = tensor.dims.into_iter().take(tensor.dim_count as usize).collect();
         shape.reverse();
         if tensor.name.contains("ssm_conv1d") {
@@ -195,9 +197,107 @@ fn write_folder(kind: &str, gguf: &Gguf<'_>, folder: &Path) {
             });
             write(folder, "calibration.json", &json!({ "temperatures": temperatures }));
         }
+        "kev" => {
+            write(folder, "training_config.json", &json!({ "args": { "head_dim": 24 } }));
+            fs::copy(checkpoint("kev_head.pt"), folder.join("head.pt")).unwrap();
+        }
+        "clef" => {
+            let settings = json!({ "routing_layers": 1, "layers": 2, "heads": 4 });
+            write(folder, "joint_head_config.json", &settings);
+            write_joint_head(gguf, &folder.join("joint_head.safetensors"));
+        }
         _ => write(folder, "schema_config.json", &json!({ "task": "schema_candidate_classification_v2" })),
     }
     write_tensors(gguf, &[], &folder.join("model.safetensors"), of_qwen);
+}
+
+/// Writes clef's head under the names of torch's modules, in which query, key and value are one tensor.
+fn write_joint_head(gguf: &Gguf<'_>, to: &Path) {
+    const LAYER: &[(&str, &str)] = &[
+        ("attn_norm", "norm1"),
+        ("attn_o", "self_attn.out_proj"),
+        ("cross_attn_norm", "norm2"),
+        ("cross_attn_o", "multihead_attn.out_proj"),
+        ("ffn_norm", "norm3"),
+        ("ffn_up", "linear1"),
+        ("ffn_down", "linear2"),
+    ];
+    const ROUTING: &[(&str, &str)] = &[
+        ("cross_attn_norm", "query_norm"),
+        ("cross_attn_norm_kv", "memory_norm"),
+        ("cross_attn_o", "attention.out_proj"),
+        ("ffn_norm", "feedforward_norm"),
+        ("ffn_up", "feedforward.0"),
+        ("ffn_down", "feedforward.3"),
+    ];
+    const OTHERS: &[(&str, &str)] = &[
+        ("token_types", "type_embedding"),
+        ("hidden_norm", "hidden_norm"),
+        ("proj_memory", "memory_projection"),
+        ("proj_question", "question_projection"),
+        ("proj_option_question", "option_question_projection"),
+        ("proj_global", "global_projection"),
+        ("proj_option_context", "option_context_projection"),
+        ("proj_option_lexical", "option_lexical_projection"),
+        ("option_summary_norm", "option_summary_norm"),
+        ("field_norm", "field_norm"),
+        ("option_norm", "option_norm"),
+        ("scorer", "residual_scorer.0"),
+        ("scorer_out", "residual_scorer.3"),
+    ];
+    let mut tensors: BTreeMap<String, (Vec<u64>, Vec<u8>)> = BTreeMap::new();
+    for tensor in gguf.tensors().filter(|tensor| is_of_head(tensor.name)) {
+        let mut shape: Vec<u64> = tensor.dims.into_iter().take(tensor.dim_count as usize).collect();
+        shape.reverse();
+        if tensor.name == "decision.scales" {
+            let value = |at: usize| f32::from_le_bytes(*tensor.data.as_chunks().0.get(at).unwrap());
+            let gate = (value(2) / (1.0 - value(2))).ln();
+            for (name, value) in
+                [("prior_logit_scale", value(0).ln()), ("joint_logit_scale", value(1).ln()), ("residual_gate", gate)]
+            {
+                tensors.insert(name.into(), (vec![], value.to_le_bytes().into()));
+            }
+            continue;
+        }
+        let name = tensor.name.trim_start_matches("decision.");
+        let Some(rest) = name.strip_prefix("dec.blk.") else {
+            tensors.insert(renamed(name, &[], "", OTHERS), (shape, tensor.data.into()));
+            continue;
+        };
+        let (number, rest) = rest.split_once('.').unwrap();
+        let number: usize = number.parse().unwrap();
+        let (layers, names) = match number {
+            0 => ("evidence_layers.0.".to_owned(), ROUTING),
+            number => (format!("layers.{}.", number - 1), LAYER),
+        };
+        let (stem, end) = rest.rsplit_once('.').unwrap();
+        let Some((attention, "q" | "k" | "v")) = stem.rsplit_once('_') else {
+            tensors.insert(layers + &renamed(rest, &[], "", names), (shape, tensor.data.into()));
+            continue;
+        };
+        let module = match (number, attention) {
+            (0, _) => "attention",
+            (_, "attn") => "self_attn",
+            _ => "multihead_attn",
+        };
+        let name = format!("{layers}{module}.in_proj_{end}");
+        let part = |letter: &str| gguf.tensor(&format!("dec.blk.{number}.{attention}_{letter}.{end}")).unwrap().data;
+        shape[0] *= 3;
+        tensors.insert(name, (shape, ["q", "k", "v"].map(part).concat()));
+    }
+    let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
+    for (name, (shape, bytes)) in tensors {
+        let start = data.len();
+        data.extend(bytes);
+        header.insert(name, json!({ "dtype": "F32", "shape": shape, "data_offsets": [start, data.len()] }));
+    }
+    let header = Value::from(header).to_string().into_bytes();
+    fs::write(to, [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat()).unwrap();
+}
+
+/// True for a tensor of the head that has a file of its own.
+fn is_of_head(name: &str) -> bool {
+    ["decision.", "dec.", "token_types", "cls."].iter().any(|begin| name.starts_with(begin))
 }
 
 /// The keys of an architecture, without the size of the vocabulary.
@@ -224,7 +324,7 @@ fn with_template(gguf: &Gguf<'_>, template: &str, to: PathBuf) -> PathBuf {
 
 #[test]
 fn decision_models_are_those_of_llama_cpps_converter() {
-    for kind in ["openjev", "lev", "nimble", "laya", "julia"] {
+    for kind in ["openjev", "lev", "nimble", "kev", "clef", "laya", "julia"] {
         let Some((reference, requests)) = case(kind) else { continue };
         let reference = Gguf::parse(&reference).unwrap();
         let folder = tempfile::tempdir().unwrap();
@@ -236,12 +336,17 @@ fn decision_models_are_those_of_llama_cpps_converter() {
         assert_eq!(keys(&new), keys(&reference), "{kind}");
         let tensors = |gguf: &Gguf<'_>| gguf.tensors().map(|t| (t.name.to_owned(), t.dims)).collect::<BTreeMap<_, _>>();
         assert_eq!(tensors(&new), tensors(&reference), "{kind}");
-        for tensor in reference.tensors().filter(|_| ["laya", "julia"].contains(&kind)) {
-            assert!(
-                new.tensors().any(|own| own.name == tensor.name && own.data == tensor.data),
-                "{kind} {}",
-                tensor.name
-            );
+        let is_laya = ["laya", "julia"].contains(&kind);
+        for tensor in reference.tensors().filter(|tensor| is_laya || is_of_head(tensor.name)) {
+            let own = new.tensors().find(|own| own.name == tensor.name).unwrap().data;
+            // The scales are computed from logarithms.
+            let close =
+                |(a, b): (&[u8; 4], &[u8; 4])| (f32::from_le_bytes(*a) / f32::from_le_bytes(*b) - 1.0).abs() < 1e-6;
+            let is_right = match tensor.name {
+                "decision.scales" => own.as_chunks().0.iter().zip(tensor.data.as_chunks().0).all(close),
+                _ => own == tensor.data,
+            };
+            assert!(is_right, "{kind} {}", tensor.name);
         }
         // The template is another text than llama.cpp's. Its prompts are the same.
         let template = new.str("tokenizer.chat_template", "systemone").unwrap().unwrap();
@@ -260,7 +365,7 @@ fn decision_models_are_those_of_llama_cpps_converter() {
 }
 
 #[test]
-fn decision_models_that_are_not_converted_are_refused_by_name() {
+fn adapters_of_decision_models_are_refused_with_the_steps_to_take() {
     let folder = tempfile::tempdir().unwrap();
     let said = |files: &[(&str, Value)]| {
         let model = folder.path().join("model");
@@ -275,7 +380,5 @@ fn decision_models_that_are_not_converted_are_refused_by_name() {
     assert!(said_of_lev.contains("an adapter of the type lev: merge it into own/base"), "{said_of_lev}");
     let kev = [("head.pt", json!("")), ("training_config.json", json!({ "args": { "head_dim": 24 } })), adapter];
     let said_of_kev = said(&kev);
-    assert!(said_of_kev.contains("a decision model of the type kev, whose head is not converted"), "{said_of_kev}");
-    let said_of_clef = said(&[("joint_head_config.json", json!({}))]);
-    assert!(said_of_clef.contains("of the type clef"), "{said_of_clef}");
+    assert!(said_of_kev.contains("of the type kev") && said_of_kev.contains("copy head.pt and"), "{said_of_kev}");
 }

@@ -6,15 +6,16 @@
 
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, LazyLock};
-use std::time::Instant;
 
 use arbitrary::Arbitrary;
 use arenite_run::RunOptions;
 use arenite_run::model_file::ModelFile;
 use arenite_run::open_model::OpenModel;
-use arenite_run::scheduler::{Command, Counters, Event, Finish};
+use arenite_run::decide::{Reading, Scored};
+use arenite_run::drafts::DraftCounts;
+use arenite_run::scheduler::{Command, Counters, Event, Finish, SlotAnswer};
 use arenite_run::service::Host;
-use arenite_serve::{App, CacheScope, Gate, Readers, RequestMemory, Sounds, Transcription, router};
+use arenite_serve::{App, Gate, Transcription, router};
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
@@ -36,24 +37,10 @@ static ROUTES: LazyLock<Router> = LazyLock::new(|| {
     let (transcriptions, sounds) = channel();
     std::thread::spawn(move || transcribe(&sounds));
     let app = App {
-        service,
-        commands,
-        transcriptions,
-        counters: Arc::<Counters>::default(),
         most_open: 8,
         parallel: 2,
-        key: None,
-        scope: CacheScope::Client,
-        is_within: false,
         hears: true,
-        sounds: Sounds::default(),
-        workspace: 1,
-        kv: 1,
-        started: Instant::now(),
-        memory: RequestMemory::default(),
-        readers: Readers::start(),
-        log: None,
-        hasher: Default::default(),
+        ..App::new(service, commands, transcriptions, Arc::<Counters>::default())
     };
     let gate = Gate::new([127, 0, 0, 1].into(), "localhost", vec![]);
     router(Arc::new(app), vec![], gate)
@@ -81,9 +68,28 @@ fn answer(commands: &Receiver<Command>, embedding: usize) {
                 for text in TEXTS.iter().take(1 + job.prompt.len() % TEXTS.len()) {
                     job.client.send(Event::Token { id: 0, text: (*text).into(), logprob: None });
                 }
-                let (end, prompt) = (Finish::Length, job.prompt.len());
-                job.client.send(Event::Done { end, stop: None, text: "end".into(), prompt, cached: 0, answer: 3 });
+                let (prompt, answer) = (job.prompt.len(), 3);
+                job.client.send(Event::Done {
+                    end: Finish::Length,
+                    stop: None,
+                    text: "end".into(),
+                    prompt,
+                    cached: 0,
+                    answer,
+                    slot: 0,
+                    read: prompt + answer,
+                    is_full: false,
+                    drafts: DraftCounts::default(),
+                });
             }
+            Command::Decide(decision) => {
+                let scores = |reading: &Reading| match &reading.scored {
+                    Scored::Labels(labels) => vec![0.5; labels.len()],
+                    _ => Vec::new(),
+                };
+                decision.answer.send(Ok(decision.readings.iter().map(scores).collect()));
+            }
+            Command::Slots(request) => request.answer.send(Ok(SlotAnswer::Slots(Vec::new()))),
             Command::Embed(text) => text.answer.send(Ok(vec![0.5; embedding])),
         }
     }

@@ -1,7 +1,9 @@
 //! Decision models, which answer typed questions with probabilities. Files of their repositories tell the type; it decides the
-//! template of the prompt and the source of the temperatures. Source: llama.cpp b11434, `conversion/{qwen,lev,bert}.py`.
+//! template of the prompt, the source of the temperatures and the file of the head. Source: llama.cpp b11434,
+//! `conversion/{qwen,lev,clef,bert}.py`.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use arenite_gguf_writer::Meta;
@@ -9,9 +11,14 @@ use serde_json::{Value, json};
 
 use super::config::{self, Config};
 use super::keys::Keys;
+use super::output::Output;
+use super::tensors::{Checkpoint, Files};
+use super::view::View;
 
 /// The class of laya's encoder with its scoring layers.
 pub const SCORING_ENCODER: &str = "ModernBertDecisionModel";
+/// The class of clef's decoder, whose states a head reads.
+pub const JOINT_DECODER: &str = "ClefModel";
 
 /// A type of decision models.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -19,6 +26,8 @@ pub enum Decision {
     OpenJev,
     Lev,
     Nimble,
+    Kev,
+    Clef,
     Laya,
     Julia,
 }
@@ -28,7 +37,7 @@ impl Decision {
     ///
     /// # Errors
     ///
-    /// The type is not converted, or the folder has an adapter instead of a model.
+    /// The folder has an adapter instead of a model.
     pub fn of(directory: &Path) -> Result<Option<Self>> {
         let has = |name: &str| directory.join(name).is_file();
         if has("encoder/config.json") && has("julia_config.json") {
@@ -38,32 +47,28 @@ impl Decision {
             return Ok(Some(Self::Laya));
         }
         let field = |name: &str| if has(name) { config::json(&directory.join(name)) } else { Ok(Value::Null) };
-        let (kind, name) = if has("joint_head_config.json") {
-            (None, "clef")
+        let kind = if has("joint_head_config.json") {
+            Self::Clef
         } else if has("lev_release.json") {
-            (Some(Self::Lev), "lev")
+            Self::Lev
         } else if has("head.pt") && field("training_config.json")?["args"]["head_dim"].is_u64() {
-            (None, "kev")
+            Self::Kev
         } else if field("schema_config.json")?["task"] == "schema_candidate_classification_v2" {
-            (Some(Self::Nimble), "nimble")
+            Self::Nimble
         } else if has("helper/shim.py") {
-            (Some(Self::OpenJev), "openjev")
+            Self::OpenJev
         } else {
             return Ok(None);
         };
-        let shown = directory.display();
-        ensure!(
-            kind.is_some(),
-            "{shown} is a decision model of the type {name}, whose head is not converted: convert it with llama.cpp's \
-             convert_hf_to_gguf.py"
-        );
+        let (shown, name) = (directory.display(), kind.name());
+        let files = if kind == Self::Kev { "head.pt and the JSON files" } else { "the JSON files" };
         ensure!(
             has("config.json") || !has("adapter_config.json"),
             "{shown} is an adapter of the type {name}: merge it into {} with PEFT's merge_and_unload(), save the model and its \
-             tokenizer, copy the JSON files of this folder there except adapter_config.json, and convert that folder",
+             tokenizer, copy {files} of this folder there except adapter_config.json, and convert that folder",
             field("adapter_config.json")?["base_model_name_or_path"].as_str().unwrap_or("its model")
         );
-        Ok(kind)
+        Ok(Some(kind))
     }
 
     /// The folder of the config and the folder of the tokenizer, if they are not that of the weights.
@@ -78,6 +83,11 @@ impl Decision {
 
     /// Reads the config. For laya, the scoring layers count as layers of the encoder, after its own.
     pub fn config(self, directory: &Path) -> Result<Config> {
+        if self == Self::Clef {
+            let mut values = config::json(&directory.join("config.json"))?;
+            values["architectures"] = json!([JOINT_DECODER]);
+            return Config::new(&values);
+        }
         let Some((encoder, _)) = self.folders(directory) else { return Config::read(&directory.join("config.json")) };
         let mut values = config::json(&encoder.join("config.json"))?;
         let size = |values: &Value, name: &str| {
@@ -101,6 +111,8 @@ impl Decision {
             Self::OpenJev => "openjev",
             Self::Lev => "lev",
             Self::Nimble => "nimble",
+            Self::Kev => "kev",
+            Self::Clef => "clef",
             Self::Laya | Self::Julia => "laya",
         }
     }
@@ -129,6 +141,29 @@ impl Decision {
                 include_str!("decision/lev.jinja").to_owned()
             }
             Self::Nimble => include_str!("decision/nimble.jinja").to_owned(),
+            Self::Kev => {
+                let path = directory.join("head.pt");
+                let files = Files::open(&path)?;
+                let settings = Checkpoint::read(&files)?.settings.unwrap_or_default();
+                let size = settings["head_dim"].as_u64().context("head.pt has no head_dim")?;
+                keys.set("embedding_length_out", 2 * size as u32);
+                for kind in ["choice", "score", "noul"] {
+                    temperature(keys, kind, &settings["temperature"])?;
+                }
+                include_str!("decision/kev.jinja").to_owned()
+            }
+            Self::Clef => {
+                let head = config::json(&directory.join("joint_head_config.json"))?;
+                let names =
+                    [("routing_block_count", "routing_layers"), ("block_count", "layers"), ("head_count", "heads")];
+                for (name, stored) in names {
+                    let value = head[stored].as_u64();
+                    let value = value.with_context(|| format!("joint_head_config.json has no {stored}"))?;
+                    keys.set(&format!("decision.{name}"), value as u32);
+                }
+                keys.set("attention.layer_norm_epsilon", 1e-5f32); // torch's default
+                include_str!("decision/clef.jinja").to_owned()
+            }
             Self::Laya => self.of_encoder(keys, directory, include_str!("decision/laya.jinja"))?,
             Self::Julia => self.of_encoder(keys, directory, include_str!("decision/julia.jinja"))?,
         };
@@ -136,6 +171,24 @@ impl Decision {
         header.set("tokenizer.chat_templates", Meta::strings(["systemone"]));
         header.set("tokenizer.chat_template.systemone", template.trim_end());
         Ok(())
+    }
+
+    /// Adds the tensors of a head that has a file of its own.
+    pub fn head(self, directory: &Path, outputs: &mut Vec<Output<'_>>) -> Result<()> {
+        match self {
+            Self::Kev => {
+                let path = directory.join("head.pt");
+                Head::read(&path)?.pointer(outputs).with_context(|| path.display().to_string())
+            }
+            Self::Clef => {
+                let settings = config::json(&directory.join("joint_head_config.json"))?;
+                let routing =
+                    settings["routing_layers"].as_u64().context("joint_head_config.json has no routing_layers")?;
+                let path = directory.join("joint_head.safetensors");
+                Head::read(&path)?.joint(routing, outputs).with_context(|| path.display().to_string())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Writes the keys of laya, and returns its template with the tokenizer's marks.
@@ -164,6 +217,123 @@ impl Decision {
         Ok(template)
     }
 }
+
+/// The tensors of a head: name, dimensions with the outermost first, and values.
+struct Head(Vec<(String, Vec<usize>, Vec<f32>)>);
+
+impl Head {
+    fn read(path: &Path) -> Result<Self> {
+        let files = Files::open(path)?;
+        let checkpoint = Checkpoint::read(&files)?;
+        let tensor = |(name, leaf): (&String, &Arc<_>)| {
+            let view = View::new(Arc::clone(leaf));
+            let mut values = vec![0.0; view.len()];
+            view.read(0, &mut values);
+            (name.clone(), view.dims().to_vec(), values)
+        };
+        Ok(Self(checkpoint.tensors.iter().map(tensor).collect()))
+    }
+
+    /// Adds kev's head: a linear layer whose rows are those of `q` and then those of `k`.
+    fn pointer(self, outputs: &mut Vec<Output<'_>>) -> Result<()> {
+        for end in ["weight", "bias"] {
+            let (mut shape, mut all) = (Vec::new(), Vec::new());
+            for part in ["q", "k"] {
+                let name = format!("{part}.{end}");
+                let found = self.0.iter().find(|(own, ..)| *own == name);
+                let (_, dims, values) = found.with_context(|| format!("it has no {name}"))?;
+                ensure!(shape.is_empty() || shape == *dims, "its q and k have different sizes");
+                shape.clone_from(dims);
+                all.extend(values);
+            }
+            *shape.first_mut().context("its q and k have no rows")? *= 2;
+            outputs.push(Output::of_values(format!("cls.output.{end}"), &shape, all));
+        }
+        Ok(())
+    }
+
+    /// Adds clef's head, in which the `routing` layers come before the others.
+    fn joint(self, routing: u64, outputs: &mut Vec<Output<'_>>) -> Result<()> {
+        let mut scales = [None; 3];
+        for (name, shape, values) in self.0 {
+            if let Some(at) = SCALES.iter().position(|scale| *scale == name) {
+                let value = *values.first().context("a scale has no value")?;
+                // As they are applied: the gate by a sigmoid, and the others, logarithms, at most 100.
+                let is_gate = at == 2;
+                scales[at] = Some(if is_gate { 1.0 / (1.0 + (-value).exp()) } else { value.min(100f32.ln()).exp() });
+                continue;
+            }
+            let unknown = || format!("it has the tensor {name}, which is not supported");
+            let (stem, end) = name.rsplit_once(['.', '_']).with_context(unknown)?;
+            let whole = |names: &[(&str, &'static str)], stem: &str| {
+                names.iter().find(|(stored, _)| *stored == stem).map(|(_, name)| *name)
+            };
+            let Some((kind, rest)) = stem.split_once("layers.") else {
+                let new = whole(JOINT, stem).with_context(unknown)?;
+                outputs.push(Output::of_values(format!("{new}.{end}"), &shape, values));
+                continue;
+            };
+            let (number, part) = rest.split_once('.').with_context(unknown)?;
+            let number = number.parse::<u64>().ok().with_context(unknown)? + if kind.is_empty() { routing } else { 0 };
+            let new = whole(JOINT_LAYER, part).with_context(unknown)?;
+            if !part.ends_with("in_proj") {
+                outputs.push(Output::of_values(format!("dec.blk.{number}.{new}.{end}"), &shape, values));
+                continue;
+            }
+            // Query, key and value are one tensor.
+            let mut shape = shape;
+            let rows = shape.first_mut().filter(|rows| rows.is_multiple_of(3)).with_context(unknown)?;
+            *rows /= 3;
+            for (letter, values) in ["q", "k", "v"].iter().zip(values.chunks_exact((values.len() / 3).max(1))) {
+                let name = format!("dec.blk.{number}.{new}_{letter}.{end}");
+                outputs.push(Output::of_values(name, &shape, values.to_vec()));
+            }
+        }
+        let [Some(prior), Some(joint), Some(gate)] = scales else { bail!("it lacks one of {}", SCALES.join(", ")) };
+        outputs.push(Output::of_values("decision.scales".into(), &[3], vec![prior, joint, gate]));
+        Ok(())
+    }
+}
+
+/// Numbers of clef's head.
+const SCALES: [&str; 3] = ["prior_logit_scale", "joint_logit_scale", "residual_gate"];
+
+/// Parts of clef's head, and their names in GGUF.
+const JOINT: &[(&str, &str)] = &[
+    ("type_embedding", "token_types"),
+    ("hidden_norm", "decision.hidden_norm"),
+    ("memory_projection", "decision.proj_memory"),
+    ("question_projection", "decision.proj_question"),
+    ("option_question_projection", "decision.proj_option_question"),
+    ("global_projection", "decision.proj_global"),
+    ("option_context_projection", "decision.proj_option_context"),
+    ("option_lexical_projection", "decision.proj_option_lexical"),
+    ("option_summary_norm", "decision.option_summary_norm"),
+    ("field_norm", "decision.field_norm"),
+    ("option_norm", "decision.option_norm"),
+    ("residual_scorer.0", "decision.scorer"),
+    ("residual_scorer.3", "decision.scorer_out"),
+];
+
+/// Parts of the layers of clef's head (torch's `TransformerDecoderLayer`) and of those that route.
+const JOINT_LAYER: &[(&str, &str)] = &[
+    ("norm1", "attn_norm"),
+    ("self_attn.in_proj", "attn"),
+    ("self_attn.out_proj", "attn_o"),
+    ("norm2", "cross_attn_norm"),
+    ("multihead_attn.in_proj", "cross_attn"),
+    ("multihead_attn.out_proj", "cross_attn_o"),
+    ("norm3", "ffn_norm"),
+    ("linear1", "ffn_up"),
+    ("linear2", "ffn_down"),
+    ("query_norm", "cross_attn_norm"),
+    ("memory_norm", "cross_attn_norm_kv"),
+    ("attention.in_proj", "cross_attn"),
+    ("attention.out_proj", "cross_attn_o"),
+    ("feedforward_norm", "ffn_norm"),
+    ("feedforward.0", "ffn_up"),
+    ("feedforward.3", "ffn_down"),
+];
 
 fn temperature(keys: &mut Keys<'_>, name: &str, value: &Value) -> Result<()> {
     match value.as_f64() {

@@ -185,8 +185,8 @@ mod tests {
         let known: BTreeSet<&str> = ALL.iter().copied().flatten().map(|family| family.architecture).collect();
         for architecture in arenite::model::ARCHITECTURES {
             // `convert seq2seq` writes seq2seq. Values in config.json select nomic-bert-moe and nemotron_h_moe. Assistants
-            // and clef are not converted.
-            let others = ["seq2seq", "nomic-bert-moe", "nemotron_h_moe", "gemma4-assistant", "clef"];
+            // are not converted.
+            let others = ["seq2seq", "nomic-bert-moe", "nemotron_h_moe", "gemma4-assistant"];
             let is_other = others.contains(architecture);
             assert!(is_other || known.contains(architecture), "{architecture} has no entry");
         }

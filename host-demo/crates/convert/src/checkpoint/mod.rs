@@ -95,7 +95,7 @@ pub struct Progress<'p> {
 
 /// Converts a checkpoint. Calls `go_on` while the file is written, and stops without a file if it returns false.
 pub fn convert(request: &Request<'_>, go_on: &mut dyn FnMut(&Progress<'_>) -> bool) -> Result<Report> {
-    // Refuses decision models that are not converted before their files of weights, which are not those of a whole model.
+    // Refuses the adapters of decision models before their files of weights, which are not those of a whole model.
     if request.from.is_dir() {
         Decision::of(request.from)?;
     }
@@ -175,6 +175,9 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
         pools = pooling::pools(directory)?;
     }
     output::complete(&outputs, &config, pools)?;
+    if let (Some(decision), Some(folder)) = (decision, folder) {
+        decision.head(folder, &mut outputs)?;
+    }
     let reranker = directory.filter(|directory| reranker::is(&config, directory));
     if let Some(directory) = reranker {
         reranker::head(&config, request.tokenizer.unwrap_or(directory), &mut outputs)?;

@@ -36,11 +36,15 @@ pub fn read(bytes: &[u8]) -> Result<TorchFile<'_>> {
     let Object::Dict(dict) = &*top.object else {
         bail!("its data.pkl is not a dictionary of tensors: save the model's state_dict")
     };
-    let state = dict.iter().find_map(|(key, value)| {
-        matches!(key.text(), Some("model" | "state_dict" | "model_state_dict" | "module")).then_some(&*value.object)
-    });
+    let named =
+        |names: &[&str]| dict.iter().find_map(|(key, value)| names.contains(&key.text()?).then_some(&*value.object));
+    // `head`: what kev's training adds to a model.
+    let state = named(&["model", "state_dict", "model_state_dict", "module"]).or_else(|| named(&["head"]));
     if let Some(Object::Dict(state)) = state {
         add(&mut tensors, state, &files)?;
+        if let Json::Object(own) = plain(dict) {
+            settings.extend(own);
+        }
         for (key, value) in dict {
             if let (Some(key), Object::Dict(inner)) = (key.text(), &*value.object) {
                 settings.insert(key.to_owned(), plain(inner));

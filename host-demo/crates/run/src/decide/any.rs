@@ -16,15 +16,20 @@ use arenite_text::shared;
 /// Maximum number of options of a question, as llama.cpp has it for decision models.
 pub const MOST_OPTIONS: usize = 255;
 
-/// Returns the prompt of a question and the tokens of each option.
+/// Returns the prompt of a question and the tokens of each option. The state stands first, so that its questions share it; or
+/// the question, so that many states share that.
 pub fn reading(
-    state: &Value,
+    (state, is_shared): (&Value, bool),
     question: &Question,
     style: &Style,
     renderer: &Renderer,
     tokenizer: &Tokenizer<'_, '_>,
 ) -> Result<Reading> {
-    let asked = format!("{}\n\n{}", written(state), words(question));
+    let (state, question_words) = (written(state), words(question));
+    let asked = match is_shared {
+        true => format!("{state}\n\n{question_words}"),
+        false => format!("{question_words}\n\n{state}"),
+    };
     let answers = question.options.iter().map(|option| shown(question.kind, option));
     if renderer.has_own_format() {
         return in_chat(&question.id, asked, answers, style, renderer, tokenizer);

@@ -102,15 +102,22 @@ impl Decider<'_> {
         }
     }
 
-    /// Returns the prompts of all questions.
+    /// Returns the prompts of all questions. If `is_one_of_many`, the same questions are asked about other states, and the
+    /// prompts begin with what these share, where the model leaves the choice.
     ///
     /// # Errors
     ///
     /// The template fails.
-    pub fn readings(&self, request: &Request, tokenizer: &Tokenizer<'_, '_>) -> Result<Vec<Reading>> {
+    pub fn readings(
+        &self,
+        request: &Request,
+        is_one_of_many: bool,
+        tokenizer: &Tokenizer<'_, '_>,
+    ) -> Result<Vec<Reading>> {
         let Request { state, questions } = request;
         match self {
             Self::Any { style, renderer } => {
+                let state = (state, !is_one_of_many);
                 questions.iter().map(|asked| any::reading(state, asked, style, renderer, tokenizer)).collect()
             }
             Self::Trained(model) => model.readings(request, tokenizer),

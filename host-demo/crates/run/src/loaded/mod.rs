@@ -28,7 +28,9 @@ use crate::open_model::OpenModel;
 use crate::ranking::{self, Texts};
 use crate::runtime::RunOptions;
 use crate::scheduler::{Asker, Client, Command, Counters, Decision, Embedding, Event, Job};
-use crate::service::{AnswerError, Host, Kept, MOST_TEXTS, Pairs, Service, by_chance, run_engine, unit};
+use crate::service::{
+    AnswerError, Fields, Host, Kept, MOST_QUESTIONS, MOST_TEXTS, Pairs, Service, by_chance, run_engine, unit,
+};
 use arenite_request::{Form, Keep, Named, Prompt, Refusal};
 
 /// A loaded model. Dropping it frees its memory and closes its file.
@@ -276,12 +278,37 @@ impl Loaded {
     ///
     /// The model generates no text, a question is invalid, or a prompt does not fit in the context.
     pub fn decide(&self, state: &Value, questions: &Value) -> Result<Value> {
-        let mut decisions = self.service.decisions(Some(state), Some(questions)).map_err(refused)?;
+        self.decided(Fields { state: Some(state), questions: Some(questions), ..Fields::default() })
+    }
+
+    /// Answers the same questions about each of several states, like [`decide`](Self::decide). The prompts of a question
+    /// share what stands before the state, so that a state costs little more than its own tokens. A model that is not trained
+    /// for decisions gets the question before the state, so its answers may differ from those of `decide`.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`decide`](Self::decide).
+    pub fn decide_each(&self, states: &[Value], questions: &Value) -> Result<Vec<Value>> {
+        let count = questions.as_object().map_or(1, serde_json::Map::len).max(1);
+        let mut answers = Vec::new();
+        for states in states.chunks((MOST_QUESTIONS / count).max(1)) {
+            let states = Value::from(states);
+            let fields = Fields { states: Some(&states), questions: Some(questions), ..Fields::default() };
+            match self.decided(fields)?["answers"].take() {
+                Value::Array(more) => answers.extend(more),
+                one => answers.push(one),
+            }
+        }
+        Ok(answers)
+    }
+
+    fn decided(&self, fields: Fields<'_>) -> Result<Value> {
+        let mut decisions = self.service.decisions(fields).map_err(refused)?;
         let (answer, scores) = channel();
         let (readings, lora) = (decisions.take_readings(), self.service.lora.usual());
         self.send(Command::Decide(Decision { readings, scope: None, lora, answer: Box::new(answer) }))?;
         let scores = scores.recv().map_err(|_| gone())?.map_err(anyhow::Error::msg)?;
-        self.service.decided(&decisions, &scores).map_err(refused)
+        self.service.decided(&decisions, scores).map_err(refused)
     }
 
     /// Sends a request to the engine. The caller gives the answer the lifetime of the model, or the model itself.

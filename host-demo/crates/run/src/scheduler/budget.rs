@@ -5,8 +5,9 @@
 
 use arenite::Model;
 
-/// Maximum number of prompt tokens in a pass. With more tokens the cost per token hardly decreases.
-const PROMPTS: usize = 64;
+/// Maximum number of prompt tokens in a pass. With more tokens the cost per token hardly decreases, and a request that
+/// arrives waits longer.
+const PROMPTS: usize = PIECE + 2 * LEAST;
 /// Number of tokens in the first piece of a long prompt. Smaller pieces read the weights too often.
 const PIECE: usize = 32;
 /// Number of tokens that kernels process together. The length of a piece is a multiple of this number.
@@ -93,7 +94,7 @@ mod tests {
 
     #[test]
     fn all_prompts_together_are_bounded() {
-        assert_eq!(counts(&[30, 30, 30, 30]), [30, 30, 4, 0]);
+        assert_eq!(counts(&[30, 30, 30, 30]), [30, 18, 0, 0]);
         let mut left = vec![1; 70];
         left.extend([30, 30]);
         assert_eq!(counts(&left)[70..], [10, 0]);

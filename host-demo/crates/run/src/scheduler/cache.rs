@@ -38,6 +38,11 @@ impl Cache {
         alike.map(|kept| (&kept.context, &*kept.ids))
     }
 
+    /// Number of conversations.
+    pub fn len(&self) -> usize {
+        self.kept.len()
+    }
+
     pub fn touch(&mut self, at: usize, now: u64) -> &Context {
         let kept = &mut self.kept[at];
         kept.used = now;

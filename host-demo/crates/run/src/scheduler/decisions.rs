@@ -4,9 +4,10 @@ use std::sync::atomic::Ordering;
 
 use std::ops::{ControlFlow, Range};
 
+use anyhow::{Result, ensure};
 use arenite::{Context, Error, Observer, Stage, TokenId, Work};
 
-use super::{ResultClient, Scheduler};
+use super::{ResultClient, STOPPED, Scheduler, is_wanted};
 use crate::decide::{Reading, Scored};
 use arenite_text as text;
 use arenite_text::shared;
@@ -63,21 +64,45 @@ impl Scheduler<'_, '_, '_> {
         }
     }
 
-    /// Returns the scores of prompt `at` and of those after it that fit in one pass with it. The first prompt is read alone,
-    /// because the others share its beginning.
-    fn score_some(&mut self, decision: &Decision, at: usize) -> anyhow::Result<Vec<Vec<f64>>> {
+    /// Returns the scores of prompt `at` and of those after it that fit in one pass with it. The first prompt of those with a
+    /// common beginning is read alone, because the others share this beginning.
+    fn score_some(&mut self, decision: &Decision, at: usize) -> Result<Vec<Vec<f64>>> {
         let options = self.engine.plan().options;
         // One context is the cached beginning of the prompts.
         let most = options.logits.min(options.contexts.saturating_sub(1 + self.running.len()));
-        let together = decision.readings[at..].iter().take(most).take_while(|reading| reading.scored.is_one_token());
-        let count = together.count();
-        if at > 0 && count > 1 {
+        let Decision { readings, scope, lora, .. } = decision;
+        let together = at..readings.len().min(at + most);
+        let together = together.take_while(|next| readings[*next].scored.is_one_token() && !is_first(readings, *next));
+        let together = together.map(|next| &readings[next]);
+        let pages = |reading: &Reading| {
+            // A page has 16 positions. The page where a prompt branches off is copied.
+            let known = self.cache.best(&reading.ids, lora, *scope).map_or(0, |(_, shared)| shared);
+            reading.ids.len().saturating_sub(known).div_ceil(16) + 1
+        };
+        let pages: Vec<usize> = together.map(pages).collect();
+        let count = self.fitting(&pages);
+        if count > 1 {
             match self.score_together(decision, at..at + count) {
                 Err(Error::TooManyContexts { .. }) => {}
                 done => return Ok(done?),
             }
         }
         Ok(vec![self.score(decision, at)?])
+    }
+
+    /// Returns how many of the prompts, which take these pages, fit in memory. If necessary, evicts contexts of the cache, but
+    /// not the last one, which has the prompts' beginning.
+    fn fitting(&mut self, pages: &[usize]) -> usize {
+        let (mut count, mut needed) = (0, 0);
+        for pages in pages {
+            needed += pages;
+            while needed > self.engine.free_pages() && self.cache.len() > 1 && self.evict() {}
+            if needed > self.engine.free_pages() {
+                break;
+            }
+            count += 1;
+        }
+        count
     }
 
     /// Returns the scores of prompts whose options are single tokens, from one pass.
@@ -120,12 +145,14 @@ impl Scheduler<'_, '_, '_> {
 
     /// Returns the score of each option of prompt `at`. What the prompt shares with the one before it, or with an earlier
     /// conversation, is not computed again.
-    fn score(&mut self, decision: &Decision, at: usize) -> anyhow::Result<Vec<f64>> {
+    fn score(&mut self, decision: &Decision, at: usize) -> Result<Vec<f64>> {
         let Decision { readings, scope, lora, .. } = decision;
         let Reading { ids, scored } = &readings[at];
         self.clock += 1;
+        let counters = self.counters.clone();
+        let goes_on = &|| is_wanted(&*decision.answer, &counters);
         if let Scored::Marks { marks, kind } = scored {
-            return Ok(self.score_marks(ids, (marks, *kind), lora)?);
+            return self.score_marks(ids, (marks, *kind), lora, goes_on);
         }
         let most = scored.shareable(ids.len());
         let other = readings.get(at + 1).or_else(|| readings.get(at.checked_sub(1)?));
@@ -134,15 +161,14 @@ impl Scheduler<'_, '_, '_> {
         let mut context = self.begun((ids, most), lora, *scope)?;
         let done = match scored {
             Scored::Labels(labels) => self
-                .read(&mut context, (ids, branch), &mut ())
-                .and_then(|()| self.score_labels(&context, labels))
-                .map_err(Into::into),
-            Scored::Ends(ends) => self.score_ends(&mut context, (ids, branch), ends).map_err(Into::into),
+                .read(&mut context, (ids, branch), &mut (), goes_on)
+                .and_then(|()| Ok(self.score_labels(&context, labels)?)),
+            Scored::Ends(ends) => self.score_ends(&mut context, (ids, branch), ends, goes_on),
             Scored::Joint(joint) => {
                 let dim = self.engine.model().spec().dim;
                 let mut states = States { dim, wanted: None, values: Vec::new() };
-                let read = self.read(&mut context, (ids, branch), &mut states);
-                read.map_err(Into::into).and_then(|()| joint.scores(self.engine.model().gguf(), ids, &states.values))
+                let read = self.read(&mut context, (ids, branch), &mut states, goes_on);
+                read.and_then(|()| joint.scores(self.engine.model().gguf(), ids, &states.values))
             }
             Scored::Marks { .. } => Ok(Vec::new()),
         };
@@ -165,13 +191,21 @@ impl Scheduler<'_, '_, '_> {
         ids: &[TokenId],
         (marks, kind): (&[usize], usize),
         lora: &[(usize, f32)],
-    ) -> Result<Vec<f64>, Error> {
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Vec<f64>> {
         let spec = self.engine.model().spec();
         let (dim, mut buffer) = (spec.dim, vec![0.0; spec.embedding_buffer()]);
         let mut context = self.open_with(lora)?;
-        let done = self.engine.encode_question(&mut context, ids, kind);
+        let done = self.engine.begin_question(&mut context, ids, kind).map(|mut encoding| {
+            while encoding.step() {
+                if !goes_on() {
+                    return false;
+                }
+            }
+            true
+        });
         self.engine.close(context);
-        done?;
+        ensure!(done?, STOPPED);
         self.counters.prompt_tokens.fetch_add(ids.len() as u64, Ordering::Relaxed);
         let mut scores = Vec::new();
         for mark in marks {
@@ -189,12 +223,13 @@ impl Scheduler<'_, '_, '_> {
         context: &mut Context,
         (ids, branch): (&[TokenId], usize),
         ends: &[usize],
-    ) -> Result<Vec<f64>, Error> {
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Vec<f64>> {
         let spec = self.engine.model().spec();
         let (dim, mut buffer) = (spec.dim, vec![0.0; spec.embedding_buffer()]);
         let wanted = ends.iter().copied().chain([ids.len() - 1]).collect();
         let mut states = States { dim, wanted: Some(wanted), values: Vec::new() };
-        self.read(context, (ids, branch), &mut states)?;
+        self.read(context, (ids, branch), &mut states, goes_on)?;
         let mut vectors = Vec::new();
         for state in states.values.chunks_exact(dim) {
             buffer[..dim].copy_from_slice(state);
@@ -236,7 +271,8 @@ impl Scheduler<'_, '_, '_> {
         context: &mut Context,
         (ids, branch): (&[TokenId], usize),
         observer: &mut impl Observer,
-    ) -> Result<(), Error> {
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<()> {
         while context.position() < ids.len() {
             let from = context.position();
             let end = if from < branch { branch.min(ids.len()) } else { ids.len() };
@@ -245,9 +281,10 @@ impl Scheduler<'_, '_, '_> {
                 let work = Work::prefill(context, &ids[from..to]);
                 let mut works = [if to < ids.len() { work.no_logits() } else { work }];
                 let mut pass = engine.begin(&mut works)?;
-                while let ControlFlow::Continue(true) = pass.step_observed(observer) {}
+                while pass.step_observed(observer) == ControlFlow::Continue(true) && goes_on() {}
                 Ok(())
             })?;
+            ensure!(goes_on(), STOPPED);
             self.counters.prompt_tokens.fetch_add((to - from) as u64, Ordering::Relaxed);
             if to == branch {
                 self.engine.checkpoint(context)?;
@@ -301,6 +338,15 @@ impl Scheduler<'_, '_, '_> {
             }
         }
     }
+}
+
+/// True if the prompt shares more with the next one than with the one before.
+fn is_first(readings: &[Reading], at: usize) -> bool {
+    let with = |other: Option<usize>| {
+        let other = other.and_then(|other| readings.get(other));
+        other.map_or(0, |other| shared(&other.ids, &readings[at].ids))
+    };
+    at == 0 || with(at.checked_sub(1)) < with(Some(at + 1)) / 2
 }
 
 /// Collects the states of tokens after the final norm.

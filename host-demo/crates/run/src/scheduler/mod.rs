@@ -78,6 +78,11 @@ pub trait ResultClient<T>: Send {
     fn send(self: Box<Self>, result: Result<T, String>);
 }
 
+/// False if the client has left, or if the server shuts down: asked after every step of an encoder or a prompt.
+fn is_wanted<T>(answer: &dyn ResultClient<T>, counters: &Counters) -> bool {
+    !answer.is_closed() && !counters.ended.load(Ordering::Relaxed)
+}
+
 /// Receives the events of an answer.
 pub trait Client: Send {
     /// Takes an event. Must not wait for the reader of the answer.
@@ -421,7 +426,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         let last = |text: &Embedding| self.embedded.iter().position(|client| *client == text.client);
         let Some((at, _)) = self.texts.iter().enumerate().min_by_key(|(_, text)| last(text)) else { return };
         let Some(text) = self.texts.remove(at) else { return };
-        match self.embed(&text.texts, &text.lora) {
+        match self.embed(&text) {
             Err(Error::OutOfPages { .. }) if !self.running.is_empty() => self.texts.push_front(text),
             done => {
                 self.embedded.retain(|client| *client != text.client);
@@ -429,24 +434,33 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
                 if self.embedded.len() > MOST {
                     self.embedded.pop_front();
                 }
-                text.answer.send(done.map_err(|error| error.to_string()));
+                let done = done.map_err(|error| error.to_string());
+                text.answer.send(done.and_then(|vector| vector.ok_or(STOPPED.into())));
             }
         }
     }
 
-    fn embed(&mut self, texts: &Texts, lora: &[(usize, f32)]) -> Result<Vec<f32>, Error> {
-        let mut context = self.open_with(lora)?;
+    /// Returns the vector of a text, or `None` if its client has left.
+    fn embed(&mut self, text: &Embedding) -> Result<Option<Vec<f32>>, Error> {
+        let mut context = self.open_with(&text.lora)?;
         let spec = *self.engine.model().spec();
         let mut vector = vec![0.0; spec.embedding_buffer()];
+        let counters = self.counters.clone();
+        let Texts { ids, second } = &text.texts;
         let done = loop {
-            match self.engine.embed_pair(&mut context, &texts.ids, texts.second, &mut vector).map(|_| ()) {
+            let goes_on = || is_wanted(&*text.answer, &counters);
+            let made = self.engine.embed_while(&mut context, (ids, *second), &mut vector, goes_on);
+            match made.map(|made| made.is_some()) {
                 Err(Error::OutOfPages { .. }) if self.evict() => {}
                 done => break done,
             }
         };
         self.engine.close(context);
         vector.truncate(spec.embedding_len());
-        done.and_then(|()| crate::runtime::numbers(&vector)).map(|()| vector)
+        Ok(match done? {
+            true => crate::runtime::numbers(&vector).map(|()| Some(vector))?,
+            false => None,
+        })
     }
 
     /// Opens a context. If necessary, evicts the least recently used context of the cache.

@@ -7,13 +7,28 @@ use serde_json::{Map, Value, json};
 use super::Service;
 use crate::decide::{Decider, Reading, Request, Scored};
 
-/// Maximum number of questions in a request.
-const MOST_QUESTIONS: usize = 256;
+/// Maximum number of questions in a request, those about each state counted.
+pub const MOST_QUESTIONS: usize = 256;
+
+/// The fields of a request for decisions.
+#[derive(Clone, Copy, Default)]
+pub struct Fields<'f> {
+    pub state: Option<&'f Value>,
+    /// Several states in place of one, each with answers of its own.
+    pub states: Option<&'f Value>,
+    pub questions: Option<&'f Value>,
+}
 
 /// The questions of a request, and their prompts.
 pub struct Decisions {
-    request: Request,
+    /// The questions about each state.
+    requests: Vec<Request>,
+    /// True if the request has a list of states.
+    are_many: bool,
+    /// The prompts: those about the first state, then those about the next one; or, where prompts begin with the question, the
+    /// first of each state, then the second of each.
     readings: Vec<Reading>,
+    is_question_first: bool,
     /// Number of tokens of all prompts.
     tokens: usize,
     /// Bytes of a token's state, if the states of a prompt are collected.
@@ -30,7 +45,8 @@ impl Decisions {
     pub fn bytes(&self) -> usize {
         /// Bytes of a label and its score.
         const LABEL: usize = 64;
-        let options: usize = self.request.questions.iter().map(|question| question.options.len()).sum();
+        let questions = self.requests.iter().flat_map(|request| &request.questions);
+        let options: usize = questions.map(|question| question.options.len()).sum();
         let labels = 2 * options;
         // The cache of contexts keeps a copy of each prompt.
         self.tokens * (2 * size_of::<TokenId>() + self.state_bytes) + labels * LABEL
@@ -49,26 +65,45 @@ impl Service {
         }
     }
 
-    /// Returns the prompts for questions about a state.
+    /// Returns the prompts for questions about a state, or about each of several states.
     ///
     /// # Errors
     ///
     /// The model does not decide, the request is invalid, or a prompt does not fit in the context.
-    pub fn decisions(&self, state: Option<&Value>, questions: Option<&Value>) -> Result<Decisions, Refusal> {
+    pub fn decisions(&self, fields: Fields<'_>) -> Result<Decisions, Refusal> {
         let decider = self.decider()?;
-        let request = decider.request(state, questions)?;
-        let count = request.questions.len();
+        let Fields { state, states, questions } = fields;
+        let states = states.filter(|states| !states.is_null());
+        let list = match states {
+            None => None,
+            Some(_) if state.is_some_and(|state| !state.is_null()) => {
+                return Err(Refusal::about("states", "give `state` or `states`, not both"));
+            }
+            Some(states) => {
+                let list = states.as_array().filter(|list| !list.is_empty());
+                Some(list.ok_or_else(|| Refusal::about("states", "`states` must be a list of at least one state"))?)
+            }
+        };
+        let each = list.map_or(vec![state], |list| list.iter().map(Some).collect());
+        let count = each.len().saturating_mul(questions.and_then(Value::as_object).map_or(1, Map::len));
         if count > MOST_QUESTIONS {
             let message =
                 format!("there are {count} questions, and at most {MOST_QUESTIONS} are possible in one request");
             return Err(Refusal::about("questions", message));
         }
-        self.check_len("state", &request.state.to_string())?;
+        let requests =
+            each.into_iter().map(|state| decider.request(state, questions)).collect::<Result<Vec<_>, _>>()?;
+        for request in &requests {
+            self.check_len("state", &request.state.to_string())?;
+        }
         for question in questions.and_then(Value::as_object).into_iter().flat_map(Map::values) {
             self.check_len("questions", &question.to_string())?;
         }
-        let readings = decider.readings(&request, self.tokenizer());
-        let readings = readings.map_err(|error| Refusal::invalid(format!("{error:#}")))?;
+        let read = |request: &Request| decider.readings(request, list.is_some(), self.tokenizer());
+        let by_state = requests.iter().map(read).collect::<anyhow::Result<Vec<_>>>();
+        let by_state = by_state.map_err(|error| Refusal::invalid(format!("{error:#}")))?;
+        let is_question_first = list.is_some() && matches!(decider, Decider::Any { .. });
+        let readings = if is_question_first { transposed(by_state) } else { by_state.into_iter().flatten().collect() };
         for Reading { ids, scored } in &readings {
             let (len, context) = (ids.len() + scored.longest(), self.context);
             if len > context {
@@ -87,7 +122,7 @@ impl Service {
         const ELEMENT: usize = 4 + 8 + 8 + 8;
         let is_joint = readings.iter().any(|reading| matches!(reading.scored, Scored::Joint(_)));
         let state_bytes = if is_joint { self.open.model().spec().dim * ELEMENT } else { 0 };
-        Ok(Decisions { request, readings, tokens, state_bytes })
+        Ok(Decisions { requests, are_many: list.is_some(), readings, is_question_first, tokens, state_bytes })
     }
 
     /// Returns the answer to a request, from the scores of each prompt's labels.
@@ -95,11 +130,43 @@ impl Service {
     /// # Errors
     ///
     /// The model does not decide.
-    pub fn decided(&self, decisions: &Decisions, scores: &[Vec<f64>]) -> Result<Value, Refusal> {
+    pub fn decided(&self, decisions: &Decisions, scores: Vec<Vec<f64>>) -> Result<Value, Refusal> {
+        let decider = self.decider()?;
+        let Decisions { requests, are_many, is_question_first, tokens, .. } = decisions;
+        let states = requests.len();
+        let scores = match is_question_first {
+            true => transposed(parts(scores, states)),
+            false => scores,
+        };
+        let of_state = (scores.len() / states.max(1)).max(1);
+        let mut answers: Vec<Value> =
+            requests.iter().zip(scores.chunks(of_state)).map(|(it, scores)| decider.answers(it, scores)).collect();
+        let answers = if *are_many { answers.into() } else { answers.pop().unwrap_or_default() };
         Ok(json!({
             "model": self.name,
-            "answers": self.decider()?.answers(&decisions.request, scores),
-            "usage": { "input_tokens": decisions.tokens, "output_tokens": 0 },
+            "answers": answers,
+            "usage": { "input_tokens": tokens, "output_tokens": 0 },
         }))
     }
+}
+
+/// Divides a list into parts of `len`.
+fn parts<T>(list: Vec<T>, len: usize) -> Vec<Vec<T>> {
+    let mut list = list.into_iter().peekable();
+    let mut parts = Vec::new();
+    while list.peek().is_some() {
+        parts.push(list.by_ref().take(len.max(1)).collect());
+    }
+    parts
+}
+
+/// The first element of each list, then the second of each, and so on.
+fn transposed<T>(lists: Vec<Vec<T>>) -> Vec<T> {
+    let mut lists: Vec<_> = lists.into_iter().map(Vec::into_iter).collect();
+    let mut all = Vec::new();
+    while let Some(row) = lists.iter_mut().map(Iterator::next).collect::<Option<Vec<_>>>().filter(|row| !row.is_empty())
+    {
+        all.extend(row);
+    }
+    all
 }

@@ -24,7 +24,7 @@ mod settings;
 mod texts;
 
 pub use choice::{AnswerError, Choice, Parts, Splitter};
-pub use decisions::Decisions;
+pub use decisions::{Decisions, Fields, MOST_QUESTIONS};
 pub use host::{Host, Kept, by_chance, run_engine};
 pub use pictures::Fetch;
 pub use texts::{MOST_TEXTS, Pairs, token_count, unit};

@@ -4,12 +4,13 @@ use serde_json::{Map, Value};
 
 use super::{Result, Row, Use, fields, read};
 use arenite_request::Refusal;
-use arenite_run::service::{Decisions, Service};
+use arenite_run::service::{Decisions, Fields, Service};
 
 /// A request for decisions.
 #[derive(Default)]
 struct Asked {
     state: Option<Value>,
+    states: Option<Value>,
     questions: Option<Value>,
 }
 
@@ -23,7 +24,9 @@ fn asked(body: &Value) -> Result<Asked> {
 /// Reads a request, and returns its prompts.
 pub fn decisions(service: &Service, body: &Value) -> Result<Decisions> {
     let asked = asked(body)?;
-    let decisions = service.decisions(asked.state.as_ref(), asked.questions.as_ref())?;
+    let Asked { state, states, questions } = &asked;
+    let fields = Fields { state: state.as_ref(), states: states.as_ref(), questions: questions.as_ref() };
+    let decisions = service.decisions(fields)?;
     check_pictures(body)?;
     Ok(decisions)
 }
@@ -38,6 +41,14 @@ const ROWS: &[Row<Asked>] = &[
         &["state"],
         Use::Reads(|asked, field| {
             asked.state = Some(field.value.clone());
+            Ok(())
+        }),
+    ),
+    Row(
+        // Not in llama.cpp.
+        &["states"],
+        Use::Reads(|asked, field| {
+            asked.states = Some(field.value.clone());
             Ok(())
         }),
     ),

@@ -21,7 +21,7 @@ pub async fn systemone(State(app): State<Arc<App>>, request: Request<HttpBody>) 
     };
     let (mut decisions, lora) = app.aside(&open, read).await?;
     let scores = app.scores(&open, &mut decisions, lora).await?;
-    let answer = app.service.decided(&decisions, &scores)?;
+    let answer = app.service.decided(&decisions, scores)?;
     // The descriptions of a scale's levels may be long.
     app.write(&open, usize::MAX, move |_| answer).await
 }

@@ -7,6 +7,7 @@ use crate::checkpoint::changes::{
     decay, delta_columns, delta_decay, delta_groups, delta_heads, delta_qkv, delta_values, plus_one, same, squeezed,
 };
 use crate::checkpoint::config::Config;
+use crate::checkpoint::decision::JOINT_DECODER;
 use crate::checkpoint::keys::Keys;
 use crate::checkpoint::names::{EXPERTS_EITHER_WAY, Row};
 use arenite_gguf_writer::Meta;
@@ -174,6 +175,18 @@ pub const ALL: &[Family] = &[
         classes: &["Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration"],
         architecture: "qwen35",
         predicts: true,
+        names: &[SHORT_NORMS, DELTA],
+        keys: |k| {
+            k.common()?;
+            delta(k)?;
+            sections(k)
+        },
+        ..Family::PLAIN
+    },
+    // The decoder of Qwen 3.5; its head is in another file.
+    Family {
+        classes: &[JOINT_DECODER],
+        architecture: "clef",
         names: &[SHORT_NORMS, DELTA],
         keys: |k| {
             k.common()?;
