@@ -1,7 +1,13 @@
 #!/usr/bin/env python3
-"""Lists every field that the request types of the Python SDKs can send, by the path that it is sent to.
+"""Lists every field that the request types of the Python SDKs can send, by the path that it is sent to; and the fields that
+llama.cpp's server and text-embeddings-inference document.
 
-    pip install openai anthropic ollama cohere && python3 host-demo/tests/sdk/fields.py >host-demo/tests/sdk/fields.json
+    pip install openai anthropic ollama cohere
+    python3 fields.py .../llama.cpp/tools/server/README.md .../text-embeddings-inference/docs/openapi.json COMMIT >fields.json
+
+COMMIT is that of text-embeddings-inference.
+
+The SDKs of OpenAI and Anthropic for other languages are generated from the same descriptions as those for Python.
 
 A test of `arenite-serve` (`faces/tests.rs`) looks for each field in the tables of the server. Fields of headers and of the
 SDK's own settings are left out.
@@ -10,6 +16,8 @@ SDK's own settings are left out.
 import importlib.metadata
 import inspect
 import json
+import re
+import sys
 
 import anthropic
 import cohere
@@ -62,4 +70,19 @@ sdks = {}
 for name, paths in requests.items():
     fields = {path: sorted(fields) for path, fields in paths.items()}
     sdks[name] = {"version": importlib.metadata.version(name), "fields": fields}
+
+text = open(sys.argv[1]).read()
+
+
+def documented(path):
+    """The options of a route in llama.cpp's README."""
+    part = text.split(f"### POST `{path}`", 1)[1].split("\n### ", 1)[0].split("**Response", 1)[0]
+    return sorted(set(re.findall(r"^(?:- )?`([a-z_]+)`:", part, re.M)))
+
+
+paths = ["/completion", "/infill", "/reranking"]
+sdks["llama.cpp"] = {"version": "b11434", "fields": {path: documented(path) for path in paths}}
+schemas = json.load(open(sys.argv[2]))
+fields = {"/rerank": sorted(schemas["components"]["schemas"]["RerankRequest"]["properties"])}
+sdks["text-embeddings-inference"] = {"version": sys.argv[3], "fields": fields}
 print(json.dumps(sdks, indent=1))

@@ -7,7 +7,7 @@ use arenite_request::Refusal;
 use arenite_run::service::{Decisions, Fields, Service};
 
 /// A request for decisions.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Asked {
     state: Option<Value>,
     states: Option<Value>,

@@ -6,7 +6,7 @@ use super::{Field, Result, Row, Use, fields, read};
 use arenite_request::{Keep, Prompt, Refusal};
 
 /// A request for embeddings.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Embedded {
     pub model: Option<String>,
     /// The name of the field with the texts.

@@ -19,6 +19,8 @@ const MOST_LOGPROBS: usize = 20;
 pub(super) const OF_CHAT: [&[Row<Asked>]; 8] = [CHAT, tools::ROWS, SAMPLING, ANSWER, FORM, THINKING, REFUSED, HARMLESS];
 /// The tables of a completion.
 pub(super) const OF_COMPLETION: [&[Row<Asked>]; 6] = [COMPLETION, SAMPLING, ANSWER, FORM, REFUSED, HARMLESS];
+/// The tables of code to fill in.
+pub(super) const OF_INFILL: [&[Row<Asked>]; 6] = [INFILL, SAMPLING, ANSWER, FORM, REFUSED, HARMLESS];
 
 /// Reads a request for a chat.
 pub fn chat(body: &Value) -> Result<Asked> {
@@ -45,10 +47,9 @@ pub fn completion(body: &Value) -> Result<Asked> {
 
 /// Reads a request for the text in a gap, in llama.cpp's format.
 pub fn infill(body: &Value) -> Result<Asked> {
-    let tables = [INFILL, SAMPLING, ANSWER, FORM, REFUSED, HARMLESS];
     let mut asked = Asked::default();
     asked.request.input = Input::Infill(Infill::default());
-    read(fields(body)?, &tables, &mut asked)?;
+    read(fields(body)?, &OF_INFILL, &mut asked)?;
     Ok(asked)
 }
 

@@ -7,7 +7,7 @@ use super::{Field, Neutral, Result, Row, Use, fields, read};
 use arenite_request::{Keep, Refusal};
 
 /// A request for a ranking.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Ranked {
     pub model: Option<String>,
     pub query: String,

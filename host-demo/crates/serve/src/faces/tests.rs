@@ -1,4 +1,5 @@
-//! The fields of the SDKs' request types, which `tests/sdk/fields.py` lists, have their rows.
+//! The fields of the SDKs' request types, and those that other servers document, have their rows. `tests/sdk/fields.py` lists
+//! them.
 
 use serde_json::{Map, Value, json};
 
@@ -12,14 +13,15 @@ fn names<T>(tables: &[&[Row<T>]]) -> Vec<&'static str> {
 fn rows(path: &str) -> Vec<&'static str> {
     match path {
         "/v1/chat/completions" => names(&openai::OF_CHAT),
-        "/v1/completions" => names(&openai::OF_COMPLETION),
+        "/v1/completions" | "/completion" => names(&openai::OF_COMPLETION),
+        "/infill" => names(&openai::OF_INFILL),
         "/v1/responses" => names(&responses::TABLES),
         "/v1/embeddings" | "/api/embed" | "/api/embeddings" => names(&[embeddings::ROWS]),
         "/v1/audio/transcriptions" | "/v1/audio/translations" => names(&[audio::ROWS]),
         "/v1/messages" | "/v1/messages/count_tokens" => names(&[anthropic::MESSAGES]),
         "/api/generate" | "/api/chat" => names(&[ollama::ROWS]),
         "options" => names(&ollama::OF_OPTIONS),
-        "/v1/rerank" | "/v2/rerank" => names(&[rerank::ROWS]),
+        "/v1/rerank" | "/v2/rerank" | "/rerank" | "/reranking" => names(&[rerank::ROWS]),
         // It reads only the model's name.
         "/api/show" => vec!["model", "name"],
         _ => panic!("{path} has no tables here"),
@@ -68,6 +70,122 @@ fn rows_do_what_they_say() {
     }
     check(&openai::OF_CHAT);
     check(&openai::OF_COMPLETION);
+    check(&openai::OF_INFILL);
+    check(&responses::TABLES);
+    check(&[embeddings::ROWS]);
+    check(&[anthropic::MESSAGES]);
+    check(&[ollama::ROWS]);
+    check(&ollama::OF_OPTIONS);
+    check(&[rerank::ROWS]);
+}
+
+/// Values of which one suits each field.
+fn values() -> Vec<Value> {
+    let function = json!({ "name": "f", "description": "d", "parameters": { "type": "object" } });
+    let schema = json!({ "type": "object", "properties": { "a": { "type": "integer" } } });
+    let text = json!({ "type": "text", "text": "a" });
+    let mut values = vec![
+        json!([{ "role": "user", "content": "a" }]),
+        json!([{ "type": "message", "role": "user", "content": "a" }]),
+        json!([{ "type": "function", "function": function }]),
+        json!([{ "type": "function", "name": "f", "parameters": schema }]),
+        json!([{ "name": "f", "input_schema": schema }]),
+        json!([function]),
+        json!({ "type": "json_schema", "json_schema": { "name": "a", "schema": schema } }),
+        json!({ "format": { "type": "json_schema", "name": "a", "schema": schema } }),
+        json!({ "format": { "type": "json_schema", "schema": schema } }),
+        json!({ "type": "function", "function": { "name": "f" } }),
+        json!({ "type": "enabled", "budget_tokens": 2048 }),
+        json!({ "type": "any", "disable_parallel_tool_use": true }),
+        json!({ "include_usage": true }),
+        json!({ "effort": "high" }),
+        json!({ "type": "json_schema", "schema": schema }),
+        json!({ "json": schema }),
+        json!([{ "id": 1, "data": "AQID" }]),
+        json!({ "temperature": 0.25 }),
+        json!({ "5": 1.5 }),
+        json!([[5, 1.5]]),
+        json!([{ "id": 0, "scale": 0.5 }]),
+        json!([{ "type": "word", "value": "a" }]),
+        json!([{ "filename": "a", "text": "b" }]),
+        json!(["message.output_text.logprobs"]),
+        json!([text]),
+        json!(["a", "b"]),
+        json!([1, 2, 3]),
+        schema,
+    ];
+    values.extend([0.25, 1.75, -1.0].map(|number| json!(number)));
+    values.extend([0, 1, 2, 3, -1].map(|number| json!(number)));
+    values.extend([true, false].map(|value| json!(value)));
+    let words = [
+        "a",
+        "auto",
+        "none",
+        "required",
+        "any",
+        "high",
+        "json",
+        "base64",
+        "root ::= \"a\"",
+        "5m",
+        "disabled",
+        "deepseek",
+    ];
+    values.extend(words.map(|word| json!(word)));
+    values
+}
+
+/// Fields whose values are only checked: some are refused, and the others change nothing.
+const CHECKED: &[&str] = &[
+    "add_generation_prompt",
+    "modalities",
+    "best_of",
+    "functions",
+    "function_call",
+    "reasoning_format",
+    "previous_response_id",
+    "conversation",
+    "thread",
+    "images",
+    "encoding_format",
+    "embd_normalize",
+    "raw_scores",
+    "truncation_direction",
+];
+
+/// Each field that is read changes the request for some value, alone or beside a conversation or a prompt.
+#[test]
+fn fields_that_are_read_have_an_effect() {
+    fn check<T: Default + std::fmt::Debug>(tables: &[&[Row<T>]]) {
+        let read = |body: &Map<String, Value>| {
+            let mut target = T::default();
+            super::read(body, tables, &mut target).map(|()| format!("{target:?}")).map_err(|refusal| refusal.field)
+        };
+        let turns = json!([{ "role": "user", "content": "a" }, { "role": "assistant", "content": "b" }]);
+        let beside = [json!({}), json!({ "messages": turns }), json!({ "prompt": "a[img-1]" })];
+        for Row(names, used) in tables.iter().copied().flatten() {
+            for name in names.iter().filter(|_| matches!(used, Use::Reads(_))) {
+                let told = beside.iter().flat_map(|beside| {
+                    let beside = beside.as_object().unwrap();
+                    let usual = read(beside);
+                    values().into_iter().map(move |value| {
+                        let mut body = beside.clone();
+                        body.insert(name.to_string(), value);
+                        (read(&body), usual.clone())
+                    })
+                });
+                let told: Vec<_> = told.collect();
+                let is_right = match CHECKED.contains(name) {
+                    true => told.iter().any(|(told, _)| *told == Err(Some(name.to_string()))),
+                    false => told.iter().any(|(told, usual)| told.is_ok() && told != usual),
+                };
+                assert!(is_right, "{name}");
+            }
+        }
+    }
+    check(&openai::OF_CHAT);
+    check(&openai::OF_COMPLETION);
+    check(&openai::OF_INFILL);
     check(&responses::TABLES);
     check(&[embeddings::ROWS]);
     check(&[anthropic::MESSAGES]);
