@@ -322,28 +322,6 @@ impl Plan {
             spec.heads.get(0),
         ];
         let mut hash = Hash::new();
-        let mut i = 0;
-        while i < numbers.len() {
-            hash.word(numbers[i] as u64);
-            i += 1;
-        }
-        #[cfg(feature = "lora")]
-        {
-            hash.word(self.options.adapters as u64);
-            hash.word(self.options.rank as u64);
-        }
-        #[cfg(feature = "sound")]
-        hash.word(self.options.sound as u64);
-        #[cfg(feature = "vision")]
-        hash.word(self.options.pictures as u64);
-        #[cfg(feature = "drafts")]
-        {
-            hash.word(self.options.drafts as u64);
-            hash.word(self.options.own_drafts as u64);
-            if let Some(file) = gguf.drafter() {
-                file.hash_directory(&mut hash);
-            }
-        }
         let mut index = 0;
         while index < spec.layers {
             // The other parameters of a layer determine tensor shapes or cache bytes, which are hashed as well.
@@ -351,6 +329,35 @@ impl Plan {
             index += 1;
         }
         gguf.hash_directory(&mut hash);
+        #[cfg(feature = "drafts")]
+        if let Some(file) = gguf.drafter() {
+            file.hash_directory(&mut hash);
+        }
+        // Twice, after the model: a changed number cannot be made good by another one, because the second pass depends on
+        // both.
+        let mut pass = 0;
+        while pass < 2 {
+            let mut i = 0;
+            while i < numbers.len() {
+                hash.word(numbers[i] as u64);
+                i += 1;
+            }
+            #[cfg(feature = "lora")]
+            {
+                hash.word(self.options.adapters as u64);
+                hash.word(self.options.rank as u64);
+            }
+            #[cfg(feature = "sound")]
+            hash.word(self.options.sound as u64);
+            #[cfg(feature = "vision")]
+            hash.word(self.options.pictures as u64);
+            #[cfg(feature = "drafts")]
+            {
+                hash.word(self.options.drafts as u64);
+                hash.word(self.options.own_drafts as u64);
+            }
+            pass += 1;
+        }
         hash.finish()
     }
 }

@@ -221,6 +221,61 @@ fn a_plan_of_another_model() {
     assert_eq!(error, Error::PlanMismatch);
 }
 
+/// A step of the hash in a plan, as someone who forges one would write it.
+fn step(hash: u64, word: usize) -> u64 {
+    let product = (hash ^ word as u64).wrapping_mul(0x100_0000_01b3);
+    product ^ product >> 32
+}
+
+/// A plan whose public numbers were changed is refused, also if another number is changed so that a hash over them, in the
+/// order of the fields and from the usual start, would be the same.
+#[test]
+fn a_forged_plan_is_refused() {
+    type Change = fn(&mut Plan, usize);
+    const CHANGES: [Change; 9] = [
+        |plan, by| plan.workspace = plan.workspace.wrapping_add(by),
+        |plan, by| plan.kv = plan.kv.wrapping_add(by),
+        |plan, by| plan.tokenizer = plan.tokenizer.wrapping_add(by),
+        |plan, by| plan.options.context = plan.options.context.wrapping_add(by),
+        |plan, by| plan.options.batch = plan.options.batch.wrapping_add(by),
+        |plan, by| plan.options.workers = plan.options.workers.wrapping_add(by),
+        |plan, by| plan.options.contexts = plan.options.contexts.wrapping_add(by),
+        |plan, by| plan.options.pages = plan.options.pages.wrapping_add(by),
+        |plan, by| plan.options.checkpoints = plan.options.checkpoints.wrapping_add(by),
+    ];
+    let file = tiny("llama").build();
+    let gguf = Gguf::parse(&file).unwrap();
+    let model = Model::new(&gguf).unwrap();
+    let good = Plan::new(&gguf, Options::new().context(33).batch(5)).unwrap();
+    let mut memory = [Memory::new(1 << 20, 0), Memory::new(1 << 20, 0)];
+    let [workspace, kv] = memory.each_mut();
+    let mut refused = |plan: Plan, what: &str| {
+        let made = Session::new(&model, plan, workspace.exact(), kv.exact()).map(|_| ());
+        assert_eq!(made, Err(Error::PlanMismatch), "{what}");
+    };
+    for (at, change) in CHANGES.iter().enumerate() {
+        for by in [1, ALIGN, 0usize.wrapping_sub(ALIGN), usize::MAX / 2] {
+            let mut plan = good;
+            change(&mut plan, by);
+            refused(plan, &format!("number {at} plus {by}"));
+            for other in &CHANGES[at + 1..] {
+                for by in [by, 0usize.wrapping_sub(by)] {
+                    let mut plan = plan;
+                    other(&mut plan, by);
+                    refused(plan, &format!("number {at}, and another one, plus {by}"));
+                }
+            }
+        }
+    }
+    let before = |plan: &Plan| step(step(0xcbf2_9ce4_8422_2325, plan.workspace), plan.kv);
+    for by in [0usize.wrapping_sub(good.kv), 0usize.wrapping_sub(ALIGN), ALIGN] {
+        let mut plan = good;
+        plan.kv = plan.kv.wrapping_add(by);
+        plan.tokenizer ^= (before(&good) ^ before(&plan)) as usize;
+        refused(plan, &format!("a cache plus {by}, made good by the tokenizer"));
+    }
+}
+
 /// Size of an f16 cache for `positions`: keys, and values in rows of a multiple of 16.
 fn f16_bytes(kv_heads: usize, head_dim: usize, positions: usize) -> usize {
     kv_heads * positions.next_multiple_of(16) * 2 * (head_dim + head_dim.next_multiple_of(16))
