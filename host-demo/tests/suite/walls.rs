@@ -311,11 +311,14 @@ fn told(answer: &(String, String)) -> String {
     answer.0.lines().filter(timely).map(str::to_string).chain(body).collect::<Vec<_>>().join("\n")
 }
 
+/// Number of kinds of requests.
+const REQUESTS: u64 = 33;
+
 /// A request to one of the routes, about a prompt.
 fn request(choice: u64, prompt: &str) -> (&'static str, &'static str, Value) {
     let messages = json!([{ "role": "user", "content": prompt }]);
     let few = json!({ "temperature": 0, "num_predict": 3 });
-    match choice % 24 {
+    match choice % REQUESTS {
         0 | 1 => ("POST", "/v1/completions", json!({ "prompt": prompt, "max_tokens": 3, "temperature": 0 })),
         2 => ("POST", "/v1/chat/completions", json!({ "messages": messages, "max_tokens": 3, "temperature": 0 })),
         3 => (
@@ -350,14 +353,38 @@ fn request(choice: u64, prompt: &str) -> (&'static str, &'static str, Value) {
         20 => ("GET", "/api/ps", Value::Null),
         21 => ("GET", "/lora-adapters", Value::Null),
         22 => ("GET", "/tokenizer_info", Value::Null),
+        23 => (
+            "POST",
+            "/v1/systemone",
+            json!({ "state": prompt, "questions": { "a": { "type": "noul", "instructions": "Is it?" } } }),
+        ),
+        24 => (
+            "POST",
+            "/v1/systemone",
+            json!({ "states": [prompt, "b"], "questions": { "a": { "type": "choice", "instructions": prompt, "criteria": { "c": null, "d": null } } } }),
+        ),
+        25 => (
+            "POST",
+            "/infill",
+            json!({ "input_prefix": prompt, "input_suffix": "b", "n_predict": 3, "temperature": 0 }),
+        ),
+        26 => ("POST", "/detokenize", json!({ "tokens": [5, 300, 301] })),
+        27 => ("POST", "/v1/rerank", json!({ "query": prompt, "documents": [prompt, "b"] })),
+        28 => ("POST", "/api/embed", json!({ "input": prompt })),
+        29 => ("POST", "/api/show", json!({ "model": "default" })),
+        30 => ("POST", "/slots/0?action=erase", json!({})),
+        31 => ("POST", "/v1/audio/transcriptions", json!({ "file": prompt })),
+        32 => ("GET", "/api/version", Value::Null),
         _ => ("GET", "/api/tags", Value::Null),
     }
 }
 
 /// Two servers get the same requests but for the prompts of one client. Another client is told the same by both.
+/// `ARENITE_TRIALS` is the number of trials, each with four requests of the other client.
 #[test]
 fn a_client_is_told_the_same_whatever_others_ask() {
-    let start = || Server::start_with(&["-c", "256", "--parallel", "2", "-t", "1", "-b", "16"]);
+    let start = || Server::start_with(&["-c", "256", "--parallel", "2", "-t", "1", "-b", "16", "--decide", "any"]);
+    let trials = std::env::var("ARENITE_TRIALS").map_or(60, |trials| trials.parse().unwrap());
     let servers = [start(), start()];
     let secret = "My secret is this: the little old fox has a red ball and a blue kite and went home. ";
     let mut state = 11u64;
@@ -365,14 +392,14 @@ fn a_client_is_told_the_same_whatever_others_ask() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % most
     };
-    for trial in 0..60u64 {
+    for trial in 0..trials {
         // The spy guesses a part of the secret, which only the first server is told; or the other client asks first.
         let spy = Ipv4Addr::new(127, 0, 1 + (trial / 200) as u8, 1 + (trial % 200) as u8);
         let victim = Ipv4Addr::new(127, 0, 0, 1 + random(3) as u8);
         let guess = &secret[..20 + random(60) as usize];
-        let asked = [random(24), random(24), random(24), random(24)];
+        let asked = [(); 4].map(|()| random(REQUESTS));
         let victims = [format!("{secret}{trial}"), "Something else, and shorter".to_string()];
-        let (via, at) = (random(6), random(4));
+        let (via, at) = (random(REQUESTS), random(4));
         let answers = servers.iter().zip(&victims).map(|(server, prompt)| {
             let send = |from: Ipv4Addr, choice: u64, prompt: &str| {
                 let (method, path, body) = request(choice, prompt);
