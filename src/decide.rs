@@ -138,6 +138,26 @@ impl Session<'_, '_> {
     }
 }
 
+#[cfg(feature = "vision")]
+impl crate::vision::Encoder<'_, '_> {
+    /// Writes the probability of each class of the [loaded](Self::load) picture to the front of `out`: the softmax of the
+    /// picture's row divided by `temperature`. Returns the index of the most probable class. The names of the classes are
+    /// in the file, as the array `clip.vision.output_labels`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoPart`] if a picture does not have exactly one row; [`Error::BufferTooSmall`] for `out`.
+    pub fn decide(&mut self, temperature: f32, out: &mut [f32]) -> Result<usize, Error> {
+        if self.plan().views.tokens() != 1 {
+            return Err(Error::NoPart { part: "classifier" });
+        }
+        let (needed, given) = (self.plan().rows, out.len());
+        let scores = out.get_mut(..needed).ok_or(Error::BufferTooSmall { what: "probabilities", needed, given })?;
+        self.encode(0, scores)?;
+        softmax(scores, temperature).ok_or(Error::EmptyPrompt)
+    }
+}
+
 /// Replaces scores by probabilities; returns the index of the first maximum, or `None` if there are no scores.
 fn softmax(scores: &mut [f32], temperature: f32) -> Option<usize> {
     let (mut best, mut top) = (None, f32::NEG_INFINITY);

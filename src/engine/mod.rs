@@ -71,6 +71,8 @@ use layout::{POOLS, Pieces, SOURCE, STATES, Segment};
 pub use pictures::Span;
 #[cfg(feature = "vision")]
 pub(crate) use plan::Formats;
+#[cfg(feature = "vision")]
+pub(crate) use plan::stop;
 pub use plan::{Options, Plan};
 pub use profile::{Profiler, Section};
 pub use work::{Pass, Work};

@@ -201,13 +201,7 @@ impl Plan {
     pub const fn of(file: &[u8], options: Options) -> Self {
         match Self::with_tokenizer(file, options) {
             Ok(plan) => plan,
-            Err(error) => {
-                let mut message = error.sentence().message();
-                if let Some(feature) = error.missing_feature() {
-                    message = message.text(b" (arenite's feature `").text(feature.as_bytes()).text(b"` runs it)");
-                }
-                panic!("{}", message.as_str())
-            }
+            Err(error) => stop(error),
         }
     }
 
@@ -653,6 +647,15 @@ const fn attention_sums(spec: &Spec<'_>, batch: usize) -> usize {
         index += 1;
     }
     most
+}
+
+/// Stops compilation with the message of an error, and with the name of a disabled feature that would help.
+pub(crate) const fn stop(error: Error) -> ! {
+    let mut message = error.sentence().message();
+    if let Some(feature) = error.missing_feature() {
+        message = message.text(b" (arenite's feature `").text(feature.as_bytes()).text(b"` runs it)");
+    }
+    panic!("{}", message.as_str())
 }
 
 /// Workspace requirements of the file's weight types.

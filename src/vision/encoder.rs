@@ -17,7 +17,7 @@ use super::spec::Spec;
 use super::tensors::Table;
 use super::views::{View, Views};
 use crate::Error;
-use crate::engine::Compute;
+use crate::engine::{Compute, rows_mut};
 use crate::kernel::Kernels;
 use crate::memory::{Arena, TILE};
 use crate::workers::Workers;
@@ -181,6 +181,21 @@ impl<'m, 'w> Encoder<'m, 'w> {
             let source = if of_canvas { Plane::packed(canvas, views.canvas) } else { picture.plane() };
             resize(workers, filter, source, (overview, size), middle, taps);
         }
+        Ok(())
+    }
+
+    /// Loads a picture of the planned size that needs no resizing, such as a camera's: calls `fill` with the number of
+    /// each row, from the top, and its RGB bytes to write. Pixels of another format need no RGB copy of the picture.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Picture`] if the encoder resizes pictures of the planned size.
+    pub fn load_rows(&mut self, mut fill: impl FnMut(usize, &mut [u8])) -> Result<(), Error> {
+        let views = self.plan.views;
+        if views.canvas != views.picture || views.overview.is_some() || views.via.is_some() {
+            return Err(Error::Picture { why: "must be resized: load it as RGB" });
+        }
+        rows_mut(self.pixels.canvas, PIXEL * views.canvas.0).enumerate().for_each(|(y, row)| fill(y, row));
         Ok(())
     }
 

@@ -24,7 +24,7 @@ impl Encoder<'_, '_> {
             let count = batch.min(tokens - first);
             let start = before * dim + first * joined;
             let Some(from) = hidden.get(start..start + count * joined) else { return };
-            let Some((a, rest)) = inner.split_at_mut_checked(count * joined) else { return };
+            let Some((a, rest)) = inner.split_at_mut_checked(count * spec.joined()) else { return };
             let Some((b, c)) = rest.split_at_mut_checked(count * spec.between()) else { return };
             let Some(result) = head.run((spec, table, compute), (from, count), [a, b, c]) else { return };
             for (token, result) in (first..).zip(rows(result, width)) {
@@ -78,15 +78,13 @@ impl Head {
         [a, b, c]: [&'b mut [f32]; 3],
     ) -> Option<&'b mut [f32]> {
         let (block, dim, out) = (spec.block(), spec.dim, spec.tensors.out);
-        let mut width = block * dim;
+        let mut width = spec.joined();
         let a = a.get_mut(..count * width)?;
-        copy(a, from);
+        match spec.rules.join {
+            Join::Concatenated => copy(a, from),
+            Join::Mean => mean_rows(from, a, block, dim),
+        }
         if self.is_last {
-            if spec.rules.join == Join::Mean {
-                mean_rows(a, block, dim);
-                width = dim;
-            }
-            let a = a.get_mut(..count * width)?;
             let (weight, bias) = norm_of(table, 0, Role::PatchNorm, Role::PatchNormBias);
             let rule = if bias.is_empty() { Norm::Rms } else { Norm::Layer };
             norm(compute, (rule, dim, spec.eps), (weight, bias), a);
@@ -118,13 +116,12 @@ impl Head {
     }
 }
 
-/// Replaces every `block` rows by their mean; the means are packed at the front.
-fn mean_rows(x: &mut [f32], block: usize, dim: usize) {
-    let count = x.len().checked_div(block * dim).unwrap_or(0);
+/// Writes the mean of every `block` rows.
+fn mean_rows(from: &[f32], to: &mut [f32], block: usize, dim: usize) {
     let share = 1.0 / block as f32;
-    for (token, i) in (0..count).flat_map(|token| (0..dim).map(move |i| (token, i))) {
-        let sum: f32 = (0..block).map(|row| x.get((token * block + row) * dim + i).copied().unwrap_or(0.0)).sum();
-        if let Some(to) = x.get_mut(token * dim + i) {
+    for (from, to) in rows(from, block * dim).zip(rows_mut(to, dim)) {
+        for (i, to) in to.iter_mut().enumerate() {
+            let sum: f32 = from.iter().skip(i).step_by(dim.max(1)).sum();
             *to = sum * share;
         }
     }

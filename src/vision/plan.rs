@@ -6,6 +6,7 @@ use super::tensors::Table;
 use super::views::{Size, View, Views};
 use crate::engine::Formats;
 use crate::engine::layout::{max, pieces, product, sum};
+use crate::engine::stop;
 use crate::hash::Hash;
 use crate::kernel::MAX_ROWS;
 use crate::memory::{Arena, HeadLayout, KvType, TILE};
@@ -138,6 +139,23 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Plans for the encoder in `file`. In a `const`, an error in the file stops compilation, and the compiler prints the
+    /// error's message.
+    ///
+    /// # Panics
+    ///
+    /// If [`new`](Self::new) would fail.
+    pub const fn of(file: &[u8], width: usize, height: usize, options: Options) -> Self {
+        let gguf = match Gguf::parse(file) {
+            Ok(gguf) => gguf,
+            Err(error) => stop(error),
+        };
+        match Self::new(&gguf, width, height, options) {
+            Ok(plan) => plan,
+            Err(error) => stop(error),
+        }
+    }
+
     /// Plans for pictures of `width` by `height` pixels.
     ///
     /// # Errors
@@ -153,7 +171,7 @@ impl Plan {
         }
         let rows = max_rows(&spec, &views);
         let batch = if options.batch < rows { options.batch } else { rows };
-        let options = Options { batch: max(batch, spec.block()), workers: max(options.workers, 1) };
+        let options = Options { batch: max(batch, 1), workers: max(options.workers, 1) };
         let layout = tri!(Layout::of(gguf, &spec, &views, options));
         let workspace = tri!(layout.bytes());
         let rows = tri!(product(&[views.tokens(), spec.row_len()]));
@@ -197,7 +215,6 @@ impl Layout {
         let inner = tri!(product(&[batch, max(max(spec.patch_len(), 2 * dim), gates)]));
         let inner = max(inner, tri!(product(&[spec.joined_at_once(batch), spec.projection()])));
         let widest = max(max(spec.patch_len(), ffn), max(spec.joined(), max(spec.tensors.inner, dim)));
-        let widest = max(widest, spec.block() * dim);
         let formats = tri!(Formats::of(gguf, widest));
         let quantized = if formats.quantized { batch } else { 0 };
         let pictures = [
@@ -290,11 +307,22 @@ impl Resizing {
     }
 
     const fn add(&mut self, spec: &Spec<'_>, from: Size, to: Size) -> Result<(), Error> {
-        let filter = spec.rules.filter;
-        self.middle = max(self.middle, tri!(product(&[PIXEL, to.0, from.1])));
-        self.bounds = max(self.bounds, max(to.0, to.1));
-        self.taps = max(self.taps, tri!(product(&[to.0, filter.taps(from.0, to.0)])));
-        self.taps = max(self.taps, tri!(product(&[to.1, filter.taps(from.1, to.1)])));
+        // A pass that does not change its side is left out.
+        if from.0 != to.0 {
+            tri!(self.add_pass(spec, from.0, to.0));
+        }
+        if from.1 != to.1 {
+            tri!(self.add_pass(spec, from.1, to.1));
+        }
+        if from.0 != to.0 && from.1 != to.1 {
+            self.middle = max(self.middle, tri!(product(&[PIXEL, to.0, from.1])));
+        }
+        Ok(())
+    }
+
+    const fn add_pass(&mut self, spec: &Spec<'_>, from: usize, to: usize) -> Result<(), Error> {
+        self.bounds = max(self.bounds, to);
+        self.taps = max(self.taps, tri!(product(&[to, spec.rules.filter.taps(from, to)])));
         Ok(())
     }
 }
@@ -311,12 +339,13 @@ impl Spec<'_> {
     /// Elements per row of the projector's second buffer: patches in another order, the outputs of the first linear layer,
     /// or one row of a transposed matrix.
     pub(super) const fn between(&self) -> usize {
-        let joined = self.block() * self.dim;
+        let joined = if self.tensors.has_merger { self.block() * self.dim } else { 0 };
         max(max(joined, self.tensors.inner), if self.tensors.transposed { self.tensors.out } else { 0 })
     }
 
-    /// Elements that the projector needs to compute one row: the joined patches, the second buffer, and the outputs.
+    /// Elements that the projector needs to compute one row: the joined patches or their mean, the second buffer, and the
+    /// outputs.
     const fn projection(&self) -> usize {
-        self.block() * self.dim + self.between() + self.tensors.out
+        self.joined() + self.between() + self.tensors.out
     }
 }

@@ -259,6 +259,7 @@ const KEYS: &[&str] = &[
     "vision.feed_forward_length",
     "vision.block_count",
     "vision.projection_dim", // not read: the shapes of tensors have it
+    "vision.output_labels",  // not read: names for the elements of a row, if they are scores of classes
     "vision.attention.head_count",
     "vision.attention.layer_norm_epsilon",
     "vision.image_mean",

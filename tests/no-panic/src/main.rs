@@ -98,6 +98,8 @@ entry!("see", (gguf: &Gguf<'_>, memory: Memory, rgb: &[u8], sides: [usize; 3], o
     let plan = vision::Plan::new(gguf, width, height, options)?;
     let mut encoder = Encoder::new(&vision, plan, memory)?;
     encoder.see(&Picture::with_stride(rgb, width, height, stride)?, out)?;
+    encoder.load_rows(|y, row| row.fill(y as u8))?;
+    encoder.decide(1.0, out)?;
     let bytes: usize = encoder.pixels(stride).map_or(0, |(.., rows)| rows.map(<[u8]>::len).sum());
     Ok(encoder.states().iter().sum::<f32>() + bytes as f32 + encoder.place(width).map_or(0, |(column, _)| column) as f32)
 });
