@@ -10,12 +10,6 @@ fn main() {
         "thumbv8m.main" => "mps2-an505",
         _ => "virt",
     };
-    println!("cargo::rustc-check-cfg=cfg(armv7em, armv8m)");
-    match board {
-        "mps2-an386" => println!("cargo::rustc-cfg=armv7em"),
-        "mps2-an505" => println!("cargo::rustc-cfg=armv8m"),
-        _ => {}
-    }
     // cortex-m-rt's script includes the memory map by this name.
     let out = env::var("OUT_DIR").unwrap();
     let mut map = fs::read_to_string(format!("memory/{board}.x")).unwrap();

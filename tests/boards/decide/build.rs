@@ -9,13 +9,9 @@ fn main() {
     let model = Path::new(&own).join("../../../host-demo/models").join(name);
     println!("cargo::rustc-env=ARENITE_MODEL={}", env::var("ARENITE_MODEL").unwrap_or(model.display().to_string()));
 
-    println!("cargo::rustc-check-cfg=cfg(armv8m)");
     let board = match env::var("TARGET").unwrap().split('-').next().unwrap() {
         "thumbv7em" => "mps2-an386",
-        "thumbv8m.main" => {
-            println!("cargo::rustc-cfg=armv8m");
-            "mps2-an505"
-        }
+        "thumbv8m.main" => "mps2-an505",
         _ => return, // the host
     };
     // cortex-m-rt's script includes the memory map by this name.

@@ -5,23 +5,17 @@
 #![no_main]
 
 mod assistant;
-#[cfg_attr(target_arch = "arm", path = "mps2.rs")]
-#[cfg_attr(target_arch = "riscv32", path = "virt.rs")]
-#[allow(dead_code, reason = "the recording replaces the UART's input")]
-mod board;
 mod home;
 mod recognizer;
-mod stack;
 
 use core::fmt::Write;
 
 use arenite::{Error, Gguf, Model};
 use assistant::Assistant;
-use board::Board;
+use board::{Board, Stack, mark};
 use heapless::String;
 use home::Home;
 use recognizer::Recognizer;
-use stack::Stack;
 
 /// Bytes of the longest command.
 const LONGEST: usize = 256;
@@ -38,7 +32,7 @@ fn listen(board: &mut Board) -> Result<(), Error> {
     let mut recognizer = Recognizer::new(&ears, &ears_model)?;
     let mut assistant = Assistant::new(&calls, &calls_model)?;
     let mut home = Home::default();
-    let _ = writeln!(board, "ready: {} bytes of statics, {} of stack", stack::statics(), stack.used());
+    let _ = writeln!(board, "ready: {} bytes of statics, {} of stack", board::statics(), stack.used());
 
     let samples = RECORDING.get(HEADER..).unwrap_or_default();
     let _ = writeln!(board, "# {} samples", samples.len());
@@ -83,17 +77,9 @@ fn expanded(byte: u8) -> i16 {
     if bits & 128 == 0 { magnitude - 132 } else { 132 - magnitude }
 }
 
-/// Instructions are counted between calls of this function: see `benches/instructions.c`.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn mark() {
-    // SAFETY: an empty instruction sequence that the compiler cannot see through.
-    unsafe { core::arch::asm!("") };
-}
-
-/// Called by the module `board` after the start.
 fn run() -> bool {
     let mut board = Board::new();
+    board.start_watchdog();
     match listen(&mut board) {
         Ok(()) => true,
         Err(error) => {
@@ -102,6 +88,8 @@ fn run() -> bool {
         }
     }
 }
+
+board::main!(run);
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {

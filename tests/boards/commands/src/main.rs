@@ -1,26 +1,21 @@
 //! Turns commands in English, German and Hindi into calls: a line over the UART in, a JSON call out.
 //!
 //! It runs under qemu on a Cortex-M4F, a Cortex-M33 and a RISC-V core. For your own board, replace the memory map
-//! (`memory/`) and the module `board`.
+//! (`memory/`) and the crate `board`.
 #![no_std]
 #![no_main]
 
 mod assistant;
-#[cfg_attr(target_arch = "arm", path = "mps2.rs")]
-#[cfg_attr(target_arch = "riscv32", path = "virt.rs")]
-mod board;
 mod home;
 mod partition;
-mod stack;
 
 use core::fmt::Write;
 
 use arenite::Error;
 use assistant::Assistant;
-use board::Board;
+use board::{Board, Stack, mark};
 use heapless::Vec;
 use home::Home;
-use stack::Stack;
 
 /// Bytes of the longest command.
 const LONGEST: usize = 256;
@@ -37,7 +32,7 @@ fn serve(board: &mut Board) -> Result<Option<usize>, Error> {
     let model = arenite::Model::new(&gguf)?;
     let mut assistant = Assistant::new(&gguf, &model)?;
     let mut home = Home::default();
-    let _ = writeln!(board, "ready: {} bytes of statics, {} of stack", stack::statics(), stack.used());
+    let _ = writeln!(board, "ready: {} bytes of statics, {} of stack", board::statics(), stack.used());
 
     let mut line = Vec::new();
     while read_line(board, &mut line) {
@@ -77,30 +72,22 @@ fn read_line(board: &mut Board, line: &mut Vec<u8, LONGEST>) -> bool {
     line.clear();
     loop {
         match board.read() {
-            END => return false,
-            CANCEL => line.clear(),
-            b'\n' | b'\r' if line.is_empty() => {}
-            b'\n' | b'\r' => {
+            None | Some(END) => return false,
+            Some(CANCEL) => line.clear(),
+            Some(b'\n' | b'\r') if line.is_empty() => {}
+            Some(b'\n' | b'\r') => {
                 // The line feed, for which there is always room, ends a command for the model.
                 line.truncate(LONGEST - 1);
                 return line.push(b'\n').is_ok();
             }
-            byte => drop(line.push(byte)),
+            Some(byte) => drop(line.push(byte)),
         }
     }
 }
 
-/// Instructions are counted between calls of this function: see `benches/instructions.c`.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn mark() {
-    // SAFETY: an empty instruction sequence that the compiler cannot see through.
-    unsafe { core::arch::asm!("") };
-}
-
-/// Called by the module `board` after the start.
 fn run() -> bool {
     let mut board = Board::new();
+    board.start_watchdog();
     match serve(&mut board) {
         Ok(None) => true,
         Ok(Some(bytes)) => {
@@ -113,6 +100,8 @@ fn run() -> bool {
         }
     }
 }
+
+board::main!(run);
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {

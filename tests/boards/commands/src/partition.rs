@@ -4,9 +4,9 @@ use core::fmt::{self, Write};
 
 use arenite::tokenizer::Tokenizer;
 use arenite::{Error, Gguf, Model, Plan};
+use board::Board;
 
 use crate::assistant::{LARGEST, MODEL, OPTIONS};
-use crate::board::Board;
 
 /// Bytes of the second partition.
 pub const BYTES: usize = 512 * 1024;

@@ -2,18 +2,15 @@
 //! generated.
 //!
 //! It runs under qemu on a Cortex-M4F and a Cortex-M33, and on the host. For your own board, replace the memory map (`memory/`)
-//! and the module `board`.
+//! and the crate `board`.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
-#[cfg_attr(target_os = "none", path = "mps2.rs")]
-#[cfg_attr(not(target_os = "none"), path = "host.rs")]
-mod board;
 mod decider;
 
 use core::fmt::Write;
 
 use arenite::{Error, Gguf, Model};
-use board::Board;
+use board::{Board, Stack, mark};
 use decider::Decider;
 use heapless::Vec;
 
@@ -61,36 +58,16 @@ fn read_log(board: &mut Board, log: &mut Vec<u8, LONGEST>) -> bool {
     }
 }
 
-/// Instructions are counted between calls of this function: see `benches/instructions.c`.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn mark() {
-    // SAFETY: an empty instruction sequence that the compiler cannot see through.
-    unsafe { core::arch::asm!("") };
-}
-
-/// Called by the module `board` after the start.
 fn run() -> bool {
+    let stack = Stack::paint();
     let mut board = Board::new();
     let result = serve(&mut board);
     if let Err(error) = &result {
         let _ = writeln!(board, "error: {error}");
     }
+    stack.print();
     result.is_ok()
 }
 
-#[cfg(not(target_os = "none"))]
-fn main() -> std::process::ExitCode {
-    if run() { std::process::ExitCode::SUCCESS } else { std::process::ExitCode::FAILURE }
-}
-
-/// The linker proves that the program cannot panic: this handler calls a function that does not exist.
-#[cfg(target_os = "none")]
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    unsafe extern "C" {
-        fn panic_is_possible() -> !;
-    }
-    // SAFETY: never reached, or the program would not have been linked.
-    unsafe { panic_is_possible() }
-}
+board::main!(run);
+board::no_panic!();

@@ -6,8 +6,18 @@ unsafe extern "C" {
     /// Lowest and highest address of the stack, from the memory map.
     static _stack_end: u32;
     static _stack_start: u32;
+    #[cfg_attr(target_arch = "arm", link_name = "__sheap")]
+    static _statics_end: u32;
+    #[cfg_attr(target_arch = "arm", link_name = "_ram_start")]
+    static _statics_start: u32;
 }
 
+/// Bytes of all statics in RAM.
+pub fn statics() -> usize {
+    (&raw const _statics_end).addr() - (&raw const _statics_start).addr()
+}
+
+/// The painted stack.
 pub struct Stack;
 
 impl Stack {
@@ -32,5 +42,11 @@ impl Stack {
         // SAFETY: the address is a word of the stack.
         let is_painted = |&i: &usize| unsafe { lowest.add(i).read_volatile() } == PAINT;
         (words - (0..words).take_while(is_painted).count()) * 4
+    }
+
+    /// Prints the bytes in use to the standard error of the emulator.
+    #[cfg(target_arch = "arm")]
+    pub fn print(&self) {
+        cortex_m_semihosting::heprintln!("stack {}", self.used());
     }
 }

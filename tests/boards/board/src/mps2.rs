@@ -1,25 +1,37 @@
-//! Arm's boards MPS2 with a Cortex-M4F (AN386) and a Cortex-M33 (AN505).
+//! Arm's boards MPS2 with a Cortex-M4F (AN386) and a Cortex-M33 (AN505), and MPS3 with a Cortex-M55 (AN547).
 
 use core::fmt;
 
+use cortex_m_rt as _; // starts the program
 use cortex_m_semihosting::debug;
 
-/// Addresses of the UART, the watchdog, and the FPGA's inputs and outputs.
-#[cfg(armv7em)]
-const BASE: [usize; 3] = [0x4000_4000, 0x4000_8000, 0x4002_8000];
-#[cfg(armv8m)]
-const BASE: [usize; 3] = [0x5020_0000, 0x5008_1000, 0x5030_2000];
+/// Addresses of the UART, and of the FPGA's inputs and outputs.
+const BASE: [usize; 2] = if cfg!(board = "an547") {
+    [0x5930_3000, 0x5930_2000]
+} else if cfg!(board = "an505") {
+    [0x5020_0000, 0x5030_2000]
+} else {
+    [0x4000_4000, 0x4002_8000]
+};
+/// Address of the watchdog. That of the AN547 is another one, which this program does not use.
+const WATCHDOG: Option<usize> = if cfg!(board = "an547") {
+    None
+} else if cfg!(board = "an505") {
+    Some(0x5008_1000)
+} else {
+    Some(0x4000_8000)
+};
 const UART: usize = BASE[0];
-const WATCHDOG: usize = BASE[1];
-const IO: usize = BASE[2];
+const IO: usize = BASE[1];
 
 const UART_DATA: usize = UART;
 const UART_STATE: usize = UART + 4;
 const UART_CONTROL: usize = UART + 8;
 const UART_DIVIDER: usize = UART + 16;
-const WATCHDOG_LOAD: usize = WATCHDOG;
-const WATCHDOG_CONTROL: usize = WATCHDOG + 8;
-const WATCHDOG_CLEAR: usize = WATCHDOG + 12;
+/// Offsets of the watchdog's registers.
+const WATCHDOG_LOAD: usize = 0;
+const WATCHDOG_CONTROL: usize = 8;
+const WATCHDOG_CLEAR: usize = 12;
 const LEDS: usize = IO;
 /// Register that counts cycles.
 const COUNTER: usize = IO + 0x18;
@@ -40,21 +52,28 @@ fn write(address: usize, value: u32) {
 }
 
 impl Board {
+    /// Starts the UART.
+    #[allow(clippy::new_without_default, reason = "it writes to registers")]
     pub fn new() -> Self {
         write(UART_DIVIDER, MEGAHERTZ * 1_000_000 / 115_200);
         write(UART_CONTROL, 3); // transmit and receive
-        write(WATCHDOG_LOAD, SECONDS * MEGAHERTZ * 1_000_000);
-        write(WATCHDOG_CONTROL, 3); // interrupt and reset
         Self
     }
 
-    /// Waits for a byte.
-    pub fn read(&mut self) -> u8 {
-        loop {
-            if let Some(byte) = self.read_within(1) {
-                return byte;
-            }
+    /// Starts the watchdog. Waiting for a byte feeds it.
+    pub fn start_watchdog(&mut self) {
+        if let Some(watchdog) = WATCHDOG {
+            write(watchdog + WATCHDOG_LOAD, SECONDS * MEGAHERTZ * 1_000_000);
+            write(watchdog + WATCHDOG_CONTROL, 3); // interrupt and reset
         }
+    }
+
+    /// Waits for a byte.
+    pub fn read(&mut self) -> Option<u8> {
+        while read(UART_STATE) & 2 == 0 {
+            self.feed_watchdog();
+        }
+        Some(read(UART_DATA) as u8)
     }
 
     /// Waits for a byte for at most this number of seconds.
@@ -78,7 +97,9 @@ impl Board {
     }
 
     pub fn feed_watchdog(&mut self) {
-        write(WATCHDOG_CLEAR, 1);
+        if let Some(watchdog) = WATCHDOG {
+            write(watchdog + WATCHDOG_CLEAR, 1);
+        }
     }
 }
 
@@ -102,14 +123,10 @@ pub fn restart() -> ! {
     }
 }
 
+/// Ends the emulator.
 pub fn exit(is_well: bool) -> ! {
     debug::exit(if is_well { debug::EXIT_SUCCESS } else { debug::EXIT_FAILURE });
     loop {
         core::hint::spin_loop();
     }
-}
-
-#[cortex_m_rt::entry]
-fn start() -> ! {
-    exit(crate::run())
 }

@@ -20,15 +20,19 @@ fn state() -> u8 {
 }
 
 impl Board {
+    #[allow(clippy::new_without_default, reason = "the other boards write to registers")]
     pub fn new() -> Self {
         Self
     }
 
+    /// There is no watchdog.
+    pub fn start_watchdog(&mut self) {}
+
     /// Waits for a byte.
-    pub fn read(&mut self) -> u8 {
+    pub fn read(&mut self) -> Option<u8> {
         loop {
             if let Some(byte) = self.read_within(1) {
-                return byte;
+                return Some(byte);
             }
         }
     }
@@ -106,7 +110,7 @@ core::arch::global_asm!(
     "sw zero, 0(t0)",
     "addi t0, t0, 4",
     "j 1b",
-    "2: call start",
+    "2: call main",
     ".balign 4",
     "_fault: la sp, _stack_start",
     "call fault"
@@ -115,9 +119,4 @@ core::arch::global_asm!(
 #[unsafe(no_mangle)]
 extern "C" fn fault() -> ! {
     exit(false)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn start() -> ! {
-    exit(crate::run())
 }

@@ -1,0 +1,56 @@
+//! The part of a program that depends on the board: emulated boards, and the host as their replacement.
+#![cfg_attr(target_os = "none", no_std)]
+
+#[cfg_attr(all(target_os = "none", target_arch = "arm"), path = "mps2.rs")]
+#[cfg_attr(all(target_os = "none", target_arch = "riscv32"), path = "virt.rs")]
+#[cfg_attr(not(target_os = "none"), path = "host.rs")]
+mod machine;
+#[cfg(target_os = "none")]
+mod stack;
+
+#[cfg(not(target_os = "none"))]
+pub use machine::Stack;
+pub use machine::{Board, exit, restart};
+#[cfg(target_os = "none")]
+pub use stack::{Stack, statics};
+
+/// Instructions are counted between calls of this function: see `benches/instructions.c`.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn mark() {
+    // SAFETY: an empty instruction sequence that the compiler cannot see through.
+    unsafe { core::arch::asm!("") };
+}
+
+/// Starts the program with a function that returns true if all is well. The program is `no_std` and `no_main` on a board.
+#[macro_export]
+macro_rules! main {
+    ($run:path) => {
+        #[cfg(target_os = "none")]
+        #[unsafe(export_name = "main")]
+        extern "C" fn start() -> ! {
+            $crate::exit($run())
+        }
+
+        #[cfg(not(target_os = "none"))]
+        fn main() {
+            $crate::exit($run())
+        }
+    };
+}
+
+/// Lets the linker prove that the program cannot panic: the panic handler calls a function that does not exist.
+#[macro_export]
+macro_rules! no_panic {
+    () => {
+        #[cfg(target_os = "none")]
+        #[panic_handler]
+        fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+            unsafe extern "C" {
+                fn panic_is_possible() -> !;
+            }
+            // SAFETY: never reached, or the program would not have been linked.
+            unsafe { panic_is_possible() }
+        }
+    };
+}
