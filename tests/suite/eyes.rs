@@ -7,7 +7,7 @@ use arenite::vision::{Encoder, Options as Memory, Picture, Plan as Sight, Projec
 use arenite::{Engine, Error, Gguf, Kernels, KvType, Line, Model, Options, Plan, Span, TokenId, Work};
 use serde_json::Value;
 
-use crate::common::fixtures::{needed, read};
+use crate::common::fixtures::{committed, needed, read};
 use crate::common::run::argmax;
 use crate::common::unwritten::unwritten;
 use crate::common::workers::Scoped;
@@ -594,5 +594,60 @@ fn spans_that_do_not_fit_are_refused() {
         }
         let error = refused(&[span(1, 5).together(true)]);
         assert!(matches!(error, Error::BufferTooSmall { needed: 5, given: 4, .. }), "{error}");
+    });
+}
+
+/// The encoder of `tests/boards/eye`, which names one of eight signs.
+#[test]
+fn pictures_of_the_right_size_are_read_by_rows_and_named() {
+    let file = read(&committed().join("eye.gguf"));
+    let gguf = Gguf::parse(&file).unwrap();
+    let vision = Vision::new(&gguf).unwrap();
+    let rgb = Rgb { width: 96, height: 96, rgb: (0..3 * 96 * 96u32).map(|i| (i * i / 7 % 251) as u8).collect() };
+    let scores = rows(&file, &rgb, Memory::new().batch(64), Kernels::by_name("scalar").unwrap());
+    assert_eq!(scores.len(), 8);
+    let mut first = Vec::new();
+    for kernels in Kernels::available() {
+        for (batch, workers) in [(1, 1), (4, 1), (7, 2), (64, 3)] {
+            let memory = Memory::new().batch(batch).workers(workers);
+            assert_eq!(bits(&rows(&file, &rgb, memory, kernels)), bits(&scores), "{} {batch}", kernels.name);
+            let (plan, threads) = (Sight::new(&gguf, 96, 96, memory).unwrap(), Scoped(workers));
+            let mut workspace = lines(plan.workspace);
+            let workspace = unwritten(Line::bytes_mut(&mut workspace));
+            let encoder = Encoder::new(&vision, plan, workspace).unwrap();
+            let mut encoder = encoder.with_kernels(kernels).with_workers(&threads);
+            encoder.load_rows(|y, row| row.copy_from_slice(&rgb.rgb[3 * 96 * y..][..3 * 96])).unwrap();
+            let mut probabilities = [0.0; 8];
+            let best = encoder.decide(1.0, &mut probabilities).unwrap();
+            assert_eq!(best as u32, argmax(&scores));
+            assert!((probabilities.iter().sum::<f32>() - 1.0).abs() < 1e-6);
+            if first.is_empty() {
+                first = bits(&probabilities);
+            }
+            assert_eq!(bits(&probabilities), first);
+            let short = encoder.decide(1.0, &mut probabilities[1..]).unwrap_err();
+            assert!(matches!(short, Error::BufferTooSmall { needed: 8, given: 7, .. }), "{short}");
+        }
+    }
+}
+
+#[test]
+fn pictures_of_another_size_are_not_read_by_rows() {
+    let file = read(&committed().join("eye.gguf"));
+    let gguf = Gguf::parse(&file).unwrap();
+    let needed = |width, height| Sight::new(&gguf, width, height, Memory::new()).unwrap().workspace;
+    // Memory for each pass of resizing, and for the picture between both.
+    assert!(needed(96, 96) < needed(97, 96) && needed(96, 97) < needed(97, 97));
+    let picture = [0; 3 * 97 * 96];
+    with_encoder(&file, &Picture::new(&picture, 97, 96).unwrap(), Memory::new(), |encoder| {
+        let error = encoder.load_rows(|_, _| ()).unwrap_err();
+        assert!(matches!(error, Error::Picture { .. }), "{error}");
+    });
+    // A picture with several rows has no scores.
+    let file = read(&committed().join("pixtral.gguf"));
+    let picture = [0; 3 * 90 * 50];
+    with_encoder(&file, &Picture::new(&picture, 90, 50).unwrap(), Memory::new(), |encoder| {
+        let error = encoder.decide(1.0, &mut [0.0; 9999]).unwrap_err();
+        assert!(matches!(error, Error::NoPart { .. }), "{error}");
     });
 }
