@@ -267,7 +267,16 @@ enum Order {
     Table(usize, &'static [u8; 16]),
     /// Fields of so many bits, in the order of the weights, from offset 2 on.
     Fields(usize),
+    /// Bytes that are fractions in base 3, as in TQ1_0: see [`sums_of_fractions`].
+    Fractions,
 }
+
+/// The runs of bytes of a block of [`Order::Fractions`]: the number of words, and the digits of a byte. The weights of a run
+/// are those of the first digits of its bytes, then those of the second digits, and so on.
+const FRACTIONS: [(usize, usize); 3] = [(8, 5), (4, 5), (1, 4)];
+/// Words of a block, and most digits of a byte.
+const FRACTION_WORDS: usize = 13;
+const DIGITS: usize = 5;
 
 /// How the codes of a format are multiplied.
 trait Layout: Format {
@@ -276,6 +285,7 @@ trait Layout: Format {
         (_, TensorType::IQ4_XS) => Order::Table(8, iq4_nl::TABLE),
         (_, TensorType::Q1_0) => Order::Fields(1),
         (_, TensorType::Q2_0) => Order::Fields(2),
+        (_, TensorType::TQ1_0) => Order::Fractions,
         _ => Order::Words,
     };
     /// Groups of 16 weights whose codes are in the same bytes, and are unpacked together: halves of several chunks, or
@@ -334,7 +344,7 @@ fn pair<F: Layout>(block: &F::Block, chunk: usize, half: usize, i: usize) -> u32
             Field { x: word_at(bytes, 2 + 8 * chunk + 4 * half), mask: 0x3_0003 << (2 * i), left: -2 * i as i32 }
                 .value()
         }
-        Order::Words => 0,
+        Order::Words | Order::Fractions => 0,
     }
 }
 
@@ -360,12 +370,16 @@ impl Spread {
         let x_sums = x.sums.get(at / 16..).unwrap_or(&[]);
         let mut words = [MaybeUninit::uninit(); SPAN / 2 + SPAN / 16];
         let order = match F::ORDER {
-            Order::Words => (0, i32::from(F::BIAS) << F::FRACTION, F::FRACTION),
+            Order::Words | Order::Fractions => (0, i32::from(F::BIAS) << F::FRACTION, F::FRACTION),
             Order::Table(..) => (16, 0, 0),
             Order::Fields(bits) => (16 / bits, i32::from(F::BIAS), 0),
         };
         let apart = if F::ELEMENTS < SPAN { 1 } else { 2 };
-        spread_all(q, x_sums, (F::TOGETHER, apart, F::WORDS), order, &mut words);
+        if matches!(F::ORDER, Order::Fractions) {
+            spread_fractions(q, x_sums, &mut words);
+        } else {
+            spread_all(q, x_sums, (F::TOGETHER, apart, F::WORDS), order, &mut words);
+        }
         let mut sums = [0; SPAN / 16];
         for (sum, group) in sums.iter_mut().zip(x_sums.chunks_exact(F::GROUP / 16)) {
             *sum = group.iter().map(|sum| i32::from(*sum)).sum();
@@ -422,6 +436,85 @@ fn spread_all(
             }
         }
     }
+}
+
+/// Writes [`Spread::words`] for [`sums_of_fractions`]: the start value of a row's sum, then, for each word of four bytes and each
+/// of [`DIGITS`] digits, the pairs for bytes 0 and 2, and for bytes 1 and 3.
+#[inline(never)]
+fn spread_fractions(q: &[i8], sums: &[i16], words: &mut [MaybeUninit<u32>]) {
+    let mut to = words.iter_mut();
+    let mut push = |word: u32| {
+        if let Some(to) = to.next() {
+            to.write(word);
+        }
+    };
+    // The weights are the digits minus 1.
+    push(-sums.iter().take(SPAN / 16).map(|sum| i32::from(*sum)).sum::<i32>() as u32);
+    let mut run = 0;
+    for (count, digits) in FRACTIONS {
+        let apart = 4 * count;
+        for (word, digit) in (0..count).flat_map(|word| (0..DIGITS).map(move |digit| (word, digit))) {
+            let factor = |byte: usize| {
+                let at = |digit: usize| {
+                    let x = q.get(run + digit * apart + 4 * word + byte).filter(|_| digit < digits);
+                    i32::from(x.copied().unwrap_or(0))
+                };
+                (at(digit) - 3 * at(digit + 1)) as u32
+            };
+            push(factor(0) & 0xffff | factor(2) << 16);
+            push(factor(1) & 0xffff | factor(3) << 16);
+        }
+        run += apart * digits;
+    }
+}
+
+/// Bits 8 to 15 of each half of a word.
+#[inline(always)]
+fn high_bytes(x: u32) -> u32 {
+    let out: u32;
+    // SAFETY: uses registers only.
+    unsafe {
+        asm!("uxtb16 {}, {}, ror #8", lateout(reg) out, in(reg) x, options(pure, nomem, nostack, preserves_flags))
+    };
+    out
+}
+
+/// The sum of all products of a block of [`Order::Fractions`] of each row.
+///
+/// Let `s_k` be the whole part of `byte * 3^k / 256`. Then digit `k` of the byte, counted from 0, is `s_(k+1) - 3 s_k`, and the sum
+/// of `digit_k * x_k` is the sum of `s_k * (x_(k-1) - 3 x_k)` from `k = 1` on, without the second part for the last digit.
+/// `byte * 3^5` is less than 2^16, so `s_k` is the high byte of a half of a word. A digit that a byte does not have is multiplied
+/// by 0.
+///
+/// # Safety
+///
+/// `words` points to the words of a span.
+#[inline(always)]
+unsafe fn sums_of_fractions<F: Layout, const R: usize>(blocks: [&F::Block; R], mut words: *const u32) -> [i32; R] {
+    // SAFETY: the caller promises these words.
+    let mut sums = [unsafe { words.read() } as i32; R];
+    words = words.wrapping_add(1);
+    for word in 0..FRACTION_WORDS {
+        let mut thirds = blocks.map(|block| {
+            let four = word_at(block.as_ref(), 4 * word);
+            [four & 0x00ff_00ff, high_bytes(four)]
+        });
+        macro_rules! digits {
+            ($($digit:literal)*) => { $({
+                const { assert!($digit < DIGITS) };
+                // SAFETY: as above.
+                let [a, b] = unsafe { two(&mut words) };
+                for ([even, odd], sum) in thirds.iter_mut().zip(&mut sums) {
+                    // In a register, so that the compiler does not multiply by 27, 81 and 243 instead.
+                    (*even, *odd) = (in_register(*even * 3), in_register(*odd * 3));
+                    *sum = smlad(high_bytes(*even), a, *sum);
+                    *sum = smlad(high_bytes(*odd), b, *sum);
+                }
+            })* };
+        }
+        digits!(0 1 2 3 4);
+    }
+    sums
 }
 
 /// Computes `S` sums of each of `R` rows: products of the `K` chunks from `first` on, or of half `half` of them; in blocks
@@ -526,6 +619,7 @@ unsafe fn add_rows<F: Layout, const R: usize>(
         if F::ELEMENTS == SPAN {
             let blocks = rows.map(|block| &*block);
             let sums = match (F::TOGETHER, F::SUMS) {
+                _ if matches!(F::ORDER, Order::Fractions) => sums_of_fractions::<F, R>(blocks, words),
                 (1, _) => sums_of_block::<F, 1, 1, R>(blocks, words),
                 (2, _) => sums_of_block::<F, 2, 2, R>(blocks, words),
                 (_, 1) => sums_of_block::<F, 4, 1, R>(blocks, words),
