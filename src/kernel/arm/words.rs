@@ -5,6 +5,7 @@
 //! the odd quants, and of the even codes with `256 * even quant - odd quant`, add up to 256 times the products.
 
 use core::arch::asm;
+use core::array;
 use core::mem::MaybeUninit;
 
 use super::pairs::spread;
@@ -257,6 +258,92 @@ fn add_scaled(f16: [u8; 2], scale: f32, sum: i32, fraction: u32, acc: f32) -> f3
     f32::from_bits(out)
 }
 
+/// [`add_scaled`] of two rows, in fewer instructions. The factors are f16, or bits of f32.
+#[inline(always)]
+fn add_two_scaled(f16: bool, factors: [u32; 2], scale: f32, sums: [i32; 2], fraction: u32, acc: [f32; 2]) -> [f32; 2] {
+    let [mut a, mut b] = acc.map(f32::to_bits);
+    // SAFETY: uses registers only.
+    unsafe {
+        macro_rules! scaled {
+            ($($convert:literal)*) => {
+                asm!(
+                    "vmov s0, s1, {factor_a}, {factor_b}",
+                    "vmov s2, s3, {sum_a}, {sum_b}",
+                    "vmov s4, s5, {a}, {b}",
+                    "vmov s6, {scale}",
+                    $($convert,)*
+                    "vmul.f32 s0, s0, s6",
+                    "vmul.f32 s1, s1, s6",
+                    "vfma.f32 s4, s0, s2",
+                    "vfma.f32 s5, s1, s3",
+                    "vmov {a}, {b}, s4, s5",
+                    factor_a = in(reg) factors[0],
+                    factor_b = in(reg) factors[1],
+                    sum_a = in(reg) sums[0],
+                    sum_b = in(reg) sums[1],
+                    scale = in(reg) scale.to_bits(),
+                    a = inout(reg) a,
+                    b = inout(reg) b,
+                    out("s0") _, out("s1") _, out("s2") _, out("s3") _, out("s4") _, out("s5") _, out("s6") _,
+                    options(pure, nomem, nostack, preserves_flags),
+                )
+            };
+        }
+        match (f16, fraction) {
+            (false, 0) => scaled!("vcvt.f32.s32 s2, s2" "vcvt.f32.s32 s3, s3"),
+            (false, _) => scaled!("vcvt.f32.s32 s2, s2, #8" "vcvt.f32.s32 s3, s3, #8"),
+            (true, 0) => scaled!(
+                "vcvtb.f32.f16 s0, s0" "vcvtb.f32.f16 s1, s1" "vcvt.f32.s32 s2, s2" "vcvt.f32.s32 s3, s3"
+            ),
+            (true, _) => scaled!(
+                "vcvtb.f32.f16 s0, s0" "vcvtb.f32.f16 s1, s1" "vcvt.f32.s32 s2, s2, #8" "vcvt.f32.s32 s3, s3, #8"
+            ),
+        }
+    }
+    [a, b].map(f32::from_bits)
+}
+
+/// Adds the products of a block with a minimum: [`add_scaled`] by the first of two halves and `sum`, then by the second one and
+/// the sum of the activations.
+#[inline(always)]
+fn add_with_minimum(halves: u32, scale: f32, sum: i32, fraction: u32, of_x: i32, acc: f32) -> f32 {
+    let mut out = acc.to_bits();
+    // SAFETY: uses registers only.
+    unsafe {
+        macro_rules! scaled {
+            ($convert:literal) => {
+                asm!(
+                    "vmov s0, s1, {halves}, {scale}",
+                    "vmov s2, s3, {sum}, {of_x}",
+                    "vmov s4, {out}",
+                    "vcvtb.f32.f16 s5, s0",
+                    "vcvtt.f32.f16 s0, s0",
+                    $convert,
+                    "vcvt.f32.s32 s3, s3",
+                    "vmul.f32 s5, s5, s1",
+                    "vmul.f32 s0, s0, s1",
+                    "vfma.f32 s4, s5, s2",
+                    "vfma.f32 s4, s0, s3",
+                    "vmov {out}, s4",
+                    halves = in(reg) halves,
+                    scale = in(reg) scale.to_bits(),
+                    sum = in(reg) sum,
+                    of_x = in(reg) of_x,
+                    out = inout(reg) out,
+                    out("s0") _, out("s1") _, out("s2") _, out("s3") _, out("s4") _, out("s5") _,
+                    options(pure, nomem, nostack, preserves_flags),
+                )
+            };
+        }
+        if fraction == 0 {
+            scaled!("vcvt.f32.s32 s2, s2");
+        } else {
+            scaled!("vcvt.f32.s32 s2, s2, #8");
+        }
+    }
+    f32::from_bits(out)
+}
+
 /// The order in which the codes of a chunk are multiplied.
 #[derive(Clone, Copy)]
 enum Order {
@@ -291,6 +378,7 @@ trait Layout: Format {
     /// Groups of 16 weights whose codes are in the same bytes, and are unpacked together: halves of several chunks, or
     /// the two halves of a chunk in blocks of fewer than 256.
     const TOGETHER: usize = match Self::KIND {
+        TensorType::Q2_0 => 1, // each half has its own word
         _ if Self::ELEMENTS < SPAN => 2,
         TensorType::IQ4_XS => 1,
         TensorType::Q4_K | TensorType::Q5_K => 2,
@@ -306,8 +394,13 @@ trait Layout: Format {
     };
     /// Words of each chunk in a unit: those of its group of 32 or 16 weights.
     const WORDS: usize = if Self::ELEMENTS == SPAN && Self::GROUP == 32 && !Self::ONE_SCALE { 8 } else { 4 };
-    /// Sums of a unit in blocks of 256.
-    const SUMS: usize = if Self::ONE_SCALE { 1 } else { Self::TOGETHER };
+    /// Sums of a unit.
+    const SUMS: usize = match Self::ELEMENTS {
+        SPAN if Self::ONE_SCALE => 1,
+        SPAN => Self::TOGETHER,
+        _ if Self::FLOAT_GROUPS => 2,
+        _ => 1,
+    };
     /// Sums are multiplied by 2 to the power of this.
     const FRACTION: u32 = if matches!(Self::ORDER, Order::Words) && Self::MAX < 128 { 8 } else { 0 };
     /// The weights of a byte of [`Order::Table`].
@@ -378,7 +471,7 @@ impl Spread {
         if matches!(F::ORDER, Order::Fractions) {
             spread_fractions(q, x_sums, &mut words);
         } else {
-            spread_all(q, x_sums, (F::TOGETHER, apart, F::WORDS), order, &mut words);
+            spread_all(q, x_sums, (F::TOGETHER, apart, F::WORDS), (F::SUMS, order), &mut words);
         }
         let mut sums = [0; SPAN / 16];
         for (sum, group) in sums.iter_mut().zip(x_sums.chunks_exact(F::GROUP / 16)) {
@@ -391,14 +484,15 @@ impl Spread {
     }
 }
 
-/// Writes [`Spread::words`] for units of `together` groups of 16, `apart` groups from each other. The quants of a pair are
-/// `distance` apart; with a distance of 0, the pairs are for words of codes. (Not generic, so that an image has one copy.)
+/// Writes [`Spread::words`] for units of `together` groups of 16, `apart` groups from each other, with `starts` sums: 1, or one
+/// for each group. The quants of a pair are `distance` apart; with a distance of 0, the pairs are for words of codes. (Not
+/// generic, so that an image has one copy.)
 #[inline(never)]
 fn spread_all(
     q: &[i8],
     sums: &[i16],
     (together, apart, in_chunk): (usize, usize, usize),
-    (distance, bias, fraction): (usize, i32, u32),
+    (starts, (distance, bias, fraction)): (usize, (usize, i32, u32)),
     words: &mut [MaybeUninit<u32>],
 ) {
     let mut to = words.iter_mut();
@@ -413,9 +507,14 @@ fn spread_all(
     for first in (0..groups).step_by((together * apart).max(1)) {
         for first in (first..first + apart).step_by((in_chunk / HALF).max(1)) {
             let unit = (0..together).map(|k| first + k * apart);
-            for group in unit.clone() {
+            let start = |group| {
                 let sums = sums.iter().skip(group).take(in_chunk / HALF);
-                push((-bias * sums.map(|sum| i32::from(*sum)).sum::<i32>()) as u32);
+                -bias * sums.map(|sum| i32::from(*sum)).sum::<i32>()
+            };
+            if starts == 1 {
+                push(unit.clone().map(start).sum::<i32>() as u32);
+            } else {
+                unit.clone().for_each(|group| push(start(group) as u32));
             }
             for word in 0..in_chunk {
                 for group in unit.clone() {
@@ -533,15 +632,15 @@ unsafe fn unit<F: Layout, const K: usize, const S: usize, const R: usize>(
     let mut sums = [[0; S]; R];
     // SAFETY: the caller promises these words.
     unsafe {
-        for k in 0..K {
+        for k in 0..S {
             let start = words.add(k).read() as i32;
-            sums.iter_mut().for_each(|sums| sums[k % S] += start);
+            sums.iter_mut().for_each(|sums| sums[k] = start);
         }
-        *words = words.add(K);
+        *words = words.add(S);
         macro_rules! words {
             ($($word:literal)*) => { $(
                 for k in 0..K {
-                    let (chunk, half) = if F::ELEMENTS < SPAN { (first, k) } else { (first + k, half + $word / HALF) };
+                    let (chunk, half) = if F::ELEMENTS < SPAN { (first, half + k) } else { (first + k, half + $word / HALF) };
                     let [a, b] = two(words);
                     for (sums, block) in sums.iter_mut().zip(blocks) {
                         let sum = &mut sums[k % S];
@@ -601,6 +700,45 @@ unsafe fn sums_of_block<F: Layout, const K: usize, const S: usize, const R: usiz
     totals
 }
 
+/// Adds the sums of a chunk of each row to `acc`, times the scale of the activations and the factors of the blocks. The minimums
+/// are multiplied by `of_x`, the sum of the activations.
+#[inline(always)]
+fn add_chunk<F: Layout, const R: usize>(
+    blocks: [&F::Block; R],
+    place: usize,
+    sums: [i32; R],
+    (scale, of_x): (f32, i32),
+    acc: &mut [f32; R],
+) {
+    if let (Some((_, 1.0)) | None, None, 2) = (F::D, F::M, R) {
+        let d = [0, 1].map(|r| match F::D {
+            Some((at, _)) => u32::from(u16::from_le_bytes(*bytes_at(blocks[r % R].as_ref(), at))),
+            None => F::d(blocks[r % R], 32 * place, Here::le_f16).to_bits(),
+        });
+        let (sums, old) = ([sums[0], sums[1 % R]], [acc[0], acc[1 % R]]);
+        let both = add_two_scaled(F::D.is_some(), d, scale, sums, F::FRACTION, old);
+        acc.iter_mut().zip(both).for_each(|(acc, sum)| *acc = sum);
+        return;
+    }
+    for ((block, sum), acc) in blocks.into_iter().zip(sums).zip(acc) {
+        let bytes = block.as_ref();
+        *acc = match (F::D, F::M) {
+            (Some((at, 1.0)), None) => add_scaled(*bytes_at(bytes, at), scale, sum, F::FRACTION, *acc),
+            (Some((0, 1.0)), Some((2, 1.0))) => {
+                add_with_minimum(word_at(bytes, 0), scale, sum, F::FRACTION, of_x, *acc)
+            }
+            (_, minimum) => {
+                let d = F::d(block, 32 * place, Here::le_f16);
+                let acc = Here::fma(d * scale, (sum >> F::FRACTION) as f32, *acc);
+                match minimum {
+                    Some(_) => Here::fma(F::m(block, Here::le_f16) * scale, of_x as f32, acc),
+                    None => acc,
+                }
+            }
+        };
+    }
+}
+
 /// Adds the products of the rows' blocks in a span to `acc`.
 ///
 /// # Safety
@@ -648,23 +786,14 @@ unsafe fn add_rows<F: Layout, const R: usize>(
                     }
                 }
             } else {
-                let sums = unit::<F, 2, 1, R>(blocks, place, 0, &mut words);
-                for ((block, [sum]), acc) in blocks.into_iter().zip(sums).zip(acc.iter_mut()) {
-                    let bytes = block.as_ref();
-                    *acc = match F::D {
-                        Some((at, 1.0)) => add_scaled(*bytes_at(bytes, at), scale, sum, F::FRACTION, *acc),
-                        _ => {
-                            let d = F::d(block, 32 * place, Here::le_f16);
-                            Here::fma(d * scale, (sum >> F::FRACTION) as f32, *acc)
-                        }
-                    };
-                    let sum = *x.sums.get_unchecked(chunk);
-                    *acc = match F::M {
-                        Some((at, 1.0)) => add_scaled(*bytes_at(bytes, at), scale, sum, 0, *acc),
-                        Some(_) => Here::fma(F::m(block, Here::le_f16) * scale, sum as f32, *acc),
-                        None => *acc,
-                    };
-                }
+                let sums = if F::TOGETHER == 1 {
+                    let first = unit::<F, 1, 1, R>(blocks, place, 0, &mut words);
+                    let second = unit::<F, 1, 1, R>(blocks, place, 1, &mut words);
+                    array::from_fn(|r| first[r][0] + second[r][0])
+                } else {
+                    unit::<F, 2, 1, R>(blocks, place, 0, &mut words).map(|[sum]| sum)
+                };
+                add_chunk::<F, R>(blocks, place, sums, (scale, *x.sums.get_unchecked(chunk)), acc);
             }
             if place + 1 == F::ELEMENTS / 32 {
                 rows = rows.map(|block| block.add(1));
