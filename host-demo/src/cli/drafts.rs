@@ -1,12 +1,15 @@
 //! Options for drafts.
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use clap::Args;
 use clap::builder::TypedValueParser;
 
 use super::number::at_least_one;
+use arenite_files::drafter_beside;
 use arenite_run::drafts::DraftChoice;
+use arenite_run::model_file::ModelFile;
 use arenite_run::runtime::RunOptions;
 
 /// Options for drafts: tokens that are proposed, and verified together in one pass.
@@ -14,8 +17,8 @@ use arenite_run::runtime::RunOptions;
 #[command(next_help_heading = "Drafts")]
 pub struct DraftArgs {
     /// Propose tokens and verify several in one pass; the answer is the same. `auto`: with the model's own layers for
-    /// further tokens, or by lookup if it has none, as long as enough proposals are right. A file: such layers in a file
-    /// beside the model (mtp-*, *-assistant), or a smaller model with the same vocabulary [default: auto]
+    /// further tokens, or those of a file beside the model (mtp-*, *-assistant*), or by lookup if there are none, as long as
+    /// enough proposals are right. A file: such layers, or a smaller model with the same vocabulary [default: auto]
     #[arg(long, value_name = "auto|off|FILE", value_parser = choice())]
     draft: Option<DraftChoice>,
 
@@ -30,13 +33,17 @@ pub struct DraftArgs {
 }
 
 impl DraftArgs {
-    /// Adds the choice to the options of a model. A session file keeps no states of the layers for further tokens, so with
-    /// one, `auto` is lookup.
-    pub fn apply(&self, options: RunOptions, has_session: bool) -> RunOptions {
+    /// Adds the choice to the options of the model in `file`. A session file keeps no states of the layers for further
+    /// tokens, so with one, `auto` is lookup.
+    pub fn apply(&self, options: RunOptions, file: &ModelFile, has_session: bool) -> RunOptions {
         let draft = match (&self.draft, self.lookup) {
             (_, Some(_)) => DraftChoice::Lookup,
             (None | Some(DraftChoice::Auto), None) if has_session => DraftChoice::Lookup,
-            (draft, None) => draft.clone().unwrap_or_default(),
+            (None | Some(DraftChoice::Auto), None) => match drafter_beside(Path::new(file.name())) {
+                Some(path) => DraftChoice::Beside(path),
+                None => DraftChoice::Auto,
+            },
+            (Some(draft), None) => draft.clone(),
         };
         RunOptions { draft, draft_max: self.lookup.or(self.draft_max), ..options }
     }

@@ -78,7 +78,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
         }
     };
     let kept = args.session.as_deref().map(SessionFile::open).transpose()?;
-    let options = args.reuse.apply(args.draft.apply(args.run.options()?, kept.is_some()));
+    let options = args.reuse.apply(args.draft.apply(args.run.options()?, &file, kept.is_some()));
     let options = RunOptions { parallel: args.parallel, ..SessionFile::sized(kept.as_ref(), options) };
     let host = Host::new(OpenModel::new(file, options)?, false)?;
     announce(&host, None);

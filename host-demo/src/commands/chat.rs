@@ -182,7 +182,7 @@ fn talk_with(file: ModelFile, args: &Args, before: Option<Vec<Value>>, lines: &m
         return print_prompt(args, &file);
     }
     let mut kept = args.session.as_deref().map(SessionFile::open).transpose()?;
-    let options = args.reuse.apply(args.draft.apply(args.run.options()?, kept.is_some()));
+    let options = args.reuse.apply(args.draft.apply(args.run.options()?, &file, kept.is_some()));
     let open = OpenModel::new(file, SessionFile::sized(kept.as_ref(), options))?;
     let (gguf, model, tokenizer) = (open.gguf(), open.model(), open.vocabulary()?);
     let Template { renderer, style, declared, kwargs, messages } = Template::new(args, gguf, tokenizer)?;

@@ -154,7 +154,7 @@ struct Answer {
 pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     interrupt::listen();
     let mut kept_file = args.session.as_deref().map(SessionFile::open).transpose()?;
-    let options = args.reuse.apply(args.draft.apply(args.run.options()?, kept_file.is_some()));
+    let options = args.reuse.apply(args.draft.apply(args.run.options()?, &file, kept_file.is_some()));
     let open = OpenModel::new(file, SessionFile::sized(kept_file.as_ref(), options))?;
     let model = open.model();
     let tokenizer = match open.vocabulary() {

@@ -83,7 +83,7 @@ pub fn pull(args: &PullArgs, token: Option<&str>) -> Result<ExitCode> {
             false => hub::pull(&Name::parse(name)?, access)?,
         };
         if let Some(drafter) = hub::drafter_beside(&path) {
-            note(format_args!("it has layers that draft: run it with --draft {}", drafter.display()));
+            note(format_args!("{}: its layers draft for the model", drafter.display()));
         }
         Ok(writeln!(Out::lock(), "{}", path.display())?)
     })

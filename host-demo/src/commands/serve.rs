@@ -194,7 +194,7 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<()> {
 /// Opens and plans a model.
 fn host(args: &Args, file: ModelFile) -> Result<Host> {
     let options =
-        RunOptions { parallel: args.parallel, ..args.reuse.apply(args.draft.apply(args.run.options()?, false)) };
+        RunOptions { parallel: args.parallel, ..args.reuse.apply(args.draft.apply(args.run.options()?, &file, false)) };
     let mut host = Host::new(OpenModel::new(file, options)?, true)?;
     host.service.params = args.steps.params(host.service.params)?;
     host.service.breakers = args.steps.breakers();

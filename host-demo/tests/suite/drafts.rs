@@ -195,3 +195,34 @@ fn files_that_do_not_fit_are_refused() {
     assert!(message.contains("drafts for another"), "{message}");
     assert!(refused(&qwen.model, "nowhere.gguf").contains("nowhere.gguf"));
 }
+
+#[test]
+fn a_file_beside_the_model_needs_no_flag_and_may_belong_to_another() {
+    let all = cases();
+    let Some(qwen) = all.iter().find(|case| case.model.ends_with("trunk.gguf")) else { return };
+    let Some(gemma) = all.iter().find(|case| case.draft.ends_with("assistant.gguf")) else { return };
+    let answer = |model: &Path, more: &[&str]| {
+        let ids = if model.ends_with("gemma.gguf") { "2,378,375,299,353,324" } else { "266,356,260,325,285" };
+        let args = ["generate", "-m", path(model), "--ids", ids, "-n", "48", "--temp", "0", "--format", "json"];
+        output(&[&args[..], &["--ignore-eos"], more].concat())
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let put = |from: &Path, name: &str| {
+        let to = folder.path().join(name);
+        fs::copy(from, &to).unwrap();
+        to
+    };
+    let (trunk, own) = (put(&qwen.model, "qwen.gguf"), put(&gemma.model, "gemma.gguf"));
+    let head = put(Path::new(&qwen.draft), "mtp-qwen.gguf");
+    let found = answer(&trunk, &[]);
+    assert_eq!(found["draft_n"], answer(&trunk, &["--draft", path(&head)])["draft_n"]);
+    assert!(found["draft_n_accepted"].as_u64() > Some(10), "{found}");
+    let off = answer(&trunk, &["--draft", "off"]);
+    assert_eq!((&off["ids"], &off["draft_n"]), (&found["ids"], &json!(0)));
+    // The file is another model's: the answer is the one by lookup.
+    assert_eq!(answer(&own, &[])["ids"], answer(&own, &["--draft", "off"])["ids"]);
+    fs::remove_file(head).unwrap();
+    put(Path::new(&gemma.draft), "gemma-assistant.gguf");
+    assert!(answer(&own, &[])["draft_n_accepted"].as_u64() > Some(10));
+    assert_eq!(answer(&trunk, &[])["ids"], found["ids"]);
+}

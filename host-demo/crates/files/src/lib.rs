@@ -3,7 +3,7 @@
 //! - [`write_file`] and [`NewFile`] write beside the old file and replace it at the end, so a path has either all of the
 //!   new contents or the old ones.
 //! - [`map`] maps a file read-only. [`faults`] turns a read from a file that was truncated meanwhile into a message.
-//! - [`projector_beside`] finds the file that lets a model see.
+//! - [`projector_beside`] finds the file that lets a model see, and [`drafter_beside`] the one with layers that draft for it.
 //! - [`keep_private`] hides a file from other users. [`Bytes`] prints sizes.
 //!
 //! ```
@@ -19,6 +19,7 @@
 #![allow(clippy::missing_errors_doc)] // all errors are those of the file system
 
 mod bytes;
+mod drafter;
 pub mod faults;
 mod mapped;
 mod new_file;
@@ -27,6 +28,7 @@ mod projector;
 use std::path::Path;
 
 pub use bytes::Bytes;
+pub use drafter::{drafter_among, drafter_beside, is_gguf, quant_of};
 pub use mapped::map;
 pub use new_file::{NewFile, clean_up_on_signals, must_not_replace, write_checked, write_file, write_files};
 pub use projector::{projector_among, projector_beside};

@@ -29,7 +29,8 @@ mod public;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use arenite_files::projector_among;
+use arenite_files::{drafter_among, projector_among};
+pub use arenite_files::{drafter_beside, is_gguf, quant_of};
 use regex_lite::Regex;
 
 use cache::PLAIN;
@@ -223,30 +224,6 @@ fn place(address: &str, client: &Client) -> Result<Place> {
     Ok(Place::Plain(format!("{}/{folder}", safe(host)), file))
 }
 
-/// Returns the file with layers that draft for `model`, if it has one beside it: with the same quantization, or else with
-/// more bits. EAGLE's and DFlash's files are left out, which Arenite does not run.
-fn drafter_among(files: &[String], model: &str) -> Option<String> {
-    let folder = |file: &str| file.rsplit_once('/').map_or("", |(folder, _)| folder).to_owned();
-    let drafts = |file: &&String| {
-        let name = file.rsplit('/').next().unwrap_or(file);
-        is_gguf(name)
-            && (name.starts_with("mtp-") || name.contains("-assistant"))
-            && [String::new(), folder(model)].contains(&folder(file))
-    };
-    let quants =
-        [quant_of(model).as_deref(), Some("Q8_0"), Some("BF16"), Some("F16")].map(|quant| quant.map(str::to_owned));
-    let rank = |file: &String| quants.iter().position(|quant| quant_of(file) == *quant).unwrap_or(quants.len());
-    files.iter().filter(drafts).min_by_key(|file| (rank(file), *file)).cloned()
-}
-
-/// Returns the path of the file with layers that draft for a model, beside it.
-pub fn drafter_beside(model: &Path) -> Option<PathBuf> {
-    let folder = model.parent()?;
-    let names = folder.read_dir().ok()?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    let names: Vec<String> = names.filter(|name| model.file_name() != Some(name.as_ref())).collect();
-    Some(folder.join(drafter_among(&names, model.file_name()?.to_str()?)?))
-}
-
 /// Returns whether a file is a language model, or the first piece of one.
 fn is_model(file: &str) -> bool {
     let name = file.rsplit('/').next().unwrap_or(file);
@@ -255,11 +232,6 @@ fn is_model(file: &str) -> bool {
     is_gguf(name)
         && !OTHERS.iter().any(|other| name.contains(other))
         && split(file).is_none_or(|(_, piece, _)| piece == 1)
-}
-
-/// Returns whether a file's name ends in `.gguf`.
-pub fn is_gguf(file: &str) -> bool {
-    file.to_ascii_lowercase().ends_with(".gguf")
 }
 
 /// Splits the file name of a piece of a split model into its start, the piece's number and the number of pieces.
@@ -286,15 +258,6 @@ pub fn with_quant<'f>(files: &[&'f String], quant: &str) -> Vec<&'f String> {
 /// Returns whether `quant` is the quantization in a file's name.
 fn has_quant(file: &str, quant: &str) -> bool {
     quant_of(file).is_some_and(|own| own.eq_ignore_ascii_case(quant))
-}
-
-/// The quantization in a file's name.
-pub fn quant_of(file: &str) -> Option<String> {
-    let known =
-        r"(?i)(^|[^a-z0-9])((UD-)?(I?Q[1-9]_[0-9A-Z]+(_[A-Z]+)?|TQ[12]_0|MXFP4(_MOE)?|NVFP4|BF16|F16|FP16|F32))[-./]";
-    let pattern = Regex::new(known).ok()?;
-    let found = pattern.captures_iter(file).last()?.get(2)?.as_str();
-    Some(found.to_ascii_uppercase())
 }
 
 /// Chooses the file that a name stands for.
@@ -388,12 +351,6 @@ mod tests {
         assert_eq!(quant_of("x/UD-Q4_K_XL/m-UD-Q4_K_XL-00001-of-00002.gguf").as_deref(), Some("UD-Q4_K_XL"));
         assert_eq!(quant_of("gemma-3-270m-it-q8_0.gguf").as_deref(), Some("Q8_0"));
         assert_eq!(quant_of("model.gguf"), None);
-        let all =
-            files(&["m-Q4_K_M.gguf", "mtp-m-Q8_0.gguf", "mtp-m-BF16.gguf", "x/mtp-m-Q4_K_M.gguf", "eagle3-m-F16.gguf"]);
-        assert_eq!(drafter_among(&all, "m-BF16.gguf").as_deref(), Some("mtp-m-BF16.gguf"));
-        assert_eq!(drafter_among(&all, "m-Q4_K_M.gguf").as_deref(), Some("mtp-m-Q8_0.gguf"));
-        assert_eq!(drafter_among(&all, "x/m-Q4_K_M.gguf").as_deref(), Some("x/mtp-m-Q4_K_M.gguf"));
-        assert_eq!(drafter_among(&all[4..], "m-F16.gguf"), None);
         let both = ["m-UD-Q4_K_M.gguf", "m-Q4_K_M.gguf", "m-UD-Q8_K_XL.gguf"];
         assert_eq!(chosen(&both, "a/b:Q4_K_M").unwrap(), "m-Q4_K_M.gguf");
         assert_eq!(chosen(&both, "a/b:Q8_K_XL").unwrap(), "m-UD-Q8_K_XL.gguf");

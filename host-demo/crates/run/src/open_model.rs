@@ -89,6 +89,11 @@ impl OpenModel {
                 DraftFile::Layers(layers) => (Some(layers), None),
                 DraftFile::Model(file) => (None, Some(file)),
             },
+            // The file may belong to another model of the folder.
+            DraftChoice::Beside(path) => match DraftFile::open(path) {
+                Ok(DraftFile::Layers(layers)) if layers.fit(&file) => (Some(layers), None),
+                _ => (None, None),
+            },
             _ => (None, None),
         };
         let files = Files { model: file, lora, layers, index: MutBorrow::new(Vec::new()) };

@@ -38,6 +38,8 @@ pub enum DraftChoice {
     Lookup,
     /// A file: layers that were made for the model, or a smaller model of the same vocabulary.
     File(std::path::PathBuf),
+    /// A file beside the model, whose layers are used if they fit the model and it has none of its own.
+    Beside(std::path::PathBuf),
 }
 
 /// The source of drafts, and their greatest length.
@@ -68,11 +70,12 @@ impl Drafting {
         let (source, most) = match &options.draft {
             _ if !continues => return Self::OFF,
             DraftChoice::Off => return Self::OFF,
-            DraftChoice::Auto | DraftChoice::File(_) if model.can_draft() && open.small().is_none() => (Kind::Own, 3),
+            DraftChoice::Lookup => (Kind::Lookup, of_text),
+            _ if model.can_draft() && open.small().is_none() => (Kind::Own, 3),
             DraftChoice::File(_) => (Kind::Small, 4),
             // Other models would have to compute accepted tokens again.
-            DraftChoice::Auto if !spec.can_undo() => return Self::OFF,
-            DraftChoice::Auto | DraftChoice::Lookup => (Kind::Lookup, of_text),
+            DraftChoice::Auto | DraftChoice::Beside(_) if !spec.can_undo() => return Self::OFF,
+            DraftChoice::Auto | DraftChoice::Beside(_) => (Kind::Lookup, of_text),
         };
         let most = options.draft_max.unwrap_or(most);
         Self { source, most: most.min(options.batch.saturating_sub(1)) }

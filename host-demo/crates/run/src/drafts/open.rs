@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use arenite::Gguf;
 use arenite::gguf::Value;
+use arenite::{Gguf, Model};
 use self_cell::self_cell;
 
 use crate::model_file::ModelFile;
@@ -25,6 +25,13 @@ impl Layers {
 
     pub fn name(&self) -> &str {
         self.borrow_owner().name()
+    }
+
+    /// Returns true if a model has no such layers of its own, and these fit it.
+    pub fn fit(&self, model: &ModelFile) -> bool {
+        let Ok(gguf) = model.gguf() else { return false };
+        let is_needed = Model::new(&gguf).is_ok_and(|model| !model.can_draft());
+        is_needed && Model::new(&gguf.with_drafter(self.gguf())).is_ok_and(|model| model.can_draft())
     }
 }
 
