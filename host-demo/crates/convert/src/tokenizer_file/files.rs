@@ -1,17 +1,15 @@
-//! Vocabularies in other files than `tokenizer.json`, read in its form: Mistral's `tekken.json`, and `vocab.json` with
-//! `merges.txt`.
+//! Vocabularies in other files than `tokenizer.json`, read in its form: Mistral's `tekken.json`, and those of `slow`.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Value, json};
 
 use super::ranks::Ranks;
-use super::{expressions, special};
+use super::slow;
 
 /// Files that [`tokenizer`] reads, in order of preference.
 pub const FILES: [&str; 3] = ["tokenizer.json", "tekken.json", "vocab.json"];
@@ -38,7 +36,7 @@ pub fn parse(path: &Path, file: &[u8]) -> Result<Value> {
         return tekken(&json);
     }
     if path.ends_with("vocab.json") {
-        return merged(&json, path.parent().unwrap_or(Path::new(".")));
+        return slow::merged(&json, path.parent().unwrap_or(Path::new(".")));
     }
     Ok(json)
 }
@@ -89,104 +87,9 @@ fn tekken(json: &Value) -> Result<Value> {
 }
 
 /// A pre-tokenizer that splits at an expression.
-fn split(expression: &str) -> Value {
+pub fn split(expression: &str) -> Value {
     json!({ "type": "Sequence", "pretokenizers": [
         { "type": "Split", "pattern": { "Regex": expression }, "behavior": "Isolated", "invert": false },
         { "type": "ByteLevel", "add_prefix_space": false, "use_regex": false },
     ] })
-}
-
-/// Classes of transformers whose vocabulary is `vocab.json` and `merges.txt`, and what their code adds to it.
-enum Class {
-    /// Words of GPT-2.
-    Gpt2,
-    /// Words of GPT-2, and special tokens around a text.
-    Roberta,
-    /// Words of Qwen 2, after normalization to NFC.
-    Qwen2,
-}
-
-impl Class {
-    fn of(settings: &Value, config: &Value) -> Result<Self> {
-        let class = settings["tokenizer_class"].as_str();
-        let name = match class {
-            Some(class) => class.strip_suffix("Fast").unwrap_or(class),
-            None => match config["model_type"].as_str().unwrap_or_default() {
-                kind @ ("gpt2" | "whisper" | "qwen2" | "roberta") => kind,
-                kind => bail!("tokenizer_config.json has no tokenizer_class, which {kind} needs beside vocab.json"),
-            },
-        };
-        Ok(match name {
-            "GPT2Tokenizer" | "WhisperTokenizer" | "CodeGenTokenizer" | "gpt2" | "whisper" => Self::Gpt2,
-            "RobertaTokenizer" | "BartTokenizer" | "LongformerTokenizer" | "LEDTokenizer" | "roberta" => Self::Roberta,
-            "Qwen2Tokenizer" | "qwen2" => Self::Qwen2,
-            other => bail!(
-                "vocab.json of the class {other} is not supported: save the tokenizer with transformers' fast class, as \
-                 tokenizer.json"
-            ),
-        })
-    }
-}
-
-/// Combines `vocab.json`, `merges.txt` and the added tokens of a folder.
-fn merged(vocabulary: &Value, folder: &Path) -> Result<Value> {
-    let settings = special::config(folder)?;
-    let config = special::optional_json(&folder.join("config.json"))?;
-    let class = Class::of(&settings, &config)?;
-    let merges = fs::read_to_string(folder.join("merges.txt")).context("cannot read merges.txt beside it")?;
-    let merges: Vec<&str> = merges.lines().filter(|line| !line.is_empty() && !line.starts_with("#version")).collect();
-    let mut added: BTreeMap<u64, Value> = BTreeMap::new();
-    for (text, id) in special::optional_json(&folder.join("added_tokens.json"))?.as_object().into_iter().flatten() {
-        let id = id.as_u64().with_context(|| format!("{text:?} in added_tokens.json has no id"))?;
-        added.insert(id, json!({ "id": id, "content": text, "special": true }));
-    }
-    for (id, token) in settings["added_tokens_decoder"].as_object().into_iter().flatten() {
-        let id: u64 = id.parse().with_context(|| format!("{id:?} in added_tokens_decoder is not an id"))?;
-        let mut token = token.clone();
-        token["id"] = id.into();
-        added.insert(id, token);
-    }
-    let special = |name: &str, default: &str| {
-        let entry = &settings[format!("{name}_token")];
-        let text = entry.as_str().or(entry["content"].as_str()).unwrap_or(default).to_owned();
-        let id = vocabulary[&text]
-            .as_u64()
-            .or_else(|| Some(*added.iter().find(|(_, it)| it["content"] == text.as_str())?.0));
-        id.map(|id| (text, id))
-    };
-    let default = |text| if matches!(class, Class::Roberta) { text } else { "<|endoftext|>" };
-    let names = [
-        ("bos", "<s>"),
-        ("eos", "</s>"),
-        ("unk", "<unk>"),
-        ("sep", "</s>"),
-        ("pad", "<pad>"),
-        ("cls", "<s>"),
-        ("mask", "<mask>"),
-    ];
-    let found: Vec<_> = names.iter().filter_map(|(name, text)| Some((*name, special(name, default(text))?))).collect();
-    let ends = |name: &str| found.iter().find(|(known, _)| *known == name).map(|(_, (text, id))| json!([text, id]));
-    let (cls, sep) = (ends("cls"), ends("sep"));
-    for (name, (text, id)) in found {
-        let strips = matches!(class, Class::Roberta) && name == "mask";
-        added.entry(id).or_insert_with(|| json!({ "id": id, "content": text, "special": true, "lstrip": strips }));
-    }
-    let prefix = settings["add_prefix_space"] == true;
-    let gpt2 = json!({ "type": "ByteLevel", "add_prefix_space": prefix, "use_regex": true });
-    let (normalizer, words) = match class {
-        Class::Qwen2 => (json!({ "type": "NFC" }), split(expressions::QWEN2)),
-        Class::Gpt2 | Class::Roberta => (Value::Null, gpt2),
-    };
-    let processor = match class {
-        Class::Roberta => json!({ "type": "RobertaProcessing", "cls": cls, "sep": sep }),
-        Class::Gpt2 | Class::Qwen2 => Value::Null,
-    };
-    Ok(json!({
-        "added_tokens": added.into_values().collect::<Vec<_>>(),
-        "normalizer": normalizer,
-        "pre_tokenizer": words,
-        "post_processor": processor,
-        "decoder": { "type": "ByteLevel" },
-        "model": { "type": "BPE", "vocab": vocabulary, "merges": merges },
-    }))
 }

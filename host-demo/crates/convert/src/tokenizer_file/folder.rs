@@ -10,8 +10,8 @@ use serde_json::Value;
 use super::special::{self, Special};
 use super::wanted::Wanted;
 use super::{
-    CONTROL, NORMAL, Token, UNKNOWN, USER_DEFINED, Vocabulary, characters, files, json, plamo2, sentencepiece, support,
-    world, write_templates,
+    CONTROL, Token, UNKNOWN, USER_DEFINED, Vocabulary, added, characters, files, json, plamo2, sentencepiece, slow,
+    support, world, write_templates,
 };
 use crate::llama2c;
 use arenite_gguf_writer::{Header, Meta};
@@ -91,16 +91,16 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
     // The unknown token of a SentencePiece file, found before `added` can change its type.
     let mut unknown = None;
     let settings = special::config(folder)?;
-    let mut vocabulary = match *file {
-        [_, _, 0, 0, ..] => {
+    let json = as_json(wanted, path, folder, file, &settings)?;
+    let mut vocabulary = match (&json, file) {
+        (_, [_, _, 0, 0, ..]) => {
             llama2c::vocabulary::read(file, wanted.rows)?.keys(header);
             return Ok(notes);
         }
-        _ if file.trim_ascii_start().starts_with(b"{") => {
-            let json = files::parse(path, file)?;
+        (Some(json), _) => {
             let model = json::Model { architecture: wanted.architecture, pre: None };
-            let vocabulary = json::read(&model, &json, &mut notes)?;
-            let special = Special::of(Some(&json), &settings, wanted, &vocabulary.ids());
+            let vocabulary = json::read(&model, json, &mut notes)?;
+            let special = Special::of(Some(json), &settings, wanted, &vocabulary.ids());
             notes.extend(special.write(header));
             vocabulary
         }
@@ -110,31 +110,11 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
             notes.extend(Special::of(None, &settings, wanted, &vocabulary.ids()).write(header));
             vocabulary
         }
-        _ if path.extension().is_some_and(|kind| kind == "txt") => {
-            let vocabulary = word_list(file, &settings)?;
-            let special = Special::of(None, &settings, wanted, &vocabulary.ids());
-            notes.extend(special.write(header));
-            for (name, text) in [
-                ("bos", "[CLS]"),
-                ("eos", "[SEP]"),
-                ("unknown", "[UNK]"),
-                ("seperator", "[SEP]"),
-                ("padding", "[PAD]"),
-                ("mask", "[MASK]"),
-            ] {
-                if let Some(id) = vocabulary.ids().get(text) {
-                    header.set(&format!("tokenizer.ggml.{name}_token_id"), *id);
-                }
-            }
-            header.set("tokenizer.ggml.add_bos_token", true);
-            header.set("tokenizer.ggml.add_eos_token", true);
-            vocabulary
-        }
         _ if characters::is(file) => characters::read(file)?,
         _ => {
             let mut vocabulary = sentencepiece::read(file)?;
             unknown = vocabulary.unknown();
-            added(&mut vocabulary, folder, &settings, wanted)?;
+            added_pieces(&mut vocabulary, folder, &settings, wanted)?;
             let special = Special::of(None, &settings, wanted, &vocabulary.ids());
             notes.extend(special.write(header));
             // As in llama.cpp, the settings take precedence, and default values are not written.
@@ -255,7 +235,7 @@ fn adjust(wanted: &Wanted<'_>, vocabulary: &mut Vocabulary) {
 }
 
 /// Adds the added tokens of a SentencePiece vocabulary.
-fn added(vocabulary: &mut Vocabulary, folder: &Path, settings: &Value, wanted: &Wanted<'_>) -> Result<()> {
+fn added_pieces(vocabulary: &mut Vocabulary, folder: &Path, settings: &Value, wanted: &Wanted<'_>) -> Result<()> {
     let mut tokens = BTreeMap::new();
     let json = special::optional_json(&folder.join("added_tokens.json"))?;
     for (text, id) in json.as_object().into_iter().flatten() {
@@ -283,6 +263,9 @@ fn added(vocabulary: &mut Vocabulary, folder: &Path, settings: &Value, wanted: &
         vocabulary.keys.retain(|(key, _)| !key.starts_with("add_space_prefix"));
         json::space_prefix(&json, vocabulary);
     }
+    for (id, text) in sentinels(vocabulary, settings, wanted) {
+        tokens.entry(id).or_insert((text, CONTROL));
+    }
     for (id, (text, kind)) in tokens {
         let at = u32::try_from(id).ok().filter(|id| (*id as usize) < wanted.rows);
         let Some(at) = at else { continue };
@@ -291,30 +274,41 @@ fn added(vocabulary: &mut Vocabulary, folder: &Path, settings: &Value, wanted: &
     Ok(())
 }
 
-/// Reads a list of words, one per line: WordPiece.
-fn word_list(file: &[u8], settings: &Value) -> Result<Vocabulary> {
-    let text = std::str::from_utf8(file).context("it is not text")?;
-    let mut vocabulary = Vocabulary::default();
-    for (id, line) in (0..).zip(text.lines()) {
-        let special = line.starts_with('[')
-            && line.ends_with(']')
-            && line.len() > 2
-            && line[1..line.len() - 1].chars().all(|c| c.is_ascii_uppercase());
-        let (text, kind) = match line.strip_prefix("##") {
-            _ if special => (line.to_owned(), CONTROL),
-            Some(rest) => (rest.to_owned(), NORMAL),
-            None => (format!("▁{line}"), NORMAL),
-        };
-        vocabulary.set(id, text, 0.0, kind)?;
+/// Returns the tokens for gaps that T5's class puts behind SentencePiece's, the last one first.
+fn sentinels(vocabulary: &Vocabulary, settings: &Value, wanted: &Wanted<'_>) -> Vec<(u64, String)> {
+    let is_t5 = matches!(settings["tokenizer_class"].as_str(), Some("T5Tokenizer" | "T5TokenizerFast"));
+    let has = vocabulary.tokens.values().any(|token| token.text == "<extra_id_0>");
+    let count = settings["extra_ids"].as_u64().unwrap_or(100).min(wanted.rows as u64);
+    if !is_t5 || has {
+        return Vec::new();
     }
-    vocabulary.key("model", "bert");
-    vocabulary.key("pre", "jina-v2-en"); // llama.cpp's name for all WordPiece vocabularies
-    let lowercase = settings["do_lower_case"] != false;
-    vocabulary.key("normalizer.lowercase", lowercase);
-    if let Some(strips) = settings["strip_accents"].as_bool().filter(|strips| *strips != lowercase) {
-        vocabulary.key("normalizer.strip_accents", strips);
+    let first = vocabulary.tokens.last_key_value().map_or(0, |(last, _)| u64::from(*last) + 1);
+    (0..count).map(|number| (first + count - 1 - number, format!("<extra_id_{number}>"))).collect()
+}
+
+/// Returns a vocabulary in the form of a `tokenizer.json`, if its file has or gets this form, with what other files of the
+/// folder say about it.
+fn as_json(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], settings: &Value) -> Result<Option<Value>> {
+    let mut json = match () {
+        () if file.trim_ascii_start().starts_with(b"{") => files::parse(path, file)?,
+        () if world::is(file) => return Ok(None),
+        () if path.extension().is_some_and(|kind| kind == "txt") => {
+            return slow::words(file, folder, settings).map(Some);
+        }
+        () if path.ends_with("sentencepiece.bpe.model") => {
+            return slow::fairseq(file, folder, settings, wanted.config).map(Some);
+        }
+        () => return Ok(None),
+    };
+    if path.ends_with("tokenizer.json") {
+        added::complete(&mut json, folder, settings)?;
+        // transformers changes a pre-tokenizer that stands alone.
+        let words = &mut json["pre_tokenizer"];
+        if words["type"] == "ByteLevel" && settings["add_prefix_space"] == true {
+            words["add_prefix_space"] = true.into();
+        }
     }
-    Ok(vocabulary)
+    Ok(Some(json))
 }
 
 impl Vocabulary {

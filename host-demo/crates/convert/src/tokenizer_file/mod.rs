@@ -1,7 +1,8 @@
 //! Reads vocabularies from tokenizer files: `tokenizer.json`, `tokenizer.model`, `tekken.json`, `vocab.json` with
-//! `merges.txt`, llama2.c's `tokenizer.bin`, nanoGPT's `meta.pkl`, RWKV World's text file, and PLaMo 2's
+//! `merges.txt`, `vocab.txt`, `sentencepiece.bpe.model`, llama2.c's `tokenizer.bin`, nanoGPT's `meta.pkl`, RWKV World's text file, and PLaMo 2's
 //! `tokenizer.jsonl`.
 
+mod added;
 mod characters;
 mod expressions;
 pub mod files;
@@ -11,6 +12,7 @@ mod plamo2;
 pub mod ranks;
 mod rules;
 pub mod sentencepiece;
+mod slow;
 mod special;
 mod support;
 pub mod wanted;

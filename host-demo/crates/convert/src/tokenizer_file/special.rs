@@ -28,7 +28,8 @@ const NAMES: [(&str, &str); 8] = [
 pub fn config(folder: &Path) -> Result<Value> {
     let mut settings = optional_json(&folder.join("tokenizer_config.json"))?;
     let map = optional_json(&folder.join("special_tokens_map.json"))?;
-    for (name, token) in map.as_object().into_iter().flatten().filter(|(name, _)| name.ends_with("_token")) {
+    let is_special = |name: &str| name.ends_with("_token") || name == "additional_special_tokens";
+    for (name, token) in map.as_object().into_iter().flatten().filter(|(name, _)| is_special(name)) {
         if settings.is_object() && settings[name].is_null() {
             settings[name] = token.clone();
         }
