@@ -13,9 +13,23 @@ pub struct Class {
     pub score: f64,
 }
 
-/// The labels of a classifier, in the order of its outputs.
+/// The labels of a classifier, in the order of its outputs, and what the outputs mean.
 #[derive(Clone)]
-pub struct Labels(Vec<String>);
+pub struct Labels {
+    names: Vec<String>,
+    problem: Problem,
+}
+
+/// What a classifier's outputs mean: transformers' `problem_type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Problem {
+    /// One of the classes applies.
+    OneOf,
+    /// Each class applies or not.
+    Each,
+    /// The outputs are values.
+    Values,
+}
 
 impl Labels {
     /// Reads the labels.
@@ -40,21 +54,28 @@ impl Labels {
         }
         labels.truncate(count);
         labels.extend((labels.len()..count).map(|number| format!("LABEL_{number}")));
-        Ok(Self(labels))
+        let problem = match gguf.str("general", "problem_type").ok().flatten() {
+            Some(b"multi_label_classification") => Problem::Each,
+            Some(b"regression") => Problem::Values,
+            _ if count == 1 => Problem::Each,
+            _ => Problem::OneOf,
+        };
+        Ok(Self { names: labels, problem })
     }
 
-    /// The classes of a text by the outputs for it, the most probable one first. Probabilities of several classes sum to 1.
-    /// A single output is the probability of its class alone.
+    /// The classes of a text by the outputs for it, the most probable one first. If one of several classes applies, their
+    /// probabilities sum to 1. A single output is the probability of its class alone, and a regression has values.
     pub fn classes(self, outputs: &[f32]) -> Vec<Class> {
         let most = outputs.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let powers: Vec<f64> = outputs.iter().map(|output| f64::from(output - most).exp()).collect();
         let sum: f64 = powers.iter().sum();
-        let scores = powers.into_iter().map(|power| match outputs {
-            [output] => 1.0 / (1.0 + f64::from(-output).exp()),
-            _ => power / sum,
+        let scores = powers.into_iter().zip(outputs).map(|(power, output)| match self.problem {
+            Problem::OneOf => power / sum,
+            Problem::Each => 1.0 / (1.0 + f64::from(-output).exp()),
+            Problem::Values => f64::from(*output),
         });
         let mut classes: Vec<Class> =
-            self.0.into_iter().zip(scores).map(|(label, score)| Class { label, score }).collect();
+            self.names.into_iter().zip(scores).map(|(label, score)| Class { label, score }).collect();
         classes.sort_by(|a, b| b.score.total_cmp(&a.score));
         classes
     }
@@ -67,14 +88,22 @@ mod tests {
     /// The values were computed with Python's `math`.
     #[test]
     fn several_outputs_share_the_probability_and_one_output_stands_alone() {
-        let labels = |names: &[&str]| Labels(names.iter().map(|name| (*name).to_owned()).collect());
-        let classes = labels(&["out", "goal", "corner"]).classes(&[-0.513_952_7, 0.957_256_1, -0.344_023_9]);
+        let labels = |problem, names: &[&str]| {
+            let names = names.iter().map(|name| (*name).to_owned()).collect();
+            Labels { names, problem }
+        };
+        let classes =
+            labels(Problem::OneOf, &["out", "goal", "corner"]).classes(&[-0.513_952_7, 0.957_256_1, -0.344_023_9]);
         let names: Vec<_> = classes.iter().map(|class| class.label.as_str()).collect();
         assert_eq!(names, ["goal", "corner", "out"]);
         for (class, want) in classes.iter().zip([0.665_853_9, 0.181_234_2, 0.152_911_8]) {
             assert!((class.score - want).abs() < 1e-7, "{class:?}");
         }
-        let alone = labels(&["toxic"]).classes(&[0.5]);
+        let alone = labels(Problem::Each, &["toxic"]).classes(&[0.5]);
         assert!((alone[0].score - 0.622_459_331).abs() < 1e-9);
+        let both = labels(Problem::Each, &["rude", "toxic"]).classes(&[0.5, 1.0]);
+        assert_eq!((both[0].label.as_str(), both[1].score), ("toxic", alone[0].score));
+        assert!((both[0].score - 0.731_058_579).abs() < 1e-9);
+        assert_eq!(labels(Problem::Values, &["stars"]).classes(&[-0.25])[0].score, -0.25);
     }
 }

@@ -271,7 +271,11 @@ impl Keys<'_> {
     fn short_window(&self) -> Option<u32> {
         let number = |name| self.config.get(name).and_then(Value::as_u64);
         let (window, context) = (number("sliding_window")?, number("max_position_embeddings")?);
-        let is_used = self.config.flag("use_sliding_window") != Some(false) && (1..context).contains(&window);
+        // The code of Llama has no window, whatever its config says.
+        let has_none = ["LlamaForCausalLM", "LLaMAForCausalLM", "LlamaModel"];
+        let ignores = self.config.classes().iter().any(|class| has_none.contains(class));
+        let is_used =
+            !ignores && self.config.flag("use_sliding_window") != Some(false) && (1..context).contains(&window);
         if is_used { u32::try_from(window).ok() } else { None }
     }
 

@@ -99,7 +99,10 @@ pub fn convert(request: &Request<'_>, go_on: &mut dyn FnMut(&Progress<'_>) -> bo
     if request.from.is_dir() {
         Decision::of(request.from)?;
     }
-    let files = Files::open(request.from)?;
+    let files = match request.from.is_dir() {
+        true => Files::open(&pooling::transformer(request.from)?)?,
+        false => Files::open(request.from)?,
+    };
     let mut checkpoint = Checkpoint::read(&files)?;
     let folder = request.from.is_dir().then_some(request.from);
     let projector = folder.map(|folder| projector::assemble(folder, request.mix, &checkpoint));
@@ -153,7 +156,8 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
             (config, family, Some(folder))
         }
         None => {
-            let path = folder.map(|folder| folder.join("config.json")).filter(|path| path.is_file());
+            let path = folder.map(pooling::transformer).transpose()?;
+            let path = path.map(|folder| folder.join("config.json")).filter(|path| path.is_file());
             let path = path.with_context(|| {
                 let from = request.from.display();
                 format!("there is no config.json beside {from}, and no settings of nanoGPT or llama2.c: copy the model's there")
@@ -211,7 +215,8 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
     header.set("general.file_type", file_type(&outputs, request.mix));
     header.set("general.quantization_version", 2u32);
     let tokenizer = decision.zip(folder).and_then(|(decision, folder)| Some(decision.folders(folder)?.1));
-    let place = tokenizer.as_deref().or(folder);
+    let inner = folder.map(pooling::transformer).transpose()?;
+    let place = tokenizer.as_deref().or(inner.as_deref());
     notes.extend(vocabulary((request, place), checkpoint, family, &config, &outputs, &mut header)?);
     if let (Some(decision), Some(folder)) = (decision, folder) {
         decision.keys(&mut Keys { config: &config, header: &mut header, architecture }, folder)?;

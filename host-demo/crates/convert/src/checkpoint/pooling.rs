@@ -26,6 +26,16 @@ fn modules(directory: &Path) -> Result<Vec<(String, String)>> {
     Ok(list.iter().filter_map(module).collect())
 }
 
+/// Returns the folder of the model itself. Older versions of sentence-transformers put it in a folder of its own, such as
+/// `0_Transformer`.
+pub fn transformer(directory: &Path) -> Result<PathBuf> {
+    if directory.join("config.json").is_file() {
+        return Ok(directory.to_owned());
+    }
+    let first = modules(directory)?.into_iter().next().map(|(_, path)| directory.join(path));
+    Ok(first.filter(|folder| folder.join("config.json").is_file()).unwrap_or_else(|| directory.to_owned()))
+}
+
 /// Returns true if the folder has a module for pooling.
 pub fn pools(directory: &Path) -> Result<bool> {
     Ok(modules(directory)?.iter().any(|(kind, _)| kind == "Pooling"))
@@ -222,15 +232,57 @@ fn labels(keys: &mut Keys<'_>) {
     }
     let of_tokens = keys.config.classes().iter().any(|class| class.ends_with("ForTokenClassification"));
     keys.set("pooling_type", if of_tokens { 0u32 } else { 4 });
-    if let Some(labels) = keys.config.get("id2label").and_then(|labels| labels.as_object()) {
-        let mut names: Vec<(u64, &str)> =
-            labels.iter().filter_map(|(id, name)| Some((id.parse().ok()?, name.as_str()?))).collect();
-        names.sort_unstable();
-        if names.first().is_some_and(|(_, name)| *name != "LABEL_0") || names.len() > 2 {
-            keys.set(
-                "classifier.output_labels",
-                arenite_gguf_writer::Meta::strings(names.iter().map(|(_, name)| name)),
-            );
+    let names = keys.config.get("id2label").map(label_names).unwrap_or_default();
+    let usual = (0..).zip(&names).all(|(id, name)| *name == default_label(id));
+    if !usual || names.len() > 2 {
+        keys.set("classifier.output_labels", arenite_gguf_writer::Meta::strings(&names));
+    }
+    // Whether the outputs exclude each other, and whether they are probabilities at all.
+    if let Some(kind) = keys.config.text("problem_type").filter(|kind| *kind != "single_label_classification") {
+        let kind = kind.to_owned();
+        keys.header.set("general.problem_type", kind.as_str());
+    }
+}
+
+/// Returns the names of a classifier's outputs in order. An output without a name gets transformers' default.
+fn label_names(labels: &Value) -> Vec<String> {
+    /// More outputs than any classifier has.
+    const MOST: usize = 1 << 16;
+    let text = |name: &Value| name.as_str().map_or_else(|| name.to_string(), str::to_owned);
+    let named = labels.as_object().into_iter().flatten();
+    let named: Vec<(usize, String)> =
+        named.filter_map(|(id, name)| Some((id.trim().parse().ok().filter(|id| *id < MOST)?, text(name)))).collect();
+    let count = named.iter().map(|(id, _)| id + 1).max().unwrap_or(0);
+    let mut names: Vec<String> = (0..count).map(default_label).collect();
+    named.into_iter().for_each(|(id, name)| names[id] = name);
+    names
+}
+
+fn default_label(id: usize) -> String {
+    format!("LABEL_{id}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn labels_belong_to_the_outputs_whose_numbers_they_have() {
+        for (labels, names) in [
+            (
+                json!({"1": "b", "0": "a", "10": "k"}),
+                "a b LABEL_2 LABEL_3 LABEL_4 LABEL_5 LABEL_6 LABEL_7 LABEL_8 LABEL_9 k",
+            ),
+            (json!({"0": "neg", "1": 1, "2": "pos"}), "neg 1 pos"),
+            (json!({"0": 0, "1": 1}), "0 1"),
+            (json!({"0": "LABEL_0", "1": "toxic"}), "LABEL_0 toxic"),
+            (json!({"1": "a", "2": "b"}), "LABEL_0 a b"),
+            (json!({"x": "a", "99999999999": "b"}), ""),
+            (json!(["a"]), ""),
+        ] {
+            assert_eq!(label_names(&labels).join(" "), names, "{labels}");
         }
     }
 }
