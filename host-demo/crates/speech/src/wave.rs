@@ -1,6 +1,8 @@
 //! Headers of WAV files that the decoder does not read: those of recorders that did not know the length, and the 64-bit
 //! forms RF64, BW64 and W64.
 
+use std::borrow::Cow;
+
 /// The end of a W64 chunk's id, after its four characters in lower case.
 const W64: [u8; 12] = [0xf3, 0xac, 0xd3, 0x11, 0x8c, 0xd1, 0x00, 0xc0, 0x4f, 0x8e, 0xdb, 0x8a];
 /// The end of the id of W64's file, after `riff`.
@@ -9,11 +11,15 @@ const W64_FILE: [u8; 12] = [0x2e, 0x91, 0xcf, 0x11, 0xa5, 0xd6, 0x28, 0xdb, 0x04
 /// Returns the file with a plain header, or `None` if its header can be read as it is.
 pub fn repaired(file: &[u8]) -> Option<Vec<u8>> {
     match file.get(..4)? {
-        b"RIFF" => without_length(file),
+        b"RIFF" => without_length(file).or_else(|| {
+            let (format, length, data) = chunks(file)?;
+            let is_unusual = matches!(usual(format), Cow::Owned(_));
+            is_unusual.then(|| plain(format, data.get(..length as usize).unwrap_or(data)))
+        }),
         b"RF64" | b"BW64" => {
             let (format, _, data) = chunks(file)?;
-            let sizes = file.get(12..).filter(|chunk| chunk.starts_with(b"ds64"))?;
-            let size = u64::from_le_bytes(sizes.get(16..24)?.try_into().ok()?);
+            let at = (12..file.len() - data.len()).find(|at| file[*at..].starts_with(b"ds64"))?;
+            let size = u64::from_le_bytes(file.get(at + 16..at + 24)?.try_into().ok()?);
             Some(plain(format, cut(data, size)))
         }
         b"riff" if file.get(4..16) == Some(&W64_FILE) => of_w64(file),
@@ -62,6 +68,16 @@ fn chunks(file: &[u8]) -> Option<(&[u8], u32, &[u8])> {
     }
 }
 
+/// Returns the description of a format in a length that the decoder reads: 16 bytes for PCM and floats, 18 for A-law and
+/// mu-law. Some programs leave out the length of what follows, or write more.
+fn usual(format: &[u8]) -> Cow<'_, [u8]> {
+    match (format, format.get(..16)) {
+        ([1 | 3, 0, ..], Some(start)) if ![16, 18, 40].contains(&format.len()) => start.to_vec().into(),
+        ([6 | 7, 0, ..], Some(start)) if format.len() != 18 => [start, &[0, 0]].concat().into(),
+        _ => format.into(),
+    }
+}
+
 /// Returns a W64 file in the plain form. Its chunks have ids of 16 bytes, 64-bit lengths that include the header, and
 /// begin at multiples of 8.
 fn of_w64(file: &[u8]) -> Option<Vec<u8>> {
@@ -71,7 +87,8 @@ fn of_w64(file: &[u8]) -> Option<Vec<u8>> {
         let size = u64::from_le_bytes(file.get(at + 16..at + 24)?.try_into().ok()?);
         let body = file.get(at + 24..)?;
         if id[4..] == W64 && id.starts_with(b"data") {
-            return Some(plain(format?, cut(body, size.checked_sub(24)?)));
+            // A recorder that does not know the length writes 0.
+            return Some(plain(format?, cut(body, size.saturating_sub(24))));
         }
         let size = usize::try_from(size).ok().filter(|size| *size >= 24)?;
         if id[4..] == W64 && id.starts_with(b"fmt ") {
@@ -89,6 +106,7 @@ fn cut(data: &[u8], size: u64) -> &[u8] {
 
 /// A plain file. Data of more than 4 GB have the length that means "to the end".
 fn plain(format: &[u8], data: &[u8]) -> Vec<u8> {
+    let format = &*usual(format);
     let length = |len: usize| u32::try_from(len).unwrap_or(u32::MAX).to_le_bytes();
     let mut file = Vec::with_capacity(28 + format.len() + data.len());
     file.extend(b"RIFF");
@@ -130,6 +148,23 @@ mod tests {
     }
 
     #[test]
+    fn descriptions_of_formats_get_their_usual_length() {
+        let file = |format: &[u8]| {
+            let len = |len: usize| u32::try_from(len).unwrap().to_le_bytes();
+            let (of_format, of_data) = (len(format.len()), len(DATA.len()));
+            [b"RIFF", &len(42)[..], b"WAVEfmt ", &of_format, format, b"data", &of_data, &DATA].concat()
+        };
+        let long = [&FORMAT[..], &[2, 0, 7, 7]].concat();
+        assert_eq!(repaired(&file(&long)), Some(plain(&FORMAT, &DATA)));
+        let law = [&[7], &FORMAT[1..]].concat();
+        let described = [&law[..], &[0, 0]].concat();
+        assert_eq!(repaired(&file(&law)), Some(plain(&described, &DATA)));
+        let mut right = file(&described);
+        right[4..8].copy_from_slice(&44u32.to_le_bytes());
+        assert_eq!(repaired(&right), None);
+    }
+
+    #[test]
     fn forms_of_64_bits() {
         let sizes = [&[0; 8][..], &6u64.to_le_bytes(), &3u64.to_le_bytes(), &[0; 4]].concat();
         for name in [b"RF64", b"BW64"] {
@@ -143,5 +178,10 @@ mod tests {
         let file =
             [id(b"riff", &W64_FILE), vec![0; 8], id(b"wave", &W64), chunk(b"fmt ", &FORMAT), chunk(b"data", &DATA)];
         assert_eq!(repaired(&file.concat()), Some(plain(&FORMAT, &DATA)));
+        // A recorder that does not know the length.
+        let mut unknown = file.concat();
+        let at = unknown.len() - DATA.len();
+        unknown[at - 8..at].fill(0);
+        assert_eq!(repaired(&unknown), Some(plain(&FORMAT, &DATA)));
     }
 }
