@@ -230,6 +230,39 @@ fn responses_obey_fields_of_the_sampler() {
 }
 
 #[test]
+fn ollama_reports_log_probabilities() {
+    let talk = start(&["A", "B", "C"], &[], &[], CHATML);
+    let asked = [
+        ("/api/chat", json!({ "messages": [{ "role": "user", "content": "hi" }] })),
+        ("/api/generate", json!({ "prompt": "hi" })),
+    ];
+    for (path, mut body) in asked {
+        (body["logprobs"], body["top_logprobs"]) = (json!(true), json!(2));
+        body["options"] = json!({ "temperature": 0 });
+        let lines = talk.stream(path, &body);
+        let streamed: Vec<&Value> =
+            lines.iter().flat_map(|line| line["logprobs"].as_array().into_iter().flatten()).collect();
+        body["stream"] = json!(false);
+        let answer = talk.good(path, &body);
+        let whole = answer["logprobs"].as_array().unwrap();
+        assert_eq!(whole.iter().collect::<Vec<_>>(), streamed, "{path}");
+        assert_eq!(whole.iter().take(3).map(|token| token["token"].as_str().unwrap()).collect::<String>(), "ABC");
+        assert!(whole.iter().all(|token| token["top_logprobs"].as_array().unwrap().len() == 2), "{answer}");
+        body["logprobs"] = json!(false);
+        assert!(talk.good(path, &body).get("logprobs").is_none());
+    }
+}
+
+#[test]
+fn tokens_of_a_response_are_counted_beforehand() {
+    let talk = start(&["A"], &[], &[], CHATML);
+    let mut body = json!({ "input": "hi", "instructions": "Be brief.", "tools": [function("f")] });
+    let count = talk.good("/v1/responses/input_tokens", &body);
+    body["temperature"] = json!(0);
+    assert_eq!(count["input_tokens"], talk.good("/v1/responses", &body)["usage"]["input_tokens"]);
+}
+
+#[test]
 fn only_allowed_functions_are_called() {
     let talk = start(&["Once"], &[], &[], CHATML);
     let functions = json!([function("f"), function("g")]);

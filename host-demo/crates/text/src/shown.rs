@@ -37,9 +37,9 @@ pub fn escaped(bytes: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(shown.into_bytes())
 }
 
-/// Returns whether a character is a C1 control or changes the writing direction.
+/// Returns whether a character is a C1 control, separates lines, or changes the writing direction.
 fn steers(c: char) -> bool {
-    matches!(c, '\u{80}'..='\u{9f}' | '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}'
+    matches!(c, '\u{80}'..='\u{9f}' | '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
         | '\u{2066}'..='\u{2069}')
 }
 
@@ -57,6 +57,7 @@ mod tests {
     fn a_terminal_is_not_steered() {
         let shown = |bytes: &[u8]| String::from_utf8(escaped(bytes).into_owned()).unwrap();
         assert_eq!(shown("a\tb\n\u{e9} \u{928}\u{1f600}".as_bytes()), "a\tb\n\u{e9} \u{928}\u{1f600}");
+        assert_eq!(shown("a\u{2028}b".as_bytes()), "a\\u{2028}b");
         assert_eq!(shown(b"\x1b[2J\r\x7f\0"), "\\x1b[2J\\x0d\\x7f\\x00");
         assert_eq!(shown("\u{9b}2J\u{202e}abc\u{2066}".as_bytes()), "\\u{9b}2J\\u{202e}abc\\u{2066}");
         assert_eq!(shown(b"\x9b2J"), "\\x9b2J");

@@ -167,8 +167,22 @@ pub(super) const ROWS: &[Row<OllamaAsked>] = &[
             Ok(())
         }),
     ),
-    Row(&["logprobs"], Use::Refused(Neutral::Empty)),
-    Row(&["top_logprobs", "truncate", "shift", "dimensions", "_debug_render_only"], Use::Harmless),
+    Row(
+        &["logprobs"],
+        Use::Reads(|read, field| {
+            read.asked.request.logprobs = field.switch()?.then_some(0);
+            Ok(())
+        }),
+    ),
+    Row(
+        &["top_logprobs"],
+        Use::Reads(|read, field| {
+            let count = openai::alternatives(field)?;
+            read.asked.request.logprobs = read.asked.request.logprobs.map(|_| count);
+            Ok(())
+        }),
+    ),
+    Row(&["truncate", "shift", "dimensions", "_debug_render_only"], Use::Harmless),
     // They concern pictures that a model draws.
     Row(&["width", "height", "steps"], Use::Harmless),
 ];

@@ -530,7 +530,8 @@ pub fn kept(field: &Field<'_>) -> Result<Keep> {
     }
 }
 
-fn alternatives(field: &Field<'_>) -> Result<usize> {
+/// Reads the number of alternatives for each token.
+pub fn alternatives(field: &Field<'_>) -> Result<usize> {
     match field.count()? {
         count @ 0..=MOST_LOGPROBS => Ok(count),
         count => {

@@ -52,8 +52,11 @@ pub struct RequestMemory {
 
 /// Returns the encoding of a compressed body. Refuses all but gzip.
 fn encoding(headers: &HeaderMap) -> Result<Option<&HeaderValue>> {
-    let encoding = headers.get(header::CONTENT_ENCODING).filter(|encoding| *encoding != "identity");
-    match encoding.filter(|encoding| *encoding != "gzip" && *encoding != "x-gzip") {
+    // Names of codings are case-insensitive.
+    let is =
+        |encoding: &HeaderValue, name: &str| encoding.as_bytes().trim_ascii().eq_ignore_ascii_case(name.as_bytes());
+    let encoding = headers.get(header::CONTENT_ENCODING).filter(|encoding| !is(encoding, "identity"));
+    match encoding.filter(|encoding| !is(encoding, "gzip") && !is(encoding, "x-gzip")) {
         Some(encoding) => {
             let why =
                 format!("a body with the Content-Encoding {encoding:?} cannot be read: use gzip, or send it as it is");

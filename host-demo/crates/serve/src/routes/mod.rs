@@ -56,6 +56,7 @@ fn table() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
         ("/completion", post(llama::completion)),
         ("/completions", post(llama::completion)),
         ("/v1/responses", post(responses)),
+        ("/v1/responses/input_tokens", post(responses::input_tokens)),
         ("/v1/embeddings", post(embeddings)),
         ("/embedding", post(embeddings)),
         ("/v1/rerank", post(rerank)),

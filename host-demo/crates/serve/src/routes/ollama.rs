@@ -15,6 +15,7 @@ use crate::app::{Answer, App, OpenRequest, Ready, object};
 use crate::faces;
 use crate::http::error::{ApiError, Result};
 use crate::routes::answer::with_warning;
+use crate::routes::logprobs;
 use crate::routes::stream::{Events, unbuffered};
 use crate::routes::vectors;
 use arenite_chat::{Call, Part};
@@ -31,6 +32,8 @@ struct Line<'l> {
     response: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     thinking: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    logprobs: Vec<Value>,
     done: bool,
     #[serde(flatten)]
     end: Option<End>,
@@ -92,7 +95,7 @@ async fn answer(app: Arc<App>, request: Request<HttpBody>, is_chat: bool) -> Res
     let answer = app.begin(&open, prepared)?;
     // As in Ollama, a raw prompt has no context.
     let context = prompt.filter(|_| answer.prepared.endpoint == Endpoint::Chat).map(|prompt| prompt.to_vec());
-    let mut streamer = Streamer { app, is_chat, context, _open: open };
+    let mut streamer = Streamer { app, is_chat, context, logprobs: Vec::new(), _open: open };
     if !answer.prepared.reply.stream {
         return Ok(with_warning(Json(streamer.whole(answer).await?).into_response(), warning));
     }
@@ -108,7 +111,8 @@ fn empty(app: &App, is_chat: bool, reason: &str) -> Value {
     let said = || Said { role: "assistant", ..Said::default() };
     let (message, response) = if is_chat { (Some(said()), None) } else { (None, Some(String::new())) };
     let (model, created_at) = (&app.service.name, now());
-    let mut line = json!(Line { model, created_at, message, response, thinking: None, done: true, end: None });
+    let (thinking, logprobs) = (None, Vec::new());
+    let mut line = json!(Line { model, created_at, message, response, thinking, logprobs, done: true, end: None });
     line["done_reason"] = json!(reason);
     line
 }
@@ -134,6 +138,8 @@ struct Streamer {
     is_chat: bool,
     /// The tokens of prompt and answer so far, for `context`.
     context: Option<Vec<TokenId>>,
+    /// Log-probabilities of tokens that no line has yet.
+    logprobs: Vec<Value>,
     _open: OpenRequest,
 }
 
@@ -150,6 +156,7 @@ impl Streamer {
                 Err(error) => return send(out, &json!({ "error": error.message })),
             };
             self.context.iter_mut().for_each(|context| context.extend(&choice.tokens));
+            self.logprobs.extend(choice.logprobs.iter().map(logprobs::chat));
             let text = &choice.text;
             if is_raw {
                 parts.extend((!text.is_empty()).then(|| Part::Content(text.into())));
@@ -163,7 +170,8 @@ impl Streamer {
                 send(out, &self.line(vec![part], None));
             }
             if is_end {
-                return send(out, &self.line(Vec::new(), Some(self.end(&answer, &choice, first))));
+                let end = self.end(&answer, &choice, first);
+                return send(out, &self.line(Vec::new(), Some(end)));
             }
         }
     }
@@ -186,11 +194,13 @@ impl Streamer {
             parts.push(Part::Content(choice.text.clone()));
         }
         self.context.iter_mut().for_each(|context| context.extend(&choice.tokens));
+        self.logprobs = choice.logprobs.iter().map(logprobs::chat).collect();
         let answer = Answer { prepared, events, prompt_tokens, began };
-        Ok(self.line(parts, Some(self.end(&answer, &choice, first))))
+        let end = self.end(&answer, &choice, first);
+        Ok(self.line(parts, Some(end)))
     }
 
-    fn line(&self, parts: Vec<Part>, end: Option<End>) -> Value {
+    fn line(&mut self, parts: Vec<Part>, end: Option<End>) -> Value {
         let mut said = Said { role: "assistant", ..Said::default() };
         for part in parts {
             match part {
@@ -203,8 +213,8 @@ impl Streamer {
             true => (Some(said), None, None),
             false => (None, Some(said.content), Some(said.thinking).filter(|thinking| !thinking.is_empty())),
         };
-        let model = &self.app.service.name;
-        json!(Line { model, created_at: now(), message, response, thinking, done: end.is_some(), end })
+        let (model, logprobs) = (&self.app.service.name, std::mem::take(&mut self.logprobs));
+        json!(Line { model, created_at: now(), message, response, thinking, logprobs, done: end.is_some(), end })
     }
 
     fn end(&self, answer: &Answer, choice: &Choice, first: Option<std::time::Duration>) -> End {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::Json;
 use axum::body::Body as HttpBody;
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -41,6 +42,14 @@ pub async fn responses(State(app): State<Arc<App>>, request: Request<HttpBody>) 
     let streamer = Streamer { app, asked, prepared, meta, out, sent: 0, _open: open };
     tokio::spawn(streamer.run(events));
     Ok(with_warning(response, warning))
+}
+
+/// `POST /v1/responses/input_tokens`: the number of tokens of a request's prompt.
+pub async fn input_tokens(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Json<Value>> {
+    let read = |app: &App, body: Value| app.prepare(faces::responses::response(&body)?);
+    let (_open, prepared) = app.asked(request, read).await?;
+    let tokens = prepared.jobs.first().map_or(0, |(prompt, ..)| prompt.len());
+    Ok(Json(json!({ "object": "response.input_tokens", "input_tokens": tokens })))
 }
 
 /// Returns the fields of a request that the answer repeats, as JSON text, which takes less memory than values. Leaves
