@@ -315,7 +315,10 @@ fn lines_of_accounting_are_left_out() {
     let block = |text: &str| json!({ "type": "text", "text": text });
     let alone = count(json!([block("Be brief.")]));
     assert_eq!(count(json!([block(&line("fa690")), block("Be brief.")])), alone);
-    assert_eq!(count(json!(format!("{}\nBe brief.", line("eb6")))), alone);
+    for one in [json!(format!("{}\nBe brief.", line("eb6"))), json!([block(&format!("{}\n\nBe brief.", line("eb6")))])]
+    {
+        assert_eq!(count(one), alone);
+    }
     assert!(count(json!([block("Be brief. x-anthropic-billing-header: is a header.")])) > alone);
 }
 
@@ -610,6 +613,7 @@ fn pages_and_containers_of_this_machine() {
     for origin in [
         "http://localhost:3000",
         "http://127.0.0.1:5173",
+        "http://0.0.0.0:8080",
         "tauri://localhost",
         "capacitor://localhost",
         "app://obsidian.md",
@@ -642,6 +646,7 @@ fn pages_and_containers_of_this_machine() {
         "host.containers.internal:1",
         "HOST.DOCKER.INTERNAL.",
         "box.local",
+        "0.0.0.0:8080",
     ] {
         assert_eq!(status(host), "200", "{host}");
     }

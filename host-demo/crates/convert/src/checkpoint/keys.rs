@@ -140,9 +140,7 @@ impl Keys<'_> {
             }
             None => self.maybe("attention.head_count_kv", &["num_key_value_heads", "n_kv_heads"])?,
         }
-        if c.flag("is_causal") == Some(false) {
-            self.set("attention.causal", false);
-        }
+        self.direction();
         self.rope()?;
         self.maybe_float("attention.layer_norm_rms_epsilon", &["rms_norm_eps", "norm_eps"])?;
         self.maybe_float("attention.layer_norm_epsilon", &["layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"])?;
@@ -257,6 +255,13 @@ impl Keys<'_> {
         let growth = |scale: f64| if factor > 1.0 { 0.1 * scale * factor.ln() + 1.0 } else { 1.0 };
         if !is_implied {
             self.set("rope.scaling.yarn_attn_factor", (growth(scale) / growth(all)) as f32);
+        }
+    }
+
+    /// Writes that attention has no mask, for decoders that were trained for embeddings.
+    pub fn direction(&mut self) {
+        if self.config.flag("is_causal") == Some(false) {
+            self.set("attention.causal", false);
         }
     }
 

@@ -200,6 +200,7 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
     general::write(&mut header, request.from, directory, &config, &outputs);
     let mut keys = Keys { config: &config, header: &mut header, architecture };
     (family.keys)(&mut keys)?;
+    keys.direction();
     keys.predicting(output::predicting(&outputs))?;
     notes.extend(keys.dropped_window());
     notes.extend(keys.other_slopes());

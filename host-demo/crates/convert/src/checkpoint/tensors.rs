@@ -63,18 +63,47 @@ fn weights(directory: &Path) -> Result<Vec<PathBuf>> {
         })
         .collect();
     found.sort();
+    let named = |name: &str| directory.join(name).is_file();
+    let is_adapter =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("adapter"));
+    if named("adapter_config.json") && !found.is_empty() && found.iter().all(is_adapter) {
+        let shown = directory.display();
+        bail!("{shown} is an adapter without its model: convert it with `arenite convert lora {shown} OUT.gguf`");
+    }
     // Trainers store further files beside the weights, such as training_args.bin.
     let is_usual = |path: &PathBuf| path.extension().is_some_and(|kind| kind == "safetensors" || kind == "pt");
     if found.iter().any(is_usual) {
         found.retain(is_usual);
     }
     match found.len() {
-        0 => bail!("{} has no model.safetensors and no pytorch_model.bin", directory.display()),
+        0 => bail!("{} has no model.safetensors and no pytorch_model.bin{}", directory.display(), others(directory)),
         1 => Ok(found),
         _ => bail!(
             "{} has several files of weights and no index such as model.safetensors.index.json: give one of them",
             directory.display()
         ),
+    }
+}
+
+/// Describes the files of a folder without weights in a known form, as the end of a message.
+fn others(directory: &Path) -> &'static str {
+    let names: Vec<PathBuf> = fs::read_dir(directory)
+        .map(|files| files.filter_map(|file| Some(file.ok()?.path())).collect())
+        .unwrap_or_default();
+    let has = |kinds: &[&str]| {
+        let kind =
+            |path: &PathBuf| path.extension().and_then(|kind| kind.to_str()).is_some_and(|kind| kinds.contains(&kind));
+        names.iter().any(kind)
+    };
+    match () {
+        () if directory.join("model_index.json").is_file() => {
+            ", but a pipeline that draws pictures, which is not supported"
+        }
+        () if has(&["gguf"]) => ", but a GGUF file, which needs no conversion",
+        () if has(&["h5", "msgpack", "onnx", "xml", "nemo", "tflite"]) => {
+            ", but weights of another library: save the model with PyTorch (save_pretrained)"
+        }
+        () => "",
     }
 }
 

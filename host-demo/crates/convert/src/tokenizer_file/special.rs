@@ -93,9 +93,13 @@ fn key_name(name: &str) -> String {
 pub fn ends(folder: &Path, config: &Value, rows: usize) -> Result<Vec<u32>> {
     let generation = optional_json(&folder.join("generation_config.json"))?;
     let found = [&generation["eos_token_id"], &config["eos_token_id"]].into_iter().find(|ids| !ids.is_null());
-    let ids = match found {
-        Some(Value::Array(list)) => list.iter().filter_map(Value::as_u64).collect(),
-        Some(one) => one.as_u64().into_iter().collect::<Vec<_>>(),
+    // Some programs write all numbers with a decimal point.
+    let id = |id: &Value| {
+        id.as_u64().or_else(|| id.as_f64().filter(|id| id.fract() == 0.0 && *id >= 0.0).map(|id| id as u64))
+    };
+    let ids: Vec<u64> = match found {
+        Some(Value::Array(list)) => list.iter().filter_map(id).collect(),
+        Some(one) => id(one).into_iter().collect(),
         None => Vec::new(),
     };
     Ok(ids.into_iter().filter(|id| *id < rows as u64).map(|id| id as u32).collect())

@@ -80,21 +80,23 @@ pub(super) const MESSAGES: &[Row<Asked>] = &[
 /// nothing after it could be reused from the cache.
 const ACCOUNTING: &str = "x-anthropic-billing-header:";
 
+/// Removes the line for accounting at the start of a text.
+fn without_accounting(text: String) -> String {
+    match text.trim_start().starts_with(ACCOUNTING) {
+        true => text.trim_start().split_once('\n').map(|(_, rest)| rest.trim_start().to_string()).unwrap_or_default(),
+        false => text,
+    }
+}
+
 fn system(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
     let text = match field.value {
         Value::Array(blocks) => {
             let texts =
                 blocks.iter().map(|block| content_of(block, field)?.into_text().map_err(|why| field.refused(why)));
             let texts = texts.collect::<Result<Vec<_>>>()?;
-            texts.into_iter().filter(|text| !text.trim_start().starts_with(ACCOUNTING)).collect::<String>()
+            texts.into_iter().map(without_accounting).collect::<String>()
         }
-        _ => {
-            let text = field.text()?;
-            match text.trim_start().starts_with(ACCOUNTING) {
-                true => text.split_once('\n').map(|(_, rest)| rest.trim_start().to_string()).unwrap_or_default(),
-                false => text,
-            }
-        }
+        _ => without_accounting(field.text()?),
     };
     if !text.is_empty() {
         asked.request.input = Input::Chat(vec![Message::new("system", text)]);

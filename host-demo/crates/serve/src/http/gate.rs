@@ -80,7 +80,7 @@ impl Gate {
         name == "localhost"
             || name.ends_with(".localhost")
             || name == self.host
-            || address.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
+            || address.parse::<IpAddr>().is_ok_and(is_here)
     }
 }
 
@@ -93,6 +93,12 @@ impl Gate {
         let is_reserved = [".internal", ".local"].iter().any(|end| name.ends_with(end));
         is_reserved || self.machine.as_deref() == Some(name.as_str())
     }
+}
+
+/// Returns true for addresses of this machine only. Programs show the address that they listen on, `0.0.0.0`, as theirs.
+fn is_here(address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    address.is_loopback() || address.is_unspecified()
 }
 
 /// Returns a host's name in lower case, without a port and a point at its end.
