@@ -89,10 +89,33 @@ fn grouped(tagged: Vec<Tagged>, word: impl Fn(&[TokenId]) -> Result<String>) -> 
         }
     }
     groups.retain(|(name, _)| name != "O");
-    let entity = |(entity_group, group): (String, Vec<Tagged>)| {
+    let entity = |(_, group): (String, Vec<Tagged>)| {
+        // Other marks, such as that of `S-PER`, are not shown either.
+        let label = group.first().map_or("", |token| &token.label.label);
+        let entity_group = label.split_once('-').map_or(label, |(_, name)| name).to_owned();
         let ids: Vec<TokenId> = group.iter().map(|token| token.id).collect();
         let score = group.iter().map(|token| token.label.score).sum::<f64>() / group.len() as f64;
         Ok(Entity { entity_group, score, word: word(&ids)? })
     };
     groups.into_iter().map(entity).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The groups are those of transformers 5.24 with `aggregation_strategy="simple"`.
+    #[test]
+    fn marks_of_labels_are_not_shown() {
+        let labels = ["B-PER", "I-PER", "O", "S-PER", "S-PER", "E-PER", "I-GEO-POL", "LOC", "B-LOC"];
+        let tagged = |(id, label): (u32, &&str)| {
+            let label = Class { label: (*label).to_owned(), score: 0.5 };
+            Tagged { id, label }
+        };
+        let word = |ids: &[TokenId]| Ok(ids.iter().map(u32::to_string).collect::<Vec<_>>().join(" "));
+        let found = grouped((0..).zip(&labels).map(tagged).collect(), word).unwrap();
+        let found: Vec<_> = found.iter().map(|entity| (entity.entity_group.as_str(), entity.word.as_str())).collect();
+        let want = [("PER", "0 1"), ("PER", "3 4"), ("PER", "5"), ("GEO-POL", "6"), ("LOC", "7"), ("LOC", "8")];
+        assert_eq!(found, want);
+    }
 }

@@ -54,7 +54,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = at_least_one)]
     parallel: usize,
 
-    /// Name of the model in requests and answers [default: the file's name]; with several models, one name each
+    /// Name of the model in requests and answers [default: the file's name]. Several names, also separated by commas,
+    /// stand for one model, and the first is shown; with several models, each has one name
     #[arg(long, value_name = "NAME")]
     alias: Vec<String>,
 
@@ -262,8 +263,15 @@ fn one(args: &Args, file: ModelFile, program: &ProgramMemory) -> Result<()> {
         None => Kept::Nothing,
     };
     let Host { open, plan, drafting, mut service } = host;
-    if let Some(alias) = if args.within { args.alias.last() } else { args.alias.first() } {
-        service.name.clone_from(alias);
+    match (args.within, args.alias.last()) {
+        (true, Some(alias)) => service.name.clone_from(alias),
+        (true, None) => {}
+        (false, _) => {
+            let names = args.alias.iter().flat_map(|names| names.split(',')).map(str::trim);
+            let mut names = names.filter(|name| !name.is_empty()).map(str::to_owned);
+            service.name = names.next().unwrap_or(service.name);
+            service.aliases = names.collect();
+        }
     }
     let app = Arc::new(App {
         most_open: args.parallel + args.queue,

@@ -265,10 +265,16 @@ fn flags_of_llama_server_work() {
     ask["temperature"] = json!(1.5);
     let warm = plain.text(&ask);
     assert_ne!(warm, greedy);
-    let args = ["-ngl", "99", "-np", "3", "-fa", "on", "--jinja", "-cb", "--no-webui", "-a", "tiny", "--temp", "0"];
+    let args =
+        ["-ngl", "99", "-np", "3", "-fa", "on", "--jinja", "-cb", "--no-webui", "-a", "tiny, small", "--temp", "0"];
     let server = Server::start(&[&args[..], &["--template", "chatml"]].concat());
     let props: Value = serde_json::from_str(&server.ask("GET", "/props", "", b"").1).unwrap();
     assert_eq!((&props["total_slots"], &props["model_alias"]), (&json!(3), &json!("tiny")));
+    for (model, status) in [("tiny", 200), ("small", 200), ("other", 404)] {
+        ask["model"] = json!(model);
+        assert_eq!(server.post("/v1/completions", ask.to_string().as_bytes()).0, status, "{model}");
+    }
+    ask.as_object_mut().unwrap().remove("model");
     assert_eq!(props["default_generation_settings"]["params"]["temperature"], json!(0.0));
     assert_eq!(server.text(&ask), warm, "the request's temperature");
     ask.as_object_mut().unwrap().remove("temperature");

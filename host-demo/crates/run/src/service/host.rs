@@ -76,6 +76,7 @@ impl Host {
             temperature: None,
             grammars: grammars::Grammars::new(if serves { Budget::of_request } else { Budget::of_command }),
             name: model_name(file.name()),
+            aliases: Vec::new(),
             context,
             vocab: model.spec().vocab,
             token_bytes: token_bytes(gguf, tokenizer),

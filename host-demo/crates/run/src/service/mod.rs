@@ -86,8 +86,10 @@ pub struct Service {
     pub shifts: bool,
     /// The temperature of the command line, if any. It replaces Ollama's default, which is not that of `params`.
     pub temperature: Option<f32>,
-    /// The model's name in requests.
+    /// The model's name in requests and answers.
     pub name: String,
+    /// Further names of the model in requests.
+    pub aliases: Vec<String>,
     /// Maximum number of positions of a conversation.
     pub context: usize,
     pub vocab: usize,
@@ -207,7 +209,7 @@ impl Service {
     pub fn check_model(&self, model: Option<&str>) -> Result<(), Refusal> {
         match model {
             None | Some("default" | "") => Ok(()),
-            Some(model) if model == self.name => Ok(()),
+            Some(model) if model == self.name || self.aliases.iter().any(|alias| alias == model) => Ok(()),
             Some(model) => Err(Refusal::no_model(model, &self.name)),
         }
     }
