@@ -168,17 +168,17 @@ pub(super) const ROWS: &[Row<OllamaAsked>] = &[
         }),
     ),
     Row(
-        &["logprobs"],
+        &["top_logprobs"],
         Use::Reads(|read, field| {
-            read.asked.request.logprobs = field.switch()?.then_some(0);
+            read.asked.top_logprobs = Some(openai::alternatives(field)?);
             Ok(())
         }),
     ),
     Row(
-        &["top_logprobs"],
+        &["logprobs"],
         Use::Reads(|read, field| {
-            let count = openai::alternatives(field)?;
-            read.asked.request.logprobs = read.asked.request.logprobs.map(|_| count);
+            let count = read.asked.top_logprobs.unwrap_or(0);
+            read.asked.request.logprobs = field.switch()?.then_some(count);
             Ok(())
         }),
     ),
