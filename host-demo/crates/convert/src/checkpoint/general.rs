@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use anyhow::Result;
+
 use super::config::{self, Config};
 use super::output::Output;
 use crate::model_name::Components;
@@ -46,7 +48,13 @@ const SAMPLING: [(&str, &[&str]); 11] = [
 const INTEGERS: [&str; 3] = ["top_k", "penalty_last_n", "mirostat"];
 
 /// Writes the keys of the model at `path`. `directory` has its config, model card and recommended sampling.
-pub fn write(header: &mut Header, path: &Path, directory: Option<&Path>, config: &Config, outputs: &[Output<'_>]) {
+pub fn write(
+    header: &mut Header,
+    path: &Path,
+    directory: Option<&Path>,
+    config: &Config,
+    outputs: &[Output<'_>],
+) -> Result<()> {
     let mut values = directory.map(card).unwrap_or_default();
     let stated = config.text("_name_or_path").filter(|name| name.matches('/').count() <= 1 && !name.is_empty());
     let here = |path| if path == Path::new("") { Path::new(".") } else { path };
@@ -64,9 +72,7 @@ pub fn write(header: &mut Header, path: &Path, directory: Option<&Path>, config:
     for (key, value) in values {
         header.set(&format!("general.{key}"), value.as_str());
     }
-    if let Some(directory) = directory {
-        sampling(header, directory);
-    }
+    directory.map_or(Ok(()), |directory| sampling(header, directory))
 }
 
 /// Reads the fields of a model card that are plain text.
@@ -93,8 +99,12 @@ fn field(line: &str) -> Option<(&str, &str)> {
 }
 
 /// Writes the recommended sampling.
-fn sampling(header: &mut Header, directory: &Path) {
-    let Ok(settings) = config::json(&directory.join("generation_config.json")) else { return };
+fn sampling(header: &mut Header, directory: &Path) -> Result<()> {
+    let path = directory.join("generation_config.json");
+    if !path.is_file() {
+        return Ok(());
+    }
+    let settings = config::json(&path)?;
     for (key, names) in SAMPLING {
         let Some(value) = names.iter().find_map(|name| settings.get(name)?.as_f64()) else { continue };
         let key_of = format!("general.sampling.{key}");
@@ -104,6 +114,7 @@ fn sampling(header: &mut Header, directory: &Path) {
             header.set(&key_of, value as f32);
         }
     }
+    Ok(())
 }
 
 /// Returns the number of weights, abbreviated. With experts: the number of experts, and the size of one expert with all

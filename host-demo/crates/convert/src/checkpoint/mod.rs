@@ -197,7 +197,7 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
         header.set(key, value);
     }
     header.set("general.type", "model");
-    general::write(&mut header, request.from, directory, &config, &outputs);
+    general::write(&mut header, request.from, directory, &config, &outputs)?;
     let mut keys = Keys { config: &config, header: &mut header, architecture };
     (family.keys)(&mut keys)?;
     keys.direction();
