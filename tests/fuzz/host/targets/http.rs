@@ -9,10 +9,10 @@ use std::sync::{Arc, LazyLock};
 
 use arbitrary::Arbitrary;
 use arenite_run::RunOptions;
-use arenite_run::model_file::ModelFile;
-use arenite_run::open_model::OpenModel;
 use arenite_run::decide::{Reading, Scored};
 use arenite_run::drafts::DraftCounts;
+use arenite_run::model_file::ModelFile;
+use arenite_run::open_model::OpenModel;
 use arenite_run::scheduler::{Command, Counters, Event, Finish, SlotAnswer};
 use arenite_run::service::Host;
 use arenite_serve::{App, Gate, Transcription, router};
