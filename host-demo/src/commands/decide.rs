@@ -21,7 +21,7 @@ use arenite_run::open_model::OpenModel;
   arenite decide -m model.gguf --states tickets.txt --choice \"team: billing|shipping\"
 
 Nothing is generated: the probabilities are those of the model for each option. A model that is trained for decisions \
-(openjev, lev, nimble) gets its own prompt; for any other model the options are texts that could be its answer.
+(openjev, lev, nimble, kev, laya, clef) gets its own prompt; for any other model the options are texts that could be its answer.
 
 The file of --questions is a JSON object with a question for each name, or a whole request to /v1/systemone: \
 {\"state\": ..., \"questions\": {\"team\": {\"type\": \"choice\", \"instructions\": \"Which team?\", \
@@ -37,8 +37,8 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// Read several texts from a file, one in each line. The answers to each are printed in one line, before the text. The
-    /// question is shown to the model before the text, so that all texts share its computation
+    /// Read several texts from a file, one in each line. The answers to each are printed in one line, before the text. A
+    /// model that is not trained for decisions gets the question before the text, so that all texts share it
     #[arg(long, value_name = "FILE", conflicts_with_all = ["state", "file"])]
     states: Option<PathBuf>,
 
@@ -121,7 +121,9 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     if let Some(path) = &args.states {
         let texts = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let texts = String::from_utf8_lossy(&texts);
+        ensure!(given.is_none(), "--questions has a state, and --states was given: leave one of them out");
         let states: Vec<Value> = texts.lines().filter(|line| !line.trim().is_empty()).map(Value::from).collect();
+        ensure!(!states.is_empty(), "{} has no texts", path.display());
         let model = Loaded::new(OpenModel::new(file, args.run.options()?)?)?;
         return each(&states, &model.decide_each(&states, &questions.into())?, args.json);
     }

@@ -22,6 +22,9 @@ pub fn drafter_among(files: &[String], model: &str) -> Option<String> {
 
 /// Returns the path of the file with layers that draft for a model, beside it.
 pub fn drafter_beside(model: &Path) -> Option<PathBuf> {
+    if !model.is_file() {
+        return None; // a built-in model
+    }
     let folder = model.parent()?;
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let names = folder.read_dir().ok()?.flatten().filter_map(|entry| entry.file_name().into_string().ok());

@@ -40,8 +40,8 @@ pub struct LargePages {
 }
 
 impl LargePages {
-    /// Maps the file, and copies it at once with `threads` threads; or `later` in the background, if there is room for the copy
-    /// beside the number of bytes that it has then.
+    /// Maps the file, and copies it. Without `later`, copies it at once with `threads` threads. Otherwise copies it in the
+    /// background, if there is room for the copy and for the bytes in `later`, which is read when the copy would start.
     pub fn open(file: File, len: usize, later: Option<Arc<AtomicUsize>>, threads: usize) -> io::Result<Self> {
         let range = Aligned::file(&file, len)?;
         let (stop, copied) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
@@ -49,6 +49,7 @@ impl LargePages {
         let job = Job { file, start, len, next, stop: stop.clone(), copied: copied.clone() };
         if let Some(planned) = later {
             let thread = std::thread::Builder::new().name("large pages".to_string()).spawn(move || {
+                // Planned memory that is already in use counts twice, so the copy may be left out although there is room.
                 let has_room = || available_memory() >= len.saturating_add(planned.load(Ordering::Relaxed));
                 if job.wait(|| job.cached()) && has_room() {
                     job.run();

@@ -13,7 +13,7 @@ const BASE: [usize; 2] = if cfg!(board = "an547") {
 } else {
     [0x4000_4000, 0x4002_8000]
 };
-/// Address of the watchdog. That of the AN547 is another one, which this program does not use.
+/// Address of the watchdog. The AN547 has another watchdog, which is not used here.
 const WATCHDOG: Option<usize> = if cfg!(board = "an547") {
     None
 } else if cfg!(board = "an505") {

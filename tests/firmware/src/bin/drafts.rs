@@ -13,7 +13,7 @@ use heapless::Vec;
 
 static MODEL: &[u8] = include_model!(env!("ARENITE_MODEL"));
 
-/// Most tokens of a draft.
+/// Maximum number of tokens of a draft.
 const DRAFTS: usize = 3;
 const OPTIONS: Options = Options::new().context(80).batch(DRAFTS + 1).kv(KvType::F32);
 const WITHOUT: Plan = Plan::of(MODEL, OPTIONS);

@@ -145,8 +145,8 @@ impl Decision {
                 let path = directory.join("head.pt");
                 let files = Files::open(&path)?;
                 let settings = Checkpoint::read(&files)?.settings.unwrap_or_default();
-                let size = settings["head_dim"].as_u64().context("head.pt has no head_dim")?;
-                keys.set("embedding_length_out", 2 * size as u32);
+                let size = settings["head_dim"].as_u64().and_then(|size| u32::try_from(size.checked_mul(2)?).ok());
+                keys.set("embedding_length_out", size.context("head.pt has no usable head_dim")?);
                 for kind in ["choice", "score", "noul"] {
                     temperature(keys, kind, &settings["temperature"])?;
                 }
@@ -159,7 +159,7 @@ impl Decision {
                 for (name, stored) in names {
                     let value = head[stored].as_u64();
                     let value = value.with_context(|| format!("joint_head_config.json has no {stored}"))?;
-                    keys.set(&format!("decision.{name}"), value as u32);
+                    keys.set(&format!("decision.{name}"), u32::try_from(value)?);
                 }
                 keys.set("attention.layer_norm_epsilon", 1e-5f32); // torch's default
                 include_str!("decision/clef.jinja").to_owned()
@@ -274,7 +274,9 @@ impl Head {
                 continue;
             };
             let (number, part) = rest.split_once('.').with_context(unknown)?;
-            let number = number.parse::<u64>().ok().with_context(unknown)? + if kind.is_empty() { routing } else { 0 };
+            let first = if kind.is_empty() { routing } else { 0 };
+            let number =
+                number.parse::<u64>().ok().and_then(|number| number.checked_add(first)).with_context(unknown)?;
             let new = whole(JOINT_LAYER, part).with_context(unknown)?;
             if !part.ends_with("in_proj") {
                 outputs.push(Output::of_values(format!("dec.blk.{number}.{new}.{end}"), &shape, values));

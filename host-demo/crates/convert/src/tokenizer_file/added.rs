@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::special;
@@ -16,6 +16,7 @@ pub fn beside(folder: &Path, settings: &Value) -> Result<Vec<Value>> {
     for (id, token) in settings["added_tokens_decoder"].as_object().into_iter().flatten() {
         let id: u64 = id.parse().with_context(|| format!("{id:?} in added_tokens_decoder is not an id"))?;
         let mut token = token.clone();
+        ensure!(token.is_object(), "the token {id} in added_tokens_decoder is not an object");
         token["id"] = id.into();
         tokens.push((id, token));
     }
@@ -58,7 +59,7 @@ pub fn complete(json: &mut Value, folder: &Path, settings: &Value) -> Result<()>
         vocabulary.as_object().into_iter().flatten().filter_map(|(text, id)| Some((text.as_str(), id.as_u64()?)));
     let ids: HashMap<String, u64> = of_list.chain(of_map).map(|(text, id)| (text.to_owned(), id)).collect();
     let added = list(&json["added_tokens"]).filter_map(|token| token["id"].as_u64());
-    let mut next = ids.values().copied().chain(added).max().map_or(0, |last| last + 1);
+    let mut next = ids.values().copied().chain(added).max().map_or(0, |last| last.saturating_add(1));
     for mut token in missing {
         let text = text(&token);
         if text.is_empty() || known(json, &text) {
@@ -67,7 +68,7 @@ pub fn complete(json: &mut Value, folder: &Path, settings: &Value) -> Result<()>
         token["id"] = match ids.get(&text) {
             Some(id) => (*id).into(),
             None => {
-                next += 1;
+                next = next.saturating_add(1);
                 (next - 1).into()
             }
         };

@@ -274,7 +274,8 @@ fn added_pieces(vocabulary: &mut Vocabulary, folder: &Path, settings: &Value, wa
     Ok(())
 }
 
-/// Returns the tokens for gaps that T5's class puts behind SentencePiece's, the last one first.
+/// Returns T5's tokens `<extra_id_N>`, which its class adds after SentencePiece's in descending order; none if the vocabulary
+/// has them.
 fn sentinels(vocabulary: &Vocabulary, settings: &Value, wanted: &Wanted<'_>) -> Vec<(u64, String)> {
     let is_t5 = matches!(settings["tokenizer_class"].as_str(), Some("T5Tokenizer" | "T5TokenizerFast"));
     let has = vocabulary.tokens.values().any(|token| token.text == "<extra_id_0>");
@@ -286,10 +287,12 @@ fn sentinels(vocabulary: &Vocabulary, settings: &Value, wanted: &Wanted<'_>) -> 
     (0..count).map(|number| (first + count - 1 - number, format!("<extra_id_{number}>"))).collect()
 }
 
-/// Returns a vocabulary in the form of a `tokenizer.json`, if its file has or gets this form, with what other files of the
-/// folder say about it.
+/// Returns the vocabulary in the form of a `tokenizer.json`, completed from the other files of the folder; `None` for files that
+/// are read in another way.
 fn as_json(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], settings: &Value) -> Result<Option<Value>> {
     let mut json = match () {
+        // llama2.c's.
+        () if matches!(file, [_, _, 0, 0, ..]) => return Ok(None),
         () if file.trim_ascii_start().starts_with(b"{") => files::parse(path, file)?,
         () if world::is(file) => return Ok(None),
         () if path.extension().is_some_and(|kind| kind == "txt") => {

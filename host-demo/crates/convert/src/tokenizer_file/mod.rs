@@ -1,6 +1,6 @@
 //! Reads vocabularies from tokenizer files: `tokenizer.json`, `tokenizer.model`, `tekken.json`, `vocab.json` with
-//! `merges.txt`, `vocab.txt`, `sentencepiece.bpe.model`, llama2.c's `tokenizer.bin`, nanoGPT's `meta.pkl`, RWKV World's text file, and PLaMo 2's
-//! `tokenizer.jsonl`.
+//! `merges.txt`, `vocab.txt`, `sentencepiece.bpe.model`, llama2.c's `tokenizer.bin`, nanoGPT's `meta.pkl`, RWKV World's text
+//! file, and PLaMo 2's `tokenizer.jsonl`.
 
 mod added;
 mod characters;

@@ -120,14 +120,14 @@ impl Tokens {
         Ok(json!([text, id]))
     }
 
-    /// A token that the class puts before each text.
+    /// Returns the template of a class that puts this token before each text.
     fn first(&self, name: &str) -> Result<Value> {
         let begin = self.pair(name)?;
         let single = [shown(&begin), text("A")];
         Ok(template(&single, &[&single[..], &[shown(&begin), text("B")]].concat(), &[begin]))
     }
 
-    /// The class's tokens around each text, of which `between` stand between two texts.
+    /// Returns the template `cls A sep`. In a pair, `between` tokens `sep` separate the two texts.
     fn around(&self, between: usize) -> Result<Value> {
         let (cls, sep) = (self.pair("cls")?, self.pair("sep")?);
         let single = [shown(&cls), text("A"), shown(&sep)];
@@ -228,7 +228,8 @@ pub fn words(file: &[u8], folder: &Path, settings: &Value) -> Result<Value> {
     }))
 }
 
-/// Tokens that fairseq put before SentencePiece's, whose first ones they replace: XLM-RoBERTa's and CamemBERT's.
+/// Tokens that fairseq put in place of SentencePiece's first pieces, and the number of pieces that they replace:
+/// XLM-RoBERTa's and CamemBERT's.
 const XLM_ROBERTA: (&[&str], usize) = (&["<s>", "<pad>", "</s>", "<unk>"], 3);
 const CAMEMBERT: (&[&str], usize) = (&["<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED"], 1);
 
@@ -247,7 +248,7 @@ pub fn fairseq(file: &[u8], folder: &Path, settings: &Value, config: &Value) -> 
     };
     ensure!(
         model.trainer.as_ref().and_then(|trainer| trainer.model_type).unwrap_or(1) == 1,
-        "it is not a unigram model, which is not supported for this class"
+        "it is not a unigram model, and this class has no other"
     );
     let pieces = model.pieces.iter().skip(dropped).map(|piece| (piece.piece.clone(), piece.score));
     let first = first.iter().map(|text| ((*text).to_owned(), if *text == "<unk>NOTUSED" { -100.0 } else { 0.0 }));

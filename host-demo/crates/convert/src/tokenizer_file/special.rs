@@ -23,15 +23,16 @@ const NAMES: [(&str, &str); 8] = [
     ("eom", "eom"),
 ];
 
-/// Returns `tokenizer_config.json`, or null. As in transformers, `special_tokens_map.json` has the tokens that it does not
-/// name, and wins in the folders of older versions, whose settings list no added tokens.
+/// Returns `tokenizer_config.json`, or null. As in transformers, `special_tokens_map.json` adds the tokens that it does not
+/// name. If the settings have no `added_tokens_decoder`, as in folders of older versions, the map takes precedence.
 pub fn config(folder: &Path) -> Result<Value> {
     let mut settings = optional_json(&folder.join("tokenizer_config.json"))?;
     let map = optional_json(&folder.join("special_tokens_map.json"))?;
     let wins = settings["added_tokens_decoder"].is_null();
     let is_special = |name: &str| name.ends_with("_token") || name == "additional_special_tokens";
     for (name, token) in map.as_object().into_iter().flatten().filter(|(name, _)| is_special(name)) {
-        if settings.is_object() && !token.is_null() && (wins || settings[name].is_null()) {
+        if matches!(settings, Value::Object(_) | Value::Null) && !token.is_null() && (wins || settings[name].is_null())
+        {
             settings[name] = token.clone();
         }
     }

@@ -16,8 +16,8 @@ use arenite_text::shared;
 /// Maximum number of options of a question, as llama.cpp has it for decision models.
 pub const MOST_OPTIONS: usize = 255;
 
-/// Returns the prompt of a question and the tokens of each option. The state stands first, so that its questions share it; or
-/// the question, so that many states share that.
+/// Returns the prompt of a question and the tokens of each option. If `is_shared`, the prompt begins with the state, so that
+/// all questions about it share the state; otherwise it begins with the question, so that all states share the question.
 pub fn reading(
     (state, is_shared): (&Value, bool),
     question: &Question,

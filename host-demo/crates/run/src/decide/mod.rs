@@ -102,8 +102,8 @@ impl Decider<'_> {
         }
     }
 
-    /// Returns the prompts of all questions. If `is_one_of_many`, the same questions are asked about other states, and the
-    /// prompts begin with what these share, where the model leaves the choice.
+    /// Returns the prompts of all questions. If `is_one_of_many`, the same questions are asked about other states; prompts
+    /// for models that are not trained for decisions then begin with the question, which all states share.
     ///
     /// # Errors
     ///

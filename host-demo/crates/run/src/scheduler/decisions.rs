@@ -83,7 +83,8 @@ impl Scheduler<'_, '_, '_> {
         let count = self.fitting(&pages);
         if count > 1 {
             match self.score_together(decision, at..at + count) {
-                Err(Error::TooManyContexts { .. }) => {}
+                // The estimate was too low: read one prompt.
+                Err(Error::TooManyContexts { .. } | Error::OutOfPages { .. }) => {}
                 done => return Ok(done?),
             }
         }
@@ -91,7 +92,7 @@ impl Scheduler<'_, '_, '_> {
     }
 
     /// Returns how many of the prompts, which take these pages, fit in memory. If necessary, evicts contexts of the cache, but
-    /// not the last one, which has the prompts' beginning.
+    /// not the most recently used one, which usually has the prompts' beginning.
     fn fitting(&mut self, pages: &[usize]) -> usize {
         let (mut count, mut needed) = (0, 0);
         for pages in pages {

@@ -78,7 +78,7 @@ pub trait ResultClient<T>: Send {
     fn send(self: Box<Self>, result: Result<T, String>);
 }
 
-/// False if the client has left, or if the server shuts down: asked after every step of an encoder or a prompt.
+/// Returns false if the client has left or the server shuts down. Called after every step of an encoder or a prompt.
 fn is_wanted<T>(answer: &dyn ResultClient<T>, counters: &Counters) -> bool {
     !answer.is_closed() && !counters.ended.load(Ordering::Relaxed)
 }

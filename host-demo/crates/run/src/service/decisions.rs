@@ -21,8 +21,10 @@ pub struct Fields<'f> {
 
 /// The questions of a request, and their prompts.
 pub struct Decisions {
-    /// The questions about each state.
-    requests: Vec<Request>,
+    /// The questions, which are the same for each state.
+    request: Request,
+    /// Number of states.
+    states: usize,
     /// True if the request has a list of states.
     are_many: bool,
     /// The prompts: those about the first state, then those about the next one; or, where prompts begin with the question, the
@@ -45,9 +47,8 @@ impl Decisions {
     pub fn bytes(&self) -> usize {
         /// Bytes of a label and its score.
         const LABEL: usize = 64;
-        let questions = self.requests.iter().flat_map(|request| &request.questions);
-        let options: usize = questions.map(|question| question.options.len()).sum();
-        let labels = 2 * options;
+        let options: usize = self.request.questions.iter().map(|question| question.options.len()).sum();
+        let labels = 2 * self.states * options;
         // The cache of contexts keeps a copy of each prompt.
         self.tokens * (2 * size_of::<TokenId>() + self.state_bytes) + labels * LABEL
     }
@@ -87,21 +88,26 @@ impl Service {
         let each = list.map_or(vec![state], |list| list.iter().map(Some).collect());
         let count = each.len().saturating_mul(questions.and_then(Value::as_object).map_or(1, Map::len));
         if count > MOST_QUESTIONS {
-            let message =
-                format!("there are {count} questions, and at most {MOST_QUESTIONS} are possible in one request");
+            let message = format!(
+                "there are {count} questions about all states, and at most {MOST_QUESTIONS} are possible in one request"
+            );
             return Err(Refusal::about("questions", message));
         }
-        let requests =
-            each.into_iter().map(|state| decider.request(state, questions)).collect::<Result<Vec<_>, _>>()?;
-        for request in &requests {
-            self.check_len("state", &request.state.to_string())?;
-        }
+        let states = each.len();
+        // The questions are read once: copies for all states could take gigabytes.
+        let mut request = decider.request(each.first().copied().flatten(), questions)?;
         for question in questions.and_then(Value::as_object).into_iter().flat_map(Map::values) {
             self.check_len("questions", &question.to_string())?;
         }
-        let read = |request: &Request| decider.readings(request, list.is_some(), self.tokenizer());
-        let by_state = requests.iter().map(read).collect::<anyhow::Result<Vec<_>>>();
-        let by_state = by_state.map_err(|error| Refusal::invalid(format!("{error:#}")))?;
+        let mut by_state = Vec::new();
+        for state in each {
+            let state = state.filter(|state| !state.is_null());
+            let state = state.ok_or_else(|| Refusal::invalid("\"state\" must be provided"))?;
+            self.check_len("state", &state.to_string())?;
+            request.state = state.clone();
+            let readings = decider.readings(&request, list.is_some(), self.tokenizer());
+            by_state.push(readings.map_err(|error| Refusal::invalid(format!("{error:#}")))?);
+        }
         let is_question_first = list.is_some() && matches!(decider, Decider::Any { .. });
         let readings = if is_question_first { transposed(by_state) } else { by_state.into_iter().flatten().collect() };
         for Reading { ids, scored } in &readings {
@@ -122,7 +128,7 @@ impl Service {
         const ELEMENT: usize = 4 + 8 + 8 + 8;
         let is_joint = readings.iter().any(|reading| matches!(reading.scored, Scored::Joint(_)));
         let state_bytes = if is_joint { self.open.model().spec().dim * ELEMENT } else { 0 };
-        Ok(Decisions { requests, are_many: list.is_some(), readings, is_question_first, tokens, state_bytes })
+        Ok(Decisions { request, states, are_many: list.is_some(), readings, is_question_first, tokens, state_bytes })
     }
 
     /// Returns the answer to a request, from the scores of each prompt's labels.
@@ -132,15 +138,13 @@ impl Service {
     /// The model does not decide.
     pub fn decided(&self, decisions: &Decisions, scores: Vec<Vec<f64>>) -> Result<Value, Refusal> {
         let decider = self.decider()?;
-        let Decisions { requests, are_many, is_question_first, tokens, .. } = decisions;
-        let states = requests.len();
+        let Decisions { request, states, are_many, is_question_first, tokens, .. } = decisions;
         let scores = match is_question_first {
-            true => transposed(parts(scores, states)),
+            true => transposed(parts(scores, *states)),
             false => scores,
         };
-        let of_state = (scores.len() / states.max(1)).max(1);
-        let mut answers: Vec<Value> =
-            requests.iter().zip(scores.chunks(of_state)).map(|(it, scores)| decider.answers(it, scores)).collect();
+        let of_state = (scores.len() / (*states).max(1)).max(1);
+        let mut answers: Vec<Value> = scores.chunks(of_state).map(|scores| decider.answers(request, scores)).collect();
         let answers = if *are_many { answers.into() } else { answers.pop().unwrap_or_default() };
         Ok(json!({
             "model": self.name,
@@ -160,7 +164,7 @@ fn parts<T>(list: Vec<T>, len: usize) -> Vec<Vec<T>> {
     parts
 }
 
-/// The first element of each list, then the second of each, and so on.
+/// The first element of each list, then the second of each, and so on. Ends with the shortest list.
 fn transposed<T>(lists: Vec<Vec<T>>) -> Vec<T> {
     let mut lists: Vec<_> = lists.into_iter().map(Vec::into_iter).collect();
     let mut all = Vec::new();

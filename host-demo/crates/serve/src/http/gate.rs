@@ -95,7 +95,8 @@ impl Gate {
     }
 }
 
-/// Returns true for addresses of this machine only. Programs show the address that they listen on, `0.0.0.0`, as theirs.
+/// Returns true for loopback addresses and for `0.0.0.0` and `::`. Programs that listen on all addresses show `0.0.0.0` as
+/// their own, and only this machine can be reached by it.
 fn is_here(address: IpAddr) -> bool {
     let address = address.to_canonical();
     address.is_loopback() || address.is_unspecified()
