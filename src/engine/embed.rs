@@ -136,8 +136,9 @@ impl<'m, 'w> Engine<'m, 'w> {
         Ok(self.embed_while(context, (texts, second), buffer, || true)?.unwrap_or_default())
     }
 
-    /// Like [`embed_pair`](Self::embed_pair), but calls `goes_on` after each step (a part of a layer), and stops when that
-    /// returns false: then returns `None`. For a single text, `second` is `usize::MAX`.
+    /// Like [`embed_pair`](Self::embed_pair), but calls `goes_on` after each step (a layer of a decoder, a part of a layer of an
+    /// encoder). If it returns false, the text is given up and the result is `None`. For a single text, `second` is
+    /// `usize::MAX`.
     ///
     /// # Errors
     ///

@@ -327,8 +327,8 @@ impl Plan {
         if let Some(file) = gguf.drafter() {
             file.hash_directory(&mut hash);
         }
-        // Twice, after the model: a changed number cannot be made good by another one, because the second pass depends on
-        // both.
+        // The numbers are hashed twice, after the model. A second changed number could undo the effect of the first on one
+        // pass, but not on both.
         let mut pass = 0;
         while pass < 2 {
             let mut i = 0;
