@@ -10,6 +10,11 @@ use serde_json::{Map, Value};
 
 use super::defaults;
 
+/// The class of laya's encoder with its scoring layers.
+pub const SCORING_ENCODER: &str = "ModernBertDecisionModel";
+/// The class of clef's decoder, whose states a head reads.
+pub const JOINT_DECODER: &str = "ClefModel";
+
 /// A model's config. Fields of a nested config of the text model take precedence.
 pub struct Config {
     values: Map<String, Value>,

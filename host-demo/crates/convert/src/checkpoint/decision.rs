@@ -9,16 +9,11 @@ use anyhow::{Context, Result, bail, ensure};
 use arenite_gguf_writer::Meta;
 use serde_json::{Value, json};
 
-use super::config::{self, Config};
+use super::config::{self, Config, JOINT_DECODER, SCORING_ENCODER};
 use super::keys::Keys;
 use super::output::Output;
 use super::tensors::{Checkpoint, Files};
 use super::view::View;
-
-/// The class of laya's encoder with its scoring layers.
-pub const SCORING_ENCODER: &str = "ModernBertDecisionModel";
-/// The class of clef's decoder, whose states a head reads.
-pub const JOINT_DECODER: &str = "ClefModel";
 
 /// A type of decision models.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -7,8 +7,7 @@ use std::thread;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use arenite::quant::TensorType;
 
-use super::config::Config;
-use super::decision::SCORING_ENCODER;
+use super::config::{Config, SCORING_ENCODER};
 use super::families::{Family, Made};
 use super::leaf::{Coding, FourBits};
 use super::names::{self, COMMON, Place, Row};

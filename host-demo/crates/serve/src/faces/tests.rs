@@ -63,20 +63,27 @@ fn obeys<T>(tables: &[&[Row<T>]], mut read: impl FnMut(&Map<String, Value>) -> R
     }
 }
 
+/// Calls a generic function with each interface's tables, whose targets have different types.
+macro_rules! for_all_tables {
+    ($check:ident) => {
+        $check(&openai::OF_CHAT);
+        $check(&openai::OF_COMPLETION);
+        $check(&openai::OF_INFILL);
+        $check(&responses::TABLES);
+        $check(&[embeddings::ROWS]);
+        $check(&[anthropic::MESSAGES]);
+        $check(&[ollama::ROWS]);
+        $check(&ollama::OF_OPTIONS);
+        $check(&[rerank::ROWS]);
+    };
+}
+
 #[test]
 fn rows_do_what_they_say() {
     fn check<T: Default>(tables: &[&[Row<T>]]) {
         obeys(tables, |body| super::read(body, tables, &mut T::default()).map_err(|refusal| refusal.field));
     }
-    check(&openai::OF_CHAT);
-    check(&openai::OF_COMPLETION);
-    check(&openai::OF_INFILL);
-    check(&responses::TABLES);
-    check(&[embeddings::ROWS]);
-    check(&[anthropic::MESSAGES]);
-    check(&[ollama::ROWS]);
-    check(&ollama::OF_OPTIONS);
-    check(&[rerank::ROWS]);
+    for_all_tables!(check);
 }
 
 /// Values of which one suits each field.
@@ -183,15 +190,7 @@ fn fields_that_are_read_have_an_effect() {
             }
         }
     }
-    check(&openai::OF_CHAT);
-    check(&openai::OF_COMPLETION);
-    check(&openai::OF_INFILL);
-    check(&responses::TABLES);
-    check(&[embeddings::ROWS]);
-    check(&[anthropic::MESSAGES]);
-    check(&[ollama::ROWS]);
-    check(&ollama::OF_OPTIONS);
-    check(&[rerank::ROWS]);
+    for_all_tables!(check);
 }
 
 /// Every interface's pictures stand at their places in the text.

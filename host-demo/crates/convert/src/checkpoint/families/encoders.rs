@@ -5,8 +5,7 @@ use serde_json::Value;
 
 use super::{Family, Vocabulary};
 use crate::checkpoint::changes::{same, stacked_columns, stacked_rows, used_positions};
-use crate::checkpoint::config::{self, Config};
-use crate::checkpoint::decision::SCORING_ENCODER;
+use crate::checkpoint::config::{self, Config, SCORING_ENCODER};
 use crate::checkpoint::keys::Keys;
 use crate::checkpoint::names::Row;
 

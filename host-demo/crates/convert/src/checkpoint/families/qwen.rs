@@ -6,8 +6,7 @@ use super::Family;
 use crate::checkpoint::changes::{
     decay, delta_columns, delta_decay, delta_groups, delta_heads, delta_qkv, delta_values, plus_one, same, squeezed,
 };
-use crate::checkpoint::config::Config;
-use crate::checkpoint::decision::JOINT_DECODER;
+use crate::checkpoint::config::{Config, JOINT_DECODER};
 use crate::checkpoint::keys::Keys;
 use crate::checkpoint::names::{EXPERTS_EITHER_WAY, Row};
 use arenite_gguf_writer::Meta;
@@ -176,11 +175,7 @@ pub const ALL: &[Family] = &[
         architecture: "qwen35",
         predicts: true,
         names: &[SHORT_NORMS, DELTA],
-        keys: |k| {
-            k.common()?;
-            delta(k)?;
-            sections(k)
-        },
+        keys: hybrid,
         ..Family::PLAIN
     },
     // The decoder of Qwen 3.5; its head is in another file.
@@ -188,11 +183,7 @@ pub const ALL: &[Family] = &[
         classes: &[JOINT_DECODER],
         architecture: "clef",
         names: &[SHORT_NORMS, DELTA],
-        keys: |k| {
-            k.common()?;
-            delta(k)?;
-            sections(k)
-        },
+        keys: hybrid,
         ..Family::PLAIN
     },
     Family {
@@ -208,3 +199,10 @@ pub const ALL: &[Family] = &[
         ..Family::PLAIN
     },
 ];
+
+/// The keys of Qwen 3.5.
+fn hybrid(k: &mut Keys<'_>) -> Result<()> {
+    k.common()?;
+    delta(k)?;
+    sections(k)
+}
