@@ -1,7 +1,7 @@
 //! Finds the name of llama.cpp's pre-tokenizer that corresponds to a `tokenizer.json`.
 
 use anyhow::{Result, bail, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const GPT2: &str = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 /// One digit at a time. [`known`] converts `\d`, `\p{Nd}` and `[0-9]` to this expression.
@@ -162,4 +162,12 @@ fn known(expression: &str) -> &str {
         return CASED_LETTERS;
     }
     KNOWN.iter().flat_map(|(_, expressions)| expressions.iter().copied()).find(|text| same(text)).unwrap_or(expression)
+}
+
+/// A pre-tokenizer that splits at an expression.
+pub fn split(expression: &str) -> Value {
+    json!({ "type": "Sequence", "pretokenizers": [
+        { "type": "Split", "pattern": { "Regex": expression }, "behavior": "Isolated", "invert": false },
+        { "type": "ByteLevel", "add_prefix_space": false, "use_regex": false },
+    ] })
 }

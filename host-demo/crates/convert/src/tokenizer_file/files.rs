@@ -8,6 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Value, json};
 
+use super::expressions::split;
 use super::ranks::Ranks;
 use super::slow;
 
@@ -84,12 +85,4 @@ fn tekken(json: &Value) -> Result<Value> {
         "decoder": { "type": "ByteLevel" },
         "model": { "type": "BPE", "ignore_merges": true, "vocab": vocabulary, "merges": ranks.merges() },
     }))
-}
-
-/// A pre-tokenizer that splits at an expression.
-pub fn split(expression: &str) -> Value {
-    json!({ "type": "Sequence", "pretokenizers": [
-        { "type": "Split", "pattern": { "Regex": expression }, "behavior": "Isolated", "invert": false },
-        { "type": "ByteLevel", "add_prefix_space": false, "use_regex": false },
-    ] })
 }

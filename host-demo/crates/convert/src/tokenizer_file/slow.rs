@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use prost::Message;
 use serde_json::{Value, json};
 
-use super::files::split;
+use super::expressions::split;
 use super::sentencepiece::SentencePiece;
 use super::{added, expressions, special};
 
