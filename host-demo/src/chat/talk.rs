@@ -13,7 +13,7 @@ use minijinja::value::Value;
 use super::dialect::{Call, Part, Reader, Tools, shown};
 use crate::cli::Watcher;
 use arenite_chat::{Arguments, Prompt, Renderer, Style, content};
-use arenite_grammar::MaskMemory;
+use arenite_grammar::{MaskMemory, Table};
 use arenite_pictures::Limits;
 use arenite_request::{Message, PictureSource};
 use arenite_run::drafts::{DraftCounts, Drafts};
@@ -30,7 +30,7 @@ pub struct Rules {
     /// True if the grammar is that of a JSON schema.
     pub is_schema: bool,
     /// The grammar of calls with strict parameters.
-    pub strict: Option<(String, Arc<[u8]>)>,
+    pub strict: Option<(String, Arc<Table>)>,
     pub thoughts: ThoughtLimit,
     /// True if the oldest exchanges are dropped when the context is full.
     pub shift: bool,

@@ -8,7 +8,7 @@ use arenite::tokenizer::Tokenizer;
 use clap::Args;
 use serde_json::{Value, json};
 
-use arenite_grammar::{self as grammar, Piece};
+use arenite_grammar::{self as grammar, Piece, Table};
 use arenite_text as text;
 
 /// Options that constrain the output.
@@ -71,7 +71,7 @@ impl Form {
         &self,
         tokenizer: Option<&Tokenizer<'_, '_>>,
         in_messages: impl FnOnce(&Value) -> Option<Piece>,
-    ) -> Result<Arc<[u8]>> {
+    ) -> Result<Arc<Table>> {
         let tokenizer = tokenizer.ok_or_else(|| anyhow!("a grammar needs a vocabulary, and the model has none"))?;
         let budget = grammar::Budget::of_command();
         let table = match &self.source {
@@ -81,7 +81,9 @@ impl Form {
                 None => grammar::from_json_schema(schema, &budget),
             },
         };
-        Ok(table.with_context(|| self.option.clone())?.into())
+        let table = table.with_context(|| self.option.clone())?;
+        table.differences().iter().for_each(|difference| log::warn!("warning: {}: {difference}", self.option));
+        Ok(table.into())
     }
 
     /// True if the answer follows a JSON schema.

@@ -48,6 +48,15 @@ pub fn pattern(format: &str, is_limited: bool) -> Option<String> {
     Some(format!("^({pattern})$"))
 }
 
+/// What the pattern of a format does not enforce; `None` if it allows the format's values only.
+pub fn difference(format: &str, is_limited: bool) -> Option<&'static str> {
+    match format {
+        "hostname" => Some("labels may be longer than 63 characters"),
+        "email" | "uri" if is_limited => Some("with maxLength, only the outline of the text is enforced"),
+        _ => pattern(format, is_limited).is_none().then_some("not known, so ignored"),
+    }
+}
+
 /// A time with its offset from UTC (RFC 3339). A leap second is the last second of a day in UTC, so its hour follows from the
 /// offset.
 fn time() -> String {

@@ -6,7 +6,7 @@
 //! | `pattern`, `format`, `number` | regular expressions over JSON strings; patterns of formats; numbers within limits |
 //! | `pieces` | grammars of answers with a model's marks |
 //! | `expr`, `share`, `repeat` | expressions and rules; rules for repeated parts |
-//! | `automaton`, `emit` | deterministic automata over bytes, and their table |
+//! | `automaton`, `emit`, `table` | deterministic automata over bytes, and their table |
 //! | `budget` | limits on the cost of a grammar, which may come from a client |
 //!
 //! # Examples
@@ -36,6 +36,7 @@ mod pieces;
 mod repeat;
 mod schema;
 mod share;
+mod table;
 
 use std::collections::{HashMap, HashSet};
 
@@ -49,6 +50,7 @@ pub use budget::Budget;
 use expr::{Expr, Rule, Rules};
 pub use pieces::{Piece, from_pieces};
 use repeat::Large;
+pub use table::Table;
 
 /// Number of grammar states whose masks are cached.
 const PLACES: usize = 64;
@@ -82,19 +84,20 @@ impl MaskMemory {
 /// # Errors
 ///
 /// A syntax error with its line, or a grammar that exceeds the budget.
-pub fn from_gbnf(text: &str, token: &dyn Fn(&str) -> Option<u32>, budget: &Budget) -> Result<Vec<u8>> {
+pub fn from_gbnf(text: &str, token: &dyn Fn(&str) -> Option<u32>, budget: &Budget) -> Result<Table> {
     let (rules, root) = gbnf::parse(text, token)?;
-    compile(rules, root, budget)
+    Ok(Table::new(compile(rules, root, budget)?, Vec::new()))
 }
 
-/// Compiles a grammar for the values that a JSON schema allows.
+/// Compiles a grammar for the values that a JSON schema allows. Where the grammar allows other values than the schema,
+/// [`Table::differences`] says so.
 ///
 /// # Errors
 ///
 /// A keyword that the grammar cannot express, with its place in the schema, or a schema that exceeds the budget.
-pub fn from_json_schema(schema: &serde_json::Value, budget: &Budget) -> Result<Vec<u8>> {
-    let (rules, root) = schema::read(schema, budget)?;
-    compile(rules, root, budget)
+pub fn from_json_schema(schema: &serde_json::Value, budget: &Budget) -> Result<Table> {
+    let schema::Read { rules, root, differences } = schema::read(schema, budget)?;
+    Ok(Table::new(compile(rules, root, budget)?, differences))
 }
 
 /// Errors name an expression with more states than this, even if it is a small share of the grammar.

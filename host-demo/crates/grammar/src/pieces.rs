@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::budget::Budget;
 use super::expr::{Chars, Expr, Rules};
-use super::{compile, schema};
+use super::{Table, compile, schema};
 
 /// A piece of an answer.
 #[derive(Clone, Debug)]
@@ -40,11 +40,11 @@ pub enum Piece {
 /// # Errors
 ///
 /// A schema that the grammar cannot express, or a grammar that exceeds the budget.
-pub fn from_pieces(piece: &Piece, budget: &Budget) -> Result<Vec<u8>> {
+pub fn from_pieces(piece: &Piece, budget: &Budget) -> Result<Table> {
     let (mut rules, mut known) = (Rules::default(), Known::default());
     let expr = read(piece, &mut rules, &mut known, budget)?;
     let root = rules.add("$", expr);
-    compile(rules, root, budget)
+    Ok(Table::new(compile(rules, root, budget)?, known.differences))
 }
 
 /// The rules of schemas and of shared pieces, which lists of calls repeat. A shared piece is known by its address.
@@ -52,6 +52,7 @@ pub fn from_pieces(piece: &Piece, budget: &Budget) -> Result<Vec<u8>> {
 struct Known<'p> {
     schemas: HashMap<&'p Value, usize>,
     pieces: HashMap<*const Piece, usize>,
+    differences: Vec<String>,
 }
 
 /// Converts a piece.
@@ -71,7 +72,8 @@ fn read<'p>(piece: &'p Piece, rules: &mut Rules, known: &mut Known<'p>, budget: 
             if let Some(rule) = known.schemas.get(schema) {
                 return Ok(Expr::Rule(*rule));
             }
-            let (more, root) = schema::read(schema, budget)?;
+            let schema::Read { rules: more, root, differences } = schema::read(schema, budget)?;
+            known.differences.extend(differences);
             let first = rules.0.len();
             known.schemas.insert(schema, first + root);
             for mut rule in more.0 {

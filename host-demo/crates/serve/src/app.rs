@@ -70,7 +70,7 @@ impl DerefMut for Ready {
 /// Converts a request in the format of an interface to jobs.
 pub fn prepare(service: &Service, asked: Asked, seed_by_chance: u64) -> std::result::Result<Ready, Refusal> {
     let mut prepared = service.jobs(&asked.request, seed_by_chance)?;
-    prepared.warning = prepared.warning.or(asked.reply.warning);
+    asked.reply.warning.iter().for_each(|warning| prepared.warn(*warning));
     Ok(Ready { prepared, reply: asked.reply })
 }
 

@@ -10,13 +10,14 @@ mod overlap;
 mod scalar;
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt::Display;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Map, Value};
 
 use super::budget::Budget;
 use super::expr::{Chars, Expr, Rules};
-use super::{number, pattern, short};
+use super::{format, number, pattern, short};
 use percent_encoding::percent_decode_str;
 use scalar::string;
 
@@ -86,11 +87,22 @@ const ELEMENTS: usize = 4;
 
 /// Maximum number of listed values for which `uniqueItems` is enforced: each set of used values takes a rule.
 const MOST_DISTINCT: usize = 8;
+/// Maximum number of differences that are noted.
+const MOST_DIFFERENCES: usize = 16;
 /// A limit beyond this many characters or elements is left out: no answer is so long.
 const BEYOND: u32 = 1 << 20;
 
-/// Converts a schema to rules. Returns the rules and the number of the root rule.
-pub fn read(schema: &Value, budget: &Budget) -> Result<(Rules, usize)> {
+/// The rules of a schema.
+pub struct Read {
+    pub rules: Rules,
+    /// The number of the root rule.
+    pub root: usize,
+    /// See [`Table::differences`](crate::Table::differences).
+    pub differences: Vec<String>,
+}
+
+/// Converts a schema to rules.
+pub fn read(schema: &Value, budget: &Budget) -> Result<Read> {
     budget.copy(schema).context("$")?;
     let schema = &dialect::with_integers(schema.clone());
     let mut reader = Reader {
@@ -101,6 +113,7 @@ pub fn read(schema: &Value, budget: &Budget) -> Result<(Rules, usize)> {
         left: VecDeque::new(),
         value: None,
         depth: 0,
+        differences: Vec::new(),
     };
     let root = reader.rules.add("$", Expr::never());
     reader.named.insert(r##"{"$ref":"#"}"##.into(), root);
@@ -108,7 +121,8 @@ pub fn read(schema: &Value, budget: &Budget) -> Result<(Rules, usize)> {
     while let Some((rule, schema, path)) = reader.left.pop_front() {
         reader.rules.0[rule].expr = reader.combined(&schema, &path)?;
     }
-    Ok((reader.rules, root))
+    let Reader { rules, differences, .. } = reader;
+    Ok(Read { rules, root, differences })
 }
 
 struct Reader<'s> {
@@ -122,6 +136,7 @@ struct Reader<'s> {
     /// The rule for any value.
     value: Option<usize>,
     depth: usize,
+    differences: Vec<String>,
 }
 
 /// White space as models write it: none, one space, or a line break with indentation.
@@ -220,9 +235,11 @@ impl Reader<'_> {
         let mut types = declared_types(schema, path)?;
         if types.is_empty() {
             types = implied_types(schema);
-        }
-        if types.is_empty() {
-            return Ok(self.any_value());
+            if types.is_empty() {
+                self.differ_in_uniqueness(schema, None, path);
+                return Ok(self.any_value());
+            }
+            self.differ(path, format_args!("only {} is generated, because there is no type", types.join(", ")));
         }
         // Every integer is also a number.
         if types.contains(&"number") {
@@ -346,6 +363,9 @@ impl Reader<'_> {
             }
             let text = text_of(value);
             let is_checked = value.is_string() && (schema.contains_key("pattern") || schema.contains_key("format"));
+            if is_checked {
+                self.differ_in_format(schema, path);
+            }
             allowed.push(match is_checked {
                 true => Expr::Both(Box::new(text), Box::new(pattern::quoted(string(schema, path, self.budget)?))),
                 false => text,
@@ -358,7 +378,10 @@ impl Reader<'_> {
         match name {
             "object" => self.object(schema, path),
             "array" => self.array(schema, path),
-            "string" => string(schema, path, self.budget).map(pattern::quoted),
+            "string" => {
+                self.differ_in_format(schema, path);
+                string(schema, path, self.budget).map(pattern::quoted)
+            }
             "number" | "integer" => scalar::number(name == "integer", schema, path),
             "boolean" => Ok(Expr::alt([Expr::text("true"), Expr::text("false")])),
             _ => Ok(Expr::text("null")),
@@ -388,6 +411,7 @@ impl Reader<'_> {
             let inner = self.distinct(&values, min, max, path);
             return Ok(Expr::seq([Expr::text("["), space(), inner, space(), Expr::text("]")]));
         }
+        self.differ_in_uniqueness(schema, max, path);
         let known = first.len() as u32;
         // Elements without a schema are generated only if `minItems` requires them or no elements are described at
         // all.
@@ -465,6 +489,30 @@ impl Reader<'_> {
             self.rules.add(format!("{path}.items"), Expr::Alt(ways));
         }
         Expr::Rule(first)
+    }
+
+    /// Notes that the grammar differs from the schema at `path`.
+    fn differ(&mut self, path: &str, how: impl Display) {
+        let difference = format!("{path}: {how}");
+        if self.differences.len() < MOST_DIFFERENCES && !self.differences.contains(&difference) {
+            self.differences.push(difference);
+        }
+    }
+
+    /// Notes that `uniqueItems` is not enforced for a list of up to `max` elements.
+    fn differ_in_uniqueness(&mut self, schema: &Map<String, Value>, max: Option<u32>, path: &str) {
+        if schema.get("uniqueItems") == Some(&Value::Bool(true)) && max.is_none_or(|max| max > 1) {
+            self.differ(path, format_args!("uniqueItems is enforced only for up to {MOST_DISTINCT} listed values"));
+        }
+    }
+
+    /// Notes what a text's format does not enforce.
+    fn differ_in_format(&mut self, schema: &Map<String, Value>, path: &str) {
+        if let Some(name) = schema.get("format").and_then(Value::as_str)
+            && let Some(difference) = format::difference(name, schema.contains_key("maxLength"))
+        {
+            self.differ(path, format_args!("format {}: {difference}", short(name)));
+        }
     }
 
     fn any_value(&mut self) -> Expr {

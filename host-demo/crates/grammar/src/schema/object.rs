@@ -179,7 +179,7 @@ impl Reader<'_> {
     }
 
     /// Matches the names that `propertyNames` allows.
-    fn property_names(&self, schema: &Map<String, Value>, is_alone: bool, path: &str) -> Result<Option<Expr>> {
+    fn property_names(&mut self, schema: &Map<String, Value>, is_alone: bool, path: &str) -> Result<Option<Expr>> {
         let Some(names) = schema.get("propertyNames") else { return Ok(None) };
         let path = format!("{path}.propertyNames");
         let names = match self.flat(names, &path, 0)? {
@@ -195,6 +195,7 @@ impl Reader<'_> {
         if let Some((other, _)) = names.iter().find(|(key, value)| !is_known(key, value) && !is_note(key)) {
             bail!("{path}.{other}: this keyword is not supported here: use one of enum, {}", OF_NAMES.join(", "));
         }
+        self.differ_in_format(&names, &path);
         string(&names, &path, self.budget).map(Some)
     }
 

@@ -94,7 +94,7 @@ fn damaged_tables_do_no_harm() {
     .unwrap();
     let mut random = Random(3);
     for _ in 0..3000 {
-        let mut damaged = table.clone();
+        let mut damaged = table.to_vec();
         for _ in 0..1 + random.below(3) {
             let at = random.below(damaged.len());
             damaged[at] ^= 1 << random.below(8);

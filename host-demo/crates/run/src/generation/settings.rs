@@ -9,6 +9,7 @@ use arenite::sampler::Params;
 use super::BreakerList;
 use crate::eyes::Shown;
 use arenite_chat::dialect::{GateSettings, Marks, ThoughtBudget};
+use arenite_grammar::Table;
 
 /// The tokens that are dropped when the context is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +40,7 @@ pub struct Settings {
     /// Time after which the next line break ends the answer.
     pub time: Option<Duration>,
     /// A compiled grammar.
-    pub table: Option<Arc<[u8]>>,
+    pub table: Option<Arc<Table>>,
     /// True if the grammar is that of a JSON schema, in which white space is optional.
     pub is_json: bool,
     /// Number of alternatives reported with each token.

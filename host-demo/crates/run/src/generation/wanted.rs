@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arenite_chat::Style;
 use arenite_chat::dialect::{GateSettings, ThoughtBudget, Tools};
+use arenite_grammar::Table;
 
 use super::Settings;
 
@@ -21,7 +22,7 @@ pub enum ThoughtLimit {
 /// A grammar of calls that applies after their opening mark.
 pub struct StrictCalls {
     pub until: String,
-    pub table: Arc<[u8]>,
+    pub table: Arc<Table>,
 }
 
 /// Properties of a chat from which [`complete`](Self::complete) derives settings.

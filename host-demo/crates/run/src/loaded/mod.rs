@@ -315,6 +315,7 @@ impl Loaded {
     fn begin(&self, request: &Request) -> Result<Answer<'static>> {
         let prepared = self.service.jobs(&request.request, by_chance());
         let mut prepared = prepared.map_err(refused)?;
+        prepared.warning.iter().for_each(|warning| log::warn!("warning: {warning}"));
         let (prompt, settings, seed) = prepared.jobs.pop().context("the request has no prompt")?;
         let (events, inbox) = channel();
         let client = Box::new(Reader { events, is_gone: Arc::default() });

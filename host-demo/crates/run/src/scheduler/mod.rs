@@ -49,6 +49,7 @@ use crate::generation::{Logprob, Settings, Workbench, logprob};
 use crate::ranking::Texts;
 use crate::reuse::{self, Donor, blocks};
 use crate::session_file::{Head, SessionFile};
+use arenite_grammar::Table;
 use arenite_text::shared;
 use arenite_text::shown::one_line;
 
@@ -258,13 +259,13 @@ impl Waiting {
 /// Assigns a number to each grammar: the key of the grammar's cached masks. Remembers recently used grammars.
 #[derive(Default)]
 struct Grammars {
-    known: VecDeque<(u32, Arc<[u8]>)>,
+    known: VecDeque<(u32, Arc<Table>)>,
     last: u32,
 }
 
 impl Grammars {
     /// The number of a grammar. Numbers are never reused.
-    fn number(&mut self, table: &Arc<[u8]>) -> u32 {
+    fn number(&mut self, table: &Arc<Table>) -> u32 {
         const MOST: usize = 16;
         if let Some(at) = self.known.iter().position(|(_, known)| known == table)
             && let Some(found) = self.known.remove(at)

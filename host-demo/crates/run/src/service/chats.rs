@@ -10,7 +10,7 @@ use crate::eyes::Sights;
 use crate::generation::{Settings, StrictCalls, ThoughtLimit, Wanted};
 use arenite_chat::Prompt;
 use arenite_chat::dialect::Tools;
-use arenite_grammar as grammar;
+use arenite_grammar::{self as grammar, Table};
 use arenite_request::{Form, Message, Must, Named, Refusal, TextRequest};
 use arenite_text as text;
 
@@ -26,7 +26,7 @@ impl Service {
         let is_form = |form: &Named<Form>| !matches!(form.value, Form::Gbnf(_));
         prepared.is_schema = request.form.as_ref().is_some_and(is_form);
         let (prompt, warning) = self.chat_prompt(request, settings)?;
-        prepared.warning = warning;
+        warning.into_iter().for_each(|warning| prepared.warn(warning));
         if request.kept_tokens(0) == usize::MAX {
             self.check_len("messages", &prompt.text)?;
         }
@@ -131,51 +131,58 @@ impl Service {
     }
 
     /// Compiles the grammar of a chat's answer; `None` if the answer is not constrained.
-    fn chat_form(&self, request: &TextRequest, prepared: &Prepared) -> Result<Option<Arc<[u8]>>, Refusal> {
+    fn chat_form(&self, request: &TextRequest, prepared: &mut Prepared) -> Result<Option<Arc<Table>>, Refusal> {
         let named = match &request.choice.must {
             Must::Auto | Must::Never => {
                 if let Some((param, schema)) = request.schema()
                     && let Some(piece) = self.style.schema_in_messages(schema)
                 {
-                    let table = self.grammars.table(&Source::Pieces(&piece));
-                    return table.map(Some).map_err(|error| Refusal::about(param, format!("{param}: {error:#}")));
+                    return self.table(param, &Source::Pieces(&piece), prepared).map(Some);
                 }
-                return self.form(request);
+                return self.form(request, prepared);
             }
             Must::Any => None,
             Must::Named(name) => Some(name),
         };
-        let tools = prepared.tools.0.iter();
-        let wanted: Vec<_> = tools.filter(|tool| named.is_none_or(|name| *name == tool.name)).collect();
+        let tools = prepared.tools.clone();
+        let wanted: Vec<_> = tools.0.iter().filter(|tool| named.is_none_or(|name| *name == tool.name)).collect();
         if wanted.is_empty() {
             return Err(Refusal::about("tool_choice", "there is no such function among the tools"));
         }
         let is_parallel = prepared.is_parallel && named.is_none();
-        let table = self.grammars.table(&Source::Pieces(&self.style.constraint().calls(&wanted, is_parallel)));
-        table.map(Some).map_err(|error| Refusal::about("tools", format!("tools: {error:#}")))
+        let calls = self.style.constraint().calls(&wanted, is_parallel);
+        self.table("tools", &Source::Pieces(&calls), prepared).map(Some)
     }
 
     /// Compiles the grammar of calls that applies after their opening mark.
-    fn strict_calls(&self, prepared: &Prepared) -> Result<Option<StrictCalls>, Refusal> {
+    fn strict_calls(&self, prepared: &mut Prepared) -> Result<Option<StrictCalls>, Refusal> {
         let Some((until, calls)) = self.style.strict_calls(&prepared.tools, prepared.is_parallel) else {
             return Ok(None);
         };
-        let table = self.grammars.table(&Source::Pieces(&calls));
-        let table = table.map_err(|error| Refusal::about("tools", format!("tools: {error:#}")))?;
+        let table = self.table("tools", &Source::Pieces(&calls), prepared)?;
         Ok(Some(StrictCalls { until, table }))
     }
 
     /// Compiles the grammar, choice or schema of a request.
-    pub fn form(&self, request: &TextRequest) -> Result<Option<Arc<[u8]>>, Refusal> {
+    pub fn form(&self, request: &TextRequest, prepared: &mut Prepared) -> Result<Option<Arc<Table>>, Refusal> {
         let Some(Named { field, value: form }) = &request.form else { return Ok(None) };
-        let table = match form {
-            Form::Gbnf(text) => self.grammars.table(&Source::Gbnf(text, self.tokenizer())),
+        let choice;
+        let source = match form {
+            Form::Gbnf(text) => Source::Gbnf(text, self.tokenizer()),
             Form::Choice(texts) => {
-                let each = texts.iter().cloned().map(grammar::Piece::Text).collect();
-                self.grammars.table(&Source::Pieces(&grammar::Piece::Alt(each)))
+                choice = grammar::Piece::Alt(texts.iter().cloned().map(grammar::Piece::Text).collect());
+                Source::Pieces(&choice)
             }
-            Form::Schema(schema) => self.grammars.table(&Source::Schema(schema)),
+            Form::Schema(schema) => Source::Schema(schema),
         };
-        table.map(Some).map_err(|error| Refusal::about(*field, format!("{field}: {error:#}")))
+        self.table(field, &source, prepared).map(Some)
+    }
+
+    /// Compiles a grammar that `field` asks for, and warns the client where it differs from a schema.
+    fn table(&self, field: &str, source: &Source<'_>, prepared: &mut Prepared) -> Result<Arc<Table>, Refusal> {
+        let table =
+            self.grammars.table(source).map_err(|error| Refusal::about(field, format!("{field}: {error:#}")))?;
+        table.differences().iter().for_each(|difference| prepared.warn(format!("{field}: {difference}")));
+        Ok(table)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use arenite::tokenizer::Tokenizer;
 use serde_json::Value;
 
-use arenite_grammar::{self as grammar, Budget, Piece};
+use arenite_grammar::{self as grammar, Budget, Piece, Table};
 use arenite_text as text;
 
 /// Maximum size of the cache in bytes.
@@ -31,7 +31,7 @@ impl Source<'_> {
         }
     }
 
-    fn compile(&self, budget: &Budget) -> anyhow::Result<Vec<u8>> {
+    fn compile(&self, budget: &Budget) -> anyhow::Result<Table> {
         match self {
             Self::Gbnf(gbnf, tokenizer) => grammar::from_gbnf(gbnf, &|text| text::token(tokenizer, text), budget),
             Self::Schema(schema) => grammar::from_json_schema(schema, budget),
@@ -42,7 +42,7 @@ impl Source<'_> {
 
 /// Caches compiled grammars by their sources. The most recently used one is at the end.
 pub struct Grammars {
-    known: Mutex<VecDeque<(String, Arc<[u8]>)>>,
+    known: Mutex<VecDeque<(String, Arc<Table>)>>,
     budget: fn() -> Budget,
     most_bytes: usize,
 }
@@ -54,7 +54,7 @@ impl Grammars {
     }
 
     /// Returns the table of a grammar, compiled or from the cache.
-    pub fn table(&self, source: &Source<'_>) -> anyhow::Result<Arc<[u8]>> {
+    pub fn table(&self, source: &Source<'_>) -> anyhow::Result<Arc<Table>> {
         let key = source.key();
         let lock = || self.known.lock().unwrap_or_else(|broken| broken.into_inner());
         {
@@ -67,7 +67,7 @@ impl Grammars {
                 return Ok(table);
             }
         }
-        let table: Arc<[u8]> = source.compile(&(self.budget)())?.into();
+        let table = Arc::new(source.compile(&(self.budget)())?);
         if key.len() <= LARGE {
             let mut known = lock();
             known.push_back((key, table.clone()));

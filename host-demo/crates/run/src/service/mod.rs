@@ -177,8 +177,17 @@ pub struct Prepared {
     pub is_schema: bool,
     pub is_parallel: bool,
     pub style: Style,
-    /// A warning for the client about the prompt.
-    pub warning: Option<&'static str>,
+    /// A warning for the client.
+    pub warning: Option<String>,
+}
+
+impl Prepared {
+    /// Adds a warning for the client.
+    pub fn warn(&mut self, warning: impl Into<String>) {
+        let warning = warning.into();
+        self.warning =
+            Some(self.warning.take().map_or_else(|| warning.clone(), |before| format!("{before}; {warning}")));
+    }
 }
 
 impl Service {
@@ -273,7 +282,7 @@ impl Service {
         let prompts = match &request.input {
             Input::Chat(_) => vec![self.chat(request, &mut settings, &mut prepared)?],
             input => {
-                settings.table = self.form(request)?;
+                settings.table = self.form(request, &mut prepared)?;
                 settings.is_json = request.schema().is_some();
                 settings.scores_prompt = prepared.echo && settings.logprobs.is_some();
                 prepared.scores_prompts = settings.scores_prompt;

@@ -214,10 +214,14 @@ fn completion_choice(prepared: &Prepared, choice: &Choice, index: usize) -> Valu
     })
 }
 
-/// Adds a warning for the client as a header.
-pub fn with_warning(mut response: Response, warning: Option<&'static str>) -> Response {
-    if let Some(warning) = warning {
-        response.headers_mut().insert("x-warning", HeaderValue::from_static(warning));
+/// Maximum number of characters in the header of a warning: proxies limit the size of headers.
+const LONGEST_WARNING: usize = 1000;
+
+/// Adds a warning for the client as a header. It may name a client's schema, so characters other than ASCII's are escaped.
+pub fn with_warning(mut response: Response, warning: Option<String>) -> Response {
+    let escaped = |warning: String| warning.escape_default().take(LONGEST_WARNING).collect::<String>();
+    if let Some(value) = warning.and_then(|warning| HeaderValue::try_from(escaped(warning)).ok()) {
+        response.headers_mut().insert("x-warning", value);
     }
     response
 }

@@ -75,8 +75,8 @@ fn prepared(app: &App, body: Value) -> Result<(Ready, Vec<String>)> {
 
 /// `POST /v1/messages`.
 pub async fn messages(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
-    let (open, (prepared, stops)) = app.asked(request, prepared).await?;
-    let warning = prepared.warning;
+    let (open, (mut prepared, stops)) = app.asked(request, prepared).await?;
+    let warning = prepared.warning.take();
     let answer = app.begin(&open, prepared)?;
     let id = format!("msg_{:016x}", by_chance());
     if answer.prepared.reply.stream {

@@ -84,11 +84,11 @@ pub async fn generate(State(app): State<Arc<App>>, request: Request<HttpBody>) -
 
 async fn answer(app: Arc<App>, request: Request<HttpBody>, is_chat: bool) -> Result<Response> {
     let (open, prepared) = app.asked(request, move |app, body| prepared(app, &body, is_chat)).await?;
-    let prepared = match prepared {
+    let mut prepared = match prepared {
         Ok(prepared) => prepared,
         Err(reason) => return Ok(Json(empty(&app, is_chat, reason)).into_response()),
     };
-    let warning = prepared.warning;
+    let warning = prepared.warning.take();
     // Pictures cannot be part of a context that is sent back.
     let first = prepared.jobs.first().filter(|(_, settings, _)| !is_chat && settings.shown.is_empty());
     let prompt = first.map(|(prompt, ..)| prompt.clone());

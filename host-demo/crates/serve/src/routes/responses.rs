@@ -28,7 +28,7 @@ pub async fn responses(State(app): State<Arc<App>>, request: Request<HttpBody>) 
     let Some(events) = app.submit(&open, &mut prepared)?.pop() else {
         return Err(ApiError::invalid("n must be 1"));
     };
-    let warning = prepared.warning;
+    let warning = prepared.warning.take();
     if !prepared.reply.stream {
         let mut choice = whole(events).await?;
         let bytes = asked.len() + choice.bytes();
