@@ -41,7 +41,7 @@ use core::arch::x86_64::{__cpuid_count, CpuidResult};
 use super::lanes::Isa;
 use super::quantized::Panels;
 use super::{Job, Kernels, float, quantized};
-use crate::quant::{Format, formats_list};
+use crate::quant::{Format, TensorType, formats_list};
 use decode::Rows;
 use products::{Madd, Vnni, Vnni512};
 
@@ -109,20 +109,29 @@ unsafe fn avx512_floats<W: float::Weight>(job: &mut Job<'_>) {
     float::matmul::<_, W, 4, 5>(unsafe { avx512::Avx512::new() }, job);
 }
 
+/// True for formats that are unpacked in so few instructions that two tokens are multiplied faster row by row than with a
+/// packed panel: in 0.70 to 0.85 of the time (Zen 4, weights from memory).
+const fn unpacks_fast<F: Format>() -> bool {
+    use TensorType::*;
+    matches!(F::KIND, Q4_0 | Q4_1 | IQ4_NL | Q2_K | Q3_K | Q4_K | Q5_K | Q6_K)
+}
+
 /// Defines the matrix product of block formats: decode with `$dot`, prefill with the functions of `$panel`.
 macro_rules! blocks {
     ($name:ident, $features:literal, $dot:ty, $cost:literal $pack:ident, $panel:ident, $both:expr) => {
         unsafe fn $name<F: Format>(job: &mut Job<'_>) {
             #[target_feature(enable = $features)]
-            unsafe fn decode<F: Format>(job: &mut Job<'_>) {
-                // SAFETY: the caller promises the features.
-                unsafe { quantized::decode::<Rows<$dot, F>>(job, 1) }
+            unsafe fn decode<F: Format, const TOKENS: usize>(job: &mut Job<'_>) {
+                // SAFETY: the caller promises the features, and that the job has so many tokens.
+                unsafe { quantized::decode::<Rows<$dot, F>>(job, TOKENS) }
             }
             // SAFETY: the caller promises the features; all functions are for format `F`, and `$pack` writes the layout
             // that `$panel` reads.
             unsafe {
                 if job.x.tokens == 1 {
-                    decode::<F>(job);
+                    decode::<F, 1>(job);
+                } else if const { unpacks_fast::<F>() } && job.x.tokens == 2 {
+                    decode::<F, 2>(job);
                 } else {
                     let panels = const {
                         Panels { pack: pack::$pack::<F>, cost: $cost, both: $both, multiply: panel::$panel::<F>() }
