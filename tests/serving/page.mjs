@@ -1,174 +1,13 @@
 // Uses the page of `arenite serve` in headless Chromium, at the size of a phone and of a desktop, light and dark. A grammar
 // makes the built-in model generate a given text: Markdown, a thought, a call.
 //
-// node page.mjs BINARY [FOLDER OF SCREENSHOTS]      needs Node.js 18 and Chromium
+// node page.mjs BINARY [FOLDER OF SCREENSHOTS]      needs Node.js 20 and Chromium
 import assert from "node:assert";
-import { spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { createInterface } from "node:readline";
+import { readFileSync } from "node:fs";
 
-const [binary, folder] = process.argv.slice(2);
-if (folder) mkdirSync(folder, { recursive: true });
-const profile = mkdtempSync(tmpdir() + "/page-");
-const children = [];
-process.on("exit", () => {
-  children.forEach((child) => child.kill());
-  try {
-    rmSync(profile, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
-  } catch {
-    // Chromium may still be writing files if the test has failed.
-  }
-});
-setTimeout(() => {
-  console.error("error: no end within 30 minutes");
-  process.exit(1);
-}, 1_800_000).unref();
-
-async function serve(...flags) {
-  const child = spawn(binary, ["serve", "--port", "0", "-c", "8000", "--parallel", "2", ...flags], { stdio: ["ignore", "pipe", "ignore"] });
-  children.push(child);
-  for await (const line of createInterface({ input: child.stdout })) return { url: line.split(" ").at(-1), stop: () => child.kill() };
-}
-
-// ---- A page in Chromium, over the DevTools protocol on a pipe ----
-
-function browser() {
-  const names = ["chromium", "chromium-browser", "google-chrome"];
-  const flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-pipe"];
-  flags.push(`--user-data-dir=${profile}`);
-  const stdio = ["ignore", "ignore", "ignore", "pipe", "pipe"];
-  const child = spawn("sh", ["-c", `exec "$(command -v ${names.join(" ")} | head -n 1)" "$@"`, "sh", ...flags], { stdio });
-  children.push(child);
-  const [, , , to, from] = child.stdio;
-  const waiting = new Map();
-  const listeners = [];
-  let [next, held] = [1, ""];
-  from.setEncoding("utf8").on("data", (data) => {
-    const messages = (held + data).split("\0");
-    held = messages.pop();
-    for (const message of messages.map(JSON.parse)) {
-      const { resolve, reject } = waiting.get(message.id) ?? {};
-      if (!message.id) listeners.forEach((listen) => listen(message));
-      else if (message.error) reject(new Error(message.error.message));
-      else resolve(message.result);
-    }
-  });
-  const call = (method, params = {}, sessionId = undefined) =>
-    new Promise((resolve, reject) => {
-      waiting.set(next, { resolve, reject });
-      to.write(JSON.stringify({ id: next++, method, params, sessionId }) + "\0");
-    });
-  return { child, call, listeners };
-}
-
-const chromium = browser();
-
-class Page {
-  /** Opens `url`. Collects errors of the page and violations of its Content-Security-Policy in `errors`. */
-  static async open(url, { width, height, isPhone = false, isDark = false }) {
-    const { targetId } = await chromium.call("Target.createTarget", { url: "about:blank" });
-    const { sessionId } = await chromium.call("Target.attachToTarget", { targetId, flatten: true });
-    const page = Object.assign(new Page(), { errors: [], call: (method, params) => chromium.call(method, params, sessionId) });
-    chromium.listeners.push(({ method, params, sessionId: of }) => {
-      if (of != sessionId) return;
-      if (method == "Runtime.exceptionThrown") page.errors.push(JSON.stringify(params.exceptionDetails));
-      if (method == "Log.entryAdded" && params.entry.level == "error") page.errors.push(params.entry.text);
-    });
-    for (const domain of ["Page", "Runtime", "Log", "Network"]) await page.call(domain + ".enable");
-    await page.call("Emulation.setDeviceMetricsOverride", { width, height, deviceScaleFactor: 1, mobile: isPhone });
-    if (isPhone) await page.call("Emulation.setTouchEmulationEnabled", { enabled: true });
-    await page.call("Emulation.setEmulatedMedia", { features: [{ name: "prefers-color-scheme", value: isDark ? "dark" : "light" }] });
-    await page.call("Page.navigate", { url });
-    await page.until("document.getElementById('facts')?.textContent || document.querySelector('dialog[open]')");
-    return page;
-  }
-
-  async run(expression) {
-    const { result, exceptionDetails } = await this.call("Runtime.evaluate", { expression, awaitPromise: true, returnByValue: true });
-    assert(!exceptionDetails, `${expression}: ${JSON.stringify(exceptionDetails)}`);
-    return result.value;
-  }
-
-  /** Waits until an expression is true. */
-  async until(expression) {
-    for (const end = Date.now() + 180_000; Date.now() < end; await pause(30)) if (await this.run(`Boolean(${expression})`)) return;
-    throw new Error(`never true: ${expression}; the page: ${await this.run("document.body.innerText")}; errors: ${this.errors}`);
-  }
-
-  text(selector) {
-    return this.run(`[...document.querySelectorAll(${JSON.stringify(selector)})].map((element) => element.innerText)`);
-  }
-
-  count(selector) {
-    return this.run(`document.querySelectorAll(${JSON.stringify(selector)}).length`);
-  }
-
-  async click(selector) {
-    const [x, y] = await this.run(`(() => {
-      const element = document.querySelector(${JSON.stringify(selector)});
-      element.scrollIntoView({ block: "nearest" });
-      const { x, y, width, height } = element.getBoundingClientRect();
-      return [x + width / 2, y + height / 2];
-    })()`);
-    const press = (type) => this.call("Input.dispatchMouseEvent", { type, x, y, button: "left", clickCount: 1 });
-    await press("mousePressed");
-    await press("mouseReleased");
-  }
-
-  /** Presses a key in the element with the focus. */
-  async press(key, more = {}) {
-    const text = key == "Enter" ? "\r" : undefined;
-    const code = { Enter: 13, Escape: 27, ArrowUp: 38 }[key];
-    const common = { key, code: key, text, windowsVirtualKeyCode: code, ...more };
-    for (const type of ["keyDown", "keyUp"]) await this.call("Input.dispatchKeyEvent", { type, ...common });
-  }
-
-  async type(text) {
-    await this.run("document.getElementById('text').focus()");
-    await this.call("Input.insertText", { text });
-  }
-
-  async say(text) {
-    await this.type(text);
-    await this.click("#send");
-  }
-
-  /** Waits until the answer is complete. */
-  async ends() {
-    await this.until("!document.getElementById('send').hidden");
-  }
-
-  /** Sets fields of the settings. */
-  async settings(fields) {
-    await this.click("#change");
-    await this.run(`for (const [name, value] of Object.entries(${JSON.stringify(fields)})) {
-      const field = document.querySelector("#settings form").elements[name];
-      field.value = value;
-      field.dispatchEvent(new Event("input"));
-    }`);
-    await this.click("#settings button.strong");
-    assert.equal(await this.count("dialog[open]"), 0);
-  }
-
-  /** Makes the model generate this text in all further answers. */
-  says(text, fields = {}) {
-    return this.settings({ ...fields, more: JSON.stringify({ grammar: "root ::= " + JSON.stringify(text) }) });
-  }
-
-  slow(bytesPerSecond) {
-    const line = { offline: false, latency: 0, downloadThroughput: bytesPerSecond, uploadThroughput: -1 };
-    return this.call("Network.emulateNetworkConditions", line);
-  }
-
-  async shot(name) {
-    await pause(150);
-    const { data } = await this.call("Page.captureScreenshot", { format: "png" });
-    if (folder) writeFileSync(`${folder}/${name}.png`, data, "base64");
-  }
-}
-
-const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+import { Page, close, pause, serve } from "./chromium.mjs";
+import { branches, keepsBoth, keepsChats, movesChats, readsFiles, showsUse, survives } from "./page_chats.mjs";
+import { hears } from "./page_speech.mjs";
 
 // ---- The checks ----
 
@@ -227,8 +66,8 @@ async function streams(page, name) {
   assert.equal(await page.count(".turn"), 2);
   assert.match((await page.text(".assistant .note"))[0], /40 tokens.*tokens\/s.*cut at the limit/);
   assert.notDeepEqual(await page.text(".assistant > .text"), stopped);
-  assert.match((await page.text("#status"))[0], /^\d+ of 8000 tokens of context$/);
-  assert.match((await page.text("#facts"))[0], /^8000 tokens of context, [\d.]+ MiB of memory/);
+  assert.match((await page.text("#used"))[0], /^\d+ of 8000 tokens of context$/);
+  assert.match((await page.text("#memory"))[0], /^[\d.]+ MiB of memory$/);
 }
 
 async function showsMarkdown(page, name) {
@@ -309,10 +148,10 @@ async function thinksAndCalls(page, name) {
 
 async function failsAndEdits(page, name, server) {
   const turns = await page.count(".turn");
-  await page.settings({ more: '{"mirostat": 2}' });
+  await page.settings({ more: '{"temperature": "hot"}' });
   await page.say("This fails.");
   await page.until("document.querySelector('.error')");
-  assert.match((await page.text(".error"))[0], /mirostat/);
+  assert.match((await page.text(".error"))[0], /temperature/);
   assert.equal(await page.count(".turn"), turns, "the history is as it was");
   assert.equal(await page.run("document.getElementById('text').value"), "This fails.");
   await page.shot(name + "-error");
@@ -333,9 +172,8 @@ async function failsAndEdits(page, name, server) {
   await page.ends();
   assert.equal((await page.text(".user .text")).at(-1), "This is edited.");
   const all = await page.text(".turn .text");
-  await page.call("Page.reload");
-  await page.until("document.getElementById('facts')?.textContent");
-  assert.deepEqual((await page.text(".turn .text")).length, all.length, "a reload keeps the conversation");
+  await page.reload();
+  await page.until(`document.querySelectorAll(".turn .text").length == ${all.length}`);
   server.stop();
   await pause(300);
   await page.say("Is anyone there?");
@@ -356,7 +194,7 @@ async function asksForTheKey(size, name) {
     await page.click("#entry button.strong");
     if (key == "wrong") await page.until("document.querySelector('#entry[open]') && !document.getElementById('key').value");
   }
-  await page.until("document.getElementById('facts').textContent");
+  await page.until("document.getElementById('used').textContent");
   await page.says("You may.");
   await page.say("May I?");
   await page.until("document.querySelector('.last > .text')?.innerText == 'You may.'");
@@ -370,17 +208,14 @@ async function seesPictures(size, name) {
   const dir = `${root}/eyes/idefics3_a`;
   const server = await serve("-c", "2048", "-m", `${dir}/model.gguf`);
   const page = await Page.open(server.url, size);
-  await page.until("!document.getElementById('choose').hidden");
   const file = readFileSync(`${dir}/img2.png`, "base64");
-  const give = (kind, target, key) => page.run(`(() => {
-    const bytes = Uint8Array.from(atob("${file}"), (c) => c.charCodeAt(0));
-    const data = new DataTransfer();
-    data.items.add(new File([bytes], "a.png", { type: "image/png" }));
-    ${target}.dispatchEvent(new ${kind}("${kind == "DragEvent" ? "drop" : "paste"}", { ${key}: data, bubbles: true, cancelable: true }));
-  })()`);
-  await give("DragEvent", "document.body", "dataTransfer");
+  await page.drop(["a.png", file, "image/png"]);
   await page.until("document.querySelectorAll('#pictures img').length == 1");
-  await give("ClipboardEvent", "document.getElementById('text')", "clipboardData");
+  await page.run(`(() => {
+    const data = new DataTransfer();
+    data.items.add(new File([Uint8Array.from(atob("${file}"), (c) => c.charCodeAt(0))], "b.png", { type: "image/png" }));
+    document.getElementById("text").dispatchEvent(new ClipboardEvent("paste", { clipboardData: data, bubbles: true, cancelable: true }));
+  })()`);
   await page.until("document.querySelectorAll('#pictures img').length == 2");
   await page.shot(name + "-pictures");
   await page.click("#pictures button");
@@ -400,9 +235,10 @@ async function seesPictures(size, name) {
   await page.until("document.querySelectorAll('#pictures img').length == 1");
   await page.press("Escape");
   await page.until("document.querySelectorAll('#pictures img').length == 0");
-  await page.call("Page.reload");
+  await page.reload();
   await page.until("document.querySelectorAll('.user .pictures img').length == 1");
   assert.deepEqual(page.errors, []);
+  await page.close();
   server.stop();
 }
 
@@ -420,12 +256,22 @@ for (const [name, size] of Object.entries(sizes)) {
   await showsMarkdown(page, name);
   await follows(page, name);
   await thinksAndCalls(page, name);
-  // The failures that follow are intended.
+  await branches(page, name);
+  await keepsChats(page, name);
+  await keepsBoth(page, server.url, size);
+  await movesChats(page);
+  await readsFiles(page, name);
   assert.deepEqual(page.errors, []);
+  await survives(server.url, size);
+  await showsUse(size, name);
+  await hears(size, name);
+  assert.equal(await page.run("document.getElementById('speak').hidden"), true, "no model of this server hears");
+  // The failures that follow are intended.
   await failsAndEdits(page, name, server);
+  await page.close();
   await asksForTheKey(size, name);
   await seesPictures(size, name);
   console.log(`${name}: type, stream, stop, regenerate, Markdown, follow, a thought, a call, errors, edit and the key work`);
 }
-await Promise.all([new Promise((ended) => chromium.child.on("exit", ended)), chromium.call("Browser.close")]);
+await close();
 process.exit(0);

@@ -16,7 +16,21 @@ fn file(name: &str) -> String {
     std::fs::read_to_string(folder().join(name)).unwrap()
 }
 
-const SCRIPTS: [&str; 6] = ["page.mjs", "view.mjs", "pictures.mjs", "requests.mjs", "settings.mjs", "markdown.mjs"];
+const SCRIPTS: [&str; 13] = [
+    "page.mjs",
+    "view.mjs",
+    "conversation.mjs",
+    "store.mjs",
+    "chats.mjs",
+    "models.mjs",
+    "attachments.mjs",
+    "pictures.mjs",
+    "texts.mjs",
+    "microphone.mjs",
+    "requests.mjs",
+    "settings.mjs",
+    "markdown.mjs",
+];
 
 #[test]
 fn the_page_runs_only_its_own_scripts() {
@@ -226,4 +240,58 @@ console.log(JSON.stringify({ answers, broken, failed, size }));
     assert!(read["broken"]["error"].as_str().unwrap().contains("connection was lost"), "{read}");
     assert_eq!(read["failed"]["error"], "no more room");
     assert_eq!(read["size"], 12);
+}
+
+#[test]
+fn a_branch_has_its_own_messages() {
+    let source = r##"
+import { append, branch, choose, fresh, fromJson, sent, shown, titleOf, toJson, toMarkdown, versions } from "PAGE/conversation.mjs";
+const talk = fresh();
+const say = (from, role, content, more = {}) => {
+  talk.shown = from;
+  append(talk, { role, content, ...more });
+  return talk.shown;
+};
+// question a: answers b and c; after b, question d with answer e. Another first question f.
+const a = say(null, "user", "a");
+const b = say(a, "assistant", "b", { note: "1 token", tokens: 7 });
+const c = say(a, "assistant", "c");
+const d = say(b, "user", [{ type: "text", text: "x.txt:\n", file: "x.txt" }, { type: "text", text: "d" }]);
+const e = say(d, "assistant", "e", { reasoning_content: "Hm.", tool_calls: [{ id: "1", type: "function", function: { name: "g", arguments: "{\"q\": 1}" } }] });
+const f = say(null, "user", "f");
+const names = (messages) => messages.map((message) => sent(message).content);
+const branches = [b, c, e, f].map((end) => names(branch(talk, end)));
+const chosen = [a, b, c, f].map((at) => (choose(talk, at), talk.shown));
+const places = Array.from(versions(talk).values());
+choose(talk, b);
+const request = shown(talk).map(sent);
+const copy = fromJson(toJson(talk));
+// A chain of messages that is far longer than any conversation.
+const long = { ...fresh(), messages: Array.from({ length: 50000 }, (_, at) => ({ parent: at ? at - 1 : null, role: "user", content: "x" })) };
+choose(long, 0);
+console.log(JSON.stringify({ branches, chosen, places, request, talk, copy, title: titleOf(copy), markdown: toMarkdown(talk), long: [long.shown, shown(long).length] }));
+"##;
+    let Some(found) = module(source) else { return };
+    let d = json!([{ "type": "text", "text": "x.txt:\n" }, { "type": "text", "text": "d" }]);
+    assert_eq!(found["branches"], json!([["a", "b"], ["a", "c"], ["a", "b", d, "e"], ["f"]]));
+    // The newest end of each branch is shown: c is newer than b.
+    assert_eq!(found["chosen"], json!([2, 4, 2, 5]));
+    assert_eq!(found["places"], json!([[0, 5], [1, 2], [1, 2], [3], [4], [0, 5]]));
+    let call = json!({ "id": "1", "type": "function", "function": { "name": "g", "arguments": "{\"q\": 1}" } });
+    let wanted = json!([
+        { "role": "user", "content": "a" },
+        { "role": "assistant", "content": "b" },
+        { "role": "user", "content": d },
+        { "role": "assistant", "content": "e", "reasoning_content": "Hm.", "tool_calls": [call] },
+    ]);
+    assert_eq!(found["request"], wanted);
+    for field in ["messages", "shown"] {
+        assert_eq!(found["copy"][field], found["talk"][field]);
+    }
+    assert_ne!(found["copy"]["id"], found["talk"]["id"]);
+    assert_eq!(found["title"], "a");
+    let markdown = "# a\n\n## User\n\na\n\n## Assistant\n\nb\n\n## User\n\nx.txt:\n\nd\n\n## Assistant\n\n> Hm.\n\ne\n\n\
+                    Call of `g`:\n\n```json\n{\"q\": 1}\n```\n";
+    assert_eq!(found["markdown"], markdown);
+    assert_eq!(found["long"], json!([49999, 50000]));
 }

@@ -5,14 +5,21 @@ use axum::http::{HeaderName, HeaderValue, header};
 use axum::routing::get;
 
 /// The files of the page: path, content type, content.
-const FILES: [(&str, &str, &str); 8] = [
+const FILES: [(&str, &str, &str); 15] = [
     ("/", "text/html; charset=utf-8", include_str!("page/index.html")),
     ("/page.css", "text/css; charset=utf-8", include_str!("page/page.css")),
     ("/page.mjs", SCRIPT, include_str!("page/page.mjs")),
     ("/view.mjs", SCRIPT, include_str!("page/view.mjs")),
     ("/requests.mjs", SCRIPT, include_str!("page/requests.mjs")),
     ("/settings.mjs", SCRIPT, include_str!("page/settings.mjs")),
+    ("/models.mjs", SCRIPT, include_str!("page/models.mjs")),
+    ("/conversation.mjs", SCRIPT, include_str!("page/conversation.mjs")),
+    ("/store.mjs", SCRIPT, include_str!("page/store.mjs")),
+    ("/chats.mjs", SCRIPT, include_str!("page/chats.mjs")),
+    ("/attachments.mjs", SCRIPT, include_str!("page/attachments.mjs")),
     ("/pictures.mjs", SCRIPT, include_str!("page/pictures.mjs")),
+    ("/texts.mjs", SCRIPT, include_str!("page/texts.mjs")),
+    ("/microphone.mjs", SCRIPT, include_str!("page/microphone.mjs")),
     ("/markdown.mjs", SCRIPT, include_str!("page/markdown.mjs")),
 ];
 

@@ -1,34 +1,46 @@
-// The page of the server: a conversation with the model.
+// The page of the server: conversations with the model.
 //
-//   page        the conversation and its fields      view       messages as elements
-//   requests    requests to the server               settings   settings, kept by the browser
-//   markdown    Markdown as a tree of elements       pictures   pictures for the next message
+//   page           the shown conversation and its field   view           messages as elements
+//   conversation   the tree of messages; files            markdown       Markdown as a tree of elements
+//   store          conversations in IndexedDB             chats          their list
+//   requests       requests to the server                 models         models, and the use of the context
+//   settings       settings, kept by the browser          microphone     speech for the field
+//   attachments    pictures and texts for the field       pictures, texts   their files
 
-import { allow, has, put, take } from "./pictures.mjs";
-import { add, metric, send, stream, useKey } from "./requests.mjs";
-import { body, kept, showDefaults } from "./settings.mjs";
-import { make, picturesOf, textOf, view } from "./view.mjs";
+import { has, put as attach, take } from "./attachments.mjs";
+import { connect, openList } from "./chats.mjs";
+import { append, choose, fresh, sent, shown, textOf, versions } from "./conversation.mjs";
+import { endRecording, isRecording } from "./microphone.mjs";
+import { describe, isFull, named, showUse } from "./models.mjs";
+import { add, stream, useKey } from "./requests.mjs";
+import { body, kept } from "./settings.mjs";
+import { get, onFailure, put } from "./store.mjs";
+import { make, view } from "./view.mjs";
 
 const $ = (id) => document.getElementById(id);
+const SAVE_EACH = 2000; // milliseconds between saves of an answer in progress
 const isTouch = matchMedia("(pointer: coarse)").matches;
 const views = new WeakMap(); // the view of each message
 
-let talk = kept("sessionStorage", "talk") ?? []; // the messages
+let talk = fresh(); // the shown conversation
 let running = null; // an AbortController for the answer in progress
-let editing = -1; // the index of the message that is edited
-let model = null; // the chosen model, if there are several
+let editing = null; // the message that is edited
 
 // ---- The conversation ----
 
-/** Draws all messages, and an error after them. Errors are neither sent nor kept. */
+/** Draws the shown branch, and an error after it. Errors are neither sent nor kept. */
 function draw(failure = "") {
-  const does = { edit, regenerate, results: (results) => answer([...talk, ...results]) };
-  const elements = talk.map((message) => {
+  const does = { edit, regenerate, show, results: (results) => answer(talk.shown, results) };
+  const messages = shown(talk);
+  const places = versions(talk);
+  const elements = messages.map((message) => {
     if (!views.has(message)) views.set(message, view(message, does));
     const { element, update } = views.get(message);
-    update(running != null && message == talk.at(-1));
-    element.classList.toggle("last", message == talk.at(-1));
-    element.classList.toggle("editing", editing >= 0 && message == talk[editing]);
+    const isLast = message == messages.at(-1);
+    const list = places.get(message);
+    update(running != null && isLast, list, list.findIndex((at) => talk.messages[at] == message));
+    element.classList.toggle("last", isLast);
+    element.classList.toggle("editing", message == editing);
     return element;
   });
   const error = make("div", "error", failure);
@@ -36,51 +48,66 @@ function draw(failure = "") {
   $("talk").replaceChildren(...elements, ...(failure ? [error] : []));
   $("send").hidden = running != null;
   $("stop").hidden = running == null;
-  if (running == null) kept("sessionStorage", "talk", talk);
+  showUse(running ? messages.slice(0, -1) : messages);
   follow();
 }
 
-/** Asks for the answer to `asked`. If no answer comes, the conversation is restored, and the question returns to the
-    field. */
-async function answer(asked) {
+/** Keeps a conversation, and remembers in this tab which one is shown. */
+async function save(changed) {
+  await put(changed);
+  if (changed == talk) kept("sessionStorage", "shown", talk.id);
+}
+
+/** Asks for the answer to `messages` after message `from`, as a new branch if others follow there. If no answer comes, the
+    conversation is restored, and the question returns to the field. */
+async function answer(from, messages) {
   if (running) return;
-  const before = talk;
-  const own = (running = new AbortController());
-  const reply = { role: "assistant", content: "" };
-  talk = [...asked, reply];
-  editing = -1;
+  const [own, to] = [(running = new AbortController()), talk];
+  const before = { shown: to.shown, length: to.messages.length };
+  to.shown = from;
+  messages.forEach((message) => append(to, message));
+  const asked = shown(to).map(sent);
+  const reply = append(to, { role: "assistant", content: "" });
+  editing = null;
   isFollowing = true;
+  $("status").textContent = "";
   draw();
-  const timing = { start: performance.now(), first: 0, last: 0 };
+  save(to);
+  const timing = { start: performance.now(), first: 0, last: 0, saved: performance.now() };
   let [usage, finish, failure] = [null, null, ""];
   try {
-    const messages = asked.map(({ note, ...message }) => message);
-    const request = { ...body(messages), ...(model && { model }), stream: true, stream_options: { include_usage: true } };
+    const request = { ...body(asked), ...named(), stream: true, stream_options: { include_usage: true } };
     for await (const event of stream(request, own.signal)) {
       usage = event.usage ?? usage;
       finish = event.choices?.[0]?.finish_reason ?? finish;
       if (!add(reply, event)) continue;
       timing.last = performance.now();
       timing.first ||= timing.last;
+      if (timing.last > timing.saved + SAVE_EACH) {
+        timing.saved = timing.last;
+        save(to);
+      }
       later(() => running == own && (views.get(reply).update(true), follow()));
     }
   } catch (error) {
     if (!own.signal.aborted) failure = error.message;
   }
-  if (running != own) return; // another conversation has begun
-  running = null;
+  if (running == own) running = null;
   reply.note = note(usage, finish, timing, own.signal.aborted);
-  const isEmpty = !reply.content && !reply.reasoning_content && !reply.tool_calls;
-  if (isEmpty && (failure || own.signal.aborted)) {
-    const question = asked.at(-1);
-    talk = before;
-    if (question.role == "user" && !before.includes(question)) {
+  if (usage) reply.tokens = usage.total_tokens;
+  // The user may have left the conversation. The question then stays in it, with an empty answer.
+  if (isEmpty(reply) && (failure || own.signal.aborted) && to == talk) {
+    to.shown = before.shown;
+    to.messages.length = before.length;
+    const question = messages.at(-1);
+    if (question?.role == "user") {
       setText([textOf(question.content), $("text").value].filter(Boolean).join("\n"));
-      put(picturesOf(question.content));
+      attach(question.content);
     }
   }
+  await save(to);
+  if (to != talk || running) return;
   draw(failure);
-  if (usage) $("status").textContent = `${usage.total_tokens} of ${$("facts").dataset.context || "?"} tokens of context`;
   if (!isTouch) $("text").focus();
 }
 
@@ -93,30 +120,58 @@ function note(usage, finish, { start, first, last }, isStopped) {
     tokens > 1 && seconds > 0 && `${((tokens - 1) / seconds).toFixed(1)} tokens/s`,
     first && `first after ${((first - start) / 1000).toFixed(1)} s`,
     isStopped && "stopped",
-    finish == "length" && "cut at the limit of tokens",
+    finish == "length" && (isFull(usage?.total_tokens) ? "cut: the context is full" : "cut at the limit of tokens"),
   ].filter(Boolean).join(", ");
 }
 
+const isEmpty = ({ content, reasoning_content: thought, tool_calls: calls }) => !content && !thought && !calls;
+
 function regenerate() {
-  answer(talk.slice(0, -1));
+  const at = talk.shown;
+  const reply = talk.messages[at];
+  if (isEmpty(reply) && at == talk.messages.length - 1) talk.messages.pop();
+  answer(reply.parent, []);
+}
+
+/** Shows the branch with message `at`. The focus stays on the arrow that was pressed. */
+function show(at, by) {
+  if (running) return;
+  choose(talk, at);
+  cancelEdit();
+  save(talk);
+  views.get(talk.messages[at]).element.querySelector(`.versions button:${by < 0 ? "first" : "last"}-of-type`).focus();
 }
 
 function edit(message) {
   if (running) return;
-  editing = talk.indexOf(message);
+  editing = message;
   setText(textOf(message.content));
-  put(picturesOf(message.content));
+  attach(message.content);
   $("text").focus();
-  $("status").textContent = "Sending replaces the marked message and all after it. Esc cancels.";
   draw();
+  $("status").textContent = "Sending begins another branch at the marked message. Esc cancels.";
 }
 
 function cancelEdit() {
-  editing = -1;
-  setText("");
-  put([]);
-  $("status").textContent = "";
+  if (editing) {
+    editing = null;
+    setText("");
+    attach([]);
+    $("status").textContent = "";
+  }
   draw();
+}
+
+/** Shows another conversation. An answer in progress is stopped, and its beginning is kept. */
+function use(other) {
+  if (other == talk) return;
+  running?.abort();
+  running = null;
+  talk = other;
+  kept("sessionStorage", "shown", talk.id);
+  isFollowing = true;
+  cancelEdit();
+  if (!isTouch) $("text").focus();
 }
 
 /** Calls the last of the given functions once, before the next frame. */
@@ -168,9 +223,9 @@ $("ask").onsubmit = (event) => {
   event.preventDefault();
   const text = $("text").value.trim();
   if (!(text || has()) || running) return;
-  const earlier = editing < 0 ? talk : talk.slice(0, editing);
+  const from = editing ? editing.parent : talk.shown;
   setText("");
-  answer([...earlier, { role: "user", content: take(text) }]);
+  answer(from, [{ role: "user", content: take(text) }]);
 };
 $("text").onkeydown = (event) => {
   // Enter does not send while Chinese or Japanese characters are being composed. On a phone, Enter begins a line.
@@ -183,7 +238,7 @@ $("text").onkeydown = (event) => {
     event.preventDefault();
     $("scroll").scrollBy(0, $("scroll").clientHeight * (event.key == "PageUp" ? -0.8 : 0.8));
   }
-  const last = talk.findLast(({ role }) => role == "user");
+  const last = shown(talk).findLast(({ role }) => role == "user");
   if (event.key == "ArrowUp" && !$("text").value && last) {
     event.preventDefault();
     edit(last);
@@ -191,22 +246,16 @@ $("text").onkeydown = (event) => {
 };
 document.onkeydown = (event) => {
   if (event.key != "Escape" || event.isComposing || document.querySelector("dialog[open]")) return;
-  if (running) running.abort();
-  else if (editing >= 0) cancelEdit();
+  if (isRecording()) endRecording(true);
+  else if (running) running.abort();
+  else if (editing) cancelEdit();
 };
 $("stop").onclick = () => running?.abort();
-$("fresh").onclick = () => {
-  const own = running;
-  running = null;
-  own?.abort();
-  talk = [];
-  isFollowing = true;
-  cancelEdit();
-  $("text").focus();
-};
+$("fresh").onclick = () => use(fresh());
+$("list").onclick = openList;
 $("change").onclick = () => $("settings").showModal();
 
-// ---- The server ----
+// ---- The start ----
 
 /** Asks the user for the API key. Returns null if the user gives none. */
 function enterKey(why) {
@@ -226,33 +275,6 @@ function enterKey(why) {
   });
 }
 
-const inUnits = (bytes) => {
-  const unit = bytes < 2 ** 20 ? 1 : bytes < 2 ** 30 ? 2 : 3;
-  return `${(bytes / 2 ** (10 * unit)).toFixed(1)} ${["", "KiB", "MiB", "GiB"][unit]}`;
-};
-
-/** Shows the models, the context and the memory. */
-async function describe() {
-  const { data } = await (await send("v1/models")).json();
-  $("models").replaceChildren(...data.map(({ id }) => new Option(id)));
-  $("models").hidden = data.length < 2;
-  $("model").hidden = data.length > 1;
-  const choose = async () => {
-    const { id, max_model_len: context, capabilities = [] } = data.find(({ id }) => id == $("models").value) ?? data[0];
-    model = data.length > 1 ? id : null;
-    allow(capabilities.includes("vision"), draw);
-    $("model").textContent = document.title = id;
-    const metrics = await (await send("metrics")).text();
-    const memory = metric(metrics, "workspace_bytes") + metric(metrics, "kv_bytes");
-    $("facts").dataset.context = context;
-    $("facts").textContent = `${context} tokens of context, ${inUnits(memory)} of memory`;
-    $("facts").title = "Workspace and KV cache of all conversations, without the model";
-  };
-  $("models").onchange = choose;
-  await choose();
-  showDefaults((await (await send("props")).json()).default_generation_settings?.params ?? {});
-}
-
 // Takes the key from `#key=...` in the address, and removes it there.
 const given = new URLSearchParams(location.hash.slice(1)).get("key");
 if (given) {
@@ -260,5 +282,12 @@ if (given) {
   history.replaceState(null, "", location.pathname + location.search);
 }
 useKey(given ?? kept("sessionStorage", "key"), enterKey);
+connect({ current: () => talk, use, begin: () => use(fresh()) });
+onFailure((error) => {
+  $("status").textContent = `The browser does not keep this conversation (${error.message || error.name}). Chats can write it to a file.`;
+});
 draw();
-describe().catch((error) => draw(error.message));
+describe(draw).catch((error) => draw(error.message));
+const last = kept("sessionStorage", "shown");
+const found = last && (await get(last).catch((error) => draw(`This conversation is damaged: ${error.message}.`)));
+if (found && !talk.messages.length) use(found);

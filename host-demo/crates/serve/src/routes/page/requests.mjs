@@ -15,7 +15,7 @@ export function useKey(first, ask) {
 /** Sends a request. Asks for the API key if the server wants one. Throws `Refused` or an AbortError. */
 export async function send(path, options = {}) {
   for (;;) {
-    const headers = { ...(options.body && { "Content-Type": "application/json" }), ...(key && { Authorization: "Bearer " + key }) };
+    const headers = { ...(typeof options.body == "string" && { "Content-Type": "application/json" }), ...(key && { Authorization: "Bearer " + key }) };
     let response;
     try {
       response = await fetch(path, { ...options, headers });

@@ -1,5 +1,6 @@
 // Draws messages. Texts of models become text nodes and the elements of markdown.mjs, never HTML.
 
+import { filesOf, picturesOf, textOf } from "./conversation.mjs";
 import { markdown } from "./markdown.mjs";
 
 /** Makes an element with a class and children. */
@@ -24,13 +25,10 @@ export function image(url) {
   return element;
 }
 
-/** The text of a message's content. */
-export const textOf = (content) =>
-  Array.isArray(content) ? content.map(({ text }) => text ?? "").join("") : content;
-
-/** The pictures of a message's content, as data URLs. */
-export const picturesOf = (content) =>
-  Array.isArray(content) ? content.flatMap(({ image_url: image }) => image?.url ?? []) : [];
+export const inUnits = (bytes) => {
+  const unit = bytes < 2 ** 20 ? 1 : bytes < 2 ** 30 ? 2 : 3;
+  return `${(bytes / 2 ** (10 * unit)).toFixed(1)} ${["", "KiB", "MiB", "GiB"][unit]}`;
+};
 
 /** Makes a button that copies the text that `text` returns. */
 function copyButton(text) {
@@ -95,23 +93,44 @@ function pretty(text) {
   }
 }
 
-/** Returns the element of a message, and a function that redraws the element. `does` has the functions of the buttons. */
+/** Returns the element of a message, and a function that redraws it: `versions` are the indices of the messages that may
+    stand in its place, `at` the position of its own. `does` has the functions of the buttons. */
 export function view(message, does) {
-  return { user, assistant, tool }[message.role](message, does);
+  const { element, actions, redraw } = { user, assistant, tool }[message.role](message, does);
+  let shown = [[], 0];
+  const turn = (by) => {
+    const [versions, at] = shown;
+    does.show(versions.at((at + by) % versions.length), by);
+  };
+  const place = make("span", "", "");
+  const arrows = make("span", "versions", button("\u2039", () => turn(-1)), place, button("\u203a", () => turn(1)));
+  arrows.firstChild.setAttribute("aria-label", "Previous version");
+  arrows.lastChild.setAttribute("aria-label", "Next version");
+  actions.append(arrows);
+  const update = (isRunning, versions = shown[0], at = shown[1]) => {
+    shown = [versions, at];
+    arrows.hidden = versions.length < 2;
+    place.textContent = `${at + 1}/${versions.length}`;
+    redraw(isRunning);
+  };
+  return { element, update };
 }
 
 function user(message, does) {
   const said = textOf(message.content);
   const pictures = make("div", "pictures", ...picturesOf(message.content).map(image));
+  const files = filesOf(message.content).map(({ file, text }) =>
+    make("details", "attached", make("summary", "", `${file}, ${inUnits(text.length)}`), make("pre", "", text)));
   const text = make("div", "text", said);
   [pictures.hidden, text.hidden] = [!pictures.childNodes.length, !said];
   const actions = make("div", "actions", copyButton(() => said), button("Edit", () => does.edit(message)));
-  return { element: make("article", "turn user", pictures, text, actions), update() {} };
+  return { element: make("article", "turn user", pictures, ...files, text, actions), actions, redraw() {} };
 }
 
 function tool(message) {
   const result = make("div", "result", `Result of ${message.name}`, make("pre", "", message.content));
-  return { element: make("article", "turn tool", result), update() {} };
+  const actions = make("div", "actions");
+  return { element: make("article", "turn tool", result, actions), actions, redraw() {} };
 }
 
 function assistant(message, does) {
@@ -134,7 +153,7 @@ function assistant(message, does) {
       role: "tool", tool_call_id: call.id, name: call.function.name, content: calls.querySelectorAll("textarea")[at].value,
     })));
   };
-  const update = (isRunning) => {
+  const redraw = (isRunning) => {
     const { content, reasoning_content: thoughts, tool_calls: list = [] } = message;
     const isThinking = isRunning && !content && !list.length;
     thought.hidden = !thoughts;
@@ -150,7 +169,7 @@ function assistant(message, does) {
     if (!isRunning && list.length && !calls.childNodes.length) calls.append(...list.map(call), sendResults());
   };
   const element = make("article", "turn assistant", thought, text, calls, actions);
-  return { element, update };
+  return { element, actions, redraw };
 }
 
 /** Makes the element of a call, with a field for the call's result. */
