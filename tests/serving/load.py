@@ -13,10 +13,10 @@ and the resident memory beside the bound that the server prints.
 
 `kinds`: sends each kind of hostile request alone, to a server of its own, for SECONDS. Prints a table of the same measurements.
 
-`leave`: 500 clients, each of which asks every two minutes and disconnects at a random moment, beside four honest ones,
-each of which asks something new every two seconds. Prints the time to the first token of the honest ones, alone and beside
-the others, for a new prompt of some 200 tokens and for one that the server knows; the passes that the server makes once
-all have left, and memory.
+`leave`: 500 clients, each of which sends up to 119 words every two minutes and disconnects at a random moment, beside four
+honest ones, each of which asks something new every two seconds. Prints the time to the first token of the honest ones, alone
+and beside the others, for a new prompt of some 200 tokens and for one that the server knows; the passes that the server makes
+once all have left, and memory.
 
 `requests`: clients send short requests as fast as possible; one in twenty is hostile, one in ten leaves before its answer
 ends. Each answer must be the same as on an idle server, and memory must not grow.
@@ -51,6 +51,10 @@ KINDS = [
     {"prompt": "A number:", "max_tokens": 6, "seed": 5, "grammar": 'root ::= [0-9]{1,3} "."'},
     {"prompt": "word " * 20, "max_tokens": 2, "temperature": 0},
 ]
+
+
+# Words of one token each.
+WORDS = "the old man and his dog went to a far town".split()
 
 
 class Server:
@@ -279,7 +283,7 @@ def leaver(port, source, seed, running):
     while True:
         running.wait()
         time.sleep(chance.random() * 240)
-        words = " ".join(f"w{chance.randrange(1000)}" for _ in range(chance.randrange(1, 120)))
+        words = " ".join(chance.choice(WORDS) for _ in range(chance.randrange(1, 120)))
         body = json.dumps({"prompt": words, "max_tokens": 200, "ignore_eos": True, "stream": chance.random() < 0.5})
         try:
             line = socket.create_connection(("127.0.0.1", port), timeout=20, source_address=(source, 0))
@@ -316,7 +320,7 @@ def leave(binary, seconds, flags):
 
     def honest(until, firsts, source):
         while time.time() < until:
-            words = " ".join(chance.choice("the old man and his dog went to a far town".split()) for _ in range(200))
+            words = " ".join(chance.choice(WORDS) for _ in range(200))
             for kind, prompt in [("new", words), ("known", GOOD["prompt"])]:
                 firsts[kind].append(first_token(server.port, prompt, source))
                 time.sleep(1)
