@@ -33,6 +33,14 @@ impl Hash {
         self.0 = product ^ product >> 32;
     }
 
+    /// Hashes each number as a word.
+    pub const fn numbers(&mut self, mut numbers: &[usize]) {
+        while let Some((number, rest)) = numbers.split_first() {
+            self.word(*number as u64);
+            numbers = rest;
+        }
+    }
+
     pub const fn finish(self) -> u64 {
         self.0
     }

@@ -331,11 +331,7 @@ impl Plan {
         // pass, but not on both.
         let mut pass = 0;
         while pass < 2 {
-            let mut i = 0;
-            while i < numbers.len() {
-                hash.word(numbers[i] as u64);
-                i += 1;
-            }
+            hash.numbers(&numbers);
             #[cfg(feature = "lora")]
             {
                 hash.word(self.options.adapters as u64);

@@ -11,9 +11,8 @@ use crate::sort::heapsort;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Breakers<'b> {
     /// The sequences, sorted by their first tokens.
-    pub heads: &'b [Breaker],
-    /// The tokens after the first ones, which the sequences index.
-    pub tails: &'b [TokenId],
+    heads: &'b [Breaker],
+    tails: &'b [TokenId],
 }
 
 /// A sequence of tokens.
@@ -21,13 +20,21 @@ pub struct Breakers<'b> {
 pub struct Breaker {
     /// The first token.
     pub head: TokenId,
-    /// Index of the second token in [`Breakers::tails`].
+    /// Index of the second token in the tails of [`Breakers::new`].
     pub start: u32,
     /// Number of tokens after the first one.
     pub len: u32,
 }
 
 impl<'b> Breakers<'b> {
+    /// Creates the sequences that begin with `heads` and continue in `tails`. `None` unless the heads are sorted by their
+    /// first tokens, and each one's tokens are in `tails`.
+    pub fn new(heads: &'b [Breaker], tails: &'b [TokenId]) -> Option<Self> {
+        let is_inside = |head: &Breaker| u64::from(head.start) + u64::from(head.len) <= tails.len() as u64;
+        let is_right = heads.is_sorted_by_key(|head| head.head) && heads.iter().all(is_inside);
+        is_right.then_some(Self { heads, tails })
+    }
+
     /// The tails of the sequences that begin with `head`.
     fn after(&self, head: TokenId) -> impl Iterator<Item = &'b [TokenId]> + use<'b> {
         let first = self.heads.partition_point(|breaker| breaker.head < head);

@@ -135,6 +135,7 @@ pub struct Plan {
     /// The options, with limits applied.
     pub options: Options,
     pub(super) layout: Layout,
+    /// Hash over the file and all fields above.
     seal: u64,
 }
 
@@ -175,20 +176,31 @@ impl Plan {
         let layout = tri!(Layout::of(gguf, &spec, &views, options));
         let workspace = tri!(layout.bytes());
         let rows = tri!(product(&[views.tokens(), spec.row_len()]));
-        Ok(Self { workspace, rows, views, options, layout, seal: sealed(gguf) })
+        let mut plan = Self { workspace, rows, views, options, layout, seal: 0 };
+        plan.seal = plan.sealed(gguf);
+        Ok(plan)
     }
 
-    /// True if the plan was made for this file.
+    /// True if the plan was made for this file, and its numbers were not changed.
     pub(super) fn is_for(&self, gguf: &Gguf<'_>) -> bool {
-        self.seal == sealed(gguf)
+        self.seal == self.sealed(gguf)
     }
-}
 
-/// Hash of the file's directory.
-const fn sealed(gguf: &Gguf<'_>) -> u64 {
-    let mut hash = Hash::new();
-    gguf.hash_directory(&mut hash);
-    hash.finish()
+    /// Hash of the file's directory and the public numbers.
+    const fn sealed(&self, gguf: &Gguf<'_>) -> u64 {
+        let mut hash = Hash::new();
+        gguf.hash_directory(&mut hash);
+        let numbers = [self.workspace, self.rows, self.options.batch, self.options.workers];
+        // The numbers are hashed twice, after the file. A second changed number could undo the effect of the first on one
+        // pass, but not on both.
+        let mut pass = 0;
+        while pass < 2 {
+            hash.numbers(&numbers);
+            hash.numbers(&self.views.numbers());
+            pass += 1;
+        }
+        hash.finish()
+    }
 }
 
 /// Patches of a view from left to right, and from top to bottom.

@@ -82,6 +82,15 @@ impl Views {
         }
     }
 
+    /// All fields. A size of 0 by 0 stands for `None`.
+    pub(super) const fn numbers(&self) -> [usize; 12] {
+        let Self { picture, canvas, tile, cell, .. } = *self;
+        let via = if let Some(via) = self.via { via } else { (0, 0) };
+        let (overview, of_canvas) = if let Some(overview) = self.overview { overview } else { ((0, 0), false) };
+        let [(a, b), (c, d), (e, f), (g, h), (i, j)] = [picture, via, canvas, tile, overview];
+        [a, b, c, d, e, f, g, h, i, j, of_canvas as usize, cell]
+    }
+
     /// Number of rows of all views.
     pub const fn tokens(&self) -> usize {
         let [tile, overview] = self.kinds();

@@ -119,6 +119,36 @@ fn with_encoder(file: &[u8], picture: &Picture<'_>, memory: Memory, each: impl F
     each(&mut Encoder::new(&vision, plan, workspace).unwrap());
 }
 
+/// A plan whose public fields were changed is refused, also if two of them were.
+#[test]
+fn a_forged_plan_is_refused() {
+    type Change = fn(&mut Sight, &Sight);
+    const CHANGES: [Change; 6] = [
+        |plan, _| plan.workspace += 64,
+        |plan, _| plan.workspace -= 64,
+        |plan, _| plan.rows -= 1,
+        |plan, _| plan.options.batch += 1,
+        |plan, _| plan.options.workers += 1,
+        |plan, other| plan.views = other.views,
+    ];
+    let file = read(&committed().join("pixtral.gguf"));
+    let gguf = Gguf::parse(&file).unwrap();
+    let vision = Vision::new(&gguf).unwrap();
+    let plan = |width, height| Sight::new(&gguf, width, height, Memory::new()).unwrap();
+    let (good, mut workspace) = (plan(64, 48), lines(1 << 20));
+    for other in [plan(48, 64), plan(64, 47), plan(640, 480)] {
+        for (at, change) in CHANGES.iter().enumerate() {
+            for second in std::iter::once(None).chain(CHANGES[at + 1..].iter().map(Some)) {
+                let mut plan = good;
+                change(&mut plan, &other);
+                second.into_iter().for_each(|change| change(&mut plan, &other));
+                let made = Encoder::new(&vision, plan, Line::bytes_mut(&mut workspace)).map(|_| ());
+                assert_eq!(made, if plan == good { Ok(()) } else { Err(Error::PlanMismatch) }, "change {at}");
+            }
+        }
+    }
+}
+
 #[test]
 fn tiles_are_those_of_transformers() {
     for case in cases() {

@@ -1,7 +1,7 @@
 //! The sampler chain: values worked out by hand, properties, and a comparison with a naive implementation.
 
 use crate::common::unwritten::unwritten;
-use arenite::sampler::{Link, More, Params, Pcg32, Sampler, Xorshift, argmax};
+use arenite::sampler::{Breaker, Breakers, Link, More, Params, Pcg32, Sampler, Xorshift, argmax};
 use arenite::{Error, TokenId};
 use rand_core::{Infallible, Rng, SeedableRng, TryRng};
 
@@ -204,6 +204,16 @@ fn strange_parameters_and_logits_choose_something() {
     for params in [PLAIN, Params::DEFAULT, Params { top_k: 0, ..Params::DEFAULT }] {
         assert_eq!(sample(params, &[], &[], &[f32::NEG_INFINITY, f32::NAN], &mut rng).0, NO_NUMBERS);
     }
+}
+
+/// Sequences that the sampler would not find, or would cut, are refused.
+#[test]
+fn breakers_are_sorted_and_whole() {
+    let breaker = |head, start, len| Breaker { head, start, len };
+    let is_taken = |heads: &[Breaker]| Breakers::new(heads, &[1, 2, 3]).is_some();
+    assert!(is_taken(&[]) && is_taken(&[breaker(4, 0, 3), breaker(4, 3, 0), breaker(5, 1, 1)]));
+    assert!(!is_taken(&[breaker(5, 0, 1), breaker(4, 0, 1)]));
+    assert!(!is_taken(&[breaker(4, 2, 2)]) && !is_taken(&[breaker(4, u32::MAX, u32::MAX)]));
 }
 
 #[test]

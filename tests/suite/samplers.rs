@@ -116,7 +116,7 @@ fn with<T>(params: Params, case: &Value, logits: Vec<f32>, check: impl FnOnce(Ru
     heads.sort();
     let mut scratch = vec![0xaa; Sampler::scratch_bytes(&params, logits.len())];
     let sampler = Sampler::new(params, &[], logits.len(), unwritten(&mut scratch)).unwrap();
-    let mut sampler = sampler.with_breakers(Breakers { heads: &heads, tails: &tails });
+    let mut sampler = sampler.with_breakers(Breakers::new(&heads, &tails).unwrap());
     ids(&case["history"]).into_iter().for_each(|id| sampler.accept(id));
     check(Run { sampler, logits })
 }

@@ -82,14 +82,15 @@ impl Sample {
         let mut heads: Vec<_> = self
             .breakers
             .iter()
-            .map(|(head, start, len)| Breaker { head: (*head).into(), start: (*start).into(), len: (*len).into() })
+            .map(|(head, start, len)| (u32::from(*head), u32::from(*start % 4), u32::from(*len)))
+            .map(|(head, start, len)| Breaker { head, start, len: len % (4 - start) })
             .collect();
         heads.sort();
         let allows = |token: u32| self.allowed >> (token % 64) & 1 == 1;
         let draw = |fill: u8| -> Result<_, Error> {
             let mut scratch = vec![fill; Sampler::scratch_bytes(&params, logits.len())];
             let sampler = Sampler::new(params, &bias, logits.len(), unwritten(&mut scratch))?;
-            let mut sampler = sampler.with_breakers(Breakers { heads: &heads, tails: &[1, 2, 3] });
+            let mut sampler = sampler.with_breakers(Breakers::new(&heads, &[1, 2, 3]).unwrap_or_default());
             self.history.iter().for_each(|token| sampler.accept((*token).into()));
             let mut rng = Pcg32::new(self.seed);
             let mut all = vec![];

@@ -56,7 +56,8 @@ impl BreakerList {
 
     /// The sequences in the core's form.
     pub fn list(&self) -> Breakers<'_> {
-        Breakers { heads: &self.heads, tails: &self.tails }
+        // They are sorted, and their tails are in `tails`.
+        Breakers::new(&self.heads, &self.tails).unwrap_or_default()
     }
 }
 
