@@ -152,8 +152,9 @@ def check(folder, pictures):
         seen.append(found)
         if found[0] >= PIXEL or found[1] > RELATIVE or found[2] > RELATIVE or not (found[3] and found[4]):
             wrong.append((path.name, found))
-    steps, rows, logits, ids, tokens = zip(*seen)
-    print(f"| {folder.name} | {len(seen)} | {refused} | {max(steps):.1e} | {max(rows):.1e} | {max(logits):.1e} | {sum(ids)} | {sum(tokens)} |", flush=True)
+    largest = [f"{max(found[i] for found in seen):.1e}" if seen else "" for i in range(3)]
+    equal = [sum(found[i] for found in seen) for i in (3, 4)]
+    print("|", *(f"{cell} |" for cell in [folder.name, len(seen), refused, *largest, *equal]), flush=True)
     for name, what in wrong:
         print(f"  {folder.name}: {name}: {what}", file=sys.stderr, flush=True)
     return not wrong

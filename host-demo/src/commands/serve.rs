@@ -7,7 +7,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use arenite_files::projector_among;
+use arenite_files::is_projector;
 use arenite_serve::HeaderValue;
 
 use crate::cli::{DraftArgs, ModelArgs, ReuseArgs, RunArgs, StepArgs, TemplateArgs, at_least_one, memory_size, one_of};
@@ -325,7 +325,7 @@ fn files(given: &[PathBuf]) -> Result<Vec<PathBuf>> {
 fn models_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let files = std::fs::read_dir(folder)?.map(|file| Ok(file?.path()));
     let mut files = files.collect::<std::io::Result<Vec<_>>>()?;
-    let is_projector = |path: &Path| projector_among(path.to_str()).is_some();
+    let is_projector = |path: &Path| path.to_str().is_some_and(is_projector);
     files.retain(|path| path.extension().is_some_and(|kind| kind == "gguf"));
     files.retain(|path| !split::is_later_piece(path) && !is_projector(path));
     files.sort();

@@ -31,7 +31,7 @@ pub use bytes::Bytes;
 pub use drafter::{drafter_among, drafter_beside, is_gguf, quant_of};
 pub use mapped::map;
 pub use new_file::{NewFile, clean_up_on_signals, must_not_replace, write_checked, write_file, write_files};
-pub use projector::{projector_among, projector_beside};
+pub use projector::{is_projector, projector_among, projector_beside};
 
 /// Sets the mode of a file or folder, such as 0o600 or 0o700, on systems that have modes.
 pub fn keep_private(path: &Path, mode: u32) -> std::io::Result<()> {

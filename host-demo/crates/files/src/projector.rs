@@ -1,16 +1,42 @@
 //! Files that let a model see: `mmproj*.gguf`, beside the model or in its repository.
 
+use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
+
+use super::drafter::{is_gguf, quant_of};
 
 /// Types of weights in the order of preference: the usual one, then smaller, then larger ones.
 const TYPES: [&str; 4] = ["-F16.", "Q8_0", "BF16", "F32"];
 
-/// Chooses the projector among the files of a model; `None` if there is none.
-pub fn projector_among<'n>(files: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
-    let upper = |file: &str| file.rsplit(['/', '\\']).next().unwrap_or(file).to_ascii_uppercase();
-    let is_projector = |file: &&str| upper(file).contains("MMPROJ") && upper(file).ends_with(".GGUF");
-    let rank = |file: &str| TYPES.iter().position(|kind| upper(file).contains(kind)).unwrap_or(TYPES.len());
-    files.into_iter().filter(is_projector).min_by_key(|file| (rank(file), *file))
+/// True for the name of a projector's file.
+pub fn is_projector(file: &str) -> bool {
+    is_gguf(file) && name(file).contains("MMPROJ")
+}
+
+/// Chooses the projector of `model` among the files beside it: one that is named like the model, or else one without a
+/// model's name, or else any.
+pub fn projector_among<'n>(files: impl IntoIterator<Item = &'n str>, model: &str) -> Option<&'n str> {
+    let model = words(model);
+    let rank = |file: &str| {
+        let (own, upper) = (words(file), name(file));
+        let fit = if model.starts_with(&own) { 1 + own.len() } else { 0 };
+        (Reverse(fit), TYPES.iter().position(|kind| upper.contains(kind)).unwrap_or(TYPES.len()))
+    };
+    files.into_iter().filter(|file| is_projector(file)).min_by_key(|file| (rank(file), *file))
+}
+
+/// The last part of a path, in capital letters.
+fn name(file: &str) -> String {
+    file.rsplit(['/', '\\']).next().unwrap_or(file).to_ascii_uppercase()
+}
+
+/// The words of a file's name that are those of a model, without its quantization.
+fn words(file: &str) -> Vec<String> {
+    let name = name(file).replace("MMPROJ", "");
+    let name = name.strip_suffix(".GGUF").unwrap_or(&name);
+    let quant = quant_of(file).unwrap_or_default();
+    let name = name.strip_suffix(&quant).unwrap_or(name);
+    name.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
 
 /// Finds the projector beside a model: in its folder, or at the top of its repository in the cache of the hub.
@@ -23,7 +49,7 @@ pub fn projector_beside(model: &Path) -> Option<PathBuf> {
         let names = folder.read_dir().ok()?.flatten().filter_map(|file| file.file_name().into_string().ok());
         let names: Vec<String> = names.collect();
         let beside = names.iter().map(String::as_str).filter(|name| model.file_name() != Some(name.as_ref()));
-        projector_among(beside).map(|name| folder.join(name))
+        projector_among(beside, &model.file_name()?.to_string_lossy()).map(|name| folder.join(name))
     })
 }
 
@@ -33,14 +59,23 @@ mod tests {
 
     #[test]
     fn the_projector_of_a_repository_is_chosen() {
+        let among = |files: &[&'static str]| projector_among(files.iter().copied(), "m-Q8_0.gguf");
         let all = ["m-Q8_0.gguf", "mmproj-BF16.gguf", "mmproj-F32.gguf", "mmproj-F16.gguf", "mmproj.txt"];
-        assert_eq!(projector_among(all), Some("mmproj-F16.gguf"));
-        assert_eq!(
-            projector_among(["Q4/m.gguf", "mmproj-m-Q8_0.gguf", "mmproj-m-f32.gguf"]),
-            Some("mmproj-m-Q8_0.gguf")
-        );
-        assert_eq!(projector_among(["m.gguf", "m-mmproj.gguf"]), Some("m-mmproj.gguf"));
-        assert_eq!(projector_among(["m.gguf"]), None);
+        assert_eq!(among(&all), Some("mmproj-F16.gguf"));
+        assert_eq!(among(&["Q4/m.gguf", "mmproj-m-Q8_0.gguf", "mmproj-m-f32.gguf"]), Some("mmproj-m-Q8_0.gguf"));
+        assert_eq!(among(&["m.gguf", "m-mmproj.gguf"]), Some("m-mmproj.gguf"));
+        assert_eq!(among(&["m.gguf"]), None);
+    }
+
+    #[test]
+    fn models_in_one_folder_have_their_own_projectors() {
+        let all = ["mmproj-F16.gguf", "mmproj-a-4b-F16.gguf", "mmproj-a-4b-it-Q8_0.gguf", "mmproj-b_c.gguf"];
+        let among = |model| projector_among(all, model);
+        assert_eq!(among("A-4B-it-Q4_K_M.gguf"), Some("mmproj-a-4b-it-Q8_0.gguf"));
+        assert_eq!(among("a-4b-pt.gguf"), Some("mmproj-a-4b-F16.gguf"));
+        assert_eq!(among("models/b_c.gguf"), Some("mmproj-b_c.gguf"));
+        assert_eq!(among("b.gguf"), Some("mmproj-F16.gguf"));
+        assert_eq!(projector_among(all[3..].iter().copied(), "b.gguf"), Some("mmproj-b_c.gguf"));
     }
 
     #[test]

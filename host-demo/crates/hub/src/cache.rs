@@ -87,7 +87,7 @@ impl Cache {
 
 /// True for the file that lets a model see, which belongs to all models of its repository.
 fn is_projector(file: &str) -> bool {
-    arenite_files::projector_among([file]).is_some()
+    arenite_files::is_projector(file)
 }
 
 /// The name of the snapshot of a repository without commits; it has no others.

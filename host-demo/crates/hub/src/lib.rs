@@ -156,7 +156,7 @@ pub fn pull(name: &Name, access: Access<'_>) -> Result<PathBuf> {
     let file = choose(&listed.files, name).with_context(|| name.repository.clone())?;
     let pieces = pieces(&listed.files, &file).with_context(|| name.repository.clone())?;
     // A model that sees has a second file in its repository.
-    let projector = projector_among(listed.files.iter().map(String::as_str)).map(str::to_owned);
+    let projector = projector_among(listed.files.iter().map(String::as_str), &file).map(str::to_owned);
     let mut commit = listed.commit;
     let drafter = drafter_among(&listed.files, &file);
     for piece in pieces.iter().chain(&projector).chain(&drafter) {
