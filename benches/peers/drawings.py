@@ -1,4 +1,4 @@
-"""Sixty pictures for `pictures.py`: photographs and textures that come with Python packages, and drawn ones."""
+"""62 pictures for `pictures.py`: photographs and textures that come with Python packages, and drawn ones."""
 
 import io
 import pathlib
