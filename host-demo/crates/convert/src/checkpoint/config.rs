@@ -22,6 +22,8 @@ pub struct Config {
     rope: Map<String, Value>,
     /// `model_type` of a nested config.
     text_type: Option<String>,
+    /// The type whose defaults hold.
+    kind: String,
     /// Names of the fields that were read.
     read: RefCell<BTreeSet<String>>,
 }
@@ -48,11 +50,13 @@ impl Config {
             }
         }
         let kind = text_type.or(default_type).unwrap_or(own_type);
+        check_rope(kind, &values)?;
         let rope = rope(kind, &values);
         for kind in [kind, own_type] {
             defaults::fill(kind, &mut values);
         }
-        Ok(Self { values, rope, text_type: text_type.map(str::to_owned), read: RefCell::default() })
+        let (kind, text_type) = (kind.to_owned(), text_type.map(str::to_owned));
+        Ok(Self { values, rope, text_type, kind, read: RefCell::default() })
     }
 
     /// Returns the config as JSON.
@@ -90,6 +94,11 @@ impl Config {
     /// True for a field whose value is null. [`get`](Self::get) treats it as missing.
     pub fn is_null(&self, name: &str) -> bool {
         self.values.get(name).is_some_and(Value::is_null)
+    }
+
+    /// True for a field of the class in transformers. Configs may have others, which it ignores.
+    pub fn is_own(&self, name: &str) -> bool {
+        defaults::has(&self.kind, name)
     }
 
     /// Returns the fields that were not read, and their values.
@@ -211,6 +220,16 @@ impl Config {
             _ => Ok(()),
         }
     }
+}
+
+/// Refuses `rope_parameters` without kinds of layers for a class that has them: transformers would ignore its values.
+fn check_rope(kind: &str, values: &Map<String, Value>) -> Result<()> {
+    let stated = values.get("rope_parameters").and_then(Value::as_object);
+    let is_flat = stated.is_some_and(|stated| !stated.is_empty() && stated.values().all(|value| !value.is_object()));
+    if is_flat && defaults::has_local_rope(kind) {
+        bail!("rope_parameters in config.json has no full_attention and sliding_attention, which {kind} needs: add them");
+    }
+    Ok(())
 }
 
 /// Returns the rotary settings, in the form of `rope_parameters`.

@@ -16,6 +16,16 @@ pub fn text_type(kind: &str) -> Option<&'static str> {
     TABLE[kind]["text"].as_str()
 }
 
+/// True if the class has this field, with a default other than null.
+pub fn has(kind: &str, name: &str) -> bool {
+    TABLE[kind]["fields"].get(name).is_some()
+}
+
+/// True if global and local layers have rotary parameters of their own.
+pub fn has_local_rope(kind: &str) -> bool {
+    TABLE[kind]["rope"]["full_attention"].is_object()
+}
+
 /// Adds the fields that are absent. A field whose value is null is not absent. A field that is present in another
 /// spelling gets the class's own spelling, too.
 pub fn fill(kind: &str, values: &mut Map<String, Value>) {

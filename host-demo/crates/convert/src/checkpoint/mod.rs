@@ -227,6 +227,7 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
     }
     agreement::settle(&mut header, &config, architecture)?;
     settings::check(&config, architecture)?;
+    settings::check_tensors(&config, architecture, &outputs)?;
     Ok(New { architecture, header, outputs, notes })
 }
 

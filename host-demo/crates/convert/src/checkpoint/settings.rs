@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use serde_json::Value;
 
 use super::config::{Config, is_same};
+use super::output::Output;
 
 /// Settings that change results, and the value that a family implies if it does not read them, as JSON.
 const IMPLIED: &[(&str, &str)] = &[
@@ -35,6 +36,45 @@ const IMPLIED: &[(&str, &str)] = &[
     ("swiglu_alpha", "null"),
     ("swiglu_limit", "null"),
 ];
+
+/// Flags of biases, and the new tensors whose biases they state.
+const BIASES: &[(&str, &[&str])] = &[
+    ("attention_bias", QKV),
+    ("attention_out_bias", &["attn_output"]),
+    ("mamba_conv_bias", &["ssm_conv1d"]),
+    ("mlp_bias", &["ffn_gate", "ffn_up", "ffn_down"]),
+    ("qkv_bias", QKV),
+    ("use_bias", &["attn_q", "attn_k", "attn_v", "attn_qkv", "attn_output", "ffn_gate", "ffn_up", "ffn_down", "ssm_in", "ssm_out"]),
+    ("use_conv_bias", &["ssm_conv1d"]),
+    ("use_expert_bias", &["exp_probs_b"]),
+];
+const QKV: &[&str] = &["attn_q", "attn_k", "attn_v", "attn_qkv"];
+
+/// Checks that the class uses all tensors: transformers leaves out those that a flag denies.
+///
+/// # Errors
+///
+/// There is such a tensor.
+pub fn check_tensors(config: &Config, architecture: &str, outputs: &[Output<'_>]) -> Result<()> {
+    let is_parallel = architecture == "stablelm" && config.flag("use_parallel_residual") == Some(true);
+    if is_parallel && outputs.iter().any(|output| output.name == "blk.0.ffn_norm.weight") {
+        bail!("use_parallel_residual in config.json is true, but the checkpoint has norms of the feed-forward: correct it");
+    }
+    for (flag, tensors) in BIASES.iter().filter(|(flag, _)| config.is_own(flag) && config.flag(flag) == Some(false)) {
+        let is_denied = |name: &str| {
+            let name = name.strip_suffix(".bias").and_then(|name| name.rsplit('.').next());
+            name.is_some_and(|name| tensors.contains(&name))
+        };
+        if let Some(bias) = outputs.iter().find(|output| is_denied(&output.name)) {
+            bail!(
+                "{flag} in config.json is false, but the checkpoint has the bias {}, which transformers would leave out: \
+                 correct {flag}, or remove the biases",
+                bias.name
+            );
+        }
+    }
+    Ok(())
+}
 
 /// Checks the settings that were not read.
 ///

@@ -140,7 +140,10 @@ pub const ALL: &[Family] = &[
             ("attention_layernorm", "attn_norm", same),
             ("feedforward_layernorm", "ffn_norm", same),
         ]],
-        keys,
+        keys: |k| {
+            k.config.only("hidden_act", &Value::from("xielu"))?;
+            keys(k)
+        },
         scalars: &[
             ("mlp.act_fn.alpha_n", "xielu.alpha_n"),
             ("mlp.act_fn.alpha_p", "xielu.alpha_p"),

@@ -369,7 +369,9 @@ pub const ALL: &[Family] = &[
             k.common()?;
             k.maybe("expert_feed_forward_length", &["moe_intermediate_size"])?;
             k.normed_weights(true);
-            if k.config.flag("use_sliding_window") != Some(false) && k.config.get("sliding_window").is_some() {
+            // Without a list of layers, none has a window.
+            let has_windows = k.config.flag("use_sliding_window") != Some(false) && k.config.get("layer_types").is_some();
+            if has_windows && k.config.get("sliding_window").is_some() {
                 k.window()?;
             }
             Ok(())
