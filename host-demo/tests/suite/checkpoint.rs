@@ -6,6 +6,7 @@ mod lora;
 mod next;
 mod poolings;
 mod settings;
+mod sweep;
 mod tiny;
 
 use std::fs;

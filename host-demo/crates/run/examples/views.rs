@@ -13,7 +13,8 @@ use arenite_pictures::{Limits, decode};
 
 fn main() -> Result<()> {
     let mut paths = std::env::args().skip(1);
-    let mut read = || std::fs::read(paths.next().context("give a projector's file and a picture")?).map_err(anyhow::Error::from);
+    let mut read =
+        || std::fs::read(paths.next().context("give a projector's file and a picture")?).map_err(anyhow::Error::from);
     let (file, picture) = (read()?, decode(&read()?, &Limits::DEFAULT)?);
     let (gguf, width, height) = (Gguf::parse(&file)?, picture.width as usize, picture.height as usize);
     let (vision, plan) = (Vision::new(&gguf)?, Plan::new(&gguf, width, height, Options::new())?);
@@ -22,7 +23,7 @@ fn main() -> Result<()> {
     encoder.load(&Picture::new(&picture.rgb, width, height)?)?;
     for index in 0..plan.views.count() {
         let (width, height, rows) = encoder.pixels(index).context("a view is missing")?;
-        write!(stdout(), "P6 {width} {height} 255\n")?;
+        writeln!(stdout(), "P6 {width} {height} 255")?;
         rows.into_iter().try_for_each(|row| stdout().write_all(row))?;
     }
     Ok(())

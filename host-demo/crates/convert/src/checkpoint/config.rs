@@ -213,9 +213,10 @@ impl Config {
         FIELDS.iter().find_map(|field| Some((*field, self.text(field)?)))
     }
 
-    /// Refuses a setting with any value other than `only`.
+    /// Refuses a setting with any value other than `only`. The null of a flag counts as false.
     pub fn only(&self, name: &str, only: &Value) -> Result<()> {
-        match self.get(name) {
+        let is_null = only.is_boolean() && self.is_null(name);
+        match self.get(name).or(is_null.then_some(&Value::Bool(false))) {
             Some(value) if !is_same(value, only) => bail!("{name} in config.json is {value}: only {only} is supported"),
             _ => Ok(()),
         }
@@ -227,7 +228,9 @@ fn check_rope(kind: &str, values: &Map<String, Value>) -> Result<()> {
     let stated = values.get("rope_parameters").and_then(Value::as_object);
     let is_flat = stated.is_some_and(|stated| !stated.is_empty() && stated.values().all(|value| !value.is_object()));
     if is_flat && defaults::has_local_rope(kind) {
-        bail!("rope_parameters in config.json has no full_attention and sliding_attention, which {kind} needs: add them");
+        bail!(
+            "rope_parameters in config.json has no full_attention and sliding_attention, which {kind} needs: add them"
+        );
     }
     Ok(())
 }

@@ -44,7 +44,21 @@ const BIASES: &[(&str, &[&str])] = &[
     ("mamba_conv_bias", &["ssm_conv1d"]),
     ("mlp_bias", &["ffn_gate", "ffn_up", "ffn_down"]),
     ("qkv_bias", QKV),
-    ("use_bias", &["attn_q", "attn_k", "attn_v", "attn_qkv", "attn_output", "ffn_gate", "ffn_up", "ffn_down", "ssm_in", "ssm_out"]),
+    (
+        "use_bias",
+        &[
+            "attn_q",
+            "attn_k",
+            "attn_v",
+            "attn_qkv",
+            "attn_output",
+            "ffn_gate",
+            "ffn_up",
+            "ffn_down",
+            "ssm_in",
+            "ssm_out",
+        ],
+    ),
     ("use_conv_bias", &["ssm_conv1d"]),
     ("use_expert_bias", &["exp_probs_b"]),
 ];
@@ -58,7 +72,9 @@ const QKV: &[&str] = &["attn_q", "attn_k", "attn_v", "attn_qkv"];
 pub fn check_tensors(config: &Config, architecture: &str, outputs: &[Output<'_>]) -> Result<()> {
     let is_parallel = architecture == "stablelm" && config.flag("use_parallel_residual") == Some(true);
     if is_parallel && outputs.iter().any(|output| output.name == "blk.0.ffn_norm.weight") {
-        bail!("use_parallel_residual in config.json is true, but the checkpoint has norms of the feed-forward: correct it");
+        bail!(
+            "use_parallel_residual in config.json is true, but the checkpoint has norms of the feed-forward: correct it"
+        );
     }
     for (flag, tensors) in BIASES.iter().filter(|(flag, _)| config.is_own(flag) && config.flag(flag) == Some(false)) {
         let is_denied = |name: &str| {

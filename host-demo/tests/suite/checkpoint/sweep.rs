@@ -1,0 +1,90 @@
+//! The settings of all classes: transformers' results, or a refusal that names the setting.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::{Map, Value};
+
+use super::checkpoint;
+use super::tiny::write_tiny;
+use crate::common::{arenite, path};
+
+/// One other value of each setting of each class. `sweep.py` wrote the results, after it had compared all variants.
+#[test]
+fn settings_of_all_classes_are_followed_or_refused() {
+    let all: Value = serde_json::from_slice(&fs::read(checkpoint("sweep.json")).unwrap()).unwrap();
+    let tokens = all["tokens"].as_array().unwrap().iter().map(Value::to_string).collect::<Vec<_>>().join(",");
+    let (classes, next) = (all["classes"].as_array().unwrap(), AtomicUsize::new(0));
+    let directory = tempfile::tempdir().unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let folder = directory.path().join(format!("model{thread}"));
+            let (tokens, next) = (&tokens, &next);
+            scope.spawn(move || {
+                fs::create_dir(&folder).unwrap();
+                while let Some(case) = classes.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    check(case, &folder, tokens);
+                }
+            });
+        }
+    });
+}
+
+/// Checks the class with its own settings, and with each of the others.
+fn check(case: &Value, folder: &Path, tokens: &str) {
+    let mut tiny = case.clone();
+    tiny["tensors"] = unfolded(&case["tensors"]).into();
+    write_tiny(&tiny, folder);
+    let class = case["config"]["architectures"][0].as_str().unwrap();
+    let is_encoder = class.ends_with("Model") && !class.ends_with("LMHeadModel");
+    if !is_encoder {
+        fs::remove_file(folder.join("modules.json")).unwrap();
+    }
+    let same = |name: &str, config: &Value, wanted: &Value| {
+        fs::write(folder.join("config.json"), config.to_string()).unwrap();
+        let result = results(folder, is_encoder, tokens);
+        if wanted == "refused" {
+            let error = result.expect_err(&format!("{class}: {name} is taken"));
+            assert!(error.contains(name), "{class}: {name}: {error}");
+            return;
+        }
+        let result = result.unwrap_or_else(|error| panic!("{class}: {name}: {error}"));
+        for (got, want) in result.iter().zip(wanted.as_array().unwrap_or(case["result"].as_array().unwrap())) {
+            let want = want.as_f64().unwrap();
+            // The results in the file have five decimals.
+            assert!((f64::from(*got) - want).abs() < 3e-5 * want.abs().max(1.0), "{class}: {name}: {got}, not {want}");
+        }
+    };
+    same("", &case["config"], &case["result"]);
+    for setting in case["settings"].as_array().unwrap() {
+        let (name, mut config) = (setting[0].as_str().unwrap(), case["config"].clone());
+        config[name] = setting[1].clone();
+        same(name, &config, &setting[2]);
+    }
+}
+
+/// The shape of each tensor. A name with `*` stands for several layers.
+fn unfolded(tensors: &Value) -> Map<String, Value> {
+    let mut all = Map::new();
+    for tensor in tensors.as_array().unwrap() {
+        for layer in tensor[1].as_array().unwrap() {
+            all.insert(tensor[0].as_str().unwrap().replace('*', &layer.to_string()), tensor[2].clone());
+        }
+    }
+    all
+}
+
+/// The last logits, or an encoder's mean state; or the message of `convert hf`.
+fn results(folder: &Path, is_encoder: bool, tokens: &str) -> Result<Vec<f32>, String> {
+    let (model, out) = (folder.join("model.gguf"), folder.join("out.npy"));
+    let kind: &[&str] = if is_encoder { &["embed", "--no-normalize"] } else { &["logits"] };
+    let run = [kind, &["-m", path(&model), "--ids", tokens, "--kv", "f32", "-t", "1", "-o", path(&out)]].concat();
+    for command in [&["convert", "hf", path(folder), path(&model)][..], &run] {
+        let done = arenite(command);
+        if !done.status.success() {
+            return Err(String::from_utf8_lossy(&done.stderr).into_owned());
+        }
+    }
+    Ok(crate::common::npy(&out).1)
+}
