@@ -80,9 +80,10 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let kept = args.session.as_deref().map(SessionFile::open).transpose()?;
     let options = args.reuse.apply(args.draft.apply(args.run.options()?, &file, kept.is_some()));
     let options = RunOptions { parallel: args.parallel, ..SessionFile::sized(kept.as_ref(), options) };
-    let host = Host::new(OpenModel::new(file, options)?, false, true)?;
+    let host = Host::new(OpenModel::new(file, options)?, false)?;
     announce(&host, None);
-    let Host { open, plan, drafting, service } = host;
+    let Host { open, plan, drafting, mut service } = host;
+    service.decides_any = true;
     let (commands, asked) = channel();
     let window = 4 * args.parallel;
     let batch = Batch { service, commands, window, reproducible: args.reproducible };

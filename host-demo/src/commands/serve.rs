@@ -196,11 +196,12 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<()> {
 fn host(args: &Args, file: ModelFile) -> Result<Host> {
     let options =
         RunOptions { parallel: args.parallel, ..args.reuse.apply(args.draft.apply(args.run.options()?, &file, false)) };
-    let mut host = Host::new(OpenModel::new(file, options)?, true, args.decide)?;
+    let mut host = Host::new(OpenModel::new(file, options)?, true)?;
     host.service.params = args.steps.params(host.service.params)?;
     host.service.breakers = args.steps.breakers();
     host.service.shifts = args.context_shift;
     host.service.temperature = args.steps.temp;
+    host.service.decides_any = args.decide;
     host.service.fetch = if args.allow_image_url { Some(fetch()?) } else { None };
     if let (Some((path, false)), Err(error)) = (host.open.file().projector(), host.open.need_eyes()) {
         note(format_args!("warning: {} is not used, so there are no pictures: {error:#}", path.display()));

@@ -30,7 +30,7 @@ static ROUTES: LazyLock<Router> = LazyLock::new(|| {
     let file = ModelFile::from_static("built-in", include_bytes!("../../../../host-demo/models/stories.gguf"), false);
     let options = RunOptions { context: Some(256), threads: 1, ..RunOptions::default() };
     let Host { service, .. } =
-        Host::new(OpenModel::new(file, options).expect("a correct file"), true, false).expect("a model of text");
+        Host::new(OpenModel::new(file, options).expect("a correct file"), true).expect("a model of text");
     let (commands, received) = channel();
     let embedding = service.embedding_len;
     std::thread::spawn(move || answer(&received, embedding));

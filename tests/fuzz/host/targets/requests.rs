@@ -24,7 +24,7 @@ const CONTEXT: usize = 256;
 static SERVICE: LazyLock<Service> = LazyLock::new(|| {
     let file = ModelFile::from_static("built-in", include_bytes!("../../../../host-demo/models/stories.gguf"), false);
     let options = RunOptions { context: Some(CONTEXT), threads: 1, ..RunOptions::default() };
-    Host::new(OpenModel::new(file, options).expect("a correct file"), true, false).expect("a model of text").service
+    Host::new(OpenModel::new(file, options).expect("a correct file"), true).expect("a model of text").service
 });
 
 /// Correct requests with all possible fields.

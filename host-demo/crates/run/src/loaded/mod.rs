@@ -75,7 +75,8 @@ impl Loaded {
             "{}: this is a speech model, which generates no texts: open a language model",
             open.name()
         );
-        let Host { open, plan, drafting, service } = Host::new(open, false, true)?;
+        let Host { open, plan, drafting, mut service } = Host::new(open, false)?;
+        service.decides_any = true;
         let (commands, asked) = channel();
         let (ready, is_ready) = channel();
         let counters = Arc::new(Counters::default());

@@ -64,29 +64,22 @@ impl Scheduler<'_, '_, '_> {
         }
     }
 
-    /// Returns the scores of prompt `at` and of those after it that fit in one pass with it. The common beginning of several
-    /// prompts is read first, and once.
+    /// Returns the scores of prompt `at` and of those after it that fit in one pass with it. The first prompt of those with a
+    /// common beginning is read alone, because the others share this beginning.
     fn score_some(&mut self, decision: &Decision, at: usize) -> Result<Vec<Vec<f64>>> {
         let options = self.engine.plan().options;
         // One context is the cached beginning of the prompts.
         let most = options.logits.min(options.contexts.saturating_sub(1 + self.running.len()));
         let Decision { readings, scope, lora, .. } = decision;
         let together = at..readings.len().min(at + most);
-        let together = together
-            .take_while(|next| readings[*next].scored.is_one_token() && (*next == at || !is_first(readings, *next)));
-        let together: Vec<&Reading> = together.map(|next| &readings[next]).collect();
-        if let [first, second, ..] = &together[..]
-            && is_first(readings, at)
-        {
-            let common = shared(&first.ids, &second.ids).min(first.scored.shareable(first.ids.len()));
-            self.read_beginning(decision, &first.ids[..common])?;
-        }
+        let together = together.take_while(|next| readings[*next].scored.is_one_token() && !is_first(readings, *next));
+        let together = together.map(|next| &readings[next]);
         let pages = |reading: &Reading| {
             // A page has 16 positions. The page where a prompt branches off is copied.
             let known = self.cache.best(&reading.ids, lora, *scope).map_or(0, |(_, shared)| shared);
             reading.ids.len().saturating_sub(known).div_ceil(16) + 1
         };
-        let pages: Vec<usize> = together.into_iter().map(pages).collect();
+        let pages: Vec<usize> = together.map(pages).collect();
         let count = self.fitting(&pages);
         if count > 1 {
             match self.score_together(decision, at..at + count) {
@@ -96,23 +89,6 @@ impl Scheduler<'_, '_, '_> {
             }
         }
         Ok(vec![self.score(decision, at)?])
-    }
-
-    /// Reads the common beginning of some prompts, and keeps it in the cache.
-    fn read_beginning(&mut self, decision: &Decision, ids: &[TokenId]) -> Result<()> {
-        let Decision { scope, lora, answer, .. } = decision;
-        self.clock += 1;
-        let counters = self.counters.clone();
-        let mut context = self.begun((ids, ids.len()), lora, *scope)?;
-        let done = self.read(&mut context, (ids, ids.len()), &mut (), &|| is_wanted(&**answer, &counters));
-        let unused = match done.is_ok() {
-            true => self.cache.keep(context, *scope, ids.to_vec(), lora.clone(), self.clock),
-            false => Some(context),
-        };
-        if let Some(context) = unused {
-            self.engine.close(context);
-        }
-        done
     }
 
     /// Returns how many of the prompts, which take these pages, fit in memory. If necessary, evicts contexts of the cache, but

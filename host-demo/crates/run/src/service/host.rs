@@ -23,9 +23,6 @@ use crate::runtime::Memory;
 use crate::scheduler::{Command, Counters, DiskCache, Scheduler};
 use crate::session_file::SessionFile;
 
-/// Number of questions of a decision that are read in one pass.
-const QUESTIONS: usize = 12;
-
 /// A model that is planned for many conversations.
 pub struct Host {
     pub open: Arc<OpenModel>,
@@ -35,22 +32,19 @@ pub struct Host {
 }
 
 impl Host {
-    /// Plans the memory. If `serves` is set, requests come from clients, and grammars have a smaller budget. If `decides_any`
-    /// is set, the model answers questions even if it is not trained for decisions.
-    pub fn new(open: OpenModel, serves: bool, decides_any: bool) -> Result<Self> {
+    /// Plans the memory. If `serves` is set, requests come from clients, and grammars have a smaller budget.
+    pub fn new(open: OpenModel, serves: bool) -> Result<Self> {
         let open = Arc::new(open);
         let (gguf, model, tokenizer, file) = (open.gguf(), open.model(), open.vocabulary()?, open.file());
         let parallel = open.options.parallel;
         let context = open.context(0);
-        let decisions = DecisionModel::new(gguf, tokenizer).with_context(|| open.name().to_string())?;
-        let questions = if decides_any || decisions.is_some() { QUESTIONS } else { 0 };
         // Each running answer needs a context, and as many contexts cache finished conversations. Pages are planned for
         // running answers only.
         let options = open
             .plan_options(context)
-            .contexts(2 * parallel + 1 + questions)
+            .contexts(2 * parallel + 1)
             .pages(parallel.saturating_mul(context.div_ceil(16)))
-            .logits(parallel.max(questions))
+            .logits(parallel)
             // For recurrent models: checkpoints where conversations branch off, and near the end of each prompt.
             .checkpoints(3)
             .batch(open.options.batch.max(parallel));
@@ -61,6 +55,7 @@ impl Host {
             false => drafting.planned(options, parallel),
         };
         let plan = open.plan(options)?;
+        let decisions = DecisionModel::new(gguf, tokenizer).with_context(|| open.name().to_string())?;
         let (only_decides, ranks) = match &decisions {
             Some(decisions) => (!decisions.makes_text(), false),
             None => (false, true),
@@ -88,7 +83,7 @@ impl Host {
             embedding_len: model.spec().embedding_len(),
             ranking: Ranking::new(gguf, model, tokenizer).ok().filter(|_| ranks),
             decisions,
-            decides_any,
+            decides_any: false,
             makes_text,
             makes_vectors,
             infill: infill(gguf, tokenizer),
