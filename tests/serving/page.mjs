@@ -129,20 +129,29 @@ async function thinksAndCalls(page, name) {
 
   const parameters = { type: "object", properties: { city: { type: "string" } } };
   const tools = JSON.stringify([{ type: "function", function: { name: "weather", parameters } }]);
-  const call = '{"name": "weather", "arguments": {"city": "M\u00fcnchen <b>"}}';
-  await page.says(`<tool_call>\n${call}\n</tool_call>`, { tools });
-  await page.say("How is the weather?");
-  await page.ends();
-  assert.deepEqual(await page.text(".last .call b"), ["weather"]);
+  const call = (city) => `<tool_call>\n${JSON.stringify({ name: "weather", arguments: { city } })}\n</tool_call>`;
+  await page.says(call("M\u00fcnchen <b>") + "\n" + call("Pune"), { tools });
+  await page.asks("How is the weather?");
+  assert.deepEqual(await page.text(".last .call b"), ["weather", "weather"]);
   assert.match((await page.text(".last .call pre"))[0], /"city": "M\u00fcnchen <b>"/);
   await page.says("It is sunny.", { tools });
-  await page.run("document.querySelector('.last .call textarea').focus()");
-  await page.call("Input.insertText", { text: "sunny, 20 degrees" });
+  // Calls can still be answered after a reload.
+  await page.reload();
+  await page.until("document.querySelectorAll('.last .call textarea').length == 2");
+  for (const [at, text] of ["sunny, 20 degrees", "<i>rain</i>"].entries()) {
+    await page.run(`document.querySelectorAll(".last .call textarea")[${at}].focus()`);
+    await page.call("Input.insertText", { text });
+  }
   await page.shot(name + "-call");
   await page.click(".last .calls button");
   await page.until("document.querySelector('.last > .text')?.innerText == 'It is sunny.'");
   await page.ends();
-  assert.match((await page.text(".result"))[0], /Result of weather\s+sunny, 20 degrees/);
+  const [first, second] = await page.text(".result");
+  assert.match(first, /Result of weather\s+sunny, 20 degrees/);
+  assert.match(second, /Result of weather\s+<i>rain<\/i>/);
+  const [called, ...results] = page.asked.at(-1).messages.slice(-3);
+  assert.deepEqual(results, called.tool_calls.map(({ id }, at) =>
+    ({ role: "tool", tool_call_id: id, name: "weather", content: ["sunny, 20 degrees", "<i>rain</i>"][at] })));
   await page.settings({ tools: "", more: "" });
 }
 
@@ -271,7 +280,7 @@ for (const [name, size] of Object.entries(sizes)) {
   await page.close();
   await asksForTheKey(size, name);
   await seesPictures(size, name);
-  console.log(`${name}: type, stream, stop, regenerate, Markdown, follow, a thought, a call, errors, edit and the key work`);
+  console.log(`${name}: answers, Markdown, thoughts, calls, branches, chats, files, speech, use of the context, errors and the key work`);
 }
 await close();
 process.exit(0);

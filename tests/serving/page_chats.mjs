@@ -90,6 +90,7 @@ export async function keepsChats(page, name) {
   await page.click(row(2, ".open"));
   await page.until("!document.querySelector('#chats[open]')");
   assert.deepEqual(await turns(page), ["<b>first</b>", "Red."]);
+  if (!name.startsWith("phone")) assert.equal(await page.run("document.activeElement.id"), "text");
 
   await list(page);
   await page.click(row(2, RENAME));
@@ -122,6 +123,22 @@ export async function keepsChats(page, name) {
   assert.match((await page.text(".last .note"))[0], /stopped/);
   await page.reload();
   await page.until("document.querySelectorAll('.turn').length == 4");
+
+  // A reload keeps what was generated until a short time before it.
+  await page.slow(3000);
+  await page.say("fourth");
+  await page.until("document.querySelectorAll('.turn').length == 6");
+  await pause(4000);
+  await page.slow(-1);
+  await page.reload();
+  await page.until("document.querySelectorAll('.turn').length == 6");
+  assert.deepEqual((await turns(page))[4], "fourth");
+  assert.match((await turns(page))[5], /^A long answer\./);
+  await page.says("Whole.");
+  await page.click(".last .actions .only-last");
+  await page.until("document.querySelector('.last > .text')?.innerText == 'Whole.'");
+  await page.ends();
+  assert.deepEqual(await versions(page), ["2/2"]);
 }
 
 /** A conversation that another tab has changed is kept twice. */

@@ -24,6 +24,12 @@ async function load(id) {
   return talk;
 }
 
+/** Closes the list, which returns the focus, and shows a conversation, which takes it. */
+function leave(talk) {
+  $("chats").close();
+  page.use(talk);
+}
+
 /** Draws the list, and an error below it. */
 async function draw(failure = "") {
   const rows = (await list()).map(row);
@@ -44,12 +50,11 @@ function row({ id, changed, title }) {
   const shown = title ?? "Damaged conversation";
   const act = (label, action) => {
     const made = button(label, attempt(shown, action));
-    made.setAttribute("aria-label", `${label}: ${shown}`);
+    made.title = `${label}: ${shown}`;
     return made;
   };
   const open = button(shown, attempt(shown, async () => {
-    page.use(await load(id));
-    $("chats").close();
+    leave(await load(id));
   }), "open");
   if (id == page.current().id) open.setAttribute("aria-current", "true");
   const head = make("div", "head", open, make("span", "note", changed ? new Date(changed).toLocaleString() : ""));
@@ -114,8 +119,7 @@ $("conversation").onchange = async () => {
     if (file.size > MOST_BYTES) throw new Error(`it has more than ${inUnits(MOST_BYTES)}`);
     const talk = fromJson(await file.text());
     await put(talk);
-    page.use(talk);
-    $("chats").close();
+    leave(talk);
   })();
   $("conversation").value = "";
 };
