@@ -42,7 +42,7 @@ pub(super) unsafe fn decode<B: Blocks>(job: &mut Job<'_>, tokens: usize) {
         // SAFETY: the scalar kernel needs no instruction set.
         return unsafe { super::dot::matmul::<B::Format>(job) };
     }
-    // The first token's activations are located once, before the loop. A decode step has no other token.
+    // The first token's activations are located once, before the loop. Usually there is no other token.
     let first = job.x.row(0);
     let mut r = 0;
     while r < job.rows {

@@ -135,7 +135,7 @@ pub struct Plan {
     /// The options, with limits applied.
     pub options: Options,
     pub(super) layout: Layout,
-    /// Hash over the file and all fields above.
+    /// Hash over the file and all public fields.
     seal: u64,
 }
 

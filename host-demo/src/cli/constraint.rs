@@ -82,7 +82,7 @@ impl Form {
             },
         };
         let table = table.with_context(|| self.option.clone())?;
-        table.differences().iter().for_each(|difference| log::warn!("warning: {}: {difference}", self.option));
+        warn_of_differences(&table, &self.option);
         Ok(table.into())
     }
 
@@ -90,6 +90,11 @@ impl Form {
     pub fn is_schema(&self) -> bool {
         matches!(self.source, FormSource::Schema(_))
     }
+}
+
+/// Warns where a grammar allows other values than its schema.
+pub fn warn_of_differences(table: &Table, option: &str) {
+    table.differences().iter().for_each(|difference| log::warn!("warning: {option}: {difference}"));
 }
 
 /// Returns `source` itself if `is_text` accepts it and no file has that name, otherwise the contents of the file

@@ -16,7 +16,7 @@ mod watch;
 pub mod words;
 
 pub use choice::one_of;
-pub use constraint::{ConstraintArgs, Form};
+pub use constraint::{ConstraintArgs, Form, warn_of_differences};
 pub use drafts::DraftArgs;
 pub use input::{Text, TextArgs, each, each_json, each_line, is_piped};
 pub use machine::{Kv, ModelArgs, NoModelArgs, RunArgs, SessionArgs};

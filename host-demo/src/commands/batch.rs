@@ -263,6 +263,9 @@ impl Batch {
             Ok(prepared) => prepared,
             Err(error) => return Ok(Err(error)),
         };
+        if let Some(warning) = prepared.warning.take() {
+            note(format_args!("warning: {custom_id}: {warning}"));
+        }
         let mut answers = Vec::new();
         for (prompt, settings, seed) in std::mem::take(&mut prepared.jobs) {
             let (events, answer) = channel();

@@ -20,6 +20,7 @@ use crate::chat::{
 };
 use crate::cli::{
     ConstraintArgs, DraftArgs, Form, Limit, PictureArgs, ReuseArgs, RunArgs, SamplingArgs, TemplateArgs, pictures,
+    warn_of_differences,
 };
 use crate::interrupt;
 use crate::output::{self, Out, note};
@@ -287,6 +288,7 @@ fn rules(
     let strict = match (&settings.table, style.strict_calls(tools, true)) {
         (None, Some((until, calls))) => {
             let table = grammar::from_pieces(&calls, &grammar::Budget::of_command()).context("--tools")?;
+            warn_of_differences(&table, "--tools");
             Some((until, table.into()))
         }
         _ => None,

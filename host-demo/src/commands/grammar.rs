@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use arenite::grammar::{Grammar, State};
 use serde::Serialize;
 
-use crate::cli::{Text, each_line};
+use crate::cli::{Text, each_line, warn_of_differences};
 use crate::output::{Bytes, note};
 use arenite_files::write_file;
 use arenite_grammar as grammar;
@@ -50,6 +50,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
         grammar::from_gbnf(&source, &|text| text::token(&tokenizer, text), &grammar::Budget::of_command())
     };
     let table = table.with_context(name)?;
+    warn_of_differences(&table, &name());
     let grammar = Grammar::new(&table)?;
     if let Some(output) = &args.output {
         write_file(output, |file| Ok(file.write_all(&table)?))?;

@@ -41,6 +41,7 @@ mod tokenizer_file;
 mod translators;
 mod typed;
 mod walls;
+mod warnings;
 
 /// Longer than anything takes on a busy machine; only a failing test waits this long.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(600);

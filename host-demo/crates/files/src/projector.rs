@@ -30,13 +30,16 @@ fn name(file: &str) -> String {
     file.rsplit(['/', '\\']).next().unwrap_or(file).to_ascii_uppercase()
 }
 
-/// The words of a file's name that are those of a model, without its quantization.
+/// The words of a file's name that are those of a model, without its quantization. "Model" names none.
 fn words(file: &str) -> Vec<String> {
     let name = name(file).replace("MMPROJ", "");
     let name = name.strip_suffix(".GGUF").unwrap_or(&name);
     let quant = quant_of(file).unwrap_or_default();
     let name = name.strip_suffix(&quant).unwrap_or(name);
-    name.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+    name.split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty() && *word != "MODEL")
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Finds the projector beside a model: in its folder, or at the top of its repository in the cache of the hub.
@@ -75,6 +78,8 @@ mod tests {
         assert_eq!(among("a-4b-pt.gguf"), Some("mmproj-a-4b-F16.gguf"));
         assert_eq!(among("models/b_c.gguf"), Some("mmproj-b_c.gguf"));
         assert_eq!(among("b.gguf"), Some("mmproj-F16.gguf"));
+        let unnamed = ["mmproj-other-F16.gguf", "mmproj-model-f32.gguf"];
+        assert_eq!(projector_among(unnamed, "b.gguf"), Some("mmproj-model-f32.gguf"));
         assert_eq!(projector_among(all[3..].iter().copied(), "b.gguf"), Some("mmproj-b_c.gguf"));
     }
 

@@ -1,6 +1,10 @@
 //! A compiled grammar.
 
+use std::collections::HashSet;
 use std::ops::Deref;
+
+/// Maximum number of differences that a table lists.
+const MOST_DIFFERENCES: usize = 16;
 
 /// The table of a grammar, which [`arenite::grammar::Grammar`] reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,7 +14,12 @@ pub struct Table {
 }
 
 impl Table {
-    pub(crate) fn new(bytes: Vec<u8>, differences: Vec<String>) -> Self {
+    pub(crate) fn new(bytes: Vec<u8>, mut differences: Vec<String>) -> Self {
+        let mut known = HashSet::new();
+        differences.retain(|difference| known.insert(difference.clone()));
+        let more = differences.len().saturating_sub(MOST_DIFFERENCES);
+        differences.truncate(MOST_DIFFERENCES);
+        differences.extend((more > 0).then(|| format!("and {more} more")));
         Self { bytes, differences }
     }
 

@@ -39,10 +39,13 @@ fn row(groups: &Value) -> Row {
             let (schema, value) = (&group["schema"], &case["data"]);
             *match (allows(&table, &value.to_string()), case["valid"].as_bool().unwrap()) {
                 (true, false) => {
-                    assert!(!table.differences().is_empty(), "wider without a word: {schema} {value}");
+                    let named = table.differences().iter().any(|difference| !difference.contains(" is generated"));
+                    assert!(named, "wider without a word: {schema} {value}");
                     &mut row.wider
                 }
-                (false, true) if !table.differences().is_empty() => &mut row.narrower,
+                (false, true) if table.differences().iter().any(|difference| difference.contains(" is generated")) => {
+                    &mut row.narrower
+                }
                 (false, true) => &mut row.form,
                 _ => &mut row.equal,
             } += 1;

@@ -50,7 +50,9 @@ fn check(case: &Value, folder: &Path, tokens: &str) {
             return;
         }
         let result = result.unwrap_or_else(|error| panic!("{class}: {name}: {error}"));
-        for (got, want) in result.iter().zip(wanted.as_array().unwrap_or(case["result"].as_array().unwrap())) {
+        let wanted = wanted.as_array().unwrap_or(case["result"].as_array().unwrap());
+        assert!(result.len() >= wanted.len(), "{class}: {name}: {} values", result.len());
+        for (got, want) in result.iter().zip(wanted) {
             let want = want.as_f64().unwrap();
             // The results in the file have five decimals.
             assert!((f64::from(*got) - want).abs() < 3e-5 * want.abs().max(1.0), "{class}: {name}: {got}, not {want}");

@@ -96,7 +96,7 @@ impl Config {
         self.values.get(name).is_some_and(Value::is_null)
     }
 
-    /// True for a field of the class in transformers. Configs may have others, which it ignores.
+    /// True for a field of the class in transformers with a default other than null. Configs may have fields that it ignores.
     pub fn is_own(&self, name: &str) -> bool {
         defaults::has(&self.kind, name)
     }

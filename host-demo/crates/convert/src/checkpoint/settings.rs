@@ -83,7 +83,7 @@ pub fn check_tensors(config: &Config, architecture: &str, outputs: &[Output<'_>]
         };
         if let Some(bias) = outputs.iter().find(|output| is_denied(&output.name)) {
             bail!(
-                "{flag} in config.json is false, but the checkpoint has the bias {}, which transformers would leave out: \
+                "{flag} in config.json is false or missing, but the checkpoint has the bias {}, which transformers would leave out: \
                  correct {flag}, or remove the biases",
                 bias.name
             );

@@ -1,6 +1,7 @@
 //! Converts JSON schemas to rules for the texts of the values that they allow.
 //!
-//! Every text that the rules allow is a valid value, but not every valid value can be generated. Properties come in
+//! Every text that the rules allow is a valid value, except where [`Read::differences`] names a keyword that is not enforced.
+//! Not every valid value can be generated. Properties come in
 //! the order of the schema, and other properties only if the schema mentions them (as in llama.cpp).
 
 mod combine;
@@ -87,8 +88,6 @@ const ELEMENTS: usize = 4;
 
 /// Maximum number of listed values for which `uniqueItems` is enforced: each set of used values takes a rule.
 const MOST_DISTINCT: usize = 8;
-/// Maximum number of differences that are noted.
-const MOST_DIFFERENCES: usize = 16;
 /// A limit beyond this many characters or elements is left out: no answer is so long.
 const BEYOND: u32 = 1 << 20;
 
@@ -493,10 +492,7 @@ impl Reader<'_> {
 
     /// Notes that the grammar differs from the schema at `path`.
     fn differ(&mut self, path: &str, how: impl Display) {
-        let difference = format!("{path}: {how}");
-        if self.differences.len() < MOST_DIFFERENCES && !self.differences.contains(&difference) {
-            self.differences.push(difference);
-        }
+        self.differences.push(format!("{path}: {how}"));
     }
 
     /// Notes that `uniqueItems` is not enforced for a list of up to `max` elements.

@@ -740,39 +740,3 @@ fn references_by_name_and_listed_texts_with_patterns() {
     refused(r##"{"$ref": "#foo", "enum": [{"$anchor": "foo"}]}"##, "$.$ref: there is no #foo in the schema");
     schema(r#"{"enum": ["ab", "cd", 1], "pattern": "^a"}"#, &["\"ab\"", "1"], &["\"cd\""]);
 }
-
-/// Where a grammar allows other values than its schema, its table says so.
-#[test]
-fn differences_are_named() {
-    let differences = |schema: &str| {
-        let table = from_json_schema(&serde_json::from_str(schema).unwrap(), &Budget::of_command()).unwrap();
-        table.differences().join("; ")
-    };
-    for same in [
-        r#"{"type": "array", "items": {"enum": [1, 2]}, "uniqueItems": true}"#,
-        r#"{"type": "array", "maxItems": 1, "uniqueItems": true}"#,
-        r#"{"type": "string", "format": "uri"}"#,
-        r#"{"type": ["object", "null"], "properties": {"a": {"type": "string", "format": "date"}}}"#,
-    ] {
-        assert_eq!(differences(same), "", "{same}");
-    }
-    for (schema, wanted) in [
-        (r#"{"uniqueItems": true}"#, "$: uniqueItems is enforced only for up to 8 listed values"),
-        (
-            r#"{"type": "object", "properties": {"a": {"type": "array", "uniqueItems": true}}}"#,
-            "$.properties.a: uniqueItems is enforced only for up to 8 listed values",
-        ),
-        (r#"{"type": "string", "format": "phone"}"#, "$: format phone: not known, so ignored"),
-        (r#"{"type": "string", "format": "hostname"}"#, "$: format hostname: labels may be longer than 63 characters"),
-        (
-            r#"{"type": "string", "format": "email", "maxLength": 99}"#,
-            "$: format email: with maxLength, only the outline of the text is enforced",
-        ),
-        (
-            r##"{"$ref": "#/$defs/a", "$defs": {"a": {"minimum": 1}}}"##,
-            "$.$defs.a: only number is generated, because there is no type",
-        ),
-    ] {
-        assert_eq!(differences(schema), wanted, "{schema}");
-    }
-}

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::app::{Answer, App, OpenRequest, Ready, whole};
 use crate::faces::{Asked, openai};
 use crate::http::error::{ApiError, Result};
-use crate::routes::answer::Timings;
+use crate::routes::answer::{Timings, with_warning};
 use crate::routes::logprobs;
 use crate::routes::stream::{Events, channel};
 use arenite_request::Refusal;
@@ -120,18 +120,20 @@ async fn complete(
         Ok((prepared, format))
     };
     let (open, (mut prepared, format)) = app.asked(request, prepare).await?;
+    let warning = prepared.warning.take();
     if prepared.reply.stream {
         let answer = app.begin(&open, prepared)?;
         let (out, response) = channel();
         tokio::spawn(stream(app, answer, format, out, open));
-        return Ok(response);
+        return Ok(with_warning(response, warning));
     }
     let mut choices = Vec::new();
     for answer in app.submit(&open, &mut prepared)? {
         choices.push(whole(answer).await?);
     }
     let bytes = choices.iter().map(Choice::bytes).sum();
-    app.write(&open, bytes, move |app| format.all(&app.service, &choices)).await
+    let response = app.write(&open, bytes, move |app| format.all(&app.service, &choices)).await?;
+    Ok(with_warning(response, warning))
 }
 
 /// Request settings that determine the fields of an answer in llama.cpp's own format.
