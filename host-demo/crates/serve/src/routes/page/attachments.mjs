@@ -21,9 +21,14 @@ export function take(text) {
 /** True if the next message has a picture or a file. */
 export const has = () => parts.length > 0;
 
+const attached = (content) => (Array.isArray(content) ? content.filter(({ file, image_url: picture }) => file != null || picture) : []);
+
+/** Puts the pictures and files of a message that was not sent before those that were attached meanwhile. */
+export const putBack = (content) => put([...attached(content), ...parts]);
+
 /** Replaces the pictures and files of the next message by those of `content`. */
 export function put(content) {
-  parts = Array.isArray(content) ? content.filter(({ file, image_url: picture }) => file != null || picture) : [];
+  parts = attached(content);
   const shown = parts.map((part, at) => {
     const [url] = picturesOf([part]);
     const [file] = filesOf([part]);

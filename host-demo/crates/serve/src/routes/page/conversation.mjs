@@ -93,13 +93,14 @@ export function checked(value) {
   if (!Array.isArray(list)) throw new Error("it has no list of messages");
   const messages = list.map((message, at) => {
     try {
-      return { parent: index(message.parent, at), ...checkedMessage(message) };
+      return { parent: index(message?.parent, at), ...checkedMessage(message ?? "") };
     } catch (error) {
       throw new Error(`message ${at} (of ${list.length}) is invalid: ${error.message}`);
     }
   });
   const last = messages.length ? messages.length - 1 : null;
-  const shown = value.shown == null ? last : index(value.shown, messages.length);
+  if (value.shown != null && !messages[value.shown]) throw new Error("`shown` is not the index of a message");
+  const shown = value.shown ?? last;
   return { title: shorten(optional(value.title, "string", "title") ?? ""), shown, messages };
 }
 
@@ -120,16 +121,18 @@ function needed(value, name) {
 }
 
 function checkedMessage(message) {
+  if (typeof message != "object") throw new Error("it is not an object");
   const { role, content, tool_calls: calls = [], name, tool_call_id } = message;
   if (!ROLES.includes(role)) throw new Error(`the role is none of ${ROLES.join(", ")}`);
   if (!Array.isArray(calls)) throw new Error("`tool_calls` is not a list");
   const out = {
     role,
-    content: Array.isArray(content) && role == "user" ? content.map(checkedPart) : needed(content, "content"),
+    // Beside calls, the content of an answer may be null.
+    content: Array.isArray(content) && role == "user" ? content.map(checkedPart) : needed(role == "assistant" ? (content ?? "") : content, "content"),
     reasoning_content: optional(message.reasoning_content, "string", "reasoning_content"),
     note: optional(message.note, "string", "note"),
     tokens: optional(message.tokens, "number", "tokens"),
-    tool_calls: calls.length ? calls.map(checkedCall) : undefined,
+    tool_calls: calls.length ? calls.map((call) => checkedCall(call ?? {})) : undefined,
     ...(role == "tool" && { name: needed(name, "name"), tool_call_id: needed(tool_call_id, "tool_call_id") }),
   };
   return Object.fromEntries(Object.entries(out).filter(([, value]) => value !== undefined));

@@ -7,19 +7,20 @@ const RATE = 16000; // samples per second of all models of speech
 const LONGEST = 300; // seconds
 
 let recorder = null;
-let hears = null; // the model that transcribes
+let speechModel = null; // the model that transcribes
+let isDiscarded = false; // the recording in progress
 
 /** Shows the microphone if there is a model that transcribes speech. */
 export function allowSpeech(model) {
-  hears = model;
+  speechModel = model;
   $("speak").hidden = !model;
 }
 
 export const isRecording = () => recorder != null;
 
 /** Ends a recording. Its text is put into the field, unless it is discarded. */
-export function endRecording(isDiscarded) {
-  recorder.isDiscarded = isDiscarded;
+export function endRecording(discards) {
+  isDiscarded = discards;
   if (recorder.state != "inactive") recorder.stop();
 }
 
@@ -28,26 +29,30 @@ async function record() {
   const stream = await navigator.mediaDevices.getUserMedia({ audio: true }).catch(() => {
     throw new Error("The browser gives no microphone: allow it for this page, or connect one.");
   });
-  recorder = new MediaRecorder(stream);
   const chunks = [];
-  const isDone = new Promise((resolve) => (recorder.onstop = resolve));
-  recorder.ondataavailable = ({ data }) => chunks.push(data);
-  recorder.start();
-  const own = recorder;
-  const end = setTimeout(() => endRecording(false), LONGEST * 1000);
-  show(true, "Recording. Press the microphone again to end, or Esc to discard.");
-  await isDone;
-  clearTimeout(end);
-  stream.getTracks().forEach((track) => track.stop());
-  recorder = null;
-  show(false, own.isDiscarded ? "" : "Reading the recording\u2026");
-  if (!own.isDiscarded) await transcribe(new Blob(chunks));
+  let end = null;
+  isDiscarded = false;
+  try {
+    recorder = new MediaRecorder(stream);
+    const isDone = new Promise((resolve) => (recorder.onstop = resolve));
+    recorder.ondataavailable = ({ data }) => chunks.push(data);
+    recorder.start();
+    end = setTimeout(() => endRecording(false), LONGEST * 1000);
+    show(true, "Recording. Press the microphone again to end, or Esc to discard.");
+    await isDone;
+  } finally {
+    clearTimeout(end);
+    stream.getTracks().forEach((track) => track.stop());
+    recorder = null;
+  }
+  show(false, isDiscarded ? "" : "Reading the recording\u2026");
+  if (!isDiscarded) await transcribe(new Blob(chunks));
 }
 
 async function transcribe(recording) {
   const samples = await decode(recording);
   const form = new FormData();
-  form.append("model", hears);
+  form.append("model", speechModel);
   form.append("file", new Blob([wav(samples)], { type: "audio/wav" }), "speech.wav");
   const { text } = await (await send("v1/audio/transcriptions", { method: "POST", body: form })).json();
   insert(text.trim());

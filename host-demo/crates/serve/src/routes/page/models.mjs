@@ -28,12 +28,13 @@ export function showUse(messages) {
 }
 
 function drawUse() {
+  $("meter").hidden = $("used").hidden = context == null;
   if (context == null) return;
   const { tokens, isLeast } = used;
   const share = tokens / context;
   Object.assign($("meter"), { max: context, low: NEARLY_FULL * context, high: 0.95 * context, optimum: 0, value: tokens });
   const full = isFull(tokens) ? ": full" : share >= NEARLY_FULL ? ": nearly full" : "";
-  $("used").textContent = `${isLeast ? "more than " : ""}${tokens} of ${context} tokens of context${full}`;
+  $("used").textContent = `${isLeast && tokens ? "more than " : ""}${tokens} of ${context} tokens of context${full}`;
   $("room").hidden = share < NEARLY_FULL;
 }
 
@@ -47,7 +48,9 @@ export async function describe(failed) {
   $("models").replaceChildren(...answering.map(({ id }) => new Option(id)));
   $("models").hidden = answering.length < 2;
   $("model").hidden = answering.length > 1;
+  let choice = 0;
   const choose = async () => {
+    const own = ++choice;
     const card = answering.find(({ id }) => id == $("models").value) ?? answering[0];
     model = data.length > 1 ? card.id : null;
     context = card.max_model_len;
@@ -55,7 +58,9 @@ export async function describe(failed) {
     $("model").textContent = document.title = card.id;
     drawUse();
     const path = model ? `props?model=${encodeURIComponent(model)}` : "props"; // loads the model if necessary
-    showDefaults((await (await send(path)).json()).default_generation_settings?.params ?? {});
+    const properties = await (await send(path)).json();
+    if (own != choice) return; // another model was chosen meanwhile
+    showDefaults(properties.default_generation_settings?.params ?? {});
     const metrics = await (await send("metrics")).text();
     $("memory").textContent = `${inUnits(metric(metrics, "workspace_bytes") + metric(metrics, "kv_bytes"))} of memory`;
   };

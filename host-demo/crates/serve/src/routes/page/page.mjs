@@ -7,7 +7,7 @@
 //   settings       settings, kept by the browser          microphone     speech for the field
 //   attachments    pictures and texts for the field       pictures, texts   their files
 
-import { has, put as attach, take } from "./attachments.mjs";
+import { has, put as attach, putBack, take } from "./attachments.mjs";
 import { connect, openList } from "./chats.mjs";
 import { append, choose, fresh, sent, shown, textOf, versions } from "./conversation.mjs";
 import { endRecording, isRecording } from "./microphone.mjs";
@@ -63,7 +63,7 @@ async function save(changed) {
 async function answer(from, messages) {
   if (running) return;
   const [own, to] = [(running = new AbortController()), talk];
-  const before = { shown: to.shown, length: to.messages.length };
+  const before = { shown: to.shown, length: to.messages.length, editing };
   to.shown = from;
   messages.forEach((message) => append(to, message));
   const asked = shown(to).map(sent);
@@ -101,8 +101,9 @@ async function answer(from, messages) {
     to.messages.length = before.length;
     const question = messages.at(-1);
     if (question?.role == "user") {
+      editing = before.editing;
       setText([textOf(question.content), $("text").value].filter(Boolean).join("\n"));
-      attach(question.content);
+      putBack(question.content);
     }
   }
   await save(to);
@@ -127,9 +128,13 @@ function note(usage, finish, { start, first, last }, isStopped) {
 const isEmpty = ({ content, reasoning_content: thought, tool_calls: calls }) => !content && !thought && !calls;
 
 function regenerate() {
+  if (running) return;
   const at = talk.shown;
   const reply = talk.messages[at];
-  if (isEmpty(reply) && at == talk.messages.length - 1) talk.messages.pop();
+  if (isEmpty(reply) && at == talk.messages.length - 1) {
+    talk.messages.pop();
+    talk.shown = reply.parent;
+  }
   answer(reply.parent, []);
 }
 
@@ -239,7 +244,7 @@ $("text").onkeydown = (event) => {
     $("scroll").scrollBy(0, $("scroll").clientHeight * (event.key == "PageUp" ? -0.8 : 0.8));
   }
   const last = shown(talk).findLast(({ role }) => role == "user");
-  if (event.key == "ArrowUp" && !$("text").value && last) {
+  if (event.key == "ArrowUp" && !$("text").value && !has() && last) {
     event.preventDefault();
     edit(last);
   }

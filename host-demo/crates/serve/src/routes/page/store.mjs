@@ -27,8 +27,14 @@ async function open() {
     // The index has the titles, so the list of conversations is read without their messages.
     request.result.createObjectStore(STORE, { keyPath: "id" }).createIndex("list", ["changed", "title"]);
   };
+  let isLate = false;
   const late = new Promise((_, reject) => setTimeout(() => reject(new Error("no answer")), LONGEST_WAIT));
-  const database = await Promise.race([result(request), late]);
+  const opened = result(request).then((database) => (isLate && database.close(), database));
+  const database = await Promise.race([opened, late]).catch((error) => {
+    isLate = true;
+    opening = null; // the next use tries again
+    throw error;
+  });
   database.onclose = () => (opening = null);
   database.onversionchange = () => {
     database.close();
@@ -53,6 +59,7 @@ async function withStore(mode, work) {
 export async function put(talk) {
   if (removed.has(talk.id)) return;
   const record = { ...talk, title: titleOf(talk) };
+  const before = known.get(talk.id);
   try {
     await withStore("readwrite", async (store) => {
       const stored = await result(store.get(talk.id));
@@ -66,6 +73,7 @@ export async function put(talk) {
     });
     inMemory.delete(talk.id);
   } catch (error) {
+    known.set(talk.id, before); // the database still has the conversation as it was
     inMemory.set(talk.id, record);
     tell(error);
   }
@@ -120,6 +128,7 @@ export async function remove(id) {
   try {
     await withStore("readwrite", (store) => result(store.delete(id)));
   } catch (error) {
+    removed.delete(id); // it is still there, and listed
     tell(error);
   }
 }
