@@ -229,7 +229,7 @@ async function seesPictures(size, name) {
   await page.shot(name + "-pictures");
   await page.click("#pictures button");
   await page.until("document.querySelectorAll('#pictures img').length == 1");
-  await page.settings({ max_tokens: "8", more: '{"ignore_eos": true}' });
+  await page.settings({ max_tokens: "8", seed: "1", more: '{"ignore_eos": true}' });
   await page.say("What is this?");
   await page.ends();
   assert.equal(await page.count("#pictures img"), 0);

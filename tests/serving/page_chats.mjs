@@ -13,9 +13,9 @@ export async function branches(page, name) {
   await page.click("#fresh");
   await page.says("One.", { system: "" });
   await page.asks("a");
-  await page.says("Two.");
+  await page.says("Two, which is longer than the others by many tokens.");
   await page.asks("b");
-  assert.deepEqual(await turns(page), ["a", "One.", "b", "Two."]);
+  assert.deepEqual(await turns(page), ["a", "One.", "b", "Two, which is longer than the others by many tokens."]);
   assert.deepEqual(await versions(page), []);
   await page.says("Three.");
   await page.click(".user .actions button:nth-of-type(2)"); // edits the first message
@@ -34,7 +34,7 @@ export async function branches(page, name) {
   await page.shot(name + "-branches");
   const [tokens] = await page.text("#used");
   await page.click(".user .versions button");
-  assert.deepEqual(await turns(page), ["a", "One.", "b", "Two."], "the earlier branch is shown to its end");
+  assert.deepEqual(await turns(page), ["a", "One.", "b", "Two, which is longer than the others by many tokens."], "the earlier branch is shown to its end");
   assert.notEqual((await page.text("#used"))[0], tokens, "each branch has its own use of the context");
   await page.press("Enter"); // on the arrow, which has kept the focus
   assert.deepEqual(await turns(page), ["A", "Four."]);
@@ -103,6 +103,7 @@ export async function keepsChats(page, name) {
   await page.press("Enter");
   await hasTitles(page, ["Colours & more", "second"]);
   await page.click(row(2, DELETE));
+  await pause(200);
   assert.deepEqual(await titles(page), ["Colours & more", "second"], "a single press deletes nothing");
   await page.click(row(2, DELETE));
   await hasTitles(page, ["Colours & more"]);
@@ -139,6 +140,22 @@ export async function keepsChats(page, name) {
   await page.until("document.querySelector('.last > .text')?.innerText == 'Whole.'");
   await page.ends();
   assert.deepEqual(await versions(page), ["2/2"]);
+
+  // A conversation that is deleted during an answer does not come back.
+  await page.says("A long answer. ".repeat(40).trim());
+  await page.slow(3000);
+  await page.say("fifth");
+  await page.until("document.querySelector('.last.assistant > .text')?.innerText.startsWith('A long answer.')");
+  await list(page);
+  await page.click(row(1, DELETE));
+  await page.click(row(1, DELETE));
+  await page.until("!document.querySelector('.turn')");
+  await page.slow(-1);
+  await pause(200);
+  await page.press("Escape");
+  await list(page);
+  assert.deepEqual(await titles(page), []);
+  await page.press("Escape");
 }
 
 /** A conversation that another tab has changed is kept twice. */

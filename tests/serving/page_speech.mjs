@@ -46,11 +46,16 @@ export async function hears(size, name) {
   await page.until("document.getElementById('status').textContent == ''");
   assert.equal(await page.run("document.getElementById('text').value"), `Now: ${SPOKEN} and then`);
 
+  await page.run("window.known = fetch; window.fetch = () => { window.isSent = true; }");
   await page.click("#speak");
   await page.until("document.getElementById('speak').getAttribute('aria-pressed') == 'true'");
+  await pause(500);
   await page.press("Escape");
   await page.until("document.getElementById('speak').getAttribute('aria-pressed') == 'false'");
-  await pause(300);
+  await pause(500);
+  assert.equal(await page.run("window.isSent"), undefined, "a discarded recording is not sent");
+  assert.deepEqual(await page.text("#status"), [""]);
+  await page.run("window.fetch = window.known");
   assert.equal(await page.run("document.getElementById('text').value"), `Now: ${SPOKEN} and then`);
   await page.run("navigator.mediaDevices.getUserMedia = async () => { throw new DOMException('', 'NotAllowedError'); }");
   await page.click("#speak");
