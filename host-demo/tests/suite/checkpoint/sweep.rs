@@ -14,17 +14,18 @@ use crate::common::{arenite, path};
 #[test]
 fn settings_of_all_classes_are_followed_or_refused() {
     let all: Value = serde_json::from_slice(&fs::read(checkpoint("sweep.json")).unwrap()).unwrap();
-    let tokens = all["tokens"].as_array().unwrap().iter().map(Value::to_string).collect::<Vec<_>>().join(",");
+    let ids = |name: &str| all[name].as_array().unwrap().iter().map(Value::to_string).collect::<Vec<_>>().join(",");
+    let (tokens, decoder) = (ids("tokens"), ids("decoder"));
     let (classes, next) = (all["classes"].as_array().unwrap(), AtomicUsize::new(0));
     let directory = tempfile::tempdir().unwrap();
     std::thread::scope(|scope| {
         for thread in 0..2 {
             let folder = directory.path().join(format!("model{thread}"));
-            let (tokens, next) = (&tokens, &next);
+            let (tokens, decoder, next) = (&tokens, &decoder, &next);
             scope.spawn(move || {
                 fs::create_dir(&folder).unwrap();
                 while let Some(case) = classes.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    check(case, &folder, tokens);
+                    check(case, &folder, (tokens, decoder));
                 }
             });
         }
@@ -32,18 +33,23 @@ fn settings_of_all_classes_are_followed_or_refused() {
 }
 
 /// Checks the class with its own settings, and with each of the others.
-fn check(case: &Value, folder: &Path, tokens: &str) {
+fn check(case: &Value, folder: &Path, (tokens, decoder): (&str, &str)) {
     let mut tiny = case.clone();
     tiny["tensors"] = unfolded(&case["tensors"]).into();
     write_tiny(&tiny, folder);
     let class = case["config"]["architectures"][0].as_str().unwrap();
     let is_encoder = class.ends_with("Model") && !class.ends_with("LMHeadModel");
-    if !is_encoder {
-        fs::remove_file(folder.join("modules.json")).unwrap();
-    }
+    let run: &[&str] = match class {
+        _ if is_encoder || class.ends_with("Classification") => &["embed", "--no-normalize", "--ids", tokens],
+        _ if class.contains("T5For") => &["logits", "--encoder-ids", tokens, "--ids", decoder],
+        _ => {
+            fs::remove_file(folder.join("modules.json")).unwrap();
+            &["logits", "--ids", tokens]
+        }
+    };
     let same = |name: &str, config: &Value, wanted: &Value| {
         fs::write(folder.join("config.json"), config.to_string()).unwrap();
-        let result = results(folder, is_encoder, tokens);
+        let result = results(folder, run);
         if wanted == "refused" {
             let error = result.expect_err(&format!("{class}: {name} is taken"));
             assert!(error.contains(name), "{class}: {name}: {error}");
@@ -77,11 +83,10 @@ fn unfolded(tensors: &Value) -> Map<String, Value> {
     all
 }
 
-/// The last logits, or an encoder's mean state; or the message of `convert hf`.
-fn results(folder: &Path, is_encoder: bool, tokens: &str) -> Result<Vec<f32>, String> {
+/// What the command `run` writes for the converted model, or the message of `convert hf`.
+fn results(folder: &Path, run: &[&str]) -> Result<Vec<f32>, String> {
     let (model, out) = (folder.join("model.gguf"), folder.join("out.npy"));
-    let kind: &[&str] = if is_encoder { &["embed", "--no-normalize"] } else { &["logits"] };
-    let run = [kind, &["-m", path(&model), "--ids", tokens, "--kv", "f32", "-t", "1", "-o", path(&out)]].concat();
+    let run = [run, &["-m", path(&model), "--kv", "f32", "-t", "1", "-o", path(&out)]].concat();
     for command in [&["convert", "hf", path(folder), path(&model)][..], &run] {
         let done = arenite(command);
         if !done.status.success() {

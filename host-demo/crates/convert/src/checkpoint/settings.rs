@@ -76,6 +76,14 @@ pub fn check_tensors(config: &Config, architecture: &str, outputs: &[Output<'_>]
             "use_parallel_residual in config.json is true, but the checkpoint has norms of the feed-forward: correct it"
         );
     }
+    let types = config.texts("layer_types").unwrap_or_default();
+    let mut global = (0..).zip(types).filter(|(_, kind)| *kind == "full_attention").map(|(layer, _): (usize, _)| layer);
+    let has_values = |layer| outputs.iter().any(|output| output.name == format!("blk.{layer}.attn_v.weight"));
+    if config.flag("attention_k_eq_v") == Some(true) && global.any(has_values) {
+        bail!(
+            "attention_k_eq_v in config.json is true, but the checkpoint has weights for values of global layers: correct it"
+        );
+    }
     for (flag, tensors) in BIASES.iter().filter(|(flag, _)| config.is_own(flag) && config.flag(flag) == Some(false)) {
         let is_denied = |name: &str| {
             let name = name.strip_suffix(".bias").and_then(|name| name.rsplit('.').next());

@@ -131,12 +131,16 @@ pub const ALL: &[Family] = &[
             k.set("attention.key_length", c.need(&["qk_nope_head_dim"])? + c.need(&["qk_rope_head_dim"])?);
             super::gpt::long(k)?; // llama.cpp has neither key for this architecture
             // llama.cpp has these factors as constants. They are written only if config.json has other values.
-            let factor = |name: &str, default: f32| Ok::<f32, anyhow::Error>(c.float(&[name])?.unwrap_or(default));
-            let (scale, depth, base) = (factor("scale_emb", 12.0)?, factor("scale_depth", 1.4)?, factor("dim_model_base", 256.0)?);
-            if (scale, depth, base) != (12.0, 1.4, 256.0) {
-                k.set("embedding_scale", scale);
-                k.set("residual_scale", depth / (c.layers()? as f32).sqrt());
-                k.set("logit_scale", c.width()? as f32 / base);
+            // The null of the other two stands for a factor of 1.
+            let factor = |name: &str, absent: f32, null: f32| -> Result<f32> {
+                Ok(c.float(&[name])?.unwrap_or(if c.is_null(name) { null } else { absent }))
+            };
+            let (depth, width) = ((c.layers()? as f32).sqrt(), c.width()? as f32);
+            let scales = (factor("scale_emb", 12.0, 12.0)?, factor("scale_depth", 1.4, depth)?, factor("dim_model_base", 256.0, width)?);
+            if scales != (12.0, 1.4, 256.0) {
+                k.set("embedding_scale", scales.0);
+                k.set("residual_scale", scales.1 / depth);
+                k.set("logit_scale", width / scales.2);
             }
             Ok(())
         },
