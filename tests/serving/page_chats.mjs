@@ -214,7 +214,7 @@ export async function movesChats(page) {
     [{ ...content, messages: [{ parent: null, role: "system", content: "x" }] }, /the role is none of/],
     [{ ...content, messages: [{ parent: null, role: "user", content: [{ type: "image_url", image_url: { url: "https://a.b/c.png" } }] }] }, /data URL/],
     [{ ...content, messages: [{ parent: null, role: "assistant", content: {} }] }, /`content` is not a string/],
-    [{ ...content, shown: 9 }, /9 is not an earlier message/],
+    [{ ...content, shown: 9 }, /`shown` is not the index of a message/],
   ];
   for (const [value, message] of wrong) {
     writeFileSync(profile + "/wrong.json", typeof value == "string" ? value : JSON.stringify(value));
@@ -225,7 +225,18 @@ export async function movesChats(page) {
     assert.match((await page.text("#failed"))[0], /^wrong\.json: /);
     assert.equal(await page.count("#kept li"), 2);
   }
-  await page.press("Escape");
+
+  // An answer that never came is asked for again, and does not come again.
+  const messages = [{ parent: null, role: "user", content: "start" }, { parent: 0, role: "assistant", content: null }];
+  writeFileSync(profile + "/cut.json", JSON.stringify({ ...content, shown: 1, messages }));
+  await page.choose("#conversation", profile + "/cut.json");
+  await page.until("!document.querySelector('#chats[open]')");
+  await page.run("window.fetch = () => Promise.reject(new TypeError('gone'))");
+  await page.click(".last .actions .only-last");
+  await page.until("document.querySelector('.error')?.innerText.includes('does not answer')");
+  assert.deepEqual(await turns(page), ["start"]);
+  await page.reload();
+  await page.until("document.querySelectorAll('.turn').length == 1");
 }
 
 const RUINED = {
