@@ -468,3 +468,12 @@ fn calls_are_run_from_the_command_line() {
     let asked: Value = serde_json::from_str(asked.lines().next().unwrap()).unwrap();
     assert_eq!(asked, json!({ "name": "get_weather", "arguments": { "city": "Oslo" } }));
 }
+
+#[test]
+fn ignored_ends_do_not_end_a_chat() {
+    let talk = start(&["Once", "<|im_end|>", " more"], &[], &[], CHATML);
+    let ended = talk.chat(json!({ "max_tokens": 3 }));
+    assert_eq!((&ended["message"]["content"], &ended["finish_reason"]), (&json!("Once"), &json!("stop")));
+    let whole = talk.chat(json!({ "max_tokens": 3, "ignore_eos": true }));
+    assert_eq!((&whole["message"]["content"], &whole["finish_reason"]), (&json!("Once more"), &json!("length")));
+}

@@ -90,7 +90,7 @@ impl Sample {
         let draw = |fill: u8| -> Result<_, Error> {
             let mut scratch = vec![fill; Sampler::scratch_bytes(&params, logits.len())];
             let sampler = Sampler::new(params, &bias, logits.len(), unwritten(&mut scratch))?;
-            let mut sampler = sampler.with_breakers(Breakers::new(&heads, &[1, 2, 3])?);
+            let mut sampler = sampler.with_breakers(Breakers::new(&heads, &[1, 2, 3]).expect("sorted heads"));
             self.history.iter().for_each(|token| sampler.accept((*token).into()));
             let mut rng = Pcg32::new(self.seed);
             let mut all = vec![];

@@ -67,7 +67,7 @@ impl Service {
         let (prompt, warning) = rendered
             .map_err(|why| Refusal::about("messages", format!("the chat template refuses this conversation: {why}")))?;
         let stop = self.renderer.stop();
-        if self.style.ends_answer(stop) {
+        if self.style.ends_answer(stop) && !request.ignore_end {
             settings.stops.push(stop.into());
             settings.stop_ids.extend(text::token(self.tokenizer(), stop));
         }
