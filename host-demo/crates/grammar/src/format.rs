@@ -48,7 +48,7 @@ pub fn pattern(format: &str, is_limited: bool) -> Option<String> {
     Some(format!("^({pattern})$"))
 }
 
-/// What the pattern of a format does not enforce; `None` if it allows the format's values only.
+/// Returns the rule of a format that its pattern does not enforce; `None` if the pattern allows only the format's values.
 pub fn difference(format: &str, is_limited: bool) -> Option<&'static str> {
     match format {
         "hostname" => Some("labels may be longer than 63 characters"),

@@ -89,8 +89,7 @@ pub fn from_gbnf(text: &str, token: &dyn Fn(&str) -> Option<u32>, budget: &Budge
     Ok(Table::new(compile(rules, root, budget)?, Vec::new()))
 }
 
-/// Compiles a grammar for the values that a JSON schema allows. Where the grammar allows other values than the schema,
-/// [`Table::differences`] says so.
+/// Compiles a grammar for the values that a JSON schema allows. [`Table::differences`] lists the exceptions.
 ///
 /// # Errors
 ///

@@ -23,9 +23,10 @@ impl Table {
         Self { bytes, differences }
     }
 
-    /// Where the grammar allows other values than its schemas, a sentence each: the place in the schema, and what is not
-    /// enforced or not generated. Differences that all grammars of schemas have are not listed: a value has one spelling,
-    /// properties come in the order of the schema, and only those that the schema names are generated.
+    /// The differences between the values that the grammar allows and those of its schemas. Each is a sentence with the place
+    /// in the schema and the keyword that is not enforced, or the type that is generated. Differences that all grammars of
+    /// schemas have are not listed: a value has one spelling, properties come in the order of the schema, and only those that
+    /// the schema names are generated.
     pub fn differences(&self) -> &[String] {
         &self.differences
     }

@@ -83,7 +83,7 @@ fn unfolded(tensors: &Value) -> Map<String, Value> {
     all
 }
 
-/// What the command `run` writes for the converted model, or the message of `convert hf`.
+/// Converts the checkpoint and runs a command on it. Returns the numbers that it writes, or the message of `convert hf`.
 fn results(folder: &Path, run: &[&str]) -> Result<Vec<f32>, String> {
     let (model, out) = (folder.join("model.gguf"), folder.join("out.npy"));
     let run = [run, &["-m", path(&model), "--kv", "f32", "-t", "1", "-o", path(&out)]].concat();

@@ -1,8 +1,8 @@
-//! Where grammars allow other values than their schemas.
+//! The differences between grammars and their schemas.
 
 use crate::{Budget, Piece, from_json_schema, from_pieces};
 
-/// Where a grammar allows other values than its schema, its table says so.
+/// A table names the keywords that its grammar does not enforce.
 #[test]
 fn differences_are_named() {
     let differences = |schema: &str| {
