@@ -1,8 +1,8 @@
 //! Converts JSON schemas to rules for the texts of the values that they allow.
 //!
 //! Every text that the rules allow is a valid value, except where [`Read::differences`] names a keyword that is not enforced.
-//! Not every valid value can be generated. Properties come in
-//! the order of the schema, and other properties only if the schema mentions them (as in llama.cpp).
+//! Not every valid value can be generated. Properties come in the order of the schema, and other properties only if the
+//! schema mentions them (as in llama.cpp).
 
 mod combine;
 mod dialect;
@@ -355,6 +355,10 @@ impl Reader<'_> {
     /// Matches those of the listed values that the rest of the schema allows.
     fn values(&mut self, values: &[Value], schema: &Map<String, Value>, path: &str) -> Result<Expr> {
         let mut allowed = Vec::new();
+        // Once, not for each value: a client chooses their number.
+        if values.iter().any(Value::is_string) {
+            self.differ_in_format(schema, path);
+        }
         for value in values {
             self.budget.copy(value).with_context(|| path.to_string())?;
             if !is_allowed(value, values, schema, path)? {
@@ -362,9 +366,6 @@ impl Reader<'_> {
             }
             let text = text_of(value);
             let is_checked = value.is_string() && (schema.contains_key("pattern") || schema.contains_key("format"));
-            if is_checked {
-                self.differ_in_format(schema, path);
-            }
             allowed.push(match is_checked {
                 true => Expr::Both(Box::new(text), Box::new(pattern::quoted(string(schema, path, self.budget)?))),
                 false => text,

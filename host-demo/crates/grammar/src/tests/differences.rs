@@ -23,6 +23,7 @@ fn differences_are_named() {
             r#"{"type": "object", "properties": {"a": {"type": "array", "uniqueItems": true}}}"#,
             "$.properties.a: uniqueItems is enforced only for up to 8 listed values",
         ),
+        (r#"{"enum": ["a", "b"], "format": "phone"}"#, "$.enum: format phone: not known, so ignored"),
         (r#"{"type": "string", "format": "phone"}"#, "$: format phone: not known, so ignored"),
         (r#"{"type": "string", "format": "hostname"}"#, "$: format hostname: labels may be longer than 63 characters"),
         (

@@ -184,9 +184,8 @@ pub struct Prepared {
 impl Prepared {
     /// Adds a warning for the client.
     pub fn warn(&mut self, warning: impl Into<String>) {
-        let warning = warning.into();
-        self.warning =
-            Some(self.warning.take().map_or_else(|| warning.clone(), |before| format!("{before}; {warning}")));
+        let before = self.warning.take().map(|before| before + "; ").unwrap_or_default();
+        self.warning = Some(before + &warning.into());
     }
 }
 
