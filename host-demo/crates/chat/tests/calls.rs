@@ -129,3 +129,31 @@ fn ordinary_functions_fit_in_a_request() {
     let calls = Constraint { dialect: &dialect, marks: &marks }.calls(&all, true);
     assert!(from_pieces(&calls, &Budget::of_request()).is_ok());
 }
+
+/// The strict calls of 130 different functions compile within the budget of a request.
+#[test]
+fn many_functions_fit_in_a_request() {
+    let marks = Marks::default();
+    let formats = ["date", "time", "date-time", "uri", "email", "uuid", "ipv4", "ipv6", "hostname", "duration"];
+    let function = |at: usize| {
+        let own = format!("own_{at}");
+        let properties = json!({
+            "path": { "type": "string" },
+            "limit": { "type": "integer", "minimum": 1, "maximum": 100 + at },
+            "mode": { "enum": ["read", "write", format!("mode {at}")] },
+            "when": { "type": "string", "format": formats[at % formats.len()] },
+            "tags": { "type": "array", "items": { "type": "string", "pattern": "^[a-z][a-z0-9-]*$" } },
+            own: { "type": "object", "properties": { "page": { "type": ["integer", "null"] } }, "required": ["page"], "additionalProperties": false },
+        });
+        let required: Vec<_> = properties.as_object().unwrap().keys().collect();
+        let schema =
+            json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false });
+        json!({ "function": { "name": format!("server_{}__tool_{at}", at / 10), "strict": true, "parameters": schema } })
+    };
+    let tools = Tools::of(&(0..130).map(function).collect::<Vec<_>>());
+    let all: Vec<_> = tools.0.iter().collect();
+    let dialect = Dialect::all(&marks);
+    let calls = Constraint { dialect: &dialect, marks: &marks }.calls(&all, true);
+    let table = from_pieces(&calls, &Budget::of_request());
+    assert!(table.is_ok(), "{:?}", table.err());
+}

@@ -94,35 +94,43 @@ fn words_of_ranges(node: &Node) -> usize {
 }
 
 /// Computes the least stack depth that is needed from each node to the end of its rule, or [`NEVER`] if no end can be
-/// reached.
+/// reached within [`DEPTH`]. Nodes that need less come first (D. E. Knuth, "A generalization of Dijkstra's algorithm",
+/// 1977), so each transition is looked at once for each of the nodes that it needs.
 fn needs(nodes: &[Node], starts: &HashMap<usize, u32>, budget: &Budget) -> Result<Vec<u32>> {
-    let mut before: Vec<Vec<u32>> = vec![Vec::new(); nodes.len()];
+    // The nodes that have a transition to a node or call its rule; a letter's index.
+    let mut before: Vec<Vec<(u32, Option<usize>)>> = vec![Vec::new(); nodes.len()];
     for (number, node) in (0u32..).zip(nodes) {
-        node.targets().for_each(|to| before[to as usize].push(number));
-        for rule in node.letters.iter().filter_map(|(letter, _)| callee(*letter)) {
-            before[starts[&rule] as usize].push(number);
+        budget.steps(1 + node.ranges.len() + node.letters.len())?;
+        node.ranges.iter().for_each(|(_, _, to)| before[*to as usize].push((number, None)));
+        for (at, (letter, to)) in node.letters.iter().enumerate() {
+            let start = callee(*letter).map(|rule| starts[&rule]);
+            [*to].into_iter().chain(start).for_each(|next| before[next as usize].push((number, Some(at))));
         }
     }
     let mut needs = vec![NEVER; nodes.len()];
-    let mut left: Vec<u32> = (0..nodes.len() as u32).filter(|node| nodes[*node as usize].is_final).collect();
-    while let Some(number) = left.pop() {
-        let node = &nodes[number as usize];
-        budget.steps(1 + node.ranges.len() + node.letters.len())?;
-        let by_bytes = node.ranges.iter().map(|(_, _, to)| needs[*to as usize]);
-        let by_letters = node.letters.iter().map(|(letter, to)| {
-            let next = &nodes[*to as usize];
-            let returns = next.is_final && next.ranges.is_empty() && next.letters.is_empty();
-            match callee(*letter).map(|rule| needs[starts[&rule] as usize]) {
-                None => needs[*to as usize],
-                Some(need) if returns => need,
-                Some(need) => need.saturating_add(1).max(needs[*to as usize]),
+    let through = |(letter, to): &(Letter, u32), needs: &[u32]| {
+        let next = &nodes[*to as usize];
+        let returns = next.is_final && next.ranges.is_empty() && next.letters.is_empty();
+        match callee(*letter).map(|rule| needs[starts[&rule] as usize]) {
+            None => needs[*to as usize],
+            Some(need) if returns => need,
+            Some(need) => need.saturating_add(1).max(needs[*to as usize]),
+        }
+    };
+    let mut levels = vec![Vec::new(); DEPTH as usize + 1];
+    levels[0].extend((0..nodes.len() as u32).filter(|node| nodes[*node as usize].is_final));
+    for level in 0..=DEPTH {
+        while let Some(number) = levels[level as usize].pop() {
+            if needs[number as usize] != NEVER {
+                continue;
             }
-        });
-        let own = if node.is_final { 0 } else { NEVER };
-        let need = by_bytes.chain(by_letters).fold(own, u32::min);
-        if need < needs[number as usize] {
-            needs[number as usize] = need;
-            left.extend(&before[number as usize]);
+            needs[number as usize] = level;
+            for (from, letter) in &before[number as usize] {
+                let need = letter.map_or(level, |at| through(&nodes[*from as usize].letters[at], &needs));
+                if let Some(later) = levels.get_mut(need as usize).filter(|_| needs[*from as usize] == NEVER) {
+                    later.push(*from);
+                }
+            }
         }
     }
     Ok(needs)

@@ -50,6 +50,7 @@ pub use budget::Budget;
 use expr::{Expr, Rule, Rules};
 pub use pieces::{Piece, from_pieces};
 use repeat::Large;
+use schema::Schemas;
 pub use table::Table;
 
 /// Number of grammar states whose masks are cached.
@@ -95,7 +96,9 @@ pub fn from_gbnf(text: &str, token: &dyn Fn(&str) -> Option<u32>, budget: &Budge
 ///
 /// A keyword that the grammar cannot express, with its place in the schema, or a schema that exceeds the budget.
 pub fn from_json_schema(schema: &serde_json::Value, budget: &Budget) -> Result<Table> {
-    let schema::Read { rules, root, differences } = schema::read(schema, budget)?;
+    let mut schemas = Schemas::default();
+    let root = schemas.add(schema, budget)?;
+    let Schemas { rules, differences, .. } = schemas;
     Ok(Table::new(compile(rules, root, budget)?, differences))
 }
 

@@ -1,6 +1,6 @@
 //! Converts JSON schemas to rules for the texts of the values that they allow.
 //!
-//! Every text that the rules allow is a valid value, except where [`Read::differences`] names a keyword that is not enforced.
+//! Every text that the rules allow is a valid value, except where [`Schemas::differences`] names a keyword that is not enforced.
 //! Not every valid value can be generated. Properties come in the order of the schema, and other properties only if the
 //! schema mentions them (as in llama.cpp).
 
@@ -91,51 +91,46 @@ const MOST_DISTINCT: usize = 8;
 /// A limit beyond this many characters or elements is left out: no answer is so long.
 const BEYOND: u32 = 1 << 20;
 
-/// The rules of a schema.
-pub struct Read {
+/// The rules of one or more schemas.
+#[derive(Default)]
+pub struct Schemas {
     pub rules: Rules,
-    /// The number of the root rule.
-    pub root: usize,
     /// See [`Table::differences`](crate::Table::differences).
     pub differences: Vec<String>,
+    /// Rules of texts with a pattern or a format, by the keywords' values: a hundred functions have the same few.
+    texts: HashMap<String, usize>,
+    /// The rule for any value.
+    value: Option<usize>,
 }
 
-/// Converts a schema to rules.
-pub fn read(schema: &Value, budget: &Budget) -> Result<Read> {
-    budget.copy(schema).context("$")?;
-    let schema = &dialect::with_integers(schema.clone());
-    let mut reader = Reader {
-        root: schema,
-        budget,
-        rules: Rules::default(),
-        named: HashMap::new(),
-        left: VecDeque::new(),
-        value: None,
-        depth: 0,
-        differences: Vec::new(),
-    };
-    let root = reader.rules.add("$", Expr::never());
-    reader.named.insert(r##"{"$ref":"#"}"##.into(), root);
-    reader.rules.0[root].expr = reader.schema(schema, "$")?;
-    while let Some((rule, schema, path)) = reader.left.pop_front() {
-        reader.rules.0[rule].expr = reader.combined(&schema, &path)?;
+impl Schemas {
+    /// Adds the rules of a schema. Returns the number of its root rule.
+    pub fn add(&mut self, schema: &Value, budget: &Budget) -> Result<usize> {
+        budget.copy(schema).context("$")?;
+        let schema = &dialect::with_integers(schema.clone());
+        let root = self.rules.add("$", Expr::never());
+        let named = HashMap::from([(r##"{"$ref":"#"}"##.into(), root)]);
+        let mut reader = Reader { root: schema, budget, all: self, named, left: VecDeque::new(), depth: 0 };
+        let expr = reader.schema(schema, "$")?;
+        reader.all.rules.0[root].expr = expr;
+        while let Some((rule, schema, path)) = reader.left.pop_front() {
+            let expr = reader.combined(&schema, &path)?;
+            reader.all.rules.0[rule].expr = expr;
+        }
+        Ok(root)
     }
-    let Reader { rules, differences, .. } = reader;
-    Ok(Read { rules, root, differences })
 }
 
 struct Reader<'s> {
     root: &'s Value,
     budget: &'s Budget,
-    rules: Rules,
+    /// The rules of this schema and of those before it.
+    all: &'s mut Schemas,
     /// Rules of the schemas with `$ref` or `allOf`, by the schema's text.
     named: HashMap<String, usize>,
     /// Schemas with `$ref` or `allOf` that are still to be converted: rule, schema and path.
     left: VecDeque<(usize, Map<String, Value>, String)>,
-    /// The rule for any value.
-    value: Option<usize>,
     depth: usize,
-    differences: Vec<String>,
 }
 
 /// White space as models write it: none, one space, or a line break with indentation.
@@ -259,7 +254,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Returns a call of the rule for a schema with `$ref` or `allOf`. [`read`] converts the schema later.
+    /// Returns a call of the rule for a schema with `$ref` or `allOf`. [`Schemas::add`] converts the schema later.
     fn named(&mut self, schema: &Map<String, Value>, path: &str) -> Result<Expr> {
         self.copy_of(schema, path)?;
         let asserting: Map<String, Value> = schema
@@ -276,7 +271,7 @@ impl Reader<'_> {
                 "{path}: more than {MAX_RULES} different references and combinations: use fewer, or check for a circular reference that grows"
             );
         }
-        let rule = self.rules.add(path, Expr::never());
+        let rule = self.all.rules.add(path, Expr::never());
         self.named.insert(name, rule);
         self.left.push_back((rule, asserting, path.into()));
         Ok(Expr::Rule(rule))
@@ -380,12 +375,29 @@ impl Reader<'_> {
             "array" => self.array(schema, path),
             "string" => {
                 self.differ_in_format(schema, path);
-                string(schema, path, self.budget).map(pattern::quoted)
+                self.text(schema, path)
             }
             "number" | "integer" => scalar::number(name == "integer", schema, path),
             "boolean" => Ok(Expr::alt([Expr::text("true"), Expr::text("false")])),
             _ => Ok(Expr::text("null")),
         }
+    }
+
+    /// A text with a pattern or a format becomes a rule.
+    fn text(&mut self, schema: &Map<String, Value>, path: &str) -> Result<Expr> {
+        let key = ["pattern", "format", "minLength", "maxLength"].map(|key| schema.get(key));
+        if key[..2] == [None, None] {
+            return string(schema, path, self.budget).map(pattern::quoted);
+        }
+        let key = serde_json::to_string(&key)?;
+        self.budget.steps(key.len()).with_context(|| path.to_string())?;
+        if let Some(rule) = self.all.texts.get(&key) {
+            return Ok(Expr::Rule(*rule));
+        }
+        let expr = string(schema, path, self.budget).map(pattern::quoted)?;
+        let rule = self.all.rules.add(path, expr);
+        self.all.texts.insert(key, rule);
+        Ok(Expr::Rule(rule))
     }
 
     fn array(&mut self, schema: &Map<String, Value>, path: &str) -> Result<Expr> {
@@ -421,7 +433,7 @@ impl Reader<'_> {
             None => Expr::never(),
         };
         if !matches!(rest, Expr::Rule(_)) {
-            rest = Expr::Rule(self.rules.add(format!("{path}.items"), rest));
+            rest = Expr::Rule(self.all.rules.add(format!("{path}.items"), rest));
         }
         let inner = if known == 0 {
             list(rest, min, max)
@@ -472,7 +484,7 @@ impl Reader<'_> {
 
     /// Matches `min` to `max` of these values in any order, each at most once: one rule for each set of used values.
     fn distinct(&mut self, values: &[Value], min: u32, max: Option<u32>, path: &str) -> Expr {
-        let first = self.rules.0.len();
+        let first = self.all.rules.0.len();
         for used in 0..1usize << values.len() {
             let count = used.count_ones();
             let mut ways = Vec::new();
@@ -486,14 +498,14 @@ impl Reader<'_> {
                     Expr::seq([before, text_of(value), Expr::Rule(first + (used | 1 << i))])
                 }));
             }
-            self.rules.add(format!("{path}.items"), Expr::Alt(ways));
+            self.all.rules.add(format!("{path}.items"), Expr::Alt(ways));
         }
         Expr::Rule(first)
     }
 
     /// Notes that the grammar differs from the schema at `path`.
     fn differ(&mut self, path: &str, how: impl Display) {
-        self.differences.push(format!("{path}: {how}"));
+        self.all.differences.push(format!("{path}: {how}"));
     }
 
     /// Notes that `uniqueItems` is not enforced for a list of up to `max` elements.
@@ -513,11 +525,11 @@ impl Reader<'_> {
     }
 
     fn any_value(&mut self) -> Expr {
-        if let Some(rule) = self.value {
+        if let Some(rule) = self.all.value {
             return Expr::Rule(rule);
         }
-        let rule = self.rules.add("$ (any value)", Expr::never());
-        self.value = Some(rule);
+        let rule = self.all.rules.add("$ (any value)", Expr::never());
+        self.all.value = Some(rule);
         let key = pattern::quoted(pattern::any_char().repeat(0, None));
         let member = Expr::seq([key.clone(), Expr::text(":"), space(), Expr::Rule(rule)]);
         let members = Expr::Members { members: Vec::new(), rest: Some(Box::new(member)), separator: Box::new(comma()) };
@@ -525,7 +537,7 @@ impl Reader<'_> {
         let list = list(Expr::Rule(rule), 0, None);
         let array = Expr::seq([Expr::text("["), space(), list, space(), Expr::text("]")]);
         let words = ["true", "false", "null"].map(Expr::text);
-        self.rules.0[rule].expr = Expr::alt([object, array, key, number::number()].into_iter().chain(words));
+        self.all.rules.0[rule].expr = Expr::alt([object, array, key, number::number()].into_iter().chain(words));
         Expr::Rule(rule)
     }
 }

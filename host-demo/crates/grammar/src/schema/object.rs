@@ -1,5 +1,6 @@
 //! Objects: the listed properties in order, then other properties if the schema allows them.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use anyhow::{Context, Result, bail};
@@ -16,6 +17,8 @@ const MAX_COMPILED: usize = 1 << 16;
 pub(super) const LOOKS: usize = 200;
 /// Supported keywords of a `propertyNames` that lists no names.
 const OF_NAMES: [&str; 4] = ["minLength", "maxLength", "pattern", "format"];
+
+const ANY: Value = Value::Bool(true);
 
 impl Reader<'_> {
     pub(super) fn object(&mut self, schema: &Map<String, Value>, path: &str) -> Result<Expr> {
@@ -47,22 +50,20 @@ impl Reader<'_> {
         // or of `additionalProperties`, or any value.
         let mut additional = None;
         for name in unlisted {
-            let by_pattern = self.with_patterns(name, &Value::Bool(true), &patterned);
+            let by_pattern = self.with_patterns(name, &ANY, &patterned);
             let by_pattern = by_pattern.with_context(|| {
                 let list = if is_required.contains(name) { "required" } else { "propertyNames" };
                 format!("{path}.{list}")
             })?;
             let value = match schema.get("additionalProperties") {
                 _ if is_forbidden(name) => Expr::never(),
-                _ if by_pattern != Value::Bool(true) => {
-                    self.schema(&by_pattern, &format!("{path}.patternProperties"))?
-                }
+                _ if *by_pattern != ANY => self.schema(&by_pattern, &format!("{path}.patternProperties"))?,
                 Some(others) => match &additional {
                     Some(rule) => Expr::Rule(*rule),
                     None => {
                         let path = format!("{path}.additionalProperties");
                         let value = self.schema(others, &path)?;
-                        Expr::Rule(*additional.insert(self.rules.add(path, value)))
+                        Expr::Rule(*additional.insert(self.all.rules.add(path, value)))
                     }
                 },
                 None => self.any_value(),
@@ -80,7 +81,7 @@ impl Reader<'_> {
                 "{path}.minProperties: more than one beside the listed properties is not supported: a name could repeat"
             ),
             (true, Some(rest)) if members.is_empty() => {
-                let rest = Expr::Rule(self.rules.add(format!("{path}.additionalProperties"), rest));
+                let rest = Expr::Rule(self.all.rules.add(format!("{path}.additionalProperties"), rest));
                 list(rest, min, max)
             }
             (true, rest) => self.counted(members, rest, min, max, path)?,
@@ -101,7 +102,7 @@ impl Reader<'_> {
         // Counts above `most` are treated as `most`.
         let most = max.map_or(min, |max| max.saturating_add(1).max(min)).min(members.len() as u32 + min + 1);
         self.budget.states(members.len().saturating_mul(most as usize)).with_context(|| path.to_string())?;
-        let rest = rest.map(|rest| Expr::Rule(self.rules.add(format!("{path}.additionalProperties"), rest)));
+        let rest = rest.map(|rest| Expr::Rule(self.all.rules.add(format!("{path}.additionalProperties"), rest)));
         let place = format!("{path} (counted properties)");
         let before = |count: u32| if count == 0 { Expr::empty() } else { comma() };
         // The expressions that follow the listed members, by the number of members present.
@@ -120,8 +121,8 @@ impl Reader<'_> {
         });
         let mut after: Vec<Expr> = ends.collect();
         for (member, is_required) in members.into_iter().rev() {
-            let rules: Vec<Expr> = after.into_iter().map(|expr| Expr::Rule(self.rules.add(&place, expr))).collect();
-            let member = Expr::Rule(self.rules.add(&place, member));
+            let rules: Vec<Expr> = after.into_iter().map(|expr| Expr::Rule(self.all.rules.add(&place, expr))).collect();
+            let member = Expr::Rule(self.all.rules.add(&place, member));
             let with = |count: u32| {
                 let next = rules[(count + 1).min(most) as usize].clone();
                 Expr::seq([before(count), member.clone(), next])
@@ -236,20 +237,25 @@ impl Reader<'_> {
     }
 
     /// Combines the schema of a property with the schemas of all patterns that its name matches.
-    fn with_patterns(&self, name: &str, property: &Value, patterned: &[(Regex, &Value)]) -> Result<Value> {
-        self.budget.steps((1 + name.len()) * (pattern::WAYS + LOOKS * patterned.len()))?;
-        self.budget.copy(property)?;
+    fn with_patterns<'s>(
+        &self,
+        name: &str,
+        property: &'s Value,
+        patterned: &[(Regex, &Value)],
+    ) -> Result<Cow<'s, Value>> {
+        self.budget.steps((1 + name.len()) * (1 + LOOKS * patterned.len()))?;
         let mut all = Vec::new();
         for (_, value) in patterned.iter().filter(|(regex, _)| regex.is_match(name)) {
             self.budget.copy(value)?;
             all.push((*value).clone());
         }
         Ok(match (all.is_empty(), property) {
-            (true, _) => property.clone(),
-            (false, Value::Bool(true)) if all.len() == 1 => all.swap_remove(0),
+            (true, _) => Cow::Borrowed(property),
+            (false, Value::Bool(true)) if all.len() == 1 => Cow::Owned(all.swap_remove(0)),
             _ => {
+                self.budget.copy(property)?;
                 all.push(property.clone());
-                json!({ "allOf": all })
+                Cow::Owned(json!({ "allOf": all }))
             }
         })
     }
