@@ -25,6 +25,8 @@ mod metadata;
 mod names;
 mod pieces;
 mod reader;
+#[cfg(feature = "split")]
+mod split;
 mod tensors;
 mod value;
 #[cfg(feature = "verify")]
@@ -189,7 +191,7 @@ impl<'a> Gguf<'a> {
         {
             let mut later = self.pieces.later;
             while let Some((piece, after)) = later.split_first() {
-                if let Ok(directory) = pieces::Directory::of(piece) {
+                if let Ok(directory) = tensors::Directory::of(piece) {
                     hash.bytes(directory.bytes());
                 }
                 later = after;

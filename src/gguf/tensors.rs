@@ -6,10 +6,10 @@
 
 use core::fmt;
 
-#[cfg(feature = "split")]
-use super::pieces::Directory;
 use super::pieces::Pieces;
 use super::reader::{Reader, u32_at};
+#[cfg(feature = "split")]
+use super::{DEFAULT_ALIGNMENT, header::Header, metadata};
 use crate::quant::TensorType;
 use crate::{Error, Name, tri};
 
@@ -204,11 +204,49 @@ const fn skip_entry(reader: &mut Reader<'_>) -> Result<(), Error> {
 
 /// First byte of the tensor data. Skips the `count` entries that are left in the directory to find it.
 #[cfg(feature = "split")]
-pub(super) const fn data_at(mut reader: Reader<'_>, mut count: u64, alignment: u32) -> usize {
+const fn data_at(mut reader: Reader<'_>, mut count: u64, alignment: u32) -> usize {
     while count > 0 && reader.string(NAME).is_ok() && skip_entry(&mut reader).is_ok() {
         count -= 1;
     }
     padded(reader.at() as u64, alignment) as usize
+}
+
+/// Entries of the tensor directory of one piece.
+#[cfg(feature = "split")]
+pub(super) struct Directory<'a> {
+    /// Reader at the first entry.
+    pub reader: Reader<'a>,
+    /// Number of entries.
+    pub count: u64,
+    pub alignment: u32,
+}
+
+#[cfg(feature = "split")]
+impl<'a> Directory<'a> {
+    /// Reads the header and the metadata of a piece, up to its tensor directory.
+    pub const fn of(piece: &'a [u8]) -> Result<Self, Error> {
+        let mut reader = Reader::new(piece, 0);
+        let header = tri!(Header::read(&mut reader));
+        let alignment = match tri!(metadata::check(&mut reader, header.key_count)) {
+            (Some(alignment), _) => alignment,
+            (None, _) => DEFAULT_ALIGNMENT,
+        };
+        Ok(Self { reader, count: header.tensor_count, alignment })
+    }
+
+    /// First byte of the tensor data. Walks over the entries to find it.
+    pub const fn data_at(&self) -> usize {
+        data_at(self.reader, self.count, self.alignment)
+    }
+
+    /// The bytes of the entries.
+    pub const fn bytes(&self) -> &'a [u8] {
+        let rest = self.reader.rest();
+        match rest.split_at_checked(self.data_at().saturating_sub(self.reader.at())) {
+            Some((entries, _)) => entries,
+            None => rest,
+        }
+    }
 }
 
 /// Iterator over the tensors, in file order.

@@ -1,10 +1,11 @@
-//! Selects the family for an architecture's name. Each family has one small file; [`built`](crate::built) lists them.
+//! Reads a spec: the architecture's family fills it from the file's keys, then its sizes are checked. Each family has one
+//! small file; [`built`](crate::built) lists them.
 
-use super::Spec;
 use super::keys::Keys;
+use super::{Recurrent, RecurrentKind, Spec};
 use crate::built::{self, Abilities, families};
 use crate::gguf;
-use crate::{Error, Name};
+use crate::{Error, Gguf, Name, tri};
 
 /// Changes a spec in place; `?` and a struct expression with `..` would copy it.
 macro_rules! edit {
@@ -25,7 +26,7 @@ macro_rules! dispatch {
 
         /// Reads the spec of the architecture that `keys` belongs to.
         #[inline(never)] // keeps its temporaries off the caller's stack
-        pub(super) const fn read<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+        const fn read<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
             $($(
                 if cfg!(feature = $feature) && equal(keys.architecture, $architecture) {
                     #[inline(never)] // otherwise the temporaries of all families share one stack frame
@@ -52,8 +53,96 @@ macro_rules! dispatch {
 }
 families!(dispatch);
 
+impl<'a> Spec<'a> {
+    /// Reads the architecture from a file's metadata.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] for an architecture, or a feature of it, that is unknown or not in this build;
+    /// [`Error::MissingKey`], [`Error::KeyType`] and [`Error::KeyValue`] for invalid metadata; [`Error::UnexpectedKey`]
+    /// and [`Error::UnsupportedKey`] for a key under the architecture's prefix that its family does not use.
+    #[inline(never)] // keeps its temporaries off the caller's stack
+    pub const fn read(gguf: &Gguf<'a>) -> Result<Self, Error> {
+        let mut keys = tri!(Keys::new(gguf));
+        // The spec is changed in place, because a copy would take half a kilobyte of stack.
+        let mut result = read(&mut keys);
+        if let Ok(spec) = &mut result {
+            keys.settle(spec);
+            let named = if built::LENIENT { keys.of_any_family(spec) } else { Ok(()) };
+            let checked = match named {
+                Ok(()) => spec.check_all(&keys),
+                error => error,
+            };
+            if let Err(error) = checked {
+                result = Err(error);
+            }
+        }
+        result
+    }
+
+    #[inline(never)] // keeps its temporaries off the stack while the family reads its keys
+    const fn check_all(&self, keys: &Keys<'_, 'a>) -> Result<(), Error> {
+        tri!(check_abilities(self, keys.architecture));
+        tri!(keys.all_known());
+        tri!(self.check_layers(keys));
+        self.check_encoder(keys)
+    }
+
+    #[inline(never)] // keeps another spec off the caller's stack
+    const fn check_encoder(&self, keys: &Keys<'_, 'a>) -> Result<(), Error> {
+        match self.encoder() {
+            Some(encoder) => encoder.check_layers(keys),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that the sizes of each layer agree.
+    const fn check_layers(&self, keys: &Keys<'_, '_>) -> Result<(), Error> {
+        if let Some(Recurrent { kind: RecurrentKind::ShortConvolution, width, .. }) = self.recurrent()
+            && width != self.dim
+        {
+            return Err(keys.wrong("embedding_length", "is not the width of the convolution"));
+        }
+        let mut index = 0;
+        while index < self.layers {
+            let layer = self.layer(index);
+            if !layer.has_attention() {
+                index += 1;
+                continue;
+            }
+            if layer.heads == 0 {
+                return Err(keys.wrong("attention.head_count", "is 0, which no model can have"));
+            }
+            if layer.kv_heads == 0 {
+                return Err(keys.wrong("attention.head_count_kv", "is 0 in a layer with attention"));
+            }
+            if !layer.heads.is_multiple_of(layer.kv_heads) {
+                return Err(keys.wrong("attention.head_count_kv", "does not divide attention.head_count"));
+            }
+            if layer.heads as u64 * layer.head.dim as u64 > Keys::MAX_WIDTH as u64 {
+                return Err(keys.wrong("attention.head_count", "is too large"));
+            }
+            if !layer.owns_kv && self.next().is_none() {
+                match self.owner(layer.is_local) {
+                    None => {
+                        return Err(keys.wrong("attention.shared_kv_layers", "leaves a layer without keys to share"));
+                    }
+                    Some(owner) if self.layer(owner).kv_heads != layer.kv_heads => {
+                        return Err(
+                            keys.wrong("attention.head_count_kv", "differs between layers that share their keys")
+                        );
+                    }
+                    Some(_) => {}
+                }
+            }
+            index += 1;
+        }
+        Ok(())
+    }
+}
+
 /// Checks that the spec only needs abilities that its family has and this build includes.
-pub(super) const fn check(spec: &Spec<'_>, architecture: &str) -> Result<(), Error> {
+const fn check_abilities(spec: &Spec<'_>, architecture: &str) -> Result<(), Error> {
     let own = Abilities::union(&[abilities(architecture), built::ACTIVATIONS, built::MODULES]).and(built::ALL);
     let lacking = spec.lacks(Abilities::union(&[own, built::LAYOUTS]));
     match lacking {

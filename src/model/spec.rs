@@ -5,9 +5,7 @@ use super::choices::{
     EncoderSizes, Experts, Gate, GroupExperts, HeadGate, Loops, Need, Norm, Placement, PooledHead, Pooling, Positions,
     QkNorm, Residual, Router, Scoring, SharedExperts, SoundSizes, Stack, Temperature, Values,
 };
-use super::families;
 use super::front::Front;
-use super::keys::Keys;
 use super::latent::Latent;
 use super::layers::{HeadSpec, Layer, Limits, Mixer, Pattern, PerLayer, Xielu};
 use super::next::Next;
@@ -16,8 +14,8 @@ use super::roles::Role;
 #[cfg(feature = "vision")]
 use super::rope::Sections;
 use super::rope::{Rope, Scaling};
+use crate::built;
 use crate::kernel::Activation;
-use crate::{Error, Gguf, built, tri};
 
 /// The most layers a model may have, as in llama.cpp (`LLAMA_MAX_LAYERS`).
 pub const MAX_LAYERS: usize = 512;
@@ -177,48 +175,6 @@ pub(super) enum Special<'a> {
 }
 
 impl<'a> Spec<'a> {
-    /// Reads the architecture from a file's metadata.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Unsupported`] for an architecture, or a feature of it, that is unknown or not in this build;
-    /// [`Error::MissingKey`], [`Error::KeyType`] and [`Error::KeyValue`] for invalid metadata; [`Error::UnexpectedKey`]
-    /// and [`Error::UnsupportedKey`] for a key under the architecture's prefix that its family does not use.
-    #[inline(never)] // keeps its temporaries off the caller's stack
-    pub const fn read(gguf: &Gguf<'a>) -> Result<Self, Error> {
-        let mut keys = tri!(Keys::new(gguf));
-        // The spec is changed in place, because a copy would take half a kilobyte of stack.
-        let mut result = families::read(&mut keys);
-        if let Ok(spec) = &mut result {
-            keys.settle(spec);
-            let named = if built::LENIENT { keys.of_any_family(spec) } else { Ok(()) };
-            let checked = match named {
-                Ok(()) => spec.check_all(&keys),
-                error => error,
-            };
-            if let Err(error) = checked {
-                result = Err(error);
-            }
-        }
-        result
-    }
-
-    #[inline(never)] // keeps its temporaries off the stack while the family reads its keys
-    const fn check_all(&self, keys: &Keys<'_, 'a>) -> Result<(), Error> {
-        tri!(families::check(self, keys.architecture));
-        tri!(keys.all_known());
-        tri!(self.check(keys));
-        self.check_encoder(keys)
-    }
-
-    #[inline(never)] // keeps another spec off the caller's stack
-    const fn check_encoder(&self, keys: &Keys<'_, 'a>) -> Result<(), Error> {
-        match self.encoder() {
-            Some(encoder) => encoder.check(keys),
-            None => Ok(()),
-        }
-    }
-
     /// The encoder of an encoder-decoder: the decoder's spec with the encoder's sizes, without cross-attention and
     /// head.
     pub const fn encoder(&self) -> Option<Self> {
@@ -596,50 +552,6 @@ impl<'a> Spec<'a> {
             widest = max(widest, front.widest_input(self.dim));
         }
         widest
-    }
-
-    /// Checks that the sizes of each layer agree.
-    const fn check(&self, keys: &Keys<'_, '_>) -> Result<(), Error> {
-        if let Some(Recurrent { kind: RecurrentKind::ShortConvolution, width, .. }) = self.recurrent()
-            && width != self.dim
-        {
-            return Err(keys.wrong("embedding_length", "is not the width of the convolution"));
-        }
-        let mut index = 0;
-        while index < self.layers {
-            let layer = self.layer(index);
-            if !layer.has_attention() {
-                index += 1;
-                continue;
-            }
-            if layer.heads == 0 {
-                return Err(keys.wrong("attention.head_count", "is 0, which no model can have"));
-            }
-            if layer.kv_heads == 0 {
-                return Err(keys.wrong("attention.head_count_kv", "is 0 in a layer with attention"));
-            }
-            if !layer.heads.is_multiple_of(layer.kv_heads) {
-                return Err(keys.wrong("attention.head_count_kv", "does not divide attention.head_count"));
-            }
-            if layer.heads as u64 * layer.head.dim as u64 > Keys::MAX_WIDTH as u64 {
-                return Err(keys.wrong("attention.head_count", "is too large"));
-            }
-            if !layer.owns_kv && self.next().is_none() {
-                match self.owner(layer.is_local) {
-                    None => {
-                        return Err(keys.wrong("attention.shared_kv_layers", "leaves a layer without keys to share"));
-                    }
-                    Some(owner) if self.layer(owner).kv_heads != layer.kv_heads => {
-                        return Err(
-                            keys.wrong("attention.head_count_kv", "differs between layers that share their keys")
-                        );
-                    }
-                    Some(_) => {}
-                }
-            }
-            index += 1;
-        }
-        Ok(())
     }
 
     /// The layer whose keys and values are read by those local (or global) layers that compute none.

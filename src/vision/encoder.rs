@@ -8,7 +8,6 @@
 //! processes the batches twice: first for keys and values, then for the rest.
 
 use super::Vision;
-use super::head::Head;
 use super::picture::Picture;
 use super::plan::{Pieces, Plan, Window};
 use super::positions::fill_rotations;
@@ -230,11 +229,11 @@ impl<'m, 'w> Encoder<'m, 'w> {
             self.block(layer);
             if self.spec.is_deep(layer) {
                 stream += 1;
-                self.project(&view, Head::deep(layer), (out, stream));
+                self.project(&view, Some(layer), (out, stream));
             }
         }
         self.norm_after();
-        self.project(&view, Head::LAST, (out, 0));
+        self.project(&view, None, (out, 0));
         Ok(())
     }
 

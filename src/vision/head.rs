@@ -3,8 +3,9 @@
 use super::blocks::{norm, norm_of};
 use super::encoder::{Encoder, States};
 use super::projector::Join;
+use super::roles::Role;
 use super::spec::Spec;
-use super::tensors::{Role, Table};
+use super::tensors::Table;
 use super::views::View;
 use crate::engine::{Compute, add_bias, rows, rows_mut};
 use crate::kernel::{Activation, Matrix, copy};
@@ -12,8 +13,9 @@ use crate::model::Norm;
 use crate::quant::decode_row;
 
 impl Encoder<'_, '_> {
-    /// Computes vector `stream` of each row of `out` from the states.
-    pub(super) fn project(&mut self, view: &View, head: Head, (out, stream): (&mut [f32], usize)) {
+    /// Computes vector `stream` of each row of `out` from the states after a layer, or from the last states.
+    pub(super) fn project(&mut self, view: &View, layer: Option<usize>, (out, stream): (&mut [f32], usize)) {
+        let head = layer.map_or(Head::LAST, Head::deep);
         let Self { spec, table, compute, states, plan, .. } = self;
         let States { hidden, inner, places, count: all, .. } = states;
         let (block, dim, width) = (spec.block(), spec.dim, spec.tensors.out);
@@ -41,7 +43,7 @@ impl Encoder<'_, '_> {
 
 /// The tensors of one projection.
 #[derive(Clone, Copy)]
-pub(super) struct Head {
+struct Head {
     layer: usize,
     norm: (Role, Role),
     first: (Role, Role),
@@ -51,7 +53,7 @@ pub(super) struct Head {
 
 impl Head {
     /// The projection of the last states.
-    pub const LAST: Self = Self {
+    const LAST: Self = Self {
         layer: 0,
         norm: (Role::JoinNorm, Role::JoinNormBias),
         first: (Role::First, Role::FirstBias),
@@ -60,7 +62,7 @@ impl Head {
     };
 
     /// The projection of the states after `layer`.
-    pub const fn deep(layer: usize) -> Self {
+    const fn deep(layer: usize) -> Self {
         Self {
             layer,
             norm: (Role::DeepNorm, Role::DeepNormBias),

@@ -32,6 +32,7 @@ mod plan;
 mod positions;
 mod projector;
 mod resize;
+mod roles;
 mod spec;
 mod tensors;
 mod views;

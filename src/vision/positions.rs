@@ -1,8 +1,9 @@
 //! Positions of patches: learned vectors, resized to the grid of a view, and rotations in two dimensions.
 
 use super::projector::Places;
+use super::roles::Role;
 use super::spec::Spec;
-use super::tensors::{Role, Table};
+use super::tensors::Table;
 use super::views::Size;
 use crate::engine::{rows_mut, sine_cosine};
 use crate::quant::decode_row;

@@ -1,8 +1,8 @@
 //! The encoder of a file as data: sizes from the metadata and the directory.
 
 use super::projector::{Join, Places, Projector, Rules};
-use super::tensors::Tensors;
-use crate::gguf::{Array, ValueType, equal};
+use super::roles::Role;
+use crate::gguf::{Array, Tensor, ValueType, equal};
 use crate::kernel::Activation;
 use crate::model::{MAX_LAYERS, Norm};
 use crate::{Error, Gguf, Name, tri};
@@ -232,6 +232,80 @@ impl<'a> Spec<'a> {
     pub const fn row_len(&self) -> usize {
         self.streams() * self.tensors.out
     }
+}
+
+/// Properties and sizes that are only in the directory of tensors.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tensors {
+    /// A learned row stands before the patches.
+    pub has_class: bool,
+    /// Queries, keys and values are one matrix.
+    pub fused: bool,
+    /// The feed-forward has a gate.
+    pub gated: bool,
+    /// Linear layers of the blocks have biases.
+    pub biased: bool,
+    /// The names of the feed-forward's two matrices are exchanged.
+    pub swapped: bool,
+    pub has_merger: bool,
+    pub has_join_norm: bool,
+    /// The projector's matrix is stored by inputs.
+    pub transposed: bool,
+    /// Learned positions.
+    pub table: usize,
+    /// Outputs of the projector's first linear layer, and of its last.
+    pub inner: usize,
+    pub out: usize,
+}
+
+impl Tensors {
+    /// Reads the sizes that are not in the metadata.
+    pub const fn of(gguf: &Gguf<'_>, projector: Projector, (dim, ffn): (usize, usize)) -> Result<Self, Error> {
+        let first = Role::First.of_projector(projector);
+        let second = Role::Second.of_projector(projector);
+        let inner = tri!(outputs(gguf, first, false));
+        let out = match (first.is_empty(), second.is_empty()) {
+            (true, _) => tri!(outputs(gguf, Role::Transposed.of_projector(projector), true)),
+            (_, true) => inner,
+            _ => tri!(outputs(gguf, second, false)),
+        };
+        let table = tri!(outputs(gguf, "v.position_embd.weight", false));
+        let down = match gguf.tensor("v.blk.0.ffn_down.weight") {
+            Some(tensor) => tensor.dims[0] as usize,
+            None => ffn,
+        };
+        Ok(Self {
+            has_class: matches!(projector.rules().places, Places::Learned) && gguf.tensor("v.class_embd").is_some(),
+            fused: gguf.tensor("v.blk.0.attn_qkv.weight").is_some(),
+            gated: gguf.tensor("v.blk.0.ffn_gate.weight").is_some(),
+            biased: gguf.tensor("v.blk.0.attn_out.bias").is_some(),
+            swapped: dim != ffn && down == dim,
+            has_merger: has(gguf, Role::Merger.of_projector(projector)),
+            has_join_norm: has(gguf, Role::JoinNorm.of_projector(projector)),
+            transposed: has(gguf, Role::Transposed.of_projector(projector)),
+            table,
+            inner,
+            out,
+        })
+    }
+}
+
+const fn has(gguf: &Gguf<'_>, name: &str) -> bool {
+    !name.is_empty() && gguf.tensor(name).is_some()
+}
+
+/// The outputs of a matrix; 0 if there is no such tensor. The outputs are the columns of a `transposed` matrix.
+const fn outputs(gguf: &Gguf<'_>, name: &str, transposed: bool) -> Result<usize, Error> {
+    /// Largest width of a language model, and largest number of positions.
+    const MOST: u64 = 1 << 20;
+    let Some(Tensor { dims, .. }) = gguf.tensor(name) else { return Ok(0) };
+    let [columns, rows, ..] = dims;
+    let outputs = if transposed { columns } else { rows };
+    if outputs > MOST {
+        let (found, expected) = (dims, [columns, MOST, 1, 1]);
+        return Err(Error::TensorShape { tensor: Name::new(name.as_bytes()), found, expected });
+    }
+    Ok(outputs as usize)
 }
 
 /// The whole part of a square root.

@@ -1,141 +1,20 @@
-//! The tensors of an encoder of pictures: their names and shapes, and a table that finds them.
+//! The tensors of an encoder of pictures: which ones a file must have, their shapes, and a table that finds them.
 
 use bytemuck::Zeroable;
 
 use super::projector::{Places, Projector};
-use super::spec::{Spec, after};
-use crate::gguf::{Pieces, Tensor};
+use super::roles::{BLOCK, DEEP, Place, Role};
+use super::spec::{Spec, Tensors, after};
+use crate::gguf::Pieces;
 use crate::kernel::{Kind, Matrix};
 use crate::model::{Entry, Need, Norm};
 use crate::quant::TensorType;
-use crate::{Error, Gguf, Name, tri};
-
-/// Number and names of the tensors of a role.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
-    /// One tensor.
-    Once,
-    /// One in each block, after `v.blk.N.`.
-    Block,
-    /// One in each layer whose states are also projected, after `v.deepstack.N.`.
-    Deep,
-    /// One, with a name that depends on the projector.
-    Projector,
-}
-
-const BLOCK: &[u8] = b"v.blk.";
-const DEEP: &[u8] = b"v.deepstack.";
+use crate::{Error, Gguf, Name};
 
 /// Tensors that are not needed: those of an encoder of sounds, and a copy of a row of the language model's embedding.
 const IGNORED: &[&str] = &["a.", "mm.a.", "v.token_embd.img_break"];
 
-macro_rules! roles {
-    ($($(#[$doc:meta])* $role:ident $place:ident $name:literal,)*) => {
-        /// The purpose of a tensor. The name of a role with [`Place::Projector`] depends on the projector.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(super) enum Role { $($(#[$doc])* $role),* }
-
-        impl Role {
-            const ALL: &[Self] = &[$(Self::$role),*];
-
-            const fn place(self) -> Place {
-                match self { $(Self::$role => Place::$place),* }
-            }
-
-            /// The name in the file, without a layer's prefix and number.
-            const fn name(self, projector: Projector) -> &'static str {
-                match self {
-                    _ if matches!(self.place(), Place::Projector) => self.of_projector(projector),
-                    $(Self::$role => $name),*
-                }
-            }
-        }
-    };
-}
-
-roles! {
-    Patches Once "v.patch_embd.weight",
-    /// Weights of the second of two equal frames.
-    PatchesAgain Once "v.patch_embd.weight.1",
-    PatchesBias Once "v.patch_embd.bias",
-    Places Once "v.position_embd.weight",
-    Class Once "v.class_embd",
-    NormBefore Once "v.pre_ln.weight",
-    NormAfter Once "v.post_ln.weight",
-    NormAfterBias Once "v.post_ln.bias",
-    /// Norm of a patch before patches are joined, or of their mean: a layer norm if it has a bias.
-    PatchNorm Projector "",
-    PatchNormBias Projector "",
-    JoinNorm Projector "",
-    JoinNormBias Projector "",
-    /// Linear layer from joined patches to the width of one.
-    Merger Projector "",
-    First Projector "",
-    FirstBias Projector "",
-    Second Projector "",
-    SecondBias Projector "",
-    /// A matrix whose columns are the outputs.
-    Transposed Projector "",
-    Norm1 Block "ln1.weight",
-    Norm1Bias Block "ln1.bias",
-    Q Block "attn_q.weight",
-    QBias Block "attn_q.bias",
-    K Block "attn_k.weight",
-    KBias Block "attn_k.bias",
-    V Block "attn_v.weight",
-    VBias Block "attn_v.bias",
-    Qkv Block "attn_qkv.weight",
-    QkvBias Block "attn_qkv.bias",
-    Output Block "attn_out.weight",
-    OutputBias Block "attn_out.bias",
-    Scale1 Block "ls1.weight",
-    Norm2 Block "ln2.weight",
-    Norm2Bias Block "ln2.bias",
-    Gate Block "ffn_gate.weight",
-    GateBias Block "ffn_gate.bias",
-    Up Block "ffn_up.weight",
-    UpBias Block "ffn_up.bias",
-    Down Block "ffn_down.weight",
-    DownBias Block "ffn_down.bias",
-    Scale2 Block "ls2.weight",
-    DeepNorm Deep "norm.weight",
-    DeepNormBias Deep "norm.bias",
-    DeepFirst Deep "fc1.weight",
-    DeepFirstBias Deep "fc1.bias",
-    DeepSecond Deep "fc2.weight",
-    DeepSecondBias Deep "fc2.bias",
-}
-
 impl Role {
-    /// The name of a tensor of the projector; empty if the projector has none.
-    const fn of_projector(self, projector: Projector) -> &'static str {
-        match (projector, self) {
-            (Projector::Idefics3, Self::First) => "mm.model.fc.weight",
-            (Projector::Lfm2, Self::JoinNorm) => "mm.input_norm.weight",
-            (Projector::Lfm2, Self::JoinNormBias) => "mm.input_norm.bias",
-            (Projector::Gemma3, Self::PatchNorm) => "mm.soft_emb_norm.weight",
-            (Projector::Gemma3, Self::Transposed) => "mm.input_projection.weight",
-            (Projector::InternVl, Self::JoinNorm) => "mm.model.mlp.0.weight",
-            (Projector::InternVl, Self::JoinNormBias) => "mm.model.mlp.0.bias",
-            (Projector::InternVl, Self::First) => "mm.model.mlp.1.weight",
-            (Projector::InternVl, Self::FirstBias) => "mm.model.mlp.1.bias",
-            (Projector::InternVl, Self::Second) => "mm.model.mlp.3.weight",
-            (Projector::InternVl, Self::SecondBias) => "mm.model.mlp.3.bias",
-            (Projector::Pixtral, Self::PatchNorm) => "mm.input_norm.weight",
-            (Projector::Pixtral, Self::Merger) => "mm.patch_merger.weight",
-            (Projector::Qwen25Vl | Projector::Qwen3Vl, Self::PatchNorm) => "v.post_ln.weight",
-            (Projector::Qwen3Vl, Self::PatchNormBias) => "v.post_ln.bias",
-            (Projector::Lfm2 | Projector::Pixtral, Self::First) => "mm.1.weight",
-            (Projector::Lfm2 | Projector::Pixtral, Self::FirstBias) => "mm.1.bias",
-            (Projector::Qwen25Vl | Projector::Qwen3Vl, Self::First) => "mm.0.weight",
-            (Projector::Qwen25Vl | Projector::Qwen3Vl, Self::FirstBias) => "mm.0.bias",
-            (Projector::Idefics3 | Projector::Gemma3, _) => "",
-            (_, Self::Second) => "mm.2.weight",
-            (_, Self::SecondBias) => "mm.2.bias",
-            _ => "",
-        }
-    }
-
     /// The role of the tensor called `name`, and its layer.
     fn of(name: &[u8], spec: &Spec<'_>) -> Option<(Self, usize)> {
         let (place, layer, name) = match (after(name, BLOCK), after(name, DEEP)) {
@@ -240,80 +119,6 @@ fn numbered(place: Place, rest: &[u8]) -> Option<(Place, usize, &[u8])> {
         layer = layer.checked_mul(10)?.checked_add(usize::from(digit - b'0'))?;
     }
     Some((place, layer, after(rest, b".")?)).filter(|_| digits > 0)
-}
-
-/// Properties and sizes that are only in the directory of tensors.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Tensors {
-    /// A learned row stands before the patches.
-    pub has_class: bool,
-    /// Queries, keys and values are one matrix.
-    pub fused: bool,
-    /// The feed-forward has a gate.
-    pub gated: bool,
-    /// Linear layers of the blocks have biases.
-    pub biased: bool,
-    /// The names of the feed-forward's two matrices are exchanged.
-    swapped: bool,
-    pub has_merger: bool,
-    has_join_norm: bool,
-    /// The projector's matrix is stored by inputs.
-    pub transposed: bool,
-    /// Learned positions.
-    pub table: usize,
-    /// Outputs of the projector's first linear layer, and of its last.
-    pub inner: usize,
-    pub out: usize,
-}
-
-impl Tensors {
-    /// Reads the sizes that are not in the metadata.
-    pub const fn of(gguf: &Gguf<'_>, projector: Projector, (dim, ffn): (usize, usize)) -> Result<Self, Error> {
-        let first = Role::First.of_projector(projector);
-        let second = Role::Second.of_projector(projector);
-        let inner = tri!(outputs(gguf, first, false));
-        let out = match (first.is_empty(), second.is_empty()) {
-            (true, _) => tri!(outputs(gguf, Role::Transposed.of_projector(projector), true)),
-            (_, true) => inner,
-            _ => tri!(outputs(gguf, second, false)),
-        };
-        let table = tri!(outputs(gguf, "v.position_embd.weight", false));
-        let down = match gguf.tensor("v.blk.0.ffn_down.weight") {
-            Some(tensor) => tensor.dims[0] as usize,
-            None => ffn,
-        };
-        Ok(Self {
-            has_class: matches!(projector.rules().places, Places::Learned) && gguf.tensor("v.class_embd").is_some(),
-            fused: gguf.tensor("v.blk.0.attn_qkv.weight").is_some(),
-            gated: gguf.tensor("v.blk.0.ffn_gate.weight").is_some(),
-            biased: gguf.tensor("v.blk.0.attn_out.bias").is_some(),
-            swapped: dim != ffn && down == dim,
-            has_merger: has(gguf, Role::Merger.of_projector(projector)),
-            has_join_norm: has(gguf, Role::JoinNorm.of_projector(projector)),
-            transposed: has(gguf, Role::Transposed.of_projector(projector)),
-            table,
-            inner,
-            out,
-        })
-    }
-}
-
-const fn has(gguf: &Gguf<'_>, name: &str) -> bool {
-    !name.is_empty() && gguf.tensor(name).is_some()
-}
-
-/// The outputs of a matrix; 0 if there is no such tensor. The outputs are the columns of a `transposed` matrix.
-const fn outputs(gguf: &Gguf<'_>, name: &str, transposed: bool) -> Result<usize, Error> {
-    /// Largest width of a language model, and largest number of positions.
-    const MOST: u64 = 1 << 20;
-    let Some(Tensor { dims, .. }) = gguf.tensor(name) else { return Ok(0) };
-    let [columns, rows, ..] = dims;
-    let outputs = if transposed { columns } else { rows };
-    if outputs > MOST {
-        let (found, expected) = (dims, [columns, MOST, 1, 1]);
-        return Err(Error::TensorShape { tensor: Name::new(name.as_bytes()), found, expected });
-    }
-    Ok(outputs as usize)
 }
 
 /// A tensor with its role.

@@ -8,9 +8,8 @@ use clap::builder::TypedValueParser;
 
 use super::number::at_least_one;
 use arenite_files::drafter_beside;
-use arenite_run::drafts::DraftChoice;
 use arenite_run::model_file::ModelFile;
-use arenite_run::runtime::RunOptions;
+use arenite_run::runtime::{DraftChoice, RunOptions};
 
 /// Options for drafts: tokens that are proposed, and verified together in one pass.
 #[derive(Clone, Debug, Args)]

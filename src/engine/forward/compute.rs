@@ -1,12 +1,18 @@
 //! Linear layers: quantizes activations to the format that the weights need, once per input.
 
 #[cfg(feature = "lora")]
-use super::lora::Lora;
+use super::lora::{Found, Lora, Pairs};
 use super::observer::Inputs;
 use super::scale;
+#[cfg(feature = "lora")]
+use crate::TokenId;
 use crate::built;
 use crate::engine::profile::{Profiler, Section};
 use crate::kernel::{Acts, Addend, Batch, Form, Kernels, Matrix, Product, fork_chunks, linear, linear_alone, quantize};
+#[cfg(feature = "lora")]
+use crate::kernel::{LowRank, add_low_rank};
+#[cfg(feature = "lora")]
+use crate::quant::decode_row;
 use crate::workers::Workers;
 
 /// Tokens per chunk when workers share tokens.
@@ -157,6 +163,77 @@ impl<'m, 'w> Compute<'m, 'w> {
         }
         if built::SCALES {
             scale_products(products, tokens, out, stride);
+        }
+    }
+}
+
+#[cfg(feature = "lora")]
+impl Compute<'_, '_> {
+    /// Like [`times_each`](Self::times_each), and adds the products of adapters.
+    #[inline(never)] // keeps its temporaries off the stack of passes without adapters
+    pub(super) fn adapted(
+        &mut self,
+        (x, tokens): (&[f32], usize),
+        products: &[Product<'_>],
+        out: &mut [f32],
+        stride: usize,
+    ) {
+        let cols = x.len().checked_div(tokens).unwrap_or(0);
+        // The products are computed together with the first pairs, unless a matrix has a factor: the factor must not
+        // scale the products of adapters.
+        let mut is_base_left = products.iter().filter_map(|(w, _)| *w).all(|w| w.scale() == 1.0);
+        if !is_base_left {
+            self.products((x, tokens), products, (out, stride), &());
+        }
+        for (adapter, of) in self.lora.adapters.iter().enumerate() {
+            let mut first = 0;
+            while first < tokens {
+                let (start, scale) = (first, self.lora.scale(first, adapter));
+                let rows = 1 + (start + 1..tokens).take_while(|row| self.lora.scale(*row, adapter) == scale).count();
+                first += rows;
+                let mut left = products;
+                while scale != 0.0
+                    && let Some(pairs) = self.lora.next_pairs(adapter, &mut left, rows)
+                {
+                    let Pairs { a, b, count, rank } = &pairs;
+                    let all = core::mem::take(&mut self.lora.low);
+                    let input = x.get(start * cols..(start + rows) * cols);
+                    if let (Some(low), Some(x_rows), Some(a), Some(b)) =
+                        (all.get_mut(..count * rows * rank), input, a.get(..*count), b.get(..*count))
+                    {
+                        let input = Acts { x: x_rows, q: &[], d: &[], sums: &[], tokens: rows };
+                        let factor = of.factor(scale, *rank);
+                        let mut pairs = LowRank::new((a, b), input, (low, *rank), factor, start * stride);
+                        pairs.has_bias = of.has_bias;
+                        if is_base_left {
+                            self.products((x, tokens), products, (out, stride), &pairs);
+                            is_base_left = false;
+                        } else {
+                            add_low_rank(self.kernels, self.workers, &pairs, out, stride);
+                        }
+                    }
+                    self.lora.low = all;
+                }
+            }
+        }
+        if is_base_left {
+            self.products((x, tokens), products, (out, stride), &());
+        }
+    }
+
+    /// Adds the products of adapters to the embedding of a token, in a row of the pass.
+    pub(super) fn adapt_embedding(&mut self, row: usize, token: TokenId, words: &Matrix<'_>, x: &mut [f32]) {
+        for (adapter, of) in self.lora.adapters.iter().enumerate() {
+            let by = self.lora.scale(row, adapter);
+            let Some(Found { a, b, rank }) = self.lora.embedding(adapter, words).filter(|_| by != 0.0) else {
+                continue;
+            };
+            let Some(low) = self.lora.low.get_mut(..rank) else { return };
+            decode_row(a.kind(), a.row(token as usize), low);
+            scale(low, of.factor(by, rank));
+            let input = Acts { x: &[], q: &[], d: &[], sums: &[], tokens: 1 };
+            let b = [(Some(b), 0)];
+            add_low_rank(self.kernels, self.workers, &LowRank::new((&[], &b), input, (low, rank), 1.0, 0), x, x.len());
         }
     }
 }

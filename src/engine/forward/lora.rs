@@ -9,22 +9,19 @@
 //! the sum is one chain of fma over the columns of `B` that starts with the output of `W`; adapters are added in the
 //! order of their indices.
 
-use super::compute::Compute;
-use super::{rows_mut, scale};
+use super::rows_mut;
 use crate::Error;
-use crate::TokenId;
 use crate::adapter::Adapter;
 use crate::engine::layout::{EMBEDDINGS, PAIRS, Pair};
 use crate::gguf::Pieces;
 use crate::hash::Hash;
-use crate::kernel::{Acts, LowRank, Matrix, Product, add_low_rank};
+use crate::kernel::{Matrix, Product};
 use crate::model::{Entry, Model};
-use crate::quant::decode_row;
 use bytemuck::Zeroable;
 
 /// The adapters of an engine, and the context of each row.
 pub(crate) struct Lora<'m, 'w> {
-    adapters: &'m [Adapter<'m>],
+    pub adapters: &'m [Adapter<'m>],
     /// The model's file.
     file: Pieces<'m>,
     /// `[adapters][EMBEDDINGS + matrices]`: pairs of token embeddings, then those of linear layers in the order of
@@ -38,22 +35,22 @@ pub(crate) struct Lora<'m, 'w> {
     /// True while products are computed for the selected rows.
     pub is_selected: bool,
     /// `[PAIRS][batch][rank]`
-    low: &'w mut [f32],
+    pub low: &'w mut [f32],
 }
 
 /// The pair for a matrix, or for some of its rows.
-struct Found<'m> {
-    a: Matrix<'m>,
-    b: Matrix<'m>,
-    rank: usize,
+pub(super) struct Found<'m> {
+    pub a: Matrix<'m>,
+    pub b: Matrix<'m>,
+    pub rank: usize,
 }
 
 /// Pairs of the same rank, for matrices with the same input.
-struct Pairs<'m> {
-    a: [Product<'m>; PAIRS],
-    b: [Product<'m>; PAIRS],
-    count: usize,
-    rank: usize,
+pub(super) struct Pairs<'m> {
+    pub a: [Product<'m>; PAIRS],
+    pub b: [Product<'m>; PAIRS],
+    pub count: usize,
+    pub rank: usize,
 }
 
 impl<'m, 'w> Lora<'m, 'w> {
@@ -186,7 +183,7 @@ impl<'m, 'w> Lora<'m, 'w> {
     }
 
     /// Scale of an adapter in a row, without `alpha / rank`; 0 if the row's context does not use it.
-    fn scale(&self, row: usize, adapter: usize) -> f32 {
+    pub fn scale(&self, row: usize, adapter: usize) -> f32 {
         let row = if self.is_selected { self.batch() + row } else { row };
         let context = self.owners.get(row).map_or(usize::MAX, |context| *context as usize);
         let place = context.checked_mul(self.planned()).and_then(|first| first.checked_add(adapter));
@@ -221,7 +218,7 @@ impl<'m, 'w> Lora<'m, 'w> {
 
     /// Returns the next pairs for `products`, whose inputs are `tokens` rows, and removes the products that were
     /// examined. Returns `None` at the end.
-    fn next_pairs(&self, adapter: usize, products: &mut &[Product<'_>], tokens: usize) -> Option<Pairs<'m>> {
+    pub(super) fn next_pairs(&self, adapter: usize, products: &mut &[Product<'_>], tokens: usize) -> Option<Pairs<'m>> {
         let mut pairs = Pairs { a: [(None, 0); PAIRS], b: [(None, 0); PAIRS], count: 0, rank: 0 };
         while let Some(((w, of_w), others)) = products.split_first() {
             if let Some(Found { a, b, rank }) = w.as_ref().and_then(|w| self.find(adapter, w)) {
@@ -244,79 +241,9 @@ impl<'m, 'w> Lora<'m, 'w> {
     }
 
     /// The pair for a token embedding.
-    fn embedding(&self, adapter: usize, words: &Matrix<'_>) -> Option<Found<'m>> {
+    pub(super) fn embedding(&self, adapter: usize, words: &Matrix<'_>) -> Option<Found<'m>> {
         let (file, start) = (self.adapters.get(adapter)?.gguf().pieces(), self.offset(words)?);
         let pair = self.pairs(adapter).iter().take(EMBEDDINGS).find(|pair| pair.start == start)?;
         Some(Found { a: pair.a.matrix(file)?, b: pair.b.matrix(file)?, rank: pair.rank() })
-    }
-}
-
-impl Compute<'_, '_> {
-    /// Like [`times_each`](Self::times_each), and adds the products of adapters.
-    #[inline(never)] // keeps its temporaries off the stack of passes without adapters
-    pub(super) fn adapted(
-        &mut self,
-        (x, tokens): (&[f32], usize),
-        products: &[Product<'_>],
-        out: &mut [f32],
-        stride: usize,
-    ) {
-        let cols = x.len().checked_div(tokens).unwrap_or(0);
-        // The products are computed together with the first pairs, unless a matrix has a factor: the factor must not
-        // scale the products of adapters.
-        let mut is_base_left = products.iter().filter_map(|(w, _)| *w).all(|w| w.scale() == 1.0);
-        if !is_base_left {
-            self.products((x, tokens), products, (out, stride), &());
-        }
-        for (adapter, of) in self.lora.adapters.iter().enumerate() {
-            let mut first = 0;
-            while first < tokens {
-                let (start, scale) = (first, self.lora.scale(first, adapter));
-                let rows = 1 + (start + 1..tokens).take_while(|row| self.lora.scale(*row, adapter) == scale).count();
-                first += rows;
-                let mut left = products;
-                while scale != 0.0
-                    && let Some(pairs) = self.lora.next_pairs(adapter, &mut left, rows)
-                {
-                    let Pairs { a, b, count, rank } = &pairs;
-                    let all = core::mem::take(&mut self.lora.low);
-                    let input = x.get(start * cols..(start + rows) * cols);
-                    if let (Some(low), Some(x_rows), Some(a), Some(b)) =
-                        (all.get_mut(..count * rows * rank), input, a.get(..*count), b.get(..*count))
-                    {
-                        let input = Acts { x: x_rows, q: &[], d: &[], sums: &[], tokens: rows };
-                        let factor = of.factor(scale, *rank);
-                        let mut pairs = LowRank::new((a, b), input, (low, *rank), factor, start * stride);
-                        pairs.has_bias = of.has_bias;
-                        if is_base_left {
-                            self.products((x, tokens), products, (out, stride), &pairs);
-                            is_base_left = false;
-                        } else {
-                            add_low_rank(self.kernels, self.workers, &pairs, out, stride);
-                        }
-                    }
-                    self.lora.low = all;
-                }
-            }
-        }
-        if is_base_left {
-            self.products((x, tokens), products, (out, stride), &());
-        }
-    }
-
-    /// Adds the products of adapters to the embedding of a token, in a row of the pass.
-    pub(super) fn adapt_embedding(&mut self, row: usize, token: TokenId, words: &Matrix<'_>, x: &mut [f32]) {
-        for (adapter, of) in self.lora.adapters.iter().enumerate() {
-            let by = self.lora.scale(row, adapter);
-            let Some(Found { a, b, rank }) = self.lora.embedding(adapter, words).filter(|_| by != 0.0) else {
-                continue;
-            };
-            let Some(low) = self.lora.low.get_mut(..rank) else { return };
-            decode_row(a.kind(), a.row(token as usize), low);
-            scale(low, of.factor(by, rank));
-            let input = Acts { x: &[], q: &[], d: &[], sums: &[], tokens: 1 };
-            let b = [(Some(b), 0)];
-            add_low_rank(self.kernels, self.workers, &LowRank::new((&[], &b), input, (low, rank), 1.0, 0), x, x.len());
-        }
     }
 }

@@ -23,6 +23,7 @@ mod available_memory;
 pub mod check_tensors;
 mod classes;
 pub mod decide;
+mod draft_file;
 pub mod drafts;
 pub mod eyes;
 pub mod generation;

@@ -11,10 +11,10 @@ use self_cell::{MutBorrow, self_cell};
 
 use crate::adapters::AdapterFiles;
 use crate::decide;
-use crate::drafts::{DraftChoice, DraftFile, Layers, is_padded};
+use crate::draft_file::{DraftFile, Layers, is_padded};
 use crate::eyes::{Eyes, Machine};
 use crate::model_file::ModelFile;
-use crate::runtime::{self, Memory, RunOptions, must_continue};
+use crate::runtime::{self, DraftChoice, Memory, RunOptions, must_continue};
 use arenite_pictures::Limits;
 use arenite_text as text;
 

@@ -6,7 +6,6 @@ use anyhow::Result;
 use arenite::{Context, Engine, Session, TokenId};
 
 use crate::eyes::Shown;
-use crate::runtime;
 use arenite_text::shared;
 
 /// Tokens that a prompt has at `at`, and an earlier conversation at `from`.
@@ -48,8 +47,9 @@ pub fn sum(blocks: &[Block]) -> usize {
     blocks.iter().map(|block| block.len).sum()
 }
 
-/// Rewinds a session to the common prefix of its tokens and a prompt, as [`runtime::rewind_to`] does. Also returns the
-/// tokens after it that the prompt has at other positions, in blocks of at least `least`.
+/// Rewinds a session to the common prefix of its tokens and a prompt, without the prompt's last token, whose logits are
+/// needed, and without a part of a picture. Also returns the tokens after it that the prompt has at other positions, in
+/// blocks of at least `least`.
 ///
 /// # Errors
 ///
@@ -64,7 +64,12 @@ pub fn rewind_to(
     let read = &known[..known.len().min(context.position())];
     let is_on = least > 0 && !read.is_empty() && shown.is_empty() && engine.can_reuse();
     let donor = if is_on { Some(engine.fork(context)?) } else { None };
-    let kept = runtime::rewind_to(session, known, prompt, shown)?;
+    let same = shared(prompt, known);
+    let mut kept = shown.whole(same.min(session.position()).min(prompt.len().saturating_sub(1)));
+    if session.rewind(kept).is_err() {
+        kept = 0; // a sliding window no longer has the earlier positions
+        session.rewind(0)?;
+    }
     let donor = donor.map(|context| Donor::new(context, blocks(prompt, read, kept, least)));
     Ok((kept, donor))
 }

@@ -2,13 +2,11 @@
 
 use anyhow::{Result, anyhow, bail};
 use arenite::model::{Positions, Spec};
-use arenite::{Engine, Error, Gguf, Kernels, KvType, Model, Plan, Session, TokenId};
+use arenite::{Engine, Error, Gguf, Kernels, KvType, Model, Plan, Session};
 use memmap2::MmapMut;
 
 use arenite_files::Bytes;
 
-use crate::drafts::DraftChoice;
-use crate::eyes::Shown;
 use crate::workers;
 
 /// Default maximum size of a context. Many models allow a hundred thousand positions, which would need too much
@@ -37,6 +35,22 @@ pub struct RunOptions {
     /// Where drafts come from, and the most tokens of a draft (by default a number that suits the source).
     pub draft: DraftChoice,
     pub draft_max: Option<usize>,
+}
+
+/// The user's choice of a source of drafts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum DraftChoice {
+    /// No drafts.
+    Off,
+    /// The model's own layers for further tokens, if it has any; otherwise the text itself.
+    #[default]
+    Auto,
+    /// The text itself: tokens that followed an earlier occurrence of the last ones.
+    Lookup,
+    /// A file: layers that were made for the model, or a smaller model of the same vocabulary.
+    File(std::path::PathBuf),
+    /// A file beside the model, whose layers are used if they fit the model and it has none of its own.
+    Beside(std::path::PathBuf),
 }
 
 impl Default for RunOptions {
@@ -171,19 +185,6 @@ pub(crate) fn pages(what: &str, bytes: usize) -> Result<MmapMut> {
             Bytes(bytes)
         ),
     }
-}
-
-/// Rewinds a session to the common prefix of its tokens and a prompt, without the prompt's last token, whose logits are
-/// needed, and without a part of a picture. Returns the position.
-pub fn rewind_to(session: &mut Session<'_, '_>, known: &[TokenId], prompt: &[TokenId], shown: &Shown) -> Result<usize> {
-    let same = prompt.iter().zip(known).take_while(|(a, b)| a == b).count();
-    let kept = shown.whole(same.min(session.position()).min(prompt.len().saturating_sub(1)));
-    if session.rewind(kept).is_ok() {
-        return Ok(kept);
-    }
-    // A sliding window no longer has the earlier positions: start over.
-    session.rewind(0)?;
-    Ok(0)
 }
 
 /// Returns an error if a value is NaN, which results from a damaged weight or from values beyond the range of an f16

@@ -5,11 +5,10 @@
 //!
 //! ```text
 //! pace   the length of drafts, from the acceptance seen      small  a smaller model that proposes tokens
-//! open   the file given for drafts                           cost   weights that a step reads
+//! cost   weights that a step reads
 //! ```
 
 mod cost;
-mod open;
 mod pace;
 mod small;
 
@@ -21,26 +20,9 @@ use arenite::{Context, Engine, Error, Options, TokenId, Work};
 
 use crate::generation::Generation;
 use crate::open_model::OpenModel;
-use crate::runtime::Memory;
-pub use open::{DraftFile, Layers, is_padded};
+use crate::runtime::{DraftChoice, Memory};
 use pace::Pace;
 use small::{Reader, Small};
-
-/// The user's choice of a source of drafts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum DraftChoice {
-    /// No drafts.
-    Off,
-    /// The model's own layers for further tokens, if it has any; otherwise the text itself.
-    #[default]
-    Auto,
-    /// The text itself: tokens that followed an earlier occurrence of the last ones.
-    Lookup,
-    /// A file: layers that were made for the model, or a smaller model of the same vocabulary.
-    File(std::path::PathBuf),
-    /// A file beside the model, whose layers are used if they fit the model and it has none of its own.
-    Beside(std::path::PathBuf),
-}
 
 /// The source of drafts, and their greatest length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
