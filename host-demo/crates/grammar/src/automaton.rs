@@ -408,33 +408,55 @@ pub struct Dfa {
     pub nodes: Vec<Node>,
 }
 
-/// Merges equal nodes. Stops when no two nodes are equal, or after 64 rounds.
+/// Merges equal nodes until no two are equal. `starts` then has the nodes that remain.
 pub fn merge_alike(nodes: &mut [Node], starts: &mut [u32]) {
-    // Final nodes mostly have the highest numbers, so going down from there merges most chains in one round.
-    let mut same: Vec<u32> = (0..nodes.len() as u32).collect();
-    for _ in 0..64 {
-        // The last node with each hash. Nodes whose hashes are equal by chance stay apart.
-        let mut alike: HashMap<u64, u32, BuildHasherDefault<Hashed>> = HashMap::default();
-        let mut merged = false;
-        for at in (0..nodes.len()).rev().filter(|at| same[*at] == *at as u32).collect::<Vec<_>>() {
-            let mut node = std::mem::take(&mut nodes[at]);
-            node.targets_mut().for_each(|to| *to = same[*to as usize]);
-            node.join_ranges();
-            let place = *alike.entry(node.hashed()).or_insert(at as u32);
-            if place != at as u32 && nodes[place as usize] == node {
-                (same[at], merged) = (place, true);
-            } else {
-                nodes[at] = node;
-            }
-        }
-        starts.iter_mut().for_each(|start| *start = same[*start as usize]);
-        for node in nodes.iter_mut() {
-            node.targets_mut().for_each(|to| *to = same[*to as usize]);
-        }
-        if !merged {
-            break;
-        }
+    let mut before: Vec<Vec<u32>> = vec![Vec::new(); nodes.len()];
+    for (number, node) in (0u32..).zip(&*nodes) {
+        node.targets().for_each(|to| before[to as usize].push(number));
     }
+    // The node that replaces each one; its own number if the node remains.
+    let mut same: Vec<u32> = (0..nodes.len() as u32).collect();
+    // The last node with each hash. Nodes whose hashes are equal by chance stay apart.
+    let mut alike = HashMap::with_capacity_and_hasher(nodes.len(), BuildHasherDefault::<Hashed>::default());
+    // Final nodes mostly have the highest numbers, so going down from there merges most chains in one round.
+    let mut left: Vec<u32> = (0..nodes.len() as u32).rev().collect();
+    let mut is_left = vec![true; nodes.len()];
+    while !left.is_empty() {
+        let mut later: Vec<u32> = Vec::new();
+        for at in left {
+            is_left[at as usize] = false;
+            if same[at as usize] != at {
+                continue;
+            }
+            let mut node = std::mem::take(&mut nodes[at as usize]);
+            node.targets_mut().for_each(|to| *to = remaining(&mut same, *to));
+            node.join_ranges();
+            let place = *alike.entry(node.hashed()).or_insert(at);
+            if place == at || nodes[place as usize] != node {
+                // The node in `place` may have changed since it was put there.
+                alike.insert(node.hashed(), at);
+                nodes[at as usize] = node;
+                continue;
+            }
+            same[at as usize] = place;
+            let callers = std::mem::take(&mut before[at as usize]);
+            later.extend(callers.iter().filter(|from| !std::mem::replace(&mut is_left[**from as usize], true)));
+            before[place as usize].extend(callers);
+        }
+        later.sort_unstable_by(|a, b| b.cmp(a));
+        left = later;
+    }
+    starts.iter_mut().for_each(|start| *start = remaining(&mut same, *start));
+}
+
+/// Returns the node that replaces this one.
+fn remaining(same: &mut [u32], mut node: u32) -> u32 {
+    while same[node as usize] != node {
+        // Shortens the way for the next call.
+        same[node as usize] = same[same[node as usize] as usize];
+        node = same[node as usize];
+    }
+    node
 }
 
 impl Node {
