@@ -291,6 +291,22 @@ impl<'f> View<'f> {
         (is_whole && self.leaf.coding == Coding::Blocks(kind)).then(|| self.leaf.blocks(kind, start, len))
     }
 
+    /// The stored bytes of the `len` values from index `start` on, if they are floats of type `kind` that follow each other
+    /// and that the view does not change.
+    pub fn floats(&self, kind: TensorType, start: usize, len: usize) -> Option<&'f [u8]> {
+        let Leaf { bytes, coding, scale: None, rounding: None, .. } = &*self.leaf else { return None };
+        let is_same = match coding {
+            Coding::F32 => kind == TensorType::F32,
+            Coding::F16 => kind == TensorType::F16,
+            Coding::BF16 => kind == TensorType::BF16,
+            _ => false,
+        };
+        let mut found = None;
+        self.runs(start, len, |_, place, count, stride| found = (count == len && stride == 1).then_some(place));
+        let place = found.filter(|_| is_same && self.steps.is_empty())?;
+        bytes.get(place * coding.size()..(place + len) * coding.size())
+    }
+
     /// Reads the codes of 4-bit weights from index `start` on, and the factor of each weight's group.
     pub fn read_codes(&self, start: usize, codes: &mut [u8], scales: &mut [u8]) {
         let Coding::Four(kind) = self.leaf.coding else { return };
@@ -354,6 +370,18 @@ mod tests {
         let view = numbers(&[8, 3]).reshape(&[2, 2, 2, 3]).unwrap().swap(1, 2).unwrap();
         let rows: Vec<usize> = values(&view).chunks(3).map(|row| row[0] as usize / 3).collect();
         assert_eq!(rows, [0, 2, 1, 3, 4, 6, 5, 7]);
+    }
+
+    #[test]
+    fn floats_that_follow_each_other_are_not_decoded() {
+        let view = numbers(&[8, 3]).reshape(&[2, 2, 2, 3]).unwrap().swap(1, 2).unwrap();
+        let first = |view: &View<'_>, start| {
+            view.floats(TensorType::F32, start, 3).map(|bytes| f32::from_le_bytes(*bytes.first_chunk().unwrap()))
+        };
+        assert_eq!([0, 3, 6, 12].map(|start| first(&view, start)), [0.0, 6.0, 3.0, 12.0].map(Some));
+        assert_eq!((first(&view, 1), view.floats(TensorType::BF16, 0, 3)), (None, None));
+        assert_eq!(first(&numbers(&[3, 3]).transpose().unwrap(), 0), None);
+        assert_eq!(first(&numbers(&[3, 3]).then(Step::Times(2.0)), 0), None);
     }
 
     #[test]
