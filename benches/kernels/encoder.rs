@@ -9,7 +9,10 @@ use arenite::{Gguf, Line};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Cargo appends a flag.
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
-    let Some(path) = arguments.first() else { return Ok(println!("no file given")) };
+    let Some(path) = arguments.first() else {
+        println!("no file given");
+        return Ok(());
+    };
     let number = |i: usize, default| arguments.get(i).map_or(Ok(default), |text| text.parse());
     let (threads, side, rounds) = (number(1, 1)?, number(2, 512)?, number(3, 3)?);
     let file = std::fs::read(path)?;
