@@ -69,9 +69,13 @@ fn chunks(file: &[u8]) -> Option<(&[u8], u32, &[u8])> {
 }
 
 /// Returns the description of a format in a length that the decoder reads: 16 bytes for PCM and floats, 18 for A-law and
-/// mu-law. Some programs leave out the length of what follows, or write more.
+/// mu-law. Some programs leave out the length of what follows, or write more. The decoder reads no laws in the extensible
+/// form, whose byte 24 begins with the format.
 fn usual(format: &[u8]) -> Cow<'_, [u8]> {
     match (format, format.get(..16)) {
+        ([0xfe, 0xff, ..], Some(start)) if let Some(law @ [6 | 7, 0]) = format.get(24..26) => {
+            [law, &start[2..], &[0, 0]].concat().into()
+        }
         ([1 | 3, 0, ..], Some(start)) if ![16, 18, 40].contains(&format.len()) => start.to_vec().into(),
         ([6 | 7, 0, ..], Some(start)) if format.len() != 18 => [start, &[0, 0]].concat().into(),
         _ => format.into(),
@@ -159,6 +163,9 @@ mod tests {
         let law = [&[7], &FORMAT[1..]].concat();
         let described = [&law[..], &[0, 0]].concat();
         assert_eq!(repaired(&file(&law)), Some(plain(&described, &DATA)));
+        let guid = [&law[..2], &[0, 0, 0, 0, 0x10, 0, 0x80, 0, 0, 0xaa, 0, 0x38, 0x9b, 0x71]].concat();
+        let extensible = [&[0xfe, 0xff], &FORMAT[2..], &[22, 0, 8, 0, 4, 0, 0, 0], &guid].concat();
+        assert_eq!(repaired(&file(&extensible)), Some(plain(&described, &DATA)));
         let mut right = file(&described);
         right[4..8].copy_from_slice(&44u32.to_le_bytes());
         assert_eq!(repaired(&right), None);
