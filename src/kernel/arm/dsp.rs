@@ -165,7 +165,7 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
 /// # Safety
 ///
 /// `at` has room for `n` floats.
-unsafe fn clear(at: *mut f32, n: usize) {
+pub(super) unsafe fn clear(at: *mut f32, n: usize) {
     // SAFETY: writes these floats only.
     unsafe {
         asm!(

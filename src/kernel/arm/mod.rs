@@ -38,6 +38,8 @@ mod plain;
 mod quantize;
 #[cfg(cortex_m_fpu)]
 mod rows;
+#[cfg(all(cortex_m_dsp, cortex_m_fpu))]
+mod split;
 #[cfg(arm_fpu)]
 mod vectors;
 #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
@@ -120,7 +122,7 @@ unsafe fn blocks<F: Format>(job: &mut Job<'_>) {
             return dsp::matmul::<F>(job);
         }
         #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
-        return words::matmul::<F>(job);
+        return if const { split::has::<F>() } { split::matmul::<F>(job) } else { words::matmul::<F>(job) };
         #[cfg(arm_linux)]
         super::fours::matmul::<F, Fpu>(job);
         #[cfg(not(any(arm_linux, all(cortex_m_dsp, cortex_m_fpu))))]

@@ -381,14 +381,14 @@ trait Layout: Format {
         TensorType::Q2_0 => 1, // each half has its own word
         _ if Self::ELEMENTS < SPAN => 2,
         TensorType::IQ4_XS => 1,
-        TensorType::Q4_K | TensorType::Q5_K => 2,
+        TensorType::Q4_K => 2,
         _ => 4,
     };
     /// True if a block of 256 has one scale, so that all products have one sum.
     const ONE_SCALE: bool = matches!(Self::KIND, TensorType::TQ1_0 | TensorType::TQ2_0);
     /// Rows that are multiplied together. (There are as many sums as the registers can hold.)
     const ROWS: usize = match Self::KIND {
-        TensorType::Q5_0 | TensorType::Q5_1 | TensorType::Q5_K => 1,
+        TensorType::Q5_0 | TensorType::Q5_1 => 1,
         _ if Self::ONE_SCALE || Self::TOGETHER <= 2 => 2,
         _ => 1,
     };
