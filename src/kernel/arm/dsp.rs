@@ -7,9 +7,10 @@ use core::arch::asm;
 use core::mem::MaybeUninit;
 
 use super::assembly::ZEROS;
-use super::pairs::of_nibbles;
+use super::pairs::{of_indices, of_nibbles, table};
 use crate::kernel::Job;
-use crate::quant::{Format, Shape};
+use crate::quant::formats::{iq4_nl, mxfp4};
+use crate::quant::{Format, Shape, TensorType};
 
 /// Number of blocks that are processed at once. They have 256 columns.
 const BLOCKS: usize = 8;
@@ -76,10 +77,11 @@ impl Spread {
             let pairs = &raw mut (*to).pairs;
             (*to).scale = scale;
             (*to).start = next.map_or(0, |next| next.to_bits() as i32);
-            if is_nibbles::<F>() {
+            if is_nibbles::<F>() || is_indices::<F>() {
                 let (low, high) = words.split_at(4);
                 for (i, (low, high)) in low.iter().zip(high).enumerate() {
-                    let quants = of_nibbles(u32::from_le_bytes(*low), u32::from_le_bytes(*high));
+                    let of_words = if is_nibbles::<F>() { of_nibbles } else { of_indices };
+                    let quants = of_words(u32::from_le_bytes(*low), u32::from_le_bytes(*high));
                     pairs.cast::<[u32; 4]>().add(i).write(quants);
                 }
                 (*to).start = -256 * i32::from(F::BIAS) * (i32::from(a) + i32::from(b));
@@ -92,15 +94,20 @@ impl Spread {
     }
 }
 
-/// True if this module or `halves.rs` has a kernel for the format: for Q8_0, Q4_0 and Q4_K. Those take fewer instructions
-/// than the general ones of `words.rs`.
+/// True if this module or `halves.rs` has a kernel for the format: for Q8_0, Q4_0, IQ4_NL, MXFP4 and Q4_K. Those take fewer
+/// instructions than the general ones of `words.rs`.
 pub(super) const fn has<F: Format>() -> bool {
-    is_nibbles::<F>() || matches!(F::SHAPE, Shape::Bytes(2) | Shape::Halves(_))
+    is_nibbles::<F>() || is_indices::<F>() || matches!(F::SHAPE, Shape::Bytes(2) | Shape::Halves(_))
 }
 
 /// True if the format has a scale, then four-bit codes without a table.
 const fn is_nibbles<F: Format>() -> bool {
     F::M.is_none() && F::BIAS > 0 && matches!(F::SHAPE, Shape::Nibbles(2, None))
+}
+
+/// True if the format has a scale, then four-bit indices into a table of codes.
+const fn is_indices<F: Format>() -> bool {
+    matches!(F::KIND, TensorType::IQ4_NL | TensorType::MXFP4)
 }
 
 /// Multiplies all rows with all tokens. Sums that continue in the next 256 columns are kept in the output.
@@ -115,9 +122,11 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
     }
     let row_bytes = job.w.len() / job.rows.max(1);
     // Rows with an even number of blocks can be read in words: two blocks of 34 bytes are 17 words.
-    let in_words = !is_nibbles::<F>() && (job.w.as_ptr().addr() | row_bytes).is_multiple_of(4);
+    let in_words = matches!(F::SHAPE, Shape::Bytes(_)) && (job.w.as_ptr().addr() | row_bytes).is_multiple_of(4);
     let kernel = match in_words {
         _ if is_nibbles::<F>() => two_rows_of_nibbles,
+        _ if matches!(F::KIND, TensorType::IQ4_NL) => two_rows_of_iq4_nl,
+        _ if matches!(F::KIND, TensorType::MXFP4) => two_rows_of_mxfp4,
         true => two_rows_in_words,
         false => two_rows,
     };
@@ -194,9 +203,16 @@ pub(super) unsafe fn clear(at: *mut f32, n: usize) {
 
 /// Defines a kernel, which adds the dot products of one or more blocks of rows to the outputs. `$start` runs first.
 /// `$block` multiplies one or two blocks of the token at r0 with those of two rows at r1 and r2; s0 and s1 are the
-/// sums. `$block` may use s4 to s11. Code outside of `$block` leaves r12 as `$start` set it.
+/// sums. `$block` may use s4 to s11. Code outside of `$block` leaves r12 as `$start` set it, or as the
+/// address of `$table`.
 macro_rules! kernel {
     ($name:ident, $start:literal, $($block:expr,)*) => {
+        kernel!($name(out("r12") _,), $start, $($block,)*);
+    };
+    ($name:ident of $table:ident, $start:literal, $($block:expr,)*) => {
+        kernel!($name(in("r12") $table.as_ptr(),), $start, $($block,)*);
+    };
+    ($name:ident($($r12:tt)*), $start:literal, $($block:expr,)*) => {
         /// # Safety
         ///
         /// The token's blocks from `x` to `end`, at least one, are written. `a` and `b` point to as many blocks of the
@@ -245,7 +261,7 @@ macro_rules! kernel {
                     out("r9") _,
                     out("r10") _,
                     out("r11") _,
-                    out("r12") _,
+                    $($r12)*
                     out("s0") _, out("s1") _, out("s4") _, out("s5") _, out("s6") _, out("s7") _, out("s8") _,
                     out("s9") _, out("s10") _, out("s11") _,
                 );
@@ -460,4 +476,104 @@ kernel! {
     nibbles!("r2", "r4"),
     ".endr",
     add!("b", "s6", "s8", "s5", ", #8"),
+}
+
+/// The weights of IQ4_NL for every byte of indices.
+pub(super) static OF_IQ4_NL: [u32; 256] = table(iq4_nl::TABLE, 127);
+/// The weights of MXFP4 for every byte of indices.
+static OF_MXFP4: [u32; 256] = table(mxfp4::TABLE, 12);
+
+/// Multiplies four bytes of indices of a row, from offset `$at` on, with the quants in the last four registers. The table is at
+/// the first register, the second is overwritten. With `first`, the products begin a new sum.
+macro_rules! indices {
+    (first $w:literal, $sum:literal, $table:literal $x:literal $a:literal $b:literal $c:literal $d:literal, $at:literal) => {
+        concat!(
+            "ldrb ", $x, ", [", $w, ", #", $at, "]\n",
+            "ldr ", $x, ", [", $table, ", ", $x, ", lsl #2]\n",
+            "smuad ", $sum, ", ", $x, ", ", $a, "\n",
+            $crate::kernel::arm::dsp::indices!(@ $w, $sum, $table $x, $at, "1" $b "2" $c "3" $d),
+        )
+    };
+    ($w:literal, $sum:literal, $table:literal $x:literal $a:literal $b:literal $c:literal $d:literal, $at:literal) => {
+        $crate::kernel::arm::dsp::indices!(@ $w, $sum, $table $x, $at, "0" $a "1" $b "2" $c "3" $d)
+    };
+    (@ $w:literal, $sum:literal, $table:literal $x:literal, $at:literal, $($byte:literal $quants:literal)*) => {
+        concat!($(
+            "ldrb ", $x, ", [", $w, ", #", $at, " + ", $byte, "]\n",
+            "ldr ", $x, ", [", $table, ", ", $x, ", lsl #2]\n",
+            "smlad ", $sum, ", ", $x, ", ", $quants, ", ", $sum, "\n",
+        )*)
+    };
+}
+pub(super) use indices;
+
+/// Multiplies a block of indices of each of two rows.
+macro_rules! block_of_indices {
+    (first $at:literal) => {
+        concat!(
+            quants!(),
+            indices!(first "r1", "r3", "r12" "r6" "r5" "r8" "r9" "r10", $at),
+            indices!(first "r2", "r4", "r12" "r6" "r5" "r8" "r9" "r10", $at),
+        )
+    };
+    ($at:literal) => {
+        concat!(
+            quants!(),
+            indices!("r1", "r3", "r12" "r6" "r5" "r8" "r9" "r10", $at),
+            indices!("r2", "r4", "r12" "r6" "r5" "r8" "r9" "r10", $at),
+        )
+    };
+    ($first:literal $($at:literal)*) => {
+        concat!(block_of_indices!(first $first), $(block_of_indices!($at)),*)
+    };
+}
+
+kernel! {
+    two_rows_of_iq4_nl of OF_IQ4_NL, "",
+    "vldmia r0!, {{s4-s5}}",
+    block_of_indices!("2" "6" "10" "14"),
+    "ldrh r6, [r1], #18",
+    "ldrh r11, [r2], #18",
+    "vmov s6, s7, r6, r11",
+    add!("b", "s6", "s7", "s5", ""),
+}
+// See `Mxfp4::d`. The code before 2 is for exponents below 2, which are rare.
+kernel! {
+    two_rows_of_mxfp4 of OF_MXFP4,
+    "b 5f
+    4:
+    mov r5, #0x00200000
+    cmp r6, #1
+    itee ls
+    lslls r6, r5, r6
+    lslhi r6, r6, #23
+    subhi r6, r6, #0x00800000
+    cmp r11, #1
+    itee ls
+    lslls r11, r5, r11
+    lslhi r11, r11, #23
+    subhi r11, r11, #0x00800000
+    b 6f
+    5:",
+    "vldmia r0!, {{s4-s5}}",
+    block_of_indices!("1" "5" "9" "13"),
+    "ldrb r6, [r1], #17",
+    "ldrb r11, [r2], #17",
+    "cmp r6, #2",
+    "blo 4b",
+    "cmp r11, #2",
+    "blo 4b",
+    "lsl r6, r6, #23",
+    "lsl r11, r11, #23",
+    "sub r6, r6, #0x00800000",
+    "sub r11, r11, #0x00800000",
+    "6:",
+    "vmov s6, s7, r6, r11",
+    "vmov s10, s11, r3, r4",
+    "vcvt.f32.s32 s10, s10",
+    "vcvt.f32.s32 s11, s11",
+    "vmul.f32 s6, s6, s5",
+    "vmul.f32 s7, s7, s5",
+    "vfma.f32 s0, s6, s10",
+    "vfma.f32 s1, s7, s11",
 }

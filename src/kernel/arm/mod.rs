@@ -20,6 +20,8 @@ mod entries;
 mod exp;
 #[cfg(arm_fpu)]
 mod float;
+#[cfg(all(cortex_m_dsp, cortex_m_fpu))]
+mod groups;
 #[cfg(cortex_m_fpu)]
 mod half_floats;
 #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
@@ -38,8 +40,6 @@ mod plain;
 mod quantize;
 #[cfg(cortex_m_fpu)]
 mod rows;
-#[cfg(all(cortex_m_dsp, cortex_m_fpu))]
-mod split;
 #[cfg(arm_fpu)]
 mod vectors;
 #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
@@ -122,7 +122,7 @@ unsafe fn blocks<F: Format>(job: &mut Job<'_>) {
             return dsp::matmul::<F>(job);
         }
         #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
-        return if const { split::has::<F>() } { split::matmul::<F>(job) } else { words::matmul::<F>(job) };
+        return if const { groups::has::<F>() } { groups::matmul::<F>(job) } else { words::matmul::<F>(job) };
         #[cfg(arm_linux)]
         super::fours::matmul::<F, Fpu>(job);
         #[cfg(not(any(arm_linux, all(cortex_m_dsp, cortex_m_fpu))))]

@@ -1,4 +1,4 @@
-//! Quants as pairs of i16, the operands of SMLAD.
+//! Quants and weights as pairs of i16, the operands of SMLAD.
 
 use core::arch::asm;
 
@@ -28,4 +28,23 @@ pub(super) fn spread(four: u32) -> [u32; 2] {
 pub(super) fn of_nibbles(low: u32, high: u32) -> [u32; 4] {
     let ([even, odd], [high_even, high_odd]) = (spread(low), spread(high));
     [(even & 0x00ff_00ff) << 8, odd, (high_even & 0x0fff_0fff) << 4, high_odd]
+}
+
+/// The quants that a word of indices is multiplied with: one of `low`, then one of `high`, for each byte.
+#[inline(always)]
+pub(super) fn of_indices(low: u32, high: u32) -> [u32; 4] {
+    let ([even, odd], [high_even, high_odd]) = (spread(low), spread(high));
+    let [first, third] = [even & 0xffff | high_even << 16, even >> 16 | high_even & 0xffff_0000];
+    [first, odd & 0xffff | high_odd << 16, third, odd >> 16 | high_odd & 0xffff_0000]
+}
+
+/// The pair of weights for every byte of two four-bit indices into `codes`: that of its low half, then that of its high half.
+pub(super) const fn table(codes: &[u8; 16], bias: u8) -> [u32; 256] {
+    let (mut table, mut byte) = ([0; 256], 0);
+    while byte < 256 {
+        let [low, high] = [codes[byte % 16] as i32 - bias as i32, codes[byte / 16] as i32 - bias as i32];
+        table[byte] = low as u32 & 0xffff | (high as u32) << 16;
+        byte += 1;
+    }
+    table
 }

@@ -12,8 +12,7 @@ use super::pairs::spread;
 use crate::kernel::Job;
 use crate::kernel::job::Row;
 use crate::kernel::scalar::{Here, Unit};
-use crate::quant::formats::iq4_nl;
-use crate::quant::{Bytes, Format, Shape, TensorType, bytes_at};
+use crate::quant::{Bytes, Format, TensorType, bytes_at};
 
 /// Activations that are prepared at once, for all rows.
 const SPAN: usize = 256;
@@ -349,9 +348,6 @@ fn add_with_minimum(halves: u32, scale: f32, sum: i32, fraction: u32, of_x: i32,
 enum Order {
     /// Words of four codes, as [`Format::unpack`] returns them.
     Words,
-    /// A table of the pairs of weights for every byte, whose halves are the codes of weights `i` and `i + 16`. The bytes
-    /// of a block begin at this offset.
-    Table(usize, &'static [u8; 16]),
     /// Fields of so many bits, in the order of the weights, from offset 2 on.
     Fields(usize),
     /// Bytes that are fractions in base 3, as in TQ1_0: see [`sums_of_fractions`].
@@ -367,12 +363,10 @@ const DIGITS: usize = 5;
 
 /// How the codes of a format are multiplied.
 trait Layout: Format {
-    const ORDER: Order = match (Self::SHAPE, Self::KIND) {
-        (Shape::Nibbles(at, Some(table)), _) => Order::Table(at, table),
-        (_, TensorType::IQ4_XS) => Order::Table(8, iq4_nl::TABLE),
-        (_, TensorType::Q1_0) => Order::Fields(1),
-        (_, TensorType::Q2_0) => Order::Fields(2),
-        (_, TensorType::TQ1_0) => Order::Fractions,
+    const ORDER: Order = match Self::KIND {
+        TensorType::Q1_0 => Order::Fields(1),
+        TensorType::Q2_0 => Order::Fields(2),
+        TensorType::TQ1_0 => Order::Fractions,
         _ => Order::Words,
     };
     /// Groups of 16 weights whose codes are in the same bytes, and are unpacked together: halves of several chunks, or
@@ -380,8 +374,6 @@ trait Layout: Format {
     const TOGETHER: usize = match Self::KIND {
         TensorType::Q2_0 => 1, // each half has its own word
         _ if Self::ELEMENTS < SPAN => 2,
-        TensorType::IQ4_XS => 1,
-        TensorType::Q4_K => 2,
         _ => 4,
     };
     /// True if a block of 256 has one scale, so that all products have one sum.
@@ -403,19 +395,6 @@ trait Layout: Format {
     };
     /// Sums are multiplied by 2 to the power of this.
     const FRACTION: u32 = if matches!(Self::ORDER, Order::Words) && Self::MAX < 128 { 8 } else { 0 };
-    /// The weights of a byte of [`Order::Table`].
-    const TABLE: [u32; 256] = match Self::ORDER {
-        Order::Table(_, codes) => {
-            let (mut table, mut byte) = ([0; 256], 0);
-            while byte < 256 {
-                let [low, high] = [codes[byte % 16] as i32, codes[byte / 16] as i32];
-                table[byte] = (low - Self::BIAS as i32) as u32 & 0xffff | ((high - Self::BIAS as i32) as u32) << 16;
-                byte += 1;
-            }
-            table
-        }
-        _ => [0; 256],
-    };
 }
 impl<F: Format> Layout for F {}
 
@@ -424,11 +403,6 @@ impl<F: Format> Layout for F {}
 fn pair<F: Layout>(block: &F::Block, chunk: usize, half: usize, i: usize) -> u32 {
     let bytes = block.as_ref();
     match F::ORDER {
-        Order::Table(at, _) => {
-            let [byte] = *bytes_at(bytes, at + 16 * chunk + 8 * half + i);
-            let table: &[u32; 256] = const { &F::TABLE };
-            table[usize::from(byte)]
-        }
         Order::Fields(1) => {
             let bit = 8 * half + i; // its code is 0 or 2
             Field { x: word_at(bytes, 2 + 4 * chunk), mask: 0x1_0001 << bit, left: 1 - bit as i32 }.value()
@@ -464,7 +438,6 @@ impl Spread {
         let mut words = [MaybeUninit::uninit(); SPAN / 2 + SPAN / 16];
         let order = match F::ORDER {
             Order::Words | Order::Fractions => (0, i32::from(F::BIAS) << F::FRACTION, F::FRACTION),
-            Order::Table(..) => (16, 0, 0),
             Order::Fields(bits) => (16 / bits, i32::from(F::BIAS), 0),
         };
         let apart = if F::ELEMENTS < SPAN { 1 } else { 2 };

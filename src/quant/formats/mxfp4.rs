@@ -1,7 +1,7 @@
 use crate::quant::format::{Bytes, Format, Shape, bytes_at};
 
 /// The values of FP4 (E2M1), doubled, plus 12 (OCP Microscaling Formats 1.0, 5.3.3).
-pub(super) const TABLE: &[u8; 16] = &[12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0];
+pub(crate) const TABLE: &[u8; 16] = &[12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0];
 
 /// 32 weights: a power of two (E8M0), then four bits each, which index [`TABLE`].
 #[derive(Clone, Copy)]

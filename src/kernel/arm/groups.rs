@@ -1,28 +1,30 @@
-//! Blocks of 256 weights whose codes are stored in two parts (Q3_K, Q5_K, Q6_K), by SMLAD.
+//! Blocks of 256 weights whose groups have scales (Q2_K, Q3_K, Q5_K, Q6_K, IQ4_XS), by SMLAD.
 //!
-//! A word of codes is put together from a word of each part, and multiplied as in `words.rs`. A loop runs over the words of four
-//! chunks, whose sums are in registers.
+//! A loop runs over the words of four chunks, whose sums are in registers. A word of codes is put together from its parts, and
+//! multiplied as in `words.rs`. Blocks of IQ4_XS are multiplied as those of IQ4_NL in `dsp.rs`.
 
 use core::arch::asm;
 
-use super::dsp::clear;
-use super::pairs::spread;
+use super::dsp::{OF_IQ4_NL, clear, indices};
+use super::pairs::{of_indices, spread};
 use crate::kernel::Job;
 use crate::quant::{Format, TensorType};
 
-/// How the words of a half of a block (four chunks) are multiplied.
-struct Order {
-    /// The order of the chunks.
-    chunks: [usize; 4],
-    /// True if a group has 32 weights: both of its sixteens are added to the same sum, and the second half of the block follows
-    /// the first. Otherwise the first groups of all chunks come before the second ones.
-    wide: bool,
+/// The order in which the codes of a block are multiplied.
+enum Order {
+    /// Words of each of four chunks, in this order. First the first groups of 16 of all chunks, then the second ones.
+    Groups([usize; 4]),
+    /// Words of each of four chunks, whose groups have 32 weights.
+    Chunks,
+    /// Bytes of two indices each.
+    Indices,
 }
 
 const fn order(kind: TensorType) -> Option<Order> {
     match kind {
-        TensorType::Q3_K | TensorType::Q6_K => Some(Order { chunks: [0, 2, 1, 3], wide: false }),
-        TensorType::Q5_K => Some(Order { chunks: [0, 1, 2, 3], wide: true }),
+        TensorType::Q2_K | TensorType::Q3_K | TensorType::Q6_K => Some(Order::Groups([0, 2, 1, 3])),
+        TensorType::Q5_K => Some(Order::Chunks),
+        TensorType::IQ4_XS => Some(Order::Indices),
         _ => None,
     }
 }
@@ -35,9 +37,9 @@ pub(super) const fn has<F: Format>() -> bool {
 /// A block of a token's activations, rearranged once for all rows.
 struct Token {
     /// For each unit (a group of each of four chunks): the start values of the four sums, then the pairs of quants in the
-    /// order in which the codes are multiplied. All products have the factor 256. With groups of 32, their sums follow as
-    /// pairs of i16: those of groups 0 and 2, 1 and 3, 4 and 6, 5 and 7.
-    words: [u32; 4 * (4 + 32)],
+    /// order in which the codes are multiplied. All products have the factor 256. The sums of all groups follow as pairs of i16:
+    /// those of groups 0 and 2, 1 and 3, and so on. (Of [`Order::Indices`], only the pairs for each byte.)
+    words: [u32; 4 * (4 + 32) + 8],
 }
 
 impl Token {
@@ -46,30 +48,47 @@ impl Token {
     fn write(&mut self, q: &[i8; 256], sums: &[i16; 16], order: &Order, bias: u8) {
         let words: &[u32; 64] = &bytemuck::cast(*q);
         let mut to = self.words.iter_mut();
+        let (wide, chunks) = match order {
+            Order::Groups(chunks) => (false, *chunks),
+            Order::Chunks => (true, [0, 1, 2, 3]),
+            Order::Indices => {
+                for ([a, b, c, d, e, f, g, h], to) in words.as_chunks().0.iter().zip(self.words.as_chunks_mut::<16>().0)
+                {
+                    let quants = [(a, e), (b, f), (c, g), (d, h)].map(|(low, high)| of_indices(*low, *high));
+                    *to = bytemuck::must_cast(quants);
+                }
+                return;
+            }
+        };
         for unit in 0..4 {
-            let (half, group) = if order.wide { (unit / 2, unit % 2) } else { (unit % 2, unit / 2) };
-            if !order.wide || group == 0 {
+            let (half, group) = if wide { (unit / 2, unit % 2) } else { (unit % 2, unit / 2) };
+            if !wide || group == 0 {
                 for (sums, to) in sums.as_chunks::<2>().0.iter().skip(4 * half).take(4).zip(&mut to) {
                     *to = (-256 * i32::from(bias) * i32::from(sums[group])) as u32;
                 }
             }
             for word in 32 * half + 4 * group..32 * half + 4 * group + 4 {
-                for chunk in order.chunks {
+                for chunk in chunks {
                     let [even, odd] = spread(words[(word + 8 * chunk) % 64]);
-                    if let (Some(a), Some(b)) = (to.next(), to.next()) {
-                        (*a, *b) = (even_quants(even, odd), odd);
-                    }
+                    push(&mut to, [even_quants(even, odd), odd]);
                 }
             }
         }
-        let groups: &[[[i16; 2]; 4]; 2] = bytemuck::must_cast_ref(sums);
-        for four in groups {
-            let [a, b, c, d] = four.map(|[a, b]| u32::from((a + b) as u16));
-            if let (Some(even), Some(odd)) = (to.next(), to.next()) {
-                (*even, *odd) = (a | c << 16, b | d << 16);
-            }
+        let pairs = |[a, b, c, d]: [i16; 4]| {
+            let [a, b, c, d] = [a, b, c, d].map(|sum| u32::from(sum as u16));
+            [a | c << 16, b | d << 16]
+        };
+        if wide {
+            let groups: &[[[i16; 2]; 4]; 2] = bytemuck::must_cast_ref(sums);
+            groups.iter().for_each(|four| push(&mut to, pairs(four.map(|[a, b]| a + b))));
+        } else {
+            sums.as_chunks().0.iter().for_each(|four| push(&mut to, pairs(*four)));
         }
     }
+}
+
+fn push<'a>(to: &mut impl Iterator<Item = &'a mut u32>, pair: [u32; 2]) {
+    pair.into_iter().zip(to).for_each(|(word, to)| *to = word);
 }
 
 /// `256 * even - odd` in each half of a word: what the even codes are multiplied with, because the word of all codes, which
@@ -93,6 +112,8 @@ fn even_quants(even: u32, odd: u32) -> u32 {
 pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
     let (Some(order), true) = (const { &order(F::KIND) }, job.rows > 0) else { return };
     let rows = match F::KIND {
+        TensorType::IQ4_XS => rows_of_iq4_xs,
+        TensorType::Q2_K => rows_of_q2_k,
         TensorType::Q3_K => rows_of_q3_k,
         TensorType::Q5_K => rows_of_q5_k,
         _ => rows_of_q6_k,
@@ -148,12 +169,19 @@ macro_rules! products {
     };
 }
 
+/// Loads four pairs of quants.
+macro_rules! quants {
+    () => {
+        "ldmia r0!, {{r8, r9, r10, r11}}\n"
+    };
+}
+
 /// Puts the codes of two chunks together and multiplies them.
 macro_rules! two {
     ($a:literal, $high_a:literal $shift_a:literal, $sum_a:literal; $b:literal, $high_b:literal $shift_b:literal, $sum_b:literal) => {
         concat!(
             codes!($a, $high_a $shift_a),
-            "ldmia r0!, {{r8, r9, r10, r11}}\n",
+            quants!(),
             products!($sum_a, "r8" "r9"),
             codes!($b, $high_b $shift_b),
             products!($sum_b, "r10" "r11"),
@@ -194,11 +222,11 @@ macro_rules! scaled {
     };
 }
 
-/// Defines a loop over rows. `$scales` sets r7 to the byte before the scales, for which there is room at sp + 20, and lr to the
-/// mask of [`two`]; `$products` leaves the total in s0, and moves r1 on by `$moved`; `$finish` adds to the output in s2. The
-/// factor of the activations is in s6.
+/// Defines a loop over rows. `$scales` sets r7 to the byte before the scales, for which there is room at sp + 20;
+/// `$products` leaves the total in s0, and moves r1 on by `$moved`; `$finish` adds to the output in s2. The
+/// factor of the activations is in s6, `$lr` in lr.
 macro_rules! rows {
-    ($name:ident, $moved:literal, $scales:expr, $products:expr, $finish:expr) => {
+    ($name:ident, $lr:expr, $moved:literal, $scales:expr, $products:expr, $finish:expr) => {
         /// # Safety
         ///
         /// There is a block for each float between `out` and `out_end`; the first is at `w`, and they are `step` bytes apart.
@@ -233,7 +261,7 @@ macro_rules! rows {
                     inout("r3") out => _,
                     inout("r4") out_end => _,
                     inout("r5") scale.to_bits() => _,
-                    out("r8") _, out("r9") _, out("r10") _, out("r11") _, out("r12") _, out("lr") _,
+                    out("r8") _, out("r9") _, out("r10") _, out("r11") _, out("r12") _, in("lr") $lr,
                     out("s0") _, out("s1") _, out("s2") _, out("s3") _, out("s4") _, out("s5") _, out("s6") _,
                 );
             }
@@ -254,6 +282,22 @@ macro_rules! add {
             "vmul.f32 s1, s1, s6\n",
             "vfma.f32 s2, s1, s0\n",
         )
+    };
+}
+
+/// `s2 += low * s6 * total - high * s6 * minimum`: the f16 `low` and `high` are in r8, the integer `minimum` in s1.
+macro_rules! add_with_minimum {
+    () => {
+        "vmov s3, r8
+        vcvt.f32.s32 s0, s0
+        vcvt.f32.s32 s1, s1
+        vcvtt.f32.f16 s4, s3
+        vcvtb.f32.f16 s3, s3
+        vmul.f32 s4, s4, s6
+        vmul.f32 s3, s3, s6
+        vfma.f32 s2, s3, s0
+        vfms.f32 s2, s4, s1
+        "
     };
 }
 
@@ -293,8 +337,9 @@ macro_rules! q6_k {
 }
 rows!(
     rows_of_q6_k,
+    0x0f0f_0f0f_u32,
     32,
-    "add r7, r1, #191\nmov lr, #0x0f0f0f0f",
+    "add r7, r1, #191",
     both_groups!(
         concat!(words!(q6_k "0" "128"), scales!("0", "4"), scaled!("r3" "r4", "r8"), scaled!("r5" "r6", "r9")),
         concat!(words!(q6_k "64" "160"), scales!("8", "12"), scaled!("r3" "r4", "r8"), scaled!("r5" "r6", "r9"))
@@ -315,6 +360,7 @@ macro_rules! q3_k {
 }
 rows!(
     rows_of_q3_k,
+    0x0303_0303_u32,
     32,
     concat!(
         // Six bits of each scale: see `Q3K::scale_words`.
@@ -342,7 +388,6 @@ rows!(
         "add r7, sp, #20\n",
         "stmia r7, {{r2, r3, r4, r5}}\n",
         "sub r7, r7, #1\n",
-        "mov lr, #0x03030303\n",
     ),
     both_groups!(
         concat!(
@@ -397,6 +442,7 @@ macro_rules! half_of_q5_k {
 }
 rows!(
     rows_of_q5_k,
+    0x0f0f_0f0f_u32,
     64,
     concat!(
         // See `q4_k::scales`.
@@ -404,7 +450,6 @@ rows!(
         "ldr r3, [r1, #12]\n",
         "and r4, r2, #0x3f3f3f3f\n",
         "and r2, r2, #0xc0c0c0c0\n",
-        "mov lr, #0x0f0f0f0f\n",
         "and r3, r3, lr\n",
         "orr r5, r3, r2, lsr #2\n",
         "strd r4, r5, [sp, #20]\n",
@@ -432,16 +477,106 @@ rows!(
         "smlad r5, r12, r11, r5\n",
         "vmov s0, s1, r7, r5\n",
     ),
+    concat!("ldr r8, [r1, #-64]\n", add_with_minimum!())
+);
+
+/// A word of each of four chunks of Q2_K.
+macro_rules! q2_k {
+    ($word:literal $low:literal) => {
+        concat!(
+            "ldr r2, [r1, #", $low, " + ", $word, "]\n",
+            quants!(),
+            "and r12, r2, #0x03030303\n",
+            products!("r3", "r8" "r9"),
+            "and r12, lr, r2, lsr #4\n",
+            products!("r5", "r10" "r11"),
+            quants!(),
+            "and r12, lr, r2, lsr #2\n",
+            products!("r4", "r8" "r9"),
+            "and r12, lr, r2, lsr #6\n",
+            products!("r6", "r10" "r11"),
+        )
+    };
+}
+/// Adds four minimums times the sums of their groups to r7.
+macro_rules! minimums_of_q2_k {
+    ($at:literal) => {
+        concat!(
+            "ldr r2, [r1, #",
+            $at,
+            " - 32]\n",
+            "ldmia r0!, {{r8, r9}}\n",
+            "and r2, r6, r2, lsr #4\n",
+            "uxtb16 r3, r2\n",
+            "uxtb16 r2, r2, ror #8\n",
+            "smlad r7, r3, r8, r7\n",
+            "smlad r7, r2, r9, r7\n",
+        )
+    };
+}
+rows!(
+    rows_of_q2_k,
+    0x0303_0303_u32,
+    32,
     concat!(
-        "ldr r8, [r1, #-64]\n",
-        "vmov s3, r8\n",
-        "vcvt.f32.s32 s0, s0\n",
-        "vcvt.f32.s32 s1, s1\n",
-        "vcvtt.f32.f16 s4, s3\n",
-        "vcvtb.f32.f16 s3, s3\n",
-        "vmul.f32 s4, s4, s6\n",
-        "vmul.f32 s3, s3, s6\n",
-        "vfma.f32 s2, s3, s0\n",
-        "vfms.f32 s2, s4, s1\n",
-    )
+        "ldr r2, [r1]\n",
+        "ldr r3, [r1, #4]\n",
+        "ldr r4, [r1, #8]\n",
+        "ldr r5, [r1, #12]\n",
+        "and r2, r2, #0x0f0f0f0f\n",
+        "and r3, r3, #0x0f0f0f0f\n",
+        "and r4, r4, #0x0f0f0f0f\n",
+        "and r5, r5, #0x0f0f0f0f\n",
+        "add r7, sp, #20\n",
+        "stmia r7, {{r2, r3, r4, r5}}\n",
+        "sub r7, r7, #1\n",
+    ),
+    concat!(
+        both_groups!(
+            concat!(words!(q2_k "16"), scales!("0", "4"), scaled!("r3" "r4", "r8"), scaled!("r5" "r6", "r9")),
+            concat!(words!(q2_k "48"), scales!("8", "12"), scaled!("r3" "r4", "r8"), scaled!("r5" "r6", "r9"))
+        ),
+        "mov r6, #0x0f0f0f0f\n",
+        "mov r7, #0\n",
+        minimums_of_q2_k!("0"),
+        minimums_of_q2_k!("4"),
+        minimums_of_q2_k!("8"),
+        minimums_of_q2_k!("12"),
+        "vmov s1, r7\n",
+    ),
+    concat!("ldr r8, [r1, #80 - 32]\n", add_with_minimum!())
+);
+
+rows!(
+    rows_of_iq4_xs,
+    OF_IQ4_NL.as_ptr(),
+    128,
+    "",
+    concat!(
+        "ldrh r5, [r1, #2]\n",
+        "ldr r4, [r1, #4]\n",
+        "mov r2, #0\n",
+        "mov r6, #8\n",
+        "3:\n", // a chunk; its scale is in the low bits of r4 and r5
+        quants!(),
+        indices!(first "r1", "r3", "lr" "r12" "r8" "r9" "r10" "r11", "8"),
+        quants!(),
+        indices!("r1", "r3", "lr" "r12" "r8" "r9" "r10" "r11", "12"),
+        quants!(),
+        indices!("r1", "r3", "lr" "r12" "r8" "r9" "r10" "r11", "16"),
+        quants!(),
+        indices!("r1", "r3", "lr" "r12" "r8" "r9" "r10" "r11", "20"),
+        "and r12, r4, #15\n",
+        "and r7, r5, #3\n",
+        "orr r12, r12, r7, lsl #4\n",
+        "sub r12, r12, #32\n",
+        "mla r2, r3, r12, r2\n",
+        "lsr r4, r4, #4\n",
+        "lsr r5, r5, #2\n",
+        "add r1, r1, #16\n",
+        "subs r6, r6, #1\n",
+        "bne 3b\n",
+        "vmov s0, r2\n",
+    ),
+    add!("0 - 128")
 );
