@@ -7,7 +7,7 @@ use core::arch::asm;
 use core::mem::MaybeUninit;
 
 use super::assembly::ZEROS;
-use super::pairs::{of_indices, of_nibbles, table};
+use super::pairs::{FLAGS, of_codes, of_indices, of_nibbles, table};
 use crate::kernel::Job;
 use crate::quant::formats::{iq4_nl, mxfp4};
 use crate::quant::{Format, Shape, TensorType};
@@ -20,7 +20,8 @@ const BLOCKS: usize = 8;
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Spread {
-    /// For formats with nibbles, the start value of the integer sums, `-256 * bias * sum(quants)`. For rows that are
+    /// For formats with halves of bytes, the start value of the integer sums, `-256 * bias * sum(quants)`, or the sum of the
+    /// quants if there are minimums. For rows that are
     /// read in words, the first of two blocks stores the bits of the second block's scale in this field. The field is 0
     /// in all other cases.
     start: i32,
@@ -77,14 +78,14 @@ impl Spread {
             let pairs = &raw mut (*to).pairs;
             (*to).scale = scale;
             (*to).start = next.map_or(0, |next| next.to_bits() as i32);
-            if is_nibbles::<F>() || is_indices::<F>() {
+            if let Some(of_halves) = const { of_halves::<F>() } {
                 let (low, high) = words.split_at(4);
                 for (i, (low, high)) in low.iter().zip(high).enumerate() {
-                    let of_words = if is_nibbles::<F>() { of_nibbles } else { of_indices };
-                    let quants = of_words(u32::from_le_bytes(*low), u32::from_le_bytes(*high));
+                    let quants = of_halves(u32::from_le_bytes(*low), u32::from_le_bytes(*high));
                     pairs.cast::<[u32; 4]>().add(i).write(quants);
                 }
-                (*to).start = -256 * i32::from(F::BIAS) * (i32::from(a) + i32::from(b));
+                let sum = i32::from(a) + i32::from(b);
+                (*to).start = if F::M.is_some() { sum } else { -256 * i32::from(F::BIAS) * sum };
             } else {
                 let (first, last) = (u32::from_le_bytes(words[0]), u32::from_le_bytes(words[7]));
                 let (first, rest) = if next.is_some() { (first << 16 | last >> 16, 2) } else { (first, 4) };
@@ -94,20 +95,21 @@ impl Spread {
     }
 }
 
-/// True if this module or `halves.rs` has a kernel for the format: for Q8_0, Q4_0, IQ4_NL, MXFP4 and Q4_K. Those take fewer
-/// instructions than the general ones of `words.rs`.
+/// True if this module or `halves.rs` has a kernel for the format. Those take fewer instructions than the general ones of
+/// `words.rs`.
 pub(super) const fn has<F: Format>() -> bool {
-    is_nibbles::<F>() || is_indices::<F>() || matches!(F::SHAPE, Shape::Bytes(2) | Shape::Halves(_))
+    of_halves::<F>().is_some() || matches!(F::SHAPE, Shape::Bytes(2) | Shape::Halves(_))
 }
 
-/// True if the format has a scale, then four-bit codes without a table.
-const fn is_nibbles<F: Format>() -> bool {
-    F::M.is_none() && F::BIAS > 0 && matches!(F::SHAPE, Shape::Nibbles(2, None))
-}
-
-/// True if the format has a scale, then four-bit indices into a table of codes.
-const fn is_indices<F: Format>() -> bool {
-    matches!(F::KIND, TensorType::IQ4_NL | TensorType::MXFP4)
+/// For formats with four bits of each weight in the halves of bytes: returns the words that a word of quants of the low halves
+/// and one of the high halves become.
+const fn of_halves<F: Format>() -> Option<fn(u32, u32) -> [u32; 4]> {
+    match F::KIND {
+        TensorType::Q4_0 | TensorType::Q4_1 => Some(of_nibbles),
+        TensorType::Q5_0 | TensorType::Q5_1 => Some(of_codes),
+        TensorType::IQ4_NL | TensorType::MXFP4 => Some(of_indices),
+        _ => None,
+    }
 }
 
 /// Multiplies all rows with all tokens. Sums that continue in the next 256 columns are kept in the output.
@@ -123,12 +125,15 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
     let row_bytes = job.w.len() / job.rows.max(1);
     // Rows with an even number of blocks can be read in words: two blocks of 34 bytes are 17 words.
     let in_words = matches!(F::SHAPE, Shape::Bytes(_)) && (job.w.as_ptr().addr() | row_bytes).is_multiple_of(4);
-    let kernel = match in_words {
-        _ if is_nibbles::<F>() => two_rows_of_nibbles,
-        _ if matches!(F::KIND, TensorType::IQ4_NL) => two_rows_of_iq4_nl,
-        _ if matches!(F::KIND, TensorType::MXFP4) => two_rows_of_mxfp4,
-        true => two_rows_in_words,
-        false => two_rows,
+    let kernel = match F::KIND {
+        TensorType::Q4_0 => two_rows_of_nibbles,
+        TensorType::Q4_1 => two_rows_of_q4_1,
+        TensorType::Q5_0 => two_rows_of_q5_0,
+        TensorType::Q5_1 => two_rows_of_q5_1,
+        TensorType::IQ4_NL => two_rows_of_iq4_nl,
+        TensorType::MXFP4 => two_rows_of_mxfp4,
+        _ if in_words => two_rows_in_words,
+        _ => two_rows,
     };
     for t in 0..job.x.tokens {
         let x = job.x.row(t);
@@ -203,7 +208,7 @@ pub(super) unsafe fn clear(at: *mut f32, n: usize) {
 
 /// Defines a kernel, which adds the dot products of one or more blocks of rows to the outputs. `$start` runs first.
 /// `$block` multiplies one or two blocks of the token at r0 with those of two rows at r1 and r2; s0 and s1 are the
-/// sums. `$block` may use s4 to s11. Code outside of `$block` leaves r12 as `$start` set it, or as the
+/// sums. `$block` may use s2 to s11. Code outside of `$block` leaves r12 as `$start` set it, or as the
 /// address of `$table`.
 macro_rules! kernel {
     ($name:ident, $start:literal, $($block:expr,)*) => {
@@ -262,7 +267,7 @@ macro_rules! kernel {
                     out("r10") _,
                     out("r11") _,
                     $($r12)*
-                    out("s0") _, out("s1") _, out("s4") _, out("s5") _, out("s6") _, out("s7") _, out("s8") _,
+                    out("s0") _, out("s1") _, out("s2") _, out("s3") _, out("s4") _, out("s5") _, out("s6") _, out("s7") _, out("s8") _,
                     out("s9") _, out("s10") _, out("s11") _,
                 );
             }
@@ -401,6 +406,31 @@ macro_rules! add {
     };
 }
 
+/// Adds a block of each of two rows, whose scales and minimums are the halves of r6 and r11, to the sums in s0 and s1. The
+/// integer sums are in r3 and r4 with eight bits after the binary point, the token's scale is in s5, the sum of its quants in s4.
+macro_rules! add_with_minimums {
+    () => {
+        "vmov s6, s7, r6, r11
+        vmov s10, s11, r3, r4
+        vcvtt.f32.f16 s8, s6
+        vcvtt.f32.f16 s9, s7
+        vcvtb.f32.f16 s6, s6
+        vcvtb.f32.f16 s7, s7
+        vcvt.f32.s32 s4, s4
+        vcvt.f32.s32 s10, s10, #8
+        vcvt.f32.s32 s11, s11, #8
+        vmul.f32 s6, s6, s5
+        vmul.f32 s7, s7, s5
+        vmul.f32 s8, s8, s5
+        vmul.f32 s9, s9, s5
+        vfma.f32 s0, s6, s10
+        vfma.f32 s1, s7, s11
+        vfma.f32 s0, s8, s4
+        vfma.f32 s1, s9, s4
+        "
+    };
+}
+
 /// Multiplies eight weights of a row with the quants: four in the low halves of a word's bytes, four in the high
 /// halves.
 macro_rules! nibbles {
@@ -476,6 +506,115 @@ kernel! {
     nibbles!("r2", "r4"),
     ".endr",
     add!("b", "s6", "s8", "s5", ", #8"),
+}
+
+kernel! {
+    two_rows_of_q4_1, "mov r12, #0x0f000f00",
+    "vldmia r0!, {{s4-s5}}",
+    "ldr r6, [r1], #4",
+    "ldr r11, [r2], #4",
+    "vmov s2, s3, r6, r11",
+    "mov r3, #0",
+    "mov r4, #0",
+    ".rept 4",
+    quants!(),
+    nibbles!("r1", "r3"),
+    nibbles!("r2", "r4"),
+    ".endr",
+    "vmov r6, r11, s2, s3",
+    add_with_minimums!(),
+}
+
+/// Multiplies four codes of a row with the quants in r5 and r8. `$code` takes four bits of each code from `$w` and the fifth
+/// from lr; the fifth bits begin at bit `$at` of `$high`.
+macro_rules! fives {
+    ($code:literal, $w:literal, $high:literal $at:literal, $sum:literal) => {
+        concat!(
+            "ubfx lr, ",
+            $high,
+            ", #",
+            $at,
+            ", #4\n",
+            "ldr lr, [r12, lr, lsl #2]\n",
+            $code,
+            "smlad ",
+            $sum,
+            ", ",
+            $w,
+            ", r8, ",
+            $sum,
+            "\n",
+            "uxtb16 ",
+            $w,
+            ", ",
+            $w,
+            "\n",
+            "smlad ",
+            $sum,
+            ", ",
+            $w,
+            ", r5, ",
+            $sum,
+            "\n",
+        )
+    };
+}
+
+/// Multiplies eight codes of each of two rows, with the words of codes at offset `$at` plus `$word` and the fifth bits in r9 and r10.
+macro_rules! eight_fives {
+    ($at:literal $word:literal, $low:literal $high:literal) => {
+        concat!(
+            "ldr r6, [r1, #", $at, $word, "]\n",
+            "ldr r7, [r2, #", $at, $word, "]\n",
+            "ldrd r5, r8, [r0], #8\n",
+            "and r11, r6, #0x0f0f0f0f\n",
+            fives!("orr r11, r11, lr\n", "r11", "r9" $low, "r3"),
+            "and r11, r7, #0x0f0f0f0f\n",
+            fives!("orr r11, r11, lr\n", "r11", "r10" $low, "r4"),
+            "ldrd r5, r8, [r0], #8\n",
+            "and r6, r6, #0xf0f0f0f0\n",
+            fives!("orr r6, lr, r6, lsr #4\n", "r6", "r9" $high, "r3"),
+            "and r7, r7, #0xf0f0f0f0\n",
+            fives!("orr r7, lr, r7, lsr #4\n", "r7", "r10" $high, "r4"),
+        )
+    };
+}
+
+/// Multiplies a block of each of two rows, whose fifth bits begin at offset `$at`.
+macro_rules! block_of_fives {
+    ($at:literal) => {
+        concat!(
+            "vmov s2, s3, r7, lr\n",
+            "ldr r9, [r1, #", $at, "]\n",
+            "ldr r10, [r2, #", $at, "]\n",
+            eight_fives!($at " + 4", "0" "16"),
+            eight_fives!($at " + 8", "4" "20"),
+            eight_fives!($at " + 12", "8" "24"),
+            eight_fives!($at " + 16", "12" "28"),
+            "vmov r7, lr, s2, s3\n",
+        )
+    };
+}
+kernel! {
+    two_rows_of_q5_0 of FLAGS, "",
+    "vldmia r0!, {{s4-s5}}",
+    "vmov r3, s4",
+    "mov r4, r3",
+    block_of_fives!("2"),
+    "ldrh r6, [r1], #22",
+    "ldrh r11, [r2], #22",
+    "vmov s6, s7, r6, r11",
+    add!("b", "s6", "s7", "s5", ", #8"),
+}
+kernel! {
+    two_rows_of_q5_1 of FLAGS, "",
+    "vldmia r0!, {{s4-s5}}",
+    "mov r3, #0",
+    "mov r4, #0",
+    block_of_fives!("4"),
+    "ldr r6, [r1], #24",
+    "ldr r11, [r2], #24",
+    add_with_minimums!(),
 }
 
 /// The weights of IQ4_NL for every byte of indices.

@@ -6,7 +6,7 @@
 use core::arch::asm;
 
 use super::dsp::{OF_IQ4_NL, clear, indices};
-use super::pairs::{of_indices, spread};
+use super::pairs::{of_code, of_indices};
 use crate::kernel::Job;
 use crate::quant::{Format, TensorType};
 
@@ -69,8 +69,7 @@ impl Token {
             }
             for word in 32 * half + 4 * group..32 * half + 4 * group + 4 {
                 for chunk in chunks {
-                    let [even, odd] = spread(words[(word + 8 * chunk) % 64]);
-                    push(&mut to, [even_quants(even, odd), odd]);
+                    push(&mut to, of_code(words[(word + 8 * chunk) % 64]));
                 }
             }
         }
@@ -89,19 +88,6 @@ impl Token {
 
 fn push<'a>(to: &mut impl Iterator<Item = &'a mut u32>, pair: [u32; 2]) {
     pair.into_iter().zip(to).for_each(|(word, to)| *to = word);
-}
-
-/// `256 * even - odd` in each half of a word: what the even codes are multiplied with, because the word of all codes, which
-/// is multiplied with the odd quants, is `256 * odd + even`.
-#[inline(always)]
-fn even_quants(even: u32, odd: u32) -> u32 {
-    let out: u32;
-    // SAFETY: uses registers only.
-    unsafe {
-        asm!("ssub16 {out}, {even}, {odd}", out = lateout(reg) out, even = in(reg) (even & 0x00ff_00ff) << 8, odd = in(reg) odd,
-            options(pure, nomem, nostack));
-    }
-    out
 }
 
 /// Multiplies all rows with all tokens. Sums that continue in the next block are kept in the output.

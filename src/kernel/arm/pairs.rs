@@ -30,6 +30,32 @@ pub(super) fn of_nibbles(low: u32, high: u32) -> [u32; 4] {
     [(even & 0x00ff_00ff) << 8, odd, (high_even & 0x0fff_0fff) << 4, high_odd]
 }
 
+/// The quants that two words of codes are multiplied with. A word of codes is `256 * odd + even`, and is multiplied with the odd
+/// quants; the even codes with `256 * even - odd`. Every product is 256 times the true product.
+#[inline(always)]
+pub(super) fn of_codes(low: u32, high: u32) -> [u32; 4] {
+    let ([a, b], [c, d]) = (of_code(low), of_code(high));
+    [a, b, c, d]
+}
+
+/// The quants that a word of codes is multiplied with: see [`of_codes`].
+#[inline(always)]
+pub(super) fn of_code(quants: u32) -> [u32; 2] {
+    let [even, odd] = spread(quants);
+    let out;
+    // SAFETY: uses registers only.
+    unsafe {
+        asm!(
+            "ssub16 {out}, {even}, {odd}",
+            out = lateout(reg) out,
+            even = in(reg) (even & 0x00ff_00ff) << 8,
+            odd = in(reg) odd,
+            options(pure, nomem, nostack),
+        );
+    }
+    [out, odd]
+}
+
 /// The quants that a word of indices is multiplied with: one of `low`, then one of `high`, for each byte.
 #[inline(always)]
 pub(super) fn of_indices(low: u32, high: u32) -> [u32; 4] {
@@ -48,3 +74,13 @@ pub(super) const fn table(codes: &[u8; 16], bias: u8) -> [u32; 256] {
     }
     table
 }
+
+/// For four bits: byte `i` is 16 where bit `i` of the index is set.
+pub(super) static FLAGS: [u32; 16] = {
+    let (mut flags, mut i) = ([0; 16], 0);
+    while i < 16 {
+        flags[i] = ((i as u32 * (1 | 1 << 7 | 1 << 14 | 1 << 21)) & 0x0101_0101) << 4;
+        i += 1;
+    }
+    flags
+};

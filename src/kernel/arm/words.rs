@@ -8,7 +8,7 @@ use core::arch::asm;
 use core::array;
 use core::mem::MaybeUninit;
 
-use super::pairs::spread;
+use super::pairs::{FLAGS, spread};
 use crate::kernel::Job;
 use crate::kernel::job::Row;
 use crate::kernel::scalar::{Here, Unit};
@@ -144,27 +144,13 @@ impl Bytes for Word {
     }
     #[inline(always)]
     fn spread(self, bits: u32) -> Field {
-        self.flags(bits, 255)
-    }
-    #[inline(always)]
-    fn flags(self, bits: u32, value: u8) -> Field {
-        /// Byte `i` is 16 where bit `i` of the index is set.
-        static FLAGS: [u32; 16] = {
-            let (mut flags, mut i) = ([0; 16], 0);
-            while i < 16 {
-                flags[i] = ((i as u32 * (1 | 1 << 7 | 1 << 14 | 1 << 21)) & each(1)) << 4;
-                i += 1;
-            }
-            flags
-        };
         // SAFETY: no instructions.
         let flags: &[u32; 16] = unsafe {
             let mut at = FLAGS.as_ptr();
             asm!("/* {0} */", inout(reg) at, options(pure, nomem, nostack, preserves_flags));
             &*at.cast()
         };
-        let flags = flags[(bits >> (4 * self.0 % 32) & 15) as usize];
-        Field::whole(if value == 16 { flags } else { (flags >> 4) * u32::from(value) })
+        Field::whole((flags[(bits >> (4 * self.0 % 32) & 15) as usize] >> 4) * 255)
     }
     #[inline(always)]
     fn at_least(self, x: Field, least: u8) -> Field {
@@ -380,7 +366,6 @@ trait Layout: Format {
     const ONE_SCALE: bool = matches!(Self::KIND, TensorType::TQ1_0 | TensorType::TQ2_0);
     /// Rows that are multiplied together. (There are as many sums as the registers can hold.)
     const ROWS: usize = match Self::KIND {
-        TensorType::Q5_0 | TensorType::Q5_1 => 1,
         _ if Self::ONE_SCALE || Self::TOGETHER <= 2 => 2,
         _ => 1,
     };
