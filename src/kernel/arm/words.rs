@@ -1,4 +1,4 @@
-//! Products of every block format by SMLAD, which adds two products of 16 bits in one instruction.
+//! Products of the block formats without minimums by SMLAD, which adds two products of 16 bits in one instruction.
 //!
 //! [`Format::unpack`] runs over [`Word`], whose vector is one word: four codes of a chunk. Four codes become two pairs
 //! of i16 without their bytes being separated: as i16, the word is `256 * odd + even`, so the products of the word with
@@ -209,41 +209,8 @@ unsafe fn two(at: &mut *const u32) -> [u32; 2] {
     [a, b]
 }
 
-/// `acc + f16 * scale * sum / 2^fraction`, rounded like the reference; `fraction` is 0 or 8.
-#[inline(always)]
-fn add_scaled(f16: [u8; 2], scale: f32, sum: i32, fraction: u32, acc: f32) -> f32 {
-    let mut out = acc.to_bits();
-    // SAFETY: uses registers only.
-    unsafe {
-        macro_rules! scaled {
-            ($convert:literal) => {
-                asm!(
-                    "vmov s0, s1, {f16}, {scale}",
-                    "vmov s2, s3, {sum}, {out}",
-                    "vcvtb.f32.f16 s0, s0",
-                    $convert,
-                    "vmul.f32 s0, s0, s1",
-                    "vfma.f32 s3, s0, s2",
-                    "vmov {out}, s3",
-                    f16 = in(reg) u32::from(u16::from_le_bytes(f16)),
-                    scale = in(reg) scale.to_bits(),
-                    sum = in(reg) sum,
-                    out = inout(reg) out,
-                    out("s0") _, out("s1") _, out("s2") _, out("s3") _,
-                    options(pure, nomem, nostack, preserves_flags),
-                )
-            };
-        }
-        if fraction == 0 {
-            scaled!("vcvt.f32.s32 s2, s2");
-        } else {
-            scaled!("vcvt.f32.s32 s2, s2, #8");
-        }
-    }
-    f32::from_bits(out)
-}
-
-/// [`add_scaled`] of two rows, in fewer instructions. The factors are f16, or bits of f32.
+/// `acc + factor * scale * sum / 2^fraction` of two rows, rounded like the reference; `fraction` is 0 or 8. The factors are f16, or
+/// bits of f32.
 #[inline(always)]
 fn add_two_scaled(f16: bool, factors: [u32; 2], scale: f32, sums: [i32; 2], fraction: u32, acc: [f32; 2]) -> [f32; 2] {
     let [mut a, mut b] = acc.map(f32::to_bits);
@@ -286,47 +253,6 @@ fn add_two_scaled(f16: bool, factors: [u32; 2], scale: f32, sums: [i32; 2], frac
         }
     }
     [a, b].map(f32::from_bits)
-}
-
-/// Adds the products of a block with a minimum: [`add_scaled`] by the first of two halves and `sum`, then by the second one and
-/// the sum of the activations.
-#[inline(always)]
-fn add_with_minimum(halves: u32, scale: f32, sum: i32, fraction: u32, of_x: i32, acc: f32) -> f32 {
-    let mut out = acc.to_bits();
-    // SAFETY: uses registers only.
-    unsafe {
-        macro_rules! scaled {
-            ($convert:literal) => {
-                asm!(
-                    "vmov s0, s1, {halves}, {scale}",
-                    "vmov s2, s3, {sum}, {of_x}",
-                    "vmov s4, {out}",
-                    "vcvtb.f32.f16 s5, s0",
-                    "vcvtt.f32.f16 s0, s0",
-                    $convert,
-                    "vcvt.f32.s32 s3, s3",
-                    "vmul.f32 s5, s5, s1",
-                    "vmul.f32 s0, s0, s1",
-                    "vfma.f32 s4, s5, s2",
-                    "vfma.f32 s4, s0, s3",
-                    "vmov {out}, s4",
-                    halves = in(reg) halves,
-                    scale = in(reg) scale.to_bits(),
-                    sum = in(reg) sum,
-                    of_x = in(reg) of_x,
-                    out = inout(reg) out,
-                    out("s0") _, out("s1") _, out("s2") _, out("s3") _, out("s4") _, out("s5") _,
-                    options(pure, nomem, nostack, preserves_flags),
-                )
-            };
-        }
-        if fraction == 0 {
-            scaled!("vcvt.f32.s32 s2, s2");
-        } else {
-            scaled!("vcvt.f32.s32 s2, s2, #8");
-        }
-    }
-    f32::from_bits(out)
 }
 
 /// The order in which the codes of a chunk are multiplied.
@@ -410,8 +336,6 @@ struct Spread {
     /// For each unit of groups that are unpacked together: the start values of their sums, then the pairs for each word
     /// of each group.
     words: [MaybeUninit<u32>; SPAN / 2 + SPAN / 16],
-    /// Sums of the quants of each group.
-    sums: [i32; SPAN / 16],
     scales: [f32; SPAN / 32],
 }
 
@@ -431,14 +355,10 @@ impl Spread {
         } else {
             spread_all(q, x_sums, (F::TOGETHER, apart, F::WORDS), (F::SUMS, order), &mut words);
         }
-        let mut sums = [0; SPAN / 16];
-        for (sum, group) in sums.iter_mut().zip(x_sums.chunks_exact(F::GROUP / 16)) {
-            *sum = group.iter().map(|sum| i32::from(*sum)).sum();
-        }
         let mut scales = [0.0; SPAN / 32];
         let first = if F::ELEMENTS == SPAN { at / SPAN } else { at / 32 };
         scales.iter_mut().zip(x.d.get(first..).unwrap_or(&[])).for_each(|(to, d)| *to = *d);
-        Self { words, sums, scales }
+        Self { words, scales }
     }
 }
 
@@ -658,43 +578,22 @@ unsafe fn sums_of_block<F: Layout, const K: usize, const S: usize, const R: usiz
     totals
 }
 
-/// Adds the sums of a chunk of each row to `acc`, times the scale of the activations and the factors of the blocks. The minimums
-/// are multiplied by `of_x`, the sum of the activations.
+/// Adds the sums of a chunk of each of two rows to `acc`, times the scale of the activations and the factors of the blocks.
 #[inline(always)]
 fn add_chunk<F: Layout, const R: usize>(
     blocks: [&F::Block; R],
     place: usize,
     sums: [i32; R],
-    (scale, of_x): (f32, i32),
+    scale: f32,
     acc: &mut [f32; R],
 ) {
-    if let (Some((_, 1.0)) | None, None, 2) = (F::D, F::M, R) {
-        let d = [0, 1].map(|r| match F::D {
-            Some((at, _)) => u32::from(u16::from_le_bytes(*bytes_at(blocks[r % R].as_ref(), at))),
-            None => F::d(blocks[r % R], 32 * place, Here::le_f16).to_bits(),
-        });
-        let (sums, old) = ([sums[0], sums[1 % R]], [acc[0], acc[1 % R]]);
-        let both = add_two_scaled(F::D.is_some(), d, scale, sums, F::FRACTION, old);
-        acc.iter_mut().zip(both).for_each(|(acc, sum)| *acc = sum);
-        return;
-    }
-    for ((block, sum), acc) in blocks.into_iter().zip(sums).zip(acc) {
-        let bytes = block.as_ref();
-        *acc = match (F::D, F::M) {
-            (Some((at, 1.0)), None) => add_scaled(*bytes_at(bytes, at), scale, sum, F::FRACTION, *acc),
-            (Some((0, 1.0)), Some((2, 1.0))) => {
-                add_with_minimum(word_at(bytes, 0), scale, sum, F::FRACTION, of_x, *acc)
-            }
-            (_, minimum) => {
-                let d = F::d(block, 32 * place, Here::le_f16);
-                let acc = Here::fma(d * scale, (sum >> F::FRACTION) as f32, *acc);
-                match minimum {
-                    Some(_) => Here::fma(F::m(block, Here::le_f16) * scale, of_x as f32, acc),
-                    None => acc,
-                }
-            }
-        };
-    }
+    let d = [0, 1].map(|r| match F::D {
+        Some((at, _)) => u32::from(u16::from_le_bytes(*bytes_at(blocks[r % R].as_ref(), at))),
+        None => F::d(blocks[r % R], 32 * place, Here::le_f16).to_bits(),
+    });
+    let (sums, old) = ([sums[0], sums[1 % R]], [acc[0], acc[1 % R]]);
+    let both = add_two_scaled(F::D.is_some(), d, scale, sums, F::FRACTION, old);
+    acc.iter_mut().zip(both).for_each(|(acc, sum)| *acc = sum);
 }
 
 /// Adds the products of the rows' blocks in a span to `acc`.
@@ -723,11 +622,6 @@ unsafe fn add_rows<F: Layout, const R: usize>(
             };
             for ((block, sum), acc) in blocks.into_iter().zip(sums).zip(acc) {
                 *acc = Here::fma(F::d(block, 0, Here::le_f16) * x.scales[0], sum as f32, *acc);
-                if F::M.is_some() {
-                    let minimums = x.sums.iter().zip(F::minimums(block)).take(SPAN / F::GROUP);
-                    let sum: i32 = minimums.map(|(sum, minimum)| sum * i32::from(minimum)).sum();
-                    *acc = Here::fma(F::m(block, Here::le_f16) * x.scales[0], sum as f32, *acc);
-                }
             }
             return;
         }
@@ -751,7 +645,7 @@ unsafe fn add_rows<F: Layout, const R: usize>(
                 } else {
                     unit::<F, 2, 1, R>(blocks, place, 0, &mut words).map(|[sum]| sum)
                 };
-                add_chunk::<F, R>(blocks, place, sums, (scale, *x.sums.get_unchecked(chunk)), acc);
+                add_chunk::<F, R>(blocks, place, sums, scale, acc);
             }
             if place + 1 == F::ELEMENTS / 32 {
                 rows = rows.map(|block| block.add(1));
@@ -767,6 +661,8 @@ unsafe fn add_rows<F: Layout, const R: usize>(
 /// `job` satisfies the promises of [`Job`].
 #[inline(never)]
 pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
+    // Formats with minimums have other kernels.
+    const { assert!(F::M.is_none() || super::dsp::has::<F>() || super::groups::has::<F>()) };
     let row_bytes = job.w.len() / job.rows.max(1);
     for t in 0..job.x.tokens {
         let x = job.x.row(t);
