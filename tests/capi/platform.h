@@ -17,6 +17,7 @@ void quit(int status);
 /* Programs. They return 0 on success. */
 int story(void);
 int commands(void);
+int classify(void);
 int freertos(void);
 int arduino(void);
 
