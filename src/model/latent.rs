@@ -25,9 +25,6 @@ pub struct Latent {
 }
 
 impl Latent {
-    /// All sizes 0.
-    pub(super) const NONE: Self = Self { q_rank: 0, rank: 0, nope: 0, rope: 0, value: 0, absorbed: false, yarn: 0.0 };
-
     /// Elements per token of each buffer of intermediate values:
     ///
     /// 1. queries, keys and values in the layout of attention; after attention, the values of all heads

@@ -1,15 +1,24 @@
-//! Tensor roles: their names and shapes, and which of them an architecture has.
+//! Tensor roles: their names, and the component to which each belongs. A component's table has a row for each of its
+//! tensors: which models need it, and its shape.
 
-mod need;
-mod shape;
+mod attention;
+mod ends;
+mod feed_forward;
+#[cfg(feature = "drafts")]
+mod next;
+mod norms;
+mod recurrent;
+mod row;
+mod streams;
 
 use super::layers::{Layer, Mixer};
-use super::{Residual, Spec, Stack};
+use super::{Need, Residual, Spec, Stack};
 use crate::{Name, built};
-pub(super) use shape::Shape;
+use row::Row;
+pub(super) use row::Shape;
 
 macro_rules! roles {
-    ($($(#[$cfg:meta])? $role:ident $name:literal $per_layer:literal $($ability:ident)?,)*) => {
+    ($($(#[$cfg:meta])? $role:ident $name:literal $per_layer:literal $table:ident :: $row:ident $($ability:ident)?,)*) => {
         /// The purpose of a tensor.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Role { $($(#[$cfg])? $role),* }
@@ -36,6 +45,11 @@ macro_rules! roles {
             /// True if every layer has a tensor of this role (otherwise the model has one).
             pub const fn per_layer(self) -> bool {
                 match self { $($(#[$cfg])? Self::$role => $per_layer),* }
+            }
+
+            /// The tensor's row in its component's table. Other names of a role have no row, see `in_family`.
+            const fn row(self, spec: &Spec<'_>, layer: &Layer) -> Row {
+                match self { $($(#[$cfg])? Self::$role => $table::$row(self, spec, layer)),* }
             }
         }
     };
@@ -84,239 +98,239 @@ const fn joined<const N: usize>(names: &[u8; N]) -> &str {
 }
 
 roles! {
-    TokenEmbd "token_embd.weight" false,
-    PositionEmbd "position_embd.weight" false,
-    RopeFreqs "rope_freqs.weight" false,
-    RopeFactorsShort "rope_factors_short.weight" false,
-    RopeFactorsLong "rope_factors_long.weight" false,
-    PerLayerTokenEmbd "per_layer_token_embd.weight" false GEMMA4,
-    PerLayerModelProj "per_layer_model_proj.weight" false GEMMA4,
-    PerLayerProjNorm "per_layer_proj_norm.weight" false GEMMA4,
-    AltupProj "altup_proj.weight" false ALTUP,
-    AltupUnembdProj "altup_unembd_proj.weight" false ALTUP,
-    TokenTypes "token_types.weight" false,
+    TokenEmbd "token_embd.weight" false ends::row,
+    PositionEmbd "position_embd.weight" false ends::row,
+    RopeFreqs "rope_freqs.weight" false ends::row,
+    RopeFactorsShort "rope_factors_short.weight" false ends::row,
+    RopeFactorsLong "rope_factors_long.weight" false ends::row,
+    PerLayerTokenEmbd "per_layer_token_embd.weight" false streams::row GEMMA4,
+    PerLayerModelProj "per_layer_model_proj.weight" false streams::row GEMMA4,
+    PerLayerProjNorm "per_layer_proj_norm.weight" false streams::row GEMMA4,
+    AltupProj "altup_proj.weight" false streams::altup ALTUP,
+    AltupUnembdProj "altup_unembd_proj.weight" false streams::altup ALTUP,
+    TokenTypes "token_types.weight" false ends::row,
     #[cfg(feature = "sound")]
-    Conv1 "conv1.weight" false,
+    Conv1 "conv1.weight" false ends::of_sound,
     #[cfg(feature = "sound")]
-    Conv1Bias "conv1.bias" false,
+    Conv1Bias "conv1.bias" false ends::of_sound,
     #[cfg(feature = "sound")]
-    Conv1Norm "conv1_norm.weight" false,
+    Conv1Norm "conv1_norm.weight" false ends::of_sound,
     #[cfg(feature = "sound")]
-    Conv1NormBias "conv1_norm.bias" false,
+    Conv1NormBias "conv1_norm.bias" false ends::of_sound,
     #[cfg(feature = "sound")]
-    Conv2 "conv2.weight" false,
+    Conv2 "conv2.weight" false ends::of_sound,
     #[cfg(feature = "sound")]
-    Conv2Bias "conv2.bias" false,
+    Conv2Bias "conv2.bias" false ends::of_sound,
     #[cfg(feature = "sound")]
-    Conv3 "conv3.weight" false,
+    Conv3 "conv3.weight" false ends::of_sound,
     #[cfg(feature = "sound")]
-    Conv3Bias "conv3.bias" false,
-    TokenEmbdNorm "token_embd_norm.weight" false,
-    TokenEmbdNormBias "token_embd_norm.bias" false,
-    OutputNorm "output_norm.weight" false,
-    OutputNormBias "output_norm.bias" false,
-    Output "output.weight" false,
-    OutputBias "output.bias" false,
+    Conv3Bias "conv3.bias" false ends::of_sound,
+    TokenEmbdNorm "token_embd_norm.weight" false ends::row,
+    TokenEmbdNormBias "token_embd_norm.bias" false ends::row,
+    OutputNorm "output_norm.weight" false ends::row,
+    OutputNormBias "output_norm.bias" false ends::row,
+    Output "output.weight" false ends::row,
+    OutputBias "output.bias" false ends::row,
     #[cfg(feature = "llama-like")]
-    HrmInit "hrm.z_l_init" false LOOPS,
-    Dense2 "dense_2.weight" false,
-    Dense2Bias "dense_2.bias" false,
-    Dense3 "dense_3.weight" false,
-    Dense3Bias "dense_3.bias" false,
-    Cls "cls.weight" false,
-    ClsBias "cls.bias" false,
-    ClsNorm "cls.norm.weight" false,
+    HrmInit "hrm.z_l_init" false ends::row LOOPS,
+    Dense2 "dense_2.weight" false ends::row,
+    Dense2Bias "dense_2.bias" false ends::row,
+    Dense3 "dense_3.weight" false ends::row,
+    Dense3Bias "dense_3.bias" false ends::row,
+    Cls "cls.weight" false ends::row,
+    ClsBias "cls.bias" false ends::row,
+    ClsNorm "cls.norm.weight" false ends::row,
     #[cfg(feature = "nomic-bert")]
-    ClsNormBias "cls.norm.bias" false SCORING,
-    ClsOutput "cls.output.weight" false,
-    ClsOutputBias "cls.output.bias" false,
+    ClsNormBias "cls.norm.bias" false ends::row SCORING,
+    ClsOutput "cls.output.weight" false ends::row,
+    ClsOutputBias "cls.output.bias" false ends::row,
     #[cfg(feature = "drafts")]
-    NextPre "nextn.pre_projection.weight" false,
+    NextPre "nextn.pre_projection.weight" false next::row,
     #[cfg(feature = "drafts")]
-    NextPost "nextn.post_projection.weight" false,
-    AttnNorm "attn_norm.weight" true,
-    AttnNormBias "attn_norm.bias" true,
-    AttnNorm2 "attn_norm_2.weight" true,
-    AttnNorm2Bias "attn_norm_2.bias" true,
-    AttnSubNorm "attn_sub_norm.weight" true,
-    AttnQkv "attn_qkv.weight" true,
-    AttnQkvBias "attn_qkv.bias" true,
-    AttnQ "attn_q.weight" true,
-    AttnQBias "attn_q.bias" true,
-    AttnK "attn_k.weight" true,
-    AttnKBias "attn_k.bias" true,
-    AttnV "attn_v.weight" true,
-    AttnVBias "attn_v.bias" true,
-    AttnQNorm "attn_q_norm.weight" true,
-    AttnKNorm "attn_k_norm.weight" true,
-    AttnOutput "attn_output.weight" true,
-    AttnOutputBias "attn_output.bias" true,
-    AttnRelB "attn_rel_b.weight" true,
-    AttnSinks "attn_sinks.weight" true,
-    AttnGate "attn_gate.weight" true,
-    AttnQA "attn_q_a.weight" true LATENT,
-    AttnQANorm "attn_q_a_norm.weight" true LATENT,
-    AttnQB "attn_q_b.weight" true LATENT,
-    AttnKvA "attn_kv_a_mqa.weight" true LATENT,
-    AttnKvANorm "attn_kv_a_norm.weight" true LATENT,
-    AttnKvB "attn_kv_b.weight" true LATENT,
-    AttnKB "attn_k_b.weight" true LATENT,
-    AttnVB "attn_v_b.weight" true LATENT,
-    SsmIn "ssm_in.weight" true CONVOLUTION,
-    SsmConv "ssm_conv1d.weight" true CONVOLUTION,
-    SsmConvBias "ssm_conv1d.bias" true CONVOLUTION,
-    SsmAlpha "ssm_alpha.weight" true CONVOLUTION,
-    SsmBeta "ssm_beta.weight" true CONVOLUTION,
-    SsmBetaAlpha "ssm_ba.weight" true CONVOLUTION,
+    NextPost "nextn.post_projection.weight" false next::row,
+    AttnNorm "attn_norm.weight" true norms::row,
+    AttnNormBias "attn_norm.bias" true norms::row,
+    AttnNorm2 "attn_norm_2.weight" true norms::row,
+    AttnNorm2Bias "attn_norm_2.bias" true norms::row,
+    AttnSubNorm "attn_sub_norm.weight" true attention::row,
+    AttnQkv "attn_qkv.weight" true attention::row,
+    AttnQkvBias "attn_qkv.bias" true attention::row,
+    AttnQ "attn_q.weight" true attention::row,
+    AttnQBias "attn_q.bias" true attention::row,
+    AttnK "attn_k.weight" true attention::row,
+    AttnKBias "attn_k.bias" true attention::row,
+    AttnV "attn_v.weight" true attention::row,
+    AttnVBias "attn_v.bias" true attention::row,
+    AttnQNorm "attn_q_norm.weight" true attention::row,
+    AttnKNorm "attn_k_norm.weight" true attention::row,
+    AttnOutput "attn_output.weight" true attention::row,
+    AttnOutputBias "attn_output.bias" true attention::row,
+    AttnRelB "attn_rel_b.weight" true attention::row,
+    AttnSinks "attn_sinks.weight" true attention::row,
+    AttnGate "attn_gate.weight" true attention::row,
+    AttnQA "attn_q_a.weight" true attention::row LATENT,
+    AttnQANorm "attn_q_a_norm.weight" true attention::row LATENT,
+    AttnQB "attn_q_b.weight" true attention::row LATENT,
+    AttnKvA "attn_kv_a_mqa.weight" true attention::row LATENT,
+    AttnKvANorm "attn_kv_a_norm.weight" true attention::row LATENT,
+    AttnKvB "attn_kv_b.weight" true attention::row LATENT,
+    AttnKB "attn_k_b.weight" true attention::row LATENT,
+    AttnVB "attn_v_b.weight" true attention::row LATENT,
+    SsmIn "ssm_in.weight" true recurrent::row CONVOLUTION,
+    SsmConv "ssm_conv1d.weight" true recurrent::row CONVOLUTION,
+    SsmConvBias "ssm_conv1d.bias" true recurrent::row CONVOLUTION,
+    SsmAlpha "ssm_alpha.weight" true recurrent::row CONVOLUTION,
+    SsmBeta "ssm_beta.weight" true recurrent::row CONVOLUTION,
+    SsmBetaAlpha "ssm_ba.weight" true recurrent::row CONVOLUTION,
     #[cfg(feature = "mla")]
-    SsmConvQ "ssm_conv1d_q.weight" true KIMI_DELTA,
+    SsmConvQ "ssm_conv1d_q.weight" true recurrent::kimi KIMI_DELTA,
     #[cfg(feature = "mla")]
-    SsmConvK "ssm_conv1d_k.weight" true KIMI_DELTA,
+    SsmConvK "ssm_conv1d_k.weight" true recurrent::kimi KIMI_DELTA,
     #[cfg(feature = "mla")]
-    SsmConvV "ssm_conv1d_v.weight" true KIMI_DELTA,
+    SsmConvV "ssm_conv1d_v.weight" true recurrent::kimi KIMI_DELTA,
     #[cfg(feature = "mla")]
-    SsmFA "ssm_f_a.weight" true KIMI_DELTA,
+    SsmFA "ssm_f_a.weight" true recurrent::kimi KIMI_DELTA,
     #[cfg(feature = "mla")]
-    SsmFB "ssm_f_b.weight" true KIMI_DELTA,
+    SsmFB "ssm_f_b.weight" true recurrent::kimi KIMI_DELTA,
     #[cfg(feature = "mla")]
-    SsmGA "ssm_g_a.weight" true KIMI_DELTA,
+    SsmGA "ssm_g_a.weight" true recurrent::kimi KIMI_DELTA,
     #[cfg(feature = "mla")]
-    SsmGB "ssm_g_b.weight" true KIMI_DELTA,
-    SsmX "ssm_x.weight" true SELECTIVE,
-    SsmDt "ssm_dt.weight" true SELECTIVE,
-    SsmDtNorm "ssm_dt_norm.weight" true SELECTIVE,
-    SsmBNorm "ssm_b_norm.weight" true SELECTIVE,
-    SsmCNorm "ssm_c_norm.weight" true SELECTIVE,
-    SsmDtNormBare "ssm_dt_norm" true SELECTIVE,
-    SsmBNormBare "ssm_b_norm" true SELECTIVE,
-    SsmCNormBare "ssm_c_norm" true SELECTIVE,
-    SsmDtBias "ssm_dt.bias" true CONVOLUTION,
-    SsmA "ssm_a" true CONVOLUTION,
-    SsmD "ssm_d" true CONVOLUTION,
-    SsmNorm "ssm_norm.weight" true CONVOLUTION,
-    SsmOut "ssm_out.weight" true CONVOLUTION,
-    ShortConvIn "shortconv.in_proj.weight" true CONVOLUTION,
-    ShortConv "shortconv.conv.weight" true CONVOLUTION,
-    ShortConvOut "shortconv.out_proj.weight" true CONVOLUTION,
-    TimeMixW0 "time_mix_w0.weight" true RWKV,
-    TimeMixW1 "time_mix_w1.weight" true RWKV,
-    TimeMixW2 "time_mix_w2.weight" true RWKV,
-    TimeMixA0 "time_mix_a0.weight" true RWKV,
-    TimeMixA1 "time_mix_a1.weight" true RWKV,
-    TimeMixA2 "time_mix_a2.weight" true RWKV,
-    TimeMixV0 "time_mix_v0.weight" true RWKV,
-    TimeMixV1 "time_mix_v1.weight" true RWKV,
-    TimeMixV2 "time_mix_v2.weight" true RWKV,
-    TimeMixG1 "time_mix_g1.weight" true RWKV,
-    TimeMixG2 "time_mix_g2.weight" true RWKV,
-    TimeMixLerpX "time_mix_lerp_x.weight" true RWKV,
-    TimeMixFirst "time_mix_first.weight" true RWKV,
-    TimeMixDecay "time_mix_decay.weight" true RWKV,
-    TimeMixDecayW1 "time_mix_decay_w1.weight" true RWKV,
-    TimeMixDecayW2 "time_mix_decay_w2.weight" true RWKV,
-    TimeMixGate "time_mix_gate.weight" true RWKV,
-    ChannelMixLerpR "channel_mix_lerp_r.weight" true RWKV,
-    ChannelMixReceptance "channel_mix_receptance.weight" true RWKV,
-    TimeMixLerp "time_mix_lerp_fused.weight" true RWKV,
-    TimeMixKk "time_mix_k_k.weight" true RWKV,
-    TimeMixKa "time_mix_k_a.weight" true RWKV,
-    TimeMixRk "time_mix_r_k.weight" true RWKV,
-    TimeMixKey "time_mix_key.weight" true RWKV,
-    TimeMixValue "time_mix_value.weight" true RWKV,
-    TimeMixReceptance "time_mix_receptance.weight" true RWKV,
+    SsmGB "ssm_g_b.weight" true recurrent::kimi KIMI_DELTA,
+    SsmX "ssm_x.weight" true recurrent::row SELECTIVE,
+    SsmDt "ssm_dt.weight" true recurrent::row SELECTIVE,
+    SsmDtNorm "ssm_dt_norm.weight" true recurrent::row SELECTIVE,
+    SsmBNorm "ssm_b_norm.weight" true recurrent::row SELECTIVE,
+    SsmCNorm "ssm_c_norm.weight" true recurrent::row SELECTIVE,
+    SsmDtNormBare "ssm_dt_norm" true recurrent::row SELECTIVE,
+    SsmBNormBare "ssm_b_norm" true recurrent::row SELECTIVE,
+    SsmCNormBare "ssm_c_norm" true recurrent::row SELECTIVE,
+    SsmDtBias "ssm_dt.bias" true recurrent::row CONVOLUTION,
+    SsmA "ssm_a" true recurrent::row CONVOLUTION,
+    SsmD "ssm_d" true recurrent::row CONVOLUTION,
+    SsmNorm "ssm_norm.weight" true recurrent::row CONVOLUTION,
+    SsmOut "ssm_out.weight" true recurrent::row CONVOLUTION,
+    ShortConvIn "shortconv.in_proj.weight" true recurrent::row CONVOLUTION,
+    ShortConv "shortconv.conv.weight" true recurrent::row CONVOLUTION,
+    ShortConvOut "shortconv.out_proj.weight" true recurrent::row CONVOLUTION,
+    TimeMixW0 "time_mix_w0.weight" true recurrent::rwkv RWKV,
+    TimeMixW1 "time_mix_w1.weight" true recurrent::rwkv RWKV,
+    TimeMixW2 "time_mix_w2.weight" true recurrent::rwkv RWKV,
+    TimeMixA0 "time_mix_a0.weight" true recurrent::rwkv RWKV,
+    TimeMixA1 "time_mix_a1.weight" true recurrent::rwkv RWKV,
+    TimeMixA2 "time_mix_a2.weight" true recurrent::rwkv RWKV,
+    TimeMixV0 "time_mix_v0.weight" true recurrent::rwkv RWKV,
+    TimeMixV1 "time_mix_v1.weight" true recurrent::rwkv RWKV,
+    TimeMixV2 "time_mix_v2.weight" true recurrent::rwkv RWKV,
+    TimeMixG1 "time_mix_g1.weight" true recurrent::rwkv RWKV,
+    TimeMixG2 "time_mix_g2.weight" true recurrent::rwkv RWKV,
+    TimeMixLerpX "time_mix_lerp_x.weight" true recurrent::rwkv RWKV,
+    TimeMixFirst "time_mix_first.weight" true recurrent::rwkv RWKV,
+    TimeMixDecay "time_mix_decay.weight" true recurrent::rwkv RWKV,
+    TimeMixDecayW1 "time_mix_decay_w1.weight" true recurrent::rwkv RWKV,
+    TimeMixDecayW2 "time_mix_decay_w2.weight" true recurrent::rwkv RWKV,
+    TimeMixGate "time_mix_gate.weight" true recurrent::rwkv RWKV,
+    ChannelMixLerpR "channel_mix_lerp_r.weight" true recurrent::rwkv RWKV,
+    ChannelMixReceptance "channel_mix_receptance.weight" true recurrent::rwkv RWKV,
+    TimeMixLerp "time_mix_lerp_fused.weight" true recurrent::rwkv RWKV,
+    TimeMixKk "time_mix_k_k.weight" true recurrent::rwkv RWKV,
+    TimeMixKa "time_mix_k_a.weight" true recurrent::rwkv RWKV,
+    TimeMixRk "time_mix_r_k.weight" true recurrent::rwkv RWKV,
+    TimeMixKey "time_mix_key.weight" true recurrent::rwkv RWKV,
+    TimeMixValue "time_mix_value.weight" true recurrent::rwkv RWKV,
+    TimeMixReceptance "time_mix_receptance.weight" true recurrent::rwkv RWKV,
     #[cfg(feature = "rwkv")]
-    TimeMixKeyBias "time_mix_key.bias" true RWKV,
+    TimeMixKeyBias "time_mix_key.bias" true recurrent::rwkv RWKV,
     #[cfg(feature = "rwkv")]
-    TimeMixValueBias "time_mix_value.bias" true RWKV,
+    TimeMixValueBias "time_mix_value.bias" true recurrent::rwkv RWKV,
     #[cfg(feature = "rwkv")]
-    TimeMixReceptanceBias "time_mix_receptance.bias" true RWKV,
-    TimeMixLn "time_mix_ln.weight" true RWKV,
-    TimeMixLnBias "time_mix_ln.bias" true RWKV,
-    TimeMixOutput "time_mix_output.weight" true RWKV,
-    ChannelMixLerp "channel_mix_lerp_k.weight" true RWKV,
-    ChannelMixKey "channel_mix_key.weight" true RWKV,
-    ChannelMixValue "channel_mix_value.weight" true RWKV,
-    PostAttentionNorm "post_attention_norm.weight" true,
-    AttnOutputNorm "attn_output_norm.weight" true,
-    AttnOutputNormBias "attn_output_norm.bias" true,
-    CrossAttnNorm "cross_attn_norm.weight" true CROSS_ATTENTION,
-    CrossAttnNormBias "cross_attn_norm.bias" true CROSS_ATTENTION,
-    CrossAttnQ "cross_attn_q.weight" true CROSS_ATTENTION,
-    CrossAttnQBias "cross_attn_q.bias" true CROSS_ATTENTION,
-    CrossAttnK "cross_attn_k.weight" true CROSS_ATTENTION,
-    CrossAttnKBias "cross_attn_k.bias" true CROSS_ATTENTION,
-    CrossAttnV "cross_attn_v.weight" true CROSS_ATTENTION,
-    CrossAttnVBias "cross_attn_v.bias" true CROSS_ATTENTION,
-    CrossAttnOutput "cross_attn_o.weight" true CROSS_ATTENTION,
-    CrossAttnOutputBias "cross_attn_o.bias" true CROSS_ATTENTION,
-    CrossAttnOutputNorm "cross_attn_output_norm.weight" true CROSS_ATTENTION,
-    CrossAttnOutputNormBias "cross_attn_output_norm.bias" true CROSS_ATTENTION,
-    FfnNorm "ffn_norm.weight" true,
-    FfnNormBias "ffn_norm.bias" true,
-    FfnNormBare "ffn_norm" true,
-    PostAttentionNormBare "post_attention_norm" true,
-    PostFfwNormBare "post_ffw_norm" true,
-    FfnSubNorm "ffn_sub_norm.weight" true,
-    FfnGate "ffn_gate.weight" true,
-    FfnGateBias "ffn_gate.bias" true,
-    FfnUp "ffn_up.weight" true,
-    FfnUpBias "ffn_up.bias" true,
-    FfnDown "ffn_down.weight" true,
-    FfnDownBias "ffn_down.bias" true,
-    FfnGateInp "ffn_gate_inp.weight" true,
-    FfnGateInpBias "ffn_gate_inp.bias" true,
-    FfnGateInpScale "ffn_gate_inp.scale" true,
-    PreFfwNorm2 "pre_ffw_norm_2.weight" true,
-    PostFfwNorm1 "post_ffw_norm_1.weight" true,
-    PostFfwNorm2 "post_ffw_norm_2.weight" true,
-    FfnGateUpExps "ffn_gate_up_exps.weight" true,
-    FfnGateExps "ffn_gate_exps.weight" true,
-    FfnGateExpsBias "ffn_gate_exps.bias" true,
-    FfnUpExps "ffn_up_exps.weight" true,
-    FfnUpExpsBias "ffn_up_exps.bias" true,
-    FfnDownExps "ffn_down_exps.weight" true,
-    FfnDownExpsBias "ffn_down_exps.bias" true,
+    TimeMixReceptanceBias "time_mix_receptance.bias" true recurrent::rwkv RWKV,
+    TimeMixLn "time_mix_ln.weight" true recurrent::rwkv RWKV,
+    TimeMixLnBias "time_mix_ln.bias" true recurrent::rwkv RWKV,
+    TimeMixOutput "time_mix_output.weight" true recurrent::rwkv RWKV,
+    ChannelMixLerp "channel_mix_lerp_k.weight" true recurrent::rwkv RWKV,
+    ChannelMixKey "channel_mix_key.weight" true recurrent::rwkv RWKV,
+    ChannelMixValue "channel_mix_value.weight" true recurrent::rwkv RWKV,
+    PostAttentionNorm "post_attention_norm.weight" true norms::row,
+    AttnOutputNorm "attn_output_norm.weight" true norms::row,
+    AttnOutputNormBias "attn_output_norm.bias" true norms::row,
+    CrossAttnNorm "cross_attn_norm.weight" true attention::cross CROSS_ATTENTION,
+    CrossAttnNormBias "cross_attn_norm.bias" true attention::cross CROSS_ATTENTION,
+    CrossAttnQ "cross_attn_q.weight" true attention::cross CROSS_ATTENTION,
+    CrossAttnQBias "cross_attn_q.bias" true attention::cross CROSS_ATTENTION,
+    CrossAttnK "cross_attn_k.weight" true attention::cross CROSS_ATTENTION,
+    CrossAttnKBias "cross_attn_k.bias" true attention::cross CROSS_ATTENTION,
+    CrossAttnV "cross_attn_v.weight" true attention::cross CROSS_ATTENTION,
+    CrossAttnVBias "cross_attn_v.bias" true attention::cross CROSS_ATTENTION,
+    CrossAttnOutput "cross_attn_o.weight" true attention::cross CROSS_ATTENTION,
+    CrossAttnOutputBias "cross_attn_o.bias" true attention::cross CROSS_ATTENTION,
+    CrossAttnOutputNorm "cross_attn_output_norm.weight" true attention::cross CROSS_ATTENTION,
+    CrossAttnOutputNormBias "cross_attn_output_norm.bias" true attention::cross CROSS_ATTENTION,
+    FfnNorm "ffn_norm.weight" true norms::row,
+    FfnNormBias "ffn_norm.bias" true norms::row,
+    FfnNormBare "ffn_norm" true norms::row,
+    PostAttentionNormBare "post_attention_norm" true norms::row,
+    PostFfwNormBare "post_ffw_norm" true norms::row,
+    FfnSubNorm "ffn_sub_norm.weight" true feed_forward::row,
+    FfnGate "ffn_gate.weight" true feed_forward::row,
+    FfnGateBias "ffn_gate.bias" true feed_forward::row,
+    FfnUp "ffn_up.weight" true feed_forward::row,
+    FfnUpBias "ffn_up.bias" true feed_forward::row,
+    FfnDown "ffn_down.weight" true feed_forward::row,
+    FfnDownBias "ffn_down.bias" true feed_forward::row,
+    FfnGateInp "ffn_gate_inp.weight" true feed_forward::experts,
+    FfnGateInpBias "ffn_gate_inp.bias" true feed_forward::experts,
+    FfnGateInpScale "ffn_gate_inp.scale" true feed_forward::experts,
+    PreFfwNorm2 "pre_ffw_norm_2.weight" true feed_forward::experts,
+    PostFfwNorm1 "post_ffw_norm_1.weight" true feed_forward::experts,
+    PostFfwNorm2 "post_ffw_norm_2.weight" true feed_forward::experts,
+    FfnGateUpExps "ffn_gate_up_exps.weight" true feed_forward::experts,
+    FfnGateExps "ffn_gate_exps.weight" true feed_forward::experts,
+    FfnGateExpsBias "ffn_gate_exps.bias" true feed_forward::experts,
+    FfnUpExps "ffn_up_exps.weight" true feed_forward::experts,
+    FfnUpExpsBias "ffn_up_exps.bias" true feed_forward::experts,
+    FfnDownExps "ffn_down_exps.weight" true feed_forward::experts,
+    FfnDownExpsBias "ffn_down_exps.bias" true feed_forward::experts,
     #[cfg(feature = "mixtures")]
-    FfnNormExps "ffn_norm_exps.weight" true EXPERTS_OF_INPUT,
+    FfnNormExps "ffn_norm_exps.weight" true feed_forward::experts EXPERTS_OF_INPUT,
     #[cfg(feature = "mixtures")]
-    FfnGateChexps "ffn_gate_chexps.weight" true GROUP_EXPERTS,
+    FfnGateChexps "ffn_gate_chexps.weight" true feed_forward::experts GROUP_EXPERTS,
     #[cfg(feature = "mixtures")]
-    FfnUpChexps "ffn_up_chexps.weight" true GROUP_EXPERTS,
+    FfnUpChexps "ffn_up_chexps.weight" true feed_forward::experts GROUP_EXPERTS,
     #[cfg(feature = "mixtures")]
-    FfnDownChexps "ffn_down_chexps.weight" true GROUP_EXPERTS,
-    ExpProbsBias "exp_probs_b.bias" true,
-    ExpProbsBare "exp_probs_b" true,
-    FfnGateInpShexp "ffn_gate_inp_shexp.weight" true,
-    FfnGateShexp "ffn_gate_shexp.weight" true,
-    FfnUpShexp "ffn_up_shexp.weight" true,
-    FfnDownShexp "ffn_down_shexp.weight" true,
-    PostFfwNorm "post_ffw_norm.weight" true,
-    LayerOutputNorm "layer_output_norm.weight" true,
-    LayerOutputNormBias "layer_output_norm.bias" true,
-    InpGate "inp_gate.weight" true GEMMA4,
-    Proj "proj.weight" true GEMMA4,
-    PostNorm "post_norm.weight" true GEMMA4,
-    LayerOutputScale "layer_output_scale.weight" true GEMMA4,
-    AltupRouter "altup_router.weight" true ALTUP,
-    AltupRouterNorm "altup_router_norm.weight" true ALTUP,
-    AltupPredictCoef "altup_predict_coef.weight" true ALTUP,
-    AltupCorrectCoef "altup_correct_coef.weight" true ALTUP,
-    AltupCorrectScale "altup_correct_scale.weight" true ALTUP,
-    LaurelL "laurel_l.weight" true ALTUP,
-    LaurelR "laurel_r.weight" true ALTUP,
-    LaurelPostNorm "laurel_post_norm.weight" true ALTUP,
+    FfnDownChexps "ffn_down_chexps.weight" true feed_forward::experts GROUP_EXPERTS,
+    ExpProbsBias "exp_probs_b.bias" true feed_forward::experts,
+    ExpProbsBare "exp_probs_b" true feed_forward::experts,
+    FfnGateInpShexp "ffn_gate_inp_shexp.weight" true feed_forward::experts,
+    FfnGateShexp "ffn_gate_shexp.weight" true feed_forward::experts,
+    FfnUpShexp "ffn_up_shexp.weight" true feed_forward::experts,
+    FfnDownShexp "ffn_down_shexp.weight" true feed_forward::experts,
+    PostFfwNorm "post_ffw_norm.weight" true norms::row,
+    LayerOutputNorm "layer_output_norm.weight" true norms::row,
+    LayerOutputNormBias "layer_output_norm.bias" true norms::row,
+    InpGate "inp_gate.weight" true streams::row GEMMA4,
+    Proj "proj.weight" true streams::row GEMMA4,
+    PostNorm "post_norm.weight" true streams::row GEMMA4,
+    LayerOutputScale "layer_output_scale.weight" true streams::row GEMMA4,
+    AltupRouter "altup_router.weight" true streams::altup ALTUP,
+    AltupRouterNorm "altup_router_norm.weight" true streams::altup ALTUP,
+    AltupPredictCoef "altup_predict_coef.weight" true streams::altup ALTUP,
+    AltupCorrectCoef "altup_correct_coef.weight" true streams::altup ALTUP,
+    AltupCorrectScale "altup_correct_scale.weight" true streams::altup ALTUP,
+    LaurelL "laurel_l.weight" true streams::altup ALTUP,
+    LaurelR "laurel_r.weight" true streams::altup ALTUP,
+    LaurelPostNorm "laurel_post_norm.weight" true streams::altup ALTUP,
     #[cfg(feature = "drafts")]
-    NextProj "nextn.eh_proj.weight" true,
+    NextProj "nextn.eh_proj.weight" true next::row,
     #[cfg(feature = "drafts")]
-    NextTokenNorm "nextn.enorm.weight" true,
+    NextTokenNorm "nextn.enorm.weight" true next::row,
     #[cfg(feature = "drafts")]
-    NextStateNorm "nextn.hnorm.weight" true,
+    NextStateNorm "nextn.hnorm.weight" true next::row,
     #[cfg(feature = "drafts")]
-    NextHeadNorm "nextn.shared_head_norm.weight" true,
+    NextHeadNorm "nextn.shared_head_norm.weight" true next::row,
     #[cfg(feature = "drafts")]
-    NextEmbd "nextn.embed_tokens.weight" true,
+    NextEmbd "nextn.embed_tokens.weight" true next::row,
     #[cfg(feature = "drafts")]
-    NextHead "nextn.shared_head_head.weight" true,
+    NextHead "nextn.shared_head_head.weight" true next::row,
 }
 
 /// Name endings of tensors that occur in files and that no forward pass reads.
@@ -349,6 +363,20 @@ impl Role {
     /// Number of layers that may have a tensor of this role; 1 for a role of the whole model.
     pub(super) const fn layers(self, spec: &Spec<'_>) -> usize {
         if self.per_layer() { spec.own_layers() } else { 1 }
+    }
+
+    /// Requirement of `spec` for a tensor of this role, and its shape (in this layer, for roles of layers).
+    #[inline(never)]
+    pub(super) const fn tensor(self, spec: &Spec<'_>, layer: &Layer) -> Row {
+        let row = self.row(spec, layer);
+        #[cfg(feature = "drafts")]
+        let row = (next::of_model(self, spec, row.0), row.1);
+        row
+    }
+
+    /// Requirement of `spec` for a tensor of this role (in this layer, for roles of layers).
+    pub(super) const fn need(self, spec: &Spec<'_>, layer: &Layer) -> Need {
+        self.tensor(spec, layer).0
     }
 
     /// Finds the [`Place`] of the tensor called `name` in a stack.
@@ -389,16 +417,6 @@ impl Role {
             (_, Residual::Parallel { one_norm: true }) => (Self::AttnNorm, Self::AttnNormBias),
             _ => (Self::FfnNorm, Self::FfnNormBias),
         }
-    }
-
-    /// True if layers without attention lack this tensor.
-    const fn is_attention(self) -> bool {
-        use Role::*;
-        matches!(
-            self,
-            AttnQkv | AttnQkvBias | AttnQ | AttnQBias | AttnK | AttnKBias | AttnV | AttnVBias | AttnQNorm | AttnKNorm
-        ) || matches!(self, AttnOutput | AttnOutputBias | AttnSinks | AttnRelB | AttnSubNorm | AttnQA | AttnQANorm)
-            || matches!(self, AttnQB | AttnKvA | AttnKvANorm | AttnKvB | AttnKB | AttnVB)
     }
 
     /// The role, in `spec`'s family, of a tensor with this role's name.
@@ -559,13 +577,5 @@ impl Stack {
             Self::Source { .. } => "enc",
             Self::Target { .. } => "dec",
         }
-    }
-}
-
-/// Output sizes of the first and of the last linear layer after pooling.
-const fn pooled_sizes(spec: &Spec<'_>) -> (usize, usize) {
-    match spec.pooled_head() {
-        Some(head) => (head.inner, head.out),
-        None => (0, 0),
     }
 }

@@ -11,7 +11,7 @@ use super::Loops;
 #[cfg(feature = "lora")]
 use super::TensorUse;
 use super::roles::{Piece, Place, Role, Shape, is_ignored, is_of_joint_head};
-use super::{Layer, MAX_LAYERS, Need, Spec};
+use super::{MAX_LAYERS, Need, Spec};
 use crate::gguf::{Pieces, Tensor};
 use crate::kernel::{Kind, Matrix};
 use crate::quant::{TensorType, decode_row};
@@ -126,8 +126,8 @@ fn walk(gguf: &Gguf<'_>, spec: &Spec<'_>, found: &mut dyn FnMut(Found<'_>) -> Re
             return Err(Error::UnexpectedTensor { tensor: name });
         }
         let place = spec.layer(layer);
-        let need = role.need(spec, &place);
-        let Some(shape) = shape_of(spec, &place, role, piece).filter(|_| need != Need::Absent) else {
+        let (need, shape) = role.tensor(spec, &place);
+        let Some(shape) = piece.shape(shape, spec, role).filter(|_| need != Need::Absent) else {
             return Err(Error::UnexpectedTensor { tensor: name });
         };
         if piece == Piece::InputScale {
@@ -159,29 +159,34 @@ pub(super) fn use_of(spec: &Spec<'_>, name: &str) -> TensorUse {
         return TensorUse::Other;
     };
     let place = spec.layer(layer.min(spec.layers.saturating_sub(1)));
-    let is_read = layer < spec.layers && !matches!(role.need(spec, &place), Need::Absent | Need::Unused);
-    match shape_of(spec, &place, role, piece).filter(|_| is_read) {
+    let (need, shape) = role.tensor(spec, &place);
+    let is_read = layer < spec.layers && !matches!(need, Need::Absent | Need::Unused);
+    match piece.shape(shape, spec, role).filter(|_| is_read) {
         Some(_) if role == Role::TokenEmbd => TensorUse::Embedding,
         Some(shape) if !shape.is_vector() && !role.is_lookup() => TensorUse::Product,
         _ => TensorUse::Other,
     }
 }
 
-/// Shape of a tensor that is this piece of a role; `None` if no file has that piece.
-fn shape_of(spec: &Spec<'_>, layer: &Layer, role: Role, piece: Piece) -> Option<Shape> {
-    let shape = role.shape(spec, layer);
-    let separate = spec.separate_experts() && role.expert_slot().is_some();
-    Some(match (piece, shape) {
-        (Piece::Whole, shape) if !separate => shape,
-        (Piece::Expert(expert), Shape::Matrices(cols, rows, count)) if separate && expert < count => {
-            Shape::Matrix(cols, rows)
-        }
-        (Piece::Scale | Piece::InputScale, Shape::Matrix(..)) if built::SCALES && !role.is_lookup() => Shape::Vector(1),
-        (Piece::Scale | Piece::InputScale, Shape::Matrices(.., count)) if built::SCALES && !separate => {
-            Shape::Vector(count)
-        }
-        _ => return None,
-    })
+impl Piece {
+    /// Shape of a tensor that is this piece of a role, whose weights have the shape `whole`; `None` if no file has that
+    /// piece.
+    fn shape(self, whole: Shape, spec: &Spec<'_>, role: Role) -> Option<Shape> {
+        let separate = spec.separate_experts() && role.expert_slot().is_some();
+        Some(match (self, whole) {
+            (Self::Whole, shape) if !separate => shape,
+            (Self::Expert(expert), Shape::Matrices(cols, rows, count)) if separate && expert < count => {
+                Shape::Matrix(cols, rows)
+            }
+            (Self::Scale | Self::InputScale, Shape::Matrix(..)) if built::SCALES && !role.is_lookup() => {
+                Shape::Vector(1)
+            }
+            (Self::Scale | Self::InputScale, Shape::Matrices(.., count)) if built::SCALES && !separate => {
+                Shape::Vector(count)
+            }
+            _ => return None,
+        })
+    }
 }
 
 /// Checks that the file has every tensor of `spec` and no other. (A duplicate under an alternative name is found when

@@ -1,0 +1,29 @@
+//! Norms around a layer's mixer and feed-forward.
+
+use super::row::{Row, Shape, has_norm_bias, need_if, required_if};
+use super::{Layer, Mixer, Role};
+use crate::model::{Need, Placement, Residual, Spec};
+
+pub(super) const fn row(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
+    let Placement { pre_norm, post_norm, residual_norm } = spec.placement();
+    // True if the layer is only a feed-forward, whose norm is then the layer's first.
+    let alone = matches!(layer.mixer, Mixer::None) && spec.one_part();
+    let mixed = alone || !matches!(layer.mixer, Mixer::None);
+    let own_norm = layer.ffn > 0 && !alone && !matches!(spec.residual(), Residual::Parallel { one_norm: true });
+    let (weighted, biased) = (!spec.bare_norm(), has_norm_bias(spec, layer));
+    let is_optional = layer.index == 0 && matches!(spec.embedding_norm(), Need::Required) && !spec.has_head();
+    let need = match role {
+        // If the embedding is normed, the first layer may lack this norm.
+        Role::AttnNorm if is_optional => need_if(pre_norm, Need::Optional),
+        Role::AttnNorm => required_if(pre_norm && weighted && mixed),
+        Role::AttnNormBias => required_if(pre_norm && biased && mixed),
+        Role::FfnNorm => required_if(pre_norm && weighted && own_norm),
+        Role::FfnNormBias => required_if(pre_norm && biased && own_norm),
+        Role::PostAttentionNorm | Role::PostFfwNorm => required_if(post_norm),
+        Role::AttnOutputNorm | Role::LayerOutputNorm => required_if(residual_norm),
+        Role::AttnOutputNormBias | Role::LayerOutputNormBias => required_if(residual_norm && biased),
+        // Other names of these roles have no row: a family that uses them renames them, see `in_family`.
+        _ => Need::Absent,
+    };
+    (need, Shape::Vector(spec.dim))
+}

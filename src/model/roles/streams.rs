@@ -1,0 +1,39 @@
+//! Tensors of what layers add to the residual stream: a token's input to each layer, alternating updates, scales.
+
+use super::row::{ABSENT, Row, Shape, required_if};
+use super::{Layer, Role};
+use crate::model::{Need, Spec};
+
+pub(super) const fn row(role: Role, spec: &Spec<'_>, _: &Layer) -> Row {
+    use Shape::{Matrix, Vector};
+    let (dim, input) = (spec.dim, spec.per_layer_input());
+    let need = required_if(input > 0);
+    match role {
+        Role::PerLayerTokenEmbd => (need, Matrix(spec.layers * input, spec.vocab)),
+        Role::PerLayerModelProj => (need, Matrix(dim, spec.layers * input)),
+        Role::PerLayerProjNorm => (need, Vector(input)),
+        Role::InpGate => (need, Matrix(dim, input)),
+        Role::Proj => (need, Matrix(input, dim)),
+        Role::PostNorm => (need, Vector(dim)),
+        Role::LayerOutputScale => (spec.layer_scale(), Vector(1)),
+        _ => ABSENT,
+    }
+}
+
+/// Tensors of alternating updates, and of the low-rank layers beside attention that come with them.
+pub(super) const fn altup(role: Role, spec: &Spec<'_>, _: &Layer) -> Row {
+    use Need::Required;
+    use Shape::{Matrices, Matrix, Vector};
+    let Some(altup) = spec.altup() else { return ABSENT };
+    let (dim, streams, rank) = (spec.dim, altup.streams, altup.rank);
+    match role {
+        Role::AltupProj | Role::AltupUnembdProj => (Required, Matrices(dim, dim, streams.saturating_sub(1))),
+        Role::AltupRouter => (Required, Matrix(dim, streams)),
+        Role::AltupRouterNorm | Role::AltupCorrectScale | Role::LaurelPostNorm => (Required, Vector(dim)),
+        Role::AltupPredictCoef => (Required, Matrix(streams, streams * streams)),
+        Role::AltupCorrectCoef => (Required, Matrix(streams, streams)),
+        Role::LaurelL => (Required, Matrix(dim, rank)),
+        Role::LaurelR => (Required, Matrix(rank, dim)),
+        _ => ABSENT,
+    }
+}
