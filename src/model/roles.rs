@@ -133,17 +133,17 @@ roles! {
     OutputBias "output.bias" false ends::row,
     #[cfg(feature = "llama-like")]
     HrmInit "hrm.z_l_init" false ends::row LOOPS,
-    Dense2 "dense_2.weight" false ends::row,
-    Dense2Bias "dense_2.bias" false ends::row,
-    Dense3 "dense_3.weight" false ends::row,
-    Dense3Bias "dense_3.bias" false ends::row,
+    Dense2 "dense_2.weight" false ends::pooled,
+    Dense2Bias "dense_2.bias" false ends::pooled,
+    Dense3 "dense_3.weight" false ends::pooled,
+    Dense3Bias "dense_3.bias" false ends::pooled,
     Cls "cls.weight" false ends::row,
-    ClsBias "cls.bias" false ends::row,
-    ClsNorm "cls.norm.weight" false ends::row,
+    ClsBias "cls.bias" false ends::pooled,
+    ClsNorm "cls.norm.weight" false ends::pooled,
     #[cfg(feature = "nomic-bert")]
-    ClsNormBias "cls.norm.bias" false ends::row SCORING,
-    ClsOutput "cls.output.weight" false ends::row,
-    ClsOutputBias "cls.output.bias" false ends::row,
+    ClsNormBias "cls.norm.bias" false ends::pooled SCORING,
+    ClsOutput "cls.output.weight" false ends::pooled,
+    ClsOutputBias "cls.output.bias" false ends::pooled,
     #[cfg(feature = "drafts")]
     NextPre "nextn.pre_projection.weight" false next::row,
     #[cfg(feature = "drafts")]
@@ -366,7 +366,7 @@ impl Role {
     }
 
     /// Requirement of `spec` for a tensor of this role, and its shape (in this layer, for roles of layers).
-    #[inline(never)]
+    #[inline(never)] // makes the binary smaller
     pub(super) const fn tensor(self, spec: &Spec<'_>, layer: &Layer) -> Row {
         let row = self.row(spec, layer);
         #[cfg(feature = "drafts")]
@@ -375,6 +375,7 @@ impl Role {
     }
 
     /// Requirement of `spec` for a tensor of this role (in this layer, for roles of layers).
+    #[inline(never)] // makes the binary smaller
     pub(super) const fn need(self, spec: &Spec<'_>, layer: &Layer) -> Need {
         self.tensor(spec, layer).0
     }

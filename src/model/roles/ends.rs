@@ -5,16 +5,12 @@ use super::{Layer, Role};
 #[cfg(feature = "sound")]
 use crate::model::front::{Front, MAX_STAGES};
 use crate::model::rope::Scaling;
-use crate::model::{Need, Positions, Spec};
+use crate::model::{Need, PooledHead, Positions, Spec};
 
 pub(super) const fn row(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
     use Need::Optional;
     use Shape::{Matrix, Vector};
     let dim = spec.dim;
-    let (inner, out) = match spec.pooled_head() {
-        Some(head) => (head.inner, head.out),
-        None => (0, 0),
-    };
     let types = match spec.scoring() {
         Some(scoring) => scoring.types,
         None => spec.token_types(),
@@ -41,14 +37,26 @@ pub(super) const fn row(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
         // Without this tensor, the token embedding is the head as well.
         Role::Output => (need_if(spec.has_head(), Optional), Matrix(dim, spec.vocab)),
         Role::OutputBias => (need_if(spec.has_head(), spec.output_bias), Vector(spec.vocab)),
-        Role::Dense2 => (required_if(inner > 0), Matrix(dim, inner)),
-        Role::Dense2Bias => (need_if(inner > 0, Optional), Vector(inner)),
-        Role::Dense3 => (required_if(out > 0), Matrix(if inner > 0 { inner } else { dim }, out)),
-        Role::Dense3Bias => (need_if(out > 0, Optional), Vector(out)),
-        Role::ClsNorm => (need_if(inner > 0, Optional), Vector(if spec.scoring().is_some() { dim } else { inner })),
+        _ => ABSENT,
+    }
+}
+
+/// Tensors of the linear layers after pooling. `Cls` and `ClsOutput` are other names of `Dense2` and `Dense3`, see
+/// `in_family`.
+pub(super) const fn pooled(role: Role, spec: &Spec<'_>, _: &Layer) -> Row {
+    use Shape::{Matrix, Vector};
+    let Some(PooledHead { inner, out, .. }) = spec.pooled_head() else { return ABSENT };
+    let scores = spec.scoring().is_some();
+    let (first, first_extra) = (required_if(inner > 0), need_if(inner > 0, Need::Optional));
+    let (last, last_bias) = (required_if(out > 0), need_if(out > 0, Need::Optional));
+    match role {
+        Role::Dense2 => (first, Matrix(spec.dim, inner)),
+        Role::Dense2Bias => (first_extra, Vector(inner)),
+        Role::ClsNorm => (first_extra, Vector(if scores { spec.dim } else { inner })),
         #[cfg(feature = "nomic-bert")]
-        Role::ClsNormBias => (need_if(inner > 0 && spec.scoring().is_some(), Optional), Vector(dim)),
-        // `Cls` and `ClsOutput` are other names of `Dense2` and `Dense3`, see `in_family`.
+        Role::ClsNormBias if scores => (first_extra, Vector(spec.dim)),
+        Role::Dense3 => (last, Matrix(if inner > 0 { inner } else { spec.dim }, out)),
+        Role::Dense3Bias => (last_bias, Vector(out)),
         _ => ABSENT,
     }
 }

@@ -1,21 +1,22 @@
 //! Tensors of what layers add to the residual stream: a token's input to each layer, alternating updates, scales.
 
-use super::row::{ABSENT, Row, Shape, required_if};
+use super::row::{ABSENT, Row, Shape};
 use super::{Layer, Role};
 use crate::model::{Need, Spec};
 
 pub(super) const fn row(role: Role, spec: &Spec<'_>, _: &Layer) -> Row {
+    use Need::Required;
     use Shape::{Matrix, Vector};
     let (dim, input) = (spec.dim, spec.per_layer_input());
-    let need = required_if(input > 0);
     match role {
-        Role::PerLayerTokenEmbd => (need, Matrix(spec.layers * input, spec.vocab)),
-        Role::PerLayerModelProj => (need, Matrix(dim, spec.layers * input)),
-        Role::PerLayerProjNorm => (need, Vector(input)),
-        Role::InpGate => (need, Matrix(dim, input)),
-        Role::Proj => (need, Matrix(input, dim)),
-        Role::PostNorm => (need, Vector(dim)),
         Role::LayerOutputScale => (spec.layer_scale(), Vector(1)),
+        _ if input == 0 => ABSENT,
+        Role::PerLayerTokenEmbd => (Required, Matrix(spec.layers * input, spec.vocab)),
+        Role::PerLayerModelProj => (Required, Matrix(dim, spec.layers * input)),
+        Role::PerLayerProjNorm => (Required, Vector(input)),
+        Role::InpGate => (Required, Matrix(dim, input)),
+        Role::Proj => (Required, Matrix(input, dim)),
+        Role::PostNorm => (Required, Vector(dim)),
         _ => ABSENT,
     }
 }
